@@ -1,0 +1,110 @@
+package account
+
+import "time"
+
+// RootCgroup is the path of the root cgroup, in whose name the kernel does
+// the journal's I/O and, on cgroup v1, all writeback.
+const RootCgroup = "/"
+
+// Sample is the account of one interval, over all observed devices.
+type Sample struct {
+	// Time is the wall-clock end of the interval.
+	Time time.Time `json:"time"`
+	// IntervalSeconds is the length by the monotonic clock; > 0.
+	IntervalSeconds float64 `json:"interval_seconds"`
+	// Estimator names what attributed the journal: "handles" or "syscalls".
+	Estimator string `json:"estimator"`
+	// Devices are sorted by name.
+	Devices []Device `json:"devices"`
+}
+
+// Device is the account of one disk that carries at least one file system.
+type Device struct {
+	// Device is the disk's name in /sys/block, such as "loop0".
+	Device string `json:"device"`
+	// Dev is "major:minor".
+	Dev string `json:"dev"`
+	// DiskBytes is what the disk read and wrote, by /sys/block/DEV/stat;
+	// the truth that the containers' parts must add up to.
+	DiskBytes uint64 `json:"disk_bytes"`
+	// JournalBytes is what jbd2 logged for the file systems of this disk,
+	// descriptor, revoke and commit blocks included. With an external
+	// journal they went to the journal device and are not in DiskBytes.
+	JournalBytes uint64 `json:"journal_bytes"`
+	// JournalElsewhereBytes is the part of JournalBytes that went to
+	// another device (an external journal).
+	JournalElsewhereBytes uint64 `json:"journal_elsewhere_bytes"`
+	// MetadataBytes is what was written in place of the block device's own
+	// pages: checkpoints and their writeback.
+	MetadataBytes uint64 `json:"metadata_bytes"`
+	// UnaccountedBytes is DiskBytes less the sum over Containers (the root
+	// cgroup included) of what they did on this disk; it can be negative,
+	// because the counters are read one after the other.
+	UnaccountedBytes int64 `json:"unaccounted_bytes"`
+	// Transactions is the number of jbd2 commits that ended.
+	Transactions uint64 `json:"transactions"`
+	// CommitSeconds is the mean time from lock to commit record.
+	CommitSeconds float64 `json:"commit_seconds"`
+	// LostEvents counts what the kernel side could not hand over: full
+	// ring buffer or full maps. Their bytes are in the root cgroup's line.
+	LostEvents uint64 `json:"lost_events"`
+	// Containers are sorted by total bytes, greatest first.
+	Containers []Container `json:"containers"`
+}
+
+// Container is one container's part of one device's account: a container
+// where the cgroup path is known to be one's, else a plain cgroup.
+type Container struct {
+	// Cgroup is the path below the mount point; "/" is the root cgroup.
+	Cgroup string `json:"cgroup"`
+	// Name is the container's name for people, else the cgroup path.
+	Name string `json:"name"`
+	// Runtime is "docker", "lxc", ..., "" for a plain cgroup.
+	Runtime string `json:"runtime"`
+	// Share is Bytes() over the sum of Bytes() of all containers, 0..1.
+	Share float64 `json:"share"`
+	// TargetShare is the ideal weight over the sum of the ideal weights of
+	// the containers, 0..1; 0 for the root cgroup.
+	TargetShare float64 `json:"target_share"`
+	// Weight is the weight in force, in the unit of the weight file; 0
+	// where there is none.
+	Weight uint64 `json:"weight"`
+
+	// ChargedReadBytes and ChargedWriteBytes are what the kernel charged.
+	ChargedReadBytes  uint64 `json:"charged_read_bytes"`
+	ChargedWriteBytes uint64 `json:"charged_write_bytes"`
+	// JournalBytes is its part of the logged blocks.
+	JournalBytes uint64 `json:"journal_bytes"`
+	// MetadataBytes is its part of the in-place metadata writes.
+	MetadataBytes uint64 `json:"metadata_bytes"`
+	// UnchargedBytes is its file data that was written in the root
+	// cgroup's name.
+	UnchargedBytes uint64 `json:"uncharged_bytes"`
+	// ReturnedBytes is what the kernel charged to it though it is others':
+	// checkpoints in its context, journal writes of a jbd2 thread that was
+	// moved into its cgroup, and for the root cgroup all that was given to
+	// the containers.
+	ReturnedBytes uint64 `json:"returned_bytes"`
+	// ForcedCommits counts the commits that a sync of this container
+	// started before jbd2 would have.
+	ForcedCommits uint64 `json:"forced_commits"`
+}
+
+// Charged is what the kernel charged to the container, less what was given
+// back to its owners.
+func (c Container) Charged() uint64 {
+	charged := c.ChargedReadBytes + c.ChargedWriteBytes
+	if c.ReturnedBytes > charged {
+		return 0
+	}
+	return charged - c.ReturnedBytes
+}
+
+// Hidden is the container's I/O that no weight of its own governs: journal,
+// in-place metadata and uncharged data (J of paper 1, equation 3).
+func (c Container) Hidden() uint64 {
+	return c.JournalBytes + c.MetadataBytes + c.UnchargedBytes
+}
+
+// Bytes is all that the container cost the disk in the interval.
+func (c Container) Bytes() uint64 { return c.Charged() + c.Hidden() }

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * When a transaction commits, how many bytes jbd2 wrote for it, who forced it.
+ */
+#ifndef DAYBOOK_COMMITS_H
+#define DAYBOOK_COMMITS_H
+
+#include "handles.h"
+
+/* A sync names its cgroup until a commit begins, or until it returns. */
+static __always_inline int sync_begins(__u32 dev)
+{
+	__u64 cgroup = cgroup_of(current_task());
+
+	bpf_map_update_elem(&forcers, &dev, &cgroup, BPF_NOEXIST);
+	return 0;
+}
+
+SEC("tp_btf/ext4_sync_file_enter")
+int BPF_PROG(sync_file, struct file *file)
+{
+	return sync_begins(BPF_CORE_READ(file, f_inode, i_sb, s_dev));
+}
+
+/* The argument was a dentry before 6.18. */
+SEC("tp_btf/ext4_sync_file_enter")
+int BPF_PROG(sync_dentry, struct dentry *dentry)
+{
+	return sync_begins(BPF_CORE_READ(dentry, d_inode, i_sb, s_dev));
+}
+
+SEC("tp_btf/ext4_sync_fs")
+int BPF_PROG(sync_fs, struct super_block *sb)
+{
+	return sync_begins(BPF_CORE_READ(sb, s_dev));
+}
+
+SEC("tp_btf/ext4_sync_file_exit")
+int BPF_PROG(sync_file_exit, struct inode *inode)
+{
+	__u32 dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	__u64 *forcer = bpf_map_lookup_elem(&forcers, &dev);
+
+	if (forcer && *forcer == cgroup_of(current_task()))
+		bpf_map_delete_elem(&forcers, &dev);
+	return 0;
+}
+
+/* jbd2 names its threads jbd2/DEVICE-INODE (fs/jbd2/journal.c). */
+static __always_inline struct committer *committer_of(struct task_struct *task, bool create)
+{
+	struct committer fresh = {}, *committer;
+	char comm[8] = {};
+	__u32 pid;
+
+	if (!is_kernel_thread(task))
+		return NULL;
+	pid = FOLLOW(task, pid);
+	committer = bpf_map_lookup_elem(&committers, &pid);
+	if (committer || !create)
+		return committer;
+	bpf_core_read(comm, sizeof(comm), &task->comm);
+	if (comm[0] != 'j' || comm[1] != 'b' || comm[2] != 'd' || comm[3] != '2' || comm[4] != '/')
+		return NULL;
+	bpf_map_update_elem(&committers, &pid, &fresh, BPF_NOEXIST);
+	return bpf_map_lookup_elem(&committers, &pid);
+}
+
+SEC("tp_btf/jbd2_start_commit")
+int BPF_PROG(start_commit)
+{
+	struct committer *committer = committer_of(current_task(), true);
+	__u64 *forcer;
+	__u32 dev;
+
+	if (!committer)
+		return 0;
+	committer->started_ns = bpf_ktime_get_ns();
+	committer->forced_by = 0;
+	dev = committer->dev;
+	if (!dev)
+		return 0; /* its first commit: run_stats tells the device */
+	forcer = bpf_map_lookup_elem(&forcers, &dev);
+	if (forcer) {
+		committer->forced_by = *forcer;
+		bpf_map_delete_elem(&forcers, &dev);
+	}
+	return 0;
+}
+
+/* Fires once a commit, after its last write; no handle stops in tid any more. */
+SEC("tp_btf/jbd2_run_stats")
+int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *stats)
+{
+	struct committer *committer = committer_of(current_task(), true);
+	struct commit *record = bpf_ringbuf_reserve(&commits, sizeof(*record), 0);
+
+	if (!record) {
+		count_lost(LOST_COMMIT);
+		return 0; /* the bytes stay and go with the next commit */
+	}
+	record->dev = (__u32)dev;
+	record->tid = (__u32)tid;
+	record->blocks_logged = BPF_CORE_READ(stats, rs_blocks_logged);
+	record->handles = BPF_CORE_READ(stats, rs_handle_count);
+	record->journal_bytes = 0;
+	record->duration_ns = 0;
+	record->forced_by = 0;
+	record->journal_disk = 0;
+	record->pad = 0;
+	if (committer) {
+		record->journal_disk = committer->journal_disk;
+		record->journal_bytes = committer->journal_bytes;
+		if (committer->started_ns)
+			record->duration_ns = bpf_ktime_get_ns() - committer->started_ns;
+		record->forced_by = committer->forced_by;
+		committer->journal_bytes = 0;
+		committer->forced_by = 0;
+		committer->dev = (__u32)dev;
+	}
+	bpf_ringbuf_submit(record, 0);
+	return 0;
+}
+
+#endif

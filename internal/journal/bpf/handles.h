@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Who dirtied which transaction: one addition per handle that dirtied a block.
+ */
+#ifndef DAYBOOK_HANDLES_H
+#define DAYBOOK_HANDLES_H
+
+#include "owners.h"
+
+/* Whom a handle of this task belongs to. */
+static __always_inline __u64 handle_owner(struct task_struct *task)
+{
+	struct worker *worker;
+	__u64 owner;
+	__u32 pid;
+
+	if (!is_kernel_thread(task))
+		return cgroup_of(task);
+	pid = FOLLOW(task, pid);
+	worker = bpf_map_lookup_elem(&workers, &pid);
+	if (worker) {
+		owner = worker->conversion_owner;
+		worker->conversion_owner = NO_OWNER;
+		if (owner == NO_OWNER)
+			owner = worker->writepages_owner;
+		if (owner != NO_OWNER)
+			return owner;
+	}
+	return cgroup_of(task);
+}
+
+static __always_inline void add_dirtied(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
+{
+	struct dirtied_key key = {.dev = dev, .tid = tid, .cgroup = cgroup};
+	__s64 *sum = bpf_map_lookup_elem(&dirtied, &key);
+
+	if (sum) {
+		__sync_fetch_and_add(sum, blocks);
+		return;
+	}
+	if (bpf_map_update_elem(&dirtied, &key, &blocks, BPF_NOEXIST) == 0)
+		return;
+	sum = bpf_map_lookup_elem(&dirtied, &key);
+	if (sum)
+		__sync_fetch_and_add(sum, blocks);
+	else
+		count_lost(LOST_DIRTIED);
+}
+
+/*
+ * A credit is spent the first time a buffer joins a transaction, so the
+ * credits a handle used are the blocks it was first to dirty. Signed: a
+ * handle that frees gets credits back (jbd2_journal_forget).
+ */
+SEC("tp_btf/jbd2_handle_stats")
+int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 interval, __u64 sync,
+	     __u64 requested, __u64 used)
+{
+	__s32 blocks = (__s32)used;
+	__u32 key = (__u32)dev;
+	__u64 cgroup;
+
+	if (!blocks && !(__u32)sync)
+		return 0; /* all its blocks were in the transaction already */
+	cgroup = handle_owner(current_task());
+	if (blocks)
+		add_dirtied((__u32)dev, (__u32)tid, cgroup, blocks);
+	if ((__u32)sync)
+		bpf_map_update_elem(&forcers, &key, &cgroup, BPF_NOEXIST);
+	return 0;
+}
+
+/*
+ * A handle that restarts begins a new count, and its old one is gone by the
+ * time jbd2_handle_restart fires; so it is noted at each extent that a
+ * truncate frees, which is where restarts come from.
+ */
+static __always_inline int note_handle(void)
+{
+	struct task_struct *task = current_task();
+	struct jbd2_journal_handle *handle = FOLLOW(task, journal_info);
+	struct handle_seen now = {};
+	__u32 pid;
+
+	if (!handle)
+		return 0;
+	pid = FOLLOW(task, pid);
+	now.handle = (__u64)handle;
+	now.tid = BPF_CORE_READ(handle, h_transaction, t_tid);
+	now.dirtied = (__s32)BPF_CORE_READ(handle, h_requested_credits) -
+		      BPF_CORE_READ(handle, h_total_credits);
+	bpf_map_update_elem(&seen, &pid, &now, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/ext4_free_blocks")
+int BPF_PROG(note_free_blocks)
+{
+	return note_handle();
+}
+
+SEC("tp_btf/ext4_remove_blocks")
+int BPF_PROG(note_remove_blocks)
+{
+	return note_handle();
+}
+
+SEC("tp_btf/ext4_ext_rm_leaf")
+int BPF_PROG(note_rm_leaf)
+{
+	return note_handle();
+}
+
+SEC("tp_btf/ext4_ext_rm_idx")
+int BPF_PROG(note_rm_idx)
+{
+	return note_handle();
+}
+
+SEC("tp_btf/jbd2_handle_restart")
+int BPF_PROG(handle_restart, __u64 dev)
+{
+	struct task_struct *task = current_task();
+	__u32 pid = FOLLOW(task, pid);
+	struct handle_seen *before = bpf_map_lookup_elem(&seen, &pid);
+
+	if (!before)
+		return 0;
+	if (before->handle == (__u64)FOLLOW(task, journal_info) && before->dirtied)
+		add_dirtied((__u32)dev, before->tid, handle_owner(task), before->dirtied);
+	bpf_map_delete_elem(&seen, &pid);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The few kernel types that the programs read, with only the fields they
+ * read. Offsets are relocated at load time (CO-RE), so the order and the
+ * omissions here do not matter; names must be the kernel's. A field that only
+ * some kernels have stands in a type with a ___suffix and is asked for before
+ * it is read.
+ */
+#ifndef DAYBOOK_KERNEL_H
+#define DAYBOOK_KERNEL_H
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed char __s8;
+typedef short __s16;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u32 __wsum;
+typedef _Bool bool;
+#define true 1
+#define false 0
+
+/* include/uapi/linux/bpf.h */
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
+	BPF_MAP_TYPE_RINGBUF = 27,
+};
+
+enum {
+	BPF_ANY = 0,
+	BPF_NOEXIST = 1,
+};
+
+/* include/linux/sched.h: stable bits */
+#define PF_KTHREAD 0x00200000
+/* include/uapi/linux/stat.h */
+#define S_IFMT 00170000
+#define S_IFBLK 0060000
+/* include/linux/kdev_t.h: the kernel's own dev_t */
+#define MINORBITS 20
+/* include/uapi/linux/fcntl.h on every architecture but alpha, mips, parisc */
+#define O_CREAT 00000100
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+enum bpf_func_id {
+	BPF_FUNC_get_current_task_btf = 158,
+};
+
+enum cgroup_subsys_id {
+	io_cgrp_id = 3,
+};
+
+enum req_op {
+	REQ_OP_READ = 0,
+	REQ_OP_WRITE = 1,
+	REQ_OP_WRITE_ZEROES = 9,
+};
+
+struct kernfs_node {
+	__u64 id;
+};
+
+struct cgroup {
+	struct kernfs_node *kn;
+};
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+
+struct css_set {
+	struct cgroup_subsys_state *subsys[16];
+};
+
+struct task_struct {
+	unsigned int flags;
+	int pid;
+	char comm[16];
+	void *journal_info;
+	struct css_set *cgroups;
+};
+
+struct blkcg {
+	struct cgroup_subsys_state css;
+};
+
+struct blkcg_gq {
+	struct blkcg *blkcg;
+};
+
+struct gendisk {
+	int major;
+	int first_minor;
+};
+
+struct block_device {
+	struct gendisk *bd_disk;
+};
+
+struct super_block {
+	__u32 s_dev;
+	struct block_device *s_bdev;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct inode {
+	__u16 i_mode;
+	struct super_block *i_sb;
+	struct address_space *i_mapping;
+	unsigned long i_ino;
+	struct address_space i_data;
+};
+
+struct dentry {
+	struct inode *d_inode;
+};
+
+struct file {
+	struct inode *f_inode;
+};
+
+struct page {
+	unsigned long compound_head;
+	struct address_space *mapping;
+};
+
+/* since 5.16; the field left struct page for good in later kernels */
+struct folio {
+	struct address_space *mapping;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+};
+
+struct bvec_iter {
+	unsigned int bi_size;
+	unsigned int bi_idx;
+};
+
+struct bio {
+	struct bio *bi_next;
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	struct bvec_iter bi_iter;
+	struct blkcg_gq *bi_blkg;
+	struct bio_vec *bi_io_vec;
+};
+
+/* until 5.11 */
+struct bio___with_disk {
+	struct gendisk *bi_disk;
+};
+
+struct request_queue {
+	struct gendisk *disk;
+};
+
+struct request {
+	struct request_queue *q;
+	unsigned int cmd_flags;
+	struct bio *bio;
+};
+
+/* until 5.16 */
+struct request___with_disk {
+	struct gendisk *rq_disk;
+};
+
+struct transaction_s {
+	unsigned int t_tid;
+};
+
+struct jbd2_journal_handle {
+	struct transaction_s *h_transaction;
+	int h_total_credits;
+	unsigned int h_requested_credits;
+};
+
+struct transaction_run_stats_s {
+	__u32 rs_handle_count;
+	__u32 rs_blocks_logged;
+};
+
+struct kiocb {
+	struct file *ki_filp;
+};
+
+struct trace_event_raw_sys_enter {
+	unsigned long args[6];
+};
+
+struct trace_event_raw_sys_exit {
+	long ret;
+};
+
+#pragma clang attribute pop
+
+#endif

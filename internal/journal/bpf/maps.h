@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the programs keep and hand over. Sizes are limits on everything: a full
+ * map counts its losses (lost), an LRU map forgets the oldest.
+ */
+#ifndef DAYBOOK_MAPS_H
+#define DAYBOOK_MAPS_H
+
+#include "kernel.h"
+
+#include <bpf/bpf_helpers.h>
+
+#define ROOT_CGROUP 1 /* kernfs id of every hierarchy's root */
+#define NO_OWNER 0
+#define OP_MASK 0xff /* REQ_OP_MASK */
+#define BIOS_PER_REQUEST 512 /* beyond it, data stays in the root cgroup's name */
+
+enum kind {
+	KIND_JOURNAL = 1,	/* written by a jbd2 thread, not file data */
+	KIND_METADATA = 2,	/* pages of the block device: checkpoint, writeback */
+	KIND_DATA = 3,		/* file data written in the root cgroup's name */
+	KIND_CHARGED_READ = 4,	/* all reads, in whose name the kernel did them */
+	KIND_CHARGED_WRITE = 5, /* all writes, likewise */
+};
+
+enum lost {
+	LOST_DIRTIED = 0, /* map `dirtied` full */
+	LOST_WRITTEN = 1, /* map `written` full */
+	LOST_COMMIT = 2,  /* ring buffer full */
+	LOST_KINDS = 3,
+};
+
+struct dirtied_key {
+	__u32 dev;
+	__u32 tid;
+	__u64 cgroup;
+};
+
+struct written_key {
+	__u32 disk;
+	__u32 kind;
+	__u64 charged;
+	__u64 owner;
+};
+
+struct inode_key {
+	__u64 ino;
+	__u32 dev;
+	__u32 pad;
+};
+
+/* What a kernel thread is working at. */
+struct worker {
+	__u64 writepages_owner;
+	__u64 conversion_owner;
+};
+
+/* A handle as it was last seen before it might restart. */
+struct handle_seen {
+	__u64 handle;
+	__u32 tid;
+	__s32 dirtied;
+};
+
+struct committer {
+	__u64 journal_bytes;
+	__u64 started_ns;
+	__u64 forced_by;
+	__u32 dev;
+	__u32 journal_disk;
+};
+
+struct commit {
+	__u32 dev;
+	__u32 tid;
+	__u32 blocks_logged;
+	__u32 handles;
+	__u64 journal_bytes;
+	__u64 duration_ns;
+	__u64 forced_by;
+	__u32 journal_disk;
+	__u32 pad;
+};
+
+/* for the Go types made from this object's BTF */
+const struct commit *emit_commit __attribute__((unused));
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct dirtied_key);
+	__type(value, __s64);
+} dirtied SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct written_key);
+	__type(value, __u64);
+} written SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 131072);
+	__type(key, struct inode_key);
+	__type(value, __u64);
+} owners SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct worker);
+} workers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct handle_seen);
+} seen SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct committer);
+} committers SEC(".maps");
+
+/* dev -> cgroup of the sync that waits for a commit to begin */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} forcers SEC(".maps");
+
+/* the disks that user space asked for; others are passed over */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u8);
+} disks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} commits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, LOST_KINDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+static __always_inline void count_lost(__u32 what)
+{
+	__u64 *n = bpf_map_lookup_elem(&lost, &what);
+
+	if (n)
+		*n += 1;
+}
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Whose a file is: the cgroup that changed it last in process context. Kernel
+ * threads that work for a file (writeback, extent conversion) work for its owner.
+ */
+#ifndef DAYBOOK_OWNERS_H
+#define DAYBOOK_OWNERS_H
+
+#include "tasks.h"
+
+#include <bpf/bpf_tracing.h>
+
+static __always_inline struct inode_key key_of(struct inode *inode)
+{
+	struct inode_key key = {
+		.ino = BPF_CORE_READ(inode, i_ino),
+		.dev = BPF_CORE_READ(inode, i_sb, s_dev),
+	};
+	return key;
+}
+
+static __always_inline __u64 owner_of(struct inode *inode)
+{
+	struct inode_key key = key_of(inode);
+	__u64 *owner = bpf_map_lookup_elem(&owners, &key);
+
+	return owner ? *owner : NO_OWNER;
+}
+
+/* The task in process context that changes an inode's data owns it. */
+static __always_inline int own(struct inode *inode)
+{
+	struct task_struct *task = current_task();
+	struct inode_key key;
+	__u64 cgroup, *owner;
+
+	if (is_kernel_thread(task))
+		return 0;
+	cgroup = cgroup_of(task);
+	key = key_of(inode);
+	owner = bpf_map_lookup_elem(&owners, &key);
+	if (owner && *owner == cgroup)
+		return 0;
+	bpf_map_update_elem(&owners, &key, &cgroup, BPF_ANY);
+	return 0;
+}
+
+SEC("tp_btf/ext4_da_write_begin")
+int BPF_PROG(own_da_write_begin, struct inode *inode)
+{
+	return own(inode);
+}
+
+SEC("tp_btf/ext4_write_begin")
+int BPF_PROG(own_write_begin, struct inode *inode)
+{
+	return own(inode);
+}
+
+/* Stores through a memory map reserve here. */
+SEC("tp_btf/ext4_da_reserve_space")
+int BPF_PROG(own_da_reserve_space, struct inode *inode)
+{
+	return own(inode);
+}
+
+SEC("tp_btf/ext4_truncate_enter")
+int BPF_PROG(own_truncate, struct inode *inode)
+{
+	return own(inode);
+}
+
+SEC("tp_btf/ext4_fallocate_enter")
+int BPF_PROG(own_fallocate, struct inode *inode)
+{
+	return own(inode);
+}
+
+/* Asynchronous direct writes end, and convert extents, in a kernel thread. */
+SEC("tp_btf/iomap_dio_rw_begin")
+int BPF_PROG(own_direct, struct kiocb *iocb)
+{
+	return own(BPF_CORE_READ(iocb, ki_filp, f_inode));
+}
+
+enum phase { PHASE_WRITEPAGES, PHASE_CONVERSION };
+
+static __always_inline int work_at(struct inode *inode, enum phase phase)
+{
+	struct task_struct *task = current_task();
+	struct worker fresh = {}, *worker;
+	__u64 owner;
+	__u32 pid;
+
+	if (!is_kernel_thread(task))
+		return 0;
+	pid = FOLLOW(task, pid);
+	owner = inode ? owner_of(inode) : NO_OWNER;
+	worker = bpf_map_lookup_elem(&workers, &pid);
+	if (!worker) {
+		if (owner == NO_OWNER)
+			return 0;
+		bpf_map_update_elem(&workers, &pid, &fresh, BPF_ANY);
+		worker = bpf_map_lookup_elem(&workers, &pid);
+		if (!worker)
+			return 0;
+	}
+	if (phase == PHASE_WRITEPAGES)
+		worker->writepages_owner = owner;
+	else
+		worker->conversion_owner = owner;
+	return 0;
+}
+
+SEC("tp_btf/ext4_writepages")
+int BPF_PROG(work_writepages, struct inode *inode)
+{
+	return work_at(inode, PHASE_WRITEPAGES);
+}
+
+SEC("tp_btf/ext4_writepages_result")
+int BPF_PROG(work_writepages_result)
+{
+	return work_at(NULL, PHASE_WRITEPAGES);
+}
+
+SEC("tp_btf/ext4_ext_handle_unwritten_extents")
+int BPF_PROG(work_conversion, struct inode *inode)
+{
+	return work_at(inode, PHASE_CONVERSION);
+}
+
+SEC("tp_btf/ext4_evict_inode")
+int BPF_PROG(work_evict, struct inode *inode)
+{
+	return work_at(inode, PHASE_CONVERSION);
+}
+
+#endif

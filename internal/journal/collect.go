@@ -1,0 +1,239 @@
+package journal
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/ringbuf"
+)
+
+// seenSum is a sum in the kernel as it was read last.
+type seenSum struct {
+	bytes uint64
+	// idle counts the collections since it last changed.
+	idle int
+}
+
+// idleCollections after which an unchanged sum is taken out of the kernel's
+// map, so that cgroups which are gone do not fill it.
+const idleCollections = 120
+
+const batchEntries = 4096
+
+// drainBuffers are kept between drains so that a drain allocates little.
+type drainBuffers struct {
+	record        ringbuf.Record
+	dirtiedKeys   []attributionDirtiedKey
+	dirtiedValues []int64
+	writtenKeys   []attributionWrittenKey
+	writtenValues []uint64
+}
+
+// Collect returns what happened since the last call. The handles of every
+// commit in it are complete: jbd2 ends a commit only after its handles have.
+func (p *Probe) Collect() (Events, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drainCommits()
+	if p.err != nil {
+		return Events{}, p.err
+	}
+	if err := p.collectWrites(); err != nil {
+		return Events{}, err
+	}
+	if err := p.collectLost(); err != nil {
+		return Events{}, err
+	}
+	events := p.pending
+	p.pending = Events{}
+	return events, nil
+}
+
+func (p *Probe) drainRegularly() {
+	defer p.stopped.Done()
+	ticker := time.NewTicker(drainInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-ticker.C:
+			p.mu.Lock()
+			p.drainCommits()
+			p.mu.Unlock()
+		}
+	}
+}
+
+// drainCommits takes the commits out of the ring buffer and their handles out
+// of the map; the first error is kept for Collect.
+func (p *Probe) drainCommits() {
+	if p.err != nil {
+		return
+	}
+	first := len(p.pending.Commits)
+	for {
+		p.commits.SetDeadline(time.Now())
+		err := p.commits.ReadInto(&p.buffers.record)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+		if err != nil {
+			p.err = fmt.Errorf("cannot read the ring buffer of commits: %w", err)
+			return
+		}
+		commit, err := decodeCommit(p.buffers.record.RawSample)
+		if err != nil {
+			p.err = err
+			return
+		}
+		p.pending.Commits = append(p.pending.Commits, commit)
+	}
+	fresh := p.pending.Commits[first:]
+	if len(fresh) == 0 {
+		return
+	}
+	if err := p.takeDirtied(fresh); err != nil {
+		p.err = err
+	}
+}
+
+func decodeCommit(raw []byte) (Commit, error) {
+	var record attributionCommit
+	if len(raw) < int(unsafe.Sizeof(record)) {
+		return Commit{}, fmt.Errorf("a commit record of %d bytes is too short", len(raw))
+	}
+	if _, err := binary.Decode(raw, binary.NativeEndian, &record); err != nil {
+		return Commit{}, fmt.Errorf("cannot decode a commit record: %w", err)
+	}
+	return Commit{
+		Dev:             record.Dev,
+		JournalDisk:     record.JournalDisk,
+		Tid:             record.Tid,
+		BlocksLogged:    record.BlocksLogged,
+		Handles:         record.Handles,
+		JournalBytes:    record.JournalBytes,
+		DurationSeconds: time.Duration(record.DurationNs).Seconds(),
+		ForcedBy:        record.ForcedBy,
+		Dirtied:         make(map[uint64]int64),
+	}, nil
+}
+
+// takeDirtied moves the handles' sums of the commits out of the kernel. Only
+// transactions that have ended are deleted: no handle can add to them.
+func (p *Probe) takeDirtied(commits []Commit) error {
+	b := &p.buffers
+	if b.dirtiedKeys == nil {
+		b.dirtiedKeys = make([]attributionDirtiedKey, batchEntries)
+		b.dirtiedValues = make([]int64, batchEntries)
+	}
+	var done []attributionDirtiedKey
+	err := readAll(p.objects.Dirtied, b.dirtiedKeys, b.dirtiedValues, func(n int) {
+		for i, key := range b.dirtiedKeys[:n] {
+			if commit := commitOf(commits, key.Dev, key.Tid); commit != nil {
+				commit.Dirtied[key.Cgroup] += b.dirtiedValues[i]
+				done = append(done, key)
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read who dirtied the journal: %w", err)
+	}
+	for _, key := range done {
+		if err := p.objects.Dirtied.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("cannot take a transaction out of the kernel's map: %w", err)
+		}
+	}
+	return nil
+}
+
+// commitOf is the first commit of dev that is tid or later: a transaction
+// whose own record was lost goes with the next, as its bytes do. Transaction
+// numbers wrap around (tid_geq of include/linux/jbd2.h).
+func commitOf(commits []Commit, dev, tid uint32) *Commit {
+	for i := range commits {
+		if commits[i].Dev == dev && int32(commits[i].Tid-tid) >= 0 {
+			return &commits[i]
+		}
+	}
+	return nil
+}
+
+// collectWrites turns the kernel's running sums into this interval's.
+func (p *Probe) collectWrites() error {
+	b := &p.buffers
+	if b.writtenKeys == nil {
+		b.writtenKeys = make([]attributionWrittenKey, batchEntries)
+		b.writtenValues = make([]uint64, batchEntries)
+	}
+	err := readAll(p.objects.Written, b.writtenKeys, b.writtenValues, func(n int) {
+		for i, key := range b.writtenKeys[:n] {
+			before := p.previous[key]
+			bytes := b.writtenValues[i] - before.bytes
+			if bytes == 0 {
+				before.idle++
+				p.previous[key] = before
+				continue
+			}
+			p.previous[key] = seenSum{bytes: b.writtenValues[i]}
+			p.pending.Writes = append(p.pending.Writes, Write{
+				Disk:    key.Disk,
+				Kind:    Kind(key.Kind),
+				Charged: key.Charged,
+				Owner:   key.Owner,
+				Bytes:   bytes,
+			})
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read who wrote to the disk: %w", err)
+	}
+	for key, sum := range p.previous {
+		if sum.idle < idleCollections {
+			continue
+		}
+		if err := p.objects.Written.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("cannot take an idle sum out of the kernel's map: %w", err)
+		}
+		delete(p.previous, key)
+	}
+	return nil
+}
+
+func (p *Probe) collectLost() error {
+	var sum uint64
+	for kind := range p.objects.Lost.MaxEntries() {
+		var counts []uint64
+		if err := p.objects.Lost.Lookup(kind, &counts); err != nil {
+			return fmt.Errorf("cannot read the count of lost events: %w", err)
+		}
+		for _, count := range counts {
+			sum += count
+		}
+	}
+	p.pending.Lost = sum - p.lost
+	p.lost = sum
+	return nil
+}
+
+// readAll visits a whole hash map, a batch at a time.
+func readAll[K, V any](m *ebpf.Map, keys []K, values []V, visit func(n int)) error {
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		if n > 0 {
+			visit(n)
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package journal
+
+// Charges are journal bytes by file system (kernel dev_t) and cgroup id.
+type Charges map[uint32]map[uint64]uint64
+
+func (c Charges) add(dev uint32, cgroup, bytes uint64) {
+	if c[dev] == nil {
+		c[dev] = make(map[uint64]uint64)
+	}
+	c[dev][cgroup] += bytes
+}
+
+// Estimator attributes one interval's journal to cgroups.
+type Estimator interface {
+	// Name is "handles" or "syscalls".
+	Name() string
+	// Attribute charges every byte that the interval's commits logged.
+	Attribute(Events) Charges
+}
+
+// Handles is the estimator that is exact by transaction: each commit's bytes
+// are split by the blocks that each cgroup was first to dirty in it.
+type Handles struct {
+	// BlockBytes gives a file system's block size; it is only used where
+	// the jbd2 thread's writes could not be seen.
+	BlockBytes func(dev uint32) uint64
+}
+
+// Name is "handles".
+func (Handles) Name() string { return "handles" }
+
+// Attribute conserves: the sum of the charges is the sum of the commits.
+func (h Handles) Attribute(events Events) Charges {
+	charges := make(Charges)
+	for _, commit := range events.Commits {
+		for cgroup, bytes := range Split(h.bytes(commit), commit.Dirtied) {
+			charges.add(commit.Dev, cgroup, bytes)
+		}
+	}
+	return charges
+}
+
+func (h Handles) bytes(commit Commit) uint64 {
+	if commit.JournalBytes == 0 && h.BlockBytes != nil {
+		return uint64(commit.BlocksLogged) * h.BlockBytes(commit.Dev)
+	}
+	return commit.JournalBytes
+}

@@ -1,0 +1,70 @@
+package journal
+
+// RootCgroupID is the kernfs id of a hierarchy's root cgroup.
+const RootCgroupID = 1
+
+// Events is what the kernel side saw since it was last collected.
+type Events struct {
+	// Commits in the order in which they ended.
+	Commits []Commit
+	// Writes are sums over the interval.
+	Writes []Write
+	// Calls are sums over the interval; only with the syscalls probe.
+	Calls []Call
+	// Lost counts events that the kernel side had no room for.
+	Lost uint64
+}
+
+// Commit is one jbd2 transaction that reached the journal.
+type Commit struct {
+	// Dev is the file system's device, as a kernel dev_t (major<<20|minor).
+	Dev uint32
+	// JournalDisk is the disk its journal was written to, a kernel dev_t;
+	// 0 where no write was seen.
+	JournalDisk uint32
+	// Tid is jbd2's transaction number.
+	Tid uint32
+	// BlocksLogged is jbd2's own count (jbd2_run_stats), in file-system
+	// blocks, without revoke descriptors and journal superblock writes.
+	BlocksLogged uint32
+	// Handles is the number of handles that joined it.
+	Handles uint32
+	// JournalBytes is what the jbd2 thread submitted for it: exact.
+	JournalBytes uint64
+	// DurationSeconds is from the start of the commit to its end.
+	DurationSeconds float64
+	// ForcedBy is the cgroup whose sync started it; 0 for jbd2's own timer
+	// or a full journal.
+	ForcedBy uint64
+	// Dirtied is blocks by cgroup; a value can be negative
+	// (jbd2_journal_forget gives credits back).
+	Dirtied map[uint64]int64
+}
+
+// Kind says what a Write is.
+type Kind uint32
+
+// The kinds of writes; as in bpf/maps.h.
+const (
+	// KindJournal is what jbd2 threads logged, by charged cgroup.
+	KindJournal Kind = 1
+	// KindMetadata is the block device's own pages, by charged cgroup.
+	KindMetadata Kind = 2
+	// KindData is file data written in the root cgroup's name, by owner.
+	KindData Kind = 3
+	// KindChargedRead and KindChargedWrite are all I/O by charged cgroup.
+	KindChargedRead  Kind = 4
+	KindChargedWrite Kind = 5
+)
+
+// Write is a sum of bytes on one disk.
+type Write struct {
+	// Disk is the whole disk's kernel dev_t.
+	Disk uint32
+	Kind Kind
+	// Charged is the cgroup in whose name the kernel did it.
+	Charged uint64
+	// Owner is the cgroup that owns the inode; only for KindData, else 0.
+	Owner uint64
+	Bytes uint64
+}

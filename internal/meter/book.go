@@ -1,0 +1,295 @@
+package meter
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+// metadataMemorySeconds is the time constant with which the book forgets who
+// dirtied metadata. In-place writes follow their commit by up to the kernel's
+// dirty_expire_centisecs (30 s by default), when the journal does not fill
+// before.
+const metadataMemorySeconds = 30
+
+// Disk is what one disk did in the interval.
+type Disk struct {
+	// Name in /sys/block; Number "major:minor"; Dev the kernel's dev_t.
+	Name, Number          string
+	Dev                   uint32
+	ReadBytes, WriteBytes uint64
+}
+
+// Readings are one interval's inputs of the book.
+type Readings struct {
+	Seconds float64
+	Disks   []Disk
+	// DiskOf maps a file system's device to its disk's (kernel dev_t).
+	DiskOf map[uint32]uint32
+	// BlockBytes is the block size of a file system, by its device.
+	BlockBytes map[uint32]uint64
+	Events     journal.Events
+	// Journal is the estimator's answer: file system -> cgroup -> bytes.
+	Journal journal.Charges
+	// UnitOf maps a cgroup id to the path under which it is accounted.
+	UnitOf func(cgroup uint64) string
+}
+
+// Book keeps what must be remembered from one interval to the next.
+type Book struct {
+	dirtied map[uint32]map[string]float64 // disk -> unit -> bytes, fading
+	logged  map[uint32]map[string]uint64  // disk -> charged unit -> journal bytes not yet attributed
+}
+
+// NewBook returns an empty book.
+func NewBook() *Book {
+	return &Book{
+		dirtied: make(map[uint32]map[string]float64),
+		logged:  make(map[uint32]map[string]uint64),
+	}
+}
+
+// page is one device's account while it is being made.
+type page struct {
+	device account.Device
+	units  map[string]*account.Container
+}
+
+func (p *page) unit(path string) *account.Container {
+	unit, ok := p.units[path]
+	if !ok {
+		unit = &account.Container{Cgroup: path}
+		p.units[path] = unit
+	}
+	return unit
+}
+
+// Account makes the devices' accounts, sorted by name, without names, weights
+// and targets. The sum over a device's containers is what the disk did, up to
+// UnaccountedBytes.
+func (b *Book) Account(in Readings) []account.Device {
+	pages := make(map[uint32]*page, len(in.Disks))
+	for _, disk := range in.Disks {
+		pages[disk.Dev] = &page{
+			device: account.Device{
+				Device:     disk.Name,
+				Dev:        disk.Number,
+				DiskBytes:  disk.ReadBytes + disk.WriteBytes,
+				LostEvents: in.Events.Lost,
+			},
+			units: make(map[string]*account.Container),
+		}
+		pages[disk.Dev].unit(account.RootCgroup)
+		fade(b.dirtied[disk.Dev], in.Seconds)
+	}
+	b.enterWrites(pages, in)
+	b.enterCommits(pages, in)
+	b.enterJournal(pages, in)
+	b.enterMetadata(pages, in)
+	devices := make([]account.Device, 0, len(pages))
+	for _, p := range pages {
+		devices = append(devices, p.close())
+	}
+	slices.SortFunc(devices, func(a, b account.Device) int { return cmp.Compare(a.Device, b.Device) })
+	return devices
+}
+
+// enterWrites enters what was charged, and the data that was charged to the
+// root cgroup though an inode's owner explains it.
+func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
+	for _, w := range in.Events.Writes {
+		p := pages[w.Disk]
+		if p == nil {
+			continue
+		}
+		charged := in.UnitOf(w.Charged)
+		switch w.Kind {
+		case journal.KindChargedRead:
+			p.unit(charged).ChargedReadBytes += w.Bytes
+		case journal.KindChargedWrite:
+			p.unit(charged).ChargedWriteBytes += w.Bytes
+		case journal.KindData:
+			if owner := in.UnitOf(w.Owner); owner != charged {
+				p.unit(owner).UnchargedBytes += w.Bytes
+				p.unit(charged).ReturnedBytes += w.Bytes
+			}
+		case journal.KindJournal:
+			if b.logged[w.Disk] == nil {
+				b.logged[w.Disk] = make(map[string]uint64)
+			}
+			b.logged[w.Disk][charged] += w.Bytes
+		case journal.KindMetadata: // enterMetadata
+		}
+	}
+}
+
+func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
+	for _, c := range in.Events.Commits {
+		p := pages[in.DiskOf[c.Dev]]
+		if p == nil {
+			continue
+		}
+		p.device.Transactions++
+		p.device.CommitSeconds += c.DurationSeconds
+		if c.ForcedBy != 0 {
+			p.unit(in.UnitOf(c.ForcedBy)).ForcedCommits++
+		}
+		disk := in.DiskOf[c.Dev]
+		if b.dirtied[disk] == nil {
+			b.dirtied[disk] = make(map[string]float64)
+		}
+		for cgroup, bytes := range journal.Split(uint64(c.BlocksLogged)*in.BlockBytes[c.Dev], c.Dirtied) {
+			b.dirtied[disk][in.UnitOf(cgroup)] += float64(bytes)
+		}
+	}
+	for _, p := range pages {
+		if p.device.Transactions > 0 {
+			p.device.CommitSeconds /= float64(p.device.Transactions)
+		}
+	}
+}
+
+// enterJournal gives each cgroup its part of the logged bytes, and takes the
+// same bytes from whom the kernel charged with them.
+func (b *Book) enterJournal(pages map[uint32]*page, in Readings) {
+	elsewhere := make(map[uint32]bool)
+	for _, c := range in.Events.Commits {
+		if c.JournalDisk != 0 && c.JournalDisk != in.DiskOf[c.Dev] {
+			elsewhere[c.Dev] = true
+		}
+	}
+	for dev, charges := range in.Journal {
+		disk := in.DiskOf[dev]
+		p := pages[disk]
+		if p == nil {
+			continue
+		}
+		for cgroup, bytes := range charges {
+			p.unit(in.UnitOf(cgroup)).JournalBytes += bytes
+			p.device.JournalBytes += bytes
+			if elsewhere[dev] {
+				p.device.JournalElsewhereBytes += bytes
+			}
+		}
+	}
+	for disk, p := range pages {
+		here := p.device.JournalBytes - p.device.JournalElsewhereBytes
+		for charged, bytes := range takeFrom(b.logged[disk], here) {
+			p.unit(charged).ReturnedBytes += bytes
+		}
+	}
+}
+
+// takeFrom removes up to total from the sums, in proportion, and returns what
+// was taken from each.
+func takeFrom(sums map[string]uint64, total uint64) map[string]uint64 {
+	taken := make(map[string]uint64, len(sums))
+	var have uint64
+	for _, sum := range sums {
+		have += sum
+	}
+	total = min(total, have)
+	left := total
+	for _, key := range sortedKeys(sums) {
+		if have == 0 {
+			break
+		}
+		part := min(sums[key], uint64(math.Round(float64(left)*float64(sums[key])/float64(have))))
+		have -= sums[key]
+		left -= part
+		taken[key] = part
+		if sums[key] -= part; sums[key] == 0 {
+			delete(sums, key)
+		}
+	}
+	return taken
+}
+
+// enterMetadata apportions the in-place writes by the blocks that each unit
+// logged lately, and takes them from whom the kernel charged: a checkpoint
+// runs in the context of whoever found the journal full.
+func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
+	for _, w := range in.Events.Writes {
+		p := pages[w.Disk]
+		if p == nil || w.Kind != journal.KindMetadata {
+			continue
+		}
+		p.device.MetadataBytes += w.Bytes
+		p.unit(in.UnitOf(w.Charged)).ReturnedBytes += w.Bytes
+	}
+	for disk, p := range pages {
+		for path, bytes := range splitByWeight(p.device.MetadataBytes, b.dirtied[disk]) {
+			p.unit(path).MetadataBytes += bytes
+		}
+	}
+}
+
+// splitByWeight divides total in proportion to the weights, conserved; with
+// no weights it is the root cgroup's.
+func splitByWeight(total uint64, weights map[string]float64) map[string]uint64 {
+	if total == 0 {
+		return nil
+	}
+	var sum float64
+	for _, weight := range weights {
+		sum += weight
+	}
+	if sum <= 0 {
+		return map[string]uint64{account.RootCgroup: total}
+	}
+	out := make(map[string]uint64, len(weights))
+	left := total
+	for _, key := range sortedKeys(weights) {
+		part := uint64(math.Round(float64(left) * min(1, weights[key]/sum)))
+		part = min(part, left)
+		sum -= weights[key]
+		left -= part
+		out[key] = part
+		if sum <= 0 {
+			out[key] += left
+			return out
+		}
+	}
+	return out
+}
+
+// fade forgets by metadataMemorySeconds, and drops what has faded away.
+func fade(weights map[string]float64, seconds float64) {
+	factor := math.Exp(-seconds / metadataMemorySeconds)
+	for key := range weights {
+		if weights[key] *= factor; weights[key] < 1 {
+			delete(weights, key)
+		}
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// close computes the shares and what is left unaccounted.
+func (p *page) close() account.Device {
+	var sum uint64
+	for _, unit := range p.units {
+		sum += unit.Bytes()
+	}
+	p.device.UnaccountedBytes = int64(p.device.DiskBytes) + int64(p.device.JournalElsewhereBytes) - int64(sum)
+	for _, unit := range p.units {
+		if sum > 0 {
+			unit.Share = float64(unit.Bytes()) / float64(sum)
+		}
+		p.device.Containers = append(p.device.Containers, *unit)
+	}
+	slices.SortFunc(p.device.Containers, func(a, b account.Container) int {
+		return cmp.Or(-cmp.Compare(a.Bytes(), b.Bytes()), cmp.Compare(a.Cgroup, b.Cgroup))
+	})
+	return p.device
+}

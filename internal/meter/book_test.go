@@ -1,0 +1,177 @@
+package meter
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+const (
+	fsDev   = 7<<20 | 0
+	logDev  = 7<<20 | 1
+	root    = journal.RootCgroupID
+	alice   = 10
+	bob     = 20
+	mebi    = 1 << 20
+	control = 5.0
+)
+
+func unitOf(id uint64) string {
+	switch id {
+	case root:
+		return "/"
+	case alice:
+		return "/a"
+	case bob:
+		return "/b"
+	}
+	return fmt.Sprintf("/c%d", id)
+}
+
+func readings(events journal.Events, read, write uint64) Readings {
+	return Readings{
+		Seconds:    control,
+		Disks:      []Disk{{Name: "loop0", Number: "7:0", Dev: fsDev, ReadBytes: read, WriteBytes: write}},
+		DiskOf:     map[uint32]uint32{fsDev: fsDev},
+		BlockBytes: map[uint32]uint64{fsDev: 4096},
+		Events:     events,
+		Journal:    journal.Handles{}.Attribute(events),
+		UnitOf:     unitOf,
+	}
+}
+
+func find(t testing.TB, devices []account.Device, cgroup string) account.Container {
+	t.Helper()
+	for _, c := range devices[0].Containers {
+		if c.Cgroup == cgroup {
+			return c
+		}
+	}
+	t.Fatalf("no line for %s in %+v", cgroup, devices)
+	return account.Container{}
+}
+
+func TestACheckpointInACallersContextIsGivenBackToItsOwner(t *testing.T) {
+	got := NewBook().Account(readings(journal.Events{
+		Commits: []journal.Commit{{
+			Dev: fsDev, JournalDisk: fsDev, BlocksLogged: 256, JournalBytes: mebi, DurationSeconds: 0.25,
+			ForcedBy: alice, Dirtied: map[uint64]int64{bob: 200},
+		}},
+		Writes: []journal.Write{
+			{Disk: fsDev, Kind: journal.KindJournal, Charged: root, Bytes: mebi},
+			{Disk: fsDev, Kind: journal.KindMetadata, Charged: alice, Bytes: 2 * mebi},
+			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: mebi},
+			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: alice, Bytes: 2 * mebi},
+			{Disk: fsDev, Kind: journal.KindChargedRead, Charged: alice, Bytes: 5 * mebi},
+		},
+	}, 5*mebi, 3*mebi))
+	a, b := find(t, got, "/a"), find(t, got, "/b")
+	if a.Bytes() != 5*mebi || a.ReturnedBytes != 2*mebi || a.ForcedCommits != 1 {
+		t.Errorf("the caller is left with %d bytes, %d returned, %d forced: %+v", a.Bytes(), a.ReturnedBytes, a.ForcedCommits, a)
+	}
+	if b.JournalBytes != mebi || b.MetadataBytes != 2*mebi || b.Bytes() != 3*mebi {
+		t.Errorf("the owner of the metadata: %+v", b)
+	}
+	if d := got[0]; d.UnaccountedBytes != 0 || d.CommitSeconds != 0.25 || d.Transactions != 1 {
+		t.Errorf("device: %+v", d)
+	}
+}
+
+func TestDataWrittenInTheRootCgroupsNameIsItsOwners(t *testing.T) {
+	got := NewBook().Account(readings(journal.Events{Writes: []journal.Write{
+		{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 3 * mebi},
+		{Disk: fsDev, Kind: journal.KindData, Charged: root, Owner: bob, Bytes: 2 * mebi},
+	}}, 0, 3*mebi))
+	if b := find(t, got, "/b"); b.UnchargedBytes != 2*mebi {
+		t.Errorf("owner: %+v", b)
+	}
+	if r := find(t, got, "/"); r.Bytes() != mebi {
+		t.Errorf("root is left with %d bytes, want 1 MiB: %+v", r.Bytes(), r)
+	}
+}
+
+func TestAnExternalJournalIsChargedButNotTakenFromTheDisk(t *testing.T) {
+	got := NewBook().Account(readings(journal.Events{
+		Commits: []journal.Commit{{Dev: fsDev, JournalDisk: logDev, JournalBytes: mebi, Dirtied: map[uint64]int64{alice: 1}}},
+		Writes: []journal.Write{
+			{Disk: logDev, Kind: journal.KindJournal, Charged: root, Bytes: mebi},
+			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: alice, Bytes: mebi},
+		},
+	}, 0, mebi))
+	d := got[0]
+	if d.JournalBytes != mebi || d.JournalElsewhereBytes != mebi || d.UnaccountedBytes != 0 {
+		t.Errorf("device: %+v", d)
+	}
+	if a := find(t, got, "/a"); a.Bytes() != 2*mebi {
+		t.Errorf("alice: %+v", a)
+	}
+}
+
+func TestMetadataFollowsItsCommitForAWhile(t *testing.T) {
+	book := NewBook()
+	book.Account(readings(journal.Events{Commits: []journal.Commit{
+		{Dev: fsDev, JournalDisk: fsDev, BlocksLogged: 100, Dirtied: map[uint64]int64{alice: 1, bob: 3}},
+	}}, 0, 0))
+	got := book.Account(readings(journal.Events{Writes: []journal.Write{
+		{Disk: fsDev, Kind: journal.KindMetadata, Charged: root, Bytes: 4 * mebi},
+		{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 4 * mebi},
+	}}, 0, 4*mebi))
+	if a, b := find(t, got, "/a"), find(t, got, "/b"); a.MetadataBytes != mebi || b.MetadataBytes != 3*mebi {
+		t.Errorf("metadata %d and %d, want 1 and 3 MiB", a.MetadataBytes, b.MetadataBytes)
+	}
+}
+
+func TestWhateverWasReadTheAccountAddsUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		book := NewBook()
+		ids := rapid.SampledFrom([]uint64{root, alice, bob, 30, 40})
+		for range rapid.IntRange(1, 4).Draw(t, "intervals") {
+			var events journal.Events
+			charged := make(map[uint64]uint64)
+			var disk uint64
+			add := func(kind journal.Kind, from, owner, bytes uint64) {
+				events.Writes = append(events.Writes, journal.Write{Disk: fsDev, Kind: kind, Charged: from, Owner: owner, Bytes: bytes})
+			}
+			for range rapid.IntRange(0, 6).Draw(t, "writes") {
+				from, bytes := ids.Draw(t, "from"), rapid.Uint64Range(1, 1<<40).Draw(t, "bytes")
+				charged[from] += bytes
+				disk += bytes
+				kind := rapid.SampledFrom([]journal.Kind{journal.KindMetadata, journal.KindJournal, journal.KindData, 0}).Draw(t, "kind")
+				switch kind {
+				case journal.KindJournal:
+					add(kind, from, 0, bytes)
+					dirtied := map[uint64]int64{}
+					for range rapid.IntRange(0, 3).Draw(t, "handles") {
+						dirtied[ids.Draw(t, "dirtier")] += rapid.Int64Range(-5, 1000).Draw(t, "blocks")
+					}
+					events.Commits = append(events.Commits, journal.Commit{
+						Dev: fsDev, JournalDisk: fsDev, BlocksLogged: uint32(bytes / 4096), JournalBytes: bytes, Dirtied: dirtied})
+				case journal.KindMetadata:
+					add(kind, from, 0, bytes)
+				case journal.KindData:
+					charged[from] -= bytes
+					charged[root] += bytes
+					add(kind, root, from, bytes)
+				}
+			}
+			for id, bytes := range charged {
+				add(journal.KindChargedWrite, id, 0, bytes)
+			}
+			device := book.Account(readings(events, 0, disk))[0]
+			if device.UnaccountedBytes != 0 {
+				t.Fatalf("%d bytes unaccounted of %d: %+v", device.UnaccountedBytes, disk, device)
+			}
+			var share float64
+			for _, c := range device.Containers {
+				share += c.Share
+			}
+			if disk > 0 && (share < 0.999999 || share > 1.000001) {
+				t.Fatalf("shares add up to %v", share)
+			}
+		}
+	})
+}

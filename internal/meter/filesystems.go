@@ -1,0 +1,67 @@
+package meter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// filesystem is one mounted ext4, in whatever mount namespace.
+type filesystem struct {
+	dev  blockdev.Dev
+	disk blockdev.Disk
+}
+
+// mountedFilesystems lists what the ext4 driver has mounted (/sys/fs/ext4,
+// which unlike /proc/mounts knows no mount namespaces). A disk that goes away
+// meanwhile is passed over.
+func mountedFilesystems(sysfs string) ([]filesystem, error) {
+	entries, err := os.ReadDir(filepath.Join(sysfs, "fs/ext4"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the module is not loaded: nothing is mounted
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the mounted ext4 file systems: %w", err)
+	}
+	var found []filesystem
+	for _, entry := range entries {
+		number, err := os.ReadFile(filepath.Join(sysfs, "class/block", entry.Name(), "dev"))
+		if err != nil {
+			continue // "features", or gone
+		}
+		dev, err := blockdev.ParseDev(string(number))
+		if err != nil {
+			return nil, fmt.Errorf("%s/class/block/%s/dev: %w", sysfs, entry.Name(), err)
+		}
+		disk, err := blockdev.Lookup(dev.String())
+		if err != nil {
+			continue
+		}
+		found = append(found, filesystem{dev: dev, disk: lowestDisk(sysfs, disk)})
+	}
+	return found, nil
+}
+
+// lowestDisk goes down from a mapped device (LVM, dm-crypt) to the one disk
+// below it, where the scheduler and its weights are. A device over several
+// disks is left as it is.
+func lowestDisk(sysfs string, disk blockdev.Disk) blockdev.Disk {
+	for {
+		slaves, err := os.ReadDir(filepath.Join(sysfs, "block", disk.Name, "slaves"))
+		if err != nil || len(slaves) != 1 {
+			return disk
+		}
+		below, err := blockdev.Lookup(slaves[0].Name())
+		if err != nil || below == disk {
+			return disk
+		}
+		disk = below
+	}
+}
+
+// kernelDev is the number as the kernel's tracepoints give it.
+func kernelDev(d blockdev.Dev) uint32 { return d.Major<<20 | d.Minor }

@@ -1,0 +1,47 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Spec is what one child process does until it is told to stop. Its parts run
+// side by side.
+type Spec struct {
+	// Read lists files that are read from beginning to end, again and
+	// again, each by a thread of its own, around the page cache.
+	Read []string `json:"read,omitempty"`
+	// ReadBytes is the size of one read; 0 means 1 MiB.
+	ReadBytes int `json:"read_bytes,omitempty"`
+	// MkdirIn is where directories are made, MkdirPerSecond at a time by
+	// MkdirThreads threads (0 means 1).
+	MkdirIn        string  `json:"mkdir_in,omitempty"`
+	MkdirPerSecond float64 `json:"mkdir_per_second,omitempty"`
+	MkdirThreads   int     `json:"mkdir_threads,omitempty"`
+	// FsyncEvery, if > 0, is how often MkdirIn is synced.
+	FsyncEvery time.Duration `json:"fsync_every,omitempty"`
+	// AppendIn is a file to which blocks of 4 KiB are appended,
+	// AppendPerSecond at a time (0: as fast as they go), with an fsync
+	// after each if AppendSync.
+	AppendIn        string  `json:"append_in,omitempty"`
+	AppendPerSecond float64 `json:"append_per_second,omitempty"`
+	AppendSync      bool    `json:"append_sync,omitempty"`
+}
+
+// Check says what is wrong with the spec.
+func (s Spec) Check() error {
+	switch {
+	case len(s.Read) == 0 && s.MkdirIn == "" && s.AppendIn == "":
+		return errors.New("the workload does nothing")
+	case s.ReadBytes < 0 || s.ReadBytes%4096 != 0:
+		return fmt.Errorf("reads of %d bytes: want a multiple of 4096", s.ReadBytes)
+	case s.MkdirIn != "" && s.MkdirPerSecond <= 0:
+		return fmt.Errorf("%v directories a second: want more than 0", s.MkdirPerSecond)
+	case s.MkdirThreads < 0 || s.MkdirThreads > 64:
+		return fmt.Errorf("%d threads: want 1 to 64", s.MkdirThreads)
+	case s.AppendPerSecond < 0:
+		return fmt.Errorf("%v appends a second: want 0 or more", s.AppendPerSecond)
+	}
+	return nil
+}

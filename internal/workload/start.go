@@ -1,0 +1,75 @@
+package workload
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// Child is a load in a process and cgroup of its own.
+type Child struct {
+	command *exec.Cmd
+	input   io.WriteCloser
+	output  bytes.Buffer
+	errors  bytes.Buffer
+}
+
+// Start starts the load's process, puts it into the cgroup directory and
+// leaves it waiting for Go. The process dies with its parent.
+func Start(spec Spec, cgroupDirectory string) (*Child, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	c := &Child{command: exec.Command("/proc/self/exe")}
+	c.command.Env = append(os.Environ(), environment+"="+string(text))
+	c.command.Stdout, c.command.Stderr = &c.output, &c.errors
+	// Not in the terminal's process group: its Ctrl-C is for the parent,
+	// which ends the load in order.
+	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if c.input, err = c.command.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if err := c.command.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start a load: %w", err)
+	}
+	procs := filepath.Join(cgroupDirectory, "cgroup.procs")
+	if err := os.WriteFile(procs, []byte(strconv.Itoa(c.command.Process.Pid)), 0); err != nil {
+		_, _ = c.Stop()
+		return nil, fmt.Errorf("cannot put a load into its cgroup: %w", err)
+	}
+	return c, nil
+}
+
+// Go lets the load begin.
+func (c *Child) Go() error {
+	if _, err := c.input.Write([]byte("go\n")); err != nil {
+		return fmt.Errorf("the load ended before it began: %s", c.errors.String())
+	}
+	return nil
+}
+
+// Stop ends the load, waits for its process and returns what it did.
+func (c *Child) Stop() (Result, error) {
+	_ = c.input.Close()
+	if err := c.command.Wait(); err != nil {
+		return Result{}, fmt.Errorf("the load failed: %w: %s", err, bytes.TrimSpace(c.errors.Bytes()))
+	}
+	var result Result
+	if c.output.Len() == 0 {
+		return result, nil // it never began
+	}
+	if err := json.Unmarshal(c.output.Bytes(), &result); err != nil {
+		return Result{}, fmt.Errorf("cannot read what the load did: %w", err)
+	}
+	return result, nil
+}
