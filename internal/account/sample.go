@@ -70,7 +70,8 @@ type Container struct {
 	// where there is none.
 	Weight uint64 `json:"weight"`
 
-	// ChargedReadBytes and ChargedWriteBytes are what the kernel charged.
+	// ChargedReadBytes and ChargedWriteBytes are what the kernel charged,
+	// less what was given back to its owners (ReturnedBytes).
 	ChargedReadBytes  uint64 `json:"charged_read_bytes"`
 	ChargedWriteBytes uint64 `json:"charged_write_bytes"`
 	// JournalBytes is its part of the logged blocks.
@@ -80,25 +81,18 @@ type Container struct {
 	// UnchargedBytes is its file data that was written in the root
 	// cgroup's name.
 	UnchargedBytes uint64 `json:"uncharged_bytes"`
-	// ReturnedBytes is what the kernel charged to it though it is others':
-	// checkpoints in its context, journal writes of a jbd2 thread that was
-	// moved into its cgroup, and for the root cgroup all that was given to
-	// the containers.
+	// ReturnedBytes is what the kernel charged to it besides, though it is
+	// others' and stands in their lines: checkpoints in its context, journal
+	// writes of a jbd2 thread that was moved into its cgroup, and for the
+	// root cgroup all that was given to the containers.
 	ReturnedBytes uint64 `json:"returned_bytes"`
 	// ForcedCommits counts the commits that a sync of this container
 	// started before jbd2 would have.
 	ForcedCommits uint64 `json:"forced_commits"`
 }
 
-// Charged is what the kernel charged to the container, less what was given
-// back to its owners.
-func (c Container) Charged() uint64 {
-	charged := c.ChargedReadBytes + c.ChargedWriteBytes
-	if c.ReturnedBytes > charged {
-		return 0
-	}
-	return charged - c.ReturnedBytes
-}
+// Charged is what the kernel charged to the container and is its own.
+func (c Container) Charged() uint64 { return c.ChargedReadBytes + c.ChargedWriteBytes }
 
 // Hidden is the container's I/O that no weight of its own governs: journal,
 // in-place metadata and uncharged data (J of paper 1, equation 3).

@@ -33,6 +33,8 @@ type attributionCommitter struct {
 	ForcedBy     uint64
 	Dev          uint32
 	JournalDisk  uint32
+	Tid          uint32
+	Pad          uint32
 }
 
 type attributionDirtiedKey struct {
@@ -79,6 +81,7 @@ const (
 	attributionMapDirtied               = "dirtied"
 	attributionMapDisks                 = "disks"
 	attributionMapForcers               = "forcers"
+	attributionMapJournalBios           = "journal_bios"
 	attributionMapLost                  = "lost"
 	attributionMapOwners                = "owners"
 	attributionMapSeen                  = "seen"
@@ -185,16 +188,17 @@ type attributionProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionMapSpecs struct {
-	Commits    *ebpf.MapSpec `ebpf:"commits"`
-	Committers *ebpf.MapSpec `ebpf:"committers"`
-	Dirtied    *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks      *ebpf.MapSpec `ebpf:"disks"`
-	Forcers    *ebpf.MapSpec `ebpf:"forcers"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	Owners     *ebpf.MapSpec `ebpf:"owners"`
-	Seen       *ebpf.MapSpec `ebpf:"seen"`
-	Workers    *ebpf.MapSpec `ebpf:"workers"`
-	Written    *ebpf.MapSpec `ebpf:"written"`
+	Commits     *ebpf.MapSpec `ebpf:"commits"`
+	Committers  *ebpf.MapSpec `ebpf:"committers"`
+	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks       *ebpf.MapSpec `ebpf:"disks"`
+	Forcers     *ebpf.MapSpec `ebpf:"forcers"`
+	JournalBios *ebpf.MapSpec `ebpf:"journal_bios"`
+	Lost        *ebpf.MapSpec `ebpf:"lost"`
+	Owners      *ebpf.MapSpec `ebpf:"owners"`
+	Seen        *ebpf.MapSpec `ebpf:"seen"`
+	Workers     *ebpf.MapSpec `ebpf:"workers"`
+	Written     *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionVariableSpecs contains global variables before they are loaded into the kernel.
@@ -224,16 +228,17 @@ func (o *attributionObjects) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionMaps struct {
-	Commits    *ebpf.Map `ebpf:"commits"`
-	Committers *ebpf.Map `ebpf:"committers"`
-	Dirtied    *ebpf.Map `ebpf:"dirtied"`
-	Disks      *ebpf.Map `ebpf:"disks"`
-	Forcers    *ebpf.Map `ebpf:"forcers"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	Owners     *ebpf.Map `ebpf:"owners"`
-	Seen       *ebpf.Map `ebpf:"seen"`
-	Workers    *ebpf.Map `ebpf:"workers"`
-	Written    *ebpf.Map `ebpf:"written"`
+	Commits     *ebpf.Map `ebpf:"commits"`
+	Committers  *ebpf.Map `ebpf:"committers"`
+	Dirtied     *ebpf.Map `ebpf:"dirtied"`
+	Disks       *ebpf.Map `ebpf:"disks"`
+	Forcers     *ebpf.Map `ebpf:"forcers"`
+	JournalBios *ebpf.Map `ebpf:"journal_bios"`
+	Lost        *ebpf.Map `ebpf:"lost"`
+	Owners      *ebpf.Map `ebpf:"owners"`
+	Seen        *ebpf.Map `ebpf:"seen"`
+	Workers     *ebpf.Map `ebpf:"workers"`
+	Written     *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionMaps) Close() error {
@@ -243,6 +248,7 @@ func (m *attributionMaps) Close() error {
 		m.Dirtied,
 		m.Disks,
 		m.Forcers,
+		m.JournalBios,
 		m.Lost,
 		m.Owners,
 		m.Seen,

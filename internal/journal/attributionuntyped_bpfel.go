@@ -33,6 +33,8 @@ type attributionUntypedCommitter struct {
 	ForcedBy     uint64
 	Dev          uint32
 	JournalDisk  uint32
+	Tid          uint32
+	Pad          uint32
 }
 
 type attributionUntypedDirtiedKey struct {
@@ -79,6 +81,7 @@ const (
 	attributionUntypedMapDirtied               = "dirtied"
 	attributionUntypedMapDisks                 = "disks"
 	attributionUntypedMapForcers               = "forcers"
+	attributionUntypedMapJournalBios           = "journal_bios"
 	attributionUntypedMapLost                  = "lost"
 	attributionUntypedMapOwners                = "owners"
 	attributionUntypedMapSeen                  = "seen"
@@ -185,16 +188,17 @@ type attributionUntypedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedMapSpecs struct {
-	Commits    *ebpf.MapSpec `ebpf:"commits"`
-	Committers *ebpf.MapSpec `ebpf:"committers"`
-	Dirtied    *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks      *ebpf.MapSpec `ebpf:"disks"`
-	Forcers    *ebpf.MapSpec `ebpf:"forcers"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	Owners     *ebpf.MapSpec `ebpf:"owners"`
-	Seen       *ebpf.MapSpec `ebpf:"seen"`
-	Workers    *ebpf.MapSpec `ebpf:"workers"`
-	Written    *ebpf.MapSpec `ebpf:"written"`
+	Commits     *ebpf.MapSpec `ebpf:"commits"`
+	Committers  *ebpf.MapSpec `ebpf:"committers"`
+	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks       *ebpf.MapSpec `ebpf:"disks"`
+	Forcers     *ebpf.MapSpec `ebpf:"forcers"`
+	JournalBios *ebpf.MapSpec `ebpf:"journal_bios"`
+	Lost        *ebpf.MapSpec `ebpf:"lost"`
+	Owners      *ebpf.MapSpec `ebpf:"owners"`
+	Seen        *ebpf.MapSpec `ebpf:"seen"`
+	Workers     *ebpf.MapSpec `ebpf:"workers"`
+	Written     *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionUntypedVariableSpecs contains global variables before they are loaded into the kernel.
@@ -224,16 +228,17 @@ func (o *attributionUntypedObjects) Close() error {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedMaps struct {
-	Commits    *ebpf.Map `ebpf:"commits"`
-	Committers *ebpf.Map `ebpf:"committers"`
-	Dirtied    *ebpf.Map `ebpf:"dirtied"`
-	Disks      *ebpf.Map `ebpf:"disks"`
-	Forcers    *ebpf.Map `ebpf:"forcers"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	Owners     *ebpf.Map `ebpf:"owners"`
-	Seen       *ebpf.Map `ebpf:"seen"`
-	Workers    *ebpf.Map `ebpf:"workers"`
-	Written    *ebpf.Map `ebpf:"written"`
+	Commits     *ebpf.Map `ebpf:"commits"`
+	Committers  *ebpf.Map `ebpf:"committers"`
+	Dirtied     *ebpf.Map `ebpf:"dirtied"`
+	Disks       *ebpf.Map `ebpf:"disks"`
+	Forcers     *ebpf.Map `ebpf:"forcers"`
+	JournalBios *ebpf.Map `ebpf:"journal_bios"`
+	Lost        *ebpf.Map `ebpf:"lost"`
+	Owners      *ebpf.Map `ebpf:"owners"`
+	Seen        *ebpf.Map `ebpf:"seen"`
+	Workers     *ebpf.Map `ebpf:"workers"`
+	Written     *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionUntypedMaps) Close() error {
@@ -243,6 +248,7 @@ func (m *attributionUntypedMaps) Close() error {
 		m.Dirtied,
 		m.Disks,
 		m.Forcers,
+		m.JournalBios,
 		m.Lost,
 		m.Owners,
 		m.Seen,

@@ -1,8 +1,73 @@
 package journal
 
-// Call is a count of one operation by one cgroup.
+import "math"
+
+// Call is how often a cgroup made a call that changes metadata.
 type Call struct {
-	Cgroup    uint64
+	// Cgroup is the caller's kernfs id.
+	Cgroup uint64
+	// Dev is the file system that was changed, as a kernel dev_t.
+	Dev uint32
+	// Operation is one of Operations.
 	Operation string
 	Count     uint64
 }
+
+// The operations that are counted, each with the calls that do it.
+const (
+	OperationMkdir     = "mkdir"
+	OperationCreat     = "creat" // also open, openat, openat2 if they made the file
+	OperationMknod     = "mknod"
+	OperationTruncate  = "truncate" // also ftruncate, and opens with O_TRUNC of a file that was there
+	OperationUnlink    = "unlink"
+	OperationWrite     = "write" // also pwrite, writev, sendfile, splice, copy_file_range; on regular files
+	OperationRmdir     = "rmdir" // also unlinkat with AT_REMOVEDIR
+	OperationRename    = "rename"
+	OperationLink      = "link"
+	OperationSymlink   = "symlink"
+	OperationSetxattr  = "setxattr" // also removexattr
+	OperationChmod     = "chmod"    // also chown and utime: each changes an inode and nothing else
+	OperationFallocate = "fallocate"
+)
+
+// operations in the order of enum operation in bpf/syscalls.bpf.c, which
+// begins with 1; the first seven are those of Table 1 of paper 1.
+var operations = [...]string{
+	OperationMkdir, OperationCreat, OperationMknod, OperationTruncate, OperationUnlink, OperationWrite, OperationRmdir,
+	OperationRename, OperationLink, OperationSymlink, OperationSetxattr, OperationChmod, OperationFallocate,
+}
+
+// Operations lists the operations that are counted: first the seven of
+// Table 1 of paper 1, in its order.
+func Operations() []string { return append([]string(nil), operations[:]...) }
+
+// Costs are journal bytes per call, by operation; `daybook calibrate`
+// measures them. An operation without a cost costs nothing.
+type Costs map[string]float64
+
+// Estimate charges each call its cost (paper 1, section 3.2). Unlike the
+// handles estimator it does not know what was really logged: calls that
+// change the same block before it is committed are charged as if apart, and
+// what was logged twice as if once.
+func Estimate(calls []Call, costs Costs) Charges {
+	type account struct {
+		dev    uint32
+		cgroup uint64
+	}
+	sums := make(map[account]float64)
+	for _, call := range calls {
+		// Whatever the file with the costs said: no NaN, nothing negative.
+		if cost := costs[call.Operation]; cost > 0 {
+			sums[account{call.Dev, call.Cgroup}] += cost * float64(call.Count)
+		}
+	}
+	charges := make(Charges)
+	for who, bytes := range sums {
+		charges.add(who.dev, who.cgroup, uint64(math.Round(min(bytes, maxEstimateBytes))))
+	}
+	return charges
+}
+
+// maxEstimateBytes is more than a disk writes in a lifetime, and few enough
+// that thousands of them can be added up.
+const maxEstimateBytes = 1 << 50

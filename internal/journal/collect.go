@@ -35,11 +35,16 @@ type drainBuffers struct {
 }
 
 // Collect returns what happened since the last call. The handles of every
-// commit in it are complete: jbd2 ends a commit only after its handles have.
+// commit in it are complete: jbd2 begins a commit only after its handles have
+// stopped. A commit under way is there with what it has written so far, marked
+// as partial, because a large one takes longer than an interval's fraction.
 func (p *Probe) Collect() (Events, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drainCommits()
+	if p.err == nil {
+		p.err = p.collectPartial()
+	}
 	if p.err != nil {
 		return Events{}, p.err
 	}
@@ -92,6 +97,7 @@ func (p *Probe) drainCommits() {
 			p.err = err
 			return
 		}
+		p.deductPartial(&commit)
 		p.pending.Commits = append(p.pending.Commits, commit)
 	}
 	fresh := p.pending.Commits[first:]
@@ -127,27 +133,35 @@ func decodeCommit(raw []byte) (Commit, error) {
 // takeDirtied moves the handles' sums of the commits out of the kernel. Only
 // transactions that have ended are deleted: no handle can add to them.
 func (p *Probe) takeDirtied(commits []Commit) error {
-	b := &p.buffers
-	if b.dirtiedKeys == nil {
-		b.dirtiedKeys = make([]attributionDirtiedKey, batchEntries)
-		b.dirtiedValues = make([]int64, batchEntries)
-	}
 	var done []attributionDirtiedKey
-	err := readAll(p.objects.Dirtied, b.dirtiedKeys, b.dirtiedValues, func(n int) {
-		for i, key := range b.dirtiedKeys[:n] {
-			if commit := commitOf(commits, key.Dev, key.Tid); commit != nil {
-				commit.Dirtied[key.Cgroup] += b.dirtiedValues[i]
-				done = append(done, key)
-			}
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("cannot read who dirtied the journal: %w", err)
+	if err := p.visitDirtied(commits, func(key attributionDirtiedKey) { done = append(done, key) }); err != nil {
+		return err
 	}
 	for _, key := range done {
 		if err := p.objects.Dirtied.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
 			return fmt.Errorf("cannot take a transaction out of the kernel's map: %w", err)
 		}
+	}
+	return nil
+}
+
+// visitDirtied adds the handles' sums to the commits that they belong to.
+func (p *Probe) visitDirtied(commits []Commit, visit func(attributionDirtiedKey)) error {
+	b := &p.buffers
+	if b.dirtiedKeys == nil {
+		b.dirtiedKeys = make([]attributionDirtiedKey, batchEntries)
+		b.dirtiedValues = make([]int64, batchEntries)
+	}
+	err := readAll(p.objects.Dirtied, b.dirtiedKeys, b.dirtiedValues, func(n int) {
+		for i, key := range b.dirtiedKeys[:n] {
+			if commit := commitOf(commits, key.Dev, key.Tid); commit != nil {
+				commit.Dirtied[key.Cgroup] += b.dirtiedValues[i]
+				visit(key)
+			}
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read who dirtied the journal: %w", err)
 	}
 	return nil
 }

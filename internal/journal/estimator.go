@@ -41,8 +41,48 @@ func (h Handles) Attribute(events Events) Charges {
 }
 
 func (h Handles) bytes(commit Commit) uint64 {
-	if commit.JournalBytes == 0 && h.BlockBytes != nil {
+	if commit.JournalBytes == 0 && commit.JournalDisk == 0 && h.BlockBytes != nil {
 		return uint64(commit.BlocksLogged) * h.BlockBytes(commit.Dev)
 	}
 	return commit.JournalBytes
+}
+
+// Syscalls is the estimator of paper 1: counted calls times calibrated costs.
+type Syscalls struct {
+	// Costs gives the costs on a file system; nil where they are unknown,
+	// whose journal is then the root cgroup's.
+	Costs func(dev uint32) Costs
+}
+
+// Name is "syscalls".
+func (Syscalls) Name() string { return "syscalls" }
+
+// Attribute charges what the calls are estimated to have logged. What the
+// commits logged beyond that is the root cgroup's; an estimate beyond what was
+// logged stands, as in the paper, and shows as unaccounted.
+func (s Syscalls) Attribute(events Events) Charges {
+	calls := make(map[uint32][]Call)
+	logged := make(map[uint32]uint64)
+	for _, call := range events.Calls {
+		calls[call.Dev] = append(calls[call.Dev], call)
+	}
+	for _, commit := range events.Commits {
+		logged[commit.Dev] += commit.JournalBytes
+	}
+	charges := make(Charges)
+	for dev, made := range calls {
+		for cgroup, bytes := range Estimate(made, s.Costs(dev))[dev] {
+			charges.add(dev, cgroup, bytes)
+		}
+	}
+	for dev, bytes := range logged {
+		var estimated uint64
+		for _, part := range charges[dev] {
+			estimated += part
+		}
+		if estimated < bytes {
+			charges.add(dev, RootCgroupID, bytes-estimated)
+		}
+	}
+	return charges
 }

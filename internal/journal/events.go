@@ -24,6 +24,10 @@ type Commit struct {
 	JournalDisk uint32
 	// Tid is jbd2's transaction number.
 	Tid uint32
+	// Partial says that the commit has not ended: JournalBytes is what it
+	// wrote so far and is not in the record of its end; the numbers that
+	// are only known then are 0.
+	Partial bool
 	// BlocksLogged is jbd2's own count (jbd2_run_stats), in file-system
 	// blocks, without revoke descriptors and journal superblock writes.
 	BlocksLogged uint32

@@ -36,6 +36,7 @@ type Probe struct {
 	pending  Events
 	err      error
 	previous map[attributionWrittenKey]seenSum
+	partial  map[transaction]partialSum
 	buffers  drainBuffers
 	lost     uint64
 }
@@ -58,6 +59,7 @@ func Open() (*Probe, error) {
 	p := &Probe{
 		stop:     make(chan struct{}),
 		previous: make(map[attributionWrittenKey]seenSum),
+		partial:  make(map[transaction]partialSum),
 	}
 	if err := p.load(spec); err != nil {
 		p.Close()

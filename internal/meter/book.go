@@ -132,6 +132,9 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 		if p == nil {
 			continue
 		}
+		if c.Partial {
+			continue
+		}
 		p.device.Transactions++
 		p.device.CommitSeconds += c.DurationSeconds
 		if c.ForcedBy != 0 {
@@ -141,7 +144,7 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 		if b.dirtied[disk] == nil {
 			b.dirtied[disk] = make(map[string]float64)
 		}
-		for cgroup, bytes := range journal.Split(uint64(c.BlocksLogged)*in.BlockBytes[c.Dev], c.Dirtied) {
+		for cgroup, bytes := range journal.Split(uint64(c.BlocksLogged)*max(in.BlockBytes[c.Dev], 1), c.Dirtied) {
 			b.dirtied[disk][in.UnitOf(cgroup)] += float64(bytes)
 		}
 	}
@@ -279,6 +282,8 @@ func sortedKeys[V any](m map[string]V) []string {
 func (p *page) close() account.Device {
 	var sum uint64
 	for _, unit := range p.units {
+		// Only writes are given back.
+		unit.ChargedWriteBytes -= min(unit.ReturnedBytes, unit.ChargedWriteBytes)
 		sum += unit.Bytes()
 	}
 	p.device.UnaccountedBytes = int64(p.device.DiskBytes) + int64(p.device.JournalElsewhereBytes) - int64(sum)

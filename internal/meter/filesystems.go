@@ -6,14 +6,27 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
 )
 
 // filesystem is one mounted ext4, in whatever mount namespace.
 type filesystem struct {
+	name string // of the disk, partition or mapping, in /sys/class/block
 	dev  blockdev.Dev
 	disk blockdev.Disk
+}
+
+// blockBytes is the block size; 0 where the superblock cannot be read, which
+// only matters to estimates.
+func (f filesystem) blockBytes() uint64 {
+	superblock, err := ext4.ReadSuperblock("/dev/" + strings.ReplaceAll(f.name, "!", "/"))
+	if err != nil {
+		return 0
+	}
+	return uint64(superblock.BlockSizeBytes)
 }
 
 // mountedFilesystems lists what the ext4 driver has mounted (/sys/fs/ext4,
@@ -41,7 +54,7 @@ func mountedFilesystems(sysfs string) ([]filesystem, error) {
 		if err != nil {
 			continue
 		}
-		found = append(found, filesystem{dev: dev, disk: lowestDisk(sysfs, disk)})
+		found = append(found, filesystem{name: entry.Name(), dev: dev, disk: lowestDisk(sysfs, disk)})
 	}
 	return found, nil
 }
@@ -61,6 +74,29 @@ func lowestDisk(sysfs string, disk blockdev.Disk) blockdev.Disk {
 		}
 		disk = below
 	}
+}
+
+// Filesystems lists the mounted ext4 file systems on a disk ("": on all), with
+// their numbers as the kernel's tracepoints give them.
+func Filesystems(device string) (map[blockdev.Dev]uint32, error) {
+	found, err := mountedFilesystems("/sys")
+	if err != nil {
+		return nil, err
+	}
+	numbers := make(map[blockdev.Dev]uint32, len(found))
+	for _, fs := range found {
+		if device != "" {
+			disk, err := blockdev.Lookup(device)
+			if err != nil {
+				return nil, err
+			}
+			if fs.disk != lowestDisk("/sys", disk) {
+				continue
+			}
+		}
+		numbers[fs.dev] = kernelDev(fs.dev)
+	}
+	return numbers, nil
 }
 
 // kernelDev is the number as the kernel's tracepoints give it.

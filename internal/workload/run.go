@@ -126,16 +126,19 @@ func makeDirectories(ctx context.Context, c *counters, under string, perSecond f
 	})
 }
 
-// paced calls work perSecond times a second; 0 means without a pause. When
-// the work falls behind, what it missed is not made up for later.
+// catchUpSeconds is how much a load makes up for when it fell behind, so that
+// its rate holds over a commit that stalls it, and no burst follows a long one.
+const catchUpSeconds = 10
+
+// paced calls work perSecond times a second; 0 means without a pause.
 func paced(ctx context.Context, perSecond float64, work func(i int64) error) error {
 	begin := time.Now()
 	var skipped int64
 	for i := int64(0); ctx.Err() == nil; i++ {
 		if perSecond > 0 {
 			due := int64(time.Since(begin).Seconds()*perSecond) - skipped
-			if behind := due - i; behind > int64(perSecond) {
-				skipped += behind - int64(perSecond)
+			if behind := due - i; behind > int64(catchUpSeconds*perSecond) {
+				skipped += behind - int64(catchUpSeconds*perSecond)
 			}
 			if due < i {
 				wait := time.Duration(float64(i+skipped)/perSecond*float64(time.Second)) - time.Since(begin)

@@ -45,15 +45,13 @@ static __always_inline struct inode *cached_inode(struct bio *bio)
 
 static __always_inline __u32 disk_number(struct gendisk *disk)
 {
-	return (__u32)disk->major << MINORBITS |
-	       (__u32)disk->first_minor;
+	return (__u32)disk->major << MINORBITS | (__u32)disk->first_minor;
 }
 
 static __always_inline void add_written(__u32 disk, __u32 kind, __u64 charged, __u64 owner,
 					__u64 bytes)
 {
-	struct written_key key = {
-		.disk = disk, .kind = kind, .charged = charged, .owner = owner};
+	struct written_key key = {.disk = disk, .kind = kind, .charged = charged, .owner = owner};
 	__u64 *sum = bpf_map_lookup_elem(&written, &key);
 
 	if (sum) {
@@ -83,59 +81,133 @@ static __always_inline bool is_block_device(struct inode *inode)
 }
 
 /*
- * At submission, in the writer's context: what jbd2 logs, and the block
- * device's own pages that anybody else writes in place.
+ * At submission, in the writer's context: the bios of a jbd2 thread that are
+ * not file data are the journal's. Only of disks with a request queue, whose
+ * completion will be seen; a mapped device's bio comes by once more below.
  */
-static __always_inline int account_submission(struct bio *bio)
+static __always_inline int note_journal(struct bio *bio)
 {
 	__u32 op = bio->bi_opf & OP_MASK;
-	struct committer *committer;
+	struct task_struct *task = current_task();
 	struct gendisk *gendisk;
 	struct inode *inode;
-	__u64 bytes;
-	__u32 disk;
+	__u64 key = (__u64)bio;
+	__u32 pid;
 
-	if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
+	if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE) || !bio->bi_iter.bi_size)
 		return 0;
-	bytes = bio->bi_iter.bi_size;
-	if (!bytes)
+	if (!committer_of(task, true))
 		return 0;
 	if (bpf_core_field_exists(bio->bi_bdev))
 		gendisk = bio->bi_bdev->bd_disk;
 	else
 		gendisk = ((struct bio___with_disk *)bio)->bi_disk;
-	disk = disk_number(gendisk);
-	committer = committer_of(current_task(), true);
-	if (!committer && !bpf_map_lookup_elem(&disks, &disk))
+	if (!gendisk->queue->mq_ops)
 		return 0;
 	inode = cached_inode(bio);
 	if (inode && !is_block_device(inode))
-		return 0; /* file data: accounted when it completes */
-	if (committer) {
-		__sync_fetch_and_add(&committer->journal_bytes, bytes);
-		committer->journal_disk = disk;
-		add_written(disk, KIND_JOURNAL, charged_cgroup(bio), NO_OWNER, bytes);
-	} else if (inode) {
-		add_written(disk, KIND_METADATA, charged_cgroup(bio), NO_OWNER, bytes);
-	}
+		return 0;
+	pid = FOLLOW(task, pid);
+	if (bpf_map_update_elem(&journal_bios, &key, &pid, BPF_ANY))
+		count_lost(LOST_JOURNAL);
 	return 0;
 }
 
 /*
+ * The two functions that a loop over bios calls are not static: the verifier
+ * checks them once and not once for each turn. They take numbers only.
+ */
+#define KIND_SHIFT 56
+#define VALUE_MASK ((1ULL << KIND_SHIFT) - 1)
+
+/*
+ * What a bio of a completed write was: a kind, above its value, which is the
+ * jbd2 thread of KIND_JOURNAL and the owner's cgroup of KIND_DATA.
+ */
+__noinline __u64 classify(__u64 key, __u64 charged)
+{
+	__u32 *pid = bpf_map_lookup_elem(&journal_bios, &key);
+	struct inode *inode;
+	__u64 value;
+
+	if (pid) {
+		value = *pid;
+		bpf_map_delete_elem(&journal_bios, &key);
+		return (__u64)KIND_JOURNAL << KIND_SHIFT | value;
+	}
+	inode = cached_inode((struct bio *)key);
+	if (!inode)
+		return KIND_NONE;
+	if (is_block_device(inode))
+		return (__u64)KIND_METADATA << KIND_SHIFT;
+	if (charged != ROOT_CGROUP)
+		return KIND_NONE;
+	value = owner_of(inode);
+	if (value == NO_OWNER || value == ROOT_CGROUP || value > VALUE_MASK)
+		return KIND_NONE;
+	return (__u64)KIND_DATA << KIND_SHIFT | value;
+}
+
+/* Enters bytes of what classify() said. */
+__noinline int enter(__u32 disk, __u64 charged, __u64 class, __u64 bytes)
+{
+	__u32 kind = class >> KIND_SHIFT, pid = (__u32) class;
+	struct committer *committer;
+
+	if (kind == KIND_NONE || !bytes)
+		return 0;
+	add_written(disk, kind, charged, kind == KIND_DATA ? class & VALUE_MASK : NO_OWNER, bytes);
+	if (kind != KIND_JOURNAL)
+		return 0;
+	committer = bpf_map_lookup_elem(&committers, &pid);
+	if (!committer)
+		return 0;
+	__sync_fetch_and_add(&committer->journal_bytes, bytes);
+	committer->journal_disk = disk;
+	return 0;
+}
+
+/* Bios can have been merged: neighbours of one class are entered as one sum. */
+static __always_inline void classify_request(struct request *rq, __u32 disk, __u64 charged,
+					     __u64 bytes)
+{
+	/* Read, not followed: a number, where a typed pointer stays a pointer. */
+	__u64 bio = (__u64)BPF_CORE_READ(rq, bio);
+	__u64 class = KIND_NONE, sum = 0, next, part;
+	__u32 i;
+
+	for (i = 0; i < BIOS_PER_REQUEST && bio && bytes; i++) {
+		part = BPF_CORE_READ((struct bio *)bio, bi_iter.bi_size);
+		if (part > bytes)
+			part = bytes;
+		next = classify(bio, charged);
+		if (next != class) {
+			enter(disk, charged, class, sum);
+			class = next;
+			sum = 0;
+		}
+		sum += part;
+		bytes -= part;
+		bio = (__u64)BPF_CORE_READ((struct bio *)bio, bi_next);
+	}
+	enter(disk, charged, class, sum);
+}
+
+/*
  * At completion: in whose name the disk worked, to the byte as /sys/block
- * counts it, and whose file data went out in the root cgroup's name. A
- * request holds bios of one cgroup only (block/blk-cgroup.h,
- * blk_cgroup_mergeable), but perhaps of several files.
+ * counts it, and what it wrote: the journal, metadata in place, or file data
+ * in the root cgroup's name. A request holds bios of one cgroup only
+ * (blk_cgroup_mergeable, block/blk-cgroup.h). Of disks that are not observed
+ * only journals are accounted: a file system may have its journal elsewhere.
  */
 static __always_inline int account_completion(struct request *rq, __u64 bytes)
 {
 	__u32 op = rq->cmd_flags & OP_MASK;
 	struct bio *bio = rq->bio;
 	struct gendisk *gendisk;
-	struct inode *inode;
-	__u64 charged, owner, part;
-	__u32 disk, i;
-	bool write = op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE);
+	__u64 charged, key = (__u64)BPF_CORE_READ(rq, bio);
+	__u32 disk;
+	bool observed;
 
 	if (!bio || !bytes)
 		return 0;
@@ -144,31 +216,22 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	else
 		gendisk = ((struct request___with_disk *)rq)->rq_disk;
 	disk = disk_number(gendisk);
-	if (!bpf_map_lookup_elem(&disks, &disk))
-		return 0;
+	observed = bpf_map_lookup_elem(&disks, &disk);
 	charged = charged_cgroup(bio);
 	if (op == bpf_core_enum_value(enum req_op, REQ_OP_READ)) {
-		add_written(disk, KIND_CHARGED_READ, charged, NO_OWNER, bytes);
+		if (observed)
+			add_written(disk, KIND_CHARGED_READ, charged, NO_OWNER, bytes);
 		return 0;
 	}
-	if (!write && op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES))
+	if (op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE)) {
+		if (!observed && !bpf_map_lookup_elem(&journal_bios, &key))
+			return 0;
+		classify_request(rq, disk, charged, bytes);
+	} else if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES)) {
 		return 0;
-	add_written(disk, KIND_CHARGED_WRITE, charged, NO_OWNER, bytes);
-	if (!write || charged != ROOT_CGROUP)
-		return 0;
-	for (i = 0; i < BIOS_PER_REQUEST && bio && bytes; i++) {
-		part = bio->bi_iter.bi_size;
-		if (part > bytes)
-			part = bytes;
-		inode = cached_inode(bio);
-		if (!inode || is_block_device(inode))
-			break; /* neighbours on the disk are of one kind */
-		owner = owner_of(inode);
-		if (owner != NO_OWNER && owner != ROOT_CGROUP)
-			add_written(disk, KIND_DATA, charged, owner, part);
-		bytes -= part;
-		bio = bio->bi_next;
 	}
+	if (observed)
+		add_written(disk, KIND_CHARGED_WRITE, charged, NO_OWNER, bytes);
 	return 0;
 }
 
@@ -181,14 +244,14 @@ int BPF_PROG(rq_complete, struct request *rq, __u64 error, __u64 bytes)
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue, struct bio *bio)
 {
-	return account_submission(bio);
+	return note_journal(bio);
 }
 
 /* The request queue came first until 5.11. */
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue_of, void *queue, struct bio *bio)
 {
-	return account_submission(bio);
+	return note_journal(bio);
 }
 
 #endif

@@ -66,8 +66,9 @@ static __always_inline struct committer *committer_of(struct task_struct *task, 
 	return bpf_map_lookup_elem(&committers, &pid);
 }
 
+/* The transaction is locked before: its handles have all stopped. */
 SEC("tp_btf/jbd2_start_commit")
-int BPF_PROG(start_commit)
+int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *transaction)
 {
 	struct committer *committer = committer_of(current_task(), true);
 	__u64 *forcer;
@@ -75,11 +76,11 @@ int BPF_PROG(start_commit)
 
 	if (!committer)
 		return 0;
+	dev = BPF_CORE_READ(journal, j_fs_dev, bd_dev);
+	committer->dev = dev;
+	committer->tid = BPF_CORE_READ(transaction, t_tid);
 	committer->started_ns = bpf_ktime_get_ns();
 	committer->forced_by = 0;
-	dev = committer->dev;
-	if (!dev)
-		return 0; /* its first commit: run_stats tells the device */
 	forcer = bpf_map_lookup_elem(&forcers, &dev);
 	if (forcer) {
 		committer->forced_by = *forcer;
@@ -116,7 +117,7 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 		record->forced_by = committer->forced_by;
 		committer->journal_bytes = 0;
 		committer->forced_by = 0;
-		committer->dev = (__u32)dev;
+		committer->tid = 0;
 	}
 	bpf_ringbuf_submit(record, 0);
 	return 0;

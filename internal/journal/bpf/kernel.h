@@ -96,12 +96,16 @@ struct blkcg_gq {
 	struct blkcg *blkcg;
 };
 
+struct request_queue;
+
 struct gendisk {
 	int major;
 	int first_minor;
+	struct request_queue *queue;
 };
 
 struct block_device {
+	__u32 bd_dev;
 	struct gendisk *bd_disk;
 };
 
@@ -164,6 +168,7 @@ struct bio___with_disk {
 };
 
 struct request_queue {
+	void *mq_ops;
 	struct gendisk *disk;
 };
 
@@ -176,6 +181,10 @@ struct request {
 /* until 5.16 */
 struct request___with_disk {
 	struct gendisk *rq_disk;
+};
+
+struct journal_s {
+	struct block_device *j_fs_dev;
 };
 
 struct transaction_s {

@@ -10,16 +10,16 @@
 
 #include <bpf/bpf_helpers.h>
 
-#define ROOT_CGROUP 1 /* kernfs id of every hierarchy's root */
 #define NO_OWNER 0
-#define OP_MASK 0xff /* REQ_OP_MASK */
+#define OP_MASK 0xff         /* REQ_OP_MASK */
 #define BIOS_PER_REQUEST 512 /* beyond it, data stays in the root cgroup's name */
 
 enum kind {
-	KIND_JOURNAL = 1,	/* written by a jbd2 thread, not file data */
-	KIND_METADATA = 2,	/* pages of the block device: checkpoint, writeback */
-	KIND_DATA = 3,		/* file data written in the root cgroup's name */
-	KIND_CHARGED_READ = 4,	/* all reads, in whose name the kernel did them */
+	KIND_NONE = 0,
+	KIND_JOURNAL = 1,       /* written by a jbd2 thread, not file data */
+	KIND_METADATA = 2,      /* pages of the block device: checkpoint, writeback */
+	KIND_DATA = 3,          /* file data written in the root cgroup's name */
+	KIND_CHARGED_READ = 4,  /* all reads, in whose name the kernel did them */
 	KIND_CHARGED_WRITE = 5, /* all writes, likewise */
 };
 
@@ -27,7 +27,8 @@ enum lost {
 	LOST_DIRTIED = 0, /* map `dirtied` full */
 	LOST_WRITTEN = 1, /* map `written` full */
 	LOST_COMMIT = 2,  /* ring buffer full */
-	LOST_KINDS = 3,
+	LOST_JOURNAL = 3, /* map `journal_bios` full */
+	LOST_KINDS = 4,
 };
 
 struct dirtied_key {
@@ -62,12 +63,15 @@ struct handle_seen {
 	__s32 dirtied;
 };
 
+/* A jbd2 thread. tid is 0 between two commits. */
 struct committer {
 	__u64 journal_bytes;
 	__u64 started_ns;
 	__u64 forced_by;
 	__u32 dev;
 	__u32 journal_disk;
+	__u32 tid;
+	__u32 pad;
 };
 
 struct commit {
@@ -126,6 +130,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct committer);
 } committers SEC(".maps");
+
+/* bio -> jbd2 thread, from submission to completion */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, __u64);
+	__type(value, __u32);
+} journal_bios SEC(".maps");
 
 /* dev -> cgroup of the sync that waits for a commit to begin */
 struct {

@@ -6,6 +6,7 @@
 #ifndef DAYBOOK_OWNERS_H
 #define DAYBOOK_OWNERS_H
 
+#include "maps.h"
 #include "tasks.h"
 
 #include <bpf/bpf_tracing.h>

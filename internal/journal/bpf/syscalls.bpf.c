@@ -7,11 +7,12 @@
  * A call is noted when it enters. The jbd2 handle that its own task stops
  * inside it tells which file system it changed, and that it changed one. It
  * is counted when it returns without an error. So a call that fails, changes
- * nothing or works on another kind of file system costs nothing and counts
- * nothing. Only writes count without a handle too: the paper's cost of a
- * write is per write, though many a write changes no metadata.
+ * nothing or works on another kind of file system does not count. Only writes
+ * to ext4 count without a handle too, because the paper's cost is per write,
+ * though many a write changes no metadata. Through overlayfs they do not: its
+ * handles tell the disk below, its files do not.
  *
- * Which program hangs on which system call is said in Go (calls_probe.go).
+ * Which program hangs on which system call is said in Go (calls_attach.go).
  * Not seen: io_uring, stores through a memory map, 32-bit programs on a
  * 64-bit kernel.
  */
@@ -102,11 +103,11 @@ static __always_inline int enter(__u32 operation, __u32 dev, __u32 open_flags)
 	return 0;
 }
 
-#define ENTER(name, operation)                                     \
-	SEC("tracepoint")                                          \
-	int enter_##name(struct trace_event_raw_sys_enter *ctx)    \
-	{                                                          \
-		return enter(operation, 0, 0);                     \
+#define ENTER(name, operation)                                                                     \
+	SEC("tracepoint")                                                                          \
+	int enter_##name(struct trace_event_raw_sys_enter *ctx)                                    \
+	{                                                                                          \
+		return enter(operation, 0, 0);                                                     \
 	}
 
 ENTER(mkdir, MKDIR)
@@ -179,10 +180,14 @@ static __always_inline int enter_writing(__u32 fd)
 {
 	struct file *file = file_of(fd);
 	struct inode *inode = file ? BPF_CORE_READ(file, f_inode) : NULL;
+	struct super_block *sb;
 
 	if (!inode || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFREG)
 		return enter(NOTHING, 0, 0);
-	return enter(WRITE, BPF_CORE_READ(inode, i_sb, s_dev), 0);
+	sb = BPF_CORE_READ(inode, i_sb);
+	if (BPF_CORE_READ((struct super_block___magic *)sb, s_magic) != EXT4_SUPER_MAGIC)
+		return enter(WRITE, 0, 0);
+	return enter(WRITE, BPF_CORE_READ(sb, s_dev), 0);
 }
 
 SEC("tracepoint")
@@ -204,11 +209,7 @@ int BPF_PROG(call_handle, __u64 dev)
 	__u32 thread = (__u32)bpf_get_current_pid_tgid();
 	struct running *call = bpf_map_lookup_elem(&running, &thread);
 
-	/*
-	 * A write knows its disk from its file, except where that is on a file
-	 * system without one (overlayfs), whose handle tells the disk below.
-	 */
-	if (call && call->operation != NOTHING && call->dev >> MINORBITS == 0)
+	if (call && call->operation != NOTHING && !call->dev)
 		call->dev = (__u32)dev;
 	return 0;
 }

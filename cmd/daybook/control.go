@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/container"
+	"github.com/daybook-project/daybook/internal/control"
+)
+
+// controlFlags are what the command line says; it goes before the file.
+type controlFlags struct {
+	config, device, law, stateDir string
+	estimator, calibration        string
+	metrics, record               string
+	interval                      time.Duration
+	dryRun, logJSON, verbose      bool
+}
+
+func newControlCommand() *cobra.Command {
+	var f controlFlags
+	cmd := &cobra.Command{
+		Use:   "control --device DEV [--config FILE]",
+		Short: "Correct I/O weights so that shares come true with the journal counted",
+		Long: `Control measures, every interval, what each container cost the disk (charged I/O,
+journal, in-place metadata and uncharged data) and corrects the cgroups' weights so
+that the whole comes out in the ratio of their ideal weights. Where a write limit is
+in force, it is lowered by the I/O that escapes it.
+
+The ideal weights are those of the configuration, else those found in the cgroups.
+The original settings are on disk before the first change; they are put back at the
+end (Ctrl-C, SIGTERM), at the next start after a kill -9, and by "daybook restore".
+SIGHUP reads the configuration again; a bad one is refused and the old one kept.
+
+The configuration is YAML; all keys are optional:
+
+  interval: 5s               # 1s to 1h
+  device: sda
+  law: feedback              # or paper
+  state_dir: /var/lib/daybook
+  low_latency: keep          # or off: switch BFQ's low_latency off meanwhile
+  limits: correct            # or keep
+  containers:                # none: every cgroup that does I/O there
+    - match: /docker/*       # cgroup path or container name; * does not cross /
+      weight: 300            # left out: as found`,
+		Example: `  # What would it do? Changes nothing
+  daybook control --config shares.yaml --device sda --dry-run
+
+  # Do it, until Ctrl-C
+  daybook control --config shares.yaml --device sda
+
+  # Make the weights true that the cgroups have already
+  daybook control --device sda
+
+  # After a kill -9
+  daybook restore`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "configuration `FILE` (default: all weights as found)")
+	flags.StringVar(&f.device, "device", "", "the disk: a name such as sda, a node, major:minor, or a mount point")
+	flags.DurationVar(&f.interval, "interval", 0, "time between corrections, 1s to 1h (default 5s, jbd2's own)")
+	flags.StringVar(&f.law, "law", "", "feedback (default) or paper")
+	flags.StringVar(&f.stateDir, "state-dir", "", "`DIR` for the original settings (default "+control.DefaultStateDir+")")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and print what would be changed")
+	flags.StringVar(&f.estimator, "estimator", "handles", "how journal bytes are attributed: handles or syscalls")
+	flags.StringVar(&f.calibration, "calibration", "", "calibration `FILE` of the syscalls estimator")
+	flags.StringVar(&f.metrics, "metrics", "", "serve Prometheus metrics on `ADDR`: a port on 127.0.0.1, or an address written in full")
+	flags.StringVar(&f.record, "record", "", "also append the samples to `FILE`, for daybook replay")
+	flags.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
+	flags.BoolVar(&f.verbose, "verbose", false, "log more")
+	return cmd
+}
+
+// load reads the configuration and puts the command line over it.
+func (f *controlFlags) load() (control.Config, error) {
+	config := control.DefaultConfig()
+	if f.config != "" {
+		file, err := os.Open(f.config)
+		if err != nil {
+			return config, fmt.Errorf("cannot read the configuration: %w", err)
+		}
+		defer file.Close()
+		if config, err = control.ReadConfig(file, f.config); err != nil {
+			return config, err
+		}
+	}
+	if f.device != "" {
+		config.Device = f.device
+	}
+	if f.interval != 0 {
+		if err := control.CheckInterval(f.interval); err != nil {
+			return config, fmt.Errorf("--interval: %w", err)
+		}
+		config.Interval = f.interval
+	}
+	if f.law != "" {
+		if _, err := control.NewLaw(f.law, control.BFQRange); err != nil {
+			return config, fmt.Errorf("--law: %w", err)
+		}
+		config.Law = f.law
+	}
+	if f.stateDir != "" {
+		if err := control.CheckStateDir(f.stateDir); err != nil {
+			return config, fmt.Errorf("--state-dir: %w", err)
+		}
+		config.StateDir = f.stateDir
+	}
+	if config.Device == "" {
+		return config, errors.New("which disk? want --device, such as --device sda, or device: in the configuration")
+	}
+	return config, nil
+}
+
+func (f *controlFlags) log(stderr io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{}
+	if f.verbose {
+		options.Level = slog.LevelDebug
+	}
+	if f.logJSON {
+		return slog.New(slog.NewJSONHandler(stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(stderr, options))
+}
+
+func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	config, err := f.load()
+	if err != nil {
+		return usageError{err}
+	}
+	disk, host, err := openControlled(config.Device)
+	if err != nil {
+		return err
+	}
+	if err := config.CheckWeights(host.Weights.File(), host.Weights.Range()); err != nil {
+		return usageError{err}
+	}
+	observers, err := openObservers(f.record, f.metrics)
+	if err != nil {
+		return err
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	options := control.Options{
+		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: control.DeviceDir(disk.Name), RunDir: control.DefaultRunDir,
+		Config: config, Host: host, OpenHost: openStateHost, Reload: hangups, Load: f.load, DryRun: f.dryRun, Log: f.log(stderr),
+		Name: containerNames(),
+		OpenSource: func(interval time.Duration) (account.Source, error) {
+			source, err := openSource(ctx, sourceOptions{Device: disk.Name, Interval: interval, Estimator: f.estimator, Calibration: f.calibration})
+			return observedSource{source, observers}, err
+		},
+	}
+	if f.dryRun {
+		options.OnInterval = func(d control.Decision) { printDecision(stdout, d) }
+	}
+	return errors.Join(control.Run(ctx, options), observers.close())
+}
+
+// openControlled finds a disk and what controls its shares.
+func openControlled(device string) (blockdev.Disk, control.Host, error) {
+	if os.Geteuid() != 0 {
+		return blockdev.Disk{}, control.Host{}, unsupportedError{errors.New("cannot control weights: want root; try: sudo daybook control …")}
+	}
+	disk, err := blockdev.Lookup(device)
+	if err != nil {
+		return disk, control.Host{}, usageError{fmt.Errorf("--device: %w", err)}
+	}
+	tree, err := cgroup.Find()
+	if err != nil {
+		return disk, control.Host{}, unsupportedError{err}
+	}
+	host, err := control.OpenHost(tree, disk)
+	if errors.Is(err, cgroup.ErrNoWeights) {
+		return disk, host, unsupportedError{err}
+	}
+	return disk, host, err
+}
+
+// containerNames names the topmost cgroups of containers: a rule for a name
+// must not match the cgroups inside.
+func containerNames() func(cgroup string) string {
+	resolver := container.NewResolver(container.Config{})
+	return func(cgroup string) string {
+		identity := resolver.Resolve(cgroup)
+		if identity.Root != cgroup {
+			return ""
+		}
+		return identity.Name
+	}
+}
+
+// observedSource shows each sample to the recording and the metrics too.
+type observedSource struct {
+	account.Source
+	observers *observers
+}
+
+func (s observedSource) Next(ctx context.Context) (account.Sample, error) {
+	sample, err := s.Source.Next(ctx)
+	if err != nil {
+		return sample, err
+	}
+	return sample, s.observers.observe(sample)
+}
+
+func printDecision(w io.Writer, d control.Decision) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "%.1f s\tshare\ttarget\tideal\tweight\twould be\n", d.Seconds)
+	for _, m := range d.Weights {
+		fmt.Fprintf(table, "%s\t%.1f %%\t%.1f %%\t%d\t%d\t%d\n", m.Cgroup, 100*m.Share, 100*m.TargetShare, m.Ideal, m.Before, m.After)
+	}
+	for _, l := range d.Limits {
+		fmt.Fprintf(table, "%s\twrite limit\t\t%d\t%d\t%d bytes/s\n", l.Cgroup, l.Original, l.Before, l.After)
+	}
+	_ = table.Flush() // a closed pipe ends the program by itself
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/control"
+)
+
+// runControl runs a command line and gives its output and exit code.
+func runControl(args ...string) (string, int, error) {
+	root := newRootCommand()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetArgs(args)
+	if err := root.Execute(); err != nil {
+		return out.String(), exitCode(err), err
+	}
+	return out.String(), 0, nil
+}
+
+func TestControlRefusesWhatItCannotDo(t *testing.T) {
+	dir := t.TempDir()
+	write := func(text string) string {
+		path := filepath.Join(dir, "shares.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"no device", []string{"control"}, exitUsage, "which disk"},
+		{"an argument", []string{"control", "sda"}, exitUsage, ""},
+		{"an unknown key", []string{"control", "--config", write("wieght: 5\n")}, exitUsage, "line 1: unknown key wieght"},
+		{"no such file", []string{"control", "--config", dir + "/none"}, exitUsage, "no such file"},
+		{"interval 0.1s", []string{"control", "--device", "sda", "--interval", "100ms"}, exitUsage, "--interval"},
+		{"interval -1s", []string{"control", "--device", "sda", "--interval", "-1s"}, exitUsage, "--interval"},
+		{"an unknown law", []string{"control", "--device", "sda", "--law", "pid"}, exitUsage, "feedback or paper"},
+		{"a relative state directory", []string{"control", "--device", "sda", "--state-dir", "x"}, exitUsage, "absolute"},
+		{"restore from a relative directory", []string{"restore", "--state-dir", "x"}, exitUsage, "absolute"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, code, err := runControl(c.args...)
+			if code != c.code || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("exit code %d, %v; want %d, %q", code, err, c.code, c.want)
+			}
+		})
+	}
+}
+
+func TestRestoreWithNothingToRestoreSucceeds(t *testing.T) {
+	dir := t.TempDir()
+	for _, where := range []string{dir, filepath.Join(dir, "none")} {
+		out, code, err := runControl("restore", "--state-dir", where)
+		if code != 0 || !strings.Contains(out, "nothing to restore") {
+			t.Errorf("%q, %d, %v", out, code, err)
+		}
+	}
+	out, code, err := runControl("restore", "--state-dir", dir, "--json")
+	var answer struct {
+		Devices []control.Outcome `json:"devices"`
+	}
+	if code != 0 || json.Unmarshal([]byte(out), &answer) != nil || answer.Devices == nil || len(answer.Devices) != 0 {
+		t.Errorf("%q, %d, %v", out, code, err)
+	}
+}
+
+func TestRestoreRefusesADamagedState(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(control.StatePath(dir, "loop0"), []byte(`{"version":1,`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, code, err := runControl("restore", "--state-dir", dir)
+	if code != exitFailure || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/experiment"
+)
+
+type demoFlags struct {
+	seconds  float64
+	output   string
+	asJSON   bool
+	law      string
+	interval time.Duration
+}
+
+func newDemoCommand() *cobra.Command {
+	var f demoFlags
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run paper 1's experiment on an embedded disk: the effect, and the cure",
+		Long: `Demo makes an embedded disk (a FUSE file with the service times of a hard disk, under
+a loop device with BFQ), an ext4 on it, and two containers A and B that were promised
+half of the disk each. Both read; B also makes 2000 directories a second. First nobody
+corrects the weights, then Daybook does. Then it prints what each container cost the
+disk, and draws it.
+
+All is gone afterwards; nothing else on the host is touched. It needs root, FUSE, loop
+devices, BFQ and a kernel with BTF, and takes about two minutes.`,
+		Example: `  daybook demo
+  daybook demo --seconds 30 --json
+  daybook demo --law paper --output /tmp/demo.html`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.Float64Var(&f.seconds, "seconds", 55, "length of each of the two phases, 10 to 3600")
+	flags.DurationVar(&f.interval, "interval", 5*time.Second, "time between samples and corrections")
+	flags.StringVar(&f.law, "law", control.FeedbackLaw, "law of the controlled phase: feedback or paper")
+	flags.StringVar(&f.output, "output", "", "write the report to `FILE` (.html, with a .svg beside it); default build/demo.html, with --json none")
+	flags.BoolVar(&f.asJSON, "json", false, "print the result as JSON")
+	return cmd
+}
+
+func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	switch {
+	case f.seconds < 10 || f.seconds > 3600:
+		return usageError{fmt.Errorf("--seconds is %v; want 10 to 3600", f.seconds)}
+	case f.interval < minInterval || f.interval.Seconds() > f.seconds:
+		return usageError{fmt.Errorf("--interval is %v; want 1s to the length of a phase", f.interval)}
+	}
+	if _, err := control.NewLaw(f.law, control.BFQRange); err != nil {
+		return usageError{fmt.Errorf("--law: %w", err)}
+	}
+	if os.Geteuid() != 0 {
+		return unsupportedError{errors.New("the demo needs root: it makes a disk, cgroups and BPF programs; try: sudo daybook demo")}
+	}
+	tree, err := cgroup.Find()
+	if err != nil {
+		return unsupportedError{err}
+	}
+	scenario := experiment.PaperScenario(f.seconds, f.interval)
+	progress := newDemoProgress(stderr, scenario)
+	lab := experiment.Lab{Tree: tree, Progress: progress.show, Log: slog.New(slog.DiscardHandler)}
+	phases := make([]experiment.Phase, 0, 2)
+	for _, law := range []string{experiment.Uncontrolled, f.law} {
+		phase, err := lab.RunShares(ctx, scenario, law)
+		progress.end()
+		if err != nil {
+			return demoError(err)
+		}
+		phases = append(phases, phase)
+	}
+	if f.asJSON {
+		if err := json.NewEncoder(stdout).Encode(experiment.Summarize(scenario, phases)); err != nil {
+			return err
+		}
+	} else if err := experiment.WriteTable(stdout, scenario, phases); err != nil {
+		return err
+	}
+	return f.draw(stdout, scenario, phases)
+}
+
+func demoError(err error) error {
+	if errors.Is(err, disksim.ErrUnsupported) || errors.Is(err, cgroup.ErrNoWeights) {
+		return unsupportedError{err}
+	}
+	return hostError(err)
+}
+
+func (f *demoFlags) draw(stdout io.Writer, scenario experiment.Scenario, phases []experiment.Phase) error {
+	output := f.output
+	if output == "" {
+		if f.asJSON {
+			return nil
+		}
+		output = filepath.Join("build", "demo.html")
+	}
+	report, err := experiment.DrawShares(scenario, phases, "daybook demo")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(output), 0o755); err != nil {
+		return fmt.Errorf("cannot write the report: %w", err)
+	}
+	picture := output[:len(output)-len(filepath.Ext(output))] + ".svg"
+	if err := errors.Join(os.WriteFile(output, report.HTML, 0o644), os.WriteFile(picture, report.SVG, 0o644)); err != nil {
+		return fmt.Errorf("cannot write the report: %w", err)
+	}
+	if !f.asJSON {
+		_, err = fmt.Fprintf(stdout, "\nThe figures: %s and %s\n", output, picture)
+	}
+	return err
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/charmbracelet/x/term"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/experiment"
+)
+
+// demoProgress tells, live, how the shares go: a line a sample, and on a
+// terminal a last line that says what is being done.
+type demoProgress struct {
+	out      io.Writer
+	terminal bool
+	scenario experiment.Scenario
+	phase    string
+	pending  bool
+}
+
+func newDemoProgress(out io.Writer, scenario experiment.Scenario) *demoProgress {
+	file, ok := out.(*os.File)
+	return &demoProgress{out: out, terminal: ok && term.IsTerminal(file.Fd()), scenario: scenario}
+}
+
+// barWidth is that of the whole disk, in characters.
+const barWidth = 40
+
+func (p *demoProgress) show(phase, what string, sample *account.Sample) {
+	if phase != p.phase {
+		p.end()
+		p.phase = phase
+		title := "uncontrolled: nobody corrects the weights"
+		if phase != experiment.Uncontrolled {
+			title = fmt.Sprintf("controlled: Daybook corrects the weights every %v, by the %s law", p.scenario.Interval, phase)
+		}
+		fmt.Fprintf(p.out, "%s\n", title)
+	}
+	if sample == nil {
+		if p.terminal {
+			p.end()
+			fmt.Fprintf(p.out, "  %s…", what)
+			p.pending = true
+		}
+		return
+	}
+	p.end()
+	shares := experiment.SharesOf(*sample, p.scenario)
+	var bar, text strings.Builder
+	for i, actor := range p.scenario.Actors {
+		bar.WriteString(strings.Repeat([]string{"█", "░", "▓", "▒"}[i%4], int(shares[i]*barWidth+0.5)))
+		fmt.Fprintf(&text, "  %s %5.1f %%", actor.Name, 100*shares[i])
+	}
+	d := sample.Devices[0]
+	fmt.Fprintf(p.out, "  %s%s   disk %5.1f MB/s, journal %4.1f, metadata in place %4.1f\n", bar.String(), text.String(),
+		float64(d.DiskBytes)/sample.IntervalSeconds/1e6, float64(d.JournalBytes)/sample.IntervalSeconds/1e6,
+		float64(d.MetadataBytes)/sample.IntervalSeconds/1e6)
+}
+
+// end takes the last line away.
+func (p *demoProgress) end() {
+	if p.pending {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.pending = false
+	}
+}

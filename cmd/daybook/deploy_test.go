@@ -1,0 +1,68 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// units gives the systemd units of the repository, by name.
+func units(t *testing.T) map[string]string {
+	t.Helper()
+	paths, err := filepath.Glob("../../deploy/systemd/*.service")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("there are no units: %v", err)
+	}
+	result := map[string]string{}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result[filepath.Base(path)] = string(text)
+	}
+	return result
+}
+
+func TestUnitsCallCommandsThatExist(t *testing.T) {
+	const program = "/usr/bin/daybook "
+	for name, text := range units(t) {
+		calls := 0
+		for _, line := range strings.Split(text, "\n") {
+			key, command, _ := strings.Cut(line, "=")
+			if !strings.HasPrefix(key, "Exec") || !strings.HasPrefix(command, program) {
+				continue
+			}
+			calls++
+			if err := parses(strings.Fields(strings.TrimPrefix(command, program))); err != nil {
+				t.Errorf("%s: %s: %v", name, line, err)
+			}
+		}
+		if calls == 0 {
+			t.Errorf("%s never calls daybook", name)
+		}
+	}
+}
+
+func TestUnitsArePassedBySystemd(t *testing.T) {
+	analyze := needs.Tool(t, "systemd-analyze")
+	dir := t.TempDir()
+	program := filepath.Join(dir, "daybook")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range units(t) {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(strings.ReplaceAll(text, "/usr/bin/daybook", program)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		// It warns of unknown settings and values without failing.
+		if out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), name) {
+			t.Errorf("%s: %v\n%s", name, err, out)
+		}
+	}
+}

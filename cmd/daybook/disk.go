@@ -1,0 +1,77 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/disksim"
+)
+
+// diskFlags are those of all disk commands.
+type diskFlags struct{ stateDir string }
+
+func newDiskCommand() *cobra.Command {
+	flags := &diskFlags{}
+	cmd := &cobra.Command{
+		Use:   "disk",
+		Short: "Make disks with computed service times, for experiments",
+		Long: `Disk makes block devices whose service times are computed (seeks by distance,
+bandwidth, cache flush), so that an experiment comes out the same whatever disk
+the host has. A disk is a FUSE file under a loop device with direct I/O, with BFQ
+as its scheduler where the kernel has it, and is used as any other: mkfs, mount,
+fio. Its data are in memory or in a sparse file; they do not outlive a crash of
+the host.
+
+Each disk command first clears what is left of disks whose server was killed.`,
+		Example: `  daybook disk create slow --model hdd
+  mkfs.ext4 $(daybook disk list --path slow)
+  daybook disk delete slow`,
+		Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&flags.stateDir, "state-dir", disksim.DefaultStateDir, "where disks are recorded and mounted")
+	_ = cmd.MarkPersistentFlagDirname("state-dir")
+	cmd.AddCommand(newDiskCreateCommand(flags), newDiskListCommand(flags), newDiskDeleteCommand(flags))
+	return cmd
+}
+
+// recover clears the ruins of killed servers and tells of them.
+func (f *diskFlags) recover(cmd *cobra.Command) error {
+	if os.Geteuid() != 0 {
+		return nil
+	}
+	recovered, err := disksim.Recover(cmd.Context(), f.stateDir)
+	for _, disk := range recovered {
+		message := fmt.Sprintf("daybook: cleared what was left of disk %s, whose server had died", disk.Name)
+		if disk.LastWords != "" {
+			message += ": " + disk.LastWords
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), message)
+	}
+	return err
+}
+
+// completeNames completes the names of disks.
+func (f *diskFlags) completeNames(_ *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	records, _ := disksim.List(f.stateDir)
+	var names []cobra.Completion
+	for _, record := range records {
+		names = append(names, cobra.CompletionWithDesc(record.Name, record.DevicePath()))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// explainDisk gives disksim's errors the exit codes of the command line.
+func explainDisk(err error) error {
+	switch {
+	case errors.Is(err, disksim.ErrInvalid), errors.Is(err, disksim.ErrExists), errors.Is(err, disksim.ErrNotFound):
+		return usageError{err}
+	case errors.Is(err, disksim.ErrUnsupported):
+		return unsupportedError{err}
+	default:
+		return err
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/disksim"
+)
+
+func newDiskDeleteCommand(disk *diskFlags) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "delete NAME... | --all",
+		Short: "Delete disks",
+		Long: `Delete takes disks apart: device, server, data in memory. A file given with --file is
+kept. A disk that is mounted or otherwise in use is not deleted.`,
+		Example: `  daybook disk delete slow
+  daybook disk delete --all`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return usageError{fmt.Errorf("%s takes names or --all", cmd.CommandPath())}
+			}
+			return nil
+		},
+		ValidArgsFunction: disk.completeNames,
+		RunE: func(cmd *cobra.Command, names []string) error {
+			// A dead disk that is named is deleted by being cleared, which
+			// delete does itself; so here it counts as found.
+			if all {
+				if err := disk.recover(cmd); err != nil {
+					return err
+				}
+				records, err := disksim.List(disk.stateDir)
+				if err != nil {
+					return err
+				}
+				for _, record := range records {
+					names = append(names, record.Name)
+				}
+			}
+			var errs []error
+			for _, name := range names {
+				err := disksim.Delete(cmd.Context(), disk.stateDir, name)
+				if all && errors.Is(err, disksim.ErrNotFound) {
+					err = nil // gone since the listing
+				}
+				errs = append(errs, explainDisk(err))
+			}
+			return errors.Join(append(errs, disk.recover(cmd))...)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "delete all disks")
+	return cmd
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+func TestWrongDisksAreUsageErrors(t *testing.T) {
+	for _, words := range [][]string{
+		{"disk", "create"},
+		{"disk", "create", "a", "b"},
+		{"disk", "create", "Upper"},
+		{"disk", "create", "../up"},
+		{"disk", "create", "a", "--size", "0"},
+		{"disk", "create", "a", "--size", "-1GiB"},
+		{"disk", "create", "a", "--size", "1001KiB"},
+		{"disk", "create", "a", "--size", "16777216TiB"},
+		{"disk", "create", "a", "--model", "tape"},
+		{"disk", "create", "a", "--bandwidth", "1B/s"},
+		{"disk", "create", "a", "--seek", "-1ms"},
+		{"disk", "create", "a", "--seek", "1h"},
+		{"disk", "create", "a", "--seek", "1ms", "--track-seek", "2ms"},
+		{"disk", "create", "a", "--file", ""},
+		{"disk", "create", "a", "--memory", "--file", "b"},
+		{"disk", "delete"},
+		{"disk", "delete", "a", "--all"},
+		{"disk", "delete", "../up"},
+		{"disk", "delete", "none-of-this-name"},
+		{"disk", "list", "--path"},
+		{"disk", "list", "a", "--path", "--json"},
+		{"disk", "list", "none-of-this-name"},
+		{"disk", "lst"},
+	} {
+		_, err := execute(t, append(words, "--state-dir", t.TempDir())...)
+		if exitCode(err) != exitUsage {
+			t.Errorf("%s: got exit code %d (%v), want %d", strings.Join(words, " "), exitCode(err), err, exitUsage)
+		}
+	}
+}
+
+func TestADiskIsCreatedListedAndDeleted(t *testing.T) {
+	needs.Root(t)
+	_, err := os.Stat("/dev/fuse")
+	needs.That(t, err == nil, "/dev/fuse")
+	dir := t.TempDir()
+	state := []string{"--state-dir", dir}
+	t.Cleanup(func() { _ = disksim.Delete(context.Background(), dir, "short") })
+
+	text, err := output(t, append(state, "disk", "create", "short", "--size", "64MiB", "--bandwidth", "1.5MB/s", "--seek", "3ms",
+		"--flush", "2ms", "--json")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var created diskJSON
+	if err := json.Unmarshal([]byte(text), &created); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	p := created.Parameters
+	if created.SizeBytes != 64<<20 || p.BandwidthBytesPerSecond != 1.5e6 || p.FullStrokeSeekSeconds != 0.003 ||
+		p.FlushSeconds != 0.002 || p.TrackToTrackSeekSeconds != 0.0005 || created.OwnerBound {
+		t.Errorf("created %+v", created)
+	}
+	if _, err := os.Stat(created.DevicePath); err != nil {
+		t.Error(err)
+	}
+	if text, err := output(t, append(state, "disk", "list", "--path", "short")...); err != nil || strings.TrimSpace(text) != created.DevicePath {
+		t.Errorf("the path is %q, %v; want %s", text, err, created.DevicePath)
+	}
+	if text, err := output(t, append(state, "disk", "list")...); err != nil || !strings.Contains(text, "short") || !strings.Contains(text, "1.5MB/s") {
+		t.Errorf("the list is %q, %v", text, err)
+	}
+	if text, err := execute(t, append(state, "__complete", "disk", "delete", "")...); err != nil || !strings.Contains(text, "short") {
+		t.Errorf("completion gives %q, %v", text, err)
+	}
+	if _, err := execute(t, append(state, "disk", "create", "short")...); exitCode(err) != exitUsage {
+		t.Errorf("the name again: %v", err)
+	}
+	if _, err := execute(t, append(state, "disk", "delete", "--all")...); err != nil {
+		t.Error(err)
+	}
+	text, err = output(t, append(state, "disk", "list", "--json")...)
+	var listed struct{ Disks []diskJSON }
+	if err := errors.Join(err, json.Unmarshal([]byte(text), &listed)); err != nil || len(listed.Disks) != 0 {
+		t.Errorf("after the deletion: %s, %v", text, err)
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// rootLong is the help of the command without a subcommand and the head of the
+// manual: what the single commands do not say.
+const rootLong = `Daybook sees the I/O that ext4's journal does for each container, which the kernel
+charges to nobody, shows it, and corrects the cgroups' I/O weights, so that each
+container gets the share of the disk that it was promised.
+
+Exit codes:
+  0    the work is done
+  1    the work failed
+  2    the command line, or a file given to it, is wrong
+  3    this host lacks something: root, BTF, BFQ or FUSE
+  130  interrupted by Ctrl-C or SIGTERM, after cleaning up
+
+Files:
+  /sys/fs/cgroup     I/O counters are read, and weights written, here
+  /sys/kernel/btf    the kernel's types, which the eBPF programs need
+  /var/lib/daybook   weights to restore, and calibrations
+
+Environment:
+  NO_COLOR           if not empty, screens have no colours`
+
+const rootExample = `  # Who is eating the disk through jbd2?
+  sudo daybook top
+
+  # Make the promised shares true, and put all weights back
+  sudo daybook control --config /etc/daybook/control.yaml --device sda
+  sudo daybook restore`
+
+// knownCommand refuses what no subcommand is named, with the nearest names.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	hint := "see daybook --help"
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usageError{fmt.Errorf("there is no command %q; %s", args[0], hint)}
+}
+
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])}
+	}
+	return nil
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// commands lists all commands of the tree, the root included.
+func commands(root *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{root}
+	for _, c := range root.Commands() {
+		all = append(all, commands(c)...)
+	}
+	return all
+}
+
+func TestEachCommandExplainsItself(t *testing.T) {
+	for _, c := range commands(newRootCommand()) {
+		if c.Hidden {
+			continue
+		}
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") || len(c.Short) > 80 {
+			t.Errorf("%s: its short text is %q", c.CommandPath(), c.Short)
+		}
+		if c.Long == "" || c.Example == "" {
+			t.Errorf("%s: its long text has %d bytes, its example %d", c.CommandPath(), len(c.Long), len(c.Example))
+		}
+		if c.HasParent() && !strings.Contains(c.Example, "daybook") {
+			t.Errorf("%s: its example does not use it: %q", c.CommandPath(), c.Example)
+		}
+		for _, line := range strings.Split(c.Long, "\n") {
+			if len(line) > 90 {
+				t.Errorf("%s: a line of its help has %d bytes: %s", c.CommandPath(), len(line), line)
+			}
+		}
+	}
+}
+
+// Examples must go on working: each line that calls daybook is parsed.
+func TestExamplesAreTrue(t *testing.T) {
+	for _, c := range commands(newRootCommand()) {
+		for _, line := range strings.Split(c.Example, "\n") {
+			line = strings.TrimPrefix(strings.TrimSpace(line), "sudo ")
+			if !strings.HasPrefix(line, "daybook ") {
+				continue
+			}
+			line, _, _ = strings.Cut(line, "|")
+			line, _, _ = strings.Cut(line, ">")
+			line, _, _ = strings.Cut(line, "&&")
+			if err := parses(strings.Fields(strings.TrimSuffix(line, "&"))[1:]); err != nil {
+				t.Errorf("%s: the example %q: %v", c.CommandPath(), line, err)
+			}
+		}
+	}
+}
+
+// parses tells what is wrong with the words after "daybook".
+func parses(words []string) error {
+	command, rest, err := newRootCommand().Find(words)
+	if err != nil {
+		return err
+	}
+	if err := command.ParseFlags(rest); err != nil {
+		return err
+	}
+	return command.ValidateArgs(command.Flags().Args())
+}
+
+func TestEachCommandHasAManualPageAndTheSameOneEachTime(t *testing.T) {
+	date := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	var dirs []string
+	for range 2 {
+		dir := filepath.Join(t.TempDir(), "man")
+		if err := writeMan(newRootCommand(), dir, date); err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, dir)
+	}
+	for _, c := range commands(newRootCommand()) {
+		name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
+		page, err := os.ReadFile(filepath.Join(dirs[0], name))
+		if c.Hidden {
+			if err == nil {
+				t.Errorf("%s is hidden and has a page", c.CommandPath())
+			}
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		again, err := os.ReadFile(filepath.Join(dirs[1], name))
+		if err != nil || string(again) != string(page) {
+			t.Errorf("%s differs from one run to the next (%v)", name, err)
+		}
+		if !strings.Contains(string(page), "Nov 2026") || !strings.Contains(string(page), ".SH NAME") || strings.Contains(string(page), "spf13") {
+			t.Errorf("%s:\n%s", name, page)
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(dirs[0], "daybook.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Exit codes", "130", "/var/lib/daybook"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("daybook.1 lacks %q", want)
+		}
+	}
+}
+
+func TestDateOfTheManualPagesCanBeSet(t *testing.T) {
+	for _, c := range []struct{ epoch, revision, want string }{
+		{"86400", "2026-11-21T01:02:03Z", "1970-01-02T00:00:00Z"},
+		{"", "2026-11-21T01:02:03+01:00", "2026-11-21T00:02:03Z"},
+	} {
+		date, err := manDate(c.epoch, c.revision)
+		if err != nil || date.Format(time.RFC3339) != c.want {
+			t.Errorf("%q and %q give %v, %v; want %s", c.epoch, c.revision, date, err, c.want)
+		}
+	}
+	if _, err := manDate("yesterday", ""); err == nil {
+		t.Error("SOURCE_DATE_EPOCH=yesterday was taken")
+	}
+}
+
+func TestCompletionScriptsAreWritten(t *testing.T) {
+	for _, shell := range []string{"bash", "fish", "zsh"} {
+		out, err := execute(t, "completion", shell)
+		if err != nil || !strings.Contains(out, "daybook") {
+			t.Errorf("%s: %v, %d bytes", shell, err, len(out))
+		}
+	}
+	var usage usageError
+	if _, err := execute(t, "completion", "tcsh"); !errors.As(err, &usage) {
+		t.Errorf("tcsh: %v", err)
+	}
+	// What the scripts ask while the user types.
+	out, err := execute(t, "__complete", "top", "--estimator", "")
+	if err != nil || !strings.Contains(out, "handles\nsyscalls\n") {
+		t.Errorf("%v: %q", err, out)
+	}
+}

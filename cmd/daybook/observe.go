@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/serve"
+)
+
+const (
+	minInterval = time.Second
+	maxInterval = 24 * time.Hour
+)
+
+// observeFlags are the flags of the commands that only watch.
+type observeFlags struct {
+	source sourceOptions
+	record string
+}
+
+func (f *observeFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.DurationVar(&f.source.Interval, "interval", 5*time.Second, "length of a sample, 1s to 24h; the journal's own rhythm is 5s")
+	flags.StringVar(&f.source.Device, "device", "", "observe only this disk, by its name in /sys/block, such as sda or loop0")
+	flags.StringVar(&f.source.Estimator, "estimator", "handles", "how journal bytes are attributed: handles (exact by transaction) or syscalls (calls times calibrated costs)")
+	flags.StringVar(&f.source.Calibration, "calibration", "", "calibration `FILE` of the syscalls estimator (default: the one that daybook calibrate saved)")
+	flags.StringVar(&f.record, "record", "", "also append the samples to `FILE`, for daybook replay")
+	complete := func(flag string, values func() []string) {
+		// The error is only about a flag that does not exist.
+		_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return values(), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+	complete("estimator", func() []string { return []string{"handles", "syscalls"} })
+	complete("interval", func() []string { return []string{"1s", "5s", "10s", "1m"} })
+	complete("device", diskNames)
+}
+
+func diskNames() []string {
+	paths, err := filepath.Glob("/sys/block/*")
+	if err != nil {
+		return nil
+	}
+	for i, path := range paths {
+		paths[i] = filepath.Base(path)
+	}
+	return paths
+}
+
+// check refuses values that no meter takes.
+func (f *observeFlags) check() error {
+	o := f.source
+	if o.Interval < minInterval || o.Interval > maxInterval {
+		return usageError{fmt.Errorf("--interval is %v; want %v to %v", o.Interval, minInterval, maxInterval)}
+	}
+	switch o.Estimator {
+	case "handles":
+		if o.Calibration != "" {
+			return usageError{errors.New("--calibration is for --estimator syscalls; the handles estimator counts and needs none")}
+		}
+	case "syscalls":
+	default:
+		return usageError{fmt.Errorf("--estimator is %q; want handles or syscalls", o.Estimator)}
+	}
+	return nil
+}
+
+// observers hand each sample on to a recording and to the metrics.
+type observers struct {
+	recorder *account.Recorder
+	metrics  *serve.Metrics
+	server   *serve.Server
+}
+
+// openObservers opens what is wanted: a recording unless its path is "", a
+// metrics server unless its address is "".
+func openObservers(record, address string) (*observers, error) {
+	o := &observers{}
+	if address != "" {
+		listen, err := serve.ListenAddress(address)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		o.metrics = serve.NewMetrics(serve.DefaultMaxContainers)
+		if o.server, err = serve.Start(listen, buildVersion(), o.metrics); err != nil {
+			return nil, err
+		}
+	}
+	if record != "" {
+		var err error
+		if o.recorder, err = account.OpenRecorder(record); err != nil {
+			return nil, errors.Join(err, o.close())
+		}
+		if n := o.recorder.Dropped(); n > 0 {
+			fmt.Fprintf(os.Stderr, "daybook: warning: %s ended with an unfinished line; its %d bytes are cut off\n", record, n)
+		}
+	}
+	return o, nil
+}
+
+func (o *observers) observe(s account.Sample) error {
+	if o.metrics != nil {
+		if err := o.metrics.Observe(s); err != nil {
+			return err
+		}
+	}
+	if o.recorder != nil {
+		return o.recorder.Record(s)
+	}
+	return nil
+}
+
+func (o *observers) close() error {
+	var err error
+	if o.recorder != nil {
+		err = o.recorder.Close()
+	}
+	if o.server != nil {
+		err = errors.Join(err, o.server.Close())
+	}
+	return err
+}
+
+// withSource opens the observers and the live meter, in this order, so that a
+// wrong address is told before eBPF programs are loaded, and runs do.
+func (f *observeFlags) withSource(ctx context.Context, address string, do func(account.Source, *observers) error) (err error) {
+	if err := f.check(); err != nil {
+		return err
+	}
+	o, err := openObservers(f.record, address)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	source, err := openSource(ctx, f.source)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	return do(source, o)
+}

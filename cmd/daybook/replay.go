@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/top"
+)
+
+// Bounds of --speed.
+const (
+	minSpeed = 0.01
+	maxSpeed = 1e6
+)
+
+func newReplayCommand() *cobra.Command {
+	var show showFlags
+	var speed float64
+	var skip int
+	var law string
+	cmd := &cobra.Command{
+		Use:   "replay FILE",
+		Short: "Show a recording on the screens of top",
+		Long: `Replay shows the samples that "daybook top --record FILE" or "daybook metrics
+--record FILE" took, on the same screens, at the speed at which they were taken.
+A pause holds the recording. Where the output is no terminal, and with --json, all
+samples are written at once. It needs no root and no kernel feature.
+
+With --law it prints, for each interval, the weights that were in force and those
+that the law answers to them, for a weight file of 1 to 1000. The law sees what was
+recorded; what would have come of its answers is not simulated.
+
+A recording that a crash cut off in its last line is shown up to there, with a
+warning. Anything else that is not a recording is an error with the line number.`,
+		Example: `  # Look at it again, ten times as fast
+  daybook replay --speed 10 /var/tmp/tuesday.daybook
+
+  # Would the paper's law have swung?
+  daybook replay --law paper /var/tmp/tuesday.daybook
+
+  # The journal's bytes per interval and container
+  daybook replay --json /var/tmp/tuesday.daybook |
+    jq '.devices[].containers[] | [.name, .journal_bytes]'`,
+		Args: oneFile,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options, err := show.options()
+			if err != nil {
+				return err
+			}
+			if !(speed >= minSpeed && speed <= maxSpeed) {
+				return usageError{fmt.Errorf("--speed is %g; want %g to %g", speed, minSpeed, maxSpeed)}
+			}
+			if skip < 0 {
+				return usageError{fmt.Errorf("--skip is %d; want 0 or more", skip)}
+			}
+			return replay(cmd.Context(), args[0], skip, func(ctx context.Context, reader *account.Reader, path string) error {
+				if law != "" {
+					return showLaw(ctx, reader, law, options)
+				}
+				options.Origin = path
+				options.AtEnd = func() string { return unfinished(reader, path) }
+				if top.UsesScreen(options) {
+					return top.Run(ctx, top.NewPaced(reader, speed), options)
+				}
+				return top.Run(ctx, reader, options)
+			})
+		},
+	}
+	show.add(cmd)
+	cmd.Flags().Float64Var(&speed, "speed", 1, "times the speed of the recording, on the full screen")
+	cmd.Flags().IntVar(&skip, "skip", 0, "leave out the first `N` samples")
+	cmd.Flags().StringVar(&law, "law", "", "print what this law would have set: feedback or paper")
+	_ = cmd.RegisterFlagCompletionFunc("law", cobra.FixedCompletions([]cobra.Completion{control.FeedbackLaw, control.PaperLaw}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// oneFile wants exactly one argument, and says so as a usage error.
+func oneFile(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("want the name of one recording, got %d arguments", len(args))}
+	}
+	return nil
+}
+
+// replay opens the recording, skips samples and shows the rest. What is wrong
+// with a recording is the user's to mend; an interruption stays one.
+func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Reader, string) error) error {
+	reader, err := account.OpenReader(path)
+	if err != nil {
+		return usageError{err}
+	}
+	defer reader.Close()
+	for range skip {
+		if _, err = reader.Next(ctx); err != nil {
+			err = fmt.Errorf("cannot skip %d samples of %s: %w", skip, path, err)
+			break
+		}
+	}
+	if err == nil {
+		err = show(ctx, reader, path)
+	}
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return usageError{err}
+}
+
+// unfinished says what a crash left of the last line, "" for nothing.
+func unfinished(reader *account.Reader, path string) string {
+	if line, length, truncated := reader.Truncated(); truncated {
+		return fmt.Sprintf("%s: line %d is unfinished (%d bytes); it is left out", path, line, length)
+	}
+	return ""
+}
+
+func showLaw(ctx context.Context, reader *account.Reader, law string, options top.Options) error {
+	whatIf, err := top.NewWhatIf(law)
+	if err != nil {
+		return err
+	}
+	answers := 0
+	for {
+		sample, err := reader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			if answers == 0 {
+				return errors.New("the recording has no sample in which two containers of one parent cgroup have weights; there is nothing for a law to say")
+			}
+			if notice := unfinished(reader, "the recording"); notice != "" {
+				fmt.Fprintln(options.Err, "daybook: warning:", notice)
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		proposals, err := whatIf.Next(sample)
+		if err != nil {
+			return err
+		}
+		if answers == 0 && len(proposals) > 0 && !options.JSON {
+			fmt.Fprintln(options.Out, top.ProposalHeading)
+		}
+		for _, p := range proposals {
+			if err := top.WriteProposal(options.Out, p, options.JSON); err != nil {
+				return err
+			}
+		}
+		if answers += len(proposals); options.Once && answers > 0 {
+			return nil
+		}
+	}
+}

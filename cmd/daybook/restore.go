@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/control"
+)
+
+func newRestoreCommand() *cobra.Command {
+	var stateDir, device string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "restore",
+		Short: "Put back what a killed control left changed",
+		Long: `Restore puts back the weights, limits and scheduler tunables that a "daybook control"
+changed and, because it was killed, could not put back. It finds the state directories
+of this boot's daemons by itself. It may be repeated: where there is nothing to
+restore, it says so and succeeds. Cgroups that are gone, or were made anew since,
+are left alone. While a daemon runs on the device it refuses: stop that instead.`,
+		Example: `  daybook restore
+  daybook restore --device sda --json
+  daybook restore --state-dir /srv/daybook`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if stateDir != "" {
+				if err := control.CheckStateDir(stateDir); err != nil {
+					return usageError{fmt.Errorf("--state-dir: %w", err)}
+				}
+			}
+			outcomes, err := restoreAll(stateDir, device)
+			return errors.Join(err, printOutcomes(cmd.OutOrStdout(), outcomes, err == nil, asJSON))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&stateDir, "state-dir", "", "`DIR` of the original settings (default "+control.DefaultStateDir+" and those noted in "+control.DefaultRunDir+")")
+	flags.StringVar(&device, "device", "", "restore only this disk (default: all that have a state)")
+	flags.BoolVar(&asJSON, "json", false, "print the outcome as JSON")
+	return cmd
+}
+
+// restoreAll restores each device that has a state in one of the directories.
+func restoreAll(stateDir, device string) (outcomes []control.Outcome, err error) {
+	outcomes = []control.Outcome{}
+	dirs := []string{stateDir}
+	if stateDir == "" {
+		remembered, err := control.RememberedStateDirs(control.DefaultRunDir)
+		if err != nil {
+			return outcomes, err
+		}
+		dirs = append(remembered, control.DefaultStateDir)
+		slices.Sort(dirs)
+		dirs = slices.Compact(dirs)
+	}
+	// The disk may be gone by now; then its name must do.
+	if disk, err := blockdev.Lookup(device); device != "" && err == nil {
+		device = disk.Name
+	}
+	var failures []error
+	for _, dir := range dirs {
+		devices, err := control.StateDevices(dir)
+		if err != nil {
+			failures = append(failures, err)
+		}
+		for _, name := range devices {
+			if device != "" && name != device {
+				continue
+			}
+			outcome, ok, err := control.Restore(dir, name, deviceDir(name), openStateHost, slog.New(slog.DiscardHandler))
+			if ok {
+				outcomes = append(outcomes, outcome)
+			}
+			if err != nil {
+				failures = append(failures, err)
+			}
+		}
+	}
+	return outcomes, errors.Join(failures...)
+}
+
+// deviceDir is where a device is locked, "" if it is gone.
+func deviceDir(device string) string {
+	if _, err := blockdev.Lookup(device); err != nil {
+		return ""
+	}
+	return control.DeviceDir(device)
+}
+
+func openStateHost(state *control.State) (control.Host, error) {
+	tree, err := cgroup.Find()
+	if err != nil {
+		return control.Host{}, unsupportedError{err}
+	}
+	return control.OpenStateHost(tree, state)
+}
+
+func printOutcomes(w io.Writer, outcomes []control.Outcome, whole, asJSON bool) error {
+	if asJSON {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(struct {
+			Devices []control.Outcome `json:"devices"`
+		}{outcomes})
+	}
+	for _, o := range outcomes {
+		if o.Rebooted {
+			fmt.Fprintf(w, "%s: the host was started anew since, nothing to restore\n", o.Device)
+			continue
+		}
+		fmt.Fprintf(w, "%s: %d restored, %d gone, %d made anew since, %d failed\n",
+			o.Device, len(o.Restored)+len(o.Tunables), len(o.Vanished), len(o.Replaced), len(o.Failed))
+		for _, cgroup := range o.Restored {
+			fmt.Fprintf(w, "  %s\n", cgroup)
+		}
+	}
+	if len(outcomes) == 0 && whole {
+		fmt.Fprintln(w, "nothing to restore")
+	}
+	return nil
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, also in the manual page.
+const (
+	exitFailure     = 1   // the work failed
+	exitUsage       = 2   // the command line or a file given to it is wrong
+	exitUnsupported = 3   // this host lacks something (root, BTF, BFQ, FUSE)
+	exitInterrupted = 130 // Ctrl-C or SIGTERM, after cleaning up
+)
+
+// usageError marks errors in what the user wrote.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// unsupportedError marks what this host lacks.
+type unsupportedError struct{ error }
+
+func (e unsupportedError) Unwrap() error { return e.error }
+
+func exitCode(err error) int {
+	var usage usageError
+	var unsupported unsupportedError
+	switch {
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &unsupported):
+		return exitUnsupported
+	default:
+		return exitFailure
+	}
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "daybook",
+		Short:         "Charge the file-system journal to its container, and make I/O weights true",
+		Long:          rootLong,
+		Example:       rootExample,
+		Version:       buildVersion(),
+		Args:          knownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		newDemoCommand(),
+		newControlCommand(), newRestoreCommand(),
+		newCalibrateCommand(),
+		newDiskCommand(),
+		newTopCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
+	)
+	return root
+}

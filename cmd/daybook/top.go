@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/top"
+)
+
+// showFlags are the flags of top and replay: how samples are shown.
+type showFlags struct {
+	once, json, reverse bool
+	sort                string
+}
+
+func (f *showFlags) add(cmd *cobra.Command) {
+	var keys []string
+	for _, c := range top.Columns {
+		keys = append(keys, c.Key)
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.once, "once", false, "show one sample and exit")
+	flags.BoolVar(&f.json, "json", false, "write one JSON object per sample and line instead of a screen")
+	flags.StringVar(&f.sort, "sort", "share", "column to sort by: "+strings.Join(keys, ", "))
+	flags.BoolVar(&f.reverse, "reverse", false, "the least first")
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// options checks the flags and gives what top.Run wants.
+func (f *showFlags) options() (top.Options, error) {
+	for _, c := range top.Columns {
+		if c.Key == f.sort {
+			return top.Options{Out: os.Stdout, Err: os.Stderr, Once: f.once, JSON: f.json, Sort: f.sort, Reverse: f.reverse}, nil
+		}
+	}
+	return top.Options{}, usageError{fmt.Errorf("--sort is %q, which is no column; see --help", f.sort)}
+}
+
+func newTopCommand() *cobra.Command {
+	var observe observeFlags
+	var show showFlags
+	var metrics string
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show who does how much I/O, the journal included",
+		Long: `Top shows, for each disk with a journalling file system, what each container cost
+it in the last interval: the I/O that the kernel charged to it, and what no other
+tool shows, its parts of the journal, of the metadata written in place and of the
+data written in the root cgroup's name. Beside its share of the disk stands the
+share that its I/O weight promises. The line (root) is what nobody else owns.
+
+On a terminal it fills the screen: s sorts, r reverses, d goes to the next disk, p
+pauses, the arrows choose a container, ? explains the columns, q quits. Elsewhere,
+and with --once, it writes a plain table; with --json one object per interval and
+line, with bytes as integers and shares from 0 to 1.
+
+Top changes nothing on the host. It needs root and a kernel with BTF.`,
+		Example: `  # Who is eating the disk through jbd2?
+  daybook top
+
+  # One account of ten seconds of one disk, for a script
+  daybook top --once --interval 10s --device sda --json
+
+  # Keep a record, and let Prometheus on this host read along
+  daybook top --record /var/tmp/tuesday.daybook --metrics :9435`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options, err := show.options()
+			if err != nil {
+				return err
+			}
+			if show.once && metrics != "" {
+				return usageError{errors.New("--metrics serves for as long as top runs; it cannot go with --once")}
+			}
+			return observe.withSource(cmd.Context(), metrics, func(source account.Source, o *observers) error {
+				options.Interval = observe.source.Interval
+				options.Observe = o.observe
+				return top.Run(cmd.Context(), source, options)
+			})
+		},
+	}
+	observe.add(cmd)
+	show.add(cmd)
+	cmd.Flags().StringVar(&metrics, "metrics", "", "serve Prometheus metrics on `ADDR`: a port on 127.0.0.1, or an address written in full")
+	return cmd
+}

@@ -1,0 +1,209 @@
+package account
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"syscall"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A recording is text, one JSON object per line: first the header, then one
+// [Sample] per interval, in the order they were taken. Text can be cut, joined
+// and read with other tools; a line is written whole, so that a crash costs at
+// most the last one.
+const (
+	// RecordingVersion is raised when a field changes its meaning.
+	RecordingVersion = 1
+	// maxLineBytes bounds a line; 5,000 containers take about 2 MiB.
+	maxLineBytes = 8 << 20
+)
+
+// recordingHeader is the first line.
+type recordingHeader struct {
+	Version int `json:"daybook_recording"`
+}
+
+// AppendJSON appends the sample as one line of JSON without the line feed.
+// What a terminal could obey (C1 controls, bidirectional overrides) stands
+// escaped, because container names are chosen by strangers. Lists are never
+// null.
+func (s Sample) AppendJSON(dst []byte) ([]byte, error) {
+	devices := make([]Device, len(s.Devices))
+	copy(devices, s.Devices)
+	for i := range devices {
+		if devices[i].Containers == nil {
+			devices[i].Containers = []Container{}
+		}
+	}
+	s.Devices = devices
+	text, err := json.Marshal(s)
+	if err != nil {
+		return dst, fmt.Errorf("cannot write a sample as JSON: %w", err)
+	}
+	return AppendPrintable(dst, text), nil
+}
+
+// AppendPrintable appends JSON text to dst with the runes escaped that are not for
+// printing.
+// All of them are inside strings: JSON's own syntax is ASCII.
+func AppendPrintable(dst, text []byte) []byte {
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r < 0x7f || unicode.IsPrint(r) && r != utf8.RuneError:
+			dst = append(dst, text[:size]...)
+		case r > 0xffff:
+			high, low := (r-0x10000)>>10+0xd800, (r-0x10000)&0x3ff+0xdc00
+			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
+		default:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		}
+		text = text[size:]
+	}
+	return dst
+}
+
+// Recorder appends samples to a recording. It is not safe for concurrent use.
+type Recorder struct {
+	file *os.File
+	line []byte
+	// end is where the last whole line ends, in bytes.
+	end int64
+	// dropped is how many bytes of a broken last line were cut off.
+	dropped int64
+}
+
+// OpenRecorder opens the recording at path for appending, and creates it where
+// there is none. The file must be a regular one and either empty or a
+// recording of this version; one that another process is recording to is
+// refused. A last line that a crash left without its end is cut off; see
+// [Recorder.Dropped].
+func OpenRecorder(path string) (*Recorder, error) {
+	// O_NONBLOCK: a named pipe must be refused, not waited for.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("cannot record: %w", err)
+	}
+	r := &Recorder{file: file}
+	if err := r.prepare(); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("cannot record to %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func (r *Recorder) prepare() error {
+	info, err := r.file.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	if err := syscall.Flock(int(r.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return errors.New("another process is recording to it; choose another file")
+		}
+		return fmt.Errorf("cannot lock it: %w", err)
+	}
+	// Only now: the one that held the lock may have written in between.
+	if info, err = r.file.Stat(); err != nil {
+		return err
+	}
+	if r.end, err = lastLineEnd(r.file, info.Size()); err != nil {
+		return err
+	}
+	if r.end > 0 {
+		if _, err := NewReader(io.NewSectionReader(r.file, 0, r.end), "line"); err != nil {
+			return err
+		}
+	} else if info.Size() > 0 {
+		// Not one whole line: cut it off only if it began as ours.
+		if !startsLikeHeader(r.file) {
+			return errors.New("it exists and is not a recording; choose another file")
+		}
+	}
+	if r.dropped = info.Size() - r.end; r.dropped > 0 {
+		if err := r.file.Truncate(r.end); err != nil {
+			return err
+		}
+	}
+	if r.end == 0 {
+		header, err := json.Marshal(recordingHeader{RecordingVersion})
+		if err != nil {
+			return err
+		}
+		return r.append(header)
+	}
+	return nil
+}
+
+// lastLineEnd finds the offset after the last line feed, 0 where there is none.
+func lastLineEnd(file io.ReaderAt, size int64) (int64, error) {
+	buffer := make([]byte, 64<<10)
+	for end := size; end > 0; {
+		begin := max(0, end-int64(len(buffer)))
+		part := buffer[:end-begin]
+		if _, err := file.ReadAt(part, begin); err != nil && err != io.EOF {
+			return 0, err
+		}
+		for i := len(part) - 1; i >= 0; i-- {
+			if part[i] == '\n' {
+				return begin + int64(i) + 1, nil
+			}
+		}
+		end = begin
+	}
+	return 0, nil
+}
+
+func startsLikeHeader(file io.ReaderAt) bool {
+	want := []byte(`{"daybook_recording":` + strconv.Itoa(RecordingVersion) + "}")
+	got := make([]byte, len(want))
+	n, err := file.ReadAt(got, 0)
+	if err != nil && err != io.EOF {
+		return false
+	}
+	return n > 0 && string(got[:n]) == string(want[:n])
+}
+
+// Dropped is the number of bytes of an unfinished last line that were cut off
+// when the recording was opened.
+func (r *Recorder) Dropped() int64 { return r.dropped }
+
+// Record appends one sample. It refuses what [NewReader] would refuse to read.
+// If the write fails, such as on a full disk, the recording ends with the
+// sample before.
+func (r *Recorder) Record(s Sample) error {
+	if err := s.check(); err != nil {
+		return fmt.Errorf("cannot record a sample to %s: %w", r.file.Name(), err)
+	}
+	line, err := s.AppendJSON(r.line[:0])
+	if err != nil {
+		return err
+	}
+	r.line = line
+	if len(line) >= maxLineBytes {
+		return fmt.Errorf("cannot record a sample to %s: it takes %d bytes, a line has at most %d",
+			r.file.Name(), len(line), maxLineBytes)
+	}
+	return r.append(line)
+}
+
+func (r *Recorder) append(line []byte) error {
+	n, err := r.file.WriteAt(append(line, '\n'), r.end)
+	if err != nil {
+		// A part of the line may stand there; what is before it is whole.
+		return errors.Join(fmt.Errorf("cannot record: %w", err), r.file.Truncate(r.end))
+	}
+	r.end += int64(n)
+	return nil
+}
+
+// Close ends the recording.
+func (r *Recorder) Close() error { return r.file.Close() }

@@ -1,0 +1,154 @@
+package account
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxCommas bounds the fields of a line before it is decoded, so that a line of
+// a few MiB cannot ask for gigabytes: an empty list entry costs two bytes in
+// the file and 150 in memory. 32,768 containers have as many.
+const maxCommas = 16 << 15
+
+// Reader reads a recording; it is a [Source]. It trusts nothing in the file.
+type Reader struct {
+	input *bufio.Reader
+	close func() error
+	name  string
+	// line is the number of the line read last, from 1.
+	line    int
+	partial int
+}
+
+var _ Source = (*Reader)(nil)
+
+// OpenReader opens the recording at path.
+func OpenReader(path string) (*Reader, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the recording: %w", err)
+	}
+	r, err := NewReader(file, path)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	r.close = file.Close
+	return r, nil
+}
+
+// NewReader reads a recording from input, and its header at once; name stands
+// before the line number in errors.
+func NewReader(input io.Reader, name string) (*Reader, error) {
+	r := &Reader{input: bufio.NewReaderSize(input, 64<<10), name: name}
+	line, _, err := r.readLine()
+	switch {
+	case err == io.EOF:
+		return nil, r.errorf("the file is empty; want a recording made with --record")
+	case err != nil:
+		return nil, err
+	}
+	var header recordingHeader
+	if err := decodeStrict(line, &header); err != nil || header.Version == 0 {
+		return nil, r.errorf("not the header of a recording; want %s", `{"daybook_recording":1}`)
+	}
+	if header.Version != RecordingVersion {
+		return nil, r.errorf("the recording has version %d, this daybook reads version %d",
+			header.Version, RecordingVersion)
+	}
+	return r, nil
+}
+
+// Next gives the next sample, at once; io.EOF at the end. A last line that a
+// crash left unfinished counts as the end; see [Reader.Truncated]. Every other
+// line that is not a sample, with every value in its range, is an error that
+// tells the line.
+func (r *Reader) Next(ctx context.Context) (Sample, error) {
+	if err := ctx.Err(); err != nil {
+		return Sample{}, err
+	}
+	line, whole, err := r.readLine()
+	if err != nil {
+		return Sample{}, err
+	}
+	var s Sample
+	if err := decodeStrict(line, &s); err != nil {
+		if !whole {
+			r.partial = len(line)
+			return Sample{}, io.EOF
+		}
+		return Sample{}, r.errorf("not a sample: %v", err)
+	}
+	if err := s.check(); err != nil {
+		return Sample{}, r.errorf("%v", err)
+	}
+	return s, nil
+}
+
+// Truncated tells, after io.EOF, whether the last line was unfinished; line is
+// its number and length the bytes that are there.
+func (r *Reader) Truncated() (line, length int, truncated bool) {
+	return r.line, r.partial, r.partial > 0
+}
+
+// Close closes the file, if [OpenReader] opened one.
+func (r *Reader) Close() error {
+	if r.close == nil {
+		return nil
+	}
+	return r.close()
+}
+
+// readLine gives the next line without its line feed; whole is false for a
+// last line that has none.
+func (r *Reader) readLine() (line []byte, whole bool, err error) {
+	r.line++
+	for {
+		part, err := r.input.ReadSlice('\n')
+		line = append(line, part...)
+		if len(line) > maxLineBytes {
+			return nil, false, r.errorf("the line is longer than %d bytes; this is no recording", maxLineBytes)
+		}
+		switch {
+		case err == nil:
+			return line[:len(line)-1], true, nil
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err == io.EOF && len(line) > 0:
+			return line, false, nil
+		case err == io.EOF:
+			return nil, false, io.EOF
+		default:
+			return nil, false, fmt.Errorf("cannot read %s: %w", r.name, err)
+		}
+	}
+}
+
+func (r *Reader) errorf(format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %s", r.name, r.line, fmt.Sprintf(format, args...))
+}
+
+// decodeStrict decodes the whole of text and refuses unknown fields, so that a
+// misspelt one is not read as zero.
+func decodeStrict(text []byte, into any) error {
+	if n := bytes.Count(text, []byte{','}); n > maxCommas {
+		return fmt.Errorf("it has %d fields, at most %d are read", n, maxCommas)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		if errors.Is(err, io.EOF) {
+			return errors.New("the line is empty")
+		}
+		return err
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return errors.New("something stands after the object")
+	}
+	return nil
+}

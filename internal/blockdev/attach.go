@@ -1,0 +1,177 @@
+package blockdev
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrNoDirectIO says that a backing file cannot be used with direct I/O.
+var ErrNoDirectIO = errors.New("no direct I/O")
+
+// AttachOptions are the choices of [Attach]. The zero value is a writable,
+// buffered device with 512-byte blocks.
+type AttachOptions struct {
+	// DirectIO goes around the page cache of the backing file, so that data
+	// is cached once and I/O reaches the backing file as it was issued.
+	// Attach fails with ErrNoDirectIO if the file cannot.
+	DirectIO bool
+	// ReadOnly makes a device that refuses writes.
+	ReadOnly bool
+	// BlockSizeBytes is the logical block size, 512 to 4096; 0 is 512.
+	BlockSizeBytes uint32
+
+	// without LOOP_CONFIGURE, as kernels before 5.8; for tests.
+	stepwise bool
+}
+
+const (
+	loopControl = "/dev/loop-control"
+	// attachAttempts bounds the race with other programs that take the same
+	// free number; each lost race costs one.
+	attachAttempts = 100
+	loopNameBytes  = 64
+)
+
+// Attach attaches a file to a free loop device.
+func Attach(file string, options AttachOptions) (Loop, error) {
+	loop, err := attach(file, options)
+	if err != nil {
+		return Loop{}, fmt.Errorf("cannot attach %s to a loop device: %w", file, err)
+	}
+	return loop, nil
+}
+
+func attach(file string, options AttachOptions) (Loop, error) {
+	switch options.BlockSizeBytes {
+	case 0, 512, 1024, 2048, 4096:
+	default:
+		return Loop{}, fmt.Errorf("block size %d: want 512, 1024, 2048 or 4096", options.BlockSizeBytes)
+	}
+	file, err := filepath.Abs(file)
+	if err != nil {
+		return Loop{}, err
+	}
+	mode := os.O_RDWR
+	if options.ReadOnly {
+		mode = os.O_RDONLY
+	}
+	backing, err := os.OpenFile(file, mode, 0)
+	if err != nil {
+		return Loop{}, err
+	}
+	defer func() { _ = backing.Close() }()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(backing.Fd()), &st); err != nil {
+		return Loop{}, err
+	}
+	control, err := os.OpenFile(loopControl, os.O_RDWR, 0)
+	if err != nil {
+		return Loop{}, err
+	}
+	defer func() { _ = control.Close() }()
+
+	for range attachAttempts {
+		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return Loop{}, fmt.Errorf("no free loop device: %w", err)
+		}
+		loop := Loop{
+			Disk: Disk{Name: fmt.Sprintf("loop%d", number), tree: Host},
+			File: file, inode: st.Ino, fileSystem: st.Dev,
+		}
+		err = loop.configure(int(backing.Fd()), options)
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOENT) {
+			// Another program was faster, or the node is not made yet.
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		if err != nil {
+			return Loop{}, err
+		}
+		if err := loop.verify(options); err != nil {
+			return Loop{}, errors.Join(err, loop.DetachLazily())
+		}
+		disk, err := Host.lookupName(loop.Name)
+		if err != nil {
+			return Loop{}, errors.Join(err, loop.DetachLazily())
+		}
+		loop.Disk = disk
+		return loop, nil
+	}
+	return Loop{}, fmt.Errorf("lost the race for a free number %d times", attachAttempts)
+}
+
+func (l Loop) configure(backing int, options AttachOptions) error {
+	mode := unix.O_RDWR
+	if options.ReadOnly {
+		mode = unix.O_RDONLY
+	}
+	fd, err := unix.Open(l.Node(), mode|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.Node(), err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+
+	info := unix.LoopInfo64{}
+	copy(info.File_name[:loopNameBytes-1], l.File)
+	if options.ReadOnly {
+		info.Flags |= unix.LO_FLAGS_READ_ONLY
+	}
+	if !options.stepwise {
+		config := unix.LoopConfig{Fd: uint32(backing), Size: max(options.BlockSizeBytes, 512), Info: info}
+		if options.DirectIO {
+			config.Info.Flags |= unix.LO_FLAGS_DIRECT_IO
+		}
+		err := unix.IoctlLoopConfigure(fd, &config)
+		// Kernels before 5.8 do not know LOOP_CONFIGURE.
+		if !errors.Is(err, unix.ENOTTY) && !errors.Is(err, unix.EINVAL) {
+			return wrapIoctl("LOOP_CONFIGURE", err)
+		}
+	}
+	if err := unix.IoctlSetInt(fd, unix.LOOP_SET_FD, backing); err != nil {
+		return wrapIoctl("LOOP_SET_FD", err)
+	}
+	err = wrapIoctl("LOOP_SET_STATUS64", unix.IoctlLoopSetStatus64(fd, &info))
+	if err == nil && options.BlockSizeBytes > 512 {
+		err = wrapIoctl("LOOP_SET_BLOCK_SIZE", unix.IoctlSetInt(fd, unix.LOOP_SET_BLOCK_SIZE, int(options.BlockSizeBytes)))
+	}
+	if err == nil && options.DirectIO {
+		err = wrapIoctl("LOOP_SET_DIRECT_IO", unix.IoctlSetInt(fd, unix.LOOP_SET_DIRECT_IO, 1))
+		if errors.Is(err, unix.EINVAL) {
+			err = fmt.Errorf("%w: %w", ErrNoDirectIO, err)
+		}
+	}
+	if err != nil {
+		_ = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
+	}
+	return err
+}
+
+// verify is needed because LOOP_CONFIGURE falls back to buffered I/O without
+// a word.
+func (l Loop) verify(options AttachOptions) error {
+	if !options.DirectIO {
+		return nil
+	}
+	direct, err := l.DirectIO()
+	if err != nil {
+		return err
+	}
+	if !direct {
+		return fmt.Errorf("%w: the kernel fell back to buffered I/O on %s; is the file on a file system that knows O_DIRECT, and its block size at most %d bytes?",
+			ErrNoDirectIO, l.Name, max(options.BlockSizeBytes, 512))
+	}
+	return nil
+}
+
+func wrapIoctl(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}

@@ -1,0 +1,199 @@
+package blockdev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrBusy says that a loop device or disk is still used by somebody.
+var ErrBusy = errors.New("in use")
+
+// Loop is a loop device with the file that it was attached to.
+type Loop struct {
+	Disk
+	// File is the backing file's absolute path.
+	File string
+	// inode and fileSystem tell whether the number was given to another
+	// file meanwhile; 0 if not known.
+	inode, fileSystem uint64
+}
+
+// Path is the loop device's node, such as "/dev/loop0".
+func (l Loop) Path() string { return l.Node() }
+
+// BackingFile is the file that a loop device is attached to now; "" if none.
+func (d Disk) BackingFile() (string, error) {
+	text, err := d.read("loop/backing_file")
+	if errors.Is(err, ErrGone) {
+		// Kernels differ: without a file the attribute is missing or empty.
+		if _, statErr := os.Stat(d.path("dev")); statErr == nil {
+			return "", nil
+		}
+	}
+	return text, err
+}
+
+// DirectIO says whether the loop device goes around the page cache of its
+// backing file, by /sys/block/loopN/loop/dio.
+func (d Disk) DirectIO() (bool, error) {
+	text, err := d.read("loop/dio")
+	return text == "1", err
+}
+
+// Loops lists the loop devices that have a backing file.
+func Loops() ([]Loop, error) { return Host.Loops() }
+
+// Loops is [Loops] in this tree.
+func (t Tree) Loops() ([]Loop, error) {
+	dirs, err := filepath.Glob(filepath.Join(t.Sys, "block", "loop*"))
+	if err != nil {
+		return nil, err
+	}
+	var loops []Loop
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		if _, err := strconv.Atoi(strings.TrimPrefix(name, "loop")); err != nil {
+			continue
+		}
+		disk, err := t.wholeDisk(dir)
+		if err != nil {
+			continue // removed since the listing
+		}
+		if file, err := disk.BackingFile(); err == nil && file != "" {
+			loops = append(loops, Loop{Disk: disk, File: file})
+		}
+	}
+	return loops, nil
+}
+
+// Detach takes the file away from the loop device. It does nothing if the
+// device has none, or has another one meanwhile. It refuses with an error
+// that wraps ErrBusy while a file system, swap or device mapper uses the
+// device, in whatever mount namespace; then nothing is changed.
+func (l Loop) Detach(ctx context.Context) error {
+	// O_EXCL fails if anybody claims the device.
+	fd, err := unix.Open(l.Node(), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("cannot detach %s: %w%s", l.Node(), ErrBusy, l.users())
+	}
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot detach %s: %w", l.Node(), err)
+	}
+	ours, err := l.clear(fd)
+	_ = unix.Close(fd)
+	if err != nil || !ours {
+		return err
+	}
+	return l.awaitDetached(ctx)
+}
+
+// CheckUnused returns an error that wraps ErrBusy, and says by what, while a
+// file system, swap or device mapper uses the disk, in whatever mount
+// namespace.
+func (d Disk) CheckUnused() error {
+	fd, err := unix.Open(d.Node(), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%s is %w%s", d.Node(), ErrBusy, d.users())
+	}
+	if err != nil {
+		return goneIfMissing(d.Name, err)
+	}
+	return unix.Close(fd)
+}
+
+// DetachLazily asks the kernel to take the file away when the last user of
+// the device is gone. It is for devices whose backing died, where waiting
+// would be in vain; callers with living backing want [Loop.Detach].
+func (l Loop) DetachLazily() error {
+	fd, err := unix.Open(l.Node(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot detach %s: %w", l.Node(), err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	_, err = l.clear(fd)
+	return err
+}
+
+// clear does LOOP_CLR_FD if the device still has our file.
+func (l Loop) clear(fd int) (ours bool, err error) {
+	info, err := unix.IoctlLoopGetStatus64(fd)
+	if errors.Is(err, unix.ENXIO) {
+		return false, nil
+	}
+	switch {
+	case err == nil && l.inode != 0:
+		ours = info.Inode == l.inode && info.Device == l.fileSystem
+	default:
+		// LOOP_GET_STATUS64 asks the file for its attributes, which a dead
+		// FUSE server cannot answer; sysfs only prints the path.
+		file, fileErr := l.BackingFile()
+		if fileErr != nil {
+			return false, fileErr
+		}
+		ours = file == l.File
+	}
+	if !ours {
+		return false, nil
+	}
+	err = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
+	if err != nil && !errors.Is(err, unix.ENXIO) {
+		return true, fmt.Errorf("cannot detach %s: %w", l.Node(), err)
+	}
+	return true, nil
+}
+
+// awaitDetached waits, because LOOP_CLR_FD is done only when the last opener
+// (udev, blkid) has closed the device.
+func (l Loop) awaitDetached(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, detachPatience)
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		file, err := l.BackingFile()
+		if errors.Is(err, ErrGone) || err == nil && file != l.File {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is still attached to %s: %w%s", l.Node(), l.File, ErrBusy, l.users())
+		case <-time.After(pause):
+		}
+	}
+}
+
+const detachPatience = 5 * time.Second
+
+// users says, for an error message, what uses the disk.
+func (d Disk) users() string {
+	var users []string
+	if mounts, err := MountsOf(d.Dev); err == nil {
+		for _, mount := range mounts {
+			users = append(users, "mounted on "+mount.Point)
+		}
+	}
+	if holders, err := os.ReadDir(d.path("holders")); err == nil {
+		for _, holder := range holders {
+			users = append(users, "held by "+holder.Name())
+		}
+	}
+	if len(users) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(users, ", ")
+}

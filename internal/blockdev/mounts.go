@@ -1,0 +1,132 @@
+package blockdev
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Mount is one line of /proc/self/mountinfo.
+type Mount struct {
+	// Dev is the file system's number: a disk's or partition's, or one of
+	// its own with major 0.
+	Dev Dev
+	// Root is the directory of the file system that is mounted here.
+	Root string
+	// Point is where, as this process sees it.
+	Point string
+	// Type is the file system's type, such as "ext4".
+	Type string
+	// Source is usually a device node.
+	Source string
+	// Options are those of the file system, such as "rw,journal_path=...".
+	Options string
+}
+
+// Mounts lists the mounts that this process sees, in the order made.
+func Mounts() ([]Mount, error) { return Host.Mounts() }
+
+// Mounts is [Mounts] in this tree.
+func (t Tree) Mounts() ([]Mount, error) {
+	path := filepath.Join(t.Proc, "self/mountinfo")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list mounts: %w", err)
+	}
+	var mounts []Mount
+	for line := range strings.Lines(string(text)) {
+		mount, err := parseMount(strings.TrimSuffix(line, "\n"))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		mounts = append(mounts, mount)
+	}
+	return mounts, nil
+}
+
+// MountsOf lists the mounts of the file system with that device number.
+func MountsOf(dev Dev) ([]Mount, error) {
+	all, err := Host.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	var mounts []Mount
+	for _, mount := range all {
+		if mount.Dev == dev {
+			mounts = append(mounts, mount)
+		}
+	}
+	return mounts, nil
+}
+
+// parseMount reads a line such as
+// 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw,errors=continue
+// where any number of optional fields stands before the lone dash.
+func parseMount(line string) (Mount, error) {
+	before, after, found := strings.Cut(line, " - ")
+	first := strings.Fields(before)
+	second := strings.SplitN(after, " ", 3)
+	if !found || len(first) < 6 || len(second) < 3 {
+		return Mount{}, fmt.Errorf("%q is not a mountinfo line", line)
+	}
+	dev, err := ParseDev(first[2])
+	if err != nil {
+		return Mount{}, fmt.Errorf("%q: %w", line, err)
+	}
+	return Mount{
+		Dev:     dev,
+		Root:    unescapeMount(first[3]),
+		Point:   unescapeMount(first[4]),
+		Type:    second[0],
+		Source:  unescapeMount(second[1]),
+		Options: second[2],
+	}, nil
+}
+
+// unescapeMount undoes \040 and the like.
+func unescapeMount(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+4 <= len(s) {
+			if value, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				out.WriteByte(byte(value))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}
+
+// mountOf finds the mount that a path is on: the last one made whose point is
+// the longest prefix.
+func (t Tree) mountOf(path string) (Mount, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Mount{}, err
+	}
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		path = resolved
+	}
+	mounts, err := t.Mounts()
+	if err != nil {
+		return Mount{}, err
+	}
+	best := -1
+	for i, mount := range mounts {
+		inside := mount.Point == "/" || path == mount.Point || strings.HasPrefix(path, mount.Point+"/")
+		if inside && (best < 0 || len(mount.Point) >= len(mounts[best].Point)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return Mount{}, fmt.Errorf("%s is on no mount that this process sees", path)
+	}
+	return mounts[best], nil
+}

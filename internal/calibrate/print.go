@@ -1,0 +1,65 @@
+package calibrate
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+)
+
+// WriteTable prints the rows beside those of the paper.
+func WriteTable(w io.Writer, t Table) error {
+	paper := make(map[string]Row)
+	for _, row := range Paper() {
+		paper[row.Operation] = row
+	}
+	calls, runs := 0, 0
+	if len(t.Rows) > 0 {
+		calls, runs = t.Rows[0].Calls, t.Rows[0].Runs
+	}
+	fmt.Fprintf(w, "Journal bytes of %d calls, %d runs, on %s (%s)\n\n", calls, runs, t.FileSystem.MountPoint, t.FileSystem.Dev)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "operation\tmean KiB\tstddev\tcv\tbytes/call\tpaper: mean KiB\tstddev\tcv\t")
+	for _, row := range t.Rows {
+		fmt.Fprintf(table, "%s\t%.1f\t%.1f\t%.3f\t%.0f\t", row.Operation, row.MeanKiB, row.StddevKiB, row.CV, row.BytesPerCall())
+		if p, ok := paper[row.Operation]; ok {
+			fmt.Fprintf(table, "%.1f\t%.1f\t%.3f\t\n", p.MeanKiB, p.StddevKiB, p.CV)
+		} else {
+			fmt.Fprint(table, "-\t-\t-\t\n")
+		}
+	}
+	return table.Flush()
+}
+
+// silence is how long work is done before its progress is told.
+const silence = 2 * time.Second
+
+// NewProgress returns an Options.Progress that writes after two
+// seconds: on a terminal one line that is written over, else a line for each
+// operation. end takes the line away.
+func NewProgress(w io.Writer) (progress func(operation string, done, total int), end func()) {
+	begin := time.Now()
+	file, isFile := w.(*os.File)
+	terminal := isFile && term.IsTerminal(file.Fd())
+	shown := ""
+	progress = func(operation string, done, total int) {
+		switch {
+		case time.Since(begin) < silence:
+		case terminal:
+			fmt.Fprintf(w, "\rcalibrating %s, %d of %d runs\x1b[K", operation, done, total)
+			shown = operation
+		case operation != shown:
+			fmt.Fprintf(w, "calibrating %s, %d of %d runs\n", operation, done, total)
+			shown = operation
+		}
+	}
+	end = func() {
+		if terminal && shown != "" {
+			fmt.Fprint(w, "\r\x1b[K")
+		}
+	}
+	return progress, end
+}

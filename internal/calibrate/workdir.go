@@ -1,0 +1,101 @@
+package calibrate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// workDirPrefix makes what a killed calibration left recognisable.
+const workDirPrefix = ".daybook-calibrate-"
+
+// workDir is the private directory in which everything happens. It is locked,
+// so that another calibration can tell it from what a killed one left.
+type workDir struct {
+	path string
+	file *os.File
+}
+
+// openWorkDir makes a directory in dir, after removing leftovers.
+func openWorkDir(dir string) (*workDir, error) {
+	if err := removeLeftovers(dir); err != nil {
+		return nil, err
+	}
+	path, err := os.MkdirTemp(dir, workDirPrefix)
+	if err != nil {
+		return nil, unsuitable(dir, "%w", err)
+	}
+	file, err := lockDir(path)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(path))
+	}
+	return &workDir{path, file}, nil
+}
+
+// close removes the directory with all that is in it.
+func (w *workDir) close() error {
+	err := os.RemoveAll(w.path)
+	if err != nil {
+		err = fmt.Errorf("cannot remove what the calibration made: %w", err)
+	}
+	return errors.Join(err, w.file.Close())
+}
+
+// errLocked says that the owner of a directory is still at work.
+var errLocked = errors.New("another calibration works in it")
+
+func lockDir(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = errLocked
+		}
+		return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+	}
+	return file, nil
+}
+
+// removeLeftovers removes the directories of killed calibrations. A name is
+// not believed: only private directories of this user are ours, so that in a
+// directory where all may write (/tmp) nobody can point us at something else.
+func removeLeftovers(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return unsuitable(dir, "%w", err)
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		if !strings.HasPrefix(entry.Name(), workDirPrefix) || !isOurs(path) {
+			continue
+		}
+		file, err := lockDir(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed since the listing
+		}
+		if errors.Is(err, errLocked) {
+			return unsuitable(dir, "another calibration is at work there (%s); they would measure each other", path)
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(os.RemoveAll(path), file.Close()); err != nil {
+			return fmt.Errorf("cannot remove what a killed calibration left: %w", err)
+		}
+	}
+	return nil
+}
+
+func isOurs(path string) bool {
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && st.Mode&0o077 == 0 && st.Uid == uint32(os.Geteuid())
+}

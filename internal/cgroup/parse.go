@@ -1,0 +1,388 @@
+package cgroup
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// The parsers are pure functions of a file's content. They accept what any
+// kernel since 3.16 writes, pass over keys they do not know, and name the line
+// they cannot make sense of.
+
+// parseRWStat reads the v1 lines "MAJ:MIN Read BYTES", with Write, Sync, Async,
+// Discard and Total beside it, and a last line "Total BYTES".
+func parseRWStat(content []byte, source Source, into []DeviceIO) ([]DeviceIO, error) {
+	start := len(into)
+	for len(content) > 0 {
+		var line []byte
+		line, content = cutLine(content)
+		first, rest := cutField(line)
+		dev, ok := parseDevice(first)
+		if !ok {
+			if len(first) == 0 || string(first) == "Total" {
+				continue
+			}
+			return into[:start], badLine(line, "want MAJ:MIN OPERATION BYTES")
+		}
+		operation, rest := cutField(rest)
+		number, _ := cutField(rest)
+		value, ok := parseUint(number)
+		if !ok {
+			return into[:start], badLine(line, "want MAJ:MIN OPERATION BYTES")
+		}
+		if len(into) == start || into[len(into)-1].Dev != dev {
+			into = append(into, DeviceIO{dev, Counters{From: source}})
+		}
+		switch string(operation) {
+		case "Read":
+			into[len(into)-1].ReadBytes = value
+		case "Write":
+			into[len(into)-1].WriteBytes = value
+		}
+	}
+	return into, nil
+}
+
+// parseIOStat reads the v2 lines "MAJ:MIN rbytes=N wbytes=N rios=N ...". Some
+// kernels (5.14, 5.15) leave out the line end of a disk without numbers, so a
+// device number in mid-line begins the next disk; a disk without numbers is
+// not listed.
+func parseIOStat(content []byte, source Source, into []DeviceIO) ([]DeviceIO, error) {
+	start := len(into)
+	for len(content) > 0 {
+		var line []byte
+		line, content = cutLine(content)
+		var dev blockdev.Dev
+		named, listed := false, false
+		for rest := line; ; {
+			var field []byte
+			field, rest = cutField(rest)
+			if len(field) == 0 {
+				break
+			}
+			key, number, isPair := bytes.Cut(field, []byte("="))
+			if !isPair {
+				var ok bool
+				if dev, ok = parseDevice(field); !ok {
+					return into[:start], badLine(line, "want MAJ:MIN KEY=NUMBER ...")
+				}
+				named, listed = true, false
+				continue
+			}
+			if !named {
+				return into[:start], badLine(line, "want MAJ:MIN before the first KEY=NUMBER")
+			}
+			read, write := string(key) == "rbytes", string(key) == "wbytes"
+			if !read && !write {
+				continue
+			}
+			value, ok := parseUint(number)
+			if !ok {
+				return into[:start], badLine(line, "want a number of bytes")
+			}
+			if !listed {
+				into = append(into, DeviceIO{dev, Counters{From: source}})
+				listed = true
+			}
+			if read {
+				into[len(into)-1].ReadBytes = value
+			} else {
+				into[len(into)-1].WriteBytes = value
+			}
+		}
+	}
+	return into, nil
+}
+
+// deviceValue is one line "MAJ:MIN VALUE".
+type deviceValue struct {
+	dev   blockdev.Dev
+	value uint64
+}
+
+// weightLines is the content of a weight file.
+type weightLines struct {
+	// def is the weight of the cgroup on every disk without one of its own,
+	// 0 where the file does not say it.
+	def uint64
+	// keyed: the file has the form "default W", which tells that the kernel
+	// takes weights per disk; a bare number tells that it does not.
+	keyed bool
+	// devices are the weights of single disks.
+	devices []deviceValue
+}
+
+// of is the weight of one disk, 0 where it has none of its own.
+func (w weightLines) of(dev blockdev.Dev) uint64 {
+	for _, d := range w.devices {
+		if d.dev == dev {
+			return d.value
+		}
+	}
+	return 0
+}
+
+// parseWeights reads "default W" or "W" and lines "MAJ:MIN W". CFQ's v1 file
+// has a heading "dev weight" in old kernels.
+func parseWeights(content []byte) (weightLines, error) {
+	var w weightLines
+	for len(content) > 0 {
+		var line []byte
+		line, content = cutLine(content)
+		first, rest := cutField(line)
+		second, rest := cutField(rest)
+		extra, _ := cutField(rest)
+		switch {
+		case len(first) == 0:
+		case string(first) == "dev" && string(second) == "weight":
+			w.keyed = true
+		case len(extra) != 0:
+			return weightLines{}, badLine(line, "want default WEIGHT or MAJ:MIN WEIGHT")
+		case len(second) == 0:
+			value, ok := parseUint(first)
+			if !ok {
+				return weightLines{}, badLine(line, "want a weight")
+			}
+			w.def = value
+		default:
+			value, ok := parseUint(second)
+			dev, isDevice := parseDevice(first)
+			if !ok || !isDevice && string(first) != "default" {
+				return weightLines{}, badLine(line, "want default WEIGHT or MAJ:MIN WEIGHT")
+			}
+			w.keyed = true
+			if isDevice {
+				w.devices = append(w.devices, deviceValue{dev, value})
+			} else {
+				w.def = value
+			}
+		}
+	}
+	return w, nil
+}
+
+// parseThrottle reads the v1 lines "MAJ:MIN RATE" and gives the rate of one
+// disk, 0 where it has none.
+func parseThrottle(content []byte, dev blockdev.Dev) (uint64, error) {
+	for len(content) > 0 {
+		var line []byte
+		line, content = cutLine(content)
+		first, rest := cutField(line)
+		if len(first) == 0 {
+			continue
+		}
+		number, _ := cutField(rest)
+		value, ok := parseUint(number)
+		found, isDevice := parseDevice(first)
+		if !ok || !isDevice {
+			return 0, badLine(line, "want MAJ:MIN RATE")
+		}
+		if found == dev {
+			return noneIfMax(value), nil
+		}
+	}
+	return 0, nil
+}
+
+// parseIOMax reads the v2 lines "MAJ:MIN rbps=N wbps=max riops=N wiops=N" and
+// gives the limits of one disk.
+func parseIOMax(content []byte, dev blockdev.Dev) (Limit, error) {
+	for len(content) > 0 {
+		var line []byte
+		line, content = cutLine(content)
+		first, rest := cutField(line)
+		if len(first) == 0 {
+			continue
+		}
+		found, ok := parseDevice(first)
+		if !ok {
+			return Limit{}, badLine(line, "want MAJ:MIN rbps=N wbps=N riops=N wiops=N")
+		}
+		if found != dev {
+			continue
+		}
+		var limit Limit
+		for {
+			var field []byte
+			if field, rest = cutField(rest); len(field) == 0 {
+				return limit, nil
+			}
+			key, number, _ := bytes.Cut(field, []byte("="))
+			into := limit.field(string(key))
+			if into == nil || string(number) == "max" {
+				continue
+			}
+			value, ok := parseUint(number)
+			if !ok {
+				return Limit{}, badLine(line, "want a number or max")
+			}
+			*into = noneIfMax(value)
+		}
+	}
+	return Limit{}, nil
+}
+
+// parseCostEnabled says whether io.cost.qos, lines "MAJ:MIN enable=1 ctrl=auto
+// ...", has io.cost at work on a disk.
+func parseCostEnabled(content []byte, dev blockdev.Dev) bool {
+	for len(content) > 0 {
+		var line []byte
+		line, content = cutLine(content)
+		first, rest := cutField(line)
+		if found, ok := parseDevice(first); !ok || found != dev {
+			continue
+		}
+		for {
+			var field []byte
+			if field, rest = cutField(rest); len(field) == 0 {
+				return false
+			}
+			if string(field) == "enable=1" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mount is one line of mountinfo.
+type mount struct {
+	point, fstype, options string
+}
+
+func (m mount) hasOption(want string) bool {
+	for option := range strings.SplitSeq(m.options, ",") {
+		if option == want {
+			return true
+		}
+	}
+	return false
+}
+
+// parseMountinfo reads /proc/PID/mountinfo (proc_pid_mountinfo(5)), those that
+// show the root of their file system first: a bind mount of a part is a last
+// resort.
+func parseMountinfo(content string) []mount {
+	var whole, parts []mount
+	for line := range strings.SplitSeq(content, "\n") {
+		before, after, found := strings.Cut(line, " - ")
+		left, right := strings.Fields(before), strings.Fields(after)
+		if !found || len(left) < 6 || len(right) < 3 {
+			continue
+		}
+		m := mount{point: unescapeMount(left[4]), fstype: right[0], options: right[2]}
+		if left[3] == "/" {
+			whole = append(whole, m)
+		} else {
+			parts = append(parts, m)
+		}
+	}
+	return append(whole, parts...)
+}
+
+// unescapeMount undoes the octal escapes of blanks and backslashes.
+func unescapeMount(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// parseProcCgroup finds the path in the lines "ID:CONTROLLERS:PATH" of
+// /proc/PID/cgroup; the v2 line has no controllers.
+func parseProcCgroup(content, controller string) (string, bool) {
+	for line := range strings.SplitSeq(content, "\n") {
+		_, rest, _ := strings.Cut(line, ":")
+		controllers, p, found := strings.Cut(rest, ":")
+		if !found {
+			continue
+		}
+		for name := range strings.SplitSeq(controllers, ",") {
+			if name == controller {
+				return p, true
+			}
+		}
+	}
+	return "", false
+}
+
+func noneIfMax(value uint64) uint64 {
+	if value == math.MaxUint64 {
+		return 0
+	}
+	return value
+}
+
+func badLine(line []byte, want string) error {
+	const shown = 80
+	if len(line) > shown {
+		line = line[:shown]
+	}
+	return fmt.Errorf("cannot make sense of the line %q: %s", line, want)
+}
+
+func cutLine(content []byte) (line, rest []byte) {
+	line, rest, _ = bytes.Cut(content, []byte("\n"))
+	return line, rest
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
+
+// cutField gives the first field of a line, empty at its end.
+func cutField(line []byte) (field, rest []byte) {
+	for len(line) > 0 && isBlank(line[0]) {
+		line = line[1:]
+	}
+	for i, c := range line {
+		if isBlank(c) {
+			return line[:i], line[i:]
+		}
+	}
+	return line, nil
+}
+
+// parseUint reads decimal digits without allocating: strconv would, thousands
+// of times an interval.
+func parseUint(digits []byte) (uint64, bool) {
+	if len(digits) == 0 {
+		return 0, false
+	}
+	var value uint64
+	for _, c := range digits {
+		digit := uint64(c) - '0'
+		if digit > 9 || value > (math.MaxUint64-digit)/10 {
+			return 0, false
+		}
+		value = value*10 + digit
+	}
+	return value, true
+}
+
+func parseDevice(field []byte) (blockdev.Dev, bool) {
+	a, b, found := bytes.Cut(field, []byte(":"))
+	if !found {
+		return blockdev.Dev{}, false
+	}
+	major, okA := parseUint(a)
+	minor, okB := parseUint(b)
+	if !okA || !okB || major > math.MaxUint32 || minor > math.MaxUint32 {
+		return blockdev.Dev{}, false
+	}
+	return blockdev.Dev{Major: uint32(major), Minor: uint32(minor)}, true
+}

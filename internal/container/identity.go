@@ -1,0 +1,234 @@
+package container
+
+import (
+	"path"
+	"strings"
+)
+
+// The runtimes, as Identity.Runtime names them.
+const (
+	Docker     = "docker"
+	Containerd = "containerd"
+	CRIO       = "cri-o"
+	Podman     = "podman"
+	LXC        = "lxc"
+	Runc       = "runc"
+	// OCI is a container of a runtime that the path does not name.
+	OCI = "oci"
+	// Kubernetes is a pod's cgroup, or a container in a pod of a runtime that
+	// the path does not name.
+	Kubernetes = "kubernetes"
+	// Systemd is a unit: a service, a scope, or a slice.
+	Systemd = "systemd"
+	// Plain is a cgroup of no known meaning.
+	Plain = ""
+)
+
+// Identity is whose a cgroup is.
+type Identity struct {
+	// Runtime is one of the constants above.
+	Runtime string
+	// ID is what the runtime calls it: 64 hexadecimal digits for most, the
+	// name for LXC, containerd and runc, the UID for a pod, the unit for
+	// systemd, "" for a plain cgroup.
+	ID string
+	// Name is for people: the container's name, "namespace/pod/container"
+	// for Kubernetes, else the ID, cut to 12 digits, or the path.
+	Name string
+	// Root is the path of the container's topmost cgroup, at which its
+	// weight is set; the path itself for a plain cgroup.
+	Root string
+	// Pod and PodUID are set for Kubernetes; for Podman pods PodUID alone.
+	Pod, PodUID string
+	// Namespace is the pod's in Kubernetes, else containerd's.
+	Namespace string
+}
+
+// IsContainer says whether the cgroup belongs to a container, not to a
+// systemd unit, a pod as a whole, or nobody known.
+func (i Identity) IsContainer() bool {
+	switch i.Runtime {
+	case Plain, Systemd:
+		return false
+	case Kubernetes:
+		return i.ID != i.PodUID
+	}
+	return true
+}
+
+// Identify says what the path of a cgroup, as in /proc/PID/cgroup, tells. A
+// cgroup inside a container is the container's, and of containers in
+// containers it is the outermost: the one that this host runs.
+func Identify(cgroupPath string) Identity {
+	i := identify(path.Clean("/" + cgroupPath))
+	i.Name = printable(i.Name)
+	return i
+}
+
+func identify(cgroupPath string) Identity {
+	var pod Identity
+	before := ""
+	for start := 1; start < len(cgroupPath); {
+		end := len(cgroupPath)
+		if i := strings.IndexByte(cgroupPath[start:], '/'); i >= 0 {
+			end = start + i
+		}
+		segment, root := cgroupPath[start:end], cgroupPath[:end]
+		if found, ok := containerSegment(before, segment, pod.PodUID != ""); ok {
+			found.Root = root
+			if found.PodUID == "" {
+				found.PodUID = pod.PodUID
+			}
+			if found.Name == "" {
+				found.Name = shortID(found.ID)
+			}
+			return found
+		}
+		if uid := podUID(before, segment); uid != "" && pod.PodUID == "" {
+			pod = Identity{Runtime: Kubernetes, ID: uid, PodUID: uid, Name: "pod " + uid, Root: root}
+		} else if uid := libpodPod(segment); uid != "" {
+			pod = Identity{PodUID: uid}
+		}
+		before, start = segment, end+1
+	}
+	if pod.Runtime == Kubernetes {
+		return pod
+	}
+	if unit, ok := systemdUnit(cgroupPath); ok {
+		return unit
+	}
+	return Identity{Name: cgroupPath, Root: cgroupPath}
+}
+
+// containerSegment recognises the one part of a path that stands for a
+// container, from the part before it.
+func containerSegment(before, segment string, inPod bool) (Identity, bool) {
+	if isID(segment) {
+		switch {
+		case inPod:
+			return Identity{Runtime: Kubernetes, ID: segment}, true
+		case before == "docker":
+			return Identity{Runtime: Docker, ID: segment}, true
+		default:
+			return Identity{Runtime: OCI, ID: segment}, true
+		}
+	}
+	if name, ok := strings.CutPrefix(segment, "lxc.payload."); ok && name != "" {
+		return Identity{Runtime: LXC, ID: name, Name: name}, true
+	}
+	if before == "lxc" || before == "lxc.payload" {
+		return Identity{Runtime: LXC, ID: segment, Name: segment}, true
+	}
+	// "PARENT.slice:PREFIX:ID" is what a systemd path becomes where runc was
+	// not told to ask systemd
+	if parts := strings.Split(segment, ":"); len(parts) == 3 && isID(parts[2]) {
+		return Identity{Runtime: prefixRuntime(parts[1]), ID: parts[2], PodUID: podUID("", parts[0])}, true
+	}
+	prefix, id, ok := cutID(strings.TrimSuffix(segment, ".scope"))
+	if !ok || strings.HasSuffix(prefix, "conmon") {
+		return Identity{}, false // conmon: the monitor beside the container
+	}
+	return Identity{Runtime: prefixRuntime(prefix), ID: id}, true
+}
+
+// cutID splits "PREFIX-ID".
+func cutID(s string) (prefix, id string, ok bool) {
+	if cut := len(s) - idDigits - 1; cut > 0 && s[cut] == '-' && isID(s[cut+1:]) {
+		return s[:cut], s[cut+1:], true
+	}
+	return "", "", false
+}
+
+func prefixRuntime(prefix string) string {
+	switch prefix {
+	case "docker":
+		return Docker
+	case "cri-containerd", "nerdctl", "containerd":
+		return Containerd
+	case "crio":
+		return CRIO
+	case "libpod":
+		return Podman
+	case "runc":
+		return Runc
+	}
+	return OCI
+}
+
+// podUID recognises a pod: "podUID" below a part with "kubepods", or
+// "kubepods-QOS-podUID.slice" with the dashes of the UID as underscores.
+func podUID(before, segment string) string {
+	if slice, ok := strings.CutSuffix(segment, ".slice"); ok {
+		if !strings.Contains(slice, "kubepods") {
+			return ""
+		}
+		_, uid, _ := strings.Cut(slice, "-pod")
+		return onlyUID(strings.ReplaceAll(uid, "_", "-"))
+	}
+	uid, ok := strings.CutPrefix(segment, "pod")
+	if !ok || before != "kubepods" && before != "burstable" && before != "besteffort" {
+		return ""
+	}
+	return onlyUID(uid)
+}
+
+// onlyUID passes what the API server (a UUID) and the kubelet for static pods
+// (32 hexadecimal digits) use as UID.
+func onlyUID(uid string) string {
+	if len(uid) < 32 || strings.Trim(uid, "0123456789abcdef-") != "" {
+		return ""
+	}
+	return uid
+}
+
+// libpodPod recognises a Podman pod: "libpod_pod_ID", on systemd
+// "machine-libpod_pod_ID.slice".
+func libpodPod(segment string) string {
+	if _, id, ok := strings.Cut(strings.TrimSuffix(segment, ".slice"), "libpod_pod_"); ok && isID(id) {
+		return id
+	}
+	return ""
+}
+
+// systemdUnit finds the innermost service or scope, else the innermost slice.
+func systemdUnit(cgroupPath string) (Identity, bool) {
+	slice := Identity{}
+	for root := cgroupPath; root != "/"; root = path.Dir(root) {
+		switch name := path.Base(root); path.Ext(name) {
+		case ".service", ".scope":
+			return Identity{Runtime: Systemd, ID: name, Name: name, Root: root}, true
+		case ".slice":
+			if slice.Root == "" {
+				slice = Identity{Runtime: Systemd, ID: name, Name: name, Root: root}
+			}
+		}
+	}
+	// below a slice, a cgroup that is no unit is its own
+	return slice, slice.Root == cgroupPath
+}
+
+const (
+	idDigits    = 64
+	shortDigits = 12
+)
+
+// isID: 64 hexadecimal digits, as Docker, containerd's CRI, CRI-O and Podman
+// name containers.
+func isID(s string) bool {
+	if len(s) != idDigits {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+func shortID(id string) string {
+	if isID(id) {
+		return id[:shortDigits]
+	}
+	return id
+}

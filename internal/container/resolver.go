@@ -1,0 +1,205 @@
+package container
+
+import (
+	"path"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Config says where the runtimes keep their state. The zero value of a field
+// means the runtime's own default; directories that are not there are passed
+// over.
+type Config struct {
+	// DockerRoots are values of dockerd's --data-root; /var/lib/docker.
+	DockerRoots []string
+	// ContainerdStates are directories with NAMESPACE/ID/config.json, as
+	// containerd's runtime keeps them below its --state directory.
+	ContainerdStates []string
+	// RuncRoots are directories with ID/state.json: values of runc's --root.
+	// "*" stands for any name.
+	RuncRoots []string
+	// StorageRoots are those of containers/storage, which Podman and CRI-O
+	// share; /var/lib/containers/storage.
+	StorageRoots []string
+	// Refresh is how long state is taken as read: a new container has its
+	// name after this time at the latest. 5 s.
+	Refresh time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	set := func(field *[]string, defaults ...string) {
+		if *field == nil {
+			*field = defaults
+		}
+	}
+	set(&c.DockerRoots, "/var/lib/docker")
+	set(&c.ContainerdStates,
+		"/run/containerd/io.containerd.runtime.v2.task",
+		"/run/docker/containerd/daemon/io.containerd.runtime.v2.task",
+		"/run/k3s/containerd/io.containerd.runtime.v2.task")
+	set(&c.RuncRoots, "/run/runc", "/run/containerd/runc/*", "/run/docker/runtime-runc/*", "/run/user/*/runc")
+	set(&c.StorageRoots, "/var/lib/containers/storage")
+	if c.Refresh <= 0 {
+		c.Refresh = 5 * time.Second
+	}
+	return c
+}
+
+// Resolver names the containers of this host's cgroups. It reads the runtimes'
+// state at most once a refresh and keeps what it found, so that asking for the
+// same thousand cgroups in each interval costs a map lookup each. It may be
+// used by several goroutines.
+type Resolver struct {
+	config  Config
+	now     func() time.Time
+	sources sources
+
+	mu        sync.Mutex
+	refreshed time.Time
+	round     uint64
+	cache     map[string]cached
+	pods      map[string]facts // by UID, as their containers tell them
+}
+
+// sources are the runtimes' states.
+type sources struct {
+	docker     dockerState
+	containerd containerdState
+	runc       runcState
+	storage    storageState
+}
+
+type cached struct {
+	identity Identity
+	asked    uint64 // round
+	resolved uint64 // round
+}
+
+// NewResolver gives a resolver; it reads nothing yet.
+func NewResolver(config Config) *Resolver {
+	config = config.withDefaults()
+	return &Resolver{
+		config: config,
+		now:    time.Now,
+		sources: sources{
+			docker:     dockerState{roots: config.DockerRoots},
+			containerd: containerdState{dirs: config.ContainerdStates},
+			runc:       runcState{roots: config.RuncRoots},
+			storage:    storageState{roots: config.StorageRoots},
+		},
+		cache: make(map[string]cached),
+		pods:  make(map[string]facts),
+	}
+}
+
+// Resolve says whose a cgroup is. It cannot fail: without state, or with state
+// that makes no sense, the answer is that of Identify.
+func (r *Resolver) Resolve(cgroupPath string) Identity {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.now(); r.round == 0 || now.Sub(r.refreshed) >= r.config.Refresh || now.Before(r.refreshed) {
+		r.refreshed = now
+		r.refresh()
+	}
+	entry, known := r.cache[cgroupPath]
+	if !known || entry.resolved != r.round {
+		entry = cached{identity: r.resolve(cgroupPath), resolved: r.round}
+	}
+	entry.asked = r.round
+	if known || len(r.cache) < maxCachedPaths {
+		r.cache[cgroupPath] = entry
+	}
+	return entry.identity
+}
+
+// refresh lists the state directories anew and forgets the cgroups and pods
+// that nobody asked for since the last but one.
+func (r *Resolver) refresh() {
+	r.round++
+	r.sources.containerd.refresh()
+	r.sources.runc.refresh()
+	r.sources.storage.refresh()
+	r.sources.docker.refresh()
+	pods := make(map[string]bool)
+	for p, entry := range r.cache {
+		if entry.asked+2 < r.round {
+			delete(r.cache, p)
+		} else {
+			pods[entry.identity.PodUID] = true
+		}
+	}
+	for uid := range r.pods {
+		if !pods[uid] {
+			delete(r.pods, uid)
+		}
+	}
+}
+
+func (r *Resolver) resolve(cgroupPath string) Identity {
+	i := Identify(cgroupPath)
+	switch {
+	case i.IsContainer():
+		if isID(i.ID) {
+			i = r.sources.describe(i)
+		}
+		if i.PodUID != "" && i.Pod != "" {
+			r.pods[i.PodUID] = facts{pod: i.Pod, namespace: i.Namespace}
+		} else if pod, ok := r.pods[i.PodUID]; ok {
+			i.Pod, i.Namespace = pod.pod, pod.namespace
+		}
+	case i.Runtime == Kubernetes:
+		if pod, ok := r.pods[i.PodUID]; ok {
+			i.Pod, i.Namespace, i.Name = pod.pod, pod.namespace, pod.namespace+"/"+pod.pod
+		}
+	default:
+		if found, ok := r.sources.locate(path.Clean("/" + cgroupPath)); ok {
+			return found
+		}
+	}
+	return i
+}
+
+// describe adds what is known of a container by its ID.
+func (s *sources) describe(i Identity) Identity {
+	if i.Runtime == Docker || i.Runtime == OCI || i.Runtime == Kubernetes {
+		if f, ok := s.docker.lookup(i.ID); ok {
+			return f.apply(i)
+		}
+	}
+	if i.Runtime == Podman || i.Runtime == CRIO || i.Runtime == OCI || i.Runtime == Kubernetes {
+		if f, ok := s.storage.lookup(i.ID); ok {
+			return f.apply(i)
+		}
+	}
+	if i.Runtime != Podman && i.Runtime != CRIO {
+		if f, ok := s.containerd.lookup(i.ID); ok {
+			return f.apply(i)
+		}
+	}
+	if i.Runtime == OCI && s.runc.has(i.ID) {
+		i.Runtime = Runc
+	}
+	return i
+}
+
+// locate finds the container whose state says that it is at a path, or above
+// it: a path that names no runtime by itself.
+func (s *sources) locate(cgroupPath string) (Identity, bool) {
+	for end := 1; end < len(cgroupPath); {
+		if i := strings.IndexByte(cgroupPath[end:], '/'); i >= 0 {
+			end += i
+		} else {
+			end = len(cgroupPath)
+		}
+		root := cgroupPath[:end]
+		if i, ok := s.containerd.at(root); ok {
+			return i, true
+		}
+		if i, ok := s.runc.at(root); ok {
+			return s.describe(i), true
+		}
+		end++
+	}
+	return Identity{}, false
+}

@@ -1,0 +1,258 @@
+package container
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// host is a resolver on state directories made by the test, with a clock of
+// its own.
+type host struct {
+	*Resolver
+	t     *testing.T
+	dir   string
+	clock time.Time
+}
+
+func newHost(t *testing.T) *host {
+	h := &host{t: t, dir: t.TempDir(), clock: time.Unix(1000, 0)}
+	h.Resolver = NewResolver(Config{
+		DockerRoots:      []string{h.dir + "/docker"},
+		ContainerdStates: []string{h.dir + "/containerd"},
+		RuncRoots:        []string{h.dir + "/runc", h.dir + "/ns/*"},
+		StorageRoots:     []string{h.dir + "/storage"},
+	})
+	h.now = func() time.Time { return h.clock }
+	return h
+}
+
+func (h *host) put(name, content string) {
+	h.t.Helper()
+	file := filepath.Join(h.dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *host) later(rounds int) {
+	for range rounds {
+		h.clock = h.clock.Add(5 * time.Second)
+		h.Resolve("/")
+	}
+}
+
+func (h *host) wants(path string, want Identity) {
+	h.t.Helper()
+	if got := h.Resolve(path); got != want {
+		h.t.Errorf("%s:\n got %+v\nwant %+v", path, got, want)
+	}
+}
+
+func TestDockerNameAndRename(t *testing.T) {
+	h := newHost(t)
+	root := "/x/" + id
+	h.wants(root, Identity{Runtime: OCI, ID: id, Name: short, Root: root})
+	h.put("docker/containers/"+id+"/config.v2.json", `{"Name":"/db","Config":{"Labels":{"a":"b"}},"State":{}}`)
+	h.later(1)
+	h.wants(root+"/inner", Identity{Runtime: Docker, ID: id, Name: "db", Root: root})
+	h.put("docker/containers/"+id+"/config.v2.json", `{"Name":"/database"}`)
+	for range renameRounds {
+		h.later(1)
+		h.Resolve(root + "/inner")
+	}
+	h.wants(root+"/inner", Identity{Runtime: Docker, ID: id, Name: "database", Root: root})
+}
+
+func TestKubernetesNames(t *testing.T) {
+	h := newHost(t)
+	pod := "/kubepods/burstable/pod" + uid
+	want := Identity{Runtime: Containerd, ID: id, Name: "shop/web-0/nginx", Root: pod + "/" + id, Pod: "web-0", PodUID: uid, Namespace: "shop"}
+	h.put("containerd/k8s.io/"+id+"/config.json", `{"ociVersion":"1.0","annotations":{"io.kubernetes.cri.container-name":"nginx","io.kubernetes.cri.container-type":"container",
+		"io.kubernetes.cri.sandbox-name":"web-0","io.kubernetes.cri.sandbox-namespace":"shop","io.kubernetes.cri.sandbox-uid":"`+uid+`"}}`)
+	h.put("containerd/k8s.io/"+other+"/config.json", `{"annotations":{"io.kubernetes.cri.container-type":"sandbox",
+		"io.kubernetes.cri.sandbox-name":"web-0","io.kubernetes.cri.sandbox-namespace":"shop"}}`)
+	h.wants(pod, Identity{Runtime: Kubernetes, ID: uid, PodUID: uid, Name: "pod " + uid, Root: pod})
+	h.wants(pod+"/"+id, want)
+	sandbox := want
+	sandbox.ID, sandbox.Name, sandbox.Root = other, "shop/web-0/POD", pod+"/"+other
+	h.wants(pod+"/"+other, sandbox)
+	h.later(1) // the pod's name came from its containers
+	h.wants(pod, Identity{Runtime: Kubernetes, ID: uid, PodUID: uid, Pod: "web-0", Namespace: "shop", Name: "shop/web-0", Root: pod})
+
+	// dockershim, and CRI-O by containers/storage
+	h.put("docker/containers/"+id+"/config.v2.json", `{"Name":"/k8s_nginx_web-0_shop_`+uid+`_3"}`)
+	scope := "/kubepods.slice/kubepods-pod" + uid_ + ".slice/docker-" + id + ".scope"
+	want.Runtime, want.Root = Docker, scope
+	h.wants(scope, want)
+	h.put("storage/overlay-containers/containers.json", `[{"id":"`+id+`","names":["k8s_nginx_web-0_shop_`+uid+`_0"]}]`)
+	h.later(1)
+	scope = "/kubepods.slice/kubepods-pod" + uid_ + ".slice/crio-" + id + ".scope"
+	want.Runtime, want.Root = CRIO, scope
+	h.wants(scope, want)
+}
+
+func TestPodmanNames(t *testing.T) {
+	h := newHost(t)
+	h.put("storage/overlay-containers/containers.json", `[{"id":"`+id+`","names":["db"],"image":"x"},{"id":"short","names":["y"]}]`)
+	h.put("storage/overlay-containers/volatile-containers.json", `[{"id":"`+other+`","names":["tmp"]}]`)
+	h.wants("/libpod_parent/libpod-"+id, Identity{Runtime: Podman, ID: id, Name: "db", Root: "/libpod_parent/libpod-" + id})
+	h.wants("/mine/"+other, Identity{Runtime: Podman, ID: other, Name: "tmp", Root: "/mine/" + other})
+}
+
+func TestContainerdAndRuncAtPathsThatNameNoRuntime(t *testing.T) {
+	h := newHost(t)
+	h.wants("/default/c1", Identity{Name: "/default/c1", Root: "/default/c1"})
+	h.put("containerd/default/c1/config.json", `{"annotations":{}}`)
+	h.put("containerd/default/"+id+"/config.json", `{"annotations":{"nerdctl/name":"db"}}`)
+	h.put("runc/box/state.json", `{"id":"box","cgroup_paths":{"blkio":"/sys/fs/cgroup/blkio/mine/deep","cpu":"/sys/fs/cgroup/cpu/other"}}`)
+	h.put("ns/a/unified/state.json", `{"id":"unified","cgroup_paths":{"":"/sys/fs/cgroup/system.slice/runc-unified.scope"}}`)
+	h.put("runc/all/state.json", `{"id":"all","cgroup_paths":{"blkio":"/sys/fs/cgroup/blkio"}}`)
+	h.later(1)
+	h.wants("/default/c1/sub", Identity{Runtime: Containerd, ID: "c1", Name: "c1", Root: "/default/c1", Namespace: "default"})
+	h.wants("/default/"+id, Identity{Runtime: Containerd, ID: id, Name: "db", Root: "/default/" + id, Namespace: "default"})
+	h.wants("/mine/deep/sub", Identity{Runtime: Runc, ID: "box", Name: "box", Root: "/mine/deep"})
+	h.wants("/mine", Identity{Name: "/mine", Root: "/mine"})
+	h.wants("/system.slice/runc-unified.scope", Identity{Runtime: Runc, ID: "unified", Name: "unified", Root: "/system.slice/runc-unified.scope"})
+	if err := os.RemoveAll(h.dir + "/runc/box"); err != nil {
+		t.Fatal(err)
+	}
+	h.later(1)
+	h.wants("/mine/deep", Identity{Name: "/mine/deep", Root: "/mine/deep"})
+}
+
+func TestHostileStateIsSurvived(t *testing.T) {
+	root := "/docker/" + id
+	byPath := Identity{Runtime: Docker, ID: id, Name: short, Root: root}
+	file := "docker/containers/" + id + "/config.v2.json"
+	for name, prepare := range map[string]func(h *host){
+		"truncated":   func(h *host) { h.put(file, `{"Name":"/db`) },
+		"empty":       func(h *host) { h.put(file, "") },
+		"other types": func(h *host) { h.put(file, `{"Name":7,"Config":[]}`) },
+		"array":       func(h *host) { h.put(file, `[]`) },
+		"deep":        func(h *host) { h.put(file, `{"Name":`+strings.Repeat("[", 1<<20)) },
+		"huge": func(h *host) {
+			h.put(file, `{"Name":"/db"}`)
+			if err := os.Truncate(h.dir+"/"+file, maxStateBytes+1); err != nil {
+				h.t.Fatal(err)
+			}
+		},
+		"pipe": func(h *host) {
+			h.put("docker/containers/"+id+"/x", "")
+			if err := syscall.Mkfifo(h.dir+"/"+file, 0o644); err != nil {
+				h.t.Fatal(err)
+			}
+		},
+		"symbolic link": func(h *host) {
+			h.put("elsewhere", `{"Name":"/db"}`)
+			h.put("docker/containers/"+id+"/x", "")
+			if err := os.Symlink(h.dir+"/elsewhere", h.dir+"/"+file); err != nil {
+				h.t.Fatal(err)
+			}
+		},
+		"directory": func(h *host) { h.put(file+"/x", "") },
+		"garbage in the others": func(h *host) {
+			h.put("storage/overlay-containers/containers.json", `[{"id":`)
+			h.put("containerd/moby/"+id+"/config.json", "\x00")
+			h.put("containerd/file", "")
+			h.put("runc/"+id+"/state.json", `{"cgroup_paths":{"blkio":"/etc/../../x"}}`)
+		},
+	} {
+		h := newHost(t)
+		prepare(h)
+		h.wants(root, byPath)
+		h.later(3)
+		h.wants(root, byPath)
+		if name == "truncated" { // written to its end at last
+			h.put(file, `{"Name":"/db"}`)
+			h.later(1)
+			byName := byPath
+			byName.Name = "db"
+			h.wants(root, byName)
+		}
+	}
+}
+
+func TestNamesAreFitForATerminal(t *testing.T) {
+	h := newHost(t)
+	h.put("docker/containers/"+id+"/config.v2.json", `{"Name":"/a\u001b[2Jb\nc\u202ed`+strings.Repeat("x", 1000)+`"}`)
+	got := h.Resolve("/docker/" + id).Name
+	if strings.ContainsAny(got, "\x1b\n\u202e") || len([]rune(got)) > maxNameRunes || !strings.HasPrefix(got, "a\ufffd[2Jb\ufffdc\ufffdd") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestCacheForgetsWhatNobodyAsksFor(t *testing.T) {
+	h := newHost(t)
+	for i := range 1000 {
+		h.put(fmt.Sprintf("docker/containers/%064x/config.v2.json", i), `{"Name":"/a"}`)
+		h.Resolve(fmt.Sprintf("/docker/%064x", i))
+	}
+	h.later(4)
+	if len(h.cache) > 1 || len(h.sources.docker.known) != 0 {
+		t.Errorf("%d paths and %d containers are kept", len(h.cache), len(h.sources.docker.known))
+	}
+}
+
+func TestWithoutAnyStateThePathStillTells(t *testing.T) {
+	r := NewResolver(Config{DockerRoots: []string{}, ContainerdStates: []string{}, RuncRoots: []string{}, StorageRoots: []string{}})
+	for _, p := range []string{"/docker/" + id, "/lxc.payload.a/b", "/ca", "/", "/system.slice/a.service", "/a/" + id} {
+		if got, want := r.Resolve(p), Identify(p); got != want {
+			t.Errorf("%s: got %+v, want %+v", p, got, want)
+		}
+	}
+}
+
+func FuzzState(f *testing.F) {
+	f.Add(`{"Name":"/db","Config":{"Labels":{"io.kubernetes.pod.name":"p"}}}`)
+	f.Add(`{"annotations":{"io.kubernetes.cri.sandbox-name":"web-0"}}`)
+	f.Add(`{"id":"box","cgroup_paths":{"blkio":"/sys/fs/cgroup/blkio/mine"}}`)
+	f.Add(`[{"id":"` + id + `","names":["k8s_a_b_c_d_e"]}]`)
+	f.Fuzz(func(t *testing.T, content string) {
+		h := newHost(t)
+		h.put("docker/containers/"+id+"/config.v2.json", content)
+		h.put("containerd/default/c1/config.json", content)
+		h.put("runc/box/state.json", content)
+		h.put("storage/overlay-containers/containers.json", content)
+		for _, p := range []string{"/docker/" + id, "/default/c1", "/mine/deep", "/x/" + id, "/libpod_parent/libpod-" + id} {
+			got := h.Resolve(p)
+			if got.Name != clean(got.Name) || got.Name == "" || !strings.HasPrefix(p, got.Root) {
+				t.Fatalf("%s: %+v from %q", p, got, content)
+			}
+		}
+	})
+}
+
+// BenchmarkResolve is one interval of 500 containers and 500 plain cgroups,
+// with the state read anew.
+func BenchmarkResolve(b *testing.B) {
+	dir := b.TempDir()
+	r := NewResolver(Config{DockerRoots: []string{dir}})
+	var paths []string
+	for i := range 500 {
+		containerID := fmt.Sprintf("%064x", i)
+		if err := os.MkdirAll(dir+"/containers/"+containerID, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(dir+"/containers/"+containerID+"/config.v2.json", []byte(`{"Name":"/a"}`), 0o644); err != nil {
+			b.Fatal(err)
+		}
+		paths = append(paths, "/docker/"+containerID, fmt.Sprintf("/plain/group-%d", i))
+	}
+	clock := time.Now()
+	r.now = func() time.Time { return clock }
+	b.ReportAllocs()
+	for b.Loop() {
+		clock = clock.Add(r.config.Refresh)
+		for _, p := range paths {
+			r.Resolve(p)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package container
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds on what other programs' state may ask of this one.
+const (
+	maxStateBytes  = 8 << 20 // one state file; Docker's with 10,000 labels has 1 MiB
+	maxStateDirs   = 16384   // containers in one state directory
+	maxNameRunes   = 128     // a name for people
+	maxCachedPaths = 65536   // cgroups whose identity is kept
+)
+
+// version tells one content of a file from the next.
+type version struct {
+	modified time.Time
+	bytes    int64
+	inode    uint64
+}
+
+func versionOf(info os.FileInfo) version {
+	v := version{info.ModTime(), info.Size(), 0}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		v.inode = st.Ino
+	}
+	return v
+}
+
+// readState decodes a JSON state file, unless it is still of the version seen
+// before: then changed is false. Only regular files of bounded size are read,
+// and no symbolic link is followed, for containers can own what is around.
+func readState(file string, before version, into any) (now version, changed bool, err error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return version{}, false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return version{}, false, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxStateBytes {
+		return version{}, false, fmt.Errorf("%s: not a regular file of at most %d bytes", file, maxStateBytes)
+	}
+	if now = versionOf(info); now == before {
+		return now, false, nil
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxStateBytes))
+	if err == nil {
+		err = json.Unmarshal(content, into)
+	}
+	if err != nil {
+		return version{}, false, fmt.Errorf("%s: %w", file, err)
+	}
+	return now, true, nil
+}
+
+// listDir names what is in a directory, up to maxStateDirs.
+func listDir(dir string) []string {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	names, _ := f.Readdirnames(maxStateDirs)
+	return names
+}
+
+// clean makes a name fit for a table: printable, and cut where it is too long.
+func clean(name string) string {
+	if utf8.RuneCountInString(name) > maxNameRunes {
+		name = string([]rune(name)[:maxNameRunes-1]) + "…"
+	}
+	return printable(name)
+}
+
+// printable replaces what a terminal would obey instead of showing: names of
+// containers, and of cgroups, can hold anything.
+func printable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, name)
+}
+
+// facts are what a runtime's state tells of one container.
+type facts struct {
+	runtime                      string
+	name, pod, podUID, namespace string
+	kubernetes                   bool // name, pod and namespace are Kubernetes'
+}
+
+// apply writes what is known into an identity.
+func (f facts) apply(i Identity) Identity {
+	if f.runtime != "" {
+		i.Runtime = f.runtime
+	}
+	if f.podUID != "" {
+		i.PodUID = clean(f.podUID)
+	}
+	if f.namespace != "" {
+		i.Namespace = clean(f.namespace)
+	}
+	if f.kubernetes {
+		i.Pod = clean(f.pod)
+		i.Name = clean(f.namespace + "/" + f.pod + "/" + f.name)
+	} else if f.name != "" {
+		i.Name = clean(f.name)
+	}
+	return i
+}
+
+// labelFacts reads the labels or annotations by which Kubernetes marks
+// containers: dockershim and CRI-O, then containerd's CRI, then nerdctl.
+func labelFacts(labels map[string]string) facts {
+	first := func(keys ...string) string {
+		for _, key := range keys {
+			if value := labels[key]; value != "" {
+				return value
+			}
+		}
+		return ""
+	}
+	f := facts{
+		name:      first("io.kubernetes.container.name", "io.kubernetes.cri.container-name"),
+		pod:       first("io.kubernetes.pod.name", "io.kubernetes.cri.sandbox-name"),
+		namespace: first("io.kubernetes.pod.namespace", "io.kubernetes.cri.sandbox-namespace"),
+		podUID:    first("io.kubernetes.pod.uid", "io.kubernetes.cri.sandbox-uid"),
+	}
+	if f.pod != "" {
+		f.kubernetes = true
+		if f.name == "" {
+			f.name = "POD" // the sandbox, which holds the pod's namespaces
+		}
+		return f
+	}
+	return facts{name: first("nerdctl/name")}
+}
+
+// kubernetesName takes apart "k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT", as
+// dockershim and CRI-O name containers.
+func kubernetesName(name string) (facts, bool) {
+	parts := strings.Split(name, "_")
+	if len(parts) != 6 || parts[0] != "k8s" {
+		return facts{name: name}, false
+	}
+	return facts{name: parts[1], pod: parts[2], namespace: parts[3], podUID: parts[4], kubernetes: true}, true
+}

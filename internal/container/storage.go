@@ -1,0 +1,78 @@
+package container
+
+import "path/filepath"
+
+// storageState is the index that containers/storage keeps for Podman and
+// CRI-O: ROOT/DRIVER-containers/containers.json, and beside it
+// volatile-containers.json for containers that do not outlive a boot.
+type storageState struct {
+	roots []string
+	files map[string]*storageFile
+}
+
+type storageFile struct {
+	version version
+	names   map[string]facts // by ID
+	seen    bool
+}
+
+// storageEntry is the part of an entry that is read.
+type storageEntry struct {
+	ID    string   `json:"id"`
+	Names []string `json:"names"`
+}
+
+func (s *storageState) refresh() {
+	if s.files == nil {
+		s.files = make(map[string]*storageFile)
+	}
+	for _, f := range s.files {
+		f.seen = false
+	}
+	for _, root := range s.roots {
+		found, _ := filepath.Glob(filepath.Join(root, "*-containers", "*containers.json"))
+		for _, file := range found {
+			s.read(file)
+		}
+	}
+	for file, f := range s.files {
+		if !f.seen {
+			delete(s.files, file)
+		}
+	}
+}
+
+func (s *storageState) read(file string) {
+	f := s.files[file]
+	if f == nil {
+		f = &storageFile{}
+		s.files[file] = f
+	}
+	f.seen = true
+	var entries []storageEntry
+	now, changed, err := readState(file, f.version, &entries)
+	if err != nil || !changed {
+		return // half-written: what was read before holds until the next time
+	}
+	f.version, f.names = now, make(map[string]facts, len(entries))
+	for _, e := range entries {
+		if len(e.Names) == 0 || !isID(e.ID) {
+			continue
+		}
+		known, inKubernetes := kubernetesName(e.Names[0])
+		known.runtime = Podman
+		if inKubernetes {
+			known.runtime = CRIO
+		}
+		f.names[e.ID] = known
+	}
+}
+
+func (s *storageState) lookup(id string) (facts, bool) {
+	for _, f := range s.files {
+		if known, ok := f.names[id]; ok {
+			return known, true
+		}
+	}
+	return facts{}, false
+}

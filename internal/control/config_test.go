@@ -1,0 +1,146 @@
+package control
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConfigIsReadAsWritten(t *testing.T) {
+	config, err := ReadConfig(strings.NewReader(`
+interval: 10s
+device: sda
+law: paper
+state_dir: /srv/daybook/
+low_latency: off
+limits: keep
+containers:
+  - match: /ca
+    weight: 500
+  - match: web-*
+  - {match: "/docker/*", weight: 70}
+`), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Interval != 10*time.Second || config.Device != "sda" || config.Law != PaperLaw ||
+		config.StateDir != "/srv/daybook" || !config.SwitchLowLatency || config.CorrectLimits {
+		t.Errorf("read %+v", config)
+	}
+	for _, c := range []struct {
+		cgroup, name string
+		weight       uint64
+		matched      bool
+	}{
+		{"/ca", "", 500, true}, {"/docker/abc", "db", 70, true}, {"/docker/abc", "web-1", 0, true},
+		{"/docker/abc/init", "", 0, false}, {"/cb", "cb", 0, false}, {"/cab", "", 0, false},
+	} {
+		if weight, matched := config.Ideal(c.cgroup, c.name); weight != c.weight || matched != c.matched {
+			t.Errorf("Ideal(%q, %q) = %d, %v; want %d, %v", c.cgroup, c.name, weight, matched, c.weight, c.matched)
+		}
+	}
+}
+
+func TestAnEmptyConfigMeansTheDefaults(t *testing.T) {
+	for _, text := range []string{"", "# nothing\n", "{}\n", "containers: []\n"} {
+		config, err := ReadConfig(strings.NewReader(text), "x.yaml")
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if config.Interval != 5*time.Second || config.Law != FeedbackLaw || config.StateDir != DefaultStateDir || config.SwitchLowLatency || !config.CorrectLimits {
+			t.Errorf("%q: %+v", text, config)
+		}
+		if _, matched := config.Ideal("/anything", ""); !matched {
+			t.Errorf("%q: controls nothing", text)
+		}
+	}
+}
+
+func TestABadConfigIsRefusedWithTheLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"interval: 5s\nintervall: 6s\n":                         "line 2: unknown key intervall",
+		"containers:\n- match: /a\n  wieght: 5\n":               "line 3: unknown key wieght",
+		"interval: 5s\ninterval: 6s\n":                          "line 2",
+		"interval: 0s\n":                                        "line 1: interval: 0s: want 1s",
+		"\ninterval: -5s\n":                                     "line 2: interval: -5s",
+		"interval: 10ms\n":                                      "line 1: interval: 10ms",
+		"interval: 2h\n":                                        "line 1: interval: 2h",
+		"interval: 5\n":                                         "such as 5s",
+		"interval: [1]\n":                                       "such as 5s",
+		"law: pid\n":                                            "law: there is no law",
+		"low_latency: maybe\n":                                  "low_latency",
+		"limits: on\n":                                          "limits",
+		"state_dir: here\n":                                     "absolute",
+		"containers:\n- weight: 5\n":                            "line 2: container 1: want match",
+		"containers:\n- match: ''\n":                            "want match",
+		"containers:\n- match: [a]\n":                           "want match",
+		"containers:\n- match: '/a['\n":                         "line 2: match",
+		"containers:\n- match: /a\n  weight: 0\n":               "line 3: weight of /a: \"0\"",
+		"containers:\n- match: /a\n  weight: -5\n":              "line 3",
+		"containers:\n- match: /a\n  weight: 2.5\n":             "line 3",
+		"containers:\n- match: /a\n  weight: many\n":            "line 3",
+		"containers:\n- match: /a\n  weight: 99999999\n":        "line 3",
+		"containers:\n- match: /a\n  weight: 1e400\n":           "line 3",
+		"containers:\n- match: /a\n  match: /b\n":               "line 3",
+		"interval: 5s\n---\ninterval: 6s\n":                     "more than one document",
+		"interval: 5s\n\tlaw: paper\n":                          "line 2",
+		"device: [a]\n":                                         "line 1: did not expect a list",
+		"containers: 5\n":                                       "line 1: did not expect the value",
+		"- a\n- b\n":                                            "line 1",
+		"device: \"a\\0b\"\n":                                   "device",
+		"containers: " + strings.Repeat("[", 20000) + "\n":      "",
+		"device: " + strings.Repeat("x", maxConfigBytes) + "\n": "larger than",
+	} {
+		_, err := ReadConfig(strings.NewReader(text), "x.yaml")
+		if err == nil {
+			t.Errorf("%.60q was taken", text)
+			continue
+		}
+		if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "x.yaml") {
+			t.Errorf("%.60q: %v; want %q in it", text, err, want)
+		}
+		if strings.Contains(err.Error(), "control.") || strings.Contains(err.Error(), "!!") {
+			t.Errorf("%.60q: %v speaks of Go types", text, err)
+		}
+	}
+}
+
+func TestWeightsAreCheckedAgainstTheWeightFile(t *testing.T) {
+	config, err := ReadConfig(strings.NewReader("containers:\n- match: /a\n  weight: 1001\n"), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := config.CheckWeights("io.weight", Range{Min: 1, Max: 10000}); err != nil {
+		t.Error(err)
+	}
+	err = config.CheckWeights("blkio.bfq.weight", BFQRange)
+	if err == nil || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), "blkio.bfq.weight takes 1 to 1000") {
+		t.Errorf("1001 for BFQ: %v", err)
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add("interval: 5s\ncontainers: [{match: /ca, weight: 500}]\n")
+	f.Add("a: &a [*a]\n")
+	f.Add("low_latency: off\nlimits: keep\nlaw: paper\nstate_dir: /x\n")
+	f.Add("containers: &c\n- {match: 'a[', weight: !!float 3}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		config, err := ReadConfig(strings.NewReader(text), "x.yaml")
+		if err != nil {
+			return
+		}
+		if CheckInterval(config.Interval) != nil || CheckStateDir(config.StateDir) != nil {
+			t.Fatalf("%q gave %+v", text, config)
+		}
+		if _, err := NewLaw(config.Law, BFQRange); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range config.Containers {
+			if rule.Match == "" || rule.Weight > maxWeight {
+				t.Fatalf("%q gave %+v", text, rule)
+			}
+		}
+		config.Ideal("/docker/x", "y")
+	})
+}

@@ -1,0 +1,284 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+func reader(ideal float64) *simContainer { return &simContainer{ideal: ideal} }
+
+// metadataWriter also reads, as B of paper 1.
+func metadataWriter(ideal, rate float64) *simContainer {
+	return &simContainer{ideal: ideal, metadataRate: rate, coupled: 0.1, inPlace: 0.8, burst: 1}
+}
+
+// loads are those of the acceptance criterion, with in-place metadata spread
+// out and in bursts.
+var loads = map[string]func() []*simContainer{
+	"50:50": func() []*simContainer { return []*simContainer{reader(50), metadataWriter(50, 5e6)} },
+	"70:30": func() []*simContainer { return []*simContainer{reader(700), metadataWriter(300, 3e6)} },
+	"40:30:20:10": func() []*simContainer {
+		return []*simContainer{reader(40), metadataWriter(30, 2e6), reader(20), metadataWriter(10, 0.6e6)}
+	},
+}
+
+func TestBothLawsBringTheSharesToTheirTargets(t *testing.T) {
+	for name, load := range loads {
+		for _, law := range []string{"none", PaperLaw, FeedbackLaw} {
+			var worst, held, bytes float64
+			const runs = 40
+			for seed := range uint64(runs) {
+				disk := newSimDisk(seed, 0.04, load()...)
+				var l Law
+				if law != "none" {
+					l, _ = NewLaw(law, BFQRange)
+				}
+				out := steer(disk, l, BFQRange, 5, 12) // a minute
+				worst = math.Max(worst, out.worstMean(disk.targets()))
+				held += out.held(disk.targets(), 0.05) / runs
+				bytes += out.bytes
+			}
+			t.Logf("%-12s %-9s worst mean %.2f points off, %.0f %% of intervals within 5 points", name, law, 100*worst, 100*held)
+			switch {
+			case law == "none" && worst < 0.05:
+				t.Errorf("%s: uncontrolled shares are right by themselves: the disk shows nothing", name)
+			case law == PaperLaw && worst > 0.03:
+				t.Errorf("%s: the paper's law leaves a share %.3f from its target", name, worst)
+			case law == FeedbackLaw && (worst > 0.01 || held < 0.9):
+				t.Errorf("%s: feedback leaves a share %.3f from its target, holds %.2f of the intervals", name, worst, held)
+			}
+		}
+	}
+}
+
+func TestFeedbackHoldsManyContainers(t *testing.T) {
+	for _, count := range []int{2, 3, 8, 17, 64} {
+		var containers []*simContainer
+		for n := range count {
+			ideal := float64(100 + 50*(n%3))
+			if n%2 == 0 {
+				containers = append(containers, reader(ideal))
+			} else {
+				containers = append(containers, metadataWriter(ideal, 4e6/float64(count)))
+			}
+		}
+		disk := newSimDisk(uint64(count), 0.05, containers...)
+		out := steer(disk, NewFeedback(BFQRange), BFQRange, 5, 36)
+		if worst := out.worstMean(disk.targets()); worst > 0.01 {
+			t.Errorf("%d containers: a mean share is %.3f from its target", count, worst)
+		}
+	}
+}
+
+func TestFeedbackRestsWherePaperSwings(t *testing.T) {
+	for _, noise := range []float64{0.05, 0.1, 0.2} {
+		unrest := map[string]float64{}
+		for _, name := range []string{PaperLaw, FeedbackLaw} {
+			law, _ := NewLaw(name, BFQRange)
+			disk := newSimDisk(7, noise, reader(500), metadataWriter(500, 4e6))
+			unrest[name] = steer(disk, law, BFQRange, 5, 200).unrest()
+		}
+		if unrest[FeedbackLaw] > 0.6*unrest[PaperLaw] {
+			t.Errorf("noise %.2f: weights move by %.3f an interval, the paper's by %.3f", noise, unrest[FeedbackLaw], unrest[PaperLaw])
+		}
+	}
+}
+
+func TestWithoutNoiseTheWeightsComeToRest(t *testing.T) {
+	disk := newSimDisk(1, 0, reader(500), metadataWriter(500, 4e6))
+	out := steer(disk, NewFeedback(BFQRange), BFQRange, 5, 100)
+	last := out.weights[len(out.weights)-1]
+	for _, weights := range out.weights[60:] {
+		for n := range weights {
+			if math.Abs(weights[n]-last[n]) > 5 {
+				t.Fatalf("weights still move: %v, in the end %v", weights, last)
+			}
+		}
+	}
+}
+
+func TestBurstsOfMetadataAreRepaid(t *testing.T) {
+	burst := metadataWriter(500, 3e6)
+	burst.burst, burst.inPlace = 6, 0.6 // every 30 s
+	disk := newSimDisk(3, 0.05, reader(500), burst)
+	out := steer(disk, NewFeedback(BFQRange), BFQRange, 5, 60)
+	if worst := out.worstMean(disk.targets()); worst > 0.01 {
+		t.Errorf("mean share is %.3f from its target", worst)
+	}
+}
+
+func TestASchedulerThatIsNotExactIsCorrected(t *testing.T) {
+	slow := reader(500)
+	slow.efficiency = 0.6 // seeks: fewer bytes for its weight
+	disk := newSimDisk(3, 0.05, slow, metadataWriter(500, 3e6))
+	out := steer(disk, NewFeedback(BFQRange), BFQRange, 5, 36)
+	if worst := out.worstMean(disk.targets()); worst > 0.01 {
+		t.Errorf("mean share is %.3f from its target", worst)
+	}
+}
+
+func TestAContainerThatWantsLittleDoesNotWindUp(t *testing.T) {
+	modest := reader(300)
+	modest.demand = 4e6 // a tenth of the disk, though a third is promised
+	disk := newSimDisk(5, 0.05, modest, reader(300), metadataWriter(300, 3e6))
+	law := NewFeedback(BFQRange)
+	out := steer(disk, law, BFQRange, 5, 36)
+	// The surplus goes to the others by their ideals: half each.
+	others := (1 - out.mean[0]) / 2
+	for n := 1; n < 3; n++ {
+		if math.Abs(out.mean[n]-others) > 0.015 {
+			t.Errorf("container %d has %.3f of the disk, want %.3f", n, out.mean[n], others)
+		}
+	}
+	// Weights are wound up no further than the bound.
+	last := out.weights[len(out.weights)-1]
+	if last[0] > maxBoost*300*1.2 {
+		t.Errorf("weight %v of the modest container: wound up", last[0])
+	}
+	if debt := law.memory["c0"].debtBytes; debt != 0 {
+		t.Errorf("it is owed %v bytes that it did not want", -debt)
+	}
+	// Now it wants all it can get: at its share after one interval.
+	modest.demand = 0
+	out = steer(disk, law, BFQRange, 5, 12)
+	if out.intervals[0][0] > 0.62 {
+		t.Errorf("it jumps to %.2f of the disk, a third is promised", out.intervals[0][0])
+	}
+	for at, shares := range out.intervals[1:] {
+		if math.Abs(shares[0]-1.0/3) > 0.05 {
+			t.Errorf("interval %d after waking: share %.3f, want 0.333", at+1, shares[0])
+		}
+	}
+}
+
+func TestTheBoostOfOneAgainstAnotherIsBounded(t *testing.T) {
+	modest := reader(500)
+	modest.demand = 1e6
+	disk := newSimDisk(5, 0.05, modest, reader(500))
+	out := steer(disk, NewFeedback(BFQRange), BFQRange, 5, 36)
+	last := out.weights[len(out.weights)-1]
+	// Entitled to half beside one that uses nearly all: 1 : 2, boosted.
+	if ratio := last[0] / last[1]; ratio > maxBoost*0.6 || ratio < 1 {
+		t.Errorf("weights %v: %.2f : 1", last, ratio)
+	}
+}
+
+func TestTwoExtremeAnswersDoNotBoostTwice(t *testing.T) {
+	slow := &sibling{memory: &memory{response: -math.Log(maxBoost)}, o: Observation{Ideal: 300, Weight: 300}, want: 10}
+	fast := &sibling{memory: &memory{response: math.Log(maxBoost)}, o: Observation{Ideal: 300, Weight: 300}, want: 10}
+	NewFeedback(BFQRange).weigh([]*sibling{slow, fast})
+	if math.Abs(slow.weight-450) > 1 || math.Abs(fast.weight-150) > 1 {
+		t.Errorf("weights %v and %v, want 450 and 150", slow.weight, fast.weight)
+	}
+}
+
+func TestTheSurplusOfOneGoesToTheOthersByTheirIdeals(t *testing.T) {
+	rate := func(charged, hidden float64) *memory {
+		return &memory{charged: mean{charged, 1}, hidden: mean{hidden, 1}}
+	}
+	active := []*sibling{
+		{memory: rate(4, 0), o: Observation{Ideal: 100}},
+		{memory: rate(26, 0), o: Observation{Ideal: 200}},
+		{memory: rate(6, 4), o: Observation{Ideal: 100}},
+	}
+	active[0].limited = true
+	divide(5, active)
+	// 40 in all: the first keeps its 4 (and is offered 10); of 36 the others
+	// get 24 and 12, the third's with 4 hidden.
+	for n, want := range []float64{10, 24, 8} {
+		if got := active[n].want; math.Abs(got-want) > 1e-6 {
+			t.Errorf("sibling %d should be charged for %.3f, want %v", n, got, want)
+		}
+	}
+}
+
+func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
+	atFloor := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 1, OtherBytes: 80}}
+	free := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 1, OtherBytes: 80}}
+	free.o.Weight = 50
+	for _, s := range []*sibling{atFloor, free} {
+		other := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 150, OtherBytes: 20}}
+		keepDebts(5, []*sibling{s, other}, BFQRange)
+		if debt, inDebt := s.debtBytes, s.debtBytes > 20; inDebt != (s == free) {
+			t.Errorf("weight %v: debt %v", s.o.Weight, debt)
+		}
+	}
+}
+
+func TestAContainerThatLogsMoreThanItsShareIsHeldAtTheFloor(t *testing.T) {
+	hog := &simContainer{ideal: 200, metadataRate: 20e6, burst: 1} // half the disk by its journal
+	disk := newSimDisk(5, 0.05, reader(400), hog, reader(200))
+	law := NewFeedback(BFQRange)
+	out := steer(disk, law, BFQRange, 5, 24)
+	if last := out.weights[23][1]; last > 5 {
+		t.Errorf("the hog still has weight %v", last)
+	}
+	// The others share what is left by their ideals.
+	var a, c float64
+	for _, shares := range out.intervals[3:] {
+		a += shares[0]
+		c += shares[2]
+	}
+	if ratio := a / c; math.Abs(ratio-2) > 0.1 {
+		t.Errorf("the others share %.2f : 1, want 2 : 1", ratio)
+	}
+	// It reforms: no long punishment for what nobody could prevent.
+	hog.metadataRate = 0
+	out = steer(disk, law, BFQRange, 5, 12)
+	var late float64
+	for _, shares := range out.intervals[6:] {
+		late += shares[1] / 6
+	}
+	if math.Abs(late-0.25) > 0.05 {
+		t.Errorf("half a minute after it stopped its share is %.3f, want 0.25", late)
+	}
+}
+
+func TestAnIdleContainerKeepsItsIdealAndWakesToIt(t *testing.T) {
+	sleeper := reader(300)
+	sleeper.demand = -1
+	disk := newSimDisk(5, 0.05, sleeper, reader(300), metadataWriter(300, 3e6))
+	law := NewFeedback(BFQRange)
+	out := steer(disk, law, BFQRange, 5, 12)
+	for _, weights := range out.weights {
+		if weights[0] != 300 {
+			t.Fatalf("the idle container's weight is %v", weights[0])
+		}
+	}
+	sleeper.demand = 0
+	out = steer(disk, law, BFQRange, 5, 12)
+	if worst := out.worstMean(disk.targets()); worst > 0.02 {
+		t.Errorf("after it woke a mean share is %.3f from its target", worst)
+	}
+}
+
+func TestContainersComeAndGo(t *testing.T) {
+	law := NewFeedback(BFQRange)
+	disk := newSimDisk(9, 0.05, reader(100), metadataWriter(100, 3e6), reader(100), reader(100))
+	all := disk.containers
+	for round := range 40 {
+		disk.containers = all[:2+round%3]
+		steer(disk, law, BFQRange, 5, 2)
+	}
+	if known := len(law.memory); known > 4 {
+		t.Errorf("the law remembers %d containers", known)
+	}
+	disk.containers = all[:1]
+	steer(disk, law, BFQRange, 5, 1)
+	if known := len(law.memory); known != 1 {
+		t.Errorf("the law remembers %d containers of 1", known)
+	}
+}
+
+func TestShortAndLongIntervalsConvergeToo(t *testing.T) {
+	for _, seconds := range []float64{1, 2, 5, 10, 30} {
+		t.Run(fmt.Sprint(seconds, " s"), func(t *testing.T) {
+			disk := newSimDisk(4, 0.05, reader(500), metadataWriter(500, 4e6))
+			out := steer(disk, NewFeedback(BFQRange), BFQRange, seconds, 60)
+			if worst := out.worstMean(disk.targets()); worst > 0.012 {
+				t.Errorf("mean share is %.3f from its target", worst)
+			}
+		})
+	}
+}

@@ -1,0 +1,179 @@
+package control
+
+import "math"
+
+// claim is what one sibling can take of a disk that is divided.
+type claim struct {
+	ideal float64
+	// least it takes whatever its weight; most it can use.
+	least, most float64
+}
+
+// level divides total among the claims max-min fairly: each gets its ideal
+// times one common level, but not under its least nor over its most. Where the
+// leasts alone exceed total, each gets its least.
+func level(total float64, claims []claim) []float64 {
+	parts := make([]float64, len(claims))
+	fill := func(at float64) (sum float64) {
+		for n, c := range claims {
+			parts[n] = math.Max(c.least, math.Min(c.most, at*c.ideal))
+			sum += parts[n]
+		}
+		return sum
+	}
+	low, high := 0.0, 1.0
+	for range 200 {
+		if fill(high) >= total {
+			break
+		}
+		low, high = high, 2*high
+	}
+	for range 100 {
+		middle := low + (high-low)/2
+		if fill(middle) < total {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	fill(high)
+	return parts
+}
+
+// keepDebts books what each sibling had in this interval beyond what was its
+// due, and keeps the books balanced and bounded.
+func keepDebts(seconds float64, active []*sibling, weights Range) {
+	var total float64
+	claims := make([]claim, len(active))
+	for n, s := range active {
+		had := s.o.OtherBytes + s.o.journal()
+		total += had
+		// The mean of the hidden I/O, not this interval's: a burst beyond
+		// the share is a debt, a lasting excess is beyond any weight.
+		claims[n] = claim{ideal: s.o.Ideal, least: s.hidden.rate() * seconds, most: math.Inf(1)}
+		if s.limited {
+			claims[n].most = math.Max(claims[n].least, had)
+		}
+	}
+	due := level(total, claims)
+	fade := math.Exp(-seconds / debtSeconds)
+	var sum, bearers float64
+	for n, s := range active {
+		excess := s.o.OtherBytes + s.o.journal() - due[n]
+		if s.o.Weight <= float64(weights.Min) && excess > 0 {
+			excess = 0 // no lower weight could have prevented it
+		}
+		s.debtBytes = s.debtBytes*fade + excess
+		if s.limited {
+			s.debtBytes = 0 // it was offered more than it took
+			continue
+		}
+		sum += s.debtBytes
+		bearers += s.o.Ideal
+	}
+	bound := maxDebtSeconds * total / seconds
+	for _, s := range active {
+		if s.limited {
+			continue
+		}
+		s.debtBytes -= sum * s.o.Ideal / bearers
+		s.debtBytes = math.Max(-bound, math.Min(bound, s.debtBytes))
+	}
+}
+
+// divide says what each sibling should be charged for in the coming interval.
+func divide(seconds float64, active []*sibling) {
+	var total float64
+	promised := make([]claim, len(active))
+	usable := make([]claim, len(active))
+	for n, s := range active {
+		had := s.charged.rate() + s.hidden.rate()
+		total += had
+		promised[n] = claim{ideal: s.o.Ideal, least: s.hidden.rate(), most: math.Inf(1)}
+		usable[n] = promised[n]
+		if s.limited {
+			usable[n].most = had
+		}
+	}
+	entitled, given := level(total, promised), level(total, usable)
+	for n, s := range active {
+		if s.limited {
+			s.want = entitled[n] - s.hidden.rate()
+			continue
+		}
+		repay := s.debtBytes / math.Max(repaySeconds, 2*seconds)
+		repay = math.Max(-repayShare*total, math.Min(repayShare*total, repay))
+		s.want = math.Max(0, given[n]-s.hidden.rate()-repay)
+	}
+}
+
+// weigh turns wanted rates into weights by the scheduler's answers so far.
+func (f *Feedback) weigh(active []*sibling) {
+	best := math.Inf(-1)
+	for _, s := range active {
+		best = math.Max(best, s.response)
+	}
+	var ideals float64
+	wanted := make([]float64, len(active))
+	for n, s := range active {
+		boost := math.Exp(best - s.response)
+		s.limited = boost >= maxBoost && s.charged.rate() < 0.9*s.want
+		wanted[n] = s.want * math.Min(boost, maxBoost)
+		ideals += s.o.Ideal
+	}
+	for n, weight := range fit(wanted, ideals, f.weights) {
+		active[n].weight = weight
+	}
+	if !worthWriting(active, ideals) {
+		for _, s := range active {
+			s.weight = f.weights.clamp(s.o.Weight)
+		}
+	}
+}
+
+// fit scales wanted to add up to sum within the range. Where the greatest
+// would exceed the range, the ratios are kept and the sum is not.
+func fit(wanted []float64, sum float64, r Range) []float64 {
+	claims := make([]claim, len(wanted))
+	var greatest float64
+	for n, w := range wanted {
+		greatest = math.Max(greatest, w)
+		claims[n] = claim{ideal: w, least: float64(r.Min), most: math.Inf(1)}
+	}
+	if greatest == 0 {
+		greatest = 1
+	}
+	for n := range claims {
+		claims[n].ideal /= greatest // 0..1: no overflow on the way
+	}
+	fitted := level(sum, claims)
+	over := false
+	for _, w := range fitted {
+		over = over || w > float64(r.Max)
+	}
+	for n := range fitted {
+		if over {
+			fitted[n] = float64(r.Max) * claims[n].ideal
+		}
+		fitted[n] = r.clamp(fitted[n])
+	}
+	return fitted
+}
+
+// worthWriting compares the shares of the new weights with those in force.
+func worthWriting(active []*sibling, ideals float64) bool {
+	var before, after float64
+	for _, s := range active {
+		before += s.o.Weight
+		after += s.weight
+	}
+	if math.Abs(before-ideals) > 0.5 && math.Abs(before-after) > 0.5 {
+		return true // the sum is to be mended: others came, went or woke
+	}
+	for _, s := range active {
+		if math.Abs(s.weight/after-s.o.Weight/before) > deadBand {
+			return true
+		}
+	}
+	return false
+}

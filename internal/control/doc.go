@@ -1,0 +1,13 @@
+// Package control makes the promised shares of a disk come true: it reads
+// [account.Sample]s and corrects cgroup weights so that charged I/O, journal,
+// in-place metadata and uncharged data together come out in the ratio of the
+// ideal weights (paper 1, section 3.3).
+//
+// The laws ([Paper], [Feedback]), the plan of who competes with whom ([Plan])
+// and the limit correction are pure functions of values. [Controller] applies
+// them through the small interfaces [WeightStore] and [LimitStore], with the
+// original settings on disk ([State]) before the first write, so that every
+// setting can be put back after any death.
+//
+// It knows no tracepoint and no cgroup file; it never changes a scheduler.
+package control

@@ -1,0 +1,130 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+)
+
+// OpenHost gives the weights, limits and tunables of one disk of this host. It
+// changes nothing. The error wraps cgroup.ErrNoWeights, and says the command
+// that mends it, if the disk's scheduler knows no weights.
+func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
+	scheduler, err := disk.Scheduler()
+	if err != nil {
+		return Host{}, err
+	}
+	weights, err := tree.Weights(disk.Dev, scheduler.Current)
+	if err != nil {
+		return Host{}, err
+	}
+	return Host{
+		Cgroups:  hostCgroups{tree},
+		Weights:  hostWeights{weights},
+		Limits:   hostLimits{tree, disk.Dev},
+		Tunables: hostTunables{disk},
+	}, nil
+}
+
+// OpenStateHost gives the files to put a state back with. Unlike OpenHost it
+// also serves a disk that is gone or has another scheduler by now: the weights
+// in the cgroups' files are still there.
+func OpenStateHost(tree *cgroup.Tree, state *State) (Host, error) {
+	dev, err := blockdev.ParseDev(state.Dev)
+	if err != nil {
+		return Host{}, err
+	}
+	weights, err := tree.Weights(dev, state.Scheduler)
+	if err != nil {
+		return Host{}, err
+	}
+	host := Host{Cgroups: hostCgroups{tree}, Weights: hostWeights{weights}}
+	if disk, err := blockdev.Lookup(state.Device); err == nil && disk.Dev == dev {
+		host.Limits = hostLimits{tree, dev}
+		host.Tunables = hostTunables{disk}
+	}
+	return host, nil
+}
+
+// DeviceDir is the directory of a disk in sysfs, for AcquireLock.
+func DeviceDir(device string) string { return filepath.Join(blockdev.Host.Sys, "block", device) }
+
+// vanished gives ErrVanished the name it has here.
+func vanished(err error) error {
+	if errors.Is(err, cgroup.ErrVanished) {
+		return fmt.Errorf("%w: %w", ErrVanished, err)
+	}
+	return err
+}
+
+type hostCgroups struct{ tree *cgroup.Tree }
+
+func (h hostCgroups) List() ([]Cgroup, error) {
+	found, err := h.tree.List(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Cgroup, 0, len(found))
+	for _, c := range found {
+		if c.Path != cgroup.RootPath {
+			list = append(list, Cgroup{Path: c.Path, ID: c.ID})
+		}
+	}
+	return list, nil
+}
+
+func (h hostCgroups) ID(path string) (uint64, error) {
+	c, err := h.tree.Lookup(path)
+	return c.ID, vanished(err)
+}
+
+type hostWeights struct{ weights *cgroup.Weights }
+
+func (h hostWeights) File() string { return h.weights.File() }
+func (h hostWeights) Range() Range { return Range{Min: h.weights.Min(), Max: h.weights.Max()} }
+
+func (h hostWeights) Get(path string) (Setting, error) {
+	setting, err := h.weights.Get(path)
+	return Setting(setting), vanished(err)
+}
+
+func (h hostWeights) Set(path string, weight uint64) error {
+	return vanished(h.weights.Set(path, weight))
+}
+
+func (h hostWeights) Restore(path string, s Setting) error {
+	return vanished(h.weights.Restore(path, cgroup.Setting(s)))
+}
+
+type hostLimits struct {
+	tree *cgroup.Tree
+	dev  blockdev.Dev
+}
+
+func (h hostLimits) Get(path string) (uint64, error) {
+	limit, err := h.tree.Limits(path, h.dev)
+	return limit.WriteBps, vanished(err)
+}
+
+func (h hostLimits) Set(path string, bytesPerSecond uint64) error {
+	limit, err := h.tree.Limits(path, h.dev)
+	if err != nil {
+		return vanished(err)
+	}
+	limit.WriteBps = bytesPerSecond
+	return vanished(h.tree.SetLimit(path, h.dev, limit))
+}
+
+type hostTunables struct{ disk blockdev.Disk }
+
+func (h hostTunables) Scheduler() (string, error) {
+	s, err := h.disk.Scheduler()
+	return s.Current, err
+}
+
+func (h hostTunables) Get(name string) (string, error) { return h.disk.Tunable(name) }
+func (h hostTunables) Set(name, value string) error    { return h.disk.SetTunable(name, value) }

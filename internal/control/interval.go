@@ -1,0 +1,204 @@
+package control
+
+import (
+	"fmt"
+	"path"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// Decision is what one interval came to.
+type Decision struct {
+	// Seconds is the length of the interval.
+	Seconds float64
+	// DryRun: nothing was written.
+	DryRun bool
+	// Weights are sorted by group, then by cgroup.
+	Weights []WeightDecision
+	// Limits are those that were corrected or put back.
+	Limits []LimitDecision
+}
+
+// WeightDecision is one cgroup's.
+type WeightDecision struct {
+	Cgroup string
+	// Ideal, Before and After are weights: promised, in force during the
+	// interval, and from now on.
+	Ideal, Before, After uint64
+	// Share is its part of the bytes of its siblings, TargetShare its ideal
+	// over the sum of theirs; 0..1.
+	Share, TargetShare float64
+}
+
+// LimitDecision is one write limit, in bytes per second.
+type LimitDecision struct {
+	Cgroup                  string
+	Original, Before, After uint64
+}
+
+// interval answers one sample.
+func (c *Controller) interval(sample account.Sample) {
+	device, ok := c.find(sample)
+	if !ok || !(sample.IntervalSeconds > 0) {
+		c.log.Warn("the sample has nothing of the device", "device", c.options.Device)
+		return
+	}
+	for _, container := range device.Containers {
+		if container.Name != "" && container.Name != container.Cgroup {
+			c.names[container.Cgroup] = container.Name
+		}
+		if container.Cgroup != account.RootCgroup && container.Bytes() > 0 {
+			c.active[container.Cgroup] = true
+		}
+	}
+	if err := c.refresh(); err != nil {
+		c.log.Error("cannot look for new cgroups; going on with those known", "error", err)
+	}
+	decision := Decision{Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
+	done := sums(device)
+	for _, group := range c.groups {
+		decision.Weights = append(decision.Weights, c.steer(group, sample.IntervalSeconds, done)...)
+	}
+	decision.Limits = c.steerLimits(sample.IntervalSeconds, done)
+	if c.options.OnInterval != nil {
+		c.options.OnInterval(decision)
+	}
+}
+
+func (c *Controller) find(sample account.Sample) (account.Device, bool) {
+	for _, device := range sample.Devices {
+		if device.Device == c.options.Device {
+			return device, true
+		}
+	}
+	return account.Device{}, false
+}
+
+// usage is what a cgroup and all below it did.
+type usage struct{ charged, hidden uint64 }
+
+// sums adds up what containers did for each of their ancestors.
+func sums(device account.Device) map[string]usage {
+	done := make(map[string]usage, 2*len(device.Containers))
+	for _, container := range device.Containers {
+		for at := path.Clean("/" + container.Cgroup); at != "/"; at = path.Dir(at) {
+			u := done[at]
+			u.charged += container.Charged()
+			u.hidden += container.Hidden()
+			done[at] = u
+		}
+	}
+	return done
+}
+
+// steer applies the law to one group.
+func (c *Controller) steer(group Group, seconds float64, done map[string]usage) []WeightDecision {
+	var observations []Observation
+	var members []*governed
+	var ids []string
+	var total, ideals float64
+	for _, m := range group.Members {
+		g := c.cgroups[m.Cgroup]
+		if g == nil {
+			continue // could not be taken into the state
+		}
+		g.ideal = m.Ideal
+		u := done[m.Cgroup]
+		members = append(members, g)
+		ids = append(ids, m.Cgroup)
+		observations = append(observations, Observation{
+			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(g.expected.Effective()),
+			JournalBytes: float64(u.hidden), OtherBytes: float64(u.charged),
+		})
+		total += float64(u.hidden) + float64(u.charged)
+		ideals += float64(m.Ideal)
+	}
+	if len(members) == 0 {
+		return nil
+	}
+	law := c.laws[group.Parent]
+	if law == nil {
+		var err error
+		if law, err = NewLaw(c.config.Law, c.host.Weights.Range()); err != nil {
+			c.log.Error("no law", "error", err)
+			return nil
+		}
+		c.laws[group.Parent] = law
+	}
+	next := Quantize(law.Next(seconds, observations), ids, c.host.Weights.Range())
+	decisions := make([]WeightDecision, len(members))
+	for n, g := range members {
+		o := observations[n]
+		decisions[n] = WeightDecision{Cgroup: g.Cgroup, Ideal: uint64(o.Ideal), Before: uint64(o.Weight), After: next[n],
+			TargetShare: o.Ideal / ideals}
+		if total > 0 {
+			decisions[n].Share = (o.JournalBytes + o.OtherBytes) / total
+		}
+		c.write(g, next[n], decisions[n].reason())
+	}
+	return decisions
+}
+
+func (d WeightDecision) reason() string {
+	return fmt.Sprintf("share %.1f %%, target %.1f %%", 100*d.Share, 100*d.TargetShare)
+}
+
+// writeFresh gives the ideal weight to the members of a group that are new or
+// whose ideal is.
+func (c *Controller) writeFresh(group Group) {
+	r := c.host.Weights.Range()
+	for _, m := range group.Members {
+		if g := c.cgroups[m.Cgroup]; g != nil && g.ideal != m.Ideal {
+			g.ideal = m.Ideal
+			c.write(g, max(r.Min, min(r.Max, m.Ideal)), "ideal weight")
+		}
+	}
+}
+
+// write makes weight that of the cgroup, if it is not.
+func (c *Controller) write(g *governed, weight uint64, reason string) {
+	before := g.expected.Effective()
+	if weight == before || !c.host.Weights.Range().Holds(weight) {
+		return
+	}
+	if c.options.DryRun {
+		c.log.Info("would set", "cgroup", g.Cgroup, "weight", weight, "before", before, "reason", reason)
+		return
+	}
+	now, err := c.host.Weights.Get(g.Cgroup)
+	if err == nil && now != g.expected {
+		err = c.respect(g, now)
+	}
+	if err == nil {
+		err = c.host.Weights.Set(g.Cgroup, weight)
+	}
+	if err == nil {
+		g.expected, err = c.host.Weights.Get(g.Cgroup)
+	}
+	if err != nil {
+		c.complain(g.Cgroup, "cannot set the weight", err)
+		return
+	}
+	delete(c.complaints, g.Cgroup)
+	c.log.Info("set", "cgroup", g.Cgroup, "weight", weight, "before", before, "reason", reason)
+}
+
+// respect takes a setting that someone else made meanwhile as the original, to
+// be restored in the end, and as the ideal where none is configured.
+func (c *Controller) respect(g *governed, now Setting) error {
+	original := g.Weight
+	if now.Default != g.expected.Default {
+		g.Weight.Default = now.Default
+	}
+	if now.Device != g.expected.Device {
+		g.Weight.Device = now.Device
+	}
+	g.expected = now
+	if err := c.save(); err != nil {
+		g.Weight = original
+		return err
+	}
+	c.log.Warn("someone else changed the weight; it will be restored to that", "cgroup", g.Cgroup,
+		"weight", g.Weight.Effective(), "before", original.Effective())
+	return nil
+}

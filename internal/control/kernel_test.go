@@ -1,0 +1,526 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// These tests run the loop on the real kernel: a loop device under BFQ and
+// cgroups of their own, with made-up samples. All is named daybook-control-PID,
+// so that a run can clean up after one that was killed.
+const testPrefix = "daybook-control-"
+
+// testbed is a disk and cgroups.
+type testbed struct {
+	disk    blockdev.Disk
+	tree    *cgroup.Tree
+	host    Host
+	parent  string
+	cgroups []string
+}
+
+func newTestbed(t *testing.T) *testbed {
+	t.Helper()
+	needs.Root(t)
+	losetup := needs.Tool(t, "losetup")
+	tree, err := cgroup.Find()
+	needs.That(t, err == nil, fmt.Sprint("a cgroup hierarchy with block I/O: ", err))
+	cleanUpAfterTheDead(t, tree, losetup)
+
+	image := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d.img", testPrefix, os.Getpid()))
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(image) })
+	if err := os.Truncate(image, 16<<20); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(losetup, "--find", "--show", image).CombinedOutput()
+	needs.That(t, err == nil, fmt.Sprintf("loop devices: %s", out))
+	node := strings.TrimSpace(string(out))
+	t.Cleanup(func() {
+		if out, err := exec.Command(losetup, "--detach", node).CombinedOutput(); err != nil {
+			t.Errorf("losetup --detach %s: %v %s", node, err, out)
+		}
+	})
+	disk, err := blockdev.Lookup(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := disk.Scheduler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	needs.That(t, slices.Contains(before.Available, blockdev.BFQ), "the I/O scheduler BFQ")
+	if err := disk.SetScheduler(blockdev.BFQ); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := disk.SetScheduler(before.Current); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := disk.SetTunable(lowLatency, "1"); err != nil {
+		t.Fatal(err)
+	}
+	b := &testbed{disk: disk, tree: tree, parent: fmt.Sprintf("/%s%d", testPrefix, os.Getpid())}
+	b.mkdir(t, b.parent)
+	if tree.Version() == cgroup.V2 {
+		err := os.WriteFile(filepath.Join(b.dir(b.parent), "cgroup.subtree_control"), []byte("+io"), 0)
+		needs.That(t, err == nil, fmt.Sprint("the io controller in the root's cgroup.subtree_control: ", err))
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		path := b.parent + "/" + name
+		b.mkdir(t, path)
+		b.cgroups = append(b.cgroups, path)
+	}
+	if b.host, err = OpenHost(tree, disk); err != nil {
+		t.Fatal(err)
+	}
+	// Originals of every kind: none of its own, one of its own, another
+	// default; a limit.
+	b.echo(t, b.cgroups[1], b.host.Weights.File(), "250")
+	if tree.Version() == cgroup.V1 {
+		b.echo(t, b.cgroups[2], "blkio.bfq.weight_device", disk.Dev.String()+" 77")
+		b.echo(t, b.cgroups[0], "blkio.throttle.write_bps_device", disk.Dev.String()+" 40000000")
+	}
+	return b
+}
+
+func (b *testbed) dir(cgroup string) string { return b.tree.Root() + cgroup }
+
+func (b *testbed) mkdir(t *testing.T, cgroup string) {
+	t.Helper()
+	if err := os.Mkdir(b.dir(cgroup), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(b.dir(cgroup)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	})
+}
+
+func (b *testbed) echo(t *testing.T, cgroup, file, value string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(b.dir(cgroup), file), []byte(value), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settings are all the files that control may change, as they stand.
+func (b *testbed) settings(t *testing.T) string {
+	t.Helper()
+	var all strings.Builder
+	for _, cgroup := range append([]string{b.parent}, b.cgroups...) {
+		for _, file := range []string{"blkio.bfq.weight", "blkio.bfq.weight_device", "blkio.throttle.write_bps_device", "io.bfq.weight", "io.max"} {
+			text, err := os.ReadFile(filepath.Join(b.dir(cgroup), file))
+			if err == nil {
+				fmt.Fprintf(&all, "%s %s %q\n", cgroup, file, text)
+			}
+		}
+	}
+	tunable, err := b.disk.Tunable(lowLatency)
+	fmt.Fprintln(&all, lowLatency, tunable, err)
+	return all.String()
+}
+
+func (b *testbed) options(stateDir string) Options {
+	config := DefaultConfig()
+	config.StateDir = stateDir
+	config.SwitchLowLatency = true
+	config.Containers = []Rule{{Match: b.parent + "/*", Weight: 300}}
+	return Options{Device: b.disk.Name, Dev: b.disk.Dev.String(), DeviceDir: DeviceDir(b.disk.Name), Config: config, Host: b.host, Log: discard}
+}
+
+// restore is `daybook restore`.
+func (b *testbed) restore(stateDir string) (Outcome, bool, error) {
+	return Restore(stateDir, b.disk.Name, DeviceDir(b.disk.Name), func(s *State) (Host, error) { return OpenStateHost(b.tree, s) }, discard)
+}
+
+// restlessSource makes samples that lead to other weights each time.
+type restlessSource struct {
+	device  string
+	cgroups []string
+	pause   time.Duration
+	random  *rand.Rand
+}
+
+func (s *restlessSource) Next(ctx context.Context) (account.Sample, error) {
+	select {
+	case <-ctx.Done():
+		return account.Sample{}, ctx.Err()
+	case <-time.After(s.pause):
+	}
+	device := account.Device{Device: s.device}
+	for _, cgroup := range s.cgroups {
+		device.Containers = append(device.Containers, account.Container{Cgroup: cgroup,
+			ChargedReadBytes: s.random.Uint64N(100e6), JournalBytes: s.random.Uint64N(60e6)})
+	}
+	return account.Sample{IntervalSeconds: 5, Devices: []account.Device{device}}, nil
+}
+
+func (s *restlessSource) Close() error { return nil }
+
+func (b *testbed) restless() func(time.Duration) (account.Source, error) {
+	return func(time.Duration) (account.Source, error) {
+		return &restlessSource{device: b.disk.Name, cgroups: b.cgroups, pause: time.Millisecond,
+			random: rand.New(rand.NewPCG(1, uint64(os.Getpid())))}, nil
+	}
+}
+
+func TestRealWeightsAreWrittenAndPutBack(t *testing.T) {
+	b := newTestbed(t)
+	before := b.settings(t)
+	options := b.options(t.TempDir())
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	intervals := 0
+	options.OpenSource = b.restless()
+	options.OnInterval = func(d Decision) {
+		if intervals++; intervals < 20 {
+			return
+		}
+		for _, m := range d.Weights {
+			setting, err := b.host.Weights.Get(m.Cgroup)
+			if err != nil || setting.Effective() != m.After {
+				t.Errorf("%s: %+v, %v; decided %d", m.Cgroup, setting, err, m.After)
+			}
+		}
+		if b.settings(t) == before {
+			t.Error("nothing was changed")
+		}
+		if b.tree.Version() == cgroup.V1 {
+			if limit, _ := b.host.Limits.Get(b.cgroups[0]); limit >= 40000000 || limit < 4000000 {
+				t.Errorf("the limit is %d", limit)
+			}
+		}
+		if value, _ := b.disk.Tunable(lowLatency); value != "0" {
+			t.Errorf("low_latency is %s", value)
+		}
+		cancel()
+	}
+	if err := Run(ctx, options); err != nil {
+		t.Fatal(err)
+	}
+	if intervals < 20 {
+		t.Errorf("%d intervals", intervals)
+	}
+	if after := b.settings(t); after != before {
+		t.Errorf("before\n%safter\n%s", before, after)
+	}
+}
+
+func TestKillAtRandomMomentsLeavesEveryWeightRestorable(t *testing.T) {
+	b := newTestbed(t)
+	stateDir := t.TempDir()
+	before := b.settings(t)
+	changed, restored, unrestored := 0, 0, 0
+	for n := range 50 {
+		child := b.startChild(t, stateDir)
+		time.Sleep(time.Duration(rand.Int64N(int64(40 * time.Millisecond))))
+		child.kill(t)
+		if b.settings(t) != before {
+			changed++
+		}
+		if n%2 == 0 {
+			_, ok, err := b.restore(stateDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ok {
+				restored++
+			}
+		} else {
+			// A new start puts back first; it ends at once.
+			options := b.options(stateDir)
+			options.OpenSource = func(time.Duration) (account.Source, error) {
+				unrestored++
+				return nil, io.ErrUnexpectedEOF
+			}
+			if err := Run(context.Background(), options); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Fatal(err)
+			}
+		}
+		if after := b.settings(t); after != before {
+			t.Fatalf("kill %d: before\n%safter\n%s", n, before, after)
+		}
+	}
+	t.Logf("after %d of 50 kills settings were changed; %d restores, %d new starts", changed, restored, unrestored)
+	if changed < 10 {
+		t.Errorf("only %d of 50 kills met changed settings: the test shows little", changed)
+	}
+	if _, ok, err := b.restore(stateDir); ok || err != nil {
+		t.Errorf("a further restore: %v, %v", ok, err)
+	}
+}
+
+func TestTwoDaemonsOnOneDeviceAreRefused(t *testing.T) {
+	b := newTestbed(t)
+	stateDir := t.TempDir()
+	child := b.startChild(t, stateDir)
+	child.waitUntilRunning(t)
+	for _, dir := range []string{stateDir, t.TempDir()} {
+		options := b.options(dir)
+		options.OpenSource = func(time.Duration) (account.Source, error) { return nil, io.ErrUnexpectedEOF }
+		var busy *BusyError
+		if err := Run(context.Background(), options); !errors.As(err, &busy) || busy.PID != child.cmd.Process.Pid {
+			t.Errorf("a second daemon: %v, want busy with pid %d", err, child.cmd.Process.Pid)
+		}
+		if _, _, err := b.restore(dir); !errors.As(err, &busy) {
+			t.Errorf("restore beside a daemon: %v", err)
+		}
+	}
+	child.kill(t)
+	if _, ok, err := b.restore(stateDir); !ok || err != nil {
+		t.Errorf("after the daemon's death: %v, %v", ok, err)
+	}
+}
+
+func TestARealCgroupThatVanishesIsSurvived(t *testing.T) {
+	b := newTestbed(t)
+	before := b.settings(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	options := b.options(t.TempDir())
+	options.OpenSource = b.restless()
+	gone := b.parent + "/gone"
+	intervals := 0
+	options.OnInterval = func(d Decision) {
+		switch intervals++; {
+		case intervals == 40:
+			cancel()
+		case intervals%4 == 1:
+			if err := os.Mkdir(b.dir(gone), 0o755); err != nil {
+				t.Error(err)
+			}
+		case intervals%4 == 3:
+			if err := os.Remove(b.dir(gone)); err != nil {
+				t.Error(err)
+			}
+		case intervals%4 == 2:
+			if len(d.Weights) != 4 {
+				t.Errorf("interval %d: %d cgroups steered, want the new one too", intervals, len(d.Weights))
+			}
+		}
+	}
+	if err := Run(ctx, options); err != nil {
+		t.Fatal(err)
+	}
+	_ = os.Remove(b.dir(gone))
+	if after := b.settings(t); after != before {
+		t.Errorf("before\n%safter\n%s", before, after)
+	}
+}
+
+func TestAFullDiskStopsItBeforeTheFirstWrite(t *testing.T) {
+	b := newTestbed(t)
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d.full", testPrefix, os.Getpid()))
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(dir) })
+	if err := unix.Mount("daybook", dir, "tmpfs", 0, "size=4k"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Unmount(dir, 0) })
+	if err := os.WriteFile(filepath.Join(dir, "full"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := b.settings(t)
+	options := b.options(dir)
+	options.OpenSource = func(time.Duration) (account.Source, error) {
+		t.Error("it went on to measure")
+		return nil, io.ErrUnexpectedEOF
+	}
+	err := Run(context.Background(), options)
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("error %v, want no space", err)
+	}
+	t.Log(err)
+	if after := b.settings(t); after != before {
+		t.Errorf("before\n%safter\n%s", before, after)
+	}
+	// With room for the lock but not for the state.
+	if err := os.Truncate(filepath.Join(dir, "full"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(context.Background(), options); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("error %v, want no space", err)
+	}
+	if after := b.settings(t); after != before {
+		t.Errorf("before\n%safter\n%s", before, after)
+	}
+}
+
+func TestRestoreWorksAfterTheSchedulerOrTheDiskWasSwitched(t *testing.T) {
+	b := newTestbed(t)
+	stateDir := t.TempDir()
+	child := b.startChild(t, stateDir)
+	child.waitUntilRunning(t)
+	child.kill(t)
+	if err := b.disk.SetScheduler("none"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenHost(b.tree, b.disk); !errors.Is(err, cgroup.ErrNoWeights) || !strings.Contains(err.Error(), "echo bfq > /sys/block/"+b.disk.Name) {
+		t.Errorf("under none: %v, want the command that mends it", err)
+	}
+	outcome, ok, err := b.restore(stateDir)
+	if err != nil || !ok || len(outcome.Restored) != 3 {
+		t.Errorf("%+v %v %v", outcome, ok, err)
+	}
+	if setting, err := b.host.Weights.Get(b.cgroups[1]); err != nil || setting != (Setting{Default: 250}) {
+		t.Errorf("restored to %+v, %v", setting, err)
+	}
+}
+
+// child is another process that controls the testbed's disk.
+type child struct {
+	cmd    *exec.Cmd
+	output io.Reader
+	ended  bool
+}
+
+const childEnv = "DAYBOOK_CONTROL_TEST_CHILD"
+
+func (b *testbed) startChild(t *testing.T, stateDir string) *child {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestMain$")
+	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{b.disk.Name, stateDir, b.parent}, "\n"))
+	// It must not outlive a killed test run.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := &child{cmd: cmd, output: output}
+	t.Cleanup(func() { c.kill(t) })
+	return c
+}
+
+func (c *child) kill(t *testing.T) {
+	t.Helper()
+	if c.ended {
+		return
+	}
+	c.ended = true
+	if err := c.cmd.Process.Kill(); err != nil {
+		t.Errorf("kill: %v", err)
+	}
+	var exit *exec.ExitError
+	if err := c.cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Errorf("the child ended by itself: %v", err)
+	}
+}
+
+// waitUntilRunning returns when the child has answered its tenth interval.
+func (c *child) waitUntilRunning(t *testing.T) {
+	t.Helper()
+	scanner := bufio.NewScanner(c.output)
+	for n := 0; n < 10; n++ {
+		if !scanner.Scan() {
+			t.Fatal("the child ended")
+		}
+	}
+	go func() { // it must not block on a full pipe
+		for scanner.Scan() {
+		}
+	}()
+}
+
+func TestMain(m *testing.M) {
+	job := os.Getenv(childEnv)
+	if job == "" {
+		os.Exit(m.Run())
+	}
+	if err := beChild(strings.Split(job, "\n")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func beChild(job []string) error {
+	disk, err := blockdev.Lookup(job[0])
+	if err != nil {
+		return err
+	}
+	tree, err := cgroup.Find()
+	if err != nil {
+		return err
+	}
+	b := &testbed{disk: disk, tree: tree, parent: job[2]}
+	for _, name := range []string{"a", "b", "c"} {
+		b.cgroups = append(b.cgroups, b.parent+"/"+name)
+	}
+	if b.host, err = OpenHost(tree, disk); err != nil {
+		return err
+	}
+	options := b.options(job[1])
+	options.OpenSource = b.restless()
+	options.OnInterval = func(Decision) { fmt.Println("interval") }
+	return Run(context.Background(), options)
+}
+
+// cleanUpAfterTheDead removes what test runs left that were killed.
+func cleanUpAfterTheDead(t *testing.T, tree *cgroup.Tree, losetup string) {
+	t.Helper()
+	dead := func(name string) bool {
+		rest, ours := strings.CutPrefix(filepath.Base(name), testPrefix)
+		digits := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
+		if digits < 0 {
+			digits = len(rest)
+		}
+		pid, err := strconv.Atoi(rest[:digits])
+		return ours && err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	}
+	left, _ := filepath.Glob(tree.Root() + "/" + testPrefix + "*")
+	for _, dir := range left {
+		if !dead(dir) {
+			continue
+		}
+		children, _ := filepath.Glob(dir + "/*/cgroup.procs")
+		for _, procs := range children {
+			_ = os.Remove(filepath.Dir(procs))
+		}
+		t.Logf("removing %s, left by a killed run: %v", dir, os.Remove(dir))
+	}
+	loops, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	for _, file := range loops {
+		text, _ := os.ReadFile(file)
+		image := strings.TrimSuffix(strings.TrimSpace(string(text)), " (deleted)")
+		if filepath.Dir(image) == filepath.Clean(os.TempDir()) && dead(image) {
+			name := strings.Split(file, "/")[3]
+			t.Logf("detaching %s, left by a killed run: %v", name, exec.Command(losetup, "--detach", "/dev/"+name).Run())
+		}
+	}
+	left, _ = filepath.Glob(filepath.Join(os.TempDir(), testPrefix+"*"))
+	for _, path := range left {
+		if dead(path) {
+			_ = unix.Unmount(path, 0)
+			_ = os.Remove(path)
+		}
+	}
+}

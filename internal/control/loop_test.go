@@ -1,0 +1,508 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+const twoEqual = "containers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}]"
+
+func journalling() account.Sample { return sampleOf(did("/ca", 100e6, 0), did("/cb", 70e6, 30e6)) }
+
+func TestIdealsAreSetThenCorrectedThenRestored(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/other")
+	var during Setting
+	steps := append([]func() account.Sample{func() account.Sample {
+		during = f.weight("/ca")
+		return journalling()
+	}}, repeat(5, journalling)...)
+	options := fakeOptions(t, f, twoEqual, steps...)
+	var decisions []Decision
+	options.OnInterval = func(d Decision) { decisions = append(decisions, d) }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if during.Effective() != 500 {
+		t.Errorf("before the first sample /ca has %+v, want the ideal 500", during)
+	}
+	last := decisions[len(decisions)-1].Weights
+	if len(decisions) != 6 || len(last) != 2 || last[0].After <= 520 || last[1].After >= 480 || last[0].After+last[1].After != 1000 {
+		t.Errorf("decided %+v", last)
+	}
+	for _, cgroup := range []string{"/ca", "/cb", "/other"} {
+		if got := f.weight(cgroup); got != (Setting{Default: 100}) {
+			t.Errorf("in the end %s has %+v", cgroup, got)
+		}
+	}
+	for _, write := range f.writes() {
+		if strings.HasPrefix(write, "/other") {
+			t.Errorf("wrote %s, which nobody asked for", write)
+		}
+	}
+	if entries, _ := filepath.Glob(filepath.Join(options.Config.StateDir, "*.json")); len(entries) != 0 {
+		t.Errorf("state left: %v", entries)
+	}
+}
+
+func TestNothingIsWrittenThatIsNotInTheStateFirst(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.limits["/cb"] = 50e6
+	f.tunables["low_latency"] = "1"
+	options := fakeOptions(t, f, "low_latency: off\n"+twoEqual[:len(twoEqual)-1]+", {match: /late, weight: 100}]",
+		journalling,
+		func() account.Sample { f.create("/late"); return journalling() },
+		func() account.Sample { return sampleOf(did("/ca", 1e8, 0), did("/late", 1e8, 1e6)) },
+		func() account.Sample {
+			f.mu.Lock()
+			f.limits["/ca"] = 80e6 // someone limits it meanwhile
+			f.mu.Unlock()
+			return sampleOf(did("/ca", 1e8, 1e8))
+		})
+	steps := 0
+	f.before = func(what string) error {
+		if strings.Contains(what, "restore") {
+			return nil
+		}
+		steps++
+		state, err := LoadState(options.Config.StateDir, "loop0")
+		if err != nil {
+			t.Errorf("%s is written with the state %v", what, err)
+			return nil
+		}
+		cgroup, value, _ := strings.Cut(what, " ")
+		if cgroup == "low_latency" {
+			if state.Tunables["low_latency"] != "1" {
+				t.Errorf("%s: not in the state", what)
+			}
+			return nil
+		}
+		at := slices.IndexFunc(state.Cgroups, func(c CgroupState) bool { return c.Cgroup == cgroup })
+		if at < 0 || state.Cgroups[at].Weight != (Setting{Default: 100}) {
+			t.Errorf("%s: the state says %+v", what, state.Cgroups)
+		} else if strings.HasPrefix(value, "limit") && state.Cgroups[at].WriteBytesPerSecond == 0 {
+			t.Errorf("%s: the limit is not in the state", what)
+		}
+		return nil
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if steps < 6 {
+		t.Errorf("only %d writes: %v", steps, f.writes())
+	}
+	if f.limits["/cb"] != 50e6 || f.tunables["low_latency"] != "1" {
+		t.Errorf("in the end: limits %v, tunables %v", f.limits, f.tunables)
+	}
+}
+
+func TestDyingAtAnyWriteLeavesAStateThatRestoresAll(t *testing.T) {
+	// The process dies (here: panics) at its n-th write, for every n; then a
+	// restore, or a new start, must put everything back.
+	for n := 1; ; n++ {
+		f := newFakeHost("/ca", "/cb", "/d/x", "/d/y")
+		f.weights["/cb"] = Setting{Default: 100, Device: 77}
+		f.limits["/cb"] = 50e6
+		f.tunables["low_latency"] = "1"
+		before := fmt.Sprint(f.weights, f.limits, f.tunables)
+		options := fakeOptions(t, f, "low_latency: off\ncontainers: [{match: '/c?', weight: 500}, {match: '/d/*', weight: 5}]",
+			repeat(4, func() account.Sample {
+				return sampleOf(did("/ca", 1e8, 0), did("/cb", 7e7, 3e7), did("/d/x", 3e7, 1e7), did("/d/y", 1e7, 0))
+			})...)
+		dead := errors.New("dead")
+		writes := 0
+		f.before = func(string) error {
+			if writes++; writes >= n {
+				return dead // a dead process writes nothing more
+			}
+			return nil
+		}
+		c, err := start(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.begin(); err == nil || writes < n {
+			_ = c.loop(context.Background()) // its end restores, until it is dead
+		}
+		c.lock.Release()
+		alive := writes < n
+		f.before = nil
+		outcome, ok, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if alive {
+			if ok {
+				t.Errorf("after a good end: %+v", outcome)
+			}
+			t.Logf("died at each of %d writes", n-1)
+			return
+		}
+		if after := fmt.Sprint(f.weights, f.limits, f.tunables); after != before {
+			t.Fatalf("dead at write %d: %s, before %s", n, after, before)
+		}
+		if _, ok, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard); ok || err != nil {
+			t.Fatalf("a second restore: %v, %v", ok, err)
+		}
+	}
+}
+
+func TestCgroupsVanishReturnAndAppear(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	options := fakeOptions(t, f, twoEqual,
+		journalling,
+		func() account.Sample { f.remove("/cb"); return journalling() },
+		func() account.Sample {
+			f.create("/cb") // another one of that name, with settings of its own
+			f.mu.Lock()
+			f.weights["/cb"] = Setting{Default: 250}
+			f.mu.Unlock()
+			return sampleOf(did("/ca", 1e8, 0))
+		},
+		journalling, journalling)
+	var decisions []Decision
+	options.OnInterval = func(d Decision) { decisions = append(decisions, d) }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(decisions[1].Weights); n != 1 {
+		t.Errorf("with /cb gone %d were steered", n)
+	}
+	if at := decisions[2].Weights; len(at) != 2 || at[1].After != 500 {
+		t.Errorf("the new /cb, idle, is at %+v, want its ideal at once", at)
+	}
+	if got := f.weight("/cb"); got != (Setting{Default: 250}) {
+		t.Errorf("the new /cb was restored to %+v, its own was 250", got)
+	}
+}
+
+func TestAReplacedCgroupIsNotRestoredInto(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	dir := t.TempDir()
+	state := sampleState()
+	state.Cgroups = []CgroupState{{Cgroup: "/ca", ID: f.ids["/ca"], Weight: Setting{Default: 100}}, {Cgroup: "/cb", ID: 5, Weight: Setting{Default: 9}}, {Cgroup: "/cc", ID: 6, Weight: Setting{Default: 9}}}
+	if err := state.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	outcome, ok, err := Restore(dir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
+	if err != nil || !ok || !slices.Equal(outcome.Restored, []string{"/ca"}) || !slices.Equal(outcome.Replaced, []string{"/cb"}) || !slices.Equal(outcome.Vanished, []string{"/cc"}) {
+		t.Errorf("%+v %v %v", outcome, ok, err)
+	}
+}
+
+func TestAVanishedCgroupDuringTheWriteIsNoError(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	var log bytes.Buffer
+	options := fakeOptions(t, f, twoEqual, repeat(4, journalling)...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	writes := 0
+	f.before = func(string) error {
+		if writes++; writes == 3 {
+			f.remove("/ca")
+			f.remove("/cb")
+		}
+		return nil
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(log.String(), "level=ERROR") {
+		t.Errorf("log:\n%s", log.String())
+	}
+}
+
+func TestDryRunChangesNothing(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.limits["/cb"] = 50e6
+	f.tunables["low_latency"] = "1"
+	options := fakeOptions(t, f, "low_latency: off\n"+twoEqual, repeat(3, journalling)...)
+	options.DryRun = true
+	options.Config.StateDir = filepath.Join(t.TempDir(), "none")
+	var last Decision
+	options.OnInterval = func(d Decision) { last = d }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.writes()) != 0 {
+		t.Errorf("wrote %v", f.writes())
+	}
+	if _, err := os.Stat(options.Config.StateDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the state directory was made: %v", err)
+	}
+	if len(last.Weights) != 2 || last.Weights[0].Before != 100 || last.Weights[0].After <= 500 || len(last.Limits) != 1 {
+		t.Errorf("decided %+v", last)
+	}
+}
+
+func TestLimitsAreLoweredByWhatEscapesThem(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.limits["/cb"] = 20e6
+	options := fakeOptions(t, f, twoEqual, repeat(6, func() account.Sample {
+		return sampleOf(did("/ca", 1e8, 0), did("/cb", 1e8, 25e6)) // 5 MB/s of journal
+	})...)
+	var lowest uint64 = 1 << 60
+	f.before = func(what string) error {
+		var bps uint64
+		if _, err := fmt.Sscanf(what, "/cb limit %d", &bps); err == nil {
+			lowest = min(lowest, bps)
+		}
+		return nil
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if lowest != 15e6 {
+		t.Errorf("the limit was lowered to %d, want 15000000", lowest)
+	}
+	if f.limits["/cb"] != 20e6 {
+		t.Errorf("in the end it is %d", f.limits["/cb"])
+	}
+}
+
+func TestCorrectLimitKeepsAFloor(t *testing.T) {
+	for _, c := range []struct {
+		limit  uint64
+		hidden float64
+		want   uint64
+	}{{100, 0, 100}, {100, 30, 70}, {100, 95, 10}, {100, 1e300, 10}, {5, 100, 1}, {1, 100, 1}, {100, -5, 100}} {
+		if got := CorrectLimit(c.limit, c.hidden); got != c.want {
+			t.Errorf("CorrectLimit(%d, %g) = %d, want %d", c.limit, c.hidden, got, c.want)
+		}
+	}
+}
+
+func TestAFullStateDirectoryStopsItBeforeTheFirstWrite(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	options := fakeOptions(t, f, twoEqual, journalling)
+	// A directory in the state file's way stands for any failure to write.
+	if err := os.MkdirAll(filepath.Join(options.Config.StateDir, "control-loop0.json.new"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	err := Run(context.Background(), options)
+	if err == nil || !strings.Contains(err.Error(), "cannot keep the original settings") {
+		t.Errorf("error %v", err)
+	}
+	if len(f.writes()) != 0 {
+		t.Errorf("wrote %v", f.writes())
+	}
+}
+
+func TestANewCgroupIsLeftAloneWhileTheStateCannotBeSaved(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	var blocker string
+	options := fakeOptions(t, f, twoEqual[:len(twoEqual)-1]+", {match: /late, weight: 100}]",
+		journalling,
+		func() account.Sample {
+			if err := os.Mkdir(blocker, 0o755); err != nil {
+				t.Error(err)
+			}
+			f.create("/late")
+			return journalling()
+		},
+		func() account.Sample {
+			if got := f.weight("/late"); got != (Setting{Default: 100}) {
+				t.Errorf("/late was set to %+v", got)
+			}
+			if err := os.Remove(blocker); err != nil {
+				t.Error(err)
+			}
+			return journalling()
+		},
+		func() account.Sample {
+			if got := f.weight("/late"); got.Device != 100 && got.Default != 100 {
+				t.Errorf("/late is at %+v", got)
+			}
+			return journalling()
+		})
+	blocker = filepath.Join(options.Config.StateDir, "control-loop0.json.new")
+	var decisions []Decision
+	options.OnInterval = func(d Decision) { decisions = append(decisions, d) }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if len(decisions[1].Weights) != 2 || len(decisions[2].Weights) != 3 {
+		t.Errorf("steered %d then %d cgroups, want 2 then 3", len(decisions[1].Weights), len(decisions[2].Weights))
+	}
+}
+
+func TestWhatSomeoneElseSetsIsRespected(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	options := fakeOptions(t, f, "containers: [{match: /ca}, {match: /cb}]",
+		append(repeat(2, journalling), append([]func() account.Sample{func() account.Sample {
+			f.mu.Lock()
+			f.weights["/cb"] = Setting{Default: 300, Device: f.weights["/cb"].Device}
+			f.mu.Unlock()
+			return sampleOf(did("/ca", 50e6, 0), did("/cb", 70e6, 90e6))
+		}}, repeat(3, journalling)...)...)...)
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.weight("/cb"); got != (Setting{Default: 300}) {
+		t.Errorf("restored to %+v, someone had set 300 meanwhile", got)
+	}
+}
+
+func TestReloadTakesAGoodConfigurationAndKeepsTheOldOverABadOne(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/cc")
+	reload := make(chan os.Signal)
+	options := fakeOptions(t, f, twoEqual)
+	next := make(chan string, 1)
+	options.Reload = reload
+	options.Load = func() (Config, error) {
+		config, err := parseConfig([]byte(<-next))
+		config.StateDir = options.Config.StateDir
+		return config, err
+	}
+	opened := make(chan time.Duration, 9)
+	options.OpenSource = func(interval time.Duration) (account.Source, error) {
+		opened <- interval
+		return &scriptedSource{wait: true}, nil
+	}
+	var log syncBuffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- Run(ctx, options) }()
+	<-opened
+	try := func(config string) {
+		next <- config
+		reload <- syscall.SIGHUP
+		// The unbuffered channel takes a further signal only when the first
+		// is answered; its configuration is the same.
+		next <- config
+		reload <- syscall.SIGHUP
+	}
+	try("containers: [{match: /ca, weight: 5000}]")
+	try("law: nonsense")
+	if got := f.weight("/ca").Effective(); got != 500 {
+		t.Errorf("after bad configurations /ca has %d", got)
+	}
+	if n := strings.Count(log.String(), "keeping the old configuration"); n < 3 {
+		t.Errorf("log:\n%s", log.String())
+	}
+	try("interval: 9s\ncontainers: [{match: /ca, weight: 300}, {match: /cc, weight: 200}]")
+	if got := <-opened; got != 9*time.Second {
+		t.Errorf("measuring every %v", got)
+	}
+	if a, b, c := f.weight("/ca").Effective(), f.weight("/cb"), f.weight("/cc").Effective(); a != 300 || b != (Setting{Default: 100}) || c != 200 {
+		t.Errorf("weights %d %+v %d, want 300, restored, 200", a, b, c)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	for _, cgroup := range []string{"/ca", "/cb", "/cc"} {
+		if got := f.weight(cgroup); got != (Setting{Default: 100}) {
+			t.Errorf("in the end %s has %+v", cgroup, got)
+		}
+	}
+}
+
+func TestWithoutAListTheWeightsFoundAreMadeTrue(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/quiet", "/d/x")
+	f.weights["/ca"] = Setting{Default: 300}
+	options := fakeOptions(t, f, "", repeat(6, func() account.Sample {
+		return sampleOf(did("/ca", 150e6, 0), did("/cb", 35e6, 15e6), did(account.RootCgroup, 1e6, 0))
+	})...)
+	var last Decision
+	options.OnInterval = func(d Decision) { last = d }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if len(last.Weights) != 2 || last.Weights[0].Ideal != 300 || last.Weights[1].Ideal != 100 || last.Weights[1].After >= 95 {
+		t.Errorf("decided %+v", last.Weights)
+	}
+	for _, write := range f.writes() {
+		if strings.HasPrefix(write, "/quiet") || strings.HasPrefix(write, "/d") {
+			t.Errorf("wrote %s", write)
+		}
+	}
+}
+
+func TestLowLatencyIsToldOrSwitched(t *testing.T) {
+	f := newFakeHost("/ca")
+	f.tunables["low_latency"] = "1"
+	var log bytes.Buffer
+	options := fakeOptions(t, f, "containers: [{match: /ca, weight: 500}]", repeat(3, journalling)...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "low_latency is on"); n != 1 || f.tunables["low_latency"] != "1" {
+		t.Errorf("told %d times, tunable %s", n, f.tunables["low_latency"])
+	}
+}
+
+func TestASourceThatFailsEndsItWithEverythingRestored(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	options := fakeOptions(t, f, twoEqual)
+	options.OpenSource = func(time.Duration) (account.Source, error) { return &failingSource{}, nil }
+	err := Run(context.Background(), options)
+	if err == nil || !strings.Contains(err.Error(), "the disk is gone") {
+		t.Errorf("error %v", err)
+	}
+	options.OpenSource = func(time.Duration) (account.Source, error) { return nil, errors.New("no BTF") }
+	if err := Run(context.Background(), options); err == nil || !strings.Contains(err.Error(), "no BTF") {
+		t.Errorf("error %v", err)
+	}
+	for _, cgroup := range []string{"/ca", "/cb"} {
+		if got := f.weight(cgroup); got != (Setting{Default: 100}) {
+			t.Errorf("%s has %+v", cgroup, got)
+		}
+	}
+}
+
+// syncBuffer is a log that may be read while it is written.
+type syncBuffer struct {
+	mu     sync.Mutex
+	buffer bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buffer.String()
+}
+
+type failingSource struct{ calls int }
+
+func (s *failingSource) Next(context.Context) (account.Sample, error) {
+	if s.calls++; s.calls > 2 {
+		return account.Sample{}, errors.New("the disk is gone")
+	}
+	return journalling(), nil
+}
+func (s *failingSource) Close() error { return nil }
+
+func TestSamplesWithoutSenseAreSurvived(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	options := fakeOptions(t, f, twoEqual,
+		func() account.Sample { return account.Sample{} },
+		func() account.Sample { s := journalling(); s.IntervalSeconds = -3; return s },
+		func() account.Sample {
+			return sampleOf(did("/ca", 1<<63, 1<<63), did("", 5, 5), did("//x/../ca", 5, 5), did("/cb", 1, 1))
+		},
+		func() account.Sample { s := journalling(); s.Time = time.Unix(-1e9, 0); return s }) // a clock step
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,42 @@
+package control
+
+// Paper is the law of paper 1, equation 4, with the misprints mended:
+//
+//	m_n = m'_n (I_n S - J_n) / C'_n
+//	S   = sum_k (J_k + (i_k / m'_k) C'_k)
+//	I_n = i_n / sum_k i_k
+//
+// and m_n = i_n where C'_n = 0, clamped to the range of the weight file. It
+// answers one interval with the whole correction and remembers nothing, so it
+// follows noise as it follows load; it is kept as the paper's own, and for
+// comparison with [Feedback].
+type Paper struct{ weights Range }
+
+// NewPaper makes the law for weight files of that range.
+func NewPaper(r Range) *Paper { return &Paper{weights: r} }
+
+// Name is "paper".
+func (p *Paper) Name() string { return PaperLaw }
+
+// Next implements Law; seconds does not matter to this law.
+func (p *Paper) Next(_ float64, siblings []Observation) []float64 {
+	var total, ideals float64 // S, and the sum of i
+	for _, o := range siblings {
+		if o.Ideal > 0 && o.Ideal <= maxWeight {
+			ideals += o.Ideal
+		}
+		total += o.journal()
+		if !o.idle() {
+			total += o.Ideal / o.Weight * o.OtherBytes
+		}
+	}
+	next := make([]float64, len(siblings))
+	for n, o := range siblings {
+		weight := o.Ideal
+		if !o.idle() {
+			weight = o.Weight * (o.Ideal/ideals*total - o.journal()) / o.OtherBytes
+		}
+		next[n] = p.weights.clamp(weight)
+	}
+	return next
+}

@@ -1,0 +1,63 @@
+package control
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Quantize rounds weights to integers of the range so that their sum is kept
+// (largest remainder first; between equals the lesser ID first).
+func Quantize(weights []float64, ids []string, r Range) []uint64 {
+	rounded := make([]uint64, len(weights))
+	remainder := make([]float64, len(weights))
+	order := make([]int, len(weights))
+	var sum float64
+	var whole uint64
+	for n, w := range weights {
+		w = r.clamp(w)
+		// A hair up, so that 69.999999999 of a computed 70 is 70.
+		rounded[n] = uint64(math.Floor(w + 1e-9))
+		remainder[n] = w - float64(rounded[n])
+		order[n] = n
+		sum += w
+		whole += rounded[n]
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if c := cmp.Compare(remainder[b], remainder[a]); c != 0 {
+			return c
+		}
+		return cmp.Compare(ids[a], ids[b])
+	})
+	missing := math.Round(sum) - float64(whole)
+	for _, n := range order {
+		if missing < 1 {
+			break
+		}
+		if rounded[n] < r.Max {
+			rounded[n]++
+			missing--
+		}
+	}
+	return rounded
+}
+
+// finestSum is the sum of ideals below which one step of an integer weight is
+// more than a hundredth of the disk.
+const finestSum = 100
+
+// Scale is the whole factor by which siblings' ideal weights are multiplied
+// before they are written, because weights are integers: with ideals 5 and 5
+// one step would be a tenth of the disk. It is 1 where the ideals add up to
+// 100 or more; only ratios matter among siblings.
+func Scale(ideals []uint64, r Range) uint64 {
+	var sum uint64
+	for _, w := range ideals {
+		sum += min(w, maxWeight)
+	}
+	if sum == 0 || sum >= finestSum {
+		return 1
+	}
+	wanted := (2*finestSum + sum - 1) / sum
+	return max(1, min(wanted, r.Max/sum))
+}

@@ -1,0 +1,183 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// refresh looks which cgroups exist, plans anew, takes new ones into the state
+// and lets go of those that are no longer controlled. No weight is written but
+// to let go.
+func (c *Controller) refresh() error {
+	list, err := c.host.Cgroups.List()
+	if err != nil {
+		return fmt.Errorf("cannot list the cgroups: %w", err)
+	}
+	exists := make(map[string]uint64, len(list))
+	for _, found := range list {
+		exists[found.Path] = found.ID
+	}
+	c.forgetVanished(exists)
+
+	found := map[string]*governed{} // looked at for the first time
+	var units []Unit
+	for _, path := range slices.Sorted(maps.Keys(exists)) {
+		weight, matched := c.config.Ideal(path, c.name(path))
+		if !matched || len(c.config.Containers) == 0 && !c.active[path] {
+			continue
+		}
+		if g := c.look(path, exists[path], found); g != nil {
+			units = append(units, Unit{Cgroup: path, Configured: weight, Found: g.Weight.Effective()})
+		}
+	}
+	branch := func(path string) (uint64, bool) {
+		weight, matched := c.config.Ideal(path, c.name(path))
+		if matched && weight != 0 {
+			return weight, true
+		}
+		if g := c.look(path, exists[path], found); g != nil {
+			return g.Weight.Effective(), false
+		}
+		return 0, false
+	}
+	groups, notes := Plan(units, branch, c.host.Weights.Range())
+	planned := map[string]bool{}
+	adopted := 0
+	for _, group := range groups {
+		for _, member := range group.Members {
+			planned[member.Cgroup] = true
+			if c.cgroups[member.Cgroup] != nil {
+				continue
+			}
+			if g := c.look(member.Cgroup, exists[member.Cgroup], found); g != nil {
+				c.cgroups[member.Cgroup] = g
+				adopted++
+			}
+		}
+	}
+	if adopted > 0 {
+		if err := c.save(); err != nil {
+			// Not in the state, so not to be touched; the next interval
+			// tries again.
+			for path, g := range found {
+				if c.cgroups[path] == g {
+					delete(c.cgroups, path)
+				}
+			}
+			return err
+		}
+	}
+	c.groups = groups
+	c.letGo(planned)
+	c.tell(notes)
+	for parent := range c.laws {
+		if !slices.ContainsFunc(groups, func(g Group) bool { return g.Parent == parent }) {
+			delete(c.laws, parent)
+		}
+	}
+	return nil
+}
+
+// forgetVanished drops cgroups that are gone, or that another one of the same
+// path has replaced. Their part of the state stays on disk until the next
+// save: by its ID it harms no other.
+func (c *Controller) forgetVanished(exists map[string]uint64) {
+	for path, g := range c.cgroups {
+		if id, ok := exists[path]; !ok || id != g.ID {
+			c.log.Info("the cgroup is gone", "cgroup", path)
+			delete(c.cgroups, path)
+		}
+	}
+	for _, known := range []map[string]string{c.names, c.complaints} {
+		maps.DeleteFunc(known, func(path, _ string) bool { _, ok := exists[path]; return !ok })
+	}
+	maps.DeleteFunc(c.active, func(path string, _ bool) bool { _, ok := exists[path]; return !ok })
+}
+
+// look gives what is known of a cgroup, reading its settings if it is new; nil
+// if it has vanished or has no weight.
+func (c *Controller) look(path string, id uint64, found map[string]*governed) *governed {
+	if g := c.cgroups[path]; g != nil {
+		return g
+	}
+	if g := found[path]; g != nil {
+		return g
+	}
+	if checkCgroup(path) != nil {
+		return nil
+	}
+	setting, err := c.host.Weights.Get(path)
+	if err != nil {
+		c.complain(path, "cannot control the cgroup", err)
+		return nil
+	}
+	g := &governed{CgroupState: CgroupState{Cgroup: path, ID: id, Weight: setting}, expected: setting}
+	if c.host.Limits != nil && c.config.CorrectLimits {
+		if g.limit, err = c.host.Limits.Get(path); err != nil {
+			c.complain(path, "cannot read the limit of the cgroup", err)
+		}
+		g.WriteBytesPerSecond = g.limit
+	}
+	found[path] = g
+	return g
+}
+
+// letGo restores the cgroups that the plan no longer holds.
+func (c *Controller) letGo(planned map[string]bool) {
+	changed := false
+	for path, g := range c.cgroups {
+		if planned[path] {
+			continue
+		}
+		if !c.options.DryRun {
+			if err := g.putBack(c.host, c.options.Device); err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, errReplaced) {
+				c.complain(path, "cannot restore the cgroup; trying again", err)
+				continue // and so it stays in the state
+			}
+		}
+		c.log.Info("no longer controlled", "cgroup", path, "weight", g.Weight.Effective())
+		delete(c.cgroups, path)
+		changed = true
+	}
+	if changed {
+		if err := c.save(); err != nil {
+			c.log.Error("the state keeps cgroups that are no longer controlled", "error", err)
+		}
+	}
+}
+
+func (c *Controller) name(path string) string {
+	if c.options.Name != nil {
+		return c.options.Name(path)
+	}
+	return c.names[path]
+}
+
+// tell says the plan's notes when they change.
+func (c *Controller) tell(notes []string) {
+	all := strings.Join(notes, "\n")
+	if all == c.notes {
+		return
+	}
+	c.notes = all
+	for _, note := range notes {
+		c.log.Info(note)
+	}
+}
+
+// complain logs an error about a cgroup once, and not at all if the cgroup has
+// merely vanished.
+func (c *Controller) complain(path, message string, err error) {
+	if errors.Is(err, ErrVanished) {
+		c.log.Debug("the cgroup is gone", "cgroup", path)
+		return
+	}
+	if c.complaints[path] == err.Error() {
+		return
+	}
+	c.complaints[path] = err.Error()
+	c.log.Error(message, "cgroup", path, "error", err)
+}

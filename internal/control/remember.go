@@ -1,0 +1,63 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// DefaultRunDir is where running Daybooks say which state directory they use,
+// so that `daybook restore` finds it. It lasts as long as cgroups do.
+const DefaultRunDir = "/run/daybook"
+
+// rememberStateDir notes the state directory of a device.
+func rememberStateDir(runDir, device, stateDir string) error {
+	if err := os.MkdirAll(runDir, 0o755); err != nil {
+		return fmt.Errorf("cannot note the state directory: %w", err)
+	}
+	if err := replaceFile(filepath.Join(runDir, "control-"+device), []byte(stateDir+"\n")); err != nil {
+		return fmt.Errorf("cannot note the state directory: %w", err)
+	}
+	return nil
+}
+
+func forgetStateDir(runDir, device string) {
+	// What is left over is harmless: the directory then has no state.
+	_ = os.Remove(filepath.Join(runDir, "control-"+device))
+}
+
+// RememberedStateDirs lists the state directories noted in runDir, sorted.
+// Notes that no Daybook wrote are left out.
+func RememberedStateDirs(runDir string) ([]string, error) {
+	entries, err := os.ReadDir(runDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the noted state directories: %w", err)
+	}
+	var dirs []string
+	for _, entry := range entries {
+		device, isNote := strings.CutPrefix(entry.Name(), "control-")
+		if !isNote || checkDevice(device) != nil || !entry.Type().IsRegular() {
+			continue
+		}
+		file, err := os.Open(filepath.Join(runDir, entry.Name()))
+		if err != nil {
+			continue
+		}
+		text, err := io.ReadAll(io.LimitReader(file, maxPathBytes))
+		file.Close()
+		dir, whole := strings.CutSuffix(string(text), "\n")
+		if err == nil && whole && CheckStateDir(dir) == nil {
+			dirs = append(dirs, filepath.Clean(dir))
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs), nil
+}

@@ -1,0 +1,274 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// State is what was in force before Daybook changed anything on one device.
+// It is on disk before the first change and until all is put back.
+type State struct {
+	// Version of the format; see StateVersion.
+	Version int `json:"version"`
+	// BootID is the boot the state belongs to: cgroups do not outlive it.
+	BootID string `json:"boot_id"`
+	// Device is the disk's name in /sys/block, Dev its "major:minor".
+	Device string `json:"device"`
+	Dev    string `json:"dev"`
+	// WeightFile is the file the weights are of.
+	WeightFile string `json:"weight_file"`
+	// Tunables of the scheduler named Scheduler.
+	Scheduler string            `json:"scheduler,omitempty"`
+	Tunables  map[string]string `json:"tunables,omitempty"`
+	// Cgroups are sorted by path.
+	Cgroups []CgroupState `json:"cgroups"`
+}
+
+// CgroupState is one cgroup's original settings.
+type CgroupState struct {
+	Cgroup string `json:"cgroup"`
+	// ID tells a cgroup from a later one at the same path.
+	ID uint64 `json:"id"`
+	// Weight is the original weight.
+	Weight Setting `json:"weight"`
+	// WriteBytesPerSecond is the original write limit; 0: none, or not
+	// changed.
+	WriteBytesPerSecond uint64 `json:"write_bytes_per_second,omitempty"`
+}
+
+// StateVersion is raised when a field changes its meaning.
+const StateVersion = 1
+
+const (
+	maxStateBytes  = 64 << 20
+	maxCgroups     = 200_000
+	maxPathBytes   = 4096
+	maxDeviceBytes = 64
+)
+
+// lowLatency is the one tunable that is ever switched.
+const lowLatency = "low_latency"
+
+// StatePath is where the state of a device is kept.
+func StatePath(stateDir, device string) string {
+	return filepath.Join(stateDir, "control-"+device+".json")
+}
+
+// StateDevices lists the devices that have a state in the directory.
+func StateDevices(stateDir string) ([]string, error) {
+	entries, err := os.ReadDir(stateDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the state directory: %w", err)
+	}
+	var devices []string
+	for _, entry := range entries {
+		device, isState := strings.CutPrefix(entry.Name(), "control-")
+		device, isJSON := strings.CutSuffix(device, ".json")
+		if isState && isJSON && checkDevice(device) == nil {
+			devices = append(devices, device)
+		}
+	}
+	return devices, nil
+}
+
+// LoadState reads and checks a device's state; fs.ErrNotExist if there is
+// none. A state that is damaged, or that no Daybook wrote, is refused as a
+// whole: nothing of it may be believed.
+func LoadState(stateDir, device string) (*State, error) {
+	name := StatePath(stateDir, device)
+	file, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the state: %w", err)
+	}
+	defer file.Close()
+	refuse := func(err error) error {
+		return fmt.Errorf("state %s is not to be trusted, nothing was changed: %w; "+
+			"set the weights by hand and remove the file", name, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return nil, fmt.Errorf("cannot read the state %s: %w", name, err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return nil, refuse(errors.New("it is no regular file"))
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return nil, refuse(fmt.Errorf("it belongs to user %d", st.Uid))
+	case st.Mode&0o022 != 0:
+		return nil, refuse(fmt.Errorf("others may write to it (mode %04o)", st.Mode&0o7777))
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxStateBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the state %s: %w", name, err)
+	}
+	state, err := parseState(text)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	if state.Device != device {
+		return nil, refuse(fmt.Errorf("it is of the device %q", state.Device))
+	}
+	return state, nil
+}
+
+func parseState(text []byte) (*State, error) {
+	if len(text) > maxStateBytes {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxStateBytes)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	state := new(State)
+	if err := decoder.Decode(state); err != nil {
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, errors.New("it is cut short")
+		}
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows its end")
+	}
+	return state, state.check()
+}
+
+// check holds the invariants of a State; both writer and reader use it.
+func (s *State) check() error {
+	if s.Version != StateVersion {
+		return fmt.Errorf("its version is %d, this program knows %d", s.Version, StateVersion)
+	}
+	if err := checkDevice(s.Device); err != nil {
+		return err
+	}
+	if _, err := blockdev.ParseDev(s.Dev); err != nil {
+		return err
+	}
+	if s.Scheduler != "" && checkDevice(s.Scheduler) != nil { // of the same letters
+		return fmt.Errorf("%.100q is no name of a scheduler", s.Scheduler)
+	}
+	for name, value := range s.Tunables {
+		if name != lowLatency || value != "0" && value != "1" {
+			return fmt.Errorf("tunable %q = %q is none that Daybook changes", name, value)
+		}
+	}
+	if len(s.Cgroups) > maxCgroups {
+		return fmt.Errorf("%d cgroups, more than %d", len(s.Cgroups), maxCgroups)
+	}
+	seen := make(map[string]bool, len(s.Cgroups))
+	for _, c := range s.Cgroups {
+		if err := checkCgroup(c.Cgroup); err != nil {
+			return err
+		}
+		if seen[c.Cgroup] {
+			return fmt.Errorf("cgroup %q stands twice", c.Cgroup)
+		}
+		seen[c.Cgroup] = true
+		if c.Weight.Default < 1 || c.Weight.Default > maxWeight || c.Weight.Device > maxWeight {
+			return fmt.Errorf("cgroup %s: %d (device: %d) is no weight", c.Cgroup, c.Weight.Default, c.Weight.Device)
+		}
+	}
+	return nil
+}
+
+// checkCgroup admits only paths that lead to a cgroup below the root.
+func checkCgroup(cgroup string) error {
+	if len(cgroup) > maxPathBytes || !strings.HasPrefix(cgroup, "/") || cgroup == "/" ||
+		path.Clean(cgroup) != cgroup || strings.ContainsAny(cgroup, "\x00\n") {
+		return fmt.Errorf("%.100q is no path of a cgroup", cgroup)
+	}
+	return nil
+}
+
+// checkDevice admits the names that sysfs gives to disks, and nothing that
+// could lead out of a directory.
+func checkDevice(device string) error {
+	ok := device != "" && len(device) <= maxDeviceBytes && device[0] != '.'
+	for _, c := range device {
+		ok = ok && (c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("!._-", c))
+	}
+	if !ok {
+		return fmt.Errorf("%.100q is no name of a disk", device)
+	}
+	return nil
+}
+
+// Save writes the state so that after any crash the file is the old one or the
+// new one, whole.
+func (s *State) Save(stateDir string) error {
+	slices.SortFunc(s.Cgroups, func(a, b CgroupState) int { return strings.Compare(a.Cgroup, b.Cgroup) })
+	if err := s.check(); err != nil {
+		return fmt.Errorf("the state would not be readable again: %w", err)
+	}
+	text, err := json.MarshalIndent(s, "", "\t")
+	if err == nil {
+		err = replaceFile(StatePath(stateDir, s.Device), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep the original settings: %w; make room or choose another state_dir", err)
+	}
+	return nil
+}
+
+// Remove deletes the state after all is put back.
+func (s *State) Remove(stateDir string) error {
+	err := os.Remove(StatePath(stateDir, s.Device))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot remove the state: %w", err)
+	}
+	return syncDir(stateDir)
+}
+
+func replaceFile(name string, text []byte) error {
+	next := name + ".new"
+	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err == nil {
+		err = file.Sync() // the content before the name
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err == nil {
+		err = os.Rename(next, name)
+	}
+	if err != nil {
+		os.Remove(next)
+		return err
+	}
+	return syncDir(filepath.Dir(name))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// bootID names the present boot.
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(text))
+}

@@ -1,0 +1,77 @@
+package control
+
+import "errors"
+
+// ErrVanished is wrapped by the stores' errors when the cgroup is gone, which
+// is no failure: containers come and go.
+var ErrVanished = errors.New("the cgroup is gone")
+
+// Cgroup is a cgroup as it exists now. A cgroup that is removed and made anew
+// at the same path has another ID.
+type Cgroup struct {
+	Path string
+	ID   uint64
+}
+
+// Cgroups tells which cgroups exist.
+type Cgroups interface {
+	// List gives all cgroups but the root.
+	List() ([]Cgroup, error)
+	// ID gives the ID of the cgroup at path, or ErrVanished.
+	ID(path string) (uint64, error)
+}
+
+// Setting is a cgroup's weights as they stand in its files, with what is needed
+// to put them back exactly.
+type Setting struct {
+	// Default is the weight on every disk without one of its own.
+	Default uint64 `json:"default"`
+	// Device is the weight on this disk alone; 0: none.
+	Device uint64 `json:"device"`
+}
+
+// Effective is the weight in force on this disk.
+func (s Setting) Effective() uint64 {
+	if s.Device != 0 {
+		return s.Device
+	}
+	return s.Default
+}
+
+// WeightStore reads and writes the weights that govern one disk.
+type WeightStore interface {
+	// File is the weight file's name, for messages.
+	File() string
+	// Range is what the file takes.
+	Range() Range
+	// Get reads a cgroup's weight.
+	Get(cgroup string) (Setting, error)
+	// Set makes weight the cgroup's weight on this disk.
+	Set(cgroup string, weight uint64) error
+	// Restore puts back what Get gave.
+	Restore(cgroup string, setting Setting) error
+}
+
+// LimitStore reads and writes the limits on writing to one disk.
+type LimitStore interface {
+	// Get reads a cgroup's write limit in bytes per second; 0: none.
+	Get(cgroup string) (bytesPerSecond uint64, err error)
+	// Set changes a limit that is in force.
+	Set(cgroup string, bytesPerSecond uint64) error
+}
+
+// Tunables reads and writes the tunables of the disk's scheduler.
+type Tunables interface {
+	// Scheduler is the name of the scheduler in force.
+	Scheduler() (string, error)
+	Get(name string) (string, error)
+	Set(name, value string) error
+}
+
+// Host is what a Controller reads and writes.
+type Host struct {
+	Cgroups  Cgroups
+	Weights  WeightStore
+	Limits   LimitStore // nil: limits are left alone
+	Tunables Tunables   // nil: tunables are left alone
+}

@@ -1,0 +1,294 @@
+package disksim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+func TestSeveralDisksAtATimeKeepTheirOwnData(t *testing.T) {
+	r := newRig(t)
+	const count = 3
+	var group sync.WaitGroup
+	for i := range count {
+		group.Go(func() {
+			name := fmt.Sprintf("%sdisk-%d", testPrefix, i)
+			disk, err := Create(context.Background(), Config{Name: name, StateDir: r.dir, SizeBytes: 64 << 20})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := checkFileSystem(t.TempDir(), disk, uint64(i)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := disk.Delete(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	r.wantNothingLeft()
+}
+
+// checkFileSystem writes random data through ext4 and the page cache, and reads
+// it after a remount, which dropped the cache.
+func checkFileSystem(point string, disk *Disk, seed uint64) error {
+	ctx := context.Background()
+	if err := ext4.Make(ctx, disk.DevicePath, ext4.MakeOptions{}); err != nil {
+		return err
+	}
+	data := make([]byte, 8<<20)
+	random := rand.NewChaCha8([32]byte{byte(seed)})
+	_, _ = random.Read(data)
+	path := filepath.Join(point, "data")
+	for _, step := range []func() error{
+		func() error { return os.WriteFile(path, data, 0o600) },
+		func() error {
+			got, err := os.ReadFile(path)
+			if err == nil && !bytes.Equal(got, data) {
+				err = errors.New("read something else than was written")
+			}
+			return err
+		},
+	} {
+		if err := ext4.Mount(disk.DevicePath, point, ext4.MountOptions{}); err != nil {
+			return err
+		}
+		if err := errors.Join(step(), ext4.Unmount(ctx, point)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func TestConcurrentRequestsOfAllSizesReadWhatWasWritten(t *testing.T) {
+	r := newRig(t)
+	disk := r.create(Config{Name: "mixed", SizeBytes: 32 << 20, Parameters: Parameters{RequestSeconds: 20e-6}})
+	fd, err := unix.Open(disk.DevicePath, unix.O_RDWR|unix.O_DIRECT|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var group sync.WaitGroup
+	const writers, region = 8, 4 << 20
+	for w := range writers {
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(w)))
+			buffer, err := unix.Mmap(-1, 0, 2<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = unix.Munmap(buffer) }()
+			shadow := make([]byte, region)
+			for range 60 {
+				// Over 1 MiB a request comes in parts.
+				length := 512 * (1 + random.IntN(len(buffer)/512))
+				offset := 512 * random.IntN((region-length)/512+1)
+				part := buffer[:length]
+				at := int64(w*region + offset)
+				if random.IntN(2) == 0 {
+					fill := byte(random.Uint32())
+					for i := range part {
+						part[i] = fill + byte(i>>9)
+					}
+					if n, err := unix.Pwrite(fd, part, at); err != nil || n != length {
+						t.Errorf("wrote %d of %d bytes at %d: %v", n, length, at, err)
+						return
+					}
+					copy(shadow[offset:], part)
+				} else if n, err := unix.Pread(fd, part, at); err != nil || n != length || !bytes.Equal(part, shadow[offset:offset+length]) {
+					t.Errorf("read %d of %d bytes at %d, or others than written: %v", n, length, at, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestTheDeviceIsAsAsked(t *testing.T) {
+	r := newRig(t)
+	disk := r.create(Config{Name: "asked", SizeBytes: 1 << 30, Parameters: presets["hdd"], Scheduler: "mq-deadline"})
+	before := disk.Record().PreviousScheduler
+	if size, err := disk.Device.SizeBytes(); err != nil || size != 1<<30 {
+		t.Errorf("size %d, %v", size, err)
+	}
+	if direct, err := disk.Device.DirectIO(); err != nil || !direct {
+		t.Errorf("direct I/O %v, %v", direct, err)
+	}
+	if scheduler, err := disk.Device.Scheduler(); err != nil || scheduler.Current != "mq-deadline" {
+		t.Errorf("scheduler %+v, %v", scheduler, err)
+	}
+	if rotational, err := disk.Device.Queue("rotational"); err != nil || rotational != "1" {
+		t.Errorf("rotational %q, %v", rotational, err)
+	}
+	records, err := List(r.dir)
+	if err != nil || len(records) != 1 || records[0] != disk.Record() {
+		t.Errorf("listed %+v, %v; want %+v", records, err, disk.Record())
+	}
+	if err := disk.Delete(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if scheduler, err := disk.Device.Scheduler(); err == nil && before != "" && scheduler.Current != before {
+		t.Errorf("scheduler is %s after the deletion, was %s before", scheduler.Current, before)
+	}
+	if err := disk.Delete(context.Background()); err != nil {
+		t.Errorf("second deletion: %v", err)
+	}
+	if err := Delete(context.Background(), r.dir, disk.Name); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+}
+
+func TestTheSchedulerIsBFQUnlessSaidOtherwise(t *testing.T) {
+	r := newRig(t)
+	disk := r.create(Config{Name: "bfq"})
+	scheduler, err := disk.Device.Scheduler()
+	needs.That(t, err != nil || slices.Contains(scheduler.Available, blockdev.BFQ), "the BFQ scheduler")
+	if err != nil || scheduler.Current != blockdev.BFQ {
+		t.Errorf("scheduler %+v, %v; want bfq", scheduler, err)
+	}
+}
+
+func TestWhatCannotBeCreatedLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	for name, wrong := range map[string]struct {
+		config Config
+		want   error
+	}{
+		"name":      {Config{Name: "No"}, ErrInvalid},
+		"size":      {Config{Name: "no", SizeBytes: 1000}, ErrInvalid},
+		"model":     {Config{Name: "no", Parameters: Parameters{FlushSeconds: -1}}, ErrInvalid},
+		"scheduler": {Config{Name: "no", Scheduler: "cfq-of-old"}, ErrUnsupported},
+		"file":      {Config{Name: "no", Backing: "/no/such/directory/file"}, os.ErrNotExist},
+		"program":   {Config{Name: "no", Executable: "/bin/true"}, nil},
+		"no server": {Config{Name: "no", Executable: "/no/such/program"}, os.ErrNotExist},
+	} {
+		wrong.config.StateDir = r.dir
+		disk, err := Create(context.Background(), wrong.config)
+		if err == nil {
+			t.Errorf("%s: created %s", name, disk.DevicePath)
+			continue
+		}
+		// The server's errors come as text.
+		if wrong.want != nil && !errors.Is(err, wrong.want) && !strings.Contains(err.Error(), "no such file") {
+			t.Errorf("%s: got %v, want %v", name, err, wrong.want)
+		}
+		r.wantNothingLeft()
+	}
+}
+
+func TestANameIsGivenOnce(t *testing.T) {
+	r := newRig(t)
+	disk := r.create(Config{Name: "once"})
+	if _, err := Create(context.Background(), Config{Name: disk.Name, StateDir: r.dir}); !errors.Is(err, ErrExists) {
+		t.Errorf("got %v, want ErrExists", err)
+	}
+}
+
+func TestAMountedDiskIsNotDeletedAndTheErrorNamesTheMount(t *testing.T) {
+	r := newRig(t)
+	disk := r.create(Config{Name: "mounted", Scheduler: "mq-deadline"})
+	point := r.mount(disk.DevicePath)
+	before, beforeErr := disk.Device.Scheduler()
+	err := disk.Delete(context.Background())
+	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), point) {
+		t.Errorf("got %v, want ErrBusy and %s", err, point)
+	}
+	after, afterErr := disk.Device.Scheduler()
+	if beforeErr != nil || afterErr != nil || before.Current != after.Current {
+		t.Errorf("the scheduler was %s and is %s after the refusal", before.Current, after.Current)
+	}
+	if err := os.WriteFile(filepath.Join(point, "still"), []byte("there"), 0o600); err != nil {
+		t.Errorf("after the refusal: %v", err)
+	}
+	if err := ext4.Unmount(context.Background(), point); err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.Delete(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAFilesDataOutliveTheDisk(t *testing.T) {
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "disk.img")
+	for i, name := range []string{"first", "second"} {
+		disk := r.create(Config{Name: name, Backing: path})
+		var point string
+		if i == 0 {
+			point = r.mount(disk.DevicePath)
+			if err := os.WriteFile(filepath.Join(point, "kept"), []byte("data"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			point = r.mountOnly(disk.DevicePath)
+			if got, err := os.ReadFile(filepath.Join(point, "kept")); err != nil || string(got) != "data" {
+				t.Errorf("read %q, %v", got, err)
+			}
+		}
+		if err := ext4.Unmount(context.Background(), point); err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.Delete(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDiscardedRangesReadAsZerosAndGiveTheirRoomBack(t *testing.T) {
+	r := newRig(t)
+	path := filepath.Join(t.TempDir(), "disk.img")
+	disk := r.create(Config{Name: "discard", Backing: path, SizeBytes: 64 << 20})
+	file, err := os.OpenFile(disk.DevicePath, os.O_RDWR|unix.O_SYNC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(bytes.Repeat([]byte{0xff}, 16<<20), 0); err != nil {
+		t.Fatal(err)
+	}
+	if used := blocksOf(t, path); used < 16<<20 {
+		t.Errorf("the file takes %d bytes after writing 16 MiB", used)
+	}
+	ends := [2]uint64{4 << 20, 8 << 20}
+	if err := discard(file, ends); err != nil {
+		t.Fatal(err)
+	}
+	if used := blocksOf(t, path); used > 9<<20 {
+		t.Errorf("the file takes %d bytes after discarding 8 of 16 MiB", used)
+	}
+	got := make([]byte, 16<<20)
+	if _, err := file.ReadAt(got, 0); err != nil {
+		t.Fatal(err)
+	}
+	want := bytes.Repeat([]byte{0xff}, 16<<20)
+	clear(want[4<<20 : 12<<20])
+	if !bytes.Equal(got, want) {
+		t.Error("not exactly the discarded range reads as zeros")
+	}
+}
+
+func blocksOf(t *testing.T, path string) int64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Blocks * 512
+}

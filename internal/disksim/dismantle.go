@@ -1,0 +1,149 @@
+package disksim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// dismantle takes a disk apart whose owner or server is dead: what is mounted
+// from it is detached lazily (the only place that does so, because nobody is
+// left who could be told), the loop device gets its scheduler back and loses
+// its file, the FUSE file system is unmounted. It finds all of it by the path
+// of the disk's file, so that it needs no record and can be repeated.
+//
+// Each step is done even if one before failed.
+func (h home) dismantle(ctx context.Context, name string) error {
+	record, err := h.readRecord(name)
+	if err != nil {
+		record = Record{} // damaged or missing: only the scheduler is lost
+	}
+	var errs []error
+	loops, err := h.loopsOf(name, record)
+	errs = append(errs, err)
+	for _, loop := range loops {
+		errs = append(errs, unmountAll(loop), restoreScheduler(loop.Disk, record), loop.DetachLazily())
+	}
+	for _, loop := range loops {
+		awaitDetached(ctx, loop)
+	}
+	errs = append(errs, unmountFUSE(h.mountPoint(name)))
+	return errors.Join(errs...)
+}
+
+// loopsOf finds the loop devices on the disk's file; more than one only if
+// somebody attached it once more. Once its FUSE file system is unmounted, the
+// kernel prints the file's path as "/NAME": then the record says which it is.
+func (h home) loopsOf(name string, record Record) ([]blockdev.Loop, error) {
+	all, err := blockdev.Loops()
+	if err != nil {
+		return nil, err
+	}
+	_, statErr := os.Lstat("/" + name)
+	orphaned := errors.Is(statErr, fs.ErrNotExist)
+	return slices.DeleteFunc(all, func(loop blockdev.Loop) bool {
+		orphan := orphaned && loop.Name == record.Device && loop.File == "/"+name
+		return loop.File != h.diskFile(name) && !orphan
+	}), nil
+}
+
+// unmountAll detaches the mounts of the file system on the device, the last
+// one made first.
+func unmountAll(loop blockdev.Loop) error {
+	mounts, err := blockdev.MountsOf(loop.Dev)
+	if err != nil {
+		return err
+	}
+	slices.Reverse(mounts)
+	var errs []error
+	for _, mount := range mounts {
+		err := unix.Unmount(mount.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("cannot unmount %s: %w", mount.Point, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// restoreScheduler gives the loop device's number back its scheduler, which
+// the kernel keeps from one file to the next.
+func restoreScheduler(disk blockdev.Disk, record Record) error {
+	if record.PreviousScheduler == "" || record.Device != disk.Name {
+		return nil
+	}
+	now, err := disk.Scheduler()
+	if err != nil {
+		return err
+	}
+	// Somebody else's choice is left alone, and so is a record's that the
+	// kernel never offered.
+	if now.Current != record.Scheduler || !slices.Contains(now.Available, record.PreviousScheduler) {
+		return nil
+	}
+	return disk.SetScheduler(record.PreviousScheduler)
+}
+
+// awaitDetached gives the last users of the device a moment: processes that
+// were killed with the owner.
+func awaitDetached(ctx context.Context, loop blockdev.Loop) {
+	for {
+		file, err := loop.BackingFile()
+		if err != nil || file != loop.File {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// unmountFUSE unmounts whatever is mounted on the mount point. If it is in
+// use, its connection is aborted, so that whoever uses it gets errors and no
+// one waits for a server that is gone.
+func unmountFUSE(point string) error {
+	for {
+		err := unix.Unmount(point, unix.UMOUNT_NOFOLLOW)
+		if err == nil {
+			continue // there may be one below
+		}
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		abortConnection(point)
+		err = unix.Unmount(point, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+		if err != nil {
+			return fmt.Errorf("cannot unmount %s: %w", point, err)
+		}
+	}
+}
+
+// abortConnection ends the FUSE connection through fusectl, where it is
+// mounted; elsewhere MNT_FORCE does the same.
+func abortConnection(point string) {
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return
+	}
+	for _, mount := range mounts {
+		if mount.Point == point && mount.Dev.Major == 0 {
+			number := strconv.FormatUint(uint64(mount.Dev.Minor), 10)
+			file, err := os.OpenFile(filepath.Join("/sys/fs/fuse/connections", number, "abort"), os.O_WRONLY, 0)
+			if err == nil {
+				_, _ = file.WriteString("1")
+				_ = file.Close()
+			}
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package disksim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// Record is what is written down of a disk, and what List gives.
+type Record struct {
+	Name       string     `json:"name"`
+	SizeBytes  uint64     `json:"size_bytes"`
+	Parameters Parameters `json:"parameters"`
+	// Backing is the host's file, "" for memory.
+	Backing string `json:"backing"`
+	// MountPoint is the FUSE file system's.
+	MountPoint string `json:"mount_point"`
+	// OwnerBound: the disk ends with the process OwnerPID.
+	OwnerBound bool `json:"owner_bound"`
+	OwnerPID   int  `json:"owner_pid"`
+	// ServerPID and ServerStart (clock ticks since boot, field 22 of
+	// /proc/PID/stat) name the serving process; 0 before it runs.
+	ServerPID   int    `json:"server_pid"`
+	ServerStart uint64 `json:"server_start_ticks"`
+	// Device is the loop device's name, "" before it is attached.
+	Device string `json:"device"`
+	// Dev is its number, "7:3".
+	Dev string `json:"dev"`
+	// Scheduler is the device's, and PreviousScheduler what it gets back;
+	// "" if it was left as it was.
+	Scheduler         string `json:"scheduler"`
+	PreviousScheduler string `json:"previous_scheduler"`
+}
+
+// DevicePath is the disk's node, "" before it is attached.
+func (r Record) DevicePath() string {
+	if r.Device == "" {
+		return ""
+	}
+	return "/dev/" + r.Device
+}
+
+const maxRecordBytes = 64 << 10
+
+// parseRecord reads the record of the disk called name, which may have been
+// cut off or written by anybody.
+func parseRecord(name string, text []byte) (Record, error) {
+	var record Record
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&record); err != nil {
+		return Record{}, fmt.Errorf("record of disk %s: %w", name, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Record{}, fmt.Errorf("record of disk %s: more than one value", name)
+	}
+	if record.Name != name {
+		return Record{}, fmt.Errorf("record of disk %s is of %q", name, record.Name)
+	}
+	err := errors.Join(CheckName(record.Name), CheckSize(record.SizeBytes), record.Parameters.Check())
+	if err != nil {
+		return Record{}, fmt.Errorf("record of disk %s: %w", name, err)
+	}
+	return record, nil
+}
+
+func (h home) readRecord(name string) (Record, error) {
+	file, err := os.Open(h.path(name, recordSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return Record{}, fmt.Errorf("disk %s: %w", name, ErrNotFound)
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxRecordBytes))
+	if err != nil {
+		return Record{}, err
+	}
+	return parseRecord(name, text)
+}
+
+// writeRecord replaces the record in one step, so that it is never half
+// written.
+func (h home) writeRecord(record Record) error {
+	text, err := json.MarshalIndent(record, "", "  ")
+	if err != nil {
+		return err
+	}
+	temporary := h.path(record.Name, newRecordSuffix)
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("cannot record disk %s: %w", record.Name, err)
+	}
+	_, err = file.Write(append(text, '\n'))
+	if err == nil {
+		err = file.Sync()
+	}
+	err = errors.Join(err, file.Close())
+	if err == nil {
+		err = os.Rename(temporary, h.path(record.Name, recordSuffix))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot record disk %s: %w", record.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package disksim
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+)
+
+var sampleRecord = Record{Name: "slow", SizeBytes: 1 << 30, Parameters: presets["hdd"], Device: "loop3", Dev: "7:3"}
+
+func TestARecordIsReadAsItWasWritten(t *testing.T) {
+	h := home(t.TempDir())
+	if _, err := h.readRecord("slow"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+	if err := h.writeRecord(sampleRecord); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.readRecord("slow"); err != nil || got != sampleRecord {
+		t.Errorf("got %+v, %v; want %+v", got, err, sampleRecord)
+	}
+	if got := sampleRecord.DevicePath(); got != "/dev/loop3" {
+		t.Errorf("device path is %s", got)
+	}
+}
+
+func TestACutOffOrForeignRecordIsAnErrorAndListGivesTheOthers(t *testing.T) {
+	dir := t.TempDir()
+	h := home(dir)
+	if err := h.writeRecord(sampleRecord); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(h.path("slow", recordSuffix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"empty":   "",
+		"cut":     string(good[:len(good)/2]),
+		"twice":   strings.ReplaceAll(string(good), "slow", "twice") + "{}",
+		"foreign": string(good),
+		"key":     `{"name":"key","size_bytes":1048576,"colour":"red"}`,
+		"size":    `{"name":"size","size_bytes":1}`,
+		"time":    `{"name":"time","size_bytes":1048576,"parameters":{"flush_seconds":-1}}`,
+	} {
+		if record, err := parseRecord(name, []byte(text)); err == nil {
+			t.Errorf("%s gave %+v", name, record)
+		}
+		if err := os.WriteFile(h.path(name, recordSuffix), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	records, err := List(dir)
+	if err == nil || len(records) != 1 || records[0] != sampleRecord {
+		t.Errorf("got %+v, %v; want the good record and an error", records, err)
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	f.Add([]byte(`{"name":"slow","size_bytes":1048576,"parameters":{"bandwidth_bytes_per_second":4e7}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		record, err := parseRecord("slow", text)
+		if err == nil && (CheckSize(record.SizeBytes) != nil || record.Parameters.Check() != nil) {
+			t.Errorf("accepted %+v", record)
+		}
+	})
+}
+
+func TestNamesAndSizesAreChecked(t *testing.T) {
+	for _, name := range []string{"a", "0", "disk-1", strings.Repeat("x", 32)} {
+		if err := CheckName(name); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"", "-a", "A", "a b", "a/b", "..", "a.b", "a\n", strings.Repeat("x", 33), "ü"} {
+		if err := CheckName(name); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%q: got %v, want ErrInvalid", name, err)
+		}
+	}
+	for _, size := range []uint64{MinSizeBytes, 8 << 30, MaxSizeBytes} {
+		if err := CheckSize(size); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, size := range []uint64{0, 1, 4096, MinSizeBytes + 1, MaxSizeBytes + 4096, 1<<64 - 1, 1<<64 - 4096} {
+		if err := CheckSize(size); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%d: got %v, want ErrInvalid", size, err)
+		}
+	}
+}
+
+func TestOnlyOneHolderOfADisksLock(t *testing.T) {
+	h := home(t.TempDir())
+	first, err := h.lockDisk("slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.lockDisk("slow"); !errors.Is(err, errAlive) {
+		t.Errorf("got %v, want errAlive", err)
+	}
+	// The holder removes the file as its last act and ends.
+	if err := h.removeTraces("slow"); err != nil {
+		t.Fatal(err)
+	}
+	second, err := h.lockDisk("slow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.release()
+	if _, err := h.lockDisk("slow"); !errors.Is(err, errAlive) {
+		t.Errorf("got %v, want errAlive: the lock is on a file without a name", err)
+	}
+	second.release()
+}
+
+func TestAStoreKeepsOnlyItsOwnSize(t *testing.T) {
+	path := t.TempDir() + "/disk.img"
+	s, err := openStore(path, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.file.WriteAt([]byte("daybook"), 8192); err != nil {
+		t.Fatal(err)
+	}
+	if used := s.usedBytes(); used == 0 || used >= 1<<20 {
+		t.Errorf("uses %d bytes, want a part", used)
+	}
+	if err := s.zero(0, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if used := s.usedBytes(); used != 0 {
+		t.Errorf("uses %d bytes after all was discarded", used)
+	}
+	if err := s.file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openStore(path, 2<<20); err == nil {
+		t.Error("a file of another size was accepted")
+	}
+	if _, err := openStore("/dev/null", 1<<20); err == nil {
+		t.Error("a device was accepted")
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() != 1<<20 {
+		t.Errorf("the file was changed: %v, %v", info, err)
+	}
+}

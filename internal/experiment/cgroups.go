@@ -1,0 +1,150 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+)
+
+// cgroupPrefix begins the name of the cgroup under which an experiment's
+// containers are; the process id follows, so that what a killed run left is
+// recognised.
+const cgroupPrefix = "daybook-experiment-"
+
+// group is a private cgroup with one child for each container.
+type group struct {
+	tree   *cgroup.Tree
+	parent string // path of the private cgroup
+	undo   []func() error
+}
+
+// newGroup makes the private cgroup, after it removed those of dead runs.
+func newGroup(tree *cgroup.Tree) (*group, error) {
+	if err := removeDeadGroups(tree); err != nil {
+		return nil, err
+	}
+	g := &group{tree: tree, parent: "/" + cgroupPrefix + strconv.Itoa(os.Getpid())}
+	if tree.Version() == cgroup.V2 {
+		if err := g.enableIO(cgroup.RootPath); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Mkdir(g.directory(g.parent), 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make a cgroup for the experiment: %w", err)
+	}
+	if tree.Version() == cgroup.V2 {
+		if err := g.enableIO(g.parent); err != nil {
+			return nil, errors.Join(err, g.close())
+		}
+	}
+	return g, nil
+}
+
+func (g *group) directory(path string) string { return filepath.Join(g.tree.Root(), path) }
+
+// enableIO gives the children of a v2 cgroup the io controller, and takes it
+// from them again at the end if they did not have it.
+func (g *group) enableIO(path string) error {
+	file := filepath.Join(g.directory(path), "cgroup.subtree_control")
+	enabled, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("cannot see the controllers of cgroup %s: %w", path, err)
+	}
+	for _, controller := range strings.Fields(string(enabled)) {
+		if controller == "io" {
+			return nil
+		}
+	}
+	if err := os.WriteFile(file, []byte("+io"), 0); err != nil {
+		return fmt.Errorf("cannot enable the io controller below cgroup %s: %w", path, err)
+	}
+	g.undo = append(g.undo, func() error { return os.WriteFile(file, []byte("-io"), 0) })
+	return nil
+}
+
+// add makes a container's cgroup with a weight on the disk (0: the default)
+// and returns its path.
+func (g *group) add(name string, disk blockdev.Disk, weight uint64) (string, error) {
+	path := g.parent + "/" + name
+	if err := os.Mkdir(g.directory(path), 0o755); err != nil {
+		return "", fmt.Errorf("cannot make the cgroup of container %s: %w", name, err)
+	}
+	if weight == 0 {
+		return path, nil
+	}
+	scheduler, err := disk.Scheduler()
+	if err != nil {
+		return "", err
+	}
+	weights, err := g.tree.Weights(disk.Dev, scheduler.Current)
+	if err != nil {
+		return "", err
+	}
+	return path, weights.Set(path, weight)
+}
+
+// close removes the cgroups; their processes must have ended.
+func (g *group) close() error {
+	err := removeTree(g.directory(g.parent))
+	for i := len(g.undo) - 1; i >= 0; i-- {
+		err = errors.Join(err, g.undo[i]())
+	}
+	return err
+}
+
+func removeDeadGroups(tree *cgroup.Tree) error {
+	entries, err := os.ReadDir(tree.Root())
+	if err != nil {
+		return fmt.Errorf("cannot look for cgroups of killed experiments: %w", err)
+	}
+	for _, entry := range entries {
+		pid, isOurs := strings.CutPrefix(entry.Name(), cgroupPrefix)
+		if !isOurs {
+			continue
+		}
+		if _, err := os.Stat("/proc/" + pid); err == nil && pid != strconv.Itoa(os.Getpid()) {
+			continue
+		}
+		if err := removeTree(filepath.Join(tree.Root(), entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeTree removes a cgroup with its children. A cgroup stays busy for a
+// moment after its last process was reaped.
+func removeTree(directory string) error {
+	entries, err := os.ReadDir(directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove a cgroup: %w", err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			if err := removeTree(filepath.Join(directory, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	for try := 0; ; try++ {
+		err := os.Remove(directory)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if try == 50 {
+			return fmt.Errorf("cannot remove a cgroup: %w", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,69 @@
+package experiment
+
+import (
+	"time"
+
+	"github.com/daybook-project/daybook/internal/disksim"
+)
+
+// PaperScenario is paper 1's experiment (sections 2.2 and 5): A reads, B
+// reads and makes 2000 directories a second, both promised half of the disk.
+// Unlike the paper's, B never calls fsync.
+func PaperScenario(seconds float64, interval time.Duration) Scenario {
+	return Scenario{
+		Name: "50:50",
+		Actors: []Actor{
+			{Name: "A", Weight: 500},
+			{Name: "B", Weight: 500, MkdirPerSecond: 2000, MkdirThreads: mkdirThreads},
+		},
+		Parameters: slowDisk(),
+		Seconds:    seconds, Interval: interval,
+	}
+}
+
+// ShareScenarios are those of bench-shares: 50:50, 70:30, and four containers
+// of which two make metadata; each without any fsync, where paper 1's method
+// ends (section 4.3), and with one a second, as the paper had to.
+func ShareScenarios(seconds float64, interval time.Duration) []Scenario {
+	var scenarios []Scenario
+	for _, fsync := range []time.Duration{0, time.Second} {
+		suffix := ""
+		if fsync > 0 {
+			suffix = " fsync"
+		}
+		fifty := PaperScenario(seconds, interval)
+		fifty.Name += suffix
+		fifty.Actors[1].FsyncEvery = fsync
+		seventy := PaperScenario(seconds, interval)
+		seventy.Name = "70:30" + suffix
+		seventy.Actors[0].Weight, seventy.Actors[1].Weight = 700, 300
+		seventy.Actors[1].FsyncEvery = fsync
+		// B's journal alone must fit into what it was promised.
+		seventy.Actors[1].MkdirPerSecond = 1000
+		four := Scenario{
+			Name: "40:30:20:10" + suffix,
+			Actors: []Actor{
+				{Name: "A", Weight: 400},
+				{Name: "B", Weight: 300, MkdirPerSecond: 700, MkdirThreads: mkdirThreads, FsyncEvery: fsync},
+				{Name: "C", Weight: 200, MkdirPerSecond: 300, MkdirThreads: mkdirThreads, FsyncEvery: fsync},
+				{Name: "D", Weight: 100},
+			},
+			Parameters: slowDisk(), Seconds: seconds, Interval: interval,
+		}
+		scenarios = append(scenarios, fifty, seventy, four)
+	}
+	return scenarios
+}
+
+// mkdirThreads make metadata side by side, so that one that waits for the
+// journal does not hold up the rate.
+const mkdirThreads = 4
+
+// slowDisk is the simulated hard disk on which the effect shows in a minute.
+func slowDisk() disksim.Parameters {
+	parameters, err := disksim.Preset("hdd")
+	if err != nil {
+		panic(err) // the preset is this program's own
+	}
+	return parameters
+}

@@ -1,0 +1,331 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/meter"
+	"github.com/daybook-project/daybook/internal/workload"
+)
+
+// Actor is one container of a scenario.
+type Actor struct {
+	Name string
+	// Weight is the promised weight.
+	Weight uint64
+	// MkdirPerSecond directories are made, 0 for a container that only
+	// reads; by MkdirThreads threads.
+	MkdirPerSecond float64
+	MkdirThreads   int
+	// FsyncEvery, if > 0, is how often it syncs; paper 1 had to, once a
+	// second (section 5).
+	FsyncEvery time.Duration
+}
+
+// Scenario is an experiment on shares: containers that each read a file of
+// their own from beginning to end, and some of which make metadata besides.
+type Scenario struct {
+	Name       string
+	Actors     []Actor
+	Parameters disksim.Parameters
+	// Seconds is the length of each phase; Interval that of a sample and
+	// of a correction.
+	Seconds  float64
+	Interval time.Duration
+}
+
+// Uncontrolled is the phase in which nobody touches the weights.
+const Uncontrolled = "uncontrolled"
+
+// Phase is one run of a scenario.
+type Phase struct {
+	// Name is Uncontrolled or the name of the law in control.
+	Name    string
+	Samples []account.Sample
+	// Done is what each actor's load counted itself, by name.
+	Done map[string]workload.Result
+	// Device is the disk's account summed over the samples, the lines
+	// named by the actors.
+	Device account.Device
+}
+
+// Lab is where scenarios run.
+type Lab struct {
+	Tree *cgroup.Tree
+	// Progress is told of every sample and of what is being prepared.
+	Progress func(phase, what string, sample *account.Sample)
+	Log      *slog.Logger
+}
+
+func (l Lab) progress(phase, what string, sample *account.Sample) {
+	if l.Progress != nil {
+		l.Progress(phase, what, sample)
+	}
+}
+
+const (
+	// readFileBytes is long enough that reading it is sequential, and short
+	// enough to be written in a moment.
+	readFileBytes = 256 << 20
+	diskBytes     = 8 << 30
+	// journalBytes holds 5 s of the metadata in one transaction (a quarter of
+	// the journal), as the journals of large disks do.
+	journalBytes = 256 << 20
+)
+
+// RunShares runs one phase of the scenario on a new disk: law is Uncontrolled
+// or a law's name. Every scheduler setting is the same whatever the law.
+func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phase Phase, err error) {
+	l.progress(law, "preparing a disk", nil)
+	// Made without the model's delays, which begin with the load.
+	stage, err := build(ctx, l.Tree, stageOptions{Parameters: scenario.Parameters, SizeBytes: diskBytes, JournalBytes: journalBytes})
+	if err != nil {
+		return Phase{}, err
+	}
+	defer func() { err = errors.Join(err, stage.close()) }()
+	loads := make(map[string]*workload.Child)
+	stopLoads := func() error {
+		var errs []error
+		for name, load := range loads {
+			done, err := load.Stop()
+			if phase.Done == nil {
+				phase.Done = make(map[string]workload.Result)
+			}
+			phase.Done[name] = done
+			errs = append(errs, err)
+		}
+		clear(loads)
+		return errors.Join(errs...)
+	}
+	defer func() { err = errors.Join(err, stopLoads()) }()
+	paths := make(map[string]Actor)
+	for _, actor := range scenario.Actors {
+		load, cgroupPath, err := stage.prepare(ctx, actor)
+		if err != nil {
+			return Phase{}, err
+		}
+		loads[actor.Name] = load
+		paths[cgroupPath] = actor
+	}
+	if err := settle(stage.directory); err != nil {
+		return Phase{}, err
+	}
+	if err := stage.disk.SetInstant(false); err != nil {
+		return Phase{}, err
+	}
+	phase.Name = law
+	source, err := meter.Open(ctx, meter.Options{
+		Device: stage.disk.Device.Name, Interval: scenario.Interval, Tree: l.Tree, Naming: actorNames(paths),
+		Ideal: func(path, _ string) (uint64, bool) { return paths[path].Weight, paths[path].Weight > 0 },
+		Log:   l.Log,
+	})
+	if err != nil {
+		return Phase{}, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	for _, load := range loads {
+		if err := load.Go(); err != nil {
+			return Phase{}, err
+		}
+	}
+	// What preparing left behind is no part of the account.
+	if _, err := source.Now(ctx); err != nil {
+		return Phase{}, err
+	}
+	recorder := &recorder{
+		Source: source,
+		until:  time.Now().Add(time.Duration(scenario.Seconds * float64(time.Second))),
+		each: func(sample account.Sample) {
+			phase.Samples = append(phase.Samples, sample)
+			l.progress(law, "", &sample)
+		},
+	}
+	if law == Uncontrolled {
+		err = drain(ctx, recorder)
+	} else {
+		err = l.control(ctx, law, scenario, stage, recorder, paths)
+	}
+	if err != nil {
+		return Phase{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Phase{}, err
+	}
+	if len(phase.Samples) == 0 {
+		return Phase{}, errors.New("the experiment was too short for one sample")
+	}
+	l.progress(law, "cleaning up", nil)
+	if err := stage.disk.SetInstant(true); err != nil {
+		return Phase{}, err
+	}
+	if err := stopLoads(); err != nil {
+		return Phase{}, err
+	}
+	phase.Device = Sum(phase.Samples)
+	return phase, nil
+}
+
+// prepare makes an actor's cgroup and files, and its load, waiting.
+func (s *stage) prepare(ctx context.Context, actor Actor) (*workload.Child, string, error) {
+	cgroupPath, err := s.group.add(actor.Name, s.disk.Device, actor.Weight)
+	if err != nil {
+		return nil, "", err
+	}
+	file := s.path(actor.Name + ".data")
+	if err := writeFile(ctx, file, readFileBytes); err != nil {
+		return nil, "", fmt.Errorf("cannot prepare what container %s reads: %w", actor.Name, err)
+	}
+	spec := workload.Spec{Read: []string{file}}
+	if actor.MkdirPerSecond > 0 {
+		spec.MkdirIn = s.path(actor.Name)
+		spec.MkdirPerSecond, spec.MkdirThreads, spec.FsyncEvery = actor.MkdirPerSecond, actor.MkdirThreads, actor.FsyncEvery
+		if err := os.Mkdir(spec.MkdirIn, 0o755); err != nil {
+			return nil, "", err
+		}
+	}
+	load, err := workload.Start(spec, s.group.directory(cgroupPath))
+	return load, cgroupPath, err
+}
+
+// control lets the daemon's own loop steer until the recorder ends.
+func (l Lab) control(ctx context.Context, law string, scenario Scenario, s *stage, source account.Source, actors map[string]Actor) error {
+	state, err := os.MkdirTemp("", "daybook-experiment-state-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(state)
+	config := control.DefaultConfig()
+	config.Interval, config.Law, config.StateDir = scenario.Interval, law, state
+	for cgroupPath, actor := range actors {
+		config.Containers = append(config.Containers, control.Rule{Match: cgroupPath, Weight: actor.Weight})
+	}
+	host, err := control.OpenHost(l.Tree, s.disk.Device)
+	if err != nil {
+		return err
+	}
+	return control.Run(ctx, control.Options{
+		Device: s.disk.Device.Name, Dev: s.disk.Device.Dev.String(),
+		DeviceDir: control.DeviceDir(s.disk.Device.Name),
+		Config:    config, Host: host, Log: l.Log,
+		OpenSource: func(time.Duration) (account.Source, error) { return source, nil },
+	})
+}
+
+func drain(ctx context.Context, source account.Source) error {
+	for {
+		if _, err := source.Next(ctx); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// recorder passes samples on and ends after a time. Its Close leaves the
+// meter open: the phase closes it.
+type recorder struct {
+	account.Source
+	until time.Time
+	each  func(account.Sample)
+}
+
+func (r *recorder) Next(ctx context.Context) (account.Sample, error) {
+	if !time.Now().Add(500 * time.Millisecond).Before(r.until) {
+		return account.Sample{}, io.EOF
+	}
+	sample, err := r.Source.Next(ctx)
+	if err == nil {
+		r.each(sample)
+	}
+	return sample, err
+}
+
+func (r *recorder) Close() error { return nil }
+
+// settle writes everything out, so that a phase begins clean.
+func settle(directory string) error {
+	f, err := os.Open(directory)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Syncfs(int(f.Fd())); err != nil {
+		return fmt.Errorf("cannot write out %s: %w", directory, err)
+	}
+	return nil
+}
+
+// actorNames names the actors' cgroups; all else is a plain cgroup.
+type actorNames map[string]Actor
+
+func (a actorNames) Identify(cgroupPath string) (top, name, runtime string) {
+	if _, ok := a[cgroupPath]; ok {
+		return cgroupPath, path.Base(cgroupPath), ""
+	}
+	return cgroupPath, cgroupPath, ""
+}
+
+// Sum adds up the first device of the samples. Shares are of the sums; the
+// weight is the last one.
+func Sum(samples []account.Sample) account.Device {
+	var sum account.Device
+	lines := make(map[string]*account.Container)
+	var order []string
+	for _, sample := range samples {
+		if len(sample.Devices) == 0 {
+			continue
+		}
+		d := sample.Devices[0]
+		sum.Device, sum.Dev = d.Device, d.Dev
+		sum.DiskBytes += d.DiskBytes
+		sum.JournalBytes += d.JournalBytes
+		sum.JournalElsewhereBytes += d.JournalElsewhereBytes
+		sum.MetadataBytes += d.MetadataBytes
+		sum.UnaccountedBytes += d.UnaccountedBytes
+		sum.CommitSeconds += d.CommitSeconds * float64(d.Transactions)
+		sum.Transactions += d.Transactions
+		sum.LostEvents += d.LostEvents
+		for _, c := range d.Containers {
+			line := lines[c.Cgroup]
+			if line == nil {
+				line = &account.Container{Cgroup: c.Cgroup, Name: c.Name, Runtime: c.Runtime}
+				lines[c.Cgroup] = line
+				order = append(order, c.Cgroup)
+			}
+			line.TargetShare, line.Weight = c.TargetShare, c.Weight
+			line.ChargedReadBytes += c.ChargedReadBytes
+			line.ChargedWriteBytes += c.ChargedWriteBytes
+			line.JournalBytes += c.JournalBytes
+			line.MetadataBytes += c.MetadataBytes
+			line.UnchargedBytes += c.UnchargedBytes
+			line.ReturnedBytes += c.ReturnedBytes
+			line.ForcedCommits += c.ForcedCommits
+		}
+	}
+	if sum.Transactions > 0 {
+		sum.CommitSeconds /= float64(sum.Transactions)
+	}
+	var total uint64
+	for _, line := range lines {
+		total += line.Bytes()
+	}
+	for _, key := range order {
+		if total > 0 {
+			lines[key].Share = float64(lines[key].Bytes()) / float64(total)
+		}
+		sum.Containers = append(sum.Containers, *lines[key])
+	}
+	return sum
+}

@@ -1,0 +1,143 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// stage is an embedded disk with an ext4 and a private group of cgroups.
+type stage struct {
+	tree      *cgroup.Tree
+	disk      *disksim.Disk
+	journal   *disksim.Disk // nil: the journal is on the disk
+	directory string        // where the file system is mounted
+	mounted   bool
+	group     *group
+}
+
+// stageOptions say what to stand on.
+type stageOptions struct {
+	Parameters disksim.Parameters
+	SizeBytes  uint64
+	// ExternalJournal puts the journal on a second disk, whose counters
+	// are then the journal's bytes exactly.
+	ExternalJournal bool
+	JournalBytes    uint64
+}
+
+// lowLatency of BFQ raises weights of its own accord and makes shares wander;
+// it is off in all phases of all experiments.
+const lowLatency = "low_latency"
+
+// build sets a stage up, with a disk that takes no time until it is told to.
+// On error nothing is left.
+func build(ctx context.Context, tree *cgroup.Tree, o stageOptions) (s *stage, err error) {
+	s = &stage{tree: tree}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	if _, err := disksim.Recover(ctx, ""); err != nil {
+		return s, err
+	}
+	name := "experiment-" + strconv.Itoa(os.Getpid())
+	s.disk, err = disksim.Create(ctx, disksim.Config{Name: name, SizeBytes: o.SizeBytes, Parameters: o.Parameters, OwnerBound: true})
+	if err != nil {
+		return s, err
+	}
+	if err := s.disk.SetInstant(true); err != nil {
+		return s, err
+	}
+	if scheduler, err := s.disk.Device.Scheduler(); err != nil {
+		return s, err
+	} else if scheduler.Current == blockdev.BFQ {
+		if err := s.disk.Device.SetTunable(lowLatency, "0"); err != nil {
+			return s, err
+		}
+	}
+	make := ext4.MakeOptions{JournalBytes: o.JournalBytes}
+	mount := ext4.MountOptions{NoAtime: true}
+	if o.ExternalJournal {
+		s.journal, err = disksim.Create(ctx, disksim.Config{Name: name + "-journal", SizeBytes: 1 << 30, OwnerBound: true})
+		if err != nil {
+			return s, err
+		}
+		make.JournalDevice, mount.JournalDevice = s.journal.DevicePath, s.journal.DevicePath
+	}
+	if err := ext4.Make(ctx, s.disk.DevicePath, make); err != nil {
+		return s, err
+	}
+	if s.directory, err = os.MkdirTemp("", "daybook-experiment-"); err != nil {
+		return s, err
+	}
+	if err := ext4.Mount(s.disk.DevicePath, s.directory, mount); err != nil {
+		return s, err
+	}
+	s.mounted = true
+	s.group, err = newGroup(tree)
+	return s, err
+}
+
+// path is a path in the stage's file system.
+func (s *stage) path(elements ...string) string {
+	return filepath.Join(append([]string{s.directory}, elements...)...)
+}
+
+// closeTimeout bounds the cleaning up, which must also happen when the
+// experiment's own context has ended.
+const closeTimeout = 2 * time.Minute
+
+func (s *stage) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var errs []error
+	if s.group != nil {
+		errs = append(errs, s.group.close())
+	}
+	if s.mounted {
+		errs = append(errs, ext4.Unmount(ctx, s.directory))
+	}
+	for _, disk := range []*disksim.Disk{s.disk, s.journal} {
+		if disk != nil {
+			errs = append(errs, disk.Delete(ctx))
+		}
+	}
+	if s.directory != "" {
+		errs = append(errs, os.Remove(s.directory))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot clean up after the experiment: %w", err)
+	}
+	return nil
+}
+
+// writeFile writes a file of the size to the disk, past the page cache's end.
+func writeFile(ctx context.Context, path string, bytes int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	for left := bytes; left > 0; left -= int64(len(block)) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := f.Write(block[:min(left, int64(len(block)))]); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}

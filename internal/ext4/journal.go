@@ -1,0 +1,146 @@
+package ext4
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// ErrNoJournal says that a file system has no journal, or none that runs.
+var ErrNoJournal = errors.New("no journal")
+
+// Journal names the journal of a file system as the kernel does.
+type Journal struct {
+	// Name is as in the thread's name jbd2/NAME and in /proc/fs/jbd2:
+	// "loop0-8" for the journal in inode 8 of loop0, "loop1" for loop1 as
+	// an external journal.
+	Name string
+	// Dev is the number of the device that the journal is on, which is the
+	// file system's own, or the external journal's.
+	Dev blockdev.Dev
+	// External says that the journal has a device of its own.
+	External bool
+}
+
+// JournalOf finds the journal of the file system with the device number,
+// which may be a partition's. The error wraps ErrNoJournal if it has none.
+func JournalOf(dev blockdev.Dev) (Journal, error) { return kernel.journalOf(dev) }
+
+// JournalThread finds the kernel thread jbd2/NAME of a mounted file system.
+// The error wraps ErrNoJournal if there is none.
+func JournalThread(name string) (pid int, err error) { return kernel.journalThread(name) }
+
+// JournalInfo reads /proc/fs/jbd2/NAME/info of a mounted file system. The
+// error wraps ErrNoJournal if there is none.
+func JournalInfo(name string) (Info, error) { return kernel.journalInfo(name) }
+
+// kernel is where the running kernel's trees are.
+var kernel = roots{sys: "/sys", proc: "/proc", dev: "/dev"}
+
+type roots struct{ sys, proc, dev string }
+
+func (r roots) journalOf(dev blockdev.Dev) (Journal, error) {
+	name, err := r.deviceName(dev)
+	if err != nil {
+		return Journal{}, err
+	}
+	superblock, err := ReadSuperblock(filepath.Join(r.dev, strings.ReplaceAll(name, "!", "/")))
+	if err != nil {
+		return Journal{}, err
+	}
+	switch {
+	case !superblock.HasJournal:
+		return Journal{}, fmt.Errorf("ext4 on %s: %w", name, ErrNoJournal)
+	case !superblock.External():
+		return Journal{Name: fmt.Sprintf("%s-%d", name, superblock.JournalInode), Dev: dev}, nil
+	}
+	journal, err := r.deviceName(superblock.JournalDev)
+	if err != nil {
+		return Journal{}, fmt.Errorf("external journal of %s: %w", name, err)
+	}
+	return Journal{Name: journal, Dev: superblock.JournalDev, External: true}, nil
+}
+
+// deviceName is the kernel's name of a device or partition, with "!" for "/"
+// as sysfs and jbd2 write it.
+func (r roots) deviceName(dev blockdev.Dev) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Join(r.sys, "dev/block", dev.String()))
+	if err != nil {
+		return "", fmt.Errorf("no block device has the number %s: %w", dev, blockdev.ErrGone)
+	}
+	return filepath.Base(dir), nil
+}
+
+const (
+	// commBytes is what fits into a task's name; newer kernels show kernel
+	// threads' names in full.
+	commBytes = 15
+	// flagKernelThread is PF_KTHREAD in the flags of /proc/PID/stat.
+	flagKernelThread = 0x00200000
+)
+
+func (r roots) journalThread(name string) (int, error) {
+	want := "jbd2/" + name
+	entries, err := os.ReadDir(r.proc)
+	if err != nil {
+		return 0, err
+	}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		dir := filepath.Join(r.proc, entry.Name())
+		text, err := os.ReadFile(filepath.Join(dir, "comm"))
+		if err != nil {
+			continue // ended since the listing
+		}
+		comm := strings.TrimSuffix(string(text), "\n")
+		if comm != want && (len(want) <= commBytes || comm != want[:commBytes]) {
+			continue
+		}
+		// Any process may call itself jbd2.
+		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+		if err == nil && isKernelThread(string(stat)) {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("no kernel thread %s: is the file system mounted? %w", want, ErrNoJournal)
+}
+
+// isKernelThread reads the flags of a /proc/PID/stat line, the seventh field
+// after the name, which stands in parentheses and may hold any character.
+func isKernelThread(stat string) bool {
+	end := strings.LastIndexByte(stat, ')')
+	fields := strings.Fields(stat[end+1:])
+	if end < 0 || len(fields) < 7 {
+		return false
+	}
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	return err == nil && flags&flagKernelThread != 0
+}
+
+func (r roots) journalInfo(name string) (Info, error) {
+	if name == "" || strings.ContainsAny(name, "/\x00") || name[0] == '.' {
+		return Info{}, fmt.Errorf("%q is no journal's name: want one such as loop0-8", name)
+	}
+	path := filepath.Join(r.proc, "fs/jbd2", name, "info")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Info{}, fmt.Errorf("%s: is the file system mounted? %w", path, ErrNoJournal)
+	}
+	if err != nil {
+		return Info{}, err
+	}
+	info, err := ParseInfo(string(text))
+	if err != nil {
+		return Info{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return info, nil
+}

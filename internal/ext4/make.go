@@ -1,0 +1,130 @@
+package ext4
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+)
+
+// MakeOptions are the choices of [Make]. The zero value takes mke2fs' own
+// defaults, but initialises everything at once.
+type MakeOptions struct {
+	// BlockSizeBytes is 1024, 2048 or 4096; 0 leaves it to mke2fs, which
+	// takes 4096 for all but tiny devices.
+	BlockSizeBytes uint32
+	// BytesPerInode sets how many inodes there are; 0 leaves it to mke2fs
+	// (16384).
+	BytesPerInode uint32
+	// JournalBytes is the internal journal's length, in whole MiB, at
+	// least 1024 blocks; 0 leaves it to mke2fs.
+	JournalBytes uint64
+	// JournalDevice is the node of an external journal, which Make
+	// formats first.
+	JournalDevice string
+	// NoJournal makes a file system without a journal.
+	NoJournal bool
+	// Label is at most 16 bytes.
+	Label string
+	// Lazy leaves inode tables and journal to be written after the first
+	// mount: by a kernel thread, in nobody's name, for minutes.
+	Lazy bool
+	// Arguments are passed to mke2fs as they are, before the device.
+	Arguments []string
+}
+
+const mebibyte = 1 << 20
+
+// Make makes an ext4 file system on the device, whatever was there before.
+func Make(ctx context.Context, device string, options MakeOptions) error {
+	arguments, err := options.arguments()
+	if err != nil {
+		return fmt.Errorf("cannot make ext4 on %s: %w", device, err)
+	}
+	if options.JournalDevice != "" {
+		journal := []string{"-O", "journal_dev"}
+		if options.BlockSizeBytes != 0 {
+			journal = append(journal, "-b", strconv.FormatUint(uint64(options.BlockSizeBytes), 10))
+		} else {
+			// Both must have the same block size.
+			journal = append(journal, "-b", "4096")
+		}
+		if err := mke2fs(ctx, options.JournalDevice, journal); err != nil {
+			return fmt.Errorf("cannot make journal on %s: %w", options.JournalDevice, err)
+		}
+	}
+	if err := mke2fs(ctx, device, arguments); err != nil {
+		return fmt.Errorf("cannot make ext4 on %s: %w", device, err)
+	}
+	return nil
+}
+
+func (o MakeOptions) arguments() ([]string, error) {
+	arguments := []string{"-t", "ext4"}
+	blockSize := o.BlockSizeBytes
+	switch blockSize {
+	case 0:
+		if o.JournalDevice != "" {
+			blockSize = 4096
+		}
+	case 1024, 2048, 4096:
+	default:
+		return nil, fmt.Errorf("block size %d: want 1024, 2048 or 4096", blockSize)
+	}
+	if blockSize != 0 {
+		arguments = append(arguments, "-b", strconv.FormatUint(uint64(blockSize), 10))
+	}
+	if o.BytesPerInode != 0 {
+		arguments = append(arguments, "-i", strconv.FormatUint(uint64(o.BytesPerInode), 10))
+	}
+	if o.JournalBytes%mebibyte != 0 {
+		return nil, fmt.Errorf("journal of %d bytes: want whole MiB", o.JournalBytes)
+	}
+	choices := 0
+	if o.JournalBytes != 0 {
+		arguments = append(arguments, "-J", fmt.Sprintf("size=%d", o.JournalBytes/mebibyte))
+		choices++
+	}
+	if o.JournalDevice != "" {
+		arguments = append(arguments, "-J", "device="+o.JournalDevice)
+		choices++
+	}
+	if o.NoJournal {
+		arguments = append(arguments, "-O", "^has_journal")
+		choices++
+	}
+	if choices > 1 {
+		return nil, errors.New("a journal size, a journal device and no journal exclude each other")
+	}
+	if len(o.Label) > 16 {
+		return nil, fmt.Errorf("label %q is over 16 bytes", o.Label)
+	}
+	if o.Label != "" {
+		arguments = append(arguments, "-L", o.Label)
+	}
+	lazy := "0"
+	if o.Lazy {
+		lazy = "1"
+	}
+	arguments = append(arguments, "-E", "lazy_itable_init="+lazy+",lazy_journal_init="+lazy)
+	return append(arguments, o.Arguments...), nil
+}
+
+// mke2fs runs mke2fs; -F because nobody is there to answer questions.
+func mke2fs(ctx context.Context, device string, arguments []string) error {
+	arguments = append([]string{"-q", "-F"}, arguments...)
+	command := exec.CommandContext(ctx, "mke2fs", append(arguments, device)...)
+	output, err := command.CombinedOutput()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("%w: install e2fsprogs", err)
+	}
+	if err != nil {
+		return fmt.Errorf("mke2fs: %w: %s", err, strings.TrimSpace(string(output)))
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package ext4
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// MountOptions are the choices of [Mount].
+type MountOptions struct {
+	ReadOnly bool
+	// NoAtime spares the access times, which are metadata writes of
+	// readers.
+	NoAtime bool
+	// JournalDevice is the node of the external journal. Without it the
+	// kernel looks for the device number of the last mount, which for loop
+	// devices is often another device by now.
+	JournalDevice string
+	// Data are further options of ext4 ("data=journal,commit=1").
+	Data string
+}
+
+// ErrBusy says that a file system is still used.
+var ErrBusy = errors.New("in use")
+
+// unmountPatience is how long Unmount waits for users that are just leaving:
+// dying processes, writeback, scanners.
+const unmountPatience = 3 * time.Second
+
+// Mount mounts the device's ext4 on the directory, which must exist.
+func Mount(device, directory string, options MountOptions) error {
+	var flags uintptr
+	if options.ReadOnly {
+		flags |= unix.MS_RDONLY
+	}
+	if options.NoAtime {
+		flags |= unix.MS_NOATIME
+	}
+	data := options.Data
+	if options.JournalDevice != "" {
+		if data != "" {
+			data += ","
+		}
+		data += "journal_path=" + options.JournalDevice
+	}
+	if err := unix.Mount(device, directory, "ext4", flags, data); err != nil {
+		return fmt.Errorf("cannot mount %s on %s (ext4, options %q): %w; the kernel's log may say more", device, directory, data, err)
+	}
+	return nil
+}
+
+// Unmount unmounts what is mounted on the directory and waits a few seconds
+// for its last users. It never detaches lazily: an error that wraps ErrBusy
+// means that the file system is still mounted. Nothing mounted is no error.
+func Unmount(ctx context.Context, directory string) error {
+	deadline := time.Now().Add(unmountPatience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := unix.Unmount(directory, unix.UMOUNT_NOFOLLOW)
+		switch {
+		case err == nil, errors.Is(err, unix.ENOENT):
+			return nil
+		case errors.Is(err, unix.EINVAL):
+			// EINVAL is also "not a mount point"; a mount may lie deeper.
+			return unmountedAfterAll(directory, err)
+		case !errors.Is(err, unix.EBUSY):
+			return fmt.Errorf("cannot unmount %s: %w", directory, err)
+		case time.Now().After(deadline):
+			return fmt.Errorf("cannot unmount %s: %w: some process works in it (see fuser -vm %s)", directory, ErrBusy, directory)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cannot unmount %s: %w: %w", directory, ErrBusy, ctx.Err())
+		case <-time.After(pause):
+		}
+	}
+}
+
+func unmountedAfterAll(directory string, cause error) error {
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return err
+	}
+	for _, mount := range mounts {
+		if mount.Point == directory {
+			return fmt.Errorf("cannot unmount %s: %w", directory, cause)
+		}
+	}
+	return nil
+}

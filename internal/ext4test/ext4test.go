@@ -1,0 +1,168 @@
+// Package ext4test makes real ext4 file systems for tests: on loop devices
+// over sparse files, if wanted with the journal on a device of its own, whose
+// counters then say to the byte what was logged (the oracle of paper 1,
+// section 5). Everything is taken away when the test ends, and what a killed
+// test left is taken away by the next.
+package ext4test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+const (
+	fileSystemBytes = 256 << 20
+	journalBytes    = 64 << 20
+	prefix          = "daybook-ext4test-"
+)
+
+// Options of a file system; the zero value has its journal inside.
+type Options struct {
+	// ExternalJournal puts the journal on a device of its own.
+	ExternalJournal bool
+	// Make are further choices for mke2fs; block size and journal device
+	// are this package's.
+	Make ext4.MakeOptions
+	// Mount are mount options, such as "data=journal".
+	Mount string
+}
+
+// FileSystem is a mounted ext4.
+type FileSystem struct {
+	// Dir is where it is mounted.
+	Dir string
+	// Disk carries it; Journal is only set with an external journal.
+	Disk, Journal blockdev.Loop
+}
+
+// Dev is the file system's device as the kernel writes dev_t.
+func (f FileSystem) Dev() uint32 { return f.Disk.Dev.Major<<20 | f.Disk.Dev.Minor }
+
+// New makes and mounts a file system without lazy initialization, so that
+// nothing but the test writes to its journal.
+func New(t testing.TB, options Options) FileSystem {
+	t.Helper()
+	needs.Root(t)
+	needs.Tool(t, "mke2fs")
+	recoverKilled(t)
+	home := filepath.Join(os.TempDir(), prefix+strconv.Itoa(os.Getpid()))
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The home goes when the last file system in it is gone.
+	t.Cleanup(func() { _ = os.Remove(home) })
+	dir, err := os.MkdirTemp(home, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("cannot clean up: %v", err)
+		}
+	})
+	fs := FileSystem{
+		Dir:  filepath.Join(dir, "mnt"),
+		Disk: attach(t, filepath.Join(dir, "disk"), fileSystemBytes),
+	}
+	if err := os.Mkdir(fs.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mount := ext4.MountOptions{NoAtime: true, Data: options.Mount}
+	options.Make.BlockSizeBytes = 4096
+	if options.ExternalJournal {
+		fs.Journal = attach(t, filepath.Join(dir, "journal"), journalBytes)
+		options.Make.JournalDevice = fs.Journal.Node()
+		mount.JournalDevice = fs.Journal.Node()
+	}
+	if err := ext4.Make(context.Background(), fs.Disk.Node(), options.Make); err != nil {
+		t.Fatal(err)
+	}
+	if err := ext4.Mount(fs.Disk.Node(), fs.Dir, mount); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ext4.Unmount(context.Background(), fs.Dir); err != nil {
+			t.Error(err)
+			_ = unix.Unmount(fs.Dir, unix.MNT_DETACH)
+		}
+	})
+	return fs
+}
+
+func attach(t testing.TB, path string, size int64) blockdev.Loop {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	if err := file.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(path, blockdev.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := loop.Detach(context.Background()); err != nil {
+			t.Error(err)
+			_ = loop.DetachLazily()
+		}
+	})
+	return loop
+}
+
+// recoverKilled takes away what tests left that live no more.
+func recoverKilled(t testing.TB) {
+	t.Helper()
+	homes, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, home := range homes {
+		pid, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(home), prefix))
+		if err != nil || unix.Kill(pid, 0) == nil {
+			continue
+		}
+		if err := takeAway(home); err != nil {
+			t.Errorf("cannot take away what a killed test left: %v", err)
+		}
+	}
+}
+
+func takeAway(home string) error {
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return err
+	}
+	for _, mount := range mounts {
+		if !strings.HasPrefix(mount.Point, home+"/") {
+			continue
+		}
+		if err := ext4.Unmount(context.Background(), mount.Point); err != nil {
+			return err
+		}
+	}
+	loops, err := blockdev.Loops()
+	if err != nil {
+		return err
+	}
+	for _, loop := range loops {
+		if strings.HasPrefix(loop.File, home+"/") {
+			if err := loop.Detach(context.Background()); err != nil {
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(home)
+}

@@ -1,0 +1,128 @@
+package figure
+
+import (
+	"fmt"
+	"image/color"
+	"sort"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	stdfont "golang.org/x/image/font"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/vg"
+)
+
+// wideFallback is how much wider than Liberation Sans the widest of the usual
+// sans-serif fonts (DejaVu, Verdana) runs; every width that keeps two texts
+// apart is taken with it.
+const wideFallback, wideBold = 1.17, 1.21
+
+// maxMarks is how many combining marks may follow one letter.
+const maxMarks = 2
+
+// ink is how a text looks.
+type ink struct {
+	size  vg.Length
+	bold  bool
+	color color.Color
+}
+
+var (
+	titleInk   = ink{16, true, dark}
+	headingInk = ink{13, true, dark}
+	phaseInk   = ink{12, true, dark}
+	bodyInk    = ink{12, false, dark}
+	softInk    = ink{11, false, soft}
+)
+
+func (k ink) font() font.Font {
+	f := font.Font{Typeface: "Liberation", Variant: "Sans", Size: k.size}
+	if k.bold {
+		f.Weight = stdfont.WeightBold
+	}
+	return f
+}
+
+// width is an upper bound of what the text takes in any of the usual fonts.
+func (k ink) width(text string) vg.Length {
+	face := font.DefaultCache.Lookup(k.font(), k.size)
+	var known strings.Builder
+	var width vg.Length
+	for _, r := range text {
+		// Scripts that Liberation does not have run up to a full em.
+		if r >= 0x0500 && (r < 0x1e00 || r >= 0x2300) {
+			width += k.size
+			continue
+		}
+		known.WriteRune(r)
+	}
+	factor := vg.Length(wideFallback)
+	if k.bold {
+		factor = wideBold
+	}
+	return width + factor*face.Width(known.String())
+}
+
+// fit shortens a text in the middle, where container IDs and paths tell least,
+// so that it takes at most width.
+func (k ink) fit(text string, width vg.Length) string {
+	if k.width(text) <= width {
+		return text
+	}
+	runes := []rune(text)
+	short := func(cut int) string {
+		keep := len(runes) - cut
+		head := (keep + 1) / 2
+		tail := runes[len(runes)-(keep-head):]
+		for len(tail) > 0 && unicode.Is(unicode.M, tail[0]) {
+			tail = tail[1:]
+		}
+		return string(runes[:head]) + "…" + string(tail)
+	}
+	return short(sort.Search(len(runes), func(cut int) bool { return k.width(short(cut)) <= width }))
+}
+
+// wrap breaks a text between words into lines of at most width; a word that is
+// too long for a line is shortened.
+func (k ink) wrap(text string, width vg.Length) []string {
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		if n := len(lines); n > 0 && k.width(lines[n-1]+" "+word) <= width {
+			lines[n-1] += " " + word
+		} else {
+			lines = append(lines, k.fit(word, width))
+		}
+	}
+	return lines
+}
+
+// printable makes one line of a text that a stranger chose. What XML forbids
+// and what a viewer could obey or hide (controls, bidirectional overrides,
+// towers of combining marks, broken UTF-8) is written out as \x1b, \u202e and
+// so on.
+func printable(text string) string {
+	var b strings.Builder
+	marks := maxMarks // so that a text cannot begin with one
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		mark := unicode.Is(unicode.M, r)
+		if mark {
+			marks++
+		} else {
+			marks = 0
+		}
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case unicode.IsPrint(r) && (!mark || marks <= maxMarks):
+			b.WriteRune(r)
+		case r < 0x80:
+			fmt.Fprintf(&b, `\x%02x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		text = text[size:]
+	}
+	return b.String()
+}

@@ -1,0 +1,181 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+)
+
+// CallProbe is the kernel side of the syscalls estimator.
+type CallProbe struct {
+	mu       sync.Mutex
+	maps     syscallsMaps
+	links    []link.Link
+	previous map[syscallsCallKey]seenCount
+	keys     []syscallsCallKey
+	values   []uint64
+	lost     uint64
+}
+
+// seenCount is a count in the kernel as it was read last.
+type seenCount struct {
+	count uint64
+	// idle counts the collections since it last changed.
+	idle int
+}
+
+// OpenCalls begins to count. It needs what [Open] needs, and tracefs mounted;
+// errors about the host wrap ErrUnsupported. Nothing on the host is changed,
+// but while it is open every system call of every program takes the kernel's
+// slower path for traced calls.
+func OpenCalls() (*CallProbe, error) {
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("%w: attaching BPF programs needs root", ErrUnsupported)
+	}
+	if err := findTracepoints(traceDirectories); err != nil {
+		return nil, err
+	}
+	arguments, err := tracepointArguments(btf.NewCache(), "jbd2_handle_stats")
+	if err != nil {
+		return nil, err
+	}
+	if arguments == nil {
+		return nil, fmt.Errorf("%w: the kernel has no tracepoint jbd2_handle_stats; is jbd2 loaded "+
+			"(is any ext4 mounted), and does it have BTF?", ErrUnsupported)
+	}
+	p := &CallProbe{
+		previous: make(map[syscallsCallKey]seenCount),
+		keys:     make([]syscallsCallKey, batchEntries),
+		values:   make([]uint64, batchEntries),
+	}
+	if err := p.load(); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	// The kernel's type information was only needed to load.
+	debug.FreeOSMemory()
+	return p, nil
+}
+
+func (p *CallProbe) load() error {
+	spec, err := loadSyscalls()
+	if err != nil {
+		return fmt.Errorf("cannot read the compiled BPF programs: %w", err)
+	}
+	collection, err := ebpf.NewCollection(spec)
+	if err != nil {
+		return fmt.Errorf("%w: cannot load the BPF programs that count calls: %w", ErrUnsupported, err)
+	}
+	defer collection.Close()
+	if err := collection.Assign(&p.maps); err != nil {
+		return fmt.Errorf("cannot use the BPF maps: %w", err)
+	}
+	const handle = syscallsProgCallHandle
+	l, err := link.AttachTracing(link.TracingOptions{Program: collection.Programs[handle]})
+	if err != nil {
+		return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w",
+			ErrUnsupported, handle, spec.Programs[handle].AttachTo, err)
+	}
+	p.links = append(p.links, l)
+	links, err := attachCalls(collection.Programs)
+	p.links = append(p.links, links...)
+	return err
+}
+
+// Collect returns the calls that returned since the last time, and how many
+// more there were that the kernel side had no room for.
+func (p *CallProbe) Collect() (calls []Call, lost uint64, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err = readAll(p.maps.Calls, p.keys, p.values, func(n int) {
+		for i, key := range p.keys[:n] {
+			before := p.previous[key]
+			count := p.values[i] - before.count
+			if count == 0 {
+				before.idle++
+				p.previous[key] = before
+				continue
+			}
+			p.previous[key] = seenCount{count: p.values[i]}
+			if name, ok := operationName(key.Operation); ok {
+				calls = append(calls, Call{Cgroup: key.Cgroup, Dev: key.Dev, Operation: name, Count: count})
+			}
+		}
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot read who made which calls: %w", err)
+	}
+	if err := p.forgetIdle(); err != nil {
+		return nil, 0, err
+	}
+	lost, err = p.collectLost()
+	return calls, lost, err
+}
+
+// forgetIdle makes room for cgroups to come.
+func (p *CallProbe) forgetIdle() error {
+	for key, seen := range p.previous {
+		if seen.idle < idleCollections {
+			continue
+		}
+		if err := p.maps.Calls.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("cannot take an idle count out of the kernel's map: %w", err)
+		}
+		delete(p.previous, key)
+	}
+	return nil
+}
+
+func (p *CallProbe) collectLost() (uint64, error) {
+	var sum uint64
+	var counts []uint64
+	if err := p.maps.LostCalls.Lookup(uint32(0), &counts); err != nil {
+		return 0, fmt.Errorf("cannot read the count of lost calls: %w", err)
+	}
+	for _, count := range counts {
+		sum += count
+	}
+	lost := sum - p.lost
+	p.lost = sum
+	return lost, nil
+}
+
+func operationName(number uint32) (string, bool) {
+	if number < 1 || number > uint32(len(operations)) {
+		return "", false
+	}
+	return operations[number-1], true
+}
+
+// Close ends the counting; the kernel frees the programs and maps. It takes
+// some seconds: for each call the kernel waits until no processor can be in
+// the program any more.
+func (p *CallProbe) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := closeAll(p.links)
+	p.links = nil
+	return errors.Join(err, p.maps.Close())
+}
+
+// closers at a time halve the wait; more do not shorten it further.
+const closers = 8
+
+func closeAll(links []link.Link) error {
+	errs := make([]error, len(links))
+	var workers sync.WaitGroup
+	for first := range min(closers, len(links)) {
+		workers.Go(func() {
+			for i := first; i < len(links); i += closers {
+				errs[i] = links[i].Close()
+			}
+		})
+	}
+	workers.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,51 @@
+package journal
+
+import "fmt"
+
+// transaction names one on a running host: tids wrap after 2^32.
+type transaction struct{ dev, tid uint32 }
+
+// partialSum is what was already handed out of a commit that had not ended.
+type partialSum struct {
+	bytes uint64
+}
+
+// collectPartial adds what the commits under way have written since it was
+// last asked.
+func (p *Probe) collectPartial() error {
+	var pid uint32
+	var state attributionCommitter
+	var begun []Commit
+	threads := p.objects.Committers.Iterate()
+	for threads.Next(&pid, &state) {
+		key := transaction{state.Dev, state.Tid}
+		before := p.partial[key]
+		if state.Tid == 0 || state.JournalBytes <= before.bytes {
+			continue
+		}
+		begun = append(begun, Commit{
+			Dev: state.Dev, JournalDisk: state.JournalDisk, Tid: state.Tid, Partial: true,
+			JournalBytes: state.JournalBytes - before.bytes,
+			Dirtied:      make(map[uint64]int64),
+		})
+		p.partial[key] = partialSum{bytes: state.JournalBytes}
+	}
+	if err := threads.Err(); err != nil {
+		return fmt.Errorf("cannot read which commits are under way: %w", err)
+	}
+	if len(begun) == 0 {
+		return nil
+	}
+	if err := p.visitDirtied(begun, func(attributionDirtiedKey) {}); err != nil {
+		return err
+	}
+	p.pending.Commits = append(p.pending.Commits, begun...)
+	return nil
+}
+
+// deductPartial takes off what was handed out before the commit ended.
+func (p *Probe) deductPartial(commit *Commit) {
+	key := transaction{commit.Dev, commit.Tid}
+	commit.JournalBytes -= min(commit.JournalBytes, p.partial[key].bytes)
+	delete(p.partial, key)
+}

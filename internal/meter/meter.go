@@ -1,0 +1,355 @@
+package meter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+// Options say what to account, and how.
+type Options struct {
+	// Device limits the account to one disk (name, node, number or a path
+	// on it); "" is every disk with a mounted ext4.
+	Device string
+	// Interval is the time between samples, at least MinInterval.
+	Interval time.Duration
+	// Tree is the cgroup hierarchy; nil: the host's.
+	Tree *cgroup.Tree
+	// Naming tells containers from cgroups; required.
+	Naming Naming
+	// Estimator attributes the journal; nil: by handles.
+	Estimator journal.Estimator
+	// Calls, if not nil, is collected into Events.Calls for the estimator.
+	Calls func() ([]journal.Call, uint64, error)
+	// Ideal gives a configured ideal weight; nil: those found in the
+	// cgroups when they are first seen.
+	Ideal func(path, name string) (weight uint64, ok bool)
+	Log   *slog.Logger
+}
+
+// MinInterval is the shortest time between two samples.
+const MinInterval = time.Second
+
+// Meter is a live account.Source.
+type Meter struct {
+	options Options
+	probe   *journal.Probe
+	units   *units
+	book    *Book
+	only    *blockdev.Disk
+	disks   map[uint32]*openDisk
+	diskOf  map[uint32]uint32
+	sizes   map[uint32]uint64
+	last    time.Time
+	renamed time.Time
+}
+
+type openDisk struct {
+	disk   blockdev.Disk
+	reader *blockdev.StatReader
+	before blockdev.Stat
+	// weights are those on this disk.
+	weights *weightCache
+}
+
+// Open starts metering: it attaches the probe and takes the first readings.
+// Errors about what the host lacks wrap journal.ErrUnsupported or
+// cgroup.ErrNoHierarchy.
+func Open(ctx context.Context, o Options) (*Meter, error) {
+	if o.Interval < MinInterval {
+		return nil, fmt.Errorf("an interval of %v is too short: want at least %v", o.Interval, MinInterval)
+	}
+	if o.Naming == nil {
+		return nil, errors.New("the meter needs to be told how to name cgroups")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	m := &Meter{
+		options: o,
+		book:    NewBook(),
+		disks:   make(map[uint32]*openDisk),
+		diskOf:  make(map[uint32]uint32),
+		sizes:   make(map[uint32]uint64),
+	}
+	if o.Device != "" {
+		disk, err := blockdev.Lookup(o.Device)
+		if err != nil {
+			return nil, err
+		}
+		disk = lowestDisk("/sys", disk)
+		m.only = &disk
+	}
+	if m.options.Tree == nil {
+		tree, err := cgroup.Find()
+		if err != nil {
+			return nil, err
+		}
+		m.options.Tree = tree
+	}
+	m.units = newUnits(m.options.Tree, o.Naming, o.Ideal)
+	probe, err := journal.Open()
+	if err != nil {
+		return nil, err
+	}
+	m.probe = probe
+	for _, tracepoint := range probe.Missing() {
+		o.Log.Warn("the kernel lacks a tracepoint; the account is coarser", "tracepoint", tracepoint)
+	}
+	if m.options.Estimator == nil {
+		m.options.Estimator = journal.Handles{BlockBytes: func(dev uint32) uint64 { return m.sizes[dev] }}
+	}
+	if err := m.begin(ctx); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+func (m *Meter) begin(ctx context.Context) error {
+	if err := m.findDisks(); err != nil {
+		return err
+	}
+	if err := m.units.refresh(ctx); err != nil {
+		return err
+	}
+	if _, err := m.probe.Collect(); err != nil {
+		return err
+	}
+	m.last = time.Now()
+	m.renamed = m.last
+	return nil
+}
+
+// Close detaches the probe.
+func (m *Meter) Close() error {
+	var errs []error
+	for _, d := range m.disks {
+		errs = append(errs, d.reader.Close())
+	}
+	if m.probe != nil {
+		errs = append(errs, m.probe.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Next waits for the end of the interval and accounts it. A disk that is gone
+// is left out; with Options.Device it is an error that wraps blockdev.ErrGone.
+func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
+	timer := time.NewTimer(time.Until(m.last.Add(m.options.Interval)))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return account.Sample{}, ctx.Err()
+	case <-timer.C:
+	}
+	return m.Now(ctx)
+}
+
+// Now ends the interval at once.
+func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
+	if err := m.units.refresh(ctx); err != nil {
+		return account.Sample{}, err
+	}
+	events, err := m.probe.Collect()
+	if err != nil {
+		return account.Sample{}, err
+	}
+	if m.options.Calls != nil {
+		calls, lost, err := m.options.Calls()
+		if err != nil {
+			return account.Sample{}, err
+		}
+		events.Calls = calls
+		events.Lost += lost
+	}
+	now := time.Now()
+	readings := Readings{
+		Seconds:    now.Sub(m.last).Seconds(),
+		DiskOf:     m.diskOf,
+		BlockBytes: m.sizes,
+		Events:     events,
+		Journal:    m.options.Estimator.Attribute(events),
+		UnitOf:     m.units.of,
+	}
+	if readings.Disks, err = m.readDisks(); err != nil {
+		return account.Sample{}, err
+	}
+	sample := account.Sample{
+		Time:            now.Round(0),
+		IntervalSeconds: readings.Seconds,
+		Estimator:       m.options.Estimator.Name(),
+		Devices:         m.book.Account(readings),
+	}
+	m.last = now
+	m.renamed = m.units.rename(now, m.renamed)
+	for i := range sample.Devices {
+		m.describe(&sample.Devices[i])
+	}
+	// For the next interval: file systems that were mounted meanwhile.
+	return sample, m.findDisks()
+}
+
+func (m *Meter) readDisks() ([]Disk, error) {
+	var out []Disk
+	for dev, d := range m.disks {
+		now, err := d.reader.Read()
+		if err == nil {
+			err = d.disk.Present()
+		}
+		if errors.Is(err, blockdev.ErrGone) {
+			if m.only != nil {
+				return nil, err
+			}
+			m.options.Log.Warn("a disk is gone", "disk", d.disk.Name)
+			_ = d.reader.Close()
+			delete(m.disks, dev)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Disk{
+			Name: d.disk.Name, Number: d.disk.Dev.String(), Dev: dev,
+			ReadBytes:  now.ReadBytes - d.before.ReadBytes,
+			WriteBytes: now.WriteBytes - d.before.WriteBytes,
+		})
+		d.before = now
+	}
+	return out, nil
+}
+
+// findDisks looks which file systems are mounted and observes their disks.
+func (m *Meter) findDisks() error {
+	found, err := mountedFilesystems("/sys")
+	if err != nil {
+		return err
+	}
+	clear(m.diskOf)
+	wanted := make(map[uint32]blockdev.Disk)
+	for _, fs := range found {
+		if m.only != nil && fs.disk != *m.only {
+			continue
+		}
+		dev := kernelDev(fs.dev)
+		m.diskOf[dev] = kernelDev(fs.disk.Dev)
+		wanted[kernelDev(fs.disk.Dev)] = fs.disk
+		if _, ok := m.sizes[dev]; !ok {
+			m.sizes[dev] = fs.blockBytes()
+		}
+	}
+	if m.only != nil {
+		wanted[kernelDev(m.only.Dev)] = *m.only
+	}
+	changed := false
+	for dev, disk := range wanted {
+		if m.disks[dev] != nil {
+			continue
+		}
+		reader, err := disk.OpenStat()
+		if errors.Is(err, blockdev.ErrGone) && m.only == nil {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		before, err := reader.Read()
+		if err != nil {
+			return errors.Join(err, reader.Close())
+		}
+		m.disks[dev] = &openDisk{disk: disk, reader: reader, before: before, weights: newWeightCache(m.options.Tree, disk)}
+		changed = true
+	}
+	for dev, d := range m.disks {
+		if _, ok := wanted[dev]; !ok {
+			_ = d.reader.Close()
+			delete(m.disks, dev)
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	observed := make([]uint32, 0, len(m.disks))
+	for dev := range m.disks {
+		observed = append(observed, dev)
+	}
+	slices.Sort(observed)
+	return m.probe.Observe(observed)
+}
+
+// describe puts names, weights and targets on a device's account, and adds
+// the idle containers, so that they are seen to be there.
+func (m *Meter) describe(device *account.Device) {
+	present := make(map[string]bool, len(device.Containers))
+	for _, c := range device.Containers {
+		present[c.Cgroup] = true
+	}
+	for path, who := range m.units.alive() {
+		if present[path] {
+			continue
+		}
+		if _, ideal := m.ideal(path, who.name); ideal || who.runtime != "" {
+			device.Containers = append(device.Containers, account.Container{Cgroup: path})
+		}
+	}
+	var weights *weightCache
+	for _, d := range m.disks {
+		if d.disk.Name == device.Device {
+			weights = d.weights
+		}
+	}
+	weights.begin(len(device.Containers))
+	paths := make([]string, 0, len(device.Containers))
+	configured := make(map[string]float64)
+	for i := range device.Containers {
+		c := &device.Containers[i]
+		c.Name = c.Cgroup
+		if who, ok := m.units.byPath[c.Cgroup]; ok {
+			c.Name, c.Runtime = who.name, who.runtime
+		}
+		if c.Cgroup == account.RootCgroup || c.Cgroup == EndedCgroups {
+			continue
+		}
+		c.Weight = weights.get(c.Cgroup)
+		if weight, ok := m.ideal(c.Cgroup, c.Name); ok {
+			configured[c.Cgroup] = float64(weight)
+		}
+		paths = append(paths, c.Cgroup)
+	}
+	targets := targetsOf(paths, configured, weights.first)
+	for i := range device.Containers {
+		device.Containers[i].TargetShare = targets[device.Containers[i].Cgroup]
+	}
+}
+
+func (m *Meter) ideal(path, name string) (uint64, bool) {
+	if m.options.Ideal == nil {
+		return 0, false
+	}
+	return m.options.Ideal(path, name)
+}
+
+// targetsOf are the configured weights' shares, as one level; without a
+// configuration, those of the tree of weights as first found.
+func targetsOf(paths []string, configured map[string]float64, found func(path string) float64) map[string]float64 {
+	if len(configured) == 0 {
+		return targetShares(paths, found)
+	}
+	var sum float64
+	for _, weight := range configured {
+		sum += weight
+	}
+	shares := make(map[string]float64, len(configured))
+	for path, weight := range configured {
+		shares[path] = weight / sum
+	}
+	return shares
+}

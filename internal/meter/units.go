@@ -1,0 +1,144 @@
+package meter
+
+import (
+	"context"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+// EndedCgroups is the line for cgroups that came and went within an interval,
+// so that their path was never seen.
+const EndedCgroups = "(ended)"
+
+// Naming tells which container a cgroup is part of.
+type Naming interface {
+	// Identify gives the path of the container's topmost cgroup (of the
+	// cgroup itself where no container is known), the container's name and
+	// its runtime ("" for a plain cgroup).
+	Identify(path string) (top, name, runtime string)
+}
+
+// units maps the ids that the kernel side knows to what is accounted: a
+// container as a whole, else a cgroup.
+type units struct {
+	tree   *cgroup.Tree
+	naming Naming
+	ideal  func(path, name string) (uint64, bool) // nil: none configured
+	byID   map[uint64]known
+	byPath map[string]identity // by the topmost path
+	round  int
+}
+
+type known struct {
+	path string // as listed
+	top  string
+	seen int // round
+}
+
+type identity struct{ name, runtime string }
+
+// rememberRounds is how long a removed cgroup keeps its path: its last writes
+// reach the disk after it is gone.
+const rememberRounds = 60
+
+func newUnits(tree *cgroup.Tree, naming Naming, ideal func(path, name string) (uint64, bool)) *units {
+	return &units{
+		tree: tree, naming: naming, ideal: ideal,
+		byID:   make(map[uint64]known),
+		byPath: map[string]identity{account.RootCgroup: {name: account.RootCgroup}},
+	}
+}
+
+// refresh lists the cgroups anew.
+func (u *units) refresh(ctx context.Context) error {
+	list, err := u.tree.List(ctx)
+	if err != nil {
+		return err
+	}
+	u.round++
+	for _, c := range list {
+		have, ok := u.byID[c.ID]
+		if !ok || have.path != c.Path {
+			top := u.top(c.Path)
+			have = known{path: c.Path, top: top}
+			_, name, runtime := u.naming.Identify(top)
+			u.byPath[top] = identity{name, runtime}
+		}
+		have.seen = u.round
+		u.byID[c.ID] = have
+	}
+	live := make(map[string]bool, len(u.byID))
+	for id, k := range u.byID {
+		if u.round-k.seen > rememberRounds {
+			delete(u.byID, id)
+			continue
+		}
+		live[k.top] = true
+	}
+	for path := range u.byPath {
+		if !live[path] && path != account.RootCgroup {
+			delete(u.byPath, path)
+		}
+	}
+	return nil
+}
+
+// top is the path under which a cgroup is accounted: the topmost cgroup above
+// it that has a weight in the configuration, else its container's.
+func (u *units) top(cgroupPath string) string {
+	if u.ideal != nil {
+		for i := 1; i <= len(cgroupPath); i++ {
+			if i < len(cgroupPath) && cgroupPath[i] != '/' {
+				continue
+			}
+			if _, configured := u.ideal(cgroupPath[:i], cgroupPath[:i]); configured && i > 1 {
+				return cgroupPath[:i]
+			}
+		}
+	}
+	top, _, _ := u.naming.Identify(cgroupPath)
+	return top
+}
+
+// of is the path under which a cgroup is accounted.
+func (u *units) of(id uint64) string {
+	if k, ok := u.byID[id]; ok {
+		return k.top
+	}
+	if id == journal.RootCgroupID {
+		return account.RootCgroup
+	}
+	return EndedCgroups
+}
+
+// alive lists the containers and cgroups that exist now, by path.
+func (u *units) alive() map[string]identity {
+	out := make(map[string]identity)
+	for _, k := range u.byID {
+		if k.seen == u.round && k.top != account.RootCgroup {
+			out[k.top] = u.byPath[k.top]
+		}
+	}
+	return out
+}
+
+// rename asks for the names again now and then: a runtime writes a
+// container's name after it made the cgroup.
+func (u *units) rename(now, last time.Time) time.Time {
+	if now.Sub(last) < renameInterval {
+		return last
+	}
+	for path := range u.byPath {
+		if path == account.RootCgroup {
+			continue
+		}
+		_, name, runtime := u.naming.Identify(path)
+		u.byPath[path] = identity{name, runtime}
+	}
+	return now
+}
+
+const renameInterval = 30 * time.Second

@@ -1,0 +1,38 @@
+package serve
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+)
+
+// ListenAddress reads what a user writes as an address: "9435" and ":9435" are
+// that port on 127.0.0.1; "localhost:9435", "10.0.0.5:9435", "0.0.0.0:9435" and
+// "[::]:9435" are taken as they stand. So nothing is open to the network unless
+// the user wrote which address.
+func ListenAddress(text string) (string, error) {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = "", text
+		if strings.ContainsAny(text, ":[]") || net.ParseIP(text) != nil {
+			return "", fmt.Errorf("%q is not an address: want PORT, HOST:PORT or [IPV6]:PORT", text)
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || port != strconv.FormatUint(n, 10) {
+		return "", fmt.Errorf("%q has no port number: want PORT or HOST:PORT with a port of 0 to 65535", text)
+	}
+	switch {
+	case host == "":
+		host = "127.0.0.1"
+	case host == "localhost" || net.ParseIP(withoutZone(host)) != nil:
+	default:
+		return "", fmt.Errorf("%q does not begin with an IP address or localhost", text)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func withoutZone(host string) string {
+	address, _, _ := strings.Cut(host, "%")
+	return address
+}

@@ -1,0 +1,160 @@
+package serve
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// dashboard is the part of a Grafana dashboard with queries in it.
+type dashboard struct {
+	Title      string `json:"title"`
+	Templating struct {
+		List []struct {
+			Name  string          `json:"name"`
+			Query json.RawMessage `json:"query"`
+		} `json:"list"`
+	} `json:"templating"`
+	Panels []struct {
+		ID      int    `json:"id"`
+		Type    string `json:"type"`
+		Title   string `json:"title"`
+		GridPos struct {
+			X, Y, W, H int
+		} `json:"gridPos"`
+		Targets []struct {
+			Expr         string `json:"expr"`
+			LegendFormat string `json:"legendFormat"`
+		} `json:"targets"`
+	} `json:"panels"`
+}
+
+func readDashboard(t *testing.T) (d dashboard, text string) {
+	t.Helper()
+	content, err := os.ReadFile("../../deploy/grafana/daybook.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &d); err != nil {
+		t.Fatal(err)
+	}
+	return d, string(content)
+}
+
+// offered gives the names a scrape has, with their labels.
+func offered(t *testing.T) map[string][]string {
+	t.Helper()
+	m := NewMetrics(10)
+	m.Observe(testSample(alpha()))
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(m); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string][]string{"daybook_build_info": {"version"}}
+	for _, family := range families {
+		var labels []string
+		for _, l := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, l.GetName())
+		}
+		if family.GetMetric()[0].GetSummary() != nil {
+			names[family.GetName()+"_sum"], names[family.GetName()+"_count"] = labels, labels
+			continue
+		}
+		names[family.GetName()] = labels
+	}
+	return names
+}
+
+var (
+	metricName  = regexp.MustCompile(`daybook_[a-z_]+`)
+	selector    = regexp.MustCompile(`(daybook_[a-z_]+)\{([^}]*)\}`)
+	matcherName = regexp.MustCompile(`([a-z_]+)\s*(?:=~|!~|!=|=)`)
+	legendLabel = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
+)
+
+func TestDashboardAsksOnlyForWhatAScrapeHas(t *testing.T) {
+	names := offered(t)
+	d, text := readDashboard(t)
+	queries := 0
+	for _, panel := range d.Panels {
+		if panel.Type != "row" && len(panel.Targets) == 0 {
+			t.Errorf("panel %q has no query", panel.Title)
+		}
+		for _, target := range panel.Targets {
+			queries++
+			for _, name := range metricName.FindAllString(target.Expr, -1) {
+				if _, there := names[name]; !there {
+					t.Errorf("panel %q asks for %s, which is not offered", panel.Title, name)
+				}
+				changing := strings.Contains(target.Expr, "rate("+name) || strings.Contains(target.Expr, "increase("+name)
+				if strings.HasSuffix(name, "_total") && !changing {
+					t.Errorf("panel %q shows the counter %s without a rate", panel.Title, name)
+				}
+			}
+			for _, match := range selector.FindAllStringSubmatch(target.Expr, -1) {
+				for _, label := range matcherName.FindAllStringSubmatch(match[2], -1) {
+					if !slices.Contains(names[match[1]], label[1]) {
+						t.Errorf("panel %q: %s has no label %s", panel.Title, match[1], label[1])
+					}
+				}
+			}
+			for _, label := range legendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
+				name := metricName.FindString(target.Expr)
+				if label[1] != "instance" && !slices.Contains(names[name], label[1]) {
+					t.Errorf("panel %q: its legend wants the label %s, which %s has not", panel.Title, label[1], name)
+				}
+			}
+		}
+	}
+	if queries < 15 {
+		t.Errorf("only %d queries were found", queries)
+	}
+	for _, name := range metricName.FindAllString(text, -1) {
+		if _, there := names[name]; !there {
+			t.Errorf("%s is in the dashboard, but not offered", name)
+		}
+	}
+}
+
+// Whoever adds a metric decides where it is seen.
+func TestDashboardShowsEveryMetric(t *testing.T) {
+	_, text := readDashboard(t)
+	for name := range offered(t) {
+		if !strings.Contains(text, name) {
+			t.Errorf("%s is in no panel", name)
+		}
+	}
+}
+
+func TestDashboardPanelsDoNotOverlap(t *testing.T) {
+	d, _ := readDashboard(t)
+	ids := map[int]bool{}
+	taken := map[[2]int]string{}
+	for _, panel := range d.Panels {
+		if ids[panel.ID] {
+			t.Errorf("two panels have the id %d", panel.ID)
+		}
+		ids[panel.ID] = true
+		g := panel.GridPos
+		if g.W <= 0 || g.H <= 0 || g.X+g.W > 24 {
+			t.Errorf("panel %q has the place %+v", panel.Title, g)
+		}
+		for x := g.X; x < g.X+g.W; x++ {
+			for y := g.Y; y < g.Y+g.H; y++ {
+				if other, there := taken[[2]int{x, y}]; there {
+					t.Fatalf("%q lies on %q", panel.Title, other)
+				}
+				taken[[2]int{x, y}] = panel.Title
+			}
+		}
+	}
+}

@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// Labels of a container's and of a disk's metrics.
+var (
+	containerLabels = []string{"device", "cgroup", "container", "runtime"}
+	deviceLabels    = []string{"device"}
+)
+
+// containerCounter is a sum over the samples, a series per container and disk.
+type containerCounter struct {
+	desc  *prometheus.Desc
+	value func(account.Container) uint64
+}
+
+var containerCounters = []containerCounter{
+	{desc("daybook_charged_read_bytes_total", "Bytes read, as the kernel charged them to the container.", containerLabels),
+		func(c account.Container) uint64 { return c.ChargedReadBytes }},
+	{desc("daybook_charged_write_bytes_total", "Bytes written, as the kernel charged them to the container, less those it returned.", containerLabels),
+		func(c account.Container) uint64 { return c.ChargedWriteBytes }},
+	{desc("daybook_journal_bytes_total", "The container's part of the bytes that jbd2 logged.", containerLabels),
+		func(c account.Container) uint64 { return c.JournalBytes }},
+	{desc("daybook_metadata_bytes_total", "The container's part of the metadata bytes written in place.", containerLabels),
+		func(c account.Container) uint64 { return c.MetadataBytes }},
+	{desc("daybook_uncharged_bytes_total", "The container's file data written in the root cgroup's name.", containerLabels),
+		func(c account.Container) uint64 { return c.UnchargedBytes }},
+	{desc("daybook_returned_bytes_total", "Bytes charged to the container that others caused; they are in the owners' lines.", containerLabels),
+		func(c account.Container) uint64 { return c.ReturnedBytes }},
+	{desc("daybook_forced_commits_total", "Journal commits that a sync of the container forced.", containerLabels),
+		func(c account.Container) uint64 { return c.ForcedCommits }},
+}
+
+// containerGauge is a value of the last sample; it is absent where the sample
+// has no such container.
+type containerGauge struct {
+	desc  *prometheus.Desc
+	value func(account.Container) float64
+}
+
+var containerGauges = []containerGauge{
+	{desc("daybook_share_ratio", "Part of all the containers' bytes on the disk that was the container's, in the last interval.", containerLabels),
+		func(c account.Container) float64 { return c.Share }},
+	{desc("daybook_target_share_ratio", "Part of the disk that the container's ideal weight promises it.", containerLabels),
+		func(c account.Container) float64 { return c.TargetShare }},
+	{desc("daybook_weight", "I/O weight in force, in the unit of the weight file; 0 where there is none.", containerLabels),
+		func(c account.Container) float64 { return float64(c.Weight) }},
+}
+
+// deviceCounter is a sum over the samples, a series per disk.
+type deviceCounter struct {
+	desc  *prometheus.Desc
+	value func(account.Device) uint64
+}
+
+var deviceCounters = []deviceCounter{
+	{desc("daybook_disk_bytes_total", "Bytes that the disk read and wrote.", deviceLabels),
+		func(d account.Device) uint64 { return d.DiskBytes }},
+	{desc("daybook_disk_journal_bytes_total", "Bytes that jbd2 logged for the disk's file systems.", deviceLabels),
+		func(d account.Device) uint64 { return d.JournalBytes }},
+	{desc("daybook_disk_journal_elsewhere_bytes_total", "The part of the logged bytes that went to an external journal device.", deviceLabels),
+		func(d account.Device) uint64 { return d.JournalElsewhereBytes }},
+	{desc("daybook_disk_metadata_bytes_total", "Metadata bytes written in place on the disk.", deviceLabels),
+		func(d account.Device) uint64 { return d.MetadataBytes }},
+	{desc("daybook_lost_events_total", "Kernel events that were lost; their bytes stand with the root cgroup.", deviceLabels),
+		func(d account.Device) uint64 { return d.LostEvents }},
+}
+
+var (
+	commitDesc = desc("daybook_commit_duration_seconds",
+		"Time from a transaction's lock to its commit record; the count is the number of transactions.", deviceLabels)
+	unaccountedDesc = desc("daybook_unaccounted_bytes",
+		"Bytes of the disk in the last interval less those of all cgroups; near 0, and below 0 by the order of reading.", deviceLabels)
+	samplesDesc = desc("daybook_samples_total", "Samples taken.", nil)
+	lastDesc    = desc("daybook_last_sample_timestamp_seconds", "When the last sample was taken, in Unix time.", nil)
+	lengthDesc  = desc("daybook_interval_seconds", "Length of the last interval.", nil)
+	seriesDesc  = desc("daybook_tracked_containers", "Containers that have series of their own, counted on each disk.", nil)
+	mergedDesc  = desc("daybook_merged_containers_total", "Containers that got no series of their own, because there are too many; counted in each sample.", nil)
+)
+
+func desc(name, help string, labels []string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
+	for _, c := range containerCounters {
+		descs <- c.desc
+	}
+	for _, g := range containerGauges {
+		descs <- g.desc
+	}
+	for _, c := range deviceCounters {
+		descs <- c.desc
+	}
+	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc} {
+		descs <- d
+	}
+}

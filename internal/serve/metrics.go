@@ -1,0 +1,199 @@
+package serve
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+const (
+	// DefaultMaxContainers bounds the containers with series of their own;
+	// each has ten. More are added up in one line per disk, so that the sums
+	// stay true.
+	DefaultMaxContainers = 4000
+	// expireSeconds is how long a container's series stay after its last
+	// sample: longer than a scrape interval, so that the last bytes are seen.
+	expireSeconds = 300
+	// mergedName stands as cgroup and container in the line of the rest. A
+	// cgroup path begins with a slash, so it cannot be one.
+	mergedName = "(others)"
+)
+
+// containerKey is what tells series apart.
+type containerKey struct{ device, cgroup, container, runtime string }
+
+type containerSeries struct {
+	sums [7]uint64
+	last account.Container
+	// seen is the meter's running time at its last sample, in seconds.
+	seen float64
+	// current: the last sample has it.
+	current bool
+}
+
+type deviceSeries struct {
+	sums          [5]uint64
+	transactions  uint64
+	commitSeconds float64
+	unaccounted   int64
+	seen          float64
+	current       bool
+}
+
+// Metrics is a Prometheus collector of what the samples add up to. It is safe
+// for concurrent use.
+type Metrics struct {
+	max int
+
+	mutex      sync.Mutex
+	containers map[containerKey]*containerSeries
+	devices    map[string]*deviceSeries
+	// running is the sum of the intervals in seconds; expiry is counted by it
+	// because the wall clock steps.
+	running  float64
+	samples  uint64
+	merged   uint64
+	lastTime time.Time
+	interval float64
+	// observed is when the last sample came, by the monotonic clock.
+	observed time.Time
+}
+
+// NewMetrics makes an empty collector. More than maxContainers at a time get
+// no series of their own; [DefaultMaxContainers] is meant for it.
+func NewMetrics(maxContainers int) *Metrics {
+	return &Metrics{
+		max:        maxContainers,
+		containers: map[containerKey]*containerSeries{},
+		devices:    map[string]*deviceSeries{},
+		observed:   time.Now(),
+	}
+}
+
+// Observe adds a sample. Its error is always nil; it has one so that it can
+// stand where an observer is wanted.
+func (m *Metrics) Observe(s account.Sample) error {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.samples++
+	m.running += s.IntervalSeconds
+	m.interval, m.lastTime, m.observed = s.IntervalSeconds, s.Time, time.Now()
+	for _, c := range m.containers {
+		c.current = false
+	}
+	for _, d := range m.devices {
+		d.current = false
+	}
+	for _, d := range s.Devices {
+		m.addDevice(d)
+		for _, c := range d.Containers {
+			m.addContainer(d.Device, c)
+		}
+	}
+	for key, c := range m.containers {
+		if m.running-c.seen > expireSeconds {
+			delete(m.containers, key)
+		}
+	}
+	for key, d := range m.devices {
+		if m.running-d.seen > expireSeconds {
+			delete(m.devices, key)
+		}
+	}
+	return nil
+}
+
+func (m *Metrics) addDevice(d account.Device) {
+	name := label(d.Device)
+	series := m.devices[name]
+	if series == nil {
+		series = &deviceSeries{}
+		m.devices[name] = series
+	}
+	for i, counter := range deviceCounters {
+		series.sums[i] += counter.value(d)
+	}
+	series.transactions += d.Transactions
+	series.commitSeconds += d.CommitSeconds * float64(d.Transactions)
+	series.unaccounted = d.UnaccountedBytes
+	series.seen, series.current = m.running, true
+}
+
+func (m *Metrics) addContainer(device string, c account.Container) {
+	key := containerKey{label(device), label(c.Cgroup), label(c.Name), label(c.Runtime)}
+	series := m.containers[key]
+	if series == nil && len(m.containers) >= m.max {
+		m.merged++
+		key.cgroup, key.container, key.runtime = mergedName, mergedName, ""
+		series = m.containers[key]
+	}
+	if series == nil {
+		series = &containerSeries{}
+		m.containers[key] = series
+	}
+	for i, counter := range containerCounters {
+		series.sums[i] += counter.value(c)
+	}
+	if series.current {
+		// A second one of this name, such as the rest: shares add up, a
+		// weight of several has no meaning.
+		c.Share += series.last.Share
+		c.TargetShare += series.last.TargetShare
+		c.Weight = 0
+	}
+	series.last, series.seen, series.current = c, m.running, true
+}
+
+// label makes a text fit for a label value, which must be UTF-8.
+func label(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// age is how long ago the last sample came, and how long its interval was;
+// before the first the interval is 0.
+func (m *Metrics) age() (age time.Duration, interval float64) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	return time.Since(m.observed), m.interval
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(out chan<- prometheus.Metric) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	counter := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	for key, series := range m.containers {
+		labels := []string{key.device, key.cgroup, key.container, key.runtime}
+		for i, c := range containerCounters {
+			counter(c.desc, float64(series.sums[i]), labels...)
+		}
+		if series.current {
+			for _, g := range containerGauges {
+				gauge(g.desc, g.value(series.last), labels...)
+			}
+		}
+	}
+	for device, series := range m.devices {
+		for i, c := range deviceCounters {
+			counter(c.desc, float64(series.sums[i]), device)
+		}
+		out <- prometheus.MustNewConstSummary(commitDesc, series.transactions, series.commitSeconds, nil, device)
+		if series.current {
+			gauge(unaccountedDesc, float64(series.unaccounted), device)
+		}
+	}
+	counter(samplesDesc, float64(m.samples))
+	counter(mergedDesc, float64(m.merged))
+	gauge(seriesDesc, float64(len(m.containers)))
+	if m.samples > 0 {
+		gauge(lastDesc, float64(m.lastTime.UnixNano())/1e9)
+		gauge(lengthDesc, m.interval)
+	}
+}

@@ -1,0 +1,117 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// maxScrapes is how many scrapes are answered at a time.
+	maxScrapes = 4
+	// drainTime is how long open requests may take at the end.
+	drainTime = 2 * time.Second
+	// healthyIntervals is how many intervals may pass without a sample.
+	healthyIntervals = 3
+	// startTime is how long the first sample may take, and is added to
+	// every other, for slow disks and busy hosts.
+	startTime = 2 * time.Minute
+)
+
+// Server answers /metrics and /healthz on one address.
+type Server struct {
+	listener net.Listener
+	http     *http.Server
+	done     chan struct{}
+	err      error
+}
+
+// Start listens on address (see [ListenAddress]) and answers until Close.
+// Version is shown as the label of daybook_build_info.
+func Start(address, version string, metrics *Metrics) (*Server, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("cannot serve metrics: %w", err)
+	}
+	handler, err := newHandler(version, metrics)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	s := &Server{
+		listener: listener,
+		http: &http.Server{
+			Handler:           handler,
+			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       10 * time.Second,
+			WriteTimeout:      30 * time.Second,
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    16 << 10,
+		},
+		done: make(chan struct{}),
+	}
+	go func() {
+		defer close(s.done)
+		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			s.err = fmt.Errorf("cannot go on serving metrics: %w", err)
+		}
+	}()
+	return s, nil
+}
+
+// Addr is the address with the real port.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Close lets open requests end, for at most two seconds, and stops.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = s.http.Close()
+	}
+	<-s.done
+	return errors.Join(err, s.err)
+}
+
+func newHandler(version string, metrics *Metrics) (http.Handler, error) {
+	registry := prometheus.NewRegistry()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "daybook_build_info", Help: "Always 1; the label tells the version of daybook.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	info.Set(1)
+	for _, c := range []prometheus.Collector{
+		metrics, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := registry.Register(c); err != nil {
+			return nil, fmt.Errorf("cannot register metrics: %w", err)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { health(w, metrics) })
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "daybook "+version+"\n/metrics  Prometheus metrics\n/healthz  200 while samples come\n")
+	})
+	return mux, nil
+}
+
+// health answers 200 while samples come, else 503 with the reason.
+func health(w http.ResponseWriter, metrics *Metrics) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	age, interval := metrics.age()
+	limit := startTime + time.Duration(healthyIntervals*interval*float64(time.Second))
+	if age > limit {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintf(w, "no sample for %.0f s; at most %.0f s are expected\n", age.Seconds(), limit.Seconds())
+		return
+	}
+	fmt.Fprintf(w, "ok; the last sample is %.0f s old\n", age.Seconds())
+}

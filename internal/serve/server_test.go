@@ -1,0 +1,159 @@
+package serve
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+)
+
+func startServer(t *testing.T, m *Metrics) string {
+	t.Helper()
+	s, err := Start("127.0.0.1:0", "v1.2.3", m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return "http://" + s.Addr().String()
+}
+
+func get(t *testing.T, method, url string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(context.Background(), method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+func TestAScrapeOverHTTPGetsTheMetrics(t *testing.T) {
+	m := NewMetrics(10)
+	url := startServer(t, m)
+	m.Observe(testSample(alpha()))
+	status, body := get(t, "GET", url+"/metrics")
+	if status != http.StatusOK {
+		t.Fatalf("status %d: %s", status, body)
+	}
+	for _, want := range []string{
+		`daybook_journal_bytes_total{cgroup="/ca",container="alpha",device="loop0",runtime="docker"} 3`,
+		`daybook_build_info{version="v1.2.3"} 1`, "# HELP daybook_journal_bytes_total ", "# TYPE daybook_journal_bytes_total counter",
+		"go_goroutines", "process_cpu_seconds_total",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("lacks %s", want)
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(body)).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "daybook_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestOtherRequestsAreRefused(t *testing.T) {
+	url := startServer(t, NewMetrics(10))
+	if status, _ := get(t, "POST", url+"/metrics"); status != http.StatusMethodNotAllowed {
+		t.Errorf("POST got %d", status)
+	}
+	if status, _ := get(t, "GET", url+"/debug/pprof/"); status != http.StatusNotFound {
+		t.Errorf("pprof got %d", status)
+	}
+	if status, body := get(t, "GET", url+"/"); status != http.StatusOK || !strings.Contains(body, "/metrics") {
+		t.Errorf("the index is %d, %q", status, body)
+	}
+}
+
+func TestHealthTurnsWhenNoSamplesCome(t *testing.T) {
+	m := NewMetrics(10)
+	url := startServer(t, m)
+	if status, body := get(t, "GET", url+"/healthz"); status != http.StatusOK {
+		t.Errorf("at the start: %d, %s", status, body)
+	}
+	m.Observe(testSample(alpha())) // of 5 seconds
+	m.mutex.Lock()
+	m.observed = m.observed.Add(-startTime - 16*time.Second)
+	m.mutex.Unlock()
+	if status, body := get(t, "GET", url+"/healthz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "no sample for 136 s") {
+		t.Errorf("without samples: %d, %s", status, body)
+	}
+	m.Observe(testSample(alpha()))
+	if status, body := get(t, "GET", url+"/healthz"); status != http.StatusOK {
+		t.Errorf("with a new sample: %d, %s", status, body)
+	}
+}
+
+func TestCloseFreesTheAddressAndATakenOneIsAnError(t *testing.T) {
+	s, err := Start("127.0.0.1:0", "", NewMetrics(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := s.Addr().String()
+	if second, err := Start(address, "", NewMetrics(1)); err == nil {
+		second.Close()
+		t.Error("two servers have one address")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatalf("after Close: %v", err)
+	}
+	listener.Close()
+}
+
+func TestOnlyAnAddressWrittenInFullLeavesTheLoopback(t *testing.T) {
+	for text, want := range map[string]string{
+		"9435": "127.0.0.1:9435", ":9435": "127.0.0.1:9435", "0": "127.0.0.1:0", "localhost:1": "localhost:1",
+		"0.0.0.0:9435": "0.0.0.0:9435", "[::]:9435": "[::]:9435", "[::1]:9435": "[::1]:9435", "10.0.0.5:80": "10.0.0.5:80", "[fe80::1%eth0]:80": "[fe80::1%eth0]:80",
+	} {
+		if got, err := ListenAddress(text); err != nil || got != want {
+			t.Errorf("%q is %q, %v; want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", ":", "x", "-1", "65536", "09", ":http", "*:9435", "host.example:9435", "10.0.0.5", "::1", "1:2:3", "[::1]", "10.0.0.5:", "127.0.0.1:99999", " 9435"} {
+		if got, err := ListenAddress(text); err == nil {
+			t.Errorf("%q was taken as %q", text, got)
+		}
+	}
+}
+
+func FuzzListenAddress(f *testing.F) {
+	f.Add("9435")
+	f.Add("[::]:9435")
+	f.Fuzz(func(t *testing.T, text string) {
+		address, err := ListenAddress(text)
+		if err != nil {
+			return
+		}
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", text, address, err)
+		}
+		if ip := net.ParseIP(withoutZone(host)); host != "localhost" && !ip.IsLoopback() && !strings.Contains(text, host) {
+			t.Fatalf("%q opens %q", text, address)
+		}
+	})
+}

@@ -1,0 +1,25 @@
+package top
+
+import "fmt"
+
+// keyHelp is in the help screen and decides nothing; the keys are in model.go.
+var keyHelp = [][2]string{
+	{"q  ctrl+c", "quit"},
+	{"s  S", "sort by the next, the previous column"},
+	{"r", "reverse the order"},
+	{"d  D", "show the next, the previous disk"},
+	{"p  space", "pause, go on"},
+	{"up down pgup pgdn home end", "choose a container; its cgroup stands below"},
+	{"?  esc", "open this help, close it"},
+}
+
+func (s Screen) help() []string {
+	lines := []string{s.line(s.Theme.Title, "daybook top: help. K, M, G are powers of 1024; rates are means of the interval.")}
+	for _, k := range keyHelp {
+		lines = append(lines, s.line(nil, fmt.Sprintf("  %-27s %s", k[0], k[1])))
+	}
+	for _, c := range Columns {
+		lines = append(lines, s.line(nil, fmt.Sprintf("  %-10s %s", c.title, c.meaning)))
+	}
+	return append(lines, s.line(nil, "unaccounted: what the disk did less all lines; counters are not read at once."))
+}

@@ -1,0 +1,200 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// Options say how samples are shown.
+type Options struct {
+	// Out gets the samples, Err warnings and progress.
+	Out, Err *os.File
+	// In gives the keys; nil is the standard input, or else the terminal.
+	In *os.File
+	// Once stops after the first sample.
+	Once bool
+	// JSON writes a line of JSON per sample instead of a screen or table.
+	JSON bool
+	// Sort is a column's Key; Reverse puts the least first.
+	Sort    string
+	Reverse bool
+	// Interval is how long a live sample takes; 0 for a recording.
+	Interval time.Duration
+	// Origin says on the screen where the samples come from.
+	Origin string
+	// Observe, if not nil, gets each sample first; its error ends the run.
+	Observe func(account.Sample) error
+	// AtEnd, if not nil, says at the end of the samples what the user must
+	// know, "" for nothing.
+	AtEnd func() string
+}
+
+// Run shows the samples of source until it ends, the user quits, or ctx is
+// cancelled (an error then, as after Ctrl-C). The screen is used where Out is
+// a terminal that can do it; a table or JSON line per sample elsewhere.
+func Run(ctx context.Context, source account.Source, o Options) error {
+	if UsesScreen(o) {
+		return o.fullScreen(ctx, source)
+	}
+	return o.stream(ctx, source)
+}
+
+// UsesScreen tells whether [Run] will fill the screen.
+func UsesScreen(o Options) bool {
+	return !o.Once && !o.JSON && term.IsTerminal(o.Out.Fd()) && os.Getenv("TERM") != "dumb"
+}
+
+// next gets a sample and shows it to the observer.
+func (o Options) next(ctx context.Context, source account.Source) (account.Sample, error) {
+	sample, err := source.Next(ctx)
+	if err == nil && o.Observe != nil {
+		err = o.Observe(sample)
+	}
+	return sample, err
+}
+
+func (o Options) atEnd() string {
+	if o.AtEnd == nil {
+		return ""
+	}
+	return o.AtEnd()
+}
+
+func (o Options) stream(ctx context.Context, source account.Source) error {
+	stop := func() {}
+	if o.Once {
+		stop = o.progress()
+	}
+	var line []byte
+	for n := 0; ; n++ {
+		sample, err := o.next(ctx, source)
+		if n == 0 {
+			stop()
+		}
+		if errors.Is(err, io.EOF) {
+			if notice := o.atEnd(); notice != "" {
+				fmt.Fprintln(o.Err, "daybook: warning:", Safe(notice))
+			}
+			if n == 0 {
+				return errors.New("there is no sample to show")
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			if line, err = sample.AppendJSON(line[:0]); err == nil {
+				line = append(line, '\n')
+				_, err = o.Out.Write(line)
+			}
+		} else {
+			if n > 0 {
+				fmt.Fprintln(o.Out)
+			}
+			err = WriteTable(o.Out, sample, o.Sort, o.Reverse, width(o.Out))
+		}
+		if err != nil || o.Once {
+			return err
+		}
+	}
+}
+
+// width of a terminal in cells; 0 for anything else.
+func width(file *os.File) int {
+	if !term.IsTerminal(file.Fd()) {
+		return 0
+	}
+	columns, _, err := term.GetSize(file.Fd())
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
+// progress tells on a terminal how long the one sample will take, and returns
+// what ends that.
+func (o Options) progress() (stop func()) {
+	if o.Interval <= 2*time.Second || !term.IsTerminal(o.Err.Fd()) {
+		return func() {}
+	}
+	end := time.Now().Add(o.Interval)
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			left := max(time.Until(end), 0).Round(time.Second)
+			fmt.Fprintf(o.Err, "\rmeasuring for %v, %v left\x1b[K", o.Interval, left)
+			select {
+			case <-ticker.C:
+			case <-quit:
+				fmt.Fprint(o.Err, "\r\x1b[K")
+				return
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+func (o Options) fullScreen(ctx context.Context, source account.Source) error {
+	theme := ColorTheme()
+	if os.Getenv("NO_COLOR") != "" {
+		theme = MonoTheme()
+	}
+	m := model{screen: Screen{
+		Sort: o.Sort, Reverse: o.Reverse, Origin: o.Origin, IntervalSeconds: o.Interval.Seconds(), Theme: theme,
+	}}
+	if holder, ok := source.(interface{ Pause(bool) }); ok {
+		m.pause = holder.Pause
+	}
+	// Signals come as the cancellation of ctx, and it as a message: so the
+	// program ends in its own way and leaves the terminal as it was.
+	settings := []tea.ProgramOption{tea.WithOutput(o.Out), tea.WithoutSignalHandler()}
+	if o.In != nil {
+		settings = append(settings, tea.WithInput(o.In))
+	}
+	program := tea.NewProgram(m, settings...)
+	defer context.AfterFunc(ctx, func() { program.Send(failMsg{ctx.Err()}) })()
+
+	// Samples are taken whether or not the screen is paused: recordings and
+	// metrics must not stop with it.
+	pumpContext, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			sample, err := o.next(pumpContext, source)
+			switch {
+			case errors.Is(err, io.EOF):
+				notice := "end of the samples; q quits"
+				if more := o.atEnd(); more != "" {
+					notice = more + "; q quits"
+				}
+				program.Send(endMsg{notice})
+				return
+			case err != nil:
+				program.Send(failMsg{err})
+				return
+			}
+			program.Send(sampleMsg{sample})
+		}
+	}()
+	final, err := program.Run()
+	stop()
+	<-done
+	if err != nil {
+		return err
+	}
+	return final.(model).err
+}

@@ -1,0 +1,254 @@
+package top
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// warnShareGap is how far a share may be from its target before it is marked:
+// 5 points, as the project's own bound for 9 of 10 intervals.
+const warnShareGap = 0.05
+
+// Screen is all that decides what is shown.
+type Screen struct {
+	// Sample is the one on show; nil before the first.
+	Sample *account.Sample
+	// Width and Height are the terminal's, in cells.
+	Width, Height int
+	// Sort is the Key of the column to sort by; Reverse puts the least first.
+	Sort    string
+	Reverse bool
+	// Device is the name of the chosen one; the first if it is not there.
+	Device string
+	// Cursor is the row of the chosen container, Offset the first row shown.
+	Cursor, Offset int
+	Paused, Help   bool
+	// Origin says where the samples come from, such as a recording's name.
+	Origin string
+	// Notice is the last thing that the user must know, "" for none.
+	Notice string
+	// IntervalSeconds is how long the first sample takes.
+	IntervalSeconds float64
+	Theme           Theme
+}
+
+// device gives the chosen device and its place, nil where there is none.
+func (s Screen) device() (*account.Device, int) {
+	if s.Sample == nil || len(s.Sample.Devices) == 0 {
+		return nil, 0
+	}
+	i := slices.IndexFunc(s.Sample.Devices, func(d account.Device) bool { return d.Device == s.Device })
+	i = max(i, 0)
+	return &s.Sample.Devices[i], i
+}
+
+func (s Screen) sortColumn() Column {
+	return Columns[max(columnByKey(s.Sort), 0)]
+}
+
+// layout says how many lines each part of the screen gets.
+func (s Screen) layout() (head, rows, foot int) {
+	switch {
+	case s.Height >= 10:
+		head, foot = 3, 2
+	case s.Height >= 7:
+		head, foot = 2, 1
+	case s.Height >= 4:
+		head = 1
+	}
+	// One line is for the headings of the table.
+	return head, max(s.Height-head-foot-1, 0), foot
+}
+
+// clamped keeps cursor and offset where there are rows.
+func (s Screen) clamped() Screen {
+	device, _ := s.device()
+	total := 0
+	if device != nil {
+		total = len(device.Containers)
+	}
+	_, rows, _ := s.layout()
+	s.Cursor = max(min(s.Cursor, total-1), 0)
+	s.Offset = max(min(s.Offset, s.Cursor, total-1), s.Cursor-rows+1, 0)
+	// No empty rows at the end while there are containers above.
+	s.Offset = max(min(s.Offset, total-rows), 0)
+	return s
+}
+
+// Render gives the whole screen: at most Height lines of at most Width cells,
+// with no line feed after the last one.
+func (s Screen) Render() string {
+	if s.Width <= 0 || s.Height <= 0 {
+		return ""
+	}
+	s = s.clamped()
+	var lines []string
+	switch {
+	case s.Help:
+		lines = s.help()
+	case s.Sample == nil:
+		lines = []string{s.line(s.Theme.Title, "daybook top"), "",
+			s.line(nil, fmt.Sprintf("measuring; the first account comes after %.3g s", s.IntervalSeconds))}
+		lines = append(lines, s.line(s.Theme.Warning, s.Notice))
+	default:
+		lines = s.table()
+	}
+	return strings.Join(lines[:min(len(lines), s.Height)], "\n")
+}
+
+// line is one line of text, made safe, cut and painted.
+func (s Screen) line(with func(string) string, text string) string {
+	return paint(with, cut(Safe(text), s.Width))
+}
+
+func (s Screen) table() []string {
+	head, rows, foot := s.layout()
+	device, index := s.device()
+	lines := s.head(device, index)[:head]
+	if device == nil {
+		lines = append(lines, s.line(nil, "no disk with a journalling file system is mounted"))
+		return append(lines, s.foot(account.Container{})[:foot]...)
+	}
+	columns := fit(s.Width)
+	lines = append(lines, s.headings(columns))
+	containers := sorted(device.Containers, s.sortColumn(), s.Reverse)
+	var chosen account.Container
+	for i := range rows {
+		row := s.Offset + i
+		if row >= len(containers) {
+			lines = append(lines, "")
+			continue
+		}
+		lines = append(lines, s.row(columns, containers[row], row == s.Cursor))
+		if row == s.Cursor {
+			chosen = containers[row]
+		}
+	}
+	return append(lines, s.foot(chosen)[:foot]...)
+}
+
+// head gives the lines about the device: exactly three.
+func (s Screen) head(device *account.Device, index int) []string {
+	title := "daybook top"
+	if device == nil {
+		return []string{s.line(s.Theme.Title, title), "", ""}
+	}
+	parts := []string{title, device.Device + " " + device.Dev}
+	if n := len(s.Sample.Devices); n > 1 {
+		parts = append(parts, fmt.Sprintf("disk %d of %d", index+1, n))
+	}
+	if s.Paused {
+		parts = append(parts, "PAUSED")
+	}
+	order := ""
+	if s.Reverse {
+		order = " reversed"
+	}
+	parts = append(parts, fmt.Sprintf("%s, %.3g s", s.Sample.Time.Format("15:04:05"), s.Sample.IntervalSeconds),
+		s.Sample.Estimator, "by "+s.sortColumn().Key+order)
+	if s.Origin != "" {
+		parts = append(parts, s.Origin)
+	}
+	lines := []string{s.line(s.Theme.Title, strings.Join(parts, "  "))}
+	for _, l := range deviceLines(*device, s.Sample.IntervalSeconds) {
+		lines = append(lines, s.line(nil, l))
+	}
+	if device.LostEvents > 0 {
+		lines[2] = s.line(s.Theme.Warning, deviceLines(*device, s.Sample.IntervalSeconds)[1])
+	}
+	return lines
+}
+
+// deviceLines are the two lines of figures about a device.
+func deviceLines(d account.Device, seconds float64) [2]string {
+	elsewhere := ""
+	if d.JournalElsewhereBytes > 0 {
+		elsewhere = fmt.Sprintf(" (%s/s of it on another disk)", rate(float64(d.JournalElsewhereBytes), seconds))
+	}
+	part := ""
+	if d.DiskBytes > 0 {
+		part = " (" + percent(float64(d.UnaccountedBytes)/float64(d.DiskBytes)) + ")"
+	}
+	return [2]string{
+		fmt.Sprintf("disk %s/s  journal %s/s%s  metadata %s/s  unaccounted %s/s%s",
+			rate(float64(d.DiskBytes), seconds), rate(float64(d.JournalBytes), seconds), elsewhere,
+			rate(float64(d.MetadataBytes), seconds), rate(float64(d.UnaccountedBytes), seconds), part),
+		fmt.Sprintf("transactions %.3g/s  mean commit %s  lost events %s",
+			float64(d.Transactions)/seconds, duration(d.CommitSeconds), count(d.LostEvents)),
+	}
+}
+
+// headings is the line above the table. The last column is open to the right.
+func (s Screen) headings(columns []Column) string {
+	var b strings.Builder
+	for i, c := range columns {
+		text, with := right(c.title, c.width), s.Theme.Heading
+		if i == len(columns)-1 {
+			text = left(c.title, s.Width-lastColumn(columns))
+		}
+		if c.Key == s.sortColumn().Key {
+			with = s.Theme.Sorted
+		}
+		if i > 0 {
+			b.WriteString(paint(s.Theme.Heading, " "))
+		}
+		b.WriteString(paint(with, text))
+	}
+	return b.String()
+}
+
+// lastColumn is the cell where the last column begins.
+func lastColumn(columns []Column) int {
+	x := 0
+	for _, c := range columns[:len(columns)-1] {
+		x += c.width + 1
+	}
+	return x
+}
+
+func (s Screen) row(columns []Column, c account.Container, chosen bool) string {
+	var b strings.Builder
+	off := c.TargetShare > 0 && math.Abs(c.Share-c.TargetShare) > warnShareGap
+	for i, column := range columns {
+		text := column.cell(c, s.Sample.IntervalSeconds)
+		if i == len(columns)-1 {
+			text = cut(text, s.Width-lastColumn(columns))
+			if chosen {
+				text = left(text, s.Width-lastColumn(columns))
+			}
+		} else {
+			text = right(text, column.width) + " "
+		}
+		switch {
+		case chosen:
+		case column.Key == "share" && off:
+			text = paint(s.Theme.Warning, text)
+		case c.Cgroup == account.RootCgroup:
+			text = paint(s.Theme.Quiet, text)
+		}
+		b.WriteString(text)
+	}
+	if chosen {
+		return paint(s.Theme.Cursor, b.String())
+	}
+	return b.String()
+}
+
+// foot gives the last two lines: the notice, or name and path of the chosen
+// container as far as they fit, and the keys.
+func (s Screen) foot(chosen account.Container) []string {
+	first := ""
+	switch {
+	case s.Notice != "":
+		first = s.line(s.Theme.Warning, s.Notice)
+	case chosen.Name != "" && chosen.Name != chosen.Cgroup:
+		first = s.line(s.Theme.Quiet, chosen.Name+"  cgroup "+chosen.Cgroup)
+	case chosen.Cgroup != "":
+		first = s.line(s.Theme.Quiet, "cgroup "+chosen.Cgroup)
+	}
+	return []string{first, s.line(s.Theme.Quiet, "q quit  ? help  s sort  r reverse  d next disk  p pause  arrows move")}
+}
