@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -155,15 +156,29 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
+	log := f.log(stderr)
+	var current atomic.Pointer[control.Config]
+	current.Store(&config)
+	load := func() (control.Config, error) {
+		next, err := f.load()
+		if err == nil {
+			current.Store(&next)
+		}
+		return next, err
+	}
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	options := control.Options{
 		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: control.DeviceDir(disk.Name), RunDir: control.DefaultRunDir,
-		Config: config, Host: host, OpenHost: openStateHost, Reload: hangups, Load: f.load, DryRun: f.dryRun, Log: f.log(stderr),
+		Config: config, Host: host, OpenHost: openStateHost, Reload: hangups, Load: load, DryRun: f.dryRun, Log: log,
 		Name: containerNames(),
 		OpenSource: func(interval time.Duration) (account.Source, error) {
-			source, err := openSource(ctx, sourceOptions{Device: disk.Name, Interval: interval, Estimator: f.estimator, Calibration: f.calibration})
+			source, err := openSource(ctx, sourceOptions{Device: disk.Name, Interval: interval, Estimator: f.estimator, Calibration: f.calibration, Log: log,
+				Ideal: func(path, name string) (uint64, bool) {
+					weight, matched := current.Load().Ideal(path, name)
+					return weight, matched && weight > 0
+				}})
 			return observedSource{source, observers}, err
 		},
 	}

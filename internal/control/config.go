@@ -17,7 +17,8 @@ import (
 
 // Config is what the operator wants; see docs/control.md for the file.
 type Config struct {
-	// Interval between two corrections, MinInterval to MaxInterval.
+	// Interval over which shares are to come true, MinInterval to
+	// MaxInterval; Step says when weights are corrected.
 	Interval time.Duration
 	// Device is the disk, in any form that blockdev.Lookup takes; "" if
 	// the command line names it.
@@ -33,6 +34,21 @@ type Config struct {
 	// Containers says whom to control; the first rule that matches counts.
 	// None: every cgroup that does I/O on the device, at the weight found.
 	Containers []Rule
+}
+
+// stepsPerInterval is how often the feedback law looks and corrects within an
+// interval.
+const stepsPerInterval = 5
+
+// Step is the time between two corrections. The paper's law makes one each
+// interval. The feedback law has memories in seconds, and makes several, not
+// closer than MinInterval: jbd2 writes for a few seconds and rests for a few,
+// and who answers only afterwards always answers the wrong half.
+func (c Config) Step() time.Duration {
+	if c.Law != FeedbackLaw {
+		return c.Interval
+	}
+	return max(min(c.Interval, MinInterval), c.Interval/stepsPerInterval)
 }
 
 // Rule chooses containers and gives them a weight.

@@ -144,3 +144,20 @@ func FuzzConfig(f *testing.F) {
 		config.Ideal("/docker/x", "y")
 	})
 }
+
+func TestOnlyTheFeedbackLawCorrectsWithinAnInterval(t *testing.T) {
+	for _, c := range []struct {
+		law            string
+		interval, want time.Duration
+	}{
+		{PaperLaw, 5 * time.Second, 5 * time.Second},
+		{FeedbackLaw, 5 * time.Second, time.Second},
+		{FeedbackLaw, time.Second, time.Second},
+		{FeedbackLaw, 2 * time.Second, time.Second},
+		{FeedbackLaw, time.Minute, 12 * time.Second},
+	} {
+		if got := (Config{Law: c.law, Interval: c.interval}).Step(); got != c.want {
+			t.Errorf("%s law, interval %v: a step of %v, want %v", c.law, c.interval, got, c.want)
+		}
+	}
+}

@@ -60,8 +60,8 @@ func keepDebts(seconds float64, active []*sibling, weights Range) {
 	var sum, bearers float64
 	for n, s := range active {
 		excess := s.o.OtherBytes + s.o.journal() - due[n]
-		if s.o.Weight <= float64(weights.Min) && excess > 0 {
-			excess = 0 // no lower weight could have prevented it
+		if (s.floored || s.o.Weight <= float64(weights.Min)) && excess > 0 {
+			excess = 0 // no lower weight was to be had
 		}
 		s.debtBytes = s.debtBytes*fade + excess
 		if s.limited {
@@ -97,13 +97,18 @@ func divide(seconds float64, active []*sibling) {
 	}
 	entitled, given := level(total, promised), level(total, usable)
 	for n, s := range active {
+		s.floored = false
 		if s.limited {
 			s.want = entitled[n] - s.hidden.rate()
 			continue
 		}
-		repay := s.debtBytes / math.Max(repaySeconds, 2*seconds)
-		repay = math.Max(-repayShare*total, math.Min(repayShare*total, repay))
-		s.want = math.Max(0, given[n]-s.hidden.rate()-repay)
+		repay := s.debtBytes / (repaySteps * seconds)
+		most := total * repayPerSecond / math.Max(1, seconds)
+		repay = math.Max(-most, math.Min(most, repay))
+		s.want = given[n] - s.hidden.rate() - repay
+		if least := math.Min(leastOfShare*entitled[n], leastOfDisk*total); s.want < least {
+			s.want, s.floored = least, true
+		}
 	}
 }
 

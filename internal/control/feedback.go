@@ -10,7 +10,7 @@ import (
 // behaves alike for every interval; docs/control.md says how they were chosen.
 const (
 	// meanSeconds is the memory of the rates: a few of jbd2's 5 s periods.
-	meanSeconds = 15.0
+	meanSeconds = 20.0
 	// responseSeconds is the memory of how the scheduler answers a weight.
 	responseSeconds = 24.0
 	// responsePrior counts as that many samples that say "the scheduler is
@@ -24,13 +24,25 @@ const (
 	surprise = 1.5
 	// debtSeconds is how long a surplus or lack of the past is remembered.
 	debtSeconds = 300.0
-	// repaySeconds is the time over which a debt is to be repaid,
-	// repayShare the most of the disk that repaying may take, so that an
-	// interval of repaying is itself still near its target, and
-	// maxDebtSeconds the most one can owe, in seconds of the whole disk.
-	repaySeconds   = 20.0
-	repayShare     = 0.03
+	// repaySteps is the number of corrections over which a debt is to be
+	// repaid, and repayPerSecond the most of the disk that repaying may
+	// take, times the seconds of a step: what is wrong in a short step is
+	// mended in the next, so short steps may be bold. maxDebtSeconds is the
+	// most one can owe, in seconds of the whole disk.
+	repaySteps     = 4.0
+	repayPerSecond = 0.15
 	maxDebtSeconds = 2.0
+	// leastOfShare and leastOfDisk: charged I/O is never held below the
+	// lesser of these parts of the own share and of the disk, however much
+	// is hidden. A scheduler serves in slices of some 100 ms of the disk; who
+	// is due a slice in ten seconds gets none in most intervals, and its
+	// journal stalls with everybody's.
+	leastOfShare = 0.2
+	leastOfDisk  = 0.02
+	// windowSeconds is the shortest time over which an answer of the
+	// scheduler is judged, and over which a sibling must have been charged
+	// nothing to be idle: one that is held low has no slice in some seconds.
+	windowSeconds = 5.0
 	// idleShare is the part of its own share below which a sibling's
 	// charged I/O is too little to be steered.
 	idleShare = 0.02
@@ -52,11 +64,18 @@ const (
 type Feedback struct {
 	weights Range
 	memory  map[string]*memory
+	// window is how long the running window is, in seconds.
+	window float64
 }
 
 // memory is what the law knows of one sibling.
 type memory struct {
 	charged, hidden mean
+	// quietSeconds is how long it has been charged nothing.
+	quietSeconds float64
+	// windowBytes and windowWeight are what it was charged in the window
+	// that is running, and the weight in force times the seconds.
+	windowBytes, windowWeight float64
 	// response is the logarithm of bytes charged per weight, relative to
 	// the siblings: 0 for a scheduler that is exact.
 	response float64
@@ -67,6 +86,8 @@ type memory struct {
 	// limited: it does not use its share although its weight is as high
 	// as the law raises it.
 	limited bool
+	// floored: it is held at the least, and may still have too much.
+	floored bool
 }
 
 // sibling is one active sibling within one call of Next.
@@ -104,11 +125,14 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	active, positions := f.observe(seconds, siblings, order)
 	if len(active) < 2 {
 		for _, s := range active {
-			s.debtBytes, s.limited = 0, false
+			s.debtBytes, s.limited, s.floored = 0, false, false
 		}
 		return next
 	}
-	learnResponse(seconds, active)
+	if f.window += seconds; f.window >= windowSeconds-seconds/2 {
+		learnResponse(f.window, active)
+		f.window = 0
+	}
 	keepDebts(seconds, active, f.weights)
 	divide(seconds, active)
 	f.weigh(active)
@@ -131,8 +155,8 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 		}
 		known[o.ID] = m
 		charged := 0.0
-		if !o.idle() {
-			charged = o.OtherBytes
+		if m.listen(o, seconds) {
+			charged = math.Max(0, o.OtherBytes)
 			ideals += o.Ideal
 		}
 		m.charged.add(charged, seconds)
@@ -143,8 +167,9 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 	for _, n := range order {
 		o, m := siblings[n], known[siblings[n].ID]
 		rate := m.charged.rate()
-		if o.idle() || rate < idleShare*o.Ideal/ideals*total {
-			m.debtBytes, m.limited, m.response, m.samples = 0, false, 0, 0
+		if m.quietSeconds >= windowSeconds || rate < idleShare*o.Ideal/ideals*total {
+			m.debtBytes, m.limited, m.floored, m.response, m.samples = 0, false, false, 0, 0
+			m.windowBytes, m.windowWeight = 0, 0
 			continue
 		}
 		active = append(active, &sibling{memory: m, o: o})
@@ -153,19 +178,39 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 	return active, positions
 }
 
-// learnResponse compares what each active sibling was charged with its part
-// of the weights in force.
+// listen takes a sibling's interval into its window and says whether it is
+// active: charged something, or held so low that it waits for its slice.
+func (m *memory) listen(o Observation, seconds float64) bool {
+	if !o.idle() {
+		m.quietSeconds = 0
+		m.windowBytes += o.OtherBytes
+		m.windowWeight += o.Weight * seconds
+		return true
+	}
+	m.quietSeconds += seconds
+	if o.measured() {
+		m.windowWeight += o.Weight * seconds
+	}
+	return m.quietSeconds < windowSeconds && o.measured()
+}
+
+// learnResponse compares what each active sibling was charged in a window with
+// its part of the weights in force.
 func learnResponse(seconds float64, active []*sibling) {
 	var charged, weights float64
 	for _, s := range active {
 		if !s.limited || allLimited(active) {
-			charged += s.o.OtherBytes
-			weights += s.o.Weight
+			charged += s.windowBytes
+			weights += s.windowWeight
 		}
 	}
 	bound := math.Log(maxBoost)
 	for _, s := range active {
-		answer := math.Log(s.o.OtherBytes/s.o.Weight) - math.Log(charged/weights)
+		answer := math.Log(s.windowBytes/s.windowWeight) - math.Log(charged/weights)
+		s.windowBytes, s.windowWeight = 0, 0
+		if math.IsNaN(answer) {
+			continue // nobody was charged, or it has only just come
+		}
 		answer = math.Max(-bound, math.Min(bound, answer))
 		s.samples++
 		gain := math.Max(1-math.Exp(-seconds/responseSeconds), 1/(s.samples+responsePrior))

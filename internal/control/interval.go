@@ -180,7 +180,7 @@ func (c *Controller) write(g *governed, weight uint64, reason string) {
 		return
 	}
 	delete(c.complaints, g.Cgroup)
-	c.log.Info("set", "cgroup", g.Cgroup, "weight", weight, "before", before, "reason", reason)
+	c.log.Debug("set", "cgroup", g.Cgroup, "weight", weight, "before", before, "reason", reason)
 }
 
 // respect takes a setting that someone else made meanwhile as the original, to

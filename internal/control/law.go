@@ -91,12 +91,14 @@ const maxBytes = 1 << 62
 
 // idle says that o gives a law nothing to steer by: no charged I/O, or
 // numbers that no counter can have produced.
-func (o Observation) idle() bool {
-	measured := o.OtherBytes > 0 && o.OtherBytes <= maxBytes &&
-		o.JournalBytes >= 0 && o.JournalBytes <= maxBytes
-	weighed := o.Ideal > 0 && o.Ideal <= maxWeight &&
+func (o Observation) idle() bool { return !o.measured() || o.OtherBytes == 0 }
+
+// measured says whether the observation is one: finite and within bounds.
+func (o Observation) measured() bool {
+	return o.OtherBytes >= 0 && o.OtherBytes <= maxBytes &&
+		o.JournalBytes >= 0 && o.JournalBytes <= maxBytes &&
+		o.Ideal > 0 && o.Ideal <= maxWeight &&
 		o.Weight > 0 && o.Weight <= maxWeight
-	return !measured || !weighed
 }
 
 // journal is the usable part of JournalBytes: what an idle sibling logged

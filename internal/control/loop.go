@@ -118,7 +118,7 @@ func (c *Controller) closeMeter(m *meter) {
 }
 
 func (c *Controller) loop(ctx context.Context) error {
-	m, err := startMeter(ctx, c.options.OpenSource, c.config.Interval)
+	m, err := startMeter(ctx, c.options.OpenSource, c.config.Step())
 	if err != nil {
 		return err
 	}
@@ -144,13 +144,13 @@ func (c *Controller) loop(ctx context.Context) error {
 				return fmt.Errorf("cannot go on measuring %s: %w", c.options.Device, got.err)
 			}
 		case <-c.options.Reload:
-			before := c.config.Interval
+			before := c.config.Step()
 			c.reload()
-			if c.config.Interval == before {
+			if c.config.Step() == before {
 				continue
 			}
 			c.closeMeter(m)
-			if m, err = startMeter(ctx, c.options.OpenSource, c.config.Interval); err != nil {
+			if m, err = startMeter(ctx, c.options.OpenSource, c.config.Step()); err != nil {
 				return err
 			}
 		}

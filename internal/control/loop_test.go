@@ -393,8 +393,8 @@ func TestReloadTakesAGoodConfigurationAndKeepsTheOldOverABadOne(t *testing.T) {
 	if n := strings.Count(log.String(), "keeping the old configuration"); n < 3 {
 		t.Errorf("log:\n%s", log.String())
 	}
-	try("interval: 9s\ncontainers: [{match: /ca, weight: 300}, {match: /cc, weight: 200}]")
-	if got := <-opened; got != 9*time.Second {
+	try("interval: 10s\ncontainers: [{match: /ca, weight: 300}, {match: /cc, weight: 200}]")
+	if got := <-opened; got != 2*time.Second {
 		t.Errorf("measuring every %v", got)
 	}
 	if a, b, c := f.weight("/ca").Effective(), f.weight("/cb"), f.weight("/cc").Effective(); a != 300 || b != (Setting{Default: 100}) || c != 200 {

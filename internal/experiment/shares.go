@@ -80,9 +80,11 @@ const (
 	// enough to be written in a moment.
 	readFileBytes = 256 << 20
 	diskBytes     = 8 << 30
-	// journalBytes holds 5 s of the metadata in one transaction (a quarter of
-	// the journal), as the journals of large disks do.
-	journalBytes = 256 << 20
+	// journalBytes is what mke2fs gives disks from 128 GiB on, less by half:
+	// a transaction (a quarter of it at most) holds 5 s of the metadata, and
+	// it does not fill within a phase, so that nobody is made to checkpoint
+	// and all in-place writes are the kernel's own writeback.
+	journalBytes = 512 << 20
 )
 
 // RunShares runs one phase of the scenario on a new disk: law is Uncontrolled
@@ -95,16 +97,16 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 		return Phase{}, err
 	}
 	defer func() { err = errors.Join(err, stage.close()) }()
-	loads := make(map[string]*workload.Child)
+	loads := make(map[string][]*workload.Child)
 	stopLoads := func() error {
+		phase.Done = make(map[string]workload.Result)
 		var errs []error
-		for name, load := range loads {
-			done, err := load.Stop()
-			if phase.Done == nil {
-				phase.Done = make(map[string]workload.Result)
+		for name, children := range loads {
+			for _, child := range children {
+				done, err := child.Stop()
+				phase.Done[name] = phase.Done[name].Plus(done)
+				errs = append(errs, err)
 			}
-			phase.Done[name] = done
-			errs = append(errs, err)
 		}
 		clear(loads)
 		return errors.Join(errs...)
@@ -112,11 +114,11 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	defer func() { err = errors.Join(err, stopLoads()) }()
 	paths := make(map[string]Actor)
 	for _, actor := range scenario.Actors {
-		load, cgroupPath, err := stage.prepare(ctx, actor)
+		children, cgroupPath, err := stage.prepare(ctx, actor)
+		loads[actor.Name] = children
 		if err != nil {
 			return Phase{}, err
 		}
-		loads[actor.Name] = load
 		paths[cgroupPath] = actor
 	}
 	if err := settle(stage.directory); err != nil {
@@ -126,8 +128,9 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 		return Phase{}, err
 	}
 	phase.Name = law
+	config := control.Config{Law: law, Interval: scenario.Interval}
 	source, err := meter.Open(ctx, meter.Options{
-		Device: stage.disk.Device.Name, Interval: scenario.Interval, Tree: l.Tree, Naming: actorNames(paths),
+		Device: stage.disk.Device.Name, Interval: config.Step(), Tree: l.Tree, Naming: actorNames(paths),
 		Ideal: func(path, _ string) (uint64, bool) { return paths[path].Weight, paths[path].Weight > 0 },
 		Log:   l.Log,
 	})
@@ -135,18 +138,26 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 		return Phase{}, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	for _, load := range loads {
-		if err := load.Go(); err != nil {
-			return Phase{}, err
+	for _, children := range loads {
+		for _, child := range children {
+			if err := child.Go(); err != nil {
+				return Phase{}, err
+			}
 		}
 	}
-	// What preparing left behind is no part of the account.
+	// What preparing left behind is no part of the account, nor the time
+	// before jbd2's first commit.
+	l.progress(law, "waiting for the first commit", nil)
+	if err := sleep(ctx, warmUp); err != nil {
+		return Phase{}, err
+	}
 	if _, err := source.Now(ctx); err != nil {
 		return Phase{}, err
 	}
 	recorder := &recorder{
 		Source: source,
 		until:  time.Now().Add(time.Duration(scenario.Seconds * float64(time.Second))),
+		steps:  int(scenario.Interval / config.Step()),
 		each: func(sample account.Sample) {
 			phase.Samples = append(phase.Samples, sample)
 			l.progress(law, "", &sample)
@@ -177,9 +188,24 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	return phase, nil
 }
 
-// prepare makes an actor's cgroup and files, and its load, waiting.
-func (s *stage) prepare(ctx context.Context, actor Actor) (*workload.Child, string, error) {
-	cgroupPath, err := s.group.add(actor.Name, s.disk.Device, actor.Weight)
+// warmUp is jbd2's commit interval (JBD2_DEFAULT_MAX_COMMIT_AGE, include/linux/jbd2.h).
+const warmUp = 5 * time.Second
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// prepare makes an actor's cgroup and files, and its loads, waiting: a process
+// that reads and, for metadata, another, so that neither waits for the other.
+func (s *stage) prepare(ctx context.Context, actor Actor) (children []*workload.Child, cgroupPath string, err error) {
+	cgroupPath, err = s.group.add(actor.Name, s.disk.Device, actor.Weight)
 	if err != nil {
 		return nil, "", err
 	}
@@ -187,16 +213,24 @@ func (s *stage) prepare(ctx context.Context, actor Actor) (*workload.Child, stri
 	if err := writeFile(ctx, file, readFileBytes); err != nil {
 		return nil, "", fmt.Errorf("cannot prepare what container %s reads: %w", actor.Name, err)
 	}
-	spec := workload.Spec{Read: []string{file}}
+	specs := []workload.Spec{{Read: []string{file}}}
 	if actor.MkdirPerSecond > 0 {
-		spec.MkdirIn = s.path(actor.Name)
-		spec.MkdirPerSecond, spec.MkdirThreads, spec.FsyncEvery = actor.MkdirPerSecond, actor.MkdirThreads, actor.FsyncEvery
-		if err := os.Mkdir(spec.MkdirIn, 0o755); err != nil {
+		directory := s.path(actor.Name)
+		if err := os.Mkdir(directory, 0o755); err != nil {
 			return nil, "", err
 		}
+		specs = append(specs, workload.Spec{
+			MkdirIn: directory, MkdirPerSecond: actor.MkdirPerSecond, MkdirThreads: actor.MkdirThreads, FsyncEvery: actor.FsyncEvery,
+		})
 	}
-	load, err := workload.Start(spec, s.group.directory(cgroupPath))
-	return load, cgroupPath, err
+	for _, spec := range specs {
+		child, err := workload.Start(spec, s.group.directory(cgroupPath))
+		if err != nil {
+			return children, cgroupPath, err
+		}
+		children = append(children, child)
+	}
+	return children, cgroupPath, nil
 }
 
 // control lets the daemon's own loop steer until the recorder ends.
@@ -233,12 +267,14 @@ func drain(ctx context.Context, source account.Source) error {
 	}
 }
 
-// recorder passes samples on and ends after a time. Its Close leaves the
-// meter open: the phase closes it.
+// recorder passes samples on, puts them together to whole intervals, and ends
+// after a time. Its Close leaves the meter open: the phase closes it.
 type recorder struct {
 	account.Source
-	until time.Time
-	each  func(account.Sample)
+	until   time.Time
+	steps   int // of one interval
+	each    func(account.Sample)
+	pending []account.Sample
 }
 
 func (r *recorder) Next(ctx context.Context) (account.Sample, error) {
@@ -246,10 +282,25 @@ func (r *recorder) Next(ctx context.Context) (account.Sample, error) {
 		return account.Sample{}, io.EOF
 	}
 	sample, err := r.Source.Next(ctx)
-	if err == nil {
-		r.each(sample)
+	if err != nil {
+		return sample, err
 	}
-	return sample, err
+	if r.pending = append(r.pending, sample); len(r.pending) == r.steps {
+		r.each(together(r.pending))
+		r.pending = nil
+	}
+	return sample, nil
+}
+
+// together makes one sample of several that follow each other.
+func together(samples []account.Sample) account.Sample {
+	whole := samples[len(samples)-1]
+	whole.IntervalSeconds = 0
+	for _, sample := range samples {
+		whole.IntervalSeconds += sample.IntervalSeconds
+	}
+	whole.Devices = []account.Device{Sum(samples)}
+	return whole
 }
 
 func (r *recorder) Close() error { return nil }

@@ -32,7 +32,10 @@ type stageOptions struct {
 	// ExternalJournal puts the journal on a second disk, whose counters
 	// are then the journal's bytes exactly.
 	ExternalJournal bool
-	JournalBytes    uint64
+	// JournalBytes is the size of the journal or of its disk.
+	JournalBytes uint64
+	// GroupBlocks, if not 0, makes block groups of so many blocks of 1 KiB.
+	GroupBlocks int
 }
 
 // lowLatency of BFQ raises weights of its own accord and makes shares wander;
@@ -67,14 +70,20 @@ func build(ctx context.Context, tree *cgroup.Tree, o stageOptions) (s *stage, er
 			return s, err
 		}
 	}
-	make := ext4.MakeOptions{JournalBytes: o.JournalBytes}
+	make := ext4.MakeOptions{}
+	if o.GroupBlocks != 0 {
+		make.BlockSizeBytes = 1024
+		make.Arguments = []string{"-g", strconv.Itoa(o.GroupBlocks)}
+	}
 	mount := ext4.MountOptions{NoAtime: true}
 	if o.ExternalJournal {
-		s.journal, err = disksim.Create(ctx, disksim.Config{Name: name + "-journal", SizeBytes: 1 << 30, OwnerBound: true})
+		s.journal, err = disksim.Create(ctx, disksim.Config{Name: name + "-journal", SizeBytes: o.JournalBytes, OwnerBound: true})
 		if err != nil {
 			return s, err
 		}
 		make.JournalDevice, mount.JournalDevice = s.journal.DevicePath, s.journal.DevicePath
+	} else {
+		make.JournalBytes = o.JournalBytes
 	}
 	if err := ext4.Make(ctx, s.disk.DevicePath, make); err != nil {
 		return s, err

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	fsDev   = 7<<20 | 0
-	logDev  = 7<<20 | 1
+	fsDev   = 7 << 20
+	logDev  = 7<<20 + 1
 	root    = journal.RootCgroupID
 	alice   = 10
 	bob     = 20

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // environment carries the Spec to the child.
@@ -51,6 +53,9 @@ func runChild(text string, in io.Reader, out io.Writer) error {
 		_, _ = io.Copy(io.Discard, input) // until the owner closes or dies
 		cancel()
 	}()
+	// The experiment is about the disk: as far as allowed, nothing waits for
+	// a processor, as on a host with more of them.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -10)
 	result, err := run(ctx, spec)
 	if err != nil && !errors.Is(err, context.Canceled) {
 		return err

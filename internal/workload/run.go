@@ -22,10 +22,25 @@ type Result struct {
 	Directories int64 `json:"directories"`
 	Syncs       int64 `json:"syncs"`
 	Appends     int64 `json:"appends"`
+	// Calls of the jobs, and how long they took.
+	Calls       int64   `json:"calls"`
+	CallSeconds float64 `json:"call_seconds"`
+	// Stops is how often the tour was in a cgroup.
+	Stops int64 `json:"stops"`
+}
+
+// Plus adds up what two loads did.
+func (r Result) Plus(other Result) Result {
+	return Result{
+		ReadBytes: r.ReadBytes + other.ReadBytes, Directories: r.Directories + other.Directories,
+		Syncs: r.Syncs + other.Syncs, Appends: r.Appends + other.Appends,
+		Calls: r.Calls + other.Calls, CallSeconds: r.CallSeconds + other.CallSeconds, Stops: r.Stops + other.Stops,
+	}
 }
 
 type counters struct {
 	readBytes, directories, syncs, appends atomic.Int64
+	calls, callNanoseconds, stops          atomic.Int64
 }
 
 // run works until ctx ends or a part fails.
@@ -70,12 +85,21 @@ func run(ctx context.Context, spec Spec) (Result, error) {
 	if spec.AppendIn != "" {
 		start(func(ctx context.Context, c *counters) error { return appendBlocks(ctx, c, spec) })
 	}
+	if len(spec.Jobs) > 0 {
+		start(func(ctx context.Context, c *counters) error { return doJobs(ctx, c, spec) })
+	}
+	if spec.Tour != nil {
+		start(func(ctx context.Context, c *counters) error { return tour(ctx, c, *spec.Tour) })
+	}
 	group.Wait()
 	result := Result{
 		ReadBytes:   count.readBytes.Load(),
 		Directories: count.directories.Load(),
 		Syncs:       count.syncs.Load(),
 		Appends:     count.appends.Load(),
+		Calls:       count.calls.Load(),
+		CallSeconds: time.Duration(count.callNanoseconds.Load()).Seconds(),
+		Stops:       count.stops.Load(),
 	}
 	return result, context.Cause(ctx)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Spec is what one child process does until it is told to stop. Its parts run
-// side by side.
+// Spec is what one child process does until it is told to stop, or until its
+// jobs are done if it has nothing else. Its parts run side by side.
 type Spec struct {
 	// Read lists files that are read from beginning to end, again and
 	// again, each by a thread of its own, around the page cache.
@@ -27,12 +27,18 @@ type Spec struct {
 	AppendIn        string  `json:"append_in,omitempty"`
 	AppendPerSecond float64 `json:"append_per_second,omitempty"`
 	AppendSync      bool    `json:"append_sync,omitempty"`
+	// Jobs are done once, one after the other; a process that has nothing
+	// else to do then ends. With Prepare they are only prepared.
+	Jobs    []Job `json:"jobs,omitempty"`
+	Prepare bool  `json:"prepare,omitempty"`
+	// Tour, if set, is gone through again and again.
+	Tour *Tour `json:"tour,omitempty"`
 }
 
 // Check says what is wrong with the spec.
 func (s Spec) Check() error {
 	switch {
-	case len(s.Read) == 0 && s.MkdirIn == "" && s.AppendIn == "":
+	case len(s.Read) == 0 && s.MkdirIn == "" && s.AppendIn == "" && len(s.Jobs) == 0 && s.Tour == nil:
 		return errors.New("the workload does nothing")
 	case s.ReadBytes < 0 || s.ReadBytes%4096 != 0:
 		return fmt.Errorf("reads of %d bytes: want a multiple of 4096", s.ReadBytes)
@@ -42,6 +48,14 @@ func (s Spec) Check() error {
 		return fmt.Errorf("%d threads: want 1 to 64", s.MkdirThreads)
 	case s.AppendPerSecond < 0:
 		return fmt.Errorf("%v appends a second: want 0 or more", s.AppendPerSecond)
+	}
+	for _, job := range s.Jobs {
+		if err := job.Check(); err != nil {
+			return err
+		}
+	}
+	if s.Tour != nil {
+		return s.Tour.Check()
 	}
 	return nil
 }

@@ -2,7 +2,9 @@ package workload
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -61,6 +63,19 @@ func (c *Child) Go() error {
 // Stop ends the load, waits for its process and returns what it did.
 func (c *Child) Stop() (Result, error) {
 	_ = c.input.Close()
+	return c.end()
+}
+
+// Wait waits for a load that ends by itself, because it has nothing but jobs,
+// and returns what it did. It is stopped if the context ends before.
+func (c *Child) Wait(ctx context.Context) (Result, error) {
+	stop := context.AfterFunc(ctx, func() { _ = c.input.Close() })
+	defer stop()
+	result, err := c.end()
+	return result, errors.Join(ctx.Err(), err)
+}
+
+func (c *Child) end() (Result, error) {
 	if err := c.command.Wait(); err != nil {
 		return Result{}, fmt.Errorf("the load failed: %w: %s", err, bytes.TrimSpace(c.errors.Bytes()))
 	}

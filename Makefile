@@ -1,0 +1,54 @@
+# Daybook. The two commands: make demo, make test.
+
+GO      ?= go
+BUILD   := build
+BENCHES := attribution overhead scale shares
+
+# What the tests and the demo need of the system, as Debian packages; the
+# set-up installs what is missing, if it is root and there is apt-get.
+.PHONY: all build demo test setup setup-test lint generate man completions clean help $(addprefix bench-,$(BENCHES))
+
+all: build
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
+	@echo "bench-NAME          NAME is one of: $(BENCHES)"
+
+build: ## build bin/daybook
+	$(GO) build -o bin/daybook ./cmd/daybook
+
+demo: setup build ## the paper's experiment on an embedded disk, two minutes (root)
+	bin/daybook demo
+
+test: setup-test build ## all tests; those on the real kernel need root
+	scripts/test
+
+setup: ## install what building and the demo need
+	scripts/setup build
+
+setup-test: ## install what the tests need besides
+	scripts/setup build test
+
+lint: ## gofmt, go vet, staticcheck, clang-format, and that generated files are fresh
+	scripts/setup build lint
+	scripts/lint
+
+generate: ## compile the BPF programs again (clang)
+	scripts/setup build lint
+	$(GO) generate ./internal/journal
+
+man: build ## manual pages in build/man
+	rm -rf $(BUILD)/man && mkdir -p $(BUILD)/man
+	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} bin/daybook man $(BUILD)/man
+
+completions: build ## shell completion in build/completions
+	mkdir -p $(BUILD)/completions
+	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
+
+$(addprefix bench-,$(BENCHES)): bench-%: setup
+	mkdir -p $(BUILD)/bench
+	$(GO) build -o $(BUILD)/daybook-bench ./cmd/daybook-bench
+	$(BUILD)/daybook-bench $* --output $(BUILD)/bench/$*.json $(BENCHFLAGS)
+
+clean: ## remove what was built
+	rm -rf bin $(BUILD)

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/experiment"
+)
+
+// bench is what the benchmarks have in common: how much they measure, and
+// where the figures go.
+type bench struct {
+	name, output, docs string
+	quick              bool
+}
+
+func (b *bench) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&b.quick, "quick", false, "measure less, to see that it works")
+	flags.StringVar(&b.output, "output", filepath.Join("build", "bench", b.name+".json"), "write the figures to `FILE`")
+	flags.StringVar(&b.docs, "docs", "", "write the page "+b.name+".md and its picture into `DIR`")
+}
+
+// lab tells on standard error what is being done.
+func (b *bench) lab(cmd *cobra.Command) (experiment.Lab, error) {
+	if os.Geteuid() != 0 {
+		return experiment.Lab{}, errors.New("want root: the experiment makes disks, cgroups and BPF programs")
+	}
+	tree, err := cgroup.Find()
+	return experiment.Lab{
+		Tree: tree,
+		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Progress: func(_, what string, _ *account.Sample) {
+			if what != "" {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", b.name, what)
+			}
+		},
+	}, err
+}
+
+// finish prints the result, keeps it, and says whether its bounds hold.
+func (b *bench) finish(cmd *cobra.Command, result any, report func() (experiment.Report, error), check func() error) error {
+	r, err := report()
+	if err != nil {
+		return err
+	}
+	if err := r.WriteText(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := write(b.output, append(text, '\n')); err != nil {
+		return err
+	}
+	if b.docs != "" {
+		command := "make bench-" + b.name
+		if b.quick {
+			command = "daybook-bench " + b.name + " --quick"
+		}
+		page := filepath.Join(b.docs, b.name)
+		if err := write(page+".md", r.Markdown(command, b.name+".svg")); err != nil {
+			return err
+		}
+		if r.Picture != nil {
+			if err := write(page+".svg", r.Picture); err != nil {
+				return err
+			}
+		}
+	}
+	if err := check(); err != nil {
+		return fmt.Errorf("outside the bounds:\n%w", err)
+	}
+	return nil
+}
+
+func write(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("cannot keep the figures: %w", err)
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		return fmt.Errorf("cannot keep the figures: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+// Command daybook-bench runs the papers' experiments again on this machine and
+// keeps what they came to: for developers, behind the targets bench-NAME of the
+// Makefile. Users of Daybook do not need it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/workload"
+)
+
+func main() {
+	disksim.ServeIfAsked()
+	workload.RunIfAsked()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRootCommand().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	if !errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "daybook-bench:", err)
+	}
+	os.Exit(1)
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "daybook-bench",
+		Short:         "Run the papers' experiments again on this machine",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newAttributionCommand(), newOverheadCommand(), newScaleCommand(), newSharesCommand())
+	return root
+}

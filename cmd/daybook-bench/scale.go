@@ -1,0 +1,41 @@
+package main
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment"
+)
+
+func newScaleCommand() *cobra.Command {
+	b := bench{name: "scale"}
+	var program string
+	cmd := &cobra.Command{
+		Use:   "scale",
+		Short: "What the daemon needs on a host with a thousand cgroups",
+		Long: `Scale makes a thousand cgroups, does I/O in all of them, and measures the processor time
+of one interval of the daemon and its memory. It fails if either is over its bound.`,
+		Example: "  daybook-bench scale --daybook bin/daybook",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lab, err := b.lab(cmd)
+			if err != nil {
+				return err
+			}
+			options := experiment.ScaleOptions{Program: program, Cgroups: experiment.ScaleCgroups, Interval: 5 * time.Second, Intervals: 10}
+			if b.quick {
+				options.Intervals = 2
+			}
+			result, err := lab.RunScale(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	cmd.Flags().StringVar(&program, "daybook", filepath.Join("bin", "daybook"), "the `PROGRAM` whose daemon runs")
+	return cmd
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment"
+)
+
+func newSharesCommand() *cobra.Command {
+	b := bench{name: "shares"}
+	cmd := &cobra.Command{
+		Use:   "shares",
+		Short: "Shares of a simulated disk, uncontrolled and under both laws",
+		Long: `Shares runs paper 1's experiment and five like it (50:50, 70:30 and 40:30:20:10, each
+without any fsync and with one a second), 60 s each, uncontrolled and under both laws.
+It fails if the feedback law is outside its bounds. It takes 22 minutes.`,
+		Example: "  daybook-bench shares --docs docs/results",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lab, err := b.lab(cmd)
+			if err != nil {
+				return err
+			}
+			options := experiment.FullShares
+			if b.quick {
+				options = experiment.QuickShares
+			}
+			result, err := lab.BenchShares(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			if b.docs != "" {
+				for name, picture := range result.Figures() {
+					if err := write(filepath.Join(b.docs, name), picture); err != nil {
+						return err
+					}
+				}
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,283 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/daybook-project/daybook/internal/calibrate"
+	"github.com/daybook-project/daybook/internal/workload"
+)
+
+// Bounds that the handles estimator is held to, as ratios.
+const (
+	// AloneBound is for a container alone, and for the sum of several.
+	AloneBound = 0.01
+	// TurnsBound is for each of several containers against the device's
+	// count of its turns.
+	TurnsBound = 0.02
+	// OthersBound is for what is left in other names than the containers'.
+	OthersBound = 0.02
+	// ChargedBound is for what Daybook says was charged against the
+	// kernel's own counters; BFQ's leave out bios that were merged into
+	// requests already queued.
+	ChargedBound = 0.01
+	// UnaccountedBound is for what the sum of the lines misses of the
+	// disk's count.
+	UnaccountedBound = 0.01
+)
+
+// AttributionOptions say how much is measured.
+type AttributionOptions struct {
+	// Calls of each operation, 100 or more.
+	Calls int
+	// CalibrationRuns of 1000 calls each measure the costs for the
+	// syscalls estimator, on the same file system.
+	CalibrationRuns int
+	// Turns that each container takes.
+	Turns int
+}
+
+// FullAttribution takes some minutes; QuickAttribution, for tests, half a one.
+var (
+	FullAttribution  = AttributionOptions{Calls: 10_000, CalibrationRuns: 10, Turns: 10}
+	QuickAttribution = AttributionOptions{Calls: 1000, CalibrationRuns: 1, Turns: 3}
+)
+
+// Attribution is how far both estimators are from the bytes that reached an
+// external journal device.
+type Attribution struct {
+	// Alone: one container does one thing, everything else is quiet.
+	Alone []AloneRow `json:"alone"`
+	// Shared: several containers, at once and in turns.
+	Shared []SharedRun `json:"shared"`
+	// Whole is the account of a disk, its journal on it, against the
+	// kernel's own counters.
+	Whole WholeDisk `json:"whole_disk"`
+	// Costs are the syscalls estimator's, measured before.
+	Costs []calibrate.Row `json:"costs"`
+	Host  Host            `json:"host"`
+}
+
+// AloneRow is one operation. Errors are (estimate - truth) / truth.
+type AloneRow struct {
+	Operation     string  `json:"operation"`
+	Calls         int64   `json:"calls"`
+	TruthBytes    uint64  `json:"truth_bytes"`
+	HandlesBytes  uint64  `json:"handles_bytes"`
+	HandlesError  float64 `json:"handles_error"`
+	SyscallsBytes uint64  `json:"syscalls_bytes"`
+	SyscallsError float64 `json:"syscalls_error"`
+	// OthersBytes is what the handles estimator left in other names.
+	OthersBytes  uint64 `json:"others_bytes"`
+	Transactions uint64 `json:"transactions"`
+	// Forced is how many of them the container's syncs began.
+	Forced uint64 `json:"forced_commits"`
+	// Restarts of handles; only counted for the large truncate.
+	Restarts uint64 `json:"handle_restarts,omitempty"`
+}
+
+// SharedRun is several containers with different mixes of operations.
+type SharedRun struct {
+	// InTurns: one after the other with a commit between, so that each
+	// transaction belongs to one container; else all at once.
+	InTurns       bool    `json:"in_turns"`
+	TruthBytes    uint64  `json:"truth_bytes"`
+	HandlesBytes  uint64  `json:"handles_bytes"`
+	HandlesError  float64 `json:"handles_error"`
+	SyscallsBytes uint64  `json:"syscalls_bytes"`
+	SyscallsError float64 `json:"syscalls_error"`
+	OthersBytes   uint64  `json:"others_bytes"`
+	OthersShare   float64 `json:"others_share"`
+	Transactions  uint64  `json:"transactions"`
+	Parts         []Part  `json:"containers"`
+}
+
+// Part is one container's. Truth is only known in turns.
+type Part struct {
+	Name          string  `json:"name"`
+	Mix           string  `json:"mix"`
+	TruthBytes    uint64  `json:"truth_bytes,omitempty"`
+	HandlesBytes  uint64  `json:"handles_bytes"`
+	HandlesError  float64 `json:"handles_error,omitempty"`
+	SyscallsBytes uint64  `json:"syscalls_bytes"`
+	SyscallsError float64 `json:"syscalls_error,omitempty"`
+	Forced        uint64  `json:"forced_commits"`
+}
+
+// WholeDisk compares Daybook's account of a disk with the kernel's counters.
+type WholeDisk struct {
+	// DiskBytes by /sys/block/DEV/stat, UnaccountedBytes what the sum of
+	// all lines misses of it.
+	DiskBytes        uint64           `json:"disk_bytes"`
+	UnaccountedBytes int64            `json:"unaccounted_bytes"`
+	Charged          []ChargedCompare `json:"charged"`
+}
+
+// ChargedCompare is one container's charged bytes by Daybook and by the file
+// of its cgroup.
+type ChargedCompare struct {
+	Name             string `json:"name"`
+	Mix              string `json:"mix"`
+	ReadBytes        uint64 `json:"read_bytes"`
+	KernelReadBytes  uint64 `json:"kernel_read_bytes"`
+	WriteBytes       uint64 `json:"write_bytes"`
+	KernelWriteBytes uint64 `json:"kernel_write_bytes"`
+	// Counter is the kernel's file.
+	Counter string `json:"counter"`
+}
+
+// relative is the error of an estimate; 0 of 0 is none.
+func relative(estimate, truth uint64) float64 {
+	if truth == 0 {
+		if estimate == 0 {
+			return 0
+		}
+		return 1
+	}
+	return (float64(estimate) - float64(truth)) / float64(truth)
+}
+
+const (
+	attributionDiskBytes    = 16 << 30
+	attributionJournalBytes = 256 << 20
+)
+
+// restartStage is where the large truncate happens. A handle restarts when its
+// transaction, a quarter of the journal, is full: 512 blocks here. What fills
+// it are block bitmaps, so the block groups are small and many.
+var restartStage = stageOptions{SizeBytes: 2 << 30, ExternalJournal: true, JournalBytes: 2 << 20, GroupBlocks: 256}
+
+// restartExtents of 4 blocks each are in some 700 block groups.
+const restartExtents = 40_000
+
+// RunAttribution measures the accuracy of the attribution.
+func (l Lab) RunAttribution(ctx context.Context, o AttributionOptions) (a Attribution, err error) {
+	if o.Calls < 100 || o.CalibrationRuns < 1 || o.Turns < 1 {
+		return a, fmt.Errorf("too little to measure: %+v", o)
+	}
+	a.Host = thisHost()
+	onStage := func(options stageOptions, work func(*watch) error) error {
+		w, err := l.openWatch(ctx, options)
+		if err != nil {
+			return err
+		}
+		return errors.Join(work(w), w.close())
+	}
+	external := stageOptions{SizeBytes: attributionDiskBytes, ExternalJournal: true, JournalBytes: attributionJournalBytes}
+	var costs calibrate.Table
+	err = onStage(external, func(w *watch) error {
+		var err error
+		if costs, err = l.calibrate(ctx, w, o.CalibrationRuns); err != nil {
+			return err
+		}
+		if a.Alone, err = l.aloneRows(ctx, w, o); err != nil {
+			return err
+		}
+		for _, containers := range []int{2, 8} {
+			for _, inTurns := range []bool{false, true} {
+				run, err := l.sharedRun(ctx, w, containers, inTurns, o)
+				if err != nil {
+					return err
+				}
+				a.Shared = append(a.Shared, run)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return a, err
+	}
+	a.Costs = costs.Rows
+	err = onStage(restartStage, func(w *watch) error {
+		w.costs = costs.Costs()
+		row, err := l.largeTruncate(ctx, w, restartExtents)
+		a.Alone = append(a.Alone, row)
+		return err
+	})
+	if err != nil {
+		return a, err
+	}
+	internal := stageOptions{SizeBytes: attributionDiskBytes, JournalBytes: attributionJournalBytes}
+	return a, onStage(internal, func(w *watch) (err error) {
+		a.Whole, err = l.wholeDisk(ctx, w, o)
+		return err
+	})
+}
+
+// calibrate measures the syscalls estimator's costs on the stage.
+func (l Lab) calibrate(ctx context.Context, w *watch, runs int) (calibrate.Table, error) {
+	l.progress("attribution", "calibrating the syscalls estimator", nil)
+	table, err := calibrate.Run(ctx, calibrate.Options{Dir: w.stage.directory, Calls: 1000, Runs: runs})
+	w.costs = table.Costs()
+	return table, err
+}
+
+// aloneOperations are the rows, Table 1's seven first.
+var aloneOperations = []string{
+	workload.Mkdir, workload.Creat, workload.Mknod, workload.Truncate, workload.Unlink, workload.Write, workload.Rmdir,
+	workload.Rename, workload.Link, workload.Symlink, workload.Chmod, workload.Setxattr, workload.Fallocate,
+	workload.AppendFsync, workload.Untar, workload.BufferedWrite,
+}
+
+// callsOf is how often an operation is called: a sync logs more each time than
+// a thousand others.
+func callsOf(operation string, calls int) int {
+	switch operation {
+	case workload.AppendFsync:
+		return max(100, calls/5)
+	case workload.Untar:
+		return max(100, calls*3/10)
+	}
+	return calls
+}
+
+func (l Lab) aloneRows(ctx context.Context, w *watch, o AttributionOptions) ([]AloneRow, error) {
+	var rows []AloneRow
+	for n, operation := range aloneOperations {
+		l.progress("attribution", fmt.Sprintf("alone: %s", operation), nil)
+		row, err := w.alone(ctx, fmt.Sprintf("alone-%02d", n), operation, callsOf(operation, o.Calls))
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// Check says which bounds are exceeded; nil: none.
+func (a Attribution) Check() error {
+	var errs []error
+	hold := func(value, bound float64, format string, arguments ...any) {
+		if !(value >= -bound && value <= bound) {
+			errs = append(errs, fmt.Errorf("%s: %+.2f %%, want at most %g %%", fmt.Sprintf(format, arguments...), 100*value, 100*bound))
+		}
+	}
+	for _, row := range a.Alone {
+		hold(row.HandlesError, AloneBound, "%s alone", row.Operation)
+	}
+	for _, run := range a.Shared {
+		hold(run.HandlesError, AloneBound, "%s", run.Title())
+		hold(run.OthersShare, OthersBound, "%s: left in other names", run.Title())
+		for _, part := range run.Parts {
+			if run.InTurns {
+				hold(part.HandlesError, TurnsBound, "%s: container %s", run.Title(), part.Name)
+			}
+		}
+	}
+	for _, c := range a.Whole.Charged {
+		hold(relative(c.ReadBytes, c.KernelReadBytes), ChargedBound, "container %s: charged reads against %s", c.Name, c.Counter)
+		hold(relative(c.WriteBytes, c.KernelWriteBytes), ChargedBound, "container %s: charged writes against %s", c.Name, c.Counter)
+	}
+	hold(a.Whole.unaccounted(), UnaccountedBound, "unaccounted bytes of the disk")
+	return errors.Join(errs...)
+}
+
+// Title says what the run was.
+func (r SharedRun) Title() string {
+	how := "at once"
+	if r.InTurns {
+		how = "in turns"
+	}
+	return fmt.Sprintf("%d containers %s", len(r.Parts), how)
+}

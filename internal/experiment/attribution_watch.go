@@ -1,0 +1,176 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/meter"
+	"github.com/daybook-project/daybook/internal/workload"
+)
+
+// watch is a stage under the eyes of both estimators and of the oracle.
+type watch struct {
+	stage *stage
+	meter *meter.Meter
+	calls *journal.CallProbe
+	costs journal.Costs
+	// oracle counts the bytes of the external journal; nil without one.
+	oracle *blockdev.StatReader
+}
+
+// openWatch builds a stage and begins to watch it.
+func (l Lab) openWatch(ctx context.Context, o stageOptions) (w *watch, err error) {
+	l.progress("attribution", "preparing a disk", nil)
+	stage, err := build(ctx, l.Tree, o)
+	if err != nil {
+		return nil, err
+	}
+	w = &watch{stage: stage}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	if stage.journal != nil {
+		if w.oracle, err = stage.journal.Device.OpenStat(); err != nil {
+			return w, err
+		}
+	}
+	// Samples are taken when the work is done, not by the clock.
+	w.meter, err = meter.Open(ctx, meter.Options{
+		Device: stage.disk.Device.Name, Interval: time.Hour, Tree: l.Tree, Naming: actorNames(nil), Log: l.Log,
+	})
+	if err != nil {
+		return w, err
+	}
+	w.calls, err = journal.OpenCalls()
+	return w, err
+}
+
+func (w *watch) close() error {
+	var errs []error
+	if w.calls != nil {
+		errs = append(errs, w.calls.Close())
+	}
+	if w.meter != nil {
+		errs = append(errs, w.meter.Close())
+	}
+	if w.oracle != nil {
+		errs = append(errs, w.oracle.Close())
+	}
+	return errors.Join(append(errs, w.stage.close())...)
+}
+
+// seen is what was seen of some work.
+type seen struct {
+	// truthBytes reached the journal device; 0 without one.
+	truthBytes uint64
+	device     account.Device
+	// syscalls are the other estimator's bytes, by cgroup id.
+	syscalls map[uint64]uint64
+}
+
+// see does the work, and writes out all before it and all of it.
+func (w *watch) see(ctx context.Context, work func() error) (s seen, err error) {
+	if err := settle(w.stage.directory); err != nil {
+		return s, err
+	}
+	if _, err := w.collect(ctx); err != nil {
+		return s, err
+	}
+	before, err := w.truth()
+	if err != nil {
+		return s, err
+	}
+	if err := work(); err != nil {
+		return s, err
+	}
+	if err := settle(w.stage.directory); err != nil {
+		return s, err
+	}
+	after, err := w.truth()
+	if err != nil {
+		return s, err
+	}
+	s, err = w.collect(ctx)
+	s.truthBytes = after - before
+	return s, err
+}
+
+func (w *watch) truth() (uint64, error) {
+	if w.oracle == nil {
+		return 0, nil
+	}
+	stat, err := w.oracle.Read()
+	return stat.WriteBytes, err
+}
+
+// collect ends an interval of both estimators.
+func (w *watch) collect(ctx context.Context) (s seen, err error) {
+	sample, err := w.meter.Now(ctx)
+	if err != nil {
+		return s, err
+	}
+	if len(sample.Devices) != 1 {
+		return s, fmt.Errorf("the account has %d disks, want the one of %s", len(sample.Devices), w.stage.directory)
+	}
+	s.device = sample.Devices[0]
+	calls, lost, err := w.calls.Collect()
+	if err != nil {
+		return s, err
+	}
+	if lost += s.device.LostEvents; lost > 0 {
+		return s, fmt.Errorf("the kernel side had no room for %d events: nothing can be said about accuracy", lost)
+	}
+	dev := w.stage.disk.Device.Dev
+	s.syscalls = journal.Estimate(calls, w.costs)[dev.Major<<20|dev.Minor]
+	return s, nil
+}
+
+// container is a private cgroup with a directory to work in.
+type container struct {
+	name, cgroup, directory string
+	id                      uint64
+}
+
+func (w *watch) container(name string) (container, error) {
+	path, err := w.stage.group.add(name, w.stage.disk.Device, 0)
+	if err != nil {
+		return container{}, err
+	}
+	found, err := w.stage.tree.Lookup(path)
+	return container{name: name, cgroup: path, directory: w.stage.path(name), id: found.ID}, err
+}
+
+// start starts a load in the container; it waits for Go.
+func (w *watch) start(c container, spec workload.Spec) (*workload.Child, error) {
+	return workload.Start(spec, w.stage.group.directory(c.cgroup))
+}
+
+// do prepares or does jobs in the container, in a process of their own.
+func (w *watch) do(ctx context.Context, c container, spec workload.Spec) (workload.Result, error) {
+	load, err := w.start(c, spec)
+	if err != nil {
+		return workload.Result{}, err
+	}
+	if err := load.Go(); err != nil {
+		_, stopErr := load.Stop()
+		return workload.Result{}, errors.Join(err, stopErr)
+	}
+	return load.Wait(ctx)
+}
+
+// line is the container's in the account.
+func (s seen) line(c container) account.Container {
+	for _, line := range s.device.Containers {
+		if line.Cgroup == c.cgroup {
+			return line
+		}
+	}
+	return account.Container{}
+}

@@ -1,0 +1,55 @@
+package experiment
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/daybook-project/daybook/internal/figure"
+)
+
+// Report shows the overhead for people.
+func (o Overhead) Report() (Report, error) {
+	rates := ReportTable{
+		Title: "Rates with the daemon and without it",
+		Columns: []string{"operation", "calls a round", "pairs", "µs a call without", "with", "rate, ratio", "95 % range",
+			"BPF runs a call", "BPF ns a call", "ratio by BPF time", "later, ns"},
+		Note: fmt.Sprintf("Target: at least %.2f. The ratio is the median over pairs of rounds; its range is by bootstrap. "+
+			"The ratio by BPF time takes the time of the BPF programs during the calls as if all of it was in the caller's way, though "+
+			"what runs for jbd2 while the caller does not wait is not; it is free of the noise of the rates. Later: when what the "+
+			"calls left behind is written out, in no caller's way.", OverheadBound),
+	}
+	picture := figure.Overhead{
+		Note:  fmt.Sprintf("daybook control, interval %g s; a simulated disk that takes no time; Linux %s", o.IntervalSeconds, o.Host.Kernel),
+		Range: "95 % range", Limit: OverheadBound,
+	}
+	for _, r := range o.Rows {
+		rates.Rows = append(rates.Rows, []string{r.Operation, strconv.Itoa(r.Calls), strconv.Itoa(r.Pairs),
+			microseconds(r.SecondsWithout), microseconds(r.SecondsWith), fmt.Sprintf("%.4f", r.Ratio),
+			fmt.Sprintf("%.4f to %.4f", r.Low, r.High), fmt.Sprintf("%.2f", r.Events), nanoseconds(r.Nanoseconds),
+			fmt.Sprintf("%.4f", r.Expected()), nanoseconds(r.WrittenNanoseconds)})
+		picture.Rows = append(picture.Rows, figure.OverheadRow{Workload: r.Operation, Ratio: r.Ratio, Low: r.Low, High: r.High})
+	}
+	programs := ReportTable{
+		Title:   "The BPF programs",
+		Columns: []string{"program", "under", "runs a call", "ns a run", "ns a call", "later: runs", "ns"},
+		Note: fmt.Sprintf("By the kernel's own statistics of BPF programs, less the %.0f ns a run that the counting itself takes "+
+			"(the mean of a program that does nothing). Measured apart from the rates, with the programs attached and no daemon.", o.ClockNanoseconds),
+	}
+	for _, p := range o.Programs {
+		programs.Rows = append(programs.Rows, []string{p.Program, p.Operation, fmt.Sprintf("%.3f", p.Events),
+			nanoseconds(p.PerEvent()), nanoseconds(p.Nanoseconds), fmt.Sprintf("%.3f", p.WrittenEvents), nanoseconds(p.WrittenNanoseconds)})
+	}
+	svg, err := picture.SVG()
+	return Report{
+		Title: "What the daemon costs the programs on the host",
+		Lead: []string{
+			"`daybook control` runs on the disk, with the load's cgroup under control, in every second round; rounds with and " +
+				"without it alternate and are compared in pairs. The load is one thread that makes one kind of call in a loop and " +
+				"nothing else; its files are removed, and everything is written out, between the rounds.",
+			"The disk is an embedded one (a FUSE file under a loop device with BFQ) whose model takes no time: for calls that only " +
+				"change memory the disk does not matter, and an fsync is about as fast as on a good solid-state disk, so that what " +
+				"the daemon adds is not hidden by a slow disk.",
+		},
+		Tables: []ReportTable{rates, programs}, Picture: svg, Host: o.Host,
+	}, err
+}

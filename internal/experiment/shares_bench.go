@@ -1,0 +1,158 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/control"
+)
+
+// SharesOptions say how much bench-shares measures.
+type SharesOptions struct {
+	Seconds  float64
+	Interval time.Duration
+	// Scenarios is how many of ShareScenarios; 0: all.
+	Scenarios int
+}
+
+// FullShares is the benchmark, QuickShares a look whether it works.
+var (
+	FullShares  = SharesOptions{Seconds: 60, Interval: 5 * time.Second}
+	QuickShares = SharesOptions{Seconds: 20, Interval: 5 * time.Second, Scenarios: 1}
+)
+
+// Bounds of a controlled phase.
+const (
+	maxMeanError  = 0.02 // of each container's mean share, absolute
+	minWithin     = 0.9  // of the intervals after the third within five points
+	minThroughput = 0.95 // of the uncontrolled phase's
+)
+
+// SharesResult is what bench-shares came to.
+type SharesResult struct {
+	Host      Host            `json:"host"`
+	Scenarios []SharesOutcome `json:"scenarios"`
+}
+
+// SharesOutcome is one scenario under each law.
+type SharesOutcome struct {
+	Summary
+	drawing Drawing
+}
+
+// laws in the order in which they are run, one after the other within each
+// scenario, so that what changes on the host meets all of them.
+var laws = []string{Uncontrolled, control.PaperLaw, control.FeedbackLaw}
+
+// BenchShares runs every scenario uncontrolled and under both laws.
+func (l Lab) BenchShares(ctx context.Context, o SharesOptions) (SharesResult, error) {
+	result := SharesResult{Host: thisHost()}
+	scenarios := ShareScenarios(o.Seconds, o.Interval)
+	if o.Scenarios > 0 {
+		scenarios = scenarios[:o.Scenarios]
+	}
+	for _, scenario := range scenarios {
+		var phases []Phase
+		for _, law := range laws {
+			l.progress(law, scenario.Name+", "+law, nil)
+			phase, err := l.RunShares(ctx, scenario, law)
+			if err != nil {
+				return result, fmt.Errorf("scenario %s, %s: %w", scenario.Name, law, err)
+			}
+			phases = append(phases, phase)
+		}
+		drawing, err := DrawShares(scenario, phases, "make bench-shares")
+		if err != nil {
+			return result, err
+		}
+		result.Scenarios = append(result.Scenarios, SharesOutcome{Summary: Summarize(scenario, phases), drawing: drawing})
+	}
+	return result, nil
+}
+
+// Figures gives a picture for each scenario, by file name.
+func (r SharesResult) Figures() map[string][]byte {
+	figures := make(map[string][]byte)
+	for _, s := range r.Scenarios {
+		figures[figureName(s.Scenario)] = s.drawing.SVG
+	}
+	return figures
+}
+
+func figureName(scenario string) string {
+	return "shares-" + strings.NewReplacer(":", "-", " ", "-").Replace(scenario) + ".svg"
+}
+
+// Report tells the result to people.
+func (r SharesResult) Report() (Report, error) {
+	report := Report{
+		Title: "Shares of a disk, uncontrolled and controlled",
+		Lead: []string{
+			"Containers read files of their own from a simulated disk, and some make directories besides. " +
+				"Each scenario is run uncontrolled, then under the law of paper 1 and under Daybook's own, on a new disk each time, " +
+				"with the same scheduler settings (BFQ, low_latency=0). “fsync”: the makers of metadata sync once a second, as the paper's had to; else nobody ever syncs.",
+			"Shares count charged I/O, journal, in-place metadata and uncharged data. “Within 5 points” is the part of the 5 s intervals after the third " +
+				"in which the share was within five points of its target. Throughput is the disk's, relative to the uncontrolled phase.",
+		},
+		Host: r.Host,
+	}
+	for _, s := range r.Scenarios {
+		report.Lead = append(report.Lead, fmt.Sprintf("![%s](%s)", s.Scenario, figureName(s.Scenario)))
+		table := ReportTable{
+			Title:   s.Scenario,
+			Columns: []string{"container", "target", "share", "off by", "within 5 points", "charged MB", "journal MB", "metadata MB", "directories/s"},
+		}
+		base := s.Phases[0]
+		for _, phase := range s.Phases {
+			name := phase.Name
+			if phase.Law != "" {
+				name = phase.Law + " law"
+			}
+			table.Rows = append(table.Rows, []string{
+				fmt.Sprintf("**%s**, throughput %.3f", name, throughput(phase)/throughput(base)), "", "", "", "", "", "", "", "",
+			})
+			for _, c := range phase.Containers {
+				table.Rows = append(table.Rows, []string{
+					c.Name, fmt.Sprintf("%.1f %%", 100*c.TargetShare), fmt.Sprintf("%.2f %%", 100*c.Share),
+					fmt.Sprintf("%+.2f", 100*(c.Share-c.TargetShare)), fmt.Sprintf("%.0f %%", 100*c.WithinFivePoints),
+					megabytes(c.ChargedBytes), megabytes(c.JournalBytes), megabytes(c.MetadataBytes),
+					fmt.Sprintf("%.0f", float64(c.Directories)/phase.Seconds),
+				})
+			}
+		}
+		report.Tables = append(report.Tables, table)
+	}
+	return report, nil
+}
+
+func throughput(p PhaseSummary) float64 { return float64(p.DiskBytes) / p.Seconds }
+
+func megabytes(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
+
+// Check says which of the feedback law's phases are outside the bounds.
+func (r SharesResult) Check() error {
+	var errs []error
+	for _, s := range r.Scenarios {
+		for _, phase := range s.Phases {
+			if phase.Law != control.FeedbackLaw {
+				continue
+			}
+			for _, c := range phase.Containers {
+				if off := c.Share - c.TargetShare; math.Abs(off) > maxMeanError {
+					errs = append(errs, fmt.Errorf("%s: %s is off its target by %+.2f points of %.0f allowed", s.Scenario, c.Name, 100*off, 100*maxMeanError))
+				}
+				if c.WithinFivePoints < minWithin {
+					errs = append(errs, fmt.Errorf("%s: %s is within five points in %.0f %% of the intervals, not %.0f %%", s.Scenario, c.Name, 100*c.WithinFivePoints, 100*minWithin))
+				}
+			}
+			if ratio := throughput(phase) / throughput(s.Phases[0]); ratio < minThroughput {
+				errs = append(errs, fmt.Errorf("%s: throughput is %.3f of the uncontrolled", s.Scenario, ratio))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

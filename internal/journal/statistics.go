@@ -1,0 +1,129 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+)
+
+// ProgramStatistics is what a BPF program did while the kernel counted.
+type ProgramStatistics struct {
+	Program string
+	// Runs is how often it ran; Nanoseconds how long in all, the kernel's
+	// own reading of the clock included, see Counting.
+	Runs, Nanoseconds uint64
+}
+
+// Counting makes the kernel count what BPF programs do, until it is closed.
+type Counting struct {
+	counting io.Closer
+	empty    *ebpf.Program
+	link     link.Link
+}
+
+// CountPrograms begins to count; since kernel 5.8. All BPF programs on the
+// host become a little slower.
+func CountPrograms() (*Counting, error) {
+	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot count what BPF programs do: %w", ErrUnsupported, err)
+	}
+	c := &Counting{counting: counting}
+	c.empty, err = ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.RawTracepoint, License: "GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	if err == nil {
+		c.link, err = link.AttachRawTracepoint(link.RawTracepointOptions{Name: "jbd2_handle_stats", Program: c.empty})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot attach an empty BPF program: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// ClockNanoseconds is what counting adds to each run: the mean time of a
+// program that does nothing, run at each jbd2 handle. 0 if none stopped yet.
+func (c *Counting) ClockNanoseconds() (float64, error) {
+	stats, err := c.empty.Stats()
+	if err != nil {
+		return 0, fmt.Errorf("cannot look at a BPF program: %w", err)
+	}
+	if stats.RunCount == 0 {
+		return 0, nil
+	}
+	return float64(stats.Runtime) / float64(stats.RunCount), nil
+}
+
+// Close ends the counting.
+func (c *Counting) Close() error {
+	var errs []error
+	if c.link != nil {
+		errs = append(errs, c.link.Close())
+	}
+	if c.empty != nil {
+		errs = append(errs, c.empty.Close())
+	}
+	return errors.Join(append(errs, c.counting.Close())...)
+}
+
+// Statistics gives what the attribution's programs did, by name.
+func (p *Probe) Statistics() ([]ProgramStatistics, error) { return statistics(p.links) }
+
+// Statistics gives what the programs that count calls did, by name.
+func (p *CallProbe) Statistics() ([]ProgramStatistics, error) { return statistics(p.links) }
+
+func statistics(links []link.Link) ([]ProgramStatistics, error) {
+	seen := make(map[ebpf.ProgramID]ProgramStatistics)
+	for _, l := range links {
+		info, err := l.Info()
+		if err != nil {
+			return nil, fmt.Errorf("cannot look at a BPF program: %w", err)
+		}
+		if _, ok := seen[info.Program]; ok {
+			continue // one program on several tracepoints
+		}
+		if seen[info.Program], err = programStatistics(info.Program); err != nil {
+			return nil, fmt.Errorf("cannot look at a BPF program: %w", err)
+		}
+	}
+	all := make([]ProgramStatistics, 0, len(seen))
+	for _, s := range seen {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b ProgramStatistics) int { return cmp.Compare(a.Program, b.Program) })
+	return all, nil
+}
+
+func programStatistics(id ebpf.ProgramID) (s ProgramStatistics, err error) {
+	program, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, program.Close()) }()
+	info, err := program.Info()
+	if err != nil {
+		return s, err
+	}
+	functions, err := info.FuncInfos()
+	if err != nil {
+		return s, err
+	}
+	s.Program = info.Name
+	if len(functions) > 0 {
+		s.Program = functions[0].Func.Name // the other is cut at 15 characters
+	}
+	counted, err := program.Stats()
+	if err != nil {
+		return s, err
+	}
+	s.Runs, s.Nanoseconds = counted.RunCount, uint64(counted.Runtime)
+	return s, nil
+}

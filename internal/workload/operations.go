@@ -1,0 +1,172 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// The operations. The names of the first group are those of package journal,
+// which counts these calls; the first seven are Table 1's of paper 1.
+const (
+	Mkdir     = "mkdir"
+	Creat     = "creat"
+	Mknod     = "mknod"
+	Truncate  = "truncate"
+	Unlink    = "unlink"
+	Write     = "write" // with its blocks allocated by the caller
+	Rmdir     = "rmdir"
+	Rename    = "rename"
+	Link      = "link"
+	Symlink   = "symlink"
+	Setxattr  = "setxattr"
+	Chmod     = "chmod"
+	Fallocate = "fallocate"
+
+	CreatUnlink   = "creat+unlink"   // the file is gone again after each call
+	Append        = "append"         // 4 KiB to one file
+	AppendFsync   = "append+fsync"   // 4 KiB to one file, then fsync
+	BufferedWrite = "buffered write" // 4 KiB to a file each, left to writeback
+	DirectWrite   = "direct write"   // 64 KiB past the page cache
+	DirectRead    = "direct read"    // 64 KiB past the page cache
+	LargeTruncate = "large truncate" // of one file with Count extents
+	Untar         = "untar"          // of Count small files, by tar
+)
+
+var operations = map[string]operation{
+	Mkdir:     each{call: makeDirectory},
+	Creat:     each{call: makeFile},
+	Mknod:     each{call: func(path string) error { return unix.Mknod(path, unix.S_IFIFO|0o600, 0) }},
+	Truncate:  each{make: makeFile, call: func(path string) error { return unix.Truncate(path, fileBytes) }},
+	Unlink:    each{make: makeFile, call: unix.Unlink},
+	Write:     each{make: makeFile, call: writeFile, settle: []func(string) error{beginWriteback, awaitWriteback}},
+	Rmdir:     each{make: makeDirectory, call: unix.Rmdir},
+	Rename:    each{make: makeFile, call: func(path string) error { return unix.Rename(path, path+"b") }},
+	Link:      each{make: makeFile, call: func(path string) error { return unix.Link(path, path+"b") }},
+	Symlink:   each{call: func(path string) error { return unix.Symlink("somewhere", path) }},
+	Setxattr:  each{make: makeFile, call: setAttribute},
+	Chmod:     each{make: makeFile, call: func(path string) error { return unix.Chmod(path, 0o640) }},
+	Fallocate: each{make: makeFile, call: allocate},
+
+	CreatUnlink:   each{call: makeAndUnlink},
+	BufferedWrite: each{make: makeFile, call: writeFile},
+	Append:        appending{},
+	AppendFsync:   appending{sync: true},
+	DirectWrite:   direct{write: true},
+	DirectRead:    direct{},
+	LargeTruncate: largeTruncate{},
+	Untar:         untar{},
+}
+
+// fileBytes is a block: what truncate, write and fallocate give a file.
+const fileBytes = 4096
+
+// each makes one call on each of Count paths.
+//
+// The calls give the figures of Table 1 on a file system such as the paper's.
+// 1000 inodes of 256 bytes are 63 blocks, and a transaction has a descriptor
+// and a commit block, so no row can be under 260 KiB; what is above tells what
+// the paper's calls did: truncate (261.2) changed nothing but the inode; write
+// (268.0) also a block bitmap and a group descriptor, so it gave each of 1000
+// empty files its first block.
+type each struct {
+	// make makes what the call needs; nil if nothing.
+	make func(path string) error
+	call func(path string) error
+	// settle is done on all paths after the calls, one step after the
+	// other, and belongs to them.
+	settle []func(path string) error
+}
+
+func (e each) prepare(ctx context.Context, job Job) error {
+	if e.make == nil {
+		return nil
+	}
+	return onAll(ctx, paths(job), e.make)
+}
+
+func (e each) load(job Job) (func(context.Context) error, func() error, error) {
+	all := paths(job)
+	return func(ctx context.Context) error {
+		err := onAll(ctx, all, e.call)
+		for _, step := range e.settle {
+			if err == nil {
+				err = onAll(ctx, all, step)
+			}
+		}
+		return err
+	}, nil, nil
+}
+
+func paths(job Job) []string {
+	all := make([]string, job.Count)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s/%06d", job.In, i)
+	}
+	return all
+}
+
+func onAll(ctx context.Context, paths []string, call func(path string) error) error {
+	for _, path := range paths {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := call(path); err != nil {
+			return fmt.Errorf("on %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func makeDirectory(path string) error { return unix.Mkdir(path, 0o700) }
+
+func makeFile(path string) error {
+	return withFile(path, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, func(int) error { return nil })
+}
+
+func makeAndUnlink(path string) error {
+	if err := makeFile(path); err != nil {
+		return err
+	}
+	return unix.Unlink(path)
+}
+
+var block = make([]byte, fileBytes)
+
+func writeFile(path string) error {
+	return withFile(path, unix.O_WRONLY, func(fd int) error {
+		_, err := unix.Pwrite(fd, block, 0)
+		return err
+	})
+}
+
+// Data is written, and its blocks are allocated, before the sync that ends a
+// measurement: syncfs begins a commit amid its own writeback and ends with
+// another, so that some blocks would be logged twice, now more of them and now
+// fewer.
+func beginWriteback(path string) error { return syncRange(path, unix.SYNC_FILE_RANGE_WRITE) }
+
+func awaitWriteback(path string) error { return syncRange(path, unix.SYNC_FILE_RANGE_WAIT_AFTER) }
+
+func syncRange(path string, flags int) error {
+	return withFile(path, unix.O_WRONLY, func(fd int) error { return unix.SyncFileRange(fd, 0, 0, flags) })
+}
+
+func setAttribute(path string) error {
+	return unix.Setxattr(path, "trusted.daybook", []byte("calibration"), 0)
+}
+
+func allocate(path string) error {
+	return withFile(path, unix.O_WRONLY, func(fd int) error { return unix.Fallocate(fd, 0, 0, fileBytes) })
+}
+
+// withFile opens without changing anything but what the flags say.
+func withFile(path string, flags int, work func(fd int) error) error {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(work(fd), unix.Close(fd))
+}

@@ -1,0 +1,70 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Tour moves the process from cgroup to cgroup and does a little of everything
+// in each: one process makes as many cgroups busy as there are.
+type Tour struct {
+	// Under is a cgroup's directory; its children are gone through.
+	Under string `json:"under"`
+	// In is the directory in which files are made.
+	In string `json:"in"`
+	// PerSecond is the number of cgroups a second; 0: as fast as it goes.
+	PerSecond float64 `json:"per_second"`
+}
+
+// Check says what is wrong with the tour.
+func (t Tour) Check() error {
+	switch {
+	case t.Under == "" || t.In == "":
+		return errors.New("a tour wants the directory of the cgroups and one for the files")
+	case t.PerSecond < 0:
+		return fmt.Errorf("%v cgroups a second: want 0 or more", t.PerSecond)
+	}
+	return nil
+}
+
+func tour(ctx context.Context, c *counters, t Tour) error {
+	entries, err := os.ReadDir(t.Under)
+	if err != nil {
+		return err
+	}
+	var stops []string
+	for _, entry := range entries {
+		if entry.IsDir() {
+			stops = append(stops, entry.Name())
+		}
+	}
+	if len(stops) == 0 {
+		return fmt.Errorf("no cgroup in %s", t.Under)
+	}
+	return paced(ctx, t.PerSecond, func(i int64) error {
+		stop := stops[i%int64(len(stops))]
+		// 0 is the writing process itself.
+		if err := os.WriteFile(filepath.Join(t.Under, stop, "cgroup.procs"), []byte("0"), 0); err != nil {
+			return fmt.Errorf("cannot enter a cgroup: %w", err)
+		}
+		c.stops.Add(1)
+		return visit(filepath.Join(t.In, stop), i)
+	})
+}
+
+// visit makes a directory and appends a block to a file.
+func visit(in string, i int64) error {
+	if err := os.MkdirAll(filepath.Join(in, strconv.FormatInt(i, 10)), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(in, oneFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(block)
+	return errors.Join(err, f.Close())
+}
