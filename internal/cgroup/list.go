@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,6 +48,10 @@ type walker struct {
 	round uint64
 	list  []*node
 	names []byte // getdents buffer
+	// leafAge is how long a cgroup is believed to have no children; 0: not
+	// at all. now is the time of the walk.
+	leafAge time.Duration
+	now     time.Time
 }
 
 type node struct {
@@ -55,6 +60,7 @@ type node struct {
 	parent   *node
 	children bool // it may have children
 	round    uint64
+	looked   time.Time // for children
 	open     openFiles
 }
 
@@ -69,6 +75,7 @@ func (w *walker) walk(ctx context.Context, root string) ([]*node, error) {
 		w.names = make([]byte, direntBytes)
 	}
 	w.round++
+	w.now = time.Now()
 	w.list = w.list[:0]
 
 	var st unix.Stat_t
@@ -180,6 +187,10 @@ func (w *walker) child(fd int, parent *node, entry dirent) {
 	}
 	name := ""
 	if known := w.known[entry.ino]; known != nil && known.name == string(entry.name) {
+		if known.parent == parent && !known.children && w.now.Sub(known.looked) < w.leafAge {
+			w.add(parent, entry.ino, entry.name, false)
+			return
+		}
 		name = known.name
 	} else {
 		name = string(entry.name)
@@ -191,6 +202,7 @@ func (w *walker) child(fd int, parent *node, entry dirent) {
 	// 2 links: the directory itself and its name, so no subdirectory. File
 	// systems that do not count them, under fake trees, say 1.
 	w.add(parent, st.Ino, entry.name, st.Nlink != 2)
+	w.known[st.Ino].looked = w.now
 }
 
 // dirent is one struct linux_dirent64: inode (8 bytes), offset (8), record

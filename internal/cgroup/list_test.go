@@ -222,3 +222,48 @@ func TestReaderReadsTheSecondCounterOnlyWhereADiskNeedsIt(t *testing.T) {
 		r.Close()
 	}
 }
+
+func TestListerFollowsNewRemovedAndReplacedCgroups(t *testing.T) {
+	f := newFake(t, V2, map[string]string{"a/b/io.stat": ""})
+	l := f.NewLister()
+	thorough := true
+	wants := func(want ...string) {
+		t.Helper()
+		list, err := l.List(context.Background(), thorough)
+		got := paths(list)
+		slices.Sort(got)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, %v; want %q", got, err, want)
+		}
+		for _, c := range list {
+			var st unix.Stat_t
+			if err := unix.Stat(f.dir(c.Path), &st); err != nil || st.Ino != c.ID {
+				t.Errorf("%s has ID %d, inode %d, %v", c.Path, c.ID, st.Ino, err)
+			}
+		}
+	}
+	change := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wants("/", "/a", "/a/b")
+	wants("/", "/a", "/a/b")
+	change(os.Mkdir(f.dir("/a/b/c"), 0o755))
+	wants("/", "/a", "/a/b", "/a/b/c")
+	change(os.RemoveAll(f.dir("/a/b")))
+	wants("/", "/a")
+	change(os.Rename(f.dir("/a"), f.dir("/z")))
+	wants("/", "/z")
+	thorough = false
+	change(os.Mkdir(f.dir("/y"), 0o755))
+	wants("/", "/y", "/z")
+	change(os.Remove(f.dir("/y")))
+	wants("/", "/z")
+	change(os.Mkdir(f.dir("/z/x"), 0o755))
+	for _, n := range l.walk.known { // as if LeafAge had passed
+		n.looked = n.looked.Add(-LeafAge)
+	}
+	wants("/", "/z", "/z/x")
+}

@@ -44,6 +44,12 @@ type attributionDirtiedKey struct {
 	Cgroup uint64
 }
 
+type attributionForcer struct {
+	_         structs.HostLayout
+	Cgroup    uint64
+	ExpiresNs uint64
+}
+
 type attributionHandleSeen struct {
 	_       structs.HostLayout
 	Handle  uint64

@@ -44,6 +44,12 @@ type attributionUntypedDirtiedKey struct {
 	Cgroup uint64
 }
 
+type attributionUntypedForcer struct {
+	_         structs.HostLayout
+	Cgroup    uint64
+	ExpiresNs uint64
+}
+
 type attributionUntypedHandleSeen struct {
 	_       structs.HostLayout
 	Handle  uint64

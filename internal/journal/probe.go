@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
 )
@@ -52,7 +54,15 @@ func Open() (*Probe, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: attaching BPF programs needs root", ErrUnsupported)
 	}
-	spec, err := loadAttribution()
+	load := loadAttribution
+	if features.HaveProgramHelper(ebpf.Tracing, asm.FnGetCurrentTaskBtf) != nil {
+		load = loadAttributionUntyped // kernels before 5.11
+	}
+	return open(load)
+}
+
+func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
+	spec, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}

@@ -50,6 +50,8 @@ type Meter struct {
 	sizes   map[uint32]uint64
 	last    time.Time
 	renamed time.Time
+	// present are the paths in an account that is being described.
+	present map[string]bool
 }
 
 type openDisk struct {
@@ -79,6 +81,7 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 		disks:   make(map[uint32]*openDisk),
 		diskOf:  make(map[uint32]uint32),
 		sizes:   make(map[uint32]uint64),
+		present: make(map[string]bool),
 	}
 	if o.Device != "" {
 		disk, err := blockdev.Lookup(o.Device)
@@ -169,6 +172,9 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		}
 		events.Calls = calls
 		events.Lost += lost
+	}
+	if err := m.units.meet(ctx, events); err != nil {
+		return account.Sample{}, err
 	}
 	now := time.Now()
 	readings := Readings{
@@ -288,18 +294,20 @@ func (m *Meter) findDisks() error {
 // describe puts names, weights and targets on a device's account, and adds
 // the idle containers, so that they are seen to be there.
 func (m *Meter) describe(device *account.Device) {
-	present := make(map[string]bool, len(device.Containers))
+	clear(m.present)
 	for _, c := range device.Containers {
-		present[c.Cgroup] = true
+		m.present[c.Cgroup] = true
 	}
-	for path, who := range m.units.alive() {
-		if present[path] {
-			continue
+	m.units.alive(func(path string) {
+		if m.present[path] {
+			return
 		}
+		who := m.units.byPath[path]
 		if _, ideal := m.ideal(path, who.name); ideal || who.runtime != "" {
+			m.present[path] = true
 			device.Containers = append(device.Containers, account.Container{Cgroup: path})
 		}
-	}
+	})
 	var weights *weightCache
 	for _, d := range m.disks {
 		if d.disk.Name == device.Device {
@@ -307,8 +315,7 @@ func (m *Meter) describe(device *account.Device) {
 		}
 	}
 	weights.begin(len(device.Containers))
-	paths := make([]string, 0, len(device.Containers))
-	configured := make(map[string]float64)
+	var sum float64 // of the configured weights
 	for i := range device.Containers {
 		c := &device.Containers[i]
 		c.Name = c.Cgroup
@@ -320,11 +327,25 @@ func (m *Meter) describe(device *account.Device) {
 		}
 		c.Weight = weights.get(c.Cgroup)
 		if weight, ok := m.ideal(c.Cgroup, c.Name); ok {
-			configured[c.Cgroup] = float64(weight)
+			c.TargetShare = float64(weight)
+			sum += c.TargetShare
 		}
-		paths = append(paths, c.Cgroup)
 	}
-	targets := targetsOf(paths, configured, weights.first)
+	if sum > 0 {
+		// The configured weights' shares, as one level.
+		for i := range device.Containers {
+			device.Containers[i].TargetShare /= sum
+		}
+		return
+	}
+	// Without a configuration, those of the tree of weights as first found.
+	paths := make([]string, 0, len(device.Containers))
+	for _, c := range device.Containers {
+		if c.Cgroup != account.RootCgroup && c.Cgroup != EndedCgroups {
+			paths = append(paths, c.Cgroup)
+		}
+	}
+	targets := targetShares(paths, weights.first)
 	for i := range device.Containers {
 		device.Containers[i].TargetShare = targets[device.Containers[i].Cgroup]
 	}
@@ -335,21 +356,4 @@ func (m *Meter) ideal(path, name string) (uint64, bool) {
 		return 0, false
 	}
 	return m.options.Ideal(path, name)
-}
-
-// targetsOf are the configured weights' shares, as one level; without a
-// configuration, those of the tree of weights as first found.
-func targetsOf(paths []string, configured map[string]float64, found func(path string) float64) map[string]float64 {
-	if len(configured) == 0 {
-		return targetShares(paths, found)
-	}
-	var sum float64
-	for _, weight := range configured {
-		sum += weight
-	}
-	shares := make(map[string]float64, len(configured))
-	for path, weight := range configured {
-		shares[path] = weight / sum
-	}
-	return shares
 }

@@ -24,10 +24,10 @@ type Naming interface {
 // units maps the ids that the kernel side knows to what is accounted: a
 // container as a whole, else a cgroup.
 type units struct {
-	tree   *cgroup.Tree
+	lister *cgroup.Lister
 	naming Naming
 	ideal  func(path, name string) (uint64, bool) // nil: none configured
-	byID   map[uint64]known
+	byID   map[uint64]*known
 	byPath map[string]identity // by the topmost path
 	round  int
 }
@@ -46,36 +46,75 @@ const rememberRounds = 60
 
 func newUnits(tree *cgroup.Tree, naming Naming, ideal func(path, name string) (uint64, bool)) *units {
 	return &units{
-		tree: tree, naming: naming, ideal: ideal,
-		byID:   make(map[uint64]known),
+		lister: tree.NewLister(), naming: naming, ideal: ideal,
+		byID:   make(map[uint64]*known),
 		byPath: map[string]identity{account.RootCgroup: {name: account.RootCgroup}},
 	}
 }
 
 // refresh lists the cgroups anew.
-func (u *units) refresh(ctx context.Context) error {
-	list, err := u.tree.List(ctx)
+func (u *units) refresh(ctx context.Context) error { return u.list(ctx, false) }
+
+// meet lists the cgroups thoroughly if events tell of one that is not known: it
+// came after the last list, or as the first inside of another.
+func (u *units) meet(ctx context.Context, events journal.Events) error {
+	for _, w := range events.Writes {
+		if u.byID[w.Charged] == nil || w.Owner != 0 && u.byID[w.Owner] == nil {
+			return u.list(ctx, true)
+		}
+	}
+	for _, c := range events.Commits {
+		for id := range c.Dirtied {
+			if u.byID[id] == nil {
+				return u.list(ctx, true)
+			}
+		}
+	}
+	for _, c := range events.Calls {
+		if u.byID[c.Cgroup] == nil {
+			return u.list(ctx, true)
+		}
+	}
+	return nil
+}
+
+func (u *units) list(ctx context.Context, thorough bool) error {
+	list, err := u.lister.List(ctx, thorough)
 	if err != nil {
 		return err
 	}
 	u.round++
+	moved := false
 	for _, c := range list {
-		have, ok := u.byID[c.ID]
-		if !ok || have.path != c.Path {
+		have := u.byID[c.ID]
+		if have == nil || have.path != c.Path {
+			moved = moved || have != nil
 			top := u.top(c.Path)
-			have = known{path: c.Path, top: top}
+			have = &known{path: c.Path, top: top}
+			u.byID[c.ID] = have
 			_, name, runtime := u.naming.Identify(top)
 			u.byPath[top] = identity{name, runtime}
 		}
 		have.seen = u.round
-		u.byID[c.ID] = have
 	}
-	live := make(map[string]bool, len(u.byID))
+	u.forget(moved)
+	return nil
+}
+
+// forget drops the cgroups that are long gone, and the paths that no cgroup
+// is accounted under any more.
+func (u *units) forget(moved bool) {
 	for id, k := range u.byID {
 		if u.round-k.seen > rememberRounds {
 			delete(u.byID, id)
-			continue
+			moved = true
 		}
+	}
+	if !moved {
+		return
+	}
+	live := make(map[string]bool, len(u.byID))
+	for _, k := range u.byID {
 		live[k.top] = true
 	}
 	for path := range u.byPath {
@@ -83,7 +122,6 @@ func (u *units) refresh(ctx context.Context) error {
 			delete(u.byPath, path)
 		}
 	}
-	return nil
 }
 
 // top is the path under which a cgroup is accounted: the topmost cgroup above
@@ -114,15 +152,14 @@ func (u *units) of(id uint64) string {
 	return EndedCgroups
 }
 
-// alive lists the containers and cgroups that exist now, by path.
-func (u *units) alive() map[string]identity {
-	out := make(map[string]identity)
+// alive visits the containers and cgroups that exist now, by path; one that
+// has cgroups inside more than once.
+func (u *units) alive(visit func(path string)) {
 	for _, k := range u.byID {
 		if k.seen == u.round && k.top != account.RootCgroup {
-			out[k.top] = u.byPath[k.top]
+			visit(k.top)
 		}
 	}
-	return out
 }
 
 // rename asks for the names again now and then: a runtime writes a

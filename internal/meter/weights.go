@@ -1,16 +1,19 @@
 package meter
 
 import (
+	"math/rand/v2"
+	"time"
+
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
 // alwaysFresh is the number of containers whose weights are read at every
-// interval; beyond it, each is read every refreshRounds, to bound the cost on
-// hosts with thousands of cgroups.
+// sample; beyond it, each is read every refreshAge, now some and now others, to
+// bound the cost on hosts with thousands of cgroups.
 const (
-	alwaysFresh   = 256
-	refreshRounds = 8
+	alwaysFresh = 256
+	refreshAge  = 40 * time.Second
 )
 
 // weightCache remembers the weights of one disk's cgroups.
@@ -19,13 +22,13 @@ type weightCache struct {
 	disk    blockdev.Disk
 	weights *cgroup.Weights // nil where the disk's scheduler knows none
 	known   map[string]*cachedWeight
-	round   int
+	time    time.Time // of the round
 	many    bool
 }
 
 type cachedWeight struct {
 	first, now uint64
-	round      int
+	asked, due time.Time
 }
 
 func newWeightCache(tree *cgroup.Tree, disk blockdev.Disk) *weightCache {
@@ -34,7 +37,7 @@ func newWeightCache(tree *cgroup.Tree, disk blockdev.Disk) *weightCache {
 
 // begin starts a round over the disk's containers.
 func (w *weightCache) begin(containers int) {
-	w.round++
+	w.time = time.Now()
 	w.many = containers > alwaysFresh
 	w.weights = nil
 	scheduler, err := w.disk.Scheduler()
@@ -45,7 +48,7 @@ func (w *weightCache) begin(containers int) {
 		w.weights = weights
 	}
 	for path, c := range w.known {
-		if w.round-c.round > 2*refreshRounds {
+		if w.time.Sub(c.asked) > 2*refreshAge {
 			delete(w.known, path)
 		}
 	}
@@ -57,18 +60,24 @@ func (w *weightCache) get(path string) uint64 {
 		return 0
 	}
 	c, ok := w.known[path]
-	if ok && w.many && w.round-c.round < refreshRounds {
-		return c.now
+	if ok {
+		c.asked = w.time
+		if w.many && w.time.Before(c.due) {
+			return c.now
+		}
 	}
 	setting, err := w.weights.Get(path)
 	if err != nil {
 		return 0 // it vanished
 	}
+	age := refreshAge
 	if !ok {
-		c = &cachedWeight{first: setting.Effective()}
+		c = &cachedWeight{first: setting.Effective(), asked: w.time}
 		w.known[path] = c
+		// Those that are found together are not read together again.
+		age = rand.N(refreshAge)
 	}
-	c.now, c.round = setting.Effective(), w.round
+	c.now, c.due = setting.Effective(), w.time.Add(age)
 	return c.now
 }
 

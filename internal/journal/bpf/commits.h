@@ -7,41 +7,46 @@
 
 #include "handles.h"
 
-/* A sync names its cgroup until a commit begins, or until it returns. */
-static __always_inline int sync_begins(__u32 dev)
-{
-	__u64 cgroup = cgroup_of(current_task());
+/*
+ * A sync of a file names its cgroup until a commit begins, or until it returns.
+ * That of a file system has no end to be seen; but its data are written by
+ * then, so that what it forces begins at once.
+ */
+#define SYNC_FS_NS 1000000000ULL
+#define UNTIL_EXIT (~0ULL)
 
-	bpf_map_update_elem(&forcers, &dev, &cgroup, BPF_NOEXIST);
+static __always_inline int sync_begins(__u32 dev, __u64 expires_ns)
+{
+	name_forcer(dev, cgroup_of(current_task()), expires_ns);
 	return 0;
 }
 
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_file, struct file *file)
 {
-	return sync_begins(BPF_CORE_READ(file, f_inode, i_sb, s_dev));
+	return sync_begins(BPF_CORE_READ(file, f_inode, i_sb, s_dev), UNTIL_EXIT);
 }
 
 /* The argument was a dentry before 6.18. */
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_dentry, struct dentry *dentry)
 {
-	return sync_begins(BPF_CORE_READ(dentry, d_inode, i_sb, s_dev));
+	return sync_begins(BPF_CORE_READ(dentry, d_inode, i_sb, s_dev), UNTIL_EXIT);
 }
 
 SEC("tp_btf/ext4_sync_fs")
 int BPF_PROG(sync_fs, struct super_block *sb)
 {
-	return sync_begins(BPF_CORE_READ(sb, s_dev));
+	return sync_begins(BPF_CORE_READ(sb, s_dev), bpf_ktime_get_ns() + SYNC_FS_NS);
 }
 
 SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(sync_file_exit, struct inode *inode)
 {
 	__u32 dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	__u64 *forcer = bpf_map_lookup_elem(&forcers, &dev);
+	struct forcer *forcer = bpf_map_lookup_elem(&forcers, &dev);
 
-	if (forcer && *forcer == cgroup_of(current_task()))
+	if (forcer && forcer->cgroup == cgroup_of(current_task()))
 		bpf_map_delete_elem(&forcers, &dev);
 	return 0;
 }
@@ -56,22 +61,26 @@ static __always_inline struct committer *committer_of(struct task_struct *task, 
 	if (!is_kernel_thread(task))
 		return NULL;
 	pid = FOLLOW(task, pid);
-	committer = bpf_map_lookup_elem(&committers, &pid);
-	if (committer || !create)
-		return committer;
+	/* The name first: the number may have been another thread's. */
 	bpf_core_read(comm, sizeof(comm), &task->comm);
 	if (comm[0] != 'j' || comm[1] != 'b' || comm[2] != 'd' || comm[3] != '2' || comm[4] != '/')
 		return NULL;
+	committer = bpf_map_lookup_elem(&committers, &pid);
+	if (committer || !create)
+		return committer;
 	bpf_map_update_elem(&committers, &pid, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&committers, &pid);
 }
 
-/* The transaction is locked before: its handles have all stopped. */
+/*
+ * Handles may still join the transaction now; but jbd2 writes the first of its
+ * blocks only when they have all stopped.
+ */
 SEC("tp_btf/jbd2_start_commit")
 int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *transaction)
 {
 	struct committer *committer = committer_of(current_task(), true);
-	__u64 *forcer;
+	struct forcer *forcer;
 	__u32 dev;
 
 	if (!committer)
@@ -83,7 +92,8 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 	committer->forced_by = 0;
 	forcer = bpf_map_lookup_elem(&forcers, &dev);
 	if (forcer) {
-		committer->forced_by = *forcer;
+		if (bpf_ktime_get_ns() < forcer->expires_ns)
+			committer->forced_by = forcer->cgroup;
 		bpf_map_delete_elem(&forcers, &dev);
 	}
 	return 0;

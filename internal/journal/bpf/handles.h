@@ -47,6 +47,19 @@ static __always_inline void add_dirtied(__u32 dev, __u32 tid, __u64 cgroup, __s6
 		count_lost(LOST_DIRTIED);
 }
 
+/* The first of several syncs forces the commit, unless it is long ago. */
+static __always_inline void name_forcer(__u32 dev, __u64 cgroup, __u64 expires_ns)
+{
+	struct forcer next = {.cgroup = cgroup, .expires_ns = expires_ns};
+	struct forcer *now = bpf_map_lookup_elem(&forcers, &dev);
+
+	if (!now || now->expires_ns < bpf_ktime_get_ns())
+		bpf_map_update_elem(&forcers, &dev, &next, BPF_ANY);
+}
+
+/* A synchronous handle asks for its commit when it stops. */
+#define SYNC_HANDLE_NS 1000000000ULL
+
 /*
  * A credit is spent the first time a buffer joins a transaction, so the
  * credits a handle used are the blocks it was first to dirty. Signed: a
@@ -57,7 +70,6 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 	     __u64 requested, __u64 used)
 {
 	__s32 blocks = (__s32)used;
-	__u32 key = (__u32)dev;
 	__u64 cgroup;
 
 	if (!blocks && !(__u32)sync)
@@ -66,7 +78,7 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 	if (blocks)
 		add_dirtied((__u32)dev, (__u32)tid, cgroup, blocks);
 	if ((__u32)sync)
-		bpf_map_update_elem(&forcers, &key, &cgroup, BPF_NOEXIST);
+		name_forcer((__u32)dev, cgroup, bpf_ktime_get_ns() + SYNC_HANDLE_NS);
 	return 0;
 }
 

@@ -202,6 +202,11 @@ struct transaction_run_stats_s {
 	__u32 rs_blocks_logged;
 };
 
+/* data_source since 5.19: the memory is read, so the file is written */
+struct iov_iter {
+	bool data_source;
+};
+
 struct kiocb {
 	struct file *ki_filp;
 };

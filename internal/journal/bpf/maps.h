@@ -124,8 +124,9 @@ struct {
 	__type(value, struct handle_seen);
 } seen SEC(".maps");
 
+/* by process number; the oldest of more than these jbd2 threads is forgotten */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
 	__type(value, struct committer);
@@ -139,12 +140,18 @@ struct {
 	__type(value, __u32);
 } journal_bios SEC(".maps");
 
-/* dev -> cgroup of the sync that waits for a commit to begin */
+/* The sync that waits for a commit to begin. */
+struct forcer {
+	__u64 cgroup;
+	__u64 expires_ns;
+};
+
+/* dev -> forcer */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct forcer);
 } forcers SEC(".maps");
 
 /* the disks that user space asked for; others are passed over */

@@ -79,8 +79,10 @@ int BPF_PROG(own_fallocate, struct inode *inode)
 
 /* Asynchronous direct writes end, and convert extents, in a kernel thread. */
 SEC("tp_btf/iomap_dio_rw_begin")
-int BPF_PROG(own_direct, struct kiocb *iocb)
+int BPF_PROG(own_direct, struct kiocb *iocb, struct iov_iter *memory)
 {
+	if (bpf_core_field_exists(memory->data_source) && !BPF_CORE_READ(memory, data_source))
+		return 0; /* a reader owns nothing */
 	return own(BPF_CORE_READ(iocb, ki_filp, f_inode));
 }
 

@@ -1,0 +1,103 @@
+package meter
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+// plain takes every cgroup for itself.
+type plain struct{}
+
+func (plain) Identify(path string) (top, name, runtime string) { return path, path, "" }
+
+// fakeTree is a directory that looks like cgroups.
+type fakeTree struct {
+	t   *testing.T
+	dir string
+}
+
+func (f fakeTree) make(path string) (id uint64) {
+	f.t.Helper()
+	if err := os.Mkdir(filepath.Join(f.dir, path), 0o755); err != nil {
+		f.t.Fatal(err)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(f.dir, path), &st); err != nil {
+		f.t.Fatal(err)
+	}
+	return st.Ino
+}
+
+func TestCgroupThatCameAfterTheListIsFoundByItsEvents(t *testing.T) {
+	f := fakeTree{t, t.TempDir()}
+	f.make("leaf")
+	u := newUnits(cgroup.Open(cgroup.V1, f.dir), plain{}, nil)
+	if err := u.refresh(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	// The first child of a leaf is not looked for at once.
+	child := f.make("leaf/child")
+	if err := u.refresh(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for name, events := range map[string]journal.Events{
+		"charged": {Writes: []journal.Write{{Charged: child}}},
+		"owner":   {Writes: []journal.Write{{Charged: f.make("other"), Owner: child}}},
+		"dirtied": {Commits: []journal.Commit{{Dirtied: map[uint64]int64{child: 1}}}},
+		"calls":   {Calls: []journal.Call{{Cgroup: child}}},
+	} {
+		fresh := newUnits(cgroup.Open(cgroup.V1, f.dir), plain{}, nil)
+		fresh.lister = u.lister
+		if err := fresh.meet(context.Background(), events); err != nil {
+			t.Fatal(err)
+		}
+		if got := fresh.of(child); got != "/leaf/child" {
+			t.Errorf("%s: the new cgroup is accounted as %q", name, got)
+		}
+	}
+}
+
+func TestRemovedCgroupKeepsItsPathForAWhile(t *testing.T) {
+	f := fakeTree{t, t.TempDir()}
+	id := f.make("job")
+	u := newUnits(cgroup.Open(cgroup.V1, f.dir), plain{}, nil)
+	refresh := func() {
+		t.Helper()
+		if err := u.refresh(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refresh()
+	if err := os.Remove(filepath.Join(f.dir, "job")); err != nil {
+		t.Fatal(err)
+	}
+	refresh()
+	if got := u.of(id); got != "/job" {
+		t.Errorf("just after its end it is accounted as %q", got)
+	}
+	u.alive(func(path string) {
+		if path == "/job" {
+			t.Error("it is said to be alive")
+		}
+	})
+	for range rememberRounds {
+		refresh()
+	}
+	if got := u.of(id); got != EndedCgroups {
+		t.Errorf("long after its end it is accounted as %q", got)
+	}
+	if _, known := u.byPath["/job"]; known {
+		t.Error("its path is kept for ever")
+	}
+	if _, known := u.byPath[account.RootCgroup]; !known {
+		t.Error("the root was forgotten with it")
+	}
+}
