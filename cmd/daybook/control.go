@@ -36,9 +36,10 @@ func newControlCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "control --device DEV [--config FILE]",
 		Short: "Correct I/O weights so that shares come true with the journal counted",
-		Long: `Control measures, every interval, what each container cost the disk (charged I/O,
+		Long: `Control measures what each container cost the disk (charged I/O,
 journal, in-place metadata and uncharged data) and corrects the cgroups' weights so
-that the whole comes out in the ratio of their ideal weights. Where a write limit is
+that the whole comes out in the ratio of their ideal weights: once an interval by the
+paper's law, five times an interval by the feedback law. Where a write limit is
 in force, it is lowered by the I/O that escapes it.
 
 The ideal weights are those of the configuration, else those found in the cgroups.
@@ -76,7 +77,7 @@ The configuration is YAML; all keys are optional:
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "configuration `FILE` (default: all weights as found)")
 	flags.StringVar(&f.device, "device", "", "the disk: a name such as sda, a node, major:minor, or a mount point")
-	flags.DurationVar(&f.interval, "interval", 0, "time between corrections, 1s to 1h (default 5s, jbd2's own)")
+	flags.DurationVar(&f.interval, "interval", 0, "over which shares are to come true, 1s to 1h (default 5s, jbd2's own)")
 	flags.StringVar(&f.law, "law", "", "feedback (default) or paper")
 	flags.StringVar(&f.stateDir, "state-dir", "", "`DIR` for the original settings (default "+control.DefaultStateDir+")")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and print what would be changed")

@@ -49,7 +49,7 @@ devices, BFQ and a kernel with BTF, and takes about two minutes.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.Float64Var(&f.seconds, "seconds", 55, "length of each of the two phases, 10 to 3600")
+	flags.Float64Var(&f.seconds, "seconds", 55, "length of each of the two phases, 5 to 3600")
 	flags.DurationVar(&f.interval, "interval", 5*time.Second, "time between samples and corrections")
 	flags.StringVar(&f.law, "law", control.FeedbackLaw, "law of the controlled phase: feedback or paper")
 	flags.StringVar(&f.output, "output", "", "write the report to `FILE` (.html, with a .svg beside it); default build/demo.html, with --json none")
@@ -59,8 +59,8 @@ devices, BFQ and a kernel with BTF, and takes about two minutes.`,
 
 func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
-	case f.seconds < 10 || f.seconds > 3600:
-		return usageError{fmt.Errorf("--seconds is %v; want 10 to 3600", f.seconds)}
+	case f.seconds < 5 || f.seconds > 3600:
+		return usageError{fmt.Errorf("--seconds is %v; want 5 to 3600", f.seconds)}
 	case f.interval < minInterval || f.interval.Seconds() > f.seconds:
 		return usageError{fmt.Errorf("--interval is %v; want 1s to the length of a phase", f.interval)}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/workload"
 )
 
 // Options of a calibration.
@@ -100,7 +101,7 @@ func warnings(table Table, target target) []string {
 	}
 	if target.dataJournaled {
 		out = append(out, "the file system is mounted with data=journal: the data of a write goes through the journal too, "+
-			fmt.Sprintf("so that its cost depends on its length. The row of write is for %d bytes.", fileBytes))
+			fmt.Sprintf("so that its cost depends on its length. The row of write is for %d bytes.", workload.FileBytes))
 	}
 	return out
 }
@@ -110,7 +111,7 @@ func (s *session) row(ctx context.Context, operation string, options Options, pr
 	var clean, disturbed []measurement
 	for attempt := 0; len(clean) < options.Runs && attempt < options.Runs+extraRuns; attempt++ {
 		progress(len(clean))
-		run, err := s.run(ctx, workloads[operation], options.Calls)
+		run, err := s.run(ctx, operation, options.Calls)
 		if err != nil {
 			if ctx.Err() != nil {
 				return Row{}, ctx.Err()
@@ -169,24 +170,15 @@ func open(target target, dir string) (*session, error) {
 func (s *session) close() error { return errors.Join(s.work.close(), s.probe.Close()) }
 
 // run makes the calls in a fresh directory and measures them.
-func (s *session) run(ctx context.Context, w workload, calls int) (m measurement, err error) {
-	dir := filepath.Join(s.work.path, "run")
-	if err := os.Mkdir(dir, 0o700); err != nil {
+func (s *session) run(ctx context.Context, operation string, calls int) (m measurement, err error) {
+	job := workload.Job{Operation: operation, In: filepath.Join(s.work.path, "run"), Count: calls}
+	defer func() { err = errors.Join(err, os.RemoveAll(job.In)) }()
+	if err := workload.Prepare(ctx, job); err != nil {
 		return m, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if w.prepare != nil {
-		if err := repeat(ctx, dir, calls, w.prepare); err != nil {
-			return m, err
-		}
-	}
 	return s.measure(func() error {
-		for _, call := range append([]func(string) error{w.call}, w.settle...) {
-			if err := repeat(ctx, dir, calls, call); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := workload.Do(ctx, job)
+		return err
 	})
 }
 

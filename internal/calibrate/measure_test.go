@@ -18,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/workload"
 )
 
 func openSession(t *testing.T, dir string) *session {
@@ -56,15 +57,9 @@ func compareWithJournalDevice(t *testing.T, fs ext4test.FileSystem) {
 	s := openSession(t, fs.Dir)
 	const calls = 1000
 	for _, operation := range journal.Operations() {
-		work := workloads[operation]
-		dir := filepath.Join(fs.Dir, operation)
-		if err := os.Mkdir(dir, 0o700); err != nil {
+		job := workload.Job{Operation: operation, In: filepath.Join(fs.Dir, operation), Count: calls}
+		if err := workload.Prepare(t.Context(), job); err != nil {
 			t.Fatal(err)
-		}
-		if work.prepare != nil {
-			if err := repeat(t.Context(), dir, calls, work.prepare); err != nil {
-				t.Fatal(err)
-			}
 		}
 		if _, err := s.commit(); err != nil {
 			t.Fatal(err)
@@ -73,7 +68,10 @@ func compareWithJournalDevice(t *testing.T, fs ext4test.FileSystem) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.measure(func() error { return repeat(t.Context(), dir, calls, work.call) })
+		got, err := s.measure(func() error {
+			_, err := workload.Do(t.Context(), job)
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,11 +60,11 @@ func ShareScenarios(seconds float64, interval time.Duration) []Scenario {
 const mkdirThreads = 4
 
 // slowDisk is the simulated hard disk on which the effect shows in a minute:
-// so slow that the metadata of 2000 directories a second is a third of what it
+// so slow that the metadata of 2000 directories a second is half of what it
 // can do, with seeks short enough for them to be made.
 func slowDisk() disksim.Parameters {
 	return disksim.Parameters{
-		BandwidthBytesPerSecond: 40e6,
+		BandwidthBytesPerSecond: 36e6,
 		FullStrokeSeekSeconds:   0.006,
 		TrackToTrackSeekSeconds: 0.0003,
 		HostSlackSeconds:        0.002,

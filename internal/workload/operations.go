@@ -39,7 +39,7 @@ var operations = map[string]operation{
 	Mkdir:     each{call: makeDirectory},
 	Creat:     each{call: makeFile},
 	Mknod:     each{call: func(path string) error { return unix.Mknod(path, unix.S_IFIFO|0o600, 0) }},
-	Truncate:  each{make: makeFile, call: func(path string) error { return unix.Truncate(path, fileBytes) }},
+	Truncate:  each{make: makeFile, call: func(path string) error { return unix.Truncate(path, FileBytes) }},
 	Unlink:    each{make: makeFile, call: unix.Unlink},
 	Write:     each{make: makeFile, call: writeFile, settle: []func(string) error{beginWriteback, awaitWriteback}},
 	Rmdir:     each{make: makeDirectory, call: unix.Rmdir},
@@ -60,8 +60,8 @@ var operations = map[string]operation{
 	Untar:         untar{},
 }
 
-// fileBytes is a block: what truncate, write and fallocate give a file.
-const fileBytes = 4096
+// FileBytes is a block: what truncate, write and fallocate give a file.
+const FileBytes = 4096
 
 // each makes one call on each of Count paths.
 //
@@ -133,7 +133,7 @@ func makeAndUnlink(path string) error {
 	return unix.Unlink(path)
 }
 
-var block = make([]byte, fileBytes)
+var block = make([]byte, FileBytes)
 
 func writeFile(path string) error {
 	return withFile(path, unix.O_WRONLY, func(fd int) error {
@@ -159,7 +159,7 @@ func setAttribute(path string) error {
 }
 
 func allocate(path string) error {
-	return withFile(path, unix.O_WRONLY, func(fd int) error { return unix.Fallocate(fd, 0, 0, fileBytes) })
+	return withFile(path, unix.O_WRONLY, func(fd int) error { return unix.Fallocate(fd, 0, 0, FileBytes) })
 }
 
 // withFile opens without changing anything but what the flags say.

@@ -108,7 +108,7 @@ func (d direct) load(job Job) (func(context.Context) error, func() error, error)
 type largeTruncate struct{}
 
 // extentPitch leaves a hole after every extent, so that no two join.
-const extentPitch = 2 * fileBytes
+const extentPitch = 2 * FileBytes
 
 func (largeTruncate) prepare(ctx context.Context, job Job) error {
 	file := filepath.Join(job.In, oneFile)
@@ -116,7 +116,7 @@ func (largeTruncate) prepare(ctx context.Context, job Job) error {
 		return err
 	}
 	return withFile(file, unix.O_WRONLY, func(fd int) error {
-		return again(job.Count, func(i int) error { return unix.Fallocate(fd, 0, int64(i)*extentPitch, fileBytes) })(ctx)
+		return again(job.Count, func(i int) error { return unix.Fallocate(fd, 0, int64(i)*extentPitch, FileBytes) })(ctx)
 	})
 }
 
@@ -159,7 +159,7 @@ func (untar) load(job Job) (func(context.Context) error, func() error, error) {
 func makeArchive(files int) ([]byte, error) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
-	content := make([]byte, 3*fileBytes)
+	content := make([]byte, 3*FileBytes)
 	for i := range files {
 		directory := fmt.Sprintf("d%04d", i/filesPerDirectory)
 		if i%filesPerDirectory == 0 {
