@@ -12,7 +12,8 @@ func (s Scale) Report() (Report, error) {
 	return Report{
 		Title: "What the daemon needs on a host with many cgroups",
 		Lead: []string{
-			fmt.Sprintf("`daybook control` steers %d cgroups below one, on one disk, every %g s. A process goes from cgroup to cgroup "+
+			fmt.Sprintf("`daybook control` steers %d cgroups below one, on one disk, with an interval of %g s "+
+				"(in which its law looks and corrects several times). A process goes from cgroup to cgroup "+
 				"and makes a directory and writes a block in each, so that %d of them did I/O within an interval. Processor time and "+
 				"memory are the kernel's figures for the daemon's process.", s.Cgroups, s.IntervalSeconds, s.Active),
 		},

@@ -108,10 +108,13 @@ static __always_inline int work_at(struct inode *inode, enum phase phase)
 		if (!worker)
 			return 0;
 	}
-	if (phase == PHASE_WRITEPAGES)
+	if (phase == PHASE_WRITEPAGES) {
 		worker->writepages_owner = owner;
-	else
+		/* of an inode that was evicted without a handle, perhaps */
+		worker->conversion_owner = NO_OWNER;
+	} else {
 		worker->conversion_owner = owner;
+	}
 	return 0;
 }
 
