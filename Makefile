@@ -45,7 +45,7 @@ completions: build ## shell completion in build/completions
 	mkdir -p $(BUILD)/completions
 	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
 
-$(addprefix bench-,$(BENCHES)): bench-%: setup
+$(addprefix bench-,$(BENCHES)): bench-%: setup build
 	mkdir -p $(BUILD)/bench
 	$(GO) build -o $(BUILD)/daybook-bench ./cmd/daybook-bench
 	$(BUILD)/daybook-bench $* --output $(BUILD)/bench/$*.json $(BENCHFLAGS)

@@ -228,6 +228,13 @@ type observedSource struct {
 	observers *observers
 }
 
+// SetInterval passes the wish on to a source that can fulfil it.
+func (s observedSource) SetInterval(interval time.Duration) {
+	if source, ok := s.Source.(interface{ SetInterval(time.Duration) }); ok {
+		source.SetInterval(interval)
+	}
+}
+
 func (s observedSource) Next(ctx context.Context) (account.Sample, error) {
 	sample, err := s.Source.Next(ctx)
 	if err != nil {

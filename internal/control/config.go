@@ -51,6 +51,18 @@ func (c Config) Step() time.Duration {
 	return max(min(c.Interval, MinInterval), c.Interval/stepsPerInterval)
 }
 
+// maxStepped is the number of containers on the device up to which steps are
+// made: beyond it, looking at all of them costs more than it mends.
+const maxStepped = 128
+
+// stepFor is Step, or the whole interval for that many containers.
+func (c Config) stepFor(containers int) time.Duration {
+	if containers > maxStepped {
+		return c.Interval
+	}
+	return c.Step()
+}
+
 // Rule chooses containers and gives them a weight.
 type Rule struct {
 	// Match is a pattern as of path.Match ("*" does not cross "/"), for the

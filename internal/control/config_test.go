@@ -161,3 +161,10 @@ func TestOnlyTheFeedbackLawCorrectsWithinAnInterval(t *testing.T) {
 		}
 	}
 }
+
+func TestManyContainersAreCorrectedOnceAnInterval(t *testing.T) {
+	c := DefaultConfig()
+	if few, many := c.stepFor(maxStepped), c.stepFor(maxStepped+1); few != time.Second || many != c.Interval {
+		t.Errorf("steps of %v and %v, want 1s and %v", few, many, c.Interval)
+	}
+}

@@ -103,6 +103,24 @@ func startMeter(ctx context.Context, open func(time.Duration) (account.Source, e
 	return m, nil
 }
 
+// setInterval tells a source that can change its interval; not while a sample
+// is wanted.
+func (m *meter) setInterval(interval time.Duration) {
+	if source, ok := m.source.(interface{ SetInterval(time.Duration) }); ok {
+		source.SetInterval(interval)
+	}
+}
+
+// containersOf counts those that a sample has on the device.
+func (c *Controller) containersOf(sample account.Sample) int {
+	for _, device := range sample.Devices {
+		if device.Device == c.options.Device {
+			return len(device.Containers)
+		}
+	}
+	return 0
+}
+
 func (m *meter) want() { m.wanted <- struct{}{} }
 
 func (m *meter) close() error {
@@ -137,6 +155,7 @@ func (c *Controller) loop(ctx context.Context) error {
 			switch {
 			case got.err == nil:
 				c.interval(got.sample)
+				m.setInterval(c.config.stepFor(c.containersOf(got.sample)))
 				m.want()
 			case errors.Is(got.err, io.EOF) || ctx.Err() != nil:
 				return nil

@@ -156,6 +156,12 @@ func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
 	return m.Now(ctx)
 }
 
+// SetInterval changes the time between samples from the one under way on. Not
+// while Next runs.
+func (m *Meter) SetInterval(interval time.Duration) {
+	m.options.Interval = max(interval, MinInterval)
+}
+
 // Now ends the interval at once.
 func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	if err := m.units.refresh(ctx); err != nil {

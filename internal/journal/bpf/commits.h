@@ -47,7 +47,7 @@ int BPF_PROG(sync_file_exit, struct inode *inode)
 	struct forcer *forcer = bpf_map_lookup_elem(&forcers, &dev);
 
 	if (forcer && forcer->cgroup == cgroup_of(current_task()))
-		bpf_map_delete_elem(&forcers, &dev);
+		forcer->expires_ns = 0;
 	return 0;
 }
 
@@ -94,7 +94,7 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 	if (forcer) {
 		if (bpf_ktime_get_ns() < forcer->expires_ns)
 			committer->forced_by = forcer->cgroup;
-		bpf_map_delete_elem(&forcers, &dev);
+		forcer->expires_ns = 0;
 	}
 	return 0;
 }

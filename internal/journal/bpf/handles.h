@@ -53,8 +53,12 @@ static __always_inline void name_forcer(__u32 dev, __u64 cgroup, __u64 expires_n
 	struct forcer next = {.cgroup = cgroup, .expires_ns = expires_ns};
 	struct forcer *now = bpf_map_lookup_elem(&forcers, &dev);
 
-	if (!now || now->expires_ns < bpf_ktime_get_ns())
+	if (!now) {
 		bpf_map_update_elem(&forcers, &dev, &next, BPF_ANY);
+	} else if (now->expires_ns < bpf_ktime_get_ns()) {
+		now->cgroup = cgroup;
+		now->expires_ns = expires_ns;
+	}
 }
 
 /* A synchronous handle asks for its commit when it stops. */

@@ -146,9 +146,9 @@ struct forcer {
 	__u64 expires_ns;
 };
 
-/* dev -> forcer */
+/* dev -> forcer; an entry is used again, for it costs less than a new one */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
 	__type(value, struct forcer);
