@@ -98,13 +98,13 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	}
 	defer func() { err = errors.Join(err, stage.close()) }()
 	loads := make(map[string][]*workload.Child)
-	stopLoads := func() error {
-		phase.Done = make(map[string]workload.Result)
+	totals := make(map[string]workload.Result)
+	stopLoads := func() error { // also a second time, when nothing is left
 		var errs []error
 		for name, children := range loads {
 			for _, child := range children {
 				done, err := child.Stop()
-				phase.Done[name] = phase.Done[name].Plus(done)
+				totals[name] = totals[name].Plus(done)
 				errs = append(errs, err)
 			}
 		}
@@ -184,6 +184,7 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	if err := stopLoads(); err != nil {
 		return Phase{}, err
 	}
+	phase.Done = totals
 	phase.Device = Sum(phase.Samples)
 	return phase, nil
 }
