@@ -36,7 +36,7 @@ func (p *demoProgress) show(phase, what string, sample *account.Sample) {
 		p.phase = phase
 		title := "uncontrolled: nobody corrects the weights"
 		if phase != experiment.Uncontrolled {
-			title = fmt.Sprintf("controlled: Daybook corrects the weights every %v, by the %s law", p.scenario.Interval, phase)
+			title = fmt.Sprintf("controlled: Daybook corrects the weights every %v, by the %s law", p.scenario.Step(phase), phase)
 		}
 		fmt.Fprintf(p.out, "%s\n", title)
 	}

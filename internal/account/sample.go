@@ -45,8 +45,9 @@ type Device struct {
 	Transactions uint64 `json:"transactions"`
 	// CommitSeconds is the mean time from lock to commit record.
 	CommitSeconds float64 `json:"commit_seconds"`
-	// LostEvents counts what the kernel side could not hand over: full
-	// ring buffer or full maps. Their bytes are in the root cgroup's line.
+	// LostEvents counts what the kernel side had no room for: full ring
+	// buffer or full maps. docs/accounting.md says for each where its bytes
+	// stand then; the total of the disk stays true.
 	LostEvents uint64 `json:"lost_events"`
 	// Containers are sorted by total bytes, greatest first.
 	Containers []Container `json:"containers"`

@@ -46,6 +46,12 @@ type Scenario struct {
 	Interval time.Duration
 }
 
+// Step is the time between two samples under a law, and so between two of its
+// corrections.
+func (s Scenario) Step(law string) time.Duration {
+	return control.Config{Law: law, Interval: s.Interval}.Step()
+}
+
 // Uncontrolled is the phase in which nobody touches the weights.
 const Uncontrolled = "uncontrolled"
 
@@ -128,9 +134,9 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 		return Phase{}, err
 	}
 	phase.Name = law
-	config := control.Config{Law: law, Interval: scenario.Interval}
+	step := scenario.Step(law)
 	source, err := meter.Open(ctx, meter.Options{
-		Device: stage.disk.Device.Name, Interval: config.Step(), Tree: l.Tree, Naming: actorNames(paths),
+		Device: stage.disk.Device.Name, Interval: step, Tree: l.Tree, Naming: actorNames(paths),
 		Ideal: func(path, _ string) (uint64, bool) { return paths[path].Weight, paths[path].Weight > 0 },
 		Log:   l.Log,
 	})
@@ -157,7 +163,7 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	recorder := &recorder{
 		Source: source,
 		until:  time.Now().Add(time.Duration(scenario.Seconds * float64(time.Second))),
-		steps:  int(scenario.Interval / config.Step()),
+		steps:  int(scenario.Interval / step),
 		each: func(sample account.Sample) {
 			phase.Samples = append(phase.Samples, sample)
 			l.progress(law, "", &sample)

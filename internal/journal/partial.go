@@ -5,11 +5,6 @@ import "fmt"
 // transaction names one on a running host: tids wrap after 2^32.
 type transaction struct{ dev, tid uint32 }
 
-// partialSum is what was already handed out of a commit that had not ended.
-type partialSum struct {
-	bytes uint64
-}
-
 // collectPartial adds what the commits under way have written since it was
 // last asked.
 func (p *Probe) collectPartial() error {
@@ -20,15 +15,15 @@ func (p *Probe) collectPartial() error {
 	for threads.Next(&pid, &state) {
 		key := transaction{state.Dev, state.Tid}
 		before := p.partial[key]
-		if state.Tid == 0 || state.JournalBytes <= before.bytes {
+		if state.Tid == 0 || state.JournalBytes <= before {
 			continue
 		}
 		begun = append(begun, Commit{
 			Dev: state.Dev, JournalDisk: state.JournalDisk, Tid: state.Tid, Partial: true,
-			JournalBytes: state.JournalBytes - before.bytes,
+			JournalBytes: state.JournalBytes - before,
 			Dirtied:      make(map[uint64]int64),
 		})
-		p.partial[key] = partialSum{bytes: state.JournalBytes}
+		p.partial[key] = state.JournalBytes
 	}
 	if err := threads.Err(); err != nil {
 		return fmt.Errorf("cannot read which commits are under way: %w", err)
@@ -46,6 +41,6 @@ func (p *Probe) collectPartial() error {
 // deductPartial takes off what was handed out before the commit ended.
 func (p *Probe) deductPartial(commit *Commit) {
 	key := transaction{commit.Dev, commit.Tid}
-	commit.JournalBytes -= min(commit.JournalBytes, p.partial[key].bytes)
+	commit.JournalBytes -= min(commit.JournalBytes, p.partial[key])
 	delete(p.partial, key)
 }

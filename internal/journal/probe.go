@@ -38,7 +38,7 @@ type Probe struct {
 	pending  Events
 	err      error
 	previous map[attributionWrittenKey]seenSum
-	partial  map[transaction]partialSum
+	partial  map[transaction]uint64 // bytes handed out of commits under way
 	buffers  drainBuffers
 	lost     uint64
 }
@@ -69,7 +69,7 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 	p := &Probe{
 		stop:     make(chan struct{}),
 		previous: make(map[attributionWrittenKey]seenSum),
-		partial:  make(map[transaction]partialSum),
+		partial:  make(map[transaction]uint64),
 	}
 	if err := p.load(spec); err != nil {
 		p.Close()

@@ -66,7 +66,7 @@ var deviceCounters = []deviceCounter{
 		func(d account.Device) uint64 { return d.JournalElsewhereBytes }},
 	{desc("daybook_disk_metadata_bytes_total", "Metadata bytes written in place on the disk.", deviceLabels),
 		func(d account.Device) uint64 { return d.MetadataBytes }},
-	{desc("daybook_lost_events_total", "Kernel events that were lost; their bytes stand with the root cgroup.", deviceLabels),
+	{desc("daybook_lost_events_total", "Kernel events for which there was no room; see docs/accounting.md for where their bytes stand.", deviceLabels),
 		func(d account.Device) uint64 { return d.LostEvents }},
 }
 
