@@ -83,6 +83,18 @@ func (b *bench) finish(cmd *cobra.Command, result any, report func() (experiment
 	return nil
 }
 
+// read takes a result that was kept.
+func read(path string, result any) error {
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, result)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read the figures kept before: %w", err)
+	}
+	return nil
+}
+
 func write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("cannot keep the figures: %w", err)

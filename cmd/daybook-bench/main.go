@@ -39,6 +39,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newAttributionCommand(), newOverheadCommand(), newScaleCommand(), newSharesCommand())
+	root.AddCommand(newAttributionCommand(), newOverheadCommand(), newScaleCommand(), newSharesCommand(), newRecordCommand())
 	return root
 }

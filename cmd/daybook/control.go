@@ -39,7 +39,7 @@ func newControlCommand() *cobra.Command {
 		Long: `Control measures what each container cost the disk (charged I/O,
 journal, in-place metadata and uncharged data) and corrects the cgroups' weights so
 that the whole comes out in the ratio of their ideal weights: once an interval by the
-paper's law, five times an interval by the feedback law. Where a write limit is
+paper's law, ten times an interval by the feedback law. Where a write limit is
 in force, it is lowered by the I/O that escapes it.
 
 The ideal weights are those of the configuration, else those found in the cgroups.
@@ -53,7 +53,8 @@ The configuration is YAML; all keys are optional:
   device: sda
   law: feedback              # or paper
   state_dir: /var/lib/daybook
-  low_latency: keep          # or off: switch BFQ's low_latency off meanwhile
+  tunables:                  # of the disk's scheduler, held meanwhile; none: kept
+    low_latency: 0           # BFQ: raise no weights of its own accord
   limits: correct            # or keep
   containers:                # none: every cgroup that does I/O there
     - match: /docker/*       # cgroup path or container name; * does not cross /

@@ -27,8 +27,9 @@ type Config struct {
 	Law string
 	// StateDir is absolute; the original settings are kept there.
 	StateDir string
-	// SwitchLowLatency turns BFQ's low_latency off while in control.
-	SwitchLowLatency bool
+	// Tunables of the disk's scheduler to hold while in control, by name;
+	// those not named are left alone.
+	Tunables map[string]uint64
 	// CorrectLimits lowers write limits by the I/O that escapes them.
 	CorrectLimits bool
 	// Containers says whom to control; the first rule that matches counts.
@@ -38,17 +39,21 @@ type Config struct {
 
 // stepsPerInterval is how often the feedback law looks and corrects within an
 // interval.
-const stepsPerInterval = 5
+const stepsPerInterval = 10
+
+// MinStep is the shortest time between two corrections: some slices of the
+// scheduler, or a step measures them and not the shares.
+const MinStep = 500 * time.Millisecond
 
 // Step is the time between two corrections. The paper's law makes one each
 // interval. The feedback law has memories in seconds, and makes several, not
-// closer than MinInterval: jbd2 writes for a few seconds and rests for a few,
+// closer than MinStep: jbd2 writes for a few seconds and rests for a few,
 // and who answers only afterwards always answers the wrong half.
 func (c Config) Step() time.Duration {
 	if c.Law != FeedbackLaw {
 		return c.Interval
 	}
-	return max(min(c.Interval, MinInterval), c.Interval/stepsPerInterval)
+	return max(MinStep, c.Interval/stepsPerInterval)
 }
 
 // maxStepped is the number of containers on the device up to which steps are
@@ -96,7 +101,7 @@ type document struct {
 	Device     string    `yaml:"device"`
 	Law        string    `yaml:"law"`
 	StateDir   string    `yaml:"state_dir"`
-	LowLatency string    `yaml:"low_latency"`
+	Tunables   yaml.Node `yaml:"tunables"`
 	Limits     string    `yaml:"limits"`
 	Containers []struct {
 		Match  yaml.Node `yaml:"match"`
@@ -147,7 +152,7 @@ func plainYAMLError(err error) error {
 		text := fmt.Sprint(e)
 		if field, _, unknown := strings.Cut(text, " not found in type "); unknown {
 			text = strings.Replace(field, ": field ", ": unknown key ", 1) +
-				" (known: interval, device, law, state_dir, low_latency, limits, containers; of a container: match, weight)"
+				" (known: interval, device, law, state_dir, tunables, limits, containers; of a container: match, weight)"
 		}
 		if at, what, mistyped := strings.Cut(text, ": cannot unmarshal !!"); mistyped {
 			kind, rest, _ := strings.Cut(what, " into ")
@@ -199,7 +204,7 @@ func (file document) config() (Config, error) {
 		config.StateDir = filepath.Clean(file.StateDir)
 	}
 	var err error
-	if config.SwitchLowLatency, err = choice("low_latency", file.LowLatency, "off", "keep", false); err != nil {
+	if config.Tunables, err = readTunables(file.Tunables); err != nil {
 		return Config{}, err
 	}
 	if config.CorrectLimits, err = choice("limits", file.Limits, "correct", "keep", true); err != nil {

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ interval: 10s
 device: sda
 law: paper
 state_dir: /srv/daybook/
-low_latency: off
+tunables: {low_latency: 0, timeout_sync: 40}
 limits: keep
 containers:
   - match: /ca
@@ -24,7 +25,7 @@ containers:
 		t.Fatal(err)
 	}
 	if config.Interval != 10*time.Second || config.Device != "sda" || config.Law != PaperLaw ||
-		config.StateDir != "/srv/daybook" || !config.SwitchLowLatency || config.CorrectLimits {
+		config.StateDir != "/srv/daybook" || !reflect.DeepEqual(config.Tunables, map[string]uint64{"low_latency": 0, "timeout_sync": 40}) || config.CorrectLimits {
 		t.Errorf("read %+v", config)
 	}
 	for _, c := range []struct {
@@ -48,7 +49,7 @@ func TestAnEmptyConfigMeansTheDefaults(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if config.Interval != 5*time.Second || config.Law != FeedbackLaw || config.StateDir != DefaultStateDir || config.SwitchLowLatency || !config.CorrectLimits {
+		if config.Interval != 5*time.Second || config.Law != FeedbackLaw || config.StateDir != DefaultStateDir || config.Tunables != nil || !config.CorrectLimits {
 			t.Errorf("%q: %+v", text, config)
 		}
 		if _, matched := config.Ideal("/anything", ""); !matched {
@@ -69,7 +70,12 @@ func TestABadConfigIsRefusedWithTheLine(t *testing.T) {
 		"interval: 5\n":                                         "such as 5s",
 		"interval: [1]\n":                                       "such as 5s",
 		"law: pid\n":                                            "law: there is no law",
-		"low_latency: maybe\n":                                  "low_latency",
+		"tunables: {low_latency: maybe}\n":                      "line 1: tunables: low_latency: \"maybe\": want 0 to 1",
+		"tunables:\n  low_latency: 2\n":                         "line 2: tunables: low_latency: \"2\"",
+		"tunables:\n  timeout_sync: 0\n":                        "line 2: tunables: timeout_sync: \"0\": want 4 to 10000",
+		"tunables:\n  slice_idle: 0\n":                          "line 2: tunables: \"slice_idle\" is none that Daybook changes",
+		"tunables: {low_latency: 0, low_latency: 1}\n":          "line 1",
+		"tunables: off\n":                                       "line 1: tunables: want a map",
 		"limits: on\n":                                          "limits",
 		"state_dir: here\n":                                     "absolute",
 		"containers:\n- weight: 5\n":                            "line 2: container 1: want match",
@@ -123,7 +129,7 @@ func TestWeightsAreCheckedAgainstTheWeightFile(t *testing.T) {
 func FuzzConfig(f *testing.F) {
 	f.Add("interval: 5s\ncontainers: [{match: /ca, weight: 500}]\n")
 	f.Add("a: &a [*a]\n")
-	f.Add("low_latency: off\nlimits: keep\nlaw: paper\nstate_dir: /x\n")
+	f.Add("tunables: {low_latency: 0}\nlimits: keep\nlaw: paper\nstate_dir: /x\n")
 	f.Add("containers: &c\n- {match: 'a[', weight: !!float 3}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		config, err := ReadConfig(strings.NewReader(text), "x.yaml")
@@ -151,10 +157,10 @@ func TestOnlyTheFeedbackLawCorrectsWithinAnInterval(t *testing.T) {
 		interval, want time.Duration
 	}{
 		{PaperLaw, 5 * time.Second, 5 * time.Second},
-		{FeedbackLaw, 5 * time.Second, time.Second},
-		{FeedbackLaw, time.Second, time.Second},
-		{FeedbackLaw, 2 * time.Second, time.Second},
-		{FeedbackLaw, time.Minute, 12 * time.Second},
+		{FeedbackLaw, 5 * time.Second, MinStep},
+		{FeedbackLaw, time.Second, MinStep},
+		{FeedbackLaw, 2 * time.Second, MinStep},
+		{FeedbackLaw, time.Minute, 6 * time.Second},
 	} {
 		if got := (Config{Law: c.law, Interval: c.interval}).Step(); got != c.want {
 			t.Errorf("%s law, interval %v: a step of %v, want %v", c.law, c.interval, got, c.want)
@@ -164,7 +170,7 @@ func TestOnlyTheFeedbackLawCorrectsWithinAnInterval(t *testing.T) {
 
 func TestManyContainersAreCorrectedOnceAnInterval(t *testing.T) {
 	c := DefaultConfig()
-	if few, many := c.stepFor(maxStepped), c.stepFor(maxStepped+1); few != time.Second || many != c.Interval {
-		t.Errorf("steps of %v and %v, want 1s and %v", few, many, c.Interval)
+	if few, many := c.stepFor(maxStepped), c.stepFor(maxStepped+1); few != MinStep || many != c.Interval {
+		t.Errorf("steps of %v and %v, want 500ms and %v", few, many, c.Interval)
 	}
 }

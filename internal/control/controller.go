@@ -3,9 +3,7 @@ package control
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"strings"
 )
 
 // Controller applies a law to one device; Run is its life.
@@ -111,7 +109,7 @@ func (c *Controller) begin() error {
 			return err
 		}
 	}
-	if err := c.switchLowLatency(); err != nil {
+	if err := c.holdTunables(); err != nil {
 		return err
 	}
 	if err := c.refresh(); err != nil {
@@ -166,48 +164,6 @@ func (c *Controller) save() error {
 	return c.state.Save(c.config.StateDir)
 }
 
-// switchLowLatency looks at BFQ's low_latency, which raises weights of its own
-// accord, and does what the configuration says about it.
-func (c *Controller) switchLowLatency() error {
-	if c.host.Tunables == nil {
-		return nil
-	}
-	value, err := c.host.Tunables.Get(lowLatency)
-	if err != nil {
-		if c.state.Scheduler == "bfq" && !errors.Is(err, fs.ErrNotExist) {
-			c.log.Debug("cannot read low_latency", "error", err)
-		}
-		return nil // another scheduler, without it
-	}
-	if original, switched := c.state.Tunables[lowLatency]; switched && !c.config.SwitchLowLatency {
-		if err := c.host.Tunables.Set(lowLatency, original); err != nil {
-			return err
-		}
-		delete(c.state.Tunables, lowLatency)
-		return c.save()
-	}
-	if strings.TrimSpace(value) != "1" {
-		return nil
-	}
-	if !c.config.SwitchLowLatency {
-		c.log.Warn("BFQ's low_latency is on: it raises weights of its own accord, and shares will wander; "+
-			"write low_latency: off into the configuration to have it off while in control",
-			"device", c.options.Device, "or", fmt.Sprintf("echo 0 > /sys/block/%s/queue/iosched/low_latency", c.options.Device))
-		return nil
-	}
-	if c.options.DryRun {
-		c.log.Info("would switch off BFQ's low_latency", "device", c.options.Device)
-		return nil
-	}
-	c.state.Tunables = map[string]string{lowLatency: "1"}
-	if err := c.save(); err != nil {
-		delete(c.state.Tunables, lowLatency)
-		return err
-	}
-	c.log.Info("switching off BFQ's low_latency until the end", "device", c.options.Device)
-	return c.host.Tunables.Set(lowLatency, "0")
-}
-
 // reload reads the configuration again; the old one stays if it is bad.
 func (c *Controller) reload() {
 	if c.options.Load == nil {
@@ -232,8 +188,8 @@ func (c *Controller) reload() {
 	}
 	c.config = next
 	c.log.Info("using the new configuration", "containers", len(next.Containers), "interval", next.Interval, "law", next.Law)
-	if err := c.switchLowLatency(); err != nil {
-		c.log.Error("cannot switch low_latency", "error", err)
+	if err := c.holdTunables(); err != nil {
+		c.log.Error("cannot set the scheduler's tunables", "error", err)
 	}
 	if err := c.refresh(); err != nil {
 		c.log.Error("cannot look for cgroups", "error", err)

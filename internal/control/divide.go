@@ -89,7 +89,7 @@ func divide(seconds float64, active []*sibling) {
 	for n, s := range active {
 		had := s.charged.rate() + s.hidden.rate()
 		total += had
-		promised[n] = claim{ideal: s.o.Ideal, least: s.hidden.rate(), most: math.Inf(1)}
+		promised[n] = claim{ideal: s.o.Ideal, least: s.expected(), most: math.Inf(1)}
 		usable[n] = promised[n]
 		if s.limited {
 			usable[n].most = had
@@ -99,13 +99,13 @@ func divide(seconds float64, active []*sibling) {
 	for n, s := range active {
 		s.floored = false
 		if s.limited {
-			s.want = entitled[n] - s.hidden.rate()
+			s.want = entitled[n] - s.expected()
 			continue
 		}
 		repay := s.debtBytes / (repaySteps * seconds)
 		most := total * repayPerSecond / math.Max(1, seconds)
 		repay = math.Max(-most, math.Min(most, repay))
-		s.want = given[n] - s.hidden.rate() - repay
+		s.want = given[n] - s.expected() - repay
 		if least := math.Min(leastOfShare*entitled[n], leastOfDisk*total); s.want < least {
 			s.want, s.floored = least, true
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"sync"
@@ -153,7 +154,11 @@ func (f fakeTunables) Scheduler() (string, error) { return "bfq", nil }
 func (f fakeTunables) Get(name string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.tunables[name], nil
+	value, ok := f.tunables[name]
+	if !ok {
+		return "", fs.ErrNotExist
+	}
+	return value, nil
 }
 func (f fakeTunables) Set(name, value string) error {
 	return f.write("", name+" "+value, func() { f.tunables[name] = value })

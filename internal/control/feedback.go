@@ -11,6 +11,12 @@ import (
 const (
 	// meanSeconds is the memory of the rates: a few of jbd2's 5 s periods.
 	meanSeconds = 20.0
+	// heapSeconds is the memory for a heap of writeback: the kernel writes
+	// in-place metadata once in 30 s, for many seconds on end, so what the
+	// last half second brought is what the next one will. Steps longer than
+	// heapStepSeconds would answer a heap when it is over, and know only the
+	// mean.
+	heapSeconds, heapStepSeconds = 0.5, 1.5
 	// responseSeconds is the memory of how the scheduler answers a weight.
 	responseSeconds = 24.0
 	// responsePrior counts as that many samples that say "the scheduler is
@@ -71,6 +77,8 @@ type Feedback struct {
 // memory is what the law knows of one sibling.
 type memory struct {
 	charged, hidden mean
+	// writeback is a part of hidden; heap is the same with a short memory.
+	writeback, heap mean
 	// quietSeconds is how long it has been charged nothing.
 	quietSeconds float64
 	// windowBytes and windowWeight are what it was charged in the window
@@ -159,8 +167,10 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 			charged = math.Max(0, o.OtherBytes)
 			ideals += o.Ideal
 		}
-		m.charged.add(charged, seconds)
-		m.hidden.add(o.journal(), seconds)
+		m.charged.add(charged, seconds, meanSeconds)
+		m.hidden.add(o.journal(), seconds, meanSeconds)
+		m.writeback.add(o.writeback(), seconds, meanSeconds)
+		m.heap.add(o.writeback(), seconds, heapMemory(seconds))
 		total += m.charged.rate() + m.hidden.rate()
 	}
 	f.memory = known // what was not seen is gone
@@ -192,6 +202,20 @@ func (m *memory) listen(o Observation, seconds float64) bool {
 		m.windowWeight += o.Weight * seconds
 	}
 	return m.quietSeconds < windowSeconds && o.measured()
+}
+
+// heapMemory is the memory for writeback in steps of that length.
+func heapMemory(stepSeconds float64) float64 {
+	if stepSeconds > heapStepSeconds {
+		return meanSeconds
+	}
+	return heapSeconds
+}
+
+// expected is the hidden I/O of the coming step, in bytes per second: of the
+// journal as much as in the mean, of writeback as much as just now.
+func (m *memory) expected() float64 {
+	return m.hidden.rate() - m.writeback.rate() + m.heap.rate()
 }
 
 // learnResponse compares what each active sibling was charged in a window with

@@ -75,7 +75,7 @@ func (c *Controller) find(sample account.Sample) (account.Device, bool) {
 }
 
 // usage is what a cgroup and all below it did.
-type usage struct{ charged, hidden uint64 }
+type usage struct{ charged, hidden, writeback uint64 }
 
 // sums adds up what containers did for each of their ancestors.
 func sums(device account.Device) map[string]usage {
@@ -85,6 +85,7 @@ func sums(device account.Device) map[string]usage {
 			u := done[at]
 			u.charged += container.Charged()
 			u.hidden += container.Hidden()
+			u.writeback += container.MetadataBytes + container.UnchargedBytes
 			done[at] = u
 		}
 	}
@@ -108,7 +109,7 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		ids = append(ids, m.Cgroup)
 		observations = append(observations, Observation{
 			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(g.expected.Effective()),
-			JournalBytes: float64(u.hidden), OtherBytes: float64(u.charged),
+			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged),
 		})
 		total += float64(u.hidden) + float64(u.charged)
 		ideals += float64(m.Ideal)

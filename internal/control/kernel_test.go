@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -140,15 +141,17 @@ func (b *testbed) settings(t *testing.T) string {
 			}
 		}
 	}
-	tunable, err := b.disk.Tunable(lowLatency)
-	fmt.Fprintln(&all, lowLatency, tunable, err)
+	for _, name := range slices.Sorted(maps.Keys(FairTunables())) {
+		tunable, err := b.disk.Tunable(name)
+		fmt.Fprintln(&all, name, tunable, err)
+	}
 	return all.String()
 }
 
 func (b *testbed) options(stateDir string) Options {
 	config := DefaultConfig()
 	config.StateDir = stateDir
-	config.SwitchLowLatency = true
+	config.Tunables = FairTunables()
 	config.Containers = []Rule{{Match: b.parent + "/*", Weight: 300}}
 	return Options{Device: b.disk.Name, Dev: b.disk.Dev.String(), DeviceDir: DeviceDir(b.disk.Name), Config: config, Host: b.host, Log: discard}
 }
@@ -215,8 +218,10 @@ func TestRealWeightsAreWrittenAndPutBack(t *testing.T) {
 				t.Errorf("the limit is %d", limit)
 			}
 		}
-		if value, _ := b.disk.Tunable(lowLatency); value != "0" {
-			t.Errorf("low_latency is %s", value)
+		for name, want := range FairTunables() {
+			if value, err := b.disk.Tunable(name); value != fmt.Sprint(want) {
+				t.Errorf("%s is %s, %v; want %d", name, value, err, want)
+			}
 		}
 		cancel()
 	}

@@ -48,6 +48,11 @@ type Observation struct {
 	// JournalBytes is its I/O that no weight governs, J of paper 1:
 	// journal, in-place metadata and uncharged data.
 	JournalBytes float64
+	// WritebackBytes is the part of JournalBytes that is in-place metadata
+	// and uncharged data: the kernel writes it in heaps that last for
+	// several seconds, not in jbd2's rhythm. More than JournalBytes counts
+	// as JournalBytes, what is no number as 0.
+	WritebackBytes float64
 	// OtherBytes is its charged I/O, C' of paper 1.
 	OtherBytes float64
 }
@@ -106,6 +111,14 @@ func (o Observation) measured() bool {
 func (o Observation) journal() float64 {
 	if o.JournalBytes > 0 && o.JournalBytes <= maxBytes {
 		return o.JournalBytes
+	}
+	return 0
+}
+
+// writeback is the usable part of WritebackBytes.
+func (o Observation) writeback() float64 {
+	if o.WritebackBytes > 0 {
+		return math.Min(o.WritebackBytes, o.journal())
 	}
 	return 0
 }

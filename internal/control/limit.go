@@ -51,7 +51,7 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 			if g == nil {
 				continue
 			}
-			g.hidden.add(float64(done[g.Cgroup].hidden), seconds)
+			g.hidden.add(float64(done[g.Cgroup].hidden), seconds, meanSeconds)
 			if g.WriteBytesPerSecond == 0 && (!lookAtAll || !c.config.CorrectLimits) {
 				continue
 			}

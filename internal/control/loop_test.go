@@ -61,8 +61,8 @@ func TestIdealsAreSetThenCorrectedThenRestored(t *testing.T) {
 func TestNothingIsWrittenThatIsNotInTheStateFirst(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	f.limits["/cb"] = 50e6
-	f.tunables["low_latency"] = "1"
-	options := fakeOptions(t, f, "low_latency: off\n"+twoEqual[:len(twoEqual)-1]+", {match: /late, weight: 100}]",
+	f.tunables["low_latency"], f.tunables["timeout_sync"] = "1", "125"
+	options := fakeOptions(t, f, "tunables: {low_latency: 0, timeout_sync: 40}\n"+twoEqual[:len(twoEqual)-1]+", {match: /late, weight: 100}]",
 		journalling,
 		func() account.Sample { f.create("/late"); return journalling() },
 		func() account.Sample { return sampleOf(did("/ca", 1e8, 0), did("/late", 1e8, 1e6)) },
@@ -84,8 +84,8 @@ func TestNothingIsWrittenThatIsNotInTheStateFirst(t *testing.T) {
 			return nil
 		}
 		cgroup, value, _ := strings.Cut(what, " ")
-		if cgroup == "low_latency" {
-			if state.Tunables["low_latency"] != "1" {
+		if original, tunable := map[string]string{"low_latency": "1", "timeout_sync": "125"}[cgroup]; tunable {
+			if state.Tunables[cgroup] != original {
 				t.Errorf("%s: not in the state", what)
 			}
 			return nil
@@ -104,7 +104,7 @@ func TestNothingIsWrittenThatIsNotInTheStateFirst(t *testing.T) {
 	if steps < 6 {
 		t.Errorf("only %d writes: %v", steps, f.writes())
 	}
-	if f.limits["/cb"] != 50e6 || f.tunables["low_latency"] != "1" {
+	if f.limits["/cb"] != 50e6 || f.tunables["low_latency"] != "1" || f.tunables["timeout_sync"] != "125" {
 		t.Errorf("in the end: limits %v, tunables %v", f.limits, f.tunables)
 	}
 }
@@ -118,7 +118,7 @@ func TestDyingAtAnyWriteLeavesAStateThatRestoresAll(t *testing.T) {
 		f.limits["/cb"] = 50e6
 		f.tunables["low_latency"] = "1"
 		before := fmt.Sprint(f.weights, f.limits, f.tunables)
-		options := fakeOptions(t, f, "low_latency: off\ncontainers: [{match: '/c?', weight: 500}, {match: '/d/*', weight: 5}]",
+		options := fakeOptions(t, f, "tunables: {low_latency: 0, timeout_sync: 40}\ncontainers: [{match: '/c?', weight: 500}, {match: '/d/*', weight: 5}]",
 			repeat(4, func() account.Sample {
 				return sampleOf(did("/ca", 1e8, 0), did("/cb", 7e7, 3e7), did("/d/x", 3e7, 1e7), did("/d/y", 1e7, 0))
 			})...)
@@ -228,7 +228,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	f.limits["/cb"] = 50e6
 	f.tunables["low_latency"] = "1"
-	options := fakeOptions(t, f, "low_latency: off\n"+twoEqual, repeat(3, journalling)...)
+	options := fakeOptions(t, f, "tunables: {low_latency: 0, timeout_sync: 40}\n"+twoEqual, repeat(3, journalling)...)
 	options.DryRun = true
 	options.Config.StateDir = filepath.Join(t.TempDir(), "none")
 	var last Decision
@@ -394,7 +394,7 @@ func TestReloadTakesAGoodConfigurationAndKeepsTheOldOverABadOne(t *testing.T) {
 		t.Errorf("log:\n%s", log.String())
 	}
 	try("interval: 10s\ncontainers: [{match: /ca, weight: 300}, {match: /cc, weight: 200}]")
-	if got := <-opened; got != 2*time.Second {
+	if got := <-opened; got != time.Second {
 		t.Errorf("measuring every %v", got)
 	}
 	if a, b, c := f.weight("/ca").Effective(), f.weight("/cb"), f.weight("/cc").Effective(); a != 300 || b != (Setting{Default: 100}) || c != 200 {

@@ -7,8 +7,9 @@ import "math"
 // and right for intervals of unequal length.
 type mean struct{ bytes, seconds float64 }
 
-func (m *mean) add(bytes, seconds float64) {
-	fade := math.Exp(-seconds / meanSeconds)
+// add takes in an interval; what was before fades by 1/e in memorySeconds.
+func (m *mean) add(bytes, seconds, memorySeconds float64) {
+	fade := math.Exp(-seconds / memorySeconds)
 	m.bytes = m.bytes*fade + bytes
 	m.seconds = m.seconds*fade + seconds
 }

@@ -59,9 +59,6 @@ const (
 	maxDeviceBytes = 64
 )
 
-// lowLatency is the one tunable that is ever switched.
-const lowLatency = "low_latency"
-
 // StatePath is where the state of a device is kept.
 func StatePath(stateDir, device string) string {
 	return filepath.Join(stateDir, "control-"+device+".json")
@@ -161,8 +158,8 @@ func (s *State) check() error {
 		return fmt.Errorf("%.100q is no name of a scheduler", s.Scheduler)
 	}
 	for name, value := range s.Tunables {
-		if name != lowLatency || value != "0" && value != "1" {
-			return fmt.Errorf("tunable %q = %q is none that Daybook changes", name, value)
+		if err := checkTunable(name, value); err != nil {
+			return err
 		}
 	}
 	if len(s.Cgroups) > maxCgroups {

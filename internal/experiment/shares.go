@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"path"
 	"time"
@@ -44,6 +45,8 @@ type Scenario struct {
 	// of a correction.
 	Seconds  float64
 	Interval time.Duration
+	// Tunables of BFQ, the same in all phases; nil: control.FairTunables.
+	Tunables map[string]uint64
 }
 
 // Step is the time between two samples under a law, and so between two of its
@@ -98,7 +101,7 @@ const (
 func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phase Phase, err error) {
 	l.progress(law, "preparing a disk", nil)
 	// Made without the model's delays, which begin with the load.
-	stage, err := build(ctx, l.Tree, stageOptions{Parameters: scenario.Parameters, SizeBytes: diskBytes, JournalBytes: journalBytes})
+	stage, err := build(ctx, l.Tree, stageOptions{Parameters: scenario.Parameters, SizeBytes: diskBytes, JournalBytes: journalBytes, Tunables: scenario.Tunables})
 	if err != nil {
 		return Phase{}, err
 	}
@@ -162,7 +165,7 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	}
 	recorder := &recorder{
 		Source: source,
-		until:  time.Now().Add(time.Duration(scenario.Seconds * float64(time.Second))),
+		left:   int(math.Round(scenario.Seconds / step.Seconds())),
 		steps:  int(scenario.Interval / step),
 		each: func(sample account.Sample) {
 			phase.Samples = append(phase.Samples, sample)
@@ -275,19 +278,20 @@ func drain(ctx context.Context, source account.Source) error {
 }
 
 // recorder passes samples on, puts them together to whole intervals, and ends
-// after a time. Its Close leaves the meter open: the phase closes it.
+// after a number of them. Its Close leaves the meter open: the phase closes it.
 type recorder struct {
 	account.Source
-	until   time.Time
+	left    int // steps to come
 	steps   int // of one interval
 	each    func(account.Sample)
 	pending []account.Sample
 }
 
 func (r *recorder) Next(ctx context.Context) (account.Sample, error) {
-	if !time.Now().Add(500 * time.Millisecond).Before(r.until) {
+	if r.left <= 0 {
 		return account.Sample{}, io.EOF
 	}
+	r.left--
 	sample, err := r.Source.Next(ctx)
 	if err != nil {
 		return sample, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,10 @@ type SharesOptions struct {
 	Interval time.Duration
 	// Scenarios is how many of ShareScenarios; 0: all.
 	Scenarios int
+	// Only, if not empty, is the name of the one scenario to run; the others
+	// are taken over from Before, a result of the same benchmark.
+	Only   string
+	Before SharesResult
 }
 
 // FullShares is the benchmark, QuickShares a look whether it works.
@@ -41,7 +46,12 @@ type SharesResult struct {
 // SharesOutcome is one scenario under each law.
 type SharesOutcome struct {
 	Summary
-	drawing Drawing
+	// Bounded: Check holds it against the bounds. The scenario under BFQ's
+	// own slices is for comparison only.
+	Bounded bool `json:"bounded"`
+	// Measured is when it ended.
+	Measured time.Time `json:"measured"`
+	drawing  Drawing
 }
 
 // laws in the order in which they are run, one after the other within each
@@ -51,11 +61,21 @@ var laws = []string{Uncontrolled, control.PaperLaw, control.FeedbackLaw}
 // BenchShares runs every scenario uncontrolled and under both laws.
 func (l Lab) BenchShares(ctx context.Context, o SharesOptions) (SharesResult, error) {
 	result := SharesResult{Host: thisHost()}
-	scenarios := ShareScenarios(o.Seconds, o.Interval)
+	scenarios := append(ShareScenarios(o.Seconds, o.Interval), DefaultSlices(o.Seconds, o.Interval))
 	if o.Scenarios > 0 {
 		scenarios = scenarios[:o.Scenarios]
 	}
+	if o.Only != "" && !slices.ContainsFunc(scenarios, func(s Scenario) bool { return s.Name == o.Only }) {
+		return result, fmt.Errorf("no scenario %q: choose one of %s", o.Only, names(scenarios))
+	}
 	for _, scenario := range scenarios {
+		if o.Only != "" && scenario.Name != o.Only {
+			n := slices.IndexFunc(o.Before.Scenarios, func(s SharesOutcome) bool { return s.Scenario == scenario.Name })
+			if n >= 0 {
+				result.Scenarios = append(result.Scenarios, o.Before.Scenarios[n])
+			}
+			continue
+		}
 		var phases []Phase
 		for _, law := range laws {
 			l.progress(law, scenario.Name+", "+law, nil)
@@ -69,16 +89,26 @@ func (l Lab) BenchShares(ctx context.Context, o SharesOptions) (SharesResult, er
 		if err != nil {
 			return result, err
 		}
-		result.Scenarios = append(result.Scenarios, SharesOutcome{Summary: Summarize(scenario, phases), drawing: drawing})
+		result.Scenarios = append(result.Scenarios, SharesOutcome{Summary: Summarize(scenario, phases), Bounded: scenario.Tunables == nil, Measured: time.Now().UTC().Truncate(time.Second), drawing: drawing})
 	}
 	return result, nil
 }
 
-// Figures gives a picture for each scenario, by file name.
+func names(scenarios []Scenario) string {
+	var list []string
+	for _, s := range scenarios {
+		list = append(list, s.Name)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Figures gives a picture for each scenario that was run, by file name.
 func (r SharesResult) Figures() map[string][]byte {
 	figures := make(map[string][]byte)
 	for _, s := range r.Scenarios {
-		figures[figureName(s.Scenario)] = s.drawing.SVG
+		if s.drawing.SVG != nil {
+			figures[figureName(s.Scenario)] = s.drawing.SVG
+		}
 	}
 	return figures
 }
@@ -94,7 +124,7 @@ func (r SharesResult) Report() (Report, error) {
 		Lead: []string{
 			"Containers read files of their own from a simulated disk, and some make directories besides. " +
 				"Each scenario is run uncontrolled, then under the law of paper 1 and under Daybook's own, on a new disk each time, " +
-				"with the same scheduler settings (BFQ, low_latency=0). “fsync”: the makers of metadata sync once a second, as the paper's had to; else nobody ever syncs.",
+				"with the same scheduler settings (" + settings(nil) + "; “default slices”: low_latency=0 only). “fsync”: the makers of metadata sync once a second, as the paper's had to; else nobody ever syncs.",
 			"Shares count charged I/O, journal, in-place metadata and uncharged data. “Within 5 points” is the part of the 5 s intervals after the third " +
 				"in which the share was within five points of its target. Throughput is the disk's, relative to the uncontrolled phase.",
 		},
@@ -104,6 +134,7 @@ func (r SharesResult) Report() (Report, error) {
 		report.Lead = append(report.Lead, fmt.Sprintf("![%s](%s)", s.Scenario, figureName(s.Scenario)))
 		table := ReportTable{
 			Title:   s.Scenario,
+			Note:    s.measured(),
 			Columns: []string{"container", "target", "share", "off by", "within 5 points", "charged MB", "journal MB", "metadata MB", "directories/s"},
 		}
 		base := s.Phases[0]
@@ -129,6 +160,14 @@ func (r SharesResult) Report() (Report, error) {
 	return report, nil
 }
 
+// measured says when, for a page whose scenarios need not be of one run.
+func (s SharesOutcome) measured() string {
+	if s.Measured.IsZero() {
+		return ""
+	}
+	return "Measured " + s.Measured.Format("2006-01-02 15:04 UTC") + "."
+}
+
 func throughput(p PhaseSummary) float64 { return float64(p.DiskBytes) / p.Seconds }
 
 func megabytes(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/1e6) }
@@ -138,7 +177,7 @@ func (r SharesResult) Check() error {
 	var errs []error
 	for _, s := range r.Scenarios {
 		for _, phase := range s.Phases {
-			if phase.Law != control.FeedbackLaw {
+			if phase.Law != control.FeedbackLaw || !s.Bounded {
 				continue
 			}
 			for _, c := range phase.Containers {

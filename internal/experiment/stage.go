@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
@@ -34,13 +37,11 @@ type stageOptions struct {
 	ExternalJournal bool
 	// JournalBytes is the size of the journal or of its disk.
 	JournalBytes uint64
+	// Tunables of BFQ; nil: control.FairTunables.
+	Tunables map[string]uint64
 	// GroupBlocks, if not 0, makes block groups of so many blocks of 1 KiB.
 	GroupBlocks int
 }
-
-// lowLatency of BFQ raises weights of its own accord and makes shares wander;
-// it is off in all phases of all experiments.
-const lowLatency = "low_latency"
 
 // build sets a stage up, with a disk that takes no time until it is told to.
 // On error nothing is left.
@@ -66,8 +67,10 @@ func build(ctx context.Context, tree *cgroup.Tree, o stageOptions) (s *stage, er
 	if scheduler, err := s.disk.Device.Scheduler(); err != nil {
 		return s, err
 	} else if scheduler.Current == blockdev.BFQ {
-		if err := s.disk.Device.SetTunable(lowLatency, "0"); err != nil {
-			return s, err
+		for name, value := range tunables(o.Tunables) {
+			if err := s.disk.Device.SetTunable(name, strconv.FormatUint(value, 10)); err != nil {
+				return s, err
+			}
 		}
 	}
 	make := ext4.MakeOptions{}
@@ -97,6 +100,24 @@ func build(ctx context.Context, tree *cgroup.Tree, o stageOptions) (s *stage, er
 	s.mounted = true
 	s.group, err = newGroup(tree)
 	return s, err
+}
+
+// tunables are those of BFQ in all phases of an experiment.
+func tunables(own map[string]uint64) map[string]uint64 {
+	if own == nil {
+		return control.FairTunables()
+	}
+	return own
+}
+
+// settings writes them for people.
+func settings(own map[string]uint64) string {
+	held := tunables(own)
+	text := "BFQ"
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		text += fmt.Sprintf(", %s=%d", name, held[name])
+	}
+	return text
 }
 
 // path is a path in the stage's file system.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/daybook-project/daybook/internal/account"
@@ -198,12 +199,26 @@ func DrawShares(scenario Scenario, phases []Phase, command string) (Drawing, err
 			{Name: "scenario", Value: scenario.Name},
 			{Name: "disk", Value: fmt.Sprintf("simulated: %.0f MB/s, full-stroke seek %.1f ms, track-to-track %.1f ms",
 				scenario.Parameters.BandwidthBytesPerSecond/1e6, scenario.Parameters.FullStrokeSeekSeconds*1e3, scenario.Parameters.TrackToTrackSeekSeconds*1e3)},
-			{Name: "scheduler", Value: "bfq, low_latency=0, in all phases"},
+			{Name: "scheduler", Value: settings(scenario.Tunables) + ", in all phases"},
 			{Name: "kernel", Value: kernelRelease()},
 		},
 	}
 	html, err := report.HTML()
 	return Drawing{HTML: html, SVG: picture}, err
+}
+
+// Recording gives the phase's samples with cgroups and a device that are the
+// same in each run: "/A" for the actor A, and "disk".
+func (p Phase) Recording() []account.Sample {
+	samples := byName(p, "disk")
+	for _, sample := range samples {
+		for _, device := range sample.Devices {
+			for n := range device.Containers {
+				device.Containers[n].Cgroup = "/" + strings.TrimPrefix(device.Containers[n].Name, "/")
+			}
+		}
+	}
+	return samples
 }
 
 // byName puts the actors' names in place of their cgroups, which are other

@@ -36,7 +36,7 @@ type Options struct {
 }
 
 // MinInterval is the shortest time between two samples.
-const MinInterval = time.Second
+const MinInterval = 500 * time.Millisecond
 
 // Meter is a live account.Source.
 type Meter struct {

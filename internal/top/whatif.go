@@ -112,7 +112,7 @@ func (w *WhatIf) siblings(key [2]string, seconds float64, containers []account.C
 		ids[i] = c.Cgroup
 		observations[i] = control.Observation{
 			ID: c.Cgroup, Ideal: c.TargetShare / targets * sum, Weight: float64(c.Weight),
-			JournalBytes: float64(c.Hidden()), OtherBytes: float64(c.Charged()),
+			JournalBytes: float64(c.Hidden()), WritebackBytes: float64(c.MetadataBytes + c.UnchargedBytes), OtherBytes: float64(c.Charged()),
 		}
 	}
 	weights := control.Quantize(law.Next(seconds, observations), ids, control.BFQRange)

@@ -1,0 +1,40 @@
+package control
+
+import "testing"
+
+// The kernel writes in-place metadata in heaps of many seconds: in short steps
+// the law answers one at once, in long steps it would come when it is over.
+func TestAHeapOfWritebackIsAnsweredAtOnceInShortSteps(t *testing.T) {
+	const diskBytesPerSecond = 60e6
+	lowest := func(stepSeconds, heapSeconds float64) (before, after float64) {
+		law := NewFeedback(BFQRange)
+		weights := []float64{500, 500}
+		step := func(writeback float64) {
+			journal := 0.15
+			governed := 1 - journal - writeback
+			part := weights[0] / (weights[0] + weights[1])
+			copy(weights, law.Next(stepSeconds, []Observation{
+				{ID: "a", Ideal: 500, Weight: weights[0], OtherBytes: governed * part * diskBytesPerSecond * stepSeconds},
+				{ID: "b", Ideal: 500, Weight: weights[1], OtherBytes: governed * (1 - part) * diskBytesPerSecond * stepSeconds,
+					JournalBytes:   (journal + writeback) * diskBytesPerSecond * stepSeconds,
+					WritebackBytes: writeback * diskBytesPerSecond * stepSeconds},
+			}))
+		}
+		for passed := 0.0; passed < 60; passed += stepSeconds {
+			step(0)
+		}
+		before = weights[1]
+		for passed := 0.0; passed < heapSeconds; passed += stepSeconds {
+			step(0.25)
+		}
+		return before, weights[1]
+	}
+	// Steady: b may have (0.5-0.15)/0.85 of what is governed; in the heap
+	// (0.5-0.4)/0.6 of it, less what it is in debt from the first step.
+	if before, after := lowest(0.5, 1); before < 390 || before > 430 || after > 200 {
+		t.Errorf("in steps of 0.5 s b falls from %.0f to %.0f within a second of a heap; want about 410 and under 200", before, after)
+	}
+	if before, after := lowest(5, 5); after < 0.6*before {
+		t.Errorf("in steps of 5 s b falls from %.0f to %.0f, after the heap", before, after)
+	}
+}
