@@ -80,6 +80,13 @@ static __always_inline bool is_block_device(struct inode *inode)
 	return (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK;
 }
 
+/* jbd2 says so of what it writes itself since 6.8; of file data, nobody does. */
+static __always_inline bool is_metadata(struct bio *bio)
+{
+	return bpf_core_enum_value_exists(enum req_flag_bits, __REQ_META) &&
+	       bio->bi_opf >> bpf_core_enum_value(enum req_flag_bits, __REQ_META) & 1;
+}
+
 /*
  * At submission, in the writer's context: the bios of a jbd2 thread that are
  * not file data are the journal's. Only of disks with a request queue, whose
@@ -104,9 +111,11 @@ static __always_inline int note_journal(struct bio *bio)
 		gendisk = ((struct bio___with_disk *)bio)->bi_disk;
 	if (!gendisk->queue->mq_ops)
 		return 0;
-	inode = cached_inode(bio);
-	if (inode && !is_block_device(inode))
-		return 0;
+	if (!is_metadata(bio)) {
+		inode = cached_inode(bio);
+		if (inode && !is_block_device(inode))
+			return 0;
+	}
 	pid = FOLLOW(task, pid);
 	if (bpf_map_update_elem(&journal_bios, &key, &pid, BPF_ANY))
 		count_lost(LOST_JOURNAL);

@@ -36,6 +36,7 @@ enum bpf_map_type {
 enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
+	BPF_RB_NO_WAKEUP = 1,
 };
 
 /* include/linux/sched.h: stable bits */
@@ -62,6 +63,10 @@ enum req_op {
 	REQ_OP_READ = 0,
 	REQ_OP_WRITE = 1,
 	REQ_OP_WRITE_ZEROES = 9,
+};
+
+enum req_flag_bits {
+	__REQ_META = 12,
 };
 
 struct kernfs_node {
