@@ -24,7 +24,7 @@ kernel's own statistics. It fails if an operation is more than 1 % slower for ce
 			if err != nil {
 				return err
 			}
-			options := experiment.OverheadOptions{Program: program, Pairs: 40, Scale: 1}
+			options := experiment.OverheadOptions{Program: program, Pairs: 20, Scale: 1}
 			if b.quick {
 				options.Pairs, options.Scale = 3, 10
 			}

@@ -56,28 +56,38 @@ func keepDebts(seconds float64, active []*sibling, weights Range) {
 		}
 	}
 	due := level(total, claims)
-	fade := math.Exp(-seconds / debtSeconds)
-	var sum, bearers float64
+	fade, stay := math.Exp(-seconds/debtSeconds), math.Exp(-seconds/recentSeconds)
 	for n, s := range active {
-		excess := s.o.OtherBytes + s.o.journal() - due[n]
+		repaid := s.arrearsRate * seconds
+		excess := s.o.OtherBytes + s.o.journal() - (due[n] - repaid)
 		if (s.floored || s.o.Weight <= float64(weights.Min)) && excess > 0 {
 			excess = 0 // no lower weight was to be had
 		}
-		s.debtBytes = s.debtBytes*fade + excess
+		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay)
+		s.debtBytes = s.debtBytes*stay + excess
 		if s.limited {
-			s.debtBytes = 0 // it was offered more than it took
-			continue
+			s.forgive() // it was offered more than it took
 		}
-		sum += s.debtBytes
-		bearers += s.o.Ideal
 	}
 	bound := maxDebtSeconds * total / seconds
+	balance(active, bound, func(m *memory) *float64 { return &m.debtBytes })
+	balance(active, bound, func(m *memory) *float64 { return &m.arrearsBytes })
+}
+
+// balance makes what some have too much what the others lack, within bounds.
+func balance(active []*sibling, bound float64, of func(*memory) *float64) {
+	var sum, bearers float64
 	for _, s := range active {
-		if s.limited {
-			continue
+		if !s.limited {
+			sum += *of(s.memory)
+			bearers += s.o.Ideal
 		}
-		s.debtBytes -= sum * s.o.Ideal / bearers
-		s.debtBytes = math.Max(-bound, math.Min(bound, s.debtBytes))
+	}
+	for _, s := range active {
+		if !s.limited {
+			debt := of(s.memory)
+			*debt = within(bound, *debt-sum*s.o.Ideal/bearers)
+		}
 	}
 }
 
@@ -99,18 +109,20 @@ func divide(seconds float64, active []*sibling) {
 	for n, s := range active {
 		s.floored = false
 		if s.limited {
+			s.arrearsRate = 0
 			s.want = entitled[n] - s.expected()
 			continue
 		}
-		repay := s.debtBytes / (repaySteps * seconds)
 		most := total * repayPerSecond / math.Max(1, seconds)
-		repay = math.Max(-most, math.Min(most, repay))
-		s.want = given[n] - s.expected() - repay
+		s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/arrearsSeconds)
+		s.want = given[n] - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
 		if least := math.Min(leastOfShare*entitled[n], leastOfDisk*total); s.want < least {
 			s.want, s.floored = least, true
 		}
 	}
 }
+
+func within(bound, x float64) float64 { return math.Max(-bound, math.Min(bound, x)) }
 
 // weigh turns wanted rates into weights by the scheduler's answers so far.
 func (f *Feedback) weigh(active []*sibling) {

@@ -30,6 +30,13 @@ const (
 	surprise = 1.5
 	// debtSeconds is how long a surplus or lack of the past is remembered.
 	debtSeconds = 300.0
+	// recentSeconds is how long a debt is of the interval that one looks at:
+	// to be repaid at once, so that this interval still comes out right.
+	// After that it is arrears, repaid over arrearsSeconds with at most
+	// arrearsPart of the disk, or the intervals of repaying would be wrong.
+	recentSeconds  = 5.0
+	arrearsSeconds = 20.0
+	arrearsPart    = 0.03
 	// repaySteps is the number of corrections over which a debt is to be
 	// repaid, and repayPerSecond the most of the disk that repaying may
 	// take, times the seconds of a step: what is wrong in a short step is
@@ -88,9 +95,11 @@ type memory struct {
 	// the siblings: 0 for a scheduler that is exact.
 	response float64
 	samples  float64
-	// debtBytes is what the sibling has had beyond its share; negative
-	// where it lacks.
-	debtBytes float64
+	// debtBytes is what the sibling has had lately beyond its share, less
+	// what it is to repay of its arrears; negative where it lacks.
+	// arrearsBytes is the same of before, arrearsRate the bytes per second
+	// in which it is being repaid.
+	debtBytes, arrearsBytes, arrearsRate float64
 	// limited: it does not use its share although its weight is as high
 	// as the law raises it.
 	limited bool
@@ -133,7 +142,8 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	active, positions := f.observe(seconds, siblings, order)
 	if len(active) < 2 {
 		for _, s := range active {
-			s.debtBytes, s.limited, s.floored = 0, false, false
+			s.forgive()
+			s.limited, s.floored = false, false
 		}
 		return next
 	}
@@ -178,7 +188,8 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 		o, m := siblings[n], known[siblings[n].ID]
 		rate := m.charged.rate()
 		if m.quietSeconds >= windowSeconds || rate < idleShare*o.Ideal/ideals*total {
-			m.debtBytes, m.limited, m.floored, m.response, m.samples = 0, false, false, 0, 0
+			m.forgive()
+			m.limited, m.floored, m.response, m.samples = false, false, 0, 0
 			m.windowBytes, m.windowWeight = 0, 0
 			continue
 		}
@@ -203,6 +214,9 @@ func (m *memory) listen(o Observation, seconds float64) bool {
 	}
 	return m.quietSeconds < windowSeconds && o.measured()
 }
+
+// forgive forgets what it had too much or too little.
+func (m *memory) forgive() { m.debtBytes, m.arrearsBytes, m.arrearsRate = 0, 0, 0 }
 
 // heapMemory is the memory for writeback in steps of that length.
 func heapMemory(stepSeconds float64) float64 {

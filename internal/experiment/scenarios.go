@@ -41,7 +41,7 @@ func ShareScenarios(seconds float64, interval time.Duration) []Scenario {
 		// B's hidden I/O must fit into what it was promised, also while the
 		// kernel writes half a minute's in-place metadata in one heap, which
 		// takes a quarter of the disk for some seconds.
-		seventy.Actors[1].MkdirPerSecond = 500
+		seventy.Actors[1].MkdirPerSecond = 400
 		four := Scenario{
 			Name: "40:30:20:10" + suffix,
 			Actors: []Actor{
