@@ -2,11 +2,11 @@
 
 GO      ?= go
 BUILD   := build
-BENCHES := attribution overhead scale shares
+BENCHES := attribution guests overhead scale shares
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build demo test setup setup-test lint generate man completions clean help $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test vm-test vm-fetch setup setup-test setup-vm lint generate man completions clean help $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -17,17 +17,29 @@ help: ## list the targets
 build: ## build bin/daybook
 	$(GO) build -o bin/daybook ./cmd/daybook
 
+build-vm: ## build bin/daybook-vm, which runs commands in guests (docs/vm.md)
+	CGO_ENABLED=0 $(GO) build -o bin/daybook-vm ./cmd/daybook-vm
+
 demo: setup build ## the paper's experiment on an embedded disk, two minutes (root)
 	bin/daybook demo
 
 test: setup-test build ## all tests; those on the real kernel need root
 	scripts/test
 
+vm-test: setup-test build ## all tests that run in guests, also those that take long, on each kernel
+	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 60m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
+vm-fetch: setup-vm build-vm ## fetch the guests' kernels into the cache
+	bin/daybook-vm fetch
+
 setup: ## install what building and the demo need
 	scripts/setup build
 
 setup-test: ## install what the tests need besides
-	scripts/setup build test
+	scripts/setup build test vm
+
+setup-vm: ## install what guests need
+	scripts/setup build vm
 
 lint: ## gofmt, go vet, staticcheck, clang-format, and that generated files are fresh
 	scripts/setup build lint
@@ -35,7 +47,7 @@ lint: ## gofmt, go vet, staticcheck, clang-format, and that generated files are 
 
 generate: ## compile the BPF programs again (clang)
 	scripts/setup build lint
-	$(GO) generate ./internal/journal
+	$(GO) generate ./internal/journal/...
 
 man: build ## manual pages in build/man
 	rm -rf $(BUILD)/man && mkdir -p $(BUILD)/man

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/daybook-project/daybook/vm/kernels"
+	"github.com/spf13/cobra"
+)
+
+func newFetchCommand() *cobra.Command {
+	var names []string
+	var headers, source bool
+	cmd := &cobra.Command{
+		Use:   "fetch",
+		Short: "Fetch kernels into the cache",
+		Long: `Fetch downloads the pinned kernels with apt, checks them, and unpacks them in the
+cache: $DAYBOOK_VM_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/daybook/vm. What is
+there already is not fetched again. It prints where each part is.
+
+Headers build modules for that kernel: make -C HEADERS M=DIR modules.
+The source is Debian's tar, with its patches applied.`,
+		Example: `  daybook-vm fetch
+  daybook-vm fetch --kernel 6.1 --headers --source`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			parts := []kernels.Part{kernels.Image}
+			if headers {
+				parts = append(parts, kernels.Headers)
+			}
+			if source {
+				parts = append(parts, kernels.Source)
+			}
+			store, err := kernels.DefaultStore()
+			if err != nil {
+				return err
+			}
+			store.Log = say
+			if err := checkNames(names); err != nil {
+				return err
+			}
+			for _, name := range names {
+				tree, err := store.Get(cmd.Context(), name, parts...)
+				if err != nil {
+					return err
+				}
+				for _, place := range [][2]string{{"kernel", tree.Vmlinux}, {"modules", tree.Modules}, {"headers", tree.Headers}, {"source", tree.Source}} {
+					if place[1] != "" {
+						fmt.Fprintln(cmd.OutOrStdout(), name, place[0], place[1])
+					}
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVar(&names, "kernel", kernels.Names(), "which")
+	cmd.Flags().BoolVar(&headers, "headers", false, "what building a module needs, too")
+	cmd.Flags().BoolVar(&source, "source", false, "the kernel's source, too")
+	return cmd
+}
+
+func checkNames(names []string) error {
+	for _, name := range names {
+		if _, err := kernels.Find(name); err != nil {
+			return usageError{err}
+		}
+	}
+	return nil
+}
+
+func newKernelsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "kernels",
+		Short:   "List the kernels, and what of them is in the cache",
+		Example: `  daybook-vm kernels`,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := kernels.DefaultStore()
+			if err != nil {
+				return err
+			}
+			for _, pin := range kernels.Pins() {
+				var here []string
+				for _, part := range []kernels.Part{kernels.Image, kernels.Headers, kernels.Source} {
+					if _, err := store.Cached(pin.Name, part); err == nil {
+						here = append(here, string(part))
+					} else if !kernels.IsMissing(err) {
+						return err
+					}
+				}
+				if here == nil {
+					here = []string{"nothing"}
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%-6s %-24s version %s, in the cache: %s\n", pin.Name, pin.Release, pin.Version, strings.Join(here, ", "))
+			}
+			return nil
+		},
+	}
+}

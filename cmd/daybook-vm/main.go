@@ -1,0 +1,41 @@
+// Command daybook-vm runs commands in guests that boot real Debian kernels:
+// see package vm and docs/vm.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/daybook-project/daybook/vm"
+)
+
+func main() {
+	vm.InitIfAsked()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := newRootCommand().ExecuteContext(ctx)
+	stop()
+	if err == nil {
+		return
+	}
+	if text := message(err); text != "" {
+		fmt.Fprintln(os.Stderr, "daybook-vm:", text)
+	}
+	os.Exit(exitCode(err))
+}
+
+// message is what to say about an error: nothing about a command that ran, for
+// it said so itself, nor about Ctrl-C.
+func message(err error) string {
+	var status statusError
+	if errors.As(err, &status) {
+		return status.said
+	}
+	if errors.Is(err, context.Canceled) {
+		return ""
+	}
+	return err.Error()
+}

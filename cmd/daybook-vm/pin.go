@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/daybook-project/daybook/vm/kernels"
+	"github.com/spf13/cobra"
+)
+
+func newPinCommand() *cobra.Command {
+	var names []string
+	var file string
+	cmd := &cobra.Command{
+		Use:   "pin",
+		Short: "Pin the kernels that the archives have now",
+		Long: `Pin looks in the archives that apt is configured with for the best kernel of each
+series, with its headers and source: the newest in a release of Debian proper,
+where it stays longest, else the newest at all. It writes versions and SHA-256,
+as apt's signed lists have them, to the pin file in the source tree. Build
+daybook-vm again afterwards.`,
+		Example: `  daybook-vm pin
+  daybook-vm pin --kernel 6.12`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := kernels.DefaultStore()
+			if err != nil {
+				return err
+			}
+			store.Log = say
+			if err := checkNames(names); err != nil {
+				return err
+			}
+			pins := kernels.Pins()
+			for i, old := range pins {
+				if !slices.Contains(names, old.Name) {
+					continue
+				}
+				pin, err := store.Renew(cmd.Context(), old.Name)
+				if err != nil {
+					return err
+				}
+				pins[i] = pin
+				change := "as before"
+				if pin.Version != old.Version {
+					change = "was " + old.Version
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%-6s %s version %s (%s)\n", pin.Name, pin.Release, pin.Version, change)
+			}
+			return kernels.WritePins(file, pins)
+		},
+	}
+	cmd.Flags().StringSliceVar(&names, "kernel", kernels.Names(), "which")
+	cmd.Flags().StringVar(&file, "file", kernels.PinFile, "the pin file")
+	return cmd
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/kernels"
+	"github.com/spf13/cobra"
+)
+
+const runLong = `Run boots a guest, runs COMMAND in it as root, and ends with its exit status.
+Standard output and standard error are the command's; the kernel's warnings go
+to the console, which --console keeps.
+
+In the guest there are busybox, the modules and files given, /dev/daybook/disk0,
+disk1, ... and pmem0, pmem1, ... in the order of the options, cgroup v2 with all
+controllers (or v1), tracefs, bpffs and debugfs. A program that is given brings
+its shared libraries, and comes before busybox's of the same name.
+
+Sizes are bytes, or with K, M, G, T. A disk without PATH is empty and gone
+afterwards; PATH:SIZE keeps it in that file, and the next run finds it again,
+also after --kill-after.
+
+Exit codes: the command's own, 126 if it cannot be run and 127 if it is not in
+the guest, 128+N if signal N killed it; and
+
+  121  the guest powered off or rebooted under the command
+  122  --kill-after killed the guest
+  123  the guest's kernel panicked
+  124  --timeout was over
+  125  no guest, or it could not do what was asked: the error says what
+  130  Ctrl-C or SIGTERM`
+
+const runExample = `  # Does it work on the older kernel?
+  daybook-vm run --kernel 6.1 -- uname -r
+
+  # A file system of this host's tools, on a disk of 60 MiB/s
+  daybook-vm run --disk 1G,bps=60M --modules ext4 --give mke2fs -- \
+    sh -c 'mke2fs -q -t ext4 /dev/vda && mount /dev/vda /mnt && df /mnt'
+
+  # A crash after two seconds, then what is left
+  daybook-vm run --disk d.img:256M --modules ext4 --kill-after 2s --give w.sh:/w.sh -- sh /w.sh
+  daybook-vm run --disk d.img:256M --modules ext4 --give e2fsck -- e2fsck -fn /dev/vda
+
+  # Persistent memory, and a result brought back
+  daybook-vm run --pmem 256M --give ./bench:/bench --fetch /tmp/out.json:out.json -- /bench /dev/pmem0
+
+  # The attribution of a container's journal on another kernel
+  daybook-vm run --kernel 6.12 --disk 512M --modules ext4,bfq --give bin/daybook:/usr/bin/daybook -- daybook version`
+
+// runFlags are the options of run as written.
+type runFlags struct {
+	kernel, memory, append, console string
+	disks, pmem, gives, fetches     []string
+	modules                         []string
+	cpus, cgroup                    int
+	timeout, killAfter              time.Duration
+}
+
+// request is what run was asked for.
+type request struct {
+	config             vm.Config
+	fetches            [][2]string // in the guest, on the host
+	console            string
+	timeout, killAfter time.Duration
+	command            []string
+}
+
+func newRunCommand() *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:     "run [OPTIONS] -- COMMAND [ARGUMENT...]",
+		Short:   "Boot a guest and run a command in it",
+		Long:    runLong,
+		Example: runExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			request, err := flags.parse(args)
+			if err != nil {
+				return statusError{exitHarness, err.Error() + "; see daybook-vm run --help"}
+			}
+			return request.do(cmd.Context())
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return statusError{exitHarness, err.Error() + "; see daybook-vm run --help"}
+	})
+	names := kernels.Names()
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&flags.kernel, "kernel", names[len(names)-1], "the kernel: "+strings.Join(names, " or "))
+	f.StringArrayVar(&flags.disks, "disk", nil, "a disk, [PATH:]SIZE[,bps=SIZE][,iops=N]; repeat for more")
+	f.StringArrayVar(&flags.pmem, "pmem", nil, "persistent memory, [PATH:]SIZE; repeat for more")
+	f.StringSliceVar(&flags.modules, "modules", nil, "modules to load, by name or file, with those they need")
+	f.StringArrayVar(&flags.gives, "give", nil, "a file, directory or program for the guest, HOSTPATH[:GUESTPATH]; repeat for more")
+	f.StringArrayVar(&flags.fetches, "fetch", nil, "a file or directory to bring back after the command, GUESTPATH:HOSTPATH; repeat for more")
+	f.StringVar(&flags.memory, "memory", "1G", "the guest's memory")
+	f.IntVar(&flags.cpus, "cpus", vm.DefaultCPUs, "the guest's processors")
+	f.IntVar(&flags.cgroup, "cgroup", 2, "the version of cgroups to mount, 1 or 2")
+	f.StringVar(&flags.append, "append", "", "more of the kernel's command line")
+	f.StringVar(&flags.console, "console", "", "a file for what the kernel writes")
+	f.DurationVar(&flags.timeout, "timeout", 10*time.Minute, "how long booting and the command may take together")
+	f.DurationVar(&flags.killAfter, "kill-after", 0, "kill the guest, as a power cut does, so long after the command started")
+	return cmd
+}
+
+func (f runFlags) parse(args []string) (request, error) {
+	r := request{
+		config:  vm.Config{Kernel: f.kernel, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules},
+		console: f.console, timeout: f.timeout, killAfter: f.killAfter, command: args,
+	}
+	var errs []error
+	if len(args) == 0 {
+		errs = append(errs, errors.New("no command to run: daybook-vm run [OPTIONS] -- COMMAND"))
+	}
+	if f.timeout <= 0 || f.killAfter < 0 {
+		errs = append(errs, errors.New("--timeout and --kill-after want a time above zero, such as 90s"))
+	}
+	if f.cpus == 0 || f.cgroup == 0 {
+		errs = append(errs, errors.New("--cpus and --cgroup want a number above zero"))
+	}
+	var err error
+	if r.config.MemoryBytes, err = vm.ParseSize(f.memory); err != nil {
+		errs = append(errs, fmt.Errorf("--memory: %w", err))
+	}
+	r.config.Disks = parseEach(f.disks, "--disk", vm.ParseDisk, &errs)
+	r.config.Pmem = parseEach(f.pmem, "--pmem", vm.ParsePmem, &errs)
+	r.config.Give = parseEach(f.gives, "--give", vm.ParseGive, &errs)
+	r.fetches = parseEach(f.fetches, "--fetch", parseFetch, &errs)
+	if len(errs) == 0 {
+		if err := r.config.Check(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return r, errors.Join(errs...)
+}
+
+func parseEach[T any](texts []string, option string, parse func(string) (T, error), errs *[]error) []T {
+	var values []T
+	for _, text := range texts {
+		value, err := parse(text)
+		if err != nil {
+			*errs = append(*errs, fmt.Errorf("%s: %w", option, err))
+		}
+		values = append(values, value)
+	}
+	return values
+}
+
+func parseFetch(s string) ([2]string, error) {
+	guest, host, found := strings.Cut(s, ":")
+	if !found || host == "" || !strings.HasPrefix(guest, "/") {
+		return [2]string{}, fmt.Errorf("%q: want GUESTPATH:HOSTPATH, with an absolute path in the guest", s)
+	}
+	return [2]string{guest, host}, nil
+}
+
+var errTimeout = errors.New("the time-out is over")
+
+// do boots, runs, fetches, and ends with the status of the command.
+func (r request) do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, errTimeout)
+	defer cancel()
+	config := r.config
+	config.Log = say
+	if r.console != "" {
+		file, err := os.Create(r.console)
+		if err != nil {
+			return statusError{exitHarness, err.Error()}
+		}
+		defer file.Close()
+		config.Console = file
+	}
+	m, err := vm.Boot(ctx, config)
+	if err != nil {
+		return r.status(err)
+	}
+	defer m.Close()
+	p, err := m.Start(vm.Command{Args: r.command, Stdout: os.Stdout, Stderr: os.Stderr})
+	if err != nil {
+		return r.status(err)
+	}
+	if r.killAfter > 0 {
+		timer := time.AfterFunc(r.killAfter, m.Kill)
+		defer timer.Stop()
+	}
+	err = r.status(p.Wait(ctx))
+	for _, line := range m.KernelProblems() {
+		say("the guest's kernel: %s", line)
+	}
+	if m.Err() != nil || ctx.Err() != nil {
+		return err
+	}
+	finishErr := r.finish(ctx, m)
+	if err != nil && finishErr != nil {
+		say("%s", message(finishErr)) // the command's status is the more important
+		return err
+	}
+	return errors.Join(err, finishErr)
+}
+
+// finish brings files back, and shuts down a guest whose disks are kept.
+func (r request) finish(ctx context.Context, m *vm.Machine) error {
+	for _, fetch := range r.fetches {
+		if err := m.Fetch(ctx, fetch[0], fetch[1]); err != nil {
+			return r.status(err)
+		}
+	}
+	kept := false
+	for _, d := range r.config.Disks {
+		kept = kept || d.Path != ""
+	}
+	for _, p := range r.config.Pmem {
+		kept = kept || p.Path != ""
+	}
+	if kept {
+		return r.status(m.Shutdown(ctx))
+	}
+	return nil
+}
+
+// status turns what happened into the exit code.
+func (r request) status(err error) error {
+	var exit *vm.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, &exit):
+		return statusError{exit.Status(), exit.Reason}
+	case errors.Is(err, errTimeout):
+		return statusError{exitTimeout, fmt.Sprintf("the time-out of %s is over; the guest is killed", r.timeout)}
+	case errors.Is(err, vm.ErrPanicked):
+		return statusError{exitPanicked, err.Error()}
+	case errors.Is(err, vm.ErrKilled) && r.killAfter > 0:
+		return statusError{exitKilled, fmt.Sprintf("the guest was killed after %s, as asked", r.killAfter)}
+	case errors.Is(err, vm.ErrEnded):
+		return statusError{exitEnded, "the guest powered off or rebooted before the command ended"}
+	default:
+		return statusError{exitHarness, err.Error()}
+	}
+}
+
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "daybook-vm: "+format+"\n", args...) }

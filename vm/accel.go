@@ -1,0 +1,86 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// AccelVariable in the environment chooses the accelerator: kvm or tcg.
+const AccelVariable = "DAYBOOK_VM_ACCEL"
+
+// kvmPatience is how long a kernel may take under KVM until it finds that it
+// has no root. It takes about one second; a KVM that is refused takes none.
+const kvmPatience = 15 * time.Second
+
+// chooseAccelerator finds out by trying whether KVM boots this kernel here: a
+// /dev/kvm that can be opened says little on a nested or hardened host. The
+// answer is remembered in dir until the host is booted again.
+func chooseAccelerator(ctx context.Context, dir, vmlinux string) (accelerator, error) {
+	switch set := os.Getenv(AccelVariable); set {
+	case "":
+	case string(kvm), string(tcg):
+		return accelerator(set), nil
+	default:
+		return "", fmt.Errorf("%s is %q: want kvm or tcg", AccelVariable, set)
+	}
+	device, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return tcg, nil
+	}
+	device.Close()
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	memory := filepath.Join(dir, "accelerator-"+strings.TrimSpace(string(boot)))
+	if text, err := os.ReadFile(memory); err == nil {
+		if a := accelerator(text); a == kvm || a == tcg {
+			return a, nil
+		}
+	}
+	a := tcg
+	if works, err := tryKVM(ctx, vmlinux); err != nil {
+		return "", err
+	} else if works {
+		a = kvm
+	}
+	older, _ := filepath.Glob(filepath.Join(dir, "accelerator-*"))
+	for _, path := range older {
+		_ = os.Remove(path)
+	}
+	return a, os.WriteFile(memory, []byte(a), 0o644)
+}
+
+// tryKVM boots the kernel with nothing else: under a KVM that works it soon
+// panics, because it has no root.
+func tryKVM(ctx context.Context, vmlinux string) (bool, error) {
+	console, theirs, err := socketPair()
+	if err != nil {
+		return false, err
+	}
+	defer console.Close()
+	args := append(kvm.arguments(), "-machine", "q35", "-m", "512M", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
+		"-kernel", vmlinux, "-append", "console=ttyS0 panic=-1", "-chardev", "socket,id=console,fd=3", "-serial", "chardev:console")
+	qemu, err := spawn(args, []*os.File{theirs})
+	theirs.Close()
+	if err != nil {
+		return false, err
+	}
+	var log consoleLog
+	ended := make(chan struct{})
+	go func() { _, _ = io.Copy(&log, console); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(kvmPatience):
+	case <-ctx.Done():
+		qemu.kill()
+		return false, context.Cause(ctx)
+	}
+	qemu.kill()
+	return strings.Contains(log.String(), panicMark), nil
+}

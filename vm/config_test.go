@@ -1,0 +1,92 @@
+package vm
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]int64{
+		"1": 1, "512": 512, "4K": 4096, "4KiB": 4096, "256M": 256 << 20, "2G": 2 << 30, "1TiB": 1 << 40,
+		"": -1, "0": -1, "-1": -1, "+1": -1, "1.5G": -1, "M": -1, "12X": -1, "1MB": -1, "1 G": -1, "1iB": -1, "9999999999G": -1, "GG": -1,
+	} {
+		got, err := ParseSize(text)
+		if want < 0 && err == nil || want >= 0 && (err != nil || got != want) {
+			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
+		}
+	}
+}
+
+func TestParseDisk(t *testing.T) {
+	for text, want := range map[string]Disk{
+		"1G":                  {SizeBytes: 1 << 30},
+		"a:b.img:1M":          {SizeBytes: 1 << 20, Path: "a:b.img"},
+		"1M,bps=60M":          {SizeBytes: 1 << 20, BytesPerSecond: 60 << 20},
+		"/d:1M,iops=9,bps=1K": {SizeBytes: 1 << 20, Path: "/d", BytesPerSecond: 1 << 10, IOPS: 9},
+	} {
+		if got, err := ParseDisk(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", ":1M", "d.img", "1M,", "1M,bps", "1M,bps=0", "1M,iops=1.5", "1M,iops=-1", "1M,cache=none"} {
+		if got, err := ParseDisk(text); err == nil {
+			t.Errorf("%q was read as %+v", text, got)
+		}
+	}
+}
+
+func TestParseGive(t *testing.T) {
+	for text, want := range map[string]Give{"mke2fs": {Host: "mke2fs"}, "a/b:/c": {Host: "a/b", Guest: "/c"}} {
+		if got, err := ParseGive(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", ":/a", "a:b", "a:"} {
+		if got, err := ParseGive(text); err == nil {
+			t.Errorf("%q was read as %+v", text, got)
+		}
+	}
+}
+
+func TestConfigsThatCannotBeBooted(t *testing.T) {
+	if err := (Config{Kernel: "6.1"}).Check(); err != nil {
+		t.Fatal(err)
+	}
+	for want, c := range map[string]Config{
+		"not a kernel that is pinned": {Kernel: "5.10"},
+		"at least 256 MiB":            {Kernel: "6.1", MemoryBytes: 1 << 20},
+		"want 1 to 64":                {Kernel: "6.1", CPUs: 65},
+		"cgroup version 3":            {Kernel: "6.1", Cgroup: 3},
+		"multiple of 512":             {Kernel: "6.1", Disks: []Disk{{SizeBytes: 100}}},
+		"multiple of 2 MiB":           {Kernel: "6.1", Pmem: []Pmem{{SizeBytes: 1 << 20}}},
+		"below zero":                  {Kernel: "6.1", Disks: []Disk{{SizeBytes: 512, IOPS: -1}}},
+		"at most 16":                  {Kernel: "6.1", Disks: make([]Disk, 17)},
+		"no name":                     {Kernel: "6.1", Modules: []string{""}},
+		"line break":                  {Kernel: "6.1", Append: "a\nb"},
+	} {
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
+
+func TestLimitsAndNamesOnTheCommandLineOfQEMU(t *testing.T) {
+	c := Config{
+		Kernel: "6.1", Append: "a=b",
+		Disks: []Disk{{SizeBytes: 512}, {SizeBytes: 512, BytesPerSecond: 7, IOPS: 8}},
+		Pmem:  []Pmem{{SizeBytes: 2 << 20}},
+	}.withDefaults()
+	line := strings.Join(arguments(c, "/vmlinux", tcg), " ")
+	for _, want := range []string{
+		"file=/proc/self/fd/6,format=raw,if=none,id=disk0,cache=unsafe,discard=unmap -device",
+		"file=/proc/self/fd/7,format=raw,if=none,id=disk1,cache=unsafe,discard=unmap,throttling.bps-total=7,throttling.iops-total=8 -device",
+		"mem-path=/proc/self/fd/8,size=2097152", "nvdimm=on", "slots=1,maxmem=2050M", "-accel tcg", "-kernel /vmlinux", " a=b ",
+	} {
+		if !strings.Contains(line+" ", want) {
+			t.Errorf("no %q in %s", want, line)
+		}
+	}
+	if line := strings.Join(arguments(Config{Kernel: "6.1"}.withDefaults(), "/vmlinux", kvm), " "); strings.Contains(line, "nvdimm") || !strings.Contains(line, "-accel kvm -cpu host") {
+		t.Error(line)
+	}
+}

@@ -1,0 +1,105 @@
+package vm
+
+import (
+	"bytes"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/daybook-project/daybook/vm/internal/wire"
+)
+
+// How much of the console is kept: its beginning, where boots fail, and its
+// end, where guests do.
+const (
+	consoleHeadBytes = 1 << 20
+	consoleTailBytes = 3 << 20
+)
+
+// consoleLog keeps what the kernel writes.
+type consoleLog struct {
+	mu   sync.Mutex
+	head []byte
+	tail []byte
+	cut  bool
+	also io.Writer
+}
+
+func (c *consoleLog) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(b), consoleHeadBytes-len(c.head))
+	c.head = append(c.head, b[:n]...)
+	c.tail = append(c.tail, b[n:]...)
+	if len(c.tail) > 2*consoleTailBytes {
+		c.tail = append([]byte(nil), c.tail[len(c.tail)-consoleTailBytes:]...)
+		c.cut = true
+	}
+	if c.also != nil {
+		_, _ = c.also.Write(b)
+	}
+	return len(b), nil
+}
+
+// String is what was written, with a line that says so where a part is left out.
+func (c *consoleLog) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	gap := ""
+	if c.cut {
+		gap = "\n[... left out ...]\n"
+	}
+	var text strings.Builder
+	for line := range strings.Lines(strings.ReplaceAll(string(c.head)+gap+string(c.tail), "\r", "")) {
+		if !strings.Contains(line, wire.MarkPrefix) {
+			text.WriteString(line)
+		}
+	}
+	return text.String()
+}
+
+// has says whether the end of what was written contains a text.
+func (c *consoleLog) has(text string) bool {
+	const near = 64 << 10
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	end := append(append([]byte(nil), c.head[max(0, len(c.head)-near):]...), c.tail[max(0, len(c.tail)-near):]...)
+	return bytes.Contains(end, []byte(text))
+}
+
+// panicMark is in the first line of every panic of Linux.
+const panicMark = "Kernel panic - not syncing"
+
+// problemMarks are in the first lines of what Linux says when it found a fault
+// of its own.
+var problemMarks = []string{
+	panicMark,
+	"WARNING: CPU:", "WARNING: possible ", "WARNING: suspicious ", "WARNING: inconsistent ", "WARNING: bad unlock",
+	"BUG: ", "kernel BUG at ", "Oops: ", "Oops:", "general protection fault", "Internal error:",
+	"UBSAN: ", "KASAN: ", "KCSAN: ", "KFENCE: ",
+	"INFO: task ", "INFO: rcu_", "rcu: INFO:", "soft lockup", "hard LOCKUP",
+	"refcount_t: ", "list_add corruption", "list_del corruption",
+	"Out of memory: Killed process",
+}
+
+// KernelProblems picks the lines of a kernel log that begin the report of a
+// fault: panics, oopses, warnings, lockups, hung tasks, killing for want of memory.
+func KernelProblems(log string) []string {
+	var problems []string
+	for line := range strings.Lines(log) {
+		line = strings.TrimRight(line, "\r\n")
+		for _, mark := range problemMarks {
+			if at := strings.Index(line, mark); at == 0 || at > 0 && line[at-1] == ' ' {
+				problems = append(problems, line)
+				break
+			}
+		}
+	}
+	return problems
+}
+
+// lastLines are the last n lines that say something, for errors.
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}

@@ -1,0 +1,13 @@
+package vm
+
+import "testing"
+
+func TestParseAvailable(t *testing.T) {
+	got, known := parseAvailable("MemTotal:       24105000 kB\nMemAvailable:    1000 kB\n")
+	if !known || got != 1000<<10 {
+		t.Errorf("%d, %t", got, known)
+	}
+	if _, known := parseAvailable("MemTotal: 1 kB\n"); known {
+		t.Error("known from nothing")
+	}
+}

@@ -1,0 +1,128 @@
+// Package agent is the guest's init: it mounts what a system needs, loads the
+// modules it was told to, makes stable names for disks and persistent memory,
+// and then runs what the host asks for over the virtio-serial port.
+//
+// It is the same program as the host's ([RunIfAsked]), so that nothing needs
+// to be built or embedded for the guest.
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/daybook-project/daybook/vm/internal/wire"
+	"golang.org/x/sys/unix"
+)
+
+// Asked says whether this process was started as a guest's init.
+func Asked() bool { return os.Getpid() == 1 && os.Getenv(wire.AgentVariable) == "1" }
+
+// RunIfAsked becomes the guest's init if this process was started as such, and
+// then never returns.
+func RunIfAsked() {
+	if !Asked() {
+		return
+	}
+	err := run()
+	// Nobody can be told but the console; the host reads it.
+	fmt.Fprintln(os.Stderr, "daybook-vm: the guest's init ends:", err)
+	powerOff()
+	select {}
+}
+
+func run() error {
+	setup, setupErr := setUp()
+	port, err := openPort()
+	if err != nil {
+		return errors.Join(setupErr, err)
+	}
+	greeting := wire.Greeting{Release: release()}
+	if setupErr != nil {
+		greeting.Error = setupErr.Error()
+	}
+	server := newServer(port)
+	if err := server.send(wire.Hello, 0, greeting); err != nil {
+		return err
+	}
+	_ = setup
+	return server.serve()
+}
+
+// setUp makes a system of the bare kernel. It goes on where it can, so that
+// the host hears of all that is wrong.
+func setUp() (wire.Setup, error) {
+	err := mountEarly()
+	text, readErr := os.ReadFile(wire.SetupPath)
+	var setup wire.Setup
+	if readErr == nil {
+		readErr = json.Unmarshal(text, &setup)
+	}
+	if readErr != nil {
+		return setup, errors.Join(err, readErr)
+	}
+	return setup, errors.Join(err,
+		environment(setup.Hostname),
+		loadModules(setup.Modules),
+		mountLate(setup.Cgroup),
+		linkDevices(setup.Disks, setup.Pmem),
+	)
+}
+
+// deviceWait bounds how long devices may take to appear; an emulated machine
+// on a busy host is slow.
+const deviceWait = 30 * time.Second
+
+// waitFor calls found until it says yes.
+func waitFor(what string, found func() bool) error {
+	for end := time.Now().Add(deviceWait); ; time.Sleep(5 * time.Millisecond) {
+		if found() {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s did not appear in %s", what, deviceWait)
+		}
+	}
+}
+
+// openPort opens the virtio-serial port to the host.
+func openPort() (*os.File, error) {
+	path := ""
+	err := waitFor("the virtio-serial port "+wire.PortName, func() bool {
+		names, _ := filepath.Glob("/sys/class/virtio-ports/*/name")
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err == nil && strings.TrimSpace(string(text)) == wire.PortName {
+				path = "/dev/" + filepath.Base(filepath.Dir(name))
+				_, err := os.Stat(path)
+				return err == nil
+			}
+		}
+		return false
+	})
+	if err != nil {
+		return nil, err
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+func release() string {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(name.Release[:])
+}
+
+func powerOff() {
+	unix.Sync()
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}

@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+type mount struct{ fstype, target, data string }
+
+func (m mount) do() error {
+	if err := os.MkdirAll(m.target, 0o755); err != nil {
+		return err
+	}
+	err := unix.Mount(m.fstype, m.target, m.fstype, 0, m.data)
+	if err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("cannot mount %s on %s: %w", m.fstype, m.target, err)
+	}
+	return nil
+}
+
+func mountAll(mounts ...mount) error {
+	var errs []error
+	for _, m := range mounts {
+		errs = append(errs, m.do())
+	}
+	return errors.Join(errs...)
+}
+
+// mountEarly mounts what loading modules needs. The root is in memory, so /tmp
+// and /run are directories of it, and files that the host gives there are seen.
+func mountEarly() error {
+	err := mountAll(
+		mount{"proc", "/proc", ""},
+		mount{"sysfs", "/sys", ""},
+		mount{"devtmpfs", "/dev", "mode=0755"},
+		mount{"devpts", "/dev/pts", "mode=0620,ptmxmode=0666"},
+		mount{"tmpfs", "/dev/shm", "mode=1777"},
+	)
+	for name, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
+		if linkErr := os.Symlink(target, filepath.Join("/dev", name)); linkErr != nil && !errors.Is(linkErr, fs.ErrExist) {
+			err = errors.Join(err, linkErr)
+		}
+	}
+	return err
+}
+
+// mountLate mounts what modules may have brought, and the cgroups.
+func mountLate(cgroup int) error {
+	err := mountAll(
+		mount{"tracefs", "/sys/kernel/tracing", ""},
+		mount{"debugfs", "/sys/kernel/debug", ""},
+		mount{"bpf", "/sys/fs/bpf", "mode=0700"},
+	)
+	if cgroup == 1 {
+		return errors.Join(err, mountCgroup1())
+	}
+	return errors.Join(err, mountCgroup2())
+}
+
+const cgroupRoot = "/sys/fs/cgroup"
+
+// mountCgroup2 mounts the one tree, and lets the groups in it use each
+// controller that there is.
+func mountCgroup2() error {
+	if err := (mount{"cgroup2", cgroupRoot, "nsdelegate,memory_recursiveprot"}).do(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(filepath.Join(cgroupRoot, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, controller := range strings.Fields(string(text)) {
+		if err := os.WriteFile(filepath.Join(cgroupRoot, "cgroup.subtree_control"), []byte("+"+controller), 0); err != nil {
+			errs = append(errs, fmt.Errorf("cannot enable the controller %s: %w", controller, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// mountCgroup1 mounts each controller at its own name. Kernels may be built
+// without version 1 of some, such as memory and cpuset: those are left out.
+func mountCgroup1() error {
+	if err := (mount{"tmpfs", cgroupRoot, "mode=0755"}).do(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile("/proc/cgroups")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range enabledControllers(string(text)) {
+		target := filepath.Join(cgroupRoot, name)
+		if err := os.MkdirAll(target, 0o755); err != nil {
+			return err
+		}
+		err := unix.Mount("cgroup", target, "cgroup", 0, name)
+		if errors.Is(err, unix.EINVAL) {
+			err = os.Remove(target)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot mount the cgroup v1 controller %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// enabledControllers reads /proc/cgroups: name, hierarchy, groups, enabled.
+func enabledControllers(text string) []string {
+	var names []string
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 4 && !strings.HasPrefix(fields[0], "#") && fields[3] == "1" {
+			names = append(names, fields[0])
+		}
+	}
+	return names
+}
+
+// unmountDisks unmounts what is on disks, the last first, so that kept disks
+// are clean.
+func unmountDisks() {
+	text, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		return
+	}
+	var targets []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) > 2 && strings.HasPrefix(fields[0], "/dev/") {
+			targets = append(targets, unescape(fields[1]))
+		}
+	}
+	for i := len(targets) - 1; i >= 0; i-- {
+		_ = unix.Unmount(targets[i], 0)
+	}
+}
+
+// unescape undoes what the kernel does to blanks in /proc/mounts.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}

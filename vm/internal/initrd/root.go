@@ -1,0 +1,149 @@
+package initrd
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/daybook-project/daybook/vm/internal/wire"
+)
+
+// Root says what is in the guest's root file system.
+type Root struct {
+	Agent     string // the host's program that becomes the guest's init
+	Busybox   string // the host's static busybox
+	Release   string // of the kernel
+	ModuleDir string // lib/modules/RELEASE, with modules.dep
+	Modules   []string
+	Give      []Given
+	// Setup is what the agent is told; Modules in it are filled in by Write.
+	Setup wire.Setup
+}
+
+// Write writes the root as a cpio archive, and says how many bytes.
+func (r Root) Write(w io.Writer) (int64, error) {
+	t := make(tree)
+	index, err := readModuleIndex(r.ModuleDir)
+	if err != nil {
+		return 0, err
+	}
+	modules, err := index.choose(r.Modules)
+	if err != nil {
+		return 0, err
+	}
+	r.Setup.Modules = modules.guestPaths(r.Release)
+	setup, err := json.Marshal(r.Setup)
+	if err != nil {
+		return 0, err
+	}
+	if err := errors.Join(
+		skeleton(t, r.Setup.Hostname),
+		modules.put(t, index, r.Release),
+		t.putFile(wire.AgentPath, r.Agent),
+		putLibraries(t, r.Agent),
+		t.putText(wire.SetupPath, 0o644, string(setup)),
+		putBusybox(t, r.Busybox),
+		putRunners(t),
+	); err != nil {
+		return 0, err
+	}
+	for _, given := range r.Give {
+		if err := given.put(t); err != nil {
+			return 0, err
+		}
+	}
+	return t.write(w)
+}
+
+// skeleton puts what programs expect of any root: the directories of a merged
+// /usr, and who is who.
+func skeleton(t tree, hostname string) error {
+	var errs []error
+	for _, dir := range []string{
+		"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/local/bin", "/usr/local/sbin", "/usr/share",
+		"/etc", "/dev", "/proc", "/sys", "/run", "/mnt", "/opt", "/srv", "/home", "/var/lib", "/var/log", "/var/cache", "/var/spool",
+	} {
+		errs = append(errs, t.putDirectory(dir, 0o755))
+	}
+	errs = append(errs, t.putDirectory("/root", 0o700), t.putDirectory("/tmp", fs.ModeSticky|0o777), t.putDirectory("/var/tmp", fs.ModeSticky|0o777))
+	for link, target := range map[string]string{
+		"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64",
+		"/var/run": "/run", "/etc/mtab": "/proc/self/mounts",
+	} {
+		errs = append(errs, t.putLink(link, target))
+	}
+	for name, text := range map[string]string{
+		"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/bin/false\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
+		"/etc/group":         "root:x:0:\ndaemon:x:1:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nmail:x:8:\nusers:x:100:\nnogroup:x:65534:\n",
+		"/etc/shadow":        "root:*:19000:0:99999:7:::\n",
+		"/etc/hostname":      hostname + "\n",
+		"/etc/hosts":         "127.0.0.1 localhost " + hostname + "\n::1 localhost\n",
+		"/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+		"/etc/machine-id":    strings.Repeat("0", 31) + "1\n",
+		"/etc/os-release":    "ID=daybook-vm\nNAME=\"Daybook's guest\"\n",
+	} {
+		errs = append(errs, t.putText(name, 0o644, text))
+	}
+	return errors.Join(errs...)
+}
+
+// runners are programs that run others. Busybox's own would run busybox in
+// place of a program of the same name on the PATH, so those of the host are
+// given, where it has them.
+var runners = []string{
+	"sh", "env", "xargs", "find", "timeout", "nice", "nohup", "chroot", "setsid", "ionice", "chrt", "taskset", "flock",
+	"nsenter", "unshare", "setpriv", "setarch", "run-parts", "watch", "time", "stdbuf",
+}
+
+func putRunners(t tree) error {
+	for _, name := range runners {
+		program, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		// /bin/sh is a link to dash or bash, and needs no more than the name.
+		real, err := filepath.EvalSymlinks(program)
+		if err != nil {
+			return err
+		}
+		if err := putHost(t, real, path.Join("/usr/bin", name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// putBusybox puts busybox with its names in a directory of its own, so that a
+// program given by the host always wins; only what others call by an absolute
+// path stands elsewhere, and can be replaced.
+func putBusybox(t tree, busybox string) error {
+	if _, err := os.Stat(busybox); err != nil {
+		return err
+	}
+	needed, err := libraries(busybox)
+	if err != nil {
+		return err
+	}
+	if len(needed) > 0 {
+		return fmt.Errorf("%s is not static: install busybox-static", busybox)
+	}
+	text, err := exec.Command(busybox, "--list").Output()
+	if err != nil {
+		return fmt.Errorf("cannot list what %s can do: %w", busybox, err)
+	}
+	errs := []error{t.putFile(wire.Busybox, busybox)}
+	for applet := range strings.FieldsSeq(string(text)) {
+		errs = append(errs, t.putLink(path.Join(wire.AppletDir, applet), "../busybox"))
+	}
+	for _, name := range []string{"/usr/bin/sh", "/usr/bin/env", "/usr/bin/busybox", "/usr/sbin/modprobe"} {
+		errs = append(errs, t.putLink(name, wire.Busybox))
+	}
+	return errors.Join(errs...)
+}

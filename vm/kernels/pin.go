@@ -1,0 +1,136 @@
+package kernels
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// PinFile is where the pins stand in the source tree, for messages.
+const PinFile = "vm/kernels/kernels.yaml"
+
+//go:embed kernels.yaml
+var pinned []byte
+
+// Part is what a package is for.
+type Part string
+
+// The parts of a kernel.
+const (
+	Image   Part = "image"   // the kernel and its modules
+	Headers Part = "headers" // what building a module needs
+	Source  Part = "source"  // the tar of the kernel's source, with Debian's patches
+)
+
+// Package is one Debian package of a kernel.
+type Package struct {
+	Part   Part   `yaml:"part"`
+	Name   string `yaml:"name"`
+	SHA256 string `yaml:"sha256"` // of the .deb, 64 hexadecimal digits
+}
+
+// Pin is one kernel, pinned.
+type Pin struct {
+	Name     string    `yaml:"name"`    // what --kernel says, such as "6.1"
+	Release  string    `yaml:"release"` // what uname -r says
+	Version  string    `yaml:"version"` // of all its packages
+	Packages []Package `yaml:"packages"`
+}
+
+// Pins are the kernels that this program knows, in the order of the pin file:
+// the oldest first.
+func Pins() []Pin {
+	pins, err := parsePins(pinned)
+	if err != nil {
+		panic(PinFile + ": " + err.Error()) // a test reads it
+	}
+	return pins
+}
+
+// Names are the names of [Pins].
+func Names() []string {
+	var names []string
+	for _, pin := range Pins() {
+		names = append(names, pin.Name)
+	}
+	return names
+}
+
+// Find gives the pin of a name. The error lists those that there are.
+func Find(name string) (Pin, error) {
+	pins := Pins()
+	at := slices.IndexFunc(pins, func(p Pin) bool { return p.Name == name })
+	if at < 0 {
+		return Pin{}, fmt.Errorf("%q is not a kernel that is pinned in %s: want %s", name, PinFile, strings.Join(Names(), " or "))
+	}
+	return pins[at], nil
+}
+
+// What may become a file name or an argument of apt.
+var (
+	plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9.+~-]*$`)
+	plainHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
+
+func parsePins(text []byte) ([]Pin, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	var pins []Pin
+	if err := decoder.Decode(&pins); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(pins) == 0 {
+		return nil, errors.New("no kernel is pinned")
+	}
+	seen := make(map[string]bool)
+	for _, pin := range pins {
+		for _, s := range []string{pin.Name, pin.Release, pin.Version} {
+			if !plainName.MatchString(s) {
+				return nil, fmt.Errorf("kernel %q: %q is not a name, release or version of Debian", pin.Name, s)
+			}
+		}
+		if seen[pin.Name] {
+			return nil, fmt.Errorf("kernel %q is pinned twice", pin.Name)
+		}
+		seen[pin.Name] = true
+		have := make(map[Part]bool)
+		for _, p := range pin.Packages {
+			if p.Part != Image && p.Part != Headers && p.Part != Source {
+				return nil, fmt.Errorf("kernel %q: %q is not a part: want image, headers or source", pin.Name, p.Part)
+			}
+			if !plainName.MatchString(p.Name) || !plainHash.MatchString(p.SHA256) {
+				return nil, fmt.Errorf("kernel %q: package %q with sha256 %q: want a package's name and 64 hexadecimal digits", pin.Name, p.Name, p.SHA256)
+			}
+			have[p.Part] = true
+		}
+		for _, part := range []Part{Image, Headers, Source} {
+			if !have[part] {
+				return nil, fmt.Errorf("kernel %q has no package for its %s", pin.Name, part)
+			}
+		}
+	}
+	return pins, nil
+}
+
+// FormatPins writes the pin file.
+func FormatPins(pins []Pin) []byte {
+	var out bytes.Buffer
+	out.WriteString(`# The Debian kernels that guests boot, and what builds modules for them. Each
+# package is pinned to one version and checked by its SHA-256. Written by
+# "bin/daybook-vm pin"; see docs/vm.md.
+`)
+	for _, pin := range pins {
+		fmt.Fprintf(&out, "\n- name: %q\n  release: %s\n  version: %s\n  packages:\n", pin.Name, pin.Release, pin.Version)
+		for _, p := range pin.Packages {
+			fmt.Fprintf(&out, "    - part: %s\n      name: %s\n      sha256: %s\n", p.Part, p.Name, p.SHA256)
+		}
+	}
+	return out.Bytes()
+}

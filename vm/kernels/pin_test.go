@@ -1,0 +1,108 @@
+package kernels
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestPinsAreReadAsTheyAreWritten(t *testing.T) {
+	pins := Pins()
+	if len(pins) < 2 || pins[0].Name != "6.1" {
+		t.Fatalf("%+v", pins)
+	}
+	again, err := parsePins(FormatPins(pins))
+	if err != nil || !reflect.DeepEqual(again, pins) {
+		t.Errorf("%v: %+v", err, again)
+	}
+	if string(FormatPins(pins)) != string(pinned) {
+		t.Errorf("%s is not as pin would write it", PinFile)
+	}
+}
+
+func TestPinFilesThatAreWrong(t *testing.T) {
+	good := string(FormatPins(Pins()[:1]))
+	for what, text := range map[string]string{
+		"empty":            "",
+		"unknown key":      strings.Replace(good, "release:", "reelase:", 1),
+		"short hash":       strings.Replace(good, Pins()[0].Packages[0].SHA256, "abc", 1),
+		"option of apt":    strings.Replace(good, "name: linux-image", "name: -o linux-image", 1),
+		"path for a name":  strings.Replace(good, `"6.1"`, `"../6.1"`, 1),
+		"unknown part":     strings.Replace(good, "part: source", "part: sauce", 1),
+		"no source":        good[:strings.LastIndex(good, "    - part: source")],
+		"the same twice":   good + strings.TrimPrefix(good, good[:strings.Index(good, "- name")]),
+		"not a list":       "a: b\n",
+		"hash of capitals": strings.Replace(good, Pins()[0].Packages[0].SHA256, strings.ToUpper(Pins()[0].Packages[0].SHA256), 1),
+	} {
+		if text == good {
+			t.Fatalf("%s: the text did not change", what)
+		}
+		if _, err := parsePins([]byte(text)); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}
+
+func TestFindNamesWhatThereIs(t *testing.T) {
+	if _, err := Find("5.10"); err == nil || !strings.Contains(err.Error(), "6.1 or 6.12") || !strings.Contains(err.Error(), PinFile) {
+		t.Errorf("%v", err)
+	}
+}
+
+const madison = `linux-image-6.1.0-50-amd64 |  6.1.176-1 | http://host/debian bookworm/main amd64 Packages
+linux-image-6.1.0-50-amd64 |  6.1.176-1 | http://host/debian-security bookworm-security/main amd64 Packages
+linux-image-6.1.0-56-amd64 |  6.1.192-2 | http://host/debian-security bookworm-security/main amd64 Packages
+linux-image-6.1.0-47-amd64 |  6.1.170-3 | http://host/debian bookworm/main amd64 Packages
+linux | 6.1.176-1 | http://host/debian bookworm/main Sources
+`
+
+func TestTheNewestOfAReleaseIsChosen(t *testing.T) {
+	offers := parseMadison(madison)
+	if len(offers) != 4 {
+		t.Fatalf("%+v", offers)
+	}
+	later := func(x, y string) bool { return x > y } // these compare as texts
+	if best := bestOffer(offers, later); best == nil || best.version != "6.1.176-1" || !best.stable {
+		t.Errorf("%+v", best)
+	}
+	if best := bestOffer(offers[2:3], later); best == nil || best.version != "6.1.192-2" {
+		t.Errorf("only in an addition to a release: %+v", best)
+	}
+	if best := bestOffer(nil, later); best != nil {
+		t.Errorf("of nothing: %+v", best)
+	}
+}
+
+func TestHeaderPackages(t *testing.T) {
+	got := headerPackages("linux-headers-6.1.0-50-common (= 6.1.176-1), linux-kbuild-6.1 (>= 6.1.176-1), linux-compiler-gcc-12-x86")
+	if want := []string{"linux-headers-6.1.0-50-common", "linux-kbuild-6.1"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q", got)
+	}
+	got = headerPackages("linux-base (>= 4.12~), linux-headers-6.12.117+deb12-common (= 6), linux-image-6.12.117+deb12-amd64 (= 6) | linux-image-6.12.117+deb12-amd64-unsigned (= 6), linux-kbuild-6.12.117+deb12, gcc-12")
+	if want := []string{"linux-headers-6.12.117+deb12-common", "linux-kbuild-6.12.117+deb12"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestPayloadOfABzImage(t *testing.T) {
+	image := make([]byte, 4096)
+	copy(image[headerMagicAt:], "HdrS")
+	image[setupSectorsAt] = 1
+	image[payloadOffsetAt] = 16
+	image[payloadLengthAt] = 12
+	copy(image[2*512+16:], "compressSIZE")
+	if got, err := payload(image); err != nil || string(got) != "compress" {
+		t.Errorf("%q, %v", got, err)
+	}
+	for what, change := range map[string]func([]byte) []byte{
+		"no magic":        func(b []byte) []byte { b[headerMagicAt] = 0; return b },
+		"cut off":         func(b []byte) []byte { return b[:1024] },
+		"very short":      func(b []byte) []byte { return b[:100] },
+		"nothing in it":   func(b []byte) []byte { b[payloadLengthAt] = 0; return b },
+		"beyond its file": func(b []byte) []byte { b[payloadLengthAt+3] = 0xff; return b },
+	} {
+		if _, err := payload(change(append([]byte(nil), image...))); err == nil {
+			t.Errorf("%s: no error", what)
+		}
+	}
+}

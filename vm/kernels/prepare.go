@@ -1,0 +1,153 @@
+package kernels
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// prepare makes what was unpacked in next ready for use at its last place.
+func prepare(ctx context.Context, t tools, next, last string, pin Pin, part Part) error {
+	switch part {
+	case Image:
+		if err := unpackKernel(ctx, t, filepath.Join(next, "boot/vmlinuz-"+pin.Release), filepath.Join(next, "vmlinux")); err != nil {
+			return err
+		}
+		modules, err := moveModules(next, pin.Release)
+		if err != nil {
+			return err
+		}
+		if err := unpackModules(ctx, t, modules); err != nil {
+			return err
+		}
+		_, err = t.output(ctx, "", "depmod", "-b", next, pin.Release)
+		return err
+	case Headers:
+		return relocateHeaders(next, last)
+	}
+	return nil
+}
+
+// moveModules gives the directory of the modules, which packages of a merged
+// /usr have in usr/lib: it becomes lib, where depmod looks.
+func moveModules(root, release string) (string, error) {
+	dir := filepath.Join(root, "lib/modules", release)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.Rename(filepath.Join(root, "usr/lib"), filepath.Join(root, "lib")); err != nil {
+		return "", err
+	}
+	_, err := os.Stat(dir)
+	return dir, err
+}
+
+// Offsets in the boot sector of a bzImage; Documentation/arch/x86/boot.rst.
+const (
+	setupSectorsAt  = 0x1f1
+	headerMagicAt   = 0x202 // "HdrS"
+	payloadOffsetAt = 0x248
+	payloadLengthAt = 0x24c
+	headerEnd       = 0x250
+)
+
+// payload cuts the compressed kernel out of a bzImage. The four bytes that end
+// it, the size that it unpacks to, are cut off too.
+func payload(image []byte) ([]byte, error) {
+	if len(image) < headerEnd || string(image[headerMagicAt:headerMagicAt+4]) != "HdrS" {
+		return nil, errors.New("not a bzImage")
+	}
+	sectors := uint64(image[setupSectorsAt])
+	if sectors == 0 {
+		sectors = 4
+	}
+	start := (sectors+1)*512 + uint64(binary.LittleEndian.Uint32(image[payloadOffsetAt:]))
+	length := uint64(binary.LittleEndian.Uint32(image[payloadLengthAt:]))
+	if length < 8 || start+length > uint64(len(image)) {
+		return nil, errors.New("a bzImage whose compressed kernel is not inside it")
+	}
+	return image[start : start+length-4], nil
+}
+
+// unpackKernel writes the ELF kernel that a bzImage holds.
+func unpackKernel(ctx context.Context, t tools, from, to string) error {
+	image, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	packed, err := payload(image)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	program := ""
+	switch {
+	case bytes.HasPrefix(packed, []byte("\xfd7zXZ\x00")):
+		program = "xz"
+	case bytes.HasPrefix(packed, []byte("\x28\xb5\x2f\xfd")):
+		program = "zstd"
+	default:
+		return fmt.Errorf("%s is compressed in a way that is not known here (it begins with % x)", from, packed[:4])
+	}
+	kernel, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer kernel.Close()
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, "-dc")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(packed), kernel, &stderr
+	if err := t.run(cmd); err != nil {
+		return fmt.Errorf("cannot unpack %s with %s: %w: %s; scripts/setup vm installs what is missing", from, program, err, &stderr)
+	}
+	return kernel.Close()
+}
+
+// unpackModules unpacks modules that are compressed one by one.
+func unpackModules(ctx context.Context, t tools, dir string) error {
+	var packed []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".ko.xz") {
+			packed = append(packed, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	const atOnce = 500 // an argument list's length
+	for len(packed) > 0 {
+		n := min(atOnce, len(packed))
+		if _, err := t.output(ctx, "", "xz", append([]string{"-d", "--"}, packed[:n]...)...); err != nil {
+			return err
+		}
+		packed = packed[n:]
+	}
+	return nil
+}
+
+// relocateHeaders makes headers usable where they will be, not in /usr/src:
+// their Makefiles name that directory.
+func relocateHeaders(next, last string) error {
+	makefiles, err := filepath.Glob(filepath.Join(next, "usr/src/linux-headers-*/Makefile"))
+	if err != nil {
+		return err
+	}
+	for _, path := range makefiles {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		moved := bytes.ReplaceAll(text, []byte("/usr/src/linux-headers-"), []byte(filepath.Join(last, "usr/src")+"/linux-headers-"))
+		if err := os.WriteFile(path, moved, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}

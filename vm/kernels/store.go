@@ -1,0 +1,245 @@
+package kernels
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// CacheVariable names the directory of the cache in the environment.
+const CacheVariable = "DAYBOOK_VM_CACHE"
+
+// Store is a cache of unpacked kernels.
+type Store struct {
+	Dir string
+	// Log is told what takes long; nil is silence.
+	Log func(format string, args ...any)
+}
+
+// DefaultStore is the store in $DAYBOOK_VM_CACHE, else in
+// ${XDG_CACHE_HOME:-~/.cache}/daybook/vm.
+func DefaultStore() (Store, error) {
+	if dir := os.Getenv(CacheVariable); dir != "" {
+		dir, err := filepath.Abs(dir)
+		return Store{Dir: dir}, err
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return Store{}, fmt.Errorf("no place for the cache of kernels: %w; set %s", err, CacheVariable)
+	}
+	return Store{Dir: filepath.Join(dir, "daybook", "vm")}, nil
+}
+
+// Tree is where the parts of a kernel are. Parts that were not asked for are "".
+type Tree struct {
+	Pin
+	Vmlinux string // the kernel, an ELF file that starts by PVH
+	Modules string // the directory lib/modules/RELEASE, with modules.dep
+	Headers string // for make -C HEADERS M=DIR modules
+	Source  string // the tar of the source (.tar.xz), as Debian patches it
+}
+
+// Cached gives a kernel of which those parts are in the cache, and an error
+// that is [fs.ErrNotExist] if they are not.
+func (s Store) Cached(name string, parts ...Part) (Tree, error) {
+	pin, err := Find(name)
+	if err != nil {
+		return Tree{}, err
+	}
+	for _, part := range parts {
+		if _, err := os.Stat(s.partDir(pin, part)); err != nil {
+			return Tree{}, fmt.Errorf("the %s of kernel %s (%s) is not in the cache: fetch it with bin/daybook-vm fetch, or make vm-fetch: %w", part, name, pin.Release, err)
+		}
+	}
+	return s.tree(pin, parts)
+}
+
+// Get gives a kernel with those parts, and fetches what is not in the cache.
+func (s Store) Get(ctx context.Context, name string, parts ...Part) (Tree, error) {
+	pin, err := Find(name)
+	if err != nil {
+		return Tree{}, err
+	}
+	for _, part := range parts {
+		if err := s.need(ctx, pin, part); err != nil {
+			return Tree{}, fmt.Errorf("cannot get the %s of kernel %s: %w", part, name, err)
+		}
+	}
+	return s.tree(pin, parts)
+}
+
+func (s Store) tree(pin Pin, parts []Part) (Tree, error) {
+	tree := Tree{Pin: pin}
+	for _, part := range parts {
+		dir := s.partDir(pin, part)
+		switch part {
+		case Image:
+			tree.Vmlinux = filepath.Join(dir, "vmlinux")
+			tree.Modules = filepath.Join(dir, "lib/modules", pin.Release)
+		case Headers:
+			tree.Headers = filepath.Join(dir, "usr/src/linux-headers-"+pin.Release)
+		case Source:
+			tars, _ := filepath.Glob(filepath.Join(dir, "usr/src/linux-source-*.tar.xz"))
+			if len(tars) != 1 {
+				return Tree{}, fmt.Errorf("%s has %d archives of source, want one; remove it and fetch it again", dir, len(tars))
+			}
+			tree.Source = tars[0]
+		}
+	}
+	return tree, nil
+}
+
+// prepared counts the ways in which what was fetched was prepared: a change of
+// prepare must change it, so that old caches are not taken for new ones.
+const prepared = "1"
+
+// partDir is the directory of a part. Its name holds the hashes of its
+// packages, so that a new pin is a new directory.
+func (s Store) partDir(pin Pin, part Part) string {
+	sum := sha256.New()
+	for _, p := range pin.Packages {
+		if p.Part == part {
+			io.WriteString(sum, p.SHA256)
+		}
+	}
+	io.WriteString(sum, prepared)
+	key := hex.EncodeToString(sum.Sum(nil))[:12]
+	return filepath.Join(s.Dir, "kernels", strings.Join([]string{pin.Name, string(part), pin.Version, key}, "_"))
+}
+
+// newPrefix begins the names of what is not yet done.
+const newPrefix = ".new-"
+
+// need makes a part be in the cache.
+func (s Store) need(ctx context.Context, pin Pin, part Part) error {
+	dir := s.partDir(pin, part)
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	held, err := lock(ctx, filepath.Join(parent, ".lock"), func() { s.log("waiting for another fetch") })
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	t := tools{held}
+	if _, err := os.Stat(dir); err == nil {
+		return nil // another process was faster
+	}
+	// Who holds the lock is alone, so what is unfinished here is of the dead.
+	unfinished, err := filepath.Glob(filepath.Join(parent, newPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, old := range unfinished {
+		if err := os.RemoveAll(old); err != nil {
+			return err
+		}
+	}
+	next, err := os.MkdirTemp(parent, newPrefix)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(next)
+	if err := os.Chmod(next, 0o755); err != nil {
+		return err
+	}
+	for _, p := range pin.Packages {
+		if p.Part == part {
+			if err := s.unpack(ctx, t, next, pin, p); err != nil {
+				return err
+			}
+		}
+	}
+	if err := prepare(ctx, t, next, dir, pin, part); err != nil {
+		return err
+	}
+	// The files reach the disk before the name does: after a crash of the host
+	// there is a whole kernel or none.
+	if fd, err := unix.Open(next, unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
+		_ = unix.Syncfs(fd)
+		unix.Close(fd)
+	}
+	return os.Rename(next, dir)
+}
+
+// unpack downloads one package, checks it, and unpacks it in dir.
+func (s Store) unpack(ctx context.Context, t tools, dir string, pin Pin, p Package) error {
+	s.log("fetching %s %s", p.Name, pin.Version)
+	download := filepath.Join(dir, "deb")
+	if err := os.Mkdir(download, 0o755); err != nil {
+		return err
+	}
+	defer os.RemoveAll(download)
+	wanted := p.Name + "=" + pin.Version
+	_, err := apt{tools: t}.run(ctx, download, "apt-get", "download", wanted)
+	if err != nil && ctx.Err() == nil {
+		// The host's lists may be old, or missing: look with fresh ones.
+		fresh, freshErr := s.freshApt(ctx, t)
+		if freshErr != nil {
+			return fmt.Errorf("%w; and fresh package lists cannot be had: %w", err, freshErr)
+		}
+		if !fresh.has(ctx, p.Name, pin.Version) {
+			return fmt.Errorf("the archives that apt knows have %s no more. It is pinned in %s. Newest that they have: %s. Renew the pin with bin/daybook-vm pin --kernel %s",
+				wanted, PinFile, candidates(ctx, fresh, pin.Name), pin.Name)
+		}
+		_, err = fresh.run(ctx, download, "apt-get", "download", wanted)
+	}
+	if err != nil {
+		return err
+	}
+	debs, err := filepath.Glob(filepath.Join(download, "*.deb"))
+	if err != nil || len(debs) != 1 {
+		return fmt.Errorf("apt-get download %s left %d files, want one", wanted, len(debs))
+	}
+	sum, err := fileSum(debs[0])
+	if err != nil {
+		return err
+	}
+	if sum != p.SHA256 {
+		return fmt.Errorf("%s is not what was pinned: its SHA-256 is %s, %s says %s; nothing of it is used", wanted, sum, PinFile, p.SHA256)
+	}
+	_, err = t.output(ctx, "", "dpkg-deb", "-x", debs[0], dir)
+	return err
+}
+
+// freshApt is an apt with package lists of our own, fetched now.
+func (s Store) freshApt(ctx context.Context, t tools) (apt, error) {
+	s.log("fetching package lists")
+	a := apt{tools: t, private: filepath.Join(s.Dir, "apt")}
+	return a, a.update(ctx)
+}
+
+func (s Store) log(format string, args ...any) {
+	if s.Log != nil {
+		s.Log(format, args...)
+	}
+}
+
+func fileSum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// IsMissing says whether an error of [Store.Cached] means not fetched yet.
+func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,234 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/daybook-project/daybook/vm/internal/initrd"
+	"github.com/daybook-project/daybook/vm/internal/wire"
+	"github.com/daybook-project/daybook/vm/kernels"
+)
+
+// Machine is a guest. Its methods may be called by several goroutines, but for
+// Reboot and Close.
+type Machine struct {
+	config      Config
+	kernel      kernels.Tree
+	accelerator accelerator
+	initrd      *os.File
+	devices     []*os.File // disks, then pmem
+
+	mu   sync.Mutex
+	boot *boot // the latest
+}
+
+// Boot boots a guest and returns when it can run commands. What it needs of the
+// host is named by [CheckHost]; a kernel that is not in the cache is fetched.
+// The context bounds the boot only. Close the Machine when done.
+func Boot(ctx context.Context, config Config) (*Machine, error) {
+	if err := config.Check(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	if !initReady {
+		return nil, errors.New("this program cannot be a guest's init: it must call vm.InitIfAsked first in main")
+	}
+	if err := CheckHost(); err != nil {
+		return nil, err
+	}
+	if err := checkMemory(config.MemoryBytes); err != nil {
+		return nil, err
+	}
+	store, err := kernels.DefaultStore()
+	if err != nil {
+		return nil, err
+	}
+	store.Log = config.Log
+	kernel, err := store.Get(ctx, config.Kernel, kernels.Image)
+	if err != nil {
+		return nil, err
+	}
+	a, err := chooseAccelerator(ctx, store.Dir, kernel.Vmlinux)
+	if err != nil {
+		return nil, err
+	}
+	m := &Machine{config: config, kernel: kernel, accelerator: a}
+	if err := m.makeFiles(store.Dir); err != nil {
+		m.Close()
+		return nil, err
+	}
+	if err := m.start(ctx); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// makeFiles makes the initrd, and opens the files of disks and pmem.
+func (m *Machine) makeFiles(dir string) error {
+	for i, d := range m.config.Disks {
+		file, err := backing(dir, d.Path, d.SizeBytes)
+		if err != nil {
+			return fmt.Errorf("disk %d: %w", i, err)
+		}
+		m.devices = append(m.devices, file)
+	}
+	for i, p := range m.config.Pmem {
+		file, err := backing(dir, p.Path, p.SizeBytes)
+		if err != nil {
+			return fmt.Errorf("persistent memory %d: %w", i, err)
+		}
+		m.devices = append(m.devices, file)
+	}
+	file, err := tempFile(dir)
+	if err != nil {
+		return err
+	}
+	m.initrd = file
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		return err
+	}
+	root := initrd.Root{
+		Agent: self, Busybox: busybox,
+		Release: m.kernel.Release, ModuleDir: m.kernel.Modules, Modules: m.config.modules(),
+		Setup: wire.Setup{Hostname: "daybook-vm", Cgroup: m.config.Cgroup, Disks: len(m.config.Disks), Pmem: len(m.config.Pmem)},
+	}
+	for _, give := range m.config.Give {
+		root.Give = append(root.Give, initrd.Given(give))
+	}
+	size, err := root.Write(file)
+	if err != nil {
+		return err
+	}
+	// The archive and what is unpacked from it are in memory at once, and the
+	// root may take no more than half of the memory.
+	const kernelBytes = 160 << 20
+	if need := 2*size + kernelBytes; need > m.config.MemoryBytes {
+		return ConfigError{fmt.Errorf("%d MiB of files for the guest need %d MiB of memory, and it has %d MiB: give it more memory, or put files on a disk",
+			size>>20, (need>>20)+1, m.config.MemoryBytes>>20)}
+	}
+	return nil
+}
+
+// start boots the guest on the files that there are.
+func (m *Machine) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.config.BootTimeout, fmt.Errorf("the guest did not boot within %s", m.config.BootTimeout))
+	defer cancel()
+	b, err := startBoot(arguments(m.config, m.kernel.Vmlinux, m.accelerator), append([]*os.File{m.initrd}, m.devices...), m.config.Console)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.boot = b
+	m.mu.Unlock()
+	if err := b.waitReady(ctx); err != nil {
+		b.kill()
+		return fmt.Errorf("kernel %s: %w%s", m.config.Kernel, err, b.lastWords())
+	}
+	return nil
+}
+
+func (m *Machine) current() *boot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.boot
+}
+
+// Kernel is what uname -r says in the guest.
+func (m *Machine) Kernel() string { return m.kernel.Release }
+
+// Accelerated says whether the processor runs the guest (KVM). If not, it is
+// emulated, and some ten times slower.
+func (m *Machine) Accelerated() bool { return m.accelerator == kvm }
+
+// Kill ends the guest as a power cut does: QEMU gets SIGKILL. What the guest
+// wrote to disks and pmem stays; what it had in memory is lost.
+func (m *Machine) Kill() { m.current().kill() }
+
+// shutdownPatience bounds how long a guest may take to power off.
+const shutdownPatience = 30 * time.Second
+
+// Shutdown ends the guest in good order: processes get SIGTERM, disks are
+// unmounted, the machine powers off. If that does not come to its end, the
+// guest is killed and there is an error.
+func (m *Machine) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, shutdownPatience, fmt.Errorf("it did not power off within %s", shutdownPatience))
+	defer cancel()
+	b := m.current()
+	if err := b.sendShutdown(); err != nil {
+		b.kill()
+		return fmt.Errorf("cannot shut the guest down: %w", err)
+	}
+	select {
+	case <-b.gone:
+	case <-ctx.Done():
+		b.kill()
+		return fmt.Errorf("the guest was killed, because it could not be shut down: %w", context.Cause(ctx))
+	}
+	if !errors.Is(b.end(), ErrEnded) {
+		return b.end()
+	}
+	return nil
+}
+
+// Reboot boots the guest again on the same disks and the same pmem, after
+// killing it if it still runs. All else is as at the first boot.
+func (m *Machine) Reboot(ctx context.Context) error {
+	m.Kill()
+	if _, err := m.initrd.Seek(0, 0); err != nil {
+		return err
+	}
+	return m.start(ctx)
+}
+
+// Done is closed when the guest of the latest boot is gone, for whatever reason.
+func (m *Machine) Done() <-chan struct{} { return m.current().gone }
+
+// Err says why the guest is gone: [ErrPanicked], [ErrKilled] or [ErrEnded].
+// nil while it runs.
+func (m *Machine) Err() error {
+	b := m.current()
+	select {
+	case <-b.gone:
+		return b.end()
+	default:
+		return nil
+	}
+}
+
+// Console is what the kernel wrote since the latest boot, and until now:
+// warnings and worse, and what processes wrote to /dev/console. Of very much,
+// the middle is left out.
+func (m *Machine) Console() string {
+	b := m.current()
+	b.settle()
+	return b.console.String()
+}
+
+// KernelProblems are the lines of the console that begin the report of a fault
+// of the kernel, such as WARNING, BUG, Oops or a panic.
+func (m *Machine) KernelProblems() []string { return KernelProblems(m.Console()) }
+
+// Close kills the guest if it still runs, and lets go of its files: those
+// without a path are gone.
+func (m *Machine) Close() {
+	if b := m.current(); b != nil {
+		b.kill()
+	}
+	for _, file := range m.devices {
+		file.Close()
+	}
+	if m.initrd != nil {
+		m.initrd.Close()
+	}
+}

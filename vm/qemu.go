@@ -1,0 +1,101 @@
+package vm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/daybook-project/daybook/vm/internal/wire"
+)
+
+// qemuProgram is the emulator; Debian's package is qemu-system-x86.
+const qemuProgram = "qemu-system-x86_64"
+
+// accelerator is how QEMU runs the guest's instructions.
+type accelerator string
+
+const (
+	kvm accelerator = "kvm" // by the processor
+	tcg accelerator = "tcg" // emulated
+)
+
+// arguments of the accelerator. Five-level page tables cost an emulated
+// processor a level at each miss, and no guest here is so large.
+func (a accelerator) arguments() []string {
+	if a == kvm {
+		return []string{"-accel", "kvm", "-cpu", "host"}
+	}
+	return []string{"-accel", "tcg,thread=multi", "-cpu", "max,la57=off"}
+}
+
+// Descriptors that QEMU inherits, in this order; then disks, then pmem.
+const (
+	channelFD = 3 + iota
+	consoleFD
+	initrdFD
+	firstDeviceFD
+)
+
+// descriptorPath names an inherited descriptor as a file. So QEMU needs no
+// names, and files without names leave nothing behind.
+func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// arguments is QEMU's command line for a guest.
+func arguments(c Config, vmlinux string, a accelerator) []string {
+	machine := "q35,smm=off,vmport=off"
+	memory := strconv.FormatInt(c.MemoryBytes>>20, 10) + "M"
+	if len(c.Pmem) > 0 {
+		machine += ",nvdimm=on"
+		most := c.MemoryBytes
+		for _, p := range c.Pmem {
+			most += p.SizeBytes
+		}
+		memory += fmt.Sprintf(",slots=%d,maxmem=%dM", len(c.Pmem), (most>>20)+1024)
+	}
+	args := append(a.arguments(),
+		"-machine", machine,
+		"-smp", strconv.Itoa(c.CPUs),
+		"-m", memory,
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
+		"-kernel", vmlinux,
+		"-initrd", descriptorPath(initrdFD),
+		"-append", commandLine(c),
+		"-chardev", "socket,id=console,fd="+strconv.Itoa(consoleFD),
+		"-serial", "chardev:console",
+		"-chardev", "socket,id=channel,fd="+strconv.Itoa(channelFD),
+		"-device", "virtio-serial-pci",
+		"-device", "virtserialport,chardev=channel,name="+wire.PortName,
+	)
+	fd := firstDeviceFD
+	for i, d := range c.Disks {
+		drive := fmt.Sprintf("file=%s,format=raw,if=none,id=disk%d,cache=unsafe,discard=unmap", descriptorPath(fd), i)
+		if d.BytesPerSecond > 0 {
+			drive += fmt.Sprintf(",throttling.bps-total=%d", d.BytesPerSecond)
+		}
+		if d.IOPS > 0 {
+			drive += fmt.Sprintf(",throttling.iops-total=%d", d.IOPS)
+		}
+		args = append(args, "-drive", drive, "-device", fmt.Sprintf("virtio-blk-pci,drive=disk%d,serial=%s", i, wire.DiskSerial(i)))
+		fd++
+	}
+	for i, p := range c.Pmem {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-file,id=pmem%d,share=on,mem-path=%s,size=%d", i, descriptorPath(fd), p.SizeBytes),
+			"-device", fmt.Sprintf("nvdimm,id=nvdimm%d,memdev=pmem%d,slot=%d", i, i, i))
+		fd++
+	}
+	return args
+}
+
+// commandLine is the kernel's. It prints warnings and worse (loglevel=5), so
+// that the console tells of each; it ends the emulator when it panics.
+func commandLine(c Config) string {
+	words := []string{
+		"console=ttyS0", "loglevel=5", "panic=-1",
+		"rdinit=" + wire.AgentPath, wire.AgentVariable + "=1",
+	}
+	if c.Append != "" {
+		words = append(words, c.Append)
+	}
+	return strings.Join(words, " ")
+}

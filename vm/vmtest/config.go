@@ -1,0 +1,74 @@
+package vmtest
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/daybook-project/daybook/vm"
+)
+
+// Config says what guest a test needs, in the words of daybook-vm's options.
+// The zero value is a guest without disks, with cgroup v2.
+type Config struct {
+	Disks   []string // SIZE[,bps=SIZE][,iops=N] each: /dev/daybook/disk0, ...
+	Pmem    []string // SIZE each: /dev/daybook/pmem0, ...
+	Modules string   // names or files of modules, with commas between
+	Give    []string // HOSTPATH[:GUESTPATH] each; a program may be named alone
+	Memory  string   // "": 1G
+	CPUs    int      // 0: 2
+	Cgroup  int      // 1 or 2; 0: 2
+	Append  string   // more of the kernel's command line
+
+	// Fresh asks for a boot that no other test uses.
+	Fresh bool
+	// AllowKernelProblems does not fail the test for what the kernel reports
+	// of itself.
+	AllowKernelProblems bool
+}
+
+// guest is the Config of the guest.
+func (c Config) guest(kernel string) (vm.Config, error) {
+	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Cgroup: c.Cgroup, Append: c.Append}
+	for _, s := range c.Disks {
+		disk, err := vm.ParseDisk(s)
+		if err != nil {
+			return config, err
+		}
+		config.Disks = append(config.Disks, disk)
+	}
+	for _, s := range c.Pmem {
+		pmem, err := vm.ParsePmem(s)
+		if err != nil {
+			return config, err
+		}
+		config.Pmem = append(config.Pmem, pmem)
+	}
+	for _, s := range c.Give {
+		give, err := vm.ParseGive(s)
+		if err != nil {
+			return config, err
+		}
+		config.Give = append(config.Give, give)
+	}
+	if c.Modules != "" {
+		config.Modules = strings.Split(c.Modules, ",")
+	}
+	if c.Memory != "" {
+		size, err := vm.ParseSize(c.Memory)
+		if err != nil {
+			return config, err
+		}
+		config.MemoryBytes = size
+	}
+	return config, nil
+}
+
+// key is the same for Configs that can share a boot.
+func (c Config) key(kernel string) string {
+	c.Fresh, c.AllowKernelProblems = false, false
+	text, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return kernel + " " + string(text)
+}

@@ -1,0 +1,221 @@
+package vmtest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/kernels"
+)
+
+// Variables of the environment.
+const (
+	kernelsVariable = "DAYBOOK_VM_KERNELS" // narrows the kernels: names with commas between
+	longVariable    = "DAYBOOK_VM_LONG"    // 1: long tests too
+	insideVariable  = "DAYBOOK_VM_INSIDE"  // 1: this is the guest
+)
+
+func init() { vm.InitIfAsked() }
+
+// Inside says whether this test binary runs in a guest.
+func Inside() bool { return os.Getenv(insideVariable) == "1" }
+
+// Long skips a test that takes long, unless DAYBOOK_VM_LONG=1.
+func Long(t testing.TB) {
+	t.Helper()
+	if os.Getenv(longVariable) != "1" {
+		t.Skipf("takes long: make vm-test runs it, or %s=1", longVariable)
+	}
+}
+
+// Kernels are the names of the kernels to test on, the oldest first.
+func Kernels(t testing.TB) []string {
+	t.Helper()
+	chosen := os.Getenv(kernelsVariable)
+	if chosen == "" {
+		return kernels.Names()
+	}
+	names := strings.Split(chosen, ",")
+	for _, name := range names {
+		if _, err := kernels.Find(name); err != nil {
+			t.Fatalf("%s: %v", kernelsVariable, err)
+		}
+	}
+	return names
+}
+
+// EachKernel runs a test on the host once for each kernel, as a subtest named
+// kernel-NAME. It is for tests that drive guests from outside, with [Boot].
+func EachKernel(t *testing.T, test func(t *testing.T, kernel string)) {
+	t.Helper()
+	for _, kernel := range Kernels(t) {
+		t.Run("kernel-"+kernel, func(t *testing.T) { test(t, kernel) })
+	}
+}
+
+// Need continues only if guests with this kernel can be booted here.
+func Need(t testing.TB, kernel string) {
+	t.Helper()
+	if err := vm.CheckHost(); err != nil {
+		needs.That(t, false, err.Error())
+	}
+	store, err := kernels.DefaultStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.Cached(kernel, kernels.Image)
+	switch {
+	case err == nil:
+	case !kernels.IsMissing(err):
+		t.Fatal(err)
+	case os.Getenv("DAYBOOK_REQUIRE_ALL") == "1":
+		store.Log = t.Logf
+		if _, err := store.Get(t.Context(), kernel, kernels.Image); err != nil {
+			t.Fatalf("required here, but missing: %v", err)
+		}
+	default:
+		needs.That(t, false, err.Error())
+	}
+}
+
+// Boot boots a guest for one test, which ends with the test.
+func Boot(t testing.TB, config vm.Config) *vm.Machine {
+	t.Helper()
+	Need(t, config.Kernel)
+	m, err := vm.Boot(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(m.Close)
+	return m
+}
+
+// InGuest runs a test in a guest, once on each kernel, as a subtest named
+// kernel-NAME.
+func InGuest(t *testing.T, config Config, test func(t *testing.T)) {
+	t.Helper()
+	EachKernel(t, func(t *testing.T, kernel string) {
+		t.Helper()
+		if Inside() {
+			test(t)
+			return
+		}
+		Need(t, kernel)
+		onHost(t, kernel, config)
+	})
+}
+
+// onHost runs this subtest in the guest.
+func onHost(t *testing.T, kernel string, config Config) {
+	t.Helper()
+	guest, err := config.guest(kernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, timeout := bounded(t)
+	m, giveBack, err := guests.take(ctx, config.key(kernel), guest, config.Fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := false
+	defer func() { giveBack(good) }()
+	known := len(m.KernelProblems())
+
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Run(ctx, "mkdir", "-p", dir); err != nil {
+		t.Fatal(err)
+	}
+	out := &report{test: t.Name(), to: t.Output()}
+	err = m.Do(ctx, vm.Command{
+		Args: append([]string{vm.Self}, testFlags(t.Name(), timeout)...),
+		Env:  guestEnvironment(t), Dir: dir,
+		Stdout: out, Stderr: out,
+	})
+	var exit *vm.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		// Output may still come, which must not reach a test that has ended.
+		m.Kill()
+	}
+	result := out.end()
+	problems := m.KernelProblems()[known:]
+	if len(problems) > 0 && !config.AllowKernelProblems {
+		t.Errorf("the guest's kernel reported faults:\n%s", strings.Join(problems, "\n"))
+	}
+	switch {
+	case err != nil && !errors.As(err, &exit):
+		t.Fatalf("the guest: %v\nthe console:\n%s", err, m.Console())
+	case result == "SKIP" && err == nil:
+		good = true
+		t.Skip("skipped in the guest")
+	case err != nil:
+		t.Fatalf("failed in the guest (%s): %v", m.Kernel(), err)
+	case result != "PASS":
+		t.Fatalf("the guest did not run %s: does the code before InGuest end on the other side?", t.Name())
+	}
+	good = !t.Failed()
+}
+
+// bounded is the test's context, which ends before the test binary does, and
+// what the guest may use of that time.
+func bounded(t *testing.T) (context.Context, time.Duration) {
+	const forCleaningUp = 5 * time.Second
+	deadline, bounded := t.Deadline()
+	if !bounded {
+		return t.Context(), 0
+	}
+	ctx, cancel := context.WithDeadlineCause(t.Context(), deadline.Add(-forCleaningUp), errors.New("the time of go test's -timeout is over"))
+	t.Cleanup(cancel)
+	return ctx, time.Until(deadline) - 2*forCleaningUp
+}
+
+// testFlags make the test binary run one subtest as this one was asked to.
+func testFlags(name string, timeout time.Duration) []string {
+	elements := strings.Split(name, "/")
+	for i, e := range elements {
+		elements[i] = "^" + regexp.QuoteMeta(e) + "$"
+	}
+	flags := []string{"-test.run=" + strings.Join(elements, "/"), "-test.v=test2json", "-test.count=1"}
+	if timeout > 0 {
+		flags = append(flags, "-test.timeout="+timeout.String())
+	}
+	flag.Visit(func(f *flag.Flag) {
+		if f.Name == "test.short" || !strings.HasPrefix(f.Name, "test.") {
+			flags = append(flags, "-"+f.Name+"="+f.Value.String())
+		}
+	})
+	return flags
+}
+
+// guestEnvironment hands on what tests are steered by.
+func guestEnvironment(t testing.TB) []string {
+	env := []string{insideVariable + "=1", kernelsVariable + "=" + strings.Join(Kernels(t), ",")}
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, "DAYBOOK_") && name != kernelsVariable && name != kernels.CacheVariable && name != vm.AccelVariable {
+			env = append(env, pair)
+		}
+	}
+	return env
+}
+
+// Device is the path of a disk or of persistent memory in the guest, such as
+// Device("disk0"), with the kernel's own name for it (/dev/vda).
+func Device(t testing.TB, name string) string {
+	t.Helper()
+	device, err := filepath.EvalSymlinks(filepath.Join("/dev/daybook", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return device
+}

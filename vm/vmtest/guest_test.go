@@ -1,0 +1,56 @@
+package vmtest_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+func TestRunsInTheGuestWithTheAskedKernel(t *testing.T) {
+	vmtest.InGuest(t, vmtest.Config{}, func(t *testing.T) {
+		text, err := os.ReadFile("/proc/sys/kernel/osrelease")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, kernel, _ := strings.Cut(t.Name(), "/kernel-")
+		if !strings.HasPrefix(string(text), kernel+".") {
+			t.Errorf("kernel %s in %s", text, t.Name())
+		}
+		t.Run("sub", func(t *testing.T) { t.Log("a nested one") })
+	})
+}
+
+// The second finds what the first left; who wants a fresh guest does not.
+func TestTestsWithOneConfigShareABoot(t *testing.T) {
+	config := vmtest.Config{Append: "only.this.test"}
+	for _, round := range []struct {
+		fresh, used bool
+	}{{false, false}, {false, true}, {true, false}} {
+		config.Fresh = round.fresh
+		vmtest.InGuest(t, config, func(t *testing.T) {
+			const mark = "/run/mark"
+			_, err := os.Stat(mark)
+			if used := err == nil; used != round.used {
+				t.Errorf("a guest that was used before: %t, want %t", used, round.used)
+			}
+			if err := os.WriteFile(mark, nil, 0o644); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestCgroupVersion1(t *testing.T) {
+	vmtest.InGuest(t, vmtest.Config{Cgroup: 1, Modules: "bfq"}, func(t *testing.T) {
+		for _, name := range []string{"blkio/tasks", "cpu/tasks", "pids/tasks", "blkio/blkio.throttle.io_service_bytes"} {
+			if _, err := os.Stat("/sys/fs/cgroup/" + name); err != nil {
+				t.Error(err)
+			}
+		}
+		if text, err := os.ReadFile("/proc/mounts"); err != nil || strings.Contains(string(text), "cgroup2") {
+			t.Errorf("%v:\n%s", err, text)
+		}
+	})
+}
