@@ -31,18 +31,48 @@ const (
 type AttributionOptions struct {
 	// Calls of each operation, 100 or more.
 	Calls int
-	// CalibrationRuns of 1000 calls each measure the costs for the
-	// syscalls estimator, on the same file system.
+	// CalibrationRuns of 1000 calls each (of Calls, if these are fewer)
+	// measure the costs for the syscalls estimator, on the same file
+	// system; 0: that estimator does not watch, its figures are 0.
 	CalibrationRuns int
 	// Turns that each container takes.
 	Turns int
+	// Alone are the operations that a container does alone; nil: all that
+	// need no file system of their own.
+	Alone []string
+	// Containers are how many work together in the shared runs, 2 to 8.
+	Containers []int
+	// RestartExtents of 4 KiB, with holes between, are in the file whose
+	// truncation restarts handles; RestartBytes follow them in one piece.
+	RestartExtents int
+	RestartBytes   int64
+	// WholeDisk compares the account of a disk with the kernel's counters.
+	WholeDisk bool
+	// On are devices to measure on; nil: simulated disks.
+	On *Devices
 }
 
 // FullAttribution takes some minutes; QuickAttribution, for tests, half a one.
 var (
-	FullAttribution  = AttributionOptions{Calls: 10_000, CalibrationRuns: 10, Turns: 10}
-	QuickAttribution = AttributionOptions{Calls: 1000, CalibrationRuns: 1, Turns: 3}
+	FullAttribution = AttributionOptions{
+		Calls: 10_000, CalibrationRuns: 10, Turns: 10, Containers: []int{2, 8}, RestartExtents: restartExtents, WholeDisk: true,
+	}
+	QuickAttribution = AttributionOptions{
+		Calls: 1000, CalibrationRuns: 1, Turns: 3, Containers: []int{2, 8}, RestartExtents: restartExtents, WholeDisk: true,
+	}
 )
+
+func (o AttributionOptions) check() error {
+	if o.Calls < 100 || o.CalibrationRuns < 0 || o.Turns < 1 || o.RestartExtents < 1 || o.RestartBytes < 0 {
+		return fmt.Errorf("too little to measure: %+v", o)
+	}
+	for _, containers := range o.Containers {
+		if containers < 2 || containers > len(mixes) {
+			return fmt.Errorf("%d containers together: want 2 to %d", containers, len(mixes))
+		}
+	}
+	return nil
+}
 
 // Attribution is how far both estimators are from the bytes that reached an
 // external journal device.
@@ -153,12 +183,12 @@ const restartExtents = 40_000
 
 // RunAttribution measures the accuracy of the attribution.
 func (l Lab) RunAttribution(ctx context.Context, o AttributionOptions) (a Attribution, err error) {
-	if o.Calls < 100 || o.CalibrationRuns < 1 || o.Turns < 1 {
-		return a, fmt.Errorf("too little to measure: %+v", o)
+	if err := o.check(); err != nil {
+		return a, err
 	}
 	a.Host = thisHost()
 	onStage := func(options stageOptions, work func(*watch) error) error {
-		w, err := l.openWatch(ctx, options)
+		w, err := l.openWatch(ctx, o, options)
 		if err != nil {
 			return err
 		}
@@ -168,13 +198,15 @@ func (l Lab) RunAttribution(ctx context.Context, o AttributionOptions) (a Attrib
 	var costs calibrate.Table
 	err = onStage(external, func(w *watch) error {
 		var err error
-		if costs, err = l.calibrate(ctx, w, o.CalibrationRuns); err != nil {
-			return err
+		if o.CalibrationRuns > 0 {
+			if costs, err = l.calibrate(ctx, w, o); err != nil {
+				return err
+			}
 		}
 		if a.Alone, err = l.aloneRows(ctx, w, o); err != nil {
 			return err
 		}
-		for _, containers := range []int{2, 8} {
+		for _, containers := range o.Containers {
 			for _, inTurns := range []bool{false, true} {
 				run, err := l.sharedRun(ctx, w, containers, inTurns, o)
 				if err != nil {
@@ -191,12 +223,15 @@ func (l Lab) RunAttribution(ctx context.Context, o AttributionOptions) (a Attrib
 	a.Costs = costs.Rows
 	err = onStage(restartStage, func(w *watch) error {
 		w.costs = costs.Costs()
-		row, err := l.largeTruncate(ctx, w, restartExtents)
+		row, err := l.largeTruncate(ctx, w, o)
 		a.Alone = append(a.Alone, row)
 		return err
 	})
 	if err != nil {
 		return a, err
+	}
+	if !o.WholeDisk {
+		return a, nil
 	}
 	internal := stageOptions{SizeBytes: attributionDiskBytes, JournalBytes: attributionJournalBytes}
 	return a, onStage(internal, func(w *watch) (err error) {
@@ -205,10 +240,10 @@ func (l Lab) RunAttribution(ctx context.Context, o AttributionOptions) (a Attrib
 	})
 }
 
-// calibrate measures the syscalls estimator's costs on the stage.
-func (l Lab) calibrate(ctx context.Context, w *watch, runs int) (calibrate.Table, error) {
+// calibrate measures the syscalls estimator's costs on the same file system.
+func (l Lab) calibrate(ctx context.Context, w *watch, o AttributionOptions) (calibrate.Table, error) {
 	l.progress("attribution", "calibrating the syscalls estimator", nil)
-	table, err := calibrate.Run(ctx, calibrate.Options{Dir: w.stage.directory, Calls: 1000, Runs: runs})
+	table, err := calibrate.Run(ctx, calibrate.Options{Dir: w.ground.directory, Calls: min(1000, o.Calls), Runs: o.CalibrationRuns})
 	w.costs = table.Costs()
 	return table, err
 }
@@ -233,10 +268,14 @@ func callsOf(operation string, calls int) int {
 }
 
 func (l Lab) aloneRows(ctx context.Context, w *watch, o AttributionOptions) ([]AloneRow, error) {
+	operations := o.Alone
+	if operations == nil {
+		operations = aloneOperations
+	}
 	var rows []AloneRow
-	for n, operation := range aloneOperations {
+	for n, operation := range operations {
 		l.progress("attribution", fmt.Sprintf("alone: %s", operation), nil)
-		row, err := w.alone(ctx, fmt.Sprintf("alone-%02d", n), operation, callsOf(operation, o.Calls))
+		row, err := w.alone(ctx, fmt.Sprintf("alone-%02d", n), workload.Job{Operation: operation, Count: callsOf(operation, o.Calls)}, 0)
 		if err != nil {
 			return nil, err
 		}

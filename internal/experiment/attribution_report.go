@@ -32,12 +32,13 @@ func (a Attribution) aloneTable() ReportTable {
 		Title:   "One container alone",
 		Columns: []string{"operation", "calls", "truth, KiB", "handles, KiB", "error", "syscalls, KiB", "error", "others, KiB", "transactions", "forced"},
 		Note: fmt.Sprintf("Bound for the handles estimator: %g %%. \"others\" is what it left in other names than the container's, "+
-			"\"forced\" how many transactions the container's own syncs began. The large truncate frees a file of %d extents on a file "+
-			"system with a small journal, so that jbd2 restarts its handle.", 100*AloneBound, restartExtents),
+			"\"forced\" how many transactions the container's own syncs began.", 100*AloneBound),
 	}
 	for _, r := range a.Alone {
 		name := r.Operation
 		if r.Restarts > 0 {
+			t.Note += fmt.Sprintf(" The large truncate frees a file of %d extents on a file system with a small journal, "+
+				"so that jbd2 restarts its handle.", r.Calls)
 			name += fmt.Sprintf(" (restarts: %d)", r.Restarts)
 		}
 		t.Rows = append(t.Rows, []string{name, strconv.FormatInt(r.Calls, 10), kibibytes(r.TruthBytes),

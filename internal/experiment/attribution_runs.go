@@ -4,21 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/meter"
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
-// alone lets one container do one operation.
-func (w *watch) alone(ctx context.Context, name, operation string, calls int) (row AloneRow, err error) {
+// alone lets one container do one job, on files that have moreBytes behind
+// what was prepared.
+func (w *watch) alone(ctx context.Context, name string, job workload.Job, moreBytes int64) (row AloneRow, err error) {
 	c, err := w.container(name)
 	if err != nil {
 		return row, err
 	}
-	jobs := []workload.Job{{Operation: operation, In: c.directory, Count: calls}}
+	job.In = c.directory
+	jobs := []workload.Job{job}
 	if _, err := w.do(ctx, c, workload.Spec{Jobs: jobs, Prepare: true}); err != nil {
+		return row, err
+	}
+	if err := lengthen(c.directory, moreBytes); err != nil {
 		return row, err
 	}
 	var done workload.Result
@@ -30,44 +39,68 @@ func (w *watch) alone(ctx context.Context, name, operation string, calls int) (r
 		return row, err
 	}
 	if s.truthBytes == 0 {
-		return row, fmt.Errorf("%s: nothing reached the journal", operation)
+		return row, fmt.Errorf("%s: nothing reached the journal", job.Operation)
 	}
 	line := s.line(c)
-	return AloneRow{
-		Operation: operation, Calls: done.Calls, TruthBytes: s.truthBytes,
+	row = AloneRow{
+		Operation: job.Operation, Calls: done.Calls, TruthBytes: s.truthBytes,
 		HandlesBytes: line.JournalBytes, HandlesError: relative(line.JournalBytes, s.truthBytes),
-		SyscallsBytes: s.syscalls[c.id], SyscallsError: relative(s.syscalls[c.id], s.truthBytes),
 		OthersBytes:  s.device.JournalBytes - line.JournalBytes,
 		Transactions: s.device.Transactions, Forced: line.ForcedCommits,
-	}, nil
+	}
+	if w.calls != nil {
+		row.SyscallsBytes = s.syscalls[c.id]
+		row.SyscallsError = relative(row.SyscallsBytes, s.truthBytes)
+	}
+	return row, nil
+}
+
+// lengthen allocates bytes behind the end of each file of a directory.
+func lengthen(directory string, bytes int64) error {
+	if bytes == 0 {
+		return nil
+	}
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		f, err := os.OpenFile(filepath.Join(directory, entry.Name()), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		info, err := f.Stat()
+		if err == nil {
+			err = unix.Fallocate(int(f.Fd()), 0, info.Size(), bytes)
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("cannot allocate %d bytes for %s: %w", bytes, f.Name(), err)
+		}
+	}
+	return nil
 }
 
 // largeTruncate is alone with a count of the handles that restarted.
-func (l Lab) largeTruncate(ctx context.Context, w *watch, extents int) (row AloneRow, err error) {
+func (l Lab) largeTruncate(ctx context.Context, w *watch, o AttributionOptions) (row AloneRow, err error) {
 	l.progress("attribution", "alone: "+workload.LargeTruncate, nil)
 	counting, err := journal.CountPrograms()
 	if err != nil {
 		return row, err
 	}
 	defer func() { err = errors.Join(err, counting.Close()) }()
-	probe, err := journal.Open()
+	before, err := restarts(w.meter)
 	if err != nil {
 		return row, err
 	}
-	defer func() { err = errors.Join(err, probe.Close()) }()
-	before, err := restarts(probe)
-	if err != nil {
+	if row, err = w.alone(ctx, "truncate", workload.Job{Operation: workload.LargeTruncate, Count: o.RestartExtents}, o.RestartBytes); err != nil {
 		return row, err
 	}
-	if row, err = w.alone(ctx, "truncate", workload.LargeTruncate, extents); err != nil {
-		return row, err
-	}
-	after, err := restarts(probe)
+	after, err := restarts(w.meter)
 	if err != nil {
 		return row, err
 	}
 	if row.Restarts = after - before; row.Restarts == 0 {
-		return row, fmt.Errorf("truncating a file of %d extents restarted no handle: the row shows nothing; more extents are needed", extents)
+		return row, fmt.Errorf("truncating a file of %d extents and %d bytes restarted no handle: the row shows nothing; more are needed", o.RestartExtents, o.RestartBytes)
 	}
 	return row, nil
 }
@@ -75,8 +108,8 @@ func (l Lab) largeTruncate(ctx context.Context, w *watch, extents int) (row Alon
 // restartProgram runs once for each jbd2_handle_restart on the host.
 const restartProgram = "handle_restart"
 
-func restarts(probe *journal.Probe) (uint64, error) {
-	programs, err := probe.Statistics()
+func restarts(m *meter.Meter) (uint64, error) {
+	programs, err := m.Statistics()
 	if err != nil {
 		return 0, err
 	}
@@ -149,6 +182,8 @@ func (l Lab) sharedRun(ctx context.Context, w *watch, containers int, inTurns bo
 		part.SyscallsBytes = s.syscalls[all[n].id]
 		if inTurns {
 			part.HandlesError = relative(part.HandlesBytes, part.TruthBytes)
+		}
+		if inTurns && w.calls != nil {
 			part.SyscallsError = relative(part.SyscallsBytes, part.TruthBytes)
 		}
 		run.HandlesBytes += part.HandlesBytes
@@ -157,7 +192,9 @@ func (l Lab) sharedRun(ctx context.Context, w *watch, containers int, inTurns bo
 	run.OthersBytes = s.device.JournalBytes - run.HandlesBytes
 	run.OthersShare = float64(run.OthersBytes) / float64(max(1, run.TruthBytes))
 	run.HandlesError = relative(run.HandlesBytes, run.TruthBytes)
-	run.SyscallsError = relative(run.SyscallsBytes, run.TruthBytes)
+	if w.calls != nil {
+		run.SyscallsError = relative(run.SyscallsBytes, run.TruthBytes)
+	}
 	return run, nil
 }
 
@@ -202,7 +239,7 @@ func (w *watch) takeTurns(ctx context.Context, all []container, run *SharedRun, 
 			if _, err := w.do(ctx, c, workload.Spec{Jobs: c.round(mixes[n], turn, calls)}); err != nil {
 				return err
 			}
-			if err := settle(w.stage.directory); err != nil {
+			if err := settle(w.ground.directory); err != nil {
 				return err
 			}
 			after, err := w.truth()
@@ -241,11 +278,11 @@ func (l Lab) wholeDisk(ctx context.Context, w *watch, o AttributionOptions) (who
 	counters := func() ([]ChargedCompare, error) {
 		compare := make([]ChargedCompare, len(all))
 		for n, c := range all {
-			io, err := w.stage.tree.IO(c.cgroup)
+			io, err := w.ground.tree.IO(c.cgroup)
 			if err != nil {
 				return nil, err
 			}
-			counted := io[w.stage.disk.Device.Dev]
+			counted := io[w.ground.disk.Dev]
 			compare[n] = ChargedCompare{
 				Name: string(rune('A' + n)), Mix: strings.Join(wholeMixes[n], ", "), Counter: counted.From.String(),
 				KernelReadBytes: counted.ReadBytes, KernelWriteBytes: counted.WriteBytes,
@@ -253,7 +290,7 @@ func (l Lab) wholeDisk(ctx context.Context, w *watch, o AttributionOptions) (who
 		}
 		return compare, nil
 	}
-	if err := settle(w.stage.directory); err != nil {
+	if err := settle(w.ground.directory); err != nil {
 		return whole, err
 	}
 	before, err := counters()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
@@ -13,42 +14,47 @@ import (
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
-// watch is a stage under the eyes of both estimators and of the oracle.
+// watch is a ground under the eyes of both estimators and of the oracle.
 type watch struct {
-	stage *stage
-	meter *meter.Meter
+	ground *ground
+	meter  *meter.Meter
+	// calls is nil where only the handles estimator watches.
 	calls *journal.CallProbe
 	costs journal.Costs
 	// oracle counts the bytes of the external journal; nil without one.
 	oracle *blockdev.StatReader
 }
 
-// openWatch builds a stage and begins to watch it.
-func (l Lab) openWatch(ctx context.Context, o stageOptions) (w *watch, err error) {
+// openWatch prepares the ground, on given devices or on simulated disks, and
+// begins to watch it.
+func (l Lab) openWatch(ctx context.Context, what AttributionOptions, o stageOptions) (w *watch, err error) {
 	l.progress("attribution", "preparing a disk", nil)
-	stage, err := build(ctx, l.Tree, o)
+	prepare := simulatedGround
+	if what.On != nil {
+		prepare = what.On.ground
+	}
+	ground, err := prepare(ctx, l.Tree, o)
 	if err != nil {
 		return nil, err
 	}
-	w = &watch{stage: stage}
+	w = &watch{ground: ground}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.close())
 		}
 	}()
-	if stage.journal != nil {
-		if w.oracle, err = stage.journal.Device.OpenStat(); err != nil {
+	if ground.journal != nil {
+		if w.oracle, err = ground.journal.OpenStat(); err != nil {
 			return w, err
 		}
 	}
 	// Samples are taken when the work is done, not by the clock.
 	w.meter, err = meter.Open(ctx, meter.Options{
-		Device: stage.disk.Device.Name, Interval: time.Hour, Tree: l.Tree, Naming: actorNames(nil), Log: l.Log,
+		Device: ground.disk.Name, Interval: time.Hour, Tree: l.Tree, Naming: actorNames(nil), Log: l.Log,
 	})
-	if err != nil {
-		return w, err
+	if err == nil && what.CalibrationRuns > 0 {
+		w.calls, err = journal.OpenCalls()
 	}
-	w.calls, err = journal.OpenCalls()
 	return w, err
 }
 
@@ -63,7 +69,7 @@ func (w *watch) close() error {
 	if w.oracle != nil {
 		errs = append(errs, w.oracle.Close())
 	}
-	return errors.Join(append(errs, w.stage.close())...)
+	return errors.Join(append(errs, w.ground.close())...)
 }
 
 // seen is what was seen of some work.
@@ -77,7 +83,7 @@ type seen struct {
 
 // see does the work, and writes out all before it and all of it.
 func (w *watch) see(ctx context.Context, work func() error) (s seen, err error) {
-	if err := settle(w.stage.directory); err != nil {
+	if err := settle(w.ground.directory); err != nil {
 		return s, err
 	}
 	if _, err := w.collect(ctx); err != nil {
@@ -90,7 +96,7 @@ func (w *watch) see(ctx context.Context, work func() error) (s seen, err error) 
 	if err := work(); err != nil {
 		return s, err
 	}
-	if err := settle(w.stage.directory); err != nil {
+	if err := settle(w.ground.directory); err != nil {
 		return s, err
 	}
 	after, err := w.truth()
@@ -117,17 +123,22 @@ func (w *watch) collect(ctx context.Context) (s seen, err error) {
 		return s, err
 	}
 	if len(sample.Devices) != 1 {
-		return s, fmt.Errorf("the account has %d disks, want the one of %s", len(sample.Devices), w.stage.directory)
+		return s, fmt.Errorf("the account has %d disks, want the one of %s", len(sample.Devices), w.ground.directory)
 	}
 	s.device = sample.Devices[0]
-	calls, lost, err := w.calls.Collect()
-	if err != nil {
-		return s, err
+	lost := s.device.LostEvents
+	var calls []journal.Call
+	if w.calls != nil {
+		var lostCalls uint64
+		if calls, lostCalls, err = w.calls.Collect(); err != nil {
+			return s, err
+		}
+		lost += lostCalls
 	}
-	if lost += s.device.LostEvents; lost > 0 {
+	if lost > 0 {
 		return s, fmt.Errorf("the kernel side had no room for %d events: nothing can be said about accuracy", lost)
 	}
-	dev := w.stage.disk.Device.Dev
+	dev := w.ground.disk.Dev
 	s.syscalls = journal.Estimate(calls, w.costs)[dev.Major<<20|dev.Minor]
 	return s, nil
 }
@@ -139,17 +150,17 @@ type container struct {
 }
 
 func (w *watch) container(name string) (container, error) {
-	path, err := w.stage.group.add(name, w.stage.disk.Device, 0)
+	path, err := w.ground.group.add(name, w.ground.disk, 0)
 	if err != nil {
 		return container{}, err
 	}
-	found, err := w.stage.tree.Lookup(path)
-	return container{name: name, cgroup: path, directory: w.stage.path(name), id: found.ID}, err
+	found, err := w.ground.tree.Lookup(path)
+	return container{name: name, cgroup: path, directory: filepath.Join(w.ground.directory, name), id: found.ID}, err
 }
 
 // start starts a load in the container; it waits for Go.
 func (w *watch) start(c container, spec workload.Spec) (*workload.Child, error) {
-	return workload.Start(spec, w.stage.group.directory(c.cgroup))
+	return workload.Start(spec, w.ground.group.directory(c.cgroup))
 }
 
 // do prepares or does jobs in the container, in a process of their own.

@@ -41,7 +41,8 @@ func OpenCalls() (*CallProbe, error) {
 	if err := findTracepoints(traceDirectories); err != nil {
 		return nil, err
 	}
-	arguments, err := tracepointArguments(btf.NewCache(), "jbd2_handle_stats")
+	cache := btf.NewCache()
+	arguments, err := tracepointArguments(cache, "jbd2_handle_stats")
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func OpenCalls() (*CallProbe, error) {
 		keys:     make([]syscallsCallKey, batchEntries),
 		values:   make([]uint64, batchEntries),
 	}
-	if err := p.load(); err != nil {
+	if err := p.load(cache); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	// The kernel's type information was only needed to load.
@@ -62,12 +63,12 @@ func OpenCalls() (*CallProbe, error) {
 	return p, nil
 }
 
-func (p *CallProbe) load() error {
+func (p *CallProbe) load(cache *btf.Cache) error {
 	spec, err := loadSyscalls()
 	if err != nil {
 		return fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	collection, err := ebpf.NewCollection(spec)
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
 		return fmt.Errorf("%w: cannot load the BPF programs that count calls: %w", ErrUnsupported, err)
 	}

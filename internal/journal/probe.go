@@ -83,12 +83,13 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 }
 
 func (p *Probe) load(spec *ebpf.CollectionSpec) error {
-	missing, err := dropUnattachable(spec)
+	cache := btf.NewCache()
+	missing, err := dropUnattachable(spec, cache)
 	if err != nil {
 		return err
 	}
 	p.missing = missing
-	collection, err := ebpf.NewCollection(spec)
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
 		var verifier *ebpf.VerifierError
 		if errors.As(err, &verifier) {
@@ -170,8 +171,7 @@ var required = []string{"jbd2_handle_stats", "jbd2_run_stats"}
 // dropUnattachable removes the programs whose tracepoint this kernel does not
 // have or has with other arguments, and returns the tracepoints left without
 // a program.
-func dropUnattachable(spec *ebpf.CollectionSpec) ([]string, error) {
-	cache := btf.NewCache()
+func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, error) {
 	served := make(map[string]bool)
 	for name, program := range spec.Programs {
 		tracepoint := program.AttachTo

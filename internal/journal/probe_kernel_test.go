@@ -1,12 +1,19 @@
 package journal
 
 import (
+	"errors"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
 // Both compilations of the programs load and attach on this kernel, also the
@@ -15,19 +22,94 @@ func TestBothCompilationsLoadIntoThisKernel(t *testing.T) {
 	needs.Root(t)
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	needs.That(t, err == nil, "a kernel with BTF")
-	for name, load := range map[string]func() (*ebpf.CollectionSpec, error){
-		"typed": loadAttribution, "untyped": loadAttributionUntyped,
-	} {
+	loadEach(t, compilations)
+}
+
+type compilation map[string]func() (*ebpf.CollectionSpec, error)
+
+var compilations = compilation{"typed": loadAttribution, "untyped": loadAttributionUntyped}
+
+// loadEach loads and attaches, and says which tracepoints the kernel lacks.
+func loadEach(t *testing.T, compilations compilation) {
+	t.Helper()
+	for name, load := range compilations {
+		begin := time.Now()
 		probe, err := open(load)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+		t.Logf("%s: %d programs in %v; missing tracepoints: %q", name, len(probe.links), time.Since(begin), probe.Missing())
+		checkVerifier(t, probe.links)
 		if _, err := probe.Collect(); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+		for _, tracepoint := range probe.Missing() {
+			if found, _ := filepath.Glob("/sys/kernel/tracing/events/*/" + tracepoint); len(found) > 0 {
+				t.Errorf("%s: no program for %s, which the kernel has: %s", name, tracepoint, found)
+			}
 		}
 		if err := probe.Close(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// verifierBound is many times what a program needs now, and a few of what would
+// make the daemon start late: the verifier's work grows faster than its count,
+// and 1,000,000 is the kernel's own limit.
+const verifierBound = 20_000
+
+// checkVerifier holds programs to a bounded work of the kernel's verifier,
+// which differs between kernels by orders.
+func checkVerifier(t *testing.T, links []link.Link) {
+	t.Helper()
+	for _, l := range links {
+		info, err := l.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := ebpf.NewProgramFromID(info.Program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		about, err := program.Info()
+		if err := errors.Join(err, program.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if count, known := about.VerifiedInstructions(); known && count > verifierBound {
+			t.Errorf("%s: the verifier went through %d instructions, want at most %d", about.Name, count, verifierBound)
+		}
+	}
+}
+
+// GuestConfig is what this package's tests in guests share, so that they share a
+// boot: a disk, and one for a journal.
+var GuestConfig = vmtest.Config{Disks: []string{"256M", "64M"}, Modules: "ext4", Give: []string{"mke2fs"}}
+
+// Debian's ext4 and jbd2 are modules: their tracepoints and types stand in BTF
+// of their own, which comes and goes with them.
+func TestProgramsLoadWhereExt4IsAModule(t *testing.T) {
+	vmtest.InGuest(t, GuestConfig, func(t *testing.T) {
+		for _, module := range []string{"ext4", "jbd2"} {
+			if _, err := os.Stat("/sys/kernel/btf/" + module); err != nil {
+				t.Fatal(err)
+			}
+			if err := exec.Command("rmmod", module).Run(); err != nil {
+				t.Fatalf("rmmod %s: %v", module, err)
+			}
+		}
+		if _, err := Open(); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "is jbd2 loaded") {
+			t.Errorf("without jbd2: %v", err)
+		}
+		if out, err := exec.Command("modprobe", "ext4").CombinedOutput(); err != nil {
+			t.Fatalf("modprobe ext4: %v: %s", err, out)
+		}
+		loadEach(t, compilation{"typed": loadAttribution})
+	})
+}
+
+func TestCompilationForOldKernelsLoadsWhereExt4IsAModule(t *testing.T) {
+	vmtest.Long(t)
+	vmtest.InGuest(t, GuestConfig, func(t *testing.T) { loadEach(t, compilation{"untyped": loadAttributionUntyped}) })
 }

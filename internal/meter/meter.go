@@ -143,6 +143,10 @@ func (m *Meter) Close() error {
 	return errors.Join(errs...)
 }
 
+// Statistics gives what the probe's BPF programs did while the kernel counted
+// (journal.CountPrograms).
+func (m *Meter) Statistics() ([]journal.ProgramStatistics, error) { return m.probe.Statistics() }
+
 // Next waits for the end of the interval and accounts it. A disk that is gone
 // is left out; with Options.Device it is an error that wraps blockdev.ErrGone.
 func (m *Meter) Next(ctx context.Context) (account.Sample, error) {

@@ -24,6 +24,8 @@ static __always_inline int sync_begins(__u32 dev, __u64 expires_ns)
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_file, struct file *file)
 {
+	if (!file)
+		return 0;
 	return sync_begins(BPF_CORE_READ(file, f_inode, i_sb, s_dev), UNTIL_EXIT);
 }
 
@@ -31,21 +33,29 @@ int BPF_PROG(sync_file, struct file *file)
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_dentry, struct dentry *dentry)
 {
+	if (!dentry)
+		return 0;
 	return sync_begins(BPF_CORE_READ(dentry, d_inode, i_sb, s_dev), UNTIL_EXIT);
 }
 
 SEC("tp_btf/ext4_sync_fs")
 int BPF_PROG(sync_fs, struct super_block *sb)
 {
+	if (!sb)
+		return 0;
 	return sync_begins(BPF_CORE_READ(sb, s_dev), bpf_ktime_get_ns() + SYNC_FS_NS);
 }
 
 SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(sync_file_exit, struct inode *inode)
 {
-	__u32 dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	struct forcer *forcer = bpf_map_lookup_elem(&forcers, &dev);
+	struct forcer *forcer;
+	__u32 dev;
 
+	if (!inode)
+		return 0;
+	dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	forcer = bpf_map_lookup_elem(&forcers, &dev);
 	if (forcer && forcer->cgroup == cgroup_of(current_task()))
 		forcer->expires_ns = 0;
 	return 0;
@@ -83,7 +93,7 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 	struct forcer *forcer;
 	__u32 dev;
 
-	if (!committer)
+	if (!committer || !journal || !transaction)
 		return 0;
 	dev = BPF_CORE_READ(journal, j_fs_dev, bd_dev);
 	committer->dev = dev;
@@ -104,8 +114,11 @@ SEC("tp_btf/jbd2_run_stats")
 int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *stats)
 {
 	struct committer *committer = committer_of(current_task(), true);
-	struct commit *record = bpf_ringbuf_reserve(&commits, sizeof(*record), 0);
+	struct commit *record;
 
+	if (!stats)
+		return 0;
+	record = bpf_ringbuf_reserve(&commits, sizeof(*record), 0);
 	if (!record) {
 		count_lost(LOST_COMMIT);
 		return 0; /* the bytes stay and go with the next commit */

@@ -13,6 +13,7 @@
 #define NO_OWNER 0
 #define OP_MASK 0xff         /* REQ_OP_MASK */
 #define BIOS_PER_REQUEST 512 /* beyond it, data stays in the root cgroup's name */
+#define BIOS_PER_RUN 16      /* of them, in one function's loop */
 
 enum kind {
 	KIND_NONE = 0,

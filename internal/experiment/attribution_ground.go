@@ -1,0 +1,108 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// Devices are block devices, by their nodes, to measure on instead of
+// simulated disks. What is on them is lost.
+type Devices struct {
+	// Disk gets the file systems.
+	Disk string
+	// Journal gets their external journal; of the disk's size at most.
+	Journal string
+	// SmallJournal, of 2 to 8 MiB, is the journal where handles restart.
+	SmallJournal string
+}
+
+// ground is what the attribution is measured on: a mounted ext4 of its own,
+// and a private group of cgroups.
+type ground struct {
+	tree      *cgroup.Tree
+	disk      blockdev.Disk
+	journal   *blockdev.Disk // nil: the journal is on the disk
+	directory string         // where the file system is mounted
+	group     *group
+	close     func() error
+}
+
+// simulatedGround is a stage.
+func simulatedGround(ctx context.Context, tree *cgroup.Tree, o stageOptions) (*ground, error) {
+	s, err := build(ctx, tree, o)
+	if err != nil {
+		return nil, err
+	}
+	g := &ground{tree: tree, disk: s.disk.Device, directory: s.directory, group: s.group, close: s.close}
+	if s.journal != nil {
+		g.journal = &s.journal.Device
+	}
+	return g, nil
+}
+
+// ground makes the file system that the options describe on the devices; their
+// sizes count, not those of the options. On error nothing is left mounted.
+func (d Devices) ground(ctx context.Context, tree *cgroup.Tree, o stageOptions) (g *ground, err error) {
+	var undo []func() error
+	closeAll := func() error {
+		var errs []error
+		for i := len(undo) - 1; i >= 0; i-- {
+			errs = append(errs, undo[i]())
+		}
+		undo = nil
+		return errors.Join(errs...)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll())
+		}
+	}()
+	g = &ground{tree: tree, close: closeAll}
+	if g.disk, err = blockdev.Lookup(d.Disk); err != nil {
+		return nil, err
+	}
+	options, mount := ext4.MakeOptions{}, ext4.MountOptions{NoAtime: true}
+	if o.ExternalJournal {
+		node := d.Journal
+		if o.GroupBlocks != 0 {
+			node = d.SmallJournal
+		}
+		disk, err := blockdev.Lookup(node)
+		if err != nil {
+			return nil, fmt.Errorf("the external journal: %w", err)
+		}
+		g.journal = &disk
+		options.JournalDevice, mount.JournalDevice = node, node
+	}
+	if o.GroupBlocks != 0 {
+		options.BlockSizeBytes = 1024
+		options.Arguments = []string{"-g", strconv.Itoa(o.GroupBlocks)}
+	}
+	if err := ext4.Make(ctx, d.Disk, options); err != nil {
+		return nil, err
+	}
+	if g.directory, err = os.MkdirTemp("", "daybook-experiment-"); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() error { return os.Remove(g.directory) })
+	if err := ext4.Mount(d.Disk, g.directory, mount); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		return ext4.Unmount(ctx, g.directory)
+	})
+	if g.group, err = newGroup(tree); err != nil {
+		return nil, err
+	}
+	undo = append(undo, g.group.close)
+	return g, nil
+}

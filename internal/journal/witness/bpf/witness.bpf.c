@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A second count of the blocks that each cgroup was first to dirty in each
+ * transaction, that shares no rule with attribution.bpf.c:
+ *
+ *                 attribution                  here
+ *   a block       a credit that a handle used  a block number that was not yet seen
+ *                                              in the transaction
+ *   where         jbd2_handle_stats            jbd2_journal_dirty_metadata returns
+ *   whose         css_set's I/O controller     bpf_get_current_cgroup_id
+ *   in a kernel   the cgroup that changed the  the kernel's own writeback cgroup of
+ *   thread        inode last                   the inode
+ *
+ * It attaches to functions, which not every kernel allows and which is why the
+ * daemon does not (docs/principles.md, 8): for tests only. cgroup v2 only.
+ */
+#include "../../bpf/kernel.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "GPL";
+
+/* include/uapi/linux/bpf.h, besides those of kernel.h */
+#define BPF_MAP_TYPE_ARRAY 2
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct buffer_head {
+	unsigned long long b_blocknr;
+};
+
+struct transaction_s___journal {
+	struct journal_s *t_journal;
+};
+
+struct bdi_writeback {
+	struct cgroup_subsys_state *blkcg_css;
+};
+
+struct inode___writeback {
+	struct bdi_writeback *i_wb;
+};
+
+#pragma clang attribute pop
+
+struct block_key {
+	__u64 block;
+	__u32 dev;
+	__u32 tid;
+};
+
+struct dirtied_key {
+	__u64 cgroup;
+	__u32 dev;
+	__u32 tid;
+};
+
+/* block of a transaction -> the cgroup that dirtied it first */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__type(key, struct block_key);
+	__type(value, __u64);
+} first SEC(".maps");
+
+/* (transaction, cgroup) -> blocks */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct dirtied_key);
+	__type(value, __s64);
+} dirtied SEC(".maps");
+
+/* kernel thread -> the writeback cgroup of the inode that it works at */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} working SEC(".maps");
+
+/* what had no room */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+static __always_inline void count_lost(void)
+{
+	__u32 zero = 0;
+	__u64 *n = bpf_map_lookup_elem(&lost, &zero);
+
+	if (n)
+		__sync_fetch_and_add(n, 1);
+}
+
+static __always_inline __u32 thread(void)
+{
+	return (__u32)bpf_get_current_pid_tgid();
+}
+
+static __always_inline void add(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
+{
+	struct dirtied_key key = {.dev = dev, .tid = tid, .cgroup = cgroup};
+	__s64 *sum = bpf_map_lookup_elem(&dirtied, &key);
+
+	if (!sum) {
+		if (bpf_map_update_elem(&dirtied, &key, &blocks, BPF_NOEXIST) == 0)
+			return;
+		sum = bpf_map_lookup_elem(&dirtied, &key);
+	}
+	if (sum)
+		__sync_fetch_and_add(sum, blocks);
+	else
+		count_lost();
+}
+
+static __always_inline struct block_key key_of(struct jbd2_journal_handle *handle,
+					       struct buffer_head *buffer)
+{
+	struct transaction_s *transaction = BPF_CORE_READ(handle, h_transaction);
+	struct journal_s *journal =
+		BPF_CORE_READ((struct transaction_s___journal *)transaction, t_journal);
+	struct block_key key = {
+		.block = BPF_CORE_READ(buffer, b_blocknr),
+		.dev = BPF_CORE_READ(journal, j_fs_dev, bd_dev),
+		.tid = BPF_CORE_READ(transaction, t_tid),
+	};
+	return key;
+}
+
+SEC("fexit/jbd2_journal_dirty_metadata")
+int BPF_PROG(dirty_metadata, struct jbd2_journal_handle *handle, struct buffer_head *buffer,
+	     int error)
+{
+	struct block_key key;
+	__u32 pid = thread();
+	__u64 cgroup, *whose;
+
+	if (error)
+		return 0;
+	key = key_of(handle, buffer);
+	if (bpf_map_lookup_elem(&first, &key))
+		return 0;
+	whose = bpf_map_lookup_elem(&working, &pid);
+	cgroup = whose ? *whose : bpf_get_current_cgroup_id();
+	if (bpf_map_update_elem(&first, &key, &cgroup, BPF_NOEXIST) == 0)
+		add(key.dev, key.tid, cgroup, 1);
+	else if (!bpf_map_lookup_elem(&first, &key))
+		count_lost();
+	return 0;
+}
+
+/* The block was freed: it leaves the transaction, and may join it again. */
+SEC("fentry/jbd2_journal_forget")
+int BPF_PROG(forget, struct jbd2_journal_handle *handle, struct buffer_head *buffer)
+{
+	struct block_key key;
+	__u64 *dirtier;
+
+	if (!buffer)
+		return 0;
+	key = key_of(handle, buffer);
+	dirtier = bpf_map_lookup_elem(&first, &key);
+	if (!dirtier)
+		return 0;
+	add(key.dev, key.tid, *dirtier, -1);
+	bpf_map_delete_elem(&first, &key);
+	return 0;
+}
+
+static __always_inline int works_at(struct inode *inode)
+{
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	struct bdi_writeback *writeback;
+	__u64 cgroup;
+	__u32 pid = thread();
+
+	if (!(BPF_CORE_READ(task, flags) & PF_KTHREAD))
+		return 0;
+	writeback = BPF_CORE_READ((struct inode___writeback *)inode, i_wb);
+	if (!writeback)
+		return 0; /* nothing of it was ever written back */
+	cgroup = BPF_CORE_READ(writeback, blkcg_css, cgroup, kn, id);
+	if (bpf_map_update_elem(&working, &pid, &cgroup, BPF_ANY))
+		count_lost();
+	return 0;
+}
+
+static __always_inline int works_no_more(void)
+{
+	__u32 pid = thread();
+
+	bpf_map_delete_elem(&working, &pid);
+	return 0;
+}
+
+SEC("fentry/ext4_writepages")
+int BPF_PROG(writepages, struct address_space *mapping)
+{
+	return works_at(BPF_CORE_READ(mapping, host));
+}
+
+SEC("fexit/ext4_writepages")
+int BPF_PROG(writepages_end)
+{
+	return works_no_more();
+}
+
+SEC("fentry/ext4_convert_unwritten_extents")
+int BPF_PROG(convert, struct jbd2_journal_handle *handle, struct inode *inode)
+{
+	return works_at(inode);
+}
+
+SEC("fexit/ext4_convert_unwritten_extents")
+int BPF_PROG(convert_end)
+{
+	return works_no_more();
+}
+
+SEC("fentry/ext4_evict_inode")
+int BPF_PROG(evict, struct inode *inode)
+{
+	return works_at(inode);
+}
+
+SEC("fexit/ext4_evict_inode")
+int BPF_PROG(evict_end)
+{
+	return works_no_more();
+}
