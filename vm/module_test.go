@@ -41,6 +41,7 @@ func TestModulesBuiltAgainstTheHeaders(t *testing.T) {
 	vmtest.Long(t)
 	makeTool := needs.Tool(t, "make")
 	needs.Tool(t, "gcc")
+	needs.Tool(t, "pahole") // 6.12 gives modules their BTF
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
 		vmtest.Need(t, kernel)
 		store, err := kernels.DefaultStore()

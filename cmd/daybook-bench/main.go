@@ -14,12 +14,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/experiment"
 	"github.com/daybook-project/daybook/internal/workload"
+	"github.com/daybook-project/daybook/vm"
 )
 
 func main() {
+	vm.InitIfAsked()
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
+	experiment.RunGuestPhaseIfAsked()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := newRootCommand().ExecuteContext(ctx)
 	stop()
@@ -39,6 +43,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newAttributionCommand(), newOverheadCommand(), newScaleCommand(), newSharesCommand(), newRecordCommand())
+	root.AddCommand(newAttributionCommand(), newGuestsCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand())
 	return root
 }

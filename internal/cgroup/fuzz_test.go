@@ -73,7 +73,7 @@ func FuzzLimits(f *testing.F) {
 			if rate, err := parseThrottle(content, dev); err != nil && rate != 0 {
 				t.Fatalf("%v, and yet %d", err, rate)
 			}
-			parseCostEnabled(content, dev)
+			parseKeys(content, dev)
 		}
 	})
 }

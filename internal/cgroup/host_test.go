@@ -92,14 +92,15 @@ func makeCgroup(t testing.TB, tree *Tree, path string) {
 	}
 }
 
-// loopDisk is a small loop device that the test may do with as it likes.
-type loopDisk struct {
+// testDisk is a small disk that the test may do with as it likes: a loop device,
+// or a guest's disk.
+type testDisk struct {
 	t    testing.TB
 	name string
 	dev  blockdev.Dev
 }
 
-func newLoopDisk(t testing.TB, scheduler string) loopDisk {
+func newLoopDisk(t testing.TB, scheduler string) testDisk {
 	t.Helper()
 	needs.Tool(t, "losetup")
 	needs.Tool(t, "dd")
@@ -114,7 +115,7 @@ func newLoopDisk(t testing.TB, scheduler string) loopDisk {
 	backing.Close()
 	out, err := exec.Command("losetup", "--find", "--show", "--direct-io=on", backing.Name()).Output()
 	needs.That(t, err == nil, "a free loop device")
-	d := loopDisk{t: t, name: filepath.Base(strings.TrimSpace(string(out)))}
+	d := testDisk{t: t, name: filepath.Base(strings.TrimSpace(string(out)))}
 	t.Cleanup(func() { exec.Command("losetup", "-d", "/dev/"+d.name).Run() })
 
 	number, err := os.ReadFile("/sys/block/" + d.name + "/dev")
@@ -128,25 +129,25 @@ func newLoopDisk(t testing.TB, scheduler string) loopDisk {
 	return d
 }
 
-func (d loopDisk) use(scheduler string) {
+func (d testDisk) use(scheduler string) {
 	d.t.Helper()
 	err := os.WriteFile("/sys/block/"+d.name+"/queue/scheduler", []byte(scheduler), 0)
 	needs.That(d.t, err == nil, "the scheduler "+scheduler)
 }
 
 // write lets a process in a cgroup write to the disk past the page cache.
-func (d loopDisk) write(tree *Tree, path string, kib int) {
+func (d testDisk) write(tree *Tree, path string, kib int) {
 	d.t.Helper()
 	d.dd(tree, path, "if=/dev/zero", "of=/dev/"+d.name, "oflag=direct", "conv=notrunc", "bs=64k", fmt.Sprint("count=", kib/64))
 }
 
 // read lets a process in a cgroup read from the disk past the page cache.
-func (d loopDisk) read(tree *Tree, path string, kib int) {
+func (d testDisk) read(tree *Tree, path string, kib int) {
 	d.t.Helper()
 	d.dd(tree, path, "if=/dev/"+d.name, "of=/dev/null", "iflag=direct", "bs=64k", fmt.Sprint("count=", kib/64))
 }
 
-func (d loopDisk) dd(tree *Tree, path string, arguments ...string) {
+func (d testDisk) dd(tree *Tree, path string, arguments ...string) {
 	d.t.Helper()
 	script := `echo $$ > "$1" && shift && exec dd status=none "$@"`
 	command := exec.Command("sh", append([]string{"-c", script, "sh", tree.dir(path) + "/cgroup.procs"}, arguments...)...)

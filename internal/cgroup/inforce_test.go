@@ -8,6 +8,7 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/link"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -15,21 +16,24 @@ import (
 // this test reads when BFQ hands a request of the group to the disk.
 func TestKernelRestoreIsInForceNotOnlyInTheFile(t *testing.T) {
 	tree := hostTree(t)
+	restoreIsInForce(t, tree, hostCgroup(t, tree), newLoopDisk(t, "bfq"), newLoopDisk(t, "bfq"))
+}
+
+// restoreIsInForce is for two disks under BFQ and a new cgroup.
+func restoreIsInForce(t *testing.T, tree *Tree, path string, disk, other testDisk) {
 	inForce := watchWeight(t)
-	disk, other := newLoopDisk(t, "bfq"), newLoopDisk(t, "bfq")
-	path := hostCgroup(t, tree)
 	w, err := tree.Weights(disk.dev, "bfq")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wants := func(what string, d loopDisk, want uint64) {
+	wants := func(what string, d testDisk, want uint64) {
 		t.Helper()
 		d.write(tree, path, 64)
-		if got := inForce(d.dev.Minor); got != want {
+		if got := inForce(d.dev); got != want {
 			t.Errorf("%s: weight %d is in force on %s; want %d", what, got, d.name, want)
 		}
 	}
-	if err := tree.write(path, "blkio.bfq.weight_device", other.dev.String()+" 333"); err != nil {
+	if err := tree.write(path, w.rule.deviceFile, other.dev.String()+" 333"); err != nil {
 		t.Fatal(err)
 	}
 	wants("new cgroup", disk, 100)
@@ -40,11 +44,11 @@ func TestKernelRestoreIsInForceNotOnlyInTheFile(t *testing.T) {
 
 	// Why Restore does not just take the weight away: this kernel, or one to
 	// come, may do better than keep the old one in force.
-	if err := tree.write(path, "blkio.bfq.weight_device", disk.dev.String()+" default"); err != nil {
+	if err := tree.write(path, w.rule.deviceFile, disk.dev.String()+" default"); err != nil {
 		t.Fatal(err)
 	}
 	disk.write(tree, path, 64)
-	t.Logf("after the kernel's own default: file says 100, in force is %d", inForce(disk.dev.Minor))
+	t.Logf("after the kernel's own default: file says 100, in force is %d", inForce(disk.dev))
 
 	if err := w.Set(path, 700); err != nil {
 		t.Fatal(err)
@@ -58,11 +62,11 @@ func TestKernelRestoreIsInForceNotOnlyInTheFile(t *testing.T) {
 }
 
 // watchWeight gives a function that says which weight BFQ used for the last
-// request of a cgroup, not the root, on the loop device of that minor number.
-func watchWeight(t *testing.T) func(minor uint32) uint64 {
+// request of a cgroup, not the root, on a disk.
+func watchWeight(t *testing.T) func(disk blockdev.Dev) uint64 {
 	t.Helper()
 	offset := structOffsets(t)
-	weights, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 64})
+	weights, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.LRUHash, KeySize: 8, ValueSize: 4, MaxEntries: 1024})
 	needs.That(t, err == nil, "BPF maps")
 	t.Cleanup(func() { weights.Close() })
 
@@ -88,9 +92,8 @@ func watchWeight(t *testing.T) func(minor uint32) uint64 {
 	}
 	program = append(program, follow(offset("request", "q"))...)
 	program = append(program, follow(offset("request_queue", "disk"))...)
-	program = append(program, load(asm.R6, offset("gendisk", "major"), 4, -8)...)
-	program = append(program, asm.LoadMem(asm.R1, asm.RFP, -8, asm.Word), asm.JNE.Imm(asm.R1, 7, "exit")) // loop
-	program = append(program, load(asm.R6, offset("gendisk", "first_minor"), 4, -16)...)
+	program = append(program, load(asm.R6, offset("gendisk", "major"), 4, -16)...)
+	program = append(program, load(asm.R6, offset("gendisk", "first_minor"), 4, -12)...)
 	program = append(program, asm.Mov.Reg(asm.R6, asm.R7))
 	program = append(program, follow(offset("request", "elv")+16)...) // struct bfq_queue *, elv.priv[1] after icq and priv[0]
 	program = append(program, follow(offset("bfq_queue", "entity")+offset("bfq_entity", "parent"))...)
@@ -111,32 +114,56 @@ func watchWeight(t *testing.T) func(minor uint32) uint64 {
 	needs.That(t, err == nil, "the tracepoint block_rq_issue")
 	t.Cleanup(func() { l.Close() })
 
-	return func(minor uint32) uint64 {
+	return func(disk blockdev.Dev) uint64 {
 		t.Helper()
 		value := make([]byte, 4)
-		if err := weights.Lookup(minor, value); err != nil {
-			t.Fatalf("no request of the cgroup on loop minor %d: %v", minor, err)
+		if err := weights.Lookup([2]uint32{disk.Major, disk.Minor}, value); err != nil {
+			t.Fatalf("no request of the cgroup on %s: %v", disk, err)
 		}
 		return uint64(binary.NativeEndian.Uint32(value))
 	}
 }
 
-// structOffsets gives the offset of a member in this kernel's structs.
+// structOffsets gives the offset of a member in this kernel's structs, or in
+// those of its module bfq.
 func structOffsets(t *testing.T) func(structName, member string) uint32 {
 	t.Helper()
 	kernel, err := btf.LoadKernelSpec()
 	needs.That(t, err == nil, "kernel BTF")
+	module, _ := btf.LoadKernelModuleSpec("bfq")
 	return func(structName, member string) uint32 {
 		t.Helper()
 		var s *btf.Struct
 		err := kernel.TypeByName(structName, &s)
-		needs.That(t, err == nil, "BTF of struct "+structName+" (BFQ built in)")
-		for _, m := range s.Members {
-			if m.Name == member {
-				return m.Offset.Bytes()
-			}
+		if err != nil && module != nil {
+			err = module.TypeByName(structName, &s)
 		}
-		needs.That(t, false, structName+"."+member)
-		return 0
+		needs.That(t, err == nil, "BTF of struct "+structName+" (BFQ built in, or its module)")
+		offset, found := memberOffset(s.Members, member)
+		needs.That(t, found, structName+"."+member)
+		return offset
 	}
+}
+
+// memberOffset looks also into members without a name.
+func memberOffset(members []btf.Member, name string) (bytes uint32, found bool) {
+	for _, m := range members {
+		if m.Name == name {
+			return m.Offset.Bytes(), true
+		}
+		if m.Name != "" {
+			continue
+		}
+		var inner []btf.Member
+		switch t := btf.UnderlyingType(m.Type).(type) {
+		case *btf.Struct:
+			inner = t.Members
+		case *btf.Union:
+			inner = t.Members
+		}
+		if at, found := memberOffset(inner, name); found {
+			return m.Offset.Bytes() + at, true
+		}
+	}
+	return 0, false
 }

@@ -227,9 +227,9 @@ func parseIOMax(content []byte, dev blockdev.Dev) (Limit, error) {
 	return Limit{}, nil
 }
 
-// parseCostEnabled says whether io.cost.qos, lines "MAJ:MIN enable=1 ctrl=auto
-// ...", has io.cost at work on a disk.
-func parseCostEnabled(content []byte, dev blockdev.Dev) bool {
+// parseKeys reads the v2 lines "MAJ:MIN key=value key=value ..." and gives the
+// keys of one disk, nil where it has no line.
+func parseKeys(content []byte, dev blockdev.Dev) map[string]string {
 	for len(content) > 0 {
 		var line []byte
 		line, content = cutLine(content)
@@ -237,17 +237,17 @@ func parseCostEnabled(content []byte, dev blockdev.Dev) bool {
 		if found, ok := parseDevice(first); !ok || found != dev {
 			continue
 		}
+		keys := make(map[string]string)
 		for {
 			var field []byte
 			if field, rest = cutField(rest); len(field) == 0 {
-				return false
+				return keys
 			}
-			if string(field) == "enable=1" {
-				return true
-			}
+			key, value, _ := bytes.Cut(field, []byte("="))
+			keys[string(key)] = string(value)
 		}
 	}
-	return false
+	return nil
 }
 
 // mount is one line of mountinfo.

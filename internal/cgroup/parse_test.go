@@ -105,14 +105,6 @@ func TestIOMax(t *testing.T) {
 	}
 }
 
-func TestCostQoS(t *testing.T) {
-	content := []byte("8:16 enable=1 ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00\n" +
-		"8:0 enable=0 ctrl=user rpct=95.00 rlat=75000 wpct=95.00 wlat=150000 min=50.00 max=150.00\n")
-	if !parseCostEnabled(content, sdb) || parseCostEnabled(content, sda) || parseCostEnabled(content, blockdev.Dev{Major: 7}) {
-		t.Error("want io.cost enabled on 8:16 alone")
-	}
-}
-
 func TestProcCgroup(t *testing.T) {
 	hybrid := "13:blkio:/docker/abc\n12:cpu,cpuacct:/x\n1:name=systemd:/a:b\n0::/unified\n"
 	for _, c := range []struct{ content, controller, want string }{

@@ -46,6 +46,8 @@ type Tree struct {
 type hierarchy interface {
 	// counterFiles names the files that count I/O, the better one first.
 	counterFiles() []counterFile
+	// weightRules are the weight files there are, by what goes by them.
+	weightRules() map[string]weightRule
 	// weightRule chooses the weight file that governs a disk.
 	weightRule(t *Tree, disk disk) (weightRule, error)
 	// limit reads the limits of one cgroup on one disk.

@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"io/fs"
 	"reflect"
 	"strings"
 	"testing"
@@ -77,8 +78,9 @@ func TestV2WeightWithoutDisksIsSetAsDefault(t *testing.T) {
 
 func TestV2IOCostWeight(t *testing.T) {
 	f := newFake(t, V2, map[string]string{
-		"io.cost.qos": "8:16 enable=1 ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00\n",
-		"a/io.weight": "default 100\n8:16 50\n",
+		"io.cost.qos":   "8:16 enable=1 ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00\n",
+		"io.cost.model": "8:16 ctrl=auto model=linear rbps=488636629 rseqiops=8932 rrandiops=8518 wbps=427891549 wseqiops=28755 wrandiops=21940\n",
+		"a/io.weight":   "default 100\n8:16 50\n",
 	})
 	w, err := f.Weights(sdb, "mq-deadline")
 	if err != nil {
@@ -106,6 +108,47 @@ func TestV2IOCostWeight(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wants("a/io.weight", "8:16 50\n")
+}
+
+func TestV2CostSaysHowItIsSetUp(t *testing.T) {
+	f := newFake(t, V2, map[string]string{
+		"io.cost.qos": "8:16 enable=1 ctrl=user rpct=95.00 rlat=75000 wpct=0.00 wlat=150000 min=50.00 max=150.00\n" +
+			"8:32 enable=1 ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00\n" +
+			"8:0 enable=0 ctrl=user rpct=95.00 rlat=75000 wpct=95.00 wlat=150000 min=50.00 max=150.00\n",
+		"io.cost.model": "8:16 ctrl=user model=linear rbps=15728640 rseqiops=3840 rrandiops=3840 wbps=15728640 wseqiops=3840 wrandiops=3840\n" +
+			"8:32 ctrl=auto model=linear rbps=488636629 rseqiops=8932 rrandiops=8518 wbps=427891549 wseqiops=28755 wrandiops=21940\n",
+	})
+	for dev, want := range map[blockdev.Dev]Cost{
+		sdb:                   {Enabled: true, OwnModel: true},
+		{Major: 8, Minor: 32}: {Enabled: true},
+		sda:                   {},
+		{Major: 7}:            {},
+	} {
+		if got, err := f.Cost(dev); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v; want %+v", dev, got, err, want)
+		}
+	}
+	if _, err := newFake(t, V1, nil).Cost(sdb); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without io.cost: got %v", err)
+	}
+}
+
+// A state may be restored when nothing shares the disk by weights any more.
+func TestV2WeightsInAFileWithoutWhatGoesByThem(t *testing.T) {
+	f := newFake(t, V2, map[string]string{"io.cost.qos": "8:16 enable=0 ctrl=auto\n", "a/io.weight": "default 100\n8:16 700\n"})
+	w, err := f.WeightsIn("io.weight", sdb, "none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Restore("/a", Setting{Default: 100}); err != nil {
+		t.Fatal(err)
+	}
+	f.wants("a/io.weight", "8:16 default\n")
+	for _, file := range []string{"", "blkio.bfq.weight", "../io.weight"} {
+		if _, err := f.WeightsIn(file, sdb, "bfq"); err == nil || !strings.Contains(err.Error(), "no weight file of cgroup v2") {
+			t.Errorf("%q: got %v", file, err)
+		}
+	}
 }
 
 func TestV2NoWeightsTellsBothWays(t *testing.T) {

@@ -5,29 +5,37 @@ import (
 	"path/filepath"
 )
 
+// ioWeight is the weight file of io.cost, and of CFQ before 5.0.
+var ioWeight = weightRule{
+	min: 1, max: 10000, def: 100,
+	deviceFile:  "io.weight",
+	defaultFile: "io.weight",
+	remove:      "default",
+}
+
+// v2Weights are the weight files of v2, by what goes by them.
+var v2Weights = map[string]weightRule{
+	"bfq": {
+		min: 1, max: 1000, def: 100,
+		deviceFile:  "io.bfq.weight",
+		defaultFile: "io.bfq.weight",
+		remove:      "default",
+		sticky:      true,
+	},
+	"cfq":     ioWeight,
+	"io.cost": ioWeight,
+}
+
+func (v2) weightRules() map[string]weightRule { return v2Weights }
+
 // weightRule: on v2 the scheduler shares by weight, or io.cost, which works
 // under any scheduler once it is enabled for the disk.
 func (v2) weightRule(t *Tree, d disk) (weightRule, error) {
-	ioWeight := weightRule{
-		min: 1, max: 10000, def: 100,
-		deviceFile:  "io.weight",
-		defaultFile: "io.weight",
-		remove:      "default",
+	if rule, known := v2Weights[d.scheduler]; known {
+		return rule, nil
 	}
-	switch d.scheduler {
-	case "bfq":
-		return weightRule{
-			min: 1, max: 1000, def: 100,
-			deviceFile:  "io.bfq.weight",
-			defaultFile: "io.bfq.weight",
-			remove:      "default",
-			sticky:      true,
-		}, nil
-	case "cfq":
-		return ioWeight, nil
-	}
-	qos, err := t.read(RootPath, v2CostQoS)
-	if err == nil && parseCostEnabled(qos, d.dev) {
+	cost, err := t.Cost(d.dev)
+	if err == nil && cost.Enabled {
 		return ioWeight, nil
 	}
 	advice := fmt.Sprintf("choose BFQ: %s", d.choose("bfq"))
@@ -36,5 +44,3 @@ func (v2) weightRule(t *Tree, d disk) (weightRule, error) {
 	}
 	return weightRule{}, fmt.Errorf("%w: its scheduler is %s, which knows no weights; %s", ErrNoWeights, d.scheduler, advice)
 }
-
-const v2CostQoS = "io.cost.qos"

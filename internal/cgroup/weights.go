@@ -76,6 +76,20 @@ func (t *Tree) Weights(dev blockdev.Dev, scheduler string) (*Weights, error) {
 	return &Weights{t, d, rule}, nil
 }
 
+// WeightsIn gives access to the weights on a disk in a file that
+// [Weights.File] named, whatever shares the disk now: to put them back when
+// the scheduler was switched, or io.cost disabled, since. scheduler is for
+// messages.
+func (t *Tree) WeightsIn(file string, dev blockdev.Dev, scheduler string) (*Weights, error) {
+	d := disk{dev, scheduler}
+	for _, rule := range t.kernel.weightRules() {
+		if rule.defaultFile == file {
+			return &Weights{t, d, rule}, nil
+		}
+	}
+	return nil, fmt.Errorf("cannot put back the weights of %s: %.100q is no weight file of cgroup %s", d, file, t.version)
+}
+
 // Min is the least weight, 1 or 10.
 func (w *Weights) Min() uint64 { return w.rule.min }
 

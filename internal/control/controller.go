@@ -109,6 +109,9 @@ func (c *Controller) begin() error {
 			return err
 		}
 	}
+	for _, warning := range c.host.Warnings {
+		c.log.Warn(warning)
+	}
 	if err := c.holdTunables(); err != nil {
 		return err
 	}

@@ -27,18 +27,37 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		Weights:  hostWeights{weights},
 		Limits:   hostLimits{tree, disk.Dev},
 		Tunables: hostTunables{disk},
+		Warnings: costWarnings(tree, disk, scheduler.Current),
 	}, nil
 }
 
+// costWarnings say what the user must know where io.cost has a hand in it.
+func costWarnings(tree *cgroup.Tree, disk blockdev.Disk, scheduler string) []string {
+	cost, err := tree.Cost(disk.Dev)
+	if err != nil || !cost.Enabled {
+		return nil // none, or cgroup v1
+	}
+	file := func(name string) string { return filepath.Join(tree.Root(), name) }
+	if scheduler == blockdev.BFQ {
+		return []string{fmt.Sprintf("io.cost divides %s too, by io.weight, and only BFQ's weights are corrected; "+
+			"disable it: echo '%s enable=0' > %s", disk.Name, disk.Dev, file("io.cost.qos"))}
+	}
+	if !cost.OwnModel {
+		return []string{fmt.Sprintf("io.cost takes %s for a disk of the kernel's own tables (ctrl=auto); if that is a faster one, io.cost holds nobody back and weights do nothing, corrected or not; "+
+			"measure the disk and write it to %s, as docs/control.md shows", disk.Name, file("io.cost.model"))}
+	}
+	return nil
+}
+
 // OpenStateHost gives the files to put a state back with. Unlike OpenHost it
-// also serves a disk that is gone or has another scheduler by now: the weights
-// in the cgroups' files are still there.
+// also serves a disk that is gone, or that nothing shares by weights any more:
+// the weights in the cgroups' files are still there.
 func OpenStateHost(tree *cgroup.Tree, state *State) (Host, error) {
 	dev, err := blockdev.ParseDev(state.Dev)
 	if err != nil {
 		return Host{}, err
 	}
-	weights, err := tree.Weights(dev, state.Scheduler)
+	weights, err := tree.WeightsIn(state.WeightFile, dev, state.Scheduler)
 	if err != nil {
 		return Host{}, err
 	}

@@ -74,4 +74,7 @@ type Host struct {
 	Weights  WeightStore
 	Limits   LimitStore // nil: limits are left alone
 	Tunables Tunables   // nil: tunables are left alone
+	// Warnings are what the user must know of what shares the disk; they
+	// are logged at the start.
+	Warnings []string
 }

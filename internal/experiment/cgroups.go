@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,23 +51,35 @@ func newGroup(tree *cgroup.Tree) (*group, error) {
 
 func (g *group) directory(path string) string { return filepath.Join(g.tree.Root(), path) }
 
-// enableIO gives the children of a v2 cgroup the io controller, and takes it
-// from them again at the end if they did not have it.
+// ownControllers are those that a container's cgroup on v2 needs for its I/O to
+// be charged to it: without memory, the kernel does not know whose pages it
+// writes back, and charges its parent.
+var ownControllers = []string{"io", "memory"}
+
+// enableIO gives the children of a v2 cgroup the controllers, and takes those
+// from them again at the end that they did not have.
 func (g *group) enableIO(path string) error {
 	file := filepath.Join(g.directory(path), "cgroup.subtree_control")
-	enabled, err := os.ReadFile(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("cannot see the controllers of cgroup %s: %w", path, err)
 	}
-	for _, controller := range strings.Fields(string(enabled)) {
-		if controller == "io" {
-			return nil
+	enabled := strings.Fields(string(text))
+	for _, controller := range ownControllers {
+		if slices.Contains(enabled, controller) {
+			continue
 		}
+		if err := os.WriteFile(file, []byte("+"+controller), 0); err != nil {
+			return fmt.Errorf("cannot enable the controller %s below cgroup %s: %w", controller, path, err)
+		}
+		g.undo = append(g.undo, func() error {
+			err := os.WriteFile(file, []byte("-"+controller), 0)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // the cgroup is gone, and its children with it
+			}
+			return err
+		})
 	}
-	if err := os.WriteFile(file, []byte("+io"), 0); err != nil {
-		return fmt.Errorf("cannot enable the io controller below cgroup %s: %w", path, err)
-	}
-	g.undo = append(g.undo, func() error { return os.WriteFile(file, []byte("-io"), 0) })
 	return nil
 }
 

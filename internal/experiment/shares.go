@@ -38,8 +38,10 @@ type Actor struct {
 // Scenario is an experiment on shares: containers that each read a file of
 // their own from beginning to end, and some of which make metadata besides.
 type Scenario struct {
-	Name       string
-	Actors     []Actor
+	Name   string
+	Actors []Actor
+	// Disk is where it runs; nil: a simulated one with Parameters.
+	Disk       *GivenDisk
 	Parameters disksim.Parameters
 	// Seconds is the length of each phase; Interval that of a sample and
 	// of a correction.
@@ -101,7 +103,7 @@ const (
 func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phase Phase, err error) {
 	l.progress(law, "preparing a disk", nil)
 	// Made without the model's delays, which begin with the load.
-	stage, err := build(ctx, l.Tree, stageOptions{Parameters: scenario.Parameters, SizeBytes: diskBytes, JournalBytes: journalBytes, Tunables: scenario.Tunables})
+	stage, err := build(ctx, l.Tree, scenario.stage())
 	if err != nil {
 		return Phase{}, err
 	}
@@ -123,7 +125,7 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	defer func() { err = errors.Join(err, stopLoads()) }()
 	paths := make(map[string]Actor)
 	for _, actor := range scenario.Actors {
-		children, cgroupPath, err := stage.prepare(ctx, actor)
+		children, cgroupPath, err := stage.prepare(ctx, actor, scenario.reading())
 		loads[actor.Name] = children
 		if err != nil {
 			return Phase{}, err
@@ -198,6 +200,32 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	return phase, nil
 }
 
+// stage is what the scenario stands on.
+func (s Scenario) stage() stageOptions {
+	o := stageOptions{Given: s.Disk, Parameters: s.Parameters, SizeBytes: diskBytes, JournalBytes: journalBytes, Tunables: s.Tunables}
+	if s.Disk != nil && s.Disk.JournalBytes != 0 {
+		o.JournalBytes = s.Disk.JournalBytes
+	}
+	return o
+}
+
+// reading says what each container reads.
+type reading struct {
+	fileBytes int64
+	readBytes int // 0: workload's own
+}
+
+func (s Scenario) reading() reading {
+	r := reading{fileBytes: readFileBytes}
+	if s.Disk != nil {
+		r.readBytes = s.Disk.ReadBytes
+		if s.Disk.ReadFileBytes != 0 {
+			r.fileBytes = s.Disk.ReadFileBytes
+		}
+	}
+	return r
+}
+
 // warmUp is jbd2's commit interval (JBD2_DEFAULT_MAX_COMMIT_AGE, include/linux/jbd2.h).
 const warmUp = 5 * time.Second
 
@@ -214,16 +242,16 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // prepare makes an actor's cgroup and files, and its loads, waiting: a process
 // that reads and, for metadata, another, so that neither waits for the other.
-func (s *stage) prepare(ctx context.Context, actor Actor) (children []*workload.Child, cgroupPath string, err error) {
+func (s *stage) prepare(ctx context.Context, actor Actor, r reading) (children []*workload.Child, cgroupPath string, err error) {
 	cgroupPath, err = s.group.add(actor.Name, s.disk.Device, actor.Weight)
 	if err != nil {
 		return nil, "", err
 	}
 	file := s.path(actor.Name + ".data")
-	if err := writeFile(ctx, file, readFileBytes); err != nil {
+	if err := writeFile(ctx, file, r.fileBytes); err != nil {
 		return nil, "", fmt.Errorf("cannot prepare what container %s reads: %w", actor.Name, err)
 	}
-	specs := []workload.Spec{{Read: []string{file}}}
+	specs := []workload.Spec{{Read: []string{file}, ReadBytes: r.readBytes}}
 	if actor.MkdirPerSecond > 0 {
 		directory := s.path(actor.Name)
 		if err := os.Mkdir(directory, 0o755); err != nil {

@@ -11,17 +11,16 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
-// stage is an embedded disk with an ext4 and a private group of cgroups.
+// stage is a disk with an ext4 and a private group of cgroups.
 type stage struct {
 	tree      *cgroup.Tree
-	disk      *disksim.Disk
+	disk      *stageDisk
 	journal   *disksim.Disk // nil: the journal is on the disk
 	directory string        // where the file system is mounted
 	mounted   bool
@@ -30,6 +29,9 @@ type stage struct {
 
 // stageOptions say what to stand on.
 type stageOptions struct {
+	// Given is a disk to stand on; nil: a simulated one of SizeBytes with
+	// Parameters.
+	Given      *GivenDisk
 	Parameters disksim.Parameters
 	SizeBytes  uint64
 	// ExternalJournal puts the journal on a second disk, whose counters
@@ -53,25 +55,9 @@ func build(ctx context.Context, tree *cgroup.Tree, o stageOptions) (s *stage, er
 			s = nil
 		}
 	}()
-	if _, err := disksim.Recover(ctx, ""); err != nil {
-		return s, err
-	}
 	name := "experiment-" + strconv.Itoa(os.Getpid())
-	s.disk, err = disksim.Create(ctx, disksim.Config{Name: name, SizeBytes: o.SizeBytes, Parameters: o.Parameters, OwnerBound: true})
-	if err != nil {
+	if s.disk, err = setUpDisk(ctx, tree, name, o); err != nil {
 		return s, err
-	}
-	if err := s.disk.SetInstant(true); err != nil {
-		return s, err
-	}
-	if scheduler, err := s.disk.Device.Scheduler(); err != nil {
-		return s, err
-	} else if scheduler.Current == blockdev.BFQ {
-		for name, value := range tunables(o.Tunables) {
-			if err := s.disk.Device.SetTunable(name, strconv.FormatUint(value, 10)); err != nil {
-				return s, err
-			}
-		}
 	}
 	make := ext4.MakeOptions{}
 	if o.GroupBlocks != 0 {
@@ -88,13 +74,18 @@ func build(ctx context.Context, tree *cgroup.Tree, o stageOptions) (s *stage, er
 	} else {
 		make.JournalBytes = o.JournalBytes
 	}
-	if err := ext4.Make(ctx, s.disk.DevicePath, make); err != nil {
+	if o.Given != nil {
+		// It takes its time also now: no zeros where none are needed.
+		make.BytesPerInode = givenBytesPerInode
+		make.Arguments = append(make.Arguments, "-E", "lazy_itable_init=0,lazy_journal_init=1")
+	}
+	if err := ext4.Make(ctx, s.disk.Device.Node(), make); err != nil {
 		return s, err
 	}
 	if s.directory, err = os.MkdirTemp("", "daybook-experiment-"); err != nil {
 		return s, err
 	}
-	if err := ext4.Mount(s.disk.DevicePath, s.directory, mount); err != nil {
+	if err := ext4.Mount(s.disk.Device.Node(), s.directory, mount); err != nil {
 		return s, err
 	}
 	s.mounted = true
@@ -139,10 +130,11 @@ func (s *stage) close() error {
 	if s.mounted {
 		errs = append(errs, ext4.Unmount(ctx, s.directory))
 	}
-	for _, disk := range []*disksim.Disk{s.disk, s.journal} {
-		if disk != nil {
-			errs = append(errs, disk.Delete(ctx))
-		}
+	if s.disk != nil {
+		errs = append(errs, s.disk.close(ctx))
+	}
+	if s.journal != nil {
+		errs = append(errs, s.journal.Delete(ctx))
 	}
 	if s.directory != "" {
 		errs = append(errs, os.Remove(s.directory))

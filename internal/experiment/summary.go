@@ -197,14 +197,30 @@ func DrawShares(scenario Scenario, phases []Phase, command string) (Drawing, err
 		Made: []figure.Fact{
 			{Name: "command", Value: command},
 			{Name: "scenario", Value: scenario.Name},
-			{Name: "disk", Value: fmt.Sprintf("simulated: %.0f MB/s, full-stroke seek %.1f ms, track-to-track %.1f ms",
-				scenario.Parameters.BandwidthBytesPerSecond/1e6, scenario.Parameters.FullStrokeSeekSeconds*1e3, scenario.Parameters.TrackToTrackSeekSeconds*1e3)},
-			{Name: "scheduler", Value: settings(scenario.Tunables) + ", in all phases"},
+			{Name: "disk", Value: scenario.disk()},
+			{Name: "scheduler", Value: scenario.divider() + ", in all phases"},
 			{Name: "kernel", Value: kernelRelease()},
 		},
 	}
 	html, err := report.HTML()
 	return Drawing{HTML: html, SVG: picture}, err
+}
+
+// disk and divider say for people where the scenario runs.
+func (s Scenario) disk() string {
+	if s.Disk != nil {
+		return fmt.Sprintf("%s, %.1f MB/s", s.Disk.Node, float64(s.Disk.BytesPerSecond)/1e6)
+	}
+	return fmt.Sprintf("simulated: %.0f MB/s, full-stroke seek %.1f ms, track-to-track %.1f ms",
+		s.Parameters.BandwidthBytesPerSecond/1e6, s.Parameters.FullStrokeSeekSeconds*1e3, s.Parameters.TrackToTrackSeekSeconds*1e3)
+}
+
+func (s Scenario) divider() string {
+	if s.Disk != nil && s.Disk.Divider != BFQ {
+		model, qos := s.Disk.cost()
+		return "none, io.cost.model: " + model + ", io.cost.qos: " + qos
+	}
+	return settings(s.Tunables)
 }
 
 // Recording gives the phase's samples with cgroups and a device that are the

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/vm/kernels"
+)
+
+func newGuestsCommand() *cobra.Command {
+	b := bench{name: "guests"}
+	var options experiment.GuestsOptions
+	cmd := &cobra.Command{
+		Use:   "guests",
+		Short: "Shares of a virtio disk on cgroup v2, with BFQ and with io.cost, in guests",
+		Long: `Guests boots Debian's kernels under QEMU and runs there, on a virtio disk with a limit on
+its bandwidth, 50:50 and 70:30 under BFQ and under io.cost, 60 s each, uncontrolled and
+under the feedback law. It fails if a container's mean share is more than 3 points off
+its target under control. For comparison it also runs 70:30, half as long, under io.cost as
+the kernel sets it up by itself. It takes 25 minutes.`,
+		Example: "  daybook-bench guests --docs docs/results\n  daybook-bench guests --quick --kernels 6.12 --dividers io.cost",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lab, err := b.lab(cmd)
+			if err != nil {
+				return err
+			}
+			asked := experiment.FullGuests
+			if b.quick {
+				asked = experiment.QuickGuests
+			}
+			asked.Boot, asked.Kernels, asked.Dividers = bootGuest, options.Kernels, options.Dividers
+			result, err := lab.BenchGuests(cmd.Context(), asked)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	cmd.Flags().StringSliceVar(&options.Kernels, "kernels", kernels.Names(), "`NAMES` of kernels, with commas between")
+	cmd.Flags().StringSliceVar(&options.Dividers, "dividers", nil, "what shares the disk: BFQ, io.cost, io.cost as enabled (default: all)")
+	return cmd
+}
