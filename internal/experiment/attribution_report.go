@@ -54,7 +54,9 @@ func (a Attribution) sharedTable() ReportTable {
 		Columns: []string{"containers", "truth, KiB", "handles, KiB", "error", "syscalls, KiB", "error", "others", "transactions", "forced"},
 		Note: fmt.Sprintf("Bounds: %g %% for the sum, %g %% for what is left in other names, and in turns %g %% for each container. "+
 			"In turns there is a commit between any two, so that every transaction belongs to one container and what the device "+
-			"counted meanwhile is a truth that needs no rule; at once only the sum has one.", 100*AloneBound, 100*OthersBound, 100*TurnsBound),
+			"counted meanwhile is a truth that needs no rule; at once only the sum has one. Where handles count "+
+			"less, a container found the journal full: it checkpointed the others' transactions, and with each of them wrote the "+
+			"journal's superblock, which the device counts and no transaction does.", 100*AloneBound, 100*OthersBound, 100*TurnsBound),
 	}
 	for _, run := range a.Shared {
 		var forced uint64

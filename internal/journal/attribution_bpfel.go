@@ -82,43 +82,44 @@ type attributionWrittenKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	attributionMapCommits               = "commits"
-	attributionMapCommitters            = "committers"
-	attributionMapDirtied               = "dirtied"
-	attributionMapDisks                 = "disks"
-	attributionMapForcers               = "forcers"
-	attributionMapJournalBios           = "journal_bios"
-	attributionMapLost                  = "lost"
-	attributionMapOwners                = "owners"
-	attributionMapSeen                  = "seen"
-	attributionMapWorkers               = "workers"
-	attributionMapWritten               = "written"
-	attributionProgBioQueue             = "bio_queue"
-	attributionProgBioQueueOf           = "bio_queue_of"
-	attributionProgHandleRestart        = "handle_restart"
-	attributionProgHandleStats          = "handle_stats"
-	attributionProgNoteFreeBlocks       = "note_free_blocks"
-	attributionProgNoteRemoveBlocks     = "note_remove_blocks"
-	attributionProgNoteRmIdx            = "note_rm_idx"
-	attributionProgNoteRmLeaf           = "note_rm_leaf"
-	attributionProgOwnDaReserveSpace    = "own_da_reserve_space"
-	attributionProgOwnDaWriteBegin      = "own_da_write_begin"
-	attributionProgOwnDirect            = "own_direct"
-	attributionProgOwnFallocate         = "own_fallocate"
-	attributionProgOwnTruncate          = "own_truncate"
-	attributionProgOwnWriteBegin        = "own_write_begin"
-	attributionProgRqComplete           = "rq_complete"
-	attributionProgRunStats             = "run_stats"
-	attributionProgStartCommit          = "start_commit"
-	attributionProgSyncDentry           = "sync_dentry"
-	attributionProgSyncFile             = "sync_file"
-	attributionProgSyncFileExit         = "sync_file_exit"
-	attributionProgSyncFs               = "sync_fs"
-	attributionProgWorkConversion       = "work_conversion"
-	attributionProgWorkEvict            = "work_evict"
-	attributionProgWorkWritepages       = "work_writepages"
-	attributionProgWorkWritepagesResult = "work_writepages_result"
-	attributionVarEmitCommit            = "emit_commit"
+	attributionMapCommits                    = "commits"
+	attributionMapCommitters                 = "committers"
+	attributionMapDirtied                    = "dirtied"
+	attributionMapDisks                      = "disks"
+	attributionMapForcers                    = "forcers"
+	attributionMapJournalBios                = "journal_bios"
+	attributionMapLost                       = "lost"
+	attributionMapOwners                     = "owners"
+	attributionMapSeen                       = "seen"
+	attributionMapWorkers                    = "workers"
+	attributionMapWritten                    = "written"
+	attributionProgBioQueue                  = "bio_queue"
+	attributionProgBioQueueOf                = "bio_queue_of"
+	attributionProgHandleRestart             = "handle_restart"
+	attributionProgHandleStats               = "handle_stats"
+	attributionProgNoteDiscardPreallocations = "note_discard_preallocations"
+	attributionProgNoteFreeBlocks            = "note_free_blocks"
+	attributionProgNoteRemoveBlocks          = "note_remove_blocks"
+	attributionProgNoteRmIdx                 = "note_rm_idx"
+	attributionProgNoteRmLeaf                = "note_rm_leaf"
+	attributionProgOwnDaReserveSpace         = "own_da_reserve_space"
+	attributionProgOwnDaWriteBegin           = "own_da_write_begin"
+	attributionProgOwnDirect                 = "own_direct"
+	attributionProgOwnFallocate              = "own_fallocate"
+	attributionProgOwnTruncate               = "own_truncate"
+	attributionProgOwnWriteBegin             = "own_write_begin"
+	attributionProgRqComplete                = "rq_complete"
+	attributionProgRunStats                  = "run_stats"
+	attributionProgStartCommit               = "start_commit"
+	attributionProgSyncDentry                = "sync_dentry"
+	attributionProgSyncFile                  = "sync_file"
+	attributionProgSyncFileExit              = "sync_file_exit"
+	attributionProgSyncFs                    = "sync_fs"
+	attributionProgWorkConversion            = "work_conversion"
+	attributionProgWorkEvict                 = "work_evict"
+	attributionProgWorkWritepages            = "work_writepages"
+	attributionProgWorkWritepagesResult      = "work_writepages_result"
+	attributionVarEmitCommit                 = "emit_commit"
 )
 
 // loadAttribution returns the embedded CollectionSpec for attribution.
@@ -163,31 +164,32 @@ type attributionSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionProgramSpecs struct {
-	BioQueue             *ebpf.ProgramSpec `ebpf:"bio_queue"`
-	BioQueueOf           *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
-	HandleRestart        *ebpf.ProgramSpec `ebpf:"handle_restart"`
-	HandleStats          *ebpf.ProgramSpec `ebpf:"handle_stats"`
-	NoteFreeBlocks       *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
-	NoteRemoveBlocks     *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
-	NoteRmIdx            *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
-	NoteRmLeaf           *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
-	OwnDaReserveSpace    *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
-	OwnDaWriteBegin      *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
-	OwnDirect            *ebpf.ProgramSpec `ebpf:"own_direct"`
-	OwnFallocate         *ebpf.ProgramSpec `ebpf:"own_fallocate"`
-	OwnTruncate          *ebpf.ProgramSpec `ebpf:"own_truncate"`
-	OwnWriteBegin        *ebpf.ProgramSpec `ebpf:"own_write_begin"`
-	RqComplete           *ebpf.ProgramSpec `ebpf:"rq_complete"`
-	RunStats             *ebpf.ProgramSpec `ebpf:"run_stats"`
-	StartCommit          *ebpf.ProgramSpec `ebpf:"start_commit"`
-	SyncDentry           *ebpf.ProgramSpec `ebpf:"sync_dentry"`
-	SyncFile             *ebpf.ProgramSpec `ebpf:"sync_file"`
-	SyncFileExit         *ebpf.ProgramSpec `ebpf:"sync_file_exit"`
-	SyncFs               *ebpf.ProgramSpec `ebpf:"sync_fs"`
-	WorkConversion       *ebpf.ProgramSpec `ebpf:"work_conversion"`
-	WorkEvict            *ebpf.ProgramSpec `ebpf:"work_evict"`
-	WorkWritepages       *ebpf.ProgramSpec `ebpf:"work_writepages"`
-	WorkWritepagesResult *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
+	BioQueue                  *ebpf.ProgramSpec `ebpf:"bio_queue"`
+	BioQueueOf                *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
+	HandleRestart             *ebpf.ProgramSpec `ebpf:"handle_restart"`
+	HandleStats               *ebpf.ProgramSpec `ebpf:"handle_stats"`
+	NoteDiscardPreallocations *ebpf.ProgramSpec `ebpf:"note_discard_preallocations"`
+	NoteFreeBlocks            *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
+	NoteRemoveBlocks          *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
+	NoteRmIdx                 *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
+	NoteRmLeaf                *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
+	OwnDaReserveSpace         *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
+	OwnDaWriteBegin           *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
+	OwnDirect                 *ebpf.ProgramSpec `ebpf:"own_direct"`
+	OwnFallocate              *ebpf.ProgramSpec `ebpf:"own_fallocate"`
+	OwnTruncate               *ebpf.ProgramSpec `ebpf:"own_truncate"`
+	OwnWriteBegin             *ebpf.ProgramSpec `ebpf:"own_write_begin"`
+	RqComplete                *ebpf.ProgramSpec `ebpf:"rq_complete"`
+	RunStats                  *ebpf.ProgramSpec `ebpf:"run_stats"`
+	StartCommit               *ebpf.ProgramSpec `ebpf:"start_commit"`
+	SyncDentry                *ebpf.ProgramSpec `ebpf:"sync_dentry"`
+	SyncFile                  *ebpf.ProgramSpec `ebpf:"sync_file"`
+	SyncFileExit              *ebpf.ProgramSpec `ebpf:"sync_file_exit"`
+	SyncFs                    *ebpf.ProgramSpec `ebpf:"sync_fs"`
+	WorkConversion            *ebpf.ProgramSpec `ebpf:"work_conversion"`
+	WorkEvict                 *ebpf.ProgramSpec `ebpf:"work_evict"`
+	WorkWritepages            *ebpf.ProgramSpec `ebpf:"work_writepages"`
+	WorkWritepagesResult      *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
 }
 
 // attributionMapSpecs contains maps before they are loaded into the kernel.
@@ -274,31 +276,32 @@ type attributionVariables struct {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionPrograms struct {
-	BioQueue             *ebpf.Program `ebpf:"bio_queue"`
-	BioQueueOf           *ebpf.Program `ebpf:"bio_queue_of"`
-	HandleRestart        *ebpf.Program `ebpf:"handle_restart"`
-	HandleStats          *ebpf.Program `ebpf:"handle_stats"`
-	NoteFreeBlocks       *ebpf.Program `ebpf:"note_free_blocks"`
-	NoteRemoveBlocks     *ebpf.Program `ebpf:"note_remove_blocks"`
-	NoteRmIdx            *ebpf.Program `ebpf:"note_rm_idx"`
-	NoteRmLeaf           *ebpf.Program `ebpf:"note_rm_leaf"`
-	OwnDaReserveSpace    *ebpf.Program `ebpf:"own_da_reserve_space"`
-	OwnDaWriteBegin      *ebpf.Program `ebpf:"own_da_write_begin"`
-	OwnDirect            *ebpf.Program `ebpf:"own_direct"`
-	OwnFallocate         *ebpf.Program `ebpf:"own_fallocate"`
-	OwnTruncate          *ebpf.Program `ebpf:"own_truncate"`
-	OwnWriteBegin        *ebpf.Program `ebpf:"own_write_begin"`
-	RqComplete           *ebpf.Program `ebpf:"rq_complete"`
-	RunStats             *ebpf.Program `ebpf:"run_stats"`
-	StartCommit          *ebpf.Program `ebpf:"start_commit"`
-	SyncDentry           *ebpf.Program `ebpf:"sync_dentry"`
-	SyncFile             *ebpf.Program `ebpf:"sync_file"`
-	SyncFileExit         *ebpf.Program `ebpf:"sync_file_exit"`
-	SyncFs               *ebpf.Program `ebpf:"sync_fs"`
-	WorkConversion       *ebpf.Program `ebpf:"work_conversion"`
-	WorkEvict            *ebpf.Program `ebpf:"work_evict"`
-	WorkWritepages       *ebpf.Program `ebpf:"work_writepages"`
-	WorkWritepagesResult *ebpf.Program `ebpf:"work_writepages_result"`
+	BioQueue                  *ebpf.Program `ebpf:"bio_queue"`
+	BioQueueOf                *ebpf.Program `ebpf:"bio_queue_of"`
+	HandleRestart             *ebpf.Program `ebpf:"handle_restart"`
+	HandleStats               *ebpf.Program `ebpf:"handle_stats"`
+	NoteDiscardPreallocations *ebpf.Program `ebpf:"note_discard_preallocations"`
+	NoteFreeBlocks            *ebpf.Program `ebpf:"note_free_blocks"`
+	NoteRemoveBlocks          *ebpf.Program `ebpf:"note_remove_blocks"`
+	NoteRmIdx                 *ebpf.Program `ebpf:"note_rm_idx"`
+	NoteRmLeaf                *ebpf.Program `ebpf:"note_rm_leaf"`
+	OwnDaReserveSpace         *ebpf.Program `ebpf:"own_da_reserve_space"`
+	OwnDaWriteBegin           *ebpf.Program `ebpf:"own_da_write_begin"`
+	OwnDirect                 *ebpf.Program `ebpf:"own_direct"`
+	OwnFallocate              *ebpf.Program `ebpf:"own_fallocate"`
+	OwnTruncate               *ebpf.Program `ebpf:"own_truncate"`
+	OwnWriteBegin             *ebpf.Program `ebpf:"own_write_begin"`
+	RqComplete                *ebpf.Program `ebpf:"rq_complete"`
+	RunStats                  *ebpf.Program `ebpf:"run_stats"`
+	StartCommit               *ebpf.Program `ebpf:"start_commit"`
+	SyncDentry                *ebpf.Program `ebpf:"sync_dentry"`
+	SyncFile                  *ebpf.Program `ebpf:"sync_file"`
+	SyncFileExit              *ebpf.Program `ebpf:"sync_file_exit"`
+	SyncFs                    *ebpf.Program `ebpf:"sync_fs"`
+	WorkConversion            *ebpf.Program `ebpf:"work_conversion"`
+	WorkEvict                 *ebpf.Program `ebpf:"work_evict"`
+	WorkWritepages            *ebpf.Program `ebpf:"work_writepages"`
+	WorkWritepagesResult      *ebpf.Program `ebpf:"work_writepages_result"`
 }
 
 func (p *attributionPrograms) Close() error {
@@ -307,6 +310,7 @@ func (p *attributionPrograms) Close() error {
 		p.BioQueueOf,
 		p.HandleRestart,
 		p.HandleStats,
+		p.NoteDiscardPreallocations,
 		p.NoteFreeBlocks,
 		p.NoteRemoveBlocks,
 		p.NoteRmIdx,

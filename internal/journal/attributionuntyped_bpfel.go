@@ -82,43 +82,44 @@ type attributionUntypedWrittenKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	attributionUntypedMapCommits               = "commits"
-	attributionUntypedMapCommitters            = "committers"
-	attributionUntypedMapDirtied               = "dirtied"
-	attributionUntypedMapDisks                 = "disks"
-	attributionUntypedMapForcers               = "forcers"
-	attributionUntypedMapJournalBios           = "journal_bios"
-	attributionUntypedMapLost                  = "lost"
-	attributionUntypedMapOwners                = "owners"
-	attributionUntypedMapSeen                  = "seen"
-	attributionUntypedMapWorkers               = "workers"
-	attributionUntypedMapWritten               = "written"
-	attributionUntypedProgBioQueue             = "bio_queue"
-	attributionUntypedProgBioQueueOf           = "bio_queue_of"
-	attributionUntypedProgHandleRestart        = "handle_restart"
-	attributionUntypedProgHandleStats          = "handle_stats"
-	attributionUntypedProgNoteFreeBlocks       = "note_free_blocks"
-	attributionUntypedProgNoteRemoveBlocks     = "note_remove_blocks"
-	attributionUntypedProgNoteRmIdx            = "note_rm_idx"
-	attributionUntypedProgNoteRmLeaf           = "note_rm_leaf"
-	attributionUntypedProgOwnDaReserveSpace    = "own_da_reserve_space"
-	attributionUntypedProgOwnDaWriteBegin      = "own_da_write_begin"
-	attributionUntypedProgOwnDirect            = "own_direct"
-	attributionUntypedProgOwnFallocate         = "own_fallocate"
-	attributionUntypedProgOwnTruncate          = "own_truncate"
-	attributionUntypedProgOwnWriteBegin        = "own_write_begin"
-	attributionUntypedProgRqComplete           = "rq_complete"
-	attributionUntypedProgRunStats             = "run_stats"
-	attributionUntypedProgStartCommit          = "start_commit"
-	attributionUntypedProgSyncDentry           = "sync_dentry"
-	attributionUntypedProgSyncFile             = "sync_file"
-	attributionUntypedProgSyncFileExit         = "sync_file_exit"
-	attributionUntypedProgSyncFs               = "sync_fs"
-	attributionUntypedProgWorkConversion       = "work_conversion"
-	attributionUntypedProgWorkEvict            = "work_evict"
-	attributionUntypedProgWorkWritepages       = "work_writepages"
-	attributionUntypedProgWorkWritepagesResult = "work_writepages_result"
-	attributionUntypedVarEmitCommit            = "emit_commit"
+	attributionUntypedMapCommits                    = "commits"
+	attributionUntypedMapCommitters                 = "committers"
+	attributionUntypedMapDirtied                    = "dirtied"
+	attributionUntypedMapDisks                      = "disks"
+	attributionUntypedMapForcers                    = "forcers"
+	attributionUntypedMapJournalBios                = "journal_bios"
+	attributionUntypedMapLost                       = "lost"
+	attributionUntypedMapOwners                     = "owners"
+	attributionUntypedMapSeen                       = "seen"
+	attributionUntypedMapWorkers                    = "workers"
+	attributionUntypedMapWritten                    = "written"
+	attributionUntypedProgBioQueue                  = "bio_queue"
+	attributionUntypedProgBioQueueOf                = "bio_queue_of"
+	attributionUntypedProgHandleRestart             = "handle_restart"
+	attributionUntypedProgHandleStats               = "handle_stats"
+	attributionUntypedProgNoteDiscardPreallocations = "note_discard_preallocations"
+	attributionUntypedProgNoteFreeBlocks            = "note_free_blocks"
+	attributionUntypedProgNoteRemoveBlocks          = "note_remove_blocks"
+	attributionUntypedProgNoteRmIdx                 = "note_rm_idx"
+	attributionUntypedProgNoteRmLeaf                = "note_rm_leaf"
+	attributionUntypedProgOwnDaReserveSpace         = "own_da_reserve_space"
+	attributionUntypedProgOwnDaWriteBegin           = "own_da_write_begin"
+	attributionUntypedProgOwnDirect                 = "own_direct"
+	attributionUntypedProgOwnFallocate              = "own_fallocate"
+	attributionUntypedProgOwnTruncate               = "own_truncate"
+	attributionUntypedProgOwnWriteBegin             = "own_write_begin"
+	attributionUntypedProgRqComplete                = "rq_complete"
+	attributionUntypedProgRunStats                  = "run_stats"
+	attributionUntypedProgStartCommit               = "start_commit"
+	attributionUntypedProgSyncDentry                = "sync_dentry"
+	attributionUntypedProgSyncFile                  = "sync_file"
+	attributionUntypedProgSyncFileExit              = "sync_file_exit"
+	attributionUntypedProgSyncFs                    = "sync_fs"
+	attributionUntypedProgWorkConversion            = "work_conversion"
+	attributionUntypedProgWorkEvict                 = "work_evict"
+	attributionUntypedProgWorkWritepages            = "work_writepages"
+	attributionUntypedProgWorkWritepagesResult      = "work_writepages_result"
+	attributionUntypedVarEmitCommit                 = "emit_commit"
 )
 
 // loadAttributionUntyped returns the embedded CollectionSpec for attributionUntyped.
@@ -163,31 +164,32 @@ type attributionUntypedSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedProgramSpecs struct {
-	BioQueue             *ebpf.ProgramSpec `ebpf:"bio_queue"`
-	BioQueueOf           *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
-	HandleRestart        *ebpf.ProgramSpec `ebpf:"handle_restart"`
-	HandleStats          *ebpf.ProgramSpec `ebpf:"handle_stats"`
-	NoteFreeBlocks       *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
-	NoteRemoveBlocks     *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
-	NoteRmIdx            *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
-	NoteRmLeaf           *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
-	OwnDaReserveSpace    *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
-	OwnDaWriteBegin      *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
-	OwnDirect            *ebpf.ProgramSpec `ebpf:"own_direct"`
-	OwnFallocate         *ebpf.ProgramSpec `ebpf:"own_fallocate"`
-	OwnTruncate          *ebpf.ProgramSpec `ebpf:"own_truncate"`
-	OwnWriteBegin        *ebpf.ProgramSpec `ebpf:"own_write_begin"`
-	RqComplete           *ebpf.ProgramSpec `ebpf:"rq_complete"`
-	RunStats             *ebpf.ProgramSpec `ebpf:"run_stats"`
-	StartCommit          *ebpf.ProgramSpec `ebpf:"start_commit"`
-	SyncDentry           *ebpf.ProgramSpec `ebpf:"sync_dentry"`
-	SyncFile             *ebpf.ProgramSpec `ebpf:"sync_file"`
-	SyncFileExit         *ebpf.ProgramSpec `ebpf:"sync_file_exit"`
-	SyncFs               *ebpf.ProgramSpec `ebpf:"sync_fs"`
-	WorkConversion       *ebpf.ProgramSpec `ebpf:"work_conversion"`
-	WorkEvict            *ebpf.ProgramSpec `ebpf:"work_evict"`
-	WorkWritepages       *ebpf.ProgramSpec `ebpf:"work_writepages"`
-	WorkWritepagesResult *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
+	BioQueue                  *ebpf.ProgramSpec `ebpf:"bio_queue"`
+	BioQueueOf                *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
+	HandleRestart             *ebpf.ProgramSpec `ebpf:"handle_restart"`
+	HandleStats               *ebpf.ProgramSpec `ebpf:"handle_stats"`
+	NoteDiscardPreallocations *ebpf.ProgramSpec `ebpf:"note_discard_preallocations"`
+	NoteFreeBlocks            *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
+	NoteRemoveBlocks          *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
+	NoteRmIdx                 *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
+	NoteRmLeaf                *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
+	OwnDaReserveSpace         *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
+	OwnDaWriteBegin           *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
+	OwnDirect                 *ebpf.ProgramSpec `ebpf:"own_direct"`
+	OwnFallocate              *ebpf.ProgramSpec `ebpf:"own_fallocate"`
+	OwnTruncate               *ebpf.ProgramSpec `ebpf:"own_truncate"`
+	OwnWriteBegin             *ebpf.ProgramSpec `ebpf:"own_write_begin"`
+	RqComplete                *ebpf.ProgramSpec `ebpf:"rq_complete"`
+	RunStats                  *ebpf.ProgramSpec `ebpf:"run_stats"`
+	StartCommit               *ebpf.ProgramSpec `ebpf:"start_commit"`
+	SyncDentry                *ebpf.ProgramSpec `ebpf:"sync_dentry"`
+	SyncFile                  *ebpf.ProgramSpec `ebpf:"sync_file"`
+	SyncFileExit              *ebpf.ProgramSpec `ebpf:"sync_file_exit"`
+	SyncFs                    *ebpf.ProgramSpec `ebpf:"sync_fs"`
+	WorkConversion            *ebpf.ProgramSpec `ebpf:"work_conversion"`
+	WorkEvict                 *ebpf.ProgramSpec `ebpf:"work_evict"`
+	WorkWritepages            *ebpf.ProgramSpec `ebpf:"work_writepages"`
+	WorkWritepagesResult      *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
 }
 
 // attributionUntypedMapSpecs contains maps before they are loaded into the kernel.
@@ -274,31 +276,32 @@ type attributionUntypedVariables struct {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedPrograms struct {
-	BioQueue             *ebpf.Program `ebpf:"bio_queue"`
-	BioQueueOf           *ebpf.Program `ebpf:"bio_queue_of"`
-	HandleRestart        *ebpf.Program `ebpf:"handle_restart"`
-	HandleStats          *ebpf.Program `ebpf:"handle_stats"`
-	NoteFreeBlocks       *ebpf.Program `ebpf:"note_free_blocks"`
-	NoteRemoveBlocks     *ebpf.Program `ebpf:"note_remove_blocks"`
-	NoteRmIdx            *ebpf.Program `ebpf:"note_rm_idx"`
-	NoteRmLeaf           *ebpf.Program `ebpf:"note_rm_leaf"`
-	OwnDaReserveSpace    *ebpf.Program `ebpf:"own_da_reserve_space"`
-	OwnDaWriteBegin      *ebpf.Program `ebpf:"own_da_write_begin"`
-	OwnDirect            *ebpf.Program `ebpf:"own_direct"`
-	OwnFallocate         *ebpf.Program `ebpf:"own_fallocate"`
-	OwnTruncate          *ebpf.Program `ebpf:"own_truncate"`
-	OwnWriteBegin        *ebpf.Program `ebpf:"own_write_begin"`
-	RqComplete           *ebpf.Program `ebpf:"rq_complete"`
-	RunStats             *ebpf.Program `ebpf:"run_stats"`
-	StartCommit          *ebpf.Program `ebpf:"start_commit"`
-	SyncDentry           *ebpf.Program `ebpf:"sync_dentry"`
-	SyncFile             *ebpf.Program `ebpf:"sync_file"`
-	SyncFileExit         *ebpf.Program `ebpf:"sync_file_exit"`
-	SyncFs               *ebpf.Program `ebpf:"sync_fs"`
-	WorkConversion       *ebpf.Program `ebpf:"work_conversion"`
-	WorkEvict            *ebpf.Program `ebpf:"work_evict"`
-	WorkWritepages       *ebpf.Program `ebpf:"work_writepages"`
-	WorkWritepagesResult *ebpf.Program `ebpf:"work_writepages_result"`
+	BioQueue                  *ebpf.Program `ebpf:"bio_queue"`
+	BioQueueOf                *ebpf.Program `ebpf:"bio_queue_of"`
+	HandleRestart             *ebpf.Program `ebpf:"handle_restart"`
+	HandleStats               *ebpf.Program `ebpf:"handle_stats"`
+	NoteDiscardPreallocations *ebpf.Program `ebpf:"note_discard_preallocations"`
+	NoteFreeBlocks            *ebpf.Program `ebpf:"note_free_blocks"`
+	NoteRemoveBlocks          *ebpf.Program `ebpf:"note_remove_blocks"`
+	NoteRmIdx                 *ebpf.Program `ebpf:"note_rm_idx"`
+	NoteRmLeaf                *ebpf.Program `ebpf:"note_rm_leaf"`
+	OwnDaReserveSpace         *ebpf.Program `ebpf:"own_da_reserve_space"`
+	OwnDaWriteBegin           *ebpf.Program `ebpf:"own_da_write_begin"`
+	OwnDirect                 *ebpf.Program `ebpf:"own_direct"`
+	OwnFallocate              *ebpf.Program `ebpf:"own_fallocate"`
+	OwnTruncate               *ebpf.Program `ebpf:"own_truncate"`
+	OwnWriteBegin             *ebpf.Program `ebpf:"own_write_begin"`
+	RqComplete                *ebpf.Program `ebpf:"rq_complete"`
+	RunStats                  *ebpf.Program `ebpf:"run_stats"`
+	StartCommit               *ebpf.Program `ebpf:"start_commit"`
+	SyncDentry                *ebpf.Program `ebpf:"sync_dentry"`
+	SyncFile                  *ebpf.Program `ebpf:"sync_file"`
+	SyncFileExit              *ebpf.Program `ebpf:"sync_file_exit"`
+	SyncFs                    *ebpf.Program `ebpf:"sync_fs"`
+	WorkConversion            *ebpf.Program `ebpf:"work_conversion"`
+	WorkEvict                 *ebpf.Program `ebpf:"work_evict"`
+	WorkWritepages            *ebpf.Program `ebpf:"work_writepages"`
+	WorkWritepagesResult      *ebpf.Program `ebpf:"work_writepages_result"`
 }
 
 func (p *attributionUntypedPrograms) Close() error {
@@ -307,6 +310,7 @@ func (p *attributionUntypedPrograms) Close() error {
 		p.BioQueueOf,
 		p.HandleRestart,
 		p.HandleStats,
+		p.NoteDiscardPreallocations,
 		p.NoteFreeBlocks,
 		p.NoteRemoveBlocks,
 		p.NoteRmIdx,

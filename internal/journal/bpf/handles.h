@@ -88,8 +88,10 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 
 /*
  * A handle that restarts begins a new count, and its old one is gone by the
- * time jbd2_handle_restart fires; so it is noted at each extent that a
- * truncate frees, which is where restarts come from.
+ * time jbd2_handle_restart fires; so it is noted where a truncate gives up the
+ * file's preallocations, the last that it does before a restart
+ * (ext4_ext_trunc_restart_fn), and, as that is for regular files only, at each
+ * extent that it frees.
  */
 static __always_inline int note_handle(void)
 {
@@ -107,6 +109,12 @@ static __always_inline int note_handle(void)
 		      BPF_CORE_READ(handle, h_total_credits);
 	bpf_map_update_elem(&seen, &pid, &now, BPF_ANY);
 	return 0;
+}
+
+SEC("tp_btf/ext4_discard_preallocations")
+int BPF_PROG(note_discard_preallocations)
+{
+	return note_handle();
 }
 
 SEC("tp_btf/ext4_free_blocks")

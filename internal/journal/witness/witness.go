@@ -47,30 +47,47 @@ func Open() (*Witness, error) {
 	return w, nil
 }
 
-// Blocks gives what was counted since Open.
-func (w *Witness) Blocks() (Blocks, error) {
+// Count is what a witness saw.
+type Count struct {
+	Blocks Blocks
+	// Contested is how many blocks of each transaction two cgroups began to
+	// dirty at once: which of them was first, and so in whose name the block
+	// stands, cannot be told from outside the kernel's function.
+	Contested map[Transaction]int64
+}
+
+// Count gives what was counted since Open.
+func (w *Witness) Count() (Count, error) {
 	var lost uint64
 	if err := w.objects.Lost.Lookup(uint32(0), &lost); err != nil {
-		return nil, fmt.Errorf("cannot read what the witness lost: %w", err)
+		return Count{}, fmt.Errorf("cannot read what the witness lost: %w", err)
 	}
 	if lost > 0 {
-		return nil, fmt.Errorf("the witness had no room for %d events: nothing can be said", lost)
+		return Count{}, fmt.Errorf("the witness had no room for %d events: nothing can be said", lost)
 	}
-	blocks := make(Blocks)
+	seen := Count{Blocks: make(Blocks), Contested: make(map[Transaction]int64)}
 	var key witnessDirtiedKey
 	var count int64
 	entries := w.objects.Dirtied.Iterate()
 	for entries.Next(&key, &count) {
 		transaction := Transaction{key.Dev, key.Tid}
-		if blocks[transaction] == nil {
-			blocks[transaction] = make(map[uint64]int64)
+		if seen.Blocks[transaction] == nil {
+			seen.Blocks[transaction] = make(map[uint64]int64)
 		}
-		blocks[transaction][key.Cgroup] += count
+		seen.Blocks[transaction][key.Cgroup] += count
 	}
 	if err := entries.Err(); err != nil {
-		return nil, fmt.Errorf("cannot read what the witness counted: %w", err)
+		return Count{}, fmt.Errorf("cannot read what the witness counted: %w", err)
 	}
-	return blocks, nil
+	var transaction witnessTransactionKey
+	entries = w.objects.Contested.Iterate()
+	for entries.Next(&transaction, &count) {
+		seen.Contested[Transaction{transaction.Dev, transaction.Tid}] = count
+	}
+	if err := entries.Err(); err != nil {
+		return Count{}, fmt.Errorf("cannot read which blocks were contested: %w", err)
+	}
+	return seen, nil
 }
 
 // Close detaches the programs.

@@ -27,22 +27,31 @@ type witnessDirtiedKey struct {
 	Tid    uint32
 }
 
+type witnessTransactionKey struct {
+	_   structs.HostLayout
+	Dev uint32
+	Tid uint32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	witnessMapDirtied        = "dirtied"
-	witnessMapFirst          = "first"
-	witnessMapLost           = "lost"
-	witnessMapWorking        = "working"
-	witnessProgConvert       = "convert"
-	witnessProgConvertEnd    = "convert_end"
-	witnessProgDirtyMetadata = "dirty_metadata"
-	witnessProgEvict         = "evict"
-	witnessProgEvictEnd      = "evict_end"
-	witnessProgForget        = "forget"
-	witnessProgWritepages    = "writepages"
-	witnessProgWritepagesEnd = "writepages_end"
+	witnessMapBegun               = "begun"
+	witnessMapContested           = "contested"
+	witnessMapDirtied             = "dirtied"
+	witnessMapFirst               = "first"
+	witnessMapLost                = "lost"
+	witnessMapWorking             = "working"
+	witnessProgConvert            = "convert"
+	witnessProgConvertEnd         = "convert_end"
+	witnessProgDirtyMetadata      = "dirty_metadata"
+	witnessProgDirtyMetadataBegin = "dirty_metadata_begin"
+	witnessProgEvict              = "evict"
+	witnessProgEvictEnd           = "evict_end"
+	witnessProgForget             = "forget"
+	witnessProgWritepages         = "writepages"
+	witnessProgWritepagesEnd      = "writepages_end"
 )
 
 // loadWitness returns the embedded CollectionSpec for witness.
@@ -87,24 +96,27 @@ type witnessSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type witnessProgramSpecs struct {
-	Convert       *ebpf.ProgramSpec `ebpf:"convert"`
-	ConvertEnd    *ebpf.ProgramSpec `ebpf:"convert_end"`
-	DirtyMetadata *ebpf.ProgramSpec `ebpf:"dirty_metadata"`
-	Evict         *ebpf.ProgramSpec `ebpf:"evict"`
-	EvictEnd      *ebpf.ProgramSpec `ebpf:"evict_end"`
-	Forget        *ebpf.ProgramSpec `ebpf:"forget"`
-	Writepages    *ebpf.ProgramSpec `ebpf:"writepages"`
-	WritepagesEnd *ebpf.ProgramSpec `ebpf:"writepages_end"`
+	Convert            *ebpf.ProgramSpec `ebpf:"convert"`
+	ConvertEnd         *ebpf.ProgramSpec `ebpf:"convert_end"`
+	DirtyMetadata      *ebpf.ProgramSpec `ebpf:"dirty_metadata"`
+	DirtyMetadataBegin *ebpf.ProgramSpec `ebpf:"dirty_metadata_begin"`
+	Evict              *ebpf.ProgramSpec `ebpf:"evict"`
+	EvictEnd           *ebpf.ProgramSpec `ebpf:"evict_end"`
+	Forget             *ebpf.ProgramSpec `ebpf:"forget"`
+	Writepages         *ebpf.ProgramSpec `ebpf:"writepages"`
+	WritepagesEnd      *ebpf.ProgramSpec `ebpf:"writepages_end"`
 }
 
 // witnessMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type witnessMapSpecs struct {
-	Dirtied *ebpf.MapSpec `ebpf:"dirtied"`
-	First   *ebpf.MapSpec `ebpf:"first"`
-	Lost    *ebpf.MapSpec `ebpf:"lost"`
-	Working *ebpf.MapSpec `ebpf:"working"`
+	Begun     *ebpf.MapSpec `ebpf:"begun"`
+	Contested *ebpf.MapSpec `ebpf:"contested"`
+	Dirtied   *ebpf.MapSpec `ebpf:"dirtied"`
+	First     *ebpf.MapSpec `ebpf:"first"`
+	Lost      *ebpf.MapSpec `ebpf:"lost"`
+	Working   *ebpf.MapSpec `ebpf:"working"`
 }
 
 // witnessVariableSpecs contains global variables before they are loaded into the kernel.
@@ -133,14 +145,18 @@ func (o *witnessObjects) Close() error {
 //
 // It can be passed to loadWitnessObjects or ebpf.CollectionSpec.LoadAndAssign.
 type witnessMaps struct {
-	Dirtied *ebpf.Map `ebpf:"dirtied"`
-	First   *ebpf.Map `ebpf:"first"`
-	Lost    *ebpf.Map `ebpf:"lost"`
-	Working *ebpf.Map `ebpf:"working"`
+	Begun     *ebpf.Map `ebpf:"begun"`
+	Contested *ebpf.Map `ebpf:"contested"`
+	Dirtied   *ebpf.Map `ebpf:"dirtied"`
+	First     *ebpf.Map `ebpf:"first"`
+	Lost      *ebpf.Map `ebpf:"lost"`
+	Working   *ebpf.Map `ebpf:"working"`
 }
 
 func (m *witnessMaps) Close() error {
 	return _WitnessClose(
+		m.Begun,
+		m.Contested,
 		m.Dirtied,
 		m.First,
 		m.Lost,
@@ -158,14 +174,15 @@ type witnessVariables struct {
 //
 // It can be passed to loadWitnessObjects or ebpf.CollectionSpec.LoadAndAssign.
 type witnessPrograms struct {
-	Convert       *ebpf.Program `ebpf:"convert"`
-	ConvertEnd    *ebpf.Program `ebpf:"convert_end"`
-	DirtyMetadata *ebpf.Program `ebpf:"dirty_metadata"`
-	Evict         *ebpf.Program `ebpf:"evict"`
-	EvictEnd      *ebpf.Program `ebpf:"evict_end"`
-	Forget        *ebpf.Program `ebpf:"forget"`
-	Writepages    *ebpf.Program `ebpf:"writepages"`
-	WritepagesEnd *ebpf.Program `ebpf:"writepages_end"`
+	Convert            *ebpf.Program `ebpf:"convert"`
+	ConvertEnd         *ebpf.Program `ebpf:"convert_end"`
+	DirtyMetadata      *ebpf.Program `ebpf:"dirty_metadata"`
+	DirtyMetadataBegin *ebpf.Program `ebpf:"dirty_metadata_begin"`
+	Evict              *ebpf.Program `ebpf:"evict"`
+	EvictEnd           *ebpf.Program `ebpf:"evict_end"`
+	Forget             *ebpf.Program `ebpf:"forget"`
+	Writepages         *ebpf.Program `ebpf:"writepages"`
+	WritepagesEnd      *ebpf.Program `ebpf:"writepages_end"`
 }
 
 func (p *witnessPrograms) Close() error {
@@ -173,6 +190,7 @@ func (p *witnessPrograms) Close() error {
 		p.Convert,
 		p.ConvertEnd,
 		p.DirtyMetadata,
+		p.DirtyMetadataBegin,
 		p.Evict,
 		p.EvictEnd,
 		p.Forget,

@@ -50,6 +50,11 @@ struct block_key {
 	__u32 tid;
 };
 
+struct transaction_key {
+	__u32 dev;
+	__u32 tid;
+};
+
 struct dirtied_key {
 	__u64 cgroup;
 	__u32 dev;
@@ -63,6 +68,28 @@ struct {
 	__type(key, struct block_key);
 	__type(value, __u64);
 } first SEC(".maps");
+
+/*
+ * block of a transaction -> the cgroup that began to dirty it first, or
+ * CONTESTED where another began before that one was seen to have done it:
+ * which of the two was first is not to be told from outside the function
+ */
+#define CONTESTED (~0ULL)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__type(key, struct block_key);
+	__type(value, __u64);
+} begun SEC(".maps");
+
+/* transaction -> blocks that are in one of two names by chance */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct transaction_key);
+	__type(value, __s64);
+} contested SEC(".maps");
 
 /* (transaction, cgroup) -> blocks */
 struct {
@@ -102,20 +129,27 @@ static __always_inline __u32 thread(void)
 	return (__u32)bpf_get_current_pid_tgid();
 }
 
-static __always_inline void add(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
+/* Adds to a map's sum of a key. */
+static __always_inline void add_to(void *map, const void *key, __s64 blocks)
 {
-	struct dirtied_key key = {.dev = dev, .tid = tid, .cgroup = cgroup};
-	__s64 *sum = bpf_map_lookup_elem(&dirtied, &key);
+	__s64 *sum = bpf_map_lookup_elem(map, key);
 
 	if (!sum) {
-		if (bpf_map_update_elem(&dirtied, &key, &blocks, BPF_NOEXIST) == 0)
+		if (bpf_map_update_elem(map, key, &blocks, BPF_NOEXIST) == 0)
 			return;
-		sum = bpf_map_lookup_elem(&dirtied, &key);
+		sum = bpf_map_lookup_elem(map, key);
 	}
 	if (sum)
 		__sync_fetch_and_add(sum, blocks);
 	else
 		count_lost();
+}
+
+static __always_inline void add(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
+{
+	struct dirtied_key key = {.dev = dev, .tid = tid, .cgroup = cgroup};
+
+	add_to(&dirtied, &key, blocks);
 }
 
 static __always_inline struct block_key key_of(struct jbd2_journal_handle *handle,
@@ -132,25 +166,59 @@ static __always_inline struct block_key key_of(struct jbd2_journal_handle *handl
 	return key;
 }
 
+/* For whom the current thread dirties. */
+static __always_inline __u64 dirtier(void)
+{
+	__u32 pid = thread();
+	__u64 *whose = bpf_map_lookup_elem(&working, &pid);
+
+	return whose ? *whose : bpf_get_current_cgroup_id();
+}
+
+SEC("fentry/jbd2_journal_dirty_metadata")
+int BPF_PROG(dirty_metadata_begin, struct jbd2_journal_handle *handle, struct buffer_head *buffer)
+{
+	struct block_key key = key_of(handle, buffer);
+	__u64 cgroup = dirtier(), *before;
+
+	if (bpf_map_lookup_elem(&first, &key))
+		return 0;
+	if (bpf_map_update_elem(&begun, &key, &cgroup, BPF_NOEXIST) == 0)
+		return 0;
+	before = bpf_map_lookup_elem(&begun, &key);
+	if (!before)
+		count_lost();
+	else if (*before != cgroup)
+		*before = CONTESTED;
+	return 0;
+}
+
 SEC("fexit/jbd2_journal_dirty_metadata")
 int BPF_PROG(dirty_metadata, struct jbd2_journal_handle *handle, struct buffer_head *buffer,
 	     int error)
 {
+	struct transaction_key transaction;
 	struct block_key key;
-	__u32 pid = thread();
-	__u64 cgroup, *whose;
+	__u64 cgroup, *before;
 
 	if (error)
 		return 0;
 	key = key_of(handle, buffer);
 	if (bpf_map_lookup_elem(&first, &key))
 		return 0;
-	whose = bpf_map_lookup_elem(&working, &pid);
-	cgroup = whose ? *whose : bpf_get_current_cgroup_id();
-	if (bpf_map_update_elem(&first, &key, &cgroup, BPF_NOEXIST) == 0)
-		add(key.dev, key.tid, cgroup, 1);
-	else if (!bpf_map_lookup_elem(&first, &key))
-		count_lost();
+	cgroup = dirtier();
+	if (bpf_map_update_elem(&first, &key, &cgroup, BPF_NOEXIST)) {
+		if (!bpf_map_lookup_elem(&first, &key))
+			count_lost();
+		return 0;
+	}
+	add(key.dev, key.tid, cgroup, 1);
+	before = bpf_map_lookup_elem(&begun, &key);
+	if (before && *before == CONTESTED) {
+		transaction.dev = key.dev;
+		transaction.tid = key.tid;
+		add_to(&contested, &transaction, 1);
+	}
 	return 0;
 }
 
@@ -159,16 +227,17 @@ SEC("fentry/jbd2_journal_forget")
 int BPF_PROG(forget, struct jbd2_journal_handle *handle, struct buffer_head *buffer)
 {
 	struct block_key key;
-	__u64 *dirtier;
+	__u64 *cgroup;
 
 	if (!buffer)
 		return 0;
 	key = key_of(handle, buffer);
-	dirtier = bpf_map_lookup_elem(&first, &key);
-	if (!dirtier)
+	cgroup = bpf_map_lookup_elem(&first, &key);
+	if (!cgroup)
 		return 0;
-	add(key.dev, key.tid, *dirtier, -1);
+	add(key.dev, key.tid, *cgroup, -1);
 	bpf_map_delete_elem(&first, &key);
+	bpf_map_delete_elem(&begun, &key);
 	return 0;
 }
 
