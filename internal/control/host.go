@@ -42,11 +42,13 @@ func costWarnings(tree *cgroup.Tree, disk blockdev.Disk, scheduler string) []str
 		return []string{fmt.Sprintf("io.cost divides %s too, by io.weight, and only BFQ's weights are corrected; "+
 			"disable it: echo '%s enable=0' > %s", disk.Name, disk.Dev, file("io.cost.qos"))}
 	}
+	warnings := []string{"io.cost lets metadata through and takes it off the container's account later (REQ_META, block/blk-iocost.c): " +
+		"when the kernel writes half a minute's metadata in place, no weight holds it back for some seconds; expect shares that are true over minutes"}
 	if !cost.OwnModel {
-		return []string{fmt.Sprintf("io.cost takes %s for a disk of the kernel's own tables (ctrl=auto); if that is a faster one, io.cost holds nobody back and weights do nothing, corrected or not; "+
-			"measure the disk and write it to %s, as docs/control.md shows", disk.Name, file("io.cost.model"))}
+		warnings = append(warnings, fmt.Sprintf("io.cost takes %s for a disk of the kernel's own tables (ctrl=auto); if that is a faster one, io.cost holds nobody back and weights do nothing, corrected or not; "+
+			"measure the disk and write it to %s, as docs/control.md shows", disk.Name, file("io.cost.model")))
 	}
-	return nil
+	return warnings
 }
 
 // OpenStateHost gives the files to put a state back with. Unlike OpenHost it

@@ -16,6 +16,8 @@ func (r GuestsResult) Report() (Report, error) {
 				float64(GuestDiskBytesPerSecond)/1e6),
 			"Shares count charged I/O, journal, in-place metadata and uncharged data. “Returned” is what the kernel charged to a container and was hidden I/O. " +
 				"The guests' processors are emulated, so disk and load are slow; what is compared is the shares.",
+			"io.cost lets metadata through and takes them off the account later: a heap of in-place metadata is held back by no weight, and one near the end spoils the mean of a minute. " +
+				"`daybook control` says so at its start.",
 			"“" + IOCostAuto + "” is for comparison and has no bound: the kernel's own table takes the disk for a faster one, so io.cost holds nobody back, and `daybook control` says so at its start.",
 		},
 		Host: r.Host,
