@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,9 @@ type AttachOptions struct {
 	ReadOnly bool
 	// BlockSizeBytes is the logical block size, 512 to 4096; 0 is 512.
 	BlockSizeBytes uint32
+	// Label is told by [Loop.Status], so that a program knows its own devices
+	// again; at most 63 bytes; "" is the file's path.
+	Label string
 
 	// without LOOP_CONFIGURE, as kernels before 5.8; for tests.
 	stepwise bool
@@ -51,6 +55,9 @@ func attach(file string, options AttachOptions) (Loop, error) {
 	case 0, 512, 1024, 2048, 4096:
 	default:
 		return Loop{}, fmt.Errorf("block size %d: want 512, 1024, 2048 or 4096", options.BlockSizeBytes)
+	}
+	if len(options.Label) >= loopNameBytes {
+		return Loop{}, fmt.Errorf("label %q: want at most %d bytes", options.Label, loopNameBytes-1)
 	}
 	file, err := filepath.Abs(file)
 	if err != nil {
@@ -118,7 +125,11 @@ func (l Loop) configure(backing int, options AttachOptions) error {
 	defer func() { _ = unix.Close(fd) }()
 
 	info := unix.LoopInfo64{}
-	copy(info.File_name[:loopNameBytes-1], l.File)
+	label := options.Label
+	if label == "" {
+		label = l.File
+	}
+	copy(info.File_name[:loopNameBytes-1], label)
 	if options.ReadOnly {
 		info.Flags |= unix.LO_FLAGS_READ_ONLY
 	}
@@ -165,6 +176,14 @@ func (l Loop) verify(options AttachOptions) error {
 	if !direct {
 		return fmt.Errorf("%w: the kernel fell back to buffered I/O on %s; is the file on a file system that knows O_DIRECT, and its block size at most %d bytes?",
 			ErrNoDirectIO, l.Name, max(options.BlockSizeBytes, 512))
+	}
+	// Set up step by step, it gets blocks as large as the backing disk's.
+	blocks, err := l.Queue("logical_block_size")
+	if err != nil {
+		return err
+	}
+	if options.BlockSizeBytes != 0 && blocks != strconv.FormatUint(uint64(options.BlockSizeBytes), 10) {
+		return fmt.Errorf("%w with blocks of %d bytes on %s: the disk under the file has %s", ErrNoDirectIO, options.BlockSizeBytes, l.Name, blocks)
 	}
 	return nil
 }

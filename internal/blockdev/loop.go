@@ -48,6 +48,29 @@ func (d Disk) DirectIO() (bool, error) {
 	return text == "1", err
 }
 
+// LoopStatus is what LOOP_GET_STATUS64 tells.
+type LoopStatus struct {
+	// Label is what [AttachOptions] gave it.
+	Label string
+	// FileSystem and Inode are the backing file's, as stat(2) has them.
+	FileSystem, Inode uint64
+}
+
+// Status asks the device itself; the error wraps ErrGone if it has no file by
+// now.
+func (l Loop) Status() (LoopStatus, error) {
+	fd, err := unix.Open(l.Node(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return LoopStatus{}, goneIfMissing(l.Name, err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	info, err := unix.IoctlLoopGetStatus64(fd)
+	if err != nil {
+		return LoopStatus{}, goneIfMissing(l.Name, err)
+	}
+	return LoopStatus{Label: unix.ByteSliceToString(info.File_name[:]), FileSystem: info.Device, Inode: info.Inode}, nil
+}
+
 // Loops lists the loop devices that have a backing file.
 func Loops() ([]Loop, error) { return Host.Loops() }
 

@@ -31,6 +31,9 @@ type MakeOptions struct {
 	// Lazy leaves inode tables and journal to be written after the first
 	// mount: by a kernel thread, in nobody's name, for minutes.
 	Lazy bool
+	// Extended are further extended options of mke2fs (-E), such as
+	// "root_owner=33:33".
+	Extended []string
 	// Arguments are passed to mke2fs as they are, before the device.
 	Arguments []string
 }
@@ -108,15 +111,16 @@ func (o MakeOptions) arguments() ([]string, error) {
 	if o.Lazy {
 		lazy = "1"
 	}
-	arguments = append(arguments, "-E", "lazy_itable_init="+lazy+",lazy_journal_init="+lazy)
+	// mke2fs heeds only the last -E.
+	extended := append([]string{"lazy_itable_init=" + lazy, "lazy_journal_init=" + lazy}, o.Extended...)
+	arguments = append(arguments, "-E", strings.Join(extended, ","))
 	return append(arguments, o.Arguments...), nil
 }
 
 // mke2fs runs mke2fs; -F because nobody is there to answer questions.
 func mke2fs(ctx context.Context, device string, arguments []string) error {
 	arguments = append([]string{"-q", "-F"}, arguments...)
-	command := exec.CommandContext(ctx, "mke2fs", append(arguments, device)...)
-	output, err := command.CombinedOutput()
+	output, err := run(ctx, "mke2fs", append(arguments, device))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

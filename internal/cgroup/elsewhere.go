@@ -1,0 +1,37 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// RemoveElsewhere removes the empty cgroups of a path in the other hierarchies
+// that are mounted here: on cgroup v1 a runtime makes a container's cgroup and
+// its parents in every one of them, and in the end removes only the
+// container's. What is in use stays, and is no error.
+func (t *Tree) RemoveElsewhere(cgroupPath string) error {
+	if clean(cgroupPath) == RootPath {
+		return nil
+	}
+	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("cannot find the other cgroup hierarchies: %w", err)
+	}
+	var errs []error
+	for _, m := range parseMountinfo(string(mountinfo)) {
+		if m.fstype != "cgroup" && m.fstype != "cgroup2" || filepath.Clean(m.point) == t.root {
+			continue
+		}
+		dir := m.point + clean(cgroupPath)
+		switch err := unix.Rmdir(dir); {
+		case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTEMPTY):
+		default:
+			errs = append(errs, fmt.Errorf("cannot remove cgroup %s: %w", dir, err))
+		}
+	}
+	return errors.Join(errs...)
+}

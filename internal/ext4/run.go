@@ -1,0 +1,19 @@
+package ext4
+
+import (
+	"context"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// run runs a tool, which is killed when this process is: nobody else would
+// know of it.
+func run(ctx context.Context, name string, arguments []string) (output []byte, err error) {
+	command := exec.CommandContext(ctx, name, arguments...)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// The signal comes with the end of the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	return command.CombinedOutput()
+}
