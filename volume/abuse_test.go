@@ -1,0 +1,970 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// wantError fails the test if an error is not of a kind, or does not say what
+// it should.
+func wantError(t testing.TB, err, kind error, says string) {
+	t.Helper()
+	if !errors.Is(err, kind) || !strings.Contains(err.Error(), says) {
+		t.Errorf("error %q, want one that is %q and says %q", err, kind, says)
+	}
+}
+
+func TestNamesThatCannotBeAreRefused(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	for _, name := range []string{
+		"", ".", "..", "/", "a/b", "../a", "a/../../etc", ".hidden", "-flag", "_x", "a b", "a\x00b", "a\nb", "ü", "a*",
+		strings.Repeat("a", MaxNameBytes+1), strings.Repeat("a", 300), strings.Repeat("/", 300),
+	} {
+		_, err := r.pool.Create(ctx, name, CreateOptions{SizeBytes: testBytes})
+		wantError(t, err, ErrInvalid, "name")
+		_, err = r.pool.Attach(ctx, name, AttachOptions{Target: r.target("x")})
+		wantError(t, err, ErrInvalid, "name")
+		wantError(t, r.pool.Detach(ctx, name), ErrInvalid, "name")
+		wantError(t, r.pool.Delete(ctx, name, DeleteOptions{Damaged: true}), ErrInvalid, "name")
+		_, err = r.pool.Inspect(name)
+		wantError(t, err, ErrInvalid, "name")
+	}
+	longest := (r.prefix + strings.Repeat("a", MaxNameBytes))[:MaxNameBytes]
+	r.create(longest, CreateOptions{})
+	r.attach(longest, AttachOptions{Target: r.target("x")})
+	r.wantWhole(longest)
+	_, err := r.pool.Create(ctx, longest, CreateOptions{SizeBytes: testBytes})
+	wantError(t, err, ErrExists, longest)
+	r.clear()
+	_, err = r.pool.Attach(ctx, "nobody", AttachOptions{Target: r.target("x")})
+	wantError(t, err, ErrNotFound, "nobody")
+	wantError(t, r.pool.Detach(ctx, "nobody"), ErrNotFound, "nobody")
+	wantError(t, r.pool.Delete(ctx, "nobody", DeleteOptions{}), ErrNotFound, "nobody")
+}
+
+func TestSizesAndOptionsThatCannotBeAreRefused(t *testing.T) {
+	r := newRig(t)
+	negative := int64(-1)
+	for _, o := range []CreateOptions{
+		{},
+		{SizeBytes: 1},
+		{SizeBytes: MinSizeBytes - sizeUnitBytes},
+		{SizeBytes: MinSizeBytes + 1},
+		{SizeBytes: MaxSizeBytes + sizeUnitBytes},
+		{SizeBytes: uint64(negative)},
+		{SizeBytes: math.MaxUint64 - 4095},
+		{SizeBytes: 1 << 63},
+		{SizeBytes: testBytes, Weight: 1001},
+		{SizeBytes: testBytes, Weight: math.MaxUint64},
+		{SizeBytes: testBytes, Provision: "thick"},
+		{SizeBytes: testBytes, BlockSizeBytes: 512},
+		{SizeBytes: testBytes, InodeSizeBytes: 100},
+		{SizeBytes: testBytes, JournalBytes: 1<<20 + 1},
+		{SizeBytes: testBytes, JournalBytes: math.MaxUint64 &^ (1<<20 - 1)},
+		{SizeBytes: testBytes, Mode: os.ModeSetuid | 0o755},
+		{SizeBytes: testBytes, Labels: map[string]string{"": "x"}},
+		{SizeBytes: testBytes, Labels: map[string]string{"a": strings.Repeat("x", maxLabelBytes)}},
+	} {
+		if _, err := r.pool.Create(t.Context(), r.name("v"), o); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	r.wantDetached()
+}
+
+func TestMountPointsThatCannotBeAreRefusedAndNothingIsLeft(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	file := filepath.Join(r.home, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dangling := filepath.Join(r.home, "dangling")
+	if err := os.Symlink("nowhere", dangling); err != nil {
+		t.Fatal(err)
+	}
+	other := r.name("other")
+	r.create(other, CreateOptions{})
+	r.attach(other, AttachOptions{})
+	for target, kind := range map[string]error{
+		"":                                 ErrInvalid,
+		"/":                                ErrInvalid,
+		file:                               ErrInvalid,
+		r.pool.dir:                         ErrInvalid,
+		r.home:                             ErrInvalid,
+		r.pool.volumeDir(name):             ErrInvalid,
+		filepath.Join(r.pool.dir, "x"):     ErrInvalid,
+		r.target(other):                    ErrBusy,
+		filepath.Join(r.home, "no/parent"): os.ErrNotExist,
+		dangling:                           unix.ENOENT,
+	} {
+		if _, err := r.pool.Attach(t.Context(), name, AttachOptions{Target: target}); !errors.Is(err, kind) {
+			t.Errorf("target %q: %v, want %v", target, err, kind)
+		}
+		if a := r.inspect(name).Attachment; a != nil {
+			t.Errorf("target %q: attached %+v", target, a)
+		}
+	}
+	for _, o := range []AttachOptions{
+		{Cgroup: "relative"}, {Cgroup: "/"}, {Cgroup: "/a/../b"}, {Cgroup: "/a/"}, {Placement: "elsewhere"}, {Placement: PlaceContainer},
+		{Placement: PlaceNone, Cgroup: "/x"}, {Weight: 1001},
+	} {
+		o.Target = r.target(name)
+		if _, err := r.pool.Attach(t.Context(), name, o); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if !exists(dangling) || !exists(file) {
+		t.Error("what was in the place of a mount point is gone")
+	}
+	if _, err := r.pool.Attach(t.Context(), other, AttachOptions{Target: r.target("elsewhere")}); !errors.Is(err, ErrBusy) {
+		t.Errorf("attached at a second place: %v", err)
+	}
+	if _, err := r.pool.Attach(t.Context(), other, AttachOptions{Target: r.target(other), Placement: PlaceNone}); !errors.Is(err, ErrBusy) {
+		t.Errorf("attached in a second way: %v", err)
+	}
+	r.attach(other, AttachOptions{}) // once more, as it is
+	r.wantTidy()
+	r.wantKept(name)
+	r.clear()
+}
+
+// A mount point through a symbolic link is where the link leads, and a
+// directory that was there before stays.
+func TestAMountPointThatWasThereStays(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	real, link := filepath.Join(r.home, "with space\tand\\tab"), filepath.Join(r.home, "link")
+	if err := errors.Join(os.Mkdir(real, 0o700), os.Symlink(real, link)); err != nil {
+		t.Fatal(err)
+	}
+	if status := r.attach(name, AttachOptions{Target: link}); status.Mountpoint != real {
+		t.Errorf("mounted on %q, want %q", status.Mountpoint, real)
+	}
+	r.wantWhole(name)
+	r.detach(name)
+	if !exists(real) || !exists(link) {
+		t.Error("the mount point is gone")
+	}
+	r.clear()
+}
+
+func TestAFullPoolLosesNothingAndCanBeEmptied(t *testing.T) {
+	r := newHome(t)
+	// -m 0: no blocks are kept for root.
+	disk := r.newDisk(96<<20, 512, "", "-m", "0")
+	r.open(filepath.Join(disk.dir, "pool"))
+	kept, thin, spare := r.name("kept"), r.name("thin"), r.name("spare")
+	r.keep(kept, CreateOptions{Provision: Full})
+	r.create(spare, CreateOptions{Provision: Full})
+	r.create(thin, CreateOptions{SizeBytes: 64 << 20})
+	r.attach(thin, AttachOptions{})
+	if err := writeSynced(filepath.Join(r.target(thin), keptFile)); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(kept, AttachOptions{})
+
+	_, err := r.pool.Create(t.Context(), r.name("big"), CreateOptions{SizeBytes: 256 << 20, Provision: Full})
+	wantError(t, err, ErrNoSpace, "allocate")
+	r.wantTidy()
+
+	fillUp(t, filepath.Join(disk.dir, "ballast"))
+	// A thin volume finds out at its writes.
+	file, err := os.Create(filepath.Join(r.target(thin), "more"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		if _, err = file.Write(make([]byte, 1<<20)); err == nil {
+			err = file.Sync()
+		}
+	}
+	_ = file.Close()
+	t.Logf("writing to a thin volume in a full pool: %v", err)
+
+	_, err = r.pool.Create(t.Context(), r.name("new"), CreateOptions{SizeBytes: testBytes})
+	if !errors.Is(err, ErrNoSpace) {
+		t.Errorf("created in a full pool: %v", err)
+	}
+	_, err = r.pool.Attach(t.Context(), spare, AttachOptions{Target: r.target(spare)})
+	if !errors.Is(err, ErrNoSpace) {
+		t.Errorf("attached in a full pool: %v", err)
+	}
+	r.wantTidy()
+	// What is to make room works.
+	if err := r.pool.Detach(t.Context(), kept); err != nil {
+		t.Error(err)
+	}
+	if loops, err := r.pool.loopsOf(kept); err != nil || len(loops) > 0 {
+		t.Errorf("%v, %v", loops, err)
+	}
+	if err := r.pool.Delete(t.Context(), spare, DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := checkContent(filepath.Join(r.target(thin), keptFile)); err != nil {
+		t.Error(err)
+	}
+	r.detach(thin)
+	r.repair()
+	r.wantDetached(kept, thin)
+	r.wantKept(kept)
+	// The journal of the thin one was cut short: e2fsck has something to do,
+	// but what was synced is there.
+	r.attach(thin, AttachOptions{})
+	if err := checkContent(filepath.Join(r.target(thin), keptFile)); err != nil {
+		t.Error(err)
+	}
+	r.clear()
+}
+
+// fillUp takes all that a file system has left.
+func fillUp(t testing.TB, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	for _, piece := range []int{1 << 20, 4096} {
+		for err = error(nil); err == nil; {
+			if _, err = file.Write(make([]byte, piece)); err == nil {
+				err = file.Sync()
+			}
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Also a volume whose record can no longer say that it is detached.
+func TestAVolumeCanBeDeletedWithoutRoomForItsRecord(t *testing.T) {
+	r := newHome(t)
+	disk := r.newDisk(64<<20, 512, "", "-m", "0")
+	r.open(filepath.Join(disk.dir, "pool"))
+	name := r.name("v")
+	r.create(name, CreateOptions{Provision: Full})
+	r.attach(name, AttachOptions{})
+	fillUp(t, filepath.Join(disk.dir, "ballast"))
+	r.detach(name)
+	r.wantSame("host", r.host(), r.before)
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	r.wantDetached()
+}
+
+func TestADetachedVolumeWithoutItsImageIsToldAndCanBeDeleted(t *testing.T) {
+	r := newRig(t)
+	name, short := r.name("v"), r.name("short")
+	for _, name := range []string{name, short} {
+		r.create(name, CreateOptions{})
+	}
+	if err := errors.Join(os.Remove(r.pool.image(name)), os.Truncate(r.pool.image(short), testBytes/2)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{name, short} {
+		_, err := r.pool.Attach(t.Context(), name, AttachOptions{Target: r.target(name)})
+		wantError(t, err, ErrCorrupt, "image")
+		done, err := r.pool.Repair(t.Context())
+		if !errors.Is(err, ErrCorrupt) || !strings.Contains(done.Damaged[name], "image") {
+			t.Errorf("%+v, %v", done, err)
+		}
+		if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	r.wantDetached()
+}
+
+// As long as it is mounted, the data are there, and detaching would end them.
+func TestAnAttachedVolumeWithoutItsImageIsNotDetached(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	loop := r.attach(name, AttachOptions{}).LoopDevice
+	if err := os.Remove(r.pool.image(name)); err != nil {
+		t.Fatal(err)
+	}
+	err := r.pool.Detach(t.Context(), name)
+	wantError(t, err, ErrCorrupt, "cp --sparse=always "+loop)
+	if done, err := r.pool.Repair(t.Context()); err != nil {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if status := r.inspect(name); status.Problem == "" || status.Mountpoint == "" {
+		t.Errorf("%+v", status)
+	}
+	if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
+		t.Error(err)
+	}
+	// As the error says.
+	unix.Sync()
+	if output, err := exec.Command("cp", "--sparse=always", loop, r.pool.image(name)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	r.detach(name)
+	r.attach(name, AttachOptions{})
+	if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
+		t.Error(err)
+	}
+	r.clear()
+}
+
+func TestAPoolInMemoryIsRefused(t *testing.T) {
+	r := newHome(t)
+	dir := filepath.Join(r.home, "memory")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, 0) })
+	_, err := Open(t.Context(), filepath.Join(dir, "pool"), PoolOptions{Create: true})
+	wantError(t, err, ErrUnsupported, "tmpfs")
+	_, err = Open(t.Context(), dir, PoolOptions{})
+	wantError(t, err, ErrNotFound, dir)
+	_, err = Open(t.Context(), filepath.Join(r.home, "none"), PoolOptions{})
+	wantError(t, err, ErrNotFound, "none")
+}
+
+// A pool that was moved to a disk with larger sectors has no direct I/O for
+// its volumes' smaller ones.
+func TestWithoutDirectIOAttachingIsRefusedUnlessTheCacheIsAllowed(t *testing.T) {
+	r := newHome(t)
+	small := r.newDisk(96<<20, 512, "")
+	large := r.newDisk(96<<20, 4096, "")
+	r.open(filepath.Join(small.dir, "pool"))
+	name, can := r.name("v"), r.name("can")
+	r.keep(name, CreateOptions{BlockSizeBytes: 1024})
+	r.keep(can, CreateOptions{})
+	if output, err := exec.Command("cp", "-a", r.pool.dir, large.dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	r.open(filepath.Join(large.dir, "pool"))
+	_, err := r.pool.Attach(t.Context(), name, AttachOptions{Target: r.target(name)})
+	wantError(t, err, blockdev.ErrNoDirectIO, "--allow-cache")
+	r.wantDetached(name, can)
+	status := r.attach(name, AttachOptions{AllowCache: true})
+	if status.DirectIO {
+		t.Error("direct I/O after all")
+	}
+	if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
+		t.Error(err)
+	}
+	// With blocks as large as the sectors it can.
+	if status := r.attach(can, AttachOptions{}); !status.DirectIO {
+		t.Error("no direct I/O")
+	}
+	r.wantKept(can)
+	r.clear()
+}
+
+func TestAPoolOnADiskWithLargeSectorsHasDirectIO(t *testing.T) {
+	r := newHome(t)
+	disk := r.newDisk(96<<20, 4096, "")
+	r.open(filepath.Join(disk.dir, "pool"))
+	name := r.name("v")
+	_, err := r.pool.Create(t.Context(), name, CreateOptions{SizeBytes: testBytes, BlockSizeBytes: 1024})
+	wantError(t, err, ErrInvalid, "sectors of 4096 bytes")
+	r.keep(name, CreateOptions{Provision: Full})
+	if status := r.attach(name, AttachOptions{}); !status.DirectIO || status.SectorBytes != 4096 {
+		t.Errorf("%+v", status)
+	}
+	r.wantKept(name)
+	r.clear()
+}
+
+func TestOnlyOneKeeperOfAPool(t *testing.T) {
+	r := newRig(t)
+	first, err := r.pool.Keeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.pool.Keeper()
+	wantError(t, err, ErrBusy, "another daemon")
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	second, err := r.pool.Keeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The keeper sees a change of the record at once, also within the kernel's
+// clock tick, and the thread of a mount that was made anew.
+func TestTheKeeperPutsTheThreadBack(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	keeper, err := r.pool.Keeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = keeper.Close() }()
+	for range 3 {
+		keeper.Once()
+		status := r.attach(name, AttachOptions{})
+		keeper.Once()
+		if err := r.tree.Move(status.JBD2PID, "/"); err != nil {
+			t.Fatal(err)
+		}
+		if r.inspect(name).Placed {
+			t.Error("a thread in the root cgroup is called placed")
+		}
+		keeper.Once()
+		r.wantWhole(name)
+		// A mount that was made anew, and a cgroup that was removed.
+		if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
+			t.Fatal(err)
+		}
+		keeper.Once()
+		if err := r.tree.Remove(status.JournalCgroup); err != nil {
+			t.Fatal(err)
+		}
+		if err := ext4.Mount(status.LoopDevice, r.target(name), ext4.MountOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		keeper.Once()
+		r.wantWhole(name)
+		r.detach(name)
+		keeper.Once()
+		r.wantDetached(name)
+	}
+}
+
+// The keeper does not trust the time of a file that it read as soon as it was
+// written: the next writing may have the same.
+func TestTheKeeperReadsAYoungRecordAgain(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	record := r.create(name, CreateOptions{})
+	keeper, err := r.pool.Keeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = keeper.Close() }()
+	tick := time.Now()
+	for weight := uint64(1); weight <= 3; weight++ {
+		record.Weight = weight
+		file := filepath.Join(r.pool.volumeDir(name), recordFile)
+		if err := errors.Join(r.pool.write(record), os.Chtimes(file, tick, tick)); err != nil {
+			t.Fatal(err)
+		}
+		kept, err := keeper.read(name)
+		if err != nil || kept.record.Weight != weight {
+			t.Errorf("%+v, %v; want weight %d", kept, err, weight)
+		}
+	}
+}
+
+// elsewhere is a process in a mount namespace of its own, such as a container.
+type elsewhere struct {
+	command *exec.Cmd
+	input   io.Closer
+}
+
+// newElsewhere starts one, which has a copy of all the mounts.
+func newElsewhere(t testing.TB) elsewhere {
+	t.Helper()
+	needs.Tool(t, "unshare")
+	command := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; read line")
+	stdin, err1 := command.StdinPipe()
+	stdout, err2 := command.StdoutPipe()
+	if err := errors.Join(err1, err2, command.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdout.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	e := elsewhere{command, stdin}
+	t.Cleanup(e.end)
+	return e
+}
+
+// end ends it; a second time is none.
+func (e elsewhere) end() {
+	_ = e.input.Close()
+	_ = e.command.Wait()
+}
+
+// A container that is being started has copies of all the host's mounts for a
+// moment, which must not fail the detaching of another's volume.
+func TestADetachOutwaitsAContainersStart(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	r.attach(name, AttachOptions{})
+	time.AfterFunc(50*time.Millisecond, newElsewhere(t).end)
+	if err := r.pool.Detach(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	r.wantDetached(name)
+	// One that comes when nobody was there a moment ago.
+	r.attach(name, AttachOptions{})
+	p := *r.pool
+	var other elsewhere
+	p.reached = func(step string) {
+		switch step {
+		case "detaching":
+			other = newElsewhere(t)
+		case "unmounted":
+			time.AfterFunc(50*time.Millisecond, other.end)
+		}
+	}
+	if err := p.Detach(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	r.wantDetached(name)
+	// And one that stays: the volume is back where it was.
+	r.attach(name, AttachOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	p.reached = func(step string) {
+		switch step {
+		case "detaching":
+			other = newElsewhere(t)
+		case "unmounted":
+			time.AfterFunc(50*time.Millisecond, cancel)
+		}
+	}
+	wantError(t, p.Detach(ctx, name), ErrBusy, "another mount namespace")
+	r.wantWhole(name)
+	other.end()
+	r.wantKept(name)
+}
+
+func TestAMountThatUnmountingReachesIsNotPrivate(t *testing.T) {
+	for line, private := range map[string]bool{
+		"36 35 7:3 / /mnt rw,noatime - ext4 /dev/loop3 rw":            true,
+		"36 35 7:3 /sub /mnt rw,noatime - ext4 /dev/loop3 rw":         true,
+		"36 35 7:3 / /mnt rw,noatime master:1 - ext4 /dev/loop3 rw":   false,
+		"36 35 7:3 / /mnt rw,noatime shared:9 - ext4 /dev/loop3 rw":   false,
+		"36 35 7:3 / /mnt rw,noatime unbindable - ext4 /dev/loop3 rw": true,
+		"36 35 7:30 / /mnt rw,noatime - ext4 /dev/loop30 rw":          false,
+		"36 35 8:1 / /7:3 rw,noatime - ext4 /dev/sda1 rw":             false,
+		"": false,
+	} {
+		if isPrivateMount(line, "7:3") != private {
+			t.Errorf("%q: private %v", line, !private)
+		}
+	}
+}
+
+func TestABusyVolumeStaysAttached(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	wantStays := func(says string) {
+		t.Helper()
+		// The patience of unmounting is for others' last moments.
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		wantError(t, r.pool.Detach(ctx, name), ErrBusy, says)
+		wantError(t, r.pool.Delete(t.Context(), name, DeleteOptions{}), ErrBusy, "attached")
+		if a := r.wantWhole(name).Attachment; a == nil || a.State != Attached {
+			t.Errorf("%+v", a)
+		}
+		if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
+			t.Error(err)
+		}
+		if done := r.repair(); len(done.Volumes) > 0 {
+			t.Errorf("%+v", done)
+		}
+	}
+	r.attach(name, AttachOptions{})
+
+	file, err := os.Open(filepath.Join(r.target(name), keptFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantStays("cannot unmount")
+	_ = file.Close()
+
+	elsewhere := filepath.Join(r.home, "elsewhere")
+	if err := os.Mkdir(elsewhere, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(r.target(name), elsewhere, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	wantStays(elsewhere)
+	if err := unix.Unmount(elsewhere, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	over := func() error { return unix.Mount("tmpfs", r.target(name), "tmpfs", 0, "size=1m") }
+	if err := over(); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, r.pool.Detach(t.Context(), name), ErrBusy, "something else is mounted over it")
+	if err := unix.Unmount(r.target(name), 0); err != nil { // it is there still
+		t.Fatal(err)
+	}
+
+	other := newElsewhere(t)
+	wantStays("has it in another mount namespace")
+	wantStays("has it in another mount namespace")
+	other.end()
+	r.clear()
+}
+
+// What a container's mount namespace holds does not make a volume damaged
+// where the detaching was killed: it is busy, and ends with the container.
+func TestAKilledDetachOfABusyVolumeEndsWithItsUser(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	r.attach(name, AttachOptions{})
+	other := newElsewhere(t)
+	// As one that is killed after it has unmounted.
+	r.lie(name, func(record *Record) { record.Attachment.State = Detaching })
+	if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	done, err := r.pool.Repair(ctx)
+	if err != nil || !slices.Equal(done.Busy, []string{name}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	_, err = r.pool.Attach(ctx, name, AttachOptions{Target: r.target(name)})
+	wantError(t, err, ErrBusy, "mount namespace")
+	other.end()
+	await(t, "the loop device is free", func() bool {
+		done, err := r.pool.Repair(t.Context())
+		return err == nil && len(done.Busy) == 0
+	})
+	r.wantDetached(name)
+	r.wantKept(name)
+}
+
+func TestLocksEndWithTheirProcessAndOthersWait(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	l, err := lockDirectory(r.pool.volumeDir(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = r.pool.Attach(ctx, name, AttachOptions{Target: r.target(name)})
+	wantError(t, err, ErrBusy, "another daybook")
+	wantError(t, err, context.DeadlineExceeded, name)
+	if done, err := r.pool.Repair(t.Context()); err != nil || !slices.Equal(done.Busy, []string{name}) {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if status := r.inspect(name); status.Problem != "" { // reading needs no lock
+		t.Errorf("%+v", status)
+	}
+	l.release()
+	// A victim dies with the lock, in the middle of its work.
+	if !r.killed(order{Operation: "attach", Name: name, Attach: AttachOptions{Target: r.target(name)}, KillAt: 3}) {
+		t.Fatal("it was not killed")
+	}
+	r.attach(name, AttachOptions{})
+	r.clear()
+}
+
+func TestOfTwoProcessesThatAttachOneDoes(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	for round := range 5 {
+		victims := make([]*exec.Cmd, 2)
+		for i := range victims {
+			victims[i] = r.victim(order{Operation: "attach", Name: name, Attach: AttachOptions{Target: r.target(fmt.Sprint(name, i))}, KillAt: -1})
+			if err := victims[i].Start(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done := 0
+		for _, victim := range victims {
+			if victim.Wait() == nil {
+				done++
+			}
+		}
+		loops, err := r.pool.loopsOf(name)
+		if done != 1 || len(loops) != 1 || err != nil {
+			t.Errorf("round %d: %d attached it; %v, %v", round, done, loops, err)
+		}
+		r.wantWhole(name)
+		r.wantSame("host", r.host(), r.expected())
+		r.detach(name)
+		r.wantDetached(name)
+	}
+	r.wantKept(name)
+}
+
+func TestTheQuotaIsNeverExceeded(t *testing.T) {
+	r := newHome(t)
+	// A directory's name is no pattern.
+	r.open(filepath.Join(r.home, "a [pool] of *"))
+	const fit = 5
+	if err := r.pool.SetQuota(t.Context(), fit*testBytes+testBytes/2); err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	var most uint64
+	var watcher, creators sync.WaitGroup
+	watcher.Go(func() {
+		for {
+			usage, err := r.pool.Usage()
+			if err != nil {
+				t.Error(err)
+			}
+			most = max(most, usage.PromisedBytes)
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	for n := range 20 {
+		creators.Go(func() {
+			_, err := r.pool.Create(t.Context(), r.name(fmt.Sprint("v", n)), CreateOptions{SizeBytes: testBytes})
+			if err != nil && !errors.Is(err, ErrNoSpace) {
+				t.Error(err)
+			}
+		})
+	}
+	creators.Wait()
+	close(stop)
+	watcher.Wait()
+	names, err := r.pool.names()
+	if err != nil || len(names) != fit {
+		t.Errorf("%d volumes, %v; %d have room", len(names), err, fit)
+	}
+	if most > fit*testBytes {
+		t.Errorf("%d bytes were promised, the quota has room for %d", most, fit*testBytes)
+	}
+	r.wantTidy()
+	r.clear()
+}
+
+func TestAForeignLoopDeviceOnTheImageIsNeverDetached(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	foreign, err := blockdev.Attach(r.pool.image(name), blockdev.AttachOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantThere := func() {
+		t.Helper()
+		if file, err := foreign.BackingFile(); err != nil || file != r.pool.image(name) {
+			t.Errorf("%s has %q, %v", foreign.Name, file, err)
+		}
+	}
+	_, err = r.pool.Attach(t.Context(), name, AttachOptions{Target: r.target(name)})
+	wantError(t, err, ErrBusy, foreign.Path())
+	wantError(t, r.pool.Delete(t.Context(), name, DeleteOptions{}), ErrBusy, foreign.Path())
+	r.repair()
+	wantThere()
+	if err := foreign.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	// One that comes later, and is there when a death is cleared up.
+	for _, kill := range []int{1, 3} {
+		if !r.killed(order{Operation: "attach", Name: name, Attach: AttachOptions{Target: r.target(name)}, KillAt: kill}) {
+			t.Fatal("it was not killed")
+		}
+		if foreign, err = blockdev.Attach(r.pool.image(name), blockdev.AttachOptions{ReadOnly: true}); err != nil {
+			t.Fatal(err)
+		}
+		r.repair()
+		wantThere()
+		if own, err := r.pool.loopsOf(name); err != nil || len(own) != 1 {
+			t.Errorf("%v, %v", own, err)
+		}
+		if err := foreign.Detach(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.attach(name, AttachOptions{})
+	if foreign, err = blockdev.Attach(r.pool.image(name), blockdev.AttachOptions{ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	r.wantWhole(name)
+	r.repair()
+	r.detach(name)
+	wantThere()
+	if err := foreign.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.wantDetached(name)
+	r.wantKept(name)
+}
+
+// A pool that is seen under another path, as in a container, is the same pool.
+func TestAPoolUnderAnotherPathIsTheSame(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	other := filepath.Join(r.home, "other")
+	if err := os.Mkdir(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount(r.pool.dir, other, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(other, 0) })
+	there, err := Open(t.Context(), other, PoolOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{})
+	status, err := there.Inspect(name)
+	if err != nil || status.Problem != "" || !status.Placed {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if _, err := there.Attach(t.Context(), name, AttachOptions{Target: r.target("x")}); !errors.Is(err, ErrBusy) {
+		t.Errorf("attached twice: %v", err)
+	}
+	if done, err := there.Repair(t.Context()); err != nil || len(done.Volumes) > 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if err := there.Detach(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	r.wantSame("host", r.host(), append(slices.Clone(r.before), "mount on /other"))
+}
+
+// Whatever ends an operation's context at a step, it is done whole or not at
+// all, and no repair is needed.
+func TestCancelledAtEachStepNothingIsHalfDone(t *testing.T) {
+	for _, c := range crashes {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			steps := r.stepsOf(c)
+			done := 0
+			for at, step := range steps {
+				name, o := r.begin(c)
+				ctx, cancel := context.WithCancel(t.Context())
+				p, n := *r.pool, 0
+				p.reached = func(string) {
+					if n == at {
+						cancel()
+					}
+					n++
+				}
+				err := operations[o.Operation](ctx, &p, o)
+				if err == nil {
+					done++
+				} else if !errors.Is(err, context.Canceled) && !c.fails {
+					t.Errorf("cancelled at %q: %v", step, err)
+				}
+				r.wantTidy()
+				there := exists(r.pool.volumeDir(name))
+				if c.existed && !there && err != nil || !c.existed && there != (err == nil) {
+					t.Errorf("cancelled at %q: %v, and the volume is there: %v", step, err, there)
+				}
+				if there {
+					r.wantWhole(name)
+					if c.after != nil {
+						c.after(r, name)
+					}
+					if c.existed {
+						r.wantKept(name)
+					}
+				}
+				r.clear()
+				if t.Failed() {
+					t.Fatalf("cancelled at step %d, %q, of %q", at, step, steps)
+				}
+			}
+			t.Logf("%d of %d were done all the same", done, len(steps))
+		})
+	}
+}
+
+// As the host's crash leaves it: detached by the record's being settled, and
+// with what was synced still in the journal.
+func TestARepairReplaysTheJournal(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	loop := r.attach(name, AttachOptions{}).LoopDevice
+	if err := writeSynced(filepath.Join(r.target(name), keptFile)); err != nil {
+		t.Fatal(err)
+	}
+	crashed := filepath.Join(r.home, "crashed")
+	if output, err := exec.Command("dd", "if="+loop, "of="+crashed, "bs=1M", "iflag=direct").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	r.detach(name)
+	if err := os.Rename(crashed, r.pool.image(name)); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := ext4.ReadSuperblock(r.pool.image(name)); err != nil || !s.NeedsRecovery {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if done := r.repair(); done.Volumes[name] == "" {
+		t.Errorf("%+v", done)
+	}
+	if done := r.repair(); len(done.Volumes) > 0 {
+		t.Errorf("%+v", done)
+	}
+	r.wantClean(r.pool.image(name))
+	r.wantKept(name)
+}
+
+func TestWhatTheUserTookAwayIsTold(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	status := r.attach(name, AttachOptions{})
+	if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
+		t.Fatal(err)
+	}
+	if status := r.inspect(name); !strings.Contains(status.Problem, "repair") || status.Mountpoint != "" {
+		t.Errorf("%+v", status)
+	}
+	if done := r.repair(); done.Volumes[name] == "" {
+		t.Errorf("%+v", done)
+	}
+	r.wantDetached(name)
+	// The loop device, too.
+	status = r.attach(name, AttachOptions{})
+	if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
+		t.Fatal(err)
+	}
+	loops, err := r.pool.loopsOf(name)
+	if err != nil || len(loops) != 1 || loops[0].Path() != status.LoopDevice {
+		t.Fatalf("%v, %v", loops, err)
+	}
+	if err := loops[0].Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{})
+	r.wantWhole(name)
+	r.wantKept(name)
+	r.wantDetached(name)
+}

@@ -1,0 +1,370 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// AttachOptions are the choices of [Pool.Attach]. The target is needed.
+type AttachOptions struct {
+	// Target is the mount point; it is made if it is missing, and then
+	// removed by Detach.
+	Target string
+	// Cgroup is the parent cgroup, or with PlaceContainer the container's;
+	// "" is /daybook/NAME, with PlaceParent.
+	Cgroup string
+	// Placement is PlaceParent if it is empty.
+	Placement Placement
+	// Weight instead of the volume's own; 0 takes that.
+	Weight uint64
+	// ReadOnly mounts it so.
+	ReadOnly bool
+	// AllowCache lets the image be read and written through the pool's page
+	// cache where direct I/O is not to be had.
+	AllowCache bool
+}
+
+func (o AttachOptions) complete(name string) (AttachOptions, error) {
+	if o.Placement == "" {
+		o.Placement = PlaceParent
+	}
+	var errs []error
+	switch o.Placement {
+	case PlaceParent:
+		if o.Cgroup == "" {
+			o.Cgroup = "/daybook/" + name
+		}
+	case PlaceContainer:
+		if o.Cgroup == "" {
+			errs = append(errs, fmt.Errorf("%w placement: %s wants the container's cgroup", ErrInvalid, o.Placement))
+		}
+	case PlaceNone:
+		if o.Cgroup != "" {
+			errs = append(errs, fmt.Errorf("%w placement: %s has no cgroup", ErrInvalid, o.Placement))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("%w placement %q: want %s, %s or %s", ErrInvalid, o.Placement, PlaceParent, PlaceContainer, PlaceNone))
+	}
+	if o.Cgroup != "" && (!cleanPath(o.Cgroup) || o.Cgroup == "/") {
+		errs = append(errs, fmt.Errorf("%w cgroup %q: want a path such as /daybook/%s", ErrInvalid, o.Cgroup, name))
+	}
+	if o.Target == "" {
+		errs = append(errs, fmt.Errorf("%w: no mount point", ErrInvalid))
+	}
+	return o, errors.Join(append(errs, CheckWeight(o.Weight))...)
+}
+
+// Attach mounts a volume and places its jbd2 thread. If it fails, nothing is
+// left. A volume that is attached there already stays as it is.
+func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (Status, error) {
+	status, err := p.attach(ctx, name, options)
+	if err != nil {
+		return Status{}, fmt.Errorf("cannot attach volume %s: %w", name, err)
+	}
+	return status, nil
+}
+
+func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status, error) {
+	if err := CheckName(name); err != nil {
+		return Status{}, err
+	}
+	o, err := o.complete(name)
+	if err != nil {
+		return Status{}, err
+	}
+	if o.Target, err = resolveTarget(o.Target); err != nil {
+		return Status{}, err
+	}
+	if within(o.Target, p.dir) || within(p.dir, o.Target) {
+		return Status{}, fmt.Errorf("%w mount point %s: it would hide pool %s, or lie in it", ErrInvalid, o.Target, p.dir)
+	}
+	record, l, err := p.hold(ctx, name)
+	if err != nil {
+		return Status{}, err
+	}
+	defer l.release()
+	if record, err = p.settle(ctx, record); err != nil {
+		return Status{}, err
+	}
+	if a := record.Attachment; a != nil {
+		if a.Target != o.Target || a.Placement != o.Placement || a.Cgroup != o.Cgroup || a.ReadOnly != o.ReadOnly {
+			return Status{}, fmt.Errorf("it is %w: attached at %s (placement %s, cgroup %q, read-only %v)", ErrBusy, a.Target, a.Placement, a.Cgroup, a.ReadOnly)
+		}
+		err := p.place(record)
+		return p.status(record), err
+	}
+	if err := p.checkImage(record); err != nil {
+		return Status{}, err
+	}
+	weight := record.Weight
+	record, err = p.begin(record, o)
+	if err != nil {
+		return Status{}, err
+	}
+	p.reached("attaching")
+	if err = p.build(ctx, &record); err == nil {
+		record.Attachment.State = Attached
+		err = p.write(record)
+	}
+	if err != nil {
+		// Not with ctx, which may be why it failed.
+		undone, undoErr := p.undo(context.WithoutCancel(ctx), record)
+		if undoErr == nil {
+			undone.Weight = weight
+			undoErr = p.writeUndone(undone)
+		}
+		return Status{}, errors.Join(err, undoErr)
+	}
+	p.reached("attached")
+	return p.status(record), nil
+}
+
+// within says whether a path is a directory's or below it.
+func within(path, directory string) bool {
+	return path == directory || strings.HasPrefix(path, strings.TrimSuffix(directory, "/")+"/")
+}
+
+// resolveTarget makes the path such as /proc/self/mountinfo will show it.
+func resolveTarget(target string) (string, error) {
+	target, err := filepath.Abs(target)
+	if err != nil {
+		return "", err
+	}
+	if target == "/" {
+		return "", fmt.Errorf("%w mount point %q", ErrInvalid, target)
+	}
+	real, err := filepath.EvalSymlinks(target)
+	if errors.Is(err, fs.ErrNotExist) {
+		parent, err := filepath.EvalSymlinks(filepath.Dir(target))
+		if err != nil {
+			return "", fmt.Errorf("mount point: %w", err)
+		}
+		return filepath.Join(parent, filepath.Base(target)), nil
+	}
+	return real, err
+}
+
+// checkImage refuses what cannot be mounted, before anything is done.
+func (p *Pool) checkImage(record Record) error {
+	if err := p.checkImageThere(record); err != nil {
+		return err
+	}
+	if record.Resize != 0 {
+		return fmt.Errorf("it is %w: a resize to %d bytes was interrupted: daybook volume repair finishes it", ErrBusy, record.Resize)
+	}
+	loops, err := p.loopsOf(record.Name)
+	if err != nil {
+		return err
+	}
+	if len(loops) > 0 {
+		return fmt.Errorf("it is %w: %s has its image, and not by Daybook (losetup -d %s)", ErrBusy, loops[0].Path(), loops[0].Path())
+	}
+	return nil
+}
+
+// checkImageThere says whether the image is a file of the volume's size.
+func (p *Pool) checkImageThere(record Record) error {
+	info, err := os.Stat(p.image(record.Name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("its image %s is missing: it is %w", p.image(record.Name), ErrCorrupt)
+	}
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() || uint64(info.Size()) < record.SizeBytes {
+		return fmt.Errorf("its image is %w: %d bytes long, want %d", ErrCorrupt, info.Size(), record.SizeBytes)
+	}
+	return nil
+}
+
+// begin records what is about to be done.
+func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
+	boot, err := bootID()
+	if err != nil {
+		return record, err
+	}
+	a := &Attachment{
+		State: Attaching, BootID: boot, Target: o.Target, AllowCache: o.AllowCache, ReadOnly: o.ReadOnly,
+		Placement: o.Placement, Cgroup: o.Cgroup,
+	}
+	info, err := os.Stat(o.Target)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		a.MadeTarget = true
+	case err != nil:
+		return record, err
+	case !info.IsDir():
+		return record, fmt.Errorf("%w mount point: %s is no directory", ErrInvalid, o.Target)
+	}
+	mounted, err := mountsAt(o.Target)
+	if err != nil {
+		return record, err
+	}
+	if mounted != "" {
+		return record, fmt.Errorf("the mount point %s is %w: %s is mounted there", o.Target, ErrBusy, mounted)
+	}
+	if o.Weight != 0 {
+		record.Weight = o.Weight
+	}
+	record.Attachment = a
+	if err := p.planPlacement(record); err != nil {
+		return record, err
+	}
+	return record, p.write(record)
+}
+
+// build does what was recorded; what it learns it records as it goes.
+func (p *Pool) build(ctx context.Context, record *Record) error {
+	a := record.Attachment
+	options := blockdev.AttachOptions{
+		DirectIO: true, ReadOnly: a.ReadOnly, BlockSizeBytes: p.loopSectorBytes(*record), Label: loopLabel(*record),
+	}
+	loop, err := blockdev.Attach(p.image(record.Name), options)
+	if errors.Is(err, blockdev.ErrNoDirectIO) {
+		if !a.AllowCache {
+			return fmt.Errorf("%w: the pool's file system %s; --allow-cache does without, and then data is cached twice and an fsync of one volume waits for the pool's writeback", err, p.dir)
+		}
+		p.log.Warn("no direct I/O: the image is cached twice", "volume", record.Name, "why", err)
+		options.DirectIO, options.BlockSizeBytes = false, record.SectorBytes
+		loop, err = blockdev.Attach(p.image(record.Name), options)
+	}
+	if err != nil {
+		return err
+	}
+	p.reached("looped")
+	a.LoopDevice = loop.Name
+	if err := p.write(*record); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if a.MadeTarget {
+		if err := os.Mkdir(a.Target, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("cannot make the mount point: %w", err)
+		}
+	}
+	p.reached("target")
+	if err := p.mount(*record, loop.Path()); err != nil {
+		return err
+	}
+	p.reached("mounted")
+	return p.place(*record)
+}
+
+// loopSectorBytes is the loop device's logical block size: what direct I/O takes
+// now, if the file system's blocks are not smaller.
+func (p *Pool) loopSectorBytes(record Record) uint32 {
+	sector := directSectorBytes(p.image(record.Name), record.SectorBytes)
+	s, err := ext4.ReadSuperblock(p.image(record.Name))
+	if err == nil && uint64(s.BlockSizeBytes) < uint64(sector) {
+		return record.SectorBytes
+	}
+	return sector
+}
+
+func (p *Pool) mount(record Record, device string) error {
+	return ext4.Mount(device, record.Attachment.Target, ext4.MountOptions{
+		ReadOnly: record.Attachment.ReadOnly, NoAtime: record.NoAtime, Data: mountData(record), JournalDevice: record.JournalDevice,
+	})
+}
+
+// mountData are the volume's mount options. The inode tables of what a full one
+// has grown by stay as they are: the kernel would zero them in the background,
+// by a request that a loop device fulfils with holes.
+func mountData(record Record) string {
+	const asTheyAre = "noinit_itable"
+	switch {
+	case record.Provision != Full:
+		return record.MountOptions
+	case record.MountOptions == "":
+		return asTheyAre
+	}
+	return asTheyAre + "," + record.MountOptions // the last word is the user's
+}
+
+// loopLabel is by what the loop devices that Daybook made are known: another
+// program may attach the image, too.
+func loopLabel(record Record) string { return "daybook volume " + record.ID }
+
+// ownLoops finds the loop devices that Daybook made of a volume's image.
+func (p *Pool) ownLoops(record Record) ([]blockdev.Loop, error) {
+	all, err := p.loopsOf(record.Name)
+	if err != nil {
+		return nil, err
+	}
+	var own []blockdev.Loop
+	for _, loop := range all {
+		status, err := loop.Status()
+		switch {
+		case errors.Is(err, blockdev.ErrGone): // detached since
+		case err != nil:
+			return nil, err
+		case status.Label == loopLabel(record):
+			own = append(own, loop)
+		}
+	}
+	return own, nil
+}
+
+// loopsOf finds the loop devices that have a volume's image, whoever made them:
+// by its path, also where the file was removed since, which the kernel adds to
+// it; or by its inode, where the pool has several paths.
+func (p *Pool) loopsOf(name string) ([]blockdev.Loop, error) {
+	all, err := blockdev.Loops()
+	if err != nil {
+		return nil, err
+	}
+	var image unix.Stat_t
+	there := unix.Stat(p.image(name), &image) == nil
+	var found []blockdev.Loop
+	for _, loop := range all {
+		path, removed := strings.CutSuffix(loop.File, " (deleted)")
+		if filepath.Base(path) != imageFile {
+			continue
+		}
+		same := path == p.image(name)
+		if there && !removed {
+			// Another mount namespace may have another file at that path.
+			if status, err := loop.Status(); err == nil {
+				same = status.Inode == image.Ino && status.FileSystem == image.Dev
+			}
+		}
+		if same {
+			found = append(found, loop)
+		}
+	}
+	return found, nil
+}
+
+// mountsAt says what is mounted on a directory; "" if nothing is.
+func mountsAt(target string) (string, error) {
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return "", err
+	}
+	for _, mount := range mounts {
+		if mount.Point == target {
+			return mount.Source, nil
+		}
+	}
+	return "", nil
+}
+
+func bootID() (string, error) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("cannot tell this start of the host from others: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

@@ -1,0 +1,102 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// CheckOptions are the choices of [Pool.Check].
+type CheckOptions struct {
+	// Snapshot is checked instead of the volume; its volume may be attached.
+	Snapshot string
+	// Repair lets e2fsck correct what it can by itself. Snapshots stay as
+	// they are.
+	Repair bool
+}
+
+// CheckReport is what a check found.
+type CheckReport struct {
+	// Clean: no error is left.
+	Clean bool `json:"clean"`
+	// Corrected: there were some, and e2fsck corrected them.
+	Corrected bool `json:"corrected"`
+	// Replayed: the journal held what the file system did not yet, as after
+	// a crash. Without Repair it was replayed on a copy.
+	Replayed bool `json:"replayed"`
+	// Report is e2fsck's.
+	Report string `json:"report"`
+}
+
+// Check lets e2fsck look at a volume that is not attached, or at a snapshot.
+// Without Repair nothing is changed. Errors wrap ErrBusy while it is attached,
+// ErrCorrupt if errors are left; the report is given in this case, too.
+func (p *Pool) Check(ctx context.Context, name string, options CheckOptions) (CheckReport, error) {
+	report, err := p.check(ctx, name, options)
+	if err != nil {
+		return report, fmt.Errorf("check of volume %s: %w", origin(name, options.Snapshot), err)
+	}
+	return report, nil
+}
+
+func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report CheckReport, err error) {
+	if o.Snapshot != "" && o.Repair {
+		return report, fmt.Errorf("%w: snapshots are not repaired: clone it and repair the clone", ErrInvalid)
+	}
+	record, l, err := p.holdReady(ctx, name)
+	if err != nil {
+		return report, err
+	}
+	defer l.release()
+	if o.Snapshot == "" && record.Attachment != nil {
+		return report, fmt.Errorf("it is %w: attached at %s; detach it, or check a snapshot of it", ErrBusy, record.Attachment.Target)
+	}
+	target := p.offline(record, l)
+	if o.Snapshot != "" {
+		s, err := p.readSnapshot(name, o.Snapshot)
+		if err != nil {
+			return report, err
+		}
+		// What it has in its own journal is all, or there is none inside.
+		target.Device, target.JournalDevice, record.SizeBytes = p.snapshotImage(name, o.Snapshot), "", s.SizeBytes
+	}
+	s, err := ext4.ReadSuperblock(target.Device)
+	// Of a damaged superblock e2fsck knows more.
+	if err == nil && s.NeedsRecovery {
+		report.Replayed = true
+		if !o.Repair {
+			return p.checkCopy(ctx, target, record.SizeBytes, report)
+		}
+	}
+	return examine(ctx, target, o.Repair, report)
+}
+
+func examine(ctx context.Context, target ext4.Offline, repair bool, report CheckReport) (CheckReport, error) {
+	var err error
+	report.Report, report.Corrected, err = target.Check(ctx, repair)
+	report.Clean = err == nil
+	return report, damaged(err)
+}
+
+// checkCopy looks at a copy whose journal was replayed: without that, errors
+// would be found that the next mount takes away.
+func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, size uint64, report CheckReport) (_ CheckReport, err error) {
+	if target.JournalDevice != "" {
+		return report, fmt.Errorf("%w: its journal is on another device and must be replayed first: --repair does, or attach and detach it", ErrUnsupported)
+	}
+	w, err := p.newWork(ctx, size)
+	if err != nil {
+		return report, fmt.Errorf("its journal must be replayed on a copy: %w", err)
+	}
+	defer func() { err = errors.Join(err, w.discard()) }()
+	if _, err := copyStill(ctx, target.Device, w.image(), size, nil); err != nil {
+		return report, err
+	}
+	target.Device, target.Lock = w.image(), nil
+	if err := target.ReplayJournal(ctx); err != nil {
+		return report, err
+	}
+	return examine(ctx, target, false, report)
+}

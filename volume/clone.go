@@ -1,0 +1,135 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// CloneOptions are the choices of [Pool.Clone].
+type CloneOptions struct {
+	// Weight is the clone's, 0 to 1000; 0 takes the source's.
+	Weight uint64
+	// Labels are the clone's; nil takes the source's.
+	Labels map[string]string
+	// Progress is told of the copying, where it is not by reflink, and of
+	// the writing of a full image.
+	Progress Progress
+}
+
+// Clone makes a new volume, not attached, of a snapshot, or with "" of what the
+// source holds now, which may be attached (see [Pool.Snapshot]). The clone has
+// an identity of its own, its file system, too, and its journal inside. If the
+// source is full, so is the clone, which then shares no blocks. If it fails or
+// ctx ends, nothing is left.
+func (p *Pool) Clone(ctx context.Context, source, snapshot, name string, options CloneOptions) (Record, error) {
+	record, err := p.clone(ctx, source, snapshot, name, options)
+	if err != nil {
+		return Record{}, fmt.Errorf("cannot clone volume %s: %w", origin(source, snapshot), err)
+	}
+	return record, nil
+}
+
+// origin names what something was made of.
+func origin(name, snapshot string) string {
+	if snapshot == "" {
+		return name
+	}
+	return name + "@" + snapshot
+}
+
+func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o CloneOptions) (record Record, err error) {
+	if err := errors.Join(CheckName(name), CheckWeight(o.Weight), checkLabels(o.Labels)); err != nil {
+		return Record{}, err
+	}
+	if _, err := os.Lstat(p.volumeDir(name)); err == nil {
+		return Record{}, fmt.Errorf("volume %s %w", name, ErrExists)
+	}
+	w, record, err := p.copyToWork(ctx, source, snapshot, o.Progress)
+	if err != nil {
+		return Record{}, err
+	}
+	defer func() { err = errors.Join(err, w.discard()) }()
+	p.reached("cloned")
+	record = Record{
+		Format: recordFormat, Name: name, ID: newID(), Created: time.Now().UTC(), SizeBytes: record.SizeBytes, Provision: record.Provision,
+		SectorBytes: record.SectorBytes, Weight: record.Weight, Labels: maps.Clone(record.Labels), MountOptions: record.MountOptions,
+		NoAtime: record.NoAtime, Origin: origin(source, snapshot),
+	}
+	if o.Weight != 0 {
+		record.Weight = o.Weight
+	}
+	if o.Labels != nil {
+		record.Labels = maps.Clone(o.Labels)
+	}
+	if err := renew(ctx, ext4.Offline{Device: w.image()}, record.ID); err != nil {
+		return Record{}, noSpace(err)
+	}
+	if record.Provision == Full {
+		if err := writeOut(ctx, w.image(), 0, o.Progress); err != nil {
+			return Record{}, err
+		}
+	}
+	if err := replaceFile(filepath.Join(w.path, recordFile), record); err != nil {
+		return Record{}, err
+	}
+	if err := os.Mkdir(filepath.Join(w.path, snapshotsDir), 0o711); err != nil {
+		return Record{}, noSpace(err)
+	}
+	return record, p.finish(&w, p.volumeDir(name), "volume "+name)
+}
+
+// copyToWork copies a snapshot, or what a volume holds now, to a new work and
+// gives the volume's record, with the size of the copy. The source is locked
+// only as long.
+func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, progress Progress) (w work, record Record, err error) {
+	record, l, err := p.holdReady(ctx, source)
+	if err != nil {
+		return work{}, Record{}, err
+	}
+	defer l.release()
+	var s SnapshotRecord
+	if snapshot != "" {
+		if s, err = p.readSnapshot(source, snapshot); err != nil {
+			return work{}, Record{}, err
+		}
+		record.SizeBytes = s.SizeBytes
+	}
+	if w, err = p.newWork(ctx, record.SizeBytes); err != nil {
+		return work{}, Record{}, err
+	}
+	if snapshot == "" {
+		_, _, err = p.capture(ctx, &record, w.image(), progress)
+	} else {
+		_, err = copyStill(ctx, p.snapshotImage(source, snapshot), w.image(), record.SizeBytes, progress)
+	}
+	if err != nil {
+		return work{}, Record{}, errors.Join(err, w.discard())
+	}
+	return w, record, nil
+}
+
+// renew replays the journal of a copy and gives it an identity of its own.
+func renew(ctx context.Context, fs ext4.Offline, id string) error {
+	if err := fs.TakeJournalInside(ctx); err != nil {
+		return err
+	}
+	if _, _, err := fs.Check(ctx, true); err != nil {
+		return damaged(err)
+	}
+	return fs.SetUUID(ctx, id)
+}
+
+// damaged gives e2fsck's finding the package's name.
+func damaged(err error) error {
+	if errors.Is(err, ext4.ErrDamaged) {
+		return fmt.Errorf("its file system is %w: %w", ErrCorrupt, err)
+	}
+	return err
+}

@@ -1,0 +1,200 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// CreateOptions are the choices of [Pool.Create]. Only the size is needed.
+type CreateOptions struct {
+	// SizeBytes is from MinSizeBytes to MaxSizeBytes, in whole 4 KiB.
+	SizeBytes uint64
+	// Provision is Thin if it is empty.
+	Provision Provision
+	// Weight, 1 to 1000, is the parent cgroup's while the volume is
+	// attached; 0 leaves it alone.
+	Weight uint64
+	// BlockSizeBytes is ext4's: 1024, 2048 or 4096; 0 is 4096.
+	BlockSizeBytes uint32
+	// InodeSizeBytes is ext4's, 128 to 4096 in powers of two; 0 is 256.
+	InodeSizeBytes uint32
+	// BytesPerInode sets how many inodes there are; 0 leaves it to mke2fs.
+	BytesPerInode uint32
+	// JournalBytes is the journal's length in whole MiB; 0 leaves it to
+	// mke2fs.
+	JournalBytes uint64
+	// JournalDevice is the node of a device that becomes the journal. What
+	// is on it is lost.
+	JournalDevice string
+	// LazyInit leaves inode tables and journal to be written after the
+	// first mount, by a kernel thread in nobody's name.
+	LazyInit bool
+	// MountOptions are ext4's, with commas; NoAtime spares access times.
+	MountOptions string
+	NoAtime      bool
+	// UID, GID and Mode are the root directory's; Mode 0 is 0755.
+	UID, GID uint32
+	Mode     os.FileMode
+	// Labels are kept and shown.
+	Labels map[string]string
+	// Progress is told of the writing of a full image.
+	Progress Progress
+}
+
+func (o CreateOptions) complete() (CreateOptions, error) {
+	if o.Provision == "" {
+		o.Provision = Thin
+	}
+	if o.BlockSizeBytes == 0 {
+		o.BlockSizeBytes = 4096
+	}
+	if o.Mode == 0 {
+		o.Mode = 0o755
+	}
+	errs := []error{CheckSize(o.SizeBytes), CheckWeight(o.Weight), checkLabels(o.Labels)}
+	if o.Provision != Thin && o.Provision != Full {
+		errs = append(errs, fmt.Errorf("%w provision %q: want %s or %s", ErrInvalid, o.Provision, Thin, Full))
+	}
+	switch o.BlockSizeBytes {
+	case 1024, 2048, 4096:
+	default:
+		errs = append(errs, fmt.Errorf("%w block size: %d bytes, want 1024, 2048 or 4096", ErrInvalid, o.BlockSizeBytes))
+	}
+	switch o.InodeSizeBytes {
+	case 0, 128, 256, 512, 1024, 2048, 4096:
+		if o.InodeSizeBytes > o.BlockSizeBytes {
+			errs = append(errs, fmt.Errorf("%w inode size: %d bytes are more than a block's %d", ErrInvalid, o.InodeSizeBytes, o.BlockSizeBytes))
+		}
+	default:
+		errs = append(errs, fmt.Errorf("%w inode size: %d bytes, want a power of two from 128 to 4096", ErrInvalid, o.InodeSizeBytes))
+	}
+	if o.JournalBytes%(1<<20) != 0 || o.JournalBytes > o.SizeBytes/2 {
+		errs = append(errs, fmt.Errorf("%w journal size: %d bytes, want whole MiB and at most half of the volume", ErrInvalid, o.JournalBytes))
+	}
+	if o.JournalBytes != 0 && o.JournalDevice != "" {
+		errs = append(errs, fmt.Errorf("%w: a journal size and a journal device exclude each other", ErrInvalid))
+	}
+	if o.Mode&^os.ModePerm&^os.ModeSetgid&^os.ModeSticky != 0 {
+		errs = append(errs, fmt.Errorf("%w mode %v of the root directory", ErrInvalid, o.Mode))
+	}
+	return o, errors.Join(errs...)
+}
+
+// Check says what is wrong with the options, without a pool. The error wraps
+// ErrInvalid.
+func (o CreateOptions) Check() error {
+	_, err := o.complete()
+	return err
+}
+
+// Create makes a volume, not attached. If it fails or ctx ends, nothing is
+// left.
+func (p *Pool) Create(ctx context.Context, name string, options CreateOptions) (Record, error) {
+	record, err := p.create(ctx, name, options)
+	if err != nil {
+		return Record{}, fmt.Errorf("cannot create volume %s: %w", name, err)
+	}
+	return record, nil
+}
+
+func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record Record, err error) {
+	if err := CheckName(name); err != nil {
+		return Record{}, err
+	}
+	if o, err = o.complete(); err != nil {
+		return Record{}, err
+	}
+	if _, err := os.Lstat(p.volumeDir(name)); err == nil {
+		return Record{}, ErrExists
+	}
+	sector, err := p.sectorBytes()
+	if err != nil {
+		return Record{}, err
+	}
+	if sector > o.BlockSizeBytes {
+		return Record{}, fmt.Errorf("%w block size: the pool's disk has sectors of %d bytes, and blocks may not be smaller", ErrInvalid, sector)
+	}
+	sector = max(sector, p.sharedSectorBytes(o.BlockSizeBytes))
+	record = Record{
+		Format: recordFormat, Name: name, ID: newID(), Created: time.Now().UTC(), SizeBytes: o.SizeBytes, Provision: o.Provision,
+		SectorBytes: sector, Weight: o.Weight, Labels: maps.Clone(o.Labels), MountOptions: o.MountOptions, NoAtime: o.NoAtime,
+		JournalDevice: o.JournalDevice,
+	}
+	w, err := p.newWork(ctx, o.SizeBytes)
+	if err != nil {
+		return Record{}, err
+	}
+	defer func() { err = errors.Join(err, w.discard()) }()
+	if err := makeFileSystem(ctx, w.image(), record.ID, o); err != nil {
+		return Record{}, err
+	}
+	p.reached("made")
+	if o.Provision == Full {
+		if err := writeOut(ctx, w.image(), 0, o.Progress); err != nil {
+			return Record{}, err
+		}
+	}
+	if err := replaceFile(filepath.Join(w.path, recordFile), record); err != nil {
+		return Record{}, err
+	}
+	if err := os.Mkdir(filepath.Join(w.path, snapshotsDir), 0o711); err != nil {
+		return Record{}, noSpace(err)
+	}
+	return record, p.finish(&w, p.volumeDir(name), "volume "+name)
+}
+
+// sectorBytes is the pool's disk's: direct I/O wants no smaller requests.
+func (p *Pool) sectorBytes() (uint32, error) {
+	disk, err := p.disk()
+	if err != nil {
+		return 512, nil // a file system without one disk: the attaching will tell
+	}
+	text, err := disk.Queue("logical_block_size")
+	if err != nil {
+		return 0, err
+	}
+	bytes, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("logical block size of %s: %w", disk.Name, err)
+	}
+	return uint32(bytes), nil
+}
+
+func makeFileSystem(ctx context.Context, image, id string, o CreateOptions) error {
+	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
+	make := ext4.MakeOptions{
+		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode, JournalBytes: o.JournalBytes, JournalDevice: o.JournalDevice,
+		Lazy: o.LazyInit, Extended: []string{owner}, Arguments: []string{"-U", id},
+	}
+	if o.InodeSizeBytes != 0 {
+		make.Arguments = append(make.Arguments, "-I", strconv.FormatUint(uint64(o.InodeSizeBytes), 10))
+	}
+	if err := ext4.Make(ctx, image, make); err != nil {
+		return noSpace(err)
+	}
+	if o.Mode == 0o755 {
+		return nil
+	}
+	// mke2fs knows root_perms only since 1.47.1.
+	return ext4.SetRootMode(ctx, image, unixMode(o.Mode))
+}
+
+// unixMode is a mode's permission bits as the kernel has them.
+func unixMode(mode os.FileMode) uint32 {
+	bits := uint32(mode.Perm())
+	if mode&os.ModeSetgid != 0 {
+		bits |= 0o2000
+	}
+	if mode&os.ModeSticky != 0 {
+		bits |= 0o1000
+	}
+	return bits
+}

@@ -1,0 +1,88 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// DeleteOptions are the choices of [Pool.Delete].
+type DeleteOptions struct {
+	// Damaged deletes a volume whose record cannot be read, too. Nothing
+	// that it may have left on the host is undone, as nobody knows it.
+	Damaged bool
+}
+
+// Delete deletes a volume, with its snapshots. The error wraps ErrBusy while it
+// is attached.
+func (p *Pool) Delete(ctx context.Context, name string, options DeleteOptions) error {
+	if err := p.delete(ctx, name, options); err != nil {
+		return fmt.Errorf("cannot delete volume %s: %w", name, err)
+	}
+	return nil
+}
+
+func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) error {
+	record, l, err := p.hold(ctx, name)
+	if err != nil {
+		if !options.Damaged || !isDamaged(err) {
+			return err
+		}
+		return p.deleteDamaged(ctx, name)
+	}
+	defer l.release()
+	if record, err = p.settle(ctx, record); err != nil {
+		return err
+	}
+	if record.Attachment != nil {
+		return fmt.Errorf("it is %w: attached at %s", ErrBusy, record.Attachment.Target)
+	}
+	if err := p.checkNoLoop(name); err != nil {
+		return err
+	}
+	return p.drop(ctx, p.volumeDir(name))
+}
+
+// checkNoLoop keeps an image that somebody else attached.
+func (p *Pool) checkNoLoop(name string) error {
+	loops, err := p.loopsOf(name)
+	if err != nil || len(loops) == 0 {
+		return err
+	}
+	return fmt.Errorf("it is %w: %s has its image", ErrBusy, loops[0].Path())
+}
+
+func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
+	l, err := awaitLock(ctx, p.volumeDir(name))
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	if err := p.checkNoLoop(name); err != nil {
+		return err
+	}
+	return p.drop(ctx, p.volumeDir(name))
+}
+
+// DeleteSnapshot deletes one snapshot of a volume.
+func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) error {
+	if err := CheckName(snapshot); err != nil {
+		return err
+	}
+	_, l, err := p.hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	if !slices.Contains(p.snapshotNames(name), snapshot) {
+		return fmt.Errorf("snapshot %s of volume %s %w", snapshot, name, ErrNotFound)
+	}
+	if _, err := os.Stat(p.snapshotDir(name, snapshot)); err != nil {
+		return err
+	}
+	if err := p.drop(ctx, p.snapshotDir(name, snapshot)); err != nil {
+		return fmt.Errorf("cannot delete snapshot %s of volume %s: %w", snapshot, name, err)
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// Detach unmounts a volume and takes back all that Attach did. While somebody
+// works in it, the error wraps ErrBusy and it stays attached. A volume that is
+// not attached stays so.
+func (p *Pool) Detach(ctx context.Context, name string) error {
+	if err := p.detach(ctx, name); err != nil {
+		return fmt.Errorf("cannot detach volume %s: %w", name, err)
+	}
+	return nil
+}
+
+func (p *Pool) detach(ctx context.Context, name string) error {
+	record, l, err := p.hold(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	if record, err = p.settle(ctx, record); err != nil || record.Attachment == nil {
+		return err
+	}
+	if err := p.checkDetachable(record); err != nil {
+		return err
+	}
+	if err := p.awaitAlone(ctx, record); err != nil {
+		return err
+	}
+	record.Attachment.State = Detaching
+	// Without space it goes on: what is recorded as attached and is not is
+	// cleared just as well.
+	if err := p.write(record); err != nil && !errors.Is(err, ErrNoSpace) {
+		return err
+	}
+	p.reached("detaching")
+	undone, err := p.undo(ctx, record)
+	if err != nil {
+		return errors.Join(err, p.mountAgain(record))
+	}
+	if err := p.writeUndone(undone); err != nil {
+		return err
+	}
+	p.reached("detached")
+	return nil
+}
+
+// writeUndone records that an attachment is gone. In a pool without space the
+// old record stays, and the next who works on the volume finds nothing of it.
+func (p *Pool) writeUndone(record Record) error {
+	err := p.write(record)
+	if errors.Is(err, ErrNoSpace) {
+		p.log.Warn("the volume is detached, but its record cannot say so", "volume", record.Name, "why", err)
+		return nil
+	}
+	return err
+}
+
+// checkDetachable refuses while the file system is mounted elsewhere, too, as a
+// container's bind mount is, and where nothing of it would be left.
+func (p *Pool) checkDetachable(record Record) error {
+	loops, err := p.ownLoops(record)
+	if err != nil {
+		return err
+	}
+	for _, loop := range loops {
+		image := p.image(record.Name)
+		if _, err := os.Lstat(image); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("it is %w: its image was removed while it was attached, and without the mount its data are lost; stop its users and save them: cp --sparse=always %s %s",
+				ErrCorrupt, loop.Path(), image)
+		}
+		mounts, err := blockdev.MountsOf(loop.Dev)
+		if err != nil {
+			return err
+		}
+		for _, mount := range mounts {
+			if mount.Point != record.Attachment.Target {
+				return fmt.Errorf("it is %w: mounted on %s, too", ErrBusy, mount.Point)
+			}
+		}
+	}
+	return nil
+}
+
+// mountAgain brings back what a detaching took away that could not be ended:
+// the file system is alive still in somebody's mount namespace. What is half
+// gone is left to the next who works on the volume.
+func (p *Pool) mountAgain(record Record) error {
+	loops, err := p.ownLoops(record)
+	if err != nil || len(loops) != 1 {
+		return err
+	}
+	stands, err := p.stands(record)
+	if err != nil {
+		return err
+	}
+	if !stands {
+		if err := p.mount(record, loops[0].Path()); err != nil {
+			return err
+		}
+	}
+	if err := p.place(record); err != nil {
+		return err
+	}
+	record.Attachment.State = Attached
+	return p.write(record)
+}
+
+// undo takes back an attachment from wherever it stands and gives the record
+// without it. Each step that is undone already is none.
+func (p *Pool) undo(ctx context.Context, record Record) (Record, error) {
+	a := record.Attachment
+	loops, err := p.ownLoops(record)
+	if err != nil {
+		return record, err
+	}
+	for _, loop := range loops {
+		mounts, err := blockdev.MountsOf(loop.Dev)
+		if err != nil {
+			return record, err
+		}
+		for _, mount := range mounts {
+			if mount.Point == a.Target {
+				if err := unmount(ctx, a.Target, loop.Dev); err != nil {
+					return record, err
+				}
+			}
+		}
+		p.reached("unmounted")
+		if err := detachLoop(ctx, loop); err != nil {
+			if errors.Is(err, blockdev.ErrBusy) {
+				err = fmt.Errorf("%w: a container or another mount namespace uses it still: %w", ErrBusy, err)
+			}
+			return record, err
+		}
+		p.reached("unlooped")
+	}
+	boot, err := bootID()
+	if err != nil {
+		return record, err
+	}
+	// The cgroups of another start of the host are not those.
+	if boot == a.BootID {
+		if err := p.displace(record); err != nil {
+			return record, err
+		}
+	}
+	p.reached("displaced")
+	if a.MadeTarget {
+		// Something may have been put there since: that is not ours.
+		if err := unix.Rmdir(a.Target); err != nil && !errors.Is(err, unix.ENOENT) {
+			p.log.Warn("the mount point stays", "volume", record.Name, "why", err)
+		}
+		p.reached("target removed")
+	}
+	record.Attachment = nil
+	return record, nil
+}
+
+// loopPatience is how long detachLoop waits for others: a container that is just
+// being started has copies of all the host's mounts for a moment.
+const loopPatience = 3 * time.Second
+
+func detachLoop(ctx context.Context, loop blockdev.Loop) error {
+	deadline := time.Now().Add(loopPatience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := loop.Detach(ctx)
+		if !errors.Is(err, blockdev.ErrBusy) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// unmount unmounts a device's file system from a directory, and not what
+// somebody mounted over it.
+func unmount(ctx context.Context, target string, dev blockdev.Dev) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(target, &st); err != nil {
+		return fmt.Errorf("mount point %s: %w", target, err)
+	}
+	if top := (blockdev.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}); top != dev {
+		return fmt.Errorf("it is %w: something else is mounted over it on %s", ErrBusy, target)
+	}
+	err := ext4.Unmount(ctx, target)
+	if errors.Is(err, ext4.ErrBusy) {
+		err = fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
+}
+
+// settle finishes what a killed process left of a volume, so that the record
+// says what is so: attached with all that belongs to it, or not at all.
+func (p *Pool) settle(ctx context.Context, record Record) (Record, error) {
+	if record.Frozen {
+		if err := p.thaw(&record); err != nil {
+			return record, err
+		}
+	}
+	a := record.Attachment
+	if a == nil {
+		return record, nil
+	}
+	if a.State == Attached {
+		whole, err := p.stands(record)
+		if err != nil || whole {
+			return record, err
+		}
+		p.log.Info("the volume was attached, and is no longer: the host was started anew, or somebody unmounted it", "volume", record.Name)
+	}
+	undone, err := p.undo(ctx, record)
+	if err != nil {
+		return record, fmt.Errorf("what is left of its last attachment cannot be cleared: %w", err)
+	}
+	return undone, p.writeUndone(undone)
+}
+
+// stands says whether the image has its loop device and that its mount.
+func (p *Pool) stands(record Record) (bool, error) {
+	loops, err := p.ownLoops(record)
+	if err != nil || len(loops) != 1 {
+		return false, err
+	}
+	mounts, err := blockdev.MountsOf(loops[0].Dev)
+	if err != nil {
+		return false, err
+	}
+	for _, mount := range mounts {
+		if mount.Point == record.Attachment.Target {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,157 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Progress is told how far a long work has come, in bytes; it may be nil.
+type Progress func(doneBytes, totalBytes uint64)
+
+func (p Progress) tell(done, total uint64) {
+	if p != nil {
+		p(done, total)
+	}
+}
+
+// makeSparse makes an image without blocks.
+func makeSparse(path string, sizeBytes uint64) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return noSpace(err)
+	}
+	err = unix.Ftruncate(int(file.Fd()), int64(sizeBytes))
+	if errors.Is(err, unix.EFBIG) {
+		err = fmt.Errorf("the pool's file system has no files of %d bytes: %w", sizeBytes, ErrUnsupported)
+	}
+	return errors.Join(noSpace(err), file.Close())
+}
+
+// pieceBytes is how much is written at once; a whole number of blocks.
+const pieceBytes = 4 << 20
+
+// writeOut gives an image all its blocks from that byte on, a whole number of
+// blocks, and writes each of them once, with what it holds: a block that is only allocated costs the pool's journal an
+// extent's conversion at its first write.
+func writeOut(ctx context.Context, path string, from int64, progress Progress) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	size := info.Size()
+	// All at once: it fails at once if the pool is too small.
+	if err := allocate(path, from); err != nil {
+		return err
+	}
+	// Around the page cache where the file system can, so as not to push
+	// everybody else's pages out.
+	out, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT, 0)
+	if errors.Is(err, unix.EINVAL) {
+		out, err = os.OpenFile(path, os.O_WRONLY, 0)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }()
+	piece, err := unix.Mmap(-1, 0, pieceBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Munmap(piece) }()
+	for at := from; at < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := file.ReadAt(piece[:min(pieceBytes, size-at)], at)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		if n == 0 {
+			return io.ErrUnexpectedEOF
+		}
+		if _, err := out.WriteAt(piece[:n], at); err != nil {
+			return noSpace(err)
+		}
+		at += int64(n)
+		progress.tell(uint64(at-from), uint64(size-from))
+	}
+	return noSpace(out.Sync())
+}
+
+// allocate gives an image all its blocks from that byte on, and changes nothing
+// in it.
+func allocate(path string, from int64) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	err = unix.Fallocate(int(file.Fd()), 0, from, info.Size()-from)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return fmt.Errorf("cannot allocate %d bytes: %w", info.Size()-from, noSpace(err))
+	}
+	return nil
+}
+
+// directSectorBytes is the least that direct I/O on an image takes now, or
+// least if that is more. XFS takes no less than a block of a file that shares
+// blocks with a snapshot or clone.
+func directSectorBytes(image string, least uint32) uint32 {
+	var st unix.Statx_t
+	if err := unix.Statx(unix.AT_FDCWD, image, 0, unix.STATX_DIOALIGN, &st); err != nil {
+		return least // the attaching will tell
+	}
+	return withinSector(st, least)
+}
+
+func withinSector(st unix.Statx_t, least uint32) uint32 {
+	if st.Mask&unix.STATX_DIOALIGN == 0 || st.Dio_offset_align > sizeUnitBytes {
+		return least
+	}
+	return max(st.Dio_offset_align, least)
+}
+
+// sharedSectorBytes is what directSectorBytes will be of the pool's images when
+// they share blocks, if that is at most most; else 0. A volume that has such
+// sectors from the beginning has the same after its first snapshot.
+func (p *Pool) sharedSectorBytes(most uint32) uint32 {
+	dir := filepath.Join(p.dir, workDir)
+	var fds [2]int
+	for i := range fds {
+		fd, err := unix.Open(dir, unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return 0
+		}
+		defer func() { _ = unix.Close(fd) }()
+		fds[i] = fd
+	}
+	if _, err := unix.Write(fds[0], make([]byte, 64<<10)); err != nil {
+		return 0
+	}
+	if err := unix.IoctlFileClone(fds[1], fds[0]); err != nil {
+		return 0 // no reflinks
+	}
+	var st unix.Statx_t
+	if err := unix.Statx(fds[1], "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &st); err != nil {
+		return 0
+	}
+	if sector := withinSector(st, 0); sector <= most {
+		return sector
+	}
+	return 0
+}

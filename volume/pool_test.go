@@ -1,0 +1,75 @@
+package volume
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// What a killed process leaves of a pool that it makes is no obstacle.
+func TestAHalfMadePoolIsMade(t *testing.T) {
+	r := newHome(t)
+	dir := filepath.Join(r.home, "pool")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, volumesDir), 0o711), os.WriteFile(filepath.Join(dir, poolFile+temporarySuffix), []byte("{"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Open(t.Context(), dir, PoolOptions{})
+	wantError(t, err, ErrNotFound, poolFile)
+	r.open(dir)
+	r.repair()
+	r.wantDetached()
+}
+
+func TestADirectoryBecomesOnePool(t *testing.T) {
+	r := newHome(t)
+	dir := filepath.Join(r.home, "pool")
+	var wait sync.WaitGroup
+	ids := make([]string, 10)
+	for n := range ids {
+		wait.Go(func() {
+			p, err := Open(t.Context(), dir, PoolOptions{Create: true, QuotaBytes: testBytes})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			record, err := p.readPool()
+			if err != nil || record.QuotaBytes != testBytes {
+				t.Errorf("%+v, %v", record, err)
+			}
+			ids[n] = record.ID
+		})
+	}
+	wait.Wait()
+	for _, id := range ids {
+		if id != ids[0] || id == "" {
+			t.Errorf("pools %q", ids)
+		}
+	}
+}
+
+func TestADamagedPoolIsNotOpened(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	file := filepath.Join(r.pool.dir, poolFile)
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, kind := range map[string]error{"": ErrCorrupt, string(whole[:len(whole)/2]): ErrCorrupt, "[]": ErrCorrupt, `{"format":2}`: ErrUnsupported, "{}": ErrUnsupported} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, create := range []bool{false, true} {
+			if _, err := Open(t.Context(), r.pool.dir, PoolOptions{Create: create}); !errors.Is(err, kind) {
+				t.Errorf("%q: %v, want %v", text, err, kind)
+			}
+		}
+	}
+	if err := os.WriteFile(file, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.wantKept(name)
+}

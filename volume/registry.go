@@ -1,0 +1,201 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DefaultStateDir is where a [Registry] is, and the pool that is made if none
+// was named.
+const DefaultStateDir = "/var/lib/daybook"
+
+// MaxPools bounds the pools that one host's registry notes.
+const MaxPools = 256
+
+// Registry notes which pools this host has, so that a volume is found by its
+// name alone: in StateDir/pools, one resolved path a line, in the order noted.
+// Several processes may use it. It is a memory aid: a pool that it does not
+// note is used by its path.
+type Registry struct {
+	// StateDir is absolute; "" is DefaultStateDir.
+	StateDir string
+}
+
+const registryFile = "pools"
+
+func (r Registry) dir() string {
+	if r.StateDir == "" {
+		return DefaultStateDir
+	}
+	return r.StateDir
+}
+
+func (r Registry) file() string { return filepath.Join(r.dir(), registryFile) }
+
+// DefaultPool is the directory of the pool that is used if none is named.
+func (r Registry) DefaultPool() string { return filepath.Join(r.dir(), volumesDir) }
+
+// Note enters a pool. If there are MaxPools already, those that are gone make
+// room; the error wraps ErrInvalid if all are there still.
+func (r Registry) Note(ctx context.Context, p *Pool) error {
+	if err := r.note(ctx, p.dir); err != nil {
+		return fmt.Errorf("cannot note pool %s in %s: %w", p.dir, r.file(), err)
+	}
+	return nil
+}
+
+func (r Registry) note(ctx context.Context, pool string) error {
+	if strings.ContainsAny(pool, "\n") {
+		return fmt.Errorf("%w path: it has a line feed", ErrInvalid)
+	}
+	if noted, err := r.read(); err != nil || slices.Contains(noted, pool) {
+		return err
+	}
+	if err := os.MkdirAll(r.dir(), 0o711); err != nil {
+		return err
+	}
+	l, err := awaitLock(ctx, r.dir())
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	noted, err := r.read()
+	if err != nil || slices.Contains(noted, pool) {
+		return err
+	}
+	if len(noted) >= MaxPools {
+		noted = slices.DeleteFunc(noted, func(dir string) bool { return !isPool(dir) })
+	}
+	if len(noted) >= MaxPools {
+		return fmt.Errorf("%w: it has %d pools already", ErrInvalid, MaxPools)
+	}
+	text := []byte(strings.Join(append(noted, pool), "\n") + "\n")
+	if len(text) > maxRecordBytes {
+		return fmt.Errorf("%w: it would be over %d bytes", ErrInvalid, maxRecordBytes)
+	}
+	return replaceText(r.file(), text)
+}
+
+// read gives the noted paths; none if there is no registry. The error wraps
+// ErrCorrupt if it is not as Note writes it, or others could have written it.
+func (r Registry) read() ([]string, error) {
+	info, err := os.Lstat(r.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(r.file(), &st); err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("%s is %w: want a file that only root can write; remove it, and name pools by --pool once", r.file(), ErrCorrupt)
+	}
+	text, err := readFile(r.file())
+	if err != nil {
+		return nil, err
+	}
+	var noted []string
+	for line := range bytes.Lines(text) {
+		path, whole := bytes.CutSuffix(line, []byte("\n"))
+		if !whole || !cleanPath(string(path)) || len(noted) >= MaxPools {
+			return nil, fmt.Errorf("%s is %w: line %d is no path of a pool; remove the file, and name pools by --pool once", r.file(), ErrCorrupt, len(noted)+1)
+		}
+		noted = append(noted, string(path))
+	}
+	return noted, nil
+}
+
+// Dirs lists the known pools that are there now: the noted ones, and the
+// default one. A pool whose disk is not mounted is not there.
+func (r Registry) Dirs() ([]string, error) {
+	noted, err := r.read()
+	if err != nil {
+		return nil, err
+	}
+	if standard, err := filepath.EvalSymlinks(r.DefaultPool()); err == nil && !slices.Contains(noted, standard) {
+		noted = append(noted, standard)
+	}
+	return slices.DeleteFunc(noted, func(dir string) bool { return !isPool(dir) }), nil
+}
+
+func isPool(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, poolFile))
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
+}
+
+// Pools opens the known pools. One that cannot be opened does not hold up the
+// others: they come with its error.
+func (r Registry) Pools(ctx context.Context, options PoolOptions) ([]*Pool, error) {
+	dirs, err := r.Dirs()
+	if err != nil {
+		return nil, err
+	}
+	options.Create = false
+	var pools []*Pool
+	var errs []error
+	for _, dir := range dirs {
+		p, err := Open(ctx, dir, options)
+		switch {
+		case err == nil:
+			pools = append(pools, p)
+		case !errors.Is(err, ErrNotFound): // unmounted since
+			errs = append(errs, err)
+		}
+	}
+	return pools, errors.Join(errs...)
+}
+
+// Find opens the known pool that has the volume. The error wraps ErrNotFound if
+// none has it, ErrInvalid if several have.
+func (r Registry) Find(ctx context.Context, name string, options PoolOptions) (*Pool, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	pools, err := r.Pools(ctx, options)
+	var all, found []string
+	var last *Pool
+	for _, p := range pools {
+		all = append(all, p.dir)
+		if _, err := os.Lstat(p.volumeDir(name)); err == nil {
+			found = append(found, p.dir)
+			last = p
+		}
+	}
+	switch len(found) {
+	case 1:
+		return last, nil
+	case 0:
+		if err != nil {
+			return nil, fmt.Errorf("cannot look for volume %s in all pools: %w", name, err)
+		}
+		where := "there is no pool"
+		if len(all) > 0 {
+			where = "looked in " + strings.Join(all, ", ")
+		}
+		return nil, fmt.Errorf("volume %s %w: %s", name, ErrNotFound, where)
+	}
+	return nil, fmt.Errorf("%w: volume %s is in %d pools: %s; say which by --pool", ErrInvalid, name, len(found), strings.Join(found, ", "))
+}
+
+// Names lists the pool's volumes, sorted.
+func (p *Pool) Names() ([]string, error) { return p.names() }
+
+// SnapshotNames lists a volume's snapshots, sorted.
+func (p *Pool) SnapshotNames(name string) ([]string, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	return p.snapshotNames(name), nil
+}

@@ -1,0 +1,137 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+func isDamaged(err error) bool { return errors.Is(err, ErrCorrupt) }
+
+// Repaired is what [Pool.Repair] did and found.
+type Repaired struct {
+	// Work is how many half-made or half-deleted things were removed.
+	Work int `json:"work_removed"`
+	// Volumes were brought to a whole state; the text says which.
+	Volumes map[string]string `json:"volumes"`
+	// Busy are in the hands of a living process.
+	Busy []string `json:"busy"`
+	// Damaged need a person; the text says why.
+	Damaged map[string]string `json:"damaged"`
+}
+
+// Repair finishes or takes back what killed processes left: of what was being
+// made nothing remains, a volume is attached with all that belongs to it or not
+// at all. It may run at any time, beside others. The error wraps ErrCorrupt if
+// a volume is damaged.
+func (p *Pool) Repair(ctx context.Context) (Repaired, error) {
+	// A tool that a killed process had started dies a moment after it, and
+	// holds its lock as long.
+	deadline := time.Now().Add(repairPatience)
+	done := Repaired{Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}}
+	// What cannot be cleared does not hold up the volumes.
+	cleared, workErr := p.clearWork(ctx)
+	done.Work = cleared
+	if workErr != nil {
+		workErr = fmt.Errorf("cannot clear the work of pool %s: %w", p.dir, workErr)
+	}
+	names, err := p.names()
+	if err != nil {
+		return done, errors.Join(workErr, err)
+	}
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return done, errors.Join(workErr, err)
+		}
+		what, err := p.repair(ctx, name, deadline)
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, ErrBusy):
+			done.Busy = append(done.Busy, name)
+		case err != nil:
+			done.Damaged[name] = err.Error()
+		case what != "":
+			done.Volumes[name] = what
+			p.log.Info("repaired", "volume", name, "what", what)
+		}
+	}
+	if len(done.Damaged) > 0 {
+		return done, errors.Join(workErr, fmt.Errorf("%d volumes of pool %s are %w", len(done.Damaged), p.dir, ErrCorrupt))
+	}
+	return done, workErr
+}
+
+// repairPatience is how long a repair waits, in all, for volumes that somebody
+// works on.
+const repairPatience = time.Second
+
+func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (what string, err error) {
+	l, err := awaitLockUntil(ctx, p.volumeDir(name), deadline)
+	if err != nil {
+		return "", err
+	}
+	defer l.release()
+	if err := removeIfThere(filepath.Join(p.volumeDir(name), recordFile+temporarySuffix)); err != nil {
+		return "", err
+	}
+	record, err := p.read(name)
+	if err != nil {
+		return "", err
+	}
+	if record.Resize != 0 {
+		if record, err = p.finishResize(ctx, record, l); err != nil {
+			return "", err
+		}
+		what = fmt.Sprintf("resize finished: %d bytes", record.SizeBytes)
+	}
+	before := record.Attachment
+	if record, err = p.settle(ctx, record); err != nil {
+		return what, err
+	}
+	switch {
+	case before != nil && record.Attachment == nil:
+		what = fmt.Sprintf("%s was interrupted: detached", before.State)
+		if before.State == Attached {
+			what = "no longer attached: cleared"
+		}
+	case record.Attachment != nil:
+		if placed := p.status(record).Placed; !placed {
+			if err := p.place(record); err != nil {
+				return what, err
+			}
+			if p.status(record).Placed {
+				what = "jbd2 thread placed again"
+			}
+		}
+	default:
+		if err := p.checkImageThere(record); err != nil {
+			return what, err
+		}
+		if p.replay(ctx, record, l) && what == "" {
+			what = "journal replayed"
+		}
+	}
+	return what, nil
+}
+
+// replay brings what waits in a detached volume's journal to its place, so that
+// the image is whole by itself, after the host or a mounting was stopped. What
+// holds it up is the next mount's matter.
+func (p *Pool) replay(ctx context.Context, record Record, l *lock) bool {
+	s, err := ext4.ReadSuperblock(p.image(record.Name))
+	if err != nil || !s.NeedsRecovery || s.External() {
+		return false
+	}
+	if loops, err := p.loopsOf(record.Name); err != nil || len(loops) > 0 {
+		return false
+	}
+	if err := p.offline(record, l).ReplayJournal(ctx); err != nil {
+		p.log.Warn("the journal waits for the next attaching", "volume", record.Name, "why", err)
+		return false
+	}
+	return true
+}

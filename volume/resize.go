@@ -1,0 +1,280 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// ResizeOptions are the choices of [Pool.Resize].
+type ResizeOptions struct {
+	// Progress is told of the writing of a full image's new part.
+	Progress Progress
+}
+
+// Resize makes a volume longer, attached (at work) or not, or shorter while it
+// is not attached. The errors wrap ErrBusy if an attached one is to become
+// shorter, ErrInvalid if its data need more, ErrNoSpace if pool or quota have
+// not so much; then nothing has changed.
+//
+// The size that is wanted is recorded first. A volume becomes shorter on a copy
+// of its image, which then takes its place in one rename. Where that has no room
+// in the pool, and where a detached volume becomes longer, what resize2fs
+// overwrites is kept in an undo file beside the image, on disk before it is
+// overwritten. So a resize that was interrupted is finished or taken back by
+// [Pool.Repair], and by the next operation on the volume.
+func (p *Pool) Resize(ctx context.Context, name string, sizeBytes uint64, options ResizeOptions) (Record, error) {
+	record, err := p.resize(ctx, name, sizeBytes, options)
+	if err != nil {
+		return Record{}, fmt.Errorf("cannot resize volume %s: %w", name, err)
+	}
+	return record, nil
+}
+
+func (p *Pool) resize(ctx context.Context, name string, size uint64, o ResizeOptions) (Record, error) {
+	if err := CheckSize(size); err != nil {
+		return Record{}, err
+	}
+	record, l, err := p.holdReady(ctx, name)
+	if err != nil {
+		return Record{}, err
+	}
+	defer l.release()
+	switch {
+	case size > record.SizeBytes:
+		return p.grow(ctx, record, l, size, o.Progress)
+	case size < record.SizeBytes:
+		return p.shrink(ctx, record, l, size)
+	}
+	return record, nil
+}
+
+func (p *Pool) grow(ctx context.Context, record Record, l *lock, size uint64, progress Progress) (Record, error) {
+	if err := p.checkWritable(record); err != nil {
+		return record, err
+	}
+	// Before anything changes.
+	if record.Attachment == nil {
+		if _, _, err := p.offline(record, l).Check(ctx, true); err != nil {
+			return record, damaged(err)
+		}
+	} else if err := checkMayGrow(); err != nil {
+		return record, err
+	}
+	if err := p.beginGrow(ctx, &record, size); err != nil {
+		return record, err
+	}
+	p.reached("resizing")
+	return p.finishGrow(ctx, record, l, progress)
+}
+
+// checkMayGrow says whether the kernel will let us make a mounted ext4 longer.
+func checkMayGrow() error {
+	var head = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&head, &have[0]); err != nil {
+		return err
+	}
+	if have[0].Effective&(1<<unix.CAP_SYS_RESOURCE) == 0 {
+		return fmt.Errorf("%w: for a mounted ext4 to become longer, the kernel wants CAP_SYS_RESOURCE, which this process has not; detach the volume first", ErrUnsupported)
+	}
+	return nil
+}
+
+func (p *Pool) checkWritable(record Record) error {
+	if a := record.Attachment; a != nil && a.ReadOnly {
+		return fmt.Errorf("it is %w: attached read-only at %s; detach it first", ErrBusy, a.Target)
+	}
+	return nil
+}
+
+// beginGrow records the size and makes the image so long, within the quota.
+func (p *Pool) beginGrow(ctx context.Context, record *Record, size uint64) error {
+	all, err := awaitLock(ctx, p.dir)
+	if err != nil {
+		return err
+	}
+	defer all.release()
+	if err := p.checkQuota(size - record.SizeBytes); err != nil {
+		return err
+	}
+	record.Resize = size
+	if err := p.write(*record); err != nil {
+		return err
+	}
+	if err := os.Truncate(p.image(record.Name), int64(size)); err != nil {
+		if errors.Is(err, unix.EFBIG) {
+			err = fmt.Errorf("the pool's file system has no files of %d bytes: %w", size, ErrUnsupported)
+		}
+		record.Resize = 0
+		return errors.Join(noSpace(err), p.write(*record))
+	}
+	return nil
+}
+
+// finishGrow does what is left of a growing that was recorded, or takes it back
+// if the file system has not grown yet and cannot.
+func (p *Pool) finishGrow(ctx context.Context, record Record, l *lock, progress Progress) (Record, error) {
+	err := p.growAll(ctx, record, l, progress)
+	if err != nil {
+		// Not with ctx, which may be why it failed.
+		ctx := context.WithoutCancel(ctx)
+		back, backErr := p.takeBackGrow(ctx, record, l)
+		if backErr == nil {
+			return back, err
+		}
+		if errors.Is(backErr, errGrown) {
+			backErr = p.growAll(ctx, record, l, progress) // the rest of it
+		}
+		if backErr != nil {
+			return record, errors.Join(err, fmt.Errorf("it stays half done, until daybook volume repair: %w", backErr))
+		}
+	}
+	record.SizeBytes, record.Resize = record.Resize, 0
+	return record, p.write(record)
+}
+
+var errGrown = errors.New("the file system has grown already")
+
+func (p *Pool) growAll(ctx context.Context, record Record, l *lock, progress Progress) error {
+	image, now, want := p.image(record.Name), record.SizeBytes, record.Resize
+	device, err := p.deviceOf(record)
+	if err != nil {
+		return err
+	}
+	grown, err := fileSystemBytes(device)
+	if err != nil {
+		return err
+	}
+	if err := os.Truncate(image, int64(want)); err != nil {
+		return noSpace(err)
+	}
+	// A file system that has grown uses the new part already.
+	if record.Provision == Full && grown <= now {
+		if err := writeOut(ctx, image, int64(now), progress); err != nil {
+			return err
+		}
+	}
+	if err := syncFile(image); err != nil {
+		return err
+	}
+	p.reached("lengthened")
+	if record.Attachment == nil {
+		return p.resizeOffline(ctx, record, l, want)
+	}
+	if err := setCapacity(device); err != nil {
+		return err
+	}
+	p.reached("capacity")
+	if err := ext4.Grow(ctx, device, want); err != nil || record.Provision != Full {
+		return noSpace(err)
+	}
+	// The kernel zeroes new inode tables by a request that a loop device
+	// fulfils with holes.
+	return allocate(image, int64(now))
+}
+
+// takeBackGrow makes the image as long as it was, if the file system is.
+func (p *Pool) takeBackGrow(ctx context.Context, record Record, l *lock) (Record, error) {
+	if record.Attachment == nil {
+		if err := p.undoOffline(ctx, record, l); err != nil {
+			return record, err
+		}
+	}
+	device, err := p.deviceOf(record)
+	if err != nil {
+		return record, err
+	}
+	grown, err := fileSystemBytes(device)
+	if err != nil {
+		return record, err
+	}
+	if grown > record.SizeBytes {
+		return record, errGrown
+	}
+	if err := os.Truncate(p.image(record.Name), int64(record.SizeBytes)); err != nil {
+		return record, err
+	}
+	if record.Attachment != nil {
+		if err := setCapacity(device); err != nil {
+			return record, err
+		}
+	}
+	record.Resize = 0
+	return record, p.write(record)
+}
+
+// finishResize brings an interrupted resize to an end, or takes it back.
+func (p *Pool) finishResize(ctx context.Context, record Record, l *lock) (Record, error) {
+	record, err := p.settle(ctx, record)
+	if err != nil {
+		return record, err
+	}
+	if record.Resize < record.SizeBytes {
+		return p.finishShrink(ctx, record, l)
+	}
+	if record.Attachment == nil {
+		if err := p.undoOffline(ctx, record, l); err != nil {
+			return record, err
+		}
+		// The journal may hold a growing that the superblock does not tell yet.
+		if _, _, err := p.offline(record, l).Check(ctx, true); err != nil {
+			return record, damaged(err)
+		}
+	}
+	after, err := p.finishGrow(ctx, record, l, nil)
+	if err != nil && after.Resize == 0 {
+		p.log.Warn("an interrupted resize was taken back", "volume", record.Name, "why", err)
+		return after, nil
+	}
+	return after, err
+}
+
+// deviceOf is what has the file system now: the loop device, or the image.
+func (p *Pool) deviceOf(record Record) (string, error) {
+	if record.Attachment == nil {
+		return p.image(record.Name), nil
+	}
+	loop, err := p.loopOf(record)
+	return loop.Path(), err
+}
+
+// loopOf is an attached volume's loop device.
+func (p *Pool) loopOf(record Record) (blockdev.Loop, error) {
+	loops, err := p.ownLoops(record)
+	if err != nil {
+		return blockdev.Loop{}, err
+	}
+	if len(loops) != 1 {
+		return blockdev.Loop{}, fmt.Errorf("its image has %d loop devices, want one", len(loops))
+	}
+	return loops[0], nil
+}
+
+// fileSystemBytes is how long the file system on a device says it is.
+func fileSystemBytes(device string) (uint64, error) {
+	s, err := ext4.ReadSuperblock(device)
+	if err != nil {
+		return 0, err
+	}
+	return s.Blocks * uint64(s.BlockSizeBytes), nil
+}
+
+// setCapacity makes a loop device as long as its file is.
+func setCapacity(device string) error {
+	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", device, err)
+	}
+	err = unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0)
+	if err != nil {
+		err = fmt.Errorf("cannot give %s its file's new length: %w", device, err)
+	}
+	return errors.Join(err, unix.Close(fd))
+}

@@ -1,0 +1,232 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// undoFile is there while a tool works on the image itself.
+func (p *Pool) undoFile(name string) string { return filepath.Join(p.volumeDir(name), "resize.undo") }
+
+func (p *Pool) offline(record Record, l *lock) ext4.Offline {
+	return ext4.Offline{Device: p.image(record.Name), JournalDevice: record.JournalDevice, Lock: l.file}
+}
+
+// shrink makes a volume that is not attached shorter.
+func (p *Pool) shrink(ctx context.Context, record Record, l *lock, size uint64) (Record, error) {
+	if record.Attachment != nil {
+		return record, fmt.Errorf("it is %w: attached at %s, and ext4 becomes shorter only while it is not mounted; detach it first", ErrBusy, record.Attachment.Target)
+	}
+	offline := p.offline(record, l)
+	if _, _, err := offline.Check(ctx, true); err != nil {
+		return record, damaged(err)
+	}
+	least, err := offline.MinimumBytes(ctx)
+	if err != nil {
+		return record, err
+	}
+	if size < least {
+		return record, fmt.Errorf("%w size: %d bytes, but its data need at least %d", ErrInvalid, size, least)
+	}
+	record.Resize = size
+	if err := p.write(record); err != nil {
+		return record, err
+	}
+	p.reached("resizing")
+	onCopy, err := p.shrinkOnCopy(ctx, record, size)
+	if err == nil && !onCopy {
+		err = p.resizeOffline(ctx, record, l, size)
+	}
+	done, endErr := p.finishShrink(context.WithoutCancel(ctx), record, l)
+	return done, errors.Join(err, endErr)
+}
+
+// shrinkOnCopy lets resize2fs work on a copy of the image, where the pool has
+// reflinks or twice the room that the copy takes: the other volumes need some,
+// too. It says false if not.
+func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (done bool, err error) {
+	image := p.image(record.Name)
+	w, err := p.changeWork(ctx, 0, 0)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, w.discard()) }()
+	next := filepath.Join(w.path, nextFile)
+	if err := makeSparse(next, record.SizeBytes); err != nil {
+		return false, err
+	}
+	can, err := reflink(image, next, record.SizeBytes)
+	if err != nil {
+		return false, err
+	}
+	if !can {
+		if room, err := p.hasTwice(image); err != nil || !room {
+			return false, err
+		}
+		if _, err := copyImage(ctx, image, next, record.SizeBytes, nil, nil); err != nil {
+			return false, err
+		}
+	}
+	offline := ext4.Offline{Device: next, JournalDevice: record.JournalDevice}
+	if err := offline.Resize(ctx, size, ""); err != nil {
+		return false, noSpace(err)
+	}
+	if err := offline.CheckResized(ctx); err != nil {
+		return false, damaged(err)
+	}
+	if err := os.Truncate(next, int64(size)); err != nil {
+		return false, err
+	}
+	if record.Provision == Full {
+		if err := writeOut(ctx, next, 0, nil); err != nil {
+			return false, err
+		}
+	}
+	if err := syncFile(next); err != nil {
+		return false, err
+	}
+	p.reached("resized")
+	if err := os.Rename(next, image); err != nil {
+		return false, err
+	}
+	p.reached("exchanged")
+	return true, syncDirectory(filepath.Dir(image))
+}
+
+// hasTwice says whether the pool has twice the room that a file takes.
+func (p *Pool) hasTwice(path string) (bool, error) {
+	usage, err := p.Usage()
+	if err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return false, err
+	}
+	return usage.FreeBytes/2 >= uint64(st.Blocks)*512, nil
+}
+
+// resizeOffline lets resize2fs work on the image. It has succeeded when the
+// undo file is gone.
+func (p *Pool) resizeOffline(ctx context.Context, record Record, l *lock, size uint64) error {
+	undo := p.undoFile(record.Name)
+	if err := makeUndoFile(undo); err != nil {
+		return err
+	}
+	if err := p.offline(record, l).Resize(ctx, size, undo); err != nil {
+		return noSpace(err)
+	}
+	p.reached("resized")
+	if err := p.offline(record, l).CheckResized(ctx); err != nil {
+		return damaged(err)
+	}
+	if err := syncFile(p.image(record.Name)); err != nil {
+		return err
+	}
+	return removeSynced(undo)
+}
+
+// finishShrink ends a shrinking from wherever it stands.
+func (p *Pool) finishShrink(ctx context.Context, record Record, l *lock) (Record, error) {
+	image := p.image(record.Name)
+	info, err := os.Stat(image)
+	if err != nil {
+		return record, err
+	}
+	if uint64(info.Size()) >= record.SizeBytes {
+		if err := p.undoOffline(ctx, record, l); err != nil {
+			return record, err
+		}
+	} else {
+		// It was exchanged, or cut off, which resize2fs does last: what the
+		// undo file leads back to is gone.
+		if err := p.offline(record, l).CheckResized(ctx); err != nil {
+			return record, damaged(err)
+		}
+		if err := removeSynced(p.undoFile(record.Name)); err != nil {
+			return record, err
+		}
+	}
+	now, err := fileSystemBytes(image)
+	if err != nil {
+		return record, err
+	}
+	if now <= record.Resize {
+		if err := os.Truncate(image, int64(record.Resize)); err != nil {
+			return record, err
+		}
+		if err := syncFile(image); err != nil {
+			return record, err
+		}
+		record.SizeBytes = record.Resize
+	}
+	record.Resize = 0
+	return record, p.write(record)
+}
+
+// undoOffline puts back what an interrupted tool has overwritten; without an
+// undo file there is nothing.
+func (p *Pool) undoOffline(ctx context.Context, record Record, l *lock) error {
+	undo := p.undoFile(record.Name)
+	info, err := os.Stat(undo)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	offline := p.offline(record, l)
+	if info.Size() > 0 { // else nothing was overwritten
+		undoErr := offline.Undo(ctx, undo)
+		if _, _, err := offline.Check(ctx, true); err != nil {
+			return errors.Join(undoErr, damaged(err))
+		}
+		if err := syncFile(p.image(record.Name)); err != nil {
+			return err
+		}
+		p.log.Info("an interrupted resize was taken back", "volume", record.Name, "e2undo", undoErr)
+	}
+	p.reached("undone")
+	return removeSynced(undo)
+}
+
+// makeUndoFile makes the file such that its data are on disk before a write
+// returns, where the pool's file system knows the attribute: then it holds also
+// what was overwritten before the host crashed.
+func makeUndoFile(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return noSpace(err)
+	}
+	flags, err := unix.IoctlGetInt(int(file.Fd()), unix.FS_IOC_GETFLAGS)
+	if err == nil {
+		_ = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags|syncFlag) // not everywhere
+	}
+	return errors.Join(file.Close(), syncDirectory(filepath.Dir(path)))
+}
+
+// syncFlag is FS_SYNC_FL, include/uapi/linux/fs.h: chattr +S.
+const syncFlag = 0x8
+
+func removeSynced(path string) error {
+	if err := removeIfThere(path); err != nil {
+		return err
+	}
+	return syncDirectory(filepath.Dir(path))
+}
+
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(noSpace(file.Sync()), file.Close())
+}

@@ -1,0 +1,424 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// testBytes is the size of most volumes in tests.
+const testBytes = 16 << 20
+
+// rig is a pool in a directory of its own, and a place for mount points. When
+// the test ends, nothing of it may be left on the host.
+type rig struct {
+	t    testing.TB
+	home string
+	pool *Pool
+	tree *cgroup.Tree
+	// prefix begins the names of the rig's volumes and cgroups, and of
+	// nobody else's.
+	prefix string
+	before []string
+}
+
+var rigs atomic.Int32
+
+// newRig makes a rig whose pool is on the host's own file system.
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	r := newHome(t)
+	r.open(filepath.Join(r.home, "pool"))
+	return r
+}
+
+// newHome makes a rig without a pool.
+func newHome(t testing.TB) *rig {
+	t.Helper()
+	needs.Root(t)
+	needs.Tool(t, "mke2fs")
+	needs.Tool(t, "e2fsck")
+	_, err := os.Stat("/dev/loop-control")
+	needs.That(t, err == nil, "/dev/loop-control")
+	tree, err := cgroup.Find()
+	needs.That(t, err == nil, fmt.Sprintf("a cgroup hierarchy with block I/O: %v", err))
+	home, err := os.MkdirTemp("", "daybook-volume-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if home, err = filepath.EvalSymlinks(home); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, home: home, tree: tree, prefix: fmt.Sprintf("dbt%d-%d-", os.Getpid(), rigs.Add(1))}
+	r.before = r.host()
+	if err := os.Mkdir(filepath.Join(home, "mnt"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.end)
+	return r
+}
+
+func (r *rig) open(dir string) {
+	r.t.Helper()
+	pool, err := Open(r.t.Context(), dir, PoolOptions{Create: true})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.pool = pool
+}
+
+// end detaches all, and fails the test if anything is left.
+func (r *rig) end() {
+	ctx := context.Background()
+	if r.pool != nil {
+		if names, err := r.pool.names(); err == nil {
+			for _, name := range names {
+				_ = r.pool.Detach(ctx, name)
+			}
+		}
+	}
+	left := minus(r.host(), r.before)
+	if len(left) > 0 {
+		r.t.Errorf("left on the host:\n%s", strings.Join(left, "\n"))
+	}
+	r.sweep()
+	if err := os.RemoveAll(r.home); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// sweep takes away what a failed test left, and only what is below its home or
+// has its prefix.
+func (r *rig) sweep() {
+	r.unmountBelow(r.home)
+	if loops, err := blockdev.Loops(); err == nil {
+		for _, loop := range loops {
+			if strings.HasPrefix(loop.File, r.home+"/") {
+				_ = loop.DetachLazily()
+			}
+		}
+	}
+	cgroups := r.cgroups()
+	for _, at := range slices.Backward(cgroups) {
+		_ = r.tree.Remove(at)
+	}
+	_ = r.tree.Remove(ownParent)
+}
+
+func (r *rig) unmountBelow(dir string) {
+	mounts, _ := blockdev.Mounts()
+	for _, mount := range slices.Backward(mounts) {
+		if strings.HasPrefix(mount.Point, dir+"/") {
+			_ = unix.Unmount(mount.Point, unix.MNT_DETACH)
+		}
+	}
+}
+
+// host lists what of the rig there is outside of its home: loop devices,
+// mounts and cgroups, each with what it is of, sorted.
+func (r *rig) host() []string {
+	r.t.Helper()
+	var all []string
+	loops, err := blockdev.Loops()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, loop := range loops {
+		if strings.HasPrefix(loop.File, r.home+"/") {
+			all = append(all, "loop of "+strings.TrimPrefix(loop.File, r.home))
+		}
+	}
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, mount := range mounts {
+		if strings.HasPrefix(mount.Point, r.home+"/") {
+			all = append(all, "mount on "+strings.TrimPrefix(mount.Point, r.home))
+		}
+	}
+	for _, at := range r.cgroups() {
+		all = append(all, "cgroup "+at)
+	}
+	if r.parentIsLeft() {
+		all = append(all, "cgroup "+ownParent+", empty")
+	}
+	slices.Sort(all)
+	return all
+}
+
+// parentIsLeft says whether the parent of all volumes' cgroups is there for
+// nobody. Others may have volumes at the same time, and make or remove it just
+// now: then it is not empty, or not there, a moment later.
+func (r *rig) parentIsLeft() bool {
+	for range 100 {
+		entries, err := os.ReadDir(r.tree.Root() + ownParent)
+		if err != nil || slices.ContainsFunc(entries, fs.DirEntry.IsDir) {
+			return false
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return true
+}
+
+// cgroups lists the rig's, parents first.
+func (r *rig) cgroups() []string {
+	r.t.Helper()
+	var all []string
+	err := filepath.WalkDir(r.tree.Root(), func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // somebody else's, removed since
+		}
+		if err == nil && entry.IsDir() && strings.Contains(path, r.prefix) {
+			all = append(all, strings.TrimPrefix(path, r.tree.Root()))
+		}
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+// files lists the pool's files and directories.
+func (r *rig) files() []string {
+	r.t.Helper()
+	var all []string
+	err := filepath.WalkDir(r.pool.dir, func(path string, _ fs.DirEntry, err error) error {
+		if path != r.pool.dir {
+			all = append(all, strings.TrimPrefix(path, r.pool.dir+"/"))
+		}
+		return err
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all
+}
+
+// minus gives what is in a and not in b, as often as it is there more often.
+func minus(a, b []string) []string {
+	b = slices.Clone(b)
+	var rest []string
+	for _, s := range a {
+		if i := slices.Index(b, s); i >= 0 {
+			b = slices.Delete(b, i, i+1)
+			continue
+		}
+		rest = append(rest, s)
+	}
+	return rest
+}
+
+// wantSame fails the test if a listing is not what it should be.
+func (r *rig) wantSame(what string, got, want []string) {
+	r.t.Helper()
+	more, less := minus(got, want), minus(want, got)
+	if len(more)+len(less) > 0 {
+		r.t.Errorf("%s: too much: %q, missing: %q", what, more, less)
+	}
+}
+
+// wantNothingMore fails the test if the host has anything of the rig, or the
+// pool anything but these detached volumes.
+func (r *rig) wantDetached(names ...string) {
+	r.t.Helper()
+	r.wantSame("host", r.host(), r.before)
+	want := []string{poolFile, volumesDir, workDir}
+	for _, name := range names {
+		dir := filepath.Join(volumesDir, name)
+		want = append(want, dir, filepath.Join(dir, recordFile), filepath.Join(dir, imageFile), filepath.Join(dir, snapshotsDir))
+	}
+	r.wantSame("pool", r.files(), want)
+}
+
+// name is a volume's or cgroup's that nobody else has.
+func (r *rig) name(s string) string { return r.prefix + s }
+
+// target is a mount point's path.
+func (r *rig) target(s string) string { return filepath.Join(r.home, "mnt", s) }
+
+func (r *rig) create(name string, o CreateOptions) Record {
+	r.t.Helper()
+	if o.SizeBytes == 0 {
+		o.SizeBytes = testBytes
+	}
+	record, err := r.pool.Create(r.t.Context(), name, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return record
+}
+
+// attach attaches at the target of the volume's name, unless another is given.
+func (r *rig) attach(name string, o AttachOptions) Status {
+	r.t.Helper()
+	if o.Target == "" {
+		o.Target = r.target(name)
+	}
+	status, err := r.pool.Attach(r.t.Context(), name, o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return status
+}
+
+func (r *rig) detach(name string) {
+	r.t.Helper()
+	if err := r.pool.Detach(r.t.Context(), name); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) repair() Repaired {
+	r.t.Helper()
+	done, err := r.pool.Repair(r.t.Context())
+	if err != nil {
+		r.t.Fatalf("%v: %+v", err, done)
+	}
+	if len(done.Busy) > 0 {
+		r.t.Errorf("busy after the death of all others: %+v", done)
+	}
+	return done
+}
+
+func (r *rig) inspect(name string) Status {
+	r.t.Helper()
+	status, err := r.pool.Inspect(name)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return status
+}
+
+// wantClean fails the test if e2fsck finds anything, the journal's replay
+// included, which a detached volume does not need.
+func (r *rig) wantClean(image string) {
+	r.t.Helper()
+	output, err := exec.Command("e2fsck", "-f", "-n", image).CombinedOutput()
+	if err != nil || bytes.Contains(output, []byte("journal")) {
+		r.t.Errorf("e2fsck -fn %s: %v: %s", image, err, output)
+	}
+}
+
+// wantWhole fails the test if a volume is not as its record says: attached with
+// everything, or detached and clean.
+func (r *rig) wantWhole(name string) Status {
+	r.t.Helper()
+	status := r.inspect(name)
+	if status.Problem != "" {
+		r.t.Errorf("%s: %s", name, status.Problem)
+	}
+	if a := status.Attachment; a == nil {
+		r.wantClean(r.pool.image(name))
+	} else if !status.Placed || !status.DirectIO || status.Mountpoint != a.Target || status.LoopDevice == "" {
+		r.t.Errorf("%s is not attached with everything: %+v", name, status)
+	}
+	return status
+}
+
+// await waits for something that another process or the kernel does.
+func await(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// poolDisk is a disk of the rig's own, a loop device over a file, with an ext4
+// in which pools can be.
+type poolDisk struct {
+	blockdev.Loop
+	dir string
+}
+
+// newDisk makes and mounts one; it goes with the rig.
+func (r *rig) newDisk(sizeBytes int64, sectorBytes uint32, scheduler string, arguments ...string) poolDisk {
+	r.t.Helper()
+	id := rigs.Add(1)
+	file := filepath.Join(r.home, fmt.Sprintf("disk%d", id))
+	if err := makeSparse(file, uint64(sizeBytes)); err != nil {
+		r.t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(file, blockdev.AttachOptions{BlockSizeBytes: sectorBytes})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d := poolDisk{loop, filepath.Join(r.home, fmt.Sprintf("on-disk%d", id))}
+	previous, err := loop.Scheduler()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		r.endPoolOn(d)
+		// The number, and with it the scheduler, outlives the file.
+		if err := loop.SetScheduler(previous.Current); err != nil {
+			r.t.Error(err)
+		}
+		if err := loop.Detach(context.Background()); err != nil {
+			r.t.Error(err)
+		}
+	})
+	if scheduler != "" {
+		if err := loop.SetScheduler(scheduler); err != nil {
+			needs.That(r.t, !errors.Is(err, blockdev.ErrNoScheduler), "the scheduler "+scheduler)
+			r.t.Fatal(err)
+		}
+	}
+	if err := ext4.Make(r.t.Context(), loop.Node(), ext4.MakeOptions{BlockSizeBytes: 4096, Arguments: arguments}); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := os.Mkdir(d.dir, 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := ext4.Mount(loop.Node(), d.dir, ext4.MountOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.before = append(r.before, "loop of "+strings.TrimPrefix(file, r.home), "mount on "+strings.TrimPrefix(d.dir, r.home))
+	return d
+}
+
+// endPoolOn detaches the rig's volumes, which a disk that goes must not carry.
+func (r *rig) endPoolOn(d poolDisk) {
+	if r.pool != nil && strings.HasPrefix(r.pool.dir, d.dir) {
+		if names, err := r.pool.names(); err == nil {
+			for _, name := range names {
+				if err := r.pool.Detach(context.Background(), name); err != nil {
+					r.t.Error(err)
+				}
+			}
+		}
+		r.unmountBelow(filepath.Join(r.home, "mnt"))
+		if loops, err := blockdev.Loops(); err == nil {
+			for _, loop := range loops {
+				if strings.HasPrefix(loop.File, d.dir+"/") {
+					_ = loop.DetachLazily()
+				}
+			}
+		}
+		r.pool = nil
+	}
+	if err := ext4.Unmount(context.Background(), d.dir); err != nil {
+		r.t.Error(err)
+		_ = unix.Unmount(d.dir, unix.MNT_DETACH)
+	}
+}

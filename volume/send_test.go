@@ -1,0 +1,344 @@
+package volume
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// send sends to memory.
+func (r *rig) send(name, snapshot, base string) []byte {
+	r.t.Helper()
+	var out bytes.Buffer
+	if err := r.pool.Send(r.t.Context(), name, snapshot, base, &out, SendOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func (r *rig) snapshot(name, snapshot string) {
+	r.t.Helper()
+	if _, err := r.pool.Snapshot(r.t.Context(), name, snapshot, SnapshotOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
+	onEachPool(t, func(t *testing.T, r *rig, _ Method) {
+		name, copied := r.name("db"), r.name("copy")
+		created := r.create(name, CreateOptions{SizeBytes: 64 << 20, Weight: 300, Labels: map[string]string{"app": "db"}})
+		r.attach(name, AttachOptions{Placement: PlaceNone})
+		writer := startRecords(t, r.target(name))
+		least := map[string]uint64{}
+		for _, snapshot := range []string{"s1", "s2"} {
+			writer.await(10)
+			least[snapshot] = writer.synced.Load()
+			r.snapshot(name, snapshot)
+		}
+		whole, change := r.send(name, "s1", ""), r.send(name, "s2", "s1")
+		t.Logf("whole %d bytes, change %d bytes", len(whole), len(change))
+		var last, total uint64
+		record, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(whole), ReceiveOptions{Progress: func(done, of uint64) { last, total = done, of }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if record.ID != created.ID || record.Weight != 300 || record.Labels["app"] != "db" || record.Origin != name+"@s1" || record.Attachment != nil || last != total {
+			t.Errorf("%+v, progress %d of %d", record, last, total)
+		}
+		wantEqualFiles(t, r.pool.image(copied), r.pool.snapshotImage(name, "s1"))
+		if got, most := allocatedBytes(t, r.pool.image(copied)), allocatedBytes(t, r.pool.image(name))+1<<20; got > most {
+			t.Errorf("%d bytes are allocated, of the source %d", got, most)
+		}
+		if record, err = r.pool.Receive(t.Context(), copied, bytes.NewReader(change), ReceiveOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wantEqualFiles(t, r.pool.image(copied), r.pool.snapshotImage(name, "s2"))
+		r.wantWhole(copied)
+		if record.Origin != name+"@s2" || r.inspect(copied).Origin != record.Origin {
+			t.Errorf("%+v", record)
+		}
+		// The last step of a move: the writer ends, and the rest is sent of
+		// the volume as it is, attached and then not.
+		r.snapshot(name, "s3")
+		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, "s3", "s2")), ReceiveOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		writer.end()
+		now := r.send(name, "", "s3")
+		if snapshots := r.pool.snapshotNames(name); !slices.Equal(snapshots, []string{"s1", "s2", "s3"}) {
+			t.Errorf("sending left snapshots: %q", snapshots)
+		}
+		r.detach(name)
+		end := r.send(name, "", "s3")
+		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(end), ReceiveOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		wantEqualFiles(t, r.pool.image(copied), r.pool.image(name))
+		r.attach(copied, AttachOptions{Placement: PlaceNone})
+		wantRecords(t, r.target(copied), writer.synced.Load())
+		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(now), ReceiveOptions{}); !errors.Is(err, ErrBusy) {
+			t.Errorf("into an attached volume: %v", err)
+		}
+		r.detach(copied)
+		// It was written since: neither stream is of what it holds.
+		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(now), ReceiveOptions{}); !errors.Is(err, ErrInvalid) {
+			t.Errorf("into a volume that was written since: %v", err)
+		}
+		r.attach(copied, AttachOptions{Placement: PlaceNone})
+		wantRecords(t, r.target(copied), writer.synced.Load())
+		r.detach(copied)
+		if work, err := os.ReadDir(filepath.Join(r.pool.dir, workDir)); err != nil || len(work) != 0 {
+			t.Errorf("left in work: %v, %v", work, err)
+		}
+	})
+}
+
+func TestAFullVolumeIsReceivedFull(t *testing.T) {
+	r := newRig(t)
+	name, copied := r.name("db"), r.name("copy")
+	r.create(name, CreateOptions{Provision: Full})
+	r.snapshot(name, "s")
+	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, "s", "")), ReceiveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	fill(t, r.target(name), 2<<20)
+	r.detach(name)
+	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, "", "s")), ReceiveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantEqualFiles(t, r.pool.image(copied), r.pool.image(name))
+	if status := r.wantWhole(copied); status.Provision != Full || status.AllocatedBytes < testBytes {
+		t.Errorf("%+v", status)
+	}
+}
+
+func TestAChangeOfSizeIsReceived(t *testing.T) {
+	r := newRig(t)
+	name, copied := r.name("db"), r.name("copy")
+	want := r.newFilled(name, 48<<20, CreateOptions{})
+	r.snapshot(name, "s0")
+	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, "s0", "")), ReceiveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := "s0"
+	for i, size := range []uint64{80 << 20, 40 << 20} {
+		if _, err := r.pool.Resize(t.Context(), name, size, ResizeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		// resize2fs' own faults are mended, also those that e2fsck -n passes.
+		if report, err := r.pool.Check(t.Context(), name, CheckOptions{Repair: true}); err != nil || report.Corrected {
+			t.Errorf("after the resize to %d: %+v, %v", size, report, err)
+		}
+		snapshot := fmt.Sprintf("s%d", i+1)
+		r.snapshot(name, snapshot)
+		record, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, snapshot, before)), ReceiveOptions{})
+		if err != nil || record.SizeBytes != size {
+			t.Fatalf("%+v, %v", record, err)
+		}
+		r.wantSize(copied, size)
+		r.wantWhole(copied)
+		before = snapshot
+	}
+	r.wantFiles(copied, want)
+}
+
+func TestAStreamThatIsNotWholeLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	name := r.name("db")
+	want := r.newFilled(name, 32<<20, CreateOptions{})
+	r.snapshot(name, "s1")
+	whole := r.send(name, "s1", "")
+	copied := r.name("copy")
+	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(whole), ReceiveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	if err := os.Remove(filepath.Join(r.target(name), "dataa")); err != nil {
+		t.Fatal(err)
+	}
+	r.detach(name)
+	r.snapshot(name, "s2")
+	change := r.send(name, "s2", "s1")
+	if len(change) >= len(whole)/20 {
+		t.Errorf("a file was removed; what differs is %d bytes, all is %d", len(change), len(whole))
+	}
+	files := r.files()
+	before, err := os.ReadFile(r.pool.image(copied))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, stream := range map[string][]byte{"whole": whole, "change": change} {
+		target := r.name("x")
+		if what == "change" {
+			target = copied
+		}
+		for _, at := range []int{0, 5, 100, len(stream) / 2, len(stream) - 200, len(stream) - 1} {
+			for how, in := range map[string][]byte{"cut off": stream[:at], "damaged": damage(stream, at)} {
+				_, err := r.pool.Receive(t.Context(), target, bytes.NewReader(in), ReceiveOptions{})
+				if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrInvalid) {
+					t.Errorf("%s %s at %d: %v", what, how, at, err)
+				}
+			}
+		}
+		_, err := r.pool.Receive(t.Context(), target, io.MultiReader(bytes.NewReader(stream[:len(stream)/2]), failing{}), ReceiveOptions{})
+		if !errors.Is(err, errFailing) {
+			t.Errorf("%s: %v", what, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if _, err := r.pool.Receive(ctx, target, bytes.NewReader(stream), ReceiveOptions{Progress: func(uint64, uint64) { cancel() }}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	r.wantSame("pool", r.files(), files)
+	after, err := os.ReadFile(r.pool.image(copied))
+	if err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the volume that was to be changed was (%v)", err)
+	}
+
+	// What does not fit.
+	other := r.name("other")
+	r.create(other, CreateOptions{SizeBytes: 32 << 20})
+	for what, try := range map[string]struct {
+		target string
+		stream []byte
+		want   error
+	}{
+		"taken":              {copied, whole, ErrExists},
+		"no base":            {r.name("x"), change, ErrNotFound},
+		"another volume":     {other, change, ErrInvalid},
+		"no stream":          {r.name("x"), []byte("#!/bin/sh\nexit 0\n"), ErrInvalid},
+		"a name that is not": {"a/b", whole, ErrInvalid},
+	} {
+		if _, err := r.pool.Receive(t.Context(), try.target, bytes.NewReader(try.stream), ReceiveOptions{}); !errors.Is(err, try.want) {
+			t.Errorf("%s: %v, want %v", what, err, try.want)
+		}
+	}
+	if err := r.pool.SetQuota(t.Context(), 150<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.pool.Receive(t.Context(), r.name("x"), bytes.NewReader(whole), ReceiveOptions{}); !errors.Is(err, ErrNoSpace) {
+		t.Errorf("over the quota: %v", err)
+	}
+	// A change takes no quota: the volume is as long as it was.
+	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(change), ReceiveOptions{}); err != nil {
+		t.Error(err)
+	}
+	// The same again is not of the same base.
+	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(change), ReceiveOptions{}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "s1") {
+		t.Errorf("%v", err)
+	}
+	if err := r.pool.DeleteSnapshot(t.Context(), name, "s2"); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.pool.Clone(t.Context(), name, "s1", r.name("y"), CloneOptions{}); err == nil {
+		t.Error("cloned over the quota")
+	}
+	if err := r.pool.SetQuota(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.pool.Receive(t.Context(), r.name("y"), bytes.NewReader(whole), ReceiveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.wantFiles(r.name("y"), want)
+}
+
+func damage(stream []byte, at int) []byte {
+	stream = slices.Clone(stream)
+	stream[at] ^= 1
+	return stream
+}
+
+var errFailing = errors.New("the line is dead")
+
+type failing struct{}
+
+// Read always fails, and so does Write.
+func (failing) Read([]byte) (int, error)  { return 0, errFailing }
+func (failing) Write([]byte) (int, error) { return 0, errFailing }
+
+func TestWhatCarriesNoFileSystemIsRefused(t *testing.T) {
+	r := newRig(t)
+	header := testHeader()
+	header.Base = nil
+	for what, piece := range map[string][]byte{"zeros": make([]byte, 4096), "noise": bytes.Repeat([]byte{0x5a}, 4096)} {
+		var out bytes.Buffer
+		w, err := newStreamWriter(&out, header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunk := make([]byte, chunkBytes)
+		copy(chunk, piece)
+		sums := make([]sum, 16)
+		sums[0] = sumOf(chunk)
+		if err := errors.Join(w.data(0, piece), w.end(sum{}, imageSum(header.SizeBytes, sums))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.pool.Receive(t.Context(), r.name("x"), &out, ReceiveOptions{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "no ext4") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// What is applied is not what the sender says that it read.
+	var out bytes.Buffer
+	w, err := newStreamWriter(&out, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.end(sum{}, sum{1}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.pool.Receive(t.Context(), r.name("x"), &out, ReceiveOptions{}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%v", err)
+	}
+	r.wantDetached()
+}
+
+func TestASendingThatFailsLeavesNothing(t *testing.T) {
+	r := newRig(t)
+	name := r.name("db")
+	r.create(name, CreateOptions{})
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	if err := r.pool.Send(t.Context(), name, "", "", failing{}, SendOptions{}); !errors.Is(err, errFailing) {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := r.pool.Send(ctx, name, "", "", io.Discard, SendOptions{Progress: func(uint64, uint64) { cancel() }}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	for _, try := range [][2]string{{"none", ""}, {"", "none"}} {
+		if err := r.pool.Send(t.Context(), name, try[0], try[1], io.Discard, SendOptions{}); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %v", try, err)
+		}
+	}
+	wantWritable(t, r.target(name))
+	r.detach(name)
+	r.wantDetached(name)
+	// A snapshot may go while it is sent, and the volume be attached.
+	r.snapshot(name, "s")
+	var out bytes.Buffer
+	deleted := false
+	err := r.pool.Send(t.Context(), name, "s", "", &out, SendOptions{Progress: func(done, _ uint64) {
+		if !deleted {
+			deleted = true
+			if err := r.pool.DeleteSnapshot(t.Context(), name, "s"); err != nil {
+				t.Error(err)
+			}
+			r.attach(name, AttachOptions{Placement: PlaceNone})
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.detach(name)
+	if _, err := r.pool.Receive(t.Context(), r.name("copy"), &out, ReceiveOptions{}); err != nil {
+		t.Error(err)
+	}
+	r.wantDetached(name, r.name("copy"))
+}

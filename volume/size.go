@@ -1,0 +1,39 @@
+package volume
+
+import "fmt"
+
+// A volume's size: at least what ext4 with a journal needs, at most what ext4
+// and a file can have, in whole blocks.
+const (
+	MinSizeBytes  = 16 << 20
+	MaxSizeBytes  = 16 << 40
+	sizeUnitBytes = 4096
+)
+
+// CheckSize says what is wrong with a volume's size in bytes. The error wraps
+// ErrInvalid.
+func CheckSize(bytes uint64) error {
+	switch {
+	case bytes < MinSizeBytes:
+		return fmt.Errorf("%w size: %d bytes, want at least %d (16 MiB)", ErrInvalid, bytes, MinSizeBytes)
+	case bytes > MaxSizeBytes:
+		return fmt.Errorf("%w size: %d bytes, want at most %d (16 TiB)", ErrInvalid, bytes, uint64(MaxSizeBytes))
+	case bytes%sizeUnitBytes != 0:
+		return fmt.Errorf("%w size: %d bytes, want a multiple of %d", ErrInvalid, bytes, sizeUnitBytes)
+	}
+	return nil
+}
+
+// Weights as BFQ on cgroup v1 has them; io.weight's range holds them all.
+const (
+	MinWeight = 1
+	MaxWeight = 1000
+)
+
+// CheckWeight says what is wrong with a weight; 0 is none.
+func CheckWeight(weight uint64) error {
+	if weight > MaxWeight {
+		return fmt.Errorf("%w weight: %d, want %d to %d", ErrInvalid, weight, MinWeight, MaxWeight)
+	}
+	return nil
+}

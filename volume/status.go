@@ -1,0 +1,156 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// Status is a volume as it is now: its record, and what the kernel says.
+type Status struct {
+	Record
+	Pool string `json:"pool"`
+	// AllocatedBytes is what the image takes of the pool.
+	AllocatedBytes uint64 `json:"allocated_bytes"`
+	// Snapshots are their names, sorted.
+	Snapshots []string `json:"snapshots"`
+	// Problem says what is damaged; "" if nothing is known to be.
+	Problem string `json:"problem,omitempty"`
+
+	// What follows is empty or 0 while the volume is detached.
+
+	// LoopDevice is its node, such as "/dev/loop3".
+	LoopDevice string `json:"loop_device"`
+	// DirectIO is what the kernel says, not what was asked for.
+	DirectIO   bool   `json:"direct_io"`
+	Mountpoint string `json:"mountpoint"`
+	// UsedBytes and FreeBytes are the file system's.
+	UsedBytes uint64 `json:"used_bytes"`
+	FreeBytes uint64 `json:"free_bytes"`
+	// JBD2PID is the jbd2 thread's, and JournalCgroup where it is now;
+	// Placed says whether that is where it should be.
+	JBD2PID       int    `json:"jbd2_pid"`
+	JournalCgroup string `json:"journal_cgroup"`
+	Placed        bool   `json:"placed"`
+	// ParentCgroup is what carries the weight; WeightInForce what its file
+	// says for the pool's disk, 0 where that has no weights.
+	ParentCgroup  string `json:"parent_cgroup"`
+	WeightInForce uint64 `json:"weight_in_force"`
+	// JournalReadBytes and JournalWriteBytes were charged to the journal's
+	// cgroup on the pool's disk.
+	JournalReadBytes  uint64 `json:"journal_read_bytes"`
+	JournalWriteBytes uint64 `json:"journal_write_bytes"`
+}
+
+// Inspect tells all of a volume.
+func (p *Pool) Inspect(name string) (Status, error) {
+	record, err := p.read(name)
+	if err != nil {
+		return Status{}, err
+	}
+	return p.status(record), nil
+}
+
+// List tells all of every volume, sorted by name. A damaged record is told as
+// the volume's problem.
+func (p *Pool) List() ([]Status, error) {
+	names, err := p.names()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Status, 0, len(names))
+	for _, name := range names {
+		status, err := p.Inspect(name)
+		if errors.Is(err, ErrNotFound) {
+			continue // deleted since
+		}
+		if err != nil {
+			status = Status{Record: Record{Name: name}, Pool: p.dir, Problem: err.Error()}
+		}
+		all = append(all, status)
+	}
+	return all, nil
+}
+
+// status asks the kernel; what it does not say stays empty.
+func (p *Pool) status(record Record) Status {
+	s := Status{Record: record, Pool: p.dir, Snapshots: p.snapshotNames(record.Name)}
+	var st unix.Stat_t
+	if err := unix.Stat(p.image(record.Name), &st); err != nil {
+		s.Problem = fmt.Sprintf("image: %v", err)
+	} else {
+		s.AllocatedBytes = uint64(st.Blocks) * 512
+	}
+	if record.Attachment == nil {
+		return s
+	}
+	a := record.Attachment
+	stands, err := p.stands(record)
+	switch {
+	case err != nil:
+		s.Problem = err.Error()
+	case a.State == Attached && !stands:
+		s.Problem = "it was attached, and is no longer: daybook volume repair"
+	case a.State != Attached:
+		s.Problem = fmt.Sprintf("%s was interrupted: daybook volume repair", a.State)
+	}
+	if !stands {
+		return s
+	}
+	s.Mountpoint = a.Target
+	if loops, err := p.ownLoops(record); err == nil && len(loops) == 1 {
+		s.LoopDevice = loops[0].Node()
+		s.DirectIO, _ = loops[0].DirectIO()
+	}
+	var fs unix.Statfs_t
+	if unix.Statfs(a.Target, &fs) == nil {
+		s.UsedBytes = (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
+		s.FreeBytes = fs.Bavail * uint64(fs.Bsize)
+	}
+	p.placementStatus(&s)
+	return s
+}
+
+func (p *Pool) placementStatus(s *Status) {
+	a := s.Attachment
+	t, err := tree()
+	if err != nil {
+		return
+	}
+	if pid, err := p.thread(s.Record); err == nil {
+		s.JBD2PID = pid
+		s.JournalCgroup, _ = t.Of(pid)
+	}
+	// A read-only mount commits nothing, and often has no thread.
+	s.Placed = a.Placement == PlaceNone || a.ReadOnly || s.JournalCgroup == a.Journal
+	if a.Placement == PlaceNone {
+		return
+	}
+	s.ParentCgroup = a.Cgroup
+	weights, disk, _, err := p.weights(t)
+	if err == nil {
+		if setting, err := weights.Get(a.Cgroup); err == nil {
+			s.WeightInForce = setting.Effective()
+		}
+	}
+	if io, err := t.IO(a.Journal); err == nil {
+		s.JournalReadBytes, s.JournalWriteBytes = io[disk.Dev].ReadBytes, io[disk.Dev].WriteBytes
+	}
+}
+
+// snapshotNames lists a volume's snapshots, sorted; never nil.
+func (p *Pool) snapshotNames(name string) []string {
+	names := []string{}
+	entries, _ := os.ReadDir(filepath.Join(p.volumeDir(name), snapshotsDir)) // none, or none to be seen
+	for _, entry := range entries {
+		if CheckName(entry.Name()) == nil {
+			names = append(names, entry.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,82 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Trim gives the pool back the blocks that an attached volume's file system no
+// longer uses, and says how many bytes it gave. What was given back before, in
+// the same mount, is not counted again. Errors wrap ErrDetached, and
+// ErrUnsupported for full volumes, which are to keep their blocks, and pools
+// without holes.
+func (p *Pool) Trim(ctx context.Context, name string) (trimmedBytes uint64, err error) {
+	if trimmedBytes, err = p.trim(ctx, name); err != nil {
+		return trimmedBytes, fmt.Errorf("cannot trim volume %s: %w", name, err)
+	}
+	return trimmedBytes, nil
+}
+
+func (p *Pool) trim(ctx context.Context, name string) (trimmed uint64, err error) {
+	record, l, err := p.holdReady(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	defer l.release()
+	if record.Provision == Full {
+		return 0, fmt.Errorf("%w: it is full, and a trim would take away the blocks that it was given at its creation", ErrUnsupported)
+	}
+	if record.Attachment == nil {
+		return 0, fmt.Errorf("it is %w: only a mounted file system knows what it does not use; attach it first", ErrDetached)
+	}
+	if err := p.checkWritable(record); err != nil {
+		return 0, err
+	}
+	directory, err := unix.Open(record.Attachment.Target, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, unix.Close(directory)) }()
+	for at := uint64(0); at < record.SizeBytes; at += trimBytes {
+		if err := ctx.Err(); err != nil {
+			return trimmed, err
+		}
+		bytes, err := trimRange(directory, at, min(trimBytes, record.SizeBytes-at))
+		if err != nil {
+			return trimmed, err
+		}
+		trimmed += bytes
+	}
+	return trimmed, nil
+}
+
+// trimBytes is how much is trimmed between two looks at the context; whole
+// block groups, which ext4 remembers as trimmed only as a whole.
+const trimBytes = 8 << 30
+
+// fiTrim is FITRIM, include/uapi/linux/fs.h: _IOWR('X', 121, struct
+// fstrim_range).
+const fiTrim = 0xc0185879
+
+type trimArgument struct{ start, length, least uint64 }
+
+func trimRange(directory int, start, length uint64) (uint64, error) {
+	argument := trimArgument{start: start, length: length}
+	for {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(directory), fiTrim, uintptr(unsafe.Pointer(&argument)))
+		switch errno {
+		case 0:
+			return argument.length, nil
+		case unix.EINTR:
+			argument = trimArgument{start: start, length: length}
+		case unix.EOPNOTSUPP:
+			return 0, fmt.Errorf("%w: the pool's file system makes no holes, so that its loop device takes no discards", ErrUnsupported)
+		default:
+			return 0, fmt.Errorf("FITRIM: %w", errno)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// work is a directory in which something is made, locked as long as its maker
+// lives: it becomes a part of the pool in one rename, or [Pool.Repair] removes
+// it.
+type work struct {
+	path string
+	lock *lock
+}
+
+func (w work) image() string { return filepath.Join(w.path, imageFile) }
+
+// newWork makes a directory in which an image of size bytes is promised: the
+// quota holds it from now on. A sparse file of that size is in it.
+func (p *Pool) newWork(ctx context.Context, sizeBytes uint64) (w work, err error) {
+	all, err := awaitLock(ctx, p.dir)
+	if err != nil {
+		return work{}, err
+	}
+	defer all.release()
+	if err := p.checkQuota(sizeBytes); err != nil {
+		return work{}, err
+	}
+	if w, err = p.emptyWork(); err != nil {
+		return work{}, err
+	}
+	if err := makeSparse(w.image(), sizeBytes); err != nil {
+		return work{}, errors.Join(err, w.discard())
+	}
+	p.reached("work")
+	return w, nil
+}
+
+// emptyWork makes a locked directory; the pool is locked, so that nobody clears
+// it away before.
+func (p *Pool) emptyWork() (w work, err error) {
+	w.path = filepath.Join(p.dir, workDir, newID())
+	if err := os.Mkdir(w.path, 0o711); err != nil {
+		return work{}, noSpace(err)
+	}
+	if w.lock, err = lockDirectory(w.path); err != nil {
+		return work{}, errors.Join(err, os.Remove(w.path))
+	}
+	return w, nil
+}
+
+// discard removes the work and lets go of it; it does nothing after finish.
+func (w *work) discard() error {
+	if w.lock == nil {
+		return nil
+	}
+	err := os.RemoveAll(w.path)
+	w.lock.release()
+	w.lock = nil
+	return err
+}
+
+// finish gives the work its place, at which nothing may be.
+func (p *Pool) finish(w *work, place, what string) error {
+	if err := syncTree(w.path); err != nil {
+		return err
+	}
+	p.reached("finishing")
+	err := unix.Renameat2(unix.AT_FDCWD, w.path, unix.AT_FDCWD, place, unix.RENAME_NOREPLACE)
+	if errors.Is(err, unix.EINVAL) {
+		// Not every file system knows it (NFS); none replaces a directory
+		// with something in it.
+		err = unix.Rename(w.path, place)
+	}
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) {
+		return fmt.Errorf("%s %w", what, ErrExists)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot move %s to its place: %w", what, err)
+	}
+	w.lock.release()
+	w.lock = nil
+	p.reached("finished")
+	return syncDirectory(filepath.Dir(place))
+}
+
+// drop takes something out of the pool in one rename, and then removes it. It
+// needs no space, of which there may be none. The volume is locked, and so is a
+// volume that is dropped: its lock goes with it.
+func (p *Pool) drop(ctx context.Context, place string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	// It would go with all that is mounted in it.
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return err
+	}
+	for _, mount := range mounts {
+		if within(mount.Point, place) {
+			return fmt.Errorf("it is %w: %s is mounted on %s", ErrBusy, mount.Source, mount.Point)
+		}
+	}
+	w := work{path: filepath.Join(p.dir, workDir, newID())}
+	if w.lock, err = lockDirectory(place); err != nil && !errors.Is(err, ErrBusy) {
+		return err
+	}
+	defer w.lock.release()
+	p.reached("dropping")
+	if err := os.Rename(place, w.path); err != nil {
+		return err
+	}
+	p.reached("dropped")
+	return errors.Join(syncDirectory(filepath.Dir(place)), os.RemoveAll(w.path))
+}
+
+// clearWork removes what dead makers left, and says how many there were.
+func (p *Pool) clearWork(ctx context.Context) (cleared int, err error) {
+	dead, err := p.deadWork(ctx)
+	errs := []error{err}
+	for _, w := range dead {
+		err := w.discard()
+		if err == nil {
+			cleared++
+		}
+		errs = append(errs, err)
+	}
+	return cleared, errors.Join(errs...)
+}
+
+// deadWork locks what nobody has; the pool is locked only meanwhile, for
+// removing a large image takes its time.
+func (p *Pool) deadWork(ctx context.Context) (dead []work, err error) {
+	all, err := awaitLock(ctx, p.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer all.release()
+	if err := removeIfThere(filepath.Join(p.dir, poolFile+temporarySuffix)); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(filepath.Join(p.dir, workDir))
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, entry := range entries {
+		path := filepath.Join(p.dir, workDir, entry.Name())
+		l, err := lockDirectory(path)
+		switch {
+		case err == nil:
+			dead = append(dead, work{path: path, lock: l})
+		case errors.Is(err, ErrBusy), errors.Is(err, fs.ErrNotExist):
+			// Its maker lives, or has just ended it.
+		default:
+			errs = append(errs, err)
+		}
+	}
+	return dead, errors.Join(errs...)
+}
+
+func syncTree(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Type().IsRegular() {
+			file, err := os.Open(filepath.Join(path, entry.Name()))
+			if err != nil {
+				return err
+			}
+			err = errors.Join(file.Sync(), file.Close())
+			if err != nil {
+				return noSpace(err)
+			}
+		}
+	}
+	return syncDirectory(path)
+}
