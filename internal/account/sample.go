@@ -24,6 +24,9 @@ type Device struct {
 	Device string `json:"device"`
 	// Dev is "major:minor".
 	Dev string `json:"dev"`
+	// Volume is the name of the Daybook volume whose image the disk is;
+	// absent for other disks.
+	Volume string `json:"volume,omitempty"`
 	// DiskBytes is what the disk read and wrote, by /sys/block/DEV/stat;
 	// the truth that the containers' parts must add up to.
 	DiskBytes uint64 `json:"disk_bytes"`

@@ -18,6 +18,9 @@ const (
 	// Kubernetes is a pod's cgroup, or a container in a pod of a runtime that
 	// the path does not name.
 	Kubernetes = "kubernetes"
+	// Volume is the cgroup in which one of Daybook's volumes has its jbd2
+	// thread.
+	Volume = "volume"
 	// Systemd is a unit: a service, a scope, or a slice.
 	Systemd = "systemd"
 	// Plain is a cgroup of no known meaning.
@@ -29,8 +32,8 @@ type Identity struct {
 	// Runtime is one of the constants above.
 	Runtime string
 	// ID is what the runtime calls it: 64 hexadecimal digits for most, the
-	// name for LXC, containerd and runc, the UID for a pod, the unit for
-	// systemd, "" for a plain cgroup.
+	// name for LXC, containerd, runc and volumes, the UID for a pod, the unit
+	// for systemd, "" for a plain cgroup.
 	ID string
 	// Name is for people: the container's name, "namespace/pod/container"
 	// for Kubernetes, else the ID, cut to 12 digits, or the path.
@@ -45,10 +48,10 @@ type Identity struct {
 }
 
 // IsContainer says whether the cgroup belongs to a container, not to a
-// systemd unit, a pod as a whole, or nobody known.
+// volume, a systemd unit, a pod as a whole, or nobody known.
 func (i Identity) IsContainer() bool {
 	switch i.Runtime {
-	case Plain, Systemd:
+	case Plain, Systemd, Volume:
 		return false
 	case Kubernetes:
 		return i.ID != i.PodUID
@@ -93,6 +96,9 @@ func identify(cgroupPath string) Identity {
 	}
 	if pod.Runtime == Kubernetes {
 		return pod
+	}
+	if volume, ok := volumeCgroup(cgroupPath); ok {
+		return volume
 	}
 	if unit, ok := systemdUnit(cgroupPath); ok {
 		return unit

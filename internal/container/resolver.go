@@ -22,6 +22,9 @@ type Config struct {
 	// StorageRoots are those of containers/storage, which Podman and CRI-O
 	// share; /var/lib/containers/storage.
 	StorageRoots []string
+	// VolumePools is the file in which Daybook notes its pools;
+	// /var/lib/daybook/pools.
+	VolumePools string
 	// Refresh is how long state is taken as read: a new container has its
 	// name after this time at the latest. 5 s.
 	Refresh time.Duration
@@ -40,6 +43,9 @@ func (c Config) withDefaults() Config {
 		"/run/k3s/containerd/io.containerd.runtime.v2.task")
 	set(&c.RuncRoots, "/run/runc", "/run/containerd/runc/*", "/run/docker/runtime-runc/*", "/run/user/*/runc")
 	set(&c.StorageRoots, "/var/lib/containers/storage")
+	if c.VolumePools == "" {
+		c.VolumePools = "/var/lib/daybook/pools"
+	}
 	if c.Refresh <= 0 {
 		c.Refresh = 5 * time.Second
 	}
@@ -68,6 +74,7 @@ type sources struct {
 	containerd containerdState
 	runc       runcState
 	storage    storageState
+	volumes    volumeState
 }
 
 type cached struct {
@@ -87,6 +94,7 @@ func NewResolver(config Config) *Resolver {
 			containerd: containerdState{dirs: config.ContainerdStates},
 			runc:       runcState{roots: config.RuncRoots},
 			storage:    storageState{roots: config.StorageRoots},
+			volumes:    volumeState{registry: config.VolumePools},
 		},
 		cache: make(map[string]cached),
 		pods:  make(map[string]facts),
@@ -120,6 +128,7 @@ func (r *Resolver) refresh() {
 	r.sources.containerd.refresh()
 	r.sources.runc.refresh()
 	r.sources.storage.refresh()
+	r.sources.volumes.refresh()
 	r.sources.docker.refresh()
 	pods := make(map[string]bool)
 	for p, entry := range r.cache {
@@ -198,6 +207,9 @@ func (s *sources) locate(cgroupPath string) (Identity, bool) {
 		}
 		if i, ok := s.runc.at(root); ok {
 			return s.describe(i), true
+		}
+		if i, ok := s.volumes.at(root); ok {
+			return i, true
 		}
 		end++
 	}

@@ -195,13 +195,13 @@ func (p *Probe) collectWrites() error {
 				continue
 			}
 			p.previous[key] = seenSum{bytes: b.writtenValues[i]}
-			p.pending.Writes = append(p.pending.Writes, Write{
-				Disk:    key.Disk,
-				Kind:    Kind(key.Kind),
-				Charged: key.Charged,
-				Owner:   key.Owner,
-				Bytes:   bytes,
-			})
+			write := Write{Disk: key.Disk, Kind: Kind(key.Kind), Charged: key.Charged, Bytes: bytes}
+			if write.Kind == KindMetadata {
+				write.Of = uint32(key.Owner)
+			} else {
+				write.Owner = key.Owner
+			}
+			p.pending.Writes = append(p.pending.Writes, write)
 		}
 	})
 	if err != nil {

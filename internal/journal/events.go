@@ -70,5 +70,9 @@ type Write struct {
 	Charged uint64
 	// Owner is the cgroup that owns the inode; only for KindData, else 0.
 	Owner uint64
+	// Of is the device whose own pages they are (kernel dev_t); only for
+	// KindMetadata, else 0. It is another than Disk below a loop device with
+	// direct I/O, which hands its pages on.
+	Of    uint32
 	Bytes uint64
 }

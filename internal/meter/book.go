@@ -215,19 +215,46 @@ func takeFrom(sums map[string]uint64, total uint64) map[string]uint64 {
 // logged lately, and takes them from whom the kernel charged: a checkpoint
 // runs in the context of whoever found the journal full.
 func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
+	written := make(map[origin]uint64)
 	for _, w := range in.Events.Writes {
 		p := pages[w.Disk]
 		if p == nil || w.Kind != journal.KindMetadata {
 			continue
 		}
+		home := homeOf(w, in.DiskOf)
+		// Of a file system on a loop device above, its journal is here too:
+		// its jbd2 thread's cgroup has been charged, and that is right.
+		if home != w.Disk && (w.Charged != journal.RootCgroupID || len(b.dirtied[home]) == 0) {
+			continue
+		}
 		p.device.MetadataBytes += w.Bytes
 		p.unit(in.UnitOf(w.Charged)).ReturnedBytes += w.Bytes
+		written[origin{w.Disk, home}] += w.Bytes
 	}
-	for disk, p := range pages {
-		for path, bytes := range splitByWeight(p.device.MetadataBytes, b.dirtied[disk]) {
-			p.unit(path).MetadataBytes += bytes
+	for from, total := range written {
+		for path, bytes := range splitByWeight(total, b.dirtied[from.home]) {
+			pages[from.disk].unit(path).MetadataBytes += bytes
 		}
 	}
+}
+
+// origin is the disk that metadata was written to, and the disk of the file
+// system that it is of: another one if that is on a loop device with direct
+// I/O, whose image is a file on the first.
+type origin struct{ disk, home uint32 }
+
+// homeOf is the disk of the file system that metadata is of.
+func homeOf(w journal.Write, diskOf map[uint32]uint32) uint32 {
+	if home, known := diskOf[w.Of]; known {
+		return home
+	}
+	// Not of a file system that is observed: a dd to a partition's node, or a
+	// loop device while only the disk below is looked at.
+	const loopMajor = 7
+	if w.Of>>20 == loopMajor {
+		return w.Of
+	}
+	return w.Disk
 }
 
 // splitByWeight divides total in proportion to the weights, conserved; with

@@ -125,6 +125,47 @@ func TestMetadataFollowsItsCommitForAWhile(t *testing.T) {
 	}
 }
 
+// A volume is a loop device with direct I/O: its pages reach the disk below as
+// they are. The journal's part was charged to its thread's cgroup there.
+func TestAVolumesPagesOnTheDiskBelowAreTheVolumes(t *testing.T) {
+	const volume, thread = 7<<20 + 5, 30
+	events := journal.Events{
+		Commits: []journal.Commit{
+			{Dev: fsDev, JournalDisk: fsDev, BlocksLogged: 10, Dirtied: map[uint64]int64{bob: 1}},
+			{Dev: volume, JournalDisk: volume, BlocksLogged: 10, Dirtied: map[uint64]int64{alice: 1}},
+		},
+		Writes: []journal.Write{
+			{Disk: fsDev, Kind: journal.KindMetadata, Charged: thread, Of: volume, Bytes: 4 * mebi}, // its journal
+			{Disk: fsDev, Kind: journal.KindMetadata, Charged: root, Of: volume, Bytes: 2 * mebi},   // its metadata, in place
+			{Disk: fsDev, Kind: journal.KindMetadata, Charged: root, Of: fsDev, Bytes: mebi},        // the pool's own
+			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: thread, Bytes: 4 * mebi},
+			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 3 * mebi},
+		},
+	}
+	in := readings(events, 0, 7*mebi)
+	in.Disks = append(in.Disks, Disk{Name: "loop5", Number: "7:5", Dev: volume})
+	in.DiskOf[volume] = volume
+	got := NewBook().Account(in)
+	if c := find(t, got, "/c30"); c.ChargedWriteBytes != 4*mebi || c.ReturnedBytes != 0 {
+		t.Errorf("the cgroup of the jbd2 thread: %+v", c)
+	}
+	if a, b := find(t, got, "/a"), find(t, got, "/b"); a.MetadataBytes != 2*mebi || b.MetadataBytes != mebi {
+		t.Errorf("metadata in place %d and %d, want 2 MiB of who wrote in the volume, 1 MiB of who wrote in the pool", a.MetadataBytes, b.MetadataBytes)
+	}
+	if got[0].UnaccountedBytes != 0 {
+		t.Errorf("unaccounted: %d", got[0].UnaccountedBytes)
+	}
+
+	// Who looks at the disk below alone does not know who wrote in the volume.
+	got = NewBook().Account(readings(events, 0, 7*mebi))
+	if c, r, b := find(t, got, "/c30"), find(t, got, "/"), find(t, got, "/b"); c.ChargedWriteBytes != 4*mebi || r.ChargedWriteBytes != 2*mebi || b.MetadataBytes != mebi {
+		t.Errorf("alone: thread %+v, root %+v, bob %+v", c, r, b)
+	}
+	if got[0].UnaccountedBytes != 0 {
+		t.Errorf("alone, unaccounted: %d", got[0].UnaccountedBytes)
+	}
+}
+
 func TestWhateverWasReadTheAccountAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		book := NewBook()
@@ -152,6 +193,7 @@ func TestWhateverWasReadTheAccountAddsUp(t *testing.T) {
 						Dev: fsDev, JournalDisk: fsDev, BlocksLogged: uint32(bytes / 4096), JournalBytes: bytes, Dirtied: dirtied})
 				case journal.KindMetadata:
 					add(kind, from, 0, bytes)
+					events.Writes[len(events.Writes)-1].Of = rapid.SampledFrom([]uint32{0, fsDev, logDev, 8 << 20}).Draw(t, "of")
 				case journal.KindData:
 					charged[from] -= bytes
 					charged[root] += bytes

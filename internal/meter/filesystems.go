@@ -76,6 +76,24 @@ func lowestDisk(sysfs string, disk blockdev.Disk) blockdev.Disk {
 	}
 }
 
+// volumeOn is the name of the Daybook volume whose image a loop device has: the
+// image is POOL/volumes/NAME/image (package volume); "" for other disks.
+func volumeOn(disk blockdev.Disk) string {
+	image, err := disk.BackingFile()
+	if err != nil || filepath.Base(image) != "image" {
+		return ""
+	}
+	home := filepath.Dir(image)
+	volumes := filepath.Dir(home)
+	if filepath.Base(volumes) != "volumes" {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(volumes), "daybook-pool.json")); err != nil {
+		return ""
+	}
+	return filepath.Base(home)
+}
+
 // Filesystems lists the mounted ext4 file systems on a disk ("": on all), with
 // their numbers as the kernel's tracepoints give them.
 func Filesystems(device string) (map[blockdev.Dev]uint32, error) {

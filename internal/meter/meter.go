@@ -60,6 +60,8 @@ type openDisk struct {
 	before blockdev.Stat
 	// weights are those on this disk.
 	weights *weightCache
+	// volume is the Daybook volume that it is; "" for other disks.
+	volume string
 }
 
 // Open starts metering: it attaches the probe and takes the first readings.
@@ -280,7 +282,7 @@ func (m *Meter) findDisks() error {
 		if err != nil {
 			return errors.Join(err, reader.Close())
 		}
-		m.disks[dev] = &openDisk{disk: disk, reader: reader, before: before, weights: newWeightCache(m.options.Tree, disk)}
+		m.disks[dev] = &openDisk{disk: disk, reader: reader, before: before, weights: newWeightCache(m.options.Tree, disk), volume: volumeOn(disk)}
 		changed = true
 	}
 	for dev, d := range m.disks {
@@ -321,7 +323,7 @@ func (m *Meter) describe(device *account.Device) {
 	var weights *weightCache
 	for _, d := range m.disks {
 		if d.disk.Name == device.Device {
-			weights = d.weights
+			weights, device.Volume = d.weights, d.volume
 		}
 	}
 	weights.begin(len(device.Containers))

@@ -137,7 +137,7 @@ func (s Screen) head(device *account.Device, index int) []string {
 	if device == nil {
 		return []string{s.line(s.Theme.Title, title), "", ""}
 	}
-	parts := []string{title, device.Device + " " + device.Dev}
+	parts := []string{title, deviceName(*device)}
 	if n := len(s.Sample.Devices); n > 1 {
 		parts = append(parts, fmt.Sprintf("disk %d of %d", index+1, n))
 	}
@@ -161,6 +161,16 @@ func (s Screen) head(device *account.Device, index int) []string {
 		lines[2] = s.line(s.Theme.Warning, deviceLines(*device, s.Sample.IntervalSeconds)[1])
 	}
 	return lines
+}
+
+// deviceName is what a device is called: its name and number, and the volume
+// that it is.
+func deviceName(d account.Device) string {
+	name := d.Device + " " + d.Dev
+	if d.Volume != "" {
+		name += " volume " + d.Volume
+	}
+	return name
 }
 
 // deviceLines are the two lines of figures about a device.

@@ -306,3 +306,18 @@ func TestHelpExplainsEachColumnOnASmallTerminal(t *testing.T) {
 		}
 	}
 }
+
+func TestVolumeIsNamedBesideItsDevice(t *testing.T) {
+	s := testScreen(140, 24)
+	if strings.Contains(s.Render(), "volume") {
+		t.Errorf("a disk is called a volume:\n%s", s.Render())
+	}
+	s.Sample.Devices[0].Volume = "db1\x1b[2J"
+	if !strings.Contains(lines(s)[0], `loop0 7:0 volume db1\x1b[2J`) {
+		t.Errorf("the head is %q", lines(s)[0])
+	}
+	var b strings.Builder
+	if err := WriteTable(&b, *s.Sample, "share", false, 0); err != nil || !strings.Contains(b.String(), "\n"+`loop0 7:0 volume db1\x1b[2J`+"\n") {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+}

@@ -27,7 +27,7 @@ func WriteTable(w io.Writer, sample account.Sample, sortKey string, reverse bool
 	column := Columns[max(columnByKey(sortKey), 0)]
 	for _, d := range sample.Devices {
 		fmt.Fprintln(out)
-		fmt.Fprintln(out, bound(d.Device+" "+d.Dev))
+		fmt.Fprintln(out, bound(deviceName(d)))
 		for _, l := range deviceLines(d, sample.IntervalSeconds) {
 			fmt.Fprintln(out, bound(l))
 		}

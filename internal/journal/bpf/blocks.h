@@ -133,7 +133,9 @@ static __always_inline int note_journal(struct bio *bio)
 
 /*
  * What a bio of a completed write was: a kind, above its value, which is the
- * jbd2 thread of KIND_JOURNAL and the owner's cgroup of KIND_DATA.
+ * jbd2 thread of KIND_JOURNAL, the owner's cgroup of KIND_DATA and, of
+ * KIND_METADATA, the device whose page it is: below a loop device with direct
+ * I/O that is the loop device, not this disk.
  */
 __noinline __u64 classify(__u64 key, __u64 charged)
 {
@@ -150,7 +152,7 @@ __noinline __u64 classify(__u64 key, __u64 charged)
 	if (!inode)
 		return KIND_NONE;
 	if (is_block_device(inode))
-		return (__u64)KIND_METADATA << KIND_SHIFT;
+		return (__u64)KIND_METADATA << KIND_SHIFT | BPF_CORE_READ(inode, i_rdev);
 	if (charged != ROOT_CGROUP)
 		return KIND_NONE;
 	value = owner_of(inode);
@@ -167,7 +169,8 @@ __noinline int enter(__u32 disk, __u64 charged, __u64 class, __u64 bytes)
 
 	if (kind == KIND_NONE || !bytes)
 		return 0;
-	add_written(disk, kind, charged, kind == KIND_DATA ? class & VALUE_MASK : NO_OWNER, bytes);
+	add_written(disk, kind, charged, kind == KIND_JOURNAL ? NO_OWNER : class & VALUE_MASK,
+		    bytes);
 	if (kind != KIND_JOURNAL)
 		return 0;
 	committer = bpf_map_lookup_elem(&committers, &pid);

@@ -125,6 +125,7 @@ struct address_space {
 
 struct inode {
 	__u16 i_mode;
+	__u32 i_rdev;
 	struct super_block *i_sb;
 	struct address_space *i_mapping;
 	unsigned long i_ino;
