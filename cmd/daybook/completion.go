@@ -17,7 +17,7 @@ func newCompletionCommand() *cobra.Command {
 		Use:   "completion bash|fish|zsh",
 		Short: "Write the completion script of a shell",
 		Long: `Completion writes, to the standard output, a script that lets the shell complete
-daybook's commands, flags, disks and laws. The packaged names are
+daybook's commands, flags, disks, volumes and laws. The packaged names are
 /usr/share/bash-completion/completions/daybook, /usr/share/zsh/site-functions/_daybook
 and /usr/share/fish/vendor_completions.d/daybook.fish.`,
 		Example: `  source <(daybook completion bash)

@@ -23,9 +23,10 @@ Exit codes:
 Files:
   /sys/fs/cgroup     I/O counters are read, and weights written, here
   /sys/kernel/btf    the kernel's types, which the eBPF programs need
-  /var/lib/daybook   weights to restore, and calibrations
+  /var/lib/daybook   weights to restore, calibrations, the list of pools, the default pool
 
 Environment:
+  DAYBOOK_POOL       the pool of daybook volume where --pool is left out
   NO_COLOR           if not empty, screens have no colours`
 
 const rootExample = `  # Who is eating the disk through jbd2?

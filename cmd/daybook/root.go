@@ -57,7 +57,9 @@ func newRootCommand() *cobra.Command {
 		newDemoCommand(),
 		newControlCommand(), newRestoreCommand(),
 		newCalibrateCommand(),
+		newVolumeCommand(),
 		newDiskCommand(),
+		newServeCommand(),
 		newTopCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
 	)
 	return root

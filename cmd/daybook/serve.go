@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/serve/dockervolume"
+	"github.com/daybook-project/daybook/volume"
+)
+
+func newServeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve volumes to container engines",
+		Long: `Serve answers the calls of container engines that want volumes: each of their volumes
+is then one as "daybook volume" makes it, with a journal and a jbd2 thread of its own.`,
+		Example: `  daybook serve docker --pool /srv/pool --size 10G`,
+		Args:    knownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newServeDockerCommand())
+	return cmd
+}
+
+func newServeDockerCommand() *cobra.Command {
+	v := &volumeFlags{}
+	options := dockervolume.Options{ParseBytes: parseBytes}
+	var size byteSize
+	var logJSON bool
+	cmd := &cobra.Command{
+		Use:   "docker",
+		Short: "Be the volume plugin of Docker and podman",
+		Long: `Docker is a daemon, the volume plugin "daybook" of Docker and podman. A volume is
+attached when its first container starts and detached when the last one has ended. Its
+jbd2 thread is in /daybook/NAME/journal; with --cgroup-parent /daybook/NAME its container
+is beside it, and both under the volume's weight.
+
+Options of docker volume create -d daybook -o OPTION=VALUE:
+
+  size=10G                 needed, unless this daemon has --size
+  weight=700               1 to 1000, of /daybook/NAME
+  provision=full           write the image once, at creation; default thin
+  cgroup=/PATH             another parent than /daybook/NAME
+  placement=none           leave the jbd2 thread where the kernel starts it
+  mount-options=commit=30  ext4's own
+  noatime=true, uid=999, gid=999, mode=0750, block-size=4096
+  label.KEY=VALUE          kept, and shown by daybook volume inspect
+
+The socket is that of systemd (daybook-docker.socket) or --socket; its file's name is
+the driver's. Who uses which volume is kept in the pool (docker.json): after a kill -9
+the next daemon goes on where this one was. Ctrl-C or SIGTERM ends it; what containers
+use stays attached. It keeps the jbd2 threads in their places, as "daybook volume keep"
+does, and one of the two is enough.
+
+The pool is --pool, else the environment's DAYBOOK_POOL, else /var/lib/daybook/volumes;
+it is made if it is missing. One daemon serves a pool.`,
+		Example: `  sudo daybook serve docker --pool /srv/pool --size 10G
+  docker volume create -d daybook -o size=20G -o weight=700 db1
+  docker run -d -v db1:/var/lib/mysql --cgroup-parent /daybook/db1 mariadb
+
+  # A second pool is a driver of its own: -d fast
+  sudo daybook serve docker --pool /nvme/pool --socket /run/docker/plugins/fast.sock --target-dir /run/daybook/fast`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, path := range []struct{ flag, value string }{{"--socket", options.Socket}, {"--target-dir", options.TargetDir}} {
+				if !filepath.IsAbs(path.value) {
+					return usageError{errors.New(path.flag + " wants an absolute path")}
+				}
+			}
+			if options.SizeBytes = uint64(size); cmd.Flags().Changed("size") {
+				if err := volume.CheckSize(options.SizeBytes); err != nil {
+					return usageError{err}
+				}
+			}
+			handler := &slog.HandlerOptions{Level: slog.LevelInfo}
+			if v.verbose {
+				handler.Level = slog.LevelDebug
+			}
+			v.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), handler))
+			if logJSON {
+				v.log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), handler))
+			}
+			options.Log = v.log
+			pool, err := v.make(cmd, 0)
+			if err != nil {
+				return err
+			}
+			return explainVolume(dockervolume.Run(cmd.Context(), pool, options))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&v.pool, "pool", "", "`DIR` of the pool (default $"+poolVariable+", else /var/lib/daybook/volumes)")
+	flags.StringVar(&v.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` where known pools are noted, and where the default pool is")
+	flags.StringVar(&options.Socket, "socket", dockervolume.DefaultSocket, "`FILE` to answer on; its name is the driver's")
+	flags.StringVar(&options.TargetDir, "target-dir", dockervolume.DefaultTargetDir, "`DIR` where volumes are mounted")
+	flags.Var(&size, "size", "size of volumes that are created without one, such as 10G (default: they are refused)")
+	flags.Lookup("size").DefValue = ""
+	flags.BoolVar(&logJSON, "log-json", false, "log as JSON lines")
+	flags.BoolVarP(&v.verbose, "verbose", "v", false, "log more")
+	_ = cmd.MarkFlagDirname("pool")
+	_ = cmd.MarkFlagDirname("state-dir")
+	_ = cmd.MarkFlagDirname("target-dir")
+	_ = cmd.RegisterFlagCompletionFunc("size", cobra.NoFileCompletions)
+	return cmd
+}

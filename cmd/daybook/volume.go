@@ -1,0 +1,220 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/volume"
+)
+
+// poolVariable names the pool where --pool does not.
+const poolVariable = "DAYBOOK_POOL"
+
+// volumeFlags are those of all volume commands.
+type volumeFlags struct {
+	pool, stateDir string
+	verbose        bool
+	// log, if set, is used instead of one to standard error.
+	log *slog.Logger
+}
+
+func newVolumeCommand() *cobra.Command {
+	f := &volumeFlags{}
+	cmd := &cobra.Command{
+		Use:   "volume",
+		Short: "Give each container a file system with a journal of its own",
+		Long: `Volume gives a container, such as a database, an ext4 of its own, and so a journal
+and a jbd2 thread of its own: its fsync no longer waits for the neighbours' data, and
+the journal's I/O is charged to a cgroup under the container's weight.
+
+A volume is an image file in a pool, which is a directory on a disk. Attached, it is
+under a loop device with direct I/O and mounted; its jbd2 thread is in the cgroup
+/daybook/NAME/journal, beside which the container's cgroup is to be made
+(docker run --cgroup-parent /daybook/NAME).
+
+The pool is --pool, else the environment's DAYBOOK_POOL, else the one that has NAME
+among the pools that create and attach have noted in /var/lib/daybook/pools, else
+/var/lib/daybook/volumes.
+
+A command that was killed leaves nothing that "daybook volume repair" does not finish
+or take back. NAME is 1 to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
+		Example: `  # A database on its own journal
+  daybook volume create db1 --size 20G --weight 700
+  daybook volume attach db1 --target /srv/db1
+  docker run -d --cgroup-parent /daybook/db1 -v /srv/db1:/var/lib/mysql mariadb
+  daybook volume inspect db1
+
+  # Keep the jbd2 threads in their places
+  daybook volume keep`,
+		Args: knownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&f.pool, "pool", "", "`DIR` of the pool (default $"+poolVariable+", else the noted pool that has NAME)")
+	flags.StringVar(&f.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` where known pools are noted, and where the default pool is")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell each step on standard error")
+	_ = cmd.MarkPersistentFlagDirname("pool")
+	_ = cmd.MarkPersistentFlagDirname("state-dir")
+	cmd.AddCommand(
+		newVolumeCreateCommand(f), newVolumeDeleteCommand(f), newVolumeListCommand(f), newVolumeInspectCommand(f),
+		newVolumeAttachCommand(f), newVolumeDetachCommand(f), newVolumeKeepCommand(f),
+		newVolumeSnapshotCommand(f), newVolumeCloneCommand(f), newVolumeResizeCommand(f), newVolumeTrimCommand(f),
+		newVolumeSendCommand(f), newVolumeReceiveCommand(f),
+		newVolumeCheckCommand(f), newVolumeRepairCommand(f), newVolumePoolCommand(f),
+	)
+	return cmd
+}
+
+func (f *volumeFlags) registry() volume.Registry { return volume.Registry{StateDir: f.stateDir} }
+
+// options are those with which pools are opened.
+func (f *volumeFlags) options(cmd *cobra.Command) volume.PoolOptions {
+	log := f.log
+	if log == nil {
+		options := &slog.HandlerOptions{Level: slog.LevelWarn}
+		if f.verbose {
+			options.Level = slog.LevelDebug
+		}
+		log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), options))
+	}
+	return volume.PoolOptions{Log: log}
+}
+
+// check finds what is wrong with the common flags, and whether this process
+// may work on pools.
+func (f *volumeFlags) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("pool") && f.pool == "" {
+		return usageError{errors.New("--pool is empty: name a directory, or leave it out")}
+	}
+	if !filepath.IsAbs(f.stateDir) {
+		return usageError{fmt.Errorf("--state-dir is %q; want an absolute path", f.stateDir)}
+	}
+	if os.Geteuid() != 0 {
+		return unsupportedError{fmt.Errorf("volumes want root, for loop devices, mounts and cgroups; try: sudo %s …", cmd.CommandPath())}
+	}
+	return nil
+}
+
+// named is the pool that the user said, "" if none.
+func (f *volumeFlags) named() string {
+	if f.pool != "" {
+		return f.pool
+	}
+	return os.Getenv(poolVariable)
+}
+
+// find opens the pool of a volume that is there.
+func (f *volumeFlags) find(cmd *cobra.Command, name string) (*volume.Pool, error) {
+	if err := f.check(cmd); err != nil {
+		return nil, err
+	}
+	if dir := f.named(); dir != "" {
+		pool, err := volume.Open(cmd.Context(), dir, f.options(cmd))
+		return pool, explainVolume(err)
+	}
+	pool, err := f.registry().Find(cmd.Context(), name, f.options(cmd))
+	return pool, explainVolume(err)
+}
+
+// make opens the pool for a volume that is to be made, and makes it if it is
+// missing.
+func (f *volumeFlags) make(cmd *cobra.Command, quotaBytes uint64) (*volume.Pool, error) {
+	if err := f.check(cmd); err != nil {
+		return nil, err
+	}
+	dir := f.named()
+	if dir == "" {
+		dir = f.registry().DefaultPool()
+	}
+	options := f.options(cmd)
+	options.Create, options.QuotaBytes = true, quotaBytes
+	pool, err := volume.Open(cmd.Context(), dir, options)
+	if err != nil {
+		return nil, explainVolume(err)
+	}
+	f.note(cmd, pool)
+	return pool, nil
+}
+
+// note remembers a pool. A volume is no worse for not being found by its name
+// alone.
+func (f *volumeFlags) note(cmd *cobra.Command, pool *volume.Pool) {
+	if err := f.registry().Note(cmd.Context(), pool); err != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "daybook: %v; commands on its volumes will want --pool\n", err)
+	}
+}
+
+// all opens the named pool, or all that are known. Pools that cannot be opened
+// come as an error beside the others.
+func (f *volumeFlags) all(cmd *cobra.Command) ([]*volume.Pool, error) {
+	if err := f.check(cmd); err != nil {
+		return nil, err
+	}
+	if dir := f.named(); dir != "" {
+		pool, err := volume.Open(cmd.Context(), dir, f.options(cmd))
+		if err != nil {
+			return nil, explainVolume(err)
+		}
+		return []*volume.Pool{pool}, nil
+	}
+	pools, err := f.registry().Pools(cmd.Context(), f.options(cmd))
+	return pools, explainVolume(err)
+}
+
+// volumeNames wants as many names as there are words, each of them possible.
+func volumeNames(words ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != len(words) {
+			return usageError{fmt.Errorf("want %s, got %d arguments; see %s --help", cmd.UseLine(), len(args), cmd.CommandPath())}
+		}
+		var errs []error
+		for i, name := range args {
+			if err := volume.CheckName(name); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", words[i], err))
+			}
+		}
+		return explainVolume(errors.Join(errs...))
+	}
+}
+
+// explainVolume gives the package's errors the exit codes of the command line.
+func explainVolume(err error) error {
+	var usage usageError
+	var unsupported unsupportedError
+	switch {
+	case err == nil, errors.As(err, &usage), errors.As(err, &unsupported):
+		return err
+	case errors.Is(err, volume.ErrInvalid), errors.Is(err, volume.ErrExists), errors.Is(err, volume.ErrNotFound):
+		return usageError{err}
+	case errors.Is(err, volume.ErrUnsupported), errors.Is(err, blockdev.ErrNoDirectIO), errors.Is(err, cgroup.ErrNoHierarchy),
+		errors.Is(err, exec.ErrNotFound):
+		return unsupportedError{err}
+	}
+	return err
+}
+
+// printVolumeJSON writes one JSON object. What a terminal could obey stands
+// escaped: labels, paths and cgroups can hold anything.
+func printVolumeJSON(w io.Writer, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(account.AppendPrintable(nil, append(text, '\n')))
+	return err
+}
+
+func addJSONFlag(cmd *cobra.Command, asJSON *bool) {
+	cmd.Flags().BoolVar(asJSON, "json", false, "print one JSON object")
+}

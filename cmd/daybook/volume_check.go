@@ -1,0 +1,151 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/top"
+	"github.com/daybook-project/daybook/volume"
+)
+
+func newVolumeCheckCommand(v *volumeFlags) *cobra.Command {
+	var o volume.CheckOptions
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check NAME",
+		Short: "Check the file system of a volume or snapshot",
+		Long: `Check has e2fsck look at the file system of a volume that is detached, or of a
+snapshot, whose volume may be attached. It changes nothing; with --repair e2fsck corrects
+what it can by itself. If errors are left, check ends with 1.`,
+		Example: `  daybook volume check db1
+  daybook volume check db1 --snapshot monday
+  daybook volume check db1 --repair --json`,
+		Args:              volumeNames("NAME"),
+		ValidArgsFunction: v.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			what := args[0]
+			if cmd.Flags().Changed("snapshot") {
+				if err := volume.CheckName(o.Snapshot); err != nil {
+					return usageError{fmt.Errorf("--snapshot: %w", err)}
+				}
+				if o.Repair {
+					return usageError{errors.New("--repair and --snapshot exclude each other: clone the snapshot and repair the clone")}
+				}
+				what += ", snapshot " + o.Snapshot
+			}
+			pool, err := v.find(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			report, err := pool.Check(cmd.Context(), args[0], o)
+			return explainVolume(errors.Join(err, printCheck(cmd.OutOrStdout(), what, report, asJSON)))
+		},
+	}
+	cmd.Flags().StringVar(&o.Snapshot, "snapshot", "", "check this `SNAP` instead of the volume")
+	_ = cmd.RegisterFlagCompletionFunc("snapshot", v.completeSnapshotFlag)
+	cmd.Flags().BoolVar(&o.Repair, "repair", false, "let e2fsck correct what it can")
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newVolumeRepairCommand(v *volumeFlags) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "repair",
+		Short: "Finish or take back what killed commands left",
+		Long: `Repair brings every volume of a pool, or without --pool and DAYBOOK_POOL of all known
+pools, to a whole state: what was being made or deleted is gone, and a volume is attached
+with all that belongs to it or not at all. It may run at any time and be repeated; what a
+living process works on is left to that. It touches no loop device, mount or cgroup that
+no volume's record names.
+
+If a volume is damaged, such as by a missing image, repair names it and ends with 1.
+"daybook volume check" looks at file systems.`,
+		Example: `  daybook volume repair
+  daybook volume repair --pool /srv/pool --json`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			pools, err := v.all(cmd)
+			if err != nil && len(pools) == 0 {
+				return err
+			}
+			errs := []error{err}
+			repaired := []repairedJSON{}
+			for _, pool := range pools {
+				done, err := pool.Repair(cmd.Context())
+				repaired = append(repaired, repairedJSON{pool.Dir(), done})
+				errs = append(errs, err)
+			}
+			if asJSON {
+				errs = append(errs, printVolumeJSON(cmd.OutOrStdout(), map[string]any{"pools": repaired}))
+			} else {
+				writeRepaired(cmd.OutOrStdout(), repaired, errors.Join(errs...) == nil)
+			}
+			return explainVolume(errors.Join(errs...))
+		},
+	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// repairedJSON is what was done in one pool.
+type repairedJSON struct {
+	Pool string `json:"pool"`
+	volume.Repaired
+}
+
+func writeRepaired(out io.Writer, pools []repairedJSON, whole bool) {
+	silent := true
+	say := func(pool, format string, words ...any) {
+		fmt.Fprintf(out, "%s: %s\n", top.Safe(pool), fmt.Sprintf(format, words...))
+		silent = false
+	}
+	for _, p := range pools {
+		if p.Work > 0 {
+			say(p.Pool, "removed %d half-made or half-deleted", p.Work)
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Volumes)) {
+			say(p.Pool, "volume %s: %s", name, top.Safe(p.Volumes[name]))
+		}
+		for _, name := range p.Busy {
+			say(p.Pool, "volume %s: another process works on it, left alone", name)
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Damaged)) {
+			say(p.Pool, "volume %s is damaged: %s", name, top.Safe(p.Damaged[name]))
+		}
+	}
+	if silent && whole {
+		fmt.Fprintln(out, "nothing to repair")
+	}
+}
+
+// printCheck prints what e2fsck found, if it came so far.
+func printCheck(out io.Writer, name string, report volume.CheckReport, asJSON bool) error {
+	if report.Report == "" && !report.Clean {
+		return nil
+	}
+	if asJSON {
+		return printVolumeJSON(out, report)
+	}
+	for line := range strings.Lines(report.Report) {
+		fmt.Fprintln(out, top.Safe(strings.TrimSpace(line)))
+	}
+	what := "clean"
+	switch {
+	case !report.Clean:
+		what = "damaged; daybook volume check --repair corrects what it can"
+	case report.Corrected:
+		what = "corrected"
+	case report.Replayed:
+		what = "clean, once its journal is replayed"
+	}
+	_, err := fmt.Fprintf(out, "%s: %s\n", name, what)
+	return err
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+// createFlags are a volume's size and file system.
+type createFlags struct {
+	size, blockSize, inodeSize, bytesPerInode, journalSize byteSize
+	provision, mountOptions, owner, mode, journalDevice    string
+	weight                                                 uint64
+	labels                                                 []string
+	noAtime, lazyInit                                      bool
+}
+
+func (f *createFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required)")
+	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks come with the first write; full: all are written now")
+	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: left alone)")
+	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to keep with the volume; may be repeated")
+	flags.StringVar(&f.mountOptions, "mount-options", "", "ext4's `OPTIONS` at each attach, such as data=ordered,commit=30")
+	flags.BoolVar(&f.noAtime, "noatime", false, "keep no access times")
+	flags.StringVar(&f.owner, "owner", "0:0", "`UID:GID` of the root directory")
+	flags.StringVar(&f.mode, "mode", "0755", "octal permissions of the root directory")
+	flags.Var(&f.blockSize, "block-size", "ext4's block size: 1K, 2K or 4K (default 4KiB)")
+	flags.Var(&f.inodeSize, "inode-size", "ext4's inode size: 128 to 4096, a power of two (default 256B)")
+	flags.Var(&f.bytesPerInode, "bytes-per-inode", "one inode for each so many bytes (default mke2fs's, 16KiB)")
+	flags.Var(&f.journalSize, "journal-size", "the journal's size in whole MiB (default mke2fs's, by the volume's size)")
+	flags.StringVar(&f.journalDevice, "journal-device", "", "put the journal on this `DEVICE`; what is on it is lost")
+	flags.BoolVar(&f.lazyInit, "lazy-init", false, "leave inode tables and journal to a kernel thread after the first mount")
+	for name, value := range map[string]string{"block-size": "", "inode-size": "", "bytes-per-inode": "", "journal-size": "", "size": ""} {
+		flags.Lookup(name).DefValue = value // the flag's own text would be 0B
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	for _, name := range []string{"weight", "label", "mount-options", "owner", "mode"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("provision", cobra.FixedCompletions([]string{string(volume.Thin), string(volume.Full)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// options checks the flags and gives what Pool.Create wants.
+func (f *createFlags) options(cmd *cobra.Command) (volume.CreateOptions, error) {
+	o := volume.CreateOptions{
+		SizeBytes: uint64(f.size), Provision: volume.Provision(f.provision), Weight: f.weight, JournalBytes: uint64(f.journalSize),
+		JournalDevice: f.journalDevice, LazyInit: f.lazyInit, MountOptions: f.mountOptions, NoAtime: f.noAtime,
+	}
+	if !cmd.Flags().Changed("size") {
+		return o, errors.New("how large? want --size, such as --size 20G")
+	}
+	if cmd.Flags().Changed("provision") && f.provision == "" {
+		return o, errors.New("--provision is empty: want thin or full")
+	}
+	var errs []error
+	for _, size := range []struct {
+		flag  string
+		value byteSize
+		field *uint32
+	}{
+		{"block-size", f.blockSize, &o.BlockSizeBytes},
+		{"inode-size", f.inodeSize, &o.InodeSizeBytes},
+		{"bytes-per-inode", f.bytesPerInode, &o.BytesPerInode},
+	} {
+		switch {
+		case cmd.Flags().Changed(size.flag) && size.value == 0:
+			errs = append(errs, fmt.Errorf("--%s is 0; leave it out for the default", size.flag))
+		case size.value > math.MaxUint32:
+			errs = append(errs, fmt.Errorf("--%s is %v, which is too large", size.flag, &size.value))
+		default:
+			*size.field = uint32(size.value)
+		}
+	}
+	if cmd.Flags().Changed("journal-size") && f.journalSize == 0 {
+		errs = append(errs, errors.New("--journal-size is 0; leave it out for the default"))
+	}
+	errs = append(errs, checkWeightFlag(cmd, f.weight))
+	var err error
+	o.Labels, err = parseLabels(f.labels)
+	errs = append(errs, err)
+	o.UID, o.GID, err = parseOwner(f.owner)
+	errs = append(errs, err)
+	o.Mode, err = parseMode(f.mode)
+	errs = append(errs, err)
+	if err := errors.Join(errs...); err != nil {
+		return o, err
+	}
+	return o, o.Check()
+}
+
+// checkWeightFlag refuses a 0 that somebody wrote, which would mean no weight.
+func checkWeightFlag(cmd *cobra.Command, weight uint64) error {
+	if cmd.Flags().Changed("weight") && weight == 0 {
+		return fmt.Errorf("--weight is 0; want %d to %d", volume.MinWeight, volume.MaxWeight)
+	}
+	return volume.CheckWeight(weight)
+}
+
+// parseLabels takes "KEY=VALUE" apart; the value may be empty and hold "=".
+func parseLabels(words []string) (map[string]string, error) {
+	if len(words) == 0 {
+		return nil, nil
+	}
+	labels := make(map[string]string, len(words))
+	for _, word := range words {
+		key, value, found := strings.Cut(word, "=")
+		if !found || key == "" {
+			return nil, fmt.Errorf("--label is %q; want KEY=VALUE", word)
+		}
+		if _, twice := labels[key]; twice {
+			return nil, fmt.Errorf("--label %s stands twice", key)
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
+// parseOwner reads "UID:GID" in numbers: a container's users are not the
+// host's.
+func parseOwner(text string) (uid, gid uint32, err error) {
+	first, second, found := strings.Cut(text, ":")
+	u, err1 := strconv.ParseUint(first, 10, 32)
+	g, err2 := strconv.ParseUint(second, 10, 32)
+	if !found || err1 != nil || err2 != nil {
+		return 0, 0, fmt.Errorf("--owner is %q; want two numbers, such as 999:999", text)
+	}
+	return uint32(u), uint32(g), nil
+}
+
+// parseMode reads octal permissions, with set-group-ID (2000) and the sticky
+// bit (1000).
+func parseMode(text string) (os.FileMode, error) {
+	bits, err := strconv.ParseUint(text, 8, 16)
+	if err != nil || bits == 0 || bits > 0o3777 {
+		return 0, fmt.Errorf("--mode is %q; want octal permissions, such as 0750", text)
+	}
+	mode := os.FileMode(bits & 0o777)
+	if bits&0o2000 != 0 {
+		mode |= os.ModeSetgid
+	}
+	if bits&0o1000 != 0 {
+		mode |= os.ModeSticky
+	}
+	return mode, nil
+}
+
+func newVolumeCreateCommand(v *volumeFlags) *cobra.Command {
+	var f createFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "create NAME --size SIZE",
+		Short: "Make a volume",
+		Long: `Create makes a volume with an empty ext4; "daybook volume attach" mounts it. The pool
+is made too if it is missing. If create fails or is interrupted, nothing is left.
+
+A thin volume takes of the pool what was written to it; the pool's own file system
+allocates, and logs, at each first write. A full volume is written out once, now; then
+no write to it makes the pool's journal work, and it cannot meet a full pool.
+
+Sizes are in bytes or with a unit: 1G and 1GiB are 2^30 bytes, 1GB is 10^9.`,
+		Example: `  daybook volume create db1 --size 20G --weight 700
+  daybook volume create db2 --pool /srv/pool --size 100G --provision full --owner 999:999 --mode 0700
+  daybook volume create logs --size 2G --label team=web --mount-options commit=30 --noatime --json`,
+		Args:              volumeNames("NAME"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options, err := f.options(cmd)
+			if err != nil {
+				return usageError{err}
+			}
+			pool, err := v.make(cmd, 0)
+			if err != nil {
+				return err
+			}
+			progress := newWorkProgress(cmd.ErrOrStderr(), "writing "+args[0])
+			options.Progress = progress.show
+			record, err := pool.Create(cmd.Context(), args[0], options)
+			progress.end()
+			if err != nil {
+				return explainVolume(err)
+			}
+			return printRecord(cmd, pool, "created", record, asJSON)
+		},
+	}
+	f.add(cmd)
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// printRecord tells what became of a volume.
+func printRecord(cmd *cobra.Command, pool *volume.Pool, what string, record volume.Record, asJSON bool) error {
+	if asJSON {
+		return printVolumeJSON(cmd.OutOrStdout(), struct {
+			volume.Record
+			Pool string `json:"pool"`
+		}{record, pool.Dir()})
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s volume %s: %s, %s, in %s\n", what, record.Name, formatBytes(record.SizeBytes), record.Provision, pool.Dir())
+	return err
+}

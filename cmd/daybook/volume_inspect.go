@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/top"
+	"github.com/daybook-project/daybook/volume"
+)
+
+func newVolumeInspectCommand(v *volumeFlags) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "inspect NAME",
+		Short: "Tell all of a volume: device, jbd2 thread, cgroups, snapshots",
+		Long: `Inspect tells what is recorded of a volume and what the kernel says of it now: loop
+device and direct I/O, mount point, the jbd2 thread and the cgroup it is in, the weight in
+force, and the bytes that the journal's cgroup was charged on the pool's disk.`,
+		Example: `  daybook volume inspect db1
+  daybook volume inspect db1 --json`,
+		Args:              volumeNames("NAME"),
+		ValidArgsFunction: v.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pool, err := v.find(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			status, err := pool.Inspect(args[0])
+			if err != nil {
+				return explainVolume(err)
+			}
+			snapshots, err := pool.Snapshots(args[0])
+			if err != nil {
+				return explainVolume(err)
+			}
+			if asJSON {
+				return printVolumeJSON(cmd.OutOrStdout(), inspectJSON{status, snapshots})
+			}
+			return writeStatus(cmd.OutOrStdout(), status, snapshots)
+		},
+	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// inspectJSON is a volume as inspect --json shows it.
+type inspectJSON struct {
+	volume.Status
+	SnapshotStatus []volume.SnapshotStatus `json:"snapshot_status"`
+}
+
+func writeStatus(out io.Writer, s volume.Status, snapshots []volume.SnapshotStatus) error {
+	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	line := func(key, format string, words ...any) {
+		fmt.Fprintf(table, "%s\t%s\n", key, top.Safe(fmt.Sprintf(format, words...)))
+	}
+	line("volume", "%s", s.Name)
+	line("pool", "%s", s.Pool)
+	if s.Problem != "" {
+		line("problem", "%s", s.Problem)
+	}
+	line("created", "%s", s.Created.Local().Format(time.DateTime))
+	line("size", "%s, %s, %s allocated", formatBytes(s.SizeBytes), s.Provision, roundBytes(s.AllocatedBytes))
+	if s.Weight != 0 {
+		line("weight", "%d", s.Weight)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+		line("label", "%s=%s", key, s.Labels[key])
+	}
+	if options := mountOptionsText(s.Record); options != "" {
+		line("mount options", "%s", options)
+	}
+	if s.JournalDevice != "" {
+		line("journal device", "%s", s.JournalDevice)
+	}
+	if s.Origin != "" {
+		line("made from", "%s", s.Origin)
+	}
+	writeAttachment(line, s)
+	for _, snapshot := range snapshots {
+		line("snapshot", "%s", snapshotText(snapshot))
+	}
+	return table.Flush()
+}
+
+func writeAttachment(line func(key, format string, words ...any), s volume.Status) {
+	if s.Attachment == nil || s.Mountpoint == "" {
+		line("attached", "no")
+		return
+	}
+	direct := "direct I/O"
+	if !s.DirectIO {
+		direct = "no direct I/O: cached twice"
+	}
+	line("attached", "%s on %s, %s", s.LoopDevice, s.Mountpoint, direct)
+	line("in use", "%s of %s", roundBytes(s.UsedBytes), roundBytes(s.UsedBytes+s.FreeBytes))
+	if s.JBD2PID != 0 {
+		place := ""
+		if !s.Placed {
+			place = ", which is not its place"
+		}
+		line("jbd2 thread", "%d, in cgroup %s%s", s.JBD2PID, s.JournalCgroup, place)
+	}
+	if s.Attachment.Placement == volume.PlaceNone {
+		return
+	}
+	weight := "no weights on the pool's disk"
+	if s.WeightInForce != 0 {
+		weight = fmt.Sprintf("weight %d in force", s.WeightInForce)
+	}
+	line("cgroup", "%s, %s", s.ParentCgroup, weight)
+	line("journal I/O", "%s read, %s written", roundBytes(s.JournalReadBytes), roundBytes(s.JournalWriteBytes))
+}
+
+func mountOptionsText(r volume.Record) string {
+	var options []string
+	if r.MountOptions != "" {
+		options = append(options, r.MountOptions)
+	}
+	if r.NoAtime {
+		options = append(options, "noatime")
+	}
+	return strings.Join(options, ",")
+}
+
+// snapshotText is one line about a snapshot.
+func snapshotText(s volume.SnapshotStatus) string {
+	text := fmt.Sprintf("%s, %s, %s allocated", s.Name, s.Created.Local().Format(time.DateTime), roundBytes(s.AllocatedBytes))
+	if s.Problem != "" {
+		text += ", damaged: " + s.Problem
+	}
+	return text
+}

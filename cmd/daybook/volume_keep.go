@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+// keepLookInterval is how often the daemon looks for pools that were noted
+// since.
+const keepLookInterval = 2 * time.Second
+
+func newVolumeKeepCommand(v *volumeFlags) *cobra.Command {
+	var logJSON bool
+	cmd := &cobra.Command{
+		Use:   "keep",
+		Short: "Keep the jbd2 threads of attached volumes in their cgroups, until stopped",
+		Long: `Keep is a daemon. At its start it repairs, as "daybook volume repair" does. Then it
+puts a jbd2 thread back that is no longer where attach placed it (the cgroup was removed
+and made again, somebody moved it), and takes a thread out of the cgroup of a container
+that has ended (--placement container), which could not be removed otherwise.
+
+Without --pool and DAYBOOK_POOL it keeps all pools that are known here, also those that
+become known later. One daemon keeps a pool; a pool that another daemon keeps, such as
+the Docker volume plugin, is left to that one. Ctrl-C or SIGTERM ends it: volumes stay
+attached, and their threads in their places.
+
+The unit daybook-volumes.service runs it. Volumes work without it.`,
+		Example: `  daybook volume keep
+  daybook volume keep --pool /srv/pool --log-json`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options := &slog.HandlerOptions{Level: slog.LevelInfo}
+			if v.verbose {
+				options.Level = slog.LevelDebug
+			}
+			if logJSON {
+				v.log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), options))
+			} else {
+				v.log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), options))
+			}
+			return v.keep(cmd)
+		},
+	}
+	cmd.Flags().BoolVar(&logJSON, "log-json", false, "log as JSON lines")
+	return cmd
+}
+
+// keep keeps the named pool, or all that are known.
+func (v *volumeFlags) keep(cmd *cobra.Command) error {
+	pools, err := v.all(cmd)
+	if v.named() != "" {
+		if err != nil {
+			return err
+		}
+		keeper, err := startKeeping(cmd.Context(), pools[0], v.log)
+		if err != nil {
+			return explainVolume(err)
+		}
+		return keeper.Run(cmd.Context())
+	}
+	var unsupported unsupportedError
+	var usage usageError
+	if errors.As(err, &unsupported) || errors.As(err, &usage) {
+		return err
+	}
+	house := keptPools{log: v.log, keepers: map[string]bool{}, told: map[string]string{}}
+	return house.run(cmd.Context(), func() ([]*volume.Pool, error) {
+		return v.registry().Pools(cmd.Context(), v.options(cmd))
+	})
+}
+
+// startKeeping takes a pool's keeping upon this process and repairs the pool.
+func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*volume.Keeper, error) {
+	keeper, err := pool.Keeper()
+	if err != nil {
+		return nil, err
+	}
+	done, err := pool.Repair(ctx)
+	if done.Work > 0 {
+		log.Info("removed what was half made or half deleted", "pool", pool.Dir(), "count", done.Work)
+	}
+	for name, why := range done.Damaged {
+		log.Warn("a volume is damaged", "pool", pool.Dir(), "volume", name, "why", why)
+	}
+	// A damaged volume is no reason to leave the others alone.
+	if err != nil && !errors.Is(err, volume.ErrCorrupt) {
+		return nil, errors.Join(err, keeper.Close())
+	}
+	log.Info("keeping the jbd2 threads in their places", "pool", pool.Dir())
+	return keeper, nil
+}
+
+// keptPools are the pools that the daemon keeps.
+type keptPools struct {
+	log     *slog.Logger
+	keepers map[string]bool   // by directory
+	told    map[string]string // troubles, by directory
+	running sync.WaitGroup
+}
+
+func (h *keptPools) run(ctx context.Context, known func() ([]*volume.Pool, error)) error {
+	ticker := time.NewTicker(keepLookInterval)
+	defer ticker.Stop()
+	defer h.running.Wait()
+	for {
+		pools, err := known()
+		h.tell("", err)
+		for _, pool := range pools {
+			if !h.keepers[pool.Dir()] {
+				h.tell(pool.Dir(), h.start(ctx, pool))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+func (h *keptPools) start(ctx context.Context, pool *volume.Pool) error {
+	keeper, err := startKeeping(ctx, pool, h.log)
+	if err != nil {
+		return err
+	}
+	h.keepers[pool.Dir()] = true
+	h.running.Add(1)
+	go func() {
+		defer h.running.Done()
+		if err := keeper.Run(ctx); err != nil {
+			h.log.Error("the keeping of a pool did not end well", "pool", pool.Dir(), "why", err)
+		}
+	}()
+	return nil
+}
+
+// tell logs each trouble once, for the daemon looks again and again.
+func (h *keptPools) tell(dir string, err error) {
+	text := ""
+	if err != nil {
+		text = fmt.Sprint(err)
+	}
+	if text != "" && text != h.told[dir] {
+		h.log.Warn("cannot keep a pool", "pool", dir, "why", text)
+	}
+	h.told[dir] = text
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/top"
+	"github.com/daybook-project/daybook/volume"
+)
+
+func newVolumePoolCommand(v *volumeFlags) *cobra.Command {
+	var quota byteSize
+	var create, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "pool",
+		Short: "Show how full the pools are, make a pool, or set its quota",
+		Long: `Pool shows how full a pool is, or without --pool and DAYBOOK_POOL all pools that are
+known here: what its volumes and snapshots are promised (the sum of their sizes), what
+their images take now, and what the pool's file system has left.
+
+--quota bounds what may be promised; 0 is without bound. A quota below what is promised
+already keeps new volumes out and touches none. --create makes the pool if it is missing;
+"daybook volume create" does so, too.`,
+		Example: `  daybook volume pool
+  daybook volume pool --pool /srv/pool --create --quota 500G
+  daybook volume pool --pool /srv/pool --quota 0 --json`,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			pools, err := v.choosePools(cmd, create, uint64(quota))
+			if err != nil && len(pools) == 0 {
+				return err
+			}
+			errs := []error{err}
+			usages := []poolJSON{}
+			for _, pool := range pools {
+				usage, err := pool.Usage()
+				names, err2 := pool.Names()
+				usages = append(usages, poolJSON{pool.Dir(), len(names), usage})
+				errs = append(errs, err, err2)
+			}
+			if asJSON {
+				errs = append(errs, printVolumeJSON(cmd.OutOrStdout(), map[string]any{"pools": usages}))
+			} else {
+				errs = append(errs, writePools(cmd.OutOrStdout(), usages))
+			}
+			return explainVolume(errors.Join(errs...))
+		},
+	}
+	flags := cmd.Flags()
+	flags.Var(&quota, "quota", "bound the sum of the sizes, such as 500G; 0 is without bound")
+	flags.Lookup("quota").DefValue = ""
+	flags.BoolVar(&create, "create", false, "make the pool if it is missing")
+	addJSONFlag(cmd, &asJSON)
+	_ = cmd.RegisterFlagCompletionFunc("quota", cobra.NoFileCompletions)
+	return cmd
+}
+
+// poolJSON is a pool as --json shows it.
+type poolJSON struct {
+	Pool    string `json:"pool"`
+	Volumes int    `json:"volumes"`
+	volume.Usage
+}
+
+// choosePools opens the pools that are to be shown, of which one may be made
+// or given a quota first.
+func (v *volumeFlags) choosePools(cmd *cobra.Command, create bool, quota uint64) ([]*volume.Pool, error) {
+	var pools []*volume.Pool
+	var err error
+	if create {
+		var pool *volume.Pool
+		if pool, err = v.make(cmd, quota); err == nil {
+			pools = []*volume.Pool{pool}
+		}
+	} else {
+		pools, err = v.all(cmd)
+	}
+	if !cmd.Flags().Changed("quota") || err != nil {
+		return pools, err
+	}
+	if len(pools) != 1 {
+		return nil, usageError{fmt.Errorf("--quota is one pool's, and %d are known here: say which by --pool", len(pools))}
+	}
+	return pools, explainVolume(pools[0].SetQuota(cmd.Context(), quota))
+}
+
+func writePools(out io.Writer, pools []poolJSON) error {
+	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "POOL\tVOLUMES\tQUOTA\tPROMISED\tALLOCATED\tFREE\tSIZE")
+	for _, p := range pools {
+		quota := "-"
+		if p.QuotaBytes != 0 {
+			quota = roundBytes(p.QuotaBytes)
+		}
+		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", top.Safe(p.Pool), p.Volumes, quota, roundBytes(p.PromisedBytes),
+			roundBytes(p.AllocatedBytes), roundBytes(p.FreeBytes), roundBytes(p.SizeBytes))
+	}
+	return table.Flush()
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+)
+
+// How work is told of: not at all at first, as most is done in no time.
+const (
+	progressQuiet    = 2 * time.Second
+	progressRedraw   = 200 * time.Millisecond
+	progressLine     = 10 * time.Second
+	progressBarCells = 30
+)
+
+// workProgress tells how far a long work has come: on a terminal by a bar that
+// is drawn again, elsewhere by a line now and then.
+type workProgress struct {
+	out      io.Writer
+	terminal bool
+	what     string
+	now      func() time.Time
+	began    time.Time
+	told     time.Time
+	pending  bool
+}
+
+func newWorkProgress(out io.Writer, what string) *workProgress {
+	file, ok := out.(*os.File)
+	p := &workProgress{out: out, terminal: ok && term.IsTerminal(file.Fd()), what: what, now: time.Now}
+	p.began = p.now()
+	p.told = p.began
+	return p
+}
+
+// show is a volume.Progress.
+func (p *workProgress) show(done, total uint64) {
+	now := p.now()
+	passed := now.Sub(p.began)
+	switch {
+	case passed < progressQuiet, total == 0:
+		return
+	case p.terminal && (!p.pending || now.Sub(p.told) >= progressRedraw):
+		fmt.Fprintf(p.out, "\r\x1b[K%s", progressText(p.what, done, total, passed, true))
+		p.pending = true
+	case !p.terminal && now.Sub(p.told) >= progressLine:
+		fmt.Fprintln(p.out, progressText(p.what, done, total, passed, false))
+	default:
+		return
+	}
+	p.told = now
+}
+
+// end takes the bar away.
+func (p *workProgress) end() {
+	if p.pending {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.pending = false
+	}
+}
+
+// progressText says how far work has come after some time, such as
+// "writing db1: 45 % of 10GiB, 120MiB/s, 47s left".
+func progressText(what string, done, total uint64, passed time.Duration, bar bool) string {
+	part := min(float64(done)/float64(total), 1)
+	var b strings.Builder
+	b.WriteString(what)
+	b.WriteString(": ")
+	if bar {
+		filled := int(part * progressBarCells)
+		b.WriteString(strings.Repeat("█", filled) + strings.Repeat("░", progressBarCells-filled) + " ")
+	}
+	rate := float64(done) / passed.Seconds()
+	fmt.Fprintf(&b, "%.0f %% of %s, %s/s", 100*part, roundBytes(total), roundBytes(uint64(rate)))
+	if done > 0 && done < total {
+		left := time.Duration(float64(total-done) / rate * float64(time.Second))
+		fmt.Fprintf(&b, ", %v left", left.Round(time.Second))
+	}
+	return b.String()
+}
+
+// roundBytes writes three digits or so, such as "1.5GiB"; formatBytes is exact.
+func roundBytes(bytes uint64) string {
+	if bytes < 1<<10 {
+		return fmt.Sprintf("%dB", bytes)
+	}
+	value := float64(bytes)
+	for _, unit := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		value /= 1 << 10
+		if value < 9.95 {
+			return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + unit
+		}
+		if value < 1023.5 || unit == "TiB" {
+			return fmt.Sprintf("%.0f%s", value, unit)
+		}
+	}
+	return ""
+}

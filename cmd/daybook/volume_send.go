@@ -1,0 +1,175 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+func newVolumeSendCommand(v *volumeFlags) *cobra.Command {
+	var base, output string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "send NAME [SNAP]",
+		Short: "Write a volume or snapshot as a stream, for receive on another host",
+		Long: `Send writes a snapshot of a volume, or without SNAP what the volume holds now, to the
+standard output or to a file: only blocks in use, and with --base only what differs from
+that snapshot. The stream carries checksums. An attached volume stays at work; one that is
+not cannot be attached while it is sent.
+
+To move a volume with a short pause: send a snapshot, stop the container, detach, send
+the volume with --base the snapshot, and start the container on the other host.`,
+		Example: `  daybook volume snapshot db1 monday
+  daybook volume send db1 monday | ssh other daybook volume receive db1
+  daybook volume detach db1
+  daybook volume send db1 --base monday | ssh other daybook volume receive db1
+
+  daybook volume send db1 tuesday --base monday --output /backup/db1-tuesday`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return volumeNames("NAME")(cmd, args)
+			}
+			return volumeNames("NAME", "SNAP")(cmd, args)
+		},
+		ValidArgsFunction: v.completeSnapshots,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			snapshot := ""
+			if len(args) == 2 {
+				snapshot = args[1]
+			}
+			if cmd.Flags().Changed("base") {
+				if err := volume.CheckName(base); err != nil {
+					return usageError{fmt.Errorf("--base: %w", err)}
+				}
+			}
+			if cmd.Flags().Changed("output") && output == "" {
+				return usageError{errors.New("--output is empty: name a file, or leave it out")}
+			}
+			out, report := cmd.OutOrStdout(), cmd.ErrOrStderr()
+			if file, ok := out.(*os.File); output == "" && ok && term.IsTerminal(file.Fd()) {
+				return usageError{errors.New("a stream is nothing for a terminal: want --output, or a pipe")}
+			}
+			pool, err := v.find(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				file, err2 := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+				if err2 != nil {
+					return usageError{fmt.Errorf("--output: %w", err2)}
+				}
+				out, report = file, cmd.OutOrStdout()
+				defer func() {
+					err = errors.Join(err, file.Close())
+					if err != nil {
+						_ = os.Remove(output) // half a stream is of no use
+					}
+				}()
+			}
+			progress := newWorkProgress(cmd.ErrOrStderr(), "sending "+args[0])
+			counted := &countingWriter{to: out}
+			err = pool.Send(cmd.Context(), args[0], snapshot, base, counted, volume.SendOptions{Progress: progress.show})
+			progress.end()
+			if file, ok := out.(*os.File); err == nil && ok && output != "" {
+				err = file.Sync()
+			}
+			if err != nil {
+				return explainVolume(err)
+			}
+			if !asJSON {
+				return nil
+			}
+			return printVolumeJSON(report, struct {
+				Name        string `json:"name"`
+				Snapshot    string `json:"snapshot,omitempty"`
+				Base        string `json:"base,omitempty"`
+				Pool        string `json:"pool"`
+				StreamBytes uint64 `json:"stream_bytes"`
+			}{args[0], snapshot, base, pool.Dir(), counted.bytes})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&base, "base", "", "send only what changed since this `SNAP`")
+	flags.StringVar(&output, "output", "", "write the stream to this new `FILE` (default: standard output)")
+	flags.BoolVar(&asJSON, "json", false, "tell what was sent as one JSON object; on standard error if the stream is on standard output")
+	_ = cmd.RegisterFlagCompletionFunc("base", v.completeSnapshotFlag)
+	return cmd
+}
+
+type countingWriter struct {
+	to    io.Writer
+	bytes uint64
+}
+
+func (w *countingWriter) Write(p []byte) (int, error) {
+	n, err := w.to.Write(p)
+	w.bytes += uint64(n)
+	return n, err
+}
+
+func newVolumeReceiveCommand(v *volumeFlags) *cobra.Command {
+	var input string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "receive NAME",
+		Short: "Make a volume, or bring it forward, from a stream",
+		Long: `Receive reads what "daybook volume send" wrote, from the standard input or a file,
+and makes the volume NAME of it. A stream with a base brings NAME up to date, if it was
+received with that base and not attached since. All is verified before anything appears
+or changes; of a stream that is damaged or cut off nothing is left.
+
+The kernel will mount what is received: take it only from whom you trust.`,
+		Example: `  daybook volume receive db1 --input /backup/db1-monday
+  ssh other daybook volume send db1 monday | daybook volume receive db1 --pool /srv/pool`,
+		Args:              volumeNames("NAME"),
+		ValidArgsFunction: v.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in := cmd.InOrStdin()
+			if cmd.Flags().Changed("input") {
+				file, err := os.Open(input)
+				if err != nil {
+					return usageError{fmt.Errorf("--input: %w", err)}
+				}
+				defer file.Close()
+				in = file
+			} else if file, ok := in.(*os.File); ok && term.IsTerminal(file.Fd()) {
+				return usageError{errors.New("a stream does not come from a terminal: want --input, or a pipe")}
+			}
+			pool, err := v.findOrMake(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			progress := newWorkProgress(cmd.ErrOrStderr(), "receiving "+args[0])
+			record, err := pool.Receive(cmd.Context(), args[0], in, volume.ReceiveOptions{Progress: progress.show})
+			progress.end()
+			if err != nil {
+				return explainVolume(err)
+			}
+			return printRecord(cmd, pool, "received", record, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&input, "input", "", "read the stream from this `FILE` (default: standard input)")
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+// findOrMake opens the pool that has the volume, else the one in which it is to
+// be made.
+func (v *volumeFlags) findOrMake(cmd *cobra.Command, name string) (*volume.Pool, error) {
+	if v.named() == "" {
+		if err := v.check(cmd); err != nil {
+			return nil, err
+		}
+		pool, err := v.registry().Find(cmd.Context(), name, v.options(cmd))
+		if !errors.Is(err, volume.ErrNotFound) {
+			return pool, explainVolume(err)
+		}
+	}
+	return v.make(cmd, 0)
+}

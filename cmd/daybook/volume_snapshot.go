@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+func newVolumeSnapshotCommand(v *volumeFlags) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "snapshot NAME SNAP",
+		Short: "Keep a volume as it is now",
+		Long: `Snapshot keeps a volume as it is now, under the name SNAP, also while it is attached
+and written: its ext4 is clean in the snapshot, and what was fsynced before is in it. On
+pools that know reflinks (XFS, btrfs) writers wait for a moment, and no space is taken.
+Elsewhere the volume is copied while it works, and its writers wait while it is read once
+more for what has changed; --json tells how long they did (frozen_seconds).
+
+"daybook volume inspect" lists the snapshots, "clone --snapshot" makes a volume of one,
+"delete --snapshot" deletes it.`,
+		Example: `  daybook volume snapshot db1 monday
+  daybook volume clone db1 db1-test --snapshot monday
+  daybook volume delete db1 --snapshot monday`,
+		Args:              volumeNames("NAME", "SNAP"),
+		ValidArgsFunction: v.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pool, err := v.find(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			progress := newWorkProgress(cmd.ErrOrStderr(), fmt.Sprintf("copying %s to %s", args[0], args[1]))
+			record, err := pool.Snapshot(cmd.Context(), args[0], args[1], volume.SnapshotOptions{Progress: progress.show})
+			progress.end()
+			if err != nil {
+				return explainVolume(err)
+			}
+			if asJSON {
+				return printVolumeJSON(cmd.OutOrStdout(), record)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "kept volume %s as snapshot %s\n", args[0], args[1])
+			return err
+		},
+	}
+	addJSONFlag(cmd, &asJSON)
+	return cmd
+}
+
+func newVolumeCloneCommand(v *volumeFlags) *cobra.Command {
+	var o volume.CloneOptions
+	var snapshot string
+	var labels []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "clone SOURCE NAME",
+		Short: "Make a volume with the content of another, or of a snapshot",
+		Long: `Clone makes the volume NAME, in the same pool, with the content that SOURCE has now or
+had at a snapshot. The two share nothing that a write could change. On pools that know
+reflinks that is a moment; elsewhere the blocks in use are copied.`,
+		Example: `  daybook volume clone db1 db1-test
+  daybook volume clone db1 db1-test --snapshot monday --weight 100 --label purpose=test`,
+		Args:              volumeNames("SOURCE", "NAME"),
+		ValidArgsFunction: v.completeNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if cmd.Flags().Changed("snapshot") {
+				if err = volume.CheckName(snapshot); err != nil {
+					return usageError{fmt.Errorf("--snapshot: %w", err)}
+				}
+			}
+			if err := checkWeightFlag(cmd, o.Weight); err != nil {
+				return usageError{err}
+			}
+			if o.Labels, err = parseLabels(labels); err != nil {
+				return usageError{err}
+			}
+			pool, err := v.find(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			progress := newWorkProgress(cmd.ErrOrStderr(), fmt.Sprintf("copying %s to %s", args[0], args[1]))
+			o.Progress = progress.show
+			record, err := pool.Clone(cmd.Context(), args[0], snapshot, args[1], o)
+			progress.end()
+			if err != nil {
+				return explainVolume(err)
+			}
+			return printRecord(cmd, pool, "made", record, asJSON)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&snapshot, "snapshot", "", "take the content of this `SNAP` of SOURCE (default: as it is now)")
+	flags.Uint64Var(&o.Weight, "weight", 0, "the clone's weight, 1 to 1000 (default: SOURCE's)")
+	flags.StringArrayVar(&labels, "label", nil, "the clone's `KEY=VALUE`; may be repeated (default: SOURCE's labels)")
+	addJSONFlag(cmd, &asJSON)
+	_ = cmd.RegisterFlagCompletionFunc("snapshot", v.completeSnapshotFlag)
+	for _, name := range []string{"weight", "label"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	return cmd
+}

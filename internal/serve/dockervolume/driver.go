@@ -1,0 +1,305 @@
+package dockervolume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+// driver does what the engines ask for. Engines ask again when an answer got
+// lost, so each call may come twice.
+type driver struct {
+	pool  *volume.Pool
+	users *users
+	names names
+	// targets is where volumes are mounted, each in a directory of its name;
+	// absolute and without symbolic links.
+	targets string
+	// sizeBytes is the size of volumes that come without one; 0: they are
+	// refused.
+	sizeBytes uint64
+	parse     ParseBytes
+	log       *slog.Logger
+	// patience is how long Unmount waits for the last traces of a container
+	// that has ended.
+	patience time.Duration
+}
+
+// detachPause is between two attempts to detach.
+const detachPause = 100 * time.Millisecond
+
+func (d *driver) target(name string) string { return filepath.Join(d.targets, name) }
+
+func (d *driver) create(ctx context.Context, name string, given map[string]string) error {
+	if err := volume.CheckName(name); err != nil {
+		return err
+	}
+	s, err := parseOptions(given, d.parse)
+	if err != nil {
+		return fmt.Errorf("cannot create volume %s: %w", name, err)
+	}
+	defer d.names.hold(name)()
+	there, err := d.pool.Inspect(name)
+	if err == nil {
+		if maps.Equal(there.Labels, s.create.Labels) {
+			return nil
+		}
+		return fmt.Errorf("cannot create volume %s: it %w, with other options: %s", name, volume.ErrExists, describe(there.Record))
+	}
+	if !errors.Is(err, volume.ErrNotFound) {
+		return err
+	}
+	if s.create.SizeBytes == 0 {
+		if s.create.SizeBytes = d.sizeBytes; s.create.SizeBytes == 0 {
+			return fmt.Errorf("cannot create volume %s: no size: want -o size=10G, or a plugin that was started with --size", name)
+		}
+	}
+	_, err = d.pool.Create(ctx, name, s.create)
+	return err
+}
+
+// describe tells the options by which a volume was made.
+func describe(record volume.Record) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(record.Labels)) {
+		option, ours := strings.CutPrefix(name, labelPrefix)
+		if !ours {
+			option = userLabel + name
+		}
+		parts = append(parts, fmt.Sprintf("%s=%s", option, record.Labels[name]))
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, " ")
+}
+
+// remove deletes a volume. An engine asks for it only when none of its
+// containers has the volume, so users that are still noted have died unseen;
+// one that lives, of whatever engine, keeps the volume busy.
+func (d *driver) remove(ctx context.Context, name string) error {
+	defer d.names.hold(name)()
+	if ids, known := d.users.get(name); known {
+		if len(ids) > 0 {
+			d.log.Warn("the volume is to be removed, and has users still that were never unmounted", "volume", name, "users", len(ids))
+		}
+		if err := d.pool.Detach(ctx, name); err != nil && !errors.Is(err, volume.ErrNotFound) {
+			return err
+		}
+		if err := d.users.forget(name); err != nil {
+			return err
+		}
+	}
+	err := d.pool.Delete(ctx, name, volume.DeleteOptions{})
+	if errors.Is(err, volume.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// mount attaches a volume for one more user and gives its mount point.
+func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string, err error) {
+	if err := checkID(id); err != nil {
+		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
+	}
+	defer d.names.hold(name)()
+	before, err := d.pool.Inspect(name)
+	if err != nil {
+		return "", err
+	}
+	options, err := attachOptions(before.Labels)
+	if err != nil {
+		return "", fmt.Errorf("the labels of volume %s: %w", name, err)
+	}
+	options.Target = d.target(name)
+	ids, known := d.users.get(name)
+	if before.Mountpoint == "" {
+		ids = nil // nobody can use what is not attached
+	}
+	// Whoever clears /run up may have taken the directory along.
+	if err := os.MkdirAll(d.targets, 0o711); err != nil {
+		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
+	}
+	if err := d.users.set(name, with(ids, id)); err != nil {
+		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
+	}
+	status, err := d.pool.Attach(ctx, name, options)
+	if err == nil {
+		d.log.Info("mounted", "volume", name, "at", status.Mountpoint, "users", len(with(ids, id)), "journal_cgroup", status.JournalCgroup)
+		return status.Mountpoint, nil
+	}
+	undo := d.users.forget
+	if known && before.Mountpoint != "" {
+		undo = func(name string) error { return d.users.set(name, ids) }
+	}
+	return "", errors.Join(err, undo(name))
+}
+
+// unmount ends one use, and with the last one detaches the volume. What cannot
+// be detached yet is no error of the engine's: the volume is noted as one to be
+// detached, and tidy does it.
+func (d *driver) unmount(ctx context.Context, name, id string) error {
+	defer d.names.hold(name)()
+	ids, known := d.users.get(name)
+	if !known {
+		return nil
+	}
+	ids = without(ids, id)
+	if err := d.users.set(name, ids); err != nil {
+		return err
+	}
+	if len(ids) > 0 {
+		d.log.Info("unmounted for one user", "volume", name, "users", len(ids))
+		return nil
+	}
+	err := d.detach(ctx, name, d.patience)
+	if errors.Is(err, volume.ErrBusy) {
+		d.log.Warn("the volume stays attached until nobody uses it", "volume", name, "why", err)
+		return nil
+	}
+	return err
+}
+
+// detach detaches a volume without users. It tries for a while, as a container's
+// mounts outlive its last process by a moment.
+func (d *driver) detach(ctx context.Context, name string, patience time.Duration) error {
+	for deadline := time.Now().Add(patience); ; {
+		err := d.pool.Detach(ctx, name)
+		if err == nil || errors.Is(err, volume.ErrNotFound) {
+			d.log.Info("unmounted", "volume", name)
+			return d.users.forget(name)
+		}
+		if !errors.Is(err, volume.ErrBusy) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(detachPause):
+		}
+	}
+}
+
+// Between two attempts at volumes that could not be detached. Each attempt
+// unmounts and mounts again where another mount namespace holds on to it.
+const (
+	tidyPause    = 2 * time.Second
+	tidyPauseMax = 2 * time.Minute
+)
+
+// tidy detaches what has no users, until ctx ends. Trouble is logged once for
+// each volume.
+func (d *driver) tidy(ctx context.Context) {
+	told := map[string]string{}
+	for pause := tidyPause; ; {
+		left := false
+		for _, name := range d.users.all() {
+			if err := d.tidyOne(ctx, name); err != nil {
+				left = true
+				if text := err.Error(); told[name] != text {
+					d.log.Warn("cannot detach a volume that no container uses; trying again", "volume", name, "why", err)
+					told[name] = text
+				}
+				continue
+			}
+			delete(told, name)
+		}
+		if pause = min(2*pause, tidyPauseMax); !left {
+			pause = tidyPause
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (d *driver) tidyOne(ctx context.Context, name string) error {
+	defer d.names.hold(name)()
+	if ids, known := d.users.get(name); !known || len(ids) > 0 {
+		return nil
+	}
+	return d.detach(ctx, name, 0)
+}
+
+// recall drops the users that cannot be: of volumes that are gone, or that are
+// not attached (since the host was started anew, or somebody detached them).
+func (d *driver) recall() error {
+	for _, name := range d.users.all() {
+		status, err := d.pool.Inspect(name)
+		if err != nil && !errors.Is(err, volume.ErrNotFound) {
+			d.log.Warn("a volume that is used cannot be looked at", "volume", name, "why", err)
+			continue
+		}
+		if err == nil && status.Attachment != nil {
+			ids, _ := d.users.get(name)
+			d.log.Info("still attached", "volume", name, "at", status.Mountpoint, "users", len(ids))
+			continue
+		}
+		if err := d.users.forget(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// info is a volume as the engines show it. Details are shown by "docker volume
+// inspect".
+type info struct {
+	Name       string
+	Mountpoint string         `json:",omitempty"`
+	CreatedAt  string         `json:",omitempty"`
+	Status     map[string]any `json:",omitempty"`
+}
+
+func (d *driver) get(name string) (info, error) {
+	status, err := d.pool.Inspect(name)
+	if err != nil {
+		return info{}, err
+	}
+	ids, _ := d.users.get(name)
+	details := map[string]any{
+		"pool": status.Pool, "size_bytes": status.SizeBytes, "allocated_bytes": status.AllocatedBytes, "provision": status.Provision,
+		"weight": status.Weight, "users": len(ids),
+	}
+	if status.Mountpoint != "" {
+		details["loop_device"], details["direct_io"] = status.LoopDevice, status.DirectIO
+		details["jbd2_pid"], details["journal_cgroup"], details["placed"] = status.JBD2PID, status.JournalCgroup, status.Placed
+		details["parent_cgroup"], details["weight_in_force"] = status.ParentCgroup, status.WeightInForce
+	}
+	if status.Problem != "" {
+		details["problem"] = status.Problem
+	}
+	return info{
+		Name: name, Mountpoint: status.Mountpoint, CreatedAt: status.Created.Format(time.RFC3339), Status: details,
+	}, nil
+}
+
+func (d *driver) path(name string) (mountpoint string, err error) {
+	status, err := d.pool.Inspect(name)
+	return status.Mountpoint, err
+}
+
+// list gives all volumes of the pool, also those that the engine has not made,
+// and those that are damaged.
+func (d *driver) list() ([]info, error) {
+	all, err := d.pool.List()
+	if err != nil {
+		return nil, err
+	}
+	infos := make([]info, 0, len(all))
+	for _, status := range all {
+		infos = append(infos, info{Name: status.Name, Mountpoint: status.Mountpoint})
+	}
+	return infos, nil
+}

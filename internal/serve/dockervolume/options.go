@@ -1,0 +1,218 @@
+package dockervolume
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+// labelPrefix marks the options among a volume's labels: they are kept there,
+// as they must live and die with the volume.
+const labelPrefix = "docker."
+
+// settings are the options of "docker volume create -o", checked.
+type settings struct {
+	create    volume.CreateOptions // SizeBytes is 0 if no size was given
+	cgroup    string               // "" is /daybook/NAME
+	placement volume.Placement
+}
+
+// option is one that may be given with -o. Set checks the value and gives it in
+// the form in which two of the same meaning are equal.
+type option struct {
+	name, values string
+	set          func(s *settings, value string) (canonical string, err error)
+}
+
+// ParseBytes reads a size such as "10G".
+type ParseBytes func(text string) (bytes uint64, err error)
+
+func options(parse ParseBytes) []option {
+	return []option{
+		{"size", "a size such as 10G", func(s *settings, value string) (string, error) {
+			bytes, err := parse(value)
+			if err == nil {
+				err = volume.CheckSize(bytes)
+			}
+			s.create.SizeBytes = bytes
+			return strconv.FormatUint(bytes, 10), err
+		}},
+		{"weight", fmt.Sprintf("%d to %d", volume.MinWeight, volume.MaxWeight), func(s *settings, value string) (string, error) {
+			weight, err := number(value, volume.MinWeight, volume.MaxWeight)
+			s.create.Weight = weight
+			return strconv.FormatUint(weight, 10), err
+		}},
+		{"provision", "thin or full", func(s *settings, value string) (string, error) {
+			s.create.Provision = volume.Provision(value)
+			return value, oneOf(value, string(volume.Thin), string(volume.Full))
+		}},
+		{"cgroup", "the parent cgroup, a path such as /daybook/db1", func(s *settings, value string) (string, error) {
+			s.cgroup = value
+			if !filepath.IsAbs(value) || filepath.Clean(value) != value || value == "/" {
+				return value, fmt.Errorf("want a path such as /daybook/db1, got %q", value)
+			}
+			return value, nil
+		}},
+		{"placement", "parent or none", func(s *settings, value string) (string, error) {
+			s.placement = volume.Placement(value)
+			if s.placement == volume.PlaceContainer {
+				return value, errors.New("a volume is mounted before its container's cgroup is made, so the thread cannot be placed there; " +
+					"leave it out and start the container with --cgroup-parent, or see daybook volume attach")
+			}
+			return value, oneOf(value, string(volume.PlaceParent), string(volume.PlaceNone))
+		}},
+		{"mount-options", "ext4's own, such as data=ordered,commit=30", func(s *settings, value string) (string, error) {
+			s.create.MountOptions = value
+			return value, checkMountOptions(value)
+		}},
+		{"noatime", "true or false", func(s *settings, value string) (string, error) {
+			on, err := strconv.ParseBool(value)
+			s.create.NoAtime = on
+			return strconv.FormatBool(on), err
+		}},
+		{"uid", "a number", func(s *settings, value string) (string, error) {
+			uid, err := number(value, 0, maxID)
+			s.create.UID = uint32(uid)
+			return strconv.FormatUint(uid, 10), err
+		}},
+		{"gid", "a number", func(s *settings, value string) (string, error) {
+			gid, err := number(value, 0, maxID)
+			s.create.GID = uint32(gid)
+			return strconv.FormatUint(gid, 10), err
+		}},
+		{"mode", "octal, such as 0750", func(s *settings, value string) (string, error) {
+			mode, err := parseMode(value)
+			s.create.Mode = mode
+			return fmt.Sprintf("%#o", mode), err
+		}},
+		{"block-size", "1024, 2048 or 4096", func(s *settings, value string) (string, error) {
+			bytes, err := parse(value)
+			if err == nil && bytes != 1024 && bytes != 2048 && bytes != 4096 {
+				err = fmt.Errorf("want 1024, 2048 or 4096, got %d", bytes)
+			}
+			s.create.BlockSizeBytes = uint32(bytes)
+			return strconv.FormatUint(bytes, 10), err
+		}},
+	}
+}
+
+// userLabel begins the name of an option that is a label of the user's own.
+const userLabel = "label."
+
+// maxID is the largest user ID; the one above it says "none" (chown(2)).
+const maxID = 1<<32 - 2
+
+// known lists the options for an error message.
+func known(all []option) string {
+	var lines []string
+	for _, o := range all {
+		lines = append(lines, fmt.Sprintf("%s (%s)", o.name, o.values))
+	}
+	return strings.Join(append(lines, userLabel+"KEY (any text)"), ", ")
+}
+
+// parseOptions checks what was given with -o. The labels hold all of it, in
+// canonical form. The error tells everything that is wrong at once.
+func parseOptions(given map[string]string, parse ParseBytes) (settings, error) {
+	all := options(parse)
+	s := settings{}
+	labels := make(map[string]string, len(given))
+	var wrong []string
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		value := given[name]
+		if key, is := strings.CutPrefix(name, userLabel); is {
+			if key == "" || strings.HasPrefix(key, labelPrefix) {
+				wrong = append(wrong, fmt.Sprintf("option %q: want a key that does not begin with %s", name, labelPrefix))
+			}
+			labels[key] = value
+			continue
+		}
+		i := slices.IndexFunc(all, func(o option) bool { return o.name == name })
+		if i < 0 {
+			wrong = append(wrong, fmt.Sprintf("there is no option %q; there are: %s", name, known(all)))
+			continue
+		}
+		canonical, err := all[i].set(&s, value)
+		if err != nil {
+			wrong = append(wrong, fmt.Sprintf("option %s=%s: %v", name, value, err))
+		}
+		labels[labelPrefix+name] = canonical
+	}
+	if s.placement == volume.PlaceNone && s.cgroup != "" {
+		wrong = append(wrong, "options placement=none and cgroup exclude each other")
+	}
+	if len(wrong) > 0 {
+		return s, fmt.Errorf("%w: %s", volume.ErrInvalid, strings.Join(wrong, "; "))
+	}
+	s.create.Labels = labels
+	return s, nil
+}
+
+// attachOptions are what a volume's labels say of its place.
+func attachOptions(labels map[string]string) (volume.AttachOptions, error) {
+	given := map[string]string{}
+	for _, name := range []string{"cgroup", "placement"} {
+		if value, is := labels[labelPrefix+name]; is {
+			given[name] = value
+		}
+	}
+	s, err := parseOptions(given, nil)
+	return volume.AttachOptions{Cgroup: s.cgroup, Placement: s.placement}, err
+}
+
+func number(text string, least, most uint64) (uint64, error) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("want %d to %d", least, most)
+	}
+	return n, nil
+}
+
+func oneOf(value string, values ...string) error {
+	if !slices.Contains(values, value) {
+		return fmt.Errorf("want %s", strings.Join(values, " or "))
+	}
+	return nil
+}
+
+// parseMode reads permission bits as chmod(1) does; not set-user-ID, which
+// means nothing on a directory.
+func parseMode(text string) (os.FileMode, error) {
+	bits, err := strconv.ParseUint(text, 8, 32)
+	if err != nil || bits > 0o7777 || bits&0o4000 != 0 || bits == 0 {
+		return 0, fmt.Errorf("want octal permission bits such as 0750, got %q", text)
+	}
+	mode := os.FileMode(bits & 0o777)
+	if bits&0o2000 != 0 {
+		mode |= os.ModeSetgid
+	}
+	if bits&0o1000 != 0 {
+		mode |= os.ModeSticky
+	}
+	return mode, nil
+}
+
+// notExt4s are mount flags that mount(8) takes out of its options; ext4 would
+// refuse the first mount for them, with no more than EINVAL.
+var notExt4s = []string{"ro", "rw", "atime", "noatime", "relatime", "strictatime", "nodiratime", "dev", "nodev", "exec", "noexec", "suid", "nosuid", "sync", "async", "defaults"}
+
+func checkMountOptions(text string) error {
+	for part := range strings.SplitSeq(text, ",") {
+		switch {
+		case part == "noatime":
+			return errors.New("noatime is an option of its own: -o noatime=true")
+		case slices.Contains(notExt4s, part):
+			return fmt.Errorf("%s is not ext4's; Docker's own are given with the container (docker run -v NAME:/dir:ro)", part)
+		case part == "" || strings.ContainsFunc(part, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+			return errors.New("want ext4's options with commas between, such as data=ordered,commit=30")
+		}
+	}
+	return nil
+}

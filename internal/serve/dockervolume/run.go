@@ -1,0 +1,218 @@
+package dockervolume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+// Where the daemon works unless it is told otherwise. Docker looks for plugins
+// in that directory, and takes the file's name for the driver's.
+const (
+	DefaultSocket    = "/run/docker/plugins/daybook.sock"
+	DefaultTargetDir = "/run/daybook/volumes"
+)
+
+// Options are the choices of [Run]. ParseBytes is needed.
+type Options struct {
+	// Socket is DefaultSocket if it is empty; where systemd passes a socket
+	// that one is taken.
+	Socket string
+	// TargetDir is where volumes are mounted; DefaultTargetDir if empty.
+	TargetDir string
+	// SizeBytes is the size of volumes that are made without one; 0: such
+	// are refused.
+	SizeBytes uint64
+	// ParseBytes reads the option size.
+	ParseBytes ParseBytes
+	// Log gets each call that changes something; nil: nobody.
+	Log *slog.Logger
+}
+
+const (
+	// drainTime is how long calls may take at the end.
+	drainTime = 10 * time.Second
+	// unmountPatience is how long an engine waits for an Unmount.
+	unmountPatience = 5 * time.Second
+)
+
+// Run serves the volumes of a pool until ctx ends. Those in use stay attached.
+// The error wraps volume.ErrBusy if another process serves the pool, or answers
+// on the socket.
+func Run(ctx context.Context, pool *volume.Pool, o Options) error {
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if o.SizeBytes != 0 {
+		if err := volume.CheckSize(o.SizeBytes); err != nil {
+			return err
+		}
+	}
+	only, err := lockPool(pool.Dir())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = only.Close() }()
+	listener, err := openSocket(o.Socket)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = listener.Close() }()
+	// It keeps as long as calls are served, which is longer than ctx.
+	keeping, endKeeping := context.WithCancel(context.WithoutCancel(ctx))
+	var kept sync.WaitGroup
+	kept.Go(func() { keep(keeping, pool, log) })
+	defer kept.Wait()
+	defer endKeeping()
+	return serve(ctx, pool, o, listener, log)
+}
+
+// lockFile is locked while a daemon serves the pool. It stays: to remove it
+// would let two daemons lock two files of one name.
+const lockFile = "docker.lock"
+
+func lockPool(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock pool %s: %w", dir, err)
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return file, nil
+	}
+	_ = file.Close()
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, fmt.Errorf("pool %s is %w: another daybook serve docker serves it; stop that one, or choose another pool and socket", dir, volume.ErrBusy)
+	}
+	return nil, fmt.Errorf("cannot lock pool %s: %w", dir, err)
+}
+
+// keepAgain is how soon the keeping is tried again while another daemon has it.
+const keepAgain = 2 * time.Second
+
+// keep keeps the jbd2 threads in their places until ctx ends, unless and as long
+// as another daemon does (daybook volume keep).
+func keep(ctx context.Context, pool *volume.Pool, log *slog.Logger) {
+	for told := ""; ; {
+		keeper, err := pool.Keeper()
+		if err == nil {
+			if err := keeper.Run(ctx); err != nil {
+				log.Error("the keeping of the jbd2 threads did not end well", "why", err)
+			}
+			return
+		}
+		if text := err.Error(); text != told {
+			log.Info("another daemon keeps the jbd2 threads in their places", "why", err)
+			told = text
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(keepAgain):
+		}
+	}
+}
+
+func openSocket(path string) (net.Listener, error) {
+	listener, err := activated()
+	if listener != nil || err != nil {
+		return listener, err
+	}
+	if path == "" {
+		path = DefaultSocket
+	}
+	return listen(path)
+}
+
+// serve brings the pool in order and answers calls until ctx ends. Those that
+// came meanwhile wait in the socket.
+func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Listener, log *slog.Logger) error {
+	d, err := newDriver(pool, o, log)
+	if err != nil {
+		return err
+	}
+	if _, err := pool.Repair(ctx); err != nil {
+		if !errors.Is(err, volume.ErrCorrupt) {
+			return err
+		}
+		log.Error("damaged volumes; the others are served", "why", err)
+	}
+	if err := d.recall(); err != nil {
+		return err
+	}
+	tidying, endTidying := context.WithCancel(ctx)
+	var tidied sync.WaitGroup
+	tidied.Go(func() { d.tidy(tidying) })
+	defer tidied.Wait()
+	defer endTidying()
+
+	log.Info("serving volumes", "pool", pool.Dir(), "socket", listener.Addr().String(), "targets", d.targets)
+	var calls sync.WaitGroup
+	handler := d.handler()
+	server := &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			calls.Add(1)
+			defer calls.Done()
+			handler.ServeHTTP(w, r)
+		}),
+		// Neither ReadTimeout, which would end the context of a call that
+		// takes longer, nor WriteTimeout: see maxCallTime.
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("cannot go on serving volumes: %w", err)
+	case <-ctx.Done():
+	}
+	log.Info("stopping; what containers use stays attached")
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	if err := server.Shutdown(drain); err != nil {
+		// The contexts of the calls end with their connections, and what
+		// they began is taken back.
+		_ = server.Close()
+	}
+	calls.Wait()
+	return nil
+}
+
+func newDriver(pool *volume.Pool, o Options, log *slog.Logger) (*driver, error) {
+	targets := o.TargetDir
+	if targets == "" {
+		targets = DefaultTargetDir
+	}
+	if err := os.MkdirAll(targets, 0o711); err != nil {
+		return nil, fmt.Errorf("cannot make the directory of the mount points: %w", err)
+	}
+	targets, err := filepath.Abs(targets)
+	if err == nil {
+		targets, err = filepath.EvalSymlinks(targets)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the directory of the mount points: %w", err)
+	}
+	users, err := openUsers(pool.Dir())
+	if err != nil {
+		return nil, err
+	}
+	return &driver{
+		pool: pool, users: users, targets: targets, sizeBytes: o.SizeBytes, parse: o.ParseBytes, log: log, patience: unmountPatience,
+	}, nil
+}

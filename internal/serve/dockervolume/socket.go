@@ -1,0 +1,110 @@
+package dockervolume
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+// activatedFD is the first descriptor that systemd passes (sd_listen_fds(3)).
+const activatedFD = 3
+
+// activated gives the socket that systemd listens on for us; nil if this
+// process was not started so.
+func activated() (net.Listener, error) {
+	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
+		return nil, nil
+	}
+	if count := os.Getenv("LISTEN_FDS"); count != "1" {
+		return nil, fmt.Errorf("systemd passed %q sockets, want 1: see daybook-docker.socket", count)
+	}
+	// Not for the programs that we start; nor is the descriptor, of which the
+	// listener has a copy of its own.
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		if err := os.Unsetenv(name); err != nil {
+			return nil, err
+		}
+	}
+	file := os.NewFile(activatedFD, "systemd's socket")
+	listener, err := net.FileListener(file)
+	err = errors.Join(err, file.Close())
+	if err != nil {
+		return nil, fmt.Errorf("the socket that systemd passed: %w", err)
+	}
+	if _, is := listener.(*net.UnixListener); !is {
+		return nil, errors.Join(errors.New("the socket that systemd passed is no unix socket"), listener.Close())
+	}
+	return listener, nil
+}
+
+// maxSocketBytes is what fits into a unix socket's address (unix(7)).
+const maxSocketBytes = 107
+
+// listen makes the socket, for root alone. It takes the place of one whose
+// daemon has died. The error wraps ErrBusy if one answers there.
+func listen(path string) (*net.UnixListener, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(path) > maxSocketBytes {
+		return nil, fmt.Errorf("%w socket %s: %d bytes long, at most %d", volume.ErrInvalid, path, len(path), maxSocketBytes)
+	}
+	directory := filepath.Dir(path)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return nil, fmt.Errorf("cannot make the socket's directory: %w", err)
+	}
+	// Two that start at once would each remove the other's.
+	lock, err := os.Open(directory)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = lock.Close() }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("cannot lock %s: %w", directory, err)
+	}
+	if err := removeDead(path); err != nil {
+		return nil, err
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the socket: %w", err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// connectPatience is for a daemon that lives and is slow.
+const connectPatience = time.Second
+
+// removeDead removes a socket on which nobody listens.
+func removeDead(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("cannot make the socket %s: something else has that name", path)
+	}
+	connection, err := net.DialTimeout("unix", path, connectPatience)
+	if err == nil {
+		_ = connection.Close()
+	}
+	if err == nil || !errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("the socket %s is %w: another daemon answers there; stop it, or choose another name with --socket", path, volume.ErrBusy)
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,193 @@
+package dockervolume
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+// usersFile lies in the pool. It is of the one daemon that serves the pool.
+const usersFile = "docker.json"
+
+const (
+	usersFormat   = 1
+	maxUsersBytes = 16 << 20
+	maxIDBytes    = 256
+	// maxUsers is how many may use one volume at a time.
+	maxUsers = 4096
+)
+
+// errFull says that a volume has maxUsers.
+var errFull = fmt.Errorf("it is %w by %d users, as many as there can be", volume.ErrBusy, maxUsers)
+
+// users knows who uses which volume: for each, the IDs that Mount was called
+// with and Unmount not yet. A volume without IDs is one that is to be detached.
+// Every change is on disk before it counts.
+type users struct {
+	path string
+	mu   sync.Mutex
+	of   map[string][]string // sorted
+}
+
+type usersRecord struct {
+	Format  int                 `json:"format"`
+	Volumes map[string][]string `json:"volumes"`
+}
+
+// openUsers reads the file; none is an empty one.
+func openUsers(pool string) (*users, error) {
+	u := &users{path: filepath.Join(pool, usersFile), of: map[string][]string{}}
+	file, err := os.Open(u.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return u, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell who uses which volume: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxUsersBytes+1))
+	if err == nil {
+		u.of, err = parseUsers(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot tell who uses which volume: %s is damaged: %w; move it away, and detach by hand what no container uses any more (daybook volume detach)", u.path, err)
+	}
+	return u, nil
+}
+
+func parseUsers(text []byte) (map[string][]string, error) {
+	if len(text) > maxUsersBytes {
+		return nil, fmt.Errorf("it is over %d bytes", maxUsersBytes)
+	}
+	var record usersRecord
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&record); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one value")
+	}
+	if record.Format != usersFormat {
+		return nil, fmt.Errorf("format %d, this Daybook knows %d", record.Format, usersFormat)
+	}
+	of := make(map[string][]string, len(record.Volumes))
+	for name, ids := range record.Volumes {
+		if err := volume.CheckName(name); err != nil {
+			return nil, err
+		}
+		if len(ids) > maxUsers {
+			return nil, fmt.Errorf("volume %s has %d users, at most %d", name, len(ids), maxUsers)
+		}
+		for _, id := range ids {
+			if err := checkID(id); err != nil {
+				return nil, fmt.Errorf("volume %s: %w", name, err)
+			}
+		}
+		ids = slices.Clone(ids)
+		slices.Sort(ids)
+		of[name] = slices.Compact(ids)
+	}
+	return of, nil
+}
+
+func checkID(id string) error {
+	if id == "" || len(id) > maxIDBytes {
+		return fmt.Errorf("%w ID of %d bytes: want 1 to %d", volume.ErrInvalid, len(id), maxIDBytes)
+	}
+	return nil
+}
+
+// get gives a volume's users; known is false if it is none of the plugin's.
+func (u *users) get(name string) (ids []string, known bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	ids, known = u.of[name]
+	return slices.Clone(ids), known
+}
+
+// all gives the names that have an entry, sorted.
+func (u *users) all() []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Sorted(maps.Keys(u.of))
+}
+
+// set makes ids the volume's users.
+func (u *users) set(name string, ids []string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(ids) > maxUsers {
+		return errFull
+	}
+	before, known := u.of[name]
+	if known && slices.Equal(before, ids) {
+		return nil
+	}
+	next := maps.Clone(u.of)
+	next[name] = append([]string{}, ids...)
+	return u.commit(next)
+}
+
+// forget drops a volume's entry.
+func (u *users) forget(name string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, known := u.of[name]; !known {
+		return nil
+	}
+	next := maps.Clone(u.of)
+	delete(next, name)
+	return u.commit(next)
+}
+
+// commit writes the file whole: after a crash of the host it is the old one or
+// the new one. Which, does not matter: no volume is attached then.
+func (u *users) commit(next map[string][]string) error {
+	text, err := json.MarshalIndent(usersRecord{usersFormat, next}, "", "  ")
+	if err != nil {
+		return err
+	}
+	temporary := u.path + ".new"
+	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err == nil {
+		_, err = file.Write(append(text, '\n'))
+		if err == nil {
+			err = file.Sync()
+		}
+		err = errors.Join(err, file.Close())
+	}
+	if err == nil {
+		err = os.Rename(temporary, u.path)
+	}
+	if err != nil {
+		_ = os.Remove(temporary)
+		return fmt.Errorf("cannot write down who uses which volume: %w", err)
+	}
+	u.of = next
+	return nil
+}
+
+// with and without give ids with one more or less, sorted.
+func with(ids []string, id string) []string {
+	if slices.Contains(ids, id) {
+		return ids
+	}
+	ids = append(slices.Clone(ids), id)
+	slices.Sort(ids)
+	return ids
+}
+
+func without(ids []string, id string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(other string) bool { return other == id })
+}

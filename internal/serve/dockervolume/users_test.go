@@ -1,0 +1,134 @@
+package dockervolume
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/volume"
+)
+
+func TestUsersOutliveTheirDaemon(t *testing.T) {
+	dir := t.TempDir()
+	u, err := openUsers(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		name string
+		ids  []string
+	}{{"a", []string{"1"}}, {"a", []string{"1", "2"}}, {"b", []string{"3"}}, {"c", nil}, {"b", nil}} {
+		if err := u.set(step.name, step.ids); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := u.forget("c"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openUsers(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := again.all(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("volumes %q, want a and b", got)
+	}
+	if ids, known := again.get("a"); !known || !slices.Equal(ids, []string{"1", "2"}) {
+		t.Errorf("users of a: %q, %v", ids, known)
+	}
+	if ids, known := again.get("b"); !known || len(ids) != 0 {
+		t.Errorf("users of b: %q, %v; it is to be detached", ids, known)
+	}
+	if _, known := again.get("c"); known {
+		t.Error("c is known still")
+	}
+	if left, _ := filepath.Glob(dir + "/*.new"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// What cannot be written does not count.
+func TestAUserThatCannotBeWrittenDownIsNone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	u, err := openUsers(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.set("a", []string{"1"}); err == nil {
+		t.Error("a user was written into no directory")
+	}
+	if _, known := u.get("a"); known {
+		t.Error("it counts all the same")
+	}
+}
+
+func TestADamagedUsersFileIsRefusedAsAWhole(t *testing.T) {
+	var many []string
+	for n := range maxUsers + 1 {
+		many = append(many, fmt.Sprintf(`"%d"`, n))
+	}
+	for _, text := range []string{
+		"", "null x", `{"format":2,"volumes":{}}`, `{"format":1,"volumes":{"a":["1"]}`, `{"format":1,"volumes":{"../a":[]}}`,
+		`{"format":1,"volumes":{"a":[""]}}`, `{"format":1,"volumes":{"a":["1"]},"more":1}`, `{"format":1,"volumes":{}}{}`,
+		`{"format":1,"volumes":{"a":["` + strings.Repeat("x", maxIDBytes+1) + `"]}}`,
+		`{"format":1,"volumes":{"a":[` + strings.Join(many, ",") + `]}}`,
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, usersFile)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openUsers(dir); err == nil || !strings.Contains(err.Error(), path+" is damaged") || !strings.Contains(err.Error(), "move it away") {
+			t.Errorf("%.60q: %v", text, err)
+		}
+		if kept, err := os.ReadFile(path); err != nil || string(kept) != text {
+			t.Errorf("%.60q was changed", text)
+		}
+	}
+}
+
+func TestAVolumeHasABoundedNumberOfUsers(t *testing.T) {
+	u, err := openUsers(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for n := range maxUsers + 1 {
+		ids = append(ids, fmt.Sprint(n))
+	}
+	slices.Sort(ids)
+	if err := u.set("a", ids); !errors.Is(err, volume.ErrBusy) {
+		t.Errorf("%d users: %v", len(ids), err)
+	}
+	if err := u.set("a", ids[1:]); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzUsersFile(f *testing.F) {
+	f.Add([]byte(`{"format":1,"volumes":{"a":["2","1","2"],"b":[]}}`))
+	f.Add([]byte(`{"format":1,"volumes":{"..":["x"]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		of, err := parseUsers(text)
+		if err != nil {
+			return
+		}
+		for name, ids := range of {
+			if err := volume.CheckName(name); err != nil {
+				t.Error(err)
+			}
+			if !slices.IsSorted(ids) || len(slices.Compact(slices.Clone(ids))) != len(ids) || len(ids) > maxUsers {
+				t.Errorf("users %q", ids)
+			}
+		}
+	})
+}
