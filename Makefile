@@ -2,7 +2,7 @@
 
 GO      ?= go
 BUILD   := build
-BENCHES := attribution guests overhead scale shares
+BENCHES := attribution guests overhead scale shares volumes
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
@@ -47,7 +47,7 @@ lint: ## gofmt, go vet, staticcheck, clang-format, and that generated files are 
 
 generate: ## compile the BPF programs again (clang)
 	scripts/setup build lint
-	$(GO) generate ./internal/journal/...
+	$(GO) generate ./internal/...
 
 man: build ## manual pages in build/man
 	rm -rf $(BUILD)/man && mkdir -p $(BUILD)/man

@@ -43,6 +43,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newAttributionCommand(), newGuestsCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand())
+	root.AddCommand(newAttributionCommand(), newGuestsCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newVolumesCommand())
 	return root
 }

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/fio"
+)
+
+func newVolumesCommand() *cobra.Command {
+	b := bench{name: "volumes"}
+	var only, disks, neighbours []string
+	cmd := &cobra.Command{
+		Use:   "volumes",
+		Short: "A database beside a neighbour that syncs, with a shared journal and with its own",
+		Long: `Volumes runs paper 2's experiments: fio, MariaDB and PostgreSQL beside a neighbour that
+never syncs, seldom and always, on one shared ext4 (S), on a volume each (V), on volumes
+whose jbd2 threads are placed under their containers' weights (VA), and without Daybook on a
+partition each (P) with a loop device over it (L), on a simulated and on a plain disk; and
+what is left of the pool's own journal. It fails if a bound is missed. It takes 25 minutes and wants fio, MariaDB, sysbench and
+PostgreSQL (scripts/setup bench).`,
+		Example: `  daybook-bench volumes --docs docs/results
+  daybook-bench volumes --quick
+
+  # One part again; the others stay as they are in --output
+  daybook-bench volumes --only mariadb --disk hdd --docs docs/results`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lab, err := b.lab(cmd)
+			if err != nil {
+				return err
+			}
+			options := experiment.FullVolumes
+			if b.quick {
+				options = experiment.QuickVolumes
+			}
+			if len(only) > 0 {
+				options.Loads = only
+			}
+			if len(disks) > 0 {
+				options.Disks = disks
+			}
+			if len(neighbours) > 0 {
+				options.Neighbours = nil
+				for _, n := range neighbours {
+					options.Neighbours = append(options.Neighbours, fio.Neighbour(n))
+				}
+			}
+			if len(only)+len(disks)+len(neighbours) > 0 {
+				if err := read(b.output, &options.Before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+			result, err := lab.BenchVolumes(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			if b.docs != "" {
+				figures, err := result.Figures()
+				if err != nil {
+					return err
+				}
+				for name, picture := range figures {
+					if err := write(filepath.Join(b.docs, name), picture); err != nil {
+						return err
+					}
+				}
+			}
+			check := result.Check
+			if b.quick {
+				check = func() error { return nil } // too short to tell
+			}
+			return b.finish(cmd, result, result.Report, check)
+		},
+	}
+	b.flags(cmd)
+	cmd.Flags().StringSliceVar(&only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, pool")
+	cmd.Flags().StringSliceVar(&neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync")
+	cmd.Flags().StringSliceVar(&disks, "disk", nil, "measure only on these `DISKS`: hdd, plain")
+	return cmd
+}

@@ -1,0 +1,120 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// part is a partition.
+type part struct {
+	node string
+	dev  blockdev.Dev
+}
+
+// The kernel is told of partitions by include/uapi/linux/blkpg.h: nothing is
+// written to the disk, and no kind of partition table has to be known.
+const (
+	blkpgAdd    = 1
+	blkpgDelete = 2
+
+	partitionAlign   = 1 << 20
+	partitionAppears = 5 * time.Second
+)
+
+// blkpgPartition is struct blkpg_partition.
+type blkpgPartition struct {
+	start, length int64
+	number        int32
+	_             [64]byte // devname, unused
+	_             [64]byte // volname, unused
+	_             [4]byte
+}
+
+// blkpgArgument is struct blkpg_ioctl_arg.
+type blkpgArgument struct {
+	op, flags, length int32
+	data              unsafe.Pointer
+}
+
+// makePartitions cuts a disk that is all ours into a number of partitions of so
+// many bytes each, from its beginning.
+func makePartitions(disk blockdev.Disk, count int, bytes uint64) ([]part, error) {
+	// A loop device keeps those of a killed run, also with another file.
+	if err := removePartitions(disk, count); err != nil {
+		return nil, err
+	}
+	parts := make([]part, count)
+	for n := range parts {
+		start := partitionAlign + uint64(n)*bytes
+		if err := blkpg(disk, blkpgAdd, blkpgPartition{start: int64(start), length: int64(bytes), number: int32(n + 1)}); err != nil {
+			return nil, fmt.Errorf("cannot make partition %d of %s: %w", n+1, disk.Node(), err)
+		}
+		var err error
+		if parts[n], err = awaitPartition(disk, n+1); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
+// removePartitions takes the first partitions away, as far as they are there;
+// none may be in use.
+func removePartitions(disk blockdev.Disk, count int) error {
+	for n := range count {
+		err := blkpg(disk, blkpgDelete, blkpgPartition{number: int32(n + 1)})
+		if err != nil && !errors.Is(err, unix.ENXIO) {
+			return fmt.Errorf("cannot remove partition %d of %s: %w", n+1, disk.Node(), err)
+		}
+	}
+	return nil
+}
+
+func blkpg(disk blockdev.Disk, op int32, p blkpgPartition) error {
+	fd, err := unix.Open(disk.Node(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var pinned runtime.Pinner
+	pinned.Pin(&p)
+	defer pinned.Unpin()
+	argument := blkpgArgument{op: op, length: int32(unsafe.Sizeof(p)), data: unsafe.Pointer(&p)}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.BLKPG, uintptr(unsafe.Pointer(&argument))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func awaitPartition(disk blockdev.Disk, number int) (part, error) {
+	name := fmt.Sprintf("%sp%d", disk.Name, number)
+	p := part{node: "/dev/" + name}
+	deadline := time.Now().Add(partitionAppears)
+	for {
+		text, err := os.ReadFile(filepath.Join("/sys/class/block", name, "dev"))
+		if err == nil {
+			_, err = os.Stat(p.node)
+		}
+		if err == nil {
+			p.dev, err = blockdev.ParseDev(strings.TrimSpace(string(text)))
+			return p, err
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return p, err
+		}
+		if time.Now().After(deadline) {
+			return p, fmt.Errorf("the kernel shows no partition %s", name)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

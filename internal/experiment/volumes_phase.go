@@ -1,0 +1,266 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/database"
+	"github.com/daybook-project/daybook/internal/fio"
+	"github.com/daybook-project/daybook/internal/meter"
+	"github.com/daybook-project/daybook/internal/synctime"
+)
+
+// The loads. Blocks of 64 KiB make the journal some third of what a
+// high-fsync writer writes, as in the paper's Fig. 8.
+const (
+	fioWriters    = 2
+	fioBlockBytes = 64 << 10
+	// fioFileBytes of all writers together fit into a container's file
+	// system; who never syncs gets round once or twice in a phase.
+	fioFileBytes = 192 << 20
+	// neighbourSeconds is more than any phase: the neighbour is stopped.
+	neighbourSeconds = 600
+	databaseClients  = 8
+	databaseRows     = 100_000
+	// warmUpVolumes is how long the loads work before anything counts.
+	warmUpVolumes = 3 * time.Second
+)
+
+// subject is what A does in all phases of a stand: fio, or a database server
+// with its clients.
+type subject struct {
+	stand  *stand
+	server *database.Server // nil: fio
+}
+
+// subject prepares A's load.
+func (s *stand) subject(ctx context.Context, load string) (*subject, error) {
+	if load == fioLoad {
+		return &subject{stand: s}, nil
+	}
+	o := database.Options{
+		Engine: database.Engine(load), Directory: s.a.directory, Cgroup: s.group.directory(s.a.load), BinaryLog: true,
+	}
+	if err := database.Create(ctx, o, databaseRows); err != nil {
+		return nil, err
+	}
+	server, err := database.Start(ctx, o)
+	return &subject{stand: s, server: server}, err
+}
+
+func (u *subject) close() error {
+	if u.server == nil {
+		return nil
+	}
+	return errors.Join(u.stand.setInstant(true), u.server.Stop())
+}
+
+// outcome is what A's load did in a phase.
+type outcome struct {
+	rate     float64
+	database *database.Result
+	err      error
+}
+
+// run works for the time, which follows the warm-up.
+func (u *subject) run(ctx context.Context, seconds int) outcome {
+	if u.server == nil {
+		directory := filepath.Join(u.stand.a.directory, "fio")
+		job, err := writers(directory, fio.HighFsync, time.Duration(seconds)*time.Second)
+		if err != nil {
+			return outcome{err: err}
+		}
+		defer os.RemoveAll(directory)
+		run, err := fio.Start(job, u.stand.group.directory(u.stand.a.load))
+		if err != nil {
+			return outcome{err: err}
+		}
+		result, err := run.Wait(ctx)
+		return outcome{rate: result.BytesPerSecond(), err: err}
+	}
+	// The clients have no warm-up of their own.
+	if err := sleep(ctx, warmUpVolumes); err != nil {
+		return outcome{err: err}
+	}
+	result, err := u.server.Load(ctx, database.Load{Clients: databaseClients, Time: time.Duration(seconds) * time.Second})
+	return outcome{rate: result.PerSecond(), database: &result, err: err}
+}
+
+// writers is the fio job of a neighbour in a new directory.
+func writers(directory string, neighbour fio.Neighbour, length time.Duration) (fio.Job, error) {
+	every, err := neighbour.FsyncEvery()
+	if err != nil {
+		return fio.Job{}, err
+	}
+	if err := os.Mkdir(directory, 0o755); err != nil {
+		return fio.Job{}, err
+	}
+	return fio.Job{
+		Directory: directory, Writers: fioWriters, BlockBytes: fioBlockBytes, FsyncEvery: every,
+		FileBytes: fioFileBytes, Direct: true, WarmUp: warmUpVolumes, Time: length,
+	}, nil
+}
+
+// volumesPhase runs A's load beside a neighbour.
+func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *subject, neighbour fio.Neighbour) (phase VolumesPhase, err error) {
+	phase = VolumesPhase{Arrangement: s.arrangement, Neighbour: neighbour}
+	if err := s.settle(); err != nil {
+		return phase, err
+	}
+	// Without a log: it would tell of the host's other disks.
+	source, err := meter.Open(ctx, meter.Options{Interval: o.Interval, Tree: l.Tree, Naming: actorNames(nil)})
+	if err != nil {
+		return phase, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	times, err := synctime.Open()
+	if err != nil {
+		return phase, err
+	}
+	defer func() { err = errors.Join(err, times.Close()) }()
+	if err := s.setInstant(false); err != nil {
+		return phase, err
+	}
+	stop, err := s.startNeighbour(neighbour)
+	if err != nil {
+		return phase, err
+	}
+	defer func() {
+		// At once, not at the pace of a disk with a full queue.
+		instant := s.setInstant(true)
+		result, stopErr := stop()
+		phase.RateB = result.BytesPerSecond()
+		err = errors.Join(err, instant, stopErr, s.clear())
+	}()
+	done := make(chan outcome, 1)
+	working, cancel := context.WithCancel(ctx)
+	go func() { done <- u.run(working, o.Seconds) }()
+	watched := l.watchPhase(ctx, o, s, source, times, &phase)
+	if watched != nil {
+		cancel()
+	}
+	result := <-done
+	cancel()
+	phase.Rate, phase.Database = result.rate, result.database
+	return phase, errors.Join(watched, result.err)
+}
+
+// startNeighbour starts B's load and returns what stops it.
+func (s *stand) startNeighbour(neighbour fio.Neighbour) (stop func() (fio.Result, error), err error) {
+	if neighbour == Alone {
+		return func() (fio.Result, error) { return fio.Result{}, nil }, nil
+	}
+	job, err := writers(s.b.fioDirectory(), neighbour, neighbourSeconds*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	run, err := fio.Start(job, s.group.directory(s.b.load))
+	if err != nil {
+		return nil, err
+	}
+	return run.Stop, nil
+}
+
+func (t *tenant) fioDirectory() string { return filepath.Join(t.directory, "fio") }
+
+// clear takes the neighbour's files away.
+func (s *stand) clear() error { return os.RemoveAll(s.b.fioDirectory()) }
+
+// watchPhase waits for the end of the warm-up and samples from then on.
+func (l Lab) watchPhase(ctx context.Context, o VolumesOptions, s *stand, source *meter.Meter, times *synctime.Probe, phase *VolumesPhase) error {
+	if err := sleep(ctx, warmUpVolumes); err != nil {
+		return err
+	}
+	if _, err := source.Now(ctx); err != nil {
+		return err
+	}
+	places := make([]synctime.Place, 0, 2)
+	for _, t := range s.tenants() {
+		c, err := l.Tree.Lookup(t.load)
+		if err != nil {
+			return err
+		}
+		place := synctime.Place{Cgroup: c.ID, FileSystem: t.fileSystem}
+		if err := times.Watch(place); err != nil {
+			return err
+		}
+		places = append(places, place)
+	}
+	for range int(time.Duration(o.Seconds) * time.Second / o.Interval) {
+		sample, err := source.Next(ctx)
+		if err != nil {
+			return err
+		}
+		own, disk := s.account(sample)
+		phase.Samples = append(phase.Samples, own)
+		phase.DiskBytes += disk.DiskBytes
+		if s.arrangement.hasPool() {
+			phase.PoolJournalBytes += disk.JournalBytes
+			phase.PoolMetadataBytes += disk.MetadataBytes
+			phase.PoolTransactions += disk.Transactions
+		}
+	}
+	var errA, errB error
+	phase.SyncA, errA = times.Read(places[0])
+	phase.SyncB, errB = times.Read(places[1])
+	phase.sum(s)
+	return errors.Join(errA, errB)
+}
+
+// sum adds up the samples.
+func (p *VolumesPhase) sum(s *stand) {
+	for _, sample := range p.Samples {
+		p.Seconds += sample.IntervalSeconds
+	}
+	whole := account.Sample{Devices: []account.Device{Sum(p.Samples)}}
+	a, b := lineOf(whole, s.a.name), lineOf(whole, s.b.name)
+	p.BytesA, p.JournalBytesA = a.Bytes(), a.JournalBytes
+	p.BytesB, p.JournalBytesB = b.Bytes(), b.JournalBytes
+	if all := p.BytesA + p.BytesB; all > 0 {
+		p.ShareA = float64(p.BytesA) / float64(all)
+	}
+}
+
+// account makes of a sample of all disks one of the disk under the containers,
+// with only these in it, and gives the disk's own account beside.
+//
+// With a loop device, a container is all that the device did, whoever the
+// kernel charged for it. Without, it is its cgroup's line.
+func (s *stand) account(sample account.Sample) (own account.Sample, disk account.Device) {
+	disk, _ = deviceOf(sample, s.disk.Device.Name)
+	device := account.Device{Device: "disk", Dev: disk.Dev, DiskBytes: disk.DiskBytes}
+	for _, t := range s.tenants() {
+		line := account.Container{Cgroup: t.name, Name: t.name, TargetShare: float64(t.weight) / (weightA + weightB), Weight: t.weight}
+		if t.loop.Name != "" {
+			// What did nothing is not listed.
+			d, _ := deviceOf(sample, t.loop.Name)
+			line.JournalBytes, line.MetadataBytes = d.JournalBytes, d.MetadataBytes
+			line.ChargedWriteBytes = d.DiskBytes - min(d.DiskBytes, d.JournalBytes+d.MetadataBytes)
+		} else {
+			for _, c := range disk.Containers {
+				if c.Cgroup == t.load {
+					line.ChargedReadBytes, line.ChargedWriteBytes = c.ChargedReadBytes, c.ChargedWriteBytes
+					line.JournalBytes, line.MetadataBytes, line.UnchargedBytes = c.JournalBytes, c.MetadataBytes, c.UnchargedBytes
+				}
+			}
+		}
+		device.Containers = append(device.Containers, line)
+	}
+	own = sample
+	own.Devices = []account.Device{device}
+	return own, disk
+}
+
+func deviceOf(sample account.Sample, name string) (account.Device, error) {
+	for _, d := range sample.Devices {
+		if d.Device == name {
+			return d, nil
+		}
+	}
+	return account.Device{}, fmt.Errorf("no device %s in the account", name)
+}

@@ -1,0 +1,263 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/daybook-project/daybook/internal/figure"
+	"github.com/daybook-project/daybook/internal/fio"
+)
+
+// Bounds of paper 2's result.
+const (
+	// minThroughputGain is VA over S in MariaDB's throughput beside the
+	// high-fsync neighbour (section 4.3: up to 2.8).
+	minThroughputGain = 2.8
+	// maxSyncRatio is VA over S in the latency of its fsync there.
+	maxSyncRatio = 0.25
+	// maxShareError is how far A's share may be off 70:30 where both do all
+	// they can, absolute.
+	maxShareError = 0.03
+	// minAlone is VA over P where nobody else is on the disk.
+	minAlone = 0.95
+)
+
+// Report tells the result to people.
+func (r VolumesResult) Report() (Report, error) {
+	report := Report{
+		Title: "A journal for each container",
+		Lead: []string{
+			fmt.Sprintf("Two containers share one disk by weights of %d (A) and %d (B). A runs a database, or fio; B is its neighbour, fio in %d threads, each writing a file of its own from beginning to end "+
+				"in blocks of %d KiB past the page cache, and never calling fsync (no-fsync), after every %d writes (low-fsync) or after each (high-fsync). As A, fio is a high-fsync writer, too.",
+				weightA, weightB, fioWriters, fioBlockBytes>>10, lowEvery()),
+			"**S**: directories of one ext4. **V**: a volume each (full), jbd2 in the root cgroup. **VA**: a volume each, jbd2 placed under its container's weight by `daybook volume attach`. " +
+				"**P**: no Daybook, a partition each, jbd2 moved by hand; what a journal each can reach at best. **L**: as P, with a loop device over each partition: " +
+				"from P to L is what loop devices cost, from L to VA what the pool's file system does.",
+			fmt.Sprintf("MariaDB: InnoDB, O_DIRECT, autocommit, binary log synced with each commit, %d clients of sysbench oltp_insert on ten tables. PostgreSQL: as it comes, %d clients of pgbench. "+
+				"“Sync” is the time of the calls of fsync and fdatasync of A's processes, measured in the kernel. Shares count data, journal and metadata of each container; "+
+				"with a volume, all that its loop device did.", databaseClients, databaseClients),
+		},
+		Host: r.Host,
+	}
+	for _, table := range []ReportTable{r.targetTable(), r.lossTable()} {
+		if len(table.Rows) > 0 {
+			report.Tables = append(report.Tables, table)
+		}
+	}
+	for _, p := range r.Parts {
+		if p.Load == poolLoad {
+			report.Tables = append(report.Tables, p.poolTable())
+			continue
+		}
+		if len(p.Phases) > 0 && len(p.Phases[0].Samples) > 0 {
+			report.Lead = append(report.Lead, fmt.Sprintf("![%s](%s)", p.title(), p.figureName()))
+		}
+		report.Tables = append(report.Tables, p.table())
+	}
+	return report, nil
+}
+
+func lowEvery() int {
+	every, _ := fio.LowFsync.FsyncEvery()
+	return every
+}
+
+var (
+	diskTitles = map[string]string{simulatedHDD: "simulated hard disk", plainDisk: "plain disk"}
+	loadTitles = map[string]string{fioLoad: "fio", mariadbLoad: "MariaDB", postgresqlLoad: "PostgreSQL", poolLoad: "the pool's own journal"}
+)
+
+func (p VolumesPart) title() string { return loadTitles[p.Load] + ", " + diskTitles[p.Disk] }
+
+func (p VolumesPart) figureName() string { return "volumes-" + p.Disk + "-" + p.Load + ".svg" }
+
+func (p VolumesPart) note() string {
+	return fmt.Sprintf("Disk: %s. Measured %s.", p.Settings, p.Measured.Format("2006-01-02 15:04 UTC"))
+}
+
+// table has a row for each phase, those of one neighbour together.
+func (p VolumesPart) table() ReportTable {
+	rate := "A, transactions/s"
+	if p.Load == fioLoad {
+		rate = "A, MB/s"
+	}
+	t := ReportTable{
+		Title: p.title(), Note: p.note(),
+		Columns: []string{"neighbour, arrangement", rate, "over S", "sync mean ms", "p50 ms", "p99 ms", "sync of B ms", "B, MB/s", "share of A", "journal of A MB", "journal of B MB", "pool's journal MB"},
+	}
+	for _, n := range p.neighbours() {
+		base := p.phase(SharedExt4, n)
+		for _, a := range Arrangements() {
+			phase := p.phase(a, n)
+			if phase == nil {
+				continue
+			}
+			over, share, syncB, poolJournal := "–", "–", "–", "–"
+			if base != nil && base.Rate > 0 {
+				over = fmt.Sprintf("%.2f", phase.Rate/base.Rate)
+			}
+			if n != Alone {
+				share = fmt.Sprintf("%.1f %%", 100*phase.ShareA)
+			}
+			if phase.SyncB.Calls > 0 {
+				syncB = milliseconds(phase.SyncB.MeanSeconds)
+			}
+			if a.hasPool() {
+				poolJournal = megabytes(phase.PoolJournalBytes)
+			}
+			value := phase.Rate
+			if p.Load == fioLoad {
+				value /= 1e6
+			}
+			t.Rows = append(t.Rows, []string{
+				fmt.Sprintf("%s, %s", n, a), fmt.Sprintf("%.2f", value), over,
+				milliseconds(phase.SyncA.MeanSeconds), milliseconds(phase.SyncA.P50Seconds), milliseconds(phase.SyncA.P99Seconds),
+				syncB, fmt.Sprintf("%.2f", phase.RateB/1e6), share,
+				megabytes(phase.JournalBytesA), megabytes(phase.JournalBytesB), poolJournal,
+			})
+		}
+	}
+	return t
+}
+
+func milliseconds(seconds float64) string { return fmt.Sprintf("%.2f", 1e3*seconds) }
+
+// neighbours lists those that were measured, the quietest first.
+func (p VolumesPart) neighbours() []fio.Neighbour {
+	var all []fio.Neighbour
+	for _, n := range volumeNeighbours() {
+		for _, a := range Arrangements() {
+			if p.phase(a, n) != nil {
+				all = append(all, n)
+				break
+			}
+		}
+	}
+	return all
+}
+
+func (p VolumesPart) poolTable() ReportTable {
+	t := ReportTable{
+		Title: p.title(), Note: p.note() + " One high-fsync writer in one volume, nobody else. The pool's journal commits because a flush of the volume is an fsync of its image.",
+		Columns: []string{"volume", "written MB/s", "syncs/s", "volume MB", "of it journal MB", "pool's journal MB", "pool's metadata MB", "pool's commits/s"},
+	}
+	for _, one := range p.Pool {
+		t.Rows = append(t.Rows, []string{
+			string(one.Provision), fmt.Sprintf("%.2f", one.Rate/1e6), fmt.Sprintf("%.1f", float64(one.SyncA.Calls)/one.Seconds),
+			megabytes(one.BytesA), megabytes(one.JournalBytesA), megabytes(one.PoolJournalBytes), megabytes(one.PoolMetadataBytes),
+			fmt.Sprintf("%.1f", float64(one.PoolTransactions)/one.Seconds),
+		})
+	}
+	return t
+}
+
+// Figures gives a picture for each part, by file name: the shares over time
+// beside the high-fsync neighbour (Figs. 8 to 10).
+func (r VolumesResult) Figures() (map[string][]byte, error) {
+	figures := make(map[string][]byte)
+	for _, p := range r.Parts {
+		shares := figure.Shares{Device: "disk", Containers: []figure.Container{
+			{Cgroup: "A", Name: "A", Target: targetA}, {Cgroup: "B", Name: "B", Target: 1 - targetA},
+		}}
+		for _, a := range Arrangements() {
+			if phase := p.phase(a, fio.HighFsync); phase != nil && len(phase.Samples) > 0 {
+				shares.Phases = append(shares.Phases, figure.Phase{Name: string(a), Samples: phase.Samples})
+			}
+		}
+		if len(shares.Phases) == 0 {
+			continue
+		}
+		picture, err := shares.SVG(figure.Throughput, figure.Composition)
+		if err != nil {
+			return nil, err
+		}
+		figures[p.figureName()] = picture
+	}
+	return figures, nil
+}
+
+// target is one of paper 2's results, held against what was measured.
+type target struct {
+	// what is measured, where; wanted and measured are for people.
+	what, wanted, measured string
+	met                    bool
+}
+
+// targets are those whose phases were measured, on the simulated disk.
+func (r VolumesResult) targets() []target {
+	var all []target
+	for _, load := range []string{fioLoad, mariadbLoad, postgresqlLoad} {
+		p := r.part(simulatedHDD, load)
+		if p == nil {
+			continue
+		}
+		shared, placed := p.phase(SharedExt4, fio.HighFsync), p.phase(PlacedVolumes, fio.HighFsync)
+		if shared != nil && placed != nil && load == mariadbLoad {
+			gain, ratio := placed.Rate/shared.Rate, placed.SyncA.MeanSeconds/shared.SyncA.MeanSeconds
+			all = append(all,
+				target{"MariaDB beside high-fsync: throughput of VA over S", fmt.Sprintf("at least %.1f", minThroughputGain), fmt.Sprintf("%.2f", gain), gain >= minThroughputGain},
+				target{"MariaDB beside high-fsync: time of a sync in VA over S", fmt.Sprintf("at most %.2f", maxSyncRatio), fmt.Sprintf("%.2f", ratio), ratio <= maxSyncRatio})
+		}
+		if placed != nil && load == fioLoad {
+			off := placed.ShareA - targetA
+			all = append(all, target{"fio beside high-fsync: share of A in VA off 70:30, points", fmt.Sprintf("at most %.0f", 100*maxShareError), fmt.Sprintf("%+.1f", 100*off), math.Abs(off) <= maxShareError})
+		}
+		alone, limit := p.phase(PlacedVolumes, Alone), p.phase(OwnPartitions, Alone)
+		if alone != nil && limit != nil {
+			ratio := alone.Rate / limit.Rate
+			all = append(all, target{loadTitles[load] + " alone: throughput of VA over P", fmt.Sprintf("at least %.2f", minAlone), fmt.Sprintf("%.3f", ratio), ratio >= minAlone})
+		}
+	}
+	return all
+}
+
+// targetTable says which targets are met.
+func (r VolumesResult) targetTable() ReportTable {
+	t := ReportTable{Title: "The paper's result, and this one", Note: "On the simulated disk.", Columns: []string{"target", "wanted", "measured", "met"}}
+	for _, x := range r.targets() {
+		met := "yes"
+		if !x.met {
+			met = "**no**"
+		}
+		t.Rows = append(t.Rows, []string{x.what, x.wanted, x.measured, met})
+	}
+	return t
+}
+
+// lossTable takes the way from S to VA apart: what a journal each changes, what
+// the loop devices, what the pool.
+func (r VolumesResult) lossTable() ReportTable {
+	t := ReportTable{
+		Title: "From one journal to volumes, step by step",
+		Note: "Ratios of A's throughput. P/S: a journal each, under its weight. L/P: a loop device between. VA/L: the pool's file system below it. " +
+			"A flush of a volume is an fsync of its image. The image's modification time has changed by then, so on an ext4 pool its journal commits, too, in the root cgroup, and all volumes wait for the same one.",
+		Columns: []string{"load, neighbour", "P/S", "L/P", "VA/L", "VA/S", "pool's commits for each sync in VA"},
+	}
+	for _, p := range r.Parts {
+		for _, n := range p.neighbours() {
+			s, v, l, o := p.phase(SharedExt4, n), p.phase(PlacedVolumes, n), p.phase(LoopedPartitions, n), p.phase(OwnPartitions, n)
+			if s == nil || v == nil || l == nil || o == nil {
+				continue
+			}
+			ratio := func(a, b *VolumesPhase) string { return fmt.Sprintf("%.2f", a.Rate/b.Rate) }
+			commits := "–"
+			if calls := v.SyncA.Calls + v.SyncB.Calls; calls > 0 {
+				commits = fmt.Sprintf("%.2f", float64(v.PoolTransactions)/float64(calls))
+			}
+			t.Rows = append(t.Rows, []string{p.title() + ", " + string(n), ratio(o, s), ratio(l, o), ratio(v, l), ratio(v, s), commits})
+		}
+	}
+	return t
+}
+
+// Check says which targets are missed.
+func (r VolumesResult) Check() error {
+	var errs []error
+	for _, x := range r.targets() {
+		if !x.met {
+			errs = append(errs, fmt.Errorf("%s: %s; want %s", x.what, x.measured, x.wanted))
+		}
+	}
+	return errors.Join(errs...)
+}

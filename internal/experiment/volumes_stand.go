@@ -1,0 +1,334 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume"
+)
+
+// stand is two containers on one disk in one arrangement.
+type stand struct {
+	lab         Lab
+	arrangement Arrangement
+	disk        *stageDisk
+	group       *group
+	// home is a private directory on the host, with all mount points.
+	home string
+	// loop is the plain disk; nil: a simulated one.
+	loop *blockdev.Loop
+	// a has the load that is looked at, b is its neighbour.
+	a, b *tenant
+	undo []func(ctx context.Context) error
+}
+
+// tenant is one of the two containers.
+type tenant struct {
+	name   string
+	weight uint64
+	// parent is the cgroup with the weight, load the one with the processes.
+	parent, load string
+	// directory is where its files are, on a file system with that number.
+	directory  string
+	fileSystem blockdev.Dev
+	// loop is the loop device that its file system is on; the zero Disk
+	// without one.
+	loop blockdev.Disk
+}
+
+const (
+	standBytes = 4 << 30
+	// Of each container.
+	standVolumeBytes  = 1280 << 20
+	standJournalBytes = 64 << 20
+	standPartBytes    = 1536 << 20
+	standPrefix       = "daybook-volumes-"
+)
+
+// hddModel is the simulated disk, volumesDisk its or the plain one's
+// description.
+func hddModel() disksim.Parameters {
+	return disksim.Parameters{
+		BandwidthBytesPerSecond: 60e6,
+		FullStrokeSeekSeconds:   0.008,
+		TrackToTrackSeekSeconds: 0.0005,
+		FlushSeconds:            0.0005,
+		HostSlackSeconds:        0.002,
+		Rotational:              true,
+	}
+}
+
+func volumesDisk(disk string) string {
+	if disk == plainDisk {
+		return "a loop device on a file of the host's disk"
+	}
+	p := hddModel()
+	return fmt.Sprintf("simulated: %.0f MB/s, seek %.1f to %.0f ms, flush %.1f ms",
+		p.BandwidthBytesPerSecond/1e6, p.TrackToTrackSeekSeconds*1e3, p.FullStrokeSeekSeconds*1e3, p.FlushSeconds*1e3)
+}
+
+// buildStand sets a stand up, with a disk that takes no time until it is told
+// to. On error nothing is left.
+func (l Lab) buildStand(ctx context.Context, disk string, arrangement Arrangement) (s *stand, err error) {
+	s, err = l.newStand(ctx, disk)
+	if err != nil {
+		return nil, err
+	}
+	s.arrangement = arrangement
+	switch arrangement {
+	case SharedExt4:
+		err = s.share(ctx)
+	case OwnVolumes, PlacedVolumes:
+		err = s.attachVolumes(ctx, volume.Full, arrangement == PlacedVolumes)
+	case OwnPartitions, LoopedPartitions:
+		err = s.partition(ctx)
+	default:
+		err = fmt.Errorf("no arrangement %q", arrangement)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// newStand makes the disk and the cgroups.
+func (l Lab) newStand(ctx context.Context, disk string) (s *stand, err error) {
+	s = &stand{lab: l}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	if s.home, err = os.MkdirTemp("", standPrefix+strconv.Itoa(os.Getpid())+"-"); err != nil {
+		return s, err
+	}
+	// Servers run as another user and find their data below it.
+	if err := os.Chmod(s.home, 0o711); err != nil {
+		return s, err
+	}
+	options := stageOptions{SizeBytes: standBytes, Parameters: hddModel()}
+	if disk == plainDisk {
+		if options.Given, err = s.plainDisk(); err != nil {
+			return s, err
+		}
+	}
+	if s.disk, err = setUpDisk(ctx, l.Tree, "experiment-"+strconv.Itoa(os.Getpid()), options); err != nil {
+		return s, err
+	}
+	if s.group, err = newGroup(l.Tree); err != nil {
+		return s, err
+	}
+	s.a, err = s.newTenant("A", weightA)
+	if err == nil {
+		s.b, err = s.newTenant("B", weightB)
+	}
+	return s, err
+}
+
+// plainDisk is a loop device over a file.
+func (s *stand) plainDisk() (*GivenDisk, error) {
+	image := filepath.Join(s.home, "disk")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.Truncate(image, standBytes); err != nil {
+		return nil, err
+	}
+	loop, err := blockdev.Attach(image, blockdev.AttachOptions{DirectIO: true})
+	if err != nil {
+		return nil, err
+	}
+	s.loop = &loop
+	return &GivenDisk{Node: loop.Path(), Divider: BFQ}, nil
+}
+
+// newTenant makes a container's cgroups: the parent with the weight, and in it
+// the container's own.
+func (s *stand) newTenant(name string, weight uint64) (*tenant, error) {
+	parent, err := s.group.add(name, s.disk.Device, weight)
+	if err != nil {
+		return nil, err
+	}
+	if s.lab.Tree.Version() == cgroup.V2 {
+		if err := s.group.enableIO(parent); err != nil {
+			return nil, err
+		}
+	}
+	t := &tenant{name: name, weight: weight, parent: parent, load: parent + "/container"}
+	return t, s.lab.Tree.Make(t.load)
+}
+
+func (s *stand) tenants() []*tenant { return []*tenant{s.a, s.b} }
+
+// share is one ext4 for both.
+func (s *stand) share(ctx context.Context) error {
+	directory, err := s.mountNew(ctx, s.disk.Device.Node(), "shared", 2*standJournalBytes)
+	if err != nil {
+		return err
+	}
+	for _, t := range s.tenants() {
+		t.directory, t.fileSystem = filepath.Join(directory, t.name), s.disk.Device.Dev
+		if err := os.Mkdir(t.directory, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mountNew makes an ext4 on a device and mounts it below home.
+func (s *stand) mountNew(ctx context.Context, node, name string, journalBytes uint64) (directory string, err error) {
+	if err := ext4.Make(ctx, node, ext4.MakeOptions{JournalBytes: journalBytes}); err != nil {
+		return "", err
+	}
+	directory = filepath.Join(s.home, name)
+	if err := os.Mkdir(directory, 0o755); err != nil {
+		return "", err
+	}
+	if err := ext4.Mount(node, directory, ext4.MountOptions{NoAtime: true}); err != nil {
+		return "", err
+	}
+	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, directory) })
+	return directory, nil
+}
+
+// partition gives each a partition and places its jbd2 thread by hand.
+func (s *stand) partition(ctx context.Context) error {
+	count := len(s.tenants())
+	s.undo = append(s.undo, func(context.Context) error { return removePartitions(s.disk.Device, count) })
+	parts, err := makePartitions(s.disk.Device, count, standPartBytes)
+	if err != nil {
+		return err
+	}
+	for n, t := range s.tenants() {
+		t.fileSystem = parts[n].dev
+		if s.arrangement == LoopedPartitions {
+			loop, err := blockdev.Attach(parts[n].node, blockdev.AttachOptions{DirectIO: true})
+			if err != nil {
+				return err
+			}
+			s.undo = append(s.undo, loop.Detach)
+			t.loop, t.fileSystem, parts[n].node = loop.Disk, loop.Dev, loop.Path()
+		}
+		if t.directory, err = s.mountNew(ctx, parts[n].node, t.name, standJournalBytes); err != nil {
+			return err
+		}
+		journal, err := ext4.JournalOf(t.fileSystem)
+		if err != nil {
+			return err
+		}
+		pid, err := ext4.JournalThread(journal.Name)
+		if err != nil {
+			return err
+		}
+		at := t.parent + "/journal"
+		if err := s.lab.Tree.Make(at); err != nil {
+			return err
+		}
+		if err := s.lab.Tree.Move(pid, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setInstant switches the delays of a simulated disk.
+func (s *stand) setInstant(instant bool) error { return s.disk.SetInstant(instant) }
+
+// settle writes out what all its file systems hold.
+func (s *stand) settle() error {
+	for _, t := range s.tenants() {
+		if err := settle(t.directory); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stand) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	var errs []error
+	if s.disk != nil {
+		errs = append(errs, s.setInstant(true))
+	}
+	for _, undo := range slices.Backward(s.undo) {
+		errs = append(errs, undo(ctx))
+	}
+	if s.group != nil {
+		errs = append(errs, s.group.close())
+	}
+	if s.disk != nil {
+		errs = append(errs, s.disk.close(ctx))
+	}
+	if s.loop != nil {
+		errs = append(errs, s.loop.Detach(ctx))
+	}
+	if s.home != "" && errors.Join(errs...) == nil {
+		errs = append(errs, os.RemoveAll(s.home))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot clean up after the experiment: %w", err)
+	}
+	return nil
+}
+
+// sweepStands takes away what killed runs left: what is mounted in their homes,
+// loop devices over files there, and the homes. Disks and cgroups see to
+// themselves.
+func sweepStands() error {
+	homes, err := filepath.Glob(filepath.Join(os.TempDir(), standPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, home := range homes {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(home), standPrefix), "-")
+		number, err := strconv.Atoi(pid)
+		if err != nil || !errors.Is(unix.Kill(number, 0), unix.ESRCH) {
+			continue
+		}
+		if err := sweepStand(home); err != nil {
+			return fmt.Errorf("cannot take away what a killed experiment left in %s: %w", home, err)
+		}
+	}
+	return nil
+}
+
+func sweepStand(home string) error {
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return err
+	}
+	for _, mount := range slices.Backward(mounts) { // the last mounted first
+		if strings.HasPrefix(mount.Point, home+"/") {
+			// Lazily: its disk may be dead.
+			if err := unix.Unmount(mount.Point, unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("cannot unmount %s: %w", mount.Point, err)
+			}
+		}
+	}
+	loops, err := blockdev.Loops()
+	if err != nil {
+		return err
+	}
+	for _, loop := range loops {
+		if strings.HasPrefix(loop.File, home+"/") {
+			if err := loop.DetachLazily(); err != nil {
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(home)
+}

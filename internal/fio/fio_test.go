@@ -1,0 +1,192 @@
+package fio
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+func parseFile(t *testing.T, name string) (Result, error) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Parse(text)
+}
+
+func TestDamagedResultsAreErrors(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "high-fsync.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := string(text)
+	for name, damaged := range map[string]string{
+		"empty":         "",
+		"no JSON":       "fio: cannot open file",
+		"cut off":       whole[:len(whole)/2],
+		"no jobs":       `{"jobs": []}`,
+		"two groups":    `{"jobs": [{}, {}]}`,
+		"failed":        strings.Replace(whole, `"error" : 0`, `"error" : 28`, 1),
+		"no percentile": strings.ReplaceAll(whole, `"99.000000"`, `"98.000000"`),
+		"wrong type":    strings.Replace(whole, `"jobs" : [`, `"jobs" : [7,`, 1),
+	} {
+		if r, err := Parse([]byte(damaged)); err == nil {
+			t.Errorf("%s: no error, %+v", name, r)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	text, err := os.ReadFile(filepath.Join("testdata", "high-fsync.json"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`fio: terminating on signal 2` + "\n" + `{"jobs":[{"write":{"io_bytes":1}}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		_, _ = Parse(text) // must not panic
+	})
+}
+
+func TestAJobThatCannotBeIsRefused(t *testing.T) {
+	good := Job{Directory: "/x", Writers: 1, BlockBytes: 4096, FileBytes: 1 << 20, Time: time.Second}
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Job){
+		"no directory":          func(j *Job) { j.Directory = "" },
+		"no writers":            func(j *Job) { j.Writers = 0 },
+		"too many writers":      func(j *Job) { j.Writers = 65 },
+		"unaligned blocks":      func(j *Job) { j.BlockBytes = 1000 },
+		"huge blocks":           func(j *Job) { j.BlockBytes, j.FileBytes = 32<<20, 1<<30 },
+		"negative fsync":        func(j *Job) { j.FsyncEvery = -1 },
+		"files of half a write": func(j *Job) { j.FileBytes = 2048 },
+		"no time":               func(j *Job) { j.Time = 0 },
+		"negative warm-up":      func(j *Job) { j.WarmUp = -1 },
+	} {
+		job := good
+		change(&job)
+		if job.Check() == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if _, err := Start(job, ""); err == nil {
+			t.Errorf("%s: it was started", name)
+		}
+	}
+}
+
+func TestNeighboursDifferInHowOftenTheySync(t *testing.T) {
+	var every []int
+	for _, n := range Neighbours() {
+		e, err := n.FsyncEvery()
+		if err != nil {
+			t.Fatal(err)
+		}
+		every = append(every, e)
+	}
+	if len(every) != 3 || every[0] != 0 || every[1] <= 1 || every[2] != 1 {
+		t.Errorf("an fsync every %v writes; want never, seldom, always", every)
+	}
+	if _, err := Neighbour("loud").FsyncEvery(); err == nil {
+		t.Error("a neighbour that there is not: no error")
+	}
+}
+
+// privateCgroup makes a cgroup for a test.
+func privateCgroup(t *testing.T) (tree *cgroup.Tree, path string) {
+	t.Helper()
+	tree, err := cgroup.Find()
+	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
+	path = "/daybook-fio-test-" + strconv.Itoa(os.Getpid())
+	if err := tree.Make(path); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.Remove(path); err != nil {
+			t.Error(err)
+		}
+	})
+	return tree, path
+}
+
+func TestRealWritersSyncAfterEachWriteInTheirCgroup(t *testing.T) {
+	needs.Tool(t, "fio")
+	fs := ext4test.New(t, ext4test.Options{})
+	tree, path := privateCgroup(t)
+	job := Job{Directory: fs.Dir, Writers: 2, BlockBytes: 16 << 10, FsyncEvery: 1, FileBytes: 32 << 20, Time: 3 * time.Second}
+	run, err := Start(job, tree.Root()+path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(time.Second)
+	pids, err := tree.Processes(path)
+	if err != nil || !slices.Contains(pids, run.process.PID()) {
+		t.Errorf("in the cgroup are %v, %v; want fio's %d", pids, err, run.process.PID())
+	}
+	r, err := run.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", r)
+	if writes := r.WrittenBytes / uint64(job.BlockBytes); writes == 0 || math.Abs(float64(writes)-float64(r.Syncs)) > float64(2*job.Writers) {
+		t.Errorf("%d writes and %d syncs; want as many", writes, r.Syncs)
+	}
+	if r.Seconds < 2.5 || r.Seconds > 10 || r.SyncMeanSeconds <= 0 || r.SyncP50Seconds <= 0 || r.SyncP99Seconds < r.SyncP50Seconds {
+		t.Errorf("%+v", r)
+	}
+	if pids, err := tree.Processes(path); err != nil || len(pids) != 0 {
+		t.Errorf("left in the cgroup: %v, %v", pids, err)
+	}
+	if _, err := os.Stat(run.private); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("fio's output was left: %v", err)
+	}
+}
+
+func TestRealWritersEndBeforeTheirTimeWithAResult(t *testing.T) {
+	needs.Tool(t, "fio")
+	fs := ext4test.New(t, ext4test.Options{})
+	job := Job{Directory: fs.Dir, Writers: 1, BlockBytes: 64 << 10, FileBytes: 32 << 20, Time: 10 * time.Minute}
+	run, err := Start(job, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	begin := time.Now()
+	r, err := run.Stop()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.WrittenBytes == 0 || r.Syncs != 0 || r.Seconds < 0.5 || time.Since(begin) > stopPatience/2 {
+		t.Errorf("%+v after %v", r, time.Since(begin))
+	}
+	if r, err := run.Stop(); err != nil || r != (Result{}) {
+		t.Errorf("stopped again: %+v, %v", r, err)
+	}
+}
+
+func TestAFullDiskIsAnErrorThatSaysSo(t *testing.T) {
+	needs.Tool(t, "fio")
+	fs := ext4test.New(t, ext4test.Options{})
+	job := Job{Directory: fs.Dir, Writers: 1, BlockBytes: 1 << 20, FileBytes: 1 << 30, Time: time.Minute}
+	run, err := Start(job, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if r, err := run.Wait(ctx); err == nil || !strings.Contains(err.Error(), "No space left") {
+		t.Errorf("got %+v, %v; want an error about space", r, err)
+	}
+}

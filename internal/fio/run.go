@@ -1,0 +1,89 @@
+package fio
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/program"
+)
+
+// Run is a job under way.
+type Run struct {
+	process *program.Process
+	private string // directory with fio's output
+}
+
+// Start starts the job's writers in the cgroup directory ("": ours). They end
+// with their time, with Stop, or with this process.
+func Start(job Job, cgroupDirectory string) (*Run, error) {
+	if err := job.Check(); err != nil {
+		return nil, fmt.Errorf("cannot run fio: %w", err)
+	}
+	private, err := os.MkdirTemp("", "daybook-fio-")
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{private: private}
+	r.process, err = program.Start(program.Command{Path: "fio", Args: job.arguments(r.output()), Cgroup: cgroupDirectory, Directory: private})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(private))
+	}
+	return r, nil
+}
+
+func (r *Run) output() string { return filepath.Join(r.private, "result.json") }
+
+// Wait waits until the job's time is over and returns what it did. When the
+// context ends, fio is killed.
+func (r *Run) Wait(ctx context.Context) (Result, error) {
+	defer os.RemoveAll(r.private)
+	if _, err := r.process.Wait(ctx); err != nil {
+		return Result{}, err
+	}
+	return r.result()
+}
+
+// stopPatience is how long the writers may take to finish their last sync.
+const stopPatience = 60 * time.Second
+
+// Stop ends the job before its time and returns what it did; a second time, it
+// does nothing.
+func (r *Run) Stop() (Result, error) {
+	defer os.RemoveAll(r.private)
+	// fio ends its writers in order by SIGINT, writes its JSON, and exits
+	// with 128.
+	if err := r.process.Stop(syscall.SIGINT, stopPatience); err != nil {
+		return Result{}, err
+	}
+	if _, err := os.Stat(r.private); err != nil {
+		return Result{}, nil // stopped before
+	}
+	return r.result()
+}
+
+// maxOutputBytes bounds fio's JSON of one group, which has some 10 KiB.
+const maxOutputBytes = 4 << 20
+
+func (r *Run) result() (Result, error) {
+	info, err := os.Stat(r.output())
+	if err != nil {
+		return Result{}, fmt.Errorf("fio left no result: %w: %s", err, r.process.Said())
+	}
+	if info.Size() > maxOutputBytes {
+		return Result{}, fmt.Errorf("fio's result has %d bytes; want at most %d", info.Size(), maxOutputBytes)
+	}
+	text, err := os.ReadFile(r.output())
+	if err != nil {
+		return Result{}, err
+	}
+	result, err := Parse(text)
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, r.process.Said())
+	}
+	return result, err
+}

@@ -1,0 +1,7 @@
+// Package program starts other people's programs (fio, mariadbd, postgres, their
+// clients) in a cgroup and as another user, so that they end with us: each is
+// the leader of a process group of its own and gets SIGKILL when this process
+// dies, however it dies.
+//
+// The loads that are our own code are package workload's.
+package program

@@ -1,0 +1,72 @@
+package synctime
+
+import "math/bits"
+
+// The buckets are those of bpf/synctime.bpf.c.
+const (
+	bucketCount = 200
+	unitShift   = 10
+	// parts is into how many buckets a power of two is cut.
+	parts    = 8
+	partBits = 3
+)
+
+// bucketOf is the bucket of a call that took so many nanoseconds.
+func bucketOf(nanoseconds uint64) int {
+	units := nanoseconds >> unitShift
+	if units < parts {
+		return int(units)
+	}
+	log := bits.Len64(units) - 1
+	return min((log-partBits+1)*parts+int(units>>(log-partBits)&(parts-1)), bucketCount-1)
+}
+
+// bucketBegin is the shortest time in a bucket, in nanoseconds; that of
+// bucketCount is where the last one ends.
+func bucketBegin(bucket int) float64 {
+	if bucket < parts {
+		return float64(uint64(bucket) << unitShift)
+	}
+	log := bucket/parts + partBits - 1
+	return float64(uint64(parts+bucket%parts) << (log - partBits + unitShift))
+}
+
+// Latencies is how long the sync calls of a place took.
+type Latencies struct {
+	// Calls that ended, and how many of them were fdatasync or of O_DSYNC.
+	Calls    uint64 `json:"calls"`
+	DataOnly uint64 `json:"data_only"`
+	// MeanSeconds is exact; the percentiles are to within the width of their
+	// bucket, an eighth of their value. All are 0 without calls.
+	MeanSeconds float64 `json:"mean_seconds"`
+	P50Seconds  float64 `json:"p50_seconds"`
+	P99Seconds  float64 `json:"p99_seconds"`
+}
+
+func summarize(calls, dataOnly, nanoseconds uint64, buckets *[bucketCount]uint64) Latencies {
+	l := Latencies{Calls: calls, DataOnly: dataOnly}
+	if calls == 0 {
+		return l
+	}
+	l.MeanSeconds = float64(nanoseconds) / float64(calls) / 1e9
+	l.P50Seconds, l.P99Seconds = percentile(buckets, 0.5), percentile(buckets, 0.99)
+	return l
+}
+
+// percentile takes the calls of a bucket as spread evenly over it.
+func percentile(buckets *[bucketCount]uint64, part float64) (seconds float64) {
+	var all uint64
+	for _, n := range buckets {
+		all += n
+	}
+	want := part * float64(all)
+	var before float64
+	for bucket, n := range buckets {
+		if n > 0 && before+float64(n) >= want {
+			begin, end := bucketBegin(bucket), bucketBegin(bucket+1)
+			return (begin + (end-begin)*(want-before)/float64(n)) / 1e9
+		}
+		before += float64(n)
+	}
+	return 0
+}
