@@ -6,7 +6,7 @@ BENCHES := attribution guests overhead scale shares volumes
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test vm-test vm-fetch setup setup-test setup-vm lint generate man completions clean help $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test vm-test vm-fetch setup setup-test setup-bench setup-vm lint generate man completions clean help $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -38,6 +38,9 @@ setup: ## install what building and the demo need
 setup-test: ## install what the tests need besides
 	scripts/setup build test vm
 
+setup-bench: ## install what the volumes' benchmark needs
+	scripts/setup build bench
+
 setup-vm: ## install what guests need
 	scripts/setup build vm
 
@@ -56,6 +59,8 @@ man: build ## manual pages in build/man
 completions: build ## shell completion in build/completions
 	mkdir -p $(BUILD)/completions
 	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
+
+bench-volumes: setup-bench
 
 $(addprefix bench-,$(BENCHES)): bench-%: setup build
 	mkdir -p $(BUILD)/bench

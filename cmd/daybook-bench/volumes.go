@@ -19,7 +19,8 @@ func newVolumesCommand() *cobra.Command {
 		Short: "A database beside a neighbour that syncs, with a shared journal and with its own",
 		Long: `Volumes runs paper 2's experiments: fio, MariaDB and PostgreSQL beside a neighbour that
 never syncs, seldom and always, on one shared ext4 (S), on a volume each (V), on volumes
-whose jbd2 threads are placed under their containers' weights (VA), and without Daybook on a
+whose jbd2 threads are placed under their containers' weights (VA), on the same with the
+pool on XFS (VX), and without Daybook on a
 partition each (P) with a loop device over it (L), on a simulated and on a plain disk; and
 what is left of the pool's own journal. It fails if a bound is missed. It takes 25 minutes and wants fio, MariaDB, sysbench and
 PostgreSQL (scripts/setup bench).`,

@@ -63,11 +63,7 @@ func attach(file string, options AttachOptions) (Loop, error) {
 	if err != nil {
 		return Loop{}, err
 	}
-	mode := os.O_RDWR
-	if options.ReadOnly {
-		mode = os.O_RDONLY
-	}
-	backing, err := os.OpenFile(file, mode, 0)
+	backing, err := openBacking(file, options.ReadOnly)
 	if err != nil {
 		return Loop{}, err
 	}

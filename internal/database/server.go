@@ -89,7 +89,7 @@ func Create(ctx context.Context, o Options, rows int) (err error) {
 // makePrivate makes a directory for socket and logs. Its path is short, because
 // a socket's may have 107 bytes.
 func makePrivate() (string, error) {
-	private, err := os.MkdirTemp("", "daybook-database-")
+	private, err := program.PrivateDirectory("database")
 	if err != nil {
 		return "", err
 	}

@@ -29,6 +29,9 @@ const (
 	// PlacedVolumes: a volume each, each jbd2 thread under its container's
 	// weight.
 	PlacedVolumes Arrangement = "VA"
+	// PlacedOnXFS: as VA, with the pool on an XFS, whose journal has no part
+	// in a volume's flush, as the image's times do not change.
+	PlacedOnXFS Arrangement = "VX"
 	// OwnPartitions: a partition each, without Daybook, with each jbd2 thread
 	// moved by hand. It is the paper's KVM, whose guests had a partition and
 	// whose journal was the guest's own I/O: what a volume can reach at best.
@@ -40,10 +43,11 @@ const (
 
 // Arrangements lists them.
 func Arrangements() []Arrangement {
-	return []Arrangement{SharedExt4, OwnVolumes, PlacedVolumes, LoopedPartitions, OwnPartitions}
+	return []Arrangement{SharedExt4, OwnVolumes, PlacedVolumes, PlacedOnXFS, LoopedPartitions, OwnPartitions}
 }
 
-func (a Arrangement) hasPool() bool { return a == OwnVolumes || a == PlacedVolumes }
+// hasPoolJournal: a jbd2 of the pool's own, which is counted.
+func (a Arrangement) hasPoolJournal() bool { return a == OwnVolumes || a == PlacedVolumes }
 
 // The loads of container A.
 const (

@@ -199,7 +199,7 @@ func (l Lab) watchPhase(ctx context.Context, o VolumesOptions, s *stand, source 
 		own, disk := s.account(sample)
 		phase.Samples = append(phase.Samples, own)
 		phase.DiskBytes += disk.DiskBytes
-		if s.arrangement.hasPool() {
+		if s.arrangement.hasPoolJournal() {
 			phase.PoolJournalBytes += disk.JournalBytes
 			phase.PoolMetadataBytes += disk.MetadataBytes
 			phase.PoolTransactions += disk.Transactions

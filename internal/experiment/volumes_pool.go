@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -26,13 +31,35 @@ func (s *stand) attachVolumes(ctx context.Context, provision volume.Provision, p
 	return nil
 }
 
-// newPool makes an ext4 on the disk and a pool in it.
+// newPool makes a file system on the disk and a pool in it.
 func (s *stand) newPool(ctx context.Context) (*volume.Pool, error) {
-	directory, err := s.mountNew(ctx, s.disk.Device.Node(), "pool", 2*standJournalBytes)
+	mountNew := func() (string, error) {
+		return s.mountNew(ctx, s.disk.Device.Node(), "pool", 2*standJournalBytes)
+	}
+	if s.arrangement == PlacedOnXFS {
+		mountNew = func() (string, error) { return s.mountXFS(ctx, s.disk.Device.Node(), "pool") }
+	}
+	directory, err := mountNew()
 	if err != nil {
 		return nil, err
 	}
 	return volume.Open(ctx, filepath.Join(directory, "volumes"), volume.PoolOptions{Create: true, Log: s.lab.Log})
+}
+
+// mountXFS makes an XFS on a device and mounts it below home.
+func (s *stand) mountXFS(ctx context.Context, node, name string) (directory string, err error) {
+	if output, err := exec.CommandContext(ctx, "mkfs.xfs", "-q", "-f", node).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("mkfs.xfs: %w: %s", err, strings.TrimSpace(string(output)))
+	}
+	directory = filepath.Join(s.home, name)
+	if err := os.Mkdir(directory, 0o755); err != nil {
+		return "", err
+	}
+	if err := unix.Mount(node, directory, "xfs", unix.MS_NOATIME, ""); err != nil {
+		return "", fmt.Errorf("cannot mount %s on %s (xfs): %w", node, directory, err)
+	}
+	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, directory) })
+	return directory, nil
 }
 
 func (s *stand) attachVolume(ctx context.Context, pool *volume.Pool, t *tenant, provision volume.Provision, placed bool) error {

@@ -31,12 +31,14 @@ func (r VolumesResult) Report() (Report, error) {
 			fmt.Sprintf("Two containers share one disk by weights of %d (A) and %d (B). A runs a database, or fio; B is its neighbour, fio in %d threads, each writing a file of its own from beginning to end "+
 				"in blocks of %d KiB past the page cache, and never calling fsync (no-fsync), after every %d writes (low-fsync) or after each (high-fsync). As A, fio is a high-fsync writer, too.",
 				weightA, weightB, fioWriters, fioBlockBytes>>10, lowEvery()),
-			"**S**: directories of one ext4. **V**: a volume each (full), jbd2 in the root cgroup. **VA**: a volume each, jbd2 placed under its container's weight by `daybook volume attach`. " +
+			"**S**: directories of one ext4. **V**: a volume each (full), jbd2 in the root cgroup. **VA**: a volume each, jbd2 placed under its container's weight by `daybook volume attach`. **VX**: as VA, with the pool on an XFS and not on an ext4. " +
 				"**P**: no Daybook, a partition each, jbd2 moved by hand; what a journal each can reach at best. **L**: as P, with a loop device over each partition: " +
 				"from P to L is what loop devices cost, from L to VA what the pool's file system does.",
 			fmt.Sprintf("MariaDB: InnoDB, O_DIRECT, autocommit, binary log synced with each commit, %d clients of sysbench oltp_insert on ten tables. PostgreSQL: as it comes, %d clients of pgbench. "+
 				"“Sync” is the time of the calls of fsync and fdatasync of A's processes, measured in the kernel. Shares count data, journal and metadata of each container; "+
-				"with a volume, all that its loop device did.", databaseClients, databaseClients),
+				"with a loop device, all that it did.", databaseClients, databaseClients),
+			"Read with care: S lies on the whole disk, a partition or a volume on a third of it, so that some of what P, L and V are better alone is shorter seeks. " +
+				"And weights divide a disk among those who always have a request waiting. Who waits for each sync has one at a time, in another thread each time (database, jbd2), and BFQ waits for threads, not for cgroups.",
 		},
 		Host: r.Host,
 	}
@@ -73,7 +75,7 @@ func (p VolumesPart) title() string { return loadTitles[p.Load] + ", " + diskTit
 func (p VolumesPart) figureName() string { return "volumes-" + p.Disk + "-" + p.Load + ".svg" }
 
 func (p VolumesPart) note() string {
-	return fmt.Sprintf("Disk: %s. Measured %s.", p.Settings, p.Measured.Format("2006-01-02 15:04 UTC"))
+	return fmt.Sprintf("Disk: %s. Last measured %s; the phases of one neighbour, in all arrangements, are of one run.", p.Settings, p.Measured.Format("2006-01-02 15:04 UTC"))
 }
 
 // table has a row for each phase, those of one neighbour together.
@@ -103,7 +105,7 @@ func (p VolumesPart) table() ReportTable {
 			if phase.SyncB.Calls > 0 {
 				syncB = milliseconds(phase.SyncB.MeanSeconds)
 			}
-			if a.hasPool() {
+			if a.hasPoolJournal() {
 				poolJournal = megabytes(phase.PoolJournalBytes)
 			}
 			value := phase.Rate

@@ -90,8 +90,8 @@ func (l Lab) buildStand(ctx context.Context, disk string, arrangement Arrangemen
 	switch arrangement {
 	case SharedExt4:
 		err = s.share(ctx)
-	case OwnVolumes, PlacedVolumes:
-		err = s.attachVolumes(ctx, volume.Full, arrangement == PlacedVolumes)
+	case OwnVolumes, PlacedVolumes, PlacedOnXFS:
+		err = s.attachVolumes(ctx, volume.Full, arrangement != OwnVolumes)
 	case OwnPartitions, LoopedPartitions:
 		err = s.partition(ctx)
 	default:
@@ -311,8 +311,12 @@ func sweepStand(home string) error {
 	if err != nil {
 		return err
 	}
+	// The loop devices of volumes are known by their mounts: once the pool is
+	// unmounted, their files' paths say nothing.
+	under := make(map[string]bool)
 	for _, mount := range slices.Backward(mounts) { // the last mounted first
 		if strings.HasPrefix(mount.Point, home+"/") {
+			under[mount.Source] = true
 			// Lazily: its disk may be dead.
 			if err := unix.Unmount(mount.Point, unix.MNT_DETACH); err != nil {
 				return fmt.Errorf("cannot unmount %s: %w", mount.Point, err)
@@ -324,7 +328,7 @@ func sweepStand(home string) error {
 		return err
 	}
 	for _, loop := range loops {
-		if strings.HasPrefix(loop.File, home+"/") {
+		if strings.HasPrefix(loop.File, home+"/") || under[loop.Path()] {
 			if err := loop.DetachLazily(); err != nil {
 				return err
 			}

@@ -221,7 +221,7 @@ func TestEachArrangementIsWhatItSays(t *testing.T) {
 			if phase.SyncA.Calls == 0 || phase.SyncB.Calls == 0 || phase.JournalBytesA == 0 || phase.JournalBytesB == 0 {
 				t.Errorf("no sync was timed or no journal seen: %+v", phase)
 			}
-			if (phase.PoolTransactions > 0) != arrangement.hasPool() {
+			if (phase.PoolTransactions > 0) != arrangement.hasPoolJournal() {
 				t.Errorf("%d commits of a pool", phase.PoolTransactions)
 			}
 			if err := u.close(); err != nil {

@@ -24,7 +24,7 @@ func Start(job Job, cgroupDirectory string) (*Run, error) {
 	if err := job.Check(); err != nil {
 		return nil, fmt.Errorf("cannot run fio: %w", err)
 	}
-	private, err := os.MkdirTemp("", "daybook-fio-")
+	private, err := program.PrivateDirectory("fio")
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -228,5 +229,33 @@ func TestOutputIsKeptToItsEnd(t *testing.T) {
 	text := kept.String()
 	if len(text) != tailBytes || !strings.HasSuffix(text, fmt.Sprintf("%063d\n", 2*tailBytes/64-1)) {
 		t.Errorf("%d bytes kept, ending in %q", len(text), text[len(text)-64:])
+	}
+}
+
+func TestWhatKilledProcessesLeftIsRemoved(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	mine, err := PrivateDirectory("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// No process has this number.
+	dead := filepath.Join(os.TempDir(), "daybook-test-4194305-1")
+	other := filepath.Join(os.TempDir(), "daybook-test-somebody")
+	for _, directory := range []string{dead, other} {
+		if err := os.Mkdir(directory, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again, err := PrivateDirectory("test")
+	if err != nil || again == mine {
+		t.Fatalf("%s, %v", again, err)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a dead process's directory was left: %v", err)
+	}
+	for _, directory := range []string{mine, again, other} {
+		if _, err := os.Stat(directory); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -1,0 +1,34 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// PrivateDirectory makes a directory for a program's sockets and output, after it
+// removed those of the same kind whose makers were killed. The kind is of
+// letters and dashes; the caller removes the directory.
+func PrivateDirectory(kind string) (string, error) {
+	prefix := "daybook-" + kind + "-"
+	old, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
+	if err != nil {
+		return "", err
+	}
+	for _, directory := range old {
+		maker, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(directory), prefix), "-")
+		pid, err := strconv.Atoi(maker)
+		if err != nil || pid <= 0 || !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+			continue
+		}
+		if err := os.RemoveAll(directory); err != nil {
+			return "", fmt.Errorf("cannot remove what a killed process left: %w", err)
+		}
+	}
+	return os.MkdirTemp("", prefix+strconv.Itoa(os.Getpid())+"-")
+}
