@@ -8,6 +8,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
@@ -169,9 +172,26 @@ func (p *Pool) place(record Record) error {
 	return nil
 }
 
-// makeCgroups makes what is missing of the journal's cgroup and its ancestors.
-// On v2 a cgroup has weights only where its parent has the controller on.
+// makeAttempts bounds the race with another volume's detaching, which removes
+// the parent that both share until this one's cgroup is in it.
+const makeAttempts = 50
+
+// makeCgroups makes what is missing of the journal's cgroup and its ancestors,
+// again if an ancestor is removed meanwhile.
 func (p *Pool) makeCgroups(t *cgroup.Tree, record Record) error {
+	for attempt := 1; ; attempt++ {
+		err := p.tryCgroups(t, record)
+		gone := errors.Is(err, cgroup.ErrVanished) || errors.Is(err, unix.ENOENT)
+		if !gone || attempt == makeAttempts {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// tryCgroups makes what is missing of the journal's cgroup and its ancestors.
+// On v2 a cgroup has weights only where its parent has the controller on.
+func (p *Pool) tryCgroups(t *cgroup.Tree, record Record) error {
 	a := record.Attachment
 	for _, at := range ancestry(a.Journal) {
 		parent := path.Dir(at)

@@ -127,7 +127,12 @@ func (t *Tree) Of(pid int) (string, error) {
 // Lookup gives the cgroup at a path, or ErrVanished.
 func (t *Tree) Lookup(cgroupPath string) (Cgroup, error) {
 	var st unix.Stat_t
-	if err := unix.Stat(t.dir(cgroupPath), &st); err != nil {
+	err := unix.Stat(t.dir(cgroupPath), &st)
+	if errors.Is(err, unix.ENOENT) {
+		// Whatever is there by now: explain would look again.
+		return Cgroup{}, fmt.Errorf("cannot find cgroup %s: %w", clean(cgroupPath), ErrVanished)
+	}
+	if err != nil {
 		return Cgroup{}, t.explain("find", cgroupPath, "", err)
 	}
 	return Cgroup{Path: clean(cgroupPath), ID: st.Ino}, nil
