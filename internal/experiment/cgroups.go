@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
@@ -106,7 +105,7 @@ func (g *group) add(name string, disk blockdev.Disk, weight uint64) (string, err
 
 // close removes the cgroups; their processes must have ended.
 func (g *group) close() error {
-	err := removeTree(g.directory(g.parent))
+	err := removeTree(g.tree, g.parent)
 	for i := len(g.undo) - 1; i >= 0; i-- {
 		err = errors.Join(err, g.undo[i]())
 	}
@@ -126,17 +125,16 @@ func removeDeadGroups(tree *cgroup.Tree) error {
 		if _, err := os.Stat("/proc/" + pid); err == nil && pid != strconv.Itoa(os.Getpid()) {
 			continue
 		}
-		if err := removeTree(filepath.Join(tree.Root(), entry.Name())); err != nil {
+		if err := removeTree(tree, "/"+entry.Name()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// removeTree removes a cgroup with its children. A cgroup stays busy for a
-// moment after its last process was reaped.
-func removeTree(directory string) error {
-	entries, err := os.ReadDir(directory)
+// removeTree removes a cgroup with its children.
+func removeTree(tree *cgroup.Tree, path string) error {
+	entries, err := os.ReadDir(filepath.Join(tree.Root(), path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -145,19 +143,10 @@ func removeTree(directory string) error {
 	}
 	for _, entry := range entries {
 		if entry.IsDir() {
-			if err := removeTree(filepath.Join(directory, entry.Name())); err != nil {
+			if err := removeTree(tree, path+"/"+entry.Name()); err != nil {
 				return err
 			}
 		}
 	}
-	for try := 0; ; try++ {
-		err := os.Remove(directory)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if try == 50 {
-			return fmt.Errorf("cannot remove a cgroup: %w", err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	return tree.Remove(path)
 }

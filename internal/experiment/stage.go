@@ -77,7 +77,7 @@ func build(ctx context.Context, tree *cgroup.Tree, o stageOptions) (s *stage, er
 	if o.Given != nil {
 		// It takes its time also now: no zeros where none are needed.
 		make.BytesPerInode = givenBytesPerInode
-		make.Arguments = append(make.Arguments, "-E", "lazy_itable_init=0,lazy_journal_init=1")
+		make.Extended = []string{"lazy_journal_init=1"}
 	}
 	if err := ext4.Make(ctx, s.disk.Device.Node(), make); err != nil {
 		return s, err
