@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -71,18 +70,7 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 	if err := renew(ctx, ext4.Offline{Device: w.image()}, record.ID); err != nil {
 		return Record{}, noSpace(err)
 	}
-	if record.Provision == Full {
-		if err := writeOut(ctx, w.image(), 0, o.Progress); err != nil {
-			return Record{}, err
-		}
-	}
-	if err := replaceFile(filepath.Join(w.path, recordFile), record); err != nil {
-		return Record{}, err
-	}
-	if err := os.Mkdir(filepath.Join(w.path, snapshotsDir), 0o711); err != nil {
-		return Record{}, noSpace(err)
-	}
-	return record, p.finish(&w, p.volumeDir(name), "volume "+name)
+	return record, p.finishVolume(ctx, &w, record, o.Progress)
 }
 
 // copyToWork copies a snapshot, or what a volume holds now, to a new work and

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -137,18 +136,7 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 		return Record{}, err
 	}
 	p.reached("made")
-	if o.Provision == Full {
-		if err := writeOut(ctx, w.image(), 0, o.Progress); err != nil {
-			return Record{}, err
-		}
-	}
-	if err := replaceFile(filepath.Join(w.path, recordFile), record); err != nil {
-		return Record{}, err
-	}
-	if err := os.Mkdir(filepath.Join(w.path, snapshotsDir), 0o711); err != nil {
-		return Record{}, noSpace(err)
-	}
-	return record, p.finish(&w, p.volumeDir(name), "volume "+name)
+	return record, p.finishVolume(ctx, &w, record, o.Progress)
 }
 
 // sectorBytes is the pool's disk's: direct I/O wants no smaller requests.
@@ -185,6 +173,24 @@ func makeFileSystem(ctx context.Context, image, id string, o CreateOptions) erro
 	}
 	// mke2fs knows root_perms only since 1.47.1.
 	return ext4.SetRootMode(ctx, image, unixMode(o.Mode))
+}
+
+// ParseMode reads the permissions of a root directory, octal as chmod(1) takes
+// them: with set-group-ID (2000) and the sticky bit (1000), without set-user-ID,
+// which means nothing there. The error wraps ErrInvalid.
+func ParseMode(text string) (os.FileMode, error) {
+	bits, err := strconv.ParseUint(text, 8, 16)
+	if err != nil || bits == 0 || bits > 0o3777 {
+		return 0, fmt.Errorf("%w mode %q: want octal permissions, such as 0750", ErrInvalid, text)
+	}
+	mode := os.FileMode(bits & 0o777)
+	if bits&0o2000 != 0 {
+		mode |= os.ModeSetgid
+	}
+	if bits&0o1000 != 0 {
+		mode |= os.ModeSticky
+	}
+	return mode, nil
 }
 
 // unixMode is a mode's permission bits as the kernel has them.

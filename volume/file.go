@@ -7,10 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // readFile reads a small file; it refuses one that is too long, or none.
@@ -44,40 +45,11 @@ func replaceFile(path string, value any) error {
 	return replaceText(path, append(text, '\n'))
 }
 
-// temporarySuffix is what a killed process may leave beside a file.
-const temporarySuffix = ".new"
-
 func replaceText(path string, text []byte) error {
-	temporary := path + temporarySuffix
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err == nil {
-		err = file.Sync()
-	}
-	err = errors.Join(err, file.Close())
-	if err == nil {
-		err = os.Rename(temporary, path)
-	}
-	if err == nil {
-		err = syncDirectory(filepath.Dir(path))
-	}
-	if err != nil {
-		_ = os.Remove(temporary)
+	if err := wholefile.Replace(path, text); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, noSpace(err))
 	}
 	return nil
-}
-
-func syncDirectory(path string) error {
-	directory, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = directory.Close() }()
-	return directory.Sync()
 }
 
 func removeIfThere(path string) error {

@@ -37,8 +37,8 @@ func makeSparse(path string, sizeBytes uint64) error {
 const pieceBytes = 4 << 20
 
 // writeOut gives an image all its blocks from that byte on, a whole number of
-// blocks, and writes each of them once, with what it holds: a block that is only allocated costs the pool's journal an
-// extent's conversion at its first write.
+// blocks, and writes each of them once, with what it holds: a block that is only
+// allocated costs the pool's journal an extent's conversion at its first write.
 func writeOut(ctx context.Context, path string, from int64, progress Progress) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

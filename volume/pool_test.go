@@ -6,13 +6,15 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // What a killed process leaves of a pool that it makes is no obstacle.
 func TestAHalfMadePoolIsMade(t *testing.T) {
 	r := newHome(t)
 	dir := filepath.Join(r.home, "pool")
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, volumesDir), 0o711), os.WriteFile(filepath.Join(dir, poolFile+temporarySuffix), []byte("{"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, volumesDir), 0o711), os.WriteFile(filepath.Join(dir, poolFile+wholefile.TemporarySuffix), []byte("{"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Open(t.Context(), dir, PoolOptions{})

@@ -70,18 +70,7 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, stream *streamRead
 		return Record{}, err
 	}
 	record.SectorBytes = max(record.SectorBytes, p.sharedSectorBytes(blockBytes))
-	if record.Provision == Full {
-		if err := writeOut(ctx, w.image(), 0, o.Progress); err != nil {
-			return Record{}, err
-		}
-	}
-	if err := replaceFile(filepath.Join(w.path, recordFile), record); err != nil {
-		return Record{}, err
-	}
-	if err := os.Mkdir(filepath.Join(w.path, snapshotsDir), 0o711); err != nil {
-		return Record{}, noSpace(err)
-	}
-	return record, p.finish(&w, p.volumeDir(name), "volume "+name)
+	return record, p.finishVolume(ctx, &w, record, o.Progress)
 }
 
 // nextFile is what will be a volume's image. Nothing is promised to it: the

@@ -132,15 +132,23 @@ func parseRecord(name string, text []byte) (Record, error) {
 }
 
 func decodeRecord(text []byte) (record Record, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&record); err != nil {
+	if err := decodeStrictly(text, &record); err != nil {
 		return record, err
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return record, errors.New("more than one value")
-	}
 	return record, record.check()
+}
+
+// decodeStrictly reads one JSON value with no key that value does not have.
+func decodeStrictly(text []byte, value any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(value); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one value")
+	}
+	return nil
 }
 
 func (r Record) check() error {

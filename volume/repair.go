@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 func isDamaged(err error) bool { return errors.Is(err, ErrCorrupt) }
@@ -75,7 +76,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 		return "", err
 	}
 	defer l.release()
-	if err := removeIfThere(filepath.Join(p.volumeDir(name), recordFile+temporarySuffix)); err != nil {
+	if err := removeIfThere(filepath.Join(p.volumeDir(name), recordFile+wholefile.TemporarySuffix)); err != nil {
 		return "", err
 	}
 	record, err := p.read(name)

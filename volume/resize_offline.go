@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // undoFile is there while a tool works on the image itself.
@@ -98,7 +99,7 @@ func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (do
 		return false, err
 	}
 	p.reached("exchanged")
-	return true, syncDirectory(filepath.Dir(image))
+	return true, wholefile.SyncDirectory(filepath.Dir(image))
 }
 
 // hasTwice says whether the pool has twice the room that a file takes.
@@ -210,7 +211,7 @@ func makeUndoFile(path string) error {
 	if err == nil {
 		_ = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags|syncFlag) // not everywhere
 	}
-	return errors.Join(file.Close(), syncDirectory(filepath.Dir(path)))
+	return errors.Join(file.Close(), wholefile.SyncDirectory(filepath.Dir(path)))
 }
 
 // syncFlag is FS_SYNC_FL, include/uapi/linux/fs.h: chattr +S.
@@ -220,7 +221,7 @@ func removeSynced(path string) error {
 	if err := removeIfThere(path); err != nil {
 		return err
 	}
-	return syncDirectory(filepath.Dir(path))
+	return wholefile.SyncDirectory(filepath.Dir(path))
 }
 
 func syncFile(path string) error {

@@ -1,12 +1,9 @@
 package volume
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -295,13 +292,8 @@ func (p *Pool) readSnapshot(name, snapshot string) (SnapshotRecord, error) {
 // parseSnapshot reads the record of a snapshot, which may have been cut off or
 // written by anybody.
 func parseSnapshot(name string, text []byte) (record SnapshotRecord, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&record); err != nil {
+	if err := decodeStrictly(text, &record); err != nil {
 		return record, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return record, errors.New("more than one value")
 	}
 	switch {
 	case record.Format != snapshotFormat:

@@ -245,13 +245,8 @@ func newStreamReader(r io.Reader) (*streamReader, error) {
 	if kind != frameHeader {
 		return nil, fmt.Errorf("%w: frame of type %d instead of the header", errStream, kind)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&s.header); err != nil {
+	if err := decodeStrictly(text, &s.header); err != nil {
 		return nil, fmt.Errorf("%w: header: %w", errStream, err)
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: header: more than one value", errStream)
 	}
 	if err := s.header.check(); err != nil {
 		return nil, fmt.Errorf("%w: header: %w", errStream, err)

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // victimVariable makes the test binary a program that works on a pool until it
@@ -159,7 +161,7 @@ func writeSynced(path string) error {
 	if err != nil {
 		return err
 	}
-	return syncDirectory(filepath.Dir(path))
+	return wholefile.SyncDirectory(filepath.Dir(path))
 }
 
 // checkContent says whether a file is as writeSynced wrote it.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // work is a directory in which something is made, locked as long as its maker
@@ -89,7 +90,24 @@ func (p *Pool) finish(w *work, place, what string) error {
 	w.lock.release()
 	w.lock = nil
 	p.reached("finished")
-	return syncDirectory(filepath.Dir(place))
+	return wholefile.SyncDirectory(filepath.Dir(place))
+}
+
+// finishVolume gives a new volume, whose image is made, what else it consists
+// of, and its place.
+func (p *Pool) finishVolume(ctx context.Context, w *work, record Record, progress Progress) error {
+	if record.Provision == Full {
+		if err := writeOut(ctx, w.image(), 0, progress); err != nil {
+			return err
+		}
+	}
+	if err := replaceFile(filepath.Join(w.path, recordFile), record); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(w.path, snapshotsDir), 0o711); err != nil {
+		return noSpace(err)
+	}
+	return p.finish(w, p.volumeDir(record.Name), "volume "+record.Name)
 }
 
 // drop takes something out of the pool in one rename, and then removes it. It
@@ -119,7 +137,7 @@ func (p *Pool) drop(ctx context.Context, place string) error {
 		return err
 	}
 	p.reached("dropped")
-	return errors.Join(syncDirectory(filepath.Dir(place)), os.RemoveAll(w.path))
+	return errors.Join(wholefile.SyncDirectory(filepath.Dir(place)), os.RemoveAll(w.path))
 }
 
 // clearWork removes what dead makers left, and says how many there were.
@@ -144,7 +162,7 @@ func (p *Pool) deadWork(ctx context.Context) (dead []work, err error) {
 		return nil, err
 	}
 	defer all.release()
-	if err := removeIfThere(filepath.Join(p.dir, poolFile+temporarySuffix)); err != nil {
+	if err := removeIfThere(filepath.Join(p.dir, poolFile+wholefile.TemporarySuffix)); err != nil {
 		return nil, err
 	}
 	entries, err := os.ReadDir(filepath.Join(p.dir, workDir))
@@ -184,5 +202,5 @@ func syncTree(path string) error {
 			}
 		}
 	}
-	return syncDirectory(path)
+	return wholefile.SyncDirectory(path)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 
@@ -88,8 +87,9 @@ func (f *createFlags) options(cmd *cobra.Command) (volume.CreateOptions, error) 
 	errs = append(errs, err)
 	o.UID, o.GID, err = parseOwner(f.owner)
 	errs = append(errs, err)
-	o.Mode, err = parseMode(f.mode)
-	errs = append(errs, err)
+	if o.Mode, err = volume.ParseMode(f.mode); err != nil {
+		errs = append(errs, fmt.Errorf("--mode: %w", err))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return o, err
 	}
@@ -133,23 +133,6 @@ func parseOwner(text string) (uid, gid uint32, err error) {
 		return 0, 0, fmt.Errorf("--owner is %q; want two numbers, such as 999:999", text)
 	}
 	return uint32(u), uint32(g), nil
-}
-
-// parseMode reads octal permissions, with set-group-ID (2000) and the sticky
-// bit (1000).
-func parseMode(text string) (os.FileMode, error) {
-	bits, err := strconv.ParseUint(text, 8, 16)
-	if err != nil || bits == 0 || bits > 0o3777 {
-		return 0, fmt.Errorf("--mode is %q; want octal permissions, such as 0750", text)
-	}
-	mode := os.FileMode(bits & 0o777)
-	if bits&0o2000 != 0 {
-		mode |= os.ModeSetgid
-	}
-	if bits&0o1000 != 0 {
-		mode |= os.ModeSticky
-	}
-	return mode, nil
 }
 
 func newVolumeCreateCommand(v *volumeFlags) *cobra.Command {

@@ -934,7 +934,7 @@ func TestOwnersAndModesAreParsed(t *testing.T) {
 		t.Errorf("%d:%d, %v", uid, gid, err)
 	}
 	for text, want := range map[string]os.FileMode{"0755": 0o755, "700": 0o700, "1777": os.ModeSticky | 0o777, "2770": os.ModeSetgid | 0o770} {
-		if got, err := parseMode(text); err != nil || got != want {
+		if got, err := volume.ParseMode(text); err != nil || got != want {
 			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
 		}
 	}

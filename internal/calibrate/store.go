@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // FormatVersion is raised when a field changes its meaning.
@@ -189,14 +190,5 @@ func (t Table) Save(path string) (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
-	return syncDir(dir)
-}
-
-// syncDir makes a rename last.
-func syncDir(dir string) error {
-	file, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(file.Sync(), file.Close())
+	return wholefile.SyncDirectory(dir)
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // DefaultRunDir is where running Daybooks say which state directory they use,
@@ -20,7 +22,7 @@ func rememberStateDir(runDir, device, stateDir string) error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return fmt.Errorf("cannot note the state directory: %w", err)
 	}
-	if err := replaceFile(filepath.Join(runDir, "control-"+device), []byte(stateDir+"\n")); err != nil {
+	if err := wholefile.Replace(filepath.Join(runDir, "control-"+device), []byte(stateDir+"\n")); err != nil {
 		return fmt.Errorf("cannot note the state directory: %w", err)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // State is what was in force before Daybook changed anything on one device.
@@ -212,7 +213,7 @@ func (s *State) Save(stateDir string) error {
 	}
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err == nil {
-		err = replaceFile(StatePath(stateDir, s.Device), append(text, '\n'))
+		err = wholefile.Replace(StatePath(stateDir, s.Device), append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep the original settings: %w; make room or choose another state_dir", err)
@@ -226,39 +227,7 @@ func (s *State) Remove(stateDir string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the state: %w", err)
 	}
-	return syncDir(stateDir)
-}
-
-func replaceFile(name string, text []byte) error {
-	next := name + ".new"
-	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err == nil {
-		err = file.Sync() // the content before the name
-	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(next, name)
-	}
-	if err != nil {
-		os.Remove(next)
-		return err
-	}
-	return syncDir(filepath.Dir(name))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return wholefile.SyncDirectory(stateDir)
 }
 
 // bootID names the present boot.

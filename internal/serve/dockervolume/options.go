@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -88,7 +87,7 @@ func options(parse ParseBytes) []option {
 			return strconv.FormatUint(gid, 10), err
 		}},
 		{"mode", "octal, such as 0750", func(s *settings, value string) (string, error) {
-			mode, err := parseMode(value)
+			mode, err := volume.ParseMode(value)
 			s.create.Mode = mode
 			return fmt.Sprintf("%#o", mode), err
 		}},
@@ -180,23 +179,6 @@ func oneOf(value string, values ...string) error {
 		return fmt.Errorf("want %s", strings.Join(values, " or "))
 	}
 	return nil
-}
-
-// parseMode reads permission bits as chmod(1) does; not set-user-ID, which
-// means nothing on a directory.
-func parseMode(text string) (os.FileMode, error) {
-	bits, err := strconv.ParseUint(text, 8, 32)
-	if err != nil || bits > 0o7777 || bits&0o4000 != 0 || bits == 0 {
-		return 0, fmt.Errorf("want octal permission bits such as 0750, got %q", text)
-	}
-	mode := os.FileMode(bits & 0o777)
-	if bits&0o2000 != 0 {
-		mode |= os.ModeSetgid
-	}
-	if bits&0o1000 != 0 {
-		mode |= os.ModeSticky
-	}
-	return mode, nil
 }
 
 // notExt4s are mount flags that mount(8) takes out of its options; ext4 would

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/daybook-project/daybook/internal/wholefile"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -158,20 +159,7 @@ func (u *users) commit(next map[string][]string) error {
 	if err != nil {
 		return err
 	}
-	temporary := u.path + ".new"
-	file, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err == nil {
-		_, err = file.Write(append(text, '\n'))
-		if err == nil {
-			err = file.Sync()
-		}
-		err = errors.Join(err, file.Close())
-	}
-	if err == nil {
-		err = os.Rename(temporary, u.path)
-	}
-	if err != nil {
-		_ = os.Remove(temporary)
+	if err := wholefile.Replace(u.path, append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot write down who uses which volume: %w", err)
 	}
 	u.of = next
