@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -455,6 +456,34 @@ func TestTheKeeperPutsTheThreadBack(t *testing.T) {
 		keeper.Once()
 		r.wantDetached(name)
 	}
+}
+
+// In the turns in which volumes in parents' cgroups are passed over, what was
+// told of them is not forgotten.
+func TestTheKeeperTellsOfATroubleOnce(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	target := r.attach(name, AttachOptions{}).Mountpoint
+	keeper, err := r.pool.Keeper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	r.pool.log = slog.New(slog.NewTextHandler(&said, nil))
+	if err := unix.Unmount(target, 0); err != nil { // and with it the thread
+		t.Fatal(err)
+	}
+	for turn := range 2*parentTurns + 1 {
+		keeper.look(turn%parentTurns == 0)
+	}
+	if n := strings.Count(said.String(), "cannot keep the jbd2 thread"); n != 1 {
+		t.Errorf("told %d times, want once:\n%s", n, said.String())
+	}
+	if err := keeper.Close(); err != nil {
+		t.Error(err)
+	}
+	r.detach(name)
 }
 
 // The keeper does not trust the time of a file that it read as soon as it was

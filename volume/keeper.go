@@ -104,7 +104,14 @@ func (k *Keeper) look(all bool) {
 	seen := make(map[string]bool, len(names))
 	for _, name := range names {
 		seen[name] = true
-		k.tell(name, k.keep(name, all))
+		kept, err := k.read(name)
+		if err == nil && kept != nil {
+			if !all && !kept.urgent() {
+				continue // what was told of it still holds
+			}
+			err = k.keep(name, kept)
+		}
+		k.tell(name, err)
 	}
 	for name := range k.records {
 		if !seen[name] {
@@ -125,18 +132,16 @@ func (k *Keeper) tell(name string, err error) {
 	k.told[name] = text
 }
 
+// urgent: a container's end waits for it.
+func (k *keptRecord) urgent() bool {
+	return k.record.Attachment != nil && k.record.Attachment.Placement == PlaceContainer
+}
+
 // keep looks at one volume. It takes no lock unless something is to be done:
 // reading costs nobody anything.
-func (k *Keeper) keep(name string, all bool) error {
-	kept, err := k.read(name)
-	if err != nil || kept == nil {
-		return err
-	}
+func (k *Keeper) keep(name string, kept *keptRecord) error {
 	a := kept.record.Attachment
 	if a == nil || a.State != Attached || a.Placement == PlaceNone || a.ReadOnly {
-		return nil
-	}
-	if a.Placement == PlaceParent && !all {
 		return nil
 	}
 	t, err := tree()
