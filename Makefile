@@ -2,11 +2,11 @@
 
 GO      ?= go
 BUILD   := build
-BENCHES := attribution guests overhead scale shares volumes
+BENCHES := attribution guest-volumes guests nvjournal overhead scale shares volumes
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test vm-test vm-fetch setup setup-test setup-bench setup-vm lint generate man completions clean help $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal vm-test vm-fetch setup setup-test setup-bench setup-vm lint generate man completions clean help $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -25,6 +25,13 @@ demo: setup build ## the paper's experiment on an embedded disk, two minutes (ro
 
 test: setup-test build ## all tests; those on the real kernel need root
 	scripts/test
+	scripts/test-nvjournal test
+
+soak: setup-test ## the long forms of nvjournal's tests, an hour or more
+	scripts/test-nvjournal soak
+
+nvjournal: setup ## build nvjournal/build: libnvjournal.a, .so, nvj (docs/nvjournal.md)
+	$(MAKE) -C nvjournal
 
 vm-test: setup-test build ## all tests that run in guests, also those that take long, on each kernel
 	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 60m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
@@ -60,7 +67,7 @@ completions: build ## shell completion in build/completions
 	mkdir -p $(BUILD)/completions
 	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
 
-bench-volumes: setup-bench
+bench-volumes bench-nvjournal: setup-bench
 
 $(addprefix bench-,$(BENCHES)): bench-%: setup build
 	mkdir -p $(BUILD)/bench
@@ -69,3 +76,4 @@ $(addprefix bench-,$(BENCHES)): bench-%: setup build
 
 clean: ## remove what was built
 	rm -rf bin $(BUILD)
+	$(MAKE) -s -C nvjournal clean

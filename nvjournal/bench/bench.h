@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the parts of the benchmark have in common: the region, how much is
+ * measured, threads that begin together, medians, and the JSON that is printed.
+ */
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include <stdio.h>
+
+#include "engine.h"
+#include "nvjournal_user.h"
+
+#define MAX_ROUNDS 101u
+#define MAX_STREAMS 4u
+
+struct bench {
+	struct nvju_region *memory;
+	const struct nvj_region *region;
+	struct stream streams[MAX_STREAMS];
+	unsigned stream_count;
+	const char *directory; /* for files in memory */
+	const char *disk;      /* a directory on a disk */
+	unsigned rounds;       /* medians of so many, after one that warms up */
+	bool quick;            /* less of each */
+	const char *engine;    /* only those of this name; NULL: all */
+	FILE *out;
+	bool comma;
+};
+
+/* --- Time, threads, medians (threads.c) --- */
+
+uint64_t now_ns(void);
+
+/*
+ * Calls work(argument, n) in count threads, which begin together, each on the
+ * processor n mod processors; returns the seconds from there until the last has
+ * returned. A work that returns other than 0 ends the program.
+ */
+double run_threads(unsigned count, int (*work)(void *argument, unsigned n), void *argument);
+
+struct spread {
+	double median, low, high; /* of the rounds */
+};
+struct spread spread_of(const double *values, unsigned count);
+double percentile(double *values, size_t count, double part); /* sorts them */
+
+void *must_allocate(size_t bytes);
+void must(int error, const char *what);
+
+/* Rounds of what takes milliseconds only: more of them. */
+unsigned short_rounds(const struct bench *b);
+
+/* --- JSON (json.c) --- */
+
+void json_open(struct bench *b, const char *key, char bracket);
+void json_close(struct bench *b, char bracket);
+void json_number(struct bench *b, const char *key, double value);
+void json_text(struct bench *b, const char *key, const char *value);
+void json_spread(struct bench *b, const char *key, struct spread value);
+
+/* --- The parts, each prints its section --- */
+
+void measure_streams(struct bench *b);    /* engines.c */
+void measure_updates(struct bench *b);    /* updates.c: floor, scaling */
+void measure_commit(struct bench *b);     /* commit.c */
+void measure_recovery(struct bench *b);   /* recovery.c */
+void measure_checkpoint(struct bench *b); /* checkpoint.c */
+void measure_data(struct bench *b);       /* data.c */
+void measure_machine(struct bench *b);    /* machine.c */
+
+/* --- A journal in the region (journal.c) --- */
+
+struct test_journal {
+	struct nvj *journal;
+	struct nvju_disk *disk;
+	struct nvju_platform platform;
+	struct nvj_region region;
+};
+
+struct journal_options {
+	unsigned partitions;
+	unsigned checkpoint_percent;
+	bool workers;
+	const struct nvju_disk_model *disk; /* NULL: at once */
+	uint64_t disk_blocks;
+	uint64_t region_bytes; /* 0: all */
+};
+
+/* Formats and opens; ends the program if that fails. */
+void journal_begin(struct bench *b, struct test_journal *t, const struct journal_options *o);
+/* Closes as a crash would. */
+void journal_end(struct test_journal *t);
+
+#endif

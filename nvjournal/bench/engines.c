@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The same stream of updates through each engine, at 1 to 16 threads. Engines
+ * alternate within each round; each begins a round with a new, empty journal.
+ *
+ * Thread n of T takes the operations n, n + T, n + 2T... of the stream, again and
+ * again, until its share of the round's operations is done or the time is over.
+ * Images of blocks are made before the time is taken.
+ */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "count.h"
+#include "step.h"
+
+#define ROUND_OPERATIONS 24000u
+#define ROUND_SECONDS 0.25
+/* The clock is read once for so many operations. */
+#define CLOCK_EACH 16u
+#define MAX_ENGINES 16u
+#define LINES_REGION_BYTES (UINT64_C(512) << 20)
+
+static const unsigned thread_counts[] = {1, 2, 4, 8, 16};
+#define THREAD_COUNTS (sizeof(thread_counts) / sizeof(thread_counts[0]))
+
+struct replay {
+	struct engine *engine;
+	const struct stream *stream;
+	struct worker workers[MAX_THREADS];
+	unsigned threads, commit_each;
+	uint64_t operations[MAX_THREADS], updates[MAX_THREADS]; /* that were done */
+	uint64_t share;                                         /* operations of each thread */
+	uint64_t until_ns;
+};
+
+struct result {
+	double updates_per_second, operations_per_second;
+	double bytes, flushes, fences, syncs; /* each update */
+};
+
+static int replay_thread(void *argument, unsigned number)
+{
+	struct replay *r = argument;
+	struct worker *w = &r->workers[number];
+	const struct operation *all = r->stream->operations + r->stream->initial;
+	uint64_t at = number % r->stream->count, updates = 0, n = 0;
+	bool each = r->commit_each == 1;
+
+	while (n < r->share) {
+		const struct operation *o = &all[at];
+
+		if (r->engine->apply(r->engine, w, o))
+			return -1;
+		updates += o->count;
+		n++;
+		at += r->threads;
+		if (at >= r->stream->count)
+			at -= r->stream->count;
+		if ((each || n % r->commit_each == 0 || n == r->share) &&
+		    r->engine->commit(r->engine, w))
+			return -1;
+		if (n % CLOCK_EACH == 0 && now_ns() > r->until_ns)
+			break;
+	}
+	if (!each && n % r->commit_each && r->engine->commit(r->engine, w))
+		return -1;
+	r->operations[number] = n;
+	r->updates[number] = updates;
+	return 0;
+}
+
+/* Operations that are run one instruction at a time, after as many that warm up. */
+#define STEP_OPERATIONS 40u
+
+/* Gives each thread the blocks as they were before the stream. */
+static void set_up_workers(struct replay *r, uint8_t *images)
+{
+	size_t bytes = (size_t)r->stream->blocks * NVJ_BLOCK_BYTES;
+
+	for (unsigned t = 0; t < r->threads; t++) {
+		struct worker *w = &r->workers[t];
+
+		*w = (struct worker){.engine = r->engine,
+				     .number = t,
+				     .first_block = t * THREAD_STRIDE,
+				     .images = images + t * bytes};
+		memset(w->images, 0, bytes);
+		if (r->engine->without_zeros)
+			memset(w->images, 0x5a, bytes);
+		for (size_t n = 0; n < r->stream->initial; n++)
+			for (uint32_t k = 0; k < r->stream->operations[n].count; k++)
+				worker_change(w, &r->stream->operations[n].updates[k]);
+	}
+}
+
+static struct result replay(struct bench *b, struct engine *e, const struct stream *s,
+			    unsigned threads, unsigned commit_each, uint8_t *images, bool count)
+{
+	static struct replay r;
+	struct bench_counts before = {0}, after = {0};
+	struct counted counted;
+	struct nvj_region region = *b->region;
+	struct bench_setup setup = {
+		.region = &region, .stream = s, .threads = threads, .directory = b->directory};
+	struct result result = {0};
+	double seconds, operations = 0, updates = 0;
+
+	/* Lines need less; what is larger takes time to set up. */
+	if (!e->without_zeros && region.size_bytes > LINES_REGION_BYTES)
+		region.size_bytes = LINES_REGION_BYTES;
+	counted_init(&counted, b->region->persistence);
+	if (count)
+		region.persistence = &counted.table;
+	memset(&r, 0, sizeof(r));
+	r.engine = e;
+	r.stream = s;
+	r.threads = threads;
+	r.commit_each = commit_each;
+	r.share = (b->quick ? ROUND_OPERATIONS / 8 : ROUND_OPERATIONS) / threads;
+	set_up_workers(&r, images);
+	if (e->open(e, &setup))
+		exit(2);
+	counted.bytes = counted.flushes = counted.fences = 0;
+	if (e->counts)
+		e->counts(e, &before);
+	r.until_ns = now_ns() + (uint64_t)((b->quick ? 0.2 : 1.0) * ROUND_SECONDS * 1e9);
+	seconds = run_threads(threads, replay_thread, &r);
+	if (e->counts)
+		e->counts(e, &after);
+	for (unsigned t = 0; t < threads; t++) {
+		operations += (double)r.operations[t];
+		updates += (double)r.updates[t];
+	}
+	result.operations_per_second = operations / seconds;
+	result.updates_per_second = updates / seconds;
+	result.bytes = e->ours ? (double)counted.bytes / updates
+			       : (double)(after.bytes - before.bytes) / updates;
+	result.flushes = (double)counted.flushes / updates;
+	result.fences = (double)counted.fences / updates;
+	result.syncs = (double)(after.syncs - before.syncs) / updates;
+	e->close(e);
+	return result;
+}
+
+struct stepping {
+	struct replay *replay;
+	const struct bench_setup *setup;
+	uint64_t at;
+};
+
+static int step_operations(void *argument)
+{
+	struct stepping *s = argument;
+	struct replay *r = s->replay;
+
+	for (unsigned n = 0; n < STEP_OPERATIONS; n++, s->at++)
+		if (r->engine->apply(r->engine, &r->workers[0],
+				     &r->stream->operations[r->stream->initial +
+							    s->at % r->stream->count]) ||
+		    r->engine->commit(r->engine, &r->workers[0]))
+			return -1;
+	return 0;
+}
+
+static int step_begin(void *argument)
+{
+	struct stepping *s = argument;
+
+	return s->replay->engine->open(s->replay->engine, s->setup) || step_operations(argument);
+}
+
+/*
+ * What a library writes that brings its own instructions: counted by running it one
+ * instruction at a time. False: it cannot be.
+ */
+static bool count_steps(struct bench *b, struct engine *e, const struct stream *s, uint8_t *images,
+			struct result *result)
+{
+	static struct replay r;
+	struct bench_setup setup = {
+		.region = b->region, .stream = s, .threads = 1, .directory = b->directory};
+	struct stepping stepping = {.replay = &r, .setup = &setup};
+	struct stepped c;
+	double updates = 0;
+
+	r = (struct replay){.engine = e, .stream = s, .threads = 1};
+	set_up_workers(&r, images);
+	fflush(NULL);
+	if (!step_through(step_begin, step_operations, &stepping, &c))
+		return false;
+	for (unsigned n = STEP_OPERATIONS; n < 2 * STEP_OPERATIONS; n++)
+		updates += s->operations[s->initial + n % s->count].count;
+	result->bytes = (double)(c.flushes * NVJ_LINE_BYTES + c.nt_bytes) / updates;
+	result->flushes = ((double)c.flushes + (double)c.nt_bytes / NVJ_LINE_BYTES) / updates;
+	result->fences = (double)c.fences / updates;
+	return true;
+}
+
+static void print_row(struct bench *b, const struct engine *e, const struct stream *s,
+		      unsigned threads, unsigned commit_each, const double *updates,
+		      const double *operations, const struct result *counts, bool stepped)
+{
+	json_open(b, NULL, '{');
+	json_text(b, "stream", s->name);
+	json_text(b, "engine", e->name);
+	json_number(b, "partitions", e->partitions);
+	json_number(b, "threads", threads);
+	json_number(b, "commit_every_operations", e->committed ? 1 : commit_each);
+	json_number(b, "updates_per_second", spread_of(updates, b->rounds).median);
+	json_number(b, "updates_per_second_low", spread_of(updates, b->rounds).low);
+	json_number(b, "updates_per_second_high", spread_of(updates, b->rounds).high);
+	json_number(b, "operations_per_second", spread_of(operations, b->rounds).median);
+	if (e->ours || stepped || counts->syncs > 0)
+		json_number(b, "bytes_per_update", counts->bytes);
+	if (e->ours || stepped) {
+		json_number(b, "flushes_per_update", counts->flushes);
+		json_number(b, "fences_per_update", counts->fences);
+	}
+	if (counts->syncs > 0)
+		json_number(b, "syncs_per_update", counts->syncs);
+	json_close(b, '}');
+}
+
+static bool wanted(const struct bench *b, unsigned n)
+{
+	return !b->engine || !strcmp(b->engine, engines[n].name);
+}
+
+static void measure_stream(struct bench *b, const struct stream *s, unsigned commit_each)
+{
+	static double updates[THREAD_COUNTS][MAX_ENGINES][MAX_ROUNDS];
+	static double operations[THREAD_COUNTS][MAX_ENGINES][MAX_ROUNDS];
+	unsigned most = thread_counts[THREAD_COUNTS - 1];
+	uint8_t *images = must_allocate((size_t)s->blocks * NVJ_BLOCK_BYTES * most);
+	struct result r;
+
+	for (unsigned round = 0; round <= b->rounds; round++) {
+		fprintf(stderr, "bench: %s, round %u of %u\n", s->name, round, b->rounds);
+		for (unsigned t = 0; t < THREAD_COUNTS; t++)
+			for (unsigned n = 0; engines[n].name; n++) {
+				if (!wanted(b, n))
+					continue;
+				r = replay(b, &engines[n], s, thread_counts[t], commit_each, images,
+					   false);
+				if (!round)
+					continue; /* it warms up */
+				updates[t][n][round - 1] = r.updates_per_second;
+				operations[t][n][round - 1] = r.operations_per_second;
+			}
+	}
+	for (unsigned n = 0; engines[n].name; n++)
+		for (unsigned t = 0; t < THREAD_COUNTS && wanted(b, n); t++) {
+			bool stepped = false;
+
+			r = replay(b, &engines[n], s, thread_counts[t], commit_each, images, true);
+			/* What it writes for an operation does not depend on other threads. */
+			if (engines[n].committed)
+				stepped = count_steps(b, &engines[n], s, images, &r);
+			print_row(b, &engines[n], s, thread_counts[t], commit_each, updates[t][n],
+				  operations[t][n], &r, stepped);
+		}
+	free(images);
+}
+
+void measure_streams(struct bench *b)
+{
+	json_open(b, "streams", '[');
+	for (unsigned n = 0; n < b->stream_count; n++) {
+		json_open(b, NULL, '{');
+		json_text(b, "stream", b->streams[n].name);
+		json_number(b, "operations", (double)b->streams[n].count);
+		json_number(b, "updates", (double)b->streams[n].update_count);
+		json_number(b, "lines", (double)b->streams[n].line_count);
+		json_number(b, "blocks", b->streams[n].blocks);
+		json_close(b, '}');
+	}
+	json_close(b, ']');
+	json_open(b, "rows", '[');
+	for (unsigned n = 0; n < b->stream_count; n++)
+		/* A mail server syncs each operation. */
+		measure_stream(b, &b->streams[n], strcmp(b->streams[n].name, "varmail") ? 100 : 1);
+	json_close(b, ']');
+}

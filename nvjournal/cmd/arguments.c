@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line: options of two dashes, with their value behind a blank or "=", and one FILE. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "nvj.h"
+
+void complain(const char *format, ...)
+{
+	va_list arguments;
+
+	fputs("nvj: ", stderr);
+	va_start(arguments, format);
+	vfprintf(stderr, format, arguments);
+	va_end(arguments);
+	fputc('\n', stderr);
+}
+
+bool is_zero(const void *memory, size_t bytes)
+{
+	const uint8_t *at = memory;
+
+	while (bytes--)
+		if (*at++)
+			return false;
+	return true;
+}
+
+char *uuid_text(const uint8_t uuid[16], char text[37])
+{
+	unsigned n, at = 0;
+
+	for (n = 0; n < 16; n++) {
+		if (n == 4 || n == 6 || n == 8 || n == 10)
+			text[at++] = '-';
+		snprintf(text + at, 3, "%02x", uuid[n]);
+		at += 2;
+	}
+	return text;
+}
+
+static bool read_uuid(const char *text, uint8_t uuid[16])
+{
+	char plain[37];
+	unsigned n;
+
+	if (strlen(text) != 36)
+		return false;
+	for (n = 0; n < 16; n++) {
+		const char *at = text + 2 * n + (n > 3) + (n > 5) + (n > 7) + (n > 9);
+		char pair[3] = {at[0], at[1], 0};
+		char *end;
+
+		uuid[n] = (uint8_t)strtoul(pair, &end, 16);
+		if (end != pair + 2)
+			return false;
+	}
+	/* Also tells that the dashes are where they belong. */
+	uuid_text(uuid, plain);
+	return strcasecmp(plain, text) == 0;
+}
+
+static bool read_number(const char *text, bool size, uint64_t *value)
+{
+	unsigned shift = 0;
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*value = strtoull(text, &end, 10);
+	if (errno)
+		return false;
+	if (size && *end) {
+		static const char letters[] = "KMGT";
+		const char *letter = strchr(letters, *end >= 'a' ? *end - 'a' + 'A' : *end);
+
+		if (!letter)
+			return false;
+		shift = 10 * (unsigned)(letter - letters + 1);
+		end++;
+		if (end[0] == 'i' && end[1] == 'B')
+			end += 2;
+	}
+	if (*end || *value > UINT64_MAX >> shift)
+		return false;
+	*value <<= shift;
+	return true;
+}
+
+static int read_value(const char *command, const struct argument *argument, const char *text)
+{
+	switch (argument->kind) {
+	case ARGUMENT_TEXT:
+		*(const char **)argument->value = text;
+		return 0;
+	case ARGUMENT_SIZE:
+		if (read_number(text, true, argument->value))
+			return 0;
+		complain("%s: %s \"%s\" is no size: give bytes, or 64M (K, M, G, T are of 1024)",
+			 command, argument->name, text);
+		return -1;
+	case ARGUMENT_COUNT:
+		if (read_number(text, false, argument->value))
+			return 0;
+		complain("%s: %s \"%s\" is no number: give 0 or more", command, argument->name,
+			 text);
+		return -1;
+	case ARGUMENT_UUID:
+		if (read_uuid(text, argument->value))
+			return 0;
+		complain("%s: %s \"%s\" is no UUID: give it as "
+			 "01234567-89ab-cdef-0123-456789abcdef",
+			 command, argument->name, text);
+		return -1;
+	default:
+		return -1;
+	}
+}
+
+static const struct argument *find(const struct argument *arguments, const char *word,
+				   const char **value)
+{
+	for (; arguments->name; arguments++) {
+		size_t length = strlen(arguments->name);
+
+		if (strncmp(word, arguments->name, length))
+			continue;
+		*value = word[length] == '=' ? word + length + 1 : NULL;
+		if (!word[length] || *value)
+			return arguments;
+	}
+	return NULL;
+}
+
+int read_arguments(const char *command, int count, char **words, const struct argument *arguments,
+		   const char **file)
+{
+	bool options = true;
+	int n;
+
+	*file = NULL;
+	for (n = 0; n < count; n++) {
+		const struct argument *argument;
+		const char *value;
+
+		if (options && !strcmp(words[n], "--")) {
+			options = false;
+			continue;
+		}
+		if (!options || words[n][0] != '-' || !words[n][1]) {
+			if (*file) {
+				complain("%s: one FILE is enough: \"%s\" and \"%s\"", command,
+					 *file, words[n]);
+				return -1;
+			}
+			*file = words[n];
+			continue;
+		}
+		if (!strcmp(words[n], "--help") || !strcmp(words[n], "-h")) {
+			print_help(command, stdout);
+			return 1;
+		}
+		argument = find(arguments, words[n], &value);
+		if (!argument) {
+			complain("%s: there is no option \"%s\"; see nvj %s --help", command,
+				 words[n], command);
+			return -1;
+		}
+		if (argument->given)
+			*argument->given = true;
+		if (argument->kind == ARGUMENT_FLAG) {
+			if (value) {
+				complain("%s: %s takes no value", command, argument->name);
+				return -1;
+			}
+			*(bool *)argument->value = true;
+			continue;
+		}
+		if (!value && ++n < count)
+			value = words[n];
+		if (!value) {
+			complain("%s: %s wants a value; see nvj %s --help", command, argument->name,
+				 command);
+			return -1;
+		}
+		if (read_value(command, argument, value))
+			return -1;
+	}
+	if (*file)
+		return 0;
+	complain("%s: which FILE? see nvj %s --help", command, command);
+	return -1;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nvj format: makes an empty journal, and is careful about what is there already. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "nvj.h"
+
+/* File systems and partition tables have their marks here, Btrfs the last one at 64 KiB. */
+#define MARKS_BYTES (UINT64_C(128) << 10)
+
+/* 0: nothing is lost if it is formatted. Else a sentence was written. */
+static int refuse(const char *file, const struct nvj_region *region)
+{
+	struct nvju_platform platform;
+	struct nvj_report report = {0};
+	struct nvj_disk_super super;
+	uint64_t marks = region->size_bytes < MARKS_BYTES ? region->size_bytes : MARKS_BYTES;
+	int error = nvj_read_super(region, &super);
+
+	if (error == NVJ_ENODATA) {
+		if (is_zero(region->base, marks))
+			return 0;
+		complain("cannot format %s: it holds something that is no journal; empty it, take "
+			 "another, or destroy it with --force",
+			 file);
+		return -1;
+	}
+	if (error == NVJ_EFORMAT) {
+		complain("cannot format %s: it holds a journal of a later format, which this nvj "
+			 "cannot tell to be empty; destroy it with --force",
+			 file);
+		return -1;
+	}
+	nvju_platform_init(&platform, NULL);
+	if (!error)
+		error = nvj_check(region, &platform.platform, &report);
+	if (error) {
+		complain("cannot format %s: it holds a journal that is damaged (nvj check %s), and "
+			 "may not all be at home; destroy it with --force",
+			 file, file);
+		return -1;
+	}
+	if (report.clean)
+		return 0;
+	complain("cannot format %s: it holds a journal with %" PRIu64 " transactions that are not "
+		 "at home; recover it first: nvj recover %s --target DISK, or lose them with "
+		 "--force",
+		 file, report.transactions, file);
+	return -1;
+}
+
+static int make(const char *file, const struct nvj_region *region,
+		struct nvj_format_options *options)
+{
+	struct nvj_disk_super super;
+	char uuid[37];
+	int error;
+
+	nvju_uuid(options->uuid);
+	options->now_unix = (uint64_t)time(NULL);
+	error = nvj_format(region, options);
+	if (error == NVJ_ENOSPC) {
+		complain("cannot format %s: %" PRIu64 " bytes are too few for %u partitions and %u "
+			 "commits; a partition needs %u bytes at least",
+			 file, region->size_bytes, options->partitions, options->commits,
+			 NVJ_MIN_RING_LINES * NVJ_LINE_BYTES);
+		return EXIT_DAMAGED;
+	}
+	if (error == NVJ_EINVAL) {
+		complain("cannot format %s: partitions must be 1 to %u, commits a power of two "
+			 "from %u to %u, and a partition at most %" PRIu64 " bytes",
+			 file, NVJ_MAX_PARTITIONS, NVJ_MIN_COMMITS, NVJ_MAX_COMMITS,
+			 (uint64_t)NVJ_MAX_RING_LINES * NVJ_LINE_BYTES);
+		return EXIT_UNUSABLE;
+	}
+	if (!error)
+		error = nvj_read_super(region, &super);
+	if (error) {
+		complain("cannot format %s: %s", file, nvj_strerror(error));
+		return EXIT_DAMAGED;
+	}
+	printf("%s: journal %s, %u partitions of %" PRIu64 " bytes, %u commits\n", file,
+	       uuid_text(super.uuid, uuid), super.partitions, super.ring_lines * NVJ_LINE_BYTES,
+	       super.commits);
+	return EXIT_SOUND;
+}
+
+/* A device that is not there must not become a file in /dev, that is, in memory. */
+static bool names_device(const char *file)
+{
+	return !strncmp(file, "/dev/", 5) && strncmp(file, "/dev/shm/", 9);
+}
+
+int command_format(int count, char **words)
+{
+	uint64_t size = 0, offset = 0, partitions = 0, commits = 0;
+	struct nvj_format_options options = {0};
+	bool force = false;
+	const struct argument arguments[] = {
+		{"--size", ARGUMENT_SIZE, &size, NULL},
+		{"--offset", ARGUMENT_SIZE, &offset, NULL},
+		{"--partitions", ARGUMENT_COUNT, &partitions, NULL},
+		{"--commits", ARGUMENT_COUNT, &commits, NULL},
+		{"--disk-uuid", ARGUMENT_UUID, options.disk_uuid, NULL},
+		{"--force", ARGUMENT_FLAG, &force, NULL},
+		{0},
+	};
+	struct nvju_region *region;
+	const char *file;
+	struct stat status;
+	int result;
+
+	result = read_arguments("format", count, words, arguments, &file);
+	if (result)
+		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
+	if (partitions > NVJ_MAX_PARTITIONS || commits > NVJ_MAX_COMMITS) {
+		complain("cannot format %s: at most %u partitions and %u commits", file,
+			 NVJ_MAX_PARTITIONS, NVJ_MAX_COMMITS);
+		return EXIT_UNUSABLE;
+	}
+	if (!size && stat(file, &status) < 0 && errno == ENOENT) {
+		complain("cannot format %s: there is no such file; to make it, say how large: "
+			 "--size 64M",
+			 file);
+		return EXIT_UNUSABLE;
+	}
+	options.partitions = (uint32_t)partitions;
+	options.commits = (uint32_t)commits;
+	if (nvju_region_open(&region, file, offset, size,
+			     size && !names_device(file) ? NVJU_CREATE : 0)) {
+		complain("%s", nvju_error());
+		return EXIT_UNUSABLE;
+	}
+	if (!force && refuse(file, nvju_region(region)))
+		result = EXIT_DAMAGED;
+	else
+		result = make(file, nvju_region(region), &options);
+	nvju_region_close(region);
+	return result;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nvj inspect: what a journal is, what waits in it, and how full its rings are. */
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+#include "nvj.h"
+
+/* The bounds of a ring that recovery would read, by the commit records of tail and last commit. */
+struct ring {
+	uint64_t low, high;
+	bool known;
+};
+
+static const struct nvj_disk_commit *slot(const struct look *look, uint64_t tid)
+{
+	const uint8_t *base = nvju_region(look->region)->base;
+	uint64_t bytes = (uint64_t)look->super.commit_lines * NVJ_LINE_BYTES;
+	const struct nvj_disk_commit *commit;
+
+	commit = (const void *)(base + NVJ_COMMITS_OFFSET + (tid % look->super.commits) * bytes);
+	return commit->tid == tid && commit->partitions == look->super.partitions ? commit : NULL;
+}
+
+static struct ring ring_of(const struct look *look, const struct nvj_report *report, unsigned n)
+{
+	const struct nvj_disk_commit *tail = slot(look, report->tail_tid);
+	const struct nvj_disk_commit *last = slot(look, report->committed_tid);
+	struct ring ring = {0};
+
+	if (!tail || !last)
+		return ring;
+	ring.low = tail->at[n].low;
+	ring.high = last->at[n].high;
+	ring.known = ring.high >= ring.low && ring.high - ring.low <= look->super.ring_lines;
+	return ring;
+}
+
+static char *time_text(uint64_t unix_seconds, char *text, size_t bytes)
+{
+	time_t seconds = (time_t)unix_seconds;
+	struct tm when;
+
+	if (!gmtime_r(&seconds, &when) || !strftime(text, bytes, "%Y-%m-%dT%H:%M:%SZ", &when))
+		snprintf(text, bytes, "%" PRIu64, unix_seconds);
+	return text;
+}
+
+static void show_text(const struct look *look, const char *file, const struct nvj_report *report,
+		      int exit_code)
+{
+	const struct nvj_disk_super *super = &look->super;
+	char text[64];
+	unsigned n;
+
+	printf("file                %s (%s)%s\n", file, nvju_region_how(look->region),
+	       look->in_use ? ", in use: figures move" : "");
+	printf("journal             %s, format %u\n", uuid_text(super->uuid, text), super->version);
+	if (is_zero(super->disk_uuid, 16))
+		printf("disk                any\n");
+	else
+		printf("disk                %s\n", uuid_text(super->disk_uuid, text));
+	printf("formatted           %s\n", time_text(super->formatted_unix, text, sizeof(text)));
+	printf("size                %" PRIu64 " bytes\n", super->size_bytes);
+	printf("partitions          %u of %" PRIu64 " bytes (%" PRIu64 " lines)\n",
+	       super->partitions, super->ring_lines * NVJ_LINE_BYTES, super->ring_lines);
+	printf("commit ring         %u records of %u bytes\n", super->commits,
+	       super->commit_lines * NVJ_LINE_BYTES);
+	report_text(report, stdout);
+	for (n = 0; n < super->partitions; n++) {
+		struct ring ring = ring_of(look, report, n);
+
+		if (!ring.known)
+			printf("ring %-2u             not known\n", n);
+		else
+			printf("ring %-2u             %5.1f %% used, positions %" PRIu64
+			       " to %" PRIu64 "\n",
+			       n,
+			       100.0 * (double)(ring.high - ring.low) / (double)super->ring_lines,
+			       ring.low, ring.high);
+	}
+	findings_text(report, stdout);
+	if (look->in_use) {
+		printf("state               in use\n");
+		return;
+	}
+	printf("state               %s%s\n", verdict_text(exit_code),
+	       exit_code != EXIT_SOUND ? ""
+	       : report->clean         ? ", clean"
+				       : ", to be recovered");
+}
+
+static void show_json(const struct look *look, const char *file, const struct nvj_report *report,
+		      int exit_code)
+{
+	const struct nvj_disk_super *super = &look->super;
+	struct json json = {.to = stdout};
+	char text[64];
+	unsigned n;
+
+	json_begin(&json, NULL, '{');
+	json_text(&json, "file", file);
+	json_text(&json, "mapped_as", nvju_region_how(look->region));
+	json_bool(&json, "in_use", look->in_use);
+	json_text(&json, "verdict", look->in_use ? "in use" : verdict_text(exit_code));
+	json_number(&json, "format_version", super->version);
+	json_text(&json, "uuid", uuid_text(super->uuid, text));
+	if (is_zero(super->disk_uuid, 16))
+		json_null(&json, "disk_uuid");
+	else
+		json_text(&json, "disk_uuid", uuid_text(super->disk_uuid, text));
+	json_number(&json, "formatted_unix_seconds", super->formatted_unix);
+	json_number(&json, "size_bytes", super->size_bytes);
+	json_number(&json, "block_bytes", super->block_bytes);
+	json_number(&json, "line_bytes", NVJ_LINE_BYTES);
+	json_number(&json, "partitions", super->partitions);
+	json_number(&json, "partition_offset_bytes", super->partition_offset);
+	json_number(&json, "ring_lines", super->ring_lines);
+	json_number(&json, "ring_bytes", super->ring_lines * NVJ_LINE_BYTES);
+	json_number(&json, "commits", super->commits);
+	json_number(&json, "commit_record_bytes", super->commit_lines * NVJ_LINE_BYTES);
+	report_json(report, &json);
+	json_begin(&json, "rings", '[');
+	for (n = 0; n < super->partitions; n++) {
+		struct ring ring = ring_of(look, report, n);
+
+		json_begin(&json, NULL, '{');
+		json_number(&json, "partition", n);
+		if (ring.known) {
+			json_number(&json, "low_lines", ring.low);
+			json_number(&json, "high_lines", ring.high);
+			json_number(&json, "used_lines", ring.high - ring.low);
+		} else {
+			json_null(&json, "used_lines");
+		}
+		json_end(&json, '}');
+	}
+	json_end(&json, ']');
+	json_end(&json, '}');
+}
+
+int command_inspect(int count, char **words)
+{
+	uint64_t offset = 0;
+	bool json_wanted = false;
+	const struct argument arguments[] = {
+		{"--json", ARGUMENT_FLAG, &json_wanted, NULL},
+		{"--offset", ARGUMENT_SIZE, &offset, NULL},
+		{0},
+	};
+	struct nvj_report report = {0};
+	const char *file;
+	struct look look;
+	int error, result;
+
+	result = read_arguments("inspect", count, words, arguments, &file);
+	if (result)
+		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
+	result = look_at(&look, file, offset, true);
+	if (result)
+		return result;
+	if (look.super_error) {
+		complain_of_journal(file, look.super_error);
+		look_away(&look);
+		return EXIT_UNUSABLE;
+	}
+	error = nvj_check(nvju_region(look.region), &look.platform.platform, &report);
+	result = verdict(error, &report);
+	if (look.in_use) {
+		/* Read while it was written: what looks damaged has only moved. */
+		report.findings = 0;
+		result = EXIT_SOUND;
+	}
+	if (json_wanted)
+		show_json(&look, file, &report, result);
+	else
+		show_text(&look, file, &report, result);
+	look_away(&look);
+	return result;
+}

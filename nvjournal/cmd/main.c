@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nvj: formats, inspects, checks, recovers and dumps journals. This file chooses, and helps. */
+#include <string.h>
+
+#include "nvj.h"
+
+static const struct {
+	const char *name;
+	int (*run)(int count, char **words);
+	const char *what, *help;
+} commands[] = {
+	{"format", command_format, "make an empty journal in a file or device",
+	 "nvj format FILE [--size SIZE] [--partitions N] [--commits N] [--offset SIZE]\n"
+	 "           [--disk-uuid UUID] [--force]\n"
+	 "\n"
+	 "Makes an empty journal in FILE: a DAX device, a file on a DAX file system, or,\n"
+	 "for development, any file or block device.\n"
+	 "\n"
+	 "  --size SIZE       of the journal; a file is made that long. Default: all of it\n"
+	 "  --partitions N    rings that are written independently, 1 to 64. Default: 1\n"
+	 "  --commits N       transactions that may wait for checkpoint, a power of two from\n"
+	 "                    16 to 65536. Default: by size\n"
+	 "  --offset SIZE     where in FILE it begins. Default: 0\n"
+	 "  --disk-uuid UUID  of the disk that it belongs to. Default: any\n"
+	 "  --force           even if that destroys what is there\n"
+	 "\n"
+	 "Refuses, without --force, a journal with transactions that are not at home, and\n"
+	 "anything that is no journal and not empty.\n"
+	 "\n"
+	 "  nvj format /mnt/pmem/journal --size 256M --partitions 8\n"
+	 "  nvj format /dev/dax0.0 --partitions 16\n"},
+	{"inspect", command_inspect, "show what a journal is and how full",
+	 "nvj inspect FILE [--offset SIZE] [--json]\n"
+	 "\n"
+	 "Shows the superblock, what is at home and what is committed, and how full each\n"
+	 "ring is. Changes nothing. A journal in use may be inspected, too.\n"
+	 "\n"
+	 "  nvj inspect /mnt/pmem/journal\n"
+	 "  nvj inspect /mnt/pmem/journal --json | jq .rings\n"},
+	{"check", command_check, "read all that recovery would; changes nothing",
+	 "nvj check FILE [--offset SIZE] [--json]\n"
+	 "\n"
+	 "Reads all that recovery would read, and changes nothing. Exit code: 0 sound, 1\n"
+	 "damaged (each place is named), 2 unusable: no journal, or no way to read it.\n"
+	 "\n"
+	 "  nvj check /mnt/pmem/journal && echo sound\n"},
+	{"recover", command_recover, "carry what is committed to the disk",
+	 "nvj recover FILE --target DISK [--disk-uuid UUID] [--any-disk] [--offset SIZE]\n"
+	 "            [--json]\n"
+	 "\n"
+	 "Carries all that is committed to its place on DISK. Checks everything first; if\n"
+	 "anything is damaged nothing is written. May be interrupted and run again.\n"
+	 "\n"
+	 "  --target DISK     file or block device, not mounted\n"
+	 "  --disk-uuid UUID  of DISK: must be the one that the journal names. Not needed for\n"
+	 "                    ext4, whose UUID is read\n"
+	 "  --any-disk        DISK is the right one, whatever the journal says\n"
+	 "\n"
+	 "Exit code: 0 recovered, or nothing to do; 1 damaged or failed; 2 unusable.\n"
+	 "\n"
+	 "  nvj recover /dev/dax0.0 --target /dev/vdb\n"},
+	{"dump", command_dump, "show the records that are not at home",
+	 "nvj dump FILE [--partition N] [--transaction N] [--offset SIZE] [--json]\n"
+	 "\n"
+	 "Shows the records between what is at home and the last commit, each in a line, in\n"
+	 "the order of the rings. --json: each line is an object.\n"
+	 "\n"
+	 "  nvj dump /mnt/pmem/journal --partition 0\n"
+	 "  nvj dump /mnt/pmem/journal --json | jq -s 'map(.lines) | add'\n"},
+	{"completion", command_completion, "print the completion for a shell",
+	 "nvj completion bash\n"
+	 "\n"
+	 "  . <(nvj completion bash)\n"},
+};
+
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+void print_help(const char *command, FILE *to)
+{
+	unsigned n;
+
+	for (n = 0; n < COMMANDS && command; n++)
+		if (!strcmp(command, commands[n].name)) {
+			fprintf(to, "%s", commands[n].help);
+			return;
+		}
+	fputs("nvj COMMAND ...: journals in byte-addressable memory\n\n", to);
+	for (n = 0; n < COMMANDS; n++)
+		fprintf(to, "  %-11s %s\n", commands[n].name, commands[n].what);
+	fputs("\n"
+	      "  nvj COMMAND --help   how it is used\n"
+	      "  nvj --version\n"
+	      "\n"
+	      "Sizes are in bytes, or with K, M, G, T (of 1024). Exit codes: 0; 1 damaged or\n"
+	      "failed; 2 unusable, or a wrong command line.\n"
+	      "\n"
+	      "  nvj format journal.img --size 64M --partitions 8\n"
+	      "  nvj inspect journal.img\n"
+	      "  nvj check journal.img\n"
+	      "  nvj recover journal.img --target disk.img\n",
+	      to);
+}
+
+int main(int count, char **words)
+{
+	unsigned n;
+
+	if (count < 2) {
+		print_help(NULL, stderr);
+		return EXIT_UNUSABLE;
+	}
+	if (!strcmp(words[1], "--help") || !strcmp(words[1], "-h") || !strcmp(words[1], "help")) {
+		print_help(count > 2 ? words[2] : NULL, stdout);
+		return EXIT_SOUND;
+	}
+	if (!strcmp(words[1], "--version")) {
+		printf("nvj %s, format %u\n", NVJ_VERSION, NVJ_FORMAT_VERSION);
+		return EXIT_SOUND;
+	}
+	for (n = 0; n < COMMANDS; n++) {
+		int result;
+
+		if (strcmp(words[1], commands[n].name))
+			continue;
+		result = commands[n].run(count - 2, words + 2);
+		if (fflush(stdout) == 0 && !ferror(stdout))
+			return result;
+		complain("%s: cannot write all of the output", words[1]);
+		return result == EXIT_SOUND ? EXIT_DAMAGED : result;
+	}
+	complain("there is no command \"%s\"; see nvj --help", words[1]);
+	return EXIT_UNUSABLE;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command nvj: what its files share. main.c chooses, arguments.c reads the
+ * command line, json.c writes JSON, report.c shows what a check found; one file
+ * for each command.
+ */
+#ifndef NVJ_COMMAND_H
+#define NVJ_COMMAND_H
+
+#include <stdio.h>
+
+#include "nvjournal_user.h"
+
+/* Exit codes. */
+enum {
+	EXIT_SOUND = 0,
+	EXIT_DAMAGED = 1,  /* or: it failed */
+	EXIT_UNUSABLE = 2, /* no journal, not to be opened, or a wrong command line */
+};
+
+/* Each gets the words after the command's name, and returns the exit code. */
+int command_format(int count, char **words);
+int command_inspect(int count, char **words);
+int command_check(int count, char **words);
+int command_recover(int count, char **words);
+int command_dump(int count, char **words);
+int command_completion(int count, char **words);
+
+/* --- arguments.c ---------------------------------------------------------- */
+
+enum argument_kind {
+	ARGUMENT_FLAG,  /* bool */
+	ARGUMENT_SIZE,  /* uint64_t: bytes, with K, M, G or T */
+	ARGUMENT_COUNT, /* uint64_t */
+	ARGUMENT_TEXT,  /* const char * */
+	ARGUMENT_UUID,  /* uint8_t[16] */
+};
+
+struct argument {
+	const char *name; /* "--size" */
+	enum argument_kind kind;
+	void *value;
+	bool *given; /* may be NULL */
+};
+
+/*
+ * Reads options, ended by one without a name, and one FILE. 0; -1: a sentence
+ * was written to stderr; 1: --help was asked for, and printed.
+ */
+int read_arguments(const char *command, int count, char **words, const struct argument *arguments,
+		   const char **file);
+
+/* A sentence to stderr, behind "nvj: ". */
+void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* What --help of a command prints; NULL: of nvj itself. */
+void print_help(const char *command, FILE *to);
+
+char *uuid_text(const uint8_t uuid[16], char text[37]);
+bool is_zero(const void *memory, size_t bytes);
+
+/* --- json.c --------------------------------------------------------------- */
+
+struct json {
+	FILE *to;
+	bool one_line;
+	unsigned depth;
+	bool has_member;
+};
+
+/* name is NULL in an array, and outside. */
+void json_begin(struct json *json, const char *name, char bracket);
+void json_end(struct json *json, char bracket);
+void json_number(struct json *json, const char *name, uint64_t value);
+void json_hex(struct json *json, const char *name, uint64_t value);
+void json_bool(struct json *json, const char *name, bool value);
+void json_text(struct json *json, const char *name, const char *value);
+void json_null(struct json *json, const char *name);
+
+/* --- report.c ------------------------------------------------------------- */
+
+/* Says why what nvj_read_super or nvj_check returned makes file unusable. */
+void complain_of_journal(const char *file, int error);
+
+/* The exit code of a check: error is what nvj_check returned. */
+int verdict(int error, const struct nvj_report *report);
+const char *verdict_text(int exit_code);
+
+void report_text(const struct nvj_report *report, FILE *to);
+/* The members of the report, into an object that is open. */
+void report_json(const struct nvj_report *report, struct json *json);
+void findings_text(const struct nvj_report *report, FILE *to);
+
+/* --- look.c --------------------------------------------------------------- */
+
+/* A region, read only, and its superblock. */
+struct look {
+	struct nvju_region *region;
+	struct nvju_platform platform;
+	struct nvj_disk_super super;
+	int super_error; /* of nvj_read_super */
+	bool in_use;     /* a process has it open: what is read may move */
+};
+
+/*
+ * Maps file read-only at offset. 0; else the exit code, after a sentence. With
+ * even_if_in_use the lock of a process that writes to it is no hindrance.
+ */
+int look_at(struct look *look, const char *file, uint64_t offset, bool even_if_in_use);
+void look_away(struct look *look);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nvj recover: carries what is committed to the disk, if it is the journal's. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nvj.h"
+
+/* Where ext2, 3 and 4 keep their mark and UUID. */
+#define EXT_MAGIC_OFFSET 1080u
+#define EXT_UUID_OFFSET 1128u
+
+/* 0: target is the disk that the journal names, or it names none. */
+static int right_disk(const char *file, const struct nvj_disk_super *super, struct nvju_disk *disk,
+		      const char *target, const uint8_t given[16])
+{
+	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
+	char wanted[37], has[37];
+	const uint8_t *uuid = given;
+
+	if (is_zero(super->disk_uuid, 16))
+		return 0;
+	uuid_text(super->disk_uuid, wanted);
+	if (is_zero(given, 16)) {
+		if (nvju_disk_read(disk, 0, block)) {
+			complain("%s", nvju_error());
+			return -1;
+		}
+		if (block[EXT_MAGIC_OFFSET] != 0x53 || block[EXT_MAGIC_OFFSET + 1] != 0xef) {
+			complain("cannot recover %s to %s: the journal belongs to disk %s, and %s "
+				 "does not say who it is; say it with --disk-uuid, or --any-disk",
+				 file, target, wanted, target);
+			return -1;
+		}
+		uuid = block + EXT_UUID_OFFSET;
+	}
+	if (!memcmp(uuid, super->disk_uuid, 16))
+		return 0;
+	complain("cannot recover %s to %s: the journal belongs to disk %s, and this is %s; give "
+		 "the right disk (or --any-disk, if it is a copy with a new UUID)",
+		 file, target, wanted, uuid_text(uuid, has));
+	return -1;
+}
+
+/* --- Progress: after two seconds, twice a second, if somebody sees it ------ */
+
+struct progress {
+	struct nvju_disk *disk;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool running, ended, shown;
+};
+
+static void *show_progress(void *argument)
+{
+	struct progress *progress = argument;
+	struct timespec until;
+	long pause_ms = 2000;
+
+	pthread_mutex_lock(&progress->lock);
+	while (!progress->ended) {
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_sec += pause_ms / 1000;
+		until.tv_nsec += pause_ms % 1000 * 1000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_sec++;
+			until.tv_nsec -= 1000000000;
+		}
+		pthread_cond_timedwait(&progress->changed, &progress->lock, &until);
+		if (progress->ended)
+			break;
+		fprintf(stderr, "\rnvj: %" PRIu64 " blocks written ",
+			nvju_disk_counts(progress->disk).writes);
+		progress->shown = true;
+		pause_ms = 500;
+	}
+	pthread_mutex_unlock(&progress->lock);
+	return NULL;
+}
+
+static void progress_begin(struct progress *progress, struct nvju_disk *disk)
+{
+	*progress = (struct progress){
+		.disk = disk,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.changed = PTHREAD_COND_INITIALIZER,
+	};
+	if (isatty(STDERR_FILENO))
+		progress->running =
+			!pthread_create(&progress->thread, NULL, show_progress, progress);
+}
+
+static void progress_end(struct progress *progress)
+{
+	if (!progress->running)
+		return;
+	pthread_mutex_lock(&progress->lock);
+	progress->ended = true;
+	pthread_cond_signal(&progress->changed);
+	pthread_mutex_unlock(&progress->lock);
+	pthread_join(progress->thread, NULL);
+	if (progress->shown)
+		fputc('\n', stderr);
+}
+
+/* --- The command ----------------------------------------------------------- */
+
+static void tell(const char *file, const char *target, int error, int exit_code,
+		 const struct nvj_report *report, bool json_wanted)
+{
+	if (json_wanted) {
+		struct json json = {.to = stdout};
+
+		json_begin(&json, NULL, '{');
+		json_text(&json, "file", file);
+		json_text(&json, "target", target);
+		json_bool(&json, "recovered", !error);
+		json_number(&json, "exit_code", (uint64_t)exit_code);
+		if (error)
+			json_text(&json, "error", nvj_strerror(error));
+		else
+			json_null(&json, "error");
+		report_json(report, &json);
+		json_end(&json, '}');
+	} else {
+		findings_text(report, error ? stderr : stdout);
+		if (!error && report->clean)
+			printf("%s: clean, nothing to recover\n", file);
+		else if (!error)
+			printf("%s: recovered %" PRIu64 " transactions: %" PRIu64 " records, "
+			       "%" PRIu64 " blocks written to %s\n",
+			       file, report->transactions, report->records, report->blocks, target);
+	}
+	if (error == NVJ_EUCLEAN && report->findings)
+		complain("cannot recover %s: it is damaged; nothing was written to %s. Bring the "
+			 "region back from a copy; or give up what is not at home: nvj format "
+			 "--force, then the disk's own check",
+			 file, target);
+	else if (error == NVJ_EIO)
+		complain("cannot recover %s to %s: the disk failed; the journal keeps everything: "
+			 "run it again when the disk works",
+			 file, target);
+	else if (error)
+		complain_of_journal(file, error);
+}
+
+/* The region is open and its superblock read. */
+static int recover(const char *file, const char *target, struct nvju_region *region,
+		   struct nvju_disk *disk, bool json_wanted)
+{
+	struct nvj_report report = {0};
+	struct nvju_platform platform;
+	struct progress progress;
+	int error, result;
+
+	nvju_platform_init(&platform, disk);
+	progress_begin(&progress, disk);
+	error = nvj_recover_with(nvju_region(region), &platform.platform, nvju_run, &report);
+	progress_end(&progress);
+	/* A damaged copy does not keep it from being recovered: that is no failure. */
+	result = error == 0         ? EXIT_SOUND
+		 : error == NVJ_EIO ? EXIT_DAMAGED
+				    : verdict(error, &report);
+	tell(file, target, error, result, &report, json_wanted);
+	return result;
+}
+
+int command_recover(int count, char **words)
+{
+	uint64_t offset = 0;
+	uint8_t uuid[16] = {0};
+	bool json_wanted = false, any = false;
+	const char *file, *target = NULL;
+	const struct argument arguments[] = {
+		{"--json", ARGUMENT_FLAG, &json_wanted, NULL},
+		{"--offset", ARGUMENT_SIZE, &offset, NULL},
+		{"--target", ARGUMENT_TEXT, &target, NULL},
+		{"--disk-uuid", ARGUMENT_UUID, uuid, NULL},
+		{"--any-disk", ARGUMENT_FLAG, &any, NULL},
+		{0},
+	};
+	struct nvju_region *region = NULL;
+	struct nvju_disk *disk = NULL;
+	struct nvj_disk_super super;
+	int error, result;
+
+	result = read_arguments("recover", count, words, arguments, &file);
+	if (result)
+		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
+	if (!target) {
+		complain("recover: to which disk? --target DISK; see nvj recover --help");
+		return EXIT_UNUSABLE;
+	}
+	result = EXIT_UNUSABLE;
+	if (nvju_region_open(&region, file, offset, 0, 0) || nvju_disk_open(&disk, target, 0)) {
+		complain("%s", nvju_error());
+	} else if ((error = nvj_read_super(nvju_region(region), &super)) != 0) {
+		complain_of_journal(file, error);
+	} else if (any || !right_disk(file, &super, disk, target, uuid)) {
+		result = recover(file, target, region, disk, json_wanted);
+	}
+	nvju_disk_close(disk);
+	nvju_region_close(region);
+	return result;
+}

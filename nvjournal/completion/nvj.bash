@@ -1,0 +1,31 @@
+# bash completion for nvj                                   -*- shell-script -*-
+# SPDX-License-Identifier: Apache-2.0
+
+_nvj() {
+	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+	local command=${COMP_WORDS[1]} options=
+	COMPREPLY=()
+	if [ "$COMP_CWORD" = 1 ]; then
+		COMPREPLY=($(compgen -W 'format inspect check recover dump completion --help --version' -- "$current"))
+		return
+	fi
+	case $command in
+	format) options='--size --partitions --commits --offset --disk-uuid --force --help' ;;
+	inspect | check) options='--offset --json --help' ;;
+	recover) options='--target --disk-uuid --any-disk --offset --json --help' ;;
+	dump) options='--partition --transaction --offset --json --help' ;;
+	completion)
+		COMPREPLY=($(compgen -W 'bash' -- "$current"))
+		return
+		;;
+	esac
+	case $previous in
+	--size | --partitions | --commits | --offset | --disk-uuid | --partition | --transaction) return ;;
+	esac
+	case $current in
+	-*) COMPREPLY=($(compgen -W "$options" -- "$current")) ;;
+	*) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- "$current")) ;;
+	esac
+}
+
+complete -F _nvj nvj

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * The table of blocks: for each partition, chains of entries by the hash of
+ * their numbers. A search takes no lock. As an entry is never given back but
+ * only used again, it may lead astray, into another chain: what is found is
+ * looked at again under its lock, and what is not is searched again under the
+ * bucket's.
+ *
+ * An entry that is clean, and that no open transaction has accessed, may go:
+ * whenever a new one is made and there are many, the hand of a clock looks at
+ * the next few.
+ */
+#include "journal.h"
+
+#define BLOCKS_OF_SLAB 32u
+/* Who searches without a lock gives up after so many: he may have gone astray. */
+#define SEARCH_MOST 64
+/* Entries that the hand passes for each new one. */
+#define CLOCK_STEPS 4
+
+static struct nvj_bucket *bucket_of(struct nvj_partition *p, uint64_t number)
+{
+	return &p->buckets[number * NVJ_HASH >> p->bucket_shift];
+}
+
+static struct nvj_block *search(struct nvj_bucket *bucket, uint64_t number, unsigned most)
+{
+	/* Acquire, here and below: an entry is filled in before it is linked. */
+	struct nvj_block *b = nvj_load_acquire(&bucket->first);
+
+	while (b && most--) {
+		if (nvj_load(&b->number) == number)
+			return b;
+		b = nvj_load_acquire(&b->next);
+	}
+	return NULL;
+}
+
+struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_t number)
+{
+	struct nvj_bucket *bucket = bucket_of(p, number);
+	struct nvj_block *b = search(bucket, number, SEARCH_MOST);
+
+	if (!b && nvj_load(&bucket->first)) {
+		nvj_lock(&bucket->lock, &j->platform);
+		b = search(bucket, number, ~0u);
+		nvj_unlock(&bucket->lock, &j->platform);
+	}
+	return b;
+}
+
+/* Locks what was found, if it still is the block's entry. */
+static bool lock_found(struct nvj *j, struct nvj_block *b, uint64_t number)
+{
+	nvj_lock(&b->lock, &j->platform);
+	if (nvj_load(&b->number) == number)
+		return true;
+	nvj_block_unlock(j, b);
+	return false;
+}
+
+struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_t number)
+{
+	struct nvj_bucket *bucket = bucket_of(p, number);
+	struct nvj_block *b = search(bucket, number, SEARCH_MOST);
+
+	if (b && lock_found(j, b, number))
+		return b;
+	/* Under the bucket's lock nothing comes or goes. */
+	nvj_lock(&bucket->lock, &j->platform);
+	b = search(bucket, number, ~0u);
+	if (b)
+		nvj_lock(&b->lock, &j->platform);
+	nvj_unlock(&bucket->lock, &j->platform);
+	return b;
+}
+
+/* Under list_lock. */
+static bool grow(struct nvj *j, struct nvj_partition *p)
+{
+	size_t header = (sizeof(struct nvj_slab) + 63) & ~(size_t)63;
+	struct nvj_slab *slab =
+		nvj_slab_make(j, header + BLOCKS_OF_SLAB * sizeof(struct nvj_block), 0);
+	struct nvj_block *blocks;
+
+	if (!slab)
+		return false;
+	blocks = (struct nvj_block *)(void *)((uint8_t *)slab + header);
+	for (unsigned i = 0; i < BLOCKS_OF_SLAB; i++) {
+		nvj_store(&blocks[i].number, NVJ_NO_BLOCK);
+		blocks[i].clock_next = p->free_blocks;
+		p->free_blocks = &blocks[i];
+	}
+	slab->next = p->slabs;
+	p->slabs = slab;
+	return true;
+}
+
+/* A free entry, already in the circle. */
+static struct nvj_block *take(struct nvj *j, struct nvj_partition *p)
+{
+	struct nvj_block *b = NULL;
+
+	nvj_lock(&p->list_lock, &j->platform);
+	if (p->free_blocks || grow(j, p)) {
+		b = p->free_blocks;
+		p->free_blocks = b->clock_next;
+		if (p->clock) {
+			b->clock_next = p->clock;
+			b->clock_before = p->clock->clock_before;
+			b->clock_before->clock_next = b;
+			p->clock->clock_before = b;
+		} else {
+			b->clock_next = b->clock_before = b;
+			p->clock = b;
+		}
+		nvj_store(&p->blocks, p->blocks + 1);
+	}
+	nvj_unlock(&p->list_lock, &j->platform);
+	return b;
+}
+
+/* Out of the circle, into the pool, with all its images. Nothing leads to it any more. */
+static void give(struct nvj *j, struct nvj_partition *p, struct nvj_block *b,
+		 struct nvj_image *images)
+{
+	nvj_lock(&p->list_lock, &j->platform);
+	nvj_count(&p->records, b->records);
+	nvj_count(&p->batches, b->batches);
+	while (images) {
+		struct nvj_image *image = images;
+
+		images = image->next;
+		image->next = p->free_images;
+		p->free_images = image;
+	}
+	if (p->clock == b)
+		p->clock = b->clock_next == b ? NULL : b->clock_next;
+	b->clock_before->clock_next = b->clock_next;
+	b->clock_next->clock_before = b->clock_before;
+	b->clock_next = p->free_blocks;
+	p->free_blocks = b;
+	nvj_store(&p->blocks, p->blocks - 1);
+	nvj_unlock(&p->list_lock, &j->platform);
+}
+
+/* All of its content is at home, and no open handle knows it. Under its lock. */
+static bool may_go(struct nvj *j, const struct nvj_block *b)
+{
+	return !b->dirty && !b->frozen && !b->revoked_in &&
+	       nvj_load(&b->newest_tid) <= nvj_load_sc(&j->committed) &&
+	       (!b->image || b->image->tid <= b->home_tid);
+}
+
+static void unlink_block(struct nvj_bucket *bucket, struct nvj_block *b)
+{
+	struct nvj_block **link = &bucket->first;
+
+	while (nvj_load(link) != b)
+		link = &nvj_load(link)->next;
+	nvj_store_release(link, nvj_load(&b->next));
+}
+
+static void evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+{
+	uint64_t number = nvj_load(&b->number);
+	struct nvj_bucket *bucket;
+	struct nvj_image *images = NULL;
+
+	if (number == NVJ_NO_BLOCK)
+		return;
+	bucket = bucket_of(p, number);
+	nvj_lock(&bucket->lock, &j->platform);
+	if (!nvj_try_lock(&b->lock))
+		goto busy;
+	if (nvj_load(&b->number) != number || !may_go(j, b)) {
+		nvj_block_unlock(j, b);
+		goto busy;
+	}
+	unlink_block(bucket, b);
+	nvj_store(&b->number, NVJ_NO_BLOCK);
+	nvj_store_release(&b->access_tid, 0);
+	nvj_store_release(&b->newest_tid, 0);
+	images = b->spares;
+	if (b->image) {
+		b->image->next = images;
+		images = b->image;
+	}
+	b->image = b->spares = NULL;
+	nvj_block_unlock(j, b);
+	nvj_unlock(&bucket->lock, &j->platform);
+	give(j, p, b, images);
+	return;
+busy:
+	nvj_unlock(&bucket->lock, &j->platform);
+}
+
+static void turn_clock(struct nvj *j, struct nvj_partition *p)
+{
+	for (int i = 0; i < CLOCK_STEPS && nvj_load(&p->blocks) > p->most_blocks; i++) {
+		struct nvj_block *b;
+
+		nvj_lock(&p->list_lock, &j->platform);
+		b = p->clock;
+		if (b)
+			p->clock = b->clock_next;
+		nvj_unlock(&p->list_lock, &j->platform);
+		if (b)
+			evict(j, p, b);
+	}
+}
+
+struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number)
+{
+	struct nvj_bucket *bucket = bucket_of(p, number);
+	struct nvj_block *b = search(bucket, number, SEARCH_MOST);
+
+	if (b && lock_found(j, b, number))
+		return b;
+	turn_clock(j, p);
+	nvj_lock(&bucket->lock, &j->platform);
+	b = search(bucket, number, ~0u);
+	if (b) {
+		nvj_lock(&b->lock, &j->platform);
+	} else {
+		b = take(j, p);
+		if (b) {
+			/* Someone who went astray may hold it for a moment. */
+			nvj_lock(&b->lock, &j->platform);
+			b->created = b->dirty = false;
+			b->revoked_in = 0;
+			b->image = b->frozen = b->spares = NULL;
+			b->home_tid = 0;
+			nvj_store(&b->records, 0);
+			nvj_store(&b->batches, 0);
+			nvj_store(&b->number, number);
+			nvj_store(&b->next, nvj_load(&bucket->first));
+			nvj_store_release(&bucket->first, b);
+		}
+	}
+	nvj_unlock(&bucket->lock, &j->platform);
+	return b;
+}
+
+void nvj_block_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+{
+	if (b->dirty)
+		return;
+	b->dirty = true;
+	nvj_lock(&p->list_lock, &j->platform);
+	b->dirty_next = p->dirty;
+	p->dirty = b;
+	nvj_unlock(&p->list_lock, &j->platform);
+}

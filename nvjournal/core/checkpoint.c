@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * Rounds of checkpoint. A round takes all to its target, the last transaction
+ * committed as it began. Whoever comes takes a partition that nobody has: the
+ * workers, and he who waits for the round; so it ends even if no worker comes.
+ * They meet at a counter (paper 4, section 3.2): the last one flushes the disk
+ * and moves the tail.
+ */
+#include "journal.h"
+
+/* All partitions have been written. */
+static void end_round(struct nvj *j)
+{
+	uint64_t target = j->round_target;
+	int error = nvj_load_sc(&j->aborted);
+
+	if (!error) {
+		/* All is on the disk for good before the tail says so. */
+		error = j->platform.flush(j->platform.context);
+		if (error)
+			nvj_abort_at(j, NVJ_EIO, NVJ_NO_BLOCK);
+	}
+	if (!error) {
+		/* The tail is persistent, by the fence in there, before what it frees is used. */
+		nvj_point();
+		nvj_tail_write(&j->geometry, j->persistence, target);
+		nvj_count(&j->fences, 1);
+		nvj_count(&j->checkpoints, 1);
+		nvj_store_sc(&j->tail, target);
+		nvj_room_moved(j, nvj_lows(j, target));
+	}
+	nvj_store_sc(&j->round_active, 0);
+	nvj_ring_bell(&j->round_ended, &j->platform);
+}
+
+/* Takes a partition of the round, if nobody has, and writes it. */
+static bool help(struct nvj *j, unsigned partition)
+{
+	struct nvj_partition *p = &j->partition[partition];
+	uint64_t round = nvj_load_sc(&j->round);
+	uint64_t before = round - 1;
+
+	/* Each partition is claimed in each round: so only the present one can be. */
+	if (!nvj_replace_sc(&p->claimed, &before, round))
+		return false;
+	nvj_home_write_partition(j, p);
+	if (nvj_sub_sc(&j->round_left, 1) == 1)
+		end_round(j);
+	return true;
+}
+
+/* Begins a round unless there is one, or the tail is at goal. */
+static void begin_round(struct nvj *j, uint64_t goal)
+{
+	uint32_t idle = 0;
+
+	if (!nvj_replace_sc(&j->round_active, &idle, 1))
+		return;
+	if (nvj_load_sc(&j->tail) >= goal) {
+		nvj_store_sc(&j->round_active, 0);
+		nvj_ring_bell(&j->round_ended, &j->platform);
+		return;
+	}
+	nvj_store_sc(&j->wanted, 0);
+	j->round_target = nvj_load_sc(&j->committed);
+	nvj_store_sc(&j->round_left, j->partitions);
+	/* Behind target and counter: who finds the number finds them. */
+	nvj_add_sc(&j->round, 1);
+	nvj_ring_bell(&j->work, &j->platform);
+}
+
+/* The partition that is helped with first: the workers have each his own. */
+static int checkpoint_from(struct nvj *j, uint64_t goal, unsigned first)
+{
+	while (nvj_load_sc(&j->tail) < goal) {
+		uint32_t rings;
+
+		if (nvj_load_sc(&j->aborted))
+			return nvj_aborted(j);
+		begin_round(j, goal);
+		for (unsigned i = 0; i < j->partitions; i++)
+			(void)help(j, (first + i) % j->partitions);
+		rings = nvj_attend(&j->round_ended);
+		if (nvj_load_sc(&j->round_active) && nvj_load_sc(&j->tail) < goal)
+			j->platform.wait(j->platform.context, &j->round_ended.rings, rings,
+					 NVJ_SAFETY_NS);
+		nvj_leave(&j->round_ended);
+	}
+	return 0;
+}
+
+int nvj_checkpoint_to(struct nvj *j, uint64_t goal)
+{
+	return checkpoint_from(j, goal, 0);
+}
+
+int nvj_checkpoint(struct nvj *j)
+{
+	return nvj_checkpoint_to(j, nvj_load_sc(&j->committed));
+}
+
+static int wanted_from(struct nvj *j, unsigned first)
+{
+	int error = 0;
+
+	nvj_store_sc(&j->wanted, 0);
+	if (nvj_room_wants_commit(j))
+		error = nvj_commit_to(j, 0);
+	if (!error)
+		error = checkpoint_from(j, nvj_load_sc(&j->committed), first);
+	return error;
+}
+
+int nvj_checkpoint_wanted(struct nvj *j)
+{
+	return wanted_from(j, 0);
+}
+
+void nvj_checkpoint_worker(struct nvj *j, unsigned partition)
+{
+	while (!nvj_load_sc(&j->stopping)) {
+		uint32_t rings = nvj_attend(&j->work);
+		bool wanted = nvj_load_sc(&j->wanted) && !nvj_load_sc(&j->aborted);
+		bool helped = help(j, partition);
+
+		if (!wanted && !helped && !nvj_load_sc(&j->stopping))
+			j->platform.wait(j->platform.context, &j->work.rings, rings, 0);
+		nvj_leave(&j->work);
+		/* Errors abort the journal. */
+		if (wanted)
+			(void)wanted_from(j, partition);
+	}
+}
+
+void nvj_stop_workers(struct nvj *j)
+{
+	nvj_store_sc(&j->stopping, 1);
+	nvj_ring_bell(&j->work, &j->platform);
+	j->platform.wake(j->platform.context, &j->stopping);
+	/* Who waits for room makes it himself from now on. */
+	j->platform.wake(j->platform.context, &j->hold);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * A record of the commit ring, and its seal: commit_orders[] of paper 3, Fig. 3,
+ * and commit_ts[] of paper 4, Fig. 3.
+ */
+#include "format.h"
+
+static uint32_t bytes_of(const struct nvj_geometry *g)
+{
+	return g->commit_lines * NVJ_LINE_BYTES;
+}
+
+static uint32_t tid_crc(const struct nvj_geometry *g, uint64_t tid)
+{
+	return nvj_crc32c(g->seed, &tid, sizeof(tid));
+}
+
+void nvj_commit_begin(const struct nvj_geometry *g, struct nvj_commit_buffer *b, uint64_t tid,
+		      enum nvj_commit_kind kind, uint64_t time_ns)
+{
+	__builtin_memset(b, 0, sizeof(*b));
+	b->tid = tid;
+	b->kind = kind;
+	b->partitions = g->partitions;
+	b->time_ns = time_ns;
+}
+
+uint64_t nvj_commit_seal(const struct nvj_geometry *g, const struct nvj_commit_buffer *b)
+{
+	const uint64_t no_seal = 0;
+	uint32_t crc = nvj_crc32c(g->seed, &no_seal, sizeof(no_seal));
+
+	crc = nvj_crc32c(crc, (const uint8_t *)b + sizeof(no_seal), bytes_of(g) - sizeof(no_seal));
+	return crc | (uint64_t)tid_crc(g, b->tid) << 32;
+}
+
+void nvj_commit_write_body(const struct nvj_geometry *g, const struct nvj_persistence *p,
+			   struct nvj_commit_buffer *b)
+{
+	struct nvj_disk_commit *slot = nvj_commit_at(g, b->tid);
+
+	/*
+	 * The first line is written whole, with the seal that is in it now, the
+	 * last lap's: until the new one is stored the slot must say "not yet".
+	 */
+	b->seal = __atomic_load_n(&slot->seal, __ATOMIC_RELAXED);
+	p->write(p, slot, b, bytes_of(g));
+}
+
+void nvj_commit_write_seal(const struct nvj_geometry *g, const struct nvj_persistence *p,
+			   const struct nvj_commit_buffer *b)
+{
+	p->store64(p, &nvj_commit_at(g, b->tid)->seal, nvj_commit_seal(g, b));
+}
+
+enum nvj_slot_state nvj_commit_read(const struct nvj_geometry *g, uint64_t tid,
+				    struct nvj_commit_buffer *b)
+{
+	uint32_t sealed_for;
+
+	__builtin_memset(b, 0, sizeof(*b));
+	__builtin_memcpy(b, nvj_commit_at(g, tid), bytes_of(g));
+	/* From here on only the copy counts: the region could change under us. */
+	__asm__ volatile("" ::: "memory");
+
+	sealed_for = (uint32_t)(b->seal >> 32);
+	if (sealed_for == tid_crc(g, tid)) {
+		if ((uint32_t)b->seal != (uint32_t)nvj_commit_seal(g, b) || b->tid != tid ||
+		    b->partitions != g->partitions || b->kind < NVJ_COMMIT || b->kind > NVJ_ANCHOR)
+			return NVJ_SLOT_DAMAGED;
+		return NVJ_SLOT_SEALED;
+	}
+	/* Of the last lap only the seal counts: a commit may have been under way behind it. */
+	if (tid < g->commits)
+		return b->seal == 0 ? NVJ_SLOT_NOT_YET : NVJ_SLOT_DAMAGED;
+	return sealed_for == tid_crc(g, tid - g->commits) ? NVJ_SLOT_NOT_YET : NVJ_SLOT_DAMAGED;
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * Which records are whole: the flags (paper 3, Fig. 2, line 6; paper 4, Fig. 3,
+ * line 18) and last_check (paper 4, Fig. 3, lines 16 to 22), which whoever walks
+ * over the flags moves on for all.
+ */
+#include "journal.h"
+
+/* Records after which a walker tells the others how far he is. */
+#define TELL 64u
+/* A commit worker that has nothing to do looks again after this, and then seldom. */
+#define PAUSE_NS UINT64_C(1000000)
+#define LONGEST_PAUSE_NS UINT64_C(64000000)
+
+bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to)
+{
+	uint64_t at = nvj_load_acquire(&p->last_check);
+	unsigned passed = 0;
+
+	while (at < to) {
+		/* Acquire: behind the fence that made the record persistent. */
+		uint64_t flag = nvj_load_acquire(&p->flags[nvj_remainder(&j->by_ring, at)]);
+
+		if (flag >> 8 == at && (flag & 255)) {
+			at += flag & 255;
+			if (++passed % TELL == 0)
+				nvj_raise_sc(&p->last_check, at);
+		} else if (flag >> 8 > at) {
+			/*
+			 * Of a later lap: the line is used again, so what was
+			 * here is long committed, and others have passed it.
+			 */
+			uint64_t now = nvj_load_sc(&p->last_check);
+
+			if (now <= at)
+				return false; /* cannot be; but never go round for ever */
+			at = now;
+		} else {
+			break; /* not yet */
+		}
+	}
+	if (passed)
+		nvj_raise_sc(&p->last_check, at);
+	return at >= to;
+}
+
+void nvj_commit_worker(struct nvj *j, unsigned partition)
+{
+	struct nvj_partition *p = &j->partition[partition];
+	uint64_t pause_ns = PAUSE_NS;
+
+	while (!nvj_load_sc(&j->stopping)) {
+		uint64_t before = nvj_load(&p->last_check);
+
+		(void)nvj_flags_follow(j, p, nvj_load_sc(&p->head));
+		if (nvj_load(&p->last_check) != before) {
+			pause_ns = PAUSE_NS;
+			continue;
+		}
+		j->platform.wait(j->platform.context, &j->stopping, 0, pause_ns);
+		if (pause_ns < LONGEST_PAUSE_NS)
+			pause_ns *= 2;
+	}
+}

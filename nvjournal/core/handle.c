@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * Start and stop of a handle. A handle counts itself on its processor, in two
+ * counters for each transaction that is alive, begun and ended; no line is
+ * shared with another processor on the way.
+ */
+#include "journal.h"
+
+/* Counts the handle in, with its credits, into the running transaction, which it returns. */
+static uint64_t count_in(struct nvj *j, unsigned cpu, uint64_t credits)
+{
+	struct nvj_cpu *c = &j->cpu[cpu];
+	uint64_t one = 1 + (credits << NVJ_CREDIT_SHIFT);
+	uint32_t cpus = nvj_load_sc(&j->cpus);
+
+	/* Before the count itself: who sums up after he has closed looks at it. */
+	while (cpus <= cpu && !nvj_replace_sc(&j->cpus, &cpus, cpu + 1))
+		;
+	for (;;) {
+		uint64_t tid = nvj_load_sc(&j->running);
+		unsigned slot = tid & (NVJ_SLOTS - 1);
+
+		/*
+		 * We store begun and load running; who closes stores running and
+		 * loads begun: all in one order. So he sees our count, or we see
+		 * that the transaction is closed.
+		 */
+		if ((uint32_t)nvj_add_sc(&c->begun[slot], one) == UINT32_MAX)
+			nvj_count(&c->begun_4g, 1);
+		if (nvj_load_sc(&j->running) == tid)
+			return tid;
+		nvj_count(&c->not_begun, 1);
+		nvj_add_sc(&c->ended[slot], one);
+		nvj_ring_bell(&j->drained, &j->platform);
+	}
+}
+
+static void count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
+{
+	/*
+	 * Flags, marks and merge_to of the handle are stored before; who finds
+	 * all ended has them all.
+	 */
+	nvj_add_sc(&j->cpu[cpu].ended[tid & (NVJ_SLOTS - 1)], 1 + (credits << NVJ_CREDIT_SHIFT));
+	nvj_ring_bell(&j->drained, &j->platform);
+	nvj_ring_bell(&j->credited, &j->platform);
+}
+
+/* As nvj_cpu_open: if the sums are equal nothing was open at the moment between. */
+bool nvj_handles_ended(struct nvj *j, uint64_t tid)
+{
+	unsigned slot = tid & (NVJ_SLOTS - 1);
+	unsigned cpus = nvj_load_sc(&j->cpus);
+	uint64_t open = 0;
+
+	for (unsigned i = 0; i < cpus; i++)
+		open -= nvj_load_sc(&j->cpu[i].ended[slot]);
+	for (unsigned i = 0; i < cpus; i++)
+		open += nvj_load_sc(&j->cpu[i].begun[slot]);
+	return open == 0;
+}
+
+enum outcome { BEGUN, HELD, SHORT };
+
+/* One attempt; if it fails nothing of it is left. *hold is what held it. */
+static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t *hold)
+{
+	enum outcome outcome;
+
+	h->tid = count_in(j, h->cpu, credits);
+	/*
+	 * First the credits, for good; then hold. The other way round a handle
+	 * could pass hold before TIGHT is raised, and get the credits of one that
+	 * logged after that: see room.c. For GATE see commit.c.
+	 */
+	if (__builtin_expect(!nvj_credits_fit(&j->cpu[h->cpu]), 0)) {
+		outcome = SHORT;
+	} else {
+		*hold = nvj_load_sc(&j->hold);
+		if (__builtin_expect(!(*hold & NVJ_HOLD_BITS), 1))
+			return BEGUN;
+		outcome = HELD;
+	}
+	nvj_count(&j->cpu[h->cpu].not_begun, 1);
+	count_out(j, h->cpu, h->tid, credits);
+	return outcome;
+}
+
+/* The credits must be found. Whoever comes first gets them first, as he has the lock. */
+static int begin_when_found(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t *hold,
+			    enum outcome *outcome, bool *waited)
+{
+	int error = 0;
+
+	nvj_lock(&j->credit_lock, &j->platform);
+	do {
+		if (!nvj_credits_collect(j, h->cpu, credits)) {
+			*waited = true;
+			error = nvj_credits_find(j, h->cpu, credits);
+		}
+		if (!error)
+			*outcome = begin(j, h, credits, hold);
+	} while (!error && *outcome == SHORT);
+	nvj_unlock(&j->credit_lock, &j->platform);
+	return error;
+}
+
+static int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t hold,
+			enum outcome outcome)
+{
+	uint64_t began = j->platform.now_ns(j->platform.context);
+	bool waited = false;
+	int error = 0;
+
+	while (!error && outcome != BEGUN) {
+		if (outcome == SHORT) {
+			error = begin_when_found(j, h, credits, &hold, &outcome, &waited);
+			continue;
+		}
+		waited = true;
+		if (hold & NVJ_HOLD_ABORTED)
+			return NVJ_EROFS;
+		nvj_room_wait(j, hold);
+		h->cpu = j->platform.cpu(j->platform.context) % NVJ_CPUS;
+		outcome = begin(j, h, credits, &hold);
+	}
+	if (waited) {
+		nvj_count(&j->start_waits, 1);
+		nvj_count(&j->start_wait_ns, j->platform.now_ns(j->platform.context) - began);
+	}
+	return error;
+}
+
+int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
+{
+	enum outcome outcome = SHORT;
+	uint32_t hold = 0;
+
+	if (credits > j->max_credits)
+		return NVJ_ENOSPC;
+	h->cpu = j->platform.cpu(j->platform.context) % NVJ_CPUS;
+	/* Who waits for credits is served before those who come later. */
+	if (!nvj_load(&j->credited.waiting))
+		outcome = begin(j, h, credits, &hold);
+	if (__builtin_expect(outcome != BEGUN, 0)) {
+		int error = start_slowly(j, h, credits, hold, outcome);
+
+		if (error)
+			return error;
+	}
+	h->journal = j;
+	h->credits = h->taken = credits;
+	h->records = 0;
+	return 0;
+}
+
+uint32_t nvj_max_credits(const struct nvj *j)
+{
+	return j->max_credits;
+}
+
+/* Whoever has the lock may sleep with it: who shall not wait leaves it be. */
+static bool fit_at_once(struct nvj *j, unsigned cpu)
+{
+	bool fit;
+
+	if (nvj_credits_fit(&j->cpu[cpu]))
+		return true;
+	if (!nvj_try_lock(&j->credit_lock))
+		return false;
+	fit = nvj_credits_collect(j, cpu, 0);
+	nvj_unlock(&j->credit_lock, &j->platform);
+	return fit;
+}
+
+int nvj_extend(struct nvj_handle *h, uint32_t credits)
+{
+	struct nvj *j = h->journal;
+	struct nvj_cpu *c = &j->cpu[h->cpu];
+	unsigned slot = h->tid & (NVJ_SLOTS - 1);
+	uint64_t more = (uint64_t)credits << NVJ_CREDIT_SHIFT;
+	uint32_t hold;
+	bool fit;
+
+	if (credits > j->max_credits - h->taken)
+		return NVJ_ENOSPC;
+	nvj_add_sc(&c->begun[slot], more);
+	/* As in nvj_start: first the credits, then hold. */
+	fit = fit_at_once(j, h->cpu);
+	hold = nvj_load_sc(&j->hold);
+	if (!fit || hold & (NVJ_HOLD_TIGHT | NVJ_HOLD_ABORTED)) {
+		nvj_add_sc(&c->ended[slot], more);
+		nvj_ring_bell(&j->credited, &j->platform);
+		return hold & NVJ_HOLD_ABORTED ? NVJ_EROFS : NVJ_EAGAIN;
+	}
+	h->credits += credits;
+	h->taken += credits;
+	return 0;
+}
+
+void nvj_handle_flag(struct nvj_handle *h)
+{
+	struct nvj *j = h->journal;
+
+	/* All lines of these records are persistent before any is said to be. */
+	nvj_fence(j);
+	for (uint32_t i = 0; i < h->records; i++)
+		nvj_flag(j, &j->partition[h->partition[i]], h->position[i] >> 8,
+			 h->position[i] & 255);
+	h->records = 0;
+}
+
+uint64_t nvj_stop(struct nvj_handle *h)
+{
+	struct nvj *j = h->journal;
+	uint64_t tid = h->tid;
+	/*
+	 * As long as nothing is logged in a transaction nvj_commit does not close
+	 * it: what is to be waited for by this handle's caller is the one before.
+	 * Unless something was refused, which is never committed.
+	 */
+	bool empty =
+		nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid && !nvj_load(&j->aborted);
+
+	if (h->records)
+		nvj_handle_flag(h);
+	count_out(j, h->cpu, tid, h->taken);
+	h->journal = NULL;
+	return empty ? tid - 1 : tid;
+}

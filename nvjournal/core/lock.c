@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/* The slow way into a lock: look a while, then sleep. */
+#include "lock.h"
+
+#define LOOKS 100
+
+void nvj_lock_slowly(struct nvj_lock *lock, const struct nvj_platform *platform)
+{
+	for (int i = 0; i < LOOKS; i++) {
+		nvj_relax();
+		if (nvj_load(&lock->state) == 0 && nvj_try_lock(lock))
+			return;
+	}
+	/*
+	 * From here on it is taken as 2: the one who frees it cannot know that
+	 * we were the only one, and a wake too many is harmless.
+	 */
+	for (;;) {
+		nvj_point();
+		if (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) == 0)
+			return;
+		platform->wait(platform->context, &lock->state, 2, 0);
+	}
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * Check and recovery of a region: the order of their steps.
+ *
+ * A crash at any point of recovery is recovered by recovering again. Until the
+ * tail moves nothing in the region changes (the newest seal is stored again as it is), so the next
+ * run finds the same transactions and replays them again (replay.c says why that comes to the
+ * same). Once it has moved they are at home for good, and the next run finds nothing.
+ */
+#include "recover.h"
+#include "replay.h"
+
+struct pass {
+	const struct nvj_scan *scan;
+	const struct nvj_platform *platform;
+	struct nvj_part *parts;
+	bool write;
+};
+
+static void examine_part(void *argument, unsigned n)
+{
+	struct pass *pass = argument;
+
+	nvj_examine(pass->scan, pass->platform, n, &pass->parts[n]);
+}
+
+static void replay_part(void *argument, unsigned n)
+{
+	struct pass *pass = argument;
+
+	nvj_replay(pass->scan, pass->platform, n, pass->write, &pass->parts[n]);
+}
+
+static void in_turn(void *context, unsigned count, void (*work)(void *argument, unsigned n),
+		    void *argument)
+{
+	(void)context;
+	for (unsigned n = 0; n < count; n++)
+		work(argument, n);
+}
+
+/* Runs a pass over all partitions. The first error; damage goes before others. */
+static int run_pass(struct pass *pass, nvj_run *run, void (*work)(void *argument, unsigned n),
+		    struct nvj_report *report)
+{
+	const struct nvj_geometry *g = &pass->scan->geometry;
+	int error = 0;
+
+	run(pass->platform->context, g->partitions, work, pass);
+	for (uint32_t i = 0; i < g->partitions; i++) {
+		const struct nvj_part *part = &pass->parts[i];
+
+		if (part->error == NVJ_EUCLEAN)
+			nvj_find(report, NVJ_FOUND_RECORD, i, part->position,
+				 nvj_offset_of_line(g, i, part->position));
+		if (part->error && error != NVJ_EUCLEAN)
+			error = part->error;
+	}
+	return error;
+}
+
+static void sum_up(const struct pass *pass, struct nvj_report *report)
+{
+	for (uint32_t i = 0; i < pass->scan->geometry.partitions; i++) {
+		const struct nvj_part *part = &pass->parts[i];
+
+		report->records += part->records;
+		report->revoked += part->changes - part->records;
+		report->uncommitted += part->uncommitted;
+		report->blocks += part->blocks;
+		report->journal_bytes += part->lines * NVJ_LINE_BYTES;
+	}
+}
+
+/*
+ * The newest seal once more, before the first block goes home. A process that was
+ * killed between the store of it and its fence may have left it in a cache only:
+ * we see it, and a power failure would take it away. Then half of a transaction
+ * that does not count would be at home, or the tail would name a slot that is not
+ * sealed. Older seals were fenced before it.
+ */
+static void seal_again(const struct nvj_region *region, const struct nvj_scan *s)
+{
+	const struct nvj_persistence *p = region->persistence;
+	uint64_t *seal = &nvj_commit_at(&s->geometry, s->sealed_tid)->seal;
+
+	if (s->sealed_tid == s->tail_tid)
+		return;
+	p->store64(p, seal, *seal);
+	/* The seal before any write to a home that trusts it. */
+	p->fence(p);
+}
+
+/* The tail goes to the last transaction, and copies that were damaged are made new. */
+static int settle(const struct nvj_region *region, const struct nvj_platform *platform,
+		  const struct nvj_scan *s)
+{
+	const struct nvj_geometry *g = &s->geometry;
+	const struct nvj_persistence *p = region->persistence;
+	uint64_t word = nvj_tail_encode(g->seed, s->last_tid);
+	unsigned rewrite = s->super_damaged;
+
+	/*
+	 * The disk before the tail: once the tail says "at home" nobody reads
+	 * these records again, so the blocks must survive what comes after. A
+	 * crash before this: the tail is the old one, all is replayed again.
+	 */
+	if (s->transactions && platform->flush(platform->context))
+		return NVJ_EIO;
+	/*
+	 * The tail, if it is not there in both copies. A crash between the two
+	 * stores: the newer counts. It fences; so when nvj_recover returns, the
+	 * engine's anchor and first records can only come after it.
+	 */
+	if (*nvj_tail_at(g, 0) != word || *nvj_tail_at(g, 1) != word)
+		nvj_tail_write(g, p, s->last_tid);
+	/*
+	 * A damaged superblock's copy. The other one is sound and is not
+	 * touched, so a crash in the middle of it leaves what there was.
+	 */
+	if (rewrite) {
+		p->write(p, g->base + (rewrite & 1 ? NVJ_SUPER_OFFSET : NVJ_SUPER_COPY_OFFSET),
+			 &s->super, sizeof(s->super));
+		p->fence(p);
+	}
+	return 0;
+}
+
+/* Both passes, and if write, all that makes them last. */
+static int check_or_recover(const struct nvj_region *region, const struct nvj_platform *platform,
+			    nvj_run *run, bool write, struct nvj_scan *s, struct nvj_report *report)
+{
+	size_t bytes = s->geometry.partitions * sizeof(struct nvj_part);
+	struct pass pass = {.scan = s, .platform = platform, .write = write};
+	int error;
+
+	pass.parts = platform->allocate(platform->context, bytes);
+	if (!pass.parts)
+		return NVJ_ENOMEM;
+	/* Nothing is written before everything was looked at. */
+	error = run_pass(&pass, run, examine_part, report);
+	if (!error && write)
+		seal_again(region, s);
+	if (!error)
+		error = run_pass(&pass, run, replay_part, report);
+	sum_up(&pass, report);
+	if (!error && write)
+		error = settle(region, platform, s);
+	platform->release(platform->context, pass.parts, bytes);
+	return error;
+}
+
+static int begin(const struct nvj_region *region, const struct nvj_platform *platform, nvj_run *run,
+		 bool write, struct nvj_report *report, struct nvj_recovered *recovered)
+{
+	struct nvj_report unasked;
+	struct nvj_scan *s;
+	int error;
+
+	if (!report)
+		report = &unasked;
+	__builtin_memset(report, 0, sizeof(*report));
+	if (write && !region->persistence)
+		return NVJ_EINVAL;
+	error = nvj_scan_begin(region, platform, report, &s);
+	if (error)
+		return error;
+	error = check_or_recover(region, platform, run ? run : in_turn, write, s, report);
+	if (!error && recovered) {
+		recovered->geometry = s->geometry;
+		recovered->super = s->super;
+		recovered->last_tid = s->last_tid;
+		recovered->sealed_tid = s->sealed_tid;
+		__builtin_memcpy(recovered->high, s->high, sizeof(s->high));
+	}
+	nvj_scan_end(platform, s);
+	return error;
+}
+
+int nvj_check(const struct nvj_region *region, const struct nvj_platform *platform,
+	      struct nvj_report *report)
+{
+	return begin(region, platform, NULL, false, report, NULL);
+}
+
+int nvj_recover(const struct nvj_region *region, const struct nvj_platform *platform,
+		struct nvj_report *report)
+{
+	return begin(region, platform, NULL, true, report, NULL);
+}
+
+int nvj_recover_with(const struct nvj_region *region, const struct nvj_platform *platform,
+		     nvj_run *run, struct nvj_report *report)
+{
+	return begin(region, platform, run, true, report, NULL);
+}
+
+int nvj_recover_into(const struct nvj_region *region, const struct nvj_platform *platform,
+		     nvj_run *run, struct nvj_report *report, struct nvj_recovered *recovered)
+{
+	return begin(region, platform, run, true, report, recovered);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/* Revoked blocks, in a table with open addresses that is never more than half full. */
+#include "replay_revokes.h"
+#include "hash.h"
+
+struct nvj_revoke_entry {
+	uint64_t block;
+	uint64_t after; /* position + 1; 0: the entry is free */
+};
+
+static size_t bytes_of(const struct nvj_revokes *r)
+{
+	return r->size * sizeof(struct nvj_revoke_entry);
+}
+
+int nvj_revokes_init(struct nvj_revokes *r, const struct nvj_platform *platform, uint64_t count)
+{
+	r->entries = NULL;
+	r->size = 0;
+	if (!count)
+		return 0;
+	/* At most a ring's lines, 2^30. */
+	r->size = 16;
+	while (r->size < count * 2)
+		r->size *= 2;
+	r->entries = platform->allocate(platform->context, bytes_of(r));
+	return r->entries ? 0 : NVJ_ENOMEM;
+}
+
+void nvj_revokes_free(struct nvj_revokes *r, const struct nvj_platform *platform)
+{
+	if (r->entries)
+		platform->release(platform->context, r->entries, bytes_of(r));
+	r->entries = NULL;
+}
+
+/* The block's entry, or the free one where it belongs. */
+static struct nvj_revoke_entry *entry_of(const struct nvj_revokes *r, uint64_t block)
+{
+	uint64_t i = nvj_hash(block) & (r->size - 1);
+
+	while (r->entries[i].after && r->entries[i].block != block)
+		i = (i + 1) & (r->size - 1);
+	return &r->entries[i];
+}
+
+void nvj_revokes_put(struct nvj_revokes *r, uint64_t block, uint64_t position)
+{
+	struct nvj_revoke_entry *e = entry_of(r, block);
+
+	e->block = block;
+	e->after = position + 1;
+}
+
+bool nvj_revokes_has(const struct nvj_revokes *r, uint64_t block, uint64_t position)
+{
+	return r->entries && position < entry_of(r, block)->after;
+}

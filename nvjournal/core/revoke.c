@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * A block is freed: what was logged of it goes home no more, once the revoke's
+ * transaction is sealed. Until then an earlier version that is committed must
+ * still go home, for the revoke may not survive; so it is kept, frozen, with the
+ * transaction that ends it.
+ */
+#include "journal.h"
+
+static void mark_versions(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, uint64_t tid)
+{
+	struct nvj_image *image = b->image;
+
+	for (struct nvj_image *v = b->frozen; v; v = v->next)
+		if (!v->revoked_by || v->revoked_by > tid)
+			v->revoked_by = tid;
+	if (!image || !image->tid)
+		return;
+	if (image->tid < tid && image->tid > b->home_tid) {
+		image->revoked_by = tid;
+		image->next = b->frozen;
+		b->frozen = image;
+		b->image = NULL;
+		nvj_frozen_trim(j, p, b);
+	} else {
+		/*
+		 * At home already; or of the revoke's own transaction, or one
+		 * that commits together with it: there is no version any more.
+		 */
+		image->tid = 0;
+	}
+}
+
+/* Under the block's lock. */
+static void into_list(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
+{
+	if (b->revoked_in >> slot & 1)
+		return;
+	b->revoked_in = (uint8_t)(b->revoked_in | 1u << slot);
+	nvj_lock(&p->list_lock, &j->platform);
+	b->revoked_next[slot] = p->revoked[slot];
+	p->revoked[slot] = b;
+	nvj_unlock(&p->list_lock, &j->platform);
+}
+
+int nvj_revoke(struct nvj_handle *h, uint64_t block)
+{
+	struct nvj *j = h->journal;
+	struct nvj_partition *p = &j->partition[nvj_partition_of(j, block)];
+	struct nvj_block *b;
+	uint64_t closing, newest;
+	int lines;
+
+	if (nvj_load(&j->aborted))
+		return NVJ_EROFS;
+	if (block == NVJ_NO_BLOCK)
+		return NVJ_EINVAL;
+	if (h->credits == 0)
+		return NVJ_ENOSPC;
+	b = nvj_block_make(j, p, block);
+	if (!b)
+		return NVJ_ENOMEM;
+	newest = nvj_load(&b->newest_tid);
+	if (newest > h->tid)
+		nvj_raise_sc(&j->merge_to, newest);
+	else
+		nvj_store_release(&b->newest_tid, h->tid);
+	/* Whoever has it next begins anew: he accesses it again, and logs all of it. */
+	nvj_store_release(&b->access_tid, 0);
+	b->created = true;
+	lines = nvj_record_log(h, p, b, NVJ_REVOKE, 0, 0, NULL);
+	if (lines > 0) {
+		mark_versions(j, p, b, h->tid);
+		into_list(j, p, b, h->tid & (NVJ_SLOTS - 1));
+	}
+	nvj_block_unlock(j, b);
+	if (lines < 0)
+		return lines;
+
+	nvj_count(&j->cpu[h->cpu].revokes, 1);
+	/* As in nvj_log. */
+	closing = nvj_load_acquire(&j->closing);
+	if (h->records == NVJ_HANDLE_BLOCKS || (closing && closing < h->tid))
+		nvj_handle_flag(h);
+	return 0;
+}
+
+static bool dead_is_written(struct nvj *j, const struct nvj_block *b)
+{
+	for (const struct nvj_image *v = b->frozen; v; v = v->next)
+		if (v->writing && nvj_image_is_dead(j, v))
+			return true;
+	return false;
+}
+
+/*
+ * A round asks whether a version is dead, and marks that it writes it, under the
+ * block's lock. sealed was stored before we take that lock: so either it found
+ * the version dead, or we find it marked, and wait.
+ */
+static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
+{
+	nvj_lock(&b->lock, &j->platform);
+	b->revoked_in = (uint8_t)(b->revoked_in & ~(1u << slot));
+	while (dead_is_written(j, b)) {
+		uint32_t rings;
+
+		nvj_block_unlock(j, b);
+		rings = nvj_attend(&j->written);
+		nvj_lock(&b->lock, &j->platform);
+		if (dead_is_written(j, b)) {
+			nvj_block_unlock(j, b);
+			j->platform.wait(j->platform.context, &j->written.rings, rings,
+					 NVJ_SAFETY_NS);
+			nvj_lock(&b->lock, &j->platform);
+		}
+		nvj_leave(&j->written);
+	}
+	nvj_frozen_trim(j, p, b);
+	nvj_block_unlock(j, b);
+}
+
+void nvj_revokes_seal(struct nvj *j, uint64_t tid)
+{
+	unsigned slot = tid & (NVJ_SLOTS - 1);
+
+	for (unsigned i = 0; i < j->partitions; i++) {
+		struct nvj_partition *p = &j->partition[i];
+		struct nvj_block *b;
+
+		if (!nvj_load(&p->revoked[slot]))
+			continue;
+		nvj_lock(&p->list_lock, &j->platform);
+		b = p->revoked[slot];
+		p->revoked[slot] = NULL;
+		nvj_unlock(&p->list_lock, &j->platform);
+		while (b) {
+			/* Read before it may go: revoked_in keeps it. */
+			struct nvj_block *next = b->revoked_next[slot];
+
+			settle(j, p, b, slot);
+			b = next;
+		}
+	}
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * Reads superblock, tail and commit ring.
+ *
+ * What a crash can leave in the slots after the tail, and nothing else: a run of
+ * sealed ones, without a gap as seals are fenced one after the other; then all
+ * "not yet". So a slot that says "not yet" before a sealed one has lost its seal,
+ * and one that says neither is damaged: both are reported, never passed over.
+ */
+#include "scan.h"
+
+/* Above all positions of a life, and far from an overflow. */
+#define MAX_POSITION (UINT64_C(1) << 62)
+
+void nvj_find(struct nvj_report *report, enum nvj_finding_kind kind, uint32_t partition,
+	      uint64_t position, uint64_t offset)
+{
+	if (report->findings < NVJ_MAX_FINDINGS)
+		report->finding[report->findings] = (struct nvj_finding){
+			.kind = kind,
+			.partition = partition,
+			.position = position,
+			.offset = offset,
+		};
+	report->findings++;
+}
+
+static void found_commit(const struct nvj_scan *s, struct nvj_report *report, uint64_t tid)
+{
+	nvj_find(report, NVJ_FOUND_COMMIT, 0, tid, nvj_offset_of_commit(&s->geometry, tid));
+}
+
+static int read_super_and_tail(struct nvj_scan *s, const struct nvj_region *region,
+			       struct nvj_report *report)
+{
+	bool layout;
+	int error = nvj_super_read(region, &s->super, &s->geometry, &s->super_damaged, &layout);
+
+	if (error == NVJ_EUCLEAN)
+		nvj_find(report, layout ? NVJ_FOUND_LAYOUT : NVJ_FOUND_SUPER, 0, 0,
+			 NVJ_SUPER_OFFSET);
+	if (error)
+		return error;
+	if (s->super_damaged)
+		nvj_find(report, NVJ_FOUND_SUPER, 0, 0,
+			 s->super_damaged & 1 ? NVJ_SUPER_OFFSET : NVJ_SUPER_COPY_OFFSET);
+
+	if (!nvj_tail_read(&s->geometry, &s->tail_tid, &s->tail_damaged)) {
+		nvj_find(report, NVJ_FOUND_TAILS, 0, 0, NVJ_TAIL_OFFSET);
+		return NVJ_EUCLEAN;
+	}
+	if (s->tail_damaged)
+		nvj_find(report, NVJ_FOUND_TAIL, 0, 0,
+			 s->tail_damaged & 1 ? NVJ_TAIL_OFFSET : NVJ_TAIL_COPY_OFFSET);
+	report->tail_tid = s->tail_tid;
+	return 0;
+}
+
+/*
+ * The slot's positions go on from those before it, and do not take more of a
+ * ring than there is from the tail. An anchor begins where the last commit ended:
+ * MERGED ones between them, which lost their successor, may have reached further.
+ * For the tail itself: low[] is set.
+ */
+static bool bounds_possible(struct nvj_scan *s, bool is_tail)
+{
+	for (uint32_t i = 0; i < s->geometry.partitions; i++) {
+		uint64_t low = s->slot.at[i].low, high = s->slot.at[i].high;
+
+		if (low > high || high > MAX_POSITION)
+			return false;
+		if (is_tail)
+			s->low[i] = low;
+		else if (s->slot.kind == NVJ_ANCHOR ? low < s->high[i]
+						    : low < s->run_low[i] || high < s->run_high[i])
+			return false;
+		if (high - s->low[i] > s->geometry.ring_lines)
+			return false;
+		s->run_low[i] = low;
+		s->run_high[i] = high;
+	}
+	return true;
+}
+
+/* tid is the last that ends something: its high is where reading ends. */
+static void ends_at(struct nvj_scan *s, uint64_t tid)
+{
+	s->last_tid = tid;
+	for (uint32_t i = 0; i < s->geometry.partitions; i++)
+		s->high[i] = s->run_high[i];
+}
+
+static void commit_from(struct nvj_scan *s, uint64_t first, uint64_t last)
+{
+	for (uint64_t n = first - s->tail_tid - 1; n <= last - s->tail_tid - 1; n++)
+		s->committed[n / 64] |= UINT64_C(1) << n % 64;
+	s->transactions += last - first + 1;
+}
+
+static int read_commits(struct nvj_scan *s, struct nvj_report *report)
+{
+	const struct nvj_geometry *g = &s->geometry;
+	uint64_t tail = s->tail_tid, open = tail + 1; /* the first that is not decided */
+	bool ended = false;
+	uint32_t before = report->findings;
+
+	/* The tail's own slot says where reading begins. It stays until the tail has moved on. */
+	if (nvj_commit_read(g, tail, &s->slot) != NVJ_SLOT_SEALED || s->slot.kind == NVJ_MERGED ||
+	    !bounds_possible(s, true)) {
+		found_commit(s, report, tail);
+		return NVJ_EUCLEAN;
+	}
+	s->sealed_tid = tail;
+	ends_at(s, tail);
+
+	for (uint64_t tid = tail + 1; tid < tail + g->commits; tid++) {
+		enum nvj_slot_state state = nvj_commit_read(g, tid, &s->slot);
+
+		if (state == NVJ_SLOT_NOT_YET) {
+			ended = true;
+			continue;
+		}
+		if (state == NVJ_SLOT_DAMAGED) {
+			found_commit(s, report, tid);
+			ended = true;
+			continue;
+		}
+		if (ended) {
+			/* The one that ended the run is at fault, unless it was found already. */
+			if (report->findings == before)
+				found_commit(s, report, s->sealed_tid + 1);
+			continue;
+		}
+		if (!bounds_possible(s, false)) {
+			found_commit(s, report, tid);
+			ended = true;
+			continue;
+		}
+		s->sealed_tid = tid;
+		switch (s->slot.kind) {
+		case NVJ_COMMIT:
+			commit_from(s, open, tid);
+			ends_at(s, tid);
+			open = tid + 1;
+			break;
+		case NVJ_ANCHOR:
+			/* MERGED ones before it have lost the one they waited for. */
+			ends_at(s, tid);
+			open = tid + 1;
+			break;
+		}
+	}
+	report->committed_tid = s->last_tid;
+	report->transactions = s->transactions;
+	report->clean = s->transactions == 0;
+	return report->findings == before ? 0 : NVJ_EUCLEAN;
+}
+
+static size_t bitmap_bytes(const struct nvj_scan *s)
+{
+	return (s->geometry.commits + 63) / 64 * sizeof(uint64_t);
+}
+
+int nvj_scan_begin(const struct nvj_region *region, const struct nvj_platform *platform,
+		   struct nvj_report *report, struct nvj_scan **scan)
+{
+	struct nvj_scan *s = platform->allocate(platform->context, sizeof(*s));
+	int error;
+
+	*scan = NULL;
+	if (!s)
+		return NVJ_ENOMEM;
+	error = read_super_and_tail(s, region, report);
+	if (!error) {
+		/* commits was checked: 65536 at most. */
+		s->committed = platform->allocate(platform->context, bitmap_bytes(s));
+		error = s->committed ? read_commits(s, report) : NVJ_ENOMEM;
+	}
+	if (error) {
+		report->clean = false;
+		nvj_scan_end(platform, s);
+		return error;
+	}
+	*scan = s;
+	return 0;
+}
+
+void nvj_scan_end(const struct nvj_platform *platform, struct nvj_scan *s)
+{
+	if (s->committed)
+		platform->release(platform->context, s->committed, bitmap_bytes(s));
+	platform->release(platform->context, s, sizeof(*s));
+}

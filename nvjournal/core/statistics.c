@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/* The journal's counts. Exact when nothing is under way; close to it otherwise. */
+#include "journal.h"
+
+static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
+{
+	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
+		s->handles += (uint32_t)nvj_load(&c->begun[slot]);
+	s->handles += nvj_load(&c->begun_4g) << 32;
+	s->handles -= nvj_load(&c->not_begun);
+	s->zero_lines += nvj_load(&c->zero_lines);
+	s->data_records += nvj_load(&c->data_records);
+	s->revokes += nvj_load(&c->revokes);
+}
+
+/* Records are counted at their blocks, under whose locks they are written anyway. */
+static void add_partition(struct nvj_statistics *s, const struct nvj *j, struct nvj_partition *p)
+{
+	struct nvj_block *first, *b;
+
+	nvj_lock(&p->list_lock, &j->platform);
+	s->records += nvj_load(&p->records);
+	s->fences += nvj_load(&p->batches);
+	first = b = p->clock;
+	while (b) {
+		s->records += nvj_load(&b->records);
+		s->fences += nvj_load(&b->batches);
+		b = b->clock_next == first ? NULL : b->clock_next;
+	}
+	nvj_unlock(&p->list_lock, &j->platform);
+}
+
+void nvj_statistics(const struct nvj *j, struct nvj_statistics *s)
+{
+	uint64_t tail = nvj_load_sc(&j->tail);
+	const uint64_t *lows = j->lows + (tail & (j->geometry.commits - 1)) * j->partitions;
+
+	*s = (struct nvj_statistics){
+		.transactions = nvj_load(&j->transactions),
+		.merged = nvj_load(&j->merged),
+		.commits_waited = nvj_load(&j->commits_waited),
+		.fences = nvj_load(&j->fences),
+		.start_waits = nvj_load(&j->start_waits),
+		.start_wait_ns = nvj_load(&j->start_wait_ns),
+		.frozen = nvj_load(&j->frozen),
+		.checkpoints = nvj_load(&j->checkpoints),
+		.blocks_home = nvj_load(&j->blocks_home),
+		.running_tid = nvj_load(&j->running),
+		.committed_tid = nvj_load(&j->committed),
+		.tail_tid = tail,
+		.ring_lines = j->geometry.ring_lines,
+		.partitions = j->partitions,
+	};
+	for (unsigned i = 0; i < NVJ_CPUS; i++)
+		add_cpu(s, &j->cpu[i]);
+	for (unsigned i = 0; i < j->partitions; i++) {
+		uint64_t head = nvj_load(&j->partition[i].head);
+		uint64_t low = nvj_load(&lows[i]);
+
+		add_partition(s, j, &j->partition[i]);
+		s->record_lines += head - j->first_line[i];
+		if (head - low > s->used_lines)
+			s->used_lines = head - low;
+	}
+}

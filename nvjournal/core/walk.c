@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * The walk over a partition's records, and nvj_walk, which shows them. All
+ * records between the bounds were flagged before the last commit was sealed: one
+ * that is not whole is damage, not the work of a crash, and nothing behind it can
+ * be found, as only it says where the next one begins.
+ */
+#include "walk.h"
+
+struct nvj_walker *nvj_walker_new(const struct nvj_platform *platform, const struct nvj_scan *scan,
+				  uint32_t partition)
+{
+	struct nvj_walker *w = platform->allocate(platform->context, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->scan = scan;
+	w->partition = partition;
+	nvj_walker_rewind(w);
+	return w;
+}
+
+void nvj_walker_free(const struct nvj_platform *platform, struct nvj_walker *w)
+{
+	platform->release(platform->context, w, sizeof(*w));
+}
+
+void nvj_walker_rewind(struct nvj_walker *w)
+{
+	w->position = w->scan->low[w->partition];
+}
+
+/* Copies count lines out of the ring, over its end if need be. */
+static void read_lines(const struct nvj_walker *w, uint64_t position, void *to, uint64_t count)
+{
+	const struct nvj_geometry *g = &w->scan->geometry;
+	uint64_t to_end = nvj_lines_to_end(g, position);
+	uint64_t first = count < to_end ? count : to_end;
+
+	__builtin_memcpy(to, nvj_line_at(g, w->partition, position), first * NVJ_LINE_BYTES);
+	if (count > first)
+		__builtin_memcpy((uint8_t *)to + first * NVJ_LINE_BYTES,
+				 nvj_line_at(g, w->partition, position + first),
+				 (count - first) * NVJ_LINE_BYTES);
+	/* What follows looks at the copy: the region could change under us. */
+	__asm__ volatile("" ::: "memory");
+}
+
+int nvj_walker_next(struct nvj_walker *w)
+{
+	const struct nvj_scan *s = w->scan;
+	uint64_t end = s->high[w->partition];
+
+	if (w->position >= end)
+		return 0;
+	read_lines(w, w->position, &w->header, 1);
+	/*
+	 * When the last one was sealed the transaction after it was running, at
+	 * most. A higher one here would not be under the next anchor.
+	 */
+	if (!nvj_record_plausible(&s->geometry, w->partition, w->position, &w->header,
+				  s->last_tid + 1))
+		return NVJ_EUCLEAN;
+	/* lines is 1..65 now. */
+	if (w->header.lines > end - w->position)
+		return NVJ_EUCLEAN;
+	read_lines(w, w->position + 1, w->lines, w->header.lines - 1u);
+	if (w->header.crc != nvj_record_crc_packed(s->geometry.seed, &w->header, w->lines))
+		return NVJ_EUCLEAN;
+	w->position += w->header.lines;
+	return 1;
+}
+
+/* *damaged: the walk ended at a record that is not sound. */
+static int walk_partition(const struct nvj_platform *platform, const struct nvj_scan *s,
+			  uint32_t partition, nvj_visit *visit, void *context, bool *damaged)
+{
+	struct nvj_walker *w = nvj_walker_new(platform, s, partition);
+	int next, result = 0;
+
+	if (!w)
+		return NVJ_ENOMEM;
+	while (!result && (next = nvj_walker_next(w)) != 0) {
+		if (next < 0) {
+			*damaged = true;
+			break;
+		}
+		/* Those at home already are here only as a later transaction began among them. */
+		if (w->header.tid > s->tail_tid)
+			result = visit(context, partition, &w->header, w->lines,
+				       nvj_scan_counts(s, w->header.tid));
+	}
+	nvj_walker_free(platform, w);
+	return result;
+}
+
+int nvj_walk(const struct nvj_region *region, const struct nvj_platform *platform, nvj_visit *visit,
+	     void *context)
+{
+	struct nvj_report report = {0};
+	struct nvj_scan *s;
+	bool damaged = false;
+	int result = nvj_scan_begin(region, platform, &report, &s);
+
+	if (result)
+		return result;
+	for (uint32_t i = 0; i < s->geometry.partitions && !result; i++)
+		result = walk_partition(platform, s, i, visit, context, &damaged);
+	nvj_scan_end(platform, s);
+	return !result && damaged ? NVJ_EUCLEAN : result;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nvju_open: makes, recovers, runs workers, says why it cannot; threads write through it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "nvjournal_user.h"
+#include "user_expect.h"
+
+#define BLOCKS 64u
+#define THREADS 4u
+
+static char region[64], disk[64];
+static unsigned before_commits;
+
+static int before_commit(void *context, uint64_t tid)
+{
+	struct nvju_platform *platform = context;
+
+	expect(platform->user == &before_commits && tid);
+	before_commits++;
+	return 0;
+}
+
+static struct nvju_options options = {
+	.region_size_bytes = 2 << 20,
+	.create_partitions = 4,
+	.disk_flags = NVJU_DISK_CREATE,
+	.before_commit = before_commit,
+	.user = &before_commits,
+};
+
+static void read_block(struct nvju *nvju, uint64_t block, void *image)
+{
+	if (!nvj_peek(nvju->journal, block, image))
+		expect(nvju_disk_read(nvju->disk, block, image) == 0);
+}
+
+/* Adds 1 to the number in line `line` of the block. Returns the transaction. */
+static uint64_t add(struct nvju *nvju, uint64_t block, unsigned line)
+{
+	_Alignas(64) uint64_t image[NVJ_BLOCK_BYTES / 8];
+	struct nvj_handle handle;
+
+	expect(nvj_start(nvju->journal, &handle, NVJ_BLOCK_CREDITS) == 0);
+	read_block(nvju, block, image);
+	expect(nvj_access(&handle, block, image) == 0);
+	image[line * 8]++;
+	expect(nvj_log(&handle, block, image, NVJ_COMPARE) == 2);
+	return nvj_stop(&handle);
+}
+
+static uint64_t number(struct nvju *nvju, uint64_t block, unsigned line)
+{
+	uint64_t image[NVJ_BLOCK_BYTES / 8];
+
+	read_block(nvju, block, image);
+	return image[line * 8];
+}
+
+static void it_is_made_and_recovered(void)
+{
+	struct nvju *nvju, *second;
+
+	unlink(new_file(region));
+	unlink(new_file(disk));
+	options.create_partitions = 0;
+	expect(nvju_open(&nvju, region, disk, &options) == -ENOENT && strstr(nvju_error(), region));
+	options.create_partitions = 4;
+	expect(nvju_open(&nvju, region, disk, &options) == 0 && nvju->created);
+	expect(nvju->report.clean);
+	expect(nvju_open(&second, region, disk, &options) == -EBUSY);
+	for (unsigned n = 0; n < BLOCKS; n++)
+		expect(nvj_commit(nvju->journal, add(nvju, n, n)) == 0);
+	expect(before_commits >= BLOCKS);
+	add(nvju, 0, 1); /* not committed: may be lost, or not */
+	nvju_abandon(nvju);
+
+	expect(nvju_open(&nvju, region, disk, &options) == 0 && !nvju->created);
+	expect(nvju->report.transactions == BLOCKS && nvju->report.blocks == BLOCKS);
+	for (unsigned n = 0; n < BLOCKS; n++)
+		expect(number(nvju, n, n) == 1);
+	expect(number(nvju, 0, 1) == 0);
+	expect(nvju_close(nvju) == 0);
+}
+
+static struct nvju *shared;
+
+/* Each thread has blocks of its own; all share the journal. */
+static void *add_many(void *argument)
+{
+	unsigned thread = (unsigned)(uintptr_t)argument;
+	uint64_t tid = 0;
+
+	for (unsigned n = 0; n < 2000; n++) {
+		tid = add(shared, thread + THREADS * (n % 8), 60);
+		if (n % 50 == 0)
+			expect(nvj_commit(shared->journal, tid) == 0);
+	}
+	expect(nvj_commit(shared->journal, tid) == 0);
+	return NULL;
+}
+
+static void threads_and_workers(void)
+{
+	pthread_t threads[THREADS];
+	struct nvj_handle handle;
+
+	options.worker_flags = NVJU_CHECKPOINT_WORKERS | NVJU_COMMIT_WORKERS;
+	expect(nvju_open(&shared, region, disk, &options) == 0 && shared->workers);
+	for (uintptr_t n = 0; n < THREADS; n++)
+		expect(!pthread_create(&threads[n], NULL, add_many, (void *)n));
+	for (unsigned n = 0; n < THREADS; n++)
+		pthread_join(threads[n], NULL);
+
+	/* With a handle open it stays open, and works on. */
+	expect(nvj_start(shared->journal, &handle, 1) == 0);
+	expect(nvju_close(shared) == NVJ_EBUSY);
+	nvj_stop(&handle);
+	expect(nvj_commit(shared->journal, add(shared, 1, 3)) == 0);
+	expect(nvju_close(shared) == 0);
+
+	options.worker_flags = 0;
+	expect(nvju_open(&shared, region, disk, &options) == 0 && shared->report.clean);
+	for (unsigned n = 0; n < 8 * THREADS; n++)
+		expect(number(shared, n, 60) == 250);
+	expect(number(shared, 1, 3) == 1);
+	expect(nvju_close(shared) == 0);
+}
+
+static void damage_is_named(void)
+{
+	struct nvju *nvju;
+	char byte;
+	int fd;
+
+	expect(nvju_open(&nvju, region, disk, &options) == 0);
+	expect(nvj_commit(nvju->journal, add(nvju, 5, 5)) == 0);
+	nvju_abandon(nvju);
+	fd = open(region, O_RDWR);
+	for (unsigned n = 0; n < 2; n++) { /* both copies of the tail */
+		expect(pread(fd, &byte, 1, NVJ_TAIL_OFFSET + n * 64) == 1);
+		byte ^= 4;
+		expect(pwrite(fd, &byte, 1, NVJ_TAIL_OFFSET + n * 64) == 1);
+	}
+	close(fd);
+	expect(nvju_open(&nvju, region, disk, &options) == NVJ_EUCLEAN);
+	expect(strstr(nvju_error(), "tail") && strstr(nvju_error(), "nvj check"));
+
+	/* What is no journal and not empty is not made one. */
+	fd = open(region, O_RDWR | O_TRUNC);
+	expect(pwrite(fd, "precious", 8, 600) == 8);
+	close(fd);
+	expect(nvju_open(&nvju, region, disk, &options) == NVJ_ENODATA);
+	unlink(region);
+	unlink(disk);
+}
+
+int main(void)
+{
+	it_is_made_and_recovered();
+	threads_and_workers();
+	damage_is_named();
+	return 0;
+}

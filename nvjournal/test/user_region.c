@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Regions: files are made, sliced, locked and kept; DRAM is as slow as it was told to be. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "nvjournal_user.h"
+#include "user_expect.h"
+#include "clock.h"
+
+static void write_line(const struct nvj_region *region, uint64_t offset, char letter)
+{
+	char line[NVJ_LINE_BYTES];
+
+	memset(line, letter, sizeof(line));
+	region->persistence->write(region->persistence, (char *)region->base + offset, line,
+				   sizeof(line));
+}
+
+static void a_file_is_made_and_keeps_what_was_fenced(void)
+{
+	struct nvju_region *region;
+	struct stat status;
+	char path[64], byte;
+	int fd;
+
+	unlink(new_file(path));
+	expect(nvju_region_open(&region, path, 0, 0, 0) == -ENOENT);
+	expect(strstr(nvju_error(), path));
+	expect(nvju_region_open(&region, path, 0, 1 << 20, NVJU_CREATE) == 0);
+	expect(stat(path, &status) == 0 && status.st_size == 1 << 20);
+	expect(nvju_region(region)->size_bytes == 1 << 20);
+	expect((uintptr_t)nvju_region(region)->base % NVJ_LINE_BYTES == 0);
+	/* More pages, apart from each other, than the list of a thread holds. */
+	for (unsigned n = 0; n < 100; n++)
+		write_line(nvju_region(region), n * 8192, 'x');
+	nvju_region(region)->persistence->store64(nvju_region(region)->persistence,
+						  nvju_region(region)->base,
+						  UINT64_C(0x7a7a7a7a7a7a7a7a));
+	nvju_region(region)->persistence->fence(nvju_region(region)->persistence);
+	fd = open(path, O_RDONLY);
+	for (unsigned n = 0; n < 100; n++) {
+		expect(pread(fd, &byte, 1, n * 8192 + 63) == 1 && byte == 'x');
+		expect(pread(fd, &byte, 1, n * 8192) == 1 && byte == (n ? 'x' : 'z'));
+	}
+	close(fd);
+	nvju_region_close(region);
+
+	/* Without a size: to the end; and what was there is there. */
+	expect(nvju_region_open(&region, path, 8192, 0, 0) == 0);
+	expect(nvju_region(region)->size_bytes == (1 << 20) - 8192);
+	expect(*(char *)nvju_region(region)->base == 'x');
+	nvju_region_close(region);
+	unlink(path);
+}
+
+static void a_region_is_open_once_and_slices_are_apart(void)
+{
+	struct nvju_region *one, *two, *reader;
+	char path[64];
+
+	new_file(path);
+	expect(nvju_region_open(&one, path, 0, 65536, NVJU_CREATE) == 0);
+	expect(nvju_region_open(&two, path, 0, 65536, 0) == -EBUSY);
+	expect(strstr(nvju_error(), "in use"));
+	expect(nvju_region_open(&two, path, 61440, 8192, NVJU_CREATE) == -EBUSY);
+	expect(nvju_region_open(&reader, path, 0, 0, NVJU_READ_ONLY) == -EBUSY);
+	expect(nvju_region_open(&reader, path, 0, 0, NVJU_READ_ONLY | NVJU_UNLOCKED) == 0);
+	nvju_region_close(reader);
+	expect(nvju_region_open(&two, path, 65536, 65536, NVJU_CREATE) == 0);
+	write_line(nvju_region(one), 65536 - 64, '1');
+	write_line(nvju_region(two), 0, '2');
+	nvju_region(one)->persistence->fence(nvju_region(one)->persistence);
+	nvju_region(two)->persistence->fence(nvju_region(two)->persistence);
+	nvju_region_close(one);
+	expect(nvju_region_open(&one, path, 0, 65536, 0) == 0);
+	nvju_region_close(one);
+	nvju_region_close(two);
+	/* Readers do not hinder each other. */
+	expect(nvju_region_open(&one, path, 0, 0, NVJU_READ_ONLY) == 0);
+	expect(nvju_region_open(&two, path, 0, 0, NVJU_READ_ONLY) == 0);
+	expect(((char *)nvju_region(one)->base)[65535] == '1');
+	expect(((char *)nvju_region(one)->base)[65536] == '2');
+	nvju_region_close(one);
+	nvju_region_close(two);
+	unlink(path);
+}
+
+static void what_cannot_be_mapped_is_refused(void)
+{
+	struct nvju_region *region;
+	struct stat status;
+	char path[64];
+
+	new_file(path);
+	expect(nvju_region_open(&region, path, 0, 0, 0) == -EINVAL); /* empty */
+	expect(nvju_region_open(&region, path, 100, 4096, 0) == NVJ_EINVAL);
+	expect(nvju_region_open(&region, path, 0, 100, 0) == NVJ_EINVAL);
+	expect(nvju_region_open(&region, path, 0, 8192, 0) == -EINVAL); /* shorter */
+	expect(nvju_region_open(&region, path, 0, 0, NVJU_UNLOCKED) == NVJ_EINVAL);
+	expect(nvju_region_open(&region, "/dev/null", 0, 4096, 0) < 0);
+	expect(nvju_region_open(&region, "/", 0, 4096, NVJU_READ_ONLY) < 0);
+	expect(stat(path, &status) == 0 && status.st_size == 0);
+	unlink(path);
+}
+
+static void dram_is_slow_if_so_told(void)
+{
+	const struct nvju_dram slow = {.fence_ns = 200000};
+	const struct nvju_dram narrow = {.bytes_per_second = 64 * 1000 * 1000};
+	const struct nvju_dram wrong = {.persistence = "paper"};
+	struct nvju_region *region;
+	const struct nvj_region *r;
+	uint64_t began;
+
+	expect(nvju_region_dram(&region, 1 << 20, NULL) == 0);
+	write_line(nvju_region(region), 0, 'a');
+	expect(*(char *)nvju_region(region)->base == 'a');
+	nvju_region_close(region);
+
+	expect(nvju_region_dram(&region, 1 << 20, &wrong) == NVJ_EINVAL);
+	expect(nvju_region_dram(&region, 0, NULL) == NVJ_ENOMEM);
+
+	/* Never faster than told; slower it may be. */
+	expect(nvju_region_dram(&region, 1 << 20, &slow) == 0);
+	r = nvju_region(region);
+	began = nvju_monotonic_ns();
+	for (unsigned n = 0; n < 10; n++)
+		r->persistence->fence(r->persistence);
+	expect(nvju_monotonic_ns() - began > 1900000);
+	nvju_region_close(region);
+
+	/* A line a microsecond. */
+	expect(nvju_region_dram(&region, 1 << 20, &narrow) == 0);
+	r = nvju_region(region);
+	began = nvju_monotonic_ns();
+	for (unsigned n = 0; n < 2000; n++)
+		write_line(r, n * 64, 'b');
+	r->persistence->fence(r->persistence);
+	expect(nvju_monotonic_ns() - began > 1900000);
+	nvju_region_close(region);
+}
+
+int main(void)
+{
+	a_file_is_made_and_keeps_what_was_fenced();
+	a_region_is_open_once_and_slices_are_apart();
+	what_cannot_be_mapped_is_refused();
+	dram_is_slow_if_so_told();
+	return 0;
+}

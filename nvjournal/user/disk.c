@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The calls of all disks: the limits are checked and the counts kept here. */
+#include <stddef.h>
+
+#include "disk.h"
+#include "error.h"
+
+static void count(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+static int ended(struct nvju_disk *disk, uint64_t *counter, int error)
+{
+	count(counter);
+	if (error)
+		count(&disk->counts.errors);
+	return error;
+}
+
+int nvju_disk_read(struct nvju_disk *disk, uint64_t block, void *image)
+{
+	return ended(disk, &disk->counts.reads, disk->kind->read(disk, block, image));
+}
+
+int nvju_disk_start_write(struct nvju_disk *disk, unsigned queue, struct nvj_write *write)
+{
+	int error;
+
+	if (queue >= NVJ_MAX_PARTITIONS)
+		return nvju_fail(NVJ_EIO, "cannot write block %llu: there is no queue %u",
+				 (unsigned long long)write->block, queue);
+	write->error = 0;
+	error = disk->kind->start_write(disk, queue, write);
+	return error ? ended(disk, &disk->counts.writes, error) : 0;
+}
+
+struct nvj_write *nvju_disk_finish_write(struct nvju_disk *disk, unsigned queue)
+{
+	struct nvj_write *write;
+
+	write = queue < NVJ_MAX_PARTITIONS ? disk->kind->finish_write(disk, queue) : NULL;
+	if (write)
+		ended(disk, &disk->counts.writes, write->error);
+	return write;
+}
+
+int nvju_disk_flush(struct nvju_disk *disk)
+{
+	return ended(disk, &disk->counts.flushes, disk->kind->flush(disk));
+}
+
+struct nvju_disk_counts nvju_disk_counts(const struct nvju_disk *disk)
+{
+	return (struct nvju_disk_counts){
+		.reads = __atomic_load_n(&disk->counts.reads, __ATOMIC_RELAXED),
+		.writes = __atomic_load_n(&disk->counts.writes, __ATOMIC_RELAXED),
+		.flushes = __atomic_load_n(&disk->counts.flushes, __ATOMIC_RELAXED),
+		.errors = __atomic_load_n(&disk->counts.errors, __ATOMIC_RELAXED),
+	};
+}
+
+const char *nvju_disk_how(const struct nvju_disk *disk)
+{
+	return disk->how;
+}
+
+void nvju_disk_close(struct nvju_disk *disk)
+{
+	if (disk)
+		disk->kind->close(disk);
+}

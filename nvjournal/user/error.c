@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Errors as sentences: what was wanted, on what, what happened, what to do. One
+ * for each thread, so that threads which fail do not mix their words.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "error.h"
+#include "nvjournal_user.h"
+
+static _Thread_local char sentence[1024];
+
+const char *nvju_error(void)
+{
+	return sentence;
+}
+
+int nvju_fail(int error, const char *format, ...)
+{
+	int saved = errno;
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(sentence, sizeof(sentence), format, arguments);
+	va_end(arguments);
+	errno = saved;
+	return error;
+}

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nvju_open: a journal for a program that just wants one, from two paths. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "error.h"
+#include "nvjournal_user.h"
+
+/* What format writes, except the commit ring, is all 0. */
+static bool untouched(const struct nvj_region *region)
+{
+	const uint8_t *at = region->base;
+	uint64_t n;
+
+	for (n = 0; n < NVJ_COMMITS_OFFSET && n < region->size_bytes; n++)
+		if (at[n])
+			return false;
+	return true;
+}
+
+static int open_region(struct nvju *opened, const char *path, const struct nvju_options *options)
+{
+	struct nvj_format_options format = {
+		.partitions = options->create_partitions,
+		.now_unix = (uint64_t)time(NULL),
+	};
+	int error;
+
+	error = nvju_region_open(&opened->region, path, options->region_offset,
+				 options->region_size_bytes,
+				 options->create_partitions ? NVJU_CREATE : 0);
+	if (error || !options->create_partitions || !untouched(nvju_region(opened->region)))
+		return error;
+	memcpy(format.disk_uuid, options->journal.disk_uuid, sizeof(format.disk_uuid));
+	nvju_uuid(format.uuid);
+	error = nvj_format(nvju_region(opened->region), &format);
+	if (error)
+		return nvju_fail(error,
+				 "cannot make a journal of %u partitions in %s: %s; give it more "
+				 "bytes or fewer partitions",
+				 options->create_partitions, path, nvj_strerror(error));
+	opened->created = true;
+	return 0;
+}
+
+static int say_why(const struct nvju *opened, const char *path, int error)
+{
+	char text[160];
+
+	switch (error) {
+	case NVJ_ENODATA:
+		return nvju_fail(error,
+				 "cannot open the journal in %s: there is none; make one: nvj "
+				 "format %s",
+				 path, path);
+	case NVJ_EUCLEAN:
+		if (opened->report.findings)
+			nvju_finding_text(&opened->report.finding[0], text, sizeof(text));
+		else
+			snprintf(text, sizeof(text),
+				 "its superblock is, or does not fit the %llu bytes mapped",
+				 (unsigned long long)nvju_region(opened->region)->size_bytes);
+		return nvju_fail(
+			error,
+			"cannot recover the journal in %s: it is damaged (%s), and nothing "
+			"was written; look: nvj check %s",
+			path, text, path);
+	case NVJ_EMEDIUM:
+		return nvju_fail(error,
+				 "cannot open the journal in %s: it belongs to another disk; look: "
+				 "nvj inspect %s",
+				 path, path);
+	default:
+		return nvju_fail(error, "cannot open the journal in %s: %s", path,
+				 nvj_strerror(error));
+	}
+}
+
+static int open_journal(struct nvju *opened, const char *path, const struct nvju_options *options)
+{
+	struct nvj_options journal = options->journal;
+	int error;
+
+	nvju_platform_init(&opened->platform, opened->disk);
+	opened->platform.user = options->user;
+	opened->platform.platform.before_commit = options->before_commit;
+	opened->platform.platform.aborted = options->aborted;
+	journal.recover_with = nvju_run;
+	journal.workers = options->worker_flags & NVJU_CHECKPOINT_WORKERS;
+	error = nvj_open(&opened->journal, nvju_region(opened->region), &opened->platform.platform,
+			 &journal, &opened->report);
+	if (error) {
+		opened->journal = NULL;
+		return say_why(opened, path, error);
+	}
+	if (!options->worker_flags)
+		return 0;
+	error = nvju_workers_start(&opened->workers, opened->journal, options->worker_flags);
+	if (error) {
+		nvj_abandon(opened->journal);
+		opened->journal = NULL;
+	}
+	return error;
+}
+
+static void close_rest(struct nvju *opened)
+{
+	nvju_disk_close(opened->disk);
+	nvju_region_close(opened->region);
+	free(opened);
+}
+
+int nvju_open(struct nvju **result, const char *region, const char *disk,
+	      const struct nvju_options *options)
+{
+	static const struct nvju_options defaults;
+	struct nvju *opened = calloc(1, sizeof(*opened));
+	int error;
+
+	*result = NULL;
+	if (!opened)
+		return nvju_fail(NVJ_ENOMEM, "cannot open the journal in %s: no memory", region);
+	if (!options)
+		options = &defaults;
+	error = nvju_disk_open(&opened->disk, disk, options->disk_flags);
+	if (!error)
+		error = open_region(opened, region, options);
+	if (!error)
+		error = open_journal(opened, region, options);
+	if (error) {
+		close_rest(opened);
+		return error;
+	}
+	*result = opened;
+	return 0;
+}
+
+int nvju_close(struct nvju *opened)
+{
+	int error;
+
+	if (!opened)
+		return 0;
+	/* Without workers whoever needs room makes it: it works on if it cannot be closed. */
+	nvju_workers_stop(opened->workers);
+	opened->workers = NULL;
+	error = nvj_close(opened->journal);
+	if (error == NVJ_EBUSY)
+		return nvju_fail(error,
+				 "cannot close the journal: handles are open; stop them first");
+	if (error)
+		nvju_fail(error,
+			  "cannot carry all of the journal to the disk: %s; the region keeps it "
+			  "for the next open",
+			  nvj_strerror(error));
+	close_rest(opened);
+	return error;
+}
+
+void nvju_abandon(struct nvju *opened)
+{
+	if (!opened)
+		return;
+	nvju_workers_stop(opened->workers);
+	nvj_abandon(opened->journal);
+	close_rest(opened);
+}

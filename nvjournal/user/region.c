@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Regions of files and devices: the size, the lock, the mapping. A mapping with
+ * MAP_SYNC is memory that persists by the processor's own instructions; any
+ * other is pages that the kernel must be asked to write (region_file.c).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <linux/mman.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "region.h"
+
+#ifndef MAP_SYNC
+#define MAP_SYNC 0x80000
+#endif
+#ifndef MAP_SHARED_VALIDATE
+#define MAP_SHARED_VALIDATE 0x03
+#endif
+
+/* The size of a character device (device DAX) is in sysfs only. */
+static int dax_size(const struct stat *status, uint64_t *size)
+{
+	char path[96];
+	FILE *file;
+	int n;
+
+	snprintf(path, sizeof(path), "/sys/dev/char/%u:%u/size", major(status->st_rdev),
+		 minor(status->st_rdev));
+	file = fopen(path, "re");
+	if (!file)
+		return -errno;
+	n = fscanf(file, "%" SCNu64, size);
+	fclose(file);
+	return n == 1 ? 0 : -EINVAL;
+}
+
+static int size_of(int fd, const char *path, const struct stat *status, uint64_t *size)
+{
+	int error;
+
+	if (S_ISREG(status->st_mode)) {
+		*size = (uint64_t)status->st_size;
+		return 0;
+	}
+	if (S_ISBLK(status->st_mode)) {
+		if (ioctl(fd, BLKGETSIZE64, size) == 0)
+			return 0;
+		return nvju_fail(-errno, "cannot tell the size of %s: %s", path, strerror(errno));
+	}
+	if (S_ISCHR(status->st_mode)) {
+		error = dax_size(status, size);
+		if (error == 0)
+			return 0;
+		return nvju_fail(error,
+				 "cannot open region %s: it is a character device but no DAX "
+				 "device; give a file, a block device or /dev/daxN.M",
+				 path);
+	}
+	return nvju_fail(-EINVAL,
+			 "cannot open region %s: it is neither a file nor a device; give one",
+			 path);
+}
+
+/*
+ * An open-file-description lock of the bytes mapped: two slices of one device
+ * may be open at once, one slice may not, in this process neither.
+ */
+static int lock(int fd, const char *path, uint64_t offset, uint64_t size, bool read_only)
+{
+	struct flock range = {
+		.l_type = read_only ? F_RDLCK : F_WRLCK,
+		.l_whence = SEEK_SET,
+		.l_start = (off_t)offset,
+		.l_len = (off_t)size,
+	};
+
+	if (fcntl(fd, F_OFD_SETLK, &range) == 0)
+		return 0;
+	if (errno == EAGAIN || errno == EACCES)
+		return nvju_fail(-EBUSY,
+				 "cannot open region %s: it is in use by a process (see fuser %s, "
+				 "or lsof); end it, or take another region",
+				 path, path);
+	return nvju_fail(-errno, "cannot lock region %s: %s", path, strerror(errno));
+}
+
+/* Makes a file long enough, with its blocks: a hole could have none left when it is written. */
+static int extend(int fd, const char *path, uint64_t from, uint64_t end)
+{
+	int error = posix_fallocate(fd, (off_t)from, (off_t)(end - from));
+
+	if (error)
+		return nvju_fail(-error, "cannot make region %s %" PRIu64 " bytes long: %s", path,
+				 end, strerror(error));
+	if (fsync(fd) < 0)
+		return nvju_fail(-errno, "cannot write region %s: %s", path, strerror(errno));
+	return 0;
+}
+
+static int map(struct nvju_region *region, const char *path, uint64_t offset, uint64_t size,
+	       const struct stat *status)
+{
+	int protection = region->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+	void *base;
+
+	base = mmap(NULL, size, protection, MAP_SHARED_VALIDATE | MAP_SYNC, region->fd,
+		    (off_t)offset);
+	region->region.persistence = nvj_persistence(NULL);
+	if (base != MAP_FAILED) {
+		snprintf(region->how, sizeof(region->how), "DAX (MAP_SYNC), %s",
+			 region->region.persistence->name);
+	} else {
+		base = mmap(NULL, size, protection, MAP_SHARED, region->fd, (off_t)offset);
+		if (base == MAP_FAILED)
+			return nvju_fail(-errno,
+					 "cannot map %" PRIu64 " bytes at %" PRIu64
+					 " of region %s: %s%s",
+					 size, offset, path, strerror(errno),
+					 S_ISCHR(status->st_mode)
+						 ? "; offset and size must be multiples of the "
+						   "device's alignment, mostly 2 MiB"
+						 : "");
+		nvju_region_use_msync(region);
+		snprintf(region->how, sizeof(region->how), "plain %s, msync",
+			 S_ISBLK(status->st_mode) ? "block device" : "file");
+	}
+	region->region.base = base;
+	region->region.size_bytes = size;
+	return 0;
+}
+
+static int open_and_map(struct nvju_region *region, const char *path, uint64_t offset,
+			uint64_t size, unsigned flags)
+{
+	int mode = flags & NVJU_READ_ONLY ? O_RDONLY : O_RDWR;
+	uint64_t whole = 0;
+	struct stat status;
+	int error;
+
+	if (flags & NVJU_CREATE && !(flags & NVJU_READ_ONLY))
+		mode |= O_CREAT;
+	region->fd = open(path, mode | O_CLOEXEC, 0600);
+	if (region->fd < 0)
+		return nvju_fail(-errno, "cannot open region %s: %s", path, strerror(errno));
+	if (fstat(region->fd, &status) < 0)
+		return nvju_fail(-errno, "cannot open region %s: %s", path, strerror(errno));
+	error = size_of(region->fd, path, &status, &whole);
+	if (error)
+		return error;
+	if (size == 0 && whole > offset)
+		size = (whole - offset) & ~UINT64_C(4095);
+	if (size == 0)
+		return nvju_fail(-EINVAL,
+				 "cannot open region %s: it has %" PRIu64 " bytes, nothing at "
+				 "offset %" PRIu64 "; say how large it shall be",
+				 path, whole, offset);
+	if (!(flags & NVJU_UNLOCKED)) {
+		error = lock(region->fd, path, offset, size, region->read_only);
+		if (error)
+			return error;
+	}
+	if (offset + size > whole) {
+		if (!S_ISREG(status.st_mode) || !(mode & O_CREAT))
+			return nvju_fail(-EINVAL,
+					 "cannot open region %s: %" PRIu64 " bytes at offset "
+					 "%" PRIu64 " are wanted, and it has %" PRIu64 " in all",
+					 path, size, offset, whole);
+		error = extend(region->fd, path, whole, offset + size);
+		if (error)
+			return error;
+	}
+	return map(region, path, offset, size, &status);
+}
+
+int nvju_region_open(struct nvju_region **result, const char *path, uint64_t offset,
+		     uint64_t size_bytes, unsigned flags)
+{
+	struct nvju_region *region;
+	int error;
+
+	*result = NULL;
+	if (offset % NVJ_BLOCK_BYTES || size_bytes % NVJ_BLOCK_BYTES ||
+	    offset > INT64_MAX - size_bytes)
+		return nvju_fail(NVJ_EINVAL,
+				 "cannot open region %s: offset %" PRIu64 " and size %" PRIu64
+				 " must be multiples of 4096",
+				 path, offset, size_bytes);
+	if (flags & NVJU_UNLOCKED && !(flags & NVJU_READ_ONLY))
+		return nvju_fail(NVJ_EINVAL,
+				 "cannot open region %s: only to read may it be open without its "
+				 "lock",
+				 path);
+	region = calloc(1, sizeof(*region));
+	if (!region)
+		return nvju_fail(NVJ_ENOMEM, "cannot open region %s: no memory", path);
+	region->fd = -1;
+	region->read_only = flags & NVJU_READ_ONLY;
+	error = open_and_map(region, path, offset, size_bytes, flags);
+	if (error) {
+		nvju_region_close(region);
+		return error;
+	}
+	*result = region;
+	return 0;
+}
+
+const struct nvj_region *nvju_region(const struct nvju_region *region)
+{
+	return &region->region;
+}
+
+const char *nvju_region_how(const struct nvju_region *region)
+{
+	return region->how;
+}
+
+void nvju_region_close(struct nvju_region *region)
+{
+	if (!region)
+		return;
+	if (region->region.base)
+		munmap(region->region.base, region->region.size_bytes);
+	if (region->fd >= 0)
+		close(region->fd);
+	free(region);
+}
