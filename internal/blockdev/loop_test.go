@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -220,5 +221,32 @@ func TestTheSchedulerOfAnOwnLoopDeviceCanBeSwitched(t *testing.T) {
 	}
 	if value, err := loop.Tunable("low_latency"); err != nil || value != "0" {
 		t.Errorf("low_latency is %q, %v; want 0", value, err)
+	}
+}
+
+func TestAQueueAttributeThatTheKernelRoundsIsAnError(t *testing.T) {
+	needLoop(t)
+	loop := attachForTest(t, imageFile(t, 1<<20), AttachOptions{})
+	before, err := loop.Queue("read_ahead_kb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := loop.SetQueue("read_ahead_kb", before); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := loop.SetQueue("read_ahead_kb", "64"); err != nil {
+		t.Error(err)
+	}
+	// It counts pages.
+	if err := loop.SetQueue("read_ahead_kb", "65"); err == nil || !strings.Contains(err.Error(), `is "64" after writing "65"`) {
+		t.Errorf("got %v", err)
+	}
+	if err := loop.SetQueue("max_sectors_kb", "no number"); err == nil {
+		t.Error("no error for what the kernel refuses")
+	}
+	if err := loop.SetQueue("../dev", "1"); err == nil {
+		t.Error("a path is taken for a name")
 	}
 }

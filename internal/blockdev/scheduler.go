@@ -129,12 +129,20 @@ func (d Disk) Queue(name string) (string, error) {
 	return d.read("queue/" + name)
 }
 
-// SetQueue writes an attribute of the disk's queue.
+// SetQueue writes an attribute of the disk's queue, such as "max_sectors_kb",
+// and checks that it took: the kernel rounds some values without a word.
 func (d Disk) SetQueue(name, value string) error {
 	if err := checkAttribute(name); err != nil {
 		return err
 	}
-	return d.write("queue/"+name, value)
+	if err := d.write("queue/"+name, value); err != nil {
+		return err
+	}
+	after, err := d.Queue(name)
+	if err == nil && after != value {
+		err = fmt.Errorf("disk %s: queue/%s is %q after writing %q", d.Name, name, after, value)
+	}
+	return err
 }
 
 func checkAttribute(name string) error {

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/fio"
-	"github.com/daybook-project/daybook/internal/meter"
 	"github.com/daybook-project/daybook/internal/synctime"
 )
 
@@ -54,11 +52,15 @@ const (
 	fioLoad        = "fio"
 	mariadbLoad    = string(database.MariaDB)
 	postgresqlLoad = string(database.PostgreSQL)
-	poolLoad       = "pool"
+	// Parts of their own: the scheduler's slices, the pool's journal.
+	slicesLoad = "slices"
+	poolLoad   = "pool"
 )
 
-// VolumeLoads are the parts of the experiment.
-func VolumeLoads() []string { return []string{fioLoad, mariadbLoad, postgresqlLoad, poolLoad} }
+// VolumeLoads lists them.
+func VolumeLoads() []string {
+	return []string{fioLoad, mariadbLoad, postgresqlLoad, slicesLoad, poolLoad}
+}
 
 // The disks that it runs on.
 const (
@@ -68,73 +70,6 @@ const (
 
 // VolumeDisks lists them.
 func VolumeDisks() []string { return []string{simulatedHDD, plainDisk} }
-
-// Alone is the neighbour that does nothing.
-const Alone fio.Neighbour = "alone"
-
-// VolumesOptions say how much bench-volumes measures.
-type VolumesOptions struct {
-	// Seconds is the length of a phase.
-	Seconds int
-	// Interval is that of a sample; Seconds hold a whole number of them.
-	Interval time.Duration
-	// Neighbours of fio and MariaDB on the simulated disk; of PostgreSQL, and
-	// on the plain disk, only those that are also of FewNeighbours.
-	Neighbours, FewNeighbours []fio.Neighbour
-	// Disks and Loads are of VolumeDisks and VolumeLoads; PostgreSQL runs on
-	// the simulated disk only. What is not measured is taken over from Before.
-	Disks, Loads []string
-	Before       VolumesResult
-}
-
-// FullVolumes is the benchmark, QuickVolumes a look whether it works.
-var (
-	FullVolumes = VolumesOptions{
-		Seconds: 12, Interval: 2 * time.Second,
-		Neighbours:    volumeNeighbours(),
-		FewNeighbours: []fio.Neighbour{Alone, fio.HighFsync},
-		Disks:         VolumeDisks(), Loads: VolumeLoads(),
-	}
-	QuickVolumes = VolumesOptions{
-		Seconds: 4, Interval: time.Second,
-		Neighbours:    []fio.Neighbour{fio.HighFsync},
-		FewNeighbours: []fio.Neighbour{Alone, fio.HighFsync},
-		Disks:         []string{simulatedHDD}, Loads: []string{fioLoad, mariadbLoad},
-	}
-)
-
-// Check says what is wrong with the options.
-func (o VolumesOptions) Check() error {
-	if o.Interval < meter.MinInterval || time.Duration(o.Seconds)*time.Second < o.Interval {
-		return fmt.Errorf("phases of %d s with samples of %v: want at least one sample, of at least %v", o.Seconds, o.Interval, meter.MinInterval)
-	}
-	neighbours := texts(o.Neighbours)
-	for _, list := range []struct {
-		what          string
-		asked, choice []string
-	}{{"disk", o.Disks, VolumeDisks()}, {"load", o.Loads, VolumeLoads()}, {"neighbour", neighbours, texts(volumeNeighbours())}} {
-		if len(list.asked) == 0 {
-			return fmt.Errorf("no %s: choose of %s", list.what, strings.Join(list.choice, ", "))
-		}
-		for _, name := range list.asked {
-			if !slices.Contains(list.choice, name) {
-				return fmt.Errorf("no %s %q: choose of %s", list.what, name, strings.Join(list.choice, ", "))
-			}
-		}
-	}
-	return nil
-}
-
-// volumeNeighbours lists all, the quietest first.
-func volumeNeighbours() []fio.Neighbour { return append([]fio.Neighbour{Alone}, fio.Neighbours()...) }
-
-func texts(neighbours []fio.Neighbour) []string {
-	var all []string
-	for _, n := range neighbours {
-		all = append(all, string(n))
-	}
-	return all
-}
 
 // The weights of A and B: 70:30 in the range that BFQ's weights have. BFQ gives
 // the threads of the root cgroup, where the kernel starts jbd2, a weight of
@@ -148,20 +83,24 @@ const (
 // VolumesResult is what bench-volumes came to.
 type VolumesResult struct {
 	Host Host `json:"host"`
-	// Parts are in the order of VolumeDisks and VolumeLoads.
+	// Parts are in the order of the plan.
 	Parts []VolumesPart `json:"parts"`
 }
 
-// VolumesPart is one load on one disk, in all arrangements, one after the other.
+// VolumesPart is one load on one disk in one data mode, in all arrangements, one
+// after the other.
 type VolumesPart struct {
-	Disk string `json:"disk"`
-	Load string `json:"load"`
+	Disk     string   `json:"disk"`
+	Load     string   `json:"load"`
+	DataMode DataMode `json:"data_mode"`
 	// Settings are those of disk and scheduler, for people.
 	Settings string    `json:"settings"`
 	Measured time.Time `json:"measured"`
-	// Phases are by arrangement, then by neighbour; of the load "pool", Pool.
+	// Phases are by arrangement, then by neighbour; the loads "pool" and
+	// "slices" have Pool and Slices.
 	Phases []VolumesPhase `json:"phases,omitempty"`
 	Pool   []PoolJournal  `json:"pool,omitempty"`
+	Slices []SliceTrial   `json:"slices,omitempty"`
 }
 
 // VolumesPhase is A's load beside a neighbour in one arrangement.
@@ -196,10 +135,10 @@ type VolumesPhase struct {
 	Samples []account.Sample `json:"samples"`
 }
 
-// part is the part of a load on a disk, nil if it was not measured.
-func (r VolumesResult) part(disk, load string) *VolumesPart {
+// part is that of a load on a disk, nil if it was not measured.
+func (r VolumesResult) part(disk, load string, mode DataMode) *VolumesPart {
 	for i, p := range r.Parts {
-		if p.Disk == disk && p.Load == load {
+		if p.Disk == disk && p.Load == load && p.DataMode == mode {
 			return &r.Parts[i]
 		}
 	}
@@ -216,7 +155,7 @@ func (p VolumesPart) phase(a Arrangement, n fio.Neighbour) *VolumesPhase {
 	return nil
 }
 
-// BenchVolumes runs the loads on the disks in all arrangements.
+// BenchVolumes runs the parts that are asked for.
 func (l Lab) BenchVolumes(ctx context.Context, o VolumesOptions) (VolumesResult, error) {
 	result := VolumesResult{Host: thisHost()}
 	if err := o.Check(); err != nil {
@@ -225,48 +164,57 @@ func (l Lab) BenchVolumes(ctx context.Context, o VolumesOptions) (VolumesResult,
 	if err := sweepStands(); err != nil {
 		return result, err
 	}
-	for _, disk := range VolumeDisks() {
-		for _, load := range VolumeLoads() {
-			if load == postgresqlLoad && disk == plainDisk {
-				continue
+	for _, planned := range volumesPlan() {
+		before := o.Before.part(planned.disk, planned.load, planned.mode)
+		if !o.asks(planned) {
+			if before != nil {
+				result.Parts = append(result.Parts, *before)
 			}
-			if !slices.Contains(o.Disks, disk) || !slices.Contains(o.Loads, load) {
-				if before := o.Before.part(disk, load); before != nil {
-					result.Parts = append(result.Parts, *before)
-				}
-				continue
-			}
-			part, err := l.volumesPart(ctx, o, disk, load)
-			if err != nil {
-				return result, fmt.Errorf("%s on the disk %s: %w", load, disk, err)
-			}
-			result.Parts = append(result.Parts, part)
+			continue
 		}
+		part, err := l.volumesPart(ctx, o, planned, before)
+		if err != nil {
+			return result, fmt.Errorf("%s: %w", planned, err)
+		}
+		result.Parts = append(result.Parts, part)
 	}
 	return result, nil
 }
 
-func (l Lab) volumesPart(ctx context.Context, o VolumesOptions, disk, load string) (part VolumesPart, err error) {
-	part = VolumesPart{Disk: disk, Load: load, Settings: volumesDisk(disk) + "; " + settings(nil), Measured: time.Now().UTC().Truncate(time.Second)}
-	if load == poolLoad {
-		part.Pool, err = l.poolJournals(ctx, o, disk)
+// takeOver takes the phases beside other neighbours than these from before, which
+// may be nil, if that was measured with the same settings.
+func (p *VolumesPart) takeOver(before *VolumesPart, neighbours []fio.Neighbour) {
+	if before == nil || before.Settings != p.Settings {
+		return
+	}
+	for _, phase := range before.Phases {
+		if !slices.Contains(neighbours, phase.Neighbour) {
+			p.Phases = append(p.Phases, phase)
+		}
+	}
+}
+
+// volumesPart measures a part. Phases beside neighbours that are not asked for
+// are taken over from before, which may be nil.
+func (l Lab) volumesPart(ctx context.Context, o VolumesOptions, planned plannedPart, before *VolumesPart) (part VolumesPart, err error) {
+	part = VolumesPart{
+		Disk: planned.disk, Load: planned.load, DataMode: planned.mode,
+		Settings: volumesDisk(planned.disk) + "; " + shortSlices().String(), Measured: time.Now().UTC().Truncate(time.Second),
+	}
+	switch planned.load {
+	case poolLoad:
+		part.Pool, err = l.poolJournals(ctx, o, planned)
+		return part, err
+	case slicesLoad:
+		part.Settings = volumesDisk(planned.disk)
+		part.Slices, err = l.sliceTrials(ctx, o, planned)
 		return part, err
 	}
-	var neighbours []fio.Neighbour
-	for _, n := range o.Neighbours {
-		if load != postgresqlLoad && disk != plainDisk || slices.Contains(o.FewNeighbours, n) {
-			neighbours = append(neighbours, n)
-		}
-	}
-	if before := o.Before.part(disk, load); before != nil {
-		for _, phase := range before.Phases {
-			if !slices.Contains(neighbours, phase.Neighbour) {
-				part.Phases = append(part.Phases, phase)
-			}
-		}
-	}
+	neighbours := o.beside(planned)
+	part.takeOver(before, neighbours)
 	for _, arrangement := range Arrangements() {
-		phases, err := l.arrangementPhases(ctx, o, disk, load, arrangement, neighbours)
+		on := standOptions{disk: planned.disk, mode: planned.mode, arrangement: arrangement, slices: shortSlices()}
+		phases, err := l.standPhases(ctx, o, on, planned.load, neighbours)
 		if err != nil {
 			return part, fmt.Errorf("arrangement %s: %w", arrangement, err)
 		}
@@ -275,11 +223,11 @@ func (l Lab) volumesPart(ctx context.Context, o VolumesOptions, disk, load strin
 	return part, nil
 }
 
-// arrangementPhases runs a load beside each neighbour on one new disk.
-func (l Lab) arrangementPhases(ctx context.Context, o VolumesOptions, disk, load string, arrangement Arrangement, neighbours []fio.Neighbour) (phases []VolumesPhase, err error) {
-	what := fmt.Sprintf("%s, %s, %s", disk, load, arrangement)
+// standPhases runs a load beside each neighbour on one new stand.
+func (l Lab) standPhases(ctx context.Context, o VolumesOptions, on standOptions, load string, neighbours []fio.Neighbour) (phases []VolumesPhase, err error) {
+	what := fmt.Sprintf("%s, %s, %s, %s", on.disk, load, on.mode, on.arrangement)
 	l.progress("volumes", what+": preparing", nil)
-	s, err := l.buildStand(ctx, disk, arrangement)
+	s, err := l.buildStand(ctx, on)
 	if err != nil {
 		return nil, err
 	}

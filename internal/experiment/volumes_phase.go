@@ -15,14 +15,20 @@ import (
 	"github.com/daybook-project/daybook/internal/synctime"
 )
 
-// The loads. Blocks of 64 KiB make the journal some third of what a
-// high-fsync writer writes, as in the paper's Fig. 8.
+// The loads.
 const (
-	fioWriters    = 2
-	fioBlockBytes = 64 << 10
-	// fioFileBytes of all writers together fit into a container's file
-	// system; who never syncs gets round once or twice in a phase.
-	fioFileBytes = 192 << 20
+	// fioBlockBytes is one write, through the page cache as any program's.
+	fioBlockBytes = 1 << 20
+	// fioWriters are those of A and of its neighbour where A is fio: as many
+	// as it takes for both to have something queued always, without which
+	// there is nothing to divide by weights. A database's neighbour has
+	// neighbourWriters.
+	fioWriters       = 16
+	neighbourWriters = 2
+	// fioSpaceBytes are what the files of all writers together have: they
+	// fit into a container's file system, and who syncs gets round once at
+	// most in a phase.
+	fioSpaceBytes = 768 << 20
 	// neighbourSeconds is more than any phase: the neighbour is stopped.
 	neighbourSeconds = 600
 	databaseClients  = 8
@@ -71,7 +77,7 @@ type outcome struct {
 func (u *subject) run(ctx context.Context, seconds int) outcome {
 	if u.server == nil {
 		directory := filepath.Join(u.stand.a.directory, "fio")
-		job, err := writers(directory, fio.HighFsync, time.Duration(seconds)*time.Second)
+		job, err := writers(directory, fio.HighFsync, fioWriters, time.Duration(seconds)*time.Second)
 		if err != nil {
 			return outcome{err: err}
 		}
@@ -91,9 +97,17 @@ func (u *subject) run(ctx context.Context, seconds int) outcome {
 	return outcome{rate: result.PerSecond(), database: &result, err: err}
 }
 
+// besideWriters is how many writers a neighbour has.
+func (u *subject) besideWriters() int {
+	if u.server == nil {
+		return fioWriters
+	}
+	return neighbourWriters
+}
+
 // writers is the fio job of a neighbour in a new directory.
-func writers(directory string, neighbour fio.Neighbour, length time.Duration) (fio.Job, error) {
-	every, err := neighbour.FsyncEvery()
+func writers(directory string, neighbour fio.Neighbour, count int, length time.Duration) (fio.Job, error) {
+	every, err := syncs(neighbour).FsyncEvery()
 	if err != nil {
 		return fio.Job{}, err
 	}
@@ -101,14 +115,14 @@ func writers(directory string, neighbour fio.Neighbour, length time.Duration) (f
 		return fio.Job{}, err
 	}
 	return fio.Job{
-		Directory: directory, Writers: fioWriters, BlockBytes: fioBlockBytes, FsyncEvery: every,
-		FileBytes: fioFileBytes, Direct: true, WarmUp: warmUpVolumes, Time: length,
+		Directory: directory, Writers: count, BlockBytes: fioBlockBytes, FsyncEvery: every,
+		FileBytes: fioSpaceBytes / int64(count), WarmUp: warmUpVolumes, Time: length,
 	}, nil
 }
 
 // volumesPhase runs A's load beside a neighbour.
 func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *subject, neighbour fio.Neighbour) (phase VolumesPhase, err error) {
-	phase = VolumesPhase{Arrangement: s.arrangement, Neighbour: neighbour}
+	phase = VolumesPhase{Arrangement: s.on.arrangement, Neighbour: neighbour}
 	if err := s.settle(); err != nil {
 		return phase, err
 	}
@@ -126,7 +140,7 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 	if err := s.setInstant(false); err != nil {
 		return phase, err
 	}
-	stop, err := s.startNeighbour(neighbour)
+	stop, err := s.startNeighbour(neighbour, u.besideWriters())
 	if err != nil {
 		return phase, err
 	}
@@ -150,20 +164,31 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 	return phase, errors.Join(watched, result.err)
 }
 
-// startNeighbour starts B's load and returns what stops it.
-func (s *stand) startNeighbour(neighbour fio.Neighbour) (stop func() (fio.Result, error), err error) {
+// startNeighbour starts B's load and returns what stops it, and takes its limit
+// away.
+func (s *stand) startNeighbour(neighbour fio.Neighbour, count int) (stop func() (fio.Result, error), err error) {
 	if neighbour == Alone {
 		return func() (fio.Result, error) { return fio.Result{}, nil }, nil
 	}
-	job, err := writers(s.b.fioDirectory(), neighbour, neighbourSeconds*time.Second)
+	job, err := writers(s.b.fioDirectory(), neighbour, count, neighbourSeconds*time.Second)
 	if err != nil {
 		return nil, err
+	}
+	free := func() error { return nil }
+	if neighbour == Limited {
+		if free, err = s.limit(s.b); err != nil {
+			return nil, err
+		}
 	}
 	run, err := fio.Start(job, s.group.directory(s.b.load))
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, free())
 	}
-	return run.Stop, nil
+	return func() (fio.Result, error) {
+		freed := free() // first: its last sync would take long
+		result, err := run.Stop()
+		return result, errors.Join(freed, err)
+	}, nil
 }
 
 func (t *tenant) fioDirectory() string { return filepath.Join(t.directory, "fio") }
@@ -199,7 +224,7 @@ func (l Lab) watchPhase(ctx context.Context, o VolumesOptions, s *stand, source 
 		own, disk := s.account(sample)
 		phase.Samples = append(phase.Samples, own)
 		phase.DiskBytes += disk.DiskBytes
-		if s.arrangement.hasPoolJournal() {
+		if s.on.arrangement.hasPoolJournal() {
 			phase.PoolJournalBytes += disk.JournalBytes
 			phase.PoolMetadataBytes += disk.MetadataBytes
 			phase.PoolTransactions += disk.Transactions

@@ -34,9 +34,9 @@ func (s *stand) attachVolumes(ctx context.Context, provision volume.Provision, p
 // newPool makes a file system on the disk and a pool in it.
 func (s *stand) newPool(ctx context.Context) (*volume.Pool, error) {
 	mountNew := func() (string, error) {
-		return s.mountNew(ctx, s.disk.Device.Node(), "pool", 2*standJournalBytes)
+		return s.mountNew(ctx, s.disk.Device.Node(), "pool", 2*standJournalBytes, "")
 	}
-	if s.arrangement == PlacedOnXFS {
+	if s.on.arrangement == PlacedOnXFS {
 		mountNew = func() (string, error) { return s.mountXFS(ctx, s.disk.Device.Node(), "pool") }
 	}
 	directory, err := mountNew()
@@ -65,6 +65,7 @@ func (s *stand) mountXFS(ctx context.Context, node, name string) (directory stri
 func (s *stand) attachVolume(ctx context.Context, pool *volume.Pool, t *tenant, provision volume.Provision, placed bool) error {
 	_, err := pool.Create(ctx, t.name, volume.CreateOptions{
 		SizeBytes: standVolumeBytes, Provision: provision, JournalBytes: standJournalBytes, NoAtime: true,
+		MountOptions: s.on.mode.mountOption(),
 	})
 	if err != nil {
 		return err
@@ -98,10 +99,10 @@ type PoolJournal struct {
 
 // poolJournals measures it with a high-fsync writer in a thin and in a full
 // volume.
-func (l Lab) poolJournals(ctx context.Context, o VolumesOptions, disk string) (all []PoolJournal, err error) {
+func (l Lab) poolJournals(ctx context.Context, o VolumesOptions, planned plannedPart) (all []PoolJournal, err error) {
 	for _, provision := range []volume.Provision{volume.Thin, volume.Full} {
-		l.progress("volumes", fmt.Sprintf("%s, the pool's own journal, %s volume", disk, provision), nil)
-		one, err := l.poolJournal(ctx, o, disk, provision)
+		l.progress("volumes", fmt.Sprintf("%s, the pool's own journal, %s volume", planned.disk, provision), nil)
+		one, err := l.poolJournal(ctx, o, planned, provision)
 		if err != nil {
 			return all, fmt.Errorf("%s volume: %w", provision, err)
 		}
@@ -110,13 +111,12 @@ func (l Lab) poolJournals(ctx context.Context, o VolumesOptions, disk string) (a
 	return all, nil
 }
 
-func (l Lab) poolJournal(ctx context.Context, o VolumesOptions, disk string, provision volume.Provision) (one PoolJournal, err error) {
-	s, err := l.newStand(ctx, disk)
+func (l Lab) poolJournal(ctx context.Context, o VolumesOptions, planned plannedPart, provision volume.Provision) (one PoolJournal, err error) {
+	s, err := l.newStand(ctx, standOptions{disk: planned.disk, mode: planned.mode, arrangement: PlacedVolumes, slices: shortSlices()})
 	if err != nil {
 		return one, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	s.arrangement = PlacedVolumes
 	if err := s.attachVolumes(ctx, provision, true); err != nil {
 		return one, err
 	}

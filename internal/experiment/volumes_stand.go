@@ -19,12 +19,20 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
+// standOptions are what a stand is made of.
+type standOptions struct {
+	disk        string // one of VolumeDisks
+	mode        DataMode
+	arrangement Arrangement
+	slices      slicing
+}
+
 // stand is two containers on one disk in one arrangement.
 type stand struct {
-	lab         Lab
-	arrangement Arrangement
-	disk        *stageDisk
-	group       *group
+	lab   Lab
+	on    standOptions
+	disk  *stageDisk
+	group *group
 	// home is a private directory on the host, with all mount points.
 	home string
 	// loop is the plain disk; nil: a simulated one.
@@ -81,21 +89,20 @@ func volumesDisk(disk string) string {
 
 // buildStand sets a stand up, with a disk that takes no time until it is told
 // to. On error nothing is left.
-func (l Lab) buildStand(ctx context.Context, disk string, arrangement Arrangement) (s *stand, err error) {
-	s, err = l.newStand(ctx, disk)
+func (l Lab) buildStand(ctx context.Context, on standOptions) (s *stand, err error) {
+	s, err = l.newStand(ctx, on)
 	if err != nil {
 		return nil, err
 	}
-	s.arrangement = arrangement
-	switch arrangement {
+	switch on.arrangement {
 	case SharedExt4:
 		err = s.share(ctx)
 	case OwnVolumes, PlacedVolumes, PlacedOnXFS:
-		err = s.attachVolumes(ctx, volume.Full, arrangement != OwnVolumes)
+		err = s.attachVolumes(ctx, volume.Full, on.arrangement != OwnVolumes)
 	case OwnPartitions, LoopedPartitions:
 		err = s.partition(ctx)
 	default:
-		err = fmt.Errorf("no arrangement %q", arrangement)
+		err = fmt.Errorf("no arrangement %q", on.arrangement)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.close())
@@ -104,8 +111,8 @@ func (l Lab) buildStand(ctx context.Context, disk string, arrangement Arrangemen
 }
 
 // newStand makes the disk and the cgroups.
-func (l Lab) newStand(ctx context.Context, disk string) (s *stand, err error) {
-	s = &stand{lab: l}
+func (l Lab) newStand(ctx context.Context, on standOptions) (s *stand, err error) {
+	s = &stand{lab: l, on: on}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -119,13 +126,16 @@ func (l Lab) newStand(ctx context.Context, disk string) (s *stand, err error) {
 	if err := os.Chmod(s.home, 0o711); err != nil {
 		return s, err
 	}
-	options := stageOptions{SizeBytes: standBytes, Parameters: hddModel()}
-	if disk == plainDisk {
+	options := stageOptions{SizeBytes: standBytes, Parameters: hddModel(), Tunables: on.slices.tunables}
+	if on.disk == plainDisk {
 		if options.Given, err = s.plainDisk(); err != nil {
 			return s, err
 		}
 	}
 	if s.disk, err = setUpDisk(ctx, l.Tree, "experiment-"+strconv.Itoa(os.Getpid()), options); err != nil {
+		return s, err
+	}
+	if err = s.holdQueue(on.slices.queue()); err != nil {
 		return s, err
 	}
 	if s.group, err = newGroup(l.Tree); err != nil {
@@ -175,7 +185,7 @@ func (s *stand) tenants() []*tenant { return []*tenant{s.a, s.b} }
 
 // share is one ext4 for both.
 func (s *stand) share(ctx context.Context) error {
-	directory, err := s.mountNew(ctx, s.disk.Device.Node(), "shared", 2*standJournalBytes)
+	directory, err := s.mountNew(ctx, s.disk.Device.Node(), "shared", 2*standJournalBytes, s.on.mode.mountOption())
 	if err != nil {
 		return err
 	}
@@ -188,8 +198,8 @@ func (s *stand) share(ctx context.Context) error {
 	return nil
 }
 
-// mountNew makes an ext4 on a device and mounts it below home.
-func (s *stand) mountNew(ctx context.Context, node, name string, journalBytes uint64) (directory string, err error) {
+// mountNew makes an ext4 on a device and mounts it below home with the options.
+func (s *stand) mountNew(ctx context.Context, node, name string, journalBytes uint64, options string) (directory string, err error) {
 	if err := ext4.Make(ctx, node, ext4.MakeOptions{JournalBytes: journalBytes}); err != nil {
 		return "", err
 	}
@@ -197,7 +207,7 @@ func (s *stand) mountNew(ctx context.Context, node, name string, journalBytes ui
 	if err := os.Mkdir(directory, 0o755); err != nil {
 		return "", err
 	}
-	if err := ext4.Mount(node, directory, ext4.MountOptions{NoAtime: true}); err != nil {
+	if err := ext4.Mount(node, directory, ext4.MountOptions{NoAtime: true, Data: options}); err != nil {
 		return "", err
 	}
 	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, directory) })
@@ -214,7 +224,7 @@ func (s *stand) partition(ctx context.Context) error {
 	}
 	for n, t := range s.tenants() {
 		t.fileSystem = parts[n].dev
-		if s.arrangement == LoopedPartitions {
+		if s.on.arrangement == LoopedPartitions {
 			loop, err := blockdev.Attach(parts[n].node, blockdev.AttachOptions{DirectIO: true})
 			if err != nil {
 				return err
@@ -222,7 +232,7 @@ func (s *stand) partition(ctx context.Context) error {
 			s.undo = append(s.undo, loop.Detach)
 			t.loop, t.fileSystem, parts[n].node = loop.Disk, loop.Dev, loop.Path()
 		}
-		if t.directory, err = s.mountNew(ctx, parts[n].node, t.name, standJournalBytes); err != nil {
+		if t.directory, err = s.mountNew(ctx, parts[n].node, t.name, standJournalBytes, s.on.mode.mountOption()); err != nil {
 			return err
 		}
 		journal, err := ext4.JournalOf(t.fileSystem)
@@ -286,8 +296,8 @@ func (s *stand) close() error {
 }
 
 // sweepStands takes away what killed runs left: what is mounted in their homes,
-// loop devices over files there, and the homes. Disks and cgroups see to
-// themselves.
+// loop devices over files there, what was set on their disks, and the homes.
+// Disks and cgroups see to themselves.
 func sweepStands() error {
 	homes, err := filepath.Glob(filepath.Join(os.TempDir(), standPrefix+"*"))
 	if err != nil {
@@ -307,6 +317,9 @@ func sweepStands() error {
 }
 
 func sweepStand(home string) error {
+	if err := releaseQueues(home); err != nil {
+		return err
+	}
 	mounts, err := blockdev.Mounts()
 	if err != nil {
 		return err

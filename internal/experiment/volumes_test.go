@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -35,6 +38,12 @@ func TestVolumesOptionsThatCannotBeAreRefused(t *testing.T) {
 		"longer than a phase":  func(o *VolumesOptions) { o.Interval = time.Hour },
 		"an interval below 0":  func(o *VolumesOptions) { o.Interval = -time.Second },
 		"a disk and a bad one": func(o *VolumesOptions) { o.Disks = []string{simulatedHDD, ""} },
+		"no data mode":         func(o *VolumesOptions) { o.DataModes = nil },
+		"a mode there is not":  func(o *VolumesOptions) { o.DataModes = []DataMode{"journal"} },
+		"a part there is not":  func(o *VolumesOptions) { o.Disks, o.Loads = []string{plainDisk}, []string{fioLoad} },
+		"a neighbour not in it": func(o *VolumesOptions) {
+			o.Loads, o.Neighbours = []string{postgresqlLoad}, []fio.Neighbour{fio.LowFsync}
+		},
 	} {
 		o := FullVolumes
 		change(&o)
@@ -74,7 +83,29 @@ func TestAContainerOnALoopDeviceIsAllThatTheDeviceDid(t *testing.T) {
 	}
 }
 
-// madeUp is a result with every load, in which VA is so many times as good as S.
+func TestOptionsChooseOfThePlan(t *testing.T) {
+	o := FullVolumes
+	o.Loads, o.Neighbours = []string{mariadbLoad, poolLoad}, []fio.Neighbour{fio.LowFsync, Limited}
+	var asked []string
+	for _, p := range volumesPlan() {
+		if o.asks(p) {
+			asked = append(asked, p.String()+": "+strings.Join(texts(o.beside(p)), " "))
+		}
+	}
+	want := []string{"hdd, mariadb, ordered: low-fsync limited", "hdd, mariadb, unwritten: low-fsync limited", "hdd, pool, ordered: ", "plain, mariadb, ordered: limited"}
+	if !slices.Equal(asked, want) {
+		t.Errorf("%q asked for; want %q", asked, want)
+	}
+	o.DataModes = []DataMode{Unwritten}
+	for _, p := range volumesPlan() {
+		if want := p.load == mariadbLoad && p.mode == Unwritten; o.asks(p) != want {
+			t.Errorf("with unwritten alone, %s is asked for: %v", p, o.asks(p))
+		}
+	}
+}
+
+// madeUp is a result with every load, in which VA and VX are so many times as
+// good as S.
 func madeUp(gain, shareVA, aloneVA float64) VolumesResult {
 	phase := func(a Arrangement, n fio.Neighbour, rate, share float64) VolumesPhase {
 		sample := account.Sample{IntervalSeconds: 2, Devices: []account.Device{{Device: "disk", Containers: []account.Container{
@@ -87,15 +118,24 @@ func madeUp(gain, shareVA, aloneVA float64) VolumesResult {
 		}
 	}
 	var result VolumesResult
-	for _, load := range []string{fioLoad, mariadbLoad, postgresqlLoad} {
-		result.Parts = append(result.Parts, VolumesPart{Disk: simulatedHDD, Load: load, Phases: []VolumesPhase{
-			phase(SharedExt4, fio.HighFsync, 100, 0.5), phase(PlacedVolumes, fio.HighFsync, 100*gain, shareVA),
-			phase(PlacedVolumes, Alone, 1000*aloneVA, 1), phase(OwnPartitions, Alone, 1000, 1),
-		}})
+	add := func(load string, mode DataMode) {
+		part := VolumesPart{Disk: simulatedHDD, Load: load, DataMode: mode}
+		for _, n := range []fio.Neighbour{fio.HighFsync, Limited} {
+			part.Phases = append(part.Phases, phase(SharedExt4, n, 100, 0.5), phase(PlacedVolumes, n, 100*gain, shareVA), phase(PlacedOnXFS, n, 100*gain, shareVA),
+				phase(LoopedPartitions, n, 450, 0.7), phase(OwnPartitions, n, 500, 0.7))
+		}
+		part.Phases = append(part.Phases, phase(PlacedVolumes, Alone, 1000*aloneVA, 1), phase(PlacedOnXFS, Alone, 1000*aloneVA, 1), phase(OwnPartitions, Alone, 1000, 1))
+		result.Parts = append(result.Parts, part)
 	}
-	result.Parts = append(result.Parts, VolumesPart{Disk: simulatedHDD, Load: poolLoad, Pool: []PoolJournal{
-		{Provision: volume.Thin, VolumesPhase: phase(PlacedVolumes, Alone, 1e6, 1)},
-	}})
+	add(fioLoad, Ordered)
+	add(mariadbLoad, Ordered)
+	add(mariadbLoad, Unwritten)
+	add(postgresqlLoad, Ordered)
+	trial := phase(OwnPartitions, fio.HighFsync, 2e6, 0.7)
+	trial.DiskBytes = 12e6
+	result.Parts = append(result.Parts,
+		VolumesPart{Disk: simulatedHDD, Load: slicesLoad, DataMode: Ordered, Slices: []SliceTrial{{Settings: shortSlices().String(), Load: fioLoad, VolumesPhase: trial}}},
+		VolumesPart{Disk: simulatedHDD, Load: poolLoad, DataMode: Ordered, Pool: []PoolJournal{{Provision: volume.Thin, VolumesPhase: phase(PlacedVolumes, Alone, 1e6, 1)}}})
 	return result
 }
 
@@ -107,15 +147,53 @@ func TestVolumesResultsAreHeldAgainstThePapersBounds(t *testing.T) {
 		result VolumesResult
 		want   string
 	}{
-		"throughput":  {madeUp(2.7, 0.7, 1), "throughput of VA over S: 2.70"},
-		"sync":        {madeUp(3.9, 0.7, 1), "a sync in VA over S: 0.26"},
-		"share":       {madeUp(5, 0.66, 1), "points: -4.0"},
-		"alone":       {madeUp(5, 0.7, 0.94), "VA over P: 0.940"},
-		"no measure":  {madeUp(5, 0.7, 0), "VA over P: 0.000"},
-		"share above": {madeUp(5, 0.74, 1), "points: +4.0"},
+		"throughput":    {madeUp(2.7, 0.7, 1), "MariaDB beside high-fsync: throughput over S, VX: 2.70"},
+		"under a limit": {madeUp(2.7, 0.7, 1), "MariaDB beside limited: throughput over S, VA: 2.70"},
+		"sync":          {madeUp(3.9, 0.7, 1), "a sync over S, VA: 0.26"},
+		"share":         {madeUp(5, 0.66, 1), "points, VA: -4.0"},
+		"alone":         {madeUp(5, 0.7, 0.94), "over P, VX: 0.94"},
+		"no measure":    {madeUp(5, 0.7, 0), "over P, VA: 0.00"},
+		"share above":   {madeUp(5, 0.74, 1), "points, VA: +4.0"},
 	} {
 		if err := c.result.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v; want %q", name, err, c.want)
+		}
+	}
+}
+
+// A base of nothing is no gain, however much there is in volumes.
+func TestNothingToDivideByIsNoTargetMet(t *testing.T) {
+	result := madeUp(5, 0.7, 1)
+	part := result.part(simulatedHDD, mariadbLoad, Ordered)
+	*part.phase(SharedExt4, Limited) = VolumesPhase{Arrangement: SharedExt4, Neighbour: Limited, Seconds: 4}
+	if err := result.Check(); err == nil || !strings.Contains(err.Error(), "beside limited: throughput over S, VX: –") || !strings.Contains(err.Error(), "a sync over S, VA: –") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What an older version kept has no data mode and is of other loads.
+func TestPartsWithoutADataModeAreNotTakenOver(t *testing.T) {
+	var before VolumesResult
+	text := `{"parts":[{"disk":"hdd","load":"mariadb"},{"disk":"hdd","load":"fio","data_mode":"ordered"}]}`
+	if err := json.Unmarshal([]byte(text), &before); err != nil {
+		t.Fatal(err)
+	}
+	if before.part(simulatedHDD, mariadbLoad, Ordered) != nil || before.part(simulatedHDD, mariadbLoad, Unwritten) != nil {
+		t.Error("a part without a mode is taken for one with it")
+	}
+	if before.part(simulatedHDD, fioLoad, Ordered) == nil {
+		t.Error("a part with its mode is not found")
+	}
+}
+
+func TestPhasesAreTakenOverUnderTheSameSettingsOnly(t *testing.T) {
+	before := &VolumesPart{Settings: "a disk", Phases: []VolumesPhase{{Neighbour: Alone}, {Neighbour: Limited}, {Neighbour: fio.HighFsync}}}
+	for settings, want := range map[string]int{"a disk": 2, "another": 0} {
+		part := VolumesPart{Settings: settings}
+		part.takeOver(before, []fio.Neighbour{Limited})
+		part.takeOver(nil, []fio.Neighbour{Limited})
+		if len(part.Phases) != want || slices.ContainsFunc(part.Phases, func(p VolumesPhase) bool { return p.Neighbour == Limited }) {
+			t.Errorf("%s: %+v; want %d phases, none beside %s", settings, part.Phases, want, Limited)
 		}
 	}
 }
@@ -131,8 +209,8 @@ func TestVolumesResultsAreReported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(figures) != 3 {
-		t.Errorf("%d figures; want one for each load but the pool", len(figures))
+	if len(figures) != 4 {
+		t.Errorf("%d figures; want one for each part with phases", len(figures))
 	}
 	for name := range figures {
 		if !strings.Contains(page, "("+name+")") {
@@ -140,8 +218,12 @@ func TestVolumesResultsAreReported(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"throughput of VA over S | at least 2.8 | 3.00 | yes |", "a sync in VA over S | at most 0.25 | 0.33 | **no** |",
-		"| high-fsync, VA | 300.00 | 3.00 | 3.33 |", "| alone, P | 1000.00 |", "| thin | 1.00 | 2.5 |", "## MariaDB, simulated hard disk",
+		"MariaDB beside high-fsync: throughput over S | at least 2.8 | 3.00 | yes | 3.00 | yes | 5.00 |",
+		"MariaDB beside limited: time of a sync over S | at most 0.25 | 0.33 | **no** | 0.33 | **no** | 0.20 |",
+		"fio alone: throughput over P | at least 0.95 | 1.00 | yes | 1.00 | yes | – |",
+		"| limited, ordered | 100.0 | 300.0 | 450.0 | 500.0 | 3.00 | 5.00 | 10.00 | 3.33 | 2.22 | 2.00 |", "| high-fsync, unwritten | 100.0 | 300.0 |",
+		"| high-fsync, VA | 300.00 | 3.00 | 3.33 |", "| alone, P | 1000.00 |", "| thin | 1.00 | 2.5 |", "## MariaDB, simulated hard disk, ordered",
+		"| fio, high-fsync | BFQ, low_latency=0, max_budget=256, strict_guarantees=1, timeout_sync=12, max_sectors_kb=128, nr_requests=256 | 2.00 MB/s | 0.00 | 0.00 | 70.0 % | 3.00 |",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
@@ -163,7 +245,7 @@ func TestEachArrangementIsWhatItSays(t *testing.T) {
 	lab := testStandLab(t)
 	for _, arrangement := range Arrangements() {
 		t.Run(string(arrangement), func(t *testing.T) {
-			s, err := lab.buildStand(t.Context(), simulatedHDD, arrangement)
+			s, err := lab.buildStand(t.Context(), standOptions{disk: simulatedHDD, mode: Ordered, arrangement: arrangement, slices: shortSlices()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,11 +255,15 @@ func TestEachArrangementIsWhatItSays(t *testing.T) {
 					_ = s.close()
 				}
 			}()
+			queue := checkSlices(t, s)
 			shared := s.a.fileSystem == s.b.fileSystem
 			if shared != (arrangement == SharedExt4) {
 				t.Errorf("one file system for both: %v", shared)
 			}
 			for _, x := range s.tenants() {
+				if mode := modeInForce(t, x.fileSystem); mode != Ordered {
+					t.Errorf("the file system of %s is in the mode %s", x.name, mode)
+				}
 				journal, err := ext4.JournalOf(x.fileSystem)
 				if err != nil {
 					t.Fatal(err)
@@ -209,7 +295,7 @@ func TestEachArrangementIsWhatItSays(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := VolumesOptions{Seconds: 2, Interval: time.Second}
+			o := VolumesOptions{Seconds: 4, Interval: 2 * time.Second}
 			phase, err := lab.volumesPhase(t.Context(), o, s, u, fio.HighFsync)
 			if err != nil {
 				t.Fatal(err)
@@ -231,13 +317,68 @@ func TestEachArrangementIsWhatItSays(t *testing.T) {
 			if err := s.close(); err != nil {
 				t.Fatal(err)
 			}
-			checkNothingLeft(t, s)
+			checkNothingLeft(t, s, queue)
 		})
 	}
 }
 
-func checkNothingLeft(t *testing.T, s *stand) {
+// modeInForce is what the kernel says of a mounted ext4.
+func modeInForce(t *testing.T, dev blockdev.Dev) DataMode {
 	t.Helper()
+	link, err := os.Readlink("/sys/dev/block/" + dev.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("/proc/fs/ext4/" + filepath.Base(link) + "/options")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(strings.Fields(string(text)), "dioread_nolock") {
+		return Unwritten
+	}
+	return Ordered
+}
+
+// checkSlices looks whether the disk has short slices, and reads what is noted of
+// its queue before.
+func checkSlices(t *testing.T, s *stand) (before map[string]string) {
+	t.Helper()
+	for name, want := range map[string]string{"timeout_sync": "12", "max_budget": "256", "low_latency": "0", "strict_guarantees": "1"} {
+		if value, err := s.disk.Device.Tunable(name); err != nil || value != want {
+			t.Errorf("%s is %q, %v; want %s", name, value, err, want)
+		}
+	}
+	checkQueue(t, s.disk.Device, map[string]string{"max_sectors_kb": "128", "nr_requests": "256"})
+	record, err := os.ReadFile(filepath.Join(s.home, heldRecord))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before = make(map[string]string)
+	for line := range strings.Lines(string(record)) {
+		words := strings.Fields(line)
+		if len(words) != 4 || words[0] != s.disk.Device.Name {
+			t.Fatalf("noted is %q", record)
+		}
+		before[words[1]] = words[3]
+	}
+	if len(before) != 2 {
+		t.Errorf("noted is %q; want two attributes", record)
+	}
+	return before
+}
+
+func checkQueue(t *testing.T, disk blockdev.Disk, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if now, err := disk.Queue(name); err != nil || now != value {
+			t.Errorf("%s of %s is %q, %v; want %s", name, disk.Name, now, err, value)
+		}
+	}
+}
+
+func checkNothingLeft(t *testing.T, s *stand, queue map[string]string) {
+	t.Helper()
+	checkQueue(t, s.disk.Device, queue)
 	if _, err := os.Stat(s.home); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s was left: %v", s.home, err)
 	}
@@ -259,7 +400,7 @@ func checkNothingLeft(t *testing.T, s *stand) {
 
 func TestAPlainDiskIsALoopDeviceUnderBFQ(t *testing.T) {
 	lab := testStandLab(t)
-	s, err := lab.buildStand(t.Context(), plainDisk, PlacedVolumes)
+	s, err := lab.buildStand(t.Context(), standOptions{disk: plainDisk, mode: Unwritten, arrangement: PlacedVolumes, slices: shortSlices()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,10 +409,156 @@ func TestAPlainDiskIsALoopDeviceUnderBFQ(t *testing.T) {
 	if err != nil || directErr != nil || scheduler.Current != blockdev.BFQ || !direct {
 		t.Errorf("scheduler %s, direct I/O %v: %v, %v", scheduler.Current, direct, err, directErr)
 	}
+	queue := checkSlices(t, s)
+	if mode := modeInForce(t, s.a.fileSystem); mode != Unwritten {
+		t.Errorf("the volume's ext4 is in the mode %s", mode)
+	}
 	if err := s.close(); err != nil {
 		t.Fatal(err)
 	}
-	checkNothingLeft(t, s)
+	checkNothingLeft(t, s, queue)
+}
+
+// The limit is the kernel's, on the cgroup with the writers, and holds them; what
+// was there before is there afterwards.
+func TestALimitedNeighbourIsLimitedAndThenNoMore(t *testing.T) {
+	lab := testStandLab(t)
+	s, err := lab.buildStand(t.Context(), standOptions{disk: simulatedHDD, mode: Ordered, arrangement: OwnPartitions, slices: shortSlices()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	dev := s.disk.Device.Dev
+	before := cgroup.Limit{WriteIOPS: 5000}
+	if err := lab.Tree.SetLimit(s.b.load, dev, before); err != nil {
+		t.Fatal(err)
+	}
+	wants := func(when string, want cgroup.Limit) {
+		t.Helper()
+		if now, err := lab.Tree.Limits(s.b.load, dev); err != nil || now != want {
+			t.Errorf("%s: %+v, %v; want %+v", when, now, err, want)
+		}
+	}
+	for _, n := range []fio.Neighbour{fio.HighFsync, Limited} {
+		stop, err := s.startNeighbour(n, neighbourWriters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := before
+		if n == Limited {
+			limited.WriteBps = limitedBps
+		}
+		wants("while "+string(n)+" writes", limited)
+		time.Sleep(warmUpVolumes + 2*time.Second)
+		result, err := stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %.0f B/s", n, result.BytesPerSecond())
+		// The disk takes no time here; what the warm-up began counts when
+		// it ends.
+		if held := result.BytesPerSecond() < 2*limitedBps; held != (n == Limited) || result.WrittenBytes == 0 {
+			t.Errorf("%s: %+v", n, result)
+		}
+		wants("after "+string(n), before)
+		if err := s.clear(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ownLoop is a loop device over a file in the directory, whose queue is as it was
+// at the end of the test.
+func ownLoop(t *testing.T, directory string, attributes ...string) blockdev.Loop {
+	t.Helper()
+	needs.Root(t)
+	image := filepath.Join(directory, "disk")
+	if err := os.WriteFile(image, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(image, blockdev.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := loop.Detach(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range attributes {
+		before, err := loop.Queue(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := loop.SetQueue(name, before); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return loop
+}
+
+func TestADisksQueueIsHeldAndPutBack(t *testing.T) {
+	loop := ownLoop(t, t.TempDir(), "max_sectors_kb", "nomerges")
+	before := map[string]string{"max_sectors_kb": "256", "nomerges": "1"}
+	for name, value := range before {
+		if err := loop.SetQueue(name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &stand{home: t.TempDir(), disk: &stageDisk{Device: loop.Disk}}
+	hold := func() {
+		t.Helper()
+		if err := s.holdQueue(map[string]uint64{"max_sectors_kb": 64, "nomerges": 2}); err != nil {
+			t.Fatal(err)
+		}
+		checkQueue(t, loop.Disk, map[string]string{"max_sectors_kb": "64", "nomerges": "2"})
+	}
+	hold()
+	if err := s.disk.close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	checkQueue(t, loop.Disk, before)
+	if _, err := os.Stat(filepath.Join(s.home, heldRecord)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the record is still there: %v", err)
+	}
+	hold() // and is killed
+	if err := releaseQueues(s.home); err != nil {
+		t.Fatal(err)
+	}
+	checkQueue(t, loop.Disk, before)
+	if err := s.holdQueue(map[string]uint64{"no_such": 1}); err == nil {
+		t.Error("an attribute that there is not: no error")
+	}
+}
+
+func TestOnlyWhatAKilledRunSetIsPutBack(t *testing.T) {
+	loop := ownLoop(t, t.TempDir(), "max_sectors_kb")
+	for name, c := range map[string]struct{ record, now, want string }{
+		"set and left":        {loop.Name + " max_sectors_kb 64 256\n", "64", "256"},
+		"set anew by another": {loop.Name + " max_sectors_kb 64 256\n", "96", "96"},
+		"killed before":       {loop.Name + " max_sectors_kb 64 25", "64", "64"},
+		"a disk that is gone": {"loop4095 max_sectors_kb 64 256\n", "64", "64"},
+	} {
+		home := t.TempDir()
+		if err := os.WriteFile(filepath.Join(home, heldRecord), []byte(c.record), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := loop.SetQueue("max_sectors_kb", c.now); err != nil {
+			t.Fatal(err)
+		}
+		if err := releaseQueues(home); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if now, err := loop.Queue("max_sectors_kb"); err != nil || now != c.want {
+			t.Errorf("%s: %q, %v; want %s", name, now, err, c.want)
+		}
+	}
 }
 
 func TestWhatAKilledExperimentLeftIsSweptAway(t *testing.T) {
@@ -289,6 +576,18 @@ func TestWhatAKilledExperimentLeftIsSweptAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	requests, err := loop.Queue("max_sectors_kb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := loop.SetQueue("max_sectors_kb", requests); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := errors.Join(loop.SetQueue("max_sectors_kb", "64"), os.WriteFile(filepath.Join(home, heldRecord), []byte(loop.Name+" max_sectors_kb 64 256\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	mine, err := os.MkdirTemp("", standPrefix+"1-") // process 1 lives
 	if err != nil {
 		t.Fatal(err)
@@ -303,6 +602,7 @@ func TestWhatAKilledExperimentLeftIsSweptAway(t *testing.T) {
 	if file, err := loop.BackingFile(); err == nil && file == image {
 		t.Errorf("%s still has %s", loop.Name, file)
 	}
+	checkQueue(t, loop.Disk, map[string]string{"max_sectors_kb": "256"})
 	if _, err := os.Stat(mine); err != nil {
 		t.Errorf("what a living process has was taken away: %v", err)
 	}

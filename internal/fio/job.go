@@ -8,7 +8,7 @@ import (
 )
 
 // Job is a number of alike writers, each with a file of its own that it writes
-// from beginning to end, again and again, past the page cache.
+// from beginning to end, again and again.
 type Job struct {
 	// Directory is where the files are made; it must exist.
 	Directory string
@@ -23,8 +23,9 @@ type Job struct {
 	// transaction to wait for; those of later rounds do not.
 	FileBytes int64
 	// Direct writes go past the page cache. Those that do not are programs'
-	// usual ones: an fsync then writes out the data, too, and in ext4's
-	// ordered mode so does every journal commit in between.
+	// usual ones: an fsync writes out the data, too, and where ext4 keeps
+	// data and journal in order, a commit waits for the data that is being
+	// written, whoever asked for the commit.
 	Direct bool
 	// WarmUp is how long the writers write before fio counts.
 	WarmUp time.Duration
@@ -47,7 +48,7 @@ const (
 func Neighbours() []Neighbour { return []Neighbour{NoFsync, LowFsync, HighFsync} }
 
 // lowFsyncEvery is the writes between two syncs of LowFsync.
-const lowFsyncEvery = 64
+const lowFsyncEvery = 16
 
 // FsyncEvery is its Job's; the error says that there is no such neighbour.
 func (n Neighbour) FsyncEvery() (int, error) {

@@ -1,0 +1,342 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// GuestVolumesOptions say how much bench-guest-volumes measures.
+type GuestVolumesOptions struct {
+	// Boot boots a kernel of these names with a disk of GuestVolumesDiskBytes
+	// and GuestVolumesDiskBytesPerSecond, which is /dev/daybook/disk0 there.
+	Boot         func(ctx context.Context, kernel string) (VolumesGuest, error)
+	Kernels      []string
+	Arrangements []Arrangement
+	Dividers     []string
+	Loads        []string
+	Seconds      int
+	Interval     time.Duration
+	// Before is a result whose runs are kept where none is measured now.
+	Before GuestVolumesResult
+}
+
+// VolumesGuest is a booted kernel.
+type VolumesGuest interface {
+	// Kernel is what uname -r says there.
+	Kernel() string
+	// RunVolumes calls RunGuestVolumes there and reads what it writes. tell
+	// gets what it says meanwhile, line by line.
+	RunVolumes(ctx context.Context, c GuestVolumesCase, tell func(line string)) (GuestVolumesPhase, error)
+	// Close ends it. The error says what faults the kernel reported of itself.
+	Close() error
+}
+
+// The guest's disk. It is so slow that an emulated processor does not have
+// enough to do with it.
+const (
+	GuestVolumesDiskBytes          = 4 << 30
+	GuestVolumesDiskBytesPerSecond = 32 << 20
+)
+
+// What divides the disk. io.cost goes by a model of the disk, and what the
+// model says is all that it lets through; it reckons once in a period.
+const (
+	// GuestCost has a model of three quarters of what the disk can do, so that
+	// what has to wait does so before the disk, and by weights. Its period is
+	// longer than the disk takes for a write of the loads.
+	GuestCost = "io.cost"
+	// GuestCostShort has a period much shorter than the disk takes for a write:
+	// what the kernel sets up if it is told no latencies.
+	GuestCostShort = "io.cost-short"
+	// GuestCostFull has a model of all that the disk can do. Who waits does so
+	// partly in the disk, which knows no weights.
+	GuestCostFull = "io.cost-full"
+	// GuestBFQ is BFQ.
+	GuestBFQ = "bfq"
+
+	guestCostRate = GuestVolumesDiskBytesPerSecond / 4 * 3
+	// guestCostLatency is written to io.cost.qos as the latency of reads and of
+	// writes. With the part of requests that must keep it at 0, its only effect
+	// is io.cost's period, which is twice as long (block/blk-iocost.c,
+	// ioc_refresh_period_us; 1 ms to 1 s, and 1 ms without a latency).
+	guestCostLatency = 100 * time.Millisecond
+)
+
+// GuestVolumesDividers lists them.
+func GuestVolumesDividers() []string {
+	return []string{GuestCost, GuestCostShort, GuestCostFull, GuestBFQ}
+}
+
+// What the containers do. All write and sync; in the one case each write takes
+// new blocks, so that the journal has more to do and the sync more to wait for.
+const (
+	GuestGrowing   = "growing"
+	GuestRewriting = "rewriting"
+)
+
+// GuestVolumesLoads lists them.
+func GuestVolumesLoads() []string { return []string{GuestGrowing, GuestRewriting} }
+
+// GuestVolumesArrangements are those of Arrangements that run in guests.
+func GuestVolumesArrangements() []Arrangement { return []Arrangement{PlacedOnXFS, OwnPartitions} }
+
+// FullGuestVolumes is the benchmark, QuickGuestVolumes a look whether it works.
+var (
+	FullGuestVolumes = GuestVolumesOptions{
+		Arrangements: GuestVolumesArrangements(), Dividers: GuestVolumesDividers(), Loads: GuestVolumesLoads(), Seconds: 40, Interval: 5 * time.Second,
+	}
+	QuickGuestVolumes = GuestVolumesOptions{
+		Arrangements: []Arrangement{PlacedOnXFS}, Dividers: []string{GuestCost}, Loads: []string{GuestRewriting}, Seconds: 15, Interval: 5 * time.Second,
+	}
+)
+
+const (
+	// maxGuestVolumesError bounds what A's share may be off its target on
+	// volumes under io.cost, absolute.
+	maxGuestVolumesError = 0.03
+	// minGuestVolumesUse is how much of what they may have the containers must
+	// use at least: else it was not the disk that they waited for, and their
+	// shares say nothing of weights.
+	minGuestVolumesUse = 0.9
+)
+
+// Check says what is wrong with the options.
+func (o GuestVolumesOptions) Check() error {
+	if o.Interval < time.Second || time.Duration(o.Seconds)*time.Second < o.Interval {
+		return fmt.Errorf("%d s with samples of %v: want at least one sample, of at least 1 s", o.Seconds, o.Interval)
+	}
+	if len(o.Kernels) == 0 || len(o.Arrangements) == 0 || len(o.Dividers) == 0 || len(o.Loads) == 0 {
+		return errors.New("nothing to measure: want at least one kernel, arrangement, divider and load")
+	}
+	for _, c := range o.cases() {
+		if err := c.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cases are what runs in each guest, in this order.
+func (o GuestVolumesOptions) cases() []GuestVolumesCase {
+	var all []GuestVolumesCase
+	for _, arrangement := range o.Arrangements {
+		for _, load := range o.Loads {
+			for _, divider := range o.Dividers {
+				all = append(all, GuestVolumesCase{Arrangement: arrangement, Load: load, Divider: divider, Seconds: o.Seconds, Interval: o.Interval})
+			}
+		}
+	}
+	return all
+}
+
+// GuestVolumesCase is what a guest is told to run.
+type GuestVolumesCase struct {
+	Arrangement Arrangement   `json:"arrangement"`
+	Load        string        `json:"load"`
+	Divider     string        `json:"divider"`
+	Seconds     int           `json:"seconds"`
+	Interval    time.Duration `json:"interval_nanoseconds"`
+}
+
+func (c GuestVolumesCase) check() error {
+	if !slices.Contains(GuestVolumesArrangements(), c.Arrangement) {
+		return fmt.Errorf("no arrangement %q in guests: choose of %v", c.Arrangement, GuestVolumesArrangements())
+	}
+	if !slices.Contains(GuestVolumesDividers(), c.Divider) {
+		return fmt.Errorf("no divider %q: choose of %s", c.Divider, strings.Join(GuestVolumesDividers(), ", "))
+	}
+	if !slices.Contains(GuestVolumesLoads(), c.Load) {
+		return fmt.Errorf("no load %q: choose of %s", c.Load, strings.Join(GuestVolumesLoads(), ", "))
+	}
+	return nil
+}
+
+// disk is the guest's disk with the divider.
+func (c GuestVolumesCase) disk() GivenDisk {
+	given := GivenDisk{Node: "/dev/daybook/disk0", Divider: IOCost, BytesPerSecond: c.allowed()}
+	if c.Divider == GuestBFQ {
+		given.Divider = BFQ
+	}
+	return given
+}
+
+// allowed is what the containers may have together, in bytes per second.
+func (c GuestVolumesCase) allowed() uint64 {
+	switch c.Divider {
+	case GuestCost, GuestCostShort:
+		return guestCostRate
+	}
+	return GuestVolumesDiskBytesPerSecond
+}
+
+// cost is what is written to io.cost's files for the disk; "" under BFQ.
+func (c GuestVolumesCase) cost(disk GivenDisk) (model, qos string) {
+	if c.Divider == GuestBFQ {
+		return "", ""
+	}
+	model, qos = disk.cost()
+	if c.Divider != GuestCostShort {
+		microseconds := guestCostLatency.Microseconds()
+		qos = fmt.Sprintf("enable=1 ctrl=user rpct=0 rlat=%d wpct=0 wlat=%d min=100 max=100", microseconds, microseconds)
+	}
+	return model, qos
+}
+
+// GuestVolumesPhase is one arrangement under one divider.
+type GuestVolumesPhase struct {
+	GuestVolumesCase
+	// Settings are those of the divider, for people.
+	Settings string `json:"settings"`
+	// MeasuredSeconds is the time after the warm-up, by the guest's clock.
+	MeasuredSeconds float64 `json:"measured_seconds"`
+	// ShareA is A's part of what A and B did, and Shares that of each interval.
+	ShareA float64            `json:"share_a"`
+	Shares []float64          `json:"shares"`
+	A      GuestVolumesTenant `json:"a"`
+	B      GuestVolumesTenant `json:"b"`
+	// DiskBytes is what the disk did, with what is neither's.
+	DiskBytes uint64 `json:"disk_bytes"`
+	// Queue is how many requests were in the disk or its scheduler, on average.
+	// What io.cost holds back is not there yet.
+	Queue float64 `json:"queue"`
+	// Idle is the part of the guest's processors' time in which they had nothing
+	// to do but to wait, 0 to 1.
+	Idle float64 `json:"idle"`
+}
+
+// GuestVolumesTenant is what a container did, its journal with it.
+type GuestVolumesTenant struct {
+	Bytes uint64 `json:"bytes"`
+	// JournalBytes of them were the jbd2 thread's.
+	JournalBytes uint64 `json:"journal_bytes"`
+	// Held is the part of the time in which io.cost held something of the
+	// container back, 0 to 1; 0 under BFQ.
+	Held float64 `json:"held"`
+	// Syncs and the mean time of one are fio's, of its whole run.
+	Syncs           uint64  `json:"syncs"`
+	SyncMeanSeconds float64 `json:"sync_mean_seconds"`
+}
+
+// used is what both did, by what they were allowed.
+func (p GuestVolumesPhase) used() float64 {
+	return float64(p.A.Bytes+p.B.Bytes) / p.MeasuredSeconds / float64(p.allowed())
+}
+
+// bounded: Check holds it against the bound. What is not is for comparison.
+func (p GuestVolumesPhase) bounded() bool {
+	return p.Arrangement == PlacedOnXFS && p.Divider == GuestCost
+}
+
+// GuestVolumesResult is what bench-guest-volumes came to.
+type GuestVolumesResult struct {
+	Host Host              `json:"host"`
+	Runs []GuestVolumesRun `json:"runs"`
+}
+
+// GuestVolumesRun is one phase in one guest.
+type GuestVolumesRun struct {
+	// Kernel is what uname -r says in the guest.
+	Kernel string `json:"kernel"`
+	GuestVolumesPhase
+}
+
+// BenchGuestVolumes runs each arrangement under each divider in a guest of each
+// kernel.
+func (l Lab) BenchGuestVolumes(ctx context.Context, o GuestVolumesOptions) (GuestVolumesResult, error) {
+	result := GuestVolumesResult{Host: thisHost(), Runs: slices.Clone(o.Before.Runs)}
+	if err := o.Check(); err != nil {
+		return result, err
+	}
+	for _, kernel := range o.Kernels {
+		if err := l.benchGuestVolumes(ctx, kernel, o, &result); err != nil {
+			return result, fmt.Errorf("kernel %s: %w", kernel, err)
+		}
+	}
+	result.sort()
+	return result, nil
+}
+
+func (l Lab) benchGuestVolumes(ctx context.Context, kernel string, o GuestVolumesOptions, result *GuestVolumesResult) (err error) {
+	l.progress(kernel, "booting kernel "+kernel, nil)
+	g, err := o.Boot(ctx, kernel)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	for _, c := range o.cases() {
+		what := fmt.Sprintf("%s, %s, %s, %s", kernel, c.Arrangement, c.Load, c.Divider)
+		l.progress(kernel, what, nil)
+		phase, err := g.RunVolumes(ctx, c, func(line string) { l.progress(kernel, what+": "+line, nil) })
+		if err != nil {
+			return fmt.Errorf("%s, %s, %s: %w", c.Arrangement, c.Load, c.Divider, err)
+		}
+		result.put(GuestVolumesRun{Kernel: g.Kernel(), GuestVolumesPhase: phase})
+	}
+	return nil
+}
+
+// put keeps a run, in the place of one before of the same kind.
+func (r *GuestVolumesResult) put(run GuestVolumesRun) {
+	r.Runs = slices.DeleteFunc(r.Runs, func(old GuestVolumesRun) bool { return old.compare(run) == 0 })
+	r.Runs = append(r.Runs, run)
+}
+
+// sort puts the runs into the order of a complete benchmark.
+func (r *GuestVolumesResult) sort() { slices.SortStableFunc(r.Runs, GuestVolumesRun.compare) }
+
+// compare is by kernel, arrangement, load and divider, in this order.
+func (r GuestVolumesRun) compare(other GuestVolumesRun) int {
+	if r.Kernel != other.Kernel {
+		// 6.1 before 6.12: the shorter number first.
+		if a, b := len(release(r.Kernel)), len(release(other.Kernel)); a != b {
+			return a - b
+		}
+		return strings.Compare(r.Kernel, other.Kernel)
+	}
+	return cmp.Or(
+		slices.Index(GuestVolumesArrangements(), r.Arrangement)-slices.Index(GuestVolumesArrangements(), other.Arrangement),
+		slices.Index(GuestVolumesLoads(), r.Load)-slices.Index(GuestVolumesLoads(), other.Load),
+		slices.Index(GuestVolumesDividers(), r.Divider)-slices.Index(GuestVolumesDividers(), other.Divider))
+}
+
+// release is what is before the second dot.
+func release(kernel string) string {
+	parts := strings.SplitN(kernel, ".", 3)
+	return strings.Join(parts[:min(len(parts), 2)], ".")
+}
+
+// Check says which runs are outside the bounds.
+func (r GuestVolumesResult) Check() error {
+	var errs []error
+	held := 0
+	for _, run := range r.Runs {
+		if !run.bounded() {
+			continue
+		}
+		held++
+		if off := run.ShareA - targetA; !(math.Abs(off) <= maxGuestVolumesError) {
+			errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A is off its target by %+.2f points of %.0f allowed",
+				run.Kernel, run.Arrangement, run.Load, run.Divider, 100*off, 100*maxGuestVolumesError))
+		}
+		if used := run.used(); !(used >= minGuestVolumesUse) {
+			errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A and B used %.0f %% of what they may; under %.0f %%, the disk is not what they wait for",
+				run.Kernel, run.Arrangement, run.Load, run.Divider, 100*used, 100*minGuestVolumesUse))
+		}
+	}
+	if held == 0 {
+		errs = append(errs, fmt.Errorf("nothing was measured that has a bound: want %s under %s", PlacedOnXFS, GuestCost))
+	}
+	return errors.Join(errs...)
+}
+
+// tellLine makes a Progress of a writer.
+func tellLine(w io.Writer) func(string) {
+	return func(line string) { fmt.Fprintln(w, line) }
+}
