@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/blockstream"
+	"github.com/daybook-project/daybook/internal/experiment"
+)
+
+// nvjournalStreams are the loads, and how much of them is recorded.
+var nvjournalStreams = []struct {
+	load       string
+	operations int
+}{{"varmail", 10_000}, {"create", 10_000}}
+
+func newNVJournalCommand() *cobra.Command {
+	b := bench{name: "nvjournal"}
+	o := experiment.NVJournalOptions{Rounds: 5, Streams: map[string]string{}}
+	var source, recordings, kept string
+	cmd := &cobra.Command{
+		Use:   "nvjournal",
+		Short: "The journal in byte-addressable memory against others, on this machine",
+		Long: `Nvjournal sends recorded block updates through nvjournal, through journals with one lock or
+with whole blocks, and through PMDK's, and measures update, commit, recovery and checkpoint
+against their bounds. It fails if one is missed. A recording that is not there is made first,
+which needs root; without root the small ones in nvjournal/bench are taken.`,
+		Example: "  daybook-bench nvjournal --docs docs/results",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kept != "" {
+				var result experiment.NVJournal
+				if err := read(kept, &result); err != nil {
+					return err
+				}
+				return b.finish(cmd, result, result.Report, result.Check)
+			}
+			o.Progress, o.Quick = cmd.ErrOrStderr(), b.quick
+			var err error
+			if o.Program, err = buildNVJournalBench(cmd, source); err != nil {
+				return err
+			}
+			for _, s := range nvjournalStreams {
+				if o.Streams[s.load], err = findRecording(cmd, s.load, s.operations, recordings, source); err != nil {
+					return err
+				}
+				o.Names = append(o.Names, s.load)
+			}
+			result, err := experiment.RunNVJournal(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&source, "source", "nvjournal", "the `DIR` of nvjournal's Makefile")
+	flags.StringVar(&recordings, "recordings", filepath.Join("build", "bench"), "the `DIR` with the recordings")
+	flags.StringVar(&kept, "again", "", "measure nothing: make the page of the figures in `FILE` again")
+	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "medians of so many `N`, 1 to 33")
+	flags.IntVar(&o.FenceNanoseconds, "fence-ns", 0, "make each fence longer, as slower memory would")
+	flags.IntVar(&o.LineNanoseconds, "line-ns", 0, "make each line written longer")
+	flags.IntVar(&o.MegabytesPerSecond, "bandwidth", 0, "give the memory so many `MB/S`; 0: all it has")
+	return cmd
+}
+
+// buildNVJournalBench makes the program, and says where it is.
+func buildNVJournalBench(cmd *cobra.Command, source string) (string, error) {
+	make := exec.CommandContext(cmd.Context(), "make", "-C", source, "bench-program")
+	make.Stdout, make.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
+	if err := make.Run(); err != nil {
+		return "", fmt.Errorf("cannot build nvjournal's benchmark in %s: %w", source, err)
+	}
+	return filepath.Join(source, "build", "bench", "bench"), nil
+}
+
+// findRecording sees to it that there is one, and says where.
+func findRecording(cmd *cobra.Command, load string, operations int, directory, source string) (string, error) {
+	path := filepath.Join(directory, load+".blocks")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if os.Geteuid() != 0 {
+		sample := filepath.Join(source, "bench", load+".blocks.gz")
+		path = filepath.Join(directory, load+"-sample.blocks")
+		fmt.Fprintf(cmd.ErrOrStderr(), "nvjournal: not root, so %s is measured with the sample %s\n", load, sample)
+		return path, unpackRecording(sample, path)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "nvjournal: recording %s\n", load)
+	return path, makeRecording(cmd.Context(), load, operations, path)
+}
+
+func makeRecording(ctx context.Context, load string, operations int, path string) error {
+	o := blockstream.Options{Load: load, Operations: operations, Directory: imageDirectory(), Seed: 1}
+	_, err := recordUpdates(ctx, o, path)
+	return err
+}
+
+func unpackRecording(sample, path string) error {
+	s, err := blockstream.ReadFile(sample)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return s.WriteFile(path)
+}

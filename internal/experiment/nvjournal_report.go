@@ -1,0 +1,354 @@
+package experiment
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/figure"
+)
+
+// Report shows the journal's benchmark for people.
+func (n NVJournal) Report() (Report, error) {
+	picture, err := n.curves().SVG()
+	memory := "DRAM, with the same instructions for all of ours (" + n.Persistence + "), without a delay for slower memory"
+	if n.FenceNanoseconds > 0 || n.LineNanoseconds > 0 || n.BytesPerSecond > 0 {
+		memory = fmt.Sprintf("DRAM made slower: %g ns for each fence, %g ns for each line, %s (%s)", n.FenceNanoseconds, n.LineNanoseconds, bandwidth(n.BytesPerSecond), n.Persistence)
+	}
+	report := Report{
+		Title: "nvjournal: a journal in byte-addressable memory",
+		Lead: []string{
+			"What ext4 changed of its blocks in two runs was recorded from its journal (`daybook-bench updates`), operation by operation: a mail server's files (varmail: delete; create, append, fsync; read, append, fsync; read; 16 KiB) and a run that makes files of 4 KiB. " +
+				"The same stream of updates, each the lines of 64 bytes that changed of a block, then went through each engine, in one run, the engines in turn within each round; the figures are medians of " + strconv.Itoa(n.Rounds) + " rounds, after one that warms up. " +
+				"varmail commits each operation, as it calls fsync; create each hundredth.",
+			"The memory is " + memory + ". The region was touched before, and is large enough that nothing has to be carried home while updates are measured; checkpoint and recovery are measured apart. " +
+				"The stream's operations are dealt to the threads in turn, and each thread has blocks of its own (the stream's numbers, moved on by an odd distance, and its own images): what is measured is the journal, and not the locks that a file system has on blocks that threads share. " +
+				"Threads beyond the processors share them.",
+		},
+		Tables: []ReportTable{n.verdictTable(), n.floorTable(), n.commitTable()},
+		Host:   n.Host, Picture: picture,
+	}
+	for _, s := range n.Streams {
+		report.Tables = append(report.Tables, n.rateTable(s))
+	}
+	report.Tables = append(report.Tables, n.bytesTable(), n.recoveryTable(), n.checkpointTable(), n.dataTable(), n.machineTable(), n.modelTable())
+	return report, err
+}
+
+func bandwidth(bytesPerSecond float64) string {
+	if bytesPerSecond == 0 {
+		return "no limit of bandwidth"
+	}
+	return fmt.Sprintf("%.1f GB/s", bytesPerSecond/1e9)
+}
+
+func (n NVJournal) verdictTable() ReportTable {
+	t := ReportTable{
+		Title:   "Targets",
+		Columns: []string{"target", "wanted", "measured", "met"},
+		Note:    n.reasons(),
+	}
+	for _, v := range n.Verdicts() {
+		met := "no"
+		if v.Met {
+			met = "yes"
+		}
+		t.Rows = append(t.Rows, []string{v.Target, v.Wanted, v.Measured, met})
+	}
+	return t
+}
+
+// reasons says, from what was measured, why a target is missed.
+func (n NVJournal) reasons() string {
+	var all []string
+	for _, v := range n.Verdicts() {
+		// One reason may stand behind several targets.
+		switch {
+		case v.Met:
+		case strings.Contains(v.Target, "over the floor"):
+			u, floor := n.update("nvjournal", 1), n.update("floor-256", 0)
+			all = append(all, fmt.Sprintf("An update takes %.0f ns more than its copy, flush and fence (%.0f ns): checksum, the block's lock and image, the credits and the handle's counts; %.0f ns more were allowed.",
+				u.Nanoseconds.Median-floor.Nanoseconds.Median, floor.Nanoseconds.Median, (UpdateOverFloor-1)*floor.Nanoseconds.Median))
+		case strings.Contains(v.Target, "two threads"):
+			all = append(all, fmt.Sprintf("Two threads that only copy, flush and fence come to %.2f×.", n.update("floor-256", 0).TwoThreadsOverOne.Median))
+		case strings.Contains(v.Target, "libpmemobj"):
+			all = append(all, "libpmemobj knows no order between the transactions of different threads: each has a log of its own, with more bytes and fences for an update (below). A journal commits one transaction after the other, and who commits each operation waits, asleep, for those before. nvjournal over libpmemobj: "+n.besides("libpmemobj")+".")
+		case strings.Contains(v.Target, "one lock"):
+			all = append(all, fmt.Sprintf("Over one lock nvjournal comes to %s. Where each operation is committed, the commits of all threads go one after the other in both, and who waits for one sleeps: what is measured there is commits and wake-ups more than records. "+
+				"This machine has %d processors; what more would do to the records is below, by a model.", n.besides("one-lock"), n.Host.CPUs))
+		}
+	}
+	return strings.Join(distinct(all), " ")
+}
+
+func distinct(texts []string) (all []string) {
+	for _, text := range texts {
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// besides tells the ratios to another engine at each number of threads, with the
+// better number of partitions.
+func (n NVJournal) besides(engine string) string {
+	var streams []string
+	for _, s := range n.Streams {
+		var ratios []string
+		for _, threads := range n.threads() {
+			if theirs := n.row(s.Stream, engine, 1, threads); theirs != nil {
+				best := 0.0
+				for _, partitions := range []int{1, 8} {
+					if ours := n.row(s.Stream, "nvjournal", partitions, threads); ours != nil {
+						best = max(best, ours.UpdatesPerSecond)
+					}
+				}
+				ratios = append(ratios, fmt.Sprintf("%.2f× at %d", best/theirs.UpdatesPerSecond, threads))
+			}
+		}
+		streams = append(streams, s.Stream+": "+strings.Join(ratios, ", "))
+	}
+	return strings.Join(streams, "; ")
+}
+
+func nsSpread(s Spread) string { return fmt.Sprintf("%.0f (%.0f to %.0f)", s.Median, s.Low, s.High) }
+
+func (n NVJournal) floorTable() ReportTable {
+	t := ReportTable{
+		Title:   "One update of 256 bytes, ns",
+		Columns: []string{"what", "one thread", "each of two", "two over one", "over the floor"},
+		Note: "An inode's four lines of a block. change: the caller's own store into his image, which is in all others, too. floor: copy, flush and fence of the 256 bytes, or of 320, with a header line. " +
+			"nvjournal: nvj_start, nvj_access, nvj_log with the mask of the lines, nvj_stop; compare: nvj_log finds the lines itself, by comparing the block with its last image. one-lock: paper 3's baseline. Least and greatest of the rounds in parentheses.",
+	}
+	for _, u := range n.Floor {
+		t.Rows = append(t.Rows, []string{engineName(u.Engine, u.Partitions), nsSpread(u.Nanoseconds), nsSpread(u.EachOfTwo),
+			fmt.Sprintf("%.2f×", u.TwoThreadsOverOne.Median), fmt.Sprintf("%.2f×", u.OverFloor.Median)})
+	}
+	return t
+}
+
+func (n NVJournal) commitTable() ReportTable {
+	t := ReportTable{
+		Title:   "A commit of one thread, µs",
+		Columns: []string{"partitions", "median", "mean", "99th percentile"},
+		Note:    "nvj_commit behind each update of 256 bytes, the reading of the clock included; no disk I/O.",
+	}
+	for _, c := range n.Commit {
+		t.Rows = append(t.Rows, []string{strconv.Itoa(c.Partitions), fmt.Sprintf("%.2f", c.Median.Median), fmt.Sprintf("%.2f", c.Mean.Median), fmt.Sprintf("%.2f", c.P99.Median)})
+	}
+	return t
+}
+
+// engines are the names in the order of the rows.
+func (n NVJournal) engines(stream string) (names []string) {
+	for _, r := range n.Rows {
+		if r.Stream == stream && !slices.Contains(names, r.Name()) {
+			names = append(names, r.Name())
+		}
+	}
+	return names
+}
+
+func (n NVJournal) threads() (all []int) {
+	for _, r := range n.Rows {
+		if !slices.Contains(all, r.Threads) {
+			all = append(all, r.Threads)
+		}
+	}
+	return all
+}
+
+func (n NVJournal) rateTable(s NVJStream) ReportTable {
+	t := ReportTable{
+		Title:   "Updates a second, thousands: " + s.Stream,
+		Columns: []string{"engine"},
+		Note: fmt.Sprintf("The recording: %d operations, %d updates of %d blocks, %.1f changed lines an update. ", s.Operations, s.Updates, s.Blocks, float64(s.Lines)/float64(max(1, s.Updates))) +
+			"nvjournal-blocks: the same engine with all 64 lines of each block, none of them left out as zeros. one-lock: records of lines, a mutex held while one is placed, copied, flushed, fenced and flagged; one-lock-one-fence: for all records of an operation, with one fence; " +
+			"neither has checksums, images for a checkpoint, or a bound on its ring. jbd2-like: whole blocks into a file in memory, by one thread, twice fdatasync for each transaction. libpmemobj: a transaction for each operation, with a snapshot of the lines; " +
+			"libpmemlog: an append for each operation. Both commit each operation, whatever is asked.",
+	}
+	for _, threads := range n.threads() {
+		t.Columns = append(t.Columns, strconv.Itoa(threads))
+	}
+	for _, name := range n.engines(s.Stream) {
+		row := []string{name}
+		for _, r := range n.Rows {
+			if r.Stream == s.Stream && r.Name() == name {
+				row = append(row, fmt.Sprintf("%.0f", r.UpdatesPerSecond/1e3))
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func counted(value *float64, format string) string {
+	if value == nil {
+		return "not counted"
+	}
+	return fmt.Sprintf(format, *value)
+}
+
+func (n NVJournal) bytesTable() ReportTable {
+	t := ReportTable{
+		Title:   "Bytes, flushes and fences of an update",
+		Columns: []string{"stream, engine", "threads", "bytes", "lines flushed", "fences", "fdatasync"},
+		Note: "Counted in rounds of their own, by what all stores of ours go through. Of PMDK's libraries, which bring their own instructions, by running forty operations one instruction at a time; of the block journal by what it writes to its file. A line written past the cache counts as flushed. " +
+			"A block that a transaction changes several times is in a journal of blocks once: with a hundred operations in a transaction jbd2 writes less for each update than a record of lines takes.",
+	}
+	for _, r := range n.Rows {
+		if r.Threads != 1 && r.Threads != 16 {
+			continue
+		}
+		syncs := ""
+		if r.SyncsPerUpdate != nil {
+			syncs = fmt.Sprintf("%.2f", *r.SyncsPerUpdate)
+		}
+		t.Rows = append(t.Rows, []string{r.Stream + ", " + r.Name(), strconv.Itoa(r.Threads), counted(r.BytesPerUpdate, "%.0f"),
+			counted(r.FlushesPerUpdate, "%.2f"), counted(r.FencesPerUpdate, "%.2f"), syncs})
+	}
+	return t
+}
+
+func (n NVJournal) recoveryTable() ReportTable {
+	t := ReportTable{
+		Title:   "Recovery",
+		Columns: []string{"partitions", "s/GiB", "least to greatest", "MiB read", "records", "blocks"},
+		Note:    fmt.Sprintf("Seconds for a GiB of journal that is read; the disk takes no time. In parallel: as many threads as there are processors (%d).", n.Host.CPUs),
+	}
+	for _, r := range n.Recovery {
+		t.Rows = append(t.Rows, []string{fmt.Sprintf("%d, %s", r.Partitions, r.How), fmt.Sprintf("%.2f", r.SecondsPerGiB.Median),
+			fmt.Sprintf("%.2f to %.2f", r.SecondsPerGiB.Low, r.SecondsPerGiB.High), fmt.Sprintf("%.0f", float64(r.JournalBytes)/(1<<20)),
+			strconv.FormatUint(r.Records, 10), strconv.FormatUint(r.Blocks, 10)})
+	}
+	return t
+}
+
+func (n NVJournal) checkpointTable() ReportTable {
+	t := ReportTable{
+		Title:   "Checkpoint to a disk of several channels",
+		Columns: []string{"disk", "threads", "writes under way, at most", "MiB/s"},
+		Note: "The disk is a model: each channel takes a millisecond for a block. One write at a time is what the papers' baselines do. A thread of ours has up to 32 writes under way, so that it fills eight channels alone; " +
+			"eight threads are needed where there are more channels than that.",
+	}
+	for _, c := range n.Checkpoint {
+		t.Rows = append(t.Rows, []string{fmt.Sprintf("%d channels", c.Channels), strconv.Itoa(c.Threads), strconv.Itoa(c.WritesUnderWay), fmt.Sprintf("%.1f", c.MebibytesPerSecond.Median)})
+	}
+	return t
+}
+
+func (n NVJournal) dataTable() ReportTable {
+	t := ReportTable{
+		Title:   "Small synchronous writes of file data, median µs",
+		Columns: []string{"how", "512 bytes", "4096 bytes"},
+		Note:    "The file in memory survives no crash: it is what the system calls alone take.",
+	}
+	for _, d := range n.Data {
+		k := slices.IndexFunc(t.Rows, func(row []string) bool { return row[0] == d.How })
+		if k < 0 {
+			t.Rows = append(t.Rows, []string{d.How, "", ""})
+			k = len(t.Rows) - 1
+		}
+		column := 1
+		if d.Bytes == 4096 {
+			column = 2
+		}
+		t.Rows[k][column] = fmt.Sprintf("%.1f", d.Median.Median)
+	}
+	return t
+}
+
+func (n NVJournal) machineTable() ReportTable {
+	t := ReportTable{Title: "What the model is calibrated with, ns", Columns: []string{"what", "median", "least to greatest"}}
+	for _, r := range []struct {
+		name  string
+		value Spread
+	}{
+		{"an atomic addition, alone", n.Machine.AddAlone}, {"an atomic addition, two threads", n.Machine.AddContended},
+		{"a line from one processor to the other", n.Machine.LineTransfer},
+		{"a mutex taken and released, alone", n.Machine.LockAlone}, {"the same, two threads", n.Machine.LockContended},
+		{"a mutex held as long as for a record, alone", n.Machine.LockHeldAlone}, {"the same, two threads", n.Machine.LockHeldContended},
+	} {
+		t.Rows = append(t.Rows, []string{r.name, fmt.Sprintf("%.1f", r.value.Median), fmt.Sprintf("%.1f to %.1f", r.value.Low, r.value.High)})
+	}
+	return t
+}
+
+func (n NVJournal) modelTable() ReportTable {
+	t := ReportTable{
+		Title:   "A model: updates of 256 bytes a second on more cores, millions",
+		Columns: []string{"engine"},
+		Note: fmt.Sprintf("This machine has %d processors; what is beyond is computed, not measured. Each core is a customer of a closed network (mean value analysis): it works for itself, and queues for the lock, or for the line of a ring's head. "+
+			"One core is the measurement by calibration; two were measured: the last column is how far the model is off there. Left out: the memory's bandwidth, sockets, callers' locks, commits. The bandwidth of real memory ends all of these lines earlier.", n.Host.CPUs),
+	}
+	if lock := n.Model.line("one-lock", 1); lock != nil && lock.ErrorAtTwo > 0.1 {
+		t.Note += " It is too kind to the one lock there: what its hand-over costs is measured with a lock that is held for arithmetic, not for a record and its fence."
+	}
+	for _, cores := range n.Model.Cores {
+		t.Columns = append(t.Columns, strconv.Itoa(cores))
+	}
+	t.Columns = append(t.Columns, "measured at 2", "model off by")
+	for _, l := range n.Model.Lines {
+		row := []string{engineName(l.Engine, l.Partitions)}
+		for _, rate := range l.UpdatesPerSecond {
+			row = append(row, fmt.Sprintf("%.1f", rate/1e6))
+		}
+		t.Rows = append(t.Rows, append(row, fmt.Sprintf("%.1f", l.Measured[1]/1e6), fmt.Sprintf("%+.0f %%", 100*l.ErrorAtTwo)))
+	}
+	return t
+}
+
+// curves are the picture.
+func (n NVJournal) curves() figure.Curves {
+	c := figure.Curves{
+		Title: "nvjournal: the same updates through each journal",
+		Note:  fmt.Sprintf("%d CPUs, Linux %s; DRAM, %s; medians of %d rounds", n.Host.CPUs, n.Host.Kernel, n.Persistence, n.Rounds),
+	}
+	for _, s := range n.Streams {
+		p := figure.CurvePanel{Title: "Updates a second: " + s.Stream, XName: "threads", YName: "millions/s"}
+		for _, threads := range n.threads() {
+			p.X = append(p.X, float64(threads))
+		}
+		for _, name := range n.engines(s.Stream) {
+			line := figure.Curve{Name: name}
+			for _, r := range n.Rows {
+				if r.Stream == s.Stream && r.Name() == name {
+					line.Y = append(line.Y, r.UpdatesPerSecond/1e6)
+				}
+			}
+			p.Lines = append(p.Lines, line)
+		}
+		c.Panels = append(c.Panels, p)
+	}
+	if len(n.Streams) > 0 {
+		p := figure.CurvePanel{Title: "Bytes of an update: " + n.Streams[0].Stream + ", one thread", XName: "bytes"}
+		for _, r := range n.Rows {
+			if r.Stream == n.Streams[0].Stream && r.Threads == 1 && r.BytesPerUpdate != nil {
+				p.Bars = append(p.Bars, figure.CurveBar{Name: r.Name(), Value: *r.BytesPerUpdate, Text: fmt.Sprintf("%.0f B", *r.BytesPerUpdate)})
+			}
+		}
+		c.Panels = append(c.Panels, p)
+	}
+	p := figure.CurvePanel{Title: "A model: updates of 256 bytes (dots: measured)", XName: "cores", YName: "millions/s"}
+	for _, cores := range n.Model.Cores {
+		p.X = append(p.X, float64(cores))
+	}
+	for _, l := range n.Model.Lines {
+		name := engineName(l.Engine, l.Partitions)
+		line, dots := figure.Curve{Name: name}, figure.Curve{Name: name, Points: true}
+		for k, rate := range l.UpdatesPerSecond {
+			line.Y = append(line.Y, rate/1e6)
+			measured := math.NaN()
+			if k < len(l.Measured) {
+				measured = l.Measured[k] / 1e6
+			}
+			dots.Y = append(dots.Y, measured)
+		}
+		p.Lines = append(p.Lines, line, dots)
+	}
+	c.Panels = append(c.Panels, p)
+	return c
+}

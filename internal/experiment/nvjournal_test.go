@@ -1,0 +1,117 @@
+package experiment
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+)
+
+func TestThroughputOfAClosedNetwork(t *testing.T) {
+	if got := networkRate(1, 90, []float64{10}); math.Abs(got-0.01) > 1e-12 {
+		t.Errorf("one customer: %g, want 0.01", got)
+	}
+	// Without a station all run side by side.
+	if got := networkRate(16, 100, nil); math.Abs(got-0.16) > 1e-12 {
+		t.Errorf("16 customers without a station: %g, want 0.16", got)
+	}
+	// A station is never busier than always, and with many customers it is.
+	if got := networkRate(64, 90, []float64{10}); got > 0.1 || got < 0.0999 {
+		t.Errorf("64 customers: %g, want nearly 0.1", got)
+	}
+	// Two customers, think and service equal: by hand 2/(10 + 10·1.5).
+	if got, want := networkRate(2, 10, []float64{10}), 2.0/25; math.Abs(got-want) > 1e-12 {
+		t.Errorf("two customers: %g, want %g", got, want)
+	}
+}
+
+func always(value float64) Spread { return Spread{value, value, value} }
+
+func measured() NVJournal {
+	number := func(x float64) *float64 { return &x }
+	n := NVJournal{
+		Streams: []NVJStream{{Stream: "varmail", Operations: 10, Updates: 40, Lines: 80, Blocks: 9}},
+		Floor: []NVJUpdate{
+			{Engine: "change", Nanoseconds: always(10), EachOfTwo: always(10)},
+			{Engine: "floor-256", Nanoseconds: always(100), EachOfTwo: always(100), OverFloor: always(1)},
+			{Engine: "nvjournal", Partitions: 1, Nanoseconds: always(140), EachOfTwo: always(150), TwoThreadsOverOne: always(1.87), OverFloor: always(1.4)},
+			{Engine: "nvjournal", Partitions: 8, Nanoseconds: always(145), EachOfTwo: always(150), TwoThreadsOverOne: always(1.93), OverFloor: always(1.45)},
+			{Engine: "one-lock", Partitions: 1, Nanoseconds: always(150), EachOfTwo: always(450), TwoThreadsOverOne: always(0.6), OverFloor: always(1.5)},
+		},
+		Commit: []NVJCommit{{Partitions: 1, Mean: always(0.3)}, {Partitions: 8, Mean: always(0.9)}},
+		Machine: NVJMachine{AddAlone: always(5), LineTransfer: always(50), LockAlone: always(10),
+			LockHeldAlone: always(200), LockHeldContended: always(350)},
+	}
+	for _, threads := range []int{1, 2} {
+		for _, r := range []NVJRow{
+			{Engine: "nvjournal", Partitions: 1, UpdatesPerSecond: 3e6, BytesPerUpdate: number(200), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
+			{Engine: "nvjournal", Partitions: 8, UpdatesPerSecond: 3.1e6, BytesPerUpdate: number(210), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
+			{Engine: "nvjournal-blocks", Partitions: 1, UpdatesPerSecond: 1e6, BytesPerUpdate: number(4160), FlushesPerUpdate: number(65), FencesPerUpdate: number(0.5)},
+			{Engine: "one-lock", Partitions: 1, UpdatesPerSecond: 1.2e6, BytesPerUpdate: number(220), FlushesPerUpdate: number(4), FencesPerUpdate: number(1.5)},
+			{Engine: "libpmemobj", Partitions: 1, UpdatesPerSecond: 1.5e6},
+		} {
+			r.Stream, r.Threads, r.CommitEvery = "varmail", threads, 1
+			n.Rows = append(n.Rows, r)
+		}
+	}
+	n.Model = contention(n.Floor, n.Machine)
+	return n
+}
+
+func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
+	if err := measured().Check(); err != nil {
+		t.Fatalf("all is within the bounds: %v", err)
+	}
+	for want, spoil := range map[string]func(n *NVJournal){
+		"over the floor, P = 1":    func(n *NVJournal) { n.Floor[2].OverFloor = always(1.6) },
+		"two threads":              func(n *NVJournal) { n.Floor[3].TwoThreadsOverOne = always(1.7) },
+		"a commit":                 func(n *NVJournal) { n.Commit[1].Mean = always(2.5) },
+		"over one lock, updates":   func(n *NVJournal) { n.Floor[4].EachOfTwo = always(200) },
+		"shows most, varmail":      func(n *NVJournal) { n.Rows[8].UpdatesPerSecond = 2e6 },
+		"fewer bytes":              func(n *NVJournal) { *n.Rows[2].BytesPerUpdate = 800 },
+		"over libpmemobj":          func(n *NVJournal) { n.Rows[9].UpdatesPerSecond = 4e6 },
+		"an update of 256 bytes o": func(n *NVJournal) { n.Floor = nil },
+	} {
+		n := measured()
+		spoil(&n)
+		if err := n.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in the error, got %v", want, err)
+		}
+	}
+}
+
+func TestTheModelKnowsItsCalibrationAndIsCheckedAtTwo(t *testing.T) {
+	n := measured()
+	for _, l := range n.Model.Lines {
+		if off := l.UpdatesPerSecond[0]/l.Measured[0] - 1; math.Abs(off) > 1e-9 {
+			t.Errorf("%s: off by %g at one core", l.Engine, off)
+		}
+		if l.Measured[1] == 0 || l.ErrorAtTwo == 0 {
+			t.Errorf("%s: not checked at two", l.Engine)
+		}
+	}
+	lock, one, eight := n.Model.line("one-lock", 1), n.Model.line("nvjournal", 1), n.Model.line("nvjournal", 8)
+	last := len(n.Model.Cores) - 1
+	if !(lock.UpdatesPerSecond[last] < one.UpdatesPerSecond[last] && one.UpdatesPerSecond[last] < eight.UpdatesPerSecond[last]) {
+		t.Errorf("at 64 cores: one lock %g, P=1 %g, P=8 %g", lock.UpdatesPerSecond[last], one.UpdatesPerSecond[last], eight.UpdatesPerSecond[last])
+	}
+}
+
+func TestTheReportOfNVJournalCallsTheModelAModel(t *testing.T) {
+	report, err := measured().Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(report.Markdown("make bench-nvjournal", "nvjournal.svg"))
+	for _, want := range []string{"A model", "| target | wanted | measured | met |", "varmail", "libpmemobj", "not counted"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if !bytes.Contains(report.Picture, []byte("A model")) {
+		t.Error("the picture does not say that the model is one")
+	}
+	if err := report.WriteText(&bytes.Buffer{}); err != nil {
+		t.Error(err)
+	}
+}
