@@ -23,7 +23,7 @@ build-vm: ## build bin/daybook-vm, which runs commands in guests (docs/vm.md)
 demo: setup build ## the paper's experiment on an embedded disk, two minutes (root)
 	bin/daybook demo
 
-test: setup-test build ## all tests; those on the real kernel need root
+test: setup-test build build-vm ## all tests; those on the real kernel need root
 	scripts/test
 	scripts/test-nvjournal test
 
@@ -33,7 +33,7 @@ soak: setup-test ## the long forms of nvjournal's tests, an hour or more
 nvjournal: setup ## build nvjournal/build: libnvjournal.a, .so, nvj (docs/nvjournal.md)
 	$(MAKE) -C nvjournal
 
-vm-test: setup-test build ## all tests that run in guests, also those that take long, on each kernel
+vm-test: setup-test build build-vm ## all tests that run in guests, also those that take long, on each kernel
 	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 60m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 vm-fetch: setup-vm build-vm ## fetch the guests' kernels into the cache

@@ -104,7 +104,9 @@ static int wanted_from(struct nvj *j, unsigned first)
 	int error = 0;
 
 	nvj_store_sc(&j->wanted, 0);
-	if (nvj_room_wants_commit(j))
+	if (nvj_load_sc(&j->hold) & NVJ_HOLD_TIGHT)
+		error = nvj_commit_running(j);
+	else if (nvj_room_wants_commit(j))
 		error = nvj_commit_to(j, 0);
 	if (!error)
 		error = checkpoint_from(j, nvj_load_sc(&j->committed), first);

@@ -242,31 +242,41 @@ static bool follow(struct nvj *j, uint64_t tid)
 	}
 }
 
+/* Leads, or waits for who does, until tid is committed. */
+static int commit_until(struct nvj *j, uint64_t tid)
+{
+	uint32_t nobody = 0;
+
+	if (nvj_load_acquire(&j->committed) >= tid)
+		return 0;
+	if (nvj_replace_sc(&j->leading, &nobody, 1) || follow(j, tid))
+		return lead(j, tid);
+	nvj_count(&j->commits_waited, 1);
+	return 0;
+}
+
 int nvj_commit_to(struct nvj *j, uint64_t tid)
 {
 	uint64_t running = nvj_load_sc(&j->running);
-	uint32_t nobody = 0;
-	bool empty;
-	int error = 0;
 
 	if (tid > running)
 		return NVJ_EINVAL;
 	if (tid == 0)
 		tid = running;
-	/*
-	 * A transaction in which nothing was logged need not be closed. Unless the
-	 * journal was aborted: then something may have been refused.
-	 */
-	empty = tid == running && nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid;
-	if (empty)
+	/* A transaction in which nothing was logged need not be closed. */
+	if (tid == running && nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid)
 		tid--;
-	if (nvj_load_acquire(&j->committed) >= tid)
-		return empty ? nvj_aborted(j) : 0;
-	if (nvj_replace_sc(&j->leading, &nobody, 1) || follow(j, tid))
-		error = lead(j, tid);
-	else
-		nvj_count(&j->commits_waited, 1);
-	return error;
+	return commit_until(j, tid);
+}
+
+/*
+ * Room counts from the tail's low, which was read a little before its transaction
+ * closed: if that took its time, most of the ring may have been filled after low
+ * and all of it be at home, with nothing logged since. Only a later low frees it.
+ */
+int nvj_commit_running(struct nvj *j)
+{
+	return commit_until(j, nvj_load_sc(&j->running));
 }
 
 int nvj_commit(struct nvj *j, uint64_t tid)

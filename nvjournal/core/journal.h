@@ -375,6 +375,8 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 
 /* commit.c: nvj_commit, without a checkpoint after it. */
 int nvj_commit_to(struct nvj *j, uint64_t tid);
+/* Commits the running transaction even if nothing was logged in it: for room. */
+int nvj_commit_running(struct nvj *j);
 
 /* revoke.c: transaction tid is sealed; returns when no revoked version is under way home. */
 void nvj_revokes_seal(struct nvj *j, uint64_t tid);

@@ -106,8 +106,6 @@ bool nvj_room_wants_commit(struct nvj *j)
 {
 	const uint64_t *lows;
 
-	if (nvj_load_sc(&j->hold) & NVJ_HOLD_TIGHT)
-		return true;
 	lows = nvj_lows(j, nvj_load_sc(&j->committed));
 	for (unsigned i = 0; i < j->partitions; i++) {
 		uint64_t open = nvj_load_sc(&j->partition[i].head) - nvj_load(&lows[i]);

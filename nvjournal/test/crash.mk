@@ -33,6 +33,7 @@ $(SCHEDULE_B)/crash_images: $(SCHEDULE_OBJECTS)
 
 test-schedules: $(SCHEDULE_B)/crash_images
 	@$< -r 6000 -e 60 -i 2 -n 0
+	@$< -r 1500 -e 60 -i 2 -n 0 -w "full ring"
 
 soak-images: build/test/crash_images
 	@$< -n 10000000 -i 24 -s 100000
