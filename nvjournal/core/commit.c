@@ -263,9 +263,16 @@ int nvj_commit_to(struct nvj *j, uint64_t tid)
 		return NVJ_EINVAL;
 	if (tid == 0)
 		tid = running;
-	/* A transaction in which nothing was logged need not be closed. */
-	if (tid == running && nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid)
-		tid--;
+	if (tid == running && nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid) {
+		/*
+		 * A transaction in which nothing was logged need not be closed.
+		 * Unless the journal was aborted: then something may have been
+		 * refused.
+		 */
+		int error = commit_until(j, tid - 1);
+
+		return error ? error : nvj_aborted(j);
+	}
 	return commit_until(j, tid);
 }
 
