@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -91,6 +92,14 @@ func read(path string, result any) error {
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read the figures kept before: %w", err)
+	}
+	return nil
+}
+
+// readBefore takes a result that was kept, if there is one.
+func readBefore(path string, result any) error {
+	if err := read(path, result); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +55,7 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 				options.Loads = loads
 			}
 			if len(arrangements)+len(dividers)+len(loads) > 0 || cmd.Flags().Changed("kernels") {
-				if err := read(b.output, &options.Before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				if err := readBefore(b.output, &options.Before); err != nil {
 					return err
 				}
 			}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"io/fs"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -60,7 +58,7 @@ and PostgreSQL (scripts/setup bench).`,
 				}
 			}
 			if len(only)+len(disks)+len(modes)+len(neighbours) > 0 {
-				if err := read(b.output, &options.Before); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				if err := readBefore(b.output, &options.Before); err != nil {
 					return err
 				}
 			}

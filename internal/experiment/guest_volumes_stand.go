@@ -5,15 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -115,16 +110,12 @@ func (s *guestStand) point(name string) (string, error) {
 
 // attachVolumes gives each a full volume of a new pool on an XFS on the disk.
 func (s *guestStand) attachVolumes(ctx context.Context) error {
-	node := s.disk.Device.Node()
-	if output, err := exec.CommandContext(ctx, "mkfs.xfs", "-q", "-f", node).CombinedOutput(); err != nil {
-		return fmt.Errorf("mkfs.xfs: %w: %s", err, strings.TrimSpace(string(output)))
-	}
 	directory, err := s.point("pool")
 	if err != nil {
 		return err
 	}
-	if err := unix.Mount(node, directory, "xfs", unix.MS_NOATIME, ""); err != nil {
-		return fmt.Errorf("cannot mount %s on %s (xfs): %w", node, directory, err)
+	if err := mountXFS(ctx, s.disk.Device.Node(), directory); err != nil {
+		return err
 	}
 	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, directory) })
 	pool, err := volume.Open(ctx, filepath.Join(directory, "volumes"), volume.PoolOptions{Create: true, Log: s.lab.Log})
@@ -165,34 +156,16 @@ func (s *guestStand) attachVolume(ctx context.Context, pool *volume.Pool, t *gue
 func (s *guestStand) partition(ctx context.Context) error {
 	count := len(s.tenants)
 	s.undo = append(s.undo, func(context.Context) error { return removePartitions(s.disk.Device, count) })
+	parts, err := makePartitions(s.disk.Device, count, guestPartBytes)
+	if err != nil {
+		return err
+	}
 	for n := range s.tenants {
-		p, err := addGuestPart(s.disk.Device, n)
-		if err != nil {
-			return err
-		}
-		if err := s.mountPart(ctx, p, &s.tenants[n]); err != nil {
+		if err := s.mountPart(ctx, parts[n], &s.tenants[n]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// addGuestPart makes the partition with the index on a disk whose name ends with
-// a letter. The kernel has made its node when it answers (devtmpfs).
-func addGuestPart(disk blockdev.Disk, index int) (p part, err error) {
-	number := index + 1
-	start := int64(partitionAlign + index*guestPartBytes)
-	if err := blkpg(disk, blkpgAdd, blkpgPartition{start: start, length: guestPartBytes, number: int32(number)}); err != nil {
-		return p, fmt.Errorf("cannot make partition %d of %s: %w", number, disk.Node(), err)
-	}
-	name := fmt.Sprintf("%s%d", disk.Name, number)
-	text, err := os.ReadFile(filepath.Join("/sys/class/block", name, "dev"))
-	if err != nil {
-		return p, fmt.Errorf("the kernel shows no partition %s: %w", name, err)
-	}
-	p.node = "/dev/" + name
-	p.dev, err = blockdev.ParseDev(strings.TrimSpace(string(text)))
-	return p, err
 }
 
 func (s *guestStand) mountPart(ctx context.Context, p part, t *guestTenant) (err error) {
@@ -206,19 +179,8 @@ func (s *guestStand) mountPart(ctx context.Context, p part, t *guestTenant) (err
 		return err
 	}
 	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, t.directory) })
-	journal, err := ext4.JournalOf(p.dev)
-	if err != nil {
-		return err
-	}
-	pid, err := ext4.JournalThread(journal.Name)
-	if err != nil {
-		return err
-	}
 	t.journal = t.parent + "/journal"
-	if err := s.lab.Tree.Make(t.journal); err != nil {
-		return err
-	}
-	return s.lab.Tree.Move(pid, t.journal)
+	return placeJournalThread(s.lab.Tree, p.dev, t.journal)
 }
 
 func (s *guestStand) close() error {

@@ -96,8 +96,17 @@ func blkpg(disk blockdev.Disk, op int32, p blkpgPartition) error {
 	return nil
 }
 
+// partitionName is the kernel's: loop0p1, vda1 (block/partitions/core.c,
+// add_partition).
+func partitionName(disk string, number int) string {
+	if last := disk[len(disk)-1]; '0' <= last && last <= '9' {
+		disk += "p"
+	}
+	return fmt.Sprintf("%s%d", disk, number)
+}
+
 func awaitPartition(disk blockdev.Disk, number int) (part, error) {
-	name := fmt.Sprintf("%sp%d", disk.Name, number)
+	name := partitionName(disk.Name, number)
 	p := part{node: "/dev/" + name}
 	deadline := time.Now().Add(partitionAppears)
 	for {

@@ -37,7 +37,7 @@ func (s *stand) newPool(ctx context.Context) (*volume.Pool, error) {
 		return s.mountNew(ctx, s.disk.Device.Node(), "pool", 2*standJournalBytes, "")
 	}
 	if s.on.arrangement == PlacedOnXFS {
-		mountNew = func() (string, error) { return s.mountXFS(ctx, s.disk.Device.Node(), "pool") }
+		mountNew = func() (string, error) { return s.mountNewXFS(ctx, s.disk.Device.Node(), "pool") }
 	}
 	directory, err := mountNew()
 	if err != nil {
@@ -46,20 +46,28 @@ func (s *stand) newPool(ctx context.Context) (*volume.Pool, error) {
 	return volume.Open(ctx, filepath.Join(directory, "volumes"), volume.PoolOptions{Create: true, Log: s.lab.Log})
 }
 
-// mountXFS makes an XFS on a device and mounts it below home.
-func (s *stand) mountXFS(ctx context.Context, node, name string) (directory string, err error) {
-	if output, err := exec.CommandContext(ctx, "mkfs.xfs", "-q", "-f", node).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("mkfs.xfs: %w: %s", err, strings.TrimSpace(string(output)))
-	}
+// mountNewXFS makes an XFS on a device and mounts it below home.
+func (s *stand) mountNewXFS(ctx context.Context, node, name string) (directory string, err error) {
 	directory = filepath.Join(s.home, name)
 	if err := os.Mkdir(directory, 0o755); err != nil {
 		return "", err
 	}
-	if err := unix.Mount(node, directory, "xfs", unix.MS_NOATIME, ""); err != nil {
-		return "", fmt.Errorf("cannot mount %s on %s (xfs): %w", node, directory, err)
+	if err := mountXFS(ctx, node, directory); err != nil {
+		return "", err
 	}
 	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, directory) })
 	return directory, nil
+}
+
+// mountXFS makes an XFS on a device and mounts it.
+func mountXFS(ctx context.Context, node, directory string) error {
+	if output, err := exec.CommandContext(ctx, "mkfs.xfs", "-q", "-f", node).CombinedOutput(); err != nil {
+		return fmt.Errorf("mkfs.xfs: %w: %s", err, strings.TrimSpace(string(output)))
+	}
+	if err := unix.Mount(node, directory, "xfs", unix.MS_NOATIME, ""); err != nil {
+		return fmt.Errorf("cannot mount %s on %s (xfs): %w", node, directory, err)
+	}
+	return nil
 }
 
 func (s *stand) attachVolume(ctx context.Context, pool *volume.Pool, t *tenant, provision volume.Provision, placed bool) error {

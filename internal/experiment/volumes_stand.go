@@ -235,23 +235,28 @@ func (s *stand) partition(ctx context.Context) error {
 		if t.directory, err = s.mountNew(ctx, parts[n].node, t.name, standJournalBytes, s.on.mode.mountOption()); err != nil {
 			return err
 		}
-		journal, err := ext4.JournalOf(t.fileSystem)
-		if err != nil {
-			return err
-		}
-		pid, err := ext4.JournalThread(journal.Name)
-		if err != nil {
-			return err
-		}
-		at := t.parent + "/journal"
-		if err := s.lab.Tree.Make(at); err != nil {
-			return err
-		}
-		if err := s.lab.Tree.Move(pid, at); err != nil {
+		if err := placeJournalThread(s.lab.Tree, t.fileSystem, t.parent+"/journal"); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// placeJournalThread moves the jbd2 thread of a file system into a new cgroup, by
+// hand, as paper 2 does it.
+func placeJournalThread(tree *cgroup.Tree, fileSystem blockdev.Dev, at string) error {
+	journal, err := ext4.JournalOf(fileSystem)
+	if err != nil {
+		return err
+	}
+	pid, err := ext4.JournalThread(journal.Name)
+	if err != nil {
+		return err
+	}
+	if err := tree.Make(at); err != nil {
+		return err
+	}
+	return tree.Move(pid, at)
 }
 
 // setInstant switches the delays of a simulated disk.

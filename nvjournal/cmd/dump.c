@@ -86,14 +86,9 @@ int command_dump(int count, char **words)
 	result = read_arguments("dump", count, words, arguments, &file);
 	if (result)
 		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
-	result = look_at(&look, file, offset, false);
+	result = look_at_journal(&look, file, offset, false);
 	if (result)
 		return result;
-	if (look.super_error) {
-		complain_of_journal(file, look.super_error);
-		look_away(&look);
-		return EXIT_UNUSABLE;
-	}
 	if (dump.one_partition && dump.partition >= look.super.partitions) {
 		complain("dump: %s has partitions 0 to %u", file, look.super.partitions - 1);
 		look_away(&look);

@@ -156,14 +156,9 @@ int command_inspect(int count, char **words)
 	result = read_arguments("inspect", count, words, arguments, &file);
 	if (result)
 		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
-	result = look_at(&look, file, offset, true);
+	result = look_at_journal(&look, file, offset, true);
 	if (result)
 		return result;
-	if (look.super_error) {
-		complain_of_journal(file, look.super_error);
-		look_away(&look);
-		return EXIT_UNUSABLE;
-	}
 	error = nvj_check(nvju_region(look.region), &look.platform.platform, &report);
 	result = verdict(error, &report);
 	if (look.in_use) {

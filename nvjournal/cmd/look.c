@@ -25,6 +25,17 @@ int look_at(struct look *look, const char *file, uint64_t offset, bool even_if_i
 	return 0;
 }
 
+int look_at_journal(struct look *look, const char *file, uint64_t offset, bool even_if_in_use)
+{
+	int result = look_at(look, file, offset, even_if_in_use);
+
+	if (result || !look->super_error)
+		return result;
+	complain_of_journal(file, look->super_error);
+	look_away(look);
+	return EXIT_UNUSABLE;
+}
+
 void look_away(struct look *look)
 {
 	nvju_region_close(look->region);

@@ -107,6 +107,9 @@ struct look {
  * even_if_in_use the lock of a process that writes to it is no hindrance.
  */
 int look_at(struct look *look, const char *file, uint64_t offset, bool even_if_in_use);
+/* The same, and without a superblock it is looked away from again: EXIT_UNUSABLE, after a sentence.
+ */
+int look_at_journal(struct look *look, const char *file, uint64_t offset, bool even_if_in_use);
 void look_away(struct look *look);
 
 #endif

@@ -74,12 +74,28 @@ static int prepare(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	return 0;
 }
 
+static int prepare_block(struct nvj_handle *h, struct nvj_partition *p, uint64_t block,
+			 const void *image, bool created)
+{
+	struct nvj *j = h->journal;
+	struct nvj_block *b;
+	int error;
+
+	if (block == NVJ_NO_BLOCK)
+		return NVJ_EINVAL;
+	b = nvj_block_make(j, p, block);
+	if (!b)
+		return NVJ_ENOMEM;
+	error = prepare(h, p, b, image, created);
+	nvj_block_unlock(j, b);
+	return error;
+}
+
 int nvj_access(struct nvj_handle *h, uint64_t block, const void *image)
 {
 	struct nvj *j = h->journal;
 	struct nvj_partition *p = &j->partition[nvj_partition_of(j, block)];
 	struct nvj_block *b = nvj_block_find(j, p, block);
-	int error;
 
 	if (nvj_load(&j->aborted))
 		return NVJ_EROFS;
@@ -89,33 +105,16 @@ int nvj_access(struct nvj_handle *h, uint64_t block, const void *image)
 	 */
 	if (b && nvj_load_acquire(&b->access_tid) == h->tid && nvj_load(&b->number) == block)
 		return 0;
-	if (block == NVJ_NO_BLOCK)
-		return NVJ_EINVAL;
-	b = nvj_block_make(j, p, block);
-	if (!b)
-		return NVJ_ENOMEM;
-	error = prepare(h, p, b, image, false);
-	nvj_block_unlock(j, b);
-	return error;
+	return prepare_block(h, p, block, image, false);
 }
 
 int nvj_create(struct nvj_handle *h, uint64_t block)
 {
 	struct nvj *j = h->journal;
-	struct nvj_partition *p = &j->partition[nvj_partition_of(j, block)];
-	struct nvj_block *b;
-	int error;
 
 	if (nvj_load(&j->aborted))
 		return NVJ_EROFS;
-	if (block == NVJ_NO_BLOCK)
-		return NVJ_EINVAL;
-	b = nvj_block_make(j, p, block);
-	if (!b)
-		return NVJ_ENOMEM;
-	error = prepare(h, p, b, NULL, true);
-	nvj_block_unlock(j, b);
-	return error;
+	return prepare_block(h, &j->partition[nvj_partition_of(j, block)], block, NULL, true);
 }
 
 bool nvj_peek(struct nvj *j, uint64_t block, void *image)

@@ -172,6 +172,20 @@ static inline unsigned nvj_popcount(uint64_t bits)
 	return (unsigned)(bits * UINT64_C(0x0101010101010101) >> 56);
 }
 
+/* Takes the lowest run of ones out of *mask, not 0; its first bit, and how long it is. */
+static inline unsigned nvj_take_run(uint64_t *mask, unsigned *length)
+{
+	unsigned first = (unsigned)__builtin_ctzll(*mask);
+	uint64_t ones = ~(*mask >> first);
+
+	*length = ones ? (unsigned)__builtin_ctzll(ones) : NVJ_BLOCK_LINES;
+	if (*length < NVJ_BLOCK_LINES)
+		*mask &= ~(((UINT64_C(1) << *length) - 1) << first);
+	else
+		*mask = 0;
+	return first;
+}
+
 /* Lines of the record of this mask, header included: 1..65. */
 static inline unsigned nvj_record_lines(uint64_t mask, uint64_t zeros)
 {

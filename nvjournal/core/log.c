@@ -138,14 +138,10 @@ static void write_record(struct nvj *j, struct nvj_partition *p,
 	way->write(way, to, header, NVJ_LINE_BYTES);
 	to += NVJ_LINE_BYTES;
 	while (left) {
-		unsigned first = (unsigned)__builtin_ctzll(left);
-		uint64_t gap = ~(left >> first);
-		unsigned count = gap ? (unsigned)__builtin_ctzll(gap) : NVJ_BLOCK_LINES;
+		unsigned count, first = nvj_take_run(&left, &count);
 
 		way->write(way, to, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
 		to += count * NVJ_LINE_BYTES;
-		left = count + first < NVJ_BLOCK_LINES ? left >> (first + count) << (first + count)
-						       : 0;
 	}
 }
 

@@ -11,20 +11,6 @@ static unsigned lowest(uint64_t mask)
 	return (unsigned)__builtin_ctzll(mask);
 }
 
-/* Takes the lowest run of ones out of *mask; its first bit, and how long it is. */
-static unsigned take_run(uint64_t *mask, unsigned *length)
-{
-	unsigned first = lowest(*mask);
-	uint64_t ones = ~(*mask >> first);
-
-	*length = ones ? lowest(ones) : NVJ_BLOCK_LINES;
-	if (*length < NVJ_BLOCK_LINES)
-		*mask &= ~(((UINT64_C(1) << *length) - 1) << first);
-	else
-		*mask = 0;
-	return first;
-}
-
 uint32_t nvj_record_crc_header(uint32_t seed, const struct nvj_disk_record *header)
 {
 	struct nvj_disk_record copy = *header;
@@ -40,7 +26,7 @@ uint32_t nvj_record_crc_image(uint32_t seed, const struct nvj_disk_record *heade
 	uint64_t left = header->mask & ~header->zeros;
 
 	while (left) {
-		unsigned count, first = take_run(&left, &count);
+		unsigned count, first = nvj_take_run(&left, &count);
 
 		crc = nvj_crc32c(crc, (const uint8_t *)image + first * NVJ_LINE_BYTES,
 				 count * NVJ_LINE_BYTES);
@@ -97,7 +83,7 @@ void nvj_record_write(const struct nvj_geometry *g, const struct nvj_persistence
 	 */
 	write_lines(g, p, partition, position++, (const uint8_t *)header, 1);
 	while (left) {
-		unsigned count, first = take_run(&left, &count);
+		unsigned count, first = nvj_take_run(&left, &count);
 
 		write_lines(g, p, partition, position,
 			    (const uint8_t *)image + first * NVJ_LINE_BYTES, count);

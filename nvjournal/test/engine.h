@@ -13,14 +13,7 @@
 #include <string.h>
 
 #include "../include/nvjournal_user.h"
-
-#define expect(condition)                                                                          \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);            \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "lib/expect.h"
 
 #define ENGINE_BLOCKS 512u
 

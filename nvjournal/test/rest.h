@@ -14,14 +14,7 @@
 
 #include "../core/format.h"
 #include "../core/recover.h"
-
-#define expect(condition)                                                                          \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);            \
-			exit(1);                                                                   \
-		}                                                                                  \
-	} while (0)
+#include "lib/expect.h"
 
 #define REST_BLOCKS 256u
 
