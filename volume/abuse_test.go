@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -934,14 +935,24 @@ func TestCancelledAtEachStepNothingIsHalfDone(t *testing.T) {
 	}
 }
 
-// As the host's crash leaves it: detached by the record's being settled, and
-// with what was synced still in the journal.
+// As a crash leaves it: with what was synced still in the journal, and recorded as
+// detached, or as whatever was being done.
 func TestARepairReplaysTheJournal(t *testing.T) {
+	for _, state := range []AttachState{"", Attaching, Attached, Detaching} {
+		t.Run(cmp.Or(string(state), "detached"), func(t *testing.T) { repairReplays(t, state) })
+	}
+}
+
+func repairReplays(t *testing.T, state AttachState) {
 	r := newRig(t)
 	name := r.name("v")
 	r.create(name, CreateOptions{})
 	loop := r.attach(name, AttachOptions{}).LoopDevice
 	if err := writeSynced(filepath.Join(r.target(name), keptFile)); err != nil {
+		t.Fatal(err)
+	}
+	record, err := r.pool.read(name)
+	if err != nil {
 		t.Fatal(err)
 	}
 	crashed := filepath.Join(r.home, "crashed")
@@ -955,7 +966,13 @@ func TestARepairReplaysTheJournal(t *testing.T) {
 	if s, err := ext4.ReadSuperblock(r.pool.image(name)); err != nil || !s.NeedsRecovery {
 		t.Fatalf("%+v, %v", s, err)
 	}
-	if done := r.repair(); done.Volumes[name] == "" {
+	if state != "" {
+		record.Attachment.State = state
+		if err := r.pool.write(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if done := r.repair(); !strings.Contains(done.Volumes[name], "journal replayed") {
 		t.Errorf("%+v", done)
 	}
 	if done := r.repair(); len(done.Volumes) > 0 {

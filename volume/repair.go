@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -112,9 +113,10 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 		if err := p.checkImageThere(record); err != nil {
 			return what, err
 		}
-		if p.replay(ctx, record, l) && what == "" {
-			what = "journal replayed"
-		}
+	}
+	// Whatever took the mount away may have left a journal.
+	if record.Attachment == nil && p.replay(ctx, record, l) {
+		what = strings.TrimPrefix(what+"; journal replayed", "; ")
 	}
 	return what, nil
 }
