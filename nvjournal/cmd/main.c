@@ -56,9 +56,14 @@ static const struct {
 	 "                    ext4, whose UUID is read\n"
 	 "  --any-disk        DISK is the right one, whatever the journal says\n"
 	 "\n"
+	 "An ext4 that was mounted by ext4nvj is marked until it is recovered: ext4 and\n"
+	 "e2fsck refuse it. Only the journal that it was last mounted with will do; then\n"
+	 "the mark is taken away.\n"
+	 "\n"
 	 "Exit code: 0 recovered, or nothing to do; 1 damaged or failed; 2 unusable.\n"
 	 "\n"
-	 "  nvj recover /dev/dax0.0 --target /dev/vdb\n"},
+	 "  nvj recover /dev/dax0.0 --target /dev/vdb\n"
+	 "  nvj recover /dev/pmem0 --offset 1G --target /dev/vdb && e2fsck -f /dev/vdb\n"},
 	{"dump", command_dump, "show the records that are not at home",
 	 "nvj dump FILE [--partition N] [--transaction N] [--offset SIZE] [--json]\n"
 	 "\n"

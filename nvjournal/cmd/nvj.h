@@ -91,6 +91,25 @@ void report_text(const struct nvj_report *report, FILE *to);
 void report_json(const struct nvj_report *report, struct json *json);
 void findings_text(const struct nvj_report *report, FILE *to);
 
+/* --- ext4.c --------------------------------------------------------------- */
+
+/* What an ext4 on the disk says of its journal. */
+struct ext4_disk {
+	bool found;  /* it is an ext2, 3 or 4: else nothing else counts */
+	bool marked; /* by ext4nvj: it needs recovery from journal_uuid */
+	bool needs_recovery;
+	uint8_t uuid[16]; /* of the file system */
+	uint8_t journal_uuid[16];
+};
+
+/* 0; -1: it cannot be read, and a sentence was written to stderr. */
+int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk);
+/* 0: it does not wait for another journal than that; -1: it does, after a sentence. */
+int ext4_fits(const struct ext4_disk *ext4, const char *file, const char *target,
+	      const struct nvj_disk_super *super);
+/* All is home: takes the mark away, if there is one. 0; -1 after a sentence. */
+int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
+
 /* --- look.c --------------------------------------------------------------- */
 
 /* A region, read only, and its superblock. */
@@ -107,8 +126,7 @@ struct look {
  * even_if_in_use the lock of a process that writes to it is no hindrance.
  */
 int look_at(struct look *look, const char *file, uint64_t offset, bool even_if_in_use);
-/* The same, and without a superblock it is looked away from again: EXIT_UNUSABLE, after a sentence.
- */
+/* The same; without a sound superblock it is closed again: EXIT_UNUSABLE after a sentence. */
 int look_at_journal(struct look *look, const char *file, uint64_t offset, bool even_if_in_use);
 void look_away(struct look *look);
 

@@ -8,15 +8,10 @@
 
 #include "nvj.h"
 
-/* Where ext2, 3 and 4 keep their mark and UUID. */
-#define EXT_MAGIC_OFFSET 1080u
-#define EXT_UUID_OFFSET 1128u
-
 /* 0: target is the disk that the journal names, or it names none. */
-static int right_disk(const char *file, const struct nvj_disk_super *super, struct nvju_disk *disk,
-		      const char *target, const uint8_t given[16])
+static int right_disk(const char *file, const struct nvj_disk_super *super,
+		      const struct ext4_disk *ext4, const char *target, const uint8_t given[16])
 {
-	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
 	char wanted[37], has[37];
 	const uint8_t *uuid = given;
 
@@ -24,17 +19,13 @@ static int right_disk(const char *file, const struct nvj_disk_super *super, stru
 		return 0;
 	uuid_text(super->disk_uuid, wanted);
 	if (is_zero(given, 16)) {
-		if (nvju_disk_read(disk, 0, block)) {
-			complain("%s", nvju_error());
-			return -1;
-		}
-		if (block[EXT_MAGIC_OFFSET] != 0x53 || block[EXT_MAGIC_OFFSET + 1] != 0xef) {
+		if (!ext4->found) {
 			complain("cannot recover %s to %s: the journal belongs to disk %s, and %s "
 				 "does not say who it is; say it with --disk-uuid, or --any-disk",
 				 file, target, wanted, target);
 			return -1;
 		}
-		uuid = block + EXT_UUID_OFFSET;
+		uuid = ext4->uuid;
 	}
 	if (!memcmp(uuid, super->disk_uuid, 16))
 		return 0;
@@ -109,7 +100,7 @@ static void progress_end(struct progress *progress)
 /* --- The command ----------------------------------------------------------- */
 
 static void tell(const char *file, const char *target, int error, int exit_code,
-		 const struct nvj_report *report, bool json_wanted)
+		 const struct nvj_report *report, bool unmarked, bool json_wanted)
 {
 	if (json_wanted) {
 		struct json json = {.to = stdout};
@@ -118,6 +109,7 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 		json_text(&json, "file", file);
 		json_text(&json, "target", target);
 		json_bool(&json, "recovered", !error);
+		json_bool(&json, "ext4_unmarked", unmarked);
 		json_number(&json, "exit_code", (uint64_t)exit_code);
 		if (error)
 			json_text(&json, "error", nvj_strerror(error));
@@ -133,6 +125,10 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 			printf("%s: recovered %" PRIu64 " transactions: %" PRIu64 " records, "
 			       "%" PRIu64 " blocks written to %s\n",
 			       file, report->transactions, report->records, report->blocks, target);
+		if (unmarked)
+			printf("%s: its ext4 needs the journal no more: mount it, with ext4 or "
+			       "ext4nvj, or check it with e2fsck\n",
+			       target);
 	}
 	if (error == NVJ_EUCLEAN && report->findings)
 		complain("cannot recover %s: it is damaged; nothing was written to %s. Bring the "
@@ -147,6 +143,29 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 		complain_of_journal(file, error);
 }
 
+/*
+ * An ext4 that ext4nvj has mounted is marked until all is home: without the mark
+ * a journal with something in it is an old copy, and would undo what came after.
+ */
+static int waits_for_journal(const char *file, const char *target, const struct ext4_disk *ext4,
+			     const struct nvj_region *region)
+{
+	struct nvju_platform platform;
+	struct nvj_report report = {0};
+
+	if (!ext4->found || ext4->marked)
+		return 0;
+	nvju_platform_init(&platform, NULL);
+	/* Damage is recovery's to tell. */
+	if (nvj_check(region, &platform.platform, &report) || report.clean)
+		return 0;
+	complain(
+		"cannot recover %s to %s: its ext4 is not marked as waiting for a journal, so what "
+		"is in this one is older than the disk; --any-disk, if you know better",
+		file, target);
+	return -1;
+}
+
 /* The region is open and its superblock read. */
 static int recover(const char *file, const char *target, struct nvju_region *region,
 		   struct nvju_disk *disk, bool json_wanted)
@@ -154,6 +173,7 @@ static int recover(const char *file, const char *target, struct nvju_region *reg
 	struct nvj_report report = {0};
 	struct nvju_platform platform;
 	struct progress progress;
+	bool unmarked = false;
 	int error, result;
 
 	nvju_platform_init(&platform, disk);
@@ -164,7 +184,9 @@ static int recover(const char *file, const char *target, struct nvju_region *reg
 	result = error == 0         ? EXIT_SOUND
 		 : error == NVJ_EIO ? EXIT_DAMAGED
 				    : verdict(error, &report);
-	tell(file, target, error, result, &report, json_wanted);
+	if (!error && ext4_unmark(target, disk, &unmarked))
+		result = EXIT_DAMAGED;
+	tell(file, target, error, result, &report, unmarked, json_wanted);
 	return result;
 }
 
@@ -185,6 +207,7 @@ int command_recover(int count, char **words)
 	struct nvju_region *region = NULL;
 	struct nvju_disk *disk = NULL;
 	struct nvj_disk_super super;
+	struct ext4_disk ext4;
 	int error, result;
 
 	result = read_arguments("recover", count, words, arguments, &file);
@@ -199,7 +222,10 @@ int command_recover(int count, char **words)
 		complain("%s", nvju_error());
 	} else if ((error = nvj_read_super(nvju_region(region), &super)) != 0) {
 		complain_of_journal(file, error);
-	} else if (any || !right_disk(file, &super, disk, target, uuid)) {
+	} else if (!ext4_look(&ext4, disk) &&
+		   (any || (!right_disk(file, &super, &ext4, target, uuid) &&
+			    !waits_for_journal(file, target, &ext4, nvju_region(region)))) &&
+		   !ext4_fits(&ext4, file, target, &super)) {
 		result = recover(file, target, region, disk, json_wanted);
 	}
 	nvju_disk_close(disk);

@@ -30,10 +30,11 @@ static bool find_spare(struct nvj *j, struct nvj_partition *p, struct nvj_block 
 	uint64_t newest = nvj_load(&b->newest_tid);
 	struct nvj_image *spare;
 
+	_Static_assert(NVJ_GROUP == 3, "spares");
 	if (newest == tid || (newest < tid && newest <= b->home_tid))
 		return true;
 	if (b->spares && b->spares->next && b->spares->next->next)
-		return true; /* more transactions than three are never alive */
+		return true; /* no more than NVJ_GROUP have handles open at a time */
 	spare = nvj_image_take(j, p);
 	if (!spare)
 		return false;
@@ -115,6 +116,12 @@ int nvj_create(struct nvj_handle *h, uint64_t block)
 	if (nvj_load(&j->aborted))
 		return NVJ_EROFS;
 	return prepare_block(h, &j->partition[nvj_partition_of(j, block)], block, NULL, true);
+}
+
+void nvj_merge(struct nvj_handle *h, uint64_t tid)
+{
+	if (tid > h->tid)
+		nvj_raise_sc(&h->journal->merge_to, tid);
 }
 
 bool nvj_peek(struct nvj *j, uint64_t block, void *image)

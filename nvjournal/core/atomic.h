@@ -92,6 +92,17 @@ static inline void nvj_raise_sc(uint64_t *word, uint64_t value)
 		;
 }
 
+/* The line at p is wanted here soon, to be written. Any p. */
+static inline void nvj_will_write(const void *p)
+{
+#if defined(__x86_64__)
+	/* Where a processor has not got it, it does nothing. */
+	__asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
 /* In a loop that waits for another processor for a moment. */
 static inline void nvj_relax(void)
 {

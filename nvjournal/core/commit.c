@@ -36,7 +36,7 @@ static void close_running(struct nvj *j, struct group *g, uint64_t tid)
 			 j->platform.now_ns(j->platform.context));
 	for (unsigned i = 0; i < j->partitions; i++)
 		record->at[i].low = nvj_load_sc(&j->partition[i].head);
-	nvj_store_sc(&j->closing, tid);
+	nvj_store_release(&j->closing, tid);
 	nvj_store_sc(&j->running, tid + 1);
 	g->last = tid;
 }
@@ -74,10 +74,38 @@ static void set_gate(struct nvj *j, bool shut)
 }
 
 /*
+ * The last transaction that the group may have is about to close. First the gate
+ * does: whoever counts himself into the one behind it finds it shut, so no handle
+ * of that is open until this one has ended. But who has a reservation does not
+ * wait: he joins this one, closed or not.
+ */
+static void close_last(struct nvj *j, struct group *g, uint64_t tid)
+{
+	nvj_store_sc(&j->gate_tid, tid);
+	nvj_store_sc(&j->joinable, tid);
+	set_gate(j, true);
+	close_running(j, g, tid);
+	for (;;) {
+		drain(j, tid);
+		/*
+		 * Who joins counts himself in, then loads joinable; we store that,
+		 * then look at the counts again: he is seen, or finds it too late.
+		 */
+		nvj_store_sc(&j->joinable, 0);
+		if (nvj_handles_ended(j, tid) || nvj_load_sc(&j->aborted))
+			break;
+		nvj_store_sc(&j->joinable, tid);
+	}
+	/*
+	 * Nobody can want the group to be larger any more. And before_commit may
+	 * wait for who waits for us: for a handle's beginning, that is.
+	 */
+	set_gate(j, false);
+}
+
+/*
  * Closes the running transaction and, as long as the last one closed must be
- * committed together with the next, that. Before the third is closed the gate
- * is: whoever counts himself into the fourth finds it shut, so no handle of that
- * is ever open, and the third is the last.
+ * committed together with the next, that, until there are NVJ_GROUP.
  */
 static void close_group(struct nvj *j, struct group *g)
 {
@@ -86,8 +114,10 @@ static void close_group(struct nvj *j, struct group *g)
 	drain(j, g->last);
 	while (!nvj_load_sc(&j->aborted) && nvj_load_sc(&j->merge_to) > g->last) {
 		j->record[g->last - g->first].kind = NVJ_MERGED;
-		if (g->last + 2 - g->first == NVJ_GROUP)
-			set_gate(j, true);
+		if (g->last + 2 - g->first == NVJ_GROUP) {
+			close_last(j, g, g->last + 1);
+			return;
+		}
 		close_running(j, g, g->last + 1);
 		drain(j, g->last);
 	}
@@ -139,8 +169,9 @@ static void seal(struct nvj *j, struct group *g)
 		nvj_fence(j);
 	}
 	nvj_count(&j->fences, g->last - g->first + 2);
-	nvj_count(&j->transactions, g->last - g->first + 1);
-	nvj_count(&j->merged, g->last - g->first);
+	/* These are the leader's alone. */
+	nvj_store(&j->transactions, j->transactions + (g->last - g->first + 1));
+	nvj_store(&j->merged, j->merged + (g->last - g->first));
 }
 
 /*
@@ -180,7 +211,7 @@ static int commit_group(struct nvj *j)
 	follow_flags(j, &g);
 	if (nvj_load_sc(&j->aborted))
 		return nvj_aborted(j);
-	nvj_store_sc(&j->closing, 0);
+	nvj_store_release(&j->closing, 0);
 	seal(j, &g);
 
 	/* First for a checkpoint, which must not write what these have revoked; see revoke.c. */
@@ -188,8 +219,6 @@ static int commit_group(struct nvj *j)
 	for (uint64_t tid = g.first; tid <= g.last; tid++)
 		nvj_revokes_seal(j, tid);
 	nvj_store_sc(&j->committed, g.last);
-	if (g.last + 1 - g.first == NVJ_GROUP)
-		set_gate(j, false);
 	nvj_ring_bell(&j->followers, &j->platform);
 	return 0;
 }
@@ -299,4 +328,9 @@ int nvj_commit(struct nvj *j, uint64_t tid)
 uint64_t nvj_committed(const struct nvj *j)
 {
 	return nvj_load_sc(&j->committed);
+}
+
+uint64_t nvj_tail(const struct nvj *j)
+{
+	return nvj_load_sc(&j->tail);
 }

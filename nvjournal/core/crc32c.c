@@ -45,41 +45,66 @@ static inline uint64_t step64(uint64_t crc, const uint8_t *at)
 	return crc;
 }
 
-static inline uint32_t over(const uint32_t table[8][16], uint32_t crc)
-{
-	uint32_t result = 0;
+#define LINE_BYTES 64u
 
-	for (unsigned half = 0; half < 8; half++, crc >>= 4)
-		result ^= table[half][crc & 15];
-	return result;
+/* Over lines of zeros, 1 to 4. */
+static inline uint32_t over(unsigned lines, uint32_t crc)
+{
+	const uint32_t(*t)[16] = nvj_crc32c_over[lines - 1];
+
+	return (t[0][crc & 15] ^ t[1][crc >> 4 & 15] ^ t[2][crc >> 8 & 15] ^ t[3][crc >> 12 & 15]) ^
+	       (t[4][crc >> 16 & 15] ^ t[5][crc >> 20 & 15] ^ t[6][crc >> 24 & 15] ^
+		t[7][crc >> 28]);
+}
+
+/* Goes on over one line. */
+static inline uint32_t line(uint64_t crc, const uint8_t *at)
+{
+	for (unsigned i = 0; i < LINE_BYTES; i += 8)
+		crc = step64(crc, at + i);
+	return (uint32_t)crc;
 }
 
 /*
- * Three pieces of the same size at once: the instruction takes a new one each
- * cycle, but gives its result after three.
+ * Of four lines, from 0: the instruction takes a new one each cycle, but gives its
+ * result after three.
  */
-static inline uint32_t three(uint32_t crc, const uint8_t *at, size_t piece,
-			     const uint32_t table[8][16])
+static inline uint32_t four_lines(const uint8_t *at)
 {
-	uint64_t a = crc, b = 0, c = 0;
+	uint64_t a = 0, b = 0, c = 0, d = 0;
 
-	for (size_t i = 0; i < piece; i += 8) {
+	for (unsigned i = 0; i < LINE_BYTES; i += 8) {
 		a = step64(a, at + i);
-		b = step64(b, at + piece + i);
-		c = step64(c, at + 2 * piece + i);
+		b = step64(b, at + LINE_BYTES + i);
+		c = step64(c, at + 2 * LINE_BYTES + i);
+		d = step64(d, at + 3 * LINE_BYTES + i);
 	}
-	return over(table, over(table, (uint32_t)a) ^ (uint32_t)b) ^ (uint32_t)c;
+	return over(3, (uint32_t)a) ^ over(2, (uint32_t)b) ^ over(1, (uint32_t)c) ^ (uint32_t)d;
 }
 
+/*
+ * A CRC is linear: that of A and then B is that of A, gone over as many zeros as B
+ * has bytes, XOR that of B from 0. So only the steps over zeros wait for what was
+ * before; lines are summed side by side.
+ */
 static uint32_t crc32c_instruction(uint32_t crc, const void *data, size_t bytes)
 {
 	const uint8_t *at = data;
+	const uint8_t *fours = at + bytes / LINE_BYTES % 4 * LINE_BYTES;
+	const uint8_t *rest = at + bytes / LINE_BYTES * LINE_BYTES;
 	uint64_t wide;
 
-	for (; bytes >= 3 * 512; bytes -= 3 * 512, at += 3 * 512)
-		crc = three(crc, at, 512, nvj_crc32c_over_512);
-	for (; bytes >= 3 * 128; bytes -= 3 * 128, at += 3 * 128)
-		crc = three(crc, at, 128, nvj_crc32c_over_128);
+	if (at < fours)
+		for (crc = line(crc, at), at += LINE_BYTES; at < fours; at += LINE_BYTES)
+			crc = over(1, crc) ^ line(0, at);
+	for (; at < rest; at += 4 * LINE_BYTES) {
+		uint32_t four = four_lines(at);
+
+		/* Apart: the compiler must not mix what waits with what need not. */
+		__asm__("" : "+r"(four));
+		crc = over(4, crc) ^ four;
+	}
+	bytes %= LINE_BYTES;
 	wide = crc;
 	for (; bytes >= 8; bytes -= 8, at += 8)
 		wide = step64(wide, at);

@@ -19,7 +19,7 @@ bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to)
 
 	while (at < to) {
 		/* Acquire: behind the fence that made the record persistent. */
-		uint64_t flag = nvj_load_acquire(&p->flags[nvj_remainder(&j->by_ring, at)]);
+		uint64_t flag = nvj_load_acquire(nvj_flag_at(j, p, at));
 
 		if (flag >> 8 == at && (flag & 255)) {
 			at += flag & 255;

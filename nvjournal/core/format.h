@@ -139,12 +139,14 @@ uint64_t nvj_commit_seal(const struct nvj_geometry *g, const struct nvj_commit_b
 
 /*
  * The two halves of a commit. nvj_commit_write_body writes all but the seal (the
- * slot keeps the one of its last lap) and does not fence. Then the caller fences:
- * this is the fence before the seal. nvj_commit_write_seal stores it, without a
- * fence. Seals become persistent in the order of their tids: fence between them.
+ * slot keeps the one of its last lap; the new one is in b then) and does not fence.
+ * Then the caller fences: this is the fence before the seal. nvj_commit_write_seal
+ * stores it, without a fence. Seals become persistent in the order of their tids:
+ * fence between them.
  */
 void nvj_commit_write_body(const struct nvj_geometry *g, const struct nvj_persistence *p,
 			   struct nvj_commit_buffer *b);
+/* Of a record whose body was written. */
 void nvj_commit_write_seal(const struct nvj_geometry *g, const struct nvj_persistence *p,
 			   const struct nvj_commit_buffer *b);
 

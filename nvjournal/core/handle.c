@@ -6,11 +6,17 @@
  */
 #include "journal.h"
 
-/* Counts the handle in, with its credits, into the running transaction, which it returns. */
-static uint64_t count_in(struct nvj *j, unsigned cpu, uint64_t credits)
+void nvj_count_begun(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
 	struct nvj_cpu *c = &j->cpu[cpu];
 	uint64_t one = 1 + (credits << NVJ_CREDIT_SHIFT);
+
+	if ((uint32_t)nvj_add_sc(&c->begun[tid & (NVJ_SLOTS - 1)], one) == UINT32_MAX)
+		nvj_count(&c->begun_4g, 1);
+}
+
+uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
+{
 	uint32_t cpus = nvj_load_sc(&j->cpus);
 
 	/* Before the count itself: who sums up after he has closed looks at it. */
@@ -18,24 +24,20 @@ static uint64_t count_in(struct nvj *j, unsigned cpu, uint64_t credits)
 		;
 	for (;;) {
 		uint64_t tid = nvj_load_sc(&j->running);
-		unsigned slot = tid & (NVJ_SLOTS - 1);
 
 		/*
 		 * We store begun and load running; who closes stores running and
 		 * loads begun: all in one order. So he sees our count, or we see
 		 * that the transaction is closed.
 		 */
-		if ((uint32_t)nvj_add_sc(&c->begun[slot], one) == UINT32_MAX)
-			nvj_count(&c->begun_4g, 1);
+		nvj_count_begun(j, cpu, tid, credits);
 		if (nvj_load_sc(&j->running) == tid)
 			return tid;
-		nvj_count(&c->not_begun, 1);
-		nvj_add_sc(&c->ended[slot], one);
-		nvj_ring_bell(&j->drained, &j->platform);
+		nvj_count_back(j, cpu, tid, credits);
 	}
 }
 
-static void count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
+void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
 	/*
 	 * Flags, marks and merge_to of the handle are stored before; who finds
@@ -44,6 +46,12 @@ static void count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credit
 	nvj_add_sc(&j->cpu[cpu].ended[tid & (NVJ_SLOTS - 1)], 1 + (credits << NVJ_CREDIT_SHIFT));
 	nvj_ring_bell(&j->drained, &j->platform);
 	nvj_ring_bell(&j->credited, &j->platform);
+}
+
+void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
+{
+	nvj_count(&j->cpu[cpu].not_begun, 1);
+	nvj_count_out(j, cpu, tid, credits);
 }
 
 /* As nvj_cpu_open: if the sums are equal nothing was open at the moment between. */
@@ -67,7 +75,7 @@ static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits,
 {
 	enum outcome outcome;
 
-	h->tid = count_in(j, h->cpu, credits);
+	h->tid = nvj_count_in(j, h->cpu, credits);
 	/*
 	 * First the credits, for good; then hold. The other way round a handle
 	 * could pass hold before TIGHT is raised, and get the credits of one that
@@ -81,8 +89,7 @@ static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits,
 			return BEGUN;
 		outcome = HELD;
 	}
-	nvj_count(&j->cpu[h->cpu].not_begun, 1);
-	count_out(j, h->cpu, h->tid, credits);
+	nvj_count_back(j, h->cpu, h->tid, credits);
 	return outcome;
 }
 
@@ -202,6 +209,7 @@ void nvj_handle_flag(struct nvj_handle *h)
 {
 	struct nvj *j = h->journal;
 
+	nvj_handle_write(h);
 	/* All lines of these records are persistent before any is said to be. */
 	nvj_fence(j);
 	for (uint32_t i = 0; i < h->records; i++)
@@ -224,7 +232,7 @@ uint64_t nvj_stop(struct nvj_handle *h)
 
 	if (h->records)
 		nvj_handle_flag(h);
-	count_out(j, h->cpu, tid, h->taken);
+	nvj_count_out(j, h->cpu, tid, h->taken);
 	h->journal = NULL;
 	return empty ? tid - 1 : tid;
 }

@@ -1,11 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * The blocks of one partition on their way home: of each dirty block the newest
- * version that is committed, NVJ_QUEUE_DEPTH at once. What is under way is marked
- * so, and does not change: a record of a later transaction freezes it, and there
- * is no open handle of an earlier one.
+ * version that is committed, NVJ_QUEUE_DEPTH at once, by rising number, so that a
+ * disk with an arm moves it one way. What is under way is marked so, and does not
+ * change: a record of a later transaction freezes it, and there is no open handle
+ * of an earlier one.
  */
 #include "journal.h"
+
+/* Sorted lists of 1, 2, 4... blocks at most: enough for 2^32. */
+#define SORT_LISTS 33u
+
+/*
+ * A dirty list that a round has taken is the round's alone: dirty is set in each
+ * of its blocks, so nobody puts one into a list again, nor makes it another's:
+ * numbers and links do not change.
+ */
+static struct nvj_block *merge(struct nvj_block *a, struct nvj_block *b)
+{
+	struct nvj_block *first = NULL, **link = &first;
+
+	while (a && b) {
+		struct nvj_block **least = a->number < b->number ? &a : &b;
+
+		*link = *least;
+		link = &(*least)->dirty_next;
+		*least = *link;
+	}
+	*link = a ? a : b;
+	return first;
+}
+
+/* By merging, as that wants no memory. */
+static struct nvj_block *by_number(struct nvj_block *list)
+{
+	struct nvj_block *sorted[SORT_LISTS] = {NULL}, *all = NULL;
+
+	while (list) {
+		struct nvj_block *b = list;
+		unsigned n = 0;
+
+		list = b->dirty_next;
+		b->dirty_next = NULL;
+		for (; n < SORT_LISTS - 1 && sorted[n]; n++) {
+			b = merge(sorted[n], b);
+			sorted[n] = NULL;
+		}
+		sorted[n] = merge(sorted[n], b);
+	}
+	for (unsigned n = 0; n < SORT_LISTS; n++)
+		all = merge(sorted[n], all);
+	return all;
+}
 
 /*
  * The newest version that is committed by now, if it still must go home. By now
@@ -98,8 +144,9 @@ void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p)
 	p->dirty = NULL;
 	nvj_unlock(&p->list_lock, &j->platform);
 
+	b = by_number(b);
 	while (b) {
-		/* Read under its own lock: whoever dirties it again does it there. */
+		/* Read before it is settled: then it may be in the list again. */
 		struct nvj_block *next;
 		struct nvj_home_write *w = NULL;
 

@@ -28,7 +28,9 @@ static int check_medium(const struct nvj_region *region, const uint8_t disk_uuid
 
 static size_t flags_bytes(const struct nvj *j)
 {
-	return j->geometry.ring_lines * sizeof(uint64_t);
+	uint64_t rest = j->geometry.ring_lines % NVJ_FLAGS_TOGETHER;
+
+	return (j->geometry.ring_lines + (rest ? NVJ_FLAGS_TOGETHER - rest : 0)) * sizeof(uint64_t);
 }
 
 static size_t lows_bytes(const struct nvj *j)
@@ -101,7 +103,6 @@ static int make(struct nvj *j, const struct nvj_recovered *recovered)
 	j->partitions = j->geometry.partitions;
 	j->by_ring = nvj_divisor(j->geometry.ring_lines);
 	j->by_partitions = nvj_divisor(j->partitions);
-	nvj_line_crc_make(&j->line_crc);
 	j->max_credits = (uint32_t)(j->geometry.ring_lines / 4);
 	j->credits = j->max_credits;
 	j->credit_chunk = j->max_credits / 16;
@@ -195,6 +196,9 @@ static bool handles_open(struct nvj *j)
 {
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
 		if (!nvj_handles_ended(j, slot))
+			return true;
+	for (unsigned i = 0; i < NVJ_CPUS; i++)
+		if (nvj_load_sc(&j->cpu[i].reserved))
 			return true;
 	return false;
 }

@@ -4,6 +4,7 @@
  *
  *	journal.c	open, close, abort
  *	handle.c	start and stop of a handle, and its count
+ *	reserve.c	credits kept for a handle that must not wait
  *	credits.c	the right to have lines under way
  *	room.c		when a ring is nearly full
  *	block.c		the table of blocks; image.c their memory
@@ -22,12 +23,11 @@
 #include "../include/nvjournal.h"
 #include "atomic.h"
 #include "format.h"
-#include "line_crc.h"
 #include "lock.h"
 
 /* Counters are kept for so many processors; more share them. */
 #define NVJ_CPUS 64u
-/* Transactions whose handles are counted apart: a power of two, more than are ever alive. */
+/* Transactions whose handles are counted apart: a power of two, as many as are ever alive. */
 #define NVJ_SLOTS 4u
 /* The most transactions that commit together: with the third, new handles wait. */
 #define NVJ_GROUP 3u
@@ -125,7 +125,7 @@ struct nvj_partition {
 	NVJ_ALONE uint8_t *lines; /* of the ring, in the region */
 	/*
 	 * For each line of the ring, atomic: position << 8 | lines of the record
-	 * that begins there and is persistent.
+	 * that begins there and is persistent. At nvj_flag_at.
 	 */
 	uint64_t *flags;
 	struct nvj_bucket *buckets;
@@ -172,6 +172,7 @@ struct nvj_cpu {
 	NVJ_ALONE uint64_t begun[NVJ_SLOTS];
 	uint64_t ended[NVJ_SLOTS];
 	NVJ_ALONE uint64_t quota; /* credits that the handles begun here may have together */
+	uint64_t reserved;        /* atomic: 1 and the credits, shifted, for each reservation */
 	uint64_t begun_4g;        /* 2^32 handles in any of begun */
 	uint64_t not_begun;       /* of these, that had to stop at once */
 	uint64_t zero_lines;
@@ -180,9 +181,11 @@ struct nvj_cpu {
 };
 
 /*
- * Handles that are open, and their credits, shifted. All ended are read before
- * all begun, and what ended began before: it is never less than was open at the
- * moment between.
+ * Handles that are open and reservations, and their credits, shifted. All ended
+ * are read before all begun, and what ended began before: it is never less than
+ * was open at the moment between. Credits that change sides, to a reservation or
+ * from there, are counted twice meanwhile: reserved is read between, so never
+ * less, either.
  */
 static inline uint64_t nvj_cpu_open(const struct nvj_cpu *c)
 {
@@ -190,6 +193,7 @@ static inline uint64_t nvj_cpu_open(const struct nvj_cpu *c)
 
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
 		open -= nvj_load_sc(&c->ended[slot]);
+	open += nvj_load_sc(&c->reserved);
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
 		open += nvj_load_sc(&c->begun[slot]);
 	return open;
@@ -210,7 +214,6 @@ struct nvj {
 	struct nvj_cpu *cpu; /* NVJ_CPUS */
 	struct nvj_divisor by_ring;
 	struct nvj_divisor by_partitions;
-	struct nvj_line_crc line_crc;
 	uint32_t partitions;
 	uint32_t max_credits;  /* K */
 	uint32_t credit_chunk; /* that a quota takes at once */
@@ -222,6 +225,12 @@ struct nvj {
 	NVJ_ALONE uint64_t running;
 	uint64_t closing;  /* the transaction whose handles are waited for; 0: none */
 	uint64_t merge_to; /* the transaction that this one must be committed together with */
+	/*
+	 * While GATE is shut: the last transaction of the group; and the same for
+	 * as long as who has a reservation may still begin a handle in it, else 0.
+	 */
+	uint64_t gate_tid;
+	uint64_t joinable;
 	/* At tid mod NVJ_SLOTS: tid, once a handle of it has logged a record. */
 	uint64_t dirty[NVJ_SLOTS];
 
@@ -317,17 +326,38 @@ void nvj_room_wait(struct nvj *j, uint32_t hold);
 bool nvj_room_wants_commit(struct nvj *j);
 
 /* handle.c */
+/* Counts the handle in, with its credits, into the running transaction, which it returns. */
+uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits);
+/* One more in transaction tid, whether it takes any or not. */
+void nvj_count_begun(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
+void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
+/* The same for a handle that could not begin. */
+void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
 /* No handle of the transaction is open. */
 bool nvj_handles_ended(struct nvj *j, uint64_t tid);
 /* Fences, and flags what the handle has logged. */
 void nvj_handle_flag(struct nvj_handle *h);
 
 /* flags.c */
+/*
+ * The flag of the record at a position. Those of 64 lines lie in 8 lines of memory,
+ * neighbours in different ones, as records one after the other are often of
+ * different processors.
+ */
+#define NVJ_FLAGS_TOGETHER 64u
+static inline uint64_t *nvj_flag_at(const struct nvj *j, const struct nvj_partition *p,
+				    uint64_t position)
+{
+	uint64_t place = nvj_remainder(&j->by_ring, position);
+
+	return &p->flags[(place & ~UINT64_C(63)) | (place & 7) << 3 | (place >> 3 & 7)];
+}
+
 static inline void nvj_flag(struct nvj *j, struct nvj_partition *p, uint64_t position,
 			    unsigned lines)
 {
 	/* Release, behind the fence: who sees the flag may count on the record. */
-	nvj_store_release(&p->flags[nvj_remainder(&j->by_ring, position)], position << 8 | lines);
+	nvj_store_release(nvj_flag_at(j, p, position), position << 8 | lines);
 }
 /* Moves last_check on, to `to` at most or a little more; true: it is there. */
 bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to);
@@ -369,9 +399,15 @@ static inline bool nvj_image_is_dead(struct nvj *j, const struct nvj_image *imag
 }
 
 /* log.c */
-/* Reserves lines in the ring, writes a record, flags it or leaves that to nvj_stop. */
+/*
+ * Copies the lines of mask from the caller's memory into the block's image, and
+ * reserves lines in the ring for a record of them, which the handle keeps or
+ * writes. Under the block's lock.
+ */
 int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		   enum nvj_record_kind kind, uint64_t mask, uint64_t zeros, const void *image);
+		   enum nvj_record_kind kind, uint64_t mask, const void *caller);
+/* Writes the records into the ring that the handle keeps; does not fence. */
+void nvj_handle_write(struct nvj_handle *h);
 
 /* commit.c: nvj_commit, without a checkpoint after it. */
 int nvj_commit_to(struct nvj *j, uint64_t tid);

@@ -3,9 +3,14 @@
 #include "lock.h"
 
 #define LOOKS 100
+/* It may be that nobody wakes who sleeps: see nvj_unlock. */
+#define SLEEP_NS UINT64_C(50000)
+#define LONGEST_SLEEP_NS UINT64_C(1600000)
 
 void nvj_lock_slowly(struct nvj_lock *lock, const struct nvj_platform *platform)
 {
+	uint64_t sleep_ns = SLEEP_NS;
+
 	for (int i = 0; i < LOOKS; i++) {
 		nvj_relax();
 		if (nvj_load(&lock->state) == 0 && nvj_try_lock(lock))
@@ -19,6 +24,8 @@ void nvj_lock_slowly(struct nvj_lock *lock, const struct nvj_platform *platform)
 		nvj_point();
 		if (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) == 0)
 			return;
-		platform->wait(platform->context, &lock->state, 2, 0);
+		platform->wait(platform->context, &lock->state, 2, sleep_ns);
+		if (sleep_ns < LONGEST_SLEEP_NS)
+			sleep_ns *= 2;
 	}
 }

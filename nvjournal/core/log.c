@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * A change of a block into its ring: the lines that changed go into the block's
- * image, lines are reserved by one addition to the ring's head, and the record
- * is written there from the image. All under that block's own lock, so the order
- * of a block's records in the ring is the order of its changes. The caller's
- * memory is read once: what another thread does to it meanwhile cannot make a
- * record that contradicts its CRC.
+ * A change of a block into its ring: the lines that changed are copied into the
+ * block's image and into a record, and lines are reserved for it by one addition to
+ * the ring's head. Both under that block's own lock, so the order of a block's
+ * records in the ring is the order of its changes. The caller's memory is read
+ * once: what another thread does to it meanwhile cannot make a record that
+ * contradicts its CRC.
+ *
+ * The handle keeps the record, and writes it into the ring with its others when it
+ * stops: an atomic instruction waits until all has arrived that was written past
+ * the cache, and with one lock and one reservation a record each would wait for
+ * the one before. Only what takes the last credits, or finds no room there, is
+ * written at once, from the image.
  */
 #include "journal.h"
 
@@ -21,13 +27,12 @@
 typedef uint64_t piece __attribute__((vector_size(16)));
 typedef uint64_t piece_anywhere __attribute__((vector_size(16), aligned(1), may_alias));
 #define ANY(p) (((p)[0] | (p)[1]) != 0)
-#define FIRST_PIECE(first, second) ((piece){first, second})
 #else
 typedef uint64_t piece;
 typedef uint64_t piece_anywhere __attribute__((aligned(1), may_alias));
 #define ANY(p) ((p) != 0)
-#define FIRST_PIECE(first, second) (first)
 #endif
+typedef uint64_t word __attribute__((may_alias));
 #define PIECE_OF(at) (*(const volatile piece_anywhere *)(const volatile void *)(at))
 
 #if defined(__clang__)
@@ -76,22 +81,34 @@ static uint64_t zero_lines(const uint8_t *caller, uint64_t mask)
 	return zeros;
 }
 
-/* Copies the lines of mask; returns those that are zero, as copied. */
-static uint64_t copy_lines(uint8_t *image, const uint8_t *caller, uint64_t mask)
+/*
+ * Copies the lines of mask from the caller's memory to the image and, unless that
+ * is NULL, those that are not zero to a record. Returns those that are.
+ */
+static inline uint64_t copy_lines(uint8_t *image, uint8_t *record, const uint8_t *caller,
+				  uint64_t mask)
 {
 	uint64_t zeros = 0;
 
 	for (uint64_t left = mask; left; left &= left - 1) {
 		unsigned line = (unsigned)__builtin_ctzll(left);
 		const uint8_t *from = caller + line * NVJ_LINE_BYTES;
-		piece_anywhere *to = (void *)(image + line * NVJ_LINE_BYTES);
-		piece all = *to = PIECE_OF(from);
+		uint8_t *to = image + line * NVJ_LINE_BYTES;
+		piece all = {0};
 
 		UNROLLED
-		for (unsigned i = 1; i < NVJ_LINE_BYTES / sizeof(piece); i++)
-			all |= to[i] = PIECE_OF(from + i * sizeof(piece));
+		for (unsigned i = 0; i < NVJ_LINE_BYTES; i += sizeof(piece)) {
+			piece p = PIECE_OF(from + i);
+
+			all |= p;
+			*(piece_anywhere *)(void *)(to + i) = p;
+			if (record)
+				*(piece_anywhere *)(void *)(record + i) = p;
+		}
 		if (!ANY(all))
 			zeros |= UINT64_C(1) << line;
+		else if (record)
+			record += NVJ_LINE_BYTES;
 	}
 	return zeros;
 }
@@ -120,50 +137,47 @@ static bool freeze(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 	return true;
 }
 
-/* The record's lines, from the image: each run of them in one piece. */
-static void write_record(struct nvj *j, struct nvj_partition *p,
-			 const struct nvj_disk_record *header, const uint8_t *image)
+/* What a handle keeps, at a multiple of a line. */
+static inline uint8_t *kept(struct nvj_handle *h)
 {
-	const struct nvj_persistence *way = j->persistence;
-	uint64_t place = nvj_remainder(&j->by_ring, header->position);
-	uint64_t left = header->mask & ~header->zeros;
-	uint8_t *to;
-
-	if (UNLIKELY(place + header->lines > j->by_ring.by)) {
-		nvj_record_write(&j->geometry, way, p->index, header, image);
-		return;
-	}
-	/* No order within a record, nor between records: the fence is behind them all. */
-	to = p->lines + place * NVJ_LINE_BYTES;
-	way->write(way, to, header, NVJ_LINE_BYTES);
-	to += NVJ_LINE_BYTES;
-	while (left) {
-		unsigned count, first = nvj_take_run(&left, &count);
-
-		way->write(way, to, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
-		to += count * NVJ_LINE_BYTES;
-	}
+	return (uint8_t *)(((uintptr_t)h->kept + NVJ_LINE_BYTES - 1) &
+			   ~(uintptr_t)(NVJ_LINE_BYTES - 1));
 }
 
-/*
- * A record's header is put together in whole words, as it is summed and written:
- * what is loaded in larger pieces than it was stored in must wait for the cache.
- */
-union header {
-	struct nvj_disk_record record;
-	uint64_t word[8];
-	piece piece;
-} __attribute__((aligned(NVJ_LINE_BYTES)));
+/* A record that is together, all but its CRC. */
+static void write_kept(struct nvj *j, struct nvj_partition *p, uint64_t position, unsigned lines,
+		       uint8_t *record)
+{
+	const struct nvj_persistence *way = j->persistence;
+	uint64_t place = nvj_remainder(&j->by_ring, position);
+	uint32_t crc = nvj_crc32c(j->geometry.seed, record, lines * NVJ_LINE_BYTES);
+	unsigned here = lines;
 
-_Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
-		       offsetof(struct nvj_disk_record, position) == 8 &&
-		       offsetof(struct nvj_disk_record, tid) == 16 &&
-		       offsetof(struct nvj_disk_record, block) == 24 &&
-		       offsetof(struct nvj_disk_record, mask) == 32 &&
-		       offsetof(struct nvj_disk_record, zeros) == 40 &&
-		       offsetof(struct nvj_disk_record, kind) == 48 &&
-		       offsetof(struct nvj_disk_record, lines) == 50,
-	       "words of a record's header");
+	*(word *)(void *)record = NVJ_RECORD_MAGIC | (uint64_t)crc << 32;
+	if (UNLIKELY(place + lines > j->by_ring.by))
+		here = (unsigned)(j->by_ring.by - place);
+	/* No order within a record, nor between records: the fence is behind them all. */
+	way->write(way, p->lines + place * NVJ_LINE_BYTES, record, here * NVJ_LINE_BYTES);
+	if (UNLIKELY(here < lines))
+		way->write(way, p->lines, record + here * NVJ_LINE_BYTES,
+			   (lines - here) * NVJ_LINE_BYTES);
+}
+
+void nvj_handle_write(struct nvj_handle *h)
+{
+	struct nvj *j = h->journal;
+	uint8_t *record = kept(h);
+
+	for (; h->written < h->records; h->written++) {
+		uint64_t position = h->position[h->written];
+		unsigned lines = position & 255;
+
+		write_kept(j, &j->partition[h->partition[h->written]], position >> 8, lines,
+			   record);
+		record += lines * NVJ_LINE_BYTES;
+	}
+	h->kept_lines = 0;
+}
 
 /* Under the block's lock; moved elsewhere before they run over. */
 static void count_record(struct nvj_partition *p, struct nvj_block *b, bool first)
@@ -179,44 +193,113 @@ static void count_record(struct nvj_partition *p, struct nvj_block *b, bool firs
 	}
 }
 
-int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		   enum nvj_record_kind kind, uint64_t mask, uint64_t zeros, const void *image)
+_Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
+		       offsetof(struct nvj_disk_record, position) == 8 &&
+		       offsetof(struct nvj_disk_record, tid) == 16 &&
+		       offsetof(struct nvj_disk_record, block) == 24 &&
+		       offsetof(struct nvj_disk_record, mask) == 32 &&
+		       offsetof(struct nvj_disk_record, zeros) == 40 &&
+		       offsetof(struct nvj_disk_record, kind) == 48 &&
+		       offsetof(struct nvj_disk_record, lines) == 50,
+	       "words of a record's header");
+
+/* Reserves lines: the record's position, or NVJ_EROFS. */
+static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)
 {
-	struct nvj *j = h->journal;
-	unsigned lines = nvj_record_lines(mask, zeros);
-	union header header;
-	uint64_t position;
-	unsigned slot = h->tid & (NVJ_SLOTS - 1);
-	uint32_t crc;
-
-	/* Before the handle ends: who closes the transaction knows that it is not empty. */
-	if (UNLIKELY(nvj_load(&j->dirty[slot]) != h->tid))
-		nvj_store_release(&j->dirty[slot], h->tid);
-
 	/* The paper's reservation (3, Fig. 2; 4, Fig. 2): one fetch-and-add. */
-	position = nvj_add_sc(&p->head, lines);
+	uint64_t position = nvj_add_sc(&p->head, lines);
+
 	if (UNLIKELY(position + lines > nvj_load(&p->alarm))) {
 		int error = nvj_room_alarm(j, p, position + lines);
 
 		if (error)
 			return error;
 	}
-	header.word[1] = position;
-	header.word[2] = h->tid;
-	header.word[3] = b->number;
-	header.word[4] = mask;
-	header.word[5] = zeros;
-	header.word[6] = (uint64_t)kind | (uint64_t)lines << 16;
-	header.word[7] = 0;
-	header.word[0] = NVJ_RECORD_MAGIC;
-	crc = nvj_line_crc_record(&j->line_crc, j->geometry.seed, &header.record, image);
-	header.piece = FIRST_PIECE(NVJ_RECORD_MAGIC | (uint64_t)crc << 32, position);
-	write_record(j, p, &header.record, image);
+	nvj_will_write(nvj_flag_at(j, p, position));
+	return (int64_t)position;
+}
 
+/* What is not kept: header, and lines of the image in their runs. */
+static void write_record(struct nvj *j, struct nvj_partition *p, word *header, const uint8_t *image)
+{
+	const struct nvj_disk_record *record = (const void *)header;
+	const struct nvj_persistence *way = j->persistence;
+	uint64_t place = nvj_remainder(&j->by_ring, header[1]), mask = header[4] & ~header[5];
+	uint32_t crc = nvj_crc32c(j->geometry.seed, header, NVJ_LINE_BYTES);
+	uint8_t *to = p->lines + place * NVJ_LINE_BYTES;
+
+	for (uint64_t left = mask; left;) {
+		unsigned count, first = nvj_take_run(&left, &count);
+
+		crc = nvj_crc32c(crc, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
+	}
+	header[0] |= (uint64_t)crc << 32;
+	if (UNLIKELY(place + (header[6] >> 16) > j->by_ring.by)) {
+		nvj_record_write(&j->geometry, way, p->index, record, image);
+		return;
+	}
+	way->write(way, to, header, NVJ_LINE_BYTES);
+	to += NVJ_LINE_BYTES;
+	for (uint64_t left = mask; left;) {
+		unsigned count, first = nvj_take_run(&left, &count);
+
+		way->write(way, to, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
+		to += count * NVJ_LINE_BYTES;
+	}
+}
+
+int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
+		   enum nvj_record_kind kind, uint64_t mask, const void *caller)
+{
+	struct nvj *j = h->journal;
+	uint8_t *image = mask ? b->image->bytes : NULL;
+	unsigned slot = h->tid & (NVJ_SLOTS - 1), lines = 1 + nvj_popcount(mask);
+	word own[8] __attribute__((aligned(NVJ_LINE_BYTES))), *header = own;
+	uint64_t zeros;
+	int64_t position;
+	bool keep;
+
+	/* Before the handle ends: who closes the transaction knows that it is not empty. */
+	if (UNLIKELY(nvj_load(&j->dirty[slot]) != h->tid))
+		nvj_store_release(&j->dirty[slot], h->tid);
+	if (h->records == 0)
+		h->written = h->kept_lines = 0;
+	/* Nothing comes behind a record that takes all credits: it goes into the ring at once. */
+	keep = lines < h->credits && lines <= NVJ_HANDLE_LINES - h->kept_lines;
+	if (keep) {
+		header = (word *)(void *)(kept(h) + h->kept_lines * NVJ_LINE_BYTES);
+		zeros = copy_lines(image, (uint8_t *)(header + 8), caller, mask);
+	} else {
+		zeros = copy_lines(image, NULL, caller, mask);
+	}
+	if (UNLIKELY(zeros)) {
+		lines -= nvj_popcount(zeros);
+		nvj_count(&j->cpu[h->cpu].zero_lines, nvj_popcount(zeros));
+	}
+	position = reserve(j, p, lines);
+	if (UNLIKELY(position < 0))
+		return (int)position;
+	/* In words, as it is summed and written: what is loaded in larger pieces waits. */
+	header[0] = NVJ_RECORD_MAGIC;
+	header[1] = (uint64_t)position;
+	header[2] = h->tid;
+	header[3] = b->number;
+	header[4] = mask;
+	header[5] = zeros;
+	header[6] = (uint64_t)kind | (uint64_t)lines << 16;
+	header[7] = 0;
+	h->partition[h->records] = p->index;
+	h->position[h->records] = (uint64_t)position << 8 | lines;
+	if (keep) {
+		h->kept_lines += lines;
+	} else {
+		/* Those that are kept first: what is written are the first ones. */
+		nvj_handle_write(h);
+		write_record(j, p, header, image);
+		h->written++;
+	}
 	count_record(p, b, h->records == 0);
 	h->credits -= lines < h->credits ? lines : h->credits;
-	h->partition[h->records] = p->index;
-	h->position[h->records] = position << 8 | lines;
 	h->records++;
 	return (int)lines;
 }
@@ -227,7 +310,6 @@ static int log_block(struct nvj_handle *h, struct nvj_partition *p, struct nvj_b
 {
 	struct nvj *j = h->journal;
 	uint64_t newest = nvj_load(&b->newest_tid);
-	uint64_t zeros;
 	int lines;
 
 	if (UNLIKELY(!b->image || newest < h->tid))
@@ -253,16 +335,12 @@ static int log_block(struct nvj_handle *h, struct nvj_partition *p, struct nvj_b
 	    UNLIKELY(!freeze(j, p, b)))
 		return NVJ_ENOMEM;
 
-	zeros = copy_lines(b->image->bytes, caller, mask);
 	if (b->image->tid < h->tid)
 		b->image->tid = h->tid;
 	nvj_block_dirty(j, p, b);
-	lines = nvj_record_log(h, p, b, kind, mask, zeros, b->image->bytes);
-	if (LIKELY(lines > 0)) {
+	lines = nvj_record_log(h, p, b, kind, mask, caller);
+	if (LIKELY(lines > 0))
 		b->created = false;
-		if (UNLIKELY(zeros))
-			nvj_count(&j->cpu[h->cpu].zero_lines, nvj_popcount(zeros));
-	}
 	return lines;
 }
 

@@ -98,7 +98,13 @@ static int settle(const struct nvj_region *region, const struct nvj_platform *pl
 	const struct nvj_geometry *g = &s->geometry;
 	const struct nvj_persistence *p = region->persistence;
 	uint64_t word = nvj_tail_encode(g->seed, s->last_tid);
-	unsigned rewrite = s->super_damaged;
+	/*
+	 * In a journal where nothing was sealed yet, both superblocks: a process that
+	 * was killed in nvj_format, before its last fence, may have left them in a
+	 * cache only. We see them, and a power failure would take them away with all
+	 * that is committed from now on.
+	 */
+	unsigned rewrite = s->sealed_tid ? s->super_damaged : 3;
 
 	/*
 	 * The disk before the tail: once the tail says "at home" nobody reads
@@ -115,14 +121,15 @@ static int settle(const struct nvj_region *region, const struct nvj_platform *pl
 	if (*nvj_tail_at(g, 0) != word || *nvj_tail_at(g, 1) != word)
 		nvj_tail_write(g, p, s->last_tid);
 	/*
-	 * A damaged superblock's copy. The other one is sound and is not
-	 * touched, so a crash in the middle of it leaves what there was.
+	 * A damaged superblock's copy. The other one is sound, and is not changed,
+	 * so a crash in the middle of it leaves what there was.
 	 */
-	if (rewrite) {
-		p->write(p, g->base + (rewrite & 1 ? NVJ_SUPER_OFFSET : NVJ_SUPER_COPY_OFFSET),
-			 &s->super, sizeof(s->super));
+	if (rewrite & 1)
+		p->write(p, g->base + NVJ_SUPER_OFFSET, &s->super, sizeof(s->super));
+	if (rewrite & 2)
+		p->write(p, g->base + NVJ_SUPER_COPY_OFFSET, &s->super, sizeof(s->super));
+	if (rewrite)
 		p->fence(p);
-	}
 	return 0;
 }
 

@@ -68,7 +68,7 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 	/* Whoever has it next begins anew: he accesses it again, and logs all of it. */
 	nvj_store_release(&b->access_tid, 0);
 	b->created = true;
-	lines = nvj_record_log(h, p, b, NVJ_REVOKE, 0, 0, NULL);
+	lines = nvj_record_log(h, p, b, NVJ_REVOKE, 0, NULL);
 	if (lines > 0) {
 		mark_versions(j, p, b, h->tid);
 		into_list(j, p, b, h->tid & (NVJ_SLOTS - 1));

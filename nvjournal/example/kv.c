@@ -3,50 +3,36 @@
  * A key-value store that survives kill -9 and power failures, in one file of
  * fixed size: a hash table whose buckets are the journal's blocks.
  *
- *	kv FILE put KEY VALUE		kv FILE get KEY
- *	kv FILE del KEY			kv FILE list
- *	kv FILE load FIRST COUNT	puts COUNT keys, and prints each when it is safe
+ *	kv FILE put KEY VALUE | del KEY | get KEY | list
+ *	kv FILE				such commands from standard input, a line each
  *
  * FILE holds the blocks, FILE.journal the journal: put it into persistent
- * memory, and a put costs a copy and two fences.
+ * memory, and a put costs a copy and two fences. What a put prints is safe.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "nvjournal_user.h"
 
 #define BUCKETS 1024u /* bucket n is block n + 1; block 0 counts the keys */
-#define ENTRIES 32u   /* of a bucket */
-#define KEY_BYTES 32u
-#define VALUE_BYTES 96u
 
 struct entry {
-	char key[KEY_BYTES]; /* "": free */
-	char value[VALUE_BYTES];
+	char key[32]; /* "": free */
+	char value[96];
 };
 
 union block {
-	uint8_t bytes[NVJ_BLOCK_BYTES];
-	struct entry entry[ENTRIES];
+	struct entry entry[32];
 	uint64_t keys;
 };
 _Static_assert(sizeof(union block) == NVJ_BLOCK_BYTES, "a bucket is a block");
 
 static struct nvju *store;
 
-static int fail(const char *what, int error)
-{
-	fprintf(stderr, "kv: cannot %s: %s\n", what, nvj_strerror(error));
-	return 1;
-}
-
 /* What was logged last counts; what the journal does not know is at home. */
-static int read_block(uint64_t number, union block *block)
+static int read_block(uint64_t n, union block *block)
 {
-	if (nvj_peek(store->journal, number, block))
-		return 0;
-	return nvju_disk_read(store->disk, number, block);
+	return nvj_peek(store->journal, n, block) ? 0 : nvju_disk_read(store->disk, n, block);
 }
 
 static uint64_t bucket_of(const char *key)
@@ -58,173 +44,107 @@ static uint64_t bucket_of(const char *key)
 	return 1 + hash % BUCKETS;
 }
 
-/* The key's entry; else, if free_too, a free one; else NULL. */
-static struct entry *find(union block *block, const char *key, bool free_too)
+/* The key's entry; else a free one; else NULL. */
+static struct entry *find(union block *bucket, const char *key)
 {
-	struct entry *found = NULL;
+	struct entry *free = NULL;
 
-	for (struct entry *e = block->entry; e < block->entry + ENTRIES; e++) {
+	for (struct entry *e = bucket->entry; e < bucket->entry + 32; e++)
 		if (!strcmp(e->key, key))
 			return e;
-		if (free_too && !found && !e->key[0])
-			found = e;
-	}
-	return found;
+		else if (!e->key[0])
+			free = e;
+	return free;
 }
 
-/*
- * Puts, or deletes with value NULL. The bucket and the count of keys are two
- * blocks: they change in one handle, so that both survive, or neither. Returns
- * the transaction; 0: there was nothing to do; or an error.
- */
-static int64_t change(const char *key, const char *value)
+/* Puts, or deletes with value "". Bucket and count change in one handle: both, or neither. */
+static int change(const char *key, const char *value)
 {
-	uint64_t number = bucket_of(key);
-	struct nvj_handle handle;
+	uint64_t number = bucket_of(key), tid;
 	union block bucket, head;
+	struct nvj_handle handle;
 	struct entry *entry;
-	int error;
+	int error = nvj_start(store->journal, &handle, 2 * NVJ_BLOCK_CREDITS);
 
-	/* Before anything is changed: the right to log two blocks. */
-	error = nvj_start(store->journal, &handle, 2 * NVJ_BLOCK_CREDITS);
 	if (error)
 		return error;
-	error = read_block(number, &bucket);
-	if (!error)
-		error = read_block(0, &head);
-	/* The journal looks at the blocks as they are, to find later what changed. */
-	if (!error)
-		error = nvj_access(&handle, number, &bucket);
-	if (!error)
-		error = nvj_access(&handle, 0, &head);
-	entry = error ? NULL : find(&bucket, key, value != NULL);
-	if (!entry) {
-		nvj_stop(&handle); /* nothing was logged: nothing happens */
-		return error ? error : value ? NVJ_ENOSPC : 0;
+	/* The journal sees the blocks as they are, to find later what changed. */
+	if (!(error = read_block(number, &bucket)) && !(error = read_block(0, &head)) &&
+	    !(error = nvj_access(&handle, number, &bucket)) &&
+	    !(error = nvj_access(&handle, 0, &head)) && (entry = find(&bucket, key))) {
+		head.keys += (value[0] != 0) - (entry->key[0] != 0);
+		strncpy(entry->key, value[0] ? key : "", sizeof(entry->key));
+		strncpy(entry->value, value, sizeof(entry->value));
+		/* A put is 2 to 3 lines of 64 bytes here, and its header; not 4096 bytes. */
+		error = nvj_log(&handle, number, &bucket, NVJ_COMPARE);
+		if (error >= 0)
+			error = nvj_log(&handle, 0, &head, NVJ_COMPARE);
+		if (error < 0)
+			nvj_abort(store->journal, error); /* never a half of it */
+	} else if (!error && value[0]) {
+		error = NVJ_ENOSPC; /* the bucket is full */
 	}
-	head.keys += value ? !entry->key[0] : -1;
-	memset(entry, 0, sizeof(*entry));
-	if (value) {
-		snprintf(entry->key, KEY_BYTES, "%s", key);
-		snprintf(entry->value, VALUE_BYTES, "%s", value);
-	}
-	/* A put is 2 to 3 lines of 64 bytes here, and its header; not 4096 bytes. */
-	error = nvj_log(&handle, number, &bucket, NVJ_COMPARE);
-	if (error >= 0)
-		error = nvj_log(&handle, 0, &head, NVJ_COMPARE);
-	if (error < 0)
-		nvj_abort(store->journal, error); /* half a change must never be committed */
-	int64_t tid = (int64_t)nvj_stop(&handle);
-
-	return error < 0 ? error : tid;
+	tid = nvj_stop(&handle);
+	return error < 0 ? error : nvj_commit(store->journal, tid); /* as fsync */
 }
 
-/* As fsync: after it the change is safe. */
-static int change_and_commit(const char *key, const char *value)
-{
-	int64_t tid = change(key, value);
-
-	return tid > 0 ? nvj_commit(store->journal, (uint64_t)tid) : (int)tid;
-}
-
-static int get(const char *key)
-{
-	union block bucket;
-	int error = read_block(bucket_of(key), &bucket);
-	struct entry *entry = error ? NULL : find(&bucket, key, false);
-
-	if (error)
-		return fail("get", error);
-	if (!entry)
-		return 1;
-	puts(entry->value);
-	return 0;
-}
-
-/* Shows all keys, and checks that the count in block 0 fits them. */
+/* Shows all keys. NVJ_EUCLEAN: the count in block 0 does not fit them. */
 static int list(void)
 {
 	union block block;
 	uint64_t keys = 0;
 
 	for (uint64_t number = 1; number <= BUCKETS; number++) {
-		int error = read_block(number, &block);
-
-		if (error)
-			return fail("list", error);
-		for (struct entry *e = block.entry; e < block.entry + ENTRIES; e++)
+		if (read_block(number, &block))
+			return NVJ_EIO;
+		for (struct entry *e = block.entry; e < block.entry + 32; e++)
 			if (e->key[0])
 				keys += printf("%s %s\n", e->key, e->value) > 0;
 	}
-	if (read_block(0, &block) || block.keys != keys) {
-		fprintf(stderr, "kv: %llu keys, and the count says %llu\n",
-			(unsigned long long)keys, (unsigned long long)block.keys);
-		return 1;
-	}
-	return 0;
+	return read_block(0, &block) ? NVJ_EIO : block.keys == keys ? 0 : NVJ_EUCLEAN;
 }
 
-static int load(unsigned long first, unsigned long count)
+/* Up to three words, then NULL. 0; 1: there is no such key; or an error. */
+static int run(char **word)
 {
-	char key[KEY_BYTES], value[VALUE_BYTES];
-
-	setvbuf(stdout, NULL, _IOLBF, 0);
-	for (unsigned long n = first; n < first + count; n++) {
-		snprintf(key, sizeof(key), "key%lu", n % 5000);
-		snprintf(value, sizeof(value), "%lu", n);
-		int error = change_and_commit(key, value);
-
-		if (error)
-			return fail("put", error);
-		printf("%s %s\n", key, value); /* acknowledged */
-	}
-	return 0;
-}
-
-static int run(int count, char **words)
-{
+	const char *key = word[1] ? word[1] : "", *value = word[1] && word[2] ? word[2] : "";
+	struct entry *entry;
+	union block block;
 	int error = NVJ_EINVAL;
 
-	if (count == 2 && !strcmp(words[0], "get"))
-		return get(words[1]);
-	if (count == 1 && !strcmp(words[0], "list"))
-		return list();
-	if (count == 3 && !strcmp(words[0], "load"))
-		return load(strtoul(words[1], NULL, 10), strtoul(words[2], NULL, 10));
-	if (count == 3 && !strcmp(words[0], "put") && words[1][0] && strlen(words[1]) < KEY_BYTES &&
-	    strlen(words[2]) < VALUE_BYTES)
-		error = change_and_commit(words[1], words[2]);
-	if (count == 2 && !strcmp(words[0], "del"))
-		error = change_and_commit(words[1], NULL);
-	return error ? fail(words[0], error) : 0;
+	if (!key[0] || strlen(key) >= sizeof(entry->key) || strlen(value) >= sizeof(entry->value))
+		error = strcmp(word[0], "list") ? NVJ_EINVAL : list();
+	else if (!strcmp(word[0], value[0] ? "put" : "del"))
+		error = change(key, value);
+	else if (!strcmp(word[0], "get") && !(error = read_block(bucket_of(key), &block)))
+		return !(entry = find(&block, key)) || !entry->key[0] || puts(entry->value) < 0;
+	if (error)
+		fprintf(stderr, "kv: cannot %s: %s\n", word[0], nvj_strerror(error));
+	else if (value[0])
+		printf("%s %s\n", key, value); /* safe */
+	return error;
 }
 
 int main(int count, char **words)
 {
-	/* A journal of 4 MiB with 4 rings is made when there is none yet. */
-	const struct nvju_options options = {
-		.region_size_bytes = 4 << 20,
-		.create_partitions = 4,
-		.disk_flags = NVJU_DISK_CREATE,
-	};
-	char journal[4096];
-	int result;
+	/* Makes a journal of 4 rings when there is none; recovers it, if it was killed. */
+	const struct nvju_options options = {.region_size_bytes = 4 << 20,
+					     .create_partitions = 4,
+					     .disk_flags = NVJU_DISK_CREATE};
+	char text[4096], *word[4] = {NULL};
+	int result = 0;
 
-	if (count < 3) {
-		fprintf(stderr,
-			"kv FILE put KEY VALUE | get KEY | del KEY | list | load FIRST COUNT\n");
-		return 2;
+	snprintf(text, sizeof(text), "%s.journal", count > 1 ? words[1] : "");
+	if (count < 2 || nvju_open(&store, text, words[1], &options))
+		return fprintf(stderr, "kv FILE [COMMAND...]\n%s\n", nvju_error()), 2;
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (count > 2)
+		result = run(words + 2);
+	while (count == 2 && fgets(text, sizeof(text), stdin)) {
+		word[0] = strtok(text, " \n");
+		word[1] = strtok(NULL, " \n");
+		word[2] = strtok(NULL, " \n");
+		result |= word[0] ? run(word) : 0;
 	}
-	snprintf(journal, sizeof(journal), "%s.journal", words[1]);
-	/* Recovers, if the last one was killed. */
-	if (nvju_open(&store, journal, words[1], &options)) {
-		fprintf(stderr, "kv: %s\n", nvju_error());
-		return 2;
-	}
-	result = run(count - 2, words + 2);
-	if (nvju_close(store)) {
-		fprintf(stderr, "kv: %s\n", nvju_error());
-		return 1;
-	}
-	return result;
+	return nvju_close(store) || result;
 }

@@ -426,7 +426,7 @@ int nvj_open(struct nvj **journal, const struct nvj_region *region,
 
 /*
  * Commits, carries everything home and closes; then the region is clean.
- * NVJ_EBUSY while handles are open: nothing was done. On another error it is
+ * NVJ_EBUSY while handles are open or credits reserved: nothing was done. On another error it is
  * closed, and the region keeps what is not at home.
  */
 int nvj_close(struct nvj *journal);
@@ -437,11 +437,13 @@ void nvj_abandon(struct nvj *journal);
 /* --- Handles ------------------------------------------------------------- */
 
 #define NVJ_HANDLE_BLOCKS 8u
+/* Lines of records that a handle keeps until it writes them, all at once. */
+#define NVJ_HANDLE_LINES 32u
 
 /*
  * One operation: all its changes survive a crash, or none. It lies in the
  * caller's memory, is used by one thread at a time, and does not move. The
- * fields are the journal's.
+ * fields are the journal's. 2.3 KiB.
  */
 struct nvj_handle {
 	struct nvj *journal;
@@ -450,8 +452,11 @@ struct nvj_handle {
 	uint32_t taken;   /* lines that were set aside for it */
 	unsigned cpu;
 	uint32_t records; /* not yet flagged */
+	uint32_t written; /* of these, the first ones: the others are kept */
+	uint32_t kept_lines;
 	uint32_t partition[NVJ_HANDLE_BLOCKS];
 	uint64_t position[NVJ_HANDLE_BLOCKS];
+	uint64_t kept[(NVJ_HANDLE_LINES + 1) * (NVJ_LINE_BYTES / 8)];
 };
 
 /*
@@ -467,6 +472,37 @@ uint32_t nvj_max_credits(const struct nvj *journal);
 
 /* More credits, if there are any without waiting; else NVJ_EAGAIN. */
 int nvj_extend(struct nvj_handle *handle, uint32_t credits);
+
+/*
+ * Credits that outlive their handle, for an operation that will come for certain
+ * and must then not wait: one that before_commit may be waiting for, as for the
+ * end of a write of file data that needs a handle of its own. It lies in the
+ * caller's memory and does not move. The fields are the journal's.
+ */
+struct nvj_reserved {
+	struct nvj *journal;
+	uint32_t credits;
+	unsigned cpu;
+};
+
+/*
+ * Takes credits from what the handle has left: it was started with so many more,
+ * in one nvj_start, so that nobody waits for credits while he keeps others from
+ * them. They belong to no transaction. Never waits. NVJ_ENOSPC: the handle has
+ * not so many left; nothing was taken.
+ */
+int nvj_reserve(struct nvj_handle *handle, struct nvj_reserved *reserved, uint32_t credits);
+
+/*
+ * As nvj_start, with these credits, in whatever transaction is the right one by
+ * now; the reservation is used up. Does not wait for room, nor credits, nor a
+ * commit, nor any handle; any thread that has no handle may do it. NVJ_EROFS: the
+ * reservation is used up all the same.
+ */
+int nvj_start_reserved(struct nvj_reserved *reserved, struct nvj_handle *handle);
+
+/* Gives the reservation up, by any thread. */
+void nvj_unreserve(struct nvj_reserved *reserved);
 
 /*
  * The caller is about to change the block, whose 4096 bytes are now at image.
@@ -488,8 +524,9 @@ int nvj_create(struct nvj_handle *handle, uint64_t block);
 /*
  * The caller has changed the block, whose bytes are now at image; mask says
  * which lines, bit n for bytes 64n..64n+63 (more than changed is harmless,
- * fewer is not), or NVJ_COMPARE. The lines are in the region when it returns
- * (persistent at the latest when the handle stops). 0: nothing had changed; else
+ * fewer is not), or NVJ_COMPARE. The change is the journal's when it returns: the
+ * memory may change again. It is in the region, and persistent, at the latest when
+ * the handle stops. 0: nothing had changed; else
  * the lines that the record took. NVJ_ENOSPC: more than the handle's credits;
  * NVJ_EROFS. Two threads may log the same block only in an order that the caller
  * keeps (his lock on the block, or distinct lines by mask).
@@ -498,6 +535,14 @@ int nvj_log(struct nvj_handle *handle, uint64_t block, const void *image, uint64
 
 /* The same for file data: counted apart. */
 int nvj_log_data(struct nvj_handle *handle, uint64_t block, const void *image, uint64_t mask);
+
+/*
+ * What the handle has changed may rest on what a handle of transaction tid, later
+ * than its own, has done: that both changed the same block is seen by the engine,
+ * but not that one has read what the other keeps elsewhere. They commit together,
+ * as where both changed a block. Some handle of tid must have begun.
+ */
+void nvj_merge(struct nvj_handle *handle, uint64_t tid);
 
 /*
  * The block is freed: once this transaction is committed, neither checkpoint nor
@@ -528,6 +573,9 @@ int nvj_commit(struct nvj *journal, uint64_t tid);
 
 /* The last transaction committed. */
 uint64_t nvj_committed(const struct nvj *journal);
+
+/* The newest transaction that is at home, it and all before it: at most nvj_committed(). */
+uint64_t nvj_tail(const struct nvj *journal);
 
 /* Carries home all that is committed now, and moves the tail. */
 int nvj_checkpoint(struct nvj *journal);

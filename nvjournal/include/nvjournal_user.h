@@ -57,7 +57,7 @@ enum nvju_region_flags {
 int nvju_region_open(struct nvju_region **region, const char *path, uint64_t offset,
 		     uint64_t size_bytes, unsigned flags);
 
-/* Memory that is slower than DRAM, by busy waiting, as papers 3 and 4 emulate it. 0: no limit. */
+/* Memory that is slower than DRAM, by busy waiting. 0: as DRAM is, which papers 3 and 4 took. */
 struct nvju_dram {
 	uint64_t fence_ns;         /* waited in each fence */
 	uint64_t line_ns;          /* waited for each line written */

@@ -345,6 +345,7 @@ proctype Leader()
 		}
 		:: atomic {
 			!merge[last] ->
+			gate = false; /* before the file data; gate.pml */
 			high[last].at[0] = head[0];
 			break
 		}
@@ -389,7 +390,6 @@ proctype Leader()
 		:: atomic {
 			c > last ->
 			committed = last;
-			gate = false;
 			first = 0;
 			last = 0;
 			c = 0;

@@ -22,7 +22,7 @@ $(SCHEDULE_B)/core/%.o: core/%.c $(wildcard core/*.h include/*.h)
 	$(call say,CC)
 	$(Q)$(CC) $(SCHEDULE_FLAGS) -DNVJ_SCHEDULE -ffreestanding -c $< -o $@
 
-$(SCHEDULE_B)/test/%.o: test/%.c $(wildcard test/lib/*.h include/*.h)
+$(SCHEDULE_B)/test/%.o: test/%.c $(wildcard test/lib/*.h include/*.h) user/region_file.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(SCHEDULE_FLAGS) -D_GNU_SOURCE -I. -Itest/lib -c $< -o $@
@@ -33,19 +33,31 @@ $(SCHEDULE_B)/crash_images: $(SCHEDULE_OBJECTS)
 
 test-schedules: $(SCHEDULE_B)/crash_images
 	@$< -r 6000 -e 60 -i 2 -n 0
-	@$< -r 1500 -e 60 -i 2 -n 0 -w "full ring"
+	@$< -r 400 -e 400 -i 1 -n 0 -w "full ring, commits that take their time"
+	@$< -r 400 -e 60 -i 2 -n 0 -w "full ring, reservations that take their time"
+
+# --- Soak -----------------------------------------------------------------------
+
+# In pieces, each with seeds of its own, which say how far it is. SOAK_RUN is put
+# before each, where something else must have the machine now and then.
+SOAK_RUN ?=
+# $(1): how many, $(2): the command of piece $$n.
+pieces = @begun=$$(date +%s); for n in $$(seq $(1)); do \
+		$(SOAK_RUN) $(2) || { echo "FAIL $@: piece $$n of $(1)"; exit 1; }; \
+		echo "$@: $$n of $(1), $$(($$(date +%s) - begun)) s"; \
+	done
 
 soak-images: build/test/crash_images
-	@$< -n 10000000 -i 24 -s 100000
+	$(call pieces,10,$< -n 2000000 -r 56 -i 24 -s $${n}00000)
 
 soak-schedules: $(SCHEDULE_B)/crash_images
-	@$< -r 300000 -e 60 -i 2 -n 0 -s 100000
+	$(call pieces,10,$< -r 20000 -e 60 -i 2 -n 0 -s $${n}00000)
 
 soak-properties: build/test/property_reference
-	@$< 100000 50000
+	$(call pieces,10,$< $${n}00000 5000)
 
 soak-threads: build/test/thread_counters
-	@$< 1000 1000000
+	$(call pieces,10,$< $${n}000 100000)
 
 # --- Mutants ------------------------------------------------------------------
 
@@ -61,9 +73,10 @@ FUZZERS := recover check open
 FUZZ_CORE := $(patsubst %.c,$(FUZZ_B)/%.o,$(sort $(wildcard core/*.c)))
 FUZZ_LIB := $(patsubst %,$(FUZZ_B)/test/%.o,lib/sample lib/world lib/trace lib/schedule lib/oracle \
 	fuzz/edits)
-# Runs of each: a number, not a time, so that each run of the test does the same.
+# Runs of each (of each piece, in soak): a number, not a time, so that each run of the test
+# does the same. What soak has found so far it goes on from.
 FUZZ_RUNS ?= 70000
-FUZZ_SOAK_RUNS ?= 20000000
+FUZZ_SOAK_RUNS ?= 100000
 
 $(FUZZ_B)/core/%.o: core/%.c $(wildcard core/*.h include/*.h)
 	@mkdir -p $(@D)
@@ -87,9 +100,9 @@ $(FUZZ_B)/seeds: $(FUZZ_B)/corpus
 	@rm -rf $@ && mkdir -p $@ && $< $@
 
 # $(1): runs of each, $(2): further options. Inputs that fail stay in build/fuzz.
-fuzz = @for f in $(FUZZERS); do \
+fuzz = for f in $(FUZZERS); do \
 		mkdir -p $(FUZZ_B)/found-$$f; \
-		$(FUZZ_B)/fuzz_$$f -runs=$(1) $(2) -max_len=256 -timeout=20 -close_fd_mask=1 \
+		$(SOAK_RUN) $(FUZZ_B)/fuzz_$$f -runs=$(1) $(2) -max_len=256 -timeout=20 -close_fd_mask=1 \
 			-artifact_prefix=$(FUZZ_B)/failed-$$f- -print_final_stats=1 \
 			$(FUZZ_B)/found-$$f $(FUZZ_B)/seeds > $(FUZZ_B)/$$f.log 2>&1 || { \
 			tail -n 40 $(FUZZ_B)/$$f.log; echo "FAIL fuzz_$$f"; exit 1; }; \
@@ -99,7 +112,10 @@ fuzz = @for f in $(FUZZERS); do \
 
 test-fuzz: $(addprefix $(FUZZ_B)/fuzz_,$(FUZZERS)) $(FUZZ_B)/seeds
 	@rm -rf $(FUZZ_B)/found-*
-	$(call fuzz,$(FUZZ_RUNS),-seed=1)
+	@$(call fuzz,$(FUZZ_RUNS),-seed=1)
 
 soak-fuzz: $(addprefix $(FUZZ_B)/fuzz_,$(FUZZERS)) $(FUZZ_B)/seeds
-	$(call fuzz,$(FUZZ_SOAK_RUNS),)
+	@begun=$$(date +%s); for n in $$(seq 10); do \
+		$(call fuzz,$(FUZZ_SOAK_RUNS),); \
+		echo "$@: $$n of 10, $$(($$(date +%s) - begun)) s"; \
+	done

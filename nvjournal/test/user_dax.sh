@@ -37,7 +37,8 @@ ln -s /pm/journal /w/store.journal
 if [ "$1" = new ]; then
 	/nvj format /pm/journal --size 4M --partitions 4 >&2
 	/nvj inspect /pm/journal | grep -q 'DAX (MAP_SYNC)' || { echo 'not mapped with MAP_SYNC' >&2; exit 1; }
-	exec /kv /w/store load 0 100000000
+	i=0
+	while :; do echo put key$((i % 5000)) $i; i=$((i + 1)); done | exec /kv /w/store
 fi
 /nvj check /pm/journal >&2
 /kv /w/store list
@@ -59,7 +60,8 @@ cd /w
 /nvj inspect /dev/dax0.0
 /nvj inspect /dev/dax0.0 | grep -q 'DAX (MAP_SYNC)'
 /kv store put key0 0
-/kv store load 0 2000 > /dev/null
+i=0
+while [ $i -lt 2000 ]; do echo put key$i $i; i=$((i + 1)); done | /kv store > /dev/null
 /nvj check /dev/dax0.0
 [ "$(/kv store list | wc -l)" = 2000 ]
 [ "$(/kv store get key7)" = 7 ]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# Compares what "kv load" acknowledged (lines "KEY-NUMBER PUT-NUMBER", in order)
+# Compares what kv acknowledged (lines "KEY-NUMBER PUT-NUMBER", in order)
 # with what "kv list" shows: of each key the last acknowledged put, or one of those
 # behind all of them, up to `behind`: whose acknowledgement was not seen any more.
 # keys: put n goes to key n mod keys.

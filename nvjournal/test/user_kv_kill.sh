@@ -7,7 +7,7 @@
 # in another block of the same handles, must fit.
 set -eu
 kv=$NVJ_BUILD/kv
-keys=5000 # as in kv.c: put n goes to key n mod 5000
+keys=5000 # put n goes to key n mod 5000
 
 directories=()
 trap 'rm -rf "${directories[@]}"' EXIT
@@ -17,7 +17,9 @@ kill_rounds() {
 	local store=$1/store first=0 round pid last puts=0 empty=0
 	: > "$1/acknowledged"
 	for ((round = 1; round <= $2; round++)); do
-		"$kv" "$store" load "$first" 100000000 > "$1/printed" &
+		# What is killed is kv, the last of the two; its own death ends the other.
+		awk -v n="$first" -v keys=$keys 'BEGIN { for (;; n++) print "put key" n % keys, n }' |
+			"$kv" "$store" > "$1/printed" &
 		pid=$!
 		sleep "0.$(printf %03d $((RANDOM % 400)))"
 		kill -KILL "$pid"

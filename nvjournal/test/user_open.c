@@ -59,6 +59,39 @@ static uint64_t number(struct nvju *nvju, uint64_t block, unsigned line)
 	return image[line * 8];
 }
 
+/* Overwrites bytes of the region's file. */
+static void overwrite(uint64_t offset, const void *bytes, size_t count)
+{
+	int fd = open(region, O_WRONLY);
+
+	expect(fd >= 0 && pwrite(fd, bytes, count, (off_t)offset) == (ssize_t)count);
+	close(fd);
+}
+
+/* Killed while it was made, before its superblocks; and one that has lost them later. */
+static void a_journal_that_was_not_made_whole_is_made_again(void)
+{
+	static const uint8_t zeros[NVJ_TAIL_OFFSET];
+	struct nvj_format_options format = {.partitions = 4, .uuid = {1, 2, 3}};
+	struct nvju_region *r;
+	struct nvju *nvju;
+
+	unlink(new_file(region));
+	unlink(new_file(disk));
+	expect(nvju_region_open(&r, region, 0, options.region_size_bytes, NVJU_CREATE) == 0);
+	expect(nvj_format(nvju_region(r), &format) == 0);
+	nvju_region_close(r);
+	overwrite(0, zeros, sizeof(zeros));
+	expect(nvju_open(&nvju, region, disk, &options) == 0 && nvju->created);
+	expect(nvj_commit(nvju->journal, add(nvju, 3, 3)) == 0);
+	nvju_abandon(nvju);
+	overwrite(0, zeros, sizeof(zeros));
+	expect(nvju_open(&nvju, region, disk, &options) == NVJ_ENODATA);
+	expect(strstr(nvju_error(), "there is none"));
+	unlink(region);
+	unlink(disk);
+}
+
 static void it_is_made_and_recovered(void)
 {
 	struct nvju *nvju, *second;
@@ -159,6 +192,7 @@ static void damage_is_named(void)
 
 int main(void)
 {
+	a_journal_that_was_not_made_whole_is_made_again();
 	it_is_made_and_recovered();
 	threads_and_workers();
 	damage_is_named();

@@ -8,15 +8,25 @@
 #include "error.h"
 #include "nvjournal_user.h"
 
-/* What format writes, except the commit ring, is all 0. */
+/*
+ * What format writes, except the commit ring, is all 0. Or there are only the tails
+ * of transaction 0: of a format that was killed before its superblocks. A journal
+ * that was ever open has later ones; it is not made anew though its superblocks are
+ * gone.
+ */
 static bool untouched(const struct nvj_region *region)
 {
 	const uint8_t *at = region->base;
 	uint64_t n;
 
-	for (n = 0; n < NVJ_COMMITS_OFFSET && n < region->size_bytes; n++)
-		if (at[n])
+	for (n = 0; n < NVJ_COMMITS_OFFSET && n < region->size_bytes; n++) {
+		/* In the word of either copy: behind 6 bytes of the transaction. */
+		uint64_t in_word =
+			n - (n < NVJ_TAIL_COPY_OFFSET ? NVJ_TAIL_OFFSET : NVJ_TAIL_COPY_OFFSET);
+
+		if (at[n] && in_word != 6 && in_word != 7)
 			return false;
+	}
 	return true;
 }
 

@@ -141,6 +141,32 @@ static int map(struct nvju_region *region, const char *path, uint64_t offset, ui
 	return 0;
 }
 
+/*
+ * Who mounts a block device does not ask for our lock, but opens it exclusively:
+ * so does who writes to it here, and who reads tries. What the kernel wrote there
+ * by DAX its page cache does not know: that is emptied, here and at the end.
+ */
+static int open_device(struct nvju_region *region, const char *path, int mode, unsigned flags)
+{
+	int probe = flags & NVJU_UNLOCKED ? -1 : open(path, mode | O_EXCL | O_CLOEXEC);
+
+	if (probe < 0 && !(flags & NVJU_UNLOCKED))
+		return nvju_fail(-errno, "cannot open region %s: %s%s", path, strerror(errno),
+				 errno == EBUSY
+					 ? "; it is in use: by a mount, whose journal it is, or "
+					   "by a process (see fuser)"
+					 : "");
+	region->fd = flags & NVJU_READ_ONLY ? open(path, mode | O_CLOEXEC) : probe;
+	if (region->fd != probe && probe >= 0)
+		close(probe);
+	if (region->fd < 0)
+		return nvju_fail(-errno, "cannot open region %s: %s", path, strerror(errno));
+	region->device = true;
+	/* Not for who may not: then it is as fresh as it is. */
+	(void)ioctl(region->fd, BLKFLSBUF, 0);
+	return 0;
+}
+
 static int open_and_map(struct nvju_region *region, const char *path, uint64_t offset,
 			uint64_t size, unsigned flags)
 {
@@ -149,9 +175,15 @@ static int open_and_map(struct nvju_region *region, const char *path, uint64_t o
 	struct stat status;
 	int error;
 
-	if (flags & NVJU_CREATE && !(flags & NVJU_READ_ONLY))
-		mode |= O_CREAT;
-	region->fd = open(path, mode | O_CLOEXEC, 0600);
+	if (stat(path, &status) == 0 && S_ISBLK(status.st_mode)) {
+		error = open_device(region, path, mode, flags);
+		if (error)
+			return error;
+	} else {
+		if (flags & NVJU_CREATE && !(flags & NVJU_READ_ONLY))
+			mode |= O_CREAT;
+		region->fd = open(path, mode | O_CLOEXEC, 0600);
+	}
 	if (region->fd < 0)
 		return nvju_fail(-errno, "cannot open region %s: %s", path, strerror(errno));
 	if (fstat(region->fd, &status) < 0)
@@ -232,6 +264,11 @@ void nvju_region_close(struct nvju_region *region)
 		return;
 	if (region->region.base)
 		munmap(region->region.base, region->region.size_bytes);
+	if (region->device) {
+		/* Each fence has written its pages: nothing can fail here that matters. */
+		(void)fsync(region->fd);
+		(void)ioctl(region->fd, BLKFLSBUF, 0);
+	}
 	if (region->fd >= 0)
 		close(region->fd);
 	free(region);

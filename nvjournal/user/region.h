@@ -10,6 +10,7 @@ struct nvju_region {
 	struct nvj_persistence persistence; /* unless the processor's own is used as it is */
 	int fd;                             /* -1: none */
 	bool read_only;
+	bool device; /* a block device, with a page cache */
 	char how[96];
 	/* region_dram.c */
 	struct nvju_dram model;

@@ -35,10 +35,19 @@ struct checking {
 	/* The next generation begins after a kill: what is there for good, and what is not. */
 	struct crash next;
 	uint64_t next_committed; /* acknowledged by then */
+	struct oracle_direct *next_direct;
+	uint32_t next_directs;
+	bool next_opened;
+	/* What the killed one did, as of the kill: for images without its last transaction. */
+	struct oracle before;
+	bool has_before;
 	bool kill;
 	/* This one did: until it has opened, what the kill left pending may still be lost. */
 	bool killed;
 	uint64_t found; /* the last transaction that nvj_open finds */
+	/* There is a journal for good; else, until it has opened, none is as good. */
+	bool formatted, next_formatted;
+	bool half_formatted; /* a copy of its superblock is missing, until it has opened */
 };
 
 static bool seen_before(struct seen *s, uint64_t hash)
@@ -119,6 +128,40 @@ static void violation(struct checking *c, const char *what)
 	fflush(stdout);
 }
 
+/* An nvj_run: partitions know of no order among them. */
+static void in_any_order(void *context, unsigned count, void (*work)(void *argument, unsigned n),
+			 void *argument)
+{
+	struct checking *c = ((struct world *)context)->user;
+	unsigned order[NVJ_MAX_PARTITIONS];
+
+	for (unsigned n = 0; n < count; n++) {
+		unsigned at = random_below(&c->random, n + 1);
+
+		order[n] = order[at];
+		order[at] = n;
+	}
+	for (unsigned n = 0; n < count; n++)
+		work(argument, order[n]);
+}
+
+/*
+ * While a journal is being made there may be none, which says so: no superblock,
+ * or torn ones. Or one, of whose superblock a copy is not there.
+ */
+static bool none_yet(struct checking *c, int r, struct nvj_report *report)
+{
+	struct nvj_disk_super super;
+
+	if (c->opened)
+		return false;
+	if ((!c->formatted || c->half_formatted) && r == 0 && report->findings == 1 &&
+	    report->finding[0].kind == NVJ_FOUND_SUPER)
+		report->findings = 0;
+	return !c->formatted && r < 0 && nvj_read_super(&c->world.nvj_region, &super) == r &&
+	       (r == NVJ_ENODATA || r == NVJ_EUCLEAN);
+}
+
 /* Recovers the image that was chosen, and looks at what became of it. */
 static void recover(struct checking *c)
 {
@@ -127,8 +170,11 @@ static void recover(struct checking *c)
 	int r;
 
 	memset(&report, 0, sizeof(report));
-	r = nvj_recover(&c->world.nvj_region, &c->world.platform, &report);
-	if (r < 0 || report.findings != 0) {
+	r = nvj_recover_with(&c->world.nvj_region, &c->world.platform, in_any_order, &report);
+	if (none_yet(c, r, &report)) {
+		if (!oracle_check(&c->run->oracle, 0, c->crash.disk_image, text, sizeof(text)))
+			violation(c, text);
+	} else if (r < 0 || report.findings != 0) {
 		snprintf(text, sizeof(text), "recovery says: %s; %u findings, the first of kind %d",
 			 r < 0 ? nvj_strerror(r) : "well", report.findings, report.finding[0].kind);
 		violation(c, text);
@@ -141,7 +187,10 @@ static void recover(struct checking *c)
 		   report.committed_tid > c->ordered) {
 		violation(c, "a transaction is committed that before_commit was not called for");
 	} else if (c->killed && !c->opened && report.committed_tid < c->found) {
-		/* Without what the killed process wrote last. That it is sound is enough. */
+		/* Without what the killed process wrote last: then nothing of it is at home. */
+		if (c->has_before && !oracle_check(&c->before, report.committed_tid,
+						   c->crash.disk_image, text, sizeof(text)))
+			violation(c, text);
 	} else if (!oracle_check(&c->run->oracle, report.committed_tid, c->crash.disk_image, text,
 				 sizeof(text))) {
 		violation(c, text);
@@ -185,8 +234,11 @@ static bool try(struct checking *c)
 	}
 	if (fresh) {
 		c->counts->images++;
-		if (!c->opened)
+		if (!c->formatted && !c->opened)
+			c->counts->in_format++;
+		else if (!c->opened)
 			c->counts->in_recovery++;
+		c->counts->by_pages += c->workload->plain_file;
 		recover(c);
 	}
 	crash_revert(&c->crash, &c->world.trace);
@@ -194,8 +246,32 @@ static bool try(struct checking *c)
 	return fresh;
 }
 
+/*
+ * What a kernel leaves of a file whose pages it wrote back when it liked: each page
+ * as it was at some time; and now and then each sector of a page by itself.
+ */
+static void sectors_of_a_file(struct checking *c, uint32_t pending)
+{
+	uint32_t unit = random_once_in(&c->random, 4) ? CRASH_SECTOR_BYTES : 4096;
+	uint32_t salt = (uint32_t)random_next(&c->random);
+
+	for (uint32_t i = 0; i < pending; i++) {
+		uint64_t which = i < c->crash.word_count
+					 ? 8 * (uint64_t)c->crash.words[i].word / unit
+					 : UINT64_MAX - (i - c->crash.word_count);
+		/* Of those that have no time: it is there or not. */
+		uint64_t until = random_mix(which ^ salt) % (c->crash.word_count + 1);
+
+		c->selection[i] = i < c->crash.word_count ? i < until : until & 1;
+	}
+}
+
 static void random_selection(struct checking *c, uint32_t pending)
 {
+	if (c->workload->plain_file && !random_once_in(&c->random, 3)) {
+		sectors_of_a_file(c, pending);
+		return;
+	}
 	/* By words or by lines (8 words that came together), many or few. */
 	uint32_t of = random_below(&c->random, 9) + 1, run = random_once_in(&c->random, 2) ? 1 : 8;
 
@@ -219,6 +295,36 @@ static void find_room(struct checking *c)
 		abort();
 }
 
+/* What the caller had written himself by now. */
+static void keep_directs(struct checking *c)
+{
+	const struct oracle *o = &c->run->oracle;
+
+	c->next_directs = o->directs_begun;
+	c->next_direct = malloc((o->directs + 1) * sizeof(*o->direct));
+	if (c->next_direct == NULL)
+		abort();
+	if (o->directs != 0)
+		memcpy(c->next_direct, o->direct, o->directs * sizeof(*o->direct));
+}
+
+/* The oracle of the process that was killed becomes the one before. */
+static void keep_oracle(struct checking *c)
+{
+	oracle_end(&c->before);
+	c->has_before = c->kill && c->kept && c->next_opened;
+	if (c->has_before) {
+		c->before = c->run->oracle;
+		free(c->before.direct);
+		c->before.direct = c->next_direct;
+		c->before.directs_begun = c->next_directs;
+		c->next_direct = NULL;
+		memset(&c->run->oracle, 0, sizeof(c->run->oracle));
+	}
+	free(c->next_direct);
+	c->next_direct = NULL;
+}
+
 /* The process is killed here: the next one sees all that was written. */
 static void keep_killed(struct checking *c)
 {
@@ -227,6 +333,9 @@ static void keep_killed(struct checking *c)
 
 	crash_inherit(&c->next, now);
 	c->next_committed = c->committed;
+	c->next_formatted = c->formatted || c->opened;
+	c->next_opened = c->opened;
+	keep_directs(c);
 	memset(c->selection, 1, crash_pending(now));
 	crash_choose(now, c->selection);
 	memcpy(c->kept_region, now->image, now->region_bytes);
@@ -292,7 +401,10 @@ static void apply(struct checking *c, const struct trace_event *e)
 		o->direct[e->id].done = true;
 	else if (e->kind == TRACE_ORDERED && e->where > c->ordered)
 		c->ordered = e->where;
-	else if (e->kind == TRACE_OPENED) {
+	else if (e->kind == TRACE_FORMATTED) {
+		c->formatted = true;
+		c->half_formatted = false;
+	} else if (e->kind == TRACE_OPENED) {
 		c->opened = true;
 		c->anchor = e->where;
 		if (c->found > c->committed)
@@ -305,12 +417,22 @@ static void count(struct checking *c)
 	const struct nvj_statistics *s = &c->run->statistics;
 
 	c->counts->generations++;
+	c->counts->in_threads += c->workload->recover_with != 0;
 	c->counts->merged += s->merged;
 	c->counts->wraps += s->ring_lines ? s->record_lines / s->ring_lines / s->partitions : 0;
 	c->counts->start_waits += s->start_waits;
 	c->counts->frozen += s->frozen;
 	c->counts->checkpoints += s->checkpoints;
 	c->counts->revokes += s->revokes;
+}
+
+/* The image has the workload's own journal. */
+static bool is_formatted(struct checking *c)
+{
+	struct nvj_disk_super super;
+
+	return !c->workload->formats || (nvj_read_super(&c->world.nvj_region, &super) == 0 &&
+					 super.uuid[0] == WORKLOAD_UUID);
 }
 
 /* One generation: runs on region and disk, which become an image of a crash of it. */
@@ -330,6 +452,7 @@ static bool generation(struct checking *c, uint8_t *region, uint8_t *disk)
 	c->kill = c->generation + 1 < c->workload->generations && random_once_in(&c->random, 3);
 	/* Its own content is known once it is recovered: the oracle begins with that. */
 	world_begin(&c->world, c->crash.image, bytes, c->crash.disk_image, c->workload->blocks, 0);
+	c->world.user = c;
 	c->kept_region = region;
 	c->kept_disk = disk;
 	c->kept = false;
@@ -348,8 +471,14 @@ static bool generation(struct checking *c, uint8_t *region, uint8_t *disk)
 		find_room(c);
 		memset(c->selection, 1, crash_pending(&c->crash));
 		crash_choose(&c->crash, c->selection);
-		if (nvj_recover(&c->world.nvj_region, &c->world.platform, &report) < 0)
+		c->formatted = is_formatted(c);
+		if (nvj_recover(&c->world.nvj_region, &c->world.platform, &report) < 0 &&
+		    c->formatted)
 			violation(c, "the image to begin with is not recovered");
+		c->half_formatted = c->workload->formats && report.findings == 1 &&
+				    report.finding[0].kind == NVJ_FOUND_SUPER;
+		if (c->killed)
+			c->formatted = c->next_formatted;
 		c->found = report.committed_tid;
 		c->committed = c->killed ? c->next_committed : c->found;
 		memcpy(c->run->oracle.initial, c->crash.disk_image, disk_bytes);
@@ -366,6 +495,7 @@ static bool generation(struct checking *c, uint8_t *region, uint8_t *disk)
 				point(c);
 		}
 	}
+	keep_oracle(c);
 	workload_end(c->run);
 	world_end(&c->world);
 	crash_end(&c->crash);
@@ -398,7 +528,12 @@ void checker_run(const struct workload *w, uint64_t seed, const struct checker_o
 		oracle_fill(disk + (size_t)i * NVJ_LINE_BYTES,
 			    random_once_in(&c.random, 4) ? 0 : 0x40000000u + i);
 	world_begin(&world, region, bytes, disk, w->blocks, seed);
-	if (nvj_format(&world.nvj_region, &format) < 0) {
+	/* The journal's own to be; or what it will be made over: noise, zeros, another journal. */
+	if (w->formats && seed % 3 == 1)
+		memset(region, 0, bytes);
+	if (w->formats)
+		format.partitions = 1;
+	if ((!w->formats || seed % 3 == 2) && nvj_format(&world.nvj_region, &format) < 0) {
 		printf("VIOLATION: nvj_format failed for \"%s\"\n", w->name);
 		counts->violations++;
 	} else {
@@ -411,5 +546,6 @@ void checker_run(const struct workload *w, uint64_t seed, const struct checker_o
 	free(disk);
 	free(c.selection);
 	free(c.seen.hash);
+	oracle_end(&c.before);
 	crash_end(&c.next);
 }

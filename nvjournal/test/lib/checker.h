@@ -18,6 +18,9 @@ struct checker_counts {
 	uint64_t in_recovery;     /* of these, of a crash before nvj_open returned */
 	uint64_t recovered_twice; /* recovered once more: nothing to do, the same content */
 	uint64_t kills;           /* generations that began after a kill */
+	uint64_t in_format;       /* images of a crash before nvj_format returned */
+	uint64_t by_pages;        /* images of a plain file */
+	uint64_t in_threads;      /* generations whose recovery ran in threads */
 	uint64_t whole_points;    /* points of which all images were made */
 	uint64_t violations;
 	uint64_t merged, wraps, start_waits, frozen, checkpoints, revokes;

@@ -75,6 +75,7 @@ void crash_inherit(struct crash *c, const struct crash *from)
 		c->base_hash ^= c->sector_hash[s->sector] ^ s->hash;
 		c->sector_hash[s->sector] = s->hash;
 	}
+	c->word_number = from->word_number;
 	c->word_count = c->word_room = from->word_count;
 	c->words = malloc((from->word_count + 1) * sizeof(*c->words));
 	if (c->words == NULL)
@@ -100,8 +101,10 @@ static void pend_word(struct crash *c, unsigned thread, uint32_t word, uint64_t 
 		if (c->words == NULL)
 			abort();
 	}
-	c->words[c->word_count++] =
-		(struct crash_word){.word = word, .thread = (uint8_t)thread, .value = value};
+	c->words[c->word_count++] = (struct crash_word){.word = word,
+							.thread = (uint8_t)thread,
+							.value = value,
+							.number = c->word_number++};
 }
 
 static void settle_word(struct crash *c, uint32_t word, uint64_t value)
@@ -130,6 +133,23 @@ static void fence(struct crash *c, unsigned thread)
 				gone = c->words[k].thread == thread && c->words[k].word == w.word;
 		}
 		if (!gone)
+			c->words[kept++] = w;
+	}
+	c->word_count = kept;
+}
+
+/* What was written to these bytes before the msync began is there. */
+static void sync_end(struct crash *c, unsigned thread, uint64_t where, uint32_t bytes)
+{
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < c->word_count; i++) {
+		struct crash_word w = c->words[i];
+
+		if (w.number < c->sync_before[thread] && 8 * (uint64_t)w.word >= where &&
+		    8 * (uint64_t)w.word < where + bytes)
+			settle_word(c, w.word, w.value);
+		else
 			c->words[kept++] = w;
 	}
 	c->word_count = kept;
@@ -199,6 +219,12 @@ void crash_apply(struct crash *c, const struct trace_event *e)
 		break;
 	case TRACE_FENCE:
 		fence(c, e->thread);
+		break;
+	case TRACE_SYNC_START:
+		c->sync_before[e->thread] = c->word_number;
+		break;
+	case TRACE_SYNC_END:
+		sync_end(c, e->thread, e->where, e->bytes);
 		break;
 	case TRACE_DISK_START:
 		disk_start(c, e);

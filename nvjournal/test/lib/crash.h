@@ -7,6 +7,9 @@
  *   the rest any subset of the 8-byte words may be, and of a word that was
  *   written several times any of the values. The order of words in a line, which
  *   stores through the cache would keep, is not relied on.
+ * - Memory that is a plain file: what was written to the pages that msync was
+ *   called for, before that call, is there once it has returned, whoever wrote it.
+ *   Of the rest each sector of 512 bytes may be there as it was at any time since.
  * - The disk: what was written, had ended and was then flushed is there. Of the
  *   rest any subset of the 512-byte sectors.
  */
@@ -25,6 +28,7 @@ struct crash_word {
 	uint32_t word;
 	uint8_t thread;
 	uint64_t value;
+	uint64_t number; /* in the order written */
 };
 
 struct crash_sector {
@@ -44,6 +48,8 @@ struct crash {
 	struct crash_word *words;    /* not yet for good, in the order written */
 	struct crash_sector *sectors;
 	uint32_t word_count, word_room, sector_count, sector_room;
+	uint64_t word_number;      /* of the next word */
+	uint64_t sync_before[256]; /* of each thread: its msync is for words of lower numbers */
 };
 
 void crash_begin(struct crash *c, const uint8_t *region, size_t region_bytes, const uint8_t *disk,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define STACK_BYTES (192u * 1024)
+#define POINT_NS 50u
 
 enum state { READY, ASLEEP, ENDED };
 
@@ -35,6 +36,7 @@ struct schedule {
 	uint32_t switch_once_in;
 	bool by_priority;
 	uint32_t in_turn; /* points since the last switch */
+	uint32_t stall_once_in, stall_points;
 	enum schedule_end end;
 };
 
@@ -54,6 +56,12 @@ struct schedule *schedule_new(uint64_t seed, uint64_t point_limit)
 	/* Some runs by priorities that seldom change: long delays of one thread. */
 	s->by_priority = random_once_in(&s->random, 3);
 	return s;
+}
+
+void schedule_stalls(struct schedule *s, uint32_t once_in, uint32_t points)
+{
+	s->stall_once_in = once_in;
+	s->stall_points = points;
 }
 
 void schedule_free(struct schedule *s)
@@ -186,13 +194,23 @@ enum schedule_end schedule_run(struct schedule *s)
 	return s->end;
 }
 
+/* As asleep at no word: the time alone wakes it. */
+static void stall(struct schedule *s)
+{
+	struct thread *t = &s->thread[s->running];
+
+	t->state = ASLEEP;
+	t->deadline_ns = s->now_ns + POINT_NS * (1 + random_below(&s->random, s->stall_points));
+	turn(s);
+}
+
 void schedule_point(void)
 {
 	struct schedule *s = current;
 
 	if (s == NULL)
 		return;
-	s->now_ns += 50;
+	s->now_ns += POINT_NS;
 	if (++s->points > s->limit) {
 		s->end = SCHEDULE_HANG;
 		swapcontext(&s->thread[s->running].context, &s->outside);
@@ -200,6 +218,10 @@ void schedule_point(void)
 	}
 	if (s->points % 64 == 0)
 		wake_due(s);
+	if (s->stall_once_in != 0 && random_once_in(&s->random, s->stall_once_in)) {
+		stall(s);
+		return;
+	}
 	/* Whoever spins gives way in the end, whatever its priority. */
 	if (++s->in_turn > 2000) {
 		s->thread[s->running].priority /= 2;

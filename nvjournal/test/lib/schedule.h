@@ -26,6 +26,12 @@ struct schedule;
 struct schedule *schedule_new(uint64_t seed, uint64_t point_limit);
 void schedule_free(struct schedule *s);
 
+/*
+ * Now and then, one point in once_in (0: never), the thread that runs loses its
+ * processor for as long as up to points take, or until all others sleep.
+ */
+void schedule_stalls(struct schedule *s, uint32_t once_in, uint32_t points);
+
 /* A thread; its number counts from 0. May be called by a thread, too. */
 unsigned schedule_spawn(struct schedule *s, const char *name, void (*run)(void *argument),
 			void *argument);

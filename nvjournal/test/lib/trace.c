@@ -78,8 +78,9 @@ void trace_free(struct trace *t)
 const char *trace_name(unsigned kind)
 {
 	static const char *const names[] = {
-		"write",      "store64",   "fence",  "disk start",  "disk end", "disk failed",
-		"disk flush", "committed", "direct", "direct done", "opened",   "before commit",
+		"write",      "store64",     "fence",       "sync start", "sync end",
+		"disk start", "disk end",    "disk failed", "disk flush", "committed",
+		"direct",     "direct done", "formatted",   "opened",     "before commit",
 	};
 
 	return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : "?";

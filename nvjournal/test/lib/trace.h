@@ -13,6 +13,8 @@ enum trace_kind {
 	TRACE_WRITE,       /* bytes at where; not persistent before a fence of the thread */
 	TRACE_STORE64,     /* 8 bytes at once; as above */
 	TRACE_FENCE,       /* of the thread */
+	TRACE_SYNC_START,  /* msync of the bytes at where, of a plain file, begins */
+	TRACE_SYNC_END,    /* and ends: what had been written there before it is persistent */
 	TRACE_DISK_START,  /* a write of block where began; it has number id */
 	TRACE_DISK_END,    /* write id ended: in the disk's cache */
 	TRACE_DISK_FAILED, /* write id failed, and nothing of it is there */
@@ -20,6 +22,7 @@ enum trace_kind {
 	TRACE_COMMITTED,   /* nvj_commit returned: transaction where survives */
 	TRACE_DIRECT,      /* the caller begins to use block where itself; direct id */
 	TRACE_DIRECT_DONE, /* and that is on the disk for good */
+	TRACE_FORMATTED,   /* nvj_format returned: there is a journal now */
 	TRACE_OPENED,      /* nvj_open has returned; its anchor is transaction where */
 	TRACE_ORDERED,     /* before_commit was called for transaction where, and returns */
 };

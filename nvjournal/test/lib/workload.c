@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "plain_file.h"
 #include "workload.h"
 
 #include <stdarg.h>
@@ -7,6 +8,8 @@
 #include <string.h>
 
 #define POINT_LIMIT 20000000u
+/* Some ten handles of others. */
+#define STALL_POINTS 4000u
 #define MOST_BLOCKS 16u
 
 struct actor {
@@ -188,7 +191,23 @@ static uint32_t credits_of(const struct workload_run *run, uint32_t count)
 	return count * each;
 }
 
-static uint64_t one_handle(struct actor *a)
+/* Leaves credits for another handle, unless the last reservation is still there. */
+static void reserve(struct actor *a, struct nvj_handle *handle, uint32_t credits)
+{
+	struct workload_run *run = a->run;
+	int r = nvj_reserve(handle, &run->reservation[a->number].reserved, credits);
+
+	if (r < 0) {
+		wrong(run, "nvj_reserve: %s", nvj_strerror(r));
+		return;
+	}
+	run->reservation[a->number].pending = 1;
+	run->work++;
+	schedule_wake(&run->work);
+}
+
+/* from: the reservation to begin with, or NULL. */
+static uint64_t one_handle(struct actor *a, struct nvj_reserved *from)
 {
 	struct workload_run *run = a->run;
 	const struct workload *w = run->workload;
@@ -196,21 +215,30 @@ static uint64_t one_handle(struct actor *a)
 	struct nvj_handle handle;
 	uint64_t tid, own, allowed = NVJ_ALL_LINES;
 	bool held[MOST_BLOCKS] = {false}, freed[MOST_BLOCKS] = {false};
+	uint32_t reserved = 0;
 	bool early;
 	int r;
 
 	count = choose_blocks(a, block);
 	a->lines = 0;
-	most = nvj_max_credits(run->journal);
+	most = from ? from->credits : nvj_max_credits(run->journal);
+	if (!from && w->reserve_once_in != 0 && !run->reservation[a->number].pending &&
+	    random_once_in(&a->random, w->reserve_once_in)) {
+		reserved = credits_of(run, 1 + random_below(&a->random, 2));
+		most -= reserved;
+	}
 	while ((credits = credits_of(run, count)) > most && count > 1)
 		count--;
-	schedule_doing("in nvj_start");
-	r = nvj_start(run->journal, &handle, credits < most ? credits : most);
+	schedule_doing(from ? "in nvj_start_reserved" : "in nvj_start");
+	r = from ? nvj_start_reserved(from, &handle)
+		 : nvj_start(run->journal, &handle, (credits < most ? credits : most) + reserved);
 	if (r < 0) {
 		if (!aborted(run, r))
 			wrong(run, "nvj_start: %s", nvj_strerror(r));
 		return 0;
 	}
+	if (reserved)
+		reserve(a, &handle, reserved);
 	own = handle.tid;
 	run->open_tid[a->number] = own;
 	if (w->halves)
@@ -343,7 +371,7 @@ static void act(void *argument)
 		if (w->disk_fails && nvj_aborted(a->run->journal))
 			break;
 
-		uint64_t tid = one_handle(a);
+		uint64_t tid = one_handle(a, NULL);
 
 		if (w->commit_once_in != 0 && random_once_in(&a->random, w->commit_once_in))
 			commit(a, random_once_in(&a->random, 8) ? 0 : tid, a->lines != 0);
@@ -359,6 +387,50 @@ static void act(void *argument)
 			use_freed(a);
 		if (!w->halves && random_once_in(&a->random, 4))
 			look(a);
+	}
+	schedule_doing("done");
+	a->run->actors_ended++;
+	a->run->work++;
+	schedule_wake(&a->run->work);
+}
+
+/* File data under way: its end is waited for, and nobody brings it about sooner. */
+static void write_data(struct actor *a)
+{
+	const uint32_t never = 0;
+
+	if (a->run->workload->reserve_ns == 0)
+		return;
+	schedule_doing("writing file data");
+	schedule_wait(&never, 0,
+		      1 + random_below(&a->random, (uint32_t)a->run->workload->reserve_ns));
+}
+
+/* Begins what was reserved, as the end of a write would, until no actor is left. */
+static void convert(void *argument)
+{
+	struct actor *a = argument;
+	struct workload_run *run = a->run;
+
+	for (;;) {
+		uint32_t work = run->work, actors = run->workload->actors, i;
+
+		for (i = 0; i < actors; i++)
+			if (run->reservation[i].pending && !run->reservation[i].begun)
+				break;
+		if (i < actors) {
+			run->reservation[i].begun = true;
+			write_data(a);
+			one_handle(a, &run->reservation[i].reserved);
+			run->reservation[i].begun = false;
+			run->reservation[i].pending = 0;
+			schedule_wake(&run->reservation[i].pending);
+		} else if (run->actors_ended == actors) {
+			break;
+		} else {
+			schedule_doing("waiting for a reservation");
+			schedule_wait(&run->work, work, 0);
+		}
 	}
 	schedule_doing("done");
 }
@@ -391,32 +463,83 @@ static int before_commit(void *context, uint64_t tid)
 {
 	struct workload_run *run = ((struct world *)context)->user;
 
-	for (uint32_t i = 0; i < run->workload->actors; i++)
+	for (uint32_t i = 0; i < run->workload->actors + WORKLOAD_CONVERTERS; i++)
 		if (run->open_tid[i] != 0 && run->open_tid[i] <= tid)
 			wrong(run, "before_commit of %llu, and a handle of %llu is open",
 			      (unsigned long long)tid, (unsigned long long)run->open_tid[i]);
 	schedule_point();
+	/* File data whose write has not ended: its end needs a handle. */
+	for (uint32_t i = 0; i < run->workload->actors; i++)
+		while (run->reservation[i].pending)
+			schedule_wait(&run->reservation[i].pending, 1, 0);
 	trace_add(&run->world.trace, TRACE_ORDERED, schedule_self(), tid, 0, NULL, 0);
 	return 0;
 }
 
-struct first {
-	struct workload_run *run;
-	struct schedule *schedule;
+/* What is dealt to the threads of a recovery. */
+struct deal {
+	void (*work)(void *argument, unsigned n);
+	void *argument;
+	unsigned count, next, first;
 };
+
+static void take_parts(void *argument)
+{
+	struct deal *d = argument;
+
+	schedule_doing("in a recovery");
+	while (d->next < d->count)
+		d->work(d->argument, (d->first + d->next++) % d->count);
+}
+
+static void recover_in_threads(void *context, unsigned count,
+			       void (*work)(void *argument, unsigned n), void *argument)
+{
+	struct workload_run *run = ((struct world *)context)->user;
+	struct deal deal = {.work = work,
+			    .argument = argument,
+			    .count = count,
+			    .first = random_below(&run->random, count)};
+	unsigned thread[SCHEDULE_MAX_THREADS];
+
+	for (uint32_t i = 0; i < run->workload->recover_with; i++)
+		thread[i] = schedule_spawn(run->schedule, "recovery", take_parts, &deal);
+	for (uint32_t i = 0; i < run->workload->recover_with; i++)
+		schedule_join(thread[i]);
+}
+
+/* A journal of ours, if there is none yet: over whatever is there. */
+static void format(struct workload_run *run)
+{
+	const struct workload *w = run->workload;
+	struct nvj_format_options options = {
+		.partitions = w->partitions, .commits = w->commits, .uuid = {WORKLOAD_UUID}};
+	struct nvj_disk_super super;
+	int error = nvj_read_super(&run->world.nvj_region, &super);
+
+	if (!error && super.uuid[0] == WORKLOAD_UUID)
+		return;
+	schedule_doing("in nvj_format");
+	error = nvj_format(&run->world.nvj_region, &options);
+	if (error < 0)
+		wrong(run, "nvj_format: %s", nvj_strerror(error));
+	trace_add(&run->world.trace, TRACE_FORMATTED, schedule_self(), 0, 0, NULL, 0);
+}
 
 static void open_and_run(void *argument)
 {
-	struct first *first = argument;
-	struct workload_run *run = first->run;
+	struct workload_run *run = argument;
 	const struct workload *w = run->workload;
 	struct nvj_options options = {.workers = w->workers,
-				      .checkpoint_percent = w->checkpoint_percent};
+				      .checkpoint_percent = w->checkpoint_percent,
+				      .recover_with = w->recover_with ? recover_in_threads : NULL};
 	struct nvj_report report;
 	struct actor actor[SCHEDULE_MAX_THREADS];
 	struct worker worker[SCHEDULE_MAX_THREADS];
-	unsigned threads = 1, r;
+	unsigned thread[SCHEDULE_MAX_THREADS], threads = 0;
 
+	if (w->formats)
+		format(run);
 	schedule_doing("in nvj_open");
 	int error = nvj_open(&run->journal, &run->world.nvj_region, &run->world.platform, &options,
 			     &report);
@@ -431,21 +554,32 @@ static void open_and_run(void *argument)
 	for (uint32_t i = 0; i < w->actors; i++) {
 		actor[i] = (struct actor){
 			.run = run, .number = i, .random = random_from(random_next(&run->random))};
-		schedule_spawn(first->schedule, "actor", act, &actor[i]);
-		threads++;
+		thread[threads++] = schedule_spawn(run->schedule, "actor", act, &actor[i]);
 	}
 	for (uint32_t i = 0; i < w->partitions && w->workers; i++) {
 		worker[i] = (struct worker){run, i};
-		schedule_spawn(first->schedule, "checkpoint worker", checkpoint_worker, &worker[i]);
-		schedule_spawn(first->schedule, "commit worker", commit_worker, &worker[i]);
-		threads += 2;
+		thread[threads++] = schedule_spawn(run->schedule, "checkpoint worker",
+						   checkpoint_worker, &worker[i]);
+		thread[threads++] =
+			schedule_spawn(run->schedule, "commit worker", commit_worker, &worker[i]);
 	}
-	for (r = 1; r <= w->actors; r++)
-		schedule_join(r);
+	for (uint32_t i = 0; i < WORKLOAD_CONVERTERS && w->reserve_once_in; i++) {
+		unsigned number = w->actors + i;
+
+		actor[number] = (struct actor){.run = run,
+					       .number = number,
+					       .random = random_from(random_next(&run->random))};
+		thread[threads++] =
+			schedule_spawn(run->schedule, "converter", convert, &actor[number]);
+	}
+	for (uint32_t i = 0; i < w->actors; i++)
+		schedule_join(thread[i]);
+	for (uint32_t i = 0; i < WORKLOAD_CONVERTERS && w->reserve_once_in; i++)
+		schedule_join(thread[threads - WORKLOAD_CONVERTERS + i]);
 	if (w->workers) {
 		nvj_stop_workers(run->journal);
-		for (; r < threads; r++)
-			schedule_join(r);
+		for (unsigned i = w->actors; i < threads; i++)
+			schedule_join(thread[i]);
 	}
 	nvj_statistics(run->journal, &run->statistics);
 	if (w->close && random_once_in(&run->random, 2)) {
@@ -464,11 +598,12 @@ static void open_and_run(void *argument)
 bool workload_start(struct workload_run *run, const struct workload *w, uint8_t *region,
 		    uint8_t *disk, uint64_t seed)
 {
-	struct first first = {.run = run, .schedule = schedule_new(seed, POINT_LIMIT)};
 	size_t bytes = (size_t)w->blocks * NVJ_BLOCK_BYTES;
 
 	memset(run, 0, sizeof(*run));
 	run->workload = w;
+	run->schedule = schedule_new(seed, POINT_LIMIT);
+	schedule_stalls(run->schedule, w->stall_once_in, STALL_POINTS);
 	run->random = random_from(seed + 1);
 	run->cache = aligned_alloc(4096, bytes);
 	run->block = calloc(w->blocks, sizeof(*run->block));
@@ -476,15 +611,17 @@ bool workload_start(struct workload_run *run, const struct workload *w, uint8_t 
 		abort();
 	world_begin(&run->world, region, workload_region_bytes(w), disk, w->blocks, seed + 2);
 	run->world.user = run;
+	if (w->plain_file)
+		plain_file_begin(&run->world);
 	run->world.platform.before_commit = before_commit;
 	oracle_begin(&run->oracle, disk, w->blocks);
-	schedule_spawn(first.schedule, "main", open_and_run, &first);
-	if (schedule_run(first.schedule) != SCHEDULE_DONE) {
-		schedule_print(first.schedule);
+	schedule_spawn(run->schedule, "main", open_and_run, run);
+	if (schedule_run(run->schedule) != SCHEDULE_DONE) {
+		schedule_print(run->schedule);
 		wrong(run, "the threads do not come to an end");
 	}
-	run->points = schedule_points(first.schedule);
-	schedule_free(first.schedule);
+	run->points = schedule_points(run->schedule);
+	schedule_free(run->schedule);
 	if (run->world.wrong[0] != 0)
 		wrong(run, "%s", run->world.wrong);
 	return run->wrong[0] == 0;

@@ -20,25 +20,42 @@ struct workload {
 	uint32_t lines_per_block;         /* changed, at most */
 	uint32_t commit_once_in, checkpoint_once_in, revoke_once_in, data_once_in;
 	uint32_t twice_once_in; /* a block is logged twice in a handle */
+	/*
+	 * A handle leaves a reservation, for one of two threads that do nothing
+	 * else; and before_commit waits for those that there are.
+	 */
+	uint32_t reserve_once_in;
+	/* What is reserved for, the write of file data, takes so long at most. */
+	uint64_t reserve_ns;
 	bool early_unlock;      /* locks go before the handle stops: merges */
 	bool halves;            /* two actors log distinct lines of a block without a lock */
 	bool workers;           /* threads for checkpoint and commit */
 	bool disk_fails;        /* some write fails, and the journal aborts */
 	bool close;             /* ends with nvj_close, now and then */
+	bool plain_file;        /* the region is one: plain_file.h */
+	bool formats;           /* begins with nvj_format, over something else */
+	uint32_t recover_with;  /* threads of nvj_open's recovery; 0: partitions in turn */
+	uint32_t stall_once_in; /* points: a thread loses its processor; schedule_stalls */
 	unsigned checkpoint_percent;
 	uint32_t generations; /* crash, recover, go on: so many times */
 };
 
+#define WORKLOAD_CONVERTERS 2u
+
+/* What the journal of a workload that formats has in uuid[0]; what was there before has not. */
+#define WORKLOAD_UUID 7u
+
 extern const struct workload workloads[];
 extern const unsigned workload_count;
 
-/* Bytes of a region for it, and of its disk. */
+/* Bytes of a region for it. */
 size_t workload_region_bytes(const struct workload *w);
 
 struct workload_run {
 	const struct workload *workload;
 	struct world world;
 	struct oracle oracle;
+	struct schedule *schedule;
 	struct nvj *journal;
 	struct random random;
 	struct nvj_statistics statistics; /* before it was closed */
@@ -50,6 +67,14 @@ struct workload_run {
 		uint64_t freed_tid;
 		bool begun; /* cache holds it */
 	} * block;
+	/* Of each actor, a word to wait at: is there a reservation that has not ended? */
+	struct {
+		struct nvj_reserved reserved;
+		uint32_t pending;
+		bool begun; /* somebody has taken it */
+	} reservation[SCHEDULE_MAX_THREADS];
+	uint32_t work; /* a word: how often there was a new one, or an actor that ended */
+	uint32_t actors_ended;
 	uint32_t stamps, handle_ids;
 	uint64_t open_tid[SCHEDULE_MAX_THREADS]; /* of each actor's open handle; 0: none */
 	char wrong[240];                         /* what the run itself found wrong, or empty */

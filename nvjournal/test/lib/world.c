@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-__attribute__((format(printf, 2, 3))) static void wrong(struct world *w, const char *format, ...)
+void world_wrong(struct world *w, const char *format, ...)
 {
 	va_list arguments;
 
@@ -27,8 +27,8 @@ static bool outside(struct world *w, const void *to, size_t bytes, size_t multip
 	if (offset < w->region_bytes && bytes <= w->region_bytes - offset &&
 	    offset % multiple == 0 && bytes % multiple == 0)
 		return false;
-	wrong(w, "a store of %zu bytes at offset %zu of a region of %zu", bytes, offset,
-	      w->region_bytes);
+	world_wrong(w, "a store of %zu bytes at offset %zu of a region of %zu", bytes, offset,
+		    w->region_bytes);
 	return true;
 }
 
@@ -39,9 +39,12 @@ static void region_write(const struct nvj_persistence *p, void *to, const void *
 	schedule_point();
 	if (outside(w, to, bytes, NVJ_LINE_BYTES))
 		return;
-	memcpy(to, from, bytes);
 	trace_add(&w->trace, TRACE_WRITE, schedule_self(), (size_t)((uint8_t *)to - w->region), 0,
 		  from, bytes);
+	if (w->under != NULL)
+		w->under->write(w->under, to, from, bytes);
+	else
+		memcpy(to, from, bytes);
 }
 
 static void region_store64(const struct nvj_persistence *p, uint64_t *to, uint64_t value)
@@ -51,9 +54,12 @@ static void region_store64(const struct nvj_persistence *p, uint64_t *to, uint64
 	schedule_point();
 	if (outside(w, to, 8, 8))
 		return;
-	__atomic_store_n(to, value, __ATOMIC_RELEASE);
 	trace_add(&w->trace, TRACE_STORE64, schedule_self(), (size_t)((uint8_t *)to - w->region), 0,
 		  &value, 8);
+	if (w->under != NULL)
+		w->under->store64(w->under, to, value);
+	else
+		__atomic_store_n(to, value, __ATOMIC_RELEASE);
 }
 
 static void region_fence(const struct nvj_persistence *p)
@@ -61,7 +67,10 @@ static void region_fence(const struct nvj_persistence *p)
 	struct world *w = p->context;
 
 	schedule_point();
-	trace_add(&w->trace, TRACE_FENCE, schedule_self(), 0, 0, NULL, 0);
+	if (w->under != NULL)
+		w->under->fence(w->under);
+	else
+		trace_add(&w->trace, TRACE_FENCE, schedule_self(), 0, 0, NULL, 0);
 }
 
 /* --- The disk ------------------------------------------------------------ */
@@ -74,7 +83,7 @@ static int disk_read(void *context, uint64_t block, void *image)
 	w->reads++;
 	if (block >= w->blocks) {
 		if (!w->any_block)
-			wrong(w, "a read of block %llu", (unsigned long long)block);
+			world_wrong(w, "a read of block %llu", (unsigned long long)block);
 		return NVJ_EIO;
 	}
 	memcpy(image, w->disk + block * NVJ_BLOCK_BYTES, NVJ_BLOCK_BYTES);
@@ -89,20 +98,20 @@ static int disk_start(void *context, unsigned queue, struct nvj_write *write)
 	schedule_point();
 	if (write->block >= w->blocks || queue >= NVJ_MAX_PARTITIONS) {
 		if (!w->any_block || queue >= NVJ_MAX_PARTITIONS)
-			wrong(w, "a write of block %llu on queue %u",
-			      (unsigned long long)write->block, queue);
+			world_wrong(w, "a write of block %llu on queue %u",
+				    (unsigned long long)write->block, queue);
 		return NVJ_EIO;
 	}
 	n = w->queue[queue].count;
 	if (n == NVJ_QUEUE_DEPTH) {
-		wrong(w, "more than %u writes on queue %u", NVJ_QUEUE_DEPTH, queue);
+		world_wrong(w, "more than %u writes on queue %u", NVJ_QUEUE_DEPTH, queue);
 		return NVJ_EIO;
 	}
 	for (unsigned q = 0; q < NVJ_MAX_PARTITIONS; q++)
 		for (unsigned i = 0; i < w->queue[q].count; i++)
 			if (w->queue[q].write[i]->block == write->block)
-				wrong(w, "two writes of block %llu at the same time",
-				      (unsigned long long)write->block);
+				world_wrong(w, "two writes of block %llu at the same time",
+					    (unsigned long long)write->block);
 	w->queue[queue].write[n] = write;
 	w->queue[queue].id[n] = w->write_ids;
 	w->queue[queue].started[n] = w->trace.count;
@@ -123,7 +132,7 @@ static struct nvj_write *disk_finish(void *context, unsigned queue)
 	schedule_point();
 	count = w->queue[queue].count;
 	if (count == 0) {
-		wrong(w, "a wait for a write on queue %u, which has none", queue);
+		world_wrong(w, "a wait for a write on queue %u, which has none", queue);
 		return NULL;
 	}
 	n = random_below(&w->random, count);
@@ -131,8 +140,8 @@ static struct nvj_write *disk_finish(void *context, unsigned queue)
 	id = w->queue[queue].id[n];
 	if (memcmp(w->trace.event[w->queue[queue].started[n]].data, write->image,
 		   NVJ_BLOCK_BYTES) != 0)
-		wrong(w, "the image of block %llu changed while it was written",
-		      (unsigned long long)write->block);
+		world_wrong(w, "the image of block %llu changed while it was written",
+			    (unsigned long long)write->block);
 	w->queue[queue].write[n] = w->queue[queue].write[count - 1];
 	w->queue[queue].id[n] = w->queue[queue].id[count - 1];
 	w->queue[queue].started[n] = w->queue[queue].started[count - 1];
@@ -169,8 +178,9 @@ void world_write(struct world *w, uint64_t block, const void *image)
 	for (unsigned q = 0; q < NVJ_MAX_PARTITIONS; q++)
 		for (unsigned i = 0; i < w->queue[q].count; i++)
 			if (w->queue[q].write[i]->block == block)
-				wrong(w, "block %llu, now the caller's, is being written home",
-				      (unsigned long long)block);
+				world_wrong(w,
+					    "block %llu, now the caller's, is being written home",
+					    (unsigned long long)block);
 	trace_add(&w->trace, TRACE_DISK_START, schedule_self(), block, id, image, NVJ_BLOCK_BYTES);
 	schedule_point();
 	memcpy(w->disk + block * NVJ_BLOCK_BYTES, image, NVJ_BLOCK_BYTES);
@@ -239,7 +249,7 @@ static void aborted(void *context, int error, uint64_t block)
 
 	(void)block;
 	if (w->aborted != 0)
-		wrong(w, "the abort was told twice");
+		world_wrong(w, "the abort was told twice");
 	w->aborted = error;
 }
 

@@ -21,6 +21,9 @@ struct world {
 	struct trace trace;
 	struct random random;
 	struct nvj_persistence persistence;
+	/* What it does with stores and fences besides noting them; NULL: nothing. See plain_file.h.
+	 */
+	const struct nvj_persistence *under;
 	struct nvj_platform platform;
 	struct nvj_region nvj_region;
 	struct {
@@ -44,6 +47,9 @@ struct world {
 void world_begin(struct world *w, uint8_t *region, size_t region_bytes, uint8_t *disk,
 		 uint32_t blocks, uint64_t seed);
 void world_end(struct world *w);
+
+/* Notes what must not be. */
+__attribute__((format(printf, 2, 3))) void world_wrong(struct world *w, const char *format, ...);
 
 /* The caller's own write of a block to the disk, for good when it returns. */
 void world_write(struct world *w, uint64_t block, const void *image);

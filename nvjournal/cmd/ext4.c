@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A disk whose ext4 is journaled by ext4nvj: it carries a mark, as long as it
+ * needs recovery from its region, and that region's UUID. ext4 and e2fsck do not
+ * know the mark, and refuse the disk; recovery takes it away.
+ *
+ * ext4's superblock (Documentation/filesystems/ext4/super.rst of Linux) is at
+ * byte 1024; integers are little-endian.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "../core/crc32c.h"
+#include "nvj.h"
+
+#define SUPER_AT 1024u
+/* Within it. */
+#define MAGIC_AT 0x38u
+#define INCOMPAT_AT 0x60u
+#define RO_COMPAT_AT 0x64u
+#define UUID_AT 0x68u
+#define JOURNAL_UUID_AT 0xd0u
+#define CHECKSUM_AT 0x3fcu
+
+#define MAGIC 0xef53u
+#define INCOMPAT_RECOVER 0x4u
+/* Ours: nvjournal/kernel/ext4/marker.h. */
+#define INCOMPAT_NVJ 0x40000000u
+#define RO_COMPAT_CHECKSUMS 0x400u
+
+static uint32_t get32(const uint8_t *at)
+{
+	return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
+	       (uint32_t)at[3] << 24;
+}
+
+static void put32(uint8_t *at, uint32_t value)
+{
+	for (unsigned i = 0; i < 4; i++)
+		at[i] = (uint8_t)(value >> 8 * i);
+}
+
+static bool is_ext4(const uint8_t *super)
+{
+	return (super[MAGIC_AT] | super[MAGIC_AT + 1] << 8) == MAGIC;
+}
+
+/* ext4's is the bare register, over all before it. */
+static uint32_t checksum(const uint8_t *super)
+{
+	return nvj_crc32c(~0u, super, CHECKSUM_AT);
+}
+
+int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk)
+{
+	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
+	const uint8_t *super = block + SUPER_AT;
+
+	memset(ext4, 0, sizeof(*ext4));
+	if (nvju_disk_read(disk, 0, block)) {
+		complain("%s", nvju_error());
+		return -1;
+	}
+	ext4->found = is_ext4(super);
+	if (!ext4->found)
+		return 0;
+	ext4->marked = get32(super + INCOMPAT_AT) & INCOMPAT_NVJ;
+	ext4->needs_recovery = get32(super + INCOMPAT_AT) & INCOMPAT_RECOVER;
+	memcpy(ext4->uuid, super + UUID_AT, 16);
+	memcpy(ext4->journal_uuid, super + JOURNAL_UUID_AT, 16);
+	return 0;
+}
+
+int ext4_fits(const struct ext4_disk *ext4, const char *file, const char *target,
+	      const struct nvj_disk_super *super)
+{
+	char wanted[37], has[37];
+
+	if (!ext4->found)
+		return 0;
+	if (!ext4->marked && ext4->needs_recovery) {
+		complain("cannot recover %s to %s: that needs recovery from a journal of its own, "
+			 "not from this one; mount it once with ext4, or run e2fsck",
+			 file, target);
+		return -1;
+	}
+	if (!ext4->marked || !memcmp(ext4->journal_uuid, super->uuid, 16))
+		return 0;
+	complain("cannot recover %s to %s: that waits for journal %s, and this is %s, of another "
+		 "mount or an older copy; give the region it was last mounted with (with --offset, "
+		 "if it does not begin where the device does)",
+		 file, target, uuid_text(ext4->journal_uuid, wanted), uuid_text(super->uuid, has));
+	return -1;
+}
+
+/* One block, and for good. */
+static int write_block(struct nvju_disk *disk, uint64_t number, const void *image)
+{
+	struct nvju_platform platform;
+	struct nvj_write write = {.block = number, .image = image};
+	int error;
+
+	nvju_platform_init(&platform, disk);
+	error = platform.platform.start_write(platform.platform.context, 0, &write);
+	if (error)
+		return error;
+	error = platform.platform.finish_write(platform.platform.context, 0)->error;
+	return error ? error : platform.platform.flush(platform.platform.context);
+}
+
+int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked)
+{
+	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
+	uint8_t *super = block + SUPER_AT;
+	uint32_t incompat;
+
+	*unmarked = false;
+	/* Anew: the superblock may be among what was recovered. */
+	if (nvju_disk_read(disk, 0, block)) {
+		complain("%s", nvju_error());
+		return -1;
+	}
+	incompat = get32(super + INCOMPAT_AT);
+	if (!is_ext4(super) || !(incompat & INCOMPAT_NVJ))
+		return 0;
+	if (get32(super + RO_COMPAT_AT) & RO_COMPAT_CHECKSUMS &&
+	    get32(super + CHECKSUM_AT) != checksum(super)) {
+		complain(
+			"%s has all that was committed, but its superblock's checksum is wrong: it "
+			"stays marked. Look at it with dumpe2fs and debugfs",
+			target);
+		return -1;
+	}
+	put32(super + INCOMPAT_AT, incompat & ~(INCOMPAT_NVJ | INCOMPAT_RECOVER));
+	memset(super + JOURNAL_UUID_AT, 0, 16);
+	if (get32(super + RO_COMPAT_AT) & RO_COMPAT_CHECKSUMS)
+		put32(super + CHECKSUM_AT, checksum(super));
+	if (write_block(disk, 0, block)) {
+		complain("%s has all that was committed, but its superblock cannot be written: %s; "
+			 "run this again when it works",
+			 target, nvju_error());
+		return -1;
+	}
+	*unmarked = true;
+	return 0;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
+/*
+ * Reservations: credits that a handle leaves behind for another one, which must
+ * begin without waiting. They stay counted, in reserved of the processor that
+ * the handle was begun on, and so no ring can be written over by who begins
+ * with them though TIGHT is raised: he had his credits before (room.c).
+ */
+#include "journal.h"
+
+/* He who finds the gate shut, and may not join, looks so often before he sleeps. */
+#define LOOKS 100
+
+static uint64_t one(uint32_t credits)
+{
+	return 1 + ((uint64_t)credits << NVJ_CREDIT_SHIFT);
+}
+
+int nvj_reserve(struct nvj_handle *h, struct nvj_reserved *r, uint32_t credits)
+{
+	struct nvj *j = h->journal;
+	struct nvj_cpu *c = &j->cpu[h->cpu];
+
+	if (credits > h->credits)
+		return NVJ_ENOSPC;
+	*r = (struct nvj_reserved){.journal = j, .credits = credits, .cpu = h->cpu};
+	/* First here, then away there: see nvj_cpu_open. */
+	nvj_add_sc(&c->reserved, one(credits));
+	nvj_add_sc(&c->ended[h->tid & (NVJ_SLOTS - 1)], (uint64_t)credits << NVJ_CREDIT_SHIFT);
+	h->credits -= credits;
+	h->taken -= credits;
+	/* Who looked between found too few. */
+	nvj_ring_bell(&j->credited, &j->platform);
+	return 0;
+}
+
+void nvj_unreserve(struct nvj_reserved *r)
+{
+	struct nvj *j = r->journal;
+
+	nvj_sub_sc(&j->cpu[r->cpu].reserved, one(r->credits));
+	nvj_ring_bell(&j->credited, &j->platform);
+	r->journal = NULL;
+}
+
+/* Into the last transaction of a group, which is perhaps closed: see close_last. */
+static bool join(struct nvj *j, struct nvj_handle *h, uint32_t credits)
+{
+	uint64_t tid = nvj_load_sc(&j->joinable);
+
+	if (!tid)
+		return false;
+	nvj_count_begun(j, h->cpu, tid, credits);
+	if (nvj_load_sc(&j->joinable) == tid) {
+		h->tid = tid;
+		return true;
+	}
+	nvj_count_back(j, h->cpu, tid, credits);
+	return false;
+}
+
+/* Into the running transaction, or, if the gate is shut before that, the one that closes. */
+static void enter(struct nvj *j, struct nvj_handle *h, uint32_t credits)
+{
+	for (int looks = 0;; looks++) {
+		uint32_t hold;
+
+		h->tid = nvj_count_in(j, h->cpu, credits);
+		hold = nvj_load_sc(&j->hold);
+		/* Nothing is committed any more, so it does not matter which it is. */
+		if (hold & NVJ_HOLD_ABORTED)
+			return;
+		if (!(hold & NVJ_HOLD_GATE) || h->tid <= nvj_load_sc(&j->gate_tid))
+			return;
+		nvj_count_back(j, h->cpu, h->tid, credits);
+		if (join(j, h, credits))
+			return;
+		/* The leader is about to open the gate, or to let others join again. */
+		if (looks < LOOKS)
+			nvj_relax();
+		else
+			j->platform.wait(j->platform.context, &j->hold, hold, NVJ_SAFETY_NS);
+	}
+}
+
+int nvj_start_reserved(struct nvj_reserved *r, struct nvj_handle *h)
+{
+	struct nvj *j = r->journal;
+	uint32_t credits = r->credits;
+
+	h->cpu = r->cpu;
+	/* No credits are needed, and hold is not asked but for the gate. */
+	enter(j, h, credits);
+	nvj_unreserve(r);
+	if (nvj_load_sc(&j->aborted)) {
+		nvj_count_back(j, h->cpu, h->tid, credits);
+		return NVJ_EROFS;
+	}
+	h->journal = j;
+	h->credits = h->taken = credits;
+	h->records = 0;
+	return 0;
+}
