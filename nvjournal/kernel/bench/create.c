@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Makes files of 4 KiB in a tree of directories, as tokubench: DIRECTORY_FILES to
+ * a directory, TREE_WIDTH directories to one above. A directory's files are all of
+ * one thread, so that what threads share is the file system and not a directory's
+ * lock. Each thread calls fsync once, on its last file: until then the journal
+ * commits when it wants to.
+ */
+#include "load.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#define DIRECTORY_FILES 32u
+#define TREE_WIDTH 16u
+#define CREATE_BYTES 4096u
+
+static unsigned directories(const struct crew *crew)
+{
+	return (crew->files + DIRECTORY_FILES - 1) / DIRECTORY_FILES;
+}
+
+static void prepare(struct crew *crew)
+{
+	char path[MAX_PATH];
+
+	for (unsigned n = 0; n < directories(crew); n++) {
+		if (n % TREE_WIDTH == 0) {
+			snprintf(path, sizeof(path), "%s/a%04u", crew->directory, n / TREE_WIDTH);
+			directory_make(path);
+		}
+		snprintf(path, sizeof(path), "%s/a%04u/b%02u", crew->directory, n / TREE_WIDTH,
+			 n % TREE_WIDTH);
+		directory_make(path);
+	}
+	filesystem_sync(crew->directory);
+}
+
+/* next counts a thread's files: directory by directory, each threads-th of them. */
+static void begin(struct worker *worker)
+{
+	worker->next = 0;
+}
+
+static bool next(struct worker *worker)
+{
+	struct crew *crew = worker->crew;
+	unsigned in =
+		worker->next / DIRECTORY_FILES * crew->threads + worker->number; /* directory */
+	unsigned n = in * DIRECTORY_FILES + worker->next % DIRECTORY_FILES;
+	char path[MAX_PATH];
+
+	if (in >= directories(crew) || n >= crew->files)
+		return false;
+	if (worker->last >= 0)
+		file_close(worker->last);
+	snprintf(path, sizeof(path), "%s/a%04u/b%02u/f%07u", crew->directory, in / TREE_WIDTH,
+		 in % TREE_WIDTH, n);
+	worker->last = file_open(path, O_WRONLY | O_CREAT | O_EXCL);
+	file_append(worker, worker->last, CREATE_BYTES);
+	worker->next++;
+	return true;
+}
+
+static void finish(struct worker *worker)
+{
+	if (worker->last < 0)
+		return;
+	file_sync(worker, worker->last);
+	file_close(worker->last);
+}
+
+const struct load load_create = {
+	.name = "create",
+	.prepare = prepare,
+	.begin = begin,
+	.next = next,
+	.finish = finish,
+};

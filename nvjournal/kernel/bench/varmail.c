@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A mail server's files, as filebench's varmail: each thread goes through four
+ * steps in turn, and each is one operation:
+ *
+ *	delete a file
+ *	create one, append, fsync
+ *	read one, append, fsync
+ *	read one
+ *
+ * Appends are of 8 KiB on average, so that a file that was appended to once has
+ * 16 KiB on average. Files are in MAIL_DIRECTORIES directories, which all
+ * threads share; file n is thread n mod threads' own. Half of them are there. It
+ * is the same load as that of internal/blockstream, whose recordings nvjournal
+ * itself is measured with.
+ */
+#include "load.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define MAIL_DIRECTORIES 20u
+#define MAIL_APPEND (16u << 10) /* less than this */
+
+static void directory_path(const struct crew *crew, unsigned n, char path[MAX_PATH])
+{
+	snprintf(path, MAX_PATH, "%s/d%02u", crew->directory, n % MAIL_DIRECTORIES);
+}
+
+static void mail_path(const struct crew *crew, unsigned n, char path[MAX_PATH])
+{
+	snprintf(path, MAX_PATH, "%s/d%02u/m%06u", crew->directory, n % MAIL_DIRECTORIES, n);
+}
+
+static size_t mail_bytes(struct worker *worker)
+{
+	return 1 + random_below(worker, MAIL_APPEND - 1);
+}
+
+/* Makes directories and half of the files. */
+static void prepare(struct crew *crew)
+{
+	static char zeros[BUFFER_BYTES];
+	struct worker worker = {.crew = crew, .random = crew->seed, .buffer = zeros};
+	char path[MAX_PATH];
+
+	for (unsigned n = 0; n < MAIL_DIRECTORIES; n++) {
+		directory_path(crew, n, path);
+		directory_make(path);
+	}
+	for (unsigned n = 0; n < crew->files; n++) {
+		int file;
+
+		/* By sixteens, so that of each thread's files, too, half are there. */
+		if (n / 16 % 2)
+			continue;
+		mail_path(crew, n, path);
+		file = file_open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+		file_append(&worker, file, mail_bytes(&worker));
+		file_close(file);
+	}
+	filesystem_sync(crew->directory);
+}
+
+/* Finds out which of its files are there. */
+static void begin(struct worker *worker)
+{
+	struct crew *crew = worker->crew;
+	char path[MAX_PATH];
+
+	worker->file = calloc(crew->files / crew->threads + 1, sizeof(*worker->file));
+	if (!worker->file)
+		fail(0, "no memory for %u files", crew->files);
+	for (unsigned n = worker->number; n < crew->files; n += crew->threads) {
+		unsigned at = worker->count++;
+
+		mail_path(crew, n, path);
+		if (!access(path, F_OK)) {
+			worker->file[at] = worker->file[worker->there];
+			at = worker->there++;
+		}
+		worker->file[at] = n;
+	}
+	/* So that not all delete at once. */
+	worker->step = worker->number;
+}
+
+static void swap(struct worker *worker, unsigned a, unsigned b)
+{
+	uint32_t kept = worker->file[a];
+
+	worker->file[a] = worker->file[b];
+	worker->file[b] = kept;
+}
+
+static void delete_one(struct worker *worker)
+{
+	unsigned at = random_below(worker, worker->there);
+	char path[MAX_PATH];
+
+	mail_path(worker->crew, worker->file[at], path);
+	if (unlink(path))
+		fail(errno, "cannot delete %s", path);
+	swap(worker, at, --worker->there);
+}
+
+static void create_one(struct worker *worker)
+{
+	unsigned at = worker->there + random_below(worker, worker->count - worker->there);
+	char path[MAX_PATH];
+	int file;
+
+	mail_path(worker->crew, worker->file[at], path);
+	file = file_open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+	file_append(worker, file, mail_bytes(worker));
+	file_sync(worker, file);
+	file_close(file);
+	swap(worker, at, worker->there++);
+}
+
+static void read_one(struct worker *worker, bool append)
+{
+	char path[MAX_PATH];
+	int file;
+
+	mail_path(worker->crew, worker->file[random_below(worker, worker->there)], path);
+	file = file_open(path, append ? O_RDWR | O_APPEND : O_RDONLY);
+	file_read(worker, file);
+	if (append) {
+		file_append(worker, file, mail_bytes(worker));
+		file_sync(worker, file);
+	}
+	file_close(file);
+}
+
+static bool next(struct worker *worker)
+{
+	unsigned step = worker->step++ % 4;
+
+	/* Deletes and creates alternate: the one is only short if there were none at the start. */
+	if (!worker->there)
+		step = 1;
+	else if (worker->there == worker->count && step == 1)
+		step = 0;
+	switch (step) {
+	case 0:
+		delete_one(worker);
+		break;
+	case 1:
+		create_one(worker);
+		break;
+	case 2:
+		read_one(worker, true);
+		break;
+	default:
+		read_one(worker, false);
+	}
+	return true;
+}
+
+const struct load load_varmail = {
+	.name = "varmail",
+	.prepare = prepare,
+	.begin = begin,
+	.next = next,
+};

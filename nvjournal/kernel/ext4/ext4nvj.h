@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What ext4 and the journal in persistent memory are to each other:
+ *
+ *	edits		what is changed in ext4's own files, and why
+ *	rename.h	names of slab caches
+ *	marker.h	the mark of a disk whose journal is in a region
+ *	options.c	mount options of ours
+ *	check.c		which disks and options are refused
+ *	load.c		mount: the region, recovery, an open journal
+ *	statistics.c	/proc/fs/ext4nvj/DISK/nvjournal
+ *	fast_commit.c	there are none
+ *	module.c	init and exit
+ *
+ * It is included at the end of ext4.h.
+ */
+#ifndef EXT4NVJ_H
+#define EXT4NVJ_H
+
+#include <linux/fs_context.h>
+#include <linux/proc_fs.h>
+
+struct nvjk_region;
+
+/* Our mount options, as given; first in ext4's struct ext4_fs_context. */
+struct ext4nvj_options {
+	char *journal_path;      /* of the pmem device; kmalloc'ed, or NULL */
+	u64 journal_offset;      /* bytes, of the region in the device */
+	u64 journal_size;        /* bytes; 0: as long as it was formatted */
+	unsigned int partitions; /* 1..64; 0: as the region was formatted */
+	bool whole_blocks;       /* records=blocks: each record has all lines, for comparison */
+	bool one_lock;           /* lock=one: one lock for the journal, for comparison */
+	bool given_offset, given_size, given_partitions, given_records, given_lock;
+};
+
+/* What we know of a mount, in ext4_sb_info.s_nvj; NULL: it has no journal (noload). */
+struct ext4nvj {
+	struct ext4nvj_options options; /* with the number of partitions that there are */
+	struct nvjk_region *region;
+	u8 uuid[16]; /* of the region's journal */
+};
+
+/* options.c */
+int ext4nvj_parse_param(struct fs_context *fc, struct fs_parameter *param);
+void ext4nvj_free_context(struct fs_context *fc);
+int ext4nvj_show_options(struct seq_file *seq, struct dentry *root);
+
+/* check.c */
+int ext4nvj_check_disk(struct super_block *sb, const struct ext4nvj_options *options);
+struct inode *ext4nvj_inner_journal(struct super_block *sb);
+int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc);
+int ext4nvj_refuse_journal_data(struct inode *inode);
+
+/* load.c */
+bool ext4nvj_wants_journal(struct super_block *sb);
+int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
+			 struct ext4nvj_options *options);
+int ext4nvj_destroy_journal(struct super_block *sb);
+
+/* statistics.c */
+void ext4nvj_create_proc(struct super_block *sb, struct proc_dir_entry *directory);
+
+/* Of ext4's own super.c, which adapt makes public for us. */
+int __init ext4_init_fs(void);
+void ext4_exit_fs(void);
+int ext4_parse_param(struct fs_context *fc, struct fs_parameter *param);
+void ext4_fc_free(struct fs_context *fc);
+int ext4_show_options(struct seq_file *seq, struct dentry *root);
+void ext4_init_journal_params(struct super_block *sb, struct journal_s *journal);
+struct inode *ext4_get_journal_inode(struct super_block *sb, unsigned int inum);
+int ext4_commit_super(struct super_block *sb);
+int ext4_clear_journal_err(struct super_block *sb, struct ext4_super_block *es);
+
+#endif

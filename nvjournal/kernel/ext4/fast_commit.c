@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Fast commits are a way to write less to a block journal at fsync: they log what
+ * was done instead of whole blocks. Here a commit logs lines as it is, so there
+ * are none: a disk with the feature is refused (check.c), and these are the
+ * functions that the rest of ext4 calls at each operation.
+ */
+#include <linux/seq_file.h>
+
+#include "fs/ext4/ext4.h"
+#include "fs/ext4/ext4_jbd2.h"
+
+/* As ext4 does it when the feature is off. */
+int ext4_fc_commit(journal_t *journal, tid_t commit_tid)
+{
+	return jbd2_complete_transaction(journal, commit_tid);
+}
+
+void ext4_fc_init(struct super_block *sb, journal_t *journal)
+{
+}
+
+/* What an inode has for them is initialized all the same: ext4 looks at it. */
+void ext4_fc_init_inode(struct inode *inode)
+{
+	struct ext4_inode_info *ei = EXT4_I(inode);
+
+	ext4_clear_inode_state(inode, EXT4_STATE_FC_COMMITTING);
+	INIT_LIST_HEAD(&ei->i_fc_list);
+	INIT_LIST_HEAD(&ei->i_fc_dilist);
+	init_waitqueue_head(&ei->i_fc_wait);
+	atomic_set(&ei->i_fc_updates, 0);
+}
+
+void ext4_fc_start_update(struct inode *inode)
+{
+}
+
+void ext4_fc_stop_update(struct inode *inode)
+{
+}
+
+void ext4_fc_del(struct inode *inode)
+{
+}
+
+void ext4_fc_mark_ineligible(struct super_block *sb, int reason, handle_t *handle)
+{
+}
+
+void __ext4_fc_track_create(handle_t *handle, struct inode *inode, struct dentry *dentry)
+{
+}
+
+void ext4_fc_track_create(handle_t *handle, struct dentry *dentry)
+{
+}
+
+void __ext4_fc_track_link(handle_t *handle, struct inode *inode, struct dentry *dentry)
+{
+}
+
+void ext4_fc_track_link(handle_t *handle, struct dentry *dentry)
+{
+}
+
+void __ext4_fc_track_unlink(handle_t *handle, struct inode *inode, struct dentry *dentry)
+{
+}
+
+void ext4_fc_track_unlink(handle_t *handle, struct dentry *dentry)
+{
+}
+
+void ext4_fc_track_inode(handle_t *handle, struct inode *inode)
+{
+}
+
+void ext4_fc_track_range(handle_t *handle, struct inode *inode, ext4_lblk_t start, ext4_lblk_t end)
+{
+}
+
+bool ext4_fc_replay_check_excluded(struct super_block *sb, ext4_fsblk_t block)
+{
+	return false;
+}
+
+void ext4_fc_replay_cleanup(struct super_block *sb)
+{
+}
+
+/* Of a replay, which there is none of. */
+int ext4_fc_record_regions(struct super_block *sb, int ino, ext4_lblk_t lblk, ext4_fsblk_t pblk,
+			   int len, int replay)
+{
+	return -EOPNOTSUPP;
+}
+
+int ext4_fc_info_show(struct seq_file *seq, void *v)
+{
+	if (v == SEQ_START_TOKEN)
+		seq_puts(seq, "ext4nvj has no fast commits\n");
+	return 0;
+}
+
+int __init ext4_fc_init_dentry_cache(void)
+{
+	return 0;
+}
+
+void ext4_fc_destroy_dentry_cache(void)
+{
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Mount. In this order, so that nothing is written before all is known to fit:
+ *
+ *	1. What this disk and its options say is looked at (check.c).
+ *	2. The region is opened, and its superblock read: it must be a journal, of
+ *	   this disk or of none, and if the disk needs recovery, of the UUID that
+ *	   stands in the disk's superblock.
+ *	3. If the disk needs recovery, what is committed is carried home, and its
+ *	   mark is taken away.
+ *	4. The region is formatted anew, with a new UUID, and opened. An older copy
+ *	   of a region can thus never be taken for it.
+ *
+ * ext4 then puts mark and UUID on the disk in one write (marker.h), before its
+ * first handle.
+ */
+#include <linux/uuid.h>
+
+#include "fs/ext4/ext4.h"
+#include "fs/ext4/ext4_jbd2.h"
+#include "jbd2/journal.h"
+
+/* Of a region, with its superblock and the copy. */
+#define HEAD_BYTES (NVJ_SUPER_COPY_OFFSET + NVJ_BLOCK_BYTES)
+
+const u8 *ext4nvj_uuid(struct super_block *sb)
+{
+	return EXT4_SB(sb)->s_nvj->uuid;
+}
+
+/*
+ * Whether the disk's journal is looked for, and with that, whether the disk may
+ * be mounted at all. Without: read-only, by noload, when all is on the disk.
+ */
+bool ext4nvj_wants_journal(struct super_block *sb)
+{
+	return !test_opt(sb, NOLOAD) || !sb_rdonly(sb) ||
+	       ext4_has_feature_journal_needs_recovery(sb) || !ext4_has_feature_journal(sb);
+}
+
+static bool is_zero(const u8 *uuid)
+{
+	return !memchr_inv(uuid, 0, UUID_SIZE);
+}
+
+static void say_findings(struct super_block *sb, const struct nvj_report *report)
+{
+	static const char *const names[] = {
+		[NVJ_FOUND_SUPER] = "one copy of the superblock",
+		[NVJ_FOUND_TAIL] = "one copy of the tail",
+		[NVJ_FOUND_TAILS] = "both copies of the tail",
+		[NVJ_FOUND_COMMIT] = "a record of the commit ring",
+		[NVJ_FOUND_RECORD] = "a committed record",
+		[NVJ_FOUND_LAYOUT] = "the layout",
+	};
+	u32 i;
+
+	for (i = 0; i < min(report->findings, NVJ_MAX_FINDINGS); i++) {
+		const struct nvj_finding *f = &report->finding[i];
+
+		ext4_msg(sb, KERN_ERR,
+			 "damaged: %s, at byte %llu of the region (partition %u, position %llu)",
+			 f->kind < ARRAY_SIZE(names) && names[f->kind] ? names[f->kind] : "it",
+			 f->offset, f->partition, f->position);
+	}
+	if (report->findings > NVJ_MAX_FINDINGS)
+		ext4_msg(sb, KERN_ERR, "and %u more", report->findings - NVJ_MAX_FINDINGS);
+}
+
+/* The journal's superblock. 0, or why it cannot be used, which is said. */
+static int read_super(struct super_block *sb, const struct ext4nvj_options *o,
+		      const struct nvj_region *region, struct nvj_disk_super *super)
+{
+	int err = nvj_read_super(region, super);
+
+	switch (err) {
+	case 0:
+		break;
+	case NVJ_ENODATA:
+		ext4_msg(sb, KERN_ERR,
+			 "there is no journal at byte %llu of %s, and what is there is left as it "
+			 "is: make one by nvj format",
+			 o->journal_offset, o->journal_path);
+		break;
+	case NVJ_EUCLEAN:
+		ext4_msg(sb, KERN_ERR,
+			 "the journal at byte %llu of %s is damaged: see nvj check; nvj format "
+			 "makes a new one, if this disk needs nothing of it",
+			 o->journal_offset, o->journal_path);
+		break;
+	default:
+		ext4_msg(sb, KERN_ERR, "the journal at byte %llu of %s cannot be used: %s",
+			 o->journal_offset, o->journal_path, nvj_strerror(err));
+	}
+	return err;
+}
+
+/*
+ * How long the region is, as its superblock or the copy says; whether it is so long
+ * is seen when it is open as a whole. Without it, slices of other mounts would be in
+ * the way.
+ */
+static int region_size(struct super_block *sb, const struct ext4nvj_options *o, u64 *bytes)
+{
+	struct nvj_disk_super super;
+	struct nvj_region any_size;
+	struct nvjk_region *head;
+	int err;
+
+	err = nvjk_region_open(&head, o->journal_path, o->journal_offset, HEAD_BYTES, sb->s_id);
+	if (err)
+		return err;
+	any_size = *nvjk_region(head);
+	any_size.size_bytes = U64_MAX;
+	err = read_super(sb, o, &any_size, &super);
+	if (!err)
+		*bytes = super.size_bytes;
+	nvjk_region_close(head);
+	return err;
+}
+
+/* Opens the region and reads its superblock. 0, or why it cannot be used, which is said. */
+static int open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_disk_super *super)
+{
+	const struct ext4nvj_options *o = &nvj->options;
+	u64 formatted, bytes;
+	int err;
+
+	err = region_size(sb, o, &formatted);
+	if (err)
+		return err;
+	bytes = o->given_size && o->journal_size ? o->journal_size : round_up(formatted, PAGE_SIZE);
+	if (bytes < formatted) {
+		ext4_msg(sb, KERN_ERR,
+			 "journal_size=%llu is less than the journal's %llu bytes: give it so "
+			 "many, or make a smaller one by nvj format",
+			 bytes, formatted);
+		return -EINVAL;
+	}
+	err = nvjk_region_open(&nvj->region, o->journal_path, o->journal_offset, bytes, sb->s_id);
+	if (err)
+		return err;
+	/* Anew, now that nobody else can write to it. */
+	return read_super(sb, o, nvjk_region(nvj->region), super);
+}
+
+/* Whether region and disk are of each other. */
+static int check_region(struct super_block *sb, const struct ext4nvj *nvj,
+			const struct nvj_disk_super *super)
+{
+	const struct ext4_super_block *es = EXT4_SB(sb)->s_es;
+	const struct ext4nvj_options *o = &nvj->options;
+
+	if (!is_zero(super->disk_uuid) && memcmp(super->disk_uuid, es->s_uuid, UUID_SIZE)) {
+		ext4_msg(sb, KERN_ERR,
+			 "the journal on %s belongs to disk %pUb, and this is %pUb: choose another "
+			 "region, or nvj format it, if that disk needs it no more",
+			 o->journal_path, super->disk_uuid, es->s_uuid);
+		return NVJ_EMEDIUM;
+	}
+	if (!ext4nvj_has_marker(sb))
+		return 0;
+	if (memcmp(super->uuid, es->s_journal_uuid, UUID_SIZE)) {
+		ext4_msg(sb, KERN_ERR,
+			 "the disk needs recovery from journal %pUb, and the one on %s is %pUb: "
+			 "mount with the region that it was last mounted with",
+			 es->s_journal_uuid, o->journal_path, super->uuid);
+		return NVJ_EMEDIUM;
+	}
+	if (bdev_read_only(sb->s_bdev)) {
+		ext4_msg(sb, KERN_ERR, "the disk needs recovery, and is write-protected");
+		return -EROFS;
+	}
+	return 0;
+}
+
+/* Carries home what is in the region, and takes the mark from the disk. */
+static int recover(struct super_block *sb, struct ext4_super_block *es, struct ext4nvj *nvj)
+{
+	ext4_fsblk_t blocks = ext4_blocks_count(es);
+	struct nvj_report *report;
+	struct nvjk_disk *disk;
+	u8 *errors;
+	int err;
+
+	/* What ext4 has written of errors past the journal stays. */
+	errors = kmemdup((u8 *)es + EXT4_S_ERR_START, EXT4_S_ERR_LEN, GFP_KERNEL);
+	report = kzalloc(sizeof(*report), GFP_KERNEL);
+	if (!errors || !report) {
+		err = -ENOMEM;
+		goto out;
+	}
+	if (sb_rdonly(sb))
+		ext4_msg(sb, KERN_INFO,
+			 "the disk is written for its recovery, though mounted read-only");
+	err = nvjk_disk_open(&disk, sb->s_bdev, NULL);
+	if (err)
+		goto out;
+	err = nvj_recover_with(nvjk_region(nvj->region), nvjk_disk_platform(disk), nvjk_run,
+			       report);
+	nvjk_disk_close(disk);
+	say_findings(sb, report);
+	if (err) {
+		ext4_msg(sb, KERN_ERR, "the disk cannot be recovered from %s: %s; %s",
+			 nvj->options.journal_path, nvj_strerror(err),
+			 err == NVJ_EUCLEAN ? "nothing was written; see nvj check"
+					    : "mount it again, it is safe to repeat");
+		goto out;
+	}
+	memcpy((u8 *)es + EXT4_S_ERR_START, errors, EXT4_S_ERR_LEN);
+	es->s_state |= cpu_to_le16(EXT4_SB(sb)->s_mount_state & EXT4_ERROR_FS);
+	ext4_msg(sb, KERN_INFO, "recovered: %llu blocks of %llu transactions from %s",
+		 report->blocks, report->transactions, nvj->options.journal_path);
+
+	ext4_clear_feature_journal_needs_recovery(sb);
+	err = ext4_commit_super(sb);
+	if (!err)
+		err = sync_blockdev(sb->s_bdev);
+	if (!err)
+		err = blkdev_issue_flush(sb->s_bdev);
+	if (err == -EOPNOTSUPP)
+		err = 0;
+	if (err) {
+		ext4_msg(sb, KERN_ERR,
+			 "the disk was recovered, but its superblock cannot be written");
+		goto out;
+	}
+	if (ext4_blocks_count(es) != blocks) {
+		/* What was read of the disk until now is of its former size. */
+		ext4_msg(sb, KERN_ERR,
+			 "a resize was recovered, and the disk has %llu blocks now: mount it again",
+			 ext4_blocks_count(es));
+		err = -EAGAIN;
+	}
+out:
+	kfree(report);
+	kfree(errors);
+	return err;
+}
+
+/* A new and empty journal in the region, with a UUID that no other has. */
+static int format(struct super_block *sb, struct ext4nvj *nvj)
+{
+	struct nvj_format_options options = {
+		.partitions = nvj->options.partitions,
+		.now_unix = ktime_get_real_seconds(),
+	};
+	int err;
+
+	generate_random_uuid(nvj->uuid);
+	memcpy(options.uuid, nvj->uuid, UUID_SIZE);
+	memcpy(options.disk_uuid, EXT4_SB(sb)->s_es->s_uuid, UUID_SIZE);
+	err = nvj_format(nvjk_region(nvj->region), &options);
+	if (err)
+		ext4_msg(sb, KERN_ERR,
+			 "no journal of %u partitions can be made in %llu bytes of %s: %s",
+			 nvj->options.partitions, nvjk_region(nvj->region)->size_bytes,
+			 nvj->options.journal_path, nvj_strerror(err));
+	return err;
+}
+
+static int open_journal(struct super_block *sb, struct ext4nvj *nvj)
+{
+	struct nvjk_journal_options options = {
+		.whole_blocks = nvj->options.whole_blocks,
+		.one_lock = nvj->options.one_lock,
+	};
+	struct inode *inner;
+	journal_t *journal;
+
+	inner = ext4nvj_inner_journal(sb);
+	if (IS_ERR(inner))
+		return PTR_ERR(inner);
+	memcpy(options.disk_uuid, EXT4_SB(sb)->s_es->s_uuid, UUID_SIZE);
+	options.inner = inner;
+	options.inner_blocks = inner->i_size >> sb->s_blocksize_bits;
+	journal = nvjk_journal_open(sb, nvj->region, &options);
+	if (IS_ERR(journal)) {
+		iput(inner);
+		ext4_msg(sb, KERN_ERR, "the journal on %s cannot be opened: %s",
+			 nvj->options.journal_path,
+			 PTR_ERR(journal) == -EFBIG ? "the region is too small for ext4; choose a "
+						      "larger journal_size= or fewer partitions"
+						    : nvj_strerror(PTR_ERR(journal)));
+		return PTR_ERR(journal);
+	}
+	ext4_init_journal_params(sb, journal);
+	EXT4_SB(sb)->s_journal = journal;
+	if (!test_opt(sb, BARRIER))
+		ext4_msg(sb, KERN_INFO, "barriers disabled");
+	return 0;
+}
+
+static void free_nvj(struct super_block *sb)
+{
+	struct ext4nvj *nvj = EXT4_SB(sb)->s_nvj;
+
+	EXT4_SB(sb)->s_nvj = NULL;
+	nvjk_region_close(nvj->region);
+	kfree(nvj->options.journal_path);
+	kfree(nvj);
+}
+
+/*
+ * What ext4 calls to have its journal: s_journal and s_nvj are there on success.
+ * options are those of the mount; the path is taken from them.
+ */
+int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
+			 struct ext4nvj_options *options)
+{
+	struct nvj_disk_super super;
+	struct ext4nvj *nvj;
+	int err;
+
+	err = ext4nvj_check_disk(sb, options);
+	if (err)
+		return err;
+	nvj = kzalloc(sizeof(*nvj), GFP_KERNEL);
+	if (!nvj)
+		return -ENOMEM;
+	nvj->options = *options;
+	options->journal_path = NULL;
+	EXT4_SB(sb)->s_nvj = nvj;
+
+	err = open_region(sb, nvj, &super);
+	if (!err)
+		err = check_region(sb, nvj, &super);
+	if (err)
+		goto fail;
+	if (!nvj->options.partitions)
+		nvj->options.partitions = super.partitions;
+
+	if (ext4nvj_has_marker(sb)) {
+		err = recover(sb, es, nvj);
+		if (err)
+			goto fail;
+	}
+	err = format(sb, nvj);
+	if (!err)
+		err = open_journal(sb, nvj);
+	if (err == -EFBIG && nvj->options.partitions != super.partitions) {
+		/* So many do not fit: the next mount shall not take them from the region. */
+		nvj->options.partitions = super.partitions;
+		format(sb, nvj);
+	}
+	if (err)
+		goto fail;
+
+	/*
+	 * Handles of a read-only mount delete orphans. ext4 takes the mark away
+	 * again when that is done, as the superblock says that there are some.
+	 */
+	if (sb_rdonly(sb) && !bdev_read_only(sb->s_bdev) &&
+	    (es->s_last_orphan || ext4_has_feature_orphan_present(sb))) {
+		ext4_set_feature_journal_needs_recovery(sb);
+		err = ext4_commit_super(sb);
+		if (err) {
+			ext4nvj_destroy_journal(sb);
+			return err;
+		}
+	}
+	return 0;
+fail:
+	free_nvj(sb);
+	return err;
+}
+
+/*
+ * In the place of jbd2_journal_destroy: closes the region, too. When a mount has
+ * failed halfway, all is at home now, and so the mark is taken from the disk; at
+ * umount ext4 does that.
+ */
+int ext4nvj_destroy_journal(struct super_block *sb)
+{
+	bool aborted = is_journal_aborted(EXT4_SB(sb)->s_journal);
+	int err = jbd2_journal_destroy(EXT4_SB(sb)->s_journal);
+
+	EXT4_SB(sb)->s_journal = NULL;
+	if (!err && !aborted && !(sb->s_flags & SB_BORN) && ext4nvj_has_marker(sb)) {
+		ext4_clear_feature_journal_needs_recovery(sb);
+		ext4_commit_super(sb);
+	}
+	free_nvj(sb);
+	return err;
+}

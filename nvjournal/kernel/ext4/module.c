@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What is there once for all mounts. */
+#include <linux/module.h>
+
+#include "fs/ext4/ext4.h"
+#include "jbd2/journal.h"
+
+static int __init ext4nvj_init(void)
+{
+	int err;
+
+	/* Buffers are blocks of the engine, and lie in one page. */
+	BUILD_BUG_ON(PAGE_SIZE != NVJ_BLOCK_BYTES);
+	err = nvjk_jbd2_init();
+	if (err)
+		return err;
+	err = ext4_init_fs();
+	if (err)
+		nvjk_jbd2_exit();
+	return err;
+}
+
+static void __exit ext4nvj_exit(void)
+{
+	ext4_exit_fs();
+	nvjk_jbd2_exit();
+}
+
+module_init(ext4nvj_init);
+module_exit(ext4nvj_exit);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /proc/fs/ext4nvj/DISK/nvjournal: what the journal has done since the mount, a
+ * name and a value in each line. Names say their unit; those without one count
+ * what they name. docs/ext4nvj.md explains each.
+ */
+#include <linux/proc_fs.h>
+#include <linux/seq_file.h>
+
+#include "fs/ext4/ext4.h"
+#include "jbd2/journal.h"
+
+static void line(struct seq_file *seq, const char *name, u64 value)
+{
+	seq_printf(seq, "%s %llu\n", name, value);
+}
+
+static int show(struct seq_file *seq, void *v)
+{
+	struct super_block *sb = seq->private;
+	struct ext4nvj *nvj = EXT4_SB(sb)->s_nvj;
+	const struct nvj_statistics *e;
+	struct nvjk_statistics *s;
+
+	/* The file is removed before the journal is. */
+	if (!nvj || !EXT4_SB(sb)->s_journal)
+		return 0;
+	s = kzalloc(sizeof(*s), GFP_KERNEL);
+	if (!s)
+		return -ENOMEM;
+	nvjk_journal_statistics(EXT4_SB(sb)->s_journal, s);
+	e = &s->engine;
+
+	seq_printf(seq, "device %s\n", nvjk_region_device(nvj->region));
+	line(seq, "offset_bytes", nvjk_region_offset(nvj->region));
+	line(seq, "size_bytes", nvjk_region(nvj->region)->size_bytes);
+	seq_printf(seq, "uuid %pUb\n", nvj->uuid);
+	line(seq, "partitions", e->partitions);
+	seq_printf(seq, "records %s\n", nvj->options.whole_blocks ? "blocks" : "lines");
+	seq_printf(seq, "lock %s\n", nvj->options.one_lock ? "one" : "none");
+
+	line(seq, "handles", e->handles);
+	line(seq, "start_waits", e->start_waits);
+	line(seq, "start_wait_ns", e->start_wait_ns);
+	line(seq, "logged_records", e->records);
+	line(seq, "logged_lines", e->record_lines);
+	line(seq, "zero_lines", e->zero_lines);
+	line(seq, "data_records", e->data_records);
+	line(seq, "revokes", e->revokes);
+	line(seq, "frozen", e->frozen);
+	line(seq, "commits", e->transactions);
+	line(seq, "commits_merged", e->merged);
+	line(seq, "commits_waited", e->commits_waited);
+	line(seq, "engine_fences", e->fences);
+	line(seq, "region_writes", s->region.writes);
+	line(seq, "region_lines", s->region.lines);
+	line(seq, "region_fences", s->region.fences);
+	line(seq, "region_written_bytes", s->region.lines * NVJ_LINE_BYTES);
+
+	line(seq, "checkpoints", e->checkpoints);
+	line(seq, "blocks_home", e->blocks_home);
+	line(seq, "disk_writes", s->disk.writes);
+	line(seq, "disk_flushes", s->disk.flushes);
+	line(seq, "disk_errors", s->disk.errors);
+	line(seq, "data_inodes", s->data_inodes);
+	line(seq, "data_flushes", s->data_flushes);
+
+	line(seq, "running_tid", e->running_tid);
+	line(seq, "committed_tid", e->committed_tid);
+	line(seq, "tail_tid", e->tail_tid);
+	line(seq, "checkpoint_lag", e->running_tid - e->tail_tid);
+	line(seq, "used_lines", e->used_lines);
+	line(seq, "ring_lines", e->ring_lines);
+	line(seq, "pinned_buffers", s->pinned_buffers);
+	kfree(s);
+	return 0;
+}
+
+void ext4nvj_create_proc(struct super_block *sb, struct proc_dir_entry *directory)
+{
+	if (EXT4_SB(sb)->s_nvj)
+		proc_create_single_data("nvjournal", 0444, directory, show, sb);
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A block in a handle: before its first change, as it is changed, as it is freed. */
+#include "journal.h"
+
+/*
+ * The difference to what is at home is logged, so that must be known. What was
+ * read from the disk or written by the journal is (BH_Req). A bitmap of a group
+ * that was never used, and an inode table's block without inodes, ext4 makes up
+ * in memory instead of reading it: then all of it is logged, as of a new block.
+ */
+static bool home_is_known(struct buffer_head *bh)
+{
+	bool dirty;
+
+	if (likely(!buffer_dirty(bh)))
+		return buffer_req(bh);
+	/*
+	 * Written past the journal, and not on the disk yet: it must not get
+	 * there after what is logged now. If it is under way, it has the lock.
+	 */
+	lock_buffer(bh);
+	dirty = test_clear_buffer_dirty(bh);
+	unlock_buffer(bh);
+	return !dirty && buffer_req(bh);
+}
+
+static int access(handle_t *handle, struct buffer_head *bh, bool create)
+{
+	struct nvjk_journal *j;
+	struct nvjk_handle *h = nvjk_handle_of(handle);
+	struct nvjk_buffer *b;
+	int error;
+
+	if (is_handle_aborted(handle))
+		return -EROFS;
+	if (WARN_ON_ONCE(bh->b_size != NVJ_BLOCK_BYTES))
+		return -EINVAL;
+	j = nvjk_of(handle->h_journal);
+	b = nvjk_pin(j, bh, h->nvj.tid);
+	if (create)
+		clear_buffer_dirty(bh);
+	nvjk_lock_one(j);
+	if (create || unlikely(!home_is_known(bh)))
+		error = nvj_create(&h->nvj, bh->b_blocknr);
+	else
+		error = nvj_access(&h->nvj, bh->b_blocknr, bh->b_data);
+	nvjk_unlock_one(j);
+	if (unlikely(READ_ONCE(b->forgotten)) && !error) {
+		/* It is somebody's again: the one who freed it has committed, or it is himself. */
+		mutex_lock(&b->lock);
+		b->forgotten = false;
+		mutex_unlock(&b->lock);
+	}
+	return error;
+}
+
+int jbd2_journal_get_write_access(handle_t *handle, struct buffer_head *bh)
+{
+	return access(handle, bh, false);
+}
+
+int jbd2_journal_get_create_access(handle_t *handle, struct buffer_head *bh)
+{
+	int error = access(handle, bh, true);
+
+	if (!error)
+		nvjk_buffer_of(bh)->head.b_triggers = NULL;
+	return error;
+}
+
+/* The buffer was accessed by an open handle of the caller. */
+void jbd2_journal_set_triggers(struct buffer_head *bh, struct jbd2_buffer_trigger_type *type)
+{
+	struct nvjk_buffer *b = nvjk_buffer_of(bh);
+
+	if (!WARN_ON_ONCE(!b))
+		WRITE_ONCE(b->head.b_triggers, type);
+}
+
+int jbd2_journal_dirty_metadata(handle_t *handle, struct buffer_head *bh)
+{
+	struct nvjk_buffer *b;
+
+	if (is_handle_aborted(handle))
+		return -EROFS;
+	b = nvjk_buffer_of(bh);
+	if (WARN_ON_ONCE(!b))
+		return -EUCLEAN; /* without access */
+	return nvjk_note(nvjk_handle_of(handle), b);
+}
+
+/*
+ * What others have noted of the block they must not log behind the revoke: a
+ * handle may still be open that changed it, though it is done with it. The lock
+ * keeps their logging on one side of it.
+ */
+static int revoke(struct nvjk_journal *j, struct nvjk_handle *h, u64 block, struct buffer_head *bh)
+{
+	struct nvjk_buffer *b = NULL;
+	int error;
+
+	if (bh) {
+		/* Pinned, so that it lives: as if it was accessed. */
+		b = nvjk_pin(j, bh, h->nvj.tid);
+		mutex_lock(&b->lock);
+		nvjk_note_drop(h, b);
+	}
+	nvjk_lock_one(j);
+	error = nvj_revoke(&h->nvj, block);
+	nvjk_unlock_one(j);
+	if (b) {
+		b->forgotten = true;
+		b->head.b_triggers = NULL;
+		/* What it holds is nobody's: home is unknown for whoever has it next. */
+		clear_buffer_dirty(bh);
+		clear_buffer_req(bh);
+		clear_buffer_verified(bh);
+		mutex_unlock(&b->lock);
+	}
+	if (!error)
+		h->handle.h_revoke_credits--;
+	return error;
+}
+
+/* Takes the caller's reference to bh, which may be NULL. */
+int jbd2_journal_revoke(handle_t *handle, unsigned long long block, struct buffer_head *bh)
+{
+	struct nvjk_journal *j;
+	struct buffer_head *found = bh;
+	int error;
+
+	might_sleep();
+	if (is_handle_aborted(handle)) {
+		brelse(bh);
+		return -EROFS;
+	}
+	j = nvjk_of(handle->h_journal);
+	if (!found)
+		found = __find_get_block(j->journal.j_fs_dev, block, NVJ_BLOCK_BYTES);
+	if (found && !buffer_jbd(found)) {
+		/* All at home, or never ours: there is nothing to keep others from. */
+		clear_buffer_dirty(found);
+		clear_buffer_req(found);
+		error = revoke(j, nvjk_handle_of(handle), block, NULL);
+	} else {
+		error = revoke(j, nvjk_handle_of(handle), block, found);
+	}
+	brelse(found);
+	return error;
+}
+
+/* The same for a block that may not have been journaled; ext4 has no credits for its revoke. */
+int jbd2_journal_forget(handle_t *handle, struct buffer_head *bh)
+{
+	if (!is_handle_aborted(handle) && buffer_jbd(bh))
+		return jbd2_journal_revoke(handle, bh->b_blocknr, bh);
+	clear_buffer_dirty(bh);
+	brelse(bh);
+	return 0;
+}
+
+/* File data is not journaled: its pages are as any other's. */
+int jbd2_journal_invalidate_folio(journal_t *journal, struct folio *folio, size_t offset,
+				  size_t length)
+{
+	block_invalidate_folio(folio, offset, length);
+	return 0;
+}
+
+bool jbd2_journal_try_to_free_buffers(journal_t *journal, struct folio *folio)
+{
+	return try_to_free_buffers(folio);
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Commits. Who wants one does it himself, by the engine's nvj_commit; the thread
+ * (thread.c) is for those who only ask for it, and for the clock.
+ */
+#include <linux/sched/mm.h>
+
+#include "journal.h"
+#include "trace.h"
+
+/* --- Callbacks ------------------------------------------------------------ */
+
+static void call_back_one(struct nvjk_journal *j, u64 tid)
+{
+	struct nvjk_transaction *t = nvjk_transaction_find(j, tid);
+
+	if (!t || t->transaction.t_state == T_FINISHED)
+		return;
+	t->transaction.t_state = T_COMMIT;
+	if (j->journal.j_commit_callback)
+		j->journal.j_commit_callback(&j->journal, &t->transaction);
+	t->transaction.t_state = T_FINISHED;
+}
+
+/* In the order of their numbers, also where several committed together. */
+static void call_back_to(struct nvjk_journal *j, u64 tid)
+{
+	if (READ_ONCE(j->called_back) >= tid)
+		return;
+	mutex_lock(&j->callback_mutex);
+	while (j->called_back < tid) {
+		call_back_one(j, j->called_back + 1);
+		WRITE_ONCE(j->called_back, j->called_back + 1);
+	}
+	mutex_unlock(&j->callback_mutex);
+}
+
+void nvjk_call_back(struct nvjk_journal *j)
+{
+	call_back_to(j, nvj_committed(j->nvj));
+}
+
+void nvjk_call_back_all(struct nvjk_journal *j)
+{
+	call_back_to(j, max(nvj_committed(j->nvj), READ_ONCE(j->newest)));
+}
+
+/* --- Commit ----------------------------------------------------------------- */
+
+int nvjk_before_commit(void *context, u64 tid)
+{
+	struct nvjk_journal *j = context;
+	unsigned int nofs = memalloc_nofs_save();
+	int error;
+
+	trace_jbd2nvj_start_commit(j, tid);
+	/* So that no slot is wanted again too early: see transaction.c. */
+	nvjk_call_back(j);
+	error = nvjk_ordered_before_commit(j, tid);
+	memalloc_nofs_restore(nofs);
+	return error;
+}
+
+int nvjk_commit(struct nvjk_journal *j, u64 tid)
+{
+	/* What a commit allocates must not wait for a handle, which may wait for the commit. */
+	unsigned int nofs = memalloc_nofs_save();
+	int error;
+
+	if (WARN_ON_ONCE(current->journal_info)) {
+		memalloc_nofs_restore(nofs);
+		nvjk_thread_commit(j, tid);
+		return -EDEADLK;
+	}
+	error = nvj_commit(j->nvj, tid);
+	if (!error) {
+		nvjk_call_back(j);
+		trace_jbd2nvj_end_commit(j, tid, nvj_committed(j->nvj));
+		/*
+		 * Nothing was logged, so nothing was committed, and
+		 * before_commit was not called; but whoever asks for a commit
+		 * was told that it flushes the disk.
+		 */
+		if (READ_ONCE(j->data_tid) < tid)
+			error = nvjk_flush_data(j);
+	}
+	memalloc_nofs_restore(nofs);
+	return error ? -EIO : 0;
+}
+
+static bool committed(struct nvjk_journal *j, u64 tid)
+{
+	return nvj_committed(j->nvj) >= tid;
+}
+
+/* 1: there is something to commit, *tid, and it will be. */
+int jbd2_journal_start_commit(journal_t *journal, tid_t *tid)
+{
+	struct nvjk_journal *j = nvjk_of(journal);
+	u64 newest = READ_ONCE(j->newest);
+
+	if (committed(j, newest))
+		return 0;
+	if (tid)
+		*tid = (tid_t)newest;
+	nvjk_thread_commit(j, newest);
+	return 1;
+}
+
+int jbd2_log_wait_commit(journal_t *journal, tid_t tid)
+{
+	struct nvjk_journal *j = nvjk_of(journal);
+	u64 full = nvjk_tid(j, tid);
+
+	if (!committed(j, full))
+		return nvjk_commit(j, full);
+	return is_journal_aborted(journal) ? -EIO : 0;
+}
+
+int jbd2_transaction_committed(journal_t *journal, tid_t tid)
+{
+	struct nvjk_journal *j = nvjk_of(journal);
+
+	return committed(j, nvjk_tid(j, tid));
+}
+
+int jbd2_complete_transaction(journal_t *journal, tid_t tid)
+{
+	return jbd2_log_wait_commit(journal, tid);
+}
+
+int jbd2_journal_force_commit(journal_t *journal)
+{
+	return nvjk_commit(nvjk_of(journal), 0);
+}
+
+/*
+ * 1: something was committed, so there may be more room on the disk than before.
+ * Within a handle nobody can wait for a commit: it may be that handle's.
+ */
+int jbd2_journal_force_commit_nested(journal_t *journal)
+{
+	struct nvjk_journal *j = nvjk_of(journal);
+	u64 newest = READ_ONCE(j->newest);
+
+	if (committed(j, newest))
+		return 0;
+	if (current->journal_info) {
+		nvjk_thread_commit(j, newest);
+		return 0;
+	}
+	return nvjk_commit(j, 0) == 0;
+}
+
+tid_t jbd2_get_latest_transaction(journal_t *journal)
+{
+	return (tid_t)READ_ONCE(nvjk_of(journal)->newest);
+}
+
+/*
+ * True: what was written to the disk until now is there for good once that
+ * transaction is committed. So it must not have taken its data yet.
+ */
+int jbd2_trans_will_send_data_barrier(journal_t *journal, tid_t tid)
+{
+	struct nvjk_journal *j = nvjk_of(journal);
+	u64 full = nvjk_tid(j, tid);
+	bool will;
+
+	if (!(READ_ONCE(journal->j_flags) & JBD2_BARRIER))
+		return 0;
+	spin_lock(&j->list_lock);
+	will = full > j->data_tid;
+	spin_unlock(&j->list_lock);
+	return will;
+}

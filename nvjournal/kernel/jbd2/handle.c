@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Start and stop of a handle. On the usual way no lock of the journal is taken:
+ * the read side of updates and the engine's count of handles are each CPU's own.
+ */
+#include <linux/sched/mm.h>
+
+#include "journal.h"
+#include "trace.h"
+
+struct kmem_cache *nvjk_handle_cache;
+
+/*
+ * As if it changed all lines of all its blocks, but no more than a handle can
+ * have: in a small region that is less. ext4 asks for blocks by the dozen, for the
+ * case of cases, of which it changes a few lines each. Should a handle ever log more
+ * than it has, the journal aborts before anything of it is committed.
+ */
+u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records)
+{
+	return min((u32)blocks * NVJ_BLOCK_CREDITS + (u32)revoke_records, nvj_max_credits(j->nvj));
+}
+
+static struct nvjk_handle *make_handle(journal_t *journal, int blocks, int revoke_records)
+{
+	struct nvjk_handle *h = kmem_cache_alloc(nvjk_handle_cache, GFP_NOFS);
+
+	if (!h)
+		return NULL;
+	/* The engine's part, which is the most of it, nvj_start sets up. */
+	h->handle = (handle_t){
+		.h_journal = journal,
+		.h_ref = 1,
+		.h_requested_credits = blocks,
+		.h_buffer_credits = blocks,
+		.h_revoke_credits = revoke_records,
+	};
+	h->counted_reserved = false;
+	nvjk_notes_init(h);
+	return h;
+}
+
+void nvjk_handle_begun(struct nvjk_handle *h)
+{
+	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
+
+	h->handle.h_start_jiffies = jiffies;
+	h->handle.h_transaction = nvjk_transaction_begun(j, h->nvj.tid);
+	current->journal_info = &h->handle;
+	trace_jbd2nvj_handle_start(j, &h->handle, h->nvj.tid);
+}
+
+/* As a reader of updates, unless it was reserved. */
+static int begin(struct nvjk_handle *h, u32 credits)
+{
+	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
+	int error;
+
+	if (!h->counted_reserved)
+		percpu_down_read(&j->updates);
+	error = nvj_start(j->nvj, &h->nvj, credits);
+	if (!error)
+		nvjk_handle_begun(h);
+	else if (!h->counted_reserved)
+		percpu_up_read(&j->updates);
+	return error;
+}
+
+/* Returns the transaction to commit for what it has changed. */
+static u64 end(struct nvjk_handle *h)
+{
+	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
+	u64 tid;
+
+	trace_jbd2nvj_handle_stats(j, &h->handle, h->nvj.tid, h->notes);
+	nvjk_notes_log(h);
+	nvjk_lock_one(j);
+	tid = nvj_stop(&h->nvj);
+	nvjk_unlock_one(j);
+	h->handle.h_transaction = NULL;
+	if (!h->counted_reserved)
+		percpu_up_read(&j->updates);
+	return tid;
+}
+
+/* More than any handle may ask for: it is ext4's mistake, or the region is too small. */
+static bool too_many(struct nvjk_journal *j, int blocks)
+{
+	if (likely(blocks >= 0 && (unsigned int)blocks <= j->most_blocks))
+		return false;
+	pr_err_ratelimited("EXT4NVJ-fs (%s): a handle wants %d blocks, and may have %u in this "
+			   "region: use a larger one or fewer partitions\n",
+			   j->name, blocks, j->most_blocks);
+	return true;
+}
+
+static int begin_with(struct nvjk_handle *h, struct nvjk_handle *reserved, int blocks,
+		      int rsv_blocks, int revoke_records)
+{
+	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
+	u32 most = nvj_max_credits(j->nvj);
+	/*
+	 * What is reserved comes on top, unless the region is too small for both.
+	 * It is never more than what the handle takes: a part of the sum, or a
+	 * quarter of the most.
+	 */
+	u32 rsv_credits = min(nvjk_credits(j, rsv_blocks, 0), most / 4);
+	int error = begin(h, min(nvjk_credits(j, blocks, revoke_records) + rsv_credits, most));
+
+	if (error || !reserved)
+		return error;
+	error = nvjk_reserve(h, reserved, rsv_credits);
+	if (WARN_ON_ONCE(error)) {
+		current->journal_info = NULL;
+		end(h);
+		return error;
+	}
+	reserved->handle.h_reserved = 1;
+	h->handle.h_rsv_handle = &reserved->handle;
+	return 0;
+}
+
+handle_t *jbd2__journal_start(journal_t *journal, int blocks, int rsv_blocks, int revoke_records,
+			      gfp_t gfp, unsigned int type, unsigned int line)
+{
+	handle_t *handle = journal_current_handle();
+	struct nvjk_journal *j;
+	struct nvjk_handle *h, *reserved = NULL;
+	int error;
+
+	if (!journal)
+		return ERR_PTR(-EROFS);
+	if (handle) {
+		J_ASSERT(handle->h_journal == journal);
+		handle->h_ref++;
+		return handle;
+	}
+	j = nvjk_of(journal);
+	if (is_journal_aborted(journal))
+		return ERR_PTR(-EROFS);
+	if (too_many(j, blocks + rsv_blocks))
+		return ERR_PTR(-ENOSPC);
+	h = make_handle(journal, blocks, revoke_records);
+	if (h && rsv_blocks)
+		reserved = make_handle(journal, rsv_blocks, 0);
+	if (!h || (rsv_blocks && !reserved)) {
+		error = -ENOMEM;
+		goto failed;
+	}
+	h->handle.h_type = type;
+	h->handle.h_line_no = line;
+	h->nofs = memalloc_nofs_save();
+	error = begin_with(h, reserved, blocks, rsv_blocks, revoke_records);
+	if (!error)
+		return &h->handle;
+	memalloc_nofs_restore(h->nofs);
+failed:
+	if (reserved)
+		kmem_cache_free(nvjk_handle_cache, reserved);
+	if (h)
+		kmem_cache_free(nvjk_handle_cache, h);
+	return ERR_PTR(error);
+}
+
+handle_t *jbd2_journal_start(journal_t *journal, int blocks)
+{
+	return jbd2__journal_start(journal, blocks, 0, 0, GFP_NOFS, 0, 0);
+}
+
+/* 0; 1: there are not so many without waiting, restart; -EROFS. */
+int jbd2_journal_extend(handle_t *handle, int blocks, int revoke_records)
+{
+	struct nvjk_handle *h = nvjk_handle_of(handle);
+	int error;
+
+	if (is_handle_aborted(handle))
+		return -EROFS;
+	if (blocks < 0 || revoke_records < 0)
+		return -EINVAL;
+	error = nvj_extend(&h->nvj,
+			   nvjk_credits(nvjk_of(handle->h_journal), blocks, revoke_records));
+	if (error == NVJ_EAGAIN || error == NVJ_ENOSPC)
+		return 1;
+	if (error)
+		return error;
+	handle->h_buffer_credits += blocks;
+	handle->h_requested_credits += blocks;
+	handle->h_revoke_credits += revoke_records;
+	return 0;
+}
+
+/*
+ * What was done until now is an operation of its own, what follows is another, and
+ * a crash may come between. On an error the handle has no transaction any more,
+ * and is good for nothing but jbd2_journal_stop.
+ */
+int jbd2__journal_restart(handle_t *handle, int blocks, int revoke_records, gfp_t gfp)
+{
+	struct nvjk_handle *h = nvjk_handle_of(handle);
+
+	/* Whoever stops it is told. */
+	if (is_handle_aborted(handle))
+		return 0;
+	if (too_many(nvjk_of(handle->h_journal), blocks))
+		return -ENOSPC;
+	end(h);
+	handle->h_requested_credits = blocks;
+	handle->h_buffer_credits = blocks;
+	handle->h_revoke_credits = revoke_records;
+	return begin(h, nvjk_credits(nvjk_of(handle->h_journal), blocks, revoke_records));
+}
+
+int jbd2_journal_stop(handle_t *handle)
+{
+	struct nvjk_handle *h = nvjk_handle_of(handle);
+	struct nvjk_journal *j = nvjk_of(handle->h_journal);
+	int error = is_handle_aborted(handle) ? -EIO : 0;
+	bool commit = false;
+	u64 tid = 0;
+
+	if (--handle->h_ref > 0)
+		return error;
+	if (handle->h_transaction) {
+		tid = end(h);
+		/* An error that came as its buffers were logged. */
+		if (is_journal_aborted(&j->journal))
+			error = -EIO;
+		/* Who reclaims memory waits for no disk here. */
+		commit = handle->h_sync && !error && !(current->flags & PF_MEMALLOC);
+	}
+	if (handle->h_rsv_handle)
+		jbd2_journal_free_reserved(handle->h_rsv_handle);
+	if (h->counted_reserved)
+		nvjk_reserved_ended(j);
+	current->journal_info = NULL;
+	memalloc_nofs_restore(h->nofs);
+	kmem_cache_free(nvjk_handle_cache, h);
+	if (commit)
+		error = nvjk_commit(j, tid);
+	return error;
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A journal from mount to umount. */
+#include <linux/sched/mm.h>
+
+#include "journal.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
+int __init nvjk_jbd2_init(void)
+{
+	nvjk_handle_cache = kmem_cache_create("jbd2nvj_handle", sizeof(struct nvjk_handle),
+					      __alignof__(struct nvjk_handle), 0, NULL);
+	nvjk_buffer_cache = kmem_cache_create("jbd2nvj_buffer", sizeof(struct nvjk_buffer),
+					      __alignof__(struct nvjk_buffer), 0, NULL);
+	nvjk_inode_cache = kmem_cache_create("jbd2nvj_inode", sizeof(struct jbd2_inode),
+					     __alignof__(struct jbd2_inode), 0, NULL);
+	if (nvjk_handle_cache && nvjk_buffer_cache && nvjk_inode_cache)
+		return 0;
+	nvjk_jbd2_exit();
+	return -ENOMEM;
+}
+
+void nvjk_jbd2_exit(void)
+{
+	kmem_cache_destroy(nvjk_handle_cache);
+	kmem_cache_destroy(nvjk_buffer_cache);
+	kmem_cache_destroy(nvjk_inode_cache);
+}
+
+static void free_journal(struct nvjk_journal *j)
+{
+	percpu_free_rwsem(&j->updates);
+	free_percpu(j->reserved);
+	kvfree(j);
+}
+
+static struct nvjk_journal *make_journal(struct super_block *sb)
+{
+	struct nvjk_journal *j = kvzalloc(sizeof(*j), GFP_KERNEL);
+
+	if (!j)
+		return NULL;
+	j->reserved = alloc_percpu(int);
+	if (!j->reserved || percpu_init_rwsem(&j->updates)) {
+		free_journal(j);
+		return NULL;
+	}
+	strscpy(j->name, sb->s_id, sizeof(j->name));
+	mutex_init(&j->one_lock_mutex);
+	mutex_init(&j->callback_mutex);
+	spin_lock_init(&j->list_lock);
+	INIT_LIST_HEAD(&j->data_inodes);
+	init_waitqueue_head(&j->reserved_wait);
+	init_waitqueue_head(&j->thread_wait);
+	nvjk_transactions_init(j);
+	nvjk_pins_init(j);
+	rwlock_init(&j->journal.j_state_lock);
+	j->journal.j_blocksize = NVJ_BLOCK_BYTES;
+	j->journal.j_dev = j->journal.j_fs_dev = sb->s_bdev;
+	j->journal.j_private = sb;
+	j->journal.j_commit_interval = HZ * JBD2_DEFAULT_MAX_COMMIT_AGE;
+	return j;
+}
+
+static void take_options(struct nvjk_journal *j, const struct nvjk_journal_options *options)
+{
+	j->mask = options->whole_blocks ? NVJ_ALL_LINES : NVJ_COMPARE;
+	j->one_lock = options->one_lock ? &j->one_lock_mutex : NULL;
+	j->journal.j_inode = options->inner;
+	j->journal.j_total_len = options->inner_blocks;
+}
+
+static int open_engine(struct nvjk_journal *j, const struct nvjk_journal_options *options)
+{
+	const struct nvjk_disk_hooks hooks = {
+		.context = j,
+		.before_commit = nvjk_before_commit,
+		.aborted = nvjk_aborted,
+	};
+	struct nvj_options engine = {
+		.recover_with = nvjk_run,
+		.workers = true,
+	};
+	int error;
+
+	error = nvjk_disk_open(&j->disk, j->journal.j_fs_dev, &hooks);
+	if (error)
+		return error;
+	memcpy(engine.disk_uuid, options->disk_uuid, sizeof(engine.disk_uuid));
+	error = nvj_open(&j->nvj, nvjk_region(j->region), nvjk_disk_platform(j->disk), &engine,
+			 NULL);
+	if (error) {
+		nvjk_disk_close(j->disk);
+		return error;
+	}
+	nvjk_disk_end_recovery(j->disk);
+	j->most_blocks = max(nvj_max_credits(j->nvj) / NVJ_BLOCK_CREDITS, NVJK_MOST_HANDLE_BLOCKS);
+	j->newest = j->called_back = j->data_tid = nvj_committed(j->nvj);
+	j->journal.j_commit_sequence = (tid_t)j->newest;
+	return 0;
+}
+
+static int start_threads(struct nvjk_journal *j)
+{
+	struct nvj_statistics statistics;
+	int error;
+
+	if (nvj_max_credits(j->nvj) < NVJK_LEAST_HANDLE_BLOCKS * NVJ_BLOCK_CREDITS)
+		return -EFBIG;
+	nvj_statistics(j->nvj, &statistics);
+	error = nvjk_workers_start(&j->workers, j->nvj, statistics.partitions, j->name);
+	if (error)
+		return error;
+	error = nvjk_thread_start(j);
+	if (error)
+		nvjk_workers_stop(j->workers);
+	return error;
+}
+
+journal_t *nvjk_journal_open(struct super_block *sb, struct nvjk_region *region,
+			     const struct nvjk_journal_options *options)
+{
+	struct nvjk_journal *j;
+	int error;
+
+	if (sb->s_blocksize != NVJ_BLOCK_BYTES)
+		return ERR_PTR(-EINVAL);
+	j = make_journal(sb);
+	if (!j)
+		return ERR_PTR(-ENOMEM);
+	j->region = region;
+	take_options(j, options);
+	error = open_engine(j, options);
+	if (error)
+		goto no_engine;
+	error = start_threads(j);
+	if (error)
+		goto no_threads;
+	return &j->journal;
+
+no_threads:
+	nvj_abandon(j->nvj);
+	nvjk_disk_close(j->disk);
+no_engine:
+	free_journal(j);
+	return ERR_PTR(error);
+}
+
+/*
+ * All is committed and carried home, unless the journal was aborted: then its
+ * region keeps what is not. No handle may be open. 0 or -EIO.
+ */
+int jbd2_journal_destroy(journal_t *journal)
+{
+	struct nvjk_journal *j = nvjk_of(journal);
+	unsigned int nofs;
+	int error;
+
+	nvjk_thread_stop(j);
+	error = jbd2_journal_flush(journal, 0);
+	nvjk_call_back_all(j);
+	nvjk_workers_stop(j->workers);
+	nvjk_pins_sweep(j, true);
+	nofs = memalloc_nofs_save();
+	if (error || WARN_ON_ONCE(nvj_close(j->nvj) == NVJ_EBUSY))
+		nvj_abandon(j->nvj);
+	memalloc_nofs_restore(nofs);
+	nvjk_disk_close(j->disk);
+	iput(journal->j_inode);
+	free_journal(j);
+	return error;
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * jbd2's interface on the engine (nvjournal/core):
+ *
+ *	journal.c	open, destroy
+ *	abort.c		errors, features
+ *	transaction.c	what is known of the transactions that are alive
+ *	handle.c	start, stop, extend, restart; reserve.c reserved handles
+ *	note.c		the buffers that a handle has changed, and their logging
+ *	buffer.c	access, create, dirty, revoke, forget
+ *	pin.c		buffers that are not at home yet stay in memory
+ *	ordered.c	file data before a commit
+ *	commit.c	commits, and what follows them; thread.c who does it by the clock
+ *	updates.c	all handles held back
+ *	statistics.c	counters
+ *	trace.h		tracepoints
+ *
+ * What ext4's side (ext4/) needs comes first, what only these files know after it.
+ * Errors are negative errnos.
+ */
+#ifndef NVJK_JOURNAL_H
+#define NVJK_JOURNAL_H
+
+#include <linux/jbd2.h>
+#include <linux/percpu-rwsem.h>
+
+#include "../platform/platform.h"
+
+/* --- For ext4/ --------------------------------------------------------------- */
+
+/* Slab caches, once for the module. */
+int __init nvjk_jbd2_init(void);
+void nvjk_jbd2_exit(void);
+
+struct nvjk_journal_options {
+	u8 disk_uuid[16];    /* as in struct nvj_options */
+	bool whole_blocks;   /* records=blocks: each record has all lines of its block */
+	bool one_lock;       /* lock=one: one mutex around whatever touches the journal */
+	struct inode *inner; /* the journal within the disk; a reference, or NULL */
+	unsigned int inner_blocks;
+};
+
+/*
+ * A handle can have credits for so many whole blocks at the least: a truncate's, of
+ * which ext4 asks for up to 64 and some more. A region of 2 MiB for each partition
+ * has them.
+ */
+#define NVJK_LEAST_HANDLE_BLOCKS 112u
+/*
+ * And may ask for so many at the least: ext4's largest are below. That is a resize's,
+ * for up to 1024 reserved blocks of group descriptors, of each of which it changes
+ * a line; the others are below 512.
+ */
+#define NVJK_MOST_HANDLE_BLOCKS 1536u
+
+/*
+ * Opens the region's journal for sb, whose block size is 4096: what is in it is
+ * recovered first, through the disk's buffer cache, so that who has buffers sees
+ * what was recovered. Then the threads run, and handles can be begun; barriers
+ * and commit interval are what ext4_init_journal_params makes them. ERR_PTR: as
+ * nvj_open; -EFBIG: the region is too small for ext4's handles. On an error the
+ * inode's reference is the caller's still; else jbd2_journal_destroy puts it. The
+ * region must stay open until that.
+ */
+journal_t *nvjk_journal_open(struct super_block *sb, struct nvjk_region *region,
+			     const struct nvjk_journal_options *options);
+
+/* What has been done since the journal was opened. */
+struct nvjk_statistics {
+	struct nvj_statistics engine;
+	struct nvjk_disk_counts disk;
+	struct nvjk_persist_counts region;
+	u64 pinned_buffers; /* now */
+	u64 data_flushes;   /* of the disk, before commits */
+	u64 data_inodes;    /* files whose data was written or waited for, by commits */
+};
+void nvjk_journal_statistics(journal_t *journal, struct nvjk_statistics *statistics);
+
+/* --- Among these files --------------------------------------------------------- */
+
+/*
+ * Transactions that something is kept of: up to three are in a commit, three
+ * that one before it committed have callbacks to come, one is running.
+ */
+#define NVJK_TRANSACTIONS 8u
+/* Lists of pinned buffers, by block number. */
+#define NVJK_PIN_LISTS 16u
+
+struct nvjk_transaction {
+	transaction_t transaction;
+	u64 tid; /* written last, with release */
+};
+
+struct nvjk_pins {
+	spinlock_t lock;
+	struct list_head list;
+	unsigned long count;
+} ____cacheline_aligned_in_smp;
+
+struct nvjk_journal {
+	journal_t journal;
+	struct nvj *nvj;
+	struct nvjk_disk *disk;
+	struct nvjk_region *region;
+	struct nvjk_workers *workers;
+	char name[BDEVNAME_SIZE];
+	u64 mask;               /* of each record: NVJ_COMPARE, or NVJ_ALL_LINES */
+	struct mutex *one_lock; /* NULL: there is none */
+	struct mutex one_lock_mutex;
+	unsigned int most_blocks; /* that a handle may ask for */
+
+	/* Handles are readers; who holds all back is the writer. */
+	struct percpu_rw_semaphore updates;
+	unsigned int updates_nofs; /* of that writer: memalloc_nofs_save */
+	int __percpu *reserved;    /* reserved handles, from their reservation to their end */
+	bool held_back;            /* somebody waits for them to end */
+	wait_queue_head_t reserved_wait;
+
+	u64 newest; /* the newest transaction in which a handle was begun */
+	struct nvjk_transaction transactions[NVJK_TRANSACTIONS];
+
+	/* Commit. */
+	struct mutex callback_mutex;
+	u64 called_back;      /* written under it: callbacks up to this transaction were made */
+	spinlock_t list_lock; /* of data_inodes, and of each inode's i_next fields */
+	struct list_head data_inodes;
+	u64 data_tid;        /* transactions up to this one have taken theirs; under list_lock */
+	u64 flushed_sectors; /* of all written to the disk: on it for good */
+	wait_queue_head_t thread_wait;
+	u64 wanted_tid;        /* the thread shall commit it */
+	bool wants_checkpoint; /* and carry home */
+	bool stopping;
+
+	struct nvjk_pins pins[NVJK_PIN_LISTS];
+	u64 swept_tail;          /* the thread's */
+	unsigned long most_pins; /* of a list: more are carried home early */
+
+	atomic64_t data_flushes;
+	atomic64_t data_inodes_done;
+};
+
+#define nvjk_of(j) container_of(j, struct nvjk_journal, journal)
+
+/* A buffer's, while its content is not all at home, and a little longer. */
+struct nvjk_buffer {
+	struct journal_head head;
+	/* The newest transaction that accessed it; under the buffer's bit lock. */
+	u64 tid;
+	struct nvjk_handle *noted_by; /* one of the handles that have noted it, or NULL */
+	struct mutex lock;            /* of its logging and of forgotten */
+	bool forgotten;               /* freed: who has noted it must not log it any more */
+	struct list_head pin;
+};
+
+#define NVJK_NOTES 12u
+
+struct nvjk_handle {
+	handle_t handle;
+	struct nvj_handle nvj;
+	struct nvj_reserved reserved; /* while it is not started */
+	unsigned int nofs;
+	bool counted_reserved; /* in nvjk_journal.reserved, and no reader of updates */
+	/* Buffers that it has changed: logged when it stops. */
+	struct nvjk_buffer **note;
+	unsigned int notes;
+	unsigned int most_notes;
+	struct nvjk_buffer *first_notes[NVJK_NOTES];
+};
+
+#define nvjk_handle_of(h) container_of(h, struct nvjk_handle, handle)
+
+static inline void nvjk_lock_one(struct nvjk_journal *j)
+{
+	if (unlikely(j->one_lock))
+		mutex_lock(j->one_lock);
+}
+
+static inline void nvjk_unlock_one(struct nvjk_journal *j)
+{
+	if (unlikely(j->one_lock))
+		mutex_unlock(j->one_lock);
+}
+
+/* transaction.c */
+void nvjk_transactions_init(struct nvjk_journal *j);
+/* That of a handle which has just begun: makes it known. */
+transaction_t *nvjk_transaction_begun(struct nvjk_journal *j, u64 tid);
+/* What is kept of it; NULL: no handle was begun in it. */
+struct nvjk_transaction *nvjk_transaction_find(struct nvjk_journal *j, u64 tid);
+/* The transaction that ext4's 32 bits mean: the nearest, and none that is to come. */
+u64 nvjk_tid(struct nvjk_journal *j, tid_t tid);
+
+/* note.c */
+void nvjk_notes_init(struct nvjk_handle *h);
+/* The handle changes the buffer. -ENOSPC: more than it asked for. */
+int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b);
+/* Freed by the handle, under the buffer's lock. */
+void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b);
+/* Logs all that the handle has changed: the journal aborts if that fails. */
+void nvjk_notes_log(struct nvjk_handle *h);
+
+/* reserve.c */
+/* handle is open: credits of it become those of its reserved handle. */
+int nvjk_reserve(struct nvjk_handle *handle, struct nvjk_handle *reserved, u32 credits);
+/* A reserved handle has ended, or was given up. */
+void nvjk_reserved_ended(struct nvjk_journal *j);
+/* Under the writer's lock of updates: until none is left. */
+void nvjk_reserved_wait(struct nvjk_journal *j);
+
+/* handle.c */
+extern struct kmem_cache *nvjk_handle_cache;
+void nvjk_handle_begun(struct nvjk_handle *h);
+u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records);
+
+/* pin.c */
+extern struct kmem_cache *nvjk_buffer_cache;
+void nvjk_pins_init(struct nvjk_journal *j);
+/* The buffer's, which stays until the tail is at tid at the least. */
+struct nvjk_buffer *nvjk_pin(struct nvjk_journal *j, struct buffer_head *bh, u64 tid);
+/* The buffer's, if it has one; it lives as long as a handle that has accessed it. */
+static inline struct nvjk_buffer *nvjk_buffer_of(struct buffer_head *bh)
+{
+	struct journal_head *jh = buffer_jbd(bh) ? READ_ONCE(bh->b_private) : NULL;
+
+	return jh ? container_of(jh, struct nvjk_buffer, head) : NULL;
+}
+/* Lets those go whose transactions are at home; all: whatever there is. */
+void nvjk_pins_sweep(struct nvjk_journal *j, bool all);
+u64 nvjk_pins_count(struct nvjk_journal *j);
+
+/* ordered.c */
+extern struct kmem_cache *nvjk_inode_cache;
+int nvjk_ordered_before_commit(struct nvjk_journal *j, u64 tid);
+/* What was written to the disk until now is there for good, if it has barriers. */
+int nvjk_flush_data(struct nvjk_journal *j);
+
+/* commit.c */
+/* Commits transaction tid, or all; with no handle open. 0, -EIO. */
+int nvjk_commit(struct nvjk_journal *j, u64 tid);
+/* The engine is about to commit tid. */
+int nvjk_before_commit(void *context, u64 tid);
+void nvjk_call_back(struct nvjk_journal *j);
+/* The journal has come to its end, maybe by an abort: callbacks for all there are. */
+void nvjk_call_back_all(struct nvjk_journal *j);
+
+/* thread.c */
+int nvjk_thread_start(struct nvjk_journal *j);
+void nvjk_thread_stop(struct nvjk_journal *j);
+void nvjk_thread_commit(struct nvjk_journal *j, u64 tid);
+void nvjk_thread_checkpoint(struct nvjk_journal *j);
+
+/* abort.c */
+void nvjk_aborted(void *context, int error, u64 block);
+
+#endif

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The buffers that a handle has changed. ext4 says so each time, at any moment
+ * between access and stop; what is logged is what they hold when the handle
+ * stops, once each.
+ *
+ * That is right though others may change the same buffer meanwhile: each of them
+ * accessed it, and logs it when it stops. If one is of a later transaction, the
+ * engine sees by its access that both must commit together.
+ */
+#include "journal.h"
+
+void nvjk_notes_init(struct nvjk_handle *h)
+{
+	h->note = h->first_notes;
+	h->notes = 0;
+	h->most_notes = NVJK_NOTES;
+}
+
+static void grow(struct nvjk_handle *h)
+{
+	unsigned int most = h->most_notes * 4;
+	struct nvjk_buffer **note = kmalloc_array(most, sizeof(*note), GFP_NOFS | __GFP_NOFAIL);
+
+	memcpy(note, h->note, h->notes * sizeof(*note));
+	if (h->note != h->first_notes)
+		kfree(h->note);
+	h->note = note;
+	h->most_notes = most;
+}
+
+static int find(const struct nvjk_handle *h, const struct nvjk_buffer *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < h->notes; i++)
+		if (h->note[i] == b)
+			return (int)i;
+	return -1;
+}
+
+int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b)
+{
+	/* Only this handle stores its own address there. */
+	if (READ_ONCE(b->noted_by) == h)
+		return 0;
+	if (find(h, b) < 0) {
+		if (WARN_ON_ONCE(h->handle.h_buffer_credits <= 0))
+			return -ENOSPC;
+		h->handle.h_buffer_credits--;
+		if (h->notes == h->most_notes)
+			grow(h);
+		h->note[h->notes++] = b;
+	}
+	/* A hint, to find it quickly: the last one who noted it has it. */
+	WRITE_ONCE(b->noted_by, h);
+	return 0;
+}
+
+static void clear_hint(struct nvjk_handle *h, struct nvjk_buffer *b)
+{
+	if (READ_ONCE(b->noted_by) == h)
+		(void)cmpxchg(&b->noted_by, h, NULL);
+}
+
+void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b)
+{
+	int at = find(h, b);
+
+	if (at < 0)
+		return;
+	h->note[at] = h->note[--h->notes];
+	clear_hint(h, b);
+}
+
+/* Under the buffer's lock: what a trigger makes of the content is what is logged. */
+static int log_buffer(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
+{
+	struct buffer_head *bh = b->head.b_bh;
+	struct jbd2_buffer_trigger_type *trigger = b->head.b_triggers;
+	u64 mask = j->mask;
+
+	if (trigger && trigger->t_frozen)
+		trigger->t_frozen(trigger, bh, bh->b_data, bh->b_size);
+	/*
+	 * ext4 writes its superblock past the journal, too. What is replayed
+	 * must then be whole, for it has a checksum.
+	 */
+	if (bh->b_blocknr == 0)
+		mask = NVJ_ALL_LINES;
+	return nvj_log(&h->nvj, bh->b_blocknr, bh->b_data, mask);
+}
+
+static void log_one(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
+{
+	struct buffer_head *bh = b->head.b_bh;
+	int lines = 0;
+
+	clear_hint(h, b);
+	mutex_lock(&b->lock);
+	if (!b->forgotten) {
+		nvjk_lock_one(j);
+		lines = log_buffer(j, h, b);
+		nvjk_unlock_one(j);
+	}
+	mutex_unlock(&b->lock);
+	if (lines > 0 && !buffer_req(bh))
+		/* From now on the journal has all of it: see home_is_known. */
+		set_buffer_req(bh);
+	if (lines < 0 && lines != NVJ_EROFS) {
+		pr_err("EXT4NVJ-fs (%s): block %llu cannot be journaled: %s (%d); handle of type "
+		       "%u, line %u, asked for %u blocks\n",
+		       j->name, (unsigned long long)bh->b_blocknr, nvj_strerror(lines), lines,
+		       h->handle.h_type, h->handle.h_line_no, h->handle.h_requested_credits);
+		jbd2_journal_abort(&j->journal, lines);
+	}
+}
+
+void nvjk_notes_log(struct nvjk_handle *h)
+{
+	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
+	u64 newest;
+	unsigned int i;
+
+	for (i = 0; i < h->notes; i++)
+		log_one(j, h, h->note[i]);
+	if (h->note != h->first_notes)
+		kfree(h->note);
+	nvjk_notes_init(h);
+	/*
+	 * In jbd2 no handle begins while one of the transaction before is open.
+	 * Here some may have, and ext4 keeps much outside of blocks: a file's
+	 * size and block count that such a handle has changed in memory may have
+	 * gone to the disk's inode with this one. Both commit together.
+	 */
+	newest = READ_ONCE(j->newest);
+	if (unlikely(newest > h->nvj.tid))
+		nvj_merge(&h->nvj, newest);
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Buffers whose content is not all at home. The engine writes home what was
+ * logged, by itself; the page cache must not drop the buffer before that is done,
+ * as it would read older content then. So each has a struct nvjk_buffer, which
+ * holds a reference, until the journal's tail is at the newest transaction that
+ * accessed it. As that is committed only after its handles have ended, who has
+ * accessed a buffer in an open handle may use its nvjk_buffer without more.
+ *
+ * A buffer's BH_JBD, b_private and tid are under its own bit lock. Lists, by block
+ * number, are for the sweep.
+ */
+#include <linux/spinlock.h>
+#include <linux/bit_spinlock.h>
+
+#include "journal.h"
+
+/* Buffers that the sweep looks at under a list's lock. */
+#define BATCH 64u
+
+struct kmem_cache *nvjk_buffer_cache;
+
+void nvjk_pins_init(struct nvjk_journal *j)
+{
+	unsigned int i;
+
+	for (i = 0; i < NVJK_PIN_LISTS; i++) {
+		spin_lock_init(&j->pins[i].lock);
+		INIT_LIST_HEAD(&j->pins[i].list);
+	}
+	/* An eighth of all memory. */
+	j->most_pins = totalram_pages() / 8 / NVJK_PIN_LISTS;
+}
+
+static void lock_state(struct buffer_head *bh)
+{
+	bit_spin_lock(BH_JournalHead, &bh->b_state);
+}
+
+static void unlock_state(struct buffer_head *bh)
+{
+	bit_spin_unlock(BH_JournalHead, &bh->b_state);
+}
+
+/* Under the bit lock; NULL: there is none yet. */
+static struct nvjk_buffer *raise(struct buffer_head *bh, u64 tid)
+{
+	struct nvjk_buffer *b = nvjk_buffer_of(bh);
+
+	if (b && b->tid < tid)
+		b->tid = tid;
+	return b;
+}
+
+static struct nvjk_buffer *make(struct buffer_head *bh, u64 tid)
+{
+	struct nvjk_buffer *b = kmem_cache_zalloc(nvjk_buffer_cache, GFP_NOFS | __GFP_NOFAIL);
+
+	b->head.b_bh = bh;
+	b->tid = tid;
+	mutex_init(&b->lock);
+	INIT_LIST_HEAD(&b->pin);
+	return b;
+}
+
+struct nvjk_buffer *nvjk_pin(struct nvjk_journal *j, struct buffer_head *bh, u64 tid)
+{
+	struct nvjk_pins *pins = &j->pins[bh->b_blocknr % NVJK_PIN_LISTS];
+	struct nvjk_buffer *b, *fresh;
+	bool many;
+
+	lock_state(bh);
+	b = raise(bh, tid);
+	unlock_state(bh);
+	if (b)
+		return b;
+
+	fresh = make(bh, tid);
+	lock_state(bh);
+	b = raise(bh, tid);
+	if (!b) {
+		get_bh(bh);
+		WRITE_ONCE(bh->b_private, &fresh->head);
+		set_buffer_jbd(bh);
+	}
+	unlock_state(bh);
+	if (b) {
+		kmem_cache_free(nvjk_buffer_cache, fresh);
+		return b;
+	}
+	spin_lock(&pins->lock);
+	list_add_tail(&fresh->pin, &pins->list);
+	many = ++pins->count > j->most_pins;
+	spin_unlock(&pins->lock);
+	if (unlikely(many))
+		nvjk_thread_checkpoint(j);
+	return fresh;
+}
+
+/* True: nobody can find it any more. */
+static bool detach(struct nvjk_buffer *b, u64 tail, bool all)
+{
+	struct buffer_head *bh = b->head.b_bh;
+	bool gone;
+
+	lock_state(bh);
+	gone = all || b->tid <= tail;
+	if (gone) {
+		clear_buffer_jbd(bh);
+		WRITE_ONCE(bh->b_private, NULL);
+	}
+	unlock_state(bh);
+	return gone;
+}
+
+/* Looks at up to BATCH of those at the list's head; who stays goes to its end. */
+static unsigned int sweep_some(struct nvjk_pins *pins, u64 tail, bool all, unsigned long left)
+{
+	struct nvjk_buffer *b, *next;
+	unsigned int looked = 0;
+	LIST_HEAD(gone);
+
+	spin_lock(&pins->lock);
+	while (!list_empty(&pins->list) && looked < BATCH && looked < left) {
+		b = list_first_entry(&pins->list, struct nvjk_buffer, pin);
+		looked++;
+		if (detach(b, tail, all)) {
+			list_move_tail(&b->pin, &gone);
+			pins->count--;
+		} else {
+			list_move_tail(&b->pin, &pins->list);
+		}
+	}
+	spin_unlock(&pins->lock);
+	list_for_each_entry_safe(b, next, &gone, pin)
+	{
+		put_bh(b->head.b_bh);
+		kmem_cache_free(nvjk_buffer_cache, b);
+	}
+	return looked;
+}
+
+void nvjk_pins_sweep(struct nvjk_journal *j, bool all)
+{
+	u64 tail = all ? 0 : nvj_tail(j->nvj);
+	unsigned int i;
+
+	for (i = 0; i < NVJK_PIN_LISTS; i++) {
+		unsigned long left = READ_ONCE(j->pins[i].count);
+
+		while (left) {
+			unsigned int looked = sweep_some(&j->pins[i], tail, all, left);
+
+			left = looked ? left - looked : 0;
+			cond_resched();
+		}
+	}
+}
+
+u64 nvjk_pins_count(struct nvjk_journal *j)
+{
+	u64 count = 0;
+	unsigned int i;
+
+	for (i = 0; i < NVJK_PIN_LISTS; i++)
+		count += READ_ONCE(j->pins[i].count);
+	return count;
+}

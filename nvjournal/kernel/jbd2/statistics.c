@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Counters of a journal, from those who count. */
+#include "journal.h"
+
+void nvjk_journal_statistics(journal_t *journal, struct nvjk_statistics *statistics)
+{
+	struct nvjk_journal *j = nvjk_of(journal);
+
+	nvj_statistics(j->nvj, &statistics->engine);
+	nvjk_disk_counts(j->disk, &statistics->disk);
+	nvjk_region_counts(j->region, &statistics->region);
+	statistics->pinned_buffers = nvjk_pins_count(j);
+	statistics->data_flushes = atomic64_read(&j->data_flushes);
+	statistics->data_inodes = atomic64_read(&j->data_inodes_done);
+}

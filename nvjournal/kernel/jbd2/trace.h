@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Tracepoints, as jbd2 has them, in a system of their own: jbd2nvj. tid is the
+ * journal's own number, of 48 bits; times are in milliseconds.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM jbd2nvj
+
+#if !defined(NVJK_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define NVJK_TRACE_H
+
+#include <linux/tracepoint.h>
+
+struct nvjk_journal;
+
+/* Laid out as the kernel's own events are. */
+/* clang-format off */
+TRACE_EVENT(jbd2nvj_handle_start,
+	TP_PROTO(struct nvjk_journal *j, handle_t *handle, u64 tid),
+	TP_ARGS(j, handle, tid),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+		__field(unsigned int, type)
+		__field(unsigned int, line_no)
+		__field(unsigned int, requested_blocks)
+	),
+	TP_fast_assign(
+		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->tid = tid;
+		__entry->type = handle->h_type;
+		__entry->line_no = handle->h_line_no;
+		__entry->requested_blocks = handle->h_requested_credits;
+	),
+	TP_printk("dev %d,%d tid %llu type %u line_no %u requested_blocks %u",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid, __entry->type,
+		  __entry->line_no, __entry->requested_blocks)
+);
+
+TRACE_EVENT(jbd2nvj_handle_stats,
+	TP_PROTO(struct nvjk_journal *j, handle_t *handle, u64 tid, unsigned int dirtied),
+	TP_ARGS(j, handle, tid, dirtied),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+		__field(unsigned int, type)
+		__field(unsigned int, line_no)
+		__field(unsigned int, interval)
+		__field(unsigned int, sync)
+		__field(unsigned int, requested_blocks)
+		__field(unsigned int, dirtied_blocks)
+	),
+	TP_fast_assign(
+		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->tid = tid;
+		__entry->type = handle->h_type;
+		__entry->line_no = handle->h_line_no;
+		__entry->interval = jiffies_to_msecs(jiffies - handle->h_start_jiffies);
+		__entry->sync = handle->h_sync;
+		__entry->requested_blocks = handle->h_requested_credits;
+		__entry->dirtied_blocks = dirtied;
+	),
+	TP_printk("dev %d,%d tid %llu type %u line_no %u interval %u sync %u requested_blocks %u dirtied_blocks %u",
+		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid, __entry->type,
+		  __entry->line_no, __entry->interval, __entry->sync, __entry->requested_blocks,
+		  __entry->dirtied_blocks)
+);
+
+/* No handle of transaction tid, and of those that commit with it, is open. */
+TRACE_EVENT(jbd2nvj_start_commit,
+	TP_PROTO(struct nvjk_journal *j, u64 tid),
+	TP_ARGS(j, tid),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+	),
+	TP_fast_assign(
+		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->tid = tid;
+	),
+	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
+);
+
+/* Somebody who wanted tid committed (0: all) has it, and committed_tid is. */
+TRACE_EVENT(jbd2nvj_end_commit,
+	TP_PROTO(struct nvjk_journal *j, u64 tid, u64 committed_tid),
+	TP_ARGS(j, tid, committed_tid),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+		__field(u64, committed_tid)
+	),
+	TP_fast_assign(
+		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->tid = tid;
+		__entry->committed_tid = committed_tid;
+	),
+	TP_printk("dev %d,%d tid %llu committed_tid %llu", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->tid, __entry->committed_tid)
+);
+
+/* The commit thread has found all transactions up to tail_tid at home. */
+TRACE_EVENT(jbd2nvj_checkpoint,
+	TP_PROTO(struct nvjk_journal *j, u64 tail_tid),
+	TP_ARGS(j, tail_tid),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tail_tid)
+	),
+	TP_fast_assign(
+		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->tail_tid = tail_tid;
+	),
+	TP_printk("dev %d,%d tail_tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->tail_tid)
+);
+/* clang-format on */
+
+#endif
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH jbd2
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE trace
+#include <trace/define_trace.h>

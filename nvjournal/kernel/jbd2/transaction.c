@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What is kept of each transaction that is alive: its number as ext4 sees it, and
+ * ext4's callbacks. The engine numbers them with 48 bits, ext4 keeps the low 32.
+ *
+ * Slots are by tid mod NVJK_TRANSACTIONS. One is used again eight transactions
+ * later: before_commit makes the callbacks of all that are committed, so at most
+ * three of the last group wait for theirs, as three more are closed and the next
+ * is running.
+ */
+#include "journal.h"
+
+void nvjk_transactions_init(struct nvjk_journal *j)
+{
+	unsigned int i;
+
+	for (i = 0; i < NVJK_TRANSACTIONS; i++) {
+		j->transactions[i].transaction.t_journal = &j->journal;
+		INIT_LIST_HEAD(&j->transactions[i].transaction.t_private_list);
+	}
+}
+
+/* The first handle of a transaction. */
+static void begin(struct nvjk_journal *j, struct nvjk_transaction *t, u64 tid)
+{
+	write_lock(&j->journal.j_state_lock);
+	if (t->tid != tid) {
+		WARN_ON_ONCE(!list_empty(&t->transaction.t_private_list));
+		t->transaction.t_tid = (tid_t)tid;
+		t->transaction.t_state = T_RUNNING;
+		if (tid > j->newest) {
+			WRITE_ONCE(j->newest, tid);
+			j->journal.j_running_transaction = &t->transaction;
+		}
+		/* Who finds the number finds the rest, and newest no less. */
+		smp_store_release(&t->tid, tid);
+	}
+	write_unlock(&j->journal.j_state_lock);
+}
+
+transaction_t *nvjk_transaction_begun(struct nvjk_journal *j, u64 tid)
+{
+	struct nvjk_transaction *t = &j->transactions[tid % NVJK_TRANSACTIONS];
+
+	if (unlikely(smp_load_acquire(&t->tid) != tid))
+		begin(j, t, tid);
+	return &t->transaction;
+}
+
+struct nvjk_transaction *nvjk_transaction_find(struct nvjk_journal *j, u64 tid)
+{
+	struct nvjk_transaction *t = &j->transactions[tid % NVJK_TRANSACTIONS];
+
+	return smp_load_acquire(&t->tid) == tid ? t : NULL;
+}
+
+u64 nvjk_tid(struct nvjk_journal *j, tid_t tid)
+{
+	u64 newest = READ_ONCE(j->newest);
+	s32 ahead = (s32)(tid - (tid_t)newest);
+
+	/* A number never set, or of 2^31 transactions ago, may seem to be ahead. */
+	if (ahead >= 0)
+		return newest;
+	return newest > (u64) - (s64)ahead ? newest + (s64)ahead : 0;
+}

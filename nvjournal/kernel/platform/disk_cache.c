@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Reads and writes of recovery, through the device's buffer cache: a file system
+ * that is being mounted has read its superblock already, and must find there what
+ * was recovered.
+ */
+#include <linux/buffer_head.h>
+
+#include "internal.h"
+
+int nvjk_cache_read(struct nvjk_disk *disk, u64 block, void *image)
+{
+	struct buffer_head *bh = __bread(disk->bdev, block, NVJ_BLOCK_BYTES);
+
+	if (!bh)
+		return NVJ_EIO;
+	memcpy(image, bh->b_data, NVJ_BLOCK_BYTES);
+	brelse(bh);
+	return 0;
+}
+
+int nvjk_cache_write(struct nvjk_disk *disk, u64 block, const void *image)
+{
+	struct buffer_head *bh = NULL;
+
+	/* A block beyond the end, in a region made by hand, is not for the cache to judge. */
+	if (block < bdev_nr_bytes(disk->bdev) / NVJ_BLOCK_BYTES)
+		bh = __getblk(disk->bdev, block, NVJ_BLOCK_BYTES);
+	if (!bh) {
+		atomic64_inc(&disk->errors);
+		return NVJ_EIO;
+	}
+	lock_buffer(bh);
+	memcpy(bh->b_data, image, NVJ_BLOCK_BYTES);
+	set_buffer_uptodate(bh);
+	unlock_buffer(bh);
+	mark_buffer_dirty(bh);
+	brelse(bh);
+	atomic64_inc(&disk->writes);
+	return 0;
+}
+
+int nvjk_cache_flush(struct nvjk_disk *disk)
+{
+	int error = sync_blockdev(disk->bdev);
+
+	return error ? error : blkdev_issue_flush(disk->bdev);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the files of the platform have of each other. */
+#ifndef NVJK_INTERNAL_H
+#define NVJK_INTERNAL_H
+
+#include <linux/atomic.h>
+#include <linux/bio.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+
+#include "platform.h"
+
+/* memory.c */
+void *nvjk_allocate(void *context, size_t bytes);
+void nvjk_release(void *context, void *memory, size_t bytes);
+
+/* wait.c */
+void nvjk_wait(void *context, const u32 *word, u32 expected, u64 timeout_ns);
+void nvjk_wake(void *context, const u32 *word);
+unsigned int nvjk_cpu(void *context);
+u64 nvjk_now_ns(void *context);
+
+/* persist.c: nvj_persistence(NULL), and counts. */
+struct nvjk_persist {
+	struct nvj_persistence table; /* first: what the engine is given */
+	const struct nvj_persistence *way;
+	struct nvjk_persist_counts __percpu *counts;
+};
+
+int nvjk_persist_init(struct nvjk_persist *persist);
+void nvjk_persist_exit(struct nvjk_persist *persist);
+void nvjk_persist_sum(const struct nvjk_persist *persist, struct nvjk_persist_counts *counts);
+
+/* Writes of one partition that have ended, and are to be fetched. */
+struct nvjk_queue {
+	spinlock_t lock;         /* taken in interrupts */
+	struct nvj_write *ended; /* linked by their field platform */
+	wait_queue_head_t wait;
+} ____cacheline_aligned_in_smp;
+
+struct nvjk_disk {
+	struct nvj_platform platform; /* its context is this */
+	struct nvjk_disk_hooks hooks;
+	struct block_device *bdev;
+	struct bio_set bios;
+	bool recovering;
+	bool no_flush;
+	atomic64_t reads, writes, flushes, errors;
+	struct nvjk_queue queue[NVJ_MAX_PARTITIONS];
+};
+
+/* disk_io.c */
+/* The write waits to be fetched; error other than 0: it failed. */
+void nvjk_write_ended(struct nvjk_queue *queue, struct nvj_write *write, int error);
+int nvjk_io_init(struct nvjk_disk *disk);
+void nvjk_io_exit(struct nvjk_disk *disk);
+void nvjk_start_bio(struct nvjk_disk *disk, struct nvjk_queue *queue, struct nvj_write *write);
+struct nvj_write *nvjk_finish_write(void *context, unsigned int queue);
+
+/* disk_cache.c: by the device's buffer cache. */
+int nvjk_cache_read(struct nvjk_disk *disk, u64 block, void *image);
+int nvjk_cache_write(struct nvjk_disk *disk, u64 block, const void *image);
+int nvjk_cache_flush(struct nvjk_disk *disk);
+
+#endif

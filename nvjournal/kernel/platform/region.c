@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Slices of persistent memory. Each pmem device that has an open one is opened
+ * once, exclusively, and stays mapped by its driver: what dax_direct_access says
+ * of it holds until we close it. While it is open nobody is kept from reading it
+ * through its block device, whose page cache knows nothing of our stores; so that
+ * is emptied as we come and as we go.
+ */
+#include <linux/dax.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "internal.h"
+
+struct pmem {
+	struct list_head link;
+	struct list_head regions;
+	dev_t number;
+	struct nvjk_device device;
+	struct dax_device *dax;
+	u64 dax_offset; /* bytes of the dax device before the block device's first */
+	u64 size_bytes;
+	char name[BDEVNAME_SIZE];
+};
+
+struct nvjk_region {
+	struct list_head link;
+	struct pmem *pmem;
+	u64 offset, size_bytes;
+	struct nvj_region region;
+	struct nvjk_persist persist;
+};
+
+/* Of all that is below. */
+static DEFINE_MUTEX(pmems_lock);
+static LIST_HEAD(pmems);
+
+#define say(name, format, ...) pr_err("EXT4NVJ-fs (%s): " format "\n", name, ##__VA_ARGS__)
+
+static void empty_cache(struct block_device *bdev)
+{
+	sync_blockdev(bdev);
+	invalidate_bdev(bdev);
+}
+
+static int open_device(struct pmem *pmem, const char *path, const char *name)
+{
+	int error = nvjk_device_open(&pmem->device, path, pmem);
+
+	if (error == -EBUSY)
+		say(name,
+		    "%s is in use: a journal's region must not be mounted or part of anything else",
+		    path);
+	else if (error == -ENOENT || error == -ENXIO)
+		say(name, "there is no device %s: give the pmem device as journal_path", path);
+	else if (error == -ENOTBLK)
+		say(name, "%s is not a block device: give the pmem device, as /dev/pmem0", path);
+	else if (error)
+		say(name, "cannot open %s: error %d", path, error);
+	return error;
+}
+
+/*
+ * A namespace in raw mode is mapped by its driver, too, only without struct page,
+ * which a file system's DAX needs and we do not. That it is refused for that is
+ * not seen from outside: so the device says for a moment that it has them.
+ * Nobody is led astray, as we have it exclusively, with all its partitions.
+ */
+static struct dax_device *get_dax(struct block_device *bdev, u64 *offset)
+{
+	struct request_queue *queue = bdev_get_queue(bdev);
+	bool has_pages = blk_queue_dax(queue);
+	struct dax_device *dax;
+
+	if (!has_pages)
+		nvjk_device_say_dax(queue, true);
+	dax = fs_dax_get_by_bdev(bdev, offset, NULL, NULL);
+	if (!has_pages)
+		nvjk_device_say_dax(queue, false);
+	return dax;
+}
+
+static int open_pmem(struct pmem **result, const char *path, dev_t number, const char *name)
+{
+	struct pmem *pmem = kzalloc(sizeof(*pmem), GFP_KERNEL);
+	int error;
+
+	if (!pmem)
+		return -ENOMEM;
+	error = open_device(pmem, path, name);
+	if (error) {
+		kfree(pmem);
+		return error;
+	}
+	pmem->number = number;
+	snprintf(pmem->name, sizeof(pmem->name), "%pg", pmem->device.bdev);
+	pmem->size_bytes = bdev_nr_bytes(pmem->device.bdev);
+	pmem->dax = get_dax(pmem->device.bdev, &pmem->dax_offset);
+	if (!pmem->dax) {
+		say(name,
+		    "%s cannot be mapped (DAX): a journal's region must be persistent memory, as a "
+		    "pmem namespace in fsdax or raw mode, and begin at a page",
+		    pmem->name);
+		nvjk_device_close(&pmem->device);
+		kfree(pmem);
+		return -EOPNOTSUPP;
+	}
+	empty_cache(pmem->device.bdev);
+	INIT_LIST_HEAD(&pmem->regions);
+	list_add(&pmem->link, &pmems);
+	*result = pmem;
+	return 0;
+}
+
+static int get_pmem(struct pmem **result, const char *path, const char *name)
+{
+	struct pmem *pmem;
+	dev_t number;
+	int error = lookup_bdev(path, &number);
+
+	if (!error)
+		list_for_each_entry(pmem, &pmems, link) if (pmem->number == number)
+		{
+			*result = pmem;
+			return 0;
+		}
+	/* It says what is wrong with the path, too. */
+	return open_pmem(result, path, number, name);
+}
+
+static void put_pmem(struct pmem *pmem)
+{
+	empty_cache(pmem->device.bdev);
+	if (!list_empty(&pmem->regions))
+		return;
+	list_del(&pmem->link);
+	fs_put_dax(pmem->dax, NULL);
+	nvjk_device_close(&pmem->device);
+	kfree(pmem);
+}
+
+/* The region's place is one that the device has, and nobody else. */
+static int check_slice(const struct pmem *pmem, u64 offset, u64 size, const char *name)
+{
+	const struct nvjk_region *other;
+
+	if (!IS_ALIGNED(offset, PAGE_SIZE) || !IS_ALIGNED(size, PAGE_SIZE)) {
+		say(name, "journal_offset %llu and journal_size %llu must be multiples of %lu",
+		    offset, size, PAGE_SIZE);
+		return -EINVAL;
+	}
+	if (offset >= pmem->size_bytes || size > pmem->size_bytes - offset) {
+		say(name,
+		    "journal_offset %llu and journal_size %llu go beyond the end of %s, which has "
+		    "%llu bytes",
+		    offset, size, pmem->name, pmem->size_bytes);
+		return -EINVAL;
+	}
+	list_for_each_entry(other, &pmem->regions,
+			    link) if (offset < other->offset + other->size_bytes &&
+				      other->offset < offset + size)
+	{
+		say(name,
+		    "bytes %llu to %llu of %s overlap with the region of another mount, at %llu to "
+		    "%llu: give each its own by journal_offset and journal_size",
+		    offset, offset + size - 1, pmem->name, other->offset,
+		    other->offset + other->size_bytes - 1);
+		return -EBUSY;
+	}
+	return 0;
+}
+
+static int map(struct nvjk_region *region, const char *name)
+{
+	const struct pmem *pmem = region->pmem;
+	pgoff_t first = (pmem->dax_offset + region->offset) >> PAGE_SHIFT;
+	long pages = region->size_bytes >> PAGE_SHIFT, got;
+	void *base;
+	int id;
+
+	id = dax_read_lock();
+	got = dax_direct_access(pmem->dax, first, pages, DAX_ACCESS, &base, NULL);
+	dax_read_unlock(id);
+	if (got < 0) {
+		say(name,
+		    "bytes %llu to %llu of %s cannot be mapped: error %ld; is the memory damaged? "
+		    "See badblocks of the namespace",
+		    region->offset, region->offset + region->size_bytes - 1, pmem->name, got);
+		return got;
+	}
+	if (got < pages) {
+		say(name,
+		    "only %ld of %ld pages of %s lie beside each other at %llu: a region must be "
+		    "contiguous",
+		    got, pages, pmem->name, region->offset);
+		return -EOPNOTSUPP;
+	}
+	region->region = (struct nvj_region){
+		.base = base,
+		.size_bytes = region->size_bytes,
+		.persistence = &region->persist.table,
+	};
+	return 0;
+}
+
+static int open_region(struct nvjk_region *region, const char *path, const char *name)
+{
+	int error = get_pmem(&region->pmem, path, name);
+
+	if (error)
+		return error;
+	error = check_slice(region->pmem, region->offset, region->size_bytes, name);
+	if (!error)
+		error = map(region, name);
+	if (error)
+		put_pmem(region->pmem);
+	else
+		list_add(&region->link, &region->pmem->regions);
+	return error;
+}
+
+int nvjk_region_open(struct nvjk_region **result, const char *path, u64 offset, u64 size,
+		     const char *name)
+{
+	struct nvjk_region *region = kzalloc(sizeof(*region), GFP_KERNEL);
+	int error;
+
+	*result = NULL;
+	if (!region)
+		return -ENOMEM;
+	region->offset = offset;
+	region->size_bytes = size;
+	error = nvjk_persist_init(&region->persist);
+	if (error) {
+		if (error == -EOPNOTSUPP)
+			say(name, "this processor has no way to write its cache back that we know");
+		kfree(region);
+		return error;
+	}
+	mutex_lock(&pmems_lock);
+	error = open_region(region, path, name);
+	mutex_unlock(&pmems_lock);
+	if (error) {
+		nvjk_persist_exit(&region->persist);
+		kfree(region);
+		return error;
+	}
+	*result = region;
+	return 0;
+}
+
+void nvjk_region_close(struct nvjk_region *region)
+{
+	if (!region)
+		return;
+	mutex_lock(&pmems_lock);
+	list_del(&region->link);
+	put_pmem(region->pmem);
+	mutex_unlock(&pmems_lock);
+	nvjk_persist_exit(&region->persist);
+	kfree(region);
+}
+
+const struct nvj_region *nvjk_region(const struct nvjk_region *region)
+{
+	return &region->region;
+}
+
+const char *nvjk_region_device(const struct nvjk_region *region)
+{
+	return region->pmem->name;
+}
+
+u64 nvjk_region_offset(const struct nvjk_region *region)
+{
+	return region->offset;
+}
+
+void nvjk_region_counts(const struct nvjk_region *region, struct nvjk_persist_counts *counts)
+{
+	nvjk_persist_sum(&region->persist, counts);
+}

@@ -1,0 +1,85 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// casesVariable narrows the cases: names with commas between.
+const casesVariable = "DAYBOOK_EXT4NVJ_CASES"
+
+// cases are what TestVolumes runs, in one guest.
+var cases = []struct {
+	name    string
+	systems []system
+	run     func(t *testing.T, s system)
+}{
+	{"loads", []system{stock, one, eight}, loads},
+	{"system calls", []system{stock, one, eight}, systemCalls},
+	{"features", []system{stock, one, eight}, withFeatures},
+	{"attributes", []system{stock, one, eight}, attributes},
+	{"freeze", []system{stock, one, eight}, freezeUnderLoad},
+	{"remount", []system{stock, one, eight}, remount},
+	{"no space", []system{stock, one, eight}, noSpace},
+	{"grow", []system{stock, one, eight}, grow},
+	{"discard", []system{stock, one, eight}, discard},
+	{"quota", []system{stock, one, eight}, quota},
+	{"small journal", []system{stock, one, eight}, smallJournal},
+	{"two on one memory", []system{one, eight}, twoOnOneMemory},
+	{"write errors", []system{stock, one, eight}, writeErrors},
+	{"recovery", []system{one, eight}, recovery},
+	{"refused", []system{one}, refused},
+	{"unload", []system{one}, unload}, // the last one
+}
+
+// chosen says whether a case is to run.
+func chosen(name string) bool {
+	names := os.Getenv(casesVariable)
+	return names == "" || slices.Contains(strings.Split(names, ","), name)
+}
+
+// One guest runs all: starting the test program there takes longer than most
+// cases. What stock ext4 does on the same kernel shows that a case is right.
+func TestVolumes(t *testing.T) {
+	inGuest(t, vmtest.Config{}, func(t *testing.T) {
+		for _, c := range cases {
+			if !chosen(c.name) {
+				continue
+			}
+			t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+				for _, s := range systems(c.systems...) {
+					t.Run(s.name, func(t *testing.T) {
+						defer hangs(t)()
+						c.run(t, s)
+					})
+				}
+			})
+		}
+	})
+}
+
+// patience is how long a case may take.
+const patience = 10 * time.Minute
+
+// hangs ends the test program, telling what the kernel's threads wait for, if the
+// function that it gives is not called in time. A thread that waits in the
+// kernel for ever cannot be ended otherwise.
+func hangs(t *testing.T) (ended func()) {
+	name, seen := t.Name(), logMark(t)
+	limit := patience
+	if scaled(0, 1) == 0 {
+		limit /= 4
+	}
+	timer := time.AfterFunc(limit, func() {
+		_ = os.WriteFile("/proc/sysrq-trigger", []byte("w"), 0)
+		fmt.Printf("%s hangs; the threads that wait in the kernel:\n%s\n", name, logSince(t, seen))
+		os.Exit(1)
+	})
+	return func() { timer.Stop() }
+}

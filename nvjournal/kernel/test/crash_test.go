@@ -1,0 +1,284 @@
+package test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/crash"
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// crashVariable says what TestGuestSide does: a crashOrder in JSON.
+const crashVariable = "DAYBOOK_EXT4NVJ_CRASH"
+
+// crashOrder is what the host asks of the guest's side.
+type crashOrder struct {
+	Do     string // make, load, check
+	System string
+	Number int // of disk and persistent memory
+	Size   int // of the journal, bytes
+	Round  int
+	Seed   uint64
+	// Of a check:
+	Told []int // of each thread
+	// Command says that nvj recovers, and not mounting.
+	Command bool
+}
+
+// crashThreads is how many scripts run on each volume.
+const crashThreads = 2
+
+func (o crashOrder) volume(t *testing.T) *volume {
+	return systemNamed(o.System).volume(t, plan{
+		disk: vmtest.Device(t, fmt.Sprintf("disk%d", o.Number)), pmem: vmtest.Device(t, fmt.Sprintf("pmem%d", o.Number)),
+		size: o.Size, journalMB: 4,
+	})
+}
+
+func (o crashOrder) dir(v *volume) string {
+	return filepath.Join(v.dir, fmt.Sprintf("round%d", o.Round))
+}
+
+// TestGuestSide is no test, but what TestKilled and others run in a guest that
+// they drive from outside.
+func TestGuestSide(t *testing.T) {
+	text := os.Getenv(crashVariable)
+	if text == "" {
+		return
+	}
+	var o crashOrder
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	v := o.volume(t)
+	switch o.Do {
+	case "make":
+		v.mkfs()
+	case "load":
+		v.mount()
+		if err := os.Mkdir(o.dir(v), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		err := crash.Run(o.dir(v), o.Seed, crashThreads, 0, func(thread, count int) { fmt.Printf("told %d %d\n", thread, count) })
+		t.Fatalf("the load ended: %v", err)
+	case "check":
+		o.check(t, v)
+	default:
+		t.Fatalf("cannot %s", o.Do)
+	}
+}
+
+// check recovers a volume, and looks at what is there.
+func (o crashOrder) check(t *testing.T, v *volume) {
+	if v.system.ours() {
+		if err := unix.Mount(v.disk, v.dir, "ext4", 0, ""); !errors.Is(err, unix.EINVAL) {
+			_ = unix.Unmount(v.dir, 0)
+			t.Fatalf("stock ext4 mounts an unclean disk, or: %v", err)
+		}
+		if out, err := run("e2fsck", "-fp", v.disk); err == nil || !strings.Contains(out, "unsupported feature") {
+			t.Fatalf("e2fsck takes an unclean disk: %v\n%s", err, out)
+		}
+	}
+	var trees string
+	look := func(dir string) {
+		for thread := range crashThreads {
+			found, err := crash.Check(filepath.Join(dir, fmt.Sprintf("round%d", o.Round)), o.Seed, thread, o.Told[thread], false)
+			if err != nil {
+				t.Error(err)
+			}
+			trees += fmt.Sprintf(" %+v", found)
+		}
+	}
+	if v.system.ours() && o.Command {
+		must(t, "nvj", "recover", v.pmem, "--offset", fmt.Sprint(v.offset), "--target", v.disk)
+		// Stock ext4 removes what had no name any more, as after its own
+		// recovery; e2fsck would take that for an error.
+		v.sameInStock(nil, look)
+		v.fsck()
+	} else {
+		v.mount()
+		look(v.dir)
+		v.end(look)
+	}
+	t.Logf("found%s", trees)
+	// Room for the next round.
+	v.mount()
+	if err := os.RemoveAll(o.dir(v)); err != nil {
+		t.Fatal(err)
+	}
+	v.unmount()
+}
+
+// guestSide runs TestGuestSide in a guest.
+func guestSide(o crashOrder, out *told) vm.Command {
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // numbers and strings
+	}
+	return vm.Command{
+		Args:   []string{vm.Self, "-test.run=^TestGuestSide$", "-test.v"},
+		Env:    []string{crashVariable + "=" + string(text), "DAYBOOK_REQUIRE_ALL=1"},
+		Stdout: out, Stderr: out,
+	}
+}
+
+// told hears what the guest's side says.
+type told struct {
+	mu    sync.Mutex
+	rest  []byte
+	count [crashThreads]int
+	lines []string // other than counts
+	began chan struct{}
+	once  sync.Once
+}
+
+func newTold() *told { return &told{began: make(chan struct{})} }
+
+func (h *told) Write(b []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rest = append(h.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(h.rest, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		var thread, count int
+		if n, _ := fmt.Sscanf(string(line), "told %d %d", &thread, &count); n == 2 {
+			h.count[thread] = count
+			h.once.Do(func() { close(h.began) })
+		} else {
+			h.lines = append(h.lines, string(line))
+		}
+		h.rest = rest
+	}
+}
+
+func (h *told) counts() []int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]int(nil), h.count[:]...)
+}
+
+func (h *told) said() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.lines, "\n") + string(h.rest)
+}
+
+// do runs the guest's side to its end.
+func do(t *testing.T, m *vm.Machine, o crashOrder) string {
+	t.Helper()
+	out := newTold()
+	if err := m.Do(t.Context(), guestSide(o, out)); err != nil {
+		t.Fatalf("%s of round %d on %s: %v:\n%s\nconsole:\n%s", o.Do, o.Round, o.System, err, out.said(), m.Console())
+	}
+	return out.said()
+}
+
+// The power goes, at any moment, under scripts of which each state is known. What
+// was synced is there, nothing is half done, and nothing before it is missing.
+// One guest has a volume of each system, so that each kill counts for both.
+func TestKilled(t *testing.T) {
+	onModuleKernels(t)
+	pair := systems(one, eight)
+	if len(pair) == 0 {
+		if pair = systems(stock); len(pair) == 0 {
+			t.Skipf("%s leaves no system for this test", systemsVariable)
+		}
+	}
+	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
+		m := driven(t, kernel, len(pair))
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		orders := make([]crashOrder, len(pair))
+		for n, s := range pair {
+			// Small enough to be full now and then.
+			orders[n] = crashOrder{System: s.name, Number: n, Size: s.smallestJournal(), Do: "make"}
+			do(t, m, orders[n])
+		}
+		for round := range scaled(5, 100) {
+			heard := make([]*told, len(orders))
+			for n := range orders {
+				o := &orders[n]
+				o.Do, o.Round, o.Seed, o.Told = "load", round, random.Uint64(), nil
+				heard[n] = newTold()
+				if _, err := m.Start(guestSide(*o, heard[n])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for n := range heard {
+				select {
+				case <-heard[n].began:
+				case <-time.After(time.Minute):
+					t.Fatalf("the load does not begin: %s\nconsole:\n%s", heard[n].said(), m.Console())
+				}
+			}
+			time.Sleep(time.Duration(random.Int64N(int64(3 * time.Second))))
+			faults(t, m)
+			m.Kill()
+			if err := m.Reboot(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for n := range orders {
+				o := &orders[n]
+				o.Do, o.Told, o.Command = "check", heard[n].counts(), (round+n)%2 == 1
+				how := "mounting"
+				if o.Command {
+					how = "nvj recover"
+				}
+				said := do(t, m, *o)
+				t.Logf("round %d, %s, by %s: %s", round, o.System, how, found(said))
+			}
+			faults(t, m)
+		}
+	})
+}
+
+// driven boots a guest that a test drives from outside.
+func driven(t *testing.T, kernel string, volumes int) *vm.Machine {
+	t.Helper()
+	vmtest.Need(t, kernel)
+	config := vm.Config{Kernel: kernel, Modules: strings.Split(loaded, ",")}
+	for range volumes {
+		config.Disks = append(config.Disks, vm.Disk{SizeBytes: 128 << 20})
+		config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: 80 << 20})
+	}
+	for _, tool := range tools {
+		config.Give = append(config.Give, vm.Give{Host: needs.Tool(t, tool)})
+	}
+	if len(systems(one, eight)) > 0 {
+		config.Modules = append(config.Modules, module(t, kernel))
+		config.Give = append(config.Give, vm.Give{Host: built(t, "../../build/nvj", "nvjournal"), Guest: "/usr/bin/nvj"})
+	}
+	return vmtest.Boot(t, config)
+}
+
+// faults fails the test for what the kernel said of itself.
+func faults(t *testing.T, m *vm.Machine) {
+	t.Helper()
+	if problems := m.KernelProblems(); len(problems) > 0 {
+		t.Fatalf("the guest's kernel reported faults: %s\nconsole:\n%s", strings.Join(problems, "\n"), m.Console())
+	}
+}
+
+// found is what the guest's side logged of what it found.
+func found(said string) string {
+	_, text, _ := strings.Cut(said, "found")
+	text, _, _ = strings.Cut(text, "\n")
+	return text
+}

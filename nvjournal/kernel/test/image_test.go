@@ -1,0 +1,108 @@
+package test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// image is what a device holds, read past the kernel's cache: what a crash at
+// this moment would leave.
+type image struct {
+	path   string
+	offset int64
+	bytes  []byte
+}
+
+// aligned memory, as O_DIRECT wants it: pages of their own.
+func aligned(t *testing.T, size int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return b
+}
+
+func takeImage(t *testing.T, path string, offset int64, size int) *image {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	i := &image{path, offset, aligned(t, size)}
+	if _, err := file.ReadAt(i.bytes, offset); err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// restore writes it back.
+func (i *image) restore(t *testing.T) {
+	t.Helper()
+	file, err := os.OpenFile(i.path, os.O_WRONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteAt(i.bytes, i.offset); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// same says whether the device still holds it, and if not, where it differs.
+func (i *image) same(t *testing.T) (place int64, same bool) {
+	t.Helper()
+	now := takeImage(t, i.path, i.offset, len(i.bytes))
+	if bytes.Equal(now.bytes, i.bytes) {
+		return 0, true
+	}
+	for n := range now.bytes {
+		if now.bytes[n] != i.bytes[n] {
+			return i.offset + int64(n), false
+		}
+	}
+	return 0, true
+}
+
+// unclean is a volume as a crash leaves it: disk and region.
+type unclean struct {
+	disk, region *image
+}
+
+// unclean copies a mounted volume past the caches while nothing goes on in it:
+// a crash, without the boot.
+func (v *volume) unclean() unclean {
+	v.t.Helper()
+	if v.blocks == 0 {
+		v.t.Fatal("only a small volume is copied: say its blocks")
+	}
+	if err := syncVolume(v.dir); err != nil {
+		v.t.Fatal(err)
+	}
+	return unclean{takeImage(v.t, v.disk, 0, v.blocks*4096), takeImage(v.t, v.pmem, int64(v.offset), v.size)}
+}
+
+func (u unclean) restore(t *testing.T) {
+	t.Helper()
+	u.disk.restore(t)
+	u.region.restore(t)
+}
+
+// untouched fails the test if anything was written.
+func (u unclean) untouched(t *testing.T) {
+	t.Helper()
+	for _, i := range []*image{u.disk, u.region} {
+		if place, same := i.same(t); !same {
+			t.Errorf("%s was written to, at byte %d", i.path, place)
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/fsx"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// smallestJournal is the smallest region that is taken, bytes: what an operation
+// may ask for is a quarter of a ring.
+func (s system) smallestJournal() int { return (2 << 20) * max(1, s.partitions) }
+
+// churn fills the journal: attributes of thousands of random bytes, over and
+// over again.
+func churn(dir string, count int) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	random := rand.NewChaCha8([32]byte{})
+	value := make([]byte, 3500)
+	for n := range count {
+		path := filepath.Join(dir, fmt.Sprintf("churn%d", n%50))
+		if n < 50 {
+			if err := os.WriteFile(path, nil, 0o644); err != nil {
+				return err
+			}
+		}
+		_, _ = random.Read(value)
+		if err := unix.Setxattr(path, "user.churn", value, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statistics are the journal's own.
+func (v *volume) statistics() map[string]uint64 {
+	v.t.Helper()
+	text, err := os.ReadFile(filepath.Join("/proc/fs/ext4nvj", filepath.Base(v.disk), "nvjournal"))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	numbers := map[string]uint64{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 {
+			if n, err := strconv.ParseUint(f[1], 10, 64); err == nil {
+				numbers[f[0]] = n
+			}
+		}
+	}
+	return numbers
+}
+
+// The journal is full all the time, and goes round several times.
+func smallJournal(t *testing.T, s system) {
+	v := s.make(t, plan{size: s.smallestJournal(), journalMB: 4})
+	var check func(string)
+	var last string
+	const mostRounds = 8
+	for round := range mostRounds {
+		last = fmt.Sprintf("round%d", round)
+		dir := filepath.Join(v.dir, last)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		churned := make(chan error, 1)
+		go func() { churned <- churn(dir, scaled(2600, 10000)) }()
+		check = scripted(t, dir, 3, scaled(300, 2000))
+		stormed(t, dir, 4, scaled(200, 2000))
+		exercised(t, dir, 2, 50, fsx.Options{})
+		if err := <-churned; err != nil {
+			t.Fatal(err)
+		}
+		check(dir)
+		if !s.ours() || s != one && scaled(0, 1) == 0 {
+			break
+		}
+		n := v.statistics()
+		if n["logged_lines"] > uint64(scaled(1, 4))*n["ring_lines"]*uint64(s.partitions) && n["checkpoints"] > 1 {
+			t.Logf("%d lines in rings of %d, %d checkpoints, %d handles waited", n["logged_lines"], n["ring_lines"], n["checkpoints"], n["start_waits"])
+			break
+		}
+		if round == mostRounds-1 {
+			t.Errorf("the journal did not go round: %v", n)
+		}
+	}
+	v.end(nil)
+}
+
+// device is a disk of dm whose writes can be made to fail.
+type device struct {
+	t       *testing.T
+	name    string
+	sectors int
+	disk    string
+}
+
+func newDevice(t *testing.T, disk string) *device {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/sys/class/block", filepath.Base(disk), "size"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sectors, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &device{t: t, name: "flaky", sectors: sectors, disk: disk}
+	must(t, "dmsetup", "create", d.name, "--noudevsync", "--noudevrules", "--table", d.working())
+	t.Cleanup(func() { _, _ = run("dmsetup", "remove", "--force", "--noudevsync", "--noudevrules", d.name) })
+	return d
+}
+
+func (d *device) working() string { return fmt.Sprintf("0 %d linear %s 0", d.sectors, d.disk) }
+
+// failing is a table under which each write fails and reads do not.
+func (d *device) failing() string {
+	return fmt.Sprintf("0 %d flakey %s 0 0 60 1 error_writes", d.sectors, d.disk)
+}
+
+func (d *device) become(table string) {
+	d.t.Helper()
+	must(d.t, "dmsetup", "suspend", "--nolockfs", "--noudevsync", d.name)
+	must(d.t, "dmsetup", "load", d.name, "--table", table)
+	must(d.t, "dmsetup", "resume", "--noudevsync", d.name)
+}
+
+// The disk's writes fail. The file system becomes read-only, and when the disk
+// works again all that was told to be permanent is there.
+func writeErrors(t *testing.T, s system) {
+	// With barriers the first flush of the disk fails, which a commit asks for;
+	// without, the first write of a block to its home.
+	for _, option := range []string{"barrier", "nobarrier"} {
+		t.Run(option, func(t *testing.T) { writeErrorsWith(t, s, option) })
+	}
+}
+
+func writeErrorsWith(t *testing.T, s system, option string) {
+	d := newDevice(t, vmtest.Device(t, "disk0"))
+	// The node's own name, under which the kernel has it.
+	node := must(t, "dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", d.name)
+	v := s.make(t, plan{disk: filepath.Join("/dev", strings.TrimSpace(node)), size: s.smallestJournal(), options: []string{"errors=remount-ro", option}})
+	check := scripted(t, v.dir, 2, scaled(200, 2000))
+	if err := syncVolume(v.dir); err != nil {
+		t.Fatal(err)
+	}
+	d.become(d.failing())
+	told, err := directoriesUntilError(v.dir)
+	if !errors.Is(err, unix.EROFS) && !errors.Is(err, unix.EIO) {
+		t.Fatalf("after %d directories: %v", told, err)
+	}
+	// Now it is read-only, and can be read.
+	for range 100 {
+		if err = os.Mkdir(filepath.Join(v.dir, "late"), 0o755); errors.Is(err, unix.EROFS) {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !errors.Is(err, unix.EROFS) {
+		t.Errorf("after the errors, mkdir: %v", err)
+	}
+	check(v.dir)
+	v.unmount()
+	d.become(d.working())
+	v.mount()
+	check(v.dir)
+	for n := range told {
+		if _, err := os.Stat(filepath.Join(v.dir, "told", fmt.Sprint(n))); err != nil {
+			t.Fatalf("of %d directories that were synced: %v", told, err)
+		}
+	}
+	t.Logf("%d directories were synced before the error", told)
+	// The error is on record in the superblock, which e2fsck tells of, so it
+	// is mended first, as an operator would.
+	v.unmount()
+	if out, err := run("e2fsck", "-fy", v.disk); err != nil && !strings.Contains(out, "FILE SYSTEM WAS MODIFIED") {
+		t.Fatalf("e2fsck: %v: %s", err, out)
+	}
+	v.mount()
+	v.end(check)
+}
+
+// directoriesUntilError makes directories, each permanent before the next, and
+// gives how many until there was an error.
+func directoriesUntilError(dir string) (told int, err error) {
+	parent := filepath.Join(dir, "told")
+	if err := os.Mkdir(parent, 0o755); err != nil {
+		return 0, err
+	}
+	file, err := os.Open(parent)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	for told = range 200000 {
+		if err := os.Mkdir(filepath.Join(parent, fmt.Sprint(told)), 0o755); err != nil {
+			return told, err
+		}
+		if err := file.Sync(); err != nil {
+			return told, err
+		}
+		if err := churn(filepath.Join(dir, "churn"), 60); err != nil {
+			return told + 1, err
+		}
+	}
+	return told, errors.New("no error came")
+}
+
+// unload: nobody uses the module any more, and it goes without a word.
+func unload(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	stormed(t, v.dir, 3, 100)
+	if out, err := run("rmmod", "ext4nvj"); err == nil {
+		t.Errorf("a module that is in use was unloaded: %s", out)
+	}
+	v.end(nil)
+	seen := logMark(t)
+	must(t, "rmmod", "ext4nvj")
+	if said := logSince(t, seen); strings.Contains(said, "WARNING") || strings.Contains(said, "BUG") || strings.Contains(said, "left") {
+		t.Errorf("unloading: %s", said)
+	}
+	if err := v.tryMount(); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("mounting without the module: %v", err)
+	}
+	must(t, "modprobe", "ext4nvj")
+	v.mount()
+	v.end(nil)
+}

@@ -1,0 +1,113 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/crash"
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/fsx"
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/storm"
+)
+
+// How much is done: less in a quick run.
+func scaled(quick, long int) int {
+	if os.Getenv("DAYBOOK_VM_LONG") == "1" {
+		return long
+	}
+	return quick
+}
+
+const loadSeed = 20
+
+// scripted runs scripts of which each state is known, and gives the check of
+// their last one.
+func scripted(t *testing.T, dir string, threads, count int) func(dir string) {
+	t.Helper()
+	if err := os.Mkdir(filepath.Join(dir, "scripts"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := crash.Run(filepath.Join(dir, "scripts"), loadSeed, threads, count, func(int, int) {}); err != nil {
+		t.Fatal(err)
+	}
+	return func(dir string) {
+		t.Helper()
+		for thread := range threads {
+			if _, err := crash.Check(filepath.Join(dir, "scripts"), loadSeed, thread, count, true); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// stormed lets a storm blow.
+func stormed(t *testing.T, dir string, threads, count int) {
+	t.Helper()
+	result, err := storm.Run(t.Context(), filepath.Join(dir, "storm"), storm.Options{Seed: loadSeed, Threads: threads, Count: count})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.Done < int64(threads*count/4) {
+		t.Errorf("only %d operations of the storm did something, %d did not", result.Done, result.Refused)
+	}
+}
+
+// background lets a storm blow until the function that it gives is called.
+func background(t *testing.T, dir string, allow ...error) (end func() storm.Result) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	var result storm.Result
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		result, err = storm.Run(ctx, filepath.Join(dir, "storm"), storm.Options{Seed: loadSeed, Threads: 3, Allow: allow})
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	return func() storm.Result {
+		t.Helper()
+		cancel()
+		<-done
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result
+	}
+}
+
+// exercised runs fsx on several files at once.
+func exercised(t *testing.T, dir string, files, count int, options fsx.Options) {
+	t.Helper()
+	var all sync.WaitGroup
+	errs := make([]error, files)
+	for n := range files {
+		all.Go(func() {
+			options := options
+			options.Seed, options.Count = loadSeed+uint64(n), count
+			errs[n] = fsx.Run(filepath.Join(dir, fmt.Sprintf("fsx%d", n)), options)
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// What every volume must stand: scripts, storms, and files against a model, one
+// after the other and at once.
+func loads(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	check := scripted(t, v.dir, 3, scaled(300, 3000))
+	stormed(t, v.dir, 4, scaled(250, 5000))
+	exercised(t, v.dir, 3, scaled(120, 3000), fsx.Options{})
+	check(v.dir)
+	v.end(check)
+}

@@ -1,0 +1,120 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// systemsVariable narrows the systems: names with commas between.
+const systemsVariable = "DAYBOOK_EXT4NVJ_SYSTEMS"
+
+// moduleKernels are those that the module is built for.
+var moduleKernels = []string{"6.1"}
+
+// system is what a volume is mounted as.
+type system struct {
+	name       string
+	partitions int // of the journal; 0: stock ext4, with its journal on the disk
+}
+
+var (
+	stock = system{"ext4", 0}
+	one   = system{"ext4nvj-1", 1}
+	eight = system{"ext4nvj-8", 8}
+)
+
+func systemNamed(name string) system {
+	for _, s := range []system{stock, one, eight} {
+		if s.name == name {
+			return s
+		}
+	}
+	panic("no system " + name)
+}
+
+// ours says that it is ext4nvj.
+func (s system) ours() bool { return s.partitions > 0 }
+
+// systems are those to test, out of the wanted.
+func systems(wanted ...system) []system {
+	chosen := os.Getenv(systemsVariable)
+	if chosen == "" {
+		return wanted
+	}
+	names := strings.Split(chosen, ",")
+	return slices.DeleteFunc(slices.Clone(wanted), func(s system) bool { return !slices.Contains(names, s.name) })
+}
+
+// onModuleKernels narrows the kernels to those of the module.
+func onModuleKernels(t *testing.T) {
+	t.Helper()
+	kernels := slices.DeleteFunc(slices.Clone(vmtest.Kernels(t)), func(k string) bool { return !slices.Contains(moduleKernels, k) })
+	if len(kernels) == 0 {
+		t.Skipf("ext4nvj is for the kernels %s, and these were not chosen", strings.Join(moduleKernels, ", "))
+	}
+	t.Setenv("DAYBOOK_VM_KERNELS", strings.Join(kernels, ","))
+}
+
+// The disks and the persistent memory of each guest.
+const (
+	diskBytes = 256 << 20
+	pmemBytes = 160 << 20
+)
+
+// loaded are the modules besides ours: stock ext4, and what it and the tests ask
+// the kernel for.
+const loaded = "ext4,dm-flakey,quota_v2,loop"
+
+// tools are the host's programs that guests need.
+var tools = []string{"mke2fs", "e2fsck", "dmsetup", "chattr"}
+
+// built is a product of this repository on the host, which make makes.
+func built(t *testing.T, path, target string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = os.Stat(path)
+	needs.That(t, err == nil, fmt.Sprintf("%s, which make %s builds", path, target))
+	return path
+}
+
+// module is ext4nvj.ko for a kernel, on the host.
+func module(t *testing.T, kernel string) string {
+	return built(t, filepath.Join("..", "build", kernel, "ext4nvj.ko"), "kernel")
+}
+
+// inGuest runs a test in a guest of each kernel, which has the disks, the
+// persistent memory, the modules and the tools.
+func inGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
+	t.Helper()
+	onModuleKernels(t)
+	for _, kernel := range vmtest.Kernels(t) {
+		t.Setenv("DAYBOOK_VM_KERNELS", kernel)
+		if !vmtest.Inside() {
+			vmtest.Need(t, kernel)
+			config.Disks = []string{size(diskBytes), size(diskBytes)}
+			config.Pmem = []string{size(pmemBytes), size(pmemBytes)}
+			config.Modules = loaded
+			for _, tool := range tools {
+				needs.Tool(t, tool)
+				config.Give = append(config.Give, tool)
+			}
+			if slices.ContainsFunc(systems(stock, one, eight), system.ours) {
+				config.Modules += "," + module(t, kernel)
+				config.Give = append(config.Give, built(t, "../../build/nvj", "nvjournal")+":/usr/bin/nvj")
+			}
+		}
+		vmtest.InGuest(t, config, test)
+	}
+}
+
+func size(bytes int) string { return fmt.Sprintf("%dM", bytes>>20) }
