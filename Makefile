@@ -2,11 +2,15 @@
 
 GO      ?= go
 BUILD   := build
-BENCHES := attribution guest-volumes guests nvjournal overhead scale shares volumes
+BENCHES := attribution ext4nvj guest-volumes guests nvjournal overhead scale shares volumes
+
+# ext4nvj.ko is built for these kernels of the guests: make kernel KERNELS="6.1 6.12".
+KERNEL  ?= 6.1
+KERNELS ?= $(KERNEL)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal vm-test vm-fetch setup setup-test setup-bench setup-vm lint generate man completions clean help $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel lint generate man completions clean help $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -24,6 +28,7 @@ demo: setup build ## the paper's experiment on an embedded disk, two minutes (ro
 	bin/daybook demo
 
 test: setup-test build build-vm ## all tests; those on the real kernel need root
+	$(MAKE) nvjournal kernel || [ -z "$${DAYBOOK_REQUIRE_ALL:-}" ]
 	scripts/test
 	scripts/test-nvjournal test
 
@@ -33,8 +38,15 @@ soak: setup-test ## the long forms of nvjournal's tests, an hour or more
 nvjournal: setup ## build nvjournal/build: libnvjournal.a, .so, nvj (docs/nvjournal.md)
 	$(MAKE) -C nvjournal
 
-vm-test: setup-test build build-vm ## all tests that run in guests, also those that take long, on each kernel
-	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 60m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
+kernel: setup-kernel build-vm ## build ext4nvj.ko for guests' kernels in nvjournal/kernel/build (docs/ext4nvj.md)
+	for kernel in $(KERNELS); do $(MAKE) -C nvjournal/kernel KERNEL=$$kernel || exit 1; done
+
+vm-test: setup-test build build-vm nvjournal kernel suites ## all tests that run in guests, also those that take long, on each kernel
+	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 180m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal nvjournal/kernel/test vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
+suites: ## install file-system tests that others wrote, which vm-test runs
+	scripts/setup build suites
+	PATH="$$HOME/.cargo/bin:$$PATH" cargo install --quiet --locked --root nvjournal/build/suites pjdfstest@0.2.2
 
 vm-fetch: setup-vm build-vm ## fetch the guests' kernels into the cache
 	bin/daybook-vm fetch
@@ -50,6 +62,9 @@ setup-bench: ## install what the volumes' benchmark needs
 
 setup-vm: ## install what guests need
 	scripts/setup build vm
+
+setup-kernel: ## install what building kernel modules needs
+	scripts/setup build kernel
 
 lint: ## gofmt, go vet, staticcheck, clang-format, and that generated files are fresh
 	scripts/setup build lint
@@ -68,6 +83,7 @@ completions: build ## shell completion in build/completions
 	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
 
 bench-volumes bench-nvjournal: setup-bench
+bench-ext4nvj: setup-vm nvjournal kernel
 
 $(addprefix bench-,$(BENCHES)): bench-%: setup build
 	mkdir -p $(BUILD)/bench

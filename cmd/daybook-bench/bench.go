@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -80,6 +81,43 @@ func (b *bench) finish(cmd *cobra.Command, result any, report func() (experiment
 	}
 	if err := check(); err != nil {
 		return fmt.Errorf("outside the bounds:\n%w", err)
+	}
+	return nil
+}
+
+// figures are what a benchmark came to.
+type figures interface {
+	Report() (experiment.Report, error)
+	Check() error
+}
+
+// again measures nothing: it finishes with the figures in a file.
+func again[F figures](b bench, cmd *cobra.Command, path string) error {
+	var result F
+	if err := read(path, &result); err != nil {
+		return err
+	}
+	return b.finish(cmd, result, result.Report, result.Check)
+}
+
+// choose puts what was asked for, if anything, in the place of what a benchmark
+// measures by itself.
+func choose[T ~string](measured *[]T, asked []string) {
+	if len(asked) == 0 {
+		return
+	}
+	*measured = nil
+	for _, name := range asked {
+		*measured = append(*measured, T(name))
+	}
+}
+
+// runMake builds what is in a directory.
+func runMake(cmd *cobra.Command, what, directory string, arguments ...string) error {
+	make := exec.CommandContext(cmd.Context(), "make", append([]string{"-C", directory}, arguments...)...)
+	make.Stdout, make.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
+	if err := make.Run(); err != nil {
+		return fmt.Errorf("cannot build %s in %s: %w", what, directory, err)
 	}
 	return nil
 }

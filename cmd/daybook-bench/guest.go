@@ -3,8 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment"
 	"github.com/daybook-project/daybook/vm"
@@ -35,12 +39,44 @@ func (g *guest) Run(ctx context.Context, scenario experiment.Scenario, law strin
 	if err != nil {
 		return experiment.Phase{}, err
 	}
-	var out bytes.Buffer
-	said := &lines{tell: tell}
-	if err := g.machine.Do(ctx, vm.Command{Args: []string{vm.Self}, Env: environment, Stdout: &out, Stderr: said}); err != nil {
-		return experiment.Phase{}, fmt.Errorf("in the guest: %w: %s", err, said.last)
+	out, err := g.do(ctx, vm.Command{Args: []string{vm.Self}, Env: environment}, tell)
+	if err != nil {
+		return experiment.Phase{}, err
 	}
-	return experiment.ReadGuestPhase(&out)
+	return experiment.ReadGuestPhase(out)
+}
+
+// do runs a command there, tells the lines that it says meanwhile, and gives what
+// it wrote.
+func (g *guest) do(ctx context.Context, command vm.Command, tell func(line string)) (*bytes.Buffer, error) {
+	out, said := new(bytes.Buffer), &lines{tell: tell}
+	command.Stdout, command.Stderr = out, said
+	if err := g.machine.Do(ctx, command); err != nil {
+		return nil, fmt.Errorf("in the guest: %w: %s", err, said.last)
+	}
+	return out, nil
+}
+
+// phase runs a benchmark's hidden command of newPhaseCommand there.
+func (g *guest) phase(ctx context.Context, bench string, asked any, tell func(line string)) (*bytes.Buffer, error) {
+	text, err := json.Marshal(asked)
+	if err != nil {
+		return nil, err
+	}
+	return g.do(ctx, vm.Command{Args: []string{vm.Self, bench, "phase", string(text)}}, tell)
+}
+
+// newPhaseCommand is what this program is in the guest.
+func newPhaseCommand(run func(ctx context.Context, text string, output, say io.Writer) error) *cobra.Command {
+	return &cobra.Command{
+		Use:    "phase CASE",
+		Short:  "Run one case, given as JSON, in a guest, whose disks' content is lost",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
 }
 
 func (g *guest) Close() error {

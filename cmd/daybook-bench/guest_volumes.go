@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,18 +41,9 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 				options = experiment.QuickGuestVolumes
 			}
 			options.Boot, options.Kernels = bootVolumesGuest, names
-			if len(dividers) > 0 {
-				options.Dividers = dividers
-			}
-			if len(arrangements) > 0 {
-				options.Arrangements = nil
-				for _, a := range arrangements {
-					options.Arrangements = append(options.Arrangements, experiment.Arrangement(a))
-				}
-			}
-			if len(loads) > 0 {
-				options.Loads = loads
-			}
+			choose(&options.Arrangements, arrangements)
+			choose(&options.Dividers, dividers)
+			choose(&options.Loads, loads)
 			if len(arrangements)+len(dividers)+len(loads) > 0 || cmd.Flags().Changed("kernels") {
 				if err := readBefore(b.output, &options.Before); err != nil {
 					return err
@@ -71,25 +61,9 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, P")
 	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-short, io.cost-full, bfq")
 	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting")
-	cmd.AddCommand(newGuestVolumesPhaseCommand())
+	cmd.AddCommand(newPhaseCommand(experiment.RunGuestVolumes))
 	return cmd
 }
-
-// newGuestVolumesPhaseCommand is what this program is in the guest.
-func newGuestVolumesPhaseCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "phase CASE",
-		Short:  "Run one case, given as JSON, in a guest, whose disk's content is lost",
-		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return experiment.RunGuestVolumes(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
-	}
-}
-
-// volumesGuest is a guest for cases of volumes.
-type volumesGuest struct{ guest }
 
 // bootVolumesGuest boots a kernel of the pin file with the experiment's disk.
 func bootVolumesGuest(ctx context.Context, kernel string) (experiment.VolumesGuest, error) {
@@ -103,21 +77,15 @@ func bootVolumesGuest(ctx context.Context, kernel string) (experiment.VolumesGue
 	if err != nil {
 		return nil, err
 	}
-	return &volumesGuest{guest{machine}}, nil
+	return &guest{machine}, nil
 }
 
-func (g *volumesGuest) RunVolumes(ctx context.Context, c experiment.GuestVolumesCase, tell func(line string)) (phase experiment.GuestVolumesPhase, err error) {
-	text, err := json.Marshal(c)
+func (g *guest) RunVolumes(ctx context.Context, c experiment.GuestVolumesCase, tell func(line string)) (phase experiment.GuestVolumesPhase, err error) {
+	out, err := g.phase(ctx, "guest-volumes", c, tell)
 	if err != nil {
 		return phase, err
 	}
-	var out bytes.Buffer
-	said := &lines{tell: tell}
-	command := vm.Command{Args: []string{vm.Self, "guest-volumes", "phase", string(text)}, Stdout: &out, Stderr: said}
-	if err := g.machine.Do(ctx, command); err != nil {
-		return phase, fmt.Errorf("in the guest: %w: %s", err, said.last)
-	}
-	if err := json.NewDecoder(&out).Decode(&phase); err != nil {
+	if err := json.NewDecoder(out).Decode(&phase); err != nil {
 		return phase, fmt.Errorf("cannot read the guest's result: %w", err)
 	}
 	return phase, nil

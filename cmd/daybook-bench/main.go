@@ -43,6 +43,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newAttributionCommand(), newGuestsCommand(), newGuestVolumesCommand(), newNVJournalCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newUpdatesCommand(), newVolumesCommand())
+	root.AddCommand(newAttributionCommand(), newExt4NVJCommand(), newGuestsCommand(), newGuestVolumesCommand(), newNVJournalCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newUpdatesCommand(), newVolumesCommand())
 	return root
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,7 @@ var nvjournalStreams = []struct {
 
 func newNVJournalCommand() *cobra.Command {
 	b := bench{name: "nvjournal"}
-	o := experiment.NVJournalOptions{Rounds: 5, Streams: map[string]string{}}
+	o := experiment.NVJournalOptions{Rounds: 5}
 	var source, recordings, kept string
 	cmd := &cobra.Command{
 		Use:   "nvjournal",
@@ -34,22 +33,19 @@ which needs root; without root the small ones in nvjournal/bench are taken.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kept != "" {
-				var result experiment.NVJournal
-				if err := read(kept, &result); err != nil {
-					return err
-				}
-				return b.finish(cmd, result, result.Report, result.Check)
+				return again[experiment.NVJournal](b, cmd, kept)
 			}
 			o.Progress, o.Quick = cmd.ErrOrStderr(), b.quick
-			var err error
-			if o.Program, err = buildNVJournalBench(cmd, source); err != nil {
+			if err := runMake(cmd, "nvjournal's benchmark", source, "bench-program"); err != nil {
 				return err
 			}
+			o.Program = filepath.Join(source, "build", "bench", "bench")
 			for _, s := range nvjournalStreams {
-				if o.Streams[s.load], err = findRecording(cmd, s.load, s.operations, recordings, source); err != nil {
+				path, err := findRecording(cmd, s.load, s.operations, recordings, source)
+				if err != nil {
 					return err
 				}
-				o.Names = append(o.Names, s.load)
+				o.Streams = append(o.Streams, experiment.NVJRecording{Name: s.load, Path: path})
 			}
 			result, err := experiment.RunNVJournal(cmd.Context(), o)
 			if err != nil {
@@ -64,20 +60,11 @@ which needs root; without root the small ones in nvjournal/bench are taken.`,
 	flags.StringVar(&recordings, "recordings", filepath.Join("build", "bench"), "the `DIR` with the recordings")
 	flags.StringVar(&kept, "again", "", "measure nothing: make the page of the figures in `FILE` again")
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "medians of so many `N`, 1 to 33")
+	flags.IntSliceVar(&o.Latencies, "latency", []int{0, 100, 300, 500}, "measure memory whose fences take `NS,NS...` longer, beside the rest")
 	flags.IntVar(&o.FenceNanoseconds, "fence-ns", 0, "make each fence longer, as slower memory would")
 	flags.IntVar(&o.LineNanoseconds, "line-ns", 0, "make each line written longer")
 	flags.IntVar(&o.MegabytesPerSecond, "bandwidth", 0, "give the memory so many `MB/S`; 0: all it has")
 	return cmd
-}
-
-// buildNVJournalBench makes the program, and says where it is.
-func buildNVJournalBench(cmd *cobra.Command, source string) (string, error) {
-	make := exec.CommandContext(cmd.Context(), "make", "-C", source, "bench-program")
-	make.Stdout, make.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
-	if err := make.Run(); err != nil {
-		return "", fmt.Errorf("cannot build nvjournal's benchmark in %s: %w", source, err)
-	}
-	return filepath.Join(source, "build", "bench", "bench"), nil
 }
 
 // findRecording sees to it that there is one, and says where.

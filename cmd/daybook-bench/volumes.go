@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment"
-	"github.com/daybook-project/daybook/internal/fio"
 )
 
 func newVolumesCommand() *cobra.Command {
@@ -39,24 +38,10 @@ and PostgreSQL (scripts/setup bench).`,
 			if b.quick {
 				options = experiment.QuickVolumes
 			}
-			if len(only) > 0 {
-				options.Loads = only
-			}
-			if len(disks) > 0 {
-				options.Disks = disks
-			}
-			if len(modes) > 0 {
-				options.DataModes = nil
-				for _, m := range modes {
-					options.DataModes = append(options.DataModes, experiment.DataMode(m))
-				}
-			}
-			if len(neighbours) > 0 {
-				options.Neighbours = nil
-				for _, n := range neighbours {
-					options.Neighbours = append(options.Neighbours, fio.Neighbour(n))
-				}
-			}
+			choose(&options.Loads, only)
+			choose(&options.Disks, disks)
+			choose(&options.DataModes, modes)
+			choose(&options.Neighbours, neighbours)
 			if len(only)+len(disks)+len(modes)+len(neighbours) > 0 {
 				if err := readBefore(b.output, &options.Before); err != nil {
 					return err

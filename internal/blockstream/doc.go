@@ -23,8 +23,8 @@
 //
 // Blocks are of 4096 bytes, and begin as zeros: of a block that a recording meets
 // first, all lines are in it that are not zeros. These first updates are
-// operations of kind Initial before all others, at most MaxUpdates blocks each; who measures applies them
-// before and does not count them.
+// operations of kind Initial before all others, at most MaxUpdates blocks each;
+// who measures applies them before and does not count them.
 //
 // A name that ends in ".gz" is compressed.
 package blockstream

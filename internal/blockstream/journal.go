@@ -10,8 +10,7 @@ import (
 
 // Transaction is what jbd2 committed at once, as it lies in the journal.
 type Transaction struct {
-	Sequence uint32
-	Blocks   []LoggedBlock
+	Blocks []LoggedBlock
 	// Revoked blocks are no longer replayed from this or earlier
 	// transactions.
 	Revoked []uint64
@@ -154,7 +153,7 @@ func (r *logReader) block() ([]byte, error) {
 // next reads a transaction up to its commit block; without one there was no
 // transaction.
 func (r *logReader) next() (Transaction, error) {
-	t := Transaction{Sequence: r.sequence}
+	var t Transaction
 	for first := r.at; ; {
 		b, err := r.block()
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -295,8 +296,8 @@ func (u *undoing) add(step func() error) { u.steps = append(u.steps, step) }
 
 func (u *undoing) all() error {
 	var errs []error
-	for n := len(u.steps) - 1; n >= 0; n-- {
-		errs = append(errs, u.steps[n]())
+	for _, step := range slices.Backward(u.steps) {
+		errs = append(errs, step())
 	}
 	u.steps = nil
 	return errors.Join(errs...)

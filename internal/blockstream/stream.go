@@ -199,16 +199,12 @@ type Counts struct {
 	Blocks int
 }
 
-// Count counts the operations of the kinds; none given: of all.
-func (s Stream) Count(of ...Kind) Counts {
+// Count counts them.
+func (s Stream) Count() Counts {
 	var c Counts
 	blocks := map[uint64]bool{}
 	for _, o := range s {
-		wanted := len(of) == 0
-		for _, kind := range of {
-			wanted = wanted || kind == o.Kind
-		}
-		if o.Kind == Initial || !wanted {
+		if o.Kind == Initial {
 			continue
 		}
 		c.Operations++

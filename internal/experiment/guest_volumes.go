@@ -259,7 +259,7 @@ func (l Lab) BenchGuestVolumes(ctx context.Context, o GuestVolumesOptions) (Gues
 			return result, fmt.Errorf("kernel %s: %w", kernel, err)
 		}
 	}
-	result.sort()
+	slices.SortStableFunc(result.Runs, GuestVolumesRun.compare)
 	return result, nil
 }
 
@@ -288,9 +288,6 @@ func (r *GuestVolumesResult) put(run GuestVolumesRun) {
 	r.Runs = append(r.Runs, run)
 }
 
-// sort puts the runs into the order of a complete benchmark.
-func (r *GuestVolumesResult) sort() { slices.SortStableFunc(r.Runs, GuestVolumesRun.compare) }
-
 // compare is by kernel, arrangement, load and divider, in this order.
 func (r GuestVolumesRun) compare(other GuestVolumesRun) int {
 	if r.Kernel != other.Kernel {
@@ -312,6 +309,20 @@ func release(kernel string) string {
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
+// missed says how a bounded run is outside the bounds; nil: it is not.
+func (r GuestVolumesRun) missed() error {
+	var errs []error
+	if off := r.ShareA - targetA; !(math.Abs(off) <= maxGuestVolumesError) {
+		errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A is off its target by %+.2f points of %.0f allowed",
+			r.Kernel, r.Arrangement, r.Load, r.Divider, 100*off, 100*maxGuestVolumesError))
+	}
+	if used := r.used(); !(used >= minGuestVolumesUse) {
+		errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A and B used %.0f %% of what they may; under %.0f %%, the disk is not what they wait for",
+			r.Kernel, r.Arrangement, r.Load, r.Divider, 100*used, 100*minGuestVolumesUse))
+	}
+	return errors.Join(errs...)
+}
+
 // Check says which runs are outside the bounds.
 func (r GuestVolumesResult) Check() error {
 	var errs []error
@@ -321,14 +332,7 @@ func (r GuestVolumesResult) Check() error {
 			continue
 		}
 		held++
-		if off := run.ShareA - targetA; !(math.Abs(off) <= maxGuestVolumesError) {
-			errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A is off its target by %+.2f points of %.0f allowed",
-				run.Kernel, run.Arrangement, run.Load, run.Divider, 100*off, 100*maxGuestVolumesError))
-		}
-		if used := run.used(); !(used >= minGuestVolumesUse) {
-			errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A and B used %.0f %% of what they may; under %.0f %%, the disk is not what they wait for",
-				run.Kernel, run.Arrangement, run.Load, run.Divider, 100*used, 100*minGuestVolumesUse))
-		}
+		errs = append(errs, run.missed())
 	}
 	if held == 0 {
 		errs = append(errs, fmt.Errorf("nothing was measured that has a bound: want %s under %s", PlacedOnXFS, GuestCost))
@@ -336,7 +340,7 @@ func (r GuestVolumesResult) Check() error {
 	return errors.Join(errs...)
 }
 
-// tellLine makes a Progress of a writer.
+// tellLine tells a writer a line at a time.
 func tellLine(w io.Writer) func(string) {
 	return func(line string) { fmt.Fprintln(w, line) }
 }

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -22,32 +19,26 @@ const (
 
 // guestStand is two containers on the guest's disk.
 type guestStand struct {
-	lab   Lab
+	footing
 	asked GuestVolumesCase
 	// settings of the divider, for people.
 	settings string
-	disk     *stageDisk
-	group    *group
-	home     string // with all mount points
 	tenants  []guestTenant
-	undo     []func(ctx context.Context) error
 	begin    time.Time
 }
 
 // guestTenant is one of the two.
 type guestTenant struct {
-	name string
-	// parent is the cgroup with the weight; load, with the processes, and
-	// journal, with the jbd2 thread, are in it.
-	parent, load, journal string
-	directory             string
+	*tenant
+	// journal, the cgroup with the jbd2 thread, is in parent, as load is.
+	journal string
 	// fileBytes is the length of each writer's file.
 	fileBytes int64
 }
 
 // buildGuestStand sets it up. On error nothing is left.
 func (l Lab) buildGuestStand(ctx context.Context, c GuestVolumesCase) (s *guestStand, err error) {
-	s = &guestStand{lab: l, asked: c, begin: time.Now()}
+	s = &guestStand{footing: footing{lab: l}, asked: c, begin: time.Now()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -91,60 +82,40 @@ func (l Lab) buildGuestStand(ctx context.Context, c GuestVolumesCase) (s *guestS
 }
 
 func (s *guestStand) addTenant(name string, weight uint64, fileBytes int64) error {
-	parent, err := s.group.add(name, s.disk.Device, weight)
+	t, err := s.newTenant(name, weight)
 	if err != nil {
 		return err
 	}
-	if err := s.group.enableIO(parent); err != nil {
-		return err
-	}
-	s.tenants = append(s.tenants, guestTenant{name: name, parent: parent, load: parent + "/container", fileBytes: fileBytes})
-	return s.lab.Tree.Make(parent + "/container")
-}
-
-// point makes a mount point.
-func (s *guestStand) point(name string) (string, error) {
-	directory := filepath.Join(s.home, name)
-	return directory, os.Mkdir(directory, 0o755)
+	s.tenants = append(s.tenants, guestTenant{tenant: t, fileBytes: fileBytes})
+	return nil
 }
 
 // attachVolumes gives each a full volume of a new pool on an XFS on the disk.
 func (s *guestStand) attachVolumes(ctx context.Context) error {
-	directory, err := s.point("pool")
+	directory, err := s.mountNewXFS(ctx, s.disk.Device.Node(), "pool")
 	if err != nil {
 		return err
 	}
-	if err := mountXFS(ctx, s.disk.Device.Node(), directory); err != nil {
-		return err
-	}
-	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, directory) })
-	pool, err := volume.Open(ctx, filepath.Join(directory, "volumes"), volume.PoolOptions{Create: true, Log: s.lab.Log})
+	pool, err := s.openPool(ctx, directory)
 	if err != nil {
 		return err
 	}
 	for n := range s.tenants {
-		if err := s.attachVolume(ctx, pool, &s.tenants[n]); err != nil {
+		if err := s.newVolume(ctx, pool, &s.tenants[n]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *guestStand) attachVolume(ctx context.Context, pool *volume.Pool, t *guestTenant) (err error) {
-	_, err = pool.Create(ctx, t.name, volume.CreateOptions{
+func (s *guestStand) newVolume(ctx context.Context, pool *volume.Pool, t *guestTenant) error {
+	made := volume.CreateOptions{
 		SizeBytes: guestWriters*uint64(t.fileBytes) + guestOtherBytes, Provision: volume.Full, JournalBytes: guestJournalBytes, NoAtime: true,
-	})
+	}
+	status, err := s.attachVolume(ctx, pool, t.tenant, made, volume.AttachOptions{Cgroup: t.parent})
 	if err != nil {
 		return err
 	}
-	if t.directory, err = s.point(t.name); err != nil {
-		return err
-	}
-	status, err := pool.Attach(ctx, t.name, volume.AttachOptions{Target: t.directory, Cgroup: t.parent})
-	if err != nil {
-		return err
-	}
-	s.undo = append(s.undo, func(ctx context.Context) error { return pool.Detach(ctx, t.name) })
 	if !status.DirectIO || !status.Placed {
 		return fmt.Errorf("volume %s: direct I/O %v, jbd2 thread in its place %v; want both", t.name, status.DirectIO, status.Placed)
 	}
@@ -154,53 +125,19 @@ func (s *guestStand) attachVolume(ctx context.Context, pool *volume.Pool, t *gue
 
 // partition gives each a partition and places its jbd2 thread by hand.
 func (s *guestStand) partition(ctx context.Context) error {
-	count := len(s.tenants)
-	s.undo = append(s.undo, func(context.Context) error { return removePartitions(s.disk.Device, count) })
-	parts, err := makePartitions(s.disk.Device, count, guestPartBytes)
+	parts, err := s.partitions(len(s.tenants), guestPartBytes)
 	if err != nil {
 		return err
 	}
 	for n := range s.tenants {
-		if err := s.mountPart(ctx, parts[n], &s.tenants[n]); err != nil {
+		t := &s.tenants[n]
+		if t.directory, err = s.mountNew(ctx, parts[n].node, t.name, guestJournalBytes, ""); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (s *guestStand) mountPart(ctx context.Context, p part, t *guestTenant) (err error) {
-	if err := ext4.Make(ctx, p.node, ext4.MakeOptions{JournalBytes: guestJournalBytes}); err != nil {
-		return err
-	}
-	if t.directory, err = s.point(t.name); err != nil {
-		return err
-	}
-	if err := ext4.Mount(p.node, t.directory, ext4.MountOptions{NoAtime: true}); err != nil {
-		return err
-	}
-	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, t.directory) })
-	t.journal = t.parent + "/journal"
-	return placeJournalThread(s.lab.Tree, p.dev, t.journal)
-}
-
-func (s *guestStand) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	var errs []error
-	for _, undo := range slices.Backward(s.undo) {
-		errs = append(errs, undo(ctx))
-	}
-	if s.group != nil {
-		errs = append(errs, s.group.close())
-	}
-	if s.disk != nil {
-		errs = append(errs, s.disk.close(ctx))
-	}
-	if s.home != "" && errors.Join(errs...) == nil {
-		errs = append(errs, os.RemoveAll(s.home))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("cannot clean up after the experiment: %w", err)
+		t.journal = t.parent + "/journal"
+		if err := placeJournalThread(s.lab.Tree, parts[n].dev, t.journal); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -27,13 +27,18 @@ func (n NVJournal) Report() (Report, error) {
 				"The stream's operations are dealt to the threads in turn, and each thread has blocks of its own (the stream's numbers, moved on by an odd distance, and its own images): what is measured is the journal, and not the locks that a file system has on blocks that threads share. " +
 				"Threads beyond the processors share them.",
 		},
-		Tables: []ReportTable{n.verdictTable(), n.floorTable(), n.commitTable()},
+		Tables: []ReportTable{verdictTable(n.Verdicts(), n.reasons()), n.floorTable(), n.commitTable()},
 		Host:   n.Host, Picture: picture,
 	}
 	for _, s := range n.Streams {
 		report.Tables = append(report.Tables, n.rateTable(s))
 	}
-	report.Tables = append(report.Tables, n.bytesTable(), n.recoveryTable(), n.checkpointTable(), n.dataTable(), n.machineTable(), n.modelTable())
+	report.Tables = append(report.Tables, n.latencyTables()...)
+	report.Tables = append(report.Tables, n.bytesTable(), n.recoveryTable(), n.checkpointTable())
+	if len(n.Order) > 0 {
+		report.Tables = append(report.Tables, n.orderTable())
+	}
+	report.Tables = append(report.Tables, n.dataTable(), n.machineTable(), n.modelTable())
 	return report, err
 }
 
@@ -42,22 +47,6 @@ func bandwidth(bytesPerSecond float64) string {
 		return "no limit of bandwidth"
 	}
 	return fmt.Sprintf("%.1f GB/s", bytesPerSecond/1e9)
-}
-
-func (n NVJournal) verdictTable() ReportTable {
-	t := ReportTable{
-		Title:   "Targets",
-		Columns: []string{"target", "wanted", "measured", "met"},
-		Note:    n.reasons(),
-	}
-	for _, v := range n.Verdicts() {
-		met := "no"
-		if v.Met {
-			met = "yes"
-		}
-		t.Rows = append(t.Rows, []string{v.Target, v.Wanted, v.Measured, met})
-	}
-	return t
 }
 
 // reasons says, from what was measured, why a target is missed.
@@ -100,13 +89,7 @@ func (n NVJournal) besides(engine string) string {
 		var ratios []string
 		for _, threads := range n.threads() {
 			if theirs := n.row(s.Stream, engine, 1, threads); theirs != nil {
-				best := 0.0
-				for _, partitions := range []int{1, 8} {
-					if ours := n.row(s.Stream, "nvjournal", partitions, threads); ours != nil {
-						best = max(best, ours.UpdatesPerSecond)
-					}
-				}
-				ratios = append(ratios, fmt.Sprintf("%.2f× at %d", best/theirs.UpdatesPerSecond, threads))
+				ratios = append(ratios, fmt.Sprintf("%.2f× at %d", n.best(s.Stream, threads)/theirs.UpdatesPerSecond, threads))
 			}
 		}
 		streams = append(streams, s.Stream+": "+strings.Join(ratios, ", "))
@@ -332,6 +315,7 @@ func (n NVJournal) curves() figure.Curves {
 		}
 		c.Panels = append(c.Panels, p)
 	}
+	c.Panels = append(c.Panels, n.latencyPanels()...)
 	p := figure.CurvePanel{Title: "A model: updates of 256 bytes (dots: measured)", XName: "cores", YName: "millions/s"}
 	for _, cores := range n.Model.Cores {
 		p.X = append(p.X, float64(cores))

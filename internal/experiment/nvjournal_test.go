@@ -3,6 +3,7 @@ package experiment
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -54,8 +55,68 @@ func measured() NVJournal {
 			n.Rows = append(n.Rows, r)
 		}
 	}
+	for _, ns := range []float64{0, 300} {
+		for _, threads := range []int{1, 2} {
+			for _, l := range []NVJLatency{
+				{Engine: "nvjournal", Partitions: 1, UpdatesPerSecond: always(3e6 - 1e3*ns)},
+				{Engine: "nvjournal", Partitions: 8, UpdatesPerSecond: always(3.1e6 - 1e3*ns)},
+				{Engine: "one-lock", Partitions: 1, UpdatesPerSecond: always(2e6 - 4e3*ns)},
+			} {
+				l.Stream, l.Threads, l.FenceNanoseconds = "varmail", threads, ns
+				n.Latency = append(n.Latency, l)
+			}
+		}
+	}
+	n.Order = []NVJOrder{{Partitions: 1, DiskBlocks: 1 << 20, Changed: []uint64{7, 500_000, 9, 900_000}, Written: []uint64{7, 9, 500_000, 900_000}}}
+	if err := n.Order[0].compute(); err != nil {
+		panic(err)
+	}
 	n.Model = contention(n.Floor, n.Machine)
 	return n
+}
+
+func TestSlowerMemoryIsARowAndBesideOneLock(t *testing.T) {
+	n := measured()
+	tables := n.latencyTables()
+	if len(tables) != 1 || len(tables[0].Rows) != 4 {
+		t.Fatalf("want one table of four rows: %v", tables)
+	}
+	if got, want := strings.Join(tables[0].Rows[3], "|"), "varmail, 300 ns, no limit of bandwidth|2|2700 (3.38×)|2800 (3.50×)|800"; got != want {
+		t.Errorf("the last row is %q, want %q", got, want)
+	}
+	panels := n.latencyPanels()
+	if len(panels) != 1 || len(panels[0].X) != 2 || len(panels[0].Lines) != 3 {
+		t.Errorf("want a panel of three lines over two places: %+v", panels)
+	}
+	n.Latency = nil
+	if n.latencyTables() != nil || n.latencyPanels() != nil {
+		t.Error("what was not measured is shown")
+	}
+}
+
+func TestAnArmGoesOnceOverWritesInOrder(t *testing.T) {
+	o := NVJOrder{Partitions: 2, DiskBlocks: 1000}
+	for k := range uint64(500) {
+		o.Changed = append(o.Changed, k*7919%1000)
+	}
+	if got := newestFirst([]uint64{4, 1, 6, 3}, 2); !slices.Equal(got, []uint64{6, 4, 3, 1}) {
+		t.Errorf("newest first: %v", got)
+	}
+	o.Written = slices.Sorted(slices.Values(o.Changed))
+	if err := o.compute(); err != nil {
+		t.Fatal(err)
+	}
+	if o.Changed != nil || o.Written != nil || o.Blocks != 500 || len(o.Seconds) != 4 {
+		t.Fatalf("computed: %+v", o)
+	}
+	alone, chosen := o.Seconds[:2], o.Seconds[2:]
+	if !(alone[1].Seconds < alone[0].Seconds/5 && chosen[0].Seconds < alone[0].Seconds && chosen[1].Seconds <= chosen[0].Seconds) {
+		t.Errorf("seconds: %+v", o.Seconds)
+	}
+	o = NVJOrder{Partitions: 1, DiskBlocks: 1000, Changed: []uint64{1}}
+	if o.compute() == nil {
+		t.Error("a block that was not written is not missed")
+	}
 }
 
 func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
@@ -103,13 +164,16 @@ func TestTheReportOfNVJournalCallsTheModelAModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(report.Markdown("make bench-nvjournal", "nvjournal.svg"))
-	for _, want := range []string{"A model", "| target | wanted | measured | met |", "varmail", "libpmemobj", "not counted"} {
+	for _, want := range []string{"A model", "| target | wanted | measured | met |", "varmail", "libpmemobj", "not counted", "## On slower memory", "## Checkpoint to a disk with an arm"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q", want)
 		}
 	}
 	if !bytes.Contains(report.Picture, []byte("A model")) {
 		t.Error("the picture does not say that the model is one")
+	}
+	if !bytes.Contains(report.Picture, []byte("Slower memory")) {
+		t.Error("the picture does not show slower memory")
 	}
 	if err := report.WriteText(&bytes.Buffer{}); err != nil {
 		t.Error(err)

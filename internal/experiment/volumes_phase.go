@@ -3,7 +3,6 @@ package experiment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -257,13 +256,12 @@ func (p *VolumesPhase) sum(s *stand) {
 // With a loop device, a container is all that the device did, whoever the
 // kernel charged for it. Without, it is its cgroup's line.
 func (s *stand) account(sample account.Sample) (own account.Sample, disk account.Device) {
-	disk, _ = deviceOf(sample, s.disk.Device.Name)
+	disk = deviceOf(sample, s.disk.Device.Name)
 	device := account.Device{Device: "disk", Dev: disk.Dev, DiskBytes: disk.DiskBytes}
 	for _, t := range s.tenants() {
 		line := account.Container{Cgroup: t.name, Name: t.name, TargetShare: float64(t.weight) / (weightA + weightB), Weight: t.weight}
 		if t.loop.Name != "" {
-			// What did nothing is not listed.
-			d, _ := deviceOf(sample, t.loop.Name)
+			d := deviceOf(sample, t.loop.Name)
 			line.JournalBytes, line.MetadataBytes = d.JournalBytes, d.MetadataBytes
 			line.ChargedWriteBytes = d.DiskBytes - min(d.DiskBytes, d.JournalBytes+d.MetadataBytes)
 		} else {
@@ -281,11 +279,12 @@ func (s *stand) account(sample account.Sample) (own account.Sample, disk account
 	return own, disk
 }
 
-func deviceOf(sample account.Sample, name string) (account.Device, error) {
+// deviceOf is a device's account; what did nothing is not listed.
+func deviceOf(sample account.Sample, name string) account.Device {
 	for _, d := range sample.Devices {
 		if d.Device == name {
-			return d, nil
+			return d
 		}
 	}
-	return account.Device{}, fmt.Errorf("no device %s in the account", name)
+	return account.Device{}
 }

@@ -4,15 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -24,7 +17,7 @@ func (s *stand) attachVolumes(ctx context.Context, provision volume.Provision, p
 		return err
 	}
 	for _, t := range s.tenants() {
-		if err := s.attachVolume(ctx, pool, t, provision, placed); err != nil {
+		if err := s.newVolume(ctx, pool, t, provision, placed); err != nil {
 			return err
 		}
 	}
@@ -33,64 +26,32 @@ func (s *stand) attachVolumes(ctx context.Context, provision volume.Provision, p
 
 // newPool makes a file system on the disk and a pool in it.
 func (s *stand) newPool(ctx context.Context) (*volume.Pool, error) {
-	mountNew := func() (string, error) {
-		return s.mountNew(ctx, s.disk.Device.Node(), "pool", 2*standJournalBytes, "")
+	var directory string
+	var err error
+	if node := s.disk.Device.Node(); s.on.arrangement == PlacedOnXFS {
+		directory, err = s.mountNewXFS(ctx, node, "pool")
+	} else {
+		directory, err = s.mountNew(ctx, node, "pool", 2*standJournalBytes, "")
 	}
-	if s.on.arrangement == PlacedOnXFS {
-		mountNew = func() (string, error) { return s.mountNewXFS(ctx, s.disk.Device.Node(), "pool") }
-	}
-	directory, err := mountNew()
 	if err != nil {
 		return nil, err
 	}
-	return volume.Open(ctx, filepath.Join(directory, "volumes"), volume.PoolOptions{Create: true, Log: s.lab.Log})
+	return s.openPool(ctx, directory)
 }
 
-// mountNewXFS makes an XFS on a device and mounts it below home.
-func (s *stand) mountNewXFS(ctx context.Context, node, name string) (directory string, err error) {
-	directory = filepath.Join(s.home, name)
-	if err := os.Mkdir(directory, 0o755); err != nil {
-		return "", err
-	}
-	if err := mountXFS(ctx, node, directory); err != nil {
-		return "", err
-	}
-	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, directory) })
-	return directory, nil
-}
-
-// mountXFS makes an XFS on a device and mounts it.
-func mountXFS(ctx context.Context, node, directory string) error {
-	if output, err := exec.CommandContext(ctx, "mkfs.xfs", "-q", "-f", node).CombinedOutput(); err != nil {
-		return fmt.Errorf("mkfs.xfs: %w: %s", err, strings.TrimSpace(string(output)))
-	}
-	if err := unix.Mount(node, directory, "xfs", unix.MS_NOATIME, ""); err != nil {
-		return fmt.Errorf("cannot mount %s on %s (xfs): %w", node, directory, err)
-	}
-	return nil
-}
-
-func (s *stand) attachVolume(ctx context.Context, pool *volume.Pool, t *tenant, provision volume.Provision, placed bool) error {
-	_, err := pool.Create(ctx, t.name, volume.CreateOptions{
+func (s *stand) newVolume(ctx context.Context, pool *volume.Pool, t *tenant, provision volume.Provision, placed bool) error {
+	made := volume.CreateOptions{
 		SizeBytes: standVolumeBytes, Provision: provision, JournalBytes: standJournalBytes, NoAtime: true,
 		MountOptions: s.on.mode.mountOption(),
-	})
-	if err != nil {
-		return err
 	}
-	t.directory = filepath.Join(s.home, t.name)
-	if err := os.Mkdir(t.directory, 0o755); err != nil {
-		return err
-	}
-	options := volume.AttachOptions{Target: t.directory, Placement: volume.PlaceNone}
+	attached := volume.AttachOptions{Placement: volume.PlaceNone}
 	if placed {
-		options.Placement, options.Cgroup = volume.PlaceParent, t.parent
+		attached.Placement, attached.Cgroup = volume.PlaceParent, t.parent
 	}
-	status, err := pool.Attach(ctx, t.name, options)
+	status, err := s.attachVolume(ctx, pool, t, made, attached)
 	if err != nil {
 		return err
 	}
-	s.undo = append(s.undo, func(ctx context.Context) error { return pool.Detach(ctx, t.name) })
 	if t.loop, err = blockdev.Lookup(status.LoopDevice); err != nil {
 		return err
 	}

@@ -94,8 +94,8 @@ func (p VolumesPart) table() ReportTable {
 				continue
 			}
 			over, share, syncB, poolJournal := "–", "–", "–", "–"
-			if base != nil && base.Rate > 0 {
-				over = fmt.Sprintf("%.2f", phase.Rate/base.Rate)
+			if base != nil {
+				over = decimals(rateRatio(phase, base))
 			}
 			if n != Alone {
 				share = fmt.Sprintf("%.1f %%", 100*phase.ShareA)
@@ -192,12 +192,12 @@ func (r VolumesResult) lossTable() ReportTable {
 			if s == nil || v == nil || l == nil || o == nil {
 				continue
 			}
-			ratio := func(a, b *VolumesPhase) string { return fmt.Sprintf("%.2f", a.Rate/b.Rate) }
+			over := func(a, b *VolumesPhase) string { return decimals(rateRatio(a, b)) }
 			commits := "–"
 			if calls := v.SyncA.Calls + v.SyncB.Calls; calls > 0 {
 				commits = fmt.Sprintf("%.2f", float64(v.PoolTransactions)/float64(calls))
 			}
-			t.Rows = append(t.Rows, []string{p.title() + ", " + string(n), ratio(o, s), ratio(l, o), ratio(v, l), ratio(v, s), commits})
+			t.Rows = append(t.Rows, []string{p.title() + ", " + string(n), over(o, s), over(l, o), over(v, l), over(v, s), commits})
 		}
 	}
 	return t

@@ -29,31 +29,10 @@ type standOptions struct {
 
 // stand is two containers on one disk in one arrangement.
 type stand struct {
-	lab   Lab
-	on    standOptions
-	disk  *stageDisk
-	group *group
-	// home is a private directory on the host, with all mount points.
-	home string
-	// loop is the plain disk; nil: a simulated one.
-	loop *blockdev.Loop
+	footing
+	on standOptions
 	// a has the load that is looked at, b is its neighbour.
 	a, b *tenant
-	undo []func(ctx context.Context) error
-}
-
-// tenant is one of the two containers.
-type tenant struct {
-	name   string
-	weight uint64
-	// parent is the cgroup with the weight, load the one with the processes.
-	parent, load string
-	// directory is where its files are, on a file system with that number.
-	directory  string
-	fileSystem blockdev.Dev
-	// loop is the loop device that its file system is on; the zero Disk
-	// without one.
-	loop blockdev.Disk
 }
 
 const (
@@ -112,7 +91,7 @@ func (l Lab) buildStand(ctx context.Context, on standOptions) (s *stand, err err
 
 // newStand makes the disk and the cgroups.
 func (l Lab) newStand(ctx context.Context, on standOptions) (s *stand, err error) {
-	s = &stand{lab: l, on: on}
+	s = &stand{footing: footing{lab: l}, on: on}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -165,22 +144,6 @@ func (s *stand) plainDisk() (*GivenDisk, error) {
 	return &GivenDisk{Node: loop.Path(), Divider: BFQ}, nil
 }
 
-// newTenant makes a container's cgroups: the parent with the weight, and in it
-// the container's own.
-func (s *stand) newTenant(name string, weight uint64) (*tenant, error) {
-	parent, err := s.group.add(name, s.disk.Device, weight)
-	if err != nil {
-		return nil, err
-	}
-	if s.lab.Tree.Version() == cgroup.V2 {
-		if err := s.group.enableIO(parent); err != nil {
-			return nil, err
-		}
-	}
-	t := &tenant{name: name, weight: weight, parent: parent, load: parent + "/container"}
-	return t, s.lab.Tree.Make(t.load)
-}
-
 func (s *stand) tenants() []*tenant { return []*tenant{s.a, s.b} }
 
 // share is one ext4 for both.
@@ -198,27 +161,9 @@ func (s *stand) share(ctx context.Context) error {
 	return nil
 }
 
-// mountNew makes an ext4 on a device and mounts it below home with the options.
-func (s *stand) mountNew(ctx context.Context, node, name string, journalBytes uint64, options string) (directory string, err error) {
-	if err := ext4.Make(ctx, node, ext4.MakeOptions{JournalBytes: journalBytes}); err != nil {
-		return "", err
-	}
-	directory = filepath.Join(s.home, name)
-	if err := os.Mkdir(directory, 0o755); err != nil {
-		return "", err
-	}
-	if err := ext4.Mount(node, directory, ext4.MountOptions{NoAtime: true, Data: options}); err != nil {
-		return "", err
-	}
-	s.undo = append(s.undo, func(ctx context.Context) error { return ext4.Unmount(ctx, directory) })
-	return directory, nil
-}
-
 // partition gives each a partition and places its jbd2 thread by hand.
 func (s *stand) partition(ctx context.Context) error {
-	count := len(s.tenants())
-	s.undo = append(s.undo, func(context.Context) error { return removePartitions(s.disk.Device, count) })
-	parts, err := makePartitions(s.disk.Device, count, standPartBytes)
+	parts, err := s.partitions(len(s.tenants()), standPartBytes)
 	if err != nil {
 		return err
 	}
@@ -268,34 +213,6 @@ func (s *stand) settle() error {
 		if err := settle(t.directory); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (s *stand) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	var errs []error
-	if s.disk != nil {
-		errs = append(errs, s.setInstant(true))
-	}
-	for _, undo := range slices.Backward(s.undo) {
-		errs = append(errs, undo(ctx))
-	}
-	if s.group != nil {
-		errs = append(errs, s.group.close())
-	}
-	if s.disk != nil {
-		errs = append(errs, s.disk.close(ctx))
-	}
-	if s.loop != nil {
-		errs = append(errs, s.loop.Detach(ctx))
-	}
-	if s.home != "" && errors.Join(errs...) == nil {
-		errs = append(errs, os.RemoveAll(s.home))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("cannot clean up after the experiment: %w", err)
 	}
 	return nil
 }

@@ -63,9 +63,9 @@ func TestAContainerOnALoopDeviceIsAllThatTheDeviceDid(t *testing.T) {
 		{Device: "loop1", DiskBytes: 1000, JournalBytes: 300, MetadataBytes: 100},
 	}}
 	s := &stand{
-		disk: &stageDisk{Device: blockdev.Disk{Name: "loop0"}},
-		a:    &tenant{name: "A", weight: weightA, load: "/x/A/container"},
-		b:    &tenant{name: "B", weight: weightB, load: "/x/B/container"},
+		footing: footing{disk: &stageDisk{Device: blockdev.Disk{Name: "loop0"}}},
+		a:       &tenant{name: "A", weight: weightA, load: "/x/A/container"},
+		b:       &tenant{name: "B", weight: weightB, load: "/x/B/container"},
 	}
 	own, disk := s.account(sample)
 	a, b := lineOf(own, "A"), lineOf(own, "B")
@@ -511,7 +511,7 @@ func TestADisksQueueIsHeldAndPutBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s := &stand{home: t.TempDir(), disk: &stageDisk{Device: loop.Disk}}
+	s := &stand{footing: footing{home: t.TempDir(), disk: &stageDisk{Device: loop.Disk}}}
 	hold := func() {
 		t.Helper()
 		if err := s.holdQueue(map[string]uint64{"max_sectors_kb": 64, "nomerges": 2}); err != nil {

@@ -13,6 +13,7 @@
 
 #define MAX_ROUNDS 101u
 #define MAX_STREAMS 4u
+#define MAX_LATENCIES 16u
 
 struct bench {
 	struct nvju_region *memory;
@@ -24,6 +25,9 @@ struct bench {
 	unsigned rounds;       /* medians of so many, after one that warms up */
 	bool quick;            /* less of each */
 	const char *engine;    /* only those of this name; NULL: all */
+	/* What each fence is made to wait besides, in the section "latency". */
+	unsigned latency_count;
+	uint64_t latency_ns[MAX_LATENCIES];
 	FILE *out;
 	bool comma;
 };
@@ -66,8 +70,14 @@ void measure_updates(struct bench *b);    /* updates.c: floor, scaling */
 void measure_commit(struct bench *b);     /* commit.c */
 void measure_recovery(struct bench *b);   /* recovery.c */
 void measure_checkpoint(struct bench *b); /* checkpoint.c */
+void measure_order(struct bench *b);      /* order.c */
+void measure_latency(struct bench *b);    /* latency.c */
 void measure_data(struct bench *b);       /* data.c */
 void measure_machine(struct bench *b);    /* machine.c */
+
+/* One round of an engine with the stream in b's region: its rate (engines.c). */
+double updates_per_second(struct bench *b, struct engine *e, const struct stream *s,
+			  unsigned threads, uint8_t *images);
 
 /* --- A journal in the region (journal.c) --- */
 

@@ -5,6 +5,7 @@
  *	bench --stream varmail=FILE --stream create=FILE [--rounds N] [--quick]
  *	      [--region MIB] [--fence-ns N] [--line-ns N] [--bandwidth MB/S]
  *	      [--persistence NAME] [--only SECTION] [--engine NAME] [--memory DIR] [--disk DIR]
+ *	      [--latency NS,NS...]
  *
  * "daybook-bench nvjournal" runs it, and makes tables, pictures, the model and
  * the verdict of what it prints.
@@ -22,7 +23,8 @@ static void usage(void)
 	fprintf(stderr, "usage: bench --stream NAME=FILE... [--rounds N] [--quick] [--region MIB]\n"
 			"             [--fence-ns N] [--line-ns N] [--bandwidth MB/S]\n"
 			"             [--persistence NAME] [--only SECTION]\n"
-			"             [--engine NAME] [--memory DIR] [--disk DIR]\n");
+			"             [--engine NAME] [--memory DIR] [--disk DIR]\n"
+			"             [--latency NS,NS...]\n");
 	exit(2);
 }
 
@@ -30,10 +32,15 @@ static const struct {
 	const char *name;
 	void (*measure)(struct bench *b);
 } sections[] = {
-	{"streams", measure_streams},       {"updates", measure_updates},
-	{"commit", measure_commit},         {"recovery", measure_recovery},
-	{"checkpoint", measure_checkpoint}, {"data", measure_data},
+	{"streams", measure_streams},
+	{"updates", measure_updates},
+	{"commit", measure_commit},
+	{"recovery", measure_recovery},
+	{"checkpoint", measure_checkpoint},
+	{"order", measure_order},
+	{"data", measure_data},
 	{"machine", measure_machine},
+	{"latency", measure_latency},
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
@@ -45,6 +52,16 @@ static uint64_t number(const char *text, uint64_t least, uint64_t most)
 	if (end == text || *end || value < least || value > most)
 		usage();
 	return value;
+}
+
+static void set_latencies(struct bench *b, char *list)
+{
+	b->latency_count = 0;
+	for (char *word = strtok(list, ","); word; word = strtok(NULL, ",")) {
+		if (b->latency_count == MAX_LATENCIES)
+			usage();
+		b->latency_ns[b->latency_count++] = number(word, 0, 1000000);
+	}
 }
 
 static void add_stream(struct bench *b, char *argument)
@@ -72,8 +89,12 @@ static void make_region(struct bench *b, uint64_t bytes, const struct nvju_dram 
 
 int main(int argc, char **argv)
 {
-	static struct bench b = {
-		.directory = "/dev/shm", .disk = "/tmp", .rounds = 5, .comma = false};
+	static struct bench b = {.directory = "/dev/shm",
+				 .disk = "/tmp",
+				 .rounds = 5,
+				 .comma = false,
+				 .latency_count = 4,
+				 .latency_ns = {0, 100, 300, 500}};
 	static const struct option options[] = {{"stream", required_argument, NULL, 's'},
 						{"rounds", required_argument, NULL, 'r'},
 						{"quick", no_argument, NULL, 'q'},
@@ -86,6 +107,7 @@ int main(int argc, char **argv)
 						{"engine", required_argument, NULL, 'e'},
 						{"memory", required_argument, NULL, 'M'},
 						{"disk", required_argument, NULL, 'd'},
+						{"latency", required_argument, NULL, 'L'},
 						{0}};
 	struct nvju_dram model = {0};
 	uint64_t region_mib = 2048;
@@ -130,6 +152,9 @@ int main(int argc, char **argv)
 			break;
 		case 'd':
 			b.disk = optarg;
+			break;
+		case 'L':
+			set_latencies(&b, optarg);
 			break;
 		default:
 			usage();

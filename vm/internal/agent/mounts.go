@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -123,6 +124,10 @@ func enabledControllers(text string) []string {
 	return names
 }
 
+// unmountPatience is how long a mount may stay busy: processes that were killed
+// hold their files until they have ended.
+const unmountPatience = 5 * time.Second
+
 // unmountDisks unmounts what is on disks, the last first, so that kept disks
 // are clean.
 func unmountDisks() {
@@ -137,8 +142,11 @@ func unmountDisks() {
 			targets = append(targets, unescape(fields[1]))
 		}
 	}
+	end := time.Now().Add(unmountPatience)
 	for i := len(targets) - 1; i >= 0; i-- {
-		_ = unix.Unmount(targets[i], 0)
+		for unix.Unmount(targets[i], 0) == unix.EBUSY && time.Now().Before(end) {
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
 }
 

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/vm"
+)
+
+// ext4nvjKernel is the guest's.
+const ext4nvjKernel = "6.1"
+
+func newExt4NVJCommand() *cobra.Command {
+	b := bench{name: "ext4nvj"}
+	var source, module, kept string
+	var only, arrangements []string
+	var threads []int
+	cmd := &cobra.Command{
+		Use:   "ext4nvj",
+		Short: "ext4 with its journal in byte-addressable memory, beside stock ext4, in a guest",
+		Long: `Ext4nvj boots a guest with Linux 6.1, two processors, disks and persistent memory, and runs
+there a mail server's operations (varmail) and a run that makes files (create), with 1 to 16
+threads, on stock ext4 with its journal on the disk and on persistent memory, on ext4nvj with
+one and with eight partitions, and on ext4nvj made as the papers' baselines are: one lock, with
+records of blocks and of lines. Disks are as fast as memory, and throttled (varmail). It
+counts bytes, flushes, fences and waits of each operation, and fails if a target is missed. It
+takes some 10 minutes, and wants the module (make kernel) and nvj (make nvjournal).`,
+		Example: `  daybook-bench ext4nvj --docs docs/results
+
+  # A part of it, 4 minutes or less; the others stay as they are in --output
+  daybook-bench ext4nvj --only throttled/varmail --docs docs/results
+
+  # Without the module
+  daybook-bench ext4nvj --quick --arrangements ext4,ext4-pmem --output /tmp/stock.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kept != "" {
+				return again[experiment.Ext4NVJ](b, cmd, kept)
+			}
+			options := experiment.FullExt4NVJ
+			if b.quick {
+				options = experiment.QuickExt4NVJ
+			}
+			if len(threads) > 0 {
+				options.Threads = threads
+			}
+			choose(&options.Arrangements, arrangements)
+			var err error
+			if options.Parts, err = ext4nvjParts(options.Parts, only); err != nil {
+				return err
+			}
+			if len(only)+len(threads)+len(arrangements) > 0 {
+				if err := readBefore(b.output, &options.Before); err != nil {
+					return err
+				}
+			}
+			files, err := findExt4NVJ(cmd, source, module, options.Arrangements)
+			if err != nil {
+				return err
+			}
+			options.Boot = files.boot
+			options.Tell = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
+			result, err := experiment.BenchExt4NVJ(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&source, "source", "nvjournal", "the `DIR` with nvj, the module and the guest's program, and their Makefiles")
+	flags.StringVar(&module, "module", "", "the module's `FILE`, if not the one that make kernel built in --source")
+	flags.StringVar(&kept, "again", "", "measure nothing: make the page of the figures in `FILE` again")
+	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS` in one boot, DISK or DISK/LOAD: disks "+
+		strings.Join(experiment.Ext4NVJDiskNames(), ", ")+", loads "+strings.Join(experiment.Ext4NVJLoads(), ", "))
+	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(experiment.Ext4NVJArrangements(), ", "))
+	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
+	cmd.AddCommand(newPhaseCommand(experiment.RunExt4NVJ))
+	return cmd
+}
+
+// ext4nvjParts are what --only names: DISK/LOAD, or the benchmark's parts of DISK.
+func ext4nvjParts(all []experiment.Ext4NVJPart, only []string) ([]experiment.Ext4NVJPart, error) {
+	if len(only) == 0 {
+		return all, nil
+	}
+	var parts []experiment.Ext4NVJPart
+	for _, text := range only {
+		disk, load, both := strings.Cut(text, "/")
+		if both {
+			parts = append(parts, experiment.Ext4NVJPart{Disk: disk, Load: load})
+			continue
+		}
+		if !slices.Contains(experiment.Ext4NVJDiskNames(), disk) {
+			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(experiment.Ext4NVJDiskNames(), ", "))
+		}
+		for _, part := range experiment.Ext4NVJParts() {
+			if part.Disk == disk {
+				parts = append(parts, part)
+			}
+		}
+	}
+	return parts, nil
+}
+
+// ext4nvjFiles are what the guest is given.
+type ext4nvjFiles struct{ load, nvj, module string }
+
+// findExt4NVJ builds the load program, and finds what the arrangements need.
+func findExt4NVJ(cmd *cobra.Command, source, module string, arrangements []string) (f ext4nvjFiles, err error) {
+	if err := runMake(cmd, "the guest's load program", filepath.Join(source, "kernel", "bench"), "-s"); err != nil {
+		return f, err
+	}
+	f.load = filepath.Join(source, "build", "kernel-bench", "load")
+	if !experiment.NeedsExt4NVJ(arrangements) {
+		return f, nil
+	}
+	f.nvj = filepath.Join(source, "build", "nvj")
+	f.module = cmp.Or(module, filepath.Join(source, "kernel", "build", ext4nvjKernel, "ext4nvj.ko"))
+	for path, target := range map[string]string{f.nvj: "make nvjournal", f.module: "make kernel"} {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			return f, fmt.Errorf("there is no %s: %s, or measure stock ext4 alone: --arrangements %s,%s", path, target, experiment.StockDisk, experiment.StockPmem)
+		} else if err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// boot boots the guest with disks and persistent memory for the arrangements.
+func (f ext4nvjFiles) boot(ctx context.Context, disks []experiment.Ext4NVJDisk, arrangements []string) (experiment.Ext4NVJGuest, error) {
+	config := vm.Config{
+		Kernel: ext4nvjKernel, MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},
+		Give: []vm.Give{{Host: "mke2fs"}, {Host: "e2fsck"}, {Host: f.load, Guest: experiment.Ext4NVJLoadProgram}},
+	}
+	for _, d := range disks {
+		for range arrangements {
+			config.Disks = append(config.Disks, vm.Disk{SizeBytes: experiment.Ext4NVJDiskBytes, BytesPerSecond: d.BytesPerSecond, IOPS: d.IOPS})
+		}
+	}
+	for range arrangements {
+		config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: experiment.Ext4NVJJournalBytes})
+	}
+	if f.module != "" {
+		config.Modules = append(config.Modules, f.module)
+		config.Give = append(config.Give, vm.Give{Host: f.nvj, Guest: "/usr/bin/nvj"})
+	}
+	machine, err := vm.Boot(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &guest{machine}, nil
+}
+
+func (g *guest) RunExt4NVJ(ctx context.Context, c experiment.Ext4NVJCase, got func(experiment.Ext4NVJSample), tell func(line string)) error {
+	out, err := g.phase(ctx, "ext4nvj", c, tell)
+	if err != nil {
+		return fmt.Errorf("%w; its console: %s", err, g.machine.Console())
+	}
+	decoder := json.NewDecoder(out)
+	for decoder.More() {
+		var sample experiment.Ext4NVJSample
+		if err := decoder.Decode(&sample); err != nil {
+			return fmt.Errorf("cannot read the guest's result: %w", err)
+		}
+		got(sample)
+	}
+	return nil
+}
