@@ -58,6 +58,11 @@ func (d Device) check() error {
 			return err
 		}
 	}
+	for _, m := range d.MemoryJournals {
+		if err := m.check(); err != nil {
+			return fmt.Errorf("memory journal %q: %w", m.Filesystem, err)
+		}
+	}
 	if d.UnaccountedBytes > maxSum || d.UnaccountedBytes < -maxSum {
 		return fmt.Errorf("unaccounted_bytes is %d; want it between -2^62 and 2^62", d.UnaccountedBytes)
 	}
@@ -73,6 +78,20 @@ func (d Device) check() error {
 		// Each term is below 2^56, so this cannot wrap before it is seen.
 		if sum += c.Bytes(); sum > maxSum {
 			return fmt.Errorf("the containers' bytes together are more than 2^62")
+		}
+	}
+	return nil
+}
+
+func (m MemoryJournal) check() error {
+	if m.Filesystem == "" || len(m.Filesystem) > maxNameBytes {
+		return fmt.Errorf("filesystem has %d bytes; want 1 to %d", len(m.Filesystem), maxNameBytes)
+	}
+	for _, f := range []bounded{
+		{"logged_bytes", m.LoggedBytes, maxBytes}, {"handles", m.Handles, maxCount}, {"commits", m.Commits, maxCount},
+	} {
+		if err := f.check(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -104,6 +123,8 @@ func (c Container) check() error {
 		{"uncharged_bytes", c.UnchargedBytes, maxBytes},
 		{"returned_bytes", c.ReturnedBytes, maxBytes},
 		{"forced_commits", c.ForcedCommits, maxCount},
+		{"memory_journal_bytes", c.MemoryJournalBytes, maxBytes},
+		{"memory_journal_handles", c.MemoryJournalHandles, maxCount},
 	} {
 		if err := f.check(); err != nil {
 			return err

@@ -44,6 +44,11 @@ type Device struct {
 	// cgroup included) of what they did on this disk; it can be negative,
 	// because the counters are read one after the other.
 	UnaccountedBytes int64 `json:"unaccounted_bytes"`
+	// MemoryJournals are those of the disk's file systems that have their
+	// journal in memory (ext4nvj) and logged something, by name. No byte of
+	// that is in a field above: it goes to no disk, until a checkpoint
+	// carries blocks home, as metadata.
+	MemoryJournals []MemoryJournal `json:"memory_journals,omitempty"`
 	// Transactions is the number of jbd2 commits that ended.
 	Transactions uint64 `json:"transactions"`
 	// CommitSeconds is the mean time from lock to commit record.
@@ -54,6 +59,17 @@ type Device struct {
 	LostEvents uint64 `json:"lost_events"`
 	// Containers are sorted by total bytes, greatest first.
 	Containers []Container `json:"containers"`
+}
+
+// MemoryJournal is what a file system's journal in memory did.
+type MemoryJournal struct {
+	// Filesystem is the name of its device in /sys/class/block.
+	Filesystem string `json:"filesystem"`
+	// LoggedBytes are lines of 64 bytes, headers included.
+	LoggedBytes uint64 `json:"logged_bytes"`
+	Handles     uint64 `json:"handles"`
+	// Commits of one or some transactions together, by whoever made them.
+	Commits uint64 `json:"commits"`
 }
 
 // Container is one container's part of one device's account: a container
@@ -91,8 +107,14 @@ type Container struct {
 	// root cgroup all that was given to the containers.
 	ReturnedBytes uint64 `json:"returned_bytes"`
 	// ForcedCommits counts the commits that a sync of this container
-	// started before jbd2 would have.
+	// started before jbd2 would have, and those that it made of a journal in
+	// memory.
 	ForcedCommits uint64 `json:"forced_commits"`
+	// MemoryJournalBytes is what its handles, of which there were
+	// MemoryJournalHandles, logged in the disk's MemoryJournals. No part of
+	// Bytes, for it costs the disk nothing.
+	MemoryJournalBytes   uint64 `json:"memory_journal_bytes,omitempty"`
+	MemoryJournalHandles uint64 `json:"memory_journal_handles,omitempty"`
 }
 
 // Charged is what the kernel charged to the container and is its own.

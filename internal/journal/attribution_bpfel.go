@@ -64,6 +64,22 @@ type attributionInodeKey struct {
 	Pad uint32
 }
 
+type attributionLogged struct {
+	_       structs.HostLayout
+	Lines   uint64
+	Blocks  uint64
+	Handles uint64
+	Commits uint64
+	Forced  uint64
+}
+
+type attributionLoggedKey struct {
+	_      structs.HostLayout
+	Dev    uint32
+	Pad    uint32
+	Cgroup uint64
+}
+
 type attributionWorker struct {
 	_               structs.HostLayout
 	WritepagesOwner uint64
@@ -82,44 +98,57 @@ type attributionWrittenKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	attributionMapCommits                    = "commits"
-	attributionMapCommitters                 = "committers"
-	attributionMapDirtied                    = "dirtied"
-	attributionMapDisks                      = "disks"
-	attributionMapForcers                    = "forcers"
-	attributionMapJournalBios                = "journal_bios"
-	attributionMapLost                       = "lost"
-	attributionMapOwners                     = "owners"
-	attributionMapSeen                       = "seen"
-	attributionMapWorkers                    = "workers"
-	attributionMapWritten                    = "written"
-	attributionProgBioQueue                  = "bio_queue"
-	attributionProgBioQueueOf                = "bio_queue_of"
-	attributionProgHandleRestart             = "handle_restart"
-	attributionProgHandleStats               = "handle_stats"
-	attributionProgNoteDiscardPreallocations = "note_discard_preallocations"
-	attributionProgNoteFreeBlocks            = "note_free_blocks"
-	attributionProgNoteRemoveBlocks          = "note_remove_blocks"
-	attributionProgNoteRmIdx                 = "note_rm_idx"
-	attributionProgNoteRmLeaf                = "note_rm_leaf"
-	attributionProgOwnDaReserveSpace         = "own_da_reserve_space"
-	attributionProgOwnDaWriteBegin           = "own_da_write_begin"
-	attributionProgOwnDirect                 = "own_direct"
-	attributionProgOwnFallocate              = "own_fallocate"
-	attributionProgOwnTruncate               = "own_truncate"
-	attributionProgOwnWriteBegin             = "own_write_begin"
-	attributionProgRqComplete                = "rq_complete"
-	attributionProgRunStats                  = "run_stats"
-	attributionProgStartCommit               = "start_commit"
-	attributionProgSyncDentry                = "sync_dentry"
-	attributionProgSyncFile                  = "sync_file"
-	attributionProgSyncFileExit              = "sync_file_exit"
-	attributionProgSyncFs                    = "sync_fs"
-	attributionProgWorkConversion            = "work_conversion"
-	attributionProgWorkEvict                 = "work_evict"
-	attributionProgWorkWritepages            = "work_writepages"
-	attributionProgWorkWritepagesResult      = "work_writepages_result"
-	attributionVarEmitCommit                 = "emit_commit"
+	attributionMapCommits                           = "commits"
+	attributionMapCommitters                        = "committers"
+	attributionMapDirtied                           = "dirtied"
+	attributionMapDisks                             = "disks"
+	attributionMapForcers                           = "forcers"
+	attributionMapLogged                            = "logged"
+	attributionMapLost                              = "lost"
+	attributionMapNotedBios                         = "noted_bios"
+	attributionMapOwners                            = "owners"
+	attributionMapSeen                              = "seen"
+	attributionMapWorkers                           = "workers"
+	attributionMapWritten                           = "written"
+	attributionProgBioQueue                         = "bio_queue"
+	attributionProgBioQueueOf                       = "bio_queue_of"
+	attributionProgHandleRestart                    = "handle_restart"
+	attributionProgHandleStats                      = "handle_stats"
+	attributionProgNoteDiscardPreallocations        = "note_discard_preallocations"
+	attributionProgNoteFreeBlocks                   = "note_free_blocks"
+	attributionProgNoteRemoveBlocks                 = "note_remove_blocks"
+	attributionProgNoteRmIdx                        = "note_rm_idx"
+	attributionProgNoteRmLeaf                       = "note_rm_leaf"
+	attributionProgNvjHandleStats                   = "nvj_handle_stats"
+	attributionProgNvjOwnDaReserveSpace             = "nvj_own_da_reserve_space"
+	attributionProgNvjOwnDaWriteBegin               = "nvj_own_da_write_begin"
+	attributionProgNvjOwnFallocateEnter             = "nvj_own_fallocate_enter"
+	attributionProgNvjOwnTruncateEnter              = "nvj_own_truncate_enter"
+	attributionProgNvjOwnWriteBegin                 = "nvj_own_write_begin"
+	attributionProgNvjStartCommit                   = "nvj_start_commit"
+	attributionProgNvjWorkEvictInode                = "nvj_work_evict_inode"
+	attributionProgNvjWorkExtHandleUnwrittenExtents = "nvj_work_ext_handle_unwritten_extents"
+	attributionProgNvjWorkWritepages                = "nvj_work_writepages"
+	attributionProgNvjWorkWritepagesResult          = "nvj_work_writepages_result"
+	attributionProgNvjWriteHome                     = "nvj_write_home"
+	attributionProgOwnDaReserveSpace                = "own_da_reserve_space"
+	attributionProgOwnDaWriteBegin                  = "own_da_write_begin"
+	attributionProgOwnDirect                        = "own_direct"
+	attributionProgOwnFallocate                     = "own_fallocate"
+	attributionProgOwnTruncate                      = "own_truncate"
+	attributionProgOwnWriteBegin                    = "own_write_begin"
+	attributionProgRqComplete                       = "rq_complete"
+	attributionProgRunStats                         = "run_stats"
+	attributionProgStartCommit                      = "start_commit"
+	attributionProgSyncDentry                       = "sync_dentry"
+	attributionProgSyncFile                         = "sync_file"
+	attributionProgSyncFileExit                     = "sync_file_exit"
+	attributionProgSyncFs                           = "sync_fs"
+	attributionProgWorkConversion                   = "work_conversion"
+	attributionProgWorkEvict                        = "work_evict"
+	attributionProgWorkWritepages                   = "work_writepages"
+	attributionProgWorkWritepagesResult             = "work_writepages_result"
+	attributionVarEmitCommit                        = "emit_commit"
 )
 
 // loadAttribution returns the embedded CollectionSpec for attribution.
@@ -164,49 +193,62 @@ type attributionSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionProgramSpecs struct {
-	BioQueue                  *ebpf.ProgramSpec `ebpf:"bio_queue"`
-	BioQueueOf                *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
-	HandleRestart             *ebpf.ProgramSpec `ebpf:"handle_restart"`
-	HandleStats               *ebpf.ProgramSpec `ebpf:"handle_stats"`
-	NoteDiscardPreallocations *ebpf.ProgramSpec `ebpf:"note_discard_preallocations"`
-	NoteFreeBlocks            *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
-	NoteRemoveBlocks          *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
-	NoteRmIdx                 *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
-	NoteRmLeaf                *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
-	OwnDaReserveSpace         *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
-	OwnDaWriteBegin           *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
-	OwnDirect                 *ebpf.ProgramSpec `ebpf:"own_direct"`
-	OwnFallocate              *ebpf.ProgramSpec `ebpf:"own_fallocate"`
-	OwnTruncate               *ebpf.ProgramSpec `ebpf:"own_truncate"`
-	OwnWriteBegin             *ebpf.ProgramSpec `ebpf:"own_write_begin"`
-	RqComplete                *ebpf.ProgramSpec `ebpf:"rq_complete"`
-	RunStats                  *ebpf.ProgramSpec `ebpf:"run_stats"`
-	StartCommit               *ebpf.ProgramSpec `ebpf:"start_commit"`
-	SyncDentry                *ebpf.ProgramSpec `ebpf:"sync_dentry"`
-	SyncFile                  *ebpf.ProgramSpec `ebpf:"sync_file"`
-	SyncFileExit              *ebpf.ProgramSpec `ebpf:"sync_file_exit"`
-	SyncFs                    *ebpf.ProgramSpec `ebpf:"sync_fs"`
-	WorkConversion            *ebpf.ProgramSpec `ebpf:"work_conversion"`
-	WorkEvict                 *ebpf.ProgramSpec `ebpf:"work_evict"`
-	WorkWritepages            *ebpf.ProgramSpec `ebpf:"work_writepages"`
-	WorkWritepagesResult      *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
+	BioQueue                         *ebpf.ProgramSpec `ebpf:"bio_queue"`
+	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
+	HandleRestart                    *ebpf.ProgramSpec `ebpf:"handle_restart"`
+	HandleStats                      *ebpf.ProgramSpec `ebpf:"handle_stats"`
+	NoteDiscardPreallocations        *ebpf.ProgramSpec `ebpf:"note_discard_preallocations"`
+	NoteFreeBlocks                   *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
+	NoteRemoveBlocks                 *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
+	NoteRmIdx                        *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
+	NoteRmLeaf                       *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
+	NvjHandleStats                   *ebpf.ProgramSpec `ebpf:"nvj_handle_stats"`
+	NvjOwnDaReserveSpace             *ebpf.ProgramSpec `ebpf:"nvj_own_da_reserve_space"`
+	NvjOwnDaWriteBegin               *ebpf.ProgramSpec `ebpf:"nvj_own_da_write_begin"`
+	NvjOwnFallocateEnter             *ebpf.ProgramSpec `ebpf:"nvj_own_fallocate_enter"`
+	NvjOwnTruncateEnter              *ebpf.ProgramSpec `ebpf:"nvj_own_truncate_enter"`
+	NvjOwnWriteBegin                 *ebpf.ProgramSpec `ebpf:"nvj_own_write_begin"`
+	NvjStartCommit                   *ebpf.ProgramSpec `ebpf:"nvj_start_commit"`
+	NvjWorkEvictInode                *ebpf.ProgramSpec `ebpf:"nvj_work_evict_inode"`
+	NvjWorkExtHandleUnwrittenExtents *ebpf.ProgramSpec `ebpf:"nvj_work_ext_handle_unwritten_extents"`
+	NvjWorkWritepages                *ebpf.ProgramSpec `ebpf:"nvj_work_writepages"`
+	NvjWorkWritepagesResult          *ebpf.ProgramSpec `ebpf:"nvj_work_writepages_result"`
+	NvjWriteHome                     *ebpf.ProgramSpec `ebpf:"nvj_write_home"`
+	OwnDaReserveSpace                *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
+	OwnDaWriteBegin                  *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
+	OwnDirect                        *ebpf.ProgramSpec `ebpf:"own_direct"`
+	OwnFallocate                     *ebpf.ProgramSpec `ebpf:"own_fallocate"`
+	OwnTruncate                      *ebpf.ProgramSpec `ebpf:"own_truncate"`
+	OwnWriteBegin                    *ebpf.ProgramSpec `ebpf:"own_write_begin"`
+	RqComplete                       *ebpf.ProgramSpec `ebpf:"rq_complete"`
+	RunStats                         *ebpf.ProgramSpec `ebpf:"run_stats"`
+	StartCommit                      *ebpf.ProgramSpec `ebpf:"start_commit"`
+	SyncDentry                       *ebpf.ProgramSpec `ebpf:"sync_dentry"`
+	SyncFile                         *ebpf.ProgramSpec `ebpf:"sync_file"`
+	SyncFileExit                     *ebpf.ProgramSpec `ebpf:"sync_file_exit"`
+	SyncFs                           *ebpf.ProgramSpec `ebpf:"sync_fs"`
+	WorkConversion                   *ebpf.ProgramSpec `ebpf:"work_conversion"`
+	WorkEvict                        *ebpf.ProgramSpec `ebpf:"work_evict"`
+	WorkWritepages                   *ebpf.ProgramSpec `ebpf:"work_writepages"`
+	WorkWritepagesResult             *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
 }
 
 // attributionMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionMapSpecs struct {
-	Commits     *ebpf.MapSpec `ebpf:"commits"`
-	Committers  *ebpf.MapSpec `ebpf:"committers"`
-	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks       *ebpf.MapSpec `ebpf:"disks"`
-	Forcers     *ebpf.MapSpec `ebpf:"forcers"`
-	JournalBios *ebpf.MapSpec `ebpf:"journal_bios"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	Owners      *ebpf.MapSpec `ebpf:"owners"`
-	Seen        *ebpf.MapSpec `ebpf:"seen"`
-	Workers     *ebpf.MapSpec `ebpf:"workers"`
-	Written     *ebpf.MapSpec `ebpf:"written"`
+	Commits    *ebpf.MapSpec `ebpf:"commits"`
+	Committers *ebpf.MapSpec `ebpf:"committers"`
+	Dirtied    *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks      *ebpf.MapSpec `ebpf:"disks"`
+	Forcers    *ebpf.MapSpec `ebpf:"forcers"`
+	Logged     *ebpf.MapSpec `ebpf:"logged"`
+	Lost       *ebpf.MapSpec `ebpf:"lost"`
+	NotedBios  *ebpf.MapSpec `ebpf:"noted_bios"`
+	Owners     *ebpf.MapSpec `ebpf:"owners"`
+	Seen       *ebpf.MapSpec `ebpf:"seen"`
+	Workers    *ebpf.MapSpec `ebpf:"workers"`
+	Written    *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionVariableSpecs contains global variables before they are loaded into the kernel.
@@ -236,17 +278,18 @@ func (o *attributionObjects) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionMaps struct {
-	Commits     *ebpf.Map `ebpf:"commits"`
-	Committers  *ebpf.Map `ebpf:"committers"`
-	Dirtied     *ebpf.Map `ebpf:"dirtied"`
-	Disks       *ebpf.Map `ebpf:"disks"`
-	Forcers     *ebpf.Map `ebpf:"forcers"`
-	JournalBios *ebpf.Map `ebpf:"journal_bios"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	Owners      *ebpf.Map `ebpf:"owners"`
-	Seen        *ebpf.Map `ebpf:"seen"`
-	Workers     *ebpf.Map `ebpf:"workers"`
-	Written     *ebpf.Map `ebpf:"written"`
+	Commits    *ebpf.Map `ebpf:"commits"`
+	Committers *ebpf.Map `ebpf:"committers"`
+	Dirtied    *ebpf.Map `ebpf:"dirtied"`
+	Disks      *ebpf.Map `ebpf:"disks"`
+	Forcers    *ebpf.Map `ebpf:"forcers"`
+	Logged     *ebpf.Map `ebpf:"logged"`
+	Lost       *ebpf.Map `ebpf:"lost"`
+	NotedBios  *ebpf.Map `ebpf:"noted_bios"`
+	Owners     *ebpf.Map `ebpf:"owners"`
+	Seen       *ebpf.Map `ebpf:"seen"`
+	Workers    *ebpf.Map `ebpf:"workers"`
+	Written    *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionMaps) Close() error {
@@ -256,8 +299,9 @@ func (m *attributionMaps) Close() error {
 		m.Dirtied,
 		m.Disks,
 		m.Forcers,
-		m.JournalBios,
+		m.Logged,
 		m.Lost,
+		m.NotedBios,
 		m.Owners,
 		m.Seen,
 		m.Workers,
@@ -276,32 +320,44 @@ type attributionVariables struct {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionPrograms struct {
-	BioQueue                  *ebpf.Program `ebpf:"bio_queue"`
-	BioQueueOf                *ebpf.Program `ebpf:"bio_queue_of"`
-	HandleRestart             *ebpf.Program `ebpf:"handle_restart"`
-	HandleStats               *ebpf.Program `ebpf:"handle_stats"`
-	NoteDiscardPreallocations *ebpf.Program `ebpf:"note_discard_preallocations"`
-	NoteFreeBlocks            *ebpf.Program `ebpf:"note_free_blocks"`
-	NoteRemoveBlocks          *ebpf.Program `ebpf:"note_remove_blocks"`
-	NoteRmIdx                 *ebpf.Program `ebpf:"note_rm_idx"`
-	NoteRmLeaf                *ebpf.Program `ebpf:"note_rm_leaf"`
-	OwnDaReserveSpace         *ebpf.Program `ebpf:"own_da_reserve_space"`
-	OwnDaWriteBegin           *ebpf.Program `ebpf:"own_da_write_begin"`
-	OwnDirect                 *ebpf.Program `ebpf:"own_direct"`
-	OwnFallocate              *ebpf.Program `ebpf:"own_fallocate"`
-	OwnTruncate               *ebpf.Program `ebpf:"own_truncate"`
-	OwnWriteBegin             *ebpf.Program `ebpf:"own_write_begin"`
-	RqComplete                *ebpf.Program `ebpf:"rq_complete"`
-	RunStats                  *ebpf.Program `ebpf:"run_stats"`
-	StartCommit               *ebpf.Program `ebpf:"start_commit"`
-	SyncDentry                *ebpf.Program `ebpf:"sync_dentry"`
-	SyncFile                  *ebpf.Program `ebpf:"sync_file"`
-	SyncFileExit              *ebpf.Program `ebpf:"sync_file_exit"`
-	SyncFs                    *ebpf.Program `ebpf:"sync_fs"`
-	WorkConversion            *ebpf.Program `ebpf:"work_conversion"`
-	WorkEvict                 *ebpf.Program `ebpf:"work_evict"`
-	WorkWritepages            *ebpf.Program `ebpf:"work_writepages"`
-	WorkWritepagesResult      *ebpf.Program `ebpf:"work_writepages_result"`
+	BioQueue                         *ebpf.Program `ebpf:"bio_queue"`
+	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
+	HandleRestart                    *ebpf.Program `ebpf:"handle_restart"`
+	HandleStats                      *ebpf.Program `ebpf:"handle_stats"`
+	NoteDiscardPreallocations        *ebpf.Program `ebpf:"note_discard_preallocations"`
+	NoteFreeBlocks                   *ebpf.Program `ebpf:"note_free_blocks"`
+	NoteRemoveBlocks                 *ebpf.Program `ebpf:"note_remove_blocks"`
+	NoteRmIdx                        *ebpf.Program `ebpf:"note_rm_idx"`
+	NoteRmLeaf                       *ebpf.Program `ebpf:"note_rm_leaf"`
+	NvjHandleStats                   *ebpf.Program `ebpf:"nvj_handle_stats"`
+	NvjOwnDaReserveSpace             *ebpf.Program `ebpf:"nvj_own_da_reserve_space"`
+	NvjOwnDaWriteBegin               *ebpf.Program `ebpf:"nvj_own_da_write_begin"`
+	NvjOwnFallocateEnter             *ebpf.Program `ebpf:"nvj_own_fallocate_enter"`
+	NvjOwnTruncateEnter              *ebpf.Program `ebpf:"nvj_own_truncate_enter"`
+	NvjOwnWriteBegin                 *ebpf.Program `ebpf:"nvj_own_write_begin"`
+	NvjStartCommit                   *ebpf.Program `ebpf:"nvj_start_commit"`
+	NvjWorkEvictInode                *ebpf.Program `ebpf:"nvj_work_evict_inode"`
+	NvjWorkExtHandleUnwrittenExtents *ebpf.Program `ebpf:"nvj_work_ext_handle_unwritten_extents"`
+	NvjWorkWritepages                *ebpf.Program `ebpf:"nvj_work_writepages"`
+	NvjWorkWritepagesResult          *ebpf.Program `ebpf:"nvj_work_writepages_result"`
+	NvjWriteHome                     *ebpf.Program `ebpf:"nvj_write_home"`
+	OwnDaReserveSpace                *ebpf.Program `ebpf:"own_da_reserve_space"`
+	OwnDaWriteBegin                  *ebpf.Program `ebpf:"own_da_write_begin"`
+	OwnDirect                        *ebpf.Program `ebpf:"own_direct"`
+	OwnFallocate                     *ebpf.Program `ebpf:"own_fallocate"`
+	OwnTruncate                      *ebpf.Program `ebpf:"own_truncate"`
+	OwnWriteBegin                    *ebpf.Program `ebpf:"own_write_begin"`
+	RqComplete                       *ebpf.Program `ebpf:"rq_complete"`
+	RunStats                         *ebpf.Program `ebpf:"run_stats"`
+	StartCommit                      *ebpf.Program `ebpf:"start_commit"`
+	SyncDentry                       *ebpf.Program `ebpf:"sync_dentry"`
+	SyncFile                         *ebpf.Program `ebpf:"sync_file"`
+	SyncFileExit                     *ebpf.Program `ebpf:"sync_file_exit"`
+	SyncFs                           *ebpf.Program `ebpf:"sync_fs"`
+	WorkConversion                   *ebpf.Program `ebpf:"work_conversion"`
+	WorkEvict                        *ebpf.Program `ebpf:"work_evict"`
+	WorkWritepages                   *ebpf.Program `ebpf:"work_writepages"`
+	WorkWritepagesResult             *ebpf.Program `ebpf:"work_writepages_result"`
 }
 
 func (p *attributionPrograms) Close() error {
@@ -315,6 +371,18 @@ func (p *attributionPrograms) Close() error {
 		p.NoteRemoveBlocks,
 		p.NoteRmIdx,
 		p.NoteRmLeaf,
+		p.NvjHandleStats,
+		p.NvjOwnDaReserveSpace,
+		p.NvjOwnDaWriteBegin,
+		p.NvjOwnFallocateEnter,
+		p.NvjOwnTruncateEnter,
+		p.NvjOwnWriteBegin,
+		p.NvjStartCommit,
+		p.NvjWorkEvictInode,
+		p.NvjWorkExtHandleUnwrittenExtents,
+		p.NvjWorkWritepages,
+		p.NvjWorkWritepagesResult,
+		p.NvjWriteHome,
 		p.OwnDaReserveSpace,
 		p.OwnDaWriteBegin,
 		p.OwnDirect,

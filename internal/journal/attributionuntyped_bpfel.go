@@ -64,6 +64,22 @@ type attributionUntypedInodeKey struct {
 	Pad uint32
 }
 
+type attributionUntypedLogged struct {
+	_       structs.HostLayout
+	Lines   uint64
+	Blocks  uint64
+	Handles uint64
+	Commits uint64
+	Forced  uint64
+}
+
+type attributionUntypedLoggedKey struct {
+	_      structs.HostLayout
+	Dev    uint32
+	Pad    uint32
+	Cgroup uint64
+}
+
 type attributionUntypedWorker struct {
 	_               structs.HostLayout
 	WritepagesOwner uint64
@@ -82,44 +98,57 @@ type attributionUntypedWrittenKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	attributionUntypedMapCommits                    = "commits"
-	attributionUntypedMapCommitters                 = "committers"
-	attributionUntypedMapDirtied                    = "dirtied"
-	attributionUntypedMapDisks                      = "disks"
-	attributionUntypedMapForcers                    = "forcers"
-	attributionUntypedMapJournalBios                = "journal_bios"
-	attributionUntypedMapLost                       = "lost"
-	attributionUntypedMapOwners                     = "owners"
-	attributionUntypedMapSeen                       = "seen"
-	attributionUntypedMapWorkers                    = "workers"
-	attributionUntypedMapWritten                    = "written"
-	attributionUntypedProgBioQueue                  = "bio_queue"
-	attributionUntypedProgBioQueueOf                = "bio_queue_of"
-	attributionUntypedProgHandleRestart             = "handle_restart"
-	attributionUntypedProgHandleStats               = "handle_stats"
-	attributionUntypedProgNoteDiscardPreallocations = "note_discard_preallocations"
-	attributionUntypedProgNoteFreeBlocks            = "note_free_blocks"
-	attributionUntypedProgNoteRemoveBlocks          = "note_remove_blocks"
-	attributionUntypedProgNoteRmIdx                 = "note_rm_idx"
-	attributionUntypedProgNoteRmLeaf                = "note_rm_leaf"
-	attributionUntypedProgOwnDaReserveSpace         = "own_da_reserve_space"
-	attributionUntypedProgOwnDaWriteBegin           = "own_da_write_begin"
-	attributionUntypedProgOwnDirect                 = "own_direct"
-	attributionUntypedProgOwnFallocate              = "own_fallocate"
-	attributionUntypedProgOwnTruncate               = "own_truncate"
-	attributionUntypedProgOwnWriteBegin             = "own_write_begin"
-	attributionUntypedProgRqComplete                = "rq_complete"
-	attributionUntypedProgRunStats                  = "run_stats"
-	attributionUntypedProgStartCommit               = "start_commit"
-	attributionUntypedProgSyncDentry                = "sync_dentry"
-	attributionUntypedProgSyncFile                  = "sync_file"
-	attributionUntypedProgSyncFileExit              = "sync_file_exit"
-	attributionUntypedProgSyncFs                    = "sync_fs"
-	attributionUntypedProgWorkConversion            = "work_conversion"
-	attributionUntypedProgWorkEvict                 = "work_evict"
-	attributionUntypedProgWorkWritepages            = "work_writepages"
-	attributionUntypedProgWorkWritepagesResult      = "work_writepages_result"
-	attributionUntypedVarEmitCommit                 = "emit_commit"
+	attributionUntypedMapCommits                           = "commits"
+	attributionUntypedMapCommitters                        = "committers"
+	attributionUntypedMapDirtied                           = "dirtied"
+	attributionUntypedMapDisks                             = "disks"
+	attributionUntypedMapForcers                           = "forcers"
+	attributionUntypedMapLogged                            = "logged"
+	attributionUntypedMapLost                              = "lost"
+	attributionUntypedMapNotedBios                         = "noted_bios"
+	attributionUntypedMapOwners                            = "owners"
+	attributionUntypedMapSeen                              = "seen"
+	attributionUntypedMapWorkers                           = "workers"
+	attributionUntypedMapWritten                           = "written"
+	attributionUntypedProgBioQueue                         = "bio_queue"
+	attributionUntypedProgBioQueueOf                       = "bio_queue_of"
+	attributionUntypedProgHandleRestart                    = "handle_restart"
+	attributionUntypedProgHandleStats                      = "handle_stats"
+	attributionUntypedProgNoteDiscardPreallocations        = "note_discard_preallocations"
+	attributionUntypedProgNoteFreeBlocks                   = "note_free_blocks"
+	attributionUntypedProgNoteRemoveBlocks                 = "note_remove_blocks"
+	attributionUntypedProgNoteRmIdx                        = "note_rm_idx"
+	attributionUntypedProgNoteRmLeaf                       = "note_rm_leaf"
+	attributionUntypedProgNvjHandleStats                   = "nvj_handle_stats"
+	attributionUntypedProgNvjOwnDaReserveSpace             = "nvj_own_da_reserve_space"
+	attributionUntypedProgNvjOwnDaWriteBegin               = "nvj_own_da_write_begin"
+	attributionUntypedProgNvjOwnFallocateEnter             = "nvj_own_fallocate_enter"
+	attributionUntypedProgNvjOwnTruncateEnter              = "nvj_own_truncate_enter"
+	attributionUntypedProgNvjOwnWriteBegin                 = "nvj_own_write_begin"
+	attributionUntypedProgNvjStartCommit                   = "nvj_start_commit"
+	attributionUntypedProgNvjWorkEvictInode                = "nvj_work_evict_inode"
+	attributionUntypedProgNvjWorkExtHandleUnwrittenExtents = "nvj_work_ext_handle_unwritten_extents"
+	attributionUntypedProgNvjWorkWritepages                = "nvj_work_writepages"
+	attributionUntypedProgNvjWorkWritepagesResult          = "nvj_work_writepages_result"
+	attributionUntypedProgNvjWriteHome                     = "nvj_write_home"
+	attributionUntypedProgOwnDaReserveSpace                = "own_da_reserve_space"
+	attributionUntypedProgOwnDaWriteBegin                  = "own_da_write_begin"
+	attributionUntypedProgOwnDirect                        = "own_direct"
+	attributionUntypedProgOwnFallocate                     = "own_fallocate"
+	attributionUntypedProgOwnTruncate                      = "own_truncate"
+	attributionUntypedProgOwnWriteBegin                    = "own_write_begin"
+	attributionUntypedProgRqComplete                       = "rq_complete"
+	attributionUntypedProgRunStats                         = "run_stats"
+	attributionUntypedProgStartCommit                      = "start_commit"
+	attributionUntypedProgSyncDentry                       = "sync_dentry"
+	attributionUntypedProgSyncFile                         = "sync_file"
+	attributionUntypedProgSyncFileExit                     = "sync_file_exit"
+	attributionUntypedProgSyncFs                           = "sync_fs"
+	attributionUntypedProgWorkConversion                   = "work_conversion"
+	attributionUntypedProgWorkEvict                        = "work_evict"
+	attributionUntypedProgWorkWritepages                   = "work_writepages"
+	attributionUntypedProgWorkWritepagesResult             = "work_writepages_result"
+	attributionUntypedVarEmitCommit                        = "emit_commit"
 )
 
 // loadAttributionUntyped returns the embedded CollectionSpec for attributionUntyped.
@@ -164,49 +193,62 @@ type attributionUntypedSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedProgramSpecs struct {
-	BioQueue                  *ebpf.ProgramSpec `ebpf:"bio_queue"`
-	BioQueueOf                *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
-	HandleRestart             *ebpf.ProgramSpec `ebpf:"handle_restart"`
-	HandleStats               *ebpf.ProgramSpec `ebpf:"handle_stats"`
-	NoteDiscardPreallocations *ebpf.ProgramSpec `ebpf:"note_discard_preallocations"`
-	NoteFreeBlocks            *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
-	NoteRemoveBlocks          *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
-	NoteRmIdx                 *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
-	NoteRmLeaf                *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
-	OwnDaReserveSpace         *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
-	OwnDaWriteBegin           *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
-	OwnDirect                 *ebpf.ProgramSpec `ebpf:"own_direct"`
-	OwnFallocate              *ebpf.ProgramSpec `ebpf:"own_fallocate"`
-	OwnTruncate               *ebpf.ProgramSpec `ebpf:"own_truncate"`
-	OwnWriteBegin             *ebpf.ProgramSpec `ebpf:"own_write_begin"`
-	RqComplete                *ebpf.ProgramSpec `ebpf:"rq_complete"`
-	RunStats                  *ebpf.ProgramSpec `ebpf:"run_stats"`
-	StartCommit               *ebpf.ProgramSpec `ebpf:"start_commit"`
-	SyncDentry                *ebpf.ProgramSpec `ebpf:"sync_dentry"`
-	SyncFile                  *ebpf.ProgramSpec `ebpf:"sync_file"`
-	SyncFileExit              *ebpf.ProgramSpec `ebpf:"sync_file_exit"`
-	SyncFs                    *ebpf.ProgramSpec `ebpf:"sync_fs"`
-	WorkConversion            *ebpf.ProgramSpec `ebpf:"work_conversion"`
-	WorkEvict                 *ebpf.ProgramSpec `ebpf:"work_evict"`
-	WorkWritepages            *ebpf.ProgramSpec `ebpf:"work_writepages"`
-	WorkWritepagesResult      *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
+	BioQueue                         *ebpf.ProgramSpec `ebpf:"bio_queue"`
+	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
+	HandleRestart                    *ebpf.ProgramSpec `ebpf:"handle_restart"`
+	HandleStats                      *ebpf.ProgramSpec `ebpf:"handle_stats"`
+	NoteDiscardPreallocations        *ebpf.ProgramSpec `ebpf:"note_discard_preallocations"`
+	NoteFreeBlocks                   *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
+	NoteRemoveBlocks                 *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
+	NoteRmIdx                        *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
+	NoteRmLeaf                       *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
+	NvjHandleStats                   *ebpf.ProgramSpec `ebpf:"nvj_handle_stats"`
+	NvjOwnDaReserveSpace             *ebpf.ProgramSpec `ebpf:"nvj_own_da_reserve_space"`
+	NvjOwnDaWriteBegin               *ebpf.ProgramSpec `ebpf:"nvj_own_da_write_begin"`
+	NvjOwnFallocateEnter             *ebpf.ProgramSpec `ebpf:"nvj_own_fallocate_enter"`
+	NvjOwnTruncateEnter              *ebpf.ProgramSpec `ebpf:"nvj_own_truncate_enter"`
+	NvjOwnWriteBegin                 *ebpf.ProgramSpec `ebpf:"nvj_own_write_begin"`
+	NvjStartCommit                   *ebpf.ProgramSpec `ebpf:"nvj_start_commit"`
+	NvjWorkEvictInode                *ebpf.ProgramSpec `ebpf:"nvj_work_evict_inode"`
+	NvjWorkExtHandleUnwrittenExtents *ebpf.ProgramSpec `ebpf:"nvj_work_ext_handle_unwritten_extents"`
+	NvjWorkWritepages                *ebpf.ProgramSpec `ebpf:"nvj_work_writepages"`
+	NvjWorkWritepagesResult          *ebpf.ProgramSpec `ebpf:"nvj_work_writepages_result"`
+	NvjWriteHome                     *ebpf.ProgramSpec `ebpf:"nvj_write_home"`
+	OwnDaReserveSpace                *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
+	OwnDaWriteBegin                  *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
+	OwnDirect                        *ebpf.ProgramSpec `ebpf:"own_direct"`
+	OwnFallocate                     *ebpf.ProgramSpec `ebpf:"own_fallocate"`
+	OwnTruncate                      *ebpf.ProgramSpec `ebpf:"own_truncate"`
+	OwnWriteBegin                    *ebpf.ProgramSpec `ebpf:"own_write_begin"`
+	RqComplete                       *ebpf.ProgramSpec `ebpf:"rq_complete"`
+	RunStats                         *ebpf.ProgramSpec `ebpf:"run_stats"`
+	StartCommit                      *ebpf.ProgramSpec `ebpf:"start_commit"`
+	SyncDentry                       *ebpf.ProgramSpec `ebpf:"sync_dentry"`
+	SyncFile                         *ebpf.ProgramSpec `ebpf:"sync_file"`
+	SyncFileExit                     *ebpf.ProgramSpec `ebpf:"sync_file_exit"`
+	SyncFs                           *ebpf.ProgramSpec `ebpf:"sync_fs"`
+	WorkConversion                   *ebpf.ProgramSpec `ebpf:"work_conversion"`
+	WorkEvict                        *ebpf.ProgramSpec `ebpf:"work_evict"`
+	WorkWritepages                   *ebpf.ProgramSpec `ebpf:"work_writepages"`
+	WorkWritepagesResult             *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
 }
 
 // attributionUntypedMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedMapSpecs struct {
-	Commits     *ebpf.MapSpec `ebpf:"commits"`
-	Committers  *ebpf.MapSpec `ebpf:"committers"`
-	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks       *ebpf.MapSpec `ebpf:"disks"`
-	Forcers     *ebpf.MapSpec `ebpf:"forcers"`
-	JournalBios *ebpf.MapSpec `ebpf:"journal_bios"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	Owners      *ebpf.MapSpec `ebpf:"owners"`
-	Seen        *ebpf.MapSpec `ebpf:"seen"`
-	Workers     *ebpf.MapSpec `ebpf:"workers"`
-	Written     *ebpf.MapSpec `ebpf:"written"`
+	Commits    *ebpf.MapSpec `ebpf:"commits"`
+	Committers *ebpf.MapSpec `ebpf:"committers"`
+	Dirtied    *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks      *ebpf.MapSpec `ebpf:"disks"`
+	Forcers    *ebpf.MapSpec `ebpf:"forcers"`
+	Logged     *ebpf.MapSpec `ebpf:"logged"`
+	Lost       *ebpf.MapSpec `ebpf:"lost"`
+	NotedBios  *ebpf.MapSpec `ebpf:"noted_bios"`
+	Owners     *ebpf.MapSpec `ebpf:"owners"`
+	Seen       *ebpf.MapSpec `ebpf:"seen"`
+	Workers    *ebpf.MapSpec `ebpf:"workers"`
+	Written    *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionUntypedVariableSpecs contains global variables before they are loaded into the kernel.
@@ -236,17 +278,18 @@ func (o *attributionUntypedObjects) Close() error {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedMaps struct {
-	Commits     *ebpf.Map `ebpf:"commits"`
-	Committers  *ebpf.Map `ebpf:"committers"`
-	Dirtied     *ebpf.Map `ebpf:"dirtied"`
-	Disks       *ebpf.Map `ebpf:"disks"`
-	Forcers     *ebpf.Map `ebpf:"forcers"`
-	JournalBios *ebpf.Map `ebpf:"journal_bios"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	Owners      *ebpf.Map `ebpf:"owners"`
-	Seen        *ebpf.Map `ebpf:"seen"`
-	Workers     *ebpf.Map `ebpf:"workers"`
-	Written     *ebpf.Map `ebpf:"written"`
+	Commits    *ebpf.Map `ebpf:"commits"`
+	Committers *ebpf.Map `ebpf:"committers"`
+	Dirtied    *ebpf.Map `ebpf:"dirtied"`
+	Disks      *ebpf.Map `ebpf:"disks"`
+	Forcers    *ebpf.Map `ebpf:"forcers"`
+	Logged     *ebpf.Map `ebpf:"logged"`
+	Lost       *ebpf.Map `ebpf:"lost"`
+	NotedBios  *ebpf.Map `ebpf:"noted_bios"`
+	Owners     *ebpf.Map `ebpf:"owners"`
+	Seen       *ebpf.Map `ebpf:"seen"`
+	Workers    *ebpf.Map `ebpf:"workers"`
+	Written    *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionUntypedMaps) Close() error {
@@ -256,8 +299,9 @@ func (m *attributionUntypedMaps) Close() error {
 		m.Dirtied,
 		m.Disks,
 		m.Forcers,
-		m.JournalBios,
+		m.Logged,
 		m.Lost,
+		m.NotedBios,
 		m.Owners,
 		m.Seen,
 		m.Workers,
@@ -276,32 +320,44 @@ type attributionUntypedVariables struct {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedPrograms struct {
-	BioQueue                  *ebpf.Program `ebpf:"bio_queue"`
-	BioQueueOf                *ebpf.Program `ebpf:"bio_queue_of"`
-	HandleRestart             *ebpf.Program `ebpf:"handle_restart"`
-	HandleStats               *ebpf.Program `ebpf:"handle_stats"`
-	NoteDiscardPreallocations *ebpf.Program `ebpf:"note_discard_preallocations"`
-	NoteFreeBlocks            *ebpf.Program `ebpf:"note_free_blocks"`
-	NoteRemoveBlocks          *ebpf.Program `ebpf:"note_remove_blocks"`
-	NoteRmIdx                 *ebpf.Program `ebpf:"note_rm_idx"`
-	NoteRmLeaf                *ebpf.Program `ebpf:"note_rm_leaf"`
-	OwnDaReserveSpace         *ebpf.Program `ebpf:"own_da_reserve_space"`
-	OwnDaWriteBegin           *ebpf.Program `ebpf:"own_da_write_begin"`
-	OwnDirect                 *ebpf.Program `ebpf:"own_direct"`
-	OwnFallocate              *ebpf.Program `ebpf:"own_fallocate"`
-	OwnTruncate               *ebpf.Program `ebpf:"own_truncate"`
-	OwnWriteBegin             *ebpf.Program `ebpf:"own_write_begin"`
-	RqComplete                *ebpf.Program `ebpf:"rq_complete"`
-	RunStats                  *ebpf.Program `ebpf:"run_stats"`
-	StartCommit               *ebpf.Program `ebpf:"start_commit"`
-	SyncDentry                *ebpf.Program `ebpf:"sync_dentry"`
-	SyncFile                  *ebpf.Program `ebpf:"sync_file"`
-	SyncFileExit              *ebpf.Program `ebpf:"sync_file_exit"`
-	SyncFs                    *ebpf.Program `ebpf:"sync_fs"`
-	WorkConversion            *ebpf.Program `ebpf:"work_conversion"`
-	WorkEvict                 *ebpf.Program `ebpf:"work_evict"`
-	WorkWritepages            *ebpf.Program `ebpf:"work_writepages"`
-	WorkWritepagesResult      *ebpf.Program `ebpf:"work_writepages_result"`
+	BioQueue                         *ebpf.Program `ebpf:"bio_queue"`
+	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
+	HandleRestart                    *ebpf.Program `ebpf:"handle_restart"`
+	HandleStats                      *ebpf.Program `ebpf:"handle_stats"`
+	NoteDiscardPreallocations        *ebpf.Program `ebpf:"note_discard_preallocations"`
+	NoteFreeBlocks                   *ebpf.Program `ebpf:"note_free_blocks"`
+	NoteRemoveBlocks                 *ebpf.Program `ebpf:"note_remove_blocks"`
+	NoteRmIdx                        *ebpf.Program `ebpf:"note_rm_idx"`
+	NoteRmLeaf                       *ebpf.Program `ebpf:"note_rm_leaf"`
+	NvjHandleStats                   *ebpf.Program `ebpf:"nvj_handle_stats"`
+	NvjOwnDaReserveSpace             *ebpf.Program `ebpf:"nvj_own_da_reserve_space"`
+	NvjOwnDaWriteBegin               *ebpf.Program `ebpf:"nvj_own_da_write_begin"`
+	NvjOwnFallocateEnter             *ebpf.Program `ebpf:"nvj_own_fallocate_enter"`
+	NvjOwnTruncateEnter              *ebpf.Program `ebpf:"nvj_own_truncate_enter"`
+	NvjOwnWriteBegin                 *ebpf.Program `ebpf:"nvj_own_write_begin"`
+	NvjStartCommit                   *ebpf.Program `ebpf:"nvj_start_commit"`
+	NvjWorkEvictInode                *ebpf.Program `ebpf:"nvj_work_evict_inode"`
+	NvjWorkExtHandleUnwrittenExtents *ebpf.Program `ebpf:"nvj_work_ext_handle_unwritten_extents"`
+	NvjWorkWritepages                *ebpf.Program `ebpf:"nvj_work_writepages"`
+	NvjWorkWritepagesResult          *ebpf.Program `ebpf:"nvj_work_writepages_result"`
+	NvjWriteHome                     *ebpf.Program `ebpf:"nvj_write_home"`
+	OwnDaReserveSpace                *ebpf.Program `ebpf:"own_da_reserve_space"`
+	OwnDaWriteBegin                  *ebpf.Program `ebpf:"own_da_write_begin"`
+	OwnDirect                        *ebpf.Program `ebpf:"own_direct"`
+	OwnFallocate                     *ebpf.Program `ebpf:"own_fallocate"`
+	OwnTruncate                      *ebpf.Program `ebpf:"own_truncate"`
+	OwnWriteBegin                    *ebpf.Program `ebpf:"own_write_begin"`
+	RqComplete                       *ebpf.Program `ebpf:"rq_complete"`
+	RunStats                         *ebpf.Program `ebpf:"run_stats"`
+	StartCommit                      *ebpf.Program `ebpf:"start_commit"`
+	SyncDentry                       *ebpf.Program `ebpf:"sync_dentry"`
+	SyncFile                         *ebpf.Program `ebpf:"sync_file"`
+	SyncFileExit                     *ebpf.Program `ebpf:"sync_file_exit"`
+	SyncFs                           *ebpf.Program `ebpf:"sync_fs"`
+	WorkConversion                   *ebpf.Program `ebpf:"work_conversion"`
+	WorkEvict                        *ebpf.Program `ebpf:"work_evict"`
+	WorkWritepages                   *ebpf.Program `ebpf:"work_writepages"`
+	WorkWritepagesResult             *ebpf.Program `ebpf:"work_writepages_result"`
 }
 
 func (p *attributionUntypedPrograms) Close() error {
@@ -315,6 +371,18 @@ func (p *attributionUntypedPrograms) Close() error {
 		p.NoteRemoveBlocks,
 		p.NoteRmIdx,
 		p.NoteRmLeaf,
+		p.NvjHandleStats,
+		p.NvjOwnDaReserveSpace,
+		p.NvjOwnDaWriteBegin,
+		p.NvjOwnFallocateEnter,
+		p.NvjOwnTruncateEnter,
+		p.NvjOwnWriteBegin,
+		p.NvjStartCommit,
+		p.NvjWorkEvictInode,
+		p.NvjWorkExtHandleUnwrittenExtents,
+		p.NvjWorkWritepages,
+		p.NvjWorkWritepagesResult,
+		p.NvjWriteHome,
 		p.OwnDaReserveSpace,
 		p.OwnDaWriteBegin,
 		p.OwnDirect,

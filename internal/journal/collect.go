@@ -32,6 +32,8 @@ type drainBuffers struct {
 	dirtiedValues []int64
 	writtenKeys   []attributionWrittenKey
 	writtenValues []uint64
+	loggedKeys    []attributionLoggedKey
+	loggedValues  []attributionLogged
 }
 
 // Collect returns what happened since the last call. The handles of every
@@ -49,6 +51,9 @@ func (p *Probe) Collect() (Events, error) {
 		return Events{}, p.err
 	}
 	if err := p.collectWrites(); err != nil {
+		return Events{}, err
+	}
+	if err := p.collectLogs(); err != nil {
 		return Events{}, err
 	}
 	if err := p.collectLost(); err != nil {

@@ -9,6 +9,9 @@ type Events struct {
 	Commits []Commit
 	// Writes are sums over the interval.
 	Writes []Write
+	// Logs are sums over the interval; only of what is followed
+	// ([Probe.FollowNVJournal]).
+	Logs []Log
 	// Calls are sums over the interval; only with the syscalls probe.
 	Calls []Call
 	// Lost counts events that the kernel side had no room for.
@@ -75,4 +78,19 @@ type Write struct {
 	// direct I/O, which hands its pages on.
 	Of    uint32
 	Bytes uint64
+}
+
+// Log is what a cgroup did with the journal of one ext4nvj file system, which is
+// in memory: nothing of it goes to a disk but what checkpoints carry home.
+type Log struct {
+	// Dev is the file system's device, as a kernel dev_t.
+	Dev    uint32
+	Cgroup uint64
+	// Bytes is what its handles logged, in lines of 64 bytes, headers
+	// included: exact. Blocks is of how many blocks, once for each handle.
+	Bytes, Blocks uint64
+	Handles       uint64
+	// Commits it made itself; Forced are those of them that a process made and
+	// not a kernel thread, by the clock or for room.
+	Commits, Forced uint64
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -29,7 +30,10 @@ const drainInterval = time.Second
 // Probe is the kernel side of the handles estimator.
 type Probe struct {
 	objects  attributionObjects
+	maps     map[string]*ebpf.Map // those of objects, by name
+	source   func() (*ebpf.CollectionSpec, error)
 	links    []link.Link
+	followed []link.Link // of ext4nvj; nil while it is not followed
 	commits  *ringbuf.Reader
 	missing  []string
 	stop     chan struct{}
@@ -38,6 +42,7 @@ type Probe struct {
 	pending  Events
 	err      error
 	previous map[attributionWrittenKey]seenSum
+	logged   map[attributionLoggedKey]seenLog
 	partial  map[transaction]uint64 // bytes handed out of commits under way
 	buffers  drainBuffers
 	lost     uint64
@@ -67,8 +72,10 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
 	p := &Probe{
+		source:   load,
 		stop:     make(chan struct{}),
 		previous: make(map[attributionWrittenKey]seenSum),
+		logged:   make(map[attributionLoggedKey]seenLog),
 		partial:  make(map[transaction]uint64),
 	}
 	if err := p.load(spec); err != nil {
@@ -84,6 +91,7 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 
 func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	cache := btf.NewCache()
+	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return ofNVJournal(program) })
 	missing, err := dropUnattachable(spec, cache)
 	if err != nil {
 		return err
@@ -98,9 +106,12 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		return fmt.Errorf("%w: cannot load the BPF programs: %v", ErrUnsupported, err)
 	}
 	defer collection.Close()
+	p.maps = maps.Clone(collection.Maps)
 	if err := collection.Assign(&p.objects.attributionMaps); err != nil {
 		return fmt.Errorf("cannot use the BPF maps: %w", err)
 	}
+	// What is nobody's ends with the collection.
+	maps.DeleteFunc(p.maps, func(name string, _ *ebpf.Map) bool { return collection.Maps[name] != nil })
 	for name, program := range collection.Programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: program})
 		if err != nil {
@@ -155,7 +166,7 @@ func (p *Probe) Close() error {
 	}
 	p.stopped.Wait()
 	var errs []error
-	for _, l := range p.links {
+	for _, l := range slices.Concat(p.links, p.followed) {
 		errs = append(errs, l.Close())
 	}
 	if p.commits != nil {
@@ -165,7 +176,8 @@ func (p *Probe) Close() error {
 	return errors.Join(errs...)
 }
 
-// required are the tracepoints without which nothing can be attributed.
+// required are the tracepoints without which nothing can be attributed, unless
+// ext4nvj is there.
 var required = []string{"jbd2_handle_stats", "jbd2_run_stats"}
 
 // dropUnattachable removes the programs whose tracepoint this kernel does not
@@ -187,17 +199,21 @@ func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, er
 	}
 	var missing []string
 	for tracepoint, ok := range served {
-		if ok {
-			continue
+		if !ok {
+			missing = append(missing, tracepoint)
 		}
-		if slices.Contains(required, tracepoint) {
-			return nil, fmt.Errorf("%w: the kernel has no tracepoint %s; is jbd2 loaded (is any ext4 mounted), "+
-				"and does it have BTF?", ErrUnsupported, tracepoint)
-		}
-		missing = append(missing, tracepoint)
 	}
 	slices.Sort(missing)
-	return missing, nil
+	lacking := slices.DeleteFunc(slices.Clone(missing), func(m string) bool { return !slices.Contains(required, m) })
+	if len(lacking) == 0 {
+		return missing, nil
+	}
+	if !hasNVJournal() {
+		return nil, fmt.Errorf("%w: the kernel has no tracepoint %s; is jbd2 loaded (is any ext4 mounted), "+
+			"and does it have BTF?", ErrUnsupported, lacking[0])
+	}
+	// The kernel's own ext4 is not there: to name all that it would have says no more.
+	return lacking, nil
 }
 
 // argumentsFit picks between the variants of one program; the first argument

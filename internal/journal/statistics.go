@@ -75,7 +75,9 @@ func (c *Counting) Close() error {
 }
 
 // Statistics gives what the attribution's programs did, by name.
-func (p *Probe) Statistics() ([]ProgramStatistics, error) { return statistics(p.links) }
+func (p *Probe) Statistics() ([]ProgramStatistics, error) {
+	return statistics(slices.Concat(p.links, p.followed))
+}
 
 // Statistics gives what the programs that count calls did, by name.
 func (p *CallProbe) Statistics() ([]ProgramStatistics, error) { return statistics(p.links) }

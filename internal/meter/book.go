@@ -29,6 +29,8 @@ type Readings struct {
 	Disks   []Disk
 	// DiskOf maps a file system's device to its disk's (kernel dev_t).
 	DiskOf map[uint32]uint32
+	// NameOf is the name of a file system's device.
+	NameOf map[uint32]string
 	// BlockBytes is the block size of a file system, by its device.
 	BlockBytes map[uint32]uint64
 	Events     journal.Events
@@ -87,6 +89,7 @@ func (b *Book) Account(in Readings) []account.Device {
 	}
 	b.enterWrites(pages, in)
 	b.enterCommits(pages, in)
+	b.enterLogs(pages, in)
 	b.enterJournal(pages, in)
 	b.enterMetadata(pages, in)
 	devices := make([]account.Device, 0, len(pages))
@@ -140,12 +143,8 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 		if c.ForcedBy != 0 {
 			p.unit(in.UnitOf(c.ForcedBy)).ForcedCommits++
 		}
-		disk := in.DiskOf[c.Dev]
-		if b.dirtied[disk] == nil {
-			b.dirtied[disk] = make(map[string]float64)
-		}
 		for cgroup, bytes := range journal.Split(uint64(c.BlocksLogged)*max(in.BlockBytes[c.Dev], 1), c.Dirtied) {
-			b.dirtied[disk][in.UnitOf(cgroup)] += float64(bytes)
+			b.remember(in.DiskOf[c.Dev], in.UnitOf(cgroup), bytes)
 		}
 	}
 	for _, p := range pages {
@@ -153,6 +152,14 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 			p.device.CommitSeconds /= float64(p.device.Transactions)
 		}
 	}
+}
+
+// remember notes who dirtied metadata that will be written in place.
+func (b *Book) remember(disk uint32, path string, bytes uint64) {
+	if b.dirtied[disk] == nil {
+		b.dirtied[disk] = make(map[string]float64)
+	}
+	b.dirtied[disk][path] += float64(bytes)
 }
 
 // enterJournal gives each cgroup its part of the logged bytes, and takes the

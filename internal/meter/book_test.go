@@ -125,6 +125,41 @@ func TestMetadataFollowsItsCommitForAWhile(t *testing.T) {
 	}
 }
 
+// What is logged in memory is in no sum of the disk's. What is carried home is, in
+// whole blocks, of those who logged it.
+func TestAJournalInMemoryCostsTheDiskWhatIsCarriedHome(t *testing.T) {
+	book := NewBook()
+	in := readings(journal.Events{
+		Logs: []journal.Log{
+			{Dev: fsDev, Cgroup: alice, Bytes: 9 * mebi, Blocks: 100, Handles: 50, Commits: 3, Forced: 3},
+			{Dev: fsDev, Cgroup: bob, Bytes: mebi, Blocks: 300, Handles: 7},
+			{Dev: fsDev, Cgroup: root, Commits: 2},
+			{Dev: logDev, Cgroup: bob, Bytes: mebi, Blocks: 1, Handles: 1}, // on a disk that nobody asked for
+		},
+		Writes: []journal.Write{
+			{Disk: fsDev, Kind: journal.KindMetadata, Charged: root, Of: fsDev, Bytes: 4 * mebi},
+			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 4 * mebi},
+		},
+	}, 0, 4*mebi)
+	in.NameOf = map[uint32]string{fsDev: "loop0"}
+	got := book.Account(in)
+	d := got[0]
+	want := account.MemoryJournal{Filesystem: "loop0", LoggedBytes: 10 * mebi, Handles: 57, Commits: 5}
+	if len(d.MemoryJournals) != 1 || d.MemoryJournals[0] != want || d.JournalBytes != 0 || d.UnaccountedBytes != 0 || d.Transactions != 0 {
+		t.Errorf("device: %+v", d)
+	}
+	a, b, r := find(t, got, "/a"), find(t, got, "/b"), find(t, got, "/")
+	if a.MemoryJournalBytes != 9*mebi || a.MemoryJournalHandles != 50 || a.ForcedCommits != 3 || a.MetadataBytes != mebi || a.Bytes() != mebi {
+		t.Errorf("alice: %+v", a)
+	}
+	if b.MemoryJournalBytes != mebi || b.MetadataBytes != 3*mebi || b.ForcedCommits != 0 || r.Bytes() != 0 || r.ForcedCommits != 0 {
+		t.Errorf("bob: %+v, root: %+v", b, r)
+	}
+	if d := book.Account(readings(journal.Events{}, 0, 0))[0]; d.MemoryJournals != nil {
+		t.Errorf("idle: %+v", d)
+	}
+}
+
 // A volume is a loop device with direct I/O: its pages reach the disk below as
 // they are. The journal's part was charged to its thread's cgroup there.
 func TestAVolumesPagesOnTheDiskBelowAreTheVolumes(t *testing.T) {

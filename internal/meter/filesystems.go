@@ -12,12 +12,20 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
-// filesystem is one mounted ext4, in whatever mount namespace.
+// filesystem is one mounted ext4 or ext4nvj, in whatever mount namespace.
 type filesystem struct {
-	name string // of the disk, partition or mapping, in /sys/class/block
-	dev  blockdev.Dev
-	disk blockdev.Disk
+	driver string
+	name   string // of the disk, partition or mapping, in /sys/class/block
+	dev    blockdev.Dev
+	disk   blockdev.Disk
 }
+
+// The file systems that are accounted, by their driver's name in /sys/fs. ext4nvj
+// has its journal in memory (docs/ext4nvj.md).
+const (
+	ext4Driver    = "ext4"
+	ext4nvjDriver = "ext4nvj"
+)
 
 // blockBytes is the block size; 0 where the superblock cannot be read, which
 // only matters to estimates.
@@ -29,16 +37,28 @@ func (f filesystem) blockBytes() uint64 {
 	return uint64(superblock.BlockSizeBytes)
 }
 
-// mountedFilesystems lists what the ext4 driver has mounted (/sys/fs/ext4,
-// which unlike /proc/mounts knows no mount namespaces). A disk that goes away
-// meanwhile is passed over.
 func mountedFilesystems(sysfs string) ([]filesystem, error) {
-	entries, err := os.ReadDir(filepath.Join(sysfs, "fs/ext4"))
+	var found []filesystem
+	for _, driver := range []string{ext4Driver, ext4nvjDriver} {
+		mounted, err := mountedBy(sysfs, driver)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, mounted...)
+	}
+	return found, nil
+}
+
+// mountedBy lists what a driver has mounted (/sys/fs/ext4, which unlike
+// /proc/mounts knows no mount namespaces). A disk that goes away meanwhile is
+// passed over.
+func mountedBy(sysfs, driver string) ([]filesystem, error) {
+	entries, err := os.ReadDir(filepath.Join(sysfs, "fs", driver))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // the module is not loaded: nothing is mounted
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the mounted ext4 file systems: %w", err)
+		return nil, fmt.Errorf("cannot list the mounted %s file systems: %w", driver, err)
 	}
 	var found []filesystem
 	for _, entry := range entries {
@@ -54,7 +74,7 @@ func mountedFilesystems(sysfs string) ([]filesystem, error) {
 		if err != nil {
 			continue
 		}
-		found = append(found, filesystem{name: entry.Name(), dev: dev, disk: lowestDisk(sysfs, disk)})
+		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: lowestDisk(sysfs, disk)})
 	}
 	return found, nil
 }
@@ -95,7 +115,8 @@ func volumeOn(disk blockdev.Disk) string {
 }
 
 // Filesystems lists the mounted ext4 file systems on a disk ("": on all), with
-// their numbers as the kernel's tracepoints give them.
+// their numbers as the kernel's tracepoints give them. Not ext4nvj's: what its
+// calls cost goes to no disk.
 func Filesystems(device string) (map[blockdev.Dev]uint32, error) {
 	found, err := mountedFilesystems("/sys")
 	if err != nil {
@@ -103,6 +124,9 @@ func Filesystems(device string) (map[blockdev.Dev]uint32, error) {
 	}
 	numbers := make(map[blockdev.Dev]uint32, len(found))
 	for _, fs := range found {
+		if fs.driver != ext4Driver {
+			continue
+		}
 		if device != "" {
 			disk, err := blockdev.Lookup(device)
 			if err != nil {

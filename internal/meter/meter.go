@@ -47,9 +47,12 @@ type Meter struct {
 	only    *blockdev.Disk
 	disks   map[uint32]*openDisk
 	diskOf  map[uint32]uint32
+	names   map[uint32]string
 	sizes   map[uint32]uint64
 	last    time.Time
 	renamed time.Time
+	// following says that ext4nvj's journals are accounted.
+	following bool
 	// present are the paths in an account that is being described.
 	present map[string]bool
 }
@@ -82,6 +85,7 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 		book:    NewBook(),
 		disks:   make(map[uint32]*openDisk),
 		diskOf:  make(map[uint32]uint32),
+		names:   make(map[uint32]string),
 		sizes:   make(map[uint32]uint64),
 		present: make(map[string]bool),
 	}
@@ -106,9 +110,7 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 		return nil, err
 	}
 	m.probe = probe
-	for _, tracepoint := range probe.Missing() {
-		o.Log.Warn("the kernel lacks a tracepoint; the account is coarser", "tracepoint", tracepoint)
-	}
+	m.warnMissing(probe.Missing())
 	if m.options.Estimator == nil {
 		m.options.Estimator = journal.Handles{BlockBytes: func(dev uint32) uint64 { return m.sizes[dev] }}
 	}
@@ -192,6 +194,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	readings := Readings{
 		Seconds:    now.Sub(m.last).Seconds(),
 		DiskOf:     m.diskOf,
+		NameOf:     m.names,
 		BlockBytes: m.sizes,
 		Events:     events,
 		Journal:    m.options.Estimator.Attribute(events),
@@ -250,7 +253,9 @@ func (m *Meter) findDisks() error {
 	if err != nil {
 		return err
 	}
+	m.follow(slices.ContainsFunc(found, func(fs filesystem) bool { return fs.driver == ext4nvjDriver }))
 	clear(m.diskOf)
+	clear(m.names)
 	wanted := make(map[uint32]blockdev.Disk)
 	for _, fs := range found {
 		if m.only != nil && fs.disk != *m.only {
@@ -258,6 +263,7 @@ func (m *Meter) findDisks() error {
 		}
 		dev := kernelDev(fs.dev)
 		m.diskOf[dev] = kernelDev(fs.disk.Dev)
+		m.names[dev] = fs.name
 		wanted[kernelDev(fs.disk.Dev)] = fs.disk
 		if _, ok := m.sizes[dev]; !ok {
 			m.sizes[dev] = fs.blockBytes()
@@ -301,6 +307,25 @@ func (m *Meter) findDisks() error {
 	}
 	slices.Sort(observed)
 	return m.probe.Observe(observed)
+}
+
+// follow accounts ext4nvj's journals as long as one is mounted.
+func (m *Meter) follow(mounted bool) {
+	if mounted == m.following {
+		return
+	}
+	m.following = mounted
+	missing, err := m.probe.FollowNVJournal(mounted)
+	if err != nil {
+		m.options.Log.Warn("ext4nvj's journals are not accounted", "error", err)
+	}
+	m.warnMissing(missing)
+}
+
+func (m *Meter) warnMissing(tracepoints []string) {
+	for _, tracepoint := range tracepoints {
+		m.options.Log.Warn("the kernel lacks a tracepoint; the account is coarser", "tracepoint", tracepoint)
+	}
 }
 
 // describe puts names, weights and targets on a device's account, and adds

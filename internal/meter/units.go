@@ -70,6 +70,11 @@ func (u *units) meet(ctx context.Context, events journal.Events) error {
 			}
 		}
 	}
+	for _, l := range events.Logs {
+		if u.byID[l.Cgroup] == nil {
+			return u.list(ctx, true)
+		}
+	}
 	for _, c := range events.Calls {
 		if u.byID[c.Cgroup] == nil {
 			return u.list(ctx, true)

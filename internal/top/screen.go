@@ -179,16 +179,22 @@ func deviceLines(d account.Device, seconds float64) [2]string {
 	if d.JournalElsewhereBytes > 0 {
 		elsewhere = fmt.Sprintf(" (%s/s of it on another disk)", rate(float64(d.JournalElsewhereBytes), seconds))
 	}
+	logged, inMemory := d.JournalBytes, ""
+	for _, m := range d.MemoryJournals {
+		logged += m.LoggedBytes
+		elsewhere += fmt.Sprintf(" (%s/s of it in memory, by %s)", rate(float64(m.LoggedBytes), seconds), m.Filesystem)
+		inMemory += fmt.Sprintf("  %s: handles %.3g/s commits %.3g/s", m.Filesystem, float64(m.Handles)/seconds, float64(m.Commits)/seconds)
+	}
 	part := ""
 	if d.DiskBytes > 0 {
 		part = " (" + percent(float64(d.UnaccountedBytes)/float64(d.DiskBytes)) + ")"
 	}
 	return [2]string{
 		fmt.Sprintf("disk %s/s  journal %s/s%s  metadata %s/s  unaccounted %s/s%s",
-			rate(float64(d.DiskBytes), seconds), rate(float64(d.JournalBytes), seconds), elsewhere,
+			rate(float64(d.DiskBytes), seconds), rate(float64(logged), seconds), elsewhere,
 			rate(float64(d.MetadataBytes), seconds), rate(float64(d.UnaccountedBytes), seconds), part),
-		fmt.Sprintf("transactions %.3g/s  mean commit %s  lost events %s",
-			float64(d.Transactions)/seconds, duration(d.CommitSeconds), count(d.LostEvents)),
+		fmt.Sprintf("transactions %.3g/s  mean commit %s  lost events %s%s",
+			float64(d.Transactions)/seconds, duration(d.CommitSeconds), count(d.LostEvents), inMemory),
 	}
 }
 

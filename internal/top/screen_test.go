@@ -78,6 +78,22 @@ func TestScreenShowsTheAccount(t *testing.T) {
 	}
 }
 
+func TestScreenShowsAJournalInMemory(t *testing.T) {
+	s := testScreen(160, 24)
+	d := &s.Sample.Devices[0]
+	d.JournalElsewhereBytes = 0
+	d.MemoryJournals = []account.MemoryJournal{{Filesystem: "loop0p1", LoggedBytes: 10 << 20, Handles: 500, Commits: 20}}
+	d.Containers[1].MemoryJournalBytes = 10 << 20
+	for _, want := range []string{"journal 8.0M/s (2.0M/s of it in memory, by loop0p1)", "lost events 3  loop0p1: handles 100/s commits 4/s"} {
+		if text := s.Render(); !strings.Contains(text, want) {
+			t.Errorf("the screen lacks %q:\n%s", want, text)
+		}
+	}
+	if _, beta := rowOf(t, s, "beta"); strings.Fields(beta)[4] != "8.0M" {
+		t.Errorf("beta's row is %q", beta)
+	}
+}
+
 func TestScreenSortsByEachColumnBothWays(t *testing.T) {
 	for key, want := range map[string]string{
 		"share": "beta alpha (root)", "read": "alpha beta (root)", "write": "(root) beta alpha",

@@ -80,6 +80,23 @@ static __always_inline bool is_block_device(struct inode *inode)
 	return (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK;
 }
 
+/*
+ * What a bio is: a kind, above its value, which is the jbd2 thread of
+ * KIND_JOURNAL, the owner's cgroup of KIND_DATA and, of KIND_METADATA, the
+ * device whose page it is: below a loop device with direct I/O that is the loop
+ * device, not this disk.
+ */
+#define KIND_SHIFT 56
+#define VALUE_MASK ((1ULL << KIND_SHIFT) - 1)
+
+static __always_inline void note_bio(struct bio *bio, __u32 kind, __u64 value)
+{
+	__u64 key = (__u64)bio, class = (__u64)kind << KIND_SHIFT | value;
+
+	if (bpf_map_update_elem(&noted_bios, &key, &class, BPF_ANY))
+		count_lost(LOST_JOURNAL);
+}
+
 /* jbd2 says so of what it writes itself since 6.8; of file data, nobody does. */
 static __always_inline bool is_metadata(struct bio *bio)
 {
@@ -98,8 +115,6 @@ static __always_inline int note_journal(struct bio *bio)
 	struct task_struct *task = current_task();
 	struct gendisk *gendisk;
 	struct inode *inode;
-	__u64 key = (__u64)bio;
-	__u32 pid;
 
 	if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE) || !bio->bi_iter.bi_size)
 		return 0;
@@ -116,9 +131,7 @@ static __always_inline int note_journal(struct bio *bio)
 		if (inode && !is_block_device(inode))
 			return 0;
 	}
-	pid = FOLLOW(task, pid);
-	if (bpf_map_update_elem(&journal_bios, &key, &pid, BPF_ANY))
-		count_lost(LOST_JOURNAL);
+	note_bio(bio, KIND_JOURNAL, (__u32)FOLLOW(task, pid));
 	return 0;
 }
 
@@ -128,25 +141,18 @@ static __always_inline int note_journal(struct bio *bio)
  * they return is any number to the verifier, so that the states of two turns
  * do not differ in bounds; else the verifier of 6.1 takes minutes for a loop.
  */
-#define KIND_SHIFT 56
-#define VALUE_MASK ((1ULL << KIND_SHIFT) - 1)
 
-/*
- * What a bio of a completed write was: a kind, above its value, which is the
- * jbd2 thread of KIND_JOURNAL, the owner's cgroup of KIND_DATA and, of
- * KIND_METADATA, the device whose page it is: below a loop device with direct
- * I/O that is the loop device, not this disk.
- */
+/* What a bio of a completed write was. */
 __noinline __u64 classify(__u64 key, __u64 charged)
 {
-	__u32 *pid = bpf_map_lookup_elem(&journal_bios, &key);
+	__u64 *noted = bpf_map_lookup_elem(&noted_bios, &key);
 	struct inode *inode;
 	__u64 value;
 
-	if (pid) {
-		value = *pid;
-		bpf_map_delete_elem(&journal_bios, &key);
-		return (__u64)KIND_JOURNAL << KIND_SHIFT | value;
+	if (noted) {
+		value = *noted;
+		bpf_map_delete_elem(&noted_bios, &key);
+		return value;
 	}
 	inode = cached_inode((struct bio *)key);
 	if (!inode)
@@ -271,7 +277,7 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 		return 0;
 	}
 	if (op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE)) {
-		if (!observed && !bpf_map_lookup_elem(&journal_bios, &key))
+		if (!observed && !bpf_map_lookup_elem(&noted_bios, &key))
 			return 0;
 		classify_request(rq, disk, charged, bytes);
 	} else if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES)) {

@@ -28,8 +28,9 @@ enum lost {
 	LOST_DIRTIED = 0, /* map `dirtied` full */
 	LOST_WRITTEN = 1, /* map `written` full */
 	LOST_COMMIT = 2,  /* ring buffer full */
-	LOST_JOURNAL = 3, /* map `journal_bios` full */
-	LOST_KINDS = 4,
+	LOST_JOURNAL = 3, /* map `noted_bios` full */
+	LOST_LOGGED = 4,  /* map `logged` full */
+	LOST_KINDS = 5,
 };
 
 struct dirtied_key {
@@ -43,6 +44,21 @@ struct written_key {
 	__u32 kind;
 	__u64 charged;
 	__u64 owner;
+};
+
+/* A cgroup's part in a journal in memory. */
+struct logged_key {
+	__u32 dev;
+	__u32 pad;
+	__u64 cgroup;
+};
+
+struct logged {
+	__u64 lines;
+	__u64 blocks;
+	__u64 handles;
+	__u64 commits;
+	__u64 forced; /* of them, those by a process and not by a kernel thread */
 };
 
 struct inode_key {
@@ -105,6 +121,13 @@ struct {
 } written SEC(".maps");
 
 struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct logged_key);
+	__type(value, struct logged);
+} logged SEC(".maps");
+
+struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 131072);
 	__type(key, struct inode_key);
@@ -133,13 +156,13 @@ struct {
 	__type(value, struct committer);
 } committers SEC(".maps");
 
-/* bio -> jbd2 thread, from submission to completion */
+/* bio -> what classify() says of it, from submission to completion */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
 	__type(key, __u64);
-	__type(value, __u32);
-} journal_bios SEC(".maps");
+	__type(value, __u64);
+} noted_bios SEC(".maps");
 
 /* The sync that waits for a commit to begin. */
 struct forcer {

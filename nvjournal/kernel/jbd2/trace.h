@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Tracepoints, as jbd2 has them, in a system of their own: jbd2nvj. tid is the
- * journal's own number, of 48 bits; times are in milliseconds.
+ * journal's own number, of 48 bits; times are in milliseconds. What daybook's BPF
+ * programs read (internal/journal/bpf/nvjournal.h) are numbers, and pointers to the
+ * kernel's own types: they know none of this module's.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM jbd2nvj
@@ -11,13 +13,14 @@
 
 #include <linux/tracepoint.h>
 
-struct nvjk_journal;
+struct bio;
+struct jbd2_journal_handle;
 
 /* Laid out as the kernel's own events are. */
 /* clang-format off */
 TRACE_EVENT(jbd2nvj_handle_start,
-	TP_PROTO(struct nvjk_journal *j, handle_t *handle, u64 tid),
-	TP_ARGS(j, handle, tid),
+	TP_PROTO(dev_t dev, u64 tid, const struct jbd2_journal_handle *handle),
+	TP_ARGS(dev, tid, handle),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, tid)
@@ -26,7 +29,7 @@ TRACE_EVENT(jbd2nvj_handle_start,
 		__field(unsigned int, requested_blocks)
 	),
 	TP_fast_assign(
-		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->dev = dev;
 		__entry->tid = tid;
 		__entry->type = handle->h_type;
 		__entry->line_no = handle->h_line_no;
@@ -37,9 +40,11 @@ TRACE_EVENT(jbd2nvj_handle_start,
 		  __entry->line_no, __entry->requested_blocks)
 );
 
+/* All that it has changed is logged: lines of 64 bytes, headers and revokes included. */
 TRACE_EVENT(jbd2nvj_handle_stats,
-	TP_PROTO(struct nvjk_journal *j, handle_t *handle, u64 tid, unsigned int dirtied),
-	TP_ARGS(j, handle, tid, dirtied),
+	TP_PROTO(dev_t dev, u64 tid, const struct jbd2_journal_handle *handle, unsigned int dirtied_blocks,
+		 unsigned int logged_lines),
+	TP_ARGS(dev, tid, handle, dirtied_blocks, logged_lines),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, tid)
@@ -49,33 +54,35 @@ TRACE_EVENT(jbd2nvj_handle_stats,
 		__field(unsigned int, sync)
 		__field(unsigned int, requested_blocks)
 		__field(unsigned int, dirtied_blocks)
+		__field(unsigned int, logged_lines)
 	),
 	TP_fast_assign(
-		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->dev = dev;
 		__entry->tid = tid;
 		__entry->type = handle->h_type;
 		__entry->line_no = handle->h_line_no;
 		__entry->interval = jiffies_to_msecs(jiffies - handle->h_start_jiffies);
 		__entry->sync = handle->h_sync;
 		__entry->requested_blocks = handle->h_requested_credits;
-		__entry->dirtied_blocks = dirtied;
+		__entry->dirtied_blocks = dirtied_blocks;
+		__entry->logged_lines = logged_lines;
 	),
-	TP_printk("dev %d,%d tid %llu type %u line_no %u interval %u sync %u requested_blocks %u dirtied_blocks %u",
+	TP_printk("dev %d,%d tid %llu type %u line_no %u interval %u sync %u requested_blocks %u dirtied_blocks %u logged_lines %u",
 		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid, __entry->type,
 		  __entry->line_no, __entry->interval, __entry->sync, __entry->requested_blocks,
-		  __entry->dirtied_blocks)
+		  __entry->dirtied_blocks, __entry->logged_lines)
 );
 
-/* No handle of transaction tid, and of those that commit with it, is open. */
+/* By who commits: no handle of transaction tid, and of those that commit with it, is open. */
 TRACE_EVENT(jbd2nvj_start_commit,
-	TP_PROTO(struct nvjk_journal *j, u64 tid),
-	TP_ARGS(j, tid),
+	TP_PROTO(dev_t dev, u64 tid),
+	TP_ARGS(dev, tid),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, tid)
 	),
 	TP_fast_assign(
-		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->dev = dev;
 		__entry->tid = tid;
 	),
 	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
@@ -83,15 +90,15 @@ TRACE_EVENT(jbd2nvj_start_commit,
 
 /* Somebody who wanted tid committed (0: all) has it, and committed_tid is. */
 TRACE_EVENT(jbd2nvj_end_commit,
-	TP_PROTO(struct nvjk_journal *j, u64 tid, u64 committed_tid),
-	TP_ARGS(j, tid, committed_tid),
+	TP_PROTO(dev_t dev, u64 tid, u64 committed_tid),
+	TP_ARGS(dev, tid, committed_tid),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, tid)
 		__field(u64, committed_tid)
 	),
 	TP_fast_assign(
-		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->dev = dev;
 		__entry->tid = tid;
 		__entry->committed_tid = committed_tid;
 	),
@@ -101,18 +108,34 @@ TRACE_EVENT(jbd2nvj_end_commit,
 
 /* The commit thread has found all transactions up to tail_tid at home. */
 TRACE_EVENT(jbd2nvj_checkpoint,
-	TP_PROTO(struct nvjk_journal *j, u64 tail_tid),
-	TP_ARGS(j, tail_tid),
+	TP_PROTO(dev_t dev, u64 tail_tid),
+	TP_ARGS(dev, tail_tid),
 	TP_STRUCT__entry(
 		__field(dev_t, dev)
 		__field(u64, tail_tid)
 	),
 	TP_fast_assign(
-		__entry->dev = j->journal.j_fs_dev->bd_dev;
+		__entry->dev = dev;
 		__entry->tail_tid = tail_tid;
 	),
 	TP_printk("dev %d,%d tail_tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev),
 		  __entry->tail_tid)
+);
+
+/* A checkpoint is about to write a block to its home. */
+TRACE_EVENT(jbd2nvj_write_home,
+	TP_PROTO(dev_t dev, u64 block, struct bio *bio),
+	TP_ARGS(dev, block, bio),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, block)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+		__entry->block = block;
+	),
+	TP_printk("dev %d,%d block %llu", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->block)
 );
 /* clang-format on */
 

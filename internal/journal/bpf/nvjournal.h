@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * ext4nvj: ext4 with its journal in memory (nvjournal/kernel). A handle logs
+ * lines of 64 bytes in its own task when it stops, and who wants a commit does it
+ * himself: there is no jbd2 thread, and nothing to give back but what checkpoints
+ * write home.
+ *
+ * The module has no BTF, so these are raw tracepoints, by names that are its own
+ * (nvjournal/kernel/jbd2/trace.h, and those of ext4 with another prefix). They
+ * are loaded when one is mounted.
+ */
+#ifndef DAYBOOK_NVJOURNAL_H
+#define DAYBOOK_NVJOURNAL_H
+
+#include "blocks.h"
+#include "handles.h"
+
+/* NULL: there is no room. */
+static __always_inline struct logged *logged_by(__u32 dev, __u64 cgroup)
+{
+	struct logged_key key = {.dev = dev, .cgroup = cgroup};
+	struct logged fresh = {}, *sums = bpf_map_lookup_elem(&logged, &key);
+
+	if (sums)
+		return sums;
+	bpf_map_update_elem(&logged, &key, &fresh, BPF_NOEXIST);
+	sums = bpf_map_lookup_elem(&logged, &key);
+	if (!sums)
+		count_lost(LOST_LOGGED);
+	return sums;
+}
+
+SEC("raw_tp/jbd2nvj_handle_stats")
+int BPF_PROG(nvj_handle_stats, __u64 dev, __u64 tid, void *handle, __u64 blocks, __u64 lines)
+{
+	struct logged *sums = logged_by((__u32)dev, handle_owner(current_task()));
+
+	if (!sums)
+		return 0;
+	__sync_fetch_and_add(&sums->lines, (__u32)lines);
+	__sync_fetch_and_add(&sums->blocks, (__u32)blocks);
+	__sync_fetch_and_add(&sums->handles, 1);
+	return 0;
+}
+
+SEC("raw_tp/jbd2nvj_start_commit")
+int BPF_PROG(nvj_start_commit, __u64 dev)
+{
+	struct task_struct *task = current_task();
+	struct logged *sums = logged_by((__u32)dev, cgroup_of(task));
+
+	if (!sums)
+		return 0;
+	__sync_fetch_and_add(&sums->commits, 1);
+	if (!is_kernel_thread(task))
+		__sync_fetch_and_add(&sums->forced, 1);
+	return 0;
+}
+
+/*
+ * What is carried home is in no page cache, so the bio cannot be told from its
+ * page. As in note_journal, only of disks whose completion will be seen.
+ */
+SEC("raw_tp/jbd2nvj_write_home")
+int BPF_PROG(nvj_write_home, __u64 dev, __u64 block, struct bio *bio)
+{
+	if (BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops))
+		note_bio(bio, KIND_METADATA, (__u32)dev);
+	return 0;
+}
+
+/* Whose a file is, and for whom a kernel thread works: as in owners.h. */
+#define NVJ_OWNS(event)                                                                            \
+	SEC("raw_tp/ext4nvj_" #event)                                                              \
+	int BPF_PROG(nvj_own_##event, struct inode *inode)                                         \
+	{                                                                                          \
+		return own(inode);                                                                 \
+	}
+
+#define NVJ_WORKS(event, phase)                                                                    \
+	SEC("raw_tp/ext4nvj_" #event)                                                              \
+	int BPF_PROG(nvj_work_##event, struct inode *inode)                                        \
+	{                                                                                          \
+		return work_at(inode, phase);                                                      \
+	}
+
+NVJ_OWNS(da_write_begin)
+NVJ_OWNS(write_begin)
+NVJ_OWNS(da_reserve_space)
+NVJ_OWNS(truncate_enter)
+NVJ_OWNS(fallocate_enter)
+NVJ_WORKS(writepages, PHASE_WRITEPAGES)
+NVJ_WORKS(ext_handle_unwritten_extents, PHASE_CONVERSION)
+NVJ_WORKS(evict_inode, PHASE_CONVERSION)
+
+SEC("raw_tp/ext4nvj_writepages_result")
+int BPF_PROG(nvj_work_writepages_result)
+{
+	return work_at(NULL, PHASE_WRITEPAGES);
+}
+
+#endif

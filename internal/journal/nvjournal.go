@@ -1,0 +1,120 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// lineBytes is the unit of a journal in memory (bpf/nvjournal.h).
+const lineBytes = 64
+
+// hasNVJournal says whether ext4nvj is loaded.
+func hasNVJournal() bool {
+	_, err := os.Stat("/sys/module/ext4nvj")
+	return err == nil
+}
+
+// ofNVJournal says whether a program hangs on a tracepoint of ext4nvj.
+func ofNVJournal(program *ebpf.ProgramSpec) bool { return program.Type == ebpf.RawTracepoint }
+
+// FollowNVJournal begins to account the journals of ext4nvj, which must be loaded,
+// or ends it: meanwhile the module cannot be unloaded. It returns the tracepoints
+// that the module lacks.
+func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
+	if follow == (p.followed != nil) {
+		return nil, nil
+	}
+	if !follow {
+		return nil, p.unfollow()
+	}
+	spec, err := p.source()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
+	}
+	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !ofNVJournal(program) })
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.maps})
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot load the BPF programs for ext4nvj: %w", ErrUnsupported, err)
+	}
+	defer collection.Close()
+	p.followed = make([]link.Link, 0, len(collection.Programs))
+	for name, program := range collection.Programs {
+		tracepoint := spec.Programs[name].AttachTo
+		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: program})
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, tracepoint)
+			continue
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w", ErrUnsupported, name, tracepoint, err)
+			return nil, errors.Join(err, p.unfollow())
+		}
+		p.followed = append(p.followed, l)
+	}
+	slices.Sort(missing)
+	// The kernel's type information was only needed to load.
+	debug.FreeOSMemory()
+	return missing, nil
+}
+
+func (p *Probe) unfollow() error {
+	err := closeAll(p.followed)
+	p.followed = nil
+	return err
+}
+
+// seenLog are sums in the kernel as they were read last.
+type seenLog struct {
+	sums attributionLogged
+	// idle counts the collections since they last changed.
+	idle int
+}
+
+// collectLogs turns the kernel's running sums into this interval's.
+func (p *Probe) collectLogs() error {
+	b := &p.buffers
+	if b.loggedKeys == nil {
+		b.loggedKeys = make([]attributionLoggedKey, batchEntries)
+		b.loggedValues = make([]attributionLogged, batchEntries)
+	}
+	err := readAll(p.objects.Logged, b.loggedKeys, b.loggedValues, func(n int) {
+		for i, key := range b.loggedKeys[:n] {
+			before, now := p.logged[key], b.loggedValues[i]
+			if now == before.sums {
+				before.idle++
+				p.logged[key] = before
+				continue
+			}
+			p.logged[key] = seenLog{sums: now}
+			p.pending.Logs = append(p.pending.Logs, Log{
+				Dev: key.Dev, Cgroup: key.Cgroup,
+				Bytes:   (now.Lines - before.sums.Lines) * lineBytes,
+				Blocks:  now.Blocks - before.sums.Blocks,
+				Handles: now.Handles - before.sums.Handles,
+				Commits: now.Commits - before.sums.Commits,
+				Forced:  now.Forced - before.sums.Forced,
+			})
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read who logged to a journal in memory: %w", err)
+	}
+	for key, seen := range p.logged {
+		if seen.idle < idleCollections {
+			continue
+		}
+		if err := p.objects.Logged.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("cannot take idle sums out of the kernel's map: %w", err)
+		}
+		delete(p.logged, key)
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package meter
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// enterLogs enters what was logged in journals in memory. It costs the disk
+// nothing until a checkpoint writes the blocks home: that is metadata in place,
+// for which whole blocks count, however few of their lines were logged.
+func (b *Book) enterLogs(pages map[uint32]*page, in Readings) {
+	journals := make(map[uint32]*account.MemoryJournal)
+	for _, l := range in.Events.Logs {
+		disk := in.DiskOf[l.Dev]
+		p := pages[disk]
+		if p == nil {
+			continue
+		}
+		j := journals[l.Dev]
+		if j == nil {
+			j = &account.MemoryJournal{Filesystem: in.NameOf[l.Dev]}
+			journals[l.Dev] = j
+		}
+		j.LoggedBytes += l.Bytes
+		j.Handles += l.Handles
+		j.Commits += l.Commits
+		path := in.UnitOf(l.Cgroup)
+		unit := p.unit(path)
+		unit.MemoryJournalBytes += l.Bytes
+		unit.MemoryJournalHandles += l.Handles
+		unit.ForcedCommits += l.Forced
+		if bytes := l.Blocks * max(in.BlockBytes[l.Dev], 1); bytes > 0 {
+			b.remember(disk, path, bytes)
+		}
+	}
+	for dev, j := range journals {
+		device := &pages[in.DiskOf[dev]].device
+		device.MemoryJournals = append(device.MemoryJournals, *j)
+	}
+	for _, p := range pages {
+		slices.SortFunc(p.device.MemoryJournals, func(a, b account.MemoryJournal) int { return cmp.Compare(a.Filesystem, b.Filesystem) })
+	}
+}
