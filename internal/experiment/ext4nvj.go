@@ -38,11 +38,14 @@ const (
 	// eight (paper 4).
 	NVJOne   = "ext4nvj-1"
 	NVJEight = "ext4nvj-8"
+	// NVJSmall is ext4nvj with small files' data in its journal (the papers'
+	// future work), and one partition.
+	NVJSmall = "ext4nvj-small"
 )
 
 // Ext4NVJArrangements lists them.
 func Ext4NVJArrangements() []string {
-	return []string{StockDisk, StockPmem, NVJBlocks, NVJFine, NVJOne, NVJEight}
+	return []string{StockDisk, StockPmem, NVJBlocks, NVJFine, NVJOne, NVJEight, NVJSmall}
 }
 
 // NeedsExt4NVJ says whether one of the arrangements needs the module.
@@ -55,7 +58,7 @@ func NeedsExt4NVJ(arrangements []string) bool {
 func ext4nvjOptions(arrangement string) string {
 	return map[string]string{
 		NVJBlocks: "partitions=1,records=blocks,lock=one", NVJFine: "partitions=1,records=lines,lock=one",
-		NVJOne: "partitions=1", NVJEight: "partitions=8",
+		NVJOne: "partitions=1", NVJEight: "partitions=8", NVJSmall: "partitions=1,journal_data=small",
 	}[arrangement]
 }
 

@@ -36,14 +36,14 @@ func (n Ext4NVJ) Verdicts() (all []Verdict) {
 	return all
 }
 
-// over is the rate of ext4nvj over that of another, with the number of partitions
-// that is better there, and which that is; "" if one of them was not measured.
+// over is the rate of ext4nvj over that of another, as it is best there, and which
+// that is; "" if one of them was not measured.
 func (n Ext4NVJ) over(disk, load, other string, threads int) (ratio float64, which string) {
 	base := n.run(disk, load, other, threads)
 	if base == nil {
 		return 0, ""
 	}
-	for _, arrangement := range []string{NVJOne, NVJEight} {
+	for _, arrangement := range []string{NVJOne, NVJEight, NVJSmall} {
 		ours := n.run(disk, load, arrangement, threads)
 		if ours == nil {
 			continue
@@ -67,7 +67,7 @@ func (n Ext4NVJ) Check() error {
 func ext4nvjTitle(arrangement string) string {
 	return map[string]string{
 		StockDisk: "ext4", StockPmem: "ext4, journal on pmem", NVJBlocks: "blocks, one lock", NVJFine: "lines, one lock",
-		NVJOne: "ext4nvj, P = 1", NVJEight: "ext4nvj, P = 8",
+		NVJOne: "ext4nvj, P = 1", NVJEight: "ext4nvj, P = 8", NVJSmall: "ext4nvj, small files' data",
 	}[arrangement]
 }
 
