@@ -65,7 +65,7 @@ static int prepare(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	 */
 	if (b->image->tid <= b->home_tid && newest <= nvj_load_sc(&j->committed))
 		fresh = true;
-	if (created)
+	if (created || (fresh && !image))
 		b->created = true;
 	else if (fresh)
 		__builtin_memcpy(b->image->bytes, image, NVJ_BLOCK_BYTES);

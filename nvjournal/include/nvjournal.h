@@ -508,6 +508,10 @@ void nvj_unreserve(struct nvj_reserved *reserved);
  * The caller is about to change the block, whose 4096 bytes are now at image.
  * Needed once a handle and block, before the change; all memory that nvj_log
  * could want is found here. NVJ_ENOMEM, NVJ_EROFS: the block must not be changed.
+ *
+ * NULL: the caller's memory may have been changed without us, so it does not tell
+ * what is at home. nvj_log compares with what it logged last; if that is at home
+ * already, it logs all lines, as after nvj_create.
  */
 int nvj_access(struct nvj_handle *handle, uint64_t block, const void *image);
 

@@ -91,6 +91,34 @@ static void a_created_block_is_logged_whole(void)
 	engine_end(&e);
 }
 
+/* Somebody changes the caller's memory past the journal: what was logged last counts. */
+static void memory_that_is_ahead_is_logged(void)
+{
+	/* Header and lines: all; those that differ from what was logged; all, as it is at home. */
+	static const int lines[] = {1 + 3, 1 + 2, 1 + 4};
+	struct engine e;
+	struct nvj_handle h;
+
+	engine_begin(&e, 1, 4096, false);
+	e.block[9][2000] = 1;
+	for (unsigned round = 0; round < 3; round++) {
+		e.block[9][100 + round] = 7; /* past the journal */
+		expect(nvj_start(e.journal, &h, 65) == 0);
+		expect(nvj_access(&h, 9, NULL) == 0);
+		e.block[9][700 + round] = 7;
+		expect(nvj_log(&h, 9, e.block[9], NVJ_COMPARE) == lines[round]);
+		expect(nvj_commit(e.journal, nvj_stop(&h)) == 0);
+		if (round == 1) {
+			expect(nvj_checkpoint(e.journal) == 0);
+			e.block[9][4000] = 7;
+		}
+	}
+	engine_crash(&e);
+	expect(memcmp(engine_home(&e, 9), e.block[9], NVJ_BLOCK_BYTES) == 0);
+	expect(nvj_close(e.journal) == 0);
+	engine_end(&e);
+}
+
 static void limits_are_kept(void)
 {
 	struct engine e;
@@ -213,6 +241,7 @@ int main(void)
 	an_operation_of_many_blocks_is_whole();
 	a_record_has_the_lines_that_changed();
 	a_created_block_is_logged_whole();
+	memory_that_is_ahead_is_logged();
 	limits_are_kept();
 	commit_of_nothing_costs_no_fence();
 	peek_shows_what_is_not_at_home();

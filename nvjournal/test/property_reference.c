@@ -144,7 +144,8 @@ static uint64_t told(uint64_t mask)
 static bool take(struct nvj_handle *handle, uint32_t block)
 {
 	bool create = game.freed[block] != 0;
-	int r = create ? nvj_create(handle, block) : nvj_access(handle, block, game.image[block]);
+	const uint8_t *image = below(6) == 0 ? NULL : game.image[block];
+	int r = create ? nvj_create(handle, block) : nvj_access(handle, block, image);
 
 	if (r == NVJ_ENOMEM) {
 		game.out_of_memory++;
