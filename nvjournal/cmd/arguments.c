@@ -122,6 +122,14 @@ static int read_value(const char *command, const struct argument *argument, cons
 	}
 }
 
+/* What the words that are no options are called. */
+static const char *file_name(const struct argument *arguments)
+{
+	while (arguments->name)
+		arguments++;
+	return arguments->value ? arguments->value : "FILE";
+}
+
 static const struct argument *find(const struct argument *arguments, const char *word,
 				   const char **value)
 {
@@ -154,8 +162,8 @@ int read_arguments(const char *command, int count, char **words, const struct ar
 		}
 		if (!options || words[n][0] != '-' || !words[n][1]) {
 			if (*file) {
-				complain("%s: one FILE is enough: \"%s\" and \"%s\"", command,
-					 *file, words[n]);
+				complain("%s: one %s is enough: \"%s\" and \"%s\"", command,
+					 file_name(arguments), *file, words[n]);
 				return -1;
 			}
 			*file = words[n];
@@ -193,6 +201,6 @@ int read_arguments(const char *command, int count, char **words, const struct ar
 	}
 	if (*file)
 		return 0;
-	complain("%s: which FILE? see nvj %s --help", command, command);
+	complain("%s: which %s? see nvj %s --help", command, file_name(arguments), command);
 	return -1;
 }

@@ -7,23 +7,30 @@
  * ext4's superblock (Documentation/filesystems/ext4/super.rst of Linux) is at
  * byte 1024; integers are little-endian.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../core/crc32c.h"
 #include "nvj.h"
 
 #define SUPER_AT 1024u
 /* Within it. */
+#define BLOCKS_LOW_AT 0x4u
+#define LOG_BLOCK_BYTES_AT 0x18u
 #define MAGIC_AT 0x38u
 #define INCOMPAT_AT 0x60u
 #define RO_COMPAT_AT 0x64u
 #define UUID_AT 0x68u
 #define JOURNAL_UUID_AT 0xd0u
+#define BLOCKS_HIGH_AT 0x150u
 #define CHECKSUM_AT 0x3fcu
 
 #define MAGIC 0xef53u
 #define INCOMPAT_RECOVER 0x4u
+#define INCOMPAT_64BIT 0x80u
 /* Ours: nvjournal/kernel/ext4/marker.h. */
 #define INCOMPAT_NVJ 0x40000000u
 #define RO_COMPAT_CHECKSUMS 0x400u
@@ -68,6 +75,31 @@ int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk)
 	ext4->needs_recovery = get32(super + INCOMPAT_AT) & INCOMPAT_RECOVER;
 	memcpy(ext4->uuid, super + UUID_AT, 16);
 	memcpy(ext4->journal_uuid, super + JOURNAL_UUID_AT, 16);
+	return 0;
+}
+
+int ext4_read_size(const char *device, struct ext4_size *size)
+{
+	uint8_t super[1024];
+	int fd = open(device, O_RDONLY | O_CLOEXEC);
+	ssize_t got = fd < 0 ? -1 : pread(fd, super, sizeof(super), SUPER_AT);
+	int error = errno;
+
+	if (fd >= 0)
+		close(fd);
+	if (got != (ssize_t)sizeof(super)) {
+		complain("cannot read the superblock of %s: %s", device,
+			 got < 0 ? strerror(error) : "the device ends before it");
+		return -1;
+	}
+	if (!is_ext4(super)) {
+		complain("%s is no ext4: its superblock has another mark", device);
+		return -1;
+	}
+	size->block_bytes = 1024u << get32(super + LOG_BLOCK_BYTES_AT);
+	size->blocks = get32(super + BLOCKS_LOW_AT);
+	if (get32(super + INCOMPAT_AT) & INCOMPAT_64BIT)
+		size->blocks |= (uint64_t)get32(super + BLOCKS_HIGH_AT) << 32;
 	return 0;
 }
 

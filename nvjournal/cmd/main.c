@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvj: formats, inspects, checks, recovers and dumps journals. This file chooses, and helps. */
+/*
+ * nvj: formats, inspects, checks, recovers and dumps journals, and grows ext4 on
+ * one. This file chooses, and helps.
+ */
 #include <string.h>
 
 #include "nvj.h"
@@ -72,6 +75,19 @@ static const struct {
 	 "\n"
 	 "  nvj dump /mnt/pmem/journal --partition 0\n"
 	 "  nvj dump /mnt/pmem/journal --json | jq -s 'map(.lines) | add'\n"},
+	{"resize", command_resize, "grow a mounted ext4nvj or ext4",
+	 "nvj resize DIR [--size SIZE] [--json]\n"
+	 "\n"
+	 "Grows the file system that is mounted at DIR, while it is used: ext4nvj, whose\n"
+	 "disk resize2fs does not open, or ext4. It is not made smaller.\n"
+	 "\n"
+	 "  --size SIZE       of the file system. Default: all of its device\n"
+	 "\n"
+	 "Exit code: 0 grown, or large enough already; 1 refused or failed; 2 DIR is no\n"
+	 "such mount.\n"
+	 "\n"
+	 "  nvj resize /srv/data\n"
+	 "  nvj resize /srv/data --size 200G\n"},
 	{"completion", command_completion, "print the completion for a shell",
 	 "nvj completion bash\n"
 	 "\n"

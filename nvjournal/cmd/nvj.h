@@ -24,6 +24,7 @@ int command_inspect(int count, char **words);
 int command_check(int count, char **words);
 int command_recover(int count, char **words);
 int command_dump(int count, char **words);
+int command_resize(int count, char **words);
 int command_completion(int count, char **words);
 
 /* --- arguments.c ---------------------------------------------------------- */
@@ -44,8 +45,9 @@ struct argument {
 };
 
 /*
- * Reads options, ended by one without a name, and one FILE. 0; -1: a sentence
- * was written to stderr; 1: --help was asked for, and printed.
+ * Reads options, ended by one without a name, and one FILE, or what the value of
+ * that last one calls it. 0; -1: a sentence was written to stderr; 1: --help was
+ * asked for, and printed.
  */
 int read_arguments(const char *command, int count, char **words, const struct argument *arguments,
 		   const char **file);
@@ -109,6 +111,14 @@ int ext4_fits(const struct ext4_disk *ext4, const char *file, const char *target
 	      const struct nvj_disk_super *super);
 /* All is home: takes the mark away, if there is one. 0; -1 after a sentence. */
 int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
+
+struct ext4_size {
+	uint64_t blocks;
+	uint32_t block_bytes;
+};
+
+/* How large the one on a device is, which may be mounted. 0; -1 after a sentence. */
+int ext4_read_size(const char *device, struct ext4_size *size);
 
 /* --- look.c --------------------------------------------------------------- */
 

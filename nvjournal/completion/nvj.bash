@@ -6,7 +6,7 @@ _nvj() {
 	local command=${COMP_WORDS[1]} options=
 	COMPREPLY=()
 	if [ "$COMP_CWORD" = 1 ]; then
-		COMPREPLY=($(compgen -W 'format inspect check recover dump completion --help --version' -- "$current"))
+		COMPREPLY=($(compgen -W 'format inspect check recover dump resize completion --help --version' -- "$current"))
 		return
 	fi
 	case $command in
@@ -14,6 +14,7 @@ _nvj() {
 	inspect | check) options='--offset --json --help' ;;
 	recover) options='--target --disk-uuid --any-disk --offset --json --help' ;;
 	dump) options='--partition --transaction --offset --json --help' ;;
+	resize) options='--size --json --help' ;;
 	completion)
 		COMPREPLY=($(compgen -W 'bash' -- "$current"))
 		return

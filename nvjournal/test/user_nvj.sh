@@ -56,7 +56,7 @@ must 2 'which FILE' "$nvj" check
 must 2 'wants a value' "$nvj" format a --size
 must 2 'one FILE is enough' "$nvj" check a b
 must 2 'to which disk' "$nvj" recover a
-for command in format inspect check recover dump completion; do
+for command in format inspect check recover dump resize completion; do
 	must 0 "nvj $command" "$nvj" $command --help
 	must 0 "nvj $command" "$nvj" help $command
 done
@@ -64,6 +64,12 @@ must 0 'complete -F' "$nvj" completion bash
 cmp -s out "$NVJ_SOURCE/completion/nvj.bash" || { echo "completion differs"; exit 1; }
 must 2 'only for bash' "$nvj" completion fish
 must 2 'cannot open region' "$nvj" check absent
+must 2 'which DIR' "$nvj" resize --size 1G
+must 2 'one DIR is enough' "$nvj" resize a b
+must 2 '--size 0 is none' "$nvj" resize a --size 0
+must 2 'No such file' "$nvj" resize absent
+must 2 'Not a directory' "$nvj" resize "$nvj"
+must 2 'not ext4nvj, nor ext4' "$nvj" resize /proc
 [ ! -e a ] && [ ! -e absent ] || { echo "a wrong command line made a file"; exit 1; }
 
 # --- Format
