@@ -41,7 +41,9 @@ nvjournal: setup ## build nvjournal/build: libnvjournal.a, .so, nvj (docs/nvjour
 kernel: setup-kernel build-vm ## build ext4nvj.ko for guests' kernels in nvjournal/kernel/build (docs/ext4nvj.md)
 	for kernel in $(KERNELS); do $(MAKE) -C nvjournal/kernel KERNEL=$$kernel || exit 1; done
 
+vm-test: KERNELS = 6.1 6.12
 vm-test: setup-test build build-vm nvjournal kernel suites ## all tests that run in guests, also those that take long, on each kernel
+	scripts/setup build dkms
 	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 180m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal nvjournal/kernel/test vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 suites: ## install file-system tests that others wrote, which vm-test runs
@@ -66,7 +68,7 @@ setup-vm: ## install what guests need
 setup-kernel: ## install what building kernel modules needs
 	scripts/setup build kernel
 
-lint: ## gofmt, go vet, staticcheck, clang-format, and that generated files are fresh
+lint: setup-kernel build-vm ## gofmt, go vet, staticcheck, clang-format, sparse, and that generated files are fresh
 	scripts/setup build lint
 	scripts/lint
 

@@ -75,6 +75,7 @@ const panicMark = "Kernel panic - not syncing"
 var problemMarks = []string{
 	panicMark,
 	"WARNING: CPU:", "WARNING: possible ", "WARNING: suspicious ", "WARNING: inconsistent ", "WARNING: bad unlock",
+	"WARNING: held lock ", "WARNING: lock held ", "INFO: trying to register ",
 	"BUG: ", "kernel BUG at ", "Oops: ", "Oops:", "general protection fault", "Internal error:",
 	"UBSAN: ", "KASAN: ", "KCSAN: ", "KFENCE: ",
 	"INFO: task ", "INFO: rcu_", "rcu: INFO:", "soft lockup", "hard LOCKUP",

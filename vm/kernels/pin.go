@@ -42,6 +42,8 @@ type Pin struct {
 	Release  string    `yaml:"release"` // what uname -r says
 	Version  string    `yaml:"version"` // of all its packages
 	Packages []Package `yaml:"packages"`
+
+	of string // of a kernel that is built here: the pinned one's name
 }
 
 // Pins are the kernels that this program knows, in the order of the pin file:
@@ -66,9 +68,13 @@ func Names() []string {
 // Find gives the pin of a name. The error lists those that there are.
 func Find(name string) (Pin, error) {
 	pins := Pins()
+	name, configuration, built := strings.Cut(name, "+")
 	at := slices.IndexFunc(pins, func(p Pin) bool { return p.Name == name })
 	if at < 0 {
 		return Pin{}, fmt.Errorf("%q is not a kernel that is pinned in %s: want %s", name, PinFile, strings.Join(Names(), " or "))
+	}
+	if built {
+		return pins[at].built(configuration)
 	}
 	return pins[at], nil
 }

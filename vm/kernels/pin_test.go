@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -46,6 +47,42 @@ func TestPinFilesThatAreWrong(t *testing.T) {
 func TestFindNamesWhatThereIs(t *testing.T) {
 	if _, err := Find("5.10"); err == nil || !strings.Contains(err.Error(), "6.1 or 6.12") || !strings.Contains(err.Error(), PinFile) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A kernel that was built here has a name of its own, the pinned one's source, and
+// no packages: it is there, or it is said what builds it.
+func TestKernelsThatAreBuiltHere(t *testing.T) {
+	pin, err := Find("6.1+debug")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, _ := Find("6.1")
+	upstream, _, _ := strings.Cut(of.Version, "-")
+	if pin.Name != "6.1+debug" || pin.Release != upstream+"+debug" {
+		t.Errorf("%+v", pin)
+	}
+	for _, wrong := range []string{"5.10+debug", "6.1+", "6.1+a/b"} {
+		if _, err := Find(wrong); err == nil {
+			t.Errorf("%q is a kernel", wrong)
+		}
+	}
+	store := Store{Dir: t.TempDir()}
+	if _, err := store.Cached("6.1+debug", Image); !IsMissing(err) || !strings.Contains(err.Error(), builtBy+" 6.1+debug") {
+		t.Errorf("%v", err)
+	}
+	if _, err := store.Get(t.Context(), "6.1+debug", Image); !IsMissing(err) || !strings.Contains(err.Error(), builtBy+" 6.1+debug") {
+		t.Errorf("%v", err)
+	}
+	if err := os.MkdirAll(store.builtDir(pin), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := store.Cached("6.1+debug", Image, Headers)
+	if err != nil || !strings.HasPrefix(tree.Vmlinux, store.builtDir(pin)) {
+		t.Errorf("%v: %+v", err, tree)
+	}
+	if store.partDir(pin, Source) != store.partDir(of, Source) {
+		t.Errorf("its source is in %s, and that of 6.1 in %s", store.partDir(pin, Source), store.partDir(of, Source))
 	}
 }
 

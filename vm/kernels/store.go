@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -57,6 +58,9 @@ func (s Store) Cached(name string, parts ...Part) (Tree, error) {
 	}
 	for _, part := range parts {
 		if _, err := os.Stat(s.partDir(pin, part)); err != nil {
+			if pin.of != "" {
+				return Tree{}, fmt.Errorf("the kernel %s is not in the cache: build it with %s %s: %w", name, builtBy, name, err)
+			}
 			return Tree{}, fmt.Errorf("the %s of kernel %s (%s) is not in the cache: fetch it with bin/daybook-vm fetch, or make vm-fetch: %w", part, name, pin.Release, err)
 		}
 	}
@@ -105,6 +109,9 @@ const prepared = "1"
 // partDir is the directory of a part. Its name holds the hashes of its
 // packages, so that a new pin is a new directory.
 func (s Store) partDir(pin Pin, part Part) string {
+	if pin.of != "" && part != Source {
+		return s.builtDir(pin)
+	}
 	sum := sha256.New()
 	for _, p := range pin.Packages {
 		if p.Part == part {
@@ -113,7 +120,7 @@ func (s Store) partDir(pin Pin, part Part) string {
 	}
 	io.WriteString(sum, prepared)
 	key := hex.EncodeToString(sum.Sum(nil))[:12]
-	return filepath.Join(s.Dir, "kernels", strings.Join([]string{pin.Name, string(part), pin.Version, key}, "_"))
+	return filepath.Join(s.Dir, "kernels", strings.Join([]string{cmp.Or(pin.of, pin.Name), string(part), pin.Version, key}, "_"))
 }
 
 // newPrefix begins the names of what is not yet done.
@@ -124,6 +131,8 @@ func (s Store) need(ctx context.Context, pin Pin, part Part) error {
 	dir := s.partDir(pin, part)
 	if _, err := os.Stat(dir); err == nil {
 		return nil
+	} else if dir == s.builtDir(pin) {
+		return fmt.Errorf("it is built by %s %s: %w", builtBy, pin.Name, err)
 	}
 	parent := filepath.Dir(dir)
 	if err := os.MkdirAll(parent, 0o755); err != nil {

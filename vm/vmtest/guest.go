@@ -197,13 +197,15 @@ func testFlags(name string, timeout time.Duration) []string {
 	return flags
 }
 
-// guestEnvironment hands on what tests are steered by.
+// guestEnvironment hands on what tests are steered by. Each is asked for by its
+// name: go test keeps a result for as long as what was asked for is the same.
 func guestEnvironment(t testing.TB) []string {
 	env := []string{insideVariable + "=1", kernelsVariable + "=" + strings.Join(Kernels(t), ",")}
+	_ = os.Getenv(longVariable) // even if it is not set now
 	for _, pair := range os.Environ() {
 		name, _, _ := strings.Cut(pair, "=")
 		if strings.HasPrefix(name, "DAYBOOK_") && name != kernelsVariable && name != kernels.CacheVariable && name != vm.AccelVariable {
-			env = append(env, pair)
+			env = append(env, name+"="+os.Getenv(name))
 		}
 	}
 	return env
