@@ -8,6 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+void file_contents(struct crew *crew)
+{
+	uint64_t random = crew->seed;
+
+	for (size_t i = 0; i < BUFFER_BYTES / sizeof(crew->content[0]); i++) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		crew->content[i] = random;
+	}
+}
+
 int file_open(const char *path, int flags)
 {
 	int file = open(path, flags | O_CLOEXEC, 0600);
@@ -27,8 +37,7 @@ void file_append(struct worker *worker, int file, size_t bytes)
 {
 	ssize_t done;
 
-	memset(worker->buffer, 0, bytes);
-	done = write(file, worker->buffer, bytes);
+	done = write(file, worker->crew->content, bytes);
 	if (done < 0)
 		fail(errno, "cannot write %zu bytes", bytes);
 	if ((size_t)done != bytes)

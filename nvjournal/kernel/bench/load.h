@@ -46,6 +46,8 @@ struct load {
 
 extern const struct load load_varmail, load_create;
 
+#define BUFFER_BYTES (64u << 10)
+
 /* What one run is told. */
 struct crew {
 	const struct load *load;
@@ -56,6 +58,8 @@ struct crew {
 	uint64_t seed;
 	uint64_t begin_ns, end_ns; /* of the clock */
 	pthread_barrier_t barrier;
+	/* What is written: random. Zeros a journal may leave out. */
+	uint64_t content[BUFFER_BYTES / sizeof(uint64_t)];
 };
 
 /* One of its threads. */
@@ -72,10 +76,8 @@ struct worker {
 	/* create: the next of its files, and the last one, open; -1: none. */
 	unsigned next;
 	int last;
-	char *buffer; /* BUFFER_BYTES of zeros, or what was read */
+	char *buffer; /* BUFFER_BYTES, of what was read */
 };
-
-#define BUFFER_BYTES (64u << 10)
 
 /* Runs all of them, and returns them for the result. */
 struct worker *crew_run(struct crew *crew);
@@ -83,6 +85,8 @@ uint64_t now_ns(void);
 /* Below bound, which is not 0. */
 uint32_t random_below(struct worker *worker, uint32_t bound);
 
+/* Makes what is written. */
+void file_contents(struct crew *crew);
 /* File operations; each that fails ends the program, naming the path. */
 int file_open(const char *path, int flags);
 void file_close(int file);

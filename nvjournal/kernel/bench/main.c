@@ -73,7 +73,7 @@ int main(int count, char **words)
 		{"prepare", no_argument, NULL, 'p'},
 		{0},
 	};
-	struct crew crew = {.seed = 1};
+	static struct crew crew = {.seed = 1};
 	bool prepare = false;
 	int option;
 
@@ -107,6 +107,7 @@ int main(int count, char **words)
 		usage();
 	if (strlen(crew.directory) >= MAX_DIRECTORY)
 		fail(ENAMETOOLONG, "%s", crew.directory);
+	file_contents(&crew);
 	if (prepare) {
 		crew.load->prepare(&crew);
 		return 0;

@@ -43,8 +43,7 @@ static size_t mail_bytes(struct worker *worker)
 /* Makes directories and half of the files. */
 static void prepare(struct crew *crew)
 {
-	static char zeros[BUFFER_BYTES];
-	struct worker worker = {.crew = crew, .random = crew->seed, .buffer = zeros};
+	struct worker worker = {.crew = crew, .random = crew->seed};
 	char path[MAX_PATH];
 
 	for (unsigned n = 0; n < MAIL_DIRECTORIES; n++) {

@@ -49,8 +49,9 @@ int ext4nvj_check_disk(struct super_block *sb, const struct ext4nvj_options *opt
 	}
 	if (test_opt(sb, DATA_FLAGS) == EXT4_MOUNT_JOURNAL_DATA) {
 		ext4_msg(sb, KERN_ERR,
-			 "data=journal is refused: file data is not journaled; mount with "
-			 "data=ordered (tune2fs -o ^journal_data, if the disk says so)");
+			 "data=journal is refused: not all file data is journaled; mount with "
+			 "data=ordered (tune2fs -o ^journal_data, if the disk says so), maybe "
+			 "with journal_data=small");
 		return -EINVAL;
 	}
 	if (test_opt(sb, JOURNAL_ASYNC_COMMIT)) {
@@ -143,16 +144,10 @@ int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc)
 		changed = "records";
 	if (asked->given_lock && asked->one_lock != nvj->options.one_lock)
 		changed = "lock";
+	if (asked->given_data && asked->journal_small != nvj->options.journal_small)
+		changed = "journal_data";
 	if (!changed)
 		return 0;
 	ext4_msg(sb, KERN_ERR, "%s cannot be changed by a remount: unmount first", changed);
 	return -EINVAL;
-}
-
-/* chattr +j */
-int ext4nvj_refuse_journal_data(struct inode *inode)
-{
-	ext4_msg(inode->i_sb, KERN_NOTICE,
-		 "chattr +j is refused: file data is not journaled (inode %lu)", inode->i_ino);
-	return -EOPNOTSUPP;
 }

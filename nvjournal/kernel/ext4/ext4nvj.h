@@ -8,6 +8,7 @@
  *	options.c	mount options of ours
  *	check.c		which disks and options are refused
  *	load.c		mount: the region, recovery, an open journal
+ *	small.c		journal_data=small: whose data is journaled
  *	statistics.c	/proc/fs/ext4nvj/DISK/nvjournal
  *	fast_commit.c	there are none
  *	module.c	init and exit
@@ -30,7 +31,8 @@ struct ext4nvj_options {
 	unsigned int partitions; /* 1..64; 0: as the region was formatted */
 	bool whole_blocks;       /* records=blocks: each record has all lines, for comparison */
 	bool one_lock;           /* lock=one: one lock for the journal, for comparison */
-	bool given_offset, given_size, given_partitions, given_records, given_lock;
+	bool journal_small;      /* journal_data=small: small files' data, too */
+	bool given_offset, given_size, given_partitions, given_records, given_lock, given_data;
 };
 
 /* What we know of a mount, in ext4_sb_info.s_nvj; NULL: it has no journal (noload). */
@@ -49,7 +51,16 @@ int ext4nvj_show_options(struct seq_file *seq, struct dentry *root);
 int ext4nvj_check_disk(struct super_block *sb, const struct ext4nvj_options *options);
 struct inode *ext4nvj_inner_journal(struct super_block *sb);
 int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc);
-int ext4nvj_refuse_journal_data(struct inode *inode);
+
+/* small.c */
+#define EXT4NVJ_SMALL_BYTES (64u << 10)
+/* An inode's state, behind those of ext4's own: its data is journaled. */
+#define EXT4NVJ_STATE_DATA 24
+void ext4nvj_choose_data(struct inode *inode);
+int ext4nvj_data_home(struct inode *inode);
+int ext4nvj_will_have(struct inode *inode, loff_t bytes);
+int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t bytes);
+int ext4nvj_allow_journal_data(struct inode *inode);
 
 /* load.c */
 bool ext4nvj_wants_journal(struct super_block *sb);
@@ -60,7 +71,8 @@ int ext4nvj_destroy_journal(struct super_block *sb);
 /* statistics.c */
 void ext4nvj_create_proc(struct super_block *sb, struct proc_dir_entry *directory);
 
-/* Of ext4's own super.c, which adapt makes public for us. */
+/* Of ext4's own files, which adapt makes public for us. */
+void ext4_set_aops_as_chosen(struct inode *inode);
 int __init ext4_init_fs(void);
 void ext4_exit_fs(void);
 int ext4_parse_param(struct fs_context *fc, struct fs_parameter *param);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mount options of ours, before ext4's own: where the journal is, and two that
- * make it worse, for comparison. Some of ext4's are refused, as they ask for
+ * Mount options of ours, before ext4's own: where the journal is, what it has, and
+ * two that make it worse, for comparison. Some of ext4's are refused, as they ask for
  * something that the journal does not do.
  *
  * A remount may name them again, as mount(8) does, but not change them.
@@ -24,6 +24,7 @@ enum {
 
 static const struct constant_table records_values[] = {{"lines", 0}, {"blocks", 1}, {}};
 static const struct constant_table lock_values[] = {{"none", 0}, {"one", 1}, {}};
+static const struct constant_table data_values[] = {{"none", 0}, {"small", 1}, {}};
 
 static const struct fs_parameter_spec specs[] = {
 	fsparam_string("journal_path", option_path),
@@ -32,7 +33,7 @@ static const struct fs_parameter_spec specs[] = {
 	fsparam_u32("partitions", option_partitions),
 	fsparam_enum("records", option_records, records_values),
 	fsparam_enum("lock", option_lock, lock_values),
-	fsparam_string("journal_data", option_journal_data),
+	fsparam_enum("journal_data", option_journal_data, data_values),
 	{},
 };
 
@@ -41,7 +42,8 @@ static const struct refused {
 	const char *key, *value, *why;
 } refused[] = {
 	{"data", "journal",
-	 "file data is not journaled; use data=ordered, the default, or data=writeback"},
+	 "not all file data is journaled; use data=ordered, the default, or data=writeback, "
+	 "and journal_data=small for that of small files"},
 	{"journal_dev", NULL, "the journal is named by journal_path=/dev/pmem0"},
 	{"journal_async_commit", NULL,
 	 "a commit is one line, and is never written ahead of its records"},
@@ -104,9 +106,11 @@ static int parse_ours(struct ext4nvj_options *options, struct fs_parameter *para
 		options->given_lock = true;
 		options->one_lock = result->uint_32;
 		return 0;
+	case option_journal_data:
+		options->given_data = true;
+		options->journal_small = result->uint_32;
+		return 0;
 	default:
-		ext4_msg(NULL, KERN_ERR, "%s=%s: file data is not journaled, not yet", param->key,
-			 param->string);
 		return -EINVAL;
 	}
 }
@@ -171,5 +175,7 @@ int ext4nvj_show_options(struct seq_file *seq, struct dentry *root)
 		seq_puts(seq, ",records=blocks");
 	if (nvj->options.one_lock)
 		seq_puts(seq, ",lock=one");
+	if (nvj->options.journal_small)
+		seq_puts(seq, ",journal_data=small");
 	return 0;
 }

@@ -43,7 +43,7 @@ static int access(handle_t *handle, struct buffer_head *bh, bool create)
 	if (create || unlikely(!home_is_known(bh)))
 		error = nvj_create(&h->nvj, bh->b_blocknr);
 	else
-		error = nvj_access(&h->nvj, bh->b_blocknr, bh->b_data);
+		error = nvj_access(&h->nvj, bh->b_blocknr, b->data ? NULL : bh->b_data);
 	nvjk_unlock_one(j);
 	if (unlikely(READ_ONCE(b->forgotten)) && !error) {
 		/* It is somebody's again: the one who freed it has committed, or it is himself. */
@@ -157,17 +157,4 @@ int jbd2_journal_forget(handle_t *handle, struct buffer_head *bh)
 	clear_buffer_dirty(bh);
 	brelse(bh);
 	return 0;
-}
-
-/* File data is not journaled: its pages are as any other's. */
-int jbd2_journal_invalidate_folio(journal_t *journal, struct folio *folio, size_t offset,
-				  size_t length)
-{
-	block_invalidate_folio(folio, offset, length);
-	return 0;
-}
-
-bool jbd2_journal_try_to_free_buffers(journal_t *journal, struct folio *folio)
-{
-	return try_to_free_buffers(folio);
 }

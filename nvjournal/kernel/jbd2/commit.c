@@ -53,7 +53,7 @@ int nvjk_before_commit(void *context, u64 tid)
 	unsigned int nofs = memalloc_nofs_save();
 	int error;
 
-	trace_jbd2nvj_start_commit(j, tid);
+	trace_jbd2nvj_start_commit(j->journal.j_fs_dev->bd_dev, tid);
 	/* So that no slot is wanted again too early: see transaction.c. */
 	nvjk_call_back(j);
 	error = nvjk_ordered_before_commit(j, tid);
@@ -75,7 +75,7 @@ int nvjk_commit(struct nvjk_journal *j, u64 tid)
 	error = nvj_commit(j->nvj, tid);
 	if (!error) {
 		nvjk_call_back(j);
-		trace_jbd2nvj_end_commit(j, tid, nvj_committed(j->nvj));
+		trace_jbd2nvj_end_commit(j->journal.j_fs_dev->bd_dev, tid, nvj_committed(j->nvj));
 		/*
 		 * Nothing was logged, so nothing was committed, and
 		 * before_commit was not called; but whoever asks for a commit

@@ -47,7 +47,7 @@ void nvjk_handle_begun(struct nvjk_handle *h)
 	h->handle.h_start_jiffies = jiffies;
 	h->handle.h_transaction = nvjk_transaction_begun(j, h->nvj.tid);
 	current->journal_info = &h->handle;
-	trace_jbd2nvj_handle_start(j, &h->handle, h->nvj.tid);
+	trace_jbd2nvj_handle_start(j->journal.j_fs_dev->bd_dev, h->nvj.tid, &h->handle);
 }
 
 /* As a reader of updates, unless it was reserved. */
@@ -70,10 +70,12 @@ static int begin(struct nvjk_handle *h, u32 credits)
 static u64 end(struct nvjk_handle *h)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
+	unsigned int dirtied = h->notes;
 	u64 tid;
 
-	trace_jbd2nvj_handle_stats(j, &h->handle, h->nvj.tid, h->notes);
 	nvjk_notes_log(h);
+	trace_jbd2nvj_handle_stats(j->journal.j_fs_dev->bd_dev, h->nvj.tid, &h->handle, dirtied,
+				   h->nvj.taken - h->nvj.credits);
 	nvjk_lock_one(j);
 	tid = nvj_stop(&h->nvj);
 	nvjk_unlock_one(j);

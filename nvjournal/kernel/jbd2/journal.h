@@ -9,6 +9,7 @@
  *	note.c		the buffers that a handle has changed, and their logging
  *	buffer.c	access, create, dirty, revoke, forget
  *	pin.c		buffers that are not at home yet stay in memory
+ *	data.c		those of files' pages
  *	ordered.c	file data before a commit
  *	commit.c	commits, and what follows them; thread.c who does it by the clock
  *	updates.c	all handles held back
@@ -149,6 +150,7 @@ struct nvjk_buffer {
 	struct nvjk_handle *noted_by; /* one of the handles that have noted it, or NULL */
 	struct mutex lock;            /* of its logging and of forgotten */
 	bool forgotten;               /* freed: who has noted it must not log it any more */
+	bool data;                    /* of a file's page: see data.c */
 	struct list_head pin;
 };
 
@@ -224,9 +226,19 @@ static inline struct nvjk_buffer *nvjk_buffer_of(struct buffer_head *bh)
 
 	return jh ? container_of(jh, struct nvjk_buffer, head) : NULL;
 }
+/*
+ * The buffer's, if it has one: it lives until nvjk_let_go, by the same thread; no
+ * other may hold it at the time.
+ */
+struct nvjk_buffer *nvjk_hold(struct buffer_head *bh);
+void nvjk_let_go(struct nvjk_journal *j, struct nvjk_buffer *b);
 /* Lets those go whose transactions are at home; all: whatever there is. */
 void nvjk_pins_sweep(struct nvjk_journal *j, bool all);
 u64 nvjk_pins_count(struct nvjk_journal *j);
+
+/* data.c */
+bool nvjk_is_data(const struct buffer_head *bh);
+void nvjk_data_put(struct buffer_head *bh);
 
 /* ordered.c */
 extern struct kmem_cache *nvjk_inode_cache;

@@ -88,6 +88,8 @@ static int log_buffer(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk
 	 */
 	if (bh->b_blocknr == 0)
 		mask = NVJ_ALL_LINES;
+	if (unlikely(b->data))
+		return nvj_log_data(&h->nvj, bh->b_blocknr, bh->b_data, mask);
 	return nvj_log(&h->nvj, bh->b_blocknr, bh->b_data, mask);
 }
 

@@ -32,12 +32,12 @@ void nvjk_pins_init(struct nvjk_journal *j)
 	j->most_pins = totalram_pages() / 8 / NVJK_PIN_LISTS;
 }
 
-static void lock_state(struct buffer_head *bh)
+static void lock_state(struct buffer_head *bh) __acquires(bitlock)
 {
 	bit_spin_lock(BH_JournalHead, &bh->b_state);
 }
 
-static void unlock_state(struct buffer_head *bh)
+static void unlock_state(struct buffer_head *bh) __releases(bitlock)
 {
 	bit_spin_unlock(BH_JournalHead, &bh->b_state);
 }
@@ -57,6 +57,7 @@ static struct nvjk_buffer *make(struct buffer_head *bh, u64 tid)
 	struct nvjk_buffer *b = kmem_cache_zalloc(nvjk_buffer_cache, GFP_NOFS | __GFP_NOFAIL);
 
 	b->head.b_bh = bh;
+	b->data = nvjk_is_data(bh);
 	b->tid = tid;
 	mutex_init(&b->lock);
 	INIT_LIST_HEAD(&b->pin);
@@ -97,6 +98,27 @@ struct nvjk_buffer *nvjk_pin(struct nvjk_journal *j, struct buffer_head *bh, u64
 	return fresh;
 }
 
+/* No transaction's number: the buffer's stays whatever is at home. */
+#define HELD (~(u64)0)
+
+struct nvjk_buffer *nvjk_hold(struct buffer_head *bh)
+{
+	struct nvjk_buffer *b;
+
+	lock_state(bh);
+	b = raise(bh, HELD);
+	unlock_state(bh);
+	return b;
+}
+
+/* Who has accessed it meanwhile has a handle of the newest transaction at the most. */
+void nvjk_let_go(struct nvjk_journal *j, struct nvjk_buffer *b)
+{
+	lock_state(b->head.b_bh);
+	b->tid = READ_ONCE(j->newest);
+	unlock_state(b->head.b_bh);
+}
+
 /* True: nobody can find it any more. */
 static bool detach(struct nvjk_buffer *b, u64 tail, bool all)
 {
@@ -134,7 +156,10 @@ static unsigned int sweep_some(struct nvjk_pins *pins, u64 tail, bool all, unsig
 	spin_unlock(&pins->lock);
 	list_for_each_entry_safe(b, next, &gone, pin)
 	{
-		put_bh(b->head.b_bh);
+		if (unlikely(b->data))
+			nvjk_data_put(b->head.b_bh);
+		else
+			put_bh(b->head.b_bh);
 		kmem_cache_free(nvjk_buffer_cache, b);
 	}
 	return looked;

@@ -23,7 +23,7 @@ static void sweep(struct nvjk_journal *j)
 
 	if (tail == j->swept_tail)
 		return;
-	trace_jbd2nvj_checkpoint(j, tail);
+	trace_jbd2nvj_checkpoint(j->journal.j_fs_dev->bd_dev, tail);
 	nvjk_pins_sweep(j, false);
 	j->swept_tail = tail;
 }

@@ -6,6 +6,7 @@
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
 
+#include "../jbd2/trace.h"
 #include "internal.h"
 
 #define SECTORS_OF_BLOCK (NVJ_BLOCK_BYTES >> SECTOR_SHIFT)
@@ -77,6 +78,7 @@ void nvjk_start_bio(struct nvjk_disk *disk, struct nvjk_queue *queue, struct nvj
 	bio->bi_end_io = bio_ended;
 	/* An image is a block of a slab whose memory begins at a page. */
 	__bio_add_page(bio, page_of(write->image), NVJ_BLOCK_BYTES, 0);
+	trace_jbd2nvj_write_home(disk->bdev->bd_dev, write->block, bio);
 	submit_bio(bio);
 }
 

@@ -191,22 +191,22 @@ func do(t *testing.T, m *vm.Machine, o crashOrder) string {
 
 // The power goes, at any moment, under scripts of which each state is known. What
 // was synced is there, nothing is half done, and nothing before it is missing.
-// One guest has a volume of each system, so that each kill counts for both.
+// One guest has a volume of each system, so that each kill counts for all.
 func TestKilled(t *testing.T) {
 	onModuleKernels(t)
-	pair := systems(one, eight)
-	if len(pair) == 0 {
-		if pair = systems(stock); len(pair) == 0 {
+	these := systems(ours...)
+	if len(these) == 0 {
+		if these = systems(stock); len(these) == 0 {
 			t.Skipf("%s leaves no system for this test", systemsVariable)
 		}
 	}
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
-		m := driven(t, kernel, len(pair))
+		m := driven(t, kernel, len(these))
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
-		orders := make([]crashOrder, len(pair))
-		for n, s := range pair {
+		orders := make([]crashOrder, len(these))
+		for n, s := range these {
 			// Small enough to be full now and then.
 			orders[n] = crashOrder{System: s.name, Number: n, Size: s.smallestJournal(), Do: "make"}
 			do(t, m, orders[n])
@@ -261,7 +261,7 @@ func driven(t *testing.T, kernel string, volumes int) *vm.Machine {
 	for _, tool := range tools {
 		config.Give = append(config.Give, vm.Give{Host: needs.Tool(t, tool)})
 	}
-	if len(systems(one, eight)) > 0 {
+	if len(systems(ours...)) > 0 {
 		config.Modules = append(config.Modules, module(t, kernel))
 		config.Give = append(config.Give, vm.Give{Host: built(t, "../../build/nvj", "nvjournal"), Guest: "/usr/bin/nvj"})
 	}

@@ -2,10 +2,13 @@ package test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -222,26 +225,93 @@ func syncVolume(dir string) error {
 	return unix.Syncfs(int(file.Fd()))
 }
 
-// The file system grows while it is used, by the kernel's own call: resize2fs
-// does not open a disk that is in use by ext4nvj. As on a disk of some GiB, 596
-// blocks are reserved for descriptors of groups, and one handle asks for all of
-// them; of stock ext4's own journal that is nearly a quarter.
+// The file system grows while it is used: by nvj, as resize2fs does not open a disk
+// that is in use by ext4nvj, and stock ext4 by the call of the kernel's that both
+// make. As on a disk of some GiB, 596 blocks are reserved for descriptors of groups,
+// and one handle asks for all of them; of stock ext4's own journal that is nearly a
+// quarter.
 func grow(t *testing.T, s system) {
 	v := s.make(t, plan{blocks: 8192, journalMB: 10, features: []string{"-E", "resize=1250000000,lazy_itable_init=0,lazy_journal_init=0,nodiscard"}})
 	end := background(t, v.dir)
-	for _, want := range []uint64{12000, 40000, 65536} {
+	before := uint64(8192)
+	for _, want := range []uint64{12000, 40000, diskBytes / 4096} {
 		time.Sleep(100 * time.Millisecond)
-		before, _ := v.statfs()
-		if err := v.ioctl(ext4Resize, unsafe.Pointer(&want)); err != nil {
+		free, _ := v.statfs()
+		if s.ours() {
+			v.growByCommand(before, want)
+		} else if err := v.ioctl(ext4Resize, unsafe.Pointer(&want)); err != nil {
 			t.Fatalf("grow to %d blocks: %v", want, err)
 		}
-		if after, _ := v.statfs(); after <= before {
-			t.Errorf("%d blocks before, %d after growing to %d", before, after, want)
+		if after, _ := v.statfs(); after <= free {
+			t.Errorf("%d blocks before, %d after growing to %d", free, after, want)
 		}
+		before = want
+	}
+	if s.ours() {
+		v.refusesToResize()
 	}
 	end()
 	stormed(t, v.dir, 3, 100)
 	v.end(nil)
+}
+
+// growByCommand grows it by nvj resize, from and to so many blocks.
+func (v *volume) growByCommand(from, to uint64) {
+	v.t.Helper()
+	args := []string{"resize", v.dir, "--json"}
+	if to*4096 < diskBytes {
+		args = append(args, "--size", fmt.Sprint(to*4096))
+	}
+	said := must(v.t, "nvj", args...)
+	var got struct {
+		Device string
+		Before uint64 `json:"before_bytes"`
+		After  uint64 `json:"after_bytes"`
+		Grown  bool
+	}
+	if err := json.Unmarshal([]byte(said), &got); err != nil {
+		v.t.Fatalf("%v: %s", err, said)
+	}
+	if got.Device != v.disk || got.Before != from*4096 || got.After != to*4096 || !got.Grown {
+		v.t.Errorf("it was to grow from %d to %d blocks: %s", from, to, said)
+	}
+}
+
+// refusesToResize wants what nvj resize must not do to be refused, and said why.
+// The file system has all of its device.
+func (v *volume) refusesToResize() {
+	v.t.Helper()
+	within := filepath.Join(v.dir, "within")
+	if err := os.Mkdir(within, 0o755); err != nil {
+		v.t.Fatal(err)
+	}
+	// Who is not root still may look there.
+	if err := os.Chmod(v.dir, 0o755); err != nil {
+		v.t.Fatal(err)
+	}
+	for _, c := range []struct {
+		code    int
+		says    string
+		command []string
+	}{
+		{0, "already", []string{"nvj", "resize", v.dir}},
+		{1, "can only grow", []string{"nvj", "resize", v.dir, "--size", "64M"}},
+		{1, v.disk + " has", []string{"nvj", "resize", v.dir, "--size", size(2 * diskBytes)}},
+		{2, "directory within", []string{"nvj", "resize", within}},
+		{2, "Permission denied", []string{"setpriv", "--reuid=65534", "--clear-groups", "nvj", "resize", v.dir}},
+	} {
+		out, err := run(c.command[0], c.command[1:]...)
+		code := 0
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			code = exit.ExitCode()
+		} else if err != nil {
+			v.t.Fatal(err)
+		}
+		if code != c.code || !strings.Contains(out, c.says) {
+			v.t.Errorf("%s: exit code %d, wanted %d and %q: %s", strings.Join(c.command, " "), code, c.code, c.says, out)
+		}
+	}
 }
 
 // Freed blocks are discarded: when they are freed, and all at once by fstrim.

@@ -103,6 +103,9 @@ func (v *volume) data(more ...string) string {
 	if v.system.ours() {
 		list = append(list, "journal_path="+v.pmem, fmt.Sprintf("journal_offset=%d", v.offset), fmt.Sprintf("journal_size=%d", v.size), fmt.Sprintf("partitions=%d", v.system.partitions))
 	}
+	if v.system.small {
+		list = append(list, "journal_data=small")
+	}
 	return strings.Join(append(append(list, v.options...), more...), ",")
 }
 

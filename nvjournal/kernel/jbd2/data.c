@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * File data in the journal (ext4/small.c): buffers as any other, but of a file's
+ * pages. Those are changed without us, by who has mapped them and by who zeroes
+ * what is cut off, and can go while a handle is open that has noted them.
+ */
+#include <linux/pagemap.h>
+
+#include "journal.h"
+
+static struct folio *folio_of(const struct buffer_head *bh)
+{
+	return page_folio(bh->b_page);
+}
+
+/* Who asks has the folio locked if it is a file's, so it has its mapping. */
+bool nvjk_is_data(const struct buffer_head *bh)
+{
+	const struct address_space *mapping = folio_of(bh)->mapping;
+
+	return mapping && !S_ISBLK(mapping->host->i_mode);
+}
+
+/*
+ * The file was cut, or goes: before its blocks are freed, or at home already. A
+ * handle that has changed the page may be open still; what it would log comes
+ * behind the blocks' revoke, and would be replayed over their next owner's data.
+ */
+static void forget(struct nvjk_journal *j, struct buffer_head *bh)
+{
+	struct nvjk_buffer *b = nvjk_hold(bh);
+
+	if (!b)
+		return;
+	mutex_lock(&b->lock);
+	b->forgotten = true;
+	mutex_unlock(&b->lock);
+	nvjk_let_go(j, b);
+}
+
+/* The folio is locked. */
+int jbd2_journal_invalidate_folio(journal_t *journal, struct folio *folio, size_t offset,
+				  size_t length)
+{
+	struct buffer_head *head = folio_buffers(folio), *bh = head;
+
+	if (head && offset == 0 && length == folio_size(folio))
+		do {
+			forget(nvjk_of(journal), bh);
+			bh = bh->b_this_page;
+		} while (bh != head);
+	block_invalidate_folio(folio, offset, length);
+	return 0;
+}
+
+/* One that is not at home has a reference, and cannot be freed. */
+bool jbd2_journal_try_to_free_buffers(journal_t *journal, struct folio *folio)
+{
+	return try_to_free_buffers(folio);
+}
+
+/* As put_bh, for a buffer whose folio may have been cut off from its file meanwhile. */
+void nvjk_data_put(struct buffer_head *bh)
+{
+	struct folio *folio = folio_of(bh);
+
+	folio_get(folio);
+	put_bh(bh);
+	if (!READ_ONCE(folio->mapping) && folio_trylock(folio)) {
+		if (!folio->mapping)
+			try_to_free_buffers(folio);
+		folio_unlock(folio);
+	}
+	folio_put(folio);
+}

@@ -1,0 +1,72 @@
+package test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/kernels"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// Of what make dkms copies dkms builds a module that the kernel takes, and it can
+// be removed again. All of it in directories of the test's own.
+func TestDKMS(t *testing.T) {
+	vmtest.Long(t)
+	onModuleKernels(t)
+	needs.Root(t)
+	dkmsTool := needs.Tool(t, "dkms")
+	makeTool := needs.Tool(t, "make")
+	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
+		vmtest.Need(t, kernel)
+		store, err := kernels.DefaultStore()
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.Log = t.Logf
+		tree, err := store.Get(t.Context(), kernel, kernels.Headers, kernels.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := t.TempDir()
+		must(t, makeTool, "-C", "..", "dkms", "DESTDIR="+root)
+		copied, err := filepath.Glob(filepath.Join(root, "usr/src/ext4nvj-*"))
+		if err != nil || len(copied) != 1 {
+			t.Fatalf("make dkms made %q, %v", copied, err)
+		}
+		name, version, _ := strings.Cut(filepath.Base(copied[0]), "-")
+
+		dkms := func(what string, more ...string) string {
+			t.Helper()
+			for _, directory := range []string{"dkms", "modules"} {
+				if err := os.MkdirAll(filepath.Join(root, directory), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cmd := exec.Command(dkmsTool, append([]string{what, "-m", name, "-v", version, "-k", tree.Release,
+				"--dkmstree", filepath.Join(root, "dkms"), "--sourcetree", filepath.Join(root, "usr/src"), "--installtree", filepath.Join(root, "modules")}, more...)...)
+			cmd.Env = append(os.Environ(), "SOURCE="+tree.Source)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				log, _ := os.ReadFile(filepath.Join(root, "dkms", name, version, "build/make.log"))
+				t.Fatalf("dkms %s: %v:\n%s\n%s", what, err, out, log)
+			}
+			return string(out)
+		}
+		dkms("build", "--kernelsourcedir", tree.Headers)
+		built := filepath.Join(root, "dkms", name, version, tree.Release, "x86_64/module/ext4nvj.ko")
+		m := vmtest.Boot(t, vm.Config{Kernel: kernel, Modules: []string{built}})
+		if _, err := m.Run(t.Context(), "grep", "-w", "ext4nvj", "/proc/filesystems"); err != nil {
+			t.Errorf("the module is loaded, and the file system is not there: %v", err)
+		}
+		faults(t, m)
+		dkms("remove")
+		if said := dkms("status"); strings.TrimSpace(said) != "" {
+			t.Errorf("after its removal dkms has: %s", said)
+		}
+	})
+}

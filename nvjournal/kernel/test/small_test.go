@@ -1,0 +1,239 @@
+package test
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/fsx"
+)
+
+// smallBytes is up to which size a file's data is journaled.
+const smallBytes = 64 << 10
+
+// The data of small files goes to the region, and is there, at home and in the
+// pages, whatever becomes of the file.
+func smallFiles(t *testing.T, s system) {
+	t.Run("synced without the disk", func(t *testing.T) { smallSynced(t, s) })
+	t.Run("grown", func(t *testing.T) { smallGrown(t, s) })
+	t.Run("zeroed", func(t *testing.T) { smallZeroed(t, s) })
+	t.Run("marked", func(t *testing.T) { smallMarked(t, s) })
+	t.Run("exercised", func(t *testing.T) { smallExercised(t, s) })
+}
+
+// rewrite replaces a file's content at an offset with random bytes, and syncs it.
+func rewrite(t *testing.T, file *os.File, model []byte, offset, length int) {
+	t.Helper()
+	for i := range length {
+		model[offset+i] = byte(1 + rand.IntN(255))
+	}
+	if _, err := file.WriteAt(model[offset:offset+length], int64(offset)); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func create(t *testing.T, path string) *os.File {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
+}
+
+// content is what a file has to hold, by its pages and by the disk.
+func content(t *testing.T, path string, want []byte) {
+	t.Helper()
+	for _, from := range []string{"pages", "disk"} {
+		got, err := os.ReadFile(path)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s has %d bytes by its %s, %v; want %d, or they differ", path, len(got), from, err, len(want))
+		}
+		dropCaches(t)
+	}
+}
+
+// dropCaches lets go of all pages and inodes that nobody needs.
+func dropCaches(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func smallSynced(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	file, model := create(t, filepath.Join(v.dir, "small")), make([]byte, 16<<10)
+	rewrite(t, file, model, 0, len(model))
+	unix.Sync()
+	const count = 50
+	before := v.statistics()
+	for n := range count {
+		rewrite(t, file, model, n*300, 200)
+	}
+	after := v.statistics()
+	if d := after["data_records"] - before["data_records"]; d < count {
+		t.Errorf("%d records of data for %d synced writes", d, count)
+	}
+	// Changed lines, not blocks: 200 bytes lie in five lines at the most, and
+	// there are a header, and as much again of the inode.
+	if d := after["logged_lines"] - before["logged_lines"]; d > count*30 {
+		t.Errorf("%d lines for %d synced writes of 200 bytes", d, count)
+	}
+	// A checkpoint may have come between.
+	if d := after["data_flushes"] - before["data_flushes"]; d > count/5 {
+		t.Errorf("%d flushes of the disk for %d synced writes", d, count)
+	}
+	if d := after["data_inodes"] - before["data_inodes"]; d != 0 {
+		t.Errorf("%d files were written before commits", d)
+	}
+	if err := v.tryMountAgain("journal_data=none"); err == nil {
+		t.Error("a remount changes what is journaled")
+	}
+	file.Close()
+	v.end(func(dir string) { content(t, filepath.Join(dir, "small"), model) })
+}
+
+// tryMountAgain remounts it.
+func (v *volume) tryMountAgain(more ...string) error {
+	return unix.Mount(v.disk, v.dir, v.fstype(), unix.MS_REMOUNT, v.data(more...))
+}
+
+// A file that grows beyond the size leaves the journal, by whatever makes it grow.
+// What it had logged before is not replayed over what came after.
+func smallGrown(t *testing.T, s system) {
+	v := s.make(t, smallPlan(s))
+	models := map[string][]byte{}
+	for name, grow := range map[string]func(file *os.File, model []byte) ([]byte, error){
+		"write": func(file *os.File, model []byte) ([]byte, error) {
+			more := bytes.Repeat([]byte("more"), 5000)
+			_, err := file.WriteAt(more, int64(len(model)))
+			return append(model, more...), err
+		},
+		"truncate": func(file *os.File, model []byte) ([]byte, error) {
+			return append(model, make([]byte, 30000)...), file.Truncate(int64(len(model) + 30000))
+		},
+		"allocate": func(file *os.File, model []byte) ([]byte, error) {
+			return append(model, make([]byte, 30000)...), unix.Fallocate(int(file.Fd()), 0, 0, int64(len(model)+30000))
+		},
+		"insert": func(file *os.File, model []byte) ([]byte, error) {
+			err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_INSERT_RANGE, 4096, 32<<10)
+			return append(append(bytes.Clone(model[:4096]), make([]byte, 32<<10)...), model[4096:]...), err
+		},
+		"mapped": func(file *os.File, model []byte) ([]byte, error) {
+			pages, err := unix.Mmap(int(file.Fd()), 0, len(model), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+			if err != nil {
+				return nil, err
+			}
+			copy(pages[5000:], "stored")
+			copy(model[5000:], "stored")
+			model = append(model, make([]byte, 30000)...)
+			return model, errors.Join(file.Truncate(int64(len(model))), unix.Munmap(pages))
+		},
+	} {
+		path := filepath.Join(v.dir, name)
+		file, model := create(t, path), make([]byte, 60000)
+		rewrite(t, file, model, 0, len(model))
+		model, err := grow(file, model)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		before := v.statistics()["data_records"]
+		rewrite(t, file, model, 100, 8000)
+		if d := v.statistics()["data_records"] - before; d != 0 {
+			t.Errorf("%s: a file of %d bytes is journaled: %d records", name, len(model), d)
+		}
+		models[name] = model
+		file.Close()
+	}
+	crash := v.unclean()
+	v.unmount()
+	crash.restore(t)
+	v.mount()
+	v.end(func(dir string) {
+		for name, model := range models {
+			content(t, filepath.Join(dir, name), model)
+		}
+	})
+}
+
+// What a file had where it is zero now does not come back: ext4 writes zeros past
+// the journal, to the rest of a range of which a block is written.
+func smallZeroed(t *testing.T, s system) {
+	v := s.make(t, smallPlan(s))
+	path := filepath.Join(v.dir, "zeroed")
+	file, model := create(t, path), make([]byte, 60<<10)
+	rewrite(t, file, model, 0, len(model))
+	const begin, length = 16 << 10, 24 << 10
+	if err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_ZERO_RANGE, begin, length); err != nil {
+		t.Fatal(err)
+	}
+	clear(model[begin : begin+length])
+	rewrite(t, file, model, begin+8192, 4096)
+	file.Close()
+	crash := v.unclean()
+	content(t, path, model)
+	v.unmount()
+	crash.restore(t)
+	v.mount()
+	content(t, path, model)
+	v.end(func(dir string) { content(t, filepath.Join(dir, "zeroed"), model) })
+}
+
+// A file with the attribute j is journaled whatever its size.
+func smallMarked(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	path := filepath.Join(v.dir, "log")
+	file, model := create(t, path), make([]byte, 1<<20)
+	rewrite(t, file, model, 0, len(model))
+	records := func(of string, wanted bool) {
+		t.Helper()
+		before := v.statistics()["data_records"]
+		rewrite(t, file, model, 500000, 3000)
+		if d := v.statistics()["data_records"] - before; d > 0 != wanted {
+			t.Errorf("%s: %d records of data", of, d)
+		}
+	}
+	records("without the attribute", false)
+	must(t, "chattr", "+j", path)
+	records("with it", true)
+	content(t, path, model)
+	must(t, "chattr", "-j", path)
+	records("after it was taken away", false)
+	content(t, path, model)
+	must(t, "chattr", "+j", path)
+	records("with it again", true)
+	file.Close()
+	v.end(func(dir string) { content(t, filepath.Join(dir, "log"), model) })
+}
+
+// Files that stay small, with the caches dropped all the while.
+func smallExercised(t *testing.T, s system) {
+	v := s.make(t, plan{size: s.smallestJournal()})
+	stop := make(chan struct{})
+	var dropping sync.WaitGroup
+	dropping.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				dropCaches(t)
+			}
+		}
+	})
+	defer func() { close(stop); dropping.Wait() }()
+	exercised(t, v.dir, 4, scaled(250, 4000), fsx.Options{Bytes: smallBytes - 4096})
+	v.end(nil)
+}
