@@ -5,6 +5,11 @@
  * disk with an arm moves it one way. What is under way is marked so, and does not
  * change: a record of a later transaction freezes it, and there is no open handle
  * of an earlier one.
+ *
+ * And single blocks, for who is about to write them himself (nvj_bring_home). Of
+ * a block one version is under way at a time, for two may arrive in any order. Who
+ * waits for another's write to end has either none of his own under way, or is a
+ * round's, for which the other does not wait.
  */
 #include "journal.h"
 
@@ -70,6 +75,18 @@ static struct nvj_image *choose(struct nvj *j, const struct nvj_block *b)
 	return v && v->tid > b->home_tid && !nvj_image_is_dead(j, v) ? v : NULL;
 }
 
+void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_partition *round)
+{
+	q->number = number;
+	q->under_way = 0;
+	q->round = round;
+	q->free_writes = NULL;
+	for (unsigned i = 0; i < NVJ_QUEUE_DEPTH; i++) {
+		q->writes[i].next = q->free_writes;
+		q->free_writes = &q->writes[i];
+	}
+}
+
 /* Under the block's lock, which is not in the list: it comes back if it is not all at home. */
 static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
@@ -79,65 +96,121 @@ static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 		nvj_block_dirty(j, p, b);
 }
 
-static void finish_one(struct nvj *j, struct nvj_partition *p)
+/* Under the block's lock; it may be another's afterwards, once that is free. */
+static void ended(struct nvj *j, struct nvj_home_queue *q, struct nvj_home_write *w)
 {
-	struct nvj_write *write = j->platform.finish_write(j->platform.context, p->index);
+	struct nvj_block *b = w->block;
+
+	w->image->writing = false;
+	/* Who brings a block home has not taken it from its list. */
+	if (q->round)
+		settle(j, q->round, b);
+	else
+		nvj_frozen_trim(j, &j->partition[nvj_partition_of(j, w->write.block)], b);
+	w->next = q->free_writes;
+	q->free_writes = w;
+}
+
+static void finish_one(struct nvj *j, struct nvj_home_queue *q)
+{
+	struct nvj_write *write = j->platform.finish_write(j->platform.context, q->number);
 	struct nvj_home_write *w = write->owner;
 	struct nvj_block *b = w->block;
 
+	q->under_way--;
 	nvj_lock(&b->lock, &j->platform);
-	w->image->writing = false;
 	if (!write->error) {
 		if (w->image->tid > b->home_tid)
 			b->home_tid = w->image->tid;
 		nvj_count(&j->blocks_home, 1);
 	}
-	settle(j, p, b);
+	ended(j, q, w);
 	nvj_block_unlock(j, b);
 	if (write->error)
 		nvj_abort_at(j, NVJ_EIO, write->block);
 	nvj_ring_bell(&j->written, &j->platform);
-	w->next = p->free_writes;
-	p->free_writes = w;
+}
+
+/* So that many can be begun at once, and a disk take neighbours as one. */
+static void make_room(struct nvj *j, struct nvj_home_queue *q)
+{
+	if (q->under_way == NVJ_QUEUE_DEPTH)
+		while (q->under_way > NVJ_QUEUE_DEPTH / 2)
+			finish_one(j, q);
+}
+
+static void finish_all(struct nvj *j, struct nvj_home_queue *q)
+{
+	while (q->under_way)
+		finish_one(j, q);
 }
 
 /* Under the block's lock. NULL: there is nothing to write. */
-static struct nvj_home_write *prepare(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+static struct nvj_home_write *prepare(struct nvj *j, struct nvj_home_queue *q, struct nvj_block *b)
 {
 	struct nvj_image *image = choose(j, b);
-	struct nvj_home_write *w = p->free_writes;
+	struct nvj_home_write *w = q->free_writes;
 
 	if (!image)
 		return NULL;
-	p->free_writes = w->next;
+	q->free_writes = w->next;
 	image->writing = true;
 	w->block = b;
 	w->image = image;
-	w->write = (struct nvj_write){.block = b->number, .image = image->bytes, .owner = w};
+	w->write =
+		(struct nvj_write){.block = nvj_load(&b->number), .image = image->bytes, .owner = w};
 	return w;
 }
 
-static void start_one(struct nvj *j, struct nvj_partition *p, struct nvj_home_write *w,
-		      unsigned *under_way)
+static void start_one(struct nvj *j, struct nvj_home_queue *q, struct nvj_home_write *w)
 {
-	if (!j->platform.start_write(j->platform.context, p->index, &w->write)) {
-		++*under_way;
+	struct nvj_block *b = w->block;
+
+	if (!j->platform.start_write(j->platform.context, q->number, &w->write)) {
+		q->under_way++;
 		return;
 	}
-	nvj_lock(&w->block->lock, &j->platform);
-	w->image->writing = false;
-	settle(j, p, w->block);
-	nvj_block_unlock(j, w->block);
-	w->next = p->free_writes;
-	p->free_writes = w;
+	nvj_lock(&b->lock, &j->platform);
+	ended(j, q, w);
+	nvj_block_unlock(j, b);
 	nvj_abort_at(j, NVJ_EIO, w->write.block);
 	nvj_ring_bell(&j->written, &j->platform);
 }
 
+void nvj_home_await(struct nvj *j, struct nvj_block *b,
+		    bool (*such)(struct nvj *j, const struct nvj_block *b))
+{
+	while (such(j, b)) {
+		uint32_t rings;
+
+		nvj_block_unlock(j, b);
+		rings = nvj_attend(&j->written);
+		nvj_lock(&b->lock, &j->platform);
+		if (such(j, b)) {
+			nvj_block_unlock(j, b);
+			j->platform.wait(j->platform.context, &j->written.rings, rings,
+					 NVJ_SAFETY_NS);
+			nvj_lock(&b->lock, &j->platform);
+		}
+		nvj_leave(&j->written);
+	}
+}
+
+static bool is_written(struct nvj *j, const struct nvj_block *b)
+{
+	(void)j;
+	if (b->image && b->image->writing)
+		return true;
+	for (const struct nvj_image *v = b->frozen; v; v = v->next)
+		if (v->writing)
+			return true;
+	return false;
+}
+
 void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p)
 {
+	struct nvj_home_queue *q = &p->home;
 	struct nvj_block *b;
-	unsigned under_way = 0;
 
 	nvj_lock(&p->list_lock, &j->platform);
 	b = p->dirty;
@@ -150,21 +223,79 @@ void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p)
 		struct nvj_block *next;
 		struct nvj_home_write *w = NULL;
 
-		if (under_way == NVJ_QUEUE_DEPTH) {
-			finish_one(j, p);
-			under_way--;
-		}
+		make_room(j, q);
 		nvj_lock(&b->lock, &j->platform);
 		next = b->dirty_next;
+		/* By nvj_bring_home. */
+		nvj_home_await(j, b, is_written);
 		if (!nvj_load_sc(&j->aborted))
-			w = prepare(j, p, b);
+			w = prepare(j, q, b);
 		if (!w)
 			settle(j, p, b);
 		nvj_block_unlock(j, b);
 		if (w)
-			start_one(j, p, w, &under_way);
+			start_one(j, q, w);
 		b = next;
 	}
-	while (under_way--)
-		finish_one(j, p);
+	finish_all(j, q);
+}
+
+/* NULL: all of it is at home, or it was never here. Else locked, and nothing of it under way. */
+static struct nvj_block *lock_quiet(struct nvj *j, struct nvj_home_queue *q, uint64_t number)
+{
+	struct nvj_partition *p = &j->partition[nvj_partition_of(j, number)];
+	struct nvj_block *b;
+
+	while ((b = nvj_block_lock(j, p, number)) && is_written(j, b)) {
+		nvj_block_unlock(j, b);
+		/* The round that writes it may wait for one of ours. */
+		finish_all(j, q);
+		nvj_lock(&b->lock, &j->platform);
+		/* Meanwhile it may be another's: then we wait a while for nothing. */
+		nvj_home_await(j, b, is_written);
+		nvj_block_unlock(j, b);
+	}
+	return b;
+}
+
+static int bring_one(struct nvj *j, struct nvj_home_queue *q, uint64_t number)
+{
+	struct nvj_block *b = lock_quiet(j, q, number);
+	struct nvj_home_write *w = NULL;
+	bool committed;
+
+	if (!b)
+		return 0;
+	committed = !b->image || b->image->tid <= nvj_load_sc(&j->sealed);
+	if (committed)
+		w = prepare(j, q, b);
+	nvj_block_unlock(j, b);
+	if (w)
+		start_one(j, q, w);
+	return committed ? 0 : NVJ_EAGAIN;
+}
+
+int nvj_bring_home(struct nvj *j, const uint64_t *blocks, unsigned count)
+{
+	struct nvj_home_queue *q = &j->brought;
+	int error = 0;
+
+	if (nvj_load_sc(&j->aborted))
+		return NVJ_EROFS;
+	nvj_lock(&j->brought_lock, &j->platform);
+	for (unsigned i = 0; i < count && !error; i++) {
+		make_room(j, q);
+		error = bring_one(j, q, blocks[i]);
+	}
+	finish_all(j, q);
+	nvj_unlock(&j->brought_lock, &j->platform);
+	if (!error && nvj_load_sc(&j->aborted))
+		error = NVJ_EIO;
+	/* Unless all is: a round may have written what we did not, and not flushed yet. */
+	if (!error && nvj_load_sc(&j->tail) < nvj_load_sc(&j->sealed) &&
+	    j->platform.flush(j->platform.context)) {
+		error = NVJ_EIO;
+		nvj_abort_at(j, NVJ_EIO, NVJ_NO_BLOCK);
+	}
+	return error;
 }

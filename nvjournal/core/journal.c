@@ -90,10 +90,7 @@ static int make_partition(struct nvj *j, unsigned index, uint64_t head)
 					       : clean;
 	p->flags = nvj_allocate(j, flags_bytes(j));
 	p->buckets = nvj_allocate(j, buckets_bytes(j));
-	for (unsigned i = 0; i < NVJ_QUEUE_DEPTH; i++) {
-		p->writes[i].next = p->free_writes;
-		p->free_writes = &p->writes[i];
-	}
+	nvj_home_queue_init(&p->home, index, p);
 	return p->flags && p->buckets ? 0 : NVJ_ENOMEM;
 }
 
@@ -114,6 +111,7 @@ static int make(struct nvj *j, const struct nvj_recovered *recovered)
 	for (unsigned i = 0; i < j->partitions; i++)
 		if (make_partition(j, i, recovered->high[i]))
 			return NVJ_ENOMEM;
+	nvj_home_queue_init(&j->brought, j->partitions, NULL);
 	return 0;
 }
 

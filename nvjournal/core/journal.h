@@ -110,11 +110,22 @@ struct nvj_bucket {
 
 /* --- Partitions ----------------------------------------------------------- */
 
+struct nvj_partition;
+
 struct nvj_home_write {
 	struct nvj_write write;
 	struct nvj_block *block;
 	struct nvj_image *image;
 	struct nvj_home_write *next;
+};
+
+/* Writes home, of one thread at a time, on the platform's queue of that number. */
+struct nvj_home_queue {
+	unsigned number;
+	unsigned under_way;
+	struct nvj_partition *round; /* whose list the blocks are from; NULL: nvj_bring_home's */
+	struct nvj_home_write writes[NVJ_QUEUE_DEPTH];
+	struct nvj_home_write *free_writes;
 };
 
 struct nvj_partition {
@@ -140,7 +151,7 @@ struct nvj_partition {
 	/* Atomic: all records before it are flagged. */
 	NVJ_ALONE uint64_t last_check;
 
-	/* For all from here to writes. */
+	/* For all from here to slabs. */
 	NVJ_ALONE struct nvj_lock list_lock;
 	struct nvj_block *dirty;
 	struct nvj_block *revoked[NVJ_SLOTS];
@@ -155,8 +166,7 @@ struct nvj_partition {
 
 	/* Of whoever has claimed the partition in a round. */
 	NVJ_ALONE uint64_t claimed; /* atomic: the last round that somebody claimed it for */
-	struct nvj_home_write writes[NVJ_QUEUE_DEPTH];
-	struct nvj_home_write *free_writes;
+	struct nvj_home_queue home;
 };
 
 /* --- The journal ---------------------------------------------------------- */
@@ -247,7 +257,7 @@ struct nvj {
 	uint64_t committed;        /* atomic: of these, what nvj_commit has returned for */
 	uint32_t leading;          /* atomic: there is a leader */
 	struct nvj_bell followers;
-	struct nvj_bell written; /* for the leader: a write of a revoked block has ended */
+	struct nvj_bell written; /* for who waits for a write of a block to end */
 	uint64_t *lows;          /* at (tid mod commits) * partitions: low of each ring */
 	struct nvj_commit_buffer record[NVJ_GROUP]; /* the leader's */
 
@@ -260,6 +270,8 @@ struct nvj {
 	uint32_t stopping;     /* atomic: workers shall return */
 	struct nvj_bell round_ended;
 	struct nvj_bell work; /* for workers */
+	struct nvj_lock brought_lock;
+	struct nvj_home_queue brought; /* nvj_bring_home's */
 
 	NVJ_ALONE uint64_t credits;  /* atomic: what no processor's pool has */
 	struct nvj_lock credit_lock; /* one at a time searches all pools */
@@ -417,8 +429,13 @@ int nvj_commit_running(struct nvj *j);
 /* revoke.c: transaction tid is sealed; returns when no revoked version is under way home. */
 void nvj_revokes_seal(struct nvj *j, uint64_t tid);
 
-/* home.c: the partition's part of a round. */
+/* home.c */
+void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_partition *round);
+/* The partition's part of a round. */
 void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p);
+/* Under the block's lock, which it gives away meanwhile: waits until such is no longer so. */
+void nvj_home_await(struct nvj *j, struct nvj_block *b,
+		    bool (*such)(struct nvj *j, const struct nvj_block *b));
 
 /* checkpoint.c */
 /* Returns when the tail is at goal or beyond, which is committed. */

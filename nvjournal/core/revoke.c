@@ -102,20 +102,7 @@ static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, 
 {
 	nvj_lock(&b->lock, &j->platform);
 	b->revoked_in = (uint8_t)(b->revoked_in & ~(1u << slot));
-	while (dead_is_written(j, b)) {
-		uint32_t rings;
-
-		nvj_block_unlock(j, b);
-		rings = nvj_attend(&j->written);
-		nvj_lock(&b->lock, &j->platform);
-		if (dead_is_written(j, b)) {
-			nvj_block_unlock(j, b);
-			j->platform.wait(j->platform.context, &j->written.rings, rings,
-					 NVJ_SAFETY_NS);
-			nvj_lock(&b->lock, &j->platform);
-		}
-		nvj_leave(&j->written);
-	}
+	nvj_home_await(j, b, dead_is_written);
 	nvj_frozen_trim(j, p, b);
 	nvj_block_unlock(j, b);
 }

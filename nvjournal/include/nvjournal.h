@@ -293,8 +293,9 @@ struct nvj_platform {
 	int (*read)(void *context, uint64_t block, void *image);
 	/*
 	 * Starts a write to a block's home. Each partition has a queue, its
-	 * number, and no more than NVJ_QUEUE_DEPTH writes on it. 0, or NVJ_EIO if
-	 * it was not started.
+	 * number, and nvj_bring_home has one, the number of partitions; there are
+	 * no more than NVJ_QUEUE_DEPTH writes on it, all of one thread at a time,
+	 * which also fetches them. 0, or NVJ_EIO if it was not started.
 	 */
 	int (*start_write)(void *context, unsigned queue, struct nvj_write *write);
 	/* Waits for one of the queue's writes to end, and returns it. */
@@ -313,6 +314,7 @@ struct nvj_platform {
 };
 
 #define NVJ_QUEUE_DEPTH 32u
+#define NVJ_MAX_QUEUES (NVJ_MAX_PARTITIONS + 1u)
 
 /* --- Format, check, recover ---------------------------------------------- */
 
@@ -583,6 +585,17 @@ uint64_t nvj_tail(const struct nvj *journal);
 
 /* Carries home all that is committed now, and moves the tail. */
 int nvj_checkpoint(struct nvj *journal);
+
+/*
+ * Carries home what is committed of these blocks, and flushes the disk: for who is
+ * about to write them himself, past the journal, without a checkpoint of all others.
+ * Before he does he also revokes them, for a crash would have replayed over his
+ * writes what was logged; and whoever tells others that his writes are there for
+ * good commits the revokes first. NVJ_EAGAIN: something was logged of one of them
+ * that is not committed; the others may be at home or not. NVJ_EIO, NVJ_EROFS. Must
+ * not be called with a handle open.
+ */
+int nvj_bring_home(struct nvj *journal, const uint64_t *blocks, unsigned count);
 
 /* The checkpoint thread of a partition; returns after nvj_stop_workers. */
 void nvj_checkpoint_worker(struct nvj *journal, unsigned partition);

@@ -8,7 +8,7 @@
 
 static struct {
 	pthread_mutex_t lock;
-	uint64_t last[NVJ_MAX_PARTITIONS]; /* block + 1 of each queue's last write */
+	uint64_t last[NVJ_MAX_QUEUES]; /* block + 1 of each queue's last write */
 	uint64_t written[ENGINE_BLOCKS];
 	int (*start)(void *context, unsigned queue, struct nvj_write *write);
 } disk = {.lock = PTHREAD_MUTEX_INITIALIZER};

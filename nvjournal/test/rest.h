@@ -28,8 +28,8 @@ struct rest {
 	uint64_t allocated; /* bytes, not released */
 	uint64_t allocations_until_error;
 	size_t largest; /* larger pieces there are none; 0: there are */
-	int in_flight[NVJ_MAX_PARTITIONS];
-	struct nvj_write *queue[NVJ_MAX_PARTITIONS][NVJ_QUEUE_DEPTH];
+	int in_flight[NVJ_MAX_QUEUES];
+	struct nvj_write *queue[NVJ_MAX_QUEUES][NVJ_QUEUE_DEPTH];
 	uint64_t reads, writes, flushes;
 	uint64_t writes_until_error, reads_until_error, flushes_until_error;
 	uint64_t dirty; /* writes that no flush has followed */
@@ -83,7 +83,7 @@ static inline int rest_start_write(void *context, unsigned queue, struct nvj_wri
 {
 	struct rest *t = context;
 
-	expect(queue < NVJ_MAX_PARTITIONS && t->in_flight[queue] < (int)NVJ_QUEUE_DEPTH);
+	expect(queue < NVJ_MAX_QUEUES && t->in_flight[queue] < (int)NVJ_QUEUE_DEPTH);
 	expect((uintptr_t)write->image % 64 == 0);
 	if (write->block >= REST_BLOCKS)
 		return NVJ_EIO;

@@ -27,7 +27,7 @@ int nvju_disk_start_write(struct nvju_disk *disk, unsigned queue, struct nvj_wri
 {
 	int error;
 
-	if (queue >= NVJ_MAX_PARTITIONS)
+	if (queue >= NVJ_MAX_QUEUES)
 		return nvju_fail(NVJ_EIO, "cannot write block %llu: there is no queue %u",
 				 (unsigned long long)write->block, queue);
 	write->error = 0;
@@ -39,7 +39,7 @@ struct nvj_write *nvju_disk_finish_write(struct nvju_disk *disk, unsigned queue)
 {
 	struct nvj_write *write;
 
-	write = queue < NVJ_MAX_PARTITIONS ? disk->kind->finish_write(disk, queue) : NULL;
+	write = queue < NVJ_MAX_QUEUES ? disk->kind->finish_write(disk, queue) : NULL;
 	if (write)
 		ended(disk, &disk->counts.writes, write->error);
 	return write;

@@ -22,7 +22,7 @@ struct file_disk {
 	int fd;
 	bool direct, uring, device;
 	bool flush_failed; /* atomic: for good, as the kernel forgets what it could not write */
-	struct nvju_queue *queues[NVJ_MAX_PARTITIONS];
+	struct nvju_queue *queues[NVJ_MAX_QUEUES];
 	char path[];
 };
 
@@ -97,7 +97,7 @@ static void file_close(struct nvju_disk *disk)
 	struct file_disk *file = (struct file_disk *)disk;
 	unsigned n;
 
-	for (n = 0; n < NVJ_MAX_PARTITIONS; n++)
+	for (n = 0; n < NVJ_MAX_QUEUES; n++)
 		nvju_queue_free(file->queues[n]);
 	if (file->fd >= 0)
 		close(file->fd);

@@ -39,7 +39,7 @@ struct memory_disk {
 	struct {
 		struct queued queued[NVJ_QUEUE_DEPTH];
 		unsigned used;
-	} queues[NVJ_MAX_PARTITIONS];
+	} queues[NVJ_MAX_QUEUES];
 };
 
 static uint64_t next_random(uint64_t *state)

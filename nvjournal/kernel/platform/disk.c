@@ -72,7 +72,7 @@ int nvjk_disk_open(struct nvjk_disk **result, struct block_device *bdev,
 		kvfree(disk);
 		return error;
 	}
-	for (i = 0; i < NVJ_MAX_PARTITIONS; i++) {
+	for (i = 0; i < NVJ_MAX_QUEUES; i++) {
 		spin_lock_init(&disk->queue[i].lock);
 		init_waitqueue_head(&disk->queue[i].wait);
 	}

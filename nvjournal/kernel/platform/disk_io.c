@@ -79,6 +79,11 @@ void nvjk_start_bio(struct nvjk_disk *disk, struct nvjk_queue *queue, struct nvj
 	/* An image is a block of a slab whose memory begins at a page. */
 	__bio_add_page(bio, page_of(write->image), NVJ_BLOCK_BYTES, 0);
 	trace_jbd2nvj_write_home(disk->bdev->bd_dev, write->block, bio);
+	/* They come in their order: neighbours go to the disk as one request. */
+	if (!queue->plugged) {
+		queue->plugged = true;
+		blk_start_plug(&queue->plug);
+	}
 	submit_bio(bio);
 }
 
@@ -88,6 +93,10 @@ struct nvj_write *nvjk_finish_write(void *context, unsigned int number)
 	struct nvjk_queue *queue = &disk->queue[number];
 	struct nvj_write *write;
 
+	if (queue->plugged) {
+		queue->plugged = false;
+		blk_finish_plug(&queue->plug);
+	}
 	/* One thread at a time has the queue, so what is there stays there for it. */
 	wait_event(queue->wait, READ_ONCE(queue->ended));
 	spin_lock_irq(&queue->lock);

@@ -5,6 +5,7 @@
 
 #include <linux/atomic.h>
 #include <linux/bio.h>
+#include <linux/blkdev.h>
 #include <linux/spinlock.h>
 #include <linux/wait.h>
 
@@ -31,11 +32,13 @@ int nvjk_persist_init(struct nvjk_persist *persist);
 void nvjk_persist_exit(struct nvjk_persist *persist);
 void nvjk_persist_sum(const struct nvjk_persist *persist, struct nvjk_persist_counts *counts);
 
-/* Writes of one partition that have ended, and are to be fetched. */
+/* Writes of one queue that have ended, and are to be fetched. */
 struct nvjk_queue {
 	spinlock_t lock;         /* taken in interrupts */
 	struct nvj_write *ended; /* linked by their field platform */
 	wait_queue_head_t wait;
+	struct blk_plug plug; /* of its thread: writes begun since it last fetched one */
+	bool plugged;
 } ____cacheline_aligned_in_smp;
 
 struct nvjk_disk {
@@ -46,7 +49,7 @@ struct nvjk_disk {
 	bool recovering;
 	bool no_flush;
 	atomic64_t reads, writes, flushes, errors;
-	struct nvjk_queue queue[NVJ_MAX_PARTITIONS];
+	struct nvjk_queue queue[NVJ_MAX_QUEUES];
 };
 
 /* disk_io.c */

@@ -89,11 +89,16 @@ void oracle_stop(struct oracle *o, uint32_t handle, uint64_t tid)
 			o->entry[i].tid = tid;
 }
 
-uint32_t oracle_direct(struct oracle *o, uint32_t block, uint32_t stamp)
+uint32_t oracle_direct(struct oracle *o, uint32_t block, const void *is)
 {
+	struct oracle_direct *direct;
+
 	o->direct = grow(o->direct, o->directs, &o->direct_room, sizeof(*o->direct));
-	o->direct[o->directs] =
-		(struct oracle_direct){.block = block, .stamp = stamp, .entries = o->entries};
+	direct = &o->direct[o->directs];
+	direct->block = block;
+	direct->entries = o->entries;
+	direct->done = false;
+	memcpy(direct->is, is, BLOCK_BYTES);
 	return o->directs++;
 }
 
@@ -147,14 +152,11 @@ bool oracle_check(struct oracle *o, uint64_t tid, const uint8_t *disk, char *tex
 		const uint8_t *is = disk + (size_t)b * BLOCK_BYTES;
 		const uint8_t *must = s->bytes + (size_t)b * BLOCK_BYTES;
 		const struct oracle_direct *direct = direct_of(o, b, s->entries[b]);
-		uint8_t own[BLOCK_BYTES];
 
 		if (direct != NULL) {
 			if (!direct->done)
 				continue;
-			for (unsigned l = 0; l < 64; l++)
-				oracle_fill(own + 64 * l, direct->stamp);
-			must = own;
+			must = direct->is;
 		} else if (s->any[b]) {
 			continue;
 		}

@@ -23,9 +23,10 @@ struct oracle_entry {
 };
 
 struct oracle_direct {
-	uint32_t block, stamp;
+	uint32_t block;
 	uint32_t entries; /* there were as it began */
 	bool done;        /* at the point that is looked at */
+	uint8_t is[4096];
 };
 
 struct oracle_state {
@@ -59,8 +60,11 @@ void oracle_log(struct oracle *o, uint32_t handle, uint32_t block, uint64_t mask
 void oracle_revoke(struct oracle *o, uint32_t handle, uint32_t block, int result);
 /* The handle has stopped, in transaction tid. */
 void oracle_stop(struct oracle *o, uint32_t handle, uint64_t tid);
-/* The caller begins to write the block himself: all lines of that stamp. Its number. */
-uint32_t oracle_direct(struct oracle *o, uint32_t block, uint32_t stamp);
+/*
+ * The block is the caller's, who begins to write it himself, or has had it brought
+ * home: that is what it is then. Its number.
+ */
+uint32_t oracle_direct(struct oracle *o, uint32_t block, const void *is);
 
 /*
  * Is the disk as it must be if transactions up to tid count? If not, false, and

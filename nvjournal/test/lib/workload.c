@@ -117,6 +117,9 @@ static void log_block(struct actor *a, struct nvj_handle *handle, uint32_t id, u
 	if (r < 0 && !aborted(run, r))
 		wrong(run, "nvj_log of block %u: %s", block, nvj_strerror(r));
 	oracle_log(&run->oracle, id, block, mask, stamps, r);
+	run->block[block].logs++;
+	if (handle->tid > run->block[block].logged_tid)
+		run->block[block].logged_tid = handle->tid;
 	a->lines += r > 0 ? (uint32_t)r : 0;
 }
 
@@ -334,13 +337,82 @@ static void use_freed(struct actor *a)
 		run->block[block].state = BLOCK_DATA;
 		for (unsigned l = 0; l < 64; l++)
 			oracle_fill(image + 64 * l, stamp);
-		id = oracle_direct(&run->oracle, block, stamp);
+		id = oracle_direct(&run->oracle, block, image);
 		trace_add(&run->world.trace, TRACE_DIRECT, schedule_self(), block, id, NULL, 0);
 		world_write(&run->world, block, image);
 		trace_add(&run->world.trace, TRACE_DIRECT_DONE, schedule_self(), block, id, NULL,
 			  0);
 	}
 	unlock(run, block);
+}
+
+/* Still as it was when it had been logged so often. */
+static bool unchanged(const struct workload_run *run, uint32_t block, uint32_t logs)
+{
+	return run->block[block].state == BLOCK_LIVE && run->block[block].logs == logs;
+}
+
+/* In a handle of its own; the block is at home, for good. */
+static void revoke_at_home(struct actor *a, uint32_t block, uint32_t logs)
+{
+	struct workload_run *run = a->run;
+	uint32_t id = ++run->handle_ids, direct;
+	struct nvj_handle handle;
+	uint64_t tid;
+	int r = nvj_start(run->journal, &handle, 1);
+
+	if (r < 0) {
+		if (!aborted(run, r))
+			wrong(run, "nvj_start: %s", nvj_strerror(r));
+		return;
+	}
+	run->open_tid[a->number] = handle.tid;
+	lock(run, block);
+	if (unchanged(run, block, logs)) {
+		r = nvj_revoke(&handle, block);
+		if (r < 0 && !aborted(run, r))
+			wrong(run, "nvj_revoke: %s", nvj_strerror(r));
+		oracle_revoke(&run->oracle, id, block, r);
+		direct = oracle_direct(&run->oracle, block, cached(run, block));
+		trace_add(&run->world.trace, TRACE_DIRECT, schedule_self(), block, direct, NULL, 0);
+		trace_add(&run->world.trace, TRACE_DIRECT_DONE, schedule_self(), block, direct,
+			  NULL, 0);
+		run->block[block].state = BLOCK_FREED;
+		run->block[block].freed_tid = handle.tid;
+	}
+	run->open_tid[a->number] = 0;
+	tid = handle.tid;
+	nvj_stop(&handle);
+	oracle_stop(&run->oracle, id, tid);
+	unlock(run, block);
+}
+
+/* A block leaves the journal as it is: nobody writes it again, and it must stay so. */
+static void bring_home(struct actor *a)
+{
+	struct workload_run *run = a->run;
+	const uint64_t block = random_below(&a->random, run->workload->blocks);
+	uint64_t tid = run->block[block].logged_tid;
+	uint32_t logs = run->block[block].logs;
+	int r;
+
+	if (tid == 0 || !commit(a, tid, false))
+		return;
+	lock(run, (uint32_t)block);
+	if (!unchanged(run, (uint32_t)block, logs)) {
+		unlock(run, (uint32_t)block);
+		return;
+	}
+	schedule_doing("in nvj_bring_home");
+	r = nvj_bring_home(run->journal, &block, 1);
+	if (r < 0 && !aborted(run, r))
+		wrong(run, "nvj_bring_home: %s", nvj_strerror(r));
+	if (r == 0 && memcmp(run->world.disk + block * NVJ_BLOCK_BYTES,
+			     cached(run, (uint32_t)block), NVJ_BLOCK_BYTES) != 0)
+		wrong(run, "block %llu is not at home", (unsigned long long)block);
+	unlock(run, (uint32_t)block);
+	if (r == 0)
+		revoke_at_home(a, (uint32_t)block, logs);
 }
 
 /* What the journal says that a block is, and what is at home. */
@@ -385,6 +457,8 @@ static void act(void *argument)
 		}
 		if (w->revoke_once_in != 0 && random_once_in(&a->random, 3))
 			use_freed(a);
+		if (w->home_once_in != 0 && random_once_in(&a->random, w->home_once_in))
+			bring_home(a);
 		if (!w->halves && random_once_in(&a->random, 4))
 			look(a);
 	}

@@ -19,6 +19,7 @@ struct workload {
 	uint32_t blocks_per_handle;       /* at most */
 	uint32_t lines_per_block;         /* changed, at most */
 	uint32_t commit_once_in, checkpoint_once_in, revoke_once_in, data_once_in;
+	uint32_t home_once_in;  /* a block is brought home, and revoked */
 	uint32_t twice_once_in; /* a block is logged twice in a handle */
 	/*
 	 * A handle leaves a reservation, for one of two threads that do nothing
@@ -65,6 +66,8 @@ struct workload_run {
 		uint32_t locked; /* a word to wait at */
 		enum { BLOCK_LIVE, BLOCK_FREED, BLOCK_DATA } state;
 		uint64_t freed_tid;
+		uint32_t logs;       /* how often it was logged */
+		uint64_t logged_tid; /* the newest transaction that has logged it */
 		bool begun; /* cache holds it */
 	} * block;
 	/* Of each actor, a word to wait at: is there a reservation that has not ended? */

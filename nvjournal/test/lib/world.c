@@ -96,8 +96,8 @@ static int disk_start(void *context, unsigned queue, struct nvj_write *write)
 	unsigned n;
 
 	schedule_point();
-	if (write->block >= w->blocks || queue >= NVJ_MAX_PARTITIONS) {
-		if (!w->any_block || queue >= NVJ_MAX_PARTITIONS)
+	if (write->block >= w->blocks || queue >= NVJ_MAX_QUEUES) {
+		if (!w->any_block || queue >= NVJ_MAX_QUEUES)
 			world_wrong(w, "a write of block %llu on queue %u",
 				    (unsigned long long)write->block, queue);
 		return NVJ_EIO;
@@ -107,7 +107,7 @@ static int disk_start(void *context, unsigned queue, struct nvj_write *write)
 		world_wrong(w, "more than %u writes on queue %u", NVJ_QUEUE_DEPTH, queue);
 		return NVJ_EIO;
 	}
-	for (unsigned q = 0; q < NVJ_MAX_PARTITIONS; q++)
+	for (unsigned q = 0; q < NVJ_MAX_QUEUES; q++)
 		for (unsigned i = 0; i < w->queue[q].count; i++)
 			if (w->queue[q].write[i]->block == write->block)
 				world_wrong(w, "two writes of block %llu at the same time",
@@ -175,7 +175,7 @@ void world_write(struct world *w, uint64_t block, const void *image)
 	uint32_t id = w->write_ids++;
 
 	schedule_point();
-	for (unsigned q = 0; q < NVJ_MAX_PARTITIONS; q++)
+	for (unsigned q = 0; q < NVJ_MAX_QUEUES; q++)
 		for (unsigned i = 0; i < w->queue[q].count; i++)
 			if (w->queue[q].write[i]->block == block)
 				world_wrong(w,

@@ -31,7 +31,7 @@ struct world {
 		uint32_t id[NVJ_QUEUE_DEPTH];
 		size_t started[NVJ_QUEUE_DEPTH]; /* its event */
 		unsigned count;
-	} queue[NVJ_MAX_PARTITIONS];
+	} queue[NVJ_MAX_QUEUES];
 	uint32_t write_ids;
 	uint32_t writes_until_error; /* 0: never */
 	uint32_t allocations_until_error;
