@@ -157,8 +157,8 @@ static struct nvj_home_write *prepare(struct nvj *j, struct nvj_home_queue *q, s
 	image->writing = true;
 	w->block = b;
 	w->image = image;
-	w->write =
-		(struct nvj_write){.block = nvj_load(&b->number), .image = image->bytes, .owner = w};
+	w->write = (struct nvj_write){
+		.block = nvj_load(&b->number), .image = image->bytes, .owner = w};
 	return w;
 }
 

@@ -54,10 +54,13 @@ int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc);
 
 /* small.c */
 #define EXT4NVJ_SMALL_BYTES (64u << 10)
+/* Of 4 KiB: no others are mounted. */
+#define EXT4NVJ_SMALL_BLOCKS (EXT4NVJ_SMALL_BYTES >> 12)
 /* An inode's state, behind those of ext4's own: its data is journaled. */
 #define EXT4NVJ_STATE_DATA 24
 void ext4nvj_choose_data(struct inode *inode);
 int ext4nvj_data_home(struct inode *inode);
+int ext4nvj_data_past(struct inode *inode);
 int ext4nvj_will_have(struct inode *inode, loff_t bytes);
 int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t bytes);
 int ext4nvj_allow_journal_data(struct inode *inode);

@@ -6,9 +6,9 @@
  * file by file: those of up to EXT4NVJ_SMALL_BYTES, and those with the attribute j.
  *
  * It is chosen as an inode comes into memory. A file that outgrows the size goes on
- * as others do, after all of it is at home: what is in the journal would else be
- * replayed over what was written past it. It does not come back while its inode
- * is in memory.
+ * as others do, after its blocks have been brought home and revoked: what is in the
+ * journal would else be replayed over what was written past it. It does not come
+ * back while its inode is in memory.
  */
 #include <linux/sched/mm.h>
 
@@ -43,16 +43,128 @@ void ext4nvj_choose_data(struct inode *inode)
 		ext4_clear_inode_state(inode, EXT4NVJ_STATE_DATA);
 }
 
+/* The blocks of a small file; their number, or an error. */
+static int blocks_of(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
+{
+	ext4_lblk_t end = DIV_ROUND_UP(i_size_read(inode), i_blocksize(inode));
+	struct ext4_map_blocks map = {};
+	int count = 0, found, i;
+
+	/* It has none: what is in the inode is no data to the journal. */
+	if (ext4_has_inline_data(inode))
+		return 0;
+	for (; map.m_lblk < end; map.m_lblk += max(found, 1)) {
+		map.m_len = end - map.m_lblk;
+		found = ext4_map_blocks(NULL, inode, &map, 0);
+		if (found < 0)
+			return found;
+		for (i = 0; i < found; i++)
+			blocks[count++] = map.m_pblk + i;
+	}
+	return count;
+}
+
+/* The number of blocks, or an error; -EAGAIN: it is not to be had without all others. */
+static int blocks_home(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
+{
+	journal_t *journal = EXT4_JOURNAL(inode);
+	int count, err;
+
+	if (i_size_read(inode) > EXT4NVJ_SMALL_BYTES)
+		return -EAGAIN;
+	count = blocks_of(inode, blocks);
+	if (count < 0)
+		return count;
+	err = jbd2_complete_transaction(journal, EXT4_I(inode)->i_datasync_tid);
+	if (!err)
+		err = jbd2_journal_bring_home(journal, blocks, count);
+	return err ? err : count;
+}
+
 /*
- * All data of the file that is in the journal is at home: its pages can go, its
- * blocks be moved or written past the journal. Under the inode's lock, and with page
- * faults held off, it stays so.
+ * All data of the file that is in the journal is at home: its pages can go, and the
+ * disk be read.
  */
 int ext4nvj_data_home(struct inode *inode)
+{
+	u64 blocks[EXT4NVJ_SMALL_BLOCKS];
+	int count;
+
+	if (!ext4_test_inode_state(inode, EXT4NVJ_STATE_DATA))
+		return 0;
+	count = blocks_home(inode, blocks);
+	if (count == -EAGAIN)
+		return jbd2_journal_flush(EXT4_JOURNAL(inode), 0);
+	return min(count, 0);
+}
+
+/*
+ * The same, and nothing of it is replayed any more: its blocks can be written past
+ * the journal. Under the inode's lock, and with page faults held off, it stays so.
+ */
+int ext4nvj_data_past(struct inode *inode)
 {
 	if (!ext4_test_inode_state(inode, EXT4NVJ_STATE_DATA))
 		return 0;
 	return jbd2_journal_flush(EXT4_JOURNAL(inode), 0);
+}
+
+/* An fsync of the file commits this, too: it comes before what it writes is told to be safe. */
+static int revoke(struct inode *inode, const u64 *blocks, int count)
+{
+	handle_t *handle = ext4_journal_start_with_revoke(inode, EXT4_HT_MISC, 1, count);
+	int err = 0, ended, i;
+
+	if (IS_ERR(handle))
+		return PTR_ERR(handle);
+	for (i = 0; i < count && !err; i++)
+		err = jbd2_journal_revoke(handle, blocks[i], NULL);
+	ext4_update_inode_fsync_trans(handle, inode, 1);
+	ended = ext4_journal_stop(handle);
+	return err ? err : ended;
+}
+
+static void leave_page(journal_t *journal, struct page *page)
+{
+	struct buffer_head *head = folio_buffers(page_folio(page)), *bh = head;
+
+	if (!head)
+		return;
+	do {
+		jbd2_journal_leave(journal, bh);
+		bh = bh->b_this_page;
+	} while (bh != head);
+}
+
+static void leave_pages(struct inode *inode)
+{
+	pgoff_t end = DIV_ROUND_UP(i_size_read(inode), PAGE_SIZE), i;
+
+	for (i = 0; i < end; i++) {
+		struct page *page = find_lock_page(inode->i_mapping, i);
+
+		if (!page)
+			continue;
+		leave_page(EXT4_JOURNAL(inode), page);
+		unlock_page(page);
+		put_page(page);
+	}
+}
+
+/* As ext4nvj_data_past, but only the file's own blocks are written. */
+static int take_past(struct inode *inode)
+{
+	u64 blocks[EXT4NVJ_SMALL_BLOCKS];
+	int count = blocks_home(inode, blocks), err;
+
+	if (count == -EAGAIN)
+		return ext4nvj_data_past(inode);
+	if (count <= 0)
+		return count;
+	err = revoke(inode, blocks, count);
+	if (!err)
+		leave_pages(inode);
+	return err;
 }
 
 static int leave_journal(struct inode *inode)
@@ -70,7 +182,7 @@ static int leave_journal(struct inode *inode)
 	nofs = memalloc_nofs_save();
 	/* A file that has nothing yet has nothing to bring home. */
 	if (inode->i_blocks || inode->i_mapping->nrpages)
-		err = ext4nvj_data_home(inode);
+		err = take_past(inode);
 	if (!err) {
 		ext4_clear_inode_state(inode, EXT4NVJ_STATE_DATA);
 		ext4_set_aops_as_chosen(inode);

@@ -5,6 +5,7 @@
  * what is cut off, and can go while a handle is open that has noted them.
  */
 #include <linux/pagemap.h>
+#include <linux/sched/mm.h>
 
 #include "journal.h"
 
@@ -57,6 +58,22 @@ int jbd2_journal_invalidate_folio(journal_t *journal, struct folio *folio, size_
 bool jbd2_journal_try_to_free_buffers(journal_t *journal, struct folio *folio)
 {
 	return try_to_free_buffers(folio);
+}
+
+int jbd2_journal_bring_home(journal_t *journal, const u64 *blocks, unsigned int count)
+{
+	unsigned int nofs = memalloc_nofs_save();
+	int error = nvj_bring_home(nvjk_of(journal)->nvj, blocks, count);
+
+	memalloc_nofs_restore(nofs);
+	if (error == NVJ_EAGAIN)
+		return -EAGAIN;
+	return error ? -EIO : 0;
+}
+
+void jbd2_journal_leave(journal_t *journal, struct buffer_head *bh)
+{
+	nvjk_unpin(nvjk_of(journal), bh);
 }
 
 /* As put_bh, for a buffer whose folio may have been cut off from its file meanwhile. */

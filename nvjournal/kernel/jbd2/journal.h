@@ -234,6 +234,8 @@ struct nvjk_buffer *nvjk_hold(struct buffer_head *bh);
 void nvjk_let_go(struct nvjk_journal *j, struct nvjk_buffer *b);
 /* Lets those go whose transactions are at home; all: whatever there is. */
 void nvjk_pins_sweep(struct nvjk_journal *j, bool all);
+/* Lets the buffer go, if it was pinned: it is at home, and nobody accesses it meanwhile. */
+void nvjk_unpin(struct nvjk_journal *j, struct buffer_head *bh);
 u64 nvjk_pins_count(struct nvjk_journal *j);
 
 /* data.c */

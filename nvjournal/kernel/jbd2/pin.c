@@ -135,6 +135,33 @@ static bool detach(struct nvjk_buffer *b, u64 tail, bool all)
 	return gone;
 }
 
+static void let_go(struct nvjk_buffer *b)
+{
+	if (unlikely(b->data))
+		nvjk_data_put(b->head.b_bh);
+	else
+		put_bh(b->head.b_bh);
+	kmem_cache_free(nvjk_buffer_cache, b);
+}
+
+void nvjk_unpin(struct nvjk_journal *j, struct buffer_head *bh)
+{
+	struct nvjk_pins *pins = &j->pins[bh->b_blocknr % NVJK_PIN_LISTS];
+	struct nvjk_buffer *b;
+
+	/* Only under it is one detached: so what is found is in the list. */
+	spin_lock(&pins->lock);
+	b = buffer_jbd(bh) ? nvjk_buffer_of(bh) : NULL;
+	if (b) {
+		(void)detach(b, 0, true);
+		list_del(&b->pin);
+		pins->count--;
+	}
+	spin_unlock(&pins->lock);
+	if (b)
+		let_go(b);
+}
+
 /* Looks at up to BATCH of those at the list's head; who stays goes to its end. */
 static unsigned int sweep_some(struct nvjk_pins *pins, u64 tail, bool all, unsigned long left)
 {
@@ -154,14 +181,7 @@ static unsigned int sweep_some(struct nvjk_pins *pins, u64 tail, bool all, unsig
 		}
 	}
 	spin_unlock(&pins->lock);
-	list_for_each_entry_safe(b, next, &gone, pin)
-	{
-		if (unlikely(b->data))
-			nvjk_data_put(b->head.b_bh);
-		else
-			put_bh(b->head.b_bh);
-		kmem_cache_free(nvjk_buffer_cache, b);
-	}
+	list_for_each_entry_safe(b, next, &gone, pin) let_go(b);
 	return looked;
 }
 

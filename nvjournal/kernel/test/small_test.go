@@ -3,6 +3,7 @@ package test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -23,6 +24,7 @@ const smallBytes = 64 << 10
 func smallFiles(t *testing.T, s system) {
 	t.Run("synced without the disk", func(t *testing.T) { smallSynced(t, s) })
 	t.Run("grown", func(t *testing.T) { smallGrown(t, s) })
+	t.Run("grown alone", func(t *testing.T) { smallGrownAlone(t, s) })
 	t.Run("zeroed", func(t *testing.T) { smallZeroed(t, s) })
 	t.Run("marked", func(t *testing.T) { smallMarked(t, s) })
 	t.Run("exercised", func(t *testing.T) { smallExercised(t, s) })
@@ -161,6 +163,43 @@ func smallGrown(t *testing.T, s system) {
 	v.unmount()
 	crash.restore(t)
 	v.mount()
+	v.end(func(dir string) {
+		for name, model := range models {
+			content(t, filepath.Join(dir, name), model)
+		}
+	})
+}
+
+// A file that leaves the journal takes its own blocks home, and not those of all others.
+func smallGrownAlone(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	models := map[string][]byte{}
+	for n := range 60 {
+		name := fmt.Sprint("file", n)
+		file, model := create(t, filepath.Join(v.dir, name)), make([]byte, 20<<10)
+		rewrite(t, file, model, 0, len(model))
+		models[name] = model
+		file.Close()
+	}
+	unix.Sync()
+	before := v.statistics()
+	for n := range 5 {
+		name := fmt.Sprint("file", n)
+		file, err := os.OpenFile(filepath.Join(v.dir, name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		models[name] = append(models[name], make([]byte, 60<<10)...)
+		rewrite(t, file, models[name], 20<<10, 60<<10)
+		file.Close()
+	}
+	after := v.statistics()
+	if d := after["checkpoints"] - before["checkpoints"]; d != 0 {
+		t.Errorf("%d checkpoints for 5 files that grow", d)
+	}
+	if d := after["blocks_home"] - before["blocks_home"]; d == 0 || d > 5*5 {
+		t.Errorf("%d blocks brought home for 5 files of 5", d)
+	}
 	v.end(func(dir string) {
 		for name, model := range models {
 			content(t, filepath.Join(dir, name), model)

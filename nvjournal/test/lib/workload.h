@@ -68,7 +68,7 @@ struct workload_run {
 		uint64_t freed_tid;
 		uint32_t logs;       /* how often it was logged */
 		uint64_t logged_tid; /* the newest transaction that has logged it */
-		bool begun; /* cache holds it */
+		bool begun;          /* cache holds it */
 	} * block;
 	/* Of each actor, a word to wait at: is there a reservation that has not ended? */
 	struct {
