@@ -29,8 +29,7 @@ demo: setup build ## the paper's experiment on an embedded disk, two minutes (ro
 
 test: setup-test build build-vm ## all tests; those on the real kernel need root
 	$(MAKE) nvjournal kernel || [ -z "$${DAYBOOK_REQUIRE_ALL:-}" ]
-	scripts/test
-	scripts/test-nvjournal test
+	scripts/test-all
 
 soak: setup-test ## the long forms of nvjournal's tests, an hour or more
 	scripts/test-nvjournal soak
