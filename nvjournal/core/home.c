@@ -275,7 +275,7 @@ static int bring_one(struct nvj *j, struct nvj_home_queue *q, uint64_t number)
 	return committed ? 0 : NVJ_EAGAIN;
 }
 
-int nvj_bring_home(struct nvj *j, const uint64_t *blocks, unsigned count)
+int nvj_bring_home(struct nvj *j, const uint64_t *blocks, unsigned count, bool flush)
 {
 	struct nvj_home_queue *q = &j->brought;
 	int error = 0;
@@ -292,7 +292,7 @@ int nvj_bring_home(struct nvj *j, const uint64_t *blocks, unsigned count)
 	if (!error && nvj_load_sc(&j->aborted))
 		error = NVJ_EIO;
 	/* Unless all is: a round may have written what we did not, and not flushed yet. */
-	if (!error && nvj_load_sc(&j->tail) < nvj_load_sc(&j->sealed) &&
+	if (!error && flush && nvj_load_sc(&j->tail) < nvj_load_sc(&j->sealed) &&
 	    j->platform.flush(j->platform.context)) {
 		error = NVJ_EIO;
 		nvj_abort_at(j, NVJ_EIO, NVJ_NO_BLOCK);

@@ -587,15 +587,16 @@ uint64_t nvj_tail(const struct nvj *journal);
 int nvj_checkpoint(struct nvj *journal);
 
 /*
- * Carries home what is committed of these blocks, and flushes the disk: for who is
- * about to write them himself, past the journal, without a checkpoint of all others.
- * Before he does he also revokes them, for a crash would have replayed over his
- * writes what was logged; and whoever tells others that his writes are there for
- * good commits the revokes first. NVJ_EAGAIN: something was logged of one of them
- * that is not committed; the others may be at home or not. NVJ_EIO, NVJ_EROFS. Must
- * not be called with a handle open.
+ * Carries home what is committed of these blocks, without a checkpoint of all others;
+ * flush: and out of the disk's cache. For who is about to read them from the disk, or
+ * to write them himself. Before he writes he revokes them, for a crash would have
+ * replayed over it what was logged; before the revokes are committed the disk is
+ * flushed, here or by before_commit; and they are committed before anybody is told
+ * that his writes are there for good. NVJ_EAGAIN: something was logged of one of
+ * them that is not committed; the others may be at home or not. NVJ_EIO, NVJ_EROFS.
+ * Must not be called with a handle open.
  */
-int nvj_bring_home(struct nvj *journal, const uint64_t *blocks, unsigned count);
+int nvj_bring_home(struct nvj *journal, const uint64_t *blocks, unsigned count, bool flush);
 
 /* The checkpoint thread of a partition; returns after nvj_stop_workers. */
 void nvj_checkpoint_worker(struct nvj *journal, unsigned partition);

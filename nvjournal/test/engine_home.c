@@ -14,12 +14,12 @@ static void those_named_come_home(void)
 	expect(nvj_commit(e.journal, 0) == 0);
 	uint64_t tail = nvj_tail(e.journal);
 
-	expect(nvj_bring_home(e.journal, named, 3) == 0);
+	expect(nvj_bring_home(e.journal, named, 3, true) == 0);
 	expect(engine_home(&e, 6)[0] == 1 && engine_home(&e, 9)[4000] == 3);
 	expect(engine_home(&e, 7)[0] == 0);
 	expect(engine_counts(&e).blocks_home == 2 && nvj_tail(e.journal) == tail);
 	/* Once more: there is nothing to write. */
-	expect(nvj_bring_home(e.journal, named, 3) == 0);
+	expect(nvj_bring_home(e.journal, named, 3, true) == 0);
 	expect(engine_counts(&e).blocks_home == 2);
 	/* Nor has a checkpoint to write these. */
 	expect(nvj_checkpoint(e.journal) == 0);
@@ -37,10 +37,10 @@ static void what_is_not_committed_stays(void)
 	engine_put(&e, 6, 0, 1);
 	expect(nvj_commit(e.journal, 0) == 0);
 	engine_put(&e, 6, 0, 2);
-	expect(nvj_bring_home(e.journal, &named, 1) == NVJ_EAGAIN);
+	expect(nvj_bring_home(e.journal, &named, 1, true) == NVJ_EAGAIN);
 	expect(engine_home(&e, 6)[0] == 0);
 	expect(nvj_commit(e.journal, 0) == 0);
-	expect(nvj_bring_home(e.journal, &named, 1) == 0);
+	expect(nvj_bring_home(e.journal, &named, 1, true) == 0);
 	expect(engine_home(&e, 6)[0] == 2);
 	expect(nvj_close(e.journal) == 0);
 	engine_end(&e);
@@ -59,7 +59,7 @@ static void many_come_home(void)
 		engine_put(&e, named[i], 0, (uint8_t)(1 + i));
 	}
 	expect(nvj_commit(e.journal, 0) == 0);
-	expect(nvj_bring_home(e.journal, named, many) == 0);
+	expect(nvj_bring_home(e.journal, named, many, true) == 0);
 	for (unsigned i = 0; i < many; i++)
 		expect(engine_home(&e, named[i])[0] == (uint8_t)(1 + i));
 	engine_stop_workers(&e);
@@ -77,7 +77,7 @@ static void the_callers_own_write_survives(void)
 	engine_begin(&e, 1, 4096, false);
 	engine_put(&e, 6, 0, 1);
 	expect(nvj_commit(e.journal, 0) == 0);
-	expect(nvj_bring_home(e.journal, &named, 1) == 0);
+	expect(nvj_bring_home(e.journal, &named, 1, true) == 0);
 	expect(nvj_start(e.journal, &h, 1) == 0);
 	expect(nvj_revoke(&h, 6) == 0);
 	expect(nvj_commit(e.journal, nvj_stop(&h)) == 0);
@@ -97,7 +97,7 @@ static void not_of_an_aborted_journal(void)
 	engine_put(&e, 6, 0, 1);
 	expect(nvj_commit(e.journal, 0) == 0);
 	nvj_abort(e.journal, NVJ_EIO);
-	expect(nvj_bring_home(e.journal, &named, 1) == NVJ_EROFS);
+	expect(nvj_bring_home(e.journal, &named, 1, true) == NVJ_EROFS);
 	expect(engine_home(&e, 6)[0] == 0);
 	nvj_abandon(e.journal);
 	engine_end(&e);
@@ -116,7 +116,7 @@ static void *come_and_go(void *argument)
 	for (unsigned i = 1; i <= 300; i++) {
 		engine_put(b->e, b->block, 0, (uint8_t)i);
 		expect(nvj_commit(b->e->journal, 0) == 0);
-		expect(nvj_bring_home(b->e->journal, &b->block, 1) == 0);
+		expect(nvj_bring_home(b->e->journal, &b->block, 1, i % 2) == 0);
 		expect(engine_home(b->e, b->block)[0] == (uint8_t)i);
 	}
 	return NULL;

@@ -43,10 +43,10 @@ void ext4nvj_choose_data(struct inode *inode)
 		ext4_clear_inode_state(inode, EXT4NVJ_STATE_DATA);
 }
 
-/* The blocks of a small file; their number, or an error. */
-static int blocks_of(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
+/* The blocks of a small file, of that size; their number, or an error. */
+static int blocks_of(struct inode *inode, loff_t bytes, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 {
-	ext4_lblk_t end = DIV_ROUND_UP(i_size_read(inode), i_blocksize(inode));
+	ext4_lblk_t end = DIV_ROUND_UP(bytes, i_blocksize(inode));
 	struct ext4_map_blocks map = {};
 	int count = 0, found, i;
 
@@ -68,11 +68,12 @@ static int blocks_of(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 static int blocks_home(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 {
 	journal_t *journal = EXT4_JOURNAL(inode);
+	loff_t bytes = i_size_read(inode);
 	int count, err;
 
-	if (i_size_read(inode) > EXT4NVJ_SMALL_BYTES)
+	if (bytes > EXT4NVJ_SMALL_BYTES)
 		return -EAGAIN;
-	count = blocks_of(inode, blocks);
+	count = blocks_of(inode, bytes, blocks);
 	if (count < 0)
 		return count;
 	err = jbd2_complete_transaction(journal, EXT4_I(inode)->i_datasync_tid);
@@ -109,7 +110,10 @@ int ext4nvj_data_past(struct inode *inode)
 	return jbd2_journal_flush(EXT4_JOURNAL(inode), 0);
 }
 
-/* An fsync of the file commits this, too: it comes before what it writes is told to be safe. */
+/*
+ * An fsync of the file commits this, too: it comes before what it writes is told to
+ * be safe. The commit flushes the disk before, so what it ends is there for good.
+ */
 static int revoke(struct inode *inode, const u64 *blocks, int count)
 {
 	handle_t *handle = ext4_journal_start_with_revoke(inode, EXT4_HT_MISC, 1, count);
@@ -159,9 +163,9 @@ static int take_past(struct inode *inode)
 
 	if (count == -EAGAIN)
 		return ext4nvj_data_past(inode);
-	if (count <= 0)
+	if (count < 0)
 		return count;
-	err = revoke(inode, blocks, count);
+	err = count ? revoke(inode, blocks, count) : 0;
 	if (!err)
 		leave_pages(inode);
 	return err;

@@ -63,7 +63,7 @@ bool jbd2_journal_try_to_free_buffers(journal_t *journal, struct folio *folio)
 int jbd2_journal_bring_home(journal_t *journal, const u64 *blocks, unsigned int count)
 {
 	unsigned int nofs = memalloc_nofs_save();
-	int error = nvj_bring_home(nvjk_of(journal)->nvj, blocks, count);
+	int error = nvj_bring_home(nvjk_of(journal)->nvj, blocks, count, false);
 
 	memalloc_nofs_restore(nofs);
 	if (error == NVJ_EAGAIN)

@@ -404,7 +404,7 @@ static void bring_home(struct actor *a)
 		return;
 	}
 	schedule_doing("in nvj_bring_home");
-	r = nvj_bring_home(run->journal, &block, 1);
+	r = nvj_bring_home(run->journal, &block, 1, true);
 	if (r < 0 && !aborted(run, r))
 		wrong(run, "nvj_bring_home: %s", nvj_strerror(r));
 	if (r == 0 && memcmp(run->world.disk + block * NVJ_BLOCK_BYTES,

@@ -243,8 +243,8 @@ int jbd2_journal_invalidate_folio(journal_t *journal, struct folio *folio, size_
 				  size_t length);
 bool jbd2_journal_try_to_free_buffers(journal_t *journal, struct folio *folio);
 /*
- * Ours: committed data of these blocks is on the disk for good. -EAGAIN: some of it
- * is not committed. With no handle open.
+ * Ours: committed data of these blocks is on the disk; the next commit flushes its
+ * cache. -EAGAIN: some of it is not committed. With no handle open.
  */
 int jbd2_journal_bring_home(journal_t *journal, const u64 *blocks, unsigned int count);
 /* Ours: the buffer is journaled no more, after jbd2_journal_bring_home; its folio is locked. */
