@@ -78,7 +78,7 @@ func (n Ext4NVJ) reasons() string {
 		all = append(all, fmt.Sprintf("With %d threads on the disk %s, a thousand operations of varmail took %.0f commits of stock ext4, behind whose one thread the callers of fsync gather, and %.0f of ext4nvj, where who calls commits at once.",
 			ext4nvjTargetThreads, d.Name, 1e3*stock.Counts.Commits, 1e3*ours.Counts.Commits))
 		if d.IOPS > 0 {
-			all = append(all, fmt.Sprintf("There ext4nvj writes file data with some %.0f requests a second, of %d that the disk takes: all wait for that, whatever their journal is.",
+			all = append(all, fmt.Sprintf("There ext4nvj with one partition writes file data with some %.0f requests a second, of %d that the disk takes: all wait for that, whatever their journal is, but for who has small files' data in it.",
 				ours.Counts.DiskWrites*ours.OperationsPerSecond.Median, d.IOPS))
 		}
 	}
