@@ -8,7 +8,7 @@ const char *nvj_strerror(int error)
 	case NVJ_EIO:
 		return "the disk failed, or the journal was aborted by such a failure";
 	case NVJ_EAGAIN:
-		return "the journal has no room for that without waiting";
+		return "the journal cannot do that without waiting";
 	case NVJ_ENOMEM:
 		return "no memory";
 	case NVJ_EBUSY:

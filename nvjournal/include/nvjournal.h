@@ -67,7 +67,7 @@ extern "C" {
 
 enum nvj_error {
 	NVJ_EIO = -5,      /* the disk failed; or the journal was aborted by such a failure */
-	NVJ_EAGAIN = -11,  /* nvj_extend: there is no room without waiting */
+	NVJ_EAGAIN = -11,  /* not without waiting: for room, or for a commit */
 	NVJ_ENOMEM = -12,  /* the platform has no memory */
 	NVJ_EBUSY = -16,   /* handles are open */
 	NVJ_EINVAL = -22,  /* a parameter is out of its range */

@@ -64,7 +64,11 @@ static int blocks_of(struct inode *inode, loff_t bytes, u64 blocks[EXT4NVJ_SMALL
 	return count;
 }
 
-/* The number of blocks, or an error; -EAGAIN: it is not to be had without all others. */
+/*
+ * All data of the file that is in the journal is brought home. The number of its
+ * blocks that would be replayed all the same, or an error; 0: also where all others
+ * had to come home with them, by a checkpoint, as nothing of that is replayed.
+ */
 static int blocks_home(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 {
 	journal_t *journal = EXT4_JOURNAL(inode);
@@ -72,13 +76,15 @@ static int blocks_home(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 	int count, err;
 
 	if (bytes > EXT4NVJ_SMALL_BYTES)
-		return -EAGAIN;
+		return jbd2_journal_flush(journal, 0);
 	count = blocks_of(inode, bytes, blocks);
 	if (count < 0)
 		return count;
 	err = jbd2_complete_transaction(journal, EXT4_I(inode)->i_datasync_tid);
 	if (!err)
 		err = jbd2_journal_bring_home(journal, blocks, count);
+	if (err == -EAGAIN)
+		return jbd2_journal_flush(journal, 0);
 	return err ? err : count;
 }
 
@@ -89,14 +95,10 @@ static int blocks_home(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 int ext4nvj_data_home(struct inode *inode)
 {
 	u64 blocks[EXT4NVJ_SMALL_BLOCKS];
-	int count;
 
 	if (!ext4_test_inode_state(inode, EXT4NVJ_STATE_DATA))
 		return 0;
-	count = blocks_home(inode, blocks);
-	if (count == -EAGAIN)
-		return jbd2_journal_flush(EXT4_JOURNAL(inode), 0);
-	return min(count, 0);
+	return min(blocks_home(inode, blocks), 0);
 }
 
 /*
@@ -159,13 +161,10 @@ static void leave_pages(struct inode *inode)
 static int take_past(struct inode *inode)
 {
 	u64 blocks[EXT4NVJ_SMALL_BLOCKS];
-	int count = blocks_home(inode, blocks), err;
+	int err = blocks_home(inode, blocks);
 
-	if (count == -EAGAIN)
-		return ext4nvj_data_past(inode);
-	if (count < 0)
-		return count;
-	err = count ? revoke(inode, blocks, count) : 0;
+	if (err > 0)
+		err = revoke(inode, blocks, err);
 	if (!err)
 		leave_pages(inode);
 	return err;

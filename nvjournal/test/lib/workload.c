@@ -391,28 +391,29 @@ static void revoke_at_home(struct actor *a, uint32_t block, uint32_t logs)
 static void bring_home(struct actor *a)
 {
 	struct workload_run *run = a->run;
-	const uint64_t block = random_below(&a->random, run->workload->blocks);
+	uint32_t block = random_below(&a->random, run->workload->blocks);
+	const uint64_t number = block;
 	uint64_t tid = run->block[block].logged_tid;
 	uint32_t logs = run->block[block].logs;
 	int r;
 
 	if (tid == 0 || !commit(a, tid, false))
 		return;
-	lock(run, (uint32_t)block);
-	if (!unchanged(run, (uint32_t)block, logs)) {
-		unlock(run, (uint32_t)block);
+	lock(run, block);
+	if (!unchanged(run, block, logs)) {
+		unlock(run, block);
 		return;
 	}
 	schedule_doing("in nvj_bring_home");
-	r = nvj_bring_home(run->journal, &block, 1, true);
+	r = nvj_bring_home(run->journal, &number, 1, true);
 	if (r < 0 && !aborted(run, r))
 		wrong(run, "nvj_bring_home: %s", nvj_strerror(r));
-	if (r == 0 && memcmp(run->world.disk + block * NVJ_BLOCK_BYTES,
-			     cached(run, (uint32_t)block), NVJ_BLOCK_BYTES) != 0)
-		wrong(run, "block %llu is not at home", (unsigned long long)block);
-	unlock(run, (uint32_t)block);
+	if (r == 0 && memcmp(run->world.disk + number * NVJ_BLOCK_BYTES, cached(run, block),
+			     NVJ_BLOCK_BYTES) != 0)
+		wrong(run, "block %u is not at home", block);
+	unlock(run, block);
 	if (r == 0)
-		revoke_at_home(a, (uint32_t)block, logs);
+		revoke_at_home(a, block, logs);
 }
 
 /* What the journal says that a block is, and what is at home. */
