@@ -86,7 +86,7 @@ func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, size uint64, 
 	if target.JournalDevice != "" {
 		return report, fmt.Errorf("%w: its journal is on another device and must be replayed first: --repair does, or attach and detach it", ErrUnsupported)
 	}
-	w, err := p.newWork(ctx, size)
+	w, err := p.newWork(ctx, size, Thin)
 	if err != nil {
 		return report, fmt.Errorf("its journal must be replayed on a copy: %w", err)
 	}

@@ -89,7 +89,7 @@ func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, progress
 		}
 		record.SizeBytes = s.SizeBytes
 	}
-	if w, err = p.newWork(ctx, record.SizeBytes); err != nil {
+	if w, err = p.newWork(ctx, record.SizeBytes, record.Provision); err != nil {
 		return work{}, Record{}, err
 	}
 	if snapshot == "" {

@@ -195,7 +195,7 @@ type copied struct {
 }
 
 // copyImage brings the image target to what source holds. before is what the
-// last copy found; without one target must be without blocks. Only chunks that
+// last copy found; without one target must read as zeros. Only chunks that
 // differ are written.
 func copyImage(ctx context.Context, source, target string, sizeBytes uint64, before *copied, progress Progress) (*copied, error) {
 	out, err := openDirect(target, os.O_WRONLY)

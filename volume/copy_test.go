@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
@@ -272,13 +273,38 @@ func TestWhatALoopDeviceWroteIsSeen(t *testing.T) {
 	}
 }
 
-// sharesBlocks says whether a file has an extent that another file has, too
-// (FIEMAP, include/uapi/linux/fiemap.h).
+// sharesBlocks says whether a file has an extent that another file has, too.
 func sharesBlocks(t *testing.T, path string) bool {
+	t.Helper()
+	const sharedFlag = 0x2000
+	return slices.ContainsFunc(extentsOf(t, path), func(e extent) bool { return e.flags&sharedFlag != 0 })
+}
+
+// piecesOf counts the places on the disk at which a file lies.
+func piecesOf(t *testing.T, path string) int {
+	t.Helper()
+	pieces, end := 0, uint64(0)
+	for _, e := range extentsOf(t, path) {
+		if e.at != end {
+			pieces++
+		}
+		end = e.at + e.bytes
+	}
+	return pieces
+}
+
+// extent is where a piece of a file lies on the disk, in bytes, with FIEMAP's
+// flags.
+type extent struct {
+	at, bytes uint64
+	flags     uint32
+}
+
+// extentsOf asks where a file lies (FIEMAP, include/uapi/linux/fiemap.h).
+func extentsOf(t *testing.T, path string) []extent {
 	t.Helper()
 	const (
 		fiemap      = 0xc020660b // _IOWR('f', 11, struct fiemap)
-		sharedFlag  = 0x2000
 		syncFlag    = 1
 		most        = 1000
 		headBytes   = 32
@@ -300,10 +326,10 @@ func sharesBlocks(t *testing.T, path string) bool {
 	if mapped == 0 || mapped == most {
 		t.Fatalf("%s has %d extents", path, mapped)
 	}
-	for i := range mapped {
-		if flags := binary.NativeEndian.Uint32(argument[headBytes+i*extentBytes+40:]); flags&sharedFlag != 0 {
-			return true
-		}
+	extents := make([]extent, mapped)
+	for i := range extents {
+		one := argument[headBytes+i*extentBytes:]
+		extents[i] = extent{at: binary.NativeEndian.Uint64(one[8:]), bytes: binary.NativeEndian.Uint64(one[16:]), flags: binary.NativeEndian.Uint32(one[40:])}
 	}
-	return false
+	return extents
 }

@@ -127,7 +127,7 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 		SectorBytes: sector, Weight: o.Weight, Labels: maps.Clone(o.Labels), MountOptions: o.MountOptions, NoAtime: o.NoAtime,
 		JournalDevice: o.JournalDevice,
 	}
-	w, err := p.newWork(ctx, o.SizeBytes)
+	w, err := p.newWork(ctx, o.SizeBytes, o.Provision)
 	if err != nil {
 		return Record{}, err
 	}
@@ -160,7 +160,7 @@ func makeFileSystem(ctx context.Context, image, id string, o CreateOptions) erro
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
 		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode, JournalBytes: o.JournalBytes, JournalDevice: o.JournalDevice,
-		Lazy: o.LazyInit, Extended: []string{owner}, Arguments: []string{"-U", id},
+		Zeros: !o.LazyInit, Lazy: o.LazyInit, Extended: []string{owner}, Arguments: []string{"-U", id},
 	}
 	if o.InodeSizeBytes != 0 {
 		make.Arguments = append(make.Arguments, "-I", strconv.FormatUint(uint64(o.InodeSizeBytes), 10))

@@ -57,3 +57,16 @@ func TestAVolumeLivesFromCreateToDelete(t *testing.T) {
 		})
 	}
 }
+
+// A disk seeks between the pieces of an image. A file system that is made in a
+// sparse file has ten of them. (On btrfs, which writes nothing in place, it has
+// them anyway.)
+func TestAFullImageLiesTogether(t *testing.T) {
+	for kind, r := range map[string]*rig{"ext4": newRig(t), "xfs": newReflinkRig(t, "xfs")} {
+		name := r.name("db")
+		r.create(name, CreateOptions{SizeBytes: 256 << 20, Provision: Full})
+		if pieces := piecesOf(t, r.pool.image(name)); pieces > 6 {
+			t.Errorf("on %s, the image lies at %d places", kind, pieces)
+		}
+	}
+}

@@ -56,7 +56,7 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, stream *streamRead
 	if record.SectorBytes, err = p.sectorBytes(); err != nil {
 		return Record{}, err
 	}
-	w, err := p.newWork(ctx, record.SizeBytes)
+	w, err := p.newWork(ctx, record.SizeBytes, record.Provision)
 	if err != nil {
 		return Record{}, err
 	}

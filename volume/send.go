@@ -90,7 +90,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string) (_ *
 		image, s.header.SizeBytes = p.snapshotImage(name, snapshot), of.SizeBytes
 		s.header.Snapshot = &streamSnapshot{Name: of.Name, ID: of.ID, Created: of.Created}
 	case record.Attachment != nil:
-		if s.work, err = p.newWork(ctx, record.SizeBytes); err != nil {
+		if s.work, err = p.newWork(ctx, record.SizeBytes, Thin); err != nil {
 			return nil, err
 		}
 		if _, _, err := p.capture(ctx, &record, s.work.image(), nil); err != nil {

@@ -89,7 +89,7 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	if _, err := os.Lstat(place); err == nil {
 		return SnapshotRecord{}, ErrExists
 	}
-	w, err := p.newWork(ctx, record.SizeBytes)
+	w, err := p.newWork(ctx, record.SizeBytes, Thin)
 	if err != nil {
 		return SnapshotRecord{}, err
 	}

@@ -25,8 +25,10 @@ type work struct {
 func (w work) image() string { return filepath.Join(w.path, imageFile) }
 
 // newWork makes a directory in which an image of size bytes is promised: the
-// quota holds it from now on. A sparse file of that size is in it.
-func (p *Pool) newWork(ctx context.Context, sizeBytes uint64) (w work, err error) {
+// quota holds it from now on. A file of that size is in it, which reads as zeros:
+// sparse, or with all its blocks, asked for at once so that they lie together. A
+// file system that is made in a sparse file has its own first, here and there.
+func (p *Pool) newWork(ctx context.Context, sizeBytes uint64, provision Provision) (w work, err error) {
 	all, err := awaitLock(ctx, p.dir)
 	if err != nil {
 		return work{}, err
@@ -38,7 +40,11 @@ func (p *Pool) newWork(ctx context.Context, sizeBytes uint64) (w work, err error
 	if w, err = p.emptyWork(); err != nil {
 		return work{}, err
 	}
-	if err := makeSparse(w.image(), sizeBytes); err != nil {
+	err = makeSparse(w.image(), sizeBytes)
+	if err == nil && provision == Full {
+		err = allocate(w.image(), 0)
+	}
+	if err != nil {
 		return work{}, errors.Join(err, w.discard())
 	}
 	p.reached("work")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -28,6 +29,9 @@ type MakeOptions struct {
 	NoJournal bool
 	// Label is at most 16 bytes.
 	Label string
+	// Zeros promises that the device reads as zeros, as a new file does: what
+	// is to be zero is not written again, and blocks that a file has stay.
+	Zeros bool
 	// Lazy leaves inode tables and journal to be written after the first
 	// mount: by a kernel thread, in nobody's name, for minutes.
 	Lazy bool
@@ -58,10 +62,26 @@ func Make(ctx context.Context, device string, options MakeOptions) error {
 			return fmt.Errorf("cannot make journal on %s: %w", options.JournalDevice, err)
 		}
 	}
-	if err := mke2fs(ctx, device, arguments); err != nil {
+	err = mke2fs(ctx, device, arguments)
+	if err != nil && options.Zeros && strings.Contains(err.Error(), prezeroed) {
+		err = mke2fs(ctx, device, withoutExtended(arguments, prezeroed))
+	}
+	if err != nil {
 		return fmt.Errorf("cannot make ext4 on %s: %w", device, err)
 	}
 	return nil
+}
+
+// prezeroed is what mke2fs calls [MakeOptions.Zeros], since 1.47.0.
+const prezeroed = "assume_storage_prezeroed=1"
+
+// withoutExtended takes an option out of those of -E.
+func withoutExtended(arguments []string, option string) []string {
+	without := slices.Clone(arguments)
+	for i, a := range without {
+		without[i] = strings.Replace(a, ","+option, "", 1)
+	}
+	return without
 }
 
 func (o MakeOptions) arguments() ([]string, error) {
@@ -112,7 +132,11 @@ func (o MakeOptions) arguments() ([]string, error) {
 		lazy = "1"
 	}
 	// mke2fs heeds only the last -E.
-	extended := append([]string{"lazy_itable_init=" + lazy, "lazy_journal_init=" + lazy}, o.Extended...)
+	extended := []string{"lazy_itable_init=" + lazy, "lazy_journal_init=" + lazy}
+	if o.Zeros {
+		extended = append(extended, "nodiscard", prezeroed)
+	}
+	extended = append(extended, o.Extended...)
 	arguments = append(arguments, "-E", strings.Join(extended, ","))
 	return append(arguments, o.Arguments...), nil
 }

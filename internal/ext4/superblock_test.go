@@ -4,9 +4,15 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -50,6 +56,60 @@ func TestTheSuperblockSaysWhatWasAskedOfMke2fs(t *testing.T) {
 	if got.FreeBlocks == 0 || got.FreeBlocks >= got.Blocks {
 		t.Errorf("%d free blocks of %d", got.FreeBlocks, got.Blocks)
 	}
+}
+
+// Nothing is left for the kernel to make zero, and of a file's blocks none was
+// given back.
+func TestWhatIsZeroIsNotWrittenAgain(t *testing.T) {
+	const size = 256 << 20
+	for _, old := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "image")
+		file, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = errors.Join(unix.Fallocate(int(file.Fd()), 0, 0, size), file.Close())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if old {
+			oldMke2fs(t)
+		}
+		if err := Make(t.Context(), path, MakeOptions{Zeros: true}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if allocated := info.Sys().(*syscall.Stat_t).Blocks * 512; allocated < size {
+			t.Errorf("old %v: %d bytes have blocks, of %d", old, allocated, size)
+		}
+		output, err := exec.Command("dumpe2fs", path).CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups, zeroed := strings.Count(string(output), ": (Blocks "), strings.Count(string(output), "ITABLE_ZEROED")
+		if groups == 0 || zeroed != groups {
+			t.Errorf("old %v: of %d groups %d have zeroed inode tables", old, groups, zeroed)
+		}
+	}
+}
+
+// oldMke2fs puts a mke2fs before the others that does not know prezeroed, as
+// before 1.47.0.
+func oldMke2fs(t *testing.T) {
+	t.Helper()
+	real, err := exec.LookPath("mke2fs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *assume_storage_prezeroed*) echo 'Bad option(s) specified: assume_storage_prezeroed=1' >&2; exit 1;; esac\nexec %s \"$@\"\n", real)
+	directory := t.TempDir()
+	if err := os.WriteFile(filepath.Join(directory, "mke2fs"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", directory+":"+os.Getenv("PATH"))
 }
 
 func TestAFileSystemMayHaveNoJournal(t *testing.T) {
