@@ -11,23 +11,24 @@ import (
 func newVolumesCommand() *cobra.Command {
 	b := bench{name: "volumes"}
 	var only, disks, modes, neighbours []string
+	rounds, seconds := 0, 0
 	cmd := &cobra.Command{
 		Use:   "volumes",
 		Short: "A database beside a neighbour that syncs, with a shared journal and with its own",
 		Long: `Volumes runs paper 2's experiments: fio, MariaDB and PostgreSQL beside a neighbour that
 never syncs, seldom, always, and always under a limit on its writes; on one shared ext4 (S),
 on a volume each (V), on volumes whose jbd2 threads are placed under their containers'
-weights (VA), on the same with the pool on XFS (VX), and without Daybook on a partition each
-(P) with a loop device over it (L); on a simulated and on a plain disk. ext4 is mounted as
-the paper's kernels did (ordered), and for MariaDB also with today's default (unwritten).
-Besides: what the scheduler's slices give and cost, and what is left of the pool's own
-journal. It fails if a bound is missed. It takes 45 minutes and wants fio, MariaDB, sysbench
+weights (VA), on the same with the pool on XFS (VX), with fio also while daybook control
+steers (VC), and without Daybook on a partition each (P) with a loop device over it (L); on
+a simulated and on a plain disk. ext4 is mounted as the paper's kernels did (ordered), and
+for MariaDB also with today's default (unwritten). Besides: what the scheduler's slices give
+and cost, and what is left of the pool's own journal. It fails if a bound is missed. It takes 50 minutes and wants fio, MariaDB, sysbench
 and PostgreSQL (scripts/setup bench).`,
 		Example: `  daybook-bench volumes --docs docs/results
   daybook-bench volumes --quick
 
-  # One part again; the others stay as they are in --output
-  daybook-bench volumes --only mariadb --disk hdd --data-mode ordered --docs docs/results`,
+  # One part again, five times; the others stay as they are in --output
+  daybook-bench volumes --only fio --neighbour alone,high-fsync --rounds 5 --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lab, err := b.lab(cmd)
@@ -37,6 +38,12 @@ and PostgreSQL (scripts/setup bench).`,
 			options := experiment.FullVolumes
 			if b.quick {
 				options = experiment.QuickVolumes
+			}
+			if cmd.Flags().Changed("rounds") {
+				options.Rounds = rounds
+			}
+			if cmd.Flags().Changed("seconds") {
+				options.Seconds = seconds
 			}
 			choose(&options.Loads, only)
 			choose(&options.Disks, disks)
@@ -70,6 +77,8 @@ and PostgreSQL (scripts/setup bench).`,
 		},
 	}
 	b.flags(cmd)
+	cmd.Flags().IntVar(&seconds, "seconds", experiment.FullVolumes.Seconds, "length of a phase, behind its warm-up")
+	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase so often, in turn, and keep the one of median throughput")
 	cmd.Flags().StringSliceVar(&only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, slices, pool")
 	cmd.Flags().StringSliceVar(&neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync, limited")
 	cmd.Flags().StringSliceVar(&modes, "data-mode", nil, "measure only with these `MODES` of ext4: ordered (as before Linux 5.6), unwritten")

@@ -271,28 +271,14 @@ func (s *stage) prepare(ctx context.Context, actor Actor, r reading) (children [
 	return children, cgroupPath, nil
 }
 
-// control lets the daemon's own loop steer until the recorder ends.
+// control steers until the recorder ends.
 func (l Lab) control(ctx context.Context, law string, scenario Scenario, s *stage, source account.Source, actors map[string]Actor) error {
-	state, err := os.MkdirTemp("", "daybook-experiment-state-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(state)
 	config := control.DefaultConfig()
-	config.Interval, config.Law, config.StateDir = scenario.Interval, law, state
+	config.Interval, config.Law = scenario.Interval, law
 	for cgroupPath, actor := range actors {
 		config.Containers = append(config.Containers, control.Rule{Match: cgroupPath, Weight: actor.Weight})
 	}
-	host, err := control.OpenHost(l.Tree, s.disk.Device)
-	if err != nil {
-		return err
-	}
-	return control.Run(ctx, control.Options{
-		Device: s.disk.Device.Name, Dev: s.disk.Device.Dev.String(),
-		DeviceDir: control.DeviceDir(s.disk.Device.Name),
-		Config:    config, Host: host, Log: l.Log,
-		OpenSource: func(time.Duration) (account.Source, error) { return source, nil },
-	})
+	return l.steer(ctx, s.disk.Device, config, func(time.Duration) (account.Source, error) { return source, nil })
 }
 
 func drain(ctx context.Context, source account.Source) error {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ const (
 	// PlacedOnXFS: as VA, with the pool on an XFS, whose journal has no part
 	// in a volume's flush, as the image's times do not change.
 	PlacedOnXFS Arrangement = "VX"
+	// ControlledOnXFS: as VX, with `daybook control` on the disk.
+	ControlledOnXFS Arrangement = "VC"
 	// OwnPartitions: a partition each, without Daybook, with each jbd2 thread
 	// moved by hand. It is the paper's KVM, whose guests had a partition and
 	// whose journal was the guest's own I/O: what a volume can reach at best.
@@ -41,8 +44,11 @@ const (
 
 // Arrangements lists them.
 func Arrangements() []Arrangement {
-	return []Arrangement{SharedExt4, OwnVolumes, PlacedVolumes, PlacedOnXFS, LoopedPartitions, OwnPartitions}
+	return []Arrangement{SharedExt4, OwnVolumes, PlacedVolumes, PlacedOnXFS, ControlledOnXFS, LoopedPartitions, OwnPartitions}
 }
+
+// onXFS: the pool is on an XFS.
+func (a Arrangement) onXFS() bool { return a == PlacedOnXFS || a == ControlledOnXFS }
 
 // hasPoolJournal: a jbd2 of the pool's own, which is counted.
 func (a Arrangement) hasPoolJournal() bool { return a == OwnVolumes || a == PlacedVolumes }
@@ -107,7 +113,10 @@ type VolumesPart struct {
 type VolumesPhase struct {
 	Arrangement Arrangement   `json:"arrangement"`
 	Neighbour   fio.Neighbour `json:"neighbour"`
-	Seconds     float64       `json:"seconds"`
+	// Rounds is of how many such phases, in turn with the other arrangements,
+	// this is the one of median rate.
+	Rounds  int     `json:"rounds"`
+	Seconds float64 `json:"seconds"`
 	// Rate is A's throughput: bytes a second of fio, transactions a second of
 	// a database.
 	Rate float64 `json:"rate"`
@@ -212,15 +221,40 @@ func (l Lab) volumesPart(ctx context.Context, o VolumesOptions, planned plannedP
 	}
 	neighbours := o.beside(planned)
 	part.takeOver(before, neighbours)
-	for _, arrangement := range Arrangements() {
-		on := standOptions{disk: planned.disk, mode: planned.mode, arrangement: arrangement, slices: shortSlices()}
-		phases, err := l.standPhases(ctx, o, on, planned.load, neighbours)
-		if err != nil {
-			return part, fmt.Errorf("arrangement %s: %w", arrangement, err)
+	var rounds []VolumesPhase
+	for range o.Rounds {
+		for _, arrangement := range planned.arrangements() {
+			on := standOptions{disk: planned.disk, mode: planned.mode, arrangement: arrangement, slices: shortSlices()}
+			phases, err := l.standPhases(ctx, o, on, planned.load, neighbours)
+			if err != nil {
+				return part, fmt.Errorf("arrangement %s: %w", arrangement, err)
+			}
+			rounds = append(rounds, phases...)
 		}
-		part.Phases = append(part.Phases, phases...)
 	}
+	part.Phases = append(part.Phases, medianPhases(rounds)...)
 	return part, nil
+}
+
+// medianPhases leaves of the phases of each arrangement and neighbour the one of
+// median rate, the lower one of two.
+func medianPhases(rounds []VolumesPhase) []VolumesPhase {
+	var medians []VolumesPhase
+	for len(rounds) > 0 {
+		var same, others []VolumesPhase
+		for _, phase := range rounds {
+			if phase.Arrangement == rounds[0].Arrangement && phase.Neighbour == rounds[0].Neighbour {
+				same = append(same, phase)
+			} else {
+				others = append(others, phase)
+			}
+		}
+		slices.SortStableFunc(same, func(a, b VolumesPhase) int { return cmp.Compare(a.Rate, b.Rate) })
+		median := same[(len(same)-1)/2]
+		median.Rounds = len(same)
+		medians, rounds = append(medians, median), others
+	}
+	return medians
 }
 
 // standPhases runs a load beside each neighbour on one new stand.

@@ -34,7 +34,18 @@ const (
 	databaseRows     = 100_000
 	// warmUpVolumes is how long the loads work before anything counts.
 	warmUpVolumes = 3 * time.Second
+	// warmUpControl is four intervals of the daemon, after which shares are
+	// where they are to be.
+	warmUpControl = 20 * time.Second
 )
+
+// warmUp is how long the loads of a stand work before anything counts.
+func (s *stand) warmUp() time.Duration {
+	if s.on.arrangement == ControlledOnXFS {
+		return warmUpControl
+	}
+	return warmUpVolumes
+}
 
 // subject is what A does in all phases of a stand: fio, or a database server
 // with its clients.
@@ -76,7 +87,7 @@ type outcome struct {
 func (u *subject) run(ctx context.Context, seconds int) outcome {
 	if u.server == nil {
 		directory := filepath.Join(u.stand.a.directory, "fio")
-		job, err := writers(directory, fio.HighFsync, fioWriters, time.Duration(seconds)*time.Second)
+		job, err := u.stand.writers(directory, fio.HighFsync, fioWriters, time.Duration(seconds)*time.Second)
 		if err != nil {
 			return outcome{err: err}
 		}
@@ -89,7 +100,7 @@ func (u *subject) run(ctx context.Context, seconds int) outcome {
 		return outcome{rate: result.BytesPerSecond(), err: err}
 	}
 	// The clients have no warm-up of their own.
-	if err := sleep(ctx, warmUpVolumes); err != nil {
+	if err := sleep(ctx, u.stand.warmUp()); err != nil {
 		return outcome{err: err}
 	}
 	result, err := u.server.Load(ctx, database.Load{Clients: databaseClients, Time: time.Duration(seconds) * time.Second})
@@ -105,7 +116,7 @@ func (u *subject) besideWriters() int {
 }
 
 // writers is the fio job of a neighbour in a new directory.
-func writers(directory string, neighbour fio.Neighbour, count int, length time.Duration) (fio.Job, error) {
+func (s *stand) writers(directory string, neighbour fio.Neighbour, count int, length time.Duration) (fio.Job, error) {
 	every, err := syncs(neighbour).FsyncEvery()
 	if err != nil {
 		return fio.Job{}, err
@@ -115,7 +126,7 @@ func writers(directory string, neighbour fio.Neighbour, count int, length time.D
 	}
 	return fio.Job{
 		Directory: directory, Writers: count, BlockBytes: fioBlockBytes, FsyncEvery: every,
-		FileBytes: fioSpaceBytes / int64(count), WarmUp: warmUpVolumes, Time: length,
+		FileBytes: fioSpaceBytes / int64(count), WarmUp: s.warmUp(), Time: length,
 	}, nil
 }
 
@@ -150,6 +161,11 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 		phase.RateB = result.BytesPerSecond()
 		err = errors.Join(err, instant, stopErr, s.clear())
 	}()
+	if s.on.arrangement == ControlledOnXFS {
+		stopSteering := s.startSteering(ctx)
+		// Before the neighbour ends: it gives the weights back.
+		defer func() { err = errors.Join(err, stopSteering()) }()
+	}
 	done := make(chan outcome, 1)
 	working, cancel := context.WithCancel(ctx)
 	go func() { done <- u.run(working, o.Seconds) }()
@@ -169,7 +185,7 @@ func (s *stand) startNeighbour(neighbour fio.Neighbour, count int) (stop func() 
 	if neighbour == Alone {
 		return func() (fio.Result, error) { return fio.Result{}, nil }, nil
 	}
-	job, err := writers(s.b.fioDirectory(), neighbour, count, neighbourSeconds*time.Second)
+	job, err := s.writers(s.b.fioDirectory(), neighbour, count, neighbourSeconds*time.Second)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +213,7 @@ func (s *stand) clear() error { return os.RemoveAll(s.b.fioDirectory()) }
 
 // watchPhase waits for the end of the warm-up and samples from then on.
 func (l Lab) watchPhase(ctx context.Context, o VolumesOptions, s *stand, source *meter.Meter, times *synctime.Probe, phase *VolumesPhase) error {
-	if err := sleep(ctx, warmUpVolumes); err != nil {
+	if err := sleep(ctx, s.warmUp()); err != nil {
 		return err
 	}
 	if _, err := source.Now(ctx); err != nil {

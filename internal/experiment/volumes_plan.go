@@ -46,6 +46,16 @@ type plannedPart struct {
 	neighbours []fio.Neighbour
 }
 
+// arrangements are those that the part is measured in. Control divides what is
+// asked for, of which a database that waits for each sync has nothing queued.
+func (p plannedPart) arrangements() []Arrangement {
+	all := Arrangements()
+	if p.load != fioLoad {
+		all = slices.DeleteFunc(all, func(a Arrangement) bool { return a == ControlledOnXFS })
+	}
+	return all
+}
+
 func (p plannedPart) String() string { return fmt.Sprintf("%s, %s, %s", p.disk, p.load, p.mode) }
 
 // volumesPlan is the whole experiment, in the order of the page.
@@ -64,8 +74,8 @@ func volumesPlan() []plannedPart {
 
 // VolumesOptions say how much bench-volumes measures.
 type VolumesOptions struct {
-	// Seconds is the length of a phase.
-	Seconds int
+	// Seconds is the length of a phase, Rounds how often each is measured.
+	Seconds, Rounds int
 	// Interval is that of a sample; Seconds hold a whole number of them.
 	Interval time.Duration
 	// Disks, Loads, DataModes and Neighbours choose of the plan. What is not
@@ -79,11 +89,11 @@ type VolumesOptions struct {
 // FullVolumes is the benchmark, QuickVolumes a look whether it works.
 var (
 	FullVolumes = VolumesOptions{
-		Seconds: 12, Interval: 2 * time.Second,
+		Seconds: 12, Rounds: 1, Interval: 2 * time.Second,
 		Disks: VolumeDisks(), Loads: VolumeLoads(), DataModes: DataModes(), Neighbours: volumeNeighbours(),
 	}
 	QuickVolumes = VolumesOptions{
-		Seconds: 4, Interval: time.Second,
+		Seconds: 4, Rounds: 1, Interval: time.Second,
 		Disks: []string{simulatedHDD}, Loads: []string{fioLoad, mariadbLoad}, DataModes: []DataMode{Ordered}, Neighbours: []fio.Neighbour{fio.HighFsync},
 	}
 )
@@ -92,6 +102,9 @@ var (
 func (o VolumesOptions) Check() error {
 	if o.Interval < meter.MinInterval || time.Duration(o.Seconds)*time.Second < o.Interval {
 		return fmt.Errorf("phases of %d s with samples of %v: want at least one sample, of at least %v", o.Seconds, o.Interval, meter.MinInterval)
+	}
+	if o.Rounds < 1 {
+		return fmt.Errorf("%d rounds: want at least one", o.Rounds)
 	}
 	for _, list := range []struct {
 		what          string

@@ -28,7 +28,7 @@ func (s *stand) attachVolumes(ctx context.Context, provision volume.Provision, p
 func (s *stand) newPool(ctx context.Context) (*volume.Pool, error) {
 	var directory string
 	var err error
-	if node := s.disk.Device.Node(); s.on.arrangement == PlacedOnXFS {
+	if node := s.disk.Device.Node(); s.on.arrangement.onXFS() {
 		directory, err = s.mountNewXFS(ctx, node, "pool")
 	} else {
 		directory, err = s.mountNew(ctx, node, "pool", 2*standJournalBytes, "")

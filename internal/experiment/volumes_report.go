@@ -17,7 +17,7 @@ func (r VolumesResult) Report() (Report, error) {
 				"that may write %d MB/s to the disk (`io.max`, or on cgroup v1 `blkio.throttle.write_bps_device`). As A, fio is a high-fsync writer, too; it and its neighbour then have %d threads each.",
 				weightA, weightB, neighbourWriters, fioBlockBytes>>20, lowEvery(), limitedBps/1_000_000, fioWriters),
 			"**ordered** and **unwritten** are ext4's ways with new data, for S, volumes and partitions alike: as the paper's kernels did it (mount option `nodioread_nolock`), and the default since Linux 5.6.",
-			"**S**: directories of one ext4. **V**: a volume each (full), jbd2 in the root cgroup. **VA**: a volume each, jbd2 placed under its container's weight by `daybook volume attach`. **VX**: as VA, with the pool on an XFS and not on an ext4. " +
+			"**S**: directories of one ext4. **V**: a volume each (full), jbd2 in the root cgroup. **VA**: a volume each, jbd2 placed under its container's weight by `daybook volume attach`. **VX**: as VA, with the pool on an XFS and not on an ext4. **VC**: as VX, while `daybook control` steers the two to 70:30, which it begins to 20 seconds before anything counts. " +
 				"**P**: no Daybook, a partition each, jbd2 moved by hand; what a journal each can reach at best. **L**: as P, with a loop device over each partition: " +
 				"from P to L is what loop devices cost, from L to VA what the pool's file system does.",
 			fmt.Sprintf("MariaDB: InnoDB, O_DIRECT, autocommit, binary log synced with each commit, %d clients of sysbench oltp_insert on ten tables. PostgreSQL: as it comes, %d clients of pgbench. "+
@@ -73,7 +73,21 @@ func (p VolumesPart) figureName() string {
 }
 
 func (p VolumesPart) note() string {
-	return fmt.Sprintf("Disk: %s. Last measured %s; the phases of one neighbour, in all arrangements, are of one run.", p.Settings, p.Measured.Format("2006-01-02 15:04 UTC"))
+	return fmt.Sprintf("Disk: %s. Last measured %s; the phases of one neighbour, in all arrangements, are of one run.%s", p.Settings, p.Measured.Format("2006-01-02 15:04 UTC"), p.repeated())
+}
+
+// repeated says which phases are medians.
+func (p VolumesPart) repeated() string {
+	text := ""
+	for _, n := range p.neighbours() {
+		for _, phase := range p.Phases {
+			if phase.Neighbour == n && phase.Rounds > 1 {
+				text += fmt.Sprintf(" %s: of %d rounds, all arrangements in turn, the phase of median throughput.", n, phase.Rounds)
+				break
+			}
+		}
+	}
+	return text
 }
 
 // table has a row for each phase, those of one neighbour together.

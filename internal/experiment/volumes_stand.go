@@ -76,7 +76,7 @@ func (l Lab) buildStand(ctx context.Context, on standOptions) (s *stand, err err
 	switch on.arrangement {
 	case SharedExt4:
 		err = s.share(ctx)
-	case OwnVolumes, PlacedVolumes, PlacedOnXFS:
+	case OwnVolumes, PlacedVolumes, PlacedOnXFS, ControlledOnXFS:
 		err = s.attachVolumes(ctx, volume.Full, on.arrangement != OwnVolumes)
 	case OwnPartitions, LoopedPartitions:
 		err = s.partition(ctx)

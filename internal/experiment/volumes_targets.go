@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/daybook-project/daybook/internal/fio"
 )
@@ -29,11 +30,15 @@ type target struct {
 	what, wanted string
 	met          func(value float64) bool
 	text         func(value float64) string
-	// volumes are held to the bound: a pool on ext4 (VA) and one on XFS (VX).
-	// limit is a partition (P), what a volume can reach at best.
+	// volumes are held to the bound: a pool on ext4 (VA), one on XFS (VX), and
+	// that under control (VC), where it was measured. limit is a partition (P),
+	// what a volume can reach at best.
 	volumes []measurement
 	limit   *measurement
 }
+
+// boundArrangements are those that are held to the bounds.
+var boundArrangements = []Arrangement{PlacedVolumes, PlacedOnXFS, ControlledOnXFS}
 
 // measurement is a target's value in an arrangement; NaN where there was nothing
 // to divide by.
@@ -102,7 +107,7 @@ func (p VolumesPart) target(all []target, t target, n fio.Neighbour, base Arrang
 	if base != "" && against == nil {
 		return all
 	}
-	for _, a := range []Arrangement{PlacedVolumes, PlacedOnXFS} {
+	for _, a := range boundArrangements {
 		if x := p.phase(a, n); x != nil {
 			t.volumes = append(t.volumes, measurement{a, measure(x, against)})
 		}
@@ -120,24 +125,21 @@ func (p VolumesPart) target(all []target, t target, n fio.Neighbour, base Arrang
 func (r VolumesResult) targetTable() ReportTable {
 	t := ReportTable{
 		Title: "The paper's result, and this one",
-		Note: "On the simulated disk, ordered. VA is a pool on ext4, VX one on XFS, as docs/volumes.md recommends; P is what a partition each gives, the limit of what a volume can reach. " +
+		Note: "On the simulated disk, ordered. VA is a pool on ext4, VX one on XFS, as docs/volumes.md recommends; VC is VX under `daybook control`, with fio, where there is something to divide. P is what a partition each gives. " +
 			"A sync that does not end within the phase is not in its time.",
-		Columns: []string{"target", "wanted", "VA", "met", "VX", "met", "P"},
+		Columns: []string{"target", "wanted", "VA", "met", "VX", "met", "VC", "met", "P"},
 	}
 	for _, x := range r.targets() {
-		row := []string{x.what, x.wanted, "–", "–", "–", "–", "–"}
+		row := []string{x.what, x.wanted, "–", "–", "–", "–", "–", "–", "–"}
 		for _, m := range x.volumes {
-			at := 2
-			if m.arrangement == PlacedOnXFS {
-				at = 4
-			}
+			at := 2 + 2*slices.Index(boundArrangements, m.arrangement)
 			row[at], row[at+1] = x.text(m.value), "yes"
 			if !x.met(m.value) {
 				row[at+1] = "**no**"
 			}
 		}
 		if x.limit != nil {
-			row[6] = x.text(x.limit.value)
+			row[8] = x.text(x.limit.value)
 		}
 		t.Rows = append(t.Rows, row)
 	}

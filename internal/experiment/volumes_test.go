@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,7 @@ func TestVolumesOptionsThatCannotBeAreRefused(t *testing.T) {
 		"a load there is not":  func(o *VolumesOptions) { o.Loads = []string{"oracle"} },
 		"no neighbour":         func(o *VolumesOptions) { o.Neighbours = nil },
 		"a loud neighbour":     func(o *VolumesOptions) { o.Neighbours = []fio.Neighbour{"loud"} },
+		"no round":             func(o *VolumesOptions) { o.Rounds = 0 },
 		"no time":              func(o *VolumesOptions) { o.Seconds = 0 },
 		"samples too short":    func(o *VolumesOptions) { o.Interval = time.Millisecond },
 		"longer than a phase":  func(o *VolumesOptions) { o.Interval = time.Hour },
@@ -152,12 +154,41 @@ func TestVolumesResultsAreHeldAgainstThePapersBounds(t *testing.T) {
 		"sync":          {madeUp(3.9, 0.7, 1), "a sync over S, VA: 0.26"},
 		"share":         {madeUp(5, 0.66, 1), "points, VA: -4.0"},
 		"alone":         {madeUp(5, 0.7, 0.94), "over P, VX: 0.94"},
+		"controlled":    {controlled(0.66), "points, VC: -4.0"},
 		"no measure":    {madeUp(5, 0.7, 0), "over P, VA: 0.00"},
 		"share above":   {madeUp(5, 0.74, 1), "points, VA: +4.0"},
 	} {
 		if err := c.result.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v; want %q", name, err, c.want)
 		}
+	}
+}
+
+// controlled is a good result in which control misses the share.
+func controlled(share float64) VolumesResult {
+	result := madeUp(5, 0.7, 1)
+	part := result.part(simulatedHDD, fioLoad, Ordered)
+	part.Phases = append(part.Phases, VolumesPhase{Arrangement: ControlledOnXFS, Neighbour: fio.HighFsync, ShareA: share})
+	return result
+}
+
+func TestOfManyRoundsThePhaseOfMedianThroughputIsKept(t *testing.T) {
+	var rounds []VolumesPhase
+	for _, rate := range []float64{5, 1, 4, 2} {
+		rounds = append(rounds, VolumesPhase{Arrangement: SharedExt4, Neighbour: Alone, Rate: rate}, VolumesPhase{Arrangement: OwnPartitions, Neighbour: Alone, Rate: 10 * rate})
+	}
+	rounds = append(rounds, VolumesPhase{Arrangement: SharedExt4, Neighbour: Limited, Rate: 7})
+	got := medianPhases(rounds)
+	want := []VolumesPhase{
+		{Arrangement: SharedExt4, Neighbour: Alone, Rate: 2, Rounds: 4}, {Arrangement: OwnPartitions, Neighbour: Alone, Rate: 20, Rounds: 4},
+		{Arrangement: SharedExt4, Neighbour: Limited, Rate: 7, Rounds: 1},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v; want %+v", got, want)
+	}
+	note := VolumesPart{Phases: got}.note()
+	if !strings.Contains(note, "alone: of 4 rounds") || strings.Contains(note, "limited: of") {
+		t.Errorf("the note says %q", note)
 	}
 }
 
@@ -218,9 +249,9 @@ func TestVolumesResultsAreReported(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"MariaDB beside high-fsync: throughput over S | at least 2.8 | 3.00 | yes | 3.00 | yes | 5.00 |",
-		"MariaDB beside limited: time of a sync over S | at most 0.25 | 0.33 | **no** | 0.33 | **no** | 0.20 |",
-		"fio alone: throughput over P | at least 0.95 | 1.00 | yes | 1.00 | yes | – |",
+		"MariaDB beside high-fsync: throughput over S | at least 2.8 | 3.00 | yes | 3.00 | yes | – | – | 5.00 |",
+		"MariaDB beside limited: time of a sync over S | at most 0.25 | 0.33 | **no** | 0.33 | **no** | – | – | 0.20 |",
+		"fio alone: throughput over P | at least 0.95 | 1.00 | yes | 1.00 | yes | – | – | – |",
 		"| limited, ordered | 100.0 | 300.0 | 450.0 | 500.0 | 3.00 | 5.00 | 10.00 | 3.33 | 2.22 | 2.00 |", "| high-fsync, unwritten | 100.0 | 300.0 |",
 		"| high-fsync, VA | 300.00 | 3.00 | 3.33 |", "| alone, P | 1000.00 |", "| thin | 1.00 | 2.5 |", "## MariaDB, simulated hard disk, ordered",
 		"| fio, high-fsync | BFQ, low_latency=0, max_budget=256, strict_guarantees=1, timeout_sync=12, max_sectors_kb=128, nr_requests=256 | 2.00 MB/s | 0.00 | 0.00 | 70.0 % | 3.00 |",
