@@ -50,7 +50,7 @@ func readDashboard(t *testing.T) (d dashboard, text string) {
 func offered(t *testing.T) map[string][]string {
 	t.Helper()
 	m := NewMetrics(10)
-	m.Observe(testSample(alpha()))
+	m.Observe(memorySample())
 	registry := prometheus.NewRegistry()
 	if err := registry.Register(m); err != nil {
 		t.Fatal(err)

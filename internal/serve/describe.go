@@ -6,33 +6,40 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Labels of a container's and of a disk's metrics.
+// Labels of a container's, a disk's and a journal in memory's metrics.
 var (
 	containerLabels = []string{"device", "cgroup", "container", "runtime"}
 	deviceLabels    = []string{"device"}
+	memoryLabels    = []string{"device", "filesystem"}
 )
 
-// containerCounter is a sum over the samples, a series per container and disk.
+// containerCounter is a sum over the samples, a series per container and disk; a
+// sparse one only where there was something to count.
 type containerCounter struct {
-	desc  *prometheus.Desc
-	value func(account.Container) uint64
+	desc   *prometheus.Desc
+	value  func(account.Container) uint64
+	sparse bool
 }
 
 var containerCounters = []containerCounter{
-	{desc("daybook_charged_read_bytes_total", "Bytes read, as the kernel charged them to the container.", containerLabels),
-		func(c account.Container) uint64 { return c.ChargedReadBytes }},
-	{desc("daybook_charged_write_bytes_total", "Bytes written, as the kernel charged them to the container, less those it returned.", containerLabels),
-		func(c account.Container) uint64 { return c.ChargedWriteBytes }},
-	{desc("daybook_journal_bytes_total", "The container's part of the bytes that jbd2 logged.", containerLabels),
-		func(c account.Container) uint64 { return c.JournalBytes }},
-	{desc("daybook_metadata_bytes_total", "The container's part of the metadata bytes written in place.", containerLabels),
-		func(c account.Container) uint64 { return c.MetadataBytes }},
-	{desc("daybook_uncharged_bytes_total", "The container's file data written in the root cgroup's name.", containerLabels),
-		func(c account.Container) uint64 { return c.UnchargedBytes }},
-	{desc("daybook_returned_bytes_total", "Bytes charged to the container that others caused; they are in the owners' lines.", containerLabels),
-		func(c account.Container) uint64 { return c.ReturnedBytes }},
-	{desc("daybook_forced_commits_total", "Journal commits that a sync of the container forced.", containerLabels),
-		func(c account.Container) uint64 { return c.ForcedCommits }},
+	{desc: desc("daybook_charged_read_bytes_total", "Bytes read, as the kernel charged them to the container.", containerLabels),
+		value: func(c account.Container) uint64 { return c.ChargedReadBytes }},
+	{desc: desc("daybook_charged_write_bytes_total", "Bytes written, as the kernel charged them to the container, less those it returned.", containerLabels),
+		value: func(c account.Container) uint64 { return c.ChargedWriteBytes }},
+	{desc: desc("daybook_journal_bytes_total", "The container's part of the bytes that jbd2 logged.", containerLabels),
+		value: func(c account.Container) uint64 { return c.JournalBytes }},
+	{desc: desc("daybook_metadata_bytes_total", "The container's part of the metadata bytes written in place.", containerLabels),
+		value: func(c account.Container) uint64 { return c.MetadataBytes }},
+	{desc: desc("daybook_uncharged_bytes_total", "The container's file data written in the root cgroup's name.", containerLabels),
+		value: func(c account.Container) uint64 { return c.UnchargedBytes }},
+	{desc: desc("daybook_returned_bytes_total", "Bytes charged to the container that others caused; they are in the owners' lines.", containerLabels),
+		value: func(c account.Container) uint64 { return c.ReturnedBytes }},
+	{desc: desc("daybook_forced_commits_total", "Journal commits that a sync of the container forced.", containerLabels),
+		value: func(c account.Container) uint64 { return c.ForcedCommits }},
+	{desc: desc("daybook_memory_journal_bytes_total", "Bytes that the container's operations logged in journals in memory (ext4nvj); no part of its share of the disk.", containerLabels),
+		value: func(c account.Container) uint64 { return c.MemoryJournalBytes }, sparse: true},
+	{desc: desc("daybook_memory_journal_handles_total", "Operations (handles) of the container in journals in memory.", containerLabels),
+		value: func(c account.Container) uint64 { return c.MemoryJournalHandles }, sparse: true},
 }
 
 // containerGauge is a value of the last sample; it is absent where the sample
@@ -70,6 +77,22 @@ var deviceCounters = []deviceCounter{
 		func(d account.Device) uint64 { return d.LostEvents }},
 }
 
+// memoryCounter is a sum over the samples, a series per file system with its
+// journal in memory.
+type memoryCounter struct {
+	desc  *prometheus.Desc
+	value func(account.MemoryJournal) uint64
+}
+
+var memoryCounters = []memoryCounter{
+	{desc("daybook_filesystem_memory_journal_bytes_total", "Bytes that the file system logged in its journal in memory (ext4nvj), headers included.", memoryLabels),
+		func(j account.MemoryJournal) uint64 { return j.LoggedBytes }},
+	{desc("daybook_filesystem_memory_journal_handles_total", "Operations (handles) in the file system's journal in memory.", memoryLabels),
+		func(j account.MemoryJournal) uint64 { return j.Handles }},
+	{desc("daybook_filesystem_memory_journal_commits_total", "Commits of the file system's journal in memory, each of one or some transactions.", memoryLabels),
+		func(j account.MemoryJournal) uint64 { return j.Commits }},
+}
+
 var (
 	commitDesc = desc("daybook_commit_duration_seconds",
 		"Time from a transaction's lock to its commit record; the count is the number of transactions.", deviceLabels)
@@ -95,6 +118,9 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 		descs <- g.desc
 	}
 	for _, c := range deviceCounters {
+		descs <- c.desc
+	}
+	for _, c := range memoryCounters {
 		descs <- c.desc
 	}
 	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc} {

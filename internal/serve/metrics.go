@@ -12,7 +12,7 @@ import (
 
 const (
 	// DefaultMaxContainers bounds the containers with series of their own;
-	// each has ten. More are added up in one line per disk, so that the sums
+	// each has ten, or twelve with a journal in memory. More are added up in one line per disk, so that the sums
 	// stay true.
 	DefaultMaxContainers = 4000
 	// expireSeconds is how long a container's series stay after its last
@@ -27,7 +27,7 @@ const (
 type containerKey struct{ device, cgroup, container, runtime string }
 
 type containerSeries struct {
-	sums [7]uint64
+	sums [9]uint64
 	last account.Container
 	// seen is the meter's running time at its last sample, in seconds.
 	seen float64
@@ -40,8 +40,10 @@ type deviceSeries struct {
 	transactions  uint64
 	commitSeconds float64
 	unaccounted   int64
-	seen          float64
-	current       bool
+	// memory has the sums of its file systems' journals in memory, by name.
+	memory  map[string]*[3]uint64
+	seen    float64
+	current bool
 }
 
 // Metrics is a Prometheus collector of what the samples add up to. It is safe
@@ -111,11 +113,21 @@ func (m *Metrics) addDevice(d account.Device) {
 	name := label(d.Device)
 	series := m.devices[name]
 	if series == nil {
-		series = &deviceSeries{}
+		series = &deviceSeries{memory: map[string]*[3]uint64{}}
 		m.devices[name] = series
 	}
 	for i, counter := range deviceCounters {
 		series.sums[i] += counter.value(d)
+	}
+	for _, j := range d.MemoryJournals {
+		sums := series.memory[label(j.Filesystem)]
+		if sums == nil {
+			sums = new([3]uint64)
+			series.memory[label(j.Filesystem)] = sums
+		}
+		for i, counter := range memoryCounters {
+			sums[i] += counter.value(j)
+		}
 	}
 	series.transactions += d.Transactions
 	series.commitSeconds += d.CommitSeconds * float64(d.Transactions)
@@ -172,6 +184,9 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	for key, series := range m.containers {
 		labels := []string{key.device, key.cgroup, key.container, key.runtime}
 		for i, c := range containerCounters {
+			if c.sparse && series.sums[i] == 0 {
+				continue
+			}
 			counter(c.desc, float64(series.sums[i]), labels...)
 		}
 		if series.current {
@@ -183,6 +198,11 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	for device, series := range m.devices {
 		for i, c := range deviceCounters {
 			counter(c.desc, float64(series.sums[i]), device)
+		}
+		for filesystem, sums := range series.memory {
+			for i, c := range memoryCounters {
+				counter(c.desc, float64(sums[i]), device, filesystem)
+			}
 		}
 		out <- prometheus.MustNewConstSummary(commitDesc, series.transactions, series.commitSeconds, nil, device)
 		if series.current {

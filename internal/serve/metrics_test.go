@@ -27,6 +27,15 @@ func alpha() account.Container {
 		ChargedReadBytes: 1, ChargedWriteBytes: 2, JournalBytes: 3, MetadataBytes: 4, UnchargedBytes: 5, ReturnedBytes: 6, ForcedCommits: 7}
 }
 
+// memorySample has a journal in memory, too.
+func memorySample() account.Sample {
+	in := alpha()
+	in.MemoryJournalBytes, in.MemoryJournalHandles = 640, 5
+	sample := testSample(in)
+	sample.Devices[0].MemoryJournals = []account.MemoryJournal{{Filesystem: "loop0p1", LoggedBytes: 704, Handles: 6, Commits: 2}}
+	return sample
+}
+
 // values gives each series, written as name{labels}, with its value; of a
 // summary the sum and the count.
 func values(t *testing.T, m *Metrics) map[string]float64 {
@@ -103,6 +112,33 @@ func TestSamplesAddUpAndGaugesShowTheLast(t *testing.T) {
 		if _, there := want[name]; !there {
 			t.Errorf("%s is not tested", name)
 		}
+	}
+}
+
+func TestJournalsInMemoryHaveSeriesWhereThereAreSome(t *testing.T) {
+	const c, f = "{cgroup=/ca,container=alpha,device=loop0,runtime=docker}", "{device=loop0,filesystem=loop0p1}"
+	m := NewMetrics(10)
+	m.Observe(testSample(alpha()))
+	for name := range values(t, m) {
+		if strings.Contains(name, "memory_journal") {
+			t.Errorf("%s is there, and no journal in memory", name)
+		}
+	}
+	m.Observe(memorySample())
+	m.Observe(memorySample())
+	m.Observe(testSample(alpha())) // counters stay
+	got := values(t, m)
+	for name, value := range map[string]float64{
+		"daybook_memory_journal_bytes_total" + c: 1280, "daybook_memory_journal_handles_total" + c: 10,
+		"daybook_filesystem_memory_journal_bytes_total" + f: 1408, "daybook_filesystem_memory_journal_handles_total" + f: 12,
+		"daybook_filesystem_memory_journal_commits_total" + f: 4,
+	} {
+		if v, there := got[name]; !there || v != value {
+			t.Errorf("%s is %g (there: %v), want %g", name, v, there, value)
+		}
+	}
+	if problems, err := testutil.CollectAndLint(m); err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
 	}
 }
 
