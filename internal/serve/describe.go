@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/daybook-project/daybook/internal/account"
@@ -13,33 +15,36 @@ var (
 	memoryLabels    = []string{"device", "filesystem"}
 )
 
-// containerCounter is a sum over the samples, a series per container and disk; a
-// sparse one only where there was something to count.
-type containerCounter struct {
-	desc   *prometheus.Desc
-	value  func(account.Container) uint64
-	sparse bool
+// counter is a sum over the samples of a value that each T in them has.
+type counter[T any] struct {
+	desc  *prometheus.Desc
+	value func(T) uint64
 }
 
-var containerCounters = []containerCounter{
-	{desc: desc("daybook_charged_read_bytes_total", "Bytes read, as the kernel charged them to the container.", containerLabels),
-		value: func(c account.Container) uint64 { return c.ChargedReadBytes }},
-	{desc: desc("daybook_charged_write_bytes_total", "Bytes written, as the kernel charged them to the container, less those it returned.", containerLabels),
-		value: func(c account.Container) uint64 { return c.ChargedWriteBytes }},
-	{desc: desc("daybook_journal_bytes_total", "The container's part of the bytes that jbd2 logged.", containerLabels),
-		value: func(c account.Container) uint64 { return c.JournalBytes }},
-	{desc: desc("daybook_metadata_bytes_total", "The container's part of the metadata bytes written in place.", containerLabels),
-		value: func(c account.Container) uint64 { return c.MetadataBytes }},
-	{desc: desc("daybook_uncharged_bytes_total", "The container's file data written in the root cgroup's name.", containerLabels),
-		value: func(c account.Container) uint64 { return c.UnchargedBytes }},
-	{desc: desc("daybook_returned_bytes_total", "Bytes charged to the container that others caused; they are in the owners' lines.", containerLabels),
-		value: func(c account.Container) uint64 { return c.ReturnedBytes }},
-	{desc: desc("daybook_forced_commits_total", "Journal commits that a sync of the container forced.", containerLabels),
-		value: func(c account.Container) uint64 { return c.ForcedCommits }},
-	{desc: desc("daybook_memory_journal_bytes_total", "Bytes that the container's operations logged in journals in memory (ext4nvj); no part of its share of the disk.", containerLabels),
-		value: func(c account.Container) uint64 { return c.MemoryJournalBytes }, sparse: true},
-	{desc: desc("daybook_memory_journal_handles_total", "Operations (handles) of the container in journals in memory.", containerLabels),
-		value: func(c account.Container) uint64 { return c.MemoryJournalHandles }, sparse: true},
+// containerCounters have a series per container and disk.
+var containerCounters = []counter[account.Container]{
+	{desc("daybook_charged_read_bytes_total", "Bytes read, as the kernel charged them to the container.", containerLabels),
+		func(c account.Container) uint64 { return c.ChargedReadBytes }},
+	{desc("daybook_charged_write_bytes_total", "Bytes written, as the kernel charged them to the container, less those it returned.", containerLabels),
+		func(c account.Container) uint64 { return c.ChargedWriteBytes }},
+	{desc("daybook_journal_bytes_total", "The container's part of the bytes that jbd2 logged.", containerLabels),
+		func(c account.Container) uint64 { return c.JournalBytes }},
+	{desc("daybook_metadata_bytes_total", "The container's part of the metadata bytes written in place.", containerLabels),
+		func(c account.Container) uint64 { return c.MetadataBytes }},
+	{desc("daybook_uncharged_bytes_total", "The container's file data written in the root cgroup's name.", containerLabels),
+		func(c account.Container) uint64 { return c.UnchargedBytes }},
+	{desc("daybook_returned_bytes_total", "Bytes charged to the container that others caused; they are in the owners' lines.", containerLabels),
+		func(c account.Container) uint64 { return c.ReturnedBytes }},
+	{desc("daybook_forced_commits_total", "Journal commits that a sync of the container forced.", containerLabels),
+		func(c account.Container) uint64 { return c.ForcedCommits }},
+}
+
+// containerMemoryCounters have one only where the container logged in memory.
+var containerMemoryCounters = []counter[account.Container]{
+	{desc("daybook_memory_journal_bytes_total", "Bytes that the container's operations logged in journals in memory (ext4nvj); no part of its share of the disk.", containerLabels),
+		func(c account.Container) uint64 { return c.MemoryJournalBytes }},
+	{desc("daybook_memory_journal_handles_total", "Operations (handles) of the container in journals in memory.", containerLabels),
+		func(c account.Container) uint64 { return c.MemoryJournalHandles }},
 }
 
 // containerGauge is a value of the last sample; it is absent where the sample
@@ -58,13 +63,8 @@ var containerGauges = []containerGauge{
 		func(c account.Container) float64 { return float64(c.Weight) }},
 }
 
-// deviceCounter is a sum over the samples, a series per disk.
-type deviceCounter struct {
-	desc  *prometheus.Desc
-	value func(account.Device) uint64
-}
-
-var deviceCounters = []deviceCounter{
+// deviceCounters have a series per disk.
+var deviceCounters = []counter[account.Device]{
 	{desc("daybook_disk_bytes_total", "Bytes that the disk read and wrote.", deviceLabels),
 		func(d account.Device) uint64 { return d.DiskBytes }},
 	{desc("daybook_disk_journal_bytes_total", "Bytes that jbd2 logged for the disk's file systems.", deviceLabels),
@@ -77,14 +77,8 @@ var deviceCounters = []deviceCounter{
 		func(d account.Device) uint64 { return d.LostEvents }},
 }
 
-// memoryCounter is a sum over the samples, a series per file system with its
-// journal in memory.
-type memoryCounter struct {
-	desc  *prometheus.Desc
-	value func(account.MemoryJournal) uint64
-}
-
-var memoryCounters = []memoryCounter{
+// memoryCounters have a series per file system with its journal in memory.
+var memoryCounters = []counter[account.MemoryJournal]{
 	{desc("daybook_filesystem_memory_journal_bytes_total", "Bytes that the file system logged in its journal in memory (ext4nvj), headers included.", memoryLabels),
 		func(j account.MemoryJournal) uint64 { return j.LoggedBytes }},
 	{desc("daybook_filesystem_memory_journal_handles_total", "Operations (handles) in the file system's journal in memory.", memoryLabels),
@@ -111,7 +105,7 @@ func desc(name, help string, labels []string) *prometheus.Desc {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, c := range containerCounters {
+	for _, c := range slices.Concat(containerCounters, containerMemoryCounters) {
 		descs <- c.desc
 	}
 	for _, g := range containerGauges {

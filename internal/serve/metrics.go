@@ -27,8 +27,10 @@ const (
 type containerKey struct{ device, cgroup, container, runtime string }
 
 type containerSeries struct {
-	sums [9]uint64
-	last account.Container
+	sums [7]uint64
+	// memory has the sums of containerMemoryCounters.
+	memory [2]uint64
+	last   account.Container
 	// seen is the meter's running time at its last sample, in seconds.
 	seen float64
 	// current: the last sample has it.
@@ -150,6 +152,9 @@ func (m *Metrics) addContainer(device string, c account.Container) {
 	for i, counter := range containerCounters {
 		series.sums[i] += counter.value(c)
 	}
+	for i, counter := range containerMemoryCounters {
+		series.memory[i] += counter.value(c)
+	}
 	if series.current {
 		// A second one of this name, such as the rest: shares add up, a
 		// weight of several has no meaning.
@@ -184,10 +189,12 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	for key, series := range m.containers {
 		labels := []string{key.device, key.cgroup, key.container, key.runtime}
 		for i, c := range containerCounters {
-			if c.sparse && series.sums[i] == 0 {
-				continue
-			}
 			counter(c.desc, float64(series.sums[i]), labels...)
+		}
+		for i, c := range containerMemoryCounters {
+			if series.memory != [2]uint64{} {
+				counter(c.desc, float64(series.memory[i]), labels...)
+			}
 		}
 		if series.current {
 			for _, g := range containerGauges {
