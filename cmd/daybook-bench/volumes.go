@@ -10,7 +10,7 @@ import (
 
 func newVolumesCommand() *cobra.Command {
 	b := bench{name: "volumes"}
-	var only, disks, modes, neighbours []string
+	var only, disks, modes, neighbours, arrangements []string
 	rounds, seconds := 0, 0
 	cmd := &cobra.Command{
 		Use:   "volumes",
@@ -26,6 +26,9 @@ and cost, and what is left of the pool's own journal. It fails if a bound is mis
 and PostgreSQL (scripts/setup bench).`,
 		Example: `  daybook-bench volumes --docs docs/results
   daybook-bench volumes --quick
+
+  # What control makes of two volumes' shares, in phases of a minute
+  daybook-bench volumes --only fio --neighbour high-fsync --arrangement VX,VC --rounds 3 --seconds 60 --output shares.json
 
   # One part again, five times; the others stay as they are in --output
   daybook-bench volumes --only fio --neighbour alone,high-fsync --rounds 5 --docs docs/results`,
@@ -49,7 +52,8 @@ and PostgreSQL (scripts/setup bench).`,
 			choose(&options.Disks, disks)
 			choose(&options.DataModes, modes)
 			choose(&options.Neighbours, neighbours)
-			if len(only)+len(disks)+len(modes)+len(neighbours) > 0 {
+			choose(&options.Arrangements, arrangements)
+			if len(only)+len(disks)+len(modes)+len(neighbours)+len(arrangements) > 0 {
 				if err := readBefore(b.output, &options.Before); err != nil {
 					return err
 				}
@@ -81,6 +85,7 @@ and PostgreSQL (scripts/setup bench).`,
 	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase so often, in turn, and keep the one of median throughput")
 	cmd.Flags().StringSliceVar(&only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, slices, pool")
 	cmd.Flags().StringSliceVar(&neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync, limited")
+	cmd.Flags().StringSliceVar(&arrangements, "arrangement", nil, "measure only in these `ARRANGEMENTS`, and forget the others beside the same neighbours: S, V, VA, VX, VC, L, P")
 	cmd.Flags().StringSliceVar(&modes, "data-mode", nil, "measure only with these `MODES` of ext4: ordered (as before Linux 5.6), unwritten")
 	cmd.Flags().StringSliceVar(&disks, "disk", nil, "measure only on these `DISKS`: hdd, plain")
 	return cmd

@@ -223,7 +223,10 @@ func (l Lab) volumesPart(ctx context.Context, o VolumesOptions, planned plannedP
 	part.takeOver(before, neighbours)
 	var rounds []VolumesPhase
 	for range o.Rounds {
-		for _, arrangement := range planned.arrangements() {
+		for _, arrangement := range o.Arrangements {
+			if !planned.has(arrangement) {
+				continue
+			}
 			on := standOptions{disk: planned.disk, mode: planned.mode, arrangement: arrangement, slices: shortSlices()}
 			phases, err := l.standPhases(ctx, o, on, planned.load, neighbours)
 			if err != nil {

@@ -46,15 +46,9 @@ type plannedPart struct {
 	neighbours []fio.Neighbour
 }
 
-// arrangements are those that the part is measured in. Control divides what is
-// asked for, of which a database that waits for each sync has nothing queued.
-func (p plannedPart) arrangements() []Arrangement {
-	all := Arrangements()
-	if p.load != fioLoad {
-		all = slices.DeleteFunc(all, func(a Arrangement) bool { return a == ControlledOnXFS })
-	}
-	return all
-}
+// has says whether the part is measured in an arrangement. Control divides what
+// is asked for, of which a database that waits for each sync has nothing queued.
+func (p plannedPart) has(a Arrangement) bool { return a != ControlledOnXFS || p.load == fioLoad }
 
 func (p plannedPart) String() string { return fmt.Sprintf("%s, %s, %s", p.disk, p.load, p.mode) }
 
@@ -79,10 +73,12 @@ type VolumesOptions struct {
 	// Interval is that of a sample; Seconds hold a whole number of them.
 	Interval time.Duration
 	// Disks, Loads, DataModes and Neighbours choose of the plan. What is not
-	// measured is taken over from Before.
+	// measured is taken over from Before; but phases beside one neighbour are
+	// of one run, so those in other Arrangements are not.
 	Disks, Loads []string
 	DataModes    []DataMode
 	Neighbours   []fio.Neighbour
+	Arrangements []Arrangement
 	Before       VolumesResult
 }
 
@@ -90,11 +86,11 @@ type VolumesOptions struct {
 var (
 	FullVolumes = VolumesOptions{
 		Seconds: 12, Rounds: 1, Interval: 2 * time.Second,
-		Disks: VolumeDisks(), Loads: VolumeLoads(), DataModes: DataModes(), Neighbours: volumeNeighbours(),
+		Disks: VolumeDisks(), Loads: VolumeLoads(), DataModes: DataModes(), Neighbours: volumeNeighbours(), Arrangements: Arrangements(),
 	}
 	QuickVolumes = VolumesOptions{
 		Seconds: 4, Rounds: 1, Interval: time.Second,
-		Disks: []string{simulatedHDD}, Loads: []string{fioLoad, mariadbLoad}, DataModes: []DataMode{Ordered}, Neighbours: []fio.Neighbour{fio.HighFsync},
+		Disks: []string{simulatedHDD}, Loads: []string{fioLoad, mariadbLoad}, DataModes: []DataMode{Ordered}, Neighbours: []fio.Neighbour{fio.HighFsync}, Arrangements: Arrangements(),
 	}
 )
 
@@ -112,6 +108,7 @@ func (o VolumesOptions) Check() error {
 	}{
 		{"disk", o.Disks, VolumeDisks()}, {"load", o.Loads, VolumeLoads()},
 		{"data mode", texts(o.DataModes), texts(DataModes())}, {"neighbour", texts(o.Neighbours), texts(volumeNeighbours())},
+		{"arrangement", texts(o.Arrangements), texts(Arrangements())},
 	} {
 		if len(list.asked) == 0 {
 			return fmt.Errorf("no %s: choose of %s", list.what, strings.Join(list.choice, ", "))

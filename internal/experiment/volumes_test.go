@@ -40,6 +40,8 @@ func TestVolumesOptionsThatCannotBeAreRefused(t *testing.T) {
 		"longer than a phase":  func(o *VolumesOptions) { o.Interval = time.Hour },
 		"an interval below 0":  func(o *VolumesOptions) { o.Interval = -time.Second },
 		"a disk and a bad one": func(o *VolumesOptions) { o.Disks = []string{simulatedHDD, ""} },
+		"no arrangement":       func(o *VolumesOptions) { o.Arrangements = nil },
+		"one there is not":     func(o *VolumesOptions) { o.Arrangements = []Arrangement{"X"} },
 		"no data mode":         func(o *VolumesOptions) { o.DataModes = nil },
 		"a mode there is not":  func(o *VolumesOptions) { o.DataModes = []DataMode{"journal"} },
 		"a part there is not":  func(o *VolumesOptions) { o.Disks, o.Loads = []string{plainDisk}, []string{fioLoad} },
