@@ -22,8 +22,8 @@ weights (VA), on the same with the pool on XFS (VX), with fio also while daybook
 steers (VC), and without Daybook on a partition each (P) with a loop device over it (L); on
 a simulated and on a plain disk. ext4 is mounted as the paper's kernels did (ordered), and
 for MariaDB also with today's default (unwritten). Besides: what the scheduler's slices give
-and cost, and what is left of the pool's own journal. It fails if a bound is missed. It takes 50 minutes and wants fio, MariaDB, sysbench
-and PostgreSQL (scripts/setup bench).`,
+and cost, and what is left of the pool's own journal. It fails if a bound is missed. It takes
+45 minutes and wants fio, MariaDB, sysbench and PostgreSQL (scripts/setup bench).`,
 		Example: `  daybook-bench volumes --docs docs/results
   daybook-bench volumes --quick
 
@@ -82,7 +82,7 @@ and PostgreSQL (scripts/setup bench).`,
 	}
 	b.flags(cmd)
 	cmd.Flags().IntVar(&seconds, "seconds", experiment.FullVolumes.Seconds, "length of a phase, behind its warm-up")
-	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase so often, in turn, and keep the one of median throughput")
+	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase so often, in turn, and keep the one of median throughput (not of slices and pool)")
 	cmd.Flags().StringSliceVar(&only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, slices, pool")
 	cmd.Flags().StringSliceVar(&neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync, limited")
 	cmd.Flags().StringSliceVar(&arrangements, "arrangement", nil, "measure only in these `ARRANGEMENTS`, and forget the others beside the same neighbours: S, V, VA, VX, VC, L, P")

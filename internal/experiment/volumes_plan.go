@@ -132,7 +132,7 @@ func (o VolumesOptions) Check() error {
 // asks says whether the part is to be measured.
 func (o VolumesOptions) asks(p plannedPart) bool {
 	return slices.Contains(o.Disks, p.disk) && slices.Contains(o.Loads, p.load) && slices.Contains(o.DataModes, p.mode) &&
-		(p.neighbours == nil || len(o.beside(p)) > 0)
+		(p.neighbours == nil || len(o.beside(p)) > 0 && slices.ContainsFunc(o.Arrangements, p.has))
 }
 
 // beside are the part's neighbours that are asked for.

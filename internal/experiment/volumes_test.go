@@ -42,9 +42,12 @@ func TestVolumesOptionsThatCannotBeAreRefused(t *testing.T) {
 		"a disk and a bad one": func(o *VolumesOptions) { o.Disks = []string{simulatedHDD, ""} },
 		"no arrangement":       func(o *VolumesOptions) { o.Arrangements = nil },
 		"one there is not":     func(o *VolumesOptions) { o.Arrangements = []Arrangement{"X"} },
-		"no data mode":         func(o *VolumesOptions) { o.DataModes = nil },
-		"a mode there is not":  func(o *VolumesOptions) { o.DataModes = []DataMode{"journal"} },
-		"a part there is not":  func(o *VolumesOptions) { o.Disks, o.Loads = []string{plainDisk}, []string{fioLoad} },
+		"a database under control": func(o *VolumesOptions) {
+			o.Loads, o.Arrangements = []string{mariadbLoad}, []Arrangement{ControlledOnXFS}
+		},
+		"no data mode":        func(o *VolumesOptions) { o.DataModes = nil },
+		"a mode there is not": func(o *VolumesOptions) { o.DataModes = []DataMode{"journal"} },
+		"a part there is not": func(o *VolumesOptions) { o.Disks, o.Loads = []string{plainDisk}, []string{fioLoad} },
 		"a neighbour not in it": func(o *VolumesOptions) {
 			o.Loads, o.Neighbours = []string{postgresqlLoad}, []fio.Neighbour{fio.LowFsync}
 		},

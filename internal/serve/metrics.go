@@ -12,8 +12,8 @@ import (
 
 const (
 	// DefaultMaxContainers bounds the containers with series of their own;
-	// each has ten, or twelve with a journal in memory. More are added up in one line per disk, so that the sums
-	// stay true.
+	// each has ten, or twelve with a journal in memory. More are added up in
+	// one line per disk, so that the sums stay true.
 	DefaultMaxContainers = 4000
 	// expireSeconds is how long a container's series stay after its last
 	// sample: longer than a scrape interval, so that the last bytes are seen.
@@ -191,8 +191,8 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		for i, c := range containerCounters {
 			counter(c.desc, float64(series.sums[i]), labels...)
 		}
-		for i, c := range containerMemoryCounters {
-			if series.memory != [2]uint64{} {
+		if series.memory != [2]uint64{} {
+			for i, c := range containerMemoryCounters {
 				counter(c.desc, float64(series.memory[i]), labels...)
 			}
 		}
