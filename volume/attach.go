@@ -106,6 +106,9 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	if err := p.checkImage(record); err != nil {
 		return Status{}, err
 	}
+	if _, err := p.mend(ctx, record, l); err != nil {
+		return Status{}, err
+	}
 	weight := record.Weight
 	record, err = p.begin(record, o)
 	if err != nil {

@@ -60,7 +60,8 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 			return report, err
 		}
 		// What it has in its own journal is all, or there is none inside.
-		target.Device, target.JournalDevice, record.SizeBytes = p.snapshotImage(name, o.Snapshot), "", s.SizeBytes
+		target.Device, target.JournalDevice, target.Kept = p.snapshotImage(name, o.Snapshot), "", ""
+		record.SizeBytes = s.SizeBytes
 	}
 	s, err := ext4.ReadSuperblock(target.Device)
 	// Of a damaged superblock e2fsck knows more.
@@ -94,7 +95,7 @@ func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, size uint64, 
 	if _, err := copyStill(ctx, target.Device, w.image(), size, nil); err != nil {
 		return report, err
 	}
-	target.Device, target.Lock = w.image(), nil
+	target.Device, target.Lock, target.Kept = w.image(), nil, ""
 	if err := target.ReplayJournal(ctx); err != nil {
 		return report, err
 	}

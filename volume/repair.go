@@ -84,6 +84,13 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 	if err != nil {
 		return "", err
 	}
+	mended, err := p.mend(ctx, record, l)
+	if err != nil {
+		return "", err
+	}
+	if mended {
+		what = "check finished"
+	}
 	if record.Resize != 0 {
 		if record, err = p.finishResize(ctx, record, l); err != nil {
 			return "", err

@@ -18,7 +18,7 @@ import (
 func (p *Pool) undoFile(name string) string { return filepath.Join(p.volumeDir(name), "resize.undo") }
 
 func (p *Pool) offline(record Record, l *lock) ext4.Offline {
-	return ext4.Offline{Device: p.image(record.Name), JournalDevice: record.JournalDevice, Lock: l.file}
+	return ext4.Offline{Device: p.image(record.Name), JournalDevice: record.JournalDevice, Lock: l.file, Kept: p.keptSuperblock(record.Name)}
 }
 
 // shrink makes a volume that is not attached shorter.
@@ -185,16 +185,17 @@ func (p *Pool) undoOffline(ctx context.Context, record Record, l *lock) error {
 		return err
 	}
 	offline := p.offline(record, l)
+	var undoErr error
 	if info.Size() > 0 { // else nothing was overwritten
-		undoErr := offline.Undo(ctx, undo)
-		if _, _, err := offline.Check(ctx, true); err != nil {
-			return errors.Join(undoErr, damaged(err))
-		}
-		if err := syncFile(p.image(record.Name)); err != nil {
-			return err
-		}
-		p.log.Info("an interrupted resize was taken back", "volume", record.Name, "e2undo", undoErr)
+		undoErr = offline.Undo(ctx, undo)
 	}
+	if _, _, err := offline.Check(ctx, true); err != nil {
+		return errors.Join(undoErr, damaged(err))
+	}
+	if err := syncFile(p.image(record.Name)); err != nil {
+		return err
+	}
+	p.log.Info("an interrupted resize was taken back", "volume", record.Name, "e2undo", undoErr)
 	p.reached("undone")
 	return removeSynced(undo)
 }

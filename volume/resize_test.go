@@ -394,7 +394,7 @@ func TestAnInterruptedOfflineResizeIsFinishedOrTakenBack(t *testing.T) {
 }
 
 // restore makes an image what it was.
-func restore(t *testing.T, original, image string, sizeBytes uint64) {
+func restore(t testing.TB, original, image string, sizeBytes uint64) {
 	t.Helper()
 	if err := os.Remove(image); err != nil {
 		t.Fatal(err)

@@ -115,7 +115,10 @@ func (p *Pool) holdReady(ctx context.Context, name string) (Record, *lock, error
 	if err != nil {
 		return Record{}, nil, err
 	}
-	if record, err = p.settle(ctx, record); err == nil && record.Resize != 0 {
+	if record, err = p.settle(ctx, record); err == nil {
+		_, err = p.mend(ctx, record, l)
+	}
+	if err == nil && record.Resize != 0 {
 		record, err = p.finishResize(ctx, record, l)
 	}
 	if err == nil {

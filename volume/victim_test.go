@@ -60,6 +60,10 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		_, err := p.Repair(ctx)
 		return err
 	},
+	"check": func(ctx context.Context, p *Pool, o order) error {
+		_, err := p.Check(ctx, o.Name, CheckOptions{Repair: true})
+		return err
+	},
 	"snapshot": func(ctx context.Context, p *Pool, o order) error {
 		_, err := p.Snapshot(ctx, o.Name, "snap", SnapshotOptions{})
 		return err

@@ -25,6 +25,9 @@ type Offline struct {
 	// Lock, if not nil, stays open in each tool: a flock of it is held
 	// until the tool has ended, too.
 	Lock *os.File
+	// Kept is the file in which the superblock is while a tool is at work
+	// that checks or resizes it; "" keeps none. See [Offline.PutBack].
+	Kept string
 }
 
 // ErrDamaged says that e2fsck found errors that it did not, or could not,
@@ -43,7 +46,12 @@ func (o Offline) Check(ctx context.Context, repair bool) (report string, correct
 	if o.JournalDevice != "" {
 		arguments = append(arguments, "-j", o.JournalDevice)
 	}
-	report, err = o.run(ctx, "e2fsck", append(arguments, o.Device)...)
+	arguments = append(arguments, o.Device)
+	if repair {
+		report, err = o.change(ctx, "e2fsck", arguments...)
+	} else {
+		report, err = o.run(ctx, "e2fsck", arguments...)
+	}
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return report, false, err
@@ -74,7 +82,7 @@ func (o Offline) CheckResized(ctx context.Context) error {
 	if !onlyResizeInode(report) {
 		return err
 	}
-	_, err = o.run(ctx, "e2fsck", "-f", "-y", o.Device)
+	_, err = o.change(ctx, "e2fsck", "-f", "-y", o.Device)
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.ExitCode()&^3 != 0) {
 		return err
@@ -105,7 +113,7 @@ func (o Offline) ReplayJournal(ctx context.Context) error {
 	if o.JournalDevice != "" {
 		arguments = append(arguments, "-j", o.JournalDevice)
 	}
-	_, err := o.run(ctx, "e2fsck", append(arguments, o.Device)...)
+	_, err := o.change(ctx, "e2fsck", append(arguments, o.Device)...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode()&^3 == 0 {
 		return nil
@@ -155,7 +163,7 @@ func (o Offline) Resize(ctx context.Context, sizeBytes uint64, undoFile string) 
 		arguments = append(arguments, "-z", undoFile)
 	}
 	arguments = append(arguments, o.Device, fmt.Sprintf("%dK", sizeBytes>>10))
-	if _, err := o.run(ctx, "resize2fs", arguments...); err != nil {
+	if _, err := o.change(ctx, "resize2fs", arguments...); err != nil {
 		return fmt.Errorf("cannot resize the file system on %s: %w", o.Device, err)
 	}
 	return nil
@@ -164,7 +172,7 @@ func (o Offline) Resize(ctx context.Context, sizeBytes uint64, undoFile string) 
 // Undo puts back what an undo file holds. It may be done again when it was
 // interrupted.
 func (o Offline) Undo(ctx context.Context, undoFile string) error {
-	if _, err := o.run(ctx, "e2undo", undoFile, o.Device); err != nil {
+	if _, err := o.change(ctx, "e2undo", undoFile, o.Device); err != nil {
 		return fmt.Errorf("cannot undo the interrupted change of %s: %w", o.Device, err)
 	}
 	return nil

@@ -1,0 +1,38 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// keptSuperblock is there while a tool of e2fsprogs works on the image.
+func (p *Pool) keptSuperblock(name string) string {
+	return filepath.Join(p.volumeDir(name), "superblock")
+}
+
+// mend checks what a tool was at work on when it was killed, and says whether
+// there was anything. What an interrupted resize needs is done by who finishes
+// it; here it only gets a superblock that can be read.
+func (p *Pool) mend(ctx context.Context, record Record, l *lock) (mended bool, err error) {
+	if record.Attachment != nil {
+		return false, nil
+	}
+	if _, err := os.Lstat(p.keptSuperblock(record.Name)); errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err := p.checkNoLoop(record.Name); err != nil {
+		return false, err
+	}
+	offline := p.offline(record, l)
+	if _, err := offline.PutBack(); err != nil || record.Resize != 0 {
+		return false, err
+	}
+	if _, _, err := offline.Check(ctx, true); err != nil {
+		return false, damaged(err)
+	}
+	p.log.Info("a check of the file system was interrupted: it was checked again", "volume", record.Name)
+	return true, nil
+}
