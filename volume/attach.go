@@ -165,6 +165,9 @@ func (p *Pool) checkImage(record Record) error {
 	if record.Resize != 0 {
 		return fmt.Errorf("it is %w: a resize to %d bytes was interrupted: daybook volume repair finishes it", ErrBusy, record.Resize)
 	}
+	if record.Device != "" {
+		return checkDeviceUnused(record.Device)
+	}
 	loops, err := p.loopsOf(record.Name)
 	if err != nil {
 		return err
@@ -175,8 +178,12 @@ func (p *Pool) checkImage(record Record) error {
 	return nil
 }
 
-// checkImageThere says whether the image is a file of the volume's size.
+// checkImageThere says whether the image is a file of the volume's size, or the
+// device the volume's.
 func (p *Pool) checkImageThere(record Record) error {
+	if record.Device != "" {
+		return checkDevice(record)
+	}
 	info, err := os.Stat(p.image(record.Name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("its image %s is missing: it is %w", p.image(record.Name), ErrCorrupt)
@@ -219,6 +226,13 @@ func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
 	if o.Weight != 0 {
 		record.Weight = o.Weight
 	}
+	if record.Device != "" {
+		facts, err := lookAtDevice(record.Device)
+		if err != nil {
+			return record, err
+		}
+		a.DeviceNumber = facts.dev.String()
+	}
 	record.Attachment = a
 	if err := p.planPlacement(record); err != nil {
 		return record, err
@@ -229,25 +243,13 @@ func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
 // build does what was recorded; what it learns it records as it goes.
 func (p *Pool) build(ctx context.Context, record *Record) error {
 	a := record.Attachment
-	options := blockdev.AttachOptions{
-		DirectIO: true, ReadOnly: a.ReadOnly, BlockSizeBytes: p.loopSectorBytes(*record), Label: loopLabel(*record),
-	}
-	loop, err := blockdev.Attach(p.image(record.Name), options)
-	if errors.Is(err, blockdev.ErrNoDirectIO) {
-		if !a.AllowCache {
-			return fmt.Errorf("%w: the pool's file system %s; --allow-cache does without, and then data is cached twice and an fsync of one volume waits for the pool's writeback", err, p.dir)
+	node := record.Device
+	if node == "" {
+		loop, err := p.buildLoop(record)
+		if err != nil {
+			return err
 		}
-		p.log.Warn("no direct I/O: the image is cached twice", "volume", record.Name, "why", err)
-		options.DirectIO, options.BlockSizeBytes = false, record.SectorBytes
-		loop, err = blockdev.Attach(p.image(record.Name), options)
-	}
-	if err != nil {
-		return err
-	}
-	p.reached("looped")
-	a.LoopDevice = loop.Name
-	if err := p.write(*record); err != nil {
-		return err
+		node = loop.Path()
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -258,11 +260,34 @@ func (p *Pool) build(ctx context.Context, record *Record) error {
 		}
 	}
 	p.reached("target")
-	if err := p.mount(*record, loop.Path()); err != nil {
+	if err := p.mount(*record, node); err != nil {
 		return err
 	}
 	p.reached("mounted")
 	return p.place(*record)
+}
+
+// buildLoop makes a loop device of the image, and records which.
+func (p *Pool) buildLoop(record *Record) (blockdev.Loop, error) {
+	a := record.Attachment
+	options := blockdev.AttachOptions{
+		DirectIO: true, ReadOnly: a.ReadOnly, BlockSizeBytes: p.loopSectorBytes(*record), Label: loopLabel(*record),
+	}
+	loop, err := blockdev.Attach(p.image(record.Name), options)
+	if errors.Is(err, blockdev.ErrNoDirectIO) {
+		if !a.AllowCache {
+			return loop, fmt.Errorf("%w: the pool's file system %s; --allow-cache does without, and then data is cached twice and an fsync of one volume waits for the pool's writeback", err, p.dir)
+		}
+		p.log.Warn("no direct I/O: the image is cached twice", "volume", record.Name, "why", err)
+		options.DirectIO, options.BlockSizeBytes = false, record.SectorBytes
+		loop, err = blockdev.Attach(p.image(record.Name), options)
+	}
+	if err != nil {
+		return loop, err
+	}
+	p.reached("looped")
+	a.LoopDevice = loop.Name
+	return loop, p.write(*record)
 }
 
 // loopSectorBytes is the loop device's logical block size: what direct I/O takes

@@ -82,6 +82,9 @@ func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, progress
 		return work{}, Record{}, err
 	}
 	defer l.release()
+	if err := checkImaged(record); err != nil {
+		return work{}, Record{}, err
+	}
 	var s SnapshotRecord
 	if snapshot != "" {
 		if s, err = p.readSnapshot(source, snapshot); err != nil {

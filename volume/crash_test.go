@@ -34,15 +34,18 @@ func (r *rig) expected() []string {
 		if a == nil {
 			continue
 		}
-		image, err := filepath.Rel(r.home, r.pool.image(status.Name))
-		if err != nil {
-			r.t.Fatal(err)
+		if status.Device == "" {
+			image, err := filepath.Rel(r.home, r.pool.image(status.Name))
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			want = append(want, "loop of /"+image)
 		}
 		target, err := filepath.Rel(r.home, a.Target)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		want = append(want, "loop of /"+image, "mount on /"+target)
+		want = append(want, "mount on /"+target)
 		for _, at := range ancestry(a.Journal) {
 			if at != ownParent {
 				cgroups["cgroup "+at] = true
@@ -69,7 +72,8 @@ func (r *rig) wantTidy() {
 	}
 	for _, name := range names {
 		dir := filepath.Join(volumesDir, name)
-		want = append(want, dir, filepath.Join(dir, recordFile), filepath.Join(dir, imageFile), filepath.Join(dir, snapshotsDir))
+		want = append(want, dir)
+		want = append(want, r.filesOf(name)...)
 		for _, snapshot := range r.pool.snapshotNames(name) {
 			dir := filepath.Join(dir, snapshotsDir, snapshot)
 			want = append(want, dir, filepath.Join(dir, snapshotRecord), filepath.Join(dir, imageFile))
@@ -111,7 +115,7 @@ func (r *rig) wantKept(name string) {
 		r.t.Error(err)
 	}
 	r.detach(name)
-	r.wantClean(r.pool.image(name))
+	r.wantClean(r.pool.backing(r.inspect(name).Record))
 }
 
 // crash is an operation that is killed at each of its steps.
@@ -127,6 +131,8 @@ type crash struct {
 	existed, optional bool
 	// fails: the host does not let it, and it must be taken back.
 	fails bool
+	// onDevice: on a device, which the next volume must find empty.
+	onDevice bool
 	// after looks at what is special after the repair.
 	after func(r *rig, name string)
 }
@@ -139,6 +145,30 @@ var crashes = []crash{
 	{
 		name: "create full", order: order{Operation: "create", Size: testBytes, Provision: Full, Mode: 0o700}, optional: true,
 		steps: []string{"work", "made", "finishing", "finished"},
+	},
+	{
+		name: "create on a device", order: order{Operation: "create", Mode: 0o700}, optional: true, onDevice: true,
+		steps: []string{"work", "made", "finishing", "finished"},
+	},
+	{
+		name: "attach a device", prepare: keepOnDevice, order: order{Operation: "attach"}, existed: true, onDevice: true,
+		steps: []string{"attaching", "target", "mounted", "cgroup", "cgroups", "weighted", "placed", "attached"},
+	},
+	{
+		name: "detach a device", prepare: func(r *rig, name string) {
+			keepOnDevice(r, name)
+			r.attach(name, AttachOptions{})
+		},
+		order: order{Operation: "detach"}, existed: true, onDevice: true,
+		steps: []string{"detaching", "unmounted", "weight reset", "cgroup removed", "displaced", "target removed", "detached"},
+	},
+	{
+		name: "delete on a device", prepare: keepOnDevice, order: order{Operation: "delete"}, existed: true, optional: true, onDevice: true,
+		steps: []string{"dropping", "dropped"},
+	},
+	{
+		name: "shrink on a device", prepare: keepOnDevice, order: order{Operation: "resize", Size: testBytes * 3 / 2}, existed: true, onDevice: true,
+		after: sizeIsWhole, steps: []string{"resizing", "resized"},
 	},
 	{
 		name: "attach", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
@@ -215,6 +245,8 @@ var crashes = []crash{
 	},
 }
 
+func keepOnDevice(r *rig, name string) { r.keep(name, CreateOptions{Device: r.device}) }
+
 // growSteps: without the right it is refused before the first.
 var growSteps = func() []string {
 	if canGrowMounted() {
@@ -234,6 +266,12 @@ func snapshotIsWhole(r *rig, name string) {
 
 func sizeIsWhole(r *rig, name string) {
 	status := r.inspect(name)
+	if status.Device != "" {
+		if bytes, err := fileSystemBytes(status.Device); err != nil || bytes != status.SizeBytes || status.Resize != 0 {
+			r.t.Errorf("%s has a file system of %d bytes, %v: size %d, resize to %d", status.Device, bytes, err, status.SizeBytes, status.Resize)
+		}
+		return
+	}
 	info, err := os.Stat(r.pool.image(name))
 	if err != nil || uint64(info.Size()) != status.SizeBytes || status.Resize != 0 {
 		r.t.Errorf("%+v, %v: size %d, resize to %d", info, err, status.SizeBytes, status.Resize)
@@ -268,11 +306,17 @@ func TestKilledAtEachStepARepairMakesWhole(t *testing.T) {
 
 func (r *rig) begin(c crash) (name string, o order) {
 	name = r.name("v")
+	if c.onDevice && r.device == "" {
+		r.device = r.newDevice(2 * testBytes)
+	}
 	if c.prepare != nil {
 		c.prepare(r, name)
 	}
 	o = c.order
 	o.Name, o.KillAt = name, -1
+	if c.onDevice {
+		o.Device = r.device
+	}
 	if o.Attach.Target == "" {
 		o.Attach.Target = r.target(name)
 	}
@@ -508,10 +552,12 @@ func TestKilledAtRandomMomentsARepairMakesWhole(t *testing.T) {
 		names = append(names, r.name(fmt.Sprint("v", n)))
 		volumes[names[n]] = &believed{}
 	}
+	// The last is on a device each time.
+	r.device = r.newDevice(slices.Max(randomSizes))
 	interrupted, done := make(map[string]int), make(map[string]int)
 	life := firstLife
 	for kill := range randomKills {
-		command := r.victim(order{Operation: "random", Seed: random.Uint64(), Names: names, Targets: filepath.Join(r.home, "mnt"), KillAt: -1})
+		command := r.victim(order{Operation: "random", Seed: random.Uint64(), Names: names, Device: r.device, Targets: filepath.Join(r.home, "mnt"), KillAt: -1})
 		events := tale(t, command)
 		if first := <-events; first.when != "ready" {
 			t.Fatalf("the victim said %+v", first)

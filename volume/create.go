@@ -14,10 +14,15 @@ import (
 
 // CreateOptions are the choices of [Pool.Create]. Only the size is needed.
 type CreateOptions struct {
-	// SizeBytes is from MinSizeBytes to MaxSizeBytes, in whole 4 KiB.
+	// SizeBytes is from MinSizeBytes to MaxSizeBytes, in whole 4 KiB; with a
+	// Device it is 0.
 	SizeBytes uint64
 	// Provision is Thin if it is empty.
 	Provision Provision
+	// Device is the node of a block device that becomes the volume, instead
+	// of an image in the pool: a logical volume or partition, all of it, on
+	// which nothing may be. Provision is OnDevice then.
+	Device string
 	// Weight, 1 to 1000, is the parent cgroup's while the volume is
 	// attached; 0 leaves it alone.
 	Weight uint64
@@ -49,7 +54,11 @@ type CreateOptions struct {
 }
 
 func (o CreateOptions) complete() (CreateOptions, error) {
-	if o.Provision == "" {
+	switch {
+	case o.Provision != "":
+	case o.Device != "":
+		o.Provision = OnDevice
+	default:
 		o.Provision = Thin
 	}
 	if o.BlockSizeBytes == 0 {
@@ -58,9 +67,15 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	if o.Mode == 0 {
 		o.Mode = 0o755
 	}
-	errs := []error{CheckSize(o.SizeBytes), CheckWeight(o.Weight), checkLabels(o.Labels)}
-	if o.Provision != Thin && o.Provision != Full {
+	errs := []error{CheckWeight(o.Weight), checkLabels(o.Labels)}
+	switch {
+	case o.Device != "" && (o.SizeBytes != 0 || o.Provision != OnDevice):
+		errs = append(errs, fmt.Errorf("%w: a device, which has its own size and blocks, excludes size and provision", ErrInvalid))
+	case o.Device != "":
+	case o.Provision != Thin && o.Provision != Full:
 		errs = append(errs, fmt.Errorf("%w provision %q: want %s or %s", ErrInvalid, o.Provision, Thin, Full))
+	default:
+		errs = append(errs, CheckSize(o.SizeBytes))
 	}
 	switch o.BlockSizeBytes {
 	case 1024, 2048, 4096:
@@ -75,7 +90,7 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	default:
 		errs = append(errs, fmt.Errorf("%w inode size: %d bytes, want a power of two from 128 to 4096", ErrInvalid, o.InodeSizeBytes))
 	}
-	if o.JournalBytes%(1<<20) != 0 || o.JournalBytes > o.SizeBytes/2 {
+	if o.JournalBytes%(1<<20) != 0 || o.Device == "" && o.JournalBytes > o.SizeBytes/2 {
 		errs = append(errs, fmt.Errorf("%w journal size: %d bytes, want whole MiB and at most half of the volume", ErrInvalid, o.JournalBytes))
 	}
 	if o.JournalBytes != 0 && o.JournalDevice != "" {
@@ -114,6 +129,9 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	if _, err := os.Lstat(p.volumeDir(name)); err == nil {
 		return Record{}, ErrExists
 	}
+	if o.Device != "" {
+		return p.createOnDevice(ctx, name, o)
+	}
 	sector, err := p.sectorBytes()
 	if err != nil {
 		return Record{}, err
@@ -122,17 +140,13 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 		return Record{}, fmt.Errorf("%w block size: the pool's disk has sectors of %d bytes, and blocks may not be smaller", ErrInvalid, sector)
 	}
 	sector = max(sector, p.sharedSectorBytes(o.BlockSizeBytes))
-	record = Record{
-		Format: recordFormat, Name: name, ID: newID(), Created: time.Now().UTC(), SizeBytes: o.SizeBytes, Provision: o.Provision,
-		SectorBytes: sector, Weight: o.Weight, Labels: maps.Clone(o.Labels), MountOptions: o.MountOptions, NoAtime: o.NoAtime,
-		JournalDevice: o.JournalDevice,
-	}
+	record = o.record(name, o.SizeBytes, sector)
 	w, err := p.newWork(ctx, o.SizeBytes, o.Provision)
 	if err != nil {
 		return Record{}, err
 	}
 	defer func() { err = errors.Join(err, w.discard()) }()
-	if err := makeFileSystem(ctx, w.image(), record.ID, o); err != nil {
+	if err := makeFileSystem(ctx, w.image(), record.ID, nil, o); err != nil {
 		return Record{}, err
 	}
 	p.reached("made")
@@ -156,11 +170,22 @@ func (p *Pool) sectorBytes() (uint32, error) {
 	return uint32(bytes), nil
 }
 
-func makeFileSystem(ctx context.Context, image, id string, o CreateOptions) error {
+// record is that of a volume with these options.
+func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32) Record {
+	return Record{
+		Format: recordFormat, Name: name, ID: newID(), Created: time.Now().UTC(), SizeBytes: sizeBytes, Provision: o.Provision, Device: o.Device,
+		SectorBytes: sectorBytes, Weight: o.Weight, Labels: maps.Clone(o.Labels), MountOptions: o.MountOptions, NoAtime: o.NoAtime,
+		JournalDevice: o.JournalDevice,
+	}
+}
+
+// makeFileSystem makes it on an image that reads as zeros, or on a device. A lock
+// that is not nil is held until the tool has ended, too.
+func makeFileSystem(ctx context.Context, image, id string, held *os.File, o CreateOptions) error {
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
 		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode, JournalBytes: o.JournalBytes, JournalDevice: o.JournalDevice,
-		Zeros: !o.LazyInit, Lazy: o.LazyInit, Extended: []string{owner}, Arguments: []string{"-U", id},
+		Zeros: !o.LazyInit && o.Device == "", Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", id},
 	}
 	if o.InodeSizeBytes != 0 {
 		make.Arguments = append(make.Arguments, "-I", strconv.FormatUint(uint64(o.InodeSizeBytes), 10))
@@ -172,7 +197,7 @@ func makeFileSystem(ctx context.Context, image, id string, o CreateOptions) erro
 		return nil
 	}
 	// mke2fs knows root_perms only since 1.47.1.
-	return ext4.SetRootMode(ctx, image, unixMode(o.Mode))
+	return ext4.Offline{Device: image, Lock: held}.SetRootMode(ctx, unixMode(o.Mode))
 }
 
 // ParseMode reads the permissions of a root directory, octal as chmod(1) takes

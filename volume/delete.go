@@ -38,15 +38,22 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	if record.Attachment != nil {
 		return fmt.Errorf("it is %w: attached at %s", ErrBusy, record.Attachment.Target)
 	}
-	if err := p.checkNoLoop(name); err != nil {
-		return err
+	// What is at the path of a device that is gone is not the volume's.
+	if record.Device == "" || checkDevice(record) == nil {
+		if err := p.checkNoLoop(record); err != nil {
+			return err
+		}
 	}
 	return p.drop(ctx, p.volumeDir(name))
 }
 
-// checkNoLoop keeps an image that somebody else attached.
-func (p *Pool) checkNoLoop(name string) error {
-	loops, err := p.loopsOf(name)
+// checkNoLoop keeps an image that somebody else attached, and a device that
+// somebody else uses.
+func (p *Pool) checkNoLoop(record Record) error {
+	if record.Device != "" {
+		return checkDeviceUnused(record.Device)
+	}
+	loops, err := p.loopsOf(record.Name)
 	if err != nil || len(loops) == 0 {
 		return err
 	}
@@ -59,7 +66,8 @@ func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
 		return err
 	}
 	defer l.release()
-	if err := p.checkNoLoop(name); err != nil {
+	// Of its device nobody knows.
+	if err := p.checkNoLoop(Record{Name: name}); err != nil {
 		return err
 	}
 	return p.drop(ctx, p.volumeDir(name))

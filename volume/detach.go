@@ -71,17 +71,17 @@ func (p *Pool) writeUndone(record Record) error {
 // checkDetachable refuses while the file system is mounted elsewhere, too, as a
 // container's bind mount is, and where nothing of it would be left.
 func (p *Pool) checkDetachable(record Record) error {
-	loops, err := p.ownLoops(record)
+	lowers, err := p.lowers(record)
 	if err != nil {
 		return err
 	}
-	for _, loop := range loops {
+	for _, lower := range lowers {
 		image := p.image(record.Name)
-		if _, err := os.Lstat(image); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(image); lower.loop != nil && errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("it is %w: its image was removed while it was attached, and without the mount its data are lost; stop its users and save them: cp --sparse=always %s %s",
-				ErrCorrupt, loop.Path(), image)
+				ErrCorrupt, lower.node, image)
 		}
-		mounts, err := blockdev.MountsOf(loop.Dev)
+		mounts, err := blockdev.MountsOf(lower.dev)
 		if err != nil {
 			return err
 		}
@@ -98,8 +98,8 @@ func (p *Pool) checkDetachable(record Record) error {
 // the file system is alive still in somebody's mount namespace. What is half
 // gone is left to the next who works on the volume.
 func (p *Pool) mountAgain(record Record) error {
-	loops, err := p.ownLoops(record)
-	if err != nil || len(loops) != 1 {
+	lowers, err := p.lowers(record)
+	if err != nil || len(lowers) != 1 {
 		return err
 	}
 	stands, err := p.stands(record)
@@ -107,7 +107,7 @@ func (p *Pool) mountAgain(record Record) error {
 		return err
 	}
 	if !stands {
-		if err := p.mount(record, loops[0].Path()); err != nil {
+		if err := p.mount(record, lowers[0].node); err != nil {
 			return err
 		}
 	}
@@ -122,25 +122,25 @@ func (p *Pool) mountAgain(record Record) error {
 // without it. Each step that is undone already is none.
 func (p *Pool) undo(ctx context.Context, record Record) (Record, error) {
 	a := record.Attachment
-	loops, err := p.ownLoops(record)
+	lowers, err := p.lowers(record)
 	if err != nil {
 		return record, err
 	}
-	for _, loop := range loops {
-		mounts, err := blockdev.MountsOf(loop.Dev)
+	for _, lower := range lowers {
+		mounts, err := blockdev.MountsOf(lower.dev)
 		if err != nil {
 			return record, err
 		}
 		for _, mount := range mounts {
 			if mount.Point == a.Target {
-				if err := unmount(ctx, a.Target, loop.Dev); err != nil {
+				if err := unmount(ctx, a.Target, lower.dev); err != nil {
 					return record, err
 				}
 			}
 		}
 		p.reached("unmounted")
-		if err := detachLoop(ctx, loop); err != nil {
-			if errors.Is(err, blockdev.ErrBusy) {
+		if err := lower.release(ctx); err != nil {
+			if errors.Is(err, blockdev.ErrBusy) || errors.Is(err, ErrBusy) {
 				err = fmt.Errorf("%w: a container or another mount namespace uses it still: %w", ErrBusy, err)
 			}
 			return record, err
@@ -231,13 +231,14 @@ func (p *Pool) settle(ctx context.Context, record Record) (Record, error) {
 	return undone, p.writeUndone(undone)
 }
 
-// stands says whether the image has its loop device and that its mount.
+// stands says whether the image has its loop device, and that, or the volume's
+// own device, its mount.
 func (p *Pool) stands(record Record) (bool, error) {
-	loops, err := p.ownLoops(record)
-	if err != nil || len(loops) != 1 {
+	lowers, err := p.lowers(record)
+	if err != nil || len(lowers) != 1 {
 		return false, err
 	}
-	mounts, err := blockdev.MountsOf(loops[0].Dev)
+	mounts, err := blockdev.MountsOf(lowers[0].dev)
 	if err != nil {
 		return false, err
 	}

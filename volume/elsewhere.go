@@ -16,14 +16,14 @@ import (
 // to let go of an attached volume. Unmounting it here would not end it, but
 // only hide it from who works in it here. The error wraps ErrBusy.
 func (p *Pool) awaitAlone(ctx context.Context, record Record) error {
-	loops, err := p.ownLoops(record)
+	lowers, err := p.lowers(record)
 	if err != nil {
 		return err
 	}
 	deadline := time.Now().Add(loopPatience)
-	for _, loop := range loops {
+	for _, lower := range lowers {
 		for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-			pid, err := mountedElsewhere(loop.Dev)
+			pid, err := mountedElsewhere(lower.dev)
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ func (p *Pool) mend(ctx context.Context, record Record, l *lock) (mended bool, e
 	if _, err := os.Lstat(p.keptSuperblock(record.Name)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if err := p.checkNoLoop(record.Name); err != nil {
+	if err := p.checkNoLoop(record); err != nil {
 		return false, err
 	}
 	offline := p.offline(record, l)

@@ -240,14 +240,14 @@ func (p *Pool) enableIO(t *cgroup.Tree, record Record, at string) error {
 
 // thread is the number of the volume's jbd2 thread.
 func (p *Pool) thread(record Record) (int, error) {
-	loops, err := p.ownLoops(record)
+	lowers, err := p.lowers(record)
 	if err != nil {
 		return 0, err
 	}
-	if len(loops) != 1 {
-		return 0, fmt.Errorf("%w: its image has %d loop devices of Daybook's", ErrDetached, len(loops))
+	if len(lowers) != 1 {
+		return 0, fmt.Errorf("%w: its image has %d loop devices of Daybook's", ErrDetached, len(lowers))
 	}
-	journal, err := ext4.JournalOf(loops[0].Dev)
+	journal, err := ext4.JournalOf(lowers[0].dev)
 	if err != nil {
 		return 0, err
 	}
@@ -261,7 +261,7 @@ func (p *Pool) setWeight(t *cgroup.Tree, record Record) error {
 	if record.Weight == 0 || a.Placement != PlaceParent {
 		return nil
 	}
-	weights, disk, scheduler, err := p.weights(t)
+	weights, disk, scheduler, err := p.weights(t, record)
 	if errors.Is(err, cgroup.ErrNoWeights) || errors.Is(err, errNoDisk) {
 		p.log.Warn("the weight is not in force", "volume", record.Name, "weight", record.Weight, "why", err)
 		return nil
@@ -317,11 +317,20 @@ func (p *Pool) sharer(record Record) (*Record, error) {
 	return nil, err
 }
 
-var errNoDisk = errors.New("the pool's file system lies on no single disk")
+var errNoDisk = errors.New("it lies on no single disk")
 
-// weights are those of the disk under the pool.
-func (p *Pool) weights(t *cgroup.Tree) (weights *cgroup.Weights, disk blockdev.Disk, scheduler string, err error) {
-	if disk, err = p.disk(); err != nil {
+// weights are those of the disk under the pool, or under the volume's own
+// device, where its I/O meets that of others: below the device mapper.
+func (p *Pool) weights(t *cgroup.Tree, record Record) (weights *cgroup.Weights, disk blockdev.Disk, scheduler string, err error) {
+	if record.Device != "" {
+		disk, err = blockdev.Lookup(record.Device)
+	} else {
+		disk, err = p.disk()
+	}
+	if err == nil {
+		disk, err = disk.Bottom()
+	}
+	if err != nil {
 		return nil, disk, "", fmt.Errorf("%w: %w", errNoDisk, err)
 	}
 	offered, err := disk.Scheduler()
@@ -392,7 +401,7 @@ func (p *Pool) resetWeight(t *cgroup.Tree, record Record) error {
 	if sharer == nil {
 		return restoreWeight(t, record.Attachment)
 	}
-	weights, _, _, err := p.weights(t)
+	weights, _, _, err := p.weights(t, record)
 	if errors.Is(err, cgroup.ErrNoWeights) || errors.Is(err, errNoDisk) {
 		return nil
 	}

@@ -90,6 +90,8 @@ func (p *Pool) receiveChange(ctx context.Context, name string, stream *streamRea
 	}
 	defer l.release()
 	switch {
+	case record.Device != "":
+		return Record{}, checkImaged(record)
 	case record.Attachment != nil:
 		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
 	case record.ID != header.ID:

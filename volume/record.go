@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
 // Provision is how an image gets its blocks.
@@ -23,6 +25,9 @@ const (
 	// Full images are written once at creation: no write of the volume
 	// allocates in the pool, so that the pool's journal has no part in it.
 	Full Provision = "full"
+	// OnDevice volumes have no image, and no loop device: their file system
+	// is on a block device of the host.
+	OnDevice Provision = "device"
 )
 
 // Placement is where a volume's jbd2 thread is kept while it is attached.
@@ -50,7 +55,9 @@ type Record struct {
 	Created   time.Time `json:"created"`
 	SizeBytes uint64    `json:"size_bytes"`
 	Provision Provision `json:"provision"`
-	// SectorBytes is the loop device's logical block size.
+	// Device is the node of the block device of an OnDevice volume.
+	Device string `json:"device,omitempty"`
+	// SectorBytes is the loop device's, or device's, logical block size.
 	SectorBytes uint32 `json:"sector_bytes"`
 	// Weight is the parent cgroup's while attached; 0 leaves it alone.
 	Weight uint64            `json:"weight,omitempty"`
@@ -89,10 +96,12 @@ type Attachment struct {
 	Target     string `json:"target"`
 	MadeTarget bool   `json:"made_target,omitempty"`
 	// LoopDevice is the name of the device, once it is known.
-	LoopDevice string    `json:"loop_device,omitempty"`
-	AllowCache bool      `json:"allow_cache,omitempty"`
-	ReadOnly   bool      `json:"read_only,omitempty"`
-	Placement  Placement `json:"placement"`
+	LoopDevice string `json:"loop_device,omitempty"`
+	// DeviceNumber is "major:minor" of an OnDevice volume's.
+	DeviceNumber string    `json:"device_number,omitempty"`
+	AllowCache   bool      `json:"allow_cache,omitempty"`
+	ReadOnly     bool      `json:"read_only,omitempty"`
+	Placement    Placement `json:"placement"`
 	// Cgroup is the parent, or the container's own; Journal where the
 	// jbd2 thread is.
 	Cgroup  string `json:"cgroup,omitempty"`
@@ -158,8 +167,13 @@ func (r Record) check() error {
 	if err := errors.Join(CheckName(r.Name), CheckSize(r.SizeBytes), CheckWeight(r.Weight), checkLabels(r.Labels)); err != nil {
 		return err
 	}
-	if r.Provision != Thin && r.Provision != Full {
+	switch r.Provision {
+	case Thin, Full, OnDevice:
+	default:
 		return fmt.Errorf("provision %q", r.Provision)
+	}
+	if (r.Provision == OnDevice) != (r.Device != "") || r.Device != "" && !cleanPath(r.Device) {
+		return fmt.Errorf("device %q with provision %q", r.Device, r.Provision)
 	}
 	switch r.SectorBytes {
 	case 512, 1024, 2048, 4096:
@@ -168,6 +182,9 @@ func (r Record) check() error {
 	}
 	if r.Attachment == nil {
 		return nil
+	}
+	if err := r.Attachment.checkDevices(r.Device); err != nil {
+		return err
 	}
 	return r.Attachment.check(r.Name)
 }
@@ -182,11 +199,6 @@ func (a Attachment) check(name string) error {
 	}
 	if !cleanPath(a.Target) || a.Target == "/" {
 		return fmt.Errorf("mount point %q", a.Target)
-	}
-	if number, isLoop := strings.CutPrefix(a.LoopDevice, "loop"); a.LoopDevice != "" {
-		if _, err := strconv.ParseUint(number, 10, 32); err != nil || !isLoop {
-			return fmt.Errorf("loop device %q", a.LoopDevice)
-		}
 	}
 	if a.Placement == PlaceNone {
 		if a.Cgroup != "" || a.Journal != "" || len(a.MadeCgroups)+len(a.EnabledIO) > 0 || a.WeightBefore != nil {
@@ -226,6 +238,21 @@ func (a Attachment) check(name string) error {
 	}
 	if a.WeightBefore != nil && slices.Contains(a.MadeCgroups, a.Cgroup) {
 		return fmt.Errorf("weight before of cgroup %q, which it made", a.Cgroup)
+	}
+	return nil
+}
+
+// checkDevices: an attachment has a loop device, or that of the volume.
+func (a Attachment) checkDevices(device string) error {
+	if number, isLoop := strings.CutPrefix(a.LoopDevice, "loop"); a.LoopDevice != "" {
+		if _, err := strconv.ParseUint(number, 10, 32); err != nil || !isLoop || device != "" {
+			return fmt.Errorf("loop device %q", a.LoopDevice)
+		}
+	}
+	if a.DeviceNumber != "" {
+		if _, err := blockdev.ParseDev(a.DeviceNumber); err != nil || device == "" {
+			return fmt.Errorf("device number %q", a.DeviceNumber)
+		}
 	}
 	return nil
 }

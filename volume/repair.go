@@ -36,7 +36,7 @@ func (p *Pool) Repair(ctx context.Context) (Repaired, error) {
 	deadline := time.Now().Add(repairPatience)
 	done := Repaired{Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}}
 	// What cannot be cleared does not hold up the volumes.
-	cleared, workErr := p.clearWork(ctx)
+	cleared, workErr := p.clearWork(ctx, deadline)
 	done.Work = cleared
 	if workErr != nil {
 		workErr = fmt.Errorf("cannot clear the work of pool %s: %w", p.dir, workErr)
@@ -77,8 +77,10 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 		return "", err
 	}
 	defer l.release()
-	if err := removeIfThere(filepath.Join(p.volumeDir(name), recordFile+wholefile.TemporarySuffix)); err != nil {
-		return "", err
+	for _, file := range []string{filepath.Join(p.volumeDir(name), recordFile), p.keptSuperblock(name)} {
+		if err := removeIfThere(file + wholefile.TemporarySuffix); err != nil {
+			return "", err
+		}
 	}
 	record, err := p.read(name)
 	if err != nil {
@@ -132,11 +134,11 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 // the image is whole by itself, after the host or a mounting was stopped. What
 // holds it up is the next mount's matter.
 func (p *Pool) replay(ctx context.Context, record Record, l *lock) bool {
-	s, err := ext4.ReadSuperblock(p.image(record.Name))
+	s, err := ext4.ReadSuperblock(p.backing(record))
 	if err != nil || !s.NeedsRecovery || s.External() {
 		return false
 	}
-	if loops, err := p.loopsOf(record.Name); err != nil || len(loops) > 0 {
+	if p.checkNoLoop(record) != nil {
 		return false
 	}
 	if err := p.offline(record, l).ReplayJournal(ctx); err != nil {

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
@@ -101,14 +101,19 @@ func (p *Pool) beginGrow(ctx context.Context, record *Record, size uint64) error
 		return err
 	}
 	defer all.release()
-	if err := p.checkQuota(size - record.SizeBytes); err != nil {
+	if record.Device == "" {
+		err = p.checkQuota(size - record.SizeBytes)
+	} else if long, lookErr := p.longEnough(*record, size); !long {
+		err = cmp.Or(lookErr, fmt.Errorf("%w size: its device %s is shorter than %d bytes; make that longer first (lvextend)", ErrInvalid, record.Device, size))
+	}
+	if err != nil {
 		return err
 	}
 	record.Resize = size
 	if err := p.write(*record); err != nil {
 		return err
 	}
-	if err := os.Truncate(p.image(record.Name), int64(size)); err != nil {
+	if err := p.setLength(*record, size); err != nil {
 		if errors.Is(err, unix.EFBIG) {
 			err = fmt.Errorf("the pool's file system has no files of %d bytes: %w", size, ErrUnsupported)
 		}
@@ -143,7 +148,7 @@ func (p *Pool) finishGrow(ctx context.Context, record Record, l *lock, progress 
 var errGrown = errors.New("the file system has grown already")
 
 func (p *Pool) growAll(ctx context.Context, record Record, l *lock, progress Progress) error {
-	image, now, want := p.image(record.Name), record.SizeBytes, record.Resize
+	image, now, want := p.backing(record), record.SizeBytes, record.Resize
 	device, err := p.deviceOf(record)
 	if err != nil {
 		return err
@@ -152,7 +157,7 @@ func (p *Pool) growAll(ctx context.Context, record Record, l *lock, progress Pro
 	if err != nil {
 		return err
 	}
-	if err := os.Truncate(image, int64(want)); err != nil {
+	if err := p.setLength(record, want); err != nil {
 		return noSpace(err)
 	}
 	// A file system that has grown uses the new part already.
@@ -168,7 +173,7 @@ func (p *Pool) growAll(ctx context.Context, record Record, l *lock, progress Pro
 	if record.Attachment == nil {
 		return p.resizeOffline(ctx, record, l, want)
 	}
-	if err := setCapacity(device); err != nil {
+	if err := p.setCapacity(record, device); err != nil {
 		return err
 	}
 	p.reached("capacity")
@@ -198,11 +203,11 @@ func (p *Pool) takeBackGrow(ctx context.Context, record Record, l *lock) (Record
 	if grown > record.SizeBytes {
 		return record, errGrown
 	}
-	if err := os.Truncate(p.image(record.Name), int64(record.SizeBytes)); err != nil {
+	if err := p.setLength(record, record.SizeBytes); err != nil {
 		return record, err
 	}
 	if record.Attachment != nil {
-		if err := setCapacity(device); err != nil {
+		if err := p.setCapacity(record, device); err != nil {
 			return record, err
 		}
 	}
@@ -236,25 +241,37 @@ func (p *Pool) finishResize(ctx context.Context, record Record, l *lock) (Record
 	return after, err
 }
 
-// deviceOf is what has the file system now: the loop device, or the image.
+// deviceOf is what has the file system now: a block device, or the image.
 func (p *Pool) deviceOf(record Record) (string, error) {
 	if record.Attachment == nil {
-		return p.image(record.Name), nil
+		return p.backing(record), nil
 	}
-	loop, err := p.loopOf(record)
-	return loop.Path(), err
+	lowers, err := p.lowers(record)
+	if err != nil {
+		return "", err
+	}
+	if len(lowers) != 1 {
+		return "", fmt.Errorf("its image has %d loop devices, want one", len(lowers))
+	}
+	return lowers[0].node, nil
 }
 
-// loopOf is an attached volume's loop device.
-func (p *Pool) loopOf(record Record) (blockdev.Loop, error) {
-	loops, err := p.ownLoops(record)
-	if err != nil {
-		return blockdev.Loop{}, err
+// setLength makes the image so long; a device is as long as it is.
+func (p *Pool) setLength(record Record, bytes uint64) error {
+	if record.Device != "" {
+		return nil
 	}
-	if len(loops) != 1 {
-		return blockdev.Loop{}, fmt.Errorf("its image has %d loop devices, want one", len(loops))
+	return os.Truncate(p.image(record.Name), int64(bytes))
+}
+
+// longEnough says whether image or device has that length.
+func (p *Pool) longEnough(record Record, bytes uint64) (bool, error) {
+	if record.Device != "" {
+		facts, err := lookAtDevice(record.Device)
+		return facts.bytes >= bytes, err
 	}
-	return loops[0], nil
+	info, err := os.Stat(p.image(record.Name))
+	return err == nil && uint64(info.Size()) >= bytes, err
 }
 
 // fileSystemBytes is how long the file system on a device says it is.
@@ -267,7 +284,10 @@ func fileSystemBytes(device string) (uint64, error) {
 }
 
 // setCapacity makes a loop device as long as its file is.
-func setCapacity(device string) error {
+func (p *Pool) setCapacity(record Record, device string) error {
+	if record.Device != "" {
+		return nil
+	}
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", device, err)

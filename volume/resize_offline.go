@@ -18,7 +18,7 @@ import (
 func (p *Pool) undoFile(name string) string { return filepath.Join(p.volumeDir(name), "resize.undo") }
 
 func (p *Pool) offline(record Record, l *lock) ext4.Offline {
-	return ext4.Offline{Device: p.image(record.Name), JournalDevice: record.JournalDevice, Lock: l.file, Kept: p.keptSuperblock(record.Name)}
+	return ext4.Offline{Device: p.backing(record), JournalDevice: record.JournalDevice, Lock: l.file, Kept: p.keptSuperblock(record.Name)}
 }
 
 // shrink makes a volume that is not attached shorter.
@@ -42,7 +42,10 @@ func (p *Pool) shrink(ctx context.Context, record Record, l *lock, size uint64) 
 		return record, err
 	}
 	p.reached("resizing")
-	onCopy, err := p.shrinkOnCopy(ctx, record, size)
+	onCopy := false
+	if record.Device == "" {
+		onCopy, err = p.shrinkOnCopy(ctx, record, size)
+	}
 	if err == nil && !onCopy {
 		err = p.resizeOffline(ctx, record, l, size)
 	}
@@ -129,7 +132,7 @@ func (p *Pool) resizeOffline(ctx context.Context, record Record, l *lock, size u
 	if err := p.offline(record, l).CheckResized(ctx); err != nil {
 		return damaged(err)
 	}
-	if err := syncFile(p.image(record.Name)); err != nil {
+	if err := syncFile(p.backing(record)); err != nil {
 		return err
 	}
 	return removeSynced(undo)
@@ -137,12 +140,12 @@ func (p *Pool) resizeOffline(ctx context.Context, record Record, l *lock, size u
 
 // finishShrink ends a shrinking from wherever it stands.
 func (p *Pool) finishShrink(ctx context.Context, record Record, l *lock) (Record, error) {
-	image := p.image(record.Name)
-	info, err := os.Stat(image)
+	image := p.backing(record)
+	long, err := p.longEnough(record, record.SizeBytes)
 	if err != nil {
 		return record, err
 	}
-	if uint64(info.Size()) >= record.SizeBytes {
+	if long {
 		if err := p.undoOffline(ctx, record, l); err != nil {
 			return record, err
 		}
@@ -161,7 +164,7 @@ func (p *Pool) finishShrink(ctx context.Context, record Record, l *lock) (Record
 		return record, err
 	}
 	if now <= record.Resize {
-		if err := os.Truncate(image, int64(record.Resize)); err != nil {
+		if err := p.setLength(record, record.Resize); err != nil {
 			return record, err
 		}
 		if err := syncFile(image); err != nil {
@@ -192,7 +195,7 @@ func (p *Pool) undoOffline(ctx context.Context, record Record, l *lock) error {
 	if _, _, err := offline.Check(ctx, true); err != nil {
 		return errors.Join(undoErr, damaged(err))
 	}
-	if err := syncFile(p.image(record.Name)); err != nil {
+	if err := syncFile(p.backing(record)); err != nil {
 		return err
 	}
 	p.log.Info("an interrupted resize was taken back", "volume", record.Name, "e2undo", undoErr)

@@ -37,6 +37,8 @@ type rig struct {
 	// nobody else's.
 	prefix string
 	before []string
+	// device is one for volumes, if a test needs it.
+	device string
 }
 
 var rigs atomic.Int32
@@ -244,9 +246,20 @@ func (r *rig) wantDetached(names ...string) {
 	want := []string{poolFile, volumesDir, workDir}
 	for _, name := range names {
 		dir := filepath.Join(volumesDir, name)
-		want = append(want, dir, filepath.Join(dir, recordFile), filepath.Join(dir, imageFile), filepath.Join(dir, snapshotsDir))
+		want = append(want, dir)
+		want = append(want, r.filesOf(name)...)
 	}
 	r.wantSame("pool", r.files(), want)
+}
+
+// filesOf lists what a volume without snapshots has in the pool.
+func (r *rig) filesOf(name string) []string {
+	dir := filepath.Join(volumesDir, name)
+	files := []string{filepath.Join(dir, recordFile), filepath.Join(dir, snapshotsDir)}
+	if record, err := r.pool.read(name); err != nil || record.Device == "" {
+		files = append(files, filepath.Join(dir, imageFile))
+	}
+	return files
 }
 
 // name is a volume's or cgroup's that nobody else has.
@@ -257,7 +270,7 @@ func (r *rig) target(s string) string { return filepath.Join(r.home, "mnt", s) }
 
 func (r *rig) create(name string, o CreateOptions) Record {
 	r.t.Helper()
-	if o.SizeBytes == 0 {
+	if o.SizeBytes == 0 && o.Device == "" {
 		o.SizeBytes = testBytes
 	}
 	record, err := r.pool.Create(r.t.Context(), name, o)
@@ -327,8 +340,8 @@ func (r *rig) wantWhole(name string) Status {
 		r.t.Errorf("%s: %s", name, status.Problem)
 	}
 	if a := status.Attachment; a == nil {
-		r.wantClean(r.pool.image(name))
-	} else if !status.Placed || !status.DirectIO || status.Mountpoint != a.Target || status.LoopDevice == "" {
+		r.wantClean(r.pool.backing(status.Record))
+	} else if !status.Placed || !status.DirectIO || status.Mountpoint != a.Target || status.BlockDevice == "" || status.LoopDevice == "" && status.Device == "" {
 		r.t.Errorf("%s is not attached with everything: %+v", name, status)
 	}
 	return status
@@ -342,6 +355,34 @@ func await(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("waited in vain: %s", what)
 		}
 	}
+}
+
+// newDevice makes a loop device over a file, on which nothing is; it goes with
+// the rig.
+func (r *rig) newDevice(sizeBytes uint64) string {
+	r.t.Helper()
+	file := filepath.Join(r.home, fmt.Sprintf("device%d", rigs.Add(1)))
+	if err := makeSparse(file, sizeBytes); err != nil {
+		r.t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(file, blockdev.AttachOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if r.pool != nil { // what a failed test left on it
+			names, _ := r.pool.names()
+			for _, name := range names {
+				_ = r.pool.Detach(context.Background(), name)
+			}
+		}
+		r.unmountBelow(filepath.Join(r.home, "mnt"))
+		if err := loop.Detach(context.Background()); err != nil {
+			r.t.Error(err)
+		}
+	})
+	r.before = append(r.before, "loop of "+strings.TrimPrefix(file, r.home))
+	return loop.Node()
 }
 
 // poolDisk is a disk of the rig's own, a loop device over a file, with an ext4

@@ -80,6 +80,9 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string) (_ *
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if err := checkImaged(record); err != nil {
+		return nil, err
+	}
 	image := p.image(name)
 	switch {
 	case snapshot != "":

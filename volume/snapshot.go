@@ -85,6 +85,9 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 		return SnapshotRecord{}, err
 	}
 	defer l.release()
+	if err := checkImaged(record); err != nil {
+		return SnapshotRecord{}, err
+	}
 	place := p.snapshotDir(name, snapshot)
 	if _, err := os.Lstat(place); err == nil {
 		return SnapshotRecord{}, ErrExists
@@ -125,7 +128,7 @@ func (p *Pool) holdReady(ctx context.Context, name string) (Record, *lock, error
 		err = p.checkImageThere(record)
 	}
 	if err == nil && record.Attachment == nil {
-		err = p.checkNoLoop(name)
+		err = p.checkNoLoop(record)
 	}
 	if err != nil {
 		l.release()

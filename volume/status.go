@@ -25,6 +25,9 @@ type Status struct {
 
 	// LoopDevice is its node, such as "/dev/loop3".
 	LoopDevice string `json:"loop_device"`
+	// BlockDevice is the node of what is mounted: the loop device's, or that
+	// of the volume's own device.
+	BlockDevice string `json:"block_device"`
 	// DirectIO is what the kernel says, not what was asked for.
 	DirectIO   bool   `json:"direct_io"`
 	Mountpoint string `json:"mountpoint"`
@@ -37,11 +40,11 @@ type Status struct {
 	JournalCgroup string `json:"journal_cgroup"`
 	Placed        bool   `json:"placed"`
 	// ParentCgroup is what carries the weight; WeightInForce what its file
-	// says for the pool's disk, 0 where that has no weights.
+	// says for the disk below, 0 where that has no weights.
 	ParentCgroup  string `json:"parent_cgroup"`
 	WeightInForce uint64 `json:"weight_in_force"`
 	// JournalReadBytes and JournalWriteBytes were charged to the journal's
-	// cgroup on the pool's disk.
+	// cgroup on the disk below.
 	JournalReadBytes  uint64 `json:"journal_read_bytes"`
 	JournalWriteBytes uint64 `json:"journal_write_bytes"`
 }
@@ -80,9 +83,10 @@ func (p *Pool) List() ([]Status, error) {
 func (p *Pool) status(record Record) Status {
 	s := Status{Record: record, Pool: p.dir, Snapshots: p.snapshotNames(record.Name)}
 	var st unix.Stat_t
-	if err := unix.Stat(p.image(record.Name), &st); err != nil {
-		s.Problem = fmt.Sprintf("image: %v", err)
-	} else {
+	switch err := unix.Stat(p.backing(record), &st); {
+	case err != nil:
+		s.Problem = fmt.Sprintf("image or device: %v", err)
+	case record.Device == "":
 		s.AllocatedBytes = uint64(st.Blocks) * 512
 	}
 	if record.Attachment == nil {
@@ -102,9 +106,12 @@ func (p *Pool) status(record Record) Status {
 		return s
 	}
 	s.Mountpoint = a.Target
-	if loops, err := p.ownLoops(record); err == nil && len(loops) == 1 {
-		s.LoopDevice = loops[0].Node()
-		s.DirectIO, _ = loops[0].DirectIO()
+	if lowers, err := p.lowers(record); err == nil && len(lowers) == 1 {
+		s.BlockDevice, s.DirectIO = lowers[0].node, true // a device has no image that could be cached
+		if loop := lowers[0].loop; loop != nil {
+			s.LoopDevice = s.BlockDevice
+			s.DirectIO, _ = loop.DirectIO()
+		}
 	}
 	var fs unix.Statfs_t
 	if unix.Statfs(a.Target, &fs) == nil {
@@ -131,7 +138,7 @@ func (p *Pool) placementStatus(s *Status) {
 		return
 	}
 	s.ParentCgroup = a.Cgroup
-	weights, disk, _, err := p.weights(t)
+	weights, disk, _, err := p.weights(t, s.Record)
 	if err == nil {
 		if setting, err := weights.Get(a.Cgroup); err == nil {
 			s.WeightInForce = setting.Effective()

@@ -92,6 +92,10 @@ func TestAToolKilledBeforeAnyWriteARepairMakesWhole(t *testing.T) {
 			order:   order{Operation: "resize", Size: testBytes * 3 / 2}, after: sizeIsWhole,
 		}},
 		{crash: crash{
+			name: "shrink on a device", prepare: keepOnDevice, onDevice: true,
+			order: order{Operation: "resize", Size: testBytes * 3 / 2}, after: sizeIsWhole,
+		}},
+		{crash: crash{
 			name: "check --repair after a crash", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}); r.leaveAJournal(name) },
 			order: order{Operation: "check"},
 		}},

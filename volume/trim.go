@@ -74,7 +74,7 @@ func trimRange(directory int, start, length uint64) (uint64, error) {
 		case unix.EINTR:
 			argument = trimArgument{start: start, length: length}
 		case unix.EOPNOTSUPP:
-			return 0, fmt.Errorf("%w: the pool's file system makes no holes, so that its loop device takes no discards", ErrUnsupported)
+			return 0, fmt.Errorf("%w: its disk takes no discards: the pool's file system makes no holes, or its device cannot", ErrUnsupported)
 		default:
 			return 0, fmt.Errorf("FITRIM: %w", errno)
 		}

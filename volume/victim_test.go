@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,9 @@ const victimVariable = "DAYBOOK_VOLUME_TEST_VICTIM"
 // order is what a victim does.
 type order struct {
 	Pool, Name, Target string
+	// Device is for a volume that is to be on one: in the random sequence the
+	// last.
+	Device string
 	// Operation is one of operations, or "random".
 	Operation string
 	Attach    AttachOptions
@@ -47,7 +51,7 @@ type order struct {
 // operations are what a victim can do once.
 var operations = map[string]func(context.Context, *Pool, order) error{
 	"create": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Mode: o.Mode})
+		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, Mode: o.Mode})
 		return err
 	},
 	"attach": func(ctx context.Context, p *Pool, o order) error {
@@ -202,7 +206,7 @@ func live(ctx context.Context, p *Pool, o order) error {
 	half := len(o.Names) / 2
 	for i, names := range [][]string{o.Names[:half], o.Names[half:]} {
 		go func() {
-			w := worker{pool: p, targets: o.Targets, random: rand.New(rand.NewPCG(o.Seed, uint64(i))), tell: tell}
+			w := worker{pool: p, device: o.Device, onDevice: o.Names[len(o.Names)-1], targets: o.Targets, random: rand.New(rand.NewPCG(o.Seed, uint64(i))), tell: tell}
 			for {
 				if err := w.step(ctx, names[w.random.IntN(len(names))]); err != nil {
 					errs <- err
@@ -224,15 +228,24 @@ func canGrowMounted() bool {
 }
 
 type worker struct {
-	pool    *Pool
-	targets string
-	random  *rand.Rand
-	tell    func(when, name, operation, argument string)
+	pool *Pool
+	// onDevice is the volume that is on the device.
+	device, onDevice string
+	targets          string
+	random           *rand.Rand
+	tell             func(when, name, operation, argument string)
 }
 
 // step does one thing to a volume.
 func (w *worker) step(ctx context.Context, name string) error {
 	status, err := w.pool.Inspect(name)
+	if errors.Is(err, ErrNotFound) && name == w.onDevice {
+		size := slices.Max(randomSizes)
+		return w.do(name, "create", fmt.Sprint(size), func() error {
+			_, err := w.pool.Create(ctx, name, CreateOptions{Device: w.device})
+			return err
+		})
+	}
 	if errors.Is(err, ErrNotFound) {
 		provision := []Provision{Thin, Full}[w.random.IntN(2)]
 		size := randomSizes[w.random.IntN(len(randomSizes))]
@@ -249,7 +262,7 @@ func (w *worker) step(ctx context.Context, name string) error {
 	switch {
 	case chance < 12:
 		return w.resize(ctx, status)
-	case chance < 20:
+	case chance < 20 && status.Device == "":
 		return w.snapshot(ctx, status)
 	case attached && chance < 85:
 		return w.write(status)

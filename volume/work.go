@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -69,7 +70,7 @@ func (w *work) discard() error {
 	if w.lock == nil {
 		return nil
 	}
-	err := os.RemoveAll(w.path)
+	err := errors.Join(giveBack(w.path), os.RemoveAll(w.path))
 	w.lock.release()
 	w.lock = nil
 	return err
@@ -143,37 +144,45 @@ func (p *Pool) drop(ctx context.Context, place string) error {
 		return err
 	}
 	p.reached("dropped")
-	return errors.Join(wholefile.SyncDirectory(filepath.Dir(place)), os.RemoveAll(w.path))
+	return errors.Join(wholefile.SyncDirectory(filepath.Dir(place)), giveBack(w.path), os.RemoveAll(w.path))
 }
 
-// clearWork removes what dead makers left, and says how many there were.
-func (p *Pool) clearWork(ctx context.Context) (cleared int, err error) {
-	dead, err := p.deadWork(ctx)
-	errs := []error{err}
-	for _, w := range dead {
-		err := w.discard()
-		if err == nil {
-			cleared++
-		}
+// clearWork removes what dead makers left, and says how many there were. Until
+// the deadline it waits for a device's maker, a tool of whom may be about to die.
+func (p *Pool) clearWork(ctx context.Context, deadline time.Time) (cleared int, err error) {
+	var errs []error
+	for {
+		dead, dying, err := p.deadWork(ctx)
 		errs = append(errs, err)
+		for _, w := range dead {
+			err := w.discard()
+			if err == nil {
+				cleared++
+			}
+			errs = append(errs, err)
+		}
+		if !dying || ctx.Err() != nil || time.Now().After(deadline) {
+			return cleared, errors.Join(errs...)
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return cleared, errors.Join(errs...)
 }
 
 // deadWork locks what nobody has; the pool is locked only meanwhile, for
-// removing a large image takes its time.
-func (p *Pool) deadWork(ctx context.Context) (dead []work, err error) {
+// removing a large image takes its time. Dying: somebody has one with a record,
+// as a volume on a device has from the beginning.
+func (p *Pool) deadWork(ctx context.Context) (dead []work, dying bool, err error) {
 	all, err := awaitLock(ctx, p.dir)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer all.release()
 	if err := removeIfThere(filepath.Join(p.dir, poolFile+wholefile.TemporarySuffix)); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	entries, err := os.ReadDir(filepath.Join(p.dir, workDir))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var errs []error
 	for _, entry := range entries {
@@ -182,13 +191,16 @@ func (p *Pool) deadWork(ctx context.Context) (dead []work, err error) {
 		switch {
 		case err == nil:
 			dead = append(dead, work{path: path, lock: l})
-		case errors.Is(err, ErrBusy), errors.Is(err, fs.ErrNotExist):
-			// Its maker lives, or has just ended it.
+		case errors.Is(err, ErrBusy):
+			_, err := os.Lstat(filepath.Join(path, recordFile))
+			dying = dying || err == nil
+		case errors.Is(err, fs.ErrNotExist):
+			// Its maker has just ended it.
 		default:
 			errs = append(errs, err)
 		}
 	}
-	return dead, errors.Join(errs...)
+	return dead, dying, errors.Join(errs...)
 }
 
 func syncTree(path string) error {

@@ -177,3 +177,43 @@ func TestTheRootFileSystemsDiskIsFoundByPath(t *testing.T) {
 		t.Errorf("stat %+v, %v: want some reads", stat, err)
 	}
 }
+
+func TestBottomIsBelowTheMappings(t *testing.T) {
+	tree := Tree{Sys: t.TempDir()}
+	add := func(name, dev string, below ...string) {
+		dir := filepath.Join(tree.Sys, "block", name)
+		if err := os.MkdirAll(filepath.Join(dir, "slaves"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, slave := range below {
+			if err := os.WriteFile(filepath.Join(dir, "slaves", slave), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, "dev"), []byte(dev+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.MkdirAll(filepath.Join(tree.Sys, "class/block"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(dir, filepath.Join(tree.Sys, "class/block", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("sda", "8:0")
+	add("sdb", "8:16")
+	add("dm-0", "253:0", "sda") // an encrypted disk
+	add("dm-1", "253:1", "dm-0")
+	add("dm-2", "253:2", "sda", "sdb")
+	add("dm-3", "253:3", "dm-2")
+	for name, want := range map[string]string{"sda": "sda", "dm-0": "sda", "dm-1": "sda", "dm-2": "", "dm-3": ""} {
+		disk, err := tree.Lookup(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bottom, err := disk.Bottom()
+		if (err == nil) != (want != "") || err == nil && bottom.Name != want {
+			t.Errorf("below %s: %s, %v; want %q", name, bottom.Name, err, want)
+		}
+	}
+}

@@ -125,9 +125,9 @@ func (f *footing) attachVolume(ctx context.Context, pool *volume.Pool, t *tenant
 
 // partitions cuts the disk into a number of partitions of so many bytes, until the
 // end.
-func (f *footing) partitions(count int, bytes uint64) ([]part, error) {
-	f.undo = append(f.undo, func(context.Context) error { return removePartitions(f.disk.Device, count) })
-	return makePartitions(f.disk.Device, count, bytes)
+func (f *footing) partitions(count int, bytes uint64) ([]blockdev.Partition, error) {
+	f.undo = append(f.undo, func(context.Context) error { return blockdev.RemovePartitions(f.disk.Device, count) })
+	return blockdev.AddPartitions(f.disk.Device, count, bytes)
 }
 
 func (f *footing) close() error {

@@ -131,11 +131,11 @@ func (s *guestStand) partition(ctx context.Context) error {
 	}
 	for n := range s.tenants {
 		t := &s.tenants[n]
-		if t.directory, err = s.mountNew(ctx, parts[n].node, t.name, guestJournalBytes, ""); err != nil {
+		if t.directory, err = s.mountNew(ctx, parts[n].Node, t.name, guestJournalBytes, ""); err != nil {
 			return err
 		}
 		t.journal = t.parent + "/journal"
-		if err := placeJournalThread(s.lab.Tree, parts[n].dev, t.journal); err != nil {
+		if err := placeJournalThread(s.lab.Tree, parts[n].Dev, t.journal); err != nil {
 			return err
 		}
 	}

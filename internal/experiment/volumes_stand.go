@@ -168,16 +168,16 @@ func (s *stand) partition(ctx context.Context) error {
 		return err
 	}
 	for n, t := range s.tenants() {
-		t.fileSystem = parts[n].dev
+		t.fileSystem = parts[n].Dev
 		if s.on.arrangement == LoopedPartitions {
-			loop, err := blockdev.Attach(parts[n].node, blockdev.AttachOptions{DirectIO: true})
+			loop, err := blockdev.Attach(parts[n].Node, blockdev.AttachOptions{DirectIO: true})
 			if err != nil {
 				return err
 			}
 			s.undo = append(s.undo, loop.Detach)
-			t.loop, t.fileSystem, parts[n].node = loop.Disk, loop.Dev, loop.Path()
+			t.loop, t.fileSystem, parts[n].Node = loop.Disk, loop.Dev, loop.Path()
 		}
-		if t.directory, err = s.mountNew(ctx, parts[n].node, t.name, standJournalBytes, s.on.mode.mountOption()); err != nil {
+		if t.directory, err = s.mountNew(ctx, parts[n].Node, t.name, standJournalBytes, s.on.mode.mountOption()); err != nil {
 			return err
 		}
 		if err := placeJournalThread(s.lab.Tree, t.fileSystem, t.parent+"/journal"); err != nil {

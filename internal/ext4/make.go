@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -35,6 +36,9 @@ type MakeOptions struct {
 	// Lazy leaves inode tables and journal to be written after the first
 	// mount: by a kernel thread, in nobody's name, for minutes.
 	Lazy bool
+	// Lock, if not nil, stays open in mke2fs: a flock of it is held until it
+	// has ended, too.
+	Lock *os.File
 	// Extended are further extended options of mke2fs (-E), such as
 	// "root_owner=33:33".
 	Extended []string
@@ -58,13 +62,13 @@ func Make(ctx context.Context, device string, options MakeOptions) error {
 			// Both must have the same block size.
 			journal = append(journal, "-b", "4096")
 		}
-		if err := mke2fs(ctx, options.JournalDevice, journal); err != nil {
+		if err := mke2fs(ctx, options.Lock, options.JournalDevice, journal); err != nil {
 			return fmt.Errorf("cannot make journal on %s: %w", options.JournalDevice, err)
 		}
 	}
-	err = mke2fs(ctx, device, arguments)
+	err = mke2fs(ctx, options.Lock, device, arguments)
 	if err != nil && options.Zeros && strings.Contains(err.Error(), prezeroed) {
-		err = mke2fs(ctx, device, withoutExtended(arguments, prezeroed))
+		err = mke2fs(ctx, options.Lock, device, withoutExtended(arguments, prezeroed))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot make ext4 on %s: %w", device, err)
@@ -142,9 +146,9 @@ func (o MakeOptions) arguments() ([]string, error) {
 }
 
 // mke2fs runs mke2fs; -F because nobody is there to answer questions.
-func mke2fs(ctx context.Context, device string, arguments []string) error {
+func mke2fs(ctx context.Context, lock *os.File, device string, arguments []string) error {
 	arguments = append([]string{"-q", "-F"}, arguments...)
-	output, err := run(ctx, "mke2fs", append(arguments, device))
+	output, err := run(ctx, lock, "mke2fs", append(arguments, device))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -178,6 +178,22 @@ func (o Offline) Undo(ctx context.Context, undoFile string) error {
 	return nil
 }
 
+// SetRootMode gives the root directory of an unmounted file system its
+// permission bits, as chmod(2) has them.
+func (o Offline) SetRootMode(ctx context.Context, bits uint32) error {
+	const directory = 0o040000
+	output, err := o.run(ctx, "debugfs", "-w", "-R", fmt.Sprintf("set_inode_field <2> mode 0%o", directory|bits), o.Device)
+	if err != nil {
+		return fmt.Errorf("cannot set the mode of the root directory on %s: %w", o.Device, err)
+	}
+	// debugfs ends with 0 also where its command failed; it then says more
+	// than its version.
+	if lines := strings.Split(strings.TrimSpace(output), "\n"); len(lines) > 1 {
+		return fmt.Errorf("cannot set the mode of the root directory on %s: debugfs: %s", o.Device, strings.Join(lines[1:], "; "))
+	}
+	return nil
+}
+
 // SetUUID gives it another identity; it must have been checked.
 func (o Offline) SetUUID(ctx context.Context, uuid string) error {
 	if _, err := o.run(ctx, "tune2fs", "-U", uuid, o.Device); err != nil {

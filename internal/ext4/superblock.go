@@ -176,6 +176,24 @@ func ReadSuperblock(device string) (Superblock, error) {
 	}
 }
 
+// ReadUUID reads only whose file system it is: also of one whose superblock is
+// damaged elsewhere, or was written half.
+func ReadUUID(device string) (UUID, error) {
+	file, err := os.Open(device)
+	if err != nil {
+		return UUID{}, err
+	}
+	defer func() { _ = file.Close() }()
+	var b [superblockBytes]byte
+	if _, err := file.ReadAt(b[:], superblockOffset); err != nil {
+		return UUID{}, fmt.Errorf("cannot read superblock of %s: %w", device, err)
+	}
+	if binary.LittleEndian.Uint16(b[atMagic:]) != magic {
+		return UUID{}, fmt.Errorf("%s: %w", device, ErrNotExt4)
+	}
+	return UUID(uuidOf(b[:])), nil
+}
+
 // readAttempts bounds the reads of a superblock that is being written.
 const readAttempts = 5
 

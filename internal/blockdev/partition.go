@@ -1,4 +1,4 @@
-package experiment
+package blockdev
 
 import (
 	"errors"
@@ -12,14 +12,12 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// part is a partition.
-type part struct {
-	node string
-	dev  blockdev.Dev
+// Partition is a part of a disk, with a number of its own.
+type Partition struct {
+	Node string
+	Dev  Dev
 }
 
 // The kernel is told of partitions by include/uapi/linux/blkpg.h: nothing is
@@ -47,14 +45,15 @@ type blkpgArgument struct {
 	data              unsafe.Pointer
 }
 
-// makePartitions cuts a disk that is all ours into a number of partitions of so
-// many bytes each, from its beginning.
-func makePartitions(disk blockdev.Disk, count int, bytes uint64) ([]part, error) {
+// AddPartitions cuts a disk that is all the caller's into a number of partitions
+// of so many bytes each, from its beginning. They are the kernel's alone: the next
+// start of the host does not know them.
+func AddPartitions(disk Disk, count int, bytes uint64) ([]Partition, error) {
 	// A loop device keeps those of a killed run, also with another file.
-	if err := removePartitions(disk, count); err != nil {
+	if err := RemovePartitions(disk, count); err != nil {
 		return nil, err
 	}
-	parts := make([]part, count)
+	parts := make([]Partition, count)
 	for n := range parts {
 		start := partitionAlign + uint64(n)*bytes
 		if err := blkpg(disk, blkpgAdd, blkpgPartition{start: int64(start), length: int64(bytes), number: int32(n + 1)}); err != nil {
@@ -68,9 +67,9 @@ func makePartitions(disk blockdev.Disk, count int, bytes uint64) ([]part, error)
 	return parts, nil
 }
 
-// removePartitions takes the first partitions away, as far as they are there;
+// RemovePartitions takes the first partitions away, as far as they are there;
 // none may be in use.
-func removePartitions(disk blockdev.Disk, count int) error {
+func RemovePartitions(disk Disk, count int) error {
 	for n := range count {
 		err := blkpg(disk, blkpgDelete, blkpgPartition{number: int32(n + 1)})
 		if err != nil && !errors.Is(err, unix.ENXIO) {
@@ -80,7 +79,7 @@ func removePartitions(disk blockdev.Disk, count int) error {
 	return nil
 }
 
-func blkpg(disk blockdev.Disk, op int32, p blkpgPartition) error {
+func blkpg(disk Disk, op int32, p blkpgPartition) error {
 	fd, err := unix.Open(disk.Node(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -105,17 +104,17 @@ func partitionName(disk string, number int) string {
 	return fmt.Sprintf("%s%d", disk, number)
 }
 
-func awaitPartition(disk blockdev.Disk, number int) (part, error) {
+func awaitPartition(disk Disk, number int) (Partition, error) {
 	name := partitionName(disk.Name, number)
-	p := part{node: "/dev/" + name}
+	p := Partition{Node: "/dev/" + name}
 	deadline := time.Now().Add(partitionAppears)
 	for {
 		text, err := os.ReadFile(filepath.Join("/sys/class/block", name, "dev"))
 		if err == nil {
-			_, err = os.Stat(p.node)
+			_, err = os.Stat(p.Node)
 		}
 		if err == nil {
-			p.dev, err = blockdev.ParseDev(strings.TrimSpace(string(text)))
+			p.Dev, err = ParseDev(strings.TrimSpace(string(text)))
 			return p, err
 		}
 		if !errors.Is(err, fs.ErrNotExist) {

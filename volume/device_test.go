@@ -1,0 +1,329 @@
+package volume
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// wantEmpty fails the test if wipefs knows anything on a device.
+func (r *rig) wantEmpty(node string) {
+	r.t.Helper()
+	if err := checkDeviceEmpty(r.t.Context(), node); err != nil {
+		r.t.Errorf("the device is not as free as it was: %v", err)
+	}
+}
+
+func TestALifeOnADevice(t *testing.T) {
+	r := newRig(t)
+	node := r.newDevice(2 * testBytes)
+	name := r.name("db")
+	record := r.create(name, CreateOptions{Device: node, Weight: 700, Mode: 0o750, UID: 33, GID: 34})
+	if record.Provision != OnDevice || record.Device != node || record.SizeBytes != 2*testBytes {
+		t.Errorf("%+v", record)
+	}
+	r.wantDetached(name)
+	if _, err := r.pool.Create(t.Context(), r.name("other"), CreateOptions{Device: node}); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "ext4") {
+		t.Errorf("a second volume on the device: %v", err)
+	}
+	status := r.attach(name, AttachOptions{})
+	if status.LoopDevice != "" || status.BlockDevice != node || !status.DirectIO || !status.Placed || status.Mountpoint != r.target(name) || status.JBD2PID == 0 {
+		t.Errorf("%+v", status)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(r.target(name), &st); err != nil || st.Mode&0o7777 != 0o750 || st.Uid != 33 || st.Gid != 34 {
+		t.Errorf("%+v, %v", st, err)
+	}
+	if err := writeSynced(filepath.Join(r.target(name), "file")); err != nil {
+		t.Fatal(err)
+	}
+	if status = r.inspect(name); status.UsedBytes == 0 || status.AllocatedBytes != 0 || status.Problem != "" {
+		t.Errorf("%+v", status)
+	}
+	if usage, err := r.pool.Usage(); err != nil || usage.PromisedBytes != 0 {
+		t.Errorf("%+v, %v: the pool promises what is not its", usage, err)
+	}
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("deleted while attached: %v", err)
+	}
+	again := r.attach(name, AttachOptions{})
+	if again.JBD2PID != status.JBD2PID {
+		t.Errorf("attached anew: %+v", again)
+	}
+	r.detach(name)
+	r.wantDetached(name)
+	r.wantWhole(name)
+	// Its cgroup, mount and thread come again.
+	r.attach(name, AttachOptions{})
+	if err := checkContent(filepath.Join(r.target(name), "file")); err != nil {
+		t.Error(err)
+	}
+	r.detach(name)
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.wantDetached()
+	r.wantEmpty(node)
+}
+
+// The weight is the disk's that the device is on, a partition's the whole disk's.
+func TestADevicesWeightIsThatOfItsOwnDisk(t *testing.T) {
+	r := newRig(t)
+	disk, err := blockdev.Lookup(r.newDevice(4 * testBytes))
+	if err != nil {
+		t.Fatal(err)
+	}
+	previous, err := disk.Scheduler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = disk.SetScheduler(blockdev.BFQ)
+	needs.That(t, !errors.Is(err, blockdev.ErrNoScheduler), "the scheduler bfq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := disk.SetScheduler(previous.Current); err != nil {
+			t.Error(err)
+		}
+	})
+	parts, err := blockdev.AddPartitions(disk, 2, testBytes+1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := blockdev.RemovePartitions(disk, len(parts)); err != nil {
+			t.Error(err)
+		}
+	})
+	for i, part := range parts {
+		name := r.name(string(rune('a' + i)))
+		r.create(name, CreateOptions{Device: part.Node, Weight: uint64(300 + 400*i)})
+		status := r.attach(name, AttachOptions{})
+		if status.WeightInForce != uint64(300+400*i) || status.BlockDevice != part.Node {
+			t.Errorf("%+v", status)
+		}
+		if err := writeSynced(filepath.Join(r.target(name), "file")); err != nil {
+			t.Fatal(err)
+		}
+		if status = r.inspect(name); status.JournalWriteBytes == 0 {
+			t.Errorf("no journal I/O is charged to it: %+v", status)
+		}
+	}
+	r.clear()
+	for _, part := range parts {
+		r.wantEmpty(part.Node)
+	}
+}
+
+func TestADeviceThatIsNotFreeIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	node := r.newDevice(2 * testBytes)
+	small := r.newDevice(1 << 20)
+	file := filepath.Join(r.home, "file")
+	if err := os.WriteFile(file, make([]byte, 64), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := ext4.Make(t.Context(), node, ext4.MakeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := head(t, node)
+	for _, c := range []struct {
+		what    string
+		options CreateOptions
+		want    error
+	}{
+		{"a file", CreateOptions{Device: file}, ErrInvalid},
+		{"a directory", CreateOptions{Device: r.home}, ErrInvalid},
+		{"nothing", CreateOptions{Device: "/dev/daybook-none"}, fs.ErrNotExist},
+		{"too small", CreateOptions{Device: small}, ErrInvalid},
+		{"a size, too", CreateOptions{Device: small, SizeBytes: testBytes}, ErrInvalid},
+		{"a provision, too", CreateOptions{Device: small, Provision: Full}, ErrInvalid},
+		{"a provision without one", CreateOptions{SizeBytes: testBytes, Provision: OnDevice}, ErrInvalid},
+		{"a file system on it", CreateOptions{Device: node}, ErrBusy},
+	} {
+		if _, err := r.pool.Create(t.Context(), r.name("v"), c.options); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, err, c.want)
+		}
+	}
+	point := filepath.Join(r.home, "mnt", "somebody")
+	if err := os.Mkdir(point, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := ext4.Mount(node, point, ext4.MountOptions{ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.pool.Create(t.Context(), r.name("v"), CreateOptions{Device: node})
+	if !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "lsblk") {
+		t.Errorf("a mounted device: %v", err)
+	}
+	if err := errors.Join(ext4.Unmount(t.Context(), point), os.Remove(point)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(head(t, node), before) {
+		t.Error("the device that was refused has changed")
+	}
+	r.wantDetached()
+}
+
+// head is the beginning of a device.
+func head(t *testing.T, node string) []byte {
+	t.Helper()
+	file, err := os.Open(node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	text := make([]byte, 64<<10)
+	if _, err := file.ReadAt(text, 0); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// Nodes change their devices from one start of the host to the next.
+func TestAnotherDeviceAtThePathIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	node := r.newDevice(2 * testBytes)
+	name := r.name("db")
+	r.create(name, CreateOptions{Device: node})
+	if err := ext4.Make(t.Context(), node, ext4.MakeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	before := head(t, node)
+	_, err := r.pool.Attach(t.Context(), name, AttachOptions{Target: r.target(name)})
+	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "another device") {
+		t.Errorf("attached: %v", err)
+	}
+	if _, err := r.pool.Resize(t.Context(), name, testBytes, ResizeOptions{}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("resized: %v", err)
+	}
+	if done, err := r.pool.Repair(t.Context()); !errors.Is(err, ErrCorrupt) || done.Damaged[name] == "" {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if !bytes.Equal(head(t, node), before) {
+		t.Error("somebody else's file system has changed")
+	}
+	r.wantDetached()
+}
+
+func TestADeviceThatIsGone(t *testing.T) {
+	r := newRig(t)
+	link := filepath.Join(r.home, "lv")
+	if err := os.Symlink(r.newDevice(2*testBytes), link); err != nil {
+		t.Fatal(err)
+	}
+	name := r.name("db")
+	r.create(name, CreateOptions{Device: link})
+	r.attach(name, AttachOptions{})
+	// It goes while it is attached: what is mounted is still known.
+	if err := os.Remove(link); err != nil {
+		t.Fatal(err)
+	}
+	if status := r.inspect(name); status.Mountpoint != r.target(name) || status.JBD2PID == 0 {
+		t.Errorf("%+v", status)
+	}
+	r.detach(name)
+	r.wantDetached(name)
+	_, err := r.pool.Attach(t.Context(), name, AttachOptions{Target: r.target(name)})
+	if !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "missing") {
+		t.Errorf("attached: %v", err)
+	}
+	if status := r.inspect(name); status.Problem == "" {
+		t.Errorf("%+v", status)
+	}
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	r.wantDetached()
+}
+
+func TestADeviceHasNoCopiesOfOurs(t *testing.T) {
+	r := newRig(t)
+	name := r.name("db")
+	r.create(name, CreateOptions{Device: r.newDevice(2 * testBytes)})
+	for _, attached := range []bool{false, true} {
+		if attached {
+			r.attach(name, AttachOptions{})
+		}
+		_, err1 := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{})
+		_, err2 := r.pool.Clone(t.Context(), name, "", r.name("clone"), CloneOptions{})
+		var stream bytes.Buffer
+		err3 := r.pool.Send(t.Context(), name, "", "", &stream, SendOptions{})
+		for _, err := range []error{err1, err2, err3} {
+			if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "lvcreate") {
+				t.Errorf("attached %v: %v", attached, err)
+			}
+		}
+	}
+	r.clear()
+	r.wantDetached()
+}
+
+func TestADeviceThatBecomesLonger(t *testing.T) {
+	r := newRig(t)
+	node := r.newDevice(2 * testBytes)
+	name := r.name("db")
+	r.keep(name, CreateOptions{Device: node})
+	for _, size := range []uint64{3 * testBytes, 4 * testBytes} {
+		_, err := r.pool.Resize(t.Context(), name, size, ResizeOptions{})
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "lvextend") {
+			t.Errorf("longer than its device: %v", err)
+		}
+		if status := r.wantWhole(name); status.Resize != 0 {
+			t.Errorf("%+v", status)
+		}
+		r.lengthen(node, size)
+		if _, err := r.pool.Resize(t.Context(), name, size, ResizeOptions{}); err != nil {
+			t.Error(err)
+		}
+		sizeIsWhole(r, name)
+	}
+	r.attach(name, AttachOptions{})
+	r.lengthen(node, 5*testBytes)
+	_, err := r.pool.Resize(t.Context(), name, 5*testBytes, ResizeOptions{})
+	if canGrowMounted() && err != nil || !canGrowMounted() && !errors.Is(err, ErrUnsupported) {
+		t.Errorf("at work: %v", err)
+	}
+	r.detach(name)
+	sizeIsWhole(r, name)
+	if _, err := r.pool.Resize(t.Context(), name, testBytes, ResizeOptions{}); err != nil {
+		t.Error(err)
+	}
+	sizeIsWhole(r, name)
+	r.wantWhole(name)
+	r.wantKept(name)
+	r.clear()
+}
+
+// lengthen is what lvextend does.
+func (r *rig) lengthen(node string, bytes uint64) {
+	r.t.Helper()
+	disk, err := blockdev.Lookup(node)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	file, err := disk.BackingFile()
+	if err == nil {
+		err = os.Truncate(file, int64(bytes))
+	}
+	if err == nil {
+		err = r.pool.setCapacity(Record{}, node)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
