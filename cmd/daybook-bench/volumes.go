@@ -19,16 +19,16 @@ func newVolumesCommand() *cobra.Command {
 never syncs, seldom, always, and always under a limit on its writes; on one shared ext4 (S),
 on a volume each (V), on volumes whose jbd2 threads are placed under their containers'
 weights (VA), on the same with the pool on XFS (VX), with fio also while daybook control
-steers (VC), and without Daybook on a partition each (P) with a loop device over it (L); on
-a simulated and on a plain disk. ext4 is mounted as the paper's kernels did (ordered), and
+steers (VC), on volumes that are partitions (VD, VDC), and without Daybook on a partition
+each (P) with a loop device over it (L); on a simulated and on a plain disk. ext4 is mounted as the paper's kernels did (ordered), and
 for MariaDB also with today's default (unwritten). Besides: what the scheduler's slices give
 and cost, and what is left of the pool's own journal. It fails if a bound is missed. It takes
-45 minutes and wants fio, MariaDB, sysbench and PostgreSQL (scripts/setup bench).`,
+55 minutes and wants fio, MariaDB, sysbench and PostgreSQL (scripts/setup bench).`,
 		Example: `  daybook-bench volumes --docs docs/results
   daybook-bench volumes --quick
 
   # What control makes of two volumes' shares, in phases of a minute
-  daybook-bench volumes --only fio --neighbour high-fsync --arrangement VX,VC --rounds 3 --seconds 60 --output shares.json
+  daybook-bench volumes --only fio --neighbour high-fsync --arrangement VX,VC,VDC --rounds 3 --seconds 60 --output shares.json
 
   # One part again, five times; the others stay as they are in --output
   daybook-bench volumes --only fio --neighbour alone,high-fsync --rounds 5 --docs docs/results`,
@@ -85,7 +85,7 @@ and cost, and what is left of the pool's own journal. It fails if a bound is mis
 	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase so often, in turn, and keep the one of median throughput (not of slices and pool)")
 	cmd.Flags().StringSliceVar(&only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, slices, pool")
 	cmd.Flags().StringSliceVar(&neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync, limited")
-	cmd.Flags().StringSliceVar(&arrangements, "arrangement", nil, "measure only in these `ARRANGEMENTS`, and forget the others beside the same neighbours: S, V, VA, VX, VC, L, P")
+	cmd.Flags().StringSliceVar(&arrangements, "arrangement", nil, "measure only in these `ARRANGEMENTS`, and forget the others beside the same neighbours: S, V, VA, VX, VC, VD, VDC, L, P")
 	cmd.Flags().StringSliceVar(&modes, "data-mode", nil, "measure only with these `MODES` of ext4: ordered (as before Linux 5.6), unwritten")
 	cmd.Flags().StringSliceVar(&disks, "disk", nil, "measure only on these `DISKS`: hdd, plain")
 	return cmd

@@ -59,7 +59,7 @@ If direct I/O is not to be had, attach fails and says why, but with --allow-cach
 			if asJSON {
 				return printVolumeJSON(cmd.OutOrStdout(), status)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s on %s%s\n", status.LoopDevice, top.Safe(status.Mountpoint), journalPlace(status))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s on %s%s\n", top.Safe(status.BlockDevice), top.Safe(status.Mountpoint), journalPlace(status))
 			return err
 		},
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/top"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -16,6 +17,7 @@ import (
 type createFlags struct {
 	size, blockSize, inodeSize, bytesPerInode, journalSize byteSize
 	provision, mountOptions, owner, mode, journalDevice    string
+	device                                                 string
 	weight                                                 uint64
 	labels                                                 []string
 	noAtime, lazyInit                                      bool
@@ -23,7 +25,8 @@ type createFlags struct {
 
 func (f *createFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required)")
+	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required without --device)")
+	flags.StringVar(&f.device, "device", "", "make the volume of this block `DEVICE`, a logical volume or partition on which nothing is, instead of an image")
 	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks come with the first write; full: all are written now")
 	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: left alone)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to keep with the volume; may be repeated")
@@ -53,8 +56,18 @@ func (f *createFlags) options(cmd *cobra.Command) (volume.CreateOptions, error) 
 		SizeBytes: uint64(f.size), Provision: volume.Provision(f.provision), Weight: f.weight, JournalBytes: uint64(f.journalSize),
 		JournalDevice: f.journalDevice, LazyInit: f.lazyInit, MountOptions: f.mountOptions, NoAtime: f.noAtime,
 	}
-	if !cmd.Flags().Changed("size") {
-		return o, errors.New("how large? want --size, such as --size 20G")
+	if f.device != "" {
+		for _, flag := range []string{"size", "provision"} {
+			if cmd.Flags().Changed(flag) {
+				return o, fmt.Errorf("--device and --%s exclude each other: a device has its own size and blocks", flag)
+			}
+		}
+		o.Device, o.Provision = f.device, volume.OnDevice
+	} else if !cmd.Flags().Changed("size") {
+		return o, errors.New("how large? want --size, such as --size 20G, or --device")
+	}
+	if cmd.Flags().Changed("device") && f.device == "" {
+		return o, errors.New("--device is empty: want a block device, such as /dev/vg/db1")
 	}
 	if cmd.Flags().Changed("provision") && f.provision == "" {
 		return o, errors.New("--provision is empty: want thin or full")
@@ -139,7 +152,7 @@ func newVolumeCreateCommand(v *volumeFlags) *cobra.Command {
 	var f createFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "create NAME --size SIZE",
+		Use:   "create NAME {--size SIZE | --device DEVICE}",
 		Short: "Make a volume",
 		Long: `Create makes a volume with an empty ext4; "daybook volume attach" mounts it. The pool
 is made too if it is missing. If create fails or is interrupted, nothing is left.
@@ -148,9 +161,16 @@ A thin volume takes of the pool what was written to it; the pool's own file syst
 allocates, and logs, at each first write. A full volume is written out once, now; then
 no write to it makes the pool's journal work, and it cannot meet a full pool.
 
+With --device the volume is a block device of its own, all of it; the pool has only the
+record. Nothing may be on the device (see wipefs), and after "daybook volume delete"
+nothing is. No loop device lies between the database and the disk then: where neighbours
+compete by weights, it is the faster volume. Its snapshots and copies are the volume
+manager's.
+
 Sizes are in bytes or with a unit: 1G and 1GiB are 2^30 bytes, 1GB is 10^9.`,
 		Example: `  daybook volume create db1 --size 20G --weight 700
   daybook volume create db2 --pool /srv/pool --size 100G --provision full --owner 999:999 --mode 0700
+  daybook volume create db3 --device /dev/vg0/db3 --weight 700
   daybook volume create logs --size 2G --label team=web --mount-options commit=30 --noatime --json`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -186,6 +206,10 @@ func printRecord(cmd *cobra.Command, pool *volume.Pool, what string, record volu
 			Pool string `json:"pool"`
 		}{record, pool.Dir()})
 	}
-	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s volume %s: %s, %s, in %s\n", what, record.Name, formatBytes(record.SizeBytes), record.Provision, pool.Dir())
+	kind := string(record.Provision)
+	if record.Device != "" {
+		kind += " " + top.Safe(record.Device)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s volume %s: %s, %s, in %s\n", what, record.Name, formatBytes(record.SizeBytes), kind, pool.Dir())
 	return err
 }

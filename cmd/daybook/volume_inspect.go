@@ -22,7 +22,7 @@ func newVolumeInspectCommand(v *volumeFlags) *cobra.Command {
 		Short: "Tell all of a volume: device, jbd2 thread, cgroups, snapshots",
 		Long: `Inspect tells what is recorded of a volume and what the kernel says of it now: loop
 device and direct I/O, mount point, the jbd2 thread and the cgroup it is in, the weight in
-force, and the bytes that the journal's cgroup was charged on the pool's disk.`,
+force, and the bytes that the journal's cgroup was charged on the disk below.`,
 		Example: `  daybook volume inspect db1
   daybook volume inspect db1 --json`,
 		Args:              volumeNames("NAME"),
@@ -67,7 +67,11 @@ func writeStatus(out io.Writer, s volume.Status, snapshots []volume.SnapshotStat
 		line("problem", "%s", s.Problem)
 	}
 	line("created", "%s", s.Created.Local().Format(time.DateTime))
-	line("size", "%s, %s, %s allocated", formatBytes(s.SizeBytes), s.Provision, roundBytes(s.AllocatedBytes))
+	if s.Device != "" {
+		line("size", "%s, device %s", formatBytes(s.SizeBytes), s.Device)
+	} else {
+		line("size", "%s, %s, %s allocated", formatBytes(s.SizeBytes), s.Provision, roundBytes(s.AllocatedBytes))
+	}
 	if s.Weight != 0 {
 		line("weight", "%d", s.Weight)
 	}
@@ -95,11 +99,14 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 		line("attached", "no")
 		return
 	}
-	direct := "direct I/O"
-	if !s.DirectIO {
-		direct = "no direct I/O: cached twice"
+	direct := ", direct I/O"
+	switch {
+	case s.Device != "":
+		direct = "" // nothing between that could cache
+	case !s.DirectIO:
+		direct = ", no direct I/O: cached twice"
 	}
-	line("attached", "%s on %s, %s", s.LoopDevice, s.Mountpoint, direct)
+	line("attached", "%s on %s%s", s.BlockDevice, s.Mountpoint, direct)
 	line("in use", "%s of %s", roundBytes(s.UsedBytes), roundBytes(s.UsedBytes+s.FreeBytes))
 	if s.JBD2PID != 0 {
 		place := ""
@@ -111,7 +118,7 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 	if s.Attachment.Placement == volume.PlaceNone {
 		return
 	}
-	weight := "no weights on the pool's disk"
+	weight := "no weights on the disk below"
 	if s.WeightInForce != 0 {
 		weight = fmt.Sprintf("weight %d in force", s.WeightInForce)
 	}

@@ -52,7 +52,7 @@ func writeVolumes(out io.Writer, volumes []volume.Status) error {
 	fmt.Fprintln(table, "NAME\tSIZE\tALLOCATED\tPROVISION\tWEIGHT\tDEVICE\tMOUNTPOINT\tJOURNAL CGROUP\tSNAPSHOTS\tPOOL\tPROBLEM")
 	for _, s := range volumes {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, roundBytes(s.SizeBytes), roundBytes(s.AllocatedBytes),
-			orDash(string(s.Provision)), weightText(s.Weight), orDash(s.LoopDevice), orDash(s.Mountpoint), orDash(s.JournalCgroup),
+			orDash(string(s.Provision)), weightText(s.Weight), orDash(s.BlockDevice), orDash(s.Mountpoint), orDash(s.JournalCgroup),
 			len(s.Snapshots), top.Safe(s.Pool), top.Safe(s.Problem))
 	}
 	return table.Flush()

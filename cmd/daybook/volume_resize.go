@@ -17,7 +17,7 @@ func newVolumeResizeCommand(v *volumeFlags) *cobra.Command {
 		Short: "Make a volume larger, or smaller while it is detached",
 		Long: `Resize gives a volume another size. It grows while it is attached and written; it
 shrinks only while it is detached, and not below what is in it. The new blocks of a full
-volume are written out.`,
+volume are written out. A volume on a device grows after the device has (lvextend).`,
 		Example: `  daybook volume resize db1 --size 40G
   daybook volume detach db1 && daybook volume resize db1 --size 10G`,
 		Args:              volumeNames("NAME"),
@@ -55,7 +55,8 @@ func newVolumeTrimCommand(v *volumeFlags) *cobra.Command {
 		Use:   "trim NAME",
 		Short: "Give back to the pool what a volume does not use",
 		Long: `Trim has the volume's ext4 tell which blocks it does not use, and gives those of the
-image back to the pool, as fstrim does. The volume must be attached, and thin.`,
+image back to the pool, as fstrim does, or have its own device discard them. The volume
+must be attached, and not full.`,
 		Example: `  daybook volume trim db1
   daybook volume trim db1 --json`,
 		Args:              volumeNames("NAME"),

@@ -939,3 +939,59 @@ func TestOwnersAndModesAreParsed(t *testing.T) {
 		}
 	}
 }
+
+func TestVolumeOnADevice(t *testing.T) {
+	s := newShelf(t)
+	file := s.path("lv")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 64<<20)); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(file, blockdev.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // before the shelf's own, which wants no loop devices left
+		_, _ = s.run("detach", s.name)
+		if err := loop.Detach(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	node, target, pool := loop.Node(), s.path("mnt"), s.path("pool")
+	for _, words := range [][]string{
+		{"--device", node, "--size", "64M"}, {"--device", node, "--provision", "full"}, {"--device", ""}, {"--device", file}, {},
+	} {
+		s.fails(exitUsage, append([]string{"create", s.name, "--pool", pool}, words...)...)
+	}
+	if text := s.must("create", s.name, "--pool", pool, "--device", node, "--weight", "700"); !strings.Contains(text, "64MiB, device "+node) {
+		t.Errorf("create prints %q", text)
+	}
+	if err := s.fails(exitFailure, "create", s.name+"x", "--pool", pool, "--device", node); !strings.Contains(err.Error(), "wipefs") {
+		t.Errorf("a second volume on the device: %v", err)
+	}
+	if text := s.must("attach", s.name, "--target", target); !strings.HasPrefix(text, node+" on "+target) {
+		t.Errorf("attach prints %q", text)
+	}
+	var v struct {
+		inspected
+		Device      string
+		BlockDevice string `json:"block_device"`
+	}
+	s.json(&v, "inspect", s.name)
+	if v.Device != node || v.BlockDevice != node || v.LoopDevice != "" || v.Mountpoint != target || v.JBD2PID == 0 || !v.Placed {
+		t.Errorf("inspect tells %+v", v)
+	}
+	if text := s.must("inspect", s.name); !strings.Contains(text, "device "+node) || !strings.Contains(text, node+" on "+target) {
+		t.Errorf("inspect prints\n%s", text)
+	}
+	if text := s.must("list"); !strings.Contains(text, node) {
+		t.Errorf("list prints\n%s", text)
+	}
+	if err := s.fails(exitUnsupported, "snapshot", s.name, "monday"); !errors.Is(err, volume.ErrUnsupported) {
+		t.Errorf("snapshot: %v", err)
+	}
+	s.must("detach", s.name)
+	s.must("delete", s.name)
+	if text := s.must("create", s.name, "--pool", pool, "--device", node); text == "" {
+		t.Error("the device was not given back")
+	}
+}

@@ -33,6 +33,10 @@ const (
 	PlacedOnXFS Arrangement = "VX"
 	// ControlledOnXFS: as VX, with `daybook control` on the disk.
 	ControlledOnXFS Arrangement = "VC"
+	// OnDevices: a volume each on a partition each, instead of images.
+	OnDevices Arrangement = "VD"
+	// ControlledOnDevices: as VD, with `daybook control` on the disk.
+	ControlledOnDevices Arrangement = "VDC"
 	// OwnPartitions: a partition each, without Daybook, with each jbd2 thread
 	// moved by hand. It is the paper's KVM, whose guests had a partition and
 	// whose journal was the guest's own I/O: what a volume can reach at best.
@@ -44,11 +48,17 @@ const (
 
 // Arrangements lists them.
 func Arrangements() []Arrangement {
-	return []Arrangement{SharedExt4, OwnVolumes, PlacedVolumes, PlacedOnXFS, ControlledOnXFS, LoopedPartitions, OwnPartitions}
+	return []Arrangement{SharedExt4, OwnVolumes, PlacedVolumes, PlacedOnXFS, ControlledOnXFS, OnDevices, ControlledOnDevices, LoopedPartitions, OwnPartitions}
 }
 
 // onXFS: the pool is on an XFS.
 func (a Arrangement) onXFS() bool { return a == PlacedOnXFS || a == ControlledOnXFS }
+
+// onDevices: volumes without images.
+func (a Arrangement) onDevices() bool { return a == OnDevices || a == ControlledOnDevices }
+
+// controlled: `daybook control` steers the two.
+func (a Arrangement) controlled() bool { return a == ControlledOnXFS || a == ControlledOnDevices }
 
 // hasPoolJournal: a jbd2 of the pool's own, which is counted.
 func (a Arrangement) hasPoolJournal() bool { return a == OwnVolumes || a == PlacedVolumes }

@@ -41,7 +41,7 @@ const (
 
 // warmUp is how long the loads of a stand work before anything counts.
 func (s *stand) warmUp() time.Duration {
-	if s.on.arrangement == ControlledOnXFS {
+	if s.on.arrangement.controlled() {
 		return warmUpControl
 	}
 	return warmUpVolumes
@@ -161,7 +161,7 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 		phase.RateB = result.BytesPerSecond()
 		err = errors.Join(err, instant, stopErr, s.clear())
 	}()
-	if s.on.arrangement == ControlledOnXFS {
+	if s.on.arrangement.controlled() {
 		stopSteering := s.startSteering(ctx)
 		// Before the neighbour ends: it gives the weights back.
 		defer func() { err = errors.Join(err, stopSteering()) }()

@@ -48,7 +48,7 @@ type plannedPart struct {
 
 // has says whether the part is measured in an arrangement. Control divides what
 // is asked for, of which a database that waits for each sync has nothing queued.
-func (p plannedPart) has(a Arrangement) bool { return a != ControlledOnXFS || p.load == fioLoad }
+func (p plannedPart) has(a Arrangement) bool { return !a.controlled() || p.load == fioLoad }
 
 func (p plannedPart) String() string { return fmt.Sprintf("%s, %s, %s", p.disk, p.load, p.mode) }
 

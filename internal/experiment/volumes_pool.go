@@ -40,16 +40,40 @@ func (s *stand) newPool(ctx context.Context) (*volume.Pool, error) {
 }
 
 func (s *stand) newVolume(ctx context.Context, pool *volume.Pool, t *tenant, provision volume.Provision, placed bool) error {
-	made := volume.CreateOptions{
-		SizeBytes: standVolumeBytes, Provision: provision, JournalBytes: standJournalBytes, NoAtime: true,
-		MountOptions: s.on.mode.mountOption(),
+	return s.attachTenant(ctx, pool, t, volume.CreateOptions{SizeBytes: standVolumeBytes, Provision: provision}, placed)
+}
+
+// attachDevices gives each container a volume on a partition; their pool, which
+// has only their records, is not on the disk.
+func (s *stand) attachDevices(ctx context.Context) error {
+	parts, err := s.partitions(len(s.tenants()), standPartBytes)
+	if err != nil {
+		return err
 	}
+	pool, err := s.openPool(ctx, s.home)
+	if err != nil {
+		return err
+	}
+	for n, t := range s.tenants() {
+		if err := s.attachTenant(ctx, pool, t, volume.CreateOptions{Device: parts[n].Node}, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stand) attachTenant(ctx context.Context, pool *volume.Pool, t *tenant, made volume.CreateOptions, placed bool) error {
+	made.JournalBytes, made.NoAtime, made.MountOptions = standJournalBytes, true, s.on.mode.mountOption()
 	attached := volume.AttachOptions{Placement: volume.PlaceNone}
 	if placed {
 		attached.Placement, attached.Cgroup = volume.PlaceParent, t.parent
 	}
 	status, err := s.attachVolume(ctx, pool, t, made, attached)
 	if err != nil {
+		return err
+	}
+	if status.LoopDevice == "" {
+		t.fileSystem, err = blockdev.ParseDev(status.Attachment.DeviceNumber)
 		return err
 	}
 	if t.loop, err = blockdev.Lookup(status.LoopDevice); err != nil {

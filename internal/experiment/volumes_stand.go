@@ -78,6 +78,8 @@ func (l Lab) buildStand(ctx context.Context, on standOptions) (s *stand, err err
 		err = s.share(ctx)
 	case OwnVolumes, PlacedVolumes, PlacedOnXFS, ControlledOnXFS:
 		err = s.attachVolumes(ctx, volume.Full, on.arrangement != OwnVolumes)
+	case OnDevices, ControlledOnDevices:
+		err = s.attachDevices(ctx)
 	case OwnPartitions, LoopedPartitions:
 		err = s.partition(ctx)
 	default:

@@ -30,15 +30,15 @@ type target struct {
 	what, wanted string
 	met          func(value float64) bool
 	text         func(value float64) string
-	// volumes are held to the bound: a pool on ext4 (VA), one on XFS (VX), and
-	// that under control (VC), where it was measured. limit is a partition (P),
-	// what a volume can reach at best.
+	// volumes are held to the bound: a pool on ext4 (VA), one on XFS (VX), volumes
+	// on devices (VD), and the latter two under control (VC, VDC), where it was
+	// measured. limit is a partition (P), what a volume can reach at best.
 	volumes []measurement
 	limit   *measurement
 }
 
 // boundArrangements are those that are held to the bounds.
-var boundArrangements = []Arrangement{PlacedVolumes, PlacedOnXFS, ControlledOnXFS}
+var boundArrangements = []Arrangement{PlacedVolumes, PlacedOnXFS, ControlledOnXFS, OnDevices, ControlledOnDevices}
 
 // measurement is a target's value in an arrangement; NaN where there was nothing
 // to divide by.
@@ -125,12 +125,16 @@ func (p VolumesPart) target(all []target, t target, n fio.Neighbour, base Arrang
 func (r VolumesResult) targetTable() ReportTable {
 	t := ReportTable{
 		Title: "The paper's result, and this one",
-		Note: "On the simulated disk, ordered. VA is a pool on ext4, VX one on XFS, as docs/volumes.md recommends; VC is VX under `daybook control`, with fio, where there is something to divide. P is what a partition each gives. " +
+		Note: "On the simulated disk, ordered. VA is a pool on ext4, VX one on XFS, VD one on a partition each; VC and VDC are VX and VD under `daybook control`, with fio, where there is something to divide. P is what a partition each gives. " +
 			"A sync that does not end within the phase is not in its time.",
-		Columns: []string{"target", "wanted", "VA", "met", "VX", "met", "VC", "met", "P"},
+		Columns: []string{"target", "wanted"},
 	}
+	for _, a := range boundArrangements {
+		t.Columns = append(t.Columns, string(a), "met")
+	}
+	t.Columns = append(t.Columns, string(OwnPartitions))
 	for _, x := range r.targets() {
-		row := []string{x.what, x.wanted, "–", "–", "–", "–", "–", "–", "–"}
+		row := append([]string{x.what, x.wanted}, slices.Repeat([]string{"–"}, 2*len(boundArrangements)+1)...)
 		for _, m := range x.volumes {
 			at := 2 + 2*slices.Index(boundArrangements, m.arrangement)
 			row[at], row[at+1] = x.text(m.value), "yes"
@@ -139,7 +143,7 @@ func (r VolumesResult) targetTable() ReportTable {
 			}
 		}
 		if x.limit != nil {
-			row[8] = x.text(x.limit.value)
+			row[len(row)-1] = x.text(x.limit.value)
 		}
 		t.Rows = append(t.Rows, row)
 	}

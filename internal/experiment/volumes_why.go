@@ -7,13 +7,13 @@ import "fmt"
 func (r VolumesResult) whyTable() ReportTable {
 	t := ReportTable{
 		Title:   "Why",
-		Columns: []string{"MariaDB, simulated hard disk", "S, transactions/s", "VX", "L", "P", "VX/S", "P/S", "sync in S, ms", "VX", "L", "P"},
+		Columns: []string{"MariaDB, simulated hard disk", "S, transactions/s", "VX", "VD", "L", "P", "VX/S", "VD/S", "P/S", "sync in S, ms", "VX", "VD", "P"},
 		Note: `1. **What a neighbour's data costs a commit, the data mode decides.** In ordered mode a commit writes out and waits for the new data of all files that are in its transaction, the neighbour's, too. ` +
 			`Since Linux 5.6 ext4 by default writes new data into extents that are marked unwritten, and enters them into a transaction after that: a commit waits for no data. ` +
 			`Compare S ordered with S unwritten, for each neighbour. With O_DIRECT, too, there is no data to wait for: these neighbours write through the page cache, as programs do.
 2. **Where data is ordered, a limit on the neighbour becomes a limit on all.** What the commit waits for may be held up by the neighbour's limit (` + "`io.max`, `blkio.throttle`" + `), and then everybody's fsync is. With a journal each, only the neighbour waits.
 3. **Without a limit, a loop device has not all of a partition's gain.** BFQ keeps the disk for a moment for a thread that will ask again, and so gives a database that waits for each sync its share. ` +
-			`A partition's I/O comes from the database's own threads, a loop device's from whichever kernel worker is free, and BFQ knows them by no history: compare L with P, which differ by the loop device alone, and VX with L.`,
+			`A partition's I/O comes from the database's own threads, a loop device's from whichever kernel worker is free, and BFQ knows them by no history: compare L with P, which differ by the loop device alone, and VX with L. A volume on a device (VD) has no loop device.`,
 	}
 	for _, mode := range DataModes() {
 		p := r.part(simulatedHDD, mariadbLoad, mode)
@@ -21,16 +21,17 @@ func (r VolumesResult) whyTable() ReportTable {
 			continue
 		}
 		for _, n := range p.neighbours() {
-			s, vx, l, o := p.phase(SharedExt4, n), p.phase(PlacedOnXFS, n), p.phase(LoopedPartitions, n), p.phase(OwnPartitions, n)
-			if s == nil || vx == nil || l == nil || o == nil {
+			s, vx, vd := p.phase(SharedExt4, n), p.phase(PlacedOnXFS, n), p.phase(OnDevices, n)
+			l, o := p.phase(LoopedPartitions, n), p.phase(OwnPartitions, n)
+			if s == nil || vx == nil || vd == nil || l == nil || o == nil {
 				continue
 			}
 			row := []string{fmt.Sprintf("%s, %s", n, mode)}
-			for _, x := range []*VolumesPhase{s, vx, l, o} {
+			for _, x := range []*VolumesPhase{s, vx, vd, l, o} {
 				row = append(row, fmt.Sprintf("%.1f", x.Rate))
 			}
-			row = append(row, decimals(rateRatio(vx, s)), decimals(rateRatio(o, s)))
-			for _, x := range []*VolumesPhase{s, vx, l, o} {
+			row = append(row, decimals(rateRatio(vx, s)), decimals(rateRatio(vd, s)), decimals(rateRatio(o, s)))
+			for _, x := range []*VolumesPhase{s, vx, vd, o} {
 				row = append(row, milliseconds(x.SyncA.MeanSeconds))
 			}
 			t.Rows = append(t.Rows, row)

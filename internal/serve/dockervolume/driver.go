@@ -58,9 +58,9 @@ func (d *driver) create(ctx context.Context, name string, given map[string]strin
 	if !errors.Is(err, volume.ErrNotFound) {
 		return err
 	}
-	if s.create.SizeBytes == 0 {
+	if s.create.SizeBytes == 0 && s.create.Device == "" {
 		if s.create.SizeBytes = d.sizeBytes; s.create.SizeBytes == 0 {
-			return fmt.Errorf("cannot create volume %s: no size: want -o size=10G, or a plugin that was started with --size", name)
+			return fmt.Errorf("cannot create volume %s: no size: want -o size=10G or -o device=/dev/vg/db1, or a plugin that was started with --size", name)
 		}
 	}
 	_, err = d.pool.Create(ctx, name, s.create)

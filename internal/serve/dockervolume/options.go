@@ -43,6 +43,13 @@ func options(parse ParseBytes) []option {
 			s.create.SizeBytes = bytes
 			return strconv.FormatUint(bytes, 10), err
 		}},
+		{"device", "a block device such as /dev/vg/db1, in place of size and provision", func(s *settings, value string) (string, error) {
+			s.create.Device = value
+			if !filepath.IsAbs(value) || filepath.Clean(value) != value || value == "/" {
+				return value, fmt.Errorf("want the path of a block device such as /dev/vg/db1, got %q", value)
+			}
+			return value, nil
+		}},
 		{"weight", fmt.Sprintf("%d to %d", volume.MinWeight, volume.MaxWeight), func(s *settings, value string) (string, error) {
 			weight, err := number(value, volume.MinWeight, volume.MaxWeight)
 			s.create.Weight = weight
@@ -143,6 +150,9 @@ func parseOptions(given map[string]string, parse ParseBytes) (settings, error) {
 			wrong = append(wrong, fmt.Sprintf("option %s=%s: %v", name, value, err))
 		}
 		labels[labelPrefix+name] = canonical
+	}
+	if s.create.Device != "" && (s.create.SizeBytes != 0 || s.create.Provision != "") {
+		wrong = append(wrong, "option device excludes size and provision: a device has its own")
 	}
 	if s.placement == volume.PlaceNone && s.cgroup != "" {
 		wrong = append(wrong, "options placement=none and cgroup exclude each other")

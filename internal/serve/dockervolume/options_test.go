@@ -73,11 +73,13 @@ func TestOptionsOfTheSameMeaningAreTheSame(t *testing.T) {
 
 func TestWrongOptionsAreRefusedWithTheReason(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
-		{"sise", "10G", `there is no option "sise"; there are: size (a size such as 10G), weight (1 to 1000)`},
+		{"sise", "10G", `there is no option "sise"; there are: size (a size such as 10G), device (`},
 		{"Size", "64M", "label.KEY"},
 		{"size", "1M", "at least"},
 		{"size", "", "size="},
 		{"size", "99999999999M", "size"},
+		{"device", "vg/db1", "want the path"},
+		{"device", "/dev/../x", "want the path"},
 		{"weight", "0", "1 to 1000"},
 		{"weight", "1001", "1 to 1000"},
 		{"weight", "-1", "1 to 1000"},
@@ -109,6 +111,12 @@ func TestWrongOptionsAreRefusedWithTheReason(t *testing.T) {
 	_, err := parseOptions(map[string]string{"size": "1M", "weight": "0", "x": ""}, parseTest)
 	if err == nil || strings.Count(err.Error(), ";") < 3 {
 		t.Errorf("not everything that is wrong is told: %v", err)
+	}
+	for _, other := range []string{"size", "provision"} {
+		given := map[string]string{"device": "/dev/vg/db1", other: map[string]string{"size": "64M", "provision": "full"}[other]}
+		if _, err := parseOptions(given, parseTest); !errors.Is(err, volume.ErrInvalid) {
+			t.Errorf("%v: %v", given, err)
+		}
 	}
 	if _, err := parseOptions(map[string]string{"placement": "none", "cgroup": "/x"}, parseTest); err == nil {
 		t.Error("placement=none took a cgroup")

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -395,4 +396,37 @@ func TestDamagedUsersAndWrongSizesAreRefused(t *testing.T) {
 	if err := Run(context.Background(), pool, Options{Socket: r.socket, TargetDir: r.Path("mnt"), SizeBytes: 1}); !errors.Is(err, volume.ErrInvalid) {
 		t.Errorf("a size of one byte: %v", err)
 	}
+}
+
+// A volume on a device wants no size, also where the daemon has one for all.
+func TestVolumeOnADevice(t *testing.T) {
+	r := newRig(t)
+	file := filepath.Join(t.TempDir(), "lv")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, 32<<20)); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(file, blockdev.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := loop.Detach(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	r.start()
+	name := r.name("db")
+	for range 2 { // asked again
+		r.create(name, map[string]string{"device": loop.Node(), "weight": "700"})
+	}
+	r.wantRefused("VolumeDriver.Create", object{"Name": name + "2", "Opts": map[string]string{"device": loop.Node()}}, "ext4", "wipefs")
+	point := r.mount(name, "1")
+	var st unix.Stat_t
+	if err := unix.Stat(point, &st); err != nil || (blockdev.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}) != loop.Dev {
+		t.Errorf("%s lies on %d:%d, %v; want %s", point, unix.Major(st.Dev), unix.Minor(st.Dev), err, loop.Dev)
+	}
+	r.unmount(name, "1")
+	r.call("VolumeDriver.Remove", object{"Name": name})
+	r.create(name, map[string]string{"device": loop.Node()}) // it was given back
+	r.call("VolumeDriver.Remove", object{"Name": name})
 }
