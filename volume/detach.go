@@ -131,15 +131,17 @@ func (p *Pool) undo(ctx context.Context, record Record) (Record, error) {
 		if err != nil {
 			return record, err
 		}
+		unmounted := false
 		for _, mount := range mounts {
 			if mount.Point == a.Target {
 				if err := unmount(ctx, a.Target, lower.dev); err != nil {
 					return record, err
 				}
+				unmounted = true
 			}
 		}
 		p.reached("unmounted")
-		if err := lower.release(ctx); err != nil {
+		if err := lower.release(ctx, unmounted); err != nil {
 			if errors.Is(err, blockdev.ErrBusy) || errors.Is(err, ErrBusy) {
 				err = fmt.Errorf("%w: a container or another mount namespace uses it still: %w", ErrBusy, err)
 			}

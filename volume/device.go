@@ -68,18 +68,24 @@ func ownDevice(record Record) ([]lower, error) {
 	return []lower{{dev: dev, node: record.Device}}, err
 }
 
-// release lets go of a device that was unmounted: of a loop device for ever.
-func (d lower) release(ctx context.Context) error {
+// release lets go of what was attached: of a loop device for ever. A device that
+// was just unmounted must then be nobody's.
+func (d lower) release(ctx context.Context, unmounted bool) error {
 	if d.loop != nil {
 		return detachLoop(ctx, *d.loop)
 	}
+	if facts, err := lookAtDevice(d.node); !unmounted || err != nil || facts.dev != d.dev {
+		return nil // never mounted, or its node is gone or another's
+	}
+	return awaitUnused(ctx, d.node)
+}
+
+// awaitUnused waits a while for whoever is just leaving a device.
+func awaitUnused(ctx context.Context, node string) error {
 	deadline := time.Now().Add(loopPatience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		err := checkDeviceUnused(d.node)
+		err := checkDeviceUnused(node)
 		if !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
-			if isGone(err) {
-				return nil
-			}
 			return err
 		}
 		select {
@@ -185,7 +191,7 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 	if err := checkDeviceUnused(node); err != nil {
 		return Record{}, err
 	}
-	l, err := lockDevice(node)
+	l, err := lockDevice(ctx, node)
 	if err != nil {
 		return Record{}, err
 	}
@@ -230,27 +236,27 @@ func (p *Pool) deviceWork(ctx context.Context, record Record) (w work, err error
 	return w, nil
 }
 
-// lockDevice is for who makes a volume of a device; util-linux and udev take the
-// same.
-func lockDevice(node string) (*lock, error) {
+// lockDevice is for who makes a volume of a device. util-linux takes the same lock,
+// and udev, for a moment, while it looks at a device that is new.
+func lockDevice(ctx context.Context, node string) (*lock, error) {
 	file, err := os.OpenFile(node, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	for {
+	for deadline := time.Now().Add(loopPatience); ; {
 		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EINTR) {
+		if err == nil {
+			return &lock{file}, nil
+		}
+		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EWOULDBLOCK) || ctx.Err() != nil || time.Now().After(deadline) {
 			break
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	if err != nil {
-		_ = file.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = fmt.Errorf("%w: another process has locked it", ErrBusy)
-		}
-		return nil, fmt.Errorf("%s: %w", node, err)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("%w: another process has locked it", ErrBusy)
 	}
-	return &lock{file}, nil
+	return nil, errors.Join(fmt.Errorf("%s: %w", node, err), ctx.Err(), file.Close())
 }
 
 // checkDeviceEmpty refuses a device on which wipefs knows something.
@@ -288,15 +294,12 @@ func giveBack(directory string) error {
 	if err != nil || record.Device == "" {
 		return nil
 	}
-	// A tool that was killed with its caller, or had the device last, may need
-	// a moment.
-	device := lower{node: record.Device}
-	ctx := context.Background()
-	if err := device.release(ctx); err != nil {
-		return err
-	}
 	if err := checkDevice(record); err != nil {
 		return nil
+	}
+	ctx := context.Background() // the caller's may be why it is given back
+	if err := awaitUnused(ctx, record.Device); err != nil {
+		return err
 	}
 	_, err = wipefs(ctx, "--all", "--quiet", record.Device)
 	return err

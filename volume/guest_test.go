@@ -93,13 +93,7 @@ func TestGuestJournalThreadIsPlacedOnCgroupV2(t *testing.T) {
 		if weight, err := os.ReadFile(tree.Root() + "/daybook/db/io.bfq.weight"); err != nil || !strings.Contains(string(weight), "700") {
 			t.Errorf("io.bfq.weight is %q, %v", weight, err)
 		}
-		for n := range 500 {
-			if err := os.Mkdir(fmt.Sprintf("%s/%d", target, n), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		unix.Sync()
-		// 500 directories are a block each, and are in the journal.
+		fill(t, target, "", 500)
 		if status, err = pool.Inspect("db"); err != nil || status.JournalWriteBytes < 500*4096 {
 			t.Errorf("the journal's cgroup was charged with %d bytes, %v", status.JournalWriteBytes, err)
 		}
