@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -62,22 +63,20 @@ and cost, and what is left of the pool's own journal. It fails if a bound is mis
 			if err != nil {
 				return err
 			}
+			// What was measured is written also if it cannot be drawn.
+			var drawn error
 			if b.docs != "" {
 				figures, err := result.Figures()
-				if err != nil {
-					return err
-				}
+				drawn = err
 				for name, picture := range figures {
-					if err := write(filepath.Join(b.docs, name), picture); err != nil {
-						return err
-					}
+					drawn = errors.Join(drawn, write(filepath.Join(b.docs, name), picture))
 				}
 			}
 			check := result.Check
 			if b.quick {
 				check = func() error { return nil } // too short to tell
 			}
-			return b.finish(cmd, result, result.Report, check)
+			return errors.Join(b.finish(cmd, result, result.Report, check), drawn)
 		},
 	}
 	b.flags(cmd)

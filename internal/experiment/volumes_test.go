@@ -234,6 +234,20 @@ func TestPhasesAreTakenOverUnderTheSameSettingsOnly(t *testing.T) {
 	}
 }
 
+func TestAllArrangementsCanBeDrawn(t *testing.T) {
+	one := madeUp(3, 0.7, 1).part(simulatedHDD, fioLoad, Ordered).phase(SharedExt4, fio.HighFsync)
+	part := VolumesPart{Disk: simulatedHDD, Load: fioLoad, DataMode: Ordered}
+	for _, a := range Arrangements() {
+		phase := *one
+		phase.Arrangement = a
+		part.Phases = append(part.Phases, phase)
+	}
+	result := VolumesResult{Parts: []VolumesPart{part}}
+	if figures, err := result.Figures(); err != nil || len(figures) != 1 {
+		t.Errorf("%d figures, %v", len(figures), err)
+	}
+}
+
 func TestVolumesResultsAreReported(t *testing.T) {
 	result := madeUp(3, 0.7, 1)
 	report, err := result.Report()

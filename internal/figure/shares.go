@@ -10,7 +10,7 @@ import (
 // Bounds of what one picture can show legibly.
 const (
 	maxContainers = 8
-	maxPhases     = 8
+	maxPhases     = 9
 )
 
 // SVG is a picture made by this package: one svg element in UTF-8 without an

@@ -314,7 +314,7 @@ func TestWhatCannotBeDrawnIsRefused(t *testing.T) {
 		"0 containers":    func(s *Shares) { s.Containers = nil },
 		"9 containers":    func(s *Shares) { s.Containers = make([]Container, 9) },
 		"0 phases":        func(s *Shares) { s.Phases = nil },
-		"9 phases":        func(s *Shares) { s.Phases = make([]Phase, 9) },
+		"10 phases":       func(s *Shares) { s.Phases = make([]Phase, maxPhases+1) },
 		"named twice":     func(s *Shares) { s.Containers[1].Cgroup = s.Containers[0].Cgroup },
 		"target of \"/da": func(s *Shares) { s.Containers[0].Target = math.NaN() },
 	} {
