@@ -54,6 +54,9 @@ func Arrangements() []Arrangement {
 // onXFS: the pool is on an XFS.
 func (a Arrangement) onXFS() bool { return a == PlacedOnXFS || a == ControlledOnXFS }
 
+// onDevices: the volumes are partitions.
+func (a Arrangement) onDevices() bool { return a == OnDevices || a == ControlledOnDevices }
+
 // controlled: `daybook control` steers the two.
 func (a Arrangement) controlled() bool { return a == ControlledOnXFS || a == ControlledOnDevices }
 
