@@ -165,17 +165,7 @@ func (p *Pool) checkImage(record Record) error {
 	if record.Resize != 0 {
 		return fmt.Errorf("it is %w: a resize to %d bytes was interrupted: daybook volume repair finishes it", ErrBusy, record.Resize)
 	}
-	if record.Device != "" {
-		return checkDeviceUnused(record.Device)
-	}
-	loops, err := p.loopsOf(record.Name)
-	if err != nil {
-		return err
-	}
-	if len(loops) > 0 {
-		return fmt.Errorf("it is %w: %s has its image, and not by Daybook (losetup -d %s)", ErrBusy, loops[0].Path(), loops[0].Path())
-	}
-	return nil
+	return p.checkNoLoop(record)
 }
 
 // checkImageThere says whether the image is a file of the volume's size, or the

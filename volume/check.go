@@ -68,7 +68,7 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 	if err == nil && s.NeedsRecovery {
 		report.Replayed = true
 		if !o.Repair {
-			return p.checkCopy(ctx, target, record.Device != "", record.SizeBytes, report)
+			return p.checkCopy(ctx, target, record, report)
 		}
 	}
 	return examine(ctx, target, o.Repair, report)
@@ -83,19 +83,19 @@ func examine(ctx context.Context, target ext4.Offline, repair bool, report Check
 
 // checkCopy looks at a copy whose journal was replayed: without that, errors
 // would be found that the next mount takes away.
-func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, onDevice bool, size uint64, report CheckReport) (_ CheckReport, err error) {
+func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record, report CheckReport) (_ CheckReport, err error) {
 	switch {
 	case target.JournalDevice != "":
 		return report, fmt.Errorf("%w: its journal is on another device and must be replayed first: --repair does, or attach and detach it", ErrUnsupported)
-	case onDevice:
+	case record.Device != "":
 		return report, fmt.Errorf("%w: its journal must be replayed first, and no copy is made of a device: --repair does, or attach and detach it", ErrUnsupported)
 	}
-	w, err := p.newWork(ctx, size, Thin)
+	w, err := p.newWork(ctx, record.SizeBytes, Thin)
 	if err != nil {
 		return report, fmt.Errorf("its journal must be replayed on a copy: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.discard()) }()
-	if _, err := copyStill(ctx, target.Device, w.image(), size, nil); err != nil {
+	if _, err := copyStill(ctx, target.Device, w.image(), record.SizeBytes, nil); err != nil {
 		return report, err
 	}
 	target.Device, target.Lock, target.Kept = w.image(), nil, ""

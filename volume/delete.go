@@ -57,7 +57,7 @@ func (p *Pool) checkNoLoop(record Record) error {
 	if err != nil || len(loops) == 0 {
 		return err
 	}
-	return fmt.Errorf("it is %w: %s has its image", ErrBusy, loops[0].Path())
+	return fmt.Errorf("it is %w: %s has its image, and not by Daybook (losetup -d %s)", ErrBusy, loops[0].Path(), loops[0].Path())
 }
 
 func (p *Pool) deleteDamaged(ctx context.Context, name string) error {

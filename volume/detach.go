@@ -171,15 +171,18 @@ func (p *Pool) undo(ctx context.Context, record Record) (Record, error) {
 	return record, nil
 }
 
-// loopPatience is how long detachLoop waits for others: a container that is just
+// leavePatience is how long awaitFree waits for others: a container that is just
 // being started has copies of all the host's mounts for a moment.
-const loopPatience = 3 * time.Second
+const leavePatience = 3 * time.Second
 
-func detachLoop(ctx context.Context, loop blockdev.Loop) error {
-	deadline := time.Now().Add(loopPatience)
+// awaitFree tries again for a while as long as the error is that somebody uses
+// what is tried on.
+func awaitFree(ctx context.Context, try func() error) error {
+	deadline := time.Now().Add(leavePatience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		err := loop.Detach(ctx)
-		if !errors.Is(err, blockdev.ErrBusy) || time.Now().After(deadline) {
+		err := try()
+		busy := errors.Is(err, ErrBusy) || errors.Is(err, blockdev.ErrBusy)
+		if !busy || time.Now().After(deadline) {
 			return err
 		}
 		select {

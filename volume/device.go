@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -72,7 +71,7 @@ func ownDevice(record Record) ([]lower, error) {
 // was just unmounted must then be nobody's.
 func (d lower) release(ctx context.Context, unmounted bool) error {
 	if d.loop != nil {
-		return detachLoop(ctx, *d.loop)
+		return awaitFree(ctx, func() error { return d.loop.Detach(ctx) })
 	}
 	if facts, err := lookAtDevice(d.node); !unmounted || err != nil || facts.dev != d.dev {
 		return nil // never mounted, or its node is gone or another's
@@ -82,32 +81,17 @@ func (d lower) release(ctx context.Context, unmounted bool) error {
 
 // awaitUnused waits a while for whoever is just leaving a device.
 func awaitUnused(ctx context.Context, node string) error {
-	deadline := time.Now().Add(loopPatience)
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		err := checkDeviceUnused(node)
-		if !errors.Is(err, ErrBusy) || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
+	return awaitFree(ctx, func() error { return checkDeviceUnused(node) })
 }
 
-// checkDeviceUnused asks the kernel, which knows of all that claim a device: file
-// systems in whatever mount namespace, swap, md, the device mapper. The error
-// wraps ErrBusy.
+// checkDeviceUnused asks the kernel, which knows of all that claim a device. The
+// error wraps ErrBusy.
 func checkDeviceUnused(node string) error {
-	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if errors.Is(err, unix.EBUSY) {
+	err := blockdev.CheckUnused(node)
+	if errors.Is(err, blockdev.ErrBusy) {
 		return fmt.Errorf("%s is %w: a file system, swap or the device mapper has it (lsblk %s)", node, ErrBusy, node)
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", node, err)
-	}
-	return unix.Close(fd)
+	return err
 }
 
 // isGone says that a device's node leads nowhere.
@@ -243,20 +227,14 @@ func lockDevice(ctx context.Context, node string) (*lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(loopPatience); ; {
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return &lock{file}, nil
-		}
-		if !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.EWOULDBLOCK) || ctx.Err() != nil || time.Now().After(deadline) {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+	err = awaitFree(ctx, func() error { return tryFlock(file) })
+	if errors.Is(err, ErrBusy) {
+		err = fmt.Errorf("%s is %w: another process has locked it", node, ErrBusy)
 	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("%w: another process has locked it", ErrBusy)
+	if err != nil {
+		return nil, errors.Join(err, ctx.Err(), file.Close())
 	}
-	return nil, errors.Join(fmt.Errorf("%s: %w", node, err), ctx.Err(), file.Close())
+	return &lock{file}, nil
 }
 
 // checkDeviceEmpty refuses a device on which wipefs knows something.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
@@ -20,23 +19,16 @@ func (p *Pool) awaitAlone(ctx context.Context, record Record) error {
 	if err != nil {
 		return err
 	}
-	deadline := time.Now().Add(loopPatience)
 	for _, lower := range lowers {
-		for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		err := awaitFree(ctx, func() error {
 			pid, err := mountedElsewhere(lower.dev)
-			if err != nil {
+			if err != nil || pid == 0 {
 				return err
 			}
-			if pid == 0 {
-				break
-			}
-			if time.Now().After(deadline) || ctx.Err() != nil {
-				return fmt.Errorf("it is %w: process %d (%s) has it in another mount namespace, as a container has: stop that first", ErrBusy, pid, strings.TrimSpace(commOf(pid)))
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(pause):
-			}
+			return fmt.Errorf("it is %w: process %d (%s) has it in another mount namespace, as a container has: stop that first", ErrBusy, pid, strings.TrimSpace(commOf(pid)))
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -28,16 +28,12 @@ func lockDirectory(path string) (*lock, error) {
 		if err != nil {
 			return nil, err
 		}
-		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err != nil {
+		if err := tryFlock(file); err != nil {
 			_ = file.Close()
-			switch {
-			case errors.Is(err, unix.EINTR):
-				continue
-			case errors.Is(err, unix.EWOULDBLOCK):
+			if errors.Is(err, ErrBusy) {
 				return nil, fmt.Errorf("%s is %w: another daybook works on it", path, ErrBusy)
 			}
-			return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+			return nil, err
 		}
 		// It may have been renamed or removed before we had the lock.
 		opened, err1 := file.Stat()
@@ -46,6 +42,22 @@ func lockDirectory(path string) (*lock, error) {
 			return &lock{file}, nil
 		}
 		_ = file.Close()
+	}
+}
+
+// tryFlock locks an open file without waiting; the error wraps ErrBusy if another
+// has it.
+func tryFlock(file *os.File) error {
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return ErrBusy
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("cannot lock %s: %w", file.Name(), err)
+		}
 	}
 }
 

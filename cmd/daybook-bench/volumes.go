@@ -21,10 +21,11 @@ never syncs, seldom, always, and always under a limit on its writes; on one shar
 on a volume each (V), on volumes whose jbd2 threads are placed under their containers'
 weights (VA), on the same with the pool on XFS (VX), with fio also while daybook control
 steers (VC), on volumes that are partitions (VD, VDC), and without Daybook on a partition
-each (P) with a loop device over it (L); on a simulated and on a plain disk. ext4 is mounted as the paper's kernels did (ordered), and
-for MariaDB also with today's default (unwritten). Besides: what the scheduler's slices give
-and cost, and what is left of the pool's own journal. It fails if a bound is missed. It takes
-55 minutes and wants fio, MariaDB, sysbench and PostgreSQL (scripts/setup bench).`,
+each (P) with a loop device over it (L); on a simulated and on a plain disk. ext4 is mounted
+as the paper's kernels did (ordered), and for MariaDB also with today's default (unwritten).
+Besides: what the scheduler's slices give and cost, and what is left of the pool's own
+journal. It fails if a bound is missed. It takes 55 minutes and wants fio, MariaDB, sysbench
+and PostgreSQL (scripts/setup bench).`,
 		Example: `  daybook-bench volumes --docs docs/results
   daybook-bench volumes --quick
 

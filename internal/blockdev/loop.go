@@ -121,18 +121,30 @@ func (l Loop) Detach(ctx context.Context) error {
 	return l.awaitDetached(ctx)
 }
 
-// CheckUnused returns an error that wraps ErrBusy, and says by what, while a
-// file system, swap or device mapper uses the disk, in whatever mount
+// CheckUnused returns an error that wraps ErrBusy while a file system, swap, md
+// or the device mapper uses the disk or partition of a node, in whatever mount
 // namespace.
-func (d Disk) CheckUnused() error {
-	fd, err := unix.Open(d.Node(), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
+func CheckUnused(node string) error {
+	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("%s is %w%s", d.Node(), ErrBusy, d.users())
+		return fmt.Errorf("%s is %w", node, ErrBusy)
 	}
 	if err != nil {
-		return goneIfMissing(d.Name, err)
+		return fmt.Errorf("%s: %w", node, err)
 	}
 	return unix.Close(fd)
+}
+
+// CheckUnused is [CheckUnused] of the disk, and says by what it is used.
+func (d Disk) CheckUnused() error {
+	err := CheckUnused(d.Node())
+	switch {
+	case errors.Is(err, ErrBusy):
+		return fmt.Errorf("%w%s", err, d.users())
+	case err != nil:
+		return goneIfMissing(d.Name, err)
+	}
+	return nil
 }
 
 // DetachLazily asks the kernel to take the file away when the last user of

@@ -30,9 +30,8 @@ func (o Offline) change(ctx context.Context, name string, arguments ...string) (
 		return "", fmt.Errorf("cannot keep the superblock of %s: %w", o.Device, err)
 	}
 	text, err = o.run(ctx, name, arguments...)
-	var now [superblockBytes]byte
-	readErr := o.read(now[:])
-	if readErr == nil && !wasKilled(ctx, err) && !isTorn(now[:]) {
+	now, readErr := readSuperblockBytes(o.Device)
+	if readErr == nil && !wasKilled(ctx, err) && !isTorn(now) {
 		return text, errors.Join(err, o.forget())
 	}
 	_, backErr := o.PutBack()
@@ -59,41 +58,30 @@ func (o Offline) PutBack() (wasInterrupted bool, err error) {
 	if _, err := ParseSuperblock(kept); err != nil {
 		return false, fmt.Errorf("the superblock that was kept in %s: %w", o.Kept, err)
 	}
-	file, err := os.OpenFile(o.Device, os.O_RDWR, 0)
+	now, err := readSuperblockBytes(o.Device)
+	if err != nil || !isTorn(now) || !bytes.Equal(uuidOf(now), uuidOf(kept)) {
+		return true, err
+	}
+	file, err := os.OpenFile(o.Device, os.O_WRONLY, 0)
 	if err != nil {
-		return false, err
+		return true, err
 	}
-	var now [superblockBytes]byte
-	_, err = file.ReadAt(now[:], superblockOffset)
-	if err == nil && isTorn(now[:]) && bytes.Equal(uuidOf(now[:]), uuidOf(kept)) {
-		// In one call, which no signal divides.
-		_, err = file.WriteAt(kept[:superblockBytes], superblockOffset)
-		err = errors.Join(err, file.Sync())
-	}
-	return true, errors.Join(err, file.Close())
+	// In one call, which no signal divides.
+	_, err = file.WriteAt(kept[:superblockBytes], superblockOffset)
+	return true, errors.Join(err, file.Sync(), file.Close())
 }
 
 // keep writes the superblock beside; one that is damaged already is none to come
 // back to.
 func (o Offline) keep() error {
-	var b [superblockBytes]byte
-	if err := o.read(b[:]); err != nil {
-		return err
-	}
-	if _, err := ParseSuperblock(b[:]); err != nil {
-		return o.forget()
-	}
-	return wholefile.Replace(o.Kept, b[:])
-}
-
-// read reads the superblock's bytes, whatever they are.
-func (o Offline) read(b []byte) error {
-	file, err := os.Open(o.Device)
+	now, err := readSuperblockBytes(o.Device)
 	if err != nil {
 		return err
 	}
-	_, err = file.ReadAt(b, superblockOffset)
-	return errors.Join(err, file.Close())
+	if _, err := ParseSuperblock(now); err != nil {
+		return o.forget()
+	}
+	return wholefile.Replace(o.Kept, now)
 }
 
 func (o Offline) forget() error {

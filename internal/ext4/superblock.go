@@ -150,20 +150,12 @@ func decodeDev(n uint32) blockdev.Dev {
 
 // ReadSuperblock reads the superblock of a device or image file.
 func ReadSuperblock(device string) (Superblock, error) {
-	file, err := os.Open(device)
-	if err != nil {
-		return Superblock{}, fmt.Errorf("cannot read superblock: %w", err)
-	}
-	defer func() { _ = file.Close() }()
-	var b [superblockBytes]byte
 	for attempt := 1; ; attempt++ {
-		if _, err := file.ReadAt(b[:], superblockOffset); err != nil {
-			if errors.Is(err, io.EOF) {
-				err = fmt.Errorf("too short: %w", ErrNotExt4)
-			}
-			return Superblock{}, fmt.Errorf("cannot read superblock of %s: %w", device, err)
+		b, err := readSuperblockBytes(device)
+		if err != nil {
+			return Superblock{}, err
 		}
-		s, err := ParseSuperblock(b[:])
+		s, err := ParseSuperblock(b)
 		if err == nil {
 			return s, nil
 		}
@@ -179,19 +171,31 @@ func ReadSuperblock(device string) (Superblock, error) {
 // ReadUUID reads only whose file system it is: also of one whose superblock is
 // damaged elsewhere, or was written half.
 func ReadUUID(device string) (UUID, error) {
-	file, err := os.Open(device)
+	b, err := readSuperblockBytes(device)
 	if err != nil {
 		return UUID{}, err
-	}
-	defer func() { _ = file.Close() }()
-	var b [superblockBytes]byte
-	if _, err := file.ReadAt(b[:], superblockOffset); err != nil {
-		return UUID{}, fmt.Errorf("cannot read superblock of %s: %w", device, err)
 	}
 	if binary.LittleEndian.Uint16(b[atMagic:]) != magic {
 		return UUID{}, fmt.Errorf("%s: %w", device, ErrNotExt4)
 	}
-	return UUID(uuidOf(b[:])), nil
+	return UUID(uuidOf(b)), nil
+}
+
+// readSuperblockBytes reads what is in a superblock's place, whatever that is.
+func readSuperblockBytes(device string) ([]byte, error) {
+	file, err := os.Open(device)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read superblock: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	b := make([]byte, superblockBytes)
+	if _, err := file.ReadAt(b, superblockOffset); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = fmt.Errorf("too short: %w", ErrNotExt4)
+		}
+		return nil, fmt.Errorf("cannot read superblock of %s: %w", device, err)
+	}
+	return b, nil
 }
 
 // readAttempts bounds the reads of a superblock that is being written.
