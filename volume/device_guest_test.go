@@ -80,7 +80,7 @@ func TestGuestVolumeOnALogicalVolume(t *testing.T) {
 			t.Fatal(err)
 		}
 		// The weight is where I/O is scheduled, below the mapping.
-		if status.WeightInForce != 700 || !status.Placed || status.BlockDevice != lv.node {
+		if status.WeightInForce != 700 || status.JournalWeight != 1000 || !status.Placed || status.BlockDevice != lv.node {
 			t.Errorf("%+v", status)
 		}
 		fill(t, target, "before", 500)

@@ -87,8 +87,8 @@ func TestGuestJournalThreadIsPlacedOnCgroupV2(t *testing.T) {
 		if at, err := tree.Of(status.JBD2PID); err != nil || at != "/daybook/db/journal" {
 			t.Errorf("the jbd2 thread %d is in %q, %v", status.JBD2PID, at, err)
 		}
-		if !status.DirectIO || status.WeightInForce != 700 {
-			t.Errorf("direct I/O %v, weight in force %d", status.DirectIO, status.WeightInForce)
+		if !status.DirectIO || status.WeightInForce != 700 || status.JournalWeight != 1000 {
+			t.Errorf("direct I/O %v, weight in force %d, the journal's %d", status.DirectIO, status.WeightInForce, status.JournalWeight)
 		}
 		if weight, err := os.ReadFile(tree.Root() + "/daybook/db/io.bfq.weight"); err != nil || !strings.Contains(string(weight), "700") {
 			t.Errorf("io.bfq.weight is %q, %v", weight, err)

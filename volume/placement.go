@@ -126,8 +126,8 @@ func ancestry(at string) []string {
 }
 
 // place makes the cgroups of an attachment as far as they are missing, gives
-// the parent its weight and puts the jbd2 thread where it belongs. Doing it
-// again changes nothing.
+// the parent and the journal their weights and puts the jbd2 thread where it
+// belongs. Doing it again changes nothing.
 func (p *Pool) place(record Record) error {
 	a := record.Attachment
 	if a.Placement == PlaceNone {
@@ -143,7 +143,7 @@ func (p *Pool) place(record Record) error {
 		}
 	}
 	p.reached("cgroups")
-	if err := p.setWeight(t, record); err != nil {
+	if err := errors.Join(p.setWeight(t, record), p.raiseJournal(t, record)); err != nil {
 		return err
 	}
 	p.reached("weighted")

@@ -30,6 +30,7 @@ func TestTheParentCgroupHasTheWeightWhereTheDiskKnowsWeights(t *testing.T) {
 	if status := r.attach(name, AttachOptions{}); status.WeightInForce != 300 || status.ParentCgroup != "/daybook/"+name {
 		t.Errorf("%+v", status)
 	}
+	wantJournalFirst(t, r, disk, name)
 	r.detach(name)
 	// From now on another.
 	if status := r.attach(name, AttachOptions{Weight: 800}); status.WeightInForce != 800 {
@@ -43,10 +44,31 @@ func TestTheParentCgroupHasTheWeightWhereTheDiskKnowsWeights(t *testing.T) {
 	if err := disk.SetScheduler("none"); err != nil {
 		t.Fatal(err)
 	}
-	if status := r.attach(name, AttachOptions{}); status.WeightInForce != 0 || !status.Placed {
+	if status := r.attach(name, AttachOptions{}); status.WeightInForce != 0 || status.JournalWeight != 0 || !status.Placed {
 		t.Errorf("without BFQ: %+v", status)
 	}
 	r.clear()
+}
+
+// wantJournalFirst says whether the journal has the greatest weight inside the
+// parent cgroup, and has it again when somebody took it away.
+func wantJournalFirst(t *testing.T, r *rig, disk poolDisk, name string) {
+	t.Helper()
+	weights, err := r.tree.Weights(disk.Dev, blockdev.BFQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := r.inspect(name)
+	now, err := weights.Get(status.Attachment.Journal)
+	if err != nil || now.Effective() != weights.Max() || status.JournalWeight != weights.Max() {
+		t.Errorf("the journal's weight is %+v, %v; %d is told; want %d", now, err, status.JournalWeight, weights.Max())
+	}
+	if err := weights.Set(status.Attachment.Journal, weights.Default()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.pool.place(status.Record); err != nil || r.inspect(name).JournalWeight != weights.Max() {
+		t.Errorf("after another placement the journal's weight is %d, %v", r.inspect(name).JournalWeight, err)
+	}
 }
 
 func TestAFailedAttachLeavesTheWeightAsItWas(t *testing.T) {

@@ -43,6 +43,9 @@ type Status struct {
 	// says for the disk below, 0 where that has no weights.
 	ParentCgroup  string `json:"parent_cgroup"`
 	WeightInForce uint64 `json:"weight_in_force"`
+	// JournalWeight is that of the journal's cgroup among the parent's
+	// children, in the same way.
+	JournalWeight uint64 `json:"journal_weight"`
 	// JournalReadBytes and JournalWriteBytes were charged to the journal's
 	// cgroup on the disk below.
 	JournalReadBytes  uint64 `json:"journal_read_bytes"`
@@ -142,6 +145,9 @@ func (p *Pool) placementStatus(s *Status) {
 	if err == nil {
 		if setting, err := weights.Get(a.Cgroup); err == nil {
 			s.WeightInForce = setting.Effective()
+		}
+		if setting, err := weights.Get(a.Journal); err == nil && a.Placement == PlaceParent {
+			s.JournalWeight = setting.Effective()
 		}
 	}
 	if io, err := t.IO(a.Journal); err == nil {

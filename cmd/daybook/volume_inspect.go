@@ -123,7 +123,11 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 		weight = fmt.Sprintf("weight %d in force", s.WeightInForce)
 	}
 	line("cgroup", "%s, %s", s.ParentCgroup, weight)
-	line("journal I/O", "%s read, %s written", roundBytes(s.JournalReadBytes), roundBytes(s.JournalWriteBytes))
+	inside := ""
+	if s.JournalWeight != 0 {
+		inside = fmt.Sprintf(", weight %d inside the cgroup", s.JournalWeight)
+	}
+	line("journal I/O", "%s read, %s written%s", roundBytes(s.JournalReadBytes), roundBytes(s.JournalWriteBytes), inside)
 }
 
 func mountOptionsText(r volume.Record) string {

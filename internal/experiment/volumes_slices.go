@@ -35,12 +35,13 @@ func fairSlices() slicing {
 
 // shortSlices are in force in all arrangements. Who syncs comes back to the disk
 // every few milliseconds and waits for the neighbour's slice each time: here it
-// is one request, max_budget sectors of 512 bytes, 2 ms of the simulated disk.
+// is over after one request, 2 ms of the simulated disk, as max_budget, in sectors
+// of 512 bytes, is less than that.
 func shortSlices() slicing {
 	s := fairSlices()
 	s.name, s.requestKB = "short slices", 128
-	s.tunables["timeout_sync"] = 12 // a whole number of ticks, at 250 in a second
-	s.tunables["max_budget"] = s.requestKB * 1024 / blockdev.SectorBytes
+	s.tunables["timeout_sync"] = 4 // a whole number of ticks, at 250 in a second
+	s.tunables["max_budget"] = s.requestKB * 1024 / blockdev.SectorBytes / 2
 	return s
 }
 

@@ -273,7 +273,7 @@ func TestVolumesResultsAreReported(t *testing.T) {
 		"fio alone: throughput over P | at least 0.95 | 1.00 | yes | 1.00 | yes | – | – | – | – | – | – | – |",
 		"| limited, ordered | 100.0 | 300.0 | 400.0 | 450.0 | 500.0 | 3.00 | 4.00 | 5.00 | 10.00 | 3.33 | 2.50 | 2.00 |", "| high-fsync, unwritten | 100.0 | 300.0 |",
 		"| high-fsync, VA | 300.00 | 3.00 | 3.33 |", "| alone, P | 1000.00 |", "| thin | 1.00 | 2.5 |", "## MariaDB, simulated hard disk, ordered",
-		"| fio, high-fsync | BFQ, low_latency=0, max_budget=256, strict_guarantees=1, timeout_sync=12, max_sectors_kb=128, nr_requests=256 | 2.00 MB/s | 0.00 | 0.00 | 70.0 % | 3.00 |",
+		"| fio, high-fsync | BFQ, low_latency=0, max_budget=128, strict_guarantees=1, timeout_sync=4, max_sectors_kb=128, nr_requests=256 | 2.00 MB/s | 0.00 | 0.00 | 70.0 % | 3.00 |",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
@@ -397,7 +397,7 @@ func modeInForce(t *testing.T, dev blockdev.Dev) DataMode {
 // its queue before.
 func checkSlices(t *testing.T, s *stand) (before map[string]string) {
 	t.Helper()
-	for name, want := range map[string]string{"timeout_sync": "12", "max_budget": "256", "low_latency": "0", "strict_guarantees": "1"} {
+	for name, want := range map[string]string{"timeout_sync": "4", "max_budget": "128", "low_latency": "0", "strict_guarantees": "1"} {
 		if value, err := s.disk.Device.Tunable(name); err != nil || value != want {
 			t.Errorf("%s is %q, %v; want %s", name, value, err, want)
 		}

@@ -43,7 +43,7 @@ func (r VolumesResult) whyTable() ReportTable {
 // slicesTable shows what short slices give and cost.
 func (p VolumesPart) slicesTable() ReportTable {
 	t := ReportTable{
-		Title: p.title(), Note: p.note() + " On a partition each. All other tables were made with a max_budget of 256 sectors, one request, and nr_requests of 256; what is beyond these requests waits where no weights are known.",
+		Title: p.title(), Note: p.note() + " On a partition each. The other tables tell below with what they were made: slices of one request, and an nr_requests of 256; what is beyond these requests waits where no weights are known.",
 		Columns: []string{"load, neighbour", "scheduler", "A", "sync of A, mean ms", "B, MB/s", "share of A", "disk, MB/s"},
 	}
 	for _, tried := range sliceLoads {
