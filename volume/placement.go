@@ -143,7 +143,7 @@ func (p *Pool) place(record Record) error {
 		}
 	}
 	p.reached("cgroups")
-	if err := errors.Join(p.setWeight(t, record), p.raiseJournal(t, record)); err != nil {
+	if err := p.setWeights(t, record); err != nil {
 		return err
 	}
 	p.reached("weighted")
@@ -254,21 +254,38 @@ func (p *Pool) thread(record Record) (int, error) {
 	return ext4.JournalThread(journal.Name)
 }
 
-// setWeight gives the parent cgroup the volume's weight on the pool's disk,
+// setWeights gives the parent cgroup and the journal's their weights on the disk
 // where the volume's I/O meets that of the others.
-func (p *Pool) setWeight(t *cgroup.Tree, record Record) error {
+func (p *Pool) setWeights(t *cgroup.Tree, record Record) error {
 	a := record.Attachment
-	if record.Weight == 0 || a.Placement != PlaceParent {
+	if a.Placement != PlaceParent {
 		return nil
 	}
 	weights, disk, scheduler, err := p.weights(t, record)
-	if errors.Is(err, cgroup.ErrNoWeights) || errors.Is(err, errNoDisk) {
+	switch {
+	case err != nil && record.Weight == 0:
+		return nil // nothing was promised
+	case errors.Is(err, cgroup.ErrNoWeights), errors.Is(err, errNoDisk):
 		p.log.Warn("the weight is not in force", "volume", record.Name, "weight", record.Weight, "why", err)
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
+	if record.Weight != 0 {
+		if err := p.setWeight(record, weights, disk, scheduler); err != nil {
+			return err
+		}
+	}
+	if scheduler == blockdev.BFQ {
+		return raiseJournal(weights, a.Journal)
+	}
+	return nil
+}
+
+// setWeight gives the parent cgroup the volume's weight, and records first how it
+// was.
+func (p *Pool) setWeight(record Record, weights *cgroup.Weights, disk blockdev.Disk, scheduler string) error {
+	a := record.Attachment
 	// Volumes that share the cgroup hand on what was before the first.
 	all, err := awaitLock(context.Background(), p.dir)
 	if err != nil {
