@@ -123,11 +123,19 @@ static void close_group(struct nvj *j, struct group *g)
 	}
 }
 
-/* Every record before high is whole, of whatever transaction: recovery walks over all. */
+/*
+ * Every record before high is whole, of whatever transaction: recovery walks over
+ * all. A handle flags its records before it is counted out; so where no handle is
+ * open behind the look at the heads, none of the next transaction either, there is
+ * nothing to wait for, and the flags, which are in other processors' caches, need
+ * not be read.
+ */
 static void follow_flags(struct nvj *j, struct group *g)
 {
 	for (unsigned i = 0; i < j->partitions; i++)
 		g->high[i] = nvj_load_sc(&j->partition[i].head);
+	if (nvj_handles_ended(j, g->last + 1))
+		return;
 	for (unsigned i = 0; i < j->partitions; i++) {
 		/* Later transactions' handles flag at once, as closing is set. */
 		for (int looks = 0; !nvj_flags_follow(j, &j->partition[i], g->high[i]); looks++) {
@@ -168,7 +176,6 @@ static void seal(struct nvj *j, struct group *g)
 		 */
 		nvj_fence(j);
 	}
-	nvj_count(&j->fences, g->last - g->first + 2);
 	/* These are the leader's alone. */
 	nvj_store(&j->transactions, j->transactions + (g->last - g->first + 1));
 	nvj_store(&j->merged, j->merged + (g->last - g->first));
@@ -194,8 +201,12 @@ static int find_slots(struct nvj *j)
 static int commit_group(struct nvj *j)
 {
 	struct group g;
-	int error = find_slots(j);
+	int error;
 
+	/* Another processor led last; all of it comes at the same time. */
+	nvj_will_write(&j->running);
+	nvj_will_write(&j->record[0]);
+	error = find_slots(j);
 	if (error)
 		return error;
 	close_group(j, &g);
@@ -218,8 +229,7 @@ static int commit_group(struct nvj *j)
 	nvj_store_sc(&j->sealed, g.last);
 	for (uint64_t tid = g.first; tid <= g.last; tid++)
 		nvj_revokes_seal(j, tid);
-	nvj_store_sc(&j->committed, g.last);
-	nvj_ring_bell(&j->followers, &j->platform);
+	nvj_store_release(&j->committed, g.last);
 	return 0;
 }
 
@@ -229,8 +239,12 @@ static int lead(struct nvj *j, uint64_t tid)
 
 	while (!error && nvj_load_sc(&j->committed) < tid)
 		error = nvj_load_sc(&j->aborted) ? nvj_aborted(j) : commit_group(j);
+	/*
+	 * In one order with followers' counting themselves in and their looks: they
+	 * find this, and so what was committed before it, or hear the bell. Who came
+	 * after the last commit leads now.
+	 */
 	nvj_store_sc(&j->leading, 0);
-	/* A follower who came after the last commit leads now. */
 	nvj_ring_bell(&j->followers, &j->platform);
 	return error;
 }
@@ -280,7 +294,7 @@ static int commit_until(struct nvj *j, uint64_t tid)
 		return 0;
 	if (nvj_replace_sc(&j->leading, &nobody, 1) || follow(j, tid))
 		return lead(j, tid);
-	nvj_count(&j->commits_waited, 1);
+	nvj_count(&j->cpu[j->platform.cpu(j->platform.context) % NVJ_CPUS].commits_waited, 1);
 	return 0;
 }
 

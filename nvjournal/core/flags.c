@@ -2,7 +2,8 @@
 /*
  * Which records are whole: the flags (paper 3, Fig. 2, line 6; paper 4, Fig. 3,
  * line 18) and last_check (paper 4, Fig. 3, lines 16 to 22), which whoever walks
- * over the flags moves on for all.
+ * over the flags moves on for all. Who commits need not walk where no handle is
+ * open (commit.c); then what is whole is told by the commit alone.
  */
 #include "journal.h"
 
@@ -12,9 +13,22 @@
 #define PAUSE_NS UINT64_C(1000000)
 #define LONGEST_PAUSE_NS UINT64_C(64000000)
 
+/*
+ * All records before it are whole: as far as somebody looked, or those that the
+ * last commit covers. It may be that commit's successor, by a lap of the commit
+ * ring, whose low is found: its records were awaited, too.
+ */
+static uint64_t whole_before(struct nvj *j, struct nvj_partition *p)
+{
+	uint64_t low = nvj_load(&nvj_lows(j, nvj_load_sc(&j->committed))[p->index]);
+	uint64_t checked = nvj_load_acquire(&p->last_check);
+
+	return low > checked ? low : checked;
+}
+
 bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to)
 {
-	uint64_t at = nvj_load_acquire(&p->last_check);
+	uint64_t at = whole_before(j, p);
 	unsigned passed = 0;
 
 	while (at < to) {
@@ -30,7 +44,7 @@ bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to)
 			 * Of a later lap: the line is used again, so what was
 			 * here is long committed, and others have passed it.
 			 */
-			uint64_t now = nvj_load_sc(&p->last_check);
+			uint64_t now = whole_before(j, p);
 
 			if (now <= at)
 				return false; /* cannot be; but never go round for ever */

@@ -148,7 +148,7 @@ struct nvj_partition {
 	uint64_t limit; /* handles wait */
 	uint64_t end;   /* what is needed would be written over: never reached */
 
-	/* Atomic: all records before it are flagged. */
+	/* Atomic: all records before it are flagged. See flags.c. */
 	NVJ_ALONE uint64_t last_check;
 
 	/* For all from here to slabs. */
@@ -188,6 +188,7 @@ struct nvj_cpu {
 	uint64_t zero_lines;
 	uint64_t data_records;
 	uint64_t revokes;
+	uint64_t commits_waited;
 };
 
 /*
@@ -222,6 +223,7 @@ struct nvj {
 	const struct nvj_persistence *persistence;
 	struct nvj_partition *partition;
 	struct nvj_cpu *cpu; /* NVJ_CPUS */
+	uint64_t *lows;      /* at (tid mod commits) * partitions: low of each ring, atomic */
 	struct nvj_divisor by_ring;
 	struct nvj_divisor by_partitions;
 	uint32_t partitions;
@@ -231,16 +233,10 @@ struct nvj {
 	bool workers;
 	struct nvj_platform platform;
 
-	/* Read by each handle, written by a commit. Atomic. */
+	/* Read by each handle, written by a commit: one line. Atomic. */
 	NVJ_ALONE uint64_t running;
 	uint64_t closing;  /* the transaction whose handles are waited for; 0: none */
 	uint64_t merge_to; /* the transaction that this one must be committed together with */
-	/*
-	 * While GATE is shut: the last transaction of the group; and the same for
-	 * as long as who has a reservation may still begin a handle in it, else 0.
-	 */
-	uint64_t gate_tid;
-	uint64_t joinable;
 	/* At tid mod NVJ_SLOTS: tid, once a handle of it has logged a record. */
 	uint64_t dirty[NVJ_SLOTS];
 
@@ -251,18 +247,25 @@ struct nvj {
 	uint32_t wanted;          /* a checkpoint */
 	struct nvj_bell drained;  /* for the leader: a handle of the closing transaction ended */
 	struct nvj_bell credited; /* for who waits for credits */
+	/*
+	 * While GATE is shut: the last transaction of the group; and the same for
+	 * as long as who has a reservation may still begin a handle in it, else 0.
+	 */
+	uint64_t gate_tid;
+	uint64_t joinable;
 
-	/* Commit. */
+	/* Commit: written by the leader, and looked at by who follows him. One line. */
 	NVJ_ALONE uint64_t sealed; /* atomic: the last one whose seal is persistent */
 	uint64_t committed;        /* atomic: of these, what nvj_commit has returned for */
 	uint32_t leading;          /* atomic: there is a leader */
 	struct nvj_bell followers;
-	struct nvj_bell written; /* for who waits for a write of a block to end */
-	uint64_t *lows;          /* at (tid mod commits) * partitions: low of each ring */
-	struct nvj_commit_buffer record[NVJ_GROUP]; /* the leader's */
+	uint64_t transactions; /* counts, atomic to read */
+	uint64_t merged;
+	NVJ_ALONE struct nvj_commit_buffer record[NVJ_GROUP]; /* the leader's */
 
 	/* Checkpoint. */
 	NVJ_ALONE uint64_t tail; /* atomic */
+	struct nvj_bell written; /* for who waits for a write of a block to end */
 	uint64_t round;          /* atomic: its number */
 	uint64_t round_target;
 	uint32_t round_active; /* atomic */
@@ -277,10 +280,7 @@ struct nvj {
 	struct nvj_lock credit_lock; /* one at a time searches all pools */
 
 	/* Counts, atomic. */
-	NVJ_ALONE uint64_t transactions;
-	uint64_t merged;
-	uint64_t commits_waited;
-	uint64_t fences; /* of commits and tails */
+	NVJ_ALONE uint64_t fences; /* of tails and the anchor */
 	uint64_t start_waits;
 	uint64_t start_wait_ns;
 	uint64_t frozen;

@@ -11,6 +11,7 @@ static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
 	s->zero_lines += nvj_load(&c->zero_lines);
 	s->data_records += nvj_load(&c->data_records);
 	s->revokes += nvj_load(&c->revokes);
+	s->commits_waited += nvj_load(&c->commits_waited);
 }
 
 /* Records are counted at their blocks, under whose locks they are written anyway. */
@@ -38,7 +39,6 @@ void nvj_statistics(const struct nvj *j, struct nvj_statistics *s)
 	*s = (struct nvj_statistics){
 		.transactions = nvj_load(&j->transactions),
 		.merged = nvj_load(&j->merged),
-		.commits_waited = nvj_load(&j->commits_waited),
 		.fences = nvj_load(&j->fences),
 		.start_waits = nvj_load(&j->start_waits),
 		.start_wait_ns = nvj_load(&j->start_wait_ns),
@@ -51,6 +51,8 @@ void nvj_statistics(const struct nvj *j, struct nvj_statistics *s)
 		.ring_lines = j->geometry.ring_lines,
 		.partitions = j->partitions,
 	};
+	/* One for each seal, and one for each group that is sealed together. */
+	s->fences += 2 * s->transactions - s->merged;
 	for (unsigned i = 0; i < NVJ_CPUS; i++)
 		add_cpu(s, &j->cpu[i]);
 	for (unsigned i = 0; i < j->partitions; i++) {

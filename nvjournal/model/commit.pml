@@ -267,6 +267,7 @@ inline close()
 #define ENDED(p) (count[0].ended[p] + count[1].ended[p] + count[2].ended[p])
 #endif
 #define QUIET BEGUN(last % 2) == ENDED(last % 2)
+#define NEXT_QUIET BEGUN((last + 1) % 2) == ENDED((last + 1) % 2)
 
 #ifndef COUNTS
 /* All counters at once. */
@@ -274,7 +275,31 @@ inline wait_for_handles()
 {
 	QUIET
 }
+
+inline look_at_next()
+{
+	whole = (NEXT_QUIET)
+}
 #else
+/* Whether a handle of the transaction behind is open; the counters one by one, too. */
+inline look_at_next()
+{
+	sum = 0;
+	c = 0;
+	do
+	:: c < HANDLES ->
+		atomic { sum = sum + count[c].ended[(last + 1) % 2]; c++ }
+	:: c >= HANDLES && c < 2 * HANDLES ->
+		atomic { sum = sum - count[c - HANDLES].begun[(last + 1) % 2]; c++ }
+	:: c == 2 * HANDLES -> break
+	od;
+	atomic {
+		whole = (sum == 0);
+		sum = 0;
+		c = 0
+	}
+}
+
 /* Reads the counters one by one: first who ended, then who began. */
 inline wait_for_handles()
 {
@@ -317,6 +342,7 @@ inline wait_for_handles()
 proctype Leader()
 {
 	byte first, last, c;
+	bool whole;
 #ifdef COUNTS
 	short sum;
 #endif
@@ -346,17 +372,29 @@ proctype Leader()
 		:: atomic {
 			!merge[last] ->
 			gate = false; /* before the file data; gate.pml */
+#ifndef BROKEN_LOOK_BEFORE_HIGH
 			high[last].at[0] = head[0];
+#endif
 			break
 		}
 		od;
+#ifdef BROKEN_LOOK_BEFORE_HIGH
+		look_at_next();
+		high[last].at[0] = head[0];
+#endif
 #if P == 2
 		high[last].at[1] = head[1];
 #endif
 #ifndef BROKEN_NO_LAST_CHECK
-		/* From last_check to high: waits at each flag. */
+#ifdef BROKEN_LOOK_AT_OWN
+		whole = true;
+#elif !defined(BROKEN_LOOK_BEFORE_HIGH)
+		/* No handle is open, not of the next one either: all that is before high is flagged. */
+		look_at_next();
+#endif
+		/* Else from last_check to high: waits at each flag. */
 		atomic {
-			c = 0;
+			c = (whole -> high[last].at[0] : 0);
 			do
 			:: c < high[last].at[0] ->
 				record[c].flag;
@@ -364,7 +402,7 @@ proctype Leader()
 			:: else -> break
 			od;
 #if P == 2
-			c = 0;
+			c = (whole -> high[last].at[1] : 0);
 			do
 			:: c < high[last].at[1] ->
 				record[RECORDS + c].flag;
@@ -372,6 +410,7 @@ proctype Leader()
 			:: else -> break
 			od;
 #endif
+			whole = false;
 			c = first
 		};
 #else
