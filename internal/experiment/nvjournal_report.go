@@ -23,7 +23,7 @@ func (n NVJournal) Report() (Report, error) {
 			"What ext4 changed of its blocks in two runs was recorded from its journal (`daybook-bench updates`), operation by operation: a mail server's files (varmail: delete; create, append, fsync; read, append, fsync; read; 16 KiB) and a run that makes files of 4 KiB. " +
 				"The same stream of updates, each the lines of 64 bytes that changed of a block, then went through each engine, in one run, the engines in turn within each round; the figures are medians of " + strconv.Itoa(n.Rounds) + " rounds, after one that warms up. " +
 				"varmail commits each operation, as it calls fsync; create each hundredth.",
-			"The memory is " + memory + ". The region was touched before, and is large enough that nothing has to be carried home while updates are measured; checkpoint and recovery are measured apart. " +
+			"The memory is " + memory + ". The region was touched before, and is large enough that nothing has to be carried home while updates are measured; checkpoint and recovery are measured apart. Each thread has done half as many operations before the time is taken. " +
 				"The stream's operations are dealt to the threads in turn, and each thread has blocks of its own (the stream's numbers, moved on by an odd distance, and its own images): what is measured is the journal, and not the locks that a file system has on blocks that threads share. " +
 				"Threads beyond the processors share them.",
 		},
@@ -63,7 +63,7 @@ func (n NVJournal) reasons() string {
 		case strings.Contains(v.Target, "two threads"):
 			all = append(all, fmt.Sprintf("Two threads that only copy, flush and fence come to %.2f×.", n.update("floor-256", 0).TwoThreadsOverOne.Median))
 		case strings.Contains(v.Target, "libpmemobj"):
-			all = append(all, "libpmemobj knows no order between the transactions of different threads: each has a log of its own, with more bytes and fences for an update (below). A journal commits one transaction after the other, and who commits each operation waits, asleep, for those before. nvjournal over libpmemobj: "+n.besides("libpmemobj")+".")
+			all = append(all, "libpmemobj knows no order between the transactions of different threads: each has a log of its own, with more bytes and fences for an update (below). A journal commits one transaction after the other, and who commits each operation waits for those before. nvjournal over libpmemobj: "+n.besides("libpmemobj")+".")
 		case strings.Contains(v.Target, "one lock"):
 			all = append(all, fmt.Sprintf("Over one lock nvjournal comes to %s. Where each operation is committed, the commits of all threads go one after the other in both, and who waits for one sleeps: what is measured there is commits and wake-ups more than records. "+
 				"This machine has %d processors; what more would do to the records is below, by a model.", n.besides("one-lock"), n.Host.CPUs))
