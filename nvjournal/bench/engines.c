@@ -96,18 +96,12 @@ static void set_up_workers(struct replay *r, uint8_t *images)
 	}
 }
 
-/*
- * Half as many operations, not timed: an engine's first touch of each block, and of
- * its memory, is more of a short measurement the more threads there are.
- */
-static void warm_up(struct replay *r)
+/* Each thread replays as many operations, or as many as the time allows; seconds taken. */
+static double replay_share(const struct bench *b, struct replay *r, uint64_t share)
 {
-	uint64_t share = r->share;
-
-	r->share = (share + 1) / 2;
-	r->until_ns = now_ns() + (uint64_t)(ROUND_SECONDS * 1e9);
-	(void)run_threads(r->threads, replay_thread, r);
 	r->share = share;
+	r->until_ns = now_ns() + (uint64_t)((b->quick ? 0.2 : 1.0) * ROUND_SECONDS * 1e9);
+	return run_threads(r->threads, replay_thread, r);
 }
 
 static struct result replay(struct bench *b, struct engine *e, const struct stream *s,
@@ -119,6 +113,7 @@ static struct result replay(struct bench *b, struct engine *e, const struct stre
 	struct nvj_region region = *b->region;
 	struct bench_setup setup = {
 		.region = &region, .stream = s, .threads = threads, .directory = b->directory};
+	uint64_t share = (b->quick ? ROUND_OPERATIONS / 8 : ROUND_OPERATIONS) / threads;
 	struct result result = {0};
 	double seconds, operations = 0, updates = 0;
 
@@ -133,16 +128,18 @@ static struct result replay(struct bench *b, struct engine *e, const struct stre
 	r.stream = s;
 	r.threads = threads;
 	r.commit_each = commit_each;
-	r.share = (b->quick ? ROUND_OPERATIONS / 8 : ROUND_OPERATIONS) / threads;
 	set_up_workers(&r, images);
 	if (e->open(e, &setup))
 		exit(2);
-	warm_up(&r);
+	/*
+	 * Not timed: the first touch of each block, and of the engine's memory, is more
+	 * of a short measurement the more threads there are.
+	 */
+	(void)replay_share(b, &r, (share + 1) / 2);
 	counted.bytes = counted.flushes = counted.fences = 0;
 	if (e->counts)
 		e->counts(e, &before);
-	r.until_ns = now_ns() + (uint64_t)((b->quick ? 0.2 : 1.0) * ROUND_SECONDS * 1e9);
-	seconds = run_threads(threads, replay_thread, &r);
+	seconds = replay_share(b, &r, share);
 	if (e->counts)
 		e->counts(e, &after);
 	for (unsigned t = 0; t < threads; t++) {

@@ -281,47 +281,42 @@ inline look_at_next()
 	whole = (NEXT_QUIET)
 }
 #else
-/* Whether a handle of the transaction behind is open; the counters one by one, too. */
-inline look_at_next()
+/* Reads the counters one by one into sum: first who ended, then who began. */
+inline read_counters(parity)
 {
 	sum = 0;
 	c = 0;
 	do
 	:: c < HANDLES ->
-		atomic { sum = sum + count[c].ended[(last + 1) % 2]; c++ }
+#ifdef BROKEN_BEGUN_FIRST
+		atomic { sum = sum + count[c].begun[parity]; c++ }
+#else
+		atomic { sum = sum + count[c].ended[parity]; c++ }
+#endif
 	:: c >= HANDLES && c < 2 * HANDLES ->
-		atomic { sum = sum - count[c - HANDLES].begun[(last + 1) % 2]; c++ }
+#ifdef BROKEN_BEGUN_FIRST
+		atomic { sum = sum - count[c - HANDLES].ended[parity]; c++ }
+#else
+		atomic { sum = sum - count[c - HANDLES].begun[parity]; c++ }
+#endif
 	:: c == 2 * HANDLES -> break
 	od;
+	c = 0
+}
+
+inline look_at_next()
+{
+	read_counters((last + 1) % 2);
 	atomic {
 		whole = (sum == 0);
-		sum = 0;
-		c = 0
+		sum = 0
 	}
 }
 
-/* Reads the counters one by one: first who ended, then who began. */
 inline wait_for_handles()
 {
 	do
-	:: sum = 0;
-		c = 0;
-		do
-		:: c < HANDLES ->
-#ifdef BROKEN_BEGUN_FIRST
-			atomic { sum = sum + count[c].begun[last % 2]; c++ }
-#else
-			atomic { sum = sum + count[c].ended[last % 2]; c++ }
-#endif
-		:: c >= HANDLES && c < 2 * HANDLES ->
-#ifdef BROKEN_BEGUN_FIRST
-			atomic { sum = sum - count[c - HANDLES].ended[last % 2]; c++ }
-#else
-			atomic { sum = sum - count[c - HANDLES].begun[last % 2]; c++ }
-#endif
-		:: c == 2 * HANDLES -> break
-		od;
-		c = 0;
+	:: read_counters(last % 2);
 		if
 		:: sum == 0 -> break
 		:: else ->
