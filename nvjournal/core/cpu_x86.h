@@ -34,6 +34,11 @@ static inline bool nvj_cpu_has_crc32(void)
 	return nvj_cpuid(1, 0).c >> 20 & 1;
 }
 
+static inline bool nvj_cpu_has_pclmul(void)
+{
+	return nvj_cpuid(1, 0).c >> 1 & 1;
+}
+
 static inline bool nvj_cpu_has_clflush(void)
 {
 	return nvj_cpuid(1, 0).d >> 19 & 1;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * CRC-32C by the crc32 instruction of SSE4.2 (which uses general registers only,
- * so kernels may), by that of ARMv8 where the compiler is told of it, or by tables.
+ * so kernels may), with products of vector registers where those may be used; by
+ * the instruction of ARMv8 where the compiler is told of it; or by tables.
  */
+#include "compiler.h"
 #include "crc32c.h"
 #include "crc32c_table.h"
 
@@ -39,16 +41,18 @@ uint32_t nvj_crc32c_table(uint32_t crc, const void *data, size_t bytes)
 
 #if defined(__x86_64__)
 
-static inline uint64_t step64(uint64_t crc, const uint8_t *at)
+#define LINE_BYTES 64u
+
+static inline uint64_t step64(uint64_t crc, uint64_t word)
 {
-	__asm__("crc32q %1, %0" : "+r"(crc) : "rm"(load64(at)));
+	__asm__("crc32q %1, %0" : "+r"(crc) : "rm"(word));
 	return crc;
 }
 
-#define LINE_BYTES 64u
+/* Goes on over lines of zeros, 1 to 4. */
+typedef uint32_t over_zeros(unsigned lines, uint32_t crc);
 
-/* Over lines of zeros, 1 to 4. */
-static inline uint32_t over(unsigned lines, uint32_t crc)
+static inline uint32_t over_by_table(unsigned lines, uint32_t crc)
 {
 	const uint32_t(*t)[16] = nvj_crc32c_over[lines - 1];
 
@@ -60,8 +64,9 @@ static inline uint32_t over(unsigned lines, uint32_t crc)
 /* Goes on over one line. */
 static inline uint32_t line(uint64_t crc, const uint8_t *at)
 {
+	NVJ_UNROLLED
 	for (unsigned i = 0; i < LINE_BYTES; i += 8)
-		crc = step64(crc, at + i);
+		crc = step64(crc, load64(at + i));
 	return (uint32_t)crc;
 }
 
@@ -69,15 +74,16 @@ static inline uint32_t line(uint64_t crc, const uint8_t *at)
  * Of four lines, from 0: the instruction takes a new one each cycle, but gives its
  * result after three.
  */
-static inline uint32_t four_lines(const uint8_t *at)
+static NVJ_INLINED uint32_t four_lines(const uint8_t *at, over_zeros *over)
 {
 	uint64_t a = 0, b = 0, c = 0, d = 0;
 
+	NVJ_UNROLLED
 	for (unsigned i = 0; i < LINE_BYTES; i += 8) {
-		a = step64(a, at + i);
-		b = step64(b, at + LINE_BYTES + i);
-		c = step64(c, at + 2 * LINE_BYTES + i);
-		d = step64(d, at + 3 * LINE_BYTES + i);
+		a = step64(a, load64(at + i));
+		b = step64(b, load64(at + LINE_BYTES + i));
+		c = step64(c, load64(at + 2 * LINE_BYTES + i));
+		d = step64(d, load64(at + 3 * LINE_BYTES + i));
 	}
 	return over(3, (uint32_t)a) ^ over(2, (uint32_t)b) ^ over(1, (uint32_t)c) ^ (uint32_t)d;
 }
@@ -87,7 +93,7 @@ static inline uint32_t four_lines(const uint8_t *at)
  * has bytes, XOR that of B from 0. So only the steps over zeros wait for what was
  * before; lines are summed side by side.
  */
-static uint32_t crc32c_instruction(uint32_t crc, const void *data, size_t bytes)
+static NVJ_INLINED uint32_t by_lines(uint32_t crc, const void *data, size_t bytes, over_zeros *over)
 {
 	const uint8_t *at = data;
 	const uint8_t *fours = at + bytes / LINE_BYTES % 4 * LINE_BYTES;
@@ -98,7 +104,7 @@ static uint32_t crc32c_instruction(uint32_t crc, const void *data, size_t bytes)
 		for (crc = line(crc, at), at += LINE_BYTES; at < fours; at += LINE_BYTES)
 			crc = over(1, crc) ^ line(0, at);
 	for (; at < rest; at += 4 * LINE_BYTES) {
-		uint32_t four = four_lines(at);
+		uint32_t four = four_lines(at, over);
 
 		/* Apart: the compiler must not mix what waits with what need not. */
 		__asm__("" : "+r"(four));
@@ -107,27 +113,72 @@ static uint32_t crc32c_instruction(uint32_t crc, const void *data, size_t bytes)
 	bytes %= LINE_BYTES;
 	wide = crc;
 	for (; bytes >= 8; bytes -= 8, at += 8)
-		wide = step64(wide, at);
+		wide = step64(wide, load64(at));
 	crc = (uint32_t)wide;
 	for (; bytes; bytes--, at++)
 		__asm__("crc32b %1, %0" : "+r"(crc) : "rm"(*at));
 	return crc;
 }
 
+uint32_t nvj_crc32c_general(uint32_t crc, const void *data, size_t bytes)
+{
+	return by_lines(crc, data, bytes, over_by_table);
+}
+
+/* Vector registers are not for kernels. */
+#if defined(__SSE2__)
+#define MULTIPLIES true
+
+/* x^(8n - 33) mod P, reflected, n the bytes of 1 to 4 lines. */
+static const uint32_t powers[4] = {0x9e4addf8, 0x0d3b6092, 0xab7aff2a, 0xb9e02b86};
+
+/*
+ * Over n bytes of zeros is times x^8n. The product without carries of two reflected
+ * numbers has one power of x too many; the crc32 instruction, which makes a
+ * remainder of it, adds 32. (Gopal and others, Fast CRC Computation for Generic
+ * Polynomials Using PCLMULQDQ, Intel, 2009.)
+ */
+static inline uint32_t over_by_product(unsigned lines, uint32_t crc)
+{
+	typedef uint64_t two __attribute__((vector_size(16)));
+	two product = {crc}, power = {powers[lines - 1]};
+
+	__asm__("pclmulqdq $0, %1, %0" : "+x"(product) : "x"(power));
+	return (uint32_t)step64(0, product[0]);
+}
+
+static uint32_t crc32c_product(uint32_t crc, const void *data, size_t bytes)
+{
+	return by_lines(crc, data, bytes, over_by_product);
+}
+#else
+#define MULTIPLIES false
+#define crc32c_product nvj_crc32c_general
+#endif
+
 /* 0: not asked yet. Threads may ask at the same time, and get the same answer. */
-enum { CRC_UNKNOWN, CRC_TABLE, CRC_INSTRUCTION };
+enum { CRC_UNKNOWN, CRC_TABLE, CRC_GENERAL, CRC_PRODUCT };
 static uint8_t crc_by;
+
+static uint8_t best_way(void)
+{
+	if (!nvj_cpu_has_crc32())
+		return CRC_TABLE;
+	return MULTIPLIES && nvj_cpu_has_pclmul() ? CRC_PRODUCT : CRC_GENERAL;
+}
 
 uint32_t nvj_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
 	uint8_t by = __atomic_load_n(&crc_by, __ATOMIC_RELAXED);
 
-	if (__builtin_expect(by == CRC_UNKNOWN, 0)) {
-		by = nvj_cpu_has_crc32() ? CRC_INSTRUCTION : CRC_TABLE;
+	if (NVJ_UNLIKELY(by == CRC_UNKNOWN)) {
+		by = best_way();
 		__atomic_store_n(&crc_by, by, __ATOMIC_RELAXED);
 	}
-	return by == CRC_INSTRUCTION ? crc32c_instruction(crc, data, bytes)
-				     : nvj_crc32c_table(crc, data, bytes);
+	if (by == CRC_PRODUCT)
+		return crc32c_product(crc, data, bytes);
+	return by == CRC_GENERAL ? nvj_crc32c_general(crc, data, bytes)
+				 : nvj_crc32c_table(crc, data, bytes);
 }
 
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)

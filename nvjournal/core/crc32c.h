@@ -20,4 +20,9 @@ uint32_t nvj_crc32c(uint32_t crc, const void *data, size_t bytes);
 /* The same by tables only: for processors without, and to test the one by the other. */
 uint32_t nvj_crc32c_table(uint32_t crc, const void *data, size_t bytes);
 
+#if defined(__x86_64__)
+/* The same as kernels do it, by general registers; the processor must have the instruction. */
+uint32_t nvj_crc32c_general(uint32_t crc, const void *data, size_t bytes);
+#endif
+
 #endif

@@ -81,11 +81,11 @@ static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits,
 	 * could pass hold before TIGHT is raised, and get the credits of one that
 	 * logged after that: see room.c. For GATE see commit.c.
 	 */
-	if (__builtin_expect(!nvj_credits_fit(&j->cpu[h->cpu]), 0)) {
+	if (NVJ_UNLIKELY(!nvj_credits_fit(&j->cpu[h->cpu]))) {
 		outcome = SHORT;
 	} else {
 		*hold = nvj_load_sc(&j->hold);
-		if (__builtin_expect(!(*hold & NVJ_HOLD_BITS), 1))
+		if (NVJ_LIKELY(!(*hold & NVJ_HOLD_BITS)))
 			return BEGUN;
 		outcome = HELD;
 	}
@@ -149,7 +149,7 @@ int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 	/* Who waits for credits is served before those who come later. */
 	if (!nvj_load(&j->credited.waiting))
 		outcome = begin(j, h, credits, &hold);
-	if (__builtin_expect(outcome != BEGUN, 0)) {
+	if (NVJ_UNLIKELY(outcome != BEGUN)) {
 		int error = start_slowly(j, h, credits, hold, outcome);
 
 		if (error)

@@ -22,6 +22,7 @@
 
 #include "../include/nvjournal.h"
 #include "atomic.h"
+#include "compiler.h"
 #include "format.h"
 #include "lock.h"
 

@@ -15,9 +15,6 @@
  */
 #include "journal.h"
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
-#define UNLIKELY(x) __builtin_expect(!!(x), 0)
-
 /*
  * The caller's memory may be anything, at any address, and change under us: each
  * piece of it is read once (volatile), and kept as it was looked at. A piece is
@@ -35,12 +32,6 @@ typedef uint64_t piece_anywhere __attribute__((aligned(1), may_alias));
 typedef uint64_t word __attribute__((may_alias));
 #define PIECE_OF(at) (*(const volatile piece_anywhere *)(const volatile void *)(at))
 
-#if defined(__clang__)
-#define UNROLLED _Pragma("unroll")
-#else
-#define UNROLLED _Pragma("GCC unroll 8")
-#endif
-
 static uint64_t lines_that_differ(const uint8_t *image, const uint8_t *caller)
 {
 	uint64_t mask = 0;
@@ -48,7 +39,7 @@ static uint64_t lines_that_differ(const uint8_t *image, const uint8_t *caller)
 	for (unsigned line = 0; line < NVJ_BLOCK_LINES; line++) {
 		piece differ = PIECE_OF(image) ^ PIECE_OF(caller);
 
-		UNROLLED
+		NVJ_UNROLLED
 		for (unsigned i = sizeof(piece); i < NVJ_LINE_BYTES; i += sizeof(piece))
 			differ |= PIECE_OF(image + i) ^ PIECE_OF(caller + i);
 		mask |= (uint64_t)ANY(differ) << line;
@@ -62,7 +53,7 @@ static bool line_is_zero(const uint8_t *at)
 {
 	piece all = PIECE_OF(at);
 
-	UNROLLED
+	NVJ_UNROLLED
 	for (unsigned i = sizeof(piece); i < NVJ_LINE_BYTES; i += sizeof(piece))
 		all |= PIECE_OF(at + i);
 	return !ANY(all);
@@ -96,7 +87,7 @@ static inline uint64_t copy_lines(uint8_t *image, uint8_t *record, const uint8_t
 		uint8_t *to = image + line * NVJ_LINE_BYTES;
 		piece all = {0};
 
-		UNROLLED
+		NVJ_UNROLLED
 		for (unsigned i = 0; i < NVJ_LINE_BYTES; i += sizeof(piece)) {
 			piece p = PIECE_OF(from + i);
 
@@ -122,7 +113,7 @@ static bool freeze(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
 	struct nvj_image *old = b->image, *copy = b->spares;
 
-	if (UNLIKELY(!copy))
+	if (NVJ_UNLIKELY(!copy))
 		return false;
 	b->spares = copy->next;
 	__builtin_memcpy(copy->bytes, old->bytes, NVJ_BLOCK_BYTES);
@@ -154,11 +145,11 @@ static void write_kept(struct nvj *j, struct nvj_partition *p, uint64_t position
 	unsigned here = lines;
 
 	*(word *)(void *)record = NVJ_RECORD_MAGIC | (uint64_t)crc << 32;
-	if (UNLIKELY(place + lines > j->by_ring.by))
+	if (NVJ_UNLIKELY(place + lines > j->by_ring.by))
 		here = (unsigned)(j->by_ring.by - place);
 	/* No order within a record, nor between records: the fence is behind them all. */
 	way->write(way, p->lines + place * NVJ_LINE_BYTES, record, here * NVJ_LINE_BYTES);
-	if (UNLIKELY(here < lines))
+	if (NVJ_UNLIKELY(here < lines))
 		way->write(way, p->lines, record + here * NVJ_LINE_BYTES,
 			   (lines - here) * NVJ_LINE_BYTES);
 }
@@ -185,7 +176,7 @@ static void count_record(struct nvj_partition *p, struct nvj_block *b, bool firs
 	nvj_store(&b->records, b->records + 1);
 	if (first)
 		nvj_store(&b->batches, b->batches + 1);
-	if (UNLIKELY(b->records >> 31)) {
+	if (NVJ_UNLIKELY(b->records >> 31)) {
 		nvj_count(&p->records, b->records);
 		nvj_count(&p->batches, b->batches);
 		nvj_store(&b->records, 0);
@@ -203,18 +194,27 @@ _Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
 		       offsetof(struct nvj_disk_record, lines) == 50,
 	       "words of a record's header");
 
+/*
+ * Flags come from memory: so far before their records that they have arrived by
+ * then. A whole number of laps of the order in which they lie (nvj_flag_at), so that
+ * each line of them is fetched by one record or another.
+ */
+#define FLAGS_AHEAD_LINES 256u
+
 /* Reserves lines: the record's position, or NVJ_EROFS. */
 static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)
 {
 	/* The paper's reservation (3, Fig. 2; 4, Fig. 2): one fetch-and-add. */
 	uint64_t position = nvj_add_sc(&p->head, lines);
 
-	if (UNLIKELY(position + lines > nvj_load(&p->alarm))) {
+	if (NVJ_UNLIKELY(position + lines > nvj_load(&p->alarm))) {
 		int error = nvj_room_alarm(j, p, position + lines);
 
 		if (error)
 			return error;
 	}
+	nvj_will_write(nvj_flag_at(j, p, position + FLAGS_AHEAD_LINES));
+	/* It may have arrived at another processor. */
 	nvj_will_write(nvj_flag_at(j, p, position));
 	return (int64_t)position;
 }
@@ -234,7 +234,7 @@ static void write_record(struct nvj *j, struct nvj_partition *p, word *header, c
 		crc = nvj_crc32c(crc, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
 	}
 	header[0] |= (uint64_t)crc << 32;
-	if (UNLIKELY(place + (header[6] >> 16) > j->by_ring.by)) {
+	if (NVJ_UNLIKELY(place + (header[6] >> 16) > j->by_ring.by)) {
 		nvj_record_write(&j->geometry, way, p->index, record, image);
 		return;
 	}
@@ -260,7 +260,7 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	bool keep;
 
 	/* Before the handle ends: who closes the transaction knows that it is not empty. */
-	if (UNLIKELY(nvj_load(&j->dirty[slot]) != h->tid))
+	if (NVJ_UNLIKELY(nvj_load(&j->dirty[slot]) != h->tid))
 		nvj_store_release(&j->dirty[slot], h->tid);
 	if (h->records == 0)
 		h->written = h->kept_lines = 0;
@@ -272,12 +272,12 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	} else {
 		zeros = copy_lines(image, NULL, caller, mask);
 	}
-	if (UNLIKELY(zeros)) {
+	if (NVJ_UNLIKELY(zeros)) {
 		lines -= nvj_popcount(zeros);
 		nvj_count(&j->cpu[h->cpu].zero_lines, nvj_popcount(zeros));
 	}
 	position = reserve(j, p, lines);
-	if (UNLIKELY(position < 0))
+	if (NVJ_UNLIKELY(position < 0))
 		return (int)position;
 	/* In words, as it is summed and written: what is loaded in larger pieces waits. */
 	header[0] = NVJ_RECORD_MAGIC;
@@ -312,34 +312,34 @@ static int log_block(struct nvj_handle *h, struct nvj_partition *p, struct nvj_b
 	uint64_t newest = nvj_load(&b->newest_tid);
 	int lines;
 
-	if (UNLIKELY(!b->image || newest < h->tid))
+	if (NVJ_UNLIKELY(!b->image || newest < h->tid))
 		return NVJ_EINVAL; /* without nvj_access */
 	/*
 	 * A later transaction has the block, too, and may have changed the
 	 * memory that is logged here: both commit together. Before this handle
 	 * ends, so the leader sees it.
 	 */
-	if (UNLIKELY(newest > h->tid))
+	if (NVJ_UNLIKELY(newest > h->tid))
 		nvj_raise_sc(&j->merge_to, newest);
-	if (UNLIKELY(b->created))
+	if (NVJ_UNLIKELY(b->created))
 		mask = NVJ_ALL_LINES;
 	else if (mask == NVJ_COMPARE)
 		mask = lines_that_differ(b->image->bytes, caller);
 	if (mask == 0)
 		return 0;
 	/* Nothing is changed yet: a handle that asks for too much leaves no trace. */
-	if (UNLIKELY(1u + nvj_popcount(mask) > h->credits) &&
+	if (NVJ_UNLIKELY(1u + nvj_popcount(mask) > h->credits) &&
 	    nvj_record_lines(mask, zero_lines(caller, mask)) > h->credits)
 		return NVJ_ENOSPC;
 	if (b->image->tid && b->image->tid < h->tid && b->image->tid > b->home_tid &&
-	    UNLIKELY(!freeze(j, p, b)))
+	    NVJ_UNLIKELY(!freeze(j, p, b)))
 		return NVJ_ENOMEM;
 
 	if (b->image->tid < h->tid)
 		b->image->tid = h->tid;
 	nvj_block_dirty(j, p, b);
 	lines = nvj_record_log(h, p, b, kind, mask, caller);
-	if (LIKELY(lines > 0))
+	if (NVJ_LIKELY(lines > 0))
 		b->created = false;
 	return lines;
 }
@@ -353,11 +353,11 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 	uint64_t closing;
 	int lines;
 
-	if (UNLIKELY(nvj_load(&j->aborted)))
+	if (NVJ_UNLIKELY(nvj_load(&j->aborted)))
 		return NVJ_EROFS;
 	/* It was accessed, so it stays where it is. */
 	b = nvj_block_find(j, p, block);
-	if (UNLIKELY(!b))
+	if (NVJ_UNLIKELY(!b))
 		return NVJ_EINVAL;
 	nvj_lock(&b->lock, &j->platform);
 	lines = nvj_load(&b->number) == block ? log_block(h, p, b, image, mask, kind) : NVJ_EINVAL;
@@ -372,7 +372,7 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 	 * record whole that lies before its high: he shall not wait for our stop.
 	 */
 	closing = nvj_load_acquire(&j->closing);
-	if (UNLIKELY(h->records == NVJ_HANDLE_BLOCKS || (closing && closing < h->tid)))
+	if (NVJ_UNLIKELY(h->records == NVJ_HANDLE_BLOCKS || (closing && closing < h->tid)))
 		nvj_handle_flag(h);
 	return lines;
 }

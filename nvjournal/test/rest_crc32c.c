@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * CRC-32C: the vectors of RFC 3720 (B.4), the table against a computation bit by
- * bit, the processor's instruction against the table, and pieces against the whole.
+ * bit, the processor's instructions against the table, and pieces against the whole.
  */
 #include "rest.h"
 #include "../core/crc32c_table.h"
+#if defined(__x86_64__)
+#include "../core/cpu_x86.h"
+#endif
 
 static uint32_t bit_by_bit(uint32_t crc, const uint8_t *data, size_t bytes)
 {
@@ -74,6 +77,10 @@ static void all_ways_agree(void)
 
 			expect(nvj_crc32c(seed, data + at, bytes) == slow);
 			expect(nvj_crc32c_table(seed, data + at, bytes) == slow);
+#if defined(__x86_64__)
+			if (nvj_cpu_has_crc32())
+				expect(nvj_crc32c_general(seed, data + at, bytes) == slow);
+#endif
 			expect(nvj_crc32c(pieces, data + at + piece, bytes - piece) == slow);
 		}
 }
