@@ -54,7 +54,7 @@ static void drain(struct nvj *j, uint64_t tid)
 
 		if (!ended)
 			j->platform.wait(j->platform.context, &j->drained.rings, rings,
-					 NVJ_SAFETY_NS);
+					 nvj_ended_bell_ns(j));
 		nvj_leave(&j->drained);
 		if (ended)
 			return;

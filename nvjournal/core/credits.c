@@ -69,7 +69,7 @@ int nvj_credits_find(struct nvj *j, unsigned cpu, uint64_t credits)
 
 		if (!found && !aborted)
 			j->platform.wait(j->platform.context, &j->credited.rings, rings,
-					 NVJ_SAFETY_NS);
+					 nvj_ended_bell_ns(j));
 		nvj_leave(&j->credited);
 		if (found)
 			break;

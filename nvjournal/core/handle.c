@@ -37,13 +37,32 @@ uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
 	}
 }
 
+/*
+ * A bell that may be missed: behind a plain addition, whether somebody waits may be
+ * looked at before the others see the count.
+ */
+#define MISSED_NS UINT64_C(50000)
+
+uint64_t nvj_ended_bell_ns(const struct nvj *j)
+{
+	return j->platform.add_here ? MISSED_NS : NVJ_SAFETY_NS;
+}
+
 void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
+	const struct nvj_platform *platform = &j->platform;
+	struct nvj_cpu *c = &j->cpu[cpu];
+	unsigned slot = tid & (NVJ_SLOTS - 1);
+	uint64_t one = 1 + (credits << NVJ_CREDIT_SHIFT);
+
 	/*
 	 * Flags, marks and merge_to of the handle are stored before; who finds
-	 * all ended has them all.
+	 * all ended has them all. An atomic addition here would wait for the flags'
+	 * way into the cache, and the next handle for it.
 	 */
-	nvj_add_sc(&j->cpu[cpu].ended[tid & (NVJ_SLOTS - 1)], 1 + (credits << NVJ_CREDIT_SHIFT));
+	if (!platform->add_here ||
+	    !platform->add_here(platform->context, cpu, &c->ended_here[slot], one))
+		nvj_add_sc(&c->ended[slot], one);
 	nvj_ring_bell(&j->drained, &j->platform);
 	nvj_ring_bell(&j->credited, &j->platform);
 }
@@ -62,7 +81,7 @@ bool nvj_handles_ended(struct nvj *j, uint64_t tid)
 	uint64_t open = 0;
 
 	for (unsigned i = 0; i < cpus; i++)
-		open -= nvj_load_sc(&j->cpu[i].ended[slot]);
+		open -= nvj_cpu_ended(&j->cpu[i], slot);
 	for (unsigned i = 0; i < cpus; i++)
 		open += nvj_load_sc(&j->cpu[i].begun[slot]);
 	return open == 0;

@@ -173,24 +173,31 @@ struct nvj_partition {
 /* --- The journal ---------------------------------------------------------- */
 
 /*
- * What a processor counts, in lines of its own. Each is atomic. A handle adds 1 to
- * begun as it starts and to ended as it stops, and its credits, shifted, in the
- * same addition. Both run over in time: only their difference is a number.
+ * What a processor counts, in lines of its own. Each is atomic but ended_here. A
+ * handle adds 1 to begun as it starts and to ended as it stops, and its credits,
+ * shifted, in the same addition. They run over in time: only what is begun less
+ * what is ended is a number.
  */
 #define NVJ_CREDIT_SHIFT 32
 
 struct nvj_cpu {
 	NVJ_ALONE uint64_t begun[NVJ_SLOTS];
-	uint64_t ended[NVJ_SLOTS];
-	NVJ_ALONE uint64_t quota; /* credits that the handles begun here may have together */
-	uint64_t reserved;        /* atomic: 1 and the credits, shifted, for each reservation */
-	uint64_t begun_4g;        /* 2^32 handles in any of begun */
-	uint64_t not_begun;       /* of these, that had to stop at once */
+	uint64_t ended_here[NVJ_SLOTS]; /* by platform.add_here, and by nothing else */
+	uint64_t ended[NVJ_SLOTS];      /* the others */
+	NVJ_ALONE uint64_t quota;       /* credits that the handles begun here may have together */
+	uint64_t reserved;  /* atomic: 1 and the credits, shifted, for each reservation */
+	uint64_t begun_4g;  /* 2^32 handles in any of begun */
+	uint64_t not_begun; /* of these, that had to stop at once */
 	uint64_t zero_lines;
 	uint64_t data_records;
 	uint64_t revokes;
 	uint64_t commits_waited;
 };
+
+static inline uint64_t nvj_cpu_ended(const struct nvj_cpu *c, unsigned slot)
+{
+	return nvj_load_sc(&c->ended_here[slot]) + nvj_load_sc(&c->ended[slot]);
+}
 
 /*
  * Handles that are open and reservations, and their credits, shifted. All ended
@@ -204,7 +211,7 @@ static inline uint64_t nvj_cpu_open(const struct nvj_cpu *c)
 	uint64_t open = 0;
 
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
-		open -= nvj_load_sc(&c->ended[slot]);
+		open -= nvj_cpu_ended(c, slot);
 	open += nvj_load_sc(&c->reserved);
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
 		open += nvj_load_sc(&c->begun[slot]);
@@ -348,6 +355,8 @@ void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
 void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
 /* No handle of the transaction is open. */
 bool nvj_handles_ended(struct nvj *j, uint64_t tid);
+/* How long to sleep on a bell that handles ring as they end: see nvj_count_out. */
+uint64_t nvj_ended_bell_ns(const struct nvj *j);
 /* Fences, and flags what the handle has logged. */
 void nvj_handle_flag(struct nvj_handle *h);
 

@@ -271,7 +271,7 @@ struct nvj_write {
 
 /*
  * What the engine asks of the world. Each function gets context. All but
- * before_commit and report are needed.
+ * add_here, before_commit and aborted are needed.
  */
 struct nvj_platform {
 	void *context;
@@ -287,6 +287,14 @@ struct nvj_platform {
 	void (*wake)(void *context, const uint32_t *word);
 	/* The processor this thread is on, roughly. Any number. */
 	unsigned (*cpu)(void *context);
+	/*
+	 * If this thread is on the processor that cpu calls so: adds to a word
+	 * that nothing else adds to, so that a plain addition will do, as long as
+	 * the thread is not moved in the midst of it. False: it is elsewhere, and
+	 * nothing was added. What was stored before is seen before. NULL: the
+	 * engine adds by atomic instructions only.
+	 */
+	bool (*add_here)(void *context, unsigned cpu, uint64_t *word, uint64_t value);
 	/* A clock that does not go back. */
 	uint64_t (*now_ns)(void *context);
 	/* Reads a block from its home, at recovery. 0 or NVJ_EIO. */

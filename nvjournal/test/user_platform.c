@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The platform: memory is aligned and zero, waiting ends, run runs each once, UUIDs are random. */
+/*
+ * The platform: memory is aligned and zero, waiting ends, additions on a processor are
+ * whole, run runs each once, UUIDs are random.
+ */
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "nvjournal_user.h"
 #include "user_expect.h"
@@ -52,6 +61,97 @@ static void waiting_ends(void)
 	while (!__atomic_load_n(&word, __ATOMIC_SEQ_CST))
 		p->wait(p->context, &word, 0, 0);
 	pthread_join(thread, NULL);
+}
+
+#define ADDERS 6u
+#define ADDITIONS 400000u
+#define WORDS 64u
+
+/* Of a processor: what was added on it, and what by who was not there any more. */
+static _Alignas(128) struct {
+	uint64_t here, elsewhere;
+	uint8_t alone[112];
+} sums[WORDS];
+
+/* More threads than processors, which take turns, and move. */
+static void *add(void *unused)
+{
+	const struct nvj_platform *p = &platform.platform;
+
+	(void)unused;
+	for (unsigned n = 0; n < ADDITIONS; n++) {
+		/* Now and then a processor that is perhaps another. */
+		unsigned cpu = n % 16 ? p->cpu(p->context) % WORDS : n / 16 % 2;
+
+		if (!p->add_here(p->context, cpu, &sums[cpu].here, 1))
+			__atomic_fetch_add(&sums[cpu].elsewhere, 1, __ATOMIC_RELAXED);
+		if (n % 1000 == 0) {
+			cpu_set_t one;
+
+			CPU_ZERO(&one);
+			CPU_SET(n / 1000 % 2, &one);
+			/* Where there is one processor only, it stays. */
+			(void)sched_setaffinity(0, sizeof(one), &one);
+		}
+	}
+	return NULL;
+}
+
+static void additions_here_are_whole(void)
+{
+	uint64_t here = 0, elsewhere = 0;
+	pthread_t threads[ADDERS];
+
+	if (!platform.platform.add_here) {
+		printf("no restartable sequences: not tried\n");
+		return;
+	}
+	for (unsigned n = 0; n < ADDERS; n++)
+		expect(!pthread_create(&threads[n], NULL, add, NULL));
+	for (unsigned n = 0; n < ADDERS; n++)
+		pthread_join(threads[n], NULL);
+	for (unsigned n = 0; n < WORDS; n++) {
+		here += sums[n].here;
+		elsewhere += sums[n].elsewhere;
+	}
+	expect(here + elsewhere == (uint64_t)ADDERS * ADDITIONS);
+	expect(here > elsewhere);
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1)
+		expect(elsewhere > 0);
+}
+
+/* Who is stopped behind each instruction is stopped in the midst: nothing may be added. */
+static void an_addition_that_is_broken_adds_nothing(void)
+{
+	const struct nvj_platform *p = &platform.platform;
+	pid_t child;
+	int status;
+
+	if (!p->add_here)
+		return;
+	child = fork();
+	expect(child >= 0);
+	if (child == 0) {
+		static uint64_t here;
+		unsigned cpu = p->cpu(p->context);
+		cpu_set_t one;
+		bool added;
+
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (sched_setaffinity(0, sizeof(one), &one) ||
+		    ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+			_exit(3);
+		raise(SIGSTOP);
+		added = p->add_here(p->context, cpu, &here, 5);
+		_exit(added || here ? 2 : 0);
+	}
+	expect(waitpid(child, &status, 0) == child && WIFSTOPPED(status));
+	do {
+		expect(!ptrace(PTRACE_SINGLESTEP, child, NULL, NULL));
+		expect(waitpid(child, &status, 0) == child);
+	} while (WIFSTOPPED(status));
+	expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static unsigned ran[NVJ_MAX_PARTITIONS];
@@ -106,6 +206,8 @@ int main(void)
 	nvju_platform_init(&platform, NULL);
 	memory_is_aligned_and_zero();
 	waiting_ends();
+	additions_here_are_whole();
+	an_addition_that_is_broken_adds_nothing();
 	run_runs_each_once();
 	the_disk_is_behind_it();
 	uuids_differ();

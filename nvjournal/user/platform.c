@@ -2,7 +2,6 @@
 /* What the engine asks of the world, of Linux: memory, futex, clock, and a disk of ours. */
 #include <errno.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -13,6 +12,7 @@
 
 #include "clock.h"
 #include "nvjournal_user.h"
+#include "processor.h"
 
 static void *allocate(void *context, size_t bytes)
 {
@@ -64,10 +64,14 @@ static void wake(void *context, const uint32_t *word)
 
 static unsigned cpu(void *context)
 {
-	int n = sched_getcpu();
-
 	(void)context;
-	return n < 0 ? 0 : (unsigned)n;
+	return nvju_processor();
+}
+
+static bool add_here(void *context, unsigned cpu, uint64_t *word, uint64_t value)
+{
+	(void)context;
+	return nvju_add_here(cpu, word, value);
 }
 
 static uint64_t now_ns(void *context)
@@ -115,6 +119,7 @@ void nvju_platform_init(struct nvju_platform *platform, struct nvju_disk *disk)
 				.wait = wait_at,
 				.wake = wake,
 				.cpu = cpu,
+				.add_here = nvju_can_add_here() ? add_here : NULL,
 				.now_ns = now_ns,
 				.read = read_block,
 				.start_write = start_write,

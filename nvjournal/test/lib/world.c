@@ -237,6 +237,19 @@ static unsigned cpu(void *context)
 	return schedule_self();
 }
 
+/* Each thread has a processor of its own, and is moved away from it now and then. */
+static bool add_here(void *context, unsigned cpu, uint64_t *word, uint64_t value)
+{
+	struct world *w = context;
+
+	(void)cpu;
+	schedule_point();
+	if (random_once_in(&w->moves, 8))
+		return false;
+	*word += value;
+	return true;
+}
+
 static uint64_t now_ns(void *context)
 {
 	(void)context;
@@ -262,6 +275,7 @@ void world_begin(struct world *w, uint8_t *region, size_t region_bytes, uint8_t 
 	w->disk = disk;
 	w->blocks = blocks;
 	w->random = random_from(seed);
+	w->moves = random_from(~seed);
 	w->persistence = (struct nvj_persistence){.name = "recorded",
 						  .write = region_write,
 						  .store64 = region_store64,
@@ -274,6 +288,8 @@ void world_begin(struct world *w, uint8_t *region, size_t region_bytes, uint8_t 
 		.wait = wait_at,
 		.wake = wake_at,
 		.cpu = cpu,
+		/* Kernels have none. */
+		.add_here = seed % 4 ? add_here : NULL,
 		.now_ns = now_ns,
 		.read = disk_read,
 		.start_write = disk_start,

@@ -20,6 +20,7 @@ struct world {
 	uint32_t blocks;
 	struct trace trace;
 	struct random random;
+	struct random moves; /* of threads to other processors */
 	struct nvj_persistence persistence;
 	/* What it does with stores and fences besides noting them; NULL: nothing. See plain_file.h.
 	 */
