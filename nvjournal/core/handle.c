@@ -63,8 +63,8 @@ void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 	if (!platform->add_here ||
 	    !platform->add_here(platform->context, cpu, &c->ended_here[slot], one))
 		nvj_add_sc(&c->ended[slot], one);
-	nvj_ring_bell(&j->drained, &j->platform);
-	nvj_ring_bell(&j->credited, &j->platform);
+	nvj_ring_bell(&j->drained, platform);
+	nvj_ring_bell(&j->credited, platform);
 }
 
 void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)

@@ -199,7 +199,7 @@ _Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
  * then. A whole number of laps of the order in which they lie (nvj_flag_at), so that
  * each line of them is fetched by one record or another.
  */
-#define FLAGS_AHEAD_LINES 256u
+#define FLAGS_AHEAD_LINES (4 * NVJ_FLAGS_TOGETHER)
 
 /* Reserves lines: the record's position, or NVJ_EROFS. */
 static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)

@@ -37,17 +37,14 @@ bool nvju_can_add_here(void)
 	return __rseq_size > 0;
 }
 
-unsigned nvju_processor(void)
+static int number(void)
 {
 	int processor;
 
-	if (!nvju_can_add_here()) {
-		processor = sched_getcpu();
-	} else {
-		/* Negative as long as the thread is not registered. */
-		__asm__ volatile("movl %%fs:4(%1), %0" : "=r"(processor) : "r"(__rseq_offset));
-	}
-	return processor < 0 ? 0 : (unsigned)processor;
+	if (!nvju_can_add_here())
+		return sched_getcpu();
+	__asm__ volatile("movl %%fs:4(%1), %0" : "=r"(processor) : "r"(__rseq_offset));
+	return processor;
 }
 
 /*
@@ -96,11 +93,9 @@ bool nvju_can_add_here(void)
 	return false;
 }
 
-unsigned nvju_processor(void)
+static int number(void)
 {
-	int processor = sched_getcpu();
-
-	return processor < 0 ? 0 : (unsigned)processor;
+	return sched_getcpu();
 }
 
 bool nvju_add_here(unsigned processor, uint64_t *word, uint64_t value)
@@ -112,3 +107,11 @@ bool nvju_add_here(unsigned processor, uint64_t *word, uint64_t value)
 }
 
 #endif
+
+unsigned nvju_processor(void)
+{
+	/* Negative as long as the thread is not registered. */
+	int processor = number();
+
+	return processor < 0 ? 0 : (unsigned)processor;
+}
