@@ -11,8 +11,10 @@
  */
 #include "journal.h"
 
-/* The leader looks so often before he sleeps. */
+/* Leader and followers look so often before they sleep. */
 #define LOOKS 200
+/* Who follows gives way to other threads at each of so many looks. */
+#define LOOKS_EACH_YIELD 16
 /* And sleeps so long, where nobody will wake him: a copy is under way. */
 #define COPY_NS UINT64_C(50000)
 
@@ -270,7 +272,10 @@ static bool follow(struct nvj *j, uint64_t tid)
 		leads = take_lead(j, tid, &done);
 		if (done || leads)
 			return leads;
-		nvj_relax();
+		if (i % LOOKS_EACH_YIELD == LOOKS_EACH_YIELD - 1 && j->platform.yield)
+			j->platform.yield(j->platform.context);
+		else
+			nvj_relax();
 	}
 	for (;;) {
 		uint32_t rings = nvj_attend(&j->followers);

@@ -271,7 +271,7 @@ struct nvj_write {
 
 /*
  * What the engine asks of the world. Each function gets context. All but
- * add_here, before_commit and aborted are needed.
+ * add_here, yield, before_commit and aborted are needed.
  */
 struct nvj_platform {
 	void *context;
@@ -295,6 +295,12 @@ struct nvj_platform {
 	 * engine adds by atomic instructions only.
 	 */
 	bool (*add_here)(void *context, unsigned cpu, uint64_t *word, uint64_t value);
+	/*
+	 * Lets another thread have this processor, if one wants it, and returns
+	 * soon: called by a thread that waits for another's commit, before it
+	 * sleeps. NULL: it does not give way.
+	 */
+	void (*yield)(void *context);
 	/* A clock that does not go back. */
 	uint64_t (*now_ns)(void *context);
 	/* Reads a block from its home, at recovery. 0 or NVJ_EIO. */

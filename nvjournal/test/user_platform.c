@@ -19,7 +19,7 @@ static struct nvju_platform platform;
 
 static void memory_is_aligned_and_zero(void)
 {
-	const size_t sizes[] = {1, 64, 100, 4096, 5000, 8192, 1 << 20};
+	const size_t sizes[] = {1, 64, 100, 4096, 5000, 8192, 1 << 20, 5 << 20};
 	const struct nvj_platform *p = &platform.platform;
 
 	for (unsigned n = 0; n < sizeof(sizes) / sizeof(sizes[0]); n++)

@@ -2,8 +2,10 @@
 /* What the engine asks of the world, of Linux: memory, futex, clock, and a disk of ours. */
 #include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -14,6 +16,20 @@
 #include "nvjournal_user.h"
 #include "processor.h"
 
+/* Memory of so many bytes is of large pages: a ring's flags, which each lap goes through. */
+#define LARGE_PAGE_BYTES ((size_t)2 << 20)
+#define LARGE_BYTES (2 * LARGE_PAGE_BYTES)
+
+static size_t alignment(size_t bytes)
+{
+	if (bytes >= LARGE_BYTES)
+		return LARGE_PAGE_BYTES;
+	/* A whole page begins at one: images go to the disk by O_DIRECT without a copy. */
+	if (bytes >= NVJ_BLOCK_BYTES && bytes % NVJ_BLOCK_BYTES == 0)
+		return NVJ_BLOCK_BYTES;
+	return NVJ_LINE_BYTES;
+}
+
 static void *allocate(void *context, size_t bytes)
 {
 	size_t rounded = (bytes + NVJ_LINE_BYTES - 1) & ~(size_t)(NVJ_LINE_BYTES - 1);
@@ -22,13 +38,14 @@ static void *allocate(void *context, size_t bytes)
 	(void)context;
 	if (rounded < bytes)
 		return NULL;
-	/* A whole page begins at one: images go to the disk by O_DIRECT without a copy. */
-	memory = aligned_alloc(rounded >= NVJ_BLOCK_BYTES && rounded % NVJ_BLOCK_BYTES == 0
-				       ? NVJ_BLOCK_BYTES
-				       : NVJ_LINE_BYTES,
-			       rounded ? rounded : NVJ_LINE_BYTES);
-	if (memory)
-		memset(memory, 0, rounded);
+	if (!rounded)
+		rounded = NVJ_LINE_BYTES;
+	if (posix_memalign(&memory, alignment(rounded), rounded))
+		return NULL;
+	/* Where the kernel has no large pages, small ones do. */
+	if (rounded >= LARGE_BYTES)
+		(void)madvise(memory, rounded, MADV_HUGEPAGE);
+	memset(memory, 0, rounded);
 	return memory;
 }
 
@@ -72,6 +89,12 @@ static bool add_here(void *context, unsigned cpu, uint64_t *word, uint64_t value
 {
 	(void)context;
 	return nvju_add_here(cpu, word, value);
+}
+
+static void yield(void *context)
+{
+	(void)context;
+	sched_yield();
 }
 
 static uint64_t now_ns(void *context)
@@ -120,6 +143,7 @@ void nvju_platform_init(struct nvju_platform *platform, struct nvju_disk *disk)
 				.wake = wake,
 				.cpu = cpu,
 				.add_here = nvju_can_add_here() ? add_here : NULL,
+				.yield = yield,
 				.now_ns = now_ns,
 				.read = read_block,
 				.start_write = start_write,

@@ -250,6 +250,12 @@ static bool add_here(void *context, unsigned cpu, uint64_t *word, uint64_t value
 	return true;
 }
 
+static void yield(void *context)
+{
+	(void)context;
+	schedule_point();
+}
+
 static uint64_t now_ns(void *context)
 {
 	(void)context;
@@ -288,8 +294,9 @@ void world_begin(struct world *w, uint8_t *region, size_t region_bytes, uint8_t 
 		.wait = wait_at,
 		.wake = wake_at,
 		.cpu = cpu,
-		/* Kernels have none. */
+		/* Kernels have neither. */
 		.add_here = seed % 4 ? add_here : NULL,
+		.yield = seed % 4 ? yield : NULL,
 		.now_ns = now_ns,
 		.read = disk_read,
 		.start_write = disk_start,
