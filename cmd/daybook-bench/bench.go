@@ -69,12 +69,11 @@ func (b *bench) finish(cmd *cobra.Command, result any, report func() (experiment
 		if b.quick {
 			command = "daybook-bench " + b.name + " --quick"
 		}
-		page := filepath.Join(b.docs, b.name)
-		if err := write(page+".md", r.Markdown(command, b.name+".svg")); err != nil {
+		if err := write(b.page()+".md", r.Markdown(command, b.name+".svg")); err != nil {
 			return err
 		}
 		if r.Picture != nil {
-			if err := write(page+".svg", r.Picture); err != nil {
+			if err := write(b.page()+".svg", r.Picture); err != nil {
 				return err
 			}
 		}
@@ -134,13 +133,22 @@ func read(path string, result any) error {
 	return nil
 }
 
-// readBefore takes a result that was kept, if there is one.
-func readBefore(path string, result any) error {
-	if err := read(path, result); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// before takes the result that was kept, for what is not measured this time. Without
+// it there is nothing to keep; but then the page, which has all, must not be written.
+func (b *bench) before(result any) error {
+	err := read(b.output, result)
+	if !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if b.docs != "" {
+		return fmt.Errorf("%s would lose what is not measured now, as there are no figures of it: %w; measure all, or leave --docs out",
+			b.page()+".md", err)
 	}
 	return nil
 }
+
+// page is where the page goes, without its extension.
+func (b *bench) page() string { return filepath.Join(b.docs, b.name) }
 
 func write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

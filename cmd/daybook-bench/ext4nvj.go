@@ -61,7 +61,7 @@ takes some 10 minutes, and wants the module (make kernel) and nvj (make nvjourna
 				return err
 			}
 			if len(only)+len(threads)+len(arrangements) > 0 {
-				if err := readBefore(b.output, &options.Before); err != nil {
+				if err := b.before(&options.Before); err != nil {
 					return err
 				}
 			}

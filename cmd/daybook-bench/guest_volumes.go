@@ -45,7 +45,7 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 			choose(&options.Dividers, dividers)
 			choose(&options.Loads, loads)
 			if len(arrangements)+len(dividers)+len(loads) > 0 || cmd.Flags().Changed("kernels") {
-				if err := readBefore(b.output, &options.Before); err != nil {
+				if err := b.before(&options.Before); err != nil {
 					return err
 				}
 			}

@@ -56,7 +56,7 @@ and PostgreSQL (scripts/setup bench).`,
 			choose(&options.Neighbours, neighbours)
 			choose(&options.Arrangements, arrangements)
 			if len(only)+len(disks)+len(modes)+len(neighbours)+len(arrangements) > 0 {
-				if err := readBefore(b.output, &options.Before); err != nil {
+				if err := b.before(&options.Before); err != nil {
 					return err
 				}
 			}

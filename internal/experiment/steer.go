@@ -15,7 +15,7 @@ import (
 // steer lets the daemon's own loop keep a disk's shares until ctx or the source
 // ends. The configuration's state is in a directory of its own.
 func (l Lab) steer(ctx context.Context, disk blockdev.Disk, config control.Config, open func(time.Duration) (account.Source, error)) error {
-	state, err := os.MkdirTemp("", "daybook-experiment-state-")
+	state, err := makeHome()
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ func (l Lab) newStand(ctx context.Context, on standOptions) (s *stand, err error
 			s = nil
 		}
 	}()
-	if s.home, err = os.MkdirTemp("", standPrefix+strconv.Itoa(os.Getpid())+"-"); err != nil {
+	if s.home, err = makeHome(); err != nil {
 		return s, err
 	}
 	// Servers run as another user and find their data below it.
@@ -217,6 +217,11 @@ func (s *stand) settle() error {
 		}
 	}
 	return nil
+}
+
+// makeHome makes a directory that sweepStands takes away if this process cannot.
+func makeHome() (string, error) {
+	return os.MkdirTemp("", standPrefix+strconv.Itoa(os.Getpid())+"-")
 }
 
 // sweepStands takes away what killed runs left: what is mounted in their homes,

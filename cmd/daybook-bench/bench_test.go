@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAPageIsNotWrittenOfAPart(t *testing.T) {
+	directory := t.TempDir()
+	kept := filepath.Join(directory, "kept.json")
+	if err := os.WriteFile(kept, []byte(`{"rounds": 3}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(directory, "broken.json")
+	if err := os.WriteFile(broken, []byte(`{"rounds": `), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		output, docs string
+		rounds       int
+		wrong        string // what the error must tell; "": there is none
+	}{
+		"kept, with a page":         {kept, "docs", 3, ""},
+		"kept, without a page":      {kept, "", 3, ""},
+		"nothing, without a page":   {filepath.Join(directory, "none.json"), "", 0, ""},
+		"nothing, with a page":      {filepath.Join(directory, "none.json"), "docs", 0, "docs/volumes.md would lose"},
+		"damaged, without a page":   {broken, "", 0, "cannot read the figures"},
+		"what cannot be read there": {directory, "", 0, "cannot read the figures"},
+	} {
+		b := bench{name: "volumes", output: c.output, docs: c.docs}
+		var before struct{ Rounds int }
+		err := b.before(&before)
+		if c.wrong == "" && err != nil || c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)) {
+			t.Errorf("%s: %v; want %q", name, err, c.wrong)
+		}
+		if before.Rounds != c.rounds {
+			t.Errorf("%s: %d rounds, want %d", name, before.Rounds, c.rounds)
+		}
+	}
+}
