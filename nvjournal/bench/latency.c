@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGION_BYTES (UINT64_C(1) << 30)
+#define REGION_BYTES (UINT64_C(2) << 30)
 #define QUICK_REGION_BYTES (UINT64_C(256) << 20)
 /* The write bandwidth of one Optane DIMM is 2.3 GB/s (arXiv 1903.05714, cited by paper 3). */
 #define NARROW_BYTES_PER_SECOND UINT64_C(2300000000)

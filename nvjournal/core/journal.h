@@ -64,9 +64,9 @@ static inline uint64_t nvj_remainder(const struct nvj_divisor *d, uint64_t n)
 
 /* --- Blocks --------------------------------------------------------------- */
 
-/* Memory for one block's content. */
+/* Memory for one block's content. Neighbours are often blocks of different processors. */
 struct nvj_image {
-	struct nvj_image *next;
+	NVJ_ALONE struct nvj_image *next;
 	uint8_t *bytes;      /* NVJ_BLOCK_BYTES */
 	uint64_t tid;        /* the transaction whose records made it so; 0: none did */
 	uint64_t revoked_by; /* once this transaction is sealed it goes home no more; 0: none */
