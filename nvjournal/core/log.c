@@ -264,6 +264,8 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 		nvj_store_release(&j->dirty[slot], h->tid);
 	if (h->records == 0)
 		h->written = h->kept_lines = 0;
+	/* It comes while the lines are copied. Asked for earlier, another takes it away again. */
+	nvj_will_write(&p->head);
 	/* Nothing comes behind a record that takes all credits: it goes into the ring at once. */
 	keep = lines < h->credits && lines <= NVJ_HANDLE_LINES - h->kept_lines;
 	if (keep) {
