@@ -72,6 +72,11 @@ type NVJournal struct {
 	Latency    []NVJLatency    `json:"latency"`
 	Machine    NVJMachine      `json:"machine"`
 	Model      NVJModel        `json:"model"`
+
+	// NearestNanoseconds is a line's way from one processor to the other, at best.
+	// While it takes more than three times as long the processors are "apart"; what
+	// threads did together then is told by itself.
+	NearestNanoseconds float64 `json:"nearest_line_transfer_ns"`
 }
 
 // Spread is the median over rounds, and the least and the greatest of them.
@@ -93,19 +98,23 @@ type NVJStream struct {
 // NVJRow is one engine with one stream and a number of threads. What is nil was
 // not counted: the engine writes past what counts.
 type NVJRow struct {
-	Stream               string   `json:"stream"`
-	Engine               string   `json:"engine"`
-	Partitions           int      `json:"partitions"`
-	Threads              int      `json:"threads"`
-	CommitEvery          int      `json:"commit_every_operations"`
-	UpdatesPerSecond     float64  `json:"updates_per_second"`
-	UpdatesPerSecondLow  float64  `json:"updates_per_second_low"`
-	UpdatesPerSecondHigh float64  `json:"updates_per_second_high"`
-	OperationsPerSecond  float64  `json:"operations_per_second"`
-	BytesPerUpdate       *float64 `json:"bytes_per_update"`
-	FlushesPerUpdate     *float64 `json:"flushes_per_update"`
-	FencesPerUpdate      *float64 `json:"fences_per_update"`
-	SyncsPerUpdate       *float64 `json:"syncs_per_update,omitempty"`
+	Stream               string  `json:"stream"`
+	Engine               string  `json:"engine"`
+	Partitions           int     `json:"partitions"`
+	Threads              int     `json:"threads"`
+	CommitEvery          int     `json:"commit_every_operations"`
+	UpdatesPerSecond     float64 `json:"updates_per_second"`
+	UpdatesPerSecondLow  float64 `json:"updates_per_second_low"`
+	UpdatesPerSecondHigh float64 `json:"updates_per_second_high"`
+	OperationsPerSecond  float64 `json:"operations_per_second"`
+	// Rounds, of all, while the processors were apart, and their median; what is
+	// above is of the others, if there are such.
+	RoundsApart           int      `json:"rounds_apart"`
+	UpdatesPerSecondApart float64  `json:"updates_per_second_apart,omitempty"`
+	BytesPerUpdate        *float64 `json:"bytes_per_update"`
+	FlushesPerUpdate      *float64 `json:"flushes_per_update"`
+	FencesPerUpdate       *float64 `json:"fences_per_update"`
+	SyncsPerUpdate        *float64 `json:"syncs_per_update,omitempty"`
 }
 
 // Name is the engine with its partitions, for people.
@@ -126,6 +135,10 @@ type NVJUpdate struct {
 	Nanoseconds       Spread `json:"ns"`
 	EachOfTwo         Spread `json:"ns_each_of_two_threads"`
 	TwoThreadsOverOne Spread `json:"two_threads_over_one"`
+	// As NVJRow's.
+	RoundsApart            int    `json:"rounds_apart"`
+	EachOfTwoApart         Spread `json:"ns_each_of_two_threads_apart,omitzero"`
+	TwoThreadsOverOneApart Spread `json:"two_threads_over_one_apart,omitzero"`
 	// OverFloor is the time over that of the 256 bytes alone.
 	OverFloor Spread `json:"over_floor"`
 }

@@ -94,6 +94,31 @@ func TestSlowerMemoryIsARowAndBesideOneLock(t *testing.T) {
 	}
 }
 
+func TestRoundsWithTheProcessorsApartAreToldByThemselves(t *testing.T) {
+	n := measured()
+	for _, table := range []ReportTable{n.floorTable(), n.rateTable(n.Streams[0])} {
+		if strings.Contains(table.Note, "moved about") || strings.Contains(strings.Join(slices.Concat(table.Rows...), "|"), "apart") {
+			t.Errorf("%s: there was no such round: %v", table.Title, table)
+		}
+	}
+	n.NearestNanoseconds = 48
+	n.Floor[2].RoundsApart, n.Floor[2].EachOfTwoApart, n.Floor[2].TwoThreadsOverOneApart = 3, always(330), always(0.99)
+	n.Rows[6].RoundsApart, n.Rows[6].UpdatesPerSecondApart = 2, 1.9e6
+	floor, rate := n.floorTable(), n.rateTable(n.Streams[0])
+	if !strings.Contains(floor.Note, "took 48 ns at best") {
+		t.Errorf("the floor's note does not say what apart is: %s", floor.Note)
+	}
+	if got, want := strings.Join(floor.Rows[2][1:], "|"), "140 (140 to 140)|150 (150 to 150)|1.87×|1.40×|330 (330 to 330)|0.99× (3 rounds)"; got != want {
+		t.Errorf("the floor's row is %q, want %q", got, want)
+	}
+	if got, want := rate.Rows[1][2], "3100 (0); apart 1900 (2)"; got != want {
+		t.Errorf("P = 8 with two threads: %q, want %q", got, want)
+	}
+	if err := n.Check(); err != nil {
+		t.Errorf("rounds apart are held to the bounds: %v", err)
+	}
+}
+
 func TestAnArmGoesOnceOverWritesInOrder(t *testing.T) {
 	o := NVJOrder{Partitions: 2, DiskBlocks: 1000}
 	for k := range uint64(500) {

@@ -28,6 +28,7 @@ struct bench {
 	/* What each fence is made to wait besides, in the section "latency". */
 	unsigned latency_count;
 	uint64_t latency_ns[MAX_LATENCIES];
+	double nearest_ns; /* the least of distance_ns so far */
 	FILE *out;
 	bool comma;
 };
@@ -54,6 +55,25 @@ void must(int error, const char *what);
 
 /* Rounds of what takes milliseconds only: more of them. */
 unsigned short_rounds(const struct bench *b);
+
+/* --- Where the processors are (distance.c) --- */
+
+/* A line's way from one processor to the other, in the mean of so many there and back. */
+double line_transfer_ns(unsigned trips);
+/* The same, of a millisecond or some; 0: there is one processor. */
+double distance_ns(struct bench *b);
+
+/* Rounds while the processors were near each other, and while they were apart. */
+struct apart {
+	struct spread near, apart; /* near: if there is no such round, the others */
+	unsigned rounds;           /* while they were apart */
+};
+static inline double greater(double a, double b)
+{
+	return a > b ? a : b;
+}
+struct apart apart_of(const struct bench *b, const double *values, const double *distance,
+		      unsigned count);
 
 /* --- JSON (json.c) --- */
 

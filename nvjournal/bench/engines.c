@@ -212,20 +212,32 @@ static bool count_steps(struct bench *b, struct engine *e, const struct stream *
 	return true;
 }
 
+/* Of an engine with a number of threads. */
+struct rounds {
+	double updates[MAX_ROUNDS], operations[MAX_ROUNDS]; /* a second */
+	double distance[MAX_ROUNDS]; /* of the processors, ns; 0: one thread */
+};
+
 static void print_row(struct bench *b, const struct engine *e, const struct stream *s,
-		      unsigned threads, unsigned commit_each, const double *updates,
-		      const double *operations, const struct result *counts, bool stepped)
+		      unsigned threads, unsigned commit_each, const struct rounds *rounds,
+		      const struct result *counts, bool stepped)
 {
+	struct apart updates = apart_of(b, rounds->updates, rounds->distance, b->rounds);
+	struct apart operations = apart_of(b, rounds->operations, rounds->distance, b->rounds);
+
 	json_open(b, NULL, '{');
 	json_text(b, "stream", s->name);
 	json_text(b, "engine", e->name);
 	json_number(b, "partitions", e->partitions);
 	json_number(b, "threads", threads);
 	json_number(b, "commit_every_operations", e->committed ? 1 : commit_each);
-	json_number(b, "updates_per_second", spread_of(updates, b->rounds).median);
-	json_number(b, "updates_per_second_low", spread_of(updates, b->rounds).low);
-	json_number(b, "updates_per_second_high", spread_of(updates, b->rounds).high);
-	json_number(b, "operations_per_second", spread_of(operations, b->rounds).median);
+	json_number(b, "updates_per_second", updates.near.median);
+	json_number(b, "updates_per_second_low", updates.near.low);
+	json_number(b, "updates_per_second_high", updates.near.high);
+	json_number(b, "operations_per_second", operations.near.median);
+	json_number(b, "rounds_apart", updates.rounds);
+	if (updates.rounds)
+		json_number(b, "updates_per_second_apart", updates.apart.median);
 	if (e->ours || stepped || counts->syncs > 0)
 		json_number(b, "bytes_per_update", counts->bytes);
 	if (e->ours || stepped) {
@@ -244,8 +256,7 @@ static bool wanted(const struct bench *b, unsigned n)
 
 static void measure_stream(struct bench *b, const struct stream *s, unsigned commit_each)
 {
-	static double updates[THREAD_COUNTS][MAX_ENGINES][MAX_ROUNDS];
-	static double operations[THREAD_COUNTS][MAX_ENGINES][MAX_ROUNDS];
+	static struct rounds rounds[THREAD_COUNTS][MAX_ENGINES];
 	unsigned most = thread_counts[THREAD_COUNTS - 1];
 	uint8_t *images = must_allocate((size_t)s->blocks * NVJ_BLOCK_BYTES * most);
 	struct result r;
@@ -254,14 +265,20 @@ static void measure_stream(struct bench *b, const struct stream *s, unsigned com
 		fprintf(stderr, "bench: %s, round %u of %u\n", s->name, round, b->rounds);
 		for (unsigned t = 0; t < THREAD_COUNTS; t++)
 			for (unsigned n = 0; engines[n].name; n++) {
+				struct rounds *of = &rounds[t][n];
+				unsigned at = round ? round - 1 : 0; /* the first one warms up */
+				bool alone = thread_counts[t] == 1;
+
 				if (!wanted(b, n))
 					continue;
+				of->distance[at] = alone ? 0 : distance_ns(b);
 				r = replay(b, &engines[n], s, thread_counts[t], commit_each, images,
 					   false);
-				if (!round)
-					continue; /* it warms up */
-				updates[t][n][round - 1] = r.updates_per_second;
-				operations[t][n][round - 1] = r.operations_per_second;
+				if (!alone)
+					of->distance[at] =
+						greater(of->distance[at], distance_ns(b));
+				of->updates[at] = r.updates_per_second;
+				of->operations[at] = r.operations_per_second;
 			}
 	}
 	for (unsigned n = 0; engines[n].name; n++)
@@ -272,8 +289,8 @@ static void measure_stream(struct bench *b, const struct stream *s, unsigned com
 			/* What it writes for an operation does not depend on other threads. */
 			if (engines[n].committed)
 				stepped = count_steps(b, &engines[n], s, images, &r);
-			print_row(b, &engines[n], s, thread_counts[t], commit_each, updates[t][n],
-				  operations[t][n], &r, stepped);
+			print_row(b, &engines[n], s, thread_counts[t], commit_each, &rounds[t][n],
+				  &r, stepped);
 		}
 	free(images);
 }

@@ -179,6 +179,7 @@ int main(int argc, char **argv)
 		sections[n].measure(&b);
 		fflush(stdout);
 	}
+	json_number(&b, "nearest_line_transfer_ns", b.nearest_ns);
 	json_close(&b, '}');
 	fputc('\n', stdout);
 	for (unsigned n = 0; n < b.stream_count; n++)

@@ -185,6 +185,7 @@ void measure_updates(struct bench *b)
 {
 	static double ns[SUBJECTS][MAX_UPDATE_THREADS][MAX_ROUNDS];
 	static double gain[SUBJECTS][MAX_ROUNDS], ratio[SUBJECTS][MAX_ROUNDS];
+	static double distance[SUBJECTS][MAX_ROUNDS];
 	unsigned rounds = short_rounds(b);
 	struct state *s = must_allocate(sizeof(*s));
 
@@ -198,7 +199,9 @@ void measure_updates(struct bench *b)
 
 		for (unsigned n = 0; n < SUBJECTS; n++) {
 			ns[n][0][at] = 1e9 * measure(b, s, n, 1);
+			distance[n][at] = distance_ns(b);
 			ns[n][1][at] = 1e9 * measure(b, s, n, 2);
+			distance[n][at] = greater(distance[n][at], distance_ns(b));
 		}
 		for (unsigned n = 0; n < SUBJECTS; n++) {
 			gain[n][at] = 2 * ns[n][0][at] / ns[n][1][at];
@@ -207,12 +210,20 @@ void measure_updates(struct bench *b)
 	}
 	json_open(b, "floor", '[');
 	for (unsigned n = 0; n < SUBJECTS; n++) {
+		struct apart each = apart_of(b, ns[n][1], distance[n], rounds);
+		struct apart both = apart_of(b, gain[n], distance[n], rounds);
+
 		json_open(b, NULL, '{');
 		json_text(b, "engine", subjects[n].name);
 		json_number(b, "partitions", subjects[n].partitions);
 		json_spread(b, "ns", spread_of(ns[n][0], rounds));
-		json_spread(b, "ns_each_of_two_threads", spread_of(ns[n][1], rounds));
-		json_spread(b, "two_threads_over_one", spread_of(gain[n], rounds));
+		json_spread(b, "ns_each_of_two_threads", each.near);
+		json_spread(b, "two_threads_over_one", both.near);
+		json_number(b, "rounds_apart", both.rounds);
+		if (both.rounds) {
+			json_spread(b, "ns_each_of_two_threads_apart", each.apart);
+			json_spread(b, "two_threads_over_one_apart", both.apart);
+		}
 		json_spread(b, "over_floor", spread_of(ratio[n], rounds));
 		json_close(b, '}');
 	}
