@@ -259,13 +259,13 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	int64_t position;
 	bool keep;
 
+	/* It comes while the lines are copied. Asked for earlier, another takes it away again. */
+	nvj_will_write(&p->head);
 	/* Before the handle ends: who closes the transaction knows that it is not empty. */
 	if (NVJ_UNLIKELY(nvj_load(&j->dirty[slot]) != h->tid))
 		nvj_store_release(&j->dirty[slot], h->tid);
 	if (h->records == 0)
 		h->written = h->kept_lines = 0;
-	/* It comes while the lines are copied. Asked for earlier, another takes it away again. */
-	nvj_will_write(&p->head);
 	/* Nothing comes behind a record that takes all credits: it goes into the ring at once. */
 	keep = lines < h->credits && lines <= NVJ_HANDLE_LINES - h->kept_lines;
 	if (keep) {
