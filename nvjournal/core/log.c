@@ -206,6 +206,7 @@ static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)
 {
 	/* The paper's reservation (3, Fig. 2; 4, Fig. 2): one fetch-and-add. */
 	uint64_t position = nvj_add_sc(&p->head, lines);
+	uintptr_t flag;
 
 	if (NVJ_UNLIKELY(position + lines > nvj_load(&p->alarm))) {
 		int error = nvj_room_alarm(j, p, position + lines);
@@ -213,9 +214,11 @@ static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)
 		if (error)
 			return error;
 	}
-	nvj_will_write(nvj_flag_at(j, p, position + FLAGS_AHEAD_LINES));
+	flag = (uintptr_t)nvj_flag_at(j, p, position);
+	/* Beyond the end there may be nothing: that does no harm. */
+	nvj_will_write((const void *)(flag + FLAGS_AHEAD_LINES * sizeof(uint64_t)));
 	/* It may have arrived at another processor. */
-	nvj_will_write(nvj_flag_at(j, p, position));
+	nvj_will_write((const void *)flag);
 	return (int64_t)position;
 }
 
