@@ -29,13 +29,21 @@ func newNVJournalCommand() *cobra.Command {
 with whole blocks, and through PMDK's, and measures update, commit, recovery and checkpoint
 against their bounds. It fails if one is missed. A recording that is not there is made first,
 which needs root; without root the small ones in nvjournal/bench are taken.`,
-		Example: "  daybook-bench nvjournal --docs docs/results",
-		Args:    cobra.NoArgs,
+		Example: `  daybook-bench nvjournal --docs docs/results
+
+  # One section again, as the processors were apart; the others stay as they are in --output
+  daybook-bench nvjournal --only updates --docs docs/results`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kept != "" {
 				return again[experiment.NVJournal](b, cmd, kept)
 			}
 			o.Progress, o.Quick = cmd.ErrOrStderr(), b.quick
+			if o.Only != "" {
+				if err := b.before(&o.Before); err != nil {
+					return err
+				}
+			}
 			if err := runMake(cmd, "nvjournal's benchmark", source, "bench-program"); err != nil {
 				return err
 			}
@@ -59,6 +67,7 @@ which needs root; without root the small ones in nvjournal/bench are taken.`,
 	flags.StringVar(&source, "source", "nvjournal", "the `DIR` of nvjournal's Makefile")
 	flags.StringVar(&recordings, "recordings", filepath.Join("build", "bench"), "the `DIR` with the recordings")
 	flags.StringVar(&kept, "again", "", "measure nothing: make the page of the figures in `FILE` again")
+	flags.StringVar(&o.Only, "only", "", "measure this `SECTION` alone (streams, updates, commit, recovery, checkpoint, order, data, machine, latency); the others stay as they are in --output")
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "medians of so many `N`, 1 to 33")
 	flags.IntSliceVar(&o.Latencies, "latency", []int{0, 100, 300, 500}, "measure memory whose fences take `NS,NS...` longer, beside the rest")
 	flags.IntVar(&o.FenceNanoseconds, "fence-ns", 0, "make each fence longer, as slower memory would")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,6 +44,10 @@ type NVJournalOptions struct {
 	// Latencies are what each fence waits besides, ns, in a part of its own;
 	// nil: those of the program.
 	Latencies []int
+	// Only is the one section that is measured, as the program calls it; the others
+	// are taken over from Before. "": all.
+	Only   string
+	Before NVJournal
 	// Progress gets what the program tells of itself.
 	Progress io.Writer
 }
@@ -77,6 +82,8 @@ type NVJournal struct {
 	// While it takes more than three times as long the processors are "apart"; what
 	// threads did together then is told by itself.
 	NearestNanoseconds float64 `json:"nearest_line_transfer_ns"`
+	// Later are the sections that were measured again by themselves, behind all.
+	Later []string `json:"measured_later,omitempty"`
 }
 
 // Spread is the median over rounds, and the least and the greatest of them.
@@ -198,6 +205,9 @@ func RunNVJournal(ctx context.Context, o NVJournalOptions) (NVJournal, error) {
 	for _, s := range o.Streams {
 		arguments = append(arguments, "--stream", s.Name+"="+s.Path)
 	}
+	if o.Only != "" {
+		arguments = append(arguments, "--only", o.Only)
+	}
 	if o.Quick {
 		arguments = append(arguments, "--quick")
 	}
@@ -216,10 +226,17 @@ func RunNVJournal(ctx context.Context, o NVJournalOptions) (NVJournal, error) {
 		return NVJournal{}, fmt.Errorf("cannot measure nvjournal: %s: %w", o.Program, err)
 	}
 	result := NVJournal{}
+	if o.Only != "" {
+		result = o.Before
+		result.Later = append(slices.DeleteFunc(slices.Clone(result.Later), func(s string) bool { return s == o.Only }), o.Only)
+	}
 	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
 		return result, fmt.Errorf("cannot read what %s measured: %w", o.Program, err)
 	}
 	for k := range result.Order {
+		if o.Only != "" && o.Only != "order" {
+			break // computed before
+		}
 		if err := result.Order[k].compute(); err != nil {
 			return result, fmt.Errorf("cannot compute what a checkpoint's order takes: %w", err)
 		}

@@ -30,6 +30,9 @@ func (n NVJournal) Report() (Report, error) {
 		Tables: []ReportTable{verdictTable(n.Verdicts(), n.reasons()), n.floorTable(), n.commitTable()},
 		Host:   n.Host, Picture: picture,
 	}
+	if len(n.Later) > 0 {
+		report.Lead = append(report.Lead, "Measured again later, by themselves (`daybook-bench nvjournal --only`): "+strings.Join(n.Later, ", ")+".")
+	}
 	for _, s := range n.Streams {
 		report.Tables = append(report.Tables, n.rateTable(s))
 	}

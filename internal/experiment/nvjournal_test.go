@@ -3,6 +3,8 @@ package experiment
 import (
 	"bytes"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -202,5 +204,33 @@ func TestTheReportOfNVJournalCallsTheModelAModel(t *testing.T) {
 	}
 	if err := report.WriteText(&bytes.Buffer{}); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestASectionMeasuredAgainLeavesTheOthers(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "bench")
+	script := `#!/bin/sh
+echo "$@" >"$0.arguments"
+echo '{"rounds": 5, "floor": [{"engine": "nvjournal", "partitions": 1, "over_floor": {"median": 1.3, "low": 1.3, "high": 1.3}}]}'
+`
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := NVJournalOptions{Program: program, Rounds: 5, Only: "updates", Before: measured()}
+	for range 2 {
+		n, err := RunNVJournal(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(n.Floor) != 1 || n.Floor[0].OverFloor.Median != 1.3 || len(n.Rows) != len(o.Before.Rows) || len(n.Order) != 1 {
+			t.Errorf("floor %v, %d rows, %d orders: want the new floor, and the rest as before", n.Floor, len(n.Rows), len(n.Order))
+		}
+		if !slices.Equal(n.Later, []string{"updates"}) {
+			t.Errorf("measured later: %v", n.Later)
+		}
+		o.Before = n
+	}
+	if arguments, err := os.ReadFile(program + ".arguments"); err != nil || !strings.Contains(string(arguments), "--only updates") {
+		t.Errorf("the program was called with %q, %v", arguments, err)
 	}
 }

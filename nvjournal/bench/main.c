@@ -44,6 +44,14 @@ static const struct {
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 
+static bool is_section(const char *name)
+{
+	for (unsigned n = 0; n < SECTIONS; n++)
+		if (!strcmp(name, sections[n].name))
+			return true;
+	return false;
+}
+
 static uint64_t number(const char *text, uint64_t least, uint64_t most)
 {
 	char *end;
@@ -159,7 +167,7 @@ int main(int argc, char **argv)
 		default:
 			usage();
 		}
-	if (optind != argc || !b.stream_count)
+	if (optind != argc || !b.stream_count || (only && !is_section(only)))
 		usage();
 	/* Files in /dev/shm count as persistent memory for PMDK. */
 	setenv("PMEM_IS_PMEM_FORCE", "1", 1);
@@ -179,7 +187,8 @@ int main(int argc, char **argv)
 		sections[n].measure(&b);
 		fflush(stdout);
 	}
-	json_number(&b, "nearest_line_transfer_ns", b.nearest_ns);
+	if (b.nearest_ns > 0)
+		json_number(&b, "nearest_line_transfer_ns", b.nearest_ns);
 	json_close(&b, '}');
 	fputc('\n', stdout);
 	for (unsigned n = 0; n < b.stream_count; n++)

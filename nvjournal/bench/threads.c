@@ -105,7 +105,7 @@ struct spread spread_of(const double *values, unsigned count)
 
 unsigned short_rounds(const struct bench *b)
 {
-	return 3 * b->rounds < MAX_ROUNDS ? 3 * b->rounds : MAX_ROUNDS;
+	return 6 * b->rounds < MAX_ROUNDS ? 6 * b->rounds : MAX_ROUNDS;
 }
 
 void *must_allocate(size_t bytes)
