@@ -225,12 +225,8 @@ func RunNVJournal(ctx context.Context, o NVJournalOptions) (NVJournal, error) {
 	if err := command.Run(); err != nil {
 		return NVJournal{}, fmt.Errorf("cannot measure nvjournal: %s: %w", o.Program, err)
 	}
-	result := NVJournal{}
-	if o.Only != "" {
-		result = o.Before
-		result.Later = append(slices.DeleteFunc(slices.Clone(result.Later), func(s string) bool { return s == o.Only }), o.Only)
-	}
-	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+	result, err := o.read(out.Bytes())
+	if err != nil {
 		return result, fmt.Errorf("cannot read what %s measured: %w", o.Program, err)
 	}
 	for k := range result.Order {
@@ -243,6 +239,35 @@ func RunNVJournal(ctx context.Context, o NVJournalOptions) (NVJournal, error) {
 	}
 	result.Host = thisHost()
 	result.Model = contention(result.Floor, result.Machine)
+	return result, nil
+}
+
+// read takes what the program printed; of one section alone, into what was before.
+func (o NVJournalOptions) read(printed []byte) (result NVJournal, err error) {
+	if o.Only == "" {
+		return result, json.Unmarshal(printed, &result)
+	}
+	// By keys: read into the old figures themselves, what is no longer there would stay.
+	all := make(map[string]json.RawMessage)
+	before, err := json.Marshal(o.Before)
+	if err != nil {
+		return result, err
+	}
+	for _, text := range [][]byte{before, printed} {
+		if err := json.Unmarshal(text, &all); err != nil {
+			return result, err
+		}
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return result, err
+	}
+	if err := json.Unmarshal(text, &result); err != nil {
+		return result, err
+	}
+	if !slices.Contains(result.Later, o.Only) {
+		result.Later = append(result.Later, o.Only)
+	}
 	return result, nil
 }
 

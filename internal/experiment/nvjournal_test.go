@@ -217,6 +217,7 @@ echo '{"rounds": 5, "floor": [{"engine": "nvjournal", "partitions": 1, "over_flo
 		t.Fatal(err)
 	}
 	o := NVJournalOptions{Program: program, Rounds: 5, Only: "updates", Before: measured()}
+	o.Before.Floor[0].EachOfTwoApart = always(18)
 	for range 2 {
 		n, err := RunNVJournal(t.Context(), o)
 		if err != nil {
@@ -224,6 +225,9 @@ echo '{"rounds": 5, "floor": [{"engine": "nvjournal", "partitions": 1, "over_flo
 		}
 		if len(n.Floor) != 1 || n.Floor[0].OverFloor.Median != 1.3 || len(n.Rows) != len(o.Before.Rows) || len(n.Order) != 1 {
 			t.Errorf("floor %v, %d rows, %d orders: want the new floor, and the rest as before", n.Floor, len(n.Rows), len(n.Order))
+		}
+		if n.Floor[0].EachOfTwoApart != (Spread{}) {
+			t.Errorf("an old figure stays where the new ones have none: %v", n.Floor[0].EachOfTwoApart)
 		}
 		if !slices.Equal(n.Later, []string{"updates"}) {
 			t.Errorf("measured later: %v", n.Later)

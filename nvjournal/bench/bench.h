@@ -68,10 +68,6 @@ struct apart {
 	struct spread near, apart; /* near: if there is no such round, the others */
 	unsigned rounds;           /* while they were apart */
 };
-static inline double greater(double a, double b)
-{
-	return a > b ? a : b;
-}
 struct apart apart_of(const struct bench *b, const double *values, const double *distance,
 		      unsigned count);
 

@@ -10,6 +10,7 @@
  */
 #include "bench.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,8 +276,7 @@ static void measure_stream(struct bench *b, const struct stream *s, unsigned com
 				r = replay(b, &engines[n], s, thread_counts[t], commit_each, images,
 					   false);
 				if (!alone)
-					of->distance[at] =
-						greater(of->distance[at], distance_ns(b));
+					of->distance[at] = fmax(of->distance[at], distance_ns(b));
 				of->updates[at] = r.updates_per_second;
 				of->operations[at] = r.operations_per_second;
 			}

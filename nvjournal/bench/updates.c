@@ -6,6 +6,7 @@
  */
 #include "bench.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,7 +202,7 @@ void measure_updates(struct bench *b)
 			ns[n][0][at] = 1e9 * measure(b, s, n, 1);
 			distance[n][at] = distance_ns(b);
 			ns[n][1][at] = 1e9 * measure(b, s, n, 2);
-			distance[n][at] = greater(distance[n][at], distance_ns(b));
+			distance[n][at] = fmax(distance[n][at], distance_ns(b));
 		}
 		for (unsigned n = 0; n < SUBJECTS; n++) {
 			gain[n][at] = 2 * ns[n][0][at] / ns[n][1][at];
