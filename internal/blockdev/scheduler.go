@@ -17,8 +17,11 @@ var ErrNoTunable = errors.New("no such tunable")
 // ErrNoScheduler says that the disk does not offer that scheduler.
 var ErrNoScheduler = errors.New("no such I/O scheduler")
 
-// BFQ is the scheduler that knows weights.
-const BFQ = "bfq"
+// BFQ is the scheduler that knows weights, NoScheduler the lack of one.
+const (
+	BFQ         = "bfq"
+	NoScheduler = "none"
+)
 
 // Scheduler is a disk's I/O scheduler.
 type Scheduler struct {
@@ -88,6 +91,23 @@ func (d Disk) SetScheduler(name string) error {
 		return fmt.Errorf("scheduler of %s is %s after setting %s", d.Name, after.Current, name)
 	}
 	return nil
+}
+
+// RenewScheduler switches the disk to the scheduler as SetScheduler does, and if
+// it has it already, to a new one: with the kernel's tunables, and without what
+// the old one had learned of the disk. BFQ, for one, never forgets that the disk
+// took more than three requests at a time (bfq_update_hw_tag, 6.18).
+func (d Disk) RenewScheduler(name string) error {
+	before, err := d.Scheduler()
+	if err != nil {
+		return err
+	}
+	if before.Current == name && name != NoScheduler {
+		if err := d.SetScheduler(NoScheduler); err != nil {
+			return err
+		}
+	}
+	return d.SetScheduler(name)
 }
 
 // Tunable reads a tunable of the scheduler in force, such as BFQ's

@@ -184,8 +184,9 @@ func (d *Disk) attach(ctx context.Context, config Config) error {
 	case want == "" || want == KeepScheduler:
 		want = scheduler.Current
 	}
+	keep := config.Scheduler == KeepScheduler
 	d.record.Scheduler = want
-	if want != scheduler.Current {
+	if !keep {
 		d.record.PreviousScheduler = scheduler.Current
 	}
 	if err := d.home.writeRecord(d.record); err != nil {
@@ -194,8 +195,10 @@ func (d *Disk) attach(ctx context.Context, config Config) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if want != scheduler.Current {
-		if err := loop.SetScheduler(want); err != nil {
+	// A new one: the kernel keeps tunables, and what was learned, from one
+	// file of the device to the next.
+	if !keep {
+		if err := loop.RenewScheduler(want); err != nil {
 			if errors.Is(err, blockdev.ErrNoScheduler) {
 				err = fmt.Errorf("%w: %w", ErrUnsupported, err)
 			}

@@ -165,6 +165,50 @@ func TestTheSchedulerIsBFQUnlessSaidOtherwise(t *testing.T) {
 	}
 }
 
+func TestTheSchedulerIsANewOneForEachDisk(t *testing.T) {
+	r := newRig(t)
+	const tunable, odd = "slice_idle", "3"
+	for range 5 { // others may take the number between the disks
+		first := r.create(Config{Name: "first", Scheduler: KeepScheduler})
+		before, err := first.Device.Scheduler()
+		needs.That(t, err != nil || slices.Contains(before.Available, blockdev.BFQ), "the BFQ scheduler")
+		if err := first.Device.RenewScheduler(blockdev.BFQ); err != nil {
+			t.Fatal(err)
+		}
+		usual, err := first.Device.Tunable(tunable)
+		if err != nil || usual == odd {
+			t.Fatalf("%s is %q, %v", tunable, usual, err)
+		}
+		if err := errors.Join(first.Device.SetTunable(tunable, odd), first.Delete(context.Background())); err != nil {
+			t.Fatal(err)
+		}
+		second := r.create(Config{Name: "second"})
+		same := second.Device.Name == first.Device.Name
+		var begun, left string
+		if same {
+			begun, err = second.Device.Tunable(tunable)
+			err = errors.Join(err, second.Device.SetTunable(tunable, odd))
+		}
+		err = errors.Join(err, second.Delete(context.Background()))
+		if same {
+			var leftErr error
+			left, leftErr = second.Device.Tunable(tunable)
+			err = errors.Join(err, leftErr)
+		}
+		// The first kept what it found, and so nothing was put back.
+		if err := errors.Join(err, first.Device.RenewScheduler(before.Current)); err != nil {
+			t.Fatal(err)
+		}
+		if same {
+			if begun != usual || left != usual {
+				t.Errorf("%s was %s in a new disk and %s after it, want the kernel's %s", tunable, begun, left, usual)
+			}
+			return
+		}
+	}
+	t.Fatal("five times another process took the loop device's number")
+}
+
 func TestWhatCannotBeCreatedLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	for name, wrong := range map[string]struct {

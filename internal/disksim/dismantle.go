@@ -76,7 +76,8 @@ func unmountAll(loop blockdev.Loop) error {
 }
 
 // restoreScheduler gives the loop device's number back its scheduler, which
-// the kernel keeps from one file to the next.
+// the kernel keeps from one file to the next, and without the tunables that the
+// disk's user set.
 func restoreScheduler(disk blockdev.Disk, record Record) error {
 	if record.PreviousScheduler == "" || record.Device != disk.Name {
 		return nil
@@ -85,12 +86,13 @@ func restoreScheduler(disk blockdev.Disk, record Record) error {
 	if err != nil {
 		return err
 	}
-	// Somebody else's choice is left alone, and so is a record's that the
-	// kernel never offered.
-	if now.Current != record.Scheduler || !slices.Contains(now.Available, record.PreviousScheduler) {
+	// Somebody else's choice is left alone (none may be ours, on the way to a
+	// new one), and so is a record's that the kernel never offered.
+	ours := now.Current == record.Scheduler || now.Current == blockdev.NoScheduler
+	if !ours || !slices.Contains(now.Available, record.PreviousScheduler) {
 		return nil
 	}
-	return disk.SetScheduler(record.PreviousScheduler)
+	return disk.RenewScheduler(record.PreviousScheduler)
 }
 
 // awaitDetached gives the last users of the device a moment: processes that

@@ -58,7 +58,7 @@ func (g GivenDisk) open(tree *cgroup.Tree, own map[string]uint64) (*stageDisk, e
 		return d, d.holdTunables(own)
 	case IOCost, IOCostAuto:
 		// The scheduler of a fast disk: io.cost has decided before it.
-		if err := d.use("none"); err != nil {
+		if err := d.use(blockdev.NoScheduler); err != nil {
 			return d, err
 		}
 		model, qos := g.cost()
@@ -68,16 +68,16 @@ func (g GivenDisk) open(tree *cgroup.Tree, own map[string]uint64) (*stageDisk, e
 	}
 }
 
-// use gives the disk a scheduler until the end.
+// use gives the disk a new scheduler until the end.
 func (d *stageDisk) use(scheduler string) error {
 	before, err := d.Device.Scheduler()
 	if err != nil {
 		return err
 	}
-	if err := d.Device.SetScheduler(scheduler); err != nil {
+	if err := d.Device.RenewScheduler(scheduler); err != nil {
 		return err
 	}
-	d.undo = append(d.undo, func() error { return d.Device.SetScheduler(before.Current) })
+	d.undo = append(d.undo, func() error { return d.Device.RenewScheduler(before.Current) })
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
@@ -32,6 +33,10 @@ const (
 	neighbourSeconds = 600
 	databaseClients  = 8
 	databaseRows     = 100_000
+	// starvedPatience is how long A may take for its last sync, once its time
+	// is over, while the neighbour goes on. On a shared ext4 that sync may wait
+	// for a neighbour that rewrites its files as long as there is one.
+	starvedPatience = 10 * time.Second
 	// warmUpVolumes is how long the loads work before anything counts.
 	warmUpVolumes = 3 * time.Second
 	// warmUpControl is four intervals of the daemon, after which shares are
@@ -154,12 +159,16 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 	if err != nil {
 		return phase, err
 	}
-	defer func() {
+	end := sync.OnceValues(func() (fio.Result, error) {
 		// At once, not at the pace of a disk with a full queue.
 		instant := s.setInstant(true)
-		result, stopErr := stop()
+		result, err := stop()
+		return result, errors.Join(instant, err)
+	})
+	defer func() {
+		result, endErr := end()
 		phase.RateB = result.BytesPerSecond()
-		err = errors.Join(err, instant, stopErr, s.clear())
+		err = errors.Join(err, endErr, s.clear())
 	}()
 	if s.on.arrangement.controlled() {
 		stopSteering := s.startSteering(ctx)
@@ -170,10 +179,18 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 	working, cancel := context.WithCancel(ctx)
 	go func() { done <- u.run(working, o.Seconds) }()
 	watched := l.watchPhase(ctx, o, s, source, times, &phase)
+	patience := starvedPatience
 	if watched != nil {
 		cancel()
+		patience = 0
 	}
-	result := <-done
+	var result outcome
+	select {
+	case result = <-done:
+	case <-time.After(patience):
+		_, _ = end() // the deferred call returns the same
+		result = <-done
+	}
 	cancel()
 	phase.Rate, phase.Database = result.rate, result.database
 	return phase, errors.Join(watched, result.err)

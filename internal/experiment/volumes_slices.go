@@ -25,6 +25,8 @@ type slicing struct {
 	// requestKB is the longest request, queue/max_sectors_kb; requests are as
 	// many as the scheduler sees at a time, queue/nr_requests.
 	requestKB, requests uint64
+	// crowded: the disk has had many requests at a time before it was set so.
+	crowded bool
 }
 
 // fairSlices are those of the other experiments, with the kernel's longest
@@ -35,12 +37,12 @@ func fairSlices() slicing {
 
 // shortSlices are in force in all arrangements. Who syncs comes back to the disk
 // every few milliseconds and waits for the neighbour's slice each time: here it
-// is over after one request, 2 ms of the simulated disk, as max_budget, in sectors
+// is over after one request, 9 ms of the simulated disk, as max_budget, in sectors
 // of 512 bytes, is less than that.
 func shortSlices() slicing {
 	s := fairSlices()
-	s.name, s.requestKB = "short slices", 128
-	s.tunables["timeout_sync"] = 4 // a whole number of ticks, at 250 in a second
+	s.name, s.requestKB = "short slices", 512
+	s.tunables["timeout_sync"] = 12 // a whole number of ticks, at 250 in a second
 	s.tunables["max_budget"] = s.requestKB * 1024 / blockdev.SectorBytes / 2
 	return s
 }
@@ -50,6 +52,18 @@ func shortSlices() slicing {
 func fewRequests() slicing {
 	s := shortSlices()
 	s.name, s.requests = "short slices, few requests", 64
+	return s
+}
+
+// crowdedBefore are short slices on a scheduler that has seen the disk take many
+// requests at a time, as any scheduler has that was not set so at once. BFQ then
+// counts the disk as one with a queue of its own, for as long as it lives, and
+// lets others' requests in while it waits for the thread that it has just served
+// (block/bfq-iosched.c, 6.18: bfq_update_hw_tag, idling_boosts_thr_without_issues,
+// bfq_choose_bfqq_for_injection).
+func crowdedBefore() slicing {
+	s := shortSlices()
+	s.name, s.crowded = "short slices, crowded before", true
 	return s
 }
 
@@ -63,6 +77,9 @@ func (s slicing) String() string {
 	text := settings(s.tunables)
 	for _, name := range slices.Sorted(maps.Keys(s.queue())) {
 		text += fmt.Sprintf(", %s=%d", name, s.queue()[name])
+	}
+	if s.crowded {
+		text += "; before, many requests at a time"
 	}
 	return text
 }
@@ -172,7 +189,7 @@ var sliceLoads = []struct {
 
 // sliceTrials measures what the settings give and cost, on a partition each.
 func (l Lab) sliceTrials(ctx context.Context, o VolumesOptions, what plannedPart) (trials []SliceTrial, err error) {
-	for _, how := range []slicing{fairSlices(), shortSlices(), fewRequests()} {
+	for _, how := range []slicing{fairSlices(), shortSlices(), fewRequests(), crowdedBefore()} {
 		for _, tried := range sliceLoads {
 			on := standOptions{disk: what.disk, mode: what.mode, arrangement: OwnPartitions, slices: how}
 			phases, err := l.standPhases(ctx, o, on, tried.load, tried.neighbours)

@@ -119,6 +119,11 @@ func (l Lab) newStand(ctx context.Context, on standOptions) (s *stand, err error
 	if err = s.holdQueue(on.slices.queue()); err != nil {
 		return s, err
 	}
+	if on.slices.crowded {
+		if err = s.crowd(); err != nil {
+			return s, err
+		}
+	}
 	if s.group, err = newGroup(l.Tree); err != nil {
 		return s, err
 	}

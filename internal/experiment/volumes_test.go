@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -273,7 +274,7 @@ func TestVolumesResultsAreReported(t *testing.T) {
 		"fio alone: throughput over P | at least 0.95 | 1.00 | yes | 1.00 | yes | – | – | – | – | – | – | – |",
 		"| limited, ordered | 100.0 | 300.0 | 400.0 | 450.0 | 500.0 | 3.00 | 4.00 | 5.00 | 10.00 | 3.33 | 2.50 | 2.00 |", "| high-fsync, unwritten | 100.0 | 300.0 |",
 		"| high-fsync, VA | 300.00 | 3.00 | 3.33 |", "| alone, P | 1000.00 |", "| thin | 1.00 | 2.5 |", "## MariaDB, simulated hard disk, ordered",
-		"| fio, high-fsync | BFQ, low_latency=0, max_budget=128, strict_guarantees=1, timeout_sync=4, max_sectors_kb=128, nr_requests=256 | 2.00 MB/s | 0.00 | 0.00 | 70.0 % | 3.00 |",
+		"| fio, high-fsync | BFQ, low_latency=0, max_budget=512, strict_guarantees=1, timeout_sync=12, max_sectors_kb=512, nr_requests=256 | 2.00 MB/s | 0.00 | 0.00 | 70.0 % | 3.00 |",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %q:\n%s", want, page)
@@ -400,12 +401,12 @@ func modeInForce(t *testing.T, dev blockdev.Dev) DataMode {
 // its queue before.
 func checkSlices(t *testing.T, s *stand) (before map[string]string) {
 	t.Helper()
-	for name, want := range map[string]string{"timeout_sync": "4", "max_budget": "128", "low_latency": "0", "strict_guarantees": "1"} {
+	for name, want := range map[string]string{"timeout_sync": "12", "max_budget": "512", "low_latency": "0", "strict_guarantees": "1"} {
 		if value, err := s.disk.Device.Tunable(name); err != nil || value != want {
 			t.Errorf("%s is %q, %v; want %s", name, value, err, want)
 		}
 	}
-	checkQueue(t, s.disk.Device, map[string]string{"max_sectors_kb": "128", "nr_requests": "256"})
+	checkQueue(t, s.disk.Device, map[string]string{"max_sectors_kb": "512", "nr_requests": "256"})
 	record, err := os.ReadFile(filepath.Join(s.home, heldRecord))
 	if err != nil {
 		t.Fatal(err)
@@ -474,6 +475,46 @@ func TestAPlainDiskIsALoopDeviceUnderBFQ(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkNothingLeft(t, s, queue)
+}
+
+func TestACrowdReadsAndLeavesTheSlicesAsTheyAre(t *testing.T) {
+	lab := testStandLab(t)
+	before := loopReads(t) // which loop device it will be is not known
+	s, err := lab.newStand(t.Context(), standOptions{disk: simulatedHDD, mode: Ordered, arrangement: OwnPartitions, slices: crowdedBefore()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	checkSlices(t, s)
+	name := s.disk.Device.Name
+	if reads := loopReads(t)[name] - before[name]; reads < crowdReaders*crowdReads {
+		t.Errorf("%s has read %d times, want at least the crowd's %d", name, reads, crowdReaders*crowdReads)
+	}
+}
+
+// loopReads are how often each loop device has read, of /sys/block/DISK/stat.
+func loopReads(t *testing.T) map[string]int {
+	t.Helper()
+	files, err := filepath.Glob("/sys/block/loop*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := make(map[string]int)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		words := strings.Fields(string(text))
+		if err != nil || len(words) == 0 {
+			t.Fatalf("%s: %q, %v", file, text, err)
+		}
+		if reads[filepath.Base(filepath.Dir(file))], err = strconv.Atoi(words[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return reads
 }
 
 // The limit is the kernel's, on the cgroup with the writers, and holds them; what
