@@ -189,11 +189,26 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 	case result = <-done:
 	case <-time.After(patience):
 		_, _ = end() // the deferred call returns the same
-		result = <-done
+		result = u.starved(cancel, done, &phase)
 	}
 	cancel()
 	phase.Rate, phase.Database = result.rate, result.database
+	if watched == nil {
+		watched = ctx.Err()
+	}
 	return phase, errors.Join(watched, result.err)
+}
+
+// starved waits for a load whose last sync ends only now that the neighbour has.
+// A database's clients end by themselves. fio's time may not have begun yet, and
+// is no measure any more: what it did is what it synced while it was watched.
+func (u *subject) starved(cancel func(), done <-chan outcome, phase *VolumesPhase) outcome {
+	if u.server != nil {
+		return <-done
+	}
+	cancel()
+	<-done
+	return outcome{rate: ratio(float64(phase.SyncA.Calls*fioBlockBytes), phase.Seconds)}
 }
 
 // startNeighbour starts B's load and returns what stops it, and takes its limit

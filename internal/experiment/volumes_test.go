@@ -517,6 +517,42 @@ func loopReads(t *testing.T) map[string]int {
 	return reads
 }
 
+// On a shared ext4 whose data is ordered, the syncs of A wait as long as there is
+// a neighbour that rewrites its files.
+func TestAPhaseEndsAndIsMeasuredThoughASyncStarves(t *testing.T) {
+	lab := testStandLab(t)
+	s, err := lab.buildStand(t.Context(), standOptions{disk: simulatedHDD, mode: Ordered, arrangement: SharedExt4, slices: shortSlices()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	u, err := s.subject(t.Context(), fioLoad)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := QuickVolumes
+	begun := time.Now()
+	phase, err := lab.volumesPhase(t.Context(), o, s, u, fio.NoFsync)
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := warmUpVolumes + time.Duration(o.Seconds)*time.Second
+	if took := time.Since(begun); took > watched+starvedPatience+stopMargin {
+		t.Errorf("the phase took %v, of which %v were watched", took, watched)
+	}
+	// Once the neighbour has ended, the disk takes no time.
+	if most := hddModel().BandwidthBytesPerSecond; phase.Rate > most {
+		t.Errorf("A wrote %.0f B/s, with %d syncs; the disk can do %.0f", phase.Rate, phase.SyncA.Calls, most)
+	}
+}
+
+// stopMargin is what the end of a neighbour may take, on a disk without delays.
+const stopMargin = 60 * time.Second
+
 // The limit is the kernel's, on the cgroup with the writers, and holds them; what
 // was there before is there afterwards.
 func TestALimitedNeighbourIsLimitedAndThenNoMore(t *testing.T) {

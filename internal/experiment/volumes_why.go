@@ -43,7 +43,7 @@ func (r VolumesResult) whyTable() ReportTable {
 // slicesTable shows what short slices give and cost.
 func (p VolumesPart) slicesTable() ReportTable {
 	t := ReportTable{
-		Title: p.title(), Note: p.note() + " On a partition each. The other tables tell below with what they were made: slices of one request, and an nr_requests of 256; what is beyond these requests waits where no weights are known.",
+		Title: p.title(), Note: p.note() + " On a partition each. The other tables tell below with what they were made: slices of one request, and an nr_requests of 256; what is beyond these requests waits where no weights are known. “Before, many requests at a time”: the scheduler had seen 16 reads at a time before it was set so, as one has that was not set so at once; all others are new ones.",
 		Columns: []string{"load, neighbour", "scheduler", "A", "sync of A, mean ms", "B, MB/s", "share of A", "disk, MB/s"},
 	}
 	for _, tried := range sliceLoads {
