@@ -51,9 +51,10 @@ type Config struct {
 	// data. It is made if missing, must be of SizeBytes if not, and is
 	// kept when the disk is deleted. "" holds the data in memory.
 	Backing string
-	// Scheduler is set on the device: "" is BFQ if the kernel has it,
-	// KeepScheduler leaves what is there, any other must be available. It
-	// is put back when the disk is deleted.
+	// Scheduler is set on the device, a new one: "" is BFQ if the kernel has
+	// it, KeepScheduler leaves what is there, any other must be available.
+	// What was there is put back when the disk is deleted, without tunables
+	// that were set.
 	Scheduler string
 	// OwnerBound ends the disk with the process that created it, however
 	// that ends: what is mounted from it is unmounted lazily. Otherwise

@@ -209,6 +209,37 @@ func TestTheSchedulerIsANewOneForEachDisk(t *testing.T) {
 	t.Fatal("five times another process took the loop device's number")
 }
 
+// As it is after a kill, at whatever moment; the scheduler that somebody chose
+// meanwhile stays.
+func TestTheSchedulerIsPutBackUnlessItIsSomebodyElses(t *testing.T) {
+	r := newRig(t)
+	disk := r.create(Config{Name: "back", Scheduler: KeepScheduler})
+	before, err := disk.Device.Scheduler()
+	needs.That(t, err != nil || slices.Contains(before.Available, blockdev.BFQ), "the BFQ scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := disk.Device.SetScheduler(before.Current); err != nil {
+			t.Error(err)
+		}
+	}()
+	const other = "mq-deadline"
+	for _, c := range []struct{ found, previous, want string }{
+		{blockdev.BFQ, other, other},
+		{blockdev.NoScheduler, other, other}, // on the way to a new one
+		{other, blockdev.NoScheduler, other}, // somebody else's
+	} {
+		record := Record{Device: disk.Device.Name, Scheduler: blockdev.BFQ, PreviousScheduler: c.previous}
+		if err := errors.Join(disk.Device.SetScheduler(c.found), restoreScheduler(disk.Device, record)); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := disk.Device.Scheduler(); err != nil || now.Current != c.want {
+			t.Errorf("%+v: it is %+v, %v", c, now, err)
+		}
+	}
+}
+
 func TestWhatCannotBeCreatedLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	for name, wrong := range map[string]struct {

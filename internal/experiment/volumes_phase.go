@@ -189,7 +189,7 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 	case result = <-done:
 	case <-time.After(patience):
 		_, _ = end() // the deferred call returns the same
-		result = u.starved(cancel, done, &phase)
+		result = u.starved(cancel, done, &phase, o.Seconds)
 	}
 	cancel()
 	phase.Rate, phase.Database = result.rate, result.database
@@ -199,16 +199,27 @@ func (l Lab) volumesPhase(ctx context.Context, o VolumesOptions, s *stand, u *su
 	return phase, errors.Join(watched, result.err)
 }
 
-// starved waits for a load whose last sync ends only now that the neighbour has.
-// A database's clients end by themselves. fio's time may not have begun yet, and
-// is no measure any more: what it did is what it synced while it was watched.
-func (u *subject) starved(cancel func(), done <-chan outcome, phase *VolumesPhase) outcome {
-	if u.server != nil {
-		return <-done
+// starved waits for a load that ends only now that the neighbour has, and counts
+// what it did in its time alone. fio's time may not have begun yet: what it did is
+// what it synced while it was watched. A database's clients began nothing after
+// their time.
+func (u *subject) starved(cancel func(), done <-chan outcome, phase *VolumesPhase, seconds int) outcome {
+	if u.server == nil {
+		cancel()
+		<-done
+		return outcome{rate: ratio(float64(phase.SyncA.Calls*fioBlockBytes), phase.Seconds)}
 	}
-	cancel()
-	<-done
-	return outcome{rate: ratio(float64(phase.SyncA.Calls*fioBlockBytes), phase.Seconds)}
+	result := <-done
+	if result.err == nil {
+		result.rate = inTime(*result.database, seconds)
+	}
+	return result
+}
+
+// inTime is the rate of a load that took longer than it was given, without the
+// last transaction of each client, which is what it waited for.
+func inTime(r database.Result, seconds int) float64 {
+	return float64(r.Transactions-min(r.Transactions, databaseClients)) / float64(seconds)
 }
 
 // startNeighbour starts B's load and returns what stops it, and takes its limit

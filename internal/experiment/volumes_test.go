@@ -16,6 +16,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -484,11 +485,7 @@ func TestACrowdReadsAndLeavesTheSlicesAsTheyAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	closesAtEnd(t, s)
 	checkSlices(t, s)
 	name := s.disk.Device.Name
 	if reads := loopReads(t)[name] - before[name]; reads < crowdReaders*crowdReads {
@@ -525,11 +522,7 @@ func TestAPhaseEndsAndIsMeasuredThoughASyncStarves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	closesAtEnd(t, s)
 	u, err := s.subject(t.Context(), fioLoad)
 	if err != nil {
 		t.Fatal(err)
@@ -550,6 +543,24 @@ func TestAPhaseEndsAndIsMeasuredThoughASyncStarves(t *testing.T) {
 	}
 }
 
+func TestTransactionsThatStarvedAreNotCounted(t *testing.T) {
+	for transactions, want := range map[uint64]float64{0: 0, 5: 0, 8: 0, 968: 80} {
+		if got := inTime(database.Result{Seconds: 22, Transactions: transactions}, 12); got != want {
+			t.Errorf("%d transactions, of 8 clients in 12 s that took 22: %v/s, want %v", transactions, got, want)
+		}
+	}
+}
+
+// closesAtEnd takes a stand away when the test ends.
+func closesAtEnd(t *testing.T, s *stand) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // stopMargin is what the end of a neighbour may take, on a disk without delays.
 const stopMargin = 60 * time.Second
 
@@ -561,11 +572,7 @@ func TestALimitedNeighbourIsLimitedAndThenNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	closesAtEnd(t, s)
 	dev := s.disk.Device.Dev
 	before := cgroup.Limit{WriteIOPS: 5000}
 	if err := lab.Tree.SetLimit(s.b.load, dev, before); err != nil {
