@@ -64,7 +64,7 @@ func tryKVM(ctx context.Context, vmlinux string) (bool, error) {
 		return false, err
 	}
 	defer console.Close()
-	args := append(kvm.arguments(), "-machine", "q35", "-m", "512M", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
+	args := append(kvm.arguments(true), "-machine", "q35", "-m", "512M", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
 		"-kernel", vmlinux, "-append", "console=ttyS0 panic=-1", "-chardev", "socket,id=console,fd=3", "-serial", "chardev:console")
 	qemu, err := spawn(args, []*os.File{theirs})
 	theirs.Close()

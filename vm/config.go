@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,11 @@ type Config struct {
 	Kernel      string // its name in the pin file, such as "6.1"
 	MemoryBytes int64  // 0: DefaultMemoryBytes
 	CPUs        int    // 0: DefaultCPUs
+	// Parallel processors run at the same time also where they are emulated,
+	// and so meet in ways that processors that take turns do not; but rarely
+	// the emulator makes the guest panic with "Oops: int3", or hang.
+	// DAYBOOK_VM_PARALLEL=1 says so for each guest. With KVM they always do.
+	Parallel bool
 
 	Disks []Disk // /dev/daybook/disk0, disk1, ... in the guest
 	Pmem  []Pmem // /dev/daybook/pmem0, pmem1, ...
@@ -64,6 +71,11 @@ type Disk struct {
 	// Limits that QEMU puts on reads and writes together; 0: none.
 	BytesPerSecond int64
 	IOPS           int64
+	// Volatile disks have a write cache that loses what the guest has not
+	// flushed when it is killed, as a real disk's may. Without, all that was
+	// written stays: a flush that is missing shows only with it. It is slower,
+	// and takes no discards. See also [Machine.Record].
+	Volatile bool
 }
 
 // Pmem is persistent memory (an NVDIMM), which survives Kill as battery-backed
@@ -71,6 +83,9 @@ type Disk struct {
 type Pmem struct {
 	SizeBytes int64 // a multiple of 2 MiB
 	Path      string
+	// Virtio makes it a virtio-pmem device instead: the host's page cache, which a
+	// guest must ask the host to flush. So it is not memory that persists by itself.
+	Virtio bool
 }
 
 // Give is a file, directory or program of the host for the guest. A program
@@ -91,6 +106,7 @@ func (c Config) withDefaults() Config {
 	if c.Cgroup == 0 {
 		c.Cgroup = 2
 	}
+	c.Parallel = c.Parallel || os.Getenv(parallelVariable) == "1"
 	if c.BootTimeout == 0 {
 		c.BootTimeout = DefaultBootTimeout
 	}
@@ -158,6 +174,9 @@ func (c Config) modules() []string {
 	}
 	if len(c.Pmem) > 0 {
 		modules = append(modules, "nfit", "nd_pmem")
+	}
+	if slices.ContainsFunc(c.Pmem, func(p Pmem) bool { return p.Virtio }) {
+		modules = append(modules, "virtio_pmem")
 	}
 	return append(modules, c.Modules...)
 }

@@ -35,6 +35,23 @@ func TestParseDisk(t *testing.T) {
 	}
 }
 
+func TestParsePmem(t *testing.T) {
+	for text, want := range map[string]Pmem{
+		"64M":        {SizeBytes: 64 << 20},
+		"p.img:2M":   {SizeBytes: 2 << 20, Path: "p.img"},
+		"64M,virtio": {SizeBytes: 64 << 20, Virtio: true},
+	} {
+		if got, err := ParsePmem(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "M", "64M,", "64M,volatile"} {
+		if got, err := ParsePmem(text); err == nil {
+			t.Errorf("%q was read as %+v", text, got)
+		}
+	}
+}
+
 func TestParseGive(t *testing.T) {
 	for text, want := range map[string]Give{"mke2fs": {Host: "mke2fs"}, "a/b:/c": {Host: "a/b", Guest: "/c"}} {
 		if got, err := ParseGive(text); err != nil || got != want {

@@ -22,6 +22,7 @@ type Machine struct {
 	accelerator accelerator
 	initrd      *os.File
 	devices     []*os.File // disks, then pmem
+	deviceState
 
 	mu   sync.Mutex
 	boot *boot // the latest
@@ -77,6 +78,13 @@ func (m *Machine) makeFiles(dir string) error {
 			return fmt.Errorf("disk %d: %w", i, err)
 		}
 		m.devices = append(m.devices, file)
+		var volatile *volatileDisk
+		if d.Volatile {
+			if volatile, err = newVolatileDisk(dir, file, d.SizeBytes, &m.deviceMu); err != nil {
+				return fmt.Errorf("disk %d: %w", i, err)
+			}
+		}
+		m.volatile = append(m.volatile, volatile)
 	}
 	for i, p := range m.config.Pmem {
 		file, err := backing(dir, p.Path, p.SizeBytes)
@@ -124,7 +132,12 @@ func (m *Machine) makeFiles(dir string) error {
 func (m *Machine) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.config.BootTimeout, fmt.Errorf("the guest did not boot within %s", m.config.BootTimeout))
 	defer cancel()
-	b, err := startBoot(arguments(m.config, m.kernel.Vmlinux, m.accelerator), append([]*os.File{m.initrd}, m.devices...), m.config.Console)
+	inherited, letGo, err := m.inherited()
+	if err != nil {
+		return err
+	}
+	b, err := startBoot(arguments(m.config, m.kernel.Vmlinux, m.accelerator), inherited, m.config.Console)
+	letGo()
 	if err != nil {
 		return err
 	}
@@ -136,6 +149,36 @@ func (m *Machine) start(ctx context.Context) error {
 		return fmt.Errorf("kernel %s: %w%s", m.config.Kernel, err, b.lastWords())
 	}
 	return nil
+}
+
+// inherited are the files for QEMU: a volatile disk's is a socket, and QEMU alone
+// is to have that end of it, so letGo is called when QEMU has it.
+func (m *Machine) inherited() (files []*os.File, letGo func(), err error) {
+	var sockets []*os.File
+	letGo = func() {
+		for _, s := range sockets {
+			s.Close()
+		}
+	}
+	files = append([]*os.File{m.initrd}, m.devices...)
+	for i, d := range m.volatile {
+		if d == nil {
+			continue
+		}
+		// The guest before this one must be gone from it.
+		if err := d.wait(); err != nil {
+			letGo()
+			return nil, nil, fmt.Errorf("disk %d: %w", i, err)
+		}
+		socket, err := d.connect()
+		if err != nil {
+			letGo()
+			return nil, nil, fmt.Errorf("disk %d: %w", i, err)
+		}
+		sockets = append(sockets, socket)
+		files[1+i] = socket
+	}
+	return files, letGo, nil
 }
 
 func (m *Machine) current() *boot {
@@ -152,7 +195,8 @@ func (m *Machine) Kernel() string { return m.kernel.Release }
 func (m *Machine) Accelerated() bool { return m.accelerator == kvm }
 
 // Kill ends the guest as a power cut does: QEMU gets SIGKILL. What the guest
-// wrote to disks and pmem stays; what it had in memory is lost.
+// wrote to disks and pmem stays, but of a volatile disk only what was flushed;
+// what it had in memory is lost.
 func (m *Machine) Kill() { m.current().kill() }
 
 // shutdownPatience bounds how long a guest may take to power off.
@@ -224,6 +268,12 @@ func (m *Machine) KernelProblems() []string { return KernelProblems(m.Console())
 func (m *Machine) Close() {
 	if b := m.current(); b != nil {
 		b.kill()
+	}
+	for _, d := range m.volatile {
+		if d != nil {
+			_ = d.wait()
+			d.close()
+		}
 	}
 	for _, file := range m.devices {
 		file.Close()

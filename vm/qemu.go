@@ -22,17 +22,24 @@ const (
 // arguments of the accelerator. Five-level page tables cost an emulated
 // processor a level at each miss, and no guest here is so large.
 //
-// The processors take turns in one thread of QEMU's: with a thread each, a
-// processor at times runs a breakpoint of the kernel's that another has just
-// taken away again (static keys, ftrace), and the guest panics with "Oops: int3"
-// or hangs; seen once each in some hundred boots (QEMU 7.2). On the two cores
-// that this was measured on, turns take no longer.
-func (a accelerator) arguments() []string {
+// The processors take turns in one thread of QEMU's, unless they are to run in
+// parallel: with a thread each, a processor at times runs a breakpoint of the
+// kernel's that another has just taken away again (static keys, ftrace), and the
+// guest panics with "Oops: int3" or hangs; seen once each in some hundred boots
+// (QEMU 7.2). On the two cores that this was measured on, turns take no longer.
+func (a accelerator) arguments(parallel bool) []string {
 	if a == kvm {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
-	return []string{"-accel", "tcg,thread=single", "-cpu", "max,la57=off"}
+	thread := "single"
+	if parallel {
+		thread = "multi"
+	}
+	return []string{"-accel", "tcg,thread=" + thread, "-cpu", "max,la57=off"}
 }
+
+// parallelVariable asks for processors that run in parallel in each guest.
+const parallelVariable = "DAYBOOK_VM_PARALLEL"
 
 // Descriptors that QEMU inherits, in this order; then disks, then pmem.
 const (
@@ -58,7 +65,7 @@ func arguments(c Config, vmlinux string, a accelerator) []string {
 		}
 		memory += fmt.Sprintf(",slots=%d,maxmem=%dM", len(c.Pmem), (most>>20)+1024)
 	}
-	args := append(a.arguments(),
+	args := append(a.arguments(c.Parallel),
 		"-machine", machine,
 		"-smp", strconv.Itoa(c.CPUs),
 		"-m", memory,
@@ -75,6 +82,10 @@ func arguments(c Config, vmlinux string, a accelerator) []string {
 	fd := firstDeviceFD
 	for i, d := range c.Disks {
 		drive := fmt.Sprintf("file=%s,format=raw,if=none,id=disk%d,cache=unsafe,discard=unmap", descriptorPath(fd), i)
+		if d.Volatile {
+			// It is ours to say what a flush does: see volatile.go.
+			drive = fmt.Sprintf("file.driver=nbd,file.server.type=fd,file.server.str=%d,format=raw,if=none,id=disk%d,cache=writeback", fd, i)
+		}
 		if d.BytesPerSecond > 0 {
 			drive += fmt.Sprintf(",throttling.bps-total=%d", d.BytesPerSecond)
 		}
@@ -85,9 +96,13 @@ func arguments(c Config, vmlinux string, a accelerator) []string {
 		fd++
 	}
 	for i, p := range c.Pmem {
+		device := fmt.Sprintf("nvdimm,id=nvdimm%d,memdev=pmem%d,slot=%d", i, i, i)
+		if p.Virtio {
+			device = fmt.Sprintf("virtio-pmem-pci,id=vpmem%d,memdev=pmem%d,addr=%#x", i, i, wire.VirtioPmemSlot(i))
+		}
 		args = append(args,
 			"-object", fmt.Sprintf("memory-backend-file,id=pmem%d,share=on,mem-path=%s,size=%d", i, descriptorPath(fd), p.SizeBytes),
-			"-device", fmt.Sprintf("nvdimm,id=nvdimm%d,memdev=pmem%d,slot=%d", i, i, i))
+			"-device", device)
 		fd++
 	}
 	return args

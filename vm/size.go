@@ -25,7 +25,7 @@ func ParseSize(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// ParseDisk reads [PATH:]SIZE[,bps=SIZE][,iops=N].
+// ParseDisk reads [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile].
 func ParseDisk(s string) (Disk, error) {
 	words := strings.Split(s, ",")
 	path, size, err := parsePlace(words[0])
@@ -35,6 +35,10 @@ func ParseDisk(s string) (Disk, error) {
 	disk := Disk{SizeBytes: size, Path: path}
 	for _, word := range words[1:] {
 		name, value, _ := strings.Cut(word, "=")
+		if word == "volatile" {
+			disk.Volatile = true
+			continue
+		}
 		switch name {
 		case "bps":
 			disk.BytesPerSecond, err = ParseSize(value)
@@ -44,7 +48,7 @@ func ParseDisk(s string) (Disk, error) {
 				err = fmt.Errorf("%q is not a number of operations per second above zero", value)
 			}
 		default:
-			err = fmt.Errorf("%q is no property of a disk: want bps=SIZE or iops=N", word)
+			err = fmt.Errorf("%q is no property of a disk: want bps=SIZE, iops=N or volatile", word)
 		}
 		if err != nil {
 			return Disk{}, fmt.Errorf("disk %q: %w", s, err)
@@ -53,13 +57,17 @@ func ParseDisk(s string) (Disk, error) {
 	return disk, nil
 }
 
-// ParsePmem reads [PATH:]SIZE.
+// ParsePmem reads [PATH:]SIZE[,virtio].
 func ParsePmem(s string) (Pmem, error) {
-	path, size, err := parsePlace(s)
+	place, kind, has := strings.Cut(s, ",")
+	path, size, err := parsePlace(place)
+	if err == nil && has && kind != "virtio" {
+		err = fmt.Errorf("%q is no property of persistent memory: want virtio", kind)
+	}
 	if err != nil {
 		return Pmem{}, fmt.Errorf("persistent memory %q: %w", s, err)
 	}
-	return Pmem{SizeBytes: size, Path: path}, nil
+	return Pmem{SizeBytes: size, Path: path, Virtio: has}, nil
 }
 
 func parsePlace(s string) (path string, size int64, err error) {

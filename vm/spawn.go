@@ -3,11 +3,14 @@ package vm
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // emulator is a running QEMU.
@@ -47,6 +50,27 @@ func spawn(args []string, inherited []*os.File) (*emulator, error) {
 		return nil, err
 	}
 	return e, nil
+}
+
+// pause stops all of QEMU's threads, and returns when they stand; resume lets
+// them go on.
+func (e *emulator) pause() (resume func(), err error) {
+	if err := e.process.Signal(syscall.SIGSTOP); err != nil {
+		return nil, fmt.Errorf("cannot stop QEMU: %w", err)
+	}
+	// A process counts as stopped when its last thread is. It stays to be
+	// waited for, as it is waited for elsewhere when it ends.
+	for {
+		err := unix.Waitid(unix.P_PID, e.process.Pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.EINTR) {
+			_ = e.process.Signal(syscall.SIGCONT)
+			return nil, fmt.Errorf("cannot stop QEMU: %w", err)
+		}
+	}
+	return func() { _ = e.process.Signal(syscall.SIGCONT) }, nil
 }
 
 // kill ends QEMU at once, as pulling the plug does, and waits for it.

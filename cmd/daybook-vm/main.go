@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
+	"github.com/daybook-project/daybook/internal/interrupt"
 	"github.com/daybook-project/daybook/vm"
 )
 
 func main() {
 	vm.InitIfAsked()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interrupt.Context(context.Background())
 	err := newRootCommand().ExecuteContext(ctx)
 	stop()
 	if err == nil {

@@ -14,7 +14,7 @@ const (
 	exitFailure     = 1   // the work failed
 	exitUsage       = 2   // the command line is wrong
 	exitUnsupported = 3   // this host lacks something
-	exitInterrupted = 130 // Ctrl-C or SIGTERM, after cleaning up
+	exitInterrupted = 130 // a signal that asks for the end, after cleaning up
 )
 
 // Exit codes of run, beside those of the command in the guest.

@@ -34,7 +34,7 @@ the guest, 128+N if signal N killed it; and
   123  the guest's kernel panicked
   124  --timeout was over
   125  no guest, or it could not do what was asked: the error says what
-  130  Ctrl-C or SIGTERM`
+  130  Ctrl-C, SIGTERM, SIGHUP or SIGQUIT`
 
 const runExample = `  # Does it work on the older kernel?
   daybook-vm run --kernel 6.1 -- uname -r
@@ -93,8 +93,8 @@ func newRunCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.StringVar(&flags.kernel, "kernel", names[len(names)-1], "the kernel: "+strings.Join(names, " or "))
-	f.StringArrayVar(&flags.disks, "disk", nil, "a disk, [PATH:]SIZE[,bps=SIZE][,iops=N]; repeat for more")
-	f.StringArrayVar(&flags.pmem, "pmem", nil, "persistent memory, [PATH:]SIZE; repeat for more")
+	f.StringArrayVar(&flags.disks, "disk", nil, "a disk, [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile]; repeat for more")
+	f.StringArrayVar(&flags.pmem, "pmem", nil, "persistent memory, [PATH:]SIZE[,virtio]; repeat for more")
 	f.StringSliceVar(&flags.modules, "modules", nil, "modules to load, by name or file, with those they need")
 	f.StringArrayVar(&flags.gives, "give", nil, "a file, directory or program for the guest, HOSTPATH[:GUESTPATH]; repeat for more")
 	f.StringArrayVar(&flags.fetches, "fetch", nil, "a file or directory to bring back after the command, GUESTPATH:HOSTPATH; repeat for more")

@@ -10,14 +10,16 @@ import (
 // Config says what guest a test needs, in the words of daybook-vm's options.
 // The zero value is a guest without disks, with cgroup v2.
 type Config struct {
-	Disks   []string // SIZE[,bps=SIZE][,iops=N] each: /dev/daybook/disk0, ...
-	Pmem    []string // SIZE each: /dev/daybook/pmem0, ...
+	Disks   []string // SIZE[,bps=SIZE][,iops=N][,volatile] each: /dev/daybook/disk0, ...
+	Pmem    []string // SIZE[,virtio] each: /dev/daybook/pmem0, ...
 	Modules string   // names or files of modules, with commas between
 	Give    []string // HOSTPATH[:GUESTPATH] each; a program may be named alone
 	Memory  string   // "": 1G
 	CPUs    int      // 0: 2
-	Cgroup  int      // 1 or 2; 0: 2
-	Append  string   // more of the kernel's command line
+	// Parallel: as in vm.Config.
+	Parallel bool
+	Cgroup   int    // 1 or 2; 0: 2
+	Append   string // more of the kernel's command line
 
 	// Fresh asks for a boot that no other test uses.
 	Fresh bool
@@ -28,7 +30,7 @@ type Config struct {
 
 // guest is the Config of the guest.
 func (c Config) guest(kernel string) (vm.Config, error) {
-	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Cgroup: c.Cgroup, Append: c.Append}
+	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, Cgroup: c.Cgroup, Append: c.Append}
 	for _, s := range c.Disks {
 		disk, err := vm.ParseDisk(s)
 		if err != nil {

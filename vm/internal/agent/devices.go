@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,7 +23,9 @@ func linkDevices(disks, pmem int) error {
 		errs = append(errs, linkWhenThere("disk"+strconv.Itoa(i), func() string { return diskBySerial(wire.DiskSerial(i)) }))
 	}
 	for i := range pmem {
-		errs = append(errs, linkWhenThere("pmem"+strconv.Itoa(i), func() string { return pmemByHandle(wire.PmemHandle(i)) }))
+		errs = append(errs, linkWhenThere("pmem"+strconv.Itoa(i), func() string {
+			return cmp.Or(pmemByHandle(wire.PmemHandle(i)), pmemBySlot(wire.VirtioPmemSlot(i)))
+		}))
 	}
 	return errors.Join(errs...)
 }
@@ -69,6 +73,18 @@ func pmemByHandle(handle uint32) string {
 		}
 		number, err := strconv.ParseUint(firstLine(filepath.Join("/sys/bus/nd/devices", dimm, "nfit/handle")), 0, 32)
 		if err == nil && uint32(number) == handle {
+			return filepath.Base(disk)
+		}
+	}
+	return ""
+}
+
+// pmemBySlot finds the pmem disk of the virtio-pmem device in a PCI slot.
+func pmemBySlot(slot int) string {
+	disks, _ := filepath.Glob("/sys/block/pmem*")
+	for _, disk := range disks {
+		device, err := filepath.EvalSymlinks(disk)
+		if err == nil && strings.Contains(device, fmt.Sprintf("/0000:00:%02x.0/virtio", slot)) {
 			return filepath.Base(disk)
 		}
 	}

@@ -60,7 +60,7 @@ func TestModulesAreLoadedAfterWhatTheyNeed(t *testing.T) {
 	}
 }
 
-func TestGuestsHaveTheIndexOfTheirModules(t *testing.T) {
+func TestTheIndexOfModulesIsInEachGuest(t *testing.T) {
 	x := index(t)
 	set, err := x.choose([]string{"ext4"})
 	if err != nil {

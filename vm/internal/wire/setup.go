@@ -37,3 +37,7 @@ func DiskSerial(index int) string { return fmt.Sprintf("daybook-disk%d", index) 
 
 // PmemHandle is the ACPI handle of an NVDIMM in a slot, as QEMU makes it.
 func PmemHandle(index int) uint32 { return uint32(index) + 1 }
+
+// VirtioPmemSlot is the PCI slot of a virtio-pmem device, by which the guest tells
+// which one it is. QEMU gives others the slots that are left.
+func VirtioPmemSlot(index int) int { return 0x0a + index }
