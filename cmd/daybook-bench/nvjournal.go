@@ -27,7 +27,15 @@ func newNVJournalCommand() *cobra.Command {
 		Short: "The journal in byte-addressable memory against others, on this machine",
 		Long: `Nvjournal sends recorded block updates through nvjournal, through journals with one lock or
 with whole blocks, and through PMDK's, and measures update, commit, recovery and checkpoint
-against their bounds. It fails if one is missed. A recording that is not there is made first,
+against their bounds. It fails if one is missed.
+
+How long a cache line takes from one processor to another decides what threads come to, and a
+virtual machine's host changes it within seconds. It is measured before and after each round of
+several threads. The round is "near" or "apart"; ratios are formed within pairs of rounds in the
+same state, and each state has tables and verdicts of its own. With fewer than 3 pairs there is no
+verdict. Further rounds wait for the state that was seen too rarely, 20 s for each at most.
+
+A recording that is not there is made first,
 which needs root; without root the small ones in nvjournal/bench are taken.`,
 		Example: `  daybook-bench nvjournal --docs docs/results
 

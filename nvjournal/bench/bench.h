@@ -12,6 +12,8 @@
 #include "nvjournal_user.h"
 
 #define MAX_ROUNDS 101u
+/* Further rounds, for the state of the processors that was seen too rarely: over the others. */
+#define FURTHER_ROUNDS 2u
 #define MAX_STREAMS 4u
 #define MAX_LATENCIES 16u
 
@@ -28,7 +30,9 @@ struct bench {
 	/* What each fence is made to wait besides, in the section "latency". */
 	unsigned latency_count;
 	uint64_t latency_ns[MAX_LATENCIES];
-	double nearest_ns; /* the least of distance_ns so far */
+	double add_ns;         /* an atomic addition without contention; 0: not measured yet */
+	double nearest_ns;     /* the shortest way of a line so far (distance.c) */
+	double patience_ns[2]; /* how long wait_for still waits for NEAR, and for APART */
 	FILE *out;
 	bool comma;
 };
@@ -58,18 +62,49 @@ unsigned short_rounds(const struct bench *b);
 
 /* --- Where the processors are (distance.c) --- */
 
-/* A line's way from one processor to the other, in the mean of so many there and back. */
-double line_transfer_ns(unsigned trips);
-/* The same, of a millisecond or some; 0: there is one processor. */
-double distance_ns(struct bench *b);
+/* A line's way from processor 0 to another, in the mean of so many there and back. */
+double line_transfer_ns(unsigned other, unsigned trips);
 
-/* Rounds while the processors were near each other, and while they were apart. */
-struct apart {
-	struct spread near, apart; /* near: if there is no such round, the others */
-	unsigned rounds;           /* while they were apart */
+/* A line's way before and after a measurement; 0 and 0: of one thread alone. */
+struct way {
+	double before_ns, after_ns;
 };
-struct apart apart_of(const struct bench *b, const double *values, const double *distance,
-		      unsigned count);
+
+/* The way now to the farthest of the processors that so many threads run on. */
+double distance_ns(struct bench *b, unsigned threads);
+
+/*
+ * The processors during a measurement: near each other all the time, or apart all the
+ * time; NEITHER if that changed, or if one thread ran alone.
+ */
+enum nearness { NEAR, APART, NEITHER };
+#define STATES 2u
+enum nearness nearness_of(const struct bench *b, struct way way);
+
+/*
+ * Waits until the processors are in this state. False: the patience for it is used
+ * up, with nothing gained.
+ */
+bool wait_for(struct bench *b, enum nearness state, unsigned threads);
+/* False: wait_for(b, state) would return false at once. */
+bool may_wait_for(const struct bench *b, enum nearness state);
+
+/* Rounds of an engine, or of another subject. */
+struct rounds {
+	unsigned count;
+	unsigned number[MAX_ROUNDS]; /* of rounds with the same number one follows the other */
+	struct way way[MAX_ROUNDS];
+	double value[MAX_ROUNDS], other[MAX_ROUNDS];
+};
+
+/* How many rounds both have with the same number, and in this state. */
+unsigned pairs_of(const struct bench *b, const struct rounds *one, const struct rounds *two,
+		  enum nearness state);
+/* So many of each state are enough for a ratio; fewer: further rounds are measured. */
+#define WANTED_PAIRS 3u
+/* Prints "rounds": each with its number, its values under these keys, and its way. */
+void json_rounds(struct bench *b, const struct rounds *rounds, const char *value,
+		 const char *other);
 
 /* --- JSON (json.c) --- */
 

@@ -58,7 +58,9 @@ struct engine {
 	int (*commit)(struct engine *engine, struct worker *worker);
 	void (*counts)(struct engine *engine, struct bench_counts *counts);
 	void (*close)(struct engine *engine);
-	bool ours;      /* writes to the region only, through its persistence */
+	bool ours; /* writes to the region only, through its persistence */
+	/* Ratios to it need all rounds, and further ones. */
+	bool compared;
 	bool committed; /* each operation is committed by itself, whatever is asked for */
 	void *state;
 	unsigned option;

@@ -10,7 +10,6 @@
  */
 #include "bench.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +22,8 @@
 /* The clock is read once for so many operations. */
 #define CLOCK_EACH 16u
 #define MAX_ENGINES 16u
+#define OTHER_ROUNDS 3u /* of engines that have no part in a verdict */
+#define NVJOURNALS 2u   /* the first engines: one partition, and several */
 #define LINES_REGION_BYTES (UINT64_C(512) << 20)
 
 static const unsigned thread_counts[] = {1, 2, 4, 8, 16};
@@ -213,32 +214,17 @@ static bool count_steps(struct bench *b, struct engine *e, const struct stream *
 	return true;
 }
 
-/* Of an engine with a number of threads. */
-struct rounds {
-	double updates[MAX_ROUNDS], operations[MAX_ROUNDS]; /* a second */
-	double distance[MAX_ROUNDS]; /* of the processors, ns; 0: one thread */
-};
-
 static void print_row(struct bench *b, const struct engine *e, const struct stream *s,
 		      unsigned threads, unsigned commit_each, const struct rounds *rounds,
 		      const struct result *counts, bool stepped)
 {
-	struct apart updates = apart_of(b, rounds->updates, rounds->distance, b->rounds);
-	struct apart operations = apart_of(b, rounds->operations, rounds->distance, b->rounds);
-
 	json_open(b, NULL, '{');
 	json_text(b, "stream", s->name);
 	json_text(b, "engine", e->name);
 	json_number(b, "partitions", e->partitions);
 	json_number(b, "threads", threads);
 	json_number(b, "commit_every_operations", e->committed ? 1 : commit_each);
-	json_number(b, "updates_per_second", updates.near.median);
-	json_number(b, "updates_per_second_low", updates.near.low);
-	json_number(b, "updates_per_second_high", updates.near.high);
-	json_number(b, "operations_per_second", operations.near.median);
-	json_number(b, "rounds_apart", updates.rounds);
-	if (updates.rounds)
-		json_number(b, "updates_per_second_apart", updates.apart.median);
+	json_rounds(b, rounds, "updates_per_second", "operations_per_second");
 	if (e->ours || stepped || counts->syncs > 0)
 		json_number(b, "bytes_per_update", counts->bytes);
 	if (e->ours || stepped) {
@@ -255,44 +241,117 @@ static bool wanted(const struct bench *b, unsigned n)
 	return !b->engine || !strcmp(b->engine, engines[n].name);
 }
 
+/* What the rounds of a stream have in common. */
+struct measuring {
+	struct bench *bench;
+	const struct stream *stream;
+	unsigned commit_each;
+	uint8_t *images;
+};
+
+/* One round of an engine; round 0 warms up. */
+static void measure_round(struct measuring *m, unsigned n, unsigned threads, unsigned round,
+			  struct rounds *of)
+{
+	struct bench *b = m->bench;
+	struct way way = {.before_ns = distance_ns(b, threads)};
+	struct result r =
+		replay(b, &engines[n], m->stream, threads, m->commit_each, m->images, false);
+
+	way.after_ns = distance_ns(b, threads);
+	if (!round || of->count == MAX_ROUNDS)
+		return;
+	of->number[of->count] = round;
+	of->value[of->count] = r.updates_per_second;
+	of->other[of->count] = r.operations_per_second;
+	of->way[of->count++] = way;
+}
+
+/* A state in which an engine has too few pairs with nvjournal; NEITHER: none that may come. */
+static enum nearness lacking(const struct bench *b, const struct rounds *rounds)
+{
+	for (enum nearness state = NEAR; state < NEITHER; state++) {
+		if (!may_wait_for(b, state))
+			continue;
+		for (unsigned n = 0; engines[n].name; n++) {
+			unsigned most = 0;
+
+			if (!engines[n].compared || !wanted(b, n))
+				continue;
+			for (unsigned ours = 0; ours < NVJOURNALS; ours++) {
+				unsigned pairs = pairs_of(b, &rounds[ours], &rounds[n], state);
+
+				most = pairs > most ? pairs : most;
+			}
+			if (most < WANTED_PAIRS)
+				return state;
+		}
+	}
+	return NEITHER;
+}
+
+/*
+ * Rounds of the engines that are compared, in the state of the processors that was
+ * seen too rarely, as long as there is hope.
+ */
+static void measure_further(struct measuring *m, unsigned threads, struct rounds *rounds)
+{
+	struct bench *b = m->bench;
+
+	for (unsigned extra = 1; extra <= FURTHER_ROUNDS * b->rounds; extra++) {
+		enum nearness state = lacking(b, rounds);
+
+		if (state == NEITHER)
+			return;
+		if (!wait_for(b, state, threads))
+			continue; /* for the other one, perhaps */
+		for (unsigned n = 0; engines[n].name; n++)
+			if (engines[n].compared && wanted(b, n))
+				measure_round(m, n, threads, b->rounds + extra, &rounds[n]);
+	}
+}
+
 static void measure_stream(struct bench *b, const struct stream *s, unsigned commit_each)
 {
 	static struct rounds rounds[THREAD_COUNTS][MAX_ENGINES];
 	unsigned most = thread_counts[THREAD_COUNTS - 1];
-	uint8_t *images = must_allocate((size_t)s->blocks * NVJ_BLOCK_BYTES * most);
-	struct result r;
+	struct measuring m = {
+		.bench = b,
+		.stream = s,
+		.commit_each = commit_each,
+		.images = must_allocate((size_t)s->blocks * NVJ_BLOCK_BYTES * most),
+	};
 
+	memset(rounds, 0, sizeof(rounds));
 	for (unsigned round = 0; round <= b->rounds; round++) {
 		fprintf(stderr, "bench: %s, round %u of %u\n", s->name, round, b->rounds);
 		for (unsigned t = 0; t < THREAD_COUNTS; t++)
-			for (unsigned n = 0; engines[n].name; n++) {
-				struct rounds *of = &rounds[t][n];
-				unsigned at = round ? round - 1 : 0; /* the first one warms up */
-				bool alone = thread_counts[t] == 1;
-
-				if (!wanted(b, n))
-					continue;
-				of->distance[at] = alone ? 0 : distance_ns(b);
-				r = replay(b, &engines[n], s, thread_counts[t], commit_each, images,
-					   false);
-				if (!alone)
-					of->distance[at] = fmax(of->distance[at], distance_ns(b));
-				of->updates[at] = r.updates_per_second;
-				of->operations[at] = r.operations_per_second;
-			}
+			for (unsigned n = 0; engines[n].name; n++)
+				if (wanted(b, n) && (engines[n].compared || round <= OTHER_ROUNDS))
+					measure_round(&m, n, thread_counts[t], round,
+						      &rounds[t][n]);
 	}
-	for (unsigned n = 0; engines[n].name; n++)
-		for (unsigned t = 0; t < THREAD_COUNTS && wanted(b, n); t++) {
-			bool stepped = false;
+	for (unsigned t = 0; t < THREAD_COUNTS; t++)
+		if (thread_counts[t] > 1)
+			measure_further(&m, thread_counts[t], rounds[t]);
+	for (unsigned n = 0; engines[n].name; n++) {
+		struct result r = {0};
+		bool stepped = false;
 
-			r = replay(b, &engines[n], s, thread_counts[t], commit_each, images, true);
-			/* What it writes for an operation does not depend on other threads. */
-			if (engines[n].committed)
-				stepped = count_steps(b, &engines[n], s, images, &r);
+		if (!wanted(b, n))
+			continue;
+		/* What it writes for an operation does not depend on other threads. */
+		if (engines[n].committed)
+			stepped = count_steps(b, &engines[n], s, m.images, &r);
+		for (unsigned t = 0; t < THREAD_COUNTS; t++) {
+			if (!engines[n].committed)
+				r = replay(b, &engines[n], s, thread_counts[t], commit_each,
+					   m.images, true);
 			print_row(b, &engines[n], s, thread_counts[t], commit_each, &rounds[t][n],
 				  &r, stepped);
 		}
-	free(images);
+	}
+	free(m.images);
 }
 
 /* A mail server syncs each operation. */

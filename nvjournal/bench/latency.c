@@ -23,8 +23,9 @@ static const unsigned thread_counts[] = {1, 2};
 #define THREAD_COUNTS 2u
 #define MAX_ENGINES 16u
 
-static const char *const compared[] = {"nvjournal", "nvjournal-blocks", "one-lock"};
-#define COMPARED 3u
+static const char *const compared[] = {"nvjournal", "nvjournal-blocks", "one-lock",
+				       "one-lock-one-fence"};
+#define COMPARED 4u
 
 static bool is_compared(const struct bench *b, const struct engine *e)
 {
@@ -35,7 +36,7 @@ static bool is_compared(const struct bench *b, const struct engine *e)
 }
 
 static void print(struct bench *b, const struct nvju_dram *model, const struct stream *s,
-		  const struct engine *e, unsigned threads, struct spread rate)
+		  const struct engine *e, unsigned threads, const struct rounds *rounds)
 {
 	json_open(b, NULL, '{');
 	json_number(b, "fence_ns", (double)model->fence_ns);
@@ -44,31 +45,41 @@ static void print(struct bench *b, const struct nvju_dram *model, const struct s
 	json_text(b, "engine", e->name);
 	json_number(b, "partitions", e->partitions);
 	json_number(b, "threads", threads);
-	json_spread(b, "updates_per_second", rate);
+	json_rounds(b, rounds, "updates_per_second", NULL);
 	json_close(b, '}');
 }
 
 static void measure_stream(struct bench *b, struct bench *slow, const struct nvju_dram *model,
 			   const struct stream *s)
 {
-	static double rate[THREAD_COUNTS][MAX_ENGINES][MOST_ROUNDS];
+	static struct rounds all[THREAD_COUNTS][MAX_ENGINES];
 	unsigned rounds = b->rounds < MOST_ROUNDS ? b->rounds : MOST_ROUNDS;
 	uint8_t *images = must_allocate((size_t)s->blocks * NVJ_BLOCK_BYTES *
 					thread_counts[THREAD_COUNTS - 1]);
 
+	memset(all, 0, sizeof(all));
 	for (unsigned round = 0; round <= rounds; round++)
 		for (unsigned t = 0; t < THREAD_COUNTS; t++)
 			for (unsigned n = 0; engines[n].name; n++) {
+				struct rounds *of = &all[t][n];
+				struct way way;
+				double rate;
+
 				if (!is_compared(b, &engines[n]))
 					continue;
-				/* The first round warms up. */
-				rate[t][n][round ? round - 1 : 0] = updates_per_second(
-					slow, &engines[n], s, thread_counts[t], images);
+				way.before_ns = distance_ns(b, thread_counts[t]);
+				rate = updates_per_second(slow, &engines[n], s, thread_counts[t],
+							  images);
+				way.after_ns = distance_ns(b, thread_counts[t]);
+				if (!round)
+					continue; /* it warms up */
+				of->number[of->count] = round;
+				of->value[of->count] = rate;
+				of->way[of->count++] = way;
 			}
 	for (unsigned n = 0; engines[n].name; n++)
 		for (unsigned t = 0; t < THREAD_COUNTS && is_compared(b, &engines[n]); t++)
-			print(b, model, s, &engines[n], thread_counts[t],
-			      spread_of(rate[t][n], rounds));
+			print(b, model, s, &engines[n], thread_counts[t], &all[t][n]);
 	free(images);
 }
 

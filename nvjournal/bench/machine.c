@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define TIMES 1000000u
+#define TIMES 300000u
 #define QUICK_TIMES 100000u
 /* Multiplications: some 200 ns. */
 #define HOLD 200u
@@ -81,26 +81,37 @@ void measure_machine(struct bench *b)
 {
 	unsigned rounds = short_rounds(b);
 	static double ns[SUBJECTS][MAX_ROUNDS];
+	static struct way way[MAX_ROUNDS];
 	struct shared *s = must_allocate(sizeof(*s));
 
 	s->times = b->quick ? QUICK_TIMES : TIMES;
 	pthread_mutex_init(&s->lock, NULL);
-	for (unsigned round = 0; round <= rounds; round++)
-		for (unsigned n = 0; n < SUBJECTS; n++) {
-			unsigned at = round ? round - 1 : 0;
+	for (unsigned round = 0; round <= rounds; round++) {
+		unsigned at = round ? round - 1 : 0; /* the first one warms up */
 
+		way[at].before_ns = distance_ns(b, 2);
+		for (unsigned n = 0; n < SUBJECTS; n++) {
 			s->word = 0;
 			if (!subjects[n].work) {
-				ns[n][at] = line_transfer_ns(s->times);
+				ns[n][at] = line_transfer_ns(1, s->times);
 				continue;
 			}
 			ns[n][at] = 1e9 * subjects[n].each *
 				    run_threads(subjects[n].threads, subjects[n].work, s) /
 				    s->times;
 		}
-	json_open(b, "machine", '{');
-	for (unsigned n = 0; n < SUBJECTS; n++)
-		json_spread(b, subjects[n].name, spread_of(ns[n], rounds));
-	json_close(b, '}');
+		way[at].after_ns = distance_ns(b, 2);
+	}
+	json_open(b, "machine", '[');
+	for (unsigned round = 0; round < rounds; round++) {
+		json_open(b, NULL, '{');
+		json_number(b, "round", round + 1);
+		for (unsigned n = 0; n < SUBJECTS; n++)
+			json_number(b, subjects[n].name, ns[n][round]);
+		json_number(b, "line_before_ns", way[round].before_ns);
+		json_number(b, "line_after_ns", way[round].after_ns);
+		json_close(b, '}');
+	}
+	json_close(b, ']');
 	free(s);
 }

@@ -6,7 +6,6 @@
  */
 #include "bench.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +28,8 @@ static const struct {
 	{"one-lock", ONE_LOCK, 1},
 };
 #define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
-#define FLOOR 1u /* the subject that the others are compared with */
+#define NVJOURNAL 3u /* of the subjects: nvjournal with one partition, and one lock */
+#define LOCKED 6u
 #define MAX_UPDATE_THREADS 2u
 
 struct state {
@@ -182,12 +182,39 @@ static double measure(struct bench *b, struct state *s, unsigned subject, unsign
 	return seconds / s->updates;
 }
 
+/* A round of each subject: nanoseconds of one thread, and of each of two. */
+static void measure_round(struct bench *b, struct state *s, unsigned round, struct rounds *rounds)
+{
+	for (unsigned n = 0; n < SUBJECTS; n++) {
+		struct rounds *of = &rounds[n];
+		double one = 1e9 * measure(b, s, n, 1), two;
+		struct way way = {.before_ns = distance_ns(b, MAX_UPDATE_THREADS)};
+
+		two = 1e9 * measure(b, s, n, MAX_UPDATE_THREADS);
+		way.after_ns = distance_ns(b, MAX_UPDATE_THREADS);
+		if (!round || of->count == MAX_ROUNDS)
+			continue; /* the first one warms up */
+		of->number[of->count] = round;
+		of->value[of->count] = one;
+		of->other[of->count] = two;
+		of->way[of->count++] = way;
+	}
+}
+
+/* A state in which there are too few pairs with one lock; NEITHER: none that may come. */
+static enum nearness lacking(const struct bench *b, const struct rounds *rounds)
+{
+	for (enum nearness state = NEAR; state < NEITHER; state++)
+		if (may_wait_for(b, state) &&
+		    pairs_of(b, &rounds[NVJOURNAL], &rounds[LOCKED], state) < WANTED_PAIRS)
+			return state;
+	return NEITHER;
+}
+
 void measure_updates(struct bench *b)
 {
-	static double ns[SUBJECTS][MAX_UPDATE_THREADS][MAX_ROUNDS];
-	static double gain[SUBJECTS][MAX_ROUNDS], ratio[SUBJECTS][MAX_ROUNDS];
-	static double distance[SUBJECTS][MAX_ROUNDS];
-	unsigned rounds = short_rounds(b);
+	static struct rounds rounds[SUBJECTS];
+	unsigned count = short_rounds(b);
 	struct state *s = must_allocate(sizeof(*s));
 
 	s->region = b->region;
@@ -195,37 +222,22 @@ void measure_updates(struct bench *b)
 	pthread_mutex_init(&s->lock, NULL);
 	for (unsigned n = 0; n < MAX_UPDATE_THREADS; n++)
 		s->images[n] = must_allocate((size_t)BLOCKS * NVJ_BLOCK_BYTES);
-	for (unsigned round = 0; round <= rounds; round++) {
-		unsigned at = round ? round - 1 : 0; /* the first one warms up */
+	for (unsigned round = 0; round <= count; round++)
+		measure_round(b, s, round, rounds);
+	for (unsigned extra = 1; extra <= FURTHER_ROUNDS * b->rounds; extra++) {
+		enum nearness state = lacking(b, rounds);
 
-		for (unsigned n = 0; n < SUBJECTS; n++) {
-			ns[n][0][at] = 1e9 * measure(b, s, n, 1);
-			distance[n][at] = distance_ns(b);
-			ns[n][1][at] = 1e9 * measure(b, s, n, 2);
-			distance[n][at] = fmax(distance[n][at], distance_ns(b));
-		}
-		for (unsigned n = 0; n < SUBJECTS; n++) {
-			gain[n][at] = 2 * ns[n][0][at] / ns[n][1][at];
-			ratio[n][at] = ns[n][0][at] / ns[FLOOR][0][at];
-		}
+		if (state == NEITHER)
+			break;
+		if (wait_for(b, state, MAX_UPDATE_THREADS))
+			measure_round(b, s, count + extra, rounds);
 	}
 	json_open(b, "floor", '[');
 	for (unsigned n = 0; n < SUBJECTS; n++) {
-		struct apart each = apart_of(b, ns[n][1], distance[n], rounds);
-		struct apart both = apart_of(b, gain[n], distance[n], rounds);
-
 		json_open(b, NULL, '{');
 		json_text(b, "engine", subjects[n].name);
 		json_number(b, "partitions", subjects[n].partitions);
-		json_spread(b, "ns", spread_of(ns[n][0], rounds));
-		json_spread(b, "ns_each_of_two_threads", each.near);
-		json_spread(b, "two_threads_over_one", both.near);
-		json_number(b, "rounds_apart", both.rounds);
-		if (both.rounds) {
-			json_spread(b, "ns_each_of_two_threads_apart", each.apart);
-			json_spread(b, "two_threads_over_one_apart", both.apart);
-		}
-		json_spread(b, "over_floor", spread_of(ratio[n], rounds));
+		json_rounds(b, &rounds[n], "ns", "ns_each_of_two_threads");
 		json_close(b, '}');
 	}
 	json_close(b, ']');

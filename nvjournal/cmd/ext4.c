@@ -26,6 +26,8 @@
 #define UUID_AT 0x68u
 #define JOURNAL_UUID_AT 0xd0u
 #define BLOCKS_HIGH_AT 0x150u
+/* Ours: the number of the block that has the mark of the tail, 8 bytes. */
+#define MARK_BLOCK_AT 0x3f4u
 #define CHECKSUM_AT 0x3fcu
 
 #define MAGIC 0xef53u
@@ -58,6 +60,33 @@ static uint32_t checksum(const uint8_t *super)
 	return nvj_crc32c(~0u, super, CHECKSUM_AT);
 }
 
+static uint64_t block_count(const uint8_t *super)
+{
+	uint64_t blocks = get32(super + BLOCKS_LOW_AT);
+
+	if (get32(super + INCOMPAT_AT) & INCOMPAT_64BIT)
+		blocks |= (uint64_t)get32(super + BLOCKS_HIGH_AT) << 32;
+	return blocks;
+}
+
+/*
+ * Number 0: an earlier ext4nvj has marked the disk, without a block for the tail. A file
+ * reads as zeros behind its end, so that the block is one of the disk is looked at here.
+ */
+static void read_mark(struct ext4_disk *ext4, struct nvju_disk *disk, uint64_t number,
+		      uint64_t blocks)
+{
+	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
+
+	ext4->mark_block = number;
+	if (!number)
+		return;
+	if (number >= blocks || nvju_disk_read(disk, number, block))
+		ext4->mark_unreadable = true;
+	else
+		ext4->tail_tid = nvj_mark_tail((const void *)block, ext4->journal_uuid);
+}
+
 int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk)
 {
 	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
@@ -75,6 +104,11 @@ int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk)
 	ext4->needs_recovery = get32(super + INCOMPAT_AT) & INCOMPAT_RECOVER;
 	memcpy(ext4->uuid, super + UUID_AT, 16);
 	memcpy(ext4->journal_uuid, super + JOURNAL_UUID_AT, 16);
+	if (!ext4->marked)
+		return 0;
+	read_mark(ext4, disk,
+		  get32(super + MARK_BLOCK_AT) | (uint64_t)get32(super + MARK_BLOCK_AT + 4) << 32,
+		  block_count(super));
 	return 0;
 }
 
@@ -97,16 +131,15 @@ int ext4_read_size(const char *device, struct ext4_size *size)
 		return -1;
 	}
 	size->block_bytes = 1024u << get32(super + LOG_BLOCK_BYTES_AT);
-	size->blocks = get32(super + BLOCKS_LOW_AT);
-	if (get32(super + INCOMPAT_AT) & INCOMPAT_64BIT)
-		size->blocks |= (uint64_t)get32(super + BLOCKS_HIGH_AT) << 32;
+	size->blocks = block_count(super);
 	return 0;
 }
 
-int ext4_fits(const struct ext4_disk *ext4, const char *file, const char *target,
-	      const struct nvj_disk_super *super)
+int ext4_fits(const struct ext4_disk *ext4, const char *file, uint64_t offset, const char *target,
+	      const struct nvj_region *region, const struct nvj_disk_super *super, bool any)
 {
 	char wanted[37], has[37];
+	uint64_t tail;
 
 	if (!ext4->found)
 		return 0;
@@ -116,12 +149,32 @@ int ext4_fits(const struct ext4_disk *ext4, const char *file, const char *target
 			 file, target);
 		return -1;
 	}
-	if (!ext4->marked || !memcmp(ext4->journal_uuid, super->uuid, 16))
+	if (!ext4->marked)
 		return 0;
-	complain("cannot recover %s to %s: that waits for journal %s, and this is %s, of another "
-		 "mount or an older copy; give the region it was last mounted with (with --offset, "
-		 "if it does not begin where the device does)",
-		 file, target, uuid_text(ext4->journal_uuid, wanted), uuid_text(super->uuid, has));
+	if (memcmp(ext4->journal_uuid, super->uuid, 16)) {
+		complain("cannot recover %s to %s: that waits for journal %s, and this is %s, of "
+			 "another mount or an older copy; give the region it was last mounted with "
+			 "(with --offset, if it does not begin where the device does)",
+			 file, target, uuid_text(ext4->journal_uuid, wanted),
+			 uuid_text(super->uuid, has));
+		return -1;
+	}
+	if (ext4->mark_unreadable && !any) {
+		complain("cannot recover %s to %s: block %" PRIu64
+			 ", with the mark of the journal's tail, cannot be read: it is not known "
+			 "whether this region is an older copy. If it is the region that the disk "
+			 "was last mounted with: nvj recover %s --offset %" PRIu64
+			 " --target %s --any-disk",
+			 file, target, ext4->mark_block, file, offset, target);
+		return -1;
+	}
+	/* Damage is recovery's to tell. */
+	if (nvj_read_tail(region, &tail) || tail >= ext4->tail_tid)
+		return 0;
+	complain("cannot recover %s to %s: it is an older copy of the journal: it has transactions "
+		 "up to %" PRIu64 " at home, and %s has them up to %" PRIu64
+		 "; give the region itself",
+		 file, target, tail, target, ext4->tail_tid);
 	return -1;
 }
 
@@ -165,6 +218,7 @@ int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked)
 	}
 	put32(super + INCOMPAT_AT, incompat & ~(INCOMPAT_NVJ | INCOMPAT_RECOVER));
 	memset(super + JOURNAL_UUID_AT, 0, 16);
+	memset(super + MARK_BLOCK_AT, 0, 8);
 	if (get32(super + RO_COMPAT_AT) & RO_COMPAT_CHECKSUMS)
 		put32(super + CHECKSUM_AT, checksum(super));
 	if (write_block(disk, 0, block)) {

@@ -11,6 +11,58 @@
 /* File systems and partition tables have their marks here, Btrfs the last one at 64 KiB. */
 #define MARKS_BYTES (UINT64_C(128) << 10)
 
+/*
+ * Where other slices of a device begin, mostly: a look at each page would read all of
+ * the device.
+ */
+#define SLICES_BYTES (UINT64_C(64) << 10)
+
+/* 0: no other journal begins within it. Else a sentence was written. */
+static int refuse_slices(const char *file, uint64_t offset, const struct nvj_region *region)
+{
+	struct nvj_disk_super super;
+	uint64_t at = 0;
+
+	/* What lies within the journal that is there is its own. */
+	if (!nvj_read_super(region, &super))
+		at = super.size_bytes - 1;
+	for (at = at / SLICES_BYTES * SLICES_BYTES + SLICES_BYTES; at < region->size_bytes;
+	     at += SLICES_BYTES) {
+		struct nvj_region rest = *region;
+		uint64_t magic;
+
+		rest.base = (uint8_t *)region->base + at;
+		rest.size_bytes = region->size_bytes - at;
+		if (region->read(&magic, rest.base, sizeof(magic)) || magic != NVJ_SUPER_MAGIC ||
+		    nvj_read_super(&rest, &super) == NVJ_ENODATA)
+			continue;
+		complain("cannot format %s: another journal begins at byte %" PRIu64
+			 " of it; end before that (--size), or destroy it with --force",
+			 file, offset + at);
+		return -1;
+	}
+	return 0;
+}
+
+/* 1: the first bytes of it are zeros; 0: they are not; -1: unknown, after a sentence. */
+static int only_zeros(const char *file, const struct nvj_region *region, uint64_t bytes)
+{
+	uint8_t piece[NVJ_BLOCK_BYTES];
+
+	for (uint64_t at = 0; at < bytes; at += sizeof(piece)) {
+		if (region->read(piece, (const uint8_t *)region->base + at, sizeof(piece))) {
+			complain("cannot format %s: memory that cannot be read, at byte %" PRIu64
+				 " of the region; take another, or destroy what it holds with "
+				 "--force",
+				 file, at);
+			return -1;
+		}
+		if (!is_zero(piece, sizeof(piece)))
+			return 0;
+	}
+	return 1;
+}
+
 /* 0: nothing is lost if it is formatted. Else a sentence was written. */
 static int refuse(const char *file, const struct nvj_region *region)
 {
@@ -21,8 +73,10 @@ static int refuse(const char *file, const struct nvj_region *region)
 	int error = nvj_read_super(region, &super);
 
 	if (error == NVJ_ENODATA) {
-		if (is_zero(region->base, marks))
-			return 0;
+		int zero = only_zeros(file, region, marks);
+
+		if (zero)
+			return zero < 0 ? -1 : 0;
 		complain("cannot format %s: it holds something that is no journal; empty it, take "
 			 "another, or destroy it with --force",
 			 file);
@@ -98,7 +152,7 @@ int command_format(int count, char **words)
 {
 	uint64_t size = 0, offset = 0, partitions = 0, commits = 0;
 	struct nvj_format_options options = {0};
-	bool force = false;
+	bool force = false, allow_volatile = false;
 	const struct argument arguments[] = {
 		{"--size", ARGUMENT_SIZE, &size, NULL},
 		{"--offset", ARGUMENT_SIZE, &offset, NULL},
@@ -106,6 +160,7 @@ int command_format(int count, char **words)
 		{"--commits", ARGUMENT_COUNT, &commits, NULL},
 		{"--disk-uuid", ARGUMENT_UUID, options.disk_uuid, NULL},
 		{"--force", ARGUMENT_FLAG, &force, NULL},
+		{"--allow-volatile", ARGUMENT_FLAG, &allow_volatile, NULL},
 		{0},
 	};
 	struct nvju_region *region;
@@ -130,11 +185,13 @@ int command_format(int count, char **words)
 	options.partitions = (uint32_t)partitions;
 	options.commits = (uint32_t)commits;
 	if (nvju_region_open(&region, file, offset, size,
-			     size && !names_device(file) ? NVJU_CREATE : 0)) {
+			     (size && !names_device(file) ? NVJU_CREATE : 0) |
+				     (allow_volatile ? NVJ_ALLOW_VOLATILE : 0))) {
 		complain("%s", nvju_error());
 		return EXIT_UNUSABLE;
 	}
-	if (!force && refuse(file, nvju_region(region)))
+	if (!force &&
+	    (refuse(file, nvju_region(region)) || refuse_slices(file, offset, nvju_region(region))))
 		result = EXIT_DAMAGED;
 	else
 		result = make(file, nvju_region(region), &options);

@@ -5,16 +5,47 @@
 
 #include "nvj.h"
 
+/* How long the journal there is, as its superblock or the copy says; 0: it does not say. */
+static uint64_t journal_bytes(const char *file, uint64_t offset)
+{
+	struct nvju_region *head;
+	struct nvj_disk_super super;
+	struct nvj_region any_size;
+	int error;
+
+	if (nvju_region_open(&head, file, offset, NVJ_COMMITS_OFFSET,
+			     NVJU_READ_ONLY | NVJU_UNLOCKED))
+		return 0;
+	any_size = *nvju_region(head);
+	any_size.size_bytes = UINT64_MAX;
+	error = nvj_read_super(&any_size, &super);
+	nvju_region_close(head);
+	return error ? 0
+		     : (super.size_bytes + NVJ_BLOCK_BYTES - 1) & ~(uint64_t)(NVJ_BLOCK_BYTES - 1);
+}
+
+int open_journal_region(struct nvju_region **region, const char *file, uint64_t offset,
+			unsigned flags)
+{
+	uint64_t bytes = journal_bytes(file, offset);
+	int error = nvju_region_open(region, file, offset, bytes, flags);
+
+	/* The device wants another multiple, or the journal is cut short: that is found later. */
+	if (bytes && error == -EINVAL)
+		error = nvju_region_open(region, file, offset, 0, flags);
+	return error;
+}
+
 int look_at(struct look *look, const char *file, uint64_t offset, bool even_if_in_use)
 {
 	int error;
 
 	memset(look, 0, sizeof(*look));
-	error = nvju_region_open(&look->region, file, offset, 0, NVJU_READ_ONLY);
+	error = open_journal_region(&look->region, file, offset, NVJU_READ_ONLY);
 	if (error == -EBUSY && even_if_in_use) {
 		look->in_use = true;
-		error = nvju_region_open(&look->region, file, offset, 0,
-					 NVJU_READ_ONLY | NVJU_UNLOCKED);
+		error = open_journal_region(&look->region, file, offset,
+					    NVJU_READ_ONLY | NVJU_UNLOCKED);
 	}
 	if (error) {
 		complain("%s", nvju_error());

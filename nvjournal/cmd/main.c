@@ -14,10 +14,10 @@ static const struct {
 } commands[] = {
 	{"format", command_format, "make an empty journal in a file or device",
 	 "nvj format FILE [--size SIZE] [--partitions N] [--commits N] [--offset SIZE]\n"
-	 "           [--disk-uuid UUID] [--force]\n"
+	 "           [--disk-uuid UUID] [--force] [--allow-volatile]\n"
 	 "\n"
-	 "Makes an empty journal in FILE: a DAX device, a file on a DAX file system, or,\n"
-	 "for development, any file or block device.\n"
+	 "Makes an empty journal in FILE: a DAX device, a file on a DAX file system, or a\n"
+	 "pmem block device for ext4nvj.\n"
 	 "\n"
 	 "  --size SIZE       of the journal; a file is made that long. Default: all of it\n"
 	 "  --partitions N    rings that are written independently, 1 to 64. Default: 1\n"
@@ -26,6 +26,8 @@ static const struct {
 	 "  --offset SIZE     where in FILE it begins. Default: 0\n"
 	 "  --disk-uuid UUID  of the disk that it belongs to. Default: any\n"
 	 "  --force           even if that destroys what is there\n"
+	 "  --allow-volatile  for development: also any other file or block device, where\n"
+	 "                    what is committed may not survive a loss of power\n"
 	 "\n"
 	 "Refuses, without --force, a journal with transactions that are not at home, and\n"
 	 "anything that is no journal and not empty.\n"
@@ -49,7 +51,7 @@ static const struct {
 	 "  nvj check /mnt/pmem/journal && echo sound\n"},
 	{"recover", command_recover, "carry what is committed to the disk",
 	 "nvj recover FILE --target DISK [--disk-uuid UUID] [--any-disk] [--offset SIZE]\n"
-	 "            [--json]\n"
+	 "            [--json] [--allow-volatile]\n"
 	 "\n"
 	 "Carries all that is committed to its place on DISK. Checks everything first; if\n"
 	 "anything is damaged nothing is written. May be interrupted and run again.\n"
@@ -57,7 +59,9 @@ static const struct {
 	 "  --target DISK     file or block device, not mounted\n"
 	 "  --disk-uuid UUID  of DISK: must be the one that the journal names. Not needed for\n"
 	 "                    ext4, whose UUID is read\n"
-	 "  --any-disk        DISK is the right one, whatever the journal says\n"
+	 "  --any-disk        DISK is the right one, whatever the journal says, and also if the\n"
+	 "                    block of DISK with the mark of the journal's tail is unreadable\n"
+	 "  --allow-volatile  FILE may be of memory or a file that is for development\n"
 	 "\n"
 	 "An ext4 that was mounted by ext4nvj is marked until it is recovered: ext4 and\n"
 	 "e2fsck refuse it. Only the journal that it was last mounted with will do; then\n"
@@ -115,10 +119,10 @@ void print_help(const char *command, FILE *to)
 	      "Sizes are in bytes, or with K, M, G, T (of 1024). Exit codes: 0; 1 damaged or\n"
 	      "failed; 2 unusable, or a wrong command line.\n"
 	      "\n"
-	      "  nvj format journal.img --size 64M --partitions 8\n"
-	      "  nvj inspect journal.img\n"
+	      "  nvj format /dev/pmem0 --offset 1G --size 256M --partitions 8\n"
+	      "  nvj inspect /dev/pmem0 --offset 1G\n"
 	      "  nvj check journal.img\n"
-	      "  nvj recover journal.img --target disk.img\n",
+	      "  nvj recover journal.img --target disk.img --allow-volatile\n",
 	      to);
 }
 

@@ -102,13 +102,19 @@ struct ext4_disk {
 	bool needs_recovery;
 	uint8_t uuid[16]; /* of the file system */
 	uint8_t journal_uuid[16];
+	uint64_t tail_tid;   /* that a checkpoint has marked: the journal's is not before it */
+	uint64_t mark_block; /* which has that mark; 0: none */
+	bool mark_unreadable;
 };
 
 /* 0; -1: it cannot be read, and a sentence was written to stderr. */
 int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk);
-/* 0: it does not wait for another journal than that; -1: it does, after a sentence. */
-int ext4_fits(const struct ext4_disk *ext4, const char *file, const char *target,
-	      const struct nvj_disk_super *super);
+/*
+ * 0: it does not wait for another journal, nor a later state; -1: it does, after a sentence.
+ * any: also if the mark of its state cannot be read.
+ */
+int ext4_fits(const struct ext4_disk *ext4, const char *file, uint64_t offset, const char *target,
+	      const struct nvj_region *region, const struct nvj_disk_super *super, bool any);
 /* All is home: takes the mark away, if there is one. 0; -1 after a sentence. */
 int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
 
@@ -121,6 +127,13 @@ struct ext4_size {
 int ext4_read_size(const char *device, struct ext4_size *size);
 
 /* --- look.c --------------------------------------------------------------- */
+
+/*
+ * As nvju_region_open, of the journal that is at offset, and of no more, as other
+ * slices may be behind it; of all to the end if there is none.
+ */
+int open_journal_region(struct nvju_region **region, const char *file, uint64_t offset,
+			unsigned flags);
 
 /* A region, read only, and its superblock. */
 struct look {

@@ -194,7 +194,7 @@ int command_recover(int count, char **words)
 {
 	uint64_t offset = 0;
 	uint8_t uuid[16] = {0};
-	bool json_wanted = false, any = false;
+	bool json_wanted = false, any = false, allow_volatile = false;
 	const char *file, *target = NULL;
 	const struct argument arguments[] = {
 		{"--json", ARGUMENT_FLAG, &json_wanted, NULL},
@@ -202,6 +202,7 @@ int command_recover(int count, char **words)
 		{"--target", ARGUMENT_TEXT, &target, NULL},
 		{"--disk-uuid", ARGUMENT_UUID, uuid, NULL},
 		{"--any-disk", ARGUMENT_FLAG, &any, NULL},
+		{"--allow-volatile", ARGUMENT_FLAG, &allow_volatile, NULL},
 		{0},
 	};
 	struct nvju_region *region = NULL;
@@ -218,14 +219,15 @@ int command_recover(int count, char **words)
 		return EXIT_UNUSABLE;
 	}
 	result = EXIT_UNUSABLE;
-	if (nvju_region_open(&region, file, offset, 0, 0) || nvju_disk_open(&disk, target, 0)) {
+	if (open_journal_region(&region, file, offset, allow_volatile ? NVJ_ALLOW_VOLATILE : 0) ||
+	    nvju_disk_open(&disk, target, 0)) {
 		complain("%s", nvju_error());
 	} else if ((error = nvj_read_super(nvju_region(region), &super)) != 0) {
 		complain_of_journal(file, error);
 	} else if (!ext4_look(&ext4, disk) &&
 		   (any || (!right_disk(file, &super, &ext4, target, uuid) &&
 			    !waits_for_journal(file, target, &ext4, nvju_region(region)))) &&
-		   !ext4_fits(&ext4, file, target, &super)) {
+		   !ext4_fits(&ext4, file, offset, target, nvju_region(region), &super, any)) {
 		result = recover(file, target, region, disk, json_wanted);
 	}
 	nvju_disk_close(disk);

@@ -132,6 +132,7 @@ void report_json(const struct nvj_report *report, struct json *json)
 		json_begin(json, NULL, '{');
 		json_text(json, "kind", finding_name(finding->kind));
 		json_number(json, "offset_bytes", finding->offset);
+		json_bool(json, "unreadable", finding->unreadable);
 		if (finding->kind == NVJ_FOUND_RECORD) {
 			json_number(json, "partition", finding->partition);
 			json_number(json, "position_lines", finding->position);

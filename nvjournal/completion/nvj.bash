@@ -10,9 +10,9 @@ _nvj() {
 		return
 	fi
 	case $command in
-	format) options='--size --partitions --commits --offset --disk-uuid --force --help' ;;
+	format) options='--size --partitions --commits --offset --disk-uuid --force --allow-volatile --help' ;;
 	inspect | check) options='--offset --json --help' ;;
-	recover) options='--target --disk-uuid --any-disk --offset --json --help' ;;
+	recover) options='--target --disk-uuid --any-disk --allow-volatile --offset --json --help' ;;
 	dump) options='--partition --transaction --offset --json --help' ;;
 	resize) options='--size --json --help' ;;
 	completion)

@@ -80,7 +80,7 @@ static bool grow(struct nvj *j, struct nvj_partition *p)
 {
 	size_t header = (sizeof(struct nvj_slab) + 63) & ~(size_t)63;
 	struct nvj_slab *slab =
-		nvj_slab_make(j, header + BLOCKS_OF_SLAB * sizeof(struct nvj_block), 0);
+		nvj_slab_make(j, header + BLOCKS_OF_SLAB * sizeof(struct nvj_block));
 	struct nvj_block *blocks;
 
 	if (!slab)
@@ -120,11 +120,12 @@ static struct nvj_block *take(struct nvj *j, struct nvj_partition *p)
 	return b;
 }
 
-/* Out of the circle, into the pool, with all its images. Nothing leads to it any more. */
-static void give(struct nvj *j, struct nvj_partition *p, struct nvj_block *b,
-		 struct nvj_image *images)
+/*
+ * Out of the circle, into the pool, with all its images. Nothing leads to it any more.
+ * Under list_lock.
+ */
+static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image *images)
 {
-	nvj_lock(&p->list_lock, &j->platform);
 	nvj_count(&p->records, b->records);
 	nvj_count(&p->batches, b->batches);
 	while (images) {
@@ -141,7 +142,6 @@ static void give(struct nvj *j, struct nvj_partition *p, struct nvj_block *b,
 	b->clock_next = p->free_blocks;
 	p->free_blocks = b;
 	nvj_store(&p->blocks, p->blocks - 1);
-	nvj_unlock(&p->list_lock, &j->platform);
 }
 
 /* All of its content is at home, and no open handle knows it. Under its lock. */
@@ -161,50 +161,100 @@ static void unlink_block(struct nvj_bucket *bucket, struct nvj_block *b)
 	nvj_store_release(link, nvj_load(&b->next));
 }
 
-static void evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+/* Under the bucket's lock: takes the entry, if it may go, out of the bucket. */
+static bool detach(struct nvj *j, struct nvj_bucket *bucket, struct nvj_block *b, uint64_t number,
+		   struct nvj_image **images)
 {
-	uint64_t number = nvj_load(&b->number);
-	struct nvj_bucket *bucket;
-	struct nvj_image *images = NULL;
-
-	if (number == NVJ_NO_BLOCK)
-		return;
-	bucket = bucket_of(p, number);
-	nvj_lock(&bucket->lock, &j->platform);
 	if (!nvj_try_lock(&b->lock))
-		goto busy;
+		return false;
 	if (nvj_load(&b->number) != number || !may_go(j, b)) {
 		nvj_block_unlock(j, b);
-		goto busy;
+		return false;
 	}
 	unlink_block(bucket, b);
 	nvj_store(&b->number, NVJ_NO_BLOCK);
 	nvj_store_release(&b->access_tid, 0);
 	nvj_store_release(&b->newest_tid, 0);
-	images = b->spares;
+	*images = b->spares;
 	if (b->image) {
-		b->image->next = images;
-		images = b->image;
+		b->image->next = *images;
+		*images = b->image;
 	}
 	b->image = b->spares = NULL;
 	nvj_block_unlock(j, b);
+	return true;
+}
+
+static void evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+{
+	uint64_t number = nvj_load(&b->number);
+	struct nvj_bucket *bucket = bucket_of(p, number);
+	struct nvj_image *images;
+	bool detached;
+
+	if (number == NVJ_NO_BLOCK)
+		return;
+	nvj_lock(&bucket->lock, &j->platform);
+	detached = detach(j, bucket, b, number, &images);
 	nvj_unlock(&bucket->lock, &j->platform);
-	give(j, p, b, images);
-	return;
-busy:
+	if (!detached)
+		return;
+	nvj_lock(&p->list_lock, &j->platform);
+	give(p, b, images);
+	nvj_unlock(&p->list_lock, &j->platform);
+}
+
+/*
+ * Under list_lock, which comes after a bucket's in the order of locks: so this one
+ * only tries, and leaves an entry whose bucket is busy.
+ */
+static bool try_evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+{
+	uint64_t number = nvj_load(&b->number);
+	struct nvj_bucket *bucket = bucket_of(p, number);
+	struct nvj_image *images;
+	bool detached;
+
+	if (number == NVJ_NO_BLOCK || !nvj_try_lock(&bucket->lock))
+		return false;
+	detached = detach(j, bucket, b, number, &images);
 	nvj_unlock(&bucket->lock, &j->platform);
+	if (detached)
+		give(p, b, images);
+	return detached;
+}
+
+/* The hand moves on, over this one. NULL: there is none. */
+static struct nvj_block *pass_next(struct nvj *j, struct nvj_partition *p)
+{
+	struct nvj_block *b;
+
+	nvj_lock(&p->list_lock, &j->platform);
+	b = p->clock;
+	if (b)
+		p->clock = b->clock_next;
+	nvj_unlock(&p->list_lock, &j->platform);
+	return b;
+}
+
+uint64_t nvj_blocks_evict(struct nvj *j, struct nvj_partition *p, uint64_t most, uint64_t *looks)
+{
+	uint64_t gone = 0;
+
+	for (uint64_t left = p->blocks; left && *looks && gone < most; left--, --*looks) {
+		struct nvj_block *b = p->clock;
+
+		p->clock = b->clock_next;
+		gone += try_evict(j, p, b);
+	}
+	return gone;
 }
 
 static void turn_clock(struct nvj *j, struct nvj_partition *p)
 {
 	for (int i = 0; i < CLOCK_STEPS && nvj_load(&p->blocks) > p->most_blocks; i++) {
-		struct nvj_block *b;
+		struct nvj_block *b = pass_next(j, p);
 
-		nvj_lock(&p->list_lock, &j->platform);
-		b = p->clock;
-		if (b)
-			p->clock = b->clock_next;
-		nvj_unlock(&p->list_lock, &j->platform);
 		if (b)
 			evict(j, p, b);
 	}

@@ -20,12 +20,17 @@ static void end_round(struct nvj *j)
 		if (error)
 			nvj_abort_at(j, NVJ_EIO, NVJ_NO_BLOCK);
 	}
+	/* Anew: a flush takes its time, and the region's memory may have failed or gone. */
+	if (!error)
+		error = nvj_load_sc(&j->aborted);
 	if (!error) {
 		/* The tail is persistent, by the fence in there, before what it frees is used. */
 		nvj_point();
 		nvj_tail_write(&j->geometry, j->persistence, target);
 		nvj_count(&j->fences, 1);
 		nvj_count(&j->checkpoints, 1);
+		if (j->platform.tail_moved)
+			j->platform.tail_moved(j->platform.context, target);
 		nvj_store_sc(&j->tail, target);
 		nvj_room_moved(j, nvj_lows(j, target));
 	}

@@ -23,8 +23,6 @@ void nvj_commit_begin(const struct nvj_geometry *g, struct nvj_commit_buffer *b,
 	b->kind = kind;
 	b->partitions = g->partitions;
 	b->time_ns = time_ns;
-	/* Its seal is wanted soon; nobody has read it for a lap. */
-	__builtin_prefetch(nvj_commit_at(g, tid));
 }
 
 uint64_t nvj_commit_seal(const struct nvj_geometry *g, const struct nvj_commit_buffer *b)
@@ -42,10 +40,11 @@ void nvj_commit_write_body(const struct nvj_geometry *g, const struct nvj_persis
 	struct nvj_disk_commit *slot = nvj_commit_at(g, b->tid);
 
 	/*
-	 * The first line is written whole, with the seal that is in it now, the
-	 * last lap's: until the new one is stored the slot must say "not yet".
+	 * The first line is written whole, and until the seal is stored the slot
+	 * must say "not yet", as the last lap's seal does by its upper half. That is
+	 * known without reading the slot, whose memory may fail.
 	 */
-	b->seal = __atomic_load_n(&slot->seal, __ATOMIC_RELAXED);
+	b->seal = b->tid < g->commits ? 0 : (uint64_t)tid_crc(g, b->tid - g->commits) << 32;
 	p->write(p, slot, b, bytes_of(g));
 	/* Now, as the caller's fence takes its time anyway. */
 	b->seal = nvj_commit_seal(g, b);
@@ -63,10 +62,8 @@ enum nvj_slot_state nvj_commit_read(const struct nvj_geometry *g, uint64_t tid,
 	uint32_t sealed_for;
 
 	__builtin_memset(b, 0, sizeof(*b));
-	__builtin_memcpy(b, nvj_commit_at(g, tid), bytes_of(g));
-	/* From here on only the copy counts: the region could change under us. */
-	__asm__ volatile("" ::: "memory");
-
+	if (!nvj_copy_out(g->read, b, nvj_commit_at(g, tid), bytes_of(g)))
+		return NVJ_SLOT_DAMAGED;
 	sealed_for = (uint32_t)(b->seal >> 32);
 	if (sealed_for == tid_crc(g, tid)) {
 		if ((uint32_t)b->seal != (uint32_t)nvj_commit_seal(g, b) || b->tid != tid ||

@@ -28,7 +28,21 @@ struct nvj_geometry {
 	uint32_t commits;      /* a power of two */
 	uint32_t commit_lines; /* of each commit record */
 	uint32_t seed;         /* of all CRCs but the superblock's */
+	int (*read)(void *to, const void *from, size_t bytes); /* of the region; may be NULL */
 };
+
+/* Copies out of a region. False: the memory there fails, and what is at to is of no use. */
+static inline bool nvj_copy_out(int (*read)(void *to, const void *from, size_t bytes), void *to,
+				const void *from, size_t bytes)
+{
+	if (read && read(to, from, bytes))
+		return false;
+	if (!read)
+		__builtin_memcpy(to, from, bytes);
+	/* From here on only the copy counts: the region could change under us. */
+	__asm__ volatile("" ::: "memory");
+	return true;
+}
 
 /*
  * Checks every field of a superblock against each other and the region's size.
@@ -95,6 +109,9 @@ uint64_t nvj_tail_encode(uint32_t seed, uint64_t tid);
 
 /* The transaction of a tail word; false: damaged. */
 bool nvj_tail_decode(uint32_t seed, uint64_t word, uint64_t *tid);
+
+/* Whether a copy of the tail can be read and is this word. */
+bool nvj_tail_is(const struct nvj_geometry *g, unsigned copy, uint64_t word);
 
 /*
  * Reads both copies: the newer one's transaction. *damaged has bit n if copy n

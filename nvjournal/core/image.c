@@ -1,31 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Memory for images, a pool for each partition: it grows by slabs and is given
- * back when the journal closes. And the images of earlier transactions that are
- * kept, frozen, while a later one changes the block.
+ * Memory for images, a pool for each partition: each image has a block of its own, which
+ * is freed when the caller needs memory (nvj_shrink) or the journal closes. And the images of
+ * earlier transactions that are kept, frozen, while a later one changes the block.
  */
 #include "journal.h"
 
 #define IMAGES_OF_SLAB 16u
 
-struct nvj_slab *nvj_slab_make(struct nvj *j, size_t bytes, size_t images_bytes)
+struct nvj_slab *nvj_slab_make(struct nvj *j, size_t bytes)
 {
 	struct nvj_slab *slab = nvj_allocate(j, bytes);
 
-	if (!slab)
-		return NULL;
-	slab->bytes = bytes;
-	if (images_bytes) {
-		/* Whole blocks by themselves, so that the platform may align them as its disk
-		 * likes. */
-		slab->images = nvj_allocate(j, images_bytes);
-		if (!slab->images) {
-			j->platform.release(j->platform.context, slab, bytes);
-			return NULL;
-		}
-		slab->images_bytes = images_bytes;
-	}
+	if (slab)
+		slab->bytes = bytes;
 	return slab;
+}
+
+static void release_bytes(struct nvj *j, struct nvj_image *image)
+{
+	if (image->bytes)
+		j->platform.release(j->platform.context, image->bytes, NVJ_BLOCK_BYTES);
+	image->bytes = NULL;
 }
 
 void nvj_slabs_release(struct nvj *j, struct nvj_partition *p)
@@ -34,41 +30,65 @@ void nvj_slabs_release(struct nvj *j, struct nvj_partition *p)
 		struct nvj_slab *slab = p->slabs;
 
 		p->slabs = slab->next;
-		if (slab->images)
-			j->platform.release(j->platform.context, slab->images, slab->images_bytes);
+		for (unsigned i = 0; i < slab->image_count; i++)
+			release_bytes(j, &slab->images[i]);
 		j->platform.release(j->platform.context, slab, slab->bytes);
 	}
 }
 
-/* Under list_lock. */
+/* Images without memory. Under list_lock. */
 static bool grow(struct nvj *j, struct nvj_partition *p)
 {
 	size_t header = (sizeof(struct nvj_slab) + 63) & ~(size_t)63;
-	struct nvj_slab *slab = nvj_slab_make(j, header + IMAGES_OF_SLAB * sizeof(struct nvj_image),
-					      IMAGES_OF_SLAB * (size_t)NVJ_BLOCK_BYTES);
-	struct nvj_image *images;
+	struct nvj_slab *slab =
+		nvj_slab_make(j, header + IMAGES_OF_SLAB * sizeof(struct nvj_image));
 
 	if (!slab)
 		return false;
-	images = (struct nvj_image *)(void *)((uint8_t *)slab + header);
+	slab->images = (struct nvj_image *)(void *)((uint8_t *)slab + header);
+	slab->image_count = IMAGES_OF_SLAB;
 	for (unsigned i = 0; i < IMAGES_OF_SLAB; i++) {
-		images[i].bytes = (uint8_t *)slab->images + i * (size_t)NVJ_BLOCK_BYTES;
-		images[i].next = p->free_images;
-		p->free_images = &images[i];
+		slab->images[i].next = p->bare_images;
+		p->bare_images = &slab->images[i];
 	}
 	slab->next = p->slabs;
 	p->slabs = slab;
 	return true;
 }
 
+static struct nvj_image *pop(struct nvj_image **list)
+{
+	struct nvj_image *image = *list;
+
+	if (image)
+		*list = image->next;
+	return image;
+}
+
+static void push(struct nvj_image **list, struct nvj_image *image)
+{
+	image->next = *list;
+	*list = image;
+}
+
 struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p)
 {
-	struct nvj_image *image = NULL;
+	struct nvj_image *image;
 
 	nvj_lock(&p->list_lock, &j->platform);
-	if (p->free_images || grow(j, p)) {
-		image = p->free_images;
-		p->free_images = image->next;
+	image = pop(&p->free_images);
+	if (!image && (p->bare_images || grow(j, p))) {
+		image = pop(&p->bare_images);
+		/* A whole block by itself, so that the platform may align it as its disk likes. */
+		image->bytes = nvj_allocate(j, NVJ_BLOCK_BYTES);
+		if (image->bytes) {
+			nvj_store(&p->images, p->images + 1);
+		} else {
+			push(&p->bare_images, image);
+			image = NULL;
+		}
+	}
+	if (image) {
 		image->next = NULL;
 		image->tid = 0;
 		image->revoked_by = 0;
@@ -76,6 +96,57 @@ struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p)
 	}
 	nvj_unlock(&p->list_lock, &j->platform);
 	return image;
+}
+
+/* Gives the memory of up to so many free images back. Under list_lock. */
+static uint64_t release_free(struct nvj *j, struct nvj_partition *p, uint64_t most)
+{
+	uint64_t released = 0;
+	struct nvj_image *image;
+
+	while (released < most && (image = pop(&p->free_images)) != NULL) {
+		release_bytes(j, image);
+		push(&p->bare_images, image);
+		released++;
+	}
+	nvj_store(&p->images, p->images - released);
+	return released;
+}
+
+/*
+ * Whoever holds one of these locks may be allocating memory, and wait until there is
+ * some: so locks are only tried here.
+ */
+uint64_t nvj_shrink(struct nvj *j, uint64_t images, uint64_t *scanned)
+{
+	uint64_t most = images > UINT64_MAX / 2 ? UINT64_MAX : 2 * images;
+	uint64_t looks = most, released = 0;
+	uint32_t first = nvj_add_sc(&j->shrinks, 1) % j->partitions;
+
+	for (uint32_t i = 0; i < j->partitions && looks && released < images; i++) {
+		struct nvj_partition *p = &j->partition[(first + i) % j->partitions];
+		uint64_t were_free;
+
+		if (!nvj_try_lock(&p->list_lock))
+			continue;
+		were_free = release_free(j, p, images - released);
+		released += were_free;
+		looks -= were_free;
+		if (nvj_blocks_evict(j, p, images - released, &looks))
+			released += release_free(j, p, images - released);
+		nvj_unlock(&p->list_lock, &j->platform);
+	}
+	*scanned = most - looks;
+	return released;
+}
+
+uint64_t nvj_images(const struct nvj *j)
+{
+	uint64_t images = 0;
+
+	for (unsigned i = 0; i < j->partitions; i++)
+		images += nvj_load(&j->partition[i].images);
+	return images;
 }
 
 void nvj_image_give(struct nvj *j, struct nvj_partition *p, struct nvj_image *image)

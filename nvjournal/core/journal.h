@@ -157,6 +157,8 @@ struct nvj_partition {
 	struct nvj_block *dirty;
 	struct nvj_block *revoked[NVJ_SLOTS];
 	struct nvj_image *free_images;
+	struct nvj_image *bare_images; /* free ones without memory */
+	uint64_t images;               /* atomic to read: with memory */
 	struct nvj_block *free_blocks;
 	struct nvj_block *clock; /* the hand */
 	uint64_t blocks;         /* atomic to read: entries in the circle */
@@ -294,6 +296,7 @@ struct nvj {
 	uint64_t frozen;
 	uint64_t checkpoints;
 	uint64_t blocks_home;
+	uint32_t shrinks;                        /* each begins at another partition */
 	uint64_t first_line[NVJ_MAX_PARTITIONS]; /* head at open */
 };
 
@@ -392,6 +395,11 @@ struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_
 struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_t number);
 /* The same, and makes one; NULL: no memory. */
 struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number);
+/*
+ * Under list_lock: evicts up to `most` clean entries, whose images are free then, and
+ * counts each entry that it looks at down from *looks. Waits for no lock.
+ */
+uint64_t nvj_blocks_evict(struct nvj *j, struct nvj_partition *p, uint64_t most, uint64_t *looks);
 /* Under the block's lock: into the dirty list, unless it is there. */
 void nvj_block_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b);
 static inline void nvj_block_unlock(struct nvj *j, struct nvj_block *b)
@@ -403,15 +411,14 @@ static inline void nvj_block_unlock(struct nvj *j, struct nvj_block *b)
 /* Memory that is kept until the journal closes. */
 struct nvj_slab {
 	struct nvj_slab *next;
-	size_t bytes; /* of this, itself included */
-	void *images; /* NULL: none */
-	size_t images_bytes;
+	size_t bytes;             /* of this, itself included */
+	struct nvj_image *images; /* NULL: none */
+	unsigned image_count;
 };
 struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p);
 void nvj_image_give(struct nvj *j, struct nvj_partition *p, struct nvj_image *image);
-/* An allocation of bytes, and images_bytes of images, both zeroed, noted in the partition's slabs.
- */
-struct nvj_slab *nvj_slab_make(struct nvj *j, size_t bytes, size_t images_bytes);
+/* A zeroed allocation. The caller notes it in the partition's slabs. */
+struct nvj_slab *nvj_slab_make(struct nvj *j, size_t bytes);
 void nvj_slabs_release(struct nvj *j, struct nvj_partition *p);
 /* Under the block's lock: gives what is frozen and needed no more. */
 void nvj_frozen_trim(struct nvj *j, struct nvj_partition *p, struct nvj_block *b);

@@ -79,16 +79,19 @@ static void sum_up(const struct pass *pass, struct nvj_report *report)
  * that does not count would be at home, or the tail would name a slot that is not
  * sealed. Older seals were fenced before it.
  */
-static void seal_again(const struct nvj_region *region, const struct nvj_scan *s)
+static int seal_again(const struct nvj_region *region, const struct nvj_scan *s)
 {
 	const struct nvj_persistence *p = region->persistence;
-	uint64_t *seal = &nvj_commit_at(&s->geometry, s->sealed_tid)->seal;
+	uint64_t *seal = &nvj_commit_at(&s->geometry, s->sealed_tid)->seal, value;
 
 	if (s->sealed_tid == s->tail_tid)
-		return;
-	p->store64(p, seal, *seal);
+		return 0;
+	if (!nvj_copy_out(region->read, &value, seal, sizeof(value)))
+		return NVJ_EIO;
+	p->store64(p, seal, value);
 	/* The seal before any write to a home that trusts it. */
 	p->fence(p);
+	return 0;
 }
 
 /* The tail goes to the last transaction, and copies that were damaged are made new. */
@@ -118,7 +121,7 @@ static int settle(const struct nvj_region *region, const struct nvj_platform *pl
 	 * stores: the newer counts. It fences; so when nvj_recover returns, the
 	 * engine's anchor and first records can only come after it.
 	 */
-	if (*nvj_tail_at(g, 0) != word || *nvj_tail_at(g, 1) != word)
+	if (!nvj_tail_is(g, 0, word) || !nvj_tail_is(g, 1, word))
 		nvj_tail_write(g, p, s->last_tid);
 	/*
 	 * A damaged superblock's copy. The other one is sound, and is not changed,
@@ -147,7 +150,7 @@ static int check_or_recover(const struct nvj_region *region, const struct nvj_pl
 	/* Nothing is written before everything was looked at. */
 	error = run_pass(&pass, run, examine_part, report);
 	if (!error && write)
-		seal_again(region, s);
+		error = seal_again(region, s);
 	if (!error)
 		error = run_pass(&pass, run, replay_part, report);
 	sum_up(&pass, report);
@@ -155,6 +158,38 @@ static int check_or_recover(const struct nvj_region *region, const struct nvj_pl
 		error = settle(region, platform, s);
 	platform->release(platform->context, pass.parts, bytes);
 	return error;
+}
+
+/* The longest thing that a finding is of: a record of a whole block, in lines. */
+#define MAX_FOUND_LINES NVJ_BLOCK_CREDITS
+
+static uint32_t found_lines(enum nvj_finding_kind kind)
+{
+	switch (kind) {
+	case NVJ_FOUND_RECORD:
+		return MAX_FOUND_LINES;
+	case NVJ_FOUND_COMMIT:
+		return NVJ_MAX_COMMIT_LINES;
+	default:
+		return sizeof(struct nvj_disk_super) / NVJ_LINE_BYTES;
+	}
+}
+
+/* Of each finding: whether it is memory that fails, and not just what is in it. */
+static void look_for_bad_memory(const struct nvj_region *region, struct nvj_report *report)
+{
+	uint32_t made = report->findings < NVJ_MAX_FINDINGS ? report->findings : NVJ_MAX_FINDINGS;
+
+	for (uint32_t i = 0; region->read && i < made; i++) {
+		struct nvj_finding *f = &report->finding[i];
+		uint64_t at = f->offset, end = at + found_lines(f->kind) * NVJ_LINE_BYTES;
+		uint8_t line[NVJ_LINE_BYTES];
+
+		for (; at < end && at + sizeof(line) <= region->size_bytes; at += sizeof(line))
+			f->unreadable |=
+				!nvj_copy_out(region->read, line,
+					      (const uint8_t *)region->base + at, sizeof(line));
+	}
 }
 
 static int begin(const struct nvj_region *region, const struct nvj_platform *platform, nvj_run *run,
@@ -170,8 +205,10 @@ static int begin(const struct nvj_region *region, const struct nvj_platform *pla
 	if (write && !region->persistence)
 		return NVJ_EINVAL;
 	error = nvj_scan_begin(region, platform, report, &s);
-	if (error)
+	if (error) {
+		look_for_bad_memory(region, report);
 		return error;
+	}
 	error = check_or_recover(region, platform, run ? run : in_turn, write, s, report);
 	if (!error && recovered) {
 		recovered->geometry = s->geometry;
@@ -181,6 +218,7 @@ static int begin(const struct nvj_region *region, const struct nvj_platform *pla
 		__builtin_memcpy(recovered->high, s->high, sizeof(s->high));
 	}
 	nvj_scan_end(platform, s);
+	look_for_bad_memory(region, report);
 	return error;
 }
 

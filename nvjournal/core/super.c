@@ -60,6 +60,7 @@ int nvj_geometry(const struct nvj_region *region, const struct nvj_disk_super *s
 		.commits = super->commits,
 		.commit_lines = super->commit_lines,
 		.seed = super->seed,
+		.read = region->read,
 	};
 	return 0;
 }
@@ -67,7 +68,7 @@ int nvj_geometry(const struct nvj_region *region, const struct nvj_disk_super *s
 /* The later, the more it says of the region. */
 enum copy_state {
 	COPY_NONE,    /* no magic: there is none, or its magic is damaged */
-	COPY_DAMAGED, /* a wrong CRC */
+	COPY_DAMAGED, /* a wrong CRC, or memory that cannot be read */
 	COPY_LAYOUT,  /* a right CRC, but not sizes that can be */
 	COPY_LATER,   /* a right CRC, and a version that we do not know */
 	COPY_SOUND,
@@ -78,9 +79,11 @@ static enum copy_state read_copy(const struct nvj_region *region, uint64_t offse
 {
 	struct nvj_geometry unused;
 
-	__builtin_memcpy(super, (const uint8_t *)region->base + offset, sizeof(*super));
-	/* From here on only the copy counts: the region could change under us. */
-	__asm__ volatile("" ::: "memory");
+	if (!nvj_copy_out(region->read, super, (const uint8_t *)region->base + offset,
+			  sizeof(*super))) {
+		__builtin_memset(super, 0, sizeof(*super));
+		return COPY_DAMAGED;
+	}
 	if (super->magic != NVJ_SUPER_MAGIC)
 		return COPY_NONE;
 	/* Magic, version and CRC have their place in all versions. */

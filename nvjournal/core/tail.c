@@ -21,15 +21,30 @@ bool nvj_tail_decode(uint32_t seed, uint64_t word, uint64_t *tid)
 	return nvj_tail_encode(seed, *tid) == word;
 }
 
+static bool read_word(const struct nvj_geometry *g, unsigned copy, uint64_t *word)
+{
+	if (g->read)
+		return nvj_copy_out(g->read, word, nvj_tail_at(g, copy), sizeof(*word));
+	*word = __atomic_load_n(nvj_tail_at(g, copy), __ATOMIC_RELAXED);
+	return true;
+}
+
+bool nvj_tail_is(const struct nvj_geometry *g, unsigned copy, uint64_t word)
+{
+	uint64_t there;
+
+	return read_word(g, copy, &there) && there == word;
+}
+
 bool nvj_tail_read(const struct nvj_geometry *g, uint64_t *tid, unsigned *damaged)
 {
 	uint64_t each[2];
 
 	*damaged = 0;
 	for (unsigned copy = 0; copy < 2; copy++) {
-		uint64_t word = __atomic_load_n(nvj_tail_at(g, copy), __ATOMIC_RELAXED);
+		uint64_t word;
 
-		if (!nvj_tail_decode(g->seed, word, &each[copy]))
+		if (!read_word(g, copy, &word) || !nvj_tail_decode(g->seed, word, &each[copy]))
 			*damaged |= 1u << copy;
 	}
 	switch (*damaged) {

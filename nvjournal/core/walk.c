@@ -30,20 +30,18 @@ void nvj_walker_rewind(struct nvj_walker *w)
 	w->position = w->scan->low[w->partition];
 }
 
-/* Copies count lines out of the ring, over its end if need be. */
-static void read_lines(const struct nvj_walker *w, uint64_t position, void *to, uint64_t count)
+/* Copies count lines out of the ring, over its end if need be. False: they cannot be read. */
+static bool read_lines(const struct nvj_walker *w, uint64_t position, void *to, uint64_t count)
 {
 	const struct nvj_geometry *g = &w->scan->geometry;
 	uint64_t to_end = nvj_lines_to_end(g, position);
 	uint64_t first = count < to_end ? count : to_end;
 
-	__builtin_memcpy(to, nvj_line_at(g, w->partition, position), first * NVJ_LINE_BYTES);
-	if (count > first)
-		__builtin_memcpy((uint8_t *)to + first * NVJ_LINE_BYTES,
-				 nvj_line_at(g, w->partition, position + first),
-				 (count - first) * NVJ_LINE_BYTES);
-	/* What follows looks at the copy: the region could change under us. */
-	__asm__ volatile("" ::: "memory");
+	return nvj_copy_out(g->read, to, nvj_line_at(g, w->partition, position),
+			    first * NVJ_LINE_BYTES) &&
+	       (count == first || nvj_copy_out(g->read, (uint8_t *)to + first * NVJ_LINE_BYTES,
+					       nvj_line_at(g, w->partition, position + first),
+					       (count - first) * NVJ_LINE_BYTES));
 }
 
 int nvj_walker_next(struct nvj_walker *w)
@@ -53,7 +51,8 @@ int nvj_walker_next(struct nvj_walker *w)
 
 	if (w->position >= end)
 		return 0;
-	read_lines(w, w->position, &w->header, 1);
+	if (!read_lines(w, w->position, &w->header, 1))
+		return NVJ_EUCLEAN;
 	/*
 	 * When the last one was sealed the transaction after it was running, at
 	 * most. A higher one here would not be under the next anchor.
@@ -64,7 +63,8 @@ int nvj_walker_next(struct nvj_walker *w)
 	/* lines is 1..65 now. */
 	if (w->header.lines > end - w->position)
 		return NVJ_EUCLEAN;
-	read_lines(w, w->position + 1, w->lines, w->header.lines - 1u);
+	if (!read_lines(w, w->position + 1, w->lines, w->header.lines - 1u))
+		return NVJ_EUCLEAN;
 	if (w->header.crc != nvj_record_crc_packed(s->geometry.seed, &w->header, w->lines))
 		return NVJ_EUCLEAN;
 	w->position += w->header.lines;

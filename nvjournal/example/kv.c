@@ -7,7 +7,8 @@
  *	kv FILE				such commands from standard input, a line each
  *
  * FILE holds the blocks, FILE.journal the journal: put it into persistent
- * memory, and a put costs a copy and two fences. What a put prints is safe.
+ * memory, and a put costs a copy and two fences. What a put prints is safe. With
+ * --allow-volatile before FILE the journal may be a plain file, for development.
  */
 #include <stdio.h>
 #include <string.h>
@@ -127,16 +128,23 @@ static int run(char **word)
 
 int main(int count, char **words)
 {
+	/* For development: a journal in a plain file. */
+	bool volatile_too = count > 1 && !strcmp(words[1], "--allow-volatile");
 	/* Makes a journal of 4 rings when there is none; recovers it, if it was killed. */
 	const struct nvju_options options = {.region_size_bytes = 4 << 20,
 					     .create_partitions = 4,
+					     .region_flags = volatile_too ? NVJ_ALLOW_VOLATILE : 0,
 					     .disk_flags = NVJU_DISK_CREATE};
 	char text[4096], *word[4] = {NULL};
 	int result = 0;
 
+	count -= volatile_too;
+	words += volatile_too;
 	snprintf(text, sizeof(text), "%s.journal", count > 1 ? words[1] : "");
 	if (count < 2 || nvju_open(&store, text, words[1], &options))
-		return fprintf(stderr, "kv FILE [COMMAND...]\n%s\n", nvju_error()), 2;
+		return fprintf(stderr, "kv [--allow-volatile] FILE [COMMAND...]\n%s\n",
+			       nvju_error()),
+		       2;
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (count > 2)
 		result = run(words + 2);

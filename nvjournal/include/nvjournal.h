@@ -215,7 +215,24 @@ struct nvj_disk_record {
 	uint8_t reserved[12];
 };
 
+#define NVJ_MARK_MAGIC UINT64_C(0x4b52414d4c41544e) /* "NTALMARK" */
+
+/*
+ * On the disk, in a place that its owner chooses: the tail of the disk's journal, as
+ * it was after some checkpoint. It is written after the tail has moved, so the
+ * region's tail is never behind it; that of an older copy of the region may be.
+ */
+struct nvj_disk_mark {
+	uint64_t magic;    /*  0 NVJ_MARK_MAGIC */
+	uint32_t crc;      /*  8 of these 64 bytes, begun with ~0 */
+	uint32_t unused32; /* 12 */
+	uint8_t uuid[16];  /* 16 of the journal */
+	uint64_t tail_tid; /* 32 */
+	uint8_t unused[24];
+};
+
 #ifndef __cplusplus
+_Static_assert(sizeof(struct nvj_disk_mark) == NVJ_LINE_BYTES, "mark");
 _Static_assert(sizeof(struct nvj_disk_super) == 128, "superblock");
 _Static_assert(sizeof(struct nvj_disk_tail) == NVJ_LINE_BYTES, "tail");
 _Static_assert(sizeof(struct nvj_disk_commit) == 32, "commit record");
@@ -249,6 +266,12 @@ struct nvj_region {
 	void *base;
 	uint64_t size_bytes;
 	const struct nvj_persistence *persistence;
+	/*
+	 * Copies out of the region at recovery, where memory may fail: 0, or
+	 * NVJ_EIO if some of it cannot be read. NULL: plain loads, which end the
+	 * program or the kernel then. Nothing is read once the journal is open.
+	 */
+	int (*read)(void *to, const void *from, size_t bytes);
 };
 
 /*
@@ -323,6 +346,12 @@ struct nvj_platform {
 	 * On an error the journal aborts.
 	 */
 	int (*before_commit)(void *context, uint64_t tid);
+	/*
+	 * A checkpoint has moved the tail to transaction tid: that is persistent in
+	 * the region, and nobody uses yet what it frees. Called by the thread that
+	 * ends the round, one at a time, with rising numbers. NULL: not told.
+	 */
+	void (*tail_moved)(void *context, uint64_t tid);
 	/* The journal aborts: told once, with the error and the block, or ~0. */
 	void (*aborted)(void *context, int error, uint64_t block);
 };
@@ -349,6 +378,14 @@ int nvj_format(const struct nvj_region *region, const struct nvj_format_options 
 /* The superblock, from whichever copy is sound. NVJ_ENODATA, NVJ_EFORMAT, NVJ_EUCLEAN. */
 int nvj_read_super(const struct nvj_region *region, struct nvj_disk_super *super);
 
+/* The tail, from whichever copies are sound. As nvj_read_super; NVJ_EUCLEAN: both are damaged. */
+int nvj_read_tail(const struct nvj_region *region, uint64_t *tid);
+
+/* Fills in a mark of the journal with that UUID. */
+void nvj_mark_make(struct nvj_disk_mark *mark, const uint8_t uuid[16], uint64_t tail_tid);
+/* The tail that it names; 0: it is no mark, it is damaged, or it is of another journal. */
+uint64_t nvj_mark_tail(const struct nvj_disk_mark *mark, const uint8_t uuid[16]);
+
 /* What was found wrong, and where. */
 enum nvj_finding_kind {
 	NVJ_FOUND_SUPER = 1, /* one copy of the superblock is damaged; the other is used */
@@ -364,6 +401,7 @@ struct nvj_finding {
 	uint32_t partition; /* of NVJ_FOUND_RECORD */
 	uint64_t position; /* of NVJ_FOUND_RECORD: its line; of NVJ_FOUND_COMMIT: the transaction */
 	uint64_t offset;   /* in the region, bytes */
+	bool unreadable;   /* the memory there fails (struct nvj_region, read) */
 };
 
 #define NVJ_MAX_FINDINGS 16u
@@ -623,6 +661,16 @@ void nvj_checkpoint_worker(struct nvj *journal, unsigned partition);
 void nvj_commit_worker(struct nvj *journal, unsigned partition);
 
 void nvj_stop_workers(struct nvj *journal);
+
+/*
+ * Gives memory back: up to so many images (copies of blocks, NVJ_BLOCK_BYTES each) of
+ * blocks that are at home and that no open handle knows. Returns how many. It looks at
+ * twice as many blocks at most, and *scanned is how many it looked at. It waits for no
+ * lock: it leaves out what is in use. 0 with *scanned 0: nothing is there, or all is in use.
+ */
+uint64_t nvj_shrink(struct nvj *journal, uint64_t images, uint64_t *scanned);
+/* Images that have memory now. */
+uint64_t nvj_images(const struct nvj *journal);
 
 /*
  * The block as it was last logged, into image: a reader that finds it here must

@@ -41,15 +41,37 @@ enum nvju_region_flags {
 	NVJU_CREATE = 2,
 	/* No lock: for a look at a region that is in use. Only with NVJU_READ_ONLY. */
 	NVJU_UNLOCKED = 4,
+	/*
+	 * Also where a commit is not known to survive a loss of power, or is slow: see
+	 * nvju_region_open. For development and tests.
+	 */
+	NVJ_ALLOW_VOLATILE = 8,
 };
 
 /*
  * Maps size_bytes at offset of a file or device; 0: to its end. Both multiples
  * of 4096 (of 2 MiB on a DAX device). Where the path can be mapped with MAP_SYNC
  * (device DAX, a file on a DAX file system) stores are made persistent by the
- * processor's instructions; else it is a plain file or block device, and each
- * fence calls msync for the pages that its thread wrote: right, and slow; for
- * development. There a failing msync raises SIGBUS, as failing memory does.
+ * processor's instructions.
+ *
+ * Anything else is refused, unless it is opened to be read: -EOPNOTSUPP. So is device
+ * DAX on virtio-pmem, whose memory is the host's page cache: it needs a flush by the
+ * host, which no instruction makes. With NVJ_ALLOW_VOLATILE both are taken. Without
+ * MAP_SYNC each fence then calls msync for the pages that its thread wrote: slow, and as
+ * durable as the file system's fsync, which on tmpfs is not at all. A failing msync
+ * raises SIGBUS, as failing memory does.
+ *
+ * A block device of persistent memory (/dev/pmem0: where ext4nvj has its journal) is
+ * taken without the flag: it is never mapped with MAP_SYNC, and msync with the
+ * driver's flush makes it durable. nvj formats and recovers it so.
+ *
+ * Recovery and check find memory that cannot be read, as a region's of a file that
+ * was cut: they return NVJ_EUCLEAN, and the report says where (unreadable). For that
+ * there is a handler of SIGBUS while a region is open. It only ends our own reading in
+ * the thread that met the error; any other SIGBUS goes to the handler that was there
+ * before the first region was opened. A handler that the program sets afterwards
+ * stays, and then failing memory is its own. Memory that fails while it is written
+ * raises SIGBUS for the program.
  *
  * The part mapped is locked (by fcntl) against other processes and against this
  * one: -EBUSY.
@@ -201,6 +223,7 @@ struct nvju_options {
 	 * many partitions.
 	 */
 	unsigned create_partitions;
+	unsigned region_flags;      /* NVJ_ALLOW_VOLATILE, or 0 */
 	unsigned disk_flags;        /* enum nvju_disk_flags */
 	unsigned worker_flags;      /* enum nvju_worker_flags */
 	struct nvj_options journal; /* workers and recover_with are set by nvju_open */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Single blocks that are brought home, and the journal that goes on beside it. */
+#include "../core/journal.h"
 #include "engine.h"
 
 static void those_named_come_home(void)
@@ -149,8 +150,64 @@ static void beside_checkpoints(void)
 	engine_end(&e);
 }
 
+/* Whoever asks for memory waits for nobody: with these locks held it returns. */
+static void what_is_in_use_is_left(struct engine *e)
+{
+	struct nvj *j = e->journal;
+	uint64_t scanned;
+
+	for (unsigned i = 0; i < j->partitions; i++)
+		nvj_lock(&j->partition[i].list_lock, &j->platform);
+	expect(nvj_shrink(j, 10, &scanned) == 0 && scanned == 0);
+	for (unsigned i = 0; i < j->partitions; i++)
+		nvj_unlock(&j->partition[i].list_lock, &j->platform);
+	for (unsigned i = 0; i < j->partitions; i++)
+		for (uint64_t n = 0; n < UINT64_C(1) << (64 - j->partition[i].bucket_shift); n++)
+			nvj_lock(&j->partition[i].buckets[n].lock, &j->platform);
+	(void)nvj_shrink(j, ~UINT64_C(0), &scanned);
+	expect(scanned >= 100 && nvj_images(j) >= 100);
+	for (unsigned i = 0; i < j->partitions; i++)
+		for (uint64_t n = 0; n < UINT64_C(1) << (64 - j->partition[i].bucket_shift); n++)
+			nvj_unlock(&j->partition[i].buckets[n].lock, &j->platform);
+}
+
+/* Copies of blocks that are at home are freed; the other copies stay, and the journal goes on. */
+static void memory_of_clean_blocks_is_given_back(void)
+{
+	struct engine e;
+	uint64_t images, scanned;
+
+	engine_begin(&e, 2, 4096, false);
+	for (unsigned n = 0; n < 100; n++)
+		engine_put(&e, n, 0, (uint8_t)(n + 1));
+	expect(nvj_commit(e.journal, 0) == 0);
+	images = nvj_images(e.journal);
+	expect(images >= 100);
+	/* Nothing is at home. */
+	(void)nvj_shrink(e.journal, ~UINT64_C(0), &scanned);
+	expect(nvj_images(e.journal) >= 100 && engine_home(&e, 50)[0] == 0);
+	expect(scanned >= 100);
+	/* It does not look at all of them in vain. */
+	expect(nvj_shrink(e.journal, 10, &scanned) == 0 && scanned == 20);
+	expect(nvj_checkpoint(e.journal) == 0);
+	what_is_in_use_is_left(&e);
+	expect(nvj_shrink(e.journal, 10, &scanned) == 10 && scanned >= 10 && scanned <= 20);
+	expect(nvj_shrink(e.journal, ~UINT64_C(0), &scanned) >= 80);
+	expect(nvj_images(e.journal) <= 4);
+	for (unsigned n = 0; n < 100; n++) {
+		expect(engine_home(&e, n)[0] == n + 1);
+		engine_put(&e, n, 64, (uint8_t)(n + 2));
+	}
+	expect(nvj_commit(e.journal, 0) == 0 && nvj_checkpoint(e.journal) == 0);
+	for (unsigned n = 0; n < 100; n++)
+		expect(engine_home(&e, n)[0] == n + 1 && engine_home(&e, n)[64] == n + 2);
+	expect(nvj_close(e.journal) == 0);
+	engine_end(&e);
+}
+
 int main(void)
 {
+	memory_of_clean_blocks_is_given_back();
 	those_named_come_home();
 	what_is_not_committed_stays();
 	many_come_home();

@@ -135,7 +135,9 @@ static inline struct rest *rest_new(uint64_t size_bytes)
 	for (unsigned b = 0; b < REST_BLOCKS; b++)
 		for (unsigned i = 0; i < NVJ_BLOCK_BYTES; i++)
 			t->disk[b][i] = (uint8_t)(b + i / 64);
-	t->region = (struct nvj_region){t->memory, size_bytes, nvj_persistence("none")};
+	t->region = (struct nvj_region){.base = t->memory,
+					.size_bytes = size_bytes,
+					.persistence = nvj_persistence("none")};
 	t->platform = (struct nvj_platform){
 		.context = t,
 		.allocate = rest_allocate,

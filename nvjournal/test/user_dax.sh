@@ -46,13 +46,33 @@ GUEST
 cat > devdax.sh <<'GUEST'
 set -e
 nd=/sys/bus/nd
-echo namespace0.0 > $nd/drivers/nd_pmem/unbind
-cd $nd/devices/dax0.0
-echo ram > mode
-echo 2097152 > align
-echo 01234567-89ab-cdef-0123-456789abcde0 > uuid
-echo namespace0.0 > namespace
-echo dax0.0 > $nd/drivers/dax_pmem/bind
+# devdax N UUID: makes namespaceN.0 device DAX.
+devdax() {
+	echo namespace$1.0 > $nd/drivers/nd_pmem/unbind
+	cd $nd/devices/dax$1.0
+	echo ram > mode
+	echo 2097152 > align
+	echo $2 > uuid
+	echo namespace$1.0 > namespace
+	echo dax$1.0 > $nd/drivers/dax_pmem/bind
+	cd /
+}
+# The NVDIMM, and memory that only its host can flush.
+for bus in $nd/devices/ndbus*; do
+	region=$(basename $bus/region*)
+	case $(cat $bus/provider) in
+	virtio-pmem) volatile=${region#region} ;;
+	*) sound=${region#region} ;;
+	esac
+done
+devdax $sound 01234567-89ab-cdef-0123-456789abcde0
+devdax $volatile 01234567-89ab-cdef-0123-456789abcde1
+[ $sound = 0 ] || ln -s dax$sound.0 /dev/dax0.0
+! /nvj format /dev/dax$volatile.0 --size 4M 2> /volatile || exit 1
+cat /volatile
+grep -q 'virtio-pmem.*--allow-volatile' /volatile
+/nvj format /dev/dax$volatile.0 --size 4M --allow-volatile
+/nvj check /dev/dax$volatile.0
 mkdir /w
 ln -s /dev/dax0.0 /w/store.journal
 cd /w
@@ -87,7 +107,7 @@ guest --pmem pm.img:64M --disk disk.img:16M --give fsdax.sh:/fsdax.sh -- sh /fsd
 # What the guest printed last was still on its way here: no upper bound.
 awk -v keys=5000 -v behind=100000000 -f "$NVJ_SOURCE/test/user_kv_check.awk" acknowledged list || { cat again.log; exit 1; }
 echo "fsdax: $(wc -l < acknowledged) puts acknowledged, all there"
-guest --pmem 64M --give devdax.sh:/devdax.sh -- sh /devdax.sh > devdax.log 2>&1 || {
+guest --pmem 64M --pmem 64M,virtio --give devdax.sh:/devdax.sh -- sh /devdax.sh > devdax.log 2>&1 || {
 	echo "device DAX:"
 	cat devdax.log
 	exit 1

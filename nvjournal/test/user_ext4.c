@@ -19,6 +19,9 @@
 #define INCOMPAT_AT (1024 + 0x60)
 #define LABEL_AT (1024 + 0x78)
 #define JOURNAL_UUID_AT (1024 + 0xd0)
+#define MARK_BLOCK_AT (1024 + 0x3f4)
+/* Of 4096, with nothing in it. */
+#define MARK_BLOCK 4090u
 #define RECOVER 4u
 #define MARK 0x40000000u
 
@@ -102,7 +105,8 @@ static void crash(const char *region_name, bool marked)
 	struct nvj_handle handle;
 
 	snprintf(path, sizeof(path), "%s/%s", directory, region_name);
-	expect(nvju_region_open(&region, path, 4096, 4 << 20, NVJU_CREATE) == 0);
+	expect(nvju_region_open(&region, path, 4096, 4 << 20, NVJU_CREATE | NVJ_ALLOW_VOLATILE) ==
+	       0);
 	nvju_uuid(format.uuid);
 	memcpy(journal_uuid, format.uuid, 16);
 	transfer(true, block);
@@ -141,13 +145,16 @@ static void recovers(const char *nvj, const char *options)
 	crash("journal", true);
 	expect(run("cp journal copy") == 0);
 	expect(run("e2fsck -fn disk") != 0); /* it must not replay its own, empty journal */
-	says(0, "needs the journal no more", "%s recover --offset 4096 journal --target disk", nvj);
+	says(0, "needs the journal no more",
+	     "%s recover --allow-volatile --offset 4096 journal --target disk", nvj);
 	expect(run("e2fsck -fn disk") == 0);
 	says(0, "committed", "dumpe2fs -h disk");
 	expect(run("dumpe2fs -h disk 2>&1 | grep -E 'needs_recovery|FEATURE|Journal UUID'") == 1);
-	says(0, "clean, nothing", "%s recover --offset 4096 journal --target disk", nvj);
+	says(0, "clean, nothing", "%s recover --allow-volatile --offset 4096 journal --target disk",
+	     nvj);
 	/* An older copy would undo what came after. */
-	says(2, "not marked as waiting", "%s recover --offset 4096 copy --target disk", nvj);
+	says(2, "not marked as waiting",
+	     "%s recover --allow-volatile --offset 4096 copy --target disk", nvj);
 }
 
 /* All went home, and then it was interrupted: the mark is there still. */
@@ -155,10 +162,12 @@ static void goes_on(const char *nvj)
 {
 	make_disk("");
 	crash("journal", true);
-	expect(run("cp disk marked && %s recover --offset 4096 journal --target disk", nvj) == 0);
+	expect(run("cp disk marked && %s recover --allow-volatile --offset 4096 journal --target "
+		   "disk",
+		   nvj) == 0);
 	expect(run("cp marked disk") == 0);
-	says(0, "\"ext4_unmarked\": true", "%s recover --json --offset 4096 journal --target disk",
-	     nvj);
+	says(0, "\"ext4_unmarked\": true",
+	     "%s recover --allow-volatile --json --offset 4096 journal --target disk", nvj);
 	expect(run("e2fsck -fn disk") == 0);
 }
 
@@ -171,9 +180,10 @@ static void refuses(const char *nvj)
 	/* Formatted anew, as each mount does: the older region fits no more, whatever is said. */
 	crash("journal", true);
 	expect(run("cp disk before") == 0);
-	says(2, "waits for journal", "%s recover --offset 4096 older --target disk", nvj);
-	says(2, "waits for journal", "%s recover --offset 4096 older --target disk --any-disk",
-	     nvj);
+	says(2, "waits for journal",
+	     "%s recover --allow-volatile --offset 4096 older --target disk", nvj);
+	says(2, "waits for journal",
+	     "%s recover --allow-volatile --offset 4096 older --target disk --any-disk", nvj);
 	expect(run("cmp disk before") == 0);
 
 	/* Left by ext4 itself: its own journal comes first. */
@@ -184,21 +194,84 @@ static void refuses(const char *nvj)
 	seal_super(block);
 	transfer(false, block);
 	expect(run("cp disk before") == 0);
-	says(2, "journal of its own", "%s recover --offset 4096 journal --target disk --any-disk",
-	     nvj);
+	says(2, "journal of its own",
+	     "%s recover --allow-volatile --offset 4096 journal --target disk --any-disk", nvj);
 	expect(run("cmp disk before") == 0);
 
 	/* A superblock that is damaged after all is home is left as it is. */
 	make_disk("-O metadata_csum");
 	crash("journal", true);
-	expect(run("%s recover --offset 4096 journal --target disk", nvj) == 0);
+	expect(run("%s recover --allow-volatile --offset 4096 journal --target disk", nvj) == 0);
 	transfer(true, block);
 	*word(block, INCOMPAT_AT) |= RECOVER | MARK;
 	memcpy(block + JOURNAL_UUID_AT, journal_uuid, 16);
 	transfer(false, block);
 	expect(run("cp disk before") == 0);
-	says(1, "checksum is wrong", "%s recover --offset 4096 journal --target disk", nvj);
+	says(1, "checksum is wrong",
+	     "%s recover --allow-volatile --offset 4096 journal --target disk", nvj);
 	expect(run("cmp disk before") == 0);
+}
+
+/* A checkpoint has said that the disk has all up to that transaction. */
+static void mark_tail(uint64_t tid)
+{
+	static uint8_t block[NVJ_BLOCK_BYTES];
+	struct nvj_disk_mark mark;
+	char path[100];
+	int fd;
+
+	transfer(true, block);
+	*word(block, MARK_BLOCK_AT) = MARK_BLOCK;
+	seal_super(block);
+	transfer(false, block);
+	nvj_mark_make(&mark, journal_uuid, tid);
+	snprintf(path, sizeof(path), "%s/disk", directory);
+	fd = open(path, O_RDWR);
+	expect(fd >= 0);
+	expect(pwrite(fd, &mark, sizeof(mark), (off_t)MARK_BLOCK * NVJ_BLOCK_BYTES) ==
+	       sizeof(mark));
+	expect(close(fd) == 0);
+}
+
+/* The mark is where the disk does not reach: whether it is an older copy is not known. */
+static void refuses_without_the_mark(const char *nvj)
+{
+	uint8_t block[NVJ_BLOCK_BYTES];
+
+	transfer(true, block);
+	*word(block, MARK_BLOCK_AT) = 1u << 30;
+	seal_super(block);
+	transfer(false, block);
+	expect(run("cp disk before; cp journal journal.before") == 0);
+	says(2, "recover journal --offset 4096 --target disk --any-disk",
+	     "%s recover --allow-volatile --offset 4096 journal --target disk", nvj);
+	expect(run("cmp disk before") == 0);
+	says(0, "needs the journal no more",
+	     "%s recover --allow-volatile --offset 4096 journal --target disk --any-disk", nvj);
+	expect(run("e2fsck -fn disk") == 0);
+	expect(run("cp before disk; cp journal.before journal") == 0);
+}
+
+/* A copy of this very journal, made before a checkpoint of it. */
+static void refuses_an_older_copy(const char *nvj)
+{
+	make_disk("-O metadata_csum");
+	crash("journal", true);
+	/* Its tail is the anchor of its one open: 1. */
+	mark_tail(2);
+	expect(run("cp disk before") == 0);
+	says(2, "older copy", "%s recover --allow-volatile --offset 4096 journal --target disk",
+	     nvj);
+	says(2, "older copy",
+	     "%s recover --allow-volatile --offset 4096 journal --target disk --any-disk", nvj);
+	expect(run("cmp disk before") == 0);
+	refuses_without_the_mark(nvj);
+	mark_tail(1);
+	says(0, "needs the journal no more",
+	     "%s recover --allow-volatile --offset 4096 journal --target disk", nvj);
+	expect(run("e2fsck -fn disk") == 0);
+	/* Nothing of ours is left in the superblock. */
+	expect(run("cmp -i 2036:0 -n 8 disk /dev/zero") == 0);
 }
 
 static void remove_all(void)
@@ -227,5 +300,6 @@ int main(void)
 	recovers(nvj, "-O ^metadata_csum");
 	goes_on(nvj);
 	refuses(nvj);
+	refuses_an_older_copy(nvj);
 	return 0;
 }

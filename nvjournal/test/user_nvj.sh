@@ -49,13 +49,13 @@ must 0 'nvj recover journal.img' "$nvj" --help
 must 0 'nvj ' "$nvj" --version
 must 2 'no command "mend"' "$nvj" mend
 must 2 'no option "--sise"' "$nvj" format a --sise 1M
-must 2 'is no size' "$nvj" format a --size 64Q
-must 2 'is no size' "$nvj" format a --size 99999999999G
-must 2 'is no UUID' "$nvj" format a --size 1M --disk-uuid 0123
+must 2 'is no size' "$nvj" format --allow-volatile a --size 64Q
+must 2 'is no size' "$nvj" format --allow-volatile a --size 99999999999G
+must 2 'is no UUID' "$nvj" format --allow-volatile a --size 1M --disk-uuid 0123
 must 2 'which FILE' "$nvj" check
-must 2 'wants a value' "$nvj" format a --size
+must 2 'wants a value' "$nvj" format --allow-volatile a --size
 must 2 'one FILE is enough' "$nvj" check a b
-must 2 'to which disk' "$nvj" recover a
+must 2 'to which disk' "$nvj" recover --allow-volatile a
 for command in format inspect check recover dump resize completion; do
 	must 0 "nvj $command" "$nvj" $command --help
 	must 0 "nvj $command" "$nvj" help $command
@@ -73,29 +73,38 @@ must 2 'not ext4nvj, nor ext4' "$nvj" resize /proc
 [ ! -e a ] && [ ! -e absent ] || { echo "a wrong command line made a file"; exit 1; }
 
 # --- Format
-must 2 'say how large' "$nvj" format j
-must 2 'No such file' "$nvj" format /dev/nvj-test-absent --size 1M
-must 0 '8 partitions' "$nvj" format j --size 8M --partitions 8
+must 2 'say how large' "$nvj" format --allow-volatile j
+must 2 'No such file' "$nvj" format --allow-volatile /dev/nvj-test-absent --size 1M
+must 2 '--allow-volatile' "$nvj" format j --size 8M
+[ ! -e j ] || { echo "a refused format made a file"; exit 1; }
+must 0 '8 partitions' "$nvj" format --allow-volatile j --size 8M --partitions 8
 [ "$(stat -c %s j)" = $((8 << 20)) ] || { echo "j has not 8 MiB"; exit 1; }
-must 0 'partitions' "$nvj" format j # it is clean
-must 2 'cannot format' "$nvj" format j --partitions 65
-must 1 'too few' "$nvj" format j --partitions 64 --commits 65536
-must 2 'power of two' "$nvj" format j --commits 17
+must 0 'partitions' "$nvj" format --allow-volatile j # it is clean
+must 2 'cannot format' "$nvj" format --allow-volatile j --partitions 65
+must 1 'too few' "$nvj" format --allow-volatile j --partitions 64 --commits 65536
+must 2 'power of two' "$nvj" format --allow-volatile j --commits 17
 head -c 1000000 /dev/urandom > foreign
 sum=$(sha256sum < foreign)
-must 1 'no journal' "$nvj" format foreign --size 4M
+must 1 'no journal' "$nvj" format --allow-volatile foreign --size 4M
 must 2 'holds no journal' "$nvj" check foreign
 must 2 'holds no journal' "$nvj" inspect foreign
 [ "$sum" = "$(head -c 1000000 foreign | sha256sum)" ] || { echo "foreign was changed"; exit 1; }
-must 0 'partitions' "$nvj" format foreign --size 4M --force
-must 0 'partitions' "$nvj" format slices --size 2M --offset 2M
+must 0 'partitions' "$nvj" format --allow-volatile foreign --size 4M --force
+must 0 'partitions' "$nvj" format --allow-volatile slices --size 2M --offset 2M
 must 2 'holds no journal' "$nvj" check slices
 must 0 'clean' "$nvj" check slices --offset 2M
+must 1 'another journal begins at byte 2097152' "$nvj" format --allow-volatile slices
+must 2 'holds no journal' "$nvj" check slices
+must 0 'partitions' "$nvj" format --allow-volatile slices --size 2M
+must 0 'clean' "$nvj" check slices
+must 0 'clean' "$nvj" check slices --offset 2M
+must 0 'partitions' "$nvj" format --allow-volatile slices --force
+must 0 'partitions' "$nvj" format --allow-volatile slices # it is all its own
 
 # --- A journal that was left by a crash
 # Puts without an end. What is killed is kv, the last of the two; that ends the other.
 puts() { awk 'BEGIN { for (;; n++) print "put key" n % 5000, n + 0 }'; }
-puts | "$kv" store > printed &
+puts | "$kv" --allow-volatile store > printed &
 loader=$!
 for _ in $(seq 600); do
 	[ "$(wc -l < printed)" -gt 2000 ] && break
@@ -107,15 +116,15 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 	must 0 '"verdict": "in use"' "$nvj" inspect store.journal --json
 done
 must 2 'in use' "$nvj" check store.journal
-must 2 'in use' "$nvj" format store.journal --force
-must 2 'in use' "$nvj" recover store.journal --target store
+must 2 'in use' "$nvj" format --allow-volatile store.journal --force
+must 2 'in use' "$nvj" recover --allow-volatile store.journal --target store
 { kill -KILL $loader && wait $loader; } 2>/dev/null
 loader=
 # It was killed at any moment: when nearly all is at home by then, once more.
 for _ in $(seq 100); do
 	"$nvj" check store.journal --json > out
 	[ "$(field records_to_replay)" -ge 100 ] && break
-	puts | "$kv" store > printed &
+	puts | "$kv" --allow-volatile store > printed &
 	loader=$!
 	sleep 0.1
 	{ kill -KILL $loader && wait $loader; } 2>/dev/null
@@ -141,7 +150,7 @@ must 0 ' update ' "$nvj" dump store.journal --transaction "$last"
 must 0 '"partition":3,' "$nvj" dump store.journal --partition 3 --json
 ! grep -v '"partition":3,' out || exit 1
 must 2 'partitions 0 to 3' "$nvj" dump store.journal --partition 4
-must 1 'not at home' "$nvj" format store.journal
+must 1 'not at home' "$nvj" format --allow-volatile store.journal
 [ "$sum" = "$(sha256sum store.journal store)" ] || { echo "to look changed something"; exit 1; }
 
 # --- Damage
@@ -153,23 +162,23 @@ must 1 "\"offset_bytes\": $offset" "$nvj" check d --json
 must 1 "the record at byte $offset " "$nvj" inspect d
 must 1 "the record at byte $offset " "$nvj" dump d
 must 1 '"partition":3,' "$nvj" dump d --json # the other rings are shown all the same
-must 1 'damaged' "$nvj" format d
+must 1 'damaged' "$nvj" format --allow-volatile d
 cp store s
-must 1 'nothing was written' "$nvj" recover d --target s
+must 1 'nothing was written' "$nvj" recover --allow-volatile d --target s
 cmp store s || exit 1
 
 cp store.journal d
 flip d 20
 must 1 'superblock at byte 0 is damaged' "$nvj" check d
 cp store s
-must 0 'recovered' "$nvj" recover d --target s
+must 0 'recovered' "$nvj" recover --allow-volatile d --target s
 must 0 'clean' "$nvj" check d # recovery has mended the copy
 cp store.journal d
 flip d 20
 flip d 4100
 must 2 'superblock is damaged' "$nvj" check d
 must 2 'superblock is damaged' "$nvj" inspect d
-must 2 'superblock is damaged' "$nvj" recover d --target s
+must 2 'superblock is damaged' "$nvj" recover --allow-volatile d --target s
 must 2 'superblock is damaged' "$nvj" dump d
 
 cp store.journal d
@@ -178,7 +187,7 @@ must 1 'the copy of the tail at byte 8192' "$nvj" check d
 flip d 8256
 must 2 'tail' "$nvj" check d
 must 2 'tail' "$nvj" inspect d
-must 2 'tail' "$nvj" recover d --target s
+must 2 'tail' "$nvj" recover --allow-volatile d --target s
 
 head -c 1048576 store.journal > d
 must 2 'cut short' "$nvj" check d
@@ -186,31 +195,32 @@ must 2 'cut short' "$nvj" check d
 # --- Recovery
 cp store s
 cp store.journal d
-must 2 'cannot open disk' "$nvj" recover d --target absent
-must 0 "recovered $transactions transactions: $records records" "$nvj" recover d --target s
-must 0 'clean' "$nvj" recover d --target s
+must 2 '--allow-volatile' "$nvj" recover d --target s
+must 2 'cannot open disk' "$nvj" recover --allow-volatile d --target absent
+must 0 "recovered $transactions transactions: $records records" "$nvj" recover --allow-volatile d --target s
+must 0 'clean' "$nvj" recover --allow-volatile d --target s
 must 0 'clean' "$nvj" check d
 must 0 'all is at home' "$nvj" dump d
 mv d s.journal
-"$kv" store list > by-kv && "$kv" s list > by-nvj || exit 1
+"$kv" --allow-volatile store list > by-kv && "$kv" --allow-volatile s list > by-nvj || exit 1
 cmp by-kv by-nvj || { echo "nvj recovered something else than kv"; exit 1; }
 [ -s by-kv ] || exit 1
 
 # --- The right disk
 uuid=01234567-89ab-cdef-0123-456789abcdef
-must 0 'partitions' "$nvj" format owned --size 4M --disk-uuid $uuid
+must 0 'partitions' "$nvj" format --allow-volatile owned --size 4M --disk-uuid $uuid
 must 0 "$uuid" "$nvj" inspect owned
 truncate -s 1M disk
-must 2 'does not say who it is' "$nvj" recover owned --target disk
-must 2 "belongs to disk $uuid" "$nvj" recover owned --target disk --disk-uuid ${uuid%f}0
-must 0 'clean' "$nvj" recover owned --target disk --disk-uuid=$uuid
-must 0 'clean' "$nvj" recover owned --target disk --any-disk
+must 2 'does not say who it is' "$nvj" recover --allow-volatile owned --target disk
+must 2 "belongs to disk $uuid" "$nvj" recover --allow-volatile owned --target disk --disk-uuid ${uuid%f}0
+must 0 'clean' "$nvj" recover --allow-volatile owned --target disk --disk-uuid=$uuid
+must 0 'clean' "$nvj" recover --allow-volatile owned --target disk --any-disk
 # An ext4 says it by itself.
 printf '\123\357' | dd of=disk bs=1 seek=1080 conv=notrunc status=none
-must 2 "this is 00000000" "$nvj" recover owned --target disk
+must 2 "this is 00000000" "$nvj" recover --allow-volatile owned --target disk
 printf '\001\043\105\147\211\253\315\357\001\043\105\147\211\253\315\357' |
 	dd of=disk bs=1 seek=1128 conv=notrunc status=none
-must 0 'clean' "$nvj" recover owned --target disk
+must 0 'clean' "$nvj" recover --allow-volatile owned --target disk
 
 # --- Output that cannot be written is no success
 "$nvj" inspect owned > /dev/full 2> out && { echo "a full disk was not seen"; exit 1; }

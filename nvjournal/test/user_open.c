@@ -26,6 +26,7 @@ static int before_commit(void *context, uint64_t tid)
 static struct nvju_options options = {
 	.region_size_bytes = 2 << 20,
 	.create_partitions = 4,
+	.region_flags = NVJ_ALLOW_VOLATILE,
 	.disk_flags = NVJU_DISK_CREATE,
 	.before_commit = before_commit,
 	.user = &before_commits,
@@ -78,7 +79,8 @@ static void a_journal_that_was_not_made_whole_is_made_again(void)
 
 	unlink(new_file(region));
 	unlink(new_file(disk));
-	expect(nvju_region_open(&r, region, 0, options.region_size_bytes, NVJU_CREATE) == 0);
+	expect(nvju_region_open(&r, region, 0, options.region_size_bytes,
+				NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
 	expect(nvj_format(nvju_region(r), &format) == 0);
 	nvju_region_close(r);
 	overwrite(0, zeros, sizeof(zeros));

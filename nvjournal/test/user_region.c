@@ -26,9 +26,9 @@ static void a_file_is_made_and_keeps_what_was_fenced(void)
 	int fd;
 
 	unlink(new_file(path));
-	expect(nvju_region_open(&region, path, 0, 0, 0) == -ENOENT);
+	expect(nvju_region_open(&region, path, 0, 0, NVJ_ALLOW_VOLATILE) == -ENOENT);
 	expect(strstr(nvju_error(), path));
-	expect(nvju_region_open(&region, path, 0, 1 << 20, NVJU_CREATE) == 0);
+	expect(nvju_region_open(&region, path, 0, 1 << 20, NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
 	expect(stat(path, &status) == 0 && status.st_size == 1 << 20);
 	expect(nvju_region(region)->size_bytes == 1 << 20);
 	expect((uintptr_t)nvju_region(region)->base % NVJ_LINE_BYTES == 0);
@@ -48,7 +48,7 @@ static void a_file_is_made_and_keeps_what_was_fenced(void)
 	nvju_region_close(region);
 
 	/* Without a size: to the end; and what was there is there. */
-	expect(nvju_region_open(&region, path, 8192, 0, 0) == 0);
+	expect(nvju_region_open(&region, path, 8192, 0, NVJ_ALLOW_VOLATILE) == 0);
 	expect(nvju_region(region)->size_bytes == (1 << 20) - 8192);
 	expect(*(char *)nvju_region(region)->base == 'x');
 	nvju_region_close(region);
@@ -61,20 +61,21 @@ static void a_region_is_open_once_and_slices_are_apart(void)
 	char path[64];
 
 	new_file(path);
-	expect(nvju_region_open(&one, path, 0, 65536, NVJU_CREATE) == 0);
-	expect(nvju_region_open(&two, path, 0, 65536, 0) == -EBUSY);
+	expect(nvju_region_open(&one, path, 0, 65536, NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
+	expect(nvju_region_open(&two, path, 0, 65536, NVJ_ALLOW_VOLATILE) == -EBUSY);
 	expect(strstr(nvju_error(), "in use"));
-	expect(nvju_region_open(&two, path, 61440, 8192, NVJU_CREATE) == -EBUSY);
+	expect(nvju_region_open(&two, path, 61440, 8192, NVJU_CREATE | NVJ_ALLOW_VOLATILE) ==
+	       -EBUSY);
 	expect(nvju_region_open(&reader, path, 0, 0, NVJU_READ_ONLY) == -EBUSY);
 	expect(nvju_region_open(&reader, path, 0, 0, NVJU_READ_ONLY | NVJU_UNLOCKED) == 0);
 	nvju_region_close(reader);
-	expect(nvju_region_open(&two, path, 65536, 65536, NVJU_CREATE) == 0);
+	expect(nvju_region_open(&two, path, 65536, 65536, NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
 	write_line(nvju_region(one), 65536 - 64, '1');
 	write_line(nvju_region(two), 0, '2');
 	nvju_region(one)->persistence->fence(nvju_region(one)->persistence);
 	nvju_region(two)->persistence->fence(nvju_region(two)->persistence);
 	nvju_region_close(one);
-	expect(nvju_region_open(&one, path, 0, 65536, 0) == 0);
+	expect(nvju_region_open(&one, path, 0, 65536, NVJ_ALLOW_VOLATILE) == 0);
 	nvju_region_close(one);
 	nvju_region_close(two);
 	/* Readers do not hinder each other. */
@@ -94,15 +95,50 @@ static void what_cannot_be_mapped_is_refused(void)
 	char path[64];
 
 	new_file(path);
-	expect(nvju_region_open(&region, path, 0, 0, 0) == -EINVAL); /* empty */
+	expect(nvju_region_open(&region, path, 0, 0, NVJ_ALLOW_VOLATILE) == -EINVAL); /* empty */
 	expect(nvju_region_open(&region, path, 100, 4096, 0) == NVJ_EINVAL);
 	expect(nvju_region_open(&region, path, 0, 100, 0) == NVJ_EINVAL);
-	expect(nvju_region_open(&region, path, 0, 8192, 0) == -EINVAL); /* shorter */
+	expect(nvju_region_open(&region, path, 0, 8192, NVJ_ALLOW_VOLATILE) ==
+	       -EINVAL); /* shorter */
 	expect(nvju_region_open(&region, path, 0, 0, NVJU_UNLOCKED) == NVJ_EINVAL);
 	expect(nvju_region_open(&region, "/dev/null", 0, 4096, 0) < 0);
 	expect(nvju_region_open(&region, "/", 0, 4096, NVJU_READ_ONLY) < 0);
 	expect(stat(path, &status) == 0 && status.st_size == 0);
 	unlink(path);
+}
+
+/* A plain file is no persistent memory, and is taken by who says that it may be volatile. */
+static void what_is_volatile_is_asked_for(void)
+{
+	struct nvju_region *region;
+	struct nvju_options options = {.region_size_bytes = 2 << 20,
+				       .create_partitions = 1,
+				       .disk_flags = NVJU_DISK_CREATE};
+	struct nvju *nvju;
+	struct stat status;
+	char path[64], disk[64];
+
+	unlink(new_file(path));
+	expect(nvju_region_open(&region, path, 0, 65536, NVJU_CREATE) == -EOPNOTSUPP);
+	expect(strstr(nvju_error(), path) && strstr(nvju_error(), "MAP_SYNC") &&
+	       strstr(nvju_error(), "--allow-volatile"));
+	expect(stat(path, &status) < 0 && errno == ENOENT);
+	expect(nvju_region_open(&region, path, 0, 65536, NVJU_CREATE | NVJ_ALLOW_VOLATILE) == 0);
+	expect(strstr(nvju_region_how(region), "msync"));
+	nvju_region_close(region);
+	expect(nvju_region_open(&region, path, 0, 0, 0) == -EOPNOTSUPP);
+	expect(stat(path, &status) == 0 && status.st_size == 65536);
+	/* To read it is safe. */
+	expect(nvju_region_open(&region, path, 0, 0, NVJU_READ_ONLY) == 0);
+	nvju_region_close(region);
+	unlink(path);
+
+	new_file(disk);
+	expect(nvju_open(&nvju, path, disk, &options) == -EOPNOTSUPP);
+	options.region_flags = NVJ_ALLOW_VOLATILE;
+	expect(nvju_open(&nvju, path, disk, &options) == 0 && nvju_close(nvju) == 0);
+	unlink(path);
+	unlink(disk);
 }
 
 static void dram_is_slow_if_so_told(void)
@@ -147,6 +183,7 @@ int main(void)
 	a_file_is_made_and_keeps_what_was_fenced();
 	a_region_is_open_once_and_slices_are_apart();
 	what_cannot_be_mapped_is_refused();
+	what_is_volatile_is_asked_for();
 	dram_is_slow_if_so_told();
 	return 0;
 }

@@ -7,34 +7,34 @@
 
 char *nvju_finding_text(const struct nvj_finding *finding, char *text, size_t bytes)
 {
+	const char *what = finding->unreadable ? "in memory that cannot be read" : "damaged";
+
 	switch (finding->kind) {
 	case NVJ_FOUND_SUPER:
 		snprintf(text, bytes,
 			 "the copy of the superblock at byte %" PRIu64
-			 " is damaged; the other one is used",
-			 finding->offset);
+			 " is %s; the other one is used",
+			 finding->offset, what);
 		break;
 	case NVJ_FOUND_TAIL:
 		snprintf(text, bytes,
-			 "the copy of the tail at byte %" PRIu64
-			 " is damaged; the other one is used",
-			 finding->offset);
+			 "the copy of the tail at byte %" PRIu64 " is %s; the other one is used",
+			 finding->offset, what);
 		break;
 	case NVJ_FOUND_TAILS:
-		snprintf(text, bytes, "both copies of the tail (byte %" PRIu64 ") are damaged",
-			 finding->offset);
+		snprintf(text, bytes, "both copies of the tail (byte %" PRIu64 ") are %s",
+			 finding->offset, what);
 		break;
 	case NVJ_FOUND_COMMIT:
 		snprintf(text, bytes,
-			 "the commit record of transaction %" PRIu64 " at byte %" PRIu64
-			 " is damaged",
-			 finding->position, finding->offset);
+			 "the commit record of transaction %" PRIu64 " at byte %" PRIu64 " is %s",
+			 finding->position, finding->offset, what);
 		break;
 	case NVJ_FOUND_RECORD:
 		snprintf(text, bytes,
 			 "the record at byte %" PRIu64 " (partition %u, position %" PRIu64
-			 ") is damaged",
-			 finding->offset, finding->partition, finding->position);
+			 ") is %s",
+			 finding->offset, finding->partition, finding->position, what);
 		break;
 	case NVJ_FOUND_LAYOUT:
 		snprintf(text, bytes,

@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "nvjournal_user.h"
+#include "region.h"
 
 /*
  * What format writes, except the commit ring, is all 0. Or there are only the tails
@@ -16,9 +17,13 @@
  */
 static bool untouched(const struct nvj_region *region)
 {
-	const uint8_t *at = region->base;
+	uint8_t at[NVJ_COMMITS_OFFSET];
 	uint64_t n;
 
+	/* What cannot be read is not for a new journal. */
+	if (nvju_read_memory(at, region->base,
+			     region->size_bytes < sizeof(at) ? region->size_bytes : sizeof(at)))
+		return false;
 	for (n = 0; n < NVJ_COMMITS_OFFSET && n < region->size_bytes; n++) {
 		/* In the word of either copy: behind 6 bytes of the transaction. */
 		uint64_t in_word =
@@ -40,7 +45,8 @@ static int open_region(struct nvju *opened, const char *path, const struct nvju_
 
 	error = nvju_region_open(&opened->region, path, options->region_offset,
 				 options->region_size_bytes,
-				 options->create_partitions ? NVJU_CREATE : 0);
+				 (options->region_flags & NVJ_ALLOW_VOLATILE) |
+					 (options->create_partitions ? NVJU_CREATE : 0));
 	if (error || !options->create_partitions || !untouched(nvju_region(opened->region)))
 		return error;
 	memcpy(format.disk_uuid, options->journal.disk_uuid, sizeof(format.disk_uuid));

@@ -109,6 +109,44 @@ static int extend(int fd, const char *path, uint64_t from, uint64_t end)
 	return 0;
 }
 
+/*
+ * Whether what is committed to it would survive a loss of power: before a file is made
+ * longer, and nobody but its reader may do without.
+ */
+static int check_durable(const struct nvju_region *region, const char *path,
+			 const struct stat *status, unsigned flags)
+{
+	void *base;
+
+	if (region->read_only || flags & NVJ_ALLOW_VOLATILE)
+		return 0;
+	if (S_ISBLK(status->st_mode) && nvju_is_pmem_block(status->st_rdev))
+		return 0;
+	if (S_ISCHR(status->st_mode)) {
+		/* The mapping wants more of offset and size: it says so by itself. */
+		if (!nvju_needs_host_flush(status->st_rdev))
+			return 0;
+		return nvju_fail(
+			-EOPNOTSUPP,
+			"cannot open region %s: it is virtio-pmem, memory of the host that "
+			"only the host can flush; take an NVDIMM, or allow it for "
+			"development: --allow-volatile (NVJ_ALLOW_VOLATILE)",
+			path);
+	}
+	base = mmap(NULL, NVJ_BLOCK_BYTES, PROT_READ, MAP_SHARED_VALIDATE | MAP_SYNC, region->fd,
+		    0);
+	if (base != MAP_FAILED) {
+		munmap(base, NVJ_BLOCK_BYTES);
+		return 0;
+	}
+	return nvju_fail(-EOPNOTSUPP,
+			 "cannot open region %s: it is not persistent memory that can be mapped "
+			 "with MAP_SYNC; give /dev/daxN.M, a file on a file system that is mounted "
+			 "with dax, or allow it for development: --allow-volatile "
+			 "(NVJ_ALLOW_VOLATILE)",
+			 path);
+}
+
 static int map(struct nvju_region *region, const char *path, uint64_t offset, uint64_t size,
 	       const struct stat *status)
 {
@@ -132,35 +170,30 @@ static int map(struct nvju_region *region, const char *path, uint64_t offset, ui
 						 ? "; offset and size must be multiples of the "
 						   "device's alignment, mostly 2 MiB"
 						 : "");
+		if (region->device)
+			(void)madvise(base, size, MADV_RANDOM);
 		nvju_region_use_msync(region);
 		snprintf(region->how, sizeof(region->how), "plain %s, msync",
 			 S_ISBLK(status->st_mode) ? "block device" : "file");
 	}
 	region->region.base = base;
 	region->region.size_bytes = size;
+	nvju_catch_bus_errors(region);
 	return 0;
 }
 
 /*
- * Who mounts a block device does not ask for our lock, but opens it exclusively:
- * so does who writes to it here, and who reads tries. What the kernel wrote there
- * by DAX its page cache does not know: that is emptied, here and at the end.
+ * What the kernel wrote to a block device by DAX its page cache does not know: that is
+ * emptied, here and at the end. Pages around those that are wanted are not read ahead:
+ * they may be of another slice, which changes.
  */
-static int open_device(struct nvju_region *region, const char *path, int mode, unsigned flags)
+static int enter_device(struct nvju_region *region, const char *path, dev_t device, uint64_t offset,
+			uint64_t size, unsigned flags)
 {
-	int probe = flags & NVJU_UNLOCKED ? -1 : open(path, mode | O_EXCL | O_CLOEXEC);
+	int error = flags & NVJU_UNLOCKED ? 0 : nvju_claim(region, path, device, offset, size);
 
-	if (probe < 0 && !(flags & NVJU_UNLOCKED))
-		return nvju_fail(-errno, "cannot open region %s: %s%s", path, strerror(errno),
-				 errno == EBUSY
-					 ? "; it is in use: by a mount, whose journal it is, or "
-					   "by a process (see fuser)"
-					 : "");
-	region->fd = flags & NVJU_READ_ONLY ? open(path, mode | O_CLOEXEC) : probe;
-	if (region->fd != probe && probe >= 0)
-		close(probe);
-	if (region->fd < 0)
-		return nvju_fail(-errno, "cannot open region %s: %s", path, strerror(errno));
+	if (error)
+		return error;
 	region->device = true;
 	/* Not for who may not: then it is as fresh as it is. */
 	(void)ioctl(region->fd, BLKFLSBUF, 0);
@@ -173,17 +206,13 @@ static int open_and_map(struct nvju_region *region, const char *path, uint64_t o
 	int mode = flags & NVJU_READ_ONLY ? O_RDONLY : O_RDWR;
 	uint64_t whole = 0;
 	struct stat status;
+	bool made = false;
 	int error;
 
-	if (stat(path, &status) == 0 && S_ISBLK(status.st_mode)) {
-		error = open_device(region, path, mode, flags);
-		if (error)
-			return error;
-	} else {
-		if (flags & NVJU_CREATE && !(flags & NVJU_READ_ONLY))
-			mode |= O_CREAT;
-		region->fd = open(path, mode | O_CLOEXEC, 0600);
-	}
+	if (flags & NVJU_CREATE && !(flags & NVJU_READ_ONLY))
+		mode |= O_CREAT;
+	made = mode & O_CREAT && access(path, F_OK) < 0 && errno == ENOENT;
+	region->fd = open(path, mode | O_CLOEXEC, 0600);
 	if (region->fd < 0)
 		return nvju_fail(-errno, "cannot open region %s: %s", path, strerror(errno));
 	if (fstat(region->fd, &status) < 0)
@@ -198,10 +227,21 @@ static int open_and_map(struct nvju_region *region, const char *path, uint64_t o
 				 "cannot open region %s: it has %" PRIu64 " bytes, nothing at "
 				 "offset %" PRIu64 "; say how large it shall be",
 				 path, whole, offset);
+	if (S_ISBLK(status.st_mode)) {
+		error = enter_device(region, path, status.st_rdev, offset, size, flags);
+		if (error)
+			return error;
+	}
 	if (!(flags & NVJU_UNLOCKED)) {
 		error = lock(region->fd, path, offset, size, region->read_only);
 		if (error)
 			return error;
+	}
+	error = check_durable(region, path, &status, flags);
+	if (error) {
+		if (made)
+			unlink(path);
+		return error;
 	}
 	if (offset + size > whole) {
 		if (!S_ISREG(status.st_mode) || !(mode & O_CREAT))
@@ -237,7 +277,7 @@ int nvju_region_open(struct nvju_region **result, const char *path, uint64_t off
 	region = calloc(1, sizeof(*region));
 	if (!region)
 		return nvju_fail(NVJ_ENOMEM, "cannot open region %s: no memory", path);
-	region->fd = -1;
+	region->fd = region->claim_fd = -1;
 	region->read_only = flags & NVJU_READ_ONLY;
 	error = open_and_map(region, path, offset, size_bytes, flags);
 	if (error) {
@@ -262,6 +302,7 @@ void nvju_region_close(struct nvju_region *region)
 {
 	if (!region)
 		return;
+	nvju_release_bus_errors(region);
 	if (region->region.base)
 		munmap(region->region.base, region->region.size_bytes);
 	if (region->device) {
@@ -271,5 +312,8 @@ void nvju_region_close(struct nvju_region *region)
 	}
 	if (region->fd >= 0)
 		close(region->fd);
+	/* The last: then others may have it. */
+	if (region->claim_fd >= 0)
+		close(region->claim_fd);
 	free(region);
 }

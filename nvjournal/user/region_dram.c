@@ -77,7 +77,7 @@ int nvju_region_dram(struct nvju_region **result, uint64_t size_bytes,
 	*result = NULL;
 	if (!region)
 		return nvju_fail(NVJ_ENOMEM, "cannot make a region in memory: no memory");
-	region->fd = -1;
+	region->fd = region->claim_fd = -1;
 	if (model)
 		region->model = *model;
 	region->under = nvj_persistence(region->model.persistence);

@@ -117,6 +117,19 @@ struct inode *ext4nvj_inner_journal(struct super_block *sb)
 	return ERR_PTR(err);
 }
 
+/* The block of the disk's own journal behind its first one: 0, or -EUCLEAN, which is said. */
+int ext4nvj_inner_block(struct inode *inner, u64 *block)
+{
+	struct ext4_map_blocks map = {.m_lblk = 1, .m_len = 1};
+
+	if (ext4_map_blocks(NULL, inner, &map, 0) != 1) {
+		ext4_msg(inner->i_sb, KERN_ERR, "the disk's own journal is damaged: run e2fsck");
+		return -EUCLEAN;
+	}
+	*block = map.m_pblk;
+	return 0;
+}
+
 /* A remount may repeat our options, and not change them. */
 int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc)
 {
@@ -146,6 +159,8 @@ int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc)
 		changed = "lock";
 	if (asked->given_data && asked->journal_small != nvj->options.journal_small)
 		changed = "journal_data";
+	if (asked->allow_volatile && !nvj->options.allow_volatile)
+		changed = "allow_volatile";
 	if (!changed)
 		return 0;
 	ext4_msg(sb, KERN_ERR, "%s cannot be changed by a remount: unmount first", changed);

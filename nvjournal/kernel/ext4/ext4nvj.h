@@ -7,8 +7,10 @@
  *	marker.h	the mark of a disk whose journal is in a region
  *	options.c	mount options of ours
  *	check.c		which disks and options are refused
- *	load.c		mount: the region, recovery, an open journal
+ *	region.c	the region of a mount: opened, or refused
+ *	load.c		mount: recovery, an open journal
  *	small.c		journal_data=small: whose data is journaled
+ *	wrote.c		writes of file data, told to the journal
  *	statistics.c	/proc/fs/ext4nvj/DISK/nvjournal
  *	fast_commit.c	there are none
  *	module.c	init and exit
@@ -32,6 +34,7 @@ struct ext4nvj_options {
 	bool whole_blocks;       /* records=blocks: each record has all lines, for comparison */
 	bool one_lock;           /* lock=one: one lock for the journal, for comparison */
 	bool journal_small;      /* journal_data=small: small files' data, too */
+	bool allow_volatile;     /* memory that may lose what is committed will do */
 	bool given_offset, given_size, given_partitions, given_records, given_lock, given_data;
 };
 
@@ -39,7 +42,8 @@ struct ext4nvj_options {
 struct ext4nvj {
 	struct ext4nvj_options options; /* with the number of partitions that there are */
 	struct nvjk_region *region;
-	u8 uuid[16]; /* of the region's journal */
+	u8 uuid[16];    /* of the region's journal */
+	u64 mark_block; /* of the disk: where each checkpoint writes the journal's tail */
 };
 
 /* options.c */
@@ -50,6 +54,7 @@ int ext4nvj_show_options(struct seq_file *seq, struct dentry *root);
 /* check.c */
 int ext4nvj_check_disk(struct super_block *sb, const struct ext4nvj_options *options);
 struct inode *ext4nvj_inner_journal(struct super_block *sb);
+int ext4nvj_inner_block(struct inode *inner, u64 *block);
 int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc);
 
 /* small.c */
@@ -65,11 +70,31 @@ int ext4nvj_will_have(struct inode *inode, loff_t bytes);
 int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t bytes);
 int ext4nvj_allow_journal_data(struct inode *inode);
 
+/* region.c */
+struct nvj_report;
+struct nvj_disk_super;
+/* Each damaged place, to the log. */
+void ext4nvj_say_findings(struct super_block *sb, const struct nvj_report *report);
+/* Opens nvj->region and reads its superblock. 0, or why it cannot be used, which is said. */
+int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_disk_super *super);
+/* 0: region and disk are of each other. Else NVJ_EMEDIUM, NVJ_EUCLEAN..., which is said. */
+int ext4nvj_check_region(struct super_block *sb, const struct ext4nvj *nvj,
+			 const struct nvj_disk_super *super);
+
 /* load.c */
 bool ext4nvj_wants_journal(struct super_block *sb);
 int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 			 struct ext4nvj_options *options);
 int ext4nvj_destroy_journal(struct super_block *sb);
+
+/*
+ * A write of file data to the disk has ended, whether it succeeded or not; its writer
+ * is not told yet. May be called from an interrupt.
+ */
+void ext4nvj_wrote(struct super_block *sb);
+/* As sb_issue_zeroout, in its place in all of ext4. */
+int ext4nvj_issue_zeroout(struct super_block *sb, sector_t block, sector_t blocks, gfp_t gfp);
+#define sb_issue_zeroout ext4nvj_issue_zeroout
 
 /* statistics.c */
 void ext4nvj_create_proc(struct super_block *sb, struct proc_dir_entry *directory);

@@ -3,9 +3,11 @@
  * Mount. In this order, so that nothing is written before all is known to fit:
  *
  *	1. What this disk and its options say is looked at (check.c).
- *	2. The region is opened, and its superblock read: it must be a journal, of
- *	   this disk or of none, and if the disk needs recovery, of the UUID that
- *	   stands in the disk's superblock.
+ *	2. The region is opened (region.c), and its superblock read: it must be a journal, of
+ *	   this disk or of none. If the disk needs recovery, the region must have the
+ *	   UUID that stands in the disk's superblock, and a tail not before the one
+ *	   that the last checkpoint wrote to the disk. If the disk does not, the
+ *	   region must be clean: nothing in it may wait for another disk.
  *	3. If the disk needs recovery, what is committed is carried home, and its
  *	   mark is taken away.
  *	4. The region is formatted anew, with a new UUID, and opened. An older copy
@@ -20,12 +22,14 @@
 #include "fs/ext4/ext4_jbd2.h"
 #include "jbd2/journal.h"
 
-/* Of a region, with its superblock and the copy. */
-#define HEAD_BYTES (NVJ_SUPER_COPY_OFFSET + NVJ_BLOCK_BYTES)
-
 const u8 *ext4nvj_uuid(struct super_block *sb)
 {
 	return EXT4_SB(sb)->s_nvj->uuid;
+}
+
+u64 ext4nvj_mark_block(struct super_block *sb)
+{
+	return EXT4_SB(sb)->s_nvj->mark_block;
 }
 
 /*
@@ -36,142 +40,6 @@ bool ext4nvj_wants_journal(struct super_block *sb)
 {
 	return !test_opt(sb, NOLOAD) || !sb_rdonly(sb) ||
 	       ext4_has_feature_journal_needs_recovery(sb) || !ext4_has_feature_journal(sb);
-}
-
-static bool is_zero(const u8 *uuid)
-{
-	return !memchr_inv(uuid, 0, UUID_SIZE);
-}
-
-static void say_findings(struct super_block *sb, const struct nvj_report *report)
-{
-	static const char *const names[] = {
-		[NVJ_FOUND_SUPER] = "one copy of the superblock",
-		[NVJ_FOUND_TAIL] = "one copy of the tail",
-		[NVJ_FOUND_TAILS] = "both copies of the tail",
-		[NVJ_FOUND_COMMIT] = "a record of the commit ring",
-		[NVJ_FOUND_RECORD] = "a committed record",
-		[NVJ_FOUND_LAYOUT] = "the layout",
-	};
-	u32 i;
-
-	for (i = 0; i < min(report->findings, NVJ_MAX_FINDINGS); i++) {
-		const struct nvj_finding *f = &report->finding[i];
-
-		ext4_msg(sb, KERN_ERR,
-			 "damaged: %s, at byte %llu of the region (partition %u, position %llu)",
-			 f->kind < ARRAY_SIZE(names) && names[f->kind] ? names[f->kind] : "it",
-			 f->offset, f->partition, f->position);
-	}
-	if (report->findings > NVJ_MAX_FINDINGS)
-		ext4_msg(sb, KERN_ERR, "and %u more", report->findings - NVJ_MAX_FINDINGS);
-}
-
-/* The journal's superblock. 0, or why it cannot be used, which is said. */
-static int read_super(struct super_block *sb, const struct ext4nvj_options *o,
-		      const struct nvj_region *region, struct nvj_disk_super *super)
-{
-	int err = nvj_read_super(region, super);
-
-	switch (err) {
-	case 0:
-		break;
-	case NVJ_ENODATA:
-		ext4_msg(sb, KERN_ERR,
-			 "there is no journal at byte %llu of %s, and what is there is left as it "
-			 "is: make one by nvj format",
-			 o->journal_offset, o->journal_path);
-		break;
-	case NVJ_EUCLEAN:
-		ext4_msg(sb, KERN_ERR,
-			 "the journal at byte %llu of %s is damaged: see nvj check; nvj format "
-			 "makes a new one, if this disk needs nothing of it",
-			 o->journal_offset, o->journal_path);
-		break;
-	default:
-		ext4_msg(sb, KERN_ERR, "the journal at byte %llu of %s cannot be used: %s",
-			 o->journal_offset, o->journal_path, nvj_strerror(err));
-	}
-	return err;
-}
-
-/*
- * How long the region is, as its superblock or the copy says; whether it is so long
- * is seen when it is open as a whole. Without it, slices of other mounts would be in
- * the way.
- */
-static int region_size(struct super_block *sb, const struct ext4nvj_options *o, u64 *bytes)
-{
-	struct nvj_disk_super super;
-	struct nvj_region any_size;
-	struct nvjk_region *head;
-	int err;
-
-	err = nvjk_region_open(&head, o->journal_path, o->journal_offset, HEAD_BYTES, sb->s_id);
-	if (err)
-		return err;
-	any_size = *nvjk_region(head);
-	any_size.size_bytes = U64_MAX;
-	err = read_super(sb, o, &any_size, &super);
-	if (!err)
-		*bytes = super.size_bytes;
-	nvjk_region_close(head);
-	return err;
-}
-
-/* Opens the region and reads its superblock. 0, or why it cannot be used, which is said. */
-static int open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_disk_super *super)
-{
-	const struct ext4nvj_options *o = &nvj->options;
-	u64 formatted, bytes;
-	int err;
-
-	err = region_size(sb, o, &formatted);
-	if (err)
-		return err;
-	bytes = o->given_size && o->journal_size ? o->journal_size : round_up(formatted, PAGE_SIZE);
-	if (bytes < formatted) {
-		ext4_msg(sb, KERN_ERR,
-			 "journal_size=%llu is less than the journal's %llu bytes: give it so "
-			 "many, or make a smaller one by nvj format",
-			 bytes, formatted);
-		return -EINVAL;
-	}
-	err = nvjk_region_open(&nvj->region, o->journal_path, o->journal_offset, bytes, sb->s_id);
-	if (err)
-		return err;
-	/* Anew, now that nobody else can write to it. */
-	return read_super(sb, o, nvjk_region(nvj->region), super);
-}
-
-/* Whether region and disk are of each other. */
-static int check_region(struct super_block *sb, const struct ext4nvj *nvj,
-			const struct nvj_disk_super *super)
-{
-	const struct ext4_super_block *es = EXT4_SB(sb)->s_es;
-	const struct ext4nvj_options *o = &nvj->options;
-
-	if (!is_zero(super->disk_uuid) && memcmp(super->disk_uuid, es->s_uuid, UUID_SIZE)) {
-		ext4_msg(sb, KERN_ERR,
-			 "the journal on %s belongs to disk %pUb, and this is %pUb: choose another "
-			 "region, or nvj format it, if that disk needs it no more",
-			 o->journal_path, super->disk_uuid, es->s_uuid);
-		return NVJ_EMEDIUM;
-	}
-	if (!ext4nvj_has_marker(sb))
-		return 0;
-	if (memcmp(super->uuid, es->s_journal_uuid, UUID_SIZE)) {
-		ext4_msg(sb, KERN_ERR,
-			 "the disk needs recovery from journal %pUb, and the one on %s is %pUb: "
-			 "mount with the region that it was last mounted with",
-			 es->s_journal_uuid, o->journal_path, super->uuid);
-		return NVJ_EMEDIUM;
-	}
-	if (bdev_read_only(sb->s_bdev)) {
-		ext4_msg(sb, KERN_ERR, "the disk needs recovery, and is write-protected");
-		return -EROFS;
-	}
-	return 0;
 }
 
 /* Carries home what is in the region, and takes the mark from the disk. */
@@ -199,7 +67,7 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct e
 	err = nvj_recover_with(nvjk_region(nvj->region), nvjk_disk_platform(disk), nvjk_run,
 			       report);
 	nvjk_disk_close(disk);
-	say_findings(sb, report);
+	ext4nvj_say_findings(sb, report);
 	if (err) {
 		ext4_msg(sb, KERN_ERR, "the disk cannot be recovered from %s: %s; %s",
 			 nvj->options.journal_path, nvj_strerror(err),
@@ -267,11 +135,21 @@ static int open_journal(struct super_block *sb, struct ext4nvj *nvj)
 	};
 	struct inode *inner;
 	journal_t *journal;
+	int err;
 
 	inner = ext4nvj_inner_journal(sb);
 	if (IS_ERR(inner))
 		return PTR_ERR(inner);
+	err = ext4nvj_inner_block(inner, &nvj->mark_block);
+	if (err) {
+		iput(inner);
+		return err;
+	}
 	memcpy(options.disk_uuid, EXT4_SB(sb)->s_es->s_uuid, UUID_SIZE);
+	memcpy(options.uuid, nvj->uuid, UUID_SIZE);
+	options.mark_block = nvj->mark_block;
+	/* Stores to file data that is mapped by DAX are no writes that would be counted. */
+	options.always_flush = EXT4_SB(sb)->s_daxdev;
 	options.inner = inner;
 	options.inner_blocks = inner->i_size >> sb->s_blocksize_bits;
 	journal = nvjk_journal_open(sb, nvj->region, &options);
@@ -322,9 +200,9 @@ int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 	options->journal_path = NULL;
 	EXT4_SB(sb)->s_nvj = nvj;
 
-	err = open_region(sb, nvj, &super);
+	err = ext4nvj_open_region(sb, nvj, &super);
 	if (!err)
-		err = check_region(sb, nvj, &super);
+		err = ext4nvj_check_region(sb, nvj, &super);
 	if (err)
 		goto fail;
 	if (!nvj->options.partitions)

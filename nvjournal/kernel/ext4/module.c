@@ -16,12 +16,23 @@ static int __init ext4nvj_init(void)
 		return err;
 	err = ext4_init_fs();
 	if (err)
-		nvjk_jbd2_exit();
+		goto no_fs;
+	/* In the directory that this has made. */
+	err = nvjk_claims_init();
+	if (err)
+		goto no_claims;
+	return 0;
+
+no_claims:
+	ext4_exit_fs();
+no_fs:
+	nvjk_jbd2_exit();
 	return err;
 }
 
 static void __exit ext4nvj_exit(void)
 {
+	nvjk_claims_exit();
 	ext4_exit_fs();
 	nvjk_jbd2_exit();
 }

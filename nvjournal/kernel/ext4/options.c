@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mount options of ours, before ext4's own: where the journal is, what it has, and
- * two that make it worse, for comparison. Some of ext4's are refused, as they ask for
- * something that the journal does not do.
+ * Mount options of ours, before ext4's own: where the journal is, what it has, two
+ * that make it worse, for comparison, and one that lets it be unsafe. Some of ext4's are refused,
+ * as they ask for something that the journal does not do.
  *
  * A remount may name them again, as mount(8) does, but not change them.
  */
@@ -20,6 +20,7 @@ enum {
 	option_records,
 	option_lock,
 	option_journal_data,
+	option_allow_volatile,
 };
 
 static const struct constant_table records_values[] = {{"lines", 0}, {"blocks", 1}, {}};
@@ -34,6 +35,7 @@ static const struct fs_parameter_spec specs[] = {
 	fsparam_enum("records", option_records, records_values),
 	fsparam_enum("lock", option_lock, lock_values),
 	fsparam_enum("journal_data", option_journal_data, data_values),
+	fsparam_flag("allow_volatile", option_allow_volatile),
 	{},
 };
 
@@ -110,6 +112,9 @@ static int parse_ours(struct ext4nvj_options *options, struct fs_parameter *para
 		options->given_data = true;
 		options->journal_small = result->uint_32;
 		return 0;
+	case option_allow_volatile:
+		options->allow_volatile = true;
+		return 0;
 	default:
 		return -EINVAL;
 	}
@@ -177,5 +182,7 @@ int ext4nvj_show_options(struct seq_file *seq, struct dentry *root)
 		seq_puts(seq, ",lock=one");
 	if (nvj->options.journal_small)
 		seq_puts(seq, ",journal_data=small");
+	if (nvj->options.allow_volatile)
+		seq_puts(seq, ",allow_volatile");
 	return 0;
 }

@@ -61,6 +61,7 @@ static int show(struct seq_file *seq, void *v)
 	line(seq, "blocks_home", e->blocks_home);
 	line(seq, "disk_writes", s->disk.writes);
 	line(seq, "disk_flushes", s->disk.flushes);
+	line(seq, "disk_marks", s->disk.marks);
 	line(seq, "disk_errors", s->disk.errors);
 	line(seq, "data_inodes", s->data_inodes);
 	line(seq, "data_flushes", s->data_flushes);
@@ -72,6 +73,9 @@ static int show(struct seq_file *seq, void *v)
 	line(seq, "used_lines", e->used_lines);
 	line(seq, "ring_lines", e->ring_lines);
 	line(seq, "pinned_buffers", s->pinned_buffers);
+	line(seq, "pinned_buffers_all_mounts", s->pinned_all_mounts);
+	line(seq, "max_pinned_buffers", s->max_pinned_buffers);
+	line(seq, "images_bytes", s->images_bytes);
 	kfree(s);
 	return 0;
 }

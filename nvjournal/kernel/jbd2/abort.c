@@ -24,6 +24,29 @@ void nvjk_aborted(void *context, int error, u64 block)
 		       j->name, nvj_strerror(error), error);
 }
 
+/* By whoever the kernel tells of it. */
+void nvjk_memory_failed(void *context, u64 offset)
+{
+	struct nvjk_journal *j = context;
+
+	pr_err("EXT4NVJ-fs (%s): the memory of the journal fails, at byte %llu of its region on "
+	       "%s\n",
+	       j->name, offset, nvjk_region_device(j->region));
+	nvj_abort(j->nvj, NVJ_EIO);
+}
+
+int nvjk_check_memory(struct nvjk_journal *j)
+{
+	u64 bad;
+
+	if (likely(!nvjk_region_is_bad(j->region, &bad)))
+		return 0;
+	pr_err("EXT4NVJ-fs (%s): a bad block is known of the journal's memory, at byte %llu of its "
+	       "region on %s: see /sys/block/*/badblocks\n",
+	       j->name, bad, nvjk_region_device(j->region));
+	return -EIO;
+}
+
 void jbd2_journal_abort(journal_t *journal, int error)
 {
 	nvj_abort(nvjk_of(journal)->nvj, error);

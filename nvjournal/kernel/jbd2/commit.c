@@ -56,7 +56,9 @@ int nvjk_before_commit(void *context, u64 tid)
 	trace_jbd2nvj_start_commit(j->journal.j_fs_dev->bd_dev, tid);
 	/* So that no slot is wanted again too early: see transaction.c. */
 	nvjk_call_back(j);
-	error = nvjk_ordered_before_commit(j, tid);
+	error = nvjk_check_memory(j);
+	if (!error)
+		error = nvjk_ordered_before_commit(j, tid);
 	memalloc_nofs_restore(nofs);
 	return error;
 }

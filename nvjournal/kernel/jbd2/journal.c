@@ -7,6 +7,13 @@
 #define CREATE_TRACE_POINTS
 #include "trace.h"
 
+static void destroy_caches(void)
+{
+	kmem_cache_destroy(nvjk_handle_cache);
+	kmem_cache_destroy(nvjk_buffer_cache);
+	kmem_cache_destroy(nvjk_inode_cache);
+}
+
 int __init nvjk_jbd2_init(void)
 {
 	nvjk_handle_cache = kmem_cache_create("jbd2nvj_handle", sizeof(struct nvjk_handle),
@@ -15,17 +22,16 @@ int __init nvjk_jbd2_init(void)
 					      __alignof__(struct nvjk_buffer), 0, NULL);
 	nvjk_inode_cache = kmem_cache_create("jbd2nvj_inode", sizeof(struct jbd2_inode),
 					     __alignof__(struct jbd2_inode), 0, NULL);
-	if (nvjk_handle_cache && nvjk_buffer_cache && nvjk_inode_cache)
+	if (nvjk_handle_cache && nvjk_buffer_cache && nvjk_inode_cache && !nvjk_bound_init())
 		return 0;
-	nvjk_jbd2_exit();
+	destroy_caches();
 	return -ENOMEM;
 }
 
 void nvjk_jbd2_exit(void)
 {
-	kmem_cache_destroy(nvjk_handle_cache);
-	kmem_cache_destroy(nvjk_buffer_cache);
-	kmem_cache_destroy(nvjk_inode_cache);
+	nvjk_bound_exit();
+	destroy_caches();
 }
 
 static void free_journal(struct nvjk_journal *j)
@@ -67,6 +73,9 @@ static void take_options(struct nvjk_journal *j, const struct nvjk_journal_optio
 {
 	j->mask = options->whole_blocks ? NVJ_ALL_LINES : NVJ_COMPARE;
 	j->one_lock = options->one_lock ? &j->one_lock_mutex : NULL;
+	j->always_flush = options->always_flush;
+	/* Nothing is known of what was written before: the first commit flushes. */
+	atomic64_set(&j->data_writes, 1);
 	j->journal.j_inode = options->inner;
 	j->journal.j_total_len = options->inner_blocks;
 }
@@ -88,8 +97,11 @@ static int open_engine(struct nvjk_journal *j, const struct nvjk_journal_options
 	if (error)
 		return error;
 	memcpy(engine.disk_uuid, options->disk_uuid, sizeof(engine.disk_uuid));
-	error = nvj_open(&j->nvj, nvjk_region(j->region), nvjk_disk_platform(j->disk), &engine,
-			 NULL);
+	if (options->mark_block)
+		error = nvjk_disk_mark_at(j->disk, options->mark_block, options->uuid);
+	if (!error)
+		error = nvj_open(&j->nvj, nvjk_region(j->region), nvjk_disk_platform(j->disk),
+				 &engine, NULL);
 	if (error) {
 		nvjk_disk_close(j->disk);
 		return error;
@@ -113,8 +125,15 @@ static int start_threads(struct nvjk_journal *j)
 	if (error)
 		return error;
 	error = nvjk_thread_start(j);
-	if (error)
+	if (error) {
 		nvjk_workers_stop(j->workers);
+		return error;
+	}
+	error = nvjk_shrinker_start(j);
+	if (error) {
+		nvjk_thread_stop(j);
+		nvjk_workers_stop(j->workers);
+	}
 	return error;
 }
 
@@ -137,6 +156,8 @@ journal_t *nvjk_journal_open(struct super_block *sb, struct nvjk_region *region,
 	error = start_threads(j);
 	if (error)
 		goto no_threads;
+	nvjk_bound_join(j);
+	nvjk_region_on_failure(region, nvjk_memory_failed, j);
 	return &j->journal;
 
 no_threads:
@@ -157,8 +178,11 @@ int jbd2_journal_destroy(journal_t *journal)
 	unsigned int nofs;
 	int error;
 
+	nvjk_bound_leave(j);
+	nvjk_shrinker_stop(j);
 	nvjk_thread_stop(j);
 	error = jbd2_journal_flush(journal, 0);
+	nvjk_region_on_failure(j->region, NULL, NULL);
 	nvjk_call_back_all(j);
 	nvjk_workers_stop(j->workers);
 	nvjk_pins_sweep(j, true);

@@ -22,6 +22,9 @@
 #ifndef NVJK_JOURNAL_H
 #define NVJK_JOURNAL_H
 
+#include <linux/fs.h>
+#include <linux/shrinker.h>
+#include <linux/version.h>
 #include <linux/jbd2.h>
 #include <linux/percpu-rwsem.h>
 
@@ -35,10 +38,13 @@ void nvjk_jbd2_exit(void);
 
 struct nvjk_journal_options {
 	u8 disk_uuid[16];    /* as in struct nvj_options */
+	u8 uuid[16];         /* of the region's journal */
+	u64 mark_block;      /* of the disk, for the mark of the tail; 0: none */
 	bool whole_blocks;   /* records=blocks: each record has all lines of its block */
 	bool one_lock;       /* lock=one: one mutex around whatever touches the journal */
 	struct inode *inner; /* the journal within the disk; a reference, or NULL */
 	unsigned int inner_blocks;
+	bool always_flush; /* not all writes of file data are told by jbd2_journal_wrote */
 };
 
 /*
@@ -71,9 +77,12 @@ struct nvjk_statistics {
 	struct nvj_statistics engine;
 	struct nvjk_disk_counts disk;
 	struct nvjk_persist_counts region;
-	u64 pinned_buffers; /* now */
-	u64 data_flushes;   /* of the disk, before commits */
-	u64 data_inodes;    /* files whose data was written or waited for, by commits */
+	u64 pinned_buffers;     /* now */
+	u64 pinned_all_mounts;  /* now, by all journals */
+	u64 max_pinned_buffers; /* of all journals */
+	u64 images_bytes;       /* now: copies of blocks */
+	u64 data_flushes;       /* of the disk, before commits */
+	u64 data_inodes;        /* files whose data was written or waited for, by commits */
 };
 void nvjk_journal_statistics(journal_t *journal, struct nvjk_statistics *statistics);
 
@@ -104,6 +113,11 @@ struct nvjk_journal {
 	struct nvjk_disk *disk;
 	struct nvjk_region *region;
 	struct nvjk_workers *workers;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 7, 0)
+	struct shrinker *shrinker;
+#else
+	struct shrinker shrinker;
+#endif
 	char name[BDEVNAME_SIZE];
 	u64 mask;               /* of each record: NVJ_COMPARE, or NVJ_ALL_LINES */
 	struct mutex *one_lock; /* NULL: there is none */
@@ -125,17 +139,19 @@ struct nvjk_journal {
 	u64 called_back;      /* written under it: callbacks up to this transaction were made */
 	spinlock_t list_lock; /* of data_inodes, and of each inode's i_next fields */
 	struct list_head data_inodes;
-	u64 data_tid;        /* transactions up to this one have taken theirs; under list_lock */
-	u64 flushed_sectors; /* of all written to the disk: on it for good */
+	u64 data_tid;       /* transactions up to this one have taken theirs; under list_lock */
+	u64 flushed_writes; /* of those that have ended, so many are on the disk for good */
+	bool always_flush;  /* not all writes are counted */
 	wait_queue_head_t thread_wait;
 	u64 wanted_tid;        /* the thread shall commit it */
 	bool wants_checkpoint; /* and carry home */
 	bool stopping;
 
 	struct nvjk_pins pins[NVJK_PIN_LISTS];
-	u64 swept_tail;          /* the thread's */
-	unsigned long most_pins; /* of a list: more are carried home early */
+	u64 swept_tail;         /* the thread's */
+	struct list_head bound; /* bound.c's */
 
+	atomic64_t data_writes; /* that have ended, and one before the first */
 	atomic64_t data_flushes;
 	atomic64_t data_inodes_done;
 };
@@ -238,6 +254,19 @@ void nvjk_pins_sweep(struct nvjk_journal *j, bool all);
 void nvjk_unpin(struct nvjk_journal *j, struct buffer_head *bh);
 u64 nvjk_pins_count(struct nvjk_journal *j);
 
+/* bound.c */
+int nvjk_bound_init(void);
+void nvjk_bound_exit(void);
+/* From then on the journal's thread runs, until it leaves. */
+void nvjk_bound_join(struct nvjk_journal *j);
+void nvjk_bound_leave(struct nvjk_journal *j);
+/* Buffers that all journals may pin together, and that they have pinned. */
+u64 nvjk_bound(void);
+u64 nvjk_bound_count(void);
+void nvjk_bound_add(long buffers);
+/* Asks every journal for a checkpoint if they have pinned more. */
+void nvjk_bound_check(void);
+
 /* data.c */
 bool nvjk_is_data(const struct buffer_head *bh);
 void nvjk_data_put(struct buffer_head *bh);
@@ -263,7 +292,15 @@ void nvjk_thread_stop(struct nvjk_journal *j);
 void nvjk_thread_commit(struct nvjk_journal *j, u64 tid);
 void nvjk_thread_checkpoint(struct nvjk_journal *j);
 
+/* shrink.c: from start to stop the kernel may ask for memory. */
+int nvjk_shrinker_start(struct nvjk_journal *j);
+void nvjk_shrinker_stop(struct nvjk_journal *j);
+
 /* abort.c */
 void nvjk_aborted(void *context, int error, u64 block);
+/* The kernel says that memory of the region fails. */
+void nvjk_memory_failed(void *context, u64 offset);
+/* -EIO: there are known bad blocks in the region. */
+int nvjk_check_memory(struct nvjk_journal *j);
 
 #endif

@@ -28,8 +28,6 @@ void nvjk_pins_init(struct nvjk_journal *j)
 		spin_lock_init(&j->pins[i].lock);
 		INIT_LIST_HEAD(&j->pins[i].list);
 	}
-	/* An eighth of all memory. */
-	j->most_pins = totalram_pages() / 8 / NVJK_PIN_LISTS;
 }
 
 static void lock_state(struct buffer_head *bh) __acquires(bitlock)
@@ -68,7 +66,6 @@ struct nvjk_buffer *nvjk_pin(struct nvjk_journal *j, struct buffer_head *bh, u64
 {
 	struct nvjk_pins *pins = &j->pins[bh->b_blocknr % NVJK_PIN_LISTS];
 	struct nvjk_buffer *b, *fresh;
-	bool many;
 
 	lock_state(bh);
 	b = raise(bh, tid);
@@ -91,10 +88,10 @@ struct nvjk_buffer *nvjk_pin(struct nvjk_journal *j, struct buffer_head *bh, u64
 	}
 	spin_lock(&pins->lock);
 	list_add_tail(&fresh->pin, &pins->list);
-	many = ++pins->count > j->most_pins;
+	pins->count++;
 	spin_unlock(&pins->lock);
-	if (unlikely(many))
-		nvjk_thread_checkpoint(j);
+	nvjk_bound_add(1);
+	nvjk_bound_check();
 	return fresh;
 }
 
@@ -158,8 +155,10 @@ void nvjk_unpin(struct nvjk_journal *j, struct buffer_head *bh)
 		pins->count--;
 	}
 	spin_unlock(&pins->lock);
-	if (b)
+	if (b) {
+		nvjk_bound_add(-1);
 		let_go(b);
+	}
 }
 
 /* Looks at up to BATCH of those at the list's head; who stays goes to its end. */
@@ -167,6 +166,7 @@ static unsigned int sweep_some(struct nvjk_pins *pins, u64 tail, bool all, unsig
 {
 	struct nvjk_buffer *b, *next;
 	unsigned int looked = 0;
+	long released = 0;
 	LIST_HEAD(gone);
 
 	spin_lock(&pins->lock);
@@ -176,11 +176,14 @@ static unsigned int sweep_some(struct nvjk_pins *pins, u64 tail, bool all, unsig
 		if (detach(b, tail, all)) {
 			list_move_tail(&b->pin, &gone);
 			pins->count--;
+			released++;
 		} else {
 			list_move_tail(&b->pin, &pins->list);
 		}
 	}
 	spin_unlock(&pins->lock);
+	if (released)
+		nvjk_bound_add(-released);
 	list_for_each_entry_safe(b, next, &gone, pin) let_go(b);
 	return looked;
 }

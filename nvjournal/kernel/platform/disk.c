@@ -93,6 +93,7 @@ int nvjk_disk_open(struct nvjk_disk **result, struct block_device *bdev,
 		.finish_write = nvjk_finish_write,
 		.flush = flush,
 		.before_commit = disk->hooks.before_commit ? before_commit : NULL,
+		.tail_moved = nvjk_tail_moved,
 		.aborted = disk->hooks.aborted ? aborted : NULL,
 	};
 	*result = disk;
@@ -108,6 +109,7 @@ void nvjk_disk_close(struct nvjk_disk *disk)
 	 * that can be fetched has let go of its bio and its queue: none is under way.
 	 */
 	nvjk_io_exit(disk);
+	nvjk_mark_exit(disk);
 	kvfree(disk);
 }
 
@@ -126,12 +128,18 @@ void nvjk_disk_no_flush(struct nvjk_disk *disk, bool no_flush)
 	WRITE_ONCE(disk->no_flush, no_flush);
 }
 
+u64 nvjk_disk_writes_ended(const struct nvjk_disk *disk)
+{
+	return atomic64_read(&disk->writes) + atomic64_read(&disk->errors);
+}
+
 void nvjk_disk_counts(const struct nvjk_disk *disk, struct nvjk_disk_counts *counts)
 {
 	*counts = (struct nvjk_disk_counts){
 		.reads = atomic64_read(&disk->reads),
 		.writes = atomic64_read(&disk->writes),
 		.flushes = atomic64_read(&disk->flushes),
+		.marks = atomic64_read(&disk->marks),
 		.errors = atomic64_read(&disk->errors),
 	};
 }

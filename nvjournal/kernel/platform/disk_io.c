@@ -76,7 +76,8 @@ void nvjk_start_bio(struct nvjk_disk *disk, struct nvjk_queue *queue, struct nvj
 	io->write = write;
 	bio->bi_iter.bi_sector = (sector_t)write->block * SECTORS_OF_BLOCK;
 	bio->bi_end_io = bio_ended;
-	/* An image is a block of a slab whose memory begins at a page. */
+	/* The 4096 bytes of an image are an allocation of their own, at a page's begin (memory.c).
+	 */
 	__bio_add_page(bio, page_of(write->image), NVJ_BLOCK_BYTES, 0);
 	trace_jbd2nvj_write_home(disk->bdev->bd_dev, write->block, bio);
 	/* They come in their order: neighbours go to the disk as one request. */

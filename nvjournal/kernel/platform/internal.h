@@ -21,6 +21,13 @@ void nvjk_wake(void *context, const u32 *word);
 unsigned int nvjk_cpu(void *context);
 u64 nvjk_now_ns(void *context);
 
+/* media.c */
+unsigned long nvjk_copy_mc(void *to, const void *from, size_t bytes);
+/* The region's read, for the engine. */
+int nvjk_media_read(void *to, const void *from, size_t bytes);
+/* Whether there is a known bad block among bytes of a device; *bad: the first one's place. */
+bool nvjk_media_is_bad(struct block_device *bdev, u64 offset, u64 bytes, u64 *bad);
+
 /* persist.c: nvj_persistence(NULL), and counts. */
 struct nvjk_persist {
 	struct nvj_persistence table; /* first: what the engine is given */
@@ -48,7 +55,11 @@ struct nvjk_disk {
 	struct bio_set bios;
 	bool recovering;
 	bool no_flush;
-	atomic64_t reads, writes, flushes, errors;
+	struct page *mark; /* NULL: none is written */
+	bool mark_failed;  /* a write of it did, and was logged */
+	u64 mark_block;
+	u8 mark_uuid[16];
+	atomic64_t reads, writes, flushes, marks, errors;
 	struct nvjk_queue queue[NVJ_MAX_QUEUES];
 };
 
@@ -59,6 +70,10 @@ int nvjk_io_init(struct nvjk_disk *disk);
 void nvjk_io_exit(struct nvjk_disk *disk);
 void nvjk_start_bio(struct nvjk_disk *disk, struct nvjk_queue *queue, struct nvj_write *write);
 struct nvj_write *nvjk_finish_write(void *context, unsigned int queue);
+
+/* disk_mark.c */
+void nvjk_tail_moved(void *context, u64 tid);
+void nvjk_mark_exit(struct nvjk_disk *disk);
 
 /* disk_cache.c: by the device's buffer cache. */
 int nvjk_cache_read(struct nvjk_disk *disk, u64 block, void *image);

@@ -2,13 +2,18 @@
 /*
  * Slices of persistent memory. Each pmem device that has an open one is opened
  * once, exclusively, and stays mapped by its driver: what dax_direct_access says
- * of it holds until we close it. While it is open nobody is kept from reading it
- * through its block device, whose page cache knows nothing of our stores; so that
- * is emptied as we come and as we go.
+ * of it holds until we close it. A slice is a mount's, or a program's that has claimed
+ * it (claims.c) and writes to it through the block device.
+ *
+ * While it is open nobody is kept from reading it through its block device, whose page
+ * cache knows nothing of our stores. So that is written and emptied whenever a slice
+ * is opened or closed: a program that was killed may have left pages there that are
+ * not written yet, and would be, over what the next user of its slice has stored.
  */
 #include <linux/dax.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 
 #include "device.h"
@@ -20,7 +25,8 @@ struct pmem {
 	dev_t number;
 	struct nvjk_device device;
 	struct dax_device *dax;
-	u64 dax_offset; /* bytes of the dax device before the block device's first */
+	bool dax_holder; /* for all of us: it lets the dax device forget us */
+	u64 dax_offset;  /* bytes of the dax device before the block device's first */
 	u64 size_bytes;
 	char name[BDEVNAME_SIZE];
 };
@@ -28,16 +34,26 @@ struct pmem {
 struct nvjk_region {
 	struct list_head link;
 	struct pmem *pmem;
+	char user[NVJK_USER_BYTES];
 	u64 offset, size_bytes;
 	struct nvj_region region;
 	struct nvjk_persist persist;
+	bool claimed; /* by a program, which the kernel tells by itself */
+	bool has_failed;
+	u64 failed_at; /* in it, of the last failure */
+	void (*failed)(void *context, u64 offset);
+	void *failed_context;
 };
 
 /* Of all that is below. */
 static DEFINE_MUTEX(pmems_lock);
 static LIST_HEAD(pmems);
 
-#define say(name, format, ...) pr_err("EXT4NVJ-fs (%s): " format "\n", name, ##__VA_ARGS__)
+#define say(name, format, ...)                                                                     \
+	do {                                                                                       \
+		if (name)                                                                          \
+			pr_err("EXT4NVJ-fs (%s): " format "\n", name, ##__VA_ARGS__);              \
+	} while (0)
 
 static void empty_cache(struct block_device *bdev)
 {
@@ -63,12 +79,46 @@ static int open_device(struct pmem *pmem, const char *path, const char *name)
 }
 
 /*
+ * Memory of a dax device fails, or it goes: whose region that is hears of it, or will as
+ * its journal is opened. Of a program's region the kernel informs the program.
+ */
+static int notify_failure(struct dax_device *dax, u64 offset, u64 bytes, int flags)
+{
+	struct nvjk_region *region;
+	bool handled = false, claimed = false;
+	struct pmem *pmem;
+
+	mutex_lock(&pmems_lock);
+	list_for_each_entry(pmem, &pmems, link) if (pmem->dax == dax)
+		list_for_each_entry(region, &pmem->regions, link)
+	{
+		u64 begin = pmem->dax_offset + region->offset;
+
+		if (offset >= begin + region->size_bytes ||
+		    (offset < begin && begin - offset >= bytes))
+			continue;
+		claimed |= region->claimed;
+		handled |= !region->claimed;
+		region->has_failed = true;
+		region->failed_at = max(offset, begin) - begin;
+		if (region->failed)
+			region->failed(region->failed_context, region->failed_at);
+	}
+	mutex_unlock(&pmems_lock);
+	return handled && !claimed ? 0 : -EOPNOTSUPP;
+}
+
+static const struct dax_holder_operations holder_operations = {
+	.notify_failure = notify_failure,
+};
+
+/*
  * A namespace in raw mode is mapped by its driver, too, only without struct page,
  * which a file system's DAX needs and we do not. That it is refused for that is
  * not seen from outside: so the device says for a moment that it has them.
  * Nobody is led astray, as we have it exclusively, with all its partitions.
  */
-static struct dax_device *get_dax(struct block_device *bdev, u64 *offset)
+static struct dax_device *get_dax(struct block_device *bdev, u64 *offset, void *holder)
 {
 	struct request_queue *queue = bdev_get_queue(bdev);
 	bool has_pages = blk_queue_dax(queue);
@@ -76,7 +126,7 @@ static struct dax_device *get_dax(struct block_device *bdev, u64 *offset)
 
 	if (!has_pages)
 		nvjk_device_say_dax(queue, true);
-	dax = fs_dax_get_by_bdev(bdev, offset, NULL, NULL);
+	dax = fs_dax_get_by_bdev(bdev, offset, holder, holder ? &holder_operations : NULL);
 	if (!has_pages)
 		nvjk_device_say_dax(queue, false);
 	return dax;
@@ -84,7 +134,7 @@ static struct dax_device *get_dax(struct block_device *bdev, u64 *offset)
 
 static int open_pmem(struct pmem **result, const char *path, dev_t number, const char *name)
 {
-	struct pmem *pmem = kzalloc(sizeof(*pmem), GFP_KERNEL);
+	struct pmem *pmem = kzalloc(sizeof(*pmem), GFP_KERNEL), *other;
 	int error;
 
 	if (!pmem)
@@ -97,7 +147,18 @@ static int open_pmem(struct pmem **result, const char *path, dev_t number, const
 	pmem->number = number;
 	snprintf(pmem->name, sizeof(pmem->name), "%pg", pmem->device.bdev);
 	pmem->size_bytes = bdev_nr_bytes(pmem->device.bdev);
-	pmem->dax = get_dax(pmem->device.bdev, &pmem->dax_offset);
+	/* A dax device has one holder: of its partitions that we have, the first. */
+	pmem->dax_holder = true;
+	list_for_each_entry(other, &pmems,
+			    link) if (other->device.bdev->bd_disk == pmem->device.bdev->bd_disk)
+		pmem->dax_holder = false;
+	pmem->dax = get_dax(pmem->device.bdev, &pmem->dax_offset, pmem->dax_holder ? &pmems : NULL);
+	if (!pmem->dax && pmem->dax_holder) {
+		/* Another partition's holder hears of failures in its place: bad blocks are left.
+		 */
+		pmem->dax_holder = false;
+		pmem->dax = get_dax(pmem->device.bdev, &pmem->dax_offset, NULL);
+	}
 	if (!pmem->dax) {
 		say(name,
 		    "%s cannot be mapped (DAX): a journal's region must be persistent memory, as a "
@@ -107,7 +168,6 @@ static int open_pmem(struct pmem **result, const char *path, dev_t number, const
 		kfree(pmem);
 		return -EOPNOTSUPP;
 	}
-	empty_cache(pmem->device.bdev);
 	INIT_LIST_HEAD(&pmem->regions);
 	list_add(&pmem->link, &pmems);
 	*result = pmem;
@@ -132,11 +192,20 @@ static int get_pmem(struct pmem **result, const char *path, const char *name)
 
 static void put_pmem(struct pmem *pmem)
 {
+	struct pmem *other;
+
 	empty_cache(pmem->device.bdev);
 	if (!list_empty(&pmem->regions))
 		return;
 	list_del(&pmem->link);
-	fs_put_dax(pmem->dax, NULL);
+	if (pmem->dax_holder)
+		list_for_each_entry(other, &pmems, link) if (other->dax == pmem->dax)
+		{
+			other->dax_holder = true;
+			pmem->dax_holder = false;
+			break;
+		}
+	fs_put_dax(pmem->dax, pmem->dax_holder ? &pmems : NULL);
 	nvjk_device_close(&pmem->device);
 	kfree(pmem);
 }
@@ -163,9 +232,9 @@ static int check_slice(const struct pmem *pmem, u64 offset, u64 size, const char
 				      other->offset < offset + size)
 	{
 		say(name,
-		    "bytes %llu to %llu of %s overlap with the region of another mount, at %llu to "
-		    "%llu: give each its own by journal_offset and journal_size",
-		    offset, offset + size - 1, pmem->name, other->offset,
+		    "bytes %llu to %llu of %s overlap with those that %s uses, %llu to %llu: give "
+		    "each its own by journal_offset and journal_size",
+		    offset, offset + size - 1, pmem->name, other->user, other->offset,
 		    other->offset + other->size_bytes - 1);
 		return -EBUSY;
 	}
@@ -201,6 +270,7 @@ static int map(struct nvjk_region *region, const char *name)
 		.base = base,
 		.size_bytes = region->size_bytes,
 		.persistence = &region->persist.table,
+		.read = nvjk_media_read,
 	};
 	return 0;
 }
@@ -212,8 +282,13 @@ static int open_region(struct nvjk_region *region, const char *path, const char 
 	if (error)
 		return error;
 	error = check_slice(region->pmem, region->offset, region->size_bytes, name);
-	if (!error)
+	if (!error) {
+		empty_cache(region->pmem->device.bdev);
 		error = map(region, name);
+		/* Who claims it reads it by himself, so far as it can be read: nvj recover. */
+		if (!name && (error == -EIO || error == -EHWPOISON))
+			error = 0;
+	}
 	if (error)
 		put_pmem(region->pmem);
 	else
@@ -222,7 +297,7 @@ static int open_region(struct nvjk_region *region, const char *path, const char 
 }
 
 int nvjk_region_open(struct nvjk_region **result, const char *path, u64 offset, u64 size,
-		     const char *name)
+		     const char *user, const char *name)
 {
 	struct nvjk_region *region = kzalloc(sizeof(*region), GFP_KERNEL);
 	int error;
@@ -232,6 +307,8 @@ int nvjk_region_open(struct nvjk_region **result, const char *path, u64 offset, 
 		return -ENOMEM;
 	region->offset = offset;
 	region->size_bytes = size;
+	region->claimed = !name;
+	strscpy(region->user, user, sizeof(region->user));
 	error = nvjk_persist_init(&region->persist);
 	if (error) {
 		if (error == -EOPNOTSUPP)
@@ -268,6 +345,29 @@ const struct nvj_region *nvjk_region(const struct nvjk_region *region)
 	return &region->region;
 }
 
+bool nvjk_region_is_synchronous(const struct nvjk_region *region)
+{
+	return dax_synchronous(region->pmem->dax);
+}
+
+void nvjk_regions_show(struct seq_file *seq)
+{
+	const struct nvjk_region *region;
+	const struct pmem *pmem;
+
+	mutex_lock(&pmems_lock);
+	list_for_each_entry(pmem, &pmems, link)
+	{
+		list_for_each_entry(region, &pmem->regions, link)
+		{
+			seq_printf(seq, "%s %u:%u %llu %llu %s\n", pmem->name, MAJOR(pmem->number),
+				   MINOR(pmem->number), region->offset, region->size_bytes,
+				   region->user);
+		}
+	}
+	mutex_unlock(&pmems_lock);
+}
+
 const char *nvjk_region_device(const struct nvjk_region *region)
 {
 	return region->pmem->name;
@@ -276,6 +376,27 @@ const char *nvjk_region_device(const struct nvjk_region *region)
 u64 nvjk_region_offset(const struct nvjk_region *region)
 {
 	return region->offset;
+}
+
+void nvjk_region_on_failure(struct nvjk_region *region, void (*failed)(void *context, u64 offset),
+			    void *context)
+{
+	mutex_lock(&pmems_lock);
+	region->failed = failed;
+	region->failed_context = context;
+	if (failed && region->has_failed)
+		failed(context, region->failed_at);
+	mutex_unlock(&pmems_lock);
+}
+
+bool nvjk_region_is_bad(const struct nvjk_region *region, u64 *bad)
+{
+	bool is = nvjk_media_is_bad(region->pmem->device.bdev, region->offset, region->size_bytes,
+				    bad);
+
+	if (is)
+		*bad -= region->offset;
+	return is;
 }
 
 void nvjk_region_counts(const struct nvjk_region *region, struct nvjk_persist_counts *counts)

@@ -32,10 +32,17 @@ var cases = []struct {
 	{"quota", all, quota},
 	{"small journal", all, smallJournal},
 	{"small files", []system{small}, smallFiles},
+	{"flushes", []system{one, small}, flushes},
 	{"two on one memory", ours, twoOnOneMemory},
+	{"slices", []system{one}, slicesApart},
+	{"volatile", []system{one}, volatileMemory},
 	{"write errors", all, writeErrors},
 	{"recovery", ours, recovery},
 	{"refused", []system{one}, refused},
+	{"copies", []system{one}, copies},
+	{"media errors", []system{one}, mediaErrors},
+	{"memory", ours, memoryIsGivenBack},
+	{"memory of all", []system{one}, memoryOfAllMountsIsBounded},
 	{"unload", []system{one}, unload}, // the last one
 }
 

@@ -79,7 +79,8 @@ type unclean struct {
 }
 
 // unclean copies a mounted volume past the caches while nothing goes on in it:
-// a crash, without the boot.
+// a crash, without the boot. The region is the same before and after the disk is
+// copied, or else it may be of a later moment than the disk: no crash leaves that.
 func (v *volume) unclean() unclean {
 	v.t.Helper()
 	if v.blocks == 0 {
@@ -88,7 +89,15 @@ func (v *volume) unclean() unclean {
 	if err := syncVolume(v.dir); err != nil {
 		v.t.Fatal(err)
 	}
-	return unclean{takeImage(v.t, v.disk, 0, v.blocks*4096), takeImage(v.t, v.pmem, int64(v.offset), v.size)}
+	region := takeImage(v.t, v.pmem, int64(v.offset), v.size)
+	for range 10 {
+		u := unclean{takeImage(v.t, v.disk, 0, v.blocks*4096), region}
+		if region = takeImage(v.t, v.pmem, int64(v.offset), v.size); bytes.Equal(region.bytes, u.region.bytes) {
+			return u
+		}
+	}
+	v.t.Fatal("the region changes while nothing goes on in the volume")
+	return unclean{}
 }
 
 func (u unclean) restore(t *testing.T) {

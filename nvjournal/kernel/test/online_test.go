@@ -39,6 +39,8 @@ const (
 	fithaw     = 0xc0045878
 	fitrim     = 0xc0185879
 	ext4Resize = 0x40086610
+
+	ext4Checkpoint = 0x4004662b
 )
 
 // needsRecovery says whether the disk's superblock asks for recovery: ext4's bit
@@ -372,7 +374,6 @@ func twoOnOneMemory(t *testing.T, s system) {
 	slice := s.smallestJournal()
 	first := s.volume(t, plan{size: slice})
 	second := s.volume(t, plan{disk: vmtest.Device(t, "disk1"), offset: slice, size: slice})
-	// nvj formats no slice while another is in use.
 	first.mkfs()
 	second.mkfs()
 	first.mount()

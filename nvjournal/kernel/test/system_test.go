@@ -75,15 +75,21 @@ func onModuleKernels(t *testing.T) {
 	t.Setenv("DAYBOOK_VM_KERNELS", strings.Join(kernels, ","))
 }
 
+// parallel processors in guests: the long forms have them. See vm.Config for
+// what that costs.
+var parallel = scaled(0, 1) == 1
+
 // The disks and the persistent memory of each guest.
 const (
 	diskBytes = 256 << 20
 	pmemBytes = 160 << 20
+	// Of virtio-pmem, the last one.
+	volatileBytes = 32 << 20
 )
 
 // loaded are the modules besides ours: stock ext4, and what it and the tests ask
 // the kernel for.
-const loaded = "ext4,dm-flakey,quota_v2,loop"
+const loaded = "ext4,dm-flakey,quota_v2,loop,hwpoison_inject"
 
 // tools are the host's programs that guests need.
 var tools = []string{"mke2fs", "e2fsck", "dmsetup", "chattr"}
@@ -105,6 +111,11 @@ func module(t *testing.T, kernel string) string {
 	return built(t, filepath.Join("..", "build", kernel, "ext4nvj.ko"), "kernel")
 }
 
+// faultsModule makes functions of the guest's kernel fail (faults/faults.c).
+func faultsModule(t *testing.T, kernel string) string {
+	return built(t, filepath.Join("..", "build", kernel+"-faults", "faults.ko"), "kernel")
+}
+
 // inGuest runs a test in a guest of each kernel, which has the disks, the
 // persistent memory, the modules and the tools.
 func inGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
@@ -115,14 +126,15 @@ func inGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
 		if !vmtest.Inside() {
 			vmtest.Need(t, kernel)
 			config.Disks = []string{size(diskBytes), size(diskBytes)}
-			config.Pmem = []string{size(pmemBytes), size(pmemBytes)}
+			config.Pmem = []string{size(pmemBytes), size(pmemBytes), size(volatileBytes) + ",virtio"}
 			config.Modules = loaded
+			config.Parallel = parallel
 			for _, tool := range tools {
 				needs.Tool(t, tool)
 				config.Give = append(config.Give, tool)
 			}
 			if slices.ContainsFunc(systems(all...), system.ours) {
-				config.Modules += "," + module(t, kernel)
+				config.Modules += "," + module(t, kernel) + "," + faultsModule(t, kernel)
 				config.Give = append(config.Give, built(t, "../../build/nvj", "nvjournal")+":/usr/bin/nvj")
 			}
 		}

@@ -279,6 +279,8 @@ int jbd2_journal_inode_ranged_wait(handle_t *handle, struct jbd2_inode *jinode, 
 				   loff_t length);
 int jbd2_journal_submit_inode_data_buffers(struct jbd2_inode *jinode);
 int jbd2_journal_finish_inode_data_buffers(struct jbd2_inode *jinode);
+/* A write of file data has ended; its writer is not told yet. May be called from an interrupt. */
+void jbd2_journal_wrote(journal_t *journal);
 int jbd2_journal_begin_ordered_truncate(journal_t *journal, struct jbd2_inode *jinode,
 					loff_t new_size);
 

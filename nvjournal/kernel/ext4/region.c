@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The region of a mount: it is opened, and refused if it is of another disk, if
+ * something in it waits for another disk, or if what is committed there could be lost.
+ * Nothing is written here.
+ */
+#include <linux/uuid.h>
+
+#include "fs/ext4/ext4.h"
+#include "jbd2/journal.h"
+
+/* Of a region, with its superblock and the copy. */
+#define HEAD_BYTES (NVJ_SUPER_COPY_OFFSET + NVJ_BLOCK_BYTES)
+
+static bool is_zero(const u8 *uuid)
+{
+	return !memchr_inv(uuid, 0, UUID_SIZE);
+}
+
+void ext4nvj_say_findings(struct super_block *sb, const struct nvj_report *report)
+{
+	static const char *const names[] = {
+		[NVJ_FOUND_SUPER] = "one copy of the superblock",
+		[NVJ_FOUND_TAIL] = "one copy of the tail",
+		[NVJ_FOUND_TAILS] = "both copies of the tail",
+		[NVJ_FOUND_COMMIT] = "a record of the commit ring",
+		[NVJ_FOUND_RECORD] = "a committed record",
+		[NVJ_FOUND_LAYOUT] = "the layout",
+	};
+	u32 i;
+
+	for (i = 0; i < min(report->findings, NVJ_MAX_FINDINGS); i++) {
+		const struct nvj_finding *f = &report->finding[i];
+
+		ext4_msg(sb, KERN_ERR,
+			 "%s: %s, at byte %llu of the region (partition %u, position %llu)",
+			 f->unreadable ? "memory that cannot be read" : "damaged",
+			 f->kind < ARRAY_SIZE(names) && names[f->kind] ? names[f->kind] : "it",
+			 f->offset, f->partition, f->position);
+	}
+	if (report->findings > NVJ_MAX_FINDINGS)
+		ext4_msg(sb, KERN_ERR, "and %u more", report->findings - NVJ_MAX_FINDINGS);
+}
+
+/* The journal's superblock. 0, or why it cannot be used, which is said. */
+static int read_super(struct super_block *sb, const struct ext4nvj_options *o,
+		      const struct nvj_region *region, struct nvj_disk_super *super)
+{
+	int err = nvj_read_super(region, super);
+
+	switch (err) {
+	case 0:
+		break;
+	case NVJ_ENODATA:
+		ext4_msg(sb, KERN_ERR,
+			 "there is no journal at byte %llu of %s, and what is there is left as it "
+			 "is: make one by nvj format",
+			 o->journal_offset, o->journal_path);
+		break;
+	case NVJ_EUCLEAN:
+		ext4_msg(sb, KERN_ERR,
+			 "the journal at byte %llu of %s is damaged: see nvj check; nvj format "
+			 "makes a new one, if this disk needs nothing of it",
+			 o->journal_offset, o->journal_path);
+		break;
+	default:
+		ext4_msg(sb, KERN_ERR, "the journal at byte %llu of %s cannot be used: %s",
+			 o->journal_offset, o->journal_path, nvj_strerror(err));
+	}
+	return err;
+}
+
+static int open_slice(struct super_block *sb, struct nvjk_region **region,
+		      const struct ext4nvj_options *o, u64 bytes)
+{
+	char user[NVJK_USER_BYTES];
+
+	snprintf(user, sizeof(user), "the mount of %s", sb->s_id);
+	return nvjk_region_open(region, o->journal_path, o->journal_offset, bytes, user, sb->s_id);
+}
+
+/* A commit is a fence: it must be enough, or somebody has said that it need not be. */
+static int check_durable(struct super_block *sb, const struct ext4nvj *nvj)
+{
+	if (nvjk_region_is_synchronous(nvj->region))
+		return 0;
+	if (nvj->options.allow_volatile) {
+		ext4_msg(sb, KERN_WARNING,
+			 "%s is memory that only its host can flush, and nobody asks it to: a loss "
+			 "of power may lose what is committed (allow_volatile)",
+			 nvj->options.journal_path);
+		return 0;
+	}
+	ext4_msg(sb, KERN_ERR,
+		 "%s is memory that only its host can flush (as virtio-pmem is): what is committed "
+		 "would not survive a loss of power. Take an NVDIMM, or for development mount with "
+		 "allow_volatile",
+		 nvj->options.journal_path);
+	return -EOPNOTSUPP;
+}
+
+/*
+ * How long the region is, as its superblock or the copy says; whether it is so long
+ * is seen when it is open as a whole. Without it, slices of other mounts would be in
+ * the way.
+ */
+static int region_size(struct super_block *sb, const struct ext4nvj_options *o, u64 *bytes)
+{
+	struct nvj_disk_super super;
+	struct nvj_region any_size;
+	struct nvjk_region *head;
+	int err;
+
+	err = open_slice(sb, &head, o, HEAD_BYTES);
+	if (err)
+		return err;
+	any_size = *nvjk_region(head);
+	any_size.size_bytes = U64_MAX;
+	err = read_super(sb, o, &any_size, &super);
+	if (!err)
+		*bytes = super.size_bytes;
+	nvjk_region_close(head);
+	return err;
+}
+
+/*
+ * journal_size makes the region longer than it was formatted: what it would take in
+ * is nobody else's journal.
+ */
+static int check_growth(struct super_block *sb, const struct ext4nvj *nvj, u64 formatted)
+{
+	const struct nvj_region *region = nvjk_region(nvj->region);
+	struct nvj_disk_super super;
+	u64 at;
+
+	for (at = round_up(formatted, PAGE_SIZE); at < region->size_bytes; at += PAGE_SIZE) {
+		struct nvj_region rest = *region;
+		u64 magic;
+
+		rest.base = region->base + at;
+		rest.size_bytes = region->size_bytes - at;
+		/* Most pages are of no interest; NVJ_ENODATA: there is none. */
+		if (!region->read(&magic, rest.base, sizeof(magic)) && magic == NVJ_SUPER_MAGIC &&
+		    nvj_read_super(&rest, &super) != NVJ_ENODATA) {
+			ext4_msg(sb, KERN_ERR,
+				 "journal_size=%llu takes in another journal, at byte %llu of %s: "
+				 "give less, or format all of it by nvj format",
+				 region->size_bytes, nvj->options.journal_offset + at,
+				 nvj->options.journal_path);
+			return -EINVAL;
+		}
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Opens the region and reads its superblock. 0, or why it cannot be used, which is said. */
+int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_disk_super *super)
+{
+	const struct ext4nvj_options *o = &nvj->options;
+	u64 formatted, bytes;
+	int err;
+
+	err = region_size(sb, o, &formatted);
+	if (err)
+		return err;
+	bytes = o->given_size && o->journal_size ? o->journal_size : round_up(formatted, PAGE_SIZE);
+	if (bytes < formatted) {
+		ext4_msg(sb, KERN_ERR,
+			 "journal_size=%llu is less than the journal's %llu bytes: give it so "
+			 "many, or make a smaller one by nvj format",
+			 bytes, formatted);
+		return -EINVAL;
+	}
+	err = open_slice(sb, &nvj->region, o, bytes);
+	if (err)
+		return err;
+	err = check_durable(sb, nvj);
+	if (!err)
+		err = check_growth(sb, nvj, formatted);
+	if (err)
+		return err;
+	/* Anew, now that nobody else can write to it. */
+	return read_super(sb, o, nvjk_region(nvj->region), super);
+}
+
+/*
+ * The disk waits for nothing, and the region will be formatted: 0 if nothing is lost
+ * by that. A person decides about what is not at home, not a mount.
+ */
+static int check_clean(struct super_block *sb, const struct ext4nvj *nvj)
+{
+	const struct ext4nvj_options *o = &nvj->options;
+	struct nvj_report *report;
+	struct nvjk_disk *disk;
+	int err;
+
+	report = kzalloc(sizeof(*report), GFP_KERNEL);
+	if (!report)
+		return -ENOMEM;
+	err = nvjk_disk_open(&disk, sb->s_bdev, NULL);
+	if (err)
+		goto out;
+	err = nvj_check(nvjk_region(nvj->region), nvjk_disk_platform(disk), report);
+	nvjk_disk_close(disk);
+	if (err) {
+		ext4nvj_say_findings(sb, report);
+		ext4_msg(sb, KERN_ERR,
+			 "the journal at byte %llu of %s cannot be used: %s. It may hold what is "
+			 "not at home: see nvj check %s --offset %llu; to give it up: nvj format "
+			 "%s --offset %llu --size %llu --force",
+			 o->journal_offset, o->journal_path, nvj_strerror(err), o->journal_path,
+			 o->journal_offset, o->journal_path, o->journal_offset,
+			 nvjk_region(nvj->region)->size_bytes);
+	} else if (!report->clean) {
+		ext4_msg(sb, KERN_ERR,
+			 "the journal at byte %llu of %s has %llu transactions that are not at "
+			 "home, and this disk does not wait for them. Carry them to their disk: "
+			 "nvj recover %s --offset %llu --target DISK; or give them up: nvj format "
+			 "%s --offset %llu --size %llu --force",
+			 o->journal_offset, o->journal_path, report->transactions, o->journal_path,
+			 o->journal_offset, o->journal_path, o->journal_offset,
+			 nvjk_region(nvj->region)->size_bytes);
+		err = NVJ_EMEDIUM;
+	}
+out:
+	kfree(report);
+	return err;
+}
+
+/* Whether the region is not behind what the last checkpoint wrote to the disk. */
+static int check_tail(struct super_block *sb, const struct ext4nvj *nvj)
+{
+	u64 block = ext4nvj_get_mark_block(EXT4_SB(sb)->s_es), marked = 0, tail;
+	struct nvjk_disk *disk;
+	int err;
+
+	if (!block)
+		return 0;
+	err = nvjk_disk_open(&disk, sb->s_bdev, NULL);
+	if (err)
+		return err;
+	err = nvjk_disk_read_mark(disk, block, EXT4_SB(sb)->s_es->s_journal_uuid, &marked);
+	nvjk_disk_close(disk);
+	if (err) {
+		const struct ext4nvj_options *o = &nvj->options;
+
+		ext4_msg(sb, KERN_ERR,
+			 "block %llu, with the mark of the journal's tail, cannot be read (error "
+			 "%d): it is not known whether this region is an older copy. If it is the "
+			 "region that the disk was last mounted with: nvj recover %s --offset %llu "
+			 "--target /dev/%s --any-disk",
+			 block, err, o->journal_path, o->journal_offset, sb->s_id);
+		return NVJ_EMEDIUM;
+	}
+	/* Damage is recovery's to tell. */
+	if (nvj_read_tail(nvjk_region(nvj->region), &tail) || tail >= marked)
+		return 0;
+	ext4_msg(
+		sb, KERN_ERR,
+		"the region at byte %llu of %s is an older copy: it has transactions up to %llu at "
+		"home, and the disk has them up to %llu. Mount with the region itself",
+		nvj->options.journal_offset, nvj->options.journal_path, tail, marked);
+	return NVJ_EMEDIUM;
+}
+
+/* Whether region and disk are of each other. */
+int ext4nvj_check_region(struct super_block *sb, const struct ext4nvj *nvj,
+			 const struct nvj_disk_super *super)
+{
+	const struct ext4_super_block *es = EXT4_SB(sb)->s_es;
+	const struct ext4nvj_options *o = &nvj->options;
+
+	if (!is_zero(super->disk_uuid) && memcmp(super->disk_uuid, es->s_uuid, UUID_SIZE)) {
+		ext4_msg(sb, KERN_ERR,
+			 "the journal on %s belongs to disk %pUb, and this is %pUb: choose another "
+			 "region, or nvj format it, if that disk needs it no more",
+			 o->journal_path, super->disk_uuid, es->s_uuid);
+		return NVJ_EMEDIUM;
+	}
+	if (!ext4nvj_has_marker(sb))
+		return check_clean(sb, nvj);
+	if (memcmp(super->uuid, es->s_journal_uuid, UUID_SIZE)) {
+		ext4_msg(sb, KERN_ERR,
+			 "the disk needs recovery from journal %pUb, and the one on %s is %pUb: "
+			 "mount with the region that it was last mounted with",
+			 es->s_journal_uuid, o->journal_path, super->uuid);
+		return NVJ_EMEDIUM;
+	}
+	if (bdev_read_only(sb->s_bdev)) {
+		ext4_msg(sb, KERN_ERR, "the disk needs recovery, and is write-protected");
+		return -EROFS;
+	}
+	return check_tail(sb, nvj);
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory that fails. What recovery reads is copied such that a machine check ends
+ * the copy, and not the kernel; and of each device with memory the kernel keeps a
+ * list of bad blocks, which scrubbing and errors add to.
+ */
+#include <linux/badblocks.h>
+#include <linux/blkdev.h>
+#include <linux/uaccess.h>
+
+#include "internal.h"
+
+/* Bytes that were not copied. Not inlined: a test lets it fail (test/faults). */
+noinline unsigned long nvjk_copy_mc(void *to, const void *from, size_t bytes)
+{
+	return copy_mc_to_kernel(to, from, bytes);
+}
+
+int nvjk_media_read(void *to, const void *from, size_t bytes)
+{
+	return nvjk_copy_mc(to, from, bytes) ? NVJ_EIO : 0;
+}
+
+bool nvjk_media_is_bad(struct block_device *bdev, u64 offset, u64 bytes, u64 *bad)
+{
+	struct badblocks *list = bdev->bd_disk->bb;
+	sector_t at = get_start_sect(bdev) + (offset >> SECTOR_SHIFT), begin = at;
+	u64 left = bytes >> SECTOR_SHIFT;
+
+	if (!list || !READ_ONCE(list->count))
+		return false;
+	while (left) {
+		int sectors = min_t(u64, left, INT_MAX), count;
+		sector_t first;
+
+		if (badblocks_check(list, at, sectors, &first, &count)) {
+			*bad = offset + ((u64)(max(first, begin) - begin) << SECTOR_SHIFT);
+			return true;
+		}
+		at += sectors;
+		left -= sectors;
+	}
+	return false;
+}
