@@ -21,7 +21,6 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
-	"github.com/daybook-project/daybook/internal/needs"
 )
 
 // wantError fails the test if an error is not of a kind, or does not say what
@@ -478,7 +477,7 @@ func TestTheKeeperTellsOfATroubleOnce(t *testing.T) {
 	for turn := range 2*parentTurns + 1 {
 		keeper.look(turn%parentTurns == 0)
 	}
-	if n := strings.Count(said.String(), "cannot keep the jbd2 thread"); n != 1 {
+	if n := strings.Count(said.String(), "cannot keep the volume"); n != 1 {
 		t.Errorf("told %d times, want once:\n%s", n, said.String())
 	}
 	if err := keeper.Close(); err != nil {
@@ -521,19 +520,7 @@ type elsewhere struct {
 // newElsewhere starts one, which has a copy of all the mounts.
 func newElsewhere(t testing.TB) elsewhere {
 	t.Helper()
-	needs.Tool(t, "unshare")
-	command := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo ready; read line")
-	stdin, err1 := command.StdinPipe()
-	stdout, err2 := command.StdoutPipe()
-	if err := errors.Join(err1, err2, command.Start()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := stdout.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	e := elsewhere{command, stdin}
-	t.Cleanup(e.end)
-	return e
+	return newElsewhereAs(t)
 }
 
 // end ends it; a second time is none.

@@ -32,6 +32,14 @@ type AttachOptions struct {
 	// AllowCache lets the image be read and written through the pool's page
 	// cache where direct I/O is not to be had.
 	AllowCache bool
+	// Dev lets device nodes in the volume work; Suid lets set-user-ID and
+	// set-group-ID bits, and capabilities of programs. Without them it is
+	// mounted nodev and nosuid.
+	Dev, Suid bool
+	// Persist records that the volume is attached so at each start of the
+	// host, by AttachAllPersistent. The target must be missing or empty; while
+	// nothing is attached it is immutable, so that nothing can write into it.
+	Persist bool
 }
 
 func (o AttachOptions) complete(name string) (AttachOptions, error) {
@@ -61,6 +69,9 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 	if o.Target == "" {
 		errs = append(errs, fmt.Errorf("%w: no mount point", ErrInvalid))
 	}
+	if o.Persist && o.Placement == PlaceContainer {
+		errs = append(errs, fmt.Errorf("%w placement: at the start of the host there is no container's cgroup; want %s or %s", ErrInvalid, PlaceParent, PlaceNone))
+	}
 	return o, errors.Join(append(errs, CheckWeight(o.Weight))...)
 }
 
@@ -69,7 +80,7 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (Status, error) {
 	status, err := p.attach(ctx, name, options)
 	if err != nil {
-		return Status{}, fmt.Errorf("cannot attach volume %s: %w", name, err)
+		return Status{}, failed("cannot attach volume %s: %w", name, err)
 	}
 	return status, nil
 }
@@ -96,12 +107,31 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	if record, err = p.settle(ctx, record); err != nil {
 		return Status{}, err
 	}
+	if err := checkPersist(record, o); err != nil {
+		return Status{}, err
+	}
 	if a := record.Attachment; a != nil {
-		if a.Target != o.Target || a.Placement != o.Placement || a.Cgroup != o.Cgroup || a.ReadOnly != o.ReadOnly {
-			return Status{}, fmt.Errorf("it is %w: attached at %s (placement %s, cgroup %q, read-only %v)", ErrBusy, a.Target, a.Placement, a.Cgroup, a.ReadOnly)
+		if a.Target != o.Target || a.Placement != o.Placement || a.Cgroup != o.Cgroup || a.ReadOnly != o.ReadOnly || a.Dev != o.Dev || a.Suid != o.Suid {
+			return Status{}, fmt.Errorf("it is %w: attached at %s (placement %s, cgroup %q, read-only %v, dev %v, suid %v)", ErrBusy, a.Target, a.Placement, a.Cgroup, a.ReadOnly, a.Dev, a.Suid)
+		}
+		if o.Persist && record.Persist == nil {
+			if err := p.persistAttached(&record, o); err != nil {
+				return Status{}, err
+			}
 		}
 		err := p.place(record)
 		return p.status(record), err
+	}
+	if record.persistentAt(o.Target) {
+		if err := record.Persist.checkParentMounted(); err != nil {
+			return Status{}, err
+		}
+	}
+	if record.Persist != nil {
+		// First, for what follows may fail.
+		if _, err := p.protect(&record); err != nil {
+			p.warnUnprotected(record, err)
+		}
 	}
 	if err := p.checkImage(record); err != nil {
 		return Status{}, err
@@ -117,6 +147,9 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	p.reached("attaching")
 	if err = p.build(ctx, &record); err == nil {
 		record.Attachment.State = Attached
+		if record.persistentAt(o.Target) {
+			record.Persist.Unfinished, record.Persist.DetachedBootID = false, ""
+		}
 		err = p.write(record)
 	}
 	if err != nil {
@@ -150,7 +183,7 @@ func resolveTarget(target string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		parent, err := filepath.EvalSymlinks(filepath.Dir(target))
 		if err != nil {
-			return "", fmt.Errorf("mount point: %w", err)
+			return "", fmt.Errorf("%w mount point %s: %w", ErrInvalid, target, err)
 		}
 		return filepath.Join(parent, filepath.Base(target)), nil
 	}
@@ -195,12 +228,12 @@ func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
 	}
 	a := &Attachment{
 		State: Attaching, BootID: boot, Target: o.Target, AllowCache: o.AllowCache, ReadOnly: o.ReadOnly,
-		Placement: o.Placement, Cgroup: o.Cgroup,
+		Dev: o.Dev, Suid: o.Suid, Placement: o.Placement, Cgroup: o.Cgroup,
 	}
 	info, err := os.Stat(o.Target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		a.MadeTarget = true
+		a.MadeTarget = !o.Persist && !record.persistentAt(o.Target)
 	case err != nil:
 		return record, err
 	case !info.IsDir():
@@ -227,6 +260,11 @@ func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
 	if err := p.planPlacement(record); err != nil {
 		return record, err
 	}
+	if o.Persist && record.Persist == nil {
+		if err := planPersistence(&record, o); err != nil {
+			return record, err
+		}
+	}
 	return record, p.write(record)
 }
 
@@ -245,8 +283,13 @@ func (p *Pool) build(ctx context.Context, record *Record) error {
 		return err
 	}
 	if a.MadeTarget {
-		if err := os.Mkdir(a.Target, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Mkdir(a.Target, targetMode); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("cannot make the mount point: %w", err)
+		}
+	}
+	if record.persistentAt(a.Target) && record.Persist.Unfinished {
+		if _, err := p.protect(record); err != nil {
+			return err
 		}
 	}
 	p.reached("target")
@@ -292,8 +335,9 @@ func (p *Pool) loopSectorBytes(record Record) uint32 {
 }
 
 func (p *Pool) mount(record Record, device string) error {
-	return ext4.Mount(device, record.Attachment.Target, ext4.MountOptions{
-		ReadOnly: record.Attachment.ReadOnly, NoAtime: record.NoAtime, Data: mountData(record), JournalDevice: record.JournalDevice,
+	a := record.Attachment
+	return ext4.Mount(device, a.Target, ext4.MountOptions{
+		ReadOnly: a.ReadOnly, NoAtime: record.NoAtime, NoDev: !a.Dev, NoSuid: !a.Suid, Data: mountData(record), JournalDevice: record.JournalDevice,
 	})
 }
 

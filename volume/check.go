@@ -36,7 +36,7 @@ type CheckReport struct {
 func (p *Pool) Check(ctx context.Context, name string, options CheckOptions) (CheckReport, error) {
 	report, err := p.check(ctx, name, options)
 	if err != nil {
-		return report, fmt.Errorf("check of volume %s: %w", origin(name, options.Snapshot), err)
+		return report, failed("check of volume %s: %w", origin(name, options.Snapshot), err)
 	}
 	return report, nil
 }

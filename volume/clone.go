@@ -13,6 +13,9 @@ import (
 
 // CloneOptions are the choices of [Pool.Clone].
 type CloneOptions struct {
+	// MaxFreeze is how long the writers of an attached volume may wait: see
+	// [SnapshotOptions].
+	MaxFreeze time.Duration
 	// Weight is the clone's, 0 to 1000; 0 takes the source's.
 	Weight uint64
 	// Labels are the clone's; nil takes the source's.
@@ -30,7 +33,7 @@ type CloneOptions struct {
 func (p *Pool) Clone(ctx context.Context, source, snapshot, name string, options CloneOptions) (Record, error) {
 	record, err := p.clone(ctx, source, snapshot, name, options)
 	if err != nil {
-		return Record{}, fmt.Errorf("cannot clone volume %s: %w", origin(source, snapshot), err)
+		return Record{}, failed("cannot clone volume %s: %w", origin(source, snapshot), err)
 	}
 	return record, nil
 }
@@ -44,13 +47,13 @@ func origin(name, snapshot string) string {
 }
 
 func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o CloneOptions) (record Record, err error) {
-	if err := errors.Join(CheckName(name), CheckWeight(o.Weight), checkLabels(o.Labels)); err != nil {
+	if err := errors.Join(CheckName(name), CheckWeight(o.Weight), checkLabels(o.Labels), CheckMaxFreeze(o.MaxFreeze)); err != nil {
 		return Record{}, err
 	}
 	if _, err := os.Lstat(p.volumeDir(name)); err == nil {
 		return Record{}, fmt.Errorf("volume %s %w", name, ErrExists)
 	}
-	w, record, err := p.copyToWork(ctx, source, snapshot, o.Progress)
+	w, record, err := p.copyToWork(ctx, source, snapshot, longestFreeze(o.MaxFreeze), o.Progress)
 	if err != nil {
 		return Record{}, err
 	}
@@ -76,7 +79,7 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 // copyToWork copies a snapshot, or what a volume holds now, to a new work and
 // gives the volume's record, with the size of the copy. The source is locked
 // only as long.
-func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, progress Progress) (w work, record Record, err error) {
+func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, longest time.Duration, progress Progress) (w work, record Record, err error) {
 	record, l, err := p.holdReady(ctx, source)
 	if err != nil {
 		return work{}, Record{}, err
@@ -96,7 +99,7 @@ func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, progress
 		return work{}, Record{}, err
 	}
 	if snapshot == "" {
-		_, _, err = p.capture(ctx, &record, w.image(), progress)
+		_, _, err = p.capture(ctx, &record, l, w.image(), longest, progress)
 	} else {
 		_, err = copyStill(ctx, p.snapshotImage(source, snapshot), w.image(), record.SizeBytes, progress)
 	}

@@ -85,7 +85,7 @@ func (r *rig) wantTidy() {
 		r.t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if status, err := r.pool.Inspect(entry.Name()); err != nil || status.Attachment == nil {
+		if status, err := r.pool.Inspect(entry.Name()); err != nil || status.Attachment == nil && status.Persist == nil {
 			r.t.Errorf("the mount point %s is left", entry.Name())
 		}
 	}
@@ -126,6 +126,8 @@ type crash struct {
 	order   order
 	// steps are those that it must have at least.
 	steps []string
+	// onlySteps: it is killed at these alone, and so are the repairs.
+	onlySteps bool
 	// existed: the volume was there before, with the kept file; optional:
 	// it may be gone after.
 	existed, optional bool
@@ -212,9 +214,12 @@ var crashes = []crash{
 		steps: []string{"dropping", "dropped"},
 	},
 	{
-		name: "clone", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
+		name: "clone of a mounted volume", prepare: func(r *rig, name string) {
+			r.keep(name, CreateOptions{SizeBytes: testBytes})
+			r.attach(name, AttachOptions{})
+		},
 		order: order{Operation: "clone"}, existed: true,
-		steps: []string{"work", "cloned", "finishing", "finished"},
+		steps: []string{"work", "freezing", "frozen", "thawed", "cloned", "finishing", "finished"},
 		after: func(r *rig, name string) {
 			if clone := name + "-clone"; exists(r.pool.volumeDir(clone)) {
 				r.wantWhole(clone)
@@ -283,25 +288,31 @@ func sizeIsWhole(r *rig, name string) {
 func TestKilledAtEachStepARepairMakesWhole(t *testing.T) {
 	kills := 0
 	for _, c := range crashes {
-		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t)
-			steps := r.stepsOf(c)
-			for _, want := range c.steps {
-				if !slices.Contains(steps, want) {
-					t.Errorf("it never reached %q: %q", want, steps)
-				}
-			}
-			for at := range steps {
-				for _, chain := range []bool{false, true} {
-					kills += r.crash(c, at, steps[at], chain)
-					if t.Failed() {
-						t.Fatalf("killed at step %d, %q, of %q; repairs killed: %v", at, steps[at], steps, chain)
-					}
-				}
-			}
-		})
+		t.Run(c.name, func(t *testing.T) { kills += newRig(t).crashAtEachStep(c) })
 	}
 	t.Logf("%d kills", kills)
+}
+
+func (r *rig) crashAtEachStep(c crash) (kills int) {
+	r.t.Helper()
+	steps := r.stepsOf(c)
+	for _, want := range c.steps {
+		if !slices.Contains(steps, want) {
+			r.t.Errorf("it never reached %q: %q", want, steps)
+		}
+	}
+	for at := range steps {
+		for _, chain := range []bool{false, true} {
+			if c.onlySteps && (!chain || !slices.Contains(c.steps, steps[at])) {
+				continue
+			}
+			kills += r.crash(c, at, steps[at], chain)
+			if r.t.Failed() {
+				r.t.Fatalf("killed at step %d, %q, of %q; repairs killed: %v", at, steps[at], steps, chain)
+			}
+		}
+	}
+	return kills
 }
 
 func (r *rig) begin(c crash) (name string, o order) {

@@ -114,7 +114,7 @@ func (o CreateOptions) Check() error {
 func (p *Pool) Create(ctx context.Context, name string, options CreateOptions) (Record, error) {
 	record, err := p.create(ctx, name, options)
 	if err != nil {
-		return Record{}, fmt.Errorf("cannot create volume %s: %w", name, err)
+		return Record{}, failed("cannot create volume %s: %w", name, err)
 	}
 	return record, nil
 }

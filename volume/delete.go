@@ -2,6 +2,7 @@ package volume
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -10,7 +11,8 @@ import (
 // DeleteOptions are the choices of [Pool.Delete].
 type DeleteOptions struct {
 	// Damaged deletes a volume whose record cannot be read, too. Nothing
-	// that it may have left on the host is undone, as nobody knows it.
+	// that it may have left on the host is undone, as nobody knows it; the
+	// mount point of a persistent volume stays immutable.
 	Damaged bool
 }
 
@@ -18,7 +20,7 @@ type DeleteOptions struct {
 // is attached.
 func (p *Pool) Delete(ctx context.Context, name string, options DeleteOptions) error {
 	if err := p.delete(ctx, name, options); err != nil {
-		return fmt.Errorf("cannot delete volume %s: %w", name, err)
+		return failed("cannot delete volume %s: %w", name, err)
 	}
 	return nil
 }
@@ -41,6 +43,15 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	// What is at the path of a device that is gone is not the volume's.
 	if record.Device == "" || checkDevice(record) == nil {
 		if err := p.checkNoLoop(record); err != nil {
+			return err
+		}
+	}
+	if record.Persist != nil {
+		// A pool without space must allow it: what is deleted gives space back.
+		if err := p.recordEnding(&record); err != nil && !errors.Is(err, ErrNoSpace) {
+			return err
+		}
+		if err := p.endPersistence(&record); err != nil {
 			return err
 		}
 	}
@@ -70,11 +81,16 @@ func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
 	if err := p.checkNoLoop(Record{Name: name}); err != nil {
 		return err
 	}
-	return p.drop(ctx, p.volumeDir(name))
+	if err := p.drop(ctx, p.volumeDir(name)); err != nil {
+		return err
+	}
+	p.log.Warn("if the volume was persistent, its mount point is still immutable: lsattr -d DIR shows the flag i, chattr -i DIR clears it", "volume", name)
+	return nil
 }
 
 // DeleteSnapshot deletes one snapshot of a volume.
-func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) error {
+func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err error) {
+	defer func() { err = public(err) }()
 	if err := CheckName(snapshot); err != nil {
 		return err
 	}

@@ -14,24 +14,43 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
-// Detach unmounts a volume and takes back all that Attach did. While somebody
-// works in it, the error wraps ErrBusy and it stays attached. A volume that is
-// not attached stays so.
+// Detach unmounts a volume and undoes all that Attach did; it is no longer
+// attached at the start of the host. While somebody works in it, the error wraps
+// ErrBusy and it stays attached. A volume that is not attached stays so.
 func (p *Pool) Detach(ctx context.Context, name string) error {
-	if err := p.detach(ctx, name); err != nil {
-		return fmt.Errorf("cannot detach volume %s: %w", name, err)
+	return detachError(name, p.detach(ctx, name, false))
+}
+
+// DetachUntilStart is Detach, but a volume that is attached at each start of the
+// host ([AttachOptions].Persist) will be so again.
+func (p *Pool) DetachUntilStart(ctx context.Context, name string) error {
+	return detachError(name, p.detach(ctx, name, true))
+}
+
+func detachError(name string, err error) error {
+	if err != nil {
+		return failed("cannot detach volume %s: %w", name, err)
 	}
 	return nil
 }
 
-func (p *Pool) detach(ctx context.Context, name string) error {
+func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error {
 	record, l, err := p.hold(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer l.release()
-	if record, err = p.settle(ctx, record); err != nil || record.Attachment == nil {
+	if record, err = p.settle(ctx, record); err != nil {
 		return err
+	}
+	if record.Attachment == nil {
+		if record.Persist == nil || keepPersist {
+			return nil
+		}
+		if err := p.recordEnding(&record); err != nil {
+			return err
+		}
+		return p.endPersistence(&record)
 	}
 	if err := p.checkDetachable(record); err != nil {
 		return err
@@ -40,15 +59,33 @@ func (p *Pool) detach(ctx context.Context, name string) error {
 		return err
 	}
 	record.Attachment.State = Detaching
+	if s := record.Persist; s != nil {
+		s.Unfinished = !keepPersist
+		if keepPersist && s.Target == record.Attachment.Target {
+			s.DetachedBootID = record.Attachment.BootID
+		}
+	}
 	// Without space it goes on: what is recorded as attached and is not is
-	// cleared just as well.
-	if err := p.write(record); err != nil && !errors.Is(err, ErrNoSpace) {
+	// cleared just as well. A persistence whose end is not recorded stays.
+	err = p.write(record)
+	if err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
+	}
+	ends := record.Persist != nil && !keepPersist
+	if err != nil && ends {
+		record.Persist.Unfinished = false
 	}
 	p.reached("detaching")
 	undone, err := p.undo(ctx, record)
 	if err != nil {
 		return errors.Join(err, p.mountAgain(record))
+	}
+	if undone.Persist != nil && ends {
+		// The unmounting may have freed some space.
+		if err := p.recordEnding(&undone); err != nil {
+			return fmt.Errorf("it is detached now, but: %w", err)
+		}
+		return p.endPersistence(&undone)
 	}
 	if err := p.writeUndone(undone); err != nil {
 		return err
@@ -115,6 +152,9 @@ func (p *Pool) mountAgain(record Record) error {
 		return err
 	}
 	record.Attachment.State = Attached
+	if record.Persist != nil {
+		record.Persist.Unfinished, record.Persist.DetachedBootID = false, ""
+	}
 	return p.write(record)
 }
 
@@ -161,11 +201,11 @@ func (p *Pool) undo(ctx context.Context, record Record) (Record, error) {
 	}
 	p.reached("displaced")
 	if a.MadeTarget {
-		// Something may have been put there since: that is not ours.
-		if err := unix.Rmdir(a.Target); err != nil && !errors.Is(err, unix.ENOENT) {
-			p.log.Warn("the mount point stays", "volume", record.Name, "why", err)
-		}
-		p.reached("target removed")
+		p.removeTarget(record.Name, a.Target)
+	}
+	if record.Persist != nil && record.Persist.Unfinished {
+		p.unprotect(record)
+		record.Persist = nil
 	}
 	record.Attachment = nil
 	return record, nil
@@ -212,18 +252,25 @@ func unmount(ctx context.Context, target string, dev blockdev.Dev) error {
 
 // settle finishes what a killed process left of a volume, so that the record
 // says what is so: attached with all that belongs to it, or not at all.
-func (p *Pool) settle(ctx context.Context, record Record) (Record, error) {
+func (p *Pool) settle(ctx context.Context, record Record) (_ Record, err error) {
 	if record.Frozen {
 		if err := p.thaw(&record); err != nil {
 			return record, err
 		}
 	}
 	a := record.Attachment
+	unfinished := record.Persist != nil && record.Persist.Unfinished
 	if a == nil {
-		return record, nil
+		if unfinished {
+			err = p.endPersistence(&record)
+		}
+		return record, err
 	}
 	if a.State == Attached {
 		whole, err := p.stands(record)
+		if err == nil && whole && unfinished {
+			err = p.unpersistAttached(&record)
+		}
 		if err != nil || whole {
 			return record, err
 		}

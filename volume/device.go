@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/versioned"
 )
 
 // A volume with [OnDevice] has no image: its file system is on a block device
@@ -162,6 +163,9 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 		return Record{}, err
 	}
 	facts, err := lookAtDevice(node)
+	if isGone(err) {
+		return Record{}, fmt.Errorf("%w device %s: %w", ErrInvalid, o.Device, err)
+	}
 	if err != nil {
 		return Record{}, fmt.Errorf("device %s: %w", o.Device, err)
 	}
@@ -205,7 +209,7 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 // deviceWork is a work without an image: only the record, which says whose the
 // device is.
 func (p *Pool) deviceWork(ctx context.Context, record Record) (w work, err error) {
-	all, err := awaitLock(ctx, p.dir)
+	all, err := p.lock(ctx)
 	if err != nil {
 		return work{}, err
 	}
@@ -213,7 +217,7 @@ func (p *Pool) deviceWork(ctx context.Context, record Record) (w work, err error
 	if w, err = p.emptyWork(); err != nil {
 		return work{}, err
 	}
-	if err := replaceFile(filepath.Join(w.path, recordFile), record); err != nil {
+	if err := writeRecord(w.path, record); err != nil {
 		return work{}, errors.Join(err, w.discard())
 	}
 	p.reached("work")
@@ -234,7 +238,7 @@ func lockDevice(ctx context.Context, node string) (*lock, error) {
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err(), file.Close())
 	}
-	return &lock{file}, nil
+	return &lock{file: file}, nil
 }
 
 // checkDeviceEmpty refuses a device on which wipefs knows something.
@@ -265,10 +269,13 @@ func wipefs(ctx context.Context, arguments ...string) (string, error) {
 // device that is gone, or somebody else's by now, is left alone.
 func giveBack(directory string) error {
 	text, err := readFile(filepath.Join(directory, recordFile))
-	if err != nil {
+	if err != nil || checkDirectories(filepath.Dir(directory), directory) != nil {
 		return nil // an image's work, which has none yet, or nobody can tell
 	}
 	record, err := decodeRecord(text)
+	if errors.Is(err, versioned.ErrNewer) {
+		return unreadable("the record in "+directory, err)
+	}
 	if err != nil || record.Device == "" {
 		return nil
 	}

@@ -17,8 +17,8 @@
 // Every step that leaves something behind on the host (a loop device, a mount,
 // a cgroup) is recorded before it is done, and what is made in the pool is made
 // under work/ and appears in one rename. So after a kill at any instruction
-// [Pool.Repair] finds all of it. Locks are the kernel's, which takes them back
-// from the dead.
+// [Pool.Repair] finds all of it. Locks are flocks of directories that other users
+// cannot open; the kernel takes them back from the dead.
 //
 // Nothing is done to a loop device, mount or cgroup that no record names.
 package volume

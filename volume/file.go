@@ -14,7 +14,8 @@ import (
 	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
-// readFile reads a small file; it refuses one that is too long, or none.
+// readFile reads a small file; it refuses one that is too long, or none, or that
+// others could have written.
 func readFile(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -27,6 +28,9 @@ func readFile(path string) ([]byte, error) {
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no file: %w", path, ErrCorrupt)
+	}
+	if err := checkTrusted(path, info); err != nil {
+		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxRecordBytes+1))
 	if err == nil && len(text) > maxRecordBytes {

@@ -1,35 +1,299 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// freeze holds an attached file system still: all that was written is in the
-// image, and nothing comes after. It is recorded first, for a frozen file
-// system blocks its writers beyond the death of who froze it.
-func (p *Pool) freeze(record *Record) error {
-	record.Frozen = true
-	if err := p.write(*record); err != nil {
-		return err
+// DefaultMaxFreeze is how long writers of an attached volume wait at most while
+// it is copied, unless the options say otherwise.
+const DefaultMaxFreeze = 2 * time.Second
+
+// The bounds of MaxFreeze.
+const (
+	minMaxFreeze = time.Millisecond
+	maxMaxFreeze = 24 * time.Hour
+)
+
+// CheckMaxFreeze refuses what cannot be a MaxFreeze: it is 0, for
+// DefaultMaxFreeze, or 1 ms to 24 h. The error wraps ErrInvalid.
+func CheckMaxFreeze(d time.Duration) error {
+	if d != 0 && (d < minMaxFreeze || d > maxMaxFreeze) {
+		return fmt.Errorf("%w longest freeze %v: want %v to %v", ErrInvalid, d, minMaxFreeze, maxMaxFreeze)
 	}
-	p.reached("freezing")
-	err := ioctlDirectory(record.Attachment.Target, fiFreeze)
-	if errors.Is(err, unix.EBUSY) {
-		// By whom it is frozen, it is thawed.
-		record.Frozen = false
-		return errors.Join(fmt.Errorf("its file system is %w: somebody has frozen it (fsfreeze -u %s)", ErrBusy, record.Attachment.Target), p.write(*record))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("cannot freeze the file system: %w", err), p.thaw(record))
-	}
-	p.reached("frozen")
 	return nil
 }
 
-// thaw lets it go on; that it is not frozen, or not mounted, is no error.
+func longestFreeze(d time.Duration) time.Duration {
+	if d == 0 {
+		return DefaultMaxFreeze
+	}
+	return d
+}
+
+// checkCanGuard refuses a freeze that nobody would guard.
+func checkCanGuard() error {
+	if guardReady.Load() {
+		return nil
+	}
+	return fmt.Errorf("%w: this program cannot guard a frozen file system: it must call volume.GuardIfAsked first in main, or detach the volume before", ErrUnsupported)
+}
+
+// whileFrozen does something while an attached volume's file system stands
+// still: all that was written is in the image, and nothing comes after. It says
+// how long its writers had to wait at most. It fails with ErrNotFrozen if the
+// file system did not stand still until the end.
+func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *lock, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
+	g, err := p.startGuardian(ctx, *record, l, longest)
+	if err != nil {
+		return 0, fmt.Errorf("cannot guard the freeze: %w", err)
+	}
+	defer g.end()
+	// Recorded first, for whoever finds it frozen and both processes dead.
+	record.Frozen = true
+	if err := p.write(*record); err != nil {
+		return 0, err
+	}
+	p.reached("freezing")
+	began := time.Now()
+	if err := g.freeze(ctx); err != nil {
+		switch {
+		case ctx.Err() != nil: // the guardian thaws and corrects the record
+		case errors.Is(err, ErrBusy), errors.Is(err, errCannotFreeze):
+			record.Frozen = false
+			err = errors.Join(err, p.write(*record))
+		default:
+			err = errors.Join(err, g.thawInstead(), p.thaw(record))
+		}
+		return 0, err
+	}
+	p.reached("frozen")
+	// The second limit is for a guardian that somebody has stopped.
+	during, stop := context.WithTimeoutCause(ctx, longest+guardAnswers, g.silent())
+	defer stop()
+	during, cancel := context.WithCancelCause(during)
+	outcome := make(chan error, 1)
+	go func() {
+		// Before the caller asks, nothing is heard unless something is amiss.
+		err := g.outcome()
+		cancel(err)
+		outcome <- err
+	}()
+	doErr := do(during)
+	g.say(sayThaw)
+	var thawErr error
+	select {
+	case thawErr = <-outcome:
+	case <-time.After(guardAnswers):
+		thawErr = g.silent()
+	}
+	cancel(nil)
+	switch {
+	case thawErr != nil && (doErr == nil || errors.Is(doErr, thawErr)):
+		err = thawErr
+	default:
+		err = errors.Join(doErr, thawErr)
+	}
+	if thawErr != nil {
+		// Whatever became of the guardian: nobody waits any longer.
+		return 0, errors.Join(err, g.thawInstead(), p.thaw(record))
+	}
+	seconds = time.Since(began).Seconds()
+	record.Frozen = false
+	p.reached("thawed")
+	return seconds, errors.Join(err, p.write(*record))
+}
+
+// How long a guardian may take to start or end, and for an answer that it gives
+// at once.
+const (
+	guardPatience = 30 * time.Second
+	guardAnswers  = 3 * time.Second
+)
+
+// guardian is the caller's side: the process that guards a freeze.
+type guardian struct {
+	command *exec.Cmd
+	// conversation is a socket of packets.
+	conversation *os.File
+	// directory is the root of the file system.
+	directory *os.File
+	longest   time.Duration
+	// ended is closed when the process has ended and was waited for.
+	ended chan struct{}
+}
+
+// startGuardian starts the process and waits until it is ready to freeze.
+func (p *Pool) startGuardian(ctx context.Context, record Record, l *lock, longest time.Duration) (_ *guardian, err error) {
+	if err := checkCanGuard(); err != nil {
+		return nil, err
+	}
+	directory, err := p.openMounted(record)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, errors.Join(err, directory.Close())
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "caller")
+	g := &guardian{conversation: os.NewFile(uintptr(pair[0]), "guardian"), directory: directory, longest: longest, ended: make(chan struct{})}
+	g.command = exec.Command("/proc/self/exe")
+	g.command.Args = []string{guardName, p.dir, record.Name, strconv.FormatInt(int64(longest), 10)}
+	g.command.Env = []string{guardVariable + "=1"}
+	g.command.Dir = "/"
+	g.command.Stderr = os.Stderr
+	g.command.ExtraFiles = []*os.File{theirs, directory, l.file}
+	// No signal of the terminal reaches it, nor the end of the session.
+	g.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = g.command.Start()
+	_ = theirs.Close()
+	if err != nil {
+		return nil, errors.Join(err, g.conversation.Close(), directory.Close())
+	}
+	go func() {
+		_ = g.command.Wait() // what went wrong was said, or is found out
+		close(g.ended)
+	}()
+	word, err := g.hear(ctx, guardPatience)
+	still, ready := strings.CutPrefix(word, sayReady)
+	if err == nil && !ready {
+		err = fmt.Errorf("it says %q: does the program call volume.GuardIfAsked first in main?", word)
+	}
+	if err != nil {
+		g.end()
+		return nil, err
+	}
+	if still != "" {
+		p.log.Warn("the freeze's guardian cannot leave these cgroups: it ends with them, and the volume then stays frozen until \"daybook volume repair\" or \"keep\"",
+			"volume", record.Name, "cgroups", still)
+	}
+	return g, nil
+}
+
+// say tells the guardian; that it is dead shows when it is heard.
+func (g *guardian) say(word string) { _, _ = g.conversation.WriteString(word) }
+
+// hear waits for the guardian's next word.
+func (g *guardian) hear(ctx context.Context, patience time.Duration) (string, error) {
+	if patience > 0 {
+		_ = g.conversation.SetReadDeadline(time.Now().Add(patience)) // a socket has deadlines
+	}
+	stop := context.AfterFunc(ctx, func() { _ = g.conversation.SetReadDeadline(time.Unix(1, 0)) })
+	buffer := make([]byte, maxSayBytes)
+	n, err := g.conversation.Read(buffer)
+	if !stop() {
+		return "", context.Cause(ctx)
+	}
+	_ = g.conversation.SetReadDeadline(time.Time{})
+	if err != nil {
+		return "", fmt.Errorf("its guardian (process %d) has ended or does not answer: %w", g.command.Process.Pid, err)
+	}
+	return string(buffer[:n]), nil
+}
+
+// errCannotFreeze says that freezing failed, and the file system goes on.
+var errCannotFreeze = errors.New("cannot freeze the file system")
+
+// freeze has the file system frozen. The kernel waits for writes under way, and
+// lets nobody end that; who does not wait for it leaves it to the guardian.
+func (g *guardian) freeze(ctx context.Context) error {
+	g.say(sayFreeze)
+	word, err := g.hear(ctx, 0)
+	if err != nil || word == sayFrozen {
+		return err
+	}
+	number, failed := strings.CutPrefix(word, sayFailed)
+	code, err := strconv.Atoi(number)
+	if !failed || err != nil {
+		return fmt.Errorf("%w: its guardian says %q", errCannotFreeze, word)
+	}
+	if errno := unix.Errno(code); errno != unix.EBUSY {
+		return fmt.Errorf("%w: %w", errCannotFreeze, errno)
+	}
+	// The process that froze it thaws it.
+	return fmt.Errorf("its file system is %w: somebody has frozen it (fsfreeze -u %s)", ErrBusy, g.directory.Name())
+}
+
+// outcome waits for how the freeze ends.
+func (g *guardian) outcome() error {
+	word, err := g.hear(context.Background(), 0)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrNotFrozen, err)
+	case word == sayThawed:
+		return nil
+	case word == sayExpired:
+		return fmt.Errorf("%w: copying took longer than the %v that its writers may wait (--max-freeze); detach the volume first, or let them wait longer, such as --max-freeze %v",
+			ErrNotFrozen, g.longest, 5*g.longest)
+	case word == sayNotOurs:
+		return fmt.Errorf("%w: somebody else has thawed it meanwhile", ErrNotFrozen)
+	}
+	return fmt.Errorf("%w: its guardian says %q", ErrNotFrozen, word)
+}
+
+// silent is the error about a guardian that says nothing.
+func (g *guardian) silent() error {
+	return fmt.Errorf("%w: its guardian (process %d) does not answer", ErrNotFrozen, g.command.Process.Pid)
+}
+
+// thawInstead thaws in place of a guardian that may be dead or stopped, and ends
+// it.
+func (g *guardian) thawInstead() error {
+	if err := thawDirectory(g.directory); err != nil {
+		return err
+	}
+	_ = g.command.Process.Kill() // it may have ended
+	return nil
+}
+
+// end lets the guardian end, and waits for it: it has the volume's lock, too. One
+// that the kernel still has freezing thaws when that is done.
+func (g *guardian) end() {
+	_ = g.conversation.Close()
+	_ = g.directory.Close()
+	select {
+	case <-g.ended:
+	case <-time.After(guardPatience):
+	}
+}
+
+// openMounted opens the root directory of an attached volume's file system, and
+// not of one that somebody mounted over it.
+func (p *Pool) openMounted(record Record) (*os.File, error) {
+	lowers, err := p.lowers(record)
+	if err != nil {
+		return nil, err
+	}
+	target := record.Attachment.Target
+	directory, err := os.OpenFile(target, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(directory.Fd()), &st); err != nil {
+		return nil, errors.Join(err, directory.Close())
+	}
+	dev := blockdev.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+	if len(lowers) != 1 || lowers[0].dev != dev {
+		return nil, errors.Join(fmt.Errorf("it is %w: something else is mounted over it on %s", ErrBusy, target), directory.Close())
+	}
+	return directory, nil
+}
+
+// thaw lets go on what a dead process left frozen; that it is not frozen, or not
+// mounted, is no error.
 func (p *Pool) thaw(record *Record) error {
 	if record.Attachment != nil {
 		stands, err := p.stands(*record)
@@ -37,8 +301,8 @@ func (p *Pool) thaw(record *Record) error {
 			return err
 		}
 		if stands {
-			if err := ioctlDirectory(record.Attachment.Target, fiThaw); err != nil && !errors.Is(err, unix.EINVAL) {
-				return fmt.Errorf("cannot thaw the file system: %w", err)
+			if err := p.thawMounted(*record); err != nil {
+				return err
 			}
 		}
 	}
@@ -47,18 +311,56 @@ func (p *Pool) thaw(record *Record) error {
 	return p.write(*record)
 }
 
+// freezeAbandoned says whether a volume is recorded as frozen while nobody works
+// on it. The lock is held for a moment, so that the record cannot change.
+func (p *Pool) freezeAbandoned(name string) bool {
+	l, err := lockDirectory(p.volumeDir(name))
+	if err != nil {
+		return false // in progress, or deleted since
+	}
+	defer l.release()
+	record, err := p.read(name)
+	return err == nil && record.Frozen
+}
+
+// thawAbandoned thaws a volume that is recorded as frozen while nobody works on
+// it, and says whether it did.
+func (p *Pool) thawAbandoned(name string) (thawed bool, err error) {
+	l, err := lockDirectory(p.volumeDir(name))
+	if errors.Is(err, ErrBusy) {
+		return false, nil // it will be thawed by whoever has it
+	}
+	if err != nil {
+		return false, err
+	}
+	defer l.release()
+	record, err := p.read(name)
+	if err != nil || !record.Frozen {
+		return false, err
+	}
+	return true, p.thaw(&record)
+}
+
+func (p *Pool) thawMounted(record Record) error {
+	directory, err := p.openMounted(record)
+	if err != nil {
+		return err
+	}
+	return errors.Join(thawDirectory(directory), directory.Close())
+}
+
+// thawDirectory thaws the file system of a directory; that it is not frozen is no
+// error.
+func thawDirectory(directory *os.File) error {
+	if err := unix.IoctlSetInt(int(directory.Fd()), fiThaw, 0); err != nil && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("cannot thaw the file system: %w", err)
+	}
+	return nil
+}
+
 // FIFREEZE and FITHAW, include/uapi/linux/fs.h: _IOWR('X', 119, int) and
 // _IOWR('X', 120, int).
 const (
 	fiFreeze = 0xc0045877
 	fiThaw   = 0xc0045878
 )
-
-func ioctlDirectory(directory string, request uint) error {
-	fd, err := unix.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	err = unix.IoctlSetInt(fd, request, 0)
-	return errors.Join(err, unix.Close(fd))
-}

@@ -99,6 +99,8 @@ func TestGuestJournalThreadIsPlacedOnCgroupV2(t *testing.T) {
 		}
 		t.Logf("the journal's cgroup was charged with %d bytes", status.JournalWriteBytes)
 
+		volume.KillFreezersCgroup(t, pool, "db")
+
 		// A new mount has a new thread, which the keeper places.
 		if err := unix.Unmount(target, 0); err != nil {
 			t.Fatal(err)

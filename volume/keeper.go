@@ -25,7 +25,7 @@ const parentTurns = 20
 // Keeper keeps the jbd2 threads of a pool's volumes where they belong: a mount
 // that was made anew has a new thread, a cgroup that was removed and made again
 // is another one, and a thread in a container's own cgroup must leave it when
-// the container ends.
+// the container ends. It also thaws volumes that a dead process left frozen.
 type Keeper struct {
 	pool *Pool
 	// daemon is held as long as the keeper lives: one keeper a pool.
@@ -52,7 +52,8 @@ const settledAge = time.Second
 
 // Keeper takes the pool's keeping upon this process. The error wraps ErrBusy if
 // another process keeps it.
-func (p *Pool) Keeper() (*Keeper, error) {
+func (p *Pool) Keeper() (_ *Keeper, err error) {
+	defer func() { err = public(err) }()
 	l, err := lockDirectory(filepath.Join(p.dir, volumesDir))
 	if errors.Is(err, ErrBusy) {
 		return nil, fmt.Errorf("pool %s is %w: another daemon keeps its volumes", p.dir, ErrBusy)
@@ -73,7 +74,7 @@ func (k *Keeper) Close() error {
 		}
 	}
 	k.daemon.release()
-	return errors.Join(errs...)
+	return public(errors.Join(errs...))
 }
 
 // Run keeps until ctx ends, and then closes.
@@ -105,6 +106,9 @@ func (k *Keeper) look(all bool) {
 	for _, name := range names {
 		seen[name] = true
 		kept, err := k.read(name)
+		if err == nil && kept != nil && kept.record.Frozen {
+			err = k.thaw(name)
+		}
 		if err == nil && kept != nil {
 			if !all && !kept.urgent() {
 				continue // what was told of it still holds
@@ -127,9 +131,21 @@ func (k *Keeper) tell(name string, err error) {
 		text = err.Error()
 	}
 	if k.told[name] != text && text != "" {
-		k.pool.log.Warn("cannot keep the jbd2 thread in its place", "volume", name, "why", text)
+		k.pool.log.Warn("cannot keep the volume", "volume", name, "why", text)
 	}
 	k.told[name] = text
+}
+
+// thaw lets a volume's writers go on that a dead process left frozen.
+func (k *Keeper) thaw(name string) error {
+	thawed, err := k.pool.thawAbandoned(name)
+	if err != nil {
+		return fmt.Errorf("it is frozen, and cannot be thawed: %w", err)
+	}
+	if thawed {
+		k.pool.log.Warn("thawed a volume that a dead process had left frozen", "volume", name)
+	}
+	return nil
 }
 
 // urgent: a container's end waits for it.

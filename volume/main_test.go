@@ -7,9 +7,10 @@ import (
 	"github.com/daybook-project/daybook/internal/disksim"
 )
 
-// TestMain lets the test binary serve simulated disks, and be the process that
-// is killed.
+// TestMain lets the test binary guard frozen volumes, serve simulated disks, and
+// be the process that is killed.
 func TestMain(m *testing.M) {
+	GuardIfAsked()
 	disksim.ServeIfAsked()
 	beVictimIfAsked()
 	os.Exit(m.Run())

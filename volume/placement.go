@@ -287,7 +287,7 @@ func (p *Pool) setWeights(t *cgroup.Tree, record Record) error {
 func (p *Pool) setWeight(record Record, weights *cgroup.Weights, disk blockdev.Disk, scheduler string) error {
 	a := record.Attachment
 	// Volumes that share the cgroup hand on what was before the first.
-	all, err := awaitLock(context.Background(), p.dir)
+	all, err := p.lock(context.Background())
 	if err != nil {
 		return err
 	}
@@ -406,7 +406,7 @@ func (p *Pool) resetWeight(t *cgroup.Tree, record Record) error {
 	if record.Weight == 0 || record.Attachment.Placement != PlaceParent {
 		return nil
 	}
-	all, err := awaitLock(context.Background(), p.dir)
+	all, err := p.lock(context.Background())
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/versioned"
 )
 
 // PoolOptions are the choices of [Open].
@@ -39,6 +40,8 @@ type Pool struct {
 	// reached is told of each step that was recorded or done; for tests
 	// that end the process there.
 	reached func(step string)
+	// stranger logs, once, that another user's process locks the directory.
+	stranger func(pid int)
 }
 
 const (
@@ -56,17 +59,25 @@ type poolRecord struct {
 	Format     int    `json:"format"`
 	ID         string `json:"id"`
 	QuotaBytes uint64 `json:"quota_bytes"`
+
+	unknown versioned.Unknown
 }
 
 // Open opens the pool in a directory. Errors wrap ErrNotFound if there is none
 // (and none is to be made), ErrUnsupported if the directory's file system
 // cannot hold one.
-func Open(ctx context.Context, dir string, options PoolOptions) (*Pool, error) {
+func Open(ctx context.Context, dir string, options PoolOptions) (_ *Pool, err error) {
+	defer func() { err = public(err) }()
 	p := &Pool{log: options.Log, reached: func(string) {}}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}
-	var err error
+	var once sync.Once
+	p.stranger = func(pid int) {
+		once.Do(func() {
+			p.log.Warn("another user's process has locked the pool's directory; Daybook goes on without that lock, which earlier versions used", "directory", p.dir, "pid", pid)
+		})
+	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
@@ -104,37 +115,50 @@ func (p *Pool) readPool() (record poolRecord, err error) {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return record, fmt.Errorf("pool %s %w: it has no %s", p.dir, ErrNotFound, poolFile)
 	}
+	if err == nil {
+		err = checkDirectories(p.dir, filepath.Join(p.dir, volumesDir), filepath.Join(p.dir, workDir))
+	}
 	if err != nil {
-		return record, err
+		return record, fmt.Errorf("pool %s: %w", p.dir, err)
 	}
-	if err := json.Unmarshal(text, &record); err != nil {
-		return record, fmt.Errorf("%s of pool %s is %w: %w", poolFile, p.dir, ErrCorrupt, err)
+	err = versioned.CheckFormat(text, "format", poolFormat)
+	if err == nil {
+		record.unknown, err = versioned.Decode(text, &record)
 	}
-	if record.Format != poolFormat {
-		return record, fmt.Errorf("pool %s has format %d, this Daybook knows %d: %w", p.dir, record.Format, poolFormat, ErrUnsupported)
+	if err == nil && record.Format != poolFormat {
+		err = fmt.Errorf("format %d", record.Format)
+	}
+	if err != nil {
+		return record, unreadable(fmt.Sprintf("%s of pool %s", poolFile, p.dir), err)
 	}
 	return record, nil
 }
 
-// format makes the pool's directories; its record comes last.
-func (p *Pool) format(ctx context.Context, quota uint64) error {
-	if err := checkFileSystem(p.dir); err != nil {
-		return err
-	}
-	all, err := awaitLock(ctx, p.dir)
+func (p *Pool) writePool(record poolRecord) error {
+	text, err := versioned.Encode(record, record.unknown)
 	if err != nil {
 		return err
+	}
+	return replaceText(filepath.Join(p.dir, poolFile), append(text, '\n'))
+}
+
+// format makes the pool's directories; its record comes last.
+func (p *Pool) format(ctx context.Context, quota uint64) error {
+	if err := errors.Join(checkFileSystem(p.dir), checkDirectories(p.dir)); err != nil {
+		return err
+	}
+	all, err := p.lock(ctx) // it makes the work directory
+	if err != nil {
+		return fmt.Errorf("cannot make the pool: %w", err)
 	}
 	defer all.release()
 	if _, err := p.readPool(); !errors.Is(err, ErrNotFound) {
 		return err // another was faster
 	}
-	for _, dir := range []string{volumesDir, workDir} {
-		if err := os.MkdirAll(filepath.Join(p.dir, dir), 0o711); err != nil {
-			return fmt.Errorf("cannot make the pool: %w", err)
-		}
+	if err := os.MkdirAll(filepath.Join(p.dir, volumesDir), 0o711); err != nil {
+		return fmt.Errorf("cannot make the pool: %w", err)
 	}
-	return replaceFile(filepath.Join(p.dir, poolFile), poolRecord{Format: poolFormat, ID: newID(), QuotaBytes: quota})
+	return p.writePool(poolRecord{Format: poolFormat, ID: newID(), QuotaBytes: quota})
 }
 
 // checkFileSystem refuses what images do not outlive.
@@ -164,8 +188,9 @@ func nearest(dir string) string {
 
 // SetQuota bounds the sum of the volumes' and snapshots' sizes; 0 is without
 // bound. A quota below what is there already keeps new ones out.
-func (p *Pool) SetQuota(ctx context.Context, bytes uint64) error {
-	all, err := awaitLock(ctx, p.dir)
+func (p *Pool) SetQuota(ctx context.Context, bytes uint64) (err error) {
+	defer func() { err = public(err) }()
+	all, err := p.lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,7 +200,7 @@ func (p *Pool) SetQuota(ctx context.Context, bytes uint64) error {
 		return err
 	}
 	record.QuotaBytes = bytes
-	return replaceFile(filepath.Join(p.dir, poolFile), record)
+	return p.writePool(record)
 }
 
 // Usage is how full a pool is, in bytes.
@@ -192,7 +217,8 @@ type Usage struct {
 }
 
 // Usage tells how full the pool is.
-func (p *Pool) Usage() (Usage, error) {
+func (p *Pool) Usage() (_ Usage, err error) {
+	defer func() { err = public(err) }()
 	record, err := p.readPool()
 	if err != nil {
 		return Usage{}, err
@@ -279,14 +305,17 @@ func (p *Pool) read(name string) (Record, error) {
 		}
 		return Record{}, fmt.Errorf("volume %s %w in pool %s", name, ErrNotFound, p.dir)
 	}
+	if err == nil {
+		err = checkDirectories(p.dir, filepath.Join(p.dir, volumesDir), p.volumeDir(name))
+	}
 	if err != nil {
-		return Record{}, err
+		return Record{}, fmt.Errorf("the record of volume %s: %w", name, err)
 	}
 	return parseRecord(name, text)
 }
 
 func (p *Pool) write(record Record) error {
-	return replaceFile(filepath.Join(p.volumeDir(record.Name), recordFile), record)
+	return writeRecord(p.volumeDir(record.Name), record)
 }
 
 // hold locks a volume and reads its record; the caller releases the lock.

@@ -60,7 +60,7 @@ func TestADamagedPoolIsNotOpened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, kind := range map[string]error{"": ErrCorrupt, string(whole[:len(whole)/2]): ErrCorrupt, "[]": ErrCorrupt, `{"format":2}`: ErrUnsupported, "{}": ErrUnsupported} {
+	for text, kind := range map[string]error{"": ErrCorrupt, string(whole[:len(whole)/2]): ErrCorrupt, "[]": ErrCorrupt, `{"format":2}`: ErrUnsupported, "{}": ErrCorrupt} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -16,10 +16,13 @@ type ReceiveOptions struct {
 	// Progress is told how much of the image has been received, and then
 	// how much of it verified.
 	Progress Progress
+	// KeepSettings takes over the weight, the labels and the mount options
+	// that the sender's volume has.
+	KeepSettings bool
 }
 
 // Receive makes a volume, not attached, of a stream that [Pool.Send] wrote. It
-// keeps its identity. A stream of what differs from a base brings an existing
+// keeps its identity, but not its settings, unless asked. A stream of what differs from a base brings an existing
 // volume up to date: one that was received and not attached since. All is
 // verified, to the sum of what the sender read, before a volume appears or
 // changes; of a stream that is cut off, damaged or does not fit nothing is
@@ -29,7 +32,7 @@ type ReceiveOptions struct {
 func (p *Pool) Receive(ctx context.Context, name string, r io.Reader, options ReceiveOptions) (Record, error) {
 	record, err := p.receive(ctx, name, r, options)
 	if err != nil {
-		return Record{}, fmt.Errorf("cannot receive volume %s: %w", name, err)
+		return Record{}, failed("cannot receive volume %s: %w", name, err)
 	}
 	return record, nil
 }
@@ -53,6 +56,11 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, stream *streamRead
 		return Record{}, ErrExists
 	}
 	record = stream.header.record(name)
+	if !o.KeepSettings {
+		// They would be the sender's say in how this host divides its disk
+		// and mounts.
+		record.Weight, record.Labels, record.MountOptions, record.NoAtime = 0, nil, "", false
+	}
 	if record.SectorBytes, err = p.sectorBytes(); err != nil {
 		return Record{}, err
 	}
@@ -140,7 +148,7 @@ func (p *Pool) receiveChange(ctx context.Context, name string, stream *streamRea
 // changeWork makes a work in which nothing is promised but what the volume
 // becomes longer.
 func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
-	all, err := awaitLock(ctx, p.dir)
+	all, err := p.lock(ctx)
 	if err != nil {
 		return work{}, err
 	}

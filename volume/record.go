@@ -1,11 +1,9 @@
 package volume
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/versioned"
 )
 
 // Provision is how an image gets its blocks.
@@ -71,10 +70,15 @@ type Record struct {
 	Origin string `json:"origin,omitempty"`
 	// Attachment is what was done to the host; nil while detached.
 	Attachment *Attachment `json:"attachment,omitempty"`
+	// Persist is how it is attached at each start of the host; nil: it is not.
+	Persist *Persistence `json:"persist,omitempty"`
 	// Frozen is set while a snapshot holds the file system still.
 	Frozen bool `json:"frozen,omitempty"`
 	// Resize is set while the size changes: to what.
 	Resize uint64 `json:"resize_to_bytes,omitempty"`
+
+	// unknown are a newer Daybook's fields, kept when the record is written.
+	unknown versioned.Unknown
 }
 
 // AttachState says how far an attachment has come.
@@ -98,10 +102,13 @@ type Attachment struct {
 	// LoopDevice is the name of the device, once it is known.
 	LoopDevice string `json:"loop_device,omitempty"`
 	// DeviceNumber is "major:minor" of an OnDevice volume's.
-	DeviceNumber string    `json:"device_number,omitempty"`
-	AllowCache   bool      `json:"allow_cache,omitempty"`
-	ReadOnly     bool      `json:"read_only,omitempty"`
-	Placement    Placement `json:"placement"`
+	DeviceNumber string `json:"device_number,omitempty"`
+	AllowCache   bool   `json:"allow_cache,omitempty"`
+	ReadOnly     bool   `json:"read_only,omitempty"`
+	// Dev and Suid: it is mounted without nodev and nosuid.
+	Dev       bool      `json:"dev,omitempty"`
+	Suid      bool      `json:"suid,omitempty"`
+	Placement Placement `json:"placement"`
 	// Cgroup is the parent, or the container's own; Journal where the
 	// jbd2 thread is.
 	Cgroup  string `json:"cgroup,omitempty"`
@@ -112,6 +119,8 @@ type Attachment struct {
 	EnabledIO []string `json:"enabled_io,omitempty"`
 	// Weight is what the parent cgroup had before; nil if it was not set.
 	WeightBefore *WeightBefore `json:"weight_before,omitempty"`
+
+	unknown versioned.Unknown
 }
 
 // WeightBefore is how to put a weight back that was there before.
@@ -128,41 +137,58 @@ type WeightBefore struct {
 const maxRecordBytes = 256 << 10
 
 // parseRecord reads the record of the volume called name, which may have been
-// cut off or written by anybody. The error wraps ErrCorrupt.
+// cut off or written by anybody. The error wraps ErrCorrupt, or ErrUnsupported
+// if a newer Daybook has written it.
 func parseRecord(name string, text []byte) (Record, error) {
 	record, err := decodeRecord(text)
 	if err == nil && record.Name != name {
 		err = fmt.Errorf("it is of %q", record.Name)
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("the record of volume %s is %w: %w", name, ErrCorrupt, err)
+		return Record{}, unreadable("the record of volume "+name, err)
 	}
 	return record, nil
 }
 
 func decodeRecord(text []byte) (record Record, err error) {
-	if err := decodeStrictly(text, &record); err != nil {
+	if err := versioned.CheckFormat(text, "format", recordFormat); err != nil {
 		return record, err
+	}
+	if record.unknown, err = versioned.Decode(text, &record); err != nil {
+		return record, err
+	}
+	if a := record.Attachment; a != nil {
+		// They end with the attachment.
+		a.unknown, _ = record.unknown["attachment"].(versioned.Unknown)
 	}
 	return record, record.check()
 }
 
-// decodeStrictly reads one JSON value with no key that value does not have.
-func decodeStrictly(text []byte, value any) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(value); err != nil {
+// encode gives the text of a record, with what a newer Daybook has put there.
+func (r Record) encode() ([]byte, error) {
+	unknown := maps.Clone(r.unknown)
+	delete(unknown, "attachment")
+	if a := r.Attachment; a != nil && a.unknown != nil {
+		if unknown == nil {
+			unknown = versioned.Unknown{}
+		}
+		unknown["attachment"] = a.unknown
+	}
+	return versioned.Encode(r, unknown)
+}
+
+// writeRecord makes it the record of the volume, or of the work, in a directory.
+func writeRecord(directory string, record Record) error {
+	text, err := record.encode()
+	if err != nil {
 		return err
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("more than one value")
-	}
-	return nil
+	return replaceText(filepath.Join(directory, recordFile), append(text, '\n'))
 }
 
 func (r Record) check() error {
 	if r.Format != recordFormat {
-		return fmt.Errorf("format %d, this Daybook knows %d", r.Format, recordFormat)
+		return fmt.Errorf("format %d", r.Format)
 	}
 	if err := errors.Join(CheckName(r.Name), CheckSize(r.SizeBytes), CheckWeight(r.Weight), checkLabels(r.Labels)); err != nil {
 		return err
@@ -179,6 +205,11 @@ func (r Record) check() error {
 	case 512, 1024, 2048, 4096:
 	default:
 		return fmt.Errorf("sectors of %d bytes", r.SectorBytes)
+	}
+	if r.Persist != nil {
+		if err := r.Persist.check(r.Name); err != nil {
+			return err
+		}
 	}
 	if r.Attachment == nil {
 		return nil

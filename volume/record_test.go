@@ -55,7 +55,7 @@ func TestADamagedRecordIsRefused(t *testing.T) {
 	for what, damage := range map[string]func(*Record){
 		"another's":           func(r *Record) { r.Name = "other" },
 		"a name with a slash": func(r *Record) { r.Name = "../db" },
-		"a later format":      func(r *Record) { r.Format++ },
+		"an earlier format":   func(r *Record) { r.Format-- },
 		"size 0":              func(r *Record) { r.SizeBytes = 0 },
 		"size overflow":       func(r *Record) { r.SizeBytes = 1 << 63 },
 		"provision":           func(r *Record) { r.Provision = "" },
@@ -89,7 +89,7 @@ func TestADamagedRecordIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for _, text := range []string{"", "null", "{}", "[]", "0", string(text) + "{}", strings.Replace(string(text), "{", `{"x":1,`, 1), "\x00\x01"} {
+	for _, text := range []string{"", "null", "{}", "[]", "0", string(text) + "{}", "\x00\x01"} {
 		if _, err := parseRecord("db", []byte(text)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%.40q: %v", text, err)
 		}

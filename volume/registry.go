@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/versioned"
 )
 
 // DefaultStateDir is where a [Registry] is, and the pool that is made if none
@@ -48,7 +50,7 @@ func (r Registry) DefaultPool() string { return filepath.Join(r.dir(), volumesDi
 // room; the error wraps ErrInvalid if all are there still.
 func (r Registry) Note(ctx context.Context, p *Pool) error {
 	if err := r.note(ctx, p.dir); err != nil {
-		return fmt.Errorf("cannot note pool %s in %s: %w", p.dir, r.file(), err)
+		return failed("cannot note pool %s in %s: %w", p.dir, r.file(), err)
 	}
 	return nil
 }
@@ -63,11 +65,11 @@ func (r Registry) note(ctx context.Context, pool string) error {
 	if err := os.MkdirAll(r.dir(), 0o711); err != nil {
 		return err
 	}
-	l, err := awaitLock(ctx, r.dir())
+	l, err := r.lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.Release()
 	noted, err := r.read()
 	if err != nil || slices.Contains(noted, pool) {
 		return err
@@ -86,7 +88,8 @@ func (r Registry) note(ctx context.Context, pool string) error {
 }
 
 // read gives the noted paths; none if there is no registry. The error wraps
-// ErrCorrupt if it is not as Note writes it, or others could have written it.
+// ErrCorrupt if it is not as Note writes it, or others could have written it. A
+// line that begins with # is a newer Daybook's; this one writes none.
 func (r Registry) read() ([]string, error) {
 	info, err := os.Lstat(r.file())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -100,7 +103,7 @@ func (r Registry) read() ([]string, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return nil, fmt.Errorf("%s is %w: want a file that only root can write; remove it, and name pools by --pool once", r.file(), ErrCorrupt)
+		return nil, fmt.Errorf("%s is %w: want a file that only root can write; move it away, and name pools by --pool once", r.file(), ErrCorrupt)
 	}
 	text, err := readFile(r.file())
 	if err != nil {
@@ -108,9 +111,12 @@ func (r Registry) read() ([]string, error) {
 	}
 	var noted []string
 	for line := range bytes.Lines(text) {
+		if line[0] == '#' {
+			return nil, unreadable(r.file(), versioned.ErrNewer)
+		}
 		path, whole := bytes.CutSuffix(line, []byte("\n"))
 		if !whole || !cleanPath(string(path)) || len(noted) >= MaxPools {
-			return nil, fmt.Errorf("%s is %w: line %d is no path of a pool; remove the file, and name pools by --pool once", r.file(), ErrCorrupt, len(noted)+1)
+			return nil, fmt.Errorf("%s is %w: line %d is no path of a pool; move the file away, and name pools by --pool once", r.file(), ErrCorrupt, len(noted)+1)
 		}
 		noted = append(noted, string(path))
 	}
@@ -119,7 +125,8 @@ func (r Registry) read() ([]string, error) {
 
 // Dirs lists the known pools that are there now: the noted ones, and the
 // default one. A pool whose disk is not mounted is not there.
-func (r Registry) Dirs() ([]string, error) {
+func (r Registry) Dirs() (_ []string, err error) {
+	defer func() { err = public(err) }()
 	noted, err := r.read()
 	if err != nil {
 		return nil, err
@@ -128,6 +135,14 @@ func (r Registry) Dirs() ([]string, error) {
 		noted = append(noted, standard)
 	}
 	return slices.DeleteFunc(noted, func(dir string) bool { return !isPool(dir) }), nil
+}
+
+// Missing lists the noted pools that are not there: they were removed, or their
+// disks are not mounted.
+func (r Registry) Missing() (_ []string, err error) {
+	defer func() { err = public(err) }()
+	noted, err := r.read()
+	return slices.DeleteFunc(noted, isPool), err
 }
 
 func isPool(dir string) bool {
@@ -190,7 +205,10 @@ func (r Registry) Find(ctx context.Context, name string, options PoolOptions) (*
 }
 
 // Names lists the pool's volumes, sorted.
-func (p *Pool) Names() ([]string, error) { return p.names() }
+func (p *Pool) Names() ([]string, error) {
+	names, err := p.names()
+	return names, public(err)
+}
 
 // SnapshotNames lists a volume's snapshots, sorted.
 func (p *Pool) SnapshotNames(name string) ([]string, error) {

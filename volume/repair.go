@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
@@ -24,17 +25,21 @@ type Repaired struct {
 	Busy []string `json:"busy"`
 	// Damaged need a person; the text says why.
 	Damaged map[string]string `json:"damaged"`
+	// Newer were written by a newer Daybook, and are left alone.
+	Newer map[string]string `json:"newer"`
 }
 
 // Repair finishes or takes back what killed processes left: of what was being
 // made nothing remains, a volume is attached with all that belongs to it or not
 // at all. It may run at any time, beside others. The error wraps ErrCorrupt if
-// a volume is damaged.
-func (p *Pool) Repair(ctx context.Context) (Repaired, error) {
+// a volume is damaged, and ErrUnsupported if a newer Daybook has written one;
+// the other volumes are in order then.
+func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
+	defer func() { err = public(err) }()
 	// A tool that a killed process had started dies a moment after it, and
 	// holds its lock as long.
 	deadline := time.Now().Add(repairPatience)
-	done := Repaired{Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}}
+	done := Repaired{Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}, Newer: map[string]string{}}
 	// What cannot be cleared does not hold up the volumes.
 	cleared, workErr := p.clearWork(ctx, deadline)
 	done.Work = cleared
@@ -54,6 +59,8 @@ func (p *Pool) Repair(ctx context.Context) (Repaired, error) {
 		case errors.Is(err, ErrNotFound):
 		case errors.Is(err, ErrBusy):
 			done.Busy = append(done.Busy, name)
+		case errors.Is(err, versioned.ErrNewer):
+			done.Newer[name] = err.Error()
 		case err != nil:
 			done.Damaged[name] = err.Error()
 		case what != "":
@@ -62,7 +69,10 @@ func (p *Pool) Repair(ctx context.Context) (Repaired, error) {
 		}
 	}
 	if len(done.Damaged) > 0 {
-		return done, errors.Join(workErr, fmt.Errorf("%d volumes of pool %s are %w", len(done.Damaged), p.dir, ErrCorrupt))
+		workErr = errors.Join(workErr, fmt.Errorf("%d volumes of pool %s are %w", len(done.Damaged), p.dir, ErrCorrupt))
+	}
+	if len(done.Newer) > 0 {
+		workErr = errors.Join(workErr, &caused{fmt.Errorf("%d volumes of pool %s were %w", len(done.Newer), p.dir, versioned.ErrNewer), ErrUnsupported})
 	}
 	return done, workErr
 }
@@ -121,6 +131,16 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 	default:
 		if err := p.checkImageThere(record); err != nil {
 			return what, err
+		}
+	}
+	if record.Persist != nil && record.Attachment == nil {
+		// A mount point that cannot be protected does not damage the volume.
+		protected, err := p.protect(&record)
+		if err != nil {
+			p.warnUnprotected(record, err)
+		}
+		if protected {
+			what = strings.TrimPrefix(what+"; mount point protected again", "; ")
 		}
 	}
 	// Whatever took the mount away may have left a journal.

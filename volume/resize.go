@@ -32,7 +32,7 @@ type ResizeOptions struct {
 func (p *Pool) Resize(ctx context.Context, name string, sizeBytes uint64, options ResizeOptions) (Record, error) {
 	record, err := p.resize(ctx, name, sizeBytes, options)
 	if err != nil {
-		return Record{}, fmt.Errorf("cannot resize volume %s: %w", name, err)
+		return Record{}, failed("cannot resize volume %s: %w", name, err)
 	}
 	return record, nil
 }
@@ -96,7 +96,7 @@ func (p *Pool) checkWritable(record Record) error {
 
 // beginGrow records the size and makes the image so long, within the quota.
 func (p *Pool) beginGrow(ctx context.Context, record *Record, size uint64) error {
-	all, err := awaitLock(ctx, p.dir)
+	all, err := p.lock(ctx)
 	if err != nil {
 		return err
 	}

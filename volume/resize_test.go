@@ -456,7 +456,7 @@ func interruptResize(t *testing.T, r *rig, to uint64, step string, attached bool
 			t.Errorf("%s: attached in the middle of a resize", step)
 		}
 	}
-	if _, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{}); err != nil {
+	if _, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{MaxFreeze: time.Minute}); err != nil {
 		t.Errorf("%s: %v", step, err)
 	}
 	got := r.inspect(name).SizeBytes

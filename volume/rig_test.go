@@ -110,6 +110,7 @@ func (r *rig) end() {
 // has its prefix.
 func (r *rig) sweep() {
 	r.unmountBelow(r.home)
+	r.unprotectBelow(filepath.Join(r.home, "mnt"))
 	if loops, err := blockdev.Loops(); err == nil {
 		for _, loop := range loops {
 			if strings.HasPrefix(loop.File, r.home+"/") {

@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
 // SendOptions are the choices of [Pool.Send].
 type SendOptions struct {
+	// MaxFreeze is how long the writers of an attached volume may wait: see
+	// [SnapshotOptions].
+	MaxFreeze time.Duration
 	// Progress is told how much of the image has been looked at.
 	Progress Progress
 }
@@ -24,13 +28,16 @@ type SendOptions struct {
 // attached, cannot be attached meanwhile.
 func (p *Pool) Send(ctx context.Context, name, snapshot, base string, w io.Writer, options SendOptions) error {
 	if err := p.send(ctx, name, snapshot, base, w, options); err != nil {
-		return fmt.Errorf("cannot send volume %s: %w", origin(name, snapshot), err)
+		return failed("cannot send volume %s: %w", origin(name, snapshot), err)
 	}
 	return nil
 }
 
 func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Writer, o SendOptions) (err error) {
-	source, err := p.openSource(ctx, name, snapshot, base)
+	if err := CheckMaxFreeze(o.MaxFreeze); err != nil {
+		return err
+	}
+	source, err := p.openSource(ctx, name, snapshot, base, longestFreeze(o.MaxFreeze))
 	if err != nil {
 		return err
 	}
@@ -66,7 +73,7 @@ func (s *source) close() error {
 	return errors.Join(errs...)
 }
 
-func (p *Pool) openSource(ctx context.Context, name, snapshot, base string) (_ *source, err error) {
+func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, longest time.Duration) (_ *source, err error) {
 	record, l, err := p.holdReady(ctx, name)
 	if err != nil {
 		return nil, err
@@ -96,7 +103,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string) (_ *
 		if s.work, err = p.newWork(ctx, record.SizeBytes, Thin); err != nil {
 			return nil, err
 		}
-		if _, _, err := p.capture(ctx, &record, s.work.image(), nil); err != nil {
+		if _, _, err := p.capture(ctx, &record, l, s.work.image(), longest, nil); err != nil {
 			return nil, err
 		}
 		image = s.work.image()

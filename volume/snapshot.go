@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/versioned"
 )
 
 // Method is how an image was copied.
@@ -56,6 +57,9 @@ type SnapshotStatus struct {
 
 // SnapshotOptions are the choices of [Pool.Snapshot].
 type SnapshotOptions struct {
+	// MaxFreeze is how long the writers of an attached volume may wait, 1 ms
+	// to 24 h; 0 is DefaultMaxFreeze.
+	MaxFreeze time.Duration
 	// Progress is told of each reading of the image: there are several of
 	// an attached volume that has to be copied.
 	Progress Progress
@@ -68,16 +72,21 @@ type SnapshotOptions struct {
 // written: about as long as reading all its data from the disk takes. What an
 // application has fsynced before is in the snapshot. If it fails or ctx ends,
 // nothing is left.
+//
+// A process of its own, the guardian, freezes and thaws: see [GuardIfAsked].
+// After MaxFreeze it thaws in any case, and then Snapshot fails with
+// ErrNotFrozen. So it does, without a freeze, if reading the data takes longer
+// than MaxFreeze.
 func (p *Pool) Snapshot(ctx context.Context, name, snapshot string, options SnapshotOptions) (SnapshotRecord, error) {
 	record, err := p.snapshot(ctx, name, snapshot, options)
 	if err != nil {
-		return SnapshotRecord{}, fmt.Errorf("cannot make snapshot %s of volume %s: %w", snapshot, name, err)
+		return SnapshotRecord{}, failed("cannot make snapshot %s of volume %s: %w", snapshot, name, err)
 	}
 	return record, nil
 }
 
 func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOptions) (_ SnapshotRecord, err error) {
-	if err := CheckName(snapshot); err != nil {
+	if err := errors.Join(CheckName(snapshot), CheckMaxFreeze(o.MaxFreeze)); err != nil {
 		return SnapshotRecord{}, err
 	}
 	record, l, err := p.holdReady(ctx, name)
@@ -98,7 +107,7 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	}
 	defer func() { err = errors.Join(err, w.discard()) }()
 	s := SnapshotRecord{Format: snapshotFormat, Name: snapshot, ID: newID(), VolumeID: record.ID, SizeBytes: record.SizeBytes}
-	if s.Method, s.FrozenSeconds, err = p.capture(ctx, &record, w.image(), o.Progress); err != nil {
+	if s.Method, s.FrozenSeconds, err = p.capture(ctx, &record, l, w.image(), longestFreeze(o.MaxFreeze), o.Progress); err != nil {
 		return SnapshotRecord{}, err
 	}
 	s.Created = time.Now().UTC()
@@ -145,9 +154,10 @@ const (
 	fewBytes  = 64 << 20
 )
 
-// capture brings into the sparse image target what a volume holds, in a state
-// in which its file system is whole.
-func (p *Pool) capture(ctx context.Context, record *Record, target string, progress Progress) (how Method, frozenSeconds float64, err error) {
+// capture brings into the sparse image target what a volume, whose lock is l,
+// holds, in a state in which its file system is whole. Writers of an attached one
+// wait for at most longest.
+func (p *Pool) capture(ctx context.Context, record *Record, l *lock, target string, longest time.Duration, progress Progress) (how Method, frozenSeconds float64, err error) {
 	source, size := p.image(record.Name), record.SizeBytes
 	if record.Attachment == nil {
 		if err := checkJournalInside(source); err != nil {
@@ -155,6 +165,9 @@ func (p *Pool) capture(ctx context.Context, record *Record, target string, progr
 		}
 		how, err = copyStill(ctx, source, target, size, progress)
 		return how, 0, err
+	}
+	if err := checkCanGuard(); err != nil {
+		return "", 0, err
 	}
 	// Of a live image it is no snapshot, but tells whether it can be.
 	can, err := reflink(source, target, size)
@@ -165,12 +178,9 @@ func (p *Pool) capture(ctx context.Context, record *Record, target string, progr
 	var before *copied
 	if !can {
 		how = Copied
-		for pass := 0; pass < maxPasses && (before == nil || before.changedBytes > fewBytes); pass++ {
-			if before, err = copyImage(ctx, source, target, size, before, progress); err != nil {
-				return "", 0, err
-			}
+		if before, err = p.copyLive(ctx, source, target, size, longest, progress); err != nil {
+			return "", 0, err
 		}
-		p.reached("copied")
 	}
 	// What is written now need not be while it is frozen.
 	if err := syncFileSystem(record.Attachment.Target); err != nil {
@@ -179,7 +189,7 @@ func (p *Pool) capture(ctx context.Context, record *Record, target string, progr
 	if err := ctx.Err(); err != nil {
 		return "", 0, err
 	}
-	frozenSeconds, err = p.whileFrozen(record, func() error {
+	frozenSeconds, err = p.whileFrozen(ctx, record, l, longest, func(ctx context.Context) error {
 		if can {
 			_, err := reflink(source, target, size)
 			return err
@@ -190,18 +200,34 @@ func (p *Pool) capture(ctx context.Context, record *Record, target string, progr
 	return how, frozenSeconds, err
 }
 
-// whileFrozen does something while an attached volume's file system stands
-// still, and says how long its writers had to wait at most.
-func (p *Pool) whileFrozen(record *Record, do func() error) (seconds float64, err error) {
-	began := time.Now()
-	if err := p.freeze(record); err != nil {
-		return 0, err
+// copyLive copies an image at work, so that little is left to be copied from the
+// frozen one, which is only read then. It refuses one that cannot be read in the
+// time that its writers may wait.
+func (p *Pool) copyLive(ctx context.Context, source, target string, size uint64, longest time.Duration, progress Progress) (before *copied, err error) {
+	if err := checkReadable(ctx, source, size, longest); err != nil {
+		return nil, err
 	}
-	defer func() {
-		err = errors.Join(err, p.thaw(record))
-		seconds = time.Since(began).Seconds()
-	}()
-	return 0, do()
+	for pass := 0; pass < maxPasses && (before == nil || before.changedBytes > fewBytes); pass++ {
+		if before, err = copyImage(ctx, source, target, size, before, progress); err != nil {
+			return nil, err
+		}
+	}
+	p.reached("copied")
+	return before, nil
+}
+
+// checkReadable reads an image as the copying of a frozen one does, and refuses it
+// if that takes longer than a freeze may.
+func checkReadable(ctx context.Context, image string, size uint64, longest time.Duration) error {
+	var read uint64
+	reading, stop := context.WithTimeoutCause(ctx, longest, ErrNotFrozen)
+	defer stop()
+	_, err := sumImage(reading, image, size, func(done, _ uint64) { read = done })
+	if !errors.Is(err, ErrNotFrozen) {
+		return err
+	}
+	return fmt.Errorf("%w: the pool's file system has no reflinks, so the image must be read while its writers wait, and in the %v that they may wait (--max-freeze) %d of %d bytes were read; "+
+		"detach the volume first, put the pool on XFS, or let them wait longer, such as --max-freeze 10m", ErrNotFrozen, longest, read, size)
 }
 
 // copyStill copies an image that nobody writes.
@@ -240,7 +266,8 @@ func syncFileSystem(directory string) error {
 
 // Snapshots tells all of a volume's snapshots, oldest first. A damaged record is
 // told as the snapshot's problem.
-func (p *Pool) Snapshots(name string) ([]SnapshotStatus, error) {
+func (p *Pool) Snapshots(name string) (_ []SnapshotStatus, err error) {
+	defer func() { err = public(err) }()
 	if _, err := p.read(name); err != nil {
 		return nil, err
 	}
@@ -285,12 +312,15 @@ func (p *Pool) readSnapshot(name, snapshot string) (SnapshotRecord, error) {
 		}
 		return SnapshotRecord{}, fmt.Errorf("snapshot %s of volume %s is %w: %s is missing", snapshot, name, ErrCorrupt, snapshotRecord)
 	}
+	if err == nil {
+		err = checkDirectories(p.volumeDir(name), filepath.Dir(p.snapshotDir(name, snapshot)), p.snapshotDir(name, snapshot))
+	}
 	if err != nil {
 		return SnapshotRecord{}, err
 	}
 	record, err := parseSnapshot(snapshot, text)
 	if err != nil {
-		return SnapshotRecord{}, fmt.Errorf("the record of snapshot %s of volume %s is %w: %w", snapshot, name, ErrCorrupt, err)
+		return SnapshotRecord{}, unreadable(fmt.Sprintf("the record of snapshot %s of volume %s", snapshot, name), err)
 	}
 	return record, nil
 }
@@ -298,7 +328,10 @@ func (p *Pool) readSnapshot(name, snapshot string) (SnapshotRecord, error) {
 // parseSnapshot reads the record of a snapshot, which may have been cut off or
 // written by anybody.
 func parseSnapshot(name string, text []byte) (record SnapshotRecord, err error) {
-	if err := decodeStrictly(text, &record); err != nil {
+	if err := versioned.CheckFormat(text, "format", snapshotFormat); err != nil {
+		return record, err
+	}
+	if _, err := versioned.Decode(text, &record); err != nil { // never written again
 		return record, err
 	}
 	switch {

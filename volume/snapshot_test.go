@@ -141,7 +141,7 @@ func TestASnapshotUnderLoadIsWhole(t *testing.T) {
 			writer.await(20)
 			least[snapshot] = writer.synced.Load()
 			began := time.Now()
-			record, err := r.pool.Snapshot(t.Context(), name, snapshot, SnapshotOptions{})
+			record, err := r.pool.Snapshot(t.Context(), name, snapshot, SnapshotOptions{MaxFreeze: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -250,13 +250,13 @@ func TestASnapshotThatFailsThaws(t *testing.T) {
 			}
 		}
 		// Somebody else's freeze stays his.
-		if err := ioctlDirectory(r.target(name), fiFreeze); err != nil {
+		if err := ioctlTarget(r.target(name), fiFreeze); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err := r.pool.Snapshot(ctx, name, "s2", SnapshotOptions{})
-		if thawErr := ioctlDirectory(r.target(name), fiThaw); thawErr != nil {
+		if thawErr := ioctlTarget(r.target(name), fiThaw); thawErr != nil {
 			t.Errorf("it was thawed: %v", thawErr)
 		}
 		if !errors.Is(err, ErrBusy) {
@@ -271,21 +271,9 @@ func TestRepairThawsWhatADeadSnapshotFroze(t *testing.T) {
 	name := r.name("db")
 	r.create(name, CreateOptions{})
 	r.attach(name, AttachOptions{Placement: PlaceNone})
-	record, l, err := r.pool.hold(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// As far as a snapshot comes that is killed while it copies.
-	err = r.pool.freeze(&record)
-	l.release()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.abandonFrozen(name)
 	written := make(chan error, 1)
 	go func() { written <- os.WriteFile(filepath.Join(r.target(name), "file"), []byte("x"), 0o600) }()
-	if status := r.inspect(name); !status.Frozen {
-		t.Errorf("%+v", status)
-	}
 	r.repair()
 	select {
 	case err := <-written:
@@ -294,7 +282,7 @@ func TestRepairThawsWhatADeadSnapshotFroze(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("the writer is blocked still")
-		_ = ioctlDirectory(r.target(name), fiThaw)
+		_ = ioctlTarget(r.target(name), fiThaw)
 	}
 	if status := r.inspect(name); status.Frozen {
 		t.Errorf("%+v", status)
@@ -326,7 +314,7 @@ func TestADamagedSnapshotRecordIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(r.pool.snapshotDir(name, "s"), snapshotRecord)
-	for _, text := range []string{"", "{", `{"format":2}`, `{"format":1,"name":"s","method":"copy","size_bytes":1}`, `{"format":1,"name":"x","method":"copy","size_bytes":16777216}`, `{"unknown":1}`} {
+	for _, text := range []string{"", "{", `{"format":0}`, `{"format":1,"name":"s","method":"copy","size_bytes":1}`, `{"format":1,"name":"x","method":"copy","size_bytes":16777216}`, `{"unknown":1}`} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

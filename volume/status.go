@@ -20,6 +20,10 @@ type Status struct {
 	Snapshots []string `json:"snapshots"`
 	// Problem says what is damaged; "" if nothing is known to be.
 	Problem string `json:"problem,omitempty"`
+	// FreezeAbandoned: the file system is recorded as frozen, and no process
+	// works on the volume that would thaw it. Its writers wait until somebody
+	// does: [Pool.Repair], a [Keeper], or whoever works on the volume next.
+	FreezeAbandoned bool `json:"freeze_abandoned"`
 
 	// What follows is empty or 0 while the volume is detached.
 
@@ -31,6 +35,9 @@ type Status struct {
 	// DirectIO is what the kernel says, not what was asked for.
 	DirectIO   bool   `json:"direct_io"`
 	Mountpoint string `json:"mountpoint"`
+	// NoDev and NoSuid: how the kernel says that it is mounted.
+	NoDev  bool `json:"nodev"`
+	NoSuid bool `json:"nosuid"`
 	// UsedBytes and FreeBytes are the file system's.
 	UsedBytes uint64 `json:"used_bytes"`
 	FreeBytes uint64 `json:"free_bytes"`
@@ -53,7 +60,8 @@ type Status struct {
 }
 
 // Inspect tells all of a volume.
-func (p *Pool) Inspect(name string) (Status, error) {
+func (p *Pool) Inspect(name string) (_ Status, err error) {
+	defer func() { err = public(err) }()
 	record, err := p.read(name)
 	if err != nil {
 		return Status{}, err
@@ -63,7 +71,8 @@ func (p *Pool) Inspect(name string) (Status, error) {
 
 // List tells all of every volume, sorted by name. A damaged record is told as
 // the volume's problem.
-func (p *Pool) List() ([]Status, error) {
+func (p *Pool) List() (_ []Status, err error) {
+	defer func() { err = public(err) }()
 	names, err := p.names()
 	if err != nil {
 		return nil, err
@@ -93,6 +102,9 @@ func (p *Pool) status(record Record) Status {
 		s.AllocatedBytes = uint64(st.Blocks) * 512
 	}
 	if record.Attachment == nil {
+		if s.Problem == "" {
+			s.Problem = persistenceProblem(record)
+		}
 		return s
 	}
 	a := record.Attachment
@@ -104,6 +116,10 @@ func (p *Pool) status(record Record) Status {
 		s.Problem = "it was attached, and is no longer: daybook volume repair"
 	case a.State != Attached:
 		s.Problem = fmt.Sprintf("%s was interrupted: daybook volume repair", a.State)
+	}
+	if record.Frozen && p.freezeAbandoned(record.Name) {
+		s.FreezeAbandoned = true
+		s.Problem = "its file system is frozen, and the process that froze it has ended; writers wait: run daybook volume repair"
 	}
 	if !stands {
 		return s
@@ -120,6 +136,7 @@ func (p *Pool) status(record Record) Status {
 	if unix.Statfs(a.Target, &fs) == nil {
 		s.UsedBytes = (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
 		s.FreeBytes = fs.Bavail * uint64(fs.Bsize)
+		s.NoDev, s.NoSuid = fs.Flags&unix.ST_NODEV != 0, fs.Flags&unix.ST_NOSUID != 0
 	}
 	p.placementStatus(&s)
 	return s

@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -12,6 +13,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/daybook-project/daybook/internal/versioned"
 )
 
 // The stream that carries a volume to another pool. All numbers are little
@@ -94,7 +97,7 @@ const maxMountOptionsBytes = 4096 - 1 // a page, with its end
 // check keeps out what no volume of ours could be.
 func (h streamHeader) check() error {
 	if h.Format != streamFormat {
-		return fmt.Errorf("format %d, this Daybook knows %d: %w", h.Format, streamFormat, ErrUnsupported)
+		return fmt.Errorf("format %d", h.Format)
 	}
 	if err := h.record(h.Name).check(); err != nil {
 		return err
@@ -245,7 +248,17 @@ func newStreamReader(r io.Reader) (*streamReader, error) {
 	if kind != frameHeader {
 		return nil, fmt.Errorf("%w: frame of type %d instead of the header", errStream, kind)
 	}
-	if err := decodeStrictly(text, &s.header); err != nil {
+	err = versioned.CheckFormat(text, "format", streamFormat)
+	if err == nil {
+		err = versioned.DecodeStrict(text, &s.header)
+		if s.header.Format != streamFormat {
+			err = cmp.Or(s.header.check(), err)
+		}
+	}
+	if errors.Is(err, versioned.ErrNewer) {
+		return nil, unreadable("the stream", err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%w: header: %w", errStream, err)
 	}
 	if err := s.header.check(); err != nil {

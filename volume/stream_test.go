@@ -156,7 +156,7 @@ func TestAHostileStreamIsRefused(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(h *streamHeader){
-		"format":        func(h *streamHeader) { h.Format++ },
+		"format":        func(h *streamHeader) { h.Format-- },
 		"name":          func(h *streamHeader) { h.Name = "../x" },
 		"identity":      func(h *streamHeader) { h.ID = strings.Repeat("x", 36) },
 		"size":          func(h *streamHeader) { h.SizeBytes = 1 << 62 },

@@ -16,7 +16,7 @@ import (
 // without holes.
 func (p *Pool) Trim(ctx context.Context, name string) (trimmedBytes uint64, err error) {
 	if trimmedBytes, err = p.trim(ctx, name); err != nil {
-		return trimmedBytes, fmt.Errorf("cannot trim volume %s: %w", name, err)
+		return trimmedBytes, failed("cannot trim volume %s: %w", name, err)
 	}
 	return trimmedBytes, nil
 }

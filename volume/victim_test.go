@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -26,9 +27,14 @@ import (
 // is killed, or kills itself; its value is an order as JSON.
 const victimVariable = "DAYBOOK_VOLUME_TEST_VICTIM"
 
+// waiting is what a victim says at the step at which it waits.
+const waiting = "waiting"
+
 // order is what a victim does.
 type order struct {
 	Pool, Name, Target string
+	// MakePool makes the pool if it is missing.
+	MakePool bool
 	// Device is for a volume that is to be on one: in the random sequence the
 	// last.
 	Device string
@@ -41,6 +47,12 @@ type order struct {
 	// KillAt is the step, counted from 0, at which the victim kills itself;
 	// below 0 it does not.
 	KillAt int
+	// WaitAt is the step at which the victim writes "waiting" to its standard
+	// output and waits for its end; "" is none.
+	WaitAt string
+	// Enter are cgroups, as directories, that the victim moves into first,
+	// where it may.
+	Enter []string
 	// Seed and Names are those of the random sequence.
 	Seed  uint64
 	Names []string
@@ -58,7 +70,22 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		_, err := p.Attach(ctx, o.Name, o.Attach)
 		return err
 	},
-	"detach": func(ctx context.Context, p *Pool, o order) error { return p.Detach(ctx, o.Name) },
+	"detach":             func(ctx context.Context, p *Pool, o order) error { return p.Detach(ctx, o.Name) },
+	"detach until start": func(ctx context.Context, p *Pool, o order) error { return p.DetachUntilStart(ctx, o.Name) },
+	"attach persistent": func(ctx context.Context, p *Pool, o order) error {
+		_, err := p.AttachPersistent(ctx, o.Name)
+		return err
+	},
+	"is elsewhere": func(_ context.Context, p *Pool, o order) error {
+		record, err := p.read(o.Name)
+		if err != nil {
+			return err
+		}
+		// At once, unlike Detach.
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		return p.awaitAlone(ctx, record)
+	},
 	"delete": func(ctx context.Context, p *Pool, o order) error { return p.Delete(ctx, o.Name, DeleteOptions{}) },
 	"repair": func(ctx context.Context, p *Pool, _ order) error {
 		_, err := p.Repair(ctx)
@@ -69,7 +96,7 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		return err
 	},
 	"snapshot": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Snapshot(ctx, o.Name, "snap", SnapshotOptions{})
+		_, err := p.Snapshot(ctx, o.Name, "snap", SnapshotOptions{MaxFreeze: time.Minute})
 		return err
 	},
 	"delete snapshot": func(ctx context.Context, p *Pool, o order) error { return p.DeleteSnapshot(ctx, o.Name, "snap") },
@@ -78,7 +105,7 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		return err
 	},
 	"clone": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Clone(ctx, o.Name, "", o.Name+"-clone", CloneOptions{})
+		_, err := p.Clone(ctx, o.Name, "", o.Name+"-clone", CloneOptions{MaxFreeze: time.Minute})
 		return err
 	},
 }
@@ -100,8 +127,11 @@ func beVictim(text string) error {
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
+	for _, cgroup := range o.Enter {
+		_ = os.WriteFile(filepath.Join(cgroup, "cgroup.procs"), []byte("0"), 0) // a cpuset without processors refuses
+	}
 	ctx := context.Background()
-	p, err := Open(ctx, o.Pool, PoolOptions{})
+	p, err := Open(ctx, o.Pool, PoolOptions{Create: o.MakePool})
 	if err != nil {
 		return err
 	}
@@ -109,10 +139,14 @@ func beVictim(text string) error {
 		return live(ctx, p, o)
 	}
 	steps := 0
-	p.reached = func(string) {
+	p.reached = func(step string) {
 		if steps == o.KillAt {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 			select {}
+		}
+		if step == o.WaitAt {
+			fmt.Println(waiting)
+			time.Sleep(time.Hour)
 		}
 		steps++
 	}
@@ -313,7 +347,7 @@ func (w *worker) snapshot(ctx context.Context, status Status) error {
 	}
 	snapshot := fmt.Sprintf("s%d", w.random.Uint64())
 	return w.do(status.Name, "snapshot", snapshot, func() error {
-		_, err := w.pool.Snapshot(ctx, status.Name, snapshot, SnapshotOptions{})
+		_, err := w.pool.Snapshot(ctx, status.Name, snapshot, SnapshotOptions{MaxFreeze: time.Minute})
 		return err
 	})
 }

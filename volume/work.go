@@ -30,7 +30,7 @@ func (w work) image() string { return filepath.Join(w.path, imageFile) }
 // sparse, or with all its blocks, asked for at once so that they lie together. A
 // file system that is made in a sparse file has its own first, here and there.
 func (p *Pool) newWork(ctx context.Context, sizeBytes uint64, provision Provision) (w work, err error) {
-	all, err := awaitLock(ctx, p.dir)
+	all, err := p.lock(ctx)
 	if err != nil {
 		return work{}, err
 	}
@@ -70,10 +70,20 @@ func (w *work) discard() error {
 	if w.lock == nil {
 		return nil
 	}
-	err := errors.Join(giveBack(w.path), os.RemoveAll(w.path))
+	err := clear(w.path)
 	w.lock.release()
 	w.lock = nil
 	return err
+}
+
+// clear removes a work and wipes its device. The work of a newer Daybook stays:
+// nobody knows what belongs to it.
+func clear(path string) error {
+	err := giveBack(path)
+	if errors.Is(err, ErrUnsupported) {
+		return err
+	}
+	return errors.Join(err, os.RemoveAll(path))
 }
 
 // finish gives the work its place, at which nothing may be.
@@ -108,7 +118,7 @@ func (p *Pool) finishVolume(ctx context.Context, w *work, record Record, progres
 			return err
 		}
 	}
-	if err := replaceFile(filepath.Join(w.path, recordFile), record); err != nil {
+	if err := writeRecord(w.path, record); err != nil {
 		return err
 	}
 	if err := os.Mkdir(filepath.Join(w.path, snapshotsDir), 0o711); err != nil {
@@ -144,11 +154,12 @@ func (p *Pool) drop(ctx context.Context, place string) error {
 		return err
 	}
 	p.reached("dropped")
-	return errors.Join(wholefile.SyncDirectory(filepath.Dir(place)), giveBack(w.path), os.RemoveAll(w.path))
+	return errors.Join(wholefile.SyncDirectory(filepath.Dir(place)), clear(w.path))
 }
 
 // clearWork removes what dead makers left, and says how many there were. Until
-// the deadline it waits for a device's maker, a tool of whom may be about to die.
+// the deadline it waits for a dead maker's tool or child, which has its lock for a
+// moment longer.
 func (p *Pool) clearWork(ctx context.Context, deadline time.Time) (cleared int, err error) {
 	var errs []error
 	for {
@@ -170,9 +181,9 @@ func (p *Pool) clearWork(ctx context.Context, deadline time.Time) (cleared int, 
 
 // deadWork locks what nobody has; the pool is locked only meanwhile, for
 // removing a large image takes its time. Dying: somebody has one with a record,
-// as a volume on a device has from the beginning.
+// as a volume on a device has from the beginning, or has the lock of a dead one.
 func (p *Pool) deadWork(ctx context.Context) (dead []work, dying bool, err error) {
-	all, err := awaitLock(ctx, p.dir)
+	all, err := p.lock(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -193,7 +204,7 @@ func (p *Pool) deadWork(ctx context.Context) (dead []work, dying bool, err error
 			dead = append(dead, work{path: path, lock: l})
 		case errors.Is(err, ErrBusy):
 			_, err := os.Lstat(filepath.Join(path, recordFile))
-			dying = dying || err == nil
+			dying = dying || err == nil || !heldByTaker(path)
 		case errors.Is(err, fs.ErrNotExist):
 			// Its maker has just ended it.
 		default:

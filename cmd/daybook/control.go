@@ -7,9 +7,8 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
+	"slices"
 	"sync/atomic"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -20,21 +19,25 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/interrupt"
 )
 
 // controlFlags are what the command line says; it goes before the file.
 type controlFlags struct {
-	config, device, law, stateDir string
-	estimator, calibration        string
-	metrics, record               string
-	interval                      time.Duration
-	dryRun, logJSON, verbose      bool
+	config, law, stateDir    string
+	devices                  []string
+	estimator, calibration   string
+	metrics                  string
+	record                   recordFlags
+	pools                    poolFlags
+	interval                 time.Duration
+	dryRun, logJSON, verbose bool
 }
 
 func newControlCommand() *cobra.Command {
 	var f controlFlags
 	cmd := &cobra.Command{
-		Use:   "control --device DEV [--config FILE]",
+		Use:   "control --device DEV … [--config FILE]",
 		Short: "Correct I/O weights so that shares come true with the journal counted",
 		Long: `Control measures what each container cost the disk (charged I/O,
 journal, in-place metadata and uncharged data) and corrects the cgroups' weights so
@@ -44,13 +47,14 @@ in force, it is lowered by the I/O that escapes it.
 
 The ideal weights are those of the configuration, else those found in the cgroups.
 The original settings are on disk before the first change; they are put back at the
-end (Ctrl-C, SIGTERM), at the next start after a kill -9, and by "daybook restore".
-SIGHUP reads the configuration again; a bad one is refused and the old one kept.
+end (Ctrl-C, SIGTERM, SIGQUIT), at the next start after a kill -9, and by "daybook
+restore". SIGHUP reads the configuration again; a bad one has no effect. After a good
+one, cgroups are accounted by its rules.
 
 The configuration is YAML; all keys are optional:
 
   interval: 5s               # 1s to 1h
-  device: sda
+  devices: [sda]             # one or several; a single one also as device: sda
   law: feedback              # or paper
   state_dir: /var/lib/daybook
   tunables:                  # of the disk's scheduler, held meanwhile; none: kept
@@ -65,8 +69,8 @@ The configuration is YAML; all keys are optional:
   # Do it, until Ctrl-C
   daybook control --config shares.yaml --device sda
 
-  # Make the weights true that the cgroups have already
-  daybook control --device sda
+  # Make the weights true that the cgroups have already, on two disks
+  daybook control --device sda --device sdb
 
   # After a kill -9
   daybook restore`,
@@ -77,7 +81,7 @@ The configuration is YAML; all keys are optional:
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "configuration `FILE` (default: all weights as found)")
-	flags.StringVar(&f.device, "device", "", "the disk: a name such as sda, a node, major:minor, or a mount point")
+	flags.StringArrayVar(&f.devices, "device", nil, "a disk: a name such as sda, a node, major:minor, or a mount point; of a logical volume, the disk below; may be repeated")
 	flags.DurationVar(&f.interval, "interval", 0, "over which shares are to come true, 1s to 1h (default 5s, jbd2's own)")
 	flags.StringVar(&f.law, "law", "", "feedback (default) or paper")
 	flags.StringVar(&f.stateDir, "state-dir", "", "`DIR` for the original settings (default "+control.DefaultStateDir+")")
@@ -85,7 +89,8 @@ The configuration is YAML; all keys are optional:
 	flags.StringVar(&f.estimator, "estimator", "handles", "how journal bytes are attributed: handles or syscalls")
 	flags.StringVar(&f.calibration, "calibration", "", "calibration `FILE` of the syscalls estimator")
 	flags.StringVar(&f.metrics, "metrics", "", "serve Prometheus metrics on `ADDR`: a port on 127.0.0.1, or an address written in full")
-	flags.StringVar(&f.record, "record", "", "also append the samples to `FILE`, for daybook replay")
+	f.record.add(cmd)
+	f.pools.add(cmd)
 	flags.BoolVar(&f.logJSON, "log-json", false, "log as JSON lines")
 	flags.BoolVar(&f.verbose, "verbose", false, "log more")
 	return cmd
@@ -104,8 +109,8 @@ func (f *controlFlags) load() (control.Config, error) {
 			return config, err
 		}
 	}
-	if f.device != "" {
-		config.Device = f.device
+	if len(f.devices) > 0 {
+		config.Devices = f.devices
 	}
 	if f.interval != 0 {
 		if err := control.CheckInterval(f.interval); err != nil {
@@ -125,8 +130,8 @@ func (f *controlFlags) load() (control.Config, error) {
 		}
 		config.StateDir = f.stateDir
 	}
-	if config.Device == "" {
-		return config, errors.New("which disk? want --device, such as --device sda, or device: in the configuration")
+	if len(config.Devices) == 0 {
+		return config, errors.New("which disk? want --device, such as --device sda, or devices: in the configuration")
 	}
 	return config, nil
 }
@@ -147,36 +152,33 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return usageError{err}
 	}
-	disk, host, err := openControlled(config.Device)
+	disks, err := openControlled(config.Devices)
 	if err != nil {
 		return err
 	}
-	if err := config.CheckWeights(host.Weights.File(), host.Weights.Range()); err != nil {
-		return usageError{err}
-	}
-	observers, err := openObservers(f.record, f.metrics)
-	if err != nil {
-		return err
+	for _, disk := range disks {
+		if err := config.CheckWeights(disk.Host.Weights.File(), disk.Host.Weights.Range()); err != nil {
+			return usageError{err}
+		}
 	}
 	log := f.log(stderr)
+	observers, err := openObservers(f.record, f.pools, f.metrics, log)
+	if err != nil {
+		return err
+	}
+	var promises livePromises
 	var current atomic.Pointer[control.Config]
 	current.Store(&config)
-	load := func() (control.Config, error) {
-		next, err := f.load()
-		if err == nil {
-			current.Store(&next)
-		}
-		return next, err
-	}
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
+	hangups, stop := interrupt.Reload()
+	defer stop()
 	options := control.Options{
-		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: control.DeviceDir(disk.Name), RunDir: control.DefaultRunDir,
-		Config: config, Host: host, OpenHost: openStateHost, Reload: hangups, Load: load, DryRun: f.dryRun, Log: log,
-		Name: containerNames(),
-		OpenSource: func(interval time.Duration) (account.Source, error) {
-			source, err := openSource(ctx, sourceOptions{Device: disk.Name, Interval: interval, Estimator: f.estimator, Calibration: f.calibration, Log: log,
+		Disks: disks, RunDir: control.DefaultRunDir,
+		Config: config, OpenHost: openStateHost, Reload: hangups, Load: f.load,
+		Accept: func(next control.Config) { current.Store(&next) },
+		DryRun: f.dryRun, Log: log,
+		Name: containerNames(), OnIdeals: promises.set,
+		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
+			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: f.estimator, Calibration: f.calibration, Log: log,
 				Ideal: func(path, name string) (uint64, bool) {
 					weight, matched := current.Load().Ideal(path, name)
 					return weight, matched && weight > 0
@@ -190,24 +192,38 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return errors.Join(control.Run(ctx, options), observers.close())
 }
 
-// openControlled finds a disk and what controls its shares.
-func openControlled(device string) (blockdev.Disk, control.Host, error) {
+// openControlled finds disks and what controls their shares. One that cannot be
+// controlled is an error.
+func openControlled(devices []string) ([]control.Disk, error) {
 	if os.Geteuid() != 0 {
-		return blockdev.Disk{}, control.Host{}, unsupportedError{errors.New("cannot control weights: want root; try: sudo daybook control …")}
-	}
-	disk, err := blockdev.Lookup(device)
-	if err != nil {
-		return disk, control.Host{}, usageError{fmt.Errorf("--device: %w", err)}
+		return nil, unsupportedError{errors.New("cannot control weights: want root; try: sudo daybook control …")}
 	}
 	tree, err := cgroup.Find()
 	if err != nil {
-		return disk, control.Host{}, unsupportedError{err}
+		return nil, unsupportedError{err}
 	}
-	host, err := control.OpenHost(tree, disk)
-	if errors.Is(err, cgroup.ErrNoWeights) {
-		return disk, host, unsupportedError{err}
+	var disks []control.Disk
+	for _, device := range devices {
+		found, err := blockdev.Lookup(device)
+		if err == nil {
+			found, err = control.PhysicalDisk(found)
+		}
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--device: %w", err)}
+		}
+		if slices.ContainsFunc(disks, func(d control.Disk) bool { return d.Device == found.Name }) {
+			return nil, usageError{fmt.Errorf("--device: %s is the disk %s, which is named already", device, found.Name)}
+		}
+		disk, err := control.OpenDisk(tree, found)
+		if errors.Is(err, cgroup.ErrNoWeights) {
+			return nil, unsupportedError{err}
+		}
+		if err != nil {
+			return nil, err
+		}
+		disks = append(disks, disk)
 	}
-	return disk, host, err
+	return disks, nil
 }
 
 // containerNames names the topmost cgroups of containers: a rule for a name
@@ -236,17 +252,24 @@ func (s observedSource) SetInterval(interval time.Duration) {
 	}
 }
 
+// Regroup passes the wish on likewise.
+func (s observedSource) Regroup() {
+	if source, ok := s.Source.(interface{ Regroup() }); ok {
+		source.Regroup()
+	}
+}
+
 func (s observedSource) Next(ctx context.Context) (account.Sample, error) {
 	sample, err := s.Source.Next(ctx)
-	if err != nil {
-		return sample, err
+	if err == nil {
+		s.observers.observe(sample)
 	}
-	return sample, s.observers.observe(sample)
+	return sample, err
 }
 
 func printDecision(w io.Writer, d control.Decision) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "%.1f s\tshare\ttarget\tideal\tweight\twould be\n", d.Seconds)
+	fmt.Fprintf(table, "%s %.1f s\tshare\ttarget\tideal\tweight\twould be\n", d.Device, d.Seconds)
 	for _, m := range d.Weights {
 		fmt.Fprintf(table, "%s\t%.1f %%\t%.1f %%\t%d\t%d\t%d\n", m.Cgroup, 100*m.Share, 100*m.TargetShare, m.Ideal, m.Before, m.After)
 	}

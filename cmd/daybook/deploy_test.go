@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,27 @@ func TestUnitsCallCommandsThatExist(t *testing.T) {
 		if calls == 0 && strings.HasSuffix(name, ".service") {
 			t.Errorf("%s never calls daybook", name)
 		}
+	}
+}
+
+// Locks are in /run/daybook, which is read-only to a unit with a strict file
+// system, unless it says that the directory is its own.
+func TestUnitsThatMayNotWriteCanLock(t *testing.T) {
+	found := 0
+	for name, text := range units(t) {
+		lines := strings.Split(text, "\n")
+		if !slices.Contains(lines, "ProtectSystem=strict") {
+			continue
+		}
+		found++
+		for _, want := range []string{"RuntimeDirectory=daybook", "RuntimeDirectoryMode=0700", "RuntimeDirectoryPreserve=yes"} {
+			if !slices.Contains(lines, want) {
+				t.Errorf("%s lacks %s", name, want)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("there is no such unit")
 	}
 }
 

@@ -7,17 +7,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/interrupt"
 	"github.com/daybook-project/daybook/internal/workload"
+	"github.com/daybook-project/daybook/volume"
 )
 
 func main() {
+	volume.GuardIfAsked()
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interrupt.Context(context.Background())
 	err := newRootCommand().ExecuteContext(ctx)
 	stop()
 	if err == nil {

@@ -5,10 +5,23 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/workload"
+	"github.com/daybook-project/daybook/volume"
 )
 
-// TestMain lets the test binary serve the disks that tests create.
+// commandVariable makes the test binary the command daybook, for tests that send
+// it signals.
+const commandVariable = "DAYBOOK_TEST_COMMAND"
+
+// TestMain lets the test binary guard volumes that tests freeze, serve the disks
+// that they create, and be their loads.
 func TestMain(m *testing.M) {
+	volume.GuardIfAsked()
 	disksim.ServeIfAsked()
+	workload.RunIfAsked()
+	if os.Getenv(commandVariable) != "" {
+		main()
+		os.Exit(0)
+	}
 	os.Exit(m.Run())
 }

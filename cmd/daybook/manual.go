@@ -18,7 +18,7 @@ Exit codes:
   1    the work failed
   2    the command line, or a file given to it, is wrong
   3    this host lacks something: root, BTF, BFQ or FUSE
-  130  interrupted by Ctrl-C or SIGTERM, after cleaning up
+  130  interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, after cleaning up
 
 Files:
   /sys/fs/cgroup     I/O counters are read, and weights written, here

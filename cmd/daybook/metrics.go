@@ -18,31 +18,30 @@ func newMetricsCommand() *cobra.Command {
 		Short: "Serve the account to Prometheus",
 		Long: `Metrics takes samples as top does, shows nothing, and serves their sums over HTTP:
 
-  /metrics   Prometheus metrics, all named daybook_*, beside the process's own
+  /metrics   Prometheus metrics, all named daybook_*, beside the process's own;
+             those of pools and volumes as well (see --pool)
   /healthz   200 while samples come, 503 when they stopped
 
 Without --listen it answers on 127.0.0.1:9435 only. There is neither encryption
 nor a password, so an address that others can reach must be written in full, and
-names of containers can then be read by all who reach it. The dashboard for Grafana
-is deploy/grafana/daybook.json in the source.`,
+names of containers can then be read by all who reach it. The dashboard for Grafana,
+for one or more hosts, is deploy/grafana/daybook.json in the source.`,
 		Example: `  daybook metrics
   daybook metrics --listen 10.0.0.5:9435 --interval 15s
   curl -s localhost:9435/metrics | grep daybook_journal_bytes_total`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return observe.withSource(cmd.Context(), listen, func(source account.Source, o *observers) error {
+			return observe.withSource(cmd.Context(), listen, nil, func(source account.Source, o *observers) error {
 				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: metrics on http://%s/metrics\n", o.server.Addr())
 				for {
 					sample, err := source.Next(cmd.Context())
 					if errors.Is(err, io.EOF) {
 						return nil
 					}
-					if err == nil {
-						err = o.observe(sample)
-					}
 					if err != nil {
 						return err
 					}
+					o.observe(sample)
 				}
 			})
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,16 +23,18 @@ const (
 // observeFlags are the flags of the commands that only watch.
 type observeFlags struct {
 	source sourceOptions
-	record string
+	record recordFlags
+	pools  poolFlags
 }
 
 func (f *observeFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.source.Interval, "interval", 5*time.Second, "length of a sample, 1s to 24h; the journal's own rhythm is 5s")
-	flags.StringVar(&f.source.Device, "device", "", "observe only this disk, by its name in /sys/block, such as sda or loop0")
+	flags.StringArrayVar(&f.source.Devices, "device", nil, "observe only this disk, by its name in /sys/block, such as sda or loop0; may be repeated")
 	flags.StringVar(&f.source.Estimator, "estimator", "handles", "how journal bytes are attributed: handles (exact by transaction) or syscalls (calls times calibrated costs)")
 	flags.StringVar(&f.source.Calibration, "calibration", "", "calibration `FILE` of the syscalls estimator (default: the one that daybook calibrate saved)")
-	flags.StringVar(&f.record, "record", "", "also append the samples to `FILE`, for daybook replay")
+	f.record.add(cmd)
+	f.pools.add(cmd)
 	complete := func(flag string, values func() []string) {
 		// The error is only about a flag that does not exist.
 		_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -74,14 +77,14 @@ func (f *observeFlags) check() error {
 
 // observers hand each sample on to a recording and to the metrics.
 type observers struct {
-	recorder *account.Recorder
-	metrics  *serve.Metrics
-	server   *serve.Server
+	recording *recording // nil: none
+	metrics   *serve.Metrics
+	server    *serve.Server
 }
 
 // openObservers opens what is wanted: a recording unless its path is "", a
 // metrics server unless its address is "".
-func openObservers(record, address string) (*observers, error) {
+func openObservers(record recordFlags, pools poolFlags, address string, log *slog.Logger) (*observers, error) {
 	o := &observers{}
 	if address != "" {
 		listen, err := serve.ListenAddress(address)
@@ -89,38 +92,33 @@ func openObservers(record, address string) (*observers, error) {
 			return nil, usageError{err}
 		}
 		o.metrics = serve.NewMetrics(serve.DefaultMaxContainers)
-		if o.server, err = serve.Start(listen, buildVersion(), o.metrics); err != nil {
+		if o.server, err = serve.Start(listen, buildVersion(), o.metrics, pools.collector()); err != nil {
 			return nil, err
 		}
 	}
-	if record != "" {
+	if record.path != "" {
 		var err error
-		if o.recorder, err = account.OpenRecorder(record); err != nil {
+		if o.recording, err = openRecording(record, o.metrics, log); err != nil {
 			return nil, errors.Join(err, o.close())
-		}
-		if n := o.recorder.Dropped(); n > 0 {
-			fmt.Fprintf(os.Stderr, "daybook: warning: %s ended with an unfinished line; its %d bytes are cut off\n", record, n)
 		}
 	}
 	return o, nil
 }
 
-func (o *observers) observe(s account.Sample) error {
+// observe hands a sample on. Nothing that goes wrong there stops the program.
+func (o *observers) observe(s account.Sample) {
 	if o.metrics != nil {
-		if err := o.metrics.Observe(s); err != nil {
-			return err
-		}
+		o.metrics.Observe(s)
 	}
-	if o.recorder != nil {
-		return o.recorder.Record(s)
+	if o.recording != nil {
+		o.recording.record(s)
 	}
-	return nil
 }
 
 func (o *observers) close() error {
 	var err error
-	if o.recorder != nil {
-		err = o.recorder.Close()
+	if o.recording != nil {
+		err = o.recording.close()
 	}
 	if o.server != nil {
 		err = errors.Join(err, o.server.Close())
@@ -130,11 +128,15 @@ func (o *observers) close() error {
 
 // withSource opens the observers and the live meter, in this order, so that a
 // wrong address is told before eBPF programs are loaded, and runs do.
-func (f *observeFlags) withSource(ctx context.Context, address string, do func(account.Source, *observers) error) (err error) {
+// log gets what is to be told meanwhile; nil: standard error.
+func (f *observeFlags) withSource(ctx context.Context, address string, log *slog.Logger, do func(account.Source, *observers) error) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
-	o, err := openObservers(f.record, address)
+	if log == nil {
+		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	o, err := openObservers(f.record, f.pools, address, log)
 	if err != nil {
 		return err
 	}

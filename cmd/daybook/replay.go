@@ -36,6 +36,9 @@ With --law it prints, for each interval, the weights that were in force and thos
 that the law answers to them, for a weight file of 1 to 1000. The law sees what was
 recorded; what would have come of its answers is not simulated.
 
+Where the recording was rotated, its older files FILE.1, FILE.2, … are shown first,
+oldest first. To see one of them alone, name it.
+
 A recording that a crash cut off in its last line is shown up to there, with a
 warning. Anything else that is not a recording is an error with the line number.`,
 		Example: `  # Look at it again, ten times as fast
@@ -59,12 +62,12 @@ warning. Anything else that is not a recording is an error with the line number.
 			if skip < 0 {
 				return usageError{fmt.Errorf("--skip is %d; want 0 or more", skip)}
 			}
-			return replay(cmd.Context(), args[0], skip, func(ctx context.Context, reader *account.Reader, path string) error {
+			return replay(cmd.Context(), args[0], skip, func(ctx context.Context, reader *account.Series, path string) error {
 				if law != "" {
 					return showLaw(ctx, reader, law, options)
 				}
 				options.Origin = path
-				options.AtEnd = func() string { return unfinished(reader, path) }
+				options.AtEnd = reader.Unfinished
 				if top.UsesScreen(options) {
 					return top.Run(ctx, top.NewPaced(reader, speed), options)
 				}
@@ -90,8 +93,8 @@ func oneFile(_ *cobra.Command, args []string) error {
 
 // replay opens the recording, skips samples and shows the rest. What is wrong
 // with a recording is the user's to mend; an interruption stays one.
-func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Reader, string) error) error {
-	reader, err := account.OpenReader(path)
+func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Series, string) error) error {
+	reader, err := account.OpenSeries(path)
 	if err != nil {
 		return usageError{err}
 	}
@@ -111,15 +114,7 @@ func replay(ctx context.Context, path string, skip int, show func(context.Contex
 	return usageError{err}
 }
 
-// unfinished says what a crash left of the last line, "" for nothing.
-func unfinished(reader *account.Reader, path string) string {
-	if line, length, truncated := reader.Truncated(); truncated {
-		return fmt.Sprintf("%s: line %d is unfinished (%d bytes); it is left out", path, line, length)
-	}
-	return ""
-}
-
-func showLaw(ctx context.Context, reader *account.Reader, law string, options top.Options) error {
+func showLaw(ctx context.Context, reader *account.Series, law string, options top.Options) error {
 	whatIf, err := top.NewWhatIf(law)
 	if err != nil {
 		return err
@@ -131,7 +126,7 @@ func showLaw(ctx context.Context, reader *account.Reader, law string, options to
 			if answers == 0 {
 				return errors.New("the recording has no sample in which two containers of one parent cgroup have weights; there is nothing for a law to say")
 			}
-			if notice := unfinished(reader, "the recording"); notice != "" {
+			if notice := reader.Unfinished(); notice != "" {
 				fmt.Fprintln(options.Err, "daybook: warning:", notice)
 			}
 			return nil

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +24,8 @@ func newRestoreCommand() *cobra.Command {
 changed and, because it was killed, could not put back. It finds the state directories
 of this boot's daemons by itself. It may be repeated: where there is nothing to
 restore, it says so and succeeds. Cgroups that are gone, or were made anew since,
-are left alone. While a daemon runs on the device it refuses: stop that instead.`,
+are left alone, and so is a weight that another program wrote after Daybook. While a
+daemon runs on the device it refuses: stop that instead.`,
 		Example: `  daybook restore
   daybook restore --device sda --json
   daybook restore --state-dir /srv/daybook`,
@@ -52,16 +52,16 @@ func restoreAll(stateDir, device string) (outcomes []control.Outcome, err error)
 	outcomes = []control.Outcome{}
 	dirs := []string{stateDir}
 	if stateDir == "" {
-		remembered, err := control.RememberedStateDirs(control.DefaultRunDir)
-		if err != nil {
+		var err error
+		if dirs, err = stateDirs(); err != nil {
 			return outcomes, err
 		}
-		dirs = append(remembered, control.DefaultStateDir)
-		slices.Sort(dirs)
-		dirs = slices.Compact(dirs)
 	}
 	// The disk may be gone by now; then its name must do.
 	if disk, err := blockdev.Lookup(device); device != "" && err == nil {
+		if below, err := control.PhysicalDisk(disk); err == nil {
+			disk = below
+		}
 		device = disk.Name
 	}
 	var failures []error
@@ -115,8 +115,8 @@ func printOutcomes(w io.Writer, outcomes []control.Outcome, whole, asJSON bool) 
 			fmt.Fprintf(w, "%s: the host was started anew since, nothing to restore\n", o.Device)
 			continue
 		}
-		fmt.Fprintf(w, "%s: %d restored, %d gone, %d made anew since, %d failed\n",
-			o.Device, len(o.Restored)+len(o.Tunables), len(o.Vanished), len(o.Replaced), len(o.Failed))
+		fmt.Fprintf(w, "%s: %d restored, %d kept as another program set them, %d gone, %d made anew since, %d failed\n",
+			o.Device, len(o.Restored)+len(o.Tunables), len(o.Kept), len(o.Vanished), len(o.Replaced), len(o.Failed))
 		for _, cgroup := range o.Restored {
 			fmt.Fprintf(w, "  %s\n", cgroup)
 		}

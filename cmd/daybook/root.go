@@ -12,7 +12,7 @@ const (
 	exitFailure     = 1   // the work failed
 	exitUsage       = 2   // the command line or a file given to it is wrong
 	exitUnsupported = 3   // this host lacks something (root, BTF, BFQ, FUSE)
-	exitInterrupted = 130 // Ctrl-C or SIGTERM, after cleaning up
+	exitInterrupted = 130 // a signal that asks for the end, after cleaning up
 )
 
 // usageError marks errors in what the user wrote.

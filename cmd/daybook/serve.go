@@ -51,9 +51,9 @@ Options of docker volume create -d daybook -o OPTION=VALUE:
 
 The socket is that of systemd (daybook-docker.socket) or --socket; its file's name is
 the driver's. Who uses which volume is kept in the pool (docker.json): after a kill -9
-the next daemon goes on where this one was. Ctrl-C or SIGTERM ends it; what containers
-use stays attached. It keeps the jbd2 threads in their places, as "daybook volume keep"
-does, and one of the two is enough.
+the next daemon goes on where this one was. Ctrl-C, SIGTERM or SIGHUP ends it; what
+containers use stays attached. It keeps the jbd2 threads in their places, as "daybook
+volume keep" does, and one of the two is enough.
 
 The pool is --pool, else the environment's DAYBOOK_POOL, else /var/lib/daybook/volumes;
 it is made if it is missing. One daemon serves a pool.`,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"time"
 
@@ -20,9 +21,9 @@ import (
 
 // sourceOptions say what a live meter observes.
 type sourceOptions struct {
-	// Device is a disk in any form that blockdev.Lookup takes; "" is every
+	// Devices are disks in any form that blockdev.Lookup takes; none is every
 	// disk with a journalling file system.
-	Device string
+	Devices []string
 	// Interval is the length of a sample.
 	Interval time.Duration
 	// Estimator is "handles" or "syscalls".
@@ -32,6 +33,9 @@ type sourceOptions struct {
 	Calibration string
 	// Ideal gives configured ideal weights; nil: those found.
 	Ideal func(path, name string) (weight uint64, ok bool)
+	// Promises are those of daybook control, see meter.Options; nil: those
+	// that another process recorded.
+	Promises func(device string) (meter.Promises, bool)
 	// Log is told what is worth knowing; nil: standard error.
 	Log *slog.Logger
 }
@@ -55,8 +59,8 @@ func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
 	if os.Geteuid() != 0 {
 		return nil, unsupportedError{errors.New("cannot see the journal: want root, to load BPF programs; try: sudo daybook …")}
 	}
-	if o.Device != "" {
-		if _, err := blockdev.Lookup(o.Device); err != nil {
+	for _, device := range o.Devices {
+		if _, err := blockdev.Lookup(device); err != nil {
 			return nil, usageError{fmt.Errorf("--device: %w", err)}
 		}
 	}
@@ -64,12 +68,17 @@ func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	options := meter.Options{
-		Device: o.Device, Interval: o.Interval, Log: o.Log,
-		Naming: containers{container.NewResolver(container.Config{})}, Ideal: o.Ideal,
+		Devices: o.Devices, Interval: o.Interval, Log: o.Log,
+		Naming: containers{container.NewResolver(container.Config{})}, Ideal: o.Ideal, Promises: o.Promises,
 	}
 	source := liveSource{}
+	var recorded *recordedPromises
+	if o.Promises == nil {
+		recorded = newRecordedPromises(o.Log)
+		options.Ideal, options.Promises = recorded.ideal, recorded.of
+	}
 	if o.Estimator == "syscalls" {
-		costs, err := loadCosts(o.Device, o.Calibration)
+		costs, err := loadCosts(o.Devices, o.Calibration)
 		if err != nil {
 			return nil, usageError{err}
 		}
@@ -88,6 +97,9 @@ func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
 		}
 		return nil, hostError(err)
 	}
+	if recorded != nil {
+		recorded.changed = source.Regroup
+	}
 	return source, nil
 }
 
@@ -100,8 +112,8 @@ func hostError(err error) error {
 }
 
 // loadCosts reads the calibration file, or those that were saved for the file
-// systems on the disk (of all disks, if it is "").
-func loadCosts(device, file string) (func(dev uint32) journal.Costs, error) {
+// systems on the disks (of all disks, if there are none).
+func loadCosts(devices []string, file string) (func(dev uint32) journal.Costs, error) {
 	if file != "" {
 		table, err := calibrate.Load(file)
 		if err != nil {
@@ -110,25 +122,67 @@ func loadCosts(device, file string) (func(dev uint32) journal.Costs, error) {
 		costs := table.Costs()
 		return func(uint32) journal.Costs { return costs }, nil
 	}
-	found, err := meter.Filesystems(device)
-	if err != nil {
-		return nil, err
+	if len(devices) == 0 {
+		devices = []string{""}
 	}
-	costs := make(map[uint32]journal.Costs)
-	for dev, number := range found {
-		table, err := calibrate.Load(calibrate.DefaultPath(dev))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+	var found []meter.Mounted
+	for _, device := range devices {
+		mounted, err := meter.Filesystems(device)
 		if err != nil {
 			return nil, err
 		}
-		costs[number] = table.Costs()
+		found = append(found, mounted...)
 	}
-	if len(costs) == 0 {
+	saved := savedCosts{costs: make(map[meter.Mounted]journal.Costs)}
+	some := false
+	for _, mounted := range found {
+		costs, err := saved.of(mounted)
+		if err != nil {
+			return nil, err
+		}
+		some = some || costs != nil
+	}
+	if !some {
 		return nil, errors.New("the syscalls estimator has no costs of any file system here: measure them with daybook calibrate DIR")
 	}
-	return func(dev uint32) journal.Costs { return costs[dev] }, nil
+	return saved.now, nil
+}
+
+// savedCosts are those of the file systems that are mounted. Another one that is
+// mounted later from the same device has its own.
+type savedCosts struct {
+	costs map[meter.Mounted]journal.Costs
+}
+
+// now gives those of the file system that is mounted from a device; nil if none
+// were measured.
+func (s savedCosts) now(dev uint32) journal.Costs {
+	mounted, ok := meter.MountedFrom(dev)
+	if !ok {
+		return nil
+	}
+	costs, err := s.of(mounted)
+	if err != nil {
+		return nil // as if it was not measured; a damaged file is an error at the start
+	}
+	return costs
+}
+
+func (s savedCosts) of(mounted meter.Mounted) (journal.Costs, error) {
+	if costs, known := s.costs[mounted]; known {
+		return costs, nil
+	}
+	maps.DeleteFunc(s.costs, func(m meter.Mounted, _ journal.Costs) bool { return m.Dev == mounted.Dev })
+	table, err := calibrate.Load(calibrate.DefaultPath(mounted.Dev))
+	if err == nil {
+		s.costs[mounted] = table.Costs()
+		return s.costs[mounted], nil
+	}
+	s.costs[mounted] = nil
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return nil, err
 }
 
 // containers tells the meter whose a cgroup is.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -52,7 +53,8 @@ func newTopCommand() *cobra.Command {
 it in the last interval: the I/O that the kernel charged to it, and what no other
 tool shows, its parts of the journal, of the metadata written in place and of the
 data written in the root cgroup's name. Beside its share of the disk stands the
-share that its I/O weight promises. The line (root) is what nobody else owns.
+share that its I/O weight promises. Beside "daybook control", TARGET is the configured
+share and WEIGHT the corrected weight. The line (root) is what nobody else owns.
 
 On a terminal it fills the screen: s sorts, r reverses, d goes to the next disk, p
 pauses, the arrows choose a container, ? explains the columns, q quits. Elsewhere,
@@ -77,9 +79,13 @@ Top changes nothing on the host. It needs root and a kernel with BTF.`,
 			if show.once && metrics != "" {
 				return usageError{errors.New("--metrics serves for as long as top runs; it cannot go with --once")}
 			}
-			return observe.withSource(cmd.Context(), metrics, func(source account.Source, o *observers) error {
+			var log *slog.Logger
+			if top.UsesScreen(options) {
+				log = slog.New(slog.DiscardHandler) // the screen shows the notice
+			}
+			return observe.withSource(cmd.Context(), metrics, log, func(source account.Source, o *observers) error {
 				options.Interval = observe.source.Interval
-				options.Observe = o.observe
+				options.Observe, options.Notice = o.observe, o.recording.notice
 				return top.Run(cmd.Context(), source, options)
 			})
 		},

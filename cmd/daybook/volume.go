@@ -7,14 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -51,7 +48,7 @@ A command that was killed leaves nothing that "daybook volume repair" does not f
 or take back. NAME is 1 to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
 		Example: `  # A database on its own journal
   daybook volume create db1 --size 20G --weight 700
-  daybook volume attach db1 --target /srv/db1
+  daybook volume attach db1 --target /srv/db1 --persist
   docker run -d --cgroup-parent /daybook/db1 -v /srv/db1:/var/lib/mysql mariadb
   daybook volume inspect db1
 
@@ -151,8 +148,12 @@ func (f *volumeFlags) make(cmd *cobra.Command, quotaBytes uint64) (*volume.Pool,
 // alone.
 func (f *volumeFlags) note(cmd *cobra.Command, pool *volume.Pool) {
 	if err := f.registry().Note(cmd.Context(), pool); err != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "daybook: %v; commands on its volumes will want --pool\n", err)
+		f.tellNotNoted(cmd, err)
 	}
+}
+
+func (f *volumeFlags) tellNotNoted(cmd *cobra.Command, err error) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "daybook: %v; commands on its volumes will want --pool\n", err)
 }
 
 // all opens the named pool, or all that are known. Pools that cannot be opened
@@ -197,8 +198,7 @@ func explainVolume(err error) error {
 		return err
 	case errors.Is(err, volume.ErrInvalid), errors.Is(err, volume.ErrExists), errors.Is(err, volume.ErrNotFound):
 		return usageError{err}
-	case errors.Is(err, volume.ErrUnsupported), errors.Is(err, blockdev.ErrNoDirectIO), errors.Is(err, cgroup.ErrNoHierarchy),
-		errors.Is(err, exec.ErrNotFound):
+	case errors.Is(err, volume.ErrUnsupported):
 		return unsupportedError{err}
 	}
 	return err

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,13 +14,22 @@ import (
 func newVolumeAttachCommand(v *volumeFlags) *cobra.Command {
 	var o volume.AttachOptions
 	var placement string
-	var asJSON bool
+	var wait time.Duration
+	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "attach NAME --target DIR",
 		Short: "Mount a volume and place its jbd2 thread",
 		Long: `Attach puts the volume's image under a loop device with direct I/O, mounts it on the
 target, and places its jbd2 thread. It stays so until "daybook volume detach", or the
 host is started anew. A volume that is attached there already stays as it is.
+
+With --persist it is attached so at each start of the host, before the container engines
+start: by the unit daybook-attach.service, which runs "attach --all-persistent" and must
+be enabled. The target must be missing or empty. While the volume is not attached, the
+target is an empty directory with the immutable flag (see chattr(1)): nobody, root
+included, can create anything in it, and a database that is started without its volume
+fails instead of beginning anew. Where the file system cannot do that, attach warns.
+"attach NAME" without --target attaches a persistent volume as it was recorded.
 
 --placement says where the jbd2 thread goes:
   parent     into PARENT/journal, below the cgroup that has the weight; the container's
@@ -29,16 +39,40 @@ host is started anew. A volume that is attached there already stays as it is.
              ends, "daybook volume keep", or "detach", takes the thread out of it
   none       nowhere: it stays in the root cgroup
 
-If direct I/O is not to be had, attach fails and says why, but with --allow-cache.`,
+The volume is mounted nodev and nosuid: device nodes in it do not work, and programs get
+no rights by set-user-ID bits or file capabilities. --dev and --suid allow each.
+
+Without direct I/O, attach fails with the reason, unless --allow-cache is given.`,
 		Example: `  daybook volume attach db1 --target /srv/db1
+  daybook volume attach db1 --target /srv/db1 --persist
   daybook volume attach db1 --target /srv/db1 --cgroup /databases --weight 700
   daybook volume attach db1 --target /srv/db1 --cgroup /docker/4f2e8a1c --placement container --json
-  daybook volume attach db1 --target /mnt --read-only --placement none`,
-		Args:              volumeNames("NAME"),
+  daybook volume attach db1 --target /mnt --read-only --placement none
+  daybook volume attach --all-persistent --wait 30s`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if wait < 0 || wait != 0 && !all {
+				return usageError{fmt.Errorf("--wait is %v: want a time such as 30s, with --all-persistent", wait)}
+			}
+			if !all {
+				return volumeNames("NAME")(cmd, args)
+			}
+			if err := noArgs(cmd, args); err != nil {
+				return err
+			}
+			return wantsTarget(cmd)
+		},
 		ValidArgsFunction: v.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				return v.attachAllPersistent(cmd, wait, asJSON)
+			}
+			if o.Target == "" && cmd.Flags().Changed("target") {
+				return usageError{errors.New("--target is empty: name a directory, or leave it out for a persistent volume")}
+			}
 			if o.Target == "" {
-				return usageError{errors.New("where? want --target, such as --target /srv/" + args[0])}
+				if err := wantsTarget(cmd); err != nil {
+					return err
+				}
 			}
 			if cmd.Flags().Changed("cgroup") && o.Cgroup == "" {
 				return usageError{errors.New("--cgroup is empty: name a cgroup, such as /daybook/" + args[0] + ", or leave it out")}
@@ -51,24 +85,39 @@ If direct I/O is not to be had, attach fails and says why, but with --allow-cach
 			if err != nil {
 				return err
 			}
-			v.note(cmd, pool)
-			status, err := pool.Attach(cmd.Context(), args[0], o)
+			if err := v.registry().Note(cmd.Context(), pool); err != nil {
+				if o.Persist { // nobody would find it at the next start
+					return explainVolume(fmt.Errorf("cannot attach volume %s at each start of the host: %w", args[0], err))
+				}
+				v.tellNotNoted(cmd, err)
+			}
+			var status volume.Status
+			if o.Target == "" {
+				status, err = pool.AttachPersistent(cmd.Context(), args[0])
+			} else {
+				status, err = pool.Attach(cmd.Context(), args[0], o)
+			}
 			if err != nil {
 				return explainVolume(err)
 			}
 			if asJSON {
 				return printVolumeJSON(cmd.OutOrStdout(), status)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s on %s%s\n", top.Safe(status.BlockDevice), top.Safe(status.Mountpoint), journalPlace(status))
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), attachedText(status))
 			return err
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Target, "target", "", "mount point `DIR`, made if it is missing (required)")
+	flags.StringVar(&o.Target, "target", "", "mount point `DIR`, made if it is missing (required, unless the volume is persistent)")
+	flags.BoolVar(&o.Persist, "persist", false, "attach it so at each start of the host, too")
+	flags.BoolVar(&all, "all-persistent", false, "attach all volumes that are persistent, of all known pools")
+	flags.DurationVar(&wait, "wait", 0, "with --all-persistent: wait so long in all, such as 30s, for late devices and busy volumes")
 	flags.StringVar(&o.Cgroup, "cgroup", "", "`PARENT` cgroup, or the container's with --placement container (default /daybook/NAME)")
 	flags.StringVar(&placement, "placement", string(volume.PlaceParent), "parent, container or none")
 	flags.Uint64Var(&o.Weight, "weight", 0, "weight from now on, 1 to 1000 (default: the volume's)")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "mount it read-only")
+	flags.BoolVar(&o.Dev, "dev", false, "let device nodes in the volume work")
+	flags.BoolVar(&o.Suid, "suid", false, "let set-user-ID and set-group-ID programs in the volume work")
 	flags.BoolVar(&o.AllowCache, "allow-cache", false, "go through the pool's page cache where direct I/O is not to be had")
 	addJSONFlag(cmd, &asJSON)
 	_ = cmd.MarkFlagDirname("target")
@@ -87,15 +136,67 @@ func journalPlace(s volume.Status) string {
 	return fmt.Sprintf(", jbd2 thread %d in cgroup %s", s.JBD2PID, top.Safe(s.JournalCgroup))
 }
 
+func attachedText(s volume.Status) string {
+	return fmt.Sprintf("%s on %s%s", top.Safe(s.BlockDevice), top.Safe(s.Mountpoint), journalPlace(s))
+}
+
+// wantsTarget refuses the flags that say how a volume is attached, where the
+// target is not said.
+func wantsTarget(cmd *cobra.Command) error {
+	for _, flag := range []string{"target", "cgroup", "placement", "weight", "read-only", "dev", "suid", "allow-cache", "persist"} {
+		if cmd.Flags().Changed(flag) {
+			return usageError{fmt.Errorf("--%s goes with NAME and --target, such as: daybook volume attach db1 --target /srv/db1", flag)}
+		}
+	}
+	return nil
+}
+
+// attachAllPersistent attaches what is persistent in the named pool, or in all
+// that are known. What fails does not hold up the rest.
+func (v *volumeFlags) attachAllPersistent(cmd *cobra.Command, wait time.Duration, asJSON bool) error {
+	deadline := time.Now().Add(wait)
+	pools, err := v.all(cmd)
+	errs := []error{err}
+	if v.named() == "" && err == nil {
+		missing, err := v.registry().Missing()
+		errs = append(errs, err)
+		for _, dir := range missing {
+			fmt.Fprintf(cmd.ErrOrStderr(), "daybook: pool %s is noted in %s and is not there: its volumes are not attached; is its disk mounted?\n", top.Safe(dir), v.stateDir)
+		}
+	}
+	attached := []volume.Status{}
+	for _, pool := range pools {
+		some, err := pool.AttachAllPersistent(cmd.Context(), deadline)
+		attached = append(attached, some...)
+		errs = append(errs, err)
+	}
+	if asJSON {
+		errs = append(errs, printVolumeJSON(cmd.OutOrStdout(), map[string]any{"volumes": attached}))
+	} else {
+		for _, status := range attached {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", status.Name, attachedText(status))
+			errs = append(errs, err)
+		}
+	}
+	return explainVolume(errors.Join(errs...))
+}
+
 func newVolumeDetachCommand(v *volumeFlags) *cobra.Command {
-	var asJSON bool
+	var keep, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "detach NAME",
 		Short: "Unmount a volume",
 		Long: `Detach unmounts a volume and takes back all that attach did: mount point, loop
 device, cgroups and weight. While a process works in it, or a container has it mounted,
-detach fails and the volume stays attached. A volume that is not attached stays so.`,
+detach fails and the volume stays attached. A volume that is not attached stays so.
+
+A persistent volume (attach --persist) is no longer attached at the start of the host:
+detach says so, clears the immutable flag of the mount point, and removes the mount point
+if attach made it. With --keep-persist, the volume stays persistent: the mount point and
+its flag stay. It is attached again at the next start of the host, or by "daybook volume
+attach NAME".`,
 		Example: `  daybook volume detach db1
+  daybook volume detach db1 --keep-persist
   daybook volume detach db1 --pool /srv/pool --json`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: v.completeNames,
@@ -104,8 +205,23 @@ detach fails and the volume stays attached. A volume that is not attached stays 
 			if err != nil {
 				return err
 			}
-			if err := pool.Detach(cmd.Context(), args[0]); err != nil {
+			before, err := pool.Inspect(args[0])
+			if err != nil {
 				return explainVolume(err)
+			}
+			detach := pool.Detach
+			if keep {
+				detach = pool.DetachUntilStart
+			}
+			if err := detach(cmd.Context(), args[0]); err != nil {
+				return explainVolume(err)
+			}
+			if before.Persist != nil {
+				then := "is no longer attached at the start of the host"
+				if keep {
+					then = "will be attached again at the next start of the host"
+				}
+				fmt.Fprintf(cmd.ErrOrStderr(), "daybook: volume %s %s, at %s\n", args[0], then, top.Safe(before.Persist.Target))
 			}
 			if !asJSON {
 				return nil
@@ -117,6 +233,7 @@ detach fails and the volume stays attached. A volume that is not attached stays 
 			return printVolumeJSON(cmd.OutOrStdout(), status)
 		},
 	}
+	cmd.Flags().BoolVar(&keep, "keep-persist", false, "attach it again at the next start of the host, if it is persistent")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }

@@ -120,6 +120,9 @@ func writeRepaired(out io.Writer, pools []repairedJSON, whole bool) {
 		for _, name := range slices.Sorted(maps.Keys(p.Damaged)) {
 			say(p.Pool, "volume %s is damaged: %s", name, top.Safe(p.Damaged[name]))
 		}
+		for _, name := range slices.Sorted(maps.Keys(p.Newer)) {
+			say(p.Pool, "volume %s, left alone: %s", name, top.Safe(p.Newer[name]))
+		}
 	}
 	if silent && whole {
 		fmt.Fprintln(out, "nothing to repair")

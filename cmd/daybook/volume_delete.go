@@ -16,7 +16,11 @@ func newVolumeDeleteCommand(v *volumeFlags) *cobra.Command {
 		Use:   "delete NAME",
 		Short: "Delete a volume, or one of its snapshots",
 		Long: `Delete deletes a volume with its snapshots, or with --snapshot that snapshot alone.
-It asks no question. A volume that is attached is not deleted.`,
+It asks no question. A volume that is attached is not deleted.
+
+With --damaged it deletes a volume whose record cannot be read. If that volume was
+persistent, its mount point keeps the immutable flag: "lsattr -d DIR" shows the flag as
+"i", and "chattr -i DIR" clears it.`,
 		Example: `  daybook volume delete db1
   daybook volume delete db1 --snapshot monday`,
 		Args:              volumeNames("NAME"),
@@ -57,7 +61,7 @@ It asks no question. A volume that is attached is not deleted.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&snapshot, "snapshot", "", "delete only this `SNAP`")
-	flags.BoolVar(&damaged, "damaged", false, "delete it even though its record cannot be read")
+	flags.BoolVar(&damaged, "damaged", false, "delete it even though its record is damaged")
 	addJSONFlag(cmd, &asJSON)
 	_ = cmd.RegisterFlagCompletionFunc("snapshot", v.completeSnapshotFlag)
 	return cmd

@@ -22,7 +22,9 @@ func newVolumeInspectCommand(v *volumeFlags) *cobra.Command {
 		Short: "Tell all of a volume: device, jbd2 thread, cgroups, snapshots",
 		Long: `Inspect tells what is recorded of a volume and what the kernel says of it now: loop
 device and direct I/O, mount point, the jbd2 thread and the cgroup it is in, the weight in
-force, and the bytes that the journal's cgroup was charged on the disk below.`,
+force, and the bytes that the journal's cgroup was charged on the disk below. A file
+system that is frozen while nobody is there to thaw it is a problem; in --json it is
+freeze_abandoned.`,
 		Example: `  daybook volume inspect db1
   daybook volume inspect db1 --json`,
 		Args:              volumeNames("NAME"),
@@ -66,6 +68,9 @@ func writeStatus(out io.Writer, s volume.Status, snapshots []volume.SnapshotStat
 	if s.Problem != "" {
 		line("problem", "%s", s.Problem)
 	}
+	if s.Frozen && !s.FreezeAbandoned {
+		line("frozen", "for a moment: a snapshot, clone or send copies it")
+	}
 	line("created", "%s", s.Created.Local().Format(time.DateTime))
 	if s.Device != "" {
 		line("size", "%s, device %s", formatBytes(s.SizeBytes), s.Device)
@@ -87,6 +92,9 @@ func writeStatus(out io.Writer, s volume.Status, snapshots []volume.SnapshotStat
 	if s.Origin != "" {
 		line("made from", "%s", s.Origin)
 	}
+	if s.Persist != nil {
+		line("at each start", "%s", persistenceText(s.Persist))
+	}
 	writeAttachment(line, s)
 	for _, snapshot := range snapshots {
 		line("snapshot", "%s", snapshotText(snapshot))
@@ -105,6 +113,12 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 		direct = "" // nothing between that could cache
 	case !s.DirectIO:
 		direct = ", no direct I/O: cached twice"
+	}
+	if s.NoDev {
+		direct += ", nodev"
+	}
+	if s.NoSuid {
+		direct += ", nosuid"
 	}
 	line("attached", "%s on %s%s", s.BlockDevice, s.Mountpoint, direct)
 	line("in use", "%s of %s", roundBytes(s.UsedBytes), roundBytes(s.UsedBytes+s.FreeBytes))
@@ -128,6 +142,16 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 		inside = fmt.Sprintf(", weight %d inside the cgroup", s.JournalWeight)
 	}
 	line("journal I/O", "%s read, %s written%s", roundBytes(s.JournalReadBytes), roundBytes(s.JournalWriteBytes), inside)
+}
+
+// persistenceText tells where a volume is attached at each start of the host, and
+// what the mount point is while it is not.
+func persistenceText(s *volume.Persistence) string {
+	text := "attached at " + s.Target
+	if s.Unprotected != "" {
+		return text + "; while it is not, others can write there: " + s.Unprotected
+	}
+	return text + "; while it is not, the directory is immutable"
 }
 
 func mountOptionsText(r volume.Record) string {

@@ -25,12 +25,13 @@ func newVolumeKeepCommand(v *volumeFlags) *cobra.Command {
 		Long: `Keep is a daemon. At its start it repairs, as "daybook volume repair" does. Then it
 puts a jbd2 thread back that is no longer where attach placed it (the cgroup was removed
 and made again, somebody moved it), and takes a thread out of the cgroup of a container
-that has ended (--placement container), which could not be removed otherwise.
+that has ended (--placement container), which could not be removed otherwise. A volume
+that was left frozen is thawed within a second.
 
 Without --pool and DAYBOOK_POOL it keeps all pools that are known here, also those that
 become known later. One daemon keeps a pool; a pool that another daemon keeps, such as
-the Docker volume plugin, is left to that one. Ctrl-C or SIGTERM ends it: volumes stay
-attached, and their threads in their places.
+the Docker volume plugin, is left to that one. Ctrl-C, SIGTERM or SIGHUP ends it: volumes
+stay attached, and their threads in their places.
 
 The unit daybook-volumes.service runs it. Volumes work without it.`,
 		Example: `  daybook volume keep
@@ -91,8 +92,11 @@ func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*vo
 	for name, why := range done.Damaged {
 		log.Warn("a volume is damaged", "pool", pool.Dir(), "volume", name, "why", why)
 	}
-	// A damaged volume is no reason to leave the others alone.
-	if err != nil && !errors.Is(err, volume.ErrCorrupt) {
+	for name, why := range done.Newer {
+		log.Warn("a volume is left alone", "pool", pool.Dir(), "volume", name, "why", why)
+	}
+	// Volumes that cannot be read are no reason to leave the others alone.
+	if err != nil && len(done.Damaged)+len(done.Newer) == 0 {
 		return nil, errors.Join(err, keeper.Close())
 	}
 	log.Info("keeping the jbd2 threads in their places", "pool", pool.Dir())

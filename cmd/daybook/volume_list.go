@@ -18,7 +18,8 @@ func newVolumeListCommand(v *volumeFlags) *cobra.Command {
 		Use:   "list",
 		Short: "List the volumes",
 		Long: `List shows the volumes of one pool, or without --pool and DAYBOOK_POOL of all pools
-that are known here. A damaged volume is listed with what is wrong.`,
+that are known here. PERSISTENT is where a volume is attached at each start of the host.
+A volume that is damaged, or left frozen, is listed with what is wrong.`,
 		Example: `  daybook volume list
   daybook volume list --pool /srv/pool --json`,
 		Args:              noArgs,
@@ -49,13 +50,21 @@ that are known here. A damaged volume is listed with what is wrong.`,
 
 func writeVolumes(out io.Writer, volumes []volume.Status) error {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tSIZE\tALLOCATED\tPROVISION\tWEIGHT\tDEVICE\tMOUNTPOINT\tJOURNAL CGROUP\tSNAPSHOTS\tPOOL\tPROBLEM")
+	fmt.Fprintln(table, "NAME\tSIZE\tALLOCATED\tPROVISION\tWEIGHT\tDEVICE\tMOUNTPOINT\tPERSISTENT\tJOURNAL CGROUP\tSNAPSHOTS\tPOOL\tPROBLEM")
 	for _, s := range volumes {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, roundBytes(s.SizeBytes), roundBytes(s.AllocatedBytes),
-			orDash(string(s.Provision)), weightText(s.Weight), orDash(s.BlockDevice), orDash(s.Mountpoint), orDash(s.JournalCgroup),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", s.Name, roundBytes(s.SizeBytes), roundBytes(s.AllocatedBytes),
+			orDash(string(s.Provision)), weightText(s.Weight), orDash(s.BlockDevice), orDash(s.Mountpoint), orDash(persistentTarget(s)), orDash(s.JournalCgroup),
 			len(s.Snapshots), top.Safe(s.Pool), top.Safe(s.Problem))
 	}
 	return table.Flush()
+}
+
+// persistentTarget is where a volume is attached at each start of the host.
+func persistentTarget(s volume.Status) string {
+	if s.Persist == nil {
+		return ""
+	}
+	return s.Persist.Target
 }
 
 func orDash(text string) string {

@@ -14,6 +14,7 @@ import (
 
 func newVolumeSendCommand(v *volumeFlags) *cobra.Command {
 	var base, output string
+	var o volume.SendOptions
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "send NAME [SNAP]",
@@ -22,6 +23,8 @@ func newVolumeSendCommand(v *volumeFlags) *cobra.Command {
 standard output or to a file: only blocks in use, and with --base only what differs from
 that snapshot. The stream carries checksums. An attached volume stays at work; one that is
 not cannot be attached while it is sent.
+
+` + maxFreezeLong + `
 
 To move a volume with a short pause: send a snapshot, stop the container, detach, send
 the volume with --base the snapshot, and start the container on the other host.`,
@@ -51,6 +54,9 @@ the volume with --base the snapshot, and start the container on the other host.`
 			if cmd.Flags().Changed("output") && output == "" {
 				return usageError{errors.New("--output is empty: name a file, or leave it out")}
 			}
+			if err := checkMaxFreezeFlag(o.MaxFreeze); err != nil {
+				return err
+			}
 			out, report := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if file, ok := out.(*os.File); output == "" && ok && term.IsTerminal(file.Fd()) {
 				return usageError{errors.New("a stream is nothing for a terminal: want --output, or a pipe")}
@@ -74,7 +80,8 @@ the volume with --base the snapshot, and start the container on the other host.`
 			}
 			progress := newWorkProgress(cmd.ErrOrStderr(), "sending "+args[0])
 			counted := &countingWriter{to: out}
-			err = pool.Send(cmd.Context(), args[0], snapshot, base, counted, volume.SendOptions{Progress: progress.show})
+			o.Progress = progress.show
+			err = pool.Send(cmd.Context(), args[0], snapshot, base, counted, o)
 			progress.end()
 			if file, ok := out.(*os.File); err == nil && ok && output != "" {
 				err = file.Sync()
@@ -96,6 +103,7 @@ the volume with --base the snapshot, and start the container on the other host.`
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&base, "base", "", "send only what changed since this `SNAP`")
+	addMaxFreezeFlag(cmd, &o.MaxFreeze)
 	flags.StringVar(&output, "output", "", "write the stream to this new `FILE` (default: standard output)")
 	flags.BoolVar(&asJSON, "json", false, "tell what was sent as one JSON object; on standard error if the stream is on standard output")
 	_ = cmd.RegisterFlagCompletionFunc("base", v.completeSnapshotFlag)
@@ -115,7 +123,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 
 func newVolumeReceiveCommand(v *volumeFlags) *cobra.Command {
 	var input string
-	var asJSON bool
+	var keepSettings, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "receive NAME",
 		Short: "Make a volume, or bring it forward, from a stream",
@@ -124,8 +132,12 @@ and makes the volume NAME of it. A stream with a base brings NAME up to date, if
 received with that base and not attached since. All is verified before anything appears
 or changes; of a stream that is damaged or cut off nothing is left.
 
+A new volume has no weight, labels and mount options; with --keep-settings it has those of
+the sender's volume. One that is brought up to date keeps its own.
+
 The kernel will mount what is received: take it only from whom you trust.`,
 		Example: `  daybook volume receive db1 --input /backup/db1-monday
+  daybook volume receive db1 --input /backup/db1-monday --keep-settings
   ssh other daybook volume send db1 monday | daybook volume receive db1 --pool /srv/pool`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: v.completeNames,
@@ -146,7 +158,7 @@ The kernel will mount what is received: take it only from whom you trust.`,
 				return err
 			}
 			progress := newWorkProgress(cmd.ErrOrStderr(), "receiving "+args[0])
-			record, err := pool.Receive(cmd.Context(), args[0], in, volume.ReceiveOptions{Progress: progress.show})
+			record, err := pool.Receive(cmd.Context(), args[0], in, volume.ReceiveOptions{Progress: progress.show, KeepSettings: keepSettings})
 			progress.end()
 			if err != nil {
 				return explainVolume(err)
@@ -155,6 +167,7 @@ The kernel will mount what is received: take it only from whom you trust.`,
 		},
 	}
 	cmd.Flags().StringVar(&input, "input", "", "read the stream from this `FILE` (default: standard input)")
+	cmd.Flags().BoolVar(&keepSettings, "keep-settings", false, "take over the sender's weight, labels and mount options")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }

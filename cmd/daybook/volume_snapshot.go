@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +12,7 @@ import (
 
 func newVolumeSnapshotCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
+	var o volume.SnapshotOptions
 	cmd := &cobra.Command{
 		Use:   "snapshot NAME SNAP",
 		Short: "Keep a volume as it is now",
@@ -19,6 +22,8 @@ pools that know reflinks (XFS, btrfs) writers wait for a moment, and no space is
 Elsewhere the volume is copied while it works, and its writers wait while it is read once
 more for what has changed; --json tells how long they did (frozen_seconds).
 
+` + maxFreezeLong + `
+
 "daybook volume inspect" lists the snapshots, "clone --snapshot" makes a volume of one,
 "delete --snapshot" deletes it.`,
 		Example: `  daybook volume snapshot db1 monday
@@ -27,12 +32,16 @@ more for what has changed; --json tells how long they did (frozen_seconds).
 		Args:              volumeNames("NAME", "SNAP"),
 		ValidArgsFunction: v.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkMaxFreezeFlag(o.MaxFreeze); err != nil {
+				return err
+			}
 			pool, err := v.find(cmd, args[0])
 			if err != nil {
 				return err
 			}
 			progress := newWorkProgress(cmd.ErrOrStderr(), fmt.Sprintf("copying %s to %s", args[0], args[1]))
-			record, err := pool.Snapshot(cmd.Context(), args[0], args[1], volume.SnapshotOptions{Progress: progress.show})
+			o.Progress = progress.show
+			record, err := pool.Snapshot(cmd.Context(), args[0], args[1], o)
 			progress.end()
 			if err != nil {
 				return explainVolume(err)
@@ -44,8 +53,30 @@ more for what has changed; --json tells how long they did (frozen_seconds).
 			return err
 		},
 	}
+	addMaxFreezeFlag(cmd, &o.MaxFreeze)
 	addJSONFlag(cmd, &asJSON)
 	return cmd
+}
+
+// maxFreezeLong explains --max-freeze.
+const maxFreezeLong = `Writers of an attached volume wait for at most --max-freeze; then they go on, the command
+fails, and its copy is deleted. If the volume must be read while they wait, and cannot be
+read in that time, the command fails before they wait. A guardian process
+(daybook-freeze-guard) lets them go on if the command is killed.`
+
+func addMaxFreezeFlag(cmd *cobra.Command, longest *time.Duration) {
+	cmd.Flags().DurationVar(longest, "max-freeze", volume.DefaultMaxFreeze, "how long writers of an attached volume may wait at most")
+	_ = cmd.RegisterFlagCompletionFunc("max-freeze", cobra.NoFileCompletions)
+}
+
+func checkMaxFreezeFlag(longest time.Duration) error {
+	if longest == 0 {
+		return usageError{errors.New("--max-freeze is 0; leave it out for the default, or detach the volume first")}
+	}
+	if err := volume.CheckMaxFreeze(longest); err != nil {
+		return usageError{fmt.Errorf("--max-freeze: %w", err)}
+	}
+	return nil
 }
 
 func newVolumeCloneCommand(v *volumeFlags) *cobra.Command {
@@ -58,7 +89,9 @@ func newVolumeCloneCommand(v *volumeFlags) *cobra.Command {
 		Short: "Make a volume with the content of another, or of a snapshot",
 		Long: `Clone makes the volume NAME, in the same pool, with the content that SOURCE has now or
 had at a snapshot. The two share nothing that a write could change. On pools that know
-reflinks that is a moment; elsewhere the blocks in use are copied.`,
+reflinks that is a moment; elsewhere the blocks in use are copied.
+
+` + maxFreezeLong,
 		Example: `  daybook volume clone db1 db1-test
   daybook volume clone db1 db1-test --snapshot monday --weight 100 --label purpose=test`,
 		Args:              volumeNames("SOURCE", "NAME"),
@@ -75,6 +108,9 @@ reflinks that is a moment; elsewhere the blocks in use are copied.`,
 			}
 			if o.Labels, err = parseLabels(labels); err != nil {
 				return usageError{err}
+			}
+			if err := checkMaxFreezeFlag(o.MaxFreeze); err != nil {
+				return err
 			}
 			pool, err := v.find(cmd, args[0])
 			if err != nil {
@@ -94,6 +130,7 @@ reflinks that is a moment; elsewhere the blocks in use are copied.`,
 	flags.StringVar(&snapshot, "snapshot", "", "take the content of this `SNAP` of SOURCE (default: as it is now)")
 	flags.Uint64Var(&o.Weight, "weight", 0, "the clone's weight, 1 to 1000 (default: SOURCE's)")
 	flags.StringArrayVar(&labels, "label", nil, "the clone's `KEY=VALUE`; may be repeated (default: SOURCE's labels)")
+	addMaxFreezeFlag(cmd, &o.MaxFreeze)
 	addJSONFlag(cmd, &asJSON)
 	_ = cmd.RegisterFlagCompletionFunc("snapshot", v.completeSnapshotFlag)
 	for _, name := range []string{"weight", "label"} {

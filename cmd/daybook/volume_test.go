@@ -464,6 +464,14 @@ func TestWrongVolumesAreUsageErrors(t *testing.T) {
 		{"create", "a", "--size", "16M", "--journal-size", "16M"},
 		{"attach", "there"},
 		{"attach", "there", "--target", ""},
+		{"attach", "there", "--persist"},
+		{"attach", "there", "--target", s.path("m"), "--persist", "--placement", "container", "--cgroup", "/a"},
+		{"attach", "there", "--target", s.path("pool"), "--persist"},
+		{"attach", "there", "--all-persistent"},
+		{"attach", "--all-persistent", "--target", s.path("m")},
+		{"attach", "--all-persistent", "--persist"},
+		{"attach", "--all-persistent", "--wait", "-1s"},
+		{"attach", "there", "--target", s.path("m"), "--wait", "1s"},
 		{"attach", "there", "--target", "/"},
 		{"attach", "there", "--target", s.path("m"), "--placement", "beside"},
 		{"attach", "there", "--target", s.path("m"), "--placement", "container"},
@@ -808,7 +816,13 @@ func TestDamagedVolumeIsToldAndDeletedOnlyIfWished(t *testing.T) {
 			t.Errorf("%s: %v", words[0], err)
 		}
 	}
-	s.must("delete", "a", "--damaged")
+	var said bytes.Buffer
+	root := newRootCommand()
+	root.SetArgs([]string{"volume", "--state-dir", s.path("state"), "delete", "a", "--damaged"})
+	root.SetErr(&said)
+	if err := root.ExecuteContext(t.Context()); err != nil || !strings.Contains(said.String(), "lsattr -d DIR") || !strings.Contains(said.String(), "chattr -i DIR") {
+		t.Errorf("%v; nothing says that a mount point may be immutable: %q", err, said.String())
+	}
 	s.must("repair")
 	s.must("inspect", "b")
 }
@@ -871,12 +885,23 @@ func TestVolumesWantRoot(t *testing.T) {
 	}
 }
 
-// In a mount namespace of its own, the unit would unmount nothing of the host's.
-func TestUnitOfTheKeeperStaysInTheHostsMountNamespace(t *testing.T) {
-	text := units(t)["daybook-volumes.service"]
-	if !strings.Contains(text, "daybook volume keep") {
-		t.Fatalf("the unit is %q", text)
+// In a mount namespace of its own, a unit would mount and unmount nothing of the
+// host's.
+func TestUnitsThatMountStayInTheHostsMountNamespace(t *testing.T) {
+	for name, command := range map[string]string{
+		"daybook-volumes.service": "daybook volume keep",
+		"daybook-attach.service":  "daybook volume attach --all-persistent",
+	} {
+		text := units(t)[name]
+		if !strings.Contains(text, command) {
+			t.Fatalf("the unit %s is %q", name, text)
+		}
+		wantHostsMounts(t, name, text)
 	}
+}
+
+func wantHostsMounts(t *testing.T, name, text string) {
+	t.Helper()
 	// What makes a namespace by systemd.exec(5).
 	for _, setting := range []string{
 		"ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateMounts", "ProtectKernelTunables", "ProtectKernelModules",
@@ -885,7 +910,7 @@ func TestUnitOfTheKeeperStaysInTheHostsMountNamespace(t *testing.T) {
 	} {
 		for _, line := range strings.Split(text, "\n") {
 			if strings.HasPrefix(line, setting+"=") {
-				t.Errorf("it has %s", line)
+				t.Errorf("%s has %s", name, line)
 			}
 		}
 	}

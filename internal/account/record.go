@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/daybook-project/daybook/internal/filelock"
 )
 
 // A recording is text, one JSON object per line: first the header, then one
@@ -70,8 +72,13 @@ func AppendPrintable(dst, text []byte) []byte {
 
 // Recorder appends samples to a recording. It is not safe for concurrent use.
 type Recorder struct {
-	file *os.File
-	line []byte
+	file     *os.File
+	lock     *filelock.Lock
+	path     string
+	rotation Rotation
+	line     []byte
+	// begin is where the first sample begins, in bytes.
+	begin int64
 	// end is where the last whole line ends, in bytes.
 	end int64
 	// dropped is how many bytes of a broken last line were cut off.
@@ -81,17 +88,29 @@ type Recorder struct {
 // OpenRecorder opens the recording at path for appending, and creates it where
 // there is none. The file must be a regular one and either empty or a
 // recording of this version; one that another process is recording to is
-// refused. A last line that a crash left without its end is cut off; see
-// [Recorder.Dropped].
-func OpenRecorder(path string) (*Recorder, error) {
+// refused, and so is one whose lock cannot be taken ([ErrLock]). A last line that
+// a crash left without its end is cut off; see [Recorder.Dropped]. It is never
+// rotated.
+func OpenRecorder(path string) (*Recorder, error) { return OpenRotating(path, Rotation{}) }
+
+// OpenRotating is [OpenRecorder] for a recording that is bounded.
+func OpenRotating(path string, rotation Rotation) (*Recorder, error) {
+	if err := rotation.Check(); err != nil {
+		return nil, fmt.Errorf("cannot record: %w", err)
+	}
+	if rotation.MaxBytes > 0 {
+		if err := checkRotation(path, rotation.Files); err != nil {
+			return nil, fmt.Errorf("cannot record: %w", err)
+		}
+	}
 	// O_NONBLOCK: a named pipe must be refused, not waited for.
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot record: %w", err)
 	}
-	r := &Recorder{file: file}
+	r := &Recorder{file: file, path: path, rotation: rotation}
 	if err := r.prepare(); err != nil {
-		file.Close()
+		r.Close()
 		return nil, fmt.Errorf("cannot record to %s: %w", path, err)
 	}
 	return r, nil
@@ -105,11 +124,8 @@ func (r *Recorder) prepare() error {
 	if !info.Mode().IsRegular() {
 		return errors.New("it is not a regular file")
 	}
-	if err := syscall.Flock(int(r.file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return errors.New("another process is recording to it; choose another file")
-		}
-		return fmt.Errorf("cannot lock it: %w", err)
+	if r.lock, err = lockRecording(r.file, info); err != nil {
+		return err
 	}
 	// Only now: the one that held the lock may have written in between.
 	if info, err = r.file.Stat(); err != nil {
@@ -133,14 +149,42 @@ func (r *Recorder) prepare() error {
 			return err
 		}
 	}
+	header, err := recordingHeaderLine()
+	if err != nil {
+		return err
+	}
+	r.begin = int64(len(header)) + 1
 	if r.end == 0 {
-		header, err := json.Marshal(recordingHeader{RecordingVersion})
-		if err != nil {
-			return err
-		}
 		return r.append(header)
 	}
 	return nil
+}
+
+// ErrLock says that the lock of a recording cannot be taken, although no other
+// process holds it. The cause is wrapped, too. It concerns the directory of locks
+// and not the file system of the recording.
+var ErrLock = errors.New("its lock cannot be taken")
+
+// lockRecording excludes other recorders of the same file. Who may read the
+// recording may lock it, too: the lock is a file of its own, by the recording's
+// device and inode. Earlier versions locked the recording.
+func lockRecording(recording *os.File, info os.FileInfo) (*filelock.Lock, error) {
+	st := info.Sys().(*syscall.Stat_t)
+	path, err := filelock.RunPath(fmt.Sprintf("recording-%d-%d", st.Dev, st.Ino))
+	var lock *filelock.Lock
+	if err == nil {
+		lock, err = filelock.TakeBoth(path, recording.Name())
+	}
+	var held *filelock.HeldError
+	switch {
+	case errors.As(err, &held):
+		return nil, fmt.Errorf("another process is recording to it (%w); choose another file", err)
+	case errors.Is(err, syscall.EROFS):
+		return nil, fmt.Errorf("%w: %w; make the directory of locks writable (a systemd unit: RuntimeDirectory=daybook)", ErrLock, err)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrLock, err)
+	}
+	return lock, nil
 }
 
 // lastLineEnd finds the offset after the last line feed, 0 where there is none.
@@ -178,7 +222,7 @@ func (r *Recorder) Dropped() int64 { return r.dropped }
 
 // Record appends one sample. It refuses what [NewReader] would refuse to read.
 // If the write fails, such as on a full disk, the recording ends with the
-// sample before.
+// sample before, and the next one may be tried.
 func (r *Recorder) Record(s Sample) error {
 	if err := s.check(); err != nil {
 		return fmt.Errorf("cannot record a sample to %s: %w", r.file.Name(), err)
@@ -191,6 +235,11 @@ func (r *Recorder) Record(s Sample) error {
 	if len(line) >= maxLineBytes {
 		return fmt.Errorf("cannot record a sample to %s: it takes %d bytes, a line has at most %d",
 			r.file.Name(), len(line), maxLineBytes)
+	}
+	if r.full(len(line) + 1) {
+		if err := r.rotate(); err != nil {
+			return err
+		}
 	}
 	return r.append(line)
 }
@@ -206,4 +255,7 @@ func (r *Recorder) append(line []byte) error {
 }
 
 // Close ends the recording.
-func (r *Recorder) Close() error { return r.file.Close() }
+func (r *Recorder) Close() error {
+	r.lock.Release()
+	return r.file.Close()
+}

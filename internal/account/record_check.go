@@ -26,6 +26,13 @@ func (s Sample) check() error {
 	if len(s.Estimator) > maxEstimatorBytes {
 		return fmt.Errorf("estimator has %d bytes; want at most %d", len(s.Estimator), maxEstimatorBytes)
 	}
+	for _, f := range []bounded{
+		{"owners_forgotten", s.OwnersForgotten, maxCount}, {"cgroups_skipped", s.CgroupsSkipped, maxCount},
+	} {
+		if err := f.check(); err != nil {
+			return err
+		}
+	}
 	seen := make(map[string]bool, len(s.Devices))
 	for i, d := range s.Devices {
 		if d.Device == "" || len(d.Device) > maxNameBytes {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/daybook-project/daybook/internal/versioned"
 )
 
 // maxCommas bounds the fields of a line before it is decoded, so that a line of
@@ -54,13 +56,15 @@ func NewReader(input io.Reader, name string) (*Reader, error) {
 	case err != nil:
 		return nil, err
 	}
+	if err := versioned.CheckFormat(line, "daybook_recording", RecordingVersion); err != nil {
+		return nil, r.errorf("the recording was %w", err)
+	}
 	var header recordingHeader
 	if err := decodeStrict(line, &header); err != nil || header.Version == 0 {
 		return nil, r.errorf("not the header of a recording; want %s", `{"daybook_recording":1}`)
 	}
 	if header.Version != RecordingVersion {
-		return nil, r.errorf("the recording has version %d, this daybook reads version %d",
-			header.Version, RecordingVersion)
+		return nil, r.errorf("the recording has version %d, want %d", header.Version, RecordingVersion)
 	}
 	return r, nil
 }
@@ -82,6 +86,9 @@ func (r *Reader) Next(ctx context.Context) (Sample, error) {
 		if !whole {
 			r.partial = len(line)
 			return Sample{}, io.EOF
+		}
+		if errors.Is(err, versioned.ErrNewer) {
+			return Sample{}, r.errorf("the sample was %w", err)
 		}
 		return Sample{}, r.errorf("not a sample: %v", err)
 	}
@@ -130,25 +137,30 @@ func (r *Reader) readLine() (line []byte, whole bool, err error) {
 }
 
 func (r *Reader) errorf(format string, args ...any) error {
-	return fmt.Errorf("%s:%d: %s", r.name, r.line, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%s:%d: %w", r.name, r.line, fmt.Errorf(format, args...))
 }
 
 // decodeStrict decodes the whole of text and refuses unknown fields, so that a
-// misspelt one is not read as zero.
+// misspelt one, or one that a newer Daybook has added, is not read as zero.
 func decodeStrict(text []byte, into any) error {
 	if n := bytes.Count(text, []byte{','}); n > maxCommas {
 		return fmt.Errorf("it has %d fields, at most %d are read", n, maxCommas)
 	}
+	if len(bytes.TrimSpace(text)) == 0 {
+		return errors.New("the line is empty")
+	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
-		if errors.Is(err, io.EOF) {
-			return errors.New("the line is empty")
+	err := decoder.Decode(into)
+	if err == nil {
+		if _, err := decoder.Token(); err != io.EOF {
+			return errors.New("something stands after the object")
 		}
-		return err
+		return nil
 	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return errors.New("something stands after the object")
+	// Slower, and only once: which fields are they?
+	if strictErr := versioned.DecodeStrict(text, into); errors.Is(strictErr, versioned.ErrNewer) {
+		return strictErr
 	}
-	return nil
+	return err
 }

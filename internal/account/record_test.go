@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/daybook-project/daybook/internal/filelock/locktest"
 )
 
 func testSample(second int) Sample {
@@ -214,6 +216,14 @@ func TestTwoRecordersOfOneFileAreRefused(t *testing.T) {
 	record(t, path, testSample(0))
 }
 
+// Whoever may read a recording may lock it.
+func TestAReadersLockDoesNotStopARecorder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r")
+	record(t, path, testSample(0))
+	locktest.Hold(t, path)
+	record(t, path, testSample(1))
+}
+
 func TestFullDiskLeavesWholeLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	r, err := OpenRecorder(path)
@@ -251,11 +261,11 @@ func TestReaderTellsTheLineOfWhatItRefuses(t *testing.T) {
 		"empty file":       {"", "r:1: the file is empty"},
 		"no header":        {"{}\n", "r:1: not the header"},
 		"foreign":          {"PK\x03\x04\n", "r:1: not the header"},
-		"later version":    {`{"daybook_recording":2}` + "\n", "r:1: the recording has version 2"},
+		"later version":    {`{"daybook_recording":2}` + "\n", "r:1: the recording was written by a newer Daybook: upgrade"},
 		"not JSON":         {header + "x\n", "r:2: not a sample"},
 		"empty line":       {header + "\n", "r:2: not a sample: the line is empty"},
 		"two objects":      {header + "{} {}\n", "r:2: not a sample: something stands after"},
-		"unknown field":    {header + `{"interval_seconds":1,"bytes":3}` + "\n", `r:2: not a sample: json: unknown field "bytes"`},
+		"unknown field":    {header + `{"interval_seconds":1,"bytes":3}` + "\n", `r:2: the sample was written by a newer Daybook: upgrade (it has the unknown field "bytes")`},
 		"no interval":      {header + "{}\n", "r:2: interval_seconds is 0"},
 		"minus interval":   {header + `{"interval_seconds":-1}` + "\n", "r:2: interval_seconds is -1"},
 		"NaN":              {header + `{"interval_seconds":NaN}` + "\n", "r:2: not a sample"},

@@ -14,6 +14,15 @@ type Sample struct {
 	IntervalSeconds float64 `json:"interval_seconds"`
 	// Estimator names what attributed the journal: "handles" or "syscalls".
 	Estimator string `json:"estimator"`
+	// OwnersForgotten counts the inodes of which the kernel side forgot who
+	// owns them, because more were changed than it remembers: data of theirs
+	// that is written in the root cgroup's name stays there. Absent if 0.
+	OwnersForgotten uint64 `json:"owners_forgotten,omitempty"`
+	// CgroupsSkipped counts the cgroups that have no line of their own, because
+	// they could not be listed: their path is too long, or there are too many.
+	// What they do is the account's of the cgroup above that has one, or stands
+	// in the line of those that ended. Absent if 0.
+	CgroupsSkipped uint64 `json:"cgroups_skipped,omitempty"`
 	// Devices are sorted by name.
 	Devices []Device `json:"devices"`
 }

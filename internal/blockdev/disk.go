@@ -119,36 +119,6 @@ func (t Tree) wholeDisk(dir string) (Disk, error) {
 	return Disk{Name: filepath.Base(dir), Dev: dev, tree: t}, nil
 }
 
-// Bottom is the disk below a mapping of the device mapper (a logical volume, an
-// encrypted disk) or the like, where there is just one: the one that schedules
-// what the others send down. Of any other disk it is the disk itself.
-func (d Disk) Bottom() (Disk, error) {
-	for range maxLayers {
-		below, err := os.ReadDir(d.path("slaves"))
-		if err != nil || len(below) == 0 {
-			return d, nil // most disks have none
-		}
-		disks := make(map[Disk]bool)
-		for _, entry := range below {
-			disk, err := d.tree.orHost().lookupName(entry.Name())
-			if err != nil {
-				return d, err
-			}
-			disks[disk] = true
-		}
-		if len(disks) > 1 {
-			return d, fmt.Errorf("%s lies on %d disks", d.Name, len(disks))
-		}
-		for disk := range disks {
-			d = disk
-		}
-	}
-	return d, fmt.Errorf("%s lies on more than %d layers", d.Name, maxLayers)
-}
-
-// maxLayers bounds mappings on mappings.
-const maxLayers = 16
-
 // orHost is the tree, or the host's for a disk that was made without.
 func (t Tree) orHost() Tree {
 	if t.Sys == "" {

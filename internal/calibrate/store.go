@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
@@ -33,7 +34,7 @@ const (
 var ErrInvalid = errors.New("not a valid calibration")
 
 // Load reads a calibration file. It trusts nothing in it; errors about its
-// content wrap ErrInvalid.
+// content wrap ErrInvalid, or versioned.ErrNewer if a newer Daybook wrote it.
 func Load(path string) (Table, error) {
 	// O_NONBLOCK: a named pipe must be refused, not waited for.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -53,6 +54,9 @@ func Load(path string) (Table, error) {
 		return Table{}, fmt.Errorf("cannot read the calibration %s: %w", path, err)
 	}
 	table, err := parse(text)
+	if errors.Is(err, versioned.ErrNewer) {
+		return Table{}, fmt.Errorf("%s was %w", path, err)
+	}
 	if err != nil {
 		return Table{}, fmt.Errorf("%s: %w: %w; make it anew with daybook calibrate DIR", path, ErrInvalid, err)
 	}
@@ -73,13 +77,14 @@ func parse(text []byte) (Table, error) {
 	if header.Version == nil {
 		return Table{}, errors.New(`the key "daybook_calibration" is missing`)
 	}
-	if *header.Version != FormatVersion {
-		return Table{}, fmt.Errorf("its format is version %d, this program knows %d", *header.Version, FormatVersion)
+	if err := versioned.CheckFormat(text, "daybook_calibration", FormatVersion); err != nil {
+		return Table{}, err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
+	if *header.Version != FormatVersion {
+		return Table{}, fmt.Errorf("its format is version %d, want %d", *header.Version, FormatVersion)
+	}
 	var table Table
-	if err := decoder.Decode(&table); err != nil {
+	if err := versioned.DecodeStrict(text, &table); err != nil {
 		return Table{}, explain(text, err)
 	}
 	if err := table.check(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
@@ -128,8 +129,7 @@ func TestBadFilesAreRefusedWithTheReason(t *testing.T) {
 		"empty":           {nil, "line 1"},
 		"truncated":       {good[:len(good)/2], "line"},
 		"no calibration":  {[]byte("{}"), "daybook_calibration"},
-		"newer":           {replace(`"daybook_calibration": 1`, `"daybook_calibration": 2`), "version 2"},
-		"unknown key":     {replace(`"kernel"`, `"kernels"`), "kernels"},
+		"older":           {replace(`"daybook_calibration": 1`, `"daybook_calibration": 0`), "version 0"},
 		"more after it":   {append(bytes.Clone(good), "{}"...), "line"},
 		"wrong type":      {replace(`4442.4`, `"many"`), "line 16"},
 		"negative":        {replace(`4442.4`, `-1`), "mean_kib"},
@@ -152,6 +152,22 @@ func TestBadFilesAreRefusedWithTheReason(t *testing.T) {
 		_, err := Load(path)
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v; want ErrInvalid with %q", name, err, c.want)
+		}
+	}
+}
+
+func TestANewerCalibrationIsNotCalledInvalid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.json")
+	for what, text := range map[string]string{
+		"a later format":  `{"daybook_calibration":2,"rows":{"mkdir":1}}`,
+		"a further field": `{"daybook_calibration":1,"disks":2}`,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Load(path)
+		if !errors.Is(err, versioned.ErrNewer) || errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "anew") {
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 }

@@ -51,12 +51,7 @@ func recoverCgroups(tree *Tree) {
 
 // removeCgroups removes a cgroup and its descendants.
 func removeCgroups(dir string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		if e.IsDir() {
-			removeCgroups(filepath.Join(dir, e.Name()))
-		}
-	}
+	_ = removeNested(dir) // what is in use stays
 	unix.Rmdir(dir)
 }
 

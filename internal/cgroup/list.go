@@ -22,10 +22,14 @@ type Cgroup struct {
 	// cgroup gets it as long as the kernel runs. (32-bit kernels and kernels
 	// before 5.5 put only its lower half into the inode number.)
 	ID uint64
+	// Beyond says that the cgroup is somewhere below Path, and its own path is
+	// too long or too deep to be used. Only a Lister lists such.
+	Beyond bool
 }
 
 // List gives every cgroup, the root included, sorted by path. Cgroups that
-// vanish meanwhile are left out.
+// vanish meanwhile are left out, and those that cannot be listed: their path is
+// too long or too deep, or permission is missing.
 func (t *Tree) List(ctx context.Context) ([]Cgroup, error) {
 	var w walker
 	nodes, err := w.walk(ctx, t.root)
@@ -47,7 +51,14 @@ type walker struct {
 	known map[uint64]*node // by ID
 	round uint64
 	list  []*node
-	names []byte // getdents buffer
+	// far are the cgroups whose path is too long or too deep to be used.
+	far []Cgroup
+	// skipped counts the cgroups that the list lacks: those of far, and those
+	// that cannot be opened or are too many, each with all below.
+	skipped uint64
+	reach   reach // the zero value: those of this package
+	// getdents buffers
+	names, farNames []byte
 	// leafAge is how long a cgroup is believed to have no children; 0: not
 	// at all. now is the time of the walk.
 	leafAge time.Duration
@@ -58,6 +69,7 @@ type node struct {
 	Cgroup
 	name     string
 	parent   *node
+	level    int  // 0 for the root
 	children bool // it may have children
 	round    uint64
 	looked   time.Time // for children
@@ -72,11 +84,13 @@ const direntBytes = 32 << 10
 func (w *walker) walk(ctx context.Context, root string) ([]*node, error) {
 	if w.known == nil {
 		w.known = make(map[uint64]*node)
-		w.names = make([]byte, direntBytes)
+	}
+	if w.reach == (reach{}) {
+		w.reach = reachOf(root)
 	}
 	w.round++
 	w.now = time.Now()
-	w.list = w.list[:0]
+	w.list, w.far, w.skipped = w.list[:0], w.far[:0], 0
 
 	var st unix.Stat_t
 	if err := unix.Stat(root, &st); err != nil {
@@ -119,6 +133,9 @@ func (w *walker) add(parent *node, id uint64, name []byte, children bool) {
 	case n.name != string(name) || n.parent != parent || parent != nil && parent.Path != n.parentPath():
 		n.name, n.parent = string(name), parent
 		n.Cgroup = Cgroup{Path: childPath(parent, n.name), ID: id}
+		if n.level = 0; parent != nil {
+			n.level = parent.level + 1
+		}
 	case n.round == w.round:
 		return // a directory that changes while it is read can repeat a name
 	}
@@ -154,27 +171,22 @@ func (w *walker) descend(root string, parent *node) error {
 		if vanished(err) && parent.parent != nil {
 			return nil
 		}
+		if parent.parent != nil {
+			w.skipped++
+			return nil
+		}
 		return fmt.Errorf("cannot list the cgroups at %s: %w", root+parent.Path, err)
 	}
 	defer unix.Close(fd)
-	for {
-		n, err := unix.Getdents(fd, w.names)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil && !vanished(err) {
-			return fmt.Errorf("cannot list the cgroups at %s: %w", root+parent.Path, err)
-		}
-		if n <= 0 || err != nil {
-			return nil
-		}
-		for buf := w.names[:n]; len(buf) > 0; {
-			var entry dirent
-			if entry, buf = cutDirent(buf); entry.name != nil {
-				w.child(fd, parent, entry)
-			}
-		}
+	err = w.entries(fd, &w.names, func(entry dirent) { w.child(fd, parent, entry) })
+	if err == nil || vanished(err) {
+		return nil
 	}
+	if parent.parent != nil {
+		w.skipped++
+		return nil
+	}
+	return fmt.Errorf("cannot list the cgroups at %s: %w", root+parent.Path, err)
 }
 
 func vanished(err error) bool {
@@ -182,7 +194,15 @@ func vanished(err error) bool {
 }
 
 func (w *walker) child(fd int, parent *node, entry dirent) {
-	if entry.kind != unix.DT_DIR && entry.kind != unix.DT_UNKNOWN || string(entry.name) == "." || string(entry.name) == ".." {
+	if !entry.isDirectory() {
+		return
+	}
+	if !w.reach.reaches(parent, entry.name) {
+		w.beyond(fd, parent, string(entry.name))
+		return
+	}
+	if len(w.list) >= w.reach.listed {
+		w.skipped++
 		return
 	}
 	name := ""
@@ -211,6 +231,11 @@ type dirent struct {
 	ino  uint64
 	kind byte
 	name []byte
+}
+
+// isDirectory says whether the entry can be a subdirectory.
+func (d dirent) isDirectory() bool {
+	return (d.kind == unix.DT_DIR || d.kind == unix.DT_UNKNOWN) && string(d.name) != "." && string(d.name) != ".."
 }
 
 func cutDirent(buf []byte) (entry dirent, rest []byte) {

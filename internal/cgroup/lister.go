@@ -23,7 +23,8 @@ func (t *Tree) NewLister() *Lister { return &Lister{tree: t} }
 // List gives every cgroup, the root included, parents before children, else in
 // no order. The slice is valid until the next List. Cgroups that vanish
 // meanwhile are left out. The first child of a cgroup that had none can be
-// missing for LeafAge, unless the list is to be thorough.
+// missing for LeafAge, unless the list is to be thorough. Cgroups that cannot be
+// listed do not end it; see Skipped.
 func (l *Lister) List(ctx context.Context, thorough bool) ([]Cgroup, error) {
 	l.walk.leafAge = LeafAge
 	if thorough {
@@ -38,5 +39,12 @@ func (l *Lister) List(ctx context.Context, thorough bool) ([]Cgroup, error) {
 	for _, n := range nodes {
 		l.list = append(l.list, n.Cgroup)
 	}
+	l.list = append(l.list, l.walk.far...)
 	return l.list, nil
 }
+
+// Skipped counts the cgroups that the last List could not list by a path of
+// their own: their path is too long, or deeper than 128 levels (those are in the list as
+// Beyond, up to 1,000), they could not be opened, or there are more than 131,072. Of a cgroup
+// that could not be opened those inside are not counted.
+func (l *Lister) Skipped() uint64 { return l.walk.skipped }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,9 +21,9 @@ type Config struct {
 	// Interval over which shares are to come true, MinInterval to
 	// MaxInterval; Step says when weights are corrected.
 	Interval time.Duration
-	// Device is the disk, in any form that blockdev.Lookup takes; "" if
-	// the command line names it.
-	Device string
+	// Devices are the disks, in any form that blockdev.Lookup takes; none if
+	// the command line names them.
+	Devices []string
 	// Law is PaperLaw or FeedbackLaw.
 	Law string
 	// StateDir is absolute; the original settings are kept there.
@@ -87,6 +88,7 @@ const (
 
 	maxConfigBytes = 1 << 20
 	maxRules       = 10_000
+	maxDisks       = 1000
 	maxMatchBytes  = 4096
 )
 
@@ -99,6 +101,7 @@ func DefaultConfig() Config {
 type document struct {
 	Interval   yaml.Node `yaml:"interval"`
 	Device     string    `yaml:"device"`
+	Devices    []string  `yaml:"devices"`
 	Law        string    `yaml:"law"`
 	StateDir   string    `yaml:"state_dir"`
 	Tunables   yaml.Node `yaml:"tunables"`
@@ -152,7 +155,7 @@ func plainYAMLError(err error) error {
 		text := fmt.Sprint(e)
 		if field, _, unknown := strings.Cut(text, " not found in type "); unknown {
 			text = strings.Replace(field, ": field ", ": unknown key ", 1) +
-				" (known: interval, device, law, state_dir, tunables, limits, containers; of a container: match, weight)"
+				" (known: interval, devices, device, law, state_dir, tunables, limits, containers; of a container: match, weight)"
 		}
 		if at, what, mistyped := strings.Cut(text, ": cannot unmarshal !!"); mistyped {
 			kind, rest, _ := strings.Cut(what, " into ")
@@ -187,9 +190,9 @@ func (file document) config() (Config, error) {
 		}
 		config.Interval = interval
 	}
-	config.Device = file.Device
-	if strings.ContainsAny(config.Device, "\x00\n") {
-		return Config{}, fmt.Errorf("device: %q is not a name", config.Device)
+	var err error
+	if config.Devices, err = readDevices(file.Device, file.Devices); err != nil {
+		return Config{}, err
 	}
 	if file.Law != "" {
 		if _, err := NewLaw(file.Law, BFQRange); err != nil {
@@ -203,7 +206,6 @@ func (file document) config() (Config, error) {
 		}
 		config.StateDir = filepath.Clean(file.StateDir)
 	}
-	var err error
 	if config.Tunables, err = readTunables(file.Tunables); err != nil {
 		return Config{}, err
 	}
@@ -221,6 +223,28 @@ func (file document) config() (Config, error) {
 		config.Containers = append(config.Containers, rule)
 	}
 	return config, nil
+}
+
+// readDevices takes either of the two keys.
+func readDevices(device string, devices []string) ([]string, error) {
+	if device != "" && len(devices) > 0 {
+		return nil, errors.New("device and devices: want one of the two; devices takes a list, such as [sda, sdb]")
+	}
+	if device != "" {
+		devices = []string{device}
+	}
+	if len(devices) > maxDisks {
+		return nil, fmt.Errorf("devices: %d disks; want at most %d", len(devices), maxDisks)
+	}
+	for n, name := range devices {
+		if name == "" || strings.ContainsAny(name, "\x00\n") {
+			return nil, fmt.Errorf("devices: %q is not a name", name)
+		}
+		if slices.Contains(devices[:n], name) {
+			return nil, fmt.Errorf("devices: %q is there twice", name)
+		}
+	}
+	return devices, nil
 }
 
 func choice(key, value, yes, no string, unsaid bool) (bool, error) {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ containers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Interval != 10*time.Second || config.Device != "sda" || config.Law != PaperLaw ||
+	if config.Interval != 10*time.Second || !slices.Equal(config.Devices, []string{"sda"}) || config.Law != PaperLaw ||
 		config.StateDir != "/srv/daybook" || !reflect.DeepEqual(config.Tunables, map[string]uint64{"low_latency": 0, "timeout_sync": 40}) || config.CorrectLimits {
 		t.Errorf("read %+v", config)
 	}

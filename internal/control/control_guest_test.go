@@ -1,18 +1,21 @@
 package control
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
 // guest is what these tests share: one boot for each kernel.
-var guest = vmtest.Config{Disks: []string{"64M"}, Modules: "bfq"}
+var guest = vmtest.Config{Disks: []string{"64M", "64M"}, Modules: "bfq,dm-mod", Give: []string{"dmsetup"}}
 
 // controllers are what shares a disk by weights on cgroup v2.
 var controllers = map[string]func(*testbed, *testing.T){
@@ -78,6 +81,10 @@ func TestGuestTwoDaemonsAreRefused(t *testing.T) { onEachController(t, twoDaemon
 
 func TestGuestCgroupThatVanishesIsSurvived(t *testing.T) { onEachController(t, vanishingIsSurvived) }
 
+func TestGuestWeightsThatAnotherProgramChoseAreKept(t *testing.T) {
+	onEachController(t, chosenWeightsAreKept)
+}
+
 func TestGuestRestoreWorksWithoutWeights(t *testing.T) {
 	onEachController(t, restoreWorksWithoutWeights)
 }
@@ -101,4 +108,65 @@ func TestGuestUserIsToldWhereIOCostIsNotSetUpForTheDisk(t *testing.T) {
 			}
 		}
 	})
+}
+
+// On a mapped device there is no scheduler: control is on the disk below, and
+// what the user is told to write is for that disk.
+func TestGuestControlOfAMappedDeviceIsOnTheDiskBelow(t *testing.T) {
+	vmtest.InGuest(t, guest, func(t *testing.T) {
+		tree, err := cgroup.Find()
+		if err != nil {
+			t.Fatal(err)
+		}
+		below, other := vmtest.Device(t, "disk0"), vmtest.Device(t, "disk1")
+		b := openTestbed(t, tree, below)
+		linear := mapped(t, "daybook-linear", "0 65536 linear "+below+" 2048")
+		b.use(t, blockdev.NoScheduler)
+		disk, err := PhysicalDisk(linear)
+		if err != nil || disk != b.disk {
+			t.Fatalf("below %s: %s, %v; want %s", linear.Name, disk.Name, err, b.disk.Name)
+		}
+		want := "echo bfq > /sys/block/" + b.disk.Name + "/queue/scheduler"
+		if _, err := OpenHost(tree, disk); !errors.Is(err, cgroup.ErrNoWeights) || !strings.Contains(err.Error(), want) {
+			t.Errorf("without weights: %v; want %q", err, want)
+		}
+		b.use(t, blockdev.BFQ)
+		b.disk = disk
+		b.furnish(t)
+		path := b.parent + "/a"
+		if err := b.host.Weights.Set(path, 321); err != nil {
+			t.Error(err)
+		}
+		if setting, err := b.host.Weights.Get(path); err != nil || setting.Effective() != 321 {
+			t.Errorf("weight on the disk below: %+v, %v", setting, err)
+		}
+
+		striped := mapped(t, "daybook-striped", "0 65536 striped 2 128 "+below+" 67584 "+other+" 0")
+		_, err = PhysicalDisk(striped)
+		for _, name := range []string{striped.Name, b.disk.Name, filepath.Base(other)} {
+			if !errors.Is(err, blockdev.ErrSeveralDisks) || !strings.Contains(err.Error(), name) {
+				t.Errorf("over two disks: %v; want an error that names %s", err, name)
+			}
+		}
+	})
+}
+
+// mapped makes a device of the device mapper. In the guest there is no udev.
+func mapped(t *testing.T, name, table string) blockdev.Disk {
+	t.Helper()
+	t.Setenv("DM_DISABLE_UDEV", "1")
+	dmsetup := func(args ...string) string {
+		out, err := exec.Command("dmsetup", args...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("dmsetup %q: %v: %s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	dmsetup("create", name, "--table", table)
+	t.Cleanup(func() { dmsetup("remove", name) })
+	disk, err := blockdev.Lookup(dmsetup("info", "-c", "--noheadings", "-o", "blkdevname", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk
 }

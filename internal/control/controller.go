@@ -4,16 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 )
 
-// Controller applies a law to one device; Run is its life.
+// Controller applies a law to one disk; Run is its life.
 type Controller struct {
 	options Options
+	disk    Disk
 	config  Config
 	host    Host
 	log     *slog.Logger
 	lock    *Lock
 	state   *State
+	// written is nil in a dry run.
+	written *writtenLog
 	// stopped, and what came of it.
 	stopped bool
 	stopErr error
@@ -21,6 +25,9 @@ type Controller struct {
 	// cgroups are those whose settings are in the state.
 	cgroups map[string]*governed
 	groups  []Group
+	ideals  Ideals
+	// existed are the IDs of the cgroups at the last look; nil: none yet.
+	existed map[string]uint64
 	notes   string
 	laws    map[string]Law // by the group's parent
 	names   map[string]string
@@ -35,9 +42,19 @@ type Controller struct {
 // governed is a cgroup whose weight, or limit, is in Daybook's hands.
 type governed struct {
 	CgroupState
-	// expected is what its weight files should say; else someone changed
-	// them.
+	// expected is what its weight files should say; else another program
+	// changed them.
 	expected Setting
+	// chosen: another program changed its weight, which is the ideal now,
+	// whatever the configuration says; told is the one that was logged.
+	chosen bool
+	told   Setting
+	// appeared is when the cgroup was made, as far as that was seen.
+	appeared time.Time
+	// changed: that was seen in this interval, and before is the weight that
+	// was in force until then.
+	changed bool
+	before  uint64
 	// limit is the write limit in force; 0: none.
 	limit  uint64
 	hidden mean
@@ -46,14 +63,17 @@ type governed struct {
 }
 
 // start locks the device and puts back what an earlier run left.
-func start(options Options) (*Controller, error) {
+func start(options Options, disk Disk) (*Controller, error) {
 	c := &Controller{
-		options: options, config: options.Config, host: options.Host, log: options.Log,
+		options: options, disk: disk, config: options.Config, host: disk.Host, log: options.Log,
 		cgroups: map[string]*governed{}, laws: map[string]Law{}, names: map[string]string{},
 		active: map[string]bool{}, complaints: map[string]string{},
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
+	}
+	if len(options.Disks) > 1 {
+		c.log = c.log.With("disk", disk.Device)
 	}
 	r := c.host.Weights.Range()
 	if err := r.Validate(); err != nil {
@@ -62,7 +82,7 @@ func start(options Options) (*Controller, error) {
 	if err := c.config.CheckWeights(c.host.Weights.File(), r); err != nil {
 		return nil, err
 	}
-	c.state = &State{Version: StateVersion, BootID: bootID(), Device: options.Device, Dev: options.Dev,
+	c.state = &State{Version: StateVersion, BootID: bootID(), Device: disk.Device, Dev: disk.Dev,
 		WeightFile: c.host.Weights.File(), Cgroups: []CgroupState{}}
 	if c.host.Tunables != nil {
 		scheduler, err := c.host.Tunables.Scheduler()
@@ -74,22 +94,26 @@ func start(options Options) (*Controller, error) {
 	if options.DryRun {
 		return c, nil
 	}
-	lock, err := AcquireLock(c.config.StateDir, options.Device, options.DeviceDir)
+	lock, err := AcquireLock(c.config.StateDir, disk.Device, disk.DeviceDir)
 	if err != nil {
 		return nil, err
 	}
 	open := options.OpenHost
 	if open == nil {
-		open = func(*State) (Host, error) { return options.Host, nil }
+		open = func(*State) (Host, error) { return disk.Host, nil }
 	}
-	outcome, ok, err := recoverState(c.config.StateDir, options.Device, open, c.log)
+	outcome, ok, err := recoverState(c.config.StateDir, disk.Device, open, c.log)
 	if err != nil {
 		lock.Release()
 		return nil, err
 	}
 	if ok {
-		c.log.Info("put back what an earlier run had changed", "device", options.Device,
-			"restored", len(outcome.Restored), "vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced))
+		c.log.Info("put back what an earlier run had changed", "device", disk.Device,
+			"restored", len(outcome.Restored), "kept", len(outcome.Kept), "vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced))
+	}
+	if c.written, err = newWrittenLog(c.config.StateDir, disk.Device); err != nil {
+		lock.Release()
+		return nil, err
 	}
 	c.lock = lock
 	return c, nil
@@ -99,7 +123,7 @@ func start(options Options) (*Controller, error) {
 func (c *Controller) begin() error {
 	if !c.options.DryRun {
 		if c.options.RunDir != "" {
-			if err := rememberStateDir(c.options.RunDir, c.options.Device, c.config.StateDir); err != nil {
+			if err := rememberStateDir(c.options.RunDir, c.disk.Device, c.config.StateDir); err != nil {
 				c.log.Warn("daybook restore will want --state-dir "+c.config.StateDir, "error", err)
 			}
 		}
@@ -138,18 +162,23 @@ func (c *Controller) putBack() error {
 		return nil
 	}
 	defer c.lock.Release()
-	outcome, left, err := c.state.putBack(c.host, c.log)
-	c.log.Info("put the settings back", "device", c.options.Device, "restored", len(outcome.Restored),
+	last := make(map[uint64]written, len(c.cgroups))
+	for _, g := range c.cgroups {
+		last[g.ID] = g.lastWritten()
+	}
+	outcome, left, err := c.state.putBack(c.host, last, c.log)
+	err = errors.Join(err, c.written.close())
+	c.log.Info("put the settings back", "device", c.disk.Device, "restored", len(outcome.Restored), "kept", len(outcome.Kept),
 		"vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced), "failed", len(outcome.Failed))
 	if left != nil {
 		return errors.Join(err, left.Save(c.config.StateDir),
-			fmt.Errorf("not all settings of %s could be put back; try again with: daybook restore --state-dir %s", c.options.Device, c.config.StateDir))
+			fmt.Errorf("not all settings of %s could be put back; try again with: daybook restore --state-dir %s", c.disk.Device, c.config.StateDir))
 	}
 	if err := c.state.Remove(c.config.StateDir); err != nil {
 		return err
 	}
 	if c.options.RunDir != "" {
-		forgetStateDir(c.options.RunDir, c.options.Device)
+		forgetStateDir(c.options.RunDir, c.disk.Device)
 	}
 	return nil
 }
@@ -160,37 +189,25 @@ func (c *Controller) save() error {
 	if c.options.DryRun {
 		return nil
 	}
-	c.state.Cgroups = c.state.Cgroups[:0]
+	c.state.Cgroups, c.state.Configured = c.state.Cgroups[:0], c.ideals.Configured
 	for _, g := range c.cgroups {
+		g.IdealWeight, g.Unit = c.ideals.Weights[g.Cgroup], c.ideals.Units[g.Cgroup]
 		c.state.Cgroups = append(c.state.Cgroups, g.CgroupState)
 	}
 	return c.state.Save(c.config.StateDir)
 }
 
-// reload reads the configuration again; the old one stays if it is bad.
-func (c *Controller) reload() {
-	if c.options.Load == nil {
-		return
-	}
-	next, err := c.options.Load()
-	if err == nil {
-		err = next.CheckWeights(c.host.Weights.File(), c.host.Weights.Range())
-	}
-	if err == nil && next.StateDir != c.config.StateDir {
-		err = fmt.Errorf("state_dir cannot change from %s to %s while in control", c.config.StateDir, next.StateDir)
-	}
-	if err == nil && next.Device != c.config.Device {
-		err = fmt.Errorf("device cannot change from %q to %q while in control", c.config.Device, next.Device)
-	}
-	if err != nil {
-		c.log.Error("keeping the old configuration", "error", err)
-		return
-	}
+// use goes on with another configuration.
+func (c *Controller) use(next Config) {
 	if next.Law != c.config.Law {
 		c.laws = map[string]Law{}
 	}
 	c.config = next
-	c.log.Info("using the new configuration", "containers", len(next.Containers), "interval", next.Interval, "law", next.Law)
+	// The configuration is the latest word on weights.
+	c.lookForChanges()
+	for _, g := range c.cgroups {
+		g.chosen = false
+	}
 	if err := c.holdTunables(); err != nil {
 		c.log.Error("cannot set the scheduler's tunables", "error", err)
 	}

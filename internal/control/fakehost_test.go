@@ -204,8 +204,8 @@ func fakeOptions(t *testing.T, f *fakeHost, config string, steps ...func() accou
 		t.Fatal(err)
 	}
 	parsed.StateDir = t.TempDir()
-	return Options{Device: "loop0", Dev: "7:0", Config: parsed, Host: f.host(), Log: discard,
-		OpenSource: func(time.Duration) (account.Source, error) { return &scriptedSource{steps: steps}, nil }}
+	return Options{Disks: []Disk{{Device: "loop0", Dev: "7:0", Host: f.host()}}, Config: parsed, Log: discard,
+		OpenSource: func([]string, time.Duration) (account.Source, error) { return &scriptedSource{steps: steps}, nil }}
 }
 
 func repeat(times int, step func() account.Sample) []func() account.Sample {

@@ -10,6 +10,18 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
+// PhysicalDisk is the disk whose scheduler divides what a device does: of a logical
+// volume, an encrypted disk and the like the one disk below. The error wraps
+// blockdev.ErrSeveralDisks, and names them, where there are more.
+func PhysicalDisk(device blockdev.Disk) (blockdev.Disk, error) {
+	disk, err := device.Bottom()
+	if errors.Is(err, blockdev.ErrSeveralDisks) {
+		return device, fmt.Errorf("cannot control %w; each of them divides its own part, and weights are corrected on one disk: "+
+			"put the containers' file systems on one of them, and name that (--device)", err)
+	}
+	return disk, err
+}
+
 // OpenHost gives the weights, limits and tunables of one disk of this host. It
 // changes nothing. The error wraps cgroup.ErrNoWeights, and says the command
 // that mends it, if the disk's scheduler knows no weights.
@@ -28,6 +40,28 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		Limits:   hostLimits{tree, disk.Dev},
 		Tunables: hostTunables{disk},
 		Warnings: costWarnings(tree, disk, scheduler.Current),
+	}, nil
+}
+
+// OpenDisk gives one disk of this host, for Options; see OpenHost.
+func OpenDisk(tree *cgroup.Tree, disk blockdev.Disk) (Disk, error) {
+	host, err := OpenHost(tree, disk)
+	if err != nil {
+		return Disk{}, err
+	}
+	identity, err := disk.Identity()
+	if err != nil {
+		return Disk{}, err
+	}
+	return Disk{
+		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: DeviceDir(disk.Name), Host: host,
+		Present: func() error {
+			now, err := disk.Identity()
+			if err == nil && now != identity {
+				err = fmt.Errorf("disk %s is another one now: %w", disk.Name, blockdev.ErrGone)
+			}
+			return errors.Join(err, disk.Present())
+		},
 	}, nil
 }
 
@@ -102,6 +136,9 @@ func (h hostCgroups) ID(path string) (uint64, error) {
 	c, err := h.tree.Lookup(path)
 	return c.ID, vanished(err)
 }
+
+// CgroupIDs gives the IDs of a tree's cgroups, for LoadIdeals.
+func CgroupIDs(tree *cgroup.Tree) func(path string) (uint64, error) { return hostCgroups{tree}.ID }
 
 type hostWeights struct{ weights *cgroup.Weights }
 

@@ -9,6 +9,8 @@ import (
 
 // Decision is what one interval came to.
 type Decision struct {
+	// Device is the disk's name in /sys/block.
+	Device string
 	// Seconds is the length of the interval.
 	Seconds float64
 	// DryRun: nothing was written.
@@ -40,7 +42,7 @@ type LimitDecision struct {
 func (c *Controller) interval(sample account.Sample) {
 	device, ok := c.find(sample)
 	if !ok || !(sample.IntervalSeconds > 0) {
-		c.log.Warn("the sample has nothing of the device", "device", c.options.Device)
+		c.log.Warn("the sample has nothing of the device", "device", c.disk.Device)
 		return
 	}
 	for _, container := range device.Containers {
@@ -51,10 +53,11 @@ func (c *Controller) interval(sample account.Sample) {
 			c.active[container.Cgroup] = true
 		}
 	}
+	c.lookForChanges()
 	if err := c.refresh(); err != nil {
 		c.log.Error("cannot look for new cgroups; going on with those known", "error", err)
 	}
-	decision := Decision{Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
+	decision := Decision{Device: c.disk.Device, Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
 	done := sums(device)
 	for _, group := range c.groups {
 		decision.Weights = append(decision.Weights, c.steer(group, sample.IntervalSeconds, done)...)
@@ -67,7 +70,7 @@ func (c *Controller) interval(sample account.Sample) {
 
 func (c *Controller) find(sample account.Sample) (account.Device, bool) {
 	for _, device := range sample.Devices {
-		if device.Device == c.options.Device {
+		if device.Device == c.disk.Device {
 			return device, true
 		}
 	}
@@ -105,10 +108,14 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		}
 		g.ideal = m.Ideal
 		u := done[m.Cgroup]
+		weight := g.expected.Effective()
+		if g.changed {
+			weight = g.before
+		}
 		members = append(members, g)
 		ids = append(ids, m.Cgroup)
 		observations = append(observations, Observation{
-			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(g.expected.Effective()),
+			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(weight),
 			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged),
 		})
 		total += float64(u.hidden) + float64(u.charged)
@@ -134,6 +141,10 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 			TargetShare: o.Ideal / ideals}
 		if total > 0 {
 			decisions[n].Share = (o.JournalBytes + o.OtherBytes) / total
+		}
+		if g.changed {
+			decisions[n].After = g.expected.Effective()
+			continue // what another program wrote stands for an interval
 		}
 		c.write(g, next[n], decisions[n].reason())
 	}
@@ -168,13 +179,10 @@ func (c *Controller) write(g *governed, weight uint64, reason string) {
 	}
 	now, err := c.host.Weights.Get(g.Cgroup)
 	if err == nil && now != g.expected {
-		err = c.respect(g, now)
+		return // by another program, a moment ago: the next interval looks at it
 	}
 	if err == nil {
-		err = c.host.Weights.Set(g.Cgroup, weight)
-	}
-	if err == nil {
-		g.expected, err = c.host.Weights.Get(g.Cgroup)
+		err = c.setWeight(g, weight)
 	}
 	if err != nil {
 		c.complain(g.Cgroup, "cannot set the weight", err)
@@ -182,24 +190,4 @@ func (c *Controller) write(g *governed, weight uint64, reason string) {
 	}
 	delete(c.complaints, g.Cgroup)
 	c.log.Debug("set", "cgroup", g.Cgroup, "weight", weight, "before", before, "reason", reason)
-}
-
-// respect takes a setting that someone else made meanwhile as the original, to
-// be restored in the end, and as the ideal where none is configured.
-func (c *Controller) respect(g *governed, now Setting) error {
-	original := g.Weight
-	if now.Default != g.expected.Default {
-		g.Weight.Default = now.Default
-	}
-	if now.Device != g.expected.Device {
-		g.Weight.Device = now.Device
-	}
-	g.expected = now
-	if err := c.save(); err != nil {
-		g.Weight = original
-		return err
-	}
-	c.log.Warn("someone else changed the weight; it will be restored to that", "cgroup", g.Cgroup,
-		"weight", g.Weight.Effective(), "before", original.Effective())
-	return nil
 }

@@ -194,7 +194,8 @@ func (b *testbed) options(stateDir string) Options {
 	config.StateDir = stateDir
 	config.Tunables = b.tunables
 	config.Containers = []Rule{{Match: b.parent + "/*", Weight: 300}}
-	return Options{Device: b.disk.Name, Dev: b.disk.Dev.String(), DeviceDir: DeviceDir(b.disk.Name), Config: config, Host: b.host, Log: discard}
+	disk := Disk{Device: b.disk.Name, Dev: b.disk.Dev.String(), DeviceDir: DeviceDir(b.disk.Name), Host: b.host}
+	return Options{Disks: []Disk{disk}, Config: config, Log: discard}
 }
 
 // restore is `daybook restore`.
@@ -226,8 +227,8 @@ func (s *restlessSource) Next(ctx context.Context) (account.Sample, error) {
 
 func (s *restlessSource) Close() error { return nil }
 
-func (b *testbed) restless() func(time.Duration) (account.Source, error) {
-	return func(time.Duration) (account.Source, error) {
+func (b *testbed) restless() func([]string, time.Duration) (account.Source, error) {
+	return func([]string, time.Duration) (account.Source, error) {
 		return &restlessSource{device: b.disk.Name, cgroups: b.cgroups, pause: time.Millisecond,
 			random: rand.New(rand.NewPCG(1, uint64(os.Getpid())))}, nil
 	}
@@ -312,7 +313,7 @@ func killsLeaveEverySettingRestorable(t *testing.T, b *testbed, kills int) {
 		} else {
 			// A new start puts back first; it ends at once.
 			options := b.options(stateDir)
-			options.OpenSource = func(time.Duration) (account.Source, error) {
+			options.OpenSource = func([]string, time.Duration) (account.Source, error) {
 				unrestored++
 				return nil, io.ErrUnexpectedEOF
 			}
@@ -341,7 +342,7 @@ func twoDaemonsAreRefused(t *testing.T, b *testbed) {
 	child.waitUntilRunning(t)
 	for _, dir := range []string{stateDir, t.TempDir()} {
 		options := b.options(dir)
-		options.OpenSource = func(time.Duration) (account.Source, error) { return nil, io.ErrUnexpectedEOF }
+		options.OpenSource = func([]string, time.Duration) (account.Source, error) { return nil, io.ErrUnexpectedEOF }
 		var busy *BusyError
 		if err := Run(context.Background(), options); !errors.As(err, &busy) || busy.PID != child.cmd.Process.Pid {
 			t.Errorf("a second daemon: %v, want busy with pid %d", err, child.cmd.Process.Pid)
@@ -409,7 +410,7 @@ func TestAFullDiskStopsItBeforeTheFirstWrite(t *testing.T) {
 	}
 	before := b.settings(t)
 	options := b.options(dir)
-	options.OpenSource = func(time.Duration) (account.Source, error) {
+	options.OpenSource = func([]string, time.Duration) (account.Source, error) {
 		t.Error("it went on to measure")
 		return nil, io.ErrUnexpectedEOF
 	}
@@ -455,6 +456,77 @@ func restoreWorksWithoutWeights(t *testing.T, b *testbed) {
 	if setting, err := b.host.Weights.Get(b.cgroups[1]); err != nil || setting != (Setting{Default: 250}) {
 		t.Errorf("restored to %+v, %v", setting, err)
 	}
+}
+
+func TestARealWeightThatAnotherProgramChoseIsKept(t *testing.T) {
+	chosenWeightsAreKept(t, newTestbed(t))
+}
+
+// chosenWeightsAreKept lets another program choose weights while cgroups are
+// busy, while all of them are idle, and after the daemon was killed.
+func chosenWeightsAreKept(t *testing.T, b *testbed) {
+	original := make([]Setting, len(b.cgroups))
+	for n, cgroup := range b.cgroups {
+		var err error
+		if original[n], err = b.host.Weights.Get(cgroup); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(when string, want ...Setting) {
+		t.Helper()
+		for n, cgroup := range b.cgroups {
+			if got, err := b.host.Weights.Get(cgroup); err != nil || got != want[n] {
+				t.Errorf("%s %s has %+v, %v; want %+v", when, cgroup, got, err, want[n])
+			}
+		}
+	}
+	file, deviceFile := b.host.Weights.File(), b.host.Weights.File()
+	if b.tree.Version() == cgroup.V1 {
+		deviceFile += "_device"
+	}
+	for when, busy := range map[string]bool{"busy": true, "idle": false} {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		options := b.options(t.TempDir())
+		options.OpenSource = b.restless()
+		if !busy {
+			options.OpenSource = func([]string, time.Duration) (account.Source, error) {
+				return &restlessSource{device: b.disk.Name, pause: time.Millisecond}, nil
+			}
+		}
+		intervals := 0
+		options.OnInterval = func(d Decision) {
+			switch intervals++; intervals {
+			case 10:
+				b.echo(t, b.cgroups[1], file, "333")
+				b.echo(t, b.cgroups[2], deviceFile, b.disk.Dev.String()+" 88")
+			case 15:
+				if d.Weights[1].Ideal != 333 || d.Weights[2].Ideal != 88 {
+					t.Errorf("%s: the ideals are %+v; want 333 and 88", when, d.Weights)
+				}
+				cancel()
+			}
+		}
+		if err := Run(ctx, options); err != nil {
+			t.Fatal(err)
+		}
+		check(when, original[0], Setting{Default: 333}, Setting{Default: original[2].Default, Device: 88})
+		for n, cgroup := range b.cgroups {
+			if err := b.host.Weights.Restore(cgroup, original[n]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stateDir := t.TempDir()
+	child := b.startChild(t, stateDir)
+	child.waitUntilRunning(t)
+	child.kill(t)
+	b.echo(t, b.cgroups[1], file, "333")
+	outcome, ok, err := b.restore(stateDir)
+	if err != nil || !ok || !slices.Equal(outcome.Kept, b.cgroups[1:2]) || len(outcome.Restored) != 2 {
+		t.Errorf("restore: %+v %v %v; want the second cgroup kept, the others restored", outcome, ok, err)
+	}
+	check("killed:", original[0], Setting{Default: 333}, original[2])
 }
 
 // child is another process that controls the testbed's disk.

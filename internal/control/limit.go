@@ -93,7 +93,13 @@ func (c *Controller) steerLimit(g *governed) (LimitDecision, bool) {
 	if c.options.DryRun {
 		return decision, true
 	}
-	if err := c.host.Limits.Set(g.Cgroup, wanted); err != nil {
+	w := g.lastWritten()
+	w.IntendedLimit = wanted
+	err = c.note(g, w)
+	if err == nil {
+		err = c.host.Limits.Set(g.Cgroup, wanted)
+	}
+	if err != nil {
 		c.complain(g.Cgroup, "cannot correct the limit of the cgroup", err)
 		return LimitDecision{}, false
 	}

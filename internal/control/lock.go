@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -9,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/filelock"
 )
 
 // BusyError says that another process controls the device.
@@ -30,13 +30,20 @@ func (e *BusyError) Error() string {
 
 // Lock is held by the one process that controls a device. The kernel takes it
 // back when the process dies, however it dies.
-type Lock struct{ files []*os.File }
+type Lock struct {
+	state *os.File
+	disk  *filelock.Lock
+}
 
-// AcquireLock takes the lock of a device. There are two: a file in the state
+// AcquireLock takes the locks of a device. There are two: a file in the state
 // directory, which protects the state, and, where deviceDir (the disk's
-// directory in sysfs) is not empty, that directory itself, so that two
-// processes with different state directories exclude each other too. The
-// error is a *BusyError if another process holds it.
+// directory in sysfs) is not empty, a file in /run/daybook/locks, so that two
+// processes with different state directories exclude each other too. That one
+// is named after the disk's sequence number: a device's name can be another
+// disk's by tomorrow. Only root can open either. Earlier versions locked
+// deviceDir itself, which every user can: that lock is held as well, and
+// respected only if it is a Daybook's. The error is a *BusyError if another
+// process holds one.
 func AcquireLock(stateDir, device, deviceDir string) (*Lock, error) {
 	if err := checkDevice(device); err != nil {
 		return nil, err
@@ -48,58 +55,82 @@ func AcquireLock(stateDir, device, deviceDir string) (*Lock, error) {
 		return nil, fmt.Errorf("cannot make the state directory: %w", err)
 	}
 	lock := &Lock{}
-	path := filepath.Join(stateDir, "control-"+device+".lock")
+	err := lock.takeState(filepath.Join(stateDir, "control-"+device+".lock"))
+	if err == nil && deviceDir != "" {
+		err = lock.takeDisk(deviceDir)
+	}
+	if err == nil {
+		return lock, nil
+	}
+	lock.Release()
+	var held *filelock.HeldError
+	if errors.As(err, &held) {
+		return nil, &BusyError{Device: device, PID: held.PID}
+	}
+	return nil, fmt.Errorf("cannot lock %s: %w", device, err)
+}
+
+// takeState locks a file of the state directory. It stays: earlier versions,
+// which would not notice its removal, lock it too.
+func (l *Lock) takeState(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("cannot lock %s: %w", device, err)
+		return err
 	}
-	lock.files = append(lock.files, file)
-	if err := lock.take(file, device, writtenHolder); err != nil {
-		return nil, err
-	}
-	pid := fmt.Appendf(nil, "%d\n", os.Getpid())
-	err = file.Truncate(0)
-	if err == nil {
-		_, err = file.WriteAt(pid, 0)
+	l.state = file
+	err = filelock.TryLock(file)
+	var held *filelock.HeldError
+	if errors.As(err, &held) {
+		held.PID = writtenHolder(file)
 	}
 	if err != nil {
-		lock.Release()
-		return nil, fmt.Errorf("cannot write to the state directory: %w; make room or choose another state_dir", err)
+		return err
 	}
-	if deviceDir != "" {
-		directory, err := os.Open(deviceDir)
-		if err != nil {
-			lock.Release()
-			return nil, fmt.Errorf("cannot lock %s: %w", device, err)
-		}
-		lock.files = append(lock.files, directory)
-		if err := lock.take(directory, device, kernelHolder); err != nil {
-			return nil, err
-		}
-	}
-	return lock, nil
-}
-
-func (l *Lock) take(file *os.File, device string, holder func(*os.File) int) error {
-	err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = file.Truncate(0)
 	if err == nil {
-		return nil
+		_, err = file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	}
-	pid := holder(file)
-	l.Release()
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return &BusyError{Device: device, PID: pid}
+	if err != nil {
+		return fmt.Errorf("cannot write to the state directory: %w; make room or choose another state_dir", err)
 	}
-	return fmt.Errorf("cannot lock %s: %w", device, err)
+	return nil
 }
 
-// Release gives the lock back. The file stays: to remove it would let two
-// processes lock two files of one name.
-func (l *Lock) Release() {
-	for _, file := range l.files {
-		file.Close()
+// takeDisk takes the disk's lock of the whole host.
+func (l *Lock) takeDisk(deviceDir string) error {
+	name, err := diskLockName(deviceDir)
+	if err != nil {
+		return err
 	}
-	l.files = nil
+	path, err := filelock.RunPath(name)
+	if err != nil {
+		return err
+	}
+	l.disk, err = filelock.TakeBoth(path, deviceDir)
+	return err
+}
+
+// diskLockName tells a disk from every other that the host has had since its
+// start. Kernels before 5.15 have no sequence numbers; there it is the device
+// number, which later disks get again.
+func diskLockName(deviceDir string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(deviceDir, "diskseq"))
+	if err == nil {
+		return "disk-" + string(bytes.TrimSpace(text)), nil
+	}
+	if text, err = os.ReadFile(filepath.Join(deviceDir, "dev")); err != nil {
+		return "", err
+	}
+	return "disk-" + string(bytes.TrimSpace(text)), nil
+}
+
+// Release gives the locks back.
+func (l *Lock) Release() {
+	l.disk.Release()
+	if l.state != nil {
+		l.state.Close()
+	}
+	l.state = nil
 }
 
 // writtenHolder reads who wrote his number into the lock file.
@@ -110,27 +141,4 @@ func writtenHolder(file *os.File) int {
 		return 0
 	}
 	return pid
-}
-
-// kernelHolder asks the kernel who holds the lock on an open file.
-func kernelHolder(file *os.File) int {
-	var st unix.Stat_t
-	if unix.Fstat(int(file.Fd()), &st) != nil {
-		return 0
-	}
-	locks, err := os.Open("/proc/locks")
-	if err != nil {
-		return 0
-	}
-	defer locks.Close()
-	want := fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
-	for scanner := bufio.NewScanner(locks); scanner.Scan(); {
-		// 1: FLOCK  ADVISORY  WRITE 1234 00:16:5678 0 EOF
-		fields := strings.Fields(scanner.Text())
-		if len(fields) >= 6 && fields[1] == "FLOCK" && fields[5] == want {
-			pid, _ := strconv.Atoi(fields[4])
-			return max(pid, 0)
-		}
-	}
-	return 0
 }

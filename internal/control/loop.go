@@ -2,9 +2,6 @@ package control
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -12,22 +9,33 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Options are what a Controller works with.
-type Options struct {
-	// Device is the disk's name in /sys/block, Dev its "major:minor".
+// Disk is one disk to control; OpenDisk gives a host's.
+type Disk struct {
+	// Device is its name in /sys/block, Dev its "major:minor".
 	Device, Dev string
 	// DeviceDir is for AcquireLock; DeviceDir(Device) on a real host.
 	DeviceDir string
+	// Present tells, by an error, that the disk is gone, or another one by
+	// now; nil: it never is.
+	Present func() error
+	Host    Host
+}
+
+// Options are what Run works with.
+type Options struct {
+	// Disks are controlled independently of each other, from one source.
+	Disks []Disk
 	// RunDir is where the state directory is noted for `daybook restore`;
 	// "": nowhere.
 	RunDir string
 	Config Config
-	Host   Host
 	// OpenHost gives the files to recover an earlier run's state with; nil:
-	// Host serves.
+	// the disk's Host serves.
 	OpenHost func(*State) (Host, error)
-	// OpenSource starts to measure with the given interval.
-	OpenSource func(interval time.Duration) (account.Source, error)
+	// OpenSource starts to measure the devices with the given interval: those
+	// of Disks that are still there, by Disk.Device. After a reload that changes
+	// the interval it is called again, while the source before is still open.
+	OpenSource func(devices []string, interval time.Duration) (account.Source, error)
 	// Name gives the name of the container whose topmost cgroup this is,
 	// else ""; it must be quick. nil: names come from the samples.
 	Name func(cgroup string) string
@@ -35,26 +43,18 @@ type Options struct {
 	// on; nil: never.
 	Reload <-chan os.Signal
 	Load   func() (Config, error)
+	// Accept is told each Config that Load gave and that is used from now
+	// on, before anything else is done with it; nil: nobody. One that is
+	// refused has no effect.
+	Accept func(Config)
 	// DryRun: change nothing, keep no state, take no lock.
 	DryRun bool
-	// OnInterval is told what was decided; nil: nobody.
+	// OnInterval is told what was decided for a disk; nil: nobody.
 	OnInterval func(Decision)
-	Log        *slog.Logger
-}
-
-// Run controls a device until ctx ends or the source does, then puts all
-// settings back. It returns nil after either, else why it could not start or
-// go on.
-func Run(ctx context.Context, options Options) (err error) {
-	c, err := start(options)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.stop()) }()
-	if err := c.begin(); err != nil {
-		return err
-	}
-	return c.loop(ctx)
+	// OnIdeals is told the promised weights of a disk's cgroups when they
+	// change; nil: nobody.
+	OnIdeals func(device string, ideals Ideals)
+	Log      *slog.Logger
 }
 
 // measured is what a source yielded.
@@ -73,11 +73,7 @@ type meter struct {
 	done    chan struct{}
 }
 
-func startMeter(ctx context.Context, open func(time.Duration) (account.Source, error), interval time.Duration) (*meter, error) {
-	source, err := open(interval)
-	if err != nil {
-		return nil, err
-	}
+func startMeter(ctx context.Context, source account.Source) *meter {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &meter{wanted: make(chan struct{}, 1), samples: make(chan measured), cancel: cancel, source: source, done: make(chan struct{})}
 	go func() {
@@ -100,7 +96,7 @@ func startMeter(ctx context.Context, open func(time.Duration) (account.Source, e
 		}
 	}()
 	m.want()
-	return m, nil
+	return m
 }
 
 // setInterval tells a source that can change its interval; not while a sample
@@ -111,14 +107,11 @@ func (m *meter) setInterval(interval time.Duration) {
 	}
 }
 
-// containersOf counts those that a sample has on the device.
-func (c *Controller) containersOf(sample account.Sample) int {
-	for _, device := range sample.Devices {
-		if device.Device == c.options.Device {
-			return len(device.Containers)
-		}
+// regroup tells a source that accounts by the configuration that it changed.
+func (m *meter) regroup() {
+	if source, ok := m.source.(interface{ Regroup() }); ok {
+		source.Regroup()
 	}
-	return 0
 }
 
 func (m *meter) want() { m.wanted <- struct{}{} }
@@ -127,51 +120,4 @@ func (m *meter) close() error {
 	m.cancel()
 	<-m.done
 	return m.source.Close()
-}
-
-func (c *Controller) closeMeter(m *meter) {
-	if err := m.close(); err != nil {
-		c.log.Warn("the meter did not end well", "error", err)
-	}
-}
-
-func (c *Controller) loop(ctx context.Context) error {
-	m, err := startMeter(ctx, c.options.OpenSource, c.config.Step())
-	if err != nil {
-		return err
-	}
-	defer func() {
-		// First the settings, then the meter: it may take a while to end.
-		_ = c.stop() // Run reports it
-		if m != nil {
-			c.closeMeter(m)
-		}
-	}()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case got := <-m.samples:
-			switch {
-			case got.err == nil:
-				c.interval(got.sample)
-				m.setInterval(c.config.stepFor(c.containersOf(got.sample)))
-				m.want()
-			case errors.Is(got.err, io.EOF) || ctx.Err() != nil:
-				return nil
-			default:
-				return fmt.Errorf("cannot go on measuring %s: %w", c.options.Device, got.err)
-			}
-		case <-c.options.Reload:
-			before := c.config.Step()
-			c.reload()
-			if c.config.Step() == before {
-				continue
-			}
-			c.closeMeter(m)
-			if m, err = startMeter(ctx, c.options.OpenSource, c.config.Step()); err != nil {
-				return err
-			}
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -130,12 +131,13 @@ func TestDyingAtAnyWriteLeavesAStateThatRestoresAll(t *testing.T) {
 			}
 			return nil
 		}
-		c, err := start(options)
+		c, err := start(options, options.Disks[0])
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := c.begin(); err == nil || writes < n {
-			_ = c.loop(context.Background()) // its end restores, until it is dead
+			r := runner{options: options, config: options.Config, log: discard, live: []*Controller{c}}
+			_ = r.loop(context.Background()) // its end restores, until it is dead
 		}
 		c.lock.Release()
 		alive := writes < n
@@ -367,10 +369,13 @@ func TestReloadTakesAGoodConfigurationAndKeepsTheOldOverABadOne(t *testing.T) {
 		return config, err
 	}
 	opened := make(chan time.Duration, 9)
-	options.OpenSource = func(interval time.Duration) (account.Source, error) {
+	source := &groupingSource{scriptedSource: scriptedSource{wait: true}}
+	options.OpenSource = func(_ []string, interval time.Duration) (account.Source, error) {
 		opened <- interval
-		return &scriptedSource{wait: true}, nil
+		return source, nil
 	}
+	var accepted []Config
+	options.Accept = func(c Config) { accepted = append(accepted, c) }
 	var log syncBuffer
 	options.Log = slog.New(slog.NewTextHandler(&log, nil))
 	ctx, cancel := context.WithCancel(context.Background())
@@ -387,6 +392,10 @@ func TestReloadTakesAGoodConfigurationAndKeepsTheOldOverABadOne(t *testing.T) {
 	}
 	try("containers: [{match: /ca, weight: 5000}]")
 	try("law: nonsense")
+	try("device: sdz")
+	if len(accepted) != 0 || source.regrouped.Load() != 0 {
+		t.Errorf("bad configurations had an effect: accepted %v, regrouped %d times", accepted, source.regrouped.Load())
+	}
 	if got := f.weight("/ca").Effective(); got != 500 {
 		t.Errorf("after bad configurations /ca has %d", got)
 	}
@@ -404,12 +413,23 @@ func TestReloadTakesAGoodConfigurationAndKeepsTheOldOverABadOne(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+	if len(accepted) < 1 || len(accepted[0].Containers) != 2 || int(source.regrouped.Load()) != len(accepted) {
+		t.Errorf("accepted %v, regrouped %d times", accepted, source.regrouped.Load())
+	}
 	for _, cgroup := range []string{"/ca", "/cb", "/cc"} {
 		if got := f.weight(cgroup); got != (Setting{Default: 100}) {
 			t.Errorf("in the end %s has %+v", cgroup, got)
 		}
 	}
 }
+
+// groupingSource counts how often it is asked to regroup.
+type groupingSource struct {
+	scriptedSource
+	regrouped atomic.Int32
+}
+
+func (s *groupingSource) Regroup() { s.regrouped.Add(1) }
 
 func TestWithoutAListTheWeightsFoundAreMadeTrue(t *testing.T) {
 	f := newFakeHost("/ca", "/cb", "/quiet", "/d/x")
@@ -449,12 +469,12 @@ func TestLowLatencyIsToldOrSwitched(t *testing.T) {
 func TestASourceThatFailsEndsItWithEverythingRestored(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	options := fakeOptions(t, f, twoEqual)
-	options.OpenSource = func(time.Duration) (account.Source, error) { return &failingSource{}, nil }
+	options.OpenSource = func([]string, time.Duration) (account.Source, error) { return &failingSource{}, nil }
 	err := Run(context.Background(), options)
 	if err == nil || !strings.Contains(err.Error(), "the disk is gone") {
 		t.Errorf("error %v", err)
 	}
-	options.OpenSource = func(time.Duration) (account.Source, error) { return nil, errors.New("no BTF") }
+	options.OpenSource = func([]string, time.Duration) (account.Source, error) { return nil, errors.New("no BTF") }
 	if err := Run(context.Background(), options); err == nil || !strings.Contains(err.Error(), "no BTF") {
 		t.Errorf("error %v", err)
 	}

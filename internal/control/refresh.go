@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // refresh looks which cgroups exist, plans anew, takes new ones into the state
@@ -21,6 +22,7 @@ func (c *Controller) refresh() error {
 		exists[found.Path] = found.ID
 	}
 	c.forgetVanished(exists)
+	defer func() { c.existed = exists }()
 
 	found := map[string]*governed{} // looked at for the first time
 	var units []Unit
@@ -30,10 +32,16 @@ func (c *Controller) refresh() error {
 			continue
 		}
 		if g := c.look(path, exists[path], found); g != nil {
+			if g.chosen {
+				weight = 0 // as found
+			}
 			units = append(units, Unit{Cgroup: path, Configured: weight, Found: g.Weight.Effective()})
 		}
 	}
 	branch := func(path string) (uint64, bool) {
+		if g := c.cgroups[path]; g != nil && g.chosen {
+			return g.Weight.Effective(), true
+		}
 		weight, matched := c.config.Ideal(path, c.name(path))
 		if matched && weight != 0 {
 			return weight, true
@@ -44,11 +52,11 @@ func (c *Controller) refresh() error {
 		return 0, false
 	}
 	groups, notes := Plan(units, branch, c.host.Weights.Range())
-	planned := map[string]bool{}
+	members := map[string]bool{}
 	adopted := 0
 	for _, group := range groups {
 		for _, member := range group.Members {
-			planned[member.Cgroup] = true
+			members[member.Cgroup] = true
 			if c.cgroups[member.Cgroup] != nil {
 				continue
 			}
@@ -71,7 +79,8 @@ func (c *Controller) refresh() error {
 		}
 	}
 	c.groups = groups
-	c.letGo(planned)
+	c.letGo(members)
+	c.promise(planned(groups, units, len(c.config.Containers) > 0))
 	c.tell(notes)
 	for parent := range c.laws {
 		if !slices.ContainsFunc(groups, func(g Group) bool { return g.Parent == parent }) {
@@ -88,13 +97,21 @@ func (c *Controller) forgetVanished(exists map[string]uint64) {
 	for path, g := range c.cgroups {
 		if id, ok := exists[path]; !ok || id != g.ID {
 			c.log.Info("the cgroup is gone", "cgroup", path)
-			delete(c.cgroups, path)
+			c.drop(g)
 		}
 	}
 	for _, known := range []map[string]string{c.names, c.complaints} {
 		maps.DeleteFunc(known, func(path, _ string) bool { _, ok := exists[path]; return !ok })
 	}
 	maps.DeleteFunc(c.active, func(path string, _ bool) bool { _, ok := exists[path]; return !ok })
+}
+
+// drop forgets a cgroup.
+func (c *Controller) drop(g *governed) {
+	delete(c.cgroups, g.Cgroup)
+	if c.written != nil {
+		c.written.forget(g.ID)
+	}
 }
 
 // look gives what is known of a cgroup, reading its settings if it is new; nil
@@ -115,6 +132,9 @@ func (c *Controller) look(path string, id uint64, found map[string]*governed) *g
 		return nil
 	}
 	g := &governed{CgroupState: CgroupState{Cgroup: path, ID: id, Weight: setting}, expected: setting}
+	if c.existed != nil && c.existed[path] != id {
+		g.appeared = time.Now()
+	}
 	if c.host.Limits != nil && c.config.CorrectLimits {
 		if g.limit, err = c.host.Limits.Get(path); err != nil {
 			c.complain(path, "cannot read the limit of the cgroup", err)
@@ -126,20 +146,21 @@ func (c *Controller) look(path string, id uint64, found map[string]*governed) *g
 }
 
 // letGo restores the cgroups that the plan no longer holds.
-func (c *Controller) letGo(planned map[string]bool) {
+func (c *Controller) letGo(members map[string]bool) {
 	changed := false
 	for path, g := range c.cgroups {
-		if planned[path] {
+		if members[path] {
 			continue
 		}
 		if !c.options.DryRun {
-			if err := g.putBack(c.host, c.options.Device); err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, errReplaced) {
+			last := g.lastWritten()
+			if _, err := g.putBack(c.host, c.disk.Device, &last); err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, errReplaced) {
 				c.complain(path, "cannot restore the cgroup; trying again", err)
 				continue // and so it stays in the state
 			}
 		}
 		c.log.Info("no longer controlled", "cgroup", path, "weight", g.Weight.Effective())
-		delete(c.cgroups, path)
+		c.drop(g)
 		changed = true
 	}
 	if changed {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 )
 
 // Outcome is what came of putting a device's settings back. Lists are of
@@ -17,6 +18,9 @@ type Outcome struct {
 	// there was nothing of theirs to restore.
 	Vanished []string `json:"vanished"`
 	Replaced []string `json:"replaced"`
+	// Kept have a weight or limit that another program chose meanwhile; it
+	// was left as it is.
+	Kept []string `json:"kept"`
 	// Failed could not be restored; the state is kept for another try.
 	Failed []string `json:"failed"`
 	// Tunables of the scheduler that have their original value again.
@@ -25,17 +29,26 @@ type Outcome struct {
 	Rebooted bool `json:"rebooted"`
 }
 
-// putBack restores what the state says and returns what is still to be done,
-// nil if nothing.
-func (s *State) putBack(host Host, log *slog.Logger) (outcome Outcome, left *State, err error) {
+// putBack restores what the state says, but for what another program changed
+// since, and returns what is still to be done, nil if nothing. last has what
+// Daybook wrote, by cgroup ID; nil: not known, everything is restored.
+func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (outcome Outcome, left *State, err error) {
 	outcome = Outcome{Device: s.Device, Restored: []string{}, Vanished: []string{}, Replaced: []string{},
-		Failed: []string{}, Tunables: []string{}}
+		Kept: []string{}, Failed: []string{}, Tunables: []string{}}
 	rest := *s
-	rest.Cgroups, rest.Tunables = nil, nil
+	rest.Cgroups, rest.Tunables, rest.TunablesSet = nil, nil, nil
 	var failures []error
+	switched := s.switched(host)
 	for _, c := range s.Cgroups {
-		err := c.putBack(host, s.Device)
+		w := c.lastWritten(last)
+		if w != nil {
+			w.switched = switched
+		}
+		kept, err := c.putBack(host, s.Device, w)
 		switch {
+		case err == nil && kept:
+			outcome.Kept = append(outcome.Kept, c.Cgroup)
+			log.Info("another program changed the cgroup's settings; they stay", "cgroup", c.Cgroup)
 		case err == nil:
 			outcome.Restored = append(outcome.Restored, c.Cgroup)
 			log.Debug("restored", "cgroup", c.Cgroup, "weight", c.Weight.Effective())
@@ -49,8 +62,8 @@ func (s *State) putBack(host Host, log *slog.Logger) (outcome Outcome, left *Sta
 			failures = append(failures, err)
 		}
 	}
-	if err := s.putBackTunables(host, &outcome); err != nil {
-		rest.Tunables = s.Tunables
+	if err := s.putBackTunables(host, &outcome, log); err != nil {
+		rest.Tunables, rest.TunablesSet = s.Tunables, s.TunablesSet
 		failures = append(failures, err)
 	}
 	if len(failures) == 0 {
@@ -61,32 +74,83 @@ func (s *State) putBack(host Host, log *slog.Logger) (outcome Outcome, left *Sta
 
 var errReplaced = errors.New("another cgroup has the path now")
 
-func (c CgroupState) putBack(host Host, device string) error {
+// switched tells whether the disk is gone or has another scheduler: the
+// weights on this disk went with it, and no other program took them away.
+func (s *State) switched(host Host) bool {
+	if s.Scheduler == "" {
+		return false
+	}
+	if host.Tunables == nil {
+		return true
+	}
+	scheduler, err := host.Tunables.Scheduler()
+	return err != nil || scheduler != s.Scheduler
+}
+
+// lastWritten is what was written last to the cgroup, nil if that is not known.
+// A cgroup without a record was never written to.
+func (c CgroupState) lastWritten(last map[uint64]written) *written {
+	if last == nil {
+		return nil
+	}
+	w, ok := last[c.ID]
+	if !ok {
+		w = written{Setting: c.Weight, Intended: c.Weight.Effective(), Limit: c.WriteBytesPerSecond, IntendedLimit: c.WriteBytesPerSecond}
+	}
+	return &w
+}
+
+// putBack restores one cgroup. What another program wrote since last was is
+// kept as it is.
+func (c CgroupState) putBack(host Host, device string, last *written) (kept bool, err error) {
 	id, err := host.Cgroups.ID(c.Cgroup)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if id != c.ID {
-		return errReplaced
+		return false, errReplaced
+	}
+	setting, now := c.Weight, c.Weight
+	if last != nil {
+		if now, err = host.Weights.Get(c.Cgroup); err != nil {
+			return false, err
+		}
+		setting = last.merge(c.Weight, now)
 	}
 	// The range is the weight file's, known only here.
 	r := host.Weights.Range()
-	if !r.Holds(c.Weight.Default) || c.Weight.Device != 0 && !r.Holds(c.Weight.Device) {
-		return fmt.Errorf("cannot restore weight %d (device: %d) of cgroup %s: %s takes %d to %d; set it by hand",
-			c.Weight.Default, c.Weight.Device, c.Cgroup, host.Weights.File(), r.Min, r.Max)
+	if !r.Holds(setting.Default) || setting.Device != 0 && !r.Holds(setting.Device) {
+		return false, fmt.Errorf("cannot restore weight %d (device: %d) of cgroup %s: %s takes %d to %d; set it by hand",
+			setting.Default, setting.Device, c.Cgroup, host.Weights.File(), r.Min, r.Max)
+	}
+	if kept = setting != c.Weight; !kept || setting != now {
+		err = host.Weights.Restore(c.Cgroup, setting)
 	}
 	// One may work where the other does not: try both.
-	err = host.Weights.Restore(c.Cgroup, c.Weight)
 	if c.WriteBytesPerSecond != 0 && host.Limits != nil {
-		err = errors.Join(err, host.Limits.Set(c.Cgroup, c.WriteBytesPerSecond))
+		limitKept, limitErr := c.putBackLimit(host, last)
+		kept, err = kept || limitKept, errors.Join(err, limitErr)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot restore cgroup %s on %s: %w", c.Cgroup, device, err)
+		return false, fmt.Errorf("cannot restore cgroup %s on %s: %w", c.Cgroup, device, err)
 	}
-	return nil
+	return kept, nil
 }
 
-func (s *State) putBackTunables(host Host, outcome *Outcome) error {
+func (c CgroupState) putBackLimit(host Host, last *written) (kept bool, err error) {
+	if last != nil {
+		now, err := host.Limits.Get(c.Cgroup)
+		if err != nil {
+			return false, err
+		}
+		if !last.ownLimit(now) {
+			return now != c.WriteBytesPerSecond, nil
+		}
+	}
+	return false, host.Limits.Set(c.Cgroup, c.WriteBytesPerSecond)
+}
+
+func (s *State) putBackTunables(host Host, outcome *Outcome, log *slog.Logger) error {
 	if len(s.Tunables) == 0 || host.Tunables == nil {
 		return nil
 	}
@@ -98,6 +162,15 @@ func (s *State) putBackTunables(host Host, outcome *Outcome) error {
 		return nil // they went with the scheduler
 	}
 	for name, value := range s.Tunables {
+		if set, known := s.TunablesSet[name]; known {
+			now, err := host.Tunables.Get(name)
+			if now = strings.TrimSpace(now); err == nil && now != set {
+				if now != value {
+					log.Info("another program changed a tunable; it stays", "device", s.Device, "tunable", name, "value", now)
+				}
+				continue
+			}
+		}
 		if err := host.Tunables.Set(name, value); err != nil {
 			return fmt.Errorf("cannot restore %s of %s: %w", name, s.Device, err)
 		}
@@ -124,7 +197,7 @@ func recoverState(stateDir, device string, open func(*State) (Host, error), log 
 	if err != nil {
 		return Outcome{Device: device}, false, fmt.Errorf("cannot restore the settings of %s: %w", device, err)
 	}
-	outcome, left, err := state.putBack(host, log)
+	outcome, left, err := state.putBack(host, readWritten(stateDir, device), log)
 	if left != nil {
 		// What is restored already must not be restored again over what
 		// someone chose since; if this cannot be saved, it will be.

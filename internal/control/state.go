@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
@@ -34,6 +35,10 @@ type State struct {
 	// Tunables of the scheduler named Scheduler.
 	Scheduler string            `json:"scheduler,omitempty"`
 	Tunables  map[string]string `json:"tunables,omitempty"`
+	// TunablesSet are the values that Daybook wrote, for those in Tunables.
+	TunablesSet map[string]string `json:"tunables_set,omitempty"`
+	// Configured: see Ideals.
+	Configured bool `json:"configured,omitempty"`
 	// Cgroups are sorted by path.
 	Cgroups []CgroupState `json:"cgroups"`
 }
@@ -48,6 +53,9 @@ type CgroupState struct {
 	// WriteBytesPerSecond is the original write limit; 0: none, or not
 	// changed.
 	WriteBytesPerSecond uint64 `json:"write_bytes_per_second,omitempty"`
+	// IdealWeight and Unit are its part of Ideals; 0: none.
+	IdealWeight uint64 `json:"ideal_weight,omitempty"`
+	Unit        bool   `json:"unit,omitempty"`
 }
 
 // StateVersion is raised when a field changes its meaning.
@@ -96,20 +104,14 @@ func LoadState(stateDir, device string) (*State, error) {
 	}
 	defer file.Close()
 	refuse := func(err error) error {
+		if errors.Is(err, versioned.ErrNewer) {
+			return fmt.Errorf("state %s was %w; nothing was changed", name, err)
+		}
 		return fmt.Errorf("state %s is not to be trusted, nothing was changed: %w; "+
-			"set the weights by hand and remove the file", name, err)
+			"set the weights by hand and move the file away", name, err)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return nil, fmt.Errorf("cannot read the state %s: %w", name, err)
-	}
-	switch {
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return nil, refuse(errors.New("it is no regular file"))
-	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return nil, refuse(fmt.Errorf("it belongs to user %d", st.Uid))
-	case st.Mode&0o022 != 0:
-		return nil, refuse(fmt.Errorf("others may write to it (mode %04o)", st.Mode&0o7777))
+	if err := checkOwned(file); err != nil {
+		return nil, refuse(err)
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxStateBytes+1))
 	if err != nil {
@@ -129,17 +131,16 @@ func parseState(text []byte) (*State, error) {
 	if len(text) > maxStateBytes {
 		return nil, fmt.Errorf("it is larger than %d bytes", maxStateBytes)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	state := new(State)
-	if err := decoder.Decode(state); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return nil, errors.New("it is cut short")
-		}
+	if err := versioned.CheckFormat(text, "version", StateVersion); err != nil {
 		return nil, err
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows its end")
+	// What a newer Daybook has added may be something to put back.
+	state := new(State)
+	if err := versioned.DecodeStrict(text, state); err != nil {
+		if errors.Is(err, versioned.ErrNewer) || json.Valid(text) {
+			return nil, err
+		}
+		return nil, fmt.Errorf("it is cut short or damaged: %w", err)
 	}
 	return state, state.check()
 }
@@ -147,7 +148,7 @@ func parseState(text []byte) (*State, error) {
 // check holds the invariants of a State; both writer and reader use it.
 func (s *State) check() error {
 	if s.Version != StateVersion {
-		return fmt.Errorf("its version is %d, this program knows %d", s.Version, StateVersion)
+		return fmt.Errorf("its version is %d, want %d", s.Version, StateVersion)
 	}
 	if err := checkDevice(s.Device); err != nil {
 		return err
@@ -158,9 +159,11 @@ func (s *State) check() error {
 	if s.Scheduler != "" && checkDevice(s.Scheduler) != nil { // of the same letters
 		return fmt.Errorf("%.100q is no name of a scheduler", s.Scheduler)
 	}
-	for name, value := range s.Tunables {
-		if err := checkTunable(name, value); err != nil {
-			return err
+	for _, tunables := range []map[string]string{s.Tunables, s.TunablesSet} {
+		for name, value := range tunables {
+			if err := checkTunable(name, value); err != nil {
+				return err
+			}
 		}
 	}
 	if len(s.Cgroups) > maxCgroups {
@@ -177,6 +180,9 @@ func (s *State) check() error {
 		seen[c.Cgroup] = true
 		if c.Weight.Default < 1 || c.Weight.Default > maxWeight || c.Weight.Device > maxWeight {
 			return fmt.Errorf("cgroup %s: %d (device: %d) is no weight", c.Cgroup, c.Weight.Default, c.Weight.Device)
+		}
+		if c.IdealWeight > maxWeight*maxCgroups {
+			return fmt.Errorf("cgroup %s: %d is no ideal weight", c.Cgroup, c.IdealWeight)
 		}
 	}
 	return nil
@@ -226,6 +232,9 @@ func (s *State) Remove(stateDir string) error {
 	err := os.Remove(StatePath(stateDir, s.Device))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot remove the state: %w", err)
+	}
+	if err := removeWritten(stateDir, s.Device); err != nil {
+		return fmt.Errorf("cannot remove the record of written weights: %w", err)
 	}
 	return wholefile.SyncDirectory(stateDir)
 }

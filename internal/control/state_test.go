@@ -62,13 +62,14 @@ var hostile = map[string]struct{ old, new, want string }{
 	"negative weight":        {`"device": 300`, `"device": -3`, ""},
 	"fraction":               {`"device": 300`, `"device": 3.5`, ""},
 	"weight as text":         {`"device": 300`, `"device": "300"`, ""},
-	"another version":        {`"version": 1`, `"version": 2`, "version"},
+	"another version":        {`"version": 1`, `"version": 0`, "version"},
+	"a later version":        {`"version": 1`, `"version": 2`, "written by a newer Daybook: upgrade"},
 	"another device":         {`"device": "loop0"`, `"device": "sda"`, `device "sda"`},
 	"device out of sysfs":    {`"device": "loop0"`, `"device": "../loop0"`, "no name of a disk"},
-	"an unknown key":         {`"scheduler"`, `"sheduler"`, "unknown field"},
+	"an unknown key":         {`"scheduler"`, `"sheduler"`, "written by a newer Daybook: upgrade"},
 	"an unknown tunable":     {`"low_latency"`, `"../scheduler"`, "tunable"},
 	"a tunable's value":      {`"low_latency": "1"`, `"low_latency": "1\n0"`, "tunable"},
-	"something behind it":    {"}\n", "}\n{}", "follows"},
+	"something behind it":    {"}\n", "}\n{}", "damaged"},
 	"not JSON":               {"{", "<", ""},
 	"cgroups is no list":     {`"cgroups": [`, `"cgroups": {`, ""},
 	"dev is no number":       {`"dev": "7:0"`, `"dev": "7:0 900"`, "device number"},
@@ -196,8 +197,18 @@ func TestAStateOfAnEarlierBootIsOnlyRemoved(t *testing.T) {
 	}
 }
 
+// diskDir is like a disk's directory in sysfs.
+func diskDir(t *testing.T, seq string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "diskseq"), []byte(seq+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestTwoLocksExcludeEachOther(t *testing.T) {
-	dir, deviceDir := t.TempDir(), t.TempDir()
+	dir, deviceDir := t.TempDir(), diskDir(t, "test-1")
 	lock, err := AcquireLock(dir, "loop0", deviceDir)
 	if err != nil {
 		t.Fatal(err)
@@ -212,6 +223,12 @@ func TestTwoLocksExcludeEachOther(t *testing.T) {
 	if _, err := AcquireLock(dir, "loop1", ""); err != nil {
 		t.Errorf("another device: %v", err)
 	}
+	// Another disk has the name by now, and the first is controlled still.
+	next, err := AcquireLock(t.TempDir(), "loop0", diskDir(t, "test-2"))
+	if err != nil {
+		t.Errorf("another disk of that name: %v", err)
+	}
+	next.Release()
 	lock.Release()
 	again, err := AcquireLock(dir, "loop0", deviceDir)
 	if err != nil {

@@ -99,7 +99,7 @@ func (c *Controller) holdTunable(name string) error {
 	if err != nil {
 		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, blockdev.ErrNoTunable)
 		if named && missing {
-			c.log.Warn("the disk's scheduler has no such tunable", "device", c.options.Device, "tunable", name)
+			c.log.Warn("the disk's scheduler has no such tunable", "device", c.disk.Device, "tunable", name)
 		} else if !missing {
 			c.log.Debug("cannot read the tunable", "tunable", name, "error", err)
 		}
@@ -109,37 +109,60 @@ func (c *Controller) holdTunable(name string) error {
 	original, held := c.state.Tunables[name]
 	switch {
 	case !named && held:
-		if err := c.host.Tunables.Set(name, original); err != nil {
+		if set, known := c.state.TunablesSet[name]; known && value != set {
+			c.log.Info("another program changed a tunable; it stays", "device", c.disk.Device, "tunable", name, "value", value)
+		} else if err := c.host.Tunables.Set(name, original); err != nil {
 			return err
 		}
 		delete(c.state.Tunables, name)
+		delete(c.state.TunablesSet, name)
 		return c.save()
 	case !named:
 		if name == lowLatency && value == "1" {
 			c.log.Warn("BFQ's low_latency is on: it raises weights of its own accord, and shares will wander; "+
 				"write tunables: {low_latency: 0} into the configuration to have it off while in control",
-				"device", c.options.Device, "or", fmt.Sprintf("echo 0 > /sys/block/%s/queue/iosched/low_latency", c.options.Device))
+				"device", c.disk.Device, "or", fmt.Sprintf("echo 0 > /sys/block/%s/queue/iosched/low_latency", c.disk.Device))
 		}
 		return nil
 	case value == strconv.FormatUint(wanted, 10):
 		return nil
 	case c.options.DryRun:
-		c.log.Info("would set a tunable", "device", c.options.Device, "tunable", name, "value", wanted, "before", value)
+		c.log.Info("would set a tunable", "device", c.disk.Device, "tunable", name, "value", wanted, "before", value)
 		return nil
 	}
+	return c.setTunable(name, value, strconv.FormatUint(wanted, 10))
+}
+
+// setTunable keeps the original first. Which value is in force then is recorded
+// afterwards, because the kernel rounds some; until then a restore is
+// unconditional.
+func (c *Controller) setTunable(name, before, wanted string) error {
+	original, held := c.state.Tunables[name]
 	if !held {
-		if err := checkTunable(name, value); err != nil {
-			return err
-		}
-		if c.state.Tunables == nil {
-			c.state.Tunables = make(map[string]string)
-		}
-		c.state.Tunables[name] = value
-		if err := c.save(); err != nil {
-			delete(c.state.Tunables, name)
-			return err
-		}
+		original = before
 	}
-	c.log.Info("setting a tunable until the end", "device", c.options.Device, "tunable", name, "value", wanted, "before", value)
-	return c.host.Tunables.Set(name, strconv.FormatUint(wanted, 10))
+	if err := checkTunable(name, original); err != nil {
+		return err
+	}
+	if c.state.Tunables == nil {
+		c.state.Tunables, c.state.TunablesSet = make(map[string]string), make(map[string]string)
+	}
+	c.state.Tunables[name] = original
+	delete(c.state.TunablesSet, name)
+	if err := c.save(); err != nil {
+		if !held {
+			delete(c.state.Tunables, name)
+		}
+		return err
+	}
+	c.log.Info("setting a tunable until the end", "device", c.disk.Device, "tunable", name, "value", wanted, "before", before)
+	if err := c.host.Tunables.Set(name, wanted); err != nil {
+		return err
+	}
+	now, err := c.host.Tunables.Get(name)
+	if err != nil {
+		return err
+	}
+	c.state.TunablesSet[name] = strings.TrimSpace(now)
+	return c.save()
 }

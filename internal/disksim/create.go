@@ -105,7 +105,7 @@ func (d *Disk) reserve(ctx context.Context) (*lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer all.release()
+	defer all.Release()
 	// Other disks' ruins that cannot be cleared are theirs to report.
 	_, _ = d.home.recoverAll(ctx)
 	lock, err := d.home.lockDisk(d.Name)

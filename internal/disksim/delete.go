@@ -36,7 +36,7 @@ func Delete(ctx context.Context, stateDir, name string) error {
 	if err != nil {
 		return err
 	}
-	defer all.release()
+	defer all.Release()
 	if err := h.delete(ctx, name); err != nil {
 		return fmt.Errorf("cannot delete disk %s: %w", name, err)
 	}
@@ -175,7 +175,7 @@ func Recover(ctx context.Context, stateDir string) ([]Recovered, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer all.release()
+	defer all.Release()
 	return h.recoverAll(ctx)
 }
 

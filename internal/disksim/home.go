@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/daybook-project/daybook/internal/filelock"
 )
 
 // home is a state directory. A disk NAME has in it
@@ -22,9 +22,9 @@ import (
 //	NAME.mnt/  the mount point of the FUSE file system; the file in it is NAME
 //	NAME.log   what the serving process had to say
 //
-// The directory itself is locked while disks are created, deleted or
-// recovered. The kernel drops the locks of a killed process, which no number
-// of a process could tell as surely.
+// The file .lock is locked while disks are created, deleted or recovered. The
+// kernel drops the locks of a killed process, which no number of a process could
+// tell as surely.
 type home string
 
 const (
@@ -102,6 +102,21 @@ func (h home) removeTraces(name string) error {
 	return errors.Join(errs...)
 }
 
+// homeLock is no disk's: no name begins with a dot.
+const homeLock = ".lock"
+
+// lockAll locks the directory, and waits for whoever has it. Earlier versions
+// locked the directory itself, which others may be able to open.
+func (h home) lockAll(ctx context.Context) (*filelock.Lock, error) {
+	all, err := filelock.Await(ctx, func() (*filelock.Lock, error) {
+		return filelock.TakeBoth(filepath.Join(string(h), homeLock), string(h))
+	})
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("waiting for another daybook that works on %s: %w", h, err)
+	}
+	return all, err
+}
+
 // lock is a held flock. Closing the file, by whatever death, releases it once
 // no other process has the same open file.
 type lock struct{ file *os.File }
@@ -109,30 +124,6 @@ type lock struct{ file *os.File }
 func (l *lock) release() {
 	if l != nil {
 		_ = l.file.Close()
-	}
-}
-
-// lockAll locks the directory, and waits for whoever has it.
-func (h home) lockAll(ctx context.Context) (*lock, error) {
-	file, err := os.Open(string(h))
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return &lock{file}, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			_ = file.Close()
-			return nil, fmt.Errorf("cannot lock %s: %w", h, err)
-		}
-		select {
-		case <-ctx.Done():
-			_ = file.Close()
-			return nil, fmt.Errorf("waiting for another daybook that works on %s: %w", h, ctx.Err())
-		case <-time.After(10 * time.Millisecond):
-		}
 	}
 }
 
@@ -146,9 +137,10 @@ func (h home) lockDisk(name string) (*lock, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot lock disk %s: %w", name, err)
 		}
-		if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if err := filelock.TryLock(file); err != nil {
 			_ = file.Close()
-			if errors.Is(err, unix.EWOULDBLOCK) {
+			var held *filelock.HeldError
+			if errors.As(err, &held) {
 				return nil, errAlive
 			}
 			return nil, fmt.Errorf("cannot lock disk %s: %w", name, err)

@@ -1,13 +1,14 @@
 package disksim
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/daybook-project/daybook/internal/versioned"
 )
 
 // Record is what is written down of a disk, and what List gives.
@@ -50,18 +51,18 @@ const maxRecordBytes = 64 << 10
 // cut off or written by anybody.
 func parseRecord(name string, text []byte) (Record, error) {
 	var record Record
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&record); err != nil {
-		return Record{}, fmt.Errorf("record of disk %s: %w", name, err)
+	// A record has no number of its format: a newer one has further fields.
+	err := versioned.DecodeStrict(text, &record)
+	if errors.Is(err, versioned.ErrNewer) {
+		return Record{}, fmt.Errorf("%w: the record of disk %s was %w", ErrUnsupported, name, err)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Record{}, fmt.Errorf("record of disk %s: more than one value", name)
+	if err != nil {
+		return Record{}, fmt.Errorf("record of disk %s: %w", name, err)
 	}
 	if record.Name != name {
 		return Record{}, fmt.Errorf("record of disk %s is of %q", name, record.Name)
 	}
-	err := errors.Join(CheckName(record.Name), CheckSize(record.SizeBytes), record.Parameters.Check())
+	err = errors.Join(CheckName(record.Name), CheckSize(record.SizeBytes), record.Parameters.Check())
 	if err != nil {
 		return Record{}, fmt.Errorf("record of disk %s: %w", name, err)
 	}

@@ -1,10 +1,14 @@
 package disksim
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/filelock/locktest"
 )
 
 var sampleRecord = Record{Name: "slow", SizeBytes: 1 << 30, Parameters: presets["hdd"], Device: "loop3", Dev: "7:3"}
@@ -54,6 +58,13 @@ func TestACutOffOrForeignRecordIsAnErrorAndListGivesTheOthers(t *testing.T) {
 	records, err := List(dir)
 	if err == nil || len(records) != 1 || records[0] != sampleRecord {
 		t.Errorf("got %+v, %v; want the good record and an error", records, err)
+	}
+}
+
+func TestANewerRecordIsNotCalledDamaged(t *testing.T) {
+	_, err := parseRecord("slow", []byte(`{"name":"slow","size_bytes":1048576,"zones":3}`))
+	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "written by a newer Daybook: upgrade") {
+		t.Errorf("%v", err)
 	}
 }
 
@@ -112,6 +123,27 @@ func TestOnlyOneHolderOfADisksLock(t *testing.T) {
 		t.Errorf("got %v, want errAlive: the lock is on a file without a name", err)
 	}
 	second.release()
+}
+
+// Who may open the directory may lock it.
+func TestAnothersLockOfTheDirectoryHoldsUpNobody(t *testing.T) {
+	dir := t.TempDir()
+	locktest.Hold(t, dir)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	all, err := home(dir).lockAll(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Release()
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := home(dir).lockAll(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a second lock: %v", err)
+	}
+	if names, err := home(dir).names(); err != nil || len(names) != 0 {
+		t.Errorf("the lock is listed as disk %q, %v", names, err)
+	}
 }
 
 func TestAStoreKeepsOnlyItsOwnSize(t *testing.T) {

@@ -86,7 +86,7 @@ func serve(h home, name string, logger *log.Logger) error {
 	// be slower the more the host computes. Refused without privileges.
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, -20)
 	terminate := make(chan os.Signal, 1)
-	signal.Notify(terminate, unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
+	signal.Notify(terminate, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
 
 	conversation := os.NewFile(conversationFD, "creator")
 	lines := bufio.NewReader(conversation)

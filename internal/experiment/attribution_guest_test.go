@@ -78,13 +78,13 @@ func useBFQ(t *testing.T, node string) {
 	}
 }
 
-func TestAttributionInGuestsIsWithinItsBounds(t *testing.T) {
+func TestGuestAttributionIsWithinItsBounds(t *testing.T) {
 	vmtest.InGuest(t, attributionGuest(2), func(t *testing.T) {
 		attributionIsWithinItsBounds(t, guestAttribution)
 	})
 }
 
-func TestAllOfAttributionInGuestsIsWithinItsBounds(t *testing.T) {
+func TestGuestAllOfAttributionIsWithinItsBounds(t *testing.T) {
 	vmtest.Long(t)
 	o := QuickAttribution
 	o.RestartExtents, o.RestartBytes = guestAttribution.RestartExtents, guestAttribution.RestartBytes
@@ -103,12 +103,12 @@ func TestAllOfAttributionInGuestsIsWithinItsBounds(t *testing.T) {
 
 // On cgroup v2 the kernel's flusher writes in the name of the inode's cgroup:
 // the bytes are charged, to the right one, and must not be counted once more.
-func TestWritebackInGuestsIsChargedOnce(t *testing.T) {
+func TestGuestWritebackIsChargedOnce(t *testing.T) {
 	vmtest.InGuest(t, attributionGuest(2), func(t *testing.T) { writebackIsAccountedOnce(t, true) })
 }
 
 // On cgroup v1 it writes in the root cgroup's name.
-func TestWritebackInGuestsWithCgroup1IsGivenToItsOwner(t *testing.T) {
+func TestGuestWritebackWithCgroup1IsGivenToItsOwner(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.InGuest(t, attributionGuest(1), func(t *testing.T) { writebackIsAccountedOnce(t, false) })
 }

@@ -50,7 +50,7 @@ func (l Lab) openWatch(ctx context.Context, what AttributionOptions, o stageOpti
 	}
 	// Samples are taken when the work is done, not by the clock.
 	w.meter, err = meter.Open(ctx, meter.Options{
-		Device: ground.disk.Name, Interval: time.Hour, Tree: l.Tree, Naming: actorNames(nil), Log: l.Log,
+		Devices: []string{ground.disk.Name}, Interval: time.Hour, Tree: l.Tree, Naming: actorNames(nil), Log: l.Log,
 	})
 	if err == nil && what.CalibrationRuns > 0 {
 		w.calls, err = journal.OpenCalls()

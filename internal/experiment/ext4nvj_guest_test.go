@@ -104,7 +104,7 @@ func TestTheLoadProgramDoesWhatItSays(t *testing.T) {
 
 // The stand works, its counts are what the devices did, and it leaves nothing.
 // ext4nvj itself is measured by the benchmark, which has the module.
-func TestExt4NVJsStandCountsWhatTheJournalDid(t *testing.T) {
+func TestGuestExt4NVJsStandCountsWhatTheJournalDid(t *testing.T) {
 	load := loadProgram(t)
 	vmtest.InGuest(t, vmtest.Config{
 		Disks: []string{"1G", "1G"}, Pmem: []string{"256M", "256M"}, Modules: "ext4", Give: []string{"mke2fs", "e2fsck", load + ":" + Ext4NVJLoadProgram}, Memory: "2G",

@@ -13,23 +13,6 @@ import (
 	"syscall"
 )
 
-// Bounds of the journal in byte-addressable memory.
-const (
-	// UpdateOverFloor is the time of one update of 256 bytes over that of
-	// copying, flushing and fencing them.
-	UpdateOverFloor = 1.5
-	// CommitMicroseconds is one commit of one thread, without disk I/O.
-	CommitMicroseconds = 2.0
-	// TwoThreads is the rate of two threads over that of one.
-	TwoThreads = 1.8
-	// OverOneLock is the rate over that of the journal with one lock, with
-	// the number of threads where contention shows most.
-	OverOneLock = 2.3
-	// BytesOverBlocks is how many times fewer bytes than with records of
-	// whole blocks.
-	BytesOverBlocks = 5.0
-)
-
 // NVJournalOptions say what is measured.
 type NVJournalOptions struct {
 	// Program is nvjournal's benchmark, built.
@@ -66,8 +49,10 @@ type NVJournal struct {
 	LineNanoseconds  float64 `json:"line_ns"`
 	BytesPerSecond   float64 `json:"bytes_per_second"`
 
-	Streams    []NVJStream     `json:"streams"`
-	Rows       []NVJRow        `json:"rows"`
+	Streams []NVJStream `json:"streams"`
+	Rows    []NVJRow    `json:"rows"`
+	// Ratios are what follows from Rows, near over near and apart over apart.
+	Ratios     []NVJRatio      `json:"ratios"`
 	Floor      []NVJUpdate     `json:"floor"`
 	Commit     []NVJCommit     `json:"commit"`
 	Recovery   []NVJRecovery   `json:"recovery"`
@@ -75,13 +60,15 @@ type NVJournal struct {
 	Order      []NVJOrder      `json:"order"`
 	Data       []NVJData       `json:"data"`
 	Latency    []NVJLatency    `json:"latency"`
-	Machine    NVJMachine      `json:"machine"`
-	Model      NVJModel        `json:"model"`
+	Machine    []NVJMachine    `json:"machine"`
+	// Calibration is what Machine came to in each state, and Models what follows.
+	Calibration []NVJCalibration `json:"calibration"`
+	Models      []NVJModel       `json:"models"`
 
-	// NearestNanoseconds is a line's way from one processor to the other, at best.
-	// While it takes more than three times as long the processors are "apart"; what
-	// threads did together then is told by itself.
-	NearestNanoseconds float64 `json:"nearest_line_transfer_ns"`
+	// NearestNanoseconds is a line's way from one processor to another, at best, and
+	// AdditionNanoseconds an atomic addition without contention. They bound NVJNear.
+	NearestNanoseconds  float64 `json:"nearest_line_transfer_ns"`
+	AdditionNanoseconds float64 `json:"atomic_addition_ns"`
 	// Later are the sections that were measured again by themselves, behind all.
 	Later []string `json:"measured_later,omitempty"`
 }
@@ -105,23 +92,18 @@ type NVJStream struct {
 // NVJRow is one engine with one stream and a number of threads. What is nil was
 // not counted: the engine writes past what counts.
 type NVJRow struct {
-	Stream               string  `json:"stream"`
-	Engine               string  `json:"engine"`
-	Partitions           int     `json:"partitions"`
-	Threads              int     `json:"threads"`
-	CommitEvery          int     `json:"commit_every_operations"`
-	UpdatesPerSecond     float64 `json:"updates_per_second"`
-	UpdatesPerSecondLow  float64 `json:"updates_per_second_low"`
-	UpdatesPerSecondHigh float64 `json:"updates_per_second_high"`
-	OperationsPerSecond  float64 `json:"operations_per_second"`
-	// Rounds, of all, while the processors were apart, and their median; what is
-	// above is of the others, if there are such.
-	RoundsApart           int      `json:"rounds_apart"`
-	UpdatesPerSecondApart float64  `json:"updates_per_second_apart,omitempty"`
-	BytesPerUpdate        *float64 `json:"bytes_per_update"`
-	FlushesPerUpdate      *float64 `json:"flushes_per_update"`
-	FencesPerUpdate       *float64 `json:"fences_per_update"`
-	SyncsPerUpdate        *float64 `json:"syncs_per_update,omitempty"`
+	Stream      string     `json:"stream"`
+	Engine      string     `json:"engine"`
+	Partitions  int        `json:"partitions"`
+	Threads     int        `json:"threads"`
+	CommitEvery int        `json:"commit_every_operations"`
+	Rounds      []NVJRound `json:"rounds"`
+	// Rates are what the rounds came to, those of each state apart.
+	Rates            []NVJRate `json:"rates"`
+	BytesPerUpdate   *float64  `json:"bytes_per_update"`
+	FlushesPerUpdate *float64  `json:"flushes_per_update"`
+	FencesPerUpdate  *float64  `json:"fences_per_update"`
+	SyncsPerUpdate   *float64  `json:"syncs_per_update,omitempty"`
 }
 
 // Name is the engine with its partitions, for people.
@@ -132,22 +114,6 @@ func engineName(engine string, partitions int) string {
 		return "nvjournal, P = " + strconv.Itoa(partitions)
 	}
 	return engine
-}
-
-// NVJUpdate is one update of 256 bytes: nanoseconds with one thread, and with each
-// of two.
-type NVJUpdate struct {
-	Engine            string `json:"engine"`
-	Partitions        int    `json:"partitions"`
-	Nanoseconds       Spread `json:"ns"`
-	EachOfTwo         Spread `json:"ns_each_of_two_threads"`
-	TwoThreadsOverOne Spread `json:"two_threads_over_one"`
-	// As NVJRow's.
-	RoundsApart            int    `json:"rounds_apart"`
-	EachOfTwoApart         Spread `json:"ns_each_of_two_threads_apart,omitzero"`
-	TwoThreadsOverOneApart Spread `json:"two_threads_over_one_apart,omitzero"`
-	// OverFloor is the time over that of the 256 bytes alone.
-	OverFloor Spread `json:"over_floor"`
 }
 
 // NVJCommit is nvj_commit of one thread, in microseconds: spreads over rounds of a
@@ -183,17 +149,6 @@ type NVJData struct {
 	How    string `json:"how"`
 	Bytes  int    `json:"bytes"`
 	Median Spread `json:"median_us"`
-}
-
-// NVJMachine is what the contention model is calibrated with, nanoseconds.
-type NVJMachine struct {
-	AddAlone          Spread `json:"add_alone_ns"`
-	AddContended      Spread `json:"add_contended_ns"`
-	LineTransfer      Spread `json:"line_transfer_ns"`
-	LockAlone         Spread `json:"lock_alone_ns"`
-	LockContended     Spread `json:"lock_contended_ns"`
-	LockHeldAlone     Spread `json:"lock_held_alone_ns"`
-	LockHeldContended Spread `json:"lock_held_contended_ns"`
 }
 
 // RunNVJournal runs the program and adds the model.
@@ -238,7 +193,7 @@ func RunNVJournal(ctx context.Context, o NVJournalOptions) (NVJournal, error) {
 		}
 	}
 	result.Host = thisHost()
-	result.Model = contention(result.Floor, result.Machine)
+	result.evaluate()
 	return result, nil
 }
 
@@ -265,6 +220,10 @@ func (o NVJournalOptions) read(printed []byte) (result NVJournal, err error) {
 	if err := json.Unmarshal(text, &result); err != nil {
 		return result, err
 	}
+	// All rounds are held to the shortest way that was ever seen.
+	if near := o.Before.NearestNanoseconds; near > 0 {
+		result.NearestNanoseconds = min(near, result.NearestNanoseconds)
+	}
 	if !slices.Contains(result.Later, o.Only) {
 		result.Later = append(result.Later, o.Only)
 	}
@@ -280,98 +239,3 @@ func (n NVJournal) row(stream, engine string, partitions, threads int) *NVJRow {
 	}
 	return nil
 }
-
-// best is the updates a second of nvjournal with the better number of partitions;
-// 0: not measured.
-func (n NVJournal) best(stream string, threads int) (rate float64) {
-	for _, partitions := range []int{1, 8} {
-		if ours := n.row(stream, "nvjournal", partitions, threads); ours != nil {
-			rate = max(rate, ours.UpdatesPerSecond)
-		}
-	}
-	return rate
-}
-
-func (n NVJournal) update(engine string, partitions int) NVJUpdate {
-	for _, u := range n.Floor {
-		if u.Engine == engine && u.Partitions == partitions {
-			return u
-		}
-	}
-	return NVJUpdate{}
-}
-
-// Verdicts hold the result against the bounds.
-func (n NVJournal) Verdicts() []Verdict {
-	var all []Verdict
-	most := func(target string, value, bound float64, format string) {
-		all = append(all, Verdict{target, fmt.Sprintf("at most "+format, bound), fmt.Sprintf(format, value), value, bound, value > 0 && value <= bound})
-	}
-	least := func(target, where string, value, bound float64) {
-		all = append(all, Verdict{target, fmt.Sprintf("at least %.1f×", bound), fmt.Sprintf("%.2f×%s", value, where), value, bound, value >= bound})
-	}
-	for _, partitions := range []int{1, 8} {
-		u := n.update("nvjournal", partitions)
-		most(fmt.Sprintf("an update of 256 bytes over the floor, P = %d", partitions), u.OverFloor.Median, UpdateOverFloor, "%.2f×")
-		least(fmt.Sprintf("two threads over one, P = %d", partitions), "", u.TwoThreadsOverOne.Median, TwoThreads)
-	}
-	for _, c := range n.Commit {
-		most(fmt.Sprintf("a commit at one thread, mean, P = %d", c.Partitions), c.Mean.Median, CommitMicroseconds, "%.2f µs")
-	}
-	for _, s := range n.Streams {
-		ratio, where := n.overOneLock(s.Stream)
-		least("over one lock, where contention shows most, "+s.Stream, where, ratio, OverOneLock)
-	}
-	lock, fine := n.update("one-lock", 1).EachOfTwo.Median, min(n.update("nvjournal", 1).EachOfTwo.Median, n.update("nvjournal", 8).EachOfTwo.Median)
-	least("over one lock, updates of 256 bytes, two threads", "", lock/max(fine, 1), OverOneLock)
-	for _, s := range n.Streams {
-		fine, blocks := n.row(s.Stream, "nvjournal", 1, 1), n.row(s.Stream, "nvjournal-blocks", 1, 1)
-		fewer := 0.0
-		if fine != nil && blocks != nil && fine.BytesPerUpdate != nil && blocks.BytesPerUpdate != nil {
-			fewer = *blocks.BytesPerUpdate / *fine.BytesPerUpdate
-		}
-		least("fewer bytes than records of blocks, "+s.Stream, "", fewer, BytesOverBlocks)
-	}
-	for _, s := range n.Streams {
-		if n.row(s.Stream, "libpmemobj", 1, 1) == nil {
-			continue
-		}
-		worst, where := n.overPmemobj(s.Stream)
-		all = append(all, Verdict{"over libpmemobj at each number of threads, " + s.Stream, "over 1×", fmt.Sprintf("%.2f× or more%s", worst, where), worst, 1, worst > 1})
-	}
-	return all
-}
-
-// overOneLock is the ratio of nvjournal, with the better number of partitions, to
-// the journal with one lock, at the number of threads, two or more, where that one
-// is slowest: chosen by the baseline alone, not by what suits us.
-func (n NVJournal) overOneLock(stream string) (ratio float64, where string) {
-	var slowest *NVJRow
-	for k, r := range n.Rows {
-		if r.Stream == stream && r.Engine == "one-lock" && r.Threads > 1 &&
-			(slowest == nil || r.UpdatesPerSecond < slowest.UpdatesPerSecond) {
-			slowest = &n.Rows[k]
-		}
-	}
-	if slowest == nil {
-		return 0, ""
-	}
-	return n.best(stream, slowest.Threads) / slowest.UpdatesPerSecond, fmt.Sprintf(" (at %d)", slowest.Threads)
-}
-
-// overPmemobj is the least ratio of nvjournal, with the better number of
-// partitions, to libpmemobj.
-func (n NVJournal) overPmemobj(stream string) (worst float64, where string) {
-	for _, r := range n.Rows {
-		if r.Stream != stream || r.Engine != "libpmemobj" {
-			continue
-		}
-		if ratio := n.best(stream, r.Threads) / r.UpdatesPerSecond; worst == 0 || ratio < worst {
-			worst, where = ratio, fmt.Sprintf(" (at %d)", r.Threads)
-		}
-	}
-	return worst, where
-}
-
-// Check says which bounds are missed; nil: none.
-func (n NVJournal) Check() error { return checkVerdicts(n.Verdicts()) }

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,13 +14,15 @@ import (
 type NVJLatency struct {
 	// FenceNanoseconds is what each fence waited besides; BytesPerSecond the
 	// bandwidth of all threads together, 0: the memory's own.
-	FenceNanoseconds float64 `json:"fence_ns"`
-	BytesPerSecond   float64 `json:"bytes_per_second"`
-	Stream           string  `json:"stream"`
-	Engine           string  `json:"engine"`
-	Partitions       int     `json:"partitions"`
-	Threads          int     `json:"threads"`
-	UpdatesPerSecond Spread  `json:"updates_per_second"`
+	FenceNanoseconds float64    `json:"fence_ns"`
+	BytesPerSecond   float64    `json:"bytes_per_second"`
+	Stream           string     `json:"stream"`
+	Engine           string     `json:"engine"`
+	Partitions       int        `json:"partitions"`
+	Threads          int        `json:"threads"`
+	Rounds           []NVJRound `json:"rounds"`
+	// Rates are as NVJRow's.
+	Rates []NVJRate `json:"rates"`
 }
 
 func (l NVJLatency) memory() string {
@@ -38,32 +41,46 @@ func (n NVJournal) latencyTables() (tables []ReportTable) {
 	}
 	t := ReportTable{
 		Title:   "On slower memory: updates a second, thousands",
-		Columns: []string{"stream, fence waits, bandwidth", "threads"},
+		Columns: []string{"stream, fence waits, bandwidth", "threads", "processors"},
 		Note: "DRAM that is made slower by busy waiting: each fence takes so much longer, as for the last line on its way to memory; or all threads together have so many bytes a second, which the fence waits for. " +
 			"2.3 GB/s is what one Optane DIMM writes (arXiv 1903.05714). Papers 3 and 4 took DRAM as it is for their memory, which is the first row. " +
-			"Two threads of nvjournal wait in their fences side by side; with one lock, one after the other. Records of whole blocks wait for a fence no longer than records of lines do, but for the bandwidth. In parentheses: over one lock.",
+			"Two threads of nvjournal wait in their fences side by side; with one lock, one after the other. Records of whole blocks wait for a fence no longer than records of lines do, but for the bandwidth. " +
+			"In parentheses: over one lock with one fence, the median over pairs of rounds in the same state. –: no round.",
 	}
 	names := n.latencyEngines()
 	t.Columns = append(t.Columns, names...)
 	for k, l := range n.Latency {
-		if k > 0 && slices.ContainsFunc(n.Latency[:k], l.sameRow) {
+		if slices.ContainsFunc(n.Latency[:k], l.sameRow) {
 			continue
 		}
-		row := []string{l.Stream + ", " + l.memory(), strconv.Itoa(l.Threads)}
-		lock := n.latency(l, "one-lock")
-		for _, name := range names {
-			cell := ""
-			if this := n.latency(l, name); this > 0 {
-				cell = fmt.Sprintf("%.0f", this/1e3)
-				if lock > 0 && strings.HasPrefix(name, "nvjournal, ") {
-					cell += fmt.Sprintf(" (%.2f×)", this/lock)
-				}
+		for _, state := range statesOf(l.Threads) {
+			row, some := []string{l.Stream + ", " + l.memory(), strconv.Itoa(l.Threads), string(state)}, false
+			for _, name := range names {
+				cell := n.latencyCell(l, name, state)
+				some = some || cell != "–"
+				row = append(row, cell)
 			}
-			row = append(row, cell)
+			if some {
+				t.Rows = append(t.Rows, row)
+			}
 		}
-		t.Rows = append(t.Rows, row)
 	}
 	return []ReportTable{t}
+}
+
+func (n NVJournal) latencyCell(like NVJLatency, name string, state NVJState) string {
+	ours, lock := n.latency(like, name), n.latency(like, bestOneLock)
+	if ours == nil || rateIn(ours.Rates, state) == nil {
+		return "–"
+	}
+	cell := fmt.Sprintf("%.0f", rateIn(ours.Rates, state).UpdatesPerSecond.Median/1e3)
+	if lock == nil || !strings.HasPrefix(name, "nvjournal, ") {
+		return cell
+	}
+	if ratios := pairRatios(ours.Rounds, lock.Rounds, state); len(ratios) > 0 {
+		cell += fmt.Sprintf(" (%.2f×)", median(ratios))
+	}
+	return cell
 }
 
 func (n NVJournal) latencyEngines() (names []string) {
@@ -75,37 +92,47 @@ func (n NVJournal) latencyEngines() (names []string) {
 	return names
 }
 
-// latency is the rate of an engine where all else is as in like; 0: not measured.
-func (n NVJournal) latency(like NVJLatency, engine string) float64 {
-	for _, l := range n.Latency {
+// latency is that of an engine where all else is as in like; nil: not measured.
+func (n NVJournal) latency(like NVJLatency, engine string) *NVJLatency {
+	for k, l := range n.Latency {
 		if l.sameRow(like) && engineName(l.Engine, l.Partitions) == engine {
-			return l.UpdatesPerSecond.Median
+			return &n.Latency[k]
 		}
 	}
-	return 0
+	return nil
 }
 
-// latencyPanels draw the rates of two threads over the fence's wait.
+// latencyPanels draw the rates of two threads over the fence's wait, near and apart.
 func (n NVJournal) latencyPanels() (panels []figure.CurvePanel) {
 	for _, s := range n.Streams {
-		p := figure.CurvePanel{Title: "Slower memory, two threads: " + s.Stream, XName: "ns that a fence waits", YName: "millions/s"}
-		var rows []NVJLatency
-		for _, l := range n.Latency {
-			if l.Stream == s.Stream && l.Threads == 2 && l.BytesPerSecond == 0 && !slices.ContainsFunc(rows, l.sameRow) {
-				rows = append(rows, l)
-				p.X = append(p.X, l.FenceNanoseconds)
+		for _, state := range nvjStates {
+			if p := n.latencyPanel(s.Stream, state); len(p.X) > 1 {
+				panels = append(panels, p)
 			}
-		}
-		for _, name := range n.latencyEngines() {
-			line := figure.Curve{Name: name}
-			for _, row := range rows {
-				line.Y = append(line.Y, n.latency(row, name)/1e6)
-			}
-			p.Lines = append(p.Lines, line)
-		}
-		if len(p.X) > 1 {
-			panels = append(panels, p)
 		}
 	}
 	return panels
+}
+
+func (n NVJournal) latencyPanel(stream string, state NVJState) figure.CurvePanel {
+	p := figure.CurvePanel{Title: "Slower memory, two threads, " + string(state) + ": " + stream, XName: "ns that a fence waits", YName: "millions/s"}
+	var rows []NVJLatency
+	for _, l := range n.Latency {
+		if l.Stream == stream && l.Threads == 2 && l.BytesPerSecond == 0 && rateIn(l.Rates, state) != nil && !slices.ContainsFunc(rows, l.sameRow) {
+			rows = append(rows, l)
+			p.X = append(p.X, l.FenceNanoseconds)
+		}
+	}
+	for _, name := range n.latencyEngines() {
+		line := figure.Curve{Name: name}
+		for _, row := range rows {
+			rate := math.NaN()
+			if l := n.latency(row, name); l != nil {
+				rate = medianIn(l.Rates, state) / 1e6
+			}
+			line.Y = append(line.Y, rate)
+		}
+		p.Lines = append(p.Lines, line)
+	}
+	return p
 }

@@ -1,12 +1,72 @@
 package experiment
 
-// NVJModel predicts the rate of updates of 256 bytes for more cores than the
+import "slices"
+
+// NVJMachine is one round of what the contention model is calibrated with, ns.
+type NVJMachine struct {
+	Round             int     `json:"round"`
+	AddAlone          float64 `json:"add_alone_ns"`
+	AddContended      float64 `json:"add_contended_ns"`
+	LineTransfer      float64 `json:"line_transfer_ns"`
+	LockAlone         float64 `json:"lock_alone_ns"`
+	LockContended     float64 `json:"lock_contended_ns"`
+	LockHeldAlone     float64 `json:"lock_held_alone_ns"`
+	LockHeldContended float64 `json:"lock_held_contended_ns"`
+	NVJWay
+}
+
+// NVJCalibration is what the rounds in one state came to.
+type NVJCalibration struct {
+	State             NVJState `json:"state"`
+	Rounds            int      `json:"rounds"`
+	AddAlone          Spread   `json:"add_alone_ns"`
+	AddContended      Spread   `json:"add_contended_ns"`
+	LineTransfer      Spread   `json:"line_transfer_ns"`
+	LockAlone         Spread   `json:"lock_alone_ns"`
+	LockContended     Spread   `json:"lock_contended_ns"`
+	LockHeldAlone     Spread   `json:"lock_held_alone_ns"`
+	LockHeldContended Spread   `json:"lock_held_contended_ns"`
+}
+
+// calibrations tags the rounds and sums up those of each state.
+func calibrations(rounds []NVJMachine, bound float64) (all []NVJCalibration) {
+	for k := range rounds {
+		rounds[k].tag(bound)
+	}
+	for _, state := range nvjStates {
+		of := slices.DeleteFunc(slices.Clone(rounds), func(m NVJMachine) bool { return m.State != state })
+		if len(of) == 0 {
+			continue
+		}
+		spread := func(value func(m NVJMachine) float64) Spread {
+			var values []float64
+			for _, m := range of {
+				values = append(values, value(m))
+			}
+			return spreadOf(values)
+		}
+		all = append(all, NVJCalibration{
+			State: state, Rounds: len(of),
+			AddAlone:          spread(func(m NVJMachine) float64 { return m.AddAlone }),
+			AddContended:      spread(func(m NVJMachine) float64 { return m.AddContended }),
+			LineTransfer:      spread(func(m NVJMachine) float64 { return m.LineTransfer }),
+			LockAlone:         spread(func(m NVJMachine) float64 { return m.LockAlone }),
+			LockContended:     spread(func(m NVJMachine) float64 { return m.LockContended }),
+			LockHeldAlone:     spread(func(m NVJMachine) float64 { return m.LockHeldAlone }),
+			LockHeldContended: spread(func(m NVJMachine) float64 { return m.LockHeldContended }),
+		})
+	}
+	return all
+}
+
+// NVJModel predicts, for processors in one state, the rate of updates of 256 bytes for more cores than the
 // machine has: it is a model, and no measurement. Each core is a customer of a
 // closed network: it thinks (what it does for itself), and queues at stations that
 // one core has at a time: the lock, or the line of a ring's head. The throughput is
 // that of exact mean value analysis (Reiser and Lavenberg, 1980). Left out: the
 // memory's bandwidth, the distance of sockets, callers' own locks, commits.
 type NVJModel struct {
+	State NVJState       `json:"state"`
 	Cores []int          `json:"cores"`
 	Lines []NVJModelLine `json:"lines"`
 }
@@ -28,19 +88,19 @@ type NVJModelLine struct {
 
 const mostCores = 64
 
-// contention calibrates the model:
+// contention calibrates the model with what was measured in the same state:
 //   - one lock: everything but the change of the caller's own image is under it.
 //     Who takes it from another core pays what a lock that is held for as long was
 //     measured to cost more with two threads than with one.
 //   - nvjournal: one addition to the head of a ring. Taken from another core, its
 //     line takes a transfer instead of the addition alone; and so does, without a
 //     queue, the line with the record's flag, which has its neighbours' flags.
-func contention(floor []NVJUpdate, m NVJMachine) NVJModel {
+func contention(floor []NVJUpdate, m NVJCalibration) NVJModel {
 	n := NVJournal{Floor: floor}
-	change := n.update("change", 0).Nanoseconds.Median
+	change := n.update("change", 0).One.Median
 	handOver := max(0, m.LockHeldContended.Median-m.LockHeldAlone.Median)
 	add, transfer := m.AddAlone.Median, m.LineTransfer.Median
-	model := NVJModel{}
+	model := NVJModel{State: m.State}
 	for cores := 1; cores <= mostCores; cores *= 2 {
 		model.Cores = append(model.Cores, cores)
 	}
@@ -49,12 +109,12 @@ func contention(floor []NVJUpdate, m NVJMachine) NVJModel {
 		partitions int
 	}{{"one-lock", 1}, {"nvjournal", 1}, {"nvjournal", 8}} {
 		u := n.update(subject.engine, subject.partitions)
-		alone := u.Nanoseconds.Median
-		if alone <= 0 {
+		alone, two := u.One.Median, u.two(m.State)
+		if alone <= 0 || two.Rounds == 0 {
 			continue
 		}
 		line := NVJModelLine{Engine: subject.engine, Partitions: subject.partitions}
-		line.Measured = [2]float64{1e9 / alone, 2e9 / u.EachOfTwo.Median}
+		line.Measured = [2]float64{1e9 / alone, 2e9 / two.EachOfTwo.Median}
 		rate := func(cores int) float64 {
 			// How often the last one was another core.
 			others := float64(cores-1) / float64(cores)

@@ -2,12 +2,9 @@ package experiment
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/daybook-project/daybook/internal/figure"
 )
 
 // Report shows the journal's benchmark for people.
@@ -20,12 +17,14 @@ func (n NVJournal) Report() (Report, error) {
 	report := Report{
 		Title: "nvjournal: a journal in byte-addressable memory",
 		Lead: []string{
+			n.missed(),
 			"What ext4 changed of its blocks in two runs was recorded from its journal (`daybook-bench updates`), operation by operation: a mail server's files (varmail: delete; create, append, fsync; read, append, fsync; read; 16 KiB) and a run that makes files of 4 KiB. " +
-				"The same stream of updates, each the lines of 64 bytes that changed of a block, then went through each engine, in one run, the engines in turn within each round; the figures are medians of " + strconv.Itoa(n.Rounds) + " rounds, after one that warms up. " +
+				"The same stream of updates, each the lines of 64 bytes that changed of a block, then went through each engine, in one run, the engines in turn within each round; the figures are medians of " + strconv.Itoa(n.Rounds) + " rounds or more, after one that warms up (3 of engines that are held to no target). " +
 				"varmail commits each operation, as it calls fsync; create each hundredth.",
 			"The memory is " + memory + ". The region was touched before, and is large enough that nothing has to be carried home while updates are measured; checkpoint and recovery are measured apart. Each thread has done half as many operations before the time is taken. " +
 				"The stream's operations are dealt to the threads in turn, and each thread has blocks of its own (the stream's numbers, moved on by an odd distance, and its own images): what is measured is the journal, and not the locks that a file system has on blocks that threads share. " +
 				"Threads beyond the processors share them.",
+			n.apartNote(),
 		},
 		Tables: []ReportTable{verdictTable(n.Verdicts(), n.reasons()), n.floorTable(), n.commitTable()},
 		Host:   n.Host, Picture: picture,
@@ -34,14 +33,25 @@ func (n NVJournal) Report() (Report, error) {
 		report.Lead = append(report.Lead, "Measured again later, by themselves (`daybook-bench nvjournal --only`): "+strings.Join(n.Later, ", ")+".")
 	}
 	for _, s := range n.Streams {
-		report.Tables = append(report.Tables, n.rateTable(s))
+		for _, state := range nvjStates {
+			report.Tables = append(report.Tables, n.rateTable(s, state))
+		}
+	}
+	for _, state := range nvjStates {
+		report.Tables = append(report.Tables, n.ratioTable(state))
 	}
 	report.Tables = append(report.Tables, n.latencyTables()...)
 	report.Tables = append(report.Tables, n.bytesTable(), n.recoveryTable(), n.checkpointTable())
 	if len(n.Order) > 0 {
 		report.Tables = append(report.Tables, n.orderTable())
 	}
-	report.Tables = append(report.Tables, n.dataTable(), n.machineTable(), n.modelTable())
+	report.Tables = append(report.Tables, n.dataTable())
+	for _, c := range n.Calibration {
+		report.Tables = append(report.Tables, n.machineTable(c))
+	}
+	for _, m := range n.Models {
+		report.Tables = append(report.Tables, n.modelTable(m))
+	}
 	return report, err
 }
 
@@ -58,21 +68,29 @@ func (n NVJournal) reasons() string {
 	for _, v := range n.Verdicts() {
 		// One reason may stand behind several targets.
 		switch {
-		case v.Met:
+		case v.Met || v.None:
 		case strings.Contains(v.Target, "over the floor"):
 			u, floor := n.update("nvjournal", 1), n.update("floor-256", 0)
 			all = append(all, fmt.Sprintf("An update takes %.0f ns more than its copy, flush and fence (%.0f ns): checksum, the block's lock and image, the credits and the handle's counts; %.0f ns more were allowed.",
-				u.Nanoseconds.Median-floor.Nanoseconds.Median, floor.Nanoseconds.Median, (UpdateOverFloor-1)*floor.Nanoseconds.Median))
-		case strings.Contains(v.Target, "two threads"):
-			all = append(all, fmt.Sprintf("Two threads that only copy, flush and fence come to %.2f×.", n.update("floor-256", 0).TwoThreadsOverOne.Median))
+				u.One.Median-floor.One.Median, floor.One.Median, (UpdateOverFloor-1)*floor.One.Median))
+		case strings.Contains(v.Target, "two threads over one"):
+			all = append(all, n.twoFloors())
 		case strings.Contains(v.Target, "libpmemobj"):
-			all = append(all, "libpmemobj knows no order between the transactions of different threads: each has a log of its own, with more bytes and fences for an update (below). A journal commits one transaction after the other, and who commits each operation waits for those before. nvjournal over libpmemobj: "+n.besides("libpmemobj")+".")
+			all = append(all, "libpmemobj knows no order between the transactions of different threads: each has a log of its own, with more bytes and fences for an update (below). A journal commits one transaction after the other, and who commits each operation waits for those before.")
 		case strings.Contains(v.Target, "one lock"):
-			all = append(all, fmt.Sprintf("Over one lock nvjournal comes to %s. Where each operation is committed, the commits of all threads go one after the other in both, and who waits for one sleeps: what is measured there is commits and wake-ups more than records. "+
-				"This machine has %d processors; what more would do to the records is below, by a model.", n.besides("one-lock"), n.Host.CPUs))
+			all = append(all, fmt.Sprintf("One lock with one fence moves two lines from processor to processor for an operation: the lock's and the ring head's. An update of nvjournal moves about six. "+
+				"This machine has %d processors: two threads at most wait for the lock while they run.", n.Host.CPUs))
 		}
 	}
 	return strings.Join(distinct(all), " ")
+}
+
+func (n NVJournal) twoFloors() string {
+	var all []string
+	for _, two := range n.update("floor-256", 0).Two {
+		all = append(all, fmt.Sprintf("%.2f× (%s)", two.OverOne.Median, condition(two.State)))
+	}
+	return "Two threads that only copy, flush and fence come to " + strings.Join(all, ", ") + "."
 }
 
 func distinct(texts []string) (all []string) {
@@ -84,49 +102,38 @@ func distinct(texts []string) (all []string) {
 	return all
 }
 
-// besides tells the ratios to another engine at each number of threads, with the
-// better number of partitions.
-func (n NVJournal) besides(engine string) string {
-	var streams []string
-	for _, s := range n.Streams {
-		var ratios []string
-		for _, threads := range n.threads() {
-			if theirs := n.row(s.Stream, engine, 1, threads); theirs != nil {
-				ratios = append(ratios, fmt.Sprintf("%.2f× at %d", n.best(s.Stream, threads)/theirs.UpdatesPerSecond, threads))
-			}
-		}
-		streams = append(streams, s.Stream+": "+strings.Join(ratios, ", "))
-	}
-	return strings.Join(streams, "; ")
-}
-
 func nsSpread(s Spread) string { return fmt.Sprintf("%.0f (%.0f to %.0f)", s.Median, s.Low, s.High) }
 
 func (n NVJournal) floorTable() ReportTable {
 	t := ReportTable{
 		Title:   "One update of 256 bytes, ns",
-		Columns: []string{"what", "one thread", "each of two", "two over one", "over the floor", "each of two, processors apart", "two over one, apart"},
+		Columns: []string{"what", "one thread", "over the floor", "each of two, near", "two over one, near", "each of two, apart", "two over one, apart"},
 		Note: "An inode's four lines of a block. change: the caller's own store into his image, which is in all others, too. floor: copy, flush and fence of the 256 bytes, or of 320, with a header line. " +
-			"nvjournal: nvj_start, nvj_access, nvj_log with the mask of the lines, nvj_stop; compare: nvj_log finds the lines itself, by comparing the block with its last image. one-lock: paper 3's baseline. Least and greatest of the rounds in parentheses." + n.apartNote(),
+			"nvjournal: nvj_start, nvj_access, nvj_log with the mask of the lines, nvj_stop; compare: nvj_log finds the lines itself, by comparing the block with its last image. one-lock: paper 3's baseline; an update is one record, so that one fence for each record is one for each operation. Least and greatest of the rounds in parentheses. –: no round.",
 	}
 	for _, u := range n.Floor {
-		t.Rows = append(t.Rows, []string{engineName(u.Engine, u.Partitions), nsSpread(u.Nanoseconds), nsSpread(u.EachOfTwo),
-			fmt.Sprintf("%.2f×", u.TwoThreadsOverOne.Median), fmt.Sprintf("%.2f×", u.OverFloor.Median), "–", "–"})
-		if u.RoundsApart > 0 {
-			row := t.Rows[len(t.Rows)-1]
-			row[5], row[6] = nsSpread(u.EachOfTwoApart), fmt.Sprintf("%.2f× (%d rounds)", u.TwoThreadsOverOneApart.Median, u.RoundsApart)
+		row := []string{engineName(u.Engine, u.Partitions), nsSpread(u.One), fmt.Sprintf("%.2f×", u.OverFloor.Median)}
+		for _, state := range nvjStates {
+			if two := u.two(state); two.Rounds > 0 {
+				row = append(row, nsSpread(two.EachOfTwo), fmt.Sprintf("%.2f× (%s)", two.OverOne.Median, roundsText(two.Rounds)))
+			} else {
+				row = append(row, "–", "–")
+			}
 		}
+		t.Rows = append(t.Rows, row)
 	}
 	return t
 }
 
-// apartNote says what near and apart are; "": it was not measured.
+// apartNote says what near and apart are.
 func (n NVJournal) apartNote() string {
 	if n.NearestNanoseconds == 0 {
-		return ""
+		return "There is one processor: nothing was measured near or apart."
 	}
-	return fmt.Sprintf(" A virtual machine's processors are moved about by its host. Here a line's way from one to the other took %.0f ns at best, and for seconds at a time several times that. "+
-		"Before and behind each measurement of several threads it was measured; where it took more than three times the least, the round counts as apart, and not among the others.", n.NearestNanoseconds)
+	return fmt.Sprintf("**Near and apart.** A virtual machine's processors are moved about by its host: a cache line's way from one to the other changes within seconds. Here it took %.0f ns at best. It was measured before and after each measurement of several threads. "+
+		"A round is near if it took at most %.0f ns both times (three times the best, and at most twenty atomic additions), apart if it took more both times; other rounds do not count. "+
+		"Ratios are formed within pairs only: rounds of two engines that follow one another, both near or both apart. Fewer than %d pairs are no verdict. Where a state was seen too rarely, further rounds waited for it, up to a limit.",
+		n.NearestNanoseconds, n.nearBound(), leastPairs)
 }
 
 func (n NVJournal) commitTable() ReportTable {
@@ -160,14 +167,17 @@ func (n NVJournal) threads() (all []int) {
 	return all
 }
 
-func (n NVJournal) rateTable(s NVJStream) ReportTable {
+func (n NVJournal) rateTable(s NVJStream, state NVJState) ReportTable {
 	t := ReportTable{
-		Title:   "Updates a second, thousands: " + s.Stream,
+		Title:   "Updates a second, thousands: " + s.Stream + ", " + condition(state),
 		Columns: []string{"engine"},
-		Note: fmt.Sprintf("The recording: %d operations, %d updates of %d blocks, %.1f changed lines an update. ", s.Operations, s.Updates, s.Blocks, float64(s.Lines)/float64(max(1, s.Updates))) +
+		Note:    "In parentheses the slowest of the rounds, and their number. One thread has no other processor: its column is in both tables. –: no round.",
+	}
+	if state == NVJNear {
+		t.Note = fmt.Sprintf("The recording: %d operations, %d updates of %d blocks, %.1f changed lines an update. ", s.Operations, s.Updates, s.Blocks, float64(s.Lines)/float64(max(1, s.Updates))) +
 			"nvjournal-blocks: the same engine with all 64 lines of each block, none of them left out as zeros. one-lock: records of lines, a mutex held while one is placed, copied, flushed, fenced and flagged; one-lock-one-fence: for all records of an operation, with one fence; " +
 			"neither has checksums, images for a checkpoint, or a bound on its ring. jbd2-like: whole blocks into a file in memory, by one thread, twice fdatasync for each transaction. libpmemobj: a transaction for each operation, with a snapshot of the lines; " +
-			"libpmemlog: an append for each operation. Both commit each operation, whatever is asked. In parentheses the slowest of the rounds; \"apart\": the median of those, so many, while the processors were apart.",
+			"libpmemlog: an append for each operation. Both commit each operation, whatever is asked. " + t.Note
 	}
 	for _, threads := range n.threads() {
 		t.Columns = append(t.Columns, strconv.Itoa(threads))
@@ -176,7 +186,7 @@ func (n NVJournal) rateTable(s NVJStream) ReportTable {
 		row := []string{name}
 		for _, r := range n.Rows {
 			if r.Stream == s.Stream && r.Name() == name {
-				row = append(row, r.rate())
+				row = append(row, r.rate(state))
 			}
 		}
 		t.Rows = append(t.Rows, row)
@@ -184,12 +194,42 @@ func (n NVJournal) rateTable(s NVJStream) ReportTable {
 	return t
 }
 
-func (r NVJRow) rate() string {
-	text := fmt.Sprintf("%.0f (%.0f)", r.UpdatesPerSecond/1e3, r.UpdatesPerSecondLow/1e3)
-	if r.RoundsApart > 0 {
-		text += fmt.Sprintf("; apart %.0f (%d)", r.UpdatesPerSecondApart/1e3, r.RoundsApart)
+// rate is the cell of a table of this state.
+func (r NVJRow) rate(state NVJState) string {
+	rate := rateIn(r.Rates, state.with(r.Threads))
+	if rate == nil {
+		return "–"
 	}
-	return text
+	return fmt.Sprintf("%.0f (%.0f; %d)", rate.UpdatesPerSecond.Median/1e3, rate.UpdatesPerSecond.Low/1e3, rate.Rounds)
+}
+
+// ratioTable is nvjournal over each other engine in one state.
+func (n NVJournal) ratioTable(state NVJState) ReportTable {
+	t := ReportTable{
+		Title:   "nvjournal over the others, " + condition(state),
+		Columns: []string{"stream, engine"},
+		Note:    "Medians of the ratios of pairs of rounds, for the better number of partitions, and the number of pairs. –: no pair.",
+	}
+	for _, threads := range n.threads() {
+		t.Columns = append(t.Columns, strconv.Itoa(threads))
+	}
+	for _, s := range n.Streams {
+		for _, name := range n.engines(s.Stream) {
+			if strings.HasPrefix(name, "nvjournal, ") {
+				continue
+			}
+			row := []string{s.Stream + ", " + name}
+			for _, threads := range n.threads() {
+				cell := "–"
+				if r := n.ratio(s.Stream, name, threads, state.with(threads)); r != nil {
+					cell = fmt.Sprintf("%.2f× (%d)", r.Ratio.Median, r.Pairs)
+				}
+				row = append(row, cell)
+			}
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
 }
 
 func counted(value *float64, format string) string {
@@ -268,37 +308,37 @@ func (n NVJournal) dataTable() ReportTable {
 	return t
 }
 
-func (n NVJournal) machineTable() ReportTable {
-	t := ReportTable{Title: "What the model is calibrated with, ns", Columns: []string{"what", "median", "least to greatest"}}
+func (n NVJournal) machineTable(c NVJCalibration) ReportTable {
+	t := ReportTable{Title: "What the model is calibrated with, ns, " + condition(c.State), Columns: []string{"what", "median of " + roundsText(c.Rounds), "least to greatest"}}
 	for _, r := range []struct {
 		name  string
 		value Spread
 	}{
-		{"an atomic addition, alone", n.Machine.AddAlone}, {"an atomic addition, two threads", n.Machine.AddContended},
-		{"a line from one processor to the other", n.Machine.LineTransfer},
-		{"a mutex taken and released, alone", n.Machine.LockAlone}, {"the same, two threads", n.Machine.LockContended},
-		{"a mutex held as long as for a record, alone", n.Machine.LockHeldAlone}, {"the same, two threads", n.Machine.LockHeldContended},
+		{"an atomic addition, alone", c.AddAlone}, {"an atomic addition, two threads", c.AddContended},
+		{"a line from one processor to the other", c.LineTransfer},
+		{"a mutex taken and released, alone", c.LockAlone}, {"the same, two threads", c.LockContended},
+		{"a mutex held as long as for a record, alone", c.LockHeldAlone}, {"the same, two threads", c.LockHeldContended},
 	} {
 		t.Rows = append(t.Rows, []string{r.name, fmt.Sprintf("%.1f", r.value.Median), fmt.Sprintf("%.1f to %.1f", r.value.Low, r.value.High)})
 	}
 	return t
 }
 
-func (n NVJournal) modelTable() ReportTable {
+func (n NVJournal) modelTable(m NVJModel) ReportTable {
 	t := ReportTable{
-		Title:   "A model: updates of 256 bytes a second on more cores, millions",
+		Title:   "A model: updates of 256 bytes a second on more cores, millions, " + condition(m.State),
 		Columns: []string{"engine"},
 		Note: fmt.Sprintf("This machine has %d processors; what is beyond is computed, not measured. Each core is a customer of a closed network (mean value analysis): it works for itself, and queues for the lock, or for the line of a ring's head. "+
-			"One core is the measurement by calibration; two were measured: the last column is how far the model is off there. Left out: the memory's bandwidth, sockets, callers' locks, commits. The bandwidth of real memory ends all of these lines earlier.", n.Host.CPUs),
+			"One core is the measurement by calibration; two were measured: the last column is how far the model is off there. Calibration and measurement are of rounds in the same state. Left out: the memory's bandwidth, sockets, callers' locks, commits. The bandwidth of real memory ends all of these lines earlier.", n.Host.CPUs),
 	}
-	if lock := n.Model.line("one-lock", 1); lock != nil && lock.ErrorAtTwo > 0.1 {
+	if lock := m.line("one-lock", 1); lock != nil && lock.ErrorAtTwo > 0.1 {
 		t.Note += " It is too kind to the one lock there: what its hand-over costs is measured with a lock that is held for arithmetic, not for a record and its fence."
 	}
-	for _, cores := range n.Model.Cores {
+	for _, cores := range m.Cores {
 		t.Columns = append(t.Columns, strconv.Itoa(cores))
 	}
 	t.Columns = append(t.Columns, "measured at 2", "model off by")
-	for _, l := range n.Model.Lines {
+	for _, l := range m.Lines {
 		row := []string{engineName(l.Engine, l.Partitions)}
 		for _, rate := range l.UpdatesPerSecond {
 			row = append(row, fmt.Sprintf("%.1f", rate/1e6))
@@ -306,57 +346,4 @@ func (n NVJournal) modelTable() ReportTable {
 		t.Rows = append(t.Rows, append(row, fmt.Sprintf("%.1f", l.Measured[1]/1e6), fmt.Sprintf("%+.0f %%", 100*l.ErrorAtTwo)))
 	}
 	return t
-}
-
-// curves are the picture.
-func (n NVJournal) curves() figure.Curves {
-	c := figure.Curves{
-		Title: "nvjournal: the same updates through each journal",
-		Note:  fmt.Sprintf("%d CPUs, Linux %s; DRAM, %s; medians of %d rounds", n.Host.CPUs, n.Host.Kernel, n.Persistence, n.Rounds),
-	}
-	for _, s := range n.Streams {
-		p := figure.CurvePanel{Title: "Updates a second: " + s.Stream, XName: "threads", YName: "millions/s"}
-		for _, threads := range n.threads() {
-			p.X = append(p.X, float64(threads))
-		}
-		for _, name := range n.engines(s.Stream) {
-			line := figure.Curve{Name: name}
-			for _, r := range n.Rows {
-				if r.Stream == s.Stream && r.Name() == name {
-					line.Y = append(line.Y, r.UpdatesPerSecond/1e6)
-				}
-			}
-			p.Lines = append(p.Lines, line)
-		}
-		c.Panels = append(c.Panels, p)
-	}
-	if len(n.Streams) > 0 {
-		p := figure.CurvePanel{Title: "Bytes of an update: " + n.Streams[0].Stream + ", one thread", XName: "bytes"}
-		for _, r := range n.Rows {
-			if r.Stream == n.Streams[0].Stream && r.Threads == 1 && r.BytesPerUpdate != nil {
-				p.Bars = append(p.Bars, figure.CurveBar{Name: r.Name(), Value: *r.BytesPerUpdate, Text: fmt.Sprintf("%.0f B", *r.BytesPerUpdate)})
-			}
-		}
-		c.Panels = append(c.Panels, p)
-	}
-	c.Panels = append(c.Panels, n.latencyPanels()...)
-	p := figure.CurvePanel{Title: "A model: updates of 256 bytes (dots: measured)", XName: "cores", YName: "millions/s"}
-	for _, cores := range n.Model.Cores {
-		p.X = append(p.X, float64(cores))
-	}
-	for _, l := range n.Model.Lines {
-		name := engineName(l.Engine, l.Partitions)
-		line, dots := figure.Curve{Name: name}, figure.Curve{Name: name, Points: true}
-		for k, rate := range l.UpdatesPerSecond {
-			line.Y = append(line.Y, rate/1e6)
-			measured := math.NaN()
-			if k < len(l.Measured) {
-				measured = l.Measured[k] / 1e6
-			}
-			dots.Y = append(dots.Y, measured)
-		}
-		p.Lines = append(p.Lines, line, dots)
-	}
-	c.Panels = append(c.Panels, p)
-	return c
 }

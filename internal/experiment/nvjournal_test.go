@@ -30,28 +30,67 @@ func TestThroughputOfAClosedNetwork(t *testing.T) {
 
 func always(value float64) Spread { return Spread{value, value, value} }
 
+// Ways of a line on the invented machine: 45 ns at best, so that near is up to 100 ns,
+// twenty additions of 5 ns.
+var (
+	alone = NVJWay{}
+	near  = NVJWay{Before: 45, After: 50}
+	apart = NVJWay{Before: 200, After: 190}
+	moved = NVJWay{Before: 45, After: 200}
+)
+
+// roundsOf are as many as there are ways, numbered from 1, all with the same rate.
+func roundsOf(rate float64, ways ...NVJWay) (all []NVJRound) {
+	for n, way := range ways {
+		all = append(all, NVJRound{n + 1, rate, way})
+	}
+	return all
+}
+
+func updateRounds(one, near2, apart2 float64) (all []NVJUpdateRound) {
+	for n := range leastPairs {
+		all = append(all, NVJUpdateRound{2*n + 1, one, near2, near}, NVJUpdateRound{2*n + 2, one, apart2, apart})
+	}
+	return all
+}
+
+// both are enough rounds of each state for a verdict; of one thread as many.
+func both(threads int, rateNear, rateApart float64) (all []NVJRound) {
+	for n := range leastPairs {
+		one, two := NVJRound{2*n + 1, rateNear, near}, NVJRound{2*n + 2, rateApart, apart}
+		if threads == 1 {
+			one.NVJWay, two.NVJWay, two.UpdatesPerSecond = alone, alone, rateNear
+		}
+		all = append(all, one, two)
+	}
+	return all
+}
+
 func measured() NVJournal {
 	number := func(x float64) *float64 { return &x }
 	n := NVJournal{
+		NearestNanoseconds: 45, AdditionNanoseconds: 5,
 		Streams: []NVJStream{{Stream: "varmail", Operations: 10, Updates: 40, Lines: 80, Blocks: 9}},
 		Floor: []NVJUpdate{
-			{Engine: "change", Nanoseconds: always(10), EachOfTwo: always(10)},
-			{Engine: "floor-256", Nanoseconds: always(100), EachOfTwo: always(100), OverFloor: always(1)},
-			{Engine: "nvjournal", Partitions: 1, Nanoseconds: always(140), EachOfTwo: always(150), TwoThreadsOverOne: always(1.87), OverFloor: always(1.4)},
-			{Engine: "nvjournal", Partitions: 8, Nanoseconds: always(145), EachOfTwo: always(150), TwoThreadsOverOne: always(1.93), OverFloor: always(1.45)},
-			{Engine: "one-lock", Partitions: 1, Nanoseconds: always(150), EachOfTwo: always(450), TwoThreadsOverOne: always(0.6), OverFloor: always(1.5)},
+			{Engine: "change", Rounds: updateRounds(10, 10, 10)},
+			{Engine: "floor-256", Rounds: updateRounds(100, 100, 100)},
+			{Engine: "nvjournal", Partitions: 1, Rounds: updateRounds(140, 150, 152)},
+			{Engine: "nvjournal", Partitions: 8, Rounds: updateRounds(145, 150, 152)},
+			{Engine: "one-lock", Partitions: 1, Rounds: updateRounds(150, 450, 900)},
 		},
 		Commit: []NVJCommit{{Partitions: 1, Mean: always(0.3)}, {Partitions: 8, Mean: always(0.9)}},
-		Machine: NVJMachine{AddAlone: always(5), LineTransfer: always(50), LockAlone: always(10),
-			LockHeldAlone: always(200), LockHeldContended: always(350)},
+	}
+	for k, way := range []NVJWay{near, apart} {
+		n.Machine = append(n.Machine, NVJMachine{Round: k + 1, AddAlone: 5, LineTransfer: 50, LockAlone: 10, LockHeldAlone: 200, LockHeldContended: 350, NVJWay: way})
 	}
 	for _, threads := range []int{1, 2} {
 		for _, r := range []NVJRow{
-			{Engine: "nvjournal", Partitions: 1, UpdatesPerSecond: 3e6, BytesPerUpdate: number(200), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
-			{Engine: "nvjournal", Partitions: 8, UpdatesPerSecond: 3.1e6, BytesPerUpdate: number(210), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
-			{Engine: "nvjournal-blocks", Partitions: 1, UpdatesPerSecond: 1e6, BytesPerUpdate: number(4160), FlushesPerUpdate: number(65), FencesPerUpdate: number(0.5)},
-			{Engine: "one-lock", Partitions: 1, UpdatesPerSecond: 1.2e6, BytesPerUpdate: number(220), FlushesPerUpdate: number(4), FencesPerUpdate: number(1.5)},
-			{Engine: "libpmemobj", Partitions: 1, UpdatesPerSecond: 1.5e6},
+			{Engine: "nvjournal", Partitions: 1, Rounds: both(threads, 3e6, 1.9e6), BytesPerUpdate: number(200), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
+			{Engine: "nvjournal", Partitions: 8, Rounds: both(threads, 3.1e6, 2e6), BytesPerUpdate: number(210), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
+			{Engine: "nvjournal-blocks", Partitions: 1, Rounds: both(threads, 1e6, 1e6), BytesPerUpdate: number(4160), FlushesPerUpdate: number(65), FencesPerUpdate: number(0.5)},
+			{Engine: "one-lock", Partitions: 1, Rounds: both(threads, 0.6e6, 0.4e6), BytesPerUpdate: number(220), FlushesPerUpdate: number(4), FencesPerUpdate: number(1.5)},
+			{Engine: "one-lock-one-fence", Partitions: 1, Rounds: both(threads, 1.2e6, 0.8e6)},
+			{Engine: "libpmemobj", Partitions: 1, Rounds: both(threads, 1.5e6, 1.4e6)},
 		} {
 			r.Stream, r.Threads, r.CommitEvery = "varmail", threads, 1
 			n.Rows = append(n.Rows, r)
@@ -60,9 +99,9 @@ func measured() NVJournal {
 	for _, ns := range []float64{0, 300} {
 		for _, threads := range []int{1, 2} {
 			for _, l := range []NVJLatency{
-				{Engine: "nvjournal", Partitions: 1, UpdatesPerSecond: always(3e6 - 1e3*ns)},
-				{Engine: "nvjournal", Partitions: 8, UpdatesPerSecond: always(3.1e6 - 1e3*ns)},
-				{Engine: "one-lock", Partitions: 1, UpdatesPerSecond: always(2e6 - 4e3*ns)},
+				{Engine: "nvjournal", Partitions: 1, Rounds: both(threads, 3e6-1e3*ns, 2e6)},
+				{Engine: "nvjournal", Partitions: 8, Rounds: both(threads, 3.1e6-1e3*ns, 2e6)},
+				{Engine: "one-lock-one-fence", Partitions: 1, Rounds: both(threads, 2e6-4e3*ns, 1e6)},
 			} {
 				l.Stream, l.Threads, l.FenceNanoseconds = "varmail", threads, ns
 				n.Latency = append(n.Latency, l)
@@ -73,51 +112,26 @@ func measured() NVJournal {
 	if err := n.Order[0].compute(); err != nil {
 		panic(err)
 	}
-	n.Model = contention(n.Floor, n.Machine)
+	n.evaluate()
 	return n
 }
 
 func TestSlowerMemoryIsARowAndBesideOneLock(t *testing.T) {
 	n := measured()
 	tables := n.latencyTables()
-	if len(tables) != 1 || len(tables[0].Rows) != 4 {
-		t.Fatalf("want one table of four rows: %v", tables)
+	if len(tables) != 1 || len(tables[0].Rows) != 6 {
+		t.Fatalf("want one table of six rows: %v", tables)
 	}
-	if got, want := strings.Join(tables[0].Rows[3], "|"), "varmail, 300 ns, no limit of bandwidth|2|2700 (3.38×)|2800 (3.50×)|800"; got != want {
-		t.Errorf("the last row is %q, want %q", got, want)
+	if got, want := strings.Join(tables[0].Rows[4], "|"), "varmail, 300 ns, no limit of bandwidth|2|near|2700 (3.38×)|2800 (3.50×)|800"; got != want {
+		t.Errorf("the row is %q, want %q", got, want)
 	}
 	panels := n.latencyPanels()
-	if len(panels) != 1 || len(panels[0].X) != 2 || len(panels[0].Lines) != 3 {
-		t.Errorf("want a panel of three lines over two places: %+v", panels)
+	if len(panels) != 2 || len(panels[0].X) != 2 || len(panels[0].Lines) != 3 {
+		t.Errorf("want two panels of three lines over two places: %+v", panels)
 	}
 	n.Latency = nil
 	if n.latencyTables() != nil || n.latencyPanels() != nil {
 		t.Error("what was not measured is shown")
-	}
-}
-
-func TestRoundsWithTheProcessorsApartAreToldByThemselves(t *testing.T) {
-	n := measured()
-	for _, table := range []ReportTable{n.floorTable(), n.rateTable(n.Streams[0])} {
-		if strings.Contains(table.Note, "moved about") || strings.Contains(strings.Join(slices.Concat(table.Rows...), "|"), "apart") {
-			t.Errorf("%s: there was no such round: %v", table.Title, table)
-		}
-	}
-	n.NearestNanoseconds = 48
-	n.Floor[2].RoundsApart, n.Floor[2].EachOfTwoApart, n.Floor[2].TwoThreadsOverOneApart = 3, always(330), always(0.99)
-	n.Rows[6].RoundsApart, n.Rows[6].UpdatesPerSecondApart = 2, 1.9e6
-	floor, rate := n.floorTable(), n.rateTable(n.Streams[0])
-	if !strings.Contains(floor.Note, "took 48 ns at best") {
-		t.Errorf("the floor's note does not say what apart is: %s", floor.Note)
-	}
-	if got, want := strings.Join(floor.Rows[2][1:], "|"), "140 (140 to 140)|150 (150 to 150)|1.87×|1.40×|330 (330 to 330)|0.99× (3 rounds)"; got != want {
-		t.Errorf("the floor's row is %q, want %q", got, want)
-	}
-	if got, want := rate.Rows[1][2], "3100 (0); apart 1900 (2)"; got != want {
-		t.Errorf("P = 8 with two threads: %q, want %q", got, want)
-	}
-	if err := n.Check(); err != nil {
-		t.Errorf("rounds apart are held to the bounds: %v", err)
 	}
 }
 
@@ -150,18 +164,20 @@ func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
 	if err := measured().Check(); err != nil {
 		t.Fatalf("all is within the bounds: %v", err)
 	}
+	slower := func(n *NVJournal, k int, one, two float64) { n.Floor[k].Rounds = updateRounds(one, two, two) }
 	for want, spoil := range map[string]func(n *NVJournal){
-		"over the floor, P = 1":    func(n *NVJournal) { n.Floor[2].OverFloor = always(1.6) },
-		"two threads":              func(n *NVJournal) { n.Floor[3].TwoThreadsOverOne = always(1.7) },
+		"over the floor, P = 1":                     func(n *NVJournal) { slower(n, 2, 160, 170) },
+		"two threads over one, P = 8, processors n": func(n *NVJournal) { slower(n, 3, 145, 175) },
 		"a commit":                 func(n *NVJournal) { n.Commit[1].Mean = always(2.5) },
-		"over one lock, updates":   func(n *NVJournal) { n.Floor[4].EachOfTwo = always(200) },
-		"shows most, varmail":      func(n *NVJournal) { n.Rows[8].UpdatesPerSecond = 2e6 },
+		"over one lock, updates":   func(n *NVJournal) { slower(n, 4, 150, 200) },
+		"shows most, varmail":      func(n *NVJournal) { n.set("one-lock-one-fence", both(2, 2e6, 2e6)) },
 		"fewer bytes":              func(n *NVJournal) { *n.Rows[2].BytesPerUpdate = 800 },
-		"over libpmemobj":          func(n *NVJournal) { n.Rows[9].UpdatesPerSecond = 4e6 },
+		"over libpmemobj":          func(n *NVJournal) { n.set("libpmemobj", both(2, 4e6, 4e6)) },
 		"an update of 256 bytes o": func(n *NVJournal) { n.Floor = nil },
 	} {
 		n := measured()
 		spoil(&n)
+		n.evaluate()
 		if err := n.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q in the error, got %v", want, err)
 		}
@@ -170,7 +186,14 @@ func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
 
 func TestTheModelKnowsItsCalibrationAndIsCheckedAtTwo(t *testing.T) {
 	n := measured()
-	for _, l := range n.Model.Lines {
+	if len(n.Models) != 2 || n.Models[0].State != NVJNear || n.Models[1].State != NVJApart {
+		t.Fatalf("want a model of each state: %+v", n.Models)
+	}
+	if got, want := n.Models[1].line("one-lock", 1).Measured[1], 2e9/900; got != want {
+		t.Errorf("apart, two threads with one lock were measured as %g, want %g", got, want)
+	}
+	model := n.Models[0]
+	for _, l := range model.Lines {
 		if off := l.UpdatesPerSecond[0]/l.Measured[0] - 1; math.Abs(off) > 1e-9 {
 			t.Errorf("%s: off by %g at one core", l.Engine, off)
 		}
@@ -178,8 +201,8 @@ func TestTheModelKnowsItsCalibrationAndIsCheckedAtTwo(t *testing.T) {
 			t.Errorf("%s: not checked at two", l.Engine)
 		}
 	}
-	lock, one, eight := n.Model.line("one-lock", 1), n.Model.line("nvjournal", 1), n.Model.line("nvjournal", 8)
-	last := len(n.Model.Cores) - 1
+	lock, one, eight := model.line("one-lock", 1), model.line("nvjournal", 1), model.line("nvjournal", 8)
+	last := len(model.Cores) - 1
 	if !(lock.UpdatesPerSecond[last] < one.UpdatesPerSecond[last] && one.UpdatesPerSecond[last] < eight.UpdatesPerSecond[last]) {
 		t.Errorf("at 64 cores: one lock %g, P=1 %g, P=8 %g", lock.UpdatesPerSecond[last], one.UpdatesPerSecond[last], eight.UpdatesPerSecond[last])
 	}
@@ -211,23 +234,23 @@ func TestASectionMeasuredAgainLeavesTheOthers(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "bench")
 	script := `#!/bin/sh
 echo "$@" >"$0.arguments"
-echo '{"rounds": 5, "floor": [{"engine": "nvjournal", "partitions": 1, "over_floor": {"median": 1.3, "low": 1.3, "high": 1.3}}]}'
+echo '{"rounds": 5, "floor": [{"engine": "floor-256", "rounds": [{"round": 1, "ns": 100}]}, {"engine": "nvjournal", "partitions": 1, "rounds": [{"round": 1, "ns": 130, "ns_each_of_two_threads": 200, "line_before_ns": 180, "line_after_ns": 185}]}], "nearest_line_transfer_ns": 180, "atomic_addition_ns": 20}'
 `
 	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	o := NVJournalOptions{Program: program, Rounds: 5, Only: "updates", Before: measured()}
-	o.Before.Floor[0].EachOfTwoApart = always(18)
 	for range 2 {
 		n, err := RunNVJournal(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(n.Floor) != 1 || n.Floor[0].OverFloor.Median != 1.3 || len(n.Rows) != len(o.Before.Rows) || len(n.Order) != 1 {
+		if len(n.Floor) != 2 || n.Floor[1].OverFloor.Median != 1.3 || len(n.Rows) != len(o.Before.Rows) || len(n.Order) != 1 {
 			t.Errorf("floor %v, %d rows, %d orders: want the new floor, and the rest as before", n.Floor, len(n.Rows), len(n.Order))
 		}
-		if n.Floor[0].EachOfTwoApart != (Spread{}) {
-			t.Errorf("an old figure stays where the new ones have none: %v", n.Floor[0].EachOfTwoApart)
+		// Near was seen before: what is measured now is held to the same bound.
+		if two := n.Floor[1].Two; len(two) != 1 || two[0].State != NVJApart || n.NearestNanoseconds != 45 {
+			t.Errorf("two threads: %+v, nearest %g; want rounds apart alone, nearest 45 as before", two, n.NearestNanoseconds)
 		}
 		if !slices.Equal(n.Later, []string{"updates"}) {
 			t.Errorf("measured later: %v", n.Later)

@@ -141,7 +141,7 @@ func (l Lab) watchDaemon(ctx context.Context, stage *stage, o ScaleOptions, resu
 // how many of the cgroups did I/O in an interval.
 func (l Lab) countActive(ctx context.Context, stage *stage, o ScaleOptions) (active int, err error) {
 	m, err := meter.Open(ctx, meter.Options{
-		Device: stage.disk.Device.Name, Interval: o.Interval, Tree: l.Tree, Naming: actorNames(nil), Log: l.Log,
+		Devices: []string{stage.disk.Device.Name}, Interval: o.Interval, Tree: l.Tree, Naming: actorNames(nil), Log: l.Log,
 	})
 	if err != nil {
 		return 0, err

@@ -141,7 +141,7 @@ func (l Lab) RunShares(ctx context.Context, scenario Scenario, law string) (phas
 	phase.Name = law
 	step := scenario.Step(law)
 	source, err := meter.Open(ctx, meter.Options{
-		Device: stage.disk.Device.Name, Interval: step, Tree: l.Tree, Naming: actorNames(paths),
+		Devices: []string{stage.disk.Device.Name}, Interval: step, Tree: l.Tree, Naming: actorNames(paths),
 		Ideal: func(path, _ string) (uint64, bool) { return paths[path].Weight, paths[path].Weight > 0 },
 		Log:   l.Log,
 	})
@@ -278,7 +278,7 @@ func (l Lab) control(ctx context.Context, law string, scenario Scenario, s *stag
 	for cgroupPath, actor := range actors {
 		config.Containers = append(config.Containers, control.Rule{Match: cgroupPath, Weight: actor.Weight})
 	}
-	return l.steer(ctx, s.disk.Device, config, func(time.Duration) (account.Source, error) { return source, nil })
+	return l.steer(ctx, s.disk.Device, config, func([]string, time.Duration) (account.Source, error) { return source, nil })
 }
 
 func drain(ctx context.Context, source account.Source) error {

@@ -14,20 +14,19 @@ import (
 
 // steer lets the daemon's own loop keep a disk's shares until ctx or the source
 // ends. The configuration's state is in a directory of its own.
-func (l Lab) steer(ctx context.Context, disk blockdev.Disk, config control.Config, open func(time.Duration) (account.Source, error)) error {
+func (l Lab) steer(ctx context.Context, disk blockdev.Disk, config control.Config, open func([]string, time.Duration) (account.Source, error)) error {
 	state, err := makeHome()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(state)
 	config.StateDir = state
-	host, err := control.OpenHost(l.Tree, disk)
+	controlled, err := control.OpenDisk(l.Tree, disk)
 	if err != nil {
 		return err
 	}
 	return control.Run(ctx, control.Options{
-		Device: disk.Name, Dev: disk.Dev.String(), DeviceDir: control.DeviceDir(disk.Name),
-		Config: config, Host: host, Log: l.Log, OpenSource: open,
+		Disks: []control.Disk{controlled}, Config: config, Log: l.Log, OpenSource: open,
 	})
 }
 
@@ -43,9 +42,9 @@ func (s *stand) startSteering(ctx context.Context) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() {
-		done <- s.lab.steer(ctx, s.disk.Device, config, func(interval time.Duration) (account.Source, error) {
+		done <- s.lab.steer(ctx, s.disk.Device, config, func(devices []string, interval time.Duration) (account.Source, error) {
 			return meter.Open(ctx, meter.Options{
-				Device: s.disk.Device.Name, Interval: interval, Tree: s.lab.Tree, Naming: actorNames(nil),
+				Devices: devices, Interval: interval, Tree: s.lab.Tree, Naming: actorNames(nil),
 				Ideal: func(path, _ string) (uint64, bool) { return weights[path], weights[path] > 0 },
 			})
 		})

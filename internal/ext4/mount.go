@@ -17,6 +17,9 @@ type MountOptions struct {
 	// NoAtime spares the access times, which are metadata writes of
 	// readers.
 	NoAtime bool
+	// NoDev refuses device nodes in it, NoSuid ignores the set-user-ID and
+	// set-group-ID bits and capabilities of its programs.
+	NoDev, NoSuid bool
 	// JournalDevice is the node of the external journal. Without it the
 	// kernel looks for the device number of the last mount, which for loop
 	// devices is often another device by now.
@@ -40,6 +43,12 @@ func Mount(device, directory string, options MountOptions) error {
 	}
 	if options.NoAtime {
 		flags |= unix.MS_NOATIME
+	}
+	if options.NoDev {
+		flags |= unix.MS_NODEV
+	}
+	if options.NoSuid {
+		flags |= unix.MS_NOSUID
 	}
 	data := options.Data
 	if options.JournalDevice != "" {

@@ -6,6 +6,7 @@
 package ext4test
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"path/filepath"
@@ -35,6 +36,9 @@ type Options struct {
 	Make ext4.MakeOptions
 	// Mount are mount options, such as "data=journal".
 	Mount string
+	// Image is the path of the disk's file below a directory of the test; ""
+	// is "disk".
+	Image string
 }
 
 // FileSystem is a mounted ext4.
@@ -43,6 +47,8 @@ type FileSystem struct {
 	Dir string
 	// Disk carries it; Journal is only set with an external journal.
 	Disk, Journal blockdev.Loop
+	// Home is the test's directory, in which Options.Image is.
+	Home string
 }
 
 // Dev is the file system's device as the kernel writes dev_t.
@@ -72,7 +78,8 @@ func New(t testing.TB, options Options) FileSystem {
 	})
 	fs := FileSystem{
 		Dir:  filepath.Join(dir, "mnt"),
-		Disk: attach(t, filepath.Join(dir, "disk"), fileSystemBytes),
+		Disk: attach(t, filepath.Join(dir, cmp.Or(options.Image, "disk")), fileSystemBytes),
+		Home: dir,
 	}
 	if err := os.Mkdir(fs.Dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -84,7 +91,13 @@ func New(t testing.TB, options Options) FileSystem {
 		options.Make.JournalDevice = fs.Journal.Node()
 		mount.JournalDevice = fs.Journal.Node()
 	}
-	if err := ext4.Make(context.Background(), fs.Disk.Node(), options.Make); err != nil {
+	makeAndMount(t, fs, options.Make, mount)
+	return fs
+}
+
+func makeAndMount(t testing.TB, fs FileSystem, options ext4.MakeOptions, mount ext4.MountOptions) {
+	t.Helper()
+	if err := ext4.Make(context.Background(), fs.Disk.Node(), options); err != nil {
 		t.Fatal(err)
 	}
 	if err := ext4.Mount(fs.Disk.Node(), fs.Dir, mount); err != nil {
@@ -96,11 +109,33 @@ func New(t testing.TB, options Options) FileSystem {
 			_ = unix.Unmount(fs.Dir, unix.MNT_DETACH)
 		}
 	})
-	return fs
+}
+
+// Replace unmounts the file system and mounts a new one in its place, on a
+// device of the same number. With image "" it is made on the same disk; else the
+// disk's file is detached and another one, of that path below Home, attached.
+func (f FileSystem) Replace(t testing.TB, image string, options ext4.MakeOptions) FileSystem {
+	t.Helper()
+	if err := ext4.Unmount(context.Background(), f.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if image != "" {
+		if err := f.Disk.Detach(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		number := f.Disk.Dev
+		f.Disk = attach(t, filepath.Join(f.Home, image), fileSystemBytes)
+		needs.That(t, f.Disk.Dev == number, "no other program that takes loop devices meanwhile")
+	}
+	makeAndMount(t, f, options, ext4.MountOptions{NoAtime: true})
+	return f
 }
 
 func attach(t testing.TB, path string, size int64) blockdev.Loop {
 	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	file, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,7 @@ type CurveBar struct {
 }
 
 const (
-	maxPanels       = 8
+	maxPanels       = 12
 	curveColumns    = 2
 	curvePanelWidth = (sheetWidth - 2*margin - 2*axisRoom - columnGap) / curveColumns
 	curveHeight     = 210
@@ -209,8 +209,12 @@ func (c Curves) describe() string {
 	for _, p := range c.Panels {
 		b.WriteString(" " + p.Title + ":")
 		for _, line := range p.Lines {
-			if n := len(line.Y); n > 0 {
-				fmt.Fprintf(&b, " %s %s at %s, %s at %s;", line.Name, number(line.Y[0], 2), number(p.X[0], 0), number(line.Y[n-1], 2), number(p.X[n-1], 0))
+			first, last := slices.IndexFunc(line.Y, drawable), len(line.Y)-1
+			for last > first && !drawable(line.Y[last]) {
+				last--
+			}
+			if first >= 0 {
+				fmt.Fprintf(&b, " %s %s at %s, %s at %s;", line.Name, number(line.Y[first], 2), number(p.X[first], 0), number(line.Y[last], 2), number(p.X[last], 0))
 			}
 		}
 		for _, bar := range p.Bars {

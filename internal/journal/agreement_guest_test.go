@@ -244,7 +244,7 @@ var (
 	}
 )
 
-func TestHandlesAgreeWithAWitnessOfEachBlock(t *testing.T) {
+func TestGuestHandlesAgreeWithAWitnessOfEachBlock(t *testing.T) {
 	vmtest.InGuest(t, journal.GuestConfig, func(t *testing.T) {
 		mounted := mountGuestDisk(t, ext4.MakeOptions{})
 		agreement(t, mounted, []load{newLoad(t, mounted, "a", mixA), newLoad(t, mounted, "b", mixB)}, func() {})
@@ -253,7 +253,7 @@ func TestHandlesAgreeWithAWitnessOfEachBlock(t *testing.T) {
 
 // With a journal of 2 MiB a transaction holds 512 blocks; a file in more block
 // groups than that is freed by handles that restart, beside one that works.
-func TestHandlesThatRestartAgreeWithTheWitness(t *testing.T) {
+func TestGuestHandlesThatRestartAgreeWithTheWitness(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.InGuest(t, journal.GuestConfig, func(t *testing.T) {
 		mounted := mountGuestDisk(t, ext4.MakeOptions{BlockSizeBytes: 1024, JournalBytes: 2 << 20, Arguments: []string{"-g", "256"}})
@@ -289,7 +289,7 @@ func lengthen(t *testing.T, directory string, bytes int64) {
 	}
 }
 
-func TestHandlesOfManyContainersAgreeWithTheWitness(t *testing.T) {
+func TestGuestHandlesOfManyContainersAgreeWithTheWitness(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.InGuest(t, journal.GuestConfig, func(t *testing.T) {
 		mounted := mountGuestDisk(t, ext4.MakeOptions{})

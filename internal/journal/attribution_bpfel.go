@@ -23,7 +23,7 @@ type attributionCommit struct {
 	DurationNs   uint64
 	ForcedBy     uint64
 	JournalDisk  uint32
-	Pad          uint32
+	Instance     uint32
 }
 
 type attributionCommitter struct {
@@ -34,14 +34,16 @@ type attributionCommitter struct {
 	Dev          uint32
 	JournalDisk  uint32
 	Tid          uint32
-	Pad          uint32
+	Instance     uint32
 }
 
 type attributionDirtiedKey struct {
-	_      structs.HostLayout
-	Dev    uint32
-	Tid    uint32
-	Cgroup uint64
+	_        structs.HostLayout
+	Dev      uint32
+	Tid      uint32
+	Cgroup   uint64
+	Instance uint32
+	Pad      uint32
 }
 
 type attributionForcer struct {
@@ -51,17 +53,26 @@ type attributionForcer struct {
 }
 
 type attributionHandleSeen struct {
-	_       structs.HostLayout
-	Handle  uint64
-	Tid     uint32
-	Dirtied int32
+	_        structs.HostLayout
+	Handle   uint64
+	Tid      uint32
+	Dirtied  int32
+	Dev      uint32
+	Instance uint32
 }
 
 type attributionInodeKey struct {
-	_   structs.HostLayout
-	Ino uint64
-	Dev uint32
-	Pad uint32
+	_        structs.HostLayout
+	Ino      uint64
+	Dev      uint32
+	Instance uint32
+}
+
+type attributionInstance struct {
+	_          structs.HostLayout
+	Superblock uint64
+	State      uint32
+	Pad        uint32
 }
 
 type attributionLogged struct {
@@ -74,10 +85,10 @@ type attributionLogged struct {
 }
 
 type attributionLoggedKey struct {
-	_      structs.HostLayout
-	Dev    uint32
-	Pad    uint32
-	Cgroup uint64
+	_        structs.HostLayout
+	Dev      uint32
+	Instance uint32
+	Cgroup   uint64
 }
 
 type attributionWorker struct {
@@ -103,10 +114,12 @@ const (
 	attributionMapDirtied                           = "dirtied"
 	attributionMapDisks                             = "disks"
 	attributionMapForcers                           = "forcers"
+	attributionMapInstances                         = "instances"
 	attributionMapLogged                            = "logged"
 	attributionMapLost                              = "lost"
 	attributionMapNotedBios                         = "noted_bios"
 	attributionMapOwners                            = "owners"
+	attributionMapOwnersAdded                       = "owners_added"
 	attributionMapSeen                              = "seen"
 	attributionMapWorkers                           = "workers"
 	attributionMapWritten                           = "written"
@@ -237,18 +250,20 @@ type attributionProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionMapSpecs struct {
-	Commits    *ebpf.MapSpec `ebpf:"commits"`
-	Committers *ebpf.MapSpec `ebpf:"committers"`
-	Dirtied    *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks      *ebpf.MapSpec `ebpf:"disks"`
-	Forcers    *ebpf.MapSpec `ebpf:"forcers"`
-	Logged     *ebpf.MapSpec `ebpf:"logged"`
-	Lost       *ebpf.MapSpec `ebpf:"lost"`
-	NotedBios  *ebpf.MapSpec `ebpf:"noted_bios"`
-	Owners     *ebpf.MapSpec `ebpf:"owners"`
-	Seen       *ebpf.MapSpec `ebpf:"seen"`
-	Workers    *ebpf.MapSpec `ebpf:"workers"`
-	Written    *ebpf.MapSpec `ebpf:"written"`
+	Commits     *ebpf.MapSpec `ebpf:"commits"`
+	Committers  *ebpf.MapSpec `ebpf:"committers"`
+	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks       *ebpf.MapSpec `ebpf:"disks"`
+	Forcers     *ebpf.MapSpec `ebpf:"forcers"`
+	Instances   *ebpf.MapSpec `ebpf:"instances"`
+	Logged      *ebpf.MapSpec `ebpf:"logged"`
+	Lost        *ebpf.MapSpec `ebpf:"lost"`
+	NotedBios   *ebpf.MapSpec `ebpf:"noted_bios"`
+	Owners      *ebpf.MapSpec `ebpf:"owners"`
+	OwnersAdded *ebpf.MapSpec `ebpf:"owners_added"`
+	Seen        *ebpf.MapSpec `ebpf:"seen"`
+	Workers     *ebpf.MapSpec `ebpf:"workers"`
+	Written     *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionVariableSpecs contains global variables before they are loaded into the kernel.
@@ -278,18 +293,20 @@ func (o *attributionObjects) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionMaps struct {
-	Commits    *ebpf.Map `ebpf:"commits"`
-	Committers *ebpf.Map `ebpf:"committers"`
-	Dirtied    *ebpf.Map `ebpf:"dirtied"`
-	Disks      *ebpf.Map `ebpf:"disks"`
-	Forcers    *ebpf.Map `ebpf:"forcers"`
-	Logged     *ebpf.Map `ebpf:"logged"`
-	Lost       *ebpf.Map `ebpf:"lost"`
-	NotedBios  *ebpf.Map `ebpf:"noted_bios"`
-	Owners     *ebpf.Map `ebpf:"owners"`
-	Seen       *ebpf.Map `ebpf:"seen"`
-	Workers    *ebpf.Map `ebpf:"workers"`
-	Written    *ebpf.Map `ebpf:"written"`
+	Commits     *ebpf.Map `ebpf:"commits"`
+	Committers  *ebpf.Map `ebpf:"committers"`
+	Dirtied     *ebpf.Map `ebpf:"dirtied"`
+	Disks       *ebpf.Map `ebpf:"disks"`
+	Forcers     *ebpf.Map `ebpf:"forcers"`
+	Instances   *ebpf.Map `ebpf:"instances"`
+	Logged      *ebpf.Map `ebpf:"logged"`
+	Lost        *ebpf.Map `ebpf:"lost"`
+	NotedBios   *ebpf.Map `ebpf:"noted_bios"`
+	Owners      *ebpf.Map `ebpf:"owners"`
+	OwnersAdded *ebpf.Map `ebpf:"owners_added"`
+	Seen        *ebpf.Map `ebpf:"seen"`
+	Workers     *ebpf.Map `ebpf:"workers"`
+	Written     *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionMaps) Close() error {
@@ -299,10 +316,12 @@ func (m *attributionMaps) Close() error {
 		m.Dirtied,
 		m.Disks,
 		m.Forcers,
+		m.Instances,
 		m.Logged,
 		m.Lost,
 		m.NotedBios,
 		m.Owners,
+		m.OwnersAdded,
 		m.Seen,
 		m.Workers,
 		m.Written,

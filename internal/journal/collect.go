@@ -30,6 +30,10 @@ type drainBuffers struct {
 	record        ringbuf.Record
 	dirtiedKeys   []attributionDirtiedKey
 	dirtiedValues []int64
+	ownerKeys     []attributionInodeKey
+	ownerValues   []uint64
+	endKeys       []uint32
+	endValues     []attributionInstance
 	writtenKeys   []attributionWrittenKey
 	writtenValues []uint64
 	loggedKeys    []attributionLoggedKey
@@ -57,6 +61,12 @@ func (p *Probe) Collect() (Events, error) {
 		return Events{}, err
 	}
 	if err := p.collectLost(); err != nil {
+		return Events{}, err
+	}
+	if err := p.forgetEnded(); err != nil {
+		return Events{}, err
+	}
+	if err := p.countForgotten(); err != nil {
 		return Events{}, err
 	}
 	events := p.pending
@@ -124,6 +134,7 @@ func decodeCommit(raw []byte) (Commit, error) {
 	}
 	return Commit{
 		Dev:             record.Dev,
+		Instance:        record.Instance,
 		JournalDisk:     record.JournalDisk,
 		Tid:             record.Tid,
 		BlocksLogged:    record.BlocksLogged,
@@ -142,16 +153,20 @@ func (p *Probe) takeDirtied(commits []Commit) error {
 	if err := p.visitDirtied(commits, func(key attributionDirtiedKey) { done = append(done, key) }); err != nil {
 		return err
 	}
-	for _, key := range done {
-		if err := p.objects.Dirtied.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("cannot take a transaction out of the kernel's map: %w", err)
-		}
-	}
-	return nil
+	return deleteAll(p.objects.Dirtied, done)
 }
 
 // visitDirtied adds the handles' sums to the commits that they belong to.
 func (p *Probe) visitDirtied(commits []Commit, visit func(attributionDirtiedKey)) error {
+	return p.readDirtied(func(key attributionDirtiedKey, blocks int64) {
+		if commit := commitOf(commits, Filesystem{key.Dev, key.Instance}, key.Tid); commit != nil {
+			commit.Dirtied[key.Cgroup] += blocks
+			visit(key)
+		}
+	})
+}
+
+func (p *Probe) readDirtied(visit func(key attributionDirtiedKey, blocks int64)) error {
 	b := &p.buffers
 	if b.dirtiedKeys == nil {
 		b.dirtiedKeys = make([]attributionDirtiedKey, batchEntries)
@@ -159,10 +174,7 @@ func (p *Probe) visitDirtied(commits []Commit, visit func(attributionDirtiedKey)
 	}
 	err := readAll(p.objects.Dirtied, b.dirtiedKeys, b.dirtiedValues, func(n int) {
 		for i, key := range b.dirtiedKeys[:n] {
-			if commit := commitOf(commits, key.Dev, key.Tid); commit != nil {
-				commit.Dirtied[key.Cgroup] += b.dirtiedValues[i]
-				visit(key)
-			}
+			visit(key, b.dirtiedValues[i])
 		}
 	})
 	if err != nil {
@@ -171,12 +183,12 @@ func (p *Probe) visitDirtied(commits []Commit, visit func(attributionDirtiedKey)
 	return nil
 }
 
-// commitOf is the first commit of dev that is tid or later: a transaction
-// whose own record was lost goes with the next, as its bytes do. Transaction
-// numbers wrap around (tid_geq of include/linux/jbd2.h).
-func commitOf(commits []Commit, dev, tid uint32) *Commit {
+// commitOf is the first commit of a file system that is tid or later: a
+// transaction whose own record was lost goes with the next, as its bytes do.
+// Transaction numbers wrap around (tid_geq of include/linux/jbd2.h).
+func commitOf(commits []Commit, of Filesystem, tid uint32) *Commit {
 	for i := range commits {
-		if commits[i].Dev == dev && int32(commits[i].Tid-tid) >= 0 {
+		if commits[i].Filesystem() == of && int32(commits[i].Tid-tid) >= 0 {
 			return &commits[i]
 		}
 	}
@@ -202,7 +214,7 @@ func (p *Probe) collectWrites() error {
 			p.previous[key] = seenSum{bytes: b.writtenValues[i]}
 			write := Write{Disk: key.Disk, Kind: Kind(key.Kind), Charged: key.Charged, Bytes: bytes}
 			if write.Kind == KindMetadata {
-				write.Of = uint32(key.Owner)
+				write.Of, write.OfInstance = uint32(key.Owner), uint32(key.Owner>>32)
 			} else {
 				write.Owner = key.Owner
 			}
@@ -212,32 +224,33 @@ func (p *Probe) collectWrites() error {
 	if err != nil {
 		return fmt.Errorf("cannot read who wrote to the disk: %w", err)
 	}
-	for key, sum := range p.previous {
-		if sum.idle < idleCollections {
-			continue
-		}
-		if err := p.objects.Written.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("cannot take an idle sum out of the kernel's map: %w", err)
-		}
-		delete(p.previous, key)
-	}
-	return nil
+	return p.forgetWritten(func(key attributionWrittenKey) bool { return p.previous[key].idle >= idleCollections })
 }
 
 func (p *Probe) collectLost() error {
 	var sum uint64
 	for kind := range p.objects.Lost.MaxEntries() {
-		var counts []uint64
-		if err := p.objects.Lost.Lookup(kind, &counts); err != nil {
+		count, err := sumOverCPUs(p.objects.Lost, kind)
+		if err != nil {
 			return fmt.Errorf("cannot read the count of lost events: %w", err)
 		}
-		for _, count := range counts {
-			sum += count
-		}
+		sum += count
 	}
 	p.pending.Lost = sum - p.lost
 	p.lost = sum
 	return nil
+}
+
+// sumOverCPUs reads a counter that each processor has its own part of.
+func sumOverCPUs(m *ebpf.Map, key uint32) (sum uint64, err error) {
+	var counts []uint64
+	if err := m.Lookup(key, &counts); err != nil {
+		return 0, err
+	}
+	for _, count := range counts {
+		sum += count
+	}
+	return sum, nil
 }
 
 // readAll visits a whole hash map, a batch at a time.

@@ -16,12 +16,34 @@ type Events struct {
 	Calls []Call
 	// Lost counts events that the kernel side had no room for.
 	Lost uint64
+	// OwnersForgotten counts the inodes whose owner the kernel side forgot,
+	// because more were changed than it remembers. See docs/accounting.md for
+	// how exact that is.
+	OwnersForgotten uint64
+}
+
+// Filesystem is one mounted file system: another that is mounted from the same
+// device later, also after the device's number was given to another disk, has
+// another instance.
+type Filesystem struct {
+	// Dev is the device, as a kernel dev_t (major<<20|minor).
+	Dev uint32
+	// Instance counts the file systems that were mounted from the device since
+	// the probe was opened, modulo 2^24.
+	Instance uint32
+}
+
+// After says whether f was mounted later from the same device.
+func (f Filesystem) After(other Filesystem) bool {
+	const bits = 24
+	return int32((f.Instance-other.Instance)<<(32-bits)) > 0
 }
 
 // Commit is one jbd2 transaction that reached the journal.
 type Commit struct {
-	// Dev is the file system's device, as a kernel dev_t (major<<20|minor).
-	Dev uint32
+	// Dev is the file system's device, as a kernel dev_t (major<<20|minor), and
+	// Instance which of that device's it is.
+	Dev, Instance uint32
 	// JournalDisk is the disk its journal was written to, a kernel dev_t;
 	// 0 where no write was seen.
 	JournalDisk uint32
@@ -48,6 +70,9 @@ type Commit struct {
 	Dirtied map[uint64]int64
 }
 
+// Filesystem is the one whose transaction it is.
+func (c Commit) Filesystem() Filesystem { return Filesystem{c.Dev, c.Instance} }
+
 // Kind says what a Write is.
 type Kind uint32
 
@@ -73,19 +98,24 @@ type Write struct {
 	Charged uint64
 	// Owner is the cgroup that owns the inode; only for KindData, else 0.
 	Owner uint64
-	// Of is the device whose own pages they are (kernel dev_t); only for
-	// KindMetadata, else 0. It is another than Disk below a loop device with
-	// direct I/O, which hands its pages on.
-	Of    uint32
-	Bytes uint64
+	// Of is the device whose own pages they are (kernel dev_t), and OfInstance
+	// which of its file systems; only for KindMetadata, else 0. It is another
+	// than Disk for a partition, for a mapped device, and below a loop device
+	// with direct I/O, which hands its pages on.
+	Of, OfInstance uint32
+	Bytes          uint64
 }
+
+// Filesystem is the one whose pages were written.
+func (w Write) Filesystem() Filesystem { return Filesystem{w.Of, w.OfInstance} }
 
 // Log is what a cgroup did with the journal of one ext4nvj file system, which is
 // in memory: nothing of it goes to a disk but what checkpoints carry home.
 type Log struct {
-	// Dev is the file system's device, as a kernel dev_t.
-	Dev    uint32
-	Cgroup uint64
+	// Dev is the file system's device, as a kernel dev_t, and Instance which of
+	// that device's it is.
+	Dev, Instance uint32
+	Cgroup        uint64
 	// Bytes is what its handles logged, in lines of 64 bytes, headers
 	// included: exact. Blocks is of how many blocks, once for each handle.
 	Bytes, Blocks uint64
@@ -94,3 +124,6 @@ type Log struct {
 	// not a kernel thread, by the clock or for room.
 	Commits, Forced uint64
 }
+
+// Filesystem is the one that was logged for.
+func (l Log) Filesystem() Filesystem { return Filesystem{l.Dev, l.Instance} }

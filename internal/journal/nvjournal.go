@@ -95,7 +95,7 @@ func (p *Probe) collectLogs() error {
 			}
 			p.logged[key] = seenLog{sums: now}
 			p.pending.Logs = append(p.pending.Logs, Log{
-				Dev: key.Dev, Cgroup: key.Cgroup,
+				Dev: key.Dev, Instance: key.Instance, Cgroup: key.Cgroup,
 				Bytes:   (now.Lines - before.sums.Lines) * lineBytes,
 				Blocks:  now.Blocks - before.sums.Blocks,
 				Handles: now.Handles - before.sums.Handles,

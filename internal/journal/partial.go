@@ -3,7 +3,10 @@ package journal
 import "fmt"
 
 // transaction names one on a running host: tids wrap after 2^32.
-type transaction struct{ dev, tid uint32 }
+type transaction struct {
+	of  Filesystem
+	tid uint32
+}
 
 // collectPartial adds what the commits under way have written since it was
 // last asked.
@@ -13,13 +16,13 @@ func (p *Probe) collectPartial() error {
 	var begun []Commit
 	threads := p.objects.Committers.Iterate()
 	for threads.Next(&pid, &state) {
-		key := transaction{state.Dev, state.Tid}
+		key := transaction{Filesystem{state.Dev, state.Instance}, state.Tid}
 		before := p.partial[key]
 		if state.Tid == 0 || state.JournalBytes <= before {
 			continue
 		}
 		begun = append(begun, Commit{
-			Dev: state.Dev, JournalDisk: state.JournalDisk, Tid: state.Tid, Partial: true,
+			Dev: key.of.Dev, Instance: key.of.Instance, JournalDisk: state.JournalDisk, Tid: state.Tid, Partial: true,
 			JournalBytes: state.JournalBytes - before,
 			Dirtied:      make(map[uint64]int64),
 		})
@@ -40,7 +43,7 @@ func (p *Probe) collectPartial() error {
 
 // deductPartial takes off what was handed out before the commit ended.
 func (p *Probe) deductPartial(commit *Commit) {
-	key := transaction{commit.Dev, commit.Tid}
+	key := transaction{commit.Filesystem(), commit.Tid}
 	commit.JournalBytes -= min(commit.JournalBytes, p.partial[key])
 	delete(p.partial, key)
 }

@@ -46,6 +46,8 @@ type Probe struct {
 	partial  map[transaction]uint64 // bytes handed out of commits under way
 	buffers  drainBuffers
 	lost     uint64
+	ended    map[uint32]endedInstance // by device
+	owners   ownersCount
 }
 
 // Open loads the programs into the kernel and attaches them. It needs root
@@ -77,6 +79,7 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		previous: make(map[attributionWrittenKey]seenSum),
 		logged:   make(map[attributionLoggedKey]seenLog),
 		partial:  make(map[transaction]uint64),
+		ended:    make(map[uint32]endedInstance),
 	}
 	if err := p.load(spec); err != nil {
 		p.Close()
@@ -141,6 +144,14 @@ func (p *Probe) Observe(disks []uint32) error {
 	for entries.Next(&old, &value) {
 		if !slices.Contains(disks, old) {
 			stale = append(stale, old)
+		}
+	}
+	if len(stale) > 0 {
+		p.mu.Lock()
+		err := p.forgetWritten(func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) })
+		p.mu.Unlock()
+		if err != nil {
+			return err
 		}
 	}
 	for _, disk := range stale {

@@ -89,7 +89,7 @@ var GuestConfig = vmtest.Config{Disks: []string{"256M", "64M"}, Modules: "ext4",
 
 // Debian's ext4 and jbd2 are modules: their tracepoints and types stand in BTF
 // of their own, which comes and goes with them.
-func TestProgramsLoadWhereExt4IsAModule(t *testing.T) {
+func TestGuestProgramsLoadWhereExt4IsAModule(t *testing.T) {
 	vmtest.InGuest(t, GuestConfig, func(t *testing.T) {
 		for _, module := range []string{"ext4", "jbd2"} {
 			if _, err := os.Stat("/sys/kernel/btf/" + module); err != nil {
@@ -109,7 +109,7 @@ func TestProgramsLoadWhereExt4IsAModule(t *testing.T) {
 	})
 }
 
-func TestCompilationForOldKernelsLoadsWhereExt4IsAModule(t *testing.T) {
+func TestGuestCompilationForOldKernelsLoadsWhereExt4IsAModule(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.InGuest(t, GuestConfig, func(t *testing.T) { loadEach(t, compilation{"untyped": loadAttributionUntyped}) })
 }

@@ -91,8 +91,11 @@ func TestALostCommitsHandlesGoWithTheNextCommit(t *testing.T) {
 		{2, 9, &commits[1]},
 		{3, math.MaxUint32, &commits[3]}, // numbers wrap around
 	}
+	if got := commitOf(commits, Filesystem{Dev: 1, Instance: 1}, 5); got != nil {
+		t.Errorf("a transaction of another file system on device 1 goes with %v", got)
+	}
 	for _, c := range cases {
-		if got := commitOf(commits, c.dev, c.tid); got != c.want {
+		if got := commitOf(commits, Filesystem{Dev: c.dev}, c.tid); got != c.want {
 			t.Errorf("transaction %d of device %d goes with %v, want %v", c.tid, c.dev, got, c.want)
 		}
 	}

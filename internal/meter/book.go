@@ -42,14 +42,14 @@ type Readings struct {
 
 // Book keeps what must be remembered from one interval to the next.
 type Book struct {
-	dirtied map[uint32]map[string]float64 // disk -> unit -> bytes, fading
-	logged  map[uint32]map[string]uint64  // disk -> charged unit -> journal bytes not yet attributed
+	dirtied map[journal.Filesystem]map[string]float64 // unit -> bytes, fading
+	logged  map[uint32]map[string]uint64              // disk -> charged unit -> journal bytes not yet attributed
 }
 
 // NewBook returns an empty book.
 func NewBook() *Book {
 	return &Book{
-		dirtied: make(map[uint32]map[string]float64),
+		dirtied: make(map[journal.Filesystem]map[string]float64),
 		logged:  make(map[uint32]map[string]uint64),
 	}
 }
@@ -85,13 +85,24 @@ func (b *Book) Account(in Readings) []account.Device {
 			units: make(map[string]*account.Container),
 		}
 		pages[disk.Dev].unit(account.RootCgroup)
-		fade(b.dirtied[disk.Dev], in.Seconds)
+	}
+	for fs, weights := range b.dirtied {
+		if _, mounted := in.DiskOf[fs.Dev]; !mounted {
+			delete(b.dirtied, fs)
+		}
+		fade(weights, in.Seconds)
+	}
+	for disk := range b.logged {
+		if pages[disk] == nil {
+			delete(b.logged, disk) // it is gone
+		}
 	}
 	b.enterWrites(pages, in)
 	b.enterCommits(pages, in)
 	b.enterLogs(pages, in)
 	b.enterJournal(pages, in)
 	b.enterMetadata(pages, in)
+	b.dropReplaced()
 	devices := make([]account.Device, 0, len(pages))
 	for _, p := range pages {
 		devices = append(devices, p.close())
@@ -144,7 +155,7 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 			p.unit(in.UnitOf(c.ForcedBy)).ForcedCommits++
 		}
 		for cgroup, bytes := range journal.Split(uint64(c.BlocksLogged)*max(in.BlockBytes[c.Dev], 1), c.Dirtied) {
-			b.remember(in.DiskOf[c.Dev], in.UnitOf(cgroup), bytes)
+			b.remember(c.Filesystem(), in.UnitOf(cgroup), bytes)
 		}
 	}
 	for _, p := range pages {
@@ -155,11 +166,27 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 }
 
 // remember notes who dirtied metadata that will be written in place.
-func (b *Book) remember(disk uint32, path string, bytes uint64) {
-	if b.dirtied[disk] == nil {
-		b.dirtied[disk] = make(map[string]float64)
+func (b *Book) remember(fs journal.Filesystem, path string, bytes uint64) {
+	if b.dirtied[fs] == nil {
+		b.dirtied[fs] = make(map[string]float64)
 	}
-	b.dirtied[disk][path] += float64(bytes)
+	b.dirtied[fs][path] += float64(bytes)
+}
+
+// dropReplaced forgets the file systems in whose place another one is mounted:
+// their last writes were in this interval.
+func (b *Book) dropReplaced() {
+	last := make(map[uint32]journal.Filesystem, len(b.dirtied))
+	for fs := range b.dirtied {
+		if before, ok := last[fs.Dev]; !ok || fs.After(before) {
+			last[fs.Dev] = fs
+		}
+	}
+	for fs := range b.dirtied {
+		if fs != last[fs.Dev] {
+			delete(b.dirtied, fs)
+		}
+	}
 }
 
 // enterJournal gives each cgroup its part of the logged bytes, and takes the
@@ -219,8 +246,10 @@ func takeFrom(sums map[string]uint64, total uint64) map[string]uint64 {
 }
 
 // enterMetadata apportions the in-place writes by the blocks that each unit
-// logged lately, and takes them from whom the kernel charged: a checkpoint
-// runs in the context of whoever found the journal full.
+// logged lately in the same file system, and takes them from whom the kernel
+// charged: a checkpoint runs in the context of whoever found the journal full.
+// What is of no file system that is observed (a dd to a node, mke2fs, another
+// kind of file system) stays charged to the cgroup that the kernel charged.
 func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 	written := make(map[origin]uint64)
 	for _, w := range in.Events.Writes {
@@ -228,40 +257,31 @@ func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 		if p == nil || w.Kind != journal.KindMetadata {
 			continue
 		}
-		home := homeOf(w, in.DiskOf)
+		home, observed := in.DiskOf[w.Of]
+		if !observed {
+			continue
+		}
 		// Of a file system on a loop device above, its journal is here too:
 		// its jbd2 thread's cgroup has been charged, and that is right.
-		if home != w.Disk && (w.Charged != journal.RootCgroupID || len(b.dirtied[home]) == 0) {
+		if home != w.Disk && (w.Charged != journal.RootCgroupID || len(b.dirtied[w.Filesystem()]) == 0) {
 			continue
 		}
 		p.device.MetadataBytes += w.Bytes
 		p.unit(in.UnitOf(w.Charged)).ReturnedBytes += w.Bytes
-		written[origin{w.Disk, home}] += w.Bytes
+		written[origin{w.Disk, w.Filesystem()}] += w.Bytes
 	}
 	for from, total := range written {
-		for path, bytes := range splitByWeight(total, b.dirtied[from.home]) {
+		for path, bytes := range splitByWeight(total, b.dirtied[from.fs]) {
 			pages[from.disk].unit(path).MetadataBytes += bytes
 		}
 	}
 }
 
-// origin is the disk that metadata was written to, and the disk of the file
-// system that it is of: another one if that is on a loop device with direct
-// I/O, whose image is a file on the first.
-type origin struct{ disk, home uint32 }
-
-// homeOf is the disk of the file system that metadata is of.
-func homeOf(w journal.Write, diskOf map[uint32]uint32) uint32 {
-	if home, known := diskOf[w.Of]; known {
-		return home
-	}
-	// Not of a file system that is observed: a dd to a partition's node, or a
-	// loop device while only the disk below is looked at.
-	const loopMajor = 7
-	if w.Of>>20 == loopMajor {
-		return w.Of
-	}
-	return w.Disk
+// origin is the disk that metadata was written to, and the file system that it
+// is of.
+type origin struct {
+	disk uint32
+	fs   journal.Filesystem
 }
 
 // splitByWeight divides total in proportion to the weights, conserved; with

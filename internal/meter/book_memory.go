@@ -32,7 +32,7 @@ func (b *Book) enterLogs(pages map[uint32]*page, in Readings) {
 		unit.MemoryJournalHandles += l.Handles
 		unit.ForcedCommits += l.Forced
 		if bytes := l.Blocks * max(in.BlockBytes[l.Dev], 1); bytes > 0 {
-			b.remember(disk, path, bytes)
+			b.remember(l.Filesystem(), path, bytes)
 		}
 	}
 	for dev, j := range journals {
@@ -41,5 +41,31 @@ func (b *Book) enterLogs(pages map[uint32]*page, in Readings) {
 	}
 	for _, p := range pages {
 		slices.SortFunc(p.device.MemoryJournals, func(a, b account.MemoryJournal) int { return cmp.Compare(a.Filesystem, b.Filesystem) })
+	}
+}
+
+// move enters what the book remembers under the paths that top gives for those
+// it was remembered under. What several cgroups did together under one path
+// cannot be told apart again: it stays there until it fades.
+func (b *Book) move(top func(path string) string) {
+	at := func(path string) string {
+		if path == account.RootCgroup || path == EndedCgroups {
+			return path
+		}
+		return top(path)
+	}
+	for fs, sums := range b.dirtied {
+		moved := make(map[string]float64, len(sums))
+		for path, bytes := range sums {
+			moved[at(path)] += bytes
+		}
+		b.dirtied[fs] = moved
+	}
+	for disk, sums := range b.logged {
+		moved := make(map[string]uint64, len(sums))
+		for path, bytes := range sums {
+			moved[at(path)] += bytes
+		}
+		b.logged[disk] = moved
 	}
 }

@@ -63,7 +63,7 @@ func TestACheckpointInACallersContextIsGivenBackToItsOwner(t *testing.T) {
 		}},
 		Writes: []journal.Write{
 			{Disk: fsDev, Kind: journal.KindJournal, Charged: root, Bytes: mebi},
-			{Disk: fsDev, Kind: journal.KindMetadata, Charged: alice, Bytes: 2 * mebi},
+			{Disk: fsDev, Kind: journal.KindMetadata, Charged: alice, Of: fsDev, Bytes: 2 * mebi},
 			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: mebi},
 			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: alice, Bytes: 2 * mebi},
 			{Disk: fsDev, Kind: journal.KindChargedRead, Charged: alice, Bytes: 5 * mebi},
@@ -117,11 +117,41 @@ func TestMetadataFollowsItsCommitForAWhile(t *testing.T) {
 		{Dev: fsDev, JournalDisk: fsDev, BlocksLogged: 100, Dirtied: map[uint64]int64{alice: 1, bob: 3}},
 	}}, 0, 0))
 	got := book.Account(readings(journal.Events{Writes: []journal.Write{
-		{Disk: fsDev, Kind: journal.KindMetadata, Charged: root, Bytes: 4 * mebi},
+		{Disk: fsDev, Kind: journal.KindMetadata, Charged: root, Of: fsDev, Bytes: 4 * mebi},
 		{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 4 * mebi},
 	}}, 0, 4*mebi))
 	if a, b := find(t, got, "/a"), find(t, got, "/b"); a.MetadataBytes != mebi || b.MetadataBytes != 3*mebi {
 		t.Errorf("metadata %d and %d, want 1 and 3 MiB", a.MetadataBytes, b.MetadataBytes)
+	}
+}
+
+// Another file system on the same device number, made anew or on another disk,
+// has another instance.
+func TestAFileSystemDoesNotInheritTheMetadataOfTheOneBefore(t *testing.T) {
+	book := NewBook()
+	commit := func(instance uint32, by uint64) journal.Commit {
+		return journal.Commit{Dev: fsDev, Instance: instance, JournalDisk: fsDev, BlocksLogged: 100, Dirtied: map[uint64]int64{by: 1}}
+	}
+	write := func(instance uint32) journal.Write {
+		return journal.Write{Disk: fsDev, Kind: journal.KindMetadata, Charged: root, Of: fsDev, OfInstance: instance, Bytes: mebi}
+	}
+	charged := journal.Write{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 2 * mebi}
+	book.Account(readings(journal.Events{Commits: []journal.Commit{commit(7, alice)}}, 0, 0))
+	// The last writes of the one, and the first of the other.
+	got := book.Account(readings(journal.Events{
+		Commits: []journal.Commit{commit(8, bob)}, Writes: []journal.Write{write(7), write(8), charged}}, 0, 2*mebi))
+	if a, b := find(t, got, "/a"), find(t, got, "/b"); a.MetadataBytes != mebi || b.MetadataBytes != mebi {
+		t.Errorf("metadata %d and %d, want 1 MiB each", a.MetadataBytes, b.MetadataBytes)
+	}
+	got = book.Account(readings(journal.Events{Writes: []journal.Write{write(8), write(8), charged}}, 0, 2*mebi))
+	if b := find(t, got, "/b"); b.MetadataBytes != 2*mebi || len(book.dirtied) != 1 {
+		t.Errorf("metadata %d, want 2 MiB; %d file systems are remembered, want the one that is mounted", b.MetadataBytes, len(book.dirtied))
+	}
+	in := readings(journal.Events{Writes: []journal.Write{write(8), write(8), charged}}, 0, 2*mebi)
+	in.DiskOf = nil
+	got = book.Account(in)
+	if r := find(t, got, "/"); r.ChargedWriteBytes != 2*mebi || len(book.dirtied) != 0 {
+		t.Errorf("nothing is mounted, but root is left with %d bytes of 2 MiB, and %d file systems are remembered", r.ChargedWriteBytes, len(book.dirtied))
 	}
 }
 

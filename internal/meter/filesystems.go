@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
@@ -18,6 +20,8 @@ type filesystem struct {
 	name   string // of the disk, partition or mapping, in /sys/class/block
 	dev    blockdev.Dev
 	disk   blockdev.Disk
+	// mount differs for each mounted file system, also of one device.
+	mount uint64
 }
 
 // The file systems that are accounted, by their driver's name in /sys/fs. ext4nvj
@@ -74,26 +78,23 @@ func mountedBy(sysfs, driver string) ([]filesystem, error) {
 		if err != nil {
 			continue
 		}
-		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: lowestDisk(sysfs, disk)})
+		// The directory is made for each mount, and the kernel numbers them in order.
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(sysfs, "fs", driver, entry.Name()), &st); err != nil {
+			continue
+		}
+		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: accountedDisk(disk), mount: st.Ino})
 	}
 	return found, nil
 }
 
-// lowestDisk goes down from a mapped device (LVM, dm-crypt) to the one disk
-// below it, where the scheduler and its weights are. A device over several
-// disks is left as it is.
-func lowestDisk(sysfs string, disk blockdev.Disk) blockdev.Disk {
-	for {
-		slaves, err := os.ReadDir(filepath.Join(sysfs, "block", disk.Name, "slaves"))
-		if err != nil || len(slaves) != 1 {
-			return disk
-		}
-		below, err := blockdev.Lookup(slaves[0].Name())
-		if err != nil || below == disk {
-			return disk
-		}
-		disk = below
+// accountedDisk is the one disk that carries a device, where the scheduler and
+// its weights are. A device over several disks is accounted as it is.
+func accountedDisk(disk blockdev.Disk) blockdev.Disk {
+	if bottom, err := disk.Bottom(); err == nil {
+		return bottom
 	}
+	return disk
 }
 
 // volumeOn is the name of the Daybook volume whose image a loop device has: the
@@ -114,15 +115,23 @@ func volumeOn(disk blockdev.Disk) string {
 	return filepath.Base(home)
 }
 
-// Filesystems lists the mounted ext4 file systems on a disk ("": on all), with
-// their numbers as the kernel's tracepoints give them. Not ext4nvj's: what its
-// calls cost goes to no disk.
-func Filesystems(device string) (map[blockdev.Dev]uint32, error) {
+// Mounted is a mounted ext4 file system.
+type Mounted struct {
+	// Dev is its device, and Number the same as the kernel's tracepoints give it.
+	Dev    blockdev.Dev
+	Number uint32
+	// Mount differs for each mounted file system, also of one device.
+	Mount uint64
+}
+
+// Filesystems lists the mounted ext4 file systems on a disk ("": on all). Not
+// ext4nvj's: what its calls cost goes to no disk.
+func Filesystems(device string) ([]Mounted, error) {
 	found, err := mountedFilesystems("/sys")
 	if err != nil {
 		return nil, err
 	}
-	numbers := make(map[blockdev.Dev]uint32, len(found))
+	var mounted []Mounted
 	for _, fs := range found {
 		if fs.driver != ext4Driver {
 			continue
@@ -132,13 +141,28 @@ func Filesystems(device string) (map[blockdev.Dev]uint32, error) {
 			if err != nil {
 				return nil, err
 			}
-			if fs.disk != lowestDisk("/sys", disk) {
+			if fs.disk != accountedDisk(disk) {
 				continue
 			}
 		}
-		numbers[fs.dev] = kernelDev(fs.dev)
+		mounted = append(mounted, Mounted{Dev: fs.dev, Number: kernelDev(fs.dev), Mount: fs.mount})
 	}
-	return numbers, nil
+	return mounted, nil
+}
+
+// MountedFrom is the ext4 that is mounted from a device of that number, as the
+// kernel's tracepoints give it.
+func MountedFrom(number uint32) (Mounted, bool) {
+	dev := blockdev.Dev{Major: number >> 20, Minor: number & (1<<20 - 1)}
+	name, err := os.Readlink(filepath.Join("/sys/dev/block", dev.String()))
+	if err != nil {
+		return Mounted{}, false
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join("/sys/fs", ext4Driver, filepath.Base(name)), &st); err != nil {
+		return Mounted{}, false
+	}
+	return Mounted{Dev: dev, Number: number, Mount: st.Ino}, true
 }
 
 // kernelDev is the number as the kernel's tracepoints give it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
@@ -16,9 +17,9 @@ import (
 
 // Options say what to account, and how.
 type Options struct {
-	// Device limits the account to one disk (name, node, number or a path
-	// on it); "" is every disk with a mounted ext4.
-	Device string
+	// Devices limits the account to some disks (name, node, number or a path
+	// on it); none is every disk with a mounted ext4.
+	Devices []string
 	// Interval is the time between samples, at least MinInterval.
 	Interval time.Duration
 	// Tree is the cgroup hierarchy; nil: the host's.
@@ -32,7 +33,21 @@ type Options struct {
 	// Ideal gives a configured ideal weight; nil: those found in the
 	// cgroups when they are first seen.
 	Ideal func(path, name string) (weight uint64, ok bool)
-	Log   *slog.Logger
+	// Promises gives what daybook control promised on a disk; ok is false
+	// where nobody controls it. It goes before Ideal in target shares. nil:
+	// nobody controls any.
+	Promises func(device string) (promises Promises, ok bool)
+	Log      *slog.Logger
+}
+
+// Promises are the ideal weights on a disk, where those in force are corrected
+// ones.
+type Promises struct {
+	// Configured: only Units are promised a share; else all cgroups are.
+	Configured bool
+	// Weights are by cgroup, those above Units too.
+	Weights map[string]uint64
+	Units   map[string]bool
 }
 
 // MinInterval is the shortest time between two samples.
@@ -44,13 +59,20 @@ type Meter struct {
 	probe   *journal.Probe
 	units   *units
 	book    *Book
-	only    *blockdev.Disk
-	disks   map[uint32]*openDisk
-	diskOf  map[uint32]uint32
-	names   map[uint32]string
-	sizes   map[uint32]uint64
+	// only are the disks that Options.Devices names and that are still there.
+	only   []blockdev.Disk
+	disks  map[uint32]*openDisk
+	diskOf map[uint32]uint32
+	names  map[uint32]string
+	sizes  map[uint32]uint64
+	// mounts has, for each size, the mount that it was read from.
+	mounts  map[uint32]uint64
 	last    time.Time
 	renamed time.Time
+	// regroup: Options.Ideal answers otherwise than before.
+	regroup atomic.Bool
+	// skips says that cgroups could not be listed.
+	skips bool
 	// following says that ext4nvj's journals are accounted.
 	following bool
 	// present are the paths in an account that is being described.
@@ -63,8 +85,21 @@ type openDisk struct {
 	before blockdev.Stat
 	// weights are those on this disk.
 	weights *weightCache
+	// identity tells it from another disk that gets its name and number.
+	identity string
 	// volume is the Daybook volume that it is; "" for other disks.
 	volume string
+}
+
+// know reads what belongs to the disk that has the name and number now. It does
+// nothing as long as that is the same.
+func (d *openDisk) know(tree *cgroup.Tree) error {
+	identity, err := d.disk.Identity()
+	if err != nil || identity == d.identity {
+		return err
+	}
+	d.identity, d.weights, d.volume = identity, newWeightCache(tree, d.disk), volumeOn(d.disk)
+	return nil
 }
 
 // Open starts metering: it attaches the probe and takes the first readings.
@@ -87,15 +122,15 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 		diskOf:  make(map[uint32]uint32),
 		names:   make(map[uint32]string),
 		sizes:   make(map[uint32]uint64),
+		mounts:  make(map[uint32]uint64),
 		present: make(map[string]bool),
 	}
-	if o.Device != "" {
-		disk, err := blockdev.Lookup(o.Device)
+	for _, device := range o.Devices {
+		disk, err := blockdev.Lookup(device)
 		if err != nil {
 			return nil, err
 		}
-		disk = lowestDisk("/sys", disk)
-		m.only = &disk
+		m.only = append(m.only, accountedDisk(disk))
 	}
 	if m.options.Tree == nil {
 		tree, err := cgroup.Find()
@@ -152,7 +187,8 @@ func (m *Meter) Close() error {
 func (m *Meter) Statistics() ([]journal.ProgramStatistics, error) { return m.probe.Statistics() }
 
 // Next waits for the end of the interval and accounts it. A disk that is gone
-// is left out; with Options.Device it is an error that wraps blockdev.ErrGone.
+// is left out; when none of Options.Devices is left, that is an error that wraps
+// blockdev.ErrGone.
 func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
 	timer := time.NewTimer(time.Until(m.last.Add(m.options.Interval)))
 	defer timer.Stop()
@@ -170,8 +206,17 @@ func (m *Meter) SetInterval(interval time.Duration) {
 	m.options.Interval = max(interval, MinInterval)
 }
 
+// Regroup says that Options.Ideal answers otherwise than before: from the
+// interval under way on, cgroups are accounted under the paths that it leads
+// to. It may be called while Next runs.
+func (m *Meter) Regroup() { m.regroup.Store(true) }
+
 // Now ends the interval at once.
 func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
+	if m.regroup.Swap(false) {
+		m.units.regroup()
+		m.book.move(m.units.top)
+	}
 	if err := m.units.refresh(ctx); err != nil {
 		return account.Sample{}, err
 	}
@@ -207,6 +252,8 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		Time:            now.Round(0),
 		IntervalSeconds: readings.Seconds,
 		Estimator:       m.options.Estimator.Name(),
+		OwnersForgotten: events.OwnersForgotten,
+		CgroupsSkipped:  m.skipped(),
 		Devices:         m.book.Account(readings),
 	}
 	m.last = now
@@ -218,6 +265,17 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	return sample, m.findDisks()
 }
 
+// skipped counts the cgroups that could not be listed, and says so when there
+// are some.
+func (m *Meter) skipped() uint64 {
+	skipped := m.units.lister.Skipped()
+	if skipped > 0 && !m.skips {
+		m.options.Log.Warn("some cgroups have no line of their own: they cannot be listed, because they are nested too deep or there are too many", "cgroups", skipped)
+	}
+	m.skips = skipped > 0
+	return skipped
+}
+
 func (m *Meter) readDisks() ([]Disk, error) {
 	var out []Disk
 	for dev, d := range m.disks {
@@ -225,11 +283,13 @@ func (m *Meter) readDisks() ([]Disk, error) {
 		if err == nil {
 			err = d.disk.Present()
 		}
+		if err == nil {
+			err = d.know(m.options.Tree)
+		}
 		if errors.Is(err, blockdev.ErrGone) {
-			if m.only != nil {
-				return nil, err
+			if gone := m.lose(d.disk, err); gone != nil {
+				return nil, gone
 			}
-			m.options.Log.Warn("a disk is gone", "disk", d.disk.Name)
 			_ = d.reader.Close()
 			delete(m.disks, dev)
 			continue
@@ -247,6 +307,22 @@ func (m *Meter) readDisks() ([]Disk, error) {
 	return out, nil
 }
 
+// lose gives up a disk that is gone. The error says that no disk is left of those
+// to be observed.
+func (m *Meter) lose(disk blockdev.Disk, gone error) error {
+	m.only = slices.DeleteFunc(m.only, func(d blockdev.Disk) bool { return d == disk })
+	if len(m.options.Devices) > 0 && len(m.only) == 0 {
+		return gone
+	}
+	m.options.Log.Warn("a disk is gone", "disk", disk.Name)
+	return nil
+}
+
+// observes tells whether the account has a disk.
+func (m *Meter) observes(disk blockdev.Disk) bool {
+	return len(m.options.Devices) == 0 || slices.Contains(m.only, disk)
+}
+
 // findDisks looks which file systems are mounted and observes their disks.
 func (m *Meter) findDisks() error {
 	found, err := mountedFilesystems("/sys")
@@ -258,19 +334,25 @@ func (m *Meter) findDisks() error {
 	clear(m.names)
 	wanted := make(map[uint32]blockdev.Disk)
 	for _, fs := range found {
-		if m.only != nil && fs.disk != *m.only {
+		if !m.observes(fs.disk) {
 			continue
 		}
 		dev := kernelDev(fs.dev)
 		m.diskOf[dev] = kernelDev(fs.disk.Dev)
 		m.names[dev] = fs.name
 		wanted[kernelDev(fs.disk.Dev)] = fs.disk
-		if _, ok := m.sizes[dev]; !ok {
-			m.sizes[dev] = fs.blockBytes()
+		if m.mounts[dev] != fs.mount {
+			m.mounts[dev], m.sizes[dev] = fs.mount, fs.blockBytes()
 		}
 	}
-	if m.only != nil {
-		wanted[kernelDev(m.only.Dev)] = *m.only
+	for dev := range m.mounts {
+		if _, mounted := m.diskOf[dev]; !mounted {
+			delete(m.mounts, dev)
+			delete(m.sizes, dev)
+		}
+	}
+	for _, disk := range m.only {
+		wanted[kernelDev(disk.Dev)] = disk
 	}
 	changed := false
 	for dev, disk := range wanted {
@@ -278,7 +360,10 @@ func (m *Meter) findDisks() error {
 			continue
 		}
 		reader, err := disk.OpenStat()
-		if errors.Is(err, blockdev.ErrGone) && m.only == nil {
+		if errors.Is(err, blockdev.ErrGone) {
+			if gone := m.lose(disk, err); gone != nil {
+				return gone
+			}
 			continue
 		}
 		if err != nil {
@@ -288,7 +373,18 @@ func (m *Meter) findDisks() error {
 		if err != nil {
 			return errors.Join(err, reader.Close())
 		}
-		m.disks[dev] = &openDisk{disk: disk, reader: reader, before: before, weights: newWeightCache(m.options.Tree, disk), volume: volumeOn(disk)}
+		open := &openDisk{disk: disk, reader: reader, before: before}
+		if err := open.know(m.options.Tree); err != nil {
+			err = errors.Join(err, reader.Close())
+			if !errors.Is(err, blockdev.ErrGone) {
+				return err
+			}
+			if gone := m.lose(disk, err); gone != nil {
+				return gone
+			}
+			continue
+		}
+		m.disks[dev] = open
 		changed = true
 	}
 	for dev, d := range m.disks {
@@ -352,6 +448,7 @@ func (m *Meter) describe(device *account.Device) {
 		}
 	}
 	weights.begin(len(device.Containers))
+	promises, promised := m.promises(device.Device)
 	var sum float64 // of the configured weights
 	for i := range device.Containers {
 		c := &device.Containers[i]
@@ -363,29 +460,49 @@ func (m *Meter) describe(device *account.Device) {
 			continue
 		}
 		c.Weight = weights.get(c.Cgroup)
+		if promised {
+			continue
+		}
 		if weight, ok := m.ideal(c.Cgroup, c.Name); ok {
 			c.TargetShare = float64(weight)
 			sum += c.TargetShare
 		}
 	}
-	if sum > 0 {
+	if sum > 0 && m.options.Promises == nil {
 		// The configured weights' shares, as one level.
 		for i := range device.Containers {
 			device.Containers[i].TargetShare /= sum
 		}
 		return
 	}
-	// Without a configuration, those of the tree of weights as first found.
+	// Else those of the tree of weights, as promised or as first found.
+	weight := func(path string) float64 {
+		if w := promises.Weights[path]; w > 0 {
+			return float64(w)
+		}
+		if promises.Configured {
+			return 1 // alone on its level
+		}
+		return weights.first(path)
+	}
 	paths := make([]string, 0, len(device.Containers))
 	for _, c := range device.Containers {
-		if c.Cgroup != account.RootCgroup && c.Cgroup != EndedCgroups {
-			paths = append(paths, c.Cgroup)
+		if c.Cgroup == account.RootCgroup || c.Cgroup == EndedCgroups || promises.Configured && !promises.Units[c.Cgroup] {
+			continue
 		}
+		paths = append(paths, c.Cgroup)
 	}
-	targets := targetShares(paths, weights.first)
+	targets := targetShares(paths, weight)
 	for i := range device.Containers {
 		device.Containers[i].TargetShare = targets[device.Containers[i].Cgroup]
 	}
+}
+
+func (m *Meter) promises(device string) (Promises, bool) {
+	if m.options.Promises == nil {
+		return Promises{}, false
+	}
+	return m.options.Promises(device)
 }
 
 func (m *Meter) ideal(path, name string) (uint64, bool) {

@@ -106,6 +106,18 @@ func (u *units) list(ctx context.Context, thorough bool) error {
 	return nil
 }
 
+// regroup finds anew under which path each cgroup is accounted.
+func (u *units) regroup() {
+	for _, k := range u.byID {
+		k.top = u.top(k.path)
+		if _, known := u.byPath[k.top]; !known {
+			_, name, runtime := u.naming.Identify(k.top)
+			u.byPath[k.top] = identity{name, runtime}
+		}
+	}
+	u.forget(true)
+}
+
 // forget drops the cgroups that are long gone, and the paths that no cgroup
 // is accounted under any more.
 func (u *units) forget(moved bool) {

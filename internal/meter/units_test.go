@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +63,36 @@ func TestCgroupThatCameAfterTheListIsFoundByItsEvents(t *testing.T) {
 		if got := fresh.of(child); got != "/leaf/child" {
 			t.Errorf("%s: the new cgroup is accounted as %q", name, got)
 		}
+	}
+}
+
+// A user who nests his cgroups deeper than they can be listed hides nothing.
+func TestCgroupThatIsNestedTooDeepIsAccountedToOneAboveIt(t *testing.T) {
+	f := fakeTree{t, t.TempDir()}
+	path, name := "", strings.Repeat("n", 200)
+	for range 18 {
+		path += "/" + name
+		f.make(path)
+	}
+	if err := os.Rename(filepath.Join(f.dir, name), filepath.Join(f.dir, "user")); err != nil {
+		t.Fatal(err)
+	}
+	above := "/user" + strings.TrimPrefix(path, "/"+name)
+	// By a path that is short enough, so that the whole is not.
+	deepest := f.make(above + "/in")
+	below := filepath.Join(f.dir, "user")
+	if err := os.MkdirAll(filepath.Join(f.dir, name+"/"+name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(below, filepath.Join(f.dir, name+"/"+name+"/user")); err != nil {
+		t.Fatal(err)
+	}
+	u := newUnits(cgroup.Open(cgroup.V1, f.dir), plain{}, func(path, _ string) (uint64, bool) { return 100, path == "/"+name })
+	if err := u.refresh(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if got := u.of(deepest); got != "/"+name || u.lister.Skipped() == 0 {
+		t.Errorf("the deepest cgroup is accounted as %.20q, %d are skipped; want some, and the user's own", got, u.lister.Skipped())
 	}
 }
 

@@ -102,7 +102,7 @@ func TestDashboardAsksOnlyForWhatAScrapeHas(t *testing.T) {
 			}
 			for _, match := range selector.FindAllStringSubmatch(target.Expr, -1) {
 				for _, label := range matcherName.FindAllStringSubmatch(match[2], -1) {
-					if !slices.Contains(names[match[1]], label[1]) {
+					if label[1] != "instance" && !slices.Contains(names[match[1]], label[1]) {
 						t.Errorf("panel %q: %s has no label %s", panel.Title, match[1], label[1])
 					}
 				}
@@ -121,6 +121,40 @@ func TestDashboardAsksOnlyForWhatAScrapeHas(t *testing.T) {
 	for _, name := range metricName.FindAllString(text, -1) {
 		if _, there := names[name]; !there {
 			t.Errorf("%s is in the dashboard, but not offered", name)
+		}
+	}
+}
+
+var aggregation = regexp.MustCompile(`\b(?:sum|avg|min|max|count|topk)\b\s*(?:by \(([^)]*)\))?`)
+
+// Prometheus adds the label instance. Hosts have disks and containers of the same names.
+func TestDashboardKeepsHostsApart(t *testing.T) {
+	d, _ := readDashboard(t)
+	for _, panel := range d.Panels {
+		for _, target := range panel.Targets {
+			chosen := 0
+			for _, match := range selector.FindAllStringSubmatch(target.Expr, -1) {
+				if strings.Contains(match[2], `instance=~"$instance"`) {
+					chosen++
+				}
+			}
+			if names := len(metricName.FindAllString(target.Expr, -1)); chosen != names {
+				t.Errorf("panel %q: %d of %d series are of the chosen hosts: %s", panel.Title, chosen, names, target.Expr)
+			}
+			for _, match := range aggregation.FindAllStringSubmatch(target.Expr, -1) {
+				if !slices.Contains(strings.Split(strings.ReplaceAll(match[1], " ", ""), ","), "instance") {
+					t.Errorf("panel %q adds up hosts: %s", panel.Title, target.Expr)
+				}
+			}
+			if !strings.Contains(target.LegendFormat, "{{instance}}") {
+				t.Errorf("panel %q: its legend %q does not say which host", panel.Title, target.LegendFormat)
+			}
+		}
+	}
+	for _, variable := range d.Templating.List {
+		query := string(variable.Query)
+		if strings.Contains(query, "label_values") && variable.Name != "instance" && !strings.Contains(query, `instance=~\"$instance\"`) {
+			t.Errorf("the variable %s offers what other hosts have: %s", variable.Name, query)
 		}
 	}
 }

@@ -57,9 +57,9 @@ type containerGauge struct {
 var containerGauges = []containerGauge{
 	{desc("daybook_share_ratio", "Part of all the containers' bytes on the disk that was the container's, in the last interval.", containerLabels),
 		func(c account.Container) float64 { return c.Share }},
-	{desc("daybook_target_share_ratio", "Part of the disk that the container's ideal weight promises it.", containerLabels),
+	{desc("daybook_target_share_ratio", "Part of the disk that the container's ideal weight promises it: under daybook control the configured share.", containerLabels),
 		func(c account.Container) float64 { return c.TargetShare }},
-	{desc("daybook_weight", "I/O weight in force, in the unit of the weight file; 0 where there is none.", containerLabels),
+	{desc("daybook_weight", "I/O weight in force (under daybook control the corrected one), in the unit of the weight file; 0 where there is none.", containerLabels),
 		func(c account.Container) float64 { return float64(c.Weight) }},
 }
 
@@ -87,16 +87,24 @@ var memoryCounters = []counter[account.MemoryJournal]{
 		func(j account.MemoryJournal) uint64 { return j.Commits }},
 }
 
+// sampleCounters have one series.
+var sampleCounters = []counter[account.Sample]{
+	{desc("daybook_owners_forgotten_total", "Inodes of which the kernel side forgot the owner, because more were changed than it remembers; see docs/accounting.md.", nil),
+		func(s account.Sample) uint64 { return s.OwnersForgotten }},
+}
+
 var (
 	commitDesc = desc("daybook_commit_duration_seconds",
 		"Time from a transaction's lock to its commit record; the count is the number of transactions.", deviceLabels)
 	unaccountedDesc = desc("daybook_unaccounted_bytes",
 		"Bytes of the disk in the last interval less those of all cgroups; near 0, and below 0 by the order of reading.", deviceLabels)
-	samplesDesc = desc("daybook_samples_total", "Samples taken.", nil)
-	lastDesc    = desc("daybook_last_sample_timestamp_seconds", "When the last sample was taken, in Unix time.", nil)
-	lengthDesc  = desc("daybook_interval_seconds", "Length of the last interval.", nil)
-	seriesDesc  = desc("daybook_tracked_containers", "Containers that have series of their own, counted on each disk.", nil)
-	mergedDesc  = desc("daybook_merged_containers_total", "Containers that got no series of their own, because there are too many; counted in each sample.", nil)
+	skippedDesc    = desc("daybook_skipped_cgroups", "Cgroups that have no line of their own in the last sample, because they could not be listed; see docs/accounting.md.", nil)
+	samplesDesc    = desc("daybook_samples_total", "Samples taken.", nil)
+	lastDesc       = desc("daybook_last_sample_timestamp_seconds", "When the last sample was taken, in Unix time.", nil)
+	lengthDesc     = desc("daybook_interval_seconds", "Length of the last interval.", nil)
+	seriesDesc     = desc("daybook_tracked_containers", "Containers that have series of their own, counted on each disk.", nil)
+	mergedDesc     = desc("daybook_merged_containers_total", "Containers that got no series of their own, because there are too many; counted in each sample.", nil)
+	unrecordedDesc = desc("daybook_recording_errors_total", "Samples that could not be appended to the recording (--record).", nil)
 )
 
 func desc(name, help string, labels []string) *prometheus.Desc {
@@ -117,7 +125,10 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, c := range memoryCounters {
 		descs <- c.desc
 	}
-	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc} {
+	for _, c := range sampleCounters {
+		descs <- c.desc
+	}
+	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc, unrecordedDesc, skippedDesc} {
 		descs <- d
 	}
 }

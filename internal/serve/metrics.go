@@ -58,11 +58,15 @@ type Metrics struct {
 	devices    map[string]*deviceSeries
 	// running is the sum of the intervals in seconds; expiry is counted by it
 	// because the wall clock steps.
-	running  float64
-	samples  uint64
-	merged   uint64
-	lastTime time.Time
-	interval float64
+	running float64
+	samples uint64
+	merged  uint64
+	// unrecorded samples could not be appended to the recording.
+	unrecorded uint64
+	sums       [1]uint64 // of sampleCounters
+	skipped    uint64    // cgroups, in the last sample
+	lastTime   time.Time
+	interval   float64
 	// observed is when the last sample came, by the monotonic clock.
 	observed time.Time
 }
@@ -78,9 +82,15 @@ func NewMetrics(maxContainers int) *Metrics {
 	}
 }
 
-// Observe adds a sample. Its error is always nil; it has one so that it can
-// stand where an observer is wanted.
-func (m *Metrics) Observe(s account.Sample) error {
+// RecordingFailed counts a sample that could not be recorded.
+func (m *Metrics) RecordingFailed() {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	m.unrecorded++
+}
+
+// Observe adds a sample.
+func (m *Metrics) Observe(s account.Sample) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	m.samples++
@@ -91,6 +101,10 @@ func (m *Metrics) Observe(s account.Sample) error {
 	}
 	for _, d := range m.devices {
 		d.current = false
+	}
+	m.skipped = s.CgroupsSkipped
+	for i, c := range sampleCounters {
+		m.sums[i] += c.value(s)
 	}
 	for _, d := range s.Devices {
 		m.addDevice(d)
@@ -108,7 +122,6 @@ func (m *Metrics) Observe(s account.Sample) error {
 			delete(m.devices, key)
 		}
 	}
-	return nil
 }
 
 func (m *Metrics) addDevice(d account.Device) {
@@ -216,9 +229,14 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 			gauge(unaccountedDesc, float64(series.unaccounted), device)
 		}
 	}
+	for i, c := range sampleCounters {
+		counter(c.desc, float64(m.sums[i]))
+	}
 	counter(samplesDesc, float64(m.samples))
 	counter(mergedDesc, float64(m.merged))
+	counter(unrecordedDesc, float64(m.unrecorded))
 	gauge(seriesDesc, float64(len(m.containers)))
+	gauge(skippedDesc, float64(m.skipped))
 	if m.samples > 0 {
 		gauge(lastDesc, float64(m.lastTime.UnixNano())/1e9)
 		gauge(lengthDesc, m.interval)

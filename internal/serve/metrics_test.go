@@ -84,10 +84,15 @@ func TestNamesHelpAndUnitsFollowTheConventions(t *testing.T) {
 
 func TestSamplesAddUpAndGaugesShowTheLast(t *testing.T) {
 	m := NewMetrics(10)
-	m.Observe(testSample(alpha()))
+	first := testSample(alpha())
+	first.OwnersForgotten = 20
+	m.Observe(first)
 	later := alpha()
 	later.Share, later.Weight = 0.75, 900
-	m.Observe(testSample(later))
+	last := testSample(later)
+	last.OwnersForgotten, last.CgroupsSkipped = 2, 9
+	m.Observe(last)
+	m.RecordingFailed()
 	got := values(t, m)
 	const c = "{cgroup=/ca,container=alpha,device=loop0,runtime=docker}"
 	const d = "{device=loop0}"
@@ -100,8 +105,8 @@ func TestSamplesAddUpAndGaugesShowTheLast(t *testing.T) {
 		"daybook_disk_journal_elsewhere_bytes_total" + d: 200, "daybook_disk_metadata_bytes_total" + d: 100,
 		"daybook_lost_events_total" + d: 2, "daybook_unaccounted_bytes" + d: -7,
 		"daybook_commit_duration_seconds_sum" + d: 2, "daybook_commit_duration_seconds_count" + d: 8,
-		"daybook_samples_total{}": 2, "daybook_interval_seconds{}": 5, "daybook_last_sample_timestamp_seconds{}": 1_800_000_000.5,
-		"daybook_tracked_containers{}": 1, "daybook_merged_containers_total{}": 0,
+		"daybook_owners_forgotten_total{}": 22, "daybook_skipped_cgroups{}": 9, "daybook_samples_total{}": 2, "daybook_interval_seconds{}": 5, "daybook_last_sample_timestamp_seconds{}": 1_800_000_000.5,
+		"daybook_tracked_containers{}": 1, "daybook_merged_containers_total{}": 0, "daybook_recording_errors_total{}": 1,
 	}
 	for name, value := range want {
 		if v, there := got[name]; !there || v != value {

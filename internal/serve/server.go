@@ -34,13 +34,14 @@ type Server struct {
 }
 
 // Start listens on address (see [ListenAddress]) and answers until Close.
-// Version is shown as the label of daybook_build_info.
-func Start(address, version string, metrics *Metrics) (*Server, error) {
+// Version is shown as the label of daybook_build_info; more collectors are served
+// beside metrics.
+func Start(address, version string, metrics *Metrics, more ...prometheus.Collector) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("cannot serve metrics: %w", err)
 	}
-	handler, err := newHandler(version, metrics)
+	handler, err := newHandler(version, metrics, more...)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -80,16 +81,16 @@ func (s *Server) Close() error {
 	return errors.Join(err, s.err)
 }
 
-func newHandler(version string, metrics *Metrics) (http.Handler, error) {
+func newHandler(version string, metrics *Metrics, more ...prometheus.Collector) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "daybook_build_info", Help: "Always 1; the label tells the version of daybook.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
-	for _, c := range []prometheus.Collector{
+	for _, c := range append(more,
 		metrics, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	) {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register metrics: %w", err)
 		}

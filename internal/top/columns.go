@@ -48,7 +48,7 @@ var Columns = []Column{
 		less: number(account.Container.Bytes),
 	},
 	{
-		Key: "target", title: "TARGET", meaning: "part that its ideal weight promises", width: 6, keep: 2,
+		Key: "target", title: "TARGET", meaning: "part that its configured or found weight promises", width: 6, keep: 2,
 		cell: func(c account.Container, _ float64) string {
 			if c.TargetShare == 0 {
 				return "-"
@@ -75,7 +75,7 @@ var Columns = []Column{
 		less: number(func(c account.Container) uint64 { return c.ForcedCommits }),
 	},
 	{
-		Key: "weight", title: "WEIGHT", meaning: "I/O weight now in force, as its file says", width: 6, keep: 8,
+		Key: "weight", title: "WEIGHT", meaning: "I/O weight now in force; beside control, the corrected one", width: 6, keep: 8,
 		cell: func(c account.Container, _ float64) string {
 			if c.Weight == 0 {
 				return "-"

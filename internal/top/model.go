@@ -8,8 +8,11 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// sampleMsg brings the next sample.
-type sampleMsg struct{ sample account.Sample }
+// sampleMsg brings the next sample; notice is what the user must know now.
+type sampleMsg struct {
+	sample account.Sample
+	notice string
+}
 
 // endMsg says that no more samples come; notice tells the user why.
 type endMsg struct{ notice string }
@@ -42,6 +45,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.screen.Width, m.screen.Height = msg.Width, msg.Height
 	case sampleMsg:
+		m.screen.Notice = msg.notice
 		if m.screen.Paused && m.screen.Sample != nil {
 			m.pending = &msg.sample
 			break

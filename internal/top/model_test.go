@@ -66,11 +66,11 @@ func TestAChosenDiskThatGoesIsReplacedAndComesBack(t *testing.T) {
 	m, _ := press(t, testModel(), letter('d'))
 	short := testSample()
 	short.Devices = short.Devices[:1]
-	next, _ := m.Update(sampleMsg{short})
+	next, _ := m.Update(sampleMsg{sample: short})
 	if text := next.(model).screen.Render(); !strings.Contains(text, "loop0 7:0") {
 		t.Errorf("the disk is gone:\n%s", text)
 	}
-	next, _ = next.Update(sampleMsg{testSample()})
+	next, _ = next.Update(sampleMsg{sample: testSample()})
 	if text := next.(model).screen.Render(); !strings.Contains(text, "sdb 8:16") {
 		t.Errorf("the disk is back:\n%s", text)
 	}
@@ -83,7 +83,7 @@ func TestPauseHoldsTheScreenAndShowsTheNewestAfterwards(t *testing.T) {
 	m, _ = press(t, m, letter('p'))
 	later := testSample()
 	later.Devices[0].Device = "loop7"
-	next, _ := m.Update(sampleMsg{later})
+	next, _ := m.Update(sampleMsg{sample: later})
 	m = next.(model)
 	if text := m.screen.Render(); !strings.Contains(text, "loop0") || !strings.Contains(text, "PAUSED") {
 		t.Errorf("paused:\n%s", text)
@@ -128,5 +128,16 @@ func TestResizeIsFollowed(t *testing.T) {
 	got := lines(next.(model).screen)
 	if len(got) != 8 {
 		t.Errorf("%d lines of 8", len(got))
+	}
+}
+
+func TestANoticeStandsOnTheScreenAsLongAsItHolds(t *testing.T) {
+	next, _ := testModel().Update(sampleMsg{testSample(), "not recorded: 3 samples"})
+	if text := next.(model).screen.Render(); !strings.Contains(text, "not recorded: 3 samples") {
+		t.Errorf("no notice:\n%s", text)
+	}
+	next, _ = next.Update(sampleMsg{sample: testSample()})
+	if text := next.(model).screen.Render(); strings.Contains(text, "not recorded") {
+		t.Errorf("the notice stays:\n%s", text)
 	}
 }

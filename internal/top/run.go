@@ -31,8 +31,11 @@ type Options struct {
 	Interval time.Duration
 	// Origin says on the screen where the samples come from.
 	Origin string
-	// Observe, if not nil, gets each sample first; its error ends the run.
-	Observe func(account.Sample) error
+	// Observe, if not nil, gets each sample first.
+	Observe func(account.Sample)
+	// Notice, if not nil, says after Observe what the user of the screen must
+	// know now, "" for nothing.
+	Notice func() string
 	// AtEnd, if not nil, says at the end of the samples what the user must
 	// know, "" for nothing.
 	AtEnd func() string
@@ -57,7 +60,7 @@ func UsesScreen(o Options) bool {
 func (o Options) next(ctx context.Context, source account.Source) (account.Sample, error) {
 	sample, err := source.Next(ctx)
 	if err == nil && o.Observe != nil {
-		err = o.Observe(sample)
+		o.Observe(sample)
 	}
 	return sample, err
 }
@@ -187,7 +190,11 @@ func (o Options) fullScreen(ctx context.Context, source account.Source) error {
 				program.Send(failMsg{err})
 				return
 			}
-			program.Send(sampleMsg{sample})
+			notice := ""
+			if o.Notice != nil {
+				notice = o.Notice()
+			}
+			program.Send(sampleMsg{sample, notice})
 		}
 	}()
 	final, err := program.Run()

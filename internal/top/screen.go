@@ -154,13 +154,13 @@ func (s Screen) head(device *account.Device, index int) []string {
 		parts = append(parts, s.Origin)
 	}
 	lines := []string{s.line(s.Theme.Title, strings.Join(parts, "  "))}
-	for _, l := range deviceLines(*device, s.Sample.IntervalSeconds) {
-		lines = append(lines, s.line(nil, l))
+	figures := deviceLines(*device, s.Sample.IntervalSeconds)
+	unknown := unknownTo(*s.Sample)
+	with := s.Theme.Warning
+	if device.LostEvents == 0 && unknown == "" {
+		with = nil
 	}
-	if device.LostEvents > 0 {
-		lines[2] = s.line(s.Theme.Warning, deviceLines(*device, s.Sample.IntervalSeconds)[1])
-	}
-	return lines
+	return append(lines, s.line(nil, figures[0]), s.line(with, figures[1]+unknown))
 }
 
 // deviceName is what a device is called: its name and number, and the volume
@@ -171,6 +171,18 @@ func deviceName(d account.Device) string {
 		name += " volume " + d.Volume
 	}
 	return name
+}
+
+// unknownTo says what the account could not take in; "" where that is nothing.
+func unknownTo(s account.Sample) string {
+	text := ""
+	if s.OwnersForgotten > 0 {
+		text += "  owners forgotten " + count(s.OwnersForgotten)
+	}
+	if s.CgroupsSkipped > 0 {
+		text += "  cgroups skipped " + count(s.CgroupsSkipped)
+	}
+	return text
 }
 
 // deviceLines are the two lines of figures about a device.

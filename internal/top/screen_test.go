@@ -94,6 +94,23 @@ func TestScreenShowsAJournalInMemory(t *testing.T) {
 	}
 }
 
+func TestScreenWarnsOfWhatTheAccountLacks(t *testing.T) {
+	s := testScreen(160, 24)
+	if text := s.Render(); strings.Contains(text, "forgotten") {
+		t.Errorf("nothing is forgotten, but the screen says\n%s", text)
+	}
+	s.Sample.OwnersForgotten, s.Sample.CgroupsSkipped = 12, 34
+	s.Sample.Devices[0].LostEvents = 0
+	s.Theme.Warning = func(text string) string { return "!" + text }
+	found := false
+	for _, line := range lines(s) {
+		found = found || strings.HasPrefix(line, "!transactions") && strings.Contains(line, "lost events 0  owners forgotten 12  cgroups skipped 34")
+	}
+	if !found {
+		t.Errorf("no line warns of 12 owners that are forgotten and 34 cgroups that are skipped:\n%s", s.Render())
+	}
+}
+
 func TestScreenSortsByEachColumnBothWays(t *testing.T) {
 	for key, want := range map[string]string{
 		"share": "beta alpha (root)", "read": "alpha beta (root)", "write": "(root) beta alpha",

@@ -83,11 +83,18 @@ static __always_inline bool is_block_device(struct inode *inode)
 /*
  * What a bio is: a kind, above its value, which is the jbd2 thread of
  * KIND_JOURNAL, the owner's cgroup of KIND_DATA and, of KIND_METADATA, the
- * device whose page it is: below a loop device with direct I/O that is the loop
- * device, not this disk.
+ * device whose page it is and, above, the device's instance: below a loop device
+ * with direct I/O that is the loop device, not this disk.
  */
 #define KIND_SHIFT 56
 #define VALUE_MASK ((1ULL << KIND_SHIFT) - 1)
+
+#define INSTANCE_SHIFT 32
+
+static __always_inline __u64 pages_of(__u32 dev)
+{
+	return (__u64)instance_of(dev) << INSTANCE_SHIFT | dev;
+}
 
 static __always_inline void note_bio(struct bio *bio, __u32 kind, __u64 value)
 {
@@ -148,6 +155,7 @@ __noinline __u64 classify(__u64 key, __u64 charged)
 	__u64 *noted = bpf_map_lookup_elem(&noted_bios, &key);
 	struct inode *inode;
 	__u64 value;
+	__u32 dev;
 
 	if (noted) {
 		value = *noted;
@@ -157,8 +165,12 @@ __noinline __u64 classify(__u64 key, __u64 charged)
 	inode = cached_inode((struct bio *)key);
 	if (!inode)
 		return KIND_NONE;
-	if (is_block_device(inode))
-		return (__u64)KIND_METADATA << KIND_SHIFT | BPF_CORE_READ(inode, i_rdev);
+	if (is_block_device(inode)) {
+		dev = BPF_CORE_READ(inode, i_rdev);
+		if (is_unmounted(dev))
+			return KIND_NONE; /* mke2fs, or the like, in its own name */
+		return (__u64)KIND_METADATA << KIND_SHIFT | pages_of(dev);
+	}
 	if (charged != ROOT_CGROUP)
 		return KIND_NONE;
 	value = owner_of(inode);

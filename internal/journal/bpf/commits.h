@@ -91,12 +91,17 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 {
 	struct committer *committer = committer_of(current_task(), true);
 	struct forcer *forcer;
-	__u32 dev;
+	__u32 dev, instance;
 
 	if (!committer || !journal || !transaction)
 		return 0;
 	dev = BPF_CORE_READ(journal, j_fs_dev, bd_dev);
+	instance = instance_at_work(dev);
+	/* The thread's number was that of another file system's. */
+	if (committer->dev && (committer->dev != dev || committer->instance != instance))
+		committer->journal_bytes = 0;
 	committer->dev = dev;
+	committer->instance = instance;
 	committer->tid = BPF_CORE_READ(transaction, t_tid);
 	committer->started_ns = bpf_ktime_get_ns();
 	committer->forced_by = 0;
@@ -131,7 +136,7 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 	record->duration_ns = 0;
 	record->forced_by = 0;
 	record->journal_disk = 0;
-	record->pad = 0;
+	record->instance = instance_of((__u32)dev);
 	if (committer) {
 		record->journal_disk = committer->journal_disk;
 		record->journal_bytes = committer->journal_bytes;

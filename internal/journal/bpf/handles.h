@@ -29,9 +29,10 @@ static __always_inline __u64 handle_owner(struct task_struct *task)
 	return cgroup_of(task);
 }
 
-static __always_inline void add_dirtied(__u32 dev, __u32 tid, __u64 cgroup, __s64 blocks)
+static __always_inline void add_dirtied(__u32 dev, __u32 instance, __u32 tid, __u64 cgroup,
+					__s64 blocks)
 {
-	struct dirtied_key key = {.dev = dev, .tid = tid, .cgroup = cgroup};
+	struct dirtied_key key = {.dev = dev, .tid = tid, .cgroup = cgroup, .instance = instance};
 	__s64 *sum = bpf_map_lookup_elem(&dirtied, &key);
 
 	if (sum) {
@@ -80,7 +81,7 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 		return 0; /* all its blocks were in the transaction already */
 	cgroup = handle_owner(current_task());
 	if (blocks)
-		add_dirtied((__u32)dev, (__u32)tid, cgroup, blocks);
+		add_dirtied((__u32)dev, instance_at_work((__u32)dev), (__u32)tid, cgroup, blocks);
 	if ((__u32)sync)
 		name_forcer((__u32)dev, cgroup, bpf_ktime_get_ns() + SYNC_HANDLE_NS);
 	return 0;
@@ -97,6 +98,7 @@ static __always_inline int note_handle(void)
 {
 	struct task_struct *task = current_task();
 	struct jbd2_journal_handle *handle = FOLLOW(task, journal_info);
+	struct transaction_s *transaction;
 	struct handle_seen now = {};
 	__u32 pid;
 
@@ -104,7 +106,10 @@ static __always_inline int note_handle(void)
 		return 0;
 	pid = FOLLOW(task, pid);
 	now.handle = (__u64)handle;
-	now.tid = BPF_CORE_READ(handle, h_transaction, t_tid);
+	transaction = BPF_CORE_READ(handle, h_transaction);
+	now.tid = BPF_CORE_READ(transaction, t_tid);
+	now.dev = BPF_CORE_READ(transaction, t_journal, j_fs_dev, bd_dev);
+	now.instance = instance_at_work(now.dev);
 	now.dirtied = (__s32)BPF_CORE_READ(handle, h_requested_credits) -
 		      BPF_CORE_READ(handle, h_total_credits);
 	bpf_map_update_elem(&seen, &pid, &now, BPF_ANY);
@@ -150,8 +155,11 @@ int BPF_PROG(handle_restart, __u64 dev)
 
 	if (!before)
 		return 0;
-	if (before->handle == (__u64)FOLLOW(task, journal_info) && before->dirtied)
-		add_dirtied((__u32)dev, before->tid, handle_owner(task), before->dirtied);
+	/* The number of the thread, and the handle's address, may have been another's. */
+	if (before->handle == (__u64)FOLLOW(task, journal_info) && before->dirtied &&
+	    before->dev == (__u32)dev && before->instance == instance_of((__u32)dev))
+		add_dirtied(before->dev, before->instance, before->tid, handle_owner(task),
+			    before->dirtied);
 	bpf_map_delete_elem(&seen, &pid);
 	return 0;
 }

@@ -44,6 +44,8 @@ enum {
 /* include/uapi/linux/stat.h */
 #define S_IFMT 00170000
 #define S_IFBLK 0060000
+/* include/uapi/linux/magic.h; ext3 and ext2 have it too */
+#define EXT4_SUPER_MAGIC 0xEF53
 /* include/linux/kdev_t.h: the kernel's own dev_t */
 #define MINORBITS 20
 /* include/uapi/linux/fcntl.h on every architecture but alpha, mips, parisc */
@@ -116,7 +118,19 @@ struct block_device {
 
 struct super_block {
 	__u32 s_dev;
+	int s_count;
+	unsigned long s_magic;
+	struct dentry *s_root;
 	struct block_device *s_bdev;
+};
+
+/* in place of s_count in later kernels: a number in a structure */
+struct refcount_struct {
+	int refs;
+};
+
+struct super_block___refcount {
+	struct refcount_struct s_passive;
 };
 
 struct address_space {
@@ -194,6 +208,7 @@ struct journal_s {
 };
 
 struct transaction_s {
+	struct journal_s *t_journal;
 	unsigned int t_tid;
 };
 

@@ -25,20 +25,31 @@ enum kind {
 };
 
 enum lost {
-	LOST_DIRTIED = 0, /* map `dirtied` full */
-	LOST_WRITTEN = 1, /* map `written` full */
-	LOST_COMMIT = 2,  /* ring buffer full */
-	LOST_JOURNAL = 3, /* map `noted_bios` full */
-	LOST_LOGGED = 4,  /* map `logged` full */
-	LOST_KINDS = 5,
+	LOST_DIRTIED = 0,  /* map `dirtied` full */
+	LOST_WRITTEN = 1,  /* map `written` full */
+	LOST_COMMIT = 2,   /* ring buffer full */
+	LOST_JOURNAL = 3,  /* map `noted_bios` full */
+	LOST_LOGGED = 4,   /* map `logged` full */
+	LOST_INSTANCE = 5, /* map `instances` full */
+	LOST_KINDS = 6,
+};
+
+/* The file system that a device number means now; see instances.h. */
+struct instance {
+	__u64 superblock;
+	__u32 state;
+	__u32 pad;
 };
 
 struct dirtied_key {
 	__u32 dev;
 	__u32 tid;
 	__u64 cgroup;
+	__u32 instance;
+	__u32 pad;
 };
 
+/* The owner is a cgroup; of KIND_METADATA, the device and its instance. */
 struct written_key {
 	__u32 disk;
 	__u32 kind;
@@ -49,7 +60,7 @@ struct written_key {
 /* A cgroup's part in a journal in memory. */
 struct logged_key {
 	__u32 dev;
-	__u32 pad;
+	__u32 instance;
 	__u64 cgroup;
 };
 
@@ -64,7 +75,7 @@ struct logged {
 struct inode_key {
 	__u64 ino;
 	__u32 dev;
-	__u32 pad;
+	__u32 instance;
 };
 
 /* What a kernel thread is working at. */
@@ -78,6 +89,8 @@ struct handle_seen {
 	__u64 handle;
 	__u32 tid;
 	__s32 dirtied;
+	__u32 dev;
+	__u32 instance;
 };
 
 /* A jbd2 thread. tid is 0 between two commits. */
@@ -88,7 +101,7 @@ struct committer {
 	__u32 dev;
 	__u32 journal_disk;
 	__u32 tid;
-	__u32 pad;
+	__u32 instance;
 };
 
 struct commit {
@@ -100,7 +113,7 @@ struct commit {
 	__u64 duration_ns;
 	__u64 forced_by;
 	__u32 journal_disk;
-	__u32 pad;
+	__u32 instance;
 };
 
 /* for the Go types made from this object's BTF */
@@ -133,6 +146,23 @@ struct {
 	__type(key, struct inode_key);
 	__type(value, __u64);
 } owners SEC(".maps");
+
+/* how often an inode came into `owners`; what user space does not find there nor
+ * took out was evicted */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} owners_added SEC(".maps");
+
+/* device -> its file system; an entry comes with the first end of one */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct instance);
+} instances SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

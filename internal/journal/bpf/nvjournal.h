@@ -18,7 +18,7 @@
 /* NULL: there is no room. */
 static __always_inline struct logged *logged_by(__u32 dev, __u64 cgroup)
 {
-	struct logged_key key = {.dev = dev, .cgroup = cgroup};
+	struct logged_key key = {.dev = dev, .instance = instance_at_work(dev), .cgroup = cgroup};
 	struct logged fresh = {}, *sums = bpf_map_lookup_elem(&logged, &key);
 
 	if (sums)
@@ -65,7 +65,7 @@ SEC("raw_tp/jbd2nvj_write_home")
 int BPF_PROG(nvj_write_home, __u64 dev, __u64 block, struct bio *bio)
 {
 	if (BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops))
-		note_bio(bio, KIND_METADATA, (__u32)dev);
+		note_bio(bio, KIND_METADATA, pages_of((__u32)dev));
 	return 0;
 }
 
@@ -91,7 +91,13 @@ NVJ_OWNS(truncate_enter)
 NVJ_OWNS(fallocate_enter)
 NVJ_WORKS(writepages, PHASE_WRITEPAGES)
 NVJ_WORKS(ext_handle_unwritten_extents, PHASE_CONVERSION)
-NVJ_WORKS(evict_inode, PHASE_CONVERSION)
+
+SEC("raw_tp/ext4nvj_evict_inode")
+int BPF_PROG(nvj_work_evict_inode, struct inode *inode)
+{
+	note_end(inode);
+	return work_at(inode, PHASE_CONVERSION);
+}
 
 SEC("raw_tp/ext4nvj_writepages_result")
 int BPF_PROG(nvj_work_writepages_result)

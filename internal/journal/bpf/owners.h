@@ -10,42 +10,52 @@
 #ifndef DAYBOOK_OWNERS_H
 #define DAYBOOK_OWNERS_H
 
-#include "maps.h"
-#include "tasks.h"
+#include "instances.h"
 
 #include <bpf/bpf_tracing.h>
 
-static __always_inline struct inode_key key_of(struct inode *inode)
+static __always_inline __u64 owner_of(struct inode *inode)
 {
 	struct inode_key key = {
 		.ino = BPF_CORE_READ(inode, i_ino),
 		.dev = BPF_CORE_READ(inode, i_sb, s_dev),
 	};
-	return key;
+	__u64 *owner;
+
+	key.instance = instance_of(key.dev);
+	owner = bpf_map_lookup_elem(&owners, &key);
+	return owner ? *owner : NO_OWNER;
 }
 
-static __always_inline __u64 owner_of(struct inode *inode)
+static __always_inline void count_owner(void)
 {
-	struct inode_key key = key_of(inode);
-	__u64 *owner = bpf_map_lookup_elem(&owners, &key);
+	__u32 first = 0;
+	__u64 *n = bpf_map_lookup_elem(&owners_added, &first);
 
-	return owner ? *owner : NO_OWNER;
+	if (n)
+		*n += 1;
 }
 
 /* The task in process context that changes an inode's data owns it. */
 static __always_inline int own(struct inode *inode)
 {
 	struct task_struct *task = current_task();
-	struct inode_key key;
+	struct inode_key key = {};
 	__u64 cgroup, *owner;
 
 	if (!inode || is_kernel_thread(task))
 		return 0;
 	cgroup = cgroup_of(task);
-	key = key_of(inode);
+	key.ino = BPF_CORE_READ(inode, i_ino);
+	key.dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	key.instance = instance_at_work(key.dev);
 	owner = bpf_map_lookup_elem(&owners, &key);
 	if (owner && *owner == cgroup)
 		return 0;
+	if (!owner && bpf_map_update_elem(&owners, &key, &cgroup, BPF_NOEXIST) == 0) {
+		count_owner();
+		return 0;
+	}
 	bpf_map_update_elem(&owners, &key, &cgroup, BPF_ANY);
 	return 0;
 }
@@ -81,15 +91,23 @@ int BPF_PROG(own_fallocate, struct inode *inode)
 	return own(inode);
 }
 
-/* Asynchronous direct writes end, and convert extents, in a kernel thread. */
+/*
+ * Asynchronous direct writes end, and convert extents, in a kernel thread. Other
+ * file systems come by here too.
+ */
 SEC("tp_btf/iomap_dio_rw_begin")
 int BPF_PROG(own_direct, struct kiocb *iocb, struct iov_iter *memory)
 {
+	struct inode *inode;
+
 	if (!iocb || !memory)
 		return 0;
 	if (bpf_core_field_exists(memory->data_source) && !BPF_CORE_READ(memory, data_source))
 		return 0; /* a reader owns nothing */
-	return own(BPF_CORE_READ(iocb, ki_filp, f_inode));
+	inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
+	if (!inode || BPF_CORE_READ(inode, i_sb, s_magic) != EXT4_SUPER_MAGIC)
+		return 0;
+	return own(inode);
 }
 
 enum phase { PHASE_WRITEPAGES, PHASE_CONVERSION };
@@ -145,6 +163,7 @@ int BPF_PROG(work_conversion, struct inode *inode)
 SEC("tp_btf/ext4_evict_inode")
 int BPF_PROG(work_evict, struct inode *inode)
 {
+	note_end(inode);
 	return work_at(inode, PHASE_CONVERSION);
 }
 

@@ -185,7 +185,7 @@ static __always_inline int enter_writing(__u32 fd)
 	if (!inode || (BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFREG)
 		return enter(NOTHING, 0, 0);
 	sb = BPF_CORE_READ(inode, i_sb);
-	if (BPF_CORE_READ((struct super_block___magic *)sb, s_magic) != EXT4_SUPER_MAGIC)
+	if (BPF_CORE_READ(sb, s_magic) != EXT4_SUPER_MAGIC)
 		return enter(WRITE, 0, 0);
 	return enter(WRITE, BPF_CORE_READ(sb, s_dev), 0);
 }

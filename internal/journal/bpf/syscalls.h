@@ -12,17 +12,11 @@
 #define FMODE_CREATED (1 << 20)
 /* include/uapi/linux/stat.h */
 #define S_IFREG 0100000
-/* include/uapi/linux/magic.h; ext3 and ext2 have it too */
-#define EXT4_SUPER_MAGIC 0xEF53
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct file___mode {
 	unsigned int f_mode;
-};
-
-struct super_block___magic {
-	unsigned long s_magic;
 };
 
 struct fdtable {

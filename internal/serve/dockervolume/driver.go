@@ -173,7 +173,7 @@ func (d *driver) unmount(ctx context.Context, name, id string) error {
 // mounts outlive its last process by a moment.
 func (d *driver) detach(ctx context.Context, name string, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; {
-		err := d.pool.Detach(ctx, name)
+		err := d.pool.DetachUntilStart(ctx, name) // what attach --persist recorded is its user's
 		if err == nil || errors.Is(err, volume.ErrNotFound) {
 			d.log.Info("unmounted", "volume", name)
 			return d.users.forget(name)
@@ -290,16 +290,16 @@ func (d *driver) path(name string) (mountpoint string, err error) {
 	return status.Mountpoint, err
 }
 
-// list gives all volumes of the pool, also those that the engine has not made,
-// and those that are damaged.
+// list gives all volumes of the pool with little effort for each, also those that
+// the engine has not made, and those that are damaged.
 func (d *driver) list() ([]info, error) {
-	all, err := d.pool.List()
+	all, err := d.pool.Overview()
 	if err != nil {
 		return nil, err
 	}
 	infos := make([]info, 0, len(all))
-	for _, status := range all {
-		infos = append(infos, info{Name: status.Name, Mountpoint: status.Mountpoint})
+	for _, v := range all {
+		infos = append(infos, info{Name: v.Name, Mountpoint: v.Mountpoint})
 	}
 	return infos, nil
 }

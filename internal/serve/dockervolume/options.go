@@ -21,6 +21,7 @@ type settings struct {
 	create    volume.CreateOptions // SizeBytes is 0 if no size was given
 	cgroup    string               // "" is /daybook/NAME
 	placement volume.Placement
+	dev, suid bool
 }
 
 // option is one that may be given with -o. Set checks the value and gives it in
@@ -81,6 +82,16 @@ func options(parse ParseBytes) []option {
 		{"noatime", "true or false", func(s *settings, value string) (string, error) {
 			on, err := strconv.ParseBool(value)
 			s.create.NoAtime = on
+			return strconv.FormatBool(on), err
+		}},
+		{"dev", "true or false", func(s *settings, value string) (string, error) {
+			on, err := strconv.ParseBool(value)
+			s.dev = on
+			return strconv.FormatBool(on), err
+		}},
+		{"suid", "true or false", func(s *settings, value string) (string, error) {
+			on, err := strconv.ParseBool(value)
+			s.suid = on
 			return strconv.FormatBool(on), err
 		}},
 		{"uid", "a number", func(s *settings, value string) (string, error) {
@@ -167,13 +178,13 @@ func parseOptions(given map[string]string, parse ParseBytes) (settings, error) {
 // attachOptions are what a volume's labels say of its place.
 func attachOptions(labels map[string]string) (volume.AttachOptions, error) {
 	given := map[string]string{}
-	for _, name := range []string{"cgroup", "placement"} {
+	for _, name := range []string{"cgroup", "placement", "dev", "suid"} {
 		if value, is := labels[labelPrefix+name]; is {
 			given[name] = value
 		}
 	}
 	s, err := parseOptions(given, nil)
-	return volume.AttachOptions{Cgroup: s.cgroup, Placement: s.placement}, err
+	return volume.AttachOptions{Cgroup: s.cgroup, Placement: s.placement, Dev: s.dev, Suid: s.suid}, err
 }
 
 func number(text string, least, most uint64) (uint64, error) {

@@ -28,7 +28,7 @@ func parseTest(text string) (uint64, error) {
 func TestOptionsBecomeSettingsAndLabels(t *testing.T) {
 	given := map[string]string{
 		"size": "64M", "weight": "700", "provision": "full", "cgroup": "/slice/db", "placement": "parent", "mount-options": "data=ordered,commit=30",
-		"noatime": "1", "uid": "999", "gid": "998", "mode": "2750", "block-size": "1K", "label.team": "data base", "label.docker": "x",
+		"noatime": "1", "suid": "1", "uid": "999", "gid": "998", "mode": "2750", "block-size": "1K", "label.team": "data base", "label.docker": "x",
 	}
 	got, err := parseOptions(given, parseTest)
 	if err != nil {
@@ -40,17 +40,17 @@ func TestOptionsBecomeSettingsAndLabels(t *testing.T) {
 			UID: 999, GID: 998, Mode: 0o750 | os.ModeSetgid, BlockSizeBytes: 1024,
 			Labels: map[string]string{
 				"docker.size": "67108864", "docker.weight": "700", "docker.provision": "full", "docker.cgroup": "/slice/db", "docker.placement": "parent",
-				"docker.mount-options": "data=ordered,commit=30", "docker.noatime": "true", "docker.uid": "999", "docker.gid": "998",
+				"docker.mount-options": "data=ordered,commit=30", "docker.noatime": "true", "docker.suid": "true", "docker.uid": "999", "docker.gid": "998",
 				"docker.mode": got.create.Labels["docker.mode"], "docker.block-size": "1024", "team": "data base", "docker": "x",
 			},
 		},
-		cgroup: "/slice/db", placement: volume.PlaceParent,
+		cgroup: "/slice/db", placement: volume.PlaceParent, suid: true,
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	place, err := attachOptions(got.create.Labels)
-	if err != nil || place.Cgroup != "/slice/db" || place.Placement != volume.PlaceParent {
+	if err != nil || place.Cgroup != "/slice/db" || place.Placement != volume.PlaceParent || place.Dev || !place.Suid {
 		t.Errorf("from the labels: %+v, %v", place, err)
 	}
 }

@@ -10,11 +10,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/filelock/locktest"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/systemdtest"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -284,6 +287,28 @@ func TestStaleSocketIsReplacedByOneOfManyDaemons(t *testing.T) {
 	}
 }
 
+// All users may open the directory, and so lock it.
+func TestAnothersLockOfTheSocketsDirectoryHoldsUpNobody(t *testing.T) {
+	dir := t.TempDir()
+	locktest.Hold(t, dir)
+	listened := make(chan error, 1)
+	go func() {
+		listener, err := listen(filepath.Join(dir, "plugin.sock"))
+		if err == nil {
+			err = listener.Close()
+		}
+		listened <- err
+	}()
+	select {
+	case err := <-listened:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(lockPatience / 2):
+		t.Error("the daemon waits for another user's lock")
+	}
+}
+
 // systemd-socket-activate passes the socket just as systemd does.
 func TestSystemdsSocketIsTaken(t *testing.T) {
 	r := newRig(t)
@@ -315,32 +340,14 @@ func TestSystemdsSocketIsTaken(t *testing.T) {
 // The unit's capabilities are enough, and the mounts are the host's.
 func TestUnitGivesWhatTheDaemonNeeds(t *testing.T) {
 	r := newRig(t)
-	setpriv := needs.Tool(t, "setpriv")
-	unit, err := os.ReadFile("../../../deploy/systemd/daybook-docker.service")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bounding := "-all"
-	for line := range strings.Lines(string(unit)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if key == "CapabilityBoundingSet" {
-			for name := range strings.FieldsSeq(value) {
-				name = strings.ToLower(strings.TrimPrefix(name, "CAP_"))
-				// What this process has not, nobody can take along.
-				if hasCapability(t, name) {
-					bounding += ",+" + name
-				}
-			}
-		}
-		if slices.Contains(ownView, key) {
+	const unit = "../../../deploy/systemd/daybook-docker.service"
+	for _, key := range ownView {
+		if len(systemdtest.Values(t, unit, key)) > 0 {
 			t.Errorf("%s= gives the service mounts of its own, which the host does not see", key)
 		}
 	}
-	if bounding == "-all" {
-		t.Fatal("the unit has no capabilities")
-	}
 	command := r.command()
-	limited := exec.Command(setpriv, append([]string{"--no-new-privs", "--bounding-set=" + bounding, "--inh-caps=-all"}, command.Args...)...)
+	limited := systemdtest.Command(t, unit, command.Args[0], command.Args[1:]...)
 	limited.Env = command.Env
 	r.daemon = r.Spawn(limited)
 	r.Await("the plugin answers", r.daemon.Log, func() bool {
@@ -364,21 +371,6 @@ var ownView = []string{
 	"PrivateTmp", "PrivateDevices", "PrivateIPC", "PrivateUsers", "PrivateNetwork", "MountFlags", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths", "ExecPaths",
 	"NoExecPaths", "BindPaths", "BindReadOnlyPaths", "TemporaryFileSystem", "RootDirectory", "RootImage", "MountImages", "ExtensionImages", "DynamicUser",
 	"LoadCredential", "SetCredential", "LogNamespace", "NetworkNamespacePath", "IPCNamespacePath", "MountAPIVFS",
-}
-
-func hasCapability(t *testing.T, name string) bool {
-	t.Helper()
-	out, err := exec.Command("setpriv", "--dump").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(out)) {
-		if list, is := strings.CutPrefix(line, "Capability bounding set:"); is {
-			return slices.Contains(strings.Split(strings.TrimSpace(list), ","), name)
-		}
-	}
-	t.Fatalf("setpriv --dump: %s", out)
-	return false
 }
 
 func TestDamagedUsersAndWrongSizesAreRefused(t *testing.T) {

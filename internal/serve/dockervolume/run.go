@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -88,12 +89,13 @@ func lockPool(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock pool %s: %w", dir, err)
 	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = filelock.TryLock(file)
 	if err == nil {
 		return file, nil
 	}
 	_ = file.Close()
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	var held *filelock.HeldError
+	if errors.As(err, &held) {
 		return nil, fmt.Errorf("pool %s is %w: another daybook serve docker serves it; stop that one, or choose another pool and socket", dir, volume.ErrBusy)
 	}
 	return nil, fmt.Errorf("cannot lock pool %s: %w", dir, err)
@@ -143,11 +145,11 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 	if err != nil {
 		return err
 	}
-	if _, err := pool.Repair(ctx); err != nil {
-		if !errors.Is(err, volume.ErrCorrupt) {
+	if done, err := pool.Repair(ctx); err != nil {
+		if len(done.Damaged)+len(done.Newer) == 0 {
 			return err
 		}
-		log.Error("damaged volumes; the others are served", "why", err)
+		log.Error("volumes that cannot be read; the others are served", "why", err)
 	}
 	if err := d.recall(); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package dockervolume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -62,15 +64,11 @@ func listen(path string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the socket's directory: %w", err)
 	}
-	// Two that start at once would each remove the other's.
-	lock, err := os.Open(directory)
+	lock, err := lockSockets(directory)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = lock.Close() }()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return nil, fmt.Errorf("cannot lock %s: %w", directory, err)
-	}
+	defer lock.Release()
 	if err := removeDead(path); err != nil {
 		return nil, err
 	}
@@ -82,6 +80,26 @@ func listen(path string) (*net.UnixListener, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
+}
+
+// lockPatience is how long a daemon waits for another that is starting, too.
+const lockPatience = 10 * time.Second
+
+// lockSockets keeps two daemons that start at once from removing each other's
+// socket. The directory is open to all users, and so is its lock, which earlier
+// versions took. The error wraps ErrBusy if another does not let go.
+func lockSockets(directory string) (*filelock.Lock, error) {
+	path, err := filelock.RunPath("docker-sockets")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lockPatience)
+	defer cancel()
+	lock, err := filelock.Await(ctx, func() (*filelock.Lock, error) { return filelock.TakeBoth(path, directory) })
+	if ctx.Err() != nil && lock == nil {
+		err = fmt.Errorf("the directory of sockets is %w: %w", volume.ErrBusy, err)
+	}
+	return lock, err
 }
 
 // connectPatience is for a daemon that lives and is slow.

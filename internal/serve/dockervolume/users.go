@@ -1,8 +1,6 @@
 package dockervolume
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/internal/wholefile"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -38,6 +37,8 @@ type users struct {
 	path string
 	mu   sync.Mutex
 	of   map[string][]string // sorted
+	// unknown are a newer Daybook's fields.
+	unknown versioned.Unknown
 }
 
 type usersRecord struct {
@@ -58,7 +59,10 @@ func openUsers(pool string) (*users, error) {
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, maxUsersBytes+1))
 	if err == nil {
-		u.of, err = parseUsers(text)
+		u.of, u.unknown, err = parseUsers(text)
+	}
+	if errors.Is(err, versioned.ErrNewer) {
+		return nil, fmt.Errorf("cannot tell who uses which volume (%w): %s was %w", volume.ErrUnsupported, u.path, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot tell who uses which volume: %s is damaged: %w; move it away, and detach by hand what no container uses any more (daybook volume detach)", u.path, err)
@@ -66,40 +70,38 @@ func openUsers(pool string) (*users, error) {
 	return u, nil
 }
 
-func parseUsers(text []byte) (map[string][]string, error) {
+func parseUsers(text []byte) (of map[string][]string, unknown versioned.Unknown, err error) {
 	if len(text) > maxUsersBytes {
-		return nil, fmt.Errorf("it is over %d bytes", maxUsersBytes)
+		return nil, nil, fmt.Errorf("it is over %d bytes", maxUsersBytes)
+	}
+	if err := versioned.CheckFormat(text, "format", usersFormat); err != nil {
+		return nil, nil, err
 	}
 	var record usersRecord
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&record); err != nil {
-		return nil, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one value")
+	if unknown, err = versioned.Decode(text, &record); err != nil {
+		return nil, nil, err
 	}
 	if record.Format != usersFormat {
-		return nil, fmt.Errorf("format %d, this Daybook knows %d", record.Format, usersFormat)
+		return nil, nil, fmt.Errorf("format %d", record.Format)
 	}
-	of := make(map[string][]string, len(record.Volumes))
+	of = make(map[string][]string, len(record.Volumes))
 	for name, ids := range record.Volumes {
 		if err := volume.CheckName(name); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if len(ids) > maxUsers {
-			return nil, fmt.Errorf("volume %s has %d users, at most %d", name, len(ids), maxUsers)
+			return nil, nil, fmt.Errorf("volume %s has %d users, at most %d", name, len(ids), maxUsers)
 		}
 		for _, id := range ids {
 			if err := checkID(id); err != nil {
-				return nil, fmt.Errorf("volume %s: %w", name, err)
+				return nil, nil, fmt.Errorf("volume %s: %w", name, err)
 			}
 		}
 		ids = slices.Clone(ids)
 		slices.Sort(ids)
 		of[name] = slices.Compact(ids)
 	}
-	return of, nil
+	return of, unknown, nil
 }
 
 func checkID(id string) error {
@@ -155,7 +157,7 @@ func (u *users) forget(name string) error {
 // commit writes the file whole: after a crash of the host it is the old one or
 // the new one. Which, does not matter: no volume is attached then.
 func (u *users) commit(next map[string][]string) error {
-	text, err := json.MarshalIndent(usersRecord{usersFormat, next}, "", "  ")
+	text, err := versioned.Encode(usersRecord{usersFormat, next}, u.unknown)
 	if err != nil {
 		return err
 	}

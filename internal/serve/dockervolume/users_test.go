@@ -77,8 +77,8 @@ func TestADamagedUsersFileIsRefusedAsAWhole(t *testing.T) {
 		many = append(many, fmt.Sprintf(`"%d"`, n))
 	}
 	for _, text := range []string{
-		"", "null x", `{"format":2,"volumes":{}}`, `{"format":1,"volumes":{"a":["1"]}`, `{"format":1,"volumes":{"../a":[]}}`,
-		`{"format":1,"volumes":{"a":[""]}}`, `{"format":1,"volumes":{"a":["1"]},"more":1}`, `{"format":1,"volumes":{}}{}`,
+		"", "null x", `{"format":0,"volumes":{}}`, `{"format":1,"volumes":{"a":["1"]}`, `{"format":1,"volumes":{"../a":[]}}`,
+		`{"format":1,"volumes":{"a":[""]}}`, `{"format":1,"volumes":{}}{}`,
 		`{"format":1,"volumes":{"a":["` + strings.Repeat("x", maxIDBytes+1) + `"]}}`,
 		`{"format":1,"volumes":{"a":[` + strings.Join(many, ",") + `]}}`,
 	} {
@@ -114,11 +114,42 @@ func TestAVolumeHasABoundedNumberOfUsers(t *testing.T) {
 	}
 }
 
+func TestANewerUsersFileIsNotCalledDamaged(t *testing.T) {
+	pool := t.TempDir()
+	path := filepath.Join(pool, usersFile)
+	newer := `{"format":2,"volumes":[{"name":"a","ids":{}}]}`
+	if err := os.WriteFile(path, []byte(newer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := openUsers(pool)
+	if !errors.Is(err, volume.ErrUnsupported) || !strings.Contains(err.Error(), "written by a newer Daybook: upgrade") || strings.Contains(err.Error(), "move") {
+		t.Errorf("%v", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != newer {
+		t.Errorf("the file is %s, %v", text, err)
+	}
+	// A field of the same format is kept.
+	if err := os.WriteFile(path, []byte(`{"format":1,"volumes":{"a":["1"]},"since":{"a":7}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u, err := openUsers(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.set("b", []string{"2"}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), `"since"`) || !strings.Contains(string(text), `"b"`) {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
 func FuzzUsersFile(f *testing.F) {
 	f.Add([]byte(`{"format":1,"volumes":{"a":["2","1","2"],"b":[]}}`))
 	f.Add([]byte(`{"format":1,"volumes":{"..":["x"]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		of, err := parseUsers(text)
+		of, _, err := parseUsers(text)
 		if err != nil {
 			return
 		}

@@ -1,0 +1,410 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// controlRig is two simulated disks with an ext4 on each, and cgroups that do
+// I/O on both.
+type controlRig struct {
+	dir    string
+	disks  [2]*disksim.Disk
+	mounts [2]string
+	loads  [2][]*exec.Cmd
+	tree   *cgroup.Tree
+	jobs   string // the parent of the jobs' cgroups
+}
+
+// jobWeights are configured, by cgroup below jobs.
+var jobWeights = map[string]uint64{"a": 500, "b": 300, "c": 200}
+
+func newControlRig(t *testing.T) *controlRig {
+	t.Helper()
+	needs.Root(t)
+	needs.Tool(t, "mke2fs")
+	for _, node := range []string{"/dev/fuse", "/dev/loop-control"} {
+		_, err := os.Stat(node)
+		needs.That(t, err == nil, node)
+	}
+	tree, err := cgroup.Find()
+	needs.That(t, err == nil && tree.Version() == cgroup.V1, fmt.Sprint("cgroup v1 with blkio: ", err))
+	r := &controlRig{dir: t.TempDir(), tree: tree, jobs: fmt.Sprintf("/daybook-cmd-%d/jobs", os.Getpid())}
+	for _, path := range []string{filepath.Dir(r.jobs), r.jobs, r.jobs + "/a", r.jobs + "/b", r.jobs + "/c"} {
+		if err := tree.Make(path); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := tree.Remove(path); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for n := range r.disks {
+		r.makeDisk(t, n)
+	}
+	for n := range r.disks {
+		for _, job := range slices.Sorted(maps.Keys(jobWeights)) {
+			r.load(t, n, job)
+		}
+	}
+	return r
+}
+
+func (r *controlRig) makeDisk(t *testing.T, n int) {
+	t.Helper()
+	parameters, err := disksim.Preset("flat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	parameters.BandwidthBytesPerSecond = 30e6
+	stateDir := filepath.Join(r.dir, "disks")
+	disk, err := disksim.Create(t.Context(), disksim.Config{
+		Name: fmt.Sprintf("cmd%d-%d", os.Getpid(), n), SizeBytes: 128 << 20, Parameters: parameters,
+		StateDir: stateDir, Scheduler: blockdev.BFQ, OwnerBound: true,
+	})
+	needs.That(t, err == nil, fmt.Sprint("a simulated disk under BFQ: ", err))
+	r.disks[n] = disk
+	t.Cleanup(func() { r.deleteDisk(t, n) })
+	r.mounts[n] = filepath.Join(r.dir, fmt.Sprint("mnt", n))
+	if err := os.Mkdir(r.mounts[n], 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := ext4.Make(t.Context(), disk.DevicePath, ext4.MakeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := ext4.Mount(disk.DevicePath, r.mounts[n], ext4.MountOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// deleteDisk takes a disk away, as it is pulled out once nobody uses it.
+func (r *controlRig) deleteDisk(t *testing.T, n int) {
+	t.Helper()
+	for _, load := range r.loads[n] {
+		_ = syscall.Kill(-load.Process.Pid, syscall.SIGKILL)
+		_ = load.Wait() // it was killed
+	}
+	r.loads[n] = nil
+	if r.disks[n] == nil {
+		return
+	}
+	for attempt := 0; ; attempt++ {
+		err := unix.Unmount(r.mounts[n], 0)
+		if err == nil || err == unix.EINVAL { // not mounted
+			break
+		}
+		if attempt == 100 {
+			t.Errorf("cannot unmount %s: %v", r.mounts[n], err)
+			_ = unix.Unmount(r.mounts[n], unix.MNT_DETACH)
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	// Also when the test's context has ended.
+	if err := disksim.Delete(context.Background(), filepath.Join(r.dir, "disks"), r.disks[n].Name); err != nil {
+		t.Error(err)
+	}
+	r.disks[n] = nil
+}
+
+// load keeps a process in a job's cgroup that reads; b also makes directories.
+func (r *controlRig) load(t *testing.T, n int, job string) {
+	t.Helper()
+	const script = `set -e; echo $$ > "$1/cgroup.procs"; mkdir "$2"; cd "$2"
+dd if=/dev/zero of=file bs=1M count=8 conv=fsync status=none
+i=0; while :; do dd if=file of=/dev/null bs=256k iflag=direct status=none; i=$((i+1))
+if [ "$3" = b ]; then mkdir -p $i/a/b $i/c/d $i/e/f $i/g/h; fi; done`
+	command := exec.Command("sh", "-c", script, "sh", r.tree.Root()+r.jobs+"/"+job, filepath.Join(r.mounts[n], job), job)
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.loads[n] = append(r.loads[n], command)
+}
+
+// weights are those of a job on both disks; 0: none of its own there.
+func (r *controlRig) weights(t *testing.T, job string) [2]uint64 {
+	t.Helper()
+	var weights [2]uint64
+	for n, disk := range r.disks {
+		if disk == nil {
+			continue
+		}
+		files, err := r.tree.Weights(disk.Device.Dev, blockdev.BFQ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		setting, err := files.Get(r.jobs + "/" + job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		weights[n] = setting.Device
+	}
+	return weights
+}
+
+// daybook is the program in a process of its own.
+type daybookProcess struct {
+	cmd *exec.Cmd
+	log string // its standard error
+}
+
+func startDaybook(t *testing.T, args ...string) *daybookProcess {
+	t.Helper()
+	p := &daybookProcess{cmd: exec.Command(os.Args[0], args...), log: filepath.Join(t.TempDir(), "log")}
+	p.cmd.Env = append(os.Environ(), commandVariable+"=1")
+	// SIGTERM, so that it puts the weights back if the test is killed.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	file, err := os.Create(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	p.cmd.Stderr = file
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.end(t) })
+	return p
+}
+
+// end interrupts the program and waits for its end.
+func (p *daybookProcess) end(t *testing.T) {
+	t.Helper()
+	if p.cmd.ProcessState != nil {
+		return
+	}
+	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	if err := p.cmd.Wait(); err != nil && p.cmd.ProcessState.ExitCode() != exitInterrupted {
+		t.Errorf("%v:\n%s", err, p.said(t))
+	}
+}
+
+func (p *daybookProcess) said(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// bpfObjects counts the BPF programs and maps that a process has open.
+func (p *daybookProcess) bpfObjects(t *testing.T) map[string]int {
+	t.Helper()
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := map[string]int{}
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && strings.Contains(target, "bpf-") {
+			count[target]++
+		}
+	}
+	return count
+}
+
+// await waits until something is so.
+func await(t *testing.T, p *daybookProcess, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(40 * time.Second); !so(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after 40 s not %s:\n%s", what, p.said(t))
+		}
+		if err := syscall.Kill(p.cmd.Process.Pid, 0); err != nil {
+			t.Fatalf("the program ended before %s:\n%s", what, p.said(t))
+		}
+	}
+}
+
+// lastSample is the newest one in a recording that is being written; ok is
+// false if there is none yet.
+func lastSample(t *testing.T, path string) (sample account.Sample, ok bool) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return sample, false
+	}
+	for scanner := bufio.NewScanner(bytes.NewReader(text[:bytes.LastIndexByte(text, '\n')+1])); scanner.Scan(); {
+		var s account.Sample
+		if json.Unmarshal(scanner.Bytes(), &s) == nil && s.IntervalSeconds > 0 {
+			sample, ok = s, true
+		}
+	}
+	return sample, ok
+}
+
+// line is a cgroup's on a disk.
+func line(sample account.Sample, device, cgroup string) (account.Container, bool) {
+	for _, d := range sample.Devices {
+		for _, c := range d.Containers {
+			if d.Device == device && c.Cgroup == cgroup {
+				return c, true
+			}
+		}
+	}
+	return account.Container{}, false
+}
+
+// One process controls two disks, each by itself; top beside it shows what was
+// promised; a configuration is read again; a recording finds no room; a disk is
+// taken away; and in the end all is as before.
+func TestControlOfTwoDisksOnTheRealKernel(t *testing.T) {
+	r := newControlRig(t)
+	room := smallDisk(t, "2m")
+	recording := filepath.Join(room, "r")
+	config := filepath.Join(r.dir, "control.yaml")
+	write := func(match string, weights ...uint64) {
+		t.Helper()
+		text := fmt.Sprintf("interval: 1s\ndevices: [%s, %s]\nstate_dir: %s\ncontainers:\n", r.disks[0].Device.Name, r.disks[1].DevicePath, filepath.Join(r.dir, "state"))
+		for n, job := range []string{"a", "b", "c"}[:len(weights)] {
+			text += fmt.Sprintf("  - {match: %s, weight: %d}\n", strings.ReplaceAll(match, "JOB", job), weights[n])
+		}
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(r.jobs+"/JOB", 500, 300, 200)
+	names := [2]string{r.disks[0].Device.Name, r.disks[1].Device.Name}
+	control := startDaybook(t, "control", "--config", config, "--record", recording, "--record-max-bytes", "256K", "--record-files", "2")
+	corrected := func() bool {
+		w := r.weights(t, "b")
+		return w[0] != 0 && w[0] != 300 && w[1] != 0 && w[1] != 300
+	}
+	await(t, control, "corrected on both disks", corrected)
+
+	t.Run("top shows the configured shares", func(t *testing.T) {
+		out, err := output(t, "top", "--once", "--json", "--interval", "1s", "--device", names[0], "--device", names[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sample account.Sample
+		if err := json.Unmarshal([]byte(out), &sample); err != nil {
+			t.Fatal(err)
+		}
+		for _, device := range names {
+			differ := 0
+			for job, weight := range jobWeights {
+				c, ok := line(sample, device, r.jobs+"/"+job)
+				if !ok || math.Abs(c.TargetShare-float64(weight)/1000) > 1e-6 {
+					t.Errorf("%s on %s: %+v (there: %v); want a target of %d/1000", job, device, c, ok, weight)
+				}
+				if c.Weight != weight {
+					differ++
+				}
+			}
+			if differ == 0 {
+				t.Errorf("on %s the weights are those configured: nothing is shown", device)
+			}
+		}
+	})
+
+	t.Run("one set of BPF programs", func(t *testing.T) {
+		alone := startDaybook(t, "metrics", "--listen", "127.0.0.1:0", "--device", names[0])
+		var want map[string]int
+		await(t, alone, "started", func() bool {
+			want = alone.bpfObjects(t)
+			return strings.Contains(alone.said(t), "metrics on")
+		})
+		if got := control.bpfObjects(t); len(got) == 0 || !maps.Equal(got, want) {
+			t.Errorf("control of two disks has %v, metrics of one disk %v", got, want)
+		}
+		alone.end(t)
+	})
+
+	t.Run("a configuration is read again", func(t *testing.T) {
+		reload := func(said string, times int) {
+			t.Helper()
+			if err := control.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			await(t, control, said, func() bool { return strings.Count(control.said(t), said) == times })
+		}
+		// accounted waits until a later sample has a line and not another.
+		accounted := func(have, not string) {
+			t.Helper()
+			since := time.Now().Add(time.Second) // the sample under way may be of before
+			await(t, control, have+" accounted instead of "+not, func() bool {
+				s, ok := lastSample(t, recording)
+				if !ok || !s.Time.After(since) {
+					return false
+				}
+				c, there := line(s, names[0], have)
+				other, stays := line(s, names[0], not)
+				return there && c.Charged() > 0 && (!stays || other.Charged() == 0)
+			})
+		}
+		write(r.jobs, 5000)
+		reload("keeping the old configuration", 1)
+		accounted(r.jobs+"/a", r.jobs)
+		write(r.jobs, 400)
+		reload("using the new configuration", 1)
+		accounted(r.jobs, r.jobs+"/a")
+		write(r.jobs+"/JOB", 500, 300, 200)
+		reload("using the new configuration", 2)
+		accounted(r.jobs+"/a", r.jobs)
+	})
+
+	t.Run("a recording without room", func(t *testing.T) {
+		filler := filepath.Join(room, "filler")
+		if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); err == nil {
+			t.Fatal("the file system is larger than it is")
+		}
+		await(t, control, "not recording", func() bool { return strings.Contains(control.said(t), "cannot record") })
+		before := r.weights(t, "b")
+		await(t, control, "controlling without the recording", func() bool { return r.weights(t, "b") != before })
+		if err := os.Remove(filler); err != nil {
+			t.Fatal(err)
+		}
+		await(t, control, "recording again", func() bool { return strings.Contains(control.said(t), "recording again") })
+		if n := strings.Count(control.said(t), "going on without"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, control.said(t))
+		}
+	})
+
+	t.Run("a disk is taken away", func(t *testing.T) {
+		r.deleteDisk(t, 1)
+		await(t, control, "the end of one disk's control", func() bool { return strings.Contains(control.said(t), "its control ends") })
+		before := r.weights(t, "b")[0]
+		await(t, control, "control of the other disk", func() bool { return r.weights(t, "b")[0] != before })
+		if n := strings.Count(control.said(t), "its control ends"); n != 1 {
+			t.Errorf("told %d times:\n%s", n, control.said(t))
+		}
+	})
+
+	control.end(t)
+	for job := range jobWeights {
+		if w := r.weights(t, job); w != [2]uint64{} {
+			t.Errorf("in the end %s has the weights %v of its own", job, w)
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(r.dir, "state", "*.json")); len(left) != 0 {
+		t.Errorf("states left: %v", left)
+	}
+}

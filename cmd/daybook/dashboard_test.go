@@ -1,0 +1,430 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/workload"
+)
+
+// shown says what the query of a panel has to show, as top --json has it. One of its
+// functions is set.
+type shown struct {
+	// Bytes or counts of an interval: the query gives their rate, or their increase.
+	ofContainer func(account.Container) uint64
+	ofDevice    func(account.Device) uint64
+	// Values of the last interval.
+	containerGauge func(account.Container) float64
+	deviceGauge    func(account.Device) float64
+	// A value of all intervals together.
+	ofAll func([]account.Sample) float64
+	// slack is by how much it may be off, as it also changes while the disk is quiet.
+	slack float64
+}
+
+// panels says it of each query that top knows the value of, by the panel's title.
+var panels = map[string][]shown{
+	"Share of the disk": {
+		{containerGauge: func(c account.Container) float64 { return c.Share }},
+		{containerGauge: func(c account.Container) float64 { return c.TargetShare }},
+	},
+	"I/O weight in force":              {{containerGauge: func(c account.Container) float64 { return float64(c.Weight) }}},
+	"Journal by container":             {{ofContainer: func(c account.Container) uint64 { return c.JournalBytes }}},
+	"Hidden I/O by container":          {{ofContainer: account.Container.Hidden}},
+	"Charged I/O by container":         {{ofContainer: account.Container.Charged}},
+	"Returned to its owners":           {{ofContainer: func(c account.Container) uint64 { return c.ReturnedBytes }}},
+	"Commits forced by container":      {{ofContainer: func(c account.Container) uint64 { return c.ForcedCommits }}},
+	"Unaccounted in the last interval": {{deviceGauge: func(d account.Device) float64 { return float64(d.UnaccountedBytes) }}},
+	"Disk and journal": {
+		{ofDevice: func(d account.Device) uint64 { return d.DiskBytes }},
+		{ofDevice: func(d account.Device) uint64 { return d.JournalBytes }},
+		{ofDevice: func(d account.Device) uint64 { return d.JournalElsewhereBytes }},
+		{ofDevice: func(d account.Device) uint64 { return d.MetadataBytes }},
+	},
+	"Mean commit time": {{ofAll: func(samples []account.Sample) float64 {
+		var seconds, count float64
+		for _, s := range samples {
+			for _, d := range s.Devices {
+				seconds += d.CommitSeconds * float64(d.Transactions)
+				count += float64(d.Transactions)
+			}
+		}
+		return seconds / count
+	}}},
+	"Transactions": {{ofDevice: func(d account.Device) uint64 { return d.Transactions }}},
+	"Lost events": {
+		{ofDevice: func(d account.Device) uint64 { return d.LostEvents }},
+		{ofAll: func(samples []account.Sample) (forgotten float64) {
+			for _, s := range samples {
+				forgotten += float64(s.OwnersForgotten)
+			}
+			return forgotten
+		}},
+	},
+	"Interval and samples": {
+		{ofAll: func(samples []account.Sample) float64 { return samples[0].IntervalSeconds }},
+		{ofAll: func(samples []account.Sample) float64 { return float64(len(samples)) }, slack: 3},
+	},
+}
+
+// unknownToTop are the panels of journals in memory, of which this disk has none, and
+// of the daemon itself.
+var unknownToTop = []string{
+	"Logged in memory by container", "Operations in memory by container", "Logged in memory by file system", "Operations and commits in memory",
+	"Age of the last sample", "Containers", "Version",
+}
+
+type grafanaDashboard struct {
+	Templating struct {
+		List []struct{ Name, Definition string }
+	}
+	Panels []struct {
+		Type, Title string
+		Targets     []struct{ Expr string }
+	}
+}
+
+// dashboardRun is a run of top --json that a Prometheus scraped, under the names of
+// two hosts, between two times at which the disk was quiet.
+type dashboardRun struct {
+	prometheus prometheusServer
+	instances  []string
+	disk       string
+	from, to   time.Time
+	samples    []account.Sample
+}
+
+// filled replaces the dashboard's variables, as Grafana does.
+func (r dashboardRun) filled(expression, instance string) string {
+	window := fmt.Sprintf("%ds", int(r.window().Seconds()))
+	return strings.NewReplacer("$__rate_interval", window, "$__range", window, "$instance", instance, "$device", r.disk, "$container", ".*").Replace(expression)
+}
+
+func (r dashboardRun) window() time.Duration { return r.to.Sub(r.from) }
+
+func TestTheDashboardShowsWhatTopShows(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/grafana/daybook.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard grafanaDashboard
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	r := runForDashboard(t)
+	for _, panel := range dashboard.Panels {
+		known := panels[panel.Title]
+		switch {
+		case panel.Type == "row":
+		case slices.Contains(unknownToTop, panel.Title):
+			for _, target := range panel.Targets {
+				r.prometheus.at(t, r.filled(target.Expr, ".*"), r.to)
+			}
+		case len(known) != len(panel.Targets):
+			t.Errorf("panel %q has %d queries, and %d values of top are known for it: name them in panels, or the panel in unknownToTop", panel.Title, len(panel.Targets), len(known))
+		default:
+			for k, target := range panel.Targets {
+				t.Run(fmt.Sprintf("%s %d", panel.Title, k+1), func(t *testing.T) { r.compare(t, target.Expr, known[k]) })
+			}
+		}
+	}
+	values := make(map[string][]string)
+	for _, variable := range dashboard.Templating.List {
+		query := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(variable.Definition)
+		if query != nil {
+			values[variable.Name] = r.prometheus.labelValues(t, r.filled(query[1], ".*"), query[2])
+		}
+	}
+	if !slices.Equal(values["instance"], r.instances) {
+		t.Errorf("the hosts to choose from are %q, want %q", values["instance"], r.instances)
+	}
+	if !slices.Contains(values["device"], r.disk) || !slices.Contains(values["container"], "/") {
+		t.Errorf("the disks to choose from are %q, the containers %q", values["device"], values["container"])
+	}
+}
+
+// compare holds what Prometheus says to what top said. With all hosts chosen each has
+// its own series, with one chosen the other has none.
+func (r dashboardRun) compare(t *testing.T, expression string, want shown) {
+	if one := r.prometheus.at(t, r.filled(expression, strings.ReplaceAll(regexp.QuoteMeta(r.instances[0]), `\`, `\\`)), r.to); slices.ContainsFunc(one, func(s result) bool { return s.Metric["instance"] != r.instances[0] }) {
+		t.Errorf("with %s chosen there are series of others, or of all hosts together: %v", r.instances[0], one)
+	}
+	for _, instance := range r.instances {
+		if want.containerGauge != nil || want.deviceGauge != nil {
+			r.compareGauge(t, expression, instance, want)
+			continue
+		}
+		got := make(map[string]float64)
+		for _, series := range r.prometheus.at(t, r.filled(expression, ".*"), r.to) {
+			if series.Metric["instance"] == instance {
+				got[series.Metric["container"]] += number(t, series.Value)
+			}
+		}
+		r.compareSums(t, expression, instance, got, want)
+	}
+}
+
+func (r dashboardRun) compareSums(t *testing.T, expression, instance string, got map[string]float64, want shown) {
+	all := make(map[string]float64)
+	for _, s := range r.samples {
+		for _, d := range s.Devices {
+			if want.ofDevice != nil {
+				all[""] += float64(want.ofDevice(d))
+			}
+			for _, c := range d.Containers {
+				if want.ofContainer != nil {
+					all[c.Name] += float64(want.ofContainer(c))
+				}
+			}
+		}
+	}
+	if want.ofAll != nil {
+		all[""] = want.ofAll(r.samples)
+	}
+	var most float64
+	for _, value := range all {
+		most = max(most, value)
+	}
+	if want.ofAll == nil && strings.Contains(expression, "rate(") {
+		for name := range got {
+			got[name] *= r.window().Seconds()
+		}
+	}
+	if len(got) == 0 {
+		t.Errorf("%s: nothing is shown for %s", expression, instance)
+	}
+	for name, value := range got {
+		// Prometheus extends what it scraped to the ends of the window.
+		if target := all[name]; value < 0.97*target-0.01*most-want.slack || value > 1.2*target+0.01*most+want.slack {
+			t.Errorf("%s of %s: %s shows %.6g, top %.6g", name, instance, expression, value, target)
+		}
+	}
+	for name, value := range all {
+		if _, there := got[name]; !there && value > 0.01*most {
+			t.Errorf("%s of %s: %s shows nothing, top %.6g", name, instance, expression, value)
+		}
+	}
+}
+
+// compareGauge: what was scraped at any time is a value of an interval, and there are
+// several.
+func (r dashboardRun) compareGauge(t *testing.T, expression, instance string, want shown) {
+	values := make(map[string][]float64)
+	for _, s := range r.samples {
+		for _, d := range s.Devices {
+			if want.deviceGauge != nil {
+				values[""] = append(values[""], want.deviceGauge(d))
+				continue
+			}
+			for _, c := range d.Containers {
+				values[c.Name] = append(values[c.Name], want.containerGauge(c))
+			}
+		}
+	}
+	seen := make(map[string]bool)
+	for _, series := range r.prometheus.during(t, r.filled(expression, ".*"), r.from.Add(2*time.Second), r.to) {
+		if series.Metric["instance"] != instance {
+			continue
+		}
+		name := series.Metric["container"]
+		for _, value := range series.Values {
+			x := number(t, value)
+			seen[name] = seen[name] || x != 0
+			if !slices.ContainsFunc(values[name], func(y float64) bool { return math.Abs(x-y) <= 1e-9*math.Abs(y) }) {
+				t.Errorf("%s of %s: %s shows %g, which top never said: %v", name, instance, expression, x, values[name])
+				break
+			}
+		}
+	}
+	for name, all := range values {
+		busy := slices.DeleteFunc(slices.Clone(all), func(x float64) bool { return x == 0 })
+		if len(busy) > 2 && !seen[name] {
+			t.Errorf("%s of %s: %s shows nothing, top %v", name, instance, expression, busy)
+		}
+	}
+}
+
+// runForDashboard lets two cgroups write while top --json runs and a Prometheus
+// scrapes it.
+func runForDashboard(t *testing.T) dashboardRun {
+	t.Helper()
+	fs := ext4test.New(t, ext4test.Options{})
+	tree, err := cgroup.Find()
+	needs.That(t, err == nil, fmt.Sprint("a cgroup hierarchy with block I/O: ", err))
+	_, err = os.Stat("/sys/kernel/btf/vmlinux")
+	needs.That(t, err == nil, "a kernel with BTF")
+	var groups [2]string
+	for n := range groups {
+		groups[n] = fmt.Sprintf("/daybook-dashboard-%d-%c", os.Getpid(), 'a'+n)
+		if err := tree.Make(groups[n]); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := tree.Remove(groups[n]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	port := freePort(t)
+	r := dashboardRun{disk: fs.Disk.Name, instances: []string{"127.0.0.1:" + port, "localhost:" + port}}
+	r.prometheus = startPrometheus(t, r.instances...)
+	watched := startTop(t, fs.Disk.Name, port)
+
+	// A counter that begins within the window has no rate: all begin before.
+	loadForDashboard(t, tree, groups, fs, 100*time.Millisecond)
+	r.from = watched.quiet(t).Add(-2 * time.Second) // scraped before the load begins
+	loadForDashboard(t, tree, groups, fs, 5*time.Second)
+	r.to = watched.quiet(t)
+	r.to = r.from.Add(r.to.Sub(r.from).Truncate(time.Second))
+	r.samples = slices.DeleteFunc(watched.samples(t), func(s account.Sample) bool { return s.Time.Before(r.from) || s.Time.After(r.to) })
+	return r
+}
+
+// loadForDashboard: one makes directories, the other appends with fsync, and reads 8 MiB.
+// Then all of it is written, in place too.
+func loadForDashboard(t *testing.T, tree *cgroup.Tree, groups [2]string, fs ext4test.FileSystem, last time.Duration) {
+	t.Helper()
+	var children []*workload.Child
+	for n, spec := range []workload.Spec{
+		{MkdirIn: filepath.Join(fs.Dir, fmt.Sprint("made", time.Now().UnixNano())), MkdirPerSecond: 500},
+		{AppendIn: filepath.Join(fs.Dir, "log"), AppendPerSecond: 30, AppendSync: true},
+	} {
+		if spec.MkdirIn != "" {
+			if err := os.MkdirAll(spec.MkdirIn, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		child, err := workload.Start(spec, tree.Root()+groups[n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		children = append(children, child)
+	}
+	for _, child := range children {
+		if err := child.Go(); err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(last)
+	read := exec.Command("sh", "-c", `echo $$ >"$1/cgroup.procs" && exec dd if="$2" of=/dev/null bs=64k count=128 iflag=direct status=none`, "sh", tree.Root()+groups[1], fs.Disk.Node())
+	if text, err := read.CombinedOutput(); err != nil {
+		t.Errorf("cannot read the disk: %v, %s", err, text)
+	}
+	for _, child := range children {
+		if _, err := child.Stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, sync := range []struct {
+		path string
+		call func(int) error
+	}{{fs.Dir, unix.Syncfs}, {fs.Disk.Node(), unix.Fsync}} {
+		opened, err := os.Open(sync.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(sync.call(int(opened.Fd())), opened.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// watchedTop is a running top --json, that also serves its samples as metrics.
+type watchedTop struct{ path string }
+
+func startTop(t *testing.T, disk, port string) watchedTop {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "top"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	saved := os.Stdout
+	os.Stdout = file
+	root := newRootCommand()
+	root.SetArgs([]string{"top", "--json", "--interval", "1s", "--device", disk, "--metrics", "127.0.0.1:" + port})
+	go func() { ended <- root.ExecuteContext(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		err := <-ended
+		os.Stdout = saved
+		if errors.Is(err, context.Canceled) {
+			err = nil
+		}
+		if err := errors.Join(err, file.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	w := watchedTop{file.Name()}
+	for deadline := time.Now().Add(30 * time.Second); len(w.samples(t)) == 0; time.Sleep(100 * time.Millisecond) {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("top ended: %v", err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("top says nothing")
+		}
+	}
+	return w
+}
+
+func (w watchedTop) samples(t *testing.T) (all []account.Sample) {
+	t.Helper()
+	text, err := os.ReadFile(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range bytes.SplitAfter(text, []byte("\n")) {
+		var s account.Sample
+		if bytes.HasSuffix(line, []byte("\n")) {
+			if err := json.Unmarshal(line, &s); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// quiet waits for three intervals in which the disk did nothing.
+func (w watchedTop) quiet(t *testing.T) time.Time {
+	t.Helper()
+	began := time.Now()
+	for deadline := began.Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		all, still := w.samples(t), 0
+		for _, s := range all {
+			still++
+			for _, d := range s.Devices {
+				if d.DiskBytes > 0 || s.Time.Before(began) {
+					still = 0
+				}
+			}
+		}
+		if still >= 3 {
+			return all[len(all)-1].Time
+		}
+	}
+	t.Fatal("the disk does not come to rest")
+	return time.Time{}
+}

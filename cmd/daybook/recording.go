@@ -1,0 +1,148 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/serve"
+)
+
+// recordFlags say where samples are recorded, and how much is kept.
+type recordFlags struct {
+	path     string
+	maxBytes byteSize
+	files    int
+}
+
+func (f *recordFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	f.maxBytes = account.DefaultRotateBytes
+	flags.StringVar(&f.path, "record", "", "also append the samples to `FILE`, for daybook replay")
+	flags.Var(&f.maxBytes, "record-max-bytes", "begin a new file before the recording is larger than this; the older ones are FILE.1, FILE.2, …; 0: never")
+	flags.IntVar(&f.files, "record-files", account.DefaultRotateFiles, fmt.Sprintf("keep so many files of the recording, 1 to %d", account.MaxRotateFiles))
+}
+
+// rotation checks the flags.
+func (f *recordFlags) rotation() (account.Rotation, error) {
+	if f.maxBytes > 1<<62 {
+		return account.Rotation{}, usageError{fmt.Errorf("--record-max-bytes is %d; want at most 4096 PiB", uint64(f.maxBytes))}
+	}
+	r := account.Rotation{MaxBytes: int64(f.maxBytes), Files: f.files}
+	if err := r.Check(); err != nil {
+		return r, usageError{fmt.Errorf("--record-max-bytes, --record-files: %w", err)}
+	}
+	return r, nil
+}
+
+// recording appends samples to a file for as long as that works. What cannot
+// be recorded is logged and counted, and never stops the program.
+type recording struct {
+	path     string
+	rotation account.Rotation
+	// recorder is nil as long as the file cannot be opened.
+	recorder *account.Recorder
+	metrics  *serve.Metrics // nil: none
+	log      *slog.Logger
+	// failure is what the last sample met, nil if it was recorded; missing
+	// samples were not recorded since it is so, of lost in all.
+	failure       error
+	missing, lost uint64
+}
+
+// openRecording opens the file. An error that may pass, such as a full disk, is
+// none: the samples until then are missing.
+func openRecording(f recordFlags, metrics *serve.Metrics, log *slog.Logger) (*recording, error) {
+	rotation, err := f.rotation()
+	if err != nil {
+		return nil, err
+	}
+	r := &recording{path: f.path, rotation: rotation, metrics: metrics, log: log}
+	if err := r.open(); err != nil {
+		if !mayPass(err) {
+			return nil, err
+		}
+		r.fail(err)
+	}
+	return r, nil
+}
+
+func (r *recording) open() error {
+	recorder, err := account.OpenRotating(r.path, r.rotation)
+	if err != nil {
+		return err
+	}
+	r.recorder = recorder
+	if n := recorder.Dropped(); n > 0 {
+		r.log.Warn("the recording ended with an unfinished line; it is cut off", "file", r.path, "bytes", n)
+	}
+	return nil
+}
+
+// mayPass tells whether an error is of the recording's file system, and not of
+// the path that the user chose or of the lock, without which nothing is recorded.
+func mayPass(err error) bool {
+	if errors.Is(err, account.ErrLock) {
+		return false
+	}
+	for _, e := range []error{unix.ENOSPC, unix.EDQUOT, unix.EFBIG, unix.EIO, unix.EROFS, unix.ESTALE} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// record appends one sample.
+func (r *recording) record(s account.Sample) {
+	var err error
+	if r.recorder == nil {
+		err = r.open()
+	}
+	if err == nil {
+		err = r.recorder.Record(s)
+	}
+	if err != nil {
+		r.fail(err)
+		r.missing++
+		r.lost++
+		if r.metrics != nil {
+			r.metrics.RecordingFailed()
+		}
+		return
+	}
+	if r.failure != nil {
+		r.log.Info("recording again", "file", r.path, "missing_samples", r.missing)
+		r.failure, r.missing = nil, 0
+	}
+}
+
+// fail logs an error when it begins.
+func (r *recording) fail(err error) {
+	if r.failure == nil {
+		r.log.Error("cannot record; going on without, and trying again at every sample", "file", r.path, "error", err)
+	}
+	r.failure = err
+}
+
+// notice is what the user must know now, "" for nothing.
+func (r *recording) notice() string {
+	if r == nil || r.failure == nil {
+		return ""
+	}
+	return fmt.Sprintf("not recorded: %d samples; %v", r.missing, r.failure)
+}
+
+func (r *recording) close() error {
+	if r.lost > 0 {
+		r.log.Warn("the recording is not complete", "file", r.path, "missing_samples", r.lost)
+	}
+	if r.recorder == nil {
+		return nil
+	}
+	return r.recorder.Close()
+}

@@ -1,0 +1,183 @@
+package account
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// series reads a whole recording, the older files too.
+func series(t *testing.T, path string) (seconds []int) {
+	t.Helper()
+	s, err := OpenSeries(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for {
+		sample, err := s.Next(t.Context())
+		if err != nil {
+			if notice := s.Unfinished(); err.Error() != "EOF" || notice != "" {
+				t.Fatal(err, notice)
+			}
+			return seconds
+		}
+		seconds = append(seconds, int(sample.Time.Sub(testSample(0).Time).Seconds()))
+	}
+}
+
+func names(t *testing.T, path string) string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func rotating(t *testing.T, path string, files int) *Recorder {
+	t.Helper()
+	r, err := OpenRotating(path, Rotation{MaxBytes: MinRotateBytes, Files: files})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+func recordSeconds(t *testing.T, r *Recorder, from, to int) {
+	t.Helper()
+	for second := from; second < to; second++ {
+		s := testSample(0)
+		s.Time = s.Time.Add(time.Duration(second) * time.Second)
+		if err := r.Record(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestARecordingIsRotatedAndBounded(t *testing.T) {
+	for files := 1; files <= 3; files++ {
+		path := filepath.Join(t.TempDir(), "r")
+		r := rotating(t, path, files)
+		recordSeconds(t, r, 0, 20)
+		want := strings.Join([]string{"r", "r.1", "r.2"}[:files], " ")
+		if got := names(t, path); got != want {
+			t.Fatalf("of %d files there are %s", files, got)
+		}
+		all, _ := RecordingFiles(path)
+		for _, name := range all {
+			if info, err := os.Stat(name); err != nil || info.Size() > MinRotateBytes {
+				t.Errorf("%s: %v, %d bytes", name, err, info.Size())
+			}
+			if len(readFile(t, name)) == 0 {
+				t.Errorf("%s has no sample", name)
+			}
+		}
+		// The newest are there, in order and without a gap.
+		got := series(t, path)
+		if len(got) < 2*files-1 || got[len(got)-1] != 19 || !slices.IsSorted(got) || got[len(got)-1]-got[0] != len(got)-1 {
+			t.Errorf("with %d files the series is %v", files, got)
+		}
+		// The next session goes on, and other processes are kept out.
+		if _, err := OpenRecorder(path); err == nil {
+			t.Error("a second process may record to the new file")
+		}
+		r.Close()
+		recordSeconds(t, rotating(t, path, files), 20, 23)
+		if got := series(t, path); got[len(got)-1] != 22 || got[len(got)-1]-got[0] != len(got)-1 {
+			t.Errorf("with %d files the series then is %v", files, got)
+		}
+	}
+}
+
+func TestFewerFilesRemoveTheOldest(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r")
+	r := rotating(t, path, 5)
+	recordSeconds(t, r, 0, 30)
+	r.Close()
+	recordSeconds(t, rotating(t, path, 2), 30, 36)
+	if got := names(t, path); got != "r r.1" {
+		t.Errorf("there are %s", got)
+	}
+	// What was moved away is no hindrance.
+	if err := os.Remove(path + ".1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := series(t, path); got[len(got)-1] != 35 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestRotationLeavesForeignFilesAlone(t *testing.T) {
+	for _, name := range []string{"r.1", "r.2", "r.new"} {
+		path := filepath.Join(t.TempDir(), "r")
+		foreign := filepath.Join(filepath.Dir(path), name)
+		if err := os.WriteFile(foreign, []byte("a letter\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := OpenRotating(path, Rotation{MaxBytes: MinRotateBytes, Files: 3})
+		for second := 0; err == nil && second < 20; second++ {
+			err = r.Record(testSample(second))
+		}
+		if err == nil || !strings.Contains(err.Error(), foreign+" exists and is not a recording") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if text, _ := os.ReadFile(foreign); string(text) != "a letter\n" {
+			t.Errorf("%s is now %q", name, text)
+		}
+		if name != "r.new" {
+			if _, err := os.Lstat(path); r != nil || err == nil {
+				t.Errorf("%s: the recording was begun", name)
+			}
+		} else if got := series(t, path); len(got) == 0 {
+			t.Errorf("%s: the samples before the rotation are lost", name)
+		}
+	}
+}
+
+func TestRotationSurvivesAKillAtEveryStep(t *testing.T) {
+	// What a kill leaves: a new file that was begun, or gaps in the names.
+	for name, leave := range map[string]func(path string) error{
+		"empty new file": func(path string) error { return os.WriteFile(path+nextSuffix, nil, 0o644) },
+		"half a header":  func(path string) error { return os.WriteFile(path+nextSuffix, []byte(`{"daybook_re`), 0o644) },
+		"begun": func(path string) error {
+			return os.WriteFile(path+nextSuffix, []byte("{\"daybook_recording\":1}\n"), 0o644)
+		},
+		"older ones moved": func(path string) error { return os.Rename(path+".1", path+".2") },
+		"this one moved": func(path string) error {
+			return errors.Join(os.Rename(path+".1", path+".2"), os.Rename(path, path+".1"))
+		},
+		"the oldest removed": func(path string) error { return os.Remove(path + ".1") },
+	} {
+		path := filepath.Join(t.TempDir(), "r")
+		r := rotating(t, path, 2)
+		recordSeconds(t, r, 0, 8)
+		r.Close()
+		kept := series(t, path)
+		if err := leave(path); err != nil {
+			t.Fatal(err)
+		}
+		if got := series(t, path); name != "the oldest removed" && fmt.Sprint(got) != fmt.Sprint(kept) {
+			t.Errorf("%s: after the kill the series is %v, before %v", name, got, kept)
+		}
+		recordSeconds(t, rotating(t, path, 2), 8, 20)
+		got := series(t, path)
+		if names(t, path) != "r r.1" || got[len(got)-1] != 19 || !slices.IsSorted(got) {
+			t.Errorf("%s: in the end %s, %v", name, names(t, path), got)
+		}
+		if _, err := os.Lstat(path + nextSuffix); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package blockdev
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// Each file is another disk, by the host's sysfs and by one as before 5.15.
+func TestALoopDeviceWithAnotherFileIsAnotherDisk(t *testing.T) {
+	needs.Root(t)
+	dir := t.TempDir()
+	// As before 5.15: the same directories, but no diskseq.
+	old := Tree{Sys: filepath.Join(dir, "sys"), Proc: "/proc"}
+	var last, lastOld, name string
+	for _, file := range []string{"a", "b"} {
+		path := filepath.Join(dir, file)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, 1<<20); err != nil {
+			t.Fatal(err)
+		}
+		loop, err := Attach(path, AttachOptions{})
+		needs.That(t, err == nil, "a loop device")
+		t.Cleanup(func() { _ = loop.Detach(t.Context()) })
+		if name != "" {
+			needs.That(t, loop.Name == name, "no other program that takes loop devices meanwhile")
+		}
+		name = loop.Name
+		at := filepath.Join(old.Sys, "block", name)
+		if err := os.MkdirAll(at, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		view := Disk{Name: name, Dev: loop.Dev, tree: old}
+		if err := os.Symlink(filepath.Join("/sys/block", name, "loop"), filepath.Join(at, "loop")); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		for _, same := range []bool{false, true} {
+			now, err := loop.Identity()
+			if err != nil {
+				t.Fatal(err)
+			}
+			nowOld, err := view.Identity()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (now == last) != same || (nowOld == lastOld) != same {
+				t.Errorf("file %s: %q and %q after %q and %q", file, now, nowOld, last, lastOld)
+			}
+			last, lastOld = now, nowOld
+		}
+		if err := loop.Detach(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestADiskThatIsGoneHasNoIdentity(t *testing.T) {
+	tree := fakeTree(t)
+	disk, err := tree.Lookup("vda")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if identity, err := disk.Identity(); err != nil || identity == "" {
+		t.Errorf("%q, %v", identity, err)
+	}
+	if err := os.RemoveAll(filepath.Join(tree.Sys, "devices/virtio1")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := disk.Identity(); !errors.Is(err, ErrGone) {
+		t.Errorf("got %v, want ErrGone", err)
+	}
+}

@@ -1,0 +1,86 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+)
+
+// Ideals are the promised weights on one disk: what the configuration says, or
+// what another program chose, else what was found. The weights in force are
+// corrected ones.
+type Ideals struct {
+	// Configured: the configuration names those whose shares are promised;
+	// they are in Units. Otherwise all shares are, by the weights found.
+	Configured bool
+	// Weights are the ideal weights by cgroup, those above Units too. Only
+	// the ratios of siblings matter.
+	Weights map[string]uint64
+	Units   map[string]bool
+}
+
+// equal compares two.
+func (i Ideals) equal(other Ideals) bool {
+	return i.Configured == other.Configured && maps.Equal(i.Weights, other.Weights) && maps.Equal(i.Units, other.Units)
+}
+
+// planned are the ideals of a plan.
+func planned(groups []Group, units []Unit, configured bool) Ideals {
+	ideals := Ideals{Configured: configured, Weights: map[string]uint64{}, Units: map[string]bool{}}
+	for _, group := range groups {
+		for _, member := range group.Members {
+			ideals.Weights[member.Cgroup] = max(1, member.Ideal/max(1, group.Scale))
+		}
+	}
+	for _, unit := range units {
+		ideals.Units[unit.Cgroup] = true
+		if ideals.Weights[unit.Cgroup] == 0 {
+			ideals.Weights[unit.Cgroup] = max(1, unit.ideal())
+		}
+	}
+	return ideals
+}
+
+// promise records the ideals for other programs and tells them, if they
+// changed. That they cannot be recorded stops nothing.
+func (c *Controller) promise(ideals Ideals) {
+	if ideals.equal(c.ideals) {
+		return
+	}
+	c.ideals = ideals
+	if c.options.OnIdeals != nil {
+		c.options.OnIdeals(c.disk.Device, ideals)
+	}
+	if err := c.save(); err != nil {
+		c.log.Error("daybook top will show other targets", "error", err)
+	}
+}
+
+// LoadIdeals reads the ideals that the controller of a disk recorded in its
+// state; the error wraps fs.ErrNotExist if there is none of this boot. id gives
+// the ID of a cgroup that exists: others are left out.
+func LoadIdeals(stateDir, device string, id func(cgroup string) (uint64, error)) (Ideals, error) {
+	state, err := LoadState(stateDir, device)
+	if err != nil {
+		return Ideals{}, err
+	}
+	if state.BootID != bootID() {
+		return Ideals{}, fmt.Errorf("the state of %s is of an earlier boot: %w", device, fs.ErrNotExist)
+	}
+	ideals := Ideals{Configured: state.Configured, Weights: map[string]uint64{}, Units: map[string]bool{}}
+	for _, c := range state.Cgroups {
+		now, err := id(c.Cgroup)
+		if errors.Is(err, ErrVanished) || err == nil && now != c.ID || c.IdealWeight == 0 {
+			continue
+		}
+		if err != nil {
+			return Ideals{}, err
+		}
+		ideals.Weights[c.Cgroup] = c.IdealWeight
+		if c.Unit {
+			ideals.Units[c.Cgroup] = true
+		}
+	}
+	return ideals, nil
+}

@@ -1,0 +1,66 @@
+package control
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/filelock/locktest"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// someDisk is the directory of any disk of the host, which is only locked.
+func someDisk(t *testing.T) (name, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(blockdev.Host.Sys, "block"))
+	needs.That(t, err == nil && len(entries) > 0, "a disk in /sys/block")
+	name = entries[len(entries)-1].Name()
+	return name, DeviceDir(name)
+}
+
+func TestOtherUsersLocksDoNotStopControl(t *testing.T) {
+	name, dir := someDisk(t)
+	flock := needs.Tool(t, "flock")
+	locktest.Hold(t, dir, locktest.AsNobody(t, flock, "--shared")...)
+	lock, err := AcquireLock(t.TempDir(), name, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Release()
+	// Two Daybooks exclude each other as before.
+	var busy *BusyError
+	if _, err := AcquireLock(t.TempDir(), name, dir); !errors.As(err, &busy) || busy.PID != os.Getpid() {
+		t.Errorf("a second lock: %v", err)
+	}
+	// And nobody else can open what carries the lock.
+	files, err := filepath.Glob("/run/daybook/locks/disk-*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%q, %v", files, err)
+	}
+	for _, file := range files {
+		try := locktest.AsNobody(t, flock, "--nonblock", file, "true")
+		if output, err := exec.Command(try[0], try[1:]...).CombinedOutput(); err == nil {
+			t.Errorf("another user locked %s: %s", file, output)
+		}
+	}
+}
+
+// One that was started before an upgrade, with another state directory.
+func TestAnEarlierControlIsRespected(t *testing.T) {
+	needs.Root(t)
+	name, dir := someDisk(t)
+	pid, release := locktest.Hold(t, dir, locktest.EarlierDaybook(t, t.TempDir()))
+	var busy *BusyError
+	if _, err := AcquireLock(t.TempDir(), name, dir); !errors.As(err, &busy) || busy.PID != pid {
+		t.Errorf("%v; want busy with process %d", err, pid)
+	}
+	release()
+	lock, err := AcquireLock(t.TempDir(), name, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Release()
+}

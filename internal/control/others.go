@@ -1,0 +1,149 @@
+package control
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// settleTime is how long a changed weight is looked at twice: to restore a BFQ
+// weight on one disk, the weights on the other disks are taken away and written
+// again (see cgroup.Weights.Restore).
+const settleTime = 20 * time.Millisecond
+
+// youthTime is how long after a cgroup's appearance a weight is one that it was
+// made with: a runtime makes the cgroup first and writes its weight then.
+const youthTime = 10 * time.Second
+
+// lookForChanges compares the weight of every controlled cgroup with what was
+// written last. A weight that another program changed is not written over: it
+// becomes the original and the ideal.
+func (c *Controller) lookForChanges() {
+	changed := map[*governed]Setting{}
+	for _, path := range slices.Sorted(maps.Keys(c.cgroups)) {
+		g := c.cgroups[path]
+		g.changed = false
+		now, err := c.host.Weights.Get(path)
+		if err != nil {
+			c.complain(path, "cannot read the weight of the cgroup", err)
+			continue
+		}
+		if now != g.expected {
+			changed[g] = now
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	time.Sleep(settleTime)
+	for g := range changed {
+		now, err := c.host.Weights.Get(g.Cgroup)
+		if err != nil || now == g.expected {
+			delete(changed, g)
+			continue
+		}
+		changed[g] = now
+	}
+	if c.lostWithScheduler(changed) {
+		c.log.Warn("the disk's weights are gone, as after its scheduler is chosen; writing them again", "device", c.disk.Device)
+		for g, now := range changed {
+			g.expected, g.ideal = now, 0
+		}
+		return
+	}
+	for g, now := range changed {
+		if err := c.adopt(g, now); err != nil {
+			c.complain(g.Cgroup, "cannot record the weight that another program chose; the cgroup is left alone", err)
+		}
+	}
+}
+
+// lostWithScheduler tells whether weights changed only because the disk's
+// scheduler was chosen again: it took the weights on this disk with it, those
+// of all cgroups at once, and nobody chose others.
+func (c *Controller) lostWithScheduler(changed map[*governed]Setting) bool {
+	for g, now := range changed {
+		if g.expected.Device == 0 || now != (Setting{Default: g.expected.Default}) {
+			return false
+		}
+	}
+	if c.host.Tunables != nil {
+		if scheduler, err := c.host.Tunables.Scheduler(); err == nil && scheduler != c.state.Scheduler {
+			return true
+		}
+	}
+	withOwn := 0
+	for _, g := range c.cgroups {
+		if g.expected.Device != 0 {
+			withOwn++
+		}
+	}
+	return withOwn > 1 && len(changed) == withOwn
+}
+
+// adopt takes a setting that another program made as the original, to stay in
+// the end, and as the ideal until the configuration is read again.
+func (c *Controller) adopt(g *governed, now Setting) error {
+	g.changed, g.before = true, g.expected.Effective()
+	original := g.Weight
+	g.Weight = g.lastWritten().merge(original, now)
+	if g.Weight != original {
+		if err := c.save(); err != nil {
+			g.Weight = original
+			return err
+		}
+	}
+	expected := g.expected
+	g.expected = now
+	if now.Effective() == expected.Effective() && g.Weight.Effective() == original.Effective() {
+		return nil
+	}
+	if time.Since(g.appeared) < youthTime {
+		c.log.Info("the cgroup was made with a weight", "cgroup", g.Cgroup, "weight", g.Weight.Effective())
+		return nil
+	}
+	g.chosen = true
+	if g.told != g.Weight {
+		c.log.Warn("another program changed the weight; it is the ideal from now on, and stays in the end", "cgroup", g.Cgroup,
+			"weight", g.Weight.Effective(), "before", expected.Effective())
+		g.told = g.Weight
+	}
+	return nil
+}
+
+// lastWritten is what the cgroup's files say if nobody else wrote to them.
+func (g *governed) lastWritten() written {
+	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.limit}
+}
+
+// note records what is about to be written to a cgroup. Without it a restore
+// could not tell it from what another program wrote.
+func (c *Controller) note(g *governed, w written) error {
+	if c.written == nil {
+		return nil // a dry run
+	}
+	return c.written.note(g.ID, w)
+}
+
+// setWeight writes a weight and takes what the files then say as expected,
+// unless another program was faster.
+func (c *Controller) setWeight(g *governed, weight uint64) error {
+	w := g.lastWritten()
+	w.Intended = weight
+	if err := c.note(g, w); err != nil {
+		return err
+	}
+	if err := c.host.Weights.Set(g.Cgroup, weight); err != nil {
+		return err
+	}
+	now, err := c.host.Weights.Get(g.Cgroup)
+	if err != nil {
+		return err
+	}
+	if w.merge(g.Weight, now) == g.Weight && now.Effective() == weight {
+		g.expected = now
+	} else {
+		g.expected = Setting{Default: g.expected.Default, Device: weight}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// runner controls several disks from one source. Each has a Controller with a
+// law, a lock and a state of its own.
+type runner struct {
+	options Options
+	config  Config
+	log     *slog.Logger
+	// live are the controllers whose disks are there.
+	live []*Controller
+}
+
+// Run controls the disks until ctx ends or the source does, then puts all
+// settings back. It returns nil after either, else why it could not start or go
+// on. A disk that disappears ends its own control alone, until none is left.
+func Run(ctx context.Context, options Options) (err error) {
+	r := &runner{options: options, config: options.Config, log: options.Log}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+		r.options.Log = r.log
+	}
+	defer func() { err = errors.Join(err, r.stop()) }()
+	// Every disk is checked and locked before anything is changed on one.
+	for _, disk := range options.Disks {
+		c, err := start(r.options, disk)
+		if err != nil {
+			return err
+		}
+		r.live = append(r.live, c)
+	}
+	for _, c := range r.live {
+		if err := c.begin(); err != nil {
+			return err
+		}
+	}
+	return r.loop(ctx)
+}
+
+// stop puts everything back, once, and says each time what came of it.
+func (r *runner) stop() error {
+	var errs []error
+	for _, c := range r.live {
+		errs = append(errs, c.stop())
+	}
+	return errors.Join(errs...)
+}
+
+func (r *runner) loop(ctx context.Context) error {
+	opened := r.config.Step()
+	source, err := r.options.OpenSource(r.devices(), opened)
+	if err != nil {
+		return err
+	}
+	m := startMeter(ctx, source)
+	defer func() {
+		// First the settings, then the meter: it may take a while to end.
+		_ = r.stop() // Run reports it
+		r.closeMeter(m)
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case got := <-m.samples:
+			switch {
+			case got.err == nil:
+				if err := r.interval(got.sample); err != nil {
+					return err
+				}
+				m.setInterval(r.config.stepFor(r.containersOf(got.sample)))
+				m.want()
+			case errors.Is(got.err, io.EOF) || ctx.Err() != nil:
+				return nil
+			default:
+				return fmt.Errorf("cannot go on measuring: %w", got.err)
+			}
+		case <-r.options.Reload:
+			if r.reload() {
+				m.regroup()
+			}
+			if r.config.Step() == opened {
+				continue
+			}
+			if err := r.dropGone(); err != nil {
+				return err
+			}
+			source, err := r.options.OpenSource(r.devices(), r.config.Step())
+			if err != nil {
+				r.log.Error("cannot start a meter for the new interval: the running one goes on; send SIGHUP to try again", "error", err)
+				continue
+			}
+			r.closeMeter(m)
+			m, opened = startMeter(ctx, source), r.config.Step()
+		}
+	}
+}
+
+func (r *runner) closeMeter(m *meter) {
+	if err := m.close(); err != nil {
+		r.log.Warn("the meter did not end well", "error", err)
+	}
+}
+
+// interval lets every controller answer a sample. The error says that no disk
+// is left.
+func (r *runner) interval(sample account.Sample) error {
+	if err := r.dropGone(); err != nil {
+		return err
+	}
+	for _, c := range r.live {
+		c.interval(sample)
+	}
+	return nil
+}
+
+// devices are the disks that are still controlled.
+func (r *runner) devices() []string {
+	var names []string
+	for _, c := range r.live {
+		names = append(names, c.disk.Device)
+	}
+	return names
+}
+
+// dropGone ends the control of disks that are gone. The error says that no disk
+// is left.
+func (r *runner) dropGone() error {
+	for _, c := range slices.Clone(r.live) {
+		gone := c.present()
+		if gone == nil {
+			continue
+		}
+		r.log.Error("the disk is gone: its control ends", "device", c.disk.Device, "error", gone)
+		if err := c.stop(); err != nil {
+			r.log.Error("cannot put back all settings of the disk that is gone", "device", c.disk.Device, "error", err)
+		}
+		r.live = slices.DeleteFunc(r.live, func(other *Controller) bool { return other == c })
+		if len(r.live) == 0 {
+			return fmt.Errorf("no disk is left to control: %w", gone)
+		}
+	}
+	return nil
+}
+
+func (c *Controller) present() error {
+	if c.disk.Present == nil {
+		return nil
+	}
+	return c.disk.Present()
+}
+
+// containersOf is the largest number that a sample has on one of the disks.
+func (r *runner) containersOf(sample account.Sample) int {
+	most := 0
+	for _, c := range r.live {
+		if device, ok := c.find(sample); ok {
+			most = max(most, len(device.Containers))
+		}
+	}
+	return most
+}
+
+// reload reads the configuration again and tells whether it is used; a bad one
+// has no effect.
+func (r *runner) reload() bool {
+	if r.options.Load == nil {
+		return false
+	}
+	next, err := r.options.Load()
+	for _, c := range r.live {
+		if err == nil {
+			err = next.CheckWeights(c.host.Weights.File(), c.host.Weights.Range())
+		}
+	}
+	if err == nil && next.StateDir != r.config.StateDir {
+		err = fmt.Errorf("state_dir cannot change from %s to %s while in control", r.config.StateDir, next.StateDir)
+	}
+	if err == nil && !slices.Equal(next.Devices, r.config.Devices) {
+		err = fmt.Errorf("devices cannot change from %q to %q while in control", r.config.Devices, next.Devices)
+	}
+	if err != nil {
+		r.log.Error("keeping the old configuration", "error", err)
+		return false
+	}
+	if r.options.Accept != nil {
+		r.options.Accept(next)
+	}
+	r.config = next
+	r.log.Info("using the new configuration", "containers", len(next.Containers), "interval", next.Interval, "law", next.Law)
+	for _, c := range r.live {
+		c.use(next)
+	}
+	return true
+}

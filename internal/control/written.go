@@ -1,0 +1,178 @@
+package control
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// written is what Daybook wrote last to one cgroup. It tells Daybook's own
+// settings from those that another program wrote since.
+type written struct {
+	// Setting is what the weight files said before the last write, and
+	// Intended the weight of that write, which a kill can have prevented.
+	Setting
+	Intended uint64
+	// Limit and IntendedLimit are the same for the write limit, in bytes
+	// per second; 0: none.
+	Limit, IntendedLimit uint64
+	// switched: the weights on this disk went with its scheduler.
+	switched bool
+}
+
+// merge is the setting to restore: of a cgroup that had original, where the
+// files now say now. What Daybook wrote becomes the original again; what
+// another program wrote since stays.
+func (w written) merge(original, now Setting) Setting {
+	merged := original
+	wroteDefault := w.Device == 0 && now.Device == 0 && now.Default == w.Intended
+	if now.Default != w.Default && !wroteDefault {
+		merged.Default = now.Default
+	}
+	if now.Device != w.Device && now.Device != w.Intended && !(w.switched && now.Device == 0) {
+		merged.Device = now.Device
+	}
+	return merged
+}
+
+// ownLimit tells whether a write limit in force is Daybook's.
+func (w written) ownLimit(now uint64) bool { return now == w.Limit || now == w.IntendedLimit }
+
+// writtenLog holds one [written] for each controlled cgroup, in a file beside
+// the state. A record is written in one piece and is not synced: a kill cannot
+// tear it, and after a crash of the host there is nothing to restore.
+type writtenLog struct {
+	file *os.File
+	// slots are the places of the records, by the cgroup's ID.
+	slots map[uint64]int64
+	free  []int64
+	next  int64
+}
+
+// recordBytes divides the page size, so that a record lies in one page.
+const recordBytes = 128
+
+func writtenPath(stateDir, device string) string {
+	return filepath.Join(stateDir, "control-"+device+".written")
+}
+
+// newWrittenLog makes an empty one; the device's lock must be held.
+func newWrittenLog(stateDir, device string) (*writtenLog, error) {
+	file, err := os.OpenFile(writtenPath(stateDir, device), os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot record the weights to be written: %w; make room or choose another state_dir", err)
+	}
+	return &writtenLog{file: file, slots: map[uint64]int64{}}, nil
+}
+
+// note records what is about to be written to a cgroup.
+func (l *writtenLog) note(id uint64, w written) error {
+	slot, known := l.slots[id]
+	if !known {
+		slot = l.next
+		if n := len(l.free); n > 0 {
+			slot = l.free[n-1]
+		}
+	}
+	if err := l.put(slot, id, w); err != nil {
+		return fmt.Errorf("cannot record the weight to be written: %w", err)
+	}
+	if !known {
+		if n := len(l.free); n > 0 {
+			l.free = l.free[:n-1]
+		} else {
+			l.next++
+		}
+		l.slots[id] = slot
+	}
+	return nil
+}
+
+func (l *writtenLog) put(slot int64, id uint64, w written) error {
+	line := fmt.Appendf(make([]byte, 0, recordBytes), "%d %d %d %d %d %d", id, w.Default, w.Device, w.Intended, w.Limit, w.IntendedLimit)
+	line = append(line, bytes.Repeat([]byte{' '}, recordBytes-1-len(line))...)
+	_, err := l.file.WriteAt(append(line, '\n'), slot*recordBytes)
+	return err
+}
+
+// noCgroup is the ID in an empty record: a cgroup's is never 0. Earlier versions
+// read such a record, too, and find no cgroup for it.
+const noCgroup = 0
+
+// forget empties the record of a cgroup that is no longer controlled, for it can
+// return and get another slot. If that fails, the cgroup keeps its slot.
+func (l *writtenLog) forget(id uint64) {
+	slot, known := l.slots[id]
+	if !known || l.put(slot, noCgroup, written{}) != nil {
+		return
+	}
+	delete(l.slots, id)
+	l.free = append(l.free, slot)
+}
+
+func (l *writtenLog) close() error {
+	if l == nil {
+		return nil
+	}
+	return l.file.Close()
+}
+
+// readWritten reads the records of an earlier run; nil if it kept none, or if
+// they cannot be believed: then every setting in the state is to be restored.
+func readWritten(stateDir, device string) map[uint64]written {
+	file, err := os.OpenFile(writtenPath(stateDir, device), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	if checkOwned(file) != nil {
+		return nil
+	}
+	records := map[uint64]written{}
+	line := make([]byte, recordBytes)
+	for n := 0; ; n++ {
+		if _, err := io.ReadFull(file, line); errors.Is(err, io.EOF) {
+			return records
+		} else if err != nil || n == maxCgroups {
+			return nil
+		}
+		var id uint64
+		var w written
+		if _, err := fmt.Sscanf(string(line), "%d %d %d %d %d %d\n", &id, &w.Default, &w.Device, &w.Intended, &w.Limit, &w.IntendedLimit); err != nil {
+			return nil
+		}
+		if id != noCgroup {
+			records[id] = w
+		}
+	}
+}
+
+// checkOwned refuses a file that another user could have written.
+func checkOwned(file *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return err
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return errors.New("it is no regular file")
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to user %d", st.Uid)
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("others may write to it (mode %04o)", st.Mode&0o7777)
+	}
+	return nil
+}
+
+func removeWritten(stateDir, device string) error {
+	if err := os.Remove(writtenPath(stateDir, device)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+// Package filelock takes locks that other users cannot take. A flock(2) needs
+// no more than a descriptor, so whoever may open a file for reading can hold
+// its lock and keep a daemon of root's waiting. A lock here is therefore on a
+// file that its owner alone can open. The kernel releases it when the process
+// ends, also after SIGKILL.
+package filelock
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// HeldError says that another process holds a lock.
+type HeldError struct {
+	Path string
+	// PID of the process that took it; 0 if it is unknown.
+	PID int
+}
+
+func (e *HeldError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is locked by another process", e.Path)
+	}
+	return fmt.Sprintf("%s is locked by process %d", e.Path, e.PID)
+}
+
+// Lock is a held lock.
+type Lock struct {
+	file *os.File
+	path string
+	// earlier is locked, too; nil if it is not.
+	earlier *os.File
+}
+
+// Take locks the file at path without waiting. The file is created with mode
+// 0600 if it is missing; Release removes it. A file that others can open, or
+// that belongs to another user, is refused. The error is a *HeldError if
+// another process holds the lock.
+func Take(path string) (*Lock, error) {
+	for {
+		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("cannot lock: %w", err)
+		}
+		l, err := take(file, path)
+		if l != nil || err != nil {
+			return l, err
+		}
+	}
+}
+
+// take gives neither lock nor error if the file lost its name meanwhile.
+func take(file *os.File, path string) (*Lock, error) {
+	err := checkPrivate(file, unix.S_IFREG)
+	if err == nil {
+		err = TryLock(file)
+	}
+	var held *HeldError
+	if errors.As(err, &held) {
+		held.PID = writtenPID(file)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	// The holder before may have removed the file: a lock on a file without a
+	// name excludes nobody.
+	opened, err1 := file.Stat()
+	named, err2 := os.Lstat(path)
+	if err1 != nil || err2 != nil || !os.SameFile(opened, named) {
+		return nil, file.Close()
+	}
+	// For messages only; the lock holds without it, such as on a full disk.
+	if file.Truncate(0) == nil {
+		_, _ = file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	}
+	return &Lock{file: file, path: path}, nil
+}
+
+// Release removes the file and gives the lock back.
+func (l *Lock) Release() {
+	if l == nil || l.file == nil {
+		return
+	}
+	if l.earlier != nil {
+		_ = l.earlier.Close()
+	}
+	_ = os.Remove(l.path) // while it is locked: then it is ours
+	_ = l.file.Close()
+	l.file = nil
+}
+
+// Await calls take until it gives something else than a *HeldError, or ctx ends;
+// its error then wraps both.
+func Await(ctx context.Context, take func() (*Lock, error)) (*Lock, error) {
+	for {
+		l, err := take()
+		var held *HeldError
+		if !errors.As(err, &held) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, ctx.Err())
+		case <-time.After(awaitPause):
+		}
+	}
+}
+
+// awaitPause is between two attempts.
+const awaitPause = 10 * time.Millisecond
+
+// TryLock locks an open file without waiting. It does not check who else can
+// open it. The error is a *HeldError without a PID if another holds the lock.
+func TryLock(file *os.File) error {
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return &HeldError{Path: file.Name()}
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("cannot lock %s: %w", file.Name(), err)
+		}
+	}
+}
+
+// rootDir holds the locks of root's processes.
+const rootDir = "/run/daybook/locks"
+
+// RunPath is the path of a lock that lasts until the host is started anew: in
+// /run/daybook/locks for root, and in a directory of their own for other users.
+// The directory is made if it is missing; one that others can open is refused.
+func RunPath(name string) (string, error) {
+	dir := rootDir
+	if os.Geteuid() != 0 {
+		if dir = os.Getenv("XDG_RUNTIME_DIR"); dir == "" {
+			dir = filepath.Join(os.TempDir(), "daybook-"+strconv.Itoa(os.Geteuid()))
+		}
+		dir = filepath.Join(dir, "daybook-locks")
+	}
+	if err := makePrivate(dir); err != nil {
+		return "", fmt.Errorf("cannot use the directory of locks: %w", err)
+	}
+	return filepath.Join(dir, name), nil
+}
+
+func makePrivate(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o711); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	opened, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(checkPrivate(opened, unix.S_IFDIR), opened.Close())
+}
+
+// checkPrivate refuses what is of another type, or what others can open.
+func checkPrivate(file *os.File, fileType uint32) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
+		return fmt.Errorf("%s: %w", file.Name(), err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != fileType:
+		return fmt.Errorf("%s is not used as a lock: it has another file type; remove it", file.Name())
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s is not used as a lock: it belongs to user %d, want %d; remove it", file.Name(), st.Uid, os.Geteuid())
+	case st.Mode&0o077 != 0:
+		return fmt.Errorf("%s is not used as a lock: others can open it (mode %04o); run: chmod go= %s", file.Name(), st.Mode&0o7777, file.Name())
+	}
+	return nil
+}
+
+// writtenPID reads what take wrote.
+func writtenPID(file *os.File) int {
+	text, _ := io.ReadAll(io.NewSectionReader(file, 0, 32))
+	pid, err := strconv.Atoi(string(bytes.TrimSpace(text)))
+	if err != nil || pid < 1 {
+		return 0
+	}
+	return pid
+}

@@ -1,0 +1,92 @@
+package interrupt
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// roleVariable makes the test binary a program that is sent signals: it says
+// "ready", "reload" at each reload, and at the end "clean".
+const roleVariable = "DAYBOOK_INTERRUPT_TEST"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "":
+		os.Exit(m.Run())
+	case "ignorant":
+		signal.Ignore(unix.SIGHUP)
+	}
+	ctx, stop := Context(context.Background())
+	var reloads <-chan os.Signal
+	if os.Getenv(roleVariable) == "daemon" {
+		reloads, _ = Reload()
+	}
+	fmt.Println("ready")
+	for ctx.Err() == nil {
+		select {
+		case <-reloads:
+			fmt.Println("reload")
+		case <-ctx.Done():
+		}
+	}
+	stop()
+	fmt.Println("clean")
+}
+
+func TestASignalThatAsksForTheEndEndsInGoodOrder(t *testing.T) {
+	for _, c := range []struct {
+		role    string
+		signals []unix.Signal
+		said    string
+	}{
+		{"command", []unix.Signal{unix.SIGINT}, "clean\n"},
+		{"command", []unix.Signal{unix.SIGTERM}, "clean\n"},
+		{"command", []unix.Signal{unix.SIGQUIT}, "clean\n"},
+		{"command", []unix.Signal{unix.SIGHUP}, "clean\n"},
+		// A daemon that reloads at SIGHUP ends at the others.
+		{"daemon", []unix.Signal{unix.SIGHUP, unix.SIGTERM}, "reload\nclean\n"},
+		// Started by nohup.
+		{"ignorant", []unix.Signal{unix.SIGHUP, unix.SIGTERM}, "clean\n"},
+	} {
+		command := exec.Command("/proc/self/exe")
+		command.Env = append(os.Environ(), roleVariable+"="+c.role)
+		out, err := command.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		if line, err := lines.ReadString('\n'); line != "ready\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		said := ""
+		for i, s := range c.signals {
+			if err := command.Process.Signal(s); err != nil {
+				t.Error(err)
+			}
+			// The next one after this one's effect.
+			if c.role == "daemon" && i == 0 {
+				line, err := lines.ReadString('\n')
+				if err != nil {
+					t.Error(err)
+				}
+				said += line
+			}
+		}
+		rest, err := io.ReadAll(lines)
+		said += string(rest)
+		if waited := command.Wait(); waited != nil || err != nil || said != c.said {
+			t.Errorf("%s, %v: it said %q, %v, %v; want %q", c.role, c.signals, said, err, waited, c.said)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/cilium/ebpf"
+)
+
+// As in bpf/instances.h.
+const (
+	instanceEnded = 1 << 31
+	instanceMask  = 1<<24 - 1
+)
+
+// endedCollections after which what is left of a file system that was unmounted
+// is taken out of the kernel's maps: its last commit has been read by then.
+const endedCollections = 12
+
+// endedInstance is what was last seen of a device whose file system has ended.
+type endedInstance struct {
+	state uint32
+	// idle counts the collections since it last changed.
+	idle int
+}
+
+// isGone says whether a file system of the device was mounted before the one that
+// is there; where none is, the last one is gone too. A later one is not gone: it
+// was mounted after the state was read.
+func (e endedInstance) isGone(instance uint32) bool {
+	return e.isEarlier(instance) || instance == e.state&instanceMask && e.state&instanceEnded != 0
+}
+
+// isReplaced says whether another file system of the device is mounted since, or
+// the last one was unmounted long ago.
+func (e endedInstance) isReplaced(instance uint32) bool {
+	return e.isEarlier(instance) || e.isGone(instance) && e.idle >= endedCollections
+}
+
+func (e endedInstance) isEarlier(instance uint32) bool {
+	return Filesystem{Instance: e.state & instanceMask}.After(Filesystem{Instance: instance})
+}
+
+// forgetEnded takes file systems that have ended out of the kernel's maps. No
+// other inherits from them, for their instances differ; but they fill the maps.
+func (p *Probe) forgetEnded() error {
+	b := &p.buffers
+	if b.endKeys == nil {
+		b.endKeys = make([]uint32, batchEntries)
+		b.endValues = make([]attributionInstance, batchEntries)
+	}
+	owners, rest := false, false
+	err := readAll(p.objects.Instances, b.endKeys, b.endValues, func(n int) {
+		for i, dev := range b.endKeys[:n] {
+			before, known := p.ended[dev]
+			now := endedInstance{state: b.endValues[i].State}
+			if known && before.state == now.state {
+				now.idle = before.idle + 1
+			} else {
+				owners, rest = true, true
+			}
+			rest = rest || now.idle == endedCollections
+			p.ended[dev] = now
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("cannot read which file systems have ended: %w", err)
+	}
+	if owners {
+		if err := p.forgetOwners(); err != nil {
+			return err
+		}
+	}
+	if rest {
+		return p.forgetSums()
+	}
+	return nil
+}
+
+func (p *Probe) forgetOwners() error {
+	return p.visitOwners(func(key attributionInodeKey) error {
+		if ended, ok := p.ended[key.Dev]; !ok || !ended.isGone(key.Instance) {
+			return nil
+		}
+		err := p.objects.Owners.Delete(key)
+		if err == nil {
+			p.owners.removed++
+		}
+		return err
+	})
+}
+
+// forgetSums takes out what was added up for file systems that are replaced.
+// They have been collected.
+func (p *Probe) forgetSums() error {
+	replaced := func(dev, instance uint32) bool {
+		ended, ok := p.ended[dev]
+		return ok && ended.isReplaced(instance)
+	}
+	var dirtied []attributionDirtiedKey
+	err := p.readDirtied(func(key attributionDirtiedKey, _ int64) {
+		if replaced(key.Dev, key.Instance) {
+			dirtied = append(dirtied, key)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if err := deleteAll(p.objects.Dirtied, dirtied); err != nil {
+		return err
+	}
+	for key := range p.logged {
+		if replaced(key.Dev, key.Instance) {
+			if err := deleteAll(p.objects.Logged, []attributionLoggedKey{key}); err != nil {
+				return err
+			}
+			delete(p.logged, key)
+		}
+	}
+	for key := range p.partial {
+		if replaced(key.of.Dev, key.of.Instance) {
+			delete(p.partial, key)
+		}
+	}
+	return p.forgetWritten(func(key attributionWrittenKey) bool {
+		return Kind(key.Kind) == KindMetadata && replaced(uint32(key.Owner), uint32(key.Owner>>32))
+	})
+}
+
+// forgetWritten takes sums out of the kernel's map that do not grow any more.
+func (p *Probe) forgetWritten(ended func(attributionWrittenKey) bool) error {
+	for key := range p.previous {
+		if !ended(key) {
+			continue
+		}
+		if err := deleteAll(p.objects.Written, []attributionWrittenKey{key}); err != nil {
+			return err
+		}
+		delete(p.previous, key)
+	}
+	return nil
+}
+
+func deleteAll[K any](m *ebpf.Map, keys []K) error {
+	for _, key := range keys {
+		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("cannot take what has ended out of the kernel's map: %w", err)
+		}
+	}
+	return nil
+}
+
+// ownersCount says how many owners the kernel's map forgot by itself: those that
+// were added, less those that are there and those that user space took out.
+type ownersCount struct {
+	removed, forgotten uint64
+	// counted is the number added when it was last counted.
+	counted uint64
+}
+
+// freePerCPU is what the kernel sets aside for each processor of an LRU map
+// (LOCAL_FREE_TARGET in kernel/bpf/bpf_lru_list.c): so many before it is full,
+// it begins to forget.
+const freePerCPU = 128
+
+// countForgotten counts the map's entries only if it can have been full.
+func (p *Probe) countForgotten() error {
+	added, err := sumOverCPUs(p.objects.OwnersAdded, 0)
+	if err != nil {
+		return fmt.Errorf("cannot read how many owners were added: %w", err)
+	}
+	o := &p.owners
+	possible := added - o.removed - o.forgotten
+	spare := uint64(freePerCPU * cpus())
+	if added == o.counted || possible+spare < uint64(p.objects.Owners.MaxEntries()) {
+		return nil
+	}
+	o.counted = added
+	var present uint64
+	if err := p.visitOwners(func(attributionInodeKey) error { present++; return nil }); err != nil {
+		return err
+	}
+	// Some can have come while they were counted.
+	if possible > present {
+		o.forgotten += possible - present
+		p.pending.OwnersForgotten += possible - present
+	}
+	return nil
+}
+
+func cpus() int {
+	if n, err := ebpf.PossibleCPU(); err == nil {
+		return n
+	}
+	return runtime.NumCPU()
+}
+
+// visitOwners visits all inodes whose owner is known; one that is gone meanwhile
+// is no error.
+func (p *Probe) visitOwners(visit func(attributionInodeKey) error) error {
+	b := &p.buffers
+	if b.ownerKeys == nil {
+		b.ownerKeys = make([]attributionInodeKey, batchEntries)
+		b.ownerValues = make([]uint64, batchEntries)
+	}
+	var failed error
+	err := readAll(p.objects.Owners, b.ownerKeys, b.ownerValues, func(n int) {
+		for _, key := range b.ownerKeys[:n] {
+			if err := visit(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+				failed = err
+			}
+		}
+	})
+	if err := errors.Join(err, failed); err != nil {
+		return fmt.Errorf("cannot look through the owners of inodes: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package journal
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// Where ext4 is a module, too, and on other kernels.
+func TestGuestUnmountTakesItsEntriesOutOfTheKernel(t *testing.T) {
+	vmtest.InGuest(t, GuestConfig, func(t *testing.T) {
+		disk, dir := vmtest.Device(t, "disk0"), t.TempDir()
+		var st unix.Stat_t
+		if err := unix.Stat(disk, &st); err != nil {
+			t.Fatal(err)
+		}
+		mount := func() {
+			t.Helper()
+			if err := ext4.Make(t.Context(), disk, ext4.MakeOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := ext4.Mount(disk, dir, ext4.MountOptions{NoAtime: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mount()
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		unmountTakesItsEntries(t, loadAttribution, unix.Major(st.Rdev)<<20|unix.Minor(st.Rdev), dir, func() {
+			if err := ext4.Unmount(t.Context(), dir); err != nil {
+				t.Fatal(err)
+			}
+			mount()
+		})
+	})
+}

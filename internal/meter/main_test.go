@@ -1,0 +1,14 @@
+package meter_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/workload"
+)
+
+// TestMain lets the test binary be the loads.
+func TestMain(m *testing.M) {
+	workload.RunIfAsked()
+	os.Exit(m.Run())
+}

@@ -1,0 +1,82 @@
+package meter
+
+import (
+	"context"
+	"path"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+func TestUnitsAreRecomputedWhenTheRulesChange(t *testing.T) {
+	f := fakeTree{t, t.TempDir()}
+	jobs, a, b := f.make("jobs"), f.make("jobs/a"), f.make("jobs/b")
+	rule := "/jobs"
+	u := newUnits(cgroup.Open(cgroup.V1, f.dir), plain{}, func(cgroup, _ string) (uint64, bool) {
+		ok, _ := path.Match(rule, cgroup)
+		return 100, ok
+	})
+	list := func() {
+		t.Helper()
+		if err := u.list(context.Background(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list()
+	for _, step := range []struct{ rule, jobs, a, b string }{
+		{"/jobs", "/jobs", "/jobs", "/jobs"},
+		{"/jobs/*", "/jobs", "/jobs/a", "/jobs/b"},
+		{"/jobs", "/jobs", "/jobs", "/jobs"},
+		{"/jobs/a", "/jobs", "/jobs/a", "/jobs/b"},
+	} {
+		rule = step.rule
+		u.regroup()
+		list()
+		if u.of(jobs) != step.jobs || u.of(a) != step.a || u.of(b) != step.b {
+			t.Errorf("by %s the three are accounted as %s, %s, %s; want %+v", step.rule, u.of(jobs), u.of(a), u.of(b), step)
+		}
+		alive := map[string]bool{}
+		u.alive(func(path string) { alive[path] = true })
+		for _, path := range []string{step.jobs, step.a, step.b} {
+			if _, named := u.byPath[path]; !named || !alive[path] {
+				t.Errorf("by %s %s has no name or is not alive", step.rule, path)
+			}
+		}
+		for path := range u.byPath {
+			if !alive[path] && path != account.RootCgroup {
+				t.Errorf("by %s %s is kept", step.rule, path)
+			}
+		}
+	}
+}
+
+func TestWhatTheBookRemembersMovesWithTheRules(t *testing.T) {
+	b := NewBook()
+	b.remember(journal.Filesystem{Dev: 7}, "/jobs/a", 100)
+	b.remember(journal.Filesystem{Dev: 7}, "/jobs/b", 300)
+	b.remember(journal.Filesystem{Dev: 7}, account.RootCgroup, 50)
+	b.remember(journal.Filesystem{Dev: 7}, EndedCgroups, 20)
+	b.logged[7] = map[string]uint64{"/jobs/a": 5, account.RootCgroup: 6}
+	b.move(func(path string) string {
+		if path == account.RootCgroup || path == EndedCgroups {
+			t.Errorf("asked for %s", path)
+		}
+		return "/jobs"
+	})
+	if d := b.dirtied[journal.Filesystem{Dev: 7}]; len(d) != 3 || d["/jobs"] != 400 || d[account.RootCgroup] != 50 || d[EndedCgroups] != 20 {
+		t.Errorf("dirtied %v", d)
+	}
+	if l := b.logged[7]; len(l) != 2 || l["/jobs"] != 5 || l[account.RootCgroup] != 6 {
+		t.Errorf("logged %v", l)
+	}
+	devices := b.Account(Readings{Seconds: 1, Disks: []Disk{{Name: "d", Dev: 7}}, DiskOf: map[uint32]uint32{7: 7},
+		Events: journal.Events{Writes: []journal.Write{{Disk: 7, Kind: journal.KindMetadata, Of: 7, Bytes: 4096, Charged: journal.RootCgroupID}}},
+		UnitOf: func(uint64) string { return account.RootCgroup }})
+	for _, c := range devices[0].Containers {
+		if c.Cgroup == "/jobs/a" || c.Cgroup == "/jobs" && c.MetadataBytes == 0 {
+			t.Errorf("accounted %+v", c)
+		}
+	}
+}

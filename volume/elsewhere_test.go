@@ -1,0 +1,194 @@
+package volume
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/systemdtest"
+)
+
+// mountingUnits are the units that attach, detach or repair volumes.
+var mountingUnits = []string{
+	"../deploy/systemd/daybook-attach.service", "../deploy/systemd/daybook-volumes.service", "../deploy/systemd/daybook-docker.service",
+}
+
+// asUnit does an operation with the capabilities of a unit, in a process of its
+// own, and gives its words if it fails. The words before it start the process.
+func (r *rig) asUnit(unit string, o order, before ...string) string {
+	r.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	words := append(before, program)
+	o.KillAt = -1
+	command := systemdtest.Command(r.t, unit, words[0], words[1:]...)
+	command.Env = r.victim(o).Env
+	output, err := command.CombinedOutput()
+	if err == nil {
+		return ""
+	}
+	return string(output)
+}
+
+// newElsewhereAs is newElsewhere with what becomes of the process in the new
+// namespace.
+func newElsewhereAs(t testing.TB, words ...string) elsewhere {
+	t.Helper()
+	needs.Tool(t, "unshare")
+	words = append(append([]string{"--mount", "--propagation", "private"}, words...), "sh", "-c", "echo ready; read line")
+	command := exec.Command("unshare", words...)
+	command.Dir = "/"
+	stdin, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e := elsewhere{command, stdin}
+	t.Cleanup(e.end)
+	if _, err := io.ReadFull(stdout, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// With the capabilities of the units, which may look at the namespaces of hardly any
+// process, the mount in another one is found all the same.
+func TestTheUnitsSeeMountsInOtherNamespaces(t *testing.T) {
+	needs.Tool(t, "setpriv")
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	for _, unit := range mountingUnits {
+		for what, words := range map[string][]string{
+			"root":          nil,
+			"another user":  {"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"},
+			"root, limited": {"setpriv", "--bounding-set=-all", "--inh-caps=-all"},
+		} {
+			r.attach(name, AttachOptions{Placement: PlaceNone})
+			other := newElsewhereAs(t, words...)
+			started := time.Now()
+			if said := r.asUnit(unit, order{Operation: "is elsewhere", Name: name}); !strings.Contains(said, "has it in another mount namespace") {
+				t.Errorf("%s, %s: it was not seen: %q", unit, what, said)
+			}
+			t.Logf("%s, %s: %v", unit, what, time.Since(started))
+			other.end()
+			if said := r.asUnit(unit, order{Operation: "detach", Name: name}); said != "" {
+				t.Errorf("%s, %s has ended: %s", unit, what, said)
+			}
+		}
+	}
+	r.clear()
+}
+
+// A /proc that hides processes says nothing about them.
+func TestHiddenProcessesAreNotTakenForNone(t *testing.T) {
+	needs.Tool(t, "setpriv")
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	r.attach(name, AttachOptions{Placement: PlaceNone})
+	for options, want := range map[string]string{
+		// Without gid= root's group sees all: the host's mount, from there.
+		"hidepid=2":           "has it in another mount namespace",
+		"hidepid=1,gid=65534": "CAP_SYS_PTRACE",
+		"hidepid=2,gid=65534": "CAP_SYS_PTRACE",
+	} {
+		// In a /proc of its own; without CAP_SYS_PTRACE, as the units are.
+		before := []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `mount -t proc -o "$0" proc /proc && exec "$@"`, options}
+		said := r.asUnit(mountingUnits[1], order{Operation: "is elsewhere", Name: name}, before...)
+		if !strings.Contains(said, want) {
+			t.Errorf("%s: %q, want %q", options, said, want)
+		}
+	}
+	r.clear()
+}
+
+func TestHidingOptionsAreKnown(t *testing.T) {
+	for options, hides := range map[string]bool{
+		"rw": false, "rw,hidepid=0": false, "rw,hidepid=1": false, "rw,gid=5,hidepid=2": true, "rw,hidepid=invisible,gid=5": true,
+		"rw,hidepid=invisible": false, "rw,gid=4,hidepid=2": false, "rw,hidepid=ptraceable,subset=pid": true, "rw,hidepid=4,gid=4": true,
+		"rw,hidepid=off,gid=5": false, "rw,nothidepid=2,gid=5": false,
+	} {
+		if got := hiding(options, []int{0, 4}); (got != "") != hides {
+			t.Errorf("%q: %q", options, got)
+		}
+	}
+}
+
+func TestOnlyProcessesThatHaveEndedArePassedOver(t *testing.T) {
+	for err, ended := range map[error]bool{
+		unix.ENOENT: true, unix.ESRCH: true, unix.EINVAL: true, unix.EACCES: false, unix.EPERM: false, unix.EIO: false, unix.EMFILE: false,
+	} {
+		if hasEnded(&os.PathError{Op: "read", Path: "/proc/1/mountinfo", Err: err}) != ended {
+			t.Errorf("%v: ended %v", err, !ended)
+		}
+	}
+}
+
+// The units may do all that attaching, protecting and repairing takes.
+func TestTheUnitsMayAttachAndProtect(t *testing.T) {
+	needs.Tool(t, "setpriv")
+	r := newPersistentRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	for _, unit := range mountingUnits {
+		r.attach(name, AttachOptions{Persist: true})
+		r.restart(name)
+		r.unprotectBelow(r.target(""))
+		if err := os.Remove(r.target(name)); err != nil {
+			t.Fatal(err)
+		}
+		if said := r.asUnit(unit, order{Operation: "repair"}); said != "" {
+			t.Errorf("%s: %s", unit, said)
+		}
+		r.wantProtected(r.target(name))
+		if said := r.asUnit(unit, order{Operation: "attach persistent", Name: name}); said != "" {
+			t.Errorf("%s: %s", unit, said)
+		}
+		r.wantWhole(name)
+		if said := r.asUnit(unit, order{Operation: "detach", Name: name}); said != "" {
+			t.Errorf("%s: %s", unit, said)
+		}
+		r.wantDetached(name)
+		r.endPersistenceOfAnotherUsersTarget(unit, name)
+		// While something is mounted, only open_tree(2) reaches the directory below.
+		calls := systemdtest.Values(r.t, unit, "SystemCallFilter")
+		if !slices.Contains(calls, "@mount") && !slices.Contains(calls, "open_tree") {
+			t.Errorf("%s cannot call open_tree: %q", unit, calls)
+		}
+	}
+	r.clear()
+}
+
+// endPersistenceOfAnotherUsersTarget detaches as a unit where the mount point belongs
+// to another user: its flag is then only for CAP_FOWNER to clear.
+func (r *rig) endPersistenceOfAnotherUsersTarget(unit, name string) {
+	r.t.Helper()
+	target := r.target("nobody")
+	if err := errors.Join(os.Mkdir(target, 0o700), os.Chown(target, 65534, 65534)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{Target: target, Persist: true})
+	if said := r.asUnit(unit, order{Operation: "detach", Name: name}); said != "" {
+		r.t.Errorf("%s: the mount point of another user: %s", unit, said)
+	}
+	if err := os.Remove(target); err != nil {
+		r.t.Errorf("%s: %v", unit, err)
+	}
+}

@@ -1,0 +1,210 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// A frozen file system blocks its writers until somebody thaws it, also after
+// the death of the process that froze it. So a process of its own, the guardian,
+// freezes and thaws. It outlives its caller: it is in a session of its own and in
+// the root cgroups, and ignores the signals that end a login or a service. It
+// thaws when the caller says so, when the caller has died, and when the freeze
+// has lasted too long. It shares the caller's lock of the volume, so that nobody
+// else works on the volume before it is thawed.
+
+// guardVariable in the environment makes a program that calls [GuardIfAsked] a
+// guardian, with the pool, the volume and the longest freeze in nanoseconds as
+// arguments.
+const guardVariable = "DAYBOOK_VOLUME_GUARD"
+
+// guardName is the guardian's in a list of processes.
+const guardName = "daybook-freeze-guard"
+
+// What the caller gives its guardian as open files.
+const (
+	guardConversationFD = 3 // a socket to the caller
+	guardDirectoryFD    = 4 // the root directory of the file system
+	guardLockFD         = 5 // the volume's lock, which only has to stay open
+)
+
+// The messages between caller and guardian. Each is one packet; those that end
+// with a space go on with details.
+const (
+	sayReady    = "ready "      // what follows are the cgroups it could not leave
+	sayFreeze   = "freeze"      // from the caller
+	sayFrozen   = "frozen"      // it is
+	sayFailed   = "failed "     // it is not; the error number follows
+	sayThaw     = "thaw"        // from the caller
+	sayThawed   = "thawed"      // it was frozen until now
+	sayExpired  = "expired"     // it was thawed when the time was over
+	sayNotOurs  = "not frozen"  // somebody else had thawed it
+	sayNoThaw   = "not thawed " // the error number follows
+	maxSayBytes = 4096
+)
+
+// guardReady says that this program can be a guardian.
+var guardReady atomic.Bool
+
+// GuardIfAsked turns the calling program into the guardian of a frozen file
+// system and never returns, if that is what it was started for; otherwise it
+// does nothing. A program that calls [Pool.Snapshot], [Pool.Clone] or
+// [Pool.Send] calls it before anything else in main, and tests in TestMain:
+// without it, these refuse an attached volume with ErrUnsupported.
+func GuardIfAsked() {
+	if os.Getenv(guardVariable) == "" {
+		guardReady.Store(true)
+		return
+	}
+	if err := guardAsAsked(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", guardName, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func guardAsAsked() error {
+	if len(os.Args) != 4 {
+		return errors.New("want the pool, the volume and the longest freeze as arguments")
+	}
+	longest, err := strconv.ParseInt(os.Args[3], 10, 64)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
+	if err := guard(time.Duration(longest)); err != nil {
+		return err
+	}
+	return recordThawed(os.Args[1], os.Args[2])
+}
+
+// guard freezes when it is told to, and returns when the file system goes on and
+// the caller has nothing more to say or is dead.
+func guard(longest time.Duration) error {
+	say(sayReady + strings.Join(leaveCgroups(), ", "))
+	if word, _ := hear(-1); word != sayFreeze {
+		return nil
+	}
+	began := time.Now()
+	if err := unix.IoctlSetInt(guardDirectoryFD, fiFreeze, 0); err != nil {
+		say(sayFailed + errorNumber(err))
+		awaitEnd()
+		return nil
+	}
+	say(sayFrozen)
+	word, inTime := hear(max(0, longest-time.Since(began)))
+	err := unix.IoctlSetInt(guardDirectoryFD, fiThaw, 0)
+	notOurs := errors.Is(err, unix.EINVAL)
+	switch {
+	case err != nil && !notOurs:
+		say(sayNoThaw + errorNumber(err))
+		return fmt.Errorf("cannot thaw: %w", err)
+	case !inTime:
+		say(sayExpired)
+	case word == sayThaw && notOurs:
+		say(sayNotOurs)
+	case word == sayThaw:
+		say(sayThawed)
+	}
+	awaitEnd()
+	return nil
+}
+
+// awaitEnd waits until the caller has nothing more to say, or is dead.
+func awaitEnd() {
+	for word := sayThaw; word != ""; {
+		word, _ = hear(-1)
+	}
+}
+
+// say tells the caller. A dead one is noticed by what is heard from it.
+func say(text string) {
+	_, _ = unix.SendmsgN(guardConversationFD, []byte(text), nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+}
+
+// hear waits for the caller's next word, "" if it has died; inTime is false if
+// it said nothing for that long. Below 0 it waits for ever.
+func hear(patience time.Duration) (word string, inTime bool) {
+	deadline := time.Now().Add(patience)
+	buffer := make([]byte, maxSayBytes)
+	for {
+		wait := -1
+		if patience >= 0 {
+			left := max(0, time.Until(deadline))
+			wait = int((left + time.Millisecond - 1) / time.Millisecond)
+		}
+		fds := []unix.PollFd{{Fd: guardConversationFD, Events: unix.POLLIN}}
+		ready, err := unix.Poll(fds, wait)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return "", true
+		case ready == 0:
+			return "", false
+		}
+		n, err := unix.Read(guardConversationFD, buffer)
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN) {
+			continue
+		}
+		return string(buffer[:max(0, n)]), true
+	}
+}
+
+func errorNumber(err error) string {
+	var number unix.Errno
+	_ = errors.As(err, &number) // 0 is none that the kernel gives
+	return strconv.Itoa(int(number))
+}
+
+// recordThawed corrects the record of a volume that its dead caller left frozen.
+// A living caller has corrected it.
+func recordThawed(dir, name string) error {
+	p, err := Open(context.Background(), dir, PoolOptions{})
+	if err != nil {
+		return err
+	}
+	record, err := p.read(name)
+	if err != nil || !record.Frozen {
+		return err
+	}
+	record.Frozen = false
+	return p.write(record)
+}
+
+// leaveCgroups moves this process to the root of each cgroup hierarchy: systemd
+// and container runtimes end what is left of a unit or container by its cgroup.
+// It gives the cgroups that it is still in.
+func leaveCgroups() (still []string) {
+	mounts, _ := blockdev.Mounts() // without, /proc/self/cgroup tells
+	for _, mount := range mounts {
+		if (mount.Type == "cgroup" || mount.Type == "cgroup2") && mount.Root == "/" {
+			// 0 is the writer. What refuses it is told below.
+			_ = os.WriteFile(filepath.Join(mount.Point, "cgroup.procs"), []byte("0"), 0)
+		}
+	}
+	text, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for line := range strings.Lines(string(text)) {
+		// Such as "4:memory:/user.slice"; a name may hold colons.
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) == 3 && fields[2] != "/" {
+			still = append(still, fields[1]+":"+fields[2])
+		}
+	}
+	return still
+}

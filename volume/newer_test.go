@@ -1,0 +1,190 @@
+package volume
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// golden reads a record as a Daybook has written it, or a later one may.
+func golden(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "records", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// wantNewer fails the test unless an error tells of a newer Daybook, and of
+// nothing that could lead somebody to delete something.
+func wantNewer(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, ErrUnsupported) || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "written by a newer Daybook: upgrade") {
+		t.Errorf("%s: %v", what, err)
+	}
+	for _, word := range []string{"damaged", "remove", "delete it"} {
+		if err != nil && strings.Contains(err.Error(), word) {
+			t.Errorf("%s: the message says %q: %v", what, word, err)
+		}
+	}
+}
+
+func TestRecordsOfFormat1AreRead(t *testing.T) {
+	text := golden(t, "volume-1.json")
+	record, err := parseRecord("db", text)
+	if err != nil || record.SizeBytes != testBytes || record.Attachment == nil || record.Attachment.WeightBefore.Default != 100 {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	again, err := record.encode()
+	if err != nil || !bytes.Equal(append(again, '\n'), text) {
+		t.Errorf("it is written as\n%s, %v", again, err)
+	}
+}
+
+func TestNewerRecordsAreToldAsSuch(t *testing.T) {
+	_, err := parseRecord("db", golden(t, "volume-2.json"))
+	wantNewer(t, "volume", err)
+	_, err = parseSnapshot("snap", golden(t, "snapshot-2.json"))
+	wantNewer(t, "snapshot", public(unreadable("the record", err)))
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, poolFile), golden(t, "pool-2.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), dir, PoolOptions{Create: true})
+	wantNewer(t, "pool", err)
+	registry := Registry{StateDir: dir}
+	if err := os.WriteFile(registry.file(), []byte("# pools, version 2\n/srv/a thin\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = registry.Dirs()
+	wantNewer(t, "registry", err)
+	wantNewer(t, "registry, noting", registry.Note(t.Context(), &Pool{dir: "/srv/b"}))
+
+	for _, header := range []string{`{"format":2,"parts":[]}`, strings.Replace(string(mustJSON(t, testHeader())), "{", `{"parts":[],`, 1)} {
+		_, err = newStreamReader(bytes.NewReader(append([]byte(streamMagic), rawFrame(frameHeader, []byte(header))...)))
+		wantNewer(t, "stream", public(err))
+	}
+}
+
+func TestUnknownFieldsOfARecordAreKept(t *testing.T) {
+	text := golden(t, "volume-1-with-more.json")
+	record, err := parseRecord("db", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJSON(t, record, text)
+	record.Attachment = nil
+	again, err := record.encode()
+	if err != nil || bytes.Contains(again, []byte("owner_pid")) || !bytes.Contains(again, []byte("sealed_with")) {
+		t.Errorf("without the attachment: %s, %v", again, err)
+	}
+	wantJSON(t, mustParse(t, text), text) // the other's fields are its own
+}
+
+func mustParse(t *testing.T, text []byte) Record {
+	t.Helper()
+	record, err := parseRecord("db", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+func wantJSON(t *testing.T, record Record, want []byte) {
+	t.Helper()
+	text, err := record.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a, b any
+	if err := errors.Join(json.Unmarshal(text, &a), json.Unmarshal(want, &b)); err != nil || !reflect.DeepEqual(a, b) {
+		t.Errorf("%s, %v; want %s", text, err, want)
+	}
+}
+
+func TestANewerVolumeIsLeftAlone(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	name, other := r.name("newer"), r.name("other")
+	r.keep(name, CreateOptions{})
+	r.keep(other, CreateOptions{})
+	path := filepath.Join(r.pool.volumeDir(name), recordFile)
+	own, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := bytes.Replace(golden(t, "volume-2.json"), []byte(`"db"`), []byte(`"`+name+`"`), 1)
+	if err := os.WriteFile(path, newer, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := r.files()
+	_, err = r.pool.Attach(ctx, name, AttachOptions{Target: r.target(name)})
+	wantNewer(t, "attach", err)
+	wantNewer(t, "detach", r.pool.Detach(ctx, name))
+	wantNewer(t, "delete", r.pool.Delete(ctx, name, DeleteOptions{Damaged: true}))
+	_, err = r.pool.Inspect(name)
+	wantNewer(t, "inspect", err)
+	_, err = r.pool.Snapshot(ctx, name, "s", SnapshotOptions{})
+	wantNewer(t, "snapshot", err)
+	_, err = r.pool.Clone(ctx, name, "", r.name("clone"), CloneOptions{})
+	wantNewer(t, "clone", err)
+	done, err := r.pool.Repair(ctx)
+	wantNewer(t, "repair", err)
+	if len(done.Damaged) != 0 || !strings.Contains(done.Newer[name], "upgrade") {
+		t.Errorf("repair: %+v", done)
+	}
+	all, err := r.pool.List()
+	if err != nil || len(all) != 2 || !strings.Contains(all[0].Problem, "upgrade") || all[1].Problem != "" {
+		t.Errorf("list: %+v, %v", all, err)
+	}
+	r.wantSame("files", r.files(), files)
+	if text, err := os.ReadFile(path); err != nil || !bytes.Equal(text, newer) {
+		t.Errorf("the record is %s, %v", text, err)
+	}
+	// After the upgrade.
+	if err := os.WriteFile(path, own, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.wantKept(name)
+	r.wantKept(other)
+}
+
+func TestUnknownFieldsOutliveOperations(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	path := filepath.Join(r.pool.volumeDir(name), recordFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, bytes.Replace(text, []byte("{"), []byte(`{"sealed_with":{"key":[1,2]},`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(name, AttachOptions{})
+	r.detach(name)
+	if _, err := r.pool.Resize(ctx, name, 2*testBytes, ResizeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(path); err != nil || !bytes.Contains(text, []byte(`"sealed_with"`)) {
+		t.Errorf("%s, %v", text, err)
+	}
+	pool := filepath.Join(r.pool.dir, poolFile)
+	if err := os.WriteFile(pool, golden(t, "pool-1-with-more.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.pool.SetQuota(ctx, 2<<30); err != nil {
+		t.Fatal(err)
+	}
+	text, err = os.ReadFile(pool)
+	if err != nil || !bytes.Contains(text, []byte(`"team-a"`)) || !bytes.Contains(text, []byte("2147483648")) {
+		t.Errorf("%s, %v", text, err)
+	}
+}

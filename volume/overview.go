@@ -1,0 +1,139 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// Overview is what can be told of a volume without locks, and with a few reads
+// of small files: its record, and what the mounted file system says. [Status]
+// tells more.
+type Overview struct {
+	Record
+	// AllocatedBytes is what the image takes of the pool.
+	AllocatedBytes uint64
+	// Mountpoint is "" while the volume is not mounted. UsedBytes, FreeBytes
+	// and Ext4Errors are the mounted file system's; the last one counts the
+	// errors that ext4 has found since the file system was last checked.
+	Mountpoint           string
+	UsedBytes, FreeBytes uint64
+	Ext4Errors           uint64
+	// Problem says what is damaged, or waits for a repair; "" if nothing is
+	// known to. An operation that is in progress shows as one, too.
+	Problem string
+}
+
+// Overview tells a little of every volume, sorted by name. Its cost is linear:
+// mounts are read once. It waits for nobody who works on a volume.
+func (p *Pool) Overview() (_ []Overview, err error) {
+	defer func() { err = public(err) }()
+	names, err := p.names()
+	if err != nil {
+		return nil, err
+	}
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	// Of several at one place the last hides the others.
+	mounted := make(map[string]blockdev.Dev, len(mounts))
+	for _, mount := range mounts {
+		mounted[mount.Point] = mount.Dev
+	}
+	all := make([]Overview, 0, len(names))
+	for _, name := range names {
+		record, err := p.read(name)
+		switch {
+		case errors.Is(err, ErrNotFound): // deleted since
+		case err != nil:
+			all = append(all, Overview{Record: Record{Name: name}, Problem: err.Error()})
+		default:
+			all = append(all, p.overview(record, boot, mounted))
+		}
+	}
+	return all, nil
+}
+
+func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.Dev) Overview {
+	o := Overview{Record: record}
+	var st unix.Stat_t
+	switch err := unix.Stat(p.backing(record), &st); {
+	case err != nil:
+		o.Problem = fmt.Sprintf("image or device: %v", err)
+	case record.Device == "":
+		o.AllocatedBytes = uint64(st.Blocks) * 512
+	}
+	if device := mountedDevice(record, boot, mounted); device != "" {
+		o.Mountpoint = record.Attachment.Target
+		var fs unix.Statfs_t
+		if unix.Statfs(o.Mountpoint, &fs) == nil {
+			o.UsedBytes = (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
+			o.FreeBytes = fs.Bavail * uint64(fs.Bsize)
+		}
+		o.Ext4Errors = ext4Errors(device)
+	}
+	if problem := p.unfinished(o); problem != "" {
+		o.Problem = problem
+	}
+	return o
+}
+
+// mountedDevice is the name of the device that is mounted where the volume
+// should be, "" if it is not the volume's.
+func mountedDevice(record Record, boot string, mounted map[string]blockdev.Dev) string {
+	a := record.Attachment
+	if a == nil || a.BootID != boot {
+		return ""
+	}
+	dev, there := mounted[a.Target]
+	if !there {
+		return ""
+	}
+	link, err := os.Readlink(filepath.Join(blockdev.Host.Sys, "dev", "block", dev.String()))
+	name := filepath.Base(link)
+	if err != nil || record.Device == "" && name != a.LoopDevice || record.Device != "" && dev.String() != a.DeviceNumber {
+		return ""
+	}
+	return name
+}
+
+// ext4Errors is the superblock's count; 0 if the kernel does not tell it.
+func ext4Errors(device string) uint64 {
+	text, err := os.ReadFile(filepath.Join(blockdev.Host.Sys, "fs", "ext4", device, "errors_count"))
+	if err != nil {
+		return 0
+	}
+	count, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	return count
+}
+
+// unfinished says what waits for a repair, "" if nothing.
+func (p *Pool) unfinished(o Overview) string {
+	const repair = "daybook volume repair"
+	a := o.Attachment
+	switch {
+	case a != nil && a.State != Attached:
+		return fmt.Sprintf("%s is unfinished: %s", a.State, repair)
+	case a != nil && o.Mountpoint == "":
+		return "it was attached, and is no longer: " + repair
+	case o.Resize != 0:
+		return "a resize is unfinished: " + repair
+	}
+	if _, err := os.Lstat(p.keptSuperblock(o.Name)); !errors.Is(err, fs.ErrNotExist) {
+		return "a check or resize is unfinished: " + repair
+	}
+	return persistenceProblem(o.Record)
+}

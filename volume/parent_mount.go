@@ -1,0 +1,46 @@
+package volume
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// The mount point of a persistent volume may be on a disk that is not mounted, as one
+// with nofail in /etc/fstab. The directory of that disk's mount point is then on
+// another file system, where Daybook must create and protect nothing.
+
+// errParentUnmounted wraps what refuses a mount point whose file system is missing.
+var errParentUnmounted = errors.New("is not mounted")
+
+// mountOf is the point of the mount that a directory is on.
+func mountOf(dir string) (string, error) {
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return "", err
+	}
+	on := "/"
+	for _, mount := range mounts {
+		if within(dir, mount.Point) && len(mount.Point) > len(on) {
+			on = mount.Point
+		}
+	}
+	return on, nil
+}
+
+// checkParentMounted refuses while nothing is mounted where the file system of the
+// mount point's parent was when the volume became persistent.
+func (s Persistence) checkParentMounted() error {
+	if s.ParentMount == "" || s.ParentMount == "/" {
+		return nil // an older record, or the file system that is always there
+	}
+	mounted, err := mountsAt(s.ParentMount)
+	if err != nil || mounted != "" {
+		return err
+	}
+	parent := filepath.Dir(s.Target)
+	return fmt.Errorf("%w mount point %s: the file system of %s %w: mount it on %s (findmnt --fstab %s)",
+		ErrInvalid, s.Target, parent, errParentUnmounted, s.ParentMount, s.ParentMount)
+}

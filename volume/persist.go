@@ -1,0 +1,277 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Persistence is how a volume is attached at each start of the host.
+type Persistence struct {
+	// Target, Placement, Cgroup, ReadOnly, AllowCache, Dev and Suid are as in
+	// [AttachOptions].
+	Target     string    `json:"target"`
+	Placement  Placement `json:"placement"`
+	Cgroup     string    `json:"cgroup,omitempty"`
+	ReadOnly   bool      `json:"read_only,omitempty"`
+	AllowCache bool      `json:"allow_cache,omitempty"`
+	Dev        bool      `json:"dev,omitempty"`
+	Suid       bool      `json:"suid,omitempty"`
+	// MadeTarget: the mount point is ours.
+	MadeTarget bool `json:"made_target,omitempty"`
+	// Protected: we set the immutable flag of the mount point, which has the
+	// inode number TargetInode. Unprotected says why it could not be set.
+	Protected   bool   `json:"protected,omitempty"`
+	TargetInode uint64 `json:"target_inode,omitempty"`
+	Unprotected string `json:"unprotected,omitempty"`
+	// ParentMount is where the file system of Target's parent was mounted when the
+	// volume became persistent; "" in older records.
+	ParentMount string `json:"parent_mount,omitempty"`
+	// Unfinished is set while Attach begins the persistence, or Detach or
+	// Delete ends it: if they are killed, it ends.
+	Unfinished bool `json:"unfinished,omitempty"`
+	// DetachedBootID is the start of the host at which DetachUntilStart
+	// detached the volume.
+	DetachedBootID string `json:"detached_boot_id,omitempty"`
+}
+
+// persistence is what is recorded of options that are complete.
+func (o AttachOptions) persistence() *Persistence {
+	return &Persistence{
+		Target: o.Target, Placement: o.Placement, Cgroup: o.Cgroup, ReadOnly: o.ReadOnly, AllowCache: o.AllowCache, Dev: o.Dev, Suid: o.Suid,
+	}
+}
+
+// options are those with which the volume is attached at each start.
+func (s Persistence) options() AttachOptions {
+	return AttachOptions{
+		Target: s.Target, Placement: s.Placement, Cgroup: s.Cgroup, ReadOnly: s.ReadOnly, AllowCache: s.AllowCache, Dev: s.Dev, Suid: s.Suid, Persist: true,
+	}
+}
+
+// same says whether both attach the volume in the same way.
+func (s Persistence) same(other Persistence) bool { return s.options() == other.options() }
+
+// check refuses what Attach would not have recorded.
+func (s Persistence) check(name string) error {
+	if !cleanPath(s.Target) || s.Target == "/" {
+		return fmt.Errorf("persistent mount point %q", s.Target)
+	}
+	if s.ParentMount != "" && (!cleanPath(s.ParentMount) || !within(s.Target, s.ParentMount)) {
+		return fmt.Errorf("persistent mount point %q on the mount %q", s.Target, s.ParentMount)
+	}
+	complete, err := s.options().complete(name)
+	if err == nil && complete != s.options() {
+		err = fmt.Errorf("placement %q", s.Placement)
+	}
+	if err != nil {
+		return fmt.Errorf("persistence: %w", err)
+	}
+	return nil
+}
+
+// persistentAt says whether the volume is attached at a mount point at each start.
+func (r Record) persistentAt(target string) bool {
+	return r.Persist != nil && r.Persist.Target == target
+}
+
+// checkPersist refuses to make a volume persistent in a second way.
+func checkPersist(record Record, o AttachOptions) error {
+	s := record.Persist
+	if !o.Persist || s == nil || s.same(*o.persistence()) {
+		return nil
+	}
+	return fmt.Errorf("it is %w: at each start of the host it is attached at %s (placement %s, cgroup %q, read-only %v); daybook volume detach %s ends that",
+		ErrBusy, s.Target, s.Placement, s.Cgroup, s.ReadOnly, record.Name)
+}
+
+// planPersistence enters into the record that the volume becomes persistent.
+// The mount point must be empty, or missing.
+func planPersistence(record *Record, o AttachOptions) error {
+	s := o.persistence()
+	s.Unfinished = true
+	var err error
+	if s.ParentMount, err = mountOf(filepath.Dir(o.Target)); err != nil {
+		return err
+	}
+	dir, err := openBelow(o.Target)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.MadeTarget = true
+		record.Persist = s
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("mount point: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	if err := checkEmpty(dir); err != nil {
+		return err
+	}
+	record.Persist = s
+	return nil
+}
+
+// persistAttached makes a volume persistent that is attached already.
+func (p *Pool) persistAttached(record *Record, o AttachOptions) error {
+	if err := planPersistence(record, o); err != nil {
+		return err
+	}
+	// The mount point goes with the persistence from now on.
+	record.Persist.MadeTarget, record.Attachment.MadeTarget = record.Attachment.MadeTarget, false
+	err := p.write(*record)
+	if err == nil {
+		p.reached("persisting")
+		_, err = p.protect(record)
+	}
+	if err == nil {
+		record.Persist.Unfinished = false
+		err = p.write(*record)
+	}
+	if err != nil {
+		return errors.Join(err, p.unpersistAttached(record))
+	}
+	p.reached("persistent")
+	return nil
+}
+
+// unpersistAttached rolls back what persistAttached did; the volume stays
+// attached, and has its mount point again.
+func (p *Pool) unpersistAttached(record *Record) error {
+	if record.Persist.Protected {
+		p.clearFlag(*record)
+	}
+	record.Attachment.MadeTarget = record.Persist.MadeTarget
+	record.Persist = nil
+	p.reached("not persistent")
+	return p.write(*record)
+}
+
+// recordEnding records that the persistence is about to end.
+func (p *Pool) recordEnding(record *Record) error {
+	record.Persist.Unfinished = true
+	if err := p.write(*record); err != nil {
+		return fmt.Errorf("cannot record that it is no longer attached at the start of the host (free some space in pool %s, then: daybook volume detach %s): %w",
+			p.dir, record.Name, err)
+	}
+	return nil
+}
+
+// endPersistence ends what recordEnding has recorded, of a volume that is not
+// attached.
+func (p *Pool) endPersistence(record *Record) error {
+	p.reached("persistence ending")
+	p.unprotect(*record)
+	record.Persist = nil
+	return p.writeUndone(*record)
+}
+
+// AttachPersistent attaches a volume as it was recorded by Attach with
+// [AttachOptions].Persist. The error wraps ErrInvalid if that never was. One that
+// is attached so already stays as it is.
+func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err error) {
+	defer func() { err = public(err) }()
+	record, err := p.read(name)
+	if err != nil {
+		return Status{}, err
+	}
+	s := record.Persist
+	if s == nil || s.Unfinished {
+		return Status{}, fmt.Errorf("cannot attach volume %s: %w mount point: none is given, and none was recorded: want --target, once with --persist", name, ErrInvalid)
+	}
+	return p.Attach(ctx, name, s.options())
+}
+
+// AttachAllPersistent attaches all volumes that are persistent. One that fails
+// does not hold up the others: its mount point is protected, and its error is
+// among those joined. Until the deadline it waits for devices that appear late, as
+// logical volumes do at the start of the host, and retries volumes that are busy or
+// whose mount point's file system is not mounted.
+func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ []Status, err error) {
+	defer func() { err = public(err) }()
+	names, err := p.names()
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	var persistent []Record
+	for _, name := range names {
+		record, err := p.read(name)
+		switch {
+		case errors.Is(err, ErrNotFound): // deleted since
+		case err != nil:
+			errs = append(errs, err)
+		case record.Persist != nil && !record.Persist.Unfinished:
+			persistent = append(persistent, record)
+		}
+	}
+	// A mount point may be in another volume.
+	slices.SortFunc(persistent, func(a, b Record) int { return strings.Compare(a.Persist.Target, b.Persist.Target) })
+	var attached []Status
+	for len(persistent) > 0 {
+		var busy []Record
+		for _, record := range persistent {
+			awaitNodes(ctx, deadline, record.Device, record.JournalDevice)
+			status, err := p.AttachPersistent(ctx, record.Name)
+			switch {
+			case err == nil:
+				attached = append(attached, status)
+			case (errors.Is(err, ErrBusy) || errors.Is(err, errParentUnmounted)) && ctx.Err() == nil && time.Now().Before(deadline):
+				busy = append(busy, record)
+			default:
+				errs = append(errs, err)
+			}
+		}
+		if persistent = busy; len(busy) > 0 {
+			pause(ctx, busyPause)
+		}
+	}
+	return attached, errors.Join(errs...)
+}
+
+// busyPause is the time between two attempts to attach volumes that are busy.
+const busyPause = 100 * time.Millisecond
+
+// pause waits for a time, or until the context ends.
+func pause(ctx context.Context, length time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(length):
+	}
+}
+
+// awaitNodes waits for device nodes that are not there yet. Whether they came is for
+// the attaching to say.
+func awaitNodes(ctx context.Context, deadline time.Time, nodes ...string) {
+	for _, node := range nodes {
+		for node != "" && time.Now().Before(deadline) {
+			if _, err := os.Stat(node); !isGone(err) {
+				break
+			}
+			if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
+				return
+			}
+		}
+	}
+}
+
+// persistenceProblem says that a volume should be attached and is not; "" if it
+// is not to be, or its user has detached it since the host was started.
+func persistenceProblem(record Record) string {
+	s := record.Persist
+	if s == nil || record.Attachment != nil {
+		return ""
+	}
+	if s.Unfinished {
+		return "it is half persistent: daybook volume repair"
+	}
+	if boot, err := bootID(); err != nil || s.DetachedBootID == boot {
+		return ""
+	}
+	return fmt.Sprintf("it should be attached at %s since the start of the host: daybook volume attach %s", s.Target, record.Name)
+}
