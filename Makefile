@@ -8,6 +8,17 @@ BENCHES := attribution ext4nvj guest-volumes guests nvjournal overhead scale sha
 KERNEL  ?= 6.1
 KERNELS ?= $(KERNEL)
 
+# The version that "daybook version" prints: the release, and the commit where
+# there is a repository to ask.
+VERSION ?= v0.1.0$(shell git describe --always --dirty --exclude='*' 2>/dev/null | sed 's/^/+g/')
+BIN     ?= bin
+
+# Programs are static, so that they run on any distribution, and hold no path of
+# the builder, so that two builds of one commit are the same. Tests have the same
+# flags: what both need is then compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
+
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
 .PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel lint generate man completions clean help $(addprefix bench-,$(BENCHES))
@@ -18,11 +29,11 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
 	@echo "bench-NAME          NAME is one of: $(BENCHES)"
 
-build: ## build bin/daybook
-	$(GO) build -o bin/daybook ./cmd/daybook
+build: ## build bin/daybook, a static program
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BIN)/daybook ./cmd/daybook
 
 build-vm: ## build bin/daybook-vm, which runs commands in guests (docs/vm.md)
-	CGO_ENABLED=0 $(GO) build -o bin/daybook-vm ./cmd/daybook-vm
+	$(GO) build -o bin/daybook-vm ./cmd/daybook-vm
 
 demo: setup build ## the paper's experiment on an embedded disk, two minutes (root)
 	bin/daybook demo
@@ -38,7 +49,7 @@ nvjournal: setup ## build nvjournal/build: libnvjournal.a, .so, nvj (docs/nvjour
 	$(MAKE) -C nvjournal
 
 kernel: setup-kernel build-vm ## build ext4nvj.ko for guests' kernels in nvjournal/kernel/build (docs/ext4nvj.md)
-	for kernel in $(KERNELS); do $(MAKE) -C nvjournal/kernel KERNEL=$$kernel || exit 1; done
+	for kernel in $(KERNELS); do $(MAKE) -C nvjournal/kernel KERNEL=$$kernel all faults || exit 1; done
 
 vm-test: KERNELS = 6.1 6.12
 vm-test: setup-test build build-vm nvjournal kernel suites ## all tests that run in guests, also those that take long, on each kernel
