@@ -116,7 +116,7 @@ func TestMountPointsThatCannotBeAreRefusedAndNothingIsLeft(t *testing.T) {
 		filepath.Join(r.pool.dir, "x"):     ErrInvalid,
 		r.target(other):                    ErrBusy,
 		filepath.Join(r.home, "no/parent"): os.ErrNotExist,
-		dangling:                           unix.ENOENT,
+		dangling:                           ErrInvalid,
 	} {
 		if _, err := r.pool.Attach(t.Context(), name, AttachOptions{Target: target}); !errors.Is(err, kind) {
 			t.Errorf("target %q: %v, want %v", target, err, kind)

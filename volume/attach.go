@@ -283,8 +283,8 @@ func (p *Pool) build(ctx context.Context, record *Record) error {
 		return err
 	}
 	if a.MadeTarget {
-		if err := os.Mkdir(a.Target, targetMode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("cannot make the mount point: %w", err)
+		if err := makeTarget(a.Target); err != nil {
+			return err
 		}
 	}
 	if record.persistentAt(a.Target) && record.Persist.Unfinished {
@@ -336,8 +336,13 @@ func (p *Pool) loopSectorBytes(record Record) uint32 {
 
 func (p *Pool) mount(record Record, device string) error {
 	a := record.Attachment
+	target, err := openWithoutLinks(a.Target, unix.O_PATH)
+	if err != nil {
+		return fmt.Errorf("mount point: %w", err)
+	}
+	defer func() { _ = target.Close() }()
 	return ext4.Mount(device, a.Target, ext4.MountOptions{
-		ReadOnly: a.ReadOnly, NoAtime: record.NoAtime, NoDev: !a.Dev, NoSuid: !a.Suid, Data: mountData(record), JournalDevice: record.JournalDevice,
+		At: target, ReadOnly: a.ReadOnly, NoAtime: record.NoAtime, NoDev: !a.Dev, NoSuid: !a.Suid, Data: mountData(record), JournalDevice: record.JournalDevice,
 	})
 }
 

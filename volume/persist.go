@@ -26,10 +26,12 @@ type Persistence struct {
 	// MadeTarget: the mount point is ours.
 	MadeTarget bool `json:"made_target,omitempty"`
 	// Protected: we set the immutable flag of the mount point, which has the
-	// inode number TargetInode. Unprotected says why it could not be set.
-	Protected   bool   `json:"protected,omitempty"`
-	TargetInode uint64 `json:"target_inode,omitempty"`
-	Unprotected string `json:"unprotected,omitempty"`
+	// inode number TargetInode and was created at TargetBirthNanoseconds after 1970
+	// (0: unknown, as in older records). Unprotected says why it could not be set.
+	Protected              bool   `json:"protected,omitempty"`
+	TargetInode            uint64 `json:"target_inode,omitempty"`
+	TargetBirthNanoseconds int64  `json:"target_birth_nanoseconds,omitempty"`
+	Unprotected            string `json:"unprotected,omitempty"`
 	// ParentMount is where the file system of Target's parent was mounted when the
 	// volume became persistent; "" in older records.
 	ParentMount string `json:"parent_mount,omitempty"`

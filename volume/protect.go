@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,30 +21,6 @@ const immutableFlag = 0x10
 
 // errUnprotected wraps the reason why a mount point cannot have the flag.
 var errUnprotected = errors.New("the mount point cannot be protected")
-
-// openBelow opens the directory at a path in the file system of its parent, also
-// while something is mounted on it.
-func openBelow(target string) (*os.File, error) {
-	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	mounted, err := mountsAt(target)
-	if err != nil {
-		return nil, err
-	}
-	if mounted == "" {
-		return os.OpenFile(target, flags, 0)
-	}
-	// A copy of the parent's mount has none of the mounts on it.
-	parent, err := unix.OpenTree(unix.AT_FDCWD, filepath.Dir(target), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("cannot look below the mount on %s (open_tree): %w", target, err)
-	}
-	defer func() { _ = unix.Close(parent) }()
-	fd, err := unix.Openat(parent, filepath.Base(target), flags, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: target, Err: err}
-	}
-	return os.NewFile(uintptr(fd), target), nil
-}
 
 // checkEmpty refuses a directory that has entries. The error wraps ErrInvalid.
 func checkEmpty(dir *os.File) error {
@@ -99,10 +74,17 @@ func isImmutable(dir *os.File) bool {
 	return err == nil && flags&immutableFlag != 0
 }
 
-func inode(file *os.File) (uint64, error) {
-	var st unix.Stat_t
-	err := unix.Fstat(int(file.Fd()), &st)
-	return st.Ino, err
+// inode is the number of a directory and the time of its creation, in nanoseconds
+// since 1970; 0 where the file system does not keep that. Both together are another
+// directory's on no file system, also where the number of a disk means another disk
+// after the next start.
+func inode(file *os.File) (number uint64, birth int64, err error) {
+	var st unix.Statx_t
+	err = unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st)
+	if st.Mask&unix.STATX_BTIME != 0 {
+		birth = st.Btime.Sec*1e9 + int64(st.Btime.Nsec)
+	}
+	return st.Ino, birth, err
 }
 
 // protect creates a persistent volume's mount point if it is missing, and sets
@@ -120,8 +102,8 @@ func (p *Pool) protect(record *Record) (changed bool, err error) {
 				return false, err
 			}
 		}
-		if err := os.Mkdir(s.Target, targetMode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return false, fmt.Errorf("cannot create the mount point: %w", err)
+		if err := makeTarget(s.Target); err != nil {
+			return false, err
 		}
 		changed = true
 		p.reached("persistent target")
@@ -135,7 +117,7 @@ func (p *Pool) protect(record *Record) (changed bool, err error) {
 		return changed, nil // ours from before, or its owner set it
 	}
 	before := *s
-	if s.TargetInode, err = inode(dir); err != nil {
+	if s.TargetInode, s.TargetBirthNanoseconds, err = inode(dir); err != nil {
 		return changed, err
 	}
 	s.Protected, s.Unprotected = true, ""
@@ -201,22 +183,10 @@ func clearProtection(s *Persistence) error {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	if number, err := inode(dir); err != nil || number != s.TargetInode {
+	number, birth, err := inode(dir)
+	if err != nil || number != s.TargetInode || s.TargetBirthNanoseconds != 0 && birth != s.TargetBirthNanoseconds {
 		return err
 	}
 	_, err = setImmutable(dir, false)
 	return err
-}
-
-// targetMode is a mount point's: what is in the volume is for its root
-// directory's mode to say, and while nothing is mounted nobody has to look.
-const targetMode = 0o700
-
-// removeTarget removes a mount point that is ours.
-func (p *Pool) removeTarget(name, target string) {
-	// Something may have been put there since: that is not ours.
-	if err := unix.Rmdir(target); err != nil && !errors.Is(err, unix.ENOENT) {
-		p.log.Warn("the mount point stays", "volume", name, "why", err)
-	}
-	p.reached("target removed")
 }

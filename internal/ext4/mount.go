@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +28,9 @@ type MountOptions struct {
 	JournalDevice string
 	// Data are further options of ext4 ("data=journal,commit=1").
 	Data string
+	// At, if not nil, is the directory to mount on, opened (O_PATH suffices); its
+	// path is then only for messages.
+	At *os.File
 }
 
 // ErrBusy says that a file system is still used.
@@ -36,6 +41,9 @@ var ErrBusy = errors.New("in use")
 const unmountPatience = 3 * time.Second
 
 // Mount mounts the device's ext4 on the directory, which must exist.
+//
+// The path of a directory may lead elsewhere by the time the kernel follows it;
+// options.At never does.
 func Mount(device, directory string, options MountOptions) error {
 	var flags uintptr
 	if options.ReadOnly {
@@ -57,7 +65,11 @@ func Mount(device, directory string, options MountOptions) error {
 		}
 		data += "journal_path=" + options.JournalDevice
 	}
-	if err := unix.Mount(device, directory, "ext4", flags, data); err != nil {
+	path := directory
+	if options.At != nil {
+		path = "/proc/self/fd/" + strconv.Itoa(int(options.At.Fd()))
+	}
+	if err := unix.Mount(device, path, "ext4", flags, data); err != nil {
 		return fmt.Errorf("cannot mount %s on %s (ext4, options %q): %w; the kernel's log may say more", device, directory, data, err)
 	}
 	return nil

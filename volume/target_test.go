@@ -1,0 +1,114 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// redirection is what the owner of a mount point's parent can do: the parent is
+// replaced by a link to a directory where root finds another directory of the same
+// name.
+type redirection struct{ parent, aside, victim, target string }
+
+func newRedirection(r *rig) redirection {
+	r.t.Helper()
+	dir := r.t.TempDir()
+	parent := filepath.Join(dir, "owned")
+	if err := os.Mkdir(parent, 0o755); err != nil {
+		r.t.Fatal(err)
+	}
+	d := redirection{
+		parent: parent, aside: filepath.Join(dir, "aside"), victim: filepath.Join(dir, "victim", "db"), target: filepath.Join(parent, "db"),
+	}
+	r.t.Cleanup(func() { // what is immutable cannot be removed
+		for _, target := range []string{d.target, filepath.Join(d.aside, "db"), d.victim} {
+			r.unprotectBelow(filepath.Dir(target))
+		}
+	})
+	return d
+}
+
+func (d redirection) make() error {
+	return errors.Join(os.MkdirAll(d.victim, 0o755), os.Rename(d.parent, d.aside), os.Symlink(filepath.Dir(d.victim), d.parent))
+}
+
+func (d redirection) takeBack() error {
+	return errors.Join(os.Remove(d.parent), os.Rename(d.aside, d.parent))
+}
+
+// wantUntouched fails the test if anything was done to the directory that the link
+// leads to.
+func (r *rig) wantUntouched(d redirection) {
+	r.t.Helper()
+	if mounted, err := mountsAt(d.victim); err != nil || mounted != "" {
+		r.t.Errorf("%s is mounted where the link leads, %v", mounted, err)
+	}
+	dir, err := os.Open(d.victim)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = dir.Close() }()
+	if isImmutable(dir) {
+		r.t.Error("the directory where the link leads became immutable")
+	}
+}
+
+// What a start of the host, repair and detach do to a mount point they do not do
+// where a link leads.
+func TestALinkInThePathOfAPersistentTargetIsNotFollowed(t *testing.T) {
+	r := newPersistentRig(t)
+	d := newRedirection(r)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	r.attach(name, AttachOptions{Target: d.target, Persist: true})
+	r.restart(name)
+	if err := d.make(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.pool.AttachAllPersistent(t.Context(), time.Now()); err == nil {
+		t.Error("it is attached")
+	}
+	r.wantUntouched(d)
+	if _, err := r.pool.Repair(t.Context()); err != nil {
+		t.Error(err)
+	}
+	r.wantUntouched(d)
+	r.detach(name) // ends the persistence: the mount point is Daybook's, and would be removed
+	r.wantUntouched(d)
+	if err := d.takeBack(); err != nil {
+		t.Fatal(err)
+	}
+	r.wantProtected(d.target) // and is left, with a warning
+	r.clear()
+}
+
+// The link may also come while the volume is being attached.
+func TestALinkThatAppearsDuringAttachIsNotFollowed(t *testing.T) {
+	for _, step := range []string{"attaching", "persistent target", "target"} {
+		t.Run(step, func(t *testing.T) {
+			r := newPersistentRig(t)
+			d := newRedirection(r)
+			name := r.name("v")
+			r.create(name, CreateOptions{})
+			made := false
+			r.pool.reached = func(reached string) {
+				if reached == step && !made {
+					made = true
+					if err := d.make(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			_, err := r.pool.Attach(context.Background(), name, AttachOptions{Target: d.target, Persist: true})
+			r.pool.reached = func(string) {}
+			wantError(t, err, ErrInvalid, "symbolic link")
+			r.wantUntouched(d)
+			r.wantDetached(name)
+			r.clear()
+		})
+	}
+}
