@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"golang.org/x/sys/unix"
 )
 
 // The server's side of NBD (NetworkBlockDevice/nbd, doc/proto.md), as far as
@@ -64,8 +66,13 @@ func serveNBD(connection io.ReadWriter, export nbdExport) error {
 	for err == nil {
 		err = answerNBD(in, connection, export)
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, errNBDEnd) {
-		return nil
+	for _, gone := range []error{
+		io.EOF, io.ErrUnexpectedEOF, errNBDEnd,
+		unix.ECONNRESET, unix.EPIPE, // killed: it had not read all replies, or cannot any more
+	} {
+		if errors.Is(err, gone) {
+			return nil
+		}
 	}
 	return err
 }

@@ -23,6 +23,9 @@ type Config struct {
 
 	// Fresh asks for a boot that no other test uses.
 	Fresh bool
+	// OneKernel runs the test on one of the kernels, as [OneKernel] does: for tests
+	// that take long and ask little of the kernel that differs between versions.
+	OneKernel bool
 	// AllowKernelProblems does not fail the test for what the kernel reports
 	// of itself.
 	AllowKernelProblems bool
@@ -67,7 +70,7 @@ func (c Config) guest(kernel string) (vm.Config, error) {
 
 // key is the same for Configs that can share a boot.
 func (c Config) key(kernel string) string {
-	c.Fresh, c.AllowKernelProblems = false, false
+	c.Fresh, c.AllowKernelProblems, c.OneKernel = false, false, false
 	text, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // strings and numbers

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -56,9 +57,29 @@ func Kernels(t testing.TB) []string {
 // kernel-NAME. It is for tests that drive guests from outside, with [Boot].
 func EachKernel(t *testing.T, test func(t *testing.T, kernel string)) {
 	t.Helper()
-	for _, kernel := range Kernels(t) {
+	onEach(t, Kernels(t), test)
+}
+
+func onEach(t *testing.T, names []string, test func(t *testing.T, kernel string)) {
+	t.Helper()
+	for _, kernel := range names {
 		t.Run("kernel-"+kernel, func(t *testing.T) { test(t, kernel) })
 	}
+}
+
+// OneKernel returns one of [Kernels], chosen by the name of the test: always the
+// same for one test, and all of them over many tests. With DAYBOOK_VM_LONG=1 it
+// returns all.
+func OneKernel(t testing.TB) []string {
+	t.Helper()
+	all := Kernels(t)
+	if os.Getenv(longVariable) == "1" {
+		return all
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(t.Name()))
+	at := hash.Sum32() % uint32(len(all))
+	return all[at : at+1]
 }
 
 // Need continues only if guests with this kernel can be booted here.
@@ -102,7 +123,11 @@ func Boot(t testing.TB, config vm.Config) *vm.Machine {
 // kernel-NAME.
 func InGuest(t *testing.T, config Config, test func(t *testing.T)) {
 	t.Helper()
-	EachKernel(t, func(t *testing.T, kernel string) {
+	names := Kernels(t)
+	if config.OneKernel {
+		names = OneKernel(t)
+	}
+	onEach(t, names, func(t *testing.T, kernel string) {
 		t.Helper()
 		if Inside() {
 			test(t)
