@@ -57,7 +57,7 @@ func (lv logicalVolume) dmsetup(arguments ...string) string {
 
 func TestGuestVolumeOnALogicalVolume(t *testing.T) {
 	vmtest.InGuest(t, vmtest.Config{
-		Disks: []string{"256M", "256M"}, Modules: "ext4,bfq,loop,dm-mod", Give: []string{"mke2fs", "e2fsck", "resize2fs", "wipefs", "dmsetup"}, Fresh: true,
+		Disks: []string{"256M", "256M"}, Modules: "ext4,bfq,loop,dm-mod", Give: []string{"mke2fs", "e2fsck", "resize2fs", "wipefs", "dmsetup"}, Fresh: true, OneKernel: true,
 	}, func(t *testing.T) {
 		pool := guestPool(t)
 		disk, err := blockdev.Lookup(vmtest.Device(t, "disk1"))

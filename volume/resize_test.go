@@ -56,7 +56,7 @@ func (r *rig) wantSize(name string, bytes uint64) {
 // not always let us make a mounted ext4 longer.
 func inGrowingGuest(t *testing.T, test func(t *testing.T)) {
 	vmtest.InGuest(t, vmtest.Config{
-		Disks: []string{"1G"}, Modules: "ext4,loop", Give: []string{"mke2fs", "e2fsck", "resize2fs", "tune2fs"},
+		Disks: []string{"1G"}, Modules: "ext4,loop", Give: []string{"mke2fs", "e2fsck", "resize2fs", "tune2fs"}, OneKernel: true,
 	}, func(t *testing.T) {
 		device := vmtest.Device(t, "disk0")
 		if err := ext4.Make(t.Context(), device, ext4.MakeOptions{}); err != nil {

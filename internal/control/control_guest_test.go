@@ -15,7 +15,7 @@ import (
 )
 
 // guest is what these tests share: one boot for each kernel.
-var guest = vmtest.Config{Disks: []string{"64M", "64M"}, Modules: "bfq,dm-mod", Give: []string{"dmsetup"}}
+var guest = vmtest.Config{Disks: []string{"64M", "64M"}, Modules: "bfq,dm-mod", Give: []string{"dmsetup"}, OneKernel: true}
 
 // controllers are what shares a disk by weights on cgroup v2.
 var controllers = map[string]func(*testbed, *testing.T){
