@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/attribution"
 )
 
 func newAttributionCommand() *cobra.Command {
@@ -22,11 +22,11 @@ It fails if the handles estimator is outside its bounds.`,
 			if err != nil {
 				return err
 			}
-			options := experiment.FullAttribution
+			options := attribution.Full
 			if b.quick {
-				options = experiment.QuickAttribution
+				options = attribution.Quick
 			}
-			result, err := lab.RunAttribution(cmd.Context(), options)
+			result, err := attribution.Run(cmd.Context(), lab, options)
 			if err != nil {
 				return err
 			}

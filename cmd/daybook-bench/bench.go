@@ -14,7 +14,8 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/cgroup"
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
 // bench is what the benchmarks have in common: how much they measure, and
@@ -32,12 +33,12 @@ func (b *bench) flags(cmd *cobra.Command) {
 }
 
 // lab tells on standard error what is being done.
-func (b *bench) lab(cmd *cobra.Command) (experiment.Lab, error) {
+func (b *bench) lab(cmd *cobra.Command) (fixture.Lab, error) {
 	if os.Geteuid() != 0 {
-		return experiment.Lab{}, errors.New("want root: the experiment makes disks, cgroups and BPF programs")
+		return fixture.Lab{}, errors.New("want root: the experiment makes disks, cgroups and BPF programs")
 	}
 	tree, err := cgroup.Find()
-	return experiment.Lab{
+	return fixture.Lab{
 		Tree: tree,
 		Log:  slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 		Progress: func(_, what string, _ *account.Sample) {
@@ -49,7 +50,7 @@ func (b *bench) lab(cmd *cobra.Command) (experiment.Lab, error) {
 }
 
 // finish prints the result, keeps it, and says whether its bounds hold.
-func (b *bench) finish(cmd *cobra.Command, result any, report func() (experiment.Report, error), check func() error) error {
+func (b *bench) finish(cmd *cobra.Command, result any, report func() (report.Report, error), check func() error) error {
 	r, err := report()
 	if err != nil {
 		return err
@@ -86,7 +87,7 @@ func (b *bench) finish(cmd *cobra.Command, result any, report func() (experiment
 
 // figures are what a benchmark came to.
 type figures interface {
-	Report() (experiment.Report, error)
+	Report() (report.Report, error)
 	Check() error
 }
 

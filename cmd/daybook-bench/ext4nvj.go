@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/ext4nvj"
 	"github.com/daybook-project/daybook/vm"
 )
 
@@ -46,11 +46,11 @@ takes some 10 minutes, and wants the module (make kernel) and nvj (make nvjourna
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kept != "" {
-				return again[experiment.Ext4NVJ](b, cmd, kept)
+				return again[ext4nvj.Result](b, cmd, kept)
 			}
-			options := experiment.FullExt4NVJ
+			options := ext4nvj.Full
 			if b.quick {
-				options = experiment.QuickExt4NVJ
+				options = ext4nvj.Quick
 			}
 			if len(threads) > 0 {
 				options.Threads = threads
@@ -71,7 +71,7 @@ takes some 10 minutes, and wants the module (make kernel) and nvj (make nvjourna
 			}
 			options.Boot = files.boot
 			options.Tell = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
-			result, err := experiment.BenchExt4NVJ(cmd.Context(), options)
+			result, err := ext4nvj.Bench(cmd.Context(), options)
 			if err != nil {
 				return err
 			}
@@ -84,29 +84,29 @@ takes some 10 minutes, and wants the module (make kernel) and nvj (make nvjourna
 	flags.StringVar(&module, "module", "", "the module's `FILE`, if not the one that make kernel built in --source")
 	flags.StringVar(&kept, "again", "", "measure nothing: make the page of the figures in `FILE` again")
 	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS` in one boot, DISK or DISK/LOAD: disks "+
-		strings.Join(experiment.Ext4NVJDiskNames(), ", ")+", loads "+strings.Join(experiment.Ext4NVJLoads(), ", "))
-	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(experiment.Ext4NVJArrangements(), ", "))
+		strings.Join(ext4nvj.DiskNames(), ", ")+", loads "+strings.Join(ext4nvj.Loads(), ", "))
+	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(ext4nvj.Arrangements(), ", "))
 	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
-	cmd.AddCommand(newPhaseCommand(experiment.RunExt4NVJ))
+	cmd.AddCommand(newPhaseCommand(ext4nvj.RunInGuest))
 	return cmd
 }
 
 // ext4nvjParts are what --only names: DISK/LOAD, or the benchmark's parts of DISK.
-func ext4nvjParts(all []experiment.Ext4NVJPart, only []string) ([]experiment.Ext4NVJPart, error) {
+func ext4nvjParts(all []ext4nvj.Part, only []string) ([]ext4nvj.Part, error) {
 	if len(only) == 0 {
 		return all, nil
 	}
-	var parts []experiment.Ext4NVJPart
+	var parts []ext4nvj.Part
 	for _, text := range only {
 		disk, load, both := strings.Cut(text, "/")
 		if both {
-			parts = append(parts, experiment.Ext4NVJPart{Disk: disk, Load: load})
+			parts = append(parts, ext4nvj.Part{Disk: disk, Load: load})
 			continue
 		}
-		if !slices.Contains(experiment.Ext4NVJDiskNames(), disk) {
-			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(experiment.Ext4NVJDiskNames(), ", "))
+		if !slices.Contains(ext4nvj.DiskNames(), disk) {
+			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(ext4nvj.DiskNames(), ", "))
 		}
-		for _, part := range experiment.Ext4NVJParts() {
+		for _, part := range ext4nvj.Parts() {
 			if part.Disk == disk {
 				parts = append(parts, part)
 			}
@@ -124,14 +124,14 @@ func findExt4NVJ(cmd *cobra.Command, source, module string, arrangements []strin
 		return f, err
 	}
 	f.load = filepath.Join(source, "build", "kernel-bench", "load")
-	if !experiment.NeedsExt4NVJ(arrangements) {
+	if !ext4nvj.NeedsModule(arrangements) {
 		return f, nil
 	}
 	f.nvj = filepath.Join(source, "build", "nvj")
 	f.module = cmp.Or(module, filepath.Join(source, "kernel", "build", ext4nvjKernel, "ext4nvj.ko"))
 	for path, target := range map[string]string{f.nvj: "make nvjournal", f.module: "make kernel"} {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			return f, fmt.Errorf("there is no %s: %s, or measure stock ext4 alone: --arrangements %s,%s", path, target, experiment.StockDisk, experiment.StockPmem)
+			return f, fmt.Errorf("there is no %s: %s, or measure stock ext4 alone: --arrangements %s,%s", path, target, ext4nvj.StockDisk, ext4nvj.StockPmem)
 		} else if err != nil {
 			return f, err
 		}
@@ -140,18 +140,18 @@ func findExt4NVJ(cmd *cobra.Command, source, module string, arrangements []strin
 }
 
 // boot boots the guest with disks and persistent memory for the arrangements.
-func (f ext4nvjFiles) boot(ctx context.Context, disks []experiment.Ext4NVJDisk, arrangements []string) (experiment.Ext4NVJGuest, error) {
+func (f ext4nvjFiles) boot(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (ext4nvj.Guest, error) {
 	config := vm.Config{
 		Kernel: ext4nvjKernel, MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},
-		Give: []vm.Give{{Host: "mke2fs"}, {Host: "e2fsck"}, {Host: f.load, Guest: experiment.Ext4NVJLoadProgram}},
+		Give: []vm.Give{{Host: "mke2fs"}, {Host: "e2fsck"}, {Host: f.load, Guest: ext4nvj.LoadProgram}},
 	}
 	for _, d := range disks {
 		for range arrangements {
-			config.Disks = append(config.Disks, vm.Disk{SizeBytes: experiment.Ext4NVJDiskBytes, BytesPerSecond: d.BytesPerSecond, IOPS: d.IOPS})
+			config.Disks = append(config.Disks, vm.Disk{SizeBytes: ext4nvj.DiskBytes, BytesPerSecond: d.BytesPerSecond, IOPS: d.IOPS})
 		}
 	}
 	for range arrangements {
-		config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: experiment.Ext4NVJJournalBytes})
+		config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: ext4nvj.JournalBytes})
 	}
 	if f.module != "" {
 		config.Modules = append(config.Modules, f.module)
@@ -164,14 +164,14 @@ func (f ext4nvjFiles) boot(ctx context.Context, disks []experiment.Ext4NVJDisk, 
 	return &guest{machine}, nil
 }
 
-func (g *guest) RunExt4NVJ(ctx context.Context, c experiment.Ext4NVJCase, got func(experiment.Ext4NVJSample), tell func(line string)) error {
+func (g *guest) RunExt4NVJ(ctx context.Context, c ext4nvj.Case, got func(ext4nvj.Sample), tell func(line string)) error {
 	out, err := g.phase(ctx, "ext4nvj", c, tell)
 	if err != nil {
 		return fmt.Errorf("%w; its console: %s", err, g.machine.Console())
 	}
 	decoder := json.NewDecoder(out)
 	for decoder.More() {
-		var sample experiment.Ext4NVJSample
+		var sample ext4nvj.Sample
 		if err := decoder.Decode(&sample); err != nil {
 			return fmt.Errorf("cannot read the guest's result: %w", err)
 		}

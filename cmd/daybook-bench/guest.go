@@ -10,7 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/guestshares"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/vm"
 )
 
@@ -19,10 +20,10 @@ import (
 type guest struct{ machine *vm.Machine }
 
 // bootGuest boots a kernel of the pin file with the experiment's disk.
-func bootGuest(ctx context.Context, kernel string) (experiment.Guest, error) {
+func bootGuest(ctx context.Context, kernel string) (guestshares.Guest, error) {
 	machine, err := vm.Boot(ctx, vm.Config{
 		Kernel:  kernel,
-		Disks:   []vm.Disk{{SizeBytes: experiment.GuestDiskBytes, BytesPerSecond: experiment.GuestDiskBytesPerSecond}},
+		Disks:   []vm.Disk{{SizeBytes: guestshares.DiskBytes, BytesPerSecond: guestshares.DiskBytesPerSecond}},
 		Modules: []string{"ext4", "bfq"},
 		Give:    []vm.Give{{Host: "mke2fs"}},
 	})
@@ -34,16 +35,16 @@ func bootGuest(ctx context.Context, kernel string) (experiment.Guest, error) {
 
 func (g *guest) Kernel() string { return g.machine.Kernel() }
 
-func (g *guest) Run(ctx context.Context, scenario experiment.Scenario, law string, tell func(line string)) (experiment.Phase, error) {
-	environment, err := experiment.GuestEnvironment(scenario, law)
+func (g *guest) Run(ctx context.Context, s scenario.Scenario, law string, tell func(line string)) (scenario.Phase, error) {
+	environment, err := guestshares.Environment(s, law)
 	if err != nil {
-		return experiment.Phase{}, err
+		return scenario.Phase{}, err
 	}
 	out, err := g.do(ctx, vm.Command{Args: []string{vm.Self}, Env: environment}, tell)
 	if err != nil {
-		return experiment.Phase{}, err
+		return scenario.Phase{}, err
 	}
-	return experiment.ReadGuestPhase(out)
+	return guestshares.ReadPhase(out)
 }
 
 // do runs a command there, tells the lines that it says meanwhile, and gives what

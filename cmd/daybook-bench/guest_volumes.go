@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/guestvolumes"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
@@ -36,9 +36,9 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 			if err != nil {
 				return err
 			}
-			options := experiment.FullGuestVolumes
+			options := guestvolumes.Full
 			if b.quick {
-				options = experiment.QuickGuestVolumes
+				options = guestvolumes.Quick
 			}
 			options.Boot, options.Kernels = bootVolumesGuest, names
 			choose(&options.Arrangements, arrangements)
@@ -49,7 +49,7 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 					return err
 				}
 			}
-			result, err := lab.BenchGuestVolumes(cmd.Context(), options)
+			result, err := guestvolumes.Bench(cmd.Context(), lab, options)
 			if err != nil {
 				return err
 			}
@@ -61,16 +61,16 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, P")
 	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-short, io.cost-full, bfq")
 	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting")
-	cmd.AddCommand(newPhaseCommand(experiment.RunGuestVolumes))
+	cmd.AddCommand(newPhaseCommand(guestvolumes.RunInGuest))
 	return cmd
 }
 
 // bootVolumesGuest boots a kernel of the pin file with the experiment's disk.
-func bootVolumesGuest(ctx context.Context, kernel string) (experiment.VolumesGuest, error) {
+func bootVolumesGuest(ctx context.Context, kernel string) (guestvolumes.Guest, error) {
 	machine, err := vm.Boot(ctx, vm.Config{
 		Kernel:      kernel,
 		MemoryBytes: 2 * vm.DefaultMemoryBytes,
-		Disks:       []vm.Disk{{SizeBytes: experiment.GuestVolumesDiskBytes, BytesPerSecond: experiment.GuestVolumesDiskBytesPerSecond}},
+		Disks:       []vm.Disk{{SizeBytes: guestvolumes.DiskBytes, BytesPerSecond: guestvolumes.DiskBytesPerSecond}},
 		Modules:     []string{"ext4", "xfs", "bfq", "loop"},
 		Give:        []vm.Give{{Host: "mke2fs"}, {Host: "mkfs.xfs"}, {Host: "fio"}},
 	})
@@ -80,7 +80,7 @@ func bootVolumesGuest(ctx context.Context, kernel string) (experiment.VolumesGue
 	return &guest{machine}, nil
 }
 
-func (g *guest) RunVolumes(ctx context.Context, c experiment.GuestVolumesCase, tell func(line string)) (phase experiment.GuestVolumesPhase, err error) {
+func (g *guest) RunVolumes(ctx context.Context, c guestvolumes.Case, tell func(line string)) (phase guestvolumes.Phase, err error) {
 	out, err := g.phase(ctx, "guest-volumes", c, tell)
 	if err != nil {
 		return phase, err

@@ -3,13 +3,13 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/guestshares"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func newGuestsCommand() *cobra.Command {
 	b := bench{name: "guests"}
-	var options experiment.GuestsOptions
+	var options guestshares.Options
 	cmd := &cobra.Command{
 		Use:   "guests",
 		Short: "Shares of a virtio disk on cgroup v2, with BFQ and with io.cost, in guests",
@@ -25,12 +25,12 @@ the kernel sets it up by itself. It takes 25 minutes.`,
 			if err != nil {
 				return err
 			}
-			asked := experiment.FullGuests
+			asked := guestshares.Full
 			if b.quick {
-				asked = experiment.QuickGuests
+				asked = guestshares.Quick
 			}
 			asked.Boot, asked.Kernels, asked.Dividers = bootGuest, options.Kernels, options.Dividers
-			result, err := lab.BenchGuests(cmd.Context(), asked)
+			result, err := guestshares.Bench(cmd.Context(), lab, asked)
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/disksim"
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/guestshares"
 	"github.com/daybook-project/daybook/internal/interrupt"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/vm"
@@ -22,7 +22,7 @@ func main() {
 	vm.InitIfAsked()
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
-	experiment.RunGuestPhaseIfAsked()
+	guestshares.RunPhaseIfAsked()
 	ctx, stop := interrupt.Context(context.Background())
 	err := newRootCommand().ExecuteContext(ctx)
 	stop()

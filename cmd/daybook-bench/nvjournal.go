@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/blockstream"
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/nvjournal"
 )
 
 // nvjournalStreams are the loads, and how much of them is recorded.
@@ -20,7 +20,7 @@ var nvjournalStreams = []struct {
 
 func newNVJournalCommand() *cobra.Command {
 	b := bench{name: "nvjournal"}
-	o := experiment.NVJournalOptions{Rounds: 5}
+	o := nvjournal.Options{Rounds: 5}
 	var source, recordings, kept string
 	cmd := &cobra.Command{
 		Use:   "nvjournal",
@@ -44,7 +44,7 @@ which needs root; without root the small ones in nvjournal/bench are taken.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kept != "" {
-				return again[experiment.NVJournal](b, cmd, kept)
+				return again[nvjournal.Result](b, cmd, kept)
 			}
 			o.Progress, o.Quick = cmd.ErrOrStderr(), b.quick
 			if o.Only != "" {
@@ -61,9 +61,9 @@ which needs root; without root the small ones in nvjournal/bench are taken.`,
 				if err != nil {
 					return err
 				}
-				o.Streams = append(o.Streams, experiment.NVJRecording{Name: s.load, Path: path})
+				o.Streams = append(o.Streams, nvjournal.Recording{Name: s.load, Path: path})
 			}
-			result, err := experiment.RunNVJournal(cmd.Context(), o)
+			result, err := nvjournal.Run(cmd.Context(), o)
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/overhead"
 )
 
 func newOverheadCommand() *cobra.Command {
@@ -24,11 +24,11 @@ kernel's own statistics. It fails if an operation is more than 1 % slower for ce
 			if err != nil {
 				return err
 			}
-			options := experiment.OverheadOptions{Program: program, Pairs: 20, Scale: 1}
+			options := overhead.Options{Program: program, Pairs: 20, Scale: 1}
 			if b.quick {
 				options.Pairs, options.Scale = 3, 10
 			}
-			result, err := lab.RunOverhead(cmd.Context(), options)
+			result, err := overhead.Run(cmd.Context(), lab, options)
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
+	"github.com/daybook-project/daybook/internal/experiment/shares"
 )
 
 func newRecordCommand() *cobra.Command {
@@ -39,9 +41,9 @@ and /B. The recording disk.jsonl in internal/control/testdata is made with it.`,
 	return cmd
 }
 
-func recordUncontrolled(ctx context.Context, lab experiment.Lab, recorder *account.Recorder, seconds float64) error {
-	scenario := experiment.DefaultSlices(seconds, 5*time.Second)
-	phase, err := lab.RunShares(ctx, scenario, experiment.Uncontrolled)
+func recordUncontrolled(ctx context.Context, lab fixture.Lab, recorder *account.Recorder, seconds float64) error {
+	s := shares.DefaultSlices(seconds, 5*time.Second)
+	phase, err := s.Run(ctx, lab, scenario.Uncontrolled)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/scale"
 )
 
 func newScaleCommand() *cobra.Command {
@@ -24,11 +24,11 @@ of one interval of the daemon and its memory. It fails if either is over its bou
 			if err != nil {
 				return err
 			}
-			options := experiment.ScaleOptions{Program: program, Cgroups: experiment.ScaleCgroups, Interval: 5 * time.Second, Intervals: 10}
+			options := scale.Options{Program: program, Cgroups: scale.Cgroups, Interval: 5 * time.Second, Intervals: 10}
 			if b.quick {
 				options.Intervals = 2
 			}
-			result, err := lab.RunScale(cmd.Context(), options)
+			result, err := scale.Run(cmd.Context(), lab, options)
 			if err != nil {
 				return err
 			}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/shares"
 )
 
 func newSharesCommand() *cobra.Command {
@@ -27,16 +27,16 @@ It fails if the feedback law is outside its bounds. It takes 28 minutes.`,
 			if err != nil {
 				return err
 			}
-			options := experiment.FullShares
+			options := shares.Full
 			if b.quick {
-				options = experiment.QuickShares
+				options = shares.Quick
 			}
 			if options.Only = scenario; scenario != "" {
 				if err := read(b.output, &options.Before); err != nil {
 					return err
 				}
 			}
-			result, err := lab.BenchShares(cmd.Context(), options)
+			result, err := shares.Bench(cmd.Context(), lab, options)
 			if err != nil {
 				return err
 			}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/volumes"
 )
 
 func newVolumesCommand() *cobra.Command {
@@ -40,9 +40,9 @@ and PostgreSQL (scripts/setup bench).`,
 			if err != nil {
 				return err
 			}
-			options := experiment.FullVolumes
+			options := volumes.Full
 			if b.quick {
-				options = experiment.QuickVolumes
+				options = volumes.Quick
 			}
 			if cmd.Flags().Changed("rounds") {
 				options.Rounds = rounds
@@ -60,7 +60,7 @@ and PostgreSQL (scripts/setup bench).`,
 					return err
 				}
 			}
-			result, err := lab.BenchVolumes(cmd.Context(), options)
+			result, err := volumes.Bench(cmd.Context(), lab, options)
 			if err != nil {
 				return err
 			}
@@ -81,7 +81,7 @@ and PostgreSQL (scripts/setup bench).`,
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().IntVar(&seconds, "seconds", experiment.FullVolumes.Seconds, "length of a phase, behind its warm-up")
+	cmd.Flags().IntVar(&seconds, "seconds", volumes.Full.Seconds, "length of a phase, behind its warm-up")
 	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase so often, in turn, and keep the one of median throughput (not of slices and pool)")
 	cmd.Flags().StringSliceVar(&only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, slices, pool")
 	cmd.Flags().StringSliceVar(&neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync, limited")

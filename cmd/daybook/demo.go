@@ -16,7 +16,9 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/disksim"
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
+	"github.com/daybook-project/daybook/internal/experiment/shares"
 )
 
 type demoFlags struct {
@@ -74,12 +76,12 @@ func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err != nil {
 		return unsupportedError{err}
 	}
-	scenario := experiment.PaperScenario(f.seconds, f.interval)
-	progress := newDemoProgress(stderr, scenario)
-	lab := experiment.Lab{Tree: tree, Progress: progress.show, Log: slog.New(slog.DiscardHandler)}
-	phases := make([]experiment.Phase, 0, 2)
-	for _, law := range []string{experiment.Uncontrolled, f.law} {
-		phase, err := lab.RunShares(ctx, scenario, law)
+	paper := scenario.Paper(f.seconds, f.interval)
+	progress := newDemoProgress(stderr, paper)
+	lab := fixture.Lab{Tree: tree, Progress: progress.show, Log: slog.New(slog.DiscardHandler)}
+	phases := make([]scenario.Phase, 0, 2)
+	for _, law := range []string{scenario.Uncontrolled, f.law} {
+		phase, err := paper.Run(ctx, lab, law)
 		progress.end()
 		if err != nil {
 			return demoError(err)
@@ -87,13 +89,13 @@ func (f *demoFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		phases = append(phases, phase)
 	}
 	if f.asJSON {
-		if err := json.NewEncoder(stdout).Encode(experiment.Summarize(scenario, phases)); err != nil {
+		if err := json.NewEncoder(stdout).Encode(paper.Summarize(phases)); err != nil {
 			return err
 		}
-	} else if err := experiment.WriteTable(stdout, scenario, phases); err != nil {
+	} else if err := paper.WriteTable(stdout, phases); err != nil {
 		return err
 	}
-	return f.draw(stdout, scenario, phases)
+	return f.draw(stdout, paper, phases)
 }
 
 func demoError(err error) error {
@@ -103,7 +105,7 @@ func demoError(err error) error {
 	return hostError(err)
 }
 
-func (f *demoFlags) draw(stdout io.Writer, scenario experiment.Scenario, phases []experiment.Phase) error {
+func (f *demoFlags) draw(stdout io.Writer, paper scenario.Scenario, phases []scenario.Phase) error {
 	output := f.output
 	if output == "" {
 		if f.asJSON {
@@ -111,7 +113,7 @@ func (f *demoFlags) draw(stdout io.Writer, scenario experiment.Scenario, phases 
 		}
 		output = filepath.Join("build", "demo.html")
 	}
-	report, err := experiment.DrawShares(scenario, phases, "daybook demo")
+	report, err := shares.Draw(paper, phases, "daybook demo")
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/charmbracelet/x/term"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/experiment"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
 )
 
 // demoProgress tells, live, how the shares go: a line a sample, and on a
@@ -17,14 +17,14 @@ import (
 type demoProgress struct {
 	out      io.Writer
 	terminal bool
-	scenario experiment.Scenario
+	scenario scenario.Scenario
 	phase    string
 	pending  bool
 }
 
-func newDemoProgress(out io.Writer, scenario experiment.Scenario) *demoProgress {
+func newDemoProgress(out io.Writer, of scenario.Scenario) *demoProgress {
 	file, ok := out.(*os.File)
-	return &demoProgress{out: out, terminal: ok && term.IsTerminal(file.Fd()), scenario: scenario}
+	return &demoProgress{out: out, terminal: ok && term.IsTerminal(file.Fd()), scenario: of}
 }
 
 // barWidth is that of the whole disk, in characters.
@@ -35,7 +35,7 @@ func (p *demoProgress) show(phase, what string, sample *account.Sample) {
 		p.end()
 		p.phase = phase
 		title := "uncontrolled: nobody corrects the weights"
-		if phase != experiment.Uncontrolled {
+		if phase != scenario.Uncontrolled {
 			title = fmt.Sprintf("controlled: Daybook corrects the weights every %v, by the %s law", p.scenario.Step(phase), phase)
 		}
 		fmt.Fprintf(p.out, "%s\n", title)
@@ -49,7 +49,7 @@ func (p *demoProgress) show(phase, what string, sample *account.Sample) {
 		return
 	}
 	p.end()
-	shares := experiment.SharesOf(*sample, p.scenario)
+	shares := p.scenario.Shares(*sample)
 	var bar, text strings.Builder
 	for i, actor := range p.scenario.Actors {
 		bar.WriteString(strings.Repeat([]string{"█", "░", "▓", "▒"}[i%4], int(shares[i]*barWidth+0.5)))

@@ -1,0 +1,332 @@
+package ext4nvj
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// Counts is what a run did, for one operation of its load. What is nil was
+// not counted, as it cannot be told apart.
+type Counts struct {
+	// JournalBytes reached the journal: lines of 64 bytes that were stored to
+	// persistent memory; of a journal that is a block device, blocks.
+	JournalBytes *float64 `json:"journal_bytes"`
+	// JournalWrites are runs of lines that were stored and flushed at once; of
+	// a block device, its writes.
+	JournalWrites *float64 `json:"journal_writes"`
+	// JournalFences are waits for persistence; of a block device, flushes
+	// before and after a write.
+	JournalFences *float64 `json:"journal_fences"`
+	Commits       float64  `json:"commits"`
+	// Of the disk, with its journal if that is there.
+	DiskBytes   float64 `json:"disk_bytes"`
+	DiskWrites  float64 `json:"disk_writes"`
+	DiskFlushes float64 `json:"disk_flushes"`
+	// Waits in the journal, in all threads: a lock that another had, or sleep
+	// without signals.
+	StartWaits      float64 `json:"start_waits"`
+	HandleWaits     float64 `json:"handle_waits"`
+	CommitWaits     float64 `json:"commit_waits"`
+	CheckpointWaits float64 `json:"checkpoint_waits"`
+	// LockWaits are those of all of these that were for a lock.
+	LockWaits float64 `json:"lock_waits"`
+	// RoomWaits are handles that found the journal full, counted by ext4nvj.
+	RoomWaits *float64 `json:"room_waits"`
+	// Merged are ext4nvj's commits that took the next transaction with them.
+	Merged *float64 `json:"merged_commits"`
+}
+
+// The kernel's tracepoints that are summed up, by its histogram triggers
+// (Documentation/trace/histogram.rst). They run only in the round that is counted.
+var triggers = []struct{ event, trigger string }{
+	{"jbd2/jbd2_run_stats", "hist:keys=dev:vals=blocks_logged"},
+	{"block/block_bio_queue", "hist:keys=dev,rwbs:vals=nr_sector"},
+	{"lock/contention_begin", "hist:keys=stacktrace:size=8192"},
+	// State 2 is a sleep that signals do not end.
+	{"sched/sched_switch", "hist:keys=stacktrace:size=8192 if prev_state == 2"},
+}
+
+const (
+	tracing      = "/sys/kernel/tracing/events"
+	journalBlock = 4096
+	// maxHistogramBytes bounds what is read of a histogram.
+	maxHistogramBytes = 64 << 20
+)
+
+// startCounting begins; stop ends it, and may be called again.
+func startCounting() (stop func() error, err error) {
+	var on []int
+	stop = func() error {
+		var errs []error
+		for _, n := range on {
+			t := triggers[n]
+			errs = append(errs, writeTrigger(t.event, "!"+t.trigger))
+		}
+		on = nil
+		return errors.Join(errs...)
+	}
+	for n, t := range triggers {
+		if err := writeTrigger(t.event, t.trigger); err != nil {
+			return stop, errors.Join(err, stop())
+		}
+		on = append(on, n)
+	}
+	return stop, nil
+}
+
+func writeTrigger(event, trigger string) error {
+	path := filepath.Join(tracing, event, "trigger")
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(trigger + "\n")
+	if err = errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("cannot count %s: %q to %s: %w; its error_log says more", event, trigger, path, err)
+	}
+	return nil
+}
+
+// histograms are what was summed up since startCounting.
+type histograms struct{ run, bios, locks, sleeps string }
+
+func readHistograms() (h histograms, err error) {
+	for n, text := range []*string{&h.run, &h.bios, &h.locks, &h.sleeps} {
+		b, err := os.ReadFile(filepath.Join(tracing, triggers[n].event, "hist"))
+		if err == nil && len(b) > maxHistogramBytes {
+			err = fmt.Errorf("the histogram of %s has %d bytes: want at most %d", triggers[n].event, len(b), maxHistogramBytes)
+		}
+		if err != nil {
+			return h, err
+		}
+		*text = string(b)
+	}
+	return h, nil
+}
+
+// histogramEntry is one line of a histogram: its keys as the kernel writes them,
+// and its sums by name, hitcount among them.
+type histogramEntry struct {
+	keys string
+	sums map[string]uint64
+}
+
+// maxDropped of a histogram's events may be missing from it. The kernel gives one
+// up also with room left, when it meets an entry that another CPU is still making
+// (kernel/trace/tracing_map.c, __tracing_map_insert, 6.1).
+const maxDropped = 0.01
+
+// parseHistogram reads a hist file. A histogram that was too small is an error:
+// what it dropped is not known.
+func parseHistogram(text string) (all []histogramEntry, err error) {
+	var keys strings.Builder
+	var hits, dropped uint64
+	inside := false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		for prefix, total := range map[string]*uint64{"Hits:": &hits, "Dropped:": &dropped} {
+			value, found := strings.CutPrefix(line, prefix)
+			if !found {
+				continue
+			}
+			if *total, err = strconv.ParseUint(strings.TrimSpace(value), 10, 64); err != nil {
+				return nil, fmt.Errorf("cannot read a histogram's %q: %w", line, err)
+			}
+		}
+		if begin, found := strings.CutPrefix(line, "{"); found {
+			inside, line = true, begin
+			keys.Reset()
+		}
+		if !inside {
+			continue
+		}
+		end := strings.LastIndex(line, "} hitcount:")
+		if end < 0 {
+			keys.WriteString(line + "\n")
+			continue
+		}
+		inside = false
+		keys.WriteString(line[:end])
+		entry := histogramEntry{keys: strings.TrimSpace(keys.String()), sums: map[string]uint64{}}
+		fields := strings.Fields(line[end+1:])
+		for k := 0; k+1 < len(fields); k += 2 {
+			n, err := strconv.ParseUint(fields[k+1], 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("cannot read a histogram's %q: %w", line, err)
+			}
+			entry.sums[strings.TrimSuffix(fields[k], ":")] = n
+		}
+		all = append(all, entry)
+	}
+	if float64(dropped) > maxDropped*float64(hits) {
+		return nil, fmt.Errorf("a histogram had no room for %d of %d events", dropped, hits)
+	}
+	return all, nil
+}
+
+// key is a number or word among an entry's keys.
+func (e histogramEntry) key(name string) string {
+	for _, part := range strings.Split(e.keys, ",") {
+		if k, value, found := strings.Cut(part, ":"); found && strings.TrimSpace(k) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// kernelDev is a device's number as the kernel has it within itself and in
+// tracepoints: 20 bits of minor.
+func kernelDev(dev uint64) string {
+	return strconv.FormatUint(uint64(unix.Major(dev))<<20|uint64(unix.Minor(dev)), 10)
+}
+
+// bios are what was asked of a device: rwbs has an F before the operation for a
+// flush before it, and one behind for one after it (kernel/trace/blktrace.c).
+type bios struct{ writes, bytes, flushes uint64 }
+
+func biosOf(entries []histogramEntry, dev string) (b bios) {
+	for _, e := range entries {
+		rwbs := e.key("rwbs")
+		if e.key("dev") != dev || !strings.Contains(rwbs, "W") {
+			continue
+		}
+		hits, sectors := e.sums["hitcount"], e.sums["nr_sector"]
+		if sectors > 0 {
+			b.writes += hits
+		}
+		b.bytes += sectors * blockdev.SectorBytes
+		b.flushes += hits * uint64(strings.Count(rwbs, "F"))
+	}
+	return b
+}
+
+// Where in the journal a thread waited.
+type journalPlace int
+
+const (
+	notJournal journalPlace = iota
+	inStart
+	inHandle
+	inCommit
+	inCheckpoint
+)
+
+// placeOf tells from a stack where in the journal its thread is: the symbols of
+// jbd2 and of ext4nvj's journal have jbd2 or nvj in their names, or are in a module
+// of jbd2's.
+func placeOf(stack string) journalPlace {
+	place := notJournal
+	for line := range strings.Lines(stack) {
+		symbol, module, _ := strings.Cut(strings.TrimSpace(line), " ")
+		symbol, _, _ = strings.Cut(symbol, "+")
+		ours := module == "[jbd2]" || strings.Contains(symbol, "jbd2") || strings.Contains(symbol, "nvj")
+		if !ours {
+			continue
+		}
+		switch {
+		case strings.Contains(symbol, "checkpoint"):
+			return inCheckpoint
+		case strings.Contains(symbol, "commit") || strings.Contains(symbol, "complete_transaction"):
+			place = inCommit
+		case place == inCommit:
+		case strings.Contains(symbol, "_start") || strings.Contains(symbol, "start_this_handle"):
+			place = inStart
+		case place == notJournal:
+			place = inHandle
+		}
+	}
+	return place
+}
+
+// waitsIn adds up the waits at each place.
+func waitsIn(entries []histogramEntry) (at [inCheckpoint + 1]uint64) {
+	for _, e := range entries {
+		at[placeOf(e.keys)] += e.sums["hitcount"]
+	}
+	return at
+}
+
+// parseNVJCounters reads /proc/fs/ext4nvj/DEV/nvjournal: a name and a value a line.
+// Values that are words are passed over.
+func parseNVJCounters(text string) map[string]uint64 {
+	all := make(map[string]uint64)
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if n, err := strconv.ParseUint(value, 10, 64); err == nil {
+			all[name] = n
+		}
+	}
+	return all
+}
+
+// reading is what a counted run left behind.
+type reading struct {
+	histograms histograms
+	// disk and journal are device numbers as in tracepoints; journal is "" if
+	// it is on the disk.
+	disk, journal string
+	// before and after are ext4nvj's counters; nil for stock ext4.
+	before, after map[string]uint64
+	operations    uint64
+}
+
+// counts makes counts for an operation of it.
+func (r reading) counts() (c Counts, err error) {
+	if r.operations == 0 {
+		return c, errors.New("a counted run did nothing")
+	}
+	each := func(n uint64) float64 { return float64(n) / float64(r.operations) }
+	some := func(n uint64) *float64 {
+		value := each(n)
+		return &value
+	}
+	var parsed [4][]histogramEntry
+	for n, text := range []string{r.histograms.run, r.histograms.bios, r.histograms.locks, r.histograms.sleeps} {
+		if parsed[n], err = parseHistogram(text); err != nil {
+			return c, err
+		}
+	}
+	disk := biosOf(parsed[1], r.disk)
+	c.DiskBytes, c.DiskWrites, c.DiskFlushes = each(disk.bytes), each(disk.writes), each(disk.flushes)
+	locks, sleeps := waitsIn(parsed[2]), waitsIn(parsed[3])
+	c.StartWaits, c.HandleWaits = each(locks[inStart]+sleeps[inStart]), each(locks[inHandle]+sleeps[inHandle])
+	c.CommitWaits, c.CheckpointWaits = each(locks[inCommit]+sleeps[inCommit]), each(locks[inCheckpoint]+sleeps[inCheckpoint])
+	c.LockWaits = each(locks[inStart] + locks[inHandle] + locks[inCommit] + locks[inCheckpoint])
+	switch {
+	case r.after != nil:
+		var errs []error
+		since := func(name string) uint64 {
+			value, found := r.after[name]
+			if !found || value < r.before[name] {
+				errs = append(errs, fmt.Errorf("ext4nvj's counter %s is missing or went back", name))
+				return 0
+			}
+			return value - r.before[name]
+		}
+		c.JournalBytes, c.JournalWrites, c.JournalFences = some(since("region_written_bytes")), some(since("region_writes")), some(since("region_fences"))
+		c.Commits, c.Merged, c.RoomWaits = each(since("commits")), some(since("commits_merged")), some(since("start_waits"))
+		return c, errors.Join(errs...)
+	case r.journal != "":
+		journal := biosOf(parsed[1], r.journal)
+		c.JournalBytes, c.JournalWrites, c.JournalFences = some(journal.bytes), some(journal.writes), some(journal.flushes)
+	}
+	var blocks uint64
+	for _, e := range parsed[0] {
+		if e.key("dev") == r.disk {
+			blocks += e.sums["blocks_logged"]
+			c.Commits += each(e.sums["hitcount"])
+		}
+	}
+	if c.JournalBytes == nil {
+		c.JournalBytes = some(blocks * journalBlock)
+	}
+	return c, nil
+}

@@ -1,0 +1,167 @@
+package ext4nvj
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+)
+
+// LoadProgram is where the guest has the program of
+// nvjournal/kernel/bench.
+const LoadProgram = "/load"
+
+// RunInGuest runs a case, given as JSON, on this machine, a guest, and writes an
+// Ext4NVJSample a line to output; say gets a line now and then.
+func RunInGuest(ctx context.Context, text string, output, say io.Writer) (err error) {
+	var c Case
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return fmt.Errorf("cannot read what to run: %w", err)
+	}
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
+	defer stop()
+	tell := fixture.LinesTo(say)
+	tell("making " + strconv.Itoa(len(c.Arrangements)) + " file systems")
+	s, err := mountSystems(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if s != nil {
+			err = errors.Join(err, s.unmount())
+		}
+	}()
+	if err := s.prepareMail(ctx, c); err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(output)
+	for round := range c.Rounds + 1 {
+		for _, load := range c.Loads {
+			for _, threads := range c.Threads {
+				tell(fmt.Sprintf("round %d of %d, %s, %d threads", round, c.Rounds, load, threads))
+				for n := range s.all {
+					// Each round begins with another one.
+					system := &s.all[(n+round)%len(s.all)]
+					sample, err := system.sample(ctx, c, load, threads, round)
+					if err != nil {
+						return fmt.Errorf("%s, %s, %d threads: %w", system.arrangement, load, threads, err)
+					}
+					if err := encoder.Encode(sample); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	tell("unmounting, and checking with e2fsck")
+	closed := s
+	s = nil
+	return closed.close(ctx)
+}
+
+// prepareMail makes varmail's files, which all its runs use.
+func (s *systems) prepareMail(ctx context.Context, c Case) error {
+	if !slices.Contains(c.Loads, Varmail) {
+		return nil
+	}
+	for _, system := range s.all {
+		if err := os.Mkdir(system.mail(), 0o755); err != nil {
+			return err
+		}
+		if _, err := runLoad(ctx, Varmail, system.mail(), "--files", strconv.Itoa(mailFiles), "--prepare"); err != nil {
+			return fmt.Errorf("%s: %w", system.arrangement, err)
+		}
+	}
+	return nil
+}
+
+func (s *system) mail() string { return filepath.Join(s.directory, "mail") }
+
+// sample runs a load. Round 0 is counted.
+func (s *system) sample(ctx context.Context, c Case, load string, threads, round int) (sample Sample, err error) {
+	sample = Sample{Load: load, Arrangement: s.arrangement, Threads: threads}
+	directory, arguments := s.mail(), []string{"--files", strconv.Itoa(mailFiles), "--milliseconds", strconv.Itoa(c.Milliseconds), "--seed", strconv.Itoa(round + 1)}
+	if load == Create {
+		s.made++
+		directory, arguments = filepath.Join(s.directory, "made"+strconv.Itoa(s.made)), []string{"--files", strconv.Itoa(c.CreateFiles)}
+		if err := os.Mkdir(directory, 0o755); err != nil {
+			return sample, err
+		}
+		if _, err := runLoad(ctx, load, directory, append(arguments, "--prepare")...); err != nil {
+			return sample, err
+		}
+	}
+	if err := s.settle(); err != nil {
+		return sample, err
+	}
+	arguments = append(arguments, "--threads", strconv.Itoa(threads))
+	if round > 0 {
+		sample.Result, err = runLoad(ctx, load, directory, arguments...)
+	} else {
+		var r reading
+		sample.Result, r, err = s.counted(func() (LoadResult, error) { return runLoad(ctx, load, directory, arguments...) })
+		if err == nil {
+			sample.Counts = new(Counts)
+			*sample.Counts, err = r.counts()
+		}
+	}
+	return sample, errors.Join(err, s.settle())
+}
+
+// counted runs something and counts meanwhile.
+func (s *system) counted(run func() (LoadResult, error)) (result LoadResult, r reading, err error) {
+	if r.disk, err = deviceNumber(s.disk); err != nil {
+		return result, r, err
+	}
+	if s.journal != "" {
+		if r.journal, err = deviceNumber(s.journal); err != nil {
+			return result, r, err
+		}
+	}
+	if r.before, err = s.counters(); err != nil {
+		return result, r, err
+	}
+	stop, err := startCounting()
+	if err != nil {
+		return result, r, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if result, err = run(); err != nil {
+		return result, r, err
+	}
+	r.operations = result.Operations
+	if r.histograms, err = readHistograms(); err != nil {
+		return result, r, err
+	}
+	r.after, err = s.counters()
+	return result, r, err
+}
+
+// runLoad runs the load program. With --prepare it prints nothing.
+func runLoad(ctx context.Context, load, directory string, arguments ...string) (result LoadResult, err error) {
+	command := exec.CommandContext(ctx, LoadProgram, append([]string{load, directory}, arguments...)...)
+	var out, complaint bytes.Buffer
+	command.Stdout, command.Stderr = &out, &complaint
+	if err := command.Run(); err != nil {
+		return result, fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(complaint.String()))
+	}
+	if slices.Contains(arguments, "--prepare") {
+		return result, nil
+	}
+	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
+		return result, fmt.Errorf("cannot read what %s printed: %w", command.Args[0], err)
+	}
+	return result, nil
+}

@@ -1,0 +1,161 @@
+package ext4nvj
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// inodeBytes makes room for the files of create.
+const inodeBytes = 8192
+
+// systems is a file system of each arrangement, all mounted, each on a disk
+// of its own, so that they can be measured in turn.
+type systems struct {
+	home string
+	all  []system
+}
+
+// system is one of them.
+type system struct {
+	arrangement string
+	// disk and journal are nodes under the kernel's own names; journal is ""
+	// if it is on the disk.
+	disk, journal string
+	directory     string
+	mounted       bool
+	made          int // directories of create
+}
+
+// mountSystems makes and mounts them. On error nothing is left mounted.
+func mountSystems(ctx context.Context, c Case) (s *systems, err error) {
+	s = &systems{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.unmount())
+			s = nil
+		}
+	}()
+	if s.home, err = os.MkdirTemp("", "daybook-ext4nvj-"); err != nil {
+		return s, err
+	}
+	for n, arrangement := range c.Arrangements {
+		system := system{arrangement: arrangement, directory: filepath.Join(s.home, arrangement)}
+		if system.disk, err = filepath.EvalSymlinks(fmt.Sprintf("/dev/daybook/disk%d", c.FirstDisk+n)); err != nil {
+			return s, err
+		}
+		if arrangement != StockDisk {
+			if system.journal, err = filepath.EvalSymlinks(fmt.Sprintf("/dev/daybook/pmem%d", n)); err != nil {
+				return s, err
+			}
+		}
+		if err := os.Mkdir(system.directory, 0o755); err != nil {
+			return s, err
+		}
+		s.all = append(s.all, system)
+		if err := s.all[n].mount(ctx); err != nil {
+			return s, fmt.Errorf("%s: %w", arrangement, err)
+		}
+	}
+	return s, nil
+}
+
+func (s *system) mount(ctx context.Context) error {
+	made := ext4.MakeOptions{BlockSizeBytes: journalBlock, BytesPerInode: inodeBytes, JournalBytes: JournalBytes}
+	switch s.arrangement {
+	case StockDisk:
+	case StockPmem:
+		made.JournalBytes, made.JournalDevice = 0, s.journal
+	default:
+		made.JournalBytes = unusedBytes
+	}
+	if err := ext4.Make(ctx, s.disk, made); err != nil {
+		return err
+	}
+	if options := mountOptions(s.arrangement); options != "" {
+		// What an earlier case left in it belongs to a disk that is no more.
+		if output, err := exec.CommandContext(ctx, "nvj", "format", "--force", s.journal).CombinedOutput(); err != nil {
+			return fmt.Errorf("nvj format %s: %w: %s", s.journal, err, strings.TrimSpace(string(output)))
+		}
+		data := "journal_path=" + s.journal + "," + options
+		if err := unix.Mount(s.disk, s.directory, "ext4nvj", unix.MS_NOATIME, data); err != nil {
+			return fmt.Errorf("cannot mount %s on %s (ext4nvj, options %q): %w; the kernel's log says more", s.disk, s.directory, data, err)
+		}
+		s.mounted = true
+		return nil
+	}
+	if err := ext4.Mount(s.disk, s.directory, ext4.MountOptions{NoAtime: true, JournalDevice: s.journal}); err != nil {
+		return err
+	}
+	s.mounted = true
+	return nil
+}
+
+// counters are ext4nvj's own; nil for stock ext4.
+func (s *system) counters() (map[string]uint64, error) {
+	if mountOptions(s.arrangement) == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(filepath.Join("/proc/fs/ext4nvj", filepath.Base(s.disk), "nvjournal"))
+	return parseNVJCounters(string(text)), err
+}
+
+// settle writes all of it back, so that none of it is done in another's time.
+func (s *system) settle() error { return fixture.WriteOut(s.directory) }
+
+// deviceNumber is a node's number, as tracepoints have it.
+func deviceNumber(node string) (string, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(node, &stat); err != nil {
+		return "", &os.PathError{Op: "stat", Path: node, Err: err}
+	}
+	return kernelDev(stat.Rdev), nil
+}
+
+// unmount unmounts all and removes the mount points.
+func (s *systems) unmount() error {
+	ctx, cancel := context.WithTimeout(context.Background(), fixture.CloseTimeout)
+	defer cancel()
+	var errs []error
+	for n := range slices.Backward(s.all) {
+		system := &s.all[n]
+		if system.mounted {
+			errs = append(errs, ext4.Unmount(ctx, system.directory))
+			system.mounted = false
+		}
+		errs = append(errs, os.Remove(system.directory))
+	}
+	if s.home != "" && errors.Join(errs...) == nil {
+		errs = append(errs, os.Remove(s.home))
+	}
+	return errors.Join(errs...)
+}
+
+// close unmounts all, and has e2fsck look at each: what was measured must be a
+// sound file system.
+func (s *systems) close(ctx context.Context) error {
+	if err := s.unmount(); err != nil {
+		return err
+	}
+	var errs []error
+	for _, system := range s.all {
+		offline := ext4.Offline{Device: system.disk}
+		if system.arrangement == StockPmem {
+			offline.JournalDevice = system.journal
+		}
+		if _, _, err := offline.Check(ctx, false); err != nil {
+			errs = append(errs, fmt.Errorf("%s, after the runs: %w", system.arrangement, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,144 @@
+package guestvolumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/volume"
+)
+
+const (
+	partitionBytes = 1536 << 20
+	journalBytes   = 32 << 20
+	// otherBytes is what a file system needs besides the writers' files.
+	otherBytes = journalBytes + 80<<20
+)
+
+// pair is two containers on the guest's disk.
+type pair struct {
+	fixture.Base
+	asked Case
+	// settings of the divider, for people.
+	settings   string
+	containers []container
+	begin      time.Time
+}
+
+// container is one of the two.
+type container struct {
+	*fixture.Container
+	// journal, the cgroup with the jbd2 thread, is in parent, as load is.
+	journal string
+	// fileBytes is the length of each writer's file.
+	fileBytes int64
+}
+
+// buildPair sets it up. On error nothing is left.
+func buildPair(ctx context.Context, l fixture.Lab, c Case) (s *pair, err error) {
+	s = &pair{Base: fixture.Base{Lab: l}, asked: c, begin: time.Now()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+			s = nil
+		}
+	}()
+	if err := c.check(); err != nil {
+		return s, err
+	}
+	given := c.disk()
+	s.settings = fixture.Settings(nil)
+	model, qos := c.cost(given)
+	if qos != "" {
+		s.settings = fmt.Sprintf("scheduler none, io.cost.model: %s, io.cost.qos: %s", model, qos)
+	}
+	if s.Home, err = os.MkdirTemp("", "daybook-guest-volumes-"); err != nil {
+		return s, err
+	}
+	if s.Disk, err = given.Open(l.Tree, nil); err != nil {
+		return s, err
+	}
+	if qos != "" {
+		if err := s.Disk.EnableCost(l.Tree, model, qos); err != nil {
+			return s, err
+		}
+	}
+	if s.Group, err = fixture.NewGroup(l.Tree); err != nil {
+		return s, err
+	}
+	fileBytes := map[string][2]int64{Growing: growingBytes, Rewriting: rewritingBytes}[c.Load]
+	if err := s.addContainer("A", fixture.WeightA, fileBytes[0]); err != nil {
+		return s, err
+	}
+	if err := s.addContainer("B", fixture.WeightB, fileBytes[1]); err != nil {
+		return s, err
+	}
+	if c.Arrangement == fixture.PlacedOnXFS {
+		return s, s.attachVolumes(ctx)
+	}
+	return s, s.partition(ctx)
+}
+
+func (s *pair) addContainer(name string, weight uint64, fileBytes int64) error {
+	t, err := s.NewContainer(name, weight)
+	if err != nil {
+		return err
+	}
+	s.containers = append(s.containers, container{Container: t, fileBytes: fileBytes})
+	return nil
+}
+
+// attachVolumes gives each a full volume of a new pool on an XFS on the disk.
+func (s *pair) attachVolumes(ctx context.Context) error {
+	directory, err := s.MountNewXFS(ctx, s.Disk.Device.Node(), "pool")
+	if err != nil {
+		return err
+	}
+	pool, err := s.OpenPool(ctx, directory)
+	if err != nil {
+		return err
+	}
+	for n := range s.containers {
+		if err := s.newVolume(ctx, pool, &s.containers[n]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *pair) newVolume(ctx context.Context, pool *volume.Pool, t *container) error {
+	made := volume.CreateOptions{
+		SizeBytes: writers*uint64(t.fileBytes) + otherBytes, Provision: volume.Full, JournalBytes: journalBytes, NoAtime: true,
+	}
+	status, err := s.AttachVolume(ctx, pool, t.Container, made, volume.AttachOptions{Cgroup: t.Parent})
+	if err != nil {
+		return err
+	}
+	if !status.DirectIO || !status.Placed {
+		return fmt.Errorf("volume %s: direct I/O %v, jbd2 thread in its place %v; want both", t.Name, status.DirectIO, status.Placed)
+	}
+	t.journal = status.JournalCgroup
+	return nil
+}
+
+// partition gives each a partition and places its jbd2 thread by hand.
+func (s *pair) partition(ctx context.Context) error {
+	parts, err := s.Partitions(len(s.containers), partitionBytes)
+	if err != nil {
+		return err
+	}
+	for n := range s.containers {
+		t := &s.containers[n]
+		if t.Directory, err = s.MountNew(ctx, parts[n].Node, t.Name, journalBytes, ""); err != nil {
+			return err
+		}
+		t.journal = t.Parent + "/journal"
+		if err := fixture.PlaceJournalThread(s.Lab.Tree, parts[n].Dev, t.journal); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package nvjournal
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/daybook-project/daybook/internal/figure"
+)
+
+// curves are the picture.
+func (n Result) curves() figure.Curves {
+	c := figure.Curves{
+		Title: "nvjournal: the same updates through each journal",
+		Note:  fmt.Sprintf("%d CPUs, Linux %s; DRAM, %s; medians of rounds in the same state, %d or more in all", n.Host.CPUs, n.Host.Kernel, n.Persistence, n.Rounds),
+	}
+	for _, s := range n.Streams {
+		for _, state := range states {
+			c.Panels = append(c.Panels, n.ratePanel(s.Stream, state))
+		}
+	}
+	if len(n.Streams) > 0 {
+		p := figure.CurvePanel{Title: "Bytes of an update: " + n.Streams[0].Stream + ", one thread", XName: "bytes"}
+		for _, r := range n.Rows {
+			if r.Stream == n.Streams[0].Stream && r.Threads == 1 && r.BytesPerUpdate != nil {
+				p.Bars = append(p.Bars, figure.CurveBar{Name: r.Name(), Value: *r.BytesPerUpdate, Text: fmt.Sprintf("%.0f B", *r.BytesPerUpdate)})
+			}
+		}
+		c.Panels = append(c.Panels, p)
+	}
+	c.Panels = append(c.Panels, n.latencyPanels()...)
+	for _, m := range n.Models {
+		c.Panels = append(c.Panels, m.panel())
+	}
+	return c
+}
+
+func (n Result) ratePanel(stream string, state State) figure.CurvePanel {
+	p := figure.CurvePanel{Title: "Updates a second, " + string(state) + ": " + stream, XName: "threads", YName: "millions/s"}
+	for _, threads := range n.threads() {
+		p.X = append(p.X, float64(threads))
+	}
+	for _, name := range n.engines(stream) {
+		line := figure.Curve{Name: name}
+		for _, r := range n.Rows {
+			if r.Stream == stream && r.Name() == name {
+				line.Y = append(line.Y, medianIn(r.Rates, state.with(r.Threads))/1e6)
+			}
+		}
+		p.Lines = append(p.Lines, line)
+	}
+	return p
+}
+
+func (m Model) panel() figure.CurvePanel {
+	p := figure.CurvePanel{Title: "A model, " + string(m.State) + ": updates of 256 bytes (dots: measured)", XName: "cores", YName: "millions/s"}
+	for _, cores := range m.Cores {
+		p.X = append(p.X, float64(cores))
+	}
+	for _, l := range m.Lines {
+		name := engineName(l.Engine, l.Partitions)
+		line, dots := figure.Curve{Name: name}, figure.Curve{Name: name, Points: true}
+		for k, rate := range l.UpdatesPerSecond {
+			line.Y = append(line.Y, rate/1e6)
+			measured := math.NaN()
+			if k < len(l.Measured) {
+				measured = l.Measured[k] / 1e6
+			}
+			dots.Y = append(dots.Y, measured)
+		}
+		p.Lines = append(p.Lines, line, dots)
+	}
+	return p
+}

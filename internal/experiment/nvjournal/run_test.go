@@ -1,0 +1,267 @@
+package nvjournal
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
+)
+
+func TestThroughputOfAClosedNetwork(t *testing.T) {
+	if got := networkRate(1, 90, []float64{10}); math.Abs(got-0.01) > 1e-12 {
+		t.Errorf("one customer: %g, want 0.01", got)
+	}
+	// Without a station all run side by side.
+	if got := networkRate(16, 100, nil); math.Abs(got-0.16) > 1e-12 {
+		t.Errorf("16 customers without a station: %g, want 0.16", got)
+	}
+	// A station is never busier than always, and with many customers it is.
+	if got := networkRate(64, 90, []float64{10}); got > 0.1 || got < 0.0999 {
+		t.Errorf("64 customers: %g, want nearly 0.1", got)
+	}
+	// Two customers, think and service equal: by hand 2/(10 + 10·1.5).
+	if got, want := networkRate(2, 10, []float64{10}), 2.0/25; math.Abs(got-want) > 1e-12 {
+		t.Errorf("two customers: %g, want %g", got, want)
+	}
+}
+
+func always(value float64) statistics.Spread {
+	return statistics.Spread{Median: value, Low: value, High: value}
+}
+
+// Ways of a line on the invented machine: 45 ns at best, so that near is up to 100 ns,
+// twenty additions of 5 ns.
+var (
+	alone = Way{}
+	near  = Way{Before: 45, After: 50}
+	apart = Way{Before: 200, After: 190}
+	moved = Way{Before: 45, After: 200}
+)
+
+// roundsOf are as many as there are ways, numbered from 1, all with the same rate.
+func roundsOf(rate float64, ways ...Way) (all []Round) {
+	for n, way := range ways {
+		all = append(all, Round{n + 1, rate, way})
+	}
+	return all
+}
+
+func updateRounds(one, near2, apart2 float64) (all []UpdateRound) {
+	for n := range leastPairs {
+		all = append(all, UpdateRound{2*n + 1, one, near2, near}, UpdateRound{2*n + 2, one, apart2, apart})
+	}
+	return all
+}
+
+// both are enough rounds of each state for a verdict; of one thread as many.
+func both(threads int, rateNear, rateApart float64) (all []Round) {
+	for n := range leastPairs {
+		one, two := Round{2*n + 1, rateNear, near}, Round{2*n + 2, rateApart, apart}
+		if threads == 1 {
+			one.Way, two.Way, two.UpdatesPerSecond = alone, alone, rateNear
+		}
+		all = append(all, one, two)
+	}
+	return all
+}
+
+func measured() Result {
+	number := func(x float64) *float64 { return &x }
+	n := Result{
+		NearestNanoseconds: 45, AdditionNanoseconds: 5,
+		Streams: []Stream{{Stream: "varmail", Operations: 10, Updates: 40, Lines: 80, Blocks: 9}},
+		Floor: []Update{
+			{Engine: "change", Rounds: updateRounds(10, 10, 10)},
+			{Engine: "floor-256", Rounds: updateRounds(100, 100, 100)},
+			{Engine: "nvjournal", Partitions: 1, Rounds: updateRounds(140, 150, 152)},
+			{Engine: "nvjournal", Partitions: 8, Rounds: updateRounds(145, 150, 152)},
+			{Engine: "one-lock", Partitions: 1, Rounds: updateRounds(150, 450, 900)},
+		},
+		Commit: []Commit{{Partitions: 1, Mean: always(0.3)}, {Partitions: 8, Mean: always(0.9)}},
+	}
+	for k, way := range []Way{near, apart} {
+		n.Machine = append(n.Machine, Machine{Round: k + 1, AddAlone: 5, LineTransfer: 50, LockAlone: 10, LockHeldAlone: 200, LockHeldContended: 350, Way: way})
+	}
+	for _, threads := range []int{1, 2} {
+		for _, r := range []Row{
+			{Engine: "nvjournal", Partitions: 1, Rounds: both(threads, 3e6, 1.9e6), BytesPerUpdate: number(200), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
+			{Engine: "nvjournal", Partitions: 8, Rounds: both(threads, 3.1e6, 2e6), BytesPerUpdate: number(210), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
+			{Engine: "nvjournal-blocks", Partitions: 1, Rounds: both(threads, 1e6, 1e6), BytesPerUpdate: number(4160), FlushesPerUpdate: number(65), FencesPerUpdate: number(0.5)},
+			{Engine: "one-lock", Partitions: 1, Rounds: both(threads, 0.6e6, 0.4e6), BytesPerUpdate: number(220), FlushesPerUpdate: number(4), FencesPerUpdate: number(1.5)},
+			{Engine: "one-lock-one-fence", Partitions: 1, Rounds: both(threads, 1.2e6, 0.8e6)},
+			{Engine: "libpmemobj", Partitions: 1, Rounds: both(threads, 1.5e6, 1.4e6)},
+		} {
+			r.Stream, r.Threads, r.CommitEvery = "varmail", threads, 1
+			n.Rows = append(n.Rows, r)
+		}
+	}
+	for _, ns := range []float64{0, 300} {
+		for _, threads := range []int{1, 2} {
+			for _, l := range []Latency{
+				{Engine: "nvjournal", Partitions: 1, Rounds: both(threads, 3e6-1e3*ns, 2e6)},
+				{Engine: "nvjournal", Partitions: 8, Rounds: both(threads, 3.1e6-1e3*ns, 2e6)},
+				{Engine: "one-lock-one-fence", Partitions: 1, Rounds: both(threads, 2e6-4e3*ns, 1e6)},
+			} {
+				l.Stream, l.Threads, l.FenceNanoseconds = "varmail", threads, ns
+				n.Latency = append(n.Latency, l)
+			}
+		}
+	}
+	n.Order = []Order{{Partitions: 1, DiskBlocks: 1 << 20, Changed: []uint64{7, 500_000, 9, 900_000}, Written: []uint64{7, 9, 500_000, 900_000}}}
+	if err := n.Order[0].compute(); err != nil {
+		panic(err)
+	}
+	n.evaluate()
+	return n
+}
+
+func TestSlowerMemoryIsARowAndBesideOneLock(t *testing.T) {
+	n := measured()
+	tables := n.latencyTables()
+	if len(tables) != 1 || len(tables[0].Rows) != 6 {
+		t.Fatalf("want one table of six rows: %v", tables)
+	}
+	if got, want := strings.Join(tables[0].Rows[4], "|"), "varmail, 300 ns, no limit of bandwidth|2|near|2700 (3.38×)|2800 (3.50×)|800"; got != want {
+		t.Errorf("the row is %q, want %q", got, want)
+	}
+	panels := n.latencyPanels()
+	if len(panels) != 2 || len(panels[0].X) != 2 || len(panels[0].Lines) != 3 {
+		t.Errorf("want two panels of three lines over two places: %+v", panels)
+	}
+	n.Latency = nil
+	if n.latencyTables() != nil || n.latencyPanels() != nil {
+		t.Error("what was not measured is shown")
+	}
+}
+
+func TestAnArmGoesOnceOverWritesInOrder(t *testing.T) {
+	o := Order{Partitions: 2, DiskBlocks: 1000}
+	for k := range uint64(500) {
+		o.Changed = append(o.Changed, k*7919%1000)
+	}
+	if got := newestFirst([]uint64{4, 1, 6, 3}, 2); !slices.Equal(got, []uint64{6, 4, 3, 1}) {
+		t.Errorf("newest first: %v", got)
+	}
+	o.Written = slices.Sorted(slices.Values(o.Changed))
+	if err := o.compute(); err != nil {
+		t.Fatal(err)
+	}
+	if o.Changed != nil || o.Written != nil || o.Blocks != 500 || len(o.Seconds) != 4 {
+		t.Fatalf("computed: %+v", o)
+	}
+	alone, chosen := o.Seconds[:2], o.Seconds[2:]
+	if !(alone[1].Seconds < alone[0].Seconds/5 && chosen[0].Seconds < alone[0].Seconds && chosen[1].Seconds <= chosen[0].Seconds) {
+		t.Errorf("seconds: %+v", o.Seconds)
+	}
+	o = Order{Partitions: 1, DiskBlocks: 1000, Changed: []uint64{1}}
+	if o.compute() == nil {
+		t.Error("a block that was not written is not missed")
+	}
+}
+
+func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
+	if err := measured().Check(); err != nil {
+		t.Fatalf("all is within the bounds: %v", err)
+	}
+	slower := func(n *Result, k int, one, two float64) { n.Floor[k].Rounds = updateRounds(one, two, two) }
+	for want, spoil := range map[string]func(n *Result){
+		"over the floor, P = 1":                     func(n *Result) { slower(n, 2, 160, 170) },
+		"two threads over one, P = 8, processors n": func(n *Result) { slower(n, 3, 145, 175) },
+		"a commit":                 func(n *Result) { n.Commit[1].Mean = always(2.5) },
+		"over one lock, updates":   func(n *Result) { slower(n, 4, 150, 200) },
+		"shows most, varmail":      func(n *Result) { n.set("one-lock-one-fence", both(2, 2e6, 2e6)) },
+		"fewer bytes":              func(n *Result) { *n.Rows[2].BytesPerUpdate = 800 },
+		"over libpmemobj":          func(n *Result) { n.set("libpmemobj", both(2, 4e6, 4e6)) },
+		"an update of 256 bytes o": func(n *Result) { n.Floor = nil },
+	} {
+		n := measured()
+		spoil(&n)
+		n.evaluate()
+		if err := n.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q in the error, got %v", want, err)
+		}
+	}
+}
+
+func TestTheModelKnowsItsCalibrationAndIsCheckedAtTwo(t *testing.T) {
+	n := measured()
+	if len(n.Models) != 2 || n.Models[0].State != NVJNear || n.Models[1].State != Apart {
+		t.Fatalf("want a model of each state: %+v", n.Models)
+	}
+	if got, want := n.Models[1].line("one-lock", 1).Measured[1], 2e9/900; got != want {
+		t.Errorf("apart, two threads with one lock were measured as %g, want %g", got, want)
+	}
+	model := n.Models[0]
+	for _, l := range model.Lines {
+		if off := l.UpdatesPerSecond[0]/l.Measured[0] - 1; math.Abs(off) > 1e-9 {
+			t.Errorf("%s: off by %g at one core", l.Engine, off)
+		}
+		if l.Measured[1] == 0 || l.ErrorAtTwo == 0 {
+			t.Errorf("%s: not checked at two", l.Engine)
+		}
+	}
+	lock, one, eight := model.line("one-lock", 1), model.line("nvjournal", 1), model.line("nvjournal", 8)
+	last := len(model.Cores) - 1
+	if !(lock.UpdatesPerSecond[last] < one.UpdatesPerSecond[last] && one.UpdatesPerSecond[last] < eight.UpdatesPerSecond[last]) {
+		t.Errorf("at 64 cores: one lock %g, P=1 %g, P=8 %g", lock.UpdatesPerSecond[last], one.UpdatesPerSecond[last], eight.UpdatesPerSecond[last])
+	}
+}
+
+func TestTheReportOfNVJournalCallsTheModelAModel(t *testing.T) {
+	report, err := measured().Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(report.Markdown("make bench-nvjournal", "nvjournal.svg"))
+	for _, want := range []string{"A model", "| target | wanted | measured | met |", "varmail", "libpmemobj", "not counted", "## On slower memory", "## Checkpoint to a disk with an arm"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+	if !bytes.Contains(report.Picture, []byte("A model")) {
+		t.Error("the picture does not say that the model is one")
+	}
+	if !bytes.Contains(report.Picture, []byte("Slower memory")) {
+		t.Error("the picture does not show slower memory")
+	}
+	if err := report.WriteText(&bytes.Buffer{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestASectionMeasuredAgainLeavesTheOthers(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "bench")
+	script := `#!/bin/sh
+echo "$@" >"$0.arguments"
+echo '{"rounds": 5, "floor": [{"engine": "floor-256", "rounds": [{"round": 1, "ns": 100}]}, {"engine": "nvjournal", "partitions": 1, "rounds": [{"round": 1, "ns": 130, "ns_each_of_two_threads": 200, "line_before_ns": 180, "line_after_ns": 185}]}], "nearest_line_transfer_ns": 180, "atomic_addition_ns": 20}'
+`
+	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := Options{Program: program, Rounds: 5, Only: "updates", Before: measured()}
+	for range 2 {
+		n, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(n.Floor) != 2 || n.Floor[1].OverFloor.Median != 1.3 || len(n.Rows) != len(o.Before.Rows) || len(n.Order) != 1 {
+			t.Errorf("floor %v, %d rows, %d orders: want the new floor, and the rest as before", n.Floor, len(n.Rows), len(n.Order))
+		}
+		// Near was seen before: what is measured now is held to the same bound.
+		if two := n.Floor[1].Two; len(two) != 1 || two[0].State != Apart || n.NearestNanoseconds != 45 {
+			t.Errorf("two threads: %+v, nearest %g; want rounds apart alone, nearest 45 as before", two, n.NearestNanoseconds)
+		}
+		if !slices.Equal(n.Later, []string{"updates"}) {
+			t.Errorf("measured later: %v", n.Later)
+		}
+		o.Before = n
+	}
+	if arguments, err := os.ReadFile(program + ".arguments"); err != nil || !strings.Contains(string(arguments), "--only updates") {
+		t.Errorf("the program was called with %q, %v", arguments, err)
+	}
+}

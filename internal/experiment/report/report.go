@@ -1,0 +1,94 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/daybook-project/daybook/internal/figure"
+)
+
+// Report is what an experiment came to, for people: tables and a picture.
+type Report struct {
+	Title string
+	// Lead are paragraphs on what was measured and how.
+	Lead   []string
+	Tables []Table
+	// Picture is optional.
+	Picture figure.SVG
+	Host    Host
+}
+
+// Table is one table; each row has a cell for each column. All columns
+// but the first are set flush right.
+type Table struct {
+	Title string
+	// Note is a paragraph below the table.
+	Note    string
+	Columns []string
+	Rows    [][]string
+}
+
+// WriteText prints the tables.
+func (r Report) WriteText(w io.Writer) error {
+	for n, t := range r.Tables {
+		if n > 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, t.Title)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+		// tabwriter sets all cells flush right: the first ones are padded.
+		first := len([]rune(t.Columns[0]))
+		for _, row := range t.Rows {
+			first = max(first, len([]rune(row[0])))
+		}
+		for _, row := range append([][]string{t.Columns}, t.Rows...) {
+			name := row[0] + strings.Repeat(" ", first-len([]rune(row[0])))
+			fmt.Fprintf(table, "%s\t%s\t\n", name, strings.Join(row[1:], "\t"))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		if t.Note != "" {
+			fmt.Fprintln(w, t.Note)
+		}
+	}
+	return nil
+}
+
+// Markdown is the report as a page: command says how it is made again, picture
+// is the file name of Picture, beside the page.
+func (r Report) Markdown(command, picture string) []byte {
+	var page bytes.Buffer
+	fmt.Fprintf(&page, "# %s\n", r.Title)
+	for _, paragraph := range r.Lead {
+		fmt.Fprintf(&page, "\n%s\n", paragraph)
+	}
+	if r.Picture != nil {
+		fmt.Fprintf(&page, "\n![%s](%s)\n", r.Title, picture)
+	}
+	for _, t := range r.Tables {
+		fmt.Fprintf(&page, "\n## %s\n\n", t.Title)
+		rule := "|---|" + strings.Repeat("---:|", len(t.Columns)-1)
+		writeMarkdownRow(&page, t.Columns)
+		fmt.Fprintln(&page, rule)
+		for _, row := range t.Rows {
+			writeMarkdownRow(&page, row)
+		}
+		if t.Note != "" {
+			fmt.Fprintf(&page, "\n%s\n", t.Note)
+		}
+	}
+	fmt.Fprintf(&page, "\n## How it was made\n\n```\n%s\n```\n\nKernel %s, %s, %d CPUs.\n", command, r.Host.Kernel, r.Host.Architecture, r.Host.CPUs)
+	return page.Bytes()
+}
+
+func writeMarkdownRow(page *bytes.Buffer, cells []string) {
+	page.WriteString("|")
+	for _, cell := range cells {
+		page.WriteString(" " + strings.ReplaceAll(cell, "|", `\|`) + " |")
+	}
+	page.WriteString("\n")
+}

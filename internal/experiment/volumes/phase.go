@@ -1,0 +1,350 @@
+package volumes
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/database"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/fio"
+	"github.com/daybook-project/daybook/internal/meter"
+	"github.com/daybook-project/daybook/internal/synctime"
+)
+
+// The loads.
+const (
+	// fioBlockBytes is one write, through the page cache as any program's.
+	fioBlockBytes = 1 << 20
+	// fioWriters are those of A and of its neighbour where A is fio: as many
+	// as it takes for both to have something queued always, without which
+	// there is nothing to divide by weights. A database's neighbour has
+	// neighbourWriters.
+	fioWriters       = 16
+	neighbourWriters = 2
+	// fioSpaceBytes are what the files of all writers together have: they
+	// fit into a container's file system, and who syncs gets round once at
+	// most in a phase.
+	fioSpaceBytes = 768 << 20
+	// neighbourSeconds is more than any phase: the neighbour is stopped.
+	neighbourSeconds = 600
+	databaseClients  = 8
+	databaseRows     = 100_000
+	// starvedPatience is how long A may take for its last sync, once its time
+	// is over, while the neighbour goes on. On a shared ext4 that sync may wait
+	// for a neighbour that rewrites its files as long as there is one.
+	starvedPatience = 10 * time.Second
+	// warmUpVolumes is how long the loads work before anything counts.
+	warmUpVolumes = 3 * time.Second
+	// warmUpControl is four intervals of the daemon, after which shares are
+	// where they are to be.
+	warmUpControl = 20 * time.Second
+)
+
+// warmUp is how long the loads of a pair work before anything counts.
+func (s *pair) warmUp() time.Duration {
+	if s.conditions.arrangement.Controlled() {
+		return warmUpControl
+	}
+	return warmUpVolumes
+}
+
+// subject is what A does in all phases of a pair: fio, or a database server
+// with its clients.
+type subject struct {
+	pair   *pair
+	server *database.Server // nil: fio
+}
+
+// subject prepares A's load.
+func (s *pair) subject(ctx context.Context, load string) (*subject, error) {
+	if load == fioLoad {
+		return &subject{pair: s}, nil
+	}
+	o := database.Options{
+		Engine: database.Engine(load), Directory: s.a.Directory, Cgroup: s.Group.Directory(s.a.Load), BinaryLog: true,
+	}
+	if err := database.Create(ctx, o, databaseRows); err != nil {
+		return nil, err
+	}
+	server, err := database.Start(ctx, o)
+	return &subject{pair: s, server: server}, err
+}
+
+func (u *subject) close() error {
+	if u.server == nil {
+		return nil
+	}
+	return errors.Join(u.pair.setInstant(true), u.server.Stop())
+}
+
+// outcome is what A's load did in a phase.
+type outcome struct {
+	rate     float64
+	database *database.Result
+	err      error
+}
+
+// run works for the time, which follows the warm-up.
+func (u *subject) run(ctx context.Context, seconds int) outcome {
+	if u.server == nil {
+		directory := filepath.Join(u.pair.a.Directory, "fio")
+		job, err := u.pair.writers(directory, fio.HighFsync, fioWriters, time.Duration(seconds)*time.Second)
+		if err != nil {
+			return outcome{err: err}
+		}
+		defer os.RemoveAll(directory)
+		run, err := fio.Start(job, u.pair.Group.Directory(u.pair.a.Load))
+		if err != nil {
+			return outcome{err: err}
+		}
+		result, err := run.Wait(ctx)
+		return outcome{rate: result.BytesPerSecond(), err: err}
+	}
+	// The clients have no warm-up of their own.
+	if err := fixture.Sleep(ctx, u.pair.warmUp()); err != nil {
+		return outcome{err: err}
+	}
+	result, err := u.server.Load(ctx, database.Load{Clients: databaseClients, Time: time.Duration(seconds) * time.Second})
+	return outcome{rate: result.PerSecond(), database: &result, err: err}
+}
+
+// besideWriters is how many writers a neighbour has.
+func (u *subject) besideWriters() int {
+	if u.server == nil {
+		return fioWriters
+	}
+	return neighbourWriters
+}
+
+// writers is the fio job of a neighbour in a new directory.
+func (s *pair) writers(directory string, neighbour fio.Neighbour, count int, length time.Duration) (fio.Job, error) {
+	every, err := syncs(neighbour).FsyncEvery()
+	if err != nil {
+		return fio.Job{}, err
+	}
+	if err := os.Mkdir(directory, 0o755); err != nil {
+		return fio.Job{}, err
+	}
+	return fio.Job{
+		Directory: directory, Writers: count, BlockBytes: fioBlockBytes, FsyncEvery: every,
+		FileBytes: fioSpaceBytes / int64(count), WarmUp: s.warmUp(), Time: length,
+	}, nil
+}
+
+// runPhase runs A's load beside a neighbour.
+func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject, neighbour fio.Neighbour) (phase Phase, err error) {
+	phase = Phase{Arrangement: s.conditions.arrangement, Neighbour: neighbour}
+	if err := s.settle(); err != nil {
+		return phase, err
+	}
+	// Without a log: it would tell of the host's other disks.
+	source, err := meter.Open(ctx, meter.Options{Interval: o.Interval, Tree: l.Tree, Naming: fixture.Naming(nil)})
+	if err != nil {
+		return phase, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	times, err := synctime.Open()
+	if err != nil {
+		return phase, err
+	}
+	defer func() { err = errors.Join(err, times.Close()) }()
+	if err := s.setInstant(false); err != nil {
+		return phase, err
+	}
+	stop, err := s.startNeighbour(neighbour, u.besideWriters())
+	if err != nil {
+		return phase, err
+	}
+	end := sync.OnceValues(func() (fio.Result, error) {
+		// At once, not at the pace of a disk with a full queue.
+		instant := s.setInstant(true)
+		result, err := stop()
+		return result, errors.Join(instant, err)
+	})
+	defer func() {
+		result, endErr := end()
+		phase.RateB = result.BytesPerSecond()
+		err = errors.Join(err, endErr, s.clear())
+	}()
+	if s.conditions.arrangement.Controlled() {
+		stopSteering := s.startControl(ctx)
+		// Before the neighbour ends: it gives the weights back.
+		defer func() { err = errors.Join(err, stopSteering()) }()
+	}
+	done := make(chan outcome, 1)
+	working, cancel := context.WithCancel(ctx)
+	go func() { done <- u.run(working, o.Seconds) }()
+	watched := watchPhase(ctx, l, o, s, source, times, &phase)
+	patience := starvedPatience
+	if watched != nil {
+		cancel()
+		patience = 0
+	}
+	var result outcome
+	select {
+	case result = <-done:
+	case <-time.After(patience):
+		_, _ = end() // the deferred call returns the same
+		result = u.starved(cancel, done, &phase, o.Seconds)
+	}
+	cancel()
+	phase.Rate, phase.Database = result.rate, result.database
+	if watched == nil {
+		watched = ctx.Err()
+	}
+	return phase, errors.Join(watched, result.err)
+}
+
+// starved waits for a load that ends only now that the neighbour has, and counts
+// what it did in its time alone. fio's time may not have begun yet: what it did is
+// what it synced while it was watched. A database's clients began nothing after
+// their time.
+func (u *subject) starved(cancel func(), done <-chan outcome, phase *Phase, seconds int) outcome {
+	if u.server == nil {
+		cancel()
+		<-done
+		return outcome{rate: ratio(float64(phase.SyncA.Calls*fioBlockBytes), phase.Seconds)}
+	}
+	result := <-done
+	if result.err == nil {
+		result.rate = inTime(*result.database, seconds)
+	}
+	return result
+}
+
+// inTime is the rate of a load that took longer than it was given, without the
+// last transaction of each client, which is what it waited for.
+func inTime(r database.Result, seconds int) float64 {
+	return float64(r.Transactions-min(r.Transactions, databaseClients)) / float64(seconds)
+}
+
+// startNeighbour starts B's load and returns what stops it, and takes its limit
+// away.
+func (s *pair) startNeighbour(neighbour fio.Neighbour, count int) (stop func() (fio.Result, error), err error) {
+	if neighbour == Alone {
+		return func() (fio.Result, error) { return fio.Result{}, nil }, nil
+	}
+	job, err := s.writers(fioDirectory(s.b), neighbour, count, neighbourSeconds*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	free := func() error { return nil }
+	if neighbour == Limited {
+		if free, err = s.limit(s.b); err != nil {
+			return nil, err
+		}
+	}
+	run, err := fio.Start(job, s.Group.Directory(s.b.Load))
+	if err != nil {
+		return nil, errors.Join(err, free())
+	}
+	return func() (fio.Result, error) {
+		freed := free() // first: its last sync would take long
+		result, err := run.Stop()
+		return result, errors.Join(freed, err)
+	}, nil
+}
+
+func fioDirectory(t *fixture.Container) string { return filepath.Join(t.Directory, "fio") }
+
+// clear takes the neighbour's files away.
+func (s *pair) clear() error { return os.RemoveAll(fioDirectory(s.b)) }
+
+// watchPhase waits for the end of the warm-up and samples from then on.
+func watchPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, source *meter.Meter, times *synctime.Probe, phase *Phase) error {
+	if err := fixture.Sleep(ctx, s.warmUp()); err != nil {
+		return err
+	}
+	if _, err := source.Now(ctx); err != nil {
+		return err
+	}
+	places := make([]synctime.Place, 0, 2)
+	for _, t := range s.containers() {
+		c, err := l.Tree.Lookup(t.Load)
+		if err != nil {
+			return err
+		}
+		place := synctime.Place{Cgroup: c.ID, FileSystem: t.FileSystem}
+		if err := times.Watch(place); err != nil {
+			return err
+		}
+		places = append(places, place)
+	}
+	for range int(time.Duration(o.Seconds) * time.Second / o.Interval) {
+		sample, err := source.Next(ctx)
+		if err != nil {
+			return err
+		}
+		own, disk := s.account(sample)
+		phase.Samples = append(phase.Samples, own)
+		phase.DiskBytes += disk.DiskBytes
+		if s.conditions.arrangement.HasPoolJournal() {
+			phase.PoolJournalBytes += disk.JournalBytes
+			phase.PoolMetadataBytes += disk.MetadataBytes
+			phase.PoolTransactions += disk.Transactions
+		}
+	}
+	var errA, errB error
+	phase.SyncA, errA = times.Read(places[0])
+	phase.SyncB, errB = times.Read(places[1])
+	phase.sum(s)
+	return errors.Join(errA, errB)
+}
+
+// sum adds up the samples.
+func (p *Phase) sum(s *pair) {
+	for _, sample := range p.Samples {
+		p.Seconds += sample.IntervalSeconds
+	}
+	whole := account.Sample{Devices: []account.Device{account.Sum(p.Samples)}}
+	a, b := whole.Container(s.a.Name), whole.Container(s.b.Name)
+	p.BytesA, p.JournalBytesA = a.Bytes(), a.JournalBytes
+	p.BytesB, p.JournalBytesB = b.Bytes(), b.JournalBytes
+	if all := p.BytesA + p.BytesB; all > 0 {
+		p.ShareA = float64(p.BytesA) / float64(all)
+	}
+}
+
+// account makes of a sample of all disks one of the disk under the containers,
+// with only these in it, and gives the disk's own account beside.
+//
+// With a loop device, a container is all that the device did, whoever the
+// kernel charged for it. Without, it is its cgroup's line.
+func (s *pair) account(sample account.Sample) (own account.Sample, disk account.Device) {
+	disk = deviceOf(sample, s.Disk.Device.Name)
+	device := account.Device{Device: "disk", Dev: disk.Dev, DiskBytes: disk.DiskBytes}
+	for _, t := range s.containers() {
+		line := account.Container{Cgroup: t.Name, Name: t.Name, TargetShare: float64(t.Weight) / (fixture.WeightA + fixture.WeightB), Weight: t.Weight}
+		if t.Loop.Name != "" {
+			d := deviceOf(sample, t.Loop.Name)
+			line.JournalBytes, line.MetadataBytes = d.JournalBytes, d.MetadataBytes
+			line.ChargedWriteBytes = d.DiskBytes - min(d.DiskBytes, d.JournalBytes+d.MetadataBytes)
+		} else {
+			for _, c := range disk.Containers {
+				if c.Cgroup == t.Load {
+					line.ChargedReadBytes, line.ChargedWriteBytes = c.ChargedReadBytes, c.ChargedWriteBytes
+					line.JournalBytes, line.MetadataBytes, line.UnchargedBytes = c.JournalBytes, c.MetadataBytes, c.UnchargedBytes
+				}
+			}
+		}
+		device.Containers = append(device.Containers, line)
+	}
+	own = sample
+	own.Devices = []account.Device{device}
+	return own, disk
+}
+
+// deviceOf is a device's account; what did nothing is not listed.
+func deviceOf(sample account.Sample, name string) account.Device {
+	for _, d := range sample.Devices {
+		if d.Device == name {
+			return d
+		}
+	}
+	return account.Device{}
+}

@@ -1,0 +1,218 @@
+package volumes
+
+import (
+	"fmt"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/figure"
+	"github.com/daybook-project/daybook/internal/fio"
+)
+
+// Report tells the result to people.
+func (r Result) Report() (report.Report, error) {
+	page := report.Report{
+		Title: "A journal for each container",
+		Lead: []string{
+			fmt.Sprintf("Two containers share one disk by weights of %d (A) and %d (B). A runs a database, or fio; B is its neighbour, fio in %d threads, each writing a file of its own from beginning to end "+
+				"in blocks of %d MiB through the page cache, and never calling fsync (no-fsync), after every %d writes (low-fsync) or after each (high-fsync). **limited** is high-fsync in a container "+
+				"that may write %d MB/s to the disk (`io.max`, or on cgroup v1 `blkio.throttle.write_bps_device`). As A, fio is a high-fsync writer, too; it and its neighbour then have %d threads each.",
+				fixture.WeightA, fixture.WeightB, neighbourWriters, fioBlockBytes>>20, lowEvery(), limitedBps/1_000_000, fioWriters),
+			"**ordered** and **unwritten** are ext4's ways with new data, for S, volumes and partitions alike: as the paper's kernels did it (mount option `nodioread_nolock`), and the default since Linux 5.6.",
+			"**S**: directories of one ext4. **V**: a volume each (full), jbd2 in the root cgroup. **VA**: a volume each, jbd2 placed under its container's weight by `daybook volume attach`. **VX**: as VA, with the pool on an XFS and not on an ext4. **VC**: as VX, while `daybook control` steers the two to 70:30, which it begins to 20 seconds before anything counts. **VD**: a volume on a partition each (`--device`), jbd2 placed: no image, no loop device. **VDC**: as VD, under control. " +
+				"**P**: no Daybook, a partition each, jbd2 moved by hand; what a journal each can reach at best. **L**: as P, with a loop device over each partition: " +
+				"from P to L is what loop devices cost, from L to VA what the pool's file system does.",
+			fmt.Sprintf("MariaDB: InnoDB, O_DIRECT, autocommit, binary log synced with each commit, %d clients of sysbench oltp_insert on ten tables. PostgreSQL: as it comes, %d clients of pgbench. "+
+				"“Sync” is the time of the calls of fsync and fdatasync of A's processes, measured in the kernel. Shares count data, journal and metadata of each container; "+
+				"with a loop device, all that it did. A neighbour's MB/s are what it wrote to its files; without a sync, much of that stays in memory.", databaseClients, databaseClients),
+			"Read with care: S lies on the whole disk, a partition or a volume on a third of it, so that some of what P, L and V are better alone is shorter seeks. " +
+				"And weights divide a disk among those who always have a request waiting. Who waits for each sync has one at a time, in another thread each time (database, jbd2), and BFQ waits for threads, not for cgroups.",
+		},
+		Host: r.Host,
+	}
+	for _, table := range []report.Table{r.targetTable(), r.whyTable(), r.lossTable()} {
+		if len(table.Rows) > 0 {
+			page.Tables = append(page.Tables, table)
+		}
+	}
+	for _, p := range r.Parts {
+		switch p.Load {
+		case poolLoad:
+			page.Tables = append(page.Tables, p.poolTable())
+			continue
+		case slicesLoad:
+			page.Tables = append(page.Tables, p.slicesTable())
+			continue
+		}
+		if len(p.Phases) > 0 && len(p.Phases[0].Samples) > 0 {
+			page.Lead = append(page.Lead, fmt.Sprintf("![%s](%s)", p.title(), p.figureName()))
+		}
+		page.Tables = append(page.Tables, p.table())
+	}
+	return page, nil
+}
+
+func lowEvery() int {
+	every, _ := fio.LowFsync.FsyncEvery()
+	return every
+}
+
+var (
+	diskTitles = map[string]string{simulatedHDD: "simulated hard disk", plainDisk: "plain disk"}
+	loadTitles = map[string]string{fioLoad: "fio", mariadbLoad: "MariaDB", postgresqlLoad: "PostgreSQL", slicesLoad: "the scheduler's slices", poolLoad: "the pool's own journal"}
+)
+
+func (p Part) title() string {
+	return loadTitles[p.Load] + ", " + diskTitles[p.Disk] + ", " + string(p.DataMode)
+}
+
+func (p Part) figureName() string {
+	name := "volumes-" + p.Disk + "-" + p.Load
+	if p.DataMode != Ordered {
+		name += "-" + string(p.DataMode)
+	}
+	return name + ".svg"
+}
+
+func (p Part) note() string {
+	return fmt.Sprintf("Disk: %s. Last measured %s; the phases of one neighbour, in all arrangements, are of one run.%s", p.Settings, p.Measured.Format("2006-01-02 15:04 UTC"), p.repeated())
+}
+
+// repeated says which phases are medians.
+func (p Part) repeated() string {
+	text := ""
+	for _, n := range p.neighbours() {
+		for _, phase := range p.Phases {
+			if phase.Neighbour == n && phase.Rounds > 1 {
+				text += fmt.Sprintf(" %s: of %d rounds, all arrangements in turn, the phase of median throughput.", n, phase.Rounds)
+				break
+			}
+		}
+	}
+	return text
+}
+
+// table has a row for each phase, those of one neighbour together.
+func (p Part) table() report.Table {
+	rate := "A, transactions/s"
+	if p.Load == fioLoad {
+		rate = "A, MB/s"
+	}
+	t := report.Table{
+		Title: p.title(), Note: p.note(),
+		Columns: []string{"neighbour, arrangement", rate, "over S", "sync mean ms", "p50 ms", "p99 ms", "sync of B ms", "B, MB/s", "share of A", "journal of A MB", "journal of B MB", "pool's journal MB"},
+	}
+	for _, n := range p.neighbours() {
+		base := p.phase(fixture.SharedExt4, n)
+		for _, a := range fixture.Arrangements() {
+			phase := p.phase(a, n)
+			if phase == nil {
+				continue
+			}
+			over, share, syncB, poolJournal := "–", "–", "–", "–"
+			if base != nil {
+				over = decimals(rateRatio(phase, base))
+			}
+			if n != Alone {
+				share = fmt.Sprintf("%.1f %%", 100*phase.ShareA)
+			}
+			if phase.SyncB.Calls > 0 {
+				syncB = report.Milliseconds(phase.SyncB.MeanSeconds)
+			}
+			if a.HasPoolJournal() {
+				poolJournal = report.Megabytes(phase.PoolJournalBytes)
+			}
+			value := phase.Rate
+			if p.Load == fioLoad {
+				value /= 1e6
+			}
+			t.Rows = append(t.Rows, []string{
+				fmt.Sprintf("%s, %s", n, a), fmt.Sprintf("%.2f", value), over,
+				report.Milliseconds(phase.SyncA.MeanSeconds), report.Milliseconds(phase.SyncA.P50Seconds), report.Milliseconds(phase.SyncA.P99Seconds),
+				syncB, fmt.Sprintf("%.2f", phase.RateB/1e6), share,
+				report.Megabytes(phase.JournalBytesA), report.Megabytes(phase.JournalBytesB), poolJournal,
+			})
+		}
+	}
+	return t
+}
+
+// neighbours lists those that were measured, the quietest first.
+func (p Part) neighbours() []fio.Neighbour {
+	var all []fio.Neighbour
+	for _, n := range allNeighbours() {
+		for _, a := range fixture.Arrangements() {
+			if p.phase(a, n) != nil {
+				all = append(all, n)
+				break
+			}
+		}
+	}
+	return all
+}
+
+func (p Part) poolTable() report.Table {
+	t := report.Table{
+		Title: p.title(), Note: p.note() + " One high-fsync writer in one volume, nobody else. The pool's journal commits because a flush of the volume is an fsync of its image.",
+		Columns: []string{"volume", "written MB/s", "syncs/s", "volume MB", "of it journal MB", "pool's journal MB", "pool's metadata MB", "pool's commits/s"},
+	}
+	for _, one := range p.Pool {
+		t.Rows = append(t.Rows, []string{
+			string(one.Provision), fmt.Sprintf("%.2f", one.Rate/1e6), fmt.Sprintf("%.1f", float64(one.SyncA.Calls)/one.Seconds),
+			report.Megabytes(one.BytesA), report.Megabytes(one.JournalBytesA), report.Megabytes(one.PoolJournalBytes), report.Megabytes(one.PoolMetadataBytes),
+			fmt.Sprintf("%.1f", float64(one.PoolTransactions)/one.Seconds),
+		})
+	}
+	return t
+}
+
+// Figures gives a picture for each part, by file name: the shares over time
+// beside the high-fsync neighbour (Figs. 8 to 10).
+func (r Result) Figures() (map[string][]byte, error) {
+	figures := make(map[string][]byte)
+	for _, p := range r.Parts {
+		shares := figure.Shares{Device: "disk", Containers: []figure.Container{
+			{Cgroup: "A", Name: "A", Target: fixture.TargetA}, {Cgroup: "B", Name: "B", Target: 1 - fixture.TargetA},
+		}}
+		for _, a := range fixture.Arrangements() {
+			if phase := p.phase(a, fio.HighFsync); phase != nil && len(phase.Samples) > 0 {
+				shares.Phases = append(shares.Phases, figure.Phase{Name: string(a), Samples: phase.Samples})
+			}
+		}
+		if len(shares.Phases) == 0 {
+			continue
+		}
+		picture, err := shares.SVG(figure.Throughput, figure.Composition)
+		if err != nil {
+			return nil, err
+		}
+		figures[p.figureName()] = picture
+	}
+	return figures, nil
+}
+
+// lossTable takes the way from S to VA apart: what a journal each changes, what
+// the loop devices, what the pool.
+func (r Result) lossTable() report.Table {
+	t := report.Table{
+		Title: "From one journal to volumes, step by step",
+		Note: "Ratios of A's throughput. P/S: a journal each, under its weight. L/P: a loop device between. VA/L: the pool's file system below it. " +
+			"A flush of a volume is an fsync of its image. The image's modification time has changed by then, so on an ext4 pool its journal commits, too, in the root cgroup, and all volumes wait for the same one.",
+		Columns: []string{"load, neighbour", "P/S", "L/P", "VA/L", "VA/S", "pool's commits for each sync in VA"},
+	}
+	for _, p := range r.Parts {
+		for _, n := range p.neighbours() {
+			s, v, l, o := p.phase(fixture.SharedExt4, n), p.phase(fixture.PlacedVolumes, n), p.phase(fixture.LoopedPartitions, n), p.phase(fixture.OwnPartitions, n)
+			if s == nil || v == nil || l == nil || o == nil {
+				continue
+			}
+			over := func(a, b *Phase) string { return decimals(rateRatio(a, b)) }
+			commits := "–"
+			if calls := v.SyncA.Calls + v.SyncB.Calls; calls > 0 {
+				commits = fmt.Sprintf("%.2f", float64(v.PoolTransactions)/float64(calls))
+			}
+			t.Rows = append(t.Rows, []string{p.title() + ", " + string(n), over(o, s), over(l, o), over(v, l), over(v, s), commits})
+		}
+	}
+	return t
+}

@@ -1,0 +1,166 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/fio"
+)
+
+// Bounds of paper 2's result.
+const (
+	// minThroughputGain is MariaDB's throughput over that in S beside a
+	// high-fsync neighbour (section 4.3: up to 2.8).
+	minThroughputGain = 2.8
+	// maxSyncRatio is the latency of its fsync there over that in S.
+	maxSyncRatio = 0.25
+	// maxShareError is how far A's share may be off 70:30 where both do all
+	// they can, absolute.
+	maxShareError = 0.03
+	// minAlone is the throughput over that in P where nobody else is on the
+	// disk.
+	minAlone = 0.95
+)
+
+// target is one of paper 2's results, held against what was measured.
+type target struct {
+	// what is measured, where; wanted is for people.
+	what, wanted string
+	met          func(value float64) bool
+	text         func(value float64) string
+	// volumes are held to the bound: a pool on ext4 (VA), one on XFS (VX), volumes
+	// on devices (VD), and the latter two under control (VC, VDC), where it was
+	// measured. limit is a partition (P), what a volume can reach at best.
+	volumes []measurement
+	limit   *measurement
+}
+
+// boundArrangements are those that are held to the bounds.
+var boundArrangements = []fixture.Arrangement{fixture.PlacedVolumes, fixture.PlacedOnXFS, fixture.ControlledOnXFS, fixture.OnDevices, fixture.ControlledOnDevices}
+
+// measurement is a target's value in an arrangement; NaN where there was nothing
+// to divide by.
+type measurement struct {
+	arrangement fixture.Arrangement
+	value       float64
+}
+
+// targets are those whose phases were measured, on the simulated disk with
+// ordered data.
+func (r Result) targets() []target {
+	var all []target
+	for _, load := range []string{fioLoad, mariadbLoad, postgresqlLoad} {
+		p := r.part(simulatedHDD, load, Ordered)
+		if p == nil {
+			continue
+		}
+		beside := func(n fio.Neighbour) string { return loadTitles[load] + " beside " + string(n) + ": " }
+		switch load {
+		case fioLoad:
+			all = p.target(all, target{
+				what: beside(fio.HighFsync) + "share of A off 70:30, points", wanted: fmt.Sprintf("at most %.0f", 100*maxShareError),
+				met: func(v float64) bool { return math.Abs(v) <= maxShareError }, text: func(v float64) string { return fmt.Sprintf("%+.1f", 100*v) },
+			}, fio.HighFsync, "", func(x, _ *Phase) float64 { return x.ShareA - fixture.TargetA })
+		case mariadbLoad:
+			for _, n := range []fio.Neighbour{fio.LowFsync, fio.HighFsync, Limited} {
+				all = p.target(all, atLeast(beside(n)+"throughput over S", minThroughputGain), n, fixture.SharedExt4, rateRatio)
+				all = p.target(all, target{
+					what: beside(n) + "time of a sync over S", wanted: fmt.Sprintf("at most %.2f", maxSyncRatio),
+					met: func(v float64) bool { return v <= maxSyncRatio }, text: decimals,
+				}, n, fixture.SharedExt4, func(x, s *Phase) float64 { return ratio(x.SyncA.MeanSeconds, s.SyncA.MeanSeconds) })
+			}
+		}
+		all = p.target(all, atLeast(loadTitles[load]+" alone: throughput over P", minAlone), Alone, fixture.OwnPartitions, rateRatio)
+	}
+	return all
+}
+
+func atLeast(what string, bound float64) target {
+	return target{what: what, wanted: fmt.Sprintf("at least %.4g", bound), met: func(v float64) bool { return v >= bound }, text: decimals}
+}
+
+func rateRatio(x, base *Phase) float64 { return ratio(x.Rate, base.Rate) }
+
+// ratio is NaN without anything to divide by.
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return math.NaN()
+	}
+	return a / b
+}
+
+// decimals writes a ratio for people; "–" is one that there is not.
+func decimals(v float64) string {
+	if math.IsNaN(v) {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// target adds t to all, measured beside a neighbour in the volumes and on
+// partitions; base is the arrangement that these are held against ("": none). It
+// is left out where no volume was measured.
+func (p Part) target(all []target, t target, n fio.Neighbour, base fixture.Arrangement, measure func(x, base *Phase) float64) []target {
+	against := p.phase(base, n)
+	if base != "" && against == nil {
+		return all
+	}
+	for _, a := range boundArrangements {
+		if x := p.phase(a, n); x != nil {
+			t.volumes = append(t.volumes, measurement{a, measure(x, against)})
+		}
+	}
+	if x := p.phase(fixture.OwnPartitions, n); x != nil && base != fixture.OwnPartitions {
+		t.limit = &measurement{fixture.OwnPartitions, measure(x, against)}
+	}
+	if len(t.volumes) == 0 {
+		return all
+	}
+	return append(all, t)
+}
+
+// targetTable says which targets are met.
+func (r Result) targetTable() report.Table {
+	t := report.Table{
+		Title: "The paper's result, and this one",
+		Note: "On the simulated disk, ordered. VA is a pool on ext4, VX one on XFS, VD one on a partition each; VC and VDC are VX and VD under `daybook control`, with fio, where there is something to divide. P is what a partition each gives. " +
+			"A sync that does not end within the phase is not in its time.",
+		Columns: []string{"target", "wanted"},
+	}
+	for _, a := range boundArrangements {
+		t.Columns = append(t.Columns, string(a), "met")
+	}
+	t.Columns = append(t.Columns, string(fixture.OwnPartitions))
+	for _, x := range r.targets() {
+		row := append([]string{x.what, x.wanted}, slices.Repeat([]string{"–"}, 2*len(boundArrangements)+1)...)
+		for _, m := range x.volumes {
+			at := 2 + 2*slices.Index(boundArrangements, m.arrangement)
+			row[at], row[at+1] = x.text(m.value), "yes"
+			if !x.met(m.value) {
+				row[at+1] = "**no**"
+			}
+		}
+		if x.limit != nil {
+			row[len(row)-1] = x.text(x.limit.value)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// Check says which targets are missed.
+func (r Result) Check() error {
+	var errs []error
+	for _, x := range r.targets() {
+		for _, m := range x.volumes {
+			if !x.met(m.value) {
+				errs = append(errs, fmt.Errorf("%s, %s: %s; want %s", x.what, m.arrangement, x.text(m.value), x.wanted))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
