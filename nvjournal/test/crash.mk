@@ -32,9 +32,9 @@ $(SCHEDULE_B)/crash_images: $(SCHEDULE_OBJECTS)
 	$(Q)$(CC) -o $@ $^
 
 test-schedules: $(SCHEDULE_B)/crash_images
-	@$< -r 6000 -e 60 -i 2 -n 0
-	@$< -r 400 -e 400 -i 1 -n 0 -w "full ring, commits that take their time"
-	@$< -r 400 -e 60 -i 2 -n 0 -w "full ring, reservations that take their time"
+	@$< -r 2000 -e 60 -i 2 -n 0
+	@$< -r 150 -e 400 -i 1 -n 0 -w "full ring, commits that take their time"
+	@$< -r 150 -e 60 -i 2 -n 0 -w "full ring, reservations that take their time"
 
 # --- Soak -----------------------------------------------------------------------
 
@@ -52,6 +52,8 @@ soak-images: build/test/crash_images
 
 soak-schedules: $(SCHEDULE_B)/crash_images
 	$(call pieces,10,$< -r 20000 -e 60 -i 2 -n 0 -s $${n}00000)
+	$(SOAK_RUN) $< -r 4000 -e 400 -i 1 -n 0 -w "full ring, commits that take their time"
+	$(SOAK_RUN) $< -r 4000 -e 60 -i 2 -n 0 -w "full ring, reservations that take their time"
 
 soak-properties: build/test/property_reference
 	$(call pieces,10,$< $${n}00000 5000)
@@ -75,7 +77,7 @@ FUZZ_LIB := $(patsubst %,$(FUZZ_B)/test/%.o,lib/sample lib/world lib/trace lib/s
 	fuzz/edits)
 # Runs of each (of each piece, in soak): a number, not a time, so that each run of the test
 # does the same. What soak has found so far it goes on from.
-FUZZ_RUNS ?= 70000
+FUZZ_RUNS ?= 20000
 FUZZ_SOAK_RUNS ?= 100000
 
 $(FUZZ_B)/core/%.o: core/%.c $(wildcard core/*.h include/*.h)
