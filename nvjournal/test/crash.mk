@@ -5,10 +5,10 @@
 # the fuzzers (test-fuzz). docs/nvjournal-correctness.md says what each shows.
 
 TEST_TARGETS += test-schedules test-mutants test-fuzz
-SOAK_TARGETS += soak-images soak-schedules soak-properties soak-threads soak-fuzz
+SOAK_TARGETS += soak-images soak-schedules soak-properties soak-threads soak-mutants soak-fuzz
 
 .PHONY: test-schedules test-mutants test-fuzz soak-images soak-schedules soak-properties \
-	soak-threads soak-fuzz
+	soak-threads soak-mutants soak-fuzz
 
 # --- The core with a point at each atomic operation ---------------------------
 
@@ -65,6 +65,9 @@ soak-threads: build/test/thread_counters
 
 test-mutants: $(sort $(wildcard core/*.c core/*.h test/lib/*.c test/lib/*.h))
 	@CC="$(CC)" sh test/mutants/run build/mutants
+
+soak-mutants: $(sort $(wildcard core/*.c core/*.h test/lib/*.c test/lib/*.h))
+	@CRASH_MUTANT_SOUND=1 CC="$(CC)" $(SOAK_RUN) sh test/mutants/run build/mutants
 
 # --- Fuzzing ------------------------------------------------------------------
 
