@@ -10,12 +10,14 @@ import (
 // floating-point JSON readers of other languages.
 const (
 	maxIntervalSeconds = 7 * 24 * 3600
-	maxBytes           = 1 << 53
-	maxCount           = 1 << 53
-	maxSum             = 1 << 62
-	maxWeight          = 1 << 20
-	maxNameBytes       = 4096
-	maxEstimatorBytes  = 64
+	// maxRequestSeconds is a week of a million requests.
+	maxRequestSeconds = maxIntervalSeconds * 1_000_000
+	maxBytes          = 1 << 53
+	maxCount          = 1 << 53
+	maxSum            = 1 << 62
+	maxWeight         = 1 << 20
+	maxNameBytes      = 4096
+	maxEstimatorBytes = 64
 )
 
 // check tells the first value of a sample that is out of its range.
@@ -70,6 +72,9 @@ func (d Device) check() error {
 			return fmt.Errorf("memory journal %q: %w", m.Filesystem, err)
 		}
 	}
+	if d.Control != nil && d.Control.Actuator != ActuatorWeights && d.Control.Actuator != ActuatorLimits {
+		return fmt.Errorf("control: actuator is %.100q; want %s or %s", d.Control.Actuator, ActuatorWeights, ActuatorLimits)
+	}
 	if d.UnaccountedBytes > maxSum || d.UnaccountedBytes < -maxSum {
 		return fmt.Errorf("unaccounted_bytes is %d; want it between -2^62 and 2^62", d.UnaccountedBytes)
 	}
@@ -120,6 +125,9 @@ func (c Container) check() error {
 		if math.IsNaN(ratio.value) || ratio.value < 0 || ratio.value > 1.000001 {
 			return fmt.Errorf("%s is %g; want 0 to 1", ratio.field, ratio.value)
 		}
+	}
+	if !(c.RequestSeconds >= 0 && c.RequestSeconds <= maxRequestSeconds) {
+		return fmt.Errorf("request_seconds is %g; want 0 to %d", c.RequestSeconds, maxRequestSeconds)
 	}
 	for _, f := range []bounded{
 		{"weight", c.Weight, maxWeight},

@@ -23,10 +23,11 @@ func testSample(second int) Sample {
 		Devices: []Device{{
 			Device: "loop0", Dev: "7:0", DiskBytes: 900, JournalBytes: 300, JournalElsewhereBytes: 100,
 			MetadataBytes: 50, UnaccountedBytes: -7, Transactions: 2, CommitSeconds: 0.25, LostEvents: 1,
+			Control:        &Control{Actuator: ActuatorLimits, WeightsIgnored: true},
 			MemoryJournals: []MemoryJournal{{Filesystem: "loop0", LoggedBytes: 640, Handles: 5, Commits: 1}},
 			Containers: []Container{
 				{Cgroup: "/ca", Name: "a", Runtime: "docker", Share: 0.25, TargetShare: 0.5, Weight: 100,
-					ChargedReadBytes: 100, ChargedWriteBytes: 20, ReturnedBytes: 10, ForcedCommits: 3},
+					ChargedReadBytes: 100, ChargedWriteBytes: 20, ReturnedBytes: 10, ForcedCommits: 3, RequestSeconds: 39.5},
 				{Cgroup: "/cb", Name: "b\x1b[2J\u009b\u202e\U000e0001日本", Share: 0.75, TargetShare: 0.5, Weight: 100,
 					JournalBytes: 250, MetadataBytes: 50, UnchargedBytes: 30, MemoryJournalBytes: 640, MemoryJournalHandles: 5},
 			},
@@ -276,6 +277,8 @@ func TestReaderTellsTheLineOfWhatItRefuses(t *testing.T) {
 		"huge bytes":       {header + container("journal_bytes", "9007199254740993") + "\n", `r:2: device "d": cgroup "/a": journal_bytes is 9007199254740993`},
 		"more than 64 bit": {header + container("journal_bytes", "18446744073709551616") + "\n", "r:2: not a sample"},
 		"share above 1":    {header + container("share", "1.5") + "\n", `share is 1.5; want 0 to 1`},
+		"request seconds":  {header + container("request_seconds", "-0.5") + "\n", `request_seconds is -0.5`},
+		"actuator":         {header + `{"interval_seconds":1,"devices":[{"device":"d","control":{"actuator":"brake"}}]}` + "\n", `actuator is "brake"; want weights or limits`},
 		"weight":           {header + container("weight", "99999999") + "\n", `weight is 99999999`},
 		"memory journal":   {header + `{"interval_seconds":1,"devices":[{"device":"d","memory_journals":[{"filesystem":"d","handles":9007199254740993}]}]}` + "\n", `memory journal "d": handles is 9007199254740993`},
 		"no file system":   {header + `{"interval_seconds":1,"devices":[{"device":"d","memory_journals":[{"handles":1}]}]}` + "\n", `filesystem has 0 bytes`},

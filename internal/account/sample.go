@@ -66,9 +66,27 @@ type Device struct {
 	// buffer or full maps. docs/accounting.md says for each where its bytes
 	// stand then; the total of the disk stays true.
 	LostEvents uint64 `json:"lost_events"`
+	// Control is what daybook control does on the disk; absent where nobody
+	// controls it.
+	Control *Control `json:"control,omitempty"`
 	// Containers are sorted by total bytes, greatest first.
 	Containers []Container `json:"containers"`
 }
+
+// Control says how daybook control holds the shares on a disk.
+type Control struct {
+	// Actuator is ActuatorWeights or ActuatorLimits.
+	Actuator string `json:"actuator"`
+	// WeightsIgnored: the disk's scheduler does not follow the weights. Limits
+	// hold the shares then, unless the configuration forbids that.
+	WeightsIgnored bool `json:"weights_ignored,omitempty"`
+}
+
+// What holds the shares on a disk.
+const (
+	ActuatorWeights = "weights"
+	ActuatorLimits  = "limits"
+)
 
 // MemoryJournal is what a file system's journal in memory did.
 type MemoryJournal struct {
@@ -119,6 +137,11 @@ type Container struct {
 	// started before jbd2 would have, and those that it made of a journal in
 	// memory.
 	ForcedCommits uint64 `json:"forced_commits"`
+	// RequestSeconds is how long the requests that ended in the interval were
+	// outstanding, in the scheduler and on the disk, added up: divided by
+	// IntervalSeconds, the mean number of requests that the container kept
+	// outstanding. Absent if 0, and where the kernel notes no start of requests.
+	RequestSeconds float64 `json:"request_seconds,omitempty"`
 	// MemoryJournalBytes is what its handles, of which there were
 	// MemoryJournalHandles, logged in the disk's MemoryJournals. No part of
 	// Bytes, for it costs the disk nothing.

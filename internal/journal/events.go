@@ -87,6 +87,9 @@ const (
 	// KindChargedRead and KindChargedWrite are all I/O by charged cgroup.
 	KindChargedRead  Kind = 4
 	KindChargedWrite Kind = 5
+	// KindOutstanding is how long requests were outstanding, by charged
+	// cgroup, in nanoseconds instead of bytes.
+	KindOutstanding Kind = 6
 )
 
 // Write is a sum of bytes on one disk.
@@ -103,7 +106,8 @@ type Write struct {
 	// than Disk for a partition, for a mapped device, and below a loop device
 	// with direct I/O, which hands its pages on.
 	Of, OfInstance uint32
-	Bytes          uint64
+	// Bytes are nanoseconds of KindOutstanding.
+	Bytes uint64
 }
 
 // Filesystem is the one whose pages were written.

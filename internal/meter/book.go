@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/journal"
@@ -125,6 +126,8 @@ func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
 			p.unit(charged).ChargedReadBytes += w.Bytes
 		case journal.KindChargedWrite:
 			p.unit(charged).ChargedWriteBytes += w.Bytes
+		case journal.KindOutstanding:
+			p.unit(charged).RequestSeconds += time.Duration(w.Bytes).Seconds()
 		case journal.KindData:
 			if owner := in.UnitOf(w.Owner); owner != charged {
 				p.unit(owner).UnchargedBytes += w.Bytes

@@ -81,6 +81,21 @@ func TestACheckpointInACallersContextIsGivenBackToItsOwner(t *testing.T) {
 	}
 }
 
+func TestTheTimeOfRequestsIsTheChargedCgroups(t *testing.T) {
+	got := NewBook().Account(readings(journal.Events{Writes: []journal.Write{
+		{Disk: fsDev, Kind: journal.KindChargedRead, Charged: alice, Bytes: mebi},
+		{Disk: fsDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 38_500_000_000},
+		{Disk: fsDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 1_000_000_000},
+		{Disk: logDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 1_000_000_000},
+	}}, mebi, 0))
+	if a := find(t, got, "/a"); a.RequestSeconds != 39.5 || a.Bytes() != mebi {
+		t.Errorf("%+v; want 39.5 s and 1 MiB", a)
+	}
+	if got[0].UnaccountedBytes != 0 {
+		t.Errorf("%d bytes are not accounted", got[0].UnaccountedBytes)
+	}
+}
+
 func TestDataWrittenInTheRootCgroupsNameIsItsOwners(t *testing.T) {
 	got := NewBook().Account(readings(journal.Events{Writes: []journal.Write{
 		{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 3 * mebi},

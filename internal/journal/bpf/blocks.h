@@ -259,6 +259,21 @@ static __always_inline void classify_request(struct request *rq, __u32 disk, __u
 }
 
 /*
+ * How long a request was outstanding: the sum over a cgroup's requests, divided
+ * by the time that passed, is its mean number of requests in the scheduler and
+ * on the disk. Entered once, with the last bytes of the request. The kernel
+ * notes no start where neither statistics nor a scheduler need it.
+ */
+static __always_inline void add_outstanding(struct request *rq, __u32 disk, __u64 charged,
+					    __u64 bytes)
+{
+	__u64 started = rq->start_time_ns, now = bpf_ktime_get_ns();
+
+	if (started && now > started && bytes >= rq->__data_len)
+		add_written(disk, KIND_OUTSTANDING, charged, NO_OWNER, now - started);
+}
+
+/*
  * At completion: in whose name the disk worked, to the byte as /sys/block
  * counts it, and what it wrote: the journal, metadata in place, or file data
  * in the root cgroup's name. A request holds bios of one cgroup only
@@ -284,8 +299,10 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	observed = bpf_map_lookup_elem(&disks, &disk);
 	charged = charged_cgroup(bio);
 	if (op == bpf_core_enum_value(enum req_op, REQ_OP_READ)) {
-		if (observed)
+		if (observed) {
 			add_written(disk, KIND_CHARGED_READ, charged, NO_OWNER, bytes);
+			add_outstanding(rq, disk, charged, bytes);
+		}
 		return 0;
 	}
 	if (op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE)) {
@@ -295,8 +312,10 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	} else if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES)) {
 		return 0;
 	}
-	if (observed)
+	if (observed) {
 		add_written(disk, KIND_CHARGED_WRITE, charged, NO_OWNER, bytes);
+		add_outstanding(rq, disk, charged, bytes);
+	}
 	return 0;
 }
 

@@ -195,7 +195,9 @@ struct request_queue {
 struct request {
 	struct request_queue *q;
 	unsigned int cmd_flags;
+	unsigned int __data_len;
 	struct bio *bio;
+	__u64 start_time_ns;
 };
 
 /* until 5.16 */

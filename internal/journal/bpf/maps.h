@@ -22,6 +22,7 @@ enum kind {
 	KIND_DATA = 3,          /* file data written in the root cgroup's name */
 	KIND_CHARGED_READ = 4,  /* all reads, in whose name the kernel did them */
 	KIND_CHARGED_WRITE = 5, /* all writes, likewise */
+	KIND_OUTSTANDING = 6,   /* nanoseconds from request to completion, in whose name */
 };
 
 enum lost {
