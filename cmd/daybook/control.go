@@ -25,6 +25,7 @@ import (
 // controlFlags are what the command line says; it goes before the file.
 type controlFlags struct {
 	config, law, stateDir    string
+	actuator                 string
 	devices                  []string
 	estimator, calibration   string
 	metrics                  string
@@ -45,6 +46,11 @@ that the whole comes out in the ratio of their ideal weights: once an interval b
 paper's law, ten times an interval by the feedback law. Where a write limit is
 in force, it is lowered by the I/O that escapes it.
 
+Control checks whether the disk's scheduler follows its weights. If it does not for
+15 s, control says so, and limits (io.max, blkio.throttle) hold the shares until it
+does again. On a scheduler without weights (none, mq-deadline, kyber) limits always
+do.
+
 The ideal weights are those of the configuration, else those found in the cgroups.
 The original settings are on disk before the first change; they are put back at the
 end (Ctrl-C, SIGTERM, SIGQUIT), at the next start after a kill -9, and by "daybook
@@ -55,6 +61,7 @@ The configuration is YAML; all keys are optional:
 
   interval: 5s               # 1s to 1h
   devices: [sda]             # one or several; a single one also as device: sda
+  actuator: auto             # or weights, or limits
   law: feedback              # or paper
   state_dir: /var/lib/daybook
   tunables:                  # of the disk's scheduler, held meanwhile; none: kept
@@ -84,6 +91,7 @@ The configuration is YAML; all keys are optional:
 	flags.StringArrayVar(&f.devices, "device", nil, "a disk: a name such as sda, a node, major:minor, or a mount point; of a logical volume, the disk below; may be repeated")
 	flags.DurationVar(&f.interval, "interval", 0, "over which shares are to come true, 1s to 1h (default 5s, jbd2's own)")
 	flags.StringVar(&f.law, "law", "", "feedback (default) or paper")
+	flags.StringVar(&f.actuator, "actuator", "", "what holds the shares: auto (default), weights or limits")
 	flags.StringVar(&f.stateDir, "state-dir", "", "`DIR` for the original settings (default "+control.DefaultStateDir+")")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and print what would be changed")
 	flags.StringVar(&f.estimator, "estimator", "handles", "how journal bytes are attributed: handles or syscalls")
@@ -124,6 +132,12 @@ func (f *controlFlags) load() (control.Config, error) {
 		}
 		config.Law = f.law
 	}
+	if f.actuator != "" {
+		if err := control.CheckActuator(f.actuator); err != nil {
+			return config, fmt.Errorf("--actuator: %w", err)
+		}
+		config.Actuator = f.actuator
+	}
 	if f.stateDir != "" {
 		if err := control.CheckStateDir(f.stateDir); err != nil {
 			return config, fmt.Errorf("--state-dir: %w", err)
@@ -152,7 +166,7 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return usageError{err}
 	}
-	disks, err := openControlled(config.Devices)
+	disks, err := openControlled(config.Devices, config.Actuator)
 	if err != nil {
 		return err
 	}
@@ -194,7 +208,7 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 
 // openControlled finds disks and what controls their shares. One that cannot be
 // controlled is an error.
-func openControlled(devices []string) ([]control.Disk, error) {
+func openControlled(devices []string, actuator string) ([]control.Disk, error) {
 	if os.Geteuid() != 0 {
 		return nil, unsupportedError{errors.New("cannot control weights: want root; try: sudo daybook control …")}
 	}
@@ -214,7 +228,7 @@ func openControlled(devices []string) ([]control.Disk, error) {
 		if slices.ContainsFunc(disks, func(d control.Disk) bool { return d.Device == found.Name }) {
 			return nil, usageError{fmt.Errorf("--device: %s is the disk %s, which is named already", device, found.Name)}
 		}
-		disk, err := control.OpenDisk(tree, found)
+		disk, err := control.OpenDisk(tree, found, actuator)
 		if errors.Is(err, cgroup.ErrNoWeights) {
 			return nil, unsupportedError{err}
 		}
@@ -274,7 +288,11 @@ func printDecision(w io.Writer, d control.Decision) {
 		fmt.Fprintf(table, "%s\t%.1f %%\t%.1f %%\t%d\t%d\t%d\n", m.Cgroup, 100*m.Share, 100*m.TargetShare, m.Ideal, m.Before, m.After)
 	}
 	for _, l := range d.Limits {
-		fmt.Fprintf(table, "%s\twrite limit\t\t%d\t%d\t%d bytes/s\n", l.Cgroup, l.Original, l.Before, l.After)
+		what := "write limit"
+		if l.Read {
+			what = "read limit"
+		}
+		fmt.Fprintf(table, "%s\t%s\t\t%d\t%d\t%d bytes/s\n", l.Cgroup, what, l.Original, l.Before, l.After)
 	}
 	_ = table.Flush() // a closed pipe ends the program by itself
 }

@@ -34,6 +34,7 @@ type controlRig struct {
 	disks  [2]*disksim.Disk
 	mounts [2]string
 	loads  [2][]*exec.Cmd
+	jobsOf []string // of the loads on the first disk
 	tree   *cgroup.Tree
 	jobs   string // the parent of the jobs' cgroups
 }
@@ -42,6 +43,21 @@ type controlRig struct {
 var jobWeights = map[string]uint64{"a": 500, "b": 300, "c": 200}
 
 func newControlRig(t *testing.T) *controlRig {
+	t.Helper()
+	r := newCgroups(t)
+	for n := range r.disks {
+		r.makeDisk(t, n, blockdev.BFQ)
+	}
+	for n := range r.disks {
+		for _, job := range slices.Sorted(maps.Keys(jobWeights)) {
+			r.load(t, n, job)
+		}
+	}
+	return r
+}
+
+// newCgroups is a rig without disks.
+func newCgroups(t *testing.T) *controlRig {
 	t.Helper()
 	needs.Root(t)
 	needs.Tool(t, "mke2fs")
@@ -62,18 +78,10 @@ func newControlRig(t *testing.T) *controlRig {
 			}
 		})
 	}
-	for n := range r.disks {
-		r.makeDisk(t, n)
-	}
-	for n := range r.disks {
-		for _, job := range slices.Sorted(maps.Keys(jobWeights)) {
-			r.load(t, n, job)
-		}
-	}
 	return r
 }
 
-func (r *controlRig) makeDisk(t *testing.T, n int) {
+func (r *controlRig) makeDisk(t *testing.T, n int, scheduler string) {
 	t.Helper()
 	parameters, err := disksim.Preset("flat")
 	if err != nil {
@@ -83,9 +91,9 @@ func (r *controlRig) makeDisk(t *testing.T, n int) {
 	stateDir := filepath.Join(r.dir, "disks")
 	disk, err := disksim.Create(t.Context(), disksim.Config{
 		Name: fmt.Sprintf("cmd%d-%d", os.Getpid(), n), SizeBytes: 128 << 20, Parameters: parameters,
-		StateDir: stateDir, Scheduler: blockdev.BFQ, OwnerBound: true,
+		StateDir: stateDir, Scheduler: scheduler, OwnerBound: true,
 	})
-	needs.That(t, err == nil, fmt.Sprint("a simulated disk under BFQ: ", err))
+	needs.That(t, err == nil, fmt.Sprint("a simulated disk under ", scheduler, ": ", err))
 	r.disks[n] = disk
 	t.Cleanup(func() { r.deleteDisk(t, n) })
 	r.mounts[n] = filepath.Join(r.dir, fmt.Sprint("mnt", n))
@@ -137,12 +145,29 @@ func (r *controlRig) load(t *testing.T, n int, job string) {
 dd if=/dev/zero of=file bs=1M count=8 conv=fsync status=none
 i=0; while :; do dd if=file of=/dev/null bs=256k iflag=direct status=none; i=$((i+1))
 if [ "$3" = b ]; then mkdir -p $i/a/b $i/c/d $i/e/f $i/g/h; fi; done`
-	command := exec.Command("sh", "-c", script, "sh", r.tree.Root()+r.jobs+"/"+job, filepath.Join(r.mounts[n], job), job)
+	r.start(t, n, job, script, r.tree.Root()+r.jobs+"/"+job, filepath.Join(r.mounts[n], job), job)
+}
+
+// read keeps a process in a job's cgroup that only reads, a file of its own.
+func (r *controlRig) read(t *testing.T, n int, job string, reader int) {
+	t.Helper()
+	const script = `set -e; echo $$ > "$1/cgroup.procs"
+dd if=/dev/zero of="$2" bs=1M count=8 conv=fsync status=none
+while :; do dd if="$2" of=/dev/null bs=256k iflag=direct status=none; done`
+	r.start(t, n, job, script, r.tree.Root()+r.jobs+"/"+job, filepath.Join(r.mounts[n], fmt.Sprint(job, reader)))
+}
+
+func (r *controlRig) start(t *testing.T, n int, job, script string, args ...string) {
+	t.Helper()
+	command := exec.Command("sh", append([]string{"-c", script, "sh"}, args...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	r.loads[n] = append(r.loads[n], command)
+	if n == 0 {
+		r.jobsOf = append(r.jobsOf, job)
+	}
 }
 
 // weights are those of a job on both disks; 0: none of its own there.

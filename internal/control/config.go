@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/daybook-project/daybook/internal/account"
 )
 
 // Config is what the operator wants; see docs/control.md for the file.
@@ -24,6 +26,8 @@ type Config struct {
 	// Devices are the disks, in any form that blockdev.Lookup takes; none if
 	// the command line names them.
 	Devices []string
+	// Actuator is ActuatorAuto, ActuatorWeights or ActuatorLimits.
+	Actuator string
 	// Law is PaperLaw or FeedbackLaw.
 	Law string
 	// StateDir is absolute; the original settings are kept there.
@@ -36,6 +40,24 @@ type Config struct {
 	// Containers says whom to control; the first rule that matches counts.
 	// None: every cgroup that does I/O on the device, at the weight found.
 	Containers []Rule
+}
+
+// What holds the shares.
+const (
+	// ActuatorAuto is weights, and limits as long as the disk's scheduler knows
+	// no weights or does not follow them.
+	ActuatorAuto    = "auto"
+	ActuatorWeights = account.ActuatorWeights
+	ActuatorLimits  = account.ActuatorLimits
+)
+
+// CheckActuator refuses what is none.
+func CheckActuator(text string) error {
+	switch text {
+	case ActuatorAuto, ActuatorWeights, ActuatorLimits:
+		return nil
+	}
+	return fmt.Errorf("%q: want %s, %s or %s", text, ActuatorAuto, ActuatorWeights, ActuatorLimits)
 }
 
 // stepsPerInterval is how often the feedback law looks and corrects within an
@@ -94,7 +116,7 @@ const (
 
 // DefaultConfig is what an empty file means.
 func DefaultConfig() Config {
-	return Config{Interval: DefaultInterval, Law: FeedbackLaw, StateDir: DefaultStateDir, CorrectLimits: true}
+	return Config{Interval: DefaultInterval, Actuator: ActuatorAuto, Law: FeedbackLaw, StateDir: DefaultStateDir, CorrectLimits: true}
 }
 
 // document is the file as written.
@@ -102,6 +124,7 @@ type document struct {
 	Interval   yaml.Node `yaml:"interval"`
 	Device     string    `yaml:"device"`
 	Devices    []string  `yaml:"devices"`
+	Actuator   string    `yaml:"actuator"`
 	Law        string    `yaml:"law"`
 	StateDir   string    `yaml:"state_dir"`
 	Tunables   yaml.Node `yaml:"tunables"`
@@ -155,7 +178,7 @@ func plainYAMLError(err error) error {
 		text := fmt.Sprint(e)
 		if field, _, unknown := strings.Cut(text, " not found in type "); unknown {
 			text = strings.Replace(field, ": field ", ": unknown key ", 1) +
-				" (known: interval, devices, device, law, state_dir, tunables, limits, containers; of a container: match, weight)"
+				" (known: interval, devices, device, actuator, law, state_dir, tunables, limits, containers; of a container: match, weight)"
 		}
 		if at, what, mistyped := strings.Cut(text, ": cannot unmarshal !!"); mistyped {
 			kind, rest, _ := strings.Cut(what, " into ")
@@ -193,6 +216,12 @@ func (file document) config() (Config, error) {
 	var err error
 	if config.Devices, err = readDevices(file.Device, file.Devices); err != nil {
 		return Config{}, err
+	}
+	if file.Actuator != "" {
+		if err := CheckActuator(file.Actuator); err != nil {
+			return Config{}, fmt.Errorf("actuator: %w", err)
+		}
+		config.Actuator = file.Actuator
 	}
 	if file.Law != "" {
 		if _, err := NewLaw(file.Law, BFQRange); err != nil {

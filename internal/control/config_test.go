@@ -13,6 +13,7 @@ func TestConfigIsReadAsWritten(t *testing.T) {
 interval: 10s
 device: sda
 law: paper
+actuator: limits
 state_dir: /srv/daybook/
 tunables: {low_latency: 0, timeout_sync: 40}
 limits: keep
@@ -25,7 +26,7 @@ containers:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.Interval != 10*time.Second || !slices.Equal(config.Devices, []string{"sda"}) || config.Law != PaperLaw ||
+	if config.Interval != 10*time.Second || !slices.Equal(config.Devices, []string{"sda"}) || config.Law != PaperLaw || config.Actuator != ActuatorLimits ||
 		config.StateDir != "/srv/daybook" || !reflect.DeepEqual(config.Tunables, map[string]uint64{"low_latency": 0, "timeout_sync": 40}) || config.CorrectLimits {
 		t.Errorf("read %+v", config)
 	}
@@ -50,7 +51,7 @@ func TestAnEmptyConfigMeansTheDefaults(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 			continue
 		}
-		if config.Interval != 5*time.Second || config.Law != FeedbackLaw || config.StateDir != DefaultStateDir || config.Tunables != nil || !config.CorrectLimits {
+		if config.Interval != 5*time.Second || config.Law != FeedbackLaw || config.Actuator != ActuatorAuto || config.StateDir != DefaultStateDir || config.Tunables != nil || !config.CorrectLimits {
 			t.Errorf("%q: %+v", text, config)
 		}
 		if _, matched := config.Ideal("/anything", ""); !matched {
@@ -77,6 +78,7 @@ func TestABadConfigIsRefusedWithTheLine(t *testing.T) {
 		"tunables:\n  slice_idle: 0\n":                          "line 2: tunables: \"slice_idle\" is none that Daybook changes",
 		"tunables: {low_latency: 0, low_latency: 1}\n":          "line 1",
 		"tunables: off\n":                                       "line 1: tunables: want a map",
+		"actuator: brake\n":                                     "actuator: \"brake\": want auto, weights or limits",
 		"limits: on\n":                                          "limits",
 		"state_dir: here\n":                                     "absolute",
 		"containers:\n- weight: 5\n":                            "line 2: container 1: want match",

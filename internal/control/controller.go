@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
 )
 
 // Controller applies a law to one disk; Run is its life.
@@ -35,6 +37,12 @@ type Controller struct {
 	active map[string]bool
 	// complaints are the last errors by cgroup, so that each is told once.
 	complaints map[string]string
+	// scheduler is what is known of whether the disk's scheduler follows its
+	// weights.
+	scheduler schedulerTrust
+	// limitLaws are by the group's parent, and held what they say, by cgroup.
+	limitLaws map[string]*LimitLaw
+	held      map[string]Limits
 	// sinceLimits is the time since all limits were looked at, in seconds.
 	sinceLimits float64
 }
@@ -55,9 +63,11 @@ type governed struct {
 	// was in force until then.
 	changed bool
 	before  uint64
-	// limit is the write limit in force; 0: none.
-	limit  uint64
+	// limit is in force, as far as it was looked at.
+	limit  Limits
 	hidden mean
+	// reads and writes are what was charged.
+	reads, writes mean
 	// ideal is the promised weight that was last written; 0: none yet.
 	ideal uint64
 }
@@ -68,6 +78,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 		options: options, disk: disk, config: options.Config, host: disk.Host, log: options.Log,
 		cgroups: map[string]*governed{}, laws: map[string]Law{}, names: map[string]string{},
 		active: map[string]bool{}, complaints: map[string]string{},
+		limitLaws: map[string]*LimitLaw{}, held: map[string]Limits{},
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -75,6 +86,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 	if len(options.Disks) > 1 {
 		c.log = c.log.With("disk", disk.Device)
 	}
+	c.scheduler.reset()
 	r := c.host.Weights.Range()
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -136,6 +148,11 @@ func (c *Controller) begin() error {
 	for _, warning := range c.host.Warnings {
 		c.log.Warn(warning)
 	}
+	if c.mustLimit() {
+		c.scheduler.limiting = true
+		c.scheduler.control.Actuator = account.ActuatorLimits
+		c.log.Info("limits hold the shares", "device", c.disk.Device, "scheduler", c.state.Scheduler)
+	}
 	if err := c.holdTunables(); err != nil {
 		return err
 	}
@@ -190,6 +207,7 @@ func (c *Controller) save() error {
 		return nil
 	}
 	c.state.Cgroups, c.state.Configured = c.state.Cgroups[:0], c.ideals.Configured
+	c.state.Actuator, c.state.WeightsIgnored = c.ideals.Control.Actuator, c.ideals.Control.WeightsIgnored
 	for _, g := range c.cgroups {
 		g.IdealWeight, g.Unit = c.ideals.Weights[g.Cgroup], c.ideals.Units[g.Cgroup]
 		c.state.Cgroups = append(c.state.Cgroups, g.CgroupState)

@@ -220,7 +220,8 @@ func TestTheIdealsAreRecordedForOtherPrograms(t *testing.T) {
 		if n == 3 {
 			f.choose("/cb", Setting{Default: 40})
 		}
-		if !loaded.Configured || !loaded.equal(told) || !loaded.equal(Ideals{Configured: true, Weights: want, Units: map[string]bool{"/ca": true, "/cb": true, "/d/x": true, "/d/y": true}}) {
+		if !loaded.Configured || !loaded.equal(told) || !loaded.equal(Ideals{Configured: true, Weights: want, Units: map[string]bool{"/ca": true, "/cb": true, "/d/x": true, "/d/y": true},
+			Control: account.Control{Actuator: ActuatorWeights}}) {
 			t.Errorf("interval %d: recorded %+v, told %+v, want %v", n, loaded, told, want)
 		}
 		if n == 5 { // a cgroup of the same path that is another one is left out

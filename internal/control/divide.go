@@ -113,13 +113,21 @@ func divide(seconds float64, active []*sibling) {
 			s.want = entitled[n] - s.expected()
 			continue
 		}
-		most := total * repayPerSecond / math.Max(1, seconds)
-		s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/arrearsSeconds)
-		s.want = given[n] - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
-		if least := math.Min(leastOfShare*entitled[n], leastOfDisk*total); s.want < least {
-			s.want, s.floored = least, true
-		}
+		s.want = s.due(given[n], entitled[n], total, seconds)
 	}
+}
+
+// due is what a sibling should be charged for that is given a part of total, all
+// in bytes per second: less its hidden I/O and what it is to repay in this step,
+// but never next to nothing of what it is entitled to.
+func (s *sibling) due(given, entitled, total, seconds float64) float64 {
+	most := total * repayPerSecond / math.Max(1, seconds)
+	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/arrearsSeconds)
+	want := given - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
+	if least := math.Min(leastOfShare*entitled, leastOfDisk*total); want < least {
+		want, s.floored = least, true
+	}
+	return want
 }
 
 func within(bound, x float64) float64 { return math.Max(-bound, math.Min(bound, x)) }

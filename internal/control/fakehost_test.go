@@ -22,7 +22,8 @@ type fakeHost struct {
 	mu       sync.Mutex
 	ids      map[string]uint64
 	weights  map[string]Setting
-	limits   map[string]uint64
+	limits   map[string]uint64 // on writes
+	reads    map[string]uint64 // limits on reads
 	tunables map[string]string
 	nextID   uint64
 	log      []string // what was written
@@ -31,7 +32,7 @@ type fakeHost struct {
 }
 
 func newFakeHost(cgroups ...string) *fakeHost {
-	f := &fakeHost{ids: map[string]uint64{}, weights: map[string]Setting{}, limits: map[string]uint64{},
+	f := &fakeHost{ids: map[string]uint64{}, weights: map[string]Setting{}, limits: map[string]uint64{}, reads: map[string]uint64{},
 		tunables: map[string]string{"low_latency": "0"}, nextID: 100}
 	for _, cgroup := range cgroups {
 		f.create(cgroup)
@@ -46,6 +47,7 @@ func (f *fakeHost) create(cgroup string) {
 	f.ids[cgroup] = f.nextID
 	f.weights[cgroup] = Setting{Default: 100}
 	delete(f.limits, cgroup)
+	delete(f.reads, cgroup)
 }
 
 func (f *fakeHost) remove(cgroup string) {
@@ -54,6 +56,7 @@ func (f *fakeHost) remove(cgroup string) {
 	delete(f.ids, cgroup)
 	delete(f.weights, cgroup)
 	delete(f.limits, cgroup)
+	delete(f.reads, cgroup)
 }
 
 func (f *fakeHost) weight(cgroup string) Setting {
@@ -135,17 +138,24 @@ func (f fakeWeights) Restore(cgroup string, s Setting) error {
 
 type fakeLimits struct{ *fakeHost }
 
-func (f fakeLimits) Get(cgroup string) (uint64, error) {
+func (f fakeLimits) Get(cgroup string) (Limits, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, ok := f.ids[cgroup]; !ok {
-		return 0, ErrVanished
+		return Limits{}, ErrVanished
 	}
-	return f.limits[cgroup], nil
+	return Limits{Read: f.reads[cgroup], Write: f.limits[cgroup]}, nil
 }
 
-func (f fakeLimits) Set(cgroup string, bps uint64) error {
-	return f.write(cgroup, fmt.Sprintf("%s limit %d", cgroup, bps), func() { f.limits[cgroup] = bps })
+func (f fakeLimits) Set(cgroup string, limits Limits) error {
+	now, err := f.Get(cgroup)
+	if err == nil && now.Read != limits.Read {
+		err = f.write(cgroup, fmt.Sprintf("%s read limit %d", cgroup, limits.Read), func() { f.reads[cgroup] = limits.Read })
+	}
+	if err == nil && now.Write != limits.Write {
+		err = f.write(cgroup, fmt.Sprintf("%s limit %d", cgroup, limits.Write), func() { f.limits[cgroup] = limits.Write })
+	}
+	return err
 }
 
 type fakeTunables struct{ *fakeHost }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+
+	"github.com/daybook-project/daybook/internal/account"
 )
 
 // Ideals are the promised weights on one disk: what the configuration says, or
@@ -18,11 +20,13 @@ type Ideals struct {
 	// the ratios of siblings matter.
 	Weights map[string]uint64
 	Units   map[string]bool
+	// Control is what holds the shares.
+	Control account.Control
 }
 
 // equal compares two.
 func (i Ideals) equal(other Ideals) bool {
-	return i.Configured == other.Configured && maps.Equal(i.Weights, other.Weights) && maps.Equal(i.Units, other.Units)
+	return i.Control == other.Control && i.Configured == other.Configured && maps.Equal(i.Weights, other.Weights) && maps.Equal(i.Units, other.Units)
 }
 
 // planned are the ideals of a plan.
@@ -45,6 +49,7 @@ func planned(groups []Group, units []Unit, configured bool) Ideals {
 // promise records the ideals for other programs and tells them, if they
 // changed. That they cannot be recorded stops nothing.
 func (c *Controller) promise(ideals Ideals) {
+	ideals.Control = c.scheduler.control
 	if ideals.equal(c.ideals) {
 		return
 	}
@@ -68,7 +73,11 @@ func LoadIdeals(stateDir, device string, id func(cgroup string) (uint64, error))
 	if state.BootID != bootID() {
 		return Ideals{}, fmt.Errorf("the state of %s is of an earlier boot: %w", device, fs.ErrNotExist)
 	}
-	ideals := Ideals{Configured: state.Configured, Weights: map[string]uint64{}, Units: map[string]bool{}}
+	ideals := Ideals{Configured: state.Configured, Weights: map[string]uint64{}, Units: map[string]bool{},
+		Control: account.Control{Actuator: state.Actuator, WeightsIgnored: state.WeightsIgnored}}
+	if ideals.Control.Actuator == "" {
+		ideals.Control.Actuator = account.ActuatorWeights // an earlier version's
+	}
 	for _, c := range state.Cgroups {
 		now, err := id(c.Cgroup)
 		if errors.Is(err, ErrVanished) || err == nil && now != c.ID || c.IdealWeight == 0 {

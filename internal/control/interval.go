@@ -17,7 +17,7 @@ type Decision struct {
 	DryRun bool
 	// Weights are sorted by group, then by cgroup.
 	Weights []WeightDecision
-	// Limits are those that were corrected or put back.
+	// Limits are those that were set, corrected or put back.
 	Limits []LimitDecision
 }
 
@@ -32,9 +32,10 @@ type WeightDecision struct {
 	Share, TargetShare float64
 }
 
-// LimitDecision is one write limit, in bytes per second.
+// LimitDecision is one limit on reads or writes, in bytes per second; 0: none.
 type LimitDecision struct {
 	Cgroup                  string
+	Read                    bool
 	Original, Before, After uint64
 }
 
@@ -57,12 +58,14 @@ func (c *Controller) interval(sample account.Sample) {
 	if err := c.refresh(); err != nil {
 		c.log.Error("cannot look for new cgroups; going on with those known", "error", err)
 	}
+	clear(c.held)
 	decision := Decision{Device: c.disk.Device, Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
 	done := sums(device)
 	for _, group := range c.groups {
 		decision.Weights = append(decision.Weights, c.steer(group, sample.IntervalSeconds, done)...)
 	}
 	decision.Limits = c.steerLimits(sample.IntervalSeconds, done)
+	c.judgeScheduler(sample.IntervalSeconds, done)
 	if c.options.OnInterval != nil {
 		c.options.OnInterval(decision)
 	}
@@ -78,7 +81,13 @@ func (c *Controller) find(sample account.Sample) (account.Device, bool) {
 }
 
 // usage is what a cgroup and all below it did.
-type usage struct{ charged, hidden, writeback uint64 }
+type usage struct {
+	read, written, hidden, writeback uint64
+	// requestSeconds is how long requests were outstanding, added up.
+	requestSeconds float64
+}
+
+func (u usage) charged() uint64 { return u.read + u.written }
 
 // sums adds up what containers did for each of their ancestors.
 func sums(device account.Device) map[string]usage {
@@ -86,9 +95,11 @@ func sums(device account.Device) map[string]usage {
 	for _, container := range device.Containers {
 		for at := path.Clean("/" + container.Cgroup); at != "/"; at = path.Dir(at) {
 			u := done[at]
-			u.charged += container.Charged()
+			u.read += container.ChargedReadBytes
+			u.written += container.ChargedWriteBytes
 			u.hidden += container.Hidden()
 			u.writeback += container.MetadataBytes + container.UnchargedBytes
+			u.requestSeconds += container.RequestSeconds
 			done[at] = u
 		}
 	}
@@ -116,13 +127,19 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		ids = append(ids, m.Cgroup)
 		observations = append(observations, Observation{
 			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(weight),
-			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged),
+			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged()),
+			RequestSeconds: u.requestSeconds,
 		})
-		total += float64(u.hidden) + float64(u.charged)
+		total += float64(u.hidden) + float64(u.charged())
+		g.reads.add(float64(u.read), seconds, limitMeanSeconds)
+		g.writes.add(float64(u.written), seconds, limitMeanSeconds)
 		ideals += float64(m.Ideal)
 	}
 	if len(members) == 0 {
 		return nil
+	}
+	if c.scheduler.limiting {
+		return c.steerByLimits(group, seconds, members, observations, total)
 	}
 	law := c.laws[group.Parent]
 	if law == nil {
@@ -133,6 +150,7 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		}
 		c.laws[group.Parent] = law
 	}
+	c.observeScheduler(group, seconds, observations)
 	next := Quantize(law.Next(seconds, observations), ids, c.host.Weights.Range())
 	decisions := make([]WeightDecision, len(members))
 	for n, g := range members {
@@ -170,7 +188,7 @@ func (c *Controller) writeFresh(group Group) {
 // write makes weight that of the cgroup, if it is not.
 func (c *Controller) write(g *governed, weight uint64, reason string) {
 	before := g.expected.Effective()
-	if weight == before || !c.host.Weights.Range().Holds(weight) {
+	if weight == before || !c.host.Weights.Range().Holds(weight) || c.host.Unweighted {
 		return
 	}
 	if c.options.DryRun {

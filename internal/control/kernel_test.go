@@ -175,7 +175,7 @@ func (b *testbed) settings(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	for _, cgroup := range append([]string{b.parent}, b.cgroups...) {
-		for _, file := range []string{"blkio.bfq.weight", "blkio.bfq.weight_device", "blkio.throttle.write_bps_device", "io.bfq.weight", "io.weight", "io.max"} {
+		for _, file := range []string{"blkio.bfq.weight", "blkio.bfq.weight_device", "blkio.throttle.write_bps_device", "blkio.throttle.read_bps_device", "io.bfq.weight", "io.weight", "io.max"} {
 			text, err := os.ReadFile(filepath.Join(b.dir(cgroup), file))
 			if err == nil {
 				fmt.Fprintf(&all, "%s %s %q\n", cgroup, file, text)
@@ -192,6 +192,7 @@ func (b *testbed) settings(t *testing.T) string {
 func (b *testbed) options(stateDir string) Options {
 	config := DefaultConfig()
 	config.StateDir = stateDir
+	config.Actuator = ActuatorWeights // whatever the samples made up say
 	config.Tunables = b.tunables
 	config.Containers = []Rule{{Match: b.parent + "/*", Weight: 300}}
 	disk := Disk{Device: b.disk.Name, Dev: b.disk.Dev.String(), DeviceDir: DeviceDir(b.disk.Name), Host: b.host}
@@ -220,7 +221,8 @@ func (s *restlessSource) Next(ctx context.Context) (account.Sample, error) {
 	device := account.Device{Device: s.device}
 	for _, cgroup := range s.cgroups {
 		device.Containers = append(device.Containers, account.Container{Cgroup: cgroup,
-			ChargedReadBytes: s.random.Uint64N(100e6), JournalBytes: s.random.Uint64N(60e6)})
+			ChargedReadBytes: s.random.Uint64N(100e6), ChargedWriteBytes: s.random.Uint64N(30e6),
+			JournalBytes: s.random.Uint64N(60e6), RequestSeconds: 40})
 	}
 	return account.Sample{IntervalSeconds: 5, Devices: []account.Device{device}}, nil
 }
@@ -256,8 +258,8 @@ func weightsAreWrittenAndPutBack(t *testing.T, b *testbed) {
 		if b.settings(t) == before {
 			t.Error("nothing was changed")
 		}
-		if limit, err := b.host.Limits.Get(b.cgroups[0]); limit >= writeLimit || limit < writeLimit/10 {
-			t.Errorf("the limit is %d, %v; want less than %d and a tenth of it at least", limit, err, writeLimit)
+		if limit, err := b.host.Limits.Get(b.cgroups[0]); limit.Write >= writeLimit || limit.Write < writeLimit/10 {
+			t.Errorf("the limit is %+v, %v; want less than %d and a tenth of it at least", limit, err, writeLimit)
 		}
 		for name, want := range b.tunables {
 			if value, err := b.disk.Tunable(name); value != fmt.Sprint(want) {
@@ -281,7 +283,8 @@ func TestKillAtRandomMomentsLeavesEveryWeightRestorable(t *testing.T) {
 	killsLeaveEverySettingRestorable(t, newTestbed(t), 50)
 }
 
-// killsLeaveEverySettingRestorable kills at moments between the start and twice
+// killsLeaveEverySettingRestorable kills processes, of which about half set limits
+// (beChild), at moments between the start and twice
 // the time that a process takes to its tenth interval.
 func killsLeaveEverySettingRestorable(t *testing.T, b *testbed, kills int) {
 	stateDir := t.TempDir()
@@ -618,6 +621,9 @@ func beChild(job []string) error {
 	}
 	options := b.options(job[1])
 	options.OpenSource = b.restless()
+	if os.Getpid()%2 == 0 {
+		options.Config.Actuator = ActuatorLimits
+	}
 	options.OnInterval = func(Decision) { fmt.Println("interval") }
 	return Run(context.Background(), options)
 }

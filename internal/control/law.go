@@ -55,6 +55,9 @@ type Observation struct {
 	WritebackBytes float64
 	// OtherBytes is its charged I/O, C' of paper 1.
 	OtherBytes float64
+	// RequestSeconds is how long its requests that ended were outstanding,
+	// added up; 0 where that is not known.
+	RequestSeconds float64
 }
 
 // Law says what the siblings' weights should be, from what they did.
@@ -103,7 +106,8 @@ func (o Observation) measured() bool {
 	return o.OtherBytes >= 0 && o.OtherBytes <= maxBytes &&
 		o.JournalBytes >= 0 && o.JournalBytes <= maxBytes &&
 		o.Ideal > 0 && o.Ideal <= maxWeight &&
-		o.Weight > 0 && o.Weight <= maxWeight
+		o.Weight > 0 && o.Weight <= maxWeight &&
+		o.RequestSeconds >= 0 && o.RequestSeconds <= maxBytes
 }
 
 // journal is the usable part of JournalBytes: what an idle sibling logged

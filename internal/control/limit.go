@@ -1,6 +1,10 @@
 package control
 
-import "math"
+import (
+	"context"
+	"log/slog"
+	"math"
+)
 
 // limitLookSeconds is how often limits are looked for where there were none.
 const limitLookSeconds = 60.0
@@ -25,17 +29,29 @@ func CorrectLimit(limit uint64, hidden float64) uint64 {
 	return min(limit, uint64(corrected))
 }
 
-// worthLimiting says whether a limit differs from that in force by more than a
-// hundredth: the kernel starts its throttling anew at every write.
-func worthLimiting(inForce, wanted, original uint64) bool {
+// worthLimiting says whether a limit differs enough from that in force, by more
+// than a hundredth of scale: the kernel starts its throttling anew at every write.
+func worthLimiting(inForce, wanted, original, scale uint64) bool {
 	if wanted == inForce {
 		return false
 	}
+	if wanted == original || wanted == 0 || inForce == 0 {
+		return true
+	}
 	difference := math.Abs(float64(wanted) - float64(inForce))
-	return wanted == original || difference > 0.01*float64(original)
+	return difference > 0.01*float64(scale)
 }
 
-// steerLimits corrects the write limits in force.
+// lower is the lower of two limits, where 0 is none.
+func lower(a, b uint64) uint64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// steerLimits corrects the write limits in force, and sets and takes away those
+// that hold the shares.
 func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisions []LimitDecision) {
 	if c.host.Limits == nil {
 		return nil
@@ -45,6 +61,8 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 	if lookAtAll {
 		c.sinceLimits = 0
 	}
+	var steered []limitedCgroup
+	unsaved := false
 	for _, group := range c.groups {
 		for _, m := range group.Members {
 			g := c.cgroups[m.Cgroup]
@@ -52,59 +70,112 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 				continue
 			}
 			g.hidden.add(float64(done[g.Cgroup].hidden), seconds, meanSeconds)
-			if g.WriteBytesPerSecond == 0 && (!lookAtAll || !c.config.CorrectLimits) {
+			holds := c.held[g.Cgroup]
+			if holds == (Limits{}) && !g.Limited && g.WriteBytesPerSecond == 0 && (!lookAtAll || !c.config.CorrectLimits) {
 				continue
 			}
-			if d, changed := c.steerLimit(g); changed {
-				decisions = append(decisions, d)
+			if s, ok := c.lookAtLimits(g, holds); ok {
+				steered = append(steered, s)
+				unsaved = unsaved || s.before.CgroupState != g.CgroupState
 			}
 		}
+	}
+	if unsaved {
+		if err := c.save(); err != nil {
+			for _, s := range steered {
+				s.g.CgroupState, s.g.limit = s.before.CgroupState, s.before.limit
+			}
+			c.complain(steered[0].g.Cgroup, "cannot set limits", err)
+			return nil
+		}
+	}
+	for _, s := range steered {
+		decisions = append(decisions, c.steerLimit(s)...)
 	}
 	return decisions
 }
 
-// steerLimit corrects one limit, whose original it keeps first.
-func (c *Controller) steerLimit(g *governed) (LimitDecision, bool) {
+// limitedCgroup is one whose limits are being steered.
+type limitedCgroup struct {
+	g *governed
+	// before is what was known of it until now.
+	before governed
+	// now is in force, holds what its share needs.
+	now, holds Limits
+}
+
+// lookAtLimits takes in what another program did to a cgroup's limits: that is
+// the original now. It must be in the state before anything is written.
+func (c *Controller) lookAtLimits(g *governed, holds Limits) (limitedCgroup, bool) {
 	now, err := c.host.Limits.Get(g.Cgroup)
 	if err != nil {
-		c.complain(g.Cgroup, "cannot read the limit of the cgroup", err)
-		return LimitDecision{}, false
+		c.complain(g.Cgroup, "cannot read the limits of the cgroup", err)
+		return limitedCgroup{}, false
 	}
-	if now != g.limit || now != 0 && g.WriteBytesPerSecond == 0 {
-		// Someone set, changed or took it away: that is now the original.
-		g.WriteBytesPerSecond, g.limit = now, now
-		if err := c.save(); err != nil {
-			c.complain(g.Cgroup, "cannot correct the limit of the cgroup", err)
-			g.WriteBytesPerSecond = 0
-			return LimitDecision{}, false
-		}
+	s := limitedCgroup{g: g, before: *g, now: now, holds: holds}
+	if now.Write != g.limit.Write {
+		g.WriteBytesPerSecond = now.Write
 	}
-	if now == 0 {
-		return LimitDecision{}, false
+	if holds != (Limits{}) && !g.Limited {
+		g.Limited, g.limit.Read, g.ReadBytesPerSecond = true, now.Read, now.Read
 	}
-	wanted := g.WriteBytesPerSecond
-	if c.config.CorrectLimits {
-		wanted = CorrectLimit(wanted, g.hidden.rate())
+	if g.Limited && now.Read != g.limit.Read {
+		g.ReadBytesPerSecond = now.Read
 	}
-	if !worthLimiting(now, wanted, g.WriteBytesPerSecond) {
-		return LimitDecision{}, false
+	g.limit = now
+	return s, true
+}
+
+// steerLimit writes what a cgroup's limits should be. The originals are in the
+// state, and bounds: what an operator limits is never allowed more.
+func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
+	g := s.g
+	wanted := Limits{Read: s.now.Read, Write: g.WriteBytesPerSecond}
+	if wanted.Write != 0 && c.config.CorrectLimits {
+		wanted.Write = CorrectLimit(wanted.Write, g.hidden.rate())
 	}
-	decision := LimitDecision{Cgroup: g.Cgroup, Original: g.WriteBytesPerSecond, Before: now, After: wanted}
+	wanted.Write = lower(wanted.Write, s.holds.Write)
+	if g.Limited {
+		wanted.Read = lower(g.ReadBytesPerSecond, s.holds.Read)
+	}
+	scale := g.WriteBytesPerSecond
+	if s.holds.Write != 0 {
+		scale = s.now.Write
+	}
+	if !worthLimiting(s.now.Write, wanted.Write, g.WriteBytesPerSecond, scale) {
+		wanted.Write = s.now.Write
+	}
+	if !worthLimiting(s.now.Read, wanted.Read, g.ReadBytesPerSecond, s.now.Read) {
+		wanted.Read = s.now.Read
+	}
+	if wanted == s.now {
+		return nil
+	}
+	if wanted.Read != s.now.Read {
+		decisions = append(decisions, LimitDecision{Cgroup: g.Cgroup, Read: true, Original: g.ReadBytesPerSecond, Before: s.now.Read, After: wanted.Read})
+	}
+	if wanted.Write != s.now.Write {
+		decisions = append(decisions, LimitDecision{Cgroup: g.Cgroup, Original: g.WriteBytesPerSecond, Before: s.now.Write, After: wanted.Write})
+	}
 	if c.options.DryRun {
-		return decision, true
+		return decisions
 	}
 	w := g.lastWritten()
 	w.IntendedLimit = wanted
-	err = c.note(g, w)
+	err := c.note(g, w)
 	if err == nil {
 		err = c.host.Limits.Set(g.Cgroup, wanted)
 	}
 	if err != nil {
-		c.complain(g.Cgroup, "cannot correct the limit of the cgroup", err)
-		return LimitDecision{}, false
+		c.complain(g.Cgroup, "cannot set the limits of the cgroup", err)
+		return nil
 	}
 	g.limit = wanted
-	c.log.Info("limited writes", "cgroup", g.Cgroup, "bytes_per_second", wanted, "original", g.WriteBytesPerSecond,
-		"hidden_bytes_per_second", uint64(g.hidden.rate()))
-	return decision, true
+	level := slog.LevelInfo
+	if s.holds != (Limits{}) || g.Limited {
+		level = slog.LevelDebug // ten times in an interval
+	}
+	c.log.Log(context.Background(), level, "limited", "cgroup", g.Cgroup, "read_bytes_per_second", wanted.Read, "write_bytes_per_second", wanted.Write,
+		"original_read", g.ReadBytesPerSecond, "original_write", g.WriteBytesPerSecond, "hidden_bytes_per_second", uint64(g.hidden.rate()))
+	return decisions
 }

@@ -85,11 +85,11 @@ func unrestOn(t *testing.T, name, recording string, cgroups [2]string) (u unrest
 		var observations []Observation
 		for _, cgroup := range cgroups {
 			did := done[cgroup]
-			if did.charged == 0 {
+			if did.charged() == 0 {
 				t.Fatalf("%s: %s was charged nothing at %v", recording, cgroup, sample.Time)
 			}
 			observations = append(observations, Observation{ID: cgroup, Ideal: 500, Weight: 500,
-				JournalBytes: float64(did.hidden), WritebackBytes: float64(did.writeback), OtherBytes: float64(did.charged)})
+				JournalBytes: float64(did.hidden), WritebackBytes: float64(did.writeback), OtherBytes: float64(did.charged())})
 		}
 		next := law.Next(sample.IntervalSeconds, observations)
 		for _, w := range next {

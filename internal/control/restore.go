@@ -95,7 +95,7 @@ func (c CgroupState) lastWritten(last map[uint64]written) *written {
 	}
 	w, ok := last[c.ID]
 	if !ok {
-		w = written{Setting: c.Weight, Intended: c.Weight.Effective(), Limit: c.WriteBytesPerSecond, IntendedLimit: c.WriteBytesPerSecond}
+		w = written{Setting: c.Weight, Intended: c.Weight.Effective(), Limit: c.limits(), IntendedLimit: c.limits()}
 	}
 	return &w
 }
@@ -127,7 +127,7 @@ func (c CgroupState) putBack(host Host, device string, last *written) (kept bool
 		err = host.Weights.Restore(c.Cgroup, setting)
 	}
 	// One may work where the other does not: try both.
-	if c.WriteBytesPerSecond != 0 && host.Limits != nil {
+	if (c.Limited || c.WriteBytesPerSecond != 0) && host.Limits != nil {
 		limitKept, limitErr := c.putBackLimit(host, last)
 		kept, err = kept || limitKept, errors.Join(err, limitErr)
 	}
@@ -137,17 +137,32 @@ func (c CgroupState) putBack(host Host, device string, last *written) (kept bool
 	return kept, nil
 }
 
+// limits are the original ones.
+func (c CgroupState) limits() Limits {
+	return Limits{Read: c.ReadBytesPerSecond, Write: c.WriteBytesPerSecond}
+}
+
 func (c CgroupState) putBackLimit(host Host, last *written) (kept bool, err error) {
-	if last != nil {
-		now, err := host.Limits.Get(c.Cgroup)
-		if err != nil {
-			return false, err
-		}
-		if !last.ownLimit(now) {
-			return now != c.WriteBytesPerSecond, nil
-		}
+	now, err := host.Limits.Get(c.Cgroup)
+	if err != nil {
+		return false, err
 	}
-	return false, host.Limits.Set(c.Cgroup, c.WriteBytesPerSecond)
+	next := Limits{Read: now.Read, Write: c.WriteBytesPerSecond}
+	if c.Limited {
+		next.Read = c.ReadBytesPerSecond
+	}
+	if last != nil && !last.ownWrite(now.Write) {
+		kept = now.Write != next.Write
+		next.Write = now.Write
+	}
+	if last != nil && c.Limited && !last.ownRead(now.Read) {
+		kept = kept || now.Read != next.Read
+		next.Read = now.Read
+	}
+	if next == now {
+		return kept, nil
+	}
+	return kept, host.Limits.Set(c.Cgroup, next)
 }
 
 func (s *State) putBackTunables(host Host, outcome *Outcome, log *slog.Logger) error {

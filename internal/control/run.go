@@ -183,6 +183,11 @@ func (r *runner) reload() bool {
 			err = next.CheckWeights(c.host.Weights.File(), c.host.Weights.Range())
 		}
 	}
+	for _, c := range r.live {
+		if err == nil && c.host.Unweighted && next.Actuator == ActuatorWeights {
+			err = fmt.Errorf("actuator: nothing shares %s by weights", c.disk.Device)
+		}
+	}
 	if err == nil && next.StateDir != r.config.StateDir {
 		err = fmt.Errorf("state_dir cannot change from %s to %s while in control", r.config.StateDir, next.StateDir)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/internal/wholefile"
@@ -39,6 +40,9 @@ type State struct {
 	TunablesSet map[string]string `json:"tunables_set,omitempty"`
 	// Configured: see Ideals.
 	Configured bool `json:"configured,omitempty"`
+	// Actuator and WeightsIgnored are as in account.Control, for other programs.
+	Actuator       string `json:"actuator,omitempty"`
+	WeightsIgnored bool   `json:"weights_ignored,omitempty"`
 	// Cgroups are sorted by path.
 	Cgroups []CgroupState `json:"cgroups"`
 }
@@ -50,9 +54,13 @@ type CgroupState struct {
 	ID uint64 `json:"id"`
 	// Weight is the original weight.
 	Weight Setting `json:"weight"`
-	// WriteBytesPerSecond is the original write limit; 0: none, or not
-	// changed.
+	// WriteBytesPerSecond is the original write limit; 0: none, or, unless
+	// Limited, not changed.
 	WriteBytesPerSecond uint64 `json:"write_bytes_per_second,omitempty"`
+	// Limited: limits hold its share, or did; ReadBytesPerSecond is the
+	// original read limit then, 0: none.
+	Limited            bool   `json:"limited,omitempty"`
+	ReadBytesPerSecond uint64 `json:"read_bytes_per_second,omitempty"`
 	// IdealWeight and Unit are its part of Ideals; 0: none.
 	IdealWeight uint64 `json:"ideal_weight,omitempty"`
 	Unit        bool   `json:"unit,omitempty"`
@@ -158,6 +166,9 @@ func (s *State) check() error {
 	}
 	if s.Scheduler != "" && checkDevice(s.Scheduler) != nil { // of the same letters
 		return fmt.Errorf("%.100q is no name of a scheduler", s.Scheduler)
+	}
+	if s.Actuator != "" && s.Actuator != account.ActuatorWeights && s.Actuator != account.ActuatorLimits {
+		return fmt.Errorf("%.100q is no actuator", s.Actuator)
 	}
 	for _, tunables := range []map[string]string{s.Tunables, s.TunablesSet} {
 		for name, value := range tunables {

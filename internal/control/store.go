@@ -52,12 +52,15 @@ type WeightStore interface {
 	Restore(cgroup string, setting Setting) error
 }
 
-// LimitStore reads and writes the limits on writing to one disk.
+// Limits are those of one cgroup on one disk, in bytes per second; 0: none.
+type Limits struct{ Read, Write uint64 }
+
+// LimitStore reads and writes the limits on one disk.
 type LimitStore interface {
-	// Get reads a cgroup's write limit in bytes per second; 0: none.
-	Get(cgroup string) (bytesPerSecond uint64, err error)
-	// Set changes a limit that is in force.
-	Set(cgroup string, bytesPerSecond uint64) error
+	// Get reads a cgroup's limits.
+	Get(cgroup string) (Limits, error)
+	// Set changes them, and touches none that stays as it is.
+	Set(cgroup string, limits Limits) error
 }
 
 // Tunables reads and writes the tunables of the disk's scheduler.
@@ -70,10 +73,13 @@ type Tunables interface {
 
 // Host is what a Controller reads and writes.
 type Host struct {
-	Cgroups  Cgroups
-	Weights  WeightStore
-	Limits   LimitStore // nil: limits are left alone
-	Tunables Tunables   // nil: tunables are left alone
+	Cgroups Cgroups
+	Weights WeightStore
+	Limits  LimitStore // nil: limits are left alone
+	// Unweighted: nothing shares the disk by weights. Weights then has those
+	// that a configuration gives, and writes none.
+	Unweighted bool
+	Tunables   Tunables // nil: tunables are left alone
 	// Warnings are what the user must know of what shares the disk; they
 	// are logged at the start.
 	Warnings []string

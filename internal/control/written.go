@@ -1,13 +1,15 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,9 +21,8 @@ type written struct {
 	// Intended the weight of that write, which a kill can have prevented.
 	Setting
 	Intended uint64
-	// Limit and IntendedLimit are the same for the write limit, in bytes
-	// per second; 0: none.
-	Limit, IntendedLimit uint64
+	// Limit and IntendedLimit are the same for the limits.
+	Limit, IntendedLimit Limits
 	// switched: the weights on this disk went with its scheduler.
 	switched bool
 }
@@ -41,8 +42,11 @@ func (w written) merge(original, now Setting) Setting {
 	return merged
 }
 
-// ownLimit tells whether a write limit in force is Daybook's.
-func (w written) ownLimit(now uint64) bool { return now == w.Limit || now == w.IntendedLimit }
+// ownRead and ownWrite tell whether a limit in force is Daybook's.
+func (w written) ownRead(now uint64) bool { return now == w.Limit.Read || now == w.IntendedLimit.Read }
+func (w written) ownWrite(now uint64) bool {
+	return now == w.Limit.Write || now == w.IntendedLimit.Write
+}
 
 // writtenLog holds one [written] for each controlled cgroup, in a file beside
 // the state. A record is written in one piece and is not synced: a kill cannot
@@ -55,8 +59,9 @@ type writtenLog struct {
 	next  int64
 }
 
-// recordBytes divides the page size, so that a record lies in one page.
-const recordBytes = 128
+// recordBytes divides the page size, so that a record lies in one page. Earlier
+// versions had records of 128 bytes, without read limits.
+const recordBytes = 256
 
 func writtenPath(stateDir, device string) string {
 	return filepath.Join(stateDir, "control-"+device+".written")
@@ -95,7 +100,8 @@ func (l *writtenLog) note(id uint64, w written) error {
 }
 
 func (l *writtenLog) put(slot int64, id uint64, w written) error {
-	line := fmt.Appendf(make([]byte, 0, recordBytes), "%d %d %d %d %d %d", id, w.Default, w.Device, w.Intended, w.Limit, w.IntendedLimit)
+	line := fmt.Appendf(make([]byte, 0, recordBytes), "%d %d %d %d %d %d %d %d", id, w.Default, w.Device, w.Intended,
+		w.Limit.Write, w.IntendedLimit.Write, w.Limit.Read, w.IntendedLimit.Read)
 	line = append(line, bytes.Repeat([]byte{' '}, recordBytes-1-len(line))...)
 	_, err := l.file.WriteAt(append(line, '\n'), slot*recordBytes)
 	return err
@@ -135,22 +141,37 @@ func readWritten(stateDir, device string) map[uint64]written {
 		return nil
 	}
 	records := map[uint64]written{}
-	line := make([]byte, recordBytes)
-	for n := 0; ; n++ {
-		if _, err := io.ReadFull(file, line); errors.Is(err, io.EOF) {
-			return records
-		} else if err != nil || n == maxCgroups {
-			return nil
-		}
-		var id uint64
-		var w written
-		if _, err := fmt.Sscanf(string(line), "%d %d %d %d %d %d\n", &id, &w.Default, &w.Device, &w.Intended, &w.Limit, &w.IntendedLimit); err != nil {
+	lines := bufio.NewScanner(file)
+	for n := 0; lines.Scan(); n++ {
+		id, w, ok := parseWritten(lines.Text())
+		if !ok || n == maxCgroups {
 			return nil
 		}
 		if id != noCgroup {
 			records[id] = w
 		}
 	}
+	if lines.Err() != nil {
+		return nil
+	}
+	return records
+}
+
+// parseWritten reads one record; those of earlier versions have no read limits.
+func parseWritten(line string) (id uint64, w written, ok bool) {
+	fields := strings.Fields(line)
+	numbers := []*uint64{&id, &w.Default, &w.Device, &w.Intended,
+		&w.Limit.Write, &w.IntendedLimit.Write, &w.Limit.Read, &w.IntendedLimit.Read}
+	if len(fields) != len(numbers) && len(fields) != len(numbers)-2 {
+		return 0, written{}, false
+	}
+	for n, field := range fields {
+		var err error
+		if *numbers[n], err = strconv.ParseUint(field, 10, 64); err != nil {
+			return 0, written{}, false
+		}
+	}
+	return id, w, true
 }
 
 // checkOwned refuses a file that another user could have written.

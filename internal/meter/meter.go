@@ -48,6 +48,8 @@ type Promises struct {
 	// Weights are by cgroup, those above Units too.
 	Weights map[string]uint64
 	Units   map[string]bool
+	// Control is what holds the shares.
+	Control account.Control
 }
 
 // MinInterval is the shortest time between two samples.
@@ -449,6 +451,9 @@ func (m *Meter) describe(device *account.Device) {
 	}
 	weights.begin(len(device.Containers))
 	promises, promised := m.promises(device.Device)
+	if promised {
+		device.Control = &promises.Control
+	}
 	var sum float64 // of the configured weights
 	for i := range device.Containers {
 		c := &device.Containers[i]

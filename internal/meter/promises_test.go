@@ -27,6 +27,9 @@ func describedTargets(t *testing.T, promises func(string) (Promises, bool), idea
 		t.Fatal(err)
 	}
 	m.describe(&device)
+	if p, ok := m.promises("fake"); ok != (device.Control != nil) || ok && *device.Control != p.Control {
+		t.Errorf("control is %+v; want %+v, %v", device.Control, p.Control, ok)
+	}
 	targets := map[string]float64{}
 	for _, c := range device.Containers {
 		if c.TargetShare != 0 {
@@ -47,7 +50,7 @@ func TestTargetsAreWhatControlPromised(t *testing.T) {
 			map[string]float64{"/ca": 0.5, "/cb": 0.3, "/cc": 0.2},
 		},
 		"levels": {
-			Promises{Configured: true, Weights: map[string]uint64{"/ca": 60, "/d": 40, "/d/x": 30, "/d/y": 10}, Units: map[string]bool{"/ca": true, "/d/x": true, "/d/y": true}},
+			Promises{Configured: true, Control: account.Control{Actuator: account.ActuatorLimits, WeightsIgnored: true}, Weights: map[string]uint64{"/ca": 60, "/d": 40, "/d/x": 30, "/d/y": 10}, Units: map[string]bool{"/ca": true, "/d/x": true, "/d/y": true}},
 			map[string]float64{"/ca": 0.6, "/d/x": 0.3, "/d/y": 0.1},
 		},
 		"one parent that holds all": {

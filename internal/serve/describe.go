@@ -98,6 +98,10 @@ var (
 		"Time from a transaction's lock to its commit record; the count is the number of transactions.", deviceLabels)
 	unaccountedDesc = desc("daybook_unaccounted_bytes",
 		"Bytes of the disk in the last interval less those of all cgroups; near 0, and below 0 by the order of reading.", deviceLabels)
+	weightsIgnoredDesc = desc("daybook_control_weights_ignored",
+		"1 while the disk's scheduler does not follow the weights that daybook control sets, else 0; absent where nobody controls the disk.", deviceLabels)
+	limitsHoldDesc = desc("daybook_control_limits",
+		"1 while daybook control holds the shares by limits, 0 while by weights; absent where nobody controls the disk.", deviceLabels)
 	skippedDesc    = desc("daybook_skipped_cgroups", "Cgroups that have no line of their own in the last sample, because they could not be listed; see docs/accounting.md.", nil)
 	samplesDesc    = desc("daybook_samples_total", "Samples taken.", nil)
 	lastDesc       = desc("daybook_last_sample_timestamp_seconds", "When the last sample was taken, in Unix time.", nil)
@@ -128,7 +132,7 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, c := range sampleCounters {
 		descs <- c.desc
 	}
-	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc, unrecordedDesc, skippedDesc} {
+	for _, d := range []*prometheus.Desc{commitDesc, unaccountedDesc, samplesDesc, lastDesc, lengthDesc, seriesDesc, mergedDesc, unrecordedDesc, skippedDesc, weightsIgnoredDesc, limitsHoldDesc} {
 		descs <- d
 	}
 }

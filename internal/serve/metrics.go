@@ -42,6 +42,7 @@ type deviceSeries struct {
 	transactions  uint64
 	commitSeconds float64
 	unaccounted   int64
+	control       *account.Control // nil: nobody controls the disk
 	// memory has the sums of its file systems' journals in memory, by name.
 	memory  map[string]*[3]uint64
 	seen    float64
@@ -146,7 +147,7 @@ func (m *Metrics) addDevice(d account.Device) {
 	}
 	series.transactions += d.Transactions
 	series.commitSeconds += d.CommitSeconds * float64(d.Transactions)
-	series.unaccounted = d.UnaccountedBytes
+	series.unaccounted, series.control = d.UnaccountedBytes, d.Control
 	series.seen, series.current = m.running, true
 }
 
@@ -227,6 +228,10 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstSummary(commitDesc, series.transactions, series.commitSeconds, nil, device)
 		if series.current {
 			gauge(unaccountedDesc, float64(series.unaccounted), device)
+			if c := series.control; c != nil {
+				gauge(weightsIgnoredDesc, truth(c.WeightsIgnored), device)
+				gauge(limitsHoldDesc, truth(c.Actuator == account.ActuatorLimits), device)
+			}
 		}
 	}
 	for i, c := range sampleCounters {

@@ -82,6 +82,31 @@ func TestNamesHelpAndUnitsFollowTheConventions(t *testing.T) {
 	}
 }
 
+func TestWhatHoldsTheSharesIsShown(t *testing.T) {
+	for _, c := range []struct {
+		control         *account.Control
+		ignored, limits float64
+	}{
+		{&account.Control{Actuator: account.ActuatorWeights}, 0, 0},
+		{&account.Control{Actuator: account.ActuatorWeights, WeightsIgnored: true}, 1, 0},
+		{&account.Control{Actuator: account.ActuatorLimits, WeightsIgnored: true}, 1, 1},
+	} {
+		m := NewMetrics(10)
+		sample := testSample(alpha())
+		sample.Devices[0].Control = c.control
+		m.Observe(sample)
+		got := values(t, m)
+		if got["daybook_control_weights_ignored{device=loop0}"] != c.ignored || got["daybook_control_limits{device=loop0}"] != c.limits {
+			t.Errorf("%+v: %v", c.control, got)
+		}
+	}
+	m := NewMetrics(10)
+	m.Observe(testSample(alpha()))
+	if _, there := values(t, m)["daybook_control_limits{device=loop0}"]; there {
+		t.Error("a disk that nobody controls has a metric of its control")
+	}
+}
+
 func TestSamplesAddUpAndGaugesShowTheLast(t *testing.T) {
 	m := NewMetrics(10)
 	first := testSample(alpha())

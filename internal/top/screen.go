@@ -155,12 +155,28 @@ func (s Screen) head(device *account.Device, index int) []string {
 	}
 	lines := []string{s.line(s.Theme.Title, strings.Join(parts, "  "))}
 	figures := deviceLines(*device, s.Sample.IntervalSeconds)
-	unknown := unknownTo(*s.Sample)
+	unknown := unknownTo(*s.Sample) + controlNotice(device.Control)
 	with := s.Theme.Warning
 	if device.LostEvents == 0 && unknown == "" {
 		with = nil
 	}
 	return append(lines, s.line(nil, figures[0]), s.line(with, figures[1]+unknown))
+}
+
+// controlNotice says what daybook control holds the shares by; "" for weights
+// that the scheduler follows, and where nobody controls the disk.
+func controlNotice(c *account.Control) string {
+	switch {
+	case c == nil:
+		return ""
+	case c.WeightsIgnored && c.Actuator == account.ActuatorLimits:
+		return "  scheduler ignores weights: limits hold the shares"
+	case c.WeightsIgnored:
+		return "  SCHEDULER IGNORES WEIGHTS"
+	case c.Actuator == account.ActuatorLimits:
+		return "  limits hold the shares"
+	}
+	return ""
 }
 
 // deviceName is what a device is called: its name and number, and the volume

@@ -111,6 +111,31 @@ func TestScreenWarnsOfWhatTheAccountLacks(t *testing.T) {
 	}
 }
 
+func TestScreenSaysWhatHoldsTheShares(t *testing.T) {
+	for _, c := range []struct {
+		control *account.Control
+		want    string
+	}{
+		{nil, ""},
+		{&account.Control{Actuator: account.ActuatorWeights}, ""},
+		{&account.Control{Actuator: account.ActuatorWeights, WeightsIgnored: true}, "  SCHEDULER IGNORES WEIGHTS"},
+		{&account.Control{Actuator: account.ActuatorLimits, WeightsIgnored: true}, "  scheduler ignores weights: limits hold the shares"},
+		{&account.Control{Actuator: account.ActuatorLimits}, "  limits hold the shares"},
+	} {
+		s := testScreen(160, 24)
+		s.Sample.Devices[0].Control = c.control
+		s.Sample.Devices[0].LostEvents = 0
+		s.Theme.Warning = func(text string) string { return "!" + text }
+		found := false
+		for _, line := range lines(s) {
+			found = found || strings.HasSuffix(strings.TrimSpace(line), "lost events 0"+c.want) && strings.HasPrefix(line, "!") == (c.want != "")
+		}
+		if !found {
+			t.Errorf("%+v: no line ends in %q:\n%s", c.control, c.want, s.Render())
+		}
+	}
+}
+
 func TestScreenSortsByEachColumnBothWays(t *testing.T) {
 	for key, want := range map[string]string{
 		"share": "beta alpha (root)", "read": "alpha beta (root)", "write": "(root) beta alpha",

@@ -1,0 +1,246 @@
+package control
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// The constants of the limit law; docs/control.md says how they were chosen.
+const (
+	// limitMeanSeconds is the memory of charged rates, and so of what the disk
+	// gives: short, because a limit that is too low costs throughput.
+	limitMeanSeconds = 5.0
+	// nowSeconds is the memory of what a sibling does now.
+	nowSeconds = 1.5
+	// throttledPart of its limit is what a sibling gets that the limit holds back.
+	throttledPart = 0.85
+	// wantingPart is the part of the time with requests outstanding from which a
+	// sibling could use more.
+	wantingPart = 0.7
+	// demandRoom is how much more than now a sibling may want in the next step
+	// that did not want more, and demandGrowth by how much that grows in a second
+	// in which it does.
+	demandRoom, demandGrowth = 1.1, 1.5
+	// freeGap is by how much of what is due to it another sibling must have
+	// less than the one without a limit, to get its place.
+	freeGap = 0.05
+	// leastLimit is the lowest limit, in bytes per second: the kernel lets a
+	// request through only when it fits.
+	leastLimit = 1 << 20
+)
+
+// LimitLaw says how many bytes a second siblings may be charged for, so that
+// charged and hidden I/O together come out in the ratio of their ideals,
+// whatever the scheduler does. It divides as [Feedback] does: max-min fairly,
+// with debts.
+//
+// What the disk can do is not known, and changes. So one sibling, the one that
+// has least of what is due to it, has no limit: what the disk gives beyond the
+// others' limits is served to it at once, the measured total grows, and with it
+// all limits. A sibling without backlog is no candidate, and what it leaves goes
+// to the others.
+type LimitLaw struct {
+	memory map[string]*limitMemory
+	// free is the sibling without a limit.
+	free string
+}
+
+// limitMemory is what the law knows of one sibling.
+type limitMemory struct {
+	memory
+	// now is what it is charged now, busy the part of the time in which it had
+	// requests outstanding.
+	now, busy mean
+	// idleSeconds is the time since one of its requests ended.
+	idleSeconds float64
+	// wanting: it could use more; demand is what it can use at most, in bytes per
+	// second, 0: not known.
+	wanting bool
+	demand  float64
+	// limit is what was said last, 0: none.
+	limit float64
+}
+
+// NewLimitLaw makes one.
+func NewLimitLaw() *LimitLaw { return &LimitLaw{memory: map[string]*limitMemory{}} }
+
+// limits is a limit law that knows the rates and the debts of before.
+func (f *Feedback) limits() *LimitLaw {
+	l := NewLimitLaw()
+	for id, m := range f.memory {
+		known := &limitMemory{memory: *m}
+		known.limited, known.floored = false, false
+		l.memory[id] = known
+	}
+	return l
+}
+
+// limitedSibling is one active sibling within one call of Next.
+type limitedSibling struct {
+	*sibling
+	m        *limitMemory
+	position int
+}
+
+// Next says the siblings' limits on charged bytes per second, 0 for none.
+// Weights in the observations do not matter. It is called as [Law.Next] is.
+func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
+	limits := make([]float64, len(siblings))
+	if !(seconds > 0) || math.IsInf(seconds, 0) {
+		return limits
+	}
+	active := l.observe(seconds, siblings)
+	var wanting []limitedSibling
+	plain := make([]*sibling, len(active))
+	for n, s := range active {
+		plain[n] = s.sibling
+		if s.m.wanting {
+			wanting = append(wanting, s)
+		}
+	}
+	if len(active) < 2 || len(wanting) == 0 {
+		for _, s := range active {
+			s.forgive()
+			s.limited, s.floored, s.m.limit = false, false, 0
+		}
+		l.free = ""
+		return limits
+	}
+	keepDebts(seconds, plain, Range{})
+	l.divide(seconds, active)
+	l.choose(wanting)
+	for _, s := range active {
+		s.m.limit = 0
+		if s.o.ID != l.free {
+			s.m.limit = math.Max(leastLimit, s.want)
+		}
+		limits[s.position] = s.m.limit
+	}
+	return limits
+}
+
+// observe takes the step into the memories and returns the active siblings by
+// their names.
+func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []limitedSibling) {
+	known := make(map[string]*limitMemory, len(siblings))
+	var ideals, total float64
+	for _, o := range siblings {
+		m := l.memory[o.ID]
+		if m == nil {
+			m = &limitMemory{}
+		}
+		known[o.ID] = m
+		charged := 0.0
+		if m.listen(o, seconds) {
+			charged = math.Max(0, o.OtherBytes)
+			ideals += o.Ideal
+		}
+		m.charged.add(charged, seconds, limitMeanSeconds)
+		m.now.add(charged, seconds, nowSeconds)
+		m.hidden.add(o.journal(), seconds, meanSeconds)
+		m.writeback.add(o.writeback(), seconds, meanSeconds)
+		m.heap.add(o.writeback(), seconds, heapMemory(seconds))
+		m.want(o, seconds)
+		total += m.charged.rate() + m.hidden.rate()
+	}
+	l.memory = known
+	for n, o := range siblings {
+		m := known[o.ID]
+		if m.quietSeconds >= windowSeconds || m.charged.rate() < idleShare*o.Ideal/ideals*total {
+			m.forgive()
+			m.limited, m.floored, m.limit, m.demand = false, false, 0, 0
+			continue
+		}
+		active = append(active, limitedSibling{&sibling{memory: &m.memory, o: o}, m, n})
+	}
+	slices.SortFunc(active, func(a, b limitedSibling) int { return cmp.Compare(a.o.ID, b.o.ID) })
+	return active
+}
+
+// want judges whether a sibling could use more than it has: it runs into its
+// limit, or has requests outstanding nearly all the time.
+func (m *limitMemory) want(o Observation, seconds float64) {
+	busy := 0.0
+	m.idleSeconds += seconds
+	if o.measured() && o.RequestSeconds > 0 {
+		// What ended now may have waited since the last one ended.
+		busy = math.Min(o.RequestSeconds, m.idleSeconds)
+		m.idleSeconds = 0
+	}
+	m.busy.add(busy, seconds, nowSeconds)
+	rate := m.now.rate()
+	m.wanting = m.busy.rate() >= wantingPart || m.limit > 0 && rate >= throttledPart*m.limit
+	switch {
+	case !m.wanting:
+		m.demand = demandRoom*rate + leastLimit
+	case m.demand > 0:
+		m.demand = math.Max(m.demand*math.Pow(demandGrowth, seconds), demandRoom*rate)
+	}
+}
+
+// divide says what each sibling should be charged for in the coming step: who
+// can use its share, as much as makes it come out right; who cannot, its share.
+func (l *LimitLaw) divide(seconds float64, active []limitedSibling) {
+	var lately, now float64
+	for _, s := range active {
+		lately += s.charged.rate() + s.hidden.rate()
+		now += s.m.now.rate() + s.hidden.rate()
+	}
+	total := math.Max(lately, now) // the disk gave it, so it can
+	promised := make([]claim, len(active))
+	usable := make([]claim, len(active))
+	for n, s := range active {
+		promised[n] = claim{ideal: s.o.Ideal, least: s.expected(), most: math.Inf(1)}
+		usable[n] = promised[n]
+		if s.m.demand > 0 {
+			usable[n].most = math.Max(usable[n].least, s.m.demand+s.expected())
+		}
+	}
+	entitled, given := level(total, promised), level(total, usable)
+	for n, s := range active {
+		s.floored = false
+		if s.limited = given[n] < entitled[n]*(1-deadBand); s.limited {
+			s.arrearsRate = 0
+			s.want = entitled[n] - s.expected()
+			continue
+		}
+		s.want = s.due(given[n], entitled[n], total, seconds)
+	}
+}
+
+// choose picks the sibling without a limit: the one that has least of what is
+// due to it. It stays that, for one with a deep queue takes the disk when its
+// limit ends, unless it could not use more or another has still less although it
+// does not run into its limit.
+func (l *LimitLaw) choose(wanting []limitedSibling) {
+	had := func(s limitedSibling) float64 { return s.m.now.rate() / math.Max(1, math.Min(s.want, s.most())) }
+	least, free := wanting[0], -1
+	for n, s := range wanting {
+		if had(s) < had(least) {
+			least = s
+		}
+		if s.o.ID == l.free {
+			free = n
+		}
+	}
+	if free >= 0 {
+		throttled := func(s limitedSibling) bool {
+			return s.m.limit > 0 && s.m.now.rate() >= throttledPart*s.m.limit || had(s) > had(wanting[free])-freeGap
+		}
+		wanting = slices.DeleteFunc(slices.Clone(wanting), throttled)
+		if len(wanting) == 0 {
+			return
+		}
+		least = slices.MinFunc(wanting, func(a, b limitedSibling) int { return cmp.Compare(had(a), had(b)) })
+	}
+	l.free = least.o.ID
+}
+
+// most is what it can use, in bytes per second.
+func (s limitedSibling) most() float64 {
+	if s.m.demand > 0 {
+		return s.m.demand
+	}
+	return math.Inf(1)
+}

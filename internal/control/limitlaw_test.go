@@ -1,0 +1,181 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// queueDisk serves requests in the order in which they come: who has more of
+// them outstanding gets more, whatever the weights, up to its limit. It is what a
+// scheduler without weights does.
+type queueDisk struct {
+	bytesPerSecond float64
+	containers     []*queueContainer
+}
+
+type queueContainer struct {
+	ideal float64
+	// depth is the number of requests that it keeps outstanding; 0: idle.
+	depth float64
+	// demand is the most bytes per second it asks for; 0: all.
+	demand float64
+	// hidden is its journal, bytes per second that no limit holds.
+	hidden float64
+	limit  float64
+}
+
+func (d *queueDisk) run(seconds float64) []Observation {
+	left := d.bytesPerSecond
+	for _, c := range d.containers {
+		left -= c.hidden
+	}
+	claims := make([]claim, len(d.containers))
+	for n, c := range d.containers {
+		claims[n] = claim{ideal: c.depth, most: math.Inf(1)}
+		if c.limit > 0 {
+			claims[n].most = c.limit
+		}
+		if c.demand > 0 {
+			claims[n].most = math.Min(claims[n].most, c.demand)
+		}
+		if c.depth == 0 {
+			claims[n].ideal, claims[n].most = 1e-9, 0
+		}
+	}
+	observations := make([]Observation, len(d.containers))
+	for n, rate := range level(left, claims) {
+		c := d.containers[n]
+		o := Observation{ID: fmt.Sprint("c", n), Ideal: c.ideal, Weight: 1,
+			OtherBytes: math.Min(rate, claims[n].most) * seconds, JournalBytes: c.hidden * seconds}
+		switch {
+		case c.depth == 0:
+		case c.demand > 0 && rate >= c.demand*0.999:
+			o.RequestSeconds = 0.3 * seconds // it thinks
+		case c.limit > 0 && rate >= c.limit*0.999:
+			o.RequestSeconds = 0.4 * seconds // it waits for the limit, not for the disk
+		default:
+			o.RequestSeconds = c.depth * seconds
+		}
+		observations[n] = o
+	}
+	return observations
+}
+
+// limitBy runs the disk under the law and returns each container's share of all
+// bytes, and the bytes per second, over the steps after warmUp.
+func limitBy(d *queueDisk, law *LimitLaw, warmUp, steps int) (shares []float64, rate float64) {
+	const seconds = 0.5
+	shares = make([]float64, len(d.containers))
+	var total float64
+	for step := range warmUp + steps {
+		observations := d.run(seconds)
+		for n, limit := range law.Next(seconds, observations) {
+			d.containers[n].limit = limit
+		}
+		if step < warmUp {
+			continue
+		}
+		for n, o := range observations {
+			shares[n] += o.OtherBytes + o.JournalBytes
+			total += o.OtherBytes + o.JournalBytes
+		}
+	}
+	for n := range shares {
+		shares[n] /= total
+	}
+	return shares, total / (float64(steps) * seconds)
+}
+
+func TestLimitsHoldSharesWhereTheDeepestQueueWouldWin(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		containers []*queueContainer
+		want       []float64
+	}{
+		{"alike", []*queueContainer{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}, []float64{0.5, 0.3, 0.2}},
+		{"the least has the deepest queue", []*queueContainer{{ideal: 500, depth: 1}, {ideal: 300, depth: 8}, {ideal: 200, depth: 32}}, []float64{0.5, 0.3, 0.2}},
+		{"four", []*queueContainer{{ideal: 40, depth: 4}, {ideal: 30, depth: 32}, {ideal: 20, depth: 1}, {ideal: 10, depth: 8}}, []float64{0.4, 0.3, 0.2, 0.1}},
+		{"a journal counts", []*queueContainer{{ideal: 50, depth: 8}, {ideal: 50, depth: 8, hidden: 12e6}}, []float64{0.5, 0.5}},
+		{"one that does not use its share", []*queueContainer{{ideal: 500, depth: 1, demand: 4e6}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}, []float64{0.1, 0.54, 0.36}},
+		{"one that is idle", []*queueContainer{{ideal: 500}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}, []float64{0, 0.6, 0.4}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			d := &queueDisk{bytesPerSecond: 40e6, containers: test.containers}
+			shares, rate := limitBy(d, NewLimitLaw(), 40, 120)
+			for n, want := range test.want {
+				if math.Abs(shares[n]-want) > 0.02 {
+					t.Errorf("container %d: share %.3f; want %.3f", n, shares[n], want)
+				}
+			}
+			if rate < 0.95*d.bytesPerSecond {
+				t.Errorf("the disk did %.1f of %.1f MB/s", rate/1e6, d.bytesPerSecond/1e6)
+			}
+		})
+	}
+}
+
+// What a disk can do is not told to the law: it must find out, both ways.
+func TestLimitsFollowTheDisk(t *testing.T) {
+	for _, later := range []float64{10e6, 160e6} {
+		d := &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}}
+		law := NewLimitLaw()
+		limitBy(d, law, 40, 1)
+		d.bytesPerSecond = later
+		shares, rate := limitBy(d, law, 40, 60)
+		if math.Abs(shares[0]-0.5) > 0.02 || math.Abs(shares[1]-0.3) > 0.02 || rate < 0.98*later {
+			t.Errorf("after a change to %.0f MB/s: shares %.3f, %.1f MB/s", later/1e6, shares, rate/1e6)
+		}
+	}
+}
+
+// What one leaves is used within two seconds, and given back as soon.
+func TestWhatAnIdleSiblingLeavesIsUsedAtOnce(t *testing.T) {
+	containers := []*queueContainer{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}
+	d := &queueDisk{bytesPerSecond: 40e6, containers: containers}
+	law := NewLimitLaw()
+	limitBy(d, law, 40, 1)
+	for n := range containers {
+		containers[n].depth = 0
+		if _, rate := limitBy(d, law, 4, 10); rate < 0.98*d.bytesPerSecond {
+			t.Errorf("without container %d the disk did %.1f of %.1f MB/s", n, rate/1e6, d.bytesPerSecond/1e6)
+		}
+		containers[n].depth = 8
+		limitBy(d, law, 20, 1)
+		if shares, _ := limitBy(d, law, 20, 40); math.Abs(shares[n]-containers[n].ideal/1000) > 0.02 {
+			t.Errorf("container %d woke and got %.3f; want %.3f", n, shares[n], containers[n].ideal/1000)
+		}
+	}
+}
+
+func TestNobodyIsLimitedAlone(t *testing.T) {
+	law := NewLimitLaw()
+	for _, containers := range [][]*queueContainer{
+		{{ideal: 500, depth: 8}},
+		{{ideal: 500, depth: 8}, {ideal: 500}},
+		{{ideal: 500, depth: 1, demand: 1e6}, {ideal: 500, depth: 1, demand: 1e6}},
+	} {
+		d := &queueDisk{bytesPerSecond: 40e6, containers: containers}
+		limitBy(d, law, 20, 1)
+		for n, c := range containers {
+			if c.limit != 0 {
+				t.Errorf("container %d of %d has the limit %.0f", n, len(containers), c.limit)
+			}
+		}
+	}
+}
+
+func TestNoLimitFromNonsense(t *testing.T) {
+	law := NewLimitLaw()
+	bad := []Observation{
+		{ID: "a", Ideal: 1, Weight: 1, OtherBytes: math.NaN()}, {ID: "b", Ideal: 1, Weight: 1, OtherBytes: -1},
+		{ID: "c", Ideal: 1, Weight: 1, OtherBytes: 1e9, RequestSeconds: math.Inf(1)}, {ID: "d"},
+	}
+	for _, seconds := range []float64{0, -1, math.NaN(), math.Inf(1), 0.5, 5} {
+		for n, limit := range law.Next(seconds, bad) {
+			if limit != 0 {
+				t.Errorf("%v s: %s is limited to %v", seconds, bad[n].ID, limit)
+			}
+		}
+	}
+}

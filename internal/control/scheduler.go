@@ -1,0 +1,270 @@
+package control
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// schedulerTrust is what a controller knows of its disk's scheduler.
+type schedulerTrust struct {
+	trust
+	// windows are by the group's parent.
+	windows map[string]*obedience
+	// verdict and seconds are those of the windows that ended in this interval,
+	// worst what the most telling of them said.
+	verdict verdict
+	seconds float64
+	worst   *obedience
+	// control is what other programs are told.
+	control account.Control
+
+	// limiting: limits hold the shares, and weights are the ideal ones.
+	limiting bool
+	// retrying: weights are in force though they were not followed before.
+	retrying bool
+	// waitSeconds is the time until the other of the two is tried, pauseSeconds
+	// how long limits are kept the next time.
+	waitSeconds, pauseSeconds float64
+	// limitedSeconds is how long limits have been in force; weightsRate and
+	// limitsRate are what the disk did under weights and under limits, for as
+	// many active containers.
+	limitedSeconds          float64
+	weightsRate, limitsRate mean
+	active                  int
+}
+
+// How limits and weights take turns where weights are not followed.
+const (
+	// firstPause is how long limits are kept before weights are tried again;
+	// each time that fails, twice as long, up to lastPause.
+	firstPause, lastPause = 120.0, 1800.0
+	// retrySeconds is how long weights must be ignored again to end the try.
+	retrySeconds = 10.0
+	// rateSeconds is the memory of what the disk did.
+	rateSeconds = 15.0
+	// costSeconds is how long limits are in force before their throughput is
+	// compared, and costPart of the throughput under weights is too little.
+	costSeconds, costPart = 30.0, 0.85
+)
+
+func (s *schedulerTrust) reset() {
+	*s = schedulerTrust{windows: map[string]*obedience{}, pauseSeconds: firstPause, control: account.Control{Actuator: account.ActuatorWeights}}
+}
+
+// observeScheduler takes one group's step in.
+func (c *Controller) observeScheduler(group Group, seconds float64, siblings []Observation) {
+	s := &c.scheduler
+	window := s.windows[group.Parent]
+	if window == nil {
+		window = &obedience{}
+		s.windows[group.Parent] = window
+	}
+	length := window.seconds + seconds
+	v, ended := window.add(seconds, siblings)
+	if !ended {
+		return
+	}
+	if window.ratio > 0 {
+		c.log.Debug("compared what was served with the weights", "below", group.Parent, "ratio", window.ratio, "most", window.most, "least", window.least)
+	}
+	s.seconds = max(s.seconds, length)
+	if v == ignores && (s.verdict != ignores || window.ratio > s.worst.ratio) || v == follows && s.verdict == noEvidence {
+		s.verdict, s.worst = v, window
+	}
+}
+
+// judgeScheduler draws the conclusion from the groups' windows, after all of
+// them were observed, and chooses what holds the shares in the next step.
+func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
+	s := &c.scheduler
+	for parent := range s.windows {
+		if c.laws[parent] == nil {
+			delete(s.windows, parent) // the group is gone
+		}
+	}
+	changed := s.seconds > 0 && s.take(s.verdict, s.seconds)
+	worst := s.worst
+	s.verdict, s.seconds, s.worst = noEvidence, 0, nil
+	var bytes float64
+	active := 0
+	for _, group := range c.groups {
+		if group.Parent == c.groups[0].Parent { // the outermost: it holds the others
+			for _, m := range group.Members {
+				bytes += float64(done[m.Cgroup].charged() + done[m.Cgroup].hidden)
+				if done[m.Cgroup].charged() > 0 {
+					active++
+				}
+			}
+		}
+	}
+	before := s.control
+	c.chooseActuator(seconds, bytes, active)
+	switch {
+	case changed && s.ignored:
+		c.log.Warn(fmt.Sprintf("the scheduler has not followed its weights for %.0f s: %s got %.1f times as many bytes for its weight as %s, and both had requests waiting all the time; %s",
+			verdictSeconds, worst.most, worst.ratio, worst.least, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
+	case changed:
+		c.log.Info("the scheduler follows its weights again", "device", c.disk.Device)
+	}
+	s.control = account.Control{Actuator: s.actuator(), WeightsIgnored: s.ignored}
+	if s.control != before {
+		c.promise(c.ideals)
+	}
+}
+
+func (s *schedulerTrust) actuator() string {
+	if s.limiting {
+		return account.ActuatorLimits
+	}
+	return account.ActuatorWeights
+}
+
+// canLimit tells whether limits may hold the shares.
+func (c *Controller) canLimit() bool {
+	return c.host.Limits != nil && c.config.Actuator != ActuatorWeights
+}
+
+// mustLimit tells whether nothing else can.
+func (c *Controller) mustLimit() bool {
+	return c.canLimit() && (c.host.Unweighted || c.config.Actuator == ActuatorLimits)
+}
+
+// chooseActuator changes from weights to limits while the scheduler does not
+// follow the weights, and tries weights again after ever longer pauses. bytes is
+// what the containers did in the step, active how many did something.
+func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
+	s := &c.scheduler
+	if c.mustLimit() || !c.canLimit() {
+		if limiting := c.mustLimit(); limiting != s.limiting {
+			c.useLimits(limiting)
+		}
+		return
+	}
+	s.waitSeconds = max(0, s.waitSeconds-seconds)
+	if !s.limiting {
+		if active > s.active {
+			s.active, s.weightsRate = active, mean{}
+		}
+		if active == s.active {
+			s.weightsRate.add(bytes, seconds, rateSeconds)
+		}
+		if !s.ignored {
+			s.retrying = false
+			return
+		}
+		if s.waitSeconds > 0 || s.retrying && s.ignoredSeconds < retrySeconds {
+			return
+		}
+		if s.retrying {
+			s.pauseSeconds = min(lastPause, 2*s.pauseSeconds)
+		}
+		s.waitSeconds = s.pauseSeconds
+		c.useLimits(true)
+		return
+	}
+	if s.limitedSeconds += seconds; active < s.active {
+		// Fewer of them do less, limited or not.
+		s.limitedSeconds, s.limitsRate = 0, mean{}
+	}
+	s.limitsRate.add(bytes, seconds, rateSeconds)
+	if s.limitedSeconds > costSeconds && s.limitsRate.rate() < costPart*s.weightsRate.rate() && s.waitSeconds > 0 {
+		c.log.Warn(fmt.Sprintf("limits cost the disk's throughput: %.1f MB/s, and %.1f MB/s by weights that are not followed; weights are tried again, and limits in %.0f s",
+			s.limitsRate.rate()/1e6, s.weightsRate.rate()/1e6, s.pauseSeconds), "device", c.disk.Device)
+		c.useLimits(false)
+		s.retrying, s.waitSeconds = true, s.pauseSeconds
+		return
+	}
+	if s.waitSeconds == 0 {
+		c.useLimits(false)
+		s.retrying = true
+	}
+}
+
+// useLimits changes what holds the shares from the next step on.
+func (c *Controller) useLimits(limiting bool) {
+	s := &c.scheduler
+	s.limiting = limiting
+	s.limitedSeconds, s.limitsRate = 0, mean{}
+	s.restart()
+	clear(s.windows)
+	clear(c.limitLaws)
+	for parent, law := range c.laws {
+		if f, ok := law.(*Feedback); ok && limiting {
+			c.limitLaws[parent] = f.limits()
+		}
+	}
+	clear(c.laws)
+	c.log.Debug("another actuator", "actuator", s.actuator())
+}
+
+// steerByLimits applies the limit law to one group.
+func (c *Controller) steerByLimits(group Group, seconds float64, members []*governed, observations []Observation, total float64) []WeightDecision {
+	law := c.limitLaws[group.Parent]
+	if law == nil {
+		law = NewLimitLaw()
+		c.limitLaws[group.Parent] = law
+	}
+	r := c.host.Weights.Range()
+	decisions := make([]WeightDecision, len(members))
+	var ideals float64
+	for _, o := range observations {
+		ideals += o.Ideal
+	}
+	for n, limit := range law.Next(seconds, observations) {
+		g, o := members[n], observations[n]
+		c.held[g.Cgroup] = splitLimit(limit, g.reads.rate(), g.writes.rate())
+		decisions[n] = WeightDecision{Cgroup: g.Cgroup, Ideal: uint64(o.Ideal), Before: uint64(o.Weight), After: uint64(o.Weight), TargetShare: o.Ideal / ideals}
+		if total > 0 {
+			decisions[n].Share = (o.JournalBytes + o.OtherBytes) / total
+		}
+		if !g.changed && !c.host.Unweighted {
+			decisions[n].After = max(r.Min, min(r.Max, g.ideal))
+			c.write(g, decisions[n].After, "limits hold the shares")
+		}
+	}
+	return decisions
+}
+
+// splitLimit divides a limit on reads and writes together by what was read and
+// written lately, with room for a change. What is rare has no limit.
+func splitLimit(limit, reads, writes float64) Limits {
+	if !(limit > 0) {
+		return Limits{}
+	}
+	const rare, room = 0.05, 0.05
+	part := 0.5
+	if reads+writes > 0 {
+		part = reads / (reads + writes)
+	}
+	of := func(part float64) uint64 {
+		if part < rare {
+			return 0
+		}
+		return uint64(math.Max(1, limit*math.Min(1, part+room)))
+	}
+	return Limits{Read: of(part), Write: of(1 - part)}
+}
+
+// advice is the setting that helps where weights are ignored, and its command.
+func (c *Controller) advice() string {
+	scheduler := ""
+	if c.host.Tunables != nil {
+		scheduler, _ = c.host.Tunables.Scheduler() // unknown: like any but BFQ
+	}
+	if scheduler != blockdev.BFQ {
+		return "measure the disk, and give io.cost its model: docs/control.md has an example"
+	}
+	for _, t := range []struct{ name, good string }{{lowLatency, "0"}, {strictGuarantees, "1"}} {
+		value, err := c.host.Tunables.Get(t.name)
+		if value = strings.TrimSpace(value); err == nil && value != t.good {
+			return fmt.Sprintf("it is BFQ with %s = %s; write tunables: {%s: %s} into the configuration, or: echo %s > /sys/block/%s/queue/iosched/%s",
+				t.name, value, t.name, t.good, t.good, c.disk.Device, t.name)
+		}
+	}
+	return fmt.Sprintf("BFQ's tunables are as they should be; choose it anew, which makes it forget what it has learnt about the disk: cd /sys/block/%s/queue && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees",
+		c.disk.Device)
+}

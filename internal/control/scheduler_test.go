@@ -1,0 +1,269 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// deepReaders are samples of 5 s of two readers with requests waiting all the
+// time, /cb with a deeper queue. Where obeys says so, the scheduler follows the
+// weights; limits always hold.
+func deepReaders(f *fakeHost, samples int, obeys func(n int) bool) []func() account.Sample {
+	n := 0
+	return repeat(samples, func() account.Sample {
+		n++
+		f.mu.Lock()
+		a, b := 1.0, 4.0
+		if obeys(n) {
+			a, b = float64(f.weights["/ca"].Effective()), float64(f.weights["/cb"].Effective())
+		}
+		bytes := level(200e6, []claim{{ideal: a, most: most(f.reads["/ca"])}, {ideal: b, most: most(f.reads["/cb"])}})
+		f.mu.Unlock()
+		ca, cb := did("/ca", uint64(bytes[0]), 0), did("/cb", uint64(bytes[1]), 0)
+		ca.RequestSeconds, cb.RequestSeconds = 40, 160
+		return sampleOf(ca, cb)
+	})
+}
+
+// most is what a limit allows in 5 s.
+func most(limit uint64) float64 {
+	if limit == 0 {
+		return 1e15
+	}
+	return 5 * float64(limit)
+}
+
+func TestLimitsHoldTheSharesWhileWeightsAreIgnored(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables["strict_guarantees"] = "0"
+	f.reads["/cb"] = 500e6 // the operator's own, far away
+	var log bytes.Buffer
+	// Weights are tried after 120 s, in vain, and after 240 s more with success.
+	options := fakeOptions(t, f, twoEqual, deepReaders(f, 90, func(n int) bool { return n > 40 })...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	f.before = func(what string) error {
+		if !strings.Contains(what, "limit") {
+			return nil
+		}
+		state, err := LoadState(options.Config.StateDir, "loop0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range state.Cgroups {
+			original := map[string]uint64{"/cb": 500e6}[c.Cgroup]
+			if strings.HasPrefix(what, c.Cgroup) && (!c.Limited || c.ReadBytesPerSecond != original) {
+				t.Errorf("%s: the state has %+v", what, c)
+			}
+		}
+		return nil
+	}
+	var actuators []string
+	var shares []float64
+	options.OnInterval = func(d Decision) {
+		ideals, err := LoadIdeals(options.Config.StateDir, "loop0", fakeCgroups{f}.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := fmt.Sprint(ideals.Control.Actuator, " ", ideals.Control.WeightsIgnored)
+		if n := len(actuators); n == 0 || actuators[n-1] != now {
+			actuators = append(actuators, now)
+		}
+		shares = append(shares, d.Weights[0].Share)
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"weights false", "limits true", "weights true", "limits true", "weights true", "weights false"}
+	if strings.Join(actuators, ", ") != strings.Join(want, ", ") {
+		t.Errorf("actuators %q; want %q", actuators, want)
+	}
+	for n := 5; n < 14; n++ {
+		// It had a fifth before, and is repaid.
+		if shares[n] < 0.49 || shares[n] > 0.56 {
+			t.Errorf("sample %d by limits: share %.3f of /ca; want 0.5 to 0.56", n, shares[n])
+		}
+	}
+	for text, times := range map[string]int{
+		"has not followed its weights": 1, "follows its weights again": 1,
+		"echo 1 > /sys/block/loop0/queue/iosched/strict_guarantees": 2, // at the start, and as advice
+	} {
+		if n := strings.Count(log.String(), text); n != times {
+			t.Errorf("%q was logged %d times; want %d:\n%s", text, n, times, log.String())
+		}
+	}
+	if f.reads["/ca"] != 0 || f.reads["/cb"] != 500e6 || f.limits["/ca"] != 0 {
+		t.Errorf("limits in the end: reads %v, writes %v", f.reads, f.limits)
+	}
+}
+
+// Where limits cost more than they give, weights come back for a while.
+func TestLimitsThatCostThroughputEnd(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	var log bytes.Buffer
+	free := deepReaders(f, 30, func(int) bool { return false })
+	var steps []func() account.Sample
+	for _, step := range free {
+		steps = append(steps, func() account.Sample {
+			sample := step()
+			if f.reads["/ca"]+f.reads["/cb"] == 0 {
+				return sample
+			}
+			for n := range sample.Devices[1].Containers {
+				sample.Devices[1].Containers[n].ChargedReadBytes /= 2
+			}
+			return sample
+		})
+	}
+	options := fakeOptions(t, f, twoEqual, steps...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	limited := 0
+	options.OnInterval = func(Decision) {
+		if f.reads["/ca"]+f.reads["/cb"] > 0 {
+			limited++
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "limits cost the disk's throughput"); n != 1 || limited < 4 || limited > 10 {
+		t.Errorf("told %d times; limits in force in %d of 30 samples; the log:\n%s", n, limited, log.String())
+	}
+}
+
+func TestIgnoredWeightsAreOnlyToldWhereTheConfigurationSaysSo(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	var log bytes.Buffer
+	options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, deepReaders(f, 20, func(int) bool { return false })...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	for _, write := range f.writes() {
+		if strings.Contains(write, "limit") {
+			t.Errorf("wrote %s", write)
+		}
+	}
+	if n := strings.Count(log.String(), "has not followed its weights"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, log.String())
+	}
+}
+
+// unweighted is the host of a disk that nothing shares by weights.
+func (f *fakeHost) unweighted() Host {
+	host := f.host()
+	host.Unweighted = true
+	return host
+}
+
+func TestLimitsHoldTheSharesOfADiskWithoutWeights(t *testing.T) {
+	for _, config := range []string{twoEqual, "actuator: limits\n" + twoEqual} {
+		f := newFakeHost("/ca", "/cb")
+		options := fakeOptions(t, f, config, deepReaders(f, 20, func(int) bool { return false })...)
+		if config == twoEqual {
+			options.Disks[0].Host = f.unweighted()
+		}
+		var last Decision
+		options.OnInterval = func(d Decision) { last = d }
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if share := last.Weights[0].Share; share < 0.48 || share > 0.52 {
+			t.Errorf("share %.3f of /ca; want 0.5", share)
+		}
+		for _, write := range f.writes() {
+			if config == twoEqual && strings.Contains(write, "weight") {
+				t.Errorf("wrote %s", write)
+			}
+		}
+		if f.reads["/ca"]+f.reads["/cb"] != 0 {
+			t.Errorf("limits in the end: %v", f.reads)
+		}
+	}
+}
+
+// What an operator sets meanwhile bounds Daybook's limits, and stays.
+func TestALimitThatAnotherProgramSetsIsABoundAndStays(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	steps := deepReaders(f, 20, func(int) bool { return false })
+	steps[8] = func() account.Sample {
+		f.mu.Lock()
+		f.reads["/cb"] = 5e6
+		f.mu.Unlock()
+		return steps[0]()
+	}
+	options := fakeOptions(t, f, "actuator: limits\n"+twoEqual, steps...)
+	n := 0
+	options.OnInterval = func(Decision) {
+		if n++; n > 9 && (f.reads["/cb"] == 0 || f.reads["/cb"] > 5e6) {
+			t.Errorf("interval %d: /cb may read %d bytes/s; want at most 5000000", n, f.reads["/cb"])
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if f.reads["/cb"] != 5e6 || f.reads["/ca"] != 0 {
+		t.Errorf("limits in the end: %v", f.reads)
+	}
+}
+
+// Limits that hold shares are put back after a death at any write, like weights.
+func TestDyingBetweenLimitsLeavesAStateThatRestoresThem(t *testing.T) {
+	for n := 1; ; n++ {
+		f := newFakeHost("/ca", "/cb")
+		f.reads = map[string]uint64{"/ca": 0, "/cb": 300e6}
+		f.limits = map[string]uint64{"/ca": 200e6, "/cb": 0}
+		before := fmt.Sprint(f.weights, f.reads, f.limits)
+		options := fakeOptions(t, f, "actuator: limits\n"+twoEqual, deepReaders(f, 10, func(int) bool { return false })...)
+		writes := 0
+		f.before = func(string) error {
+			if writes++; writes >= n {
+				return errors.New("dead")
+			}
+			return nil
+		}
+		c, err := start(options, options.Disks[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.begin(); err == nil || writes < n {
+			r := runner{options: options, config: options.Config, log: discard, live: []*Controller{c}}
+			_ = r.loop(context.Background()) // its end restores, until it is dead
+		}
+		c.lock.Release()
+		alive := writes < n
+		f.before = nil
+		if _, _, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard); err != nil {
+			t.Fatalf("dead at write %d: %v", n, err)
+		}
+		if after := fmt.Sprint(f.weights, f.reads, f.limits); after != before {
+			t.Errorf("dead at write %d: %s; want %s", n, after, before)
+		}
+		if alive {
+			if n < 6 {
+				t.Errorf("only %d writes", n-1)
+			}
+			return
+		}
+	}
+}
+
+// Records of an earlier version, which knew write limits only, are read.
+func TestARecordOfAnEarlierVersionIsRead(t *testing.T) {
+	id, w, ok := parseWritten("7 100 200 300 40 50          ")
+	want := written{Setting: Setting{Default: 100, Device: 200}, Intended: 300, Limit: Limits{Write: 40}, IntendedLimit: Limits{Write: 50}}
+	if id != 7 || w != want || !ok {
+		t.Errorf("%d, %+v, %v", id, w, ok)
+	}
+	for _, line := range []string{"", "7 100 200 300 40", "7 100 200 300 40 50 60", "7 100 200 300 40 50 60 70 80", "7 100 x 300 40 50"} {
+		if _, _, ok := parseWritten(line); ok {
+			t.Errorf("%q was read", line)
+		}
+	}
+}
