@@ -21,6 +21,9 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // wantError fails the test if an error is not of a kind, or does not say what
@@ -67,9 +70,9 @@ func TestSizesAndOptionsThatCannotBeAreRefused(t *testing.T) {
 	for _, o := range []CreateOptions{
 		{},
 		{SizeBytes: 1},
-		{SizeBytes: MinSizeBytes - sizeUnitBytes},
+		{SizeBytes: MinSizeBytes - chunk.UnitBytes},
 		{SizeBytes: MinSizeBytes + 1},
-		{SizeBytes: MaxSizeBytes + sizeUnitBytes},
+		{SizeBytes: MaxSizeBytes + chunk.UnitBytes},
 		{SizeBytes: uint64(negative)},
 		{SizeBytes: math.MaxUint64 - 4095},
 		{SizeBytes: 1 << 63},
@@ -82,7 +85,7 @@ func TestSizesAndOptionsThatCannotBeAreRefused(t *testing.T) {
 		{SizeBytes: testBytes, JournalBytes: math.MaxUint64 &^ (1<<20 - 1)},
 		{SizeBytes: testBytes, Mode: os.ModeSetuid | 0o755},
 		{SizeBytes: testBytes, Labels: map[string]string{"": "x"}},
-		{SizeBytes: testBytes, Labels: map[string]string{"a": strings.Repeat("x", maxLabelBytes)}},
+		{SizeBytes: testBytes, Labels: map[string]string{"a": strings.Repeat("x", records.MaxLabelBytes)}},
 	} {
 		if _, err := r.pool.Create(t.Context(), r.name("v"), o); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
@@ -112,7 +115,7 @@ func TestMountPointsThatCannotBeAreRefusedAndNothingIsLeft(t *testing.T) {
 		file:                               ErrInvalid,
 		r.pool.dir:                         ErrInvalid,
 		r.home:                             ErrInvalid,
-		r.pool.volumeDir(name):             ErrInvalid,
+		r.pool.files.VolumeDir(name):       ErrInvalid,
 		filepath.Join(r.pool.dir, "x"):     ErrInvalid,
 		r.target(other):                    ErrBusy,
 		filepath.Join(r.home, "no/parent"): os.ErrNotExist,
@@ -281,7 +284,7 @@ func TestADetachedVolumeWithoutItsImageIsToldAndCanBeDeleted(t *testing.T) {
 	for _, name := range []string{name, short} {
 		r.create(name, CreateOptions{})
 	}
-	if err := errors.Join(os.Remove(r.pool.image(name)), os.Truncate(r.pool.image(short), testBytes/2)); err != nil {
+	if err := errors.Join(os.Remove(r.pool.files.Image(name)), os.Truncate(r.pool.files.Image(short), testBytes/2)); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{name, short} {
@@ -304,7 +307,7 @@ func TestAnAttachedVolumeWithoutItsImageIsNotDetached(t *testing.T) {
 	name := r.name("v")
 	r.keep(name, CreateOptions{})
 	loop := r.attach(name, AttachOptions{}).LoopDevice
-	if err := os.Remove(r.pool.image(name)); err != nil {
+	if err := os.Remove(r.pool.files.Image(name)); err != nil {
 		t.Fatal(err)
 	}
 	err := r.pool.Detach(t.Context(), name)
@@ -320,7 +323,7 @@ func TestAnAttachedVolumeWithoutItsImageIsNotDetached(t *testing.T) {
 	}
 	// As the error says.
 	unix.Sync()
-	if output, err := exec.Command("cp", "--sparse=always", loop, r.pool.image(name)).CombinedOutput(); err != nil {
+	if output, err := exec.Command("cp", "--sparse=always", loop, r.pool.files.Image(name)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	r.detach(name)
@@ -500,8 +503,8 @@ func TestTheKeeperReadsAYoungRecordAgain(t *testing.T) {
 	tick := time.Now()
 	for weight := uint64(1); weight <= 3; weight++ {
 		record.Weight = weight
-		file := filepath.Join(r.pool.volumeDir(name), recordFile)
-		if err := errors.Join(r.pool.write(record), os.Chtimes(file, tick, tick)); err != nil {
+		file := filepath.Join(r.pool.files.VolumeDir(name), store.RecordFile)
+		if err := errors.Join(r.pool.files.Write(record), os.Chtimes(file, tick, tick)); err != nil {
 			t.Fatal(err)
 		}
 		kept, err := keeper.read(name)
@@ -545,7 +548,7 @@ func TestADetachOutwaitsAContainersStart(t *testing.T) {
 	r.attach(name, AttachOptions{})
 	p := *r.pool
 	var other elsewhere
-	p.reached = func(step string) {
+	p.engine.Stop = func(step string) {
 		switch step {
 		case "detaching":
 			other = newElsewhere(t)
@@ -561,7 +564,7 @@ func TestADetachOutwaitsAContainersStart(t *testing.T) {
 	r.attach(name, AttachOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	p.reached = func(step string) {
+	p.engine.Stop = func(step string) {
 		switch step {
 		case "detaching":
 			other = newElsewhere(t)
@@ -684,7 +687,7 @@ func TestLocksEndWithTheirProcessAndOthersWait(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	r.create(name, CreateOptions{})
-	l, err := lockDirectory(r.pool.volumeDir(name))
+	l, err := store.LockDirectory(r.pool.files.VolumeDir(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -699,7 +702,7 @@ func TestLocksEndWithTheirProcessAndOthersWait(t *testing.T) {
 	if status := r.inspect(name); status.Problem != "" { // reading needs no lock
 		t.Errorf("%+v", status)
 	}
-	l.release()
+	l.Release()
 	// A victim dies with the lock, in the middle of its work.
 	if !r.killed(order{Operation: "attach", Name: name, Attach: AttachOptions{Target: r.target(name)}, KillAt: 3}) {
 		t.Fatal("it was not killed")
@@ -774,7 +777,7 @@ func TestTheQuotaIsNeverExceeded(t *testing.T) {
 	creators.Wait()
 	close(stop)
 	watcher.Wait()
-	names, err := r.pool.names()
+	names, err := r.pool.files.Names()
 	if err != nil || len(names) != fit {
 		t.Errorf("%d volumes, %v; %d have room", len(names), err, fit)
 	}
@@ -789,13 +792,13 @@ func TestAForeignLoopDeviceOnTheImageIsNeverDetached(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	r.keep(name, CreateOptions{})
-	foreign, err := blockdev.Attach(r.pool.image(name), blockdev.AttachOptions{ReadOnly: true})
+	foreign, err := blockdev.Attach(r.pool.files.Image(name), blockdev.AttachOptions{ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantThere := func() {
 		t.Helper()
-		if file, err := foreign.BackingFile(); err != nil || file != r.pool.image(name) {
+		if file, err := foreign.BackingFile(); err != nil || file != r.pool.files.Image(name) {
 			t.Errorf("%s has %q, %v", foreign.Name, file, err)
 		}
 	}
@@ -813,7 +816,7 @@ func TestAForeignLoopDeviceOnTheImageIsNeverDetached(t *testing.T) {
 		if !r.killed(order{Operation: "attach", Name: name, Attach: AttachOptions{Target: r.target(name)}, KillAt: kill}) {
 			t.Fatal("it was not killed")
 		}
-		if foreign, err = blockdev.Attach(r.pool.image(name), blockdev.AttachOptions{ReadOnly: true}); err != nil {
+		if foreign, err = blockdev.Attach(r.pool.files.Image(name), blockdev.AttachOptions{ReadOnly: true}); err != nil {
 			t.Fatal(err)
 		}
 		r.repair()
@@ -826,7 +829,7 @@ func TestAForeignLoopDeviceOnTheImageIsNeverDetached(t *testing.T) {
 		}
 	}
 	r.attach(name, AttachOptions{})
-	if foreign, err = blockdev.Attach(r.pool.image(name), blockdev.AttachOptions{ReadOnly: true}); err != nil {
+	if foreign, err = blockdev.Attach(r.pool.files.Image(name), blockdev.AttachOptions{ReadOnly: true}); err != nil {
 		t.Fatal(err)
 	}
 	r.wantWhole(name)
@@ -886,7 +889,7 @@ func TestCancelledAtEachStepNothingIsHalfDone(t *testing.T) {
 				name, o := r.begin(c)
 				ctx, cancel := context.WithCancel(t.Context())
 				p, n := *r.pool, 0
-				p.reached = func(string) {
+				p.engine.Stop = func(string) {
 					if n == at {
 						cancel()
 					}
@@ -899,7 +902,7 @@ func TestCancelledAtEachStepNothingIsHalfDone(t *testing.T) {
 					t.Errorf("cancelled at %q: %v", step, err)
 				}
 				r.wantTidy()
-				there := exists(r.pool.volumeDir(name))
+				there := exists(r.pool.files.VolumeDir(name))
 				if c.existed && !there && err != nil || !c.existed && there != (err == nil) {
 					t.Errorf("cancelled at %q: %v, and the volume is there: %v", step, err, there)
 				}
@@ -938,7 +941,7 @@ func repairReplays(t *testing.T, state AttachState) {
 	if err := writeSynced(filepath.Join(r.target(name), keptFile)); err != nil {
 		t.Fatal(err)
 	}
-	record, err := r.pool.read(name)
+	record, err := r.pool.files.Read(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -947,15 +950,15 @@ func repairReplays(t *testing.T, state AttachState) {
 		t.Fatalf("%v: %s", err, output)
 	}
 	r.detach(name)
-	if err := os.Rename(crashed, r.pool.image(name)); err != nil {
+	if err := os.Rename(crashed, r.pool.files.Image(name)); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := ext4.ReadSuperblock(r.pool.image(name)); err != nil || !s.NeedsRecovery {
+	if s, err := ext4.ReadSuperblock(r.pool.files.Image(name)); err != nil || !s.NeedsRecovery {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	if state != "" {
 		record.Attachment.State = state
-		if err := r.pool.write(record); err != nil {
+		if err := r.pool.files.Write(record); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -965,7 +968,7 @@ func repairReplays(t *testing.T, state AttachState) {
 	if done := r.repair(); len(done.Volumes) > 0 {
 		t.Errorf("%+v", done)
 	}
-	r.wantClean(r.pool.image(name))
+	r.wantClean(r.pool.files.Image(name))
 	r.wantKept(name)
 }
 

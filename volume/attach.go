@@ -13,6 +13,11 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/placement"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // AttachOptions are the choices of [Pool.Attach]. The target is needed.
@@ -43,28 +48,10 @@ type AttachOptions struct {
 }
 
 func (o AttachOptions) complete(name string) (AttachOptions, error) {
-	if o.Placement == "" {
-		o.Placement = PlaceParent
-	}
 	var errs []error
-	switch o.Placement {
-	case PlaceParent:
-		if o.Cgroup == "" {
-			o.Cgroup = "/daybook/" + name
-		}
-	case PlaceContainer:
-		if o.Cgroup == "" {
-			errs = append(errs, fmt.Errorf("%w placement: %s wants the container's cgroup", ErrInvalid, o.Placement))
-		}
-	case PlaceNone:
-		if o.Cgroup != "" {
-			errs = append(errs, fmt.Errorf("%w placement: %s has no cgroup", ErrInvalid, o.Placement))
-		}
-	default:
-		errs = append(errs, fmt.Errorf("%w placement %q: want %s, %s or %s", ErrInvalid, o.Placement, PlaceParent, PlaceContainer, PlaceNone))
-	}
-	if o.Cgroup != "" && (!cleanPath(o.Cgroup) || o.Cgroup == "/") {
-		errs = append(errs, fmt.Errorf("%w cgroup %q: want a path such as /daybook/%s", ErrInvalid, o.Cgroup, name))
+	var err error
+	if o.Placement, o.Cgroup, err = placement.Complete(o.Placement, o.Cgroup, name); err != nil {
+		errs = append(errs, err)
 	}
 	if o.Target == "" {
 		errs = append(errs, fmt.Errorf("%w: no mount point", ErrInvalid))
@@ -80,7 +67,7 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (Status, error) {
 	status, err := p.attach(ctx, name, options)
 	if err != nil {
-		return Status{}, failed("cannot attach volume %s: %w", name, err)
+		return Status{}, cause.Failed("cannot attach volume %s: %w", name, err)
 	}
 	return status, nil
 }
@@ -96,14 +83,14 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	if o.Target, err = resolveTarget(o.Target); err != nil {
 		return Status{}, err
 	}
-	if within(o.Target, p.dir) || within(p.dir, o.Target) {
+	if records.Within(o.Target, p.dir) || records.Within(p.dir, o.Target) {
 		return Status{}, fmt.Errorf("%w mount point %s: it would hide pool %s, or lie in it", ErrInvalid, o.Target, p.dir)
 	}
-	record, l, err := p.hold(ctx, name)
+	record, l, err := p.files.Hold(ctx, name)
 	if err != nil {
 		return Status{}, err
 	}
-	defer l.release()
+	defer l.Release()
 	if record, err = p.settle(ctx, record); err != nil {
 		return Status{}, err
 	}
@@ -119,11 +106,11 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 				return Status{}, err
 			}
 		}
-		err := p.place(record)
+		err := p.place(ctx, record)
 		return p.status(record), err
 	}
-	if record.persistentAt(o.Target) {
-		if err := record.Persist.checkParentMounted(); err != nil {
+	if record.PersistentAt(o.Target) {
+		if err := checkParentMounted(*record.Persist); err != nil {
 			return Status{}, err
 		}
 	}
@@ -147,10 +134,10 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	p.reached("attaching")
 	if err = p.build(ctx, &record); err == nil {
 		record.Attachment.State = Attached
-		if record.persistentAt(o.Target) {
+		if record.PersistentAt(o.Target) {
 			record.Persist.Unfinished, record.Persist.DetachedBootID = false, ""
 		}
-		err = p.write(record)
+		err = p.files.Write(record)
 	}
 	if err != nil {
 		// Not with ctx, which may be why it failed.
@@ -163,11 +150,6 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	}
 	p.reached("attached")
 	return p.status(record), nil
-}
-
-// within says whether a path is a directory's or below it.
-func within(path, directory string) bool {
-	return path == directory || strings.HasPrefix(path, strings.TrimSuffix(directory, "/")+"/")
 }
 
 // resolveTarget makes the path such as /proc/self/mountinfo will show it.
@@ -207,9 +189,9 @@ func (p *Pool) checkImageThere(record Record) error {
 	if record.Device != "" {
 		return checkDevice(record)
 	}
-	info, err := os.Stat(p.image(record.Name))
+	info, err := os.Stat(p.files.Image(record.Name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("its image %s is missing: it is %w", p.image(record.Name), ErrCorrupt)
+		return fmt.Errorf("its image %s is missing: it is %w", p.files.Image(record.Name), ErrCorrupt)
 	}
 	if err != nil {
 		return err
@@ -222,18 +204,18 @@ func (p *Pool) checkImageThere(record Record) error {
 
 // begin records what is about to be done.
 func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
-	boot, err := bootID()
+	boot, err := store.BootID()
 	if err != nil {
 		return record, err
 	}
 	a := &Attachment{
 		State: Attaching, BootID: boot, Target: o.Target, AllowCache: o.AllowCache, ReadOnly: o.ReadOnly,
-		Dev: o.Dev, Suid: o.Suid, Placement: o.Placement, Cgroup: o.Cgroup,
+		Dev: o.Dev, Suid: o.Suid, Placed: placement.Placed{Placement: o.Placement, Cgroup: o.Cgroup},
 	}
 	info, err := os.Stat(o.Target)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		a.MadeTarget = !o.Persist && !record.persistentAt(o.Target)
+		a.MadeTarget = !o.Persist && !record.PersistentAt(o.Target)
 	case err != nil:
 		return record, err
 	case !info.IsDir():
@@ -257,7 +239,7 @@ func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
 		a.DeviceNumber = facts.dev.String()
 	}
 	record.Attachment = a
-	if err := p.planPlacement(record); err != nil {
+	if err := p.placed(record).Plan(); err != nil {
 		return record, err
 	}
 	if o.Persist && record.Persist == nil {
@@ -265,7 +247,7 @@ func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
 			return record, err
 		}
 	}
-	return record, p.write(record)
+	return record, p.files.Write(record)
 }
 
 // build does what was recorded; what it learns it records as it goes.
@@ -287,7 +269,7 @@ func (p *Pool) build(ctx context.Context, record *Record) error {
 			return err
 		}
 	}
-	if record.persistentAt(a.Target) && record.Persist.Unfinished {
+	if record.PersistentAt(a.Target) && record.Persist.Unfinished {
 		if _, err := p.protect(record); err != nil {
 			return err
 		}
@@ -297,7 +279,7 @@ func (p *Pool) build(ctx context.Context, record *Record) error {
 		return err
 	}
 	p.reached("mounted")
-	return p.place(*record)
+	return p.place(ctx, *record)
 }
 
 // buildLoop makes a loop device of the image, and records which.
@@ -306,28 +288,28 @@ func (p *Pool) buildLoop(record *Record) (blockdev.Loop, error) {
 	options := blockdev.AttachOptions{
 		DirectIO: true, ReadOnly: a.ReadOnly, BlockSizeBytes: p.loopSectorBytes(*record), Label: loopLabel(*record),
 	}
-	loop, err := blockdev.Attach(p.image(record.Name), options)
+	loop, err := blockdev.Attach(p.files.Image(record.Name), options)
 	if errors.Is(err, blockdev.ErrNoDirectIO) {
 		if !a.AllowCache {
 			return loop, fmt.Errorf("%w: the pool's file system %s; --allow-cache does without, and then data is cached twice and an fsync of one volume waits for the pool's writeback", err, p.dir)
 		}
 		p.log.Warn("no direct I/O: the image is cached twice", "volume", record.Name, "why", err)
 		options.DirectIO, options.BlockSizeBytes = false, record.SectorBytes
-		loop, err = blockdev.Attach(p.image(record.Name), options)
+		loop, err = blockdev.Attach(p.files.Image(record.Name), options)
 	}
 	if err != nil {
 		return loop, err
 	}
 	p.reached("looped")
 	a.LoopDevice = loop.Name
-	return loop, p.write(*record)
+	return loop, p.files.Write(*record)
 }
 
 // loopSectorBytes is the loop device's logical block size: what direct I/O takes
 // now, if the file system's blocks are not smaller.
 func (p *Pool) loopSectorBytes(record Record) uint32 {
-	sector := directSectorBytes(p.image(record.Name), record.SectorBytes)
-	s, err := ext4.ReadSuperblock(p.image(record.Name))
+	sector := imagefile.DirectSectorBytes(p.files.Image(record.Name), record.SectorBytes)
+	s, err := ext4.ReadSuperblock(p.files.Image(record.Name))
 	if err == nil && uint64(s.BlockSizeBytes) < uint64(sector) {
 		return record.SectorBytes
 	}
@@ -393,14 +375,14 @@ func (p *Pool) loopsOf(name string) ([]blockdev.Loop, error) {
 		return nil, err
 	}
 	var image unix.Stat_t
-	there := unix.Stat(p.image(name), &image) == nil
+	there := unix.Stat(p.files.Image(name), &image) == nil
 	var found []blockdev.Loop
 	for _, loop := range all {
 		path, removed := strings.CutSuffix(loop.File, " (deleted)")
-		if filepath.Base(path) != imageFile {
+		if filepath.Base(path) != store.ImageFile {
 			continue
 		}
-		same := path == p.image(name)
+		same := path == p.files.Image(name)
 		if there && !removed {
 			// Another mount namespace may have another file at that path.
 			if status, err := loop.Status(); err == nil {
@@ -426,12 +408,4 @@ func mountsAt(target string) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-func bootID() (string, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("cannot tell this start of the host from others: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }

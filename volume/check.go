@@ -6,6 +6,9 @@ import (
 	"fmt"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // CheckOptions are the choices of [Pool.Check].
@@ -36,7 +39,7 @@ type CheckReport struct {
 func (p *Pool) Check(ctx context.Context, name string, options CheckOptions) (CheckReport, error) {
 	report, err := p.check(ctx, name, options)
 	if err != nil {
-		return report, failed("check of volume %s: %w", origin(name, options.Snapshot), err)
+		return report, cause.Failed("check of volume %s: %w", records.Origin(name, options.Snapshot), err)
 	}
 	return report, nil
 }
@@ -49,18 +52,18 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 	if err != nil {
 		return report, err
 	}
-	defer l.release()
+	defer l.Release()
 	if o.Snapshot == "" && record.Attachment != nil {
 		return report, fmt.Errorf("it is %w: attached at %s; detach it, or check a snapshot of it", ErrBusy, record.Attachment.Target)
 	}
 	target := p.offline(record, l)
 	if o.Snapshot != "" {
-		s, err := p.readSnapshot(name, o.Snapshot)
+		s, err := p.files.ReadSnapshot(name, o.Snapshot)
 		if err != nil {
 			return report, err
 		}
 		// What it has in its own journal is all, or there is none inside.
-		target.Device, target.JournalDevice, target.Kept = p.snapshotImage(name, o.Snapshot), "", ""
+		target.Device, target.JournalDevice, target.Kept = p.files.SnapshotImage(name, o.Snapshot), "", ""
 		record.SizeBytes = s.SizeBytes
 	}
 	s, err := ext4.ReadSuperblock(target.Device)
@@ -78,7 +81,7 @@ func examine(ctx context.Context, target ext4.Offline, repair bool, report Check
 	var err error
 	report.Report, report.Corrected, err = target.Check(ctx, repair)
 	report.Clean = err == nil
-	return report, damaged(err)
+	return report, cause.Damaged(err)
 }
 
 // checkCopy looks at a copy whose journal was replayed: without that, errors
@@ -95,7 +98,7 @@ func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record
 		return report, fmt.Errorf("its journal must be replayed on a copy: %w", err)
 	}
 	defer func() { err = errors.Join(err, w.discard()) }()
-	if _, err := copyStill(ctx, target.Device, w.image(), record.SizeBytes, nil); err != nil {
+	if _, err := imagefile.CopyStill(ctx, target.Device, w.image(), record.SizeBytes, nil); err != nil {
 		return report, err
 	}
 	target.Device, target.Lock, target.Kept = w.image(), nil, ""

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
 )
 
 func debugfs(t *testing.T, image string, request string) {
@@ -25,15 +26,15 @@ func TestACheckTellsDamageAndRepairsIt(t *testing.T) {
 	if report, err := r.pool.Check(t.Context(), name, CheckOptions{}); err != nil || !report.Clean || report.Corrected || report.Replayed || report.Report == "" {
 		t.Fatalf("%+v, %v", report, err)
 	}
-	debugfs(t, r.pool.image(name), "set_inode_field dataa links_count 3") // e2fsck -p corrects it
-	before, err := os.ReadFile(r.pool.image(name))
+	debugfs(t, r.pool.files.Image(name), "set_inode_field dataa links_count 3") // e2fsck -p corrects it
+	before, err := os.ReadFile(r.pool.files.Image(name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if report, err := r.pool.Check(t.Context(), name, CheckOptions{}); !errors.Is(err, ErrCorrupt) || report.Clean || report.Report == "" {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if after, err := os.ReadFile(r.pool.image(name)); err != nil || !bytes.Equal(before, after) {
+	if after, err := os.ReadFile(r.pool.files.Image(name)); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("looking changed it (%v)", err)
 	}
 	if report, err := r.pool.Check(t.Context(), name, CheckOptions{Repair: true}); err != nil || !report.Clean || !report.Corrected {
@@ -44,7 +45,7 @@ func TestACheckTellsDamageAndRepairsIt(t *testing.T) {
 	// What e2fsck does not correct unasked: there is no root directory.
 	bad := r.name("bad")
 	r.create(bad, CreateOptions{})
-	debugfs(t, r.pool.image(bad), "clri <2>")
+	debugfs(t, r.pool.files.Image(bad), "clri <2>")
 	for _, repair := range []bool{false, true} {
 		if report, err := r.pool.Check(t.Context(), bad, CheckOptions{Repair: repair}); !errors.Is(err, ErrCorrupt) || report.Clean {
 			t.Errorf("repair %v: %+v, %v", repair, report, err)
@@ -85,17 +86,17 @@ func (r *rig) crashed(name string) (records uint64) {
 	writer.end()
 	// Nothing is in the way, and the journal is not replayed.
 	image := filepath.Join(r.home, "crashed")
-	if err := makeSparse(image, 32<<20); err != nil {
+	if err := imagefile.MakeSparse(image, 32<<20); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := copyImage(t.Context(), r.pool.image(name), image, 32<<20, nil, nil); err != nil {
+	if _, err := imagefile.Copy(t.Context(), r.pool.files.Image(name), image, 32<<20, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	r.detach(name)
-	if err := os.Rename(image, r.pool.image(name)); err != nil {
+	if err := os.Rename(image, r.pool.files.Image(name)); err != nil {
 		t.Fatal(err)
 	}
-	s, err := ext4.ReadSuperblock(r.pool.image(name))
+	s, err := ext4.ReadSuperblock(r.pool.files.Image(name))
 	if err != nil || !s.NeedsRecovery {
 		t.Fatalf("%+v, %v: nothing is to be replayed", s, err)
 	}
@@ -106,7 +107,7 @@ func TestACheckReplaysTheJournalOnACopy(t *testing.T) {
 	r := newRig(t)
 	name := r.name("db")
 	least := r.crashed(name)
-	before, err := os.ReadFile(r.pool.image(name))
+	before, err := os.ReadFile(r.pool.files.Image(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestACheckReplaysTheJournalOnACopy(t *testing.T) {
 	if report, err := r.pool.Check(t.Context(), name, CheckOptions{}); err != nil || !report.Clean || !report.Replayed || report.Corrected {
 		t.Errorf("%+v, %v", report, err)
 	}
-	if after, err := os.ReadFile(r.pool.image(name)); err != nil || !bytes.Equal(before, after) {
+	if after, err := os.ReadFile(r.pool.files.Image(name)); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("looking changed it (%v)", err)
 	}
 	r.wantSame("pool", r.files(), files)

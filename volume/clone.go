@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // CloneOptions are the choices of [Pool.Clone].
@@ -33,24 +36,16 @@ type CloneOptions struct {
 func (p *Pool) Clone(ctx context.Context, source, snapshot, name string, options CloneOptions) (Record, error) {
 	record, err := p.clone(ctx, source, snapshot, name, options)
 	if err != nil {
-		return Record{}, failed("cannot clone volume %s: %w", origin(source, snapshot), err)
+		return Record{}, cause.Failed("cannot clone volume %s: %w", records.Origin(source, snapshot), err)
 	}
 	return record, nil
 }
 
-// origin names what something was made of.
-func origin(name, snapshot string) string {
-	if snapshot == "" {
-		return name
-	}
-	return name + "@" + snapshot
-}
-
 func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o CloneOptions) (record Record, err error) {
-	if err := errors.Join(CheckName(name), CheckWeight(o.Weight), checkLabels(o.Labels), CheckMaxFreeze(o.MaxFreeze)); err != nil {
+	if err := errors.Join(CheckName(name), CheckWeight(o.Weight), records.CheckLabels(o.Labels), CheckMaxFreeze(o.MaxFreeze)); err != nil {
 		return Record{}, err
 	}
-	if _, err := os.Lstat(p.volumeDir(name)); err == nil {
+	if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
 		return Record{}, fmt.Errorf("volume %s %w", name, ErrExists)
 	}
 	w, record, err := p.copyToWork(ctx, source, snapshot, longestFreeze(o.MaxFreeze), o.Progress)
@@ -60,9 +55,9 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 	defer func() { err = errors.Join(err, w.discard()) }()
 	p.reached("cloned")
 	record = Record{
-		Format: recordFormat, Name: name, ID: newID(), Created: time.Now().UTC(), SizeBytes: record.SizeBytes, Provision: record.Provision,
+		Format: records.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: record.SizeBytes, Provision: record.Provision,
 		SectorBytes: record.SectorBytes, Weight: record.Weight, Labels: maps.Clone(record.Labels), MountOptions: record.MountOptions,
-		NoAtime: record.NoAtime, Origin: origin(source, snapshot),
+		NoAtime: record.NoAtime, Origin: records.Origin(source, snapshot),
 	}
 	if o.Weight != 0 {
 		record.Weight = o.Weight
@@ -71,7 +66,7 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 		record.Labels = maps.Clone(o.Labels)
 	}
 	if err := renew(ctx, ext4.Offline{Device: w.image()}, record.ID); err != nil {
-		return Record{}, noSpace(err)
+		return Record{}, cause.NoSpace(err)
 	}
 	return record, p.finishVolume(ctx, &w, record, o.Progress)
 }
@@ -84,13 +79,13 @@ func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, longest 
 	if err != nil {
 		return work{}, Record{}, err
 	}
-	defer l.release()
+	defer l.Release()
 	if err := checkImaged(record); err != nil {
 		return work{}, Record{}, err
 	}
 	var s SnapshotRecord
 	if snapshot != "" {
-		if s, err = p.readSnapshot(source, snapshot); err != nil {
+		if s, err = p.files.ReadSnapshot(source, snapshot); err != nil {
 			return work{}, Record{}, err
 		}
 		record.SizeBytes = s.SizeBytes
@@ -101,7 +96,7 @@ func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, longest 
 	if snapshot == "" {
 		_, _, err = p.capture(ctx, &record, l, w.image(), longest, progress)
 	} else {
-		_, err = copyStill(ctx, p.snapshotImage(source, snapshot), w.image(), record.SizeBytes, progress)
+		_, err = imagefile.CopyStill(ctx, p.files.SnapshotImage(source, snapshot), w.image(), record.SizeBytes, progress)
 	}
 	if err != nil {
 		return work{}, Record{}, errors.Join(err, w.discard())
@@ -115,15 +110,7 @@ func renew(ctx context.Context, fs ext4.Offline, id string) error {
 		return err
 	}
 	if _, _, err := fs.Check(ctx, true); err != nil {
-		return damaged(err)
+		return cause.Damaged(err)
 	}
 	return fs.SetUUID(ctx, id)
-}
-
-// damaged gives e2fsck's finding the package's name.
-func damaged(err error) error {
-	if errors.Is(err, ext4.ErrDamaged) {
-		return fmt.Errorf("its file system is %w: %w", ErrCorrupt, err)
-	}
-	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
 )
 
 func TestACloneIsAVolumeOfItsOwn(t *testing.T) {
@@ -29,13 +30,13 @@ func TestACloneIsAVolumeOfItsOwn(t *testing.T) {
 			record.MountOptions != "data=ordered" || !record.NoAtime || record.Origin != name || record.Attachment != nil || record.Frozen {
 			t.Errorf("%+v", record)
 		}
-		s, err := ext4.ReadSuperblock(r.pool.image(clone))
+		s, err := ext4.ReadSuperblock(r.pool.files.Image(clone))
 		if err != nil || s.UUID.String() != record.ID || !s.HasJournal || s.NeedsRecovery {
 			t.Errorf("%+v, %v", s, err)
 		}
-		r.wantClean(r.pool.image(clone))
+		r.wantClean(r.pool.files.Image(clone))
 		shared := how == Reflink
-		if got := sharesBlocks(t, r.pool.image(clone)); got != shared {
+		if got := sharesBlocks(t, r.pool.files.Image(clone)); got != shared {
 			t.Errorf("shares blocks: %v, want %v", got, shared)
 		}
 		r.attach(clone, AttachOptions{Placement: PlaceNone})
@@ -78,7 +79,7 @@ func TestAFullVolumesCloneIsFull(t *testing.T) {
 		if status := r.wantWhole(clone); status.Provision != Full || status.AllocatedBytes < testBytes {
 			t.Errorf("%+v", status)
 		}
-		if sharesBlocks(t, r.pool.image(clone)) {
+		if sharesBlocks(t, r.pool.files.Image(clone)) {
 			t.Error("it shares blocks, which its writes would have to allocate")
 		}
 	})
@@ -87,7 +88,7 @@ func TestAFullVolumesCloneIsFull(t *testing.T) {
 func TestACloneTakesItsJournalInside(t *testing.T) {
 	r := newRig(t)
 	file := filepath.Join(r.home, "journal")
-	if err := makeSparse(file, 16<<20); err != nil {
+	if err := imagefile.MakeSparse(file, 16<<20); err != nil {
 		t.Fatal(err)
 	}
 	journal, err := blockdev.Attach(file, blockdev.AttachOptions{})
@@ -113,8 +114,8 @@ func TestACloneTakesItsJournalInside(t *testing.T) {
 	if record.JournalDevice != "" {
 		t.Errorf("%+v", record)
 	}
-	r.wantClean(r.pool.image(clone))
-	s, err := ext4.ReadSuperblock(r.pool.image(clone))
+	r.wantClean(r.pool.files.Image(clone))
+	s, err := ext4.ReadSuperblock(r.pool.files.Image(clone))
 	if err != nil || s.External() || !s.HasJournal {
 		t.Errorf("%+v, %v", s, err)
 	}

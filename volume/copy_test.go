@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
 )
 
 // newReflinkRig makes a rig whose pool is on a file system with reflinks, on a
@@ -28,7 +27,7 @@ func newReflinkRig(t *testing.T, kind string) *rig {
 	r := newHome(t)
 	const sizeBytes = 768 << 20
 	file := filepath.Join(r.home, "disk-"+kind)
-	if err := makeSparse(file, sizeBytes); err != nil {
+	if err := imagefile.MakeSparse(file, sizeBytes); err != nil {
 		t.Fatal(err)
 	}
 	loop, err := blockdev.Attach(file, blockdev.AttachOptions{})
@@ -82,48 +81,6 @@ func onEachPool(t *testing.T, test func(t *testing.T, r *rig, how Method)) {
 	}
 }
 
-// sparseImage makes an image with random data at some places.
-func sparseImage(t *testing.T, dir, name string, sizeBytes int64, seed uint64) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	if err := makeSparse(path, uint64(sizeBytes)); err != nil {
-		t.Fatal(err)
-	}
-	change(t, path, sizeBytes, seed)
-	return path
-}
-
-// change writes random data to random places, zeros to others, and holes.
-func change(t *testing.T, path string, sizeBytes int64, seed uint64) {
-	t.Helper()
-	file, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	random := rand.New(rand.NewPCG(seed, 0))
-	for i := range 40 {
-		piece := make([]byte, (1+random.IntN(100))*sizeUnitBytes)
-		at := random.Int64N(sizeBytes/sizeUnitBytes) * sizeUnitBytes
-		piece = piece[:min(int64(len(piece)), sizeBytes-at)]
-		switch i % 4 {
-		case 0: // zeros that have blocks
-		case 1:
-			if err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, int64(len(piece))); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		default:
-			for j := range piece {
-				piece[j] = byte(random.Uint32())
-			}
-		}
-		if _, err := file.WriteAt(piece, at); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 func wantEqualFiles(t *testing.T, got, want string) {
 	t.Helper()
 	a, err := os.ReadFile(got)
@@ -146,131 +103,6 @@ func allocatedBytes(t *testing.T, path string) int64 {
 		t.Fatal(err)
 	}
 	return st.Blocks * 512
-}
-
-func TestACopyHoldsTheSameAndZerosTakeNoBlocks(t *testing.T) {
-	dir := t.TempDir()
-	const size = 21<<20 + 3*sizeUnitBytes // the last chunk is not whole
-	source := sparseImage(t, dir, "source", size, 1)
-	target := filepath.Join(dir, "target")
-	if err := makeSparse(target, size); err != nil {
-		t.Fatal(err)
-	}
-	var last, total uint64
-	before, err := copyImage(t.Context(), source, target, size, nil, func(done, of uint64) {
-		if done < last {
-			t.Errorf("the progress went back from %d to %d", last, done)
-		}
-		last, total = done, of
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if last != size || total != size {
-		t.Errorf("the progress ended at %d of %d, want %d", last, total, uint64(size))
-	}
-	wantEqualFiles(t, target, source)
-	if got, most := allocatedBytes(t, target), allocatedBytes(t, source)+40*holeBytes; got > most || got == 0 {
-		t.Errorf("the copy takes %d bytes, want at most %d", got, most)
-	}
-	// Only what differs is written by the next copy, and holes are made.
-	for seed := range uint64(5) {
-		change(t, source, size, 100+seed)
-		now, err := copyImage(t.Context(), source, target, size, before, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wantEqualFiles(t, target, source)
-		if now.changedBytes == 0 || now.changedBytes > size {
-			t.Errorf("%d bytes changed", now.changedBytes)
-		}
-		before = now
-	}
-	now, err := copyImage(t.Context(), source, target, size, before, nil)
-	if err != nil || now.changedBytes != 0 {
-		t.Errorf("nothing has changed, and %d bytes were copied, %v", now.changedBytes, err)
-	}
-	sums, err := sumImage(t.Context(), target, size, nil)
-	if err != nil || imageSum(size, sums) != imageSum(size, now.sums) {
-		t.Errorf("the copy's sum is another (%v)", err)
-	}
-	if err := os.Truncate(source, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(source, size); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := copyImage(t.Context(), source, target, size, now, nil); err != nil {
-		t.Fatal(err)
-	}
-	if got := allocatedBytes(t, target); got > 1<<20 {
-		t.Errorf("the copy of nothing takes %d bytes", got)
-	}
-}
-
-func TestACopyStopsWithItsContextAndAtTheFirstError(t *testing.T) {
-	dir := t.TempDir()
-	source, target := sparseImage(t, dir, "source", 16<<20, 1), filepath.Join(dir, "target")
-	if err := makeSparse(target, 16<<20); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := copyImage(ctx, source, target, 16<<20, nil, func(uint64, uint64) { cancel() }); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
-	if _, err := copyImage(t.Context(), source, target, 17<<20, nil, nil); !errors.Is(err, ErrCorrupt) {
-		t.Errorf("an image that is too short gives %v", err)
-	}
-	err := eachChunk(t.Context(), source, 16<<20, nil, func(index int, _ []byte) error {
-		if index == 3 {
-			return fmt.Errorf("stopped at %d", index)
-		}
-		return nil
-	})
-	if err == nil || err.Error() != "stopped at 3" {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestWhatALoopDeviceWroteIsSeen(t *testing.T) {
-	r := newRig(t)
-	path := sparseImage(t, r.home, "image", 16<<20, 1)
-	// The page cache has all of it.
-	if _, err := os.ReadFile(path); err != nil {
-		t.Fatal(err)
-	}
-	loop, err := blockdev.Attach(path, blockdev.AttachOptions{DirectIO: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := loop.Detach(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
-	device, err := os.OpenFile(loop.Node(), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer device.Close()
-	piece := bytes.Repeat([]byte{0xda}, chunkBytes)
-	for i := range 16 {
-		if _, err := device.WriteAt(piece, int64(i)*chunkBytes); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := device.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	sums, err := sumImage(t.Context(), path, 16<<20, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, got := range sums {
-		if got != sumOf(piece) {
-			t.Errorf("chunk %d is not what the loop device wrote", i)
-		}
-	}
 }
 
 // sharesBlocks says whether a file has an extent that another file has, too.

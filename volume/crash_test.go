@@ -17,6 +17,8 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // expected is what the host should have for the pool's volumes as they are
@@ -35,7 +37,7 @@ func (r *rig) expected() []string {
 			continue
 		}
 		if status.Device == "" {
-			image, err := filepath.Rel(r.home, r.pool.image(status.Name))
+			image, err := filepath.Rel(r.home, r.pool.files.Image(status.Name))
 			if err != nil {
 				r.t.Fatal(err)
 			}
@@ -46,8 +48,8 @@ func (r *rig) expected() []string {
 			r.t.Fatal(err)
 		}
 		want = append(want, "mount on /"+target)
-		for _, at := range ancestry(a.Journal) {
-			if at != ownParent {
+		for _, at := range placement.Ancestry(a.Journal) {
+			if at != placement.Root {
 				cgroups["cgroup "+at] = true
 			}
 		}
@@ -65,18 +67,18 @@ func (r *rig) expected() []string {
 func (r *rig) wantTidy() {
 	r.t.Helper()
 	r.wantSame("host", r.host(), r.expected())
-	want := []string{poolFile, volumesDir, workDir}
-	names, err := r.pool.names()
+	want := []string{store.PoolFile, store.VolumesDir, store.WorkDir}
+	names, err := r.pool.files.Names()
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for _, name := range names {
-		dir := filepath.Join(volumesDir, name)
+		dir := filepath.Join(store.VolumesDir, name)
 		want = append(want, dir)
 		want = append(want, r.filesOf(name)...)
-		for _, snapshot := range r.pool.snapshotNames(name) {
-			dir := filepath.Join(dir, snapshotsDir, snapshot)
-			want = append(want, dir, filepath.Join(dir, snapshotRecord), filepath.Join(dir, imageFile))
+		for _, snapshot := range r.pool.files.SnapshotNames(name) {
+			dir := filepath.Join(dir, store.SnapshotsDir, snapshot)
+			want = append(want, dir, filepath.Join(dir, store.SnapshotFile), filepath.Join(dir, store.ImageFile))
 		}
 	}
 	r.wantSame("pool", r.files(), want)
@@ -154,7 +156,7 @@ var crashes = []crash{
 	},
 	{
 		name: "attach a device", prepare: keepOnDevice, order: order{Operation: "attach"}, existed: true, onDevice: true,
-		steps: []string{"attaching", "target", "mounted", "cgroup", "cgroups", "weighted", "placed", "attached"},
+		steps: []string{"attaching", "target", "mounted", "cgroup", "cgroups", "weights", "thread", "attached"},
 	},
 	{
 		name: "detach a device", prepare: func(r *rig, name string) {
@@ -162,7 +164,7 @@ var crashes = []crash{
 			r.attach(name, AttachOptions{})
 		},
 		order: order{Operation: "detach"}, existed: true, onDevice: true,
-		steps: []string{"detaching", "unmounted", "weight reset", "cgroup removed", "displaced", "target removed", "detached"},
+		steps: []string{"detaching", "unmounted", "weights undone", "cgroup undone", "displaced", "target removed", "detached"},
 	},
 	{
 		name: "delete on a device", prepare: keepOnDevice, order: order{Operation: "delete"}, existed: true, optional: true, onDevice: true,
@@ -175,7 +177,7 @@ var crashes = []crash{
 	{
 		name: "attach", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
 		order: order{Operation: "attach"}, existed: true,
-		steps: []string{"attaching", "looped", "target", "mounted", "cgroup", "cgroups", "weighted", "placed", "attached"},
+		steps: []string{"attaching", "looped", "target", "mounted", "cgroup", "cgroups", "weights", "thread", "attached"},
 	},
 	{
 		name: "detach", prepare: func(r *rig, name string) {
@@ -183,7 +185,7 @@ var crashes = []crash{
 			r.attach(name, AttachOptions{})
 		},
 		order: order{Operation: "detach"}, existed: true,
-		steps: []string{"detaching", "unmounted", "unlooped", "weight reset", "cgroup removed", "displaced", "target removed", "detached"},
+		steps: []string{"detaching", "unmounted", "unlooped", "weights undone", "cgroup undone", "displaced", "target removed", "detached"},
 	},
 	{
 		name: "delete", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
@@ -221,7 +223,7 @@ var crashes = []crash{
 		order: order{Operation: "clone"}, existed: true,
 		steps: []string{"work", "freezing", "frozen", "thawed", "cloned", "finishing", "finished"},
 		after: func(r *rig, name string) {
-			if clone := name + "-clone"; exists(r.pool.volumeDir(clone)) {
+			if clone := name + "-clone"; exists(r.pool.files.VolumeDir(clone)) {
 				r.wantWhole(clone)
 				r.wantKept(clone)
 				if err := r.pool.Delete(r.t.Context(), clone, DeleteOptions{}); err != nil {
@@ -261,11 +263,11 @@ var growSteps = func() []string {
 }()
 
 func snapshotIsWhole(r *rig, name string) {
-	for _, snapshot := range r.pool.snapshotNames(name) {
-		if _, err := r.pool.readSnapshot(name, snapshot); err != nil {
+	for _, snapshot := range r.pool.files.SnapshotNames(name) {
+		if _, err := r.pool.files.ReadSnapshot(name, snapshot); err != nil {
 			r.t.Error(err)
 		}
-		r.wantClean(filepath.Join(r.pool.snapshotDir(name, snapshot), imageFile))
+		r.wantClean(filepath.Join(r.pool.files.SnapshotDir(name, snapshot), store.ImageFile))
 	}
 }
 
@@ -277,7 +279,7 @@ func sizeIsWhole(r *rig, name string) {
 		}
 		return
 	}
-	info, err := os.Stat(r.pool.image(name))
+	info, err := os.Stat(r.pool.files.Image(name))
 	if err != nil || uint64(info.Size()) != status.SizeBytes || status.Resize != 0 {
 		r.t.Errorf("%+v, %v: size %d, resize to %d", info, err, status.SizeBytes, status.Resize)
 	}
@@ -339,7 +341,7 @@ func (r *rig) stepsOf(c crash) (steps []string) {
 	r.t.Helper()
 	_, o := r.begin(c)
 	p := *r.pool
-	p.reached = func(step string) { steps = append(steps, step) }
+	p.engine.Stop = func(step string) { steps = append(steps, step) }
 	if err := operations[o.Operation](r.t.Context(), &p, o); err == nil == c.fails {
 		r.t.Fatal(err)
 	}
@@ -351,7 +353,7 @@ func (r *rig) stepsOf(c crash) (steps []string) {
 // clear detaches and deletes all volumes.
 func (r *rig) clear() {
 	r.t.Helper()
-	names, err := r.pool.names()
+	names, err := r.pool.files.Names()
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -393,7 +395,7 @@ func (r *rig) crash(c crash, at int, step string, chain bool) (kills int) {
 		r.t.Errorf("a second repair found %+v", again)
 	}
 	r.wantTidy()
-	there := exists(r.pool.volumeDir(name))
+	there := exists(r.pool.files.VolumeDir(name))
 	switch {
 	case !there && !c.optional:
 		r.t.Error("the volume is gone")
@@ -424,14 +426,14 @@ func TestKilledAtEachStepTheUsersCgroupHasItsWeightBack(t *testing.T) {
 	for _, c := range []crash{
 		{
 			name: "attach", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
-			order: order{Operation: "attach", Attach: attach}, steps: []string{"weight before", "weighted", "attached"},
+			order: order{Operation: "attach", Attach: attach}, steps: []string{"weight intended", "weights", "attached"},
 		},
 		{
 			name: "detach", prepare: func(r *rig, name string) {
 				r.keep(name, CreateOptions{SizeBytes: testBytes})
 				r.attach(name, attach)
 			},
-			order: order{Operation: "detach"}, steps: []string{"detaching", "weight reset", "displaced"},
+			order: order{Operation: "detach"}, steps: []string{"detaching", "weights undone", "displaced"},
 		},
 	} {
 		steps := r.stepsOf(c)
@@ -633,7 +635,7 @@ func TestKilledAtRandomMomentsARepairMakesWhole(t *testing.T) {
 // synced before is not in it.
 func (r *rig) wantInSnapshot(name, snapshot string, files map[string]bool) {
 	r.t.Helper()
-	image := r.pool.snapshotImage(name, snapshot)
+	image := r.pool.files.SnapshotImage(name, snapshot)
 	r.wantClean(image)
 	loop, err := blockdev.Attach(image, blockdev.AttachOptions{ReadOnly: true})
 	if err != nil {
@@ -667,7 +669,7 @@ func (r *rig) settleBelief(name string, b *believed) {
 	b.touched = false
 	pending := b.pending
 	b.pending = event{}
-	there := exists(r.pool.volumeDir(name))
+	there := exists(r.pool.files.VolumeDir(name))
 	if there != b.there && (pending.operation == "create" || pending.operation == "delete") {
 		b.apply(pending)
 		b.touched = false

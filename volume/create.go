@@ -6,10 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // CreateOptions are the choices of [Pool.Create]. Only the size is needed.
@@ -67,7 +72,7 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	if o.Mode == 0 {
 		o.Mode = 0o755
 	}
-	errs := []error{CheckWeight(o.Weight), checkLabels(o.Labels)}
+	errs := []error{CheckWeight(o.Weight), records.CheckLabels(o.Labels)}
 	switch {
 	case o.Device != "" && (o.SizeBytes != 0 || o.Provision != OnDevice):
 		errs = append(errs, fmt.Errorf("%w: a device, which has its own size and blocks, excludes size and provision", ErrInvalid))
@@ -114,7 +119,7 @@ func (o CreateOptions) Check() error {
 func (p *Pool) Create(ctx context.Context, name string, options CreateOptions) (Record, error) {
 	record, err := p.create(ctx, name, options)
 	if err != nil {
-		return Record{}, failed("cannot create volume %s: %w", name, err)
+		return Record{}, cause.Failed("cannot create volume %s: %w", name, err)
 	}
 	return record, nil
 }
@@ -126,7 +131,7 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	if o, err = o.complete(); err != nil {
 		return Record{}, err
 	}
-	if _, err := os.Lstat(p.volumeDir(name)); err == nil {
+	if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
 		return Record{}, ErrExists
 	}
 	if o.Device != "" {
@@ -139,7 +144,7 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	if sector > o.BlockSizeBytes {
 		return Record{}, fmt.Errorf("%w block size: the pool's disk has sectors of %d bytes, and blocks may not be smaller", ErrInvalid, sector)
 	}
-	sector = max(sector, p.sharedSectorBytes(o.BlockSizeBytes))
+	sector = max(sector, imagefile.SharedSectorBytes(filepath.Join(p.dir, store.WorkDir), o.BlockSizeBytes))
 	record = o.record(name, o.SizeBytes, sector)
 	w, err := p.newWork(ctx, o.SizeBytes, o.Provision)
 	if err != nil {
@@ -155,7 +160,7 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 
 // sectorBytes is the pool's disk's: direct I/O wants no smaller requests.
 func (p *Pool) sectorBytes() (uint32, error) {
-	disk, err := p.disk()
+	disk, err := p.disk(Record{})
 	if err != nil {
 		return 512, nil // a file system without one disk: the attaching will tell
 	}
@@ -173,7 +178,7 @@ func (p *Pool) sectorBytes() (uint32, error) {
 // record is that of a volume with these options.
 func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32) Record {
 	return Record{
-		Format: recordFormat, Name: name, ID: newID(), Created: time.Now().UTC(), SizeBytes: sizeBytes, Provision: o.Provision, Device: o.Device,
+		Format: records.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: sizeBytes, Provision: o.Provision, Device: o.Device,
 		SectorBytes: sectorBytes, Weight: o.Weight, Labels: maps.Clone(o.Labels), MountOptions: o.MountOptions, NoAtime: o.NoAtime,
 		JournalDevice: o.JournalDevice,
 	}
@@ -191,7 +196,7 @@ func makeFileSystem(ctx context.Context, image, id string, held *os.File, o Crea
 		make.Arguments = append(make.Arguments, "-I", strconv.FormatUint(uint64(o.InodeSizeBytes), 10))
 	}
 	if err := ext4.Make(ctx, image, make); err != nil {
-		return noSpace(err)
+		return cause.NoSpace(err)
 	}
 	if o.Mode == 0o755 {
 		return nil

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os"
 	"slices"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // DeleteOptions are the choices of [Pool.Delete].
@@ -20,20 +23,20 @@ type DeleteOptions struct {
 // is attached.
 func (p *Pool) Delete(ctx context.Context, name string, options DeleteOptions) error {
 	if err := p.delete(ctx, name, options); err != nil {
-		return failed("cannot delete volume %s: %w", name, err)
+		return cause.Failed("cannot delete volume %s: %w", name, err)
 	}
 	return nil
 }
 
 func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) error {
-	record, l, err := p.hold(ctx, name)
+	record, l, err := p.files.Hold(ctx, name)
 	if err != nil {
-		if !options.Damaged || !isDamaged(err) {
+		if !options.Damaged || !errors.Is(err, ErrCorrupt) {
 			return err
 		}
 		return p.deleteDamaged(ctx, name)
 	}
-	defer l.release()
+	defer l.Release()
 	if record, err = p.settle(ctx, record); err != nil {
 		return err
 	}
@@ -55,7 +58,7 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 			return err
 		}
 	}
-	return p.drop(ctx, p.volumeDir(name))
+	return p.drop(ctx, p.files.VolumeDir(name))
 }
 
 // checkNoLoop keeps an image that somebody else attached, and a device that
@@ -72,16 +75,16 @@ func (p *Pool) checkNoLoop(record Record) error {
 }
 
 func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
-	l, err := awaitLock(ctx, p.volumeDir(name))
+	l, err := store.AwaitLock(ctx, p.files.VolumeDir(name))
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.Release()
 	// Of its device nobody knows.
 	if err := p.checkNoLoop(Record{Name: name}); err != nil {
 		return err
 	}
-	if err := p.drop(ctx, p.volumeDir(name)); err != nil {
+	if err := p.drop(ctx, p.files.VolumeDir(name)); err != nil {
 		return err
 	}
 	p.log.Warn("if the volume was persistent, its mount point is still immutable: lsattr -d DIR shows the flag i, chattr -i DIR clears it", "volume", name)
@@ -90,22 +93,22 @@ func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
 
 // DeleteSnapshot deletes one snapshot of a volume.
 func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err error) {
-	defer func() { err = public(err) }()
+	defer func() { err = cause.Public(err) }()
 	if err := CheckName(snapshot); err != nil {
 		return err
 	}
-	_, l, err := p.hold(ctx, name)
+	_, l, err := p.files.Hold(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer l.release()
-	if !slices.Contains(p.snapshotNames(name), snapshot) {
+	defer l.Release()
+	if !slices.Contains(p.files.SnapshotNames(name), snapshot) {
 		return fmt.Errorf("snapshot %s of volume %s %w", snapshot, name, ErrNotFound)
 	}
-	if _, err := os.Stat(p.snapshotDir(name, snapshot)); err != nil {
+	if _, err := os.Stat(p.files.SnapshotDir(name, snapshot)); err != nil {
 		return err
 	}
-	if err := p.drop(ctx, p.snapshotDir(name, snapshot)); err != nil {
+	if err := p.drop(ctx, p.files.SnapshotDir(name, snapshot)); err != nil {
 		return fmt.Errorf("cannot delete snapshot %s of volume %s: %w", snapshot, name, err)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // Detach unmounts a volume and undoes all that Attach did; it is no longer
@@ -29,17 +31,17 @@ func (p *Pool) DetachUntilStart(ctx context.Context, name string) error {
 
 func detachError(name string, err error) error {
 	if err != nil {
-		return failed("cannot detach volume %s: %w", name, err)
+		return cause.Failed("cannot detach volume %s: %w", name, err)
 	}
 	return nil
 }
 
 func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error {
-	record, l, err := p.hold(ctx, name)
+	record, l, err := p.files.Hold(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.Release()
 	if record, err = p.settle(ctx, record); err != nil {
 		return err
 	}
@@ -67,7 +69,7 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 	}
 	// Without space it goes on: what is recorded as attached and is not is
 	// cleared just as well. A persistence whose end is not recorded stays.
-	err = p.write(record)
+	err = p.files.Write(record)
 	if err != nil && !errors.Is(err, ErrNoSpace) {
 		return err
 	}
@@ -78,7 +80,7 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 	p.reached("detaching")
 	undone, err := p.undo(ctx, record)
 	if err != nil {
-		return errors.Join(err, p.mountAgain(record))
+		return errors.Join(err, p.mountAgain(context.WithoutCancel(ctx), record))
 	}
 	if undone.Persist != nil && ends {
 		// The unmounting may have freed some space.
@@ -97,7 +99,7 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 // writeUndone records that an attachment is gone. In a pool without space the
 // old record stays, and the next who works on the volume finds nothing of it.
 func (p *Pool) writeUndone(record Record) error {
-	err := p.write(record)
+	err := p.files.Write(record)
 	if errors.Is(err, ErrNoSpace) {
 		p.log.Warn("the volume is detached, but its record cannot say so", "volume", record.Name, "why", err)
 		return nil
@@ -113,7 +115,7 @@ func (p *Pool) checkDetachable(record Record) error {
 		return err
 	}
 	for _, lower := range lowers {
-		image := p.image(record.Name)
+		image := p.files.Image(record.Name)
 		if _, err := os.Lstat(image); lower.loop != nil && errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("it is %w: its image was removed while it was attached, and without the mount its data are lost; stop its users and save them: cp --sparse=always %s %s",
 				ErrCorrupt, lower.node, image)
@@ -134,7 +136,7 @@ func (p *Pool) checkDetachable(record Record) error {
 // mountAgain brings back what a detaching took away that could not be ended:
 // the file system is alive still in somebody's mount namespace. What is half
 // gone is left to the next who works on the volume.
-func (p *Pool) mountAgain(record Record) error {
+func (p *Pool) mountAgain(ctx context.Context, record Record) error {
 	lowers, err := p.lowers(record)
 	if err != nil || len(lowers) != 1 {
 		return err
@@ -148,14 +150,14 @@ func (p *Pool) mountAgain(record Record) error {
 			return err
 		}
 	}
-	if err := p.place(record); err != nil {
+	if err := p.place(ctx, record); err != nil {
 		return err
 	}
 	record.Attachment.State = Attached
 	if record.Persist != nil {
 		record.Persist.Unfinished, record.Persist.DetachedBootID = false, ""
 	}
-	return p.write(record)
+	return p.files.Write(record)
 }
 
 // undo takes back an attachment from wherever it stands and gives the record
@@ -189,13 +191,13 @@ func (p *Pool) undo(ctx context.Context, record Record) (Record, error) {
 		}
 		p.reached("unlooped")
 	}
-	boot, err := bootID()
+	boot, err := store.BootID()
 	if err != nil {
 		return record, err
 	}
 	// The cgroups of another start of the host are not those.
 	if boot == a.BootID {
-		if err := p.displace(record); err != nil {
+		if err := p.placed(record).Release(ctx, p.run(record)); err != nil {
 			return record, err
 		}
 	}

@@ -15,6 +15,11 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/versioned"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // A volume with [OnDevice] has no image: its file system is on a block device
@@ -25,7 +30,7 @@ func (p *Pool) backing(record Record) string {
 	if record.Device != "" {
 		return record.Device
 	}
-	return p.image(record.Name)
+	return p.files.Image(record.Name)
 }
 
 // lower is a block device that an attached volume's file system lies on.
@@ -60,7 +65,7 @@ func ownDevice(record Record) ([]lower, error) {
 	if a == nil || a.DeviceNumber == "" {
 		return nil, nil
 	}
-	boot, err := bootID()
+	boot, err := store.BootID()
 	if err != nil || boot != a.BootID {
 		return nil, err
 	}
@@ -169,7 +174,7 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 	if err != nil {
 		return Record{}, fmt.Errorf("device %s: %w", o.Device, err)
 	}
-	size := facts.bytes / sizeUnitBytes * sizeUnitBytes
+	size := facts.bytes / chunk.UnitBytes * chunk.UnitBytes
 	if err := CheckSize(size); err != nil {
 		return Record{}, fmt.Errorf("device %s: %w", node, err)
 	}
@@ -183,7 +188,7 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.release()
+	defer l.Release()
 	if err := checkDeviceEmpty(ctx, node); err != nil {
 		return Record{}, err
 	}
@@ -196,10 +201,10 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 	defer func() { err = errors.Join(err, w.discard()) }()
 	// Unlike an image, the device does not go with the work: a tool that has yet
 	// to die holds the lock.
-	if err := makeFileSystem(ctx, node, record.ID, w.lock.file, o); err != nil {
+	if err := makeFileSystem(ctx, node, record.ID, w.lock.File, o); err != nil {
 		return Record{}, err
 	}
-	if err := syncFile(node); err != nil {
+	if err := imagefile.Sync(node); err != nil {
 		return Record{}, err
 	}
 	p.reached("made")
@@ -209,15 +214,15 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 // deviceWork is a work without an image: only the record, which says whose the
 // device is.
 func (p *Pool) deviceWork(ctx context.Context, record Record) (w work, err error) {
-	all, err := p.lock(ctx)
+	all, err := p.files.Lock(ctx)
 	if err != nil {
 		return work{}, err
 	}
-	defer all.release()
+	defer all.Release()
 	if w, err = p.emptyWork(); err != nil {
 		return work{}, err
 	}
-	if err := writeRecord(w.path, record); err != nil {
+	if err := store.WriteVolume(w.path, record); err != nil {
 		return work{}, errors.Join(err, w.discard())
 	}
 	p.reached("work")
@@ -226,19 +231,19 @@ func (p *Pool) deviceWork(ctx context.Context, record Record) (w work, err error
 
 // lockDevice is for who makes a volume of a device. util-linux takes the same lock,
 // and udev, for a moment, while it looks at a device that is new.
-func lockDevice(ctx context.Context, node string) (*lock, error) {
+func lockDevice(ctx context.Context, node string) (*store.Lock, error) {
 	file, err := os.OpenFile(node, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	err = awaitFree(ctx, func() error { return tryFlock(file) })
+	err = awaitFree(ctx, func() error { return store.TryFlock(file) })
 	if errors.Is(err, ErrBusy) {
 		err = fmt.Errorf("%s is %w: another process has locked it", node, ErrBusy)
 	}
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err(), file.Close())
 	}
-	return &lock{file: file}, nil
+	return &store.Lock{File: file}, nil
 }
 
 // checkDeviceEmpty refuses a device on which wipefs knows something.
@@ -268,13 +273,13 @@ func wipefs(ctx context.Context, arguments ...string) (string, error) {
 // directory, if it is on a device: so that the device is as free as it was. A
 // device that is gone, or somebody else's by now, is left alone.
 func giveBack(directory string) error {
-	text, err := readFile(filepath.Join(directory, recordFile))
-	if err != nil || checkDirectories(filepath.Dir(directory), directory) != nil {
+	text, err := store.ReadFile(filepath.Join(directory, store.RecordFile))
+	if err != nil || store.CheckDirectories(filepath.Dir(directory), directory) != nil {
 		return nil // an image's work, which has none yet, or nobody can tell
 	}
-	record, err := decodeRecord(text)
+	record, err := records.DecodeVolume(text)
 	if errors.Is(err, versioned.ErrNewer) {
-		return unreadable("the record in "+directory, err)
+		return cause.Unreadable("the record in "+directory, err)
 	}
 	if err != nil || record.Device == "" {
 		return nil

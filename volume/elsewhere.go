@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // awaitAlone waits a while for others' mount namespaces, such as containers',
@@ -30,7 +31,7 @@ func (p *Pool) awaitAlone(ctx context.Context, record Record) error {
 			if err != nil || pid == 0 {
 				return err
 			}
-			return fmt.Errorf("it is %w: process %d (%s) has it in another mount namespace, as a container has: stop that first", ErrBusy, pid, strings.TrimSpace(commOf(pid)))
+			return fmt.Errorf("it is %w: process %d (%s) has it in another mount namespace, as a container has: stop that first", ErrBusy, pid, strings.TrimSpace(placement.CommandName(pid)))
 		})
 		if err != nil {
 			return err
@@ -77,7 +78,7 @@ func mountedElsewhere(dev blockdev.Dev) (pid int, err error) {
 		}
 		if err != nil {
 			return 0, fmt.Errorf("cannot tell whether process %d (%s) has it mounted in another mount namespace: %w; this wants CAP_SYS_PTRACE, or a /proc without hidepid=",
-				pid, strings.TrimSpace(commOf(pid)), err)
+				pid, strings.TrimSpace(placement.CommandName(pid)), err)
 		}
 		if known {
 			seen[namespace] = true

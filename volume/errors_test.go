@@ -20,6 +20,8 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/versioned"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // documented are what the package promises.
@@ -49,15 +51,15 @@ func TestInternalErrorsLeaveThePackageWithACause(t *testing.T) {
 		{ext4.ErrNotExt4, ErrCorrupt}, {ext4.ErrDamaged, ErrCorrupt}, {ext4.ErrNoJournal, ErrCorrupt},
 		{blockdev.ErrGone, ErrSystem}, {cgroup.ErrVanished, ErrSystem}, {unix.EIO, ErrSystem}, {fs.ErrPermission, ErrSystem}, {io.ErrClosedPipe, ErrSystem},
 	} {
-		err := failed("cannot do it: %w", fmt.Errorf("a step: %w", c.inside))
+		err := cause.Failed("cannot do it: %w", fmt.Errorf("a step: %w", c.inside))
 		if !errors.Is(err, c.cause) || !errors.Is(err, c.inside) || !strings.HasPrefix(err.Error(), "cannot do it: a step: ") {
 			t.Errorf("%v: %v", c.inside, err)
 		}
 	}
-	if err := public(nil); err != nil {
+	if err := cause.Public(nil); err != nil {
 		t.Error(err)
 	}
-	if err := fmt.Errorf("it is %w: %w", ErrExists, blockdev.ErrBusy); public(err) != err || errors.Is(public(err), ErrBusy) {
+	if err := fmt.Errorf("it is %w: %w", ErrExists, blockdev.ErrBusy); cause.Public(err) != err || errors.Is(cause.Public(err), ErrBusy) {
 		t.Error("a cause that is there was replaced")
 	}
 }
@@ -121,7 +123,7 @@ func TestEveryErrorIsADocumentedOne(t *testing.T) {
 	wantError(t, err, ErrUnsupported, "e2fsck")
 	r.wantSame("host", r.host(), r.before)
 	// A pool whose directories are gone.
-	if err := os.RemoveAll(filepath.Join(r.pool.dir, volumesDir)); err != nil {
+	if err := os.RemoveAll(filepath.Join(r.pool.dir, store.VolumesDir)); err != nil {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{

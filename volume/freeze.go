@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // DefaultMaxFreeze is how long writers of an attached volume wait at most while
@@ -54,7 +55,7 @@ func checkCanGuard() error {
 // still: all that was written is in the image, and nothing comes after. It says
 // how long its writers had to wait at most. It fails with ErrNotFrozen if the
 // file system did not stand still until the end.
-func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *lock, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
+func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
 	g, err := p.startGuardian(ctx, *record, l, longest)
 	if err != nil {
 		return 0, fmt.Errorf("cannot guard the freeze: %w", err)
@@ -62,7 +63,7 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *lock, longest
 	defer g.end()
 	// Recorded first, for whoever finds it frozen and both processes dead.
 	record.Frozen = true
-	if err := p.write(*record); err != nil {
+	if err := p.files.Write(*record); err != nil {
 		return 0, err
 	}
 	p.reached("freezing")
@@ -72,7 +73,7 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *lock, longest
 		case ctx.Err() != nil: // the guardian thaws and corrects the record
 		case errors.Is(err, ErrBusy), errors.Is(err, errCannotFreeze):
 			record.Frozen = false
-			err = errors.Join(err, p.write(*record))
+			err = errors.Join(err, p.files.Write(*record))
 		default:
 			err = errors.Join(err, g.thawInstead(), p.thaw(record))
 		}
@@ -112,7 +113,7 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *lock, longest
 	seconds = time.Since(began).Seconds()
 	record.Frozen = false
 	p.reached("thawed")
-	return seconds, errors.Join(err, p.write(*record))
+	return seconds, errors.Join(err, p.files.Write(*record))
 }
 
 // How long a guardian may take to start or end, and for an answer that it gives
@@ -135,7 +136,7 @@ type guardian struct {
 }
 
 // startGuardian starts the process and waits until it is ready to freeze.
-func (p *Pool) startGuardian(ctx context.Context, record Record, l *lock, longest time.Duration) (_ *guardian, err error) {
+func (p *Pool) startGuardian(ctx context.Context, record Record, l *store.Lock, longest time.Duration) (_ *guardian, err error) {
 	if err := checkCanGuard(); err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (p *Pool) startGuardian(ctx context.Context, record Record, l *lock, longes
 	g.command.Env = []string{guardVariable + "=1"}
 	g.command.Dir = "/"
 	g.command.Stderr = os.Stderr
-	g.command.ExtraFiles = []*os.File{theirs, directory, l.file}
+	g.command.ExtraFiles = []*os.File{theirs, directory, l.File}
 	// No signal of the terminal reaches it, nor the end of the session.
 	g.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = g.command.Start()
@@ -308,33 +309,33 @@ func (p *Pool) thaw(record *Record) error {
 	}
 	record.Frozen = false
 	p.reached("thawed")
-	return p.write(*record)
+	return p.files.Write(*record)
 }
 
 // freezeAbandoned says whether a volume is recorded as frozen while nobody works
 // on it. The lock is held for a moment, so that the record cannot change.
 func (p *Pool) freezeAbandoned(name string) bool {
-	l, err := lockDirectory(p.volumeDir(name))
+	l, err := store.LockDirectory(p.files.VolumeDir(name))
 	if err != nil {
 		return false // in progress, or deleted since
 	}
-	defer l.release()
-	record, err := p.read(name)
+	defer l.Release()
+	record, err := p.files.Read(name)
 	return err == nil && record.Frozen
 }
 
 // thawAbandoned thaws a volume that is recorded as frozen while nobody works on
 // it, and says whether it did.
 func (p *Pool) thawAbandoned(name string) (thawed bool, err error) {
-	l, err := lockDirectory(p.volumeDir(name))
+	l, err := store.LockDirectory(p.files.VolumeDir(name))
 	if errors.Is(err, ErrBusy) {
 		return false, nil // it will be thawed by whoever has it
 	}
 	if err != nil {
 		return false, err
 	}
-	defer l.release()
-	record, err := p.read(name)
+	defer l.Release()
+	record, err := p.files.Read(name)
 	if err != nil || !record.Frozen {
 		return false, err
 	}

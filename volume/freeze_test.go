@@ -18,6 +18,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // freezer is a victim that has frozen a volume and waits for its end.
@@ -78,13 +79,13 @@ func (f freezer) ended() {
 // its guardian.
 func (r *rig) abandonFrozen(name string) {
 	r.t.Helper()
-	record, l, err := r.pool.hold(r.t.Context(), name)
+	record, l, err := r.pool.files.Hold(r.t.Context(), name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer l.release()
+	defer l.Release()
 	record.Frozen = true
-	if err := r.pool.write(record); err != nil {
+	if err := r.pool.files.Write(record); err != nil {
 		r.t.Fatal(err)
 	}
 	if err := ioctlTarget(record.Attachment.Target, fiFreeze); err != nil {
@@ -308,7 +309,7 @@ func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 				continue // it takes seconds, and the copying is not in it
 			}
 			frozen := false
-			r.pool.reached = func(step string) {
+			r.pool.engine.Stop = func(step string) {
 				if step == "frozen" {
 					frozen = true
 					if len(r.guardians()) != 1 {
@@ -318,7 +319,7 @@ func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 				}
 			}
 			_, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{MaxFreeze: c.longest})
-			r.pool.reached = func(string) {}
+			r.pool.engine.Stop = func(string) {}
 			if !frozen {
 				t.Errorf("%s: never frozen: %v", c.name, err)
 			}
@@ -343,7 +344,7 @@ func TestASnapshotThatWouldFreezeTooLongIsRefusedBefore(t *testing.T) {
 	name := r.name("db")
 	r.create(name, CreateOptions{SizeBytes: 256 << 20, Provision: Full})
 	r.attach(name, AttachOptions{})
-	r.pool.reached = func(step string) {
+	r.pool.engine.Stop = func(step string) {
 		if step == "freezing" {
 			t.Error("it freezes")
 		}
@@ -355,7 +356,7 @@ func TestASnapshotThatWouldFreezeTooLongIsRefusedBefore(t *testing.T) {
 	r.wantNoSnapshot(name, err, ErrNotFrozen, words...)
 	err = r.pool.Send(t.Context(), name, "", "", io.Discard, SendOptions{MaxFreeze: time.Millisecond})
 	r.wantNoSnapshot(name, err, ErrNotFrozen, words...)
-	r.pool.reached = func(string) {}
+	r.pool.engine.Stop = func(string) {}
 	// A detached one makes nobody wait.
 	r.detach(name)
 	if _, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{MaxFreeze: time.Millisecond}); err != nil {
@@ -423,8 +424,8 @@ func TestTheGuardianIsInASessionAndCgroupsOfItsOwn(t *testing.T) {
 		t.Error("a signal ended it")
 	}
 	// Nobody else gets the volume while it is frozen.
-	if l, err := lockDirectory(r.pool.volumeDir(name)); !errors.Is(err, ErrBusy) {
-		l.release()
+	if l, err := store.LockDirectory(r.pool.files.VolumeDir(name)); !errors.Is(err, ErrBusy) {
+		l.Release()
 		t.Errorf("the volume's lock: %v", err)
 	}
 	if status := r.inspect(name); !status.Frozen || status.FreezeAbandoned || status.Problem != "" {
@@ -436,8 +437,8 @@ func TestTheGuardianIsInASessionAndCgroupsOfItsOwn(t *testing.T) {
 	}
 	f.signal(unix.SIGKILL)
 	f.ended()
-	if l, err := lockDirectory(r.pool.volumeDir(name)); !errors.Is(err, ErrBusy) {
-		l.release()
+	if l, err := store.LockDirectory(r.pool.files.VolumeDir(name)); !errors.Is(err, ErrBusy) {
+		l.Release()
 		t.Errorf("the volume's lock after the caller's death: %v", err)
 	}
 	if err := unix.Kill(guardians[0], unix.SIGCONT); err != nil {
@@ -447,8 +448,8 @@ func TestTheGuardianIsInASessionAndCgroupsOfItsOwn(t *testing.T) {
 	r.wantNoGuardian()
 	// A process that ends loses its arguments before its files.
 	await(t, "the lock is free", func() bool {
-		l, err := lockDirectory(r.pool.volumeDir(name))
-		l.release()
+		l, err := store.LockDirectory(r.pool.files.VolumeDir(name))
+		l.Release()
 		return err == nil
 	})
 }
@@ -472,7 +473,7 @@ func TestAnAbandonedFreezeIsReportedAndTheKeeperThaws(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	// While somebody works on it, it is his to thaw.
-	l, err := lockDirectory(r.pool.volumeDir(name))
+	l, err := store.LockDirectory(r.pool.files.VolumeDir(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -480,7 +481,7 @@ func TestAnAbandonedFreezeIsReportedAndTheKeeperThaws(t *testing.T) {
 	if status := r.inspect(name); !status.Frozen || status.FreezeAbandoned || status.Problem != "" {
 		t.Errorf("somebody works on it: %+v", status)
 	}
-	l.release()
+	l.Release()
 	keeper.look(false)
 	writableSoon(t, r.target(name))
 	if status := r.inspect(name); status.Frozen || status.FreezeAbandoned || status.Problem != "" {
@@ -500,7 +501,7 @@ func TestARepairWaitsForALockWhoseTakerIsDead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.lock.release()
+	w.lock.Release()
 	directory, err := os.Open(w.path)
 	if err != nil {
 		t.Fatal(err)

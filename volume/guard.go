@@ -176,12 +176,12 @@ func recordThawed(dir, name string) error {
 	if err != nil {
 		return err
 	}
-	record, err := p.read(name)
+	record, err := p.files.Read(name)
 	if err != nil || !record.Frozen {
 		return err
 	}
 	record.Frozen = false
-	return p.write(record)
+	return p.files.Write(record)
 }
 
 // leaveCgroups moves this process to the root of each cgroup hierarchy: systemd

@@ -5,22 +5,19 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path/filepath"
-)
 
-// keptSuperblock is there while a tool of e2fsprogs works on the image.
-func (p *Pool) keptSuperblock(name string) string {
-	return filepath.Join(p.volumeDir(name), "superblock")
-}
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
+)
 
 // mend checks what a tool was at work on when it was killed, and says whether
 // there was anything. What an interrupted resize needs is done by who finishes
 // it; here it only gets a superblock that can be read.
-func (p *Pool) mend(ctx context.Context, record Record, l *lock) (mended bool, err error) {
+func (p *Pool) mend(ctx context.Context, record Record, l *store.Lock) (mended bool, err error) {
 	if record.Attachment != nil {
 		return false, nil
 	}
-	if _, err := os.Lstat(p.keptSuperblock(record.Name)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(p.files.KeptSuperblock(record.Name)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err := p.checkNoLoop(record); err != nil {
@@ -31,7 +28,7 @@ func (p *Pool) mend(ctx context.Context, record Record, l *lock) (mended bool, e
 		return false, err
 	}
 	if _, _, err := offline.Check(ctx, true); err != nil {
-		return false, damaged(err)
+		return false, cause.Damaged(err)
 	}
 	p.log.Info("a check of the file system was interrupted: it was checked again", "volume", record.Name)
 	return true, nil

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // KeepInterval is how often a [Keeper] looks. A container's cgroup with only
@@ -29,7 +30,7 @@ const parentTurns = 20
 type Keeper struct {
 	pool *Pool
 	// daemon is held as long as the keeper lives: one keeper a pool.
-	daemon *lock
+	daemon *store.Lock
 	// records are what was read last, by name, with their files' times.
 	records map[string]*keptRecord
 	// told are the troubles that were logged already.
@@ -41,9 +42,8 @@ type keptRecord struct {
 	// settled: the file was settledAge old when it was read.
 	settled bool
 	record  Record
-	// thread is the jbd2 thread that was seen last, and comm its name.
-	thread int
-	comm   string
+	// thread is the jbd2 thread that was seen last.
+	thread placement.Last
 }
 
 // settledAge is how old a file must be so that a later change gives it another
@@ -53,8 +53,8 @@ const settledAge = time.Second
 // Keeper takes the pool's keeping upon this process. The error wraps ErrBusy if
 // another process keeps it.
 func (p *Pool) Keeper() (_ *Keeper, err error) {
-	defer func() { err = public(err) }()
-	l, err := lockDirectory(filepath.Join(p.dir, volumesDir))
+	defer func() { err = cause.Public(err) }()
+	l, err := store.LockDirectory(filepath.Join(p.dir, store.VolumesDir))
 	if errors.Is(err, ErrBusy) {
 		return nil, fmt.Errorf("pool %s is %w: another daemon keeps its volumes", p.dir, ErrBusy)
 	}
@@ -68,13 +68,13 @@ func (p *Pool) Keeper() (_ *Keeper, err error) {
 // containers' own cgroups, which would hold up their end.
 func (k *Keeper) Close() error {
 	var errs []error
-	for name, kept := range k.records {
+	for _, kept := range k.records {
 		if a := kept.record.Attachment; a != nil && a.Placement == PlaceContainer && a.State == Attached {
-			errs = append(errs, k.takeOut(name, kept.record))
+			errs = append(errs, k.leaveContainer(kept.record))
 		}
 	}
-	k.daemon.release()
-	return public(errors.Join(errs...))
+	k.daemon.Release()
+	return cause.Public(errors.Join(errs...))
 }
 
 // Run keeps until ctx ends, and then closes.
@@ -97,7 +97,7 @@ func (k *Keeper) Once() { k.look(true) }
 
 // look passes over the volumes in parents' cgroups unless it is to look at all.
 func (k *Keeper) look(all bool) {
-	names, err := k.pool.names()
+	names, err := k.pool.files.Names()
 	if err != nil {
 		k.tell("", err)
 		return
@@ -160,103 +160,43 @@ func (k *Keeper) keep(name string, kept *keptRecord) error {
 	if a == nil || a.State != Attached || a.Placement == PlaceNone || a.ReadOnly {
 		return nil
 	}
-	t, err := tree()
-	if err != nil {
-		return err
-	}
-	pid, err := k.thread(kept)
-	if err != nil {
-		return err
-	}
-	now, err := t.Of(pid)
-	if err != nil {
-		return err
-	}
+	thread := k.pool.placed(kept.record)
+	find := thread.PID
+	thread.PID = func() (int, error) { return kept.thread.PID(find) }
 	if a.Placement == PlaceContainer {
-		return k.keepInContainer(t, name, kept, pid, now)
+		return thread.KeepInContainer()
 	}
-	if now == a.Journal {
-		return nil
+	if inPlace, err := thread.InPlace(); err != nil || inPlace {
+		return err
 	}
-	l, err := lockDirectory(k.pool.volumeDir(name))
+	l, err := store.LockDirectory(k.pool.files.VolumeDir(name))
 	if errors.Is(err, ErrBusy) {
 		return nil // whoever has it places the thread himself
 	}
 	if err != nil {
 		return err
 	}
-	defer l.release()
-	record, err := k.pool.read(name)
+	defer l.Release()
+	record, err := k.pool.files.Read(name)
 	if err != nil || record.Attachment == nil || record.Attachment.State != Attached {
 		return err
 	}
-	return k.pool.place(record)
+	return k.pool.place(context.Background(), record)
 }
 
-// keepInContainer has the thread in the container's cgroup as long as others
-// are in it.
-func (k *Keeper) keepInContainer(t *cgroup.Tree, name string, kept *keptRecord, pid int, now string) error {
-	a := kept.record.Attachment
-	pids, err := t.ProcessesBelow(a.Journal)
-	if errors.Is(err, cgroup.ErrVanished) {
-		pids, err = nil, nil
-	}
-	if err != nil {
-		return err
-	}
-	alone := len(pids) == 0 || len(pids) == 1 && pids[0] == pid
-	switch {
-	case alone && now == a.Journal:
-		return k.takeOut(name, kept.record)
-	case alone || now == a.Journal:
-		return nil
-	}
-	return t.Move(pid, a.Journal)
-}
-
-// thread is the volume's jbd2 thread: the one that was seen last, if it lives.
-// To find it anew, all processes are looked at.
-func (k *Keeper) thread(kept *keptRecord) (int, error) {
-	if kept.thread != 0 && commOf(kept.thread) == kept.comm {
-		return kept.thread, nil
-	}
-	pid, err := k.pool.thread(kept.record)
-	if err != nil {
-		return 0, err
-	}
-	kept.thread, kept.comm = pid, commOf(pid)
-	return pid, nil
-}
-
-// commOf is a process's name; "" if it has ended.
-func commOf(pid int) string {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-	return string(text)
-}
-
-// takeOut brings the thread back to the root cgroup, where the kernel had it.
-func (k *Keeper) takeOut(name string, record Record) error {
-	t, err := tree()
-	if err != nil {
-		return err
-	}
-	pid, err := k.pool.thread(record)
+// leaveContainer moves the thread of an attached volume out of the container's
+// cgroup.
+func (k *Keeper) leaveContainer(record Record) error {
+	err := k.pool.placed(record).LeaveContainer()
 	if errors.Is(err, ErrDetached) {
 		return nil // since the record was read
 	}
-	if err != nil {
-		return err
-	}
-	if now, err := t.Of(pid); err != nil || now != record.Attachment.Journal {
-		return err
-	}
-	k.pool.log.Info("took the jbd2 thread out of the container's cgroup, which has ended", "volume", name, "pid", pid, "cgroup", record.Attachment.Journal)
-	return t.Move(pid, cgroup.RootPath)
+	return err
 }
 
 // read gives a volume's record, from memory if its file is the same.
 func (k *Keeper) read(name string) (*keptRecord, error) {
-	modified, err := modificationTime(filepath.Join(k.pool.volumeDir(name), recordFile))
+	modified, err := store.ModificationTime(filepath.Join(k.pool.files.VolumeDir(name), store.RecordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		delete(k.records, name)
 		return nil, nil
@@ -268,13 +208,13 @@ func (k *Keeper) read(name string) (*keptRecord, error) {
 		return kept, nil
 	}
 	settled := time.Since(modified) > settledAge
-	record, err := k.pool.read(name)
+	record, err := k.pool.files.Read(name)
 	if err != nil {
 		return nil, err
 	}
 	kept := &keptRecord{modified: modified, settled: settled, record: record}
 	if before, known := k.records[name]; known {
-		kept.thread, kept.comm = before.thread, before.comm
+		kept.thread = before.thread
 	}
 	k.records[name] = kept
 	return kept, nil

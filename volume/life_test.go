@@ -13,7 +13,7 @@ func TestAVolumeLivesFromCreateToDelete(t *testing.T) {
 			name := r.name("db")
 			record := r.create(name, CreateOptions{Provision: provision, UID: 33, GID: 44, Mode: os.ModeSetgid | 0o750, Labels: map[string]string{"app": "db"}})
 			r.wantDetached(name)
-			r.wantClean(r.pool.image(name))
+			r.wantClean(r.pool.files.Image(name))
 			status := r.inspect(name)
 			if status.ID != record.ID || status.SizeBytes != testBytes || status.Labels["app"] != "db" || status.Provision != provision {
 				t.Errorf("%+v", status)
@@ -37,7 +37,7 @@ func TestAVolumeLivesFromCreateToDelete(t *testing.T) {
 			}
 			r.detach(name)
 			r.wantDetached(name)
-			r.wantClean(r.pool.image(name))
+			r.wantClean(r.pool.files.Image(name))
 			if _, err := os.Lstat(target); err == nil {
 				t.Error("the mount point that was made is still there")
 			}
@@ -65,7 +65,7 @@ func TestAFullImageLiesTogether(t *testing.T) {
 	for kind, r := range map[string]*rig{"ext4": newRig(t), "xfs": newReflinkRig(t, "xfs")} {
 		name := r.name("db")
 		r.create(name, CreateOptions{SizeBytes: 256 << 20, Provision: Full})
-		if pieces := piecesOf(t, r.pool.image(name)); pieces > 6 {
+		if pieces := piecesOf(t, r.pool.files.Image(name)); pieces > 6 {
 			t.Errorf("on %s, the image lies at %d places", kind, pieces)
 		}
 	}

@@ -2,19 +2,21 @@ package volume
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // golden reads a record as a Daybook has written it, or a later one may.
 func golden(t *testing.T, name string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("testdata", "records", name))
+	text, err := os.ReadFile(filepath.Join("records", "testdata", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,25 +37,13 @@ func wantNewer(t *testing.T, what string, err error) {
 	}
 }
 
-func TestRecordsOfFormat1AreRead(t *testing.T) {
-	text := golden(t, "volume-1.json")
-	record, err := parseRecord("db", text)
-	if err != nil || record.SizeBytes != testBytes || record.Attachment == nil || record.Attachment.WeightBefore.Default != 100 {
-		t.Fatalf("%+v, %v", record, err)
-	}
-	again, err := record.encode()
-	if err != nil || !bytes.Equal(append(again, '\n'), text) {
-		t.Errorf("it is written as\n%s, %v", again, err)
-	}
-}
-
 func TestNewerRecordsAreToldAsSuch(t *testing.T) {
-	_, err := parseRecord("db", golden(t, "volume-2.json"))
+	_, err := records.ParseVolume("db", golden(t, "volume-2.json"))
 	wantNewer(t, "volume", err)
-	_, err = parseSnapshot("snap", golden(t, "snapshot-2.json"))
-	wantNewer(t, "snapshot", public(unreadable("the record", err)))
+	_, err = records.ParseSnapshot("snap", golden(t, "snapshot-2.json"))
+	wantNewer(t, "snapshot", cause.Public(cause.Unreadable("the record", err)))
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, poolFile), golden(t, "pool-2.json"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, store.PoolFile), golden(t, "pool-2.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err = Open(t.Context(), dir, PoolOptions{Create: true})
@@ -66,46 +56,6 @@ func TestNewerRecordsAreToldAsSuch(t *testing.T) {
 	wantNewer(t, "registry", err)
 	wantNewer(t, "registry, noting", registry.Note(t.Context(), &Pool{dir: "/srv/b"}))
 
-	for _, header := range []string{`{"format":2,"parts":[]}`, strings.Replace(string(mustJSON(t, testHeader())), "{", `{"parts":[],`, 1)} {
-		_, err = newStreamReader(bytes.NewReader(append([]byte(streamMagic), rawFrame(frameHeader, []byte(header))...)))
-		wantNewer(t, "stream", public(err))
-	}
-}
-
-func TestUnknownFieldsOfARecordAreKept(t *testing.T) {
-	text := golden(t, "volume-1-with-more.json")
-	record, err := parseRecord("db", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantJSON(t, record, text)
-	record.Attachment = nil
-	again, err := record.encode()
-	if err != nil || bytes.Contains(again, []byte("owner_pid")) || !bytes.Contains(again, []byte("sealed_with")) {
-		t.Errorf("without the attachment: %s, %v", again, err)
-	}
-	wantJSON(t, mustParse(t, text), text) // the other's fields are its own
-}
-
-func mustParse(t *testing.T, text []byte) Record {
-	t.Helper()
-	record, err := parseRecord("db", text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return record
-}
-
-func wantJSON(t *testing.T, record Record, want []byte) {
-	t.Helper()
-	text, err := record.encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var a, b any
-	if err := errors.Join(json.Unmarshal(text, &a), json.Unmarshal(want, &b)); err != nil || !reflect.DeepEqual(a, b) {
-		t.Errorf("%s, %v; want %s", text, err, want)
-	}
 }
 
 func TestANewerVolumeIsLeftAlone(t *testing.T) {
@@ -114,7 +64,7 @@ func TestANewerVolumeIsLeftAlone(t *testing.T) {
 	name, other := r.name("newer"), r.name("other")
 	r.keep(name, CreateOptions{})
 	r.keep(other, CreateOptions{})
-	path := filepath.Join(r.pool.volumeDir(name), recordFile)
+	path := filepath.Join(r.pool.files.VolumeDir(name), store.RecordFile)
 	own, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +110,7 @@ func TestUnknownFieldsOutliveOperations(t *testing.T) {
 	ctx := t.Context()
 	name := r.name("v")
 	r.create(name, CreateOptions{})
-	path := filepath.Join(r.pool.volumeDir(name), recordFile)
+	path := filepath.Join(r.pool.files.VolumeDir(name), store.RecordFile)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +126,7 @@ func TestUnknownFieldsOutliveOperations(t *testing.T) {
 	if text, err := os.ReadFile(path); err != nil || !bytes.Contains(text, []byte(`"sealed_with"`)) {
 		t.Errorf("%s, %v", text, err)
 	}
-	pool := filepath.Join(r.pool.dir, poolFile)
+	pool := filepath.Join(r.pool.dir, store.PoolFile)
 	if err := os.WriteFile(pool, golden(t, "pool-1-with-more.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // Overview is what can be told of a volume without locks, and with a few reads
@@ -35,12 +37,12 @@ type Overview struct {
 // Overview tells a little of every volume, sorted by name. Its cost is linear:
 // mounts are read once. It waits for nobody who works on a volume.
 func (p *Pool) Overview() (_ []Overview, err error) {
-	defer func() { err = public(err) }()
-	names, err := p.names()
+	defer func() { err = cause.Public(err) }()
+	names, err := p.files.Names()
 	if err != nil {
 		return nil, err
 	}
-	boot, err := bootID()
+	boot, err := store.BootID()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func (p *Pool) Overview() (_ []Overview, err error) {
 	}
 	all := make([]Overview, 0, len(names))
 	for _, name := range names {
-		record, err := p.read(name)
+		record, err := p.files.Read(name)
 		switch {
 		case errors.Is(err, ErrNotFound): // deleted since
 		case err != nil:
@@ -132,7 +134,7 @@ func (p *Pool) unfinished(o Overview) string {
 	case o.Resize != 0:
 		return "a resize is unfinished: " + repair
 	}
-	if _, err := os.Lstat(p.keptSuperblock(o.Name)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(p.files.KeptSuperblock(o.Name)); !errors.Is(err, fs.ErrNotExist) {
 		return "a check or resize is unfinished: " + repair
 	}
 	return persistenceProblem(o.Record)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // The mount point of a persistent volume may be on a disk that is not mounted, as one
@@ -23,7 +24,7 @@ func mountOf(dir string) (string, error) {
 	}
 	on := "/"
 	for _, mount := range mounts {
-		if within(dir, mount.Point) && len(mount.Point) > len(on) {
+		if records.Within(dir, mount.Point) && len(mount.Point) > len(on) {
 			on = mount.Point
 		}
 	}
@@ -32,7 +33,7 @@ func mountOf(dir string) (string, error) {
 
 // checkParentMounted refuses while nothing is mounted where the file system of the
 // mount point's parent was when the volume became persistent.
-func (s Persistence) checkParentMounted() error {
+func checkParentMounted(s Persistence) error {
 	if s.ParentMount == "" || s.ParentMount == "/" {
 		return nil // an older record, or the file system that is always there
 	}

@@ -10,38 +10,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-)
 
-// Persistence is how a volume is attached at each start of the host.
-type Persistence struct {
-	// Target, Placement, Cgroup, ReadOnly, AllowCache, Dev and Suid are as in
-	// [AttachOptions].
-	Target     string    `json:"target"`
-	Placement  Placement `json:"placement"`
-	Cgroup     string    `json:"cgroup,omitempty"`
-	ReadOnly   bool      `json:"read_only,omitempty"`
-	AllowCache bool      `json:"allow_cache,omitempty"`
-	Dev        bool      `json:"dev,omitempty"`
-	Suid       bool      `json:"suid,omitempty"`
-	// MadeTarget: the mount point is ours.
-	MadeTarget bool `json:"made_target,omitempty"`
-	// Protected: we set the immutable flag of the mount point, which has the
-	// inode number TargetInode and was created at TargetBirthNanoseconds after 1970
-	// (0: unknown, as in older records). Unprotected says why it could not be set.
-	Protected              bool   `json:"protected,omitempty"`
-	TargetInode            uint64 `json:"target_inode,omitempty"`
-	TargetBirthNanoseconds int64  `json:"target_birth_nanoseconds,omitempty"`
-	Unprotected            string `json:"unprotected,omitempty"`
-	// ParentMount is where the file system of Target's parent was mounted when the
-	// volume became persistent; "" in older records.
-	ParentMount string `json:"parent_mount,omitempty"`
-	// Unfinished is set while Attach begins the persistence, or Detach or
-	// Delete ends it: if they are killed, it ends.
-	Unfinished bool `json:"unfinished,omitempty"`
-	// DetachedBootID is the start of the host at which DetachUntilStart
-	// detached the volume.
-	DetachedBootID string `json:"detached_boot_id,omitempty"`
-}
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
+)
 
 // persistence is what is recorded of options that are complete.
 func (o AttachOptions) persistence() *Persistence {
@@ -50,43 +22,17 @@ func (o AttachOptions) persistence() *Persistence {
 	}
 }
 
-// options are those with which the volume is attached at each start.
-func (s Persistence) options() AttachOptions {
+// persistentOptions are those with which a volume is attached at each start.
+func persistentOptions(s *Persistence) AttachOptions {
 	return AttachOptions{
 		Target: s.Target, Placement: s.Placement, Cgroup: s.Cgroup, ReadOnly: s.ReadOnly, AllowCache: s.AllowCache, Dev: s.Dev, Suid: s.Suid, Persist: true,
 	}
 }
 
-// same says whether both attach the volume in the same way.
-func (s Persistence) same(other Persistence) bool { return s.options() == other.options() }
-
-// check refuses what Attach would not have recorded.
-func (s Persistence) check(name string) error {
-	if !cleanPath(s.Target) || s.Target == "/" {
-		return fmt.Errorf("persistent mount point %q", s.Target)
-	}
-	if s.ParentMount != "" && (!cleanPath(s.ParentMount) || !within(s.Target, s.ParentMount)) {
-		return fmt.Errorf("persistent mount point %q on the mount %q", s.Target, s.ParentMount)
-	}
-	complete, err := s.options().complete(name)
-	if err == nil && complete != s.options() {
-		err = fmt.Errorf("placement %q", s.Placement)
-	}
-	if err != nil {
-		return fmt.Errorf("persistence: %w", err)
-	}
-	return nil
-}
-
-// persistentAt says whether the volume is attached at a mount point at each start.
-func (r Record) persistentAt(target string) bool {
-	return r.Persist != nil && r.Persist.Target == target
-}
-
 // checkPersist refuses to make a volume persistent in a second way.
 func checkPersist(record Record, o AttachOptions) error {
 	s := record.Persist
-	if !o.Persist || s == nil || s.same(*o.persistence()) {
+	if !o.Persist || s == nil || persistentOptions(s) == persistentOptions(o.persistence()) {
 		return nil
 	}
 	return fmt.Errorf("it is %w: at each start of the host it is attached at %s (placement %s, cgroup %q, read-only %v); daybook volume detach %s ends that",
@@ -126,14 +72,14 @@ func (p *Pool) persistAttached(record *Record, o AttachOptions) error {
 	}
 	// The mount point goes with the persistence from now on.
 	record.Persist.MadeTarget, record.Attachment.MadeTarget = record.Attachment.MadeTarget, false
-	err := p.write(*record)
+	err := p.files.Write(*record)
 	if err == nil {
 		p.reached("persisting")
 		_, err = p.protect(record)
 	}
 	if err == nil {
 		record.Persist.Unfinished = false
-		err = p.write(*record)
+		err = p.files.Write(*record)
 	}
 	if err != nil {
 		return errors.Join(err, p.unpersistAttached(record))
@@ -151,13 +97,13 @@ func (p *Pool) unpersistAttached(record *Record) error {
 	record.Attachment.MadeTarget = record.Persist.MadeTarget
 	record.Persist = nil
 	p.reached("not persistent")
-	return p.write(*record)
+	return p.files.Write(*record)
 }
 
 // recordEnding records that the persistence is about to end.
 func (p *Pool) recordEnding(record *Record) error {
 	record.Persist.Unfinished = true
-	if err := p.write(*record); err != nil {
+	if err := p.files.Write(*record); err != nil {
 		return fmt.Errorf("cannot record that it is no longer attached at the start of the host (free some space in pool %s, then: daybook volume detach %s): %w",
 			p.dir, record.Name, err)
 	}
@@ -177,8 +123,8 @@ func (p *Pool) endPersistence(record *Record) error {
 // [AttachOptions].Persist. The error wraps ErrInvalid if that never was. One that
 // is attached so already stays as it is.
 func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err error) {
-	defer func() { err = public(err) }()
-	record, err := p.read(name)
+	defer func() { err = cause.Public(err) }()
+	record, err := p.files.Read(name)
 	if err != nil {
 		return Status{}, err
 	}
@@ -186,7 +132,7 @@ func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err
 	if s == nil || s.Unfinished {
 		return Status{}, fmt.Errorf("cannot attach volume %s: %w mount point: none is given, and none was recorded: want --target, once with --persist", name, ErrInvalid)
 	}
-	return p.Attach(ctx, name, s.options())
+	return p.Attach(ctx, name, persistentOptions(s))
 }
 
 // AttachAllPersistent attaches all volumes that are persistent. One that fails
@@ -195,15 +141,15 @@ func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err
 // logical volumes do at the start of the host, and retries volumes that are busy or
 // whose mount point's file system is not mounted.
 func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ []Status, err error) {
-	defer func() { err = public(err) }()
-	names, err := p.names()
+	defer func() { err = cause.Public(err) }()
+	names, err := p.files.Names()
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
 	var persistent []Record
 	for _, name := range names {
-		record, err := p.read(name)
+		record, err := p.files.Read(name)
 		switch {
 		case errors.Is(err, ErrNotFound): // deleted since
 		case err != nil:
@@ -272,7 +218,7 @@ func persistenceProblem(record Record) string {
 	if s.Unfinished {
 		return "it is half persistent: daybook volume repair"
 	}
-	if boot, err := bootID(); err != nil || s.DetachedBootID == boot {
+	if boot, err := store.BootID(); err != nil || s.DetachedBootID == boot {
 		return ""
 	}
 	return fmt.Sprintf("it should be attached at %s since the start of the host: daybook volume attach %s", s.Target, record.Name)

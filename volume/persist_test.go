@@ -21,7 +21,7 @@ import (
 // record, and its mount point.
 func (r *rig) restart(name string) {
 	r.t.Helper()
-	record, err := r.pool.read(name)
+	record, err := r.pool.files.Read(name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestAPersistentVolumeThatCannotBeAttachedIsProtected(t *testing.T) {
 		r.attach(name, AttachOptions{Persist: true})
 		r.restart(name)
 	}
-	image := r.pool.image(broken)
+	image := r.pool.files.Image(broken)
 	if err := os.Rename(image, image+".gone"); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // newWeightedRig makes a rig whose pool is on a disk under BFQ.
@@ -66,7 +68,7 @@ func wantJournalFirst(t *testing.T, r *rig, disk poolDisk, name string) {
 	if err := weights.Set(status.Attachment.Journal, weights.Default()); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.pool.place(status.Record); err != nil || r.inspect(name).JournalWeight != weights.Max() {
+	if err := r.pool.place(t.Context(), status.Record); err != nil || r.inspect(name).JournalWeight != weights.Max() {
 		t.Errorf("after another placement the journal's weight is %d, %v", r.inspect(name).JournalWeight, err)
 	}
 }
@@ -75,7 +77,7 @@ func TestAFailedAttachLeavesTheWeightAsItWas(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	r.create(name, CreateOptions{Weight: 300})
-	if err := os.WriteFile(r.pool.image(name), make([]byte, testBytes), 0o600); err != nil { // no ext4
+	if err := os.WriteFile(r.pool.files.Image(name), make([]byte, testBytes), 0o600); err != nil { // no ext4
 		t.Fatal(err)
 	}
 	if _, err := r.pool.Attach(t.Context(), name, AttachOptions{Target: r.target(name), Weight: 700}); err == nil {
@@ -226,7 +228,7 @@ func TestAParentCgroupInUseStaysAndGoesLater(t *testing.T) {
 func TestALeftDaybookCgroupGoes(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
-	if err := errors.Join(r.tree.Make(ownParent), r.tree.Make(ownParent+"/"+name), r.tree.Make(ownParent+"/"+name+"/journal")); err != nil {
+	if err := errors.Join(r.tree.Make(placement.Root), r.tree.Make(placement.Root+"/"+name), r.tree.Make(placement.Root+"/"+name+"/journal")); err != nil {
 		t.Fatal(err)
 	}
 	r.create(name, CreateOptions{})
@@ -294,7 +296,7 @@ func TestAReadOnlyVolumeIsNotWritten(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	r.keep(name, CreateOptions{})
-	before, err := os.ReadFile(r.pool.image(name))
+	before, err := os.ReadFile(r.pool.files.Image(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +312,7 @@ func TestAReadOnlyVolumeIsNotWritten(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	r.detach(name)
-	after, err := os.ReadFile(r.pool.image(name))
+	after, err := os.ReadFile(r.pool.files.Image(name))
 	if err != nil || !slices.Equal(before, after) {
 		t.Errorf("the image has changed: %v", err)
 	}
@@ -322,7 +324,7 @@ func TestAVolumeWithItsJournalElsewhere(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	file := filepath.Join(r.home, "journal")
-	if err := makeSparse(file, 16<<20); err != nil {
+	if err := imagefile.MakeSparse(file, 16<<20); err != nil {
 		t.Fatal(err)
 	}
 	journal, err := blockdev.Attach(file, blockdev.AttachOptions{})

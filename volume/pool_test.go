@@ -8,17 +8,18 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // What a killed process leaves of a pool that it makes is no obstacle.
 func TestAHalfMadePoolIsMade(t *testing.T) {
 	r := newHome(t)
 	dir := filepath.Join(r.home, "pool")
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, volumesDir), 0o711), os.WriteFile(filepath.Join(dir, poolFile+wholefile.TemporarySuffix), []byte("{"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, store.VolumesDir), 0o711), os.WriteFile(filepath.Join(dir, store.PoolFile+wholefile.TemporarySuffix), []byte("{"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Open(t.Context(), dir, PoolOptions{})
-	wantError(t, err, ErrNotFound, poolFile)
+	wantError(t, err, ErrNotFound, store.PoolFile)
 	r.open(dir)
 	r.repair()
 	r.wantDetached()
@@ -36,7 +37,7 @@ func TestADirectoryBecomesOnePool(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			record, err := p.readPool()
+			record, err := p.files.ReadPool()
 			if err != nil || record.QuotaBytes != testBytes {
 				t.Errorf("%+v, %v", record, err)
 			}
@@ -55,7 +56,7 @@ func TestADamagedPoolIsNotOpened(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	r.keep(name, CreateOptions{})
-	file := filepath.Join(r.pool.dir, poolFile)
+	file := filepath.Join(r.pool.dir, store.PoolFile)
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -92,13 +92,13 @@ func inode(file *os.File) (number uint64, birth int64, err error) {
 // the flag is no error: the record and the log say why.
 func (p *Pool) protect(record *Record) (changed bool, err error) {
 	s := record.Persist
-	if err := s.checkParentMounted(); err != nil {
+	if err := checkParentMounted(*s); err != nil {
 		return false, err
 	}
 	if _, err := os.Lstat(s.Target); errors.Is(err, fs.ErrNotExist) {
 		if !s.MadeTarget {
 			s.MadeTarget = true
-			if err := p.write(*record); err != nil {
+			if err := p.files.Write(*record); err != nil {
 				return false, err
 			}
 		}
@@ -123,7 +123,7 @@ func (p *Pool) protect(record *Record) (changed bool, err error) {
 	s.Protected, s.Unprotected = true, ""
 	err = checkEmpty(dir)
 	if err == nil {
-		if err := p.write(*record); err != nil {
+		if err := p.files.Write(*record); err != nil {
 			*s = before
 			return changed, err
 		}
@@ -141,7 +141,7 @@ func (p *Pool) protect(record *Record) (changed bool, err error) {
 	}
 	s.Protected, s.Unprotected = false, err.Error()
 	p.log.Warn("while the volume is not attached, others can write into its mount point", "volume", record.Name, "target", s.Target, "why", err)
-	return changed, p.write(*record)
+	return changed, p.files.Write(*record)
 }
 
 // warnUnprotected logs an error of protect.
@@ -157,7 +157,7 @@ func (p *Pool) unprotect(record Record) {
 		p.clearFlag(record)
 		p.reached("unprotected")
 	}
-	if s.MadeTarget && s.checkParentMounted() == nil {
+	if s.MadeTarget && checkParentMounted(*s) == nil {
 		p.removeTarget(record.Name, s.Target)
 	}
 }
@@ -172,7 +172,7 @@ func (p *Pool) clearFlag(record Record) {
 }
 
 func clearProtection(s *Persistence) error {
-	if err := s.checkParentMounted(); err != nil {
+	if err := checkParentMounted(*s); err != nil {
 		return err
 	}
 	dir, err := openBelow(s.Target)

@@ -9,6 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/internal/stream"
 )
 
 // ReceiveOptions are the choices of [Pool.Receive].
@@ -32,7 +37,7 @@ type ReceiveOptions struct {
 func (p *Pool) Receive(ctx context.Context, name string, r io.Reader, options ReceiveOptions) (Record, error) {
 	record, err := p.receive(ctx, name, r, options)
 	if err != nil {
-		return Record{}, failed("cannot receive volume %s: %w", name, err)
+		return Record{}, cause.Failed("cannot receive volume %s: %w", name, err)
 	}
 	return record, nil
 }
@@ -41,21 +46,21 @@ func (p *Pool) receive(ctx context.Context, name string, r io.Reader, o ReceiveO
 	if err := CheckName(name); err != nil {
 		return Record{}, err
 	}
-	stream, err := newStreamReader(r)
+	incoming, err := stream.NewReader(r)
 	if err != nil {
 		return Record{}, err
 	}
-	if stream.header.Base != nil {
-		return p.receiveChange(ctx, name, stream, o)
+	if incoming.Header.Base != nil {
+		return p.receiveChange(ctx, name, incoming, o)
 	}
-	return p.receiveWhole(ctx, name, stream, o)
+	return p.receiveWhole(ctx, name, incoming, o)
 }
 
-func (p *Pool) receiveWhole(ctx context.Context, name string, stream *streamReader, o ReceiveOptions) (record Record, err error) {
-	if _, err := os.Lstat(p.volumeDir(name)); err == nil {
+func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.Reader, o ReceiveOptions) (record Record, err error) {
+	if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
 		return Record{}, ErrExists
 	}
-	record = stream.header.record(name)
+	record = incoming.Header.Record(name)
 	if !o.KeepSettings {
 		// They would be the sender's say in how this host divides its disk
 		// and mounts.
@@ -69,7 +74,7 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, stream *streamRead
 		return Record{}, err
 	}
 	defer func() { err = errors.Join(err, w.discard()) }()
-	if err := apply(ctx, stream, w.image(), sum{}, o.Progress); err != nil {
+	if err := apply(ctx, incoming, w.image(), chunk.Sum{}, o.Progress); err != nil {
 		return Record{}, err
 	}
 	p.reached("received")
@@ -77,7 +82,7 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, stream *streamRead
 	if err != nil {
 		return Record{}, err
 	}
-	record.SectorBytes = max(record.SectorBytes, p.sharedSectorBytes(blockBytes))
+	record.SectorBytes = max(record.SectorBytes, imagefile.SharedSectorBytes(filepath.Join(p.dir, store.WorkDir), blockBytes))
 	return record, p.finishVolume(ctx, &w, record, o.Progress)
 }
 
@@ -87,8 +92,8 @@ const nextFile = "next"
 
 // receiveChange brings a volume up to date, on a copy of its image, which then
 // takes its place in one rename.
-func (p *Pool) receiveChange(ctx context.Context, name string, stream *streamReader, o ReceiveOptions) (_ Record, err error) {
-	header := stream.header
+func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.Reader, o ReceiveOptions) (_ Record, err error) {
+	header := incoming.Header
 	record, l, err := p.holdReady(ctx, name)
 	if errors.Is(err, ErrNotFound) {
 		return Record{}, fmt.Errorf("the stream holds only what differs from snapshot %s, which must be received first: %w", header.Base.Name, err)
@@ -96,7 +101,7 @@ func (p *Pool) receiveChange(ctx context.Context, name string, stream *streamRea
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.release()
+	defer l.Release()
 	switch {
 	case record.Device != "":
 		return Record{}, checkImaged(record)
@@ -113,32 +118,32 @@ func (p *Pool) receiveChange(ctx context.Context, name string, stream *streamRea
 	}
 	defer func() { err = errors.Join(err, w.discard()) }()
 	next := filepath.Join(w.path, nextFile)
-	if err := makeSparse(next, record.SizeBytes); err != nil {
+	if err := imagefile.MakeSparse(next, record.SizeBytes); err != nil {
 		return Record{}, err
 	}
-	if _, err := copyStill(ctx, p.image(name), next, record.SizeBytes, nil); err != nil {
+	if _, err := imagefile.CopyStill(ctx, p.files.Image(name), next, record.SizeBytes, nil); err != nil {
 		return Record{}, err
 	}
-	sums, err := sumImage(ctx, next, record.SizeBytes, nil)
+	sums, err := imagefile.Sums(ctx, next, record.SizeBytes, nil)
 	if err != nil {
 		return Record{}, err
 	}
-	base := imageSum(record.SizeBytes, sums)
+	base := chunk.ImageSum(record.SizeBytes, sums)
 	if err := os.Truncate(next, int64(header.SizeBytes)); err != nil {
-		return Record{}, noSpace(err)
+		return Record{}, cause.NoSpace(err)
 	}
-	if err := apply(ctx, stream, next, base, o.Progress); err != nil {
+	if err := apply(ctx, incoming, next, base, o.Progress); err != nil {
 		return Record{}, err
 	}
 	if _, err := checkReceived(next, header.SizeBytes, record.SectorBytes); err != nil {
 		return Record{}, err
 	}
 	if record.Provision == Full {
-		if err := writeOut(ctx, next, 0, o.Progress); err != nil {
+		if err := imagefile.WriteOut(ctx, next, 0, o.Progress); err != nil {
 			return Record{}, err
 		}
 	}
-	if err := syncFile(next); err != nil {
+	if err := imagefile.Sync(next); err != nil {
 		return Record{}, err
 	}
 	p.reached("received")
@@ -148,11 +153,11 @@ func (p *Pool) receiveChange(ctx context.Context, name string, stream *streamRea
 // changeWork makes a work in which nothing is promised but what the volume
 // becomes longer.
 func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
-	all, err := p.lock(ctx)
+	all, err := p.files.Lock(ctx)
 	if err != nil {
 		return work{}, err
 	}
-	defer all.release()
+	defer all.Release()
 	if then > now {
 		if err := p.checkQuota(then - now); err != nil {
 			return work{}, err
@@ -163,69 +168,69 @@ func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 
 // exchange gives a volume its new image. At each moment the image is at least
 // as long as the record says.
-func (p *Pool) exchange(record Record, header streamHeader, next string) (Record, error) {
+func (p *Pool) exchange(record Record, header stream.Header, next string) (Record, error) {
 	before := record.SizeBytes
-	record.SizeBytes, record.Origin = header.SizeBytes, header.record(record.Name).Origin
+	record.SizeBytes, record.Origin = header.SizeBytes, header.Record(record.Name).Origin
 	if record.SizeBytes < before {
-		if err := p.write(record); err != nil {
+		if err := p.files.Write(record); err != nil {
 			return Record{}, err
 		}
 	}
-	if err := os.Rename(next, p.image(record.Name)); err != nil {
+	if err := os.Rename(next, p.files.Image(record.Name)); err != nil {
 		return Record{}, err
 	}
 	p.reached("exchanged")
-	return record, p.write(record) // and syncs the directory
+	return record, p.files.Write(record) // and syncs the directory
 }
 
 // apply brings what a stream says into an image and verifies the whole of it.
 // base is the sum of what the image holds.
-func apply(ctx context.Context, stream *streamReader, image string, base sum, progress Progress) error {
-	size := stream.header.SizeBytes
-	out, err := openDirect(image, os.O_WRONLY)
+func apply(ctx context.Context, incoming *stream.Reader, image string, base chunk.Sum, progress Progress) error {
+	size := incoming.Header.SizeBytes
+	out, err := imagefile.OpenDirect(image, os.O_WRONLY)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	var end frame
-	for !end.end {
+	var end stream.Frame
+	for !end.End {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		f, err := stream.frame()
+		f, err := incoming.Frame()
 		if err != nil {
 			return err
 		}
 		switch {
-		case f.end:
+		case f.End:
 			end = f
 			continue
-		case f.data != nil:
-			_, err = out.WriteAt(f.data, int64(f.offset))
+		case f.Data != nil:
+			_, err = out.WriteAt(f.Data, int64(f.Offset))
 		default:
-			err = clearRange(out, int64(f.offset), int64(f.length))
+			err = imagefile.ClearRange(out, int64(f.Offset), int64(f.Length))
 		}
 		if err != nil {
-			return noSpace(err)
+			return cause.NoSpace(err)
 		}
-		progress.tell(f.offset+f.length, size)
+		progress.Tell(f.Offset+f.Length, size)
 	}
-	if end.base != base {
-		if stream.header.Base != nil {
+	if end.Base != base {
+		if incoming.Header.Base != nil {
 			return fmt.Errorf("%w: the volume does not hold what the stream's base %s held: it was written since, or is another; receive it whole under another name",
-				ErrInvalid, stream.header.Base.Name)
+				ErrInvalid, incoming.Header.Base.Name)
 		}
-		return fmt.Errorf("%w: it has no base, and yet a sum of one", errStream)
+		return fmt.Errorf("%w: it has no base, and yet a sum of one", stream.ErrDamaged)
 	}
-	if err := noSpace(out.Sync()); err != nil {
+	if err := cause.NoSpace(out.Sync()); err != nil {
 		return err
 	}
-	sums, err := sumImage(ctx, image, size, progress)
+	sums, err := imagefile.Sums(ctx, image, size, progress)
 	if err != nil {
 		return err
 	}
-	if imageSum(size, sums) != end.image {
-		return fmt.Errorf("%w: what arrived is not what the sender read", errStream)
+	if chunk.ImageSum(size, sums) != end.Image {
+		return fmt.Errorf("%w: what arrived is not what the sender read", stream.ErrDamaged)
 	}
 	return nil
 }
@@ -236,12 +241,12 @@ func checkReceived(image string, sizeBytes uint64, sectorBytes uint32) (blockByt
 	fs, err := ext4.ReadSuperblock(image)
 	switch {
 	case errors.Is(err, ext4.ErrNotExt4):
-		err = fmt.Errorf("%w: what it carries is no ext4: %w", errStream, err)
+		err = fmt.Errorf("%w: what it carries is no ext4: %w", stream.ErrDamaged, err)
 	case err != nil:
 	case fs.External() || fs.JournalDevice:
 		err = fmt.Errorf("%w: its journal would be on another device", ErrUnsupported)
 	case fs.Blocks > sizeBytes/uint64(fs.BlockSizeBytes):
-		err = fmt.Errorf("%w: its file system is longer than the volume", errStream)
+		err = fmt.Errorf("%w: its file system is longer than the volume", stream.ErrDamaged)
 	case fs.BlockSizeBytes < sectorBytes:
 		err = fmt.Errorf("%w: the pool's disk has sectors of %d bytes, and the volume blocks of %d", ErrUnsupported, sectorBytes, fs.BlockSizeBytes)
 	}

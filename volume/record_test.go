@@ -1,11 +1,9 @@
 package volume
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,144 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/placement"
+	"github.com/daybook-project/daybook/volume/records"
 )
-
-// sampleRecord is of an attached volume, with all there can be.
-func sampleRecord() Record {
-	return Record{
-		Format: recordFormat, Name: "db", ID: "767aa504-c6dd-403c-b36f-59bc672629d5", SizeBytes: testBytes, Provision: Thin, SectorBytes: 512, Weight: 500,
-		Labels: map[string]string{"app": "db"},
-		Attachment: &Attachment{
-			State: Attached, BootID: "boot", Target: "/mnt/db", MadeTarget: true, LoopDevice: "loop3", Placement: PlaceParent,
-			Cgroup: "/user/db1", Journal: "/user/db1/journal-db", MadeCgroups: []string{"/user/db1/journal-db"}, EnabledIO: []string{"/user/db1"},
-			WeightBefore: &WeightBefore{File: "io.bfq.weight", Disk: "7:0", Scheduler: "bfq", Default: 100},
-		},
-	}
-}
-
-func encoded(t testing.TB, record Record) []byte {
-	t.Helper()
-	text, err := json.Marshal(record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
-}
-
-func TestARecordIsReadAsItWasWritten(t *testing.T) {
-	record := sampleRecord()
-	read, err := parseRecord("db", encoded(t, record))
-	if err != nil || !reflect.DeepEqual(read, record) {
-		t.Errorf("%+v, %v; want %+v", read, err, record)
-	}
-}
-
-func TestADamagedRecordIsRefused(t *testing.T) {
-	text := encoded(t, sampleRecord())
-	for n := range len(text) {
-		if _, err := parseRecord("db", text[:n]); !errors.Is(err, ErrCorrupt) {
-			t.Fatalf("cut off after %d bytes: %v", n, err)
-		}
-	}
-	for what, damage := range map[string]func(*Record){
-		"another's":           func(r *Record) { r.Name = "other" },
-		"a name with a slash": func(r *Record) { r.Name = "../db" },
-		"an earlier format":   func(r *Record) { r.Format-- },
-		"size 0":              func(r *Record) { r.SizeBytes = 0 },
-		"size overflow":       func(r *Record) { r.SizeBytes = 1 << 63 },
-		"provision":           func(r *Record) { r.Provision = "" },
-		"sectors":             func(r *Record) { r.SectorBytes = 0 },
-		"weight":              func(r *Record) { r.Weight = 5000 },
-		"state":               func(r *Record) { r.Attachment.State = "" },
-		"root as target":      func(r *Record) { r.Attachment.Target = "/" },
-		"relative target":     func(r *Record) { r.Attachment.Target = "mnt" },
-		"target with dots":    func(r *Record) { r.Attachment.Target = "/mnt/../etc" },
-		"loop path":           func(r *Record) { r.Attachment.LoopDevice = "loop/../sda" },
-		"no loop":             func(r *Record) { r.Attachment.LoopDevice = "sda" },
-		"placement":           func(r *Record) { r.Attachment.Placement = "" },
-		"root as parent":      func(r *Record) { r.Attachment.Cgroup = "/" },
-		"another journal":     func(r *Record) { r.Attachment.Journal = "/docker" },
-		"cgroup with dots":    func(r *Record) { r.Attachment.Cgroup = "/user/../docker" },
-		"made another's":      func(r *Record) { r.Attachment.MadeCgroups = []string{"/docker"} },
-		"made the root":       func(r *Record) { r.Attachment.MadeCgroups = []string{"/"} },
-		"made a child":        func(r *Record) { r.Attachment.MadeCgroups = []string{"/user/db1/journal-db/x"} },
-		"made in wrong order": func(r *Record) { r.Attachment.MadeCgroups = []string{"/user/db1/journal-db", "/user"} },
-		"made twice":          func(r *Record) { r.Attachment.MadeCgroups = []string{"/user", "/user"} },
-		"enabled another's":   func(r *Record) { r.Attachment.EnabledIO = []string{"/docker"} },
-		"weight of what it made": func(r *Record) {
-			r.Attachment.MadeCgroups = []string{"/user/db1", "/user/db1/journal-db"}
-		},
-		"cgroups without placement":    func(r *Record) { r.Attachment.Placement = PlaceNone },
-		"made in a container's cgroup": func(r *Record) { r.Attachment.Placement = PlaceContainer },
-	} {
-		record := sampleRecord()
-		damage(&record)
-		if _, err := parseRecord("db", encoded(t, record)); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	for _, text := range []string{"", "null", "{}", "[]", "0", string(text) + "{}", "\x00\x01"} {
-		if _, err := parseRecord("db", []byte(text)); !errors.Is(err, ErrCorrupt) {
-			t.Errorf("%.40q: %v", text, err)
-		}
-	}
-}
-
-// Whatever a record says, what is done by it stays on the way to the volume's
-// own journal cgroup.
-func FuzzRecord(f *testing.F) {
-	f.Add(encoded(f, sampleRecord()))
-	parent := sampleRecord()
-	parent.Attachment.MadeCgroups, parent.Attachment.WeightBefore = []string{"/user", "/user/db1", "/user/db1/journal-db"}, nil
-	f.Add(encoded(f, parent))
-	container := sampleRecord()
-	container.Attachment = &Attachment{State: Detaching, Target: "/mnt/db", Placement: PlaceContainer, Cgroup: "/docker/1", Journal: "/docker/1"}
-	f.Add(encoded(f, container))
-	none := sampleRecord()
-	none.Attachment = &Attachment{State: Attaching, Target: "/mnt/db", Placement: PlaceNone}
-	f.Add(encoded(f, none))
-	none.Attachment, none.Resize, none.Frozen = nil, 1<<30, true
-	f.Add(encoded(f, none))
-	f.Add([]byte(`{"format":1,"name":"..","attachment":{"target":"/","made_cgroups":["/"]}}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		record, err := decodeRecord(text)
-		if err != nil {
-			return
-		}
-		if CheckName(record.Name) != nil || CheckSize(record.SizeBytes) != nil || CheckWeight(record.Weight) != nil {
-			t.Errorf("%+v", record)
-		}
-		again, err := decodeRecord(encoded(t, record))
-		if err != nil || !reflect.DeepEqual(encoded(t, again), encoded(t, record)) {
-			t.Errorf("%+v is read again as %+v, %v", record, again, err)
-		}
-		a := record.Attachment
-		if a == nil {
-			return
-		}
-		if a.Target == "/" || !filepath.IsAbs(a.Target) || filepath.Clean(a.Target) != a.Target {
-			t.Errorf("target %q", a.Target)
-		}
-		for _, at := range a.MadeCgroups {
-			if at == "/" || !within(a.Journal, at) || a.Placement != PlaceParent {
-				t.Errorf("made %q, the journal's is %q", at, a.Journal)
-			}
-		}
-		if len(a.MadeCgroups) > 0 && !strings.HasSuffix(a.Journal, "/journal") && !strings.HasSuffix(a.Journal, "/journal-"+record.Name) {
-			t.Errorf("journal %q of %q", a.Journal, record.Name)
-		}
-	})
-}
 
 // lie changes a volume's record as somebody might who can write the pool.
 func (r *rig) lie(name string, how func(*Record)) {
 	r.t.Helper()
-	record, err := r.pool.read(name)
+	record, err := r.pool.files.Read(name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	how(&record)
-	if err := os.WriteFile(filepath.Join(r.pool.volumeDir(name), recordFile), encoded(r.t, record), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.pool.files.VolumeDir(name), store.RecordFile), encoded(r.t, record), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -163,7 +37,7 @@ func TestALyingRecordHarmsNobody(t *testing.T) {
 	r.keep(name, CreateOptions{})
 	r.keep(other, CreateOptions{})
 	victim := r.attach(other, AttachOptions{})
-	boot, err := bootID()
+	boot, err := store.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +52,10 @@ func TestALyingRecordHarmsNobody(t *testing.T) {
 				record.Frozen = true
 				record.Attachment = &Attachment{
 					State: state, BootID: boot, Target: target, MadeTarget: true, LoopDevice: strings.TrimPrefix(victim.LoopDevice, "/dev/"),
-					Placement: PlaceParent, Cgroup: "/daybook/" + other, Journal: journalCgroup("/daybook/"+other, name),
-					MadeCgroups: []string{"/daybook", "/daybook/" + other, journalCgroup("/daybook/"+other, name)},
+					Placed: placement.Placed{
+						Placement: PlaceParent, Cgroup: "/daybook/" + other, Journal: placement.JournalCgroup("/daybook/"+other, name),
+						MadeCgroups: []string{"/daybook", "/daybook/" + other, placement.JournalCgroup("/daybook/"+other, name)},
+					},
 				}
 			})
 			status := r.inspect(name)
@@ -197,16 +73,17 @@ func TestALyingRecordHarmsNobody(t *testing.T) {
 		}
 	}
 	// What cannot have been Daybook's is refused as a whole.
-	sound, err := r.pool.read(name)
+	sound, err := r.pool.files.Read(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, at := range []string{"/", "/docker", "/daybook"} {
-		if err := r.pool.write(sound); err != nil {
+		if err := r.pool.files.Write(sound); err != nil {
 			t.Fatal(err)
 		}
 		r.lie(name, func(record *Record) {
-			record.Attachment = &Attachment{State: Attaching, BootID: boot, Target: full, Placement: PlaceParent, Cgroup: "/x", Journal: "/x/journal-" + name, MadeCgroups: []string{at}}
+			record.Attachment = &Attachment{State: Attaching, BootID: boot, Target: full,
+				Placed: placement.Placed{Placement: PlaceParent, Cgroup: "/x", Journal: "/x/journal-" + name, MadeCgroups: []string{at}}}
 		})
 		done, err := r.pool.Repair(t.Context())
 		if !errors.Is(err, ErrCorrupt) || done.Damaged[name] == "" {
@@ -238,9 +115,11 @@ func TestAfterAnotherStartOfTheHostNoCgroupIsTouched(t *testing.T) {
 	}
 	r.lie(name, func(record *Record) {
 		record.Attachment = &Attachment{
-			State: Attached, BootID: "an earlier one", Target: r.target(name), MadeTarget: true, LoopDevice: "loop0", Placement: PlaceParent,
-			Cgroup: parent, Journal: child, MadeCgroups: []string{child},
-			WeightBefore: &WeightBefore{File: weights.File(), Disk: disk.Dev.String(), Scheduler: "bfq", Default: 999},
+			State: Attached, BootID: "an earlier one", Target: r.target(name), MadeTarget: true, LoopDevice: "loop0",
+			Placed: placement.Placed{
+				Placement: PlaceParent, Cgroup: parent, Journal: child, MadeCgroups: []string{child},
+				WeightBefore: &WeightBefore{File: weights.File(), Disk: disk.Dev.String(), Scheduler: "bfq", Default: 999},
+			},
 		}
 	})
 	if err := os.Mkdir(r.target(name), 0o700); err != nil {
@@ -269,19 +148,19 @@ func TestDamagedRecordsAreToldAndHoldUpNobody(t *testing.T) {
 	r := newRig(t)
 	sound := r.name("sound")
 	r.keep(sound, CreateOptions{})
-	whole, err := os.ReadFile(filepath.Join(r.pool.volumeDir(sound), recordFile))
+	whole, err := os.ReadFile(filepath.Join(r.pool.files.VolumeDir(sound), store.RecordFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	damages := map[string][]byte{
-		"empty": {}, "cut": whole[:len(whole)/2], "foreign": whole, "zeros": make([]byte, 4096), "long": []byte(strings.Repeat(" ", maxRecordBytes+1)), "text": []byte("hello\n"),
+		"empty": {}, "cut": whole[:len(whole)/2], "foreign": whole, "zeros": make([]byte, 4096), "long": []byte(strings.Repeat(" ", records.MaxBytes+1)), "text": []byte("hello\n"),
 	}
 	var names []string
 	for what, text := range damages {
 		name := r.name(what)
 		names = append(names, name)
 		r.create(name, CreateOptions{})
-		if err := os.WriteFile(filepath.Join(r.pool.volumeDir(name), recordFile), text, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.pool.files.VolumeDir(name), store.RecordFile), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -289,7 +168,7 @@ func TestDamagedRecordsAreToldAndHoldUpNobody(t *testing.T) {
 	names = append(names, missing, device)
 	r.create(missing, CreateOptions{})
 	r.create(device, CreateOptions{})
-	record := func(name string) string { return filepath.Join(r.pool.volumeDir(name), recordFile) }
+	record := func(name string) string { return filepath.Join(r.pool.files.VolumeDir(name), store.RecordFile) }
 	if err := errors.Join(os.Remove(record(missing)), os.Remove(record(device)), os.Mkdir(record(device), 0o700)); err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +218,7 @@ func TestForeignThingsInThePool(t *testing.T) {
 	}
 	name := r.name("v")
 	r.keep(name, CreateOptions{})
-	work, volumes := filepath.Join(r.pool.dir, workDir), filepath.Join(r.pool.dir, volumesDir)
+	work, volumes := filepath.Join(r.pool.dir, store.WorkDir), filepath.Join(r.pool.dir, store.VolumesDir)
 	if err := errors.Join(
 		os.Symlink(outside, filepath.Join(work, "link")), unix.Mkfifo(filepath.Join(volumes, "fifo"), 0o600), os.WriteFile(filepath.Join(volumes, "file"), nil, 0o600),
 		os.Mkdir(filepath.Join(volumes, ".hidden"), 0o700),
@@ -354,7 +233,7 @@ func TestForeignThingsInThePool(t *testing.T) {
 		t.Fatal("a link was followed")
 	}
 	// A mount in a volume's directory would go with it.
-	mount := filepath.Join(r.pool.volumeDir(name), snapshotsDir)
+	mount := filepath.Join(r.pool.files.VolumeDir(name), store.SnapshotsDir)
 	if err := unix.Mount(outside, mount, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -374,4 +253,13 @@ func TestForeignThingsInThePool(t *testing.T) {
 	if left := r.files(); slices.Contains(left, "work/link") {
 		t.Errorf("%q", left)
 	}
+}
+
+func encoded(t testing.TB, record Record) []byte {
+	t.Helper()
+	text, err := record.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

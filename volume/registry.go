@@ -13,7 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/versioned"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // DefaultStateDir is where a [Registry] is, and the pool that is made if none
@@ -44,13 +48,13 @@ func (r Registry) dir() string {
 func (r Registry) file() string { return filepath.Join(r.dir(), registryFile) }
 
 // DefaultPool is the directory of the pool that is used if none is named.
-func (r Registry) DefaultPool() string { return filepath.Join(r.dir(), volumesDir) }
+func (r Registry) DefaultPool() string { return filepath.Join(r.dir(), store.VolumesDir) }
 
 // Note enters a pool. If there are MaxPools already, those that are gone make
 // room; the error wraps ErrInvalid if all are there still.
 func (r Registry) Note(ctx context.Context, p *Pool) error {
 	if err := r.note(ctx, p.dir); err != nil {
-		return failed("cannot note pool %s in %s: %w", p.dir, r.file(), err)
+		return cause.Failed("cannot note pool %s in %s: %w", p.dir, r.file(), err)
 	}
 	return nil
 }
@@ -81,10 +85,10 @@ func (r Registry) note(ctx context.Context, pool string) error {
 		return fmt.Errorf("%w: it has %d pools already", ErrInvalid, MaxPools)
 	}
 	text := []byte(strings.Join(append(noted, pool), "\n") + "\n")
-	if len(text) > maxRecordBytes {
-		return fmt.Errorf("%w: it would be over %d bytes", ErrInvalid, maxRecordBytes)
+	if len(text) > records.MaxBytes {
+		return fmt.Errorf("%w: it would be over %d bytes", ErrInvalid, records.MaxBytes)
 	}
-	return replaceText(r.file(), text)
+	return store.ReplaceText(r.file(), text)
 }
 
 // read gives the noted paths; none if there is no registry. The error wraps
@@ -105,17 +109,17 @@ func (r Registry) read() ([]string, error) {
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o022 != 0 || st.Uid != 0 && int(st.Uid) != os.Geteuid() {
 		return nil, fmt.Errorf("%s is %w: want a file that only root can write; move it away, and name pools by --pool once", r.file(), ErrCorrupt)
 	}
-	text, err := readFile(r.file())
+	text, err := store.ReadFile(r.file())
 	if err != nil {
 		return nil, err
 	}
 	var noted []string
 	for line := range bytes.Lines(text) {
 		if line[0] == '#' {
-			return nil, unreadable(r.file(), versioned.ErrNewer)
+			return nil, cause.Unreadable(r.file(), versioned.ErrNewer)
 		}
 		path, whole := bytes.CutSuffix(line, []byte("\n"))
-		if !whole || !cleanPath(string(path)) || len(noted) >= MaxPools {
+		if !whole || !records.CleanPath(string(path)) || len(noted) >= MaxPools {
 			return nil, fmt.Errorf("%s is %w: line %d is no path of a pool; move the file away, and name pools by --pool once", r.file(), ErrCorrupt, len(noted)+1)
 		}
 		noted = append(noted, string(path))
@@ -126,7 +130,7 @@ func (r Registry) read() ([]string, error) {
 // Dirs lists the known pools that are there now: the noted ones, and the
 // default one. A pool whose disk is not mounted is not there.
 func (r Registry) Dirs() (_ []string, err error) {
-	defer func() { err = public(err) }()
+	defer func() { err = cause.Public(err) }()
 	noted, err := r.read()
 	if err != nil {
 		return nil, err
@@ -140,13 +144,13 @@ func (r Registry) Dirs() (_ []string, err error) {
 // Missing lists the noted pools that are not there: they were removed, or their
 // disks are not mounted.
 func (r Registry) Missing() (_ []string, err error) {
-	defer func() { err = public(err) }()
+	defer func() { err = cause.Public(err) }()
 	noted, err := r.read()
 	return slices.DeleteFunc(noted, isPool), err
 }
 
 func isPool(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, poolFile))
+	_, err := os.Stat(filepath.Join(dir, store.PoolFile))
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
 }
 
@@ -183,7 +187,7 @@ func (r Registry) Find(ctx context.Context, name string, options PoolOptions) (*
 	var last *Pool
 	for _, p := range pools {
 		all = append(all, p.dir)
-		if _, err := os.Lstat(p.volumeDir(name)); err == nil {
+		if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
 			found = append(found, p.dir)
 			last = p
 		}
@@ -206,8 +210,8 @@ func (r Registry) Find(ctx context.Context, name string, options PoolOptions) (*
 
 // Names lists the pool's volumes, sorted.
 func (p *Pool) Names() ([]string, error) {
-	names, err := p.names()
-	return names, public(err)
+	names, err := p.files.Names()
+	return names, cause.Public(err)
 }
 
 // SnapshotNames lists a volume's snapshots, sorted.
@@ -215,5 +219,17 @@ func (p *Pool) SnapshotNames(name string) ([]string, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
-	return p.snapshotNames(name), nil
+	return p.files.SnapshotNames(name), nil
+}
+
+// lock locks the registry, by a file that only its owner can open. Earlier
+// versions locked the directory.
+func (r Registry) lock(ctx context.Context) (*filelock.Lock, error) {
+	patient, cancel := context.WithTimeout(ctx, store.LockPatience)
+	defer cancel()
+	l, err := filelock.Await(patient, func() (*filelock.Lock, error) { return filelock.TakeBoth(r.file()+".lock", r.dir()) })
+	if patient.Err() != nil && l == nil {
+		err = fmt.Errorf("%s is %w: another daybook works on it: %w", r.file(), ErrBusy, err)
+	}
+	return l, cause.NoSpace(err)
 }

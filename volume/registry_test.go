@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // registered is a registry in a directory of its own, and pools for it.
@@ -187,7 +188,7 @@ func TestVolumeIsFoundByItsNameIfOnlyOnePoolHasIt(t *testing.T) {
 		t.Errorf("no name: %v", err)
 	}
 	// Where a pool cannot be opened, nobody knows what is in it.
-	if err := os.WriteFile(filepath.Join(pools[1].Dir(), poolFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(pools[1].Dir(), store.PoolFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.Find(t.Context(), "none", PoolOptions{}); !errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNotFound) {

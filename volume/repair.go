@@ -11,9 +11,9 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
-
-func isDamaged(err error) bool { return errors.Is(err, ErrCorrupt) }
 
 // Repaired is what [Pool.Repair] did and found.
 type Repaired struct {
@@ -35,7 +35,7 @@ type Repaired struct {
 // a volume is damaged, and ErrUnsupported if a newer Daybook has written one;
 // the other volumes are in order then.
 func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
-	defer func() { err = public(err) }()
+	defer func() { err = cause.Public(err) }()
 	// A tool that a killed process had started dies a moment after it, and
 	// holds its lock as long.
 	deadline := time.Now().Add(repairPatience)
@@ -46,7 +46,7 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 	if workErr != nil {
 		workErr = fmt.Errorf("cannot clear the work of pool %s: %w", p.dir, workErr)
 	}
-	names, err := p.names()
+	names, err := p.files.Names()
 	if err != nil {
 		return done, errors.Join(workErr, err)
 	}
@@ -72,7 +72,7 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 		workErr = errors.Join(workErr, fmt.Errorf("%d volumes of pool %s are %w", len(done.Damaged), p.dir, ErrCorrupt))
 	}
 	if len(done.Newer) > 0 {
-		workErr = errors.Join(workErr, &caused{fmt.Errorf("%d volumes of pool %s were %w", len(done.Newer), p.dir, versioned.ErrNewer), ErrUnsupported})
+		workErr = errors.Join(workErr, cause.Because(fmt.Errorf("%d volumes of pool %s were %w", len(done.Newer), p.dir, versioned.ErrNewer), ErrUnsupported))
 	}
 	return done, workErr
 }
@@ -82,17 +82,17 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 const repairPatience = time.Second
 
 func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (what string, err error) {
-	l, err := awaitLockUntil(ctx, p.volumeDir(name), deadline)
+	l, err := store.AwaitLockUntil(ctx, p.files.VolumeDir(name), deadline)
 	if err != nil {
 		return "", err
 	}
-	defer l.release()
-	for _, file := range []string{filepath.Join(p.volumeDir(name), recordFile), p.keptSuperblock(name)} {
-		if err := removeIfThere(file + wholefile.TemporarySuffix); err != nil {
+	defer l.Release()
+	for _, file := range []string{filepath.Join(p.files.VolumeDir(name), store.RecordFile), p.files.KeptSuperblock(name)} {
+		if err := store.RemoveIfThere(file + wholefile.TemporarySuffix); err != nil {
 			return "", err
 		}
 	}
-	record, err := p.read(name)
+	record, err := p.files.Read(name)
 	if err != nil {
 		return "", err
 	}
@@ -121,7 +121,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 		}
 	case record.Attachment != nil:
 		if placed := p.status(record).Placed; !placed {
-			if err := p.place(record); err != nil {
+			if err := p.place(ctx, record); err != nil {
 				return what, err
 			}
 			if p.status(record).Placed {
@@ -153,7 +153,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 // replay brings what waits in a detached volume's journal to its place, so that
 // the image is whole by itself, after the host or a mounting was stopped. What
 // holds it up is the next mount's matter.
-func (p *Pool) replay(ctx context.Context, record Record, l *lock) bool {
+func (p *Pool) replay(ctx context.Context, record Record, l *store.Lock) bool {
 	s, err := ext4.ReadSuperblock(p.backing(record))
 	if err != nil || !s.NeedsRecovery || s.External() {
 		return false

@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // ResizeOptions are the choices of [Pool.Resize].
@@ -32,7 +35,7 @@ type ResizeOptions struct {
 func (p *Pool) Resize(ctx context.Context, name string, sizeBytes uint64, options ResizeOptions) (Record, error) {
 	record, err := p.resize(ctx, name, sizeBytes, options)
 	if err != nil {
-		return Record{}, failed("cannot resize volume %s: %w", name, err)
+		return Record{}, cause.Failed("cannot resize volume %s: %w", name, err)
 	}
 	return record, nil
 }
@@ -45,7 +48,7 @@ func (p *Pool) resize(ctx context.Context, name string, size uint64, o ResizeOpt
 	if err != nil {
 		return Record{}, err
 	}
-	defer l.release()
+	defer l.Release()
 	switch {
 	case size > record.SizeBytes:
 		return p.grow(ctx, record, l, size, o.Progress)
@@ -55,14 +58,14 @@ func (p *Pool) resize(ctx context.Context, name string, size uint64, o ResizeOpt
 	return record, nil
 }
 
-func (p *Pool) grow(ctx context.Context, record Record, l *lock, size uint64, progress Progress) (Record, error) {
+func (p *Pool) grow(ctx context.Context, record Record, l *store.Lock, size uint64, progress Progress) (Record, error) {
 	if err := p.checkWritable(record); err != nil {
 		return record, err
 	}
 	// Before anything changes.
 	if record.Attachment == nil {
 		if _, _, err := p.offline(record, l).Check(ctx, true); err != nil {
-			return record, damaged(err)
+			return record, cause.Damaged(err)
 		}
 	} else if err := checkMayGrow(); err != nil {
 		return record, err
@@ -96,11 +99,11 @@ func (p *Pool) checkWritable(record Record) error {
 
 // beginGrow records the size and makes the image so long, within the quota.
 func (p *Pool) beginGrow(ctx context.Context, record *Record, size uint64) error {
-	all, err := p.lock(ctx)
+	all, err := p.files.Lock(ctx)
 	if err != nil {
 		return err
 	}
-	defer all.release()
+	defer all.Release()
 	if record.Device == "" {
 		err = p.checkQuota(size - record.SizeBytes)
 	} else if long, lookErr := p.longEnough(*record, size); !long {
@@ -110,7 +113,7 @@ func (p *Pool) beginGrow(ctx context.Context, record *Record, size uint64) error
 		return err
 	}
 	record.Resize = size
-	if err := p.write(*record); err != nil {
+	if err := p.files.Write(*record); err != nil {
 		return err
 	}
 	if err := p.setLength(*record, size); err != nil {
@@ -118,14 +121,14 @@ func (p *Pool) beginGrow(ctx context.Context, record *Record, size uint64) error
 			err = fmt.Errorf("the pool's file system has no files of %d bytes: %w", size, ErrUnsupported)
 		}
 		record.Resize = 0
-		return errors.Join(noSpace(err), p.write(*record))
+		return errors.Join(cause.NoSpace(err), p.files.Write(*record))
 	}
 	return nil
 }
 
 // finishGrow does what is left of a growing that was recorded, or takes it back
 // if the file system has not grown yet and cannot.
-func (p *Pool) finishGrow(ctx context.Context, record Record, l *lock, progress Progress) (Record, error) {
+func (p *Pool) finishGrow(ctx context.Context, record Record, l *store.Lock, progress Progress) (Record, error) {
 	err := p.growAll(ctx, record, l, progress)
 	if err != nil {
 		// Not with ctx, which may be why it failed.
@@ -142,12 +145,12 @@ func (p *Pool) finishGrow(ctx context.Context, record Record, l *lock, progress 
 		}
 	}
 	record.SizeBytes, record.Resize = record.Resize, 0
-	return record, p.write(record)
+	return record, p.files.Write(record)
 }
 
 var errGrown = errors.New("the file system has grown already")
 
-func (p *Pool) growAll(ctx context.Context, record Record, l *lock, progress Progress) error {
+func (p *Pool) growAll(ctx context.Context, record Record, l *store.Lock, progress Progress) error {
 	image, now, want := p.backing(record), record.SizeBytes, record.Resize
 	device, err := p.deviceOf(record)
 	if err != nil {
@@ -158,15 +161,15 @@ func (p *Pool) growAll(ctx context.Context, record Record, l *lock, progress Pro
 		return err
 	}
 	if err := p.setLength(record, want); err != nil {
-		return noSpace(err)
+		return cause.NoSpace(err)
 	}
 	// A file system that has grown uses the new part already.
 	if record.Provision == Full && grown <= now {
-		if err := writeOut(ctx, image, int64(now), progress); err != nil {
+		if err := imagefile.WriteOut(ctx, image, int64(now), progress); err != nil {
 			return err
 		}
 	}
-	if err := syncFile(image); err != nil {
+	if err := imagefile.Sync(image); err != nil {
 		return err
 	}
 	p.reached("lengthened")
@@ -178,15 +181,15 @@ func (p *Pool) growAll(ctx context.Context, record Record, l *lock, progress Pro
 	}
 	p.reached("capacity")
 	if err := ext4.Grow(ctx, device, want); err != nil || record.Provision != Full {
-		return noSpace(err)
+		return cause.NoSpace(err)
 	}
 	// The kernel zeroes new inode tables by a request that a loop device
 	// fulfils with holes.
-	return allocate(image, int64(now))
+	return imagefile.Allocate(image, int64(now))
 }
 
 // takeBackGrow makes the image as long as it was, if the file system is.
-func (p *Pool) takeBackGrow(ctx context.Context, record Record, l *lock) (Record, error) {
+func (p *Pool) takeBackGrow(ctx context.Context, record Record, l *store.Lock) (Record, error) {
 	if record.Attachment == nil {
 		if err := p.undoOffline(ctx, record, l); err != nil {
 			return record, err
@@ -212,11 +215,11 @@ func (p *Pool) takeBackGrow(ctx context.Context, record Record, l *lock) (Record
 		}
 	}
 	record.Resize = 0
-	return record, p.write(record)
+	return record, p.files.Write(record)
 }
 
 // finishResize brings an interrupted resize to an end, or takes it back.
-func (p *Pool) finishResize(ctx context.Context, record Record, l *lock) (Record, error) {
+func (p *Pool) finishResize(ctx context.Context, record Record, l *store.Lock) (Record, error) {
 	record, err := p.settle(ctx, record)
 	if err != nil {
 		return record, err
@@ -230,7 +233,7 @@ func (p *Pool) finishResize(ctx context.Context, record Record, l *lock) (Record
 		}
 		// The journal may hold a growing that the superblock does not tell yet.
 		if _, _, err := p.offline(record, l).Check(ctx, true); err != nil {
-			return record, damaged(err)
+			return record, cause.Damaged(err)
 		}
 	}
 	after, err := p.finishGrow(ctx, record, l, nil)
@@ -261,7 +264,7 @@ func (p *Pool) setLength(record Record, bytes uint64) error {
 	if record.Device != "" {
 		return nil
 	}
-	return os.Truncate(p.image(record.Name), int64(bytes))
+	return os.Truncate(p.files.Image(record.Name), int64(bytes))
 }
 
 // longEnough says whether image or device has that length.
@@ -270,7 +273,7 @@ func (p *Pool) longEnough(record Record, bytes uint64) (bool, error) {
 		facts, err := lookAtDevice(record.Device)
 		return facts.bytes >= bytes, err
 	}
-	info, err := os.Stat(p.image(record.Name))
+	info, err := os.Stat(p.files.Image(record.Name))
 	return err == nil && uint64(info.Size()) >= bytes, err
 }
 

@@ -12,23 +12,23 @@ import (
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// undoFile is there while a tool works on the image itself.
-func (p *Pool) undoFile(name string) string { return filepath.Join(p.volumeDir(name), "resize.undo") }
-
-func (p *Pool) offline(record Record, l *lock) ext4.Offline {
-	return ext4.Offline{Device: p.backing(record), JournalDevice: record.JournalDevice, Lock: l.file, Kept: p.keptSuperblock(record.Name)}
+func (p *Pool) offline(record Record, l *store.Lock) ext4.Offline {
+	return ext4.Offline{Device: p.backing(record), JournalDevice: record.JournalDevice, Lock: l.File, Kept: p.files.KeptSuperblock(record.Name)}
 }
 
 // shrink makes a volume that is not attached shorter.
-func (p *Pool) shrink(ctx context.Context, record Record, l *lock, size uint64) (Record, error) {
+func (p *Pool) shrink(ctx context.Context, record Record, l *store.Lock, size uint64) (Record, error) {
 	if record.Attachment != nil {
 		return record, fmt.Errorf("it is %w: attached at %s, and ext4 becomes shorter only while it is not mounted; detach it first", ErrBusy, record.Attachment.Target)
 	}
 	offline := p.offline(record, l)
 	if _, _, err := offline.Check(ctx, true); err != nil {
-		return record, damaged(err)
+		return record, cause.Damaged(err)
 	}
 	least, err := offline.MinimumBytes(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func (p *Pool) shrink(ctx context.Context, record Record, l *lock, size uint64) 
 		return record, fmt.Errorf("%w size: %d bytes, but its data need at least %d", ErrInvalid, size, least)
 	}
 	record.Resize = size
-	if err := p.write(record); err != nil {
+	if err := p.files.Write(record); err != nil {
 		return record, err
 	}
 	p.reached("resizing")
@@ -57,17 +57,17 @@ func (p *Pool) shrink(ctx context.Context, record Record, l *lock, size uint64) 
 // reflinks or twice the room that the copy takes: the other volumes need some,
 // too. It says false if not.
 func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (done bool, err error) {
-	image := p.image(record.Name)
+	image := p.files.Image(record.Name)
 	w, err := p.changeWork(ctx, 0, 0)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, w.discard()) }()
 	next := filepath.Join(w.path, nextFile)
-	if err := makeSparse(next, record.SizeBytes); err != nil {
+	if err := imagefile.MakeSparse(next, record.SizeBytes); err != nil {
 		return false, err
 	}
-	can, err := reflink(image, next, record.SizeBytes)
+	can, err := imagefile.Reflink(image, next, record.SizeBytes)
 	if err != nil {
 		return false, err
 	}
@@ -75,26 +75,26 @@ func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (do
 		if room, err := p.hasTwice(image); err != nil || !room {
 			return false, err
 		}
-		if _, err := copyImage(ctx, image, next, record.SizeBytes, nil, nil); err != nil {
+		if _, err := imagefile.Copy(ctx, image, next, record.SizeBytes, nil, nil); err != nil {
 			return false, err
 		}
 	}
 	offline := ext4.Offline{Device: next, JournalDevice: record.JournalDevice}
 	if err := offline.Resize(ctx, size, ""); err != nil {
-		return false, noSpace(err)
+		return false, cause.NoSpace(err)
 	}
 	if err := offline.CheckResized(ctx); err != nil {
-		return false, damaged(err)
+		return false, cause.Damaged(err)
 	}
 	if err := os.Truncate(next, int64(size)); err != nil {
 		return false, err
 	}
 	if record.Provision == Full {
-		if err := writeOut(ctx, next, 0, nil); err != nil {
+		if err := imagefile.WriteOut(ctx, next, 0, nil); err != nil {
 			return false, err
 		}
 	}
-	if err := syncFile(next); err != nil {
+	if err := imagefile.Sync(next); err != nil {
 		return false, err
 	}
 	p.reached("resized")
@@ -120,26 +120,26 @@ func (p *Pool) hasTwice(path string) (bool, error) {
 
 // resizeOffline lets resize2fs work on the image. It has succeeded when the
 // undo file is gone.
-func (p *Pool) resizeOffline(ctx context.Context, record Record, l *lock, size uint64) error {
-	undo := p.undoFile(record.Name)
+func (p *Pool) resizeOffline(ctx context.Context, record Record, l *store.Lock, size uint64) error {
+	undo := p.files.UndoFile(record.Name)
 	if err := makeUndoFile(undo); err != nil {
 		return err
 	}
 	if err := p.offline(record, l).Resize(ctx, size, undo); err != nil {
-		return noSpace(err)
+		return cause.NoSpace(err)
 	}
 	p.reached("resized")
 	if err := p.offline(record, l).CheckResized(ctx); err != nil {
-		return damaged(err)
+		return cause.Damaged(err)
 	}
-	if err := syncFile(p.backing(record)); err != nil {
+	if err := imagefile.Sync(p.backing(record)); err != nil {
 		return err
 	}
 	return removeSynced(undo)
 }
 
 // finishShrink ends a shrinking from wherever it stands.
-func (p *Pool) finishShrink(ctx context.Context, record Record, l *lock) (Record, error) {
+func (p *Pool) finishShrink(ctx context.Context, record Record, l *store.Lock) (Record, error) {
 	image := p.backing(record)
 	long, err := p.longEnough(record, record.SizeBytes)
 	if err != nil {
@@ -153,9 +153,9 @@ func (p *Pool) finishShrink(ctx context.Context, record Record, l *lock) (Record
 		// It was exchanged, or cut off, which resize2fs does last: what the
 		// undo file leads back to is gone.
 		if err := p.offline(record, l).CheckResized(ctx); err != nil {
-			return record, damaged(err)
+			return record, cause.Damaged(err)
 		}
-		if err := removeSynced(p.undoFile(record.Name)); err != nil {
+		if err := removeSynced(p.files.UndoFile(record.Name)); err != nil {
 			return record, err
 		}
 	}
@@ -167,19 +167,19 @@ func (p *Pool) finishShrink(ctx context.Context, record Record, l *lock) (Record
 		if err := p.setLength(record, record.Resize); err != nil {
 			return record, err
 		}
-		if err := syncFile(image); err != nil {
+		if err := imagefile.Sync(image); err != nil {
 			return record, err
 		}
 		record.SizeBytes = record.Resize
 	}
 	record.Resize = 0
-	return record, p.write(record)
+	return record, p.files.Write(record)
 }
 
 // undoOffline puts back what an interrupted tool has overwritten; without an
 // undo file there is nothing.
-func (p *Pool) undoOffline(ctx context.Context, record Record, l *lock) error {
-	undo := p.undoFile(record.Name)
+func (p *Pool) undoOffline(ctx context.Context, record Record, l *store.Lock) error {
+	undo := p.files.UndoFile(record.Name)
 	info, err := os.Stat(undo)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -193,9 +193,9 @@ func (p *Pool) undoOffline(ctx context.Context, record Record, l *lock) error {
 		undoErr = offline.Undo(ctx, undo)
 	}
 	if _, _, err := offline.Check(ctx, true); err != nil {
-		return errors.Join(undoErr, damaged(err))
+		return errors.Join(undoErr, cause.Damaged(err))
 	}
-	if err := syncFile(p.backing(record)); err != nil {
+	if err := imagefile.Sync(p.backing(record)); err != nil {
 		return err
 	}
 	p.log.Info("an interrupted resize was taken back", "volume", record.Name, "e2undo", undoErr)
@@ -209,7 +209,7 @@ func (p *Pool) undoOffline(ctx context.Context, record Record, l *lock) error {
 func makeUndoFile(path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return noSpace(err)
+		return cause.NoSpace(err)
 	}
 	flags, err := unix.IoctlGetInt(int(file.Fd()), unix.FS_IOC_GETFLAGS)
 	if err == nil {
@@ -222,16 +222,8 @@ func makeUndoFile(path string) error {
 const syncFlag = 0x8
 
 func removeSynced(path string) error {
-	if err := removeIfThere(path); err != nil {
+	if err := store.RemoveIfThere(path); err != nil {
 		return err
 	}
 	return wholefile.SyncDirectory(filepath.Dir(path))
-}
-
-func syncFile(path string) error {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(noSpace(file.Sync()), file.Close())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/vm/vmtest"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
 )
 
 // wantSize fails the test if record, image, file system and loop device are not
@@ -26,14 +27,14 @@ import (
 func (r *rig) wantSize(name string, bytes uint64) {
 	r.t.Helper()
 	status := r.inspect(name)
-	info, err := os.Stat(r.pool.image(name))
+	info, err := os.Stat(r.pool.files.Image(name))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	if status.SizeBytes != bytes || status.Resize != 0 || uint64(info.Size()) != bytes {
 		r.t.Errorf("record %d bytes, resize to %d, image %d; want %d", status.SizeBytes, status.Resize, info.Size(), bytes)
 	}
-	device := r.pool.image(name)
+	device := r.pool.files.Image(name)
 	if status.Attachment != nil {
 		device = status.LoopDevice
 		disk, err := blockdev.Lookup(device)
@@ -47,7 +48,7 @@ func (r *rig) wantSize(name string, bytes uint64) {
 	if got, err := fileSystemBytes(device); err != nil || got != bytes {
 		r.t.Errorf("the file system has %d bytes, %v; want %d", got, err, bytes)
 	}
-	if _, err := os.Stat(r.pool.undoFile(name)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(r.pool.files.UndoFile(name)); !errors.Is(err, fs.ErrNotExist) {
 		r.t.Errorf("the undo file is there still (%v)", err)
 	}
 }
@@ -231,12 +232,12 @@ func TestAResizeThatCannotBeChangesNothing(t *testing.T) {
 	r := newRig(t)
 	name := r.name("db")
 	want := r.newFilled(name, 64<<20, CreateOptions{})
-	sums, err := sumImage(t.Context(), r.pool.image(name), 64<<20, nil)
+	sums, err := imagefile.Sums(t.Context(), r.pool.files.Image(name), 64<<20, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	steps := 0
-	r.pool.reached = func(string) { steps++ }
+	r.pool.engine.Stop = func(string) { steps++ }
 	for _, size := range []uint64{0, 1, MinSizeBytes - 4096, 32<<20 + 1, MaxSizeBytes + 4096, 1 << 63, MinSizeBytes} {
 		_, err := r.pool.Resize(t.Context(), name, size, ResizeOptions{})
 		if !errors.Is(err, ErrInvalid) {
@@ -249,7 +250,7 @@ func TestAResizeThatCannotBeChangesNothing(t *testing.T) {
 	if steps != 0 {
 		t.Errorf("%d steps were done", steps)
 	}
-	if after, err := sumImage(t.Context(), r.pool.image(name), 64<<20, nil); err != nil || len(after) != len(sums) {
+	if after, err := imagefile.Sums(t.Context(), r.pool.files.Image(name), 64<<20, nil); err != nil || len(after) != len(sums) {
 		t.Error(err)
 	}
 	if err := r.pool.SetQuota(t.Context(), 65<<20); err != nil {
@@ -322,44 +323,44 @@ func TestAnInterruptedOfflineResizeIsFinishedOrTakenBack(t *testing.T) {
 		name := r.name("db")
 		want := r.newFilled(name, size, CreateOptions{})
 		original := filepath.Join(r.home, "original")
-		if err := makeSparse(original, size); err != nil {
+		if err := imagefile.MakeSparse(original, size); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := copyImage(t.Context(), r.pool.image(name), original, size, nil, nil); err != nil {
+		if _, err := imagefile.Copy(t.Context(), r.pool.files.Image(name), original, size, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 		whole := time.Duration(0)
 		finished, takenBack, undone := 0, 0, 0
-		r.pool.reached = func(step string) {
+		r.pool.engine.Stop = func(step string) {
 			if step == "undone" {
 				undone++
 			}
 		}
 		const rounds = 10
 		for round := range rounds {
-			restore(t, original, r.pool.image(name), size)
-			record, l, err := r.pool.hold(t.Context(), name)
+			restore(t, original, r.pool.files.Image(name), size)
+			record, l, err := r.pool.files.Hold(t.Context(), name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			record.SizeBytes, record.Resize = size, to
-			if err := r.pool.write(record); err != nil {
+			if err := r.pool.files.Write(record); err != nil {
 				t.Fatal(err)
 			}
 			if to > size {
-				if err := os.Truncate(r.pool.image(name), int64(to)); err != nil {
+				if err := os.Truncate(r.pool.files.Image(name), int64(to)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if _, _, err := r.pool.offline(record, l).Check(t.Context(), true); err != nil {
 				t.Fatal(err)
 			}
-			undo := r.pool.undoFile(name)
+			undo := r.pool.files.UndoFile(name)
 			if err := makeUndoFile(undo); err != nil {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			command := exec.Command("resize2fs", "-z", undo, r.pool.image(name), fmt.Sprintf("%dK", to>>10))
+			command := exec.Command("resize2fs", "-z", undo, r.pool.files.Image(name), fmt.Sprintf("%dK", to>>10))
 			if err := command.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -371,7 +372,7 @@ func TestAnInterruptedOfflineResizeIsFinishedOrTakenBack(t *testing.T) {
 			if round == 0 {
 				whole = time.Since(began)
 			}
-			l.release()
+			l.Release()
 			what := r.repair().Volumes[name]
 			record = r.inspect(name).Record
 			switch {
@@ -399,10 +400,10 @@ func restore(t testing.TB, original, image string, sizeBytes uint64) {
 	if err := os.Remove(image); err != nil {
 		t.Fatal(err)
 	}
-	if err := makeSparse(image, sizeBytes); err != nil {
+	if err := imagefile.MakeSparse(image, sizeBytes); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := copyImage(t.Context(), original, image, sizeBytes, nil, nil); err != nil {
+	if _, err := imagefile.Copy(t.Context(), original, image, sizeBytes, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -438,9 +439,9 @@ func interruptResize(t *testing.T, r *rig, to uint64, step string, attached bool
 			if got := recover(); got != (interrupted{step}) {
 				t.Errorf("step %s was not reached: %v", step, got)
 			}
-			r.pool.reached = func(string) {}
+			r.pool.engine.Stop = func(string) {}
 		}()
-		r.pool.reached = func(at string) {
+		r.pool.engine.Stop = func(at string) {
 			if at == step {
 				panic(interrupted{step})
 			}
@@ -481,7 +482,7 @@ func TestAVolumeShrinksInPlaceWhereACopyHasNoRoom(t *testing.T) {
 	name := r.name("db")
 	want := r.newFilled(name, 56<<20, CreateOptions{Provision: Full})
 	copied := false
-	r.pool.reached = func(step string) { copied = copied || step == "exchanged" }
+	r.pool.engine.Stop = func(step string) { copied = copied || step == "exchanged" }
 	if _, err := r.pool.Resize(t.Context(), name, 40<<20, ResizeOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,9 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // testBytes is the size of most volumes in tests.
@@ -90,7 +93,7 @@ func (r *rig) open(dir string) {
 func (r *rig) end() {
 	ctx := context.Background()
 	if r.pool != nil {
-		if names, err := r.pool.names(); err == nil {
+		if names, err := r.pool.files.Names(); err == nil {
 			for _, name := range names {
 				_ = r.pool.Detach(ctx, name)
 			}
@@ -122,7 +125,7 @@ func (r *rig) sweep() {
 	for _, at := range slices.Backward(cgroups) {
 		_ = r.tree.Remove(at)
 	}
-	_ = r.tree.Remove(ownParent)
+	_ = r.tree.Remove(placement.Root)
 }
 
 func (r *rig) unmountBelow(dir string) {
@@ -161,7 +164,7 @@ func (r *rig) host() []string {
 		all = append(all, "cgroup "+at)
 	}
 	if r.parentIsLeft() {
-		all = append(all, "cgroup "+ownParent+", empty")
+		all = append(all, "cgroup "+placement.Root+", empty")
 	}
 	slices.Sort(all)
 	return all
@@ -172,7 +175,7 @@ func (r *rig) host() []string {
 // now: then it is not empty, or not there, a moment later.
 func (r *rig) parentIsLeft() bool {
 	for range 100 {
-		entries, err := os.ReadDir(r.tree.Root() + ownParent)
+		entries, err := os.ReadDir(r.tree.Root() + placement.Root)
 		if err != nil || slices.ContainsFunc(entries, fs.DirEntry.IsDir) {
 			return false
 		}
@@ -244,9 +247,9 @@ func (r *rig) wantSame(what string, got, want []string) {
 func (r *rig) wantDetached(names ...string) {
 	r.t.Helper()
 	r.wantSame("host", r.host(), r.before)
-	want := []string{poolFile, volumesDir, workDir}
+	want := []string{store.PoolFile, store.VolumesDir, store.WorkDir}
 	for _, name := range names {
-		dir := filepath.Join(volumesDir, name)
+		dir := filepath.Join(store.VolumesDir, name)
 		want = append(want, dir)
 		want = append(want, r.filesOf(name)...)
 	}
@@ -255,10 +258,10 @@ func (r *rig) wantDetached(names ...string) {
 
 // filesOf lists what a volume without snapshots has in the pool.
 func (r *rig) filesOf(name string) []string {
-	dir := filepath.Join(volumesDir, name)
-	files := []string{filepath.Join(dir, recordFile), filepath.Join(dir, snapshotsDir)}
-	if record, err := r.pool.read(name); err != nil || record.Device == "" {
-		files = append(files, filepath.Join(dir, imageFile))
+	dir := filepath.Join(store.VolumesDir, name)
+	files := []string{filepath.Join(dir, store.RecordFile), filepath.Join(dir, store.SnapshotsDir)}
+	if record, err := r.pool.files.Read(name); err != nil || record.Device == "" {
+		files = append(files, filepath.Join(dir, store.ImageFile))
 	}
 	return files
 }
@@ -363,7 +366,7 @@ func await(t testing.TB, what string, ok func() bool) {
 func (r *rig) newDevice(sizeBytes uint64) string {
 	r.t.Helper()
 	file := filepath.Join(r.home, fmt.Sprintf("device%d", rigs.Add(1)))
-	if err := makeSparse(file, sizeBytes); err != nil {
+	if err := imagefile.MakeSparse(file, sizeBytes); err != nil {
 		r.t.Fatal(err)
 	}
 	loop, err := blockdev.Attach(file, blockdev.AttachOptions{})
@@ -372,7 +375,7 @@ func (r *rig) newDevice(sizeBytes uint64) string {
 	}
 	r.t.Cleanup(func() {
 		if r.pool != nil { // what a failed test left on it
-			names, _ := r.pool.names()
+			names, _ := r.pool.files.Names()
 			for _, name := range names {
 				_ = r.pool.Detach(context.Background(), name)
 			}
@@ -398,7 +401,7 @@ func (r *rig) newDisk(sizeBytes int64, sectorBytes uint32, scheduler string, arg
 	r.t.Helper()
 	id := rigs.Add(1)
 	file := filepath.Join(r.home, fmt.Sprintf("disk%d", id))
-	if err := makeSparse(file, uint64(sizeBytes)); err != nil {
+	if err := imagefile.MakeSparse(file, uint64(sizeBytes)); err != nil {
 		r.t.Fatal(err)
 	}
 	loop, err := blockdev.Attach(file, blockdev.AttachOptions{BlockSizeBytes: sectorBytes})
@@ -442,7 +445,7 @@ func (r *rig) newDisk(sizeBytes int64, sectorBytes uint32, scheduler string, arg
 // endPoolOn detaches the rig's volumes, which a disk that goes must not carry.
 func (r *rig) endPoolOn(d poolDisk) {
 	if r.pool != nil && strings.HasPrefix(r.pool.dir, d.dir) {
-		if names, err := r.pool.names(); err == nil {
+		if names, err := r.pool.files.Names(); err == nil {
 			for _, name := range names {
 				if err := r.pool.Detach(context.Background(), name); err != nil {
 					r.t.Error(err)

@@ -2,7 +2,6 @@ package volume
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,12 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/internal/stream"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // SendOptions are the choices of [Pool.Send].
@@ -28,7 +33,7 @@ type SendOptions struct {
 // attached, cannot be attached meanwhile.
 func (p *Pool) Send(ctx context.Context, name, snapshot, base string, w io.Writer, options SendOptions) error {
 	if err := p.send(ctx, name, snapshot, base, w, options); err != nil {
-		return failed("cannot send volume %s: %w", origin(name, snapshot), err)
+		return cause.Failed("cannot send volume %s: %w", records.Origin(name, snapshot), err)
 	}
 	return nil
 }
@@ -43,7 +48,7 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 	}
 	defer func() { err = errors.Join(err, source.close()) }()
 	p.reached("sending")
-	out := bufio.NewWriterSize(w, chunkBytes)
+	out := bufio.NewWriterSize(w, chunk.Bytes)
 	if err := source.send(ctx, out, o.Progress); err != nil {
 		return err
 	}
@@ -53,23 +58,23 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 // source is what is sent. Its images are open, so that a snapshot may be
 // deleted and the volume worked on meanwhile.
 type source struct {
-	header streamHeader
-	image  *reader
-	base   *reader // nil without base
+	header stream.Header
+	image  *imagefile.Reader
+	base   *imagefile.Reader // nil without base
 	// lock is held, and work is there, if it is no snapshot that is read.
-	lock *lock
+	lock *store.Lock
 	work work
 }
 
 func (s *source) close() error {
 	var errs []error
-	for _, r := range []*reader{s.image, s.base} {
+	for _, r := range []*imagefile.Reader{s.image, s.base} {
 		if r != nil {
-			errs = append(errs, r.close())
+			errs = append(errs, r.Close())
 		}
 	}
 	errs = append(errs, s.work.discard())
-	s.lock.release()
+	s.lock.Release()
 	return errors.Join(errs...)
 }
 
@@ -78,8 +83,8 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if err != nil {
 		return nil, err
 	}
-	s := &source{lock: l, header: streamHeader{
-		Format: streamFormat, Name: record.Name, ID: record.ID, Created: record.Created, SizeBytes: record.SizeBytes, Provision: record.Provision,
+	s := &source{lock: l, header: stream.Header{
+		Format: stream.Format, Name: record.Name, ID: record.ID, Created: record.Created, SizeBytes: record.SizeBytes, Provision: record.Provision,
 		SectorBytes: record.SectorBytes, Weight: record.Weight, Labels: record.Labels, MountOptions: record.MountOptions, NoAtime: record.NoAtime,
 	}}
 	defer func() {
@@ -90,15 +95,15 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if err := checkImaged(record); err != nil {
 		return nil, err
 	}
-	image := p.image(name)
+	image := p.files.Image(name)
 	switch {
 	case snapshot != "":
-		of, err := p.readSnapshot(name, snapshot)
+		of, err := p.files.ReadSnapshot(name, snapshot)
 		if err != nil {
 			return nil, err
 		}
-		image, s.header.SizeBytes = p.snapshotImage(name, snapshot), of.SizeBytes
-		s.header.Snapshot = &streamSnapshot{Name: of.Name, ID: of.ID, Created: of.Created}
+		image, s.header.SizeBytes = p.files.SnapshotImage(name, snapshot), of.SizeBytes
+		s.header.Snapshot = &stream.Snapshot{Name: of.Name, ID: of.ID, Created: of.Created}
 	case record.Attachment != nil:
 		if s.work, err = p.newWork(ctx, record.SizeBytes, Thin); err != nil {
 			return nil, err
@@ -115,21 +120,21 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if fs.External() {
 		return nil, fmt.Errorf("%w: its journal is on another device: send a clone, which has it inside", ErrUnsupported)
 	}
-	if s.image, err = newReader(image, s.header.SizeBytes); err != nil {
+	if s.image, err = imagefile.NewReader(image, s.header.SizeBytes); err != nil {
 		return nil, err
 	}
 	if base != "" {
-		of, err := p.readSnapshot(name, base)
+		of, err := p.files.ReadSnapshot(name, base)
 		if err != nil {
 			return nil, fmt.Errorf("base: %w", err)
 		}
-		s.header.Base = &streamBase{Name: of.Name, ID: of.ID, SizeBytes: of.SizeBytes}
-		if s.base, err = newReader(p.snapshotImage(name, base), of.SizeBytes); err != nil {
+		s.header.Base = &stream.Base{Name: of.Name, ID: of.ID, SizeBytes: of.SizeBytes}
+		if s.base, err = imagefile.NewReader(p.files.SnapshotImage(name, base), of.SizeBytes); err != nil {
 			return nil, err
 		}
 	}
 	if snapshot != "" || record.Attachment != nil {
-		l.release()
+		l.Release()
 		s.lock = nil
 	}
 	return s, nil
@@ -137,15 +142,15 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 
 // send reads image and base side by side.
 func (s *source) send(ctx context.Context, w io.Writer, progress Progress) error {
-	stream, err := newStreamWriter(w, s.header)
+	outgoing, err := stream.NewWriter(w, s.header)
 	if err != nil {
 		return err
 	}
 	size := s.header.SizeBytes
-	sums := make([]sum, chunksOf(size))
-	var baseSums []sum
+	sums := make([]chunk.Sum, chunk.Count(size))
+	var baseSums []chunk.Sum
 	if s.base != nil {
-		baseSums = make([]sum, chunksOf(s.base.sizeBytes))
+		baseSums = make([]chunk.Sum, chunk.Count(s.base.SizeBytes))
 	}
 	for index := range max(len(sums), len(baseSums)) {
 		if err := ctx.Err(); err != nil {
@@ -153,70 +158,27 @@ func (s *source) send(ctx context.Context, w io.Writer, progress Progress) error
 		}
 		var base []byte
 		if index < len(baseSums) {
-			if base, err = s.base.chunk(index); err != nil {
+			if base, err = s.base.Part(index); err != nil {
 				return err
 			}
-			baseSums[index] = sumOf(base)
+			baseSums[index] = chunk.SumOf(base)
 		}
 		if index >= len(sums) {
 			continue // the image has become shorter since
 		}
-		chunk, err := s.image.chunk(index)
+		part, err := s.image.Part(index)
 		if err != nil {
 			return err
 		}
-		sums[index] = sumOf(chunk)
-		if err := stream.difference(uint64(index)*chunkBytes, min(chunkBytes, size-uint64(index)*chunkBytes), base, chunk); err != nil {
+		sums[index] = chunk.SumOf(part)
+		if err := outgoing.Difference(uint64(index)*chunk.Bytes, min(chunk.Bytes, size-uint64(index)*chunk.Bytes), base, part); err != nil {
 			return err
 		}
-		progress.tell(min(uint64(index+1)*chunkBytes, size), size)
+		progress.Tell(min(uint64(index+1)*chunk.Bytes, size), size)
 	}
-	var baseSum sum
+	var baseSum chunk.Sum
 	if s.base != nil {
-		baseSum = imageSum(s.base.sizeBytes, baseSums)
+		baseSum = chunk.ImageSum(s.base.SizeBytes, baseSums)
 	}
-	return stream.end(baseSum, imageSum(size, sums))
-}
-
-// difference sends those blocks of a chunk that are not as in the base. Nil is
-// a chunk of zeros; what the base does not have is zero.
-func (s *streamWriter) difference(offset, length uint64, base, chunk []byte) error {
-	at := func(of []byte, from uint64) []byte {
-		if from >= uint64(len(of)) {
-			return zeros[:sizeUnitBytes]
-		}
-		return of[from : from+sizeUnitBytes]
-	}
-	const same, zero, data = 0, 1, 2
-	kind := func(from uint64) int {
-		block := at(chunk, from)
-		switch {
-		case bytes.Equal(block, at(base, from)):
-			return same
-		case isZero(block):
-			return zero
-		}
-		return data
-	}
-	if chunk == nil && base == nil {
-		return nil
-	}
-	for from := uint64(0); from < length; {
-		is, to := kind(from), from+sizeUnitBytes
-		for to < length && kind(to) == is {
-			to += sizeUnitBytes
-		}
-		var err error
-		switch is {
-		case zero:
-			err = s.zero(offset+from, to-from)
-		case data:
-			err = s.data(offset+from, chunk[from:to])
-		}
-		if err != nil {
-			return err
-		}
-		from = to
-	}
-	return nil
+	return outgoing.End(baseSum, chunk.ImageSum(size, sums))
 }

@@ -11,6 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/internal/stream"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // send sends to memory.
@@ -52,14 +58,14 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		if record.ID != created.ID || record.Weight != 0 || len(record.Labels) != 0 || record.Origin != name+"@s1" || record.Attachment != nil || last != total {
 			t.Errorf("%+v, progress %d of %d", record, last, total)
 		}
-		wantEqualFiles(t, r.pool.image(copied), r.pool.snapshotImage(name, "s1"))
-		if got, most := allocatedBytes(t, r.pool.image(copied)), allocatedBytes(t, r.pool.image(name))+1<<20; got > most {
+		wantEqualFiles(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s1"))
+		if got, most := allocatedBytes(t, r.pool.files.Image(copied)), allocatedBytes(t, r.pool.files.Image(name))+1<<20; got > most {
 			t.Errorf("%d bytes are allocated, of the source %d", got, most)
 		}
 		if record, err = r.pool.Receive(t.Context(), copied, bytes.NewReader(change), ReceiveOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		wantEqualFiles(t, r.pool.image(copied), r.pool.snapshotImage(name, "s2"))
+		wantEqualFiles(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s2"))
 		r.wantWhole(copied)
 		if record.Origin != name+"@s2" || r.inspect(copied).Origin != record.Origin {
 			t.Errorf("%+v", record)
@@ -72,7 +78,7 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		}
 		writer.end()
 		now := r.send(name, "", "s3")
-		if snapshots := r.pool.snapshotNames(name); !slices.Equal(snapshots, []string{"s1", "s2", "s3"}) {
+		if snapshots := r.pool.files.SnapshotNames(name); !slices.Equal(snapshots, []string{"s1", "s2", "s3"}) {
 			t.Errorf("sending left snapshots: %q", snapshots)
 		}
 		r.detach(name)
@@ -80,7 +86,7 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(end), ReceiveOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		wantEqualFiles(t, r.pool.image(copied), r.pool.image(name))
+		wantEqualFiles(t, r.pool.files.Image(copied), r.pool.files.Image(name))
 		r.attach(copied, AttachOptions{Placement: PlaceNone})
 		wantRecords(t, r.target(copied), writer.synced.Load())
 		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(now), ReceiveOptions{}); !errors.Is(err, ErrBusy) {
@@ -94,7 +100,7 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		r.attach(copied, AttachOptions{Placement: PlaceNone})
 		wantRecords(t, r.target(copied), writer.synced.Load())
 		r.detach(copied)
-		if work, err := os.ReadDir(filepath.Join(r.pool.dir, workDir)); err != nil || len(work) != 0 {
+		if work, err := os.ReadDir(filepath.Join(r.pool.dir, store.WorkDir)); err != nil || len(work) != 0 {
 			t.Errorf("left in work: %v, %v", work, err)
 		}
 	})
@@ -114,7 +120,7 @@ func TestAFullVolumeIsReceivedFull(t *testing.T) {
 	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, "", "s")), ReceiveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wantEqualFiles(t, r.pool.image(copied), r.pool.image(name))
+	wantEqualFiles(t, r.pool.files.Image(copied), r.pool.files.Image(name))
 	if status := r.wantWhole(copied); status.Provision != Full || status.AllocatedBytes < testBytes {
 		t.Errorf("%+v", status)
 	}
@@ -171,7 +177,7 @@ func TestAStreamThatIsNotWholeLeavesNothing(t *testing.T) {
 		t.Errorf("a file was removed; what differs is %d bytes, all is %d", len(change), len(whole))
 	}
 	files := r.files()
-	before, err := os.ReadFile(r.pool.image(copied))
+	before, err := os.ReadFile(r.pool.files.Image(copied))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +204,7 @@ func TestAStreamThatIsNotWholeLeavesNothing(t *testing.T) {
 		}
 	}
 	r.wantSame("pool", r.files(), files)
-	after, err := os.ReadFile(r.pool.image(copied))
+	after, err := os.ReadFile(r.pool.files.Image(copied))
 	if err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the volume that was to be changed was (%v)", err)
 	}
@@ -266,19 +272,20 @@ func (failing) Write([]byte) (int, error) { return 0, errFailing }
 
 func TestWhatCarriesNoFileSystemIsRefused(t *testing.T) {
 	r := newRig(t)
-	header := testHeader()
-	header.Base = nil
+	header := stream.Header{
+		Format: stream.Format, Name: "db", ID: records.NewID(), Created: time.Unix(1, 0).UTC(), SizeBytes: testBytes, Provision: Thin, SectorBytes: 512,
+	}
 	for what, piece := range map[string][]byte{"zeros": make([]byte, 4096), "noise": bytes.Repeat([]byte{0x5a}, 4096)} {
 		var out bytes.Buffer
-		w, err := newStreamWriter(&out, header)
+		w, err := stream.NewWriter(&out, header)
 		if err != nil {
 			t.Fatal(err)
 		}
-		chunk := make([]byte, chunkBytes)
-		copy(chunk, piece)
-		sums := make([]sum, 16)
-		sums[0] = sumOf(chunk)
-		if err := errors.Join(w.data(0, piece), w.end(sum{}, imageSum(header.SizeBytes, sums))); err != nil {
+		first := make([]byte, chunk.Bytes)
+		copy(first, piece)
+		sums := make([]chunk.Sum, 16)
+		sums[0] = chunk.SumOf(first)
+		if err := errors.Join(w.Data(0, piece), w.End(chunk.Sum{}, chunk.ImageSum(header.SizeBytes, sums))); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.pool.Receive(t.Context(), r.name("x"), &out, ReceiveOptions{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "no ext4") {
@@ -287,11 +294,11 @@ func TestWhatCarriesNoFileSystemIsRefused(t *testing.T) {
 	}
 	// What is applied is not what the sender says that it read.
 	var out bytes.Buffer
-	w, err := newStreamWriter(&out, header)
+	w, err := stream.NewWriter(&out, header)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.end(sum{}, sum{1}); err != nil {
+	if err := w.End(chunk.Sum{}, chunk.Sum{1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.pool.Receive(t.Context(), r.name("x"), &out, ReceiveOptions{}); !errors.Is(err, ErrCorrupt) {

@@ -16,6 +16,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // recordWriter appends records to a file and fsyncs each, as a database its
@@ -36,7 +39,7 @@ func syncedRecord(number uint64) []byte {
 	for at := 0; at < len(b)-4; at += 8 {
 		binary.LittleEndian.PutUint64(b[at:], number+uint64(at))
 	}
-	binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], castagnoli))
+	binary.LittleEndian.PutUint32(b[len(b)-4:], crc32.Checksum(b[:len(b)-4], crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }
 
@@ -116,7 +119,7 @@ func wantWritable(t *testing.T, dir string) {
 		path := filepath.Join(dir, "writable")
 		err := os.WriteFile(path, []byte("x"), 0o600)
 		if err == nil {
-			err = syncFile(path)
+			err = imagefile.Sync(path)
 		}
 		done <- err
 	}()
@@ -159,7 +162,7 @@ func TestASnapshotUnderLoadIsWhole(t *testing.T) {
 		// Snapshots do not change with the volume.
 		writer.end()
 		for snapshot, want := range least {
-			r.wantClean(r.pool.snapshotImage(name, snapshot))
+			r.wantClean(r.pool.files.SnapshotImage(name, snapshot))
 			if report, err := r.pool.Check(t.Context(), name, CheckOptions{Snapshot: snapshot}); err != nil || !report.Clean || report.Replayed || report.Report == "" {
 				t.Errorf("%s: %+v, %v", snapshot, report, err)
 			}
@@ -175,7 +178,7 @@ func TestASnapshotUnderLoadIsWhole(t *testing.T) {
 		if err != nil || len(all) != 3 || all[0].Name != "s1" || all[2].Name != "s3" || all[0].AllocatedBytes == 0 {
 			t.Errorf("%+v, %v", all, err)
 		}
-		if work, err := os.ReadDir(filepath.Join(r.pool.dir, workDir)); err != nil || len(work) != 0 {
+		if work, err := os.ReadDir(filepath.Join(r.pool.dir, store.WorkDir)); err != nil || len(work) != 0 {
 			t.Errorf("left in work: %v, %v", work, err)
 		}
 	})
@@ -189,7 +192,7 @@ func TestASnapshotOfADetachedVolumeHasNoFreeze(t *testing.T) {
 		if err != nil || record.Method != how || record.FrozenSeconds != 0 {
 			t.Errorf("%+v, %v", record, err)
 		}
-		wantEqualFiles(t, r.pool.snapshotImage(name, "s"), r.pool.image(name))
+		wantEqualFiles(t, r.pool.files.SnapshotImage(name, "s"), r.pool.files.Image(name))
 		for snapshot, want := range map[string]error{"s": ErrExists, "": ErrInvalid, "../x": ErrInvalid} {
 			if _, err := r.pool.Snapshot(t.Context(), name, snapshot, SnapshotOptions{}); !errors.Is(err, want) {
 				t.Errorf("%q: %v, want %v", snapshot, err, want)
@@ -222,14 +225,14 @@ func TestASnapshotThatFailsThaws(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			frozen := false
-			r.pool.reached = func(at string) {
+			r.pool.engine.Stop = func(at string) {
 				frozen = frozen || at == "frozen"
 				if at == step {
 					cancel()
 				}
 			}
 			_, err := r.pool.Snapshot(ctx, name, "s", SnapshotOptions{})
-			r.pool.reached = func(string) {}
+			r.pool.engine.Stop = func(string) {}
 			cancel()
 			if step == "thawed" {
 				// What has been made by then appears.
@@ -238,7 +241,7 @@ func TestASnapshotThatFailsThaws(t *testing.T) {
 				}
 			} else if !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %v", step, err)
-			} else if names := r.pool.snapshotNames(name); len(names) != 0 {
+			} else if names := r.pool.files.SnapshotNames(name); len(names) != 0 {
 				t.Errorf("%s: left: %q", step, names)
 			}
 			if frozen != (step != "work") {
@@ -298,7 +301,7 @@ func TestASnapshotHoldsToTheQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	frozen := false
-	r.pool.reached = func(at string) { frozen = frozen || at == "freezing" }
+	r.pool.engine.Stop = func(at string) { frozen = frozen || at == "freezing" }
 	if _, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{}); !errors.Is(err, ErrNoSpace) || frozen {
 		t.Errorf("%v, frozen %v", err, frozen)
 	}
@@ -313,7 +316,7 @@ func TestADamagedSnapshotRecordIsTold(t *testing.T) {
 	if _, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(r.pool.snapshotDir(name, "s"), snapshotRecord)
+	file := filepath.Join(r.pool.files.SnapshotDir(name, "s"), store.SnapshotFile)
 	for _, text := range []string{"", "{", `{"format":0}`, `{"format":1,"name":"s","method":"copy","size_bytes":1}`, `{"format":1,"name":"x","method":"copy","size_bytes":16777216}`, `{"unknown":1}`} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -334,7 +337,7 @@ func TestADamagedSnapshotRecordIsTold(t *testing.T) {
 	if err := r.pool.DeleteSnapshot(t.Context(), name, "s"); err != nil {
 		t.Errorf("a damaged snapshot cannot be deleted: %v", err)
 	}
-	if _, err := os.Stat(r.pool.snapshotDir(name, "s")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(r.pool.files.SnapshotDir(name, "s")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }

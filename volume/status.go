@@ -3,11 +3,10 @@ package volume
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
 // Status is a volume as it is now: its record, and what the kernel says.
@@ -61,8 +60,8 @@ type Status struct {
 
 // Inspect tells all of a volume.
 func (p *Pool) Inspect(name string) (_ Status, err error) {
-	defer func() { err = public(err) }()
-	record, err := p.read(name)
+	defer func() { err = cause.Public(err) }()
+	record, err := p.files.Read(name)
 	if err != nil {
 		return Status{}, err
 	}
@@ -72,8 +71,8 @@ func (p *Pool) Inspect(name string) (_ Status, err error) {
 // List tells all of every volume, sorted by name. A damaged record is told as
 // the volume's problem.
 func (p *Pool) List() (_ []Status, err error) {
-	defer func() { err = public(err) }()
-	names, err := p.names()
+	defer func() { err = cause.Public(err) }()
+	names, err := p.files.Names()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func (p *Pool) List() (_ []Status, err error) {
 
 // status asks the kernel; what it does not say stays empty.
 func (p *Pool) status(record Record) Status {
-	s := Status{Record: record, Pool: p.dir, Snapshots: p.snapshotNames(record.Name)}
+	s := Status{Record: record, Pool: p.dir, Snapshots: p.files.SnapshotNames(record.Name)}
 	var st unix.Stat_t
 	switch err := unix.Stat(p.backing(record), &st); {
 	case err != nil:
@@ -143,44 +142,9 @@ func (p *Pool) status(record Record) Status {
 }
 
 func (p *Pool) placementStatus(s *Status) {
-	a := s.Attachment
-	t, err := tree()
-	if err != nil {
-		return
-	}
-	if pid, err := p.thread(s.Record); err == nil {
-		s.JBD2PID = pid
-		s.JournalCgroup, _ = t.Of(pid)
-	}
-	// A read-only mount commits nothing, and often has no thread.
-	s.Placed = a.Placement == PlaceNone || a.ReadOnly || s.JournalCgroup == a.Journal
-	if a.Placement == PlaceNone {
-		return
-	}
-	s.ParentCgroup = a.Cgroup
-	weights, disk, _, err := p.weights(t, s.Record)
-	if err == nil {
-		if setting, err := weights.Get(a.Cgroup); err == nil {
-			s.WeightInForce = setting.Effective()
-		}
-		if setting, err := weights.Get(a.Journal); err == nil && a.Placement == PlaceParent {
-			s.JournalWeight = setting.Effective()
-		}
-	}
-	if io, err := t.IO(a.Journal); err == nil {
-		s.JournalReadBytes, s.JournalWriteBytes = io[disk.Dev].ReadBytes, io[disk.Dev].WriteBytes
-	}
-}
-
-// snapshotNames lists a volume's snapshots, sorted; never nil.
-func (p *Pool) snapshotNames(name string) []string {
-	names := []string{}
-	entries, _ := os.ReadDir(filepath.Join(p.volumeDir(name), snapshotsDir)) // none, or none to be seen
-	for _, entry := range entries {
-		if CheckName(entry.Name()) == nil {
-			names = append(names, entry.Name())
-		}
-	}
-	slices.Sort(names)
-	return names
+	now := p.placed(s.Record).Status()
+	s.JBD2PID, s.JournalCgroup, s.Placed = now.PID, now.Cgroup, now.Placed
+	s.ParentCgroup = s.Attachment.Cgroup
+	s.WeightInForce, s.JournalWeight = now.Weight, now.JournalWeight
+	s.JournalReadBytes, s.JournalWriteBytes = now.ReadBytes, now.WriteBytes
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/filelock/locktest"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // lockAsNobody has the user nobody hold the flock of each of the paths that he
@@ -115,7 +116,7 @@ func TestOtherUsersLocksHoldUpNobody(t *testing.T) {
 		{"delete the snapshot", func(ctx context.Context) error { return pool.DeleteSnapshot(ctx, first, "snap") }},
 	} {
 		// Shorter than the wait for a lock.
-		ctx, cancel := context.WithTimeout(t.Context(), lockPatience/2)
+		ctx, cancel := context.WithTimeout(t.Context(), store.LockPatience/2)
 		if err := operation.do(ctx); err != nil {
 			t.Errorf("%s: %v", operation.what, err)
 		}
@@ -134,7 +135,7 @@ func TestAnEarlierVersionAndThisOneExcludeEachOther(t *testing.T) {
 	r := newHome(t)
 	r.openToAll()
 	ctx := t.Context()
-	l, err := r.pool.lock(ctx)
+	l, err := r.pool.files.Lock(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,8 +144,8 @@ func TestAnEarlierVersionAndThisOneExcludeEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = earlier.Close() }()
-	wantError(t, tryFlock(earlier), ErrBusy, "")
-	l.release()
+	wantError(t, store.TryFlock(earlier), ErrBusy, "")
+	l.Release()
 
 	pid, release := locktest.Hold(t, r.pool.dir, locktest.EarlierDaybook(t, r.home))
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
@@ -162,15 +163,15 @@ func TestLockedDirectoriesAreClosedToOthers(t *testing.T) {
 	r.openToAll()
 	name := r.name("v")
 	r.create(name, CreateOptions{})
-	for _, dir := range []string{filepath.Join(r.pool.dir, workDir), filepath.Join(r.pool.dir, volumesDir), r.pool.volumeDir(name)} {
+	for _, dir := range []string{filepath.Join(r.pool.dir, store.WorkDir), filepath.Join(r.pool.dir, store.VolumesDir), r.pool.files.VolumeDir(name)} {
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		l, err := lockDirectory(dir)
+		l, err := store.LockDirectory(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.release()
+		l.Release()
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm()&0o066 != 0 {
 			t.Errorf("%s: %v, %v", dir, info.Mode(), err)
 		}

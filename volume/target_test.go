@@ -95,7 +95,7 @@ func TestALinkThatAppearsDuringAttachIsNotFollowed(t *testing.T) {
 			name := r.name("v")
 			r.create(name, CreateOptions{})
 			made := false
-			r.pool.reached = func(reached string) {
+			r.pool.engine.Stop = func(reached string) {
 				if reached == step && !made {
 					made = true
 					if err := d.make(); err != nil {
@@ -104,7 +104,7 @@ func TestALinkThatAppearsDuringAttachIsNotFollowed(t *testing.T) {
 				}
 			}
 			_, err := r.pool.Attach(context.Background(), name, AttachOptions{Target: d.target, Persist: true})
-			r.pool.reached = func(string) {}
+			r.pool.engine.Stop = func(string) {}
 			wantError(t, err, ErrInvalid, "symbolic link")
 			r.wantUntouched(d)
 			r.wantDetached(name)

@@ -17,7 +17,7 @@ func TestOnXFSWorkInAVolumeChangesNoTimeOfItsImage(t *testing.T) {
 	if !status.DirectIO {
 		t.Error("no direct I/O")
 	}
-	before, err := os.Stat(r.pool.image(name))
+	before, err := os.Stat(r.pool.files.Image(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestOnXFSWorkInAVolumeChangesNoTimeOfItsImage(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	after, err := os.Stat(r.pool.image(name))
+	after, err := os.Stat(r.pool.files.Image(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,5 +46,5 @@ func TestOnXFSWorkInAVolumeChangesNoTimeOfItsImage(t *testing.T) {
 		t.Errorf("the image was changed at %v, before %v", after.ModTime(), before.ModTime())
 	}
 	r.detach(name)
-	r.wantClean(r.pool.image(name))
+	r.wantClean(r.pool.files.Image(name))
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // trap ends a tool of e2fsprogs, and who started it, before one of its calls to
@@ -61,7 +63,7 @@ func (p trap) unset() []string {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		p.t.Fatal(err)
 	}
-	if err := errors.Join(os.Remove(filepath.Join(p.dir, "set")), removeIfThere(filepath.Join(p.dir, "started"))); err != nil {
+	if err := errors.Join(os.Remove(filepath.Join(p.dir, "set")), store.RemoveIfThere(filepath.Join(p.dir, "started"))); err != nil {
 		p.t.Fatal(err)
 	}
 	return strings.Fields(string(started))
@@ -176,16 +178,16 @@ func (r *rig) leaveAJournal(name string) {
 	size := r.inspect(name).SizeBytes
 	crashed := filepath.Join(r.home, "crashed")
 	if err == nil {
-		err = makeSparse(crashed, size)
+		err = imagefile.MakeSparse(crashed, size)
 	}
 	if err == nil {
-		_, err = copyImage(r.t.Context(), r.pool.image(name), crashed, size, nil, nil)
+		_, err = imagefile.Copy(r.t.Context(), r.pool.files.Image(name), crashed, size, nil, nil)
 	}
 	if err := errors.Join(err, orphan.Close()); err != nil {
 		r.t.Fatal(err)
 	}
 	r.detach(name)
-	restore(r.t, crashed, r.pool.image(name), size)
+	restore(r.t, crashed, r.pool.files.Image(name), size)
 	if err := os.Remove(crashed); err != nil {
 		r.t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
 // Trim gives the pool back the blocks that an attached volume's file system no
@@ -16,7 +18,7 @@ import (
 // without holes.
 func (p *Pool) Trim(ctx context.Context, name string) (trimmedBytes uint64, err error) {
 	if trimmedBytes, err = p.trim(ctx, name); err != nil {
-		return trimmedBytes, failed("cannot trim volume %s: %w", name, err)
+		return trimmedBytes, cause.Failed("cannot trim volume %s: %w", name, err)
 	}
 	return trimmedBytes, nil
 }
@@ -26,7 +28,7 @@ func (p *Pool) trim(ctx context.Context, name string) (trimmed uint64, err error
 	if err != nil {
 		return 0, err
 	}
-	defer l.release()
+	defer l.Release()
 	if record.Provision == Full {
 		return 0, fmt.Errorf("%w: it is full, and a trim would take away the blocks that it was given at its creation", ErrUnsupported)
 	}

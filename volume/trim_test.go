@@ -25,7 +25,7 @@ func TestATrimGivesBlocksBack(t *testing.T) {
 		if err := syncFileSystem(dir); err != nil {
 			t.Fatal(err)
 		}
-		before := allocatedBytes(t, r.pool.image(name))
+		before := allocatedBytes(t, r.pool.files.Image(name))
 		if err := os.Remove(filepath.Join(dir, "more")); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestATrimGivesBlocksBack(t *testing.T) {
 		if err := syncFileSystem(r.pool.dir); err != nil {
 			t.Fatal(err)
 		}
-		if after := allocatedBytes(t, r.pool.image(name)); before-after < 8<<20 {
+		if after := allocatedBytes(t, r.pool.files.Image(name)); before-after < 8<<20 {
 			t.Errorf("the image took %d bytes and takes %d", before, after)
 		}
 		if sumOfFiles(t, dir) != kept {
@@ -72,7 +72,7 @@ func TestAFullVolumeKeepsItsBlocks(t *testing.T) {
 	if _, err := r.pool.Trim(t.Context(), name); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
-	if got := allocatedBytes(t, r.pool.image(name)); got < testBytes {
+	if got := allocatedBytes(t, r.pool.files.Image(name)); got < testBytes {
 		t.Errorf("%d bytes are left", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // reachable lets every user come to the rig's mount points.
@@ -141,7 +142,7 @@ func TestRecordsThatOthersCouldHaveWrittenAreRefused(t *testing.T) {
 		"group": {func(path string, mode os.FileMode) error { return os.Chmod(path, mode|0o020) }, os.Chmod},
 		"other": {func(path string, mode os.FileMode) error { return os.Chmod(path, mode|0o002) }, os.Chmod},
 	}
-	dir := r.pool.volumeDir(name)
+	dir := r.pool.files.VolumeDir(name)
 	open := func() error {
 		_, err := Open(t.Context(), r.pool.dir, PoolOptions{})
 		return err
@@ -162,15 +163,15 @@ func TestRecordsThatOthersCouldHaveWrittenAreRefused(t *testing.T) {
 		return err
 	}
 	for path, refused := range map[string]func() error{
-		r.pool.dir:                            open,
-		filepath.Join(r.pool.dir, poolFile):   open,
-		filepath.Join(r.pool.dir, volumesDir): open,
-		filepath.Join(r.pool.dir, workDir):    open,
-		dir:                                   use,
-		filepath.Join(dir, recordFile):        use,
-		filepath.Join(dir, snapshotsDir):      snapshot,
-		r.pool.snapshotDir(name, "snap"):      snapshot,
-		filepath.Join(r.pool.snapshotDir(name, "snap"), snapshotRecord): snapshot,
+		r.pool.dir: open,
+		filepath.Join(r.pool.dir, store.PoolFile):   open,
+		filepath.Join(r.pool.dir, store.VolumesDir): open,
+		filepath.Join(r.pool.dir, store.WorkDir):    open,
+		dir:                                         use,
+		filepath.Join(dir, store.RecordFile):        use,
+		filepath.Join(dir, store.SnapshotsDir):      snapshot,
+		r.pool.files.SnapshotDir(name, "snap"):      snapshot,
+		filepath.Join(r.pool.files.SnapshotDir(name, "snap"), store.SnapshotFile): snapshot,
 	} {
 		info, err := os.Stat(path)
 		if err != nil {

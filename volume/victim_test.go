@@ -77,7 +77,7 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		return err
 	},
 	"is elsewhere": func(_ context.Context, p *Pool, o order) error {
-		record, err := p.read(o.Name)
+		record, err := p.files.Read(o.Name)
 		if err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func beVictim(text string) error {
 		return live(ctx, p, o)
 	}
 	steps := 0
-	p.reached = func(step string) {
+	p.engine.Stop = func(step string) {
 		if steps == o.KillAt {
 			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 			select {}

@@ -13,6 +13,10 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // work is a directory in which something is made, locked as long as its maker
@@ -20,30 +24,30 @@ import (
 // it.
 type work struct {
 	path string
-	lock *lock
+	lock *store.Lock
 }
 
-func (w work) image() string { return filepath.Join(w.path, imageFile) }
+func (w work) image() string { return filepath.Join(w.path, store.ImageFile) }
 
 // newWork makes a directory in which an image of size bytes is promised: the
 // quota holds it from now on. A file of that size is in it, which reads as zeros:
 // sparse, or with all its blocks, asked for at once so that they lie together. A
 // file system that is made in a sparse file has its own first, here and there.
 func (p *Pool) newWork(ctx context.Context, sizeBytes uint64, provision Provision) (w work, err error) {
-	all, err := p.lock(ctx)
+	all, err := p.files.Lock(ctx)
 	if err != nil {
 		return work{}, err
 	}
-	defer all.release()
+	defer all.Release()
 	if err := p.checkQuota(sizeBytes); err != nil {
 		return work{}, err
 	}
 	if w, err = p.emptyWork(); err != nil {
 		return work{}, err
 	}
-	err = makeSparse(w.image(), sizeBytes)
+	err = imagefile.MakeSparse(w.image(), sizeBytes)
 	if err == nil && provision == Full {
-		err = allocate(w.image(), 0)
+		err = imagefile.Allocate(w.image(), 0)
 	}
 	if err != nil {
 		return work{}, errors.Join(err, w.discard())
@@ -55,11 +59,11 @@ func (p *Pool) newWork(ctx context.Context, sizeBytes uint64, provision Provisio
 // emptyWork makes a locked directory; the pool is locked, so that nobody clears
 // it away before.
 func (p *Pool) emptyWork() (w work, err error) {
-	w.path = filepath.Join(p.dir, workDir, newID())
+	w.path = filepath.Join(p.dir, store.WorkDir, records.NewID())
 	if err := os.Mkdir(w.path, 0o711); err != nil {
-		return work{}, noSpace(err)
+		return work{}, cause.NoSpace(err)
 	}
-	if w.lock, err = lockDirectory(w.path); err != nil {
+	if w.lock, err = store.LockDirectory(w.path); err != nil {
 		return work{}, errors.Join(err, os.Remove(w.path))
 	}
 	return w, nil
@@ -71,7 +75,7 @@ func (w *work) discard() error {
 		return nil
 	}
 	err := clear(w.path)
-	w.lock.release()
+	w.lock.Release()
 	w.lock = nil
 	return err
 }
@@ -104,7 +108,7 @@ func (p *Pool) finish(w *work, place, what string) error {
 	if err != nil {
 		return fmt.Errorf("cannot move %s to its place: %w", what, err)
 	}
-	w.lock.release()
+	w.lock.Release()
 	w.lock = nil
 	p.reached("finished")
 	return wholefile.SyncDirectory(filepath.Dir(place))
@@ -114,17 +118,17 @@ func (p *Pool) finish(w *work, place, what string) error {
 // of, and its place.
 func (p *Pool) finishVolume(ctx context.Context, w *work, record Record, progress Progress) error {
 	if record.Provision == Full {
-		if err := writeOut(ctx, w.image(), 0, progress); err != nil {
+		if err := imagefile.WriteOut(ctx, w.image(), 0, progress); err != nil {
 			return err
 		}
 	}
-	if err := writeRecord(w.path, record); err != nil {
+	if err := store.WriteVolume(w.path, record); err != nil {
 		return err
 	}
-	if err := os.Mkdir(filepath.Join(w.path, snapshotsDir), 0o711); err != nil {
-		return noSpace(err)
+	if err := os.Mkdir(filepath.Join(w.path, store.SnapshotsDir), 0o711); err != nil {
+		return cause.NoSpace(err)
 	}
-	return p.finish(w, p.volumeDir(record.Name), "volume "+record.Name)
+	return p.finish(w, p.files.VolumeDir(record.Name), "volume "+record.Name)
 }
 
 // drop takes something out of the pool in one rename, and then removes it. It
@@ -140,15 +144,15 @@ func (p *Pool) drop(ctx context.Context, place string) error {
 		return err
 	}
 	for _, mount := range mounts {
-		if within(mount.Point, place) {
+		if records.Within(mount.Point, place) {
 			return fmt.Errorf("it is %w: %s is mounted on %s", ErrBusy, mount.Source, mount.Point)
 		}
 	}
-	w := work{path: filepath.Join(p.dir, workDir, newID())}
-	if w.lock, err = lockDirectory(place); err != nil && !errors.Is(err, ErrBusy) {
+	w := work{path: filepath.Join(p.dir, store.WorkDir, records.NewID())}
+	if w.lock, err = store.LockDirectory(place); err != nil && !errors.Is(err, ErrBusy) {
 		return err
 	}
-	defer w.lock.release()
+	defer w.lock.Release()
 	p.reached("dropping")
 	if err := os.Rename(place, w.path); err != nil {
 		return err
@@ -183,28 +187,28 @@ func (p *Pool) clearWork(ctx context.Context, deadline time.Time) (cleared int, 
 // removing a large image takes its time. Dying: somebody has one with a record,
 // as a volume on a device has from the beginning, or has the lock of a dead one.
 func (p *Pool) deadWork(ctx context.Context) (dead []work, dying bool, err error) {
-	all, err := p.lock(ctx)
+	all, err := p.files.Lock(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	defer all.release()
-	if err := removeIfThere(filepath.Join(p.dir, poolFile+wholefile.TemporarySuffix)); err != nil {
+	defer all.Release()
+	if err := store.RemoveIfThere(filepath.Join(p.dir, store.PoolFile+wholefile.TemporarySuffix)); err != nil {
 		return nil, false, err
 	}
-	entries, err := os.ReadDir(filepath.Join(p.dir, workDir))
+	entries, err := os.ReadDir(filepath.Join(p.dir, store.WorkDir))
 	if err != nil {
 		return nil, false, err
 	}
 	var errs []error
 	for _, entry := range entries {
-		path := filepath.Join(p.dir, workDir, entry.Name())
-		l, err := lockDirectory(path)
+		path := filepath.Join(p.dir, store.WorkDir, entry.Name())
+		l, err := store.LockDirectory(path)
 		switch {
 		case err == nil:
 			dead = append(dead, work{path: path, lock: l})
 		case errors.Is(err, ErrBusy):
-			_, err := os.Lstat(filepath.Join(path, recordFile))
-			dying = dying || err == nil || !heldByTaker(path)
+			_, err := os.Lstat(filepath.Join(path, store.RecordFile))
+			dying = dying || err == nil || !store.HeldByTaker(path)
 		case errors.Is(err, fs.ErrNotExist):
 			// Its maker has just ended it.
 		default:
@@ -227,7 +231,7 @@ func syncTree(path string) error {
 			}
 			err = errors.Join(file.Sync(), file.Close())
 			if err != nil {
-				return noSpace(err)
+				return cause.NoSpace(err)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package volume
+package stream
 
 import (
 	"bytes"
@@ -11,28 +11,32 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
-func testHeader() streamHeader {
-	return streamHeader{
-		Format: streamFormat, Name: "db", ID: newID(), Created: time.Unix(1, 0).UTC(), SizeBytes: 16 << 20, Provision: Thin, SectorBytes: 512,
+func testHeader() Header {
+	return Header{
+		Format: Format, Name: "db", ID: records.NewID(), Created: time.Unix(1, 0).UTC(), SizeBytes: 16 << 20, Provision: records.Thin, SectorBytes: 512,
 		Weight: 700, Labels: map[string]string{"a": "b"}, MountOptions: "data=ordered", NoAtime: true,
-		Snapshot: &streamSnapshot{Name: "s", ID: newID(), Created: time.Unix(2, 0).UTC()},
-		Base:     &streamBase{Name: "b", ID: newID(), SizeBytes: 16 << 20},
+		Snapshot: &Snapshot{Name: "s", ID: records.NewID(), Created: time.Unix(2, 0).UTC()},
+		Base:     &Base{Name: "b", ID: records.NewID(), SizeBytes: 16 << 20},
 	}
 }
 
 // testStream makes a stream with frames of each kind.
-func testStream(t testing.TB, header streamHeader) []byte {
+func testStream(t testing.TB, header Header) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := newStreamWriter(&out, header)
+	w, err := NewWriter(&out, header)
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = errors.Join(
-		w.data(0, bytes.Repeat([]byte{1}, 4096)), w.zero(4096, 2<<20), w.data(8<<20, bytes.Repeat([]byte{2}, chunkBytes)),
-		w.zero(16<<20-4096, 4096), w.end(sum{1}, sum{2}),
+		w.Data(0, bytes.Repeat([]byte{1}, 4096)), w.Zero(4096, 2<<20), w.Data(8<<20, bytes.Repeat([]byte{2}, chunk.Bytes)),
+		w.Zero(16<<20-4096, 4096), w.End(chunk.Sum{1}, chunk.Sum{2}),
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -42,27 +46,27 @@ func testStream(t testing.TB, header streamHeader) []byte {
 
 // readStream reads all of a stream, and fails the test if it gives anything
 // that is not in order and within the image.
-func readStream(t testing.TB, r io.Reader) (header streamHeader, frames []frame, err error) {
+func readStream(t testing.TB, r io.Reader) (header Header, frames []Frame, err error) {
 	t.Helper()
-	s, err := newStreamReader(r)
+	s, err := NewReader(r)
 	if err != nil {
 		return header, nil, err
 	}
 	next := uint64(0)
 	for {
-		f, err := s.frame()
+		f, err := s.Frame()
 		if err != nil {
-			return s.header, frames, err
+			return s.Header, frames, err
 		}
-		if f.end {
-			return s.header, append(frames, f), nil
+		if f.End {
+			return s.Header, append(frames, f), nil
 		}
-		if f.offset < next || f.length == 0 || f.offset+f.length > s.header.SizeBytes || (f.offset|f.length)%sizeUnitBytes != 0 ||
-			f.data != nil && uint64(len(f.data)) != f.length || len(f.data) > chunkBytes {
-			t.Fatalf("a frame of %d bytes at %d, after %d, of %d", f.length, f.offset, next, s.header.SizeBytes)
+		if f.Offset < next || f.Length == 0 || f.Offset+f.Length > s.Header.SizeBytes || (f.Offset|f.Length)%chunk.UnitBytes != 0 ||
+			f.Data != nil && uint64(len(f.Data)) != f.Length || len(f.Data) > chunk.Bytes {
+			t.Fatalf("a frame of %d bytes at %d, after %d, of %d", f.Length, f.Offset, next, s.Header.SizeBytes)
 		}
-		next = f.offset + f.length
-		f.data = slices.Clone(f.data)
+		next = f.Offset + f.Length
+		f.Data = slices.Clone(f.Data)
 		frames = append(frames, f)
 	}
 }
@@ -76,11 +80,11 @@ func TestAStreamIsReadAsItWasWritten(t *testing.T) {
 	if got.Name != "db" || got.ID != header.ID || got.SizeBytes != 16<<20 || got.Labels["a"] != "b" || *got.Base != *header.Base || got.Snapshot.ID != header.Snapshot.ID {
 		t.Errorf("%+v", got)
 	}
-	if record := got.record("other"); record.Origin != "db@s" || record.Name != "other" || record.check() != nil {
+	if record := got.Record("other"); record.Origin != "db@s" || record.Name != "other" || record.Check() != nil {
 		t.Errorf("%+v", record)
 	}
-	if len(frames) != 5 || frames[0].data[4095] != 1 || frames[1].data != nil || frames[1].length != 2<<20 || frames[2].length != chunkBytes ||
-		frames[2].data[chunkBytes-1] != 2 || !frames[4].end || frames[4].base != (sum{1}) || frames[4].image != (sum{2}) {
+	if len(frames) != 5 || frames[0].Data[4095] != 1 || frames[1].Data != nil || frames[1].Length != 2<<20 || frames[2].Length != chunk.Bytes ||
+		frames[2].Data[chunk.Bytes-1] != 2 || !frames[4].End || frames[4].Base != (chunk.Sum{1}) || frames[4].Image != (chunk.Sum{2}) {
 		t.Errorf("%d frames", len(frames))
 	}
 }
@@ -92,19 +96,19 @@ func TestAStreamThatIsCutOffOrDamagedIsRefused(t *testing.T) {
 		random = append(random, at)
 	}
 	for _, at := range random {
-		if _, _, err := readStream(t, bytes.NewReader(whole[:at])); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "cut off") {
+		if _, _, err := readStream(t, bytes.NewReader(whole[:at])); !errors.Is(err, cause.ErrCorrupt) || !strings.Contains(err.Error(), "cut off") {
 			t.Errorf("cut off at %d: %v", at, err)
 		}
 		damaged := slices.Clone(whole)
 		damaged[at] ^= 0x10
-		if _, _, err := readStream(t, bytes.NewReader(damaged)); !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrInvalid) {
+		if _, _, err := readStream(t, bytes.NewReader(damaged)); !errors.Is(err, cause.ErrCorrupt) && !errors.Is(err, cause.ErrInvalid) {
 			t.Errorf("damaged at %d: %v", at, err)
 		}
 	}
 	// A frame less, with all others whole.
-	first := len(streamMagic) + framePrefixBytes + int(binary.LittleEndian.Uint32(whole[len(streamMagic)+4:]))
+	first := len(magicText) + framePrefixBytes + int(binary.LittleEndian.Uint32(whole[len(magicText)+4:]))
 	without := append(slices.Clone(whole[:first]), whole[first+framePrefixBytes+offsetBytes+4096:]...)
-	if _, _, err := readStream(t, bytes.NewReader(without)); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "sum") {
+	if _, _, err := readStream(t, bytes.NewReader(without)); !errors.Is(err, cause.ErrCorrupt) || !strings.Contains(err.Error(), "sum") {
 		t.Errorf("a frame is missing: %v", err)
 	}
 }
@@ -138,59 +142,59 @@ func TestAHostileStreamIsRefused(t *testing.T) {
 		"empty":               {rawFrame(frameData, at(0))},
 		"empty zero":          {rawFrame(frameZero, at(0, 0))},
 		"short":               {rawFrame(frameZero, at(0))},
-		"too long":            {rawFrame(frameData, make([]byte, offsetBytes+chunkBytes+4096))},
+		"too long":            {rawFrame(frameData, make([]byte, offsetBytes+chunk.Bytes+4096))},
 		"no such type":        {rawFrame(9, nil)},
 		"a second header":     {rawFrame(frameHeader, []byte("{}"))},
 		"an end without sums": {rawFrame(frameEnd, nil)},
 		"an end of another":   {rawFrame(frameEnd, make([]byte, endBytes))},
 	} {
 		var out bytes.Buffer
-		if _, err := newStreamWriter(&out, testHeader()); err != nil {
+		if _, err := NewWriter(&out, testHeader()); err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range frames {
 			out.Write(f)
 		}
-		if _, _, err := readStream(t, &out); !errors.Is(err, ErrCorrupt) || strings.Contains(err.Error(), "cut off") {
+		if _, _, err := readStream(t, &out); !errors.Is(err, cause.ErrCorrupt) || strings.Contains(err.Error(), "cut off") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	for what, change := range map[string]func(h *streamHeader){
-		"format":        func(h *streamHeader) { h.Format-- },
-		"name":          func(h *streamHeader) { h.Name = "../x" },
-		"identity":      func(h *streamHeader) { h.ID = strings.Repeat("x", 36) },
-		"size":          func(h *streamHeader) { h.SizeBytes = 1 << 62 },
-		"no size":       func(h *streamHeader) { h.SizeBytes = 0 },
-		"provision":     func(h *streamHeader) { h.Provision = "half" },
-		"sectors":       func(h *streamHeader) { h.SectorBytes = 3 },
-		"weight":        func(h *streamHeader) { h.Weight = 1001 },
-		"labels":        func(h *streamHeader) { h.Labels = map[string]string{"a": strings.Repeat("x", maxLabelBytes)} },
-		"journal":       func(h *streamHeader) { h.MountOptions = "data=ordered,journal_path=/dev/sda" },
-		"journal dev":   func(h *streamHeader) { h.MountOptions = "journal_dev=0x800" },
-		"long options":  func(h *streamHeader) { h.MountOptions = strings.Repeat("x", 5000) },
-		"NUL":           func(h *streamHeader) { h.MountOptions = "a\x00b" },
-		"snapshot name": func(h *streamHeader) { h.Snapshot.Name = "a/b" },
-		"base identity": func(h *streamHeader) { h.Base.ID = "" },
-		"base size":     func(h *streamHeader) { h.Base.SizeBytes = 1 },
+	for what, change := range map[string]func(h *Header){
+		"format":        func(h *Header) { h.Format-- },
+		"name":          func(h *Header) { h.Name = "../x" },
+		"identity":      func(h *Header) { h.ID = strings.Repeat("x", 36) },
+		"size":          func(h *Header) { h.SizeBytes = 1 << 62 },
+		"no size":       func(h *Header) { h.SizeBytes = 0 },
+		"provision":     func(h *Header) { h.Provision = "half" },
+		"sectors":       func(h *Header) { h.SectorBytes = 3 },
+		"weight":        func(h *Header) { h.Weight = 1001 },
+		"labels":        func(h *Header) { h.Labels = map[string]string{"a": strings.Repeat("x", records.MaxLabelBytes)} },
+		"journal":       func(h *Header) { h.MountOptions = "data=ordered,journal_path=/dev/sda" },
+		"journal dev":   func(h *Header) { h.MountOptions = "journal_dev=0x800" },
+		"long options":  func(h *Header) { h.MountOptions = strings.Repeat("x", 5000) },
+		"NUL":           func(h *Header) { h.MountOptions = "a\x00b" },
+		"snapshot name": func(h *Header) { h.Snapshot.Name = "a/b" },
+		"base identity": func(h *Header) { h.Base.ID = "" },
+		"base size":     func(h *Header) { h.Base.SizeBytes = 1 },
 	} {
 		header := testHeader()
 		change(&header)
-		if _, err := newStreamWriter(io.Discard, header); err == nil {
+		if _, err := NewWriter(io.Discard, header); err == nil {
 			t.Errorf("%s: it was written", what)
 		}
 		text := mustJSON(t, header)
-		if _, err := newStreamReader(bytes.NewReader(append([]byte(streamMagic), rawFrame(frameHeader, text)...))); !errors.Is(err, ErrCorrupt) {
+		if _, err := NewReader(bytes.NewReader(append([]byte(magicText), rawFrame(frameHeader, text)...))); !errors.Is(err, cause.ErrCorrupt) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	for _, text := range []string{"", "{}", "null", "[]", `{"format":1}{}`, `{"more":1}`, strings.Repeat("[", 100000)} {
-		if _, err := newStreamReader(bytes.NewReader(append([]byte(streamMagic), rawFrame(frameHeader, []byte(text))...))); !errors.Is(err, ErrCorrupt) {
+		if _, err := NewReader(bytes.NewReader(append([]byte(magicText), rawFrame(frameHeader, []byte(text))...))); !errors.Is(err, cause.ErrCorrupt) {
 			t.Errorf("%.10q: %v", text, err)
 		}
 	}
 }
 
-func mustJSON(t *testing.T, header streamHeader) []byte {
+func mustJSON(t *testing.T, header Header) []byte {
 	t.Helper()
 	text, err := json.Marshal(header)
 	if err != nil {
@@ -202,11 +206,11 @@ func mustJSON(t *testing.T, header streamHeader) []byte {
 func FuzzStreamReader(f *testing.F) {
 	whole := testStream(f, testHeader())
 	f.Add(whole[:4096], uint8(0))
-	f.Add(append([]byte(streamMagic), rawFrame(frameEnd, make([]byte, endBytes))...), uint8(1))
+	f.Add(append([]byte(magicText), rawFrame(frameEnd, make([]byte, endBytes))...), uint8(1))
 	f.Add([]byte{2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3}, uint8(2))
 	f.Add([]byte{}, uint8(3))
 	var begin bytes.Buffer
-	if _, err := newStreamWriter(&begin, testHeader()); err != nil {
+	if _, err := NewWriter(&begin, testHeader()); err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text []byte, how uint8) {
@@ -224,8 +228,17 @@ func FuzzStreamReader(f *testing.F) {
 				text = text[n:]
 			}
 		}
-		if _, frames, err := readStream(t, bytes.NewReader(in)); err == nil && (len(frames) == 0 || !frames[len(frames)-1].end) {
+		if _, frames, err := readStream(t, bytes.NewReader(in)); err == nil && (len(frames) == 0 || !frames[len(frames)-1].End) {
 			t.Fatal("a stream without an end was read")
 		}
 	})
+}
+
+func TestAStreamOfANewerDaybookIsToldAsSuch(t *testing.T) {
+	for _, header := range []string{`{"format":2,"parts":[]}`, strings.Replace(string(mustJSON(t, testHeader())), "{", `{"parts":[],`, 1)} {
+		_, err := NewReader(bytes.NewReader(append([]byte(magicText), rawFrame(frameHeader, []byte(header))...)))
+		if !errors.Is(err, cause.ErrUnsupported) || errors.Is(err, cause.ErrCorrupt) || !strings.Contains(err.Error(), "written by a newer Daybook: upgrade") {
+			t.Errorf("%v", err)
+		}
+	}
 }

@@ -1,4 +1,6 @@
-package volume
+// Package imagefile works on the files that are volumes' disks: makes them, sparse
+// or with all their blocks, and reads and copies them around the page cache.
+package imagefile
 
 import (
 	"context"
@@ -6,40 +8,43 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
 )
 
 // Progress is told how far a long work has come, in bytes; it may be nil.
 type Progress func(doneBytes, totalBytes uint64)
 
-func (p Progress) tell(done, total uint64) {
+// Tell reports; without a function it does nothing.
+func (p Progress) Tell(done, total uint64) {
 	if p != nil {
 		p(done, total)
 	}
 }
 
-// makeSparse makes an image without blocks.
-func makeSparse(path string, sizeBytes uint64) error {
+// MakeSparse makes an image without blocks.
+func MakeSparse(path string, sizeBytes uint64) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return noSpace(err)
+		return cause.NoSpace(err)
 	}
 	err = unix.Ftruncate(int(file.Fd()), int64(sizeBytes))
 	if errors.Is(err, unix.EFBIG) {
-		err = fmt.Errorf("the pool's file system has no files of %d bytes: %w", sizeBytes, ErrUnsupported)
+		err = fmt.Errorf("the pool's file system has no files of %d bytes: %w", sizeBytes, cause.ErrUnsupported)
 	}
-	return errors.Join(noSpace(err), file.Close())
+	return errors.Join(cause.NoSpace(err), file.Close())
 }
 
 // pieceBytes is how much is written at once; a whole number of blocks.
 const pieceBytes = 4 << 20
 
-// writeOut gives an image all its blocks from that byte on, a whole number of
+// WriteOut gives an image all its blocks from that byte on, a whole number of
 // blocks, and writes each of them once, with what it holds: a block that is only
 // allocated costs the pool's journal an extent's conversion at its first write.
-func writeOut(ctx context.Context, path string, from int64, progress Progress) error {
+func WriteOut(ctx context.Context, path string, from int64, progress Progress) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -51,7 +56,7 @@ func writeOut(ctx context.Context, path string, from int64, progress Progress) e
 	}
 	size := info.Size()
 	// All at once: it fails at once if the pool is too small.
-	if err := allocate(path, from); err != nil {
+	if err := Allocate(path, from); err != nil {
 		return err
 	}
 	// Around the page cache where the file system can, so as not to push
@@ -81,17 +86,17 @@ func writeOut(ctx context.Context, path string, from int64, progress Progress) e
 			return io.ErrUnexpectedEOF
 		}
 		if _, err := out.WriteAt(piece[:n], at); err != nil {
-			return noSpace(err)
+			return cause.NoSpace(err)
 		}
 		at += int64(n)
-		progress.tell(uint64(at-from), uint64(size-from))
+		progress.Tell(uint64(at-from), uint64(size-from))
 	}
-	return noSpace(out.Sync())
+	return cause.NoSpace(out.Sync())
 }
 
-// allocate gives an image all its blocks from that byte on, and changes nothing
+// Allocate gives an image all its blocks from that byte on, and changes nothing
 // in it.
-func allocate(path string, from int64) error {
+func Allocate(path string, from int64) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -103,15 +108,15 @@ func allocate(path string, from int64) error {
 	}
 	err = unix.Fallocate(int(file.Fd()), 0, from, info.Size()-from)
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("cannot allocate %d bytes: %w", info.Size()-from, noSpace(err))
+		return fmt.Errorf("cannot Allocate %d bytes: %w", info.Size()-from, cause.NoSpace(err))
 	}
 	return nil
 }
 
-// directSectorBytes is the least that direct I/O on an image takes now, or
+// DirectSectorBytes is the least that direct I/O on an image takes now, or
 // least if that is more. XFS takes no less than a block of a file that shares
 // blocks with a snapshot or clone.
-func directSectorBytes(image string, least uint32) uint32 {
+func DirectSectorBytes(image string, least uint32) uint32 {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, image, 0, unix.STATX_DIOALIGN, &st); err != nil {
 		return least // the attaching will tell
@@ -120,17 +125,16 @@ func directSectorBytes(image string, least uint32) uint32 {
 }
 
 func withinSector(st unix.Statx_t, least uint32) uint32 {
-	if st.Mask&unix.STATX_DIOALIGN == 0 || st.Dio_offset_align > sizeUnitBytes {
+	if st.Mask&unix.STATX_DIOALIGN == 0 || st.Dio_offset_align > chunk.UnitBytes {
 		return least
 	}
 	return max(st.Dio_offset_align, least)
 }
 
-// sharedSectorBytes is what directSectorBytes will be of the pool's images when
-// they share blocks, if that is at most most; else 0. A volume that has such
+// SharedSectorBytes is what DirectSectorBytes will be of the images in a
+// directory when they share blocks, if that is at most most; else 0. A volume that has such
 // sectors from the beginning has the same after its first snapshot.
-func (p *Pool) sharedSectorBytes(most uint32) uint32 {
-	dir := filepath.Join(p.dir, workDir)
+func SharedSectorBytes(dir string, most uint32) uint32 {
 	var fds [2]int
 	for i := range fds {
 		fd, err := unix.Open(dir, unix.O_RDWR|unix.O_TMPFILE|unix.O_CLOEXEC, 0o600)
@@ -154,4 +158,13 @@ func (p *Pool) sharedSectorBytes(most uint32) uint32 {
 		return sector
 	}
 	return 0
+}
+
+// Sync has a file or device on disk.
+func Sync(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(cause.NoSpace(file.Sync()), file.Close())
 }

@@ -1,8 +1,10 @@
-package volume
+package records
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
 // MaxNameBytes bounds the name of a volume or snapshot.
@@ -10,20 +12,20 @@ const MaxNameBytes = 128
 
 // CheckName says what is wrong with a volume's or snapshot's name: 1 to
 // MaxNameBytes of a-z, A-Z, 0-9, "_", "." and "-", beginning with a letter or
-// digit, as Docker's. The error wraps ErrInvalid.
+// digit, as Docker's. The error wraps cause.ErrInvalid.
 func CheckName(name string) error {
 	if name == "" {
-		return fmt.Errorf("%w name: it is empty", ErrInvalid)
+		return fmt.Errorf("%w name: it is empty", cause.ErrInvalid)
 	}
 	if len(name) > MaxNameBytes {
-		return fmt.Errorf("%w name %.20q...: %d bytes long, at most %d", ErrInvalid, name, len(name), MaxNameBytes)
+		return fmt.Errorf("%w name %.20q...: %d bytes long, at most %d", cause.ErrInvalid, name, len(name), MaxNameBytes)
 	}
 	for i, c := range []byte(name) {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case i > 0 && strings.IndexByte("_.-", c) >= 0:
 		default:
-			return fmt.Errorf("%w name %q: want letters, digits, \"_\", \".\" and \"-\", a letter or digit first", ErrInvalid, name)
+			return fmt.Errorf("%w name %q: want letters, digits, \"_\", \".\" and \"-\", a letter or digit first", cause.ErrInvalid, name)
 		}
 	}
 	return nil

@@ -1,4 +1,6 @@
-package volume
+// Package stream has the format that carries a volume to another pool: what Send
+// writes and Receive reads. It is pure: it knows no files.
+package stream
 
 import (
 	"bytes"
@@ -15,6 +17,9 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/versioned"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // The stream that carries a volume to another pool. All numbers are little
@@ -22,8 +27,8 @@ import (
 //
 //	stream:  magic (8 bytes) | header | data and zero frames | end
 //	frame:   0 type (1) | 1 zero (3) | 4 payload length (4) | 8 checksum (4) | 12 payload
-//	header:  type 1; JSON, [streamHeader], at most maxRecordBytes
-//	data:    type 2; 0 offset (8) | 8 what is there, at most chunkBytes
+//	header:  type 1; JSON, [Header], at most records.MaxBytes
+//	data:    type 2; 0 offset (8) | 8 what is there, at most chunk.Bytes
 //	zero:    type 3; 0 offset (8) | 8 length (8): there is nothing but zeros
 //	end:     type 4; 0 base (32) | 32 image (32) | 64 stream (32)
 //
@@ -33,8 +38,8 @@ import (
 // [imageSum] of the base (zero without one) and of what is sent, "stream" is
 // the SHA-256 of all bytes of the stream before the end's frame.
 const (
-	streamMagic  = "daybkvol"
-	streamFormat = 1
+	magicText = "daybkvol"
+	Format    = 1
 
 	frameHeader = 1
 	frameData   = 2
@@ -48,61 +53,61 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// streamHeader says what is sent.
-type streamHeader struct {
+// Header says what is sent.
+type Header struct {
 	Format int `json:"format"`
 	// The volume's record, without what belongs to its host.
 	Name         string            `json:"name"`
 	ID           string            `json:"id"`
 	Created      time.Time         `json:"created"`
 	SizeBytes    uint64            `json:"size_bytes"`
-	Provision    Provision         `json:"provision"`
+	Provision    records.Provision `json:"provision"`
 	SectorBytes  uint32            `json:"sector_bytes"`
 	Weight       uint64            `json:"weight,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	MountOptions string            `json:"mount_options,omitempty"`
 	NoAtime      bool              `json:"noatime,omitempty"`
 	// Snapshot is what was sent; nil if none was kept of it.
-	Snapshot *streamSnapshot `json:"snapshot,omitempty"`
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	// Base is what the receiver has already; nil if nothing.
-	Base *streamBase `json:"base,omitempty"`
+	Base *Base `json:"base,omitempty"`
 }
 
-type streamSnapshot struct {
+type Snapshot struct {
 	Name    string    `json:"name"`
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 }
 
-type streamBase struct {
+type Base struct {
 	Name      string `json:"name"`
 	ID        string `json:"id"`
 	SizeBytes uint64 `json:"size_bytes"`
 }
 
-// record is the volume's on the receiving side, called name.
-func (h streamHeader) record(name string) Record {
+// Record is the volume's on the receiving side, called name.
+func (h Header) Record(name string) records.Volume {
 	from := h.Name
 	if h.Snapshot != nil {
-		from = origin(h.Name, h.Snapshot.Name)
+		from = records.Origin(h.Name, h.Snapshot.Name)
 	}
-	return Record{
-		Format: recordFormat, Name: name, ID: h.ID, Created: h.Created, SizeBytes: h.SizeBytes, Provision: h.Provision, SectorBytes: h.SectorBytes,
+	return records.Volume{
+		Format: records.Format, Name: name, ID: h.ID, Created: h.Created, SizeBytes: h.SizeBytes, Provision: h.Provision, SectorBytes: h.SectorBytes,
 		Weight: h.Weight, Labels: h.Labels, MountOptions: h.MountOptions, NoAtime: h.NoAtime, Origin: from,
 	}
 }
 
 const maxMountOptionsBytes = 4096 - 1 // a page, with its end
 
-// check keeps out what no volume of ours could be.
-func (h streamHeader) check() error {
-	if h.Format != streamFormat {
+// Check keeps out what no volume of ours could be.
+func (h Header) Check() error {
+	if h.Format != Format {
 		return fmt.Errorf("format %d", h.Format)
 	}
-	if err := h.record(h.Name).check(); err != nil {
+	if err := h.Record(h.Name).Check(); err != nil {
 		return err
 	}
-	if !isID(h.ID) {
+	if !records.IsID(h.ID) {
 		return fmt.Errorf("identity %.40q", h.ID)
 	}
 	if len(h.MountOptions) > maxMountOptionsBytes || strings.ContainsRune(h.MountOptions, 0) {
@@ -114,56 +119,39 @@ func (h streamHeader) check() error {
 			return fmt.Errorf("mount option %.40q", option)
 		}
 	}
-	if s := h.Snapshot; s != nil && (CheckName(s.Name) != nil || !isID(s.ID)) {
+	if s := h.Snapshot; s != nil && (records.CheckName(s.Name) != nil || !records.IsID(s.ID)) {
 		return fmt.Errorf("snapshot %.40q", s.Name)
 	}
-	if b := h.Base; b != nil && (CheckName(b.Name) != nil || !isID(b.ID) || CheckSize(b.SizeBytes) != nil) {
+	if b := h.Base; b != nil && (records.CheckName(b.Name) != nil || !records.IsID(b.ID) || records.CheckSize(b.SizeBytes) != nil) {
 		return fmt.Errorf("base %.40q", b.Name)
 	}
 	return nil
 }
 
-// isID says whether it has the form of newID.
-func isID(id string) bool {
-	if len(id) != 36 {
-		return false
-	}
-	for i, c := range []byte(id) {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			if c != '-' {
-				return false
-			}
-		} else if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
-			return false
-		}
-	}
-	return true
-}
-
-// streamWriter writes a stream.
-type streamWriter struct {
+// Writer writes a stream.
+type Writer struct {
 	w   io.Writer
 	all hash.Hash
 }
 
-// newStreamWriter begins a stream.
-func newStreamWriter(w io.Writer, header streamHeader) (*streamWriter, error) {
-	s := &streamWriter{all: sha256.New()}
+// NewWriter begins a stream.
+func NewWriter(w io.Writer, header Header) (*Writer, error) {
+	s := &Writer{all: sha256.New()}
 	s.w = io.MultiWriter(w, s.all)
 	text, err := json.Marshal(header)
 	if err != nil {
 		return nil, err
 	}
-	if err := header.check(); err != nil {
+	if err := header.Check(); err != nil {
 		return nil, err
 	}
-	if _, err := io.WriteString(s.w, streamMagic); err != nil {
+	if _, err := io.WriteString(s.w, magicText); err != nil {
 		return nil, err
 	}
 	return s, s.frame(frameHeader, text)
 }
 
-func (s *streamWriter) frame(kind byte, parts ...[]byte) error {
+func (s *Writer) frame(kind byte, parts ...[]byte) error {
 	var prefix [framePrefixBytes]byte
 	length := 0
 	for _, part := range parts {
@@ -188,57 +176,55 @@ func checksum(prefix []byte, parts ...[]byte) uint32 {
 	return crc
 }
 
-// data says what is at an offset: at most chunkBytes.
-func (s *streamWriter) data(offset uint64, piece []byte) error {
+// Data says what is at an offset: at most chunk.Bytes.
+func (s *Writer) Data(offset uint64, piece []byte) error {
 	return s.frame(frameData, binary.LittleEndian.AppendUint64(nil, offset), piece)
 }
 
-// zero says that nothing but zeros is there.
-func (s *streamWriter) zero(offset, length uint64) error {
+// Zero says that nothing but zeros is there.
+func (s *Writer) Zero(offset, length uint64) error {
 	return s.frame(frameZero, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, offset), length))
 }
 
-// end ends the stream.
-func (s *streamWriter) end(base, image sum) error {
+// End ends the stream.
+func (s *Writer) End(base, image chunk.Sum) error {
 	before := s.all.Sum(nil)
 	return s.frame(frameEnd, base[:], image[:], before)
 }
 
-// frame is one of a stream's frames but the header.
-type frame struct {
-	// end: it is the last.
-	end bool
-	// offset and length are where in the image; data is nil if nothing but
-	// zeros is there. It is valid until the next call.
-	offset, length uint64
-	data           []byte
-	// base and image are what the end says.
-	base, image sum
+// Frame is one of a stream's frames but the header.
+type Frame struct {
+	Offset, Length uint64
+	// Data is what is there, valid until the next frame is read; nil: zeros.
+	Data []byte
+	// End is the last frame's, which has sums of the base and of what was sent.
+	End         bool
+	Base, Image chunk.Sum
 }
 
-// streamReader reads a stream, which anybody may have written: it takes no more
+// Reader reads a stream, which anybody may have written: it takes no more
 // memory than two frames, and what it gives is in order and within the image.
-type streamReader struct {
+type Reader struct {
 	r      io.Reader
 	all    hash.Hash
-	header streamHeader
+	Header Header
 	// next is the least offset that may come.
 	next  uint64
 	space []byte
 }
 
-// errStream are the errors of a stream that is not whole.
-var errStream = fmt.Errorf("the stream is %w", ErrCorrupt)
+// ErrDamaged are the errors of a stream that is not whole.
+var ErrDamaged = fmt.Errorf("the stream is %w", cause.ErrCorrupt)
 
-// newStreamReader reads a stream's beginning.
-func newStreamReader(r io.Reader) (*streamReader, error) {
-	s := &streamReader{r: r, all: sha256.New()}
-	magic := make([]byte, len(streamMagic))
+// NewReader reads a stream's beginning.
+func NewReader(r io.Reader) (*Reader, error) {
+	s := &Reader{r: r, all: sha256.New()}
+	magic := make([]byte, len(magicText))
 	if err := s.read(magic); err != nil {
 		return nil, err
 	}
-	if string(magic) != streamMagic {
-		return nil, fmt.Errorf("this is no stream of a volume: it begins with %q, want %q: %w", magic, streamMagic, ErrInvalid)
+	if string(magic) != magicText {
+		return nil, fmt.Errorf("this is no stream of a volume: it begins with %q, want %q: %w", magic, magicText, cause.ErrInvalid)
 	}
 	_, _ = s.all.Write(magic) // never fails
 	kind, text, err := s.rawFrame()
@@ -246,31 +232,31 @@ func newStreamReader(r io.Reader) (*streamReader, error) {
 		return nil, err
 	}
 	if kind != frameHeader {
-		return nil, fmt.Errorf("%w: frame of type %d instead of the header", errStream, kind)
+		return nil, fmt.Errorf("%w: frame of type %d instead of the header", ErrDamaged, kind)
 	}
-	err = versioned.CheckFormat(text, "format", streamFormat)
+	err = versioned.CheckFormat(text, "format", Format)
 	if err == nil {
-		err = versioned.DecodeStrict(text, &s.header)
-		if s.header.Format != streamFormat {
-			err = cmp.Or(s.header.check(), err)
+		err = versioned.DecodeStrict(text, &s.Header)
+		if s.Header.Format != Format {
+			err = cmp.Or(s.Header.Check(), err)
 		}
 	}
 	if errors.Is(err, versioned.ErrNewer) {
-		return nil, unreadable("the stream", err)
+		return nil, cause.Unreadable("the stream", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: header: %w", errStream, err)
+		return nil, fmt.Errorf("%w: header: %w", ErrDamaged, err)
 	}
-	if err := s.header.check(); err != nil {
-		return nil, fmt.Errorf("%w: header: %w", errStream, err)
+	if err := s.Header.Check(); err != nil {
+		return nil, fmt.Errorf("%w: header: %w", ErrDamaged, err)
 	}
 	return s, nil
 }
 
-func (s *streamReader) read(b []byte) error {
+func (s *Reader) read(b []byte) error {
 	_, err := io.ReadFull(s.r, b)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w: it is cut off", errStream)
+		return fmt.Errorf("%w: it is cut off", ErrDamaged)
 	}
 	return err
 }
@@ -279,9 +265,9 @@ func (s *streamReader) read(b []byte) error {
 func most(kind byte) uint32 {
 	switch kind {
 	case frameHeader:
-		return maxRecordBytes
+		return records.MaxBytes
 	case frameData:
-		return offsetBytes + chunkBytes
+		return offsetBytes + chunk.Bytes
 	case frameZero:
 		return 2 * offsetBytes
 	case frameEnd:
@@ -291,7 +277,7 @@ func most(kind byte) uint32 {
 }
 
 // rawFrame reads a frame and checks its checksum.
-func (s *streamReader) rawFrame() (kind byte, payload []byte, err error) {
+func (s *Reader) rawFrame() (kind byte, payload []byte, err error) {
 	var prefix [framePrefixBytes]byte
 	if err := s.read(prefix[:]); err != nil {
 		return 0, nil, err
@@ -299,19 +285,19 @@ func (s *streamReader) rawFrame() (kind byte, payload []byte, err error) {
 	kind = prefix[0]
 	length := binary.LittleEndian.Uint32(prefix[4:])
 	if most(kind) == 0 || prefix[1] != 0 || prefix[2] != 0 || prefix[3] != 0 || length > most(kind) {
-		return 0, nil, fmt.Errorf("%w: frame of type %d with %d bytes", errStream, kind, length)
+		return 0, nil, fmt.Errorf("%w: frame of type %d with %d bytes", ErrDamaged, kind, length)
 	}
 	if s.space == nil {
 		// Such that a data frame's data lie where direct I/O takes them.
-		const page = sizeUnitBytes
-		s.space = aligned(page + chunkBytes)[page-offsetBytes:]
+		const page = chunk.UnitBytes
+		s.space = chunk.Aligned(page + chunk.Bytes)[page-offsetBytes:]
 	}
 	payload = s.space[:length]
 	if err := s.read(payload); err != nil {
 		return 0, nil, err
 	}
 	if got, want := checksum(prefix[:8], payload), binary.LittleEndian.Uint32(prefix[8:]); got != want {
-		return 0, nil, fmt.Errorf("%w: checksum %08x, want %08x", errStream, got, want)
+		return 0, nil, fmt.Errorf("%w: checksum %08x, want %08x", ErrDamaged, got, want)
 	}
 	if kind == frameEnd {
 		return kind, payload, nil // its sum is of what came before
@@ -321,36 +307,79 @@ func (s *streamReader) rawFrame() (kind byte, payload []byte, err error) {
 	return kind, payload, nil
 }
 
-// frame gives the next frame.
-func (s *streamReader) frame() (frame, error) {
+// Frame gives the next frame.
+func (s *Reader) Frame() (Frame, error) {
 	kind, payload, err := s.rawFrame()
 	if err != nil {
-		return frame{}, err
+		return Frame{}, err
 	}
 	switch {
 	case kind == frameEnd && len(payload) == endBytes:
-		f := frame{end: true, base: sum(payload[:32]), image: sum(payload[32:64])}
+		f := Frame{End: true, Base: chunk.Sum(payload[:32]), Image: chunk.Sum(payload[32:64])}
 		if !bytes.Equal(payload[64:], s.all.Sum(nil)) {
-			return frame{}, fmt.Errorf("%w: its sum is wrong: frames are missing, or of another stream", errStream)
+			return Frame{}, fmt.Errorf("%w: its sum is wrong: frames are missing, or of another stream", ErrDamaged)
 		}
 		return f, nil
 	case kind == frameData && len(payload) > offsetBytes:
-		f := frame{offset: binary.LittleEndian.Uint64(payload), data: payload[offsetBytes:]}
-		f.length = uint64(len(f.data))
+		f := Frame{Offset: binary.LittleEndian.Uint64(payload), Data: payload[offsetBytes:]}
+		f.Length = uint64(len(f.Data))
 		return f, s.advance(f)
 	case kind == frameZero && len(payload) == 2*offsetBytes:
-		f := frame{offset: binary.LittleEndian.Uint64(payload), length: binary.LittleEndian.Uint64(payload[offsetBytes:])}
+		f := Frame{Offset: binary.LittleEndian.Uint64(payload), Length: binary.LittleEndian.Uint64(payload[offsetBytes:])}
 		return f, s.advance(f)
 	}
-	return frame{}, fmt.Errorf("%w: frame of type %d with %d bytes", errStream, kind, len(payload))
+	return Frame{}, fmt.Errorf("%w: frame of type %d with %d bytes", ErrDamaged, kind, len(payload))
 }
 
 // advance refuses what is not in order, not whole blocks or beyond the image.
-func (s *streamReader) advance(f frame) error {
-	size := s.header.SizeBytes
-	if f.offset < s.next || f.offset > size || f.length == 0 || f.length > size-f.offset || (f.offset|f.length)%sizeUnitBytes != 0 {
-		return fmt.Errorf("%w: a frame of %d bytes at %d, want it in order and within %d bytes", errStream, f.length, f.offset, size)
+func (s *Reader) advance(f Frame) error {
+	size := s.Header.SizeBytes
+	if f.Offset < s.next || f.Offset > size || f.Length == 0 || f.Length > size-f.Offset || (f.Offset|f.Length)%chunk.UnitBytes != 0 {
+		return fmt.Errorf("%w: a frame of %d bytes at %d, want it in order and within %d bytes", ErrDamaged, f.Length, f.Offset, size)
 	}
-	s.next = f.offset + f.length
+	s.next = f.Offset + f.Length
+	return nil
+}
+
+// Difference sends those blocks of a part that are not as in the base. Nil is
+// a part of zeros; what the base does not have is zero.
+func (s *Writer) Difference(offset, length uint64, base, part []byte) error {
+	at := func(of []byte, from uint64) []byte {
+		if from >= uint64(len(of)) {
+			return chunk.Zeros[:chunk.UnitBytes]
+		}
+		return of[from : from+chunk.UnitBytes]
+	}
+	const same, zero, data = 0, 1, 2
+	kind := func(from uint64) int {
+		block := at(part, from)
+		switch {
+		case bytes.Equal(block, at(base, from)):
+			return same
+		case chunk.IsZero(block):
+			return zero
+		}
+		return data
+	}
+	if part == nil && base == nil {
+		return nil
+	}
+	for from := uint64(0); from < length; {
+		is, to := kind(from), from+chunk.UnitBytes
+		for to < length && kind(to) == is {
+			to += chunk.UnitBytes
+		}
+		var err error
+		switch is {
+		case zero:
+			err = s.Zero(offset+from, to-from)
+		case data:
+			err = s.Data(offset+from, part[from:to])
+		}
+		if err != nil {
+			return err
+		}
+		from = to
+	}
 	return nil
 }

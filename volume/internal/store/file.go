@@ -1,0 +1,77 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/records"
+)
+
+// ReadFile reads a small file; it refuses one that is too long, or none, or that
+// others could have written.
+func ReadFile(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no file: %w", path, cause.ErrCorrupt)
+	}
+	if err := CheckTrusted(path, info); err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(file, records.MaxBytes+1))
+	if err == nil && len(text) > records.MaxBytes {
+		err = fmt.Errorf("%s is over %d bytes: %w", path, records.MaxBytes, cause.ErrCorrupt)
+	}
+	return text, err
+}
+
+// ReplaceFile writes a file that is there whole or not at all, also after a
+// crash of the host.
+func ReplaceFile(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	return ReplaceText(path, append(text, '\n'))
+}
+
+// ReplaceText is ReplaceFile of a text.
+func ReplaceText(path string, text []byte) error {
+	if err := wholefile.Replace(path, text); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, cause.NoSpace(err))
+	}
+	return nil
+}
+
+// RemoveIfThere removes a file; that there is none is no error.
+func RemoveIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// ModificationTime is when a file was written last.
+func ModificationTime(path string) (time.Time, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return info.ModTime(), nil
+}

@@ -1,0 +1,93 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/records"
+)
+
+// Read reads a volume's record.
+func (p Pool) Read(name string) (records.Volume, error) {
+	if err := records.CheckName(name); err != nil {
+		return records.Volume{}, err
+	}
+	text, err := ReadFile(filepath.Join(p.VolumeDir(name), RecordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(p.VolumeDir(name)); err == nil {
+			return records.Volume{}, fmt.Errorf("the record of volume %s is %w: %s is missing", name, cause.ErrCorrupt, RecordFile)
+		}
+		return records.Volume{}, fmt.Errorf("volume %s %w in pool %s", name, cause.ErrNotFound, p.Dir)
+	}
+	if err == nil {
+		err = CheckDirectories(p.Dir, filepath.Join(p.Dir, VolumesDir), p.VolumeDir(name))
+	}
+	if err != nil {
+		return records.Volume{}, fmt.Errorf("the record of volume %s: %w", name, err)
+	}
+	return records.ParseVolume(name, text)
+}
+
+// Write replaces a volume's record.
+func (p Pool) Write(record records.Volume) error {
+	return WriteVolume(p.VolumeDir(record.Name), record)
+}
+
+// WriteVolume makes it the record of the volume, or of the work, in a directory.
+func WriteVolume(directory string, record records.Volume) error {
+	text, err := record.Encode()
+	if err != nil {
+		return err
+	}
+	return ReplaceText(filepath.Join(directory, RecordFile), append(text, '\n'))
+}
+
+// Hold locks a volume and reads its record; the caller releases the lock.
+func (p Pool) Hold(ctx context.Context, name string) (records.Volume, *Lock, error) {
+	if err := records.CheckName(name); err != nil {
+		return records.Volume{}, nil, err
+	}
+	l, err := AwaitLock(ctx, p.VolumeDir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return records.Volume{}, nil, fmt.Errorf("volume %s %w in pool %s", name, cause.ErrNotFound, p.Dir)
+	}
+	if err != nil {
+		return records.Volume{}, nil, err
+	}
+	record, err := p.Read(name)
+	if err != nil {
+		l.Release()
+		return records.Volume{}, nil, err
+	}
+	return record, l, nil
+}
+
+// ReadSnapshot reads a snapshot's record.
+func (p Pool) ReadSnapshot(name, snapshot string) (records.Snapshot, error) {
+	if err := records.CheckName(snapshot); err != nil {
+		return records.Snapshot{}, err
+	}
+	text, err := ReadFile(filepath.Join(p.SnapshotDir(name, snapshot), SnapshotFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(p.SnapshotDir(name, snapshot)); err != nil {
+			return records.Snapshot{}, fmt.Errorf("snapshot %s of volume %s %w", snapshot, name, cause.ErrNotFound)
+		}
+		return records.Snapshot{}, fmt.Errorf("snapshot %s of volume %s is %w: %s is missing", snapshot, name, cause.ErrCorrupt, SnapshotFile)
+	}
+	if err == nil {
+		err = CheckDirectories(p.VolumeDir(name), filepath.Dir(p.SnapshotDir(name, snapshot)), p.SnapshotDir(name, snapshot))
+	}
+	if err != nil {
+		return records.Snapshot{}, err
+	}
+	record, err := records.ParseSnapshot(snapshot, text)
+	if err != nil {
+		return records.Snapshot{}, cause.Unreadable(fmt.Sprintf("the record of snapshot %s of volume %s", snapshot, name), err)
+	}
+	return record, nil
+}

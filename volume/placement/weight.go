@@ -1,0 +1,187 @@
+package placement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/volume/operation"
+)
+
+var errNoDisk = errors.New("it lies on no single disk")
+
+// weights are those of the disk where the file system's I/O meets that of others.
+func (t Thread) weights(tree *cgroup.Tree) (weights *cgroup.Weights, disk blockdev.Disk, scheduler string, err error) {
+	if disk, err = t.Disk(); err == nil {
+		disk, err = disk.Bottom()
+	}
+	if err != nil {
+		return nil, disk, "", fmt.Errorf("%w: %w", errNoDisk, err)
+	}
+	offered, err := disk.Scheduler()
+	if err != nil {
+		return nil, disk, "", err
+	}
+	weights, err = tree.Weights(disk.Dev, offered.Current)
+	return weights, disk, offered.Current, err
+}
+
+// within brings a weight into the range that a file of weights takes.
+func within(weight uint64, weights *cgroup.Weights) uint64 {
+	return min(max(weight, weights.Min()), weights.Max())
+}
+
+// setWeights gives the parent cgroup and the journal's their weights.
+func (t Thread) setWeights(ctx context.Context, run operation.Run, tree *cgroup.Tree) error {
+	if t.State.Placement != Parent {
+		return nil
+	}
+	weights, disk, scheduler, err := t.weights(tree)
+	switch {
+	case err != nil && t.Weight == 0:
+		return nil // none is configured
+	case errors.Is(err, cgroup.ErrNoWeights), errors.Is(err, errNoDisk):
+		t.Log.Warn("the weight is not in force", "volume", t.Name, "weight", t.Weight, "why", err)
+		return nil
+	case err != nil:
+		return err
+	}
+	if t.Weight != 0 {
+		if err := t.setWeight(ctx, run, weights, disk, scheduler); err != nil {
+			return err
+		}
+	}
+	if scheduler == blockdev.BFQ {
+		return raiseJournal(weights, t.State.Journal)
+	}
+	return nil
+}
+
+// setWeight gives the parent cgroup the weight, and records first what it had.
+func (t Thread) setWeight(ctx context.Context, run operation.Run, weights *cgroup.Weights, disk blockdev.Disk, scheduler string) error {
+	s := t.State
+	// Those that share the cgroup hand on what was before the first.
+	release, err := t.Neighbours.Lock(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	defer release()
+	weight := within(t.Weight, weights)
+	now, err := weights.Get(s.Cgroup)
+	if err != nil {
+		return err
+	}
+	return run.Do(ctx, operation.Step{
+		Name: "weight",
+		Intent: func() (bool, error) {
+			if slices.Contains(s.MadeCgroups, s.Cgroup) || s.WeightBefore != nil {
+				return false, nil
+			}
+			before := &WeightBefore{File: weights.File(), Disk: disk.Dev.String(), Scheduler: scheduler, Default: now.Default, Device: now.Device}
+			sharer, err := t.sharer()
+			if err != nil || sharer == nil && now.Effective() == weight {
+				return false, err
+			}
+			if sharer != nil && sharer.State.WeightBefore != nil {
+				before = sharer.State.WeightBefore
+			}
+			s.WeightBefore = before
+			return true, nil
+		},
+		Do: func(context.Context) error {
+			if now.Effective() == weight {
+				return nil
+			}
+			return weights.Set(s.Cgroup, weight)
+		},
+	})
+}
+
+// sharer is another thread that has given the same cgroup its weight; nil if there
+// is none. The neighbours are locked.
+func (t Thread) sharer() (*Neighbour, error) {
+	others, err := t.Neighbours.Others(t.Name)
+	for _, other := range slices.Backward(others) {
+		s := other.State
+		if other.Weight != 0 && !other.Leaving && s.Placement == Parent && s.Cgroup == t.State.Cgroup &&
+			(s.WeightBefore != nil || slices.Contains(s.MadeCgroups, s.Cgroup)) {
+			return &other, err
+		}
+	}
+	return nil, err
+}
+
+// resetWeight gives the parent cgroup the weight of another thread that shares it,
+// or else the one that it had.
+func (t Thread) resetWeight(ctx context.Context, tree *cgroup.Tree) error {
+	if t.Weight == 0 || t.State.Placement != Parent {
+		return nil
+	}
+	release, err := t.Neighbours.Lock(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	defer release()
+	sharer, err := t.sharer()
+	if err != nil {
+		return err
+	}
+	if sharer == nil {
+		return restoreWeight(tree, t.State)
+	}
+	weights, _, _, err := t.weights(tree)
+	if errors.Is(err, cgroup.ErrNoWeights) || errors.Is(err, errNoDisk) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = weights.Set(t.State.Cgroup, within(sharer.Weight, weights))
+	if errors.Is(err, cgroup.ErrVanished) {
+		return nil
+	}
+	return err
+}
+
+func restoreWeight(tree *cgroup.Tree, s *Placed) error {
+	before := s.WeightBefore
+	if before == nil {
+		return nil
+	}
+	dev, err := blockdev.ParseDev(before.Disk)
+	if err != nil {
+		return err
+	}
+	weights, err := tree.WeightsIn(before.File, dev, before.Scheduler)
+	if err != nil {
+		return err
+	}
+	err = weights.Restore(s.Cgroup, cgroup.Setting{Default: before.Default, Device: before.Device})
+	// Where the cgroup is gone, or its weight file with the scheduler, there
+	// is nothing to restore.
+	if errors.Is(err, cgroup.ErrVanished) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// raiseJournal gives the journal's cgroup the greatest weight among the children
+// of its parent, for BFQ. What the container gets of the disk stays the parent's
+// weight. But who waits for a sync waits first for the container's own write, and
+// then for the commit of another thread, jbd2, while BFQ keeps the disk idle for
+// the next request of the one before (slice_idle). A request goes before that if
+// the weight of its cgroup is greater than that of the cgroup in service
+// (block/bfq-iosched.c, bfq_bfqq_higher_class_or_weight, Linux 6.1): a commit then
+// does. io.cost waits for nobody, and would take from the container what it thinks
+// that a journal of such weight needs.
+func raiseJournal(weights *cgroup.Weights, journal string) error {
+	now, err := weights.Get(journal)
+	if err != nil || now.Effective() == weights.Max() {
+		return err
+	}
+	return weights.Set(journal, weights.Max())
+}

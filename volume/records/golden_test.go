@@ -1,0 +1,69 @@
+package records
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+)
+
+// golden reads a record as a Daybook has written it, or a later one may.
+func golden(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func TestRecordsOfFormat1AreRead(t *testing.T) {
+	text := golden(t, "volume-1.json")
+	record, err := ParseVolume("db", text)
+	if err != nil || record.SizeBytes != 16<<20 || record.Attachment == nil || record.Attachment.WeightBefore.Default != 100 {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	again, err := record.Encode()
+	if err != nil || !bytes.Equal(append(again, '\n'), text) {
+		t.Errorf("it is written as\n%s, %v", again, err)
+	}
+}
+
+func TestUnknownFieldsOfARecordAreKept(t *testing.T) {
+	text := golden(t, "volume-1-with-more.json")
+	record, err := ParseVolume("db", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantJSON(t, record, text)
+	record.Attachment = nil
+	again, err := record.Encode()
+	if err != nil || bytes.Contains(again, []byte("owner_pid")) || !bytes.Contains(again, []byte("sealed_with")) {
+		t.Errorf("without the attachment: %s, %v", again, err)
+	}
+	wantJSON(t, mustParse(t, text), text) // the other's fields are its own
+}
+
+func mustParse(t *testing.T, text []byte) Volume {
+	t.Helper()
+	record, err := ParseVolume("db", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+func wantJSON(t *testing.T, record Volume, want []byte) {
+	t.Helper()
+	text, err := record.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a, b any
+	if err := errors.Join(json.Unmarshal(text, &a), json.Unmarshal(want, &b)); err != nil || !reflect.DeepEqual(a, b) {
+		t.Errorf("%s, %v; want %s", text, err, want)
+	}
+}

@@ -1,0 +1,40 @@
+package records
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+)
+
+// NewID gives 16 random bytes in the form of a UUID, version 4.
+func NewID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b[:])
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// IsID says whether it has the form of NewID.
+func IsID(id string) bool {
+	if len(id) != 36 {
+		return false
+	}
+	for i, c := range []byte(id) {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			if c != '-' {
+				return false
+			}
+		} else if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// Origin names what something was made of.
+func Origin(name, snapshot string) string {
+	if snapshot == "" {
+		return name
+	}
+	return name + "@" + snapshot
+}
