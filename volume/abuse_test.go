@@ -219,7 +219,7 @@ func TestAFullPoolLosesNothingAndCanBeEmptied(t *testing.T) {
 	if err := r.pool.Detach(t.Context(), kept); err != nil {
 		t.Error(err)
 	}
-	if loops, err := r.pool.loopsOf(kept); err != nil || len(loops) > 0 {
+	if loops, err := r.loopsOf(kept); err != nil || len(loops) > 0 {
 		t.Errorf("%v, %v", loops, err)
 	}
 	if err := r.pool.Delete(t.Context(), spare, DeleteOptions{}); err != nil {
@@ -552,7 +552,7 @@ func TestADetachOutwaitsAContainersStart(t *testing.T) {
 		switch step {
 		case "detaching":
 			other = newElsewhere(t)
-		case "unmounted":
+		case "mounted undone":
 			time.AfterFunc(50*time.Millisecond, other.end)
 		}
 	}
@@ -568,7 +568,7 @@ func TestADetachOutwaitsAContainersStart(t *testing.T) {
 		switch step {
 		case "detaching":
 			other = newElsewhere(t)
-		case "unmounted":
+		case "mounted undone":
 			time.AfterFunc(50*time.Millisecond, cancel)
 		}
 	}
@@ -729,7 +729,7 @@ func TestOfTwoProcessesThatAttachOneDoes(t *testing.T) {
 				done++
 			}
 		}
-		loops, err := r.pool.loopsOf(name)
+		loops, err := r.loopsOf(name)
 		if done != 1 || len(loops) != 1 || err != nil {
 			t.Errorf("round %d: %d attached it; %v, %v", round, done, loops, err)
 		}
@@ -821,7 +821,7 @@ func TestAForeignLoopDeviceOnTheImageIsNeverDetached(t *testing.T) {
 		}
 		r.repair()
 		wantThere()
-		if own, err := r.pool.loopsOf(name); err != nil || len(own) != 1 {
+		if own, err := r.loopsOf(name); err != nil || len(own) != 1 {
 			t.Errorf("%v, %v", own, err)
 		}
 		if err := foreign.Detach(t.Context()); err != nil {
@@ -992,7 +992,7 @@ func TestWhatTheUserTookAwayIsTold(t *testing.T) {
 	if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
 		t.Fatal(err)
 	}
-	loops, err := r.pool.loopsOf(name)
+	loops, err := r.loopsOf(name)
 	if err != nil || len(loops) != 1 || loops[0].Path() != status.LoopDevice {
 		t.Fatalf("%v, %v", loops, err)
 	}

@@ -7,15 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
-	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -91,7 +91,7 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 		return Status{}, err
 	}
 	defer l.Release()
-	if record, err = p.settle(ctx, record); err != nil {
+	if record, err = p.finishInterrupted(ctx, record); err != nil {
 		return Status{}, err
 	}
 	if err := checkPersist(record, o); err != nil {
@@ -102,7 +102,7 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 			return Status{}, fmt.Errorf("it is %w: attached at %s (placement %s, cgroup %q, read-only %v, dev %v, suid %v)", ErrBusy, a.Target, a.Placement, a.Cgroup, a.ReadOnly, a.Dev, a.Suid)
 		}
 		if o.Persist && record.Persist == nil {
-			if err := p.persistAttached(&record, o); err != nil {
+			if err := p.persistAttached(ctx, &record, o); err != nil {
 				return Status{}, err
 			}
 		}
@@ -116,39 +116,39 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	}
 	if record.Persist != nil {
 		// First, for what follows may fail.
-		if _, err := p.protect(&record); err != nil {
+		if _, err := p.protect(ctx, &record); err != nil {
 			p.warnUnprotected(record, err)
 		}
 	}
 	if err := p.checkImage(record); err != nil {
 		return Status{}, err
 	}
-	if _, err := p.mend(ctx, record, l); err != nil {
+	if _, err := p.finishCheck(ctx, record, l); err != nil {
 		return Status{}, err
 	}
 	weight := record.Weight
-	record, err = p.begin(record, o)
-	if err != nil {
+	if record, err = p.planAttach(record, o); err != nil {
 		return Status{}, err
 	}
-	p.reached("attaching")
-	if err = p.build(ctx, &record); err == nil {
+	attaching := operation.Step{Name: "attaching", Intent: func() (bool, error) { return true, nil }}
+	if err := p.run(&record).Do(ctx, attaching); err != nil {
+		return Status{}, err
+	}
+	attached := enter("attached", func() {
 		record.Attachment.State = Attached
 		if record.PersistentAt(o.Target) {
 			record.Persist.Unfinished, record.Persist.DetachedBootID = false, ""
 		}
-		err = p.files.Write(record)
-	}
-	if err != nil {
+	})
+	if err := p.run(&record).Do(ctx, append(p.attachSteps(&record), attached)...); err != nil {
 		// Not with ctx, which may be why it failed.
-		undone, undoErr := p.undo(context.WithoutCancel(ctx), record)
+		after, undoErr := p.rollback(context.WithoutCancel(ctx), record)
 		if undoErr == nil {
-			undone.Weight = weight
-			undoErr = p.writeUndone(undone)
+			after.Weight = weight
+			undoErr = p.writeDetached(after)
 		}
 		return Status{}, errors.Join(err, undoErr)
 	}
-	p.reached("attached")
 	return p.status(record), nil
 }
 
@@ -172,38 +172,30 @@ func resolveTarget(target string) (string, error) {
 	return real, err
 }
 
+// blocks are what a volume in the pool uses.
+func (p *Pool) blocks(record Record) backing.Backing {
+	return backing.Of(p.files.VolumeDir(record.Name), record, p.log)
+}
+
+// hasImage says that a volume's blocks are a file in the pool.
+func hasImage(record Record) bool { return record.Device == "" && record.LVM == nil }
+
+// underlying are the block devices of an attachment: one, if all is well.
+func (p *Pool) underlying(record Record) ([]backing.Device, error) { return p.blocks(record).Opened() }
+
 // checkImage refuses what cannot be mounted, before anything is done.
 func (p *Pool) checkImage(record Record) error {
-	if err := p.checkImageThere(record); err != nil {
+	if err := p.blocks(record).Check(); err != nil {
 		return err
 	}
 	if record.Resize != 0 {
 		return fmt.Errorf("it is %w: a resize to %d bytes was interrupted: daybook volume repair finishes it", ErrBusy, record.Resize)
 	}
-	return p.checkNoLoop(record)
+	return p.blocks(record).CheckUnused()
 }
 
-// checkImageThere says whether the image is a file of the volume's size, or the
-// device the volume's.
-func (p *Pool) checkImageThere(record Record) error {
-	if record.Device != "" {
-		return checkDevice(record)
-	}
-	info, err := os.Stat(p.files.Image(record.Name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("its image %s is missing: it is %w", p.files.Image(record.Name), ErrCorrupt)
-	}
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() || uint64(info.Size()) < record.SizeBytes {
-		return fmt.Errorf("its image is %w: %d bytes long, want %d", ErrCorrupt, info.Size(), record.SizeBytes)
-	}
-	return nil
-}
-
-// begin records what is about to be done.
-func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
+// planAttach enters in the record what is about to be done.
+func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
 	boot, err := store.BootID()
 	if err != nil {
 		return record, err
@@ -231,12 +223,12 @@ func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
 	if o.Weight != 0 {
 		record.Weight = o.Weight
 	}
-	if record.Device != "" {
-		facts, err := lookAtDevice(record.Device)
+	if blocks := p.blocks(record); !blocks.InPool() {
+		facts, err := backing.LookAt(blocks.Node())
 		if err != nil {
 			return record, err
 		}
-		a.DeviceNumber = facts.dev.String()
+		a.DeviceNumber = facts.Dev.String()
 	}
 	record.Attachment = a
 	if err := p.placed(record).Plan(); err != nil {
@@ -247,73 +239,137 @@ func (p *Pool) begin(record Record, o AttachOptions) (Record, error) {
 			return record, err
 		}
 	}
-	return record, p.files.Write(record)
+	return record, nil
 }
 
-// build does what was recorded; what it learns it records as it goes.
-func (p *Pool) build(ctx context.Context, record *Record) error {
+// attachSteps are what attaching does, and detaching and a repair undo, from wherever
+// a crash left it. The record has an attachment.
+func (p *Pool) attachSteps(record *Record) []operation.Step {
 	a := record.Attachment
-	node := record.Device
-	if node == "" {
-		loop, err := p.buildLoop(record)
-		if err != nil {
-			return err
-		}
-		node = loop.Path()
+	var device backing.Device
+	unmounted := map[blockdev.Dev]bool{}
+	return []operation.Step{
+		{
+			Name: "target",
+			Do:   func(ctx context.Context) error { return p.makeTargetOf(ctx, record) },
+			Undo: func(ctx context.Context) error { return p.removeTargetOf(ctx, record) },
+		},
+		{
+			// After the mount, with which the thread ends.
+			Name: "placement",
+			Undo: func(ctx context.Context) error { return p.releasePlacement(ctx, record) },
+		},
+		{
+			Name: "opened",
+			Do: func(ctx context.Context) (err error) {
+				device, err = p.blocks(*record).Open(ctx, backing.OpenOptions{ReadOnly: a.ReadOnly, AllowCache: a.AllowCache})
+				return err
+			},
+			Undo: func(ctx context.Context) error { return p.closeBlocks(ctx, *record, unmounted) },
+		},
+		{
+			Name: "device known",
+			Intent: func() (bool, error) {
+				if device.Loop == nil {
+					return false, nil
+				}
+				a.LoopDevice = device.Loop.Name
+				return true, nil
+			},
+		},
+		{
+			Name: "mounted",
+			Do: func(ctx context.Context) error {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				return p.mount(*record, device.Node)
+			},
+			Undo: func(ctx context.Context) error { return p.unmountAll(ctx, *record, unmounted) },
+		},
+		{Name: "placed", Do: func(ctx context.Context) error { return p.place(ctx, *record) }},
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+}
+
+// makeTargetOf creates what is missing of the mount point, and protects a new
+// persistent one.
+func (p *Pool) makeTargetOf(ctx context.Context, record *Record) error {
+	a := record.Attachment
 	if a.MadeTarget {
 		if err := makeTarget(a.Target); err != nil {
 			return err
 		}
 	}
 	if record.PersistentAt(a.Target) && record.Persist.Unfinished {
-		if _, err := p.protect(record); err != nil {
+		if _, err := p.protect(ctx, record); err != nil {
 			return err
 		}
 	}
-	p.reached("target")
-	if err := p.mount(*record, node); err != nil {
+	return nil
+}
+
+// removeTargetOf removes the mount point that is ours, and ends a persistence that
+// was begun, or is to end.
+func (p *Pool) removeTargetOf(ctx context.Context, record *Record) error {
+	if a := record.Attachment; a.MadeTarget {
+		p.removeTarget(record.Name, a.Target)
+	}
+	if record.Persist != nil && record.Persist.Unfinished {
+		return p.unprotect(ctx, *record)
+	}
+	return nil
+}
+
+// releasePlacement removes the cgroups of an attachment. Those of another start of
+// the host are not the recorded ones.
+func (p *Pool) releasePlacement(ctx context.Context, record *Record) error {
+	boot, err := store.BootID()
+	if err != nil || boot != record.Attachment.BootID {
 		return err
 	}
-	p.reached("mounted")
-	return p.place(ctx, *record)
+	return p.placed(*record).Release(ctx, p.run(record))
 }
 
-// buildLoop makes a loop device of the image, and records which.
-func (p *Pool) buildLoop(record *Record) (blockdev.Loop, error) {
-	a := record.Attachment
-	options := blockdev.AttachOptions{
-		DirectIO: true, ReadOnly: a.ReadOnly, BlockSizeBytes: p.loopSectorBytes(*record), Label: loopLabel(*record),
-	}
-	loop, err := blockdev.Attach(p.files.Image(record.Name), options)
-	if errors.Is(err, blockdev.ErrNoDirectIO) {
-		if !a.AllowCache {
-			return loop, fmt.Errorf("%w: the pool's file system %s; --allow-cache does without, and then data is cached twice and an fsync of one volume waits for the pool's writeback", err, p.dir)
-		}
-		p.log.Warn("no direct I/O: the image is cached twice", "volume", record.Name, "why", err)
-		options.DirectIO, options.BlockSizeBytes = false, record.SectorBytes
-		loop, err = blockdev.Attach(p.files.Image(record.Name), options)
-	}
+// unmountAll unmounts what an attachment has mounted on its mount point, and enters
+// the devices.
+func (p *Pool) unmountAll(ctx context.Context, record Record, unmounted map[blockdev.Dev]bool) error {
+	devices, err := p.underlying(record)
 	if err != nil {
-		return loop, err
+		return err
 	}
-	p.reached("looped")
-	a.LoopDevice = loop.Name
-	return loop, p.files.Write(*record)
+	for _, device := range devices {
+		mounts, err := blockdev.MountsOf(device.Dev)
+		if err != nil {
+			return err
+		}
+		for _, mount := range mounts {
+			if mount.Point == record.Attachment.Target {
+				if err := unmount(ctx, mount.Point, device.Dev); err != nil {
+					return err
+				}
+				unmounted[device.Dev] = true
+			}
+		}
+	}
+	return nil
 }
 
-// loopSectorBytes is the loop device's logical block size: what direct I/O takes
-// now, if the file system's blocks are not smaller.
-func (p *Pool) loopSectorBytes(record Record) uint32 {
-	sector := imagefile.DirectSectorBytes(p.files.Image(record.Name), record.SectorBytes)
-	s, err := ext4.ReadSuperblock(p.files.Image(record.Name))
-	if err == nil && uint64(s.BlockSizeBytes) < uint64(sector) {
-		return record.SectorBytes
+// closeBlocks closes the devices of an attachment.
+func (p *Pool) closeBlocks(ctx context.Context, record Record, unmounted map[blockdev.Dev]bool) error {
+	devices, err := p.underlying(record)
+	if err != nil {
+		return err
 	}
-	return sector
+	for _, device := range devices {
+		err := p.blocks(record).Close(ctx, device, unmounted[device.Dev])
+		if errors.Is(err, blockdev.ErrBusy) || errors.Is(err, ErrBusy) {
+			err = fmt.Errorf("%w: a container or another mount namespace uses it still: %w", ErrBusy, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (p *Pool) mount(record Record, device string) error {
@@ -334,66 +390,12 @@ func (p *Pool) mount(record Record, device string) error {
 func mountData(record Record) string {
 	const asTheyAre = "noinit_itable"
 	switch {
-	case record.Provision != Full:
+	case record.Provision != Full || !hasImage(record):
 		return record.MountOptions
 	case record.MountOptions == "":
 		return asTheyAre
 	}
 	return asTheyAre + "," + record.MountOptions // the last word is the user's
-}
-
-// loopLabel is by what the loop devices that Daybook made are known: another
-// program may attach the image, too.
-func loopLabel(record Record) string { return "daybook volume " + record.ID }
-
-// ownLoops finds the loop devices that Daybook made of a volume's image.
-func (p *Pool) ownLoops(record Record) ([]blockdev.Loop, error) {
-	all, err := p.loopsOf(record.Name)
-	if err != nil {
-		return nil, err
-	}
-	var own []blockdev.Loop
-	for _, loop := range all {
-		status, err := loop.Status()
-		switch {
-		case errors.Is(err, blockdev.ErrGone): // detached since
-		case err != nil:
-			return nil, err
-		case status.Label == loopLabel(record):
-			own = append(own, loop)
-		}
-	}
-	return own, nil
-}
-
-// loopsOf finds the loop devices that have a volume's image, whoever made them:
-// by its path, also where the file was removed since, which the kernel adds to
-// it; or by its inode, where the pool has several paths.
-func (p *Pool) loopsOf(name string) ([]blockdev.Loop, error) {
-	all, err := blockdev.Loops()
-	if err != nil {
-		return nil, err
-	}
-	var image unix.Stat_t
-	there := unix.Stat(p.files.Image(name), &image) == nil
-	var found []blockdev.Loop
-	for _, loop := range all {
-		path, removed := strings.CutSuffix(loop.File, " (deleted)")
-		if filepath.Base(path) != store.ImageFile {
-			continue
-		}
-		same := path == p.files.Image(name)
-		if there && !removed {
-			// Another mount namespace may have another file at that path.
-			if status, err := loop.Status(); err == nil {
-				same = status.Inode == image.Ino && status.FileSystem == image.Dev
-			}
-		}
-		if same {
-			found = append(found, loop)
-		}
-	}
-	return found, nil
 }
 
 // mountsAt says what is mounted on a directory; "" if nothing is.

@@ -63,7 +63,7 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 			return report, err
 		}
 		// What it has in its own journal is all, or there is none inside.
-		target.Device, target.JournalDevice, target.Kept = p.files.SnapshotImage(name, o.Snapshot), "", ""
+		target.Device, target.JournalDevice, target.Kept = p.blocks(record).SnapshotNode(s), "", ""
 		record.SizeBytes = s.SizeBytes
 	}
 	s, err := ext4.ReadSuperblock(target.Device)
@@ -90,10 +90,10 @@ func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record
 	switch {
 	case target.JournalDevice != "":
 		return report, fmt.Errorf("%w: its journal is on another device and must be replayed first: --repair does, or attach and detach it", ErrUnsupported)
-	case record.Device != "":
+	case !hasImage(record):
 		return report, fmt.Errorf("%w: its journal must be replayed first, and no copy is made of a device: --repair does, or attach and detach it", ErrUnsupported)
 	}
-	w, err := p.newWork(ctx, record.SizeBytes, Thin)
+	w, err := p.imageWork(ctx, record.SizeBytes)
 	if err != nil {
 		return report, fmt.Errorf("its journal must be replayed on a copy: %w", err)
 	}

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
-	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -48,60 +49,85 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 	if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
 		return Record{}, fmt.Errorf("volume %s %w", name, ErrExists)
 	}
-	w, record, err := p.copyToWork(ctx, source, snapshot, longestFreeze(o.MaxFreeze), o.Progress)
+	var w work
+	steps := []operation.Step{
+		{
+			Name: "cloned",
+			Do: func(ctx context.Context) (err error) {
+				record, err = p.cloneToWork(ctx, &w, source, snapshot, name, o)
+				return err
+			},
+			Undo: func(context.Context) error { return w.discard() },
+		},
+		{Name: "renewed", Do: func(ctx context.Context) error {
+			blocks := backing.Of(w.path, record, p.log)
+			fileSystem := ext4.Offline{Device: blocks.Node()}
+			if !blocks.InPool() {
+				// It does not go with the work: a tool that has yet to die holds the lock.
+				fileSystem.Lock = w.lock.File
+			}
+			return cause.NoSpace(renew(ctx, fileSystem, record.ID))
+		}},
+		{Name: "finished", Do: func(ctx context.Context) error {
+			return p.steps().Do(ctx, p.publishVolume(&w, &record, o.Progress)...)
+		}},
+	}
+	return record, p.steps().DoOrUndo(ctx, steps...)
+}
+
+// cloneToWork copies a snapshot, or what a volume holds now, to a new work, and gives
+// the clone's record. The source is locked only as long.
+func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name string, o CloneOptions) (clone Record, err error) {
+	record, l, err := p.holdReady(ctx, source)
 	if err != nil {
 		return Record{}, err
 	}
-	defer func() { err = errors.Join(err, w.discard()) }()
-	p.reached("cloned")
-	record = Record{
-		Format: records.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: record.SizeBytes, Provision: record.Provision,
-		SectorBytes: record.SectorBytes, Weight: record.Weight, Labels: maps.Clone(record.Labels), MountOptions: record.MountOptions,
-		NoAtime: record.NoAtime, Origin: records.Origin(source, snapshot),
+	defer l.Release()
+	if err := p.blocks(record).CheckCopy(); err != nil {
+		return Record{}, err
 	}
-	if o.Weight != 0 {
-		record.Weight = o.Weight
+	var of *SnapshotRecord
+	if snapshot != "" {
+		s, err := p.files.ReadSnapshot(source, snapshot)
+		if err != nil {
+			return Record{}, err
+		}
+		of = &s
 	}
-	if o.Labels != nil {
-		record.Labels = maps.Clone(o.Labels)
+	clone = cloneRecord(record, of, name, o)
+	freeze, err := p.freezer(&record, l, longestFreeze(o.MaxFreeze))
+	if err != nil {
+		return Record{}, err
 	}
-	if err := renew(ctx, ext4.Offline{Device: w.image()}, record.ID); err != nil {
-		return Record{}, cause.NoSpace(err)
-	}
-	return record, p.finishVolume(ctx, &w, record, o.Progress)
+	return clone, p.steps().Do(ctx,
+		making(w, func(ctx context.Context) (work, error) { return p.newWork(ctx, clone) }),
+		operation.Step{Name: "copied", Do: func(ctx context.Context) error {
+			to := backing.Copy{Directory: w.path, Held: w.lock.File, Volume: &clone, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpoint(record), Progress: o.Progress}
+			return p.blocks(record).Clone(ctx, of, to, freeze)
+		}},
+	)
 }
 
-// copyToWork copies a snapshot, or what a volume holds now, to a new work and
-// gives the volume's record, with the size of the copy. The source is locked
-// only as long.
-func (p *Pool) copyToWork(ctx context.Context, source, snapshot string, longest time.Duration, progress Progress) (w work, record Record, err error) {
-	record, l, err := p.holdReady(ctx, source)
-	if err != nil {
-		return work{}, Record{}, err
+// cloneRecord is that of a clone of a volume, or of a snapshot of it.
+func cloneRecord(source Record, of *SnapshotRecord, name string, o CloneOptions) Record {
+	clone := Record{
+		Format: source.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: source.SizeBytes, Provision: source.Provision,
+		SectorBytes: source.SectorBytes, Weight: source.Weight, Labels: maps.Clone(source.Labels), MountOptions: source.MountOptions,
+		NoAtime: source.NoAtime, Origin: source.Name,
 	}
-	defer l.Release()
-	if err := checkImaged(record); err != nil {
-		return work{}, Record{}, err
+	if of != nil {
+		clone.SizeBytes, clone.Origin = of.SizeBytes, records.Origin(source.Name, of.Name)
 	}
-	var s SnapshotRecord
-	if snapshot != "" {
-		if s, err = p.files.ReadSnapshot(source, snapshot); err != nil {
-			return work{}, Record{}, err
-		}
-		record.SizeBytes = s.SizeBytes
+	if lv := source.LVM; lv != nil {
+		clone.LVM = records.NewLogicalVolume(lv.VolumeGroup, lv.ThinPool, clone.ID)
 	}
-	if w, err = p.newWork(ctx, record.SizeBytes, record.Provision); err != nil {
-		return work{}, Record{}, err
+	if o.Weight != 0 {
+		clone.Weight = o.Weight
 	}
-	if snapshot == "" {
-		_, _, err = p.capture(ctx, &record, l, w.image(), longest, progress)
-	} else {
-		_, err = imagefile.CopyStill(ctx, p.files.SnapshotImage(source, snapshot), w.image(), record.SizeBytes, progress)
+	if o.Labels != nil {
+		clone.Labels = maps.Clone(o.Labels)
 	}
-	if err != nil {
-		return work{}, Record{}, errors.Join(err, w.discard())
-	}
-	return w, record, nil
+	return clone
 }
 
 // renew replays the journal of a copy and gives it an identity of its own.

@@ -36,7 +36,7 @@ func (r *rig) expected() []string {
 		if a == nil {
 			continue
 		}
-		if status.Device == "" {
+		if hasImage(status.Record) {
 			image, err := filepath.Rel(r.home, r.pool.files.Image(status.Name))
 			if err != nil {
 				r.t.Fatal(err)
@@ -78,7 +78,10 @@ func (r *rig) wantTidy() {
 		want = append(want, r.filesOf(name)...)
 		for _, snapshot := range r.pool.files.SnapshotNames(name) {
 			dir := filepath.Join(dir, store.SnapshotsDir, snapshot)
-			want = append(want, dir, filepath.Join(dir, store.SnapshotFile), filepath.Join(dir, store.ImageFile))
+			want = append(want, dir, filepath.Join(dir, store.SnapshotFile))
+			if record, err := r.pool.files.Read(name); err != nil || hasImage(record) {
+				want = append(want, filepath.Join(dir, store.ImageFile))
+			}
 		}
 	}
 	r.wantSame("pool", r.files(), want)
@@ -117,7 +120,7 @@ func (r *rig) wantKept(name string) {
 		r.t.Error(err)
 	}
 	r.detach(name)
-	r.wantClean(r.pool.backing(r.inspect(name).Record))
+	r.wantClean(r.pool.blocks(r.inspect(name).Record).Node())
 }
 
 // crash is an operation that is killed at each of its steps.
@@ -144,19 +147,19 @@ type crash struct {
 var crashes = []crash{
 	{
 		name: "create thin", order: order{Operation: "create", Size: testBytes}, optional: true,
-		steps: []string{"work", "made", "finishing", "finished"},
+		steps: []string{"work", "made", "complete", "synced", "published"},
 	},
 	{
 		name: "create full", order: order{Operation: "create", Size: testBytes, Provision: Full, Mode: 0o700}, optional: true,
-		steps: []string{"work", "made", "finishing", "finished"},
+		steps: []string{"work", "made", "complete", "synced", "published"},
 	},
 	{
 		name: "create on a device", order: order{Operation: "create", Mode: 0o700}, optional: true, onDevice: true,
-		steps: []string{"work", "made", "finishing", "finished"},
+		steps: []string{"work", "blocks", "made", "complete", "synced", "published"},
 	},
 	{
 		name: "attach a device", prepare: keepOnDevice, order: order{Operation: "attach"}, existed: true, onDevice: true,
-		steps: []string{"attaching", "target", "mounted", "cgroup", "cgroups", "weights", "thread", "attached"},
+		steps: []string{"attaching", "target", "opened", "mounted", "cgroup", "cgroups", "weights", "thread", "placed", "attached"},
 	},
 	{
 		name: "detach a device", prepare: func(r *rig, name string) {
@@ -164,11 +167,11 @@ var crashes = []crash{
 			r.attach(name, AttachOptions{})
 		},
 		order: order{Operation: "detach"}, existed: true, onDevice: true,
-		steps: []string{"detaching", "unmounted", "weights undone", "cgroup undone", "displaced", "target removed", "detached"},
+		steps: []string{"detaching", "mounted undone", "opened undone", "weights undone", "cgroup undone", "placement undone", "target undone", "detached"},
 	},
 	{
 		name: "delete on a device", prepare: keepOnDevice, order: order{Operation: "delete"}, existed: true, optional: true, onDevice: true,
-		steps: []string{"dropping", "dropped"},
+		steps: []string{"dropped", "cleared"},
 	},
 	{
 		name: "shrink on a device", prepare: keepOnDevice, order: order{Operation: "resize", Size: testBytes * 3 / 2}, existed: true, onDevice: true,
@@ -177,7 +180,7 @@ var crashes = []crash{
 	{
 		name: "attach", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
 		order: order{Operation: "attach"}, existed: true,
-		steps: []string{"attaching", "looped", "target", "mounted", "cgroup", "cgroups", "weights", "thread", "attached"},
+		steps: []string{"attaching", "target", "opened", "device known", "mounted", "cgroup", "cgroups", "weights", "thread", "placed", "attached"},
 	},
 	{
 		name: "detach", prepare: func(r *rig, name string) {
@@ -185,12 +188,12 @@ var crashes = []crash{
 			r.attach(name, AttachOptions{})
 		},
 		order: order{Operation: "detach"}, existed: true,
-		steps: []string{"detaching", "unmounted", "unlooped", "weights undone", "cgroup undone", "displaced", "target removed", "detached"},
+		steps: []string{"detaching", "mounted undone", "opened undone", "weights undone", "cgroup undone", "placement undone", "target undone", "detached"},
 	},
 	{
 		name: "delete", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
 		order: order{Operation: "delete"}, existed: true, optional: true,
-		steps: []string{"dropping", "dropped"},
+		steps: []string{"dropped", "cleared"},
 	},
 	{
 		name: "snapshot of a mounted volume", prepare: func(r *rig, name string) {
@@ -198,12 +201,12 @@ var crashes = []crash{
 			r.attach(name, AttachOptions{})
 		},
 		order: order{Operation: "snapshot"}, existed: true, after: snapshotIsWhole,
-		steps: []string{"work", "freezing", "frozen", "thawed", "finishing", "finished"},
+		steps: []string{"work", "freezing", "frozen", "thawed", "copied", "synced", "published"},
 	},
 	{
 		name: "snapshot", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
 		order: order{Operation: "snapshot"}, existed: true, after: snapshotIsWhole,
-		steps: []string{"work", "finishing", "finished"},
+		steps: []string{"work", "copied", "synced", "published"},
 	},
 	{
 		name: "delete snapshot", prepare: func(r *rig, name string) {
@@ -213,7 +216,7 @@ var crashes = []crash{
 			}
 		},
 		order: order{Operation: "delete snapshot"}, existed: true, after: snapshotIsWhole,
-		steps: []string{"dropping", "dropped"},
+		steps: []string{"dropped", "cleared"},
 	},
 	{
 		name: "clone of a mounted volume", prepare: func(r *rig, name string) {
@@ -221,7 +224,7 @@ var crashes = []crash{
 			r.attach(name, AttachOptions{})
 		},
 		order: order{Operation: "clone"}, existed: true,
-		steps: []string{"work", "freezing", "frozen", "thawed", "cloned", "finishing", "finished"},
+		steps: []string{"work", "freezing", "frozen", "thawed", "copied", "cloned", "renewed", "complete", "published"},
 		after: func(r *rig, name string) {
 			if clone := name + "-clone"; exists(r.pool.files.VolumeDir(clone)) {
 				r.wantWhole(clone)
@@ -267,15 +270,23 @@ func snapshotIsWhole(r *rig, name string) {
 		if _, err := r.pool.files.ReadSnapshot(name, snapshot); err != nil {
 			r.t.Error(err)
 		}
-		r.wantClean(filepath.Join(r.pool.files.SnapshotDir(name, snapshot), store.ImageFile))
+		record, err := r.pool.files.Read(name)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		of, err := r.pool.files.ReadSnapshot(name, snapshot)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		r.wantClean(r.pool.blocks(record).SnapshotNode(of))
 	}
 }
 
 func sizeIsWhole(r *rig, name string) {
 	status := r.inspect(name)
-	if status.Device != "" {
-		if bytes, err := fileSystemBytes(status.Device); err != nil || bytes != status.SizeBytes || status.Resize != 0 {
-			r.t.Errorf("%s has a file system of %d bytes, %v: size %d, resize to %d", status.Device, bytes, err, status.SizeBytes, status.Resize)
+	if !hasImage(status.Record) {
+		if bytes, err := fileSystemBytes(r.pool.blocks(status.Record).Node()); err != nil || bytes != status.SizeBytes || status.Resize != 0 {
+			r.t.Errorf("%s has a file system of %d bytes, %v: size %d, resize to %d", r.pool.blocks(status.Record).Node(), bytes, err, status.SizeBytes, status.Resize)
 		}
 		return
 	}
@@ -433,7 +444,7 @@ func TestKilledAtEachStepTheUsersCgroupHasItsWeightBack(t *testing.T) {
 				r.keep(name, CreateOptions{SizeBytes: testBytes})
 				r.attach(name, attach)
 			},
-			order: order{Operation: "detach"}, steps: []string{"detaching", "weights undone", "displaced"},
+			order: order{Operation: "detach"}, steps: []string{"detaching", "weights undone", "placement undone"},
 		},
 	} {
 		steps := r.stepsOf(c)

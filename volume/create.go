@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -28,6 +29,11 @@ type CreateOptions struct {
 	// of an image in the pool: a logical volume or partition, all of it, on
 	// which nothing may be. Provision is OnDevice then.
 	Device string
+	// VolumeGroup is LVM's, in which a logical volume is created for the volume,
+	// instead of an image in the pool: with all its blocks (Full), or in ThinPool.
+	VolumeGroup string
+	// ThinPool is a thin pool in VolumeGroup. Provision is Thin then.
+	ThinPool string
 	// Weight, 1 to 1000, is the parent cgroup's while the volume is
 	// attached; 0 leaves it alone.
 	Weight uint64
@@ -63,6 +69,8 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	case o.Provision != "":
 	case o.Device != "":
 		o.Provision = OnDevice
+	case o.VolumeGroup != "" && o.ThinPool == "":
+		o.Provision = Full // a linear one
 	default:
 		o.Provision = Thin
 	}
@@ -82,6 +90,7 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	default:
 		errs = append(errs, CheckSize(o.SizeBytes))
 	}
+	errs = append(errs, o.checkLVM())
 	switch o.BlockSizeBytes {
 	case 1024, 2048, 4096:
 	default:
@@ -105,6 +114,24 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 		errs = append(errs, fmt.Errorf("%w mode %v of the root directory", ErrInvalid, o.Mode))
 	}
 	return o, errors.Join(errs...)
+}
+
+// checkLVM says what is wrong with the choice of a logical volume.
+func (o CreateOptions) checkLVM() error {
+	switch {
+	case o.VolumeGroup == "" && o.ThinPool != "":
+		return fmt.Errorf("%w: a thin pool is in a volume group, and none is given", ErrInvalid)
+	case o.VolumeGroup == "":
+		return nil
+	case o.Device != "":
+		return fmt.Errorf("%w: a device and a volume group exclude each other", ErrInvalid)
+	case (o.Provision == Thin) != (o.ThinPool != ""):
+		return fmt.Errorf("%w provision: a logical volume is %s in a thin pool, and %s without", ErrInvalid, Thin, Full)
+	}
+	if err := records.NewLogicalVolume(o.VolumeGroup, o.ThinPool, "id").Check(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
 }
 
 // Check says what is wrong with the options, without a pool. The error wraps
@@ -134,8 +161,11 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
 		return Record{}, ErrExists
 	}
-	if o.Device != "" {
+	switch {
+	case o.Device != "":
 		return p.createOnDevice(ctx, name, o)
+	case o.VolumeGroup != "":
+		return p.createOnLVM(ctx, name, o)
 	}
 	sector, err := p.sectorBytes()
 	if err != nil {
@@ -146,16 +176,12 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	}
 	sector = max(sector, imagefile.SharedSectorBytes(filepath.Join(p.dir, store.WorkDir), o.BlockSizeBytes))
 	record = o.record(name, o.SizeBytes, sector)
-	w, err := p.newWork(ctx, o.SizeBytes, o.Provision)
-	if err != nil {
-		return Record{}, err
+	var w work
+	steps := []operation.Step{
+		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
+		{Name: "made", Do: func(ctx context.Context) error { return makeFileSystem(ctx, w.image(), record.ID, nil, o) }},
 	}
-	defer func() { err = errors.Join(err, w.discard()) }()
-	if err := makeFileSystem(ctx, w.image(), record.ID, nil, o); err != nil {
-		return Record{}, err
-	}
-	p.reached("made")
-	return record, p.finishVolume(ctx, &w, record, o.Progress)
+	return record, p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
 }
 
 // sectorBytes is the pool's disk's: direct I/O wants no smaller requests.
@@ -177,11 +203,15 @@ func (p *Pool) sectorBytes() (uint32, error) {
 
 // record is that of a volume with these options.
 func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32) Record {
-	return Record{
+	record := Record{
 		Format: records.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: sizeBytes, Provision: o.Provision, Device: o.Device,
 		SectorBytes: sectorBytes, Weight: o.Weight, Labels: maps.Clone(o.Labels), MountOptions: o.MountOptions, NoAtime: o.NoAtime,
 		JournalDevice: o.JournalDevice,
 	}
+	if o.VolumeGroup != "" {
+		record.Format, record.LVM = records.FormatLVM, records.NewLogicalVolume(o.VolumeGroup, o.ThinPool, record.ID)
+	}
+	return record
 }
 
 // makeFileSystem makes it on an image that reads as zeros, or on a device. A lock
@@ -190,7 +220,7 @@ func makeFileSystem(ctx context.Context, image, id string, held *os.File, o Crea
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
 		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode, JournalBytes: o.JournalBytes, JournalDevice: o.JournalDevice,
-		Zeros: !o.LazyInit && o.Device == "", Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", id},
+		Zeros: !o.LazyInit && o.Device == "" && o.VolumeGroup == "", Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", id},
 	}
 	if o.InodeSizeBytes != 0 {
 		make.Arguments = append(make.Arguments, "-I", strconv.FormatUint(uint64(o.InodeSizeBytes), 10))

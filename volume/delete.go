@@ -37,41 +37,28 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 		return p.deleteDamaged(ctx, name)
 	}
 	defer l.Release()
-	if record, err = p.settle(ctx, record); err != nil {
+	if record, err = p.finishInterrupted(ctx, record); err != nil {
 		return err
 	}
 	if record.Attachment != nil {
 		return fmt.Errorf("it is %w: attached at %s", ErrBusy, record.Attachment.Target)
 	}
 	// What is at the path of a device that is gone is not the volume's.
-	if record.Device == "" || checkDevice(record) == nil {
-		if err := p.checkNoLoop(record); err != nil {
+	if blocks := p.blocks(record); blocks.InPool() || blocks.Check() == nil {
+		if err := blocks.CheckUnused(); err != nil {
 			return err
 		}
 	}
 	if record.Persist != nil {
 		// A pool without space must allow it: what is deleted gives space back.
-		if err := p.recordEnding(&record); err != nil && !errors.Is(err, ErrNoSpace) {
+		if err := p.recordEnding(ctx, &record); err != nil && !errors.Is(err, ErrNoSpace) {
 			return err
 		}
-		if err := p.endPersistence(&record); err != nil {
+		if err := p.endPersistence(ctx, &record); err != nil {
 			return err
 		}
 	}
 	return p.drop(ctx, p.files.VolumeDir(name))
-}
-
-// checkNoLoop keeps an image that somebody else attached, and a device that
-// somebody else uses.
-func (p *Pool) checkNoLoop(record Record) error {
-	if record.Device != "" {
-		return checkDeviceUnused(record.Device)
-	}
-	loops, err := p.loopsOf(record.Name)
-	if err != nil || len(loops) == 0 {
-		return err
-	}
-	return fmt.Errorf("it is %w: %s has its image, and not by Daybook (losetup -d %s)", ErrBusy, loops[0].Path(), loops[0].Path())
 }
 
 func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
@@ -81,7 +68,7 @@ func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
 	}
 	defer l.Release()
 	// Of its device nobody knows.
-	if err := p.checkNoLoop(Record{Name: name}); err != nil {
+	if err := p.blocks(Record{Name: name}).CheckUnused(); err != nil {
 		return err
 	}
 	if err := p.drop(ctx, p.files.VolumeDir(name)); err != nil {

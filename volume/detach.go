@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
-	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // Detach unmounts a volume and undoes all that Attach did; it is no longer
@@ -42,17 +40,17 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 		return err
 	}
 	defer l.Release()
-	if record, err = p.settle(ctx, record); err != nil {
+	if record, err = p.finishInterrupted(ctx, record); err != nil {
 		return err
 	}
 	if record.Attachment == nil {
 		if record.Persist == nil || keepPersist {
 			return nil
 		}
-		if err := p.recordEnding(&record); err != nil {
+		if err := p.recordEnding(ctx, &record); err != nil {
 			return err
 		}
-		return p.endPersistence(&record)
+		return p.endPersistence(ctx, &record)
 	}
 	if err := p.checkDetachable(record); err != nil {
 		return err
@@ -60,45 +58,50 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 	if err := p.awaitAlone(ctx, record); err != nil {
 		return err
 	}
-	record.Attachment.State = Detaching
-	if s := record.Persist; s != nil {
-		s.Unfinished = !keepPersist
-		if keepPersist && s.Target == record.Attachment.Target {
-			s.DetachedBootID = record.Attachment.BootID
-		}
-	}
 	// Without space it goes on: what is recorded as attached and is not is
 	// cleared just as well. A persistence whose end is not recorded stays.
-	err = p.files.Write(record)
-	if err != nil && !errors.Is(err, ErrNoSpace) {
+	recorded := true
+	run := p.engine.On(func() error {
+		err := p.files.Write(record)
+		if errors.Is(err, ErrNoSpace) {
+			recorded = false
+			return nil
+		}
+		return err
+	})
+	detaching := enter("detaching", func() {
+		record.Attachment.State = Detaching
+		if s := record.Persist; s != nil {
+			s.Unfinished = !keepPersist
+			if keepPersist && s.Target == record.Attachment.Target {
+				s.DetachedBootID = record.Attachment.BootID
+			}
+		}
+	})
+	if err := run.Do(ctx, detaching); err != nil {
 		return err
 	}
 	ends := record.Persist != nil && !keepPersist
-	if err != nil && ends {
+	if !recorded && ends {
 		record.Persist.Unfinished = false
 	}
-	p.reached("detaching")
-	undone, err := p.undo(ctx, record)
+	after, err := p.rollback(ctx, record)
 	if err != nil {
 		return errors.Join(err, p.mountAgain(context.WithoutCancel(ctx), record))
 	}
-	if undone.Persist != nil && ends {
+	if after.Persist != nil && ends {
 		// The unmounting may have freed some space.
-		if err := p.recordEnding(&undone); err != nil {
+		if err := p.recordEnding(ctx, &after); err != nil {
 			return fmt.Errorf("it is detached now, but: %w", err)
 		}
-		return p.endPersistence(&undone)
+		return p.endPersistence(ctx, &after)
 	}
-	if err := p.writeUndone(undone); err != nil {
-		return err
-	}
-	p.reached("detached")
-	return nil
+	return p.step(ctx, "detached", func(context.Context) error { return p.writeDetached(after) })
 }
 
-// writeUndone records that an attachment is gone. In a pool without space the
+// writeDetached records that an attachment is gone. In a pool without space the
 // old record stays, and the next who works on the volume finds nothing of it.
-func (p *Pool) writeUndone(record Record) error {
+func (p *Pool) writeDetached(record Record) error {
 	err := p.files.Write(record)
 	if errors.Is(err, ErrNoSpace) {
 		p.log.Warn("the volume is detached, but its record cannot say so", "volume", record.Name, "why", err)
@@ -110,17 +113,17 @@ func (p *Pool) writeUndone(record Record) error {
 // checkDetachable refuses while the file system is mounted elsewhere, too, as a
 // container's bind mount is, and where nothing of it would be left.
 func (p *Pool) checkDetachable(record Record) error {
-	lowers, err := p.lowers(record)
+	devices, err := p.underlying(record)
 	if err != nil {
 		return err
 	}
-	for _, lower := range lowers {
+	for _, device := range devices {
 		image := p.files.Image(record.Name)
-		if _, err := os.Lstat(image); lower.loop != nil && errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(image); device.Loop != nil && errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("it is %w: its image was removed while it was attached, and without the mount its data are lost; stop its users and save them: cp --sparse=always %s %s",
-				ErrCorrupt, lower.node, image)
+				ErrCorrupt, device.Node, image)
 		}
-		mounts, err := blockdev.MountsOf(lower.dev)
+		mounts, err := blockdev.MountsOf(device.Dev)
 		if err != nil {
 			return err
 		}
@@ -137,16 +140,16 @@ func (p *Pool) checkDetachable(record Record) error {
 // the file system is alive still in somebody's mount namespace. What is half
 // gone is left to the next who works on the volume.
 func (p *Pool) mountAgain(ctx context.Context, record Record) error {
-	lowers, err := p.lowers(record)
-	if err != nil || len(lowers) != 1 {
+	devices, err := p.underlying(record)
+	if err != nil || len(devices) != 1 {
 		return err
 	}
-	stands, err := p.stands(record)
+	mounted, err := p.isMounted(record)
 	if err != nil {
 		return err
 	}
-	if !stands {
-		if err := p.mount(record, lowers[0].node); err != nil {
+	if !mounted {
+		if err := p.mount(record, devices[0].Node); err != nil {
 			return err
 		}
 	}
@@ -160,79 +163,16 @@ func (p *Pool) mountAgain(ctx context.Context, record Record) error {
 	return p.files.Write(record)
 }
 
-// undo takes back an attachment from wherever it stands and gives the record
-// without it. Each step that is undone already is none.
-func (p *Pool) undo(ctx context.Context, record Record) (Record, error) {
-	a := record.Attachment
-	lowers, err := p.lowers(record)
-	if err != nil {
+// rollback undoes an attachment from wherever it is, and gives the record without it.
+func (p *Pool) rollback(ctx context.Context, record Record) (Record, error) {
+	if err := p.run(&record).Undo(ctx, p.attachSteps(&record)...); err != nil {
 		return record, err
-	}
-	for _, lower := range lowers {
-		mounts, err := blockdev.MountsOf(lower.dev)
-		if err != nil {
-			return record, err
-		}
-		unmounted := false
-		for _, mount := range mounts {
-			if mount.Point == a.Target {
-				if err := unmount(ctx, a.Target, lower.dev); err != nil {
-					return record, err
-				}
-				unmounted = true
-			}
-		}
-		p.reached("unmounted")
-		if err := lower.release(ctx, unmounted); err != nil {
-			if errors.Is(err, blockdev.ErrBusy) || errors.Is(err, ErrBusy) {
-				err = fmt.Errorf("%w: a container or another mount namespace uses it still: %w", ErrBusy, err)
-			}
-			return record, err
-		}
-		p.reached("unlooped")
-	}
-	boot, err := store.BootID()
-	if err != nil {
-		return record, err
-	}
-	// The cgroups of another start of the host are not those.
-	if boot == a.BootID {
-		if err := p.placed(record).Release(ctx, p.run(record)); err != nil {
-			return record, err
-		}
-	}
-	p.reached("displaced")
-	if a.MadeTarget {
-		p.removeTarget(record.Name, a.Target)
 	}
 	if record.Persist != nil && record.Persist.Unfinished {
-		p.unprotect(record)
 		record.Persist = nil
 	}
 	record.Attachment = nil
 	return record, nil
-}
-
-// leavePatience is how long awaitFree waits for others: a container that is just
-// being started has copies of all the host's mounts for a moment.
-const leavePatience = 3 * time.Second
-
-// awaitFree tries again for a while as long as the error is that somebody uses
-// what is tried on.
-func awaitFree(ctx context.Context, try func() error) error {
-	deadline := time.Now().Add(leavePatience)
-	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
-		err := try()
-		busy := errors.Is(err, ErrBusy) || errors.Is(err, blockdev.ErrBusy)
-		if !busy || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
-	}
 }
 
 // unmount unmounts a device's file system from a directory, and not what
@@ -252,11 +192,11 @@ func unmount(ctx context.Context, target string, dev blockdev.Dev) error {
 	return err
 }
 
-// settle finishes what a killed process left of a volume, so that the record
+// finishInterrupted finishes what a killed process left of a volume, so that the record
 // says what is so: attached with all that belongs to it, or not at all.
-func (p *Pool) settle(ctx context.Context, record Record) (_ Record, err error) {
+func (p *Pool) finishInterrupted(ctx context.Context, record Record) (_ Record, err error) {
 	if record.Frozen {
-		if err := p.thaw(&record); err != nil {
+		if err := p.thaw(ctx, &record); err != nil {
 			return record, err
 		}
 	}
@@ -264,35 +204,35 @@ func (p *Pool) settle(ctx context.Context, record Record) (_ Record, err error) 
 	unfinished := record.Persist != nil && record.Persist.Unfinished
 	if a == nil {
 		if unfinished {
-			err = p.endPersistence(&record)
+			err = p.endPersistence(ctx, &record)
 		}
 		return record, err
 	}
 	if a.State == Attached {
-		whole, err := p.stands(record)
+		whole, err := p.isMounted(record)
 		if err == nil && whole && unfinished {
-			err = p.unpersistAttached(&record)
+			err = p.unpersistAttached(ctx, &record)
 		}
 		if err != nil || whole {
 			return record, err
 		}
 		p.log.Info("the volume was attached, and is no longer: the host was started anew, or somebody unmounted it", "volume", record.Name)
 	}
-	undone, err := p.undo(ctx, record)
+	after, err := p.rollback(ctx, record)
 	if err != nil {
 		return record, fmt.Errorf("what is left of its last attachment cannot be cleared: %w", err)
 	}
-	return undone, p.writeUndone(undone)
+	return after, p.writeDetached(after)
 }
 
-// stands says whether the image has its loop device, and that, or the volume's
+// isMounted says whether the image has its loop device, and that, or the volume's
 // own device, its mount.
-func (p *Pool) stands(record Record) (bool, error) {
-	lowers, err := p.lowers(record)
-	if err != nil || len(lowers) != 1 {
+func (p *Pool) isMounted(record Record) (bool, error) {
+	devices, err := p.underlying(record)
+	if err != nil || len(devices) != 1 {
 		return false, err
 	}
-	mounts, err := blockdev.MountsOf(lowers[0].dev)
+	mounts, err := blockdev.MountsOf(devices[0].Dev)
 	if err != nil {
 		return false, err
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 )
 
 // wantEmpty fails the test if wipefs knows anything on a device.
 func (r *rig) wantEmpty(node string) {
 	r.t.Helper()
-	if err := checkDeviceEmpty(r.t.Context(), node); err != nil {
+	if err := backing.CheckEmpty(r.t.Context(), node); err != nil {
 		r.t.Errorf("the device is not as free as it was: %v", err)
 	}
 }
@@ -321,7 +322,7 @@ func (r *rig) lengthen(node string, bytes uint64) {
 		err = os.Truncate(file, int64(bytes))
 	}
 	if err == nil {
-		err = r.pool.setCapacity(Record{}, node)
+		err = r.pool.blocks(Record{}).Lengthened(node)
 	}
 	if err != nil {
 		r.t.Fatal(err)

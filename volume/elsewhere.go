@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
@@ -21,13 +22,13 @@ import (
 // to let go of an attached volume. Unmounting it here would not end it, but
 // only hide it from who works in it here. The error wraps ErrBusy.
 func (p *Pool) awaitAlone(ctx context.Context, record Record) error {
-	lowers, err := p.lowers(record)
+	devices, err := p.underlying(record)
 	if err != nil {
 		return err
 	}
-	for _, lower := range lowers {
-		err := awaitFree(ctx, func() error {
-			pid, err := mountedElsewhere(lower.dev)
+	for _, device := range devices {
+		err := backing.AwaitFree(ctx, func() error {
+			pid, err := mountedElsewhere(device.Dev)
 			if err != nil || pid == 0 {
 				return err
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 )
 
 // DefaultMaxFreeze is how long writers of an attached volume wait at most while
@@ -62,24 +63,21 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 	}
 	defer g.end()
 	// Recorded first, for whoever finds it frozen and both processes dead.
-	record.Frozen = true
-	if err := p.files.Write(*record); err != nil {
+	if err := p.run(record).Do(ctx, enter("freezing", func() { record.Frozen = true })); err != nil {
 		return 0, err
 	}
-	p.reached("freezing")
 	began := time.Now()
-	if err := g.freeze(ctx); err != nil {
+	if err := p.step(ctx, "frozen", g.freeze); err != nil {
 		switch {
 		case ctx.Err() != nil: // the guardian thaws and corrects the record
 		case errors.Is(err, ErrBusy), errors.Is(err, errCannotFreeze):
 			record.Frozen = false
 			err = errors.Join(err, p.files.Write(*record))
 		default:
-			err = errors.Join(err, g.thawInstead(), p.thaw(record))
+			err = errors.Join(err, g.thawInstead(), p.thaw(context.WithoutCancel(ctx), record))
 		}
 		return 0, err
 	}
-	p.reached("frozen")
 	// The second limit is for a guardian that somebody has stopped.
 	during, stop := context.WithTimeoutCause(ctx, longest+guardAnswers, g.silent())
 	defer stop()
@@ -92,13 +90,15 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 		outcome <- err
 	}()
 	doErr := do(during)
-	g.say(sayThaw)
-	var thawErr error
-	select {
-	case thawErr = <-outcome:
-	case <-time.After(guardAnswers):
-		thawErr = g.silent()
-	}
+	thawErr := p.step(ctx, "thawed", func(context.Context) error {
+		g.say(sayThaw)
+		select {
+		case err := <-outcome:
+			return err
+		case <-time.After(guardAnswers):
+			return g.silent()
+		}
+	})
 	cancel(nil)
 	switch {
 	case thawErr != nil && (doErr == nil || errors.Is(doErr, thawErr)):
@@ -108,11 +108,10 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 	}
 	if thawErr != nil {
 		// Whatever became of the guardian: nobody waits any longer.
-		return 0, errors.Join(err, g.thawInstead(), p.thaw(record))
+		return 0, errors.Join(err, g.thawInstead(), p.thaw(context.WithoutCancel(ctx), record))
 	}
 	seconds = time.Since(began).Seconds()
 	record.Frozen = false
-	p.reached("thawed")
 	return seconds, errors.Join(err, p.files.Write(*record))
 }
 
@@ -273,7 +272,7 @@ func (g *guardian) end() {
 // openMounted opens the root directory of an attached volume's file system, and
 // not of one that somebody mounted over it.
 func (p *Pool) openMounted(record Record) (*os.File, error) {
-	lowers, err := p.lowers(record)
+	devices, err := p.underlying(record)
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +286,7 @@ func (p *Pool) openMounted(record Record) (*os.File, error) {
 		return nil, errors.Join(err, directory.Close())
 	}
 	dev := blockdev.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
-	if len(lowers) != 1 || lowers[0].dev != dev {
+	if len(devices) != 1 || devices[0].Dev != dev {
 		return nil, errors.Join(fmt.Errorf("it is %w: something else is mounted over it on %s", ErrBusy, target), directory.Close())
 	}
 	return directory, nil
@@ -295,21 +294,20 @@ func (p *Pool) openMounted(record Record) (*os.File, error) {
 
 // thaw lets go on what a dead process left frozen; that it is not frozen, or not
 // mounted, is no error.
-func (p *Pool) thaw(record *Record) error {
-	if record.Attachment != nil {
-		stands, err := p.stands(*record)
-		if err != nil {
-			return err
-		}
-		if stands {
-			if err := p.thawMounted(*record); err != nil {
+func (p *Pool) thaw(ctx context.Context, record *Record) error {
+	return p.run(record).Do(ctx,
+		operation.Step{Name: "thawed", Do: func(context.Context) error {
+			if record.Attachment == nil {
+				return nil
+			}
+			mounted, err := p.isMounted(*record)
+			if err != nil || !mounted {
 				return err
 			}
-		}
-	}
-	record.Frozen = false
-	p.reached("thawed")
-	return p.files.Write(*record)
+			return p.thawMounted(*record)
+		}},
+		enter("thaw recorded", func() { record.Frozen = false }),
+	)
 }
 
 // freezeAbandoned says whether a volume is recorded as frozen while nobody works
@@ -339,7 +337,7 @@ func (p *Pool) thawAbandoned(name string) (thawed bool, err error) {
 	if err != nil || !record.Frozen {
 		return false, err
 	}
-	return true, p.thaw(&record)
+	return true, p.thaw(context.Background(), &record)
 }
 
 func (p *Pool) thawMounted(record Record) error {

@@ -497,7 +497,7 @@ func TestAnAbandonedFreezeIsReportedAndTheKeeperThaws(t *testing.T) {
 func TestARepairWaitsForALockWhoseTakerIsDead(t *testing.T) {
 	r := newRig(t)
 	needs.Tool(t, "flock")
-	w, err := r.pool.newWork(t.Context(), testBytes, Thin)
+	w, err := r.pool.imageWork(t.Context(), testBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// mend checks what a tool was at work on when it was killed, and says whether
+// finishCheck checks what a tool was at work on when it was killed, and says whether
 // there was anything. What an interrupted resize needs is done by who finishes
 // it; here it only gets a superblock that can be read.
-func (p *Pool) mend(ctx context.Context, record Record, l *store.Lock) (mended bool, err error) {
+func (p *Pool) finishCheck(ctx context.Context, record Record, l *store.Lock) (finished bool, err error) {
 	if record.Attachment != nil {
 		return false, nil
 	}
 	if _, err := os.Lstat(p.files.KeptSuperblock(record.Name)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if err := p.checkNoLoop(record); err != nil {
+	if err := p.blocks(record).CheckUnused(); err != nil {
 		return false, err
 	}
 	offline := p.offline(record, l)

@@ -72,10 +72,10 @@ func (p *Pool) Overview() (_ []Overview, err error) {
 func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.Dev) Overview {
 	o := Overview{Record: record}
 	var st unix.Stat_t
-	switch err := unix.Stat(p.backing(record), &st); {
+	switch err := unix.Stat(p.blocks(record).Node(), &st); {
 	case err != nil:
 		o.Problem = fmt.Sprintf("image or device: %v", err)
-	case record.Device == "":
+	case hasImage(record):
 		o.AllocatedBytes = uint64(st.Blocks) * 512
 	}
 	if device := mountedDevice(record, boot, mounted); device != "" {
@@ -106,7 +106,7 @@ func mountedDevice(record Record, boot string, mounted map[string]blockdev.Dev) 
 	}
 	link, err := os.Readlink(filepath.Join(blockdev.Host.Sys, "dev", "block", dev.String()))
 	name := filepath.Base(link)
-	if err != nil || record.Device == "" && name != a.LoopDevice || record.Device != "" && dev.String() != a.DeviceNumber {
+	if err != nil || hasImage(record) && name != a.LoopDevice || !hasImage(record) && dev.String() != a.DeviceNumber {
 		return ""
 	}
 	return name

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 )
 
 // persistence is what is recorded of options that are complete.
@@ -66,44 +68,48 @@ func planPersistence(record *Record, o AttachOptions) error {
 }
 
 // persistAttached makes a volume persistent that is attached already.
-func (p *Pool) persistAttached(record *Record, o AttachOptions) error {
+func (p *Pool) persistAttached(ctx context.Context, record *Record, o AttachOptions) error {
 	if err := planPersistence(record, o); err != nil {
 		return err
 	}
-	// The mount point goes with the persistence from now on.
-	record.Persist.MadeTarget, record.Attachment.MadeTarget = record.Attachment.MadeTarget, false
-	err := p.files.Write(*record)
-	if err == nil {
-		p.reached("persisting")
-		_, err = p.protect(record)
-	}
-	if err == nil {
-		record.Persist.Unfinished = false
-		err = p.files.Write(*record)
-	}
+	err := p.run(record).Do(ctx,
+		enter("persisting", func() {
+			// The mount point goes with the persistence from now on.
+			record.Persist.MadeTarget, record.Attachment.MadeTarget = record.Attachment.MadeTarget, false
+		}),
+		operation.Step{Name: "protection", Do: func(ctx context.Context) error {
+			_, err := p.protect(ctx, record)
+			return err
+		}},
+		enter("persistent", func() { record.Persist.Unfinished = false }),
+	)
 	if err != nil {
-		return errors.Join(err, p.unpersistAttached(record))
+		return errors.Join(err, p.unpersistAttached(context.WithoutCancel(ctx), record))
 	}
-	p.reached("persistent")
 	return nil
 }
 
 // unpersistAttached rolls back what persistAttached did; the volume stays
 // attached, and has its mount point again.
-func (p *Pool) unpersistAttached(record *Record) error {
-	if record.Persist.Protected {
-		p.clearFlag(*record)
-	}
-	record.Attachment.MadeTarget = record.Persist.MadeTarget
-	record.Persist = nil
-	p.reached("not persistent")
-	return p.files.Write(*record)
+func (p *Pool) unpersistAttached(ctx context.Context, record *Record) error {
+	return p.run(record).Do(ctx,
+		operation.Step{Name: "unprotected", Do: func(context.Context) error {
+			if record.Persist.Protected {
+				p.clearFlag(*record)
+			}
+			return nil
+		}},
+		enter("not persistent", func() {
+			record.Attachment.MadeTarget = record.Persist.MadeTarget
+			record.Persist = nil
+		}),
+	)
 }
 
 // recordEnding records that the persistence is about to end.
-func (p *Pool) recordEnding(record *Record) error {
-	record.Persist.Unfinished = true
-	if err := p.files.Write(*record); err != nil {
+func (p *Pool) recordEnding(ctx context.Context, record *Record) error {
+	err := p.run(record).Do(ctx, enter("persistence ending", func() { record.Persist.Unfinished = true }))
+	if err != nil {
 		return fmt.Errorf("cannot record that it is no longer attached at the start of the host (free some space in pool %s, then: daybook volume detach %s): %w",
 			p.dir, record.Name, err)
 	}
@@ -112,11 +118,12 @@ func (p *Pool) recordEnding(record *Record) error {
 
 // endPersistence ends what recordEnding has recorded, of a volume that is not
 // attached.
-func (p *Pool) endPersistence(record *Record) error {
-	p.reached("persistence ending")
-	p.unprotect(*record)
+func (p *Pool) endPersistence(ctx context.Context, record *Record) error {
+	if err := p.unprotect(ctx, *record); err != nil {
+		return err
+	}
 	record.Persist = nil
-	return p.writeUndone(*record)
+	return p.writeDetached(*record)
 }
 
 // AttachPersistent attaches a volume as it was recorded by Attach with
@@ -198,7 +205,7 @@ func pause(ctx context.Context, length time.Duration) {
 func awaitNodes(ctx context.Context, deadline time.Time, nodes ...string) {
 	for _, node := range nodes {
 		for node != "" && time.Now().Before(deadline) {
-			if _, err := os.Stat(node); !isGone(err) {
+			if _, err := os.Stat(node); !backing.IsGone(err) {
 				break
 			}
 			if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {

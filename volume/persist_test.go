@@ -28,12 +28,15 @@ func (r *rig) restart(name string) {
 	if err := ext4.Unmount(r.t.Context(), record.Attachment.Target); err != nil {
 		r.t.Fatal(err)
 	}
-	loops, err := r.pool.ownLoops(record)
+	devices, err := r.pool.underlying(record)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	for _, loop := range loops {
-		if err := loop.Detach(r.t.Context()); err != nil {
+	for _, device := range devices {
+		if device.Loop == nil {
+			continue
+		}
+		if err := device.Loop.Detach(r.t.Context()); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -515,7 +518,7 @@ var persistentCrashes = []crash{
 	{
 		name: "attach persistently", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
 		order: order{Operation: "attach", Attach: AttachOptions{Persist: true}}, existed: true, after: wantWholePersistence,
-		steps: []string{"attaching", "persistent target", "protecting", "protected", "mounted"},
+		steps: []string{"attaching", "persistent target", "protected intended", "protected", "mounted"},
 	},
 	{
 		name: "make an attached volume persistent", prepare: func(r *rig, name string) {
@@ -523,17 +526,17 @@ var persistentCrashes = []crash{
 			r.attach(name, AttachOptions{})
 		},
 		order: order{Operation: "attach", Attach: AttachOptions{Persist: true}}, existed: true, after: wantWholePersistence,
-		steps: []string{"persisting", "protecting", "protected", "persistent"},
+		steps: []string{"persisting", "protected intended", "protected", "persistent"},
 	},
 	{
 		name: "detach a persistent volume", prepare: attachPersistently,
 		order: order{Operation: "detach"}, existed: true, after: wantWholePersistence,
-		steps: []string{"detaching", "unmounted", "unprotected", "target removed"},
+		steps: []string{"detaching", "mounted undone", "protected undone", "persistent target undone"},
 	},
 	{
 		name: "detach until the start", prepare: attachPersistently,
 		order: order{Operation: "detach until start"}, existed: true, after: wantWholePersistence,
-		steps: []string{"detaching", "unmounted"},
+		steps: []string{"detaching", "mounted undone"},
 	},
 	{
 		name: "delete a persistent volume", prepare: func(r *rig, name string) {
@@ -543,7 +546,7 @@ var persistentCrashes = []crash{
 			}
 		},
 		order: order{Operation: "delete"}, existed: true, optional: true, after: wantWholePersistence,
-		steps: []string{"persistence ending", "unprotected", "target removed", "dropping"},
+		steps: []string{"persistence ending", "protected undone", "persistent target undone", "dropped"},
 	},
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/store"
-	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
@@ -29,12 +28,6 @@ const (
 // WeightBefore is how to restore the weight that a cgroup had before.
 type WeightBefore = placement.WeightBefore
 
-// run runs steps whose intents are in a volume's record. The record is saved as it
-// is when an intent is entered, as its Attachment and Persist are pointers.
-func (p *Pool) run(record Record) operation.Run {
-	return p.engine.On(func() error { return p.files.Write(record) })
-}
-
 // placed is the journal thread of a volume with an attachment.
 func (p *Pool) placed(record Record) placement.Thread {
 	a := record.Attachment
@@ -48,19 +41,19 @@ func (p *Pool) placed(record Record) placement.Thread {
 
 // place puts an attached volume's journal thread where it belongs, or again.
 func (p *Pool) place(ctx context.Context, record Record) error {
-	return p.placed(record).Place(ctx, p.run(record))
+	return p.placed(record).Place(ctx, p.run(&record))
 }
 
 // thread is the number of the volume's jbd2 thread.
 func (p *Pool) thread(record Record) (int, error) {
-	lowers, err := p.lowers(record)
+	devices, err := p.underlying(record)
 	if err != nil {
 		return 0, err
 	}
-	if len(lowers) != 1 {
-		return 0, fmt.Errorf("%w: its image has %d loop devices of Daybook's", ErrDetached, len(lowers))
+	if len(devices) != 1 {
+		return 0, fmt.Errorf("%w: its image has %d loop devices of Daybook's", ErrDetached, len(devices))
 	}
-	journal, err := ext4.JournalOf(lowers[0].dev)
+	journal, err := ext4.JournalOf(devices[0].Dev)
 	if err != nil {
 		return 0, err
 	}

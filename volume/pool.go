@@ -160,8 +160,3 @@ func (p *Pool) disk(record Record) (blockdev.Disk, error) {
 	}
 	return blockdev.Lookup(p.dir)
 }
-
-// reached marks the end of a step: the engine can be stopped there.
-func (p *Pool) reached(step string) {
-	_ = p.engine.On(nil).Do(context.Background(), operation.Step{Name: step, Do: func(context.Context) error { return nil }})
-}

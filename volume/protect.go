@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/volume/operation"
 )
 
 // While a persistent volume is not attached, its mount point is an empty
@@ -90,23 +93,25 @@ func inode(file *os.File) (number uint64, birth int64, err error) {
 // protect creates a persistent volume's mount point if it is missing, and sets
 // its immutable flag. Each step is recorded first. A mount point that cannot have
 // the flag is no error: the record and the log say why.
-func (p *Pool) protect(record *Record) (changed bool, err error) {
+func (p *Pool) protect(ctx context.Context, record *Record) (changed bool, err error) {
 	s := record.Persist
 	if err := checkParentMounted(*s); err != nil {
 		return false, err
 	}
 	if _, err := os.Lstat(s.Target); errors.Is(err, fs.ErrNotExist) {
-		if !s.MadeTarget {
-			s.MadeTarget = true
-			if err := p.files.Write(*record); err != nil {
-				return false, err
-			}
-		}
-		if err := makeTarget(s.Target); err != nil {
+		err := p.run(record).Do(ctx, operation.Step{
+			Name: "persistent target",
+			Intent: func() (bool, error) {
+				was := s.MadeTarget
+				s.MadeTarget = true
+				return !was, nil
+			},
+			Do: func(context.Context) error { return makeTarget(s.Target) },
+		})
+		if err != nil {
 			return false, err
 		}
 		changed = true
-		p.reached("persistent target")
 	}
 	dir, err := openBelow(s.Target)
 	if err != nil {
@@ -117,31 +122,43 @@ func (p *Pool) protect(record *Record) (changed bool, err error) {
 		return changed, nil // ours from before, or its owner set it
 	}
 	before := *s
-	if s.TargetInode, s.TargetBirthNanoseconds, err = inode(dir); err != nil {
+	if err := checkEmpty(dir); err != nil {
+		return changed, p.leaveUnprotected(record, err)
+	}
+	saved := false
+	err = p.run(record).Do(ctx, operation.Step{
+		Name: "protected",
+		Intent: func() (_ bool, err error) {
+			s.TargetInode, s.TargetBirthNanoseconds, err = inode(dir)
+			s.Protected, s.Unprotected = true, ""
+			return true, err
+		},
+		Do: func(context.Context) error {
+			saved = true
+			flagged, err := setImmutable(dir, true)
+			changed = changed || flagged
+			return err
+		},
+	})
+	if !saved {
+		*s = before
 		return changed, err
 	}
-	s.Protected, s.Unprotected = true, ""
-	err = checkEmpty(dir)
-	if err == nil {
-		if err := p.files.Write(*record); err != nil {
-			*s = before
-			return changed, err
-		}
-		p.reached("protecting")
-		var flagged bool
-		flagged, err = setImmutable(dir, true)
-		changed = changed || flagged
-		p.reached("protected")
+	if errors.Is(err, errUnprotected) {
+		err = p.leaveUnprotected(record, err)
 	}
-	if err == nil {
-		return changed, nil
+	return changed, err
+}
+
+// leaveUnprotected records and logs why a mount point cannot be protected.
+func (p *Pool) leaveUnprotected(record *Record, why error) error {
+	if !errors.Is(why, errUnprotected) && !errors.Is(why, ErrInvalid) {
+		return why
 	}
-	if !errors.Is(err, errUnprotected) && !errors.Is(err, ErrInvalid) {
-		return changed, err
-	}
-	s.Protected, s.Unprotected = false, err.Error()
-	p.log.Warn("while the volume is not attached, others can write into its mount point", "volume", record.Name, "target", s.Target, "why", err)
-	return changed, p.files.Write(*record)
+	s := record.Persist
+	s.Protected, s.Unprotected = false, why.Error()
+	p.log.Warn("while the volume is not attached, others can write into its mount point", "volume", record.Name, "target", s.Target, "why", why)
+	return p.files.Write(*record)
 }
 
 // warnUnprotected logs an error of protect.
@@ -151,15 +168,22 @@ func (p *Pool) warnUnprotected(record Record, err error) {
 
 // unprotect clears the flag that protect set, and removes the mount point if it
 // is ours. A directory that has taken its place is left alone.
-func (p *Pool) unprotect(record Record) {
+func (p *Pool) unprotect(ctx context.Context, record Record) error {
 	s := record.Persist
-	if s.Protected {
-		p.clearFlag(record)
-		p.reached("unprotected")
-	}
-	if s.MadeTarget && checkParentMounted(*s) == nil {
-		p.removeTarget(record.Name, s.Target)
-	}
+	return p.steps().Undo(ctx,
+		operation.Step{Name: "persistent target", Undo: func(context.Context) error {
+			if s.MadeTarget && checkParentMounted(*s) == nil {
+				p.removeTarget(record.Name, s.Target)
+			}
+			return nil
+		}},
+		operation.Step{Name: "protected", Undo: func(context.Context) error {
+			if s.Protected {
+				p.clearFlag(record)
+			}
+			return nil
+		}},
+	)
 }
 
 // clearFlag clears the flag that protect set. A flag that stays is a warning and no

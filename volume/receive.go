@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
+	"github.com/daybook-project/daybook/volume/operation"
 )
 
 // ReceiveOptions are the choices of [Pool.Receive].
@@ -69,21 +70,19 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 	if record.SectorBytes, err = p.sectorBytes(); err != nil {
 		return Record{}, err
 	}
-	w, err := p.newWork(ctx, record.SizeBytes, record.Provision)
-	if err != nil {
-		return Record{}, err
+	var w work
+	steps := []operation.Step{
+		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
+		{Name: "received", Do: func(ctx context.Context) error {
+			if err := apply(ctx, incoming, w.image(), chunk.Sum{}, o.Progress); err != nil {
+				return err
+			}
+			blockBytes, err := checkReceived(w.image(), record.SizeBytes, record.SectorBytes)
+			record.SectorBytes = max(record.SectorBytes, imagefile.SharedSectorBytes(filepath.Join(p.dir, store.WorkDir), blockBytes))
+			return err
+		}},
 	}
-	defer func() { err = errors.Join(err, w.discard()) }()
-	if err := apply(ctx, incoming, w.image(), chunk.Sum{}, o.Progress); err != nil {
-		return Record{}, err
-	}
-	p.reached("received")
-	blockBytes, err := checkReceived(w.image(), record.SizeBytes, record.SectorBytes)
-	if err != nil {
-		return Record{}, err
-	}
-	record.SectorBytes = max(record.SectorBytes, imagefile.SharedSectorBytes(filepath.Join(p.dir, store.WorkDir), blockBytes))
-	return record, p.finishVolume(ctx, &w, record, o.Progress)
+	return record, p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
 }
 
 // nextFile is what will be a volume's image. Nothing is promised to it: the
@@ -103,7 +102,7 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 	}
 	defer l.Release()
 	switch {
-	case record.Device != "":
+	case !hasImage(record):
 		return Record{}, checkImaged(record)
 	case record.Attachment != nil:
 		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
@@ -112,42 +111,53 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 	case record.SizeBytes != header.Base.SizeBytes:
 		return Record{}, fmt.Errorf("%w: it has %d bytes, and the stream's base %s had %d", ErrInvalid, record.SizeBytes, header.Base.Name, header.Base.SizeBytes)
 	}
-	w, err := p.changeWork(ctx, record.SizeBytes, header.SizeBytes)
-	if err != nil {
-		return Record{}, err
-	}
-	defer func() { err = errors.Join(err, w.discard()) }()
-	next := filepath.Join(w.path, nextFile)
+	var w work
+	var next string
+	after := record
+	err = p.steps().DoOrUndo(ctx,
+		making(&w, func(ctx context.Context) (work, error) { return p.changeWork(ctx, record.SizeBytes, header.SizeBytes) }),
+		operation.Step{Name: "received", Do: func(ctx context.Context) error {
+			next = filepath.Join(w.path, nextFile)
+			return p.receiveNext(ctx, record, incoming, next, o)
+		}},
+		operation.Step{Name: "exchanged", Do: func(ctx context.Context) (err error) {
+			after, err = p.exchange(ctx, record, header, next)
+			return errors.Join(err, w.discard())
+		}},
+	)
+	return after, err
+}
+
+// receiveNext makes the next image of a volume: a copy of the one that it has, in
+// which what the stream holds is changed.
+func (p *Pool) receiveNext(ctx context.Context, record Record, incoming *stream.Reader, next string, o ReceiveOptions) error {
+	header := incoming.Header
 	if err := imagefile.MakeSparse(next, record.SizeBytes); err != nil {
-		return Record{}, err
+		return err
 	}
-	if _, err := imagefile.CopyStill(ctx, p.files.Image(name), next, record.SizeBytes, nil); err != nil {
-		return Record{}, err
+	if _, err := imagefile.CopyStill(ctx, p.files.Image(record.Name), next, record.SizeBytes, nil); err != nil {
+		return err
 	}
 	sums, err := imagefile.Sums(ctx, next, record.SizeBytes, nil)
 	if err != nil {
-		return Record{}, err
+		return err
 	}
 	base := chunk.ImageSum(record.SizeBytes, sums)
 	if err := os.Truncate(next, int64(header.SizeBytes)); err != nil {
-		return Record{}, cause.NoSpace(err)
+		return cause.NoSpace(err)
 	}
 	if err := apply(ctx, incoming, next, base, o.Progress); err != nil {
-		return Record{}, err
+		return err
 	}
 	if _, err := checkReceived(next, header.SizeBytes, record.SectorBytes); err != nil {
-		return Record{}, err
+		return err
 	}
 	if record.Provision == Full {
 		if err := imagefile.WriteOut(ctx, next, 0, o.Progress); err != nil {
-			return Record{}, err
+			return err
 		}
 	}
-	if err := imagefile.Sync(next); err != nil {
-		return Record{}, err
-	}
-	p.reached("received")
-	return p.exchange(record, header, next)
+	return imagefile.Sync(next)
 }
 
 // changeWork makes a work in which nothing is promised but what the volume
@@ -168,7 +178,7 @@ func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 
 // exchange gives a volume its new image. At each moment the image is at least
 // as long as the record says.
-func (p *Pool) exchange(record Record, header stream.Header, next string) (Record, error) {
+func (p *Pool) exchange(ctx context.Context, record Record, header stream.Header, next string) (Record, error) {
 	before := record.SizeBytes
 	record.SizeBytes, record.Origin = header.SizeBytes, header.Record(record.Name).Origin
 	if record.SizeBytes < before {
@@ -176,10 +186,10 @@ func (p *Pool) exchange(record Record, header stream.Header, next string) (Recor
 			return Record{}, err
 		}
 	}
-	if err := os.Rename(next, p.files.Image(record.Name)); err != nil {
+	err := p.step(ctx, "renamed", func(context.Context) error { return os.Rename(next, p.files.Image(record.Name)) })
+	if err != nil {
 		return Record{}, err
 	}
-	p.reached("exchanged")
 	return record, p.files.Write(record) // and syncs the directory
 }
 
@@ -251,4 +261,15 @@ func checkReceived(image string, sizeBytes uint64, sectorBytes uint32) (blockByt
 		err = fmt.Errorf("%w: the pool's disk has sectors of %d bytes, and the volume blocks of %d", ErrUnsupported, sectorBytes, fs.BlockSizeBytes)
 	}
 	return fs.BlockSizeBytes, err
+}
+
+// checkImaged refuses what only an image can: to be sent, and received.
+func checkImaged(record Record) error {
+	switch {
+	case record.LVM != nil:
+		return fmt.Errorf("%w: its blocks are the logical volume %s; volumes with an image alone are sent and received", ErrUnsupported, record.LVM)
+	case record.Device != "":
+		return fmt.Errorf("%w: it lies on the device %s, whose copies are the volume manager's (lvcreate --snapshot)", ErrUnsupported, record.Device)
+	}
+	return nil
 }

@@ -46,6 +46,8 @@ const (
 	Reflink = records.Reflink
 	// Copied: read and written, but for what is zero.
 	Copied = records.Copied
+	// LVMSnapshot: LVM copies a block when it is written.
+	LVMSnapshot = records.LVMSnapshot
 )
 
 // Bounds of names, sizes and weights.

@@ -96,11 +96,11 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 	if err != nil {
 		return "", err
 	}
-	mended, err := p.mend(ctx, record, l)
+	finished, err := p.finishCheck(ctx, record, l)
 	if err != nil {
 		return "", err
 	}
-	if mended {
+	if finished {
 		what = "check finished"
 	}
 	if record.Resize != 0 {
@@ -110,7 +110,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 		what = fmt.Sprintf("resize finished: %d bytes", record.SizeBytes)
 	}
 	before := record.Attachment
-	if record, err = p.settle(ctx, record); err != nil {
+	if record, err = p.finishInterrupted(ctx, record); err != nil {
 		return what, err
 	}
 	switch {
@@ -129,13 +129,13 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 			}
 		}
 	default:
-		if err := p.checkImageThere(record); err != nil {
+		if err := p.blocks(record).Check(); err != nil {
 			return what, err
 		}
 	}
 	if record.Persist != nil && record.Attachment == nil {
 		// A mount point that cannot be protected does not damage the volume.
-		protected, err := p.protect(&record)
+		protected, err := p.protect(ctx, &record)
 		if err != nil {
 			p.warnUnprotected(record, err)
 		}
@@ -154,11 +154,11 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 // the image is whole by itself, after the host or a mounting was stopped. What
 // holds it up is the next mount's matter.
 func (p *Pool) replay(ctx context.Context, record Record, l *store.Lock) bool {
-	s, err := ext4.ReadSuperblock(p.backing(record))
+	s, err := ext4.ReadSuperblock(p.blocks(record).Node())
 	if err != nil || !s.NeedsRecovery || s.External() {
 		return false
 	}
-	if p.checkNoLoop(record) != nil {
+	if p.blocks(record).CheckUnused() != nil {
 		return false
 	}
 	if err := p.offline(record, l).ReplayJournal(ctx); err != nil {

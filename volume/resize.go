@@ -1,11 +1,9 @@
 package volume
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -73,7 +71,6 @@ func (p *Pool) grow(ctx context.Context, record Record, l *store.Lock, size uint
 	if err := p.beginGrow(ctx, &record, size); err != nil {
 		return record, err
 	}
-	p.reached("resizing")
 	return p.finishGrow(ctx, record, l, progress)
 }
 
@@ -104,36 +101,33 @@ func (p *Pool) beginGrow(ctx context.Context, record *Record, size uint64) error
 		return err
 	}
 	defer all.Release()
-	if record.Device == "" {
-		err = p.checkQuota(size - record.SizeBytes)
-	} else if long, lookErr := p.longEnough(*record, size); !long {
-		err = cmp.Or(lookErr, fmt.Errorf("%w size: its device %s is shorter than %d bytes; make that longer first (lvextend)", ErrInvalid, record.Device, size))
-	}
-	if err != nil {
+	blocks := p.blocks(*record)
+	if err := blocks.CheckResize(ctx, size); err != nil {
 		return err
 	}
-	record.Resize = size
-	if err := p.files.Write(*record); err != nil {
-		return err
-	}
-	if err := p.setLength(*record, size); err != nil {
-		if errors.Is(err, unix.EFBIG) {
-			err = fmt.Errorf("the pool's file system has no files of %d bytes: %w", size, ErrUnsupported)
+	if blocks.InPool() {
+		if err := p.checkQuota(size - record.SizeBytes); err != nil {
+			return err
 		}
+	}
+	if err := p.run(record).Do(ctx, enter("resizing", func() { record.Resize = size })); err != nil {
+		return err
+	}
+	if err := blocks.SetLength(ctx, size); err != nil {
 		record.Resize = 0
 		return errors.Join(cause.NoSpace(err), p.files.Write(*record))
 	}
 	return nil
 }
 
-// finishGrow does what is left of a growing that was recorded, or takes it back
+// finishGrow does what is left of a growing that was recorded, or rolls it back
 // if the file system has not grown yet and cannot.
 func (p *Pool) finishGrow(ctx context.Context, record Record, l *store.Lock, progress Progress) (Record, error) {
 	err := p.growAll(ctx, record, l, progress)
 	if err != nil {
 		// Not with ctx, which may be why it failed.
 		ctx := context.WithoutCancel(ctx)
-		back, backErr := p.takeBackGrow(ctx, record, l)
+		back, backErr := p.rollbackGrow(ctx, record, l)
 		if backErr == nil {
 			return back, err
 		}
@@ -151,7 +145,7 @@ func (p *Pool) finishGrow(ctx context.Context, record Record, l *store.Lock, pro
 var errGrown = errors.New("the file system has grown already")
 
 func (p *Pool) growAll(ctx context.Context, record Record, l *store.Lock, progress Progress) error {
-	image, now, want := p.backing(record), record.SizeBytes, record.Resize
+	blocks, now, want := p.blocks(record), record.SizeBytes, record.Resize
 	device, err := p.deviceOf(record)
 	if err != nil {
 		return err
@@ -160,38 +154,37 @@ func (p *Pool) growAll(ctx context.Context, record Record, l *store.Lock, progre
 	if err != nil {
 		return err
 	}
-	if err := p.setLength(record, want); err != nil {
-		return cause.NoSpace(err)
-	}
-	// A file system that has grown uses the new part already.
-	if record.Provision == Full && grown <= now {
-		if err := imagefile.WriteOut(ctx, image, int64(now), progress); err != nil {
-			return err
+	err = p.step(ctx, "lengthened", func(ctx context.Context) error {
+		if err := blocks.SetLength(ctx, want); err != nil {
+			return cause.NoSpace(err)
 		}
-	}
-	if err := imagefile.Sync(image); err != nil {
+		// A file system that has grown uses the new part already.
+		if grown <= now {
+			if err := blocks.Fill(ctx, now, progress); err != nil {
+				return err
+			}
+		}
+		return imagefile.Sync(blocks.Node())
+	})
+	if err != nil {
 		return err
 	}
-	p.reached("lengthened")
 	if record.Attachment == nil {
 		return p.resizeOffline(ctx, record, l, want)
 	}
-	if err := p.setCapacity(record, device); err != nil {
+	if err := p.step(ctx, "capacity", func(context.Context) error { return blocks.Lengthened(device) }); err != nil {
 		return err
 	}
-	p.reached("capacity")
-	if err := ext4.Grow(ctx, device, want); err != nil || record.Provision != Full {
+	if err := ext4.Grow(ctx, device, want); err != nil {
 		return cause.NoSpace(err)
 	}
-	// The kernel zeroes new inode tables by a request that a loop device
-	// fulfils with holes.
-	return imagefile.Allocate(image, int64(now))
+	return blocks.Grown(now)
 }
 
-// takeBackGrow makes the image as long as it was, if the file system is.
-func (p *Pool) takeBackGrow(ctx context.Context, record Record, l *store.Lock) (Record, error) {
+// rollbackGrow makes the image as long as it was, if the file system is.
+func (p *Pool) rollbackGrow(ctx context.Context, record Record, l *store.Lock) (Record, error) {
 	if record.Attachment == nil {
-		if err := p.undoOffline(ctx, record, l); err != nil {
+		if err := p.rollbackOffline(ctx, record, l); err != nil {
 			return record, err
 		}
 	}
@@ -206,11 +199,11 @@ func (p *Pool) takeBackGrow(ctx context.Context, record Record, l *store.Lock) (
 	if grown > record.SizeBytes {
 		return record, errGrown
 	}
-	if err := p.setLength(record, record.SizeBytes); err != nil {
+	if err := p.blocks(record).SetLength(ctx, record.SizeBytes); err != nil {
 		return record, err
 	}
 	if record.Attachment != nil {
-		if err := p.setCapacity(record, device); err != nil {
+		if err := p.blocks(record).Lengthened(device); err != nil {
 			return record, err
 		}
 	}
@@ -218,9 +211,9 @@ func (p *Pool) takeBackGrow(ctx context.Context, record Record, l *store.Lock) (
 	return record, p.files.Write(record)
 }
 
-// finishResize brings an interrupted resize to an end, or takes it back.
+// finishResize brings an interrupted resize to an end, or rolls it back.
 func (p *Pool) finishResize(ctx context.Context, record Record, l *store.Lock) (Record, error) {
-	record, err := p.settle(ctx, record)
+	record, err := p.finishInterrupted(ctx, record)
 	if err != nil {
 		return record, err
 	}
@@ -228,7 +221,7 @@ func (p *Pool) finishResize(ctx context.Context, record Record, l *store.Lock) (
 		return p.finishShrink(ctx, record, l)
 	}
 	if record.Attachment == nil {
-		if err := p.undoOffline(ctx, record, l); err != nil {
+		if err := p.rollbackOffline(ctx, record, l); err != nil {
 			return record, err
 		}
 		// The journal may hold a growing that the superblock does not tell yet.
@@ -238,7 +231,7 @@ func (p *Pool) finishResize(ctx context.Context, record Record, l *store.Lock) (
 	}
 	after, err := p.finishGrow(ctx, record, l, nil)
 	if err != nil && after.Resize == 0 {
-		p.log.Warn("an interrupted resize was taken back", "volume", record.Name, "why", err)
+		p.log.Warn("an interrupted resize was rolled back", "volume", record.Name, "why", err)
 		return after, nil
 	}
 	return after, err
@@ -247,34 +240,16 @@ func (p *Pool) finishResize(ctx context.Context, record Record, l *store.Lock) (
 // deviceOf is what has the file system now: a block device, or the image.
 func (p *Pool) deviceOf(record Record) (string, error) {
 	if record.Attachment == nil {
-		return p.backing(record), nil
+		return p.blocks(record).Node(), nil
 	}
-	lowers, err := p.lowers(record)
+	devices, err := p.underlying(record)
 	if err != nil {
 		return "", err
 	}
-	if len(lowers) != 1 {
-		return "", fmt.Errorf("its image has %d loop devices, want one", len(lowers))
+	if len(devices) != 1 {
+		return "", fmt.Errorf("its image has %d loop devices, want one", len(devices))
 	}
-	return lowers[0].node, nil
-}
-
-// setLength makes the image so long; a device is as long as it is.
-func (p *Pool) setLength(record Record, bytes uint64) error {
-	if record.Device != "" {
-		return nil
-	}
-	return os.Truncate(p.files.Image(record.Name), int64(bytes))
-}
-
-// longEnough says whether image or device has that length.
-func (p *Pool) longEnough(record Record, bytes uint64) (bool, error) {
-	if record.Device != "" {
-		facts, err := lookAtDevice(record.Device)
-		return facts.bytes >= bytes, err
-	}
-	info, err := os.Stat(p.files.Image(record.Name))
-	return err == nil && uint64(info.Size()) >= bytes, err
+	return devices[0].Node, nil
 }
 
 // fileSystemBytes is how long the file system on a device says it is.
@@ -284,20 +259,4 @@ func fileSystemBytes(device string) (uint64, error) {
 		return 0, err
 	}
 	return s.Blocks * uint64(s.BlockSizeBytes), nil
-}
-
-// setCapacity makes a loop device as long as its file is.
-func (p *Pool) setCapacity(record Record, device string) error {
-	if record.Device != "" {
-		return nil
-	}
-	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("%s: %w", device, err)
-	}
-	err = unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0)
-	if err != nil {
-		err = fmt.Errorf("cannot give %s its file's new length: %w", device, err)
-	}
-	return errors.Join(err, unix.Close(fd))
 }

@@ -15,10 +15,11 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 )
 
 func (p *Pool) offline(record Record, l *store.Lock) ext4.Offline {
-	return ext4.Offline{Device: p.backing(record), JournalDevice: record.JournalDevice, Lock: l.File, Kept: p.files.KeptSuperblock(record.Name)}
+	return ext4.Offline{Device: p.blocks(record).Node(), JournalDevice: record.JournalDevice, Lock: l.File, Kept: p.files.KeptSuperblock(record.Name)}
 }
 
 // shrink makes a volume that is not attached shorter.
@@ -37,13 +38,14 @@ func (p *Pool) shrink(ctx context.Context, record Record, l *store.Lock, size ui
 	if size < least {
 		return record, fmt.Errorf("%w size: %d bytes, but its data need at least %d", ErrInvalid, size, least)
 	}
-	record.Resize = size
-	if err := p.files.Write(record); err != nil {
+	if err := p.blocks(record).CheckResize(ctx, size); err != nil {
 		return record, err
 	}
-	p.reached("resizing")
+	if err := p.run(&record).Do(ctx, enter("resizing", func() { record.Resize = size })); err != nil {
+		return record, err
+	}
 	onCopy := false
-	if record.Device == "" {
+	if hasImage(record) {
 		onCopy, err = p.shrinkOnCopy(ctx, record, size)
 	}
 	if err == nil && !onCopy {
@@ -79,30 +81,35 @@ func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (do
 			return false, err
 		}
 	}
+	err = p.steps().Do(ctx,
+		operation.Step{Name: "resized", Do: func(ctx context.Context) error { return shrinkImage(ctx, record, next, size) }},
+		operation.Step{Name: "exchanged", Do: func(context.Context) error { return os.Rename(next, image) }},
+	)
+	if err != nil {
+		return false, err
+	}
+	return true, wholefile.SyncDirectory(filepath.Dir(image))
+}
+
+// shrinkImage makes the file system in a copy of a volume's image shorter, and the
+// file.
+func shrinkImage(ctx context.Context, record Record, next string, size uint64) error {
 	offline := ext4.Offline{Device: next, JournalDevice: record.JournalDevice}
 	if err := offline.Resize(ctx, size, ""); err != nil {
-		return false, cause.NoSpace(err)
+		return cause.NoSpace(err)
 	}
 	if err := offline.CheckResized(ctx); err != nil {
-		return false, cause.Damaged(err)
+		return cause.Damaged(err)
 	}
 	if err := os.Truncate(next, int64(size)); err != nil {
-		return false, err
+		return err
 	}
 	if record.Provision == Full {
 		if err := imagefile.WriteOut(ctx, next, 0, nil); err != nil {
-			return false, err
+			return err
 		}
 	}
-	if err := imagefile.Sync(next); err != nil {
-		return false, err
-	}
-	p.reached("resized")
-	if err := os.Rename(next, image); err != nil {
-		return false, err
-	}
-	p.reached("exchanged")
-	return true, wholefile.SyncDirectory(filepath.Dir(image))
+	return imagefile.Sync(next)
 }
 
 // hasTwice says whether the pool has twice the room that a file takes.
@@ -125,14 +132,16 @@ func (p *Pool) resizeOffline(ctx context.Context, record Record, l *store.Lock, 
 	if err := makeUndoFile(undo); err != nil {
 		return err
 	}
-	if err := p.offline(record, l).Resize(ctx, size, undo); err != nil {
-		return cause.NoSpace(err)
+	err := p.step(ctx, "resized", func(ctx context.Context) error {
+		return cause.NoSpace(p.offline(record, l).Resize(ctx, size, undo))
+	})
+	if err != nil {
+		return err
 	}
-	p.reached("resized")
 	if err := p.offline(record, l).CheckResized(ctx); err != nil {
 		return cause.Damaged(err)
 	}
-	if err := imagefile.Sync(p.backing(record)); err != nil {
+	if err := imagefile.Sync(p.blocks(record).Node()); err != nil {
 		return err
 	}
 	return removeSynced(undo)
@@ -140,13 +149,13 @@ func (p *Pool) resizeOffline(ctx context.Context, record Record, l *store.Lock, 
 
 // finishShrink ends a shrinking from wherever it stands.
 func (p *Pool) finishShrink(ctx context.Context, record Record, l *store.Lock) (Record, error) {
-	image := p.backing(record)
-	long, err := p.longEnough(record, record.SizeBytes)
+	image := p.blocks(record).Node()
+	long, err := p.blocks(record).HasLength(record.SizeBytes)
 	if err != nil {
 		return record, err
 	}
 	if long {
-		if err := p.undoOffline(ctx, record, l); err != nil {
+		if err := p.rollbackOffline(ctx, record, l); err != nil {
 			return record, err
 		}
 	} else {
@@ -164,7 +173,7 @@ func (p *Pool) finishShrink(ctx context.Context, record Record, l *store.Lock) (
 		return record, err
 	}
 	if now <= record.Resize {
-		if err := p.setLength(record, record.Resize); err != nil {
+		if err := p.blocks(record).SetLength(ctx, record.Resize); err != nil {
 			return record, err
 		}
 		if err := imagefile.Sync(image); err != nil {
@@ -176,9 +185,9 @@ func (p *Pool) finishShrink(ctx context.Context, record Record, l *store.Lock) (
 	return record, p.files.Write(record)
 }
 
-// undoOffline puts back what an interrupted tool has overwritten; without an
+// rollbackOffline puts back what an interrupted tool has overwritten; without an
 // undo file there is nothing.
-func (p *Pool) undoOffline(ctx context.Context, record Record, l *store.Lock) error {
+func (p *Pool) rollbackOffline(ctx context.Context, record Record, l *store.Lock) error {
 	undo := p.files.UndoFile(record.Name)
 	info, err := os.Stat(undo)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -187,19 +196,21 @@ func (p *Pool) undoOffline(ctx context.Context, record Record, l *store.Lock) er
 	if err != nil {
 		return err
 	}
-	offline := p.offline(record, l)
-	var undoErr error
-	if info.Size() > 0 { // else nothing was overwritten
-		undoErr = offline.Undo(ctx, undo)
-	}
-	if _, _, err := offline.Check(ctx, true); err != nil {
-		return errors.Join(undoErr, cause.Damaged(err))
-	}
-	if err := imagefile.Sync(p.backing(record)); err != nil {
+	err = p.step(ctx, "undone", func(ctx context.Context) error {
+		offline := p.offline(record, l)
+		var undoErr error
+		if info.Size() > 0 { // else nothing was overwritten
+			undoErr = offline.Undo(ctx, undo)
+		}
+		if _, _, err := offline.Check(ctx, true); err != nil {
+			return errors.Join(undoErr, cause.Damaged(err))
+		}
+		p.log.Info("an interrupted resize was rolled back", "volume", record.Name, "e2undo", undoErr)
+		return imagefile.Sync(p.blocks(record).Node())
+	})
+	if err != nil {
 		return err
 	}
-	p.log.Info("an interrupted resize was taken back", "volume", record.Name, "e2undo", undoErr)
-	p.reached("undone")
 	return removeSynced(undo)
 }
 

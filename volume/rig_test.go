@@ -260,7 +260,7 @@ func (r *rig) wantDetached(names ...string) {
 func (r *rig) filesOf(name string) []string {
 	dir := filepath.Join(store.VolumesDir, name)
 	files := []string{filepath.Join(dir, store.RecordFile), filepath.Join(dir, store.SnapshotsDir)}
-	if record, err := r.pool.files.Read(name); err != nil || record.Device == "" {
+	if record, err := r.pool.files.Read(name); err != nil || hasImage(record) {
 		files = append(files, filepath.Join(dir, store.ImageFile))
 	}
 	return files
@@ -344,8 +344,8 @@ func (r *rig) wantWhole(name string) Status {
 		r.t.Errorf("%s: %s", name, status.Problem)
 	}
 	if a := status.Attachment; a == nil {
-		r.wantClean(r.pool.backing(status.Record))
-	} else if !status.Placed || !status.DirectIO || status.Mountpoint != a.Target || status.BlockDevice == "" || status.LoopDevice == "" && status.Device == "" {
+		r.wantClean(r.pool.blocks(status.Record).Node())
+	} else if !status.Placed || !status.DirectIO || status.Mountpoint != a.Target || status.BlockDevice == "" || status.LoopDevice == "" && hasImage(status.Record) {
 		r.t.Errorf("%s is not attached with everything: %+v", name, status)
 	}
 	return status
@@ -466,4 +466,24 @@ func (r *rig) endPoolOn(d poolDisk) {
 		r.t.Error(err)
 		_ = unix.Unmount(d.dir, unix.MNT_DETACH)
 	}
+}
+
+// loopsOf finds the loop devices that have a volume's image, whoever made them.
+func (r *rig) loopsOf(name string) (found []blockdev.Loop, err error) {
+	all, err := blockdev.Loops()
+	for _, loop := range all {
+		if loop.File == r.pool.files.Image(name) {
+			found = append(found, loop)
+		}
+	}
+	return found, err
+}
+
+// syncAll syncs the file system of a directory.
+func syncAll(directory string) error {
+	fd, err := unix.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(fd), unix.Close(fd))
 }

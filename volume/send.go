@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
@@ -42,14 +43,17 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 	if err := CheckMaxFreeze(o.MaxFreeze); err != nil {
 		return err
 	}
-	source, err := p.openSource(ctx, name, snapshot, base, longestFreeze(o.MaxFreeze))
+	var from *source
+	err = p.step(ctx, "sending", func(ctx context.Context) (err error) {
+		from, err = p.openSource(ctx, name, snapshot, base, longestFreeze(o.MaxFreeze))
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, source.close()) }()
-	p.reached("sending")
+	defer func() { err = errors.Join(err, from.close()) }()
 	out := bufio.NewWriterSize(w, chunk.Bytes)
-	if err := source.send(ctx, out, o.Progress); err != nil {
+	if err := from.send(ctx, out, o.Progress); err != nil {
 		return err
 	}
 	return out.Flush()
@@ -105,10 +109,15 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 		image, s.header.SizeBytes = p.files.SnapshotImage(name, snapshot), of.SizeBytes
 		s.header.Snapshot = &stream.Snapshot{Name: of.Name, ID: of.ID, Created: of.Created}
 	case record.Attachment != nil:
-		if s.work, err = p.newWork(ctx, record.SizeBytes, Thin); err != nil {
+		if s.work, err = p.imageWork(ctx, record.SizeBytes); err != nil {
 			return nil, err
 		}
-		if _, _, err := p.capture(ctx, &record, l, s.work.image(), longest, nil); err != nil {
+		freeze, err := p.freezer(&record, l, longest)
+		if err != nil {
+			return nil, err
+		}
+		to := backing.Copy{Directory: s.work.path, LongestFreeze: longest, Mountpoint: mountpoint(record)}
+		if _, _, err := p.blocks(record).Snapshot(ctx, to, freeze); err != nil {
 			return nil, err
 		}
 		image = s.work.image()

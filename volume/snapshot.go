@@ -12,10 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
-	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -68,30 +68,66 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 		return SnapshotRecord{}, err
 	}
 	defer l.Release()
-	if err := checkImaged(record); err != nil {
+	if err := p.blocks(record).CheckCopy(); err != nil {
 		return SnapshotRecord{}, err
 	}
 	place := p.files.SnapshotDir(name, snapshot)
 	if _, err := os.Lstat(place); err == nil {
 		return SnapshotRecord{}, ErrExists
 	}
-	w, err := p.newWork(ctx, record.SizeBytes, Thin)
+	s := SnapshotRecord{Format: records.SnapshotFormat, Name: snapshot, ID: records.NewID(), VolumeID: record.ID, SizeBytes: record.SizeBytes}
+	if record.LVM != nil {
+		s.Format, s.Method = records.SnapshotFormatLVM, LVMSnapshot
+		s.LVM = records.NewLogicalVolume(record.LVM.VolumeGroup, record.LVM.ThinPool, s.ID)
+	}
+	freeze, err := p.freezer(&record, l, longestFreeze(o.MaxFreeze))
 	if err != nil {
 		return SnapshotRecord{}, err
 	}
-	defer func() { err = errors.Join(err, w.discard()) }()
-	s := SnapshotRecord{Format: records.SnapshotFormat, Name: snapshot, ID: records.NewID(), VolumeID: record.ID, SizeBytes: record.SizeBytes}
-	if s.Method, s.FrozenSeconds, err = p.capture(ctx, &record, l, w.image(), longestFreeze(o.MaxFreeze), o.Progress); err != nil {
-		return SnapshotRecord{}, err
+	var w work
+	steps := []operation.Step{
+		making(&w, func(ctx context.Context) (work, error) { return p.snapshotWork(ctx, record, s) }),
+		{Name: "copied", Do: func(ctx context.Context) (err error) {
+			to := backing.Copy{Directory: w.path, Held: w.lock.File, Snapshot: &s, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpoint(record), Progress: o.Progress}
+			s.Method, s.FrozenSeconds, err = p.blocks(record).Snapshot(ctx, to, freeze)
+			s.Created = time.Now().UTC()
+			return err
+		}},
+		{Name: "complete", Do: func(context.Context) error {
+			if err := store.ReplaceFile(filepath.Join(w.path, store.SnapshotFile), s); err != nil {
+				return err
+			}
+			if err := os.Mkdir(filepath.Dir(place), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
+				return cause.NoSpace(err)
+			}
+			return nil
+		}},
 	}
-	s.Created = time.Now().UTC()
-	if err := store.ReplaceFile(filepath.Join(w.path, store.SnapshotFile), s); err != nil {
-		return SnapshotRecord{}, err
+	err = p.steps().DoOrUndo(ctx, append(steps, p.publish(&w, place, fmt.Sprintf("snapshot %s of volume %s", snapshot, name))...)...)
+	return s, err
+}
+
+// mountpoint is where a volume is attached; "" if it is not.
+func mountpoint(record Record) string {
+	if record.Attachment == nil {
+		return ""
 	}
-	if err := os.Mkdir(filepath.Dir(place), 0o711); err != nil && !errors.Is(err, fs.ErrExist) {
-		return SnapshotRecord{}, cause.NoSpace(err)
+	return record.Attachment.Target
+}
+
+// freezer freezes the file system of an attached volume; nil if it is detached.
+func (p *Pool) freezer(record *Record, l *store.Lock, longest time.Duration) (backing.Freeze, error) {
+	if record.Attachment == nil {
+		return nil, nil
 	}
-	return s, p.finish(&w, place, fmt.Sprintf("snapshot %s of volume %s", snapshot, name))
+	if hasImage(*record) {
+		if err := checkCanGuard(); err != nil {
+			return nil, err
+		}
+	}
+	return func(ctx context.Context, do func(context.Context) error) (float64, error) {
+		return p.whileFrozen(ctx, record, l, longest, do)
+	}, nil
 }
 
 // holdReady locks a volume that is whole, after what a killed process left of
@@ -101,131 +137,23 @@ func (p *Pool) holdReady(ctx context.Context, name string) (Record, *store.Lock,
 	if err != nil {
 		return Record{}, nil, err
 	}
-	if record, err = p.settle(ctx, record); err == nil {
-		_, err = p.mend(ctx, record, l)
+	if record, err = p.finishInterrupted(ctx, record); err == nil {
+		_, err = p.finishCheck(ctx, record, l)
 	}
 	if err == nil && record.Resize != 0 {
 		record, err = p.finishResize(ctx, record, l)
 	}
 	if err == nil {
-		err = p.checkImageThere(record)
+		err = p.blocks(record).Check()
 	}
 	if err == nil && record.Attachment == nil {
-		err = p.checkNoLoop(record)
+		err = p.blocks(record).CheckUnused()
 	}
 	if err != nil {
 		l.Release()
 		return Record{}, nil, err
 	}
 	return record, l, nil
-}
-
-// Passes over a volume at work, before it is frozen: each costs a reading, and
-// leaves less to be written in the next. The frozen one writes at most about
-// fewBytes, if the volume's writers let it.
-const (
-	maxPasses = 3
-	fewBytes  = 64 << 20
-)
-
-// capture brings into the sparse image target what a volume, whose lock is l,
-// holds, in a state in which its file system is whole. Writers of an attached one
-// wait for at most longest.
-func (p *Pool) capture(ctx context.Context, record *Record, l *store.Lock, target string, longest time.Duration, progress Progress) (how Method, frozenSeconds float64, err error) {
-	source, size := p.files.Image(record.Name), record.SizeBytes
-	if record.Attachment == nil {
-		if err := checkJournalInside(source); err != nil {
-			return "", 0, err
-		}
-		reflinked, err := imagefile.CopyStill(ctx, source, target, size, progress)
-		how = Copied
-		if reflinked {
-			how = Reflink
-		}
-		return how, 0, err
-	}
-	if err := checkCanGuard(); err != nil {
-		return "", 0, err
-	}
-	// Of a live image it is no snapshot, but tells whether it can be.
-	can, err := imagefile.Reflink(source, target, size)
-	if err != nil {
-		return "", 0, err
-	}
-	how = Reflink
-	var before *imagefile.Copied
-	if !can {
-		how = Copied
-		if before, err = p.copyLive(ctx, source, target, size, longest, progress); err != nil {
-			return "", 0, err
-		}
-	}
-	// What is written now need not be while it is frozen.
-	if err := syncFileSystem(record.Attachment.Target); err != nil {
-		return "", 0, err
-	}
-	if err := ctx.Err(); err != nil {
-		return "", 0, err
-	}
-	frozenSeconds, err = p.whileFrozen(ctx, record, l, longest, func(ctx context.Context) error {
-		if can {
-			_, err := imagefile.Reflink(source, target, size)
-			return err
-		}
-		_, err := imagefile.Copy(ctx, source, target, size, before, progress)
-		return err
-	})
-	return how, frozenSeconds, err
-}
-
-// copyLive copies an image at work, so that little is left to be copied from the
-// frozen one, which is only read then. It refuses one that cannot be read in the
-// time that its writers may wait.
-func (p *Pool) copyLive(ctx context.Context, source, target string, size uint64, longest time.Duration, progress Progress) (before *imagefile.Copied, err error) {
-	if err := checkReadable(ctx, source, size, longest); err != nil {
-		return nil, err
-	}
-	for pass := 0; pass < maxPasses && (before == nil || before.ChangedBytes > fewBytes); pass++ {
-		if before, err = imagefile.Copy(ctx, source, target, size, before, progress); err != nil {
-			return nil, err
-		}
-	}
-	p.reached("copied")
-	return before, nil
-}
-
-// checkReadable reads an image as the copying of a frozen one does, and refuses it
-// if that takes longer than a freeze may.
-func checkReadable(ctx context.Context, image string, size uint64, longest time.Duration) error {
-	var read uint64
-	reading, stop := context.WithTimeoutCause(ctx, longest, ErrNotFrozen)
-	defer stop()
-	_, err := imagefile.Sums(reading, image, size, func(done, _ uint64) { read = done })
-	if !errors.Is(err, ErrNotFrozen) {
-		return err
-	}
-	return fmt.Errorf("%w: the pool's file system has no reflinks, so the image must be read while its writers wait, and in the %v that they may wait (--max-freeze) %d of %d bytes were read; "+
-		"detach the volume first, put the pool on XFS, or let them wait longer, such as --max-freeze 10m", ErrNotFrozen, longest, read, size)
-}
-
-// checkJournalInside refuses an image a part of which is on another device.
-func checkJournalInside(image string) error {
-	s, err := ext4.ReadSuperblock(image)
-	if err != nil {
-		return fmt.Errorf("its image is %w: %w", ErrCorrupt, err)
-	}
-	if s.External() && s.NeedsRecovery {
-		return fmt.Errorf("%w: its journal is on another device and must be replayed first: attach and detach it", ErrUnsupported)
-	}
-	return nil
-}
-
-func syncFileSystem(directory string) error {
-	fd, err := unix.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(fd), unix.Close(fd))
 }
 
 // Snapshots tells all of a volume's snapshots, oldest first. A damaged record is
@@ -244,6 +172,10 @@ func (p *Pool) Snapshots(name string) (_ []SnapshotStatus, err error) {
 		status := SnapshotStatus{SnapshotRecord: record}
 		if err != nil {
 			status = SnapshotStatus{SnapshotRecord: SnapshotRecord{Name: snapshot}, Problem: err.Error()}
+		}
+		if record.LVM != nil {
+			all = append(all, status)
+			continue
 		}
 		var st unix.Stat_t
 		switch err := unix.Stat(p.files.SnapshotImage(name, snapshot), &st); {

@@ -94,10 +94,10 @@ func (p *Pool) List() (_ []Status, err error) {
 func (p *Pool) status(record Record) Status {
 	s := Status{Record: record, Pool: p.dir, Snapshots: p.files.SnapshotNames(record.Name)}
 	var st unix.Stat_t
-	switch err := unix.Stat(p.backing(record), &st); {
+	switch err := unix.Stat(p.blocks(record).Node(), &st); {
 	case err != nil:
 		s.Problem = fmt.Sprintf("image or device: %v", err)
-	case record.Device == "":
+	case hasImage(record):
 		s.AllocatedBytes = uint64(st.Blocks) * 512
 	}
 	if record.Attachment == nil {
@@ -107,11 +107,11 @@ func (p *Pool) status(record Record) Status {
 		return s
 	}
 	a := record.Attachment
-	stands, err := p.stands(record)
+	mounted, err := p.isMounted(record)
 	switch {
 	case err != nil:
 		s.Problem = err.Error()
-	case a.State == Attached && !stands:
+	case a.State == Attached && !mounted:
 		s.Problem = "it was attached, and is no longer: daybook volume repair"
 	case a.State != Attached:
 		s.Problem = fmt.Sprintf("%s was interrupted: daybook volume repair", a.State)
@@ -120,13 +120,13 @@ func (p *Pool) status(record Record) Status {
 		s.FreezeAbandoned = true
 		s.Problem = "its file system is frozen, and the process that froze it has ended; writers wait: run daybook volume repair"
 	}
-	if !stands {
+	if !mounted {
 		return s
 	}
 	s.Mountpoint = a.Target
-	if lowers, err := p.lowers(record); err == nil && len(lowers) == 1 {
-		s.BlockDevice, s.DirectIO = lowers[0].node, true // a device has no image that could be cached
-		if loop := lowers[0].loop; loop != nil {
+	if devices, err := p.underlying(record); err == nil && len(devices) == 1 {
+		s.BlockDevice, s.DirectIO = devices[0].Node, true // a device has no image that could be cached
+		if loop := devices[0].Loop; loop != nil {
 			s.LoopDevice = s.BlockDevice
 			s.DirectIO, _ = loop.DirectIO()
 		}

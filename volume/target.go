@@ -62,7 +62,6 @@ func (p *Pool) removeTarget(name, target string) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		p.log.Warn("the mount point stays", "volume", name, "target", target, "why", err)
 	}
-	p.reached("target removed")
 }
 
 // openBelow opens the directory at a path in the file system of its parent, also

@@ -173,7 +173,7 @@ func (r *rig) leaveAJournal(name string) {
 	orphan, err := os.Create(filepath.Join(r.target(name), "orphan"))
 	if err == nil {
 		_, err = orphan.Write(make([]byte, 64<<10))
-		err = errors.Join(err, os.Remove(orphan.Name()), orphan.Sync(), syncFileSystem(r.target(name)))
+		err = errors.Join(err, os.Remove(orphan.Name()), orphan.Sync(), syncAll(r.target(name)))
 	}
 	size := r.inspect(name).SizeBytes
 	crashed := filepath.Join(r.home, "crashed")

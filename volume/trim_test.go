@@ -15,21 +15,21 @@ func TestATrimGivesBlocksBack(t *testing.T) {
 		r.attach(name, AttachOptions{Placement: PlaceNone})
 		dir := r.target(name)
 		fill(t, dir, 64<<20)
-		if err := syncFileSystem(dir); err != nil {
+		if err := syncAll(dir); err != nil {
 			t.Fatal(err)
 		}
 		kept := sumOfFiles(t, dir)
 		if err := os.WriteFile(filepath.Join(dir, "more"), make([]byte, 8<<20), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := syncFileSystem(dir); err != nil {
+		if err := syncAll(dir); err != nil {
 			t.Fatal(err)
 		}
 		before := allocatedBytes(t, r.pool.files.Image(name))
 		if err := os.Remove(filepath.Join(dir, "more")); err != nil {
 			t.Fatal(err)
 		}
-		if err := syncFileSystem(dir); err != nil {
+		if err := syncAll(dir); err != nil {
 			t.Fatal(err)
 		}
 		trimmed, err := r.pool.Trim(t.Context(), name)
@@ -37,7 +37,7 @@ func TestATrimGivesBlocksBack(t *testing.T) {
 			t.Fatalf("%d bytes, %v", trimmed, err)
 		}
 		// btrfs tells allocations after its next commit.
-		if err := syncFileSystem(r.pool.dir); err != nil {
+		if err := syncAll(r.pool.dir); err != nil {
 			t.Fatal(err)
 		}
 		if after := allocatedBytes(t, r.pool.files.Image(name)); before-after < 8<<20 {

@@ -38,6 +38,8 @@ type order struct {
 	// Device is for a volume that is to be on one: in the random sequence the
 	// last.
 	Device string
+	// VolumeGroup and ThinPool are for a volume on LVM.
+	VolumeGroup, ThinPool string
 	// Operation is one of operations, or "random".
 	Operation string
 	Attach    AttachOptions
@@ -63,7 +65,7 @@ type order struct {
 // operations are what a victim can do once.
 var operations = map[string]func(context.Context, *Pool, order) error{
 	"create": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, Mode: o.Mode})
+		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, VolumeGroup: o.VolumeGroup, ThinPool: o.ThinPool, Mode: o.Mode})
 		return err
 	},
 	"attach": func(ctx context.Context, p *Pool, o order) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,9 +14,10 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
-	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -25,41 +27,63 @@ import (
 type work struct {
 	path string
 	lock *store.Lock
+	log  *slog.Logger
 }
 
 func (w work) image() string { return filepath.Join(w.path, store.ImageFile) }
 
-// newWork makes a directory in which an image of size bytes is promised: the
-// quota holds it from now on. A file of that size is in it, which reads as zeros:
-// sparse, or with all its blocks, asked for at once so that they lie together. A
-// file system that is made in a sparse file has its own first, here and there.
-func (p *Pool) newWork(ctx context.Context, sizeBytes uint64, provision Provision) (w work, err error) {
+// newWork makes a directory in which a volume is made. Blocks of the pool are
+// promised: the quota holds them from now on, and they are made. Other blocks have
+// the record first, which says whose they are.
+func (p *Pool) newWork(ctx context.Context, record Record) (w work, err error) {
 	all, err := p.files.Lock(ctx)
 	if err != nil {
 		return work{}, err
 	}
 	defer all.Release()
-	if err := p.checkQuota(sizeBytes); err != nil {
-		return work{}, err
+	inPool := hasImage(record)
+	if inPool {
+		if err := p.checkQuota(record.SizeBytes); err != nil {
+			return work{}, err
+		}
 	}
 	if w, err = p.emptyWork(); err != nil {
 		return work{}, err
 	}
-	err = imagefile.MakeSparse(w.image(), sizeBytes)
-	if err == nil && provision == Full {
-		err = imagefile.Allocate(w.image(), 0)
+	if inPool {
+		err = backing.Of(w.path, record, p.log).Create(ctx, w.lock.File)
+	} else {
+		err = store.WriteVolume(w.path, record)
 	}
 	if err != nil {
 		return work{}, errors.Join(err, w.discard())
 	}
-	p.reached("work")
+	return w, nil
+}
+
+// imageWork makes a directory with a sparse image that a volume is copied to.
+func (p *Pool) imageWork(ctx context.Context, sizeBytes uint64) (work, error) {
+	return p.newWork(ctx, Record{SizeBytes: sizeBytes, Provision: Thin})
+}
+
+// snapshotWork makes a directory in which a snapshot of a volume is made.
+func (p *Pool) snapshotWork(ctx context.Context, record Record, s SnapshotRecord) (w work, err error) {
+	if s.LVM == nil {
+		return p.imageWork(ctx, record.SizeBytes)
+	}
+	if w, err = p.changeWork(ctx, 0, 0); err != nil {
+		return work{}, err
+	}
+	if err := store.ReplaceFile(filepath.Join(w.path, store.SnapshotFile), s); err != nil {
+		return work{}, errors.Join(err, w.discard())
+	}
 	return w, nil
 }
 
 // emptyWork makes a locked directory; the pool is locked, so that nobody clears
 // it away before.
 func (p *Pool) emptyWork() (w work, err error) {
-	w.path = filepath.Join(p.dir, store.WorkDir, records.NewID())
+	w.log, w.path = p.log, filepath.Join(p.dir, store.WorkDir, records.NewID())
 	if err := os.Mkdir(w.path, 0o711); err != nil {
 		return work{}, cause.NoSpace(err)
 	}
@@ -74,28 +98,44 @@ func (w *work) discard() error {
 	if w.lock == nil {
 		return nil
 	}
-	err := clear(w.path)
+	err := clear(w.path, w.log)
 	w.lock.Release()
 	w.lock = nil
 	return err
 }
 
-// clear removes a work and wipes its device. The work of a newer Daybook stays:
+// clear removes a work, and gives back its blocks outside of the pool. The work of a newer Daybook stays:
 // nobody knows what belongs to it.
-func clear(path string) error {
-	err := giveBack(path)
+func clear(path string, log *slog.Logger) error {
+	// Not with the caller's context, which may be why it is given back.
+	err := backing.Clear(context.Background(), path, log)
 	if errors.Is(err, ErrUnsupported) {
 		return err
 	}
 	return errors.Join(err, os.RemoveAll(path))
 }
 
-// finish gives the work its place, at which nothing may be.
-func (p *Pool) finish(w *work, place, what string) error {
-	if err := syncTree(w.path); err != nil {
-		return err
+// making is the step in which the work is made. Undone, nothing is left of it.
+func making(w *work, make func(context.Context) (work, error)) operation.Step {
+	return operation.Step{
+		Name: "work",
+		Do: func(ctx context.Context) (err error) {
+			*w, err = make(ctx)
+			return err
+		},
+		Undo: func(context.Context) error { return w.discard() },
 	}
-	p.reached("finishing")
+}
+
+// publish are the steps that give a work its place, at which nothing may be.
+func (p *Pool) publish(w *work, place, what string) []operation.Step {
+	return []operation.Step{
+		{Name: "synced", Do: func(context.Context) error { return syncTree(w.path) }},
+		{Name: "published", Do: func(context.Context) error { return moveToPlace(w, place, what) }},
+	}
+}
+
+func moveToPlace(w *work, place, what string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, w.path, unix.AT_FDCWD, place, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
 		// Not every file system knows it (NFS); none replaces a directory
@@ -109,26 +149,23 @@ func (p *Pool) finish(w *work, place, what string) error {
 		return fmt.Errorf("cannot move %s to its place: %w", what, err)
 	}
 	w.lock.Release()
-	w.lock = nil
-	p.reached("finished")
+	w.lock = nil // from now on it is not the work's
 	return wholefile.SyncDirectory(filepath.Dir(place))
 }
 
-// finishVolume gives a new volume, whose image is made, what else it consists
-// of, and its place.
-func (p *Pool) finishVolume(ctx context.Context, w *work, record Record, progress Progress) error {
-	if record.Provision == Full {
-		if err := imagefile.WriteOut(ctx, w.image(), 0, progress); err != nil {
+// publishVolume are the steps that give a new volume, whose blocks hold its file
+// system, what else it consists of, and its place.
+func (p *Pool) publishVolume(w *work, record *Record, progress Progress) []operation.Step {
+	complete := operation.Step{Name: "complete", Do: func(ctx context.Context) error {
+		if err := backing.Of(w.path, *record, p.log).Fill(ctx, 0, progress); err != nil {
 			return err
 		}
-	}
-	if err := store.WriteVolume(w.path, record); err != nil {
-		return err
-	}
-	if err := os.Mkdir(filepath.Join(w.path, store.SnapshotsDir), 0o711); err != nil {
-		return cause.NoSpace(err)
-	}
-	return p.finish(w, p.files.VolumeDir(record.Name), "volume "+record.Name)
+		if err := store.WriteVolume(w.path, *record); err != nil {
+			return err
+		}
+		return cause.NoSpace(os.Mkdir(filepath.Join(w.path, store.SnapshotsDir), 0o711))
+	}}
+	return append([]operation.Step{complete}, p.publish(w, p.files.VolumeDir(record.Name), "volume "+record.Name)...)
 }
 
 // drop takes something out of the pool in one rename, and then removes it. It
@@ -148,17 +185,17 @@ func (p *Pool) drop(ctx context.Context, place string) error {
 			return fmt.Errorf("it is %w: %s is mounted on %s", ErrBusy, mount.Source, mount.Point)
 		}
 	}
-	w := work{path: filepath.Join(p.dir, store.WorkDir, records.NewID())}
+	w := work{log: p.log, path: filepath.Join(p.dir, store.WorkDir, records.NewID())}
 	if w.lock, err = store.LockDirectory(place); err != nil && !errors.Is(err, ErrBusy) {
 		return err
 	}
 	defer w.lock.Release()
-	p.reached("dropping")
-	if err := os.Rename(place, w.path); err != nil {
-		return err
-	}
-	p.reached("dropped")
-	return errors.Join(wholefile.SyncDirectory(filepath.Dir(place)), clear(w.path))
+	return p.steps().Do(ctx,
+		operation.Step{Name: "dropped", Do: func(context.Context) error { return os.Rename(place, w.path) }},
+		operation.Step{Name: "cleared", Do: func(context.Context) error {
+			return errors.Join(wholefile.SyncDirectory(filepath.Dir(place)), clear(w.path, w.log))
+		}},
+	)
 }
 
 // clearWork removes what dead makers left, and says how many there were. Until
@@ -205,7 +242,7 @@ func (p *Pool) deadWork(ctx context.Context) (dead []work, dying bool, err error
 		l, err := store.LockDirectory(path)
 		switch {
 		case err == nil:
-			dead = append(dead, work{path: path, lock: l})
+			dead = append(dead, work{path: path, lock: l, log: p.log})
 		case errors.Is(err, ErrBusy):
 			_, err := os.Lstat(filepath.Join(path, store.RecordFile))
 			dying = dying || err == nil || !store.HeldByTaker(path)

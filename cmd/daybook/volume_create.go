@@ -17,7 +17,7 @@ import (
 type createFlags struct {
 	size, blockSize, inodeSize, bytesPerInode, journalSize byteSize
 	provision, mountOptions, owner, mode, journalDevice    string
-	device                                                 string
+	backing, device, volumeGroup, thinPool                 string
 	weight                                                 uint64
 	labels                                                 []string
 	noAtime, lazyInit                                      bool
@@ -27,6 +27,9 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required without --device)")
 	flags.StringVar(&f.device, "device", "", "make the volume of this block `DEVICE`, a logical volume or partition on which nothing is, instead of an image")
+	flags.StringVar(&f.backing, "backing", "", "the volume's blocks: image, a file in the pool; device, see --device; lvm, a new logical volume (default image)")
+	flags.StringVar(&f.volumeGroup, "volume-group", "", "the volume group `NAME` in which --backing lvm creates the logical volume")
+	flags.StringVar(&f.thinPool, "thin-pool", "", "create a thin logical volume in this thin pool `NAME` of the volume group (default: linear, with all its blocks)")
 	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks come with the first write; full: all are written now")
 	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: left alone)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to keep with the volume; may be repeated")
@@ -44,10 +47,38 @@ func (f *createFlags) add(cmd *cobra.Command) {
 		flags.Lookup(name).DefValue = value // the flag's own text would be 0B
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-	for _, name := range []string{"weight", "label", "mount-options", "owner", "mode"} {
+	for _, name := range []string{"weight", "label", "mount-options", "owner", "mode", "volume-group", "thin-pool"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
+	_ = cmd.RegisterFlagCompletionFunc("backing", cobra.FixedCompletions([]string{backingImage, backingDevice, backingLVM}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("provision", cobra.FixedCompletions([]string{string(volume.Thin), string(volume.Full)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// The values of --backing.
+const (
+	backingImage  = "image"
+	backingDevice = "device"
+	backingLVM    = "lvm"
+)
+
+// checkBacking refuses flags that do not belong to the volume's blocks.
+func (f *createFlags) checkBacking(cmd *cobra.Command) error {
+	given := func(flag string) bool { return cmd.Flags().Changed(flag) }
+	switch {
+	case given("backing") && f.backing != backingImage && f.backing != backingDevice && f.backing != backingLVM:
+		return fmt.Errorf("--backing is %q; want %s, %s or %s", f.backing, backingImage, backingDevice, backingLVM)
+	case f.backing == backingLVM && f.volumeGroup == "":
+		return errors.New("--backing lvm: in which volume group? want --volume-group, such as --volume-group vg0 (vgs lists them)")
+	case f.backing == backingLVM && given("provision"):
+		return errors.New("--backing lvm and --provision exclude each other: a logical volume has all its blocks, or is in --thin-pool")
+	case f.backing != backingLVM && (given("volume-group") || given("thin-pool")):
+		return errors.New("--volume-group and --thin-pool want --backing lvm")
+	case f.backing == backingDevice && f.device == "":
+		return errors.New("--backing device: which? want --device, such as --device /dev/sdb1")
+	case given("backing") && f.backing != backingDevice && f.device != "":
+		return fmt.Errorf("--device and --backing %s exclude each other", f.backing)
+	}
+	return nil
 }
 
 // options checks the flags and gives what Pool.Create wants.
@@ -55,6 +86,12 @@ func (f *createFlags) options(cmd *cobra.Command) (volume.CreateOptions, error) 
 	o := volume.CreateOptions{
 		SizeBytes: uint64(f.size), Provision: volume.Provision(f.provision), Weight: f.weight, JournalBytes: uint64(f.journalSize),
 		JournalDevice: f.journalDevice, LazyInit: f.lazyInit, MountOptions: f.mountOptions, NoAtime: f.noAtime,
+	}
+	if err := f.checkBacking(cmd); err != nil {
+		return o, err
+	}
+	if f.backing == backingLVM {
+		o.VolumeGroup, o.ThinPool, o.Provision = f.volumeGroup, f.thinPool, ""
 	}
 	if f.device != "" {
 		for _, flag := range []string{"size", "provision"} {

@@ -38,8 +38,9 @@ type Engine struct {
 	Stop func(point string)
 }
 
-// A point has the step's name after its Do, and the name with one of these endings
-// after its intent was saved, and after its Undo.
+// A point has the step's name after its Do, or after the intent of a step without
+// one. It has one of these endings after the intent of a step with a Do was saved, and
+// after an Undo.
 const (
 	Intended = " intended"
 	Undone   = " undone"
@@ -75,7 +76,11 @@ func (r Run) step(ctx context.Context, step Step) error {
 			if err := r.save(); err != nil {
 				return err
 			}
-			r.point(step.Name + Intended)
+			if step.Do == nil {
+				r.point(step.Name)
+			} else {
+				r.point(step.Name + Intended)
+			}
 		}
 	}
 	if step.Do == nil {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
 // golden reads a record as a Daybook has written it, or a later one may.
@@ -29,6 +31,42 @@ func TestRecordsOfFormat1AreRead(t *testing.T) {
 	again, err := record.Encode()
 	if err != nil || !bytes.Equal(append(again, '\n'), text) {
 		t.Errorf("it is written as\n%s, %v", again, err)
+	}
+}
+
+// Format 2 has a logical volume.
+func TestRecordsOfFormat2AreRead(t *testing.T) {
+	text := golden(t, "volume-2.json")
+	record, err := ParseVolume("db", text)
+	if err != nil || record.LVM == nil || record.LVM.Node() != "/dev/vg0/daybook-"+record.ID || record.Attachment.DeviceNumber != "252:3" {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	again, err := record.Encode()
+	if err != nil || !bytes.Equal(append(again, '\n'), text) {
+		t.Errorf("it is written as\n%s, %v", again, err)
+	}
+	snapshot, err := ParseSnapshot("snap", golden(t, "snapshot-2.json"))
+	if err != nil || snapshot.LVM == nil || snapshot.LVM.ThinPool != "tp" {
+		t.Errorf("%+v, %v", snapshot, err)
+	}
+}
+
+func TestADamagedLogicalVolumeInARecordIsRefused(t *testing.T) {
+	for _, change := range [][2]string{
+		{`"format": 2`, `"format": 1`}, {`"vg0"`, `""`}, {`"vg0"`, `"../vg0"`}, {`"vg0"`, `"-vg0"`}, {`"vg0"`, `".."`}, {`"name": "daybook-`, `"name": "/`},
+		{`"device_number": "252:3"`, `"loop_device": "loop3"`}, {`"lvm": {`, `"lvm": null, "more": {`},
+	} {
+		text := bytes.Replace(golden(t, "volume-2.json"), []byte(change[0]), []byte(change[1]), 1)
+		if _, err := ParseVolume("db", text); !errors.Is(err, cause.ErrCorrupt) {
+			t.Errorf("%s: %v", change[1], err)
+		}
+		text = bytes.Replace(golden(t, "snapshot-2.json"), []byte(change[0]), []byte(change[1]), 1)
+		if bytes.Equal(text, golden(t, "snapshot-2.json")) {
+			continue
+		}
+		if _, err := ParseSnapshot("snap", text); err == nil {
+			t.Errorf("%s in a snapshot's record is read", change[1])
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/daybook-project/daybook/internal/versioned"
 )
 
-// Method is how an image was copied.
+// Method is how a snapshot was made.
 type Method string
 
 // The methods.
@@ -17,6 +17,8 @@ const (
 	Reflink Method = "reflink"
 	// Copied: read and written, but for what is zero.
 	Copied Method = "copy"
+	// LVMSnapshot: LVM copies a block when it is written.
+	LVMSnapshot Method = "lvm"
 )
 
 // Snapshot is what is written down of a snapshot.
@@ -32,27 +34,44 @@ type Snapshot struct {
 	// FrozenSeconds is how long writers had to wait at most; 0 if the
 	// volume was not attached.
 	FrozenSeconds float64 `json:"frozen_seconds"`
+	// LVM is the logical volume that it is; nil: it is an image.
+	LVM *LogicalVolume `json:"lvm,omitempty"`
 }
 
-// SnapshotFormat is that of a snapshot's record.
-const SnapshotFormat = 1
+// The formats of a snapshot's record, as those of a volume's.
+const (
+	SnapshotFormat    = 1
+	SnapshotFormatLVM = 2
+)
 
 // ParseSnapshot reads the record of a snapshot, which may have been cut off or
 // written by anybody.
-func ParseSnapshot(name string, text []byte) (record Snapshot, err error) {
-	if err := versioned.CheckFormat(text, "format", SnapshotFormat); err != nil {
+func ParseSnapshot(name string, text []byte) (Snapshot, error) {
+	record, err := DecodeSnapshot(text)
+	if err == nil && record.Name != name {
+		err = fmt.Errorf("it is of %q", record.Name)
+	}
+	return record, err
+}
+
+// DecodeSnapshot is ParseSnapshot of a snapshot of any name.
+func DecodeSnapshot(text []byte) (record Snapshot, err error) {
+	if err := versioned.CheckFormat(text, "format", SnapshotFormatLVM); err != nil {
 		return record, err
 	}
 	if _, err := versioned.Decode(text, &record); err != nil { // never written again
 		return record, err
 	}
 	switch {
-	case record.Format != SnapshotFormat:
-		return record, fmt.Errorf("format %d, this Daybook knows %d", record.Format, SnapshotFormat)
-	case record.Name != name:
-		return record, fmt.Errorf("it is of %q", record.Name)
-	case record.Method != Reflink && record.Method != Copied:
+	case record.Format != SnapshotFormat && record.Format != SnapshotFormatLVM || (record.Format == SnapshotFormatLVM) != (record.LVM != nil):
+		return record, fmt.Errorf("format %d, this Daybook knows up to %d", record.Format, SnapshotFormatLVM)
+	case record.Method != Reflink && record.Method != Copied && record.Method != LVMSnapshot || (record.Method == LVMSnapshot) != (record.LVM != nil):
 		return record, fmt.Errorf("method %q", record.Method)
+	}
+	if record.LVM != nil {
+		if err := record.LVM.Check(); err != nil {
+			return record, err
+		}
 	}
 	return record, CheckSize(record.SizeBytes)
 }

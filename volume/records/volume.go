@@ -32,8 +32,12 @@ const (
 	OnDevice Provision = "device"
 )
 
-// Format is that of a volume's record.
-const Format = 1
+// The formats of a volume's record. One with a logical volume has a format of its
+// own, for an earlier Daybook would not know what to do with it.
+const (
+	Format    = 1
+	FormatLVM = 2
+)
 
 // Volume is what is written down of a volume.
 type Volume struct {
@@ -45,6 +49,9 @@ type Volume struct {
 	Provision Provision `json:"provision"`
 	// Device is the node of the block device of an OnDevice volume.
 	Device string `json:"device,omitempty"`
+	// LVM is the logical volume that Daybook has created for the volume; nil if it
+	// has an image, or a device of the user's.
+	LVM *LogicalVolume `json:"lvm,omitempty"`
 	// SectorBytes is the loop device's, or device's, logical block size.
 	SectorBytes uint32 `json:"sector_bytes"`
 	// Weight is the parent cgroup's while attached; 0 leaves it alone.
@@ -90,7 +97,7 @@ type Attachment struct {
 	MadeTarget bool   `json:"made_target,omitempty"`
 	// LoopDevice is the name of the device, once it is known.
 	LoopDevice string `json:"loop_device,omitempty"`
-	// DeviceNumber is "major:minor" of an OnDevice volume's.
+	// DeviceNumber is "major:minor" of the device of a volume without an image.
 	DeviceNumber string `json:"device_number,omitempty"`
 	AllowCache   bool   `json:"allow_cache,omitempty"`
 	ReadOnly     bool   `json:"read_only,omitempty"`
@@ -121,7 +128,7 @@ func ParseVolume(name string, text []byte) (Volume, error) {
 }
 
 func DecodeVolume(text []byte) (record Volume, err error) {
-	if err := versioned.CheckFormat(text, "format", Format); err != nil {
+	if err := versioned.CheckFormat(text, "format", FormatLVM); err != nil {
 		return record, err
 	}
 	if record.unknown, err = versioned.Decode(text, &record); err != nil {
@@ -148,8 +155,13 @@ func (r Volume) Encode() ([]byte, error) {
 }
 
 func (r Volume) Check() error {
-	if r.Format != Format {
+	if r.Format != Format && r.Format != FormatLVM || (r.Format == FormatLVM) != (r.LVM != nil) {
 		return fmt.Errorf("format %d", r.Format)
+	}
+	if r.LVM != nil {
+		if err := r.LVM.Check(); err != nil {
+			return err
+		}
 	}
 	if err := errors.Join(CheckName(r.Name), CheckSize(r.SizeBytes), CheckWeight(r.Weight), CheckLabels(r.Labels)); err != nil {
 		return err
@@ -175,7 +187,7 @@ func (r Volume) Check() error {
 	if r.Attachment == nil {
 		return nil
 	}
-	if err := r.Attachment.checkDevices(r.Device); err != nil {
+	if err := r.Attachment.checkDevices(r.Device != "" || r.LVM != nil); err != nil {
 		return err
 	}
 	return r.Attachment.check(r.Name)
@@ -196,14 +208,14 @@ func (a Attachment) check(name string) error {
 }
 
 // checkDevices: an attachment has a loop device, or that of the volume.
-func (a Attachment) checkDevices(device string) error {
+func (a Attachment) checkDevices(onDevice bool) error {
 	if number, isLoop := strings.CutPrefix(a.LoopDevice, "loop"); a.LoopDevice != "" {
-		if _, err := strconv.ParseUint(number, 10, 32); err != nil || !isLoop || device != "" {
+		if _, err := strconv.ParseUint(number, 10, 32); err != nil || !isLoop || onDevice {
 			return fmt.Errorf("loop device %q", a.LoopDevice)
 		}
 	}
 	if a.DeviceNumber != "" {
-		if _, err := blockdev.ParseDev(a.DeviceNumber); err != nil || device == "" {
+		if _, err := blockdev.ParseDev(a.DeviceNumber); err != nil || !onDevice {
 			return fmt.Errorf("device number %q", a.DeviceNumber)
 		}
 	}

@@ -49,9 +49,10 @@ func NewReader(path string, sizeBytes uint64) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := file.Stat()
-	if err == nil && uint64(info.Size()) < sizeBytes {
-		err = fmt.Errorf("%s is %w: %d bytes long, want %d", path, cause.ErrCorrupt, info.Size(), sizeBytes)
+	// Also of a block device.
+	length, err := file.Seek(0, io.SeekEnd)
+	if err == nil && uint64(length) < sizeBytes {
+		err = fmt.Errorf("%s is %w: %d bytes long, want %d", path, cause.ErrCorrupt, length, sizeBytes)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -180,6 +181,25 @@ func Copy(ctx context.Context, source, target string, sizeBytes uint64, before *
 	return now, err
 }
 
+// CopyOver brings a file or block device, whatever it holds, to what source holds. It
+// writes all of it, or clears what is zero.
+func CopyOver(ctx context.Context, source, target string, sizeBytes uint64, progress Progress) error {
+	out, err := OpenDirect(target, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	err = eachChunk(ctx, source, sizeBytes, progress, func(index int, part []byte) error {
+		if part == nil {
+			part = chunk.Zeros[:min(chunk.Bytes, sizeBytes-uint64(index)*chunk.Bytes)]
+		}
+		return put(out, index, part, false)
+	})
+	if err == nil {
+		err = cause.NoSpace(out.Sync())
+	}
+	return errors.Join(err, out.Close())
+}
+
 // Sums finds out what an image holds.
 func Sums(ctx context.Context, path string, sizeBytes uint64, progress Progress) ([]chunk.Sum, error) {
 	sums := make([]chunk.Sum, chunk.Count(sizeBytes))
@@ -260,12 +280,12 @@ func Reflink(source, target string, sizeBytes uint64) (can bool, err error) {
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOTTY), errors.Is(err, unix.EXDEV), errors.Is(err, unix.EINVAL):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("cannot Reflink %s: %w", source, cause.NoSpace(err))
+		return false, fmt.Errorf("cannot reflink %s: %w", source, cause.NoSpace(err))
 	}
 	return true, cause.NoSpace(unix.Ftruncate(int(out.Fd()), int64(sizeBytes)))
 }
 
-// CopyStill copies an image that nobody writes; by a Reflink, where the file
+// CopyStill copies an image that nobody writes; by a reflink, where the file
 // system has them.
 func CopyStill(ctx context.Context, source, target string, sizeBytes uint64, progress Progress) (reflinked bool, err error) {
 	can, err := Reflink(source, target, sizeBytes)

@@ -108,7 +108,7 @@ func Allocate(path string, from int64) error {
 	}
 	err = unix.Fallocate(int(file.Fd()), 0, from, info.Size()-from)
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-		return fmt.Errorf("cannot Allocate %d bytes: %w", info.Size()-from, cause.NoSpace(err))
+		return fmt.Errorf("cannot allocate %d bytes: %w", info.Size()-from, cause.NoSpace(err))
 	}
 	return nil
 }

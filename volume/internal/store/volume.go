@@ -91,3 +91,43 @@ func (p Pool) ReadSnapshot(name, snapshot string) (records.Snapshot, error) {
 	}
 	return record, nil
 }
+
+// ReadVolumeIn reads the record of the volume that is in a directory, or is made or
+// deleted there, whatever its name.
+func ReadVolumeIn(directory string) (records.Volume, error) {
+	text, err := ReadFile(filepath.Join(directory, RecordFile))
+	if err != nil {
+		return records.Volume{}, err
+	}
+	record, err := records.DecodeVolume(text)
+	if err != nil {
+		return records.Volume{}, cause.Unreadable("the record in "+directory, err)
+	}
+	return record, nil
+}
+
+// ReadSnapshotIn reads the record of the snapshot that is made or deleted in a
+// directory, whatever its name.
+func ReadSnapshotIn(directory string) (records.Snapshot, error) {
+	text, err := ReadFile(filepath.Join(directory, SnapshotFile))
+	if err != nil {
+		return records.Snapshot{}, err
+	}
+	record, err := records.DecodeSnapshot(text)
+	if err != nil {
+		return records.Snapshot{}, cause.Unreadable("the record in "+directory, err)
+	}
+	return record, nil
+}
+
+// SnapshotsIn reads the records of the snapshots of the volume in a directory.
+// Damaged ones are left out.
+func SnapshotsIn(directory string) (all []records.Snapshot) {
+	entries, _ := os.ReadDir(filepath.Join(directory, SnapshotsDir)) // none
+	for _, entry := range entries {
+		if snapshot, err := ReadSnapshotIn(filepath.Join(directory, SnapshotsDir, entry.Name())); err == nil {
+			all = append(all, snapshot)
+		}
+	}
+	return all
+}

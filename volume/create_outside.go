@@ -1,0 +1,90 @@
+package volume
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/daybook-project/daybook/volume/internal/backing"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/operation"
+)
+
+// createOnDevice makes a volume of a device on which nothing is.
+func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions) (record Record, err error) {
+	node, err := filepath.Abs(o.Device)
+	if err != nil {
+		return Record{}, err
+	}
+	facts, err := backing.LookAt(node)
+	if backing.IsGone(err) {
+		return Record{}, fmt.Errorf("%w device %s: %w", ErrInvalid, o.Device, err)
+	}
+	if err != nil {
+		return Record{}, fmt.Errorf("device %s: %w", o.Device, err)
+	}
+	size := facts.Bytes / chunk.UnitBytes * chunk.UnitBytes
+	if err := CheckSize(size); err != nil {
+		return Record{}, fmt.Errorf("device %s: %w", node, err)
+	}
+	if facts.SectorBytes > o.BlockSizeBytes {
+		return Record{}, fmt.Errorf("%w block size: %s has sectors of %d bytes, and blocks may not be smaller", ErrInvalid, node, facts.SectorBytes)
+	}
+	if err := backing.CheckUnused(node); err != nil {
+		return Record{}, err
+	}
+	l, err := backing.LockNode(ctx, node)
+	if err != nil {
+		return Record{}, err
+	}
+	defer l.Release()
+	if err := backing.CheckEmpty(ctx, node); err != nil {
+		return Record{}, err
+	}
+	o.Device = node
+	return p.createOutside(ctx, o.record(name, size, facts.SectorBytes), o)
+}
+
+// createOnLVM makes a volume of a new logical volume.
+func (p *Pool) createOnLVM(ctx context.Context, name string, o CreateOptions) (Record, error) {
+	// Its sectors are known when it is there; 512 is what a record may say before.
+	return p.createOutside(ctx, o.record(name, o.SizeBytes, 512), o)
+}
+
+// createOutside makes a volume whose blocks are not in the pool. Unlike an image,
+// they do not go with the work: a tool that has yet to die holds its lock.
+func (p *Pool) createOutside(ctx context.Context, record Record, o CreateOptions) (Record, error) {
+	var w work
+	node := backing.Of("", record, p.log).Node()
+	steps := []operation.Step{
+		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
+		{Name: "blocks", Do: func(ctx context.Context) error { return p.makeBlocks(ctx, w, &record, o) }},
+		{Name: "made", Do: func(ctx context.Context) error {
+			if err := makeFileSystem(ctx, node, record.ID, w.lock.File, o); err != nil {
+				return err
+			}
+			return imagefile.Sync(node)
+		}},
+	}
+	err := p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
+	return record, err
+}
+
+// makeBlocks makes the blocks of a volume, and enters what is known of them then.
+func (p *Pool) makeBlocks(ctx context.Context, w work, record *Record, o CreateOptions) error {
+	blocks := backing.Of(w.path, *record, p.log)
+	if err := blocks.Create(ctx, w.lock.File); err != nil {
+		return err
+	}
+	facts, err := backing.LookAt(blocks.Node())
+	if err != nil {
+		return err
+	}
+	// LVM gives whole extents.
+	record.SizeBytes = facts.Bytes / chunk.UnitBytes * chunk.UnitBytes
+	if record.SectorBytes = facts.SectorBytes; record.SectorBytes > o.BlockSizeBytes {
+		return fmt.Errorf("%w block size: %s has sectors of %d bytes, and blocks may not be smaller", ErrInvalid, blocks.Node(), facts.SectorBytes)
+	}
+	return nil
+}

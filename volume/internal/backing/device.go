@@ -1,0 +1,193 @@
+package backing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
+)
+
+// device is a block device of the host that the user gave: a partition, or a
+// logical volume that somebody else manages.
+type device struct{ record records.Volume }
+
+func (d device) Node() string { return d.record.Device }
+func (d device) InPool() bool { return false }
+
+// Create finds the device there already.
+func (d device) Create(context.Context, *os.File) error { return nil }
+
+// Delete wipes the file system, so that the device is as free as it was. A device
+// that is gone, or somebody else's by now, is left alone.
+func (d device) Delete(ctx context.Context) error {
+	if d.Check() != nil {
+		return nil
+	}
+	if err := AwaitUnused(ctx, d.Node()); err != nil {
+		return err
+	}
+	_, err := wipefs(ctx, "--all", "--quiet", d.Node())
+	return err
+}
+
+// Check also looks whether it is still the volume's: nodes change their devices from
+// one start to the next.
+func (d device) Check() error { return checkNode(d.Node(), d.record) }
+
+func checkNode(node string, record records.Volume) error {
+	facts, err := LookAt(node)
+	switch {
+	case IsGone(err):
+		return fmt.Errorf("its device %s is missing: it is %w", node, cause.ErrCorrupt)
+	case err != nil:
+		return err
+	case facts.Bytes < record.SizeBytes:
+		return fmt.Errorf("its device %s is %w: %d bytes long, want %d", node, cause.ErrCorrupt, facts.Bytes, record.SizeBytes)
+	}
+	id, err := ext4.ReadUUID(node)
+	if err != nil {
+		return fmt.Errorf("its device %s is %w: %w", node, cause.ErrCorrupt, err)
+	}
+	if id.String() != record.ID {
+		return fmt.Errorf("its device is %w: %s has the file system %s, the volume's is %s: another device at that path, or formatted since", cause.ErrCorrupt, node, id, record.ID)
+	}
+	return nil
+}
+
+func (d device) CheckUnused() error { return CheckUnused(d.Node()) }
+
+// CheckUnused asks the kernel, which knows of all that claim a device. The error
+// wraps ErrBusy.
+func CheckUnused(node string) error {
+	err := blockdev.CheckUnused(node)
+	if errors.Is(err, blockdev.ErrBusy) {
+		return fmt.Errorf("%s is %w: a file system, swap or the device mapper has it (lsblk %s)", node, cause.ErrBusy, node)
+	}
+	return err
+}
+
+// AwaitUnused waits a while for whoever is just leaving a device.
+func AwaitUnused(ctx context.Context, node string) error {
+	return AwaitFree(ctx, func() error { return CheckUnused(node) })
+}
+
+func (d device) Open(context.Context, OpenOptions) (Device, error) { return opened(d.Node()) }
+
+func opened(node string) (Device, error) {
+	facts, err := LookAt(node)
+	return Device{Dev: facts.Dev, Node: node}, err
+}
+
+// Opened goes by the number that was attached: its node may be another's by now, and
+// the numbers of another start of the host were others.
+func (d device) Opened() ([]Device, error) { return attached(d.Node(), d.record) }
+
+func attached(node string, record records.Volume) ([]Device, error) {
+	a := record.Attachment
+	if a == nil || a.DeviceNumber == "" {
+		return nil, nil
+	}
+	boot, err := store.BootID()
+	if err != nil || boot != a.BootID {
+		return nil, err
+	}
+	dev, err := blockdev.ParseDev(a.DeviceNumber)
+	return []Device{{Dev: dev, Node: node}}, err
+}
+
+func (d device) Close(ctx context.Context, open Device, unmounted bool) error {
+	if facts, err := LookAt(open.Node); !unmounted || err != nil || facts.Dev != open.Dev {
+		return nil // never mounted, or its node is gone or another's
+	}
+	return AwaitUnused(ctx, open.Node)
+}
+
+func (d device) CheckResize(_ context.Context, bytes uint64) error {
+	long, err := d.HasLength(bytes)
+	if err == nil && !long {
+		err = fmt.Errorf("%w size: its device %s is shorter than %d bytes; make that longer first (lvextend)", cause.ErrInvalid, d.Node(), bytes)
+	}
+	return err
+}
+
+func (d device) SetLength(context.Context, uint64) error { return nil }
+
+func (d device) HasLength(bytes uint64) (bool, error) {
+	facts, err := LookAt(d.Node())
+	return facts.Bytes >= bytes, err
+}
+
+func (d device) Fill(context.Context, uint64, imagefile.Progress) error { return nil }
+func (d device) Lengthened(string) error                                { return nil }
+func (d device) Grown(uint64) error                                     { return nil }
+
+// CheckCopy refuses copies of what the user's volume manager copies.
+func (d device) CheckCopy() error {
+	return fmt.Errorf("%w: it lies on the device %s, whose copies are the volume manager's (lvcreate --snapshot)", cause.ErrUnsupported, d.Node())
+}
+
+func (d device) Snapshot(context.Context, Copy, Freeze) (records.Method, float64, error) {
+	return "", 0, d.CheckCopy()
+}
+
+func (d device) Clone(context.Context, *records.Snapshot, Copy, Freeze) error { return d.CheckCopy() }
+
+func (d device) SnapshotNode(records.Snapshot) string { return "" }
+
+func (d device) DeleteSnapshot(context.Context, records.Snapshot) error { return nil }
+
+func (d device) AllocatedBytes() (uint64, error) {
+	_, err := LookAt(d.Node())
+	return 0, err
+}
+
+// LockNode is for who makes a volume of a device. util-linux takes the same lock, and
+// udev, for a moment, while it looks at a device that is new.
+func LockNode(ctx context.Context, node string) (*store.Lock, error) {
+	file, err := os.OpenFile(node, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	err = AwaitFree(ctx, func() error { return store.TryFlock(file) })
+	if errors.Is(err, cause.ErrBusy) {
+		err = fmt.Errorf("%s is %w: another process has locked it", node, cause.ErrBusy)
+	}
+	if err != nil {
+		return nil, errors.Join(err, ctx.Err(), file.Close())
+	}
+	return &store.Lock{File: file}, nil
+}
+
+// CheckEmpty refuses a device on which wipefs knows something.
+func CheckEmpty(ctx context.Context, node string) error {
+	output, err := wipefs(ctx, "--no-act", "--noheadings", "--output", "TYPE", node)
+	if err != nil {
+		return err
+	}
+	if found := strings.Fields(output); len(found) > 0 {
+		return fmt.Errorf("%s is %w: it holds %s; if that may go: wipefs --all %s", node, cause.ErrBusy, strings.Join(found, ", "), node)
+	}
+	return nil
+}
+
+func wipefs(ctx context.Context, arguments ...string) (string, error) {
+	output, err := exec.CommandContext(ctx, "wipefs", arguments...).CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("%w: install util-linux", err)
+	}
+	if err != nil {
+		return "", fmt.Errorf("wipefs: %w: %s", err, strings.TrimSpace(string(output)))
+	}
+	return string(output), nil
+}

@@ -1,0 +1,167 @@
+package backing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/records"
+)
+
+// logical is a logical volume of LVM, which Daybook creates and removes: linear, with
+// all its blocks (thick), or in a thin pool.
+//
+// A logical volume has the identity of its volume or snapshot in its name, which is
+// in a record before it is created. So what a killed process has left is known, and
+// nothing else is ever removed.
+type logical struct {
+	device
+	tool lvm
+}
+
+// Of the volume's logical volume.
+func (l logical) at() records.LogicalVolume { return *l.record.LVM }
+
+func (l logical) thin() bool { return l.at().ThinPool != "" }
+
+func (l logical) Node() string { return l.at().Node() }
+
+// Create makes it. LVM wipes what is known at its beginning.
+func (l logical) Create(ctx context.Context, held *os.File) error {
+	return lvm{held}.create(ctx, l.at(), l.record.SizeBytes, l.record.Name)
+}
+
+func (l logical) Delete(ctx context.Context) error {
+	return errors.Join(l.tool.remove(ctx, temporary(l.at())), l.tool.remove(ctx, l.at()))
+}
+
+// Check activates it, if it is there and is not active.
+func (l logical) Check() error {
+	if err := l.activate(context.Background()); err != nil {
+		return err
+	}
+	return checkNode(l.Node(), l.record)
+}
+
+func (l logical) activate(ctx context.Context) error {
+	if _, err := os.Stat(l.Node()); err == nil {
+		return nil
+	}
+	there, err := l.tool.find(ctx, l.at())
+	if err != nil {
+		return err
+	}
+	if there == nil {
+		return fmt.Errorf("its logical volume %s is missing: it is %w", l.at(), cause.ErrCorrupt)
+	}
+	return l.tool.activate(ctx, l.at())
+}
+
+func (l logical) CheckUnused() error { return CheckUnused(l.Node()) }
+
+func (l logical) Open(ctx context.Context, _ OpenOptions) (Device, error) {
+	if err := l.activate(ctx); err != nil {
+		return Device{}, err
+	}
+	return opened(l.Node())
+}
+
+func (l logical) Opened() ([]Device, error) { return attached(l.Node(), l.record) }
+
+// CheckResize refuses what LVM does: a thick origin has the length of its snapshots.
+func (l logical) CheckResize(ctx context.Context, _ uint64) error {
+	snapshots, err := l.tool.snapshotsOf(ctx, l.at())
+	if err != nil || l.thin() || len(snapshots) == 0 {
+		return err
+	}
+	return fmt.Errorf("it is %w: LVM changes the length of a thick volume only without snapshots, and %s is one; delete the volume's snapshots first", cause.ErrBusy, snapshots[0])
+}
+
+func (l logical) SetLength(ctx context.Context, bytes uint64) error {
+	return l.tool.setLength(ctx, l.at(), bytes)
+}
+
+func (l logical) HasLength(bytes uint64) (bool, error) {
+	facts, err := LookAt(l.Node())
+	return facts.Bytes >= bytes, err
+}
+
+func (l logical) CheckCopy() error { return nil }
+
+// Snapshot lets LVM make it, which has the file system of a mounted volume frozen
+// for a moment itself. A thick volume's takes as much of the volume group as the
+// volume; so it cannot overflow.
+func (l logical) Snapshot(ctx context.Context, to Copy, _ Freeze) (records.Method, float64, error) {
+	if err := l.sync(to.Mountpoint); err != nil {
+		return "", 0, err
+	}
+	return records.LVMSnapshot, 0, lvm{to.Held}.snapshot(ctx, l.at(), *to.Snapshot.LVM, l.record.SizeBytes, l.record.Name, readOnly)
+}
+
+func (l logical) sync(mountpoint string) error {
+	if mountpoint == "" {
+		return checkJournalInside(l.Node())
+	}
+	return syncFileSystem(mountpoint) // what is written now need not be while it is frozen
+}
+
+// Clone shares blocks in a thin pool. A clone of a thick volume is a full copy; of
+// an attached one, of a snapshot that is removed after.
+func (l logical) Clone(ctx context.Context, snapshot *records.Snapshot, to Copy, freeze Freeze) error {
+	source, size := l.at(), l.record.SizeBytes
+	if snapshot != nil {
+		source, size = *snapshot.LVM, snapshot.SizeBytes
+	} else if err := l.sync(to.Mountpoint); err != nil {
+		return err
+	}
+	target, tool := *to.Volume.LVM, lvm{to.Held}
+	if target.ThinPool != "" {
+		return tool.snapshot(ctx, source, target, size, to.Volume.Name, writable)
+	}
+	if snapshot == nil && freeze != nil {
+		source = temporary(target)
+		if err := tool.snapshot(ctx, l.at(), source, size, to.Volume.Name, readOnly); err != nil {
+			return err
+		}
+	}
+	err := tool.create(ctx, target, size, to.Volume.Name)
+	if err == nil {
+		// A new logical volume has what was on the disk before.
+		err = imagefile.CopyOver(ctx, source.Node(), target.Node(), size, to.Progress)
+	}
+	if source == temporary(target) {
+		// Not with ctx, which may be why it failed.
+		err = errors.Join(err, l.tool.remove(context.WithoutCancel(ctx), source))
+	}
+	return err
+}
+
+// temporary is the snapshot from which a thick clone is copied.
+func temporary(target records.LogicalVolume) records.LogicalVolume {
+	return records.LogicalVolume{VolumeGroup: target.VolumeGroup, Name: target.Name + "-source"}
+}
+
+func (l logical) SnapshotNode(snapshot records.Snapshot) string {
+	if snapshot.LVM == nil {
+		return ""
+	}
+	return snapshot.LVM.Node()
+}
+
+func (l logical) DeleteSnapshot(ctx context.Context, snapshot records.Snapshot) error {
+	if snapshot.LVM == nil {
+		return nil
+	}
+	return l.tool.remove(ctx, *snapshot.LVM)
+}
+
+func (l logical) AllocatedBytes() (uint64, error) {
+	there, err := l.tool.find(context.Background(), l.at())
+	if err != nil || there == nil {
+		return 0, errors.Join(err, l.Check())
+	}
+	return there.allocated(), nil
+}

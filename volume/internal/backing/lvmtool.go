@@ -1,0 +1,235 @@
+package backing
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/records"
+)
+
+// lvm runs the commands of lvm2. Its reports are read as JSON (--reportformat json,
+// since lvm2 2.02.158), with sizes in bytes.
+type lvm struct {
+	// held is a lock that stays held until a command has ended, also when the
+	// process that started it was killed. Nil: none.
+	held *os.File
+}
+
+// lvmTag is on all logical volumes that Daybook has created.
+const lvmTag = "daybook"
+
+// found is a logical volume as lvs tells of it.
+type found struct {
+	Name        string `json:"lv_name"`
+	Group       string `json:"vg_name"`
+	Size        string `json:"lv_size"`
+	ExtentSize  string `json:"vg_extent_size"`
+	Pool        string `json:"pool_lv"`
+	Origin      string `json:"origin"`
+	Tags        string `json:"lv_tags"`
+	DataPercent string `json:"data_percent"`
+}
+
+const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent"
+
+// number reads a size in bytes; what lvs leaves empty is 0.
+func number(text string) uint64 {
+	n, _ := strconv.ParseUint(strings.TrimSuffix(text, "B"), 10, 64)
+	return n
+}
+
+// allocated is what it takes of its volume group or thin pool, in bytes.
+func (f found) allocated() uint64 {
+	if f.Pool == "" {
+		return number(f.Size)
+	}
+	percent, _ := strconv.ParseFloat(f.DataPercent, 64)
+	return uint64(float64(number(f.Size)) * percent / 100)
+}
+
+// ours says that Daybook has created it.
+func (f found) ours() bool {
+	for tag := range strings.SplitSeq(f.Tags, ",") {
+		if tag == lvmTag {
+			return true
+		}
+	}
+	return false
+}
+
+// parseReport reads what lvs --reportformat json prints.
+func parseReport(text []byte) ([]found, error) {
+	var report struct {
+		Report []struct {
+			LV []found `json:"lv"`
+		} `json:"report"`
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return nil, fmt.Errorf("lvs prints no JSON: %w: %.200q", err, text)
+	}
+	var all []found
+	for _, part := range report.Report {
+		all = append(all, part.LV...)
+	}
+	return all, nil
+}
+
+// run runs a command and gives its standard output.
+func (l lvm) run(ctx context.Context, arguments ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
+	if _, err := exec.LookPath(arguments[0]); err == nil && l.held != nil {
+		// lvm2 closes files that it does not know. So a shell keeps the lock.
+		command = exec.CommandContext(ctx, "sh", append([]string{"-c", `"$@"; exit $?`, "sh"}, arguments...)...)
+		command.ExtraFiles = []*os.File{l.held}
+		command.Env = append(os.Environ(), "LVM_SUPPRESS_FD_WARNINGS=1")
+		// An interrupted command would leave the shell's child without the lock.
+		command.Cancel = func() error { return nil }
+	}
+	var out, problems bytes.Buffer
+	command.Stdout, command.Stderr = &out, &problems
+	err := command.Run()
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fmt.Errorf("%w: install lvm2", err)
+	case err != nil && ctx.Err() != nil:
+		return nil, errors.Join(ctx.Err(), err)
+	case err != nil:
+		said := strings.Join(strings.Fields(problems.String()), " ")
+		if strings.Contains(said, "insufficient free space") || strings.Contains(said, "Insufficient free space") || strings.Contains(said, "has no free extents") {
+			return nil, fmt.Errorf("%w: %s: %s", cause.ErrNoSpace, arguments[0], said)
+		}
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(arguments, " "), err, said)
+	}
+	return out.Bytes(), nil
+}
+
+// list gives the logical volumes of a volume group that a selection holds for.
+func (l lvm) list(ctx context.Context, group, selection string) ([]found, error) {
+	text, err := l.run(ctx, "lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "--options", lvsFields, "--select", selection, group)
+	if err != nil {
+		return nil, err
+	}
+	return parseReport(text)
+}
+
+// find gives one logical volume; nil if there is none.
+func (l lvm) find(ctx context.Context, lv records.LogicalVolume) (*found, error) {
+	all, err := l.list(ctx, lv.VolumeGroup, "lv_name="+lv.Name)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+// snapshotsOf are the names of the logical volumes whose origin it is.
+func (l lvm) snapshotsOf(ctx context.Context, lv records.LogicalVolume) ([]string, error) {
+	all, err := l.list(ctx, lv.VolumeGroup, "origin="+lv.Name)
+	var names []string
+	for _, one := range all {
+		names = append(names, one.Group+"/"+one.Name)
+	}
+	return names, err
+}
+
+// tags are for those who look at a host with lvs.
+func tags(volume string) []string {
+	return []string{"--addtag", lvmTag, "--addtag", "daybook.volume=" + volume}
+}
+
+func bytesText(bytes uint64) string { return strconv.FormatUint(bytes, 10) + "b" }
+
+// create makes a linear or a thin logical volume, active. One of that name that is
+// there already is what an interrupted create left.
+func (l lvm) create(ctx context.Context, lv records.LogicalVolume, bytes uint64, volume string) error {
+	arguments := []string{"lvcreate", "--quiet", "--yes", "--name", lv.Name}
+	if lv.ThinPool != "" {
+		arguments = append(arguments, "--type", "thin", "--thinpool", lv.ThinPool, "--virtualsize", bytesText(bytes))
+	} else {
+		arguments = append(arguments, "--type", "linear", "--size", bytesText(bytes), "--wipesignatures", "y", "--zero", "y")
+	}
+	_, err := l.run(ctx, append(append(arguments, tags(volume)...), lv.VolumeGroup)...)
+	return err
+}
+
+type permission string
+
+const (
+	readOnly permission = "r"
+	writable permission = "rw"
+)
+
+// snapshot makes one, active. In a thin pool it shares blocks. Of a thick origin it
+// gets room for a copy of each of its blocks, and for where they are.
+func (l lvm) snapshot(ctx context.Context, origin, to records.LogicalVolume, bytes uint64, volume string, may permission) error {
+	arguments := []string{"lvcreate", "--quiet", "--yes", "--snapshot", "--permission", string(may), "--name", to.Name}
+	if to.ThinPool != "" {
+		arguments = append(arguments, "--setactivationskip", "n")
+	} else {
+		arguments = append(arguments, "--size", bytesText(bytes+snapshotOverhead(bytes)))
+	}
+	_, err := l.run(ctx, append(append(arguments, tags(volume)...), origin.String())...)
+	return err
+}
+
+// snapshotOverhead is at least what the exceptions of a snapshot take of its room: 16
+// bytes for each chunk of 4 KiB, and some for its header. LVM takes no more than it
+// can use.
+func snapshotOverhead(bytes uint64) uint64 { return bytes/128 + 1<<20 }
+
+// activate makes the device of a logical volume appear.
+func (l lvm) activate(ctx context.Context, lv records.LogicalVolume) error {
+	_, err := l.run(ctx, "lvchange", "--quiet", "--yes", "--activate", "y", "--ignoreactivationskip", lv.String())
+	return err
+}
+
+// setLength makes it so long, or longer where extents are larger.
+func (l lvm) setLength(ctx context.Context, lv records.LogicalVolume, bytes uint64) error {
+	there, err := l.find(ctx, lv)
+	if err != nil {
+		return err
+	}
+	if there == nil {
+		return fmt.Errorf("its logical volume %s is missing: it is %w", lv, cause.ErrCorrupt)
+	}
+	now, extent := number(there.Size), max(1, number(there.ExtentSize))
+	want := (bytes + extent - 1) / extent * extent
+	switch {
+	case want > now:
+		_, err = l.run(ctx, "lvextend", "--quiet", "--yes", "--size", bytesText(want), lv.String())
+	case want < now:
+		// The file system is shorter already.
+		_, err = l.run(ctx, "lvreduce", "--quiet", "--yes", "--force", "--size", bytesText(want), lv.String())
+	}
+	return err
+}
+
+// remove removes a logical volume that Daybook has created; that it is gone already
+// is no error.
+func (l lvm) remove(ctx context.Context, lv records.LogicalVolume) error {
+	there, err := l.find(ctx, lv)
+	if err != nil || there == nil {
+		return err
+	}
+	if !there.ours() {
+		return fmt.Errorf("%s is %w: it has no tag %q, so Daybook did not create it", lv, cause.ErrBusy, lvmTag)
+	}
+	if err := AwaitUnused(ctx, lv.Node()); err != nil && !IsGone(err) {
+		return err
+	}
+	_, err = l.run(ctx, "lvremove", "--quiet", "--yes", "--force", lv.String())
+	if err != nil {
+		// A command that a killed process had started may have been faster.
+		if there, findErr := l.find(ctx, lv); findErr == nil && there == nil {
+			return nil
+		}
+	}
+	return err
+}

@@ -1,0 +1,223 @@
+package volume_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/vm/vmtest"
+	"github.com/daybook-project/daybook/volume"
+)
+
+// lvmPrograms are what a guest gets for LVM. The commands of lvm2 are one program.
+var lvmPrograms = []string{
+	"mke2fs", "e2fsck", "resize2fs", "tune2fs", "debugfs", "dumpe2fs", "e2undo", "wipefs", "dmsetup", "thin_check",
+	"lvm", "lvs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
+}
+
+// lvmGroup makes a volume group, which has nothing of Daybook's when the test ends.
+type lvmGroup struct {
+	t    *testing.T
+	name string
+}
+
+func newLVMGroup(t *testing.T, disk string) lvmGroup {
+	t.Helper()
+	// Without udev, lvm2 makes the device nodes itself.
+	t.Setenv("DM_DISABLE_UDEV", "1")
+	g := lvmGroup{t, "vg0"}
+	g.run("pvcreate", "--yes", disk)
+	g.run("vgcreate", g.name, disk)
+	return g
+}
+
+func (g lvmGroup) run(arguments ...string) string {
+	g.t.Helper()
+	command := exec.Command(arguments[0], arguments[1:]...)
+	var problems strings.Builder
+	command.Stderr = &problems
+	output, err := command.Output()
+	if err != nil {
+		g.t.Fatalf("%q: %v: %s", arguments, err, problems.String())
+	}
+	return string(output)
+}
+
+// wantVolumes fails the test unless the group has so many logical volumes, without
+// thin pools and what is in them.
+func (g lvmGroup) wantVolumes(when string, want int) {
+	g.t.Helper()
+	names := strings.Fields(g.run("lvs", "--noheadings", "--options", "lv_name", "--select", "lv_tags=daybook", g.name))
+	if len(names) != want {
+		g.t.Errorf("%s: the volume group has %q, want %d", when, names, want)
+	}
+}
+
+func TestGuestVolumeOnLVM(t *testing.T) {
+	vmtest.InGuest(t, vmtest.Config{
+		Disks: []string{"256M", "1G"}, Modules: "ext4,bfq,loop,dm-mod,dm-snapshot,dm-thin-pool", Give: lvmPrograms, Fresh: true,
+	}, func(t *testing.T) {
+		pool := guestPool(t)
+		group := newLVMGroup(t, vmtest.Device(t, "disk1"))
+		group.run("lvcreate", "--yes", "--type", "thin-pool", "--name", "tp", "--size", "200m", "--poolmetadatasize", "4m", group.name)
+		for _, thin := range []string{"", "tp"} {
+			t.Run("thin pool "+thin, func(t *testing.T) { lvmLife(t, pool, lvmGroup{t, group.name}, thin) })
+		}
+		t.Run("what is wrong is said", func(t *testing.T) { lvmRefusals(t, pool, lvmGroup{t, group.name}) })
+	})
+}
+
+// lvmLife is all that a volume does.
+func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
+	ctx := t.Context()
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	record, err := pool.Create(ctx, "db", volume.CreateOptions{SizeBytes: 62 << 20, VolumeGroup: group.name, ThinPool: thinPool, Weight: 700})
+	must("create", err)
+	if record.SizeBytes != 64<<20 || record.Format != 2 { // whole extents of 4 MiB
+		t.Errorf("%+v", record)
+	}
+	target := filepath.Join(t.TempDir(), "db")
+	attach := func() volume.Status {
+		t.Helper()
+		status, err := pool.Attach(ctx, "db", volume.AttachOptions{Target: target})
+		must("attach", err)
+		return status
+	}
+	status := attach()
+	if status.WeightInForce != 0 && status.WeightInForce != 700 || !status.Placed || !status.DirectIO || status.LoopDevice != "" || !strings.HasPrefix(status.BlockDevice, "/dev/"+group.name+"/daybook-") {
+		t.Errorf("%+v", status)
+	}
+	fill(t, target, "before", 100)
+
+	// A snapshot of the mounted volume, and another of the detached one.
+	_, err = pool.Snapshot(ctx, "db", "mounted", volume.SnapshotOptions{})
+	must("snapshot", err)
+	fill(t, target, "after", 100)
+	_, err = pool.Clone(ctx, "db", "", "live", volume.CloneOptions{})
+	must("clone of the mounted volume", err)
+	must("detach", pool.Detach(ctx, "db"))
+	_, err = pool.Clone(ctx, "db", "mounted", "old", volume.CloneOptions{})
+	must("clone of the snapshot", err)
+	snapshots, err := pool.Snapshots("db")
+	if err != nil || len(snapshots) != 1 || snapshots[0].Method != volume.LVMSnapshot || snapshots[0].Problem != "" {
+		t.Errorf("%+v, %v", snapshots, err)
+	}
+	if report, err := pool.Check(ctx, "db", volume.CheckOptions{Snapshot: "mounted"}); err != nil || !report.Clean {
+		t.Errorf("check of the snapshot: %+v, %v", report, err)
+	}
+	group.wantVolumes("with a snapshot and two clones", 4)
+	for name, want := range map[string]int{"live": 200, "old": 100} {
+		at := filepath.Join(t.TempDir(), name)
+		_, err := pool.Attach(ctx, name, volume.AttachOptions{Target: at})
+		must("attach "+name, err)
+		entries, err := os.ReadDir(at)
+		if err != nil || len(entries) != want+1 { // and lost+found
+			t.Errorf("%s has %d entries, %v; want %d", name, len(entries), err, want)
+		}
+		must("detach "+name, pool.Detach(ctx, name))
+		if report, err := pool.Check(ctx, name, volume.CheckOptions{}); err != nil || !report.Clean {
+			t.Errorf("check of %s: %+v, %v", name, report, err)
+		}
+		must("delete "+name, pool.Delete(ctx, name, volume.DeleteOptions{}))
+	}
+
+	if thinPool == "" {
+		if _, err := pool.Resize(ctx, "db", 96<<20, volume.ResizeOptions{}); !errors.Is(err, volume.ErrBusy) || !strings.Contains(err.Error(), "snapshots") {
+			t.Errorf("a thick volume with a snapshot grew: %v", err)
+		}
+	}
+	must("delete the snapshot", pool.DeleteSnapshot(ctx, "db", "mounted"))
+	group.wantVolumes("after the snapshot", 1)
+
+	// Longer, at work and detached; shorter, detached.
+	attach()
+	resize := func(bytes uint64) {
+		t.Helper()
+		record, err := pool.Resize(ctx, "db", bytes, volume.ResizeOptions{})
+		must(fmt.Sprintf("resize to %d", bytes), err)
+		size := strings.TrimSpace(group.run("lvs", "--noheadings", "--units", "b", "--nosuffix", "--options", "lv_size", group.name+"/daybook-"+record.ID))
+		if record.SizeBytes != bytes || size != fmt.Sprint(bytes) {
+			t.Errorf("size %d, the logical volume's %s, want %d", record.SizeBytes, size, bytes)
+		}
+	}
+	resize(96 << 20)
+	must("detach", pool.Detach(ctx, "db"))
+	resize(128 << 20)
+	resize(72 << 20)
+	if report, err := pool.Check(ctx, "db", volume.CheckOptions{}); err != nil || !report.Clean {
+		t.Errorf("%+v, %v", report, err)
+	}
+
+	// A start of the host with the logical volume inactive.
+	group.run("lvchange", "--activate", "n", group.name+"/daybook-"+record.ID)
+	attach()
+	entries, err := os.ReadDir(target)
+	if err != nil || len(entries) != 201 {
+		t.Errorf("%d entries, %v", len(entries), err)
+	}
+	if done, err := pool.Repair(ctx); err != nil || len(done.Volumes) > 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if _, err := pool.Snapshot(ctx, "db", "kept", volume.SnapshotOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := pool.Delete(ctx, "db", volume.DeleteOptions{}); !errors.Is(err, volume.ErrBusy) {
+		t.Errorf("an attached volume was deleted: %v", err)
+	}
+	must("detach", pool.Detach(ctx, "db"))
+	must("delete", pool.Delete(ctx, "db", volume.DeleteOptions{}))
+	group.wantVolumes("in the end", 0)
+	wantNoWork(t, pool)
+}
+
+func wantNoWork(t *testing.T, pool *volume.Pool) {
+	t.Helper()
+	if work, err := os.ReadDir(filepath.Join(pool.Dir(), "work")); err != nil || len(work) > 0 {
+		t.Errorf("left in the pool's work: %v, %v", work, err)
+	}
+}
+
+func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
+	ctx := t.Context()
+	if _, err := pool.Create(ctx, "big", volume.CreateOptions{SizeBytes: 4 << 30, VolumeGroup: group.name}); !errors.Is(err, volume.ErrNoSpace) {
+		t.Errorf("larger than the volume group: %v", err)
+	}
+	if _, err := pool.Create(ctx, "none", volume.CreateOptions{SizeBytes: 64 << 20, VolumeGroup: "none"}); !errors.Is(err, volume.ErrSystem) || !strings.Contains(err.Error(), "none") {
+		t.Errorf("no such volume group: %v", err)
+	}
+	for _, o := range []volume.CreateOptions{
+		{SizeBytes: 64 << 20, ThinPool: "tp"}, {SizeBytes: 64 << 20, VolumeGroup: "a/b"}, {SizeBytes: 64 << 20, VolumeGroup: "-vg"},
+		{VolumeGroup: group.name, Device: "/dev/null"}, {SizeBytes: 64 << 20, VolumeGroup: group.name, Provision: volume.Thin},
+	} {
+		if _, err := pool.Create(ctx, "bad", o); !errors.Is(err, volume.ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	group.wantVolumes("after what was refused", 0)
+	wantNoWork(t, pool)
+	// What Daybook did not create is not removed, whatever a record says.
+	record, err := pool.Create(ctx, "db", volume.CreateOptions{SizeBytes: 64 << 20, VolumeGroup: group.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lv := group.name + "/daybook-" + record.ID
+	group.run("lvchange", "--deltag", "daybook", lv)
+	if err := pool.Delete(ctx, "db", volume.DeleteOptions{}); !errors.Is(err, volume.ErrBusy) {
+		t.Errorf("a logical volume without Daybook's tag was deleted: %v", err)
+	}
+	group.run("lvs", lv)
+	group.run("lvremove", "--yes", lv)
+	if _, err := pool.Repair(ctx); err != nil {
+		t.Error(err)
+	}
+	wantNoWork(t, pool)
+}

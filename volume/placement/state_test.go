@@ -1,0 +1,74 @@
+package placement
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/daybook-project/daybook/volume/internal/cause"
+)
+
+func TestAChoiceIsCompletedOrRefused(t *testing.T) {
+	for _, c := range []struct {
+		mode        Mode
+		cgroup      string
+		wantMode    Mode
+		wantCgroup  string
+		wantRefused bool
+	}{
+		{"", "", Parent, "/daybook/db", false},
+		{Parent, "/user", Parent, "/user", false},
+		{Container, "/docker/1", Container, "/docker/1", false},
+		{None, "", None, "", false},
+		{Container, "", Container, "", true},
+		{None, "/x", None, "/x", true},
+		{Parent, "/", Parent, "/", true},
+		{Parent, "x", Parent, "x", true},
+		{Parent, "/x/../y", Parent, "/x/../y", true},
+		{"beside", "", "beside", "", true},
+	} {
+		mode, cgroup, err := Complete(c.mode, c.cgroup, "db")
+		if mode != c.wantMode || cgroup != c.wantCgroup || errors.Is(err, cause.ErrInvalid) != c.wantRefused || !c.wantRefused && err != nil {
+			t.Errorf("%q in %q: %q in %q, %v", c.mode, c.cgroup, mode, cgroup, err)
+		}
+	}
+}
+
+func TestAJournalsCgroupIsBelowItsParentsAndOfOneFileSystem(t *testing.T) {
+	if a, b := JournalCgroup("/user/db", "db"), JournalCgroup("/user", "db"); a != "/user/db/journal" || b != "/user/journal-db" {
+		t.Errorf("%s, %s", a, b)
+	}
+	if way := Ancestry("/a/b/c"); !slices.Equal(way, []string{"/a", "/a/b", "/a/b/c"}) {
+		t.Errorf("%q", way)
+	}
+}
+
+// Release removes what a file says. So a file must not lead it astray.
+func TestWhatLeadsAReleaseAstrayIsRefused(t *testing.T) {
+	sound := func() Placed {
+		return Placed{
+			Placement: Parent, Cgroup: "/user/db1", Journal: "/user/db1/journal-db", MadeCgroups: []string{"/user/db1/journal-db"}, EnabledIO: []string{"/user/db1"},
+			WeightBefore: &WeightBefore{File: "io.bfq.weight", Disk: "7:0", Scheduler: "bfq", Default: 100},
+		}
+	}
+	if err := sound().Check("db"); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*Placed){
+		"another's journal":      func(p *Placed) { p.Journal = "/user/db1/journal-other" },
+		"the root":               func(p *Placed) { p.Cgroup = "/" },
+		"another's cgroup":       func(p *Placed) { p.MadeCgroups = []string{"/docker"} },
+		"the root as made":       func(p *Placed) { p.MadeCgroups = []string{"/"} },
+		"the wrong order":        func(p *Placed) { p.MadeCgroups = []string{"/user/db1/journal-db", "/user"} },
+		"another's controller":   func(p *Placed) { p.EnabledIO = []string{"/docker"} },
+		"a weight of its own":    func(p *Placed) { p.MadeCgroups = []string{"/user/db1", "/user/db1/journal-db"} },
+		"cgroups without a mode": func(p *Placed) { p.Placement = None },
+		"an unknown mode":        func(p *Placed) { p.Placement = "x" },
+	} {
+		placed := sound()
+		change(&placed)
+		if err := placed.Check("db"); err == nil {
+			t.Errorf("%s is taken", what)
+		}
+	}
+}
