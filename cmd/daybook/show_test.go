@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,12 +17,13 @@ import (
 // cobra comes back.
 func execute(t *testing.T, words ...string) (string, error) {
 	t.Helper()
-	var out bytes.Buffer
+	var out, errs bytes.Buffer
 	root := newRootCommand()
 	root.SetArgs(words)
 	root.SetOut(&out)
-	root.SetErr(io.Discard)
+	root.SetErr(&errs)
 	err := root.ExecuteContext(context.Background())
+	checkJSON(t, words, out.String(), errs.String())
 	return out.String(), err
 }
 
@@ -43,6 +43,7 @@ func output(t *testing.T, words ...string) (string, error) {
 	if readErr != nil {
 		t.Fatal(readErr)
 	}
+	checkJSON(t, words, string(text), "")
 	return string(text), err
 }
 

@@ -29,12 +29,17 @@ type Outcome struct {
 	Rebooted bool `json:"rebooted"`
 }
 
+// newOutcome has lists that are empty and not nil: in JSON they are lists, too.
+func newOutcome(device string) Outcome {
+	return Outcome{Device: device, Restored: []string{}, Vanished: []string{}, Replaced: []string{},
+		Kept: []string{}, Failed: []string{}, Tunables: []string{}}
+}
+
 // putBack restores what the state says, but for what another program changed
 // since, and returns what is still to be done, nil if nothing. last has what
 // Daybook wrote, by cgroup ID; nil: not known, everything is restored.
 func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (outcome Outcome, left *State, err error) {
-	outcome = Outcome{Device: s.Device, Restored: []string{}, Vanished: []string{}, Replaced: []string{},
-		Kept: []string{}, Failed: []string{}, Tunables: []string{}}
+	outcome = newOutcome(s.Device)
 	rest := *s
 	rest.Cgroups, rest.Tunables, rest.TunablesSet = nil, nil, nil
 	var failures []error
@@ -199,18 +204,20 @@ func (s *State) putBackTunables(host Host, outcome *Outcome, log *slog.Logger) e
 func recoverState(stateDir, device string, open func(*State) (Host, error), log *slog.Logger) (outcome Outcome, ok bool, err error) {
 	state, err := LoadState(stateDir, device)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Outcome{Device: device}, false, nil
+		return newOutcome(device), false, nil
 	}
 	if err != nil {
-		return Outcome{Device: device}, false, err
+		return newOutcome(device), false, err
 	}
 	if boot := bootID(); state.BootID != boot {
 		log.Info("the host was started anew since: nothing to restore", "device", device)
-		return Outcome{Device: device, Rebooted: true}, true, state.Remove(stateDir)
+		outcome := newOutcome(device)
+		outcome.Rebooted = true
+		return outcome, true, state.Remove(stateDir)
 	}
 	host, err := open(state)
 	if err != nil {
-		return Outcome{Device: device}, false, fmt.Errorf("cannot restore the settings of %s: %w", device, err)
+		return newOutcome(device), false, fmt.Errorf("cannot restore the settings of %s: %w", device, err)
 	}
 	outcome, left, err := state.putBack(host, readWritten(stateDir, device), log)
 	if left != nil {
@@ -228,7 +235,7 @@ func recoverState(stateDir, device string, open func(*State) (Host, error), log 
 func Restore(stateDir, device, deviceDir string, open func(*State) (Host, error), log *slog.Logger) (outcome Outcome, ok bool, err error) {
 	lock, err := AcquireLock(stateDir, device, deviceDir)
 	if err != nil {
-		return Outcome{Device: device}, false, err
+		return newOutcome(device), false, err
 	}
 	defer lock.Release()
 	return recoverState(stateDir, device, open, log)

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/docs/schemas"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
@@ -265,6 +266,9 @@ func (v *volume) growByCommand(from, to uint64) {
 		args = append(args, "--size", fmt.Sprint(to*4096))
 	}
 	said := must(v.t, "nvj", args...)
+	if err := schemas.Validate("nvj", "resize", []byte(said)); err != nil {
+		v.t.Errorf("nvj resize prints what its schema does not describe: %v\n%s", err, said)
+	}
 	var got struct {
 		Device string
 		Before uint64 `json:"before_bytes"`
