@@ -19,14 +19,14 @@ func newCalibrateCommand() *cobra.Command {
 		Use:   "calibrate DIR",
 		Short: "Measure what each kind of call costs the journal of a file system",
 		Long: `Calibrate measures, on the ext4 that DIR is on, how many bytes reach the journal for
-each kind of call that changes metadata: as Table 1 of the paper was measured, 1000
-calls on 1000 different files, 10 runs. It prints the table beside the paper's and
-saves it for the syscalls estimator ("daybook top --estimator syscalls").
+each kind of call that changes metadata: 1000 calls on 1000 different files, 10 runs.
+It prints the table beside published values and saves it for the syscalls estimator
+("daybook top --estimator syscalls").
 
-The work is done in a private directory in DIR, which is removed at the end, also
-after Ctrl-C; what a killed calibration left there, the next one removes. It takes
-some seconds to a minute. The file system should be quiet: runs in which another cgroup
-wrote to the same journal are repeated, and told of if they remain.`,
+It works in a private directory in DIR and removes it at the end, also after Ctrl-C.
+The next calibration removes what a killed one left. It takes some seconds to a
+minute. The file system should be quiet: a run in which another cgroup wrote to the
+same journal is repeated, and reported if it stays disturbed.`,
 		Example: `  daybook calibrate /srv/data
   daybook calibrate /srv/data --json --output costs.json
   daybook top --estimator syscalls --calibration costs.json`,

@@ -39,12 +39,11 @@ func newControlCommand() *cobra.Command {
 	var f controlFlags
 	cmd := &cobra.Command{
 		Use:   "control --device DEV … [--config FILE]",
-		Short: "Correct I/O weights so that shares come true with the journal counted",
-		Long: `Control measures what each container cost the disk (charged I/O,
-journal, in-place metadata and uncharged data) and corrects the cgroups' weights so
-that the whole comes out in the ratio of their ideal weights: once an interval by the
-paper's law, ten times an interval by the feedback law. Where a write limit is
-in force, it is lowered by the I/O that escapes it.
+		Short: "Correct I/O weights until shares match, with the journal counted",
+		Long: `Control measures what each container cost the disk (charged I/O, journal, metadata
+written in place, uncharged data) and corrects the cgroups' weights until the shares
+match the ideal weights. The law "feedback" corrects ten times in an interval, the law
+"paper" once. Control lowers a write limit by the I/O that the limit does not count.
 
 Control checks whether the disk's scheduler follows its weights. If it does not for
 15 s, control says so, and limits (io.max, blkio.throttle) hold the shares until it
@@ -52,10 +51,9 @@ does again. On a scheduler without weights (none, mq-deadline, kyber) limits alw
 do.
 
 The ideal weights are those of the configuration, else those found in the cgroups.
-The original settings are on disk before the first change; they are put back at the
-end (Ctrl-C, SIGTERM, SIGQUIT), at the next start after a kill -9, and by "daybook
-restore". SIGHUP reads the configuration again; a bad one has no effect. After a good
-one, cgroups are accounted by its rules.
+Control saves the original settings before the first change. It restores them at the
+end (Ctrl-C, SIGTERM, SIGQUIT) and at the next start after a kill -9; so does "daybook
+restore". SIGHUP reads the configuration again; a bad one has no effect.
 
 The configuration is YAML; all keys are optional:
 
@@ -64,19 +62,21 @@ The configuration is YAML; all keys are optional:
   actuator: auto             # or weights, or limits
   law: feedback              # or paper
   state_dir: /var/lib/daybook
-  tunables:                  # of the disk's scheduler, held meanwhile; none: kept
-    low_latency: 0           # BFQ: raise no weights of its own accord
+  tunables:                  # of the disk's scheduler, restored at the end
+    low_latency: 0           # BFQ: does not raise weights by itself
+    strict_guarantees: 1     # BFQ: one request at a time; for disks that seek
+    timeout_sync: 40         # BFQ: the longest slice, in ms
   limits: correct            # or keep
   containers:                # none: every cgroup that does I/O there
     - match: /docker/*       # cgroup path or container name; * does not cross /
       weight: 300            # left out: as found`,
-		Example: `  # What would it do? Changes nothing
+		Example: `  # Print the changes, make none
   daybook control --config shares.yaml --device sda --dry-run
 
-  # Do it, until Ctrl-C
+  # Run until Ctrl-C
   daybook control --config shares.yaml --device sda
 
-  # Make the weights true that the cgroups have already, on two disks
+  # Enforce the weights that the cgroups already have, on two disks
   daybook control --device sda --device sdb
 
   # After a kill -9
@@ -89,11 +89,11 @@ The configuration is YAML; all keys are optional:
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "configuration `FILE` (default: all weights as found)")
 	flags.StringArrayVar(&f.devices, "device", nil, "a disk: a name such as sda, a node, major:minor, or a mount point; of a logical volume, the disk below; may be repeated")
-	flags.DurationVar(&f.interval, "interval", 0, "over which shares are to come true, 1s to 1h (default 5s, jbd2's own)")
+	flags.DurationVar(&f.interval, "interval", 0, "in which shares are to match, 1s to 1h (default 5s, jbd2's own)")
 	flags.StringVar(&f.law, "law", "", "feedback (default) or paper")
 	flags.StringVar(&f.actuator, "actuator", "", "what holds the shares: auto (default), weights or limits")
 	flags.StringVar(&f.stateDir, "state-dir", "", "`DIR` for the original settings (default "+control.DefaultStateDir+")")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "change nothing, and print what would be changed")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the changes and make none")
 	flags.StringVar(&f.estimator, "estimator", "handles", "how journal bytes are attributed: handles or syscalls")
 	flags.StringVar(&f.calibration, "calibration", "", "calibration `FILE` of the syscalls estimator")
 	flags.StringVar(&f.metrics, "metrics", "", "serve Prometheus metrics on `ADDR`: a port on 127.0.0.1, or an address written in full")

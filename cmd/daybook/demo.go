@@ -33,15 +33,14 @@ func newDemoCommand() *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Run paper 1's experiment on an embedded disk: the effect, and the cure",
-		Long: `Demo makes an embedded disk (a FUSE file with the service times of a hard disk, under
-a loop device with BFQ), an ext4 on it, and two containers A and B that were promised
-half of the disk each. Both read; B also makes 2000 directories a second. First nobody
-corrects the weights, then Daybook does. Then it prints what each container cost the
-disk, and draws it.
+		Short: "Show a noisy neighbour on a simulated disk, and correct it",
+		Long: `Demo creates a simulated hard disk (a FUSE file with service times, under a loop device
+with BFQ), an ext4 on it, and two containers A and B with equal weights. Both read; B
+also makes 2000 directories a second. In the first phase nothing corrects the weights,
+in the second Daybook does. Demo prints what each container cost the disk, and draws it.
 
-All is gone afterwards; nothing else on the host is touched. It needs root, FUSE, loop
-devices, BFQ and a kernel with BTF, and takes about two minutes.`,
+It removes everything at the end and touches nothing else on the host. It needs root,
+FUSE, loop devices, BFQ and a kernel with BTF, and takes about two minutes.`,
 		Example: `  daybook demo
   daybook demo --seconds 30 --json
   daybook demo --law paper --output /tmp/demo.html`,

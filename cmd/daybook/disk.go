@@ -17,15 +17,14 @@ func newDiskCommand() *cobra.Command {
 	flags := &diskFlags{}
 	cmd := &cobra.Command{
 		Use:   "disk",
-		Short: "Make disks with computed service times, for experiments",
-		Long: `Disk makes block devices whose service times are computed (seeks by distance,
-bandwidth, cache flush), so that an experiment comes out the same whatever disk
-the host has. A disk is a FUSE file under a loop device with direct I/O, with BFQ
-as its scheduler where the kernel has it, and is used as any other: mkfs, mount,
-fio. Its data are in memory or in a sparse file; they do not outlive a crash of
-the host.
+		Short: "Create simulated disks, for experiments",
+		Long: `Disk creates block devices with computed service times (seeks by distance, bandwidth,
+cache flush), so that an experiment does not depend on the host's disk. A disk is a
+FUSE file under a loop device with direct I/O, with BFQ as its scheduler if the kernel
+has it. Use it as any other disk: mkfs, mount, fio. Its data is in memory or in a
+sparse file and does not outlive a crash of the host.
 
-Each disk command first clears what is left of disks whose server was killed.`,
+Each disk command first removes what is left of disks whose server was killed.`,
 		Example: `  daybook disk create slow --model hdd
   mkfs.ext4 $(daybook disk list --path slow)
   daybook disk delete slow`,

@@ -98,9 +98,9 @@ func newDiskCreateCommand(disk *diskFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a disk",
-		Long: `Create makes a disk and prints its device. It stays until "daybook disk delete
-NAME". NAME is 1 to 32 of a-z, 0-9 and "-".
+		Short: "Create a simulated disk",
+		Long: `Create creates a disk and prints its device. The disk stays until "daybook disk
+delete NAME". NAME is 1 to 32 of a-z, 0-9 and "-".
 
 The models are hdd (40 MB/s, 8 ms full-stroke seek), ssd (500 MB/s, 60 us a
 request, 0.5 ms a flush) and flat (400 MB/s and nothing else). A seek grows with

@@ -14,8 +14,8 @@ func newDiskDeleteCommand(disk *diskFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete NAME... | --all",
 		Short: "Delete disks",
-		Long: `Delete takes disks apart: device, server, data in memory. A file given with --file is
-kept. A disk that is mounted or otherwise in use is not deleted.`,
+		Long: `Delete removes disks: device, server, data in memory. It keeps a file that --file
+named. A disk that is mounted or otherwise in use is not deleted.`,
 		Example: `  daybook disk delete slow
   daybook disk delete --all`,
 		Args: func(cmd *cobra.Command, args []string) error {

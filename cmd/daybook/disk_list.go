@@ -19,7 +19,7 @@ func newDiskListCommand(disk *diskFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME]",
 		Short: "List the disks",
-		Long:  `List shows the disks that "daybook disk create", or a running demo, made.`,
+		Long:  `List shows the disks that "daybook disk create", or a running demo, created.`,
 		Example: `  daybook disk list
   daybook disk list --json
   mount $(daybook disk list --path slow) /mnt`,

@@ -1,5 +1,6 @@
-// Command daybook sees the file-system journal, charges it to the container
-// that caused it, and makes the shares of the disk come true.
+// Command daybook shows which container caused the writes of the ext4 journal,
+// corrects I/O weights until measured shares match the configured ones, and gives
+// containers journals of their own.
 package main
 
 import (

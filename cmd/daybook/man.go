@@ -15,9 +15,9 @@ func newManCommand() *cobra.Command {
 		Use:    "man DIR",
 		Short:  "Write the manual pages",
 		Hidden: true,
-		Long: `Man writes a manual page for each command into DIR, from the texts that --help
-shows. The date in them is SOURCE_DATE_EPOCH if that is set, else that of the
-source's revision, so that two builds of one source are alike.`,
+		Long: `Man writes a manual page for each command into DIR, from the texts that --help shows.
+The date in them is SOURCE_DATE_EPOCH if that is set, else that of the source's
+revision, so that two builds of one source are the same.`,
 		Example: `  daybook man build/man && man build/man/daybook-top.1`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

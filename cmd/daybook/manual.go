@@ -9,9 +9,10 @@ import (
 
 // rootLong is the help of the command without a subcommand and the head of the
 // manual: what the single commands do not say.
-const rootLong = `Daybook sees the I/O that ext4's journal does for each container, which the kernel
-charges to nobody, shows it, and corrects the cgroups' I/O weights, so that each
-container gets the share of the disk that it was promised.
+const rootLong = `Linux charges the writes of the ext4 journal to the root cgroup, so no weight or limit
+of a container applies to them. Daybook shows which container caused them (top),
+corrects I/O weights until measured shares match the configured ones (control), and
+gives a container its own file system and journal (volume).
 
 Exit codes:
   0    the work is done
@@ -23,16 +24,16 @@ Exit codes:
 Files:
   /sys/fs/cgroup     I/O counters are read, and weights written, here
   /sys/kernel/btf    the kernel's types, which the eBPF programs need
-  /var/lib/daybook   weights to restore, calibrations, the list of pools, the default pool
+  /var/lib/daybook   settings to restore, calibrations, list of pools, default pool
 
 Environment:
-  DAYBOOK_POOL       the pool of daybook volume where --pool is left out
+  DAYBOOK_POOL       the pool of daybook volume without --pool
   NO_COLOR           if not empty, screens have no colours`
 
-const rootExample = `  # Who is eating the disk through jbd2?
+const rootExample = `  # Which container causes the journal's writes?
   sudo daybook top
 
-  # Make the promised shares true, and put all weights back
+  # Enforce the configured shares, and restore all weights
   sudo daybook control --config /etc/daybook/control.yaml --device sda
   sudo daybook restore`
 

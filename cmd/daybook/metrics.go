@@ -15,17 +15,16 @@ func newMetricsCommand() *cobra.Command {
 	var listen string
 	cmd := &cobra.Command{
 		Use:   "metrics",
-		Short: "Serve the account to Prometheus",
-		Long: `Metrics takes samples as top does, shows nothing, and serves their sums over HTTP:
+		Short: "Serve the measurements to Prometheus",
+		Long: `Metrics takes samples as top does and serves their sums over HTTP:
 
-  /metrics   Prometheus metrics, all named daybook_*, beside the process's own;
-             those of pools and volumes as well (see --pool)
-  /healthz   200 while samples come, 503 when they stopped
+  /metrics   Prometheus metrics of containers, disks, pools and volumes, named
+             daybook_*, and those of the process
+  /healthz   200 while samples are taken, 503 when they stopped
 
-Without --listen it answers on 127.0.0.1:9435 only. There is neither encryption
-nor a password, so an address that others can reach must be written in full, and
-names of containers can then be read by all who reach it. The dashboard for Grafana,
-for one or more hosts, is deploy/grafana/daybook.json in the source.`,
+Without --listen it listens on 127.0.0.1:9435 only. There is no encryption and no
+password: everybody who reaches another address can read the names of containers. A
+Grafana dashboard is deploy/grafana/daybook.json in the source.`,
 		Example: `  daybook metrics
   daybook metrics --listen 10.0.0.5:9435 --interval 15s
   curl -s localhost:9435/metrics | grep daybook_journal_bytes_total`,

@@ -23,8 +23,8 @@ func (f *recordFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.maxBytes = account.DefaultRotateBytes
 	flags.StringVar(&f.path, "record", "", "also append the samples to `FILE`, for daybook replay")
-	flags.Var(&f.maxBytes, "record-max-bytes", "begin a new file before the recording is larger than this; the older ones are FILE.1, FILE.2, …; 0: never")
-	flags.IntVar(&f.files, "record-files", account.DefaultRotateFiles, fmt.Sprintf("keep so many files of the recording, 1 to %d", account.MaxRotateFiles))
+	flags.Var(&f.maxBytes, "record-max-bytes", "start a new file before the recording exceeds this size; older files are FILE.1, FILE.2, …; 0: never")
+	flags.IntVar(&f.files, "record-files", account.DefaultRotateFiles, fmt.Sprintf("number of files of the recording to keep, 1 to %d", account.MaxRotateFiles))
 }
 
 // rotation checks the flags.

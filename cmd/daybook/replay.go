@@ -27,24 +27,24 @@ func newReplayCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay FILE",
 		Short: "Show a recording on the screens of top",
-		Long: `Replay shows the samples that "daybook top --record FILE" or "daybook metrics
---record FILE" took, on the same screens, at the speed at which they were taken.
-A pause holds the recording. Where the output is no terminal, and with --json, all
-samples are written at once. It needs no root and no kernel feature.
+		Long: `Replay shows the samples that "daybook top --record FILE", "daybook metrics --record
+FILE" or "daybook control --record FILE" took, on the same screens, at the same speed.
+A pause stops the replay. If the output is not a terminal, and with --json, it writes
+all samples at once. It needs no root and no kernel feature.
 
-With --law it prints, for each interval, the weights that were in force and those
-that the law answers to them, for a weight file of 1 to 1000. The law sees what was
-recorded; what would have come of its answers is not simulated.
+With --law it prints, for each interval, the weights that were in force and those that
+the law would have set, for a weight file of 1 to 1000. It does not simulate what these
+weights would have changed.
 
-Where the recording was rotated, its older files FILE.1, FILE.2, … are shown first,
+If the recording was rotated, its older files FILE.1, FILE.2, … are shown first,
 oldest first. To see one of them alone, name it.
 
-A recording that a crash cut off in its last line is shown up to there, with a
-warning. Anything else that is not a recording is an error with the line number.`,
+If a crash cut off the last line of a recording, replay shows the rest and warns. Any
+other damage is an error with the line number.`,
 		Example: `  # Look at it again, ten times as fast
   daybook replay --speed 10 /var/tmp/tuesday.daybook
 
-  # Would the paper's law have swung?
+  # Which weights would the law called paper have set?
   daybook replay --law paper /var/tmp/tuesday.daybook
 
   # The journal's bytes per interval and container
@@ -77,8 +77,8 @@ warning. Anything else that is not a recording is an error with the line number.
 	}
 	show.add(cmd)
 	cmd.Flags().Float64Var(&speed, "speed", 1, "times the speed of the recording, on the full screen")
-	cmd.Flags().IntVar(&skip, "skip", 0, "leave out the first `N` samples")
-	cmd.Flags().StringVar(&law, "law", "", "print what this law would have set: feedback or paper")
+	cmd.Flags().IntVar(&skip, "skip", 0, "skip the first `N` samples")
+	cmd.Flags().StringVar(&law, "law", "", "print the weights that this law would have set: feedback or paper")
 	_ = cmd.RegisterFlagCompletionFunc("law", cobra.FixedCompletions([]cobra.Completion{control.FeedbackLaw, control.PaperLaw}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

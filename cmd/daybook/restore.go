@@ -19,13 +19,12 @@ func newRestoreCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Put back what a killed control left changed",
-		Long: `Restore puts back the weights, limits and scheduler tunables that a "daybook control"
-changed and, because it was killed, could not put back. It finds the state directories
-of this boot's daemons by itself. It may be repeated: where there is nothing to
-restore, it says so and succeeds. Cgroups that are gone, or were made anew since,
-are left alone, and so is a weight that another program wrote after Daybook. While a
-daemon runs on the device it refuses: stop that instead.`,
+		Short: "Restore what a killed control left changed",
+		Long: `Restore restores the weights, limits and scheduler tunables that a killed "daybook
+control" left changed. It finds the state directories of this boot by itself. It may
+be repeated: if there is nothing to restore, it says so and succeeds. It leaves alone
+cgroups that are gone or were created again, and weights that another program wrote
+after Daybook. While control runs on the device, restore refuses: stop control.`,
 		Example: `  daybook restore
   daybook restore --device sda --json
   daybook restore --state-dir /srv/daybook`,

@@ -43,7 +43,7 @@ func exitCode(err error) int {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "daybook",
-		Short:         "Charge the file-system journal to its container, and make I/O weights true",
+		Short:         "Show which container causes journal I/O, and enforce I/O weights",
 		Long:          rootLong,
 		Example:       rootExample,
 		Version:       buildVersion(),

@@ -15,8 +15,8 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve volumes to container engines",
-		Long: `Serve answers the calls of container engines that want volumes: each of their volumes
-is then one as "daybook volume" makes it, with a journal and a jbd2 thread of its own.`,
+		Long: `Serve provides volumes to container engines. Each of their volumes is a Daybook volume
+(see "daybook volume"), with its own journal and jbd2 thread.`,
 		Example: `  daybook serve docker --pool /srv/pool --size 10G`,
 		Args:    knownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -32,11 +32,11 @@ func newServeDockerCommand() *cobra.Command {
 	var logJSON bool
 	cmd := &cobra.Command{
 		Use:   "docker",
-		Short: "Be the volume plugin of Docker and podman",
-		Long: `Docker is a daemon, the volume plugin "daybook" of Docker and podman. A volume is
-attached when its first container starts and detached when the last one has ended. Its
-jbd2 thread is in /daybook/NAME/journal; with --cgroup-parent /daybook/NAME its container
-is beside it, and both under the volume's weight.
+		Short: "Run the volume plugin of Docker and Podman",
+		Long: `Docker is a daemon, the volume plugin "daybook" of Docker and Podman. It attaches a
+volume when its first container starts and detaches it when the last one has ended. The
+jbd2 thread is in /daybook/NAME/journal. With --cgroup-parent /daybook/NAME the container
+is beside it, and both are under the volume's weight.
 
 Options of docker volume create -d daybook -o OPTION=VALUE:
 
@@ -49,14 +49,14 @@ Options of docker volume create -d daybook -o OPTION=VALUE:
   noatime=true, uid=999, gid=999, mode=0750, block-size=4096
   label.KEY=VALUE          kept, and shown by daybook volume inspect
 
-The socket is that of systemd (daybook-docker.socket) or --socket; its file's name is
-the driver's. Who uses which volume is kept in the pool (docker.json): after a kill -9
-the next daemon goes on where this one was. Ctrl-C, SIGTERM or SIGHUP ends it; what
-containers use stays attached. It keeps the jbd2 threads in their places, as "daybook
-volume keep" does, and one of the two is enough.
+The socket is that of systemd (daybook-docker.socket) or --socket; its file name is the
+name of the driver. The pool records which container uses which volume (docker.json), so
+after a kill -9 the next daemon goes on. Ctrl-C, SIGTERM or SIGHUP ends the daemon; what
+containers use stays attached. The daemon keeps the jbd2 threads in their cgroups, as
+"daybook volume keep" does; one of the two is enough.
 
-The pool is --pool, else the environment's DAYBOOK_POOL, else /var/lib/daybook/volumes;
-it is made if it is missing. One daemon serves a pool.`,
+The pool is --pool, else the environment's DAYBOOK_POOL, else /var/lib/daybook/volumes.
+It is created if it is missing. One daemon serves a pool.`,
 		Example: `  sudo daybook serve docker --pool /srv/pool --size 10G
   docker volume create -d daybook -o size=20G -o weight=700 db1
   docker run -d -v db1:/var/lib/mysql --cgroup-parent /daybook/db1 mariadb
@@ -95,7 +95,7 @@ it is made if it is missing. One daemon serves a pool.`,
 	flags := cmd.Flags()
 	flags.StringVar(&v.pool, "pool", "", "`DIR` of the pool (default $"+poolVariable+", else /var/lib/daybook/volumes)")
 	flags.StringVar(&v.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` where known pools are noted, and where the default pool is")
-	flags.StringVar(&options.Socket, "socket", dockervolume.DefaultSocket, "`FILE` to answer on; its name is the driver's")
+	flags.StringVar(&options.Socket, "socket", dockervolume.DefaultSocket, "`FILE` to listen on; its name is the driver's")
 	flags.StringVar(&options.TargetDir, "target-dir", dockervolume.DefaultTargetDir, "`DIR` where volumes are mounted")
 	flags.Var(&size, "size", "size of volumes that are created without one, such as 10G (default: they are refused)")
 	flags.Lookup("size").DefValue = ""

@@ -28,7 +28,7 @@ func (f *showFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.once, "once", false, "show one sample and exit")
 	flags.BoolVar(&f.json, "json", false, "write one JSON object per sample and line instead of a screen")
 	flags.StringVar(&f.sort, "sort", "share", "column to sort by: "+strings.Join(keys, ", "))
-	flags.BoolVar(&f.reverse, "reverse", false, "the least first")
+	flags.BoolVar(&f.reverse, "reverse", false, "smallest value first")
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -48,13 +48,13 @@ func newTopCommand() *cobra.Command {
 	var metrics string
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show who does how much I/O, the journal included",
-		Long: `Top shows, for each disk with a journalling file system, what each container cost
-it in the last interval: the I/O that the kernel charged to it, and what no other
-tool shows, its parts of the journal, of the metadata written in place and of the
-data written in the root cgroup's name. Beside its share of the disk stands the
-share that its I/O weight promises. Beside "daybook control", TARGET is the configured
-share and WEIGHT the corrected weight. The line (root) is what nobody else owns.
+		Short: "Show the I/O of each container, the journal included",
+		Long: `Top shows, for each disk with an ext4, what each container cost it in the last
+interval: the I/O that the kernel charged to it, and its parts of the journal, of the
+metadata written in place and of the data that the kernel charged to the root cgroup.
+SHARE is its part of the disk, TARGET the share that its I/O weight promises. While
+"daybook control" runs, TARGET is the configured share and WEIGHT the corrected
+weight. The line (root) has what no container is known to have caused.
 
 On a terminal it fills the screen: s sorts, r reverses, d goes to the next disk, p
 pauses, the arrows choose a container, ? explains the columns, q quits. Elsewhere,
@@ -62,13 +62,13 @@ and with --once, it writes a plain table; with --json one object per interval an
 line, with bytes as integers and shares from 0 to 1.
 
 Top changes nothing on the host. It needs root and a kernel with BTF.`,
-		Example: `  # Who is eating the disk through jbd2?
+		Example: `  # Which container causes the journal's writes?
   daybook top
 
   # One account of ten seconds of one disk, for a script
   daybook top --once --interval 10s --device sda --json
 
-  # Keep a record, and let Prometheus on this host read along
+  # Record the samples, and serve them to Prometheus on this host
   daybook top --record /var/tmp/tuesday.daybook --metrics :9435`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -30,29 +30,29 @@ func newVolumeCommand() *cobra.Command {
 	f := &volumeFlags{}
 	cmd := &cobra.Command{
 		Use:   "volume",
-		Short: "Give each container a file system with a journal of its own",
-		Long: `Volume gives a container, such as a database, an ext4 of its own, and so a journal
-and a jbd2 thread of its own: its fsync no longer waits for the neighbours' data, and
-the journal's I/O is charged to a cgroup under the container's weight.
+		Short: "Give containers file systems with journals of their own",
+		Long: `Volume gives a container, such as a database, its own ext4, and so its own journal and
+jbd2 thread. Its fsync no longer waits for the neighbours' data, and the journal's I/O
+is charged to a cgroup under the container's weight.
 
-A volume is an image file in a pool, which is a directory on a disk. Attached, it is
-under a loop device with direct I/O and mounted; its jbd2 thread is in the cgroup
-/daybook/NAME/journal, beside which the container's cgroup is to be made
-(docker run --cgroup-parent /daybook/NAME).
+A volume is a block device, such as a logical volume, or an image file in a pool, which
+is a directory on a disk. An attached image is under a loop device with direct I/O. The
+jbd2 thread of an attached volume is in the cgroup /daybook/NAME/journal. Start the
+container beside it (docker run --cgroup-parent /daybook/NAME).
 
 The pool is --pool, else the environment's DAYBOOK_POOL, else the one that has NAME
 among the pools that create and attach have noted in /var/lib/daybook/pools, else
 /var/lib/daybook/volumes.
 
-A command that was killed leaves nothing that "daybook volume repair" does not finish
-or take back. NAME is 1 to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
+"daybook volume repair" finishes or rolls back what a killed command left. NAME is 1
+to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
 		Example: `  # A database on its own journal
   daybook volume create db1 --size 20G --weight 700
   daybook volume attach db1 --target /srv/db1 --persist
   docker run -d --cgroup-parent /daybook/db1 -v /srv/db1:/var/lib/mysql mariadb
   daybook volume inspect db1
 
-  # Keep the jbd2 threads in their places
+  # Keep the jbd2 threads in their cgroups
   daybook volume keep`,
 		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -60,7 +60,7 @@ or take back. NAME is 1 to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&f.pool, "pool", "", "`DIR` of the pool (default $"+poolVariable+", else the noted pool that has NAME)")
 	flags.StringVar(&f.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` where known pools are noted, and where the default pool is")
-	flags.BoolVarP(&f.verbose, "verbose", "v", false, "tell each step on standard error")
+	flags.BoolVarP(&f.verbose, "verbose", "v", false, "report each step on standard error")
 	_ = cmd.MarkPersistentFlagDirname("pool")
 	_ = cmd.MarkPersistentFlagDirname("state-dir")
 	cmd.AddCommand(

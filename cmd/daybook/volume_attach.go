@@ -19,25 +19,25 @@ func newVolumeAttachCommand(v *volumeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach NAME --target DIR",
 		Short: "Mount a volume and place its jbd2 thread",
-		Long: `Attach puts the volume's image under a loop device with direct I/O, mounts it on the
-target, and places its jbd2 thread. It stays so until "daybook volume detach", or the
-host is started anew. A volume that is attached there already stays as it is.
+		Long: `Attach mounts the volume on the target and places its jbd2 thread. An image is mounted
+through a loop device with direct I/O. The volume stays attached until "daybook volume
+detach" or the end of the host. A volume that is attached there already stays as it is.
 
-With --persist it is attached so at each start of the host, before the container engines
-start: by the unit daybook-attach.service, which runs "attach --all-persistent" and must
-be enabled. The target must be missing or empty. While the volume is not attached, the
-target is an empty directory with the immutable flag (see chattr(1)): nobody, root
-included, can create anything in it, and a database that is started without its volume
-fails instead of beginning anew. Where the file system cannot do that, attach warns.
-"attach NAME" without --target attaches a persistent volume as it was recorded.
+With --persist the volume is attached at each start of the host, before the container
+engines start. The unit daybook-attach.service does that with "attach --all-persistent"
+and must be enabled. The target must be missing or empty. While the volume is not
+attached, the target is an empty directory with the immutable flag (see chattr(1)):
+nobody, root included, can create anything in it, so a database that starts without its
+volume fails instead of starting empty. If the file system has no such flag, attach
+warns. "attach NAME" without --target attaches a persistent volume as it was recorded.
 
---placement says where the jbd2 thread goes:
-  parent     into PARENT/journal, below the cgroup that has the weight; the container's
-             cgroup is to be made beside it. PARENT is --cgroup, or /daybook/NAME. Where
-             PARENT has another name than the volume it is PARENT/journal-NAME
-  container  into the container's own cgroup, which --cgroup names. When the container
-             ends, "daybook volume keep", or "detach", takes the thread out of it
-  none       nowhere: it stays in the root cgroup
+--placement chooses the cgroup of the jbd2 thread:
+  parent     PARENT/journal, below the cgroup that has the weight and beside the
+             container's. PARENT is --cgroup, or /daybook/NAME. If PARENT has another
+             name than the volume, it is PARENT/journal-NAME
+  container  the container's own cgroup, which --cgroup names. When the container ends,
+             "daybook volume keep", or "detach", moves the thread out of it
+  none       the root cgroup
 
 The volume is mounted nodev and nosuid: device nodes in it do not work, and programs get
 no rights by set-user-ID bits or file capabilities. --dev and --suid allow each.
@@ -108,17 +108,17 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Target, "target", "", "mount point `DIR`, made if it is missing (required, unless the volume is persistent)")
-	flags.BoolVar(&o.Persist, "persist", false, "attach it so at each start of the host, too")
+	flags.StringVar(&o.Target, "target", "", "mount point `DIR`, created if it is missing (required, unless the volume is persistent)")
+	flags.BoolVar(&o.Persist, "persist", false, "attach it at each start of the host, too")
 	flags.BoolVar(&all, "all-persistent", false, "attach all volumes that are persistent, of all known pools")
-	flags.DurationVar(&wait, "wait", 0, "with --all-persistent: wait so long in all, such as 30s, for late devices and busy volumes")
+	flags.DurationVar(&wait, "wait", 0, "with --all-persistent: wait at most this long, such as 30s, for late devices and busy volumes")
 	flags.StringVar(&o.Cgroup, "cgroup", "", "`PARENT` cgroup, or the container's with --placement container (default /daybook/NAME)")
 	flags.StringVar(&placement, "placement", string(volume.PlaceParent), "parent, container or none")
 	flags.Uint64Var(&o.Weight, "weight", 0, "weight from now on, 1 to 1000 (default: the volume's)")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "mount it read-only")
 	flags.BoolVar(&o.Dev, "dev", false, "let device nodes in the volume work")
 	flags.BoolVar(&o.Suid, "suid", false, "let set-user-ID and set-group-ID programs in the volume work")
-	flags.BoolVar(&o.AllowCache, "allow-cache", false, "go through the pool's page cache where direct I/O is not to be had")
+	flags.BoolVar(&o.AllowCache, "allow-cache", false, "use the pool's page cache if direct I/O is not available")
 	addJSONFlag(cmd, &asJSON)
 	_ = cmd.MarkFlagDirname("target")
 	_ = cmd.RegisterFlagCompletionFunc("placement", cobra.FixedCompletions(
@@ -186,15 +186,15 @@ func newVolumeDetachCommand(v *volumeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "detach NAME",
 		Short: "Unmount a volume",
-		Long: `Detach unmounts a volume and takes back all that attach did: mount point, loop
-device, cgroups and weight. While a process works in it, or a container has it mounted,
-detach fails and the volume stays attached. A volume that is not attached stays so.
+		Long: `Detach unmounts a volume and undoes all that attach did: mount point, loop device,
+cgroups and weight. While a process works in it, or a container has it mounted, detach
+fails and the volume stays attached. If the volume is not attached, detach succeeds.
 
 A persistent volume (attach --persist) is no longer attached at the start of the host:
-detach says so, clears the immutable flag of the mount point, and removes the mount point
-if attach made it. With --keep-persist, the volume stays persistent: the mount point and
-its flag stay. It is attached again at the next start of the host, or by "daybook volume
-attach NAME".`,
+detach says so, clears the immutable flag of the mount point, and removes the mount
+point if attach created it. With --keep-persist, the volume stays persistent: the mount
+point and its flag stay. It is attached again at the next start of the host, or by
+"daybook volume attach NAME".`,
 		Example: `  daybook volume detach db1
   daybook volume detach db1 --keep-persist
   daybook volume detach db1 --pool /srv/pool --json`,

@@ -20,9 +20,9 @@ func newVolumeCheckCommand(v *volumeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check NAME",
 		Short: "Check the file system of a volume or snapshot",
-		Long: `Check has e2fsck look at the file system of a volume that is detached, or of a
-snapshot, whose volume may be attached. It changes nothing; with --repair e2fsck corrects
-what it can by itself. If errors are left, check ends with 1.`,
+		Long: `Check runs e2fsck on the file system of a detached volume, or of a snapshot, whose
+volume may be attached. It changes nothing; with --repair e2fsck corrects what it can by
+itself. If errors are left, check ends with 1.`,
 		Example: `  daybook volume check db1
   daybook volume check db1 --snapshot monday
   daybook volume check db1 --repair --json`,
@@ -58,15 +58,15 @@ func newVolumeRepairCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "repair",
-		Short: "Finish or take back what killed commands left",
-		Long: `Repair brings every volume of a pool, or without --pool and DAYBOOK_POOL of all known
-pools, to a whole state: what was being made or deleted is gone, and a volume is attached
-with all that belongs to it or not at all. It may run at any time and be repeated; what a
-living process works on is left to that. It touches no loop device, mount or cgroup that
-no volume's record names.
+		Short: "Finish or roll back what killed commands left",
+		Long: `Repair finishes or rolls back unfinished commands on the volumes of a pool, or without
+--pool and DAYBOOK_POOL of all known pools. Unfinished creations and deletions are then
+gone, and a volume is attached completely or not at all. Repair may run at any time and
+be repeated. It leaves alone what a living process works on, and every loop device,
+mount or cgroup that no volume's record names.
 
 If a volume is damaged, such as by a missing image, repair names it and ends with 1.
-"daybook volume check" looks at file systems.`,
+"daybook volume check" checks file systems.`,
 		Example: `  daybook volume repair
   daybook volume repair --pool /srv/pool --json`,
 		Args:              noArgs,

@@ -26,11 +26,11 @@ type createFlags struct {
 func (f *createFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required without --device)")
-	flags.StringVar(&f.device, "device", "", "make the volume of this block `DEVICE`, a logical volume or partition on which nothing is, instead of an image")
+	flags.StringVar(&f.device, "device", "", "use this block `DEVICE`, an unused logical volume or partition, instead of an image")
 	flags.StringVar(&f.backing, "backing", "", "the volume's blocks: image, a file in the pool; device, see --device; lvm, a new logical volume (default image)")
 	flags.StringVar(&f.volumeGroup, "volume-group", "", "the volume group `NAME` in which --backing lvm creates the logical volume")
 	flags.StringVar(&f.thinPool, "thin-pool", "", "create a thin logical volume in this thin pool `NAME` of the volume group (default: linear, with all its blocks)")
-	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks come with the first write; full: all are written now")
+	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks are allocated at the first write; full: all are written now")
 	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: left alone)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to keep with the volume; may be repeated")
 	flags.StringVar(&f.mountOptions, "mount-options", "", "ext4's `OPTIONS` at each attach, such as data=ordered,commit=30")
@@ -190,19 +190,18 @@ func newVolumeCreateCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "create NAME {--size SIZE | --device DEVICE}",
-		Short: "Make a volume",
-		Long: `Create makes a volume with an empty ext4; "daybook volume attach" mounts it. The pool
-is made too if it is missing. If create fails or is interrupted, nothing is left.
+		Short: "Create a volume",
+		Long: `Create creates a volume with an empty ext4; "daybook volume attach" mounts it. Create
+also creates a missing pool. If it fails or is interrupted, nothing is left.
 
-A thin volume takes of the pool what was written to it; the pool's own file system
-allocates, and logs, at each first write. A full volume is written out once, now; then
-no write to it makes the pool's journal work, and it cannot meet a full pool.
+A thin volume takes space of the pool for what was written to it. The pool's file system
+allocates and logs at each first write. A full volume is written once, now: later writes
+do not use the pool's journal, and a full pool does not affect it.
 
-With --device the volume is a block device of its own, all of it; the pool has only the
-record. Nothing may be on the device (see wipefs), and after "daybook volume delete"
-nothing is. No loop device lies between the database and the disk then: where neighbours
-compete by weights, it is the faster volume. Its snapshots and copies are the volume
-manager's.
+With --device the volume is a whole block device, and the pool has only the record. The
+device must hold nothing (see wipefs); "daybook volume delete" wipes its signature. No
+loop device lies between the database and the disk, so it is the faster volume where
+neighbours compete by weights. Use the volume manager for its snapshots and copies.
 
 Sizes are in bytes or with a unit: 1G and 1GiB are 2^30 bytes, 1GB is 10^9.`,
 		Example: `  daybook volume create db1 --size 20G --weight 700

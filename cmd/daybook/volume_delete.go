@@ -16,7 +16,7 @@ func newVolumeDeleteCommand(v *volumeFlags) *cobra.Command {
 		Use:   "delete NAME",
 		Short: "Delete a volume, or one of its snapshots",
 		Long: `Delete deletes a volume with its snapshots, or with --snapshot that snapshot alone.
-It asks no question. A volume that is attached is not deleted.
+It does not ask for confirmation. An attached volume is not deleted.
 
 With --damaged it deletes a volume whose record cannot be read. If that volume was
 persistent, its mount point keeps the immutable flag: "lsattr -d DIR" shows the flag as

@@ -19,12 +19,12 @@ func newVolumeInspectCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "inspect NAME",
-		Short: "Tell all of a volume: device, jbd2 thread, cgroups, snapshots",
-		Long: `Inspect tells what is recorded of a volume and what the kernel says of it now: loop
-device and direct I/O, mount point, the jbd2 thread and the cgroup it is in, the weight in
-force, and the bytes that the journal's cgroup was charged on the disk below. A file
-system that is frozen while nobody is there to thaw it is a problem; in --json it is
-freeze_abandoned.`,
+		Short: "Show a volume: device, jbd2 thread, cgroups, snapshots",
+		Long: `Inspect shows the record of a volume and what the kernel reports now: loop device and
+direct I/O, mount point, the jbd2 thread and its cgroup, the weight in force, and the
+bytes that the journal's cgroup was charged on the disk below. It reports a file system
+that is frozen without a process that would thaw it as a problem (freeze_abandoned in
+--json).`,
 		Example: `  daybook volume inspect db1
   daybook volume inspect db1 --json`,
 		Args:              volumeNames("NAME"),

@@ -23,15 +23,15 @@ func newVolumeKeepCommand(v *volumeFlags) *cobra.Command {
 		Use:   "keep",
 		Short: "Keep the jbd2 threads of attached volumes in their cgroups, until stopped",
 		Long: `Keep is a daemon. At its start it repairs, as "daybook volume repair" does. Then it
-puts a jbd2 thread back that is no longer where attach placed it (the cgroup was removed
-and made again, somebody moved it), and takes a thread out of the cgroup of a container
-that has ended (--placement container), which could not be removed otherwise. A volume
-that was left frozen is thawed within a second.
+returns a jbd2 thread to its cgroup if the cgroup was removed and created again, or
+somebody moved the thread. It moves a thread out of the cgroup of a container that has
+ended (--placement container), because that cgroup could not be removed otherwise. It
+thaws a volume that was left frozen within a second.
 
-Without --pool and DAYBOOK_POOL it keeps all pools that are known here, also those that
-become known later. One daemon keeps a pool; a pool that another daemon keeps, such as
-the Docker volume plugin, is left to that one. Ctrl-C, SIGTERM or SIGHUP ends it: volumes
-stay attached, and their threads in their places.
+Without --pool and DAYBOOK_POOL it keeps all known pools, also those that become known
+later. One daemon keeps a pool; keep leaves alone a pool that another daemon keeps, such
+as the Docker volume plugin. Ctrl-C, SIGTERM or SIGHUP ends it: volumes stay attached,
+and their threads stay in their cgroups.
 
 The unit daybook-volumes.service runs it. Volumes work without it.`,
 		Example: `  daybook volume keep

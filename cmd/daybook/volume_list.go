@@ -17,9 +17,9 @@ func newVolumeListCommand(v *volumeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the volumes",
-		Long: `List shows the volumes of one pool, or without --pool and DAYBOOK_POOL of all pools
-that are known here. PERSISTENT is where a volume is attached at each start of the host.
-A volume that is damaged, or left frozen, is listed with what is wrong.`,
+		Long: `List shows the volumes of one pool, or without --pool and DAYBOOK_POOL of all known
+pools. PERSISTENT is where a volume is attached at each start of the host. PROBLEM
+reports a volume that is damaged or left frozen.`,
 		Example: `  daybook volume list
   daybook volume list --pool /srv/pool --json`,
 		Args:              noArgs,

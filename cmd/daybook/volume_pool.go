@@ -17,14 +17,14 @@ func newVolumePoolCommand(v *volumeFlags) *cobra.Command {
 	var create, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "pool",
-		Short: "Show how full the pools are, make a pool, or set its quota",
-		Long: `Pool shows how full a pool is, or without --pool and DAYBOOK_POOL all pools that are
-known here: what its volumes and snapshots are promised (the sum of their sizes), what
-their images take now, and what the pool's file system has left.
+		Short: "Show how full the pools are, create a pool, or set its quota",
+		Long: `Pool shows how full a pool is, or without --pool and DAYBOOK_POOL all known pools: the
+sum of the sizes of its volumes and snapshots (PROMISED), the space that their images
+take now, and the space that the pool's file system has left.
 
---quota bounds what may be promised; 0 is without bound. A quota below what is promised
-already keeps new volumes out and touches none. --create makes the pool if it is missing;
-"daybook volume create" does so, too.`,
+--quota limits the sum of the sizes; 0 is no limit. A quota below the present sum refuses
+new volumes and changes none. --create creates a missing pool; "daybook volume create"
+does so, too.`,
 		Example: `  daybook volume pool
   daybook volume pool --pool /srv/pool --create --quota 500G
   daybook volume pool --pool /srv/pool --quota 0 --json`,
@@ -52,9 +52,9 @@ already keeps new volumes out and touches none. --create makes the pool if it is
 		},
 	}
 	flags := cmd.Flags()
-	flags.Var(&quota, "quota", "bound the sum of the sizes, such as 500G; 0 is without bound")
+	flags.Var(&quota, "quota", "limit the sum of the sizes, such as 500G; 0 is no limit")
 	flags.Lookup("quota").DefValue = ""
-	flags.BoolVar(&create, "create", false, "make the pool if it is missing")
+	flags.BoolVar(&create, "create", false, "create the pool if it is missing")
 	addJSONFlag(cmd, &asJSON)
 	_ = cmd.RegisterFlagCompletionFunc("quota", cobra.NoFileCompletions)
 	return cmd

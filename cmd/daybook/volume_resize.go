@@ -14,10 +14,10 @@ func newVolumeResizeCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "resize NAME --size SIZE",
-		Short: "Make a volume larger, or smaller while it is detached",
-		Long: `Resize gives a volume another size. It grows while it is attached and written; it
-shrinks only while it is detached, and not below what is in it. The new blocks of a full
-volume are written out. A volume on a device grows after the device has (lvextend).`,
+		Short: "Grow a volume, or shrink it while it is detached",
+		Long: `Resize changes the size of a volume. A volume grows also while it is attached and
+written. It shrinks only while it is detached, and not below its content. The new blocks
+of a full volume are written. Grow the device of a volume on a device first (lvextend).`,
 		Example: `  daybook volume resize db1 --size 40G
   daybook volume detach db1 && daybook volume resize db1 --size 10G`,
 		Args:              volumeNames("NAME"),
@@ -53,10 +53,10 @@ func newVolumeTrimCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "trim NAME",
-		Short: "Give back to the pool what a volume does not use",
-		Long: `Trim has the volume's ext4 tell which blocks it does not use, and gives those of the
-image back to the pool, as fstrim does, or have its own device discard them. The volume
-must be attached, and not full.`,
+		Short: "Return unused blocks of a volume to the pool",
+		Long: `Trim asks the volume's ext4 for its unused blocks, as fstrim does. It returns those of
+an image to the pool; a volume's own device discards them. The volume must be attached
+and must not be full.`,
 		Example: `  daybook volume trim db1
   daybook volume trim db1 --json`,
 		Args:              volumeNames("NAME"),

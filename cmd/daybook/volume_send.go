@@ -19,10 +19,10 @@ func newVolumeSendCommand(v *volumeFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send NAME [SNAP]",
 		Short: "Write a volume or snapshot as a stream, for receive on another host",
-		Long: `Send writes a snapshot of a volume, or without SNAP what the volume holds now, to the
-standard output or to a file: only blocks in use, and with --base only what differs from
-that snapshot. The stream carries checksums. An attached volume stays at work; one that is
-not cannot be attached while it is sent.
+		Long: `Send writes a snapshot of a volume, or without SNAP its present content, to the standard
+output or to a file: only blocks in use, and with --base only the differences from that
+snapshot. The stream has checksums. An attached volume goes on working; a detached one
+cannot be attached while it is sent.
 
 ` + maxFreezeLong + `
 
@@ -105,7 +105,7 @@ the volume with --base the snapshot, and start the container on the other host.`
 	flags.StringVar(&base, "base", "", "send only what changed since this `SNAP`")
 	addMaxFreezeFlag(cmd, &o.MaxFreeze)
 	flags.StringVar(&output, "output", "", "write the stream to this new `FILE` (default: standard output)")
-	flags.BoolVar(&asJSON, "json", false, "tell what was sent as one JSON object; on standard error if the stream is on standard output")
+	flags.BoolVar(&asJSON, "json", false, "print what was sent as one JSON object; on standard error if the stream is on standard output")
 	_ = cmd.RegisterFlagCompletionFunc("base", v.completeSnapshotFlag)
 	return cmd
 }
@@ -126,16 +126,16 @@ func newVolumeReceiveCommand(v *volumeFlags) *cobra.Command {
 	var keepSettings, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "receive NAME",
-		Short: "Make a volume, or bring it forward, from a stream",
-		Long: `Receive reads what "daybook volume send" wrote, from the standard input or a file,
-and makes the volume NAME of it. A stream with a base brings NAME up to date, if it was
-received with that base and not attached since. All is verified before anything appears
-or changes; of a stream that is damaged or cut off nothing is left.
+		Short: "Create or update a volume from a stream",
+		Long: `Receive reads what "daybook volume send" wrote, from the standard input or a file, and
+creates the volume NAME from it. A stream with a base updates NAME, if NAME was received
+with that base and not attached since. Receive verifies the whole stream before anything
+appears or changes; a damaged or incomplete stream leaves nothing.
 
 A new volume has no weight, labels and mount options; with --keep-settings it has those of
-the sender's volume. One that is brought up to date keeps its own.
+the sender's volume. An updated volume keeps its own.
 
-The kernel will mount what is received: take it only from whom you trust.`,
+The kernel will mount what is received: receive only from senders that you trust.`,
 		Example: `  daybook volume receive db1 --input /backup/db1-monday
   daybook volume receive db1 --input /backup/db1-monday --keep-settings
   ssh other daybook volume send db1 monday | daybook volume receive db1 --pool /srv/pool`,

@@ -15,17 +15,17 @@ func newVolumeSnapshotCommand(v *volumeFlags) *cobra.Command {
 	var o volume.SnapshotOptions
 	cmd := &cobra.Command{
 		Use:   "snapshot NAME SNAP",
-		Short: "Keep a volume as it is now",
-		Long: `Snapshot keeps a volume as it is now, under the name SNAP, also while it is attached
-and written: its ext4 is clean in the snapshot, and what was fsynced before is in it. On
-pools that know reflinks (XFS, btrfs) writers wait for a moment, and no space is taken.
-Elsewhere the volume is copied while it works, and its writers wait while it is read once
-more for what has changed; --json tells how long they did (frozen_seconds).
+		Short: "Take a snapshot of a volume",
+		Long: `Snapshot keeps the present content of a volume under the name SNAP, also while it is
+attached and written. The ext4 in the snapshot is clean and has everything that was
+fsynced. On pools with reflinks (XFS, btrfs) writers wait for a moment, and no space is
+taken. Elsewhere the volume is copied while it works; then its writers wait while it is
+read again and the changes are copied. --json reports how long (frozen_seconds).
 
 ` + maxFreezeLong + `
 
-"daybook volume inspect" lists the snapshots, "clone --snapshot" makes a volume of one,
-"delete --snapshot" deletes it.`,
+"daybook volume inspect" lists the snapshots, "clone --snapshot" creates a volume from
+one, "delete --snapshot" deletes it.`,
 		Example: `  daybook volume snapshot db1 monday
   daybook volume clone db1 db1-test --snapshot monday
   daybook volume delete db1 --snapshot monday`,
@@ -59,13 +59,13 @@ more for what has changed; --json tells how long they did (frozen_seconds).
 }
 
 // maxFreezeLong explains --max-freeze.
-const maxFreezeLong = `Writers of an attached volume wait for at most --max-freeze; then they go on, the command
+const maxFreezeLong = `Writers of an attached volume wait at most --max-freeze. Then they go on, the command
 fails, and its copy is deleted. If the volume must be read while they wait, and cannot be
 read in that time, the command fails before they wait. A guardian process
-(daybook-freeze-guard) lets them go on if the command is killed.`
+(daybook-freeze-guard) thaws the volume if the command is killed.`
 
 func addMaxFreezeFlag(cmd *cobra.Command, longest *time.Duration) {
-	cmd.Flags().DurationVar(longest, "max-freeze", volume.DefaultMaxFreeze, "how long writers of an attached volume may wait at most")
+	cmd.Flags().DurationVar(longest, "max-freeze", volume.DefaultMaxFreeze, "longest time that writers of an attached volume may wait")
 	_ = cmd.RegisterFlagCompletionFunc("max-freeze", cobra.NoFileCompletions)
 }
 
@@ -86,10 +86,10 @@ func newVolumeCloneCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clone SOURCE NAME",
-		Short: "Make a volume with the content of another, or of a snapshot",
-		Long: `Clone makes the volume NAME, in the same pool, with the content that SOURCE has now or
-had at a snapshot. The two share nothing that a write could change. On pools that know
-reflinks that is a moment; elsewhere the blocks in use are copied.
+		Short: "Create a volume with the content of another, or of a snapshot",
+		Long: `Clone creates the volume NAME, in the same pool, with the present content of SOURCE or
+that of a snapshot. A write to one of the two does not change the other. On pools with
+reflinks that takes a moment; elsewhere the blocks in use are copied.
 
 ` + maxFreezeLong,
 		Example: `  daybook volume clone db1 db1-test
@@ -123,7 +123,7 @@ reflinks that is a moment; elsewhere the blocks in use are copied.
 			if err != nil {
 				return explainVolume(err)
 			}
-			return printRecord(cmd, pool, "made", record, asJSON)
+			return printRecord(cmd, pool, "created", record, asJSON)
 		},
 	}
 	flags := cmd.Flags()
