@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkBoot is the time from Boot to the end of a first command, with
-// nothing and with 200 MiB of files given. docs/vm.md has its figures:
+// nothing and with 200 MiB of files given. docs/architecture.md has its figures:
 //
 //	go test -run '^$' -bench . -benchtime 5x ./vm
 func BenchmarkBoot(b *testing.B) {

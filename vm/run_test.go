@@ -134,7 +134,7 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// findASystem looks at what docs/vm.md says that there is in a guest.
+// findASystem looks for what docs/vm-reference.md says is in a guest.
 func findASystem(t *testing.T, m *vm.Machine) {
 	for script, want := range map[string]string{
 		"grep -c ' /sys/fs/cgroup cgroup2 ' /proc/mounts":                   "1",
