@@ -34,7 +34,7 @@ func (p *demoProgress) show(phase, what string, sample *account.Sample) {
 	if phase != p.phase {
 		p.end()
 		p.phase = phase
-		title := "uncontrolled: nobody corrects the weights"
+		title := "uncontrolled: weights as configured"
 		if phase != scenario.Uncontrolled {
 			title = fmt.Sprintf("controlled: Daybook corrects the weights every %v, by the %s law", p.scenario.Step(phase), phase)
 		}

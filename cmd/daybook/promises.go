@@ -141,7 +141,7 @@ func (p *recordedPromises) read(dir, device string) recordedState {
 	}
 	state.ok = err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.log.Warn("cannot read what daybook control promises; targets are by the weights in force", "device", device, "error", err)
+		p.log.Warn("cannot read the configured shares of daybook control; targets follow the weights in force", "device", device, "error", err)
 	}
 	return state
 }

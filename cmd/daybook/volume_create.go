@@ -166,7 +166,7 @@ func parseLabels(words []string) (map[string]string, error) {
 			return nil, fmt.Errorf("--label is %q; want KEY=VALUE", word)
 		}
 		if _, twice := labels[key]; twice {
-			return nil, fmt.Errorf("--label %s stands twice", key)
+			return nil, fmt.Errorf("--label %s is given twice", key)
 		}
 		labels[key] = value
 	}

@@ -112,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 		return nil, fmt.Errorf("an interval of %v is too short: want at least %v", o.Interval, MinInterval)
 	}
 	if o.Naming == nil {
-		return nil, errors.New("the meter needs to be told how to name cgroups")
+		return nil, errors.New("the meter needs a function that names cgroups")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

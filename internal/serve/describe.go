@@ -31,7 +31,7 @@ var containerCounters = []counter[account.Container]{
 		func(c account.Container) uint64 { return c.JournalBytes }},
 	{desc("daybook_metadata_bytes_total", "The container's part of the metadata bytes written in place.", containerLabels),
 		func(c account.Container) uint64 { return c.MetadataBytes }},
-	{desc("daybook_uncharged_bytes_total", "The container's file data written in the root cgroup's name.", containerLabels),
+	{desc("daybook_uncharged_bytes_total", "The container's file data that was charged to the root cgroup.", containerLabels),
 		func(c account.Container) uint64 { return c.UnchargedBytes }},
 	{desc("daybook_returned_bytes_total", "Bytes charged to the container that others caused; they are in the owners' lines.", containerLabels),
 		func(c account.Container) uint64 { return c.ReturnedBytes }},
@@ -57,7 +57,7 @@ type containerGauge struct {
 var containerGauges = []containerGauge{
 	{desc("daybook_share_ratio", "Part of all the containers' bytes on the disk that was the container's, in the last interval.", containerLabels),
 		func(c account.Container) float64 { return c.Share }},
-	{desc("daybook_target_share_ratio", "Part of the disk that the container's ideal weight promises it: under daybook control the configured share.", containerLabels),
+	{desc("daybook_target_share_ratio", "Share of the disk that the container's ideal weight promises; under daybook control the configured share.", containerLabels),
 		func(c account.Container) float64 { return c.TargetShare }},
 	{desc("daybook_weight", "I/O weight in force (under daybook control the corrected one), in the unit of the weight file; 0 where there is none.", containerLabels),
 		func(c account.Container) float64 { return float64(c.Weight) }},
@@ -73,7 +73,7 @@ var deviceCounters = []counter[account.Device]{
 		func(d account.Device) uint64 { return d.JournalElsewhereBytes }},
 	{desc("daybook_disk_metadata_bytes_total", "Metadata bytes written in place on the disk.", deviceLabels),
 		func(d account.Device) uint64 { return d.MetadataBytes }},
-	{desc("daybook_lost_events_total", "Kernel events for which there was no room; see docs/accounting.md for where their bytes stand.", deviceLabels),
+	{desc("daybook_lost_events_total", "Kernel events for which a map had no room; docs/accounting.md says in which line their bytes are.", deviceLabels),
 		func(d account.Device) uint64 { return d.LostEvents }},
 }
 
@@ -89,7 +89,7 @@ var memoryCounters = []counter[account.MemoryJournal]{
 
 // sampleCounters have one series.
 var sampleCounters = []counter[account.Sample]{
-	{desc("daybook_owners_forgotten_total", "Inodes of which the kernel side forgot the owner, because more were changed than it remembers; see docs/accounting.md.", nil),
+	{desc("daybook_owners_forgotten_total", "Inodes whose owner was forgotten, because more were changed than the map holds; see docs/accounting.md.", nil),
 		func(s account.Sample) uint64 { return s.OwnersForgotten }},
 }
 

@@ -36,9 +36,9 @@ var poolGauges = []gaugeOf[poolReading]{
 		value: func(r poolReading) float64 { return float64(r.usage.AllocatedBytes) }},
 	{desc: desc("daybook_pool_promised_bytes", "Sum of the sizes of volumes and snapshots with images.", poolLabels),
 		value: func(r poolReading) float64 { return float64(r.usage.PromisedBytes) }},
-	{desc: desc("daybook_pool_overcommitted_bytes", "Bytes that are promised and that the pool could not give; above 0 the pool is thin.", poolLabels),
+	{desc: desc("daybook_pool_overcommitted_bytes", "Promised bytes that the pool cannot provide; above 0 the pool is thin.", poolLabels),
 		value: func(r poolReading) float64 { return overcommitted(r.usage) }},
-	{desc: desc("daybook_pool_quota_bytes", "Bound of the promised bytes; absent without one.", poolLabels),
+	{desc: desc("daybook_pool_quota_bytes", "Limit of the promised bytes; absent without one.", poolLabels),
 		value: func(r poolReading) float64 { return float64(r.usage.QuotaBytes) },
 		of:    func(r poolReading) bool { return r.usage.QuotaBytes != 0 }},
 	{desc: desc("daybook_pool_volumes", "Volumes in the pool.", poolLabels),
@@ -63,7 +63,7 @@ var volumeGauges = []gaugeOf[volume.Overview]{
 		value: func(v volume.Overview) float64 { return truth(v.Frozen) }},
 	{desc: desc("daybook_volume_ext4_errors", "Errors that ext4 has found in the file system since its last check; absent while it is not mounted.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.Ext4Errors) }, of: mountedVolume},
-	{desc: desc("daybook_volume_repair_needed", "1 while an operation is unfinished, or something is damaged or missing; daybook volume inspect tells it.", volumeLabels),
+	{desc: desc("daybook_volume_repair_needed", "1 while an operation is unfinished, or something is damaged or missing; daybook volume inspect shows it.", volumeLabels),
 		value: func(v volume.Overview) float64 { return truth(v.Problem != "") }},
 }
 

@@ -84,7 +84,7 @@ func (s *Server) Close() error {
 func newHandler(version string, metrics *Metrics, more ...prometheus.Collector) (http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "daybook_build_info", Help: "Always 1; the label tells the version of daybook.",
+		Name: "daybook_build_info", Help: "Always 1; the label is the version of daybook.",
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)

@@ -48,7 +48,7 @@ var Columns = []Column{
 		less: number(account.Container.Bytes),
 	},
 	{
-		Key: "target", title: "TARGET", meaning: "part that its configured or found weight promises", width: 6, keep: 2,
+		Key: "target", title: "TARGET", meaning: "share that its weight, configured or found, promises", width: 6, keep: 2,
 		cell: func(c account.Container, _ float64) string {
 			if c.TargetShare == 0 {
 				return "-"
@@ -59,7 +59,7 @@ var Columns = []Column{
 	},
 	flow("read", "READ/s", "bytes read, as charged by the kernel", 4,
 		func(c account.Container) uint64 { return c.ChargedReadBytes }),
-	flow("write", "WRITE/s", "bytes written, as charged by the kernel, less what was given back", 5,
+	flow("write", "WRITE/s", "bytes written, as charged by the kernel, less returned bytes", 5,
 		func(c account.Container) uint64 { return c.ChargedWriteBytes }),
 	flow("journal", "JRNL/s", "its part of the file-system journal, in memory, too", 3,
 		func(c account.Container) uint64 { return c.JournalBytes + c.MemoryJournalBytes }),
@@ -67,7 +67,7 @@ var Columns = []Column{
 		func(c account.Container) uint64 { return c.MetadataBytes }),
 	flow("uncharged", "UNCH/s", "its file data written in the root cgroup's name", 7,
 		func(c account.Container) uint64 { return c.UnchargedBytes }),
-	flow("returned", "RETN/s", "charged to it, but caused by others, and given back", 10,
+	flow("returned", "RETN/s", "charged to it, but caused by others, in whose lines it is", 10,
 		func(c account.Container) uint64 { return c.ReturnedBytes }),
 	{
 		Key: "forced", title: "FORCED", meaning: "commits that its syncs forced, in the interval", width: 6, keep: 9,

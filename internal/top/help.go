@@ -9,7 +9,7 @@ var keyHelp = [][2]string{
 	{"r", "reverse the order"},
 	{"d  D", "show the next, the previous disk"},
 	{"p  space", "pause, go on"},
-	{"up down pgup pgdn home end", "choose a container; its cgroup stands below"},
+	{"up down pgup pgdn home end", "choose a container; its cgroup is shown below"},
 	{"?  esc", "open this help, close it"},
 }
 

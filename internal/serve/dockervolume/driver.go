@@ -163,7 +163,7 @@ func (d *driver) unmount(ctx context.Context, name, id string) error {
 	}
 	err := d.detach(ctx, name, d.patience)
 	if errors.Is(err, volume.ErrBusy) {
-		d.log.Warn("the volume stays attached until nobody uses it", "volume", name, "why", err)
+		d.log.Warn("the volume stays attached while it is in use", "volume", name, "why", err)
 		return nil
 	}
 	return err

@@ -54,7 +54,7 @@ func openUsers(pool string) (*users, error) {
 		return u, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell who uses which volume: %w", err)
+		return nil, fmt.Errorf("cannot determine which container uses which volume: %w", err)
 	}
 	defer func() { _ = file.Close() }()
 	text, err := io.ReadAll(io.LimitReader(file, maxUsersBytes+1))
@@ -62,10 +62,10 @@ func openUsers(pool string) (*users, error) {
 		u.of, u.unknown, err = parseUsers(text)
 	}
 	if errors.Is(err, versioned.ErrNewer) {
-		return nil, fmt.Errorf("cannot tell who uses which volume (%w): %s was %w", volume.ErrUnsupported, u.path, err)
+		return nil, fmt.Errorf("cannot determine which container uses which volume (%w): %s was %w", volume.ErrUnsupported, u.path, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot tell who uses which volume: %s is damaged: %w; move it away, and detach by hand what no container uses any more (daybook volume detach)", u.path, err)
+		return nil, fmt.Errorf("cannot determine which container uses which volume: %s is damaged: %w; move it away, and detach by hand what no container uses any more (daybook volume detach)", u.path, err)
 	}
 	return u, nil
 }
