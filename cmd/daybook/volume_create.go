@@ -203,10 +203,15 @@ device must hold nothing (see wipefs); "daybook volume delete" wipes its signatu
 loop device lies between the database and the disk, so it is the faster volume where
 neighbours compete by weights. Use the volume manager for its snapshots and copies.
 
+With --backing lvm the volume is a new logical volume in --volume-group: linear, or thin
+in --thin-pool. It has the speed of a volume on a device, and Daybook's own snapshots and
+clones.
+
 Sizes are in bytes or with a unit: 1G and 1GiB are 2^30 bytes, 1GB is 10^9.`,
 		Example: `  daybook volume create db1 --size 20G --weight 700
   daybook volume create db2 --pool /srv/pool --size 100G --provision full --owner 999:999 --mode 0700
-  daybook volume create db3 --device /dev/vg0/db3 --weight 700
+  daybook volume create db3 --backing lvm --volume-group vg0 --size 20G --weight 700
+  daybook volume create db4 --device /dev/vg0/db4 --weight 700
   daybook volume create logs --size 2G --label team=web --mount-options commit=30 --noatime --json`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,
