@@ -125,7 +125,8 @@ func TestAToolKilledBeforeAnyWriteARepairMakesWhole(t *testing.T) {
 						if t.Failed() {
 							t.Fatalf("tool %d of %q killed before %s %d", tool, tools, call, number)
 						}
-						if call == "pwrite64" {
+						// A quick run tries the 1st, 2nd, 4th and so on of the words, too.
+						if call == "pwrite64" || os.Getenv("DAYBOOK_VM_LONG") != "1" {
 							number += number - 1
 						}
 					}
