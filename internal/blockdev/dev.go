@@ -1,9 +1,14 @@
 package blockdev
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Dev is a block device's number.
@@ -11,6 +16,48 @@ type Dev struct{ Major, Minor uint32 }
 
 // String gives "major:minor", as /sys/block/NAME/dev and io.stat write it.
 func (d Dev) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
+
+// DevOf gives the number in st_dev or st_rdev of a file's stat(2).
+func DevOf(number uint64) Dev { return Dev{Major: unix.Major(number), Minor: unix.Minor(number)} }
+
+// kernelMinorBits are the bits of a minor number in the kernel's dev_t
+// (MINORBITS, include/linux/kdev_t.h).
+const kernelMinorBits = 20
+
+// Kernel is the number as the kernel itself and its tracepoints have it: 12 bits of
+// major, 20 of minor.
+func (d Dev) Kernel() uint32 { return d.Major<<kernelMinorBits | d.Minor }
+
+// DevOfKernel is the reverse of [Dev.Kernel].
+func DevOfKernel(number uint32) Dev {
+	return Dev{Major: number >> kernelMinorBits, Minor: number & (1<<kernelMinorBits - 1)}
+}
+
+// DeviceName is the kernel's name of the device or partition with that number, as sysfs
+// and jbd2 write it: with "!" where the node's path has a further "/". The error wraps
+// ErrGone if there is none.
+func DeviceName(dev Dev) (string, error) { return Host.DeviceName(dev) }
+
+// DeviceName is [DeviceName] in this tree.
+func (t Tree) DeviceName(dev Dev) (string, error) {
+	dir, err := t.directoryOf(dev)
+	return filepath.Base(dir), err
+}
+
+// directoryOf resolves the directory in sysfs of a device or partition.
+func (t Tree) directoryOf(dev Dev) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Join(t.Sys, "dev/block", dev.String()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("no block device has the number %s: %w", dev, ErrGone)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot resolve device %s: %w", dev, err)
+	}
+	return dir, nil
+}
+
+// NodeOf is the path below /dev of the node of a device with that name ([DeviceName]).
+func NodeOf(name string) string { return filepath.Join("/dev", strings.ReplaceAll(name, "!", "/")) }
 
 // ParseDev reads "major:minor".
 func ParseDev(s string) (Dev, error) {

@@ -57,13 +57,9 @@ func (t Tree) Lookup(what string) (Disk, error) {
 // LookupDev finds the whole disk of a device number, which may be a
 // partition's.
 func (t Tree) LookupDev(dev Dev) (Disk, error) {
-	link := filepath.Join(t.Sys, "dev/block", dev.String())
-	dir, err := filepath.EvalSymlinks(link)
+	dir, err := t.directoryOf(dev)
 	if err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return Disk{}, fmt.Errorf("no block device has the number %s: %w", dev, ErrGone)
-		}
-		return Disk{}, fmt.Errorf("cannot resolve device %s: %w", dev, err)
+		return Disk{}, err
 	}
 	return t.wholeDisk(dir)
 }
@@ -85,9 +81,9 @@ func (t Tree) lookupPath(path string) (Disk, error) {
 		return Disk{}, fmt.Errorf("cannot find the disk of %s: %w", path, err)
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFBLK {
-		return t.LookupDev(devOf(st.Rdev))
+		return t.LookupDev(DevOf(st.Rdev))
 	}
-	if dev := devOf(st.Dev); dev.Major != 0 {
+	if dev := DevOf(st.Dev); dev.Major != 0 {
 		return t.LookupDev(dev)
 	}
 	// File systems with numbers of their own (btrfs, overlay, FUSE): the
@@ -97,7 +93,7 @@ func (t Tree) lookupPath(path string) (Disk, error) {
 		return Disk{}, err
 	}
 	if err := unix.Stat(mount.Source, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
-		return t.LookupDev(devOf(st.Rdev))
+		return t.LookupDev(DevOf(st.Rdev))
 	}
 	return Disk{}, fmt.Errorf("%s is on %s (%s from %q), which lies on no single disk", path, mount.Point, mount.Type, mount.Source)
 }
@@ -128,10 +124,7 @@ func (t Tree) orHost() Tree {
 }
 
 // Node is the path of the disk's device node.
-func (d Disk) Node() string {
-	// sysfs writes "!" where the node's path has a further "/".
-	return "/dev/" + strings.ReplaceAll(d.Name, "!", "/")
-}
+func (d Disk) Node() string { return NodeOf(d.Name) }
 
 // SizeBytes is the disk's capacity; 0 for a loop device without a file.
 func (d Disk) SizeBytes() (uint64, error) {
@@ -179,5 +172,3 @@ func goneIfMissing(name string, err error) error {
 	}
 	return fmt.Errorf("disk %s: %w", name, err)
 }
-
-func devOf(number uint64) Dev { return Dev{Major: unix.Major(number), Minor: unix.Minor(number)} }

@@ -25,9 +25,6 @@ type target struct {
 	dataJournaled bool
 }
 
-// kernelDev is the device as the kernel writes dev_t.
-func (t target) kernelDev() uint32 { return t.dev.Major<<20 | t.dev.Minor }
-
 func unsuitable(dir, format string, arguments ...any) error {
 	return fmt.Errorf("%w %s: %w", ErrUnsuitable, dir, fmt.Errorf(format, arguments...))
 }
@@ -42,7 +39,7 @@ func inspect(dir string) (target, error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return target{}, unsuitable(dir, "it is no directory")
 	}
-	dev := blockdev.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+	dev := blockdev.DevOf(st.Dev)
 	mount, err := mountOf(dir, dev)
 	if err != nil {
 		return target{}, err
@@ -97,7 +94,7 @@ func mountOf(dir string, dev blockdev.Dev) (blockdev.Mount, error) {
 // hasJournal asks the mounted file system; kernels before 5.6 do not tell, but
 // then the superblock does.
 func hasJournal(dev blockdev.Dev) (bool, error) {
-	name, err := deviceName(dev)
+	name, err := blockdev.DeviceName(dev)
 	if err != nil {
 		return false, err
 	}
@@ -109,22 +106,12 @@ func hasJournal(dev blockdev.Dev) (bool, error) {
 	return superblock.HasJournal, err
 }
 
-// deviceName is the kernel's name of a disk or partition, with "!" where the
-// node's path has a further "/".
-func deviceName(dev blockdev.Dev) (string, error) {
-	device, err := filepath.EvalSymlinks("/sys/dev/block/" + dev.String())
-	if err != nil {
-		return "", fmt.Errorf("no block device has the number %s", dev)
-	}
-	return filepath.Base(device), nil
-}
-
 func readSuperblock(dev blockdev.Dev) (ext4.Superblock, error) {
-	name, err := deviceName(dev)
+	name, err := blockdev.DeviceName(dev)
 	if err != nil {
 		return ext4.Superblock{}, err
 	}
-	return ext4.ReadSuperblock("/dev/" + strings.ReplaceAll(name, "!", "/"))
+	return ext4.ReadSuperblock(blockdev.NodeOf(name))
 }
 
 // Room that a run needs besides an inode and two blocks for each call (its

@@ -197,7 +197,7 @@ func (s *session) measure(work func() error) (m measurement, err error) {
 	}
 	m.lost = events.Lost
 	for _, commit := range events.Commits {
-		if commit.Dev != s.kernelDev() {
+		if commit.Dev != s.dev.Kernel() {
 			continue
 		}
 		m.bytes += s.logged(commit)

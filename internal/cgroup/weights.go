@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -249,8 +248,8 @@ func (w *Weights) write(cgroupPath, name, value string) error {
 
 // String names the disk for people: its name in /sys/block where it has one.
 func (d disk) String() string {
-	if target, err := os.Readlink("/sys/dev/block/" + d.dev.String()); err == nil {
-		return filepath.Base(target)
+	if name, err := blockdev.DeviceName(d.dev); err == nil {
+		return name
 	}
 	return d.dev.String()
 }

@@ -30,27 +30,12 @@ type Journal struct {
 
 // JournalOf finds the journal of the file system with the device number,
 // which may be a partition's. The error wraps ErrNoJournal if it has none.
-func JournalOf(dev blockdev.Dev) (Journal, error) { return kernel.journalOf(dev) }
-
-// JournalThread finds the kernel thread jbd2/NAME of a mounted file system.
-// The error wraps ErrNoJournal if there is none.
-func JournalThread(name string) (pid int, err error) { return kernel.journalThread(name) }
-
-// JournalInfo reads /proc/fs/jbd2/NAME/info of a mounted file system. The
-// error wraps ErrNoJournal if there is none.
-func JournalInfo(name string) (Info, error) { return kernel.journalInfo(name) }
-
-// kernel is where the running kernel's trees are.
-var kernel = roots{sys: "/sys", proc: "/proc", dev: "/dev"}
-
-type roots struct{ sys, proc, dev string }
-
-func (r roots) journalOf(dev blockdev.Dev) (Journal, error) {
-	name, err := r.deviceName(dev)
+func JournalOf(dev blockdev.Dev) (Journal, error) {
+	name, err := blockdev.DeviceName(dev)
 	if err != nil {
 		return Journal{}, err
 	}
-	superblock, err := ReadSuperblock(filepath.Join(r.dev, strings.ReplaceAll(name, "!", "/")))
+	superblock, err := ReadSuperblock(blockdev.NodeOf(name))
 	if err != nil {
 		return Journal{}, err
 	}
@@ -60,22 +45,25 @@ func (r roots) journalOf(dev blockdev.Dev) (Journal, error) {
 	case !superblock.External():
 		return Journal{Name: fmt.Sprintf("%s-%d", name, superblock.JournalInode), Dev: dev}, nil
 	}
-	journal, err := r.deviceName(superblock.JournalDev)
+	journal, err := blockdev.DeviceName(superblock.JournalDev)
 	if err != nil {
 		return Journal{}, fmt.Errorf("external journal of %s: %w", name, err)
 	}
 	return Journal{Name: journal, Dev: superblock.JournalDev, External: true}, nil
 }
 
-// deviceName is the kernel's name of a device or partition, with "!" for "/"
-// as sysfs and jbd2 write it.
-func (r roots) deviceName(dev blockdev.Dev) (string, error) {
-	dir, err := filepath.EvalSymlinks(filepath.Join(r.sys, "dev/block", dev.String()))
-	if err != nil {
-		return "", fmt.Errorf("no block device has the number %s: %w", dev, blockdev.ErrGone)
-	}
-	return filepath.Base(dir), nil
-}
+// JournalThread finds the kernel thread jbd2/NAME of a mounted file system.
+// The error wraps ErrNoJournal if there is none.
+func JournalThread(name string) (pid int, err error) { return kernel.journalThread(name) }
+
+// JournalInfo reads /proc/fs/jbd2/NAME/info of a mounted file system. The
+// error wraps ErrNoJournal if there is none.
+func JournalInfo(name string) (Info, error) { return kernel.journalInfo(name) }
+
+// kernel is where the running kernel's processes are.
+var kernel = roots{proc: "/proc"}
+
+type roots struct{ proc string }
 
 const (
 	// commBytes is what fits into a task's name; newer kernels show kernel

@@ -52,7 +52,7 @@ type FileSystem struct {
 }
 
 // Dev is the file system's device as the kernel writes dev_t.
-func (f FileSystem) Dev() uint32 { return f.Disk.Dev.Major<<20 | f.Disk.Dev.Minor }
+func (f FileSystem) Dev() uint32 { return f.Disk.Dev.Kernel() }
 
 // New makes and mounts a file system without lazy initialization, so that
 // nothing but the test writes to its journal.

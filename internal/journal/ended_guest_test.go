@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
@@ -32,7 +33,7 @@ func TestGuestUnmountTakesItsEntriesOutOfTheKernel(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		unmountTakesItsEntries(t, loadAttribution, unix.Major(st.Rdev)<<20|unix.Minor(st.Rdev), dir, func() {
+		unmountTakesItsEntries(t, loadAttribution, blockdev.DevOf(st.Rdev).Kernel(), dir, func() {
 			if err := ext4.Unmount(t.Context(), dir); err != nil {
 				t.Fatal(err)
 			}

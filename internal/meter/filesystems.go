@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -34,7 +33,7 @@ const (
 // blockBytes is the block size; 0 where the superblock cannot be read, which
 // only matters to estimates.
 func (f filesystem) blockBytes() uint64 {
-	superblock, err := ext4.ReadSuperblock("/dev/" + strings.ReplaceAll(f.name, "!", "/"))
+	superblock, err := ext4.ReadSuperblock(blockdev.NodeOf(f.name))
 	if err != nil {
 		return 0
 	}
@@ -145,7 +144,7 @@ func Filesystems(device string) ([]Mounted, error) {
 				continue
 			}
 		}
-		mounted = append(mounted, Mounted{Dev: fs.dev, Number: kernelDev(fs.dev), Mount: fs.mount})
+		mounted = append(mounted, Mounted{Dev: fs.dev, Number: fs.dev.Kernel(), Mount: fs.mount})
 	}
 	return mounted, nil
 }
@@ -153,17 +152,14 @@ func Filesystems(device string) ([]Mounted, error) {
 // MountedFrom is the ext4 that is mounted from a device of that number, as the
 // kernel's tracepoints give it.
 func MountedFrom(number uint32) (Mounted, bool) {
-	dev := blockdev.Dev{Major: number >> 20, Minor: number & (1<<20 - 1)}
-	name, err := os.Readlink(filepath.Join("/sys/dev/block", dev.String()))
+	dev := blockdev.DevOfKernel(number)
+	name, err := blockdev.DeviceName(dev)
 	if err != nil {
 		return Mounted{}, false
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(filepath.Join("/sys/fs", ext4Driver, filepath.Base(name)), &st); err != nil {
+	if err := unix.Stat(filepath.Join("/sys/fs", ext4Driver, name), &st); err != nil {
 		return Mounted{}, false
 	}
 	return Mounted{Dev: dev, Number: number, Mount: st.Ino}, true
 }
-
-// kernelDev is the number as the kernel's tracepoints give it.
-func kernelDev(d blockdev.Dev) uint32 { return d.Major<<20 | d.Minor }

@@ -339,10 +339,10 @@ func (m *Meter) findDisks() error {
 		if !m.observes(fs.disk) {
 			continue
 		}
-		dev := kernelDev(fs.dev)
-		m.diskOf[dev] = kernelDev(fs.disk.Dev)
+		dev := fs.dev.Kernel()
+		m.diskOf[dev] = fs.disk.Dev.Kernel()
 		m.names[dev] = fs.name
-		wanted[kernelDev(fs.disk.Dev)] = fs.disk
+		wanted[fs.disk.Dev.Kernel()] = fs.disk
 		if m.mounts[dev] != fs.mount {
 			m.mounts[dev], m.sizes[dev] = fs.mount, fs.blockBytes()
 		}
@@ -354,7 +354,7 @@ func (m *Meter) findDisks() error {
 		}
 	}
 	for _, disk := range m.only {
-		wanted[kernelDev(disk.Dev)] = disk
+		wanted[disk.Dev.Kernel()] = disk
 	}
 	changed := false
 	for dev, disk := range wanted {

@@ -140,7 +140,7 @@ func (w *watch) collect(ctx context.Context) (s seen, err error) {
 		return s, fmt.Errorf("the kernel side had no room for %d events: nothing can be said about accuracy", lost)
 	}
 	dev := w.fileSystem.disk.Dev
-	s.syscalls = journal.Estimate(calls, w.costs)[dev.Major<<20|dev.Minor]
+	s.syscalls = journal.Estimate(calls, w.costs)[dev.Kernel()]
 	return s, nil
 }
 

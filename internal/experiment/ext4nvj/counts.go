@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
@@ -180,12 +178,6 @@ func (e histogramEntry) key(name string) string {
 		}
 	}
 	return ""
-}
-
-// kernelDev is a device's number as the kernel has it within itself and in
-// tracepoints: 20 bits of minor.
-func kernelDev(dev uint64) string {
-	return strconv.FormatUint(uint64(unix.Major(dev))<<20|uint64(unix.Minor(dev)), 10)
 }
 
 // bios are what was asked of a device: rwbs has an F before the operation for a

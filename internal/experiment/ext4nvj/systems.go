@@ -8,10 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/ext4"
 )
@@ -119,7 +121,7 @@ func deviceNumber(node string) (string, error) {
 	if err := unix.Stat(node, &stat); err != nil {
 		return "", &os.PathError{Op: "stat", Path: node, Err: err}
 	}
-	return kernelDev(stat.Rdev), nil
+	return strconv.FormatUint(uint64(blockdev.DevOf(stat.Rdev).Kernel()), 10), nil
 }
 
 // unmount unmounts all and removes the mount points.

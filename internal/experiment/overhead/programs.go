@@ -24,7 +24,7 @@ func (r *rounds) countPrograms(ctx context.Context, result *Result) (err error) 
 	}
 	defer func() { err = errors.Join(err, probe.Close()) }()
 	disk := r.fs.Disk.Device.Dev
-	if err := probe.Observe([]uint32{disk.Major<<20 | disk.Minor}); err != nil {
+	if err := probe.Observe([]uint32{disk.Kernel()}); err != nil {
 		return err
 	}
 	for n := range measuredLoads {

@@ -414,8 +414,8 @@ func TestVolumeOnADevice(t *testing.T) {
 	r.wantRefused("VolumeDriver.Create", object{"Name": name + "2", "Opts": map[string]string{"device": loop.Node()}}, "ext4", "wipefs")
 	point := r.mount(name, "1")
 	var st unix.Stat_t
-	if err := unix.Stat(point, &st); err != nil || (blockdev.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}) != loop.Dev {
-		t.Errorf("%s lies on %d:%d, %v; want %s", point, unix.Major(st.Dev), unix.Minor(st.Dev), err, loop.Dev)
+	if err := unix.Stat(point, &st); err != nil || blockdev.DevOf(st.Dev) != loop.Dev {
+		t.Errorf("%s lies on %s, %v; want %s", point, blockdev.DevOf(st.Dev), err, loop.Dev)
 	}
 	r.unmount(name, "1")
 	r.call("VolumeDriver.Remove", object{"Name": name})
