@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -149,18 +148,5 @@ func decodeStrict(text []byte, into any) error {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return errors.New("the line is empty")
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
-	if err == nil {
-		if _, err := decoder.Token(); err != io.EOF {
-			return errors.New("something stands after the object")
-		}
-		return nil
-	}
-	// Slower, and only once: which fields are they?
-	if strictErr := versioned.DecodeStrict(text, into); errors.Is(strictErr, versioned.ErrNewer) {
-		return strictErr
-	}
-	return err
+	return versioned.DecodeStrict(text, into)
 }

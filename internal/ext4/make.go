@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,15 +147,6 @@ func (o MakeOptions) arguments() ([]string, error) {
 // mke2fs runs mke2fs; -F because nobody is there to answer questions.
 func mke2fs(ctx context.Context, lock *os.File, device string, arguments []string) error {
 	arguments = append([]string{"-q", "-F"}, arguments...)
-	output, err := run(ctx, lock, "mke2fs", append(arguments, device))
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("%w: install e2fsprogs", err)
-	}
-	if err != nil {
-		return fmt.Errorf("mke2fs: %w: %s", err, strings.TrimSpace(string(output)))
-	}
-	return nil
+	_, err := tool(ctx, lock, "mke2fs", append(arguments, device)...)
+	return err
 }

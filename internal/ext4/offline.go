@@ -1,17 +1,15 @@
 package ext4
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
+
+	"github.com/daybook-project/daybook/internal/program"
 )
 
 // Offline is an unmounted file system that e2fsprogs' tools work on. A tool
@@ -60,7 +58,7 @@ func (o Offline) Check(ctx context.Context, repair bool) (report string, correct
 	// errors are left; 8 and above it did not do its work.
 	switch code := exit.ExitCode(); {
 	case code > 0 && code&4 != 0:
-		return report, code&1 != 0, fmt.Errorf("%w: e2fsck: %s", ErrDamaged, lastLines(report))
+		return report, code&1 != 0, fmt.Errorf("%w: e2fsck: %s", ErrDamaged, program.Excerpt(report))
 	case code < 0 || code >= 8:
 		return report, false, err
 	}
@@ -235,64 +233,7 @@ func (o Offline) TakeJournalInside(ctx context.Context) error {
 	return nil
 }
 
-// outputPatience is how long a killed tool's output may stay open.
-const outputPatience = 5 * time.Second
-
-// run starts a tool that dies with us, and gives what it printed.
+// run runs a tool that dies with us, and gives what it printed.
 func (o Offline) run(ctx context.Context, name string, arguments ...string) (string, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	var output bounded
-	command := exec.CommandContext(ctx, name, arguments...)
-	command.Stdout, command.Stderr = &output, &output
-	command.Env = append(os.Environ(), "LC_ALL=C")
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	command.WaitDelay = outputPatience
-	if o.Lock != nil {
-		command.ExtraFiles = []*os.File{o.Lock}
-	}
-	ended := make(chan error)
-	go func() {
-		// The death signal is of the thread that started the tool, so the
-		// thread lives as long.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		ended <- command.Run()
-	}()
-	err := <-ended
-	text := output.String()
-	switch {
-	case ctx.Err() != nil:
-		return text, ctx.Err()
-	case errors.Is(err, exec.ErrNotFound):
-		return text, fmt.Errorf("%w: install e2fsprogs", err)
-	case err != nil:
-		return text, fmt.Errorf("%s: %w: %s", name, err, lastLines(text))
-	}
-	return text, nil
-}
-
-// bounded keeps the first outputBytes of what a tool prints.
-type bounded struct{ text bytes.Buffer }
-
-const outputBytes = 1 << 20
-
-// Write never fails.
-func (b *bounded) Write(text []byte) (int, error) {
-	b.text.Write(text[:min(len(text), max(0, outputBytes-b.text.Len()))])
-	return len(text), nil
-}
-
-// String is what is kept.
-func (b *bounded) String() string { return b.text.String() }
-
-// lastLines is the end of what a tool printed, for error messages.
-func lastLines(text string) string {
-	const most = 800
-	text = strings.TrimSpace(text)
-	if len(text) > most {
-		text = "… " + text[len(text)-most:]
-	}
-	return text
+	return tool(ctx, o.Lock, name, arguments...)
 }

@@ -2,9 +2,11 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +25,9 @@ type Command struct {
 	// Path is the program, by name or path; Args are without its name.
 	Path string
 	Args []string
+	// IfMissing says in the error what to do where there is no such program, such as
+	// "install e2fsprogs"; "" names no package.
+	IfMissing string
 	// Environment is added to ours, as "NAME=value".
 	Environment []string
 	// Directory it works in; "" is ours.
@@ -31,6 +36,17 @@ type Command struct {
 	Cgroup string
 	// User is who it runs as; nil is us. Another one needs root.
 	User *User
+	// Input is its standard input; nil is /dev/null.
+	Input io.Reader
+	// Output gets its standard output, and Errors its standard error; nil keeps the
+	// last MiB of both together ([Process.Wait]).
+	Output, Errors io.Writer
+	// Inherited files stay open in it and in what it starts, from descriptor 3 on: an
+	// flock(2) of one is held until all have ended.
+	Inherited []*os.File
+	// DeathSignal is what it gets when this process dies; 0 is SIGKILL, as is any with
+	// a User.
+	DeathSignal syscall.Signal
 }
 
 // User is an account of the host by number.
@@ -56,7 +72,7 @@ const enter = `echo $$ >"$0"/cgroup.procs && exec "$@"`
 func (c Command) arguments() ([]string, error) {
 	path, err := exec.LookPath(c.Path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot find the program %s: %w; install the package that has it", c.Path, err)
+		return nil, fmt.Errorf("cannot find the program %s: %w; %s", c.Path, err, cmp.Or(c.IfMissing, "install the package that has it"))
 	}
 	args := append([]string{path}, c.Args...)
 	if c.User != nil {
@@ -86,10 +102,17 @@ func Start(c Command) (*Process, error) {
 	command := exec.Command(args[0], args[1:]...)
 	command.Dir = c.Directory
 	command.Env = append(os.Environ(), c.Environment...)
-	command.Stdout, command.Stderr = &p.output, &p.output
+	command.Stdin, command.Stdout, command.Stderr = c.Input, &p.output, &p.output
+	if c.Output != nil {
+		command.Stdout = c.Output
+	}
+	if c.Errors != nil {
+		command.Stderr = c.Errors
+	}
+	command.ExtraFiles = c.Inherited
 	// Not in the terminal's process group: its Ctrl-C is for us, who end the
 	// program in order.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: cmp.Or(c.DeathSignal, syscall.SIGKILL)}
 	command.WaitDelay = outputPatience
 	started := make(chan error)
 	go func() {
@@ -126,6 +149,37 @@ func Run(ctx context.Context, c Command) (output string, err error) {
 	return p.Wait(ctx)
 }
 
+// Output is [Run], but returns the whole standard output alone, of at most outputBytes;
+// standard error is only for the error.
+func Output(ctx context.Context, c Command) (string, error) {
+	var output whole
+	c.Output = &output
+	if _, err := Run(ctx, c); err != nil {
+		return output.text.String(), err
+	}
+	if output.over {
+		return "", fmt.Errorf("%s wrote more than %d bytes", c.Path, outputBytes)
+	}
+	return output.text.String(), nil
+}
+
+// outputBytes bounds what [Output] returns.
+const outputBytes = 64 << 20
+
+// whole keeps all that was written, if it is not too much.
+type whole struct {
+	text bytes.Buffer
+	over bool
+}
+
+// Write never fails.
+func (w *whole) Write(b []byte) (int, error) {
+	if w.over = w.over || w.text.Len()+len(b) > outputBytes; !w.over {
+		w.text.Write(b)
+	}
+	return len(b), nil
+}
+
 // outputPatience is how long a descendant may hold the output open after the
 // program has ended.
 const outputPatience = 5 * time.Second
@@ -152,8 +206,11 @@ func (p *Process) Wait(ctx context.Context) (output string, err error) {
 }
 
 // Said is the end of what it wrote, for error messages.
-func (p *Process) Said() string {
-	text := strings.TrimSpace(p.output.String())
+func (p *Process) Said() string { return Excerpt(p.output.String()) }
+
+// Excerpt is the end of a text that a program wrote, for error messages.
+func Excerpt(text string) string {
+	text = strings.TrimSpace(text)
 	if len(text) > saidBytes {
 		text = "… " + text[len(text)-saidBytes:]
 	}

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 )
@@ -35,6 +36,16 @@ func CheckFormat(text []byte, key string, known int) error {
 // DecodeStrict reads one JSON value. The error wraps ErrNewer if it has fields
 // that the value does not know, where fields are added by newer versions alone.
 func DecodeStrict(text []byte, value any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	strict := decoder.Decode(value)
+	if strict == nil {
+		if _, err := decoder.Token(); err != io.EOF {
+			return errors.New("something follows the object")
+		}
+		return nil
+	}
+	// Slower, and only once: what is wrong with it?
 	unknown, err := Decode(text, value)
 	if err != nil {
 		return err
@@ -42,7 +53,8 @@ func DecodeStrict(text []byte, value any) error {
 	for name := range unknown {
 		return fmt.Errorf("%w (it has the unknown field %.40q)", ErrNewer, name)
 	}
-	return nil
+	// Within a list, which Decode does not look into.
+	return fmt.Errorf("%w (%.80s)", ErrNewer, strings.TrimPrefix(strict.Error(), "json: "))
 }
 
 // Unknown are fields that a program does not know: each a [json.RawMessage], or

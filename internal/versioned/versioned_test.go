@@ -101,3 +101,33 @@ func compact(t *testing.T, text []byte) string {
 	}
 	return string(text)
 }
+
+func TestDecodingStrictlyRefusesUnknownFieldsAtAnyDepth(t *testing.T) {
+	type part struct {
+		Name string `json:"name"`
+	}
+	type record struct {
+		Parts []part          `json:"parts"`
+		ByKey map[string]part `json:"by_key"`
+		One   part            `json:"one"`
+	}
+	for text, want := range map[string]string{
+		`{"parts": [{"name": "a"}], "one": {"name": "b"}}`: "",
+		`{"parts": [{"name": "a", "more": 1}]}`:            "more",
+		`{"by_key": {"k": {"more": 1}}}`:                   "more",
+		`{"one": {"more": 1}}`:                             "one",
+		`{"more": 1}`:                                      "more",
+	} {
+		var r record
+		err := DecodeStrict([]byte(text), &r)
+		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrNewer) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v; want ErrNewer that names %q", text, err, want)
+		}
+	}
+	for _, text := range []string{`{} {}`, `{"one": 3}`, `{"one"`, ``} {
+		var r record
+		if err := DecodeStrict([]byte(text), &r); err == nil || errors.Is(err, ErrNewer) {
+			t.Errorf("%q: %v; want an error that is not of a newer Daybook", text, err)
+		}
+	}
+}

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/daybook-project/daybook/internal/program"
 )
 
 // prepare makes what was unpacked in next ready for use at its last place.
@@ -86,12 +87,12 @@ func unpackKernel(ctx context.Context, t tools, from, to string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
-	program := ""
+	unpacker := ""
 	switch {
 	case bytes.HasPrefix(packed, []byte("\xfd7zXZ\x00")):
-		program = "xz"
+		unpacker = "xz"
 	case bytes.HasPrefix(packed, []byte("\x28\xb5\x2f\xfd")):
-		program = "zstd"
+		unpacker = "zstd"
 	default:
 		return fmt.Errorf("%s is compressed in a way that is not known here (it begins with % x)", from, packed[:4])
 	}
@@ -100,11 +101,10 @@ func unpackKernel(ctx context.Context, t tools, from, to string) error {
 		return err
 	}
 	defer kernel.Close()
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, "-dc")
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(packed), kernel, &stderr
-	if err := t.run(cmd); err != nil {
-		return fmt.Errorf("cannot unpack %s with %s: %w: %s; scripts/setup vm installs what is missing", from, program, err, &stderr)
+	unpack := t.command("", unpacker, "-dc")
+	unpack.Input, unpack.Output = bytes.NewReader(packed), kernel
+	if _, err := program.Run(ctx, unpack); err != nil {
+		return fmt.Errorf("cannot unpack %s: %w", from, err)
 	}
 	return kernel.Close()
 }

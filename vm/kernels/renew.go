@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -106,7 +105,8 @@ func bestOffer(offers []offer, newer func(x, y string) bool) *offer {
 
 // newer says whether Debian's version x is greater than y.
 func newer(ctx context.Context, x, y string) bool {
-	return exec.CommandContext(ctx, "dpkg", "--compare-versions", x, "gt", y).Run() == nil
+	_, err := tools{}.output(ctx, "", "dpkg", "--compare-versions", x, "gt", y)
+	return err == nil
 }
 
 // headerPackages are those packages among dependencies that headers need to

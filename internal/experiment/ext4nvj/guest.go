@@ -1,14 +1,12 @@
 package ext4nvj
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -17,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/program"
 )
 
 // LoadProgram is where the guest has the program of
@@ -151,17 +150,15 @@ func (s *system) counted(run func() (LoadResult, error)) (result LoadResult, r r
 
 // runLoad runs the load program. With --prepare it prints nothing.
 func runLoad(ctx context.Context, load, directory string, arguments ...string) (result LoadResult, err error) {
-	command := exec.CommandContext(ctx, LoadProgram, append([]string{load, directory}, arguments...)...)
-	var out, complaint bytes.Buffer
-	command.Stdout, command.Stderr = &out, &complaint
-	if err := command.Run(); err != nil {
-		return result, fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(complaint.String()))
+	out, err := program.Output(ctx, program.Command{Path: LoadProgram, Args: append([]string{load, directory}, arguments...)})
+	if err != nil {
+		return result, fmt.Errorf("%s %s: %w", load, strings.Join(arguments, " "), err)
 	}
 	if slices.Contains(arguments, "--prepare") {
 		return result, nil
 	}
-	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
-		return result, fmt.Errorf("cannot read what %s printed: %w", command.Args[0], err)
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
+		return result, fmt.Errorf("cannot read what %s printed: %w", LoadProgram, err)
 	}
 	return result, nil
 }

@@ -5,17 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/program"
 )
 
 // inodeBytes makes room for the files of create.
@@ -86,8 +85,8 @@ func (s *system) mount(ctx context.Context) error {
 	}
 	if options := mountOptions(s.arrangement); options != "" {
 		// What an earlier case left in it belongs to a disk that is no more.
-		if output, err := exec.CommandContext(ctx, "nvj", "format", "--force", s.journal).CombinedOutput(); err != nil {
-			return fmt.Errorf("nvj format %s: %w: %s", s.journal, err, strings.TrimSpace(string(output)))
+		if _, err := program.Run(ctx, program.Command{Path: "nvj", Args: []string{"format", "--force", s.journal}}); err != nil {
+			return fmt.Errorf("cannot format %s: %w", s.journal, err)
 		}
 		data := "journal_path=" + s.journal + "," + options
 		if err := unix.Mount(s.disk, s.directory, "ext4nvj", unix.MS_NOATIME, data); err != nil {

@@ -1,19 +1,17 @@
 package nvjournal
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
+	"github.com/daybook-project/daybook/internal/program"
 )
 
 // Options say what is measured.
@@ -169,14 +167,11 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		}
 		arguments = append(arguments, "--latency", strings.Join(list, ","))
 	}
-	command := exec.CommandContext(ctx, o.Program, arguments...)
-	var out bytes.Buffer
-	command.Stdout, command.Stderr = &out, o.Progress
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := command.Run(); err != nil {
-		return Result{}, fmt.Errorf("cannot measure nvjournal: %s: %w", o.Program, err)
+	out, err := program.Output(ctx, program.Command{Path: o.Program, Args: arguments, Errors: o.Progress})
+	if err != nil {
+		return Result{}, fmt.Errorf("cannot measure nvjournal: %w", err)
 	}
-	result, err := o.read(out.Bytes())
+	result, err := o.read([]byte(out))
 	if err != nil {
 		return result, fmt.Errorf("cannot read what %s measured: %w", o.Program, err)
 	}
