@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/daybook-project/daybook/internal/kernel"
 )
 
 // AccelVariable in the environment chooses the accelerator: kvm or tcg.
@@ -33,11 +35,11 @@ func chooseAccelerator(ctx context.Context, dir, vmlinux string) (accelerator, e
 		return tcg, nil
 	}
 	device.Close()
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := kernel.BootID()
 	if err != nil {
 		return "", err
 	}
-	memory := filepath.Join(dir, "accelerator-"+strings.TrimSpace(string(boot)))
+	memory := filepath.Join(dir, "accelerator-"+boot)
 	if text, err := os.ReadFile(memory); err == nil {
 		if a := accelerator(text); a == kvm || a == tcg {
 			return a, nil

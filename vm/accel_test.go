@@ -5,19 +5,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/daybook-project/daybook/internal/kernel"
 )
 
 func TestAcceleratorIsRememberedUntilTheNextBoot(t *testing.T) {
 	if _, err := os.Stat("/dev/kvm"); err != nil {
 		t.Skip("needs /dev/kvm, else there is nothing to find out")
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := kernel.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, known := range []accelerator{kvm, tcg} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, "accelerator-"+strings.TrimSpace(string(boot))), []byte(known), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "accelerator-"+boot), []byte(known), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		// There is no such kernel, so a try would say tcg.

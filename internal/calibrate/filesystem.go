@@ -164,12 +164,3 @@ func (f FileSystem) DefaultPath() string {
 
 // DefaultDir is where calibrations are kept.
 const DefaultDir = "/var/lib/daybook"
-
-// kernelRelease is what uname -r prints.
-func kernelRelease() string {
-	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}

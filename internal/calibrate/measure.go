@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
@@ -71,7 +72,7 @@ func Run(ctx context.Context, options Options) (table Table, err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 
-	table = Table{Version: FormatVersion, Kernel: kernelRelease(), FileSystem: target.FileSystem, Warnings: []string{}}
+	table = Table{Version: FormatVersion, Kernel: kernel.Release(), FileSystem: target.FileSystem, Warnings: []string{}}
 	operations := journal.Operations()
 	for i, operation := range operations {
 		progress := func(done int) {

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/versioned"
 	"github.com/daybook-project/daybook/internal/wholefile"
 )
@@ -252,9 +252,9 @@ func (s *State) Remove(stateDir string) error {
 
 // bootID names the present boot.
 func bootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	id, err := kernel.BootID()
 	if err != nil {
 		return ""
 	}
-	return string(bytes.TrimSpace(text))
+	return id
 }

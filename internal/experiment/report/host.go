@@ -1,6 +1,10 @@
 package report
 
-import "runtime"
+import (
+	"runtime"
+
+	"github.com/daybook-project/daybook/internal/kernel"
+)
 
 // Host is what one must know of the machine to read the figures.
 type Host struct {
@@ -11,5 +15,5 @@ type Host struct {
 }
 
 func ThisHost() Host {
-	return Host{Kernel: KernelRelease(), Architecture: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	return Host{Kernel: kernel.Release(), Architecture: runtime.GOARCH, CPUs: runtime.NumCPU()}
 }

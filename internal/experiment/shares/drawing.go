@@ -1,9 +1,9 @@
 package shares
 
 import (
-	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/internal/figure"
+	"github.com/daybook-project/daybook/internal/kernel"
 )
 
 // Drawing is a report and its picture.
@@ -47,7 +47,7 @@ func Draw(s scenario.Scenario, phases []scenario.Phase, command string) (Drawing
 			{Name: "scenario", Value: s.Name},
 			{Name: "disk", Value: s.DiskText()},
 			{Name: "scheduler", Value: s.DividerText() + ", in all phases"},
-			{Name: "kernel", Value: report.KernelRelease()},
+			{Name: "kernel", Value: kernel.Release()},
 		},
 	}
 	html, err := report.HTML()

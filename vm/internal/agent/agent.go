@@ -15,8 +15,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/daybook-project/daybook/vm/internal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/vm/internal/wire"
 )
 
 // Asked says whether this process was started as a guest's init.
@@ -41,7 +43,7 @@ func run() error {
 	if err != nil {
 		return errors.Join(setupErr, err)
 	}
-	greeting := wire.Greeting{Release: release()}
+	greeting := wire.Greeting{Release: kernel.Release()}
 	if setupErr != nil {
 		greeting.Error = setupErr.Error()
 	}
@@ -112,14 +114,6 @@ func openPort() (*os.File, error) {
 		return nil, &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(fd), path), nil
-}
-
-func release() string {
-	var name unix.Utsname
-	if unix.Uname(&name) != nil {
-		return ""
-	}
-	return unix.ByteSliceToString(name.Release[:])
 }
 
 func powerOff() {
