@@ -25,7 +25,7 @@ type Result struct {
 	// Calls of the jobs, and how long they took.
 	Calls       int64   `json:"calls"`
 	CallSeconds float64 `json:"call_seconds"`
-	// Stops is how often the tour was in a cgroup.
+	// Stops is how often it entered a cgroup of EachCgroup.
 	Stops int64 `json:"stops"`
 }
 
@@ -88,8 +88,8 @@ func run(ctx context.Context, spec Spec) (Result, error) {
 	if len(spec.Jobs) > 0 {
 		start(func(ctx context.Context, c *counters) error { return doJobs(ctx, c, spec) })
 	}
-	if spec.Tour != nil {
-		start(func(ctx context.Context, c *counters) error { return tour(ctx, c, *spec.Tour) })
+	if spec.EachCgroup != nil {
+		start(func(ctx context.Context, c *counters) error { return visitEach(ctx, c, *spec.EachCgroup) })
 	}
 	group.Wait()
 	result := Result{

@@ -31,14 +31,14 @@ type Spec struct {
 	// else to do then ends. With Prepare they are only prepared.
 	Jobs    []Job `json:"jobs,omitempty"`
 	Prepare bool  `json:"prepare,omitempty"`
-	// Tour, if set, is gone through again and again.
-	Tour *Tour `json:"tour,omitempty"`
+	// EachCgroup, if set, are cgroups to work in, one after another, again and again.
+	EachCgroup *EachCgroup `json:"each_cgroup,omitempty"`
 }
 
 // Check says what is wrong with the spec.
 func (s Spec) Check() error {
 	switch {
-	case len(s.Read) == 0 && s.MkdirIn == "" && s.AppendIn == "" && len(s.Jobs) == 0 && s.Tour == nil:
+	case len(s.Read) == 0 && s.MkdirIn == "" && s.AppendIn == "" && len(s.Jobs) == 0 && s.EachCgroup == nil:
 		return errors.New("the workload does nothing")
 	case s.ReadBytes < 0 || s.ReadBytes%4096 != 0:
 		return fmt.Errorf("reads of %d bytes: want a multiple of 4096", s.ReadBytes)
@@ -54,8 +54,8 @@ func (s Spec) Check() error {
 			return err
 		}
 	}
-	if s.Tour != nil {
-		return s.Tour.Check()
+	if s.EachCgroup != nil {
+		return s.EachCgroup.Check()
 	}
 	return nil
 }

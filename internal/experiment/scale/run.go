@@ -77,7 +77,7 @@ func Run(ctx context.Context, l fixture.Lab, o Options) (result Result, err erro
 			return result, err
 		}
 	}
-	load, err := workload.Start(workload.Spec{Tour: &workload.Tour{
+	load, err := workload.Start(workload.Spec{EachCgroup: &workload.EachCgroup{
 		Under: fs.Group.Directory(fs.Group.Parent), In: fs.Directory, PerSecond: float64(o.Cgroups) / roundSeconds,
 	}}, fs.Group.Directory(fs.Group.Parent))
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// Tour moves the process from cgroup to cgroup and does a little of everything
+// EachCgroup moves the process from cgroup to cgroup and does a little of everything
 // in each: one process makes as many cgroups busy as there are.
-type Tour struct {
+type EachCgroup struct {
 	// Under is a cgroup's directory; its children are gone through.
 	Under string `json:"under"`
 	// In is the directory in which files are made.
@@ -20,19 +20,19 @@ type Tour struct {
 	PerSecond float64 `json:"per_second"`
 }
 
-// Check says what is wrong with the tour.
-func (t Tour) Check() error {
+// Check says what is wrong with it.
+func (e EachCgroup) Check() error {
 	switch {
-	case t.Under == "" || t.In == "":
-		return errors.New("a tour wants the directory of the cgroups and one for the files")
-	case t.PerSecond < 0:
-		return fmt.Errorf("%v cgroups a second: want 0 or more", t.PerSecond)
+	case e.Under == "" || e.In == "":
+		return errors.New("want the directory of the cgroups and one for the files")
+	case e.PerSecond < 0:
+		return fmt.Errorf("%v cgroups a second: want 0 or more", e.PerSecond)
 	}
 	return nil
 }
 
-func tour(ctx context.Context, c *counters, t Tour) error {
-	entries, err := os.ReadDir(t.Under)
+func visitEach(ctx context.Context, c *counters, e EachCgroup) error {
+	entries, err := os.ReadDir(e.Under)
 	if err != nil {
 		return err
 	}
@@ -43,16 +43,16 @@ func tour(ctx context.Context, c *counters, t Tour) error {
 		}
 	}
 	if len(stops) == 0 {
-		return fmt.Errorf("no cgroup in %s", t.Under)
+		return fmt.Errorf("no cgroup in %s", e.Under)
 	}
-	return paced(ctx, t.PerSecond, func(i int64) error {
+	return paced(ctx, e.PerSecond, func(i int64) error {
 		stop := stops[i%int64(len(stops))]
 		// 0 is the writing process itself.
-		if err := os.WriteFile(filepath.Join(t.Under, stop, "cgroup.procs"), []byte("0"), 0); err != nil {
+		if err := os.WriteFile(filepath.Join(e.Under, stop, "cgroup.procs"), []byte("0"), 0); err != nil {
 			return fmt.Errorf("cannot enter a cgroup: %w", err)
 		}
 		c.stops.Add(1)
-		return visit(filepath.Join(t.In, stop), i)
+		return visit(filepath.Join(e.In, stop), i)
 	})
 }
 
