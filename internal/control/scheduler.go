@@ -48,7 +48,7 @@ const (
 	rateSeconds = 15.0
 	// costSeconds is how long limits are in force before their throughput is
 	// compared, and costPart of the throughput under weights is too little.
-	costSeconds, costPart = 30.0, 0.85
+	costSeconds, costPart = 30.0, 0.5
 )
 
 func (s *schedulerTrust) reset() {
@@ -257,6 +257,10 @@ func (c *Controller) advice() string {
 	}
 	if scheduler != blockdev.BFQ {
 		return "measure the disk, and give io.cost its model: docs/control.md has an example"
+	}
+	// Without idling BFQ forgets a reader of one request at a time between two.
+	if idle, err := c.host.Tunables.Get(sliceIdle); err == nil && strings.TrimSpace(idle) == "0" {
+		return fmt.Sprintf("it is BFQ with slice_idle = 0; have its default back: echo 8 > /sys/block/%s/queue/iosched/slice_idle", c.disk.Device)
 	}
 	for _, t := range []struct{ name, good string }{{lowLatency, "0"}, {strictGuarantees, "1"}} {
 		value, err := c.host.Tunables.Get(t.name)

@@ -116,7 +116,7 @@ func TestLimitsThatCostThroughputEnd(t *testing.T) {
 				return sample
 			}
 			for n := range sample.Devices[1].Containers {
-				sample.Devices[1].Containers[n].ChargedReadBytes /= 2
+				sample.Devices[1].Containers[n].ChargedReadBytes /= 3
 			}
 			return sample
 		})
@@ -134,6 +134,25 @@ func TestLimitsThatCostThroughputEnd(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "limits cost the disk's throughput"); n != 1 || limited < 4 || limited > 10 {
 		t.Errorf("told %d times; limits in force in %d of 30 samples; the log:\n%s", n, limited, log.String())
+	}
+}
+
+func TestTheAdviceNamesTheSettingThatIsWrong(t *testing.T) {
+	for _, test := range []struct {
+		tunables map[string]string
+		want     string
+	}{
+		{map[string]string{"slice_idle": "0", "low_latency": "1"}, "echo 8 > /sys/block/loop0/queue/iosched/slice_idle"},
+		{map[string]string{"slice_idle": "8", "low_latency": "1", "strict_guarantees": "0"}, "tunables: {low_latency: 0}"},
+		{map[string]string{"low_latency": "0", "strict_guarantees": "0"}, "tunables: {strict_guarantees: 1}"},
+		{map[string]string{"low_latency": "0", "strict_guarantees": "1"}, "echo none > scheduler && echo bfq > scheduler"},
+	} {
+		f := newFakeHost("/ca")
+		f.tunables = test.tunables
+		c := &Controller{host: f.host(), disk: Disk{Device: "loop0"}}
+		if got := c.advice(); !strings.Contains(got, test.want) {
+			t.Errorf("%v: %q; want %q", test.tunables, got, test.want)
+		}
 	}
 }
 

@@ -24,6 +24,9 @@ const (
 	strictGuarantees = "strict_guarantees"
 	// timeoutSync is the longest slice, in milliseconds.
 	timeoutSync = "timeout_sync"
+	// sliceIdle is how long BFQ waits for the next request of whoever is in
+	// service, in milliseconds. It is never written.
+	sliceIdle = "slice_idle"
 )
 
 // tunableRange has the tunables that are ever written, and what they take.
