@@ -55,9 +55,9 @@ type Config struct {
 	// 0: DefaultBootTimeout.
 	BootTimeout time.Duration
 	// Console gets the kernel's messages as they come, besides
-	// [Machine.Console]; nil: nobody. It must not block.
+	// [Machine.Console]; nil: none. It must not block.
 	Console io.Writer
-	// Log is told what takes long, such as fetching a kernel; nil: nobody.
+	// Log is told what takes long, such as fetching a kernel; nil: none.
 	Log func(format string, args ...any)
 }
 

@@ -28,7 +28,7 @@ type volatileDisk struct {
 	mu      *sync.Mutex
 	pending []diskWrite // in cached, not in durable
 	became  []diskWrite // in durable, since the recording's last point
-	// recording is told of each flush before it takes effect; nil: nobody is.
+	// recording is notified of each flush before it takes effect; nil: none.
 	recording *Recording
 
 	served chan struct{} // closed when the client is gone and the cache is empty

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// byteUnits are what may stand after a number of bytes; without one it is
+// byteUnits may follow a number of bytes; without one it is
 // bytes.
 var byteUnits = map[string]uint64{
 	"": 1, "B": 1,

@@ -92,7 +92,7 @@ func oneFile(_ *cobra.Command, args []string) error {
 }
 
 // replay opens the recording, skips samples and shows the rest. What is wrong
-// with a recording is the user's to mend; an interruption stays one.
+// with a recording is the user's to correct; an interruption stays one.
 func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Series, string) error) error {
 	reader, err := account.OpenSeries(path)
 	if err != nil {

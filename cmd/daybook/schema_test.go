@@ -19,6 +19,7 @@ import (
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
 // validated are the commands whose JSON output was checked against its schema.
@@ -142,9 +143,21 @@ func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 	vol("delete", s.name)
 
 	for _, path := range jsonCommands() {
-		if _, ok := validated.Load(path); !ok && path != "demo" {
+		if _, ok := validated.Load(path); !ok && path != "demo" { // see below
 			t.Errorf("no output of %s was validated", path)
 		}
+	}
+}
+
+// A phase of the demo lasts for five seconds at least.
+func TestJSONOutputOfTheDemoMatchesItsSchema(t *testing.T) {
+	vmtest.Long(t)
+	needs.Root(t)
+	if out, err := output(t, "demo", "--seconds", "5", "--interval", "1s", "--json"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, ok := validated.Load("demo"); !ok {
+		t.Error("no output of demo was validated")
 	}
 }
 

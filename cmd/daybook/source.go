@@ -40,7 +40,7 @@ type sourceOptions struct {
 	Log *slog.Logger
 }
 
-// liveSource is the meter with all that it stands on.
+// liveSource is the meter with all that it needs.
 type liveSource struct {
 	*meter.Meter
 	calls *journal.CallProbe // nil with the handles estimator

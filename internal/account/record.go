@@ -247,7 +247,7 @@ func (r *Recorder) Record(s Sample) error {
 func (r *Recorder) append(line []byte) error {
 	n, err := r.file.WriteAt(append(line, '\n'), r.end)
 	if err != nil {
-		// A part of the line may stand there; what is before it is whole.
+		// A part of the line may be there; what is before it is whole.
 		return errors.Join(fmt.Errorf("cannot record: %w", err), r.file.Truncate(r.end))
 	}
 	r.end += int64(n)

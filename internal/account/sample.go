@@ -64,7 +64,7 @@ type Device struct {
 	CommitSeconds float64 `json:"commit_seconds"`
 	// LostEvents counts what the kernel side had no room for: full ring
 	// buffer or full maps. docs/accounting.md says for each where its bytes
-	// stand then; the total of the disk stays true.
+	// are then; the total of the disk stays true.
 	LostEvents uint64 `json:"lost_events"`
 	// Control is what daybook control does on the disk; absent where nobody
 	// controls it.
@@ -118,7 +118,7 @@ type Container struct {
 	Weight uint64 `json:"weight"`
 
 	// ChargedReadBytes and ChargedWriteBytes are what the kernel charged,
-	// less what was given back to its owners (ReturnedBytes).
+	// less what was returned to its owners (ReturnedBytes).
 	ChargedReadBytes  uint64 `json:"charged_read_bytes"`
 	ChargedWriteBytes uint64 `json:"charged_write_bytes"`
 	// JournalBytes is its part of the logged blocks.
@@ -129,7 +129,7 @@ type Container struct {
 	// cgroup's name.
 	UnchargedBytes uint64 `json:"uncharged_bytes"`
 	// ReturnedBytes is what the kernel charged to it besides, though it is
-	// others' and stands in their lines: checkpoints in its context, journal
+	// others' and is in their lines: checkpoints in its context, journal
 	// writes of a jbd2 thread that was moved into its cgroup, and for the
 	// root cgroup all that was given to the containers.
 	ReturnedBytes uint64 `json:"returned_bytes"`

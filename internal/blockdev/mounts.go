@@ -63,7 +63,7 @@ func MountsOf(dev Dev) ([]Mount, error) {
 
 // parseMount reads a line such as
 // 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw,errors=continue
-// where any number of optional fields stands before the lone dash.
+// where any number of optional fields precedes the lone dash.
 func parseMount(line string) (Mount, error) {
 	before, after, found := strings.Cut(line, " - ")
 	first := strings.Fields(before)

@@ -106,7 +106,7 @@ func identify(cgroupPath string) Identity {
 	return Identity{Name: cgroupPath, Root: cgroupPath}
 }
 
-// containerSegment recognises the one part of a path that stands for a
+// containerSegment recognises the one part of a path that represents a
 // container, from the part before it.
 func containerSegment(before, segment string, inPod bool) (Identity, bool) {
 	if isID(segment) {

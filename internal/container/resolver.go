@@ -17,7 +17,7 @@ type Config struct {
 	// containerd's runtime keeps them below its --state directory.
 	ContainerdStates []string
 	// RuncRoots are directories with ID/state.json: values of runc's --root.
-	// "*" stands for any name.
+	// "*" represents any name.
 	RuncRoots []string
 	// StorageRoots are those of containers/storage, which Podman and CRI-O
 	// share; /var/lib/containers/storage.

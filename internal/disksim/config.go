@@ -53,7 +53,7 @@ type Config struct {
 	Backing string
 	// Scheduler is set on the device, a new one: "" is BFQ if the kernel has
 	// it, KeepScheduler leaves what is there, any other must be available.
-	// What was there is put back when the disk is deleted, without tunables
+	// What was there is restored when the disk is deleted, without tunables
 	// that were set.
 	Scheduler string
 	// OwnerBound ends the disk with the process that created it, however

@@ -195,7 +195,7 @@ func TestTheSchedulerIsANewOneForEachDisk(t *testing.T) {
 			left, leftErr = second.Device.Tunable(tunable)
 			err = errors.Join(err, leftErr)
 		}
-		// The first kept what it found, and so nothing was put back.
+		// The first kept what it found, and so nothing was restored.
 		if err := errors.Join(err, first.Device.RenewScheduler(before.Current)); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 
 // store holds the disk's bytes: a memory file, or a sparse file on the host.
 // Both are files to the kernel, so that reading what was never written costs
-// neither memory nor blocks, and discarded ranges are given back.
+// neither memory nor blocks, and discarded ranges are returned.
 type store struct {
 	file *os.File
 }

@@ -103,7 +103,7 @@ func (r roots) journalThread(name string) (int, error) {
 }
 
 // isKernelThread reads the flags of a /proc/PID/stat line, the seventh field
-// after the name, which stands in parentheses and may hold any character.
+// after the name, which is in parentheses and may hold any character.
 func isKernelThread(stat string) bool {
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])

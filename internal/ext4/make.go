@@ -33,7 +33,7 @@ type MakeOptions struct {
 	// is to be zero is not written again, and blocks that a file has stay.
 	Zeros bool
 	// Lazy leaves inode tables and journal to be written after the first
-	// mount: by a kernel thread, in nobody's name, for minutes.
+	// mount: by a kernel thread, charged to the root cgroup, for minutes.
 	Lazy bool
 	// Lock, if not nil, stays open in mke2fs: a flock of it is held until it
 	// has ended, too.

@@ -67,7 +67,7 @@ func (o Offline) Check(ctx context.Context, repair bool) (report string, correct
 
 // CheckResized checks what resize2fs has made of a file system that was clean,
 // and corrects it. Of resize2fs 1.47.0 is known that it may leave the inode
-// invalid that has the blocks for growing, which e2fsck -p does not mend.
+// invalid that has the blocks for growing, which e2fsck -p does not repair.
 func (o Offline) CheckResized(ctx context.Context) error {
 	_, _, err := o.Check(ctx, true)
 	if !errors.Is(err, ErrDamaged) {
@@ -167,7 +167,7 @@ func (o Offline) Resize(ctx context.Context, sizeBytes uint64, undoFile string) 
 	return nil
 }
 
-// Undo puts back what an undo file holds. It may be done again when it was
+// Undo restores what an undo file holds. It may be done again when it was
 // interrupted.
 func (o Offline) Undo(ctx context.Context, undoFile string) error {
 	if _, err := o.change(ctx, "e2undo", undoFile, o.Device); err != nil {

@@ -71,7 +71,7 @@ func TestWhatAResizeLeavesIsMended(t *testing.T) {
 	if _, corrected, err := o.Check(t.Context(), true); err != nil || corrected {
 		t.Errorf("%v, %v", corrected, err)
 	}
-	// Other damage is not mended.
+	// Other damage is not repaired.
 	if _, err := o.run(t.Context(), "debugfs", "-w", "-R", "clri <2>", o.Device); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func TestTheSuperblockSaysWhatWasAskedOfMke2fs(t *testing.T) {
 }
 
 // Nothing is left for the kernel to make zero, and of a file's blocks none was
-// given back.
+// returned.
 func TestWhatIsZeroIsNotWrittenAgain(t *testing.T) {
 	const size = 256 << 20
 	for _, old := range []bool{false, true} {

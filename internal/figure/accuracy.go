@@ -10,7 +10,7 @@ import (
 )
 
 // Accuracy is how far the two estimators were from the bytes that reached an
-// external journal device: the comparison that Table 1 of paper 1 stands for.
+// external journal device: the comparison that Table 1 of paper 1 represents.
 type Accuracy struct {
 	// Title is empty for the usual one.
 	Title string

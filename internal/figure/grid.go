@@ -37,9 +37,9 @@ type grid struct {
 // panelRow is what one kind of panel shows; see panels.go.
 type panelRow struct {
 	heading string
-	// legend stands beside the heading.
+	// legend is beside the heading.
 	legend []item
-	// captions stand over the panels, below the name of the phase.
+	// captions are over the panels, below the name of the phase.
 	captions [][]item
 	height   vg.Length
 	// foot is the room below the panels.
@@ -99,7 +99,7 @@ func (g *grid) phaseName(phase int) []string {
 }
 
 // nameHeight and captionHeight are those of the highest name and caption of a
-// row, so that its panels stand on one line.
+// row, so that its panels are on one line.
 func (g *grid) nameHeight() vg.Length {
 	lines := 1
 	for i := range g.e.phases {
@@ -137,7 +137,7 @@ func (g *grid) drawRow(s *sheet, row panelRow, y vg.Length) {
 	for i, x := range g.lefts {
 		lines := g.phaseName(i)
 		for k, line := range lines {
-			// The last line stands over the caption.
+			// The last line is over the caption.
 			above := vg.Length(len(lines)-k) * flowLine
 			s.text(x, y+13+names-above, phaseInk, text.XLeft, line)
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // agreementBound is how far the two counts may be apart, as a ratio: of each
-// container's blocks, and of all blocks that stand in another name or another
+// container's blocks, and of all blocks that are in another name or another
 // transaction.
 const agreementBound = 0.01
 

@@ -85,7 +85,7 @@ var traceDirectories = []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracin
 
 // findTracepoints fails where the list of tracepoints is not mounted; a
 // tracepoint of a system call can only be attached to by the number that
-// stands there.
+// is there.
 func findTracepoints(directories []string) error {
 	for _, directory := range directories {
 		if _, err := os.Stat(directory + "/events"); err == nil {

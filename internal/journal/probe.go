@@ -131,7 +131,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 }
 
 // Missing lists the tracepoints that this kernel does not have. What each is
-// for stands in bpf/; without them the account is coarser, not wrong.
+// for is in bpf/; without them the account is coarser, not wrong.
 func (p *Probe) Missing() []string { return slices.Clone(p.missing) }
 
 // Observe sets the disks (kernel dev_t of whole disks) whose writes are

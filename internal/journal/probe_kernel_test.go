@@ -87,7 +87,7 @@ func checkVerifier(t *testing.T, links []link.Link) {
 // boot: a disk, and one for a journal.
 var GuestConfig = vmtest.Config{Disks: []string{"256M", "64M"}, Modules: "ext4", Give: []string{"mke2fs"}}
 
-// Debian's ext4 and jbd2 are modules: their tracepoints and types stand in BTF
+// Debian's ext4 and jbd2 are modules: their tracepoints and types are in BTF
 // of their own, which comes and goes with them.
 func TestGuestProgramsLoadWhereExt4IsAModule(t *testing.T) {
 	vmtest.InGuest(t, GuestConfig, func(t *testing.T) {

@@ -339,7 +339,7 @@ func sortedKeys[V any](m map[string]V) []string {
 func (p *page) close() account.Device {
 	var sum uint64
 	for _, unit := range p.units {
-		// Only writes are given back.
+		// Only writes are returned.
 		unit.ChargedWriteBytes -= min(unit.ReturnedBytes, unit.ChargedWriteBytes)
 		sum += unit.Bytes()
 	}

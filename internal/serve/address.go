@@ -9,7 +9,7 @@ import (
 
 // ListenAddress reads what a user writes as an address: "9435" and ":9435" are
 // that port on 127.0.0.1; "localhost:9435", "10.0.0.5:9435", "0.0.0.0:9435" and
-// "[::]:9435" are taken as they stand. So nothing is open to the network unless
+// "[::]:9435" are taken as they are. So nothing is open to the network unless
 // the user wrote which address.
 func ListenAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)

@@ -42,7 +42,7 @@ type deviceSeries struct {
 	transactions  uint64
 	commitSeconds float64
 	unaccounted   int64
-	control       *account.Control // nil: nobody controls the disk
+	control       *account.Control // nil: the disk is not controlled
 	// memory has the sums of its file systems' journals in memory, by name.
 	memory  map[string]*[3]uint64
 	seen    float64

@@ -12,7 +12,7 @@ import (
 type Column struct {
 	// Key names it on the command line and in the status line.
 	Key string
-	// title stands above it; what it means is in the help screen.
+	// title is above it; what it means is in the help screen.
 	title, meaning string
 	// width in cells; the last column takes what is left.
 	width int

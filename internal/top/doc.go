@@ -1,7 +1,7 @@
 // Package top shows samples: on the whole screen of a terminal, as a plain
 // table, or as JSON lines.
 //
-// What stands on the screen is a pure function of the sample, the size and the
+// What is on the screen is a pure function of the sample, the size and the
 // reader's choices ([Screen.Render]); the terminal is in model.go and the flow
 // of samples in run.go. A live meter and a recording come in as the same
 // [account.Source] and are shown by the same code.

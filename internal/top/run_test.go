@@ -50,7 +50,7 @@ func (l *list) Next(ctx context.Context) (account.Sample, error) {
 
 func (l *list) Close() error { return nil }
 
-// run shows a source with output to a file and gives back what was written.
+// run shows a source with output to a file and returns what was written.
 func run(t *testing.T, source account.Source, o Options) (out, warnings string, err error) {
 	t.Helper()
 	dir := t.TempDir()

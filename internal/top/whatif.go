@@ -143,5 +143,5 @@ func WriteProposal(w io.Writer, p Proposal, asJSON bool) error {
 	return out.Flush()
 }
 
-// ProposalHeading stands above the lines of text of [WriteProposal].
+// ProposalHeading is above the lines of text of [WriteProposal].
 const ProposalHeading = "TIME     DISK        SHARE TARGET WEIGHT    LAW    CONTAINER"

@@ -45,7 +45,7 @@ func (a apt) update(ctx context.Context) error {
 // offer is one version of a package in one archive.
 type offer struct {
 	name, version string
-	// stable says that it stands in a release proper, such as bookworm, not in
+	// stable says that it is in a release proper, such as bookworm, not in
 	// one of its additions, such as bookworm-security: there it stays longest.
 	stable bool
 }

@@ -1,6 +1,6 @@
 // Package kernels fetches the Debian kernels that guests boot: the image, and
 // when asked for, the headers and the source of exactly that kernel. Which
-// ones stands in kernels.yaml, each package pinned to one version and checked
+// ones is in kernels.yaml, each package pinned to one version and checked
 // by its SHA-256. Packages come by apt from the sources that this host has
 // configured, are unpacked with dpkg-deb into a cache, and never installed.
 //

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock takes a file's lock, which the kernel takes back when all processes that
+// lock takes a file's lock, which the kernel releases when all processes that
 // hold the file are dead, or have closed it. waiting is called once if somebody
 // else has it.
 func lock(ctx context.Context, path string, waiting func()) (*os.File, error) {

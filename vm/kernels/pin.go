@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// PinFile is where the pins stand in the source tree, for messages.
+// PinFile is where the pins are in the source tree, for messages.
 const PinFile = "vm/kernels/kernels.yaml"
 
 //go:embed kernels.yaml

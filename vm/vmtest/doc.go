@@ -8,7 +8,7 @@
 //
 // The test binary is copied to the guest and runs there that one subtest
 // (TestShares/kernel-6.1); its output and its result become those of the test
-// on the host. What stands outside the function runs on both sides.
+// on the host. What is outside the function runs on both sides.
 //
 //	go test                                   guest
 //	TestShares ── InGuest ─┬─ kernel-6.1  ──▶ TestShares/kernel-6.1 ─ the function

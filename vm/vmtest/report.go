@@ -44,7 +44,7 @@ func (r *report) end() string {
 	return r.result
 }
 
-// marker stands before what package testing says of itself (test2json).
+// marker precedes what package testing says of itself (test2json).
 const marker = "\x16"
 
 func (r *report) line(line string) {

@@ -37,7 +37,7 @@ type Options struct {
 	SizeBytes uint64
 	// ParseBytes reads the option size.
 	ParseBytes ParseBytes
-	// Log gets each call that changes something; nil: nobody.
+	// Log gets each call that changes something; nil: none.
 	Log *slog.Logger
 }
 
@@ -188,7 +188,7 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 	defer cancel()
 	if err := server.Shutdown(drain); err != nil {
 		// The contexts of the calls end with their connections, and what
-		// they began is taken back.
+		// they began is rolled back.
 		_ = server.Close()
 	}
 	calls.Wait()

@@ -122,7 +122,7 @@ func putRunners(t tree) error {
 
 // putBusybox puts busybox with its names in a directory of its own, so that a
 // program given by the host always wins; only what others call by an absolute
-// path stands elsewhere, and can be replaced.
+// path is elsewhere, and can be replaced.
 func putBusybox(t tree, busybox string) error {
 	if _, err := os.Stat(busybox); err != nil {
 		return err

@@ -94,7 +94,7 @@ func (t tree) putFile(name, host string) error { return t.put(name, node{host: h
 // write writes the tree as a cpio archive, and says how many bytes.
 func (t tree) write(w io.Writer) (int64, error) {
 	c := newCPIO(w)
-	// Sorted, a directory stands before what is in it.
+	// Sorted, a directory is before what is in it.
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		n := t[name]
 		entry := strings.TrimPrefix(name, "/")

@@ -15,7 +15,7 @@ const (
 	MarkPrefix = "daybook-vm: mark "
 )
 
-// Path is PATH in the guest: what the host gave stands before busybox.
+// Path is PATH in the guest: what the host gave is before busybox.
 const Path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:" + AppletDir
 
 // AgentVariable is on the kernel's command line, from where the kernel puts it
