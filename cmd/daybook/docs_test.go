@@ -208,6 +208,38 @@ func TestEachPageIsListedInTheIndex(t *testing.T) {
 	}
 }
 
+// A newcomer finds each folder of Go code in the layout.
+func TestTheLayoutNamesEachFolder(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(sourceTree, "CONTRIBUTING.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, layout, _ := strings.Cut(string(text), "## Layout")
+	layout, _, _ = strings.Cut(layout, "\n## ")
+	folders := 0
+	for _, pattern := range []string{"cmd/*", "internal/*", "internal/experiment/*", "volume/*", "volume/internal/*"} {
+		found, err := filepath.Glob(filepath.Join(sourceTree, pattern, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var last string
+		for _, file := range found {
+			name := filepath.Base(filepath.Dir(file))
+			if name == last || filepath.Base(filepath.Dir(filepath.Dir(file))) == "fixture" {
+				continue
+			}
+			last = name
+			folders++
+			if !regexp.MustCompile(`(^|[\s/])` + regexp.QuoteMeta(name) + `/`).MatchString(layout) {
+				t.Errorf("the layout in CONTRIBUTING.md lacks %s", filepath.Dir(file))
+			}
+		}
+	}
+	if folders < 30 {
+		t.Errorf("only %d folders were found", folders)
+	}
+}
+
 // maxReadmeLines is what a reader looks through before going on or away.
 const maxReadmeLines = 120
 

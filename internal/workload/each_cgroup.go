@@ -9,17 +9,10 @@ import (
 	"strconv"
 )
 
-<<<<<<<< HEAD:internal/workload/each_cgroup.go
 // EachCgroup moves the process from cgroup to cgroup and does a little of everything
 // in each: one process makes as many cgroups busy as there are.
 type EachCgroup struct {
 	// Under is a cgroup's directory; its children are gone through.
-========
-// Rotation moves the process from cgroup to cgroup and does a little of everything
-// in each: one process makes as many cgroups busy as there are.
-type Rotation struct {
-	// Under is a cgroup's directory; the process visits its children in turn.
->>>>>>>> d3fe4f6 (Words: comments say what is where, what is restored and returned; a rotation of cgroups):internal/workload/rotation.go
 	Under string `json:"under"`
 	// In is the directory in which files are made.
 	In string `json:"in"`
@@ -27,7 +20,6 @@ type Rotation struct {
 	PerSecond float64 `json:"per_second"`
 }
 
-<<<<<<<< HEAD:internal/workload/each_cgroup.go
 // Check says what is wrong with it.
 func (e EachCgroup) Check() error {
 	switch {
@@ -35,36 +27,21 @@ func (e EachCgroup) Check() error {
 		return errors.New("want the directory of the cgroups and one for the files")
 	case e.PerSecond < 0:
 		return fmt.Errorf("%v cgroups a second: want 0 or more", e.PerSecond)
-========
-// Check says what is wrong with the rotation.
-func (r Rotation) Check() error {
-	switch {
-	case r.Under == "" || r.In == "":
-		return errors.New("a rotation needs the directory of the cgroups and one for the files")
-	case r.PerSecond < 0:
-		return fmt.Errorf("%v cgroups a second: want 0 or more", r.PerSecond)
->>>>>>>> d3fe4f6 (Words: comments say what is where, what is restored and returned; a rotation of cgroups):internal/workload/rotation.go
 	}
 	return nil
 }
 
-<<<<<<<< HEAD:internal/workload/each_cgroup.go
 func visitEach(ctx context.Context, c *counters, e EachCgroup) error {
 	entries, err := os.ReadDir(e.Under)
-========
-func rotate(ctx context.Context, c *counters, r Rotation) error {
-	entries, err := os.ReadDir(r.Under)
->>>>>>>> d3fe4f6 (Words: comments say what is where, what is restored and returned; a rotation of cgroups):internal/workload/rotation.go
 	if err != nil {
 		return err
 	}
-	var cgroups []string
+	var stops []string
 	for _, entry := range entries {
 		if entry.IsDir() {
-			cgroups = append(cgroups, entry.Name())
+			stops = append(stops, entry.Name())
 		}
 	}
-<<<<<<<< HEAD:internal/workload/each_cgroup.go
 	if len(stops) == 0 {
 		return fmt.Errorf("no cgroup in %s", e.Under)
 	}
@@ -76,19 +53,6 @@ func rotate(ctx context.Context, c *counters, r Rotation) error {
 		}
 		c.stops.Add(1)
 		return visit(filepath.Join(e.In, stop), i)
-========
-	if len(cgroups) == 0 {
-		return fmt.Errorf("no cgroup in %s", r.Under)
-	}
-	return paced(ctx, r.PerSecond, func(i int64) error {
-		name := cgroups[i%int64(len(cgroups))]
-		// 0 is the writing process itself.
-		if err := os.WriteFile(filepath.Join(r.Under, name, "cgroup.procs"), []byte("0"), 0); err != nil {
-			return fmt.Errorf("cannot enter a cgroup: %w", err)
-		}
-		c.stops.Add(1)
-		return visit(filepath.Join(r.In, name), i)
->>>>>>>> d3fe4f6 (Words: comments say what is where, what is restored and returned; a rotation of cgroups):internal/workload/rotation.go
 	})
 }
 
