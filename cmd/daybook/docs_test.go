@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -237,6 +238,53 @@ func TestTheLayoutNamesEachFolder(t *testing.T) {
 	}
 	if folders < 30 {
 		t.Errorf("only %d folders were found", folders)
+	}
+}
+
+var (
+	testPattern       = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+	namedTestPattern  = regexp.MustCompile("`(Test[A-Z]\\w+)`")
+	namedPathPattern  = regexp.MustCompile("`((?:cmd|internal|volume|vm|nvjournal|scripts|deploy|docs)/[\\w./-]+)`")
+	wordsThatAreNames = []string{"TestGuest", "internal/experiment/NAME"} // the beginning of names; a name to choose
+)
+
+// What a page says is shown by a test must have that test, and a file that it names
+// must be there.
+func TestTestsAndFilesThatPagesNameExist(t *testing.T) {
+	tests := map[string]bool{}
+	err := filepath.WalkDir(sourceTree, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range testPattern.FindAllSubmatch(text, -1) {
+			tests[string(found[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, path := range pages(t) {
+		text, err := os.ReadFile(filepath.Join(sourceTree, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range namedTestPattern.FindAllStringSubmatch(string(text), -1) {
+			if named++; !tests[found[1]] && !slices.Contains(wordsThatAreNames, found[1]) {
+				t.Errorf("%s names the test %s, which does not exist", path, found[1])
+			}
+		}
+		for _, found := range namedPathPattern.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(sourceTree, found[1])); err != nil && !slices.Contains(wordsThatAreNames, found[1]) &&
+				!strings.Contains(found[1], "/build") {
+				t.Errorf("%s names %s, which does not exist", path, found[1])
+			}
+		}
+	}
+	if named < 30 {
+		t.Errorf("only %d names of tests were found", named)
 	}
 }
 
