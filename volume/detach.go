@@ -182,7 +182,7 @@ func unmount(ctx context.Context, target string, dev blockdev.Dev) error {
 	if err := unix.Lstat(target, &st); err != nil {
 		return fmt.Errorf("mount point %s: %w", target, err)
 	}
-	if top := (blockdev.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}); top != dev {
+	if top := blockdev.DevOf(st.Dev); top != dev {
 		return fmt.Errorf("it is %w: something else is mounted over it on %s", ErrBusy, target)
 	}
 	err := ext4.Unmount(ctx, target)

@@ -285,7 +285,7 @@ func (p *Pool) openMounted(record Record) (*os.File, error) {
 	if err := unix.Fstat(int(directory.Fd()), &st); err != nil {
 		return nil, errors.Join(err, directory.Close())
 	}
-	dev := blockdev.Dev{Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev)}
+	dev := blockdev.DevOf(st.Dev)
 	if len(devices) != 1 || devices[0].Dev != dev {
 		return nil, errors.Join(fmt.Errorf("it is %w: something else is mounted over it on %s", ErrBusy, target), directory.Close())
 	}

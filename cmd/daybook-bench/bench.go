@@ -50,8 +50,8 @@ func (b *bench) lab(cmd *cobra.Command) (fixture.Lab, error) {
 }
 
 // finish prints the result, keeps it, and says whether its bounds hold.
-func (b *bench) finish(cmd *cobra.Command, result any, report func() (report.Report, error), check func() error) error {
-	r, err := report()
+func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Report, error), check func() error) error {
+	r, err := page()
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // Accuracy is how far the two estimators were from the bytes that reached an
@@ -54,8 +56,8 @@ func (a Accuracy) SVG() (SVG, error) {
 		return nil, fmt.Errorf("cannot draw the accuracy: the limit is %g; want 0 or more and less than 1", a.Limit)
 	}
 	chart := rowChart{
-		title: printable(firstOf(a.Title, "Error of the estimated journal bytes, by operation")),
-		note:  printable(a.Note),
+		title: safetext.Line(firstOf(a.Title, "Error of the estimated journal bytes, by operation")),
+		note:  safetext.Line(a.Note),
 		legend: []item{
 			{mark: glyphMark(handlesColor, handlesShape), room: 18, text: "handles"},
 			{mark: glyphMark(syscallsColor, syscallsShape), room: 18, text: "syscalls (paper 1)"},
@@ -72,7 +74,7 @@ func (a Accuracy) SVG() (SVG, error) {
 	}
 	low, high := -0.01, 0.01
 	for _, r := range a.Rows {
-		row := chartRow{name: printable(r.Operation)}
+		row := chartRow{name: safetext.Line(r.Operation)}
 		// The handles' mark is drawn last: it is the one to look for.
 		for _, m := range []struct {
 			value float64

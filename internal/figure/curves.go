@@ -11,6 +11,8 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // Curves is a sheet of panels, two beside each other, in which the same subjects
@@ -77,7 +79,7 @@ func (c Curves) SVG() (SVG, error) {
 	}
 	var legend []item
 	for n, name := range names {
-		legend = append(legend, item{mark: containerMark(n), room: markRoom, text: bodyInk.fit(printable(name), 300)})
+		legend = append(legend, item{mark: containerMark(n), room: markRoom, text: bodyInk.fit(safetext.Line(name), 300)})
 	}
 	top := vg.Length(margin + 14 + 24 + 22)
 	if c.Note == "" {
@@ -88,17 +90,17 @@ func (c Curves) SVG() (SVG, error) {
 	pitch := vg.Length(headingRoom + captionGap + curveHeight + footRoom + rowGap)
 	s := newSheet(sheetWidth, top+vg.Length(rows)*pitch)
 	y := vg.Length(margin + 14)
-	s.text(margin, y, titleInk, text.XLeft, titleInk.fit(printable(c.Title), sheetWidth-2*margin))
+	s.text(margin, y, titleInk, text.XLeft, titleInk.fit(safetext.Line(c.Title), sheetWidth-2*margin))
 	y += 24
 	if c.Note != "" {
-		s.text(margin, y, bodyInk, text.XLeft, bodyInk.fit(printable(c.Note), sheetWidth-2*margin))
+		s.text(margin, y, bodyInk, text.XLeft, bodyInk.fit(safetext.Line(c.Note), sheetWidth-2*margin))
 		y += 22
 	}
 	s.items(margin, y, legend, bodyInk, sheetWidth-2*margin)
 	for n, p := range c.Panels {
 		x := margin + axisRoom + vg.Length(n%curveColumns)*(curvePanelWidth+columnGap+axisRoom)
 		y := top + vg.Length(n/curveColumns)*pitch
-		s.text(x, y+15, headingInk, text.XLeft, headingInk.fit(printable(p.Title), curvePanelWidth))
+		s.text(x, y+15, headingInk, text.XLeft, headingInk.fit(safetext.Line(p.Title), curvePanelWidth))
 		y += headingRoom + captionGap
 		if len(p.Bars) > 0 {
 			p.drawBars(s, names, x-axisRoom, y, curvePanelWidth+axisRoom)
@@ -188,7 +190,7 @@ func (p CurvePanel) drawBars(s *sheet, names []string, x, y, width vg.Length) {
 	for n, b := range p.Bars {
 		base := y + vg.Length(n)*pitch
 		amount := softInk.width(b.Text)
-		s.text(x, base+11, softInk, text.XLeft, softInk.fit(printable(b.Name), width-amount-10))
+		s.text(x, base+11, softInk, text.XLeft, softInk.fit(safetext.Line(b.Name), width-amount-10))
 		s.text(x+width, base+11, softInk, text.XRight, b.Text)
 		if !(b.Value > 0) || !drawable(b.Value) {
 			continue

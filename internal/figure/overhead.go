@@ -5,6 +5,8 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // Overhead is what the daemon costs the programs on the host.
@@ -41,10 +43,10 @@ func (o Overhead) SVG() (SVG, error) {
 	if !(o.Limit >= 0 && o.Limit <= 1) {
 		return nil, fmt.Errorf("cannot draw the overhead: the limit is %g; want 0 to 1", o.Limit)
 	}
-	rangeName := phaseInk.fit(printable(firstOf(o.Range, "range")), widestCell)
+	rangeName := phaseInk.fit(safetext.Line(firstOf(o.Range, "range")), widestCell)
 	chart := rowChart{
-		title:   printable(firstOf(o.Title, "Rate with the daemon over rate without it")),
-		note:    printable(o.Note),
+		title:   safetext.Line(firstOf(o.Title, "Rate with the daemon over rate without it")),
+		note:    safetext.Line(o.Note),
 		columns: []string{"ratio", rangeName},
 		xLabel:  "ratio (1: no cost)",
 		center:  1,
@@ -62,7 +64,7 @@ func (o Overhead) SVG() (SVG, error) {
 		})
 	}
 	for _, r := range o.Rows {
-		row := chartRow{name: printable(r.Workload), cells: []string{"–", "–"}}
+		row := chartRow{name: safetext.Line(r.Workload), cells: []string{"–", "–"}}
 		if r.Ratio >= 0 && r.Ratio <= greatestRatio {
 			m := mark{at: r.Ratio, low: r.Ratio, high: r.Ratio, color: handlesColor, shape: draw.CircleGlyph{}}
 			row.cells[0] = number(r.Ratio, 3)

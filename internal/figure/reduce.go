@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // nearTarget is how far from its target a share may be and still count as
@@ -79,7 +80,7 @@ type track struct {
 }
 
 func (s Shares) reduce() experiment {
-	e := experiment{device: printable(s.Device)}
+	e := experiment{device: safetext.Line(s.Device)}
 	names := make([]string, len(s.Containers))
 	targets := make([]float64, len(s.Containers))
 	for _, phase := range s.Phases {
@@ -93,7 +94,7 @@ func (s Shares) reduce() experiment {
 	}
 	for i, c := range s.Containers {
 		name := firstOf(c.Name, names[i], c.Cgroup)
-		e.names = append(e.names, printable(name))
+		e.names = append(e.names, safetext.Line(name))
 		// A phase that knows no target is held against the others'.
 		for p := range e.phases {
 			t := &e.phases[p].tracks[i]
@@ -111,7 +112,7 @@ func (s Shares) reduce() experiment {
 // reducePhase reads the samples of a phase; names takes the last name seen of
 // each container.
 func (s Shares) reducePhase(phase Phase, names []string) phaseData {
-	d := phaseData{name: printable(phase.Name), tracks: make([]track, len(s.Containers))}
+	d := phaseData{name: safetext.Line(phase.Name), tracks: make([]track, len(s.Containers))}
 	index := make(map[string]int, len(s.Containers))
 	for i, c := range s.Containers {
 		index[c.Cgroup] = i

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"html/template"
 	"strings"
+
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // Report is a page about one experiment.
@@ -50,9 +52,9 @@ func (r Report) HTML() ([]byte, error) {
 		Pictures            []picture
 		Made                []Fact
 	}{
-		Title:  printable(firstOf(r.Title, "Disk shares by container")),
-		Lead:   printable(r.Lead),
-		Device: printable(r.Shares.Device),
+		Title:  safetext.Line(firstOf(r.Title, "Disk shares by container")),
+		Lead:   safetext.Line(r.Lead),
+		Device: safetext.Line(r.Shares.Device),
 	}
 	if err := r.Shares.check(); err != nil {
 		return nil, fmt.Errorf("cannot write the report on %q: %w", r.Shares.Device, err)
@@ -64,7 +66,7 @@ func (r Report) HTML() ([]byte, error) {
 	}
 	page.Pictures = append(page.Pictures, picture{SVG: template.HTML(drawGrid(e, panels))})
 	for _, f := range r.Figures {
-		page.Pictures = append(page.Pictures, picture{printable(f.Title), printable(f.Text), template.HTML(f.SVG)})
+		page.Pictures = append(page.Pictures, picture{safetext.Line(f.Title), safetext.Line(f.Text), template.HTML(f.SVG)})
 	}
 	for _, d := range e.phases {
 		page.Tables = append(page.Tables, e.table(d))
@@ -73,9 +75,9 @@ func (r Report) HTML() ([]byte, error) {
 		// A value may be a list: its lines stay lines.
 		lines := strings.Split(strings.TrimRight(fact.Value, "\n"), "\n")
 		for i := range lines {
-			lines[i] = printable(lines[i])
+			lines[i] = safetext.Line(lines[i])
 		}
-		page.Made = append(page.Made, Fact{printable(fact.Name), strings.Join(lines, "\n")})
+		page.Made = append(page.Made, Fact{safetext.Line(fact.Name), strings.Join(lines, "\n")})
 	}
 	var out bytes.Buffer
 	if err := reportTemplate.Execute(&out, page); err != nil {
@@ -143,7 +145,7 @@ func (e experiment) table(d phaseData) table {
 		facts = append(facts, fmt.Sprintf("%d intervals without the disk", missing))
 	}
 	if len(d.estimators) > 0 {
-		facts = append(facts, "journal attributed by "+printable(strings.Join(d.estimators, ", ")))
+		facts = append(facts, "journal attributed by "+safetext.Line(strings.Join(d.estimators, ", ")))
 	}
 	if near, intervals, ok := d.held(); ok {
 		facts = append(facts, fmt.Sprintf("%d of %d intervals with every share within %g points of its target",

@@ -8,6 +8,8 @@ import (
 
 	"gonum.org/v1/plot"
 	"pgregory.net/rapid"
+
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 func TestEachErrorIsWrittenBesideItsMark(t *testing.T) {
@@ -152,9 +154,9 @@ func TestNumbersHaveATrueMinusAndNoNegativeZero(t *testing.T) {
 func TestAnyTextBecomesOnePrintableLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		raw := string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")) + rapid.String().Draw(t, "text")
-		text := printable(raw)
-		if printable(text) != text {
-			t.Fatalf("%q became %q and then %q", raw, text, printable(text))
+		text := safetext.Line(raw)
+		if safetext.Line(text) != text {
+			t.Fatalf("%q became %q and then %q", raw, text, safetext.Line(text))
 		}
 		width := 20 + 10*bodyInk.size
 		short := bodyInk.fit(text, width)

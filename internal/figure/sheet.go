@@ -14,6 +14,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/daybook-project/daybook/internal/safetext"
 )
 
 // fontFamily is what the SVG asks for: fonts of the widths of Liberation Sans
@@ -140,7 +142,7 @@ func (s *sheet) finish(label string) SVG {
 	body := svgHead.ReplaceAllLiteral(drawn.Bytes(), nil)
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" role="img" aria-label="%s">`,
-		float64(s.width), float64(s.height), float64(s.width), float64(s.height), html.EscapeString(printable(label)))
+		float64(s.width), float64(s.height), float64(s.width), float64(s.height), html.EscapeString(safetext.Line(label)))
 	// Texts cannot hold "<" or a quotation mark as such, so these hit markup only.
 	const begin = "<text "
 	for i, part := range bytes.Split(body, []byte(begin)) {

@@ -1,12 +1,10 @@
 package figure
 
 import (
-	"fmt"
 	"image/color"
 	"sort"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	stdfont "golang.org/x/image/font"
 	"gonum.org/v1/plot/font"
@@ -17,9 +15,6 @@ import (
 // sans-serif fonts (DejaVu, Verdana) runs; every width that keeps two texts
 // apart is taken with it.
 const wideFallback, wideBold = 1.17, 1.21
-
-// maxMarks is how many combining marks may follow one letter.
-const maxMarks = 2
 
 // ink is how a text looks.
 type ink struct {
@@ -95,34 +90,4 @@ func (k ink) wrap(text string, width vg.Length) []string {
 		}
 	}
 	return lines
-}
-
-// printable makes one line of a text that a stranger chose. What XML forbids
-// and what a viewer could obey or hide (controls, bidirectional overrides,
-// towers of combining marks, broken UTF-8) is written out as \x1b, \u202e and
-// so on.
-func printable(text string) string {
-	var b strings.Builder
-	marks := maxMarks // so that a text cannot begin with one
-	for len(text) > 0 {
-		r, size := utf8.DecodeRuneInString(text)
-		mark := unicode.Is(unicode.M, r)
-		if mark {
-			marks++
-		} else {
-			marks = 0
-		}
-		switch {
-		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case unicode.IsPrint(r) && (!mark || marks <= maxMarks):
-			b.WriteRune(r)
-		case r < 0x80:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		text = text[size:]
-	}
-	return b.String()
 }

@@ -215,7 +215,7 @@ func LookAt(node string) (facts Facts, err error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFBLK {
 		return facts, fmt.Errorf("%w device: %s is no block device", cause.ErrInvalid, node)
 	}
-	facts.Dev = blockdev.Dev{Major: unix.Major(st.Rdev), Minor: unix.Minor(st.Rdev)}
+	facts.Dev = blockdev.DevOf(st.Rdev)
 	size, err := file.Seek(0, 2)
 	if err != nil {
 		return facts, err

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -182,12 +182,5 @@ func CheckEmpty(ctx context.Context, node string) error {
 }
 
 func wipefs(ctx context.Context, arguments ...string) (string, error) {
-	output, err := exec.CommandContext(ctx, "wipefs", arguments...).CombinedOutput()
-	if errors.Is(err, exec.ErrNotFound) {
-		return "", fmt.Errorf("%w: install util-linux", err)
-	}
-	if err != nil {
-		return "", fmt.Errorf("wipefs: %w: %s", err, strings.TrimSpace(string(output)))
-	}
-	return string(output), nil
+	return program.Run(ctx, program.Command{Path: "wipefs", Args: arguments, IfMissing: "install util-linux"})
 }

@@ -1,16 +1,8 @@
 package store
 
-import (
-	"fmt"
-	"os"
-	"strings"
-)
+import "github.com/daybook-project/daybook/internal/kernel"
 
 // BootID names this start of the host, as records have it.
 func BootID() (string, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "", fmt.Errorf("cannot tell this start of the host from others: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
+	return kernel.BootID()
 }

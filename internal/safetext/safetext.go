@@ -1,0 +1,63 @@
+// Package safetext writes out what is not for printing in texts that strangers chose, such
+// as the names of cgroups, containers and disks.
+package safetext
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxMarks is how many combining marks may follow one letter.
+const maxMarks = 2
+
+// Line makes a text that a stranger chose fit for a terminal and for a picture, in one
+// line. What these could obey, hide, forbid or draw over other lines (controls, escape
+// sequences, bidirectional overrides, invisible runes, towers of combining
+// marks, broken UTF-8) is written out as \x1b, \u202e and so on.
+func Line(text string) string {
+	if isPlainASCII(text) {
+		return text
+	}
+	var b strings.Builder
+	marks := maxMarks // so that a text cannot begin with one
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		mark := unicode.Is(unicode.M, r)
+		if mark {
+			marks++
+		} else {
+			marks = 0
+		}
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case !unicode.IsPrint(r) || mark && marks > maxMarks || isVariationSelector(r):
+			if r < 0x80 {
+				fmt.Fprintf(&b, `\x%02x`, r)
+			} else {
+				fmt.Fprintf(&b, `\u%04x`, r)
+			}
+			marks = maxMarks
+		default:
+			b.WriteRune(r)
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// isVariationSelector: terminals disagree about the width of what follows.
+func isVariationSelector(r rune) bool {
+	return r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef
+}
+
+func isPlainASCII(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
