@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
@@ -379,9 +380,9 @@ func (p *Pool) mount(record Record, device string) error {
 		return fmt.Errorf("mount point: %w", err)
 	}
 	defer func() { _ = target.Close() }()
-	return ext4.Mount(device, a.Target, ext4.MountOptions{
-		At: target, ReadOnly: a.ReadOnly, NoAtime: record.NoAtime, NoDev: !a.Dev, NoSuid: !a.Suid, Data: mountData(record), JournalDevice: record.JournalDevice,
-	})
+	options := ext4.MountOptions{At: target, ReadOnly: a.ReadOnly, NoAtime: record.NoAtime, NoDev: !a.Dev, NoSuid: !a.Suid, Data: mountData(record)}
+	journal.Of(record).Mount(&options)
+	return ext4.Mount(device, a.Target, options)
 }
 
 // mountData are the volume's mount options. The inode tables of what a full one

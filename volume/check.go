@@ -8,6 +8,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -63,7 +64,7 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 			return report, err
 		}
 		// What it has in its own journal is all, or there is none inside.
-		target.Device, target.JournalDevice, target.Kept = p.blocks(record).SnapshotNode(s), "", ""
+		target.Device, target.JournalDevice, target.Kept, record.JournalDevice = p.blocks(record).SnapshotNode(s), "", "", ""
 		record.SizeBytes = s.SizeBytes
 	}
 	s, err := ext4.ReadSuperblock(target.Device)
@@ -88,7 +89,7 @@ func examine(ctx context.Context, target ext4.Offline, repair bool, report Check
 // would be found that the next mount takes away.
 func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record, report CheckReport) (_ CheckReport, err error) {
 	switch {
-	case target.JournalDevice != "":
+	case !journal.Of(record).Inside():
 		return report, fmt.Errorf("%w: its journal is on another device and must be replayed first: --repair does, or attach and detach it", ErrUnsupported)
 	case !hasImage(record):
 		return report, fmt.Errorf("%w: its journal must be replayed first, and no copy is made of a device: --repair does, or attach and detach it", ErrUnsupported)

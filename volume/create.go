@@ -13,6 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
@@ -179,7 +180,7 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	var w work
 	steps := []operation.Step{
 		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
-		{Name: "made", Do: func(ctx context.Context) error { return makeFileSystem(ctx, w.image(), record.ID, nil, o) }},
+		{Name: "made", Do: func(ctx context.Context) error { return makeFileSystem(ctx, w.image(), record, nil, o) }},
 	}
 	return record, p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
 }
@@ -216,12 +217,13 @@ func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32)
 
 // makeFileSystem makes it on an image that reads as zeros, or on a device. A lock
 // that is not nil is held until the tool has ended, too.
-func makeFileSystem(ctx context.Context, image, id string, held *os.File, o CreateOptions) error {
+func makeFileSystem(ctx context.Context, image string, record Record, held *os.File, o CreateOptions) error {
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
-		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode, JournalBytes: o.JournalBytes, JournalDevice: o.JournalDevice,
-		Zeros: !o.LazyInit && o.Device == "" && o.VolumeGroup == "", Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", id},
+		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode,
+		Zeros: !o.LazyInit && hasImage(record), Lazy: o.LazyInit, Lock: held, Extended: []string{owner}, Arguments: []string{"-U", record.ID},
 	}
+	journal.Of(record).Make(&make, o.JournalBytes)
 	if o.InodeSizeBytes != 0 {
 		make.Arguments = append(make.Arguments, "-I", strconv.FormatUint(uint64(o.InodeSizeBytes), 10))
 	}

@@ -61,7 +61,7 @@ func (p *Pool) createOutside(ctx context.Context, record Record, o CreateOptions
 		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
 		{Name: "blocks", Do: func(ctx context.Context) error { return p.makeBlocks(ctx, w, &record, o) }},
 		{Name: "made", Do: func(ctx context.Context) error {
-			if err := makeFileSystem(ctx, node, record.ID, w.lock.File, o); err != nil {
+			if err := makeFileSystem(ctx, node, record, w.lock.File, o); err != nil {
 				return err
 			}
 			return imagefile.Sync(node)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
@@ -171,7 +172,7 @@ func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ [
 	for len(persistent) > 0 {
 		var busy []Record
 		for _, record := range persistent {
-			awaitNodes(ctx, deadline, record.Device, record.JournalDevice)
+			awaitNodes(ctx, deadline, p.outsideNodes(record)...)
 			status, err := p.AttachPersistent(ctx, record.Name)
 			switch {
 			case err == nil:
@@ -198,6 +199,15 @@ func pause(ctx context.Context, length time.Duration) {
 	case <-ctx.Done():
 	case <-time.After(length):
 	}
+}
+
+// outsideNodes are the device nodes outside of the pool that a volume needs.
+func (p *Pool) outsideNodes(record Record) []string {
+	nodes := journal.Of(record).Nodes()
+	if blocks := p.blocks(record); !blocks.InPool() {
+		nodes = append(nodes, blocks.Node())
+	}
+	return nodes
 }
 
 // awaitNodes waits for device nodes that are not there yet. Whether they came is for

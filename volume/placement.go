@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/placement"
 )
@@ -44,7 +44,7 @@ func (p *Pool) place(ctx context.Context, record Record) error {
 	return p.placed(record).Place(ctx, p.run(&record))
 }
 
-// thread is the number of the volume's jbd2 thread.
+// thread is the number of the volume's journal thread.
 func (p *Pool) thread(record Record) (int, error) {
 	devices, err := p.underlying(record)
 	if err != nil {
@@ -53,11 +53,7 @@ func (p *Pool) thread(record Record) (int, error) {
 	if len(devices) != 1 {
 		return 0, fmt.Errorf("%w: its image has %d loop devices of Daybook's", ErrDetached, len(devices))
 	}
-	journal, err := ext4.JournalOf(devices[0].Dev)
-	if err != nil {
-		return 0, err
-	}
-	return ext4.JournalThread(journal.Name)
+	return journal.Of(record).Thread(devices[0].Dev)
 }
 
 // neighbours are the pool's volumes.

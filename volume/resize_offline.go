@@ -14,12 +14,15 @@ import (
 	"github.com/daybook-project/daybook/internal/wholefile"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
 func (p *Pool) offline(record Record, l *store.Lock) ext4.Offline {
-	return ext4.Offline{Device: p.blocks(record).Node(), JournalDevice: record.JournalDevice, Lock: l.File, Kept: p.files.KeptSuperblock(record.Name)}
+	fileSystem := ext4.Offline{Device: p.blocks(record).Node(), Lock: l.File, Kept: p.files.KeptSuperblock(record.Name)}
+	journal.Of(record).Offline(&fileSystem)
+	return fileSystem
 }
 
 // shrink makes a volume that is not attached shorter.
@@ -94,7 +97,8 @@ func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (do
 // shrinkImage makes the file system in a copy of a volume's image shorter, and the
 // file.
 func shrinkImage(ctx context.Context, record Record, next string, size uint64) error {
-	offline := ext4.Offline{Device: next, JournalDevice: record.JournalDevice}
+	offline := ext4.Offline{Device: next}
+	journal.Of(record).Offline(&offline)
 	if err := offline.Resize(ctx, size, ""); err != nil {
 		return cause.NoSpace(err)
 	}

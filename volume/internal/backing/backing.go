@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -227,18 +226,6 @@ func LookAt(node string) (facts Facts, err error) {
 	}
 	facts.SectorBytes = uint32(sector)
 	return facts, nil
-}
-
-// checkJournalInside refuses an image a part of which is on another device.
-func checkJournalInside(image string) error {
-	s, err := ext4.ReadSuperblock(image)
-	if err != nil {
-		return fmt.Errorf("its image is %w: %w", cause.ErrCorrupt, err)
-	}
-	if s.External() && s.NeedsRecovery {
-		return fmt.Errorf("%w: its journal is on another device and must be replayed first: attach and detach it", cause.ErrUnsupported)
-	}
-	return nil
 }
 
 func syncFileSystem(directory string) error {

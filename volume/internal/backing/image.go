@@ -17,6 +17,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -218,7 +219,7 @@ func (i image) AllocatedBytes() (uint64, error) {
 func (i image) Snapshot(ctx context.Context, to Copy, freeze Freeze) (records.Method, float64, error) {
 	source, target, size := i.Node(), filepath.Join(to.Directory, store.ImageFile), i.record.SizeBytes
 	if freeze == nil {
-		if err := checkJournalInside(source); err != nil {
+		if err := journal.CheckCopy(source); err != nil {
 			return "", 0, err
 		}
 		how, err := copyStill(ctx, source, target, size, to.Progress)

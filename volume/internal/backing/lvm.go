@@ -8,6 +8,7 @@ import (
 
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -103,7 +104,7 @@ func (l logical) Snapshot(ctx context.Context, to Copy, _ Freeze) (records.Metho
 
 func (l logical) sync(mountpoint string) error {
 	if mountpoint == "" {
-		return checkJournalInside(l.Node())
+		return journal.CheckCopy(l.Node())
 	}
 	return syncFileSystem(mountpoint) // what is written now need not be while it is frozen
 }
