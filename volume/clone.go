@@ -24,7 +24,7 @@ type CloneOptions struct {
 	Weight uint64
 	// Labels are the clone's; nil takes the source's.
 	Labels map[string]string
-	// Progress is told of the copying, where it is not by reflink, and of
+	// Progress is called during the copying, where it is not by reflink, and of
 	// the writing of a full image.
 	Progress Progress
 }

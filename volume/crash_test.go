@@ -136,7 +136,7 @@ type crash struct {
 	// existed: the volume was there before, with the kept file; optional:
 	// it may be gone after.
 	existed, optional bool
-	// fails: the host does not let it, and it must be taken back.
+	// fails: the host does not let it, and it must be rolled back.
 	fails bool
 	// onDevice: on a device, which the next volume must find empty.
 	onDevice bool
@@ -621,7 +621,7 @@ func TestKilledAtRandomMomentsARepairMakesWhole(t *testing.T) {
 					life += life / 2
 				}
 			}
-			r.settleBelief(name, b)
+			r.updateBelief(name, b)
 		}
 		r.wantTidy()
 		if t.Failed() {
@@ -670,9 +670,9 @@ func (r *rig) wantInSnapshot(name, snapshot string, files map[string]bool) {
 	}
 }
 
-// settleBelief compares what is known of a volume with what is, and takes in
+// updateBelief compares what is known of a volume with what is, and takes in
 // which way an interrupted operation went.
-func (r *rig) settleBelief(name string, b *believed) {
+func (r *rig) updateBelief(name string, b *believed) {
 	r.t.Helper()
 	if !b.touched {
 		return

@@ -61,7 +61,7 @@ type CreateOptions struct {
 	Mode     os.FileMode
 	// Labels are kept and shown.
 	Labels map[string]string
-	// Progress is told of the writing of a full image.
+	// Progress is called during the writing of a full image.
 	Progress Progress
 }
 
@@ -189,7 +189,7 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 func (p *Pool) sectorBytes() (uint32, error) {
 	disk, err := p.disk(Record{})
 	if err != nil {
-		return 512, nil // a file system without one disk: the attaching will tell
+		return 512, nil // a file system without one disk: attaching it will show
 	}
 	text, err := disk.Queue("logical_block_size")
 	if err != nil {

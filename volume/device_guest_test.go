@@ -110,7 +110,7 @@ func TestGuestVolumeOnALogicalVolume(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := pool.Create(t.Context(), "next", volume.CreateOptions{Device: lv.node}); err != nil {
-			t.Errorf("the logical volume was not given back: %v", err)
+			t.Errorf("the logical volume was not released: %v", err)
 		}
 	})
 }

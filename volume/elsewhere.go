@@ -78,7 +78,7 @@ func mountedElsewhere(dev blockdev.Dev) (pid int, err error) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("cannot tell whether process %d (%s) has it mounted in another mount namespace: %w; this wants CAP_SYS_PTRACE, or a /proc without hidepid=",
+			return 0, fmt.Errorf("cannot find out whether process %d (%s) has it mounted in another mount namespace: %w; this wants CAP_SYS_PTRACE, or a /proc without hidepid=",
 				pid, strings.TrimSpace(placement.CommandName(pid)), err)
 		}
 		if known {
@@ -136,7 +136,7 @@ func checkProcessesVisible() error {
 	if hides == "" || hasPtrace() {
 		return nil
 	}
-	return fmt.Errorf("cannot tell who else has it mounted: /proc has %s, and hides processes from this one, which lacks CAP_SYS_PTRACE; mount -o remount,hidepid=0 /proc", hides)
+	return fmt.Errorf("cannot find out who else has it mounted: /proc has %s, and hides processes from this one, which lacks CAP_SYS_PTRACE; mount -o remount,hidepid=0 /proc", hides)
 }
 
 // hiding is the option by which a /proc hides processes from a member of these

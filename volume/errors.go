@@ -2,7 +2,7 @@ package volume
 
 import "github.com/daybook-project/daybook/volume/internal/cause"
 
-// The causes that callers tell apart, with errors.Is; the messages say more.
+// The causes that callers distinguish, with errors.Is; the messages say more.
 // Each error of this package is one of them, or of context.Canceled and
 // context.DeadlineExceeded. Errors of the operating system, such as
 // fs.ErrPermission, and of a caller's reader or writer are wrapped as well.

@@ -52,8 +52,8 @@ func checkCanGuard() error {
 	return fmt.Errorf("%w: this program cannot guard a frozen file system: it must call volume.GuardIfAsked first in main, or detach the volume before", ErrUnsupported)
 }
 
-// whileFrozen does something while an attached volume's file system stands
-// still: all that was written is in the image, and nothing comes after. It says
+// whileFrozen does something while an attached volume's file system is
+// frozen: all that was written is in the image, and nothing comes after. It says
 // how long its writers had to wait at most. It fails with ErrNotFrozen if the
 // file system did not stand still until the end.
 func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
@@ -182,7 +182,7 @@ func (p *Pool) startGuardian(ctx context.Context, record Record, l *store.Lock, 
 	return g, nil
 }
 
-// say tells the guardian; that it is dead shows when it is heard.
+// say sends a message to the guardian; a dead one is noticed by hear.
 func (g *guardian) say(word string) { _, _ = g.conversation.WriteString(word) }
 
 // hear waits for the guardian's next word.

@@ -90,7 +90,7 @@ func guardAsAsked() error {
 	return recordThawed(os.Args[1], os.Args[2])
 }
 
-// guard freezes when it is told to, and returns when the file system goes on and
+// guard freezes when the caller says so, and returns when the file system goes on and
 // the caller has nothing more to say or is dead.
 func guard(longest time.Duration) error {
 	say(sayReady + strings.Join(leaveCgroups(), ", "))
@@ -129,7 +129,7 @@ func awaitEnd() {
 	}
 }
 
-// say tells the caller. A dead one is noticed by what is heard from it.
+// say sends a message to the caller. A dead one is noticed by what is heard from it.
 func say(text string) {
 	_, _ = unix.SendmsgN(guardConversationFD, []byte(text), nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }
@@ -188,10 +188,10 @@ func recordThawed(dir, name string) error {
 // and container runtimes end what is left of a unit or container by its cgroup.
 // It gives the cgroups that it is still in.
 func leaveCgroups() (still []string) {
-	mounts, _ := blockdev.Mounts() // without, /proc/self/cgroup tells
+	mounts, _ := blockdev.Mounts() // without, /proc/self/cgroup lists them
 	for _, mount := range mounts {
 		if (mount.Type == "cgroup" || mount.Type == "cgroup2") && mount.Root == "/" {
-			// 0 is the writer. What refuses it is told below.
+			// 0 is the writer. What refuses it is listed below.
 			_ = os.WriteFile(filepath.Join(mount.Point, "cgroup.procs"), []byte("0"), 0)
 		}
 	}

@@ -33,22 +33,22 @@ type Keeper struct {
 	daemon *store.Lock
 	// records are what was read last, by name, with their files' times.
 	records map[string]*keptRecord
-	// told are the troubles that were logged already.
-	told map[string]string
+	// logged are the troubles that were logged already.
+	logged map[string]string
 }
 
 type keptRecord struct {
 	modified time.Time
-	// settled: the file was settledAge old when it was read.
-	settled bool
-	record  Record
+	// quiet: the file was quietAge old when it was read.
+	quiet  bool
+	record Record
 	// thread is the jbd2 thread that was seen last.
 	thread placement.Last
 }
 
-// settledAge is how old a file must be so that a later change gives it another
+// quietAge is how old a file must be so that a later change gives it another
 // time: the kernel's clock for files goes in steps of some milliseconds.
-const settledAge = time.Second
+const quietAge = time.Second
 
 // Keeper takes the pool's keeping upon this process. The error wraps ErrBusy if
 // another process keeps it.
@@ -61,7 +61,7 @@ func (p *Pool) Keeper() (_ *Keeper, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{pool: p, daemon: l, records: map[string]*keptRecord{}, told: map[string]string{}}, nil
+	return &Keeper{pool: p, daemon: l, records: map[string]*keptRecord{}, logged: map[string]string{}}, nil
 }
 
 // Close ends the keeping; the threads stay where they are, but for those in
@@ -99,7 +99,7 @@ func (k *Keeper) Once() { k.look(true) }
 func (k *Keeper) look(all bool) {
 	names, err := k.pool.files.Names()
 	if err != nil {
-		k.tell("", err)
+		k.logOnce("", err)
 		return
 	}
 	seen := make(map[string]bool, len(names))
@@ -111,29 +111,29 @@ func (k *Keeper) look(all bool) {
 		}
 		if err == nil && kept != nil {
 			if !all && !kept.urgent() {
-				continue // what was told of it still holds
+				continue // what was logged of it still holds
 			}
 			err = k.keep(name, kept)
 		}
-		k.tell(name, err)
+		k.logOnce(name, err)
 	}
 	for name := range k.records {
 		if !seen[name] {
 			delete(k.records, name)
-			delete(k.told, name)
+			delete(k.logged, name)
 		}
 	}
 }
 
-func (k *Keeper) tell(name string, err error) {
+func (k *Keeper) logOnce(name string, err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if k.told[name] != text && text != "" {
+	if k.logged[name] != text && text != "" {
 		k.pool.log.Warn("cannot keep the volume", "volume", name, "why", text)
 	}
-	k.told[name] = text
+	k.logged[name] = text
 }
 
 // thaw lets a volume's writers go on that a dead process left frozen.
@@ -204,15 +204,15 @@ func (k *Keeper) read(name string) (*keptRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kept, known := k.records[name]; known && kept.modified.Equal(modified) && kept.settled {
+	if kept, known := k.records[name]; known && kept.modified.Equal(modified) && kept.quiet {
 		return kept, nil
 	}
-	settled := time.Since(modified) > settledAge
+	quiet := time.Since(modified) > quietAge
 	record, err := k.pool.files.Read(name)
 	if err != nil {
 		return nil, err
 	}
-	kept := &keptRecord{modified: modified, settled: settled, record: record}
+	kept := &keptRecord{modified: modified, quiet: quiet, record: record}
 	if before, known := k.records[name]; known {
 		kept.thread = before.thread
 	}

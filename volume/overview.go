@@ -16,9 +16,9 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// Overview is what can be told of a volume without locks, and with a few reads
+// Overview is what is known of a volume without locks, and with a few reads
 // of small files: its record, and what the mounted file system says. [Status]
-// tells more.
+// has more.
 type Overview struct {
 	Record
 	// AllocatedBytes is what the image takes of the pool.
@@ -34,7 +34,7 @@ type Overview struct {
 	Problem string
 }
 
-// Overview tells a little of every volume, sorted by name. Its cost is linear:
+// Overview reports a little of every volume, sorted by name. Its cost is linear:
 // mounts are read once. It waits for nobody who works on a volume.
 func (p *Pool) Overview() (_ []Overview, err error) {
 	defer func() { err = cause.Public(err) }()
@@ -112,7 +112,7 @@ func mountedDevice(record Record, boot string, mounted map[string]blockdev.Dev) 
 	return name
 }
 
-// ext4Errors is the superblock's count; 0 if the kernel does not tell it.
+// ext4Errors is the superblock's count; 0 if the kernel does not say.
 func ext4Errors(device string) uint64 {
 	text, err := os.ReadFile(filepath.Join(blockdev.Host.Sys, "fs", "ext4", device, "errors_count"))
 	if err != nil {

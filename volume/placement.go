@@ -32,7 +32,7 @@ type WeightBefore = placement.WeightBefore
 func (p *Pool) placed(record Record) placement.Thread {
 	a := record.Attachment
 	return placement.Thread{
-		Name: record.Name, State: &a.Placed, Weight: record.Weight, ReadOnly: a.ReadOnly, Settled: a.State == Attached,
+		Name: record.Name, State: &a.Placed, Weight: record.Weight, ReadOnly: a.ReadOnly, WasPlaced: a.State == Attached,
 		PID:        func() (int, error) { return p.thread(record) },
 		Disk:       func() (blockdev.Disk, error) { return p.disk(record) },
 		Neighbours: neighbours{p}, Log: p.log,

@@ -119,7 +119,7 @@ type Usage struct {
 	SizeBytes uint64 `json:"size_bytes"`
 }
 
-// Usage tells how full the pool is.
+// Usage reports how full the pool is.
 func (p *Pool) Usage() (_ Usage, err error) {
 	defer func() { err = cause.Public(err) }()
 	record, err := p.files.ReadPool()

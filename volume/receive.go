@@ -19,7 +19,7 @@ import (
 
 // ReceiveOptions are the choices of [Pool.Receive].
 type ReceiveOptions struct {
-	// Progress is told how much of the image has been received, and then
+	// Progress reports how much of the image has been received, and then
 	// how much of it verified.
 	Progress Progress
 	// KeepSettings takes over the weight, the labels and the mount options
@@ -223,7 +223,7 @@ func apply(ctx context.Context, incoming *stream.Reader, image string, base chun
 		if err != nil {
 			return cause.NoSpace(err)
 		}
-		progress.Tell(f.Offset+f.Length, size)
+		progress.Report(f.Offset+f.Length, size)
 	}
 	if end.Base != base {
 		if incoming.Header.Base != nil {
@@ -246,7 +246,7 @@ func apply(ctx context.Context, incoming *stream.Reader, image string, base chun
 }
 
 // checkReceived refuses what is no file system that this pool could attach, and
-// tells its block size.
+// returns its block size.
 func checkReceived(image string, sizeBytes uint64, sectorBytes uint32) (blockBytes uint32, err error) {
 	fs, err := ext4.ReadSuperblock(image)
 	switch {

@@ -29,7 +29,7 @@ type Repaired struct {
 	Newer map[string]string `json:"newer"`
 }
 
-// Repair finishes or takes back what killed processes left: of what was being
+// Repair finishes or rolls back what killed processes left: of what was being
 // made nothing remains, a volume is attached with all that belongs to it or not
 // at all. It may run at any time, beside others. The error wraps ErrCorrupt if
 // a volume is damaged, and ErrUnsupported if a newer Daybook has written one;

@@ -15,7 +15,7 @@ import (
 
 // ResizeOptions are the choices of [Pool.Resize].
 type ResizeOptions struct {
-	// Progress is told of the writing of a full image's new part.
+	// Progress is called during the writing of a full image's new part.
 	Progress Progress
 }
 
@@ -28,7 +28,7 @@ type ResizeOptions struct {
 // of its image, which then takes its place in one rename. Where that has no room
 // in the pool, and where a detached volume becomes longer, what resize2fs
 // overwrites is kept in an undo file beside the image, on disk before it is
-// overwritten. So a resize that was interrupted is finished or taken back by
+// overwritten. So a resize that was interrupted is finished or rolled back by
 // [Pool.Repair], and by the next operation on the volume.
 func (p *Pool) Resize(ctx context.Context, name string, sizeBytes uint64, options ResizeOptions) (Record, error) {
 	record, err := p.resize(ctx, name, sizeBytes, options)
@@ -224,7 +224,7 @@ func (p *Pool) finishResize(ctx context.Context, record Record, l *store.Lock) (
 		if err := p.rollbackOffline(ctx, record, l); err != nil {
 			return record, err
 		}
-		// The journal may hold a growing that the superblock does not tell yet.
+		// The journal may hold a growing that the superblock does not have yet.
 		if _, _, err := p.offline(record, l).Check(ctx, true); err != nil {
 			return record, cause.Damaged(err)
 		}

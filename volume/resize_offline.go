@@ -151,7 +151,7 @@ func (p *Pool) resizeOffline(ctx context.Context, record Record, l *store.Lock, 
 	return removeSynced(undo)
 }
 
-// finishShrink ends a shrinking from wherever it stands.
+// finishShrink ends a shrinking from wherever it is.
 func (p *Pool) finishShrink(ctx context.Context, record Record, l *store.Lock) (Record, error) {
 	image := p.blocks(record).Node()
 	long, err := p.blocks(record).HasLength(record.SizeBytes)

@@ -330,7 +330,7 @@ func TestAnInterruptedOfflineResizeIsFinishedOrTakenBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		whole := time.Duration(0)
-		finished, takenBack, undone := 0, 0, 0
+		finished, rolledBack, undone := 0, 0, 0
 		r.pool.engine.Stop = func(step string) {
 			if step == "undone" {
 				undone++
@@ -379,7 +379,7 @@ func TestAnInterruptedOfflineResizeIsFinishedOrTakenBack(t *testing.T) {
 			case record.SizeBytes == to:
 				finished++
 			case record.SizeBytes == size && to < size:
-				takenBack++
+				rolledBack++
 			default:
 				t.Errorf("it has %d bytes: %s", record.SizeBytes, what)
 			}
@@ -387,7 +387,7 @@ func TestAnInterruptedOfflineResizeIsFinishedOrTakenBack(t *testing.T) {
 			r.wantWhole(name)
 			r.wantFiles(name, want)
 		}
-		t.Logf("to %d: %d finished, %d taken back, %d undone", to, finished, takenBack, undone)
+		t.Logf("to %d: %d finished, %d rolled back, %d undone", to, finished, rolledBack, undone)
 		if finished == 0 || undone == 0 {
 			t.Errorf("to %d: finished %d, undone %d: want some of each", to, finished, undone)
 		}
@@ -465,7 +465,7 @@ func interruptResize(t *testing.T, r *rig, to uint64, step string, attached bool
 		t.Errorf("%s: %d bytes", step, got)
 	}
 	if got != to && step == "exchanged" {
-		t.Errorf("%s: it was taken back", step)
+		t.Errorf("%s: it was rolled back", step)
 	}
 	r.wantSize(name, got)
 	r.wantWhole(name)

@@ -23,7 +23,7 @@ type SendOptions struct {
 	// MaxFreeze is how long the writers of an attached volume may wait: see
 	// [SnapshotOptions].
 	MaxFreeze time.Duration
-	// Progress is told how much of the image has been looked at.
+	// Progress reports how much of the image has been looked at.
 	Progress Progress
 }
 
@@ -183,7 +183,7 @@ func (s *source) send(ctx context.Context, w io.Writer, progress Progress) error
 		if err := outgoing.Difference(uint64(index)*chunk.Bytes, min(chunk.Bytes, size-uint64(index)*chunk.Bytes), base, part); err != nil {
 			return err
 		}
-		progress.Tell(min(uint64(index+1)*chunk.Bytes, size), size)
+		progress.Report(min(uint64(index+1)*chunk.Bytes, size), size)
 	}
 	var baseSum chunk.Sum
 	if s.base != nil {

@@ -139,7 +139,7 @@ func TestAChangeOfSizeIsReceived(t *testing.T) {
 		if _, err := r.pool.Resize(t.Context(), name, size, ResizeOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		// resize2fs' own faults are mended, also those that e2fsck -n passes.
+		// resize2fs' own faults are repaired, also those that e2fsck -n passes.
 		if report, err := r.pool.Check(t.Context(), name, CheckOptions{Repair: true}); err != nil || report.Corrected {
 			t.Errorf("after the resize to %d: %+v, %v", size, report, err)
 		}

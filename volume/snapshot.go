@@ -34,7 +34,7 @@ type SnapshotOptions struct {
 	// MaxFreeze is how long the writers of an attached volume may wait, 1 ms
 	// to 24 h; 0 is DefaultMaxFreeze.
 	MaxFreeze time.Duration
-	// Progress is told of each reading of the image: there are several of
+	// Progress is called during each reading of the image: there are several of
 	// an attached volume that has to be copied.
 	Progress Progress
 }
@@ -156,8 +156,8 @@ func (p *Pool) holdReady(ctx context.Context, name string) (Record, *store.Lock,
 	return record, l, nil
 }
 
-// Snapshots tells all of a volume's snapshots, oldest first. A damaged record is
-// told as the snapshot's problem.
+// Snapshots reports all of a volume's snapshots, oldest first. A damaged record is
+// reported as the snapshot's problem.
 func (p *Pool) Snapshots(name string) (_ []SnapshotStatus, err error) {
 	defer func() { err = cause.Public(err) }()
 	if _, err := p.files.Read(name); err != nil {

@@ -111,7 +111,7 @@ func wantRecords(t *testing.T, dir string, least uint64) {
 	}
 }
 
-// wantWritable fails the test if a file system stands still.
+// wantWritable fails the test if a file system is frozen.
 func wantWritable(t *testing.T, dir string) {
 	t.Helper()
 	done := make(chan error, 1)

@@ -58,7 +58,7 @@ type Status struct {
 	JournalWriteBytes uint64 `json:"journal_write_bytes"`
 }
 
-// Inspect tells all of a volume.
+// Inspect reports all of a volume.
 func (p *Pool) Inspect(name string) (_ Status, err error) {
 	defer func() { err = cause.Public(err) }()
 	record, err := p.files.Read(name)
@@ -68,7 +68,7 @@ func (p *Pool) Inspect(name string) (_ Status, err error) {
 	return p.status(record), nil
 }
 
-// List tells all of every volume, sorted by name. A damaged record is told as
+// List reports all of every volume, sorted by name. A damaged record is reported as
 // the volume's problem.
 func (p *Pool) List() (_ []Status, err error) {
 	defer func() { err = cause.Public(err) }()

@@ -15,7 +15,7 @@ import (
 )
 
 // trap ends a tool of e2fsprogs, and who started it, before one of its calls to
-// the kernel. It stands before the tools on the PATH, and lets them pass until it
+// the kernel. It comes before the tools on the PATH, and lets them pass until it
 // is set.
 type trap struct {
 	t   testing.TB
@@ -71,7 +71,7 @@ func (p trap) unset() []string {
 
 // e2fsprogs writes a superblock's changed words one by one, the checksum last: a
 // tool that is killed between leaves one that no kernel mounts, and of which a
-// small file system has no second. A repair mends that, wherever it was.
+// small file system has no second. A repair corrects that, wherever it was.
 func TestAToolKilledBeforeAnyWriteARepairMakesWhole(t *testing.T) {
 	p := newTrap(t)
 	t.Setenv("PATH", p.dir+":"+os.Getenv("PATH"))

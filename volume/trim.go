@@ -11,8 +11,8 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
-// Trim gives the pool back the blocks that an attached volume's file system no
-// longer uses, and says how many bytes it gave. What was given back before, in
+// Trim returns to the pool the blocks that an attached volume's file system no
+// longer uses, and says how many bytes those were. What was returned before, in
 // the same mount, is not counted again. Errors wrap ErrDetached, and
 // ErrUnsupported for full volumes, which are to keep their blocks, and pools
 // without holes.

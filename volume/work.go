@@ -104,10 +104,10 @@ func (w *work) discard() error {
 	return err
 }
 
-// clear removes a work, and gives back its blocks outside of the pool. The work of a newer Daybook stays:
+// clear removes a work, and removes its blocks outside of the pool. The work of a newer Daybook stays:
 // nobody knows what belongs to it.
 func clear(path string, log *slog.Logger) error {
-	// Not with the caller's context, which may be why it is given back.
+	// Not with the caller's context, which may be why it is removed.
 	err := backing.Clear(context.Background(), path, log)
 	if errors.Is(err, ErrUnsupported) {
 		return err

@@ -27,9 +27,9 @@ type Thread struct {
 	Weight uint64
 	// ReadOnly: it commits nothing, and often there is no thread.
 	ReadOnly bool
-	// Settled: it was placed before. Then a container that has ended gets its
+	// WasPlaced: the thread was placed before. Then a container that has ended gets its
 	// thread no more.
-	Settled bool
+	WasPlaced bool
 	// PID finds the thread.
 	PID func() (int, error)
 	// Disk is where the file system's I/O meets that of others, below the
@@ -40,7 +40,7 @@ type Thread struct {
 	Log        *slog.Logger
 }
 
-// Neighbours tells of the other placed threads of this host, as far as they may
+// Neighbours lists the other placed threads of this host, as far as they may
 // share cgroups with one.
 type Neighbours interface {
 	// Others are those placed since the start of the host, without the thread
@@ -152,7 +152,7 @@ func (t Thread) move(tree *cgroup.Tree) error {
 	if err != nil || now == t.State.Journal {
 		return err
 	}
-	if t.State.Placement == Container && t.Settled {
+	if t.State.Placement == Container && t.WasPlaced {
 		// It may have ended; the thread would hold up its removal.
 		if pids, err := tree.Processes(t.State.Journal); errors.Is(err, cgroup.ErrVanished) || err == nil && len(pids) == 0 {
 			return nil

@@ -90,7 +90,7 @@ const (
 // Attachment is recorded before the first of its steps.
 type Attachment struct {
 	State AttachState `json:"state"`
-	// BootID tells whether the host was started anew since.
+	// BootID names the start of the host at which it was made.
 	BootID string `json:"boot_id"`
 	// Target is the mount point; MadeTarget: its directory is ours.
 	Target     string `json:"target"`

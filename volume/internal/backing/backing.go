@@ -33,7 +33,7 @@ type Backing interface {
 	// file system then. An interrupted one is undone by Delete.
 	// A tool that it starts keeps held open, a lock, until it has ended.
 	Create(ctx context.Context, held *os.File) error
-	// Delete gives back what Create made, and what Snapshot and Clone of others
+	// Delete removes what Create made, and what Snapshot and Clone of others
 	// made for it; what is in the pool's directory goes with that. What is gone
 	// already, or another's by now, is no error.
 	Delete(ctx context.Context) error
@@ -63,7 +63,7 @@ type Backing interface {
 	// Fill writes the blocks from that byte on once, if no write of the volume is
 	// to allocate any.
 	Fill(ctx context.Context, from uint64, progress imagefile.Progress) error
-	// Lengthened tells an opened device of its new length.
+	// Lengthened gives an opened device its new length.
 	Lengthened(device string) error
 	// Grown is called after the kernel has made a mounted file system longer, from
 	// that byte on.
@@ -137,12 +137,12 @@ func Of(directory string, record records.Volume, log *slog.Logger) Backing {
 	return image{directory: directory, record: record, log: log}
 }
 
-// Clear gives back what the volume or snapshot of which a directory holds the record
+// Clear removes what the volume or snapshot of which a directory holds the record
 // has outside of that directory. A record of a newer Daybook is left alone, by an
 // error that wraps ErrUnsupported: nobody knows what belongs to it.
 func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 	if store.CheckDirectories(parent(directory), directory) != nil {
-		return nil // nobody can tell what is in it
+		return nil // nobody knows what is in it
 	}
 	snapshot, err := store.ReadSnapshotIn(directory)
 	if err == nil {
@@ -156,7 +156,7 @@ func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 		return err
 	}
 	if err != nil {
-		return nil // an image's work, which has none yet, or nobody can tell
+		return nil // an image's work, which has none yet, or nobody knows
 	}
 	blocks := Of(directory, record, log)
 	var errs []error

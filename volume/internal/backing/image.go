@@ -225,7 +225,7 @@ func (i image) Snapshot(ctx context.Context, to Copy, freeze Freeze) (records.Me
 		how, err := copyStill(ctx, source, target, size, to.Progress)
 		return how, 0, err
 	}
-	// Of a live image it is no snapshot, but tells whether it can be.
+	// Of a live image it is no snapshot, but shows whether it can be.
 	can, err := imagefile.Reflink(source, target, size)
 	if err != nil {
 		return "", 0, err

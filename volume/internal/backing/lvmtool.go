@@ -26,7 +26,7 @@ type lvm struct {
 // lvmTag is on all logical volumes that Daybook has created.
 const lvmTag = "daybook"
 
-// found is a logical volume as lvs tells of it.
+// found is a logical volume as lvs reports it.
 type found struct {
 	Name        string `json:"lv_name"`
 	Group       string `json:"vg_name"`

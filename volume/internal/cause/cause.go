@@ -1,5 +1,5 @@
-// Package cause has the causes of errors that callers of the package volume tell
-// apart with errors.Is. The packages below it wrap them; volume exports them under
+// Package cause has the causes of errors that callers of the package volume
+// distinguish with errors.Is. The packages below it wrap them; volume exports them under
 // the same names.
 package cause
 

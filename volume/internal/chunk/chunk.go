@@ -16,7 +16,7 @@ const (
 	UnitBytes = 4096
 )
 
-// Sum is a chunk's SHA-256; the zero value stands for a chunk of zeros, whether
+// Sum is a chunk's SHA-256; the zero value is that of a chunk of zeros, whether
 // or not it has blocks.
 type Sum [sha256.Size]byte
 

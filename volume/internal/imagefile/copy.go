@@ -247,7 +247,7 @@ func eachChunk(ctx context.Context, path string, sizeBytes uint64, progress Prog
 			}
 			mu.Lock()
 			done += min(chunk.Bytes, sizeBytes-uint64(index)*chunk.Bytes)
-			progress.Tell(done, sizeBytes)
+			progress.Report(done, sizeBytes)
 			mu.Unlock()
 		}
 	}
@@ -293,7 +293,7 @@ func CopyStill(ctx context.Context, source, target string, sizeBytes uint64, pro
 		return false, err
 	}
 	if can {
-		progress.Tell(sizeBytes, sizeBytes)
+		progress.Report(sizeBytes, sizeBytes)
 		return true, nil
 	}
 	_, err = Copy(ctx, source, target, sizeBytes, nil, progress)

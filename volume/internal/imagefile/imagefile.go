@@ -15,11 +15,11 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 )
 
-// Progress is told how far a long work has come, in bytes; it may be nil.
+// Progress reports how far a long work has come, in bytes; it may be nil.
 type Progress func(doneBytes, totalBytes uint64)
 
-// Tell reports; without a function it does nothing.
-func (p Progress) Tell(done, total uint64) {
+// Report calls it; without a function it does nothing.
+func (p Progress) Report(done, total uint64) {
 	if p != nil {
 		p(done, total)
 	}
@@ -89,7 +89,7 @@ func WriteOut(ctx context.Context, path string, from int64, progress Progress) e
 			return cause.NoSpace(err)
 		}
 		at += int64(n)
-		progress.Tell(uint64(at-from), uint64(size-from))
+		progress.Report(uint64(at-from), uint64(size-from))
 	}
 	return cause.NoSpace(out.Sync())
 }
@@ -119,7 +119,7 @@ func Allocate(path string, from int64) error {
 func DirectSectorBytes(image string, least uint32) uint32 {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, image, 0, unix.STATX_DIOALIGN, &st); err != nil {
-		return least // the attaching will tell
+		return least // attaching it will show
 	}
 	return withinSector(st, least)
 }
