@@ -59,7 +59,7 @@ func (g lvmGroup) wantVolumes(when string, want int) {
 
 func TestGuestVolumeOnLVM(t *testing.T) {
 	vmtest.InGuest(t, vmtest.Config{
-		Disks: []string{"256M", "1G"}, Modules: "ext4,bfq,loop,dm-mod,dm-snapshot,dm-thin-pool", Give: lvmPrograms, Fresh: true,
+		Disks: []string{"256M", "1G"}, Modules: "ext4,bfq,loop,dm-mod,dm-snapshot,dm-thin-pool", Give: lvmPrograms, Fresh: true, OneKernel: true,
 	}, func(t *testing.T) {
 		pool := guestPool(t)
 		group := newLVMGroup(t, vmtest.Device(t, "disk1"))
