@@ -74,7 +74,7 @@ func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
 	if err := p.drop(ctx, p.files.VolumeDir(name)); err != nil {
 		return err
 	}
-	p.log.Warn("if the volume was persistent, its mount point is still immutable: lsattr -d DIR shows the flag i, chattr -i DIR clears it", "volume", name)
+	p.log.Warn("if the volume was persistent, its mount point is still immutable: lsattr -d DIR shows the flag i, chattr -i DIR clears it; if it was on LVM, its logical volumes are left: lvs --select lv_tags=daybook.volume="+name, "volume", name)
 	return nil
 }
 

@@ -159,6 +159,12 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 
 	// A start of the host with the logical volume inactive.
 	group.run("lvchange", "--activate", "n", group.name+"/daybook-"+record.ID)
+	if status, err := pool.Inspect("db"); err != nil || status.Problem != "" || status.AllocatedBytes == 0 || thinPool == "" && status.AllocatedBytes != 72<<20 {
+		t.Errorf("inactive: %+v, %v", status, err)
+	}
+	if all, err := pool.Overview(); err != nil || len(all) != 1 || all[0].Problem != "" {
+		t.Errorf("inactive: %+v, %v", all, err)
+	}
 	attach()
 	entries, err := os.ReadDir(target)
 	if err != nil || len(entries) != 201 {
@@ -216,6 +222,21 @@ func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 	}
 	group.run("lvs", lv)
 	group.run("lvremove", "--yes", lv)
+	// One that somebody has removed is a problem, and can be deleted.
+	gone, err := pool.Create(ctx, "gone", volume.CreateOptions{SizeBytes: 64 << 20, VolumeGroup: group.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group.run("lvremove", "--yes", group.name+"/daybook-"+gone.ID)
+	if status, err := pool.Inspect("gone"); err != nil || !strings.Contains(status.Problem, "missing") {
+		t.Errorf("%+v, %v", status, err)
+	}
+	if _, err := pool.Attach(ctx, "gone", volume.AttachOptions{Target: filepath.Join(t.TempDir(), "gone")}); !errors.Is(err, volume.ErrCorrupt) {
+		t.Errorf("without its logical volume: %v", err)
+	}
+	if err := pool.Delete(ctx, "gone", volume.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
 	if _, err := pool.Repair(ctx); err != nil {
 		t.Error(err)
 	}

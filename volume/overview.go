@@ -21,7 +21,7 @@ import (
 // has more.
 type Overview struct {
 	Record
-	// AllocatedBytes is what the image takes of the pool.
+	// AllocatedBytes is what the image takes of the pool; 0 without an image.
 	AllocatedBytes uint64
 	// Mountpoint is "" while the volume is not mounted. UsedBytes, FreeBytes
 	// and Ext4Errors are the mounted file system's; the last one counts the
@@ -73,6 +73,7 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 	o := Overview{Record: record}
 	var st unix.Stat_t
 	switch err := unix.Stat(p.blocks(record).Node(), &st); {
+	case err != nil && isInactive(record, err):
 	case err != nil:
 		o.Problem = fmt.Sprintf("image or device: %v", err)
 	case hasImage(record):

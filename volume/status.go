@@ -3,6 +3,7 @@ package volume
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"golang.org/x/sys/unix"
 
@@ -13,7 +14,8 @@ import (
 type Status struct {
 	Record
 	Pool string `json:"pool"`
-	// AllocatedBytes is what the image takes of the pool.
+	// AllocatedBytes is what the image takes of the pool, or a logical volume of its
+	// volume group or thin pool.
 	AllocatedBytes uint64 `json:"allocated_bytes"`
 	// Snapshots are their names, sorted.
 	Snapshots []string `json:"snapshots"`
@@ -65,7 +67,14 @@ func (p *Pool) Inspect(name string) (_ Status, err error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return p.status(record), nil
+	s := p.status(record)
+	if record.LVM != nil { // it takes a program to find out
+		s.AllocatedBytes, err = p.blocks(record).AllocatedBytes()
+		if err != nil && s.Problem == "" {
+			s.Problem = err.Error()
+		}
+	}
+	return s, nil
 }
 
 // List reports all of every volume, sorted by name. A damaged record is reported as
@@ -95,6 +104,7 @@ func (p *Pool) status(record Record) Status {
 	s := Status{Record: record, Pool: p.dir, Snapshots: p.files.SnapshotNames(record.Name)}
 	var st unix.Stat_t
 	switch err := unix.Stat(p.blocks(record).Node(), &st); {
+	case err != nil && isInactive(record, err):
 	case err != nil:
 		s.Problem = fmt.Sprintf("image or device: %v", err)
 	case hasImage(record):
@@ -131,14 +141,20 @@ func (p *Pool) status(record Record) Status {
 			s.DirectIO, _ = loop.DirectIO()
 		}
 	}
-	var fs unix.Statfs_t
-	if unix.Statfs(a.Target, &fs) == nil {
-		s.UsedBytes = (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
-		s.FreeBytes = fs.Bavail * uint64(fs.Bsize)
-		s.NoDev, s.NoSuid = fs.Flags&unix.ST_NODEV != 0, fs.Flags&unix.ST_NOSUID != 0
+	var mount unix.Statfs_t
+	if unix.Statfs(a.Target, &mount) == nil {
+		s.UsedBytes = (mount.Blocks - mount.Bfree) * uint64(mount.Bsize)
+		s.FreeBytes = mount.Bavail * uint64(mount.Bsize)
+		s.NoDev, s.NoSuid = mount.Flags&unix.ST_NODEV != 0, mount.Flags&unix.ST_NOSUID != 0
 	}
 	p.placementStatus(&s)
 	return s
+}
+
+// isInactive says that a detached volume's logical volume has no device, which is no
+// problem: the next command on the volume activates it.
+func isInactive(record Record, err error) bool {
+	return record.LVM != nil && record.Attachment == nil && errors.Is(err, fs.ErrNotExist)
 }
 
 func (p *Pool) placementStatus(s *Status) {

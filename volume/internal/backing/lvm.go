@@ -161,8 +161,11 @@ func (l logical) DeleteSnapshot(ctx context.Context, snapshot records.Snapshot) 
 
 func (l logical) AllocatedBytes() (uint64, error) {
 	there, err := l.tool.find(context.Background(), l.at())
-	if err != nil || there == nil {
-		return 0, errors.Join(err, l.Check())
+	if err == nil && there == nil {
+		err = fmt.Errorf("its logical volume %s is missing: it is %w", l.at(), cause.ErrCorrupt)
+	}
+	if err != nil {
+		return 0, err
 	}
 	return there.allocated(), nil
 }
