@@ -14,7 +14,7 @@ type Outcome struct {
 	Device string `json:"device"`
 	// Restored have their original settings again.
 	Restored []string `json:"restored"`
-	// Vanished are gone, Replaced were made anew at the same path since:
+	// Vanished are gone, Replaced were created again at the same path since:
 	// there was nothing of theirs to restore.
 	Vanished []string `json:"vanished"`
 	Replaced []string `json:"replaced"`
@@ -25,7 +25,7 @@ type Outcome struct {
 	Failed []string `json:"failed"`
 	// Tunables of the scheduler that have their original value again.
 	Tunables []string `json:"tunables"`
-	// Rebooted: the host was started anew since, so all was reset anyway.
+	// Rebooted: the host was restarted since, so all was reset anyway.
 	Rebooted bool `json:"rebooted"`
 }
 
@@ -210,7 +210,7 @@ func recoverState(stateDir, device string, open func(*State) (Host, error), log 
 		return newOutcome(device), false, err
 	}
 	if boot := bootID(); state.BootID != boot {
-		log.Info("the host was started anew since: nothing to restore", "device", device)
+		log.Info("the host was restarted since: nothing to restore", "device", device)
 		outcome := newOutcome(device)
 		outcome.Rebooted = true
 		return outcome, true, state.Remove(stateDir)

@@ -54,7 +54,7 @@ func (o Offline) Check(ctx context.Context, repair bool) (report string, correct
 	if !errors.As(err, &exit) {
 		return report, false, err
 	}
-	// e2fsck(8): 1 corrected, 2 and the host should be started anew, 4
+	// e2fsck(8): 1 corrected, 2 and the host should be restarted, 4
 	// errors are left; 8 and above it did not do its work.
 	switch code := exit.ExitCode(); {
 	case code > 0 && code&4 != 0:

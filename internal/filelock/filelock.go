@@ -138,7 +138,7 @@ func TryLock(file *os.File) error {
 // rootDir holds the locks of root's processes.
 const rootDir = "/run/daybook/locks"
 
-// RunPath is the path of a lock that lasts until the host is started anew: in
+// RunPath is the path of a lock that lasts until the host restarts: in
 // /run/daybook/locks for root, and in a directory of their own for other users.
 // The directory is made if it is missing; one that others can open is refused.
 func RunPath(name string) (string, error) {

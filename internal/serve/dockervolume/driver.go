@@ -233,7 +233,7 @@ func (d *driver) tidyOne(ctx context.Context, name string) error {
 }
 
 // recall drops the users that cannot be: of volumes that are gone, or that are
-// not attached (since the host was started anew, or somebody detached them).
+// not attached (since the host restarted, or somebody detached them).
 func (d *driver) recall() error {
 	for _, name := range d.users.all() {
 		status, err := d.pool.Inspect(name)
