@@ -114,7 +114,7 @@ func printOutcomes(w io.Writer, outcomes []control.Outcome, whole, asJSON bool) 
 			fmt.Fprintf(w, "%s: the host was restarted since: nothing to restore\n", o.Device)
 			continue
 		}
-		fmt.Fprintf(w, "%s: %d restored, %d left as another program set them, %d gone, %d created again since, %d failed\n",
+		fmt.Fprintf(w, "%s: %d restored, %d kept as another program set them, %d gone, %d created again since, %d failed\n",
 			o.Device, len(o.Restored)+len(o.Tunables), len(o.Kept), len(o.Vanished), len(o.Replaced), len(o.Failed))
 		for _, cgroup := range o.Restored {
 			fmt.Fprintf(w, "  %s\n", cgroup)
