@@ -208,3 +208,21 @@ func TestWhatALoopDeviceWroteIsSeen(t *testing.T) {
 		}
 	}
 }
+
+// A new logical volume has whatever was on the disk before.
+func TestACopyOverOldDataLeavesNothingOfIt(t *testing.T) {
+	dir := t.TempDir()
+	const size = 9<<20 + chunk.UnitBytes
+	source, target := sparseImage(t, dir, "source", size, 1), filepath.Join(dir, "target")
+	if err := os.WriteFile(target, bytes.Repeat([]byte{0xa5}, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var last uint64
+	if err := CopyOver(t.Context(), source, target, size, func(done, _ uint64) { last = done }); err != nil || last != size {
+		t.Fatalf("%v after %d bytes", err, last)
+	}
+	wantEqualFiles(t, target, source)
+	if err := CopyOver(t.Context(), source, filepath.Join(dir, "none"), size, nil); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a target that is not there: %v", err)
+	}
+}
