@@ -15,7 +15,7 @@ type Status struct {
 	Record
 	Pool string `json:"pool"`
 	// AllocatedBytes is what the image takes of the pool, or a logical volume of its
-	// volume group or thin pool.
+	// volume group or thin pool; 0 of a thin one that is not active.
 	AllocatedBytes uint64 `json:"allocated_bytes"`
 	// Snapshots are their names, sorted.
 	Snapshots []string `json:"snapshots"`

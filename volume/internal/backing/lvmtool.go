@@ -46,7 +46,8 @@ func number(text string) uint64 {
 	return n
 }
 
-// allocated is what it takes of its volume group or thin pool, in bytes.
+// allocated is what it takes of its volume group or thin pool, in bytes. Of a thin one
+// that is not active lvs does not know it: 0.
 func (f found) allocated() uint64 {
 	if f.Pool == "" {
 		return number(f.Size)
