@@ -1,0 +1,86 @@
+package main
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// What the commands print of a volume on LVM is in their schemas, too; execute
+// validates it.
+func TestGuestJSONOfAVolumeOnLVMMatchesItsSchema(t *testing.T) {
+	vmtest.InGuest(t, vmtest.Config{
+		Disks: []string{"256M", "512M"}, Modules: "ext4,bfq,loop,dm-mod,dm-snapshot,dm-thin-pool", Fresh: true, OneKernel: true,
+		Give: []string{
+			"mke2fs", "e2fsck", "resize2fs", "tune2fs", "debugfs", "dumpe2fs", "e2undo", "wipefs", "dmsetup", "thin_check",
+			"lvm", "lvs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
+		},
+	}, func(t *testing.T) {
+		// Without udev, lvm2 makes the device nodes itself.
+		t.Setenv("DM_DISABLE_UDEV", "1")
+		disk, group := vmtest.Device(t, "disk0"), vmtest.Device(t, "disk1")
+		for _, words := range [][]string{{"pvcreate", "--yes", group}, {"vgcreate", "vg0", group},
+			{"lvcreate", "--yes", "--type", "thin-pool", "--name", "tp", "--size", "100m", "--poolmetadatasize", "4m", "vg0"}} {
+			if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%q: %v: %s", words, err, out)
+			}
+		}
+		dir := t.TempDir()
+		if err := ext4.Make(t.Context(), disk, ext4.MakeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := ext4.Mount(disk, dir, ext4.MountOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, 0); err != nil {
+				t.Error(err)
+			}
+		})
+		run := func(t *testing.T, words ...string) string {
+			t.Helper()
+			out, err := execute(t, append([]string{"volume", "--state-dir", t.TempDir(), "--pool", filepath.Join(dir, "pool")}, append(words, "--json")...)...)
+			if err != nil {
+				t.Fatalf("%q: %v", words, err)
+			}
+			return out
+		}
+		life := func(t *testing.T, name string, options ...string) {
+			created := run(t, append([]string{"create", name, "--backing", "lvm", "--volume-group", "vg0", "--size", "32M", "--weight", "300"}, options...)...)
+			var record struct {
+				LVM *struct {
+					VolumeGroup string `json:"volume_group"`
+					ThinPool    string `json:"thin_pool"`
+				} `json:"lvm"`
+			}
+			if err := json.Unmarshal([]byte(created), &record); err != nil || record.LVM == nil || record.LVM.VolumeGroup != "vg0" ||
+				(record.LVM.ThinPool != "") != slices.Contains(options, "tp") {
+				t.Errorf("%s: %v in %s", name, err, created)
+			}
+			run(t, "attach", name, "--target", filepath.Join(t.TempDir(), name))
+			run(t, "snapshot", name, "monday")
+			run(t, "inspect", name)
+			run(t, "list")
+			run(t, "detach", name)
+			run(t, "clone", name, name+"-clone", "--snapshot", "monday")
+			run(t, "check", name)
+			run(t, "delete", name, "--snapshot", "monday")
+			run(t, "resize", name, "--size", "48M")
+			run(t, "repair")
+			run(t, "delete", name+"-clone")
+			run(t, "delete", name)
+		}
+		life(t, "thick")
+		t.Run("thin", func(t *testing.T) {
+			vmtest.Long(t)
+			life(t, "thin", "--thin-pool", "tp")
+		})
+	})
+}
