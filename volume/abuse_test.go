@@ -578,23 +578,6 @@ func TestADetachOutwaitsAContainersStart(t *testing.T) {
 	r.wantKept(name)
 }
 
-func TestAMountThatUnmountingReachesIsNotPrivate(t *testing.T) {
-	for line, private := range map[string]bool{
-		"36 35 7:3 / /mnt rw,noatime - ext4 /dev/loop3 rw":            true,
-		"36 35 7:3 /sub /mnt rw,noatime - ext4 /dev/loop3 rw":         true,
-		"36 35 7:3 / /mnt rw,noatime master:1 - ext4 /dev/loop3 rw":   false,
-		"36 35 7:3 / /mnt rw,noatime shared:9 - ext4 /dev/loop3 rw":   false,
-		"36 35 7:3 / /mnt rw,noatime unbindable - ext4 /dev/loop3 rw": true,
-		"36 35 7:30 / /mnt rw,noatime - ext4 /dev/loop30 rw":          false,
-		"36 35 8:1 / /7:3 rw,noatime - ext4 /dev/sda1 rw":             false,
-		"": false,
-	} {
-		if isPrivateMount(line, "7:3") != private {
-			t.Errorf("%q: private %v", line, !private)
-		}
-	}
-}
-
 func TestABusyVolumeStaysAttached(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")

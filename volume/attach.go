@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/journal"
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
@@ -81,7 +80,7 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	if err != nil {
 		return Status{}, err
 	}
-	if o.Target, err = resolveTarget(o.Target); err != nil {
+	if o.Target, err = mountpoint.Resolve(o.Target); err != nil {
 		return Status{}, err
 	}
 	if records.Within(o.Target, p.dir) || records.Within(p.dir, o.Target) {
@@ -153,26 +152,6 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	return p.status(record), nil
 }
 
-// resolveTarget makes the path such as /proc/self/mountinfo will show it.
-func resolveTarget(target string) (string, error) {
-	target, err := filepath.Abs(target)
-	if err != nil {
-		return "", err
-	}
-	if target == "/" {
-		return "", fmt.Errorf("%w mount point %q", ErrInvalid, target)
-	}
-	real, err := filepath.EvalSymlinks(target)
-	if errors.Is(err, fs.ErrNotExist) {
-		parent, err := filepath.EvalSymlinks(filepath.Dir(target))
-		if err != nil {
-			return "", fmt.Errorf("%w mount point %s: %w", ErrInvalid, target, err)
-		}
-		return filepath.Join(parent, filepath.Base(target)), nil
-	}
-	return real, err
-}
-
 // blocks are what a volume in the pool uses.
 func (p *Pool) blocks(record Record) backing.Backing {
 	return backing.Of(p.files.VolumeDir(record.Name), record, p.log)
@@ -214,7 +193,7 @@ func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
 	case !info.IsDir():
 		return record, fmt.Errorf("%w mount point: %s is no directory", ErrInvalid, o.Target)
 	}
-	mounted, err := mountsAt(o.Target)
+	mounted, err := mountpoint.Mounted(o.Target)
 	if err != nil {
 		return record, err
 	}
@@ -245,7 +224,7 @@ func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
 
 func (p *Pool) mount(record Record, device string) error {
 	a := record.Attachment
-	target, err := openWithoutLinks(a.Target, unix.O_PATH)
+	target, err := mountpoint.OpenWithoutLinks(a.Target, unix.O_PATH)
 	if err != nil {
 		return fmt.Errorf("mount point: %w", err)
 	}
@@ -267,18 +246,4 @@ func mountData(record Record) string {
 		return asTheyAre
 	}
 	return asTheyAre + "," + record.MountOptions // the last word is the user's
-}
-
-// mountsAt says what is mounted on a directory; "" if nothing is.
-func mountsAt(target string) (string, error) {
-	mounts, err := blockdev.Mounts()
-	if err != nil {
-		return "", err
-	}
-	for _, mount := range mounts {
-		if mount.Point == target {
-			return mount.Source, nil
-		}
-	}
-	return "", nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/volume/internal/backing"
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
@@ -65,7 +66,7 @@ func (p *Pool) attachSteps(record *Record) []operation.Step {
 func (p *Pool) makeTargetOf(ctx context.Context, record *Record) error {
 	a := record.Attachment
 	if a.MadeTarget {
-		if err := makeTarget(a.Target); err != nil {
+		if err := mountpoint.Create(a.Target); err != nil {
 			return err
 		}
 	}

@@ -102,7 +102,7 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 	return clone, p.steps().Do(ctx,
 		making(w, func(ctx context.Context) (work, error) { return p.newWork(ctx, clone) }),
 		operation.Step{Name: "copied", Do: func(ctx context.Context) error {
-			to := backing.Copy{Directory: w.path, Held: w.lock.File, Volume: &clone, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpoint(record), Progress: o.Progress}
+			to := backing.Copy{Directory: w.path, Held: w.lock.File, Volume: &clone, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpointOf(record), Progress: o.Progress}
 			return p.blocks(record).Clone(ctx, of, to, freeze)
 		}},
 	)

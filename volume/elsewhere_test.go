@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/internal/systemdtest"
 )
@@ -117,28 +115,6 @@ func TestHiddenProcessesAreNotTakenForNone(t *testing.T) {
 		}
 	}
 	r.clear()
-}
-
-func TestHidingOptionsAreKnown(t *testing.T) {
-	for options, hides := range map[string]bool{
-		"rw": false, "rw,hidepid=0": false, "rw,hidepid=1": false, "rw,gid=5,hidepid=2": true, "rw,hidepid=invisible,gid=5": true,
-		"rw,hidepid=invisible": false, "rw,gid=4,hidepid=2": false, "rw,hidepid=ptraceable,subset=pid": true, "rw,hidepid=4,gid=4": true,
-		"rw,hidepid=off,gid=5": false, "rw,nothidepid=2,gid=5": false,
-	} {
-		if got := hiding(options, []int{0, 4}); (got != "") != hides {
-			t.Errorf("%q: %q", options, got)
-		}
-	}
-}
-
-func TestOnlyProcessesThatHaveEndedArePassedOver(t *testing.T) {
-	for err, ended := range map[error]bool{
-		unix.ENOENT: true, unix.ESRCH: true, unix.EINVAL: true, unix.EACCES: false, unix.EPERM: false, unix.EIO: false, unix.EMFILE: false,
-	} {
-		if hasEnded(&os.PathError{Op: "read", Path: "/proc/1/mountinfo", Err: err}) != ended {
-			t.Errorf("%v: ended %v", err, !ended)
-		}
-	}
 }
 
 // The units may do all that attaching, protecting and repairing takes.

@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/volume/records"
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 )
 
 // The mount point of a persistent volume may be on a disk that is not mounted, as one
@@ -16,28 +15,13 @@ import (
 // errParentUnmounted wraps what refuses a mount point whose file system is missing.
 var errParentUnmounted = errors.New("is not mounted")
 
-// mountOf is the point of the mount that a directory is on.
-func mountOf(dir string) (string, error) {
-	mounts, err := blockdev.Mounts()
-	if err != nil {
-		return "", err
-	}
-	on := "/"
-	for _, mount := range mounts {
-		if records.Within(dir, mount.Point) && len(mount.Point) > len(on) {
-			on = mount.Point
-		}
-	}
-	return on, nil
-}
-
 // checkParentMounted refuses while nothing is mounted where the file system of the
 // mount point's parent was when the volume became persistent.
 func checkParentMounted(s Persistence) error {
 	if s.ParentMount == "" || s.ParentMount == "/" {
 		return nil // an older record, or the file system that is always there
 	}
-	mounted, err := mountsAt(s.ParentMount)
+	mounted, err := mountpoint.Mounted(s.ParentMount)
 	if err != nil || mounted != "" {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/journal"
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
@@ -48,10 +49,10 @@ func planPersistence(record *Record, o AttachOptions) error {
 	s := o.persistence()
 	s.Unfinished = true
 	var err error
-	if s.ParentMount, err = mountOf(filepath.Dir(o.Target)); err != nil {
+	if s.ParentMount, err = mountpoint.MountOf(filepath.Dir(o.Target)); err != nil {
 		return err
 	}
-	dir, err := openBelow(o.Target)
+	dir, err := mountpoint.OpenBelow(o.Target)
 	if errors.Is(err, fs.ErrNotExist) {
 		s.MadeTarget = true
 		record.Persist = s
@@ -61,7 +62,7 @@ func planPersistence(record *Record, o AttachOptions) error {
 		return fmt.Errorf("mount point: %w", err)
 	}
 	defer func() { _ = dir.Close() }()
-	if err := checkEmpty(dir); err != nil {
+	if err := mountpoint.CheckEmpty(dir); err != nil {
 		return err
 	}
 	record.Persist = s

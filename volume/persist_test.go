@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 )
 
 // restart leaves what a start of the host leaves of an attached volume: its
@@ -79,9 +80,9 @@ func newPersistentRig(t *testing.T) *rig {
 		t.Fatal(err)
 	}
 	defer func() { _ = dir.Close() }()
-	_, err = setImmutable(dir, true)
+	_, err = mountpoint.SetImmutable(dir, true)
 	needs.That(t, err == nil, fmt.Sprintf("the immutable flag on %s: %v", r.home, err))
-	if _, err := setImmutable(dir, false); err != nil {
+	if _, err := mountpoint.SetImmutable(dir, false); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -92,7 +93,7 @@ func (r *rig) unprotectBelow(dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		if file, err := os.OpenFile(filepath.Join(dir, entry.Name()), unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); err == nil {
-			_, _ = setImmutable(file, false)
+			_, _ = mountpoint.SetImmutable(file, false)
 			_ = file.Close()
 		}
 	}
@@ -231,7 +232,7 @@ func TestADirectoryThatWasThereKeepsItsFlag(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := setImmutable(dir, true); err != nil {
+			if _, err := mountpoint.SetImmutable(dir, true); err != nil {
 				t.Fatal(err)
 			}
 			_ = dir.Close()
@@ -502,14 +503,14 @@ func wantWholePersistence(r *rig, name string) {
 	if record.Persist == nil {
 		return // wantTidy has looked for the mount point
 	}
-	dir, err := openBelow(record.Persist.Target)
+	dir, err := mountpoint.OpenBelow(record.Persist.Target)
 	if err != nil {
 		r.t.Error(err)
 		return
 	}
 	defer func() { _ = dir.Close() }()
-	if record.Persist.Unfinished || !record.Persist.Protected || !isImmutable(dir) {
-		r.t.Errorf("%+v, immutable: %v", record.Persist, isImmutable(dir))
+	if record.Persist.Unfinished || !record.Persist.Protected || !mountpoint.IsImmutable(dir) {
+		r.t.Errorf("%+v, immutable: %v", record.Persist, mountpoint.IsImmutable(dir))
 	}
 }
 

@@ -116,7 +116,7 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 		if err != nil {
 			return nil, err
 		}
-		to := backing.Copy{Directory: s.work.path, LongestFreeze: longest, Mountpoint: mountpoint(record)}
+		to := backing.Copy{Directory: s.work.path, LongestFreeze: longest, Mountpoint: mountpointOf(record)}
 		if _, _, err := p.blocks(record).Snapshot(ctx, to, freeze); err != nil {
 			return nil, err
 		}

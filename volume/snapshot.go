@@ -88,7 +88,7 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	steps := []operation.Step{
 		making(&w, func(ctx context.Context) (work, error) { return p.snapshotWork(ctx, record, s) }),
 		{Name: "copied", Do: func(ctx context.Context) (err error) {
-			to := backing.Copy{Directory: w.path, Held: w.lock.File, Snapshot: &s, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpoint(record), Progress: o.Progress}
+			to := backing.Copy{Directory: w.path, Held: w.lock.File, Snapshot: &s, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpointOf(record), Progress: o.Progress}
 			s.Method, s.FrozenSeconds, err = p.blocks(record).Snapshot(ctx, to, freeze)
 			s.Created = time.Now().UTC()
 			return err
@@ -107,8 +107,8 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	return s, err
 }
 
-// mountpoint is where a volume is attached; "" if it is not.
-func mountpoint(record Record) string {
+// mountpointOf is where a volume is attached; "" if it is not.
+func mountpointOf(record Record) string {
 	if record.Attachment == nil {
 		return ""
 	}

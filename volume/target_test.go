@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 )
 
 // redirection is what the owner of a mount point's parent can do: the parent is
@@ -44,7 +46,7 @@ func (d redirection) takeBack() error {
 // leads to.
 func (r *rig) wantUntouched(d redirection) {
 	r.t.Helper()
-	if mounted, err := mountsAt(d.victim); err != nil || mounted != "" {
+	if mounted, err := mountpoint.Mounted(d.victim); err != nil || mounted != "" {
 		r.t.Errorf("%s is mounted where the link leads, %v", mounted, err)
 	}
 	dir, err := os.Open(d.victim)
@@ -52,7 +54,7 @@ func (r *rig) wantUntouched(d redirection) {
 		r.t.Fatal(err)
 	}
 	defer func() { _ = dir.Close() }()
-	if isImmutable(dir) {
+	if mountpoint.IsImmutable(dir) {
 		r.t.Error("the directory where the link leads became immutable")
 	}
 }

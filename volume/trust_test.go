@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
@@ -88,7 +89,7 @@ func TestMountPointsAreRootsAlone(t *testing.T) {
 		name := r.name("v")
 		r.create(name, CreateOptions{})
 		r.attach(name, AttachOptions{Persist: persist})
-		dir, err := openBelow(r.target(name))
+		dir, err := mountpoint.OpenBelow(r.target(name))
 		if err != nil {
 			t.Fatal(err)
 		}
