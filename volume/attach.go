@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/placement"
 	"github.com/daybook-project/daybook/volume/records"
@@ -176,7 +176,7 @@ func (p *Pool) checkImage(record Record) error {
 
 // planAttach enters in the record what is about to be done.
 func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
-	boot, err := store.BootID()
+	boot, err := kernel.BootID()
 	if err != nil {
 		return record, err
 	}

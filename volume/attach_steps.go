@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
@@ -93,7 +93,7 @@ func (p *Pool) removeTargetOf(ctx context.Context, record *Record) error {
 // releasePlacement removes the cgroups of an attachment. Those of another start of
 // the host are not the recorded ones.
 func (p *Pool) releasePlacement(ctx context.Context, record *Record) error {
-	boot, err := store.BootID()
+	boot, err := kernel.BootID()
 	if err != nil || boot != record.Attachment.BootID {
 		return err
 	}

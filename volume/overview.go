@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/volume/internal/cause"
-	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // Overview is what is known of a volume without locks, and with a few reads
@@ -42,7 +42,7 @@ func (p *Pool) Overview() (_ []Overview, err error) {
 	if err != nil {
 		return nil, err
 	}
-	boot, err := store.BootID()
+	boot, err := kernel.BootID()
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
@@ -236,7 +236,7 @@ func persistenceProblem(record Record) string {
 	if s.Unfinished {
 		return "it is half persistent: daybook volume repair"
 	}
-	if boot, err := store.BootID(); err != nil || s.DetachedBootID == boot {
+	if boot, err := kernel.BootID(); err != nil || s.DetachedBootID == boot {
 		return ""
 	}
 	return fmt.Sprintf("it should be attached at %s since the start of the host: daybook volume attach %s", s.Target, record.Name)

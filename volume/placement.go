@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/volume/internal/journal"
-	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
@@ -83,7 +83,7 @@ func (n neighbours) Lock(ctx context.Context) (release func(), err error) {
 // attached are the records with attachments of this start of the host, sorted
 // by name. A damaged record is its own operations' matter.
 func (p *Pool) attached() ([]Record, error) {
-	boot, err := store.BootID()
+	boot, err := kernel.BootID()
 	if err != nil {
 		return nil, err
 	}

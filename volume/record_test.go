@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/placement"
 	"github.com/daybook-project/daybook/volume/records"
@@ -37,7 +38,7 @@ func TestALyingRecordHarmsNobody(t *testing.T) {
 	r.keep(name, CreateOptions{})
 	r.keep(other, CreateOptions{})
 	victim := r.attach(other, AttachOptions{})
-	boot, err := store.BootID()
+	boot, err := kernel.BootID()
 	if err != nil {
 		t.Fatal(err)
 	}

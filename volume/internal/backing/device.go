@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
@@ -98,7 +99,7 @@ func attached(node string, record records.Volume) ([]Device, error) {
 	if a == nil || a.DeviceNumber == "" {
 		return nil, nil
 	}
-	boot, err := store.BootID()
+	boot, err := kernel.BootID()
 	if err != nil || boot != a.BootID {
 		return nil, err
 	}

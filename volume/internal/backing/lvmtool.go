@@ -91,9 +91,11 @@ func (l lvm) run(ctx context.Context, arguments ...string) ([]byte, error) {
 		command = exec.CommandContext(ctx, "sh", append([]string{"-c", `"$@"; exit $?`, "sh"}, arguments...)...)
 		command.ExtraFiles = []*os.File{l.held}
 		command.Env = append(os.Environ(), "LVM_SUPPRESS_FD_WARNINGS=1")
-		// An interrupted command would leave the shell's child without the lock.
-		command.Cancel = func() error { return nil }
 	}
+	// A command that is killed may leave a device suspended. So it ends by itself,
+	// also when the context or this process has ended (and unlike those of the
+	// package program).
+	command.Cancel = func() error { return nil }
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
 	err := command.Run()
