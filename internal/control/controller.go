@@ -64,8 +64,10 @@ type governed struct {
 	changed bool
 	before  uint64
 	// limit is in force, as far as it was looked at.
-	limit  Limits
-	hidden mean
+	limit Limits
+	// intended was written last: not in force, or half of it, if that failed.
+	intended Limits
+	hidden   mean
 	// reads and writes are what was charged.
 	reads, writes mean
 	// ideal is the promised weight that was last written; 0: none yet.

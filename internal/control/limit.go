@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 )
 
 // limitLookSeconds is how often limits are looked for where there were none.
@@ -82,11 +83,16 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 	}
 	if unsaved {
 		if err := c.save(); err != nil {
-			for _, s := range steered {
-				s.g.CgroupState, s.g.limit = s.before.CgroupState, s.before.limit
-			}
-			c.complain(steered[0].g.Cgroup, "cannot set limits", err)
-			return nil
+			// What is in the state already goes on: a limit must not stay at its last
+			// value because another one cannot be recorded.
+			steered = slices.DeleteFunc(steered, func(s limitedCgroup) bool {
+				if s.before.CgroupState == s.g.CgroupState {
+					return false
+				}
+				c.complain(s.g.Cgroup, "cannot set limits of the cgroup", err)
+				s.g.CgroupState, s.g.limit, s.g.intended = s.before.CgroupState, s.before.limit, s.before.intended
+				return true
+			})
 		}
 	}
 	for _, s := range steered {
@@ -113,16 +119,16 @@ func (c *Controller) lookAtLimits(g *governed, holds Limits) (limitedCgroup, boo
 		return limitedCgroup{}, false
 	}
 	s := limitedCgroup{g: g, before: *g, now: now, holds: holds}
-	if now.Write != g.limit.Write {
+	if now.Write != g.limit.Write && now.Write != g.intended.Write {
 		g.WriteBytesPerSecond = now.Write
 	}
 	if holds != (Limits{}) && !g.Limited {
-		g.Limited, g.limit.Read, g.ReadBytesPerSecond = true, now.Read, now.Read
+		g.Limited, g.limit.Read, g.intended.Read, g.ReadBytesPerSecond = true, now.Read, now.Read, now.Read
 	}
-	if g.Limited && now.Read != g.limit.Read {
+	if g.Limited && now.Read != g.limit.Read && now.Read != g.intended.Read {
 		g.ReadBytesPerSecond = now.Read
 	}
-	g.limit = now
+	g.limit, g.intended = now, now
 	return s, true
 }
 
@@ -164,6 +170,7 @@ func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 	w.IntendedLimit = wanted
 	err := c.note(g, w)
 	if err == nil {
+		g.intended = wanted
 		err = c.host.Limits.Set(g.Cgroup, wanted)
 	}
 	if err != nil {

@@ -25,6 +25,13 @@ const (
 	// freeGap is by how much of what is due to it another sibling must have
 	// less than the one without a limit, to get its place.
 	freeGap = 0.05
+	// A sibling without a limit that takes less than gainPart of what the others gave
+	// up, when that is more than gaveUpPart of what they had, can use no more: its
+	// requests come one after the other, or its seeks make bytes dear. Then the
+	// others get spareGrowth of the disk more in each step while it keeps keptPart
+	// of what it had, and spareLoss less while it does not; after lostSeconds of that
+	// it counts as any other again.
+	gainPart, gaveUpPart, spareGrowth, spareLoss, keptPart, lostSeconds = 0.1, 0.1, 0.1, 0.04, 0.95, 6.0
 	// leastLimit is the lowest limit, in bytes per second: the kernel lets a
 	// request through only when it fits.
 	leastLimit = 1 << 20
@@ -42,8 +49,11 @@ const (
 // to the others.
 type LimitLaw struct {
 	memory map[string]*limitMemory
-	// free is the sibling without a limit.
-	free string
+	// free is the sibling without a limit; freeRate is what it and othersRate what
+	// the others were charged per second when it became that, freeSeconds ago.
+	free                 string
+	freeRate, othersRate float64
+	freeSeconds          float64
 }
 
 // limitMemory is what the law knows of one sibling.
@@ -58,6 +68,11 @@ type limitMemory struct {
 	// second, 0: not known.
 	wanting bool
 	demand  float64
+	// saturatedRate is what it was charged per second when it turned out that it can
+	// use no more though it has requests outstanding all the time; 0: it did not.
+	saturatedRate float64
+	// lostSeconds is how long it has had less than that.
+	lostSeconds float64
 	// limit is what was said last, 0: none.
 	limit float64
 }
@@ -107,9 +122,15 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		l.free = ""
 		return limits
 	}
+	l.lookAtFree(seconds, active)
 	keepDebts(seconds, plain, Range{})
 	l.divide(seconds, active)
+	before := l.free
 	l.choose(wanting)
+	if l.free != before {
+		l.freeSeconds = 0
+		l.freeRate, l.othersRate = l.rates(active)
+	}
 	for _, s := range active {
 		s.m.limit = 0
 		if s.o.ID != l.free {
@@ -118,6 +139,79 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		limits[s.position] = s.m.limit
 	}
 	return limits
+}
+
+// rates are what the sibling without a limit, and all others, are charged now.
+func (l *LimitLaw) rates(active []limitedSibling) (free, others float64) {
+	for _, s := range active {
+		if s.o.ID == l.free {
+			free = s.m.now.rate()
+		} else {
+			others += s.m.now.rate()
+		}
+	}
+	return free, others
+}
+
+// lookAtFree notices that the others are held back for nothing: the sibling without
+// a limit does not take what they give up. A disk that has become slower is no such
+// case: then the others do not reach their limits.
+func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
+	m := l.memory[l.free]
+	if m == nil || !m.wanting {
+		return
+	}
+	free, others := l.rates(active)
+	if m.saturatedRate > 0 {
+		if m.lostSeconds += seconds; free >= keptPart*m.saturatedRate {
+			m.lostSeconds = 0
+		}
+		if m.lostSeconds < lostSeconds && free <= m.demand {
+			return
+		}
+		m.saturatedRate, m.demand, m.lostSeconds = 0, 0, 0
+		l.freeSeconds, l.freeRate, l.othersRate = 0, free, others
+		return
+	}
+	if !l.othersThrottled(active) {
+		l.freeSeconds, l.freeRate, l.othersRate = 0, free, others
+		return
+	}
+	if l.freeSeconds += seconds; l.freeSeconds < 2*nowSeconds {
+		return
+	}
+	gaveUp := l.othersRate - others
+	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
+		m.saturatedRate, m.demand = free, demandRoom*free+leastLimit
+	}
+}
+
+// othersThrottled tells whether all that want more, besides the one without a
+// limit, run into their limits.
+func (l *LimitLaw) othersThrottled(active []limitedSibling) bool {
+	for _, s := range active {
+		if s.o.ID != l.free && s.m.wanting && !s.throttled() {
+			return false
+		}
+	}
+	return true
+}
+
+// spare is what the disk can do beyond what it did (or less than that, if negative), in bytes per second, because
+// the sibling without a limit uses no more.
+func (l *LimitLaw) spare(total float64, active []limitedSibling) float64 {
+	m := l.memory[l.free]
+	if m == nil || m.saturatedRate == 0 {
+		return 0
+	}
+	spare := math.Max(0, m.demand-m.now.rate())
+	switch {
+	case m.lostSeconds > 0:
+		spare = -spareLoss * total
+	case l.othersThrottled(active):
+		spare += spareGrowth * total
+	}
+	return spare
 }
 
 // observe takes the step into the memories and returns the active siblings by
@@ -173,7 +267,8 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 	m.wanting = m.busy.rate() >= wantingPart || m.limit > 0 && rate >= throttledPart*m.limit
 	switch {
 	case !m.wanting:
-		m.demand = demandRoom*rate + leastLimit
+		m.demand, m.saturatedRate = demandRoom*rate+leastLimit, 0
+	case m.saturatedRate > 0:
 	case m.demand > 0:
 		m.demand = math.Max(m.demand*math.Pow(demandGrowth, seconds), demandRoom*rate)
 	}
@@ -188,6 +283,7 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) {
 		now += s.m.now.rate() + s.hidden.rate()
 	}
 	total := math.Max(lately, now) // the disk gave it, so it can
+	total += l.spare(total, active)
 	promised := make([]claim, len(active))
 	usable := make([]claim, len(active))
 	for n, s := range active {
@@ -225,16 +321,20 @@ func (l *LimitLaw) choose(wanting []limitedSibling) {
 		}
 	}
 	if free >= 0 {
-		throttled := func(s limitedSibling) bool {
-			return s.m.limit > 0 && s.m.now.rate() >= throttledPart*s.m.limit || had(s) > had(wanting[free])-freeGap
-		}
-		wanting = slices.DeleteFunc(slices.Clone(wanting), throttled)
+		wanting = slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool {
+			return s.throttled() || had(s) > had(wanting[free])-freeGap
+		})
 		if len(wanting) == 0 {
 			return
 		}
 		least = slices.MinFunc(wanting, func(a, b limitedSibling) int { return cmp.Compare(had(a), had(b)) })
 	}
 	l.free = least.o.ID
+}
+
+// throttled tells whether it runs into its limit.
+func (s limitedSibling) throttled() bool {
+	return s.m.limit > 0 && s.m.now.rate() >= throttledPart*s.m.limit
 }
 
 // most is what it can use, in bytes per second.

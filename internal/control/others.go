@@ -113,7 +113,7 @@ func (c *Controller) adopt(g *governed, now Setting) error {
 
 // lastWritten is what the cgroup's files say if nobody else wrote to them.
 func (g *governed) lastWritten() written {
-	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.limit}
+	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.intended}
 }
 
 // note records what is about to be written to a cgroup. Without it a restore

@@ -139,6 +139,7 @@ func (c *Controller) look(path string, id uint64, found map[string]*governed) *g
 		if g.limit, err = c.host.Limits.Get(path); err != nil {
 			c.complain(path, "cannot read the limit of the cgroup", err)
 		}
+		g.intended = g.limit
 		g.WriteBytesPerSecond = g.limit.Write
 	}
 	found[path] = g

@@ -12,8 +12,10 @@ import (
 // schedulerTrust is what a controller knows of its disk's scheduler.
 type schedulerTrust struct {
 	trust
-	// windows are by the group's parent.
-	windows map[string]*obedience
+	// windows are by the group's parent. All end in the same step, so that one with
+	// no evidence does not interrupt another's: elapsedSeconds is how old they are.
+	windows        map[string]*obedience
+	elapsedSeconds float64
 	// verdict and seconds are those of the windows that ended in this interval,
 	// worst what the most telling of them said.
 	verdict verdict
@@ -60,7 +62,7 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 	s := &c.scheduler
 	window := s.windows[group.Parent]
 	if window == nil {
-		window = &obedience{}
+		window = &obedience{seconds: s.elapsedSeconds} // its members are looked at in the next one
 		s.windows[group.Parent] = window
 	}
 	length := window.seconds + seconds
@@ -81,6 +83,14 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 // them were observed, and chooses what holds the shares in the next step.
 func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	s := &c.scheduler
+	if s.elapsedSeconds += seconds; s.elapsedSeconds >= judgeSeconds-seconds/2 {
+		s.elapsedSeconds = 0
+		for parent, w := range s.windows {
+			if w.seconds > 0 { // it missed a step
+				s.windows[parent] = &obedience{}
+			}
+		}
+	}
 	for parent := range s.windows {
 		if c.laws[parent] == nil {
 			delete(s.windows, parent) // the group is gone
@@ -191,6 +201,7 @@ func (c *Controller) useLimits(limiting bool) {
 	s.limitedSeconds, s.limitsRate = 0, mean{}
 	s.restart()
 	clear(s.windows)
+	s.elapsedSeconds = 0
 	clear(c.limitLaws)
 	for parent, law := range c.laws {
 		if f, ok := law.(*Feedback); ok && limiting {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
@@ -284,5 +285,109 @@ func TestARecordOfAnEarlierVersionIsRead(t *testing.T) {
 		if _, _, ok := parseWritten(line); ok {
 			t.Errorf("%q was read", line)
 		}
+	}
+}
+
+// Windows of all groups end together: a group that came later and shows nothing does
+// not interrupt the evidence of another.
+func TestAGroupThatComesLaterHidesNoIgnoredWeights(t *testing.T) {
+	f := newFakeHost("/p/a", "/p/b", "/q/x")
+	options := fakeOptions(t, f, "actuator: weights\n")
+	c, err := start(options, options.Disks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.lock.Release()
+	p, q := Group{Parent: "/p"}, Group{Parent: "/q"}
+	c.groups, c.laws = []Group{p, q}, map[string]Law{"/p": NewFeedback(BFQRange), "/q": NewFeedback(BFQRange)}
+	const seconds = 0.5
+	ignored := []Observation{
+		{ID: "a", Ideal: 100, Weight: 500, OtherBytes: 1e6, RequestSeconds: 4}, {ID: "b", Ideal: 100, Weight: 100, OtherBytes: 9e6, RequestSeconds: 4},
+	}
+	for step := range 60 {
+		c.observeScheduler(p, seconds, ignored)
+		if step > 2 && step != 30 { // and misses a step
+			c.observeScheduler(q, seconds, []Observation{{ID: "x", Ideal: 100, Weight: 100, OtherBytes: 1e6, RequestSeconds: 4}})
+		}
+		c.judgeScheduler(seconds, nil)
+	}
+	if !c.scheduler.ignored {
+		t.Errorf("weights were ignored for 30 s, and that was not noticed: %+v", c.scheduler.trust)
+	}
+}
+
+// Of a limit that could be written only in part, the part is Daybook's, not another
+// program's: it does not stay.
+func TestALimitWrittenHalfIsRemoved(t *testing.T) {
+	for _, mended := range []bool{false, true} {
+		f := newFakeHost("/ca", "/cb")
+		steps := repeat(12, func() account.Sample {
+			ca, cb := did("/ca", 20e6, 0), did("/cb", 60e6, 0)
+			ca.RequestSeconds, cb.RequestSeconds, cb.ChargedWriteBytes = 40, 160, 60e6
+			return sampleOf(ca, cb)
+		})
+		failed := 0
+		f.before = func(what string) error {
+			if strings.HasPrefix(what, "/cb limit") && (failed == 0 || !mended && !strings.HasSuffix(what, " 0")) {
+				failed++
+				return errors.New("refused")
+			}
+			return nil
+		}
+		options := fakeOptions(t, f, "actuator: limits\n"+twoEqual, steps...)
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if failed == 0 || f.reads["/cb"] != 0 || f.limits["/cb"] != 0 {
+			t.Errorf("mended %v: %d failures; limits in the end: reads %v, writes %v", mended, failed, f.reads, f.limits)
+		}
+	}
+}
+
+// A limit is still lifted when the state cannot be saved any more.
+func TestAStateThatCannotBeSavedKeepsNoLimitInForce(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/cd")
+	var options Options
+	samples := deepReaders(f, 8, func(int) bool { return false })
+	full := func() account.Sample {
+		f.mu.Lock()
+		limited := f.reads["/cb"] > 0
+		f.mu.Unlock()
+		if !limited {
+			t.Error("/cb has no limit, so the test shows nothing")
+		}
+		// A file where the state's directory was: nothing can be saved in it.
+		if err := errors.Join(os.Rename(options.Config.StateDir, options.Config.StateDir+"-away"), os.WriteFile(options.Config.StateDir, nil, 0o600)); err != nil {
+			t.Error(err)
+		}
+		return samples[0]()
+	}
+	samples = append(samples, full)
+	samples = append(samples, repeat(5, func() account.Sample {
+		// /ca is idle; a third one would need a limit, which cannot be recorded.
+		cb, cd := did("/cb", 20e6, 0), did("/cd", 80e6, 0)
+		cb.RequestSeconds, cd.RequestSeconds = 40, 160
+		return sampleOf(cb, cd)
+	})...)
+	lifted := false
+	last := func() account.Sample {
+		f.mu.Lock()
+		lifted = f.reads["/cb"] == 0
+		f.mu.Unlock()
+		if err := errors.Join(os.Remove(options.Config.StateDir), os.Rename(options.Config.StateDir+"-away", options.Config.StateDir)); err != nil {
+			t.Error(err)
+		}
+		return sampleOf()
+	}
+	samples = append(samples, last)
+	options = fakeOptions(t, f, "actuator: limits\ncontainers:\n  - {match: /ca, weight: 100}\n  - {match: /cb, weight: 100}\n  - {match: /cd, weight: 100}\n", samples...)
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if !lifted {
+		t.Error("the limit of /cb stayed while the state could not be saved")
+	}
+	if f.reads["/cb"] != 0 {
+		t.Errorf("limits in the end: %v", f.reads)
 	}
 }
