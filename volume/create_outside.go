@@ -49,7 +49,12 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 // createOnLVM makes a volume of a new logical volume.
 func (p *Pool) createOnLVM(ctx context.Context, name string, o CreateOptions) (Record, error) {
 	// Its sectors are known when it is there; 512 is what a record may say before.
-	return p.createOutside(ctx, o.record(name, o.SizeBytes, 512), o)
+	record := o.record(name, o.SizeBytes, 512)
+	// Before a work has the name of a volume group in which nothing can be looked for.
+	if err := backing.CheckGroup(ctx, *record.LVM); err != nil {
+		return Record{}, err
+	}
+	return p.createOutside(ctx, record, o)
 }
 
 // createOutside makes a volume whose blocks are not in the pool. Unlike an image,

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
@@ -15,7 +17,8 @@ import (
 type DeleteOptions struct {
 	// Damaged deletes a volume whose record cannot be read, too. Nothing
 	// that it may have left on the host is undone, as nobody knows it; the
-	// mount point of a persistent volume stays immutable.
+	// mount point of a persistent volume stays immutable. And it deletes one
+	// whose volume group is gone.
 	Damaged bool
 }
 
@@ -43,11 +46,15 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	if record.Attachment != nil {
 		return fmt.Errorf("it is %w: attached at %s", ErrBusy, record.Attachment.Target)
 	}
-	// What is at the path of a device that is gone is not the volume's.
-	if blocks := p.blocks(record); blocks.InPool() || blocks.Check() == nil {
-		if err := blocks.CheckUnused(); err != nil {
-			return err
-		}
+	err = p.blocks(record).CheckDelete(ctx, store.SnapshotsIn(p.files.VolumeDir(name)))
+	forget := options.Damaged && errors.Is(err, backing.ErrGroupGone)
+	switch {
+	case forget:
+		p.log.Warn("the volume is deleted without its logical volumes", "volume", name, "why", err)
+	case errors.Is(err, backing.ErrGroupGone):
+		return fmt.Errorf("%w; bring the volume group back, or, if it is gone for ever: daybook volume delete --damaged %s", err, name)
+	case err != nil:
+		return err
 	}
 	if record.Persist != nil {
 		// A pool without space must allow it: what is deleted gives space back.
@@ -55,6 +62,13 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 			return err
 		}
 		if err := p.endPersistence(ctx, &record); err != nil {
+			return err
+		}
+	}
+	if forget {
+		// Without the record nobody looks for logical volumes. A volume without one
+		// is deleted by the same command again.
+		if err := store.RemoveIfThere(filepath.Join(p.files.VolumeDir(name), store.RecordFile)); err != nil {
 			return err
 		}
 	}
@@ -84,7 +98,7 @@ func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err e
 	if err := CheckName(snapshot); err != nil {
 		return err
 	}
-	_, l, err := p.files.Hold(ctx, name)
+	record, l, err := p.files.Hold(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -94,6 +108,12 @@ func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err e
 	}
 	if _, err := os.Stat(p.files.SnapshotDir(name, snapshot)); err != nil {
 		return err
+	}
+	// A damaged record says nothing of a logical volume.
+	if s, err := p.files.ReadSnapshot(name, snapshot); err == nil {
+		if err := p.blocks(record).CheckDeleteSnapshot(ctx, s); err != nil {
+			return fmt.Errorf("cannot delete snapshot %s of volume %s: %w", snapshot, name, err)
+		}
 	}
 	if err := p.drop(ctx, p.files.SnapshotDir(name, snapshot)); err != nil {
 		return fmt.Errorf("cannot delete snapshot %s of volume %s: %w", snapshot, name, err)

@@ -63,7 +63,7 @@ func killedOnLVM(t *testing.T, short bool) {
 		Disks: []string{"256M", "512M"}, Modules: "ext4,loop,dm-mod,dm-snapshot,dm-thin-pool", Fresh: true, OneKernel: true,
 		Give: []string{
 			"mke2fs", "e2fsck", "resize2fs", "tune2fs", "debugfs", "dumpe2fs", "e2undo", "wipefs", "dmsetup", "thin_check", "sh",
-			"lvm", "lvs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
+			"lvm", "lvs", "vgs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
 		},
 	}, func(t *testing.T) {
 		device := vmtest.Device(t, "disk0")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/vm/vmtest"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -16,7 +18,7 @@ import (
 // lvmPrograms are what a guest gets for LVM. The commands of lvm2 are one program.
 var lvmPrograms = []string{
 	"mke2fs", "e2fsck", "resize2fs", "tune2fs", "debugfs", "dumpe2fs", "e2undo", "wipefs", "dmsetup", "thin_check",
-	"lvm", "lvs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
+	"lvm", "lvs", "vgs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate", "vgrename",
 }
 
 // lvmGroup makes a volume group, which has nothing of Daybook's when the test ends.
@@ -63,6 +65,13 @@ func TestGuestVolumeOnLVM(t *testing.T) {
 	}, func(t *testing.T) {
 		pool := guestPool(t)
 		group := newLVMGroup(t, vmtest.Device(t, "disk1"))
+		disk, err := blockdev.Lookup(vmtest.Device(t, "disk1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.SetScheduler(blockdev.BFQ); err != nil {
+			t.Fatal(err)
+		}
 		group.run("lvcreate", "--yes", "--type", "thin-pool", "--name", "tp", "--size", "200m", "--poolmetadatasize", "4m", group.name)
 		for _, thin := range []string{"", "tp"} {
 			t.Run("thin pool "+thin, func(t *testing.T) { lvmLife(t, pool, lvmGroup{t, group.name}, thin) })
@@ -93,9 +102,11 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 		return status
 	}
 	status := attach()
-	if status.WeightInForce != 0 && status.WeightInForce != 700 || !status.Placed || !status.DirectIO || status.LoopDevice != "" || !strings.HasPrefix(status.BlockDevice, "/dev/"+group.name+"/daybook-") {
+	if status.WeightInForce != 700 || !status.Placed || !status.DirectIO || status.LoopDevice != "" || !strings.HasPrefix(status.BlockDevice, "/dev/"+group.name+"/daybook-") {
 		t.Errorf("%+v", status)
 	}
+	wantWeightOn(t, status.ParentCgroup, "disk1", 700)
+	wantWeightOn(t, status.ParentCgroup, "disk0", 0)
 	fill(t, target, "before", 100)
 
 	// A snapshot of the mounted volume, and another of the detached one.
@@ -188,6 +199,27 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 	wantNoWork(t, pool)
 }
 
+// wantWeightOn fails the test unless a cgroup has that weight of its own on a disk, which
+// is under BFQ; 0 is none.
+func wantWeightOn(t *testing.T, parent, name string, want uint64) {
+	t.Helper()
+	disk, err := blockdev.Lookup(vmtest.Device(t, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := cgroup.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	weights, err := tree.Weights(disk.Dev, blockdev.BFQ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := weights.Get(parent); err != nil || now.Device != want {
+		t.Errorf("%s has %+v on %s, %v; want %d", parent, now, name, err, want)
+	}
+}
+
 func wantNoWork(t *testing.T, pool *volume.Pool) {
 	t.Helper()
 	if work, err := os.ReadDir(filepath.Join(pool.Dir(), "work")); err != nil || len(work) > 0 {
@@ -195,13 +227,77 @@ func wantNoWork(t *testing.T, pool *volume.Pool) {
 	}
 }
 
+// lvmLeft deletes a volume while lvremove fails, and has a repair finish it.
+func lvmLeft(t *testing.T, pool *volume.Pool, group lvmGroup) {
+	wantWork := func(when string, err error) {
+		t.Helper()
+		work, readErr := os.ReadDir(filepath.Join(pool.Dir(), "work"))
+		if err == nil || readErr != nil || len(work) != 1 {
+			t.Fatalf("%s: %v; work: %v, %v", when, err, work, readErr)
+		}
+	}
+	t.Run("lvremove", func(t *testing.T) {
+		few := t.TempDir()
+		for _, name := range []string{"lvs", "vgs"} {
+			path, err := exec.LookPath(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(path, filepath.Join(few, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Setenv("PATH", few)
+		wantWork("delete", pool.Delete(t.Context(), "db", volume.DeleteOptions{}))
+		_, err := pool.Repair(t.Context())
+		wantWork("repair", err)
+		if !errors.Is(err, volume.ErrWorkLeft) {
+			t.Error(err)
+		}
+	})
+	group.wantVolumes("while LVM fails", 2)
+	if done, err := pool.Repair(t.Context()); err != nil || done.Work != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	group.wantVolumes("repaired", 0)
+	wantNoWork(t, pool)
+}
+
+// lvmGone deletes a volume whose volume group is gone.
+func lvmGone(t *testing.T, pool *volume.Pool, group lvmGroup) {
+	ctx := t.Context()
+	record, err := pool.Create(ctx, "lost", volume.CreateOptions{SizeBytes: 64 << 20, VolumeGroup: group.name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group.run("vgrename", group.name, "away")
+	if err := pool.Delete(ctx, "lost", volume.DeleteOptions{}); !errors.Is(err, volume.ErrCorrupt) || !strings.Contains(err.Error(), "--damaged") {
+		t.Errorf("without its volume group: %v", err)
+	}
+	if _, err := pool.Inspect("lost"); err != nil {
+		t.Errorf("after a refused delete: %v", err)
+	}
+	if err := pool.Delete(ctx, "lost", volume.DeleteOptions{Damaged: true}); err != nil {
+		t.Error(err)
+	}
+	if _, err := pool.Inspect("lost"); !errors.Is(err, volume.ErrNotFound) {
+		t.Errorf("deleted: %v", err)
+	}
+	wantNoWork(t, pool)
+	group.run("vgrename", "away", group.name)
+	group.run("lvremove", "--yes", group.name+"/daybook-"+record.ID)
+}
+
 func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 	ctx := t.Context()
 	if _, err := pool.Create(ctx, "big", volume.CreateOptions{SizeBytes: 4 << 30, VolumeGroup: group.name}); !errors.Is(err, volume.ErrNoSpace) {
 		t.Errorf("larger than the volume group: %v", err)
 	}
-	if _, err := pool.Create(ctx, "none", volume.CreateOptions{SizeBytes: 64 << 20, VolumeGroup: "none"}); !errors.Is(err, volume.ErrSystem) || !strings.Contains(err.Error(), "none") {
-		t.Errorf("no such volume group: %v", err)
+	for _, o := range []volume.CreateOptions{{VolumeGroup: "none"}, {VolumeGroup: group.name, ThinPool: "none"}} {
+		o.SizeBytes = 64 << 20
+		if _, err := pool.Create(ctx, "none", o); !errors.Is(err, volume.ErrInvalid) || !strings.Contains(err.Error(), "none") {
+			t.Errorf("no such volume group or thin pool: %v", err)
+		}
 	}
 	for _, o := range []volume.CreateOptions{
 		{SizeBytes: 64 << 20, ThinPool: "tp"}, {SizeBytes: 64 << 20, VolumeGroup: "a/b"}, {SizeBytes: 64 << 20, VolumeGroup: "-vg"},
@@ -219,12 +315,36 @@ func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 		t.Fatal(err)
 	}
 	lv := group.name + "/daybook-" + record.ID
-	group.run("lvchange", "--deltag", "daybook", lv)
-	if err := pool.Delete(ctx, "db", volume.DeleteOptions{}); !errors.Is(err, volume.ErrBusy) {
-		t.Errorf("a logical volume without Daybook's tag was deleted: %v", err)
+	wantKept := func(err error, naming string) {
+		t.Helper()
+		if !errors.Is(err, volume.ErrBusy) || !strings.Contains(err.Error(), naming) {
+			t.Errorf("deleted, although of %s: %v", naming, err)
+		}
+		if status, err := pool.Inspect("db"); err != nil || status.Problem != "" || len(status.Snapshots) != 1 {
+			t.Errorf("after a refused delete: %+v, %v", status, err)
+		}
+		group.run("lvs", lv)
+		wantNoWork(t, pool)
 	}
-	group.run("lvs", lv)
-	group.run("lvremove", "--yes", lv)
+	snapshot, err := pool.Snapshot(ctx, "db", "s", volume.SnapshotOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, untagged := range []string{lv, snapshot.LVM.String()} {
+		group.run("lvchange", "--deltag", "daybook", untagged)
+		wantKept(pool.Delete(ctx, "db", volume.DeleteOptions{}), untagged)
+		if untagged != lv {
+			wantKept(pool.DeleteSnapshot(ctx, "db", "s"), untagged)
+		}
+		group.run("lvchange", "--addtag", "daybook", untagged)
+	}
+	// Nor what LVM would remove with it.
+	group.run("lvcreate", "--yes", "--snapshot", "--name", "foreign", "--size", "4m", lv)
+	wantKept(pool.Delete(ctx, "db", volume.DeleteOptions{}), "foreign")
+	group.run("lvs", group.name+"/foreign")
+	group.run("lvremove", "--yes", group.name+"/foreign")
+	t.Run("while LVM fails", func(t *testing.T) { lvmLeft(t, pool, group) })
+	t.Run("without the group", func(t *testing.T) { lvmGone(t, pool, group) })
 	// One that somebody has removed is a problem, and can be deleted.
 	gone, err := pool.Create(ctx, "gone", volume.CreateOptions{SizeBytes: 64 << 20, VolumeGroup: group.name})
 	if err != nil {

@@ -152,11 +152,11 @@ func (p *Pool) checkQuota(bytes uint64) error {
 	return nil
 }
 
-// disk is the disk under the pool, or under the volume's own device; not every
-// file system has one.
+// disk is the disk under the pool, or under the volume's own device or logical
+// volume; not every file system has one.
 func (p *Pool) disk(record Record) (blockdev.Disk, error) {
-	if record.Device != "" {
-		return blockdev.Lookup(record.Device)
+	if blocks := p.blocks(record); !blocks.InPool() {
+		return blockdev.Lookup(blocks.Node())
 	}
 	return blockdev.Lookup(p.dir)
 }

@@ -33,7 +33,8 @@ type Repaired struct {
 // made nothing remains, a volume is attached with all that belongs to it or not
 // at all. It may run at any time, beside others. The error wraps ErrCorrupt if
 // a volume is damaged, and ErrUnsupported if a newer Daybook has written one;
-// the other volumes are in order then.
+// the other volumes are in order then. It wraps
+// ErrWorkLeft if something that was being made or deleted could not be removed.
 func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 	defer func() { err = cause.Public(err) }()
 	// A tool that a killed process had started dies a moment after it, and
@@ -68,6 +69,9 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 			p.log.Info("repaired", "volume", name, "what", what)
 		}
 	}
+	if workErr != nil {
+		workErr = cause.Because(workErr, ErrWorkLeft)
+	}
 	if len(done.Damaged) > 0 {
 		workErr = errors.Join(workErr, fmt.Errorf("%d volumes of pool %s are %w", len(done.Damaged), p.dir, ErrCorrupt))
 	}
@@ -76,6 +80,11 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 	}
 	return done, workErr
 }
+
+// ErrWorkLeft is in an error of [Pool.Repair] after which the volumes are in order, and
+// something half-made or half-deleted is left, such as a logical volume that LVM cannot
+// remove now. Another repair tries again.
+var ErrWorkLeft = errors.New("something half-made or half-deleted is left")
 
 // repairPatience is how long a repair waits, in all, for volumes that somebody
 // works on.

@@ -104,11 +104,15 @@ func (w *work) discard() error {
 	return err
 }
 
-// clear removes a work, and removes its blocks outside of the pool. The work of a newer Daybook stays:
-// nobody knows what belongs to it.
+// clear removes a work, and its blocks outside of the pool. The work of a newer
+// Daybook stays: nobody knows what belongs to it. So does one with a logical volume
+// that cannot be removed now: it is the only record of it, and a repair tries again.
 func clear(path string, log *slog.Logger) error {
 	// Not with the caller's context, which may be why it is removed.
 	err := backing.Clear(context.Background(), path, log)
+	if errors.Is(err, backing.ErrLeft) {
+		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again", err, path)
+	}
 	if errors.Is(err, ErrUnsupported) {
 		return err
 	}

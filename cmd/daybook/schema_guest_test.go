@@ -20,7 +20,7 @@ func TestGuestJSONOfAVolumeOnLVMMatchesItsSchema(t *testing.T) {
 		Disks: []string{"256M", "512M"}, Modules: "ext4,bfq,loop,dm-mod,dm-snapshot,dm-thin-pool", Fresh: true, OneKernel: true,
 		Give: []string{
 			"mke2fs", "e2fsck", "resize2fs", "tune2fs", "debugfs", "dumpe2fs", "e2undo", "wipefs", "dmsetup", "thin_check",
-			"lvm", "lvs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
+			"lvm", "lvs", "vgs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
 		},
 	}, func(t *testing.T) {
 		// Without udev, lvm2 makes the device nodes itself.

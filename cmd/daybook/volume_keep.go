@@ -95,8 +95,13 @@ func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*vo
 	for name, why := range done.Newer {
 		log.Warn("a volume is left alone", "pool", pool.Dir(), "volume", name, "why", why)
 	}
-	// Volumes that cannot be read are no reason to leave the others alone.
-	if err != nil && len(done.Damaged)+len(done.Newer) == 0 {
+	// Volumes that cannot be read are no reason to leave the others alone, nor is what
+	// cannot be removed now.
+	left := errors.Is(err, volume.ErrWorkLeft)
+	if left {
+		log.Warn("not all of the pool could be repaired", "pool", pool.Dir(), "why", err)
+	}
+	if err != nil && len(done.Damaged)+len(done.Newer) == 0 && !left {
 		return nil, errors.Join(err, keeper.Close())
 	}
 	log.Info("keeping the jbd2 threads in their places", "pool", pool.Dir())

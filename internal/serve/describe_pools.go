@@ -50,9 +50,9 @@ func mountedVolume(v volume.Overview) bool { return v.Mountpoint != "" }
 var volumeGauges = []gaugeOf[volume.Overview]{
 	{desc: desc("daybook_volume_size_bytes", "Size of the volume.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.SizeBytes) }},
-	{desc: desc("daybook_volume_allocated_bytes", "Bytes that the volume's image takes of the pool; absent for a volume on a device.", volumeLabels),
+	{desc: desc("daybook_volume_allocated_bytes", "Bytes that the volume's image takes of the pool; absent for a volume on a device or on LVM.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.AllocatedBytes) },
-		of:    func(v volume.Overview) bool { return v.Device == "" }},
+		of:    func(v volume.Overview) bool { return v.Device == "" && v.LVM == nil }},
 	{desc: desc("daybook_volume_used_bytes", "Used bytes of the volume's file system; absent while it is not mounted.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.UsedBytes) }, of: mountedVolume},
 	{desc: desc("daybook_volume_free_bytes", "Free bytes of the volume's file system; absent while it is not mounted.", volumeLabels),

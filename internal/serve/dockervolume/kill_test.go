@@ -3,9 +3,15 @@ package dockervolume
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/daybook-project/daybook/volume"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // Users that come and go at once leave the volume attached as long as one has
@@ -94,5 +100,44 @@ func TestDaemonMayBeKilledAtAnyMoment(t *testing.T) {
 	r.unmount(third, "1")
 	if got := r.call("VolumeDriver.List", object{})["Volumes"].([]any); len(got) != 1 {
 		t.Errorf("volumes: %v", got)
+	}
+}
+
+// What LVM cannot remove now does not keep the volumes from their containers.
+func TestDaemonServesWhileALogicalVolumeCannotBeRemoved(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.start()
+	r.create(name, nil)
+	r.daemon.Stop()
+	record := volume.Record{
+		Format: records.FormatLVM, Name: r.name("lost"), ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: 32 << 20, Provision: volume.Full, SectorBytes: 512,
+	}
+	record.LVM = records.NewLogicalVolume("daybook-none", "", record.ID)
+	text, err := record.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	work := filepath.Join(r.home, "pool", "work", records.NewID())
+	if err := os.Mkdir(work, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(work, "volume.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	if log, err := os.ReadFile(r.daemon.Log); err != nil || !strings.Contains(string(log), work) {
+		t.Errorf("the log does not name what is left: %s, %v", log, err)
+	}
+	if _, err := os.Stat(work); err != nil {
+		t.Error(err)
+	}
+	if at := r.mount(name, "user"); at == "" {
+		t.Error("not mounted")
+	}
+	r.unmount(name, "user")
+	r.call("VolumeDriver.Remove", object{"Name": name})
+	if err := os.RemoveAll(work); err != nil {
+		t.Error(err)
 	}
 }

@@ -146,10 +146,10 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 		return err
 	}
 	if done, err := pool.Repair(ctx); err != nil {
-		if len(done.Damaged)+len(done.Newer) == 0 {
+		if len(done.Damaged)+len(done.Newer) == 0 && !errors.Is(err, volume.ErrWorkLeft) {
 			return err
 		}
-		log.Error("volumes that cannot be read; the others are served", "why", err)
+		log.Error("not all of the pool could be repaired; the other volumes are served", "why", err)
 	}
 	if err := d.recall(); err != nil {
 		return err

@@ -37,6 +37,10 @@ type Backing interface {
 	// made for it; what is in the pool's directory goes with that. What is gone
 	// already, or another's by now, is no error.
 	Delete(ctx context.Context) error
+	// CheckDelete refuses what Delete of the volume and of its snapshots would, before
+	// anything is changed. The error wraps ErrBusy if somebody uses it or it is
+	// another's.
+	CheckDelete(ctx context.Context, snapshots []records.Snapshot) error
 
 	// Check says whether the blocks are there, as many as recorded, and still the
 	// volume's. The error wraps ErrCorrupt.
@@ -82,6 +86,8 @@ type Backing interface {
 	SnapshotNode(snapshot records.Snapshot) string
 	// DeleteSnapshot is Delete of a snapshot.
 	DeleteSnapshot(ctx context.Context, snapshot records.Snapshot) error
+	// CheckDeleteSnapshot is CheckDelete of a snapshot.
+	CheckDeleteSnapshot(ctx context.Context, snapshot records.Snapshot) error
 
 	// AllocatedBytes are those taken of the pool, volume group or thin pool. It may
 	// run a program.

@@ -42,6 +42,15 @@ func (d device) Delete(ctx context.Context) error {
 	return err
 }
 
+// CheckDelete asks nothing where what is at the path of a device that is gone is not
+// the volume's.
+func (d device) CheckDelete(context.Context, []records.Snapshot) error {
+	if d.Check() != nil {
+		return nil
+	}
+	return d.CheckUnused()
+}
+
 // Check also looks whether it is still the volume's: nodes change their devices from
 // one start to the next.
 func (d device) Check() error { return checkNode(d.Node(), d.record) }
@@ -147,6 +156,8 @@ func (d device) Clone(context.Context, *records.Snapshot, Copy, Freeze) error { 
 func (d device) SnapshotNode(records.Snapshot) string { return "" }
 
 func (d device) DeleteSnapshot(context.Context, records.Snapshot) error { return nil }
+
+func (d device) CheckDeleteSnapshot(context.Context, records.Snapshot) error { return nil }
 
 func (d device) AllocatedBytes() (uint64, error) {
 	_, err := LookAt(d.Node())

@@ -209,6 +209,10 @@ func (i image) SnapshotNode(snapshot records.Snapshot) string {
 
 func (i image) DeleteSnapshot(context.Context, records.Snapshot) error { return nil }
 
+func (i image) CheckDelete(context.Context, []records.Snapshot) error { return i.CheckUnused() }
+
+func (i image) CheckDeleteSnapshot(context.Context, records.Snapshot) error { return nil }
+
 func (i image) AllocatedBytes() (uint64, error) {
 	var st unix.Stat_t
 	err := unix.Stat(i.Node(), &st)

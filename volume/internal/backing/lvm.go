@@ -36,8 +36,83 @@ func (l logical) Create(ctx context.Context, held *os.File) error {
 }
 
 func (l logical) Delete(ctx context.Context) error {
-	return errors.Join(l.tool.remove(ctx, temporary(l.at())), l.tool.remove(ctx, l.at()))
+	return left(errors.Join(l.tool.remove(ctx, temporary(l.at())), l.tool.remove(ctx, l.at())))
 }
+
+// ErrLeft is wrapped by the errors of Delete and DeleteSnapshot after which a logical
+// volume may be there still.
+var ErrLeft = errors.New("a logical volume is left")
+
+func left(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", ErrLeft, err)
+}
+
+// CheckGroup refuses a volume group, or a thin pool in it, that is not there. The
+// error wraps ErrInvalid.
+func CheckGroup(ctx context.Context, lv records.LogicalVolume) error {
+	there, err := lvm{}.hasGroup(ctx, lv.VolumeGroup)
+	if err != nil {
+		return err
+	}
+	if !there {
+		return fmt.Errorf("%w volume group: there is no %s (vgs shows them)", cause.ErrInvalid, lv.VolumeGroup)
+	}
+	if lv.ThinPool == "" {
+		return nil
+	}
+	pool, err := lvm{}.find(ctx, records.LogicalVolume{VolumeGroup: lv.VolumeGroup, Name: lv.ThinPool})
+	if err != nil {
+		return err
+	}
+	if pool == nil || pool.Type != thinPoolType {
+		return fmt.Errorf("%w thin pool: %s has none with the name %s (lvs %s shows them)", cause.ErrInvalid, lv.VolumeGroup, lv.ThinPool, lv.VolumeGroup)
+	}
+	return nil
+}
+
+func (l logical) CheckDelete(ctx context.Context, snapshots []records.Snapshot) error {
+	for _, snapshot := range snapshots {
+		if err := l.CheckDeleteSnapshot(ctx, snapshot); err != nil {
+			return err
+		}
+	}
+	return checkDelete(ctx, l.at())
+}
+
+func (l logical) CheckDeleteSnapshot(ctx context.Context, snapshot records.Snapshot) error {
+	if snapshot.LVM == nil {
+		return nil
+	}
+	return checkDelete(ctx, *snapshot.LVM)
+}
+
+func checkDelete(ctx context.Context, lv records.LogicalVolume) error {
+	there, err := lvm{}.find(ctx, lv)
+	if err != nil {
+		if has, groupErr := (lvm{}).hasGroup(ctx, lv.VolumeGroup); groupErr == nil && !has {
+			return fmt.Errorf("its volume group %s is missing: it is %w", lv.VolumeGroup, ErrGroupGone)
+		}
+		return err
+	}
+	if there == nil {
+		return nil
+	}
+	if err := (lvm{}).checkRemove(ctx, lv, *there); err != nil {
+		return err
+	}
+	// One that is not active has no node.
+	if err := CheckUnused(lv.Node()); err != nil && !IsGone(err) {
+		return err
+	}
+	return nil
+}
+
+// ErrGroupGone is wrapped by the error of CheckDelete if the host has no such volume
+// group. It wraps ErrCorrupt.
+var ErrGroupGone = fmt.Errorf("%w", cause.ErrCorrupt)
 
 // Check activates it, if it is there and is not active.
 func (l logical) Check() error {
@@ -156,7 +231,7 @@ func (l logical) DeleteSnapshot(ctx context.Context, snapshot records.Snapshot) 
 	if snapshot.LVM == nil {
 		return nil
 	}
-	return l.tool.remove(ctx, *snapshot.LVM)
+	return left(l.tool.remove(ctx, *snapshot.LVM))
 }
 
 func (l logical) AllocatedBytes() (uint64, error) {

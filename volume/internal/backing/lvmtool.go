@@ -36,9 +36,13 @@ type found struct {
 	Origin      string `json:"origin"`
 	Tags        string `json:"lv_tags"`
 	DataPercent string `json:"data_percent"`
+	Type        string `json:"segtype"`
 }
 
-const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent"
+const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags,data_percent,segtype"
+
+// thinPoolType is the Type of a thin pool.
+const thinPoolType = "thin-pool"
 
 // number reads a size in bytes; what lvs leaves empty is 0.
 func number(text string) uint64 {
@@ -86,11 +90,13 @@ func parseReport(text []byte) ([]found, error) {
 // run runs a command and gives its standard output.
 func (l lvm) run(ctx context.Context, arguments ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
+	// What it says is read, too: see saysNoSpace.
+	command.Env = append(os.Environ(), "LC_ALL=C")
 	if _, err := exec.LookPath(arguments[0]); err == nil && l.held != nil {
 		// lvm2 closes files that it does not know. So a shell keeps the lock.
 		command = exec.CommandContext(ctx, "sh", append([]string{"-c", `"$@"; exit $?`, "sh"}, arguments...)...)
 		command.ExtraFiles = []*os.File{l.held}
-		command.Env = append(os.Environ(), "LVM_SUPPRESS_FD_WARNINGS=1")
+		command.Env = append(os.Environ(), "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1")
 	}
 	// A command that is killed may leave a device suspended. So it ends by itself,
 	// also when the context or this process has ended (and unlike those of the
@@ -106,12 +112,48 @@ func (l lvm) run(ctx context.Context, arguments ...string) ([]byte, error) {
 		return nil, errors.Join(ctx.Err(), err)
 	case err != nil:
 		said := strings.Join(strings.Fields(problems.String()), " ")
-		if strings.Contains(said, "insufficient free space") || strings.Contains(said, "Insufficient free space") || strings.Contains(said, "has no free extents") {
+		if saysNoSpace(said) {
 			return nil, fmt.Errorf("%w: %s: %s", cause.ErrNoSpace, arguments[0], said)
 		}
 		return nil, fmt.Errorf("%s: %w: %s", strings.Join(arguments, " "), err, said)
 	}
 	return out.Bytes(), nil
+}
+
+// saysNoSpace says that a command failed because the volume group or thin pool is full,
+// of which lvm2 has no exit status of its own. A thin pool refuses new volumes and
+// snapshots above thin_pool_autoextend_threshold ("Free space in pool vg0/tp reached
+// threshold").
+func saysNoSpace(said string) bool {
+	said = strings.ToLower(said)
+	for _, text := range []string{"insufficient free space", "no free extents", "reached threshold"} {
+		if strings.Contains(said, text) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasGroup says whether the host has a volume group.
+func (l lvm) hasGroup(ctx context.Context, group string) (bool, error) {
+	text, err := l.run(ctx, "vgs", "--reportformat", "json", "--options", "vg_name", "--select", "vg_name="+group)
+	if err != nil {
+		return false, err
+	}
+	var report struct {
+		Report []struct {
+			VG []struct{} `json:"vg"`
+		} `json:"report"`
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		return false, fmt.Errorf("vgs prints no JSON: %w: %.200q", err, text)
+	}
+	for _, part := range report.Report {
+		if len(part.VG) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // list gives the logical volumes of a volume group that a selection holds for.
@@ -214,6 +256,26 @@ func (l lvm) setLength(ctx context.Context, lv records.LogicalVolume, bytes uint
 	return err
 }
 
+// checkRemove refuses a logical volume that Daybook has not created, or with which
+// lvremove would remove such a one: a thick snapshot goes with its origin, and what is
+// thin with an origin outside of its pool. In one thin pool nothing depends on the
+// origin.
+func (l lvm) checkRemove(ctx context.Context, lv records.LogicalVolume, there found) error {
+	if !there.ours() {
+		return fmt.Errorf("%s is %w: it has no tag %q, so Daybook did not create it", lv, cause.ErrBusy, lvmTag)
+	}
+	all, err := l.list(ctx, lv.VolumeGroup, "origin="+lv.Name)
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if independent := one.Pool != "" && one.Pool == there.Pool; !independent && !one.ours() {
+			return fmt.Errorf("%s is %w: LVM would remove its snapshot %s/%s, too, which has no tag %q, so Daybook did not create it", lv, cause.ErrBusy, one.Group, one.Name, lvmTag)
+		}
+	}
+	return nil
+}
+
 // remove removes a logical volume that Daybook has created; that it is gone already
 // is no error.
 func (l lvm) remove(ctx context.Context, lv records.LogicalVolume) error {
@@ -221,8 +283,8 @@ func (l lvm) remove(ctx context.Context, lv records.LogicalVolume) error {
 	if err != nil || there == nil {
 		return err
 	}
-	if !there.ours() {
-		return fmt.Errorf("%s is %w: it has no tag %q, so Daybook did not create it", lv, cause.ErrBusy, lvmTag)
+	if err := l.checkRemove(ctx, lv, *there); err != nil {
+		return err
 	}
 	if err := AwaitUnused(ctx, lv.Node()); err != nil && !IsGone(err) {
 		return err

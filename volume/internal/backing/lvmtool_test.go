@@ -3,7 +3,9 @@ package backing
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -73,6 +75,37 @@ func TestARecordChoosesItsBacking(t *testing.T) {
 		}
 		if err := blocks.CheckCopy(); errors.Is(err, cause.ErrUnsupported) != (c.record.Device != "") {
 			t.Errorf("%s: copies: %v", c.node, err)
+		}
+	}
+}
+
+// A command without a message in English, or with other capitals, would hide that the
+// volume group is full.
+func TestAFullVolumeGroupIsNoSpace(t *testing.T) {
+	for _, c := range []struct {
+		says string
+		full bool
+	}{
+		{`Volume group "vg0" has insufficient free space (3 extents): 16 required.`, true},
+		{`Insufficient free space: 16 extents needed, but only 3 available`, true},
+		{`Insufficient Free Space`, true},
+		{`No free extents on physical volume "/dev/vdb"`, true},
+		{`Cannot create new thin volume, free space in thin pool vg0/tp reached threshold.`, true},
+		{`Volume group "vg0" not found`, false},
+	} {
+		programs := t.TempDir()
+		script := "#!/bin/sh\n[ \"$LC_ALL\" = C ] && echo '" + c.says + "' >&2\nexit 5\n"
+		if err := os.WriteFile(filepath.Join(programs, "lvcreate"), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv("PATH", programs+":/usr/bin:/bin")
+		t.Setenv("LC_ALL", "de_DE.UTF-8")
+		record := records.Volume{Name: "db", SizeBytes: 64 << 20, LVM: records.NewLogicalVolume("vg0", "", "1")}
+		for _, held := range []*os.File{nil, os.Stderr} {
+			err := Of("", record, nil).Create(t.Context(), held)
+			if errors.Is(err, cause.ErrNoSpace) != c.full || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", c.says, err)
+			}
 		}
 	}
 }
