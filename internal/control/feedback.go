@@ -160,6 +160,19 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	return next
 }
 
+// add takes a step into the memory. chargedSeconds is the memory of the charged
+// rate. It returns what was charged, and the ideal if the sibling was heard of.
+func (m *memory) add(o Observation, seconds, chargedSeconds float64) (charged, ideal float64) {
+	if m.listen(o, seconds) {
+		charged, ideal = math.Max(0, o.OtherBytes), o.Ideal
+	}
+	m.charged.add(charged, seconds, chargedSeconds)
+	m.hidden.add(o.journal(), seconds, meanSeconds)
+	m.writeback.add(o.writeback(), seconds, meanSeconds)
+	m.heap.add(o.writeback(), seconds, heapMemory(seconds))
+	return charged, ideal
+}
+
 // observe takes the interval into the memories and returns the active
 // siblings, and where they stand in the caller's order.
 func (f *Feedback) observe(seconds float64, siblings []Observation, order []int) (active []*sibling, positions []int) {
@@ -172,15 +185,8 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 			m = &memory{}
 		}
 		known[o.ID] = m
-		charged := 0.0
-		if m.listen(o, seconds) {
-			charged = math.Max(0, o.OtherBytes)
-			ideals += o.Ideal
-		}
-		m.charged.add(charged, seconds, meanSeconds)
-		m.hidden.add(o.journal(), seconds, meanSeconds)
-		m.writeback.add(o.writeback(), seconds, meanSeconds)
-		m.heap.add(o.writeback(), seconds, heapMemory(seconds))
+		_, ideal := m.add(o, seconds, meanSeconds)
+		ideals += ideal
 		total += m.charged.rate() + m.hidden.rate()
 	}
 	f.memory = known // what was not seen is gone

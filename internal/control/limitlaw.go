@@ -49,8 +49,9 @@ const (
 // to the others.
 type LimitLaw struct {
 	memory map[string]*limitMemory
-	// free is the sibling without a limit; freeRate is what it and othersRate what
-	// the others were charged per second when it became that, freeSeconds ago.
+	// free is the sibling without a limit. freeRate is what it, and othersRate what
+	// the others were charged per second before the others reached their limits,
+	// freeSeconds ago.
 	free                 string
 	freeRate, othersRate float64
 	freeSeconds          float64
@@ -128,8 +129,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	before := l.free
 	l.choose(wanting)
 	if l.free != before {
-		l.freeSeconds = 0
-		l.freeRate, l.othersRate = l.rates(active)
+		l.compareFrom(l.rates(active))
 	}
 	for _, s := range active {
 		s.m.limit = 0
@@ -153,6 +153,11 @@ func (l *LimitLaw) rates(active []limitedSibling) (free, others float64) {
 	return free, others
 }
 
+// compareFrom takes the rates with which later ones are compared.
+func (l *LimitLaw) compareFrom(free, others float64) {
+	l.freeSeconds, l.freeRate, l.othersRate = 0, free, others
+}
+
 // lookAtFree notices that the others are held back for nothing: the sibling without
 // a limit does not take what they give up. A disk that has become slower is no such
 // case: then the others do not reach their limits.
@@ -170,11 +175,11 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 			return
 		}
 		m.saturatedRate, m.demand, m.lostSeconds = 0, 0, 0
-		l.freeSeconds, l.freeRate, l.othersRate = 0, free, others
+		l.compareFrom(free, others)
 		return
 	}
 	if !l.othersThrottled(active) {
-		l.freeSeconds, l.freeRate, l.othersRate = 0, free, others
+		l.compareFrom(free, others)
 		return
 	}
 	if l.freeSeconds += seconds; l.freeSeconds < 2*nowSeconds {
@@ -197,8 +202,8 @@ func (l *LimitLaw) othersThrottled(active []limitedSibling) bool {
 	return true
 }
 
-// spare is what the disk can do beyond what it did (or less than that, if negative), in bytes per second, because
-// the sibling without a limit uses no more.
+// spare is what the disk can do beyond what it did, in bytes per second, because the
+// sibling without a limit uses no more. It is negative while that sibling loses.
 func (l *LimitLaw) spare(total float64, active []limitedSibling) float64 {
 	m := l.memory[l.free]
 	if m == nil || m.saturatedRate == 0 {
@@ -225,16 +230,9 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 			m = &limitMemory{}
 		}
 		known[o.ID] = m
-		charged := 0.0
-		if m.listen(o, seconds) {
-			charged = math.Max(0, o.OtherBytes)
-			ideals += o.Ideal
-		}
-		m.charged.add(charged, seconds, limitMeanSeconds)
+		charged, ideal := m.add(o, seconds, limitMeanSeconds)
+		ideals += ideal
 		m.now.add(charged, seconds, nowSeconds)
-		m.hidden.add(o.journal(), seconds, meanSeconds)
-		m.writeback.add(o.writeback(), seconds, meanSeconds)
-		m.heap.add(o.writeback(), seconds, heapMemory(seconds))
 		m.want(o, seconds)
 		total += m.charged.rate() + m.hidden.rate()
 	}
@@ -267,7 +265,7 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 	m.wanting = m.busy.rate() >= wantingPart || m.limit > 0 && rate >= throttledPart*m.limit
 	switch {
 	case !m.wanting:
-		m.demand, m.saturatedRate = demandRoom*rate+leastLimit, 0
+		m.demand, m.saturatedRate, m.lostSeconds = demandRoom*rate+leastLimit, 0, 0
 	case m.saturatedRate > 0:
 	case m.demand > 0:
 		m.demand = math.Max(m.demand*math.Pow(demandGrowth, seconds), demandRoom*rate)

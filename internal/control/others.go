@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// settleTime is how long a changed weight is looked at twice: to restore a BFQ
+// recheckDelay is the time between two looks at a changed weight: to restore a BFQ
 // weight on one disk, the weights on the other disks are taken away and written
 // again (see cgroup.Weights.Restore).
-const settleTime = 20 * time.Millisecond
+const recheckDelay = 20 * time.Millisecond
 
 // youthTime is how long after a cgroup's appearance a weight is one that it was
 // made with: a runtime makes the cgroup first and writes its weight then.
@@ -35,7 +35,7 @@ func (c *Controller) lookForChanges() {
 	if len(changed) == 0 {
 		return
 	}
-	time.Sleep(settleTime)
+	time.Sleep(recheckDelay)
 	for g := range changed {
 		now, err := c.host.Weights.Get(g.Cgroup)
 		if err != nil || now == g.expected {

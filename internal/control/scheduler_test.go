@@ -319,7 +319,7 @@ func TestAGroupThatComesLaterHidesNoIgnoredWeights(t *testing.T) {
 // Of a limit that could be written only in part, the part is Daybook's, not another
 // program's: it does not stay.
 func TestALimitWrittenHalfIsRemoved(t *testing.T) {
-	for _, mended := range []bool{false, true} {
+	for _, repaired := range []bool{false, true} {
 		f := newFakeHost("/ca", "/cb")
 		steps := repeat(12, func() account.Sample {
 			ca, cb := did("/ca", 20e6, 0), did("/cb", 60e6, 0)
@@ -328,7 +328,7 @@ func TestALimitWrittenHalfIsRemoved(t *testing.T) {
 		})
 		failed := 0
 		f.before = func(what string) error {
-			if strings.HasPrefix(what, "/cb limit") && (failed == 0 || !mended && !strings.HasSuffix(what, " 0")) {
+			if strings.HasPrefix(what, "/cb limit") && (failed == 0 || !repaired && !strings.HasSuffix(what, " 0")) {
 				failed++
 				return errors.New("refused")
 			}
@@ -339,7 +339,7 @@ func TestALimitWrittenHalfIsRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		if failed == 0 || f.reads["/cb"] != 0 || f.limits["/cb"] != 0 {
-			t.Errorf("mended %v: %d failures; limits in the end: reads %v, writes %v", mended, failed, f.reads, f.limits)
+			t.Errorf("repaired %v: %d failures; limits in the end: reads %v, writes %v", repaired, failed, f.reads, f.limits)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 			return sample, err
 		}
 	}
-	if err := s.settle(); err != nil {
+	if err := s.writeOut(); err != nil {
 		return sample, err
 	}
 	arguments = append(arguments, "--threads", strconv.Itoa(threads))
@@ -116,7 +116,7 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 			*sample.Counts, err = r.counts()
 		}
 	}
-	return sample, errors.Join(err, s.settle())
+	return sample, errors.Join(err, s.writeOut())
 }
 
 // counted runs something and counts meanwhile.

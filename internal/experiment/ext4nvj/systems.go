@@ -111,8 +111,8 @@ func (s *system) counters() (map[string]uint64, error) {
 	return parseNVJCounters(string(text)), err
 }
 
-// settle writes all of it back, so that none of it is done in another's time.
-func (s *system) settle() error { return fixture.WriteOut(s.directory) }
+// writeOut writes all of it back, so that none of it is done in another's time.
+func (s *system) writeOut() error { return fixture.WriteOut(s.directory) }
 
 // deviceNumber is a node's number, as tracepoints have it.
 func deviceNumber(node string) (string, error) {

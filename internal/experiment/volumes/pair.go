@@ -191,8 +191,8 @@ func (s *pair) partition(ctx context.Context) error {
 // setInstant switches the delays of a simulated disk.
 func (s *pair) setInstant(instant bool) error { return s.Disk.SetInstant(instant) }
 
-// settle writes out what all its file systems hold.
-func (s *pair) settle() error {
+// writeOut writes out what all its file systems hold.
+func (s *pair) writeOut() error {
 	for _, t := range s.containers() {
 		if err := fixture.WriteOut(t.Directory); err != nil {
 			return err

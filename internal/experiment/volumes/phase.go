@@ -139,7 +139,7 @@ func (s *pair) writers(directory string, neighbour fio.Neighbour, count int, len
 // runPhase runs A's load beside a neighbour.
 func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject, neighbour fio.Neighbour) (phase Phase, err error) {
 	phase = Phase{Arrangement: s.conditions.arrangement, Neighbour: neighbour}
-	if err := s.settle(); err != nil {
+	if err := s.writeOut(); err != nil {
 		return phase, err
 	}
 	// Without a log: it would tell of the host's other disks.
