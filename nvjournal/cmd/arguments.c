@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line: options of two dashes, with their value behind a blank or "=", and one FILE. */
+/* The command line: options with two dashes, their value after a blank or "=", and one
+ * FILE. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -59,7 +60,7 @@ static bool read_uuid(const char *text, uint8_t uuid[16])
 		if (end != pair + 2)
 			return false;
 	}
-	/* Also tells that the dashes are where they belong. */
+	/* This also checks that the dashes are in the correct places. */
 	uuid_text(uuid, plain);
 	return strcasecmp(plain, text) == 0;
 }
@@ -101,19 +102,19 @@ static int read_value(const char *command, const struct argument *argument, cons
 	case ARGUMENT_SIZE:
 		if (read_number(text, true, argument->value))
 			return 0;
-		complain("%s: %s \"%s\" is no size: give bytes, or 64M (K, M, G, T are of 1024)",
+		complain("%s: %s \"%s\" is not a size: give bytes, or 64M (K, M, G, T are of 1024)",
 			 command, argument->name, text);
 		return -1;
 	case ARGUMENT_COUNT:
 		if (read_number(text, false, argument->value))
 			return 0;
-		complain("%s: %s \"%s\" is no number: give 0 or more", command, argument->name,
+		complain("%s: %s \"%s\" is not a number: give 0 or more", command, argument->name,
 			 text);
 		return -1;
 	case ARGUMENT_UUID:
 		if (read_uuid(text, argument->value))
 			return 0;
-		complain("%s: %s \"%s\" is no UUID: give it as "
+		complain("%s: %s \"%s\" is not a UUID: give it as "
 			 "01234567-89ab-cdef-0123-456789abcdef",
 			 command, argument->name, text);
 		return -1;
@@ -122,7 +123,7 @@ static int read_value(const char *command, const struct argument *argument, cons
 	}
 }
 
-/* What the words that are no options are called. */
+/* The name of the argument that is not an option. */
 static const char *file_name(const struct argument *arguments)
 {
 	while (arguments->name)
@@ -183,7 +184,7 @@ int read_arguments(const char *command, int count, char **words, const struct ar
 			*argument->given = true;
 		if (argument->kind == ARGUMENT_FLAG) {
 			if (value) {
-				complain("%s: %s takes no value", command, argument->name);
+				complain("%s: %s accepts no value", command, argument->name);
 				return -1;
 			}
 			*(bool *)argument->value = true;
@@ -192,7 +193,7 @@ int read_arguments(const char *command, int count, char **words, const struct ar
 		if (!value && ++n < count)
 			value = words[n];
 		if (!value) {
-			complain("%s: %s wants a value; see nvj %s --help", command, argument->name,
+			complain("%s: %s needs a value; see nvj %s --help", command, argument->name,
 				 command);
 			return -1;
 		}

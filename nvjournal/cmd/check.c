@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvj check: reads all that recovery would, and changes nothing. */
+/* nvj check: reads everything that recovery would read, and changes nothing. */
 #include "nvj.h"
 
 int command_check(int count, char **words)
@@ -43,15 +43,15 @@ int command_check(int count, char **words)
 		report_text(&report, stdout);
 		findings_text(&report, stdout);
 		printf("%s: %s%s\n", file, verdict_text(result),
-		       result == EXIT_DAMAGED && !error ? ", but recovery can do without"
+		       result == EXIT_DAMAGED && !error ? ", but recovery does not need that part"
 		       : result != EXIT_SOUND           ? ""
 		       : report.clean                   ? ", clean: nothing to recover"
 							: ", to be recovered");
 	}
 	if (!look.super_error && result == EXIT_DAMAGED && error)
-		complain("%s is damaged within what is committed: recovery will write nothing. "
-			 "Bring the region back from a copy; or give up what is not at home: nvj "
-			 "format --force, then the disk's own check",
+		complain("%s is damaged in committed data: recovery will write nothing. "
+			 "Restore the region from a copy; or discard what is not at home: nvj "
+			 "format --force, then check the disk's file system",
 			 file);
 	look_away(&look);
 	return result;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvj completion: what completion/nvj.bash says, from within the program. */
+/* nvj completion: prints the text of completion/nvj.bash. */
 #include <string.h>
 
 #include "nvj.h"
@@ -17,7 +17,7 @@ int command_completion(int count, char **words)
 	if (result)
 		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
 	if (strcmp(shell, "bash")) {
-		complain("completion: there is none for \"%s\", only for bash", shell);
+		complain("completion: \"%s\" is not supported, only bash", shell);
 		return EXIT_UNUSABLE;
 	}
 	fputs(bash, stdout);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvj dump: each record that is not at home, in the order of the rings. */
+/* nvj dump: prints each record that is not at home, in the order of the
+ * rings. */
 #include <inttypes.h>
 
 #include "nvj.h"
@@ -96,7 +97,7 @@ int command_dump(int count, char **words)
 	}
 	dump.super = &look.super;
 	nvj_walk(nvju_region(look.region), &look.platform.platform, show, &dump);
-	/* The walk shows what is sound; the check knows the places that are not. */
+	/* The walk shows the valid records; the check finds the damaged places. */
 	error = nvj_check(nvju_region(look.region), &look.platform.platform, &report);
 	result = verdict(error, &report);
 	findings_text(&report, stderr);

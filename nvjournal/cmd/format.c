@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvj format: makes an empty journal, and is careful about what is there already. */
+/* nvj format: makes an empty journal, and protects existing content. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -8,7 +8,8 @@
 
 #include "nvj.h"
 
-/* File systems and partition tables have their marks here, Btrfs the last one at 64 KiB. */
+/* File systems and partition tables have their magic numbers here, Btrfs the last one at
+ * 64 KiB. */
 #define MARKS_BYTES (UINT64_C(128) << 10)
 
 /*
@@ -17,13 +18,13 @@
  */
 #define SLICES_BYTES (UINT64_C(64) << 10)
 
-/* 0: no other journal begins within it. Else a sentence was written. */
+/* Returns 0 if no other journal starts within it. Otherwise prints an error. */
 static int refuse_slices(const char *file, uint64_t offset, const struct nvj_region *region)
 {
 	struct nvj_disk_super super;
 	uint64_t at = 0;
 
-	/* What lies within the journal that is there is its own. */
+	/* Content inside an existing journal belongs to it. */
 	if (!nvj_read_super(region, &super))
 		at = super.size_bytes - 1;
 	for (at = at / SLICES_BYTES * SLICES_BYTES + SLICES_BYTES; at < region->size_bytes;
@@ -44,15 +45,16 @@ static int refuse_slices(const char *file, uint64_t offset, const struct nvj_reg
 	return 0;
 }
 
-/* 1: the first bytes of it are zeros; 0: they are not; -1: unknown, after a sentence. */
+/* Returns 1 if its first bytes are zeros, 0 if not, -1 if unknown, after an error
+ * message. */
 static int only_zeros(const char *file, const struct nvj_region *region, uint64_t bytes)
 {
 	uint8_t piece[NVJ_BLOCK_BYTES];
 
 	for (uint64_t at = 0; at < bytes; at += sizeof(piece)) {
 		if (region->read(piece, (const uint8_t *)region->base + at, sizeof(piece))) {
-			complain("cannot format %s: memory that cannot be read, at byte %" PRIu64
-				 " of the region; take another, or destroy what it holds with "
+			complain("cannot format %s: unreadable memory at byte %" PRIu64
+				 " of the region; use another, or destroy its content with "
 				 "--force",
 				 file, at);
 			return -1;
@@ -63,7 +65,7 @@ static int only_zeros(const char *file, const struct nvj_region *region, uint64_
 	return 1;
 }
 
-/* 0: nothing is lost if it is formatted. Else a sentence was written. */
+/* Returns 0 if formatting it loses nothing. Otherwise prints an error. */
 static int refuse(const char *file, const struct nvj_region *region)
 {
 	struct nvju_platform platform;
@@ -77,14 +79,14 @@ static int refuse(const char *file, const struct nvj_region *region)
 
 		if (zero)
 			return zero < 0 ? -1 : 0;
-		complain("cannot format %s: it holds something that is no journal; empty it, take "
+		complain("cannot format %s: it is not empty and not a journal; empty it, use "
 			 "another, or destroy it with --force",
 			 file);
 		return -1;
 	}
 	if (error == NVJ_EFORMAT) {
-		complain("cannot format %s: it holds a journal of a later format, which this nvj "
-			 "cannot tell to be empty; destroy it with --force",
+		complain("cannot format %s: it holds a journal of a later format, and this nvj "
+			 "cannot check whether it is empty; destroy it with --force",
 			 file);
 		return -1;
 	}
@@ -100,7 +102,7 @@ static int refuse(const char *file, const struct nvj_region *region)
 	if (report.clean)
 		return 0;
 	complain("cannot format %s: it holds a journal with %" PRIu64 " transactions that are not "
-		 "at home; recover it first: nvj recover %s --target DISK, or lose them with "
+		 "at home; recover it first: nvj recover %s --target DISK, or discard them with "
 		 "--force",
 		 file, report.transactions, file);
 	return -1;
@@ -142,7 +144,7 @@ static int make(const char *file, const struct nvj_region *region,
 	return EXIT_SOUND;
 }
 
-/* A device that is not there must not become a file in /dev, that is, in memory. */
+/* A missing device must not become a file in /dev, which is in memory. */
 static bool names_device(const char *file)
 {
 	return !strncmp(file, "/dev/", 5) && strncmp(file, "/dev/shm/", 9);
@@ -177,7 +179,7 @@ int command_format(int count, char **words)
 		return EXIT_UNUSABLE;
 	}
 	if (!size && stat(file, &status) < 0 && errno == ENOENT) {
-		complain("cannot format %s: there is no such file; to make it, say how large: "
+		complain("cannot format %s: there is no such file; to make it, give its size: "
 			 "--size 64M",
 			 file);
 		return EXIT_UNUSABLE;

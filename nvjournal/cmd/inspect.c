@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvj inspect: what a journal is, what waits in it, and how full its rings are. */
+/* nvj inspect: prints the properties of a journal, its pending transactions, and
+ * the use of its rings. */
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
 #include "nvj.h"
 
-/* The bounds of a ring that recovery would read, by the commit records of tail and last commit. */
+/* The bounds of a ring that recovery would read, from the commit records of tail and last
+ * commit. */
 struct ring {
 	uint64_t low, high;
 	bool known;
@@ -54,7 +56,7 @@ static void show_text(const struct look *look, const char *file, const struct nv
 	unsigned n;
 
 	printf("file                %s (%s)%s\n", file, nvju_region_how(look->region),
-	       look->in_use ? ", in use: figures move" : "");
+	       look->in_use ? ", in use: the numbers change" : "");
 	printf("journal             %s, format %u\n", uuid_text(super->uuid, text), super->version);
 	if (is_zero(super->disk_uuid, 16))
 		printf("disk                any\n");
@@ -162,7 +164,8 @@ int command_inspect(int count, char **words)
 	error = nvj_check(nvju_region(look.region), &look.platform.platform, &report);
 	result = verdict(error, &report);
 	if (look.in_use) {
-		/* Read while it was written: what looks damaged has only moved. */
+		/* The journal was read while it was written: apparent damage is
+		 * only a change. */
 		report.findings = 0;
 		result = EXIT_SOUND;
 	}

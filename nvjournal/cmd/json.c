@@ -71,7 +71,8 @@ void json_number(struct json *json, const char *name, uint64_t value)
 	fprintf(json->to, "%" PRIu64, value);
 }
 
-/* As text: a JSON number has 53 bits in most readers. */
+/* Numbers are written as text, because most readers limit a JSON number to 53
+ * bits. */
 void json_hex(struct json *json, const char *name, uint64_t value)
 {
 	member(json, name);

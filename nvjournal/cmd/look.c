@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A look at a region that cannot change it: the mapping is without write access. */
+/* Opens a region read-only: the mapping has no write access. */
 #include <errno.h>
 #include <string.h>
 
 #include "nvj.h"
 
-/* How long the journal there is, as its superblock or the copy says; 0: it does not say. */
+/* The length of the journal according to its superblock or the copy; 0 if unknown. */
 static uint64_t journal_bytes(const char *file, uint64_t offset)
 {
 	struct nvju_region *head;
@@ -30,7 +30,8 @@ int open_journal_region(struct nvju_region **region, const char *file, uint64_t 
 	uint64_t bytes = journal_bytes(file, offset);
 	int error = nvju_region_open(region, file, offset, bytes, flags);
 
-	/* The device wants another multiple, or the journal is cut short: that is found later. */
+	/* The device needs another multiple, or the journal is truncated: a later check
+	 * finds that. */
 	if (bytes && error == -EINVAL)
 		error = nvju_region_open(region, file, offset, 0, flags);
 	return error;

@@ -18,7 +18,8 @@ enum {
 	EXIT_UNUSABLE = 2, /* no journal, not to be opened, or a wrong command line */
 };
 
-/* Each gets the words after the command's name, and returns the exit code. */
+/* Each gets the arguments after the command's name, and returns the exit
+ * code. */
 int command_format(int count, char **words);
 int command_inspect(int count, char **words);
 int command_check(int count, char **words);
@@ -52,10 +53,10 @@ struct argument {
 int read_arguments(const char *command, int count, char **words, const struct argument *arguments,
 		   const char **file);
 
-/* A sentence to stderr, behind "nvj: ". */
+/* Prints an error to stderr, after "nvj: ". */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* What --help of a command prints; NULL: of nvj itself. */
+/* Prints the --help of a command; NULL: of nvj itself. */
 void print_help(const char *command, FILE *to);
 
 char *uuid_text(const uint8_t uuid[16], char text[37]);
@@ -70,7 +71,7 @@ struct json {
 	bool has_member;
 };
 
-/* name is NULL in an array, and outside. */
+/* name is NULL in an array, and at the top level. */
 void json_begin(struct json *json, const char *name, char bracket);
 void json_end(struct json *json, char bracket);
 void json_number(struct json *json, const char *name, uint64_t value);
@@ -81,21 +82,21 @@ void json_null(struct json *json, const char *name);
 
 /* --- report.c ------------------------------------------------------------- */
 
-/* Says why what nvj_read_super or nvj_check returned makes file unusable. */
+/* Prints why the result of nvj_read_super or nvj_check makes file unusable. */
 void complain_of_journal(const char *file, int error);
 
-/* The exit code of a check: error is what nvj_check returned. */
+/* Returns the exit code of a check: error is the result of nvj_check. */
 int verdict(int error, const struct nvj_report *report);
 const char *verdict_text(int exit_code);
 
 void report_text(const struct nvj_report *report, FILE *to);
-/* The members of the report, into an object that is open. */
+/* Writes the members of the report into an open object. */
 void report_json(const struct nvj_report *report, struct json *json);
 void findings_text(const struct nvj_report *report, FILE *to);
 
 /* --- ext4.c --------------------------------------------------------------- */
 
-/* What an ext4 on the disk says of its journal. */
+/* The journal's properties in the superblock of an ext4 on the disk. */
 struct ext4_disk {
 	bool found;  /* it is an ext2, 3 or 4: else nothing else counts */
 	bool marked; /* by ext4nvj: it needs recovery from journal_uuid */
@@ -107,7 +108,7 @@ struct ext4_disk {
 	bool mark_unreadable;
 };
 
-/* 0; -1: it cannot be read, and a sentence was written to stderr. */
+/* Returns 0, or -1 if it cannot be read, after an error message. */
 int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk);
 /*
  * 0: it does not wait for another journal, nor a later state; -1: it does, after a sentence.
@@ -115,7 +116,8 @@ int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk);
  */
 int ext4_fits(const struct ext4_disk *ext4, const char *file, uint64_t offset, const char *target,
 	      const struct nvj_region *region, const struct nvj_disk_super *super, bool any);
-/* All is home: takes the mark away, if there is one. 0; -1 after a sentence. */
+/* All is home: removes the mark, if there is one. Returns 0, or -1 after an
+ * error message. */
 int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
 
 struct ext4_size {
@@ -123,7 +125,8 @@ struct ext4_size {
 	uint32_t block_bytes;
 };
 
-/* How large the one on a device is, which may be mounted. 0; -1 after a sentence. */
+/* The size of the one on a device, which may be mounted. Returns 0, or -1 after an
+ * error message. */
 int ext4_read_size(const char *device, struct ext4_size *size);
 
 /* --- look.c --------------------------------------------------------------- */
@@ -135,7 +138,7 @@ int ext4_read_size(const char *device, struct ext4_size *size);
 int open_journal_region(struct nvju_region **region, const char *file, uint64_t offset,
 			unsigned flags);
 
-/* A region, read only, and its superblock. */
+/* A region, mapped read-only, and its superblock. */
 struct look {
 	struct nvju_region *region;
 	struct nvju_platform platform;
@@ -149,7 +152,8 @@ struct look {
  * even_if_in_use the lock of a process that writes to it is no hindrance.
  */
 int look_at(struct look *look, const char *file, uint64_t offset, bool even_if_in_use);
-/* The same; without a sound superblock it is closed again: EXIT_UNUSABLE after a sentence. */
+/* The same, but closes it if it has no valid superblock: EXIT_UNUSABLE after an error
+ * message. */
 int look_at_journal(struct look *look, const char *file, uint64_t offset, bool even_if_in_use);
 void look_away(struct look *look);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvj recover: carries what is committed to the disk, if it is the journal's. */
+/* nvj recover: writes committed data to the disk, if the disk belongs to the
+ * journal. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <string.h>
@@ -8,7 +9,8 @@
 
 #include "nvj.h"
 
-/* 0: target is the disk that the journal names, or it names none. */
+/* Returns 0 if target is the disk that the journal names, or if it names
+ * none. */
 static int right_disk(const char *file, const struct nvj_disk_super *super,
 		      const struct ext4_disk *ext4, const char *target, const uint8_t given[16])
 {
@@ -20,9 +22,10 @@ static int right_disk(const char *file, const struct nvj_disk_super *super,
 	uuid_text(super->disk_uuid, wanted);
 	if (is_zero(given, 16)) {
 		if (!ext4->found) {
-			complain("cannot recover %s to %s: the journal belongs to disk %s, and %s "
-				 "does not say who it is; say it with --disk-uuid, or --any-disk",
-				 file, target, wanted, target);
+			complain(
+				"cannot recover %s to %s: the journal belongs to disk %s, and %s "
+				"has no readable UUID; give it with --disk-uuid, or use --any-disk",
+				file, target, wanted, target);
 			return -1;
 		}
 		uuid = ext4->uuid;
@@ -126,14 +129,14 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 			       "%" PRIu64 " blocks written to %s\n",
 			       file, report->transactions, report->records, report->blocks, target);
 		if (unmarked)
-			printf("%s: its ext4 needs the journal no more: mount it, with ext4 or "
+			printf("%s: its ext4 no longer needs the journal: mount it, with ext4 or "
 			       "ext4nvj, or check it with e2fsck\n",
 			       target);
 	}
 	if (error == NVJ_EUCLEAN && report->findings)
-		complain("cannot recover %s: it is damaged; nothing was written to %s. Bring the "
-			 "region back from a copy; or give up what is not at home: nvj format "
-			 "--force, then the disk's own check",
+		complain("cannot recover %s: it is damaged; nothing was written to %s. Restore the "
+			 "region from a copy; or discard what is not at home: nvj format "
+			 "--force, then check the disk's file system",
 			 file, target);
 	else if (error == NVJ_EIO)
 		complain("cannot recover %s to %s: the disk failed; the journal keeps everything: "
@@ -156,7 +159,7 @@ static int waits_for_journal(const char *file, const char *target, const struct 
 	if (!ext4->found || ext4->marked)
 		return 0;
 	nvju_platform_init(&platform, NULL);
-	/* Damage is recovery's to tell. */
+	/* Recovery reports damage. */
 	if (nvj_check(region, &platform.platform, &report) || report.clean)
 		return 0;
 	complain(
@@ -180,7 +183,7 @@ static int recover(const char *file, const char *target, struct nvju_region *reg
 	progress_begin(&progress, disk);
 	error = nvj_recover_with(nvju_region(region), &platform.platform, nvju_run, &report);
 	progress_end(&progress);
-	/* A damaged copy does not keep it from being recovered: that is no failure. */
+	/* A damaged copy does not prevent recovery: that is no failure. */
 	result = error == 0         ? EXIT_SOUND
 		 : error == NVJ_EIO ? EXIT_DAMAGED
 				    : verdict(error, &report);
@@ -215,7 +218,7 @@ int command_recover(int count, char **words)
 	if (result)
 		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
 	if (!target) {
-		complain("recover: to which disk? --target DISK; see nvj recover --help");
+		complain("recover: --target DISK is required; see nvj recover --help");
 		return EXIT_UNUSABLE;
 	}
 	result = EXIT_UNUSABLE;

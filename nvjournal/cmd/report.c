@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a check or a recovery found, for people and for programs. */
+/* Prints the findings of a check or a recovery, as text and as JSON. */
 #include <inttypes.h>
 
 #include "nvj.h"
@@ -9,7 +9,7 @@ static unsigned kept(const struct nvj_report *report)
 	return report->findings < NVJ_MAX_FINDINGS ? report->findings : NVJ_MAX_FINDINGS;
 }
 
-/* A journal without its tail or with impossible sizes cannot be recovered by any means. */
+/* A journal without its tail or with invalid sizes cannot be recovered. */
 static bool unusable(const struct nvj_report *report)
 {
 	unsigned n;
@@ -46,7 +46,7 @@ void complain_of_journal(const char *file, int error)
 {
 	switch (error) {
 	case NVJ_ENODATA:
-		complain("%s holds no journal; make one: nvj format %s (or give --offset, if it "
+		complain("%s has no journal; make one: nvj format %s (or give --offset, if it "
 			 "begins elsewhere)",
 			 file, file);
 		break;
@@ -58,8 +58,8 @@ void complain_of_journal(const char *file, int error)
 	case NVJ_EUCLEAN:
 		complain("%s: the superblock is damaged, in both copies, or does not fit the "
 			 "region; nothing of the journal can be read. If the file was cut short, "
-			 "bring it back to its size; else only nvj format --force is left, and "
-			 "what was not at home is lost",
+			 "restore its size; otherwise use nvj format --force, and "
+			 "lose what was not at home",
 			 file);
 		break;
 	default:

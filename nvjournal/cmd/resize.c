@@ -17,14 +17,14 @@
 
 #include "nvj.h"
 
-/* Of Linux' fs/ext4/ext4.h: to so many blocks. */
+/* From fs/ext4/ext4.h of Linux: resize to a number of blocks. */
 #define RESIZE_FS _IOW('f', 16, uint64_t)
 /* ext4's number of the root directory's inode. */
 #define ROOT_INODE 2u
 /* The unit of sizes in /sys. */
 #define SECTOR_BYTES 512u
 
-/* A mounted ext4, and the device that it is on. */
+/* A mounted ext4 and its device. */
 struct mounted {
 	const char *directory;
 	int fd; /* of the directory */
@@ -33,7 +33,8 @@ struct mounted {
 	struct ext4_size size;
 };
 
-/* Reads a line of the device's directory in /sys that begins so. */
+/* Reads the line of a file in the device's directory in /sys that starts with
+ * a text. */
 static bool read_sys(dev_t device, const char *file, const char *begins, char *rest, size_t bytes)
 {
 	char path[64], line[NAME_MAX + 16];
@@ -51,7 +52,7 @@ static bool read_sys(dev_t device, const char *file, const char *begins, char *r
 	return found && snprintf(rest, bytes, "%s", line + strlen(begins)) < (int)bytes;
 }
 
-/* What it is on. 0; -1 after a sentence. */
+/* Finds its device. Returns 0, or -1 after an error message. */
 static int find_device(struct mounted *mounted, dev_t number)
 {
 	char name[NAME_MAX], sectors[24];
@@ -68,7 +69,8 @@ static int find_device(struct mounted *mounted, dev_t number)
 	return ext4_read_size(mounted->device, &mounted->size);
 }
 
-/* 0: directory is where an ext4 is mounted, and mounted->fd is open; -1 after a sentence. */
+/* Returns 0 if directory is the mount point of an ext4, with mounted->fd open; -1 after
+ * an error message. */
 static int find(struct mounted *mounted, const char *directory)
 {
 	struct statfs system;
@@ -82,8 +84,8 @@ static int find(struct mounted *mounted, const char *directory)
 	} else if (system.f_type != EXT4_SUPER_MAGIC) {
 		complain("cannot resize %s: its file system is not ext4nvj, nor ext4", directory);
 	} else if (status.st_ino != ROOT_INODE) {
-		complain("cannot resize %s: it is a directory within its file system; give the one "
-			 "where that is mounted",
+		complain("cannot resize %s: it is not a mount point; give the directory "
+			 "where its file system is mounted",
 			 directory);
 	} else if (!find_device(mounted, status.st_dev)) {
 		return 0;
@@ -93,7 +95,7 @@ static int find(struct mounted *mounted, const char *directory)
 	return -1;
 }
 
-/* Why the kernel has not done it; what it said besides is in its log. */
+/* Prints why the kernel has refused; the kernel log has the details. */
 static void complain_of_refusal(const char *directory, int error)
 {
 	switch (error) {
@@ -107,10 +109,10 @@ static void complain_of_refusal(const char *directory, int error)
 			 directory, directory);
 		break;
 	case EBUSY:
-		complain("cannot resize %s: another resize of it is under way", directory);
+		complain("cannot resize %s: another resize of it is in progress", directory);
 		break;
 	default:
-		complain("cannot resize %s: %s; dmesg says more", directory, strerror(error));
+		complain("cannot resize %s: %s; see also dmesg", directory, strerror(error));
 	}
 }
 
@@ -140,7 +142,7 @@ static uint64_t bytes_of(const struct ext4_size *size)
 	return size->blocks * size->block_bytes;
 }
 
-/* bytes 0: to all of the device. */
+/* bytes is the new size; 0 means that of the device. */
 static int grow(struct mounted *mounted, uint64_t bytes, bool json_wanted)
 {
 	const uint64_t before = bytes_of(&mounted->size);
@@ -189,7 +191,7 @@ int command_resize(int count, char **words)
 	if (result)
 		return result > 0 ? EXIT_SOUND : EXIT_UNUSABLE;
 	if (given && !bytes) {
-		complain("resize: --size 0 is none; leave it out for all of the device");
+		complain("resize: --size 0 is invalid; omit it to use the whole device");
 		return EXIT_UNUSABLE;
 	}
 	if (find(&mounted, directory))

@@ -145,7 +145,7 @@ static void recovers(const char *nvj, const char *options)
 	crash("journal", true);
 	expect(run("cp journal copy") == 0);
 	expect(run("e2fsck -fn disk") != 0); /* it must not replay its own, empty journal */
-	says(0, "needs the journal no more",
+	says(0, "no longer needs the journal",
 	     "%s recover --allow-volatile --offset 4096 journal --target disk", nvj);
 	expect(run("e2fsck -fn disk") == 0);
 	says(0, "committed", "dumpe2fs -h disk");
@@ -246,7 +246,7 @@ static void refuses_without_the_mark(const char *nvj)
 	says(2, "recover journal --offset 4096 --target disk --any-disk",
 	     "%s recover --allow-volatile --offset 4096 journal --target disk", nvj);
 	expect(run("cmp disk before") == 0);
-	says(0, "needs the journal no more",
+	says(0, "no longer needs the journal",
 	     "%s recover --allow-volatile --offset 4096 journal --target disk --any-disk", nvj);
 	expect(run("e2fsck -fn disk") == 0);
 	expect(run("cp before disk; cp journal.before journal") == 0);
@@ -267,7 +267,7 @@ static void refuses_an_older_copy(const char *nvj)
 	expect(run("cmp disk before") == 0);
 	refuses_without_the_mark(nvj);
 	mark_tail(1);
-	says(0, "needs the journal no more",
+	says(0, "no longer needs the journal",
 	     "%s recover --allow-volatile --offset 4096 journal --target disk", nvj);
 	expect(run("e2fsck -fn disk") == 0);
 	/* Nothing of ours is left in the superblock. */

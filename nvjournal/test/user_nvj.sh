@@ -47,33 +47,33 @@ field() {
 must 2 'COMMAND' "$nvj"
 must 0 'nvj recover journal.img' "$nvj" --help
 must 0 'nvj ' "$nvj" --version
-must 2 'no command "mend"' "$nvj" mend
+must 2 'no command "fix"' "$nvj" fix
 must 2 'no option "--sise"' "$nvj" format a --sise 1M
-must 2 'is no size' "$nvj" format --allow-volatile a --size 64Q
-must 2 'is no size' "$nvj" format --allow-volatile a --size 99999999999G
-must 2 'is no UUID' "$nvj" format --allow-volatile a --size 1M --disk-uuid 0123
+must 2 'is not a size' "$nvj" format --allow-volatile a --size 64Q
+must 2 'is not a size' "$nvj" format --allow-volatile a --size 99999999999G
+must 2 'is not a UUID' "$nvj" format --allow-volatile a --size 1M --disk-uuid 0123
 must 2 'which FILE' "$nvj" check
-must 2 'wants a value' "$nvj" format --allow-volatile a --size
+must 2 'needs a value' "$nvj" format --allow-volatile a --size
 must 2 'one FILE is enough' "$nvj" check a b
-must 2 'to which disk' "$nvj" recover --allow-volatile a
+must 2 '--target DISK is required' "$nvj" recover --allow-volatile a
 for command in format inspect check recover dump resize completion; do
 	must 0 "nvj $command" "$nvj" $command --help
 	must 0 "nvj $command" "$nvj" help $command
 done
 must 0 'complete -F' "$nvj" completion bash
 cmp -s out "$NVJ_SOURCE/completion/nvj.bash" || { echo "completion differs"; exit 1; }
-must 2 'only for bash' "$nvj" completion fish
+must 2 'only bash' "$nvj" completion fish
 must 2 'cannot open region' "$nvj" check absent
 must 2 'which DIR' "$nvj" resize --size 1G
 must 2 'one DIR is enough' "$nvj" resize a b
-must 2 '--size 0 is none' "$nvj" resize a --size 0
+must 2 '--size 0 is invalid' "$nvj" resize a --size 0
 must 2 'No such file' "$nvj" resize absent
 must 2 'Not a directory' "$nvj" resize "$nvj"
 must 2 'not ext4nvj, nor ext4' "$nvj" resize /proc
 [ ! -e a ] && [ ! -e absent ] || { echo "a wrong command line made a file"; exit 1; }
 
 # --- Format
-must 2 'say how large' "$nvj" format --allow-volatile j
+must 2 'give its size' "$nvj" format --allow-volatile j
 must 2 'No such file' "$nvj" format --allow-volatile /dev/nvj-test-absent --size 1M
 must 2 '--allow-volatile' "$nvj" format j --size 8M
 [ ! -e j ] || { echo "a refused format made a file"; exit 1; }
@@ -85,16 +85,16 @@ must 1 'too few' "$nvj" format --allow-volatile j --partitions 64 --commits 6553
 must 2 'power of two' "$nvj" format --allow-volatile j --commits 17
 head -c 1000000 /dev/urandom > foreign
 sum=$(sha256sum < foreign)
-must 1 'no journal' "$nvj" format --allow-volatile foreign --size 4M
-must 2 'holds no journal' "$nvj" check foreign
-must 2 'holds no journal' "$nvj" inspect foreign
+must 1 'not a journal' "$nvj" format --allow-volatile foreign --size 4M
+must 2 'has no journal' "$nvj" check foreign
+must 2 'has no journal' "$nvj" inspect foreign
 [ "$sum" = "$(head -c 1000000 foreign | sha256sum)" ] || { echo "foreign was changed"; exit 1; }
 must 0 'partitions' "$nvj" format --allow-volatile foreign --size 4M --force
 must 0 'partitions' "$nvj" format --allow-volatile slices --size 2M --offset 2M
-must 2 'holds no journal' "$nvj" check slices
+must 2 'has no journal' "$nvj" check slices
 must 0 'clean' "$nvj" check slices --offset 2M
 must 1 'another journal begins at byte 2097152' "$nvj" format --allow-volatile slices
-must 2 'holds no journal' "$nvj" check slices
+must 2 'has no journal' "$nvj" check slices
 must 0 'partitions' "$nvj" format --allow-volatile slices --size 2M
 must 0 'clean' "$nvj" check slices
 must 0 'clean' "$nvj" check slices --offset 2M
@@ -172,7 +172,7 @@ flip d 20
 must 1 'superblock at byte 0 is damaged' "$nvj" check d
 cp store s
 must 0 'recovered' "$nvj" recover --allow-volatile d --target s
-must 0 'clean' "$nvj" check d # recovery has mended the copy
+must 0 'clean' "$nvj" check d # recovery has repaired the copy
 cp store.journal d
 flip d 20
 flip d 4100
@@ -211,7 +211,7 @@ uuid=01234567-89ab-cdef-0123-456789abcdef
 must 0 'partitions' "$nvj" format --allow-volatile owned --size 4M --disk-uuid $uuid
 must 0 "$uuid" "$nvj" inspect owned
 truncate -s 1M disk
-must 2 'does not say who it is' "$nvj" recover --allow-volatile owned --target disk
+must 2 'has no readable UUID' "$nvj" recover --allow-volatile owned --target disk
 must 2 "belongs to disk $uuid" "$nvj" recover --allow-volatile owned --target disk --disk-uuid ${uuid%f}0
 must 0 'clean' "$nvj" recover --allow-volatile owned --target disk --disk-uuid=$uuid
 must 0 'clean' "$nvj" recover --allow-volatile owned --target disk --any-disk

@@ -303,7 +303,7 @@ func (v *volume) refusesToResize() {
 		{0, "already", []string{"nvj", "resize", v.dir}},
 		{1, "can only grow", []string{"nvj", "resize", v.dir, "--size", "64M"}},
 		{1, v.disk + " has", []string{"nvj", "resize", v.dir, "--size", size(2 * diskBytes)}},
-		{2, "directory within", []string{"nvj", "resize", within}},
+		{2, "not a mount point", []string{"nvj", "resize", within}},
 		{2, "Permission denied", []string{"setpriv", "--reuid=65534", "--clear-groups", "nvj", "resize", v.dir}},
 	} {
 		out, err := run(c.command[0], c.command[1:]...)
