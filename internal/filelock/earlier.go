@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TakeBoth takes the lock at path, as [Take] does, and the one at public, a file
-// or directory, that earlier versions of Daybook took: see [TryEarlier].
+// TakeBoth takes the lock at path, as [Take] does, and the lock at public, a
+// file or directory, that earlier versions of Daybook used: see [TryEarlier].
 func TakeBoth(path, public string) (*Lock, error) {
 	l, err := Take(path)
 	if err != nil {
@@ -28,15 +28,14 @@ func TakeBoth(path, public string) (*Lock, error) {
 	return l, nil
 }
 
-// TryEarlier takes the lock that earlier versions of Daybook took: that of a
-// file or directory which other users may open. The caller holds a lock of his
-// own, from [Take]; this one only keeps an earlier version away that runs at
-// the same time. The error is a *HeldError if a process named daybook* holds
-// it, of root or of this user.
+// TryEarlier takes the lock that earlier versions of Daybook used: that of a file or
+// directory which other users may open. The caller holds its own lock from [Take]; this
+// one only excludes an earlier version that runs at the same time. The error is a
+// *HeldError if a process named daybook* of root or of this user holds it.
 //
-// Any other holder is passed over, for anybody can be that: the file is then
-// not locked, and stranger is the number of the process, -1 if /proc/locks does
-// not show it (a process in another PID namespace) or it is dead. Otherwise stranger is 0.
+// Any other holder is ignored, because any user can hold it. The file is then not locked,
+// and stranger is the number of the process, or -1 if /proc/locks does not show it (a
+// process in another PID namespace) or it is dead. Otherwise stranger is 0.
 func TryEarlier(file *os.File) (stranger int, err error) {
 	err = TryLock(file)
 	var held *HeldError
@@ -47,7 +46,7 @@ func TryEarlier(file *os.File) (stranger int, err error) {
 	for _, pid := range Takers(file) {
 		switch {
 		case pid == os.Getpid():
-			// A child of ours has yet to close what it inherited.
+			// A child of ours has not yet closed an inherited descriptor.
 			return 0, nil
 		case isDaybook(pid):
 			held.PID = pid
@@ -58,12 +57,12 @@ func TryEarlier(file *os.File) (stranger int, err error) {
 	return stranger, nil
 }
 
-// Takers are the living processes that took the flock of an open file, as
-// /proc/locks shows them. Neither a process that inherited the lock counts, nor one
-// in another PID namespace: a lock without a taker is mostly a child's, whose
-// parent was killed when it had just started it. Files are told apart by their
-// inode numbers alone: the device in /proc/locks is the superblock's, which on
-// btrfs is not the one of stat(2).
+// Takers returns the living processes that took the flock of an open file,
+// according to /proc/locks. A process that inherited the lock does not count, nor
+// does one in another PID namespace. A lock without a taker usually belongs to a
+// child whose parent was killed just after starting it. Files are identified only
+// by their inode numbers, because the device in /proc/locks is that of the
+// superblock, which on btrfs differs from stat(2).
 func Takers(file *os.File) (pids []int) {
 	var st unix.Stat_t
 	if unix.Fstat(int(file.Fd()), &st) != nil {
@@ -80,7 +79,7 @@ func Takers(file *os.File) (pids []int) {
 		if len(fields) < 6 || fields[1] != "FLOCK" || !strings.HasSuffix(fields[5], fmt.Sprintf(":%d", st.Ino)) {
 			continue
 		}
-		// The initial PID namespace shows dead processes, too.
+		// The initial PID namespace also shows dead processes.
 		if pid, err := strconv.Atoi(fields[4]); err == nil && pid > 0 && !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 			pids = append(pids, pid)
 		}
@@ -88,15 +87,16 @@ func Takers(file *os.File) (pids []int) {
 	return pids
 }
 
-// isDaybook says whether a process is a Daybook whose user may hold this user's
-// locks. All three user IDs count, and a program with the set-user-ID bit does
-// not: whoever starts it can have locked a file before, and can choose its name.
+// isDaybook reports whether a process is a Daybook whose user may hold this
+// user's locks. All three user IDs count. A program with the set-user-ID bit
+// does not count: the user who starts it can have locked a file before, and can
+// choose its name.
 func isDaybook(pid int) bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil || !strings.HasPrefix(string(name), "daybook") {
 		return false
 	}
-	// To look at another's program may be forbidden; its IDs are not secret.
+	// Reading another process's program may be forbidden; its IDs are public.
 	if program, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && program.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
 		return false
 	}

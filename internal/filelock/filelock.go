@@ -1,8 +1,8 @@
 // Package filelock takes locks that other users cannot take. A flock(2) needs
-// no more than a descriptor, so whoever may open a file for reading can hold
-// its lock and keep a daemon of root's waiting. A lock here is therefore on a
-// file that its owner alone can open. The kernel releases it when the process
-// ends, also after SIGKILL.
+// only a descriptor, so any user who may open a file for reading can hold its
+// lock and block a daemon of root. Therefore a lock here is on a file that only
+// its owner can open. The kernel releases it when the process ends, also after
+// SIGKILL.
 package filelock
 
 import (
@@ -20,10 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HeldError says that another process holds a lock.
+// HeldError means that another process holds a lock.
 type HeldError struct {
 	Path string
-	// PID of the process that took it; 0 if it is unknown.
+	// PID is the process that took it; 0 if it is unknown.
 	PID int
 }
 
@@ -38,14 +38,14 @@ func (e *HeldError) Error() string {
 type Lock struct {
 	file *os.File
 	path string
-	// earlier is locked, too; nil if it is not.
+	// earlier is also locked; nil if it is not.
 	earlier *os.File
 }
 
-// Take locks the file at path without waiting. The file is created with mode
-// 0600 if it is missing; Release removes it. A file that others can open, or
-// that belongs to another user, is refused. The error is a *HeldError if
-// another process holds the lock.
+// Take locks the file at path without waiting. It creates a missing file with
+// mode 0600; Release removes it. A file that others can open, or that belongs
+// to another user, is rejected. The error is a *HeldError if another process
+// holds the lock.
 func Take(path string) (*Lock, error) {
 	for {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
@@ -59,7 +59,8 @@ func Take(path string) (*Lock, error) {
 	}
 }
 
-// take gives neither lock nor error if the file lost its name meanwhile.
+// take returns neither lock nor error if the file was removed or replaced
+// meanwhile.
 func take(file *os.File, path string) (*Lock, error) {
 	err := checkPrivate(file, unix.S_IFREG)
 	if err == nil {
@@ -72,21 +73,22 @@ func take(file *os.File, path string) (*Lock, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	// The holder before may have removed the file: a lock on a file without a
-	// name excludes nobody.
+	// The former holder may have removed the file: a lock on a removed file
+	// excludes no process.
 	opened, err1 := file.Stat()
 	named, err2 := os.Lstat(path)
 	if err1 != nil || err2 != nil || !os.SameFile(opened, named) {
 		return nil, file.Close()
 	}
-	// For messages only; the lock holds without it, such as on a full disk.
+	// The PID is only for messages. The lock is valid without it, for example
+	// on a full disk.
 	if file.Truncate(0) == nil {
 		_, _ = file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	}
 	return &Lock{file: file, path: path}, nil
 }
 
-// Release removes the file and gives the lock back.
+// Release removes the file and releases the lock.
 func (l *Lock) Release() {
 	if l == nil || l.file == nil {
 		return
@@ -94,13 +96,13 @@ func (l *Lock) Release() {
 	if l.earlier != nil {
 		_ = l.earlier.Close()
 	}
-	_ = os.Remove(l.path) // while it is locked: then it is ours
+	_ = os.Remove(l.path) // while it is locked, it is ours
 	_ = l.file.Close()
 	l.file = nil
 }
 
-// Await calls take until it gives something else than a *HeldError, or ctx ends;
-// its error then wraps both.
+// Await calls take until it returns anything other than a *HeldError, or ctx
+// ends; its error then wraps both.
 func Await(ctx context.Context, take func() (*Lock, error)) (*Lock, error) {
 	for {
 		l, err := take()
@@ -116,11 +118,12 @@ func Await(ctx context.Context, take func() (*Lock, error)) (*Lock, error) {
 	}
 }
 
-// awaitPause is between two attempts.
+// awaitPause is the pause between two attempts.
 const awaitPause = 10 * time.Millisecond
 
 // TryLock locks an open file without waiting. It does not check who else can
-// open it. The error is a *HeldError without a PID if another holds the lock.
+// open it. The error is a *HeldError without a PID if another process holds the
+// lock.
 func TryLock(file *os.File) error {
 	for {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -135,12 +138,12 @@ func TryLock(file *os.File) error {
 	}
 }
 
-// rootDir holds the locks of root's processes.
+// rootDir contains the locks of root's processes.
 const rootDir = "/run/daybook/locks"
 
-// RunPath is the path of a lock that lasts until the host restarts: in
+// RunPath returns the path of a lock that exists until the next reboot: in
 // /run/daybook/locks for root, and in a directory of their own for other users.
-// The directory is made if it is missing; one that others can open is refused.
+// It makes a missing directory; one that others can open is rejected.
 func RunPath(name string) (string, error) {
 	dir := rootDir
 	if os.Geteuid() != 0 {
@@ -169,7 +172,7 @@ func makePrivate(dir string) error {
 	return errors.Join(checkPrivate(opened, unix.S_IFDIR), opened.Close())
 }
 
-// checkPrivate refuses what is of another type, or what others can open.
+// checkPrivate rejects a file of another type, or one that others can open.
 func checkPrivate(file *os.File, fileType uint32) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -186,7 +189,7 @@ func checkPrivate(file *os.File, fileType uint32) error {
 	return nil
 }
 
-// writtenPID reads what take wrote.
+// writtenPID reads the PID that take wrote.
 func writtenPID(file *os.File) int {
 	text, _ := io.ReadAll(io.NewSectionReader(file, 0, 32))
 	pid, err := strconv.Atoi(string(bytes.TrimSpace(text)))

@@ -32,7 +32,7 @@ func TestALockExcludesAndNamesItsHolder(t *testing.T) {
 		t.Errorf("a second lock: %v", err)
 	}
 	l.Release()
-	l.Release() // a second time does nothing
+	l.Release() // a second call does nothing
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("after the release: %v", err)
 	}
@@ -57,7 +57,7 @@ func TestNoTwoHoldersWhileFilesComeAndGo(t *testing.T) {
 					return
 				}
 				if inside++; inside != 1 {
-					t.Error("two have the lock")
+					t.Error("two goroutines have the lock")
 				}
 				inside--
 				rounds++
@@ -184,7 +184,7 @@ func TestNoOtherUserPassesForAnEarlierDaybook(t *testing.T) {
 	if err := os.Chmod(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// With the set-user-ID bit it runs as root, as su(1) does that waits for a
+	// With the set-user-ID bit it runs as root, like su(1) while it waits for a
 	// password.
 	for name, mode := range map[string]os.FileMode{"plain": 0o755, "set-user-id": os.ModeSetuid | 0o755} {
 		dir := filepath.Join(home, name)

@@ -1,6 +1,6 @@
-// Package interrupt has a command end in good order, whichever signal asks for
-// it: Ctrl-C, SIGTERM, SIGQUIT, or SIGHUP, which comes when a terminal or an SSH
-// session goes.
+// Package interrupt lets a command clean up before a signal ends it: Ctrl-C,
+// SIGTERM, SIGQUIT, or SIGHUP, which is sent when a terminal or an SSH session
+// closes.
 package interrupt
 
 import (
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Context ends when the first signal comes that asks the program to end. Signals
-// that were ignored when the program was started stay ignored, as nohup has it
-// for SIGHUP. stop gives the signals their former meaning.
+// Context ends at the first signal that asks the program to end. Signals that
+// were ignored when the program was started stay ignored, such as SIGHUP under
+// nohup. stop restores the former signal handling.
 func Context(parent context.Context) (ctx context.Context, stop context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	endings := make(chan os.Signal, 1)
@@ -34,10 +34,10 @@ func Context(parent context.Context) (ctx context.Context, stop context.CancelFu
 	}
 }
 
-// hangups are those that end the program.
+// hangups receives the SIGHUPs that end the program.
 var hangups = make(chan os.Signal, 1)
 
-// Reload gives the SIGHUPs of a daemon that reads its configuration again at
+// Reload returns the SIGHUPs of a daemon that reads its configuration again at
 // each: from now on they do not end it.
 func Reload() (reloads <-chan os.Signal, stop func()) {
 	c := make(chan os.Signal, 1)

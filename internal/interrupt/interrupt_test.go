@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVariable makes the test binary a program that is sent signals: it says
-// "ready", "reload" at each reload, and at the end "clean".
+// roleVariable makes the test binary a program that receives signals. It prints
+// "ready", "reload" at each reload, and "clean" at the end.
 const roleVariable = "DAYBOOK_INTERRUPT_TEST"
 
 func TestMain(m *testing.M) {
@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	fmt.Println("clean")
 }
 
-func TestASignalThatAsksForTheEndEndsInGoodOrder(t *testing.T) {
+func TestASignalEndsTheProgramAfterCleaningUp(t *testing.T) {
 	for _, c := range []struct {
 		role    string
 		signals []unix.Signal
@@ -51,7 +51,7 @@ func TestASignalThatAsksForTheEndEndsInGoodOrder(t *testing.T) {
 		{"command", []unix.Signal{unix.SIGTERM}, "clean\n"},
 		{"command", []unix.Signal{unix.SIGQUIT}, "clean\n"},
 		{"command", []unix.Signal{unix.SIGHUP}, "clean\n"},
-		// A daemon that reloads at SIGHUP ends at the others.
+		// A daemon that reloads at SIGHUP ends at the other signals.
 		{"daemon", []unix.Signal{unix.SIGHUP, unix.SIGTERM}, "reload\nclean\n"},
 		// Started by nohup.
 		{"ignorant", []unix.Signal{unix.SIGHUP, unix.SIGTERM}, "clean\n"},
@@ -74,7 +74,7 @@ func TestASignalThatAsksForTheEndEndsInGoodOrder(t *testing.T) {
 			if err := command.Process.Signal(s); err != nil {
 				t.Error(err)
 			}
-			// The next one after this one's effect.
+			// Send the next signal after the effect of this one.
 			if c.role == "daemon" && i == 0 {
 				line, err := lines.ReadString('\n')
 				if err != nil {

@@ -1,4 +1,5 @@
-// Package kernel says which kernel runs here, and since which start of the host.
+// Package kernel returns the release of the running kernel and the boot ID of
+// the host.
 package kernel
 
 import (
@@ -9,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Release is what uname -r prints, such as "6.12.117+deb12-amd64"; "" if the kernel does
-// not tell.
+// Release returns the output of uname -r, such as "6.12.117+deb12-amd64"; "" if it is
+// unknown.
 func Release() string {
 	var name unix.Utsname
 	if unix.Uname(&name) != nil {
@@ -19,12 +20,12 @@ func Release() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// BootID names the present start of the host: another one, or the kernel in a guest, has
-// another (Documentation/admin-guide/sysctl/kernel.rst, random).
+// BootID identifies the current boot of the host: another boot, or the kernel of a
+// guest, has another ID (Documentation/admin-guide/sysctl/kernel.rst, random).
 func BootID() (string, error) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "", fmt.Errorf("cannot tell this start of the host from others: %w", err)
+		return "", fmt.Errorf("cannot read the boot ID of the host: %w", err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -1,8 +1,8 @@
-// Package program starts other people's programs (mke2fs, fio, mariadbd, postgres,
-// their clients) in a cgroup and as another user, so that they end with us: each is
-// the leader of a process group of its own and gets SIGKILL when this process
-// dies, however it dies. Tools that are run and waited for ([Run], [Output]) are killed
-// with their process groups when the context ends.
+// Package program runs external programs (mke2fs, fio, mariadbd, postgres, their
+// clients), optionally in a cgroup and as another user. They end with this process:
+// each is the leader of its own process group and gets SIGKILL when this process dies,
+// however it dies. The context ends programs that the caller waits for ([Run],
+// [Output]), with their process groups.
 //
-// The loads that are our own code are package workload's.
+// Loads that are code of this repository are in package workload.
 package program

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PrivateDirectory makes a directory for a program's sockets and output, after it
-// removed those of the same kind whose makers were killed. The kind is of
-// letters and dashes; the caller removes the directory.
+// PrivateDirectory makes a directory for the sockets and output of a program,
+// after it removed directories of the same kind whose processes were killed. The
+// kind consists of letters and dashes; the caller removes the directory.
 func PrivateDirectory(kind string) (string, error) {
 	prefix := "daybook-" + kind + "-"
 	old, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
@@ -27,7 +27,7 @@ func PrivateDirectory(kind string) (string, error) {
 			continue
 		}
 		if err := os.RemoveAll(directory); err != nil {
-			return "", fmt.Errorf("cannot remove what a killed process left: %w", err)
+			return "", fmt.Errorf("cannot remove the directory of a killed process: %w", err)
 		}
 	}
 	return os.MkdirTemp("", prefix+strconv.Itoa(os.Getpid())+"-")

@@ -20,42 +20,47 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command says what to start.
+// Command is the program to start, and how.
 type Command struct {
-	// Path is the program, by name or path; Args are without its name.
+	// Path is the program, by name or path. Args do not include its name.
 	Path string
 	Args []string
-	// IfMissing says in the error what to do where there is no such program, such as
+	// IfMissing is the advice in the error if the program is missing, such as
 	// "install e2fsprogs"; "" names no package.
 	IfMissing string
-	// Environment is added to ours, as "NAME=value".
+	// Environment is added to the environment of this process, as "NAME=value".
 	Environment []string
-	// Directory it works in; "" is ours.
+	// Directory is the working directory; "" is that of this process.
 	Directory string
-	// Cgroup is the directory of the cgroup to start in, v1 or v2; "" is ours.
+	// Cgroup is the directory of the cgroup to start in, v1 or v2; "" is that
+	// of this process.
 	Cgroup string
-	// User is who it runs as; nil is us. Another one needs root.
+	// User is the user to run as; nil is that of this process. Another one
+	// needs root.
 	User *User
 	// Input is its standard input; nil is /dev/null.
 	Input io.Reader
-	// Output gets its standard output, and Errors its standard error; nil keeps the
-	// last MiB of both together ([Process.Wait]).
+	// Output receives its standard output, and Errors its standard error; nil keeps
+	// the last MiB of both together ([Process.Wait]).
 	Output, Errors io.Writer
-	// Inherited files stay open in it and in what it starts, from descriptor 3 on: an
-	// flock(2) of one is held until all have ended.
+	// Inherited files stay open in the program and its children, from descriptor 3
+	// on. A flock(2) on one is held until all of them have ended.
 	Inherited []*os.File
-	// DeathSignal is what it gets when this process dies; 0 is SIGKILL, as is any with
-	// a User.
+	// OwnMounts starts it in a mount namespace of its own (needs root): no other process
+	// sees what it mounts, and the mounts end with it and its children, however they die.
+	OwnMounts bool
+	// DeathSignal is the signal to the program when this process dies; 0 means
+	// SIGKILL, which is also used with a User.
 	DeathSignal syscall.Signal
 }
 
-// User is an account of the host by number.
+// User is a user and group of the host by number.
 type User struct{ UID, GID int }
 
-// Nobody is the account that owns nothing: servers that refuse root run as it.
+// Nobody is the unprivileged account of servers that refuse to run as root.
 var Nobody = User{UID: 65534, GID: 65534}
 
-// Process is a program that was started.
+// Process is a started program.
 type Process struct {
 	name   string
 	pid    int
@@ -64,11 +69,11 @@ type Process struct {
 	err    error // after ended
 }
 
-// enter puts the shell that it runs in into the cgroup and becomes the program,
-// which so never was elsewhere. Since sh is its own process, $$ is right.
+// enter moves its shell into the cgroup and executes the program, which was
+// therefore never in another one. Since sh is its own process, $$ is correct.
 const enter = `echo $$ >"$0"/cgroup.procs && exec "$@"`
 
-// arguments is the whole command line.
+// arguments returns the whole command line.
 func (c Command) arguments() ([]string, error) {
 	path, err := exec.LookPath(c.Path)
 	if err != nil {
@@ -76,8 +81,8 @@ func (c Command) arguments() ([]string, error) {
 	}
 	args := append([]string{path}, c.Args...)
 	if c.User != nil {
-		// The kernel forgets the parent's death signal when the user
-		// changes; setpriv asks for it again.
+		// The kernel clears the parent death signal when the user changes;
+		// setpriv sets it again.
 		args = append([]string{
 			"setpriv", "--reuid=" + strconv.Itoa(c.User.UID), "--regid=" + strconv.Itoa(c.User.GID),
 			"--clear-groups", "--pdeathsig", "KILL",
@@ -110,14 +115,18 @@ func Start(c Command) (*Process, error) {
 		command.Stderr = c.Errors
 	}
 	command.ExtraFiles = c.Inherited
-	// Not in the terminal's process group: its Ctrl-C is for us, who end the
-	// program in order.
+	// The program is not in the process group of the terminal: Ctrl-C is for
+	// this process, which ends the program.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: cmp.Or(c.DeathSignal, syscall.SIGKILL)}
+	if c.OwnMounts {
+		// Package syscall also makes all mounts of the namespace private.
+		command.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
+	}
 	command.WaitDelay = outputPatience
 	started := make(chan error)
 	go func() {
-		// The death signal is of the thread that started the program, so the
-		// thread lives as long.
+		// The death signal is sent when the thread that started the program
+		// ends, so the thread must live as long as the program.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := command.Start()
@@ -136,8 +145,8 @@ func Start(c Command) (*Process, error) {
 	return p, nil
 }
 
-// Run starts the program, waits for its end and returns what it wrote. When the
-// context ends, so does the program.
+// Run starts the program, waits until it ends and returns its output. The
+// program ends with the context.
 func Run(ctx context.Context, c Command) (output string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -149,8 +158,8 @@ func Run(ctx context.Context, c Command) (output string, err error) {
 	return p.Wait(ctx)
 }
 
-// Output is [Run], but returns the whole standard output alone, of at most outputBytes;
-// standard error is only for the error.
+// Output is like [Run], but returns only the standard output, completely and at most
+// outputBytes; standard error is used only in the error.
 func Output(ctx context.Context, c Command) (string, error) {
 	var output whole
 	c.Output = &output
@@ -163,10 +172,10 @@ func Output(ctx context.Context, c Command) (string, error) {
 	return output.text.String(), nil
 }
 
-// outputBytes bounds what [Output] returns.
+// outputBytes limits the result of [Output].
 const outputBytes = 64 << 20
 
-// whole keeps all that was written, if it is not too much.
+// whole keeps all output up to outputBytes.
 type whole struct {
 	text bytes.Buffer
 	over bool
@@ -180,17 +189,17 @@ func (w *whole) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// outputPatience is how long a descendant may hold the output open after the
+// outputPatience is how long a descendant may keep the output open after the
 // program has ended.
 const outputPatience = 5 * time.Second
 
-// PID is its process, and its process group.
+// PID returns its process ID, which is also its process group.
 func (p *Process) PID() int { return p.pid }
 
-// Ended is closed when the program has ended.
+// Ended returns a channel that is closed when the program has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Wait waits for the program's end and returns what it wrote. When the context
+// Wait waits until the program ends and returns its output. When the context
 // ends, the whole process group is killed.
 func (p *Process) Wait(ctx context.Context) (output string, err error) {
 	select {
@@ -205,10 +214,10 @@ func (p *Process) Wait(ctx context.Context) (output string, err error) {
 	return p.output.String(), nil
 }
 
-// Said is the end of what it wrote, for error messages.
+// Said returns the end of its output, for error messages.
 func (p *Process) Said() string { return Excerpt(p.output.String()) }
 
-// Excerpt is the end of a text that a program wrote, for error messages.
+// Excerpt returns the end of a program's output, for error messages.
 func Excerpt(text string) string {
 	text = strings.TrimSpace(text)
 	if len(text) > saidBytes {
@@ -217,17 +226,17 @@ func Excerpt(text string) string {
 	return text
 }
 
-// saidBytes bounds what an error message quotes.
+// saidBytes limits the quoted output in an error message.
 const saidBytes = 800
 
-// Stop asks the program by a signal to end, waits as long as patience, and kills
-// its process group if it has not ended by then, which is an error. How it
-// ended is not looked at: see Wait.
+// Stop sends a signal that asks the program to end, and waits for patience. If
+// the program has not ended by then, its process group is killed, which is an
+// error. Stop ignores the exit status: see Wait.
 func (p *Process) Stop(signal syscall.Signal, patience time.Duration) error {
 	if p.hasEnded() {
 		return nil
 	}
-	// It may end just now; ESRCH is what we wanted.
+	// The program may end just now; ESRCH is the wanted state.
 	if err := unix.Kill(p.pid, signal); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("cannot stop %s (process %d): %w", p.name, p.pid, err)
 	}
@@ -242,7 +251,16 @@ func (p *Process) Stop(signal syscall.Signal, patience time.Duration) error {
 	}
 }
 
-// Kill ends the process group at once and waits for the program.
+// Signal sends a signal to the program, without its group. The error is
+// os.ErrProcessDone if the program has ended.
+func (p *Process) Signal(signal syscall.Signal) error {
+	if p.hasEnded() {
+		return os.ErrProcessDone
+	}
+	return unix.Kill(p.pid, signal)
+}
+
+// Kill kills the process group at once and waits for the program.
 func (p *Process) Kill() {
 	if !p.hasEnded() {
 		_ = unix.Kill(-p.pid, unix.SIGKILL)
@@ -278,7 +296,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is what is kept.
+// String returns the kept output.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// parentVariable makes the test binary start a program, say its number, and wait
-// to be killed.
+// parentVariable makes the test binary start a program, print its number, and
+// wait to be killed.
 const parentVariable = "DAYBOOK_PROGRAM_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// gone waits for a process's end; a zombie has ended, too.
+// gone waits until a process ends; a zombie has ended, too.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
@@ -53,7 +53,7 @@ func gone(t *testing.T, pid int) {
 		}
 		if time.Now().After(deadline) {
 			_ = unix.Kill(pid, unix.SIGKILL)
-			t.Fatalf("process %d lives on", pid)
+			t.Fatalf("process %d is still alive", pid)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -77,7 +77,7 @@ func TestAProgramDiesWithItsParent(t *testing.T) {
 			line, err := bufio.NewReader(output).ReadString('\n')
 			pid, numberErr := strconv.Atoi(strings.TrimSpace(line))
 			if err != nil || numberErr != nil {
-				t.Fatalf("the parent says %q: %v", line, err)
+				t.Fatalf("the parent prints %q: %v", line, err)
 			}
 			if kind == "nobody" {
 				awaitUser(t, pid, Nobody.UID)
@@ -119,13 +119,13 @@ func TestAProgramIsInItsCgroupFromItsFirstInstruction(t *testing.T) {
 		}
 	})
 	directory := tree.Root() + path
-	// What the program itself sees first, and as which user.
+	// This is the cgroup and the user that the program itself sees first.
 	output, err := Run(t.Context(), Command{Path: "sh", Args: []string{"-c", "cat /proc/self/cgroup; id -u"}, Cgroup: directory, User: &Nobody})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(output, ":"+path+"\n") || !strings.HasSuffix(output, "\n65534\n") {
-		t.Errorf("the program says %q; want the cgroup %s and the user 65534", output, path)
+		t.Errorf("the program prints %q; want the cgroup %s and the user 65534", output, path)
 	}
 
 	p, err := Start(Command{Path: "sleep", Args: []string{"1000"}, Cgroup: directory})
@@ -166,7 +166,7 @@ func TestStopEndsAProgramInOrderAndKillsOneThatDoesNot(t *testing.T) {
 		t.Errorf("stopping what has ended: %v", err)
 	}
 
-	// The child of the deaf one must go with it.
+	// The child of the program that ignores signals must be killed with it.
 	deaf, err := Start(Command{Path: "sh", Args: []string{"-c", "trap '' TERM; sleep 1000 & echo $!; wait"}})
 	if err != nil {
 		t.Fatal(err)
@@ -182,13 +182,13 @@ func TestStopEndsAProgramInOrderAndKillsOneThatDoesNot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := deaf.Stop(syscall.SIGTERM, 50*time.Millisecond); err == nil {
-		t.Error("killing a deaf program is no error")
+		t.Error("killing a program that ignores signals is no error")
 	}
 	gone(t, deaf.PID())
 	gone(t, child)
 }
 
-func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
+func TestAProgramThatCannotBeStartedIsAnError(t *testing.T) {
 	for name, c := range map[string]struct {
 		command Command
 		want    string
@@ -202,7 +202,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 	}
 	_, err := Run(t.Context(), Command{Path: "sh", Args: []string{"-c", "echo out of luck; exit 3"}})
 	if err == nil || !strings.Contains(err.Error(), "out of luck") {
-		t.Errorf("a failing program: got %v; want what it said", err)
+		t.Errorf("a failing program: got %v; want its output", err)
 	}
 }
 
@@ -232,7 +232,7 @@ func TestOutputIsKeptToItsEnd(t *testing.T) {
 	}
 }
 
-func TestWhatKilledProcessesLeftIsRemoved(t *testing.T) {
+func TestDirectoriesOfKilledProcessesAreRemoved(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	mine, err := PrivateDirectory("test")
 	if err != nil {

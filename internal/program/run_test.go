@@ -25,7 +25,7 @@ func TestOutputIsStandardOutputAlone(t *testing.T) {
 	text, err := Output(t.Context(), c)
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "warning") || text != "some\n" {
-		t.Errorf("a program that fails: %q, %v; want exit status 3 with its complaint, and what it wrote", text, err)
+		t.Errorf("a program that fails: %q, %v; want exit status 3 with its standard error, and its standard output", text, err)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestOutputIsWholeAndRunKeepsItsEnd(t *testing.T) {
 	}
 }
 
-func TestEachStreamGoesWhereItIsAsked(t *testing.T) {
+func TestEachStreamGoesToItsWriter(t *testing.T) {
 	var out, complaints bytes.Buffer
 	kept, err := Run(t.Context(), Command{Path: "sh", Args: []string{"-c", "echo out; echo err >&2"}, Output: &out, Errors: &complaints})
 	if err != nil || kept != "" || out.String() != "out\n" || complaints.String() != "err\n" {
@@ -53,14 +53,14 @@ func TestEachStreamGoesWhereItIsAsked(t *testing.T) {
 	}
 }
 
-func TestAMissingProgramSaysWhatToDo(t *testing.T) {
+func TestAMissingProgramGivesAdvice(t *testing.T) {
 	_, err := Run(t.Context(), Command{Path: "daybook-no-such-program", IfMissing: "install nothing"})
 	if !errors.Is(err, exec.ErrNotFound) || !strings.Contains(err.Error(), "install nothing") {
 		t.Errorf("got %v", err)
 	}
 }
 
-// A lock is held as long as a program that inherited it, or one that this started, runs.
+// A lock is held while a program that inherited it, or a child of it, runs.
 func TestAnInheritedLockIsHeldUntilTheLastHasEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	file, err := os.Create(path)
@@ -91,7 +91,7 @@ func TestAnInheritedLockIsHeldUntilTheLastHasEnded(t *testing.T) {
 	p.Kill()
 	for deadline := time.Now().Add(10 * time.Second); !free(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("the lock is held by nobody and not free")
+			t.Fatal("the lock is not free although no process holds it")
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package safetext writes out what is not for printing in texts that strangers chose, such
-// as the names of cgroups, containers and disks.
+// Package safetext escapes unprintable characters in untrusted texts, such as the names of
+// cgroups, containers and disks.
 package safetext
 
 import (
@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxMarks is how many combining marks may follow one letter.
+// maxMarks is the maximum number of combining marks after one letter.
 const maxMarks = 2
 
-// Line makes a text that a stranger chose fit for a terminal and for a picture, in one
-// line. What these could obey, hide, forbid or draw over other lines (controls, escape
-// sequences, bidirectional overrides, invisible runes, towers of combining
-// marks, broken UTF-8) is written out as \x1b, \u202e and so on.
+// Line makes an untrusted text safe for a terminal and for a figure, in one line.
+// Characters that could control the terminal, hide, or overwrite other text (controls,
+// escape sequences, bidirectional overrides, invisible runes, many combining marks,
+// invalid UTF-8) are escaped as \x1b, \u202e and so on.
 func Line(text string) string {
 	if isPlainASCII(text) {
 		return text
 	}
 	var b strings.Builder
-	marks := maxMarks // so that a text cannot begin with one
+	marks := maxMarks // so that a text cannot start with one
 	for len(text) > 0 {
 		r, size := utf8.DecodeRuneInString(text)
 		mark := unicode.Is(unicode.M, r)
@@ -48,7 +48,8 @@ func Line(text string) string {
 	return b.String()
 }
 
-// isVariationSelector: terminals disagree about the width of what follows.
+// isVariationSelector: terminals disagree about the width of the character with
+// it.
 func isVariationSelector(r rune) bool {
 	return r >= 0xfe00 && r <= 0xfe0f || r >= 0xe0100 && r <= 0xe01ef
 }

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestWhatIsNotForPrintingIsWrittenOut(t *testing.T) {
+func TestUnprintableCharactersAreEscaped(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                         "",
 		"db1 (postgres)":           "db1 (postgres)",

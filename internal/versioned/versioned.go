@@ -1,8 +1,8 @@
-// Package versioned reads and writes JSON records that carry the number of their
-// format. A record with a higher number than the program knows was written by a
-// newer Daybook: it is refused, and is not damaged. Within one format fields may
-// be added: those that the program does not know are kept when it writes the
-// record again.
+// Package versioned reads and writes JSON records that contain the number of
+// their format. A record with a higher number than the program knows was written
+// by a newer Daybook: it is rejected, and is not damaged. Within one format,
+// fields may be added: unknown fields are kept when the program rewrites the
+// record.
 package versioned
 
 import (
@@ -15,12 +15,12 @@ import (
 	"strings"
 )
 
-// ErrNewer is wrapped by errors about what a newer Daybook has written.
+// ErrNewer is wrapped by errors about records of a newer Daybook.
 var ErrNewer = errors.New("written by a newer Daybook: upgrade")
 
-// CheckFormat looks at the number under key alone, of an object that may have
-// any other fields. The error wraps ErrNewer if it is higher than known; what
-// else may be wrong with the text is for the caller to find.
+// CheckFormat checks only the number under key, of an object that may have any
+// other fields. The error wraps ErrNewer if it is higher than known. Other
+// errors in the text are for the caller to find.
 func CheckFormat(text []byte, key string, known int) error {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(text, &fields) != nil {
@@ -30,22 +30,22 @@ func CheckFormat(text []byte, key string, known int) error {
 	if json.Unmarshal(fields[key], &format) != nil || format <= int64(known) {
 		return nil
 	}
-	return fmt.Errorf("%w (format %d, this one knows %d)", ErrNewer, format, known)
+	return fmt.Errorf("%w (format %d, this one supports %d)", ErrNewer, format, known)
 }
 
-// DecodeStrict reads one JSON value. The error wraps ErrNewer if it has fields
-// that the value does not know, where fields are added by newer versions alone.
+// DecodeStrict decodes one JSON value. The error wraps ErrNewer if the text has
+// unknown fields, because only newer versions add fields.
 func DecodeStrict(text []byte, value any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	strict := decoder.Decode(value)
 	if strict == nil {
 		if _, err := decoder.Token(); err != io.EOF {
-			return errors.New("something follows the object")
+			return errors.New("unexpected text after the object")
 		}
 		return nil
 	}
-	// Slower, and only once: what is wrong with it?
+	// This is slower, and happens only once: find the unknown field.
 	unknown, err := Decode(text, value)
 	if err != nil {
 		return err
@@ -53,12 +53,12 @@ func DecodeStrict(text []byte, value any) error {
 	for name := range unknown {
 		return fmt.Errorf("%w (it has the unknown field %.40q)", ErrNewer, name)
 	}
-	// Within a list, which Decode does not look into.
+	// It is within a list, which Decode does not check.
 	return fmt.Errorf("%w (%.80s)", ErrNewer, strings.TrimPrefix(strict.Error(), "json: "))
 }
 
 // Unknown are fields that a program does not know: each a [json.RawMessage], or
-// the Unknown of a field that it knows. None is nil.
+// the Unknown of a known field. nil means none.
 type Unknown map[string]any
 
 // Decode reads one JSON object into a struct, and returns its unknown fields.
@@ -69,7 +69,7 @@ func Decode(text []byte, value any) (Unknown, error) {
 	return unknownOf(reflect.TypeOf(value), text), nil
 }
 
-// unknownOf finds the fields of an object that a type has not.
+// unknownOf returns the fields of an object that are not in a type.
 func unknownOf(t reflect.Type, text json.RawMessage) Unknown {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -96,8 +96,8 @@ func unknownOf(t reflect.Type, text json.RawMessage) Unknown {
 	return unknown
 }
 
-// fieldOf gives the type of the field that encoding/json decodes a name into,
-// nil if there is none, and the name that it has when it is encoded.
+// fieldOf returns the type of the field that encoding/json decodes a name into,
+// nil if there is none, and its name when it is encoded.
 func fieldOf(t reflect.Type, name string) (canonical string, field reflect.Type) {
 	for _, f := range reflect.VisibleFields(t) {
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -114,8 +114,8 @@ func fieldOf(t reflect.Type, name string) (canonical string, field reflect.Type)
 	return "", nil
 }
 
-// Encode writes a struct as indented JSON, with the unknown fields that it had
-// when it was read. Those of a field that is no longer there are dropped.
+// Encode encodes a struct as indented JSON, with the unknown fields that it had
+// when it was read. Those of a removed field are dropped.
 func Encode(value any, unknown Unknown) ([]byte, error) {
 	text, err := json.Marshal(value)
 	if err == nil {

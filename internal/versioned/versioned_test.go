@@ -52,7 +52,7 @@ func TestUnknownFieldsAreKept(t *testing.T) {
 	if got := compact(t, again); got != compact(t, []byte(want)) {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// What belonged to something that is gone goes with it.
+	// Unknown fields of a removed field are removed with it.
 	value.Inner = nil
 	again, err = Encode(value, unknown)
 	if err != nil || strings.Contains(string(again), "more") || !strings.Contains(string(again), "later") {
@@ -83,7 +83,7 @@ func TestWithoutUnknownFieldsARecordIsWrittenAsItWas(t *testing.T) {
 	}
 }
 
-// compact gives objects an order of their own.
+// compact sorts the fields of objects.
 func compact(t *testing.T, text []byte) string {
 	t.Helper()
 	var value map[string]json.RawMessage

@@ -1,4 +1,4 @@
-// Package locktest has other programs hold locks, for tests.
+// Package locktest makes other programs hold locks, for tests.
 package locktest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// Hold has a program with the arguments of flock(1) hold the lock of a path
+// Hold makes a program with the arguments of flock(1) hold the lock of a path
 // until the test ends, or release is called. Without a command it is flock
 // itself.
 func Hold(t testing.TB, path string, command ...string) (pid int, release func()) {
@@ -19,7 +19,7 @@ func Hold(t testing.TB, path string, command ...string) (pid int, release func()
 	if len(command) == 0 {
 		command = []string{needs.Tool(t, "flock"), "--shared"}
 	}
-	// "locked" comes when the lock is held; cat ends with its input.
+	// "locked" is printed when the lock is held; cat ends with its input.
 	cmd := exec.Command(command[0], append(command[1:], path, "sh", "-c", "echo locked; exec cat")...)
 	cmd.Stderr = os.Stderr
 	input, err1 := cmd.StdinPipe()
@@ -44,15 +44,15 @@ func Hold(t testing.TB, path string, command ...string) (pid int, release func()
 	return cmd.Process.Pid, release
 }
 
-// AsNobody is a command that runs another as the user nobody.
+// AsNobody returns a command that runs another as the user nobody.
 func AsNobody(t testing.TB, command ...string) []string {
 	t.Helper()
 	needs.Root(t)
 	return append([]string{needs.Tool(t, "setpriv"), "--reuid", "65534", "--regid", "65534", "--clear-groups"}, command...)
 }
 
-// EarlierDaybook makes a program, in a directory, that locks as an earlier
-// version of Daybook did and has its name; for [Hold].
+// EarlierDaybook makes a program in a directory that locks like an earlier
+// version of Daybook and has its name; for [Hold].
 func EarlierDaybook(t testing.TB, dir string) string {
 	t.Helper()
 	program, err := os.ReadFile(needs.Tool(t, "flock"))

@@ -1,4 +1,4 @@
-package wholefile
+package atomicfile
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-func TestAFileIsReplacedAndNothingIsLeftBeside(t *testing.T) {
+func TestAFileIsReplacedAndNoTemporaryFileRemains(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
-	// What a killed process left is no hindrance.
+	// A temporary file of a killed process does no harm.
 	if err := os.WriteFile(path+TemporarySuffix, []byte("half of a much longer te"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func TestAFileIsReplacedAndNothingIsLeftBeside(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReplacedStays(t *testing.T) {
+func TestAFileThatCannotBeReplacedStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "record")
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
@@ -41,7 +41,7 @@ func TestWhatCannotBeReplacedStays(t *testing.T) {
 	if _, err := os.Lstat(path + TemporarySuffix); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("%v; want nothing beside it", err)
 	}
-	// A link is not followed to somebody else's file.
+	// Replace does not follow a link to another file.
 	other, linked := filepath.Join(t.TempDir(), "other"), filepath.Join(t.TempDir(), "linked")
 	if err := os.WriteFile(other, []byte("kept"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
-// Package wholefile writes files that are there whole or not at all: after a
-// crash of the process or of the host, a file holds what it held before, or all
-// of what was to be written.
-package wholefile
+// Package atomicfile replaces files atomically: after a crash of the process or
+// of the host, a file has its old content or all of its new content.
+package atomicfile
 
 import (
 	"errors"
@@ -11,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TemporarySuffix is that of the file which a killed process may leave beside
-// the one it was to replace; the next Replace takes it over.
+// TemporarySuffix is the suffix of the temporary file that a killed process may
+// leave beside the file; the next Replace overwrites it.
 const TemporarySuffix = ".new"
 
-// Replace makes text the content of the file at path, readable by its owner
-// alone. One writer at a time: the caller has a lock.
+// Replace makes text the content of the file at path, readable only by its
+// owner. The caller must hold a lock, so that there is one writer at a time.
 func Replace(path string, text []byte) error {
 	next := path + TemporarySuffix
 	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
@@ -38,8 +37,8 @@ func Replace(path string, text []byte) error {
 	return SyncDirectory(filepath.Dir(path))
 }
 
-// SyncDirectory makes the directory's names last: what was made, renamed or
-// removed in it.
+// SyncDirectory makes changes of the directory durable: files that were made,
+// renamed or removed in it.
 func SyncDirectory(path string) error {
 	directory, err := os.Open(path)
 	if err != nil {
