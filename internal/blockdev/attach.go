@@ -11,22 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoDirectIO says that a backing file cannot be used with direct I/O.
+// ErrNoDirectIO means that a backing file does not support direct I/O.
 var ErrNoDirectIO = errors.New("no direct I/O")
 
-// AttachOptions are the choices of [Attach]. The zero value is a writable,
-// buffered device with 512-byte blocks.
+// AttachOptions configure [Attach]. The zero value is a writable, buffered
+// device with 512-byte blocks.
 type AttachOptions struct {
-	// DirectIO goes around the page cache of the backing file, so that data
-	// is cached once and I/O reaches the backing file as it was issued.
-	// Attach fails with ErrNoDirectIO if the file cannot.
+	// DirectIO bypasses the page cache of the backing file, so that data is
+	// cached once and I/O reaches the backing file as it was issued. Attach
+	// fails with ErrNoDirectIO if the file does not support it.
 	DirectIO bool
-	// ReadOnly makes a device that refuses writes.
+	// ReadOnly makes a read-only device.
 	ReadOnly bool
 	// BlockSizeBytes is the logical block size, 512 to 4096; 0 is 512.
 	BlockSizeBytes uint32
-	// Label is told by [Loop.Status], so that a program knows its own devices
-	// again; at most 63 bytes; "" is the file's path.
+	// Label is returned by [Loop.Status], so that a program recognizes its own
+	// devices; at most 63 bytes. "" means the path of the file.
 	Label string
 
 	// without LOOP_CONFIGURE, as kernels before 5.8; for tests.
@@ -35,8 +35,8 @@ type AttachOptions struct {
 
 const (
 	loopControl = "/dev/loop-control"
-	// attachAttempts bounds the race with other programs that take the same
-	// free number; each lost race costs one.
+	// attachAttempts limits the race with other programs that use the same free
+	// number; each lost race costs one attempt.
 	attachAttempts = 100
 	loopNameBytes  = 64
 )
@@ -89,7 +89,8 @@ func attach(file string, options AttachOptions) (Loop, error) {
 		}
 		err = loop.configure(int(backing.Fd()), options)
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOENT) {
-			// Another program was faster, or the node is not made yet.
+			// Another program was faster, or the device node does not exist
+			// yet.
 			time.Sleep(time.Millisecond)
 			continue
 		}
@@ -159,8 +160,8 @@ func (l Loop) configure(backing int, options AttachOptions) error {
 	return err
 }
 
-// verify is needed because LOOP_CONFIGURE falls back to buffered I/O without
-// a word.
+// verify is needed because LOOP_CONFIGURE falls back to buffered I/O without an
+// error.
 func (l Loop) verify(options AttachOptions) error {
 	if !options.DirectIO {
 		return nil
@@ -170,16 +171,16 @@ func (l Loop) verify(options AttachOptions) error {
 		return err
 	}
 	if !direct {
-		return fmt.Errorf("%w: the kernel fell back to buffered I/O on %s; is the file on a file system that knows O_DIRECT, and its block size at most %d bytes?",
+		return fmt.Errorf("%w: the kernel fell back to buffered I/O on %s; is the file on a file system with O_DIRECT, and its block size at most %d bytes?",
 			ErrNoDirectIO, l.Name, max(options.BlockSizeBytes, 512))
 	}
-	// Set up step by step, it gets blocks as large as the backing disk's.
+	// Kernels before 5.8 use the block size of the backing disk.
 	blocks, err := l.Queue("logical_block_size")
 	if err != nil {
 		return err
 	}
 	if options.BlockSizeBytes != 0 && blocks != strconv.FormatUint(uint64(options.BlockSizeBytes), 10) {
-		return fmt.Errorf("%w with blocks of %d bytes on %s: the disk under the file has %s", ErrNoDirectIO, options.BlockSizeBytes, l.Name, blocks)
+		return fmt.Errorf("%w with blocks of %d bytes on %s: the underlying disk has %s", ErrNoDirectIO, options.BlockSizeBytes, l.Name, blocks)
 	}
 	return nil
 }

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openBacking opens the file that a loop device is to have. On XFS, where the
-// kernel lets root, what is written through it changes none of its times: a
-// flush of the device is an fsync of the file, which else commits its new
-// modification time in the journal of the file system below, each time anew.
+// openBacking opens the backing file of a loop device. On XFS, where the kernel
+// permits it to root, writes through it do not change the times of the file.
+// Otherwise each flush of the device, an fsync of the file, would commit the
+// new modification time to the journal of the underlying file system.
 func openBacking(path string, readOnly bool) (*os.File, error) {
 	mode := os.O_RDWR
 	if readOnly {
@@ -27,7 +27,7 @@ func openBacking(path string, readOnly bool) (*os.File, error) {
 	}
 	timeless, err := openTimeless(file)
 	if err != nil {
-		return file, nil // another file system, or not allowed: it works as well, but slower
+		return file, nil // another file system, or not permitted: slower, but correct
 	}
 	return timeless, file.Close()
 }
@@ -52,9 +52,9 @@ const (
 	maxHandleBytes = 64
 )
 
-// openTimeless opens a file of an XFS anew by its handle: the kernel then sets
-// FMODE_NOCMTIME (xfs_open_by_handle, fs/xfs/xfs_handle.c), for the sake of
-// programs that move files behind their users' backs.
+// openTimeless reopens a file of an XFS by its handle: the kernel then sets
+// FMODE_NOCMTIME (xfs_open_by_handle, fs/xfs/xfs_handle.c), for programs that
+// move files without their users' knowledge.
 func openTimeless(file *os.File) (*os.File, error) {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(file.Fd()), &st); err != nil {
@@ -74,7 +74,7 @@ func openTimeless(file *os.File) (*os.File, error) {
 	}
 	defer func() { _ = directory.Close() }()
 	by := &handleRequest{flags: unix.O_RDWR | unix.O_LARGEFILE, inHandle: unsafe.Pointer(handle), inHandleBytes: *length}
-	// The kernel knows no O_CLOEXEC here.
+	// The kernel has no O_CLOEXEC for this call.
 	syscall.ForkLock.RLock()
 	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, directory.Fd(), openByHandle, uintptr(unsafe.Pointer(by)))
 	if errno == 0 {

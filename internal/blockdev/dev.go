@@ -11,31 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dev is a block device's number.
+// Dev is the number of a block device.
 type Dev struct{ Major, Minor uint32 }
 
-// String gives "major:minor", as /sys/block/NAME/dev and io.stat write it.
+// String returns "major:minor", as in /sys/block/NAME/dev and io.stat.
 func (d Dev) String() string { return fmt.Sprintf("%d:%d", d.Major, d.Minor) }
 
-// DevOf gives the number in st_dev or st_rdev of a file's stat(2).
+// DevOf converts st_dev or st_rdev of stat(2).
 func DevOf(number uint64) Dev { return Dev{Major: unix.Major(number), Minor: unix.Minor(number)} }
 
 // kernelMinorBits are the bits of a minor number in the kernel's dev_t
 // (MINORBITS, include/linux/kdev_t.h).
 const kernelMinorBits = 20
 
-// Kernel is the number as the kernel itself and its tracepoints have it: 12 bits of
-// major, 20 of minor.
+// Kernel is the number as the kernel and its tracepoints use it: 12 bits of major,
+// 20 of minor.
 func (d Dev) Kernel() uint32 { return d.Major<<kernelMinorBits | d.Minor }
 
-// DevOfKernel is the reverse of [Dev.Kernel].
+// DevOfKernel is the inverse of [Dev.Kernel].
 func DevOfKernel(number uint32) Dev {
 	return Dev{Major: number >> kernelMinorBits, Minor: number & (1<<kernelMinorBits - 1)}
 }
 
-// DeviceName is the kernel's name of the device or partition with that number, as sysfs
-// and jbd2 write it: with "!" where the node's path has a further "/". The error wraps
-// ErrGone if there is none.
+// DeviceName returns the kernel's name of the device or partition with that number, as
+// in sysfs and jbd2: with "!" where the path of the node has a further "/". The error
+// wraps ErrGone if there is none.
 func DeviceName(dev Dev) (string, error) { return Host.DeviceName(dev) }
 
 // DeviceName is [DeviceName] in this tree.
@@ -56,10 +56,11 @@ func (t Tree) directoryOf(dev Dev) (string, error) {
 	return dir, nil
 }
 
-// NodeOf is the path below /dev of the node of a device with that name ([DeviceName]).
+// NodeOf returns the path below /dev of the node of a device with that name
+// ([DeviceName]).
 func NodeOf(name string) string { return filepath.Join("/dev", strings.ReplaceAll(name, "!", "/")) }
 
-// ParseDev reads "major:minor".
+// ParseDev parses "major:minor".
 func ParseDev(s string) (Dev, error) {
 	major, minor, found := strings.Cut(strings.TrimSpace(s), ":")
 	if found {

@@ -12,32 +12,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrGone says that a disk that was there before is there no longer.
+// ErrGone means that a disk does not exist any more.
 var ErrGone = errors.New("the disk is gone")
 
-// SectorBytes is the unit of /sys/block counters and sizes, whatever the
-// device's own block size is.
+// SectorBytes is the unit of /sys/block counters and sizes, whatever the block
+// size of the device is.
 const SectorBytes = 512
 
-// Host is the running system's [Tree].
+// Host is the [Tree] of the running system.
 var Host = Tree{Sys: "/sys", Proc: "/proc"}
 
-// Tree says where sysfs and procfs are found; tests point it at small fakes.
+// Tree names the directories of sysfs and procfs; tests use small fake ones.
 type Tree struct{ Sys, Proc string }
 
-// Disk is a whole disk (not a partition) known to the kernel. It is a value:
-// comparable, and not held open.
+// Disk is a whole disk (not a partition). It is a comparable value and holds no
+// file open.
 type Disk struct {
-	// Name is the directory's name in /sys/block, such as "loop0".
+	// Name is the name of the directory in /sys/block, such as "loop0".
 	Name string
-	// Dev is the disk's number.
+	// Dev is the number of the disk.
 	Dev  Dev
 	tree Tree
 }
 
-// Lookup finds the whole disk meant by a disk's or partition's name ("loop0"),
-// its node ("/dev/loop0"), its number ("7:0"), or a path on a mounted file
-// system ("/mnt/data": the disk that the file system lies on).
+// Lookup finds the whole disk of a disk's or partition's name ("loop0"), its
+// node ("/dev/loop0"), its number ("7:0"), or a path on a mounted file system
+// ("/mnt/data": the disk of that file system).
 func Lookup(what string) (Disk, error) { return Host.Lookup(what) }
 
 // Lookup is [Lookup] in this tree.
@@ -54,8 +54,8 @@ func (t Tree) Lookup(what string) (Disk, error) {
 	return t.lookupPath(what)
 }
 
-// LookupDev finds the whole disk of a device number, which may be a
-// partition's.
+// LookupDev finds the whole disk of a device number, which may be that of a
+// partition.
 func (t Tree) LookupDev(dev Dev) (Disk, error) {
 	dir, err := t.directoryOf(dev)
 	if err != nil {
@@ -86,8 +86,8 @@ func (t Tree) lookupPath(path string) (Disk, error) {
 	if dev := DevOf(st.Dev); dev.Major != 0 {
 		return t.LookupDev(dev)
 	}
-	// File systems with numbers of their own (btrfs, overlay, FUSE): the
-	// mount's source names the disk, where there is just one.
+	// btrfs, overlay and FUSE have device numbers of their own: the mount's
+	// source names the disk, if there is only one.
 	mount, err := t.mountOf(path)
 	if err != nil {
 		return Disk{}, err
@@ -95,11 +95,11 @@ func (t Tree) lookupPath(path string) (Disk, error) {
 	if err := unix.Stat(mount.Source, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK {
 		return t.LookupDev(DevOf(st.Rdev))
 	}
-	return Disk{}, fmt.Errorf("%s is on %s (%s from %q), which lies on no single disk", path, mount.Point, mount.Type, mount.Source)
+	return Disk{}, fmt.Errorf("%s is on %s (%s from %q), which is not on a single disk", path, mount.Point, mount.Type, mount.Source)
 }
 
-// wholeDisk makes the Disk of a resolved sysfs directory, which may be a
-// partition's: then the disk is the directory above.
+// wholeDisk returns the Disk of a resolved sysfs directory. For a partition,
+// the disk is the parent directory.
 func (t Tree) wholeDisk(dir string) (Disk, error) {
 	if _, err := os.Stat(filepath.Join(dir, "partition")); err == nil {
 		dir = filepath.Dir(dir)
@@ -115,7 +115,7 @@ func (t Tree) wholeDisk(dir string) (Disk, error) {
 	return Disk{Name: filepath.Base(dir), Dev: dev, tree: t}, nil
 }
 
-// orHost is the tree, or the host's for a disk that was made without.
+// orHost returns the tree, or the host's for a disk that was made without one.
 func (t Tree) orHost() Tree {
 	if t.Sys == "" {
 		return Host
@@ -123,10 +123,11 @@ func (t Tree) orHost() Tree {
 	return t
 }
 
-// Node is the path of the disk's device node.
+// Node returns the path of the disk's device node.
 func (d Disk) Node() string { return NodeOf(d.Name) }
 
-// SizeBytes is the disk's capacity; 0 for a loop device without a file.
+// SizeBytes returns the capacity of the disk in bytes; 0 for a loop device
+// without a file.
 func (d Disk) SizeBytes() (uint64, error) {
 	text, err := d.read("size")
 	if err != nil {
@@ -134,13 +135,14 @@ func (d Disk) SizeBytes() (uint64, error) {
 	}
 	sectors, err := strconv.ParseUint(text, 10, 64)
 	if err != nil || sectors > 1<<54 {
-		return 0, fmt.Errorf("size of disk %s: %q is no number of sectors", d.Name, text)
+		return 0, fmt.Errorf("size of disk %s: %q is not a number of sectors", d.Name, text)
 	}
 	return sectors * SectorBytes, nil
 }
 
-// Present returns nil if the disk exists and has a capacity, else an error
-// that wraps ErrGone: removed, or a loop device that lost its file.
+// Present returns nil if the disk exists and has a capacity. Otherwise the
+// error wraps ErrGone: the disk was removed, or is a loop device without a
+// file.
 func (d Disk) Present() error {
 	size, err := d.SizeBytes()
 	if err != nil {
@@ -164,8 +166,8 @@ func (d Disk) read(file string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// goneIfMissing marks the errors of a device that was removed: its directory
-// is missing, or an open file of it answers ENODEV.
+// goneIfMissing marks the errors of a removed device: its directory is missing,
+// or an open file of it returns ENODEV.
 func goneIfMissing(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO) {
 		return fmt.Errorf("disk %s: %w (%w)", name, ErrGone, err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// fakeTree builds a sysfs with disk vda (253:0), its partition vda1 (253:1)
-// and a loop device.
+// fakeTree builds a sysfs with disk vda (253:0), its partition vda1 (253:1) and
+// a loop device.
 func fakeTree(t *testing.T) Tree {
 	t.Helper()
 	root := t.TempDir()
@@ -68,7 +68,7 @@ func TestLookupResolvesNamesNumbersAndPartitionsToTheWholeDisk(t *testing.T) {
 	}
 }
 
-func TestLookupOfUnknownDisksSaysGone(t *testing.T) {
+func TestLookupOfUnknownDisksReturnsGone(t *testing.T) {
 	tree := fakeTree(t)
 	for _, what := range []string{"sdz", "9:9"} {
 		if _, err := tree.Lookup(what); !errors.Is(err, ErrGone) {
@@ -82,7 +82,7 @@ func TestLookupOfUnknownDisksSaysGone(t *testing.T) {
 	}
 }
 
-func TestStatCountsSectorsOf512BytesAndDiscardsApart(t *testing.T) {
+func TestStatCountsSectorsOf512BytesAndDiscardsSeparately(t *testing.T) {
 	disk, err := fakeTree(t).Lookup("vda")
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func FuzzStat(f *testing.F) {
 	})
 }
 
-func TestReadingADiskThatWasRemovedSaysGone(t *testing.T) {
+func TestReadingARemovedDiskReturnsGone(t *testing.T) {
 	tree := fakeTree(t)
 	disk, err := tree.Lookup("vda")
 	if err != nil {

@@ -1,11 +1,12 @@
-// Package blockdev wraps what the kernel says and takes about block devices:
-// /sys/block (counters, queue, I/O scheduler), /proc/self/mountinfo (which
-// file system lies on which disk) and the loop devices' ioctls.
+// Package blockdev wraps the kernel's interfaces to block devices: /sys/block
+// (counters, queue, I/O scheduler), /proc/self/mountinfo (the disk of each file
+// system) and the ioctls of loop devices.
 //
 // A [Disk] is always a whole disk, because counters, schedulers and weights
-// belong to whole disks; [Lookup] takes what a user may write (a name, a node
+// belong to whole disks; [Lookup] accepts what a user may write (a name, a node
 // in /dev, a mount point, a device number) and resolves partitions.
 //
-// Reading is free of side effects. Nothing here chooses a scheduler or changes
-// a device by itself; callers do so on disks they made or were told to change.
+// Reading has no side effects. The package itself chooses no scheduler and
+// changes no device; callers do so on disks that they made or were told to
+// change.
 package blockdev

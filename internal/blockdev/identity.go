@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Identity tells the disk from any other that has its name and number at another
-// time. A loop device with another file is another disk. The text is only to be
-// compared, and only on the running host.
+// Identity distinguishes the disk from any other that has its name and number at
+// another time. A loop device with another file is another disk. The text is
+// only for comparison, and only on the running host.
 func (d Disk) Identity() (string, error) {
 	sequence, err := d.read("diskseq") // since 5.15, include/linux/blkdev.h
 	if err == nil {
@@ -20,7 +20,7 @@ func (d Disk) Identity() (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	// The kernel makes the directory with the disk, and that of the loop device's
+	// The kernel makes the directory with the disk, and the directory of the loop
 	// attributes with its file. It numbers directories in order.
 	var disk unix.Stat_t
 	if err := unix.Stat(d.path("."), &disk); err != nil {
@@ -28,7 +28,7 @@ func (d Disk) Identity() (string, error) {
 	}
 	var file unix.Stat_t
 	if err := unix.Stat(d.path("loop"), &file); err != nil && !errors.Is(err, unix.ENOENT) {
-		return "", fmt.Errorf("disk %s: cannot look at %s: %w", d.Name, d.path("loop"), err)
+		return "", fmt.Errorf("disk %s: cannot read %s: %w", d.Name, d.path("loop"), err)
 	}
 	return fmt.Sprintf("directory %d %d", disk.Ino, file.Ino), nil
 }

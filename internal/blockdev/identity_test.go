@@ -9,7 +9,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// Each file is another disk, by the host's sysfs and by one as before 5.15.
+// Each file is another disk, with the host's sysfs and with one as before 5.15.
 func TestALoopDeviceWithAnotherFileIsAnotherDisk(t *testing.T) {
 	needs.Root(t)
 	dir := t.TempDir()
@@ -28,7 +28,7 @@ func TestALoopDeviceWithAnotherFileIsAnotherDisk(t *testing.T) {
 		needs.That(t, err == nil, "a loop device")
 		t.Cleanup(func() { _ = loop.Detach(t.Context()) })
 		if name != "" {
-			needs.That(t, loop.Name == name, "no other program that takes loop devices meanwhile")
+			needs.That(t, loop.Name == name, "no other program that uses loop devices meanwhile")
 		}
 		name = loop.Name
 		at := filepath.Join(old.Sys, "block", name)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrBusy says that a loop device or disk is still used by somebody.
+// ErrBusy means that a loop device or disk is still in use.
 var ErrBusy = errors.New("in use")
 
 // Loop is a loop device with the file that it was attached to.
@@ -21,19 +21,20 @@ type Loop struct {
 	Disk
 	// File is the backing file's absolute path.
 	File string
-	// inode and fileSystem tell whether the number was given to another
-	// file meanwhile; 0 if not known.
+	// inode and fileSystem show whether the number now belongs to another file;
+	// 0 if not known.
 	inode, fileSystem uint64
 }
 
-// Path is the loop device's node, such as "/dev/loop0".
+// Path returns the node of the loop device, such as "/dev/loop0".
 func (l Loop) Path() string { return l.Node() }
 
-// BackingFile is the file that a loop device is attached to now; "" if none.
+// BackingFile returns the current file of a loop device; "" if it has none.
 func (d Disk) BackingFile() (string, error) {
 	text, err := d.read("loop/backing_file")
 	if errors.Is(err, ErrGone) {
-		// Kernels differ: without a file the attribute is missing or empty.
+		// Without a file, the attribute is missing or empty, depending on the
+		// kernel.
 		if _, statErr := os.Stat(d.path("dev")); statErr == nil {
 			return "", nil
 		}
@@ -41,23 +42,23 @@ func (d Disk) BackingFile() (string, error) {
 	return text, err
 }
 
-// DirectIO says whether the loop device goes around the page cache of its
-// backing file, by /sys/block/loopN/loop/dio.
+// DirectIO reports whether the loop device bypasses the page cache of its
+// backing file, according to /sys/block/loopN/loop/dio.
 func (d Disk) DirectIO() (bool, error) {
 	text, err := d.read("loop/dio")
 	return text == "1", err
 }
 
-// LoopStatus is what LOOP_GET_STATUS64 tells.
+// LoopStatus is the result of LOOP_GET_STATUS64.
 type LoopStatus struct {
-	// Label is what [AttachOptions] gave it.
+	// Label is the label from [AttachOptions].
 	Label string
-	// FileSystem and Inode are the backing file's, as stat(2) has them.
+	// FileSystem and Inode identify the backing file, as in stat(2).
 	FileSystem, Inode uint64
 }
 
-// Status asks the device itself; the error wraps ErrGone if it has no file by
-// now.
+// Status queries the device; the error wraps ErrGone if it has no file any
+// more.
 func (l Loop) Status() (LoopStatus, error) {
 	fd, err := unix.Open(l.Node(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -97,12 +98,12 @@ func (t Tree) Loops() ([]Loop, error) {
 	return loops, nil
 }
 
-// Detach takes the file away from the loop device. It does nothing if the
-// device has none, or has another one meanwhile. It refuses with an error
-// that wraps ErrBusy while a file system, swap or device mapper uses the
-// device, in whatever mount namespace; then nothing is changed.
+// Detach detaches the file from the loop device. It does nothing if the device
+// has no file, or another one. It fails with an error that wraps ErrBusy while
+// a file system, swap or device mapper uses the device, in any mount namespace;
+// then nothing is changed.
 func (l Loop) Detach(ctx context.Context) error {
-	// O_EXCL fails if anybody claims the device.
+	// O_EXCL fails if the device is in use.
 	fd, err := unix.Open(l.Node(), unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("cannot detach %s: %w%s", l.Node(), ErrBusy, l.users())
@@ -122,7 +123,7 @@ func (l Loop) Detach(ctx context.Context) error {
 }
 
 // CheckUnused returns an error that wraps ErrBusy while a file system, swap, md
-// or the device mapper uses the disk or partition of a node, in whatever mount
+// or the device mapper uses the disk or partition of a node, in any mount
 // namespace.
 func CheckUnused(node string) error {
 	fd, err := unix.Open(node, unix.O_RDONLY|unix.O_EXCL|unix.O_CLOEXEC, 0)
@@ -135,7 +136,8 @@ func CheckUnused(node string) error {
 	return unix.Close(fd)
 }
 
-// CheckUnused is [CheckUnused] of the disk, and says by what it is used.
+// CheckUnused is [CheckUnused] of the disk; its error names the user of the
+// disk.
 func (d Disk) CheckUnused() error {
 	err := CheckUnused(d.Node())
 	switch {
@@ -147,9 +149,9 @@ func (d Disk) CheckUnused() error {
 	return nil
 }
 
-// DetachLazily asks the kernel to take the file away when the last user of
-// the device is gone. It is for devices whose backing died, where waiting
-// would be in vain; callers with living backing want [Loop.Detach].
+// DetachLazily makes the kernel detach the file when the last user of the
+// device is gone. It is for devices with a dead backing, where waiting is
+// useless; otherwise use [Loop.Detach].
 func (l Loop) DetachLazily() error {
 	fd, err := unix.Open(l.Node(), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENOENT) {
@@ -163,7 +165,7 @@ func (l Loop) DetachLazily() error {
 	return err
 }
 
-// clear does LOOP_CLR_FD if the device still has our file.
+// clear calls LOOP_CLR_FD if the device still has our file.
 func (l Loop) clear(fd int) (ours bool, err error) {
 	info, err := unix.IoctlLoopGetStatus64(fd)
 	if errors.Is(err, unix.ENXIO) {
@@ -173,8 +175,8 @@ func (l Loop) clear(fd int) (ours bool, err error) {
 	case err == nil && l.inode != 0:
 		ours = info.Inode == l.inode && info.Device == l.fileSystem
 	default:
-		// LOOP_GET_STATUS64 asks the file for its attributes, which a dead
-		// FUSE server cannot answer; sysfs only prints the path.
+		// LOOP_GET_STATUS64 reads the attributes of the file, which blocks on a
+		// dead FUSE server; sysfs only prints the path.
 		file, fileErr := l.BackingFile()
 		if fileErr != nil {
 			return false, fileErr
@@ -191,8 +193,8 @@ func (l Loop) clear(fd int) (ours bool, err error) {
 	return true, nil
 }
 
-// awaitDetached waits, because LOOP_CLR_FD is done only when the last opener
-// (udev, blkid) has closed the device.
+// awaitDetached waits, because LOOP_CLR_FD takes effect only when the last
+// opener (udev, blkid) has closed the device.
 func (l Loop) awaitDetached(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, detachPatience)
 	defer cancel()
@@ -214,7 +216,7 @@ func (l Loop) awaitDetached(ctx context.Context) error {
 
 const detachPatience = 5 * time.Second
 
-// users says, for an error message, what uses the disk.
+// users lists, for an error message, the users of the disk.
 func (d Disk) users() string {
 	var users []string
 	if mounts, err := MountsOf(d.Dev); err == nil {

@@ -120,7 +120,7 @@ func writeDevice(path string, data []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-func TestAttachingAtTheSameTimeGivesEachItsOwnDevice(t *testing.T) {
+func TestConcurrentAttachesGetDifferentDevices(t *testing.T) {
 	needLoop(t)
 	const count = 8
 	loops := make([]Loop, count)
@@ -170,7 +170,7 @@ func TestDetachRefusesAClaimedDeviceAndChangesNothing(t *testing.T) {
 	}
 }
 
-func TestDetachLeavesADeviceThatWasGivenToAnotherFile(t *testing.T) {
+func TestDetachKeepsADeviceThatHasAnotherFile(t *testing.T) {
 	needLoop(t)
 	loop := attachForTest(t, imageFile(t, 1<<20), AttachOptions{})
 	stale := loop
@@ -183,7 +183,7 @@ func TestDetachLeavesADeviceThatWasGivenToAnotherFile(t *testing.T) {
 	}
 }
 
-func TestAttachOfWhatCannotBeAttachedIsAnError(t *testing.T) {
+func TestAttachOfInvalidFilesIsAnError(t *testing.T) {
 	needLoop(t)
 	if _, err := Attach("/no/such/file", AttachOptions{}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
@@ -239,14 +239,14 @@ func TestAQueueAttributeThatTheKernelRoundsIsAnError(t *testing.T) {
 	if err := loop.SetQueue("read_ahead_kb", "64"); err != nil {
 		t.Error(err)
 	}
-	// It counts pages.
+	// The attribute counts pages.
 	if err := loop.SetQueue("read_ahead_kb", "65"); err == nil || !strings.Contains(err.Error(), `is "64" after writing "65"`) {
 		t.Errorf("got %v", err)
 	}
 	if err := loop.SetQueue("max_sectors_kb", "no number"); err == nil {
-		t.Error("no error for what the kernel refuses")
+		t.Error("no error for a value that the kernel rejects")
 	}
 	if err := loop.SetQueue("../dev", "1"); err == nil {
-		t.Error("a path is taken for a name")
+		t.Error("a path is accepted as a name")
 	}
 }

@@ -10,22 +10,23 @@ import (
 
 // Mount is one line of /proc/self/mountinfo.
 type Mount struct {
-	// Dev is the file system's number: a disk's or partition's, or one of
-	// its own with major 0.
+	// Dev is the number of the file system: that of a disk or partition, or one
+	// of its own with major 0.
 	Dev Dev
 	// Root is the directory of the file system that is mounted here.
 	Root string
-	// Point is where, as this process sees it.
+	// Point is the mount point as this process sees it.
 	Point string
 	// Type is the file system's type, such as "ext4".
 	Type string
 	// Source is usually a device node.
 	Source string
-	// Options are those of the file system, such as "rw,journal_path=...".
+	// Options are the options of the file system, such as
+	// "rw,journal_path=...".
 	Options string
 }
 
-// Mounts lists the mounts that this process sees, in the order made.
+// Mounts lists the mounts that this process sees, oldest first.
 func Mounts() ([]Mount, error) { return Host.Mounts() }
 
 // Mounts is [Mounts] in this tree.
@@ -61,9 +62,11 @@ func MountsOf(dev Dev) ([]Mount, error) {
 	return mounts, nil
 }
 
-// parseMount reads a line such as
-// 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw,errors=continue
-// where any number of optional fields precedes the lone dash.
+// parseMount parses a line such as
+//
+//	36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw,errors=continue
+//
+// where any number of optional fields precedes the single dash.
 func parseMount(line string) (Mount, error) {
 	before, after, found := strings.Cut(line, " - ")
 	first := strings.Fields(before)
@@ -85,7 +88,7 @@ func parseMount(line string) (Mount, error) {
 	}, nil
 }
 
-// unescapeMount undoes \040 and the like.
+// unescapeMount decodes \040 and other octal escapes.
 func unescapeMount(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -104,8 +107,8 @@ func unescapeMount(s string) string {
 	return out.String()
 }
 
-// mountOf finds the mount that a path is on: the last one made whose point is
-// the longest prefix.
+// mountOf finds the mount of a path: the last one made whose mount point is the
+// longest prefix.
 func (t Tree) mountOf(path string) (Mount, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

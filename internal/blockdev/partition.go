@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Partition is a part of a disk, with a number of its own.
+// Partition is a part of a disk, with its own device number.
 type Partition struct {
 	Node string
 	Dev  Dev
 }
 
-// The kernel is told of partitions by include/uapi/linux/blkpg.h: nothing is
-// written to the disk, and no kind of partition table has to be known.
+// include/uapi/linux/blkpg.h tells the kernel about partitions without a
+// partition table: nothing is written to the disk.
 const (
 	blkpgAdd    = 1
 	blkpgDelete = 2
@@ -45,11 +45,12 @@ type blkpgArgument struct {
 	data              unsafe.Pointer
 }
 
-// AddPartitions cuts a disk that is all the caller's into a number of partitions
-// of so many bytes each, from its beginning. They are the kernel's alone: the next
-// start of the host does not know them.
+// AddPartitions divides a disk that the caller owns into count partitions of the
+// given number of bytes each, from its start. They exist only in the kernel, until
+// the next reboot.
 func AddPartitions(disk Disk, count int, bytes uint64) ([]Partition, error) {
-	// A loop device keeps those of a killed run, also with another file.
+	// A loop device keeps the partitions of a killed run, also with another
+	// file.
 	if err := RemovePartitions(disk, count); err != nil {
 		return nil, err
 	}
@@ -67,8 +68,8 @@ func AddPartitions(disk Disk, count int, bytes uint64) ([]Partition, error) {
 	return parts, nil
 }
 
-// RemovePartitions takes the first partitions away, as far as they are there;
-// none may be in use.
+// RemovePartitions removes the first partitions, as far as they exist; none may
+// be in use.
 func RemovePartitions(disk Disk, count int) error {
 	for n := range count {
 		err := blkpg(disk, blkpgDelete, blkpgPartition{number: int32(n + 1)})
@@ -95,7 +96,7 @@ func blkpg(disk Disk, op int32, p blkpgPartition) error {
 	return nil
 }
 
-// partitionName is the kernel's: loop0p1, vda1 (block/partitions/core.c,
+// partitionName is the kernel's name: loop0p1, vda1 (block/partitions/core.c,
 // add_partition).
 func partitionName(disk string, number int) string {
 	if last := disk[len(disk)-1]; '0' <= last && last <= '9' {

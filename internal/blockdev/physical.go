@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// ErrSeveralDisks says that a device lies on more than one disk.
-var ErrSeveralDisks = errors.New("lies on several disks")
+// ErrSeveralDisks means that a device is on more than one disk.
+var ErrSeveralDisks = errors.New("is on several disks")
 
-// maxLayers bounds mappings on mappings.
+// maxLayers limits the layers of mappings.
 const maxLayers = 16
 
-// Physical gives the disks that carry a device, by name: those whose I/O
-// schedulers decide about what it sends down. For a logical volume, an encrypted
-// disk, a RAID (device mapper and md, in any number of layers) they are the disks
-// below; for partitions below, their disks. Any other disk is its own, also a
-// loop device, which has a scheduler, and a multipath device that schedules
-// before it chooses the path.
+// Physical returns the underlying disks of a device, by name: those whose I/O
+// schedulers order its requests. For a logical volume, an encrypted disk or a
+// RAID (device mapper and md, in any number of layers) these are the disks below
+// it; partitions count as their disks. Any other disk is its own, also a loop
+// device, which has a scheduler, and a request-based multipath device, which
+// schedules before it chooses the path.
 func (d Disk) Physical() ([]Disk, error) {
 	found := make(map[Disk]bool)
 	if err := d.collectPhysical(found, 0); err != nil {
@@ -34,8 +34,8 @@ func (d Disk) Physical() ([]Disk, error) {
 	return disks, nil
 }
 
-// Bottom is the one disk that carries a device ([Disk.Physical]). The error wraps
-// ErrSeveralDisks, and names them, where there are more.
+// Bottom returns the only underlying disk of a device ([Disk.Physical]). If there
+// are more, the error wraps ErrSeveralDisks and names them.
 func (d Disk) Bottom() (Disk, error) {
 	disks, err := d.Physical()
 	if err != nil {
@@ -75,8 +75,8 @@ func (d Disk) collectPhysical(found map[Disk]bool, layers int) error {
 	return nil
 }
 
-// schedules says whether the device has a choice of schedulers. Mapped devices
-// that hand bios on have none.
+// schedules reports whether the device has a choice of schedulers. Mapped
+// devices that pass bios on have none.
 func (d Disk) schedules() bool {
 	scheduler, err := d.Scheduler()
 	return err == nil && len(scheduler.Available) > 1

@@ -35,7 +35,7 @@ func (l layers) link(target, path string) {
 	}
 }
 
-// add makes a disk with what sysfs says of its scheduler, above others.
+// add makes a disk with the content of its scheduler file, above others.
 func (l layers) add(name, dev, scheduler string, below ...string) {
 	dir := filepath.Join(l.tree.Sys, "devices", name)
 	l.write(filepath.Join(dir, "dev"), dev)

@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoTunable says that the disk's scheduler has no tunable of that name.
+// ErrNoTunable means that the scheduler of the disk has no tunable of that
+// name.
 var ErrNoTunable = errors.New("no such tunable")
 
-// ErrNoScheduler says that the disk does not offer that scheduler.
+// ErrNoScheduler means that the disk does not offer that scheduler.
 var ErrNoScheduler = errors.New("no such I/O scheduler")
 
-// BFQ is the scheduler that knows weights, NoScheduler the lack of one.
+// BFQ is the scheduler with weights; NoScheduler means that there is none.
 const (
 	BFQ         = "bfq"
 	NoScheduler = "none"
@@ -31,7 +32,7 @@ type Scheduler struct {
 	Available []string
 }
 
-// Scheduler reads which scheduler the disk uses and could use.
+// Scheduler reads the current and the available schedulers of the disk.
 func (d Disk) Scheduler() (Scheduler, error) {
 	text, err := d.read("queue/scheduler")
 	if err != nil {
@@ -44,8 +45,8 @@ func (d Disk) Scheduler() (Scheduler, error) {
 	return scheduler, nil
 }
 
-// parseScheduler reads "none mq-deadline [bfq]". Devices that take bios
-// directly (device mapper) write a bare "none".
+// parseScheduler parses "none mq-deadline [bfq]". Devices that accept bios
+// directly (device mapper) have a bare "none".
 func parseScheduler(text string) (Scheduler, error) {
 	var scheduler Scheduler
 	for _, word := range strings.Fields(text) {
@@ -65,17 +66,17 @@ func parseScheduler(text string) (Scheduler, error) {
 	return scheduler, nil
 }
 
-// SetScheduler switches the disk to the scheduler and checks that it took.
-// Only for disks that the caller made, or was told to switch: weights and
-// tunables of the scheduler before are lost.
+// SetScheduler switches the disk to the scheduler and checks the result. Use it
+// only on disks that the caller made, or was told to switch: weights and
+// tunables of the former scheduler are lost.
 func (d Disk) SetScheduler(name string) error {
 	before, err := d.Scheduler()
 	if err != nil {
 		return err
 	}
 	if !slices.Contains(before.Available, name) {
-		// The kernel may know it as a module that is not loaded yet: it is
-		// listed only after loading, and writing its name loads it.
+		// The scheduler may be in a module that is not loaded: it is listed
+		// only after loading, and writing its name loads it.
 		if err := d.write("queue/scheduler", name); err != nil {
 			return fmt.Errorf("cannot set scheduler %q on %s, which offers %s: %w",
 				name, d.Name, strings.Join(before.Available, ", "), ErrNoScheduler)
@@ -93,10 +94,11 @@ func (d Disk) SetScheduler(name string) error {
 	return nil
 }
 
-// RenewScheduler switches the disk to the scheduler as SetScheduler does, and if
-// it has it already, to a new one: with the kernel's tunables, and without what
-// the old one had learned of the disk. BFQ, for one, never forgets that the disk
-// took more than three requests at a time (bfq_update_hw_tag, 6.18).
+// RenewScheduler switches the disk to the scheduler like SetScheduler. If the
+// disk has it already, it gets a new instance: with the kernel's tunables, and
+// without the state that the old one learned. BFQ, for example, never forgets
+// that the disk accepted more than three requests at a time (bfq_update_hw_tag,
+// 6.18).
 func (d Disk) RenewScheduler(name string) error {
 	before, err := d.Scheduler()
 	if err != nil {
@@ -110,9 +112,9 @@ func (d Disk) RenewScheduler(name string) error {
 	return d.SetScheduler(name)
 }
 
-// Tunable reads a tunable of the scheduler in force, such as BFQ's
-// "low_latency" ("0" or "1") or "slice_idle" (milliseconds). The error wraps
-// ErrNoTunable if the scheduler has none of that name.
+// Tunable reads a tunable of the current scheduler, such as BFQ's "low_latency"
+// ("0" or "1") or "slice_idle" (milliseconds). The error wraps ErrNoTunable if
+// the scheduler has none of that name.
 func (d Disk) Tunable(name string) (string, error) {
 	if err := checkAttribute(name); err != nil {
 		return "", err
@@ -121,7 +123,7 @@ func (d Disk) Tunable(name string) (string, error) {
 	return text, d.explainTunable(name, err)
 }
 
-// SetTunable writes a tunable of the scheduler in force.
+// SetTunable writes a tunable of the current scheduler.
 func (d Disk) SetTunable(name, value string) error {
 	if err := checkAttribute(name); err != nil {
 		return err
@@ -150,7 +152,7 @@ func (d Disk) Queue(name string) (string, error) {
 }
 
 // SetQueue writes an attribute of the disk's queue, such as "max_sectors_kb",
-// and checks that it took: the kernel rounds some values without a word.
+// and checks the result, because the kernel silently rounds some values.
 func (d Disk) SetQueue(name, value string) error {
 	if err := checkAttribute(name); err != nil {
 		return err
@@ -172,7 +174,7 @@ func checkAttribute(name string) error {
 	return nil
 }
 
-// write never creates a file: sysfs files exist or the kernel lacks them.
+// write never creates a file: a sysfs file exists unless the kernel lacks it.
 func (d Disk) write(file, value string) error {
 	f, err := os.OpenFile(d.path(file), os.O_WRONLY|unix.O_TRUNC, 0)
 	if err != nil {

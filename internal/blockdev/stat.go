@@ -6,26 +6,26 @@ import (
 	"os"
 )
 
-// Stat is what a disk did since it was made, by /sys/block/NAME/stat. The
-// counters never fall while the disk lives (a loop device keeps its counters
-// from one file to the next), and count completed requests.
+// Stat is the I/O of a disk since it was made, from /sys/block/NAME/stat. The
+// counters never decrease while the disk exists (a loop device keeps its
+// counters from one file to the next), and count completed requests.
 type Stat struct {
 	// ReadBytes and WriteBytes do not contain discards.
 	ReadBytes, WriteBytes uint64
-	// DiscardBytes is what was discarded (0 before kernel 4.18).
+	// DiscardBytes is the number of discarded bytes (0 before kernel 4.18).
 	DiscardBytes uint64
 	// Reads, Writes, Discards and Flushes count requests.
 	Reads, Writes, Discards, Flushes uint64
-	// InFlight is the number of requests begun and not completed, now.
+	// InFlight is the number of requests now started and not completed.
 	InFlight uint64
 	// BusySeconds is the time in which at least one request was in flight.
 	BusySeconds float64
 }
 
-// Bytes is what the disk read and wrote.
+// Bytes is the number of bytes read and written.
 func (s Stat) Bytes() uint64 { return s.ReadBytes + s.WriteBytes }
 
-// Stat reads the disk's counters. For repeated reads see [Disk.OpenStat].
+// Stat reads the counters of the disk. For repeated reads see [Disk.OpenStat].
 func (d Disk) Stat() (Stat, error) {
 	reader, err := d.OpenStat()
 	if err != nil {
@@ -35,15 +35,15 @@ func (d Disk) Stat() (Stat, error) {
 	return reader.Read()
 }
 
-// StatReader reads one disk's counters again and again with one system call
-// and no allocation. It is not safe for concurrent use.
+// StatReader reads the counters of one disk repeatedly with one system call and
+// no allocation. It is not safe for concurrent use.
 type StatReader struct {
 	name   string
 	file   *os.File
 	buffer [512]byte
 }
 
-// OpenStat opens the disk's counters for repeated reading.
+// OpenStat opens the counters of the disk for repeated reading.
 func (d Disk) OpenStat() (*StatReader, error) {
 	file, err := os.Open(d.path("stat"))
 	if err != nil {
@@ -52,8 +52,8 @@ func (d Disk) OpenStat() (*StatReader, error) {
 	return &StatReader{name: d.Name, file: file}, nil
 }
 
-// Read gives the counters now; an error that wraps ErrGone if the disk was
-// removed meanwhile.
+// Read returns the current counters; the error wraps ErrGone if the disk was
+// removed.
 func (r *StatReader) Read() (Stat, error) {
 	n, err := r.file.ReadAt(r.buffer[:], 0)
 	if n == 0 && err != nil {

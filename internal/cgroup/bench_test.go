@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkKernelInterval is one interval of the daemon on a host with 1,000
-// more cgroups, nested as pods are or flat, on each of which a BFQ disk counts.
-// cpu-ms/op is the CPU time, user and system, of listing them and reading all
-// counters.
+// BenchmarkKernelInterval measures one interval of the daemon on a host with
+// 1,000 more cgroups, nested like pods or flat, each with counters of a BFQ
+// disk. cpu-ms/op is the CPU time, user and system, of listing them and reading
+// all counters.
 func BenchmarkKernelInterval(b *testing.B) {
 	for _, shape := range []struct {
 		name       string
@@ -35,7 +35,7 @@ func BenchmarkKernelInterval(b *testing.B) {
 			for _, leaf := range leaves {
 				makeCgroup(b, tree, leaf)
 			}
-			// a group exists in BFQ once a weight was set for it
+			// BFQ has a group once a weight was set for it.
 			w, err := tree.Weights(disk.dev, "bfq")
 			if err != nil {
 				b.Fatal(err)

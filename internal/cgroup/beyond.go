@@ -6,31 +6,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of a walk. An unprivileged user to whom a cgroup is delegated can nest
-// and make as many as he likes.
+// Bounds of a walk. An unprivileged user with a delegated cgroup can nest and
+// make as many cgroups as they want.
 const (
 	// pathMax is the kernel's PATH_MAX, the last zero byte included.
 	pathMax = 4096
-	// fileNameBytes is room for "/" and the name of any file of a cgroup.
+	// fileNameBytes is the space for "/" and the name of any file of a cgroup.
 	fileNameBytes = 1 + unix.NAME_MAX
-	// maxLevels bounds how deep a cgroup with a usable path is: to open one by
+	// maxLevels limits the depth of a cgroup with a usable path: opening one by
 	// its path costs the kernel a look-up for each level.
 	maxLevels = 128
-	// maxListed bounds the cgroups that have a usable path.
+	// maxListed limits the number of cgroups with a usable path.
 	maxListed = 1 << 17
-	// maxBeyond bounds those that have none, for they are looked up one by one
-	// at every walk.
+	// maxBeyond limits the number of cgroups without one, which are looked up
+	// one by one at every walk.
 	maxBeyond = 1000
 )
 
-// reach is what of a walk is bounded; tests make it less.
+// reach holds the bounds of a walk; tests reduce them.
 type reach struct{ pathBytes, levels, listed, beyond int }
 
 func reachOf(root string) reach {
 	return reach{pathBytes: pathMax - 1 - fileNameBytes - len(root), levels: maxLevels, listed: maxListed, beyond: maxBeyond}
 }
 
-// reaches says whether a child of a cgroup has a usable path.
+// reaches reports whether a child of a cgroup has a usable path.
 func (r reach) reaches(parent *node, name []byte) bool {
 	return len(parent.Path)+1+len(name) <= r.pathBytes && parent.level < r.levels
 }
@@ -38,13 +38,13 @@ func (r reach) reaches(parent *node, name []byte) bool {
 // far is a directory on the way down beyond the last usable path.
 type far struct {
 	id uint64
-	// left are its subdirectories that are still to be visited.
+	// left are its subdirectories that are not visited yet.
 	left []string
 }
 
-// beyond visits the cgroups from a child of a cgroup on, whose own paths are
-// too long or too deep to be used. It goes from directory to directory, so that no path is
-// needed, and holds one of them open, however deep they are.
+// beyond visits the cgroups from a child of a cgroup on whose own paths are too long or
+// too deep. It goes from directory to directory without paths, and holds only one of them
+// open, however deep they are.
 func (w *walker) beyond(parent int, ancestor *node, name string) {
 	if len(w.far) >= w.reach.beyond {
 		w.skipped++
@@ -64,7 +64,7 @@ func (w *walker) beyond(parent int, ancestor *node, name string) {
 				return
 			}
 			if at, err = replace(at, ".."); err != nil || inode(at) != way[len(way)-1].id {
-				w.skipped++ // it was moved meanwhile: the rest comes with the next walk
+				w.skipped++ // it was moved meanwhile: the next walk lists the rest
 				return
 			}
 			continue
@@ -86,7 +86,7 @@ func (w *walker) beyond(parent int, ancestor *node, name string) {
 	}
 }
 
-// visit notes a cgroup beyond, and lists its children.
+// visit records a cgroup beyond the bounds, and lists its children.
 func (w *walker) visit(fd int, ancestor *node) far {
 	id := inode(fd)
 	w.far = append(w.far, Cgroup{Path: ancestor.Path, ID: id, Beyond: true})
@@ -103,7 +103,7 @@ func (w *walker) visit(fd int, ancestor *node) far {
 	return f
 }
 
-// skip counts a cgroup that cannot be listed; one that is gone is none.
+// skip counts a cgroup that cannot be listed; one that is gone does not count.
 func (w *walker) skip(err error) {
 	if !vanished(err) {
 		w.skipped++
@@ -132,14 +132,14 @@ func (w *walker) entries(fd int, buffer *[]byte, visit func(dirent)) error {
 	}
 }
 
-// openDirectory opens a subdirectory of an open directory; symbolic links are
-// not followed.
+// openDirectory opens a subdirectory of an open directory, without following
+// symbolic links.
 func openDirectory(parent int, name string) (int, error) {
 	return unix.Openat(parent, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// replace opens a directory next to an open one, and closes that. On an error the
-// old one stays open.
+// replace opens a directory relative to an open one, and closes the latter. On an
+// error the old one stays open.
 func replace(fd int, name string) (int, error) {
 	next, err := openDirectory(fd, name)
 	if err != nil {
@@ -149,7 +149,7 @@ func replace(fd int, name string) (int, error) {
 	return next, nil
 }
 
-// inode is 0 for a directory that is gone.
+// inode returns the inode number, 0 for a directory that is gone.
 func inode(fd int) uint64 {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nest makes directories in directories, each of a name, and gives their inode
-// numbers. It needs no path, so they can be as deep as one likes.
+// nest makes nested directories of one name and returns their inode numbers. It
+// needs no path, so they can have any depth.
 func nest(t *testing.T, dir, name string, depth int) (ids []uint64) {
 	t.Helper()
 	at, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -78,8 +78,8 @@ func removeNested(dir string) error {
 	}
 }
 
-// checkNested lists a hierarchy in which a user has nested cgroups below one,
-// deeper than any path reaches, and holds the list to be whole but for those.
+// checkNested lists a hierarchy in which a user has nested cgroups deeper than
+// any path reaches, and checks that the rest of the list is complete.
 func checkNested(t *testing.T, tree *Tree, user, name string, ids []uint64) {
 	t.Helper()
 	lister := tree.NewLister()
@@ -132,7 +132,7 @@ func checkNested(t *testing.T, tree *Tree, user, name string, ids []uint64) {
 	}
 }
 
-func TestCgroupsDeeperThanAPathReachesAreListedBelowTheLast(t *testing.T) {
+func TestCgroupsDeeperThanAPathAreListedBelowTheLast(t *testing.T) {
 	f := newFake(t, V2, map[string]string{"user/io.stat": "", "other/io.stat": ""})
 	name := strings.Repeat("x", 200)
 	checkNested(t, f.Tree, "/user", name, nest(t, f.dir("/user"), name, 60))
@@ -140,7 +140,7 @@ func TestCgroupsDeeperThanAPathReachesAreListedBelowTheLast(t *testing.T) {
 	checkNested(t, f.Tree, "/other", name, nest(t, f.dir("/other"), name, 1000))
 }
 
-func TestKernelCgroupsDeeperThanAPathReachesDoNotEndAWalk(t *testing.T) {
+func TestKernelCgroupsDeeperThanAPathDoNotEndAWalk(t *testing.T) {
 	tree := hostTree(t)
 	path := hostCgroup(t, tree)
 	name := strings.Repeat("y", 250)

@@ -7,32 +7,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Source says which kernel counter a value comes from. Values of different
-// sources must not be subtracted from each other.
+// Source is the kernel counter of a value. Values of different sources must not
+// be subtracted from each other.
 type Source uint8
 
-// The counters, with what each leaves out.
+// The counters, with the I/O that each of them misses.
 const (
 	// FromNone is the zero value: no counter listed the disk yet.
 	FromNone Source = iota
-	// FromBFQ is v1 blkio.bfq.io_service_bytes_recursive: requests, counted
-	// when they enter the scheduler, only on disks that use BFQ, from 0 when
-	// a disk is switched to BFQ. A bio that is merged into a request already
-	// queued is not counted (0.2 % with 8 threads writing interleaved 4 KiB).
-	// What a removed child did stays in its parent's count.
+	// FromBFQ is v1 blkio.bfq.io_service_bytes_recursive. It counts requests
+	// when they enter the scheduler, only on disks that use BFQ, from 0 when a
+	// disk is switched to BFQ. A bio that is merged into a queued request is
+	// not counted (0.2 % with 8 threads writing interleaved 4 KiB). The I/O of
+	// a removed child stays in its parent's count.
 	FromBFQ
-	// FromThrottle is v1 blkio.throttle.io_service_bytes_recursive: bios,
-	// counted under every scheduler before any merge. Kernels from 6.10 on
-	// count only on disks that have or had a blkio.throttle limit. What a
-	// removed child did is taken out of its parent's count, which so goes
-	// backwards.
+	// FromThrottle is v1 blkio.throttle.io_service_bytes_recursive. It counts
+	// bios under every scheduler before any merge. Kernels from 6.10 on count
+	// only on disks that have or had a blkio.throttle limit. The I/O of a
+	// removed child is subtracted from its parent's count, which therefore
+	// decreases.
 	FromThrottle
-	// FromIOStat is v2 io.stat: bios, counted under every scheduler. What a
-	// removed child did stays in its parent's count.
+	// FromIOStat is v2 io.stat. It counts bios under every scheduler. The I/O
+	// of a removed child stays in its parent's count.
 	FromIOStat
 )
 
-// String names the kernel file.
+// String returns the name of the kernel file.
 func (s Source) String() string {
 	switch s {
 	case FromBFQ:
@@ -46,17 +46,18 @@ func (s Source) String() string {
 	}
 }
 
-// Counters is what a cgroup and its descendants did on one disk since the
-// counter began, in bytes.
+// Counters are the bytes of a cgroup and its descendants on one disk since the
+// counter started.
 type Counters struct {
 	ReadBytes, WriteBytes uint64
 	From                  Source
 }
 
-// Since is what was done after before was read. A counter that went backwards
-// began anew, or lost a removed child (v1 throttle): it yields what is on it
-// where it began anew, and nothing where that cannot be told. A change of
-// source yields nothing, except from FromNone, where all of it is new.
+// Since returns the difference to an earlier value. A counter that decreased
+// either restarted, or lost a removed child (v1 throttle). For a restart Since
+// returns the new count; if the cause is unknown it returns nothing. A change
+// of source returns nothing, except from FromNone, where the whole count is
+// new.
 func (c Counters) Since(before Counters) Counters {
 	switch {
 	case before.From == FromNone:
@@ -92,13 +93,13 @@ type DeviceIO struct {
 type counterFile struct {
 	name   string
 	source Source
-	// parse appends what the file lists to into.
+	// parse appends the counters of the file to into.
 	parse func(content []byte, source Source, into []DeviceIO) ([]DeviceIO, error)
 }
 
-// IO reads the counters of a cgroup, its descendants included, of each disk
-// that the kernel lists for it: those on which it did I/O. A disk that is not
-// listed has counted nothing. ErrVanished: the cgroup is gone.
+// IO reads the counters of a cgroup, with its descendants, for each disk that
+// the kernel lists: those on which it did I/O. A disk that is not listed has
+// counted nothing. ErrVanished means that the cgroup is gone.
 func (t *Tree) IO(cgroupPath string) (map[blockdev.Dev]Counters, error) {
 	var list []DeviceIO
 	for _, file := range t.kernel.counterFiles() {

@@ -1,11 +1,11 @@
-// Package cgroup is what Daybook knows of the kernel's block I/O controller:
-// the I/O that each cgroup did, read from its counters, and the weights and
-// limits that govern it, written to its files and put exactly back.
+// Package cgroup wraps the kernel's block I/O controller. It reads the I/O of
+// each cgroup from its counters, writes weights and limits, and restores them
+// exactly.
 //
-// cgroup v1 (blkio) and v2 (io) are twins behind one [Tree]: what differs is
-// in the v1_*.go and v2_*.go files beside each other, what is the same stands
-// once. Paths are those of /proc/PID/cgroup, "/" being the root.
+// cgroup v1 (blkio) and v2 (io) share one type, [Tree]. The differences are in
+// the v1_*.go and v2_*.go files; common code exists once. Paths are those of
+// /proc/PID/cgroup, "/" is the root.
 //
 // The package knows no container, no journal and no weight law. Cgroups come
-// and go at any moment: a cgroup that is gone is [ErrVanished], not a failure.
+// and go at any time: a cgroup that is gone is [ErrVanished], not a failure.
 package cgroup

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RemoveElsewhere removes the empty cgroups of a path in the other hierarchies
-// that are mounted here: on cgroup v1 a runtime makes a container's cgroup and
-// its parents in every one of them, and in the end removes only the
-// container's. What is in use stays, and is no error.
+// RemoveElsewhere removes the empty cgroups of a path in the other mounted
+// hierarchies. On cgroup v1 a runtime makes a container's cgroup and its
+// parents in every hierarchy, and finally removes only the container's. A
+// cgroup in use stays, without an error.
 func (t *Tree) RemoveElsewhere(cgroupPath string) error {
 	if clean(cgroupPath) == RootPath {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// fake is a small tree of plain files that stands for a cgroup hierarchy. A
-// file holds what the kernel would say, and afterwards what was written to it.
+// fake is a small tree of plain files in place of a cgroup hierarchy. A file
+// contains what the kernel would print, and later what was written to it.
 type fake struct {
 	*Tree
 	t *testing.T
@@ -33,7 +33,7 @@ func (f fake) put(name, content string) {
 	}
 }
 
-// wants checks what a file holds now.
+// wants checks the current content of a file.
 func (f fake) wants(name, content string) {
 	f.t.Helper()
 	got, err := os.ReadFile(filepath.Join(f.Root(), name))

@@ -21,7 +21,8 @@ func FuzzIOStat(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) { checkCounters(t, parseIOStat, content) })
 }
 
-// checkCounters: what was in the list before stays, whatever the content.
+// checkCounters checks that earlier entries of the list stay, whatever the
+// content is.
 func checkCounters(t *testing.T, parse func([]byte, Source, []DeviceIO) ([]DeviceIO, error), content []byte) {
 	before := DeviceIO{sda, Counters{1, 2, FromBFQ}}
 	got, err := parse(content, FromThrottle, []DeviceIO{before})
@@ -29,7 +30,7 @@ func checkCounters(t *testing.T, parse func([]byte, Source, []DeviceIO) ([]Devic
 		t.Fatalf("lost the counters before: %v", got)
 	}
 	if err != nil && len(got) != 1 {
-		t.Fatalf("%v, and yet %v", err, got)
+		t.Fatalf("%v, but also %v", err, got)
 	}
 	for _, d := range got[1:] {
 		if d.From != FromThrottle {
@@ -47,7 +48,8 @@ func FuzzWeights(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// what was understood, written as the kernel does, reads the same
+		// Values that were parsed, written as the kernel writes them, must
+		// parse to the same.
 		text := ""
 		if lines.def != 0 {
 			text = fmt.Sprintf("default %d\n", lines.def)
@@ -57,7 +59,7 @@ func FuzzWeights(f *testing.F) {
 		}
 		again, err := parseWeights([]byte(text))
 		if err != nil || again.def != lines.def || len(again.devices) != len(lines.devices) || again.of(sdb) != lines.of(sdb) {
-			t.Fatalf("%q read as %+v, its like %q as %+v, %v", content, lines, text, again, err)
+			t.Fatalf("%q read as %+v, the equal %q as %+v, %v", content, lines, text, again, err)
 		}
 	})
 }
@@ -68,10 +70,10 @@ func FuzzLimits(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		for _, dev := range []blockdev.Dev{sda, sdb} {
 			if limit, err := parseIOMax(content, dev); err != nil && limit != (Limit{}) {
-				t.Fatalf("%v, and yet %+v", err, limit)
+				t.Fatalf("%v, but also %+v", err, limit)
 			}
 			if rate, err := parseThrottle(content, dev); err != nil && rate != 0 {
-				t.Fatalf("%v, and yet %d", err, rate)
+				t.Fatalf("%v, but also %d", err, rate)
 			}
 			parseKeys(content, dev)
 		}

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the tests make on the host carries the prefix and the process ID of
-// its test, so that the next run finds what a killed run left.
+// Cgroups that the tests make on the host have the prefix and the process ID of
+// their test in their name, so that the next run finds those of a killed run.
 const testPrefix = "daybook-cgroup-test-"
 
 var recoverOnce sync.Once
 
-// hostTree is the real v1 hierarchy of this host, cleared of leftovers.
+// hostTree is the real v1 hierarchy of this host, without leftovers.
 func hostTree(t testing.TB) *Tree {
 	t.Helper()
 	needs.Root(t)
@@ -34,7 +34,7 @@ func hostTree(t testing.TB) *Tree {
 	return tree
 }
 
-// ownerGone says whether a leftover's test process has ended.
+// ownerGone reports whether the test process of a leftover has ended.
 func ownerGone(name string) bool {
 	pid, err := strconv.Atoi(strings.SplitN(strings.TrimPrefix(name, testPrefix), "-", 2)[0])
 	return err == nil && unix.Kill(pid, 0) == unix.ESRCH
@@ -51,7 +51,7 @@ func recoverCgroups(tree *Tree) {
 
 // removeCgroups removes a cgroup and its descendants.
 func removeCgroups(dir string) {
-	_ = removeNested(dir) // what is in use stays
+	_ = removeNested(dir) // cgroups in use stay
 	unix.Rmdir(dir)
 }
 
@@ -69,7 +69,7 @@ func recoverLoops() {
 
 func testName() string { return fmt.Sprintf("%s%d", testPrefix, os.Getpid()) }
 
-// hostCgroup makes a cgroup for one test and gives its path.
+// hostCgroup makes a cgroup for one test and returns its path.
 func hostCgroup(t testing.TB, tree *Tree) string {
 	t.Helper()
 	name := testName() + "-" + strings.ReplaceAll(t.Name(), "/", "-")
@@ -87,8 +87,8 @@ func makeCgroup(t testing.TB, tree *Tree, path string) {
 	}
 }
 
-// testDisk is a small disk that the test may do with as it likes: a loop device,
-// or a guest's disk.
+// testDisk is a small disk that the test may change: a loop device, or a guest's
+// disk.
 type testDisk struct {
 	t    testing.TB
 	name string
@@ -130,13 +130,13 @@ func (d testDisk) use(scheduler string) {
 	needs.That(d.t, err == nil, "the scheduler "+scheduler)
 }
 
-// write lets a process in a cgroup write to the disk past the page cache.
+// write makes a process in a cgroup write to the disk with direct I/O.
 func (d testDisk) write(tree *Tree, path string, kib int) {
 	d.t.Helper()
 	d.dd(tree, path, "if=/dev/zero", "of=/dev/"+d.name, "oflag=direct", "conv=notrunc", "bs=64k", fmt.Sprint("count=", kib/64))
 }
 
-// read lets a process in a cgroup read from the disk past the page cache.
+// read makes a process in a cgroup read from the disk with direct I/O.
 func (d testDisk) read(tree *Tree, path string, kib int) {
 	d.t.Helper()
 	d.dd(tree, path, "if=/dev/"+d.name, "of=/dev/null", "iflag=direct", "bs=64k", fmt.Sprint("count=", kib/64))

@@ -12,8 +12,8 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// The weight that BFQ goes by is in no file: bfq_group.entity.weight, which
-// this test reads when BFQ hands a request of the group to the disk.
+// No file shows the weight that BFQ uses: it is bfq_group.entity.weight, which
+// this test reads when BFQ dispatches a request of the group to the disk.
 func TestKernelRestoreIsInForceNotOnlyInTheFile(t *testing.T) {
 	tree := hostTree(t)
 	restoreIsInForce(t, tree, hostCgroup(t, tree), newLoopDisk(t, "bfq"), newLoopDisk(t, "bfq"))
@@ -42,8 +42,8 @@ func restoreIsInForce(t *testing.T, tree *Tree, path string, disk, other testDis
 	}
 	wants("after Set", disk, 700)
 
-	// Why Restore does not just take the weight away: this kernel, or one to
-	// come, may do better than keep the old one in force.
+	// This shows why Restore does not just remove the weight: the kernel may
+	// keep the old one in force.
 	if err := tree.write(path, w.rule.deviceFile, disk.dev.String()+" default"); err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func restoreIsInForce(t *testing.T, tree *Tree, path string, disk, other testDis
 	wants("after Restore", other, 333)
 }
 
-// watchWeight gives a function that says which weight BFQ used for the last
-// request of a cgroup, not the root, on a disk.
+// watchWeight returns a function that returns the weight that BFQ used for the
+// last request of a cgroup, not the root, on a disk.
 func watchWeight(t *testing.T) func(disk blockdev.Dev) uint64 {
 	t.Helper()
 	offset := structOffsets(t)
@@ -70,8 +70,8 @@ func watchWeight(t *testing.T) func(disk blockdev.Dev) uint64 {
 	needs.That(t, err == nil, "BPF maps")
 	t.Cleanup(func() { weights.Close() })
 
-	// r6 walks from the request; each step reads a pointer or a number from
-	// the kernel to the stack
+	// r6 walks from the request; each step reads a pointer or a number from the
+	// kernel to the stack.
 	load := func(from asm.Register, at uint32, size int32, stack int16) asm.Instructions {
 		return asm.Instructions{
 			asm.Mov.Reg(asm.R3, from), asm.Add.Imm(asm.R3, int32(at)),
@@ -124,8 +124,8 @@ func watchWeight(t *testing.T) func(disk blockdev.Dev) uint64 {
 	}
 }
 
-// structOffsets gives the offset of a member in this kernel's structs, or in
-// those of its module bfq.
+// structOffsets returns the offset of a member in the structs of this kernel,
+// or of its module bfq.
 func structOffsets(t *testing.T) func(structName, member string) uint32 {
 	t.Helper()
 	kernel, err := btf.LoadKernelSpec()
@@ -145,7 +145,7 @@ func structOffsets(t *testing.T) func(structName, member string) uint32 {
 	}
 }
 
-// memberOffset looks also into members without a name.
+// memberOffset also searches in members without a name.
 func memberOffset(members []btf.Member, name string) (bytes uint32, found bool) {
 	for _, m := range members {
 		if m.Name == name {

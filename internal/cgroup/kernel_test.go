@@ -38,7 +38,7 @@ func TestKernelCountsOfBFQDisk(t *testing.T) {
 	if err := os.Remove(tree.dir(b)); err != nil {
 		t.Fatal(err)
 	}
-	wants(path, 128, 1024+2048+512) // what b did stays
+	wants(path, 128, 1024+2048+512) // the bytes of b stay
 	if _, err := tree.IO(b); !errors.Is(err, ErrVanished) {
 		t.Errorf("removed cgroup: got %v; want ErrVanished", err)
 	}
@@ -49,7 +49,7 @@ func TestKernelCountsOfBFQDisk(t *testing.T) {
 	}
 	disk.use("bfq")
 	disk.write(tree, a, 64)
-	wants(a, 0, 64) // BFQ began anew
+	wants(a, 0, 64) // BFQ restarted
 }
 
 func TestKernelCountsOfThrottledDiskWithoutBFQ(t *testing.T) {
@@ -118,7 +118,7 @@ func TestKernelWeightIsSetReadAndRestored(t *testing.T) {
 	}
 }
 
-func TestKernelRestoreAfterSchedulerDiskOrCgroupLeft(t *testing.T) {
+func TestKernelRestoreAfterSchedulerDiskOrCgroupIsGone(t *testing.T) {
 	tree := hostTree(t)
 	disk := newLoopDisk(t, "bfq")
 	path := hostCgroup(t, tree)
@@ -131,7 +131,7 @@ func TestKernelRestoreAfterSchedulerDiskOrCgroupLeft(t *testing.T) {
 	}
 	disk.use("none")
 	if err := w.Set(path, 600); err == nil || !strings.Contains(err.Error(), "echo bfq > /sys/block/"+disk.name) {
-		t.Errorf("Set without BFQ: got %v; want the command that mends it", err)
+		t.Errorf("Set without BFQ: got %v; want the command that repairs it", err)
 	}
 	for _, s := range []Setting{{Default: 100}, {Default: 100, Device: 300}} {
 		if err := w.Restore(path, s); err != nil {

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroup is one cgroup at the moment it was seen.
+// Cgroup is one cgroup at the time of the listing.
 type Cgroup struct {
 	// Path is the path below the mount point; "/" is the root.
 	Path string
-	// ID is the kernfs node id, which is the inode number of the directory;
-	// in BPF it is task->cgroups->subsys[...]->cgroup->kn->id. No other
-	// cgroup gets it as long as the kernel runs. (32-bit kernels and kernels
-	// before 5.5 put only its lower half into the inode number.)
+	// ID is the kernfs node id, which is the inode number of the directory; in
+	// BPF it is task->cgroups->subsys[...]->cgroup->kn->id. No other cgroup
+	// gets it as long as the kernel runs. (On 32-bit kernels and kernels before
+	// 5.5 the inode number is only its lower half.)
 	ID uint64
-	// Beyond says that the cgroup is somewhere below Path, and its own path is
-	// too long or too deep to be used. Only a Lister lists such.
+	// Beyond means that the cgroup is somewhere below Path, and its own path is
+	// too long or too deep to be used. Only a Lister lists such cgroups.
 	Beyond bool
 }
 
-// List gives every cgroup, the root included, sorted by path. Cgroups that
-// vanish meanwhile are left out, and those that cannot be listed: their path is
+// List returns every cgroup, including the root, sorted by path. It skips
+// cgroups that vanish meanwhile, and those that cannot be listed: their path is
 // too long or too deep, or permission is missing.
 func (t *Tree) List(ctx context.Context) ([]Cgroup, error) {
 	var w walker
@@ -44,23 +44,24 @@ func (t *Tree) List(ctx context.Context) ([]Cgroup, error) {
 	return list, nil
 }
 
-// walker lists a hierarchy again and again with little work: one getdents for
-// each cgroup that has children, one fstatat for each cgroup, whose link count
-// says whether it has any, and no new strings for cgroups seen before.
+// walker lists a hierarchy repeatedly at a low cost: one getdents for each
+// cgroup with children, one fstatat for each cgroup, whose link count shows
+// whether it has any, and no new strings for known cgroups.
 type walker struct {
 	known map[uint64]*node // by ID
 	round uint64
 	list  []*node
 	// far are the cgroups whose path is too long or too deep to be used.
 	far []Cgroup
-	// skipped counts the cgroups that the list lacks: those of far, and those
-	// that cannot be opened or are too many, each with all below.
+	// skipped counts the cgroups that the list lacks: those in far, and those
+	// that cannot be opened or exceed the bounds, each with all its
+	// descendants.
 	skipped uint64
 	reach   reach // the zero value: those of this package
 	// getdents buffers
 	names, farNames []byte
-	// leafAge is how long a cgroup is believed to have no children; 0: not
-	// at all. now is the time of the walk.
+	// leafAge is how long a cgroup is assumed to have no children; 0 means
+	// never. now is the time of the walk.
 	leafAge time.Duration
 	now     time.Time
 }
@@ -79,7 +80,7 @@ type node struct {
 // direntBytes is the buffer of one getdents call, about 300 long names.
 const direntBytes = 32 << 10
 
-// walk gives all cgroups, parents before children; the slice is valid until
+// walk returns all cgroups, parents before children; the slice is valid until
 // the next walk.
 func (w *walker) walk(ctx context.Context, root string) ([]*node, error) {
 	if w.known == nil {
@@ -110,7 +111,7 @@ func (w *walker) walk(ctx context.Context, root string) ([]*node, error) {
 	return w.list, nil
 }
 
-// forget calls gone for each cgroup that the last walk did not meet.
+// forget calls gone for each cgroup that the last walk did not find.
 func (w *walker) forget(gone func(*node)) {
 	if len(w.known) == len(w.list) {
 		return
@@ -143,8 +144,8 @@ func (w *walker) add(parent *node, id uint64, name []byte, children bool) {
 	w.list = append(w.list, n)
 }
 
-// parentPath is the path that the parent had when this path was made; v1
-// allows a cgroup to be renamed.
+// parentPath is the path of the parent when this path was made; v1 allows a
+// cgroup to be renamed.
 func (n *node) parentPath() string {
 	p := n.Path[:len(n.Path)-len(n.name)-1]
 	if p == "" {
@@ -219,21 +220,22 @@ func (w *walker) child(fd int, parent *node, entry dirent) {
 	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return
 	}
-	// 2 links: the directory itself and its name, so no subdirectory. File
-	// systems that do not count them, under fake trees, say 1.
+	// Two links are the directory itself and its name, so there is no
+	// subdirectory. File systems that do not count links, used by fake trees,
+	// report 1.
 	w.add(parent, st.Ino, entry.name, st.Nlink != 2)
 	w.known[st.Ino].looked = w.now
 }
 
 // dirent is one struct linux_dirent64: inode (8 bytes), offset (8), record
-// length (2), type (1), name to the first zero byte.
+// length (2), type (1), name up to the first zero byte.
 type dirent struct {
 	ino  uint64
 	kind byte
 	name []byte
 }
 
-// isDirectory says whether the entry can be a subdirectory.
+// isDirectory reports whether the entry can be a subdirectory.
 func (d dirent) isDirectory() bool {
 	return (d.kind == unix.DT_DIR || d.kind == unix.DT_UNKNOWN) && string(d.name) != "." && string(d.name) != ".."
 }

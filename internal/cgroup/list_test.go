@@ -79,7 +79,7 @@ func TestReaderFollowsNewRemovedAndRenamedCgroups(t *testing.T) {
 	}
 }
 
-func TestReaderBeyondItsDescriptorsReadsTheSame(t *testing.T) {
+func TestReaderWithoutEnoughDescriptorsReadsTheSame(t *testing.T) {
 	files := map[string]string{}
 	for i := range 20 {
 		files[fmt.Sprintf("c%d/io.stat", i)] = fmt.Sprintf("8:0 rbytes=%d wbytes=0\n", i+1)
@@ -166,7 +166,7 @@ func TestKernelReaderAgreesWithIO(t *testing.T) {
 	}
 }
 
-// The ways in which cgroups come and go under a running reader.
+// Cgroups are made and removed in various ways while a reader runs.
 func TestKernelReaderSurvivesChurn(t *testing.T) {
 	tree := hostTree(t)
 	path := hostCgroup(t, tree)
@@ -208,7 +208,7 @@ func TestReaderReadsTheSecondCounterOnlyWhereADiskNeedsIt(t *testing.T) {
 		want         []DeviceIO
 	}{
 		{throttle, []DeviceIO{{sda, Counters{1, 2, FromBFQ}}, {sdb, Counters{3, 4, FromThrottle}}}},
-		{"Total 0\n", []DeviceIO{{sda, Counters{1, 2, FromBFQ}}}}, // then no cgroup lists it either
+		{"Total 0\n", []DeviceIO{{sda, Counters{1, 2, FromBFQ}}}}, // no cgroup lists it then, either
 	} {
 		f := newFake(t, V1, map[string]string{
 			v1BFQBytes: bfq, v1ThrottleBytes: c.rootThrottle,

@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse: processes or child cgroups are in the cgroup.
+// ErrInUse means that processes or child cgroups are in the cgroup.
 var ErrInUse = errors.New("the cgroup is in use")
 
-// Make makes a cgroup whose parent exists; it may be there already.
+// Make makes a cgroup whose parent exists; it is no error if the cgroup exists
+// already.
 func (t *Tree) Make(cgroupPath string) error {
 	err := os.Mkdir(t.dir(cgroupPath), 0o755)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -26,14 +27,14 @@ func (t *Tree) Make(cgroupPath string) error {
 	return nil
 }
 
-// A cgroup stays busy for a moment after its last process has ended.
+// A cgroup stays busy for a short time after its last process has ended.
 const (
 	removePatience = time.Second
 	removePause    = 10 * time.Millisecond
 )
 
-// Remove removes an empty cgroup; that it is gone already is no error. The
-// error wraps ErrInUse if it is not empty.
+// Remove removes an empty cgroup. It is no error if the cgroup is gone already.
+// The error wraps ErrInUse if it is not empty.
 func (t *Tree) Remove(cgroupPath string) error {
 	for deadline := time.Now().Add(removePatience); ; time.Sleep(removePause) {
 		err := unix.Rmdir(t.dir(cgroupPath))
@@ -55,7 +56,7 @@ func (t *Tree) hasChildren(cgroupPath string) bool {
 
 const processesFile = "cgroup.procs"
 
-// Move puts a process, which may be a kernel thread, into a cgroup.
+// Move moves a process, which may be a kernel thread, into a cgroup.
 func (t *Tree) Move(pid int, cgroupPath string) error {
 	if err := t.write(cgroupPath, processesFile, strconv.Itoa(pid)); err != nil {
 		return fmt.Errorf("cannot move process %d: %w", pid, err)
@@ -63,8 +64,8 @@ func (t *Tree) Move(pid int, cgroupPath string) error {
 	return nil
 }
 
-// Processes lists the processes in a cgroup itself, kernel threads included.
-// ErrVanished: the cgroup is gone.
+// Processes lists the processes in a cgroup itself, including kernel threads.
+// ErrVanished means that the cgroup is gone.
 func (t *Tree) Processes(cgroupPath string) ([]int, error) {
 	text, err := t.read(cgroupPath, processesFile)
 	if err != nil {
@@ -106,23 +107,23 @@ func (t *Tree) ProcessesBelow(cgroupPath string) ([]int, error) {
 
 const subtreeControlFile = "cgroup.subtree_control"
 
-// IOEnabled says whether the children of a cgroup have the I/O controller's
-// files. On v1 they always do.
+// IOEnabled reports whether the children of a cgroup have the files of the I/O
+// controller. On v1 they always do.
 func (t *Tree) IOEnabled(cgroupPath string) (bool, error) {
 	if t.version == V1 {
 		return true, nil
 	}
-	text, err := t.read(cgroupPath, subtreeControlFile)
-	return slices.Contains(strings.Fields(string(text)), "io"), err
+	enabled, err := t.Enabled(cgroupPath)
+	return slices.Contains(enabled, "io"), err
 }
 
-// EnableIO turns the I/O controller on for the children of a cgroup (v2).
+// EnableIO enables the I/O controller for the children of a cgroup (v2).
 func (t *Tree) EnableIO(cgroupPath string) error {
 	return t.write(cgroupPath, subtreeControlFile, "+io")
 }
 
-// DisableIO turns it off again. The error wraps ErrInUse, and nothing is
-// changed, while the cgroup has children, who may rely on it by now.
+// DisableIO disables it. While the cgroup has children, which may rely on it,
+// the error wraps ErrInUse and nothing is changed.
 func (t *Tree) DisableIO(cgroupPath string) error {
 	if t.hasChildren(cgroupPath) {
 		return fmt.Errorf("the I/O controller stays enabled below cgroup %s: %w", clean(cgroupPath), ErrInUse)

@@ -10,12 +10,12 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// The parsers are pure functions of a file's content. They accept what any
-// kernel since 3.16 writes, pass over keys they do not know, and name the line
-// they cannot make sense of.
+// The parsers are pure functions of a file's content. They accept the output of
+// any kernel since 3.16, ignore unknown keys, and name an invalid line in the
+// error.
 
-// parseRWStat reads the v1 lines "MAJ:MIN Read BYTES", with Write, Sync, Async,
-// Discard and Total beside it, and a last line "Total BYTES".
+// parseRWStat parses the v1 lines "MAJ:MIN Read BYTES", with Write, Sync,
+// Async, Discard and Total in the same form, and a last line "Total BYTES".
 func parseRWStat(content []byte, source Source, into []DeviceIO) ([]DeviceIO, error) {
 	start := len(into)
 	for len(content) > 0 {
@@ -48,10 +48,10 @@ func parseRWStat(content []byte, source Source, into []DeviceIO) ([]DeviceIO, er
 	return into, nil
 }
 
-// parseIOStat reads the v2 lines "MAJ:MIN rbytes=N wbytes=N rios=N ...". Some
-// kernels (5.14, 5.15) leave out the line end of a disk without numbers, so a
-// device number in mid-line begins the next disk; a disk without numbers is
-// not listed.
+// parseIOStat parses the v2 lines "MAJ:MIN rbytes=N wbytes=N rios=N ...". Some
+// kernels (5.14, 5.15) omit the line end of a disk without numbers, so a device
+// number in mid-line starts the next disk; a disk without numbers is not
+// listed.
 func parseIOStat(content []byte, source Source, into []DeviceIO) ([]DeviceIO, error) {
 	start := len(into)
 	for len(content) > 0 {
@@ -107,17 +107,17 @@ type deviceValue struct {
 
 // weightLines is the content of a weight file.
 type weightLines struct {
-	// def is the weight of the cgroup on every disk without one of its own,
-	// 0 where the file does not say it.
+	// def is the weight of the cgroup on every disk without its own weight, 0
+	// if the file does not contain it.
 	def uint64
-	// keyed: the file has the form "default W", which tells that the kernel
-	// takes weights per disk; a bare number tells that it does not.
+	// keyed means that the file has the form "default W": the kernel accepts
+	// weights per disk. A bare number means that it does not.
 	keyed bool
 	// devices are the weights of single disks.
 	devices []deviceValue
 }
 
-// of is the weight of one disk, 0 where it has none of its own.
+// of returns the weight of one disk, 0 if it has none of its own.
 func (w weightLines) of(dev blockdev.Dev) uint64 {
 	for _, d := range w.devices {
 		if d.dev == dev {
@@ -127,8 +127,8 @@ func (w weightLines) of(dev blockdev.Dev) uint64 {
 	return 0
 }
 
-// parseWeights reads "default W" or "W" and lines "MAJ:MIN W". CFQ's v1 file
-// has a heading "dev weight" in old kernels.
+// parseWeights parses "default W" or "W" and lines "MAJ:MIN W". In old kernels,
+// CFQ's v1 file has a heading "dev weight".
 func parseWeights(content []byte) (weightLines, error) {
 	var w weightLines
 	for len(content) > 0 {
@@ -166,8 +166,8 @@ func parseWeights(content []byte) (weightLines, error) {
 	return w, nil
 }
 
-// parseThrottle reads the v1 lines "MAJ:MIN RATE" and gives the rate of one
-// disk, 0 where it has none.
+// parseThrottle parses the v1 lines "MAJ:MIN RATE" and returns the rate of one
+// disk, 0 if it has none.
 func parseThrottle(content []byte, dev blockdev.Dev) (uint64, error) {
 	for len(content) > 0 {
 		var line []byte
@@ -189,8 +189,8 @@ func parseThrottle(content []byte, dev blockdev.Dev) (uint64, error) {
 	return 0, nil
 }
 
-// parseIOMax reads the v2 lines "MAJ:MIN rbps=N wbps=max riops=N wiops=N" and
-// gives the limits of one disk.
+// parseIOMax parses the v2 lines "MAJ:MIN rbps=N wbps=max riops=N wiops=N" and
+// returns the limits of one disk.
 func parseIOMax(content []byte, dev blockdev.Dev) (Limit, error) {
 	for len(content) > 0 {
 		var line []byte
@@ -227,8 +227,8 @@ func parseIOMax(content []byte, dev blockdev.Dev) (Limit, error) {
 	return Limit{}, nil
 }
 
-// parseKeys reads the v2 lines "MAJ:MIN key=value key=value ..." and gives the
-// keys of one disk, nil where it has no line.
+// parseKeys parses the v2 lines "MAJ:MIN key=value key=value ..." and returns
+// the keys of one disk, nil if it has no line.
 func parseKeys(content []byte, dev blockdev.Dev) map[string]string {
 	for len(content) > 0 {
 		var line []byte
@@ -264,9 +264,9 @@ func (m mount) hasOption(want string) bool {
 	return false
 }
 
-// parseMountinfo reads /proc/PID/mountinfo (proc_pid_mountinfo(5)), those that
-// show the root of their file system first: a bind mount of a part is a last
-// resort.
+// parseMountinfo parses /proc/PID/mountinfo (proc_pid_mountinfo(5)). Mounts of
+// the root of their file system are first: a bind mount of a part is the last
+// choice.
 func parseMountinfo(content string) []mount {
 	var whole, parts []mount
 	for line := range strings.SplitSeq(content, "\n") {
@@ -285,7 +285,7 @@ func parseMountinfo(content string) []mount {
 	return append(whole, parts...)
 }
 
-// unescapeMount undoes the octal escapes of blanks and backslashes.
+// unescapeMount decodes the octal escapes of blanks and backslashes.
 func unescapeMount(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
@@ -334,7 +334,7 @@ func badLine(line []byte, want string) error {
 	if len(line) > shown {
 		line = line[:shown]
 	}
-	return fmt.Errorf("cannot make sense of the line %q: %s", line, want)
+	return fmt.Errorf("cannot parse the line %q: %s", line, want)
 }
 
 func cutLine(content []byte) (line, rest []byte) {
@@ -344,7 +344,7 @@ func cutLine(content []byte) (line, rest []byte) {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' }
 
-// cutField gives the first field of a line, empty at its end.
+// cutField returns the first field of a line, empty at its end.
 func cutField(line []byte) (field, rest []byte) {
 	for len(line) > 0 && isBlank(line[0]) {
 		line = line[1:]
@@ -357,8 +357,8 @@ func cutField(line []byte) (field, rest []byte) {
 	return line, nil
 }
 
-// parseUint reads decimal digits without allocating: strconv would, thousands
-// of times an interval.
+// parseUint parses decimal digits without allocating; strconv would allocate
+// thousands of times per interval.
 func parseUint(digits []byte) (uint64, bool) {
 	if len(digits) == 0 {
 		return 0, false

@@ -101,7 +101,7 @@ func TestIOMax(t *testing.T) {
 		}
 	}
 	if _, err := parseIOMax([]byte("8:0 rbps=lots"), sda); err == nil {
-		t.Error("a limit that is no number gave no error")
+		t.Error("a limit that is not a number gave no error")
 	}
 }
 
@@ -115,7 +115,7 @@ func TestProcCgroup(t *testing.T) {
 		}
 	}
 	if _, ok := parseProcCgroup("0::/\n", "blkio"); ok {
-		t.Error("found blkio on a host without")
+		t.Error("found blkio on a host without it")
 	}
 }
 
@@ -156,7 +156,7 @@ func TestCountersSince(t *testing.T) {
 	}{
 		{"grew", Counters{10, 20, FromBFQ}, Counters{15, 40, FromBFQ}, 5, 20},
 		{"first seen", Counters{}, Counters{15, 40, FromBFQ}, 15, 40},
-		{"began anew", Counters{10, 20, FromBFQ}, Counters{3, 4, FromBFQ}, 3, 4},
+		{"restarted", Counters{10, 20, FromBFQ}, Counters{3, 4, FromBFQ}, 3, 4},
 		{"lost a child", Counters{10, 20, FromThrottle}, Counters{3, 25, FromThrottle}, 0, 5},
 		{"other counter", Counters{10, 20, FromBFQ}, Counters{1000, 2000, FromThrottle}, 0, 0},
 		{"no longer listed", Counters{10, 20, FromBFQ}, Counters{}, 0, 0},

@@ -9,35 +9,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reader reads the counters of all cgroups once an interval, at little cost:
-// it walks the hierarchy anew each time, so that a new cgroup is seen at once,
-// and keeps the counter files open. It is for one goroutine.
+// Reader reads the counters of all cgroups once an interval at a low cost. It
+// walks the hierarchy each time, so that a new cgroup is listed at once, and
+// keeps the counter files open. It is for one goroutine.
 type Reader struct {
 	tree     *Tree
 	walk     walker
 	files    []counterFile
 	readings []Reading
 	buffer   []byte
-	// maxOpen bounds the descriptors kept; beyond it files are opened and
-	// closed each time.
+	// maxOpen limits the open descriptors; further files are opened and closed
+	// each time.
 	maxOpen, nowOpen int
 }
 
-// Reading is what one cgroup counted, its descendants included.
+// Reading is the counters of one cgroup, including its descendants.
 type Reading struct {
 	Cgroup
 	// IO lists the disks on which it ever did I/O, as [Tree.IO] does.
 	IO []DeviceIO
 }
 
-// counterFileMax is how many counter files a hierarchy has at most.
+// counterFileMax is the maximum number of counter files of a hierarchy.
 const counterFileMax = 2
 
-// openFiles are a cgroup's open counter files; 0 is closed, else the
-// descriptor plus one.
+// openFiles are the open counter files of a cgroup: the descriptor plus one, or
+// 0 for closed.
 type openFiles [counterFileMax]int
 
-// NewReader gives a reader of the hierarchy, which may keep half of the
+// NewReader returns a reader of the hierarchy, which may keep half of the
 // process's file descriptors open.
 func (t *Tree) NewReader() *Reader {
 	r := &Reader{tree: t, files: t.kernel.counterFiles(), buffer: make([]byte, 0, 4096), maxOpen: 512}
@@ -49,8 +49,8 @@ func (t *Tree) NewReader() *Reader {
 }
 
 // Read lists every cgroup, parents before children, with its counters. The
-// slices are valid until the next Read. Cgroups that vanish meanwhile are left
-// out. The context can end a long walk.
+// slices are valid until the next Read. Cgroups that vanish meanwhile are
+// skipped. The context can end a long walk.
 func (r *Reader) Read(ctx context.Context) ([]Reading, error) {
 	nodes, err := r.walk.walk(ctx, r.tree.root)
 	if err != nil {
@@ -80,9 +80,9 @@ func (r *Reader) Read(ctx context.Context) ([]Reading, error) {
 	return r.readings[:read], nil
 }
 
-// enough leaves out the files that tell nothing: a disk that any cgroup lists
-// the root lists too, so when the root found all its disks in the best file,
-// no cgroup will need the second.
+// enough omits the files without further information: the root lists every disk
+// that any cgroup lists. So if the root found all its disks in the best file,
+// no cgroup needs the second.
 func (r *Reader) enough(root []DeviceIO) []counterFile {
 	if len(r.files) < 2 || len(root) == 0 {
 		return r.files
@@ -138,14 +138,14 @@ func (r *Reader) counters(n *node, files []counterFile, list []DeviceIO) ([]Devi
 	return list, nil
 }
 
-// content reads one counter file, which is open or opened; it stays open while
+// content reads one counter file and opens it if necessary; it stays open while
 // there are few.
 func (r *Reader) content(n *node, i int) ([]byte, error) {
 	if n.open[i] == 0 {
 		file := filepath.Join(r.tree.root, n.Path, r.files[i].name)
 		fd, err := openCounters(file)
 		if errors.Is(err, unix.EMFILE) && r.nowOpen > 0 {
-			// the rest of the process needs more than was left to it
+			// The rest of the process needs more descriptors than it had left.
 			r.maxOpen = r.nowOpen / 2
 			r.closeAll()
 			fd, err = openCounters(file)

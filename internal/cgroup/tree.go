@@ -21,34 +21,35 @@ const (
 	V2 Version = 2 // controller io, files io.*
 )
 
-// String gives "v1" or "v2".
+// String returns "v1" or "v2".
 func (v Version) String() string { return fmt.Sprintf("v%d", int(v)) }
 
 var (
-	// ErrVanished: the cgroup was removed, perhaps a moment ago.
+	// ErrVanished means that the cgroup was removed, perhaps just now.
 	ErrVanished = errors.New("the cgroup is gone")
-	// ErrNoHierarchy: no mounted hierarchy carries block I/O.
+	// ErrNoHierarchy means that no mounted hierarchy has block I/O.
 	ErrNoHierarchy = errors.New("no mounted cgroup hierarchy has the block I/O controller")
 )
 
 // RootPath is the path of the root cgroup.
 const RootPath = "/"
 
-// Tree is one mounted cgroup hierarchy that carries block I/O. It holds no
-// descriptors and may be used by several goroutines.
+// Tree is one mounted cgroup hierarchy with block I/O. It holds no descriptors
+// and is safe for concurrent use.
 type Tree struct {
 	version Version
 	root    string
 	kernel  hierarchy
 }
 
-// hierarchy is what the two versions do differently.
+// hierarchy is the part that differs between the two versions.
 type hierarchy interface {
-	// counterFiles names the files that count I/O, the better one first.
+	// counterFiles returns the files that count I/O, the better one first.
 	counterFiles() []counterFile
-	// weightRules are the weight files there are, by what goes by them.
+	// weightRules returns the weight files by the scheduler or controller that
+	// uses them.
 	weightRules() map[string]weightRule
-	// weightRule chooses the weight file that governs a disk.
+	// weightRule chooses the weight file for a disk.
 	weightRule(t *Tree, disk disk) (weightRule, error)
 	// limit reads the limits of one cgroup on one disk.
 	limit(t *Tree, path string, d disk) (Limit, error)
@@ -56,9 +57,9 @@ type hierarchy interface {
 	setLimit(t *Tree, path string, d disk, now, next Limit) error
 }
 
-// Find gives the hierarchy that carries block I/O on this host, from
+// Find returns the hierarchy with block I/O on this host, according to
 // /proc/self/mountinfo. On hybrid hosts that is v1 if blkio is mounted there,
-// else v2. The error is [ErrNoHierarchy] where there is none.
+// else v2. The error is [ErrNoHierarchy] if there is none.
 func Find() (*Tree, error) {
 	mountinfo, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -91,8 +92,8 @@ func find(mountinfo string, controllers func(mountPoint string) string) (*Tree, 
 		"mount one, such as: mount -t cgroup2 none /sys/fs/cgroup", ErrNoHierarchy)
 }
 
-// Open gives the hierarchy of the given version at a directory, without
-// looking at it. Tests use it on small fake trees.
+// Open returns the hierarchy of the given version at a directory, without
+// checking it. Tests use it on small fake trees.
 func Open(v Version, root string) *Tree {
 	t := &Tree{version: v, root: filepath.Clean(root), kernel: v1{}}
 	if v == V2 {
@@ -101,13 +102,13 @@ func Open(v Version, root string) *Tree {
 	return t
 }
 
-// Version is the interface of this hierarchy.
+// Version returns the version of the interface.
 func (t *Tree) Version() Version { return t.version }
 
-// Root is the mount point.
+// Root returns the mount point.
 func (t *Tree) Root() string { return t.root }
 
-// Of is the path of the cgroup in which a process is, by /proc/PID/cgroup.
+// Of returns the path of the cgroup of a process, from /proc/PID/cgroup.
 func (t *Tree) Of(pid int) (string, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -124,12 +125,12 @@ func (t *Tree) Of(pid int) (string, error) {
 	return p, nil
 }
 
-// Lookup gives the cgroup at a path, or ErrVanished.
+// Lookup returns the cgroup at a path, or ErrVanished.
 func (t *Tree) Lookup(cgroupPath string) (Cgroup, error) {
 	var st unix.Stat_t
 	err := unix.Stat(t.dir(cgroupPath), &st)
 	if errors.Is(err, unix.ENOENT) {
-		// Whatever is there by now: explain would look again.
+		// The path may exist again by now, and explain would check it again.
 		return Cgroup{}, fmt.Errorf("cannot find cgroup %s: %w", clean(cgroupPath), ErrVanished)
 	}
 	if err != nil {
@@ -138,17 +139,18 @@ func (t *Tree) Lookup(cgroupPath string) (Cgroup, error) {
 	return Cgroup{Path: clean(cgroupPath), ID: st.Ino}, nil
 }
 
-// clean gives the canonical form of a cgroup path; ".." cannot leave the root.
+// clean returns the canonical form of a cgroup path; ".." cannot leave the
+// root.
 func clean(cgroupPath string) string { return path.Clean("/" + cgroupPath) }
 
-// dir is the directory of a cgroup.
+// dir returns the directory of a cgroup.
 func (t *Tree) dir(cgroupPath string) string { return t.root + clean(cgroupPath) }
 
-// maxFileBytes bounds what is read of any one file: a host with a thousand
-// disks has about 200 KiB in blkio.bfq.io_service_bytes_recursive.
+// maxFileBytes limits the size of any one file: a host with a thousand disks
+// has about 200 KiB in blkio.bfq.io_service_bytes_recursive.
 const maxFileBytes = 4 << 20
 
-// read gives the content of a file of a cgroup.
+// read returns the content of a file of a cgroup.
 func (t *Tree) read(cgroupPath, name string) ([]byte, error) {
 	content, err := readBounded(filepath.Join(t.dir(cgroupPath), name))
 	if err != nil {
@@ -166,8 +168,9 @@ func readBounded(file string) ([]byte, error) {
 	return readFD(fd, make([]byte, 0, 1024))
 }
 
-// readFD reads a kernel file whole, in one read, into buf or a larger one: the
-// kernel makes the content anew for each read, so two halves would not match.
+// readFD reads a kernel file completely in one read, into buf or a larger one:
+// the kernel generates the content for each read, so two halves would not
+// match.
 func readFD(fd int, buf []byte) ([]byte, error) {
 	for {
 		n, err := unix.Pread(fd, buf[:cap(buf)], 0)
@@ -185,10 +188,10 @@ func readFD(fd int, buf []byte) ([]byte, error) {
 	}
 }
 
-// write gives one value to a file of a cgroup, in one write as the kernel
-// wants it.
+// write writes one value to a file of a cgroup, in one write as the kernel
+// requires.
 func (t *Tree) write(cgroupPath, name, value string) error {
-	// no O_CREAT: on a vanished cgroup, or a fake tree, nothing comes to be
+	// Without O_CREAT, a vanished cgroup or a fake tree gets no new file.
 	f, err := os.OpenFile(filepath.Join(t.dir(cgroupPath), name), os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {
 		_, err = f.WriteString(value + "\n")
@@ -202,9 +205,9 @@ func (t *Tree) write(cgroupPath, name, value string) error {
 	return nil
 }
 
-// explain turns an error of the kernel into one that names the file, and into
-// ErrVanished where the whole cgroup is gone: the kernel says ENOENT on open
-// and ENODEV on a file that was open, and both have other causes too.
+// explain converts an error of the kernel into one that names the file, and
+// into ErrVanished if the whole cgroup is gone. The kernel returns ENOENT on
+// open and ENODEV on an open file, and both have other causes, too.
 func (t *Tree) explain(action, cgroupPath, name string, err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {

@@ -8,9 +8,9 @@ const (
 	v1ThrottleBytes = "blkio.throttle.io_service_bytes_recursive"
 )
 
-// counterFiles: BFQ's count stands for the disks that use BFQ, because it is
-// the one that BFQ shares by and that keeps what removed children did; the
-// throttle count stands for the others. See FromBFQ and FromThrottle.
+// counterFiles prefers BFQ's count for disks that use BFQ, because BFQ divides
+// by it and it keeps the I/O of removed children. The throttle count is for the
+// other disks. See FromBFQ and FromThrottle.
 func (v1) counterFiles() []counterFile {
 	return []counterFile{
 		{v1BFQBytes, FromBFQ, parseRWStat},

@@ -2,7 +2,7 @@ package cgroup
 
 import "fmt"
 
-// v1LimitFile gives the file of each key of Limit; "0" takes a limit away.
+// v1LimitFile is the file of each key of Limit; "0" removes a limit.
 var v1LimitFile = map[string]string{
 	"rbps":  "blkio.throttle.read_bps_device",
 	"wbps":  "blkio.throttle.write_bps_device",

@@ -9,7 +9,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-func TestV1TakesTheBFQCountWhereBFQKeepsIt(t *testing.T) {
+func TestV1UsesTheBFQCountWhereBFQKeepsIt(t *testing.T) {
 	f := newFake(t, V1, map[string]string{
 		"a/" + v1BFQBytes:      "8:0 Read 1\n8:0 Write 2\n8:0 Total 3\nTotal 3\n",
 		"a/" + v1ThrottleBytes: "8:0 Read 100\n8:0 Write 200\n8:0 Total 300\n8:16 Read 5\n8:16 Write 6\n8:16 Total 11\nTotal 311\n",
@@ -102,7 +102,7 @@ func TestRootHasNoWeight(t *testing.T) {
 	}
 }
 
-func TestV1NoWeightsTellsTheOneCommand(t *testing.T) {
+func TestV1NoWeightsNamesTheCommand(t *testing.T) {
 	f := newFake(t, V1, nil)
 	_, err := f.Weights(blockdev.Dev{Major: 4000, Minor: 7}, "mq-deadline")
 	if !errors.Is(err, ErrNoWeights) || !strings.Contains(err.Error(), "echo bfq > /sys/dev/block/4000:7/queue/scheduler") {
@@ -123,7 +123,7 @@ func TestPathsCannotLeaveTheTree(t *testing.T) {
 
 func TestLimitsBeyondTheKernelsRangeAreRefused(t *testing.T) {
 	f := newFake(t, V1, nil)
-	// the kernel would cut these to 32 bits without a word
+	// The kernel would silently truncate these to 32 bits.
 	if err := f.SetLimit("/a", sdb, Limit{ReadIOPS: 1 << 32}); err == nil || !strings.Contains(err.Error(), "4294967294") {
 		t.Errorf("got %v", err)
 	}

@@ -13,18 +13,18 @@ const (
 	v2CostModel = "io.cost.model"
 )
 
-// Cost is how io.cost is set up for one disk. The zero value is a disk that it
-// leaves alone.
+// Cost is the configuration of io.cost for one disk. The zero value means that
+// io.cost does not control the disk.
 type Cost struct {
-	// Enabled: io.cost shares the disk by io.weight.
+	// Enabled means that io.cost divides the disk by io.weight.
 	Enabled bool
-	// OwnModel: the operator has said what the disk can do (ctrl=user); else
-	// the kernel takes a disk of its own tables for it.
+	// OwnModel means that the operator configured the model of the disk
+	// (ctrl=user); otherwise the kernel uses one of its own tables.
 	OwnModel bool
 }
 
-// Cost reads how io.cost is set up for a disk. The error wraps unix.ENOENT
-// where the kernel has no io.cost or the hierarchy is v1.
+// Cost reads the configuration of io.cost for a disk. The error wraps
+// unix.ENOENT if the kernel has no io.cost or the hierarchy is v1.
 func (t *Tree) Cost(dev blockdev.Dev) (Cost, error) {
 	content, err := t.read(RootPath, v2CostQoS)
 	if err != nil {
@@ -35,7 +35,7 @@ func (t *Tree) Cost(dev blockdev.Dev) (Cost, error) {
 		return cost, nil
 	}
 	if content, err = t.read(RootPath, v2CostModel); err != nil {
-		return Cost{}, fmt.Errorf("cannot tell what io.cost takes the disk for: %w", err)
+		return Cost{}, fmt.Errorf("cannot read the model that io.cost uses for the disk: %w", err)
 	}
 	cost.OwnModel = parseKeys(content, dev)["ctrl"] == "user"
 	return cost, nil

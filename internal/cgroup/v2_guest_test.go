@@ -30,8 +30,8 @@ func inGuest(t *testing.T, test func(t *testing.T, tree *Tree, path string, disk
 	})
 }
 
-// guestDisk is a disk of the guest, whose scheduler is none until the end of
-// the test at the latest.
+// guestDisk is a disk of the guest. Its scheduler is none again at the end of
+// the test.
 func guestDisk(t *testing.T, name string) testDisk {
 	t.Helper()
 	disk, err := blockdev.Lookup(vmtest.Device(t, name))
@@ -68,7 +68,7 @@ func TestGuestCountsAreIOStats(t *testing.T) {
 		if err := os.Remove(tree.dir(b)); err != nil {
 			t.Fatal(err)
 		}
-		wants(path, 128, 1024+2048) // what b did stays
+		wants(path, 128, 1024+2048) // the bytes of b stay
 		if _, err := tree.IO(b); !errors.Is(err, ErrVanished) {
 			t.Errorf("removed cgroup: got %v; want ErrVanished", err)
 		}
@@ -93,7 +93,7 @@ func TestGuestBFQRestoreIsInForceNotOnlyInTheFile(t *testing.T) {
 	})
 }
 
-// weightsAreSetReadAndRestored is for two disks that are shared by weights.
+// weightsAreSetReadAndRestored uses two disks that are divided by weights.
 func weightsAreSetReadAndRestored(t *testing.T, tree *Tree, path string, disk, other testDisk) {
 	t.Helper()
 	w, err := tree.Weights(disk.dev, disk.scheduler(t))
@@ -124,7 +124,7 @@ func weightsAreSetReadAndRestored(t *testing.T, tree *Tree, path string, disk, o
 		}
 	}
 	if err := w.Set(path, w.Max()+1); err == nil {
-		t.Errorf("%d is taken", w.Max()+1)
+		t.Errorf("%d is accepted", w.Max()+1)
 	}
 	if err := w.Restore(path, found); err != nil {
 		t.Fatal(err)
@@ -168,8 +168,8 @@ func (d testDisk) scheduler(t *testing.T) string {
 	return s.Current
 }
 
-// The command that the error gives enables io.cost, the kernel's own files say
-// that it is, and the weights work.
+// The command in the error enables io.cost, the kernel's files show that it is
+// enabled, and the weights work.
 func TestGuestIOCostIsFoundAndItsWeightsAreSetReadAndRestored(t *testing.T) {
 	inGuest(t, func(t *testing.T, tree *Tree, path string, disk, other testDisk) {
 		for _, d := range []testDisk{disk, other} {
@@ -179,7 +179,7 @@ func TestGuestIOCostIsFoundAndItsWeightsAreSetReadAndRestored(t *testing.T) {
 			}
 			_, command, found := strings.Cut(err.Error(), "or enable io.cost: ")
 			if !found {
-				t.Fatalf("%q does not say how to enable io.cost", err)
+				t.Fatalf("%q does not contain the command that enables io.cost", err)
 			}
 			if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v: %s", command, err, out)

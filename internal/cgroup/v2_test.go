@@ -10,8 +10,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// The v2 files here are written as Documentation/admin-guide/cgroup-v2.rst
-// says that the kernel writes them.
+// The v2 files here have the format of Documentation/admin-guide/cgroup-v2.rst.
 
 func TestV2CountersComeFromIOStat(t *testing.T) {
 	f := newFake(t, V2, map[string]string{
@@ -52,8 +51,8 @@ func TestV2BFQWeight(t *testing.T) {
 	f.wants("a/io.bfq.weight", "8:16 700\n")
 }
 
-// The last write of a restore is the weight of the other disk, which the
-// default took away.
+// The last write of a restore is the weight of the other disk, which writing
+// the default removed.
 func TestV2BFQRestoreKeepsOtherDisks(t *testing.T) {
 	f := newFake(t, V2, map[string]string{"a/io.bfq.weight": "default 100\n8:16 700\n8:0 300\n"})
 	w, _ := f.Weights(sdb, "bfq")
@@ -110,7 +109,7 @@ func TestV2IOCostWeight(t *testing.T) {
 	f.wants("a/io.weight", "8:16 50\n")
 }
 
-func TestV2CostSaysHowItIsSetUp(t *testing.T) {
+func TestV2CostReturnsItsConfiguration(t *testing.T) {
 	f := newFake(t, V2, map[string]string{
 		"io.cost.qos": "8:16 enable=1 ctrl=user rpct=95.00 rlat=75000 wpct=0.00 wlat=150000 min=50.00 max=150.00\n" +
 			"8:32 enable=1 ctrl=auto rpct=0.00 rlat=250000 wpct=0.00 wlat=250000 min=1.00 max=10000.00\n" +
@@ -133,8 +132,8 @@ func TestV2CostSaysHowItIsSetUp(t *testing.T) {
 	}
 }
 
-// A state may be restored when nothing shares the disk by weights any more.
-func TestV2WeightsInAFileWithoutWhatGoesByThem(t *testing.T) {
+// A state may be restored when the disk is no longer divided by weights.
+func TestV2WeightsInAFileThatNoSchedulerUses(t *testing.T) {
 	f := newFake(t, V2, map[string]string{"io.cost.qos": "8:16 enable=0 ctrl=auto\n", "a/io.weight": "default 100\n8:16 700\n"})
 	w, err := f.WeightsIn("io.weight", sdb, "none")
 	if err != nil {
@@ -151,7 +150,7 @@ func TestV2WeightsInAFileWithoutWhatGoesByThem(t *testing.T) {
 	}
 }
 
-func TestV2NoWeightsTellsBothWays(t *testing.T) {
+func TestV2NoWeightsNamesBothCommands(t *testing.T) {
 	f := newFake(t, V2, map[string]string{"io.cost.qos": "8:16 enable=0 ctrl=auto\n"})
 	for _, scheduler := range []string{"none", "mq-deadline", "kyber"} {
 		_, err := f.Weights(sdb, scheduler)
@@ -160,13 +159,13 @@ func TestV2NoWeightsTellsBothWays(t *testing.T) {
 		}
 		for _, part := range []string{scheduler, "echo bfq > /sys/", "8:16 enable=1", "io.cost.qos"} {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q does not say %q", err, part)
+				t.Errorf("%q does not contain %q", err, part)
 			}
 		}
 	}
 }
 
-func TestV2WeightOfCgroupWithoutIOTellsHowToEnableIt(t *testing.T) {
+func TestV2WeightOfCgroupWithoutIONamesTheCommand(t *testing.T) {
 	f := newFake(t, V2, map[string]string{"a/b/cgroup.procs": ""})
 	w, _ := f.Weights(sdb, "bfq")
 	_, err := w.Get("/a/b")

@@ -13,7 +13,8 @@ var ioWeight = weightRule{
 	remove:      "default",
 }
 
-// v2Weights are the weight files of v2, by what goes by them.
+// v2Weights are the weight files of v2, by the scheduler or controller that
+// uses them.
 var v2Weights = map[string]weightRule{
 	"bfq": {
 		min: 1, max: 1000, def: 100,
@@ -28,8 +29,8 @@ var v2Weights = map[string]weightRule{
 
 func (v2) weightRules() map[string]weightRule { return v2Weights }
 
-// weightRule: on v2 the scheduler shares by weight, or io.cost, which works
-// under any scheduler once it is enabled for the disk.
+// weightRule: on v2 a scheduler divides the disk by weight, or io.cost, which
+// works under any scheduler once it is enabled for the disk.
 func (v2) weightRule(t *Tree, d disk) (weightRule, error) {
 	if rule, known := v2Weights[d.scheduler]; known {
 		return rule, nil
@@ -42,5 +43,5 @@ func (v2) weightRule(t *Tree, d disk) (weightRule, error) {
 	if err == nil {
 		advice += fmt.Sprintf("; or enable io.cost: echo '%s enable=1' > %s", d.dev, filepath.Join(t.root, v2CostQoS))
 	}
-	return weightRule{}, fmt.Errorf("%w: its scheduler is %s, which knows no weights; %s", ErrNoWeights, d.scheduler, advice)
+	return weightRule{}, fmt.Errorf("%w: its scheduler is %s, which has no weights; %s", ErrNoWeights, d.scheduler, advice)
 }

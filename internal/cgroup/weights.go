@@ -10,22 +10,22 @@ import (
 )
 
 var (
-	// ErrNoWeights: nothing on this disk shares it by weights; the message
-	// says what to do.
+	// ErrNoWeights means that no scheduler or controller divides this disk by
+	// weights; the message names the remedy.
 	ErrNoWeights = errors.New("no scheduler with weights")
-	// ErrRootHasNoWeight: the root cgroup has no weight, limits aside.
+	// ErrRootHasNoWeight means that the root cgroup has no weight.
 	ErrRootHasNoWeight = errors.New("the root cgroup has no weight")
 )
 
-// Setting is a cgroup's weights as they stand in its files.
+// Setting is the weights of a cgroup according to its files.
 type Setting struct {
-	// Default is the weight on every disk without one of its own.
+	// Default is the weight on every disk without its own weight.
 	Default uint64 `json:"default"`
 	// Device is the weight on this disk alone, 0 for none.
 	Device uint64 `json:"device"`
 }
 
-// Effective is the weight that rules on this disk.
+// Effective returns the weight that applies to this disk.
 func (s Setting) Effective() uint64 {
 	if s.Device != 0 {
 		return s.Device
@@ -34,8 +34,8 @@ func (s Setting) Effective() uint64 {
 }
 
 // Weights reads and writes the weights of cgroups on one disk, in the unit and
-// range of the one weight file that rules it: BFQ's and io.cost's ranges
-// differ, and nothing here converts one into the other.
+// range of the weight file that applies to it. The ranges of BFQ and io.cost
+// differ, and nothing here converts between them.
 type Weights struct {
 	tree *Tree
 	disk disk
@@ -51,21 +51,22 @@ type disk struct {
 // weightRule is one of the kernel's weight files.
 type weightRule struct {
 	min, max, def uint64
-	// deviceFile takes "MAJ:MIN WEIGHT"; it may be missing in old kernels.
+	// deviceFile accepts "MAJ:MIN WEIGHT"; it may be missing in old kernels.
 	deviceFile string
-	// defaultFile takes "WEIGHT", the weight on every disk.
+	// defaultFile accepts "WEIGHT", the weight on every disk.
 	defaultFile string
-	// remove is the word that takes a disk's own weight away.
+	// remove is the word that removes a disk's own weight.
 	remove string
-	// sticky: taking a disk's own weight away leaves it in force though no
-	// file shows it any more, and writing the default takes the own weights
-	// of all disks away. That is BFQ (bfq_io_set_device_weight and
+	// sticky means that a removed weight of a disk stays in force although no
+	// file shows it, and that writing the default removes the own weights of
+	// all disks. BFQ behaves so (bfq_io_set_device_weight and
 	// bfq_io_set_weight_legacy in block/bfq-cgroup.c; seen on 6.18).
 	sticky bool
 }
 
-// Weights gives access to the weights on a disk with the given scheduler, as
-// /sys/block/DEV/queue/scheduler names it. ErrNoWeights: it knows none.
+// Weights returns access to the weights on a disk with the given scheduler,
+// named as in /sys/block/DEV/queue/scheduler. The error is ErrNoWeights if it
+// has none.
 func (t *Tree) Weights(dev blockdev.Dev, scheduler string) (*Weights, error) {
 	d := disk{dev, scheduler}
 	rule, err := t.kernel.weightRule(t, d)
@@ -75,10 +76,9 @@ func (t *Tree) Weights(dev blockdev.Dev, scheduler string) (*Weights, error) {
 	return &Weights{t, d, rule}, nil
 }
 
-// WeightsIn gives access to the weights on a disk in a file that
-// [Weights.File] named, whatever shares the disk now: to put them back when
-// the scheduler was switched, or io.cost disabled, since. scheduler is for
-// messages.
+// WeightsIn returns access to the weights on a disk in a file that
+// [Weights.File] named, whatever divides the disk now. It restores them after
+// the scheduler was switched, or io.cost disabled. scheduler is for messages.
 func (t *Tree) WeightsIn(file string, dev blockdev.Dev, scheduler string) (*Weights, error) {
 	d := disk{dev, scheduler}
 	for _, rule := range t.kernel.weightRules() {
@@ -86,7 +86,7 @@ func (t *Tree) WeightsIn(file string, dev blockdev.Dev, scheduler string) (*Weig
 			return &Weights{t, d, rule}, nil
 		}
 	}
-	return nil, fmt.Errorf("cannot put back the weights of %s: %.100q is no weight file of cgroup %s", d, file, t.version)
+	return nil, fmt.Errorf("cannot restore the weights of %s: %.100q is no weight file of cgroup %s", d, file, t.version)
 }
 
 // Min is the least weight, 1 or 10.
@@ -101,18 +101,18 @@ func (w *Weights) Default() uint64 { return w.rule.def }
 // File is the name of the weight file, such as "blkio.bfq.weight".
 func (w *Weights) File() string { return w.rule.defaultFile }
 
-// Get reads a cgroup's weights.
+// Get reads the weights of a cgroup.
 func (w *Weights) Get(cgroupPath string) (Setting, error) {
 	lines, err := w.read(cgroupPath)
 	return Setting{Default: lines.def, Device: lines.of(w.disk.dev)}, err
 }
 
-// Set gives a cgroup a weight on this disk. Other disks are not touched, but
-// in kernels before 5.4, which know no weights for single disks (weight is
-// then the default on all disks that use this scheduler).
+// Set sets the weight of a cgroup on this disk. It does not change other disks,
+// except in kernels before 5.4, which have no weights for single disks (weight
+// is then the default on all disks that use this scheduler).
 func (w *Weights) Set(cgroupPath string, weight uint64) error {
 	if weight < w.rule.min || weight > w.rule.max {
-		return fmt.Errorf("cannot set weight %d of cgroup %s on %s: %s takes %d to %d",
+		return fmt.Errorf("cannot set weight %d of cgroup %s on %s: %s accepts %d to %d",
 			weight, clean(cgroupPath), w.disk, w.rule.defaultFile, w.rule.min, w.rule.max)
 	}
 	lines, err := w.read(cgroupPath)
@@ -125,10 +125,10 @@ func (w *Weights) Set(cgroupPath string, weight uint64) error {
 	return w.writeDevice(cgroupPath, deviceValue{w.disk.dev, weight})
 }
 
-// Restore puts a cgroup's weights exactly back to what Get said, in the files
-// and in force. A cgroup that is gone is ErrVanished. A disk that is gone, or
-// that another scheduler serves now, took its own weight with it: nothing is
-// left to restore, and that is no error.
+// Restore restores the weights of a cgroup exactly as Get returned them, in the
+// files and in force. A cgroup that is gone is ErrVanished. If the disk is
+// gone, or has another scheduler now, its own weight is gone with it: nothing
+// is left to restore, which is no error.
 func (w *Weights) Restore(cgroupPath string, s Setting) error {
 	lines, err := w.read(cgroupPath)
 	if err != nil {
@@ -164,8 +164,8 @@ func (w *Weights) Restore(cgroupPath string, s Setting) error {
 	return nil
 }
 
-// putBack writes the weights of the other disks again, which the default took
-// away.
+// putBack rewrites the weights of the other disks, which writing the default
+// removed.
 func (w *Weights) putBack(cgroupPath string, devices []deviceValue) error {
 	for _, d := range devices {
 		if d.dev == w.disk.dev {
@@ -178,8 +178,8 @@ func (w *Weights) putBack(cgroupPath string, devices []deviceValue) error {
 	return nil
 }
 
-// diskLeft: the kernel no longer keeps weights for a disk, because it is gone
-// (ENODEV) or another scheduler serves it (EOPNOTSUPP).
+// diskLeft reports whether the kernel no longer keeps weights for a disk,
+// because it is gone (ENODEV) or has another scheduler (EOPNOTSUPP).
 func (w *Weights) diskLeft(err error) bool {
 	return !errors.Is(err, ErrVanished) && (errors.Is(err, unix.ENODEV) || errors.Is(err, unix.EOPNOTSUPP))
 }
@@ -220,7 +220,7 @@ func (w *Weights) read(cgroupPath string) (weightLines, error) {
 	return lines, nil
 }
 
-// missingWeightFile says why a cgroup that exists has no weight file.
+// missingWeightFile explains why an existing cgroup has no weight file.
 func (t *Tree) missingWeightFile(cgroupPath string) string {
 	if t.version == V2 {
 		return fmt.Sprintf("its parent does not enable io: echo +io > %s",
@@ -246,7 +246,8 @@ func (w *Weights) write(cgroupPath, name, value string) error {
 	return err
 }
 
-// String names the disk for people: its name in /sys/block where it has one.
+// String returns the name of the disk in /sys/block if it has one, else its
+// number.
 func (d disk) String() string {
 	if name, err := blockdev.DeviceName(d.dev); err == nil {
 		return name
@@ -254,7 +255,7 @@ func (d disk) String() string {
 	return d.dev.String()
 }
 
-// choose is the command that gives the disk a scheduler.
+// choose is the command that sets the scheduler of the disk.
 func (d disk) choose(scheduler string) string {
 	if name := d.String(); name != d.dev.String() {
 		return fmt.Sprintf("echo %s > /sys/block/%s/queue/scheduler", scheduler, name)

@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// Info is what jbd2 says of a journal since its mount. The kernel gives most
-// times in whole milliseconds, means over all transactions.
+// Info is jbd2's information about a journal since its mount. The kernel
+// reports most times in whole milliseconds, as means over all transactions.
 type Info struct {
-	// Transactions is the number of commits; Requested how many of them
-	// were asked for rather than due by time or size.
+	// Transactions is the number of commits; Requested is the number of them
+	// that were requested and not due by time or size.
 	Transactions, Requested uint64
-	// MaxBlocks bounds one transaction, in file-system blocks.
+	// MaxBlocks limits one transaction, in file-system blocks.
 	MaxBlocks uint64
 	// The phases of a transaction, in order.
 	WaitingSeconds, RequestDelaySeconds, RunningSeconds float64
 	LockedSeconds, FlushingSeconds, LoggingSeconds      float64
 	// CommitSeconds is the time from lock to commit record.
 	CommitSeconds float64
-	// Per transaction; LoggedBlocks has descriptors and revokes in it.
+	// These are per transaction; LoggedBlocks includes descriptors and revokes.
 	Handles, Blocks, LoggedBlocks uint64
 }
 
-// ParseInfo reads the text of /proc/fs/jbd2/NAME/info. Lines that it does not
-// know are left out; averages are missing before the first commit.
+// ParseInfo parses the text of /proc/fs/jbd2/NAME/info. It skips unknown lines;
+// averages are missing before the first commit.
 func ParseInfo(text string) (Info, error) {
 	var info Info
 	first, rest, _ := strings.Cut(text, "\n")
-	// Kernels before 2.6.39 did not say "requested"; nobody runs them.
+	// Kernels before 2.6.39 did not print "requested"; they are not supported.
 	n, err := fmt.Sscanf(first, "%d transactions (%d requested), each up to %d blocks",
 		&info.Transactions, &info.Requested, &info.MaxBlocks)
 	if err != nil || n != 3 {
-		return Info{}, fmt.Errorf("%q does not begin as jbd2's info", first)
+		return Info{}, fmt.Errorf("%q does not start like jbd2's info", first)
 	}
 	for line := range strings.Lines(rest) {
 		number, what, found := strings.Cut(strings.TrimSpace(line), " ")
@@ -74,7 +74,7 @@ func (i *Info) set(number, what string) error {
 	return err
 }
 
-// seconds reads "12ms" or "4816us".
+// seconds parses "12ms" or "4816us".
 func seconds(text string) (float64, error) {
 	for _, unit := range []struct {
 		suffix  string
@@ -85,5 +85,5 @@ func seconds(text string) (float64, error) {
 			return float64(value) / unit.divisor, err
 		}
 	}
-	return math.NaN(), fmt.Errorf("%q is no time in ms or us", text)
+	return math.NaN(), fmt.Errorf("%q is not a time in ms or us", text)
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// ErrNoJournal says that a file system has no journal, or none that runs.
+// ErrNoJournal means that a file system has no journal, or none that is active.
 var ErrNoJournal = errors.New("no journal")
 
-// Journal names the journal of a file system as the kernel does.
+// Journal is the journal of a file system.
 type Journal struct {
-	// Name is as in the thread's name jbd2/NAME and in /proc/fs/jbd2:
-	// "loop0-8" for the journal in inode 8 of loop0, "loop1" for loop1 as
-	// an external journal.
+	// Name is the kernel's name, as in the thread's name jbd2/NAME and in
+	// /proc/fs/jbd2: "loop0-8" for the journal in inode 8 of loop0, "loop1" for
+	// loop1 as an external journal.
 	Name string
-	// Dev is the number of the device that the journal is on, which is the
-	// file system's own, or the external journal's.
+	// Dev is the number of the journal's device: that of the file system, or of
+	// the external journal.
 	Dev blockdev.Dev
-	// External says that the journal has a device of its own.
+	// External means that the journal is on a separate device.
 	External bool
 }
 
-// JournalOf finds the journal of the file system with the device number,
-// which may be a partition's. The error wraps ErrNoJournal if it has none.
+// JournalOf finds the journal of the file system with the device number, which
+// may be that of a partition. The error wraps ErrNoJournal if it has none.
 func JournalOf(dev blockdev.Dev) (Journal, error) {
 	name, err := blockdev.DeviceName(dev)
 	if err != nil {
@@ -56,29 +56,59 @@ func JournalOf(dev blockdev.Dev) (Journal, error) {
 // The error wraps ErrNoJournal if there is none.
 func JournalThread(name string) (pid int, err error) { return kernel.journalThread(name) }
 
+// JournalThreads are the kernel threads of journals, by their names in /proc/PID/comm.
+type JournalThreads map[string]int
+
+// ReadJournalThreads lists them.
+func ReadJournalThreads() (JournalThreads, error) { return kernel.journalThreads() }
+
+const journalThreadPrefix = "jbd2/"
+
+// Of is the process of the thread jbd2/NAME. The error wraps ErrNoJournal if there is
+// none.
+func (t JournalThreads) Of(name string) (pid int, err error) {
+	want := journalThreadPrefix + name
+	pid, found := t[want]
+	if !found && len(want) > commBytes {
+		pid, found = t[want[:commBytes]]
+	}
+	if !found {
+		return 0, fmt.Errorf("no kernel thread %s: is the file system mounted? %w", want, ErrNoJournal)
+	}
+	return pid, nil
+}
+
 // JournalInfo reads /proc/fs/jbd2/NAME/info of a mounted file system. The
 // error wraps ErrNoJournal if there is none.
 func JournalInfo(name string) (Info, error) { return kernel.journalInfo(name) }
 
-// kernel is where the running kernel's processes are.
+// kernel is the procfs of the running kernel.
 var kernel = roots{proc: "/proc"}
 
 type roots struct{ proc string }
 
 const (
-	// commBytes is what fits into a task's name; newer kernels show kernel
-	// threads' names in full.
+	// commBytes is the maximum length of a task's name; newer kernels show the
+	// full names of kernel threads.
 	commBytes = 15
 	// flagKernelThread is PF_KTHREAD in the flags of /proc/PID/stat.
 	flagKernelThread = 0x00200000
 )
 
 func (r roots) journalThread(name string) (int, error) {
-	want := "jbd2/" + name
-	entries, err := os.ReadDir(r.proc)
+	threads, err := r.journalThreads()
 	if err != nil {
 		return 0, err
 	}
+	return threads.Of(name)
+}
+
+func (r roots) journalThreads() (JournalThreads, error) {
+	entries, err := os.ReadDir(r.proc)
+	if err != nil {
+		return nil, err
+	}
+	threads := JournalThreads{}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -86,24 +116,21 @@ func (r roots) journalThread(name string) (int, error) {
 		}
 		dir := filepath.Join(r.proc, entry.Name())
 		text, err := os.ReadFile(filepath.Join(dir, "comm"))
-		if err != nil {
-			continue // ended since the listing
-		}
 		comm := strings.TrimSuffix(string(text), "\n")
-		if comm != want && (len(want) <= commBytes || comm != want[:commBytes]) {
-			continue
+		if _, known := threads[comm]; err != nil || known || !strings.HasPrefix(comm, journalThreadPrefix) {
+			continue // ended since the listing, or another
 		}
-		// Any process may call itself jbd2.
+		// Any process may have a name that starts with jbd2.
 		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 		if err == nil && isKernelThread(string(stat)) {
-			return pid, nil
+			threads[comm] = pid
 		}
 	}
-	return 0, fmt.Errorf("no kernel thread %s: is the file system mounted? %w", want, ErrNoJournal)
+	return threads, nil
 }
 
 // isKernelThread reads the flags of a /proc/PID/stat line, the seventh field
-// after the name, which is in parentheses and may hold any character.
+// after the name, which is in parentheses and may contain any character.
 func isKernelThread(stat string) bool {
 	end := strings.LastIndexByte(stat, ')')
 	fields := strings.Fields(stat[end+1:])
@@ -116,7 +143,7 @@ func isKernelThread(stat string) bool {
 
 func (r roots) journalInfo(name string) (Info, error) {
 	if name == "" || strings.ContainsAny(name, "/\x00") || name[0] == '.' {
-		return Info{}, fmt.Errorf("%q is no journal's name: want one such as loop0-8", name)
+		return Info{}, fmt.Errorf("%q is not the name of a journal: want one such as loop0-8", name)
 	}
 	path := filepath.Join(r.proc, "fs/jbd2", name, "info")
 	text, err := os.ReadFile(path)

@@ -50,7 +50,7 @@ func FuzzInfo(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, text string) { _, _ = ParseInfo(text) })
 }
 
-func TestAProcessThatOnlyCallsItselfJbd2IsNotTheJournalThread(t *testing.T) {
+func TestAProcessNamedJbd2IsNotTheJournalThread(t *testing.T) {
 	proc := t.TempDir()
 	put := func(pid int, comm string, flags int) {
 		t.Helper()
@@ -67,7 +67,7 @@ func TestAProcessThatOnlyCallsItselfJbd2IsNotTheJournalThread(t *testing.T) {
 	}
 	put(10, "jbd2/loop0-8", 0x400100) // a user's program
 	put(20, "jbd2/loop0-8", 0x240040)
-	put(30, "jbd2/nvme0n1p2-8"[:15], 0x240040) // cut to 15 bytes, as kernels before 5.17 do
+	put(30, "jbd2/nvme0n1p2-8"[:15], 0x240040) // truncated to 15 bytes, as by kernels before 5.17
 	put(40, "jbd2/odd) S 2-8", 0x240040)
 	fake := roots{proc: proc}
 	for name, want := range map[string]int{"loop0-8": 20, "nvme0n1p2-8": 30, "odd) S 2-8": 40} {

@@ -10,15 +10,15 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
 // change runs a tool that may write to the file system. The tools write the
 // superblock's changed words one after another, the checksum last (libext2fs
-// 1.47, lib/ext2fs/closefs.c, write_primary_superblock): one that is killed
-// between leaves a superblock that nobody takes, and only a file system of
-// several block groups has another. So a copy is on disk before, and stays until
-// the tool has ended by itself.
+// 1.47, lib/ext2fs/closefs.c, write_primary_superblock). One that is killed in
+// between leaves an invalid superblock, and only a file system of several block
+// groups has a second copy. So a copy is saved before, and stays until the tool
+// has ended normally.
 func (o Offline) change(ctx context.Context, name string, arguments ...string) (text string, err error) {
 	if o.Kept == "" {
 		return o.run(ctx, name, arguments...)
@@ -27,7 +27,7 @@ func (o Offline) change(ctx context.Context, name string, arguments ...string) (
 		return "", err
 	}
 	if err := o.keep(); err != nil {
-		return "", fmt.Errorf("cannot keep the superblock of %s: %w", o.Device, err)
+		return "", fmt.Errorf("cannot save the superblock of %s: %w", o.Device, err)
 	}
 	text, err = o.run(ctx, name, arguments...)
 	now, readErr := readSuperblockBytes(o.Device)
@@ -43,10 +43,9 @@ func wasKilled(ctx context.Context, err error) bool {
 	return err != nil && (ctx.Err() != nil || errors.As(err, &exit) && !exit.Exited())
 }
 
-// PutBack says whether a tool that was at work was interrupted: then the file
-// system must be checked before it is used, and a superblock that it had written
-// half is again as it was before. That may be done as often as one likes; a
-// check with repair ends it.
+// PutBack reports whether a tool was interrupted. In this case the file system
+// must be checked before it is used. PutBack restores a partially written
+// superblock. It may be repeated; a check with repair ends it.
 func (o Offline) PutBack() (wasInterrupted bool, err error) {
 	kept, err := os.ReadFile(o.Kept)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,7 +55,7 @@ func (o Offline) PutBack() (wasInterrupted bool, err error) {
 		return false, err
 	}
 	if _, err := ParseSuperblock(kept); err != nil {
-		return false, fmt.Errorf("the superblock that was kept in %s: %w", o.Kept, err)
+		return false, fmt.Errorf("the superblock that was saved in %s: %w", o.Kept, err)
 	}
 	now, err := readSuperblockBytes(o.Device)
 	if err != nil || !isTorn(now) || !bytes.Equal(uuidOf(now), uuidOf(kept)) {
@@ -66,13 +65,12 @@ func (o Offline) PutBack() (wasInterrupted bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	// In one call, which no signal divides.
+	// Write it in one call, which no signal interrupts.
 	_, err = file.WriteAt(kept[:superblockBytes], superblockOffset)
 	return true, errors.Join(err, file.Sync(), file.Close())
 }
 
-// keep writes the superblock beside; one that is damaged already is none to come
-// back to.
+// keep saves the superblock; one that is already damaged is not saved.
 func (o Offline) keep() error {
 	now, err := readSuperblockBytes(o.Device)
 	if err != nil {
@@ -81,7 +79,7 @@ func (o Offline) keep() error {
 	if _, err := ParseSuperblock(now); err != nil {
 		return o.forget()
 	}
-	return wholefile.Replace(o.Kept, now)
+	return atomicfile.Replace(o.Kept, now)
 }
 
 func (o Offline) forget() error {
@@ -89,7 +87,7 @@ func (o Offline) forget() error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return errors.Join(err, wholefile.SyncDirectory(filepath.Dir(o.Kept)))
+	return errors.Join(err, atomicfile.SyncDirectory(filepath.Dir(o.Kept)))
 }
 
 func isTorn(superblock []byte) bool {

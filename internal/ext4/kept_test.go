@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// tears makes an e2fsck that writes half a superblock and then ends as end says.
+// tears makes an e2fsck that writes half a superblock and then ends as end
+// specifies.
 func tears(t *testing.T, end string) {
 	t.Helper()
 	const script = `#!/bin/sh
@@ -22,7 +23,7 @@ printf '\0\0' | dd of="$device" bs=1 seek=$((1024 + %d)) conv=notrunc status=non
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 }
 
-func TestASuperblockThatAToolHasWrittenHalfIsPutBack(t *testing.T) {
+func TestAPartiallyWrittenSuperblockIsRestored(t *testing.T) {
 	for _, end := range []string{"kill -9 $$", "exit 8", "exit 0"} {
 		t.Run(end, func(t *testing.T) {
 			path := os.Getenv("PATH")
@@ -54,7 +55,7 @@ func TestASuperblockThatAToolHasWrittenHalfIsPutBack(t *testing.T) {
 	}
 }
 
-func TestASuperblockThatIsNotOursIsNotPutBack(t *testing.T) {
+func TestAnotherFileSystemsSuperblockIsNotRestored(t *testing.T) {
 	o, other := offlineImage(t), offlineImage(t)
 	o.Kept = filepath.Join(t.TempDir(), "superblock")
 	other.Kept = o.Kept
@@ -73,19 +74,19 @@ func TestASuperblockThatIsNotOursIsNotPutBack(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := ReadSuperblock(o.Device); err == nil {
-		t.Error("another file system's superblock was put back")
+		t.Error("another file system's superblock was restored")
 	}
-	// One that is damaged is no copy to keep.
+	// A damaged superblock must not be saved.
 	if err := o.keep(); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(o.Kept); err == nil {
-		t.Error("a damaged superblock was kept")
+		t.Error("a damaged superblock was saved")
 	}
 	if err := os.WriteFile(o.Kept, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := o.PutBack(); err == nil {
-		t.Error("half a copy was taken")
+		t.Error("half a copy was accepted")
 	}
 }

@@ -10,44 +10,44 @@ import (
 	"strings"
 )
 
-// MakeOptions are the choices of [Make]. The zero value takes mke2fs' own
-// defaults, but initialises everything at once.
+// MakeOptions configure [Make]. The zero value uses mke2fs' defaults, but
+// initialises everything at once.
 type MakeOptions struct {
-	// BlockSizeBytes is 1024, 2048 or 4096; 0 leaves it to mke2fs, which
-	// takes 4096 for all but tiny devices.
+	// BlockSizeBytes is 1024, 2048 or 4096; 0 is the default of mke2fs, 4096
+	// for all but tiny devices.
 	BlockSizeBytes uint32
-	// BytesPerInode sets how many inodes there are; 0 leaves it to mke2fs
+	// BytesPerInode determines the number of inodes; 0 is the default of mke2fs
 	// (16384).
 	BytesPerInode uint32
-	// JournalBytes is the internal journal's length, in whole MiB, at
-	// least 1024 blocks; 0 leaves it to mke2fs.
+	// JournalBytes is the length of the internal journal, in whole MiB, at
+	// least 1024 blocks; 0 is the default of mke2fs.
 	JournalBytes uint64
-	// JournalDevice is the node of an external journal, which Make
-	// formats first.
+	// JournalDevice is the node of an external journal, which Make formats
+	// first.
 	JournalDevice string
 	// NoJournal makes a file system without a journal.
 	NoJournal bool
 	// Label is at most 16 bytes.
 	Label string
-	// Zeros promises that the device reads as zeros, as a new file does: what
-	// is to be zero is not written again, and blocks that a file has stay.
+	// Zeros asserts that the device reads as zeros, like a new file: zeros are
+	// not written again, and allocated blocks of a file stay.
 	Zeros bool
-	// Lazy leaves inode tables and journal to be written after the first
-	// mount: by a kernel thread, charged to the root cgroup, for minutes.
+	// Lazy delays writing inode tables and journal until after the first mount:
+	// a kernel thread writes them for minutes, charged to the root cgroup.
 	Lazy bool
-	// Lock, if not nil, stays open in mke2fs: a flock of it is held until it
-	// has ended, too.
+	// Lock, if not nil, stays open in mke2fs: a flock on it is also held until
+	// mke2fs has ended.
 	Lock *os.File
-	// Extended are further extended options of mke2fs (-E), such as
+	// Extended are additional extended options of mke2fs (-E), such as
 	// "root_owner=33:33".
 	Extended []string
-	// Arguments are passed to mke2fs as they are, before the device.
+	// Arguments are passed to mke2fs unchanged, before the device.
 	Arguments []string
 }
 
 const mebibyte = 1 << 20
 
-// Make makes an ext4 file system on the device, whatever was there before.
+// Make makes an ext4 file system on the device and overwrites its content.
 func Make(ctx context.Context, device string, options MakeOptions) error {
 	arguments, err := options.arguments()
 	if err != nil {
@@ -75,10 +75,10 @@ func Make(ctx context.Context, device string, options MakeOptions) error {
 	return nil
 }
 
-// prezeroed is what mke2fs calls [MakeOptions.Zeros], since 1.47.0.
+// prezeroed is the mke2fs option for [MakeOptions.Zeros], since 1.47.0.
 const prezeroed = "assume_storage_prezeroed=1"
 
-// withoutExtended takes an option out of those of -E.
+// withoutExtended removes an option from those of -E.
 func withoutExtended(arguments []string, option string) []string {
 	without := slices.Clone(arguments)
 	for i, a := range without {
@@ -134,7 +134,7 @@ func (o MakeOptions) arguments() ([]string, error) {
 	if o.Lazy {
 		lazy = "1"
 	}
-	// mke2fs heeds only the last -E.
+	// mke2fs uses only the last -E.
 	extended := []string{"lazy_itable_init=" + lazy, "lazy_journal_init=" + lazy}
 	if o.Zeros {
 		extended = append(extended, "nodiscard", prezeroed)
@@ -144,7 +144,7 @@ func (o MakeOptions) arguments() ([]string, error) {
 	return append(arguments, o.Arguments...), nil
 }
 
-// mke2fs runs mke2fs; -F because nobody is there to answer questions.
+// mke2fs runs mke2fs, with -F because no user can answer questions.
 func mke2fs(ctx context.Context, lock *os.File, device string, arguments []string) error {
 	arguments = append([]string{"-q", "-F"}, arguments...)
 	_, err := tool(ctx, lock, "mke2fs", append(arguments, device)...)

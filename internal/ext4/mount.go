@@ -13,37 +13,37 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// MountOptions are the choices of [Mount].
+// MountOptions configure [Mount].
 type MountOptions struct {
 	ReadOnly bool
-	// NoAtime spares the access times, which are metadata writes of
+	// NoAtime avoids updates of access times, which are metadata writes of
 	// readers.
 	NoAtime bool
-	// NoDev refuses device nodes in it, NoSuid ignores the set-user-ID and
+	// NoDev disables device nodes in it; NoSuid ignores the set-user-ID and
 	// set-group-ID bits and capabilities of its programs.
 	NoDev, NoSuid bool
-	// JournalDevice is the node of the external journal. Without it the
-	// kernel looks for the device number of the last mount, which for loop
-	// devices is often another device by now.
+	// JournalDevice is the node of the external journal. Without it the kernel
+	// uses the device number of the last mount, which for loop devices is often
+	// another device by now.
 	JournalDevice string
 	// Data are further options of ext4 ("data=journal,commit=1").
 	Data string
-	// At, if not nil, is the directory to mount on, opened (O_PATH suffices); its
+	// At, if not nil, is the opened directory to mount on (O_PATH suffices); the
 	// path is then only for messages.
 	At *os.File
 }
 
-// ErrBusy says that a file system is still used.
+// ErrBusy means that a file system is still in use.
 var ErrBusy = errors.New("in use")
 
-// unmountPatience is how long Unmount waits for users that are just leaving:
+// unmountPatience is how long Unmount waits for users that are about to end:
 // dying processes, writeback, scanners.
 const unmountPatience = 3 * time.Second
 
 // Mount mounts the device's ext4 on the directory, which must exist.
 //
-// The path of a directory may lead elsewhere by the time the kernel follows it;
-// options.At never does.
+// The path of a directory may be changed before the kernel follows it;
+// options.At cannot.
 func Mount(device, directory string, options MountOptions) error {
 	var flags uintptr
 	if options.ReadOnly {
@@ -70,14 +70,15 @@ func Mount(device, directory string, options MountOptions) error {
 		path = "/proc/self/fd/" + strconv.Itoa(int(options.At.Fd()))
 	}
 	if err := unix.Mount(device, path, "ext4", flags, data); err != nil {
-		return fmt.Errorf("cannot mount %s on %s (ext4, options %q): %w; the kernel's log may say more", device, directory, data, err)
+		return fmt.Errorf("cannot mount %s on %s (ext4, options %q): %w; see also the kernel log", device, directory, data, err)
 	}
 	return nil
 }
 
-// Unmount unmounts what is mounted on the directory and waits a few seconds
-// for its last users. It never detaches lazily: an error that wraps ErrBusy
-// means that the file system is still mounted. Nothing mounted is no error.
+// Unmount unmounts the file system on the directory and waits a few seconds for
+// its last users. It never detaches lazily: an error that wraps ErrBusy means
+// that the file system is still mounted. If nothing is mounted, there is no
+// error.
 func Unmount(ctx context.Context, directory string) error {
 	deadline := time.Now().Add(unmountPatience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -86,7 +87,8 @@ func Unmount(ctx context.Context, directory string) error {
 		case err == nil, errors.Is(err, unix.ENOENT):
 			return nil
 		case errors.Is(err, unix.EINVAL):
-			// EINVAL is also "not a mount point"; a mount may lie deeper.
+			// EINVAL also means "not a mount point"; another mount may be
+			// deeper.
 			return unmountedAfterAll(directory, err)
 		case !errors.Is(err, unix.EBUSY):
 			return fmt.Errorf("cannot unmount %s: %w", directory, err)

@@ -12,30 +12,29 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// Offline is an unmounted file system that e2fsprogs' tools work on. A tool
-// that changes it must not outlive its caller unseen, so each is killed with
-// it.
+// Offline is an unmounted file system for the tools of e2fsprogs. A tool that
+// changes it must not outlive its caller, so each is killed with it.
 type Offline struct {
 	// Device is its node or image file.
 	Device string
 	// JournalDevice is the node of an external journal; "" for none.
 	JournalDevice string
-	// Lock, if not nil, stays open in each tool: a flock of it is held
-	// until the tool has ended, too.
+	// Lock, if not nil, stays open in each tool: a flock on it is also held
+	// until the tool has ended.
 	Lock *os.File
-	// Kept is the file in which the superblock is while a tool is at work
-	// that checks or resizes it; "" keeps none. See [Offline.PutBack].
+	// Kept is the file with the saved superblock while a tool checks or resizes
+	// the file system; "" saves none. See [Offline.PutBack].
 	Kept string
 }
 
-// ErrDamaged says that e2fsck found errors that it did not, or could not,
+// ErrDamaged means that e2fsck found errors that it did not, or could not,
 // correct.
 var ErrDamaged = errors.New("the file system is damaged")
 
-// Check lets e2fsck look at all of it: without repair it changes nothing (and
-// does not replay the journal), with it all that e2fsck can correct by itself.
-// The report is e2fsck's; corrected says that there was something. The error
-// wraps ErrDamaged if errors are left.
+// Check runs e2fsck on the whole file system. Without repair it changes nothing
+// (and does not replay the journal); with repair it corrects everything that
+// e2fsck can correct without questions. The report is e2fsck's; corrected means
+// that it corrected errors. The error wraps ErrDamaged if errors remain.
 func (o Offline) Check(ctx context.Context, repair bool) (report string, corrected bool, err error) {
 	arguments := []string{"-f", "-n"}
 	if repair {
@@ -54,8 +53,8 @@ func (o Offline) Check(ctx context.Context, repair bool) (report string, correct
 	if !errors.As(err, &exit) {
 		return report, false, err
 	}
-	// e2fsck(8): 1 corrected, 2 and the host should be restarted, 4
-	// errors are left; 8 and above it did not do its work.
+	// e2fsck(8): 1 means corrected, 2 that the host should be restarted, 4 that
+	// errors remain; from 8 on it failed.
 	switch code := exit.ExitCode(); {
 	case code > 0 && code&4 != 0:
 		return report, code&1 != 0, fmt.Errorf("%w: e2fsck: %s", ErrDamaged, program.Excerpt(report))
@@ -65,9 +64,9 @@ func (o Offline) Check(ctx context.Context, repair bool) (report string, correct
 	return report, true, nil
 }
 
-// CheckResized checks what resize2fs has made of a file system that was clean,
-// and corrects it. Of resize2fs 1.47.0 is known that it may leave the inode
-// invalid that has the blocks for growing, which e2fsck -p does not repair.
+// CheckResized checks the result of resize2fs on a file system that was clean,
+// and corrects it. resize2fs 1.47.0 may leave the resize inode invalid, which
+// e2fsck -p does not repair.
 func (o Offline) CheckResized(ctx context.Context) error {
 	_, _, err := o.Check(ctx, true)
 	if !errors.Is(err, ErrDamaged) {
@@ -89,8 +88,8 @@ func (o Offline) CheckResized(ctx context.Context) error {
 	return err
 }
 
-// onlyResizeInode says whether e2fsck -n found nothing but an invalid inode for
-// growing, number 7.
+// onlyResizeInode reports whether e2fsck -n found only an invalid resize inode,
+// number 7.
 func onlyResizeInode(report string) bool {
 	found := false
 	for line := range strings.Lines(report) {
@@ -104,8 +103,8 @@ func onlyResizeInode(report string) bool {
 	return found
 }
 
-// ReplayJournal brings what waits in the journal to its place, and looks at
-// nothing else.
+// ReplayJournal writes the contents of the journal in place, and checks nothing
+// else.
 func (o Offline) ReplayJournal(ctx context.Context) error {
 	arguments := []string{"-E", "journal_only", "-y"}
 	if o.JournalDevice != "" {
@@ -122,7 +121,8 @@ func (o Offline) ReplayJournal(ctx context.Context) error {
 	return nil
 }
 
-// MinimumBytes is how small resize2fs could make it; it must have been checked.
+// MinimumBytes is the size to which resize2fs could shrink it; it must have
+// been checked.
 func (o Offline) MinimumBytes(ctx context.Context) (uint64, error) {
 	s, err := ReadSuperblock(o.Device)
 	if err != nil {
@@ -130,12 +130,12 @@ func (o Offline) MinimumBytes(ctx context.Context) (uint64, error) {
 	}
 	text, err := o.run(ctx, "resize2fs", "-P", o.Device)
 	if err != nil {
-		return 0, fmt.Errorf("cannot tell the least size of %s: %w", o.Device, err)
+		return 0, fmt.Errorf("cannot determine the minimum size of %s: %w", o.Device, err)
 	}
 	return parseMinimum(text, s.BlockSizeBytes)
 }
 
-// parseMinimum reads "Estimated minimum size of the filesystem: 6753", in
+// parseMinimum parses "Estimated minimum size of the filesystem: 6753", in
 // blocks.
 func parseMinimum(text string, blockSizeBytes uint32) (uint64, error) {
 	for line := range strings.Lines(text) {
@@ -148,13 +148,13 @@ func parseMinimum(text string, blockSizeBytes uint32) (uint64, error) {
 			return blocks * uint64(blockSizeBytes), nil
 		}
 	}
-	return 0, fmt.Errorf("resize2fs -P says no minimum: %q", text)
+	return 0, fmt.Errorf("resize2fs -P prints no minimum: %q", text)
 }
 
-// Resize makes it sizeBytes long; it must have been checked, and a device that
-// is to hold more must be that long. Of an image file that is to hold less,
-// resize2fs cuts off the rest when all else is done and on disk. What is
-// overwritten goes to the undo file first; "" keeps nothing.
+// Resize makes it sizeBytes long. It must have been checked, and to grow it,
+// the device must be long enough. To shrink an image file, resize2fs truncates
+// it after all other changes are on disk. Overwritten data is first saved in
+// the undo file; "" saves nothing.
 func (o Offline) Resize(ctx context.Context, sizeBytes uint64, undoFile string) error {
 	var arguments []string
 	if undoFile != "" {
@@ -167,8 +167,8 @@ func (o Offline) Resize(ctx context.Context, sizeBytes uint64, undoFile string) 
 	return nil
 }
 
-// Undo restores what an undo file holds. It may be done again when it was
-// interrupted.
+// Undo restores the data of an undo file. It may be repeated after an
+// interruption.
 func (o Offline) Undo(ctx context.Context, undoFile string) error {
 	if _, err := o.change(ctx, "e2undo", undoFile, o.Device); err != nil {
 		return fmt.Errorf("cannot undo the interrupted change of %s: %w", o.Device, err)
@@ -176,23 +176,23 @@ func (o Offline) Undo(ctx context.Context, undoFile string) error {
 	return nil
 }
 
-// SetRootMode gives the root directory of an unmounted file system its
-// permission bits, as chmod(2) has them.
+// SetRootMode sets the permission bits of the root directory of an unmounted
+// file system, as in chmod(2).
 func (o Offline) SetRootMode(ctx context.Context, bits uint32) error {
 	const directory = 0o040000
 	output, err := o.run(ctx, "debugfs", "-w", "-R", fmt.Sprintf("set_inode_field <2> mode 0%o", directory|bits), o.Device)
 	if err != nil {
 		return fmt.Errorf("cannot set the mode of the root directory on %s: %w", o.Device, err)
 	}
-	// debugfs ends with 0 also where its command failed; it then says more
-	// than its version.
+	// debugfs exits with 0 also if its command failed; it then prints more than
+	// its version.
 	if lines := strings.Split(strings.TrimSpace(output), "\n"); len(lines) > 1 {
 		return fmt.Errorf("cannot set the mode of the root directory on %s: debugfs: %s", o.Device, strings.Join(lines[1:], "; "))
 	}
 	return nil
 }
 
-// SetUUID gives it another identity; it must have been checked.
+// SetUUID gives it another UUID; it must have been checked.
 func (o Offline) SetUUID(ctx context.Context, uuid string) error {
 	if _, err := o.run(ctx, "tune2fs", "-U", uuid, o.Device); err != nil {
 		return fmt.Errorf("cannot set the UUID of %s: %w", o.Device, err)
@@ -200,9 +200,9 @@ func (o Offline) SetUUID(ctx context.Context, uuid string) error {
 	return nil
 }
 
-// TakeJournalInside gives a file system whose journal is on another device one
-// of its own. The other device is not touched: it belongs to the file system
-// that this one is a copy of. Nothing may wait in it.
+// TakeJournalInside gives a file system with an external journal an internal
+// one. It does not touch the other device, which belongs to the file system
+// that this one is a copy of. The journal must be empty.
 func (o Offline) TakeJournalInside(ctx context.Context) error {
 	s, err := ReadSuperblock(o.Device)
 	if err != nil {
@@ -214,26 +214,26 @@ func (o Offline) TakeJournalInside(ctx context.Context) error {
 	if s.NeedsRecovery {
 		return fmt.Errorf("%s has a journal on another device, which must be replayed first", o.Device)
 	}
-	// tune2fs would enter the leaving into the other device.
+	// tune2fs would record the removal in the other device.
 	for _, request := range []string{"feature ^has_journal", "set_super_value journal_uuid clear", "set_super_value journal_dev 0"} {
 		if _, err := o.run(ctx, "debugfs", "-w", "-R", request, o.Device); err != nil {
-			return fmt.Errorf("cannot take the journal of %s inside: %w", o.Device, err)
+			return fmt.Errorf("cannot make the journal of %s internal: %w", o.Device, err)
 		}
 	}
-	// debugfs ends with 0 also where its command failed.
+	// debugfs exits with 0 also if its command failed.
 	if s, err = ReadSuperblock(o.Device); err != nil {
 		return err
 	}
 	if s.HasJournal {
-		return fmt.Errorf("cannot take the journal of %s inside: debugfs left it as it was", o.Device)
+		return fmt.Errorf("cannot make the journal of %s internal: debugfs did not change it", o.Device)
 	}
 	if _, err := o.run(ctx, "tune2fs", "-j", o.Device); err != nil {
-		return fmt.Errorf("cannot take the journal of %s inside: %w", o.Device, err)
+		return fmt.Errorf("cannot make the journal of %s internal: %w", o.Device, err)
 	}
 	return nil
 }
 
-// run runs a tool that dies with us, and gives what it printed.
+// run runs a tool that dies with this process, and returns its output.
 func (o Offline) run(ctx context.Context, name string, arguments ...string) (string, error) {
 	return tool(ctx, o.Lock, name, arguments...)
 }

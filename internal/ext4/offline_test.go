@@ -56,8 +56,8 @@ func offlineImage(t *testing.T) Offline {
 	return Offline{Device: image}
 }
 
-// The inode for growing is invalid, as resize2fs leaves it.
-func TestWhatAResizeLeavesIsMended(t *testing.T) {
+// The resize inode is invalid, as resize2fs leaves it.
+func TestAnInvalidResizeInodeIsRepaired(t *testing.T) {
 	o := offlineImage(t)
 	if _, err := o.run(t.Context(), "debugfs", "-w", "-R", "set_inode_field <7> block[0] 1", o.Device); err != nil {
 		t.Fatal(err)
@@ -101,15 +101,15 @@ func TestAnIdentityAndAMinimum(t *testing.T) {
 		t.Error("it became shorter than its minimum")
 	}
 	if err := o.TakeJournalInside(t.Context()); err != nil {
-		t.Errorf("it is inside already: %v", err)
+		t.Errorf("it is already internal: %v", err)
 	}
 }
 
-// A tool that lives on holds the lock of whoever started it: its open file is
-// the tool's, too.
+// A tool that still runs holds the lock of the process that started it: its
+// open file is inherited.
 func TestAToolHoldsTheLock(t *testing.T) {
 	dir, tools := t.TempDir(), t.TempDir()
-	// It fails where the lock was taken by another open file.
+	// It fails if the lock was taken through another open file.
 	script := "#!/bin/sh\nreadlink /proc/$$/fd/3 && flock -n 3 && ! flock -n " + dir + " true\n"
 	if err := os.WriteFile(filepath.Join(tools, "e2fsck"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func awaitFile(t *testing.T, path string) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%s does not come", path)
+	t.Fatalf("%s does not appear", path)
 }
 
 func TestAToolEndsWithItsContext(t *testing.T) {

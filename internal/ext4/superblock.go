@@ -13,52 +13,53 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// ErrNotExt4 says that a device holds no ext4 superblock.
+// ErrNotExt4 means that a device has no ext4 superblock.
 var ErrNotExt4 = errors.New("no ext4 superblock")
 
-// UUID is a file system's or journal's identity.
+// UUID identifies a file system or journal.
 type UUID [16]byte
 
-// String gives the usual form with dashes.
+// String returns the usual form with dashes.
 func (u UUID) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
 }
 
-// Superblock is what the superblock says of the file system and its journal.
+// Superblock is the superblock's information about the file system and its
+// journal.
 type Superblock struct {
 	// BlockSizeBytes is 1024 to 65536.
 	BlockSizeBytes uint32
-	// Blocks and FreeBlocks count file-system blocks. FreeBlocks is as of
-	// the last write of the superblock.
+	// Blocks and FreeBlocks count file-system blocks. FreeBlocks is the value
+	// at the last write of the superblock.
 	Blocks, FreeBlocks uint64
 	Inodes             uint32
 	UUID               UUID
 	Label              string
-	// HasJournal says whether the file system has a journal at all.
+	// HasJournal reports whether the file system has a journal.
 	HasJournal bool
-	// JournalInode is the inode of an internal journal, usually 8; 0 if
-	// the journal is on a device of its own.
+	// JournalInode is the inode of an internal journal, usually 8; 0 if the
+	// journal is on a separate device.
 	JournalInode uint32
 	// JournalBytes is the length of an internal journal; 0 if not known.
 	JournalBytes uint64
-	// JournalUUID is the identity of an external journal.
+	// JournalUUID identifies an external journal.
 	JournalUUID UUID
-	// JournalDev is the number that an external journal's device had at
-	// the last mount.
+	// JournalDev is the number of an external journal's device at the last
+	// mount.
 	JournalDev blockdev.Dev
-	// NeedsRecovery says that the journal must be replayed before use,
-	// which is also so while the file system is mounted.
+	// NeedsRecovery means that the journal must be replayed before use, which
+	// is also true while the file system is mounted.
 	NeedsRecovery bool
-	// JournalDevice says that this is no file system but the superblock of
+	// JournalDevice means that this is not a file system but the superblock of
 	// an external journal.
 	JournalDevice bool
 }
 
-// External says whether the journal is on a device of its own.
+// External reports whether the journal is on a separate device.
 func (s Superblock) External() bool { return s.HasJournal && s.JournalInode == 0 }
 
-// The superblock's bytes, from Documentation/filesystems/ext4/super.rst; all
-// little endian.
+// The bytes of the superblock, from Documentation/filesystems/ext4/super.rst;
+// all little endian.
 const (
 	superblockOffset = 1024
 	superblockBytes  = 1024
@@ -92,8 +93,8 @@ const (
 	backupIsJournal     = 1
 )
 
-// ParseSuperblock reads the 1024 bytes that start at byte 1024 of the device.
-// The error wraps ErrNotExt4 if they are no superblock.
+// ParseSuperblock parses the 1024 bytes that start at byte 1024 of the device.
+// The error wraps ErrNotExt4 if they are not a superblock.
 func ParseSuperblock(b []byte) (Superblock, error) {
 	if len(b) < superblockBytes {
 		return Superblock{}, fmt.Errorf("superblock of %d bytes, want %d", len(b), superblockBytes)
@@ -143,7 +144,7 @@ func ParseSuperblock(b []byte) (Superblock, error) {
 	return s, nil
 }
 
-// decodeDev undoes the kernel's new_encode_dev.
+// decodeDev is the inverse of the kernel's new_encode_dev.
 func decodeDev(n uint32) blockdev.Dev {
 	return blockdev.Dev{Major: n >> 8 & 0xfff, Minor: n&0xff | n>>12&0xfff00}
 }
@@ -159,8 +160,8 @@ func ReadSuperblock(device string) (Superblock, error) {
 		if err == nil {
 			return s, nil
 		}
-		// A mounted file system changes its superblock in the very page
-		// that is read here: fields first, checksum after.
+		// A mounted file system changes its superblock in the same page that is
+		// read here: first the fields, then the checksum.
 		if !errors.Is(err, errChecksum) || attempt == readAttempts {
 			return Superblock{}, fmt.Errorf("%s: %w", device, err)
 		}
@@ -168,8 +169,8 @@ func ReadSuperblock(device string) (Superblock, error) {
 	}
 }
 
-// ReadUUID reads only whose file system it is: also of one whose superblock is
-// damaged elsewhere, or was written half.
+// ReadUUID reads only the UUID of a file system, also of one whose superblock
+// is otherwise damaged, or was partially written.
 func ReadUUID(device string) (UUID, error) {
 	b, err := readSuperblockBytes(device)
 	if err != nil {
@@ -181,7 +182,8 @@ func ReadUUID(device string) (UUID, error) {
 	return UUID(uuidOf(b)), nil
 }
 
-// readSuperblockBytes reads what is in a superblock's place, whatever that is.
+// readSuperblockBytes reads the bytes at the superblock's position, whatever
+// they are.
 func readSuperblockBytes(device string) ([]byte, error) {
 	file, err := os.Open(device)
 	if err != nil {
@@ -198,7 +200,7 @@ func readSuperblockBytes(device string) ([]byte, error) {
 	return b, nil
 }
 
-// readAttempts bounds the reads of a superblock that is being written.
+// readAttempts limits the reads of a superblock that is being written.
 const readAttempts = 5
 
 var errChecksum = errors.New("wrong superblock checksum: it is damaged")

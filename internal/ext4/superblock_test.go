@@ -35,7 +35,7 @@ func image(t *testing.T, size int64, options MakeOptions) string {
 	return path
 }
 
-func TestTheSuperblockSaysWhatWasAskedOfMke2fs(t *testing.T) {
+func TestTheSuperblockHasTheOptionsOfMke2fs(t *testing.T) {
 	path := image(t, 64<<20, MakeOptions{BlockSizeBytes: 2048, JournalBytes: 4 << 20, Label: "daybook-test", BytesPerInode: 8192})
 	got, err := ReadSuperblock(path)
 	if err != nil {
@@ -58,8 +58,7 @@ func TestTheSuperblockSaysWhatWasAskedOfMke2fs(t *testing.T) {
 	}
 }
 
-// Nothing is left for the kernel to make zero, and of a file's blocks none was
-// returned.
+// The kernel has nothing left to make zero, and no block of a file was freed.
 func TestWhatIsZeroIsNotWrittenAgain(t *testing.T) {
 	const size = 256 << 20
 	for _, old := range []bool{false, true} {
@@ -96,7 +95,7 @@ func TestWhatIsZeroIsNotWrittenAgain(t *testing.T) {
 	}
 }
 
-// oldMke2fs puts a mke2fs before the others that does not know prezeroed, as
+// oldMke2fs puts a mke2fs first in the PATH that does not support prezeroed, as
 // before 1.47.0.
 func oldMke2fs(t *testing.T) {
 	t.Helper()
@@ -122,7 +121,7 @@ func TestAFileSystemMayHaveNoJournal(t *testing.T) {
 	}
 }
 
-func TestAnExternalJournalIsKnownByItsIdentity(t *testing.T) {
+func TestAnExternalJournalIsIdentifiedByItsUUID(t *testing.T) {
 	path := image(t, 16<<20, MakeOptions{NoJournal: true})
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// Grow makes a mounted file system sizeBytes long. The device must be that long
-// already, or longer; for unmounted ones see [Offline.Resize].
+// Grow makes a mounted file system sizeBytes long. The device must have that
+// length already, or more; for unmounted ones see [Offline.Resize].
 func Grow(ctx context.Context, device string, sizeBytes uint64) error {
 	_, err := tool(ctx, nil, "resize2fs", device, fmt.Sprintf("%dK", sizeBytes>>10))
 	if err != nil {
@@ -18,8 +18,8 @@ func Grow(ctx context.Context, device string, sizeBytes uint64) error {
 	return nil
 }
 
-// tool runs one of e2fsprogs' and gives what it printed. It dies with this process:
-// nobody else would know of it. The lock, if not nil, stays open in it.
+// tool runs a tool of e2fsprogs and returns its output. It dies with this process,
+// so that it cannot continue unnoticed. The lock, if not nil, stays open in it.
 func tool(ctx context.Context, lock *os.File, name string, arguments ...string) (string, error) {
 	c := program.Command{Path: name, Args: arguments, IfMissing: "install e2fsprogs", Environment: []string{"LC_ALL=C"}}
 	if lock != nil {

@@ -1,0 +1,91 @@
+package blockdev
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Layer is a device that a file system passes on its way to the disks.
+type Layer struct {
+	// Name is as in /sys/class/block.
+	Name string
+	// Kind is "lvm", "crypt", "mpath" or another maker's prefix of a device-mapper
+	// UUID in lower case, "dm" where it has none, or md's level such as "raid1". ""
+	// is a disk.
+	Kind string
+	// Depth counts the layers above, from 0.
+	Depth int
+}
+
+// Layers lists what is between a device and the disks that carry it ([Disk.Physical]),
+// from the top down, each layer before those below it, the disks included. A device
+// that two layers share is there twice.
+func (d Disk) Layers() ([]Layer, error) {
+	layers, err := d.appendLayers(nil, 0)
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the layers below %s: %w", d.Name, err)
+	}
+	return layers, nil
+}
+
+func (d Disk) appendLayers(layers []Layer, depth int) ([]Layer, error) {
+	if depth > maxLayers {
+		return nil, fmt.Errorf("there are more than %d layers", maxLayers)
+	}
+	layers = append(layers, Layer{Name: d.Name, Kind: d.kind(), Depth: depth})
+	below, err := os.ReadDir(d.path("slaves"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, goneIfMissing(d.Name, err)
+	}
+	if d.schedules() {
+		return layers, nil
+	}
+	for _, entry := range below {
+		disk, err := d.tree.orHost().lookupName(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		if layers, err = disk.appendLayers(layers, depth+1); err != nil {
+			return nil, err
+		}
+	}
+	return layers, nil
+}
+
+// kind is Layer.Kind.
+func (d Disk) kind() string {
+	if level, err := d.read("md/level"); err == nil {
+		return level
+	}
+	uuid, err := d.read("dm/uuid")
+	if err != nil {
+		return ""
+	}
+	kind, _, named := strings.Cut(uuid, "-")
+	if !named {
+		return "dm"
+	}
+	return strings.ToLower(kind)
+}
+
+// Disks lists the whole disks that the kernel knows, by name, virtual ones included.
+func Disks() ([]Disk, error) { return Host.Disks() }
+
+// Disks is [Disks] in this tree.
+func (t Tree) Disks() ([]Disk, error) {
+	entries, err := os.ReadDir(filepath.Join(t.Sys, "block"))
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the disks: %w", err)
+	}
+	var disks []Disk
+	for _, entry := range entries {
+		if disk, err := t.lookupName(entry.Name()); err == nil { // else it was removed just now
+			disks = append(disks, disk)
+		}
+	}
+	return disks, nil
+}
