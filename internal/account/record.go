@@ -31,7 +31,7 @@ type recordingHeader struct {
 }
 
 // AppendJSON appends the sample as one line of JSON without the line feed.
-// What a terminal could obey (C1 controls, bidirectional overrides) stands
+// What a terminal could obey (C1 controls, bidirectional overrides) is
 // escaped, because container names are chosen by strangers. Lists are never
 // null.
 func (s Sample) AppendJSON(dst []byte) ([]byte, error) {

@@ -20,7 +20,7 @@ const (
 	maxEstimatorBytes = 64
 )
 
-// check tells the first value of a sample that is out of its range.
+// check reports the first value of a sample that is out of its range.
 func (s Sample) check() error {
 	if !(s.IntervalSeconds > 0 && s.IntervalSeconds <= maxIntervalSeconds) {
 		return fmt.Errorf("interval_seconds is %g; want more than 0 and at most %d", s.IntervalSeconds, maxIntervalSeconds)
@@ -126,8 +126,13 @@ func (c Container) check() error {
 			return fmt.Errorf("%s is %g; want 0 to 1", ratio.field, ratio.value)
 		}
 	}
-	if !(c.RequestSeconds >= 0 && c.RequestSeconds <= maxRequestSeconds) {
-		return fmt.Errorf("request_seconds is %g; want 0 to %d", c.RequestSeconds, maxRequestSeconds)
+	for _, time := range []struct {
+		field string
+		value float64
+	}{{"request_seconds", c.RequestSeconds}, {"busy_seconds", c.BusySeconds}} {
+		if !(time.value >= 0 && time.value <= maxRequestSeconds) {
+			return fmt.Errorf("%s is %g; want 0 to %d", time.field, time.value, maxRequestSeconds)
+		}
 	}
 	for _, f := range []bounded{
 		{"weight", c.Weight, maxWeight},

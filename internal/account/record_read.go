@@ -44,7 +44,7 @@ func OpenReader(path string) (*Reader, error) {
 	return r, nil
 }
 
-// NewReader reads a recording from input, and its header at once; name stands
+// NewReader reads a recording from input, and its header at once; name is
 // before the line number in errors.
 func NewReader(input io.Reader, name string) (*Reader, error) {
 	r := &Reader{input: bufio.NewReaderSize(input, 64<<10), name: name}
@@ -71,7 +71,7 @@ func NewReader(input io.Reader, name string) (*Reader, error) {
 // Next gives the next sample, at once; io.EOF at the end. A last line that a
 // crash left unfinished counts as the end; see [Reader.Truncated]. Every other
 // line that is not a sample, with every value in its range, is an error that
-// tells the line.
+// names the line.
 func (r *Reader) Next(ctx context.Context) (Sample, error) {
 	if err := ctx.Err(); err != nil {
 		return Sample{}, err
@@ -97,7 +97,7 @@ func (r *Reader) Next(ctx context.Context) (Sample, error) {
 	return s, nil
 }
 
-// Truncated tells, after io.EOF, whether the last line was unfinished; line is
+// Truncated reports, after io.EOF, whether the last line was unfinished; line is
 // its number and length the bytes that are there.
 func (r *Reader) Truncated() (line, length int, truncated bool) {
 	return r.line, r.partial, r.partial > 0

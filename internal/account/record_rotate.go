@@ -15,7 +15,7 @@ import (
 
 // Rotation bounds a recording at PATH. When a sample would make the file larger
 // than MaxBytes, PATH becomes PATH.1, PATH.1 becomes PATH.2 and so on, and a new
-// file is begun. Each file is a recording of its own. At most Files of them
+// file is started. Each file is a recording of its own. At most Files of them
 // are kept, PATH included; the oldest is removed. The zero value never rotates.
 type Rotation struct {
 	// MaxBytes is at least MinRotateBytes; 0: never rotate. A single sample
@@ -33,7 +33,7 @@ const (
 	MaxRotateFiles     = 1000
 )
 
-// nextSuffix is that of the file which is to be begun; a killed process may
+// nextSuffix is that of the file which is to be started; a killed process may
 // leave it.
 const nextSuffix = ".new"
 
@@ -48,7 +48,7 @@ func (r Rotation) Check() error {
 	return nil
 }
 
-// full tells whether a line of so many bytes belongs in the next file.
+// full reports whether a line of so many bytes belongs in the next file.
 func (r *Recorder) full(lineBytes int) bool {
 	return r.rotation.MaxBytes > 0 && r.end > r.begin && r.end+int64(lineBytes) > r.rotation.MaxBytes
 }

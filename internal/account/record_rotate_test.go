@@ -138,7 +138,7 @@ func TestRotationLeavesForeignFilesAlone(t *testing.T) {
 		}
 		if name != "r.new" {
 			if _, err := os.Lstat(path); r != nil || err == nil {
-				t.Errorf("%s: the recording was begun", name)
+				t.Errorf("%s: the recording was started", name)
 			}
 		} else if got := series(t, path); len(got) == 0 {
 			t.Errorf("%s: the samples before the rotation are lost", name)
@@ -147,11 +147,11 @@ func TestRotationLeavesForeignFilesAlone(t *testing.T) {
 }
 
 func TestRotationSurvivesAKillAtEveryStep(t *testing.T) {
-	// What a kill leaves: a new file that was begun, or gaps in the names.
+	// What a kill leaves: a new file that was started, or gaps in the names.
 	for name, leave := range map[string]func(path string) error{
 		"empty new file": func(path string) error { return os.WriteFile(path+nextSuffix, nil, 0o644) },
 		"half a header":  func(path string) error { return os.WriteFile(path+nextSuffix, []byte(`{"daybook_re`), 0o644) },
-		"begun": func(path string) error {
+		"started": func(path string) error {
 			return os.WriteFile(path+nextSuffix, []byte("{\"daybook_recording\":1}\n"), 0o644)
 		},
 		"older ones moved": func(path string) error { return os.Rename(path+".1", path+".2") },

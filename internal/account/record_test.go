@@ -265,7 +265,7 @@ func TestReaderTellsTheLineOfWhatItRefuses(t *testing.T) {
 		"later version":    {`{"daybook_recording":2}` + "\n", "r:1: the recording was written by a newer Daybook: upgrade"},
 		"not JSON":         {header + "x\n", "r:2: not a sample"},
 		"empty line":       {header + "\n", "r:2: not a sample: the line is empty"},
-		"two objects":      {header + "{} {}\n", "r:2: not a sample: something follows"},
+		"two objects":      {header + "{} {}\n", "r:2: not a sample: unexpected text after the object"},
 		"unknown field":    {header + `{"interval_seconds":1,"bytes":3}` + "\n", `r:2: the sample was written by a newer Daybook: upgrade (it has the unknown field "bytes")`},
 		"no interval":      {header + "{}\n", "r:2: interval_seconds is 0"},
 		"minus interval":   {header + `{"interval_seconds":-1}` + "\n", "r:2: interval_seconds is -1"},

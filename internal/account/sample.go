@@ -2,8 +2,8 @@ package account
 
 import "time"
 
-// RootCgroup is the path of the root cgroup, in whose name the kernel does
-// the journal's I/O and, on cgroup v1, all writeback.
+// RootCgroup is the path of the root cgroup, to which the kernel charges the journal's I/O
+// and, on cgroup v1, all writeback.
 const RootCgroup = "/"
 
 // Sample is the account of one interval, over all observed devices.
@@ -20,7 +20,7 @@ type Sample struct {
 	OwnersForgotten uint64 `json:"owners_forgotten,omitempty"`
 	// CgroupsSkipped counts the cgroups that have no line of their own, because
 	// they could not be listed: their path is too long, or there are too many.
-	// What they do is the account's of the cgroup above that has one, or stands
+	// What they do is the account's of the cgroup above that has one, or is
 	// in the line of those that ended. Absent if 0.
 	CgroupsSkipped uint64 `json:"cgroups_skipped,omitempty"`
 	// Devices are sorted by name.
@@ -142,6 +142,11 @@ type Container struct {
 	// IntervalSeconds, the mean number of requests that the container kept
 	// outstanding. Absent if 0, and where the kernel notes no start of requests.
 	RequestSeconds float64 `json:"request_seconds,omitempty"`
+	// BusySeconds is the time in which at least one request of a cgroup was
+	// outstanding, as far as it ended in the interval; added up over the
+	// container's cgroups. Where requests end out of order it can be too short.
+	// Absent where RequestSeconds is.
+	BusySeconds float64 `json:"busy_seconds,omitempty"`
 	// MemoryJournalBytes is what its handles, of which there were
 	// MemoryJournalHandles, logged in the disk's MemoryJournals. No part of
 	// Bytes, for it costs the disk nothing.

@@ -1,7 +1,8 @@
 package account
 
 // Sum adds up the first device of the samples. Shares are of the sums; the
-// weight is the last one.
+// weight is the last one, and so is what control did; that weights were ignored
+// in one of the samples is kept.
 func Sum(samples []Sample) Device {
 	var sum Device
 	lines := make(map[string]*Container)
@@ -20,6 +21,13 @@ func Sum(samples []Sample) Device {
 		sum.CommitSeconds += d.CommitSeconds * float64(d.Transactions)
 		sum.Transactions += d.Transactions
 		sum.LostEvents += d.LostEvents
+		if d.Control != nil {
+			control := *d.Control
+			if sum.Control != nil {
+				control.WeightsIgnored = control.WeightsIgnored || sum.Control.WeightsIgnored
+			}
+			sum.Control = &control
+		}
 		for _, c := range d.Containers {
 			line := lines[c.Cgroup]
 			if line == nil {
@@ -35,6 +43,10 @@ func Sum(samples []Sample) Device {
 			line.UnchargedBytes += c.UnchargedBytes
 			line.ReturnedBytes += c.ReturnedBytes
 			line.ForcedCommits += c.ForcedCommits
+			line.RequestSeconds += c.RequestSeconds
+			line.BusySeconds += c.BusySeconds
+			line.MemoryJournalBytes += c.MemoryJournalBytes
+			line.MemoryJournalHandles += c.MemoryJournalHandles
 		}
 	}
 	if sum.Transactions > 0 {

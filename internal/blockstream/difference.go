@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// differ turns logged blocks into changed lines. It holds each block that it met
-// as it was last.
+// differ converts logged blocks into changed lines. It stores the last content
+// of each known block.
 type differ struct {
 	home    io.ReaderAt // as it was before the recording
 	images  map[uint64][]byte
@@ -19,8 +19,8 @@ func newDiffer(home io.ReaderAt) *differ {
 	return &differ{home: home, images: map[uint64][]byte{}}
 }
 
-// operation is what the transactions changed together. A block that did not
-// change is left out, as a journal that compares would.
+// operation returns the changes of the transactions together. A block without a
+// change is skipped, as a journal that compares would do.
 func (d *differ) operation(kind Kind, transactions []Transaction) (Operation, error) {
 	last := map[uint64][]byte{}
 	var order []uint64
@@ -49,7 +49,7 @@ func (d *differ) operation(kind Kind, transactions []Transaction) (Operation, er
 	return o, nil
 }
 
-// image is the block as it is now.
+// image returns the current content of the block.
 func (d *differ) image(number uint64) ([]byte, error) {
 	if image, met := d.images[number]; met {
 		return image, nil
@@ -65,7 +65,8 @@ func (d *differ) image(number uint64) ([]byte, error) {
 	return image, nil
 }
 
-// first are the operations that make the blocks as they were before the recording.
+// first returns the operations that make the blocks as they were before the
+// recording.
 func (d *differ) first() Stream {
 	var s Stream
 	for updates := range slices.Chunk(d.initial, MaxUpdates) {
@@ -86,7 +87,7 @@ func difference(number uint64, before, now []byte) Update {
 	return u
 }
 
-// Replay gives each block of the stream as it is at the end.
+// Replay returns each block of the stream as it is at the end.
 func (s Stream) Replay() map[uint64][]byte {
 	images := map[uint64][]byte{}
 	for _, o := range s {

@@ -8,28 +8,28 @@ import (
 	"io"
 )
 
-// Transaction is what jbd2 committed at once, as it lies in the journal.
+// Transaction is one commit of jbd2, as it is in the journal.
 type Transaction struct {
 	Blocks []LoggedBlock
-	// Revoked blocks are no longer replayed from this or earlier
-	// transactions.
+	// Revoked blocks are not replayed from this or earlier transactions.
 	Revoked []uint64
 }
 
-// LoggedBlock is a block with what it is to be.
+// LoggedBlock is a block with its new content.
 type LoggedBlock struct {
 	Number  uint64
 	Content []byte
 }
 
-// Journal is the superblock of a jbd2 journal on a device of its own, as far as
-// reading goes. The format is that of Documentation/filesystems/ext4/journal.rst
-// of Linux.
+// Journal is the superblock of a jbd2 journal on a separate device, as far as
+// reading needs it. Documentation/filesystems/ext4/journal.rst of Linux
+// describes the format.
 type Journal struct {
-	// Blocks is how many the journal has, First the first one of its log.
+	// Blocks is the number of blocks of the journal, First the first one of its
+	// log.
 	Blocks, First uint32
-	// Sequence is the transaction that recovery begins with; when there is
-	// nothing to recover, the one before the next.
+	// Sequence is the first transaction of a recovery; if there is nothing to
+	// recover, the one before the next.
 	Sequence uint32
 	features uint32
 	uuid     [16]byte
@@ -65,7 +65,7 @@ var (
 	errOver = errors.New("the journal ends here")
 )
 
-// checksum goes on with a CRC-32C that is not inverted at the ends, as the
+// checksum continues a CRC-32C that is not inverted at the ends, like the
 // kernel's.
 func checksum(crc uint32, b []byte) uint32 { return ^crc32.Update(^crc, crc32c, b) }
 
@@ -95,7 +95,8 @@ func ReadJournal(device io.ReaderAt) (Journal, error) {
 
 func (j Journal) checksummed() bool { return j.features&(featureChecksumV2|featureChecksumV3) != 0 }
 
-// tagBytes is what a descriptor block has for each block logged.
+// tagBytes is the size of the tag that a descriptor block has for each logged
+// block.
 func (j Journal) tagBytes() int {
 	if j.features&featureChecksumV3 != 0 {
 		return 16
@@ -112,8 +113,8 @@ func (j Journal) tagBytes() int {
 
 // Transactions calls visit for each transaction from the log's first block on,
 // the first one being first, until the log ends or visit returns an error. It
-// looks at no tail, so it finds also what is checkpointed; but it does not go
-// round: a log that began again from its first block is an error.
+// ignores the tail, so it also finds checkpointed transactions. It does not
+// wrap around: a log that restarted from its first block is an error.
 func (j Journal) Transactions(device io.ReaderAt, first uint32, visit func(Transaction) error) error {
 	reader := logReader{Journal: j, device: device, at: j.First, sequence: first}
 	for {
@@ -140,7 +141,7 @@ type logReader struct {
 
 func (r *logReader) block() ([]byte, error) {
 	if r.at >= r.Blocks {
-		return nil, errors.New("the log goes round; record with a greater journal")
+		return nil, errors.New("the log wraps around; record with a larger journal")
 	}
 	b := make([]byte, BlockBytes)
 	if _, err := r.device.ReadAt(b, int64(r.at)*BlockBytes); err != nil {
@@ -150,7 +151,7 @@ func (r *logReader) block() ([]byte, error) {
 	return b, nil
 }
 
-// next reads a transaction up to its commit block; without one there was no
+// next reads a transaction up to its commit block; without one there is no
 // transaction.
 func (r *logReader) next() (Transaction, error) {
 	var t Transaction
@@ -161,7 +162,7 @@ func (r *logReader) next() (Transaction, error) {
 		}
 		if be.Uint32(b) != journalMagic || be.Uint32(b[8:]) != r.sequence {
 			if r.at == r.First+1 {
-				return t, fmt.Errorf("the log begins with another transaction (% x): it went round, or nothing was logged", b[:journalHeadBytes])
+				return t, fmt.Errorf("the log begins with another transaction (% x): it wrapped around, or nothing was logged", b[:journalHeadBytes])
 			}
 			r.at = first
 			return t, errOver
@@ -185,7 +186,7 @@ func (r *logReader) next() (Transaction, error) {
 	}
 }
 
-// sound says whether the block's checksum, at the offset, is right.
+// sound reports whether the block's checksum, at the offset, is correct.
 func (r *logReader) sound(b []byte, offset int) bool {
 	crc := checksum(^uint32(0), r.uuid[:])
 	crc = checksum(crc, b[:offset])
@@ -193,7 +194,7 @@ func (r *logReader) sound(b []byte, offset int) bool {
 	return checksum(crc, b[offset+4:]) == be.Uint32(b[offset:])
 }
 
-// described reads the blocks that a descriptor block announces.
+// described reads the blocks that a descriptor block lists.
 func (r *logReader) described(t *Transaction, b []byte) error {
 	end := BlockBytes
 	if r.checksummed() {
@@ -234,8 +235,8 @@ func (r *logReader) described(t *Transaction, b []byte) error {
 	return nil
 }
 
-// soundContent compares the checksum of a block as it is logged: version 2 has
-// room for its lower half only.
+// soundContent compares the checksum of a logged block: version 2 stores only
+// its lower half.
 func (r *logReader) soundContent(tag, content []byte) bool {
 	crc := checksum(^uint32(0), r.uuid[:])
 	crc = checksum(crc, be.AppendUint32(nil, r.sequence))

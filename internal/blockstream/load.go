@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 )
 
-// load is what the recorded program does.
+// load is the work of the recorded program.
 type load struct {
 	seed uint64
-	// prepare makes what must be there before.
+	// prepare makes the files that the load needs.
 	prepare func(directory string, random *rand.Rand) error
 	// next does operation n.
 	next func(directory string, n int, random *rand.Rand) (Kind, error)
@@ -28,8 +28,8 @@ func newLoad(o Options) (load, error) {
 	return load{}, fmt.Errorf("cannot record %q: want varmail or create", o.Load)
 }
 
-// The mail server's files: as filebench's varmail, mean size 16 KiB, but fewer of
-// them, as each operation is synced by itself here.
+// The mail server's files: like filebench's varmail, mean size 16 KiB, but fewer
+// of them, because each operation is synced separately here.
 const (
 	mailFiles       = 1000
 	mailDirectories = 20
@@ -57,17 +57,19 @@ func prepareMail(directory string, random *rand.Rand) error {
 	return nil
 }
 
-// mailSize is half of what a file has: it is made with one and appended another.
+// mailSize is half of the size of a file: half is written first, and the other
+// half appended.
 func mailSize(random *rand.Rand) int { return 1 + random.IntN(mailBytes-1) }
 
-// mail goes through varmail's four steps in turn: delete a file; make one, append,
+// mail cycles through varmail's four steps: delete a file; make one, append,
 // fsync; read one, append, fsync; read one.
 type mail struct{ step int }
 
 func (m *mail) next(directory string, _ int, random *rand.Rand) (Kind, error) {
 	step := m.step
 	m.step = (m.step + 1) % 4
-	// Any file that is, or for making is not, there: they are about half.
+	// Choose a file that exists, or one that does not, to make it: about half
+	// of them exist.
 	for range 100 * mailFiles {
 		path := mailPath(directory, random.IntN(mailFiles))
 		_, err := os.Stat(path)

@@ -17,40 +17,41 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
-// Options say what is recorded.
+// Options select what is recorded.
 type Options struct {
 	// Load is "varmail" or "create".
 	Load string
-	// Operations that are recorded, 1 to 100,000.
+	// Operations is the number of recorded operations, 1 to 100,000.
 	Operations int
-	// Directory is where the images lie meanwhile, sparse files of
-	// HomeBytes and JournalBytes; "": the system's for temporary files.
+	// Directory is the directory of the temporary images, sparse files of
+	// HomeBytes and JournalBytes; "" is the system's directory for temporary
+	// files.
 	Directory string
 	// Seed chooses files and sizes.
 	Seed uint64
 }
 
-// Sizes of the file system that is recorded and of its journal, which must hold
-// all of a recording.
+// Sizes of the recorded file system and of its journal, which must hold the
+// whole recording.
 const (
 	HomeBytes      = 1 << 30
 	JournalBytes   = 4 << 30
 	mostOperations = 100_000
 )
 
-// Recording is a stream, and what must be known to check it.
+// Recording is a stream, and the data to check it.
 type Recording struct {
 	Stream Stream
-	// Revoked has the blocks whose last word was a revoke: what is on the disk
-	// there may be something else by now.
+	// Revoked has the blocks that were finally revoked: the disk may have other
+	// content there.
 	Revoked map[uint64]bool
-	// Transactions is how many there were.
+	// Transactions is their number.
 	Transactions int
 }
 
-// Record runs the load and gives its updates. It needs root: it makes two loop
-// devices and mounts. When it returns all of that is gone, after inspect, if it is
-// not nil, looked at the device, unmounted.
+// Record runs the load and returns its updates. It needs root, because it makes
+// two loop devices and mounts. Before it removes them, it calls inspect, unless
+// that is nil, with the unmounted device.
 func Record(ctx context.Context, o Options, inspect func(home io.ReaderAt) error) (r Recording, err error) {
 	if o.Operations < 1 || o.Operations > mostOperations {
 		return r, fmt.Errorf("cannot record %d operations: want 1 to %d", o.Operations, mostOperations)
@@ -80,7 +81,7 @@ func Record(ctx context.Context, o Options, inspect func(home io.ReaderAt) error
 	return s.read(all)
 }
 
-// stage is an ext4 with its journal beside it.
+// stage is an ext4 with an external journal.
 type stage struct {
 	directory     string // where it is mounted
 	name          string // of the journal, in /proc/fs/jbd2
@@ -129,9 +130,9 @@ func setUp(ctx context.Context, directory string, undo *undoing) (*stage, error)
 	if err != nil {
 		return nil, err
 	}
-	// After an empty journal the kernel goes on with the next number.
+	// After an empty journal the kernel continues with the next number.
 	s.first = super.Sequence + 1
-	// Nothing but the syncs of this package shall commit.
+	// Only the syncs of this package may commit.
 	mount := ext4.MountOptions{JournalDevice: journal.Path(), Data: "commit=3600"}
 	if err := ext4.Mount(home.Path(), s.directory, mount); err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func attach(path string, bytes int64, undo *undoing) (blockdev.Loop, error) {
 	return loop, nil
 }
 
-// sparseCopy keeps what the device holds but for zeros.
+// sparseCopy copies the device without zeros.
 func sparseCopy(from io.ReaderAt, path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -203,14 +204,14 @@ func sparseCopy(from io.ReaderAt, path string) (*os.File, error) {
 	return file, nil
 }
 
-// done is an operation, and how many transactions the kernel had counted after it.
+// done is an operation, and the kernel's number of transactions after it.
 type done struct {
 	kind         Kind
 	transactions int
 }
 
-// run does the operations and syncs after each. The first of what it returns is
-// the preparation.
+// run performs the operations and syncs after each. The first element of the
+// result is the preparation.
 func (s *stage) run(ctx context.Context, load load, operations int) (all []done, err error) {
 	root, err := os.Open(s.directory)
 	if err != nil {
@@ -247,8 +248,8 @@ func (s *stage) run(ctx context.Context, load load, operations int) (all []done,
 	return all, nil
 }
 
-// read takes the operations from the journal. An operation is one transaction, or
-// a few: what is written is allocated by a handle of its own.
+// read reads the operations from the journal. An operation is one transaction or
+// a few: a separate handle allocates written data.
 func (s *stage) read(all []done) (Recording, error) {
 	r := Recording{Revoked: map[uint64]bool{}}
 	super, err := ReadJournal(s.journal)
@@ -289,7 +290,7 @@ func (s *stage) read(all []done) (Recording, error) {
 	return r, nil
 }
 
-// undoing is what is to be taken back, last first.
+// undoing is a list of steps to undo, last first.
 type undoing struct{ steps []func() error }
 
 func (u *undoing) add(step func() error) { u.steps = append(u.steps, step) }

@@ -10,8 +10,8 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// superblockEnd bounds what unmounting writes past the journal: the fields of the
-// superblock, in the first block.
+// superblockEnd limits what unmounting writes outside the journal: the fields of
+// the superblock, in the first block.
 const superblockEnd = 2048
 
 func TestARecordingMakesTheDiskThatTheKernelWrote(t *testing.T) {
@@ -162,7 +162,7 @@ func TestEscapedBlocksHighNumbersAndRevokesAreRead(t *testing.T) {
 	}
 }
 
-func TestADamagedJournalIsNoRecording(t *testing.T) {
+func TestADamagedJournalIsAnError(t *testing.T) {
 	for _, at := range []int{2*BlockBytes + 13, 3*BlockBytes + 500, 4*BlockBytes + 20, 5*BlockBytes + 40} {
 		j := logged()
 		j.image[at] ^= 1
@@ -180,7 +180,7 @@ func TestATransactionWithoutACommitIsNone(t *testing.T) {
 	}
 }
 
-func TestALogThatWentRoundIsAnError(t *testing.T) {
+func TestALogThatWrappedAroundIsAnError(t *testing.T) {
 	j := logged()
 	if err := j.Transactions(bytes.NewReader(j.image), 4, func(Transaction) error { return nil }); err == nil {
 		t.Error("a log that begins with a later transaction was read as if it were whole")

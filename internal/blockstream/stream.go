@@ -18,13 +18,13 @@ const (
 	LineBytes  = 64
 )
 
-// Bounds of a recording, which its reader enforces.
+// Limits of a recording, which its reader enforces.
 const (
 	MaxOperations = 1 << 20
 	MaxUpdates    = 1 << 12 // of one operation
 )
 
-// Kind is what a program did.
+// Kind is the kind of an operation.
 type Kind uint8
 
 // The kinds of operations.
@@ -51,12 +51,12 @@ type Update struct {
 	Block uint64
 	// Mask has bit n set if line n changed.
 	Mask uint64
-	// Lines are the changed lines as they are now, LineBytes for each bit of
-	// Mask, in order.
+	// Lines are the new contents of the changed lines, LineBytes for each bit
+	// of Mask, in order.
 	Lines []byte
 }
 
-// Operation is what one operation changed; each block once.
+// Operation is the change of one operation; it contains each block once.
 type Operation struct {
 	Kind    Kind
 	Updates []Update
@@ -105,7 +105,7 @@ func Parse(r io.Reader) (Stream, error) {
 	in := bufio.NewReaderSize(r, 1<<16)
 	var head [headBytes]byte
 	if _, err := io.ReadFull(in, head[:]); err != nil || [8]byte(head[:8]) != magic {
-		return nil, errors.New("this is no recording of block updates: it does not begin with " + string(magic[:]))
+		return nil, errors.New("this is not a recording of block updates: it does not start with " + string(magic[:]))
 	}
 	le := binary.LittleEndian
 	operations := le.Uint32(head[8:])
@@ -192,14 +192,14 @@ func ReadFile(path string) (s Stream, err error) {
 	return s, nil
 }
 
-// Counts are what a stream comes to, without what is Initial.
+// Counts are the totals of a stream, without Initial operations.
 type Counts struct {
 	Operations, Updates, Lines int
-	// Blocks are the distinct ones.
+	// Blocks is the number of distinct blocks.
 	Blocks int
 }
 
-// Count counts them.
+// Count computes the totals.
 func (s Stream) Count() Counts {
 	var c Counts
 	blocks := map[uint64]bool{}

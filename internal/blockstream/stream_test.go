@@ -51,14 +51,14 @@ func TestADamagedRecordingIsRefused(t *testing.T) {
 	}
 	for cut := range whole.Len() {
 		if _, err := Parse(bytes.NewReader(whole.Bytes()[:cut])); err == nil {
-			t.Fatalf("the first %d of %d bytes were taken for a recording", cut, whole.Len())
+			t.Fatalf("the first %d of %d bytes were accepted as a recording", cut, whole.Len())
 		}
 	}
 	if _, err := Parse(strings.NewReader(whole.String() + "x")); err == nil {
-		t.Error("a recording with something behind it was taken")
+		t.Error("a recording with text after its end was accepted")
 	}
 	if _, err := Parse(strings.NewReader(string(magic[:]) + "\xff\xff\xff\xff\x00\x00\x00\x00")); err == nil {
-		t.Error("four milliards of operations were taken")
+		t.Error("four billion operations were accepted")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // ownCgroup is the kernfs id under which the probe charges this process: on v1
-// its blkio cgroup, on v2 the nearest one upwards that has the io controller.
+// its blkio cgroup, on v2 the nearest ancestor with the io controller.
 func ownCgroup() (uint64, error) {
 	tree, err := cgroup.Find()
 	if errors.Is(err, cgroup.ErrNoHierarchy) {
@@ -32,7 +32,7 @@ func ownCgroup() (uint64, error) {
 			break
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return 0, fmt.Errorf("cannot find the cgroup that carries our I/O: %w", err)
+			return 0, fmt.Errorf("cannot find the cgroup that is charged for our I/O: %w", err)
 		}
 		own = path.Dir(own)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
-// ErrUnsuitable is wrapped by errors that say why a directory cannot be
+// ErrUnsuitable is wrapped by errors that explain why a directory cannot be
 // calibrated.
 var ErrUnsuitable = errors.New("cannot calibrate")
 
@@ -21,7 +21,8 @@ var ErrUnsuitable = errors.New("cannot calibrate")
 type target struct {
 	FileSystem
 	dev blockdev.Dev
-	// dataJournaled: file data passes through the journal (data=journal).
+	// dataJournaled means that file data passes through the journal
+	// (data=journal).
 	dataJournaled bool
 }
 
@@ -29,7 +30,7 @@ func unsuitable(dir, format string, arguments ...any) error {
 	return fmt.Errorf("%w %s: %w", ErrUnsuitable, dir, fmt.Errorf(format, arguments...))
 }
 
-// inspect finds the file system of a directory, and refuses those that cannot
+// inspect finds the file system of a directory, and rejects those that cannot
 // be measured.
 func inspect(dir string) (target, error) {
 	var st unix.Stat_t
@@ -37,7 +38,7 @@ func inspect(dir string) (target, error) {
 		return target{}, unsuitable(dir, "%w; want a directory on the ext4 to measure", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		return target{}, unsuitable(dir, "it is no directory")
+		return target{}, unsuitable(dir, "it is not a directory")
 	}
 	dev := blockdev.DevOf(st.Dev)
 	mount, err := mountOf(dir, dev)
@@ -54,7 +55,7 @@ func inspect(dir string) (target, error) {
 	}
 	if !journaled {
 		return target{}, unsuitable(dir, "the %s on %s has no journal, so there is nothing to charge; "+
-			"one is added, while it is not mounted, with: tune2fs -O has_journal %s", mount.Type, mount.Source, mount.Source)
+			"add one, while it is not mounted, with: tune2fs -O has_journal %s", mount.Type, mount.Source, mount.Source)
 	}
 	var statfs unix.Statfs_t
 	if err := unix.Statfs(dir, &statfs); err != nil {
@@ -69,15 +70,15 @@ func inspect(dir string) (target, error) {
 	return t, nil
 }
 
-// mountOf finds a mount of the file system; the one that the directory is in,
-// if this process can see it.
+// mountOf finds a mount of the file system; if possible the one that contains
+// the directory.
 func mountOf(dir string, dev blockdev.Dev) (blockdev.Mount, error) {
 	mounts, err := blockdev.MountsOf(dev)
 	if err != nil {
 		return blockdev.Mount{}, err
 	}
 	if len(mounts) == 0 {
-		return blockdev.Mount{}, unsuitable(dir, "no mount of its file system (device %s) is to be seen", dev)
+		return blockdev.Mount{}, unsuitable(dir, "this process sees no mount of its file system (device %s)", dev)
 	}
 	if absolute, err := filepath.Abs(dir); err == nil {
 		if dir, err = filepath.EvalSymlinks(absolute); err == nil {
@@ -91,8 +92,8 @@ func mountOf(dir string, dev blockdev.Dev) (blockdev.Mount, error) {
 	return mounts[0], nil
 }
 
-// hasJournal asks the mounted file system; kernels before 5.6 do not tell, but
-// then the superblock does.
+// hasJournal queries the mounted file system, or the superblock on kernels
+// before 5.6.
 func hasJournal(dev blockdev.Dev) (bool, error) {
 	name, err := blockdev.DeviceName(dev)
 	if err != nil {
@@ -114,14 +115,14 @@ func readSuperblock(dev blockdev.Dev) (ext4.Superblock, error) {
 	return ext4.ReadSuperblock(blockdev.NodeOf(name))
 }
 
-// Room that a run needs besides an inode and two blocks for each call (its
-// data, and its part of the directory).
+// Space that a run needs in addition to an inode and two blocks for each call
+// (its data, and its part of the directory).
 const (
 	spareInodes = 64
 	spareBlocks = 1024
 )
 
-// checkRoom refuses a file system that is read-only or too full for the calls.
+// checkRoom rejects a file system that is read-only or too full for the calls.
 func checkRoom(dir string, calls int) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -140,10 +141,10 @@ func checkRoom(dir string, calls int) error {
 	return nil
 }
 
-// DefaultPath is where the calibration of the file system on a device is kept.
+// DefaultPath is the path of the calibration of the file system on a device.
 func DefaultPath(dev blockdev.Dev) string { return newFileSystem(dev).DefaultPath() }
 
-// newFileSystem knows the UUID, if the device can be read.
+// newFileSystem includes the UUID, if the device can be read.
 func newFileSystem(dev blockdev.Dev) FileSystem {
 	fs := FileSystem{Dev: dev.String()}
 	if superblock, err := readSuperblock(dev); err == nil && superblock.UUID != (ext4.UUID{}) {
@@ -152,7 +153,7 @@ func newFileSystem(dev blockdev.Dev) FileSystem {
 	return fs
 }
 
-// DefaultPath is where the calibration of this file system is kept: by UUID,
+// DefaultPath is the path of the calibration of this file system: by UUID,
 // which survives a reboot, else by number.
 func (f FileSystem) DefaultPath() string {
 	name := f.UUID
@@ -162,5 +163,5 @@ func (f FileSystem) DefaultPath() string {
 	return filepath.Join(DefaultDir, "calibration-"+name+".json")
 }
 
-// DefaultDir is where calibrations are kept.
+// DefaultDir is the directory of calibrations.
 const DefaultDir = "/var/lib/daybook"

@@ -23,7 +23,8 @@ type Options struct {
 	Calls int
 	// Runs of each operation, 1 to MaxRuns; the paper made 10.
 	Runs int
-	// Progress is told before each run how many of all runs are done.
+	// Progress is called before each run with the number of finished runs and
+	// of all runs.
 	Progress func(operation string, done, total int)
 }
 
@@ -34,7 +35,7 @@ const (
 	MaxRuns  = 1000
 )
 
-// Check refuses options out of range.
+// Check rejects options that are out of range.
 func (o Options) Check() error {
 	if o.Calls < 1 || o.Calls > MaxCalls {
 		return fmt.Errorf("%d calls: want 1 to %d", o.Calls, MaxCalls)
@@ -45,13 +46,13 @@ func (o Options) Check() error {
 	return nil
 }
 
-// extraRuns bounds the repetitions of runs that others disturbed, for each
-// operation: then the file system is too busy to wait for quiet.
+// extraRuns limits the repetitions of disturbed runs for each operation: beyond
+// it, the file system is too busy.
 const extraRuns = 5
 
-// Run measures each operation. It needs root, and what journal.Open needs;
-// errors about the directory wrap ErrUnsuitable. What it makes is removed,
-// also when the context ends.
+// Run measures each operation. It needs root and the requirements of
+// journal.Open; errors about the directory wrap ErrUnsuitable. It removes its
+// files, also when the context ends.
 func Run(ctx context.Context, options Options) (table Table, err error) {
 	if err := options.Check(); err != nil {
 		return Table{}, err
@@ -131,19 +132,19 @@ func (s *session) row(ctx context.Context, operation string, options Options, pr
 	return newRow(operation, options.Calls, clean), nil
 }
 
-// measurement is what one run logged.
+// measurement is the result of one run.
 type measurement struct {
 	// bytes reached the journal.
 	bytes uint64
-	// others is how many blocks cgroups other than ours dirtied in it.
+	// others is the number of its blocks that other cgroups dirtied.
 	others int64
-	// lost events: bytes may be too low.
+	// lost is the number of lost events: bytes may be too low.
 	lost uint64
 }
 
 func (m measurement) disturbed() bool { return m.others > 0 || m.lost > 0 }
 
-// session is one calibration at work.
+// session is one running calibration.
 type session struct {
 	target
 	probe *journal.Probe
@@ -183,8 +184,8 @@ func (s *session) run(ctx context.Context, operation string, calls int) (m measu
 	})
 }
 
-// measure tells what reaches the journal through the work. Everything before
-// it is committed first; its own is committed at its end.
+// measure returns the bytes that the work causes in the journal. It commits all
+// earlier changes before, and the changes of the work at the end.
 func (s *session) measure(work func() error) (m measurement, err error) {
 	if _, err := s.commit(); err != nil {
 		return m, err
@@ -211,9 +212,10 @@ func (s *session) measure(work func() error) (m measurement, err error) {
 	return m, nil
 }
 
-// logged is how many bytes of a commit reached the journal. With data=journal
-// the jbd2 thread's writes cannot be told from file data; then jbd2's own
-// count must do, which lacks only revoke blocks and the journal's superblock.
+// logged is the number of bytes of a commit that reached the journal. With
+// data=journal, writes of the jbd2 thread cannot be distinguished from file
+// data; jbd2's own count is used then, which lacks only revoke blocks and the
+// journal's superblock.
 func (s *session) logged(commit journal.Commit) uint64 {
 	if s.dataJournaled || commit.JournalBytes == 0 {
 		return uint64(commit.BlocksLogged) * uint64(s.BlockBytes)
@@ -221,8 +223,9 @@ func (s *session) logged(commit journal.Commit) uint64 {
 	return commit.JournalBytes
 }
 
-// commit writes everything of the file system and returns what the probe saw
-// since it last did. jbd2 tells of a commit before it wakes who waits for it.
+// commit commits all changes of the file system and returns what the probe saw
+// since its last call. jbd2 reports a commit before it wakes the waiting
+// processes.
 func (s *session) commit() (journal.Events, error) {
 	if err := unix.Syncfs(int(s.work.file.Fd())); err != nil {
 		return journal.Events{}, fmt.Errorf("cannot sync %s: %w", s.MountPoint, err)

@@ -42,8 +42,8 @@ func openSession(t *testing.T, dir string) *session {
 	return s
 }
 
-// The oracle: a journal on a device of its own, whose counter says what was
-// written to it.
+// The reference is a journal on its own device, whose counter shows the written
+// bytes.
 func TestAMeasurementIsWhatTheJournalDeviceCounted(t *testing.T) {
 	for _, mode := range []string{"data=ordered", "data=journal"} {
 		t.Run(mode, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestUnsuitableDirectoriesAreRefusedWithTheReason(t *testing.T) {
 		want  string
 	}{
 		{fs.Dir + "/none", 1, "no such file"},
-		{fs.Dir + "/file", 1, "no directory"},
+		{fs.Dir + "/file", 1, "not a directory"},
 		{"/proc", 1, "proc"},
 		{bare.Dir, 1, "no journal"},
 		{readOnly.Dir, 1, "read-only"},
@@ -243,7 +243,7 @@ func TestAFullFileSystemIsRefused(t *testing.T) {
 	}
 }
 
-func TestDataJournalIsTold(t *testing.T) {
+func TestDataJournalIsReported(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{Mount: "data=journal"})
 	table, err := Run(t.Context(), Options{Dir: fs.Dir, Calls: 10, Runs: 1})
 	if errors.Is(err, journal.ErrUnsupported) {

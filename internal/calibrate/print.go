@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// WriteTable prints the rows beside those of the paper.
+// WriteTable prints the rows with those of the paper.
 func WriteTable(w io.Writer, t Table) error {
 	paper := make(map[string]Row)
 	for _, row := range Paper() {
@@ -34,12 +34,12 @@ func WriteTable(w io.Writer, t Table) error {
 	return table.Flush()
 }
 
-// silence is how long work is done before its progress is told.
+// silence is how long work runs before its progress is reported.
 const silence = 2 * time.Second
 
-// NewProgress returns an Options.Progress that writes after two
-// seconds: on a terminal one line that is written over, else a line for each
-// operation. end takes the line away.
+// NewProgress returns an Options.Progress that writes after two seconds: on a
+// terminal one line that is overwritten, else a line for each operation. end
+// removes the line.
 func NewProgress(w io.Writer) (progress func(operation string, done, total int), end func()) {
 	begin := time.Now()
 	file, isFile := w.(*os.File)

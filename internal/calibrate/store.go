@@ -13,15 +13,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/versioned"
-	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // FormatVersion is raised when a field changes its meaning.
 const FormatVersion = 1
 
-// Bounds of what is read, far above what is written.
+// Limits of the input, far above what is written.
 const (
 	maxFileBytes = 1 << 20
 	maxRows      = 64
@@ -33,10 +33,10 @@ const (
 // ErrInvalid is wrapped by errors about the content of a calibration file.
 var ErrInvalid = errors.New("not a valid calibration")
 
-// Load reads a calibration file. It trusts nothing in it; errors about its
+// Load reads a calibration file and validates it completely. Errors about its
 // content wrap ErrInvalid, or versioned.ErrNewer if a newer Daybook wrote it.
 func Load(path string) (Table, error) {
-	// O_NONBLOCK: a named pipe must be refused, not waited for.
+	// O_NONBLOCK: a named pipe must be rejected without waiting for it.
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return Table{}, fmt.Errorf("cannot read the calibration: %w; make it with daybook calibrate DIR", err)
@@ -58,7 +58,7 @@ func Load(path string) (Table, error) {
 		return Table{}, fmt.Errorf("%s was %w", path, err)
 	}
 	if err != nil {
-		return Table{}, fmt.Errorf("%s: %w: %w; make it anew with daybook calibrate DIR", path, ErrInvalid, err)
+		return Table{}, fmt.Errorf("%s: %w: %w; make it again with daybook calibrate DIR", path, ErrInvalid, err)
 	}
 	return table, nil
 }
@@ -67,7 +67,7 @@ func parse(text []byte) (Table, error) {
 	if len(text) > maxFileBytes {
 		return Table{}, fmt.Errorf("it has more than %d bytes", maxFileBytes)
 	}
-	// The version first: a later one may have other fields.
+	// Check the version first: a later one may have other fields.
 	var header struct {
 		Version *int `json:"daybook_calibration"`
 	}
@@ -93,7 +93,7 @@ func parse(text []byte) (Table, error) {
 	return table, nil
 }
 
-// explain adds the line to errors of the JSON syntax and of types.
+// explain adds the line number to errors of the JSON syntax and of types.
 func explain(text []byte, err error) error {
 	var syntax *json.SyntaxError
 	var wrongType *json.UnmarshalTypeError
@@ -128,7 +128,7 @@ func (t Table) check() error {
 	seen := make(map[string]bool, len(t.Rows))
 	for i, row := range t.Rows {
 		if !slices.Contains(known, row.Operation) {
-			return fmt.Errorf("row %d: %.40q is no operation; want one of %q", i+1, row.Operation, known)
+			return fmt.Errorf("row %d: %.40q is not an operation; want one of %q", i+1, row.Operation, known)
 		}
 		if seen[row.Operation] {
 			return fmt.Errorf("row %d: %s is there twice", i+1, row.Operation)
@@ -156,8 +156,8 @@ func (r Row) check() error {
 	return nil
 }
 
-// Save writes the calibration so that path holds either what was there before
-// or the whole of this one. The directory is made if it is missing.
+// Save writes the calibration atomically: path has its old content or the
+// complete new one. It makes a missing directory.
 func (t Table) Save(path string) (err error) {
 	defer func() {
 		if err != nil {
@@ -195,5 +195,5 @@ func (t Table) Save(path string) (err error) {
 	if err != nil {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
-	return wholefile.SyncDirectory(dir)
+	return atomicfile.SyncDirectory(dir)
 }

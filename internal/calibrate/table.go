@@ -9,7 +9,7 @@ import (
 
 // Table is the result of a calibration.
 type Table struct {
-	// Version is of the format; FormatVersion.
+	// Version is the version of the format; FormatVersion.
 	Version int `json:"daybook_calibration"`
 	// Time is when it ended.
 	Time time.Time `json:"time"`
@@ -17,22 +17,22 @@ type Table struct {
 	Kernel     string     `json:"kernel"`
 	FileSystem FileSystem `json:"file_system"`
 	Rows       []Row      `json:"rows"`
-	// Warnings say what makes the figures doubtful; usually none.
+	// Warnings list reasons to doubt the figures; usually none.
 	Warnings []string `json:"warnings"`
 }
 
-// FileSystem is what was measured.
+// FileSystem is the measured file system.
 type FileSystem struct {
-	// UUID is the superblock's; "" if it has none, or it cannot be read.
+	// UUID is that of the superblock; "" if it has none, or it cannot be read.
 	UUID string `json:"uuid"`
 	// Dev is "major:minor".
 	Dev string `json:"dev"`
-	// MountPoint is where it was mounted then.
+	// MountPoint is where it was mounted during the measurement.
 	MountPoint string `json:"mount_point"`
 	BlockBytes uint32 `json:"block_bytes"`
 }
 
-// Row is what one operation costs, as a row of Table 1.
+// Row is the cost of one operation, as a row of Table 1.
 type Row struct {
 	// Operation is one of journal.Operations.
 	Operation string `json:"operation"`
@@ -40,13 +40,14 @@ type Row struct {
 	Calls int `json:"calls"`
 	// Runs is the number of runs behind the mean.
 	Runs int `json:"runs"`
-	// MeanKiB, StddevKiB: bytes that reached the journal in one run of
-	// Calls calls, in KiB.
+	// MeanKiB and StddevKiB are the bytes that reached the journal in one run
+	// of Calls calls, in KiB.
 	MeanKiB   float64 `json:"mean_kib"`
 	StddevKiB float64 `json:"stddev_kib"`
 	// CV is the coefficient of variation, StddevKiB over MeanKiB.
 	CV float64 `json:"cv"`
-	// DisturbedRuns is how many of the runs hold journal blocks of others.
+	// DisturbedRuns is the number of runs that include journal blocks of
+	// others.
 	DisturbedRuns int `json:"disturbed_runs"`
 }
 
@@ -55,7 +56,7 @@ const kib = 1024
 // BytesPerCall is the row's mean for one call.
 func (r Row) BytesPerCall() float64 { return r.MeanKiB * kib / float64(r.Calls) }
 
-// Costs gives the bytes per call of each operation.
+// Costs returns the bytes per call of each operation.
 func (t Table) Costs() journal.Costs {
 	costs := make(journal.Costs, len(t.Rows))
 	for _, row := range t.Rows {

@@ -185,7 +185,7 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 	}
 }
 
-func TestTheTableStandsBesideThePapers(t *testing.T) {
+func TestTheTableIsPrintedBesideThePapers(t *testing.T) {
 	table := aTable()
 	table.Rows = []Row{
 		{Operation: "mkdir", Calls: 1000, Runs: 10, MeanKiB: 4321, StddevKiB: 43.21, CV: 0.01},

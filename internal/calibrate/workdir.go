@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// workDirPrefix makes what a killed calibration left recognisable.
+// workDirPrefix identifies the directory of a killed calibration.
 const workDirPrefix = ".daybook-calibrate-"
 
-// workDir is the private directory in which everything happens. It is locked,
-// so that another calibration can tell it from what a killed one left.
+// workDir is the private directory of a calibration. It is locked, so that
+// another calibration can distinguish it from that of a killed one.
 type workDir struct {
 	path string
 	file *os.File
 }
 
-// openWorkDir makes a directory in dir, after removing leftovers.
+// openWorkDir makes a directory in dir, after removing those of killed
+// calibrations.
 func openWorkDir(dir string) (*workDir, error) {
 	if err := removeLeftovers(dir); err != nil {
 		return nil, err
@@ -37,16 +38,16 @@ func openWorkDir(dir string) (*workDir, error) {
 	return &workDir{path, file}, nil
 }
 
-// close removes the directory with all that is in it.
+// close removes the directory and its content.
 func (w *workDir) close() error {
 	err := os.RemoveAll(w.path)
 	if err != nil {
-		err = fmt.Errorf("cannot remove what the calibration made: %w", err)
+		err = fmt.Errorf("cannot remove the files of the calibration: %w", err)
 	}
 	return errors.Join(err, w.file.Close())
 }
 
-// errLocked says that the owner of a directory is still at work.
+// errLocked means that the owner of a directory is still running.
 var errLocked = errors.New("another calibration works in it")
 
 func lockDir(path string) (*os.File, error) {
@@ -64,9 +65,10 @@ func lockDir(path string) (*os.File, error) {
 	return file, nil
 }
 
-// removeLeftovers removes the directories of killed calibrations. A name is
-// not believed: only private directories of this user are ours, so that in a
-// directory where all may write (/tmp) nobody can point us at something else.
+// removeLeftovers removes the directories of killed calibrations. The name
+// alone is not enough: only private directories of this user are ours, so that
+// in a directory where all may write (/tmp) no other user can redirect the
+// removal.
 func removeLeftovers(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -82,13 +84,13 @@ func removeLeftovers(dir string) error {
 			continue // removed since the listing
 		}
 		if errors.Is(err, errLocked) {
-			return unsuitable(dir, "another calibration is at work there (%s); they would measure each other", path)
+			return unsuitable(dir, "another calibration runs there (%s); they would disturb each other", path)
 		}
 		if err != nil {
 			return err
 		}
 		if err := errors.Join(os.RemoveAll(path), file.Close()); err != nil {
-			return fmt.Errorf("cannot remove what a killed calibration left: %w", err)
+			return fmt.Errorf("cannot remove the files of a killed calibration: %w", err)
 		}
 	}
 	return nil

@@ -17,12 +17,13 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// agreementBound is how far the two counts may be apart, as a ratio: of each
-// container's blocks, and of all blocks that are in another name or another
-// transaction.
+// agreementBound is the largest accepted difference between the two counts, as
+// a ratio: of each container's blocks, and of all blocks that are attributed to
+// another cgroup or transaction.
 const agreementBound = 0.01
 
-// load is a container's: jobs that are prepared and done in its cgroup.
+// load is the load of a container: jobs that are prepared and done in its
+// cgroup.
 type load struct {
 	directory string // its cgroup
 	id        uint64
@@ -52,7 +53,7 @@ func newLoad(t *testing.T, mounted, name string, calls map[string]int) load {
 	return l
 }
 
-// together lets all loads work at once, each by a process in its cgroup.
+// together runs all loads at once, each by a process in its cgroup.
 func together(t *testing.T, loads []load, prepare bool) {
 	t.Helper()
 	var children []*workload.Child
@@ -89,7 +90,7 @@ func mountGuestDisk(t *testing.T, options ext4.MakeOptions) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Not the test's context, which has ended.
+		// The test's own context has ended by now.
 		if err := unix.Unmount(mounted, 0); err != nil {
 			t.Error(err)
 		}
@@ -110,8 +111,8 @@ func syncFileSystem(t *testing.T, mounted string) {
 }
 
 // agreement compares the handles' credits with the witness's blocks, for each
-// transaction and cgroup, and returns how many handles restarted. prepared is
-// done before the loads begin.
+// transaction and cgroup, and returns the number of restarted handles. prepared
+// runs before the loads start.
 func agreement(t *testing.T, mounted string, loads []load, prepared func()) (restarts uint64) {
 	t.Helper()
 	counting, err := journal.CountPrograms()
@@ -146,7 +147,8 @@ func agreement(t *testing.T, mounted string, loads []load, prepared func()) (res
 	prepared()
 	syncFileSystem(t, mounted)
 	together(t, loads, false)
-	// Once for the data, whose extents are entered when they are written.
+	// Sync once for the data, whose extents are allocated when they are
+	// written.
 	syncFileSystem(t, mounted)
 	syncFileSystem(t, mounted)
 
@@ -190,22 +192,22 @@ func agreement(t *testing.T, mounted string, loads []load, prepared func()) (res
 		}
 	}
 	if all < 500 || transactions < 3 {
-		t.Fatalf("only %d blocks in %d transactions: they show nothing", all, transactions)
+		t.Fatalf("only %d blocks in %d transactions: too few for a verdict", all, transactions)
 	}
-	t.Logf("%d blocks in %d transactions, %d of them contested; in other names or transactions: %d (%.3f %%)",
+	t.Logf("%d blocks in %d transactions, %d of them contested; in other cgroups or transactions: %d (%.3f %%)",
 		all, transactions, contested, apart, 100*ratio(apart, all))
 	if contested > all/20 {
-		t.Fatal("so many are contested that the rest shows nothing")
+		t.Fatal("too many are contested for a verdict")
 	}
-	// A contested block in the other name counts twice: missing and too many.
+	// A contested block in the other cgroup counts twice: missing and too many.
 	if r := ratio(apart-2*contested, all); r > agreementBound {
-		t.Errorf("%.2f %% of the blocks stand elsewhere, want at most %g %% besides the contested", 100*r, 100*agreementBound)
+		t.Errorf("%.2f %% of the blocks are attributed elsewhere, want at most %g %% besides the contested", 100*r, 100*agreementBound)
 	}
 	for n, l := range loads {
 		name := fmt.Sprintf("container %c", 'A'+n)
 		t.Logf("%s: handles %d blocks, witness %d", name, handles[l.id], blocks[l.id])
 		if blocks[l.id] < 100 {
-			t.Errorf("%s dirtied %d blocks: they show nothing", name, blocks[l.id])
+			t.Errorf("%s dirtied %d blocks: too few for a verdict", name, blocks[l.id])
 		}
 		if r := ratio(abs(handles[l.id]-blocks[l.id])-contested, blocks[l.id]); r > agreementBound {
 			t.Errorf("%s: %.2f %% apart, want at most %g %% besides the contested", name, 100*r, 100*agreementBound)
@@ -233,8 +235,8 @@ func ratio(part, whole int64) float64 {
 	return float64(part) / float64(whole)
 }
 
-// The mixes of the tests; whoever appends and syncs makes transactions end
-// while the other works.
+// The mixes of the tests. A load that appends and syncs ends transactions while
+// the other works.
 var (
 	mixA = map[string]int{
 		workload.Mkdir: 300, workload.Rename: 200, workload.Rmdir: 100, workload.Setxattr: 200, workload.BufferedWrite: 200,
@@ -251,8 +253,9 @@ func TestGuestHandlesAgreeWithAWitnessOfEachBlock(t *testing.T) {
 	})
 }
 
-// With a journal of 2 MiB a transaction holds 512 blocks; a file in more block
-// groups than that is freed by handles that restart, beside one that works.
+// With a journal of 2 MiB a transaction has at most 512 blocks. A file in more
+// block groups than that is freed by handles that restart, while another load
+// works.
 func TestGuestHandlesThatRestartAgreeWithTheWitness(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.InGuest(t, journal.GuestConfig, func(t *testing.T) {
@@ -263,12 +266,12 @@ func TestGuestHandlesThatRestartAgreeWithTheWitness(t *testing.T) {
 		}
 		restarts := agreement(t, mounted, loads, func() { lengthen(t, loads[1].spec.Jobs[0].In, 140<<20) })
 		if t.Logf("%d handles restarted", restarts); restarts == 0 {
-			t.Error("no handle restarted: it shows nothing")
+			t.Error("no handle restarted: the test shows nothing")
 		}
 	})
 }
 
-// lengthen allocates bytes behind the end of the one file of a directory.
+// lengthen allocates bytes after the end of the only file of a directory.
 func lengthen(t *testing.T, directory string, bytes int64) {
 	t.Helper()
 	files, err := filepath.Glob(directory + "/*")

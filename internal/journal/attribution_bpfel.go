@@ -13,6 +13,20 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type attributionBusy struct {
+	_        structs.HostLayout
+	FromNs   uint64
+	UntilNs  uint64
+	BeforeNs uint64
+}
+
+type attributionBusyKey struct {
+	_       structs.HostLayout
+	Disk    uint32
+	Pad     uint32
+	Charged uint64
+}
+
 type attributionCommit struct {
 	_            structs.HostLayout
 	Dev          uint32
@@ -109,6 +123,7 @@ type attributionWrittenKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	attributionMapBusy                              = "busy"
 	attributionMapCommits                           = "commits"
 	attributionMapCommitters                        = "committers"
 	attributionMapDirtied                           = "dirtied"
@@ -250,6 +265,7 @@ type attributionProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionMapSpecs struct {
+	Busy        *ebpf.MapSpec `ebpf:"busy"`
 	Commits     *ebpf.MapSpec `ebpf:"commits"`
 	Committers  *ebpf.MapSpec `ebpf:"committers"`
 	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
@@ -293,6 +309,7 @@ func (o *attributionObjects) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionMaps struct {
+	Busy        *ebpf.Map `ebpf:"busy"`
 	Commits     *ebpf.Map `ebpf:"commits"`
 	Committers  *ebpf.Map `ebpf:"committers"`
 	Dirtied     *ebpf.Map `ebpf:"dirtied"`
@@ -311,6 +328,7 @@ type attributionMaps struct {
 
 func (m *attributionMaps) Close() error {
 	return _AttributionClose(
+		m.Busy,
 		m.Commits,
 		m.Committers,
 		m.Dirtied,

@@ -13,6 +13,20 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type attributionUntypedBusy struct {
+	_        structs.HostLayout
+	FromNs   uint64
+	UntilNs  uint64
+	BeforeNs uint64
+}
+
+type attributionUntypedBusyKey struct {
+	_       structs.HostLayout
+	Disk    uint32
+	Pad     uint32
+	Charged uint64
+}
+
 type attributionUntypedCommit struct {
 	_            structs.HostLayout
 	Dev          uint32
@@ -109,6 +123,7 @@ type attributionUntypedWrittenKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	attributionUntypedMapBusy                              = "busy"
 	attributionUntypedMapCommits                           = "commits"
 	attributionUntypedMapCommitters                        = "committers"
 	attributionUntypedMapDirtied                           = "dirtied"
@@ -250,6 +265,7 @@ type attributionUntypedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedMapSpecs struct {
+	Busy        *ebpf.MapSpec `ebpf:"busy"`
 	Commits     *ebpf.MapSpec `ebpf:"commits"`
 	Committers  *ebpf.MapSpec `ebpf:"committers"`
 	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
@@ -293,6 +309,7 @@ func (o *attributionUntypedObjects) Close() error {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedMaps struct {
+	Busy        *ebpf.Map `ebpf:"busy"`
 	Commits     *ebpf.Map `ebpf:"commits"`
 	Committers  *ebpf.Map `ebpf:"committers"`
 	Dirtied     *ebpf.Map `ebpf:"dirtied"`
@@ -311,6 +328,7 @@ type attributionUntypedMaps struct {
 
 func (m *attributionUntypedMaps) Close() error {
 	return _AttributionUntypedClose(
+		m.Busy,
 		m.Commits,
 		m.Committers,
 		m.Dirtied,

@@ -2,18 +2,18 @@ package journal
 
 import "math"
 
-// Call is how often a cgroup made a call that changes metadata.
+// Call is how often a cgroup made one kind of call that changes metadata.
 type Call struct {
-	// Cgroup is the caller's kernfs id.
+	// Cgroup is the kernfs id of the caller's cgroup.
 	Cgroup uint64
-	// Dev is the file system that was changed, as a kernel dev_t.
+	// Dev is the changed file system, as a kernel dev_t.
 	Dev uint32
 	// Operation is one of Operations.
 	Operation string
 	Count     uint64
 }
 
-// The operations that are counted, each with the calls that do it.
+// The counted operations, each with its system calls.
 const (
 	OperationMkdir     = "mkdir"
 	OperationCreat     = "creat" // also open, openat, openat2 if they made the file
@@ -30,15 +30,15 @@ const (
 	OperationFallocate = "fallocate"
 )
 
-// operations in the order of enum operation in bpf/syscalls.bpf.c, which
-// begins with 1; the first seven are those of Table 1 of paper 1.
+// operations are in the order of enum operation in bpf/syscalls.bpf.c, which
+// starts with 1; the first seven are those of Table 1 of paper 1.
 var operations = [...]string{
 	OperationMkdir, OperationCreat, OperationMknod, OperationTruncate, OperationUnlink, OperationWrite, OperationRmdir,
 	OperationRename, OperationLink, OperationSymlink, OperationSetxattr, OperationChmod, OperationFallocate,
 }
 
-// Operations lists the operations that are counted: first the seven of
-// Table 1 of paper 1, in its order.
+// Operations lists the counted operations: first the seven of Table 1 of paper
+// 1, in its order.
 func Operations() []string { return append([]string(nil), operations[:]...) }
 
 // Costs are journal bytes per call, by operation; `daybook calibrate`
@@ -46,9 +46,9 @@ func Operations() []string { return append([]string(nil), operations[:]...) }
 type Costs map[string]float64
 
 // Estimate charges each call its cost (paper 1, section 3.2). Unlike the
-// handles estimator it does not know what was really logged: calls that
-// change the same block before it is committed are charged as if apart, and
-// what was logged twice as if once.
+// handles estimator it does not know what was really logged: calls that change
+// the same block before it is committed are charged separately, and blocks that
+// were logged twice are charged once.
 func Estimate(calls []Call, costs Costs) Charges {
 	type account struct {
 		dev    uint32
@@ -56,7 +56,7 @@ func Estimate(calls []Call, costs Costs) Charges {
 	}
 	sums := make(map[account]float64)
 	for _, call := range calls {
-		// Whatever the file with the costs said: no NaN, nothing negative.
+		// Whatever the file with the costs contains: no NaN, no negative cost.
 		if cost := costs[call.Operation]; cost > 0 {
 			sums[account{call.Dev, call.Cgroup}] += cost * float64(call.Count)
 		}
@@ -68,6 +68,6 @@ func Estimate(calls []Call, costs Costs) Charges {
 	return charges
 }
 
-// maxEstimateBytes is more than a disk writes in a lifetime, and few enough
-// that thousands of them can be added up.
+// maxEstimateBytes is more than a disk writes in its lifetime, and small enough
+// to add thousands of such values.
 const maxEstimateBytes = 1 << 50

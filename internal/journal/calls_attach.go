@@ -10,8 +10,8 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// countedCalls says which program of bpf/syscalls.bpf.c hangs on the entry of
-// which system call. An architecture has only some of them: arm64 has no
+// countedCalls maps the entry of each system call to its program of
+// bpf/syscalls.bpf.c. An architecture has only some of them: arm64 has no
 // mkdir, only mkdirat.
 var countedCalls = []struct {
 	program string
@@ -43,10 +43,10 @@ var countedCalls = []struct {
 	{"enter_fallocate", []string{"fallocate"}},
 }
 
-// returnProgram hangs on the return of every counted call.
+// returnProgram is attached to the return of every counted call.
 const returnProgram = "call_returns"
 
-// attachCalls hangs the programs on the calls that this kernel has.
+// attachCalls attaches the programs to the calls that this kernel has.
 func attachCalls(programs map[string]*ebpf.Program) ([]link.Link, error) {
 	var links []link.Link
 	attach := func(tracepoint, program string) error {
@@ -60,7 +60,7 @@ func attachCalls(programs map[string]*ebpf.Program) ([]link.Link, error) {
 	}
 	for _, counted := range countedCalls {
 		for _, call := range counted.calls {
-			// The return first, so that no entry is left without one.
+			// Attach to the return first, so that every entry has one.
 			err := attach("sys_exit_"+call, returnProgram)
 			if errors.Is(err, fs.ErrNotExist) {
 				continue
@@ -80,18 +80,17 @@ func attachCalls(programs map[string]*ebpf.Program) ([]link.Link, error) {
 	return links, nil
 }
 
-// traceDirectories are where the kernel's tracepoints are listed.
+// traceDirectories are the directories with the kernel's list of tracepoints.
 var traceDirectories = []string{"/sys/kernel/tracing", "/sys/kernel/debug/tracing"}
 
-// findTracepoints fails where the list of tracepoints is not mounted; a
-// tracepoint of a system call can only be attached to by the number that
-// is there.
+// findTracepoints fails if the list of tracepoints is not mounted. Attaching to
+// the tracepoint of a system call needs the number in that list.
 func findTracepoints(directories []string) error {
 	for _, directory := range directories {
 		if _, err := os.Stat(directory + "/events"); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the tracepoints of system calls are not to be seen, because tracefs is not mounted; "+
+	return fmt.Errorf("%w: the tracepoints of system calls are not visible, because tracefs is not mounted; "+
 		"mount it: mount -t tracefs tracefs %s", ErrUnsupported, directories[0])
 }

@@ -23,17 +23,17 @@ type CallProbe struct {
 	lost     uint64
 }
 
-// seenCount is a count in the kernel as it was read last.
+// seenCount is the last value of a count in the kernel.
 type seenCount struct {
 	count uint64
-	// idle counts the collections since it last changed.
+	// idle is the number of collections since it last changed.
 	idle int
 }
 
-// OpenCalls begins to count. It needs what [Open] needs, and tracefs mounted;
-// errors about the host wrap ErrUnsupported. Nothing on the host is changed,
-// but while it is open every system call of every program takes the kernel's
-// slower path for traced calls.
+// OpenCalls starts counting. It has the requirements of [Open], and needs
+// tracefs; errors about the host wrap ErrUnsupported. It changes nothing on the
+// host, but while it is open every system call of every program uses the
+// kernel's slower path for traced calls.
 func OpenCalls() (*CallProbe, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: attaching BPF programs needs root", ErrUnsupported)
@@ -58,7 +58,7 @@ func OpenCalls() (*CallProbe, error) {
 	if err := p.load(cache); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	// The kernel's type information was only needed to load.
+	// The kernel's type information was needed only for loading.
 	debug.FreeOSMemory()
 	return p, nil
 }
@@ -88,8 +88,8 @@ func (p *CallProbe) load(cache *btf.Cache) error {
 	return err
 }
 
-// Collect returns the calls that returned since the last time, and how many
-// more there were that the kernel side had no room for.
+// Collect returns the calls that returned since the last collection, and the
+// number of calls that the kernel side lost for lack of space.
 func (p *CallProbe) Collect() (calls []Call, lost uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *CallProbe) Collect() (calls []Call, lost uint64, err error) {
 		}
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("cannot read who made which calls: %w", err)
+		return nil, 0, fmt.Errorf("cannot read the counts of calls: %w", err)
 	}
 	if err := p.forgetIdle(); err != nil {
 		return nil, 0, err
@@ -118,14 +118,14 @@ func (p *CallProbe) Collect() (calls []Call, lost uint64, err error) {
 	return calls, lost, err
 }
 
-// forgetIdle makes room for cgroups to come.
+// forgetIdle makes space for new cgroups.
 func (p *CallProbe) forgetIdle() error {
 	for key, seen := range p.previous {
 		if seen.idle < idleCollections {
 			continue
 		}
 		if err := p.maps.Calls.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("cannot take an idle count out of the kernel's map: %w", err)
+			return fmt.Errorf("cannot delete an idle count from the kernel's map: %w", err)
 		}
 		delete(p.previous, key)
 	}
@@ -154,8 +154,8 @@ func operationName(number uint32) (string, bool) {
 }
 
 // Close ends the counting; the kernel frees the programs and maps. It takes
-// some seconds: for each call the kernel waits until no processor can be in
-// the program any more.
+// some seconds, because for each call the kernel waits until no processor can
+// be in the program any more.
 func (p *CallProbe) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,7 +164,7 @@ func (p *CallProbe) Close() error {
 	return errors.Join(err, p.maps.Close())
 }
 
-// closers at a time halve the wait; more do not shorten it further.
+// Eight closers at a time halve the wait; more do not shorten it further.
 const closers = 8
 
 func closeAll(links []link.Link) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
-// Calls that newer architectures do not have, and the standard library
-// therefore does not make.
+// Newer architectures do not have these calls, and therefore the standard
+// library does not make them.
 func TestOldCallsAreCountedUnderTheSameNames(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
 	old := func(number uintptr, name string, second uintptr) uintptr {

@@ -17,8 +17,8 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// countedIn does work in a cgroup of its own and returns what the probe
-// counted there, by file system and operation.
+// countedIn does work in a new cgroup and returns what the probe counted there,
+// by file system and operation.
 func countedIn(t *testing.T, work func()) map[uint32]map[string]uint64 {
 	t.Helper()
 	probe, err := journal.OpenCalls()
@@ -228,7 +228,7 @@ func TestACallThatFailsAfterItsHandleIsNotCounted(t *testing.T) {
 	}
 	mustClose(fd)
 	counts := countedIn(t, func() {
-		// There is an inode for it, but no block.
+		// The file system has a free inode, but no free block.
 		if err := unix.Mkdir(fs.Dir+"/dir", 0o700); err != unix.ENOSPC {
 			t.Errorf("mkdir on a full disk: %v", err)
 		}
@@ -268,7 +268,8 @@ func TestWritesThroughAnOverlayAreCountedOnItsDisk(t *testing.T) {
 	t.Cleanup(func() { must(unix.Unmount(merged, 0)) })
 	counts := countedIn(t, func() {
 		must(unix.Mkdir(merged+"/dir", 0o700))
-		// O_SYNC: each makes the file longer at once, and so changes the inode
+		// With O_SYNC each write extends the file at once, and so changes the
+		// inode.
 		fd := mustOpen(merged+"/file", unix.O_CREAT|unix.O_WRONLY|unix.O_SYNC)
 		for range 20 {
 			_, err := unix.Write(fd, []byte("x"))

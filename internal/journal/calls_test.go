@@ -58,7 +58,7 @@ func TestOperationsAreNumberedAsInTheKernelProgram(t *testing.T) {
 	}
 }
 
-func TestWithoutTracefsTheErrorTellsTheCommand(t *testing.T) {
+func TestWithoutTracefsTheErrorNamesTheCommand(t *testing.T) {
 	empty := t.TempDir()
 	err := findTracepoints([]string{empty})
 	if err == nil || !strings.Contains(err.Error(), "mount -t tracefs tracefs "+empty) {

@@ -12,20 +12,20 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// seenSum is a sum in the kernel as it was read last.
+// seenSum is the last value of a sum in the kernel.
 type seenSum struct {
 	bytes uint64
-	// idle counts the collections since it last changed.
+	// idle is the number of collections since it last changed.
 	idle int
 }
 
-// idleCollections after which an unchanged sum is taken out of the kernel's
-// map, so that cgroups which are gone do not fill it.
+// idleCollections is the number of collections after which an unchanged sum is
+// deleted from the kernel's map, so that removed cgroups do not fill it.
 const idleCollections = 120
 
 const batchEntries = 4096
 
-// drainBuffers are kept between drains so that a drain allocates little.
+// drainBuffers are reused between drains to reduce allocations.
 type drainBuffers struct {
 	record        ringbuf.Record
 	dirtiedKeys   []attributionDirtiedKey
@@ -40,10 +40,10 @@ type drainBuffers struct {
 	loggedValues  []attributionLogged
 }
 
-// Collect returns what happened since the last call. The handles of every
-// commit in it are complete: jbd2 begins a commit only after its handles have
-// stopped. A commit under way is there with what it has written so far, marked
-// as partial, because a large one takes longer than an interval's fraction.
+// Collect returns the events since the last call. Every commit in it has the
+// sums of all its handles: jbd2 starts a commit only after its handles have
+// stopped. A commit in progress is included with its bytes so far, marked as
+// partial, because a large one takes a considerable part of an interval.
 func (p *Probe) Collect() (Events, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +90,8 @@ func (p *Probe) drainRegularly() {
 	}
 }
 
-// drainCommits takes the commits out of the ring buffer and their handles out
-// of the map; the first error is kept for Collect.
+// drainCommits reads the commits from the ring buffer and their handles from
+// the map. It stores the first error for Collect.
 func (p *Probe) drainCommits() {
 	if p.err != nil {
 		return
@@ -146,8 +146,8 @@ func decodeCommit(raw []byte) (Commit, error) {
 	}, nil
 }
 
-// takeDirtied moves the handles' sums of the commits out of the kernel. Only
-// transactions that have ended are deleted: no handle can add to them.
+// takeDirtied moves the handles' sums of the commits out of the kernel. It
+// deletes only ended transactions, to which no handle can add.
 func (p *Probe) takeDirtied(commits []Commit) error {
 	var done []attributionDirtiedKey
 	if err := p.visitDirtied(commits, func(key attributionDirtiedKey) { done = append(done, key) }); err != nil {
@@ -156,7 +156,7 @@ func (p *Probe) takeDirtied(commits []Commit) error {
 	return deleteAll(p.objects.Dirtied, done)
 }
 
-// visitDirtied adds the handles' sums to the commits that they belong to.
+// visitDirtied adds the handles' sums to their commits.
 func (p *Probe) visitDirtied(commits []Commit, visit func(attributionDirtiedKey)) error {
 	return p.readDirtied(func(key attributionDirtiedKey, blocks int64) {
 		if commit := commitOf(commits, Filesystem{key.Dev, key.Instance}, key.Tid); commit != nil {
@@ -178,14 +178,14 @@ func (p *Probe) readDirtied(visit func(key attributionDirtiedKey, blocks int64))
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("cannot read who dirtied the journal: %w", err)
+		return fmt.Errorf("cannot read which cgroups dirtied the journal: %w", err)
 	}
 	return nil
 }
 
-// commitOf is the first commit of a file system that is tid or later: a
-// transaction whose own record was lost goes with the next, as its bytes do.
-// Transaction numbers wrap around (tid_geq of include/linux/jbd2.h).
+// commitOf is the first commit of a file system with transaction tid or a later
+// one. A transaction whose own record was lost is added to the next, like its
+// bytes. Transaction numbers wrap around (tid_geq of include/linux/jbd2.h).
 func commitOf(commits []Commit, of Filesystem, tid uint32) *Commit {
 	for i := range commits {
 		if commits[i].Filesystem() == of && int32(commits[i].Tid-tid) >= 0 {
@@ -195,7 +195,7 @@ func commitOf(commits []Commit, of Filesystem, tid uint32) *Commit {
 	return nil
 }
 
-// collectWrites turns the kernel's running sums into this interval's.
+// collectWrites computes this interval's sums from the kernel's running sums.
 func (p *Probe) collectWrites() error {
 	b := &p.buffers
 	if b.writtenKeys == nil {
@@ -222,7 +222,7 @@ func (p *Probe) collectWrites() error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("cannot read who wrote to the disk: %w", err)
+		return fmt.Errorf("cannot read which cgroups wrote to the disk: %w", err)
 	}
 	return p.forgetWritten(func(key attributionWrittenKey) bool { return p.previous[key].idle >= idleCollections })
 }
@@ -241,7 +241,7 @@ func (p *Probe) collectLost() error {
 	return nil
 }
 
-// sumOverCPUs reads a counter that each processor has its own part of.
+// sumOverCPUs reads a per-processor counter.
 func sumOverCPUs(m *ebpf.Map, key uint32) (sum uint64, err error) {
 	var counts []uint64
 	if err := m.Lookup(key, &counts); err != nil {
@@ -253,7 +253,7 @@ func sumOverCPUs(m *ebpf.Map, key uint32) (sum uint64, err error) {
 	return sum, nil
 }
 
-// readAll visits a whole hash map, a batch at a time.
+// readAll visits a whole hash map, one batch at a time.
 func readAll[K, V any](m *ebpf.Map, keys []K, values []V, visit func(n int)) error {
 	var cursor ebpf.MapBatchCursor
 	for {

@@ -1,11 +1,12 @@
-// Package journal attributes the file-system journal: it watches jbd2 and the
-// block layer through BPF and says, per commit, which cgroup dirtied how much
-// of it, and, per disk, in whose name and for whose files it was written. A
-// journal in memory (ext4nvj) is attributed as it is logged.
+// Package journal attributes the file-system journal. It observes jbd2 and the
+// block layer through BPF and reports, per commit, the blocks that each cgroup
+// dirtied, and, per disk, the bytes by the cgroup that the kernel charged and
+// the owner of the file. A journal in memory (ext4nvj) is attributed as it is
+// logged.
 //
-// Two estimators share one shape ([Estimator]): "handles", exact by
+// Two estimators have one interface ([Estimator]): "handles", exact per
 // transaction, and "syscalls", the estimate of paper 1, section 3.2. The BPF
-// programs (bpf/, GPL-2.0) add up in the kernel; this package drains, splits
-// and conserves. It knows cgroups by kernfs id only: paths, names and devices
-// are put on by package meter.
+// programs (bpf/, GPL-2.0) sum in the kernel; this package collects and splits
+// the sums without losing bytes. It identifies cgroups by kernfs id only:
+// package meter adds paths, names and devices.
 package journal

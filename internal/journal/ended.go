@@ -8,32 +8,34 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// As in bpf/instances.h.
+// These values are the same in bpf/instances.h.
 const (
 	instanceEnded = 1 << 31
 	instanceMask  = 1<<24 - 1
 )
 
-// endedCollections after which what is left of a file system that was unmounted
-// is taken out of the kernel's maps: its last commit has been read by then.
+// endedCollections is the number of collections after which the entries of an
+// unmounted file system are deleted from the kernel's maps: its last commit was
+// read before.
 const endedCollections = 12
 
-// endedInstance is what was last seen of a device whose file system has ended.
+// endedInstance is the last known state of a device whose file system was
+// unmounted.
 type endedInstance struct {
 	state uint32
-	// idle counts the collections since it last changed.
+	// idle is the number of collections since it last changed.
 	idle int
 }
 
-// isGone says whether a file system of the device was mounted before the one that
-// is there; where none is, the last one is gone too. A later one is not gone: it
-// was mounted after the state was read.
+// isGone reports whether an instance was mounted before the current one, or, if
+// none is mounted, is the last one. A later one is not gone: it was mounted after
+// the state was read.
 func (e endedInstance) isGone(instance uint32) bool {
 	return e.isEarlier(instance) || instance == e.state&instanceMask && e.state&instanceEnded != 0
 }
 
-// isReplaced says whether another file system of the device is mounted since, or
-// the last one was unmounted long ago.
+// isReplaced reports whether another file system of the device was mounted
+// since, or the last one was unmounted long ago.
 func (e endedInstance) isReplaced(instance uint32) bool {
 	return e.isEarlier(instance) || e.isGone(instance) && e.idle >= endedCollections
 }
@@ -42,8 +44,9 @@ func (e endedInstance) isEarlier(instance uint32) bool {
 	return Filesystem{Instance: e.state & instanceMask}.After(Filesystem{Instance: instance})
 }
 
-// forgetEnded takes file systems that have ended out of the kernel's maps. No
-// other inherits from them, for their instances differ; but they fill the maps.
+// forgetEnded deletes unmounted file systems from the kernel's maps. Later ones
+// have other instances and do not inherit from them, but the entries would fill
+// the maps.
 func (p *Probe) forgetEnded() error {
 	b := &p.buffers
 	if b.endKeys == nil {
@@ -91,8 +94,8 @@ func (p *Probe) forgetOwners() error {
 	})
 }
 
-// forgetSums takes out what was added up for file systems that are replaced.
-// They have been collected.
+// forgetSums deletes the sums of replaced file systems, after they were
+// collected.
 func (p *Probe) forgetSums() error {
 	replaced := func(dev, instance uint32) bool {
 		ended, ok := p.ended[dev]
@@ -128,7 +131,7 @@ func (p *Probe) forgetSums() error {
 	})
 }
 
-// forgetWritten takes sums out of the kernel's map that do not grow any more.
+// forgetWritten deletes sums that do not grow any more from the kernel's map.
 func (p *Probe) forgetWritten(ended func(attributionWrittenKey) bool) error {
 	for key := range p.previous {
 		if !ended(key) {
@@ -145,26 +148,26 @@ func (p *Probe) forgetWritten(ended func(attributionWrittenKey) bool) error {
 func deleteAll[K any](m *ebpf.Map, keys []K) error {
 	for _, key := range keys {
 		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("cannot take what has ended out of the kernel's map: %w", err)
+			return fmt.Errorf("cannot delete the entries of unmounted file systems from the kernel's map: %w", err)
 		}
 	}
 	return nil
 }
 
-// ownersCount says how many owners the kernel's map forgot by itself: those that
-// were added, less those that are there and those that user space took out.
+// ownersCount computes how many owners the kernel's map evicted: the added ones,
+// minus those present and those that user space deleted.
 type ownersCount struct {
 	removed, forgotten uint64
-	// counted is the number added when it was last counted.
+	// counted is the number of added owners at the last count.
 	counted uint64
 }
 
-// freePerCPU is what the kernel sets aside for each processor of an LRU map
-// (LOCAL_FREE_TARGET in kernel/bpf/bpf_lru_list.c): so many before it is full,
-// it begins to forget.
+// freePerCPU is the number of entries that the kernel reserves for each
+// processor in an LRU map (LOCAL_FREE_TARGET in kernel/bpf/bpf_lru_list.c): the
+// map evicts when only so many are free.
 const freePerCPU = 128
 
-// countForgotten counts the map's entries only if it can have been full.
+// countForgotten counts the map's entries only if it may have been full.
 func (p *Probe) countForgotten() error {
 	added, err := sumOverCPUs(p.objects.OwnersAdded, 0)
 	if err != nil {
@@ -181,7 +184,7 @@ func (p *Probe) countForgotten() error {
 	if err := p.visitOwners(func(attributionInodeKey) error { present++; return nil }); err != nil {
 		return err
 	}
-	// Some can have come while they were counted.
+	// Some owners can have been added during the count.
 	if possible > present {
 		o.forgotten += possible - present
 		p.pending.OwnersForgotten += possible - present
@@ -196,8 +199,8 @@ func cpus() int {
 	return runtime.NumCPU()
 }
 
-// visitOwners visits all inodes whose owner is known; one that is gone meanwhile
-// is no error.
+// visitOwners visits all inodes whose owner is known. An inode that is removed
+// meanwhile is no error.
 func (p *Probe) visitOwners(visit func(attributionInodeKey) error) error {
 	b := &p.buffers
 	if b.ownerKeys == nil {
@@ -213,7 +216,7 @@ func (p *Probe) visitOwners(visit func(attributionInodeKey) error) error {
 		}
 	})
 	if err := errors.Join(err, failed); err != nil {
-		return fmt.Errorf("cannot look through the owners of inodes: %w", err)
+		return fmt.Errorf("cannot read the owners of inodes: %w", err)
 	}
 	return nil
 }

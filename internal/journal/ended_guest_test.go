@@ -10,8 +10,8 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Where ext4 is a module, too, and on other kernels.
-func TestGuestUnmountTakesItsEntriesOutOfTheKernel(t *testing.T) {
+// This runs on kernels where ext4 is a module, too.
+func TestGuestUnmountDeletesItsEntriesInTheKernel(t *testing.T) {
 	vmtest.InGuest(t, GuestConfig, func(t *testing.T) {
 		disk, dir := vmtest.Device(t, "disk0"), t.TempDir()
 		var st unix.Stat_t

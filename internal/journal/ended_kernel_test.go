@@ -12,7 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4test"
 )
 
-// smallOwners loads the programs with room for so many owners only.
+// smallOwners loads the programs with space for a small number of owners.
 func smallOwners(room uint32) func() (*ebpf.CollectionSpec, error) {
 	return func() (*ebpf.CollectionSpec, error) {
 		spec, err := loadAttribution()
@@ -23,7 +23,7 @@ func smallOwners(room uint32) func() (*ebpf.CollectionSpec, error) {
 	}
 }
 
-// ownersOf counts the inodes of a device whose owner the kernel side knows.
+// ownersOf counts the inodes of a device whose owner is in the kernel's map.
 func ownersOf(t *testing.T, p *Probe, dev uint32) (n int) {
 	t.Helper()
 	if err := p.visitOwners(func(key attributionInodeKey) error {
@@ -85,9 +85,9 @@ func TestOwnersThatAreForgottenAreCounted(t *testing.T) {
 	}
 }
 
-// Owners end with the file system; what is mounted next from the device has an
-// instance of its own.
-func TestAnUnmountTakesItsEntriesOutOfTheKernel(t *testing.T) {
+// Owners end with the file system; the next mount of the device has another
+// instance.
+func TestAnUnmountDeletesItsEntriesInTheKernel(t *testing.T) {
 	for name, load := range compilations {
 		t.Run(name, func(t *testing.T) {
 			fs := ext4test.New(t, ext4test.Options{})
@@ -97,7 +97,7 @@ func TestAnUnmountTakesItsEntriesOutOfTheKernel(t *testing.T) {
 }
 
 // unmountTakesItsEntries works on a file system, unmounts it and works on the
-// one that is mounted in its place.
+// next one on the same device.
 func unmountTakesItsEntries(t *testing.T, load func() (*ebpf.CollectionSpec, error), dev uint32, dir string, replace func()) {
 	t.Helper()
 	probe, err := open(load)
@@ -110,7 +110,7 @@ func unmountTakesItsEntries(t *testing.T, load func() (*ebpf.CollectionSpec, err
 	if n := ownersOf(t, probe, dev); n != files {
 		t.Errorf("%d owners are known, want those of %d files", n, files)
 	}
-	// A journal that ended without its last commit, as an aborted one does.
+	// A journal that ended without its last commit, like an aborted one.
 	left := attributionDirtiedKey{Dev: dev, Tid: 1 << 30, Cgroup: 4711}
 	if err := probe.objects.Dirtied.Put(left, int64(1000)); err != nil {
 		t.Fatal(err)
@@ -141,7 +141,7 @@ func unmountTakesItsEntries(t *testing.T, load func() (*ebpf.CollectionSpec, err
 	}
 	var blocks int64
 	if err := probe.objects.Dirtied.Lookup(left, &blocks); err == nil {
-		t.Errorf("a transaction of the file system before is still there")
+		t.Errorf("a transaction of the earlier file system is still there")
 	}
 }
 

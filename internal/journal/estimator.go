@@ -18,18 +18,18 @@ type Estimator interface {
 	Attribute(Events) Charges
 }
 
-// Handles is the estimator that is exact by transaction: each commit's bytes
-// are split by the blocks that each cgroup was first to dirty in it.
+// Handles is the estimator that is exact per transaction: it splits each
+// commit's bytes by the blocks that each cgroup was first to dirty in it.
 type Handles struct {
-	// BlockBytes gives a file system's block size; it is only used where
-	// the jbd2 thread's writes could not be seen.
+	// BlockBytes returns the block size of a file system; it is used only if
+	// the writes of the jbd2 thread were not seen.
 	BlockBytes func(dev uint32) uint64
 }
 
 // Name is "handles".
 func (Handles) Name() string { return "handles" }
 
-// Attribute conserves: the sum of the charges is the sum of the commits.
+// Attribute loses no bytes: the sum of the charges is the sum of the commits.
 func (h Handles) Attribute(events Events) Charges {
 	charges := make(Charges)
 	for _, commit := range events.Commits {
@@ -49,17 +49,17 @@ func (h Handles) bytes(commit Commit) uint64 {
 
 // Syscalls is the estimator of paper 1: counted calls times calibrated costs.
 type Syscalls struct {
-	// Costs gives the costs on a file system; nil where they are unknown,
-	// whose journal is then the root cgroup's.
+	// Costs returns the costs on a file system; nil if they are unknown, in
+	// which case its journal is charged to the root cgroup.
 	Costs func(dev uint32) Costs
 }
 
 // Name is "syscalls".
 func (Syscalls) Name() string { return "syscalls" }
 
-// Attribute charges what the calls are estimated to have logged. What the
-// commits logged beyond that is the root cgroup's; an estimate beyond what was
-// logged stands, as in the paper, and shows as unaccounted.
+// Attribute charges the estimated log bytes of the calls. The root cgroup gets
+// the logged bytes beyond the estimate. An estimate beyond the logged bytes is
+// kept, as in the paper, and appears as unaccounted.
 func (s Syscalls) Attribute(events Events) Charges {
 	calls := make(map[uint32][]Call)
 	logged := make(map[uint32]uint64)

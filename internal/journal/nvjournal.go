@@ -16,18 +16,18 @@ import (
 // lineBytes is the unit of a journal in memory (bpf/nvjournal.h).
 const lineBytes = 64
 
-// hasNVJournal says whether ext4nvj is loaded.
+// hasNVJournal reports whether ext4nvj is loaded.
 func hasNVJournal() bool {
 	_, err := os.Stat("/sys/module/ext4nvj")
 	return err == nil
 }
 
-// ofNVJournal says whether a program hangs on a tracepoint of ext4nvj.
+// ofNVJournal reports whether a program uses a tracepoint of ext4nvj.
 func ofNVJournal(program *ebpf.ProgramSpec) bool { return program.Type == ebpf.RawTracepoint }
 
-// FollowNVJournal begins to account the journals of ext4nvj, which must be loaded,
-// or ends it: meanwhile the module cannot be unloaded. It returns the tracepoints
-// that the module lacks.
+// FollowNVJournal starts or ends the accounting of the journals of ext4nvj, which
+// must be loaded. Meanwhile the module cannot be unloaded. It returns the
+// tracepoints that the module lacks.
 func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
 	if follow == (p.followed != nil) {
 		return nil, nil
@@ -60,7 +60,7 @@ func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
 		p.followed = append(p.followed, l)
 	}
 	slices.Sort(missing)
-	// The kernel's type information was only needed to load.
+	// The kernel's type information was needed only for loading.
 	debug.FreeOSMemory()
 	return missing, nil
 }
@@ -71,14 +71,14 @@ func (p *Probe) unfollow() error {
 	return err
 }
 
-// seenLog are sums in the kernel as they were read last.
+// seenLog is the last value of the sums in the kernel.
 type seenLog struct {
 	sums attributionLogged
-	// idle counts the collections since they last changed.
+	// idle is the number of collections since they last changed.
 	idle int
 }
 
-// collectLogs turns the kernel's running sums into this interval's.
+// collectLogs computes this interval's sums from the kernel's running sums.
 func (p *Probe) collectLogs() error {
 	b := &p.buffers
 	if b.loggedKeys == nil {
@@ -105,14 +105,14 @@ func (p *Probe) collectLogs() error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("cannot read who logged to a journal in memory: %w", err)
+		return fmt.Errorf("cannot read which cgroups logged to a journal in memory: %w", err)
 	}
 	for key, seen := range p.logged {
 		if seen.idle < idleCollections {
 			continue
 		}
 		if err := p.objects.Logged.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("cannot take idle sums out of the kernel's map: %w", err)
+			return fmt.Errorf("cannot delete idle sums from the kernel's map: %w", err)
 		}
 		delete(p.logged, key)
 	}

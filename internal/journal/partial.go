@@ -2,14 +2,14 @@ package journal
 
 import "fmt"
 
-// transaction names one on a running host: tids wrap after 2^32.
+// transaction identifies a transaction on a running host: tids wrap after 2^32.
 type transaction struct {
 	of  Filesystem
 	tid uint32
 }
 
-// collectPartial adds what the commits under way have written since it was
-// last asked.
+// collectPartial adds the bytes that commits in progress have written since the
+// last call.
 func (p *Probe) collectPartial() error {
 	var pid uint32
 	var state attributionCommitter
@@ -29,7 +29,7 @@ func (p *Probe) collectPartial() error {
 		p.partial[key] = state.JournalBytes
 	}
 	if err := threads.Err(); err != nil {
-		return fmt.Errorf("cannot read which commits are under way: %w", err)
+		return fmt.Errorf("cannot read which commits are in progress: %w", err)
 	}
 	if len(begun) == 0 {
 		return nil
@@ -41,7 +41,7 @@ func (p *Probe) collectPartial() error {
 	return nil
 }
 
-// deductPartial takes off what was handed out before the commit ended.
+// deductPartial subtracts the bytes that were returned before the commit ended.
 func (p *Probe) deductPartial(commit *Commit) {
 	key := transaction{commit.Filesystem(), commit.Tid}
 	commit.JournalBytes -= min(commit.JournalBytes, p.partial[key])

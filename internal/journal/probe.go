@@ -20,11 +20,11 @@ import (
 	"github.com/cilium/ebpf/ringbuf"
 )
 
-// ErrUnsupported is wrapped by errors that say what this kernel lacks.
+// ErrUnsupported is wrapped by errors that name a missing kernel feature.
 var ErrUnsupported = errors.New("this host cannot attribute the journal")
 
-// drainInterval bounds what the kernel side must hold: with 65,536 entries,
-// 300 commits a second and 1 s there is room for 200 cgroups in every commit.
+// drainInterval limits the memory of the kernel side: with 65,536 entries, 300
+// commits a second and 1 s there is space for 200 cgroups in every commit.
 const drainInterval = time.Second
 
 // Probe is the kernel side of the handles estimator.
@@ -43,7 +43,7 @@ type Probe struct {
 	err      error
 	previous map[attributionWrittenKey]seenSum
 	logged   map[attributionLoggedKey]seenLog
-	partial  map[transaction]uint64 // bytes handed out of commits under way
+	partial  map[transaction]uint64 // bytes returned of commits in progress
 	buffers  drainBuffers
 	lost     uint64
 	ended    map[uint32]endedInstance // by device
@@ -52,11 +52,10 @@ type Probe struct {
 
 // Open loads the programs into the kernel and attaches them. It needs root
 // (CAP_BPF and CAP_PERFMON) and a kernel with BTF, 5.10 or newer; errors about
-// the host wrap ErrUnsupported. Nothing on the host is changed.
+// the host wrap ErrUnsupported. It changes nothing on the host.
 func Open() (*Probe, error) {
-	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: the kernel has no BTF (/sys/kernel/btf/vmlinux); "+
-			"it must be built with CONFIG_DEBUG_INFO_BTF=y", ErrUnsupported)
+	if err := checkBTF(); err != nil {
+		return nil, err
 	}
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: attaching BPF programs needs root", ErrUnsupported)
@@ -85,7 +84,7 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		p.Close()
 		return nil, err
 	}
-	// The kernel's type information was only needed to load.
+	// The kernel's type information was needed only for loading.
 	debug.FreeOSMemory()
 	p.stopped.Add(1)
 	go p.drainRegularly()
@@ -113,7 +112,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err := collection.Assign(&p.objects.attributionMaps); err != nil {
 		return fmt.Errorf("cannot use the BPF maps: %w", err)
 	}
-	// What is nobody's ends with the collection.
+	// Close maps that no code uses with the collection.
 	maps.DeleteFunc(p.maps, func(name string, _ *ebpf.Map) bool { return collection.Maps[name] != nil })
 	for name, program := range collection.Programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: program})
@@ -130,12 +129,12 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// Missing lists the tracepoints that this kernel does not have. What each is
-// for is in bpf/; without them the account is coarser, not wrong.
+// Missing lists the tracepoints that this kernel does not have. bpf/ describes
+// the use of each; without them the account is coarser, not wrong.
 func (p *Probe) Missing() []string { return slices.Clone(p.missing) }
 
 // Observe sets the disks (kernel dev_t of whole disks) whose writes are
-// accounted; commits are seen of all.
+// accounted. Commits of all disks are seen.
 func (p *Probe) Observe(disks []uint32) error {
 	var old uint32
 	var value uint8
@@ -187,26 +186,17 @@ func (p *Probe) Close() error {
 	return errors.Join(errs...)
 }
 
-// required are the tracepoints without which nothing can be attributed, unless
-// ext4nvj is there.
+// required are the tracepoints without which attribution is impossible, unless
+// ext4nvj is loaded.
 var required = []string{"jbd2_handle_stats", "jbd2_run_stats"}
 
 // dropUnattachable removes the programs whose tracepoint this kernel does not
-// have or has with other arguments, and returns the tracepoints left without
-// a program.
+// have or has with other arguments, and returns the tracepoints without a
+// program.
 func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, error) {
-	served := make(map[string]bool)
-	for name, program := range spec.Programs {
-		tracepoint := program.AttachTo
-		proto, err := tracepointArguments(cache, tracepoint)
-		if err != nil {
-			return nil, err
-		}
-		fits := proto != nil && argumentsFit(name, proto)
-		served[tracepoint] = served[tracepoint] || fits
-		if !fits {
-			delete(spec.Programs, name)
-		}
+	served, err := servedTracepoints(spec, cache)
+	if err != nil {
+		return nil, err
 	}
 	var missing []string
 	for tracepoint, ok := range served {
@@ -223,8 +213,70 @@ func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, er
 		return nil, fmt.Errorf("%w: the kernel has no tracepoint %s; is jbd2 loaded (is any ext4 mounted), "+
 			"and does it have BTF?", ErrUnsupported, lacking[0])
 	}
-	// The kernel's own ext4 is not there: to name all that it would have says no more.
+	// Without the kernel's own ext4, all its tracepoints are missing, so they are not
+	// listed.
 	return lacking, nil
+}
+
+// servedTracepoints removes the programs that cannot be attached, and says of each
+// tracepoint whether a program is left for it.
+func servedTracepoints(spec *ebpf.CollectionSpec, cache *btf.Cache) (map[string]bool, error) {
+	served := make(map[string]bool)
+	for name, program := range spec.Programs {
+		tracepoint := program.AttachTo
+		proto, err := tracepointArguments(cache, tracepoint)
+		if err != nil {
+			return nil, err
+		}
+		fits := proto != nil && argumentsFit(name, proto)
+		served[tracepoint] = served[tracepoint] || fits
+		if !fits {
+			delete(spec.Programs, name)
+		}
+	}
+	return served, nil
+}
+
+// Tracepoint is one that the programs attach to.
+type Tracepoint struct {
+	Name string
+	// Required: without it nothing can be attributed. Without another the account
+	// is coarser.
+	Required bool
+	// Present: the running kernel has it, with arguments that a program can read.
+	Present bool
+}
+
+// Tracepoints lists those that the handles estimator attaches to, by name. It reads
+// the kernel's BTF, loads nothing, and needs no root. The error wraps ErrUnsupported
+// where there is no BTF.
+func Tracepoints() ([]Tracepoint, error) {
+	if err := checkBTF(); err != nil {
+		return nil, err
+	}
+	spec, err := loadAttribution()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
+	}
+	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return ofNVJournal(program) })
+	served, err := servedTracepoints(spec, btf.NewCache())
+	if err != nil {
+		return nil, err
+	}
+	var list []Tracepoint
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		list = append(list, Tracepoint{Name: name, Required: slices.Contains(required, name), Present: served[name]})
+	}
+	return list, nil
+}
+
+// checkBTF refuses a kernel that does not describe its types.
+func checkBTF() error {
+	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: the kernel has no BTF (/sys/kernel/btf/vmlinux); "+
+			"it must be built with CONFIG_DEBUG_INFO_BTF=y", ErrUnsupported)
+	}
+	return nil
 }
 
 // argumentsFit picks between the variants of one program; the first argument
@@ -256,8 +308,8 @@ func pointedTo(t btf.Type) string {
 	return ""
 }
 
-// tracepointArguments returns nil if no tracepoint has that name, in the
-// kernel or in one of its modules.
+// tracepointArguments returns nil if no tracepoint has that name, in the kernel
+// or in one of its modules.
 func tracepointArguments(cache *btf.Cache, tracepoint string) ([]btf.FuncParam, error) {
 	specs := []func() (*btf.Spec, error){cache.Kernel}
 	module, _, _ := strings.Cut(tracepoint, "_")
@@ -279,11 +331,11 @@ func tracepointArguments(cache *btf.Cache, tracepoint string) ([]btf.FuncParam, 
 		}
 		pointer, ok := typedef.Type.(*btf.Pointer)
 		if !ok {
-			return nil, fmt.Errorf("the tracepoint %s has the type %s, no pointer to a function", tracepoint, typedef.Type)
+			return nil, fmt.Errorf("the tracepoint %s has the type %s, which is not a pointer to a function", tracepoint, typedef.Type)
 		}
 		proto, ok := pointer.Target.(*btf.FuncProto)
 		if !ok {
-			return nil, fmt.Errorf("the tracepoint %s points to %s, no function", tracepoint, pointer.Target)
+			return nil, fmt.Errorf("the tracepoint %s points to %s, which is not a function", tracepoint, pointer.Target)
 		}
 		return proto.Params, nil
 	}

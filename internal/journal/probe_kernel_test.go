@@ -16,8 +16,8 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Both compilations of the programs load and attach on this kernel, also the
-// one that kernels before 5.11 get.
+// Both compilations of the programs load and attach on this kernel, including
+// the one for kernels before 5.11.
 func TestBothCompilationsLoadIntoThisKernel(t *testing.T) {
 	needs.Root(t)
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
@@ -29,7 +29,7 @@ type compilation map[string]func() (*ebpf.CollectionSpec, error)
 
 var compilations = compilation{"typed": loadAttribution, "untyped": loadAttributionUntyped}
 
-// loadEach loads and attaches, and says which tracepoints the kernel lacks.
+// loadEach loads and attaches, and logs which tracepoints the kernel lacks.
 func loadEach(t *testing.T, compilations compilation) {
 	t.Helper()
 	for name, load := range compilations {
@@ -55,13 +55,13 @@ func loadEach(t *testing.T, compilations compilation) {
 	}
 }
 
-// verifierBound is many times what a program needs now, and a few of what would
-// make the daemon start late: the verifier's work grows faster than its count,
-// and 1,000,000 is the kernel's own limit.
+// verifierBound is many times what a program needs now, and low enough that the
+// daemon starts fast: the verifier's time grows faster than its instruction
+// count, and 1,000,000 is the kernel's own limit.
 const verifierBound = 20_000
 
-// checkVerifier holds programs to a bounded work of the kernel's verifier,
-// which differs between kernels by orders.
+// checkVerifier limits the work of the kernel's verifier for each program,
+// which differs between kernels by orders of magnitude.
 func checkVerifier(t *testing.T, links []link.Link) {
 	t.Helper()
 	for _, l := range links {
@@ -83,12 +83,12 @@ func checkVerifier(t *testing.T, links []link.Link) {
 	}
 }
 
-// GuestConfig is what this package's tests in guests share, so that they share a
+// GuestConfig is shared by this package's tests in guests, so that they share a
 // boot: a disk, and one for a journal.
 var GuestConfig = vmtest.Config{Disks: []string{"256M", "64M"}, Modules: "ext4", Give: []string{"mke2fs"}}
 
-// Debian's ext4 and jbd2 are modules: their tracepoints and types are in BTF
-// of their own, which comes and goes with them.
+// Debian's ext4 and jbd2 are modules: their tracepoints and types are in a
+// separate BTF, which is loaded and unloaded with them.
 func TestGuestProgramsLoadWhereExt4IsAModule(t *testing.T) {
 	vmtest.InGuest(t, GuestConfig, func(t *testing.T) {
 		for _, module := range []string{"ext4", "jbd2"} {

@@ -6,10 +6,10 @@ import (
 )
 
 // Split divides total among the keys of parts in proportion to their positive
-// values: nothing is lost or invented, the sum of the result is total. Keys
-// with a value of zero or less get nothing; with no positive value at all,
-// everything is the root cgroup's. Remainders go to the largest fractions,
-// ties to the smallest key, so that the result does not depend on map order.
+// values; the sum of the result is total. Keys with a value of zero or less get
+// nothing. Without a positive value, everything goes to the root cgroup.
+// Remainders go to the largest fractions, ties to the smallest key, so that the
+// result does not depend on map order.
 func Split(total uint64, parts map[uint64]int64) map[uint64]uint64 {
 	keys := make([]uint64, 0, len(parts))
 	var sum uint64

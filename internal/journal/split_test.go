@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestSplitLosesAndInventsNothing(t *testing.T) {
+func TestSplitKeepsTheTotal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		total := rapid.Uint64().Draw(t, "total")
 		parts := rapid.MapOf(rapid.Uint64(), rapid.Int64Range(math.MinInt32, math.MaxInt32)).Draw(t, "parts")
@@ -21,7 +21,7 @@ func TestSplitLosesAndInventsNothing(t *testing.T) {
 			sum += bytes
 			if positive == 0 {
 				if key != RootCgroupID {
-					t.Fatalf("nobody dirtied, but cgroup %d is charged", key)
+					t.Fatalf("no cgroup dirtied, but cgroup %d is charged", key)
 				}
 				continue
 			}
@@ -79,7 +79,7 @@ func TestSyscallsLeavesTheUnexplainedToRoot(t *testing.T) {
 	}
 }
 
-func TestALostCommitsHandlesGoWithTheNextCommit(t *testing.T) {
+func TestHandlesOfALostCommitAreAddedToTheNext(t *testing.T) {
 	commits := []Commit{{Dev: 1, Tid: 5}, {Dev: 2, Tid: 9}, {Dev: 1, Tid: 7}, {Dev: 3, Tid: 1}}
 	cases := []struct {
 		dev, tid uint32

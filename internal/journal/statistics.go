@@ -13,27 +13,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ProgramStatistics is what a BPF program did while the kernel counted.
+// ProgramStatistics are the runs of a BPF program while the kernel counted.
 type ProgramStatistics struct {
 	Program string
-	// Runs is how often it ran; Nanoseconds how long in all, the kernel's
-	// own reading of the clock included, see Counting.
+	// Runs is the number of runs. Nanoseconds is their total time, including
+	// the kernel's own clock reading, see Counting.
 	Runs, Nanoseconds uint64
 }
 
-// Counting makes the kernel count what BPF programs do, until it is closed.
+// Counting makes the kernel count the runs of BPF programs until it is closed.
 type Counting struct {
 	counting io.Closer
 	empty    *ebpf.Program
 	link     link.Link
 }
 
-// CountPrograms begins to count; since kernel 5.8. All BPF programs on the
-// host become a little slower.
+// CountPrograms starts counting; since kernel 5.8. All BPF programs on the host
+// become a little slower.
 func CountPrograms() (*Counting, error) {
 	counting, err := ebpf.EnableStats(unix.BPF_STATS_RUN_TIME)
 	if err != nil {
-		return nil, fmt.Errorf("%w: cannot count what BPF programs do: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: cannot count the runs of BPF programs: %w", ErrUnsupported, err)
 	}
 	c := &Counting{counting: counting}
 	c.empty, err = ebpf.NewProgram(&ebpf.ProgramSpec{
@@ -49,12 +49,12 @@ func CountPrograms() (*Counting, error) {
 	return c, nil
 }
 
-// ClockNanoseconds is what counting adds to each run: the mean time of a
-// program that does nothing, run at each jbd2 handle. 0 if none stopped yet.
+// ClockNanoseconds is the time that counting adds to each run: the mean time of
+// an empty program, run at each jbd2 handle. It is 0 if no handle stopped yet.
 func (c *Counting) ClockNanoseconds() (float64, error) {
 	stats, err := c.empty.Stats()
 	if err != nil {
-		return 0, fmt.Errorf("cannot look at a BPF program: %w", err)
+		return 0, fmt.Errorf("cannot read the state of a BPF program: %w", err)
 	}
 	if stats.RunCount == 0 {
 		return 0, nil
@@ -74,12 +74,12 @@ func (c *Counting) Close() error {
 	return errors.Join(append(errs, c.counting.Close())...)
 }
 
-// Statistics gives what the attribution's programs did, by name.
+// Statistics returns the runs of the attribution's programs, by name.
 func (p *Probe) Statistics() ([]ProgramStatistics, error) {
 	return statistics(slices.Concat(p.links, p.followed))
 }
 
-// Statistics gives what the programs that count calls did, by name.
+// Statistics returns the runs of the programs that count calls, by name.
 func (p *CallProbe) Statistics() ([]ProgramStatistics, error) { return statistics(p.links) }
 
 func statistics(links []link.Link) ([]ProgramStatistics, error) {
@@ -87,13 +87,13 @@ func statistics(links []link.Link) ([]ProgramStatistics, error) {
 	for _, l := range links {
 		info, err := l.Info()
 		if err != nil {
-			return nil, fmt.Errorf("cannot look at a BPF program: %w", err)
+			return nil, fmt.Errorf("cannot read the state of a BPF program: %w", err)
 		}
 		if _, ok := seen[info.Program]; ok {
 			continue // one program on several tracepoints
 		}
 		if seen[info.Program], err = programStatistics(info.Program); err != nil {
-			return nil, fmt.Errorf("cannot look at a BPF program: %w", err)
+			return nil, fmt.Errorf("cannot read the state of a BPF program: %w", err)
 		}
 	}
 	all := make([]ProgramStatistics, 0, len(seen))
@@ -120,7 +120,7 @@ func programStatistics(id ebpf.ProgramID) (s ProgramStatistics, err error) {
 	}
 	s.Program = info.Name
 	if len(functions) > 0 {
-		s.Program = functions[0].Func.Name // the other is cut at 15 characters
+		s.Program = functions[0].Func.Name // the other name is truncated to 15 characters
 	}
 	counted, err := program.Stats()
 	if err != nil {

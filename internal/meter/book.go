@@ -11,37 +11,37 @@ import (
 )
 
 // metadataMemorySeconds is the time constant with which the book forgets who
-// dirtied metadata. In-place writes follow their commit by up to the kernel's
-// dirty_expire_centisecs (30 s by default), when the journal does not fill
-// before.
+// dirtied metadata. In-place writes follow their commit within the kernel's
+// dirty_expire_centisecs (30 s by default), unless the journal fills earlier.
 const metadataMemorySeconds = 30
 
-// Disk is what one disk did in the interval.
+// Disk is the I/O of one disk in the interval.
 type Disk struct {
-	// Name in /sys/block; Number "major:minor"; Dev the kernel's dev_t.
+	// Name is in /sys/block; Number is "major:minor"; Dev is the kernel's
+	// dev_t.
 	Name, Number          string
 	Dev                   uint32
 	ReadBytes, WriteBytes uint64
 }
 
-// Readings are one interval's inputs of the book.
+// Readings are the inputs of the book for one interval.
 type Readings struct {
 	Seconds float64
 	Disks   []Disk
-	// DiskOf maps a file system's device to its disk's (kernel dev_t).
+	// DiskOf maps the device of a file system to its disk (kernel dev_t).
 	DiskOf map[uint32]uint32
 	// NameOf is the name of a file system's device.
 	NameOf map[uint32]string
 	// BlockBytes is the block size of a file system, by its device.
 	BlockBytes map[uint32]uint64
 	Events     journal.Events
-	// Journal is the estimator's answer: file system -> cgroup -> bytes.
+	// Journal is the result of the estimator: file system -> cgroup -> bytes.
 	Journal journal.Charges
 	// UnitOf maps a cgroup id to the path under which it is accounted.
 	UnitOf func(cgroup uint64) string
 }
 
-// Book keeps what must be remembered from one interval to the next.
+// Book stores the state that is kept from one interval to the next.
 type Book struct {
 	dirtied map[journal.Filesystem]map[string]float64 // unit -> bytes, fading
 	logged  map[uint32]map[string]uint64              // disk -> charged unit -> journal bytes not yet attributed
@@ -55,7 +55,7 @@ func NewBook() *Book {
 	}
 }
 
-// page is one device's account while it is being made.
+// page is the account of one device under construction.
 type page struct {
 	device account.Device
 	units  map[string]*account.Container
@@ -70,9 +70,9 @@ func (p *page) unit(path string) *account.Container {
 	return unit
 }
 
-// Account makes the devices' accounts, sorted by name, without names, weights
-// and targets. The sum over a device's containers is what the disk did, up to
-// UnaccountedBytes.
+// Account returns the accounts of the devices, sorted by name, without names,
+// weights and targets. The sum over a device's containers is the I/O of the
+// disk, up to UnaccountedBytes.
 func (b *Book) Account(in Readings) []account.Device {
 	pages := make(map[uint32]*page, len(in.Disks))
 	for _, disk := range in.Disks {
@@ -95,7 +95,7 @@ func (b *Book) Account(in Readings) []account.Device {
 	}
 	for disk := range b.logged {
 		if pages[disk] == nil {
-			delete(b.logged, disk) // it is gone
+			delete(b.logged, disk) // the disk is gone
 		}
 	}
 	b.enterWrites(pages, in)
@@ -112,8 +112,8 @@ func (b *Book) Account(in Readings) []account.Device {
 	return devices
 }
 
-// enterWrites enters what was charged, and the data that was charged to the
-// root cgroup though an inode's owner explains it.
+// enterWrites enters the charged bytes, and the data that was charged to the
+// root cgroup although the owner of an inode is known.
 func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
 	for _, w := range in.Events.Writes {
 		p := pages[w.Disk]
@@ -128,6 +128,8 @@ func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
 			p.unit(charged).ChargedWriteBytes += w.Bytes
 		case journal.KindOutstanding:
 			p.unit(charged).RequestSeconds += time.Duration(w.Bytes).Seconds()
+		case journal.KindBusy:
+			p.unit(charged).BusySeconds += time.Duration(w.Bytes).Seconds()
 		case journal.KindData:
 			if owner := in.UnitOf(w.Owner); owner != charged {
 				p.unit(owner).UnchargedBytes += w.Bytes
@@ -168,7 +170,7 @@ func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 	}
 }
 
-// remember notes who dirtied metadata that will be written in place.
+// remember records who dirtied metadata that will be written in place.
 func (b *Book) remember(fs journal.Filesystem, path string, bytes uint64) {
 	if b.dirtied[fs] == nil {
 		b.dirtied[fs] = make(map[string]float64)
@@ -176,7 +178,7 @@ func (b *Book) remember(fs journal.Filesystem, path string, bytes uint64) {
 	b.dirtied[fs][path] += float64(bytes)
 }
 
-// dropReplaced forgets the file systems in whose place another one is mounted:
+// dropReplaced forgets the file systems that were replaced by another mount:
 // their last writes were in this interval.
 func (b *Book) dropReplaced() {
 	last := make(map[uint32]journal.Filesystem, len(b.dirtied))
@@ -192,8 +194,8 @@ func (b *Book) dropReplaced() {
 	}
 }
 
-// enterJournal gives each cgroup its part of the logged bytes, and takes the
-// same bytes from whom the kernel charged with them.
+// enterJournal gives each cgroup its part of the logged bytes, and subtracts
+// the same bytes from the cgroups that the kernel charged.
 func (b *Book) enterJournal(pages map[uint32]*page, in Readings) {
 	elsewhere := make(map[uint32]bool)
 	for _, c := range in.Events.Commits {
@@ -223,8 +225,8 @@ func (b *Book) enterJournal(pages map[uint32]*page, in Readings) {
 	}
 }
 
-// takeFrom removes up to total from the sums, in proportion, and returns what
-// was taken from each.
+// takeFrom removes up to total from the sums, in proportion, and returns how
+// much it removed from each.
 func takeFrom(sums map[string]uint64, total uint64) map[string]uint64 {
 	taken := make(map[string]uint64, len(sums))
 	var have uint64
@@ -248,11 +250,12 @@ func takeFrom(sums map[string]uint64, total uint64) map[string]uint64 {
 	return taken
 }
 
-// enterMetadata apportions the in-place writes by the blocks that each unit
-// logged lately in the same file system, and takes them from whom the kernel
-// charged: a checkpoint runs in the context of whoever found the journal full.
-// What is of no file system that is observed (a dd to a node, mke2fs, another
-// kind of file system) stays charged to the cgroup that the kernel charged.
+// enterMetadata divides the in-place writes by the blocks that each unit logged
+// recently in the same file system, and subtracts them from the cgroups that
+// the kernel charged: a checkpoint runs in the context of the process that
+// found the journal full. Writes that belong to no observed file system (dd to
+// a node, mke2fs, another kind of file system) stay charged to the cgroup that
+// the kernel charged.
 func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 	written := make(map[origin]uint64)
 	for _, w := range in.Events.Writes {
@@ -264,8 +267,8 @@ func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 		if !observed {
 			continue
 		}
-		// Of a file system on a loop device above, its journal is here too:
-		// its jbd2 thread's cgroup has been charged, and that is right.
+		// The journal of a file system on a loop device above is also metadata
+		// here. The cgroup of its jbd2 thread is charged, which is correct.
 		if home != w.Disk && (w.Charged != journal.RootCgroupID || len(b.dirtied[w.Filesystem()]) == 0) {
 			continue
 		}
@@ -280,15 +283,14 @@ func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 	}
 }
 
-// origin is the disk that metadata was written to, and the file system that it
-// is of.
+// origin is the disk that metadata was written to, and its file system.
 type origin struct {
 	disk uint32
 	fs   journal.Filesystem
 }
 
-// splitByWeight divides total in proportion to the weights, conserved; with
-// no weights it is the root cgroup's.
+// splitByWeight divides total in proportion to the weights without a remainder;
+// without weights all of it goes to the root cgroup.
 func splitByWeight(total uint64, weights map[string]float64) map[string]uint64 {
 	if total == 0 {
 		return nil
@@ -316,7 +318,8 @@ func splitByWeight(total uint64, weights map[string]float64) map[string]uint64 {
 	return out
 }
 
-// fade forgets by metadataMemorySeconds, and drops what has faded away.
+// fade reduces the weights with the time constant metadataMemorySeconds, and
+// drops negligible ones.
 func fade(weights map[string]float64, seconds float64) {
 	factor := math.Exp(-seconds / metadataMemorySeconds)
 	for key := range weights {
@@ -335,7 +338,7 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// close computes the shares and what is left unaccounted.
+// close computes the shares and the unaccounted rest.
 func (p *page) close() account.Device {
 	var sum uint64
 	for _, unit := range p.units {

@@ -7,9 +7,9 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// enterLogs enters what was logged in journals in memory. It costs the disk
-// nothing until a checkpoint writes the blocks home: that is metadata in place,
-// for which whole blocks count, however few of their lines were logged.
+// enterLogs enters the bytes logged in journals in memory. They cost the disk
+// nothing until a checkpoint writes the blocks in place. That is metadata,
+// which counts in whole blocks, however few of their lines were logged.
 func (b *Book) enterLogs(pages map[uint32]*page, in Readings) {
 	journals := make(map[uint32]*account.MemoryJournal)
 	for _, l := range in.Events.Logs {
@@ -44,9 +44,9 @@ func (b *Book) enterLogs(pages map[uint32]*page, in Readings) {
 	}
 }
 
-// move enters what the book remembers under the paths that top gives for those
-// it was remembered under. What several cgroups did together under one path
-// cannot be told apart again: it stays there until it fades.
+// move moves the remembered amounts to the paths that top returns for their
+// former paths. Amounts of several cgroups under one path cannot be separated
+// again: they stay there until they fade.
 func (b *Book) move(top func(path string) string) {
 	at := func(path string) string {
 		if path == account.RootCgroup || path == EndedCgroups {

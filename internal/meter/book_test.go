@@ -55,7 +55,7 @@ func find(t testing.TB, devices []account.Device, cgroup string) account.Contain
 	return account.Container{}
 }
 
-func TestACheckpointInACallersContextIsGivenBackToItsOwner(t *testing.T) {
+func TestACheckpointInACallersContextIsReturnedToItsOwner(t *testing.T) {
 	got := NewBook().Account(readings(journal.Events{
 		Commits: []journal.Commit{{
 			Dev: fsDev, JournalDisk: fsDev, BlocksLogged: 256, JournalBytes: mebi, DurationSeconds: 0.25,
@@ -86,17 +86,18 @@ func TestTheTimeOfRequestsIsTheChargedCgroups(t *testing.T) {
 		{Disk: fsDev, Kind: journal.KindChargedRead, Charged: alice, Bytes: mebi},
 		{Disk: fsDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 38_500_000_000},
 		{Disk: fsDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 1_000_000_000},
+		{Disk: fsDev, Kind: journal.KindBusy, Charged: alice, Bytes: 5_000_000_000},
 		{Disk: logDev, Kind: journal.KindOutstanding, Charged: alice, Bytes: 1_000_000_000},
 	}}, mebi, 0))
-	if a := find(t, got, "/a"); a.RequestSeconds != 39.5 || a.Bytes() != mebi {
-		t.Errorf("%+v; want 39.5 s and 1 MiB", a)
+	if a := find(t, got, "/a"); a.RequestSeconds != 39.5 || a.BusySeconds != 5 || a.Bytes() != mebi {
+		t.Errorf("%+v; want 39.5 s, busy for 5 s, and 1 MiB", a)
 	}
 	if got[0].UnaccountedBytes != 0 {
 		t.Errorf("%d bytes are not accounted", got[0].UnaccountedBytes)
 	}
 }
 
-func TestDataWrittenInTheRootCgroupsNameIsItsOwners(t *testing.T) {
+func TestDataChargedToTheRootCgroupIsReturnedToItsOwner(t *testing.T) {
 	got := NewBook().Account(readings(journal.Events{Writes: []journal.Write{
 		{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 3 * mebi},
 		{Disk: fsDev, Kind: journal.KindData, Charged: root, Owner: bob, Bytes: 2 * mebi},
@@ -109,7 +110,7 @@ func TestDataWrittenInTheRootCgroupsNameIsItsOwners(t *testing.T) {
 	}
 }
 
-func TestAnExternalJournalIsChargedButNotTakenFromTheDisk(t *testing.T) {
+func TestAnExternalJournalIsChargedButNotSubtractedFromTheDisk(t *testing.T) {
 	got := NewBook().Account(readings(journal.Events{
 		Commits: []journal.Commit{{Dev: fsDev, JournalDisk: logDev, JournalBytes: mebi, Dirtied: map[uint64]int64{alice: 1}}},
 		Writes: []journal.Write{
@@ -140,9 +141,9 @@ func TestMetadataFollowsItsCommitForAWhile(t *testing.T) {
 	}
 }
 
-// Another file system on the same device number, made anew or on another disk,
+// Another file system on the same device number, recreated or on another disk,
 // has another instance.
-func TestAFileSystemDoesNotInheritTheMetadataOfTheOneBefore(t *testing.T) {
+func TestAFileSystemDoesNotInheritTheMetadataOfAnEarlierOne(t *testing.T) {
 	book := NewBook()
 	commit := func(instance uint32, by uint64) journal.Commit {
 		return journal.Commit{Dev: fsDev, Instance: instance, JournalDisk: fsDev, BlocksLogged: 100, Dirtied: map[uint64]int64{by: 1}}
@@ -152,7 +153,8 @@ func TestAFileSystemDoesNotInheritTheMetadataOfTheOneBefore(t *testing.T) {
 	}
 	charged := journal.Write{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 2 * mebi}
 	book.Account(readings(journal.Events{Commits: []journal.Commit{commit(7, alice)}}, 0, 0))
-	// The last writes of the one, and the first of the other.
+	// These are the last writes of the first file system, and the first writes
+	// of the second.
 	got := book.Account(readings(journal.Events{
 		Commits: []journal.Commit{commit(8, bob)}, Writes: []journal.Write{write(7), write(8), charged}}, 0, 2*mebi))
 	if a, b := find(t, got, "/a"), find(t, got, "/b"); a.MetadataBytes != mebi || b.MetadataBytes != mebi {
@@ -170,16 +172,16 @@ func TestAFileSystemDoesNotInheritTheMetadataOfTheOneBefore(t *testing.T) {
 	}
 }
 
-// What is logged in memory is in no sum of the disk's. What is carried home is, in
-// whole blocks, of those who logged it.
-func TestAJournalInMemoryCostsTheDiskWhatIsCarriedHome(t *testing.T) {
+// Bytes logged in memory are in no total of the disk. Blocks written in place
+// count in whole blocks for the cgroups that logged them.
+func TestAJournalInMemoryCostsTheDiskOnlyItsCheckpoints(t *testing.T) {
 	book := NewBook()
 	in := readings(journal.Events{
 		Logs: []journal.Log{
 			{Dev: fsDev, Cgroup: alice, Bytes: 9 * mebi, Blocks: 100, Handles: 50, Commits: 3, Forced: 3},
 			{Dev: fsDev, Cgroup: bob, Bytes: mebi, Blocks: 300, Handles: 7},
 			{Dev: fsDev, Cgroup: root, Commits: 2},
-			{Dev: logDev, Cgroup: bob, Bytes: mebi, Blocks: 1, Handles: 1}, // on a disk that nobody asked for
+			{Dev: logDev, Cgroup: bob, Bytes: mebi, Blocks: 1, Handles: 1}, // on a disk that is not observed
 		},
 		Writes: []journal.Write{
 			{Disk: fsDev, Kind: journal.KindMetadata, Charged: root, Of: fsDev, Bytes: 4 * mebi},
@@ -205,9 +207,10 @@ func TestAJournalInMemoryCostsTheDiskWhatIsCarriedHome(t *testing.T) {
 	}
 }
 
-// A volume is a loop device with direct I/O: its pages reach the disk below as
-// they are. The journal's part was charged to its thread's cgroup there.
-func TestAVolumesPagesOnTheDiskBelowAreTheVolumes(t *testing.T) {
+// A volume is a loop device with direct I/O: its pages reach the underlying
+// disk unchanged. The journal's part was charged there to the cgroup of its
+// thread.
+func TestAVolumesPagesOnTheUnderlyingDiskAreTheVolumes(t *testing.T) {
 	const volume, thread = 7<<20 + 5, 30
 	events := journal.Events{
 		Commits: []journal.Commit{
@@ -230,13 +233,13 @@ func TestAVolumesPagesOnTheDiskBelowAreTheVolumes(t *testing.T) {
 		t.Errorf("the cgroup of the jbd2 thread: %+v", c)
 	}
 	if a, b := find(t, got, "/a"), find(t, got, "/b"); a.MetadataBytes != 2*mebi || b.MetadataBytes != mebi {
-		t.Errorf("metadata in place %d and %d, want 2 MiB of who wrote in the volume, 1 MiB of who wrote in the pool", a.MetadataBytes, b.MetadataBytes)
+		t.Errorf("metadata in place %d and %d, want 2 MiB of the writer in the volume, 1 MiB of the writer in the pool", a.MetadataBytes, b.MetadataBytes)
 	}
 	if got[0].UnaccountedBytes != 0 {
 		t.Errorf("unaccounted: %d", got[0].UnaccountedBytes)
 	}
 
-	// Who looks at the disk below alone does not know who wrote in the volume.
+	// With only the underlying disk, the writer in the volume is unknown.
 	got = NewBook().Account(readings(events, 0, 7*mebi))
 	if c, r, b := find(t, got, "/c30"), find(t, got, "/"), find(t, got, "/b"); c.ChargedWriteBytes != 4*mebi || r.ChargedWriteBytes != 2*mebi || b.MetadataBytes != mebi {
 		t.Errorf("alone: thread %+v, root %+v, bob %+v", c, r, b)

@@ -1,8 +1,8 @@
-// Package meter makes the account: every interval it takes what the journal
-// probe saw, what the disks did and which cgroups and containers there are,
-// and puts them together as an account.Sample.
+// Package meter makes the account. Every interval it combines the readings of
+// the journal probe, the disks, the cgroups and the container names into an
+// account.Sample.
 //
-// The book (book.go) is a pure function of those readings and a small memory;
-// reading them is at the edge (meter.go, filesystems.go, units.go). The meter
+// The book (book.go) is a pure function of those readings and a small state;
+// the readings are taken in meter.go, filesystems.go and units.go. The meter
 // only reads: it writes to no cgroup, scheduler or device.
 package meter

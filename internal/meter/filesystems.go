@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 )
 
-// filesystem is one mounted ext4 or ext4nvj, in whatever mount namespace.
+// filesystem is one mounted ext4 or ext4nvj, in any mount namespace.
 type filesystem struct {
 	driver string
 	name   string // of the disk, partition or mapping, in /sys/class/block
@@ -23,15 +23,15 @@ type filesystem struct {
 	mount uint64
 }
 
-// The file systems that are accounted, by their driver's name in /sys/fs. ext4nvj
-// has its journal in memory (docs/ext4nvj.md).
+// Names in /sys/fs of the drivers whose file systems are accounted. ext4nvj has
+// its journal in memory (docs/ext4nvj.md).
 const (
 	ext4Driver    = "ext4"
 	ext4nvjDriver = "ext4nvj"
 )
 
-// blockBytes is the block size; 0 where the superblock cannot be read, which
-// only matters to estimates.
+// blockBytes is the block size in bytes; 0 if the superblock cannot be read,
+// which affects only estimates.
 func (f filesystem) blockBytes() uint64 {
 	superblock, err := ext4.ReadSuperblock(blockdev.NodeOf(f.name))
 	if err != nil {
@@ -52,9 +52,9 @@ func mountedFilesystems(sysfs string) ([]filesystem, error) {
 	return found, nil
 }
 
-// mountedBy lists what a driver has mounted (/sys/fs/ext4, which unlike
-// /proc/mounts knows no mount namespaces). A disk that goes away meanwhile is
-// passed over.
+// mountedBy lists the file systems that a driver has mounted (/sys/fs/ext4,
+// which unlike /proc/mounts is independent of mount namespaces). A disk that is
+// removed meanwhile is skipped.
 func mountedBy(sysfs, driver string) ([]filesystem, error) {
 	entries, err := os.ReadDir(filepath.Join(sysfs, "fs", driver))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +77,7 @@ func mountedBy(sysfs, driver string) ([]filesystem, error) {
 		if err != nil {
 			continue
 		}
-		// The directory is made for each mount, and the kernel numbers them in order.
+		// The kernel makes the directory at each mount, and numbers them in order.
 		var st unix.Stat_t
 		if err := unix.Stat(filepath.Join(sysfs, "fs", driver, entry.Name()), &st); err != nil {
 			continue
@@ -87,8 +87,8 @@ func mountedBy(sysfs, driver string) ([]filesystem, error) {
 	return found, nil
 }
 
-// accountedDisk is the one disk that carries a device, where the scheduler and
-// its weights are. A device over several disks is accounted as it is.
+// accountedDisk is the only underlying disk of a device, which has the
+// scheduler and its weights. A device on several disks is accounted itself.
 func accountedDisk(disk blockdev.Disk) blockdev.Disk {
 	if bottom, err := disk.Bottom(); err == nil {
 		return bottom
@@ -96,8 +96,9 @@ func accountedDisk(disk blockdev.Disk) blockdev.Disk {
 	return disk
 }
 
-// volumeOn is the name of the Daybook volume whose image a loop device has: the
-// image is POOL/volumes/NAME/image (package volume); "" for other disks.
+// volumeOn returns the name of the Daybook volume whose image a loop device
+// has: the image is POOL/volumes/NAME/image (package volume); "" for other
+// disks.
 func volumeOn(disk blockdev.Disk) string {
 	image, err := disk.BackingFile()
 	if err != nil || filepath.Base(image) != "image" {
@@ -116,15 +117,15 @@ func volumeOn(disk blockdev.Disk) string {
 
 // Mounted is a mounted ext4 file system.
 type Mounted struct {
-	// Dev is its device, and Number the same as the kernel's tracepoints give it.
+	// Dev is its device, and Number the same as in the kernel's tracepoints.
 	Dev    blockdev.Dev
 	Number uint32
 	// Mount differs for each mounted file system, also of one device.
 	Mount uint64
 }
 
-// Filesystems lists the mounted ext4 file systems on a disk ("": on all). Not
-// ext4nvj's: what its calls cost goes to no disk.
+// Filesystems lists the mounted ext4 file systems on a disk ("" means all
+// disks). ext4nvj is not included, because its log writes go to no disk.
 func Filesystems(device string) ([]Mounted, error) {
 	found, err := mountedFilesystems("/sys")
 	if err != nil {
@@ -149,8 +150,8 @@ func Filesystems(device string) ([]Mounted, error) {
 	return mounted, nil
 }
 
-// MountedFrom is the ext4 that is mounted from a device of that number, as the
-// kernel's tracepoints give it.
+// MountedFrom returns the ext4 that is mounted from the device with that
+// number, as in the kernel's tracepoints.
 func MountedFrom(number uint32) (Mounted, bool) {
 	dev := blockdev.DevOfKernel(number)
 	name, err := blockdev.DeviceName(dev)

@@ -23,14 +23,15 @@ type plain struct{}
 
 func (plain) Identify(path string) (top, name, runtime string) { return path, path, "" }
 
-// identityRig is a meter, and two cgroups that make directories in turns.
+// identityRig is a meter, and two cgroups that make directories in turn.
 type identityRig struct {
 	meter *meter.Meter
 	tree  *cgroup.Tree
 	paths [2]string
 }
 
-// newIdentityRig also needs the file system, for the probe needs jbd2.
+// newIdentityRig also needs a mounted file system, because the probe needs
+// jbd2.
 func newIdentityRig(t *testing.T) *identityRig {
 	t.Helper()
 	tree, err := cgroup.Find()
@@ -58,8 +59,8 @@ func newIdentityRig(t *testing.T) *identityRig {
 	return r
 }
 
-// work lets a cgroup make directories, and has all of it written: the journal
-// first, then the same blocks in place.
+// work lets a cgroup make directories, and writes all of it back: first the
+// journal, then the same blocks in place.
 func (r *identityRig) work(t *testing.T, who int, on ext4test.FileSystem) {
 	t.Helper()
 	r.change(t, who, on, workload.Mkdir)
@@ -98,7 +99,7 @@ func flush(t *testing.T, path string, call func(fd int) error) {
 	}
 }
 
-// account ends the interval, and gives the line of the disk and the lines of
+// account ends the interval, and returns the line of the disk and the lines of
 // both cgroups in it.
 func (r *identityRig) account(t *testing.T, on ext4test.FileSystem) (account.Device, [2]account.Container) {
 	t.Helper()
@@ -126,22 +127,23 @@ func (r *identityRig) account(t *testing.T, on ext4test.FileSystem) (account.Dev
 	return account.Device{}, [2]account.Container{}
 }
 
-// unmountBytes bounds what an unmount writes in place by itself.
+// unmountBytes is the maximum that an unmount itself writes in place.
 const unmountBytes = 64 << 10
 
-// onlyOf holds the interval's metadata to one cgroup: that which worked.
+// onlyOf checks that the metadata of the interval belongs to one cgroup: the
+// one that worked.
 func onlyOf(t *testing.T, who int, device account.Device, lines [2]account.Container) {
 	t.Helper()
 	if lines[who].MetadataBytes < 256<<10 || lines[who].JournalBytes < 256<<10 {
 		t.Errorf("%s wrote %d bytes in place and %d of journal: it shows nothing", lines[who].Cgroup, lines[who].MetadataBytes, lines[who].JournalBytes)
 	}
 	if other := lines[1-who]; other.Hidden() > unmountBytes {
-		t.Errorf("the file system before was of cgroup %c: %d bytes in place (%.0f %% of the disk's), %d of journal, %d of data are charged to it",
+		t.Errorf("the earlier file system belonged to cgroup %c: %d bytes in place (%.0f %% of the disk's), %d of journal, %d of data are charged to it",
 			'a'+1-who, other.MetadataBytes, 100*float64(other.MetadataBytes)/float64(device.MetadataBytes), other.JournalBytes, other.UnchargedBytes)
 	}
 }
 
-func TestADiskInTheNumberOfAnotherInheritsNothing(t *testing.T) {
+func TestADiskWithTheNumberOfAnotherInheritsNothing(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{Image: "volumes/one/image"})
 	if err := os.WriteFile(filepath.Join(fs.Home, "daybook-pool.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
@@ -163,7 +165,7 @@ func TestADiskInTheNumberOfAnotherInheritsNothing(t *testing.T) {
 	}
 }
 
-func TestAFileSystemMadeAnewInheritsNothing(t *testing.T) {
+func TestARecreatedFileSystemInheritsNothing(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
 	rig := newIdentityRig(t)
 	rig.work(t, 0, fs)
@@ -180,9 +182,8 @@ func TestAFileSystemMadeAnewInheritsNothing(t *testing.T) {
 	onlyOf(t, 1, device, lines)
 }
 
-// What a file system writes while it is unmounted is still of those who
-// changed it.
-func TestTheLastCheckpointIsTheOldOwners(t *testing.T) {
+// Writes during an unmount belong to the cgroups that changed the file system.
+func TestTheLastCheckpointBelongsToTheFormerOwners(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
 	rig := newIdentityRig(t)
 	rig.work(t, 0, fs)

@@ -7,7 +7,7 @@ import (
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
-// TestMain lets the test binary be the loads.
+// TestMain lets the test binary run as the loads.
 func TestMain(m *testing.M) {
 	workload.RunIfAsked()
 	os.Exit(m.Run())

@@ -15,40 +15,41 @@ import (
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
-// Options say what to account, and how.
+// Options select what is accounted.
 type Options struct {
-	// Devices limits the account to some disks (name, node, number or a path
-	// on it); none is every disk with a mounted ext4.
+	// Devices limits the account to some disks (name, node, number or a path on
+	// it); none means every disk with a mounted ext4.
 	Devices []string
 	// Interval is the time between samples, at least MinInterval.
 	Interval time.Duration
-	// Tree is the cgroup hierarchy; nil: the host's.
+	// Tree is the cgroup hierarchy; nil means the host's.
 	Tree *cgroup.Tree
-	// Naming tells containers from cgroups; required.
+	// Naming maps cgroups to containers; required.
 	Naming Naming
-	// Estimator attributes the journal; nil: by handles.
+	// Estimator attributes the journal; nil means the handles estimator.
 	Estimator journal.Estimator
-	// Calls, if not nil, is collected into Events.Calls for the estimator.
+	// Calls, if not nil, collects Events.Calls for the estimator.
 	Calls func() ([]journal.Call, uint64, error)
-	// Ideal gives a configured ideal weight; nil: those found in the
+	// Ideal returns a configured ideal weight; nil means the weights of the
 	// cgroups when they are first seen.
 	Ideal func(path, name string) (weight uint64, ok bool)
-	// Promises gives what daybook control promised on a disk; ok is false
-	// where nobody controls it. It goes before Ideal in target shares. nil:
-	// nobody controls any.
+	// Promises returns the shares that daybook control configured on a disk; ok
+	// is false if the disk is not controlled. It takes precedence over Ideal in
+	// target shares. nil means that no disk is controlled.
 	Promises func(device string) (promises Promises, ok bool)
 	Log      *slog.Logger
 }
 
-// Promises are the ideal weights on a disk, where those in force are corrected
+// Promises are the ideal weights on a disk whose weights in force are corrected
 // ones.
 type Promises struct {
-	// Configured: only Units are promised a share; else all cgroups are.
+	// Configured means that only Units have a configured share; otherwise all
+	// cgroups do.
 	Configured bool
-	// Weights are by cgroup, those above Units too.
+	// Weights are by cgroup, including those above Units.
 	Weights map[string]uint64
 	Units   map[string]bool
-	// Control is what holds the shares.
+	// Control is the means that enforces the shares.
 	Control account.Control
 }
 
@@ -61,23 +62,23 @@ type Meter struct {
 	probe   *journal.Probe
 	units   *units
 	book    *Book
-	// only are the disks that Options.Devices names and that are still there.
+	// only are the disks of Options.Devices that still exist.
 	only   []blockdev.Disk
 	disks  map[uint32]*openDisk
 	diskOf map[uint32]uint32
 	names  map[uint32]string
 	sizes  map[uint32]uint64
-	// mounts has, for each size, the mount that it was read from.
+	// mounts has, for each size, the mount from which it was read.
 	mounts  map[uint32]uint64
 	last    time.Time
 	renamed time.Time
-	// regroup: Options.Ideal answers otherwise than before.
+	// regroup is set when the answers of Options.Ideal change.
 	regroup atomic.Bool
-	// skips says that cgroups could not be listed.
+	// skips is set while cgroups could not be listed.
 	skips bool
-	// following says that ext4nvj's journals are accounted.
+	// following is set while the journals of ext4nvj are accounted.
 	following bool
-	// present are the paths in an account that is being described.
+	// present are the paths in the account that is being described.
 	present map[string]bool
 }
 
@@ -87,14 +88,15 @@ type openDisk struct {
 	before blockdev.Stat
 	// weights are those on this disk.
 	weights *weightCache
-	// identity tells it from another disk that gets its name and number.
+	// identity distinguishes it from another disk that gets its name and
+	// number.
 	identity string
-	// volume is the Daybook volume that it is; "" for other disks.
+	// volume is the Daybook volume on it; "" for other disks.
 	volume string
 }
 
-// know reads what belongs to the disk that has the name and number now. It does
-// nothing as long as that is the same.
+// know reads the properties of the disk that has the name and number now. It
+// does nothing while that is the same disk.
 func (d *openDisk) know(tree *cgroup.Tree) error {
 	identity, err := d.disk.Identity()
 	if err != nil || identity == d.identity {
@@ -105,7 +107,7 @@ func (d *openDisk) know(tree *cgroup.Tree) error {
 }
 
 // Open starts metering: it attaches the probe and takes the first readings.
-// Errors about what the host lacks wrap journal.ErrUnsupported or
+// Errors about missing features of the host wrap journal.ErrUnsupported or
 // cgroup.ErrNoHierarchy.
 func Open(ctx context.Context, o Options) (*Meter, error) {
 	if o.Interval < MinInterval {
@@ -184,13 +186,12 @@ func (m *Meter) Close() error {
 	return errors.Join(errs...)
 }
 
-// Statistics gives what the probe's BPF programs did while the kernel counted
-// (journal.CountPrograms).
+// Statistics returns the run counts and times of the probe's BPF programs while
+// the kernel counted (journal.CountPrograms).
 func (m *Meter) Statistics() ([]journal.ProgramStatistics, error) { return m.probe.Statistics() }
 
-// Next waits for the end of the interval and accounts it. A disk that is gone
-// is left out; when none of Options.Devices is left, that is an error that wraps
-// blockdev.ErrGone.
+// Next waits for the end of the interval and accounts it. A disk that is gone is
+// skipped. If all of Options.Devices are gone, the error wraps blockdev.ErrGone.
 func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
 	timer := time.NewTimer(time.Until(m.last.Add(m.options.Interval)))
 	defer timer.Stop()
@@ -202,15 +203,15 @@ func (m *Meter) Next(ctx context.Context) (account.Sample, error) {
 	return m.Now(ctx)
 }
 
-// SetInterval changes the time between samples from the one under way on. Not
-// while Next runs.
+// SetInterval changes the time between samples, starting with the current one.
+// It must not be called while Next runs.
 func (m *Meter) SetInterval(interval time.Duration) {
 	m.options.Interval = max(interval, MinInterval)
 }
 
-// Regroup says that Options.Ideal answers otherwise than before: from the
-// interval under way on, cgroups are accounted under the paths that it leads
-// to. It may be called while Next runs.
+// Regroup reports that the answers of Options.Ideal changed. From the current
+// interval on, cgroups are accounted under their new paths. It may be called
+// while Next runs.
 func (m *Meter) Regroup() { m.regroup.Store(true) }
 
 // Now ends the interval at once.
@@ -263,12 +264,12 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	for i := range sample.Devices {
 		m.describe(&sample.Devices[i])
 	}
-	// For the next interval: file systems that were mounted meanwhile.
+	// Find file systems that were mounted meanwhile, for the next interval.
 	return sample, m.findDisks()
 }
 
-// skipped counts the cgroups that could not be listed, and says so when there
-// are some.
+// skipped returns the number of cgroups that could not be listed, and logs when
+// there are some.
 func (m *Meter) skipped() uint64 {
 	skipped := m.units.lister.Skipped()
 	if skipped > 0 && !m.skips {
@@ -309,8 +310,8 @@ func (m *Meter) readDisks() ([]Disk, error) {
 	return out, nil
 }
 
-// lose gives up a disk that is gone. The error says that no disk is left of those
-// to be observed.
+// lose stops observing a disk that is gone. It returns an error if no observed
+// disk is left.
 func (m *Meter) lose(disk blockdev.Disk, gone error) error {
 	m.only = slices.DeleteFunc(m.only, func(d blockdev.Disk) bool { return d == disk })
 	if len(m.options.Devices) > 0 && len(m.only) == 0 {
@@ -320,12 +321,12 @@ func (m *Meter) lose(disk blockdev.Disk, gone error) error {
 	return nil
 }
 
-// observes tells whether the account has a disk.
+// observes reports whether the account includes a disk.
 func (m *Meter) observes(disk blockdev.Disk) bool {
 	return len(m.options.Devices) == 0 || slices.Contains(m.only, disk)
 }
 
-// findDisks looks which file systems are mounted and observes their disks.
+// findDisks lists the mounted file systems and observes their disks.
 func (m *Meter) findDisks() error {
 	found, err := mountedFilesystems("/sys")
 	if err != nil {
@@ -371,12 +372,11 @@ func (m *Meter) findDisks() error {
 		if err != nil {
 			return err
 		}
-		before, err := reader.Read()
-		if err != nil {
-			return errors.Join(err, reader.Close())
+		open := &openDisk{disk: disk, reader: reader}
+		if open.before, err = reader.Read(); err == nil {
+			err = open.know(m.options.Tree)
 		}
-		open := &openDisk{disk: disk, reader: reader, before: before}
-		if err := open.know(m.options.Tree); err != nil {
+		if err != nil {
 			err = errors.Join(err, reader.Close())
 			if !errors.Is(err, blockdev.ErrGone) {
 				return err
@@ -407,7 +407,7 @@ func (m *Meter) findDisks() error {
 	return m.probe.Observe(observed)
 }
 
-// follow accounts ext4nvj's journals as long as one is mounted.
+// follow accounts the journals of ext4nvj while one is mounted.
 func (m *Meter) follow(mounted bool) {
 	if mounted == m.following {
 		return
@@ -426,8 +426,8 @@ func (m *Meter) warnMissing(tracepoints []string) {
 	}
 }
 
-// describe puts names, weights and targets on a device's account, and adds
-// the idle containers, so that they are seen to be there.
+// describe adds names, weights and targets to the account of a device, and the
+// idle containers, so that they are shown.
 func (m *Meter) describe(device *account.Device) {
 	clear(m.present)
 	for _, c := range device.Containers {
@@ -474,13 +474,14 @@ func (m *Meter) describe(device *account.Device) {
 		}
 	}
 	if sum > 0 && m.options.Promises == nil {
-		// The configured weights' shares, as one level.
+		// The shares of the configured weights, as one level.
 		for i := range device.Containers {
 			device.Containers[i].TargetShare /= sum
 		}
 		return
 	}
-	// Else those of the tree of weights, as promised or as first found.
+	// Otherwise the shares of the tree of weights, as configured or as first
+	// found.
 	weight := func(path string) float64 {
 		if w := promises.Weights[path]; w > 0 {
 			return float64(w)

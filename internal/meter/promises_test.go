@@ -39,7 +39,7 @@ func describedTargets(t *testing.T, promises func(string) (Promises, bool), idea
 	return targets
 }
 
-func TestTargetsAreWhatControlPromised(t *testing.T) {
+func TestTargetsAreTheConfiguredShares(t *testing.T) {
 	all := []string{"/ca", "/cb", "/cc", "/d/x", "/d/y", "/other"}
 	for name, c := range map[string]struct {
 		promises Promises
@@ -75,8 +75,8 @@ func TestTargetsAreWhatControlPromised(t *testing.T) {
 	}
 }
 
-func TestADiskThatNobodyControlsHasTargetsAsFound(t *testing.T) {
-	// What is promised on another disk says nothing of this one.
+func TestAnUncontrolledDiskHasTargetsByItsFirstWeights(t *testing.T) {
+	// The configuration of another disk does not apply to this one.
 	elsewhere := func(path, _ string) (uint64, bool) { return 1, path == "/ca" }
 	got := describedTargets(t, func(string) (Promises, bool) { return Promises{}, false }, elsewhere, "/ca", "/cb")
 	if got["/ca"] != 0.5 || got["/cb"] != 0.5 {

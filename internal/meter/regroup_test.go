@@ -52,7 +52,7 @@ func TestUnitsAreRecomputedWhenTheRulesChange(t *testing.T) {
 	}
 }
 
-func TestWhatTheBookRemembersMovesWithTheRules(t *testing.T) {
+func TestTheBookMovesRememberedAmountsWithTheRules(t *testing.T) {
 	b := NewBook()
 	b.remember(journal.Filesystem{Dev: 7}, "/jobs/a", 100)
 	b.remember(journal.Filesystem{Dev: 7}, "/jobs/b", 300)

@@ -6,11 +6,11 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// targetShares gives each unit its ideal share of the disk, 0..1, as a
-// proportional scheduler divides it: from the root down, every cgroup's share
-// is divided among those of its children that hold a unit, by their weights.
-// A unit that also holds others keeps its own weight against its children.
-// weight must be positive; it is asked for units and for all cgroups above.
+// targetShares returns the ideal share of the disk for each unit, 0..1, as a
+// proportional scheduler divides it: from the root down, the share of every
+// cgroup is divided among its children that hold a unit, by their weights. A
+// unit that also holds others keeps its own weight against its children. weight
+// must be positive; it is called for units and for all cgroups above them.
 func targetShares(units []string, weight func(path string) float64) map[string]float64 {
 	children := make(map[string]map[string]bool)
 	member := make(map[string]bool, len(units))

@@ -9,20 +9,20 @@ import (
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
-// EndedCgroups is the line for cgroups that came and went within an interval,
-// so that their path was never seen.
+// EndedCgroups is the line for cgroups that were made and removed within an
+// interval, so that their path is unknown.
 const EndedCgroups = "(ended)"
 
-// Naming tells which container a cgroup is part of.
+// Naming maps a cgroup to its container.
 type Naming interface {
-	// Identify gives the path of the container's topmost cgroup (of the
-	// cgroup itself where no container is known), the container's name and
-	// its runtime ("" for a plain cgroup).
+	// Identify returns the path of the container's topmost cgroup (or of the
+	// cgroup itself if no container is known), the container's name and its
+	// runtime ("" for a plain cgroup).
 	Identify(path string) (top, name, runtime string)
 }
 
-// units maps the ids that the kernel side knows to what is accounted: a
-// container as a whole, else a cgroup.
+// units maps the cgroup IDs of the kernel to the accounted units: a whole
+// container, else a cgroup.
 type units struct {
 	lister *cgroup.Lister
 	naming Naming
@@ -41,7 +41,7 @@ type known struct {
 type identity struct{ name, runtime string }
 
 // rememberRounds is how long a removed cgroup keeps its path: its last writes
-// reach the disk after it is gone.
+// reach the disk after its removal.
 const rememberRounds = 60
 
 func newUnits(tree *cgroup.Tree, naming Naming, ideal func(path, name string) (uint64, bool)) *units {
@@ -52,11 +52,11 @@ func newUnits(tree *cgroup.Tree, naming Naming, ideal func(path, name string) (u
 	}
 }
 
-// refresh lists the cgroups anew.
+// refresh lists the cgroups again.
 func (u *units) refresh(ctx context.Context) error { return u.list(ctx, false) }
 
-// meet lists the cgroups thoroughly if events tell of one that is not known: it
-// came after the last list, or as the first inside of another.
+// meet lists the cgroups thoroughly if events mention an unknown one: it was
+// made after the last list, or is the first child of another.
 func (u *units) meet(ctx context.Context, events journal.Events) error {
 	for _, w := range events.Writes {
 		if u.byID[w.Charged] == nil || w.Owner != 0 && u.byID[w.Owner] == nil {
@@ -106,7 +106,7 @@ func (u *units) list(ctx context.Context, thorough bool) error {
 	return nil
 }
 
-// regroup finds anew under which path each cgroup is accounted.
+// regroup determines again under which path each cgroup is accounted.
 func (u *units) regroup() {
 	for _, k := range u.byID {
 		k.top = u.top(k.path)
@@ -118,8 +118,8 @@ func (u *units) regroup() {
 	u.forget(true)
 }
 
-// forget drops the cgroups that are long gone, and the paths that no cgroup
-// is accounted under any more.
+// forget drops the cgroups that were removed long ago, and the paths without
+// cgroups.
 func (u *units) forget(moved bool) {
 	for id, k := range u.byID {
 		if u.round-k.seen > rememberRounds {
@@ -142,7 +142,7 @@ func (u *units) forget(moved bool) {
 }
 
 // top is the path under which a cgroup is accounted: the topmost cgroup above
-// it that has a weight in the configuration, else its container's.
+// it that has a weight in the configuration, else that of its container.
 func (u *units) top(cgroupPath string) string {
 	if u.ideal != nil {
 		for i := 1; i <= len(cgroupPath); i++ {
@@ -169,8 +169,8 @@ func (u *units) of(id uint64) string {
 	return EndedCgroups
 }
 
-// alive visits the containers and cgroups that exist now, by path; one that
-// has cgroups inside more than once.
+// alive visits the existing containers and cgroups by path; one with child
+// cgroups more than once.
 func (u *units) alive(visit func(path string)) {
 	for _, k := range u.byID {
 		if k.seen == u.round && k.top != account.RootCgroup {
@@ -179,8 +179,8 @@ func (u *units) alive(visit func(path string)) {
 	}
 }
 
-// rename asks for the names again now and then: a runtime writes a
-// container's name after it made the cgroup.
+// rename looks up the names again periodically: a runtime writes a container's
+// name after it made the cgroup.
 func (u *units) rename(now, last time.Time) time.Time {
 	if now.Sub(last) < renameInterval {
 		return last

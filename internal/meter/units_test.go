@@ -14,12 +14,12 @@ import (
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
-// plain takes every cgroup for itself.
+// plain treats every cgroup as its own container.
 type plain struct{}
 
 func (plain) Identify(path string) (top, name, runtime string) { return path, path, "" }
 
-// fakeTree is a directory that looks like cgroups.
+// fakeTree is a directory that resembles a cgroup hierarchy.
 type fakeTree struct {
 	t   *testing.T
 	dir string
@@ -44,7 +44,7 @@ func TestCgroupThatCameAfterTheListIsFoundByItsEvents(t *testing.T) {
 	if err := u.refresh(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	// The first child of a leaf is not looked for at once.
+	// The first child of a leaf is not listed at once.
 	child := f.make("leaf/child")
 	if err := u.refresh(context.Background()); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestCgroupThatCameAfterTheListIsFoundByItsEvents(t *testing.T) {
 	}
 }
 
-// A user who nests his cgroups deeper than they can be listed hides nothing.
+// A user who nests cgroups deeper than they can be listed hides no I/O.
 func TestCgroupThatIsNestedTooDeepIsAccountedToOneAboveIt(t *testing.T) {
 	f := fakeTree{t, t.TempDir()}
 	path, name := "", strings.Repeat("n", 200)
@@ -78,7 +78,7 @@ func TestCgroupThatIsNestedTooDeepIsAccountedToOneAboveIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	above := "/user" + strings.TrimPrefix(path, "/"+name)
-	// By a path that is short enough, so that the whole is not.
+	// Its path is still short enough, but the whole path is not.
 	deepest := f.make(above + "/in")
 	below := filepath.Join(f.dir, "user")
 	if err := os.MkdirAll(filepath.Join(f.dir, name+"/"+name), 0o755); err != nil {
@@ -116,7 +116,7 @@ func TestRemovedCgroupKeepsItsPathForAWhile(t *testing.T) {
 	}
 	u.alive(func(path string) {
 		if path == "/job" {
-			t.Error("it is said to be alive")
+			t.Error("it is reported as alive")
 		}
 	})
 	for range rememberRounds {

@@ -9,18 +9,18 @@ import (
 )
 
 // alwaysFresh is the number of containers whose weights are read at every
-// sample; beyond it, each is read every refreshAge, now some and now others, to
-// bound the cost on hosts with thousands of cgroups.
+// sample. Beyond it, each is read every refreshAge, at different times, to
+// limit the cost on hosts with thousands of cgroups.
 const (
 	alwaysFresh = 256
 	refreshAge  = 40 * time.Second
 )
 
-// weightCache remembers the weights of one disk's cgroups.
+// weightCache stores the weights of the cgroups of one disk.
 type weightCache struct {
 	tree    *cgroup.Tree
 	disk    blockdev.Disk
-	weights *cgroup.Weights // nil where the disk's scheduler knows none
+	weights *cgroup.Weights // nil if the disk's scheduler has none
 	known   map[string]*cachedWeight
 	time    time.Time // of the round
 	many    bool
@@ -54,7 +54,7 @@ func (w *weightCache) begin(containers int) {
 	}
 }
 
-// get is the weight in force; 0 where there is none.
+// get returns the weight in force; 0 if there is none.
 func (w *weightCache) get(path string) uint64 {
 	if w.weights == nil {
 		return 0
@@ -74,15 +74,15 @@ func (w *weightCache) get(path string) uint64 {
 	if !ok {
 		c = &cachedWeight{first: setting.Effective(), asked: w.time}
 		w.known[path] = c
-		// Those that are found together are not read together again.
+		// Cgroups that are found together must not be read together again.
 		age = rand.N(refreshAge)
 	}
 	c.now, c.due = setting.Effective(), w.time.Add(age)
 	return c.now
 }
 
-// first is the weight that was found first, what the owner of the host meant
-// before any control; 1 for cgroups without a weight.
+// first returns the weight that was found first, before any control changed it;
+// 1 for cgroups without a weight.
 func (w *weightCache) first(path string) float64 {
 	w.get(path)
 	if c := w.known[path]; c != nil && c.first > 0 {

@@ -6,12 +6,12 @@ import "math/bits"
 const (
 	bucketCount = 200
 	unitShift   = 10
-	// parts is into how many buckets a power of two is cut.
+	// parts is the number of buckets in each power of two.
 	parts    = 8
 	partBits = 3
 )
 
-// bucketOf is the bucket of a call that took so many nanoseconds.
+// bucketOf is the bucket of a call of that duration in nanoseconds.
 func bucketOf(nanoseconds uint64) int {
 	units := nanoseconds >> unitShift
 	if units < parts {
@@ -22,7 +22,7 @@ func bucketOf(nanoseconds uint64) int {
 }
 
 // bucketBegin is the shortest time in a bucket, in nanoseconds; that of
-// bucketCount is where the last one ends.
+// bucketCount is the end of the last one.
 func bucketBegin(bucket int) float64 {
 	if bucket < parts {
 		return float64(uint64(bucket) << unitShift)
@@ -31,13 +31,14 @@ func bucketBegin(bucket int) float64 {
 	return float64(uint64(parts+bucket%parts) << (log - partBits + unitShift))
 }
 
-// Latencies is how long the sync calls of a place took.
+// Latencies are the durations of the sync calls of a place.
 type Latencies struct {
-	// Calls that ended, and how many of them were fdatasync or of O_DSYNC.
+	// Calls is the number of ended calls, and DataOnly the number of them that
+	// were fdatasync or O_DSYNC writes.
 	Calls    uint64 `json:"calls"`
 	DataOnly uint64 `json:"data_only"`
-	// MeanSeconds is exact; the percentiles are to within the width of their
-	// bucket, an eighth of their value. All are 0 without calls.
+	// MeanSeconds is exact. The error of the percentiles is at most the width
+	// of their bucket, an eighth of their value. All are 0 without calls.
 	MeanSeconds float64 `json:"mean_seconds"`
 	P50Seconds  float64 `json:"p50_seconds"`
 	P99Seconds  float64 `json:"p99_seconds"`
@@ -53,7 +54,7 @@ func summarize(calls, dataOnly, nanoseconds uint64, buckets *[bucketCount]uint64
 	return l
 }
 
-// percentile takes the calls of a bucket as spread evenly over it.
+// percentile assumes that the calls of a bucket are spread evenly over it.
 func percentile(buckets *[bucketCount]uint64, part float64) (seconds float64) {
 	var all uint64
 	for _, n := range buckets {

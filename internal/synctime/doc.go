@@ -1,6 +1,5 @@
-// Package synctime measures in the kernel how long the calls take that sync a
+// Package synctime measures in the kernel the duration of the calls that sync a
 // file on ext4: fsync, fdatasync and synchronous writes, of the threads in one
-// cgroup on one file system. A server's own clients see only what it makes of
-// them. The BPF program (bpf/, GPL-2.0) adds up a histogram; this package reads
-// it.
+// cgroup on one file system. The clients of a server see only its own replies.
+// The BPF program (bpf/, GPL-2.0) fills a histogram, which this package reads.
 package synctime

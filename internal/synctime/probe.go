@@ -10,11 +10,11 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// ErrUnsupported is wrapped by errors that say what this kernel lacks.
+// ErrUnsupported is wrapped by errors that name a missing kernel feature.
 var ErrUnsupported = errors.New("this host cannot time sync calls")
 
-// Place is whose calls are watched: those of the threads in a cgroup (its kernfs
-// id, which is its directory's inode; not of cgroups below it) for files of a
+// Place selects the watched calls: those of the threads in a cgroup (its kernfs
+// id, which is its directory's inode; without its descendants) on files of a
 // file system.
 type Place struct {
 	Cgroup uint64
@@ -22,7 +22,7 @@ type Place struct {
 	FileSystem blockdev.Dev
 }
 
-// minorBits is the kernel's own dev_t (include/linux/kdev_t.h).
+// minorBits is that of the kernel's own dev_t (include/linux/kdev_t.h).
 const minorBits = 20
 
 func (p Place) key() synctimePlace {
@@ -52,7 +52,7 @@ func Open() (*Probe, error) {
 	return p, nil
 }
 
-// Watch begins to count the calls of a place, from zero.
+// Watch starts counting the calls of a place, from zero.
 func (p *Probe) Watch(place Place) error {
 	if err := p.objects.Watched.Put(place.key(), synctimeLatencies{}); err != nil {
 		return fmt.Errorf("cannot watch the sync calls of a cgroup: %w", err)
@@ -60,7 +60,7 @@ func (p *Probe) Watch(place Place) error {
 	return nil
 }
 
-// Read gives the calls of a place since Watch; those under way are not in it.
+// Read returns the calls of a place since Watch, without those in progress.
 func (p *Probe) Read(place Place) (Latencies, error) {
 	var value synctimeLatencies
 	if err := p.objects.Watched.Lookup(place.key(), &value); err != nil {

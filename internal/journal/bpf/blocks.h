@@ -259,6 +259,42 @@ static __always_inline void classify_request(struct request *rq, __u32 disk, __u
 }
 
 /*
+ * The part of the time span of a request that no earlier request of the cgroup
+ * covers. Requests come here in the order in which they end, so one span behind
+ * the last one is enough, unless a request spans several gaps: then the sum is too
+ * short. Two processors at once can count a gap twice: a lock is not to be had here.
+ */
+static __always_inline __u64 newly_busy(__u32 disk, __u64 charged, __u64 started, __u64 now)
+{
+	struct busy_key key = {.disk = disk, .charged = charged};
+	struct busy first = {.from_ns = started, .until_ns = now};
+	struct busy *span = bpf_map_lookup_elem(&busy, &key);
+	__u64 from, until, gap, sum;
+
+	if (!span) {
+		bpf_map_update_elem(&busy, &key, &first, BPF_ANY);
+		return now - started;
+	}
+	from = span->from_ns;
+	until = span->until_ns;
+	if (now <= until)
+		return 0;
+	span->until_ns = now;
+	if (started > until) {
+		span->before_ns = until;
+		span->from_ns = started;
+		return now - started;
+	}
+	sum = now - until;
+	gap = span->before_ns > started ? span->before_ns : started;
+	if (gap < from) {
+		span->from_ns = gap;
+		sum += from - gap;
+	}
+	return sum;
+}
+
+/*
  * How long a request was outstanding: the sum over a cgroup's requests, divided
  * by the time that passed, is its mean number of requests in the scheduler and
  * on the disk. Entered once, with the last bytes of the request. The kernel
@@ -269,8 +305,10 @@ static __always_inline void add_outstanding(struct request *rq, __u32 disk, __u6
 {
 	__u64 started = rq->start_time_ns, now = bpf_ktime_get_ns();
 
-	if (started && now > started && bytes >= rq->__data_len)
-		add_written(disk, KIND_OUTSTANDING, charged, NO_OWNER, now - started);
+	if (!started || now <= started || bytes < rq->__data_len)
+		return;
+	add_written(disk, KIND_OUTSTANDING, charged, NO_OWNER, now - started);
+	add_written(disk, KIND_BUSY, charged, NO_OWNER, newly_busy(disk, charged, started, now));
 }
 
 /*

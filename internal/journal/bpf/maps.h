@@ -23,6 +23,7 @@ enum kind {
 	KIND_CHARGED_READ = 4,  /* all reads, in whose name the kernel did them */
 	KIND_CHARGED_WRITE = 5, /* all writes, likewise */
 	KIND_OUTSTANDING = 6,   /* nanoseconds from request to completion, in whose name */
+	KIND_BUSY = 7,          /* nanoseconds with at least one request outstanding, likewise */
 };
 
 enum lost {
@@ -56,6 +57,22 @@ struct written_key {
 	__u32 kind;
 	__u64 charged;
 	__u64 owner;
+};
+
+struct busy_key {
+	__u32 disk;
+	__u32 pad;
+	__u64 charged;
+};
+
+/*
+ * The last time span in which a cgroup had a request outstanding, as far as its
+ * requests ended, and the end of the span before that one.
+ */
+struct busy {
+	__u64 from_ns;
+	__u64 until_ns;
+	__u64 before_ns;
 };
 
 /* A cgroup's part in a journal in memory. */
@@ -186,6 +203,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct committer);
 } committers SEC(".maps");
+
+/* the least recently used is forgotten: a cgroup that has been idle */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, struct busy_key);
+	__type(value, struct busy);
+} busy SEC(".maps");
 
 /* bio -> what classify() says of it, from submission to completion */
 struct {

@@ -8,11 +8,12 @@ import (
 	"github.com/cilium/ebpf/link"
 )
 
-// Transaction names one of a file system, by its device (kernel dev_t).
+// Transaction identifies a transaction of a file system by its device (kernel
+// dev_t).
 type Transaction struct{ Dev, Tid uint32 }
 
 // Blocks are blocks by transaction and cgroup id: those that the cgroup was
-// first to dirty in it, less those that were freed in it again.
+// first to dirty, minus those that were freed again.
 type Blocks map[Transaction]map[uint64]int64
 
 // Witness is attached to the kernel until it is closed.
@@ -47,23 +48,23 @@ func Open() (*Witness, error) {
 	return w, nil
 }
 
-// Count is what a witness saw.
+// Count is the result of a witness.
 type Count struct {
 	Blocks Blocks
-	// Contested is how many blocks of each transaction two cgroups began to
-	// dirty at once: which of them was first, and so in whose name the block
-	// stands, cannot be told from outside the kernel's function.
+	// Contested is the number of blocks of each transaction that two cgroups
+	// started to dirty at the same time. From outside the kernel's function it
+	// is unknown which of them was first and is charged.
 	Contested map[Transaction]int64
 }
 
-// Count gives what was counted since Open.
+// Count returns the counts since Open.
 func (w *Witness) Count() (Count, error) {
 	var lost uint64
 	if err := w.objects.Lost.Lookup(uint32(0), &lost); err != nil {
 		return Count{}, fmt.Errorf("cannot read what the witness lost: %w", err)
 	}
 	if lost > 0 {
-		return Count{}, fmt.Errorf("the witness had no room for %d events: nothing can be said", lost)
+		return Count{}, fmt.Errorf("the witness lost %d events for lack of space: no verdict is possible", lost)
 	}
 	seen := Count{Blocks: make(Blocks), Contested: make(map[Transaction]int64)}
 	var key witnessDirtiedKey

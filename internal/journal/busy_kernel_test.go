@@ -1,0 +1,69 @@
+package journal
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// Requests that come eight at a time are outstanding together: the time with at
+// least one of them is less than their sum.
+func TestTheBusyTimeOfBurstsIsLessThanTheirSum(t *testing.T) {
+	fio := needs.Tool(t, "fio")
+	fs := ext4test.New(t, ext4test.Options{})
+	file := filepath.Join(fs.Dir, "f")
+	if err := os.WriteFile(file, make([]byte, 8<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	disk := fs.Disk.Dev.Kernel()
+	unix.Sync()
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := p.Observe([]uint32{disk}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name      string
+		arguments []string
+		// atLeast is the sum of times divided by the busy time.
+		atLeast float64
+	}{
+		{"one after the other", []string{"--iodepth=1"}, 0.99},
+		{"bursts of eight", []string{"--iodepth=8", "--iodepth_batch_submit=8", "--iodepth_batch_complete_min=8",
+			"--thinktime=20ms", "--thinktime_blocks=8"}, 1.5},
+	} {
+		collect(t, p)
+		begin := time.Now()
+		command := exec.Command(fio, append([]string{"--name=r", "--filename=" + file, "--rw=randread", "--bs=64k", "--direct=1", "--ioengine=libaio",
+			"--time_based", "--runtime=1", "--output=/dev/null"}, test.arguments...)...)
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("fio: %v: %s", err, out)
+		}
+		var sum, busy time.Duration
+		for _, w := range collect(t, p).Writes {
+			if w.Disk != disk {
+				continue
+			}
+			switch w.Kind {
+			case KindOutstanding:
+				sum += time.Duration(w.Bytes)
+			case KindBusy:
+				busy += time.Duration(w.Bytes)
+			}
+		}
+		t.Logf("%s: busy for %v, requests outstanding for %v together", test.name, busy, sum)
+		if busy <= 0 || busy > time.Since(begin) || sum.Seconds() < test.atLeast*busy.Seconds() || sum > 9*busy {
+			t.Errorf("%s: busy for %v of %v, requests outstanding for %v together", test.name, busy, time.Since(begin), sum)
+		}
+	}
+}
