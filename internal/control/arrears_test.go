@@ -6,7 +6,7 @@ import (
 )
 
 // A debt of one interval is not repaid by spoiling the next: what a heap beyond
-// the share took is given back slowly.
+// the share took is repaid slowly.
 func TestArrearsAreRepaidSlowly(t *testing.T) {
 	const diskBytesPerSecond, step = 60e6, 0.5
 	law := NewFeedback(BFQRange)

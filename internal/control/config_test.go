@@ -1,6 +1,7 @@
 package control
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -71,14 +72,14 @@ func TestABadConfigIsRefusedWithTheLine(t *testing.T) {
 		"interval: 2h\n":                                        "line 1: interval: 2h",
 		"interval: 5\n":                                         "such as 5s",
 		"interval: [1]\n":                                       "such as 5s",
-		"law: pid\n":                                            "law: there is no law",
+		"law: pid\n":                                            "line 1: law: there is no law",
 		"tunables: {low_latency: maybe}\n":                      "line 1: tunables: low_latency: \"maybe\": want 0 to 1",
 		"tunables:\n  low_latency: 2\n":                         "line 2: tunables: low_latency: \"2\"",
 		"tunables:\n  timeout_sync: 0\n":                        "line 2: tunables: timeout_sync: \"0\": want 4 to 10000",
 		"tunables:\n  slice_idle: 0\n":                          "line 2: tunables: \"slice_idle\" is none that Daybook changes",
 		"tunables: {low_latency: 0, low_latency: 1}\n":          "line 1",
 		"tunables: off\n":                                       "line 1: tunables: want a map",
-		"actuator: brake\n":                                     "actuator: \"brake\": want auto, weights or limits",
+		"actuator: brake\n":                                     "line 1: actuator: \"brake\": want auto, weights or limits",
 		"limits: on\n":                                          "limits",
 		"state_dir: here\n":                                     "absolute",
 		"containers:\n- weight: 5\n":                            "line 2: container 1: want match",
@@ -112,6 +113,65 @@ func TestABadConfigIsRefusedWithTheLine(t *testing.T) {
 		if strings.Contains(err.Error(), "control.") || strings.Contains(err.Error(), "!!") {
 			t.Errorf("%.60q: %v speaks of Go types", text, err)
 		}
+	}
+}
+
+func TestAllThatIsWrongWithAConfigIsNamedByLine(t *testing.T) {
+	_, err := ReadConfig(strings.NewReader(`interval: 5
+devices: [sda, sda]
+law: pid
+colour: red
+tunables:
+  low_latency: 7
+  slice_idle: 0
+limits: perhaps
+state_dir: here
+actuator: [brake]
+containers:
+  - match: /a
+    weight: 0
+  - weight: 5
+  - match: "/b["
+    wieght: 5
+  - /c
+`), "x.yaml")
+	var wrong *ConfigError
+	if !errors.As(err, &wrong) {
+		t.Fatalf("%v", err)
+	}
+	var lines []int
+	for _, p := range wrong.Problems {
+		lines = append(lines, p.Line)
+	}
+	if want := []int{1, 2, 3, 4, 6, 7, 8, 9, 10, 13, 14, 15, 16, 17}; !slices.Equal(lines, want) {
+		t.Errorf("problems in lines %v, want %v: %v", lines, want, err)
+	}
+}
+
+func TestRulesWithoutEffectAreNoted(t *testing.T) {
+	config, err := ReadConfig(strings.NewReader(`device: sda
+containers:
+  - match: /docker/*
+  - match: /docker/a
+  - match: /docker/*
+  - match: web-*
+    weight: 5000
+  - match: db/
+    weight: 10001
+`), "x.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, notes := config.Check()
+	if len(wrong) != 1 || wrong[0].Line != 9 {
+		t.Errorf("wrong: %v", wrong)
+	}
+	var lines []int
+	for _, p := range notes {
+		lines = append(lines, p.Line)
+	}
+	if want := []int{4, 5, 7, 9}; !slices.Equal(lines, want) {
+		t.Errorf("notes in lines %v, want %v: %v", lines, want, notes)
 	}
 }
 

@@ -43,7 +43,7 @@ func (b *testbed) useCost(t *testing.T) {
 	qos := func(words string) error {
 		return os.WriteFile(filepath.Join(b.tree.Root(), "io.cost.qos"), []byte(b.disk.Dev.String()+" "+words), 0)
 	}
-	b.mend = b.disk.Dev.String() + " enable=1"
+	b.remedy = b.disk.Dev.String() + " enable=1"
 	b.disable = func() error { return qos("enable=0") }
 	if err := qos("enable=1"); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestGuestUserIsToldWhereIOCostIsNotSetUpForTheDisk(t *testing.T) {
 }
 
 // On a mapped device there is no scheduler: control is on the disk below, and
-// what the user is told to write is for that disk.
+// what the log advises is for that disk.
 func TestGuestControlOfAMappedDeviceIsOnTheDiskBelow(t *testing.T) {
 	vmtest.InGuest(t, guest, func(t *testing.T) {
 		tree, err := cgroup.Find()

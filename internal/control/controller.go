@@ -26,8 +26,13 @@ type Controller struct {
 
 	// cgroups are those whose settings are in the state.
 	cgroups map[string]*governed
-	groups  []Group
-	ideals  Ideals
+	// outlived are cgroups that are gone, by path, with units whose weights are
+	// still to be restored.
+	outlived map[string]*governed
+	// filesOnly: systemd does not write the weights of its units on this disk.
+	filesOnly bool
+	groups    []Group
+	ideals    Ideals
 	// existed are the IDs of the cgroups at the last look; nil: none yet.
 	existed map[string]uint64
 	notes   string
@@ -35,7 +40,7 @@ type Controller struct {
 	names   map[string]string
 	// active have done I/O; they count where the configuration names none.
 	active map[string]bool
-	// complaints are the last errors by cgroup, so that each is told once.
+	// complaints are the last errors by cgroup, so that each is logged once.
 	complaints map[string]string
 	// scheduler is what is known of whether the disk's scheduler follows its
 	// weights.
@@ -43,6 +48,8 @@ type Controller struct {
 	// limitLaws are by the group's parent, and held what they say, by cgroup.
 	limitLaws map[string]*LimitLaw
 	held      map[string]Limits
+	// lastScheduler is the disk's scheduler at the last look; "": it has no tunables.
+	lastScheduler string
 	// sinceLimits is the time since all limits were looked at, in seconds.
 	sinceLimits float64
 }
@@ -54,9 +61,9 @@ type governed struct {
 	// changed them.
 	expected Setting
 	// chosen: another program changed its weight, which is the ideal now,
-	// whatever the configuration says; told is the one that was logged.
-	chosen bool
-	told   Setting
+	// whatever the configuration says; reported is the one that was logged.
+	chosen   bool
+	reported Setting
 	// appeared is when the cgroup was made, as far as that was seen.
 	appeared time.Time
 	// changed: that was seen in this interval, and before is the weight that
@@ -65,12 +72,20 @@ type governed struct {
 	before  uint64
 	// limit is in force, as far as it was looked at.
 	limit Limits
+	// sinceLimit is the time since limits were written, in seconds.
+	sinceLimit float64
+	// flatWarned: it was logged that its limits do not hold the cgroups below.
+	flatWarned bool
+	// units are the weights that its unit was given.
+	units unitWeights
+	// unitRetry is when the service manager is asked again, after it failed.
+	unitRetry time.Time
 	// intended was written last: not in force, or half of it, if that failed.
 	intended Limits
 	hidden   mean
 	// reads and writes are what was charged.
 	reads, writes mean
-	// ideal is the promised weight that was last written; 0: none yet.
+	// ideal is the ideal weight that was last written; 0: none yet.
 	ideal uint64
 }
 
@@ -78,7 +93,7 @@ type governed struct {
 func start(options Options, disk Disk) (*Controller, error) {
 	c := &Controller{
 		options: options, disk: disk, config: options.Config, host: disk.Host, log: options.Log,
-		cgroups: map[string]*governed{}, laws: map[string]Law{}, names: map[string]string{},
+		cgroups: map[string]*governed{}, outlived: map[string]*governed{}, laws: map[string]Law{}, names: map[string]string{},
 		active: map[string]bool{}, complaints: map[string]string{},
 		limitLaws: map[string]*LimitLaw{}, held: map[string]Limits{},
 	}
@@ -103,7 +118,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.state.Scheduler = scheduler
+		c.state.Scheduler, c.lastScheduler = scheduler, scheduler
 	}
 	if options.DryRun {
 		return c, nil
@@ -147,6 +162,10 @@ func (c *Controller) begin() error {
 			return err
 		}
 	}
+	if c.canLimit() && c.disk.Carries != nil && c.disk.Carries(c.config.StateDir) {
+		c.log.Warn("state_dir is on the disk whose containers are limited: control can have to wait for one of them; write into the configuration: state_dir: /run/daybook/control, or a directory on another disk",
+			"device", c.disk.Device, "state_dir", c.config.StateDir)
+	}
 	for _, warning := range c.host.Warnings {
 		c.log.Warn(warning)
 	}
@@ -185,6 +204,9 @@ func (c *Controller) putBack() error {
 	for _, g := range c.cgroups {
 		last[g.ID] = g.lastWritten()
 	}
+	for _, g := range c.outlived {
+		last[g.ID] = g.lastWritten()
+	}
 	outcome, left, err := c.state.putBack(c.host, last, c.log)
 	err = errors.Join(err, c.written.close())
 	c.log.Info("put the settings back", "device", c.disk.Device, "restored", len(outcome.Restored), "kept", len(outcome.Kept),
@@ -212,6 +234,9 @@ func (c *Controller) save() error {
 	c.state.Actuator, c.state.WeightsIgnored = c.ideals.Control.Actuator, c.ideals.Control.WeightsIgnored
 	for _, g := range c.cgroups {
 		g.IdealWeight, g.Unit = c.ideals.Weights[g.Cgroup], c.ideals.Units[g.Cgroup]
+		c.state.Cgroups = append(c.state.Cgroups, g.CgroupState)
+	}
+	for _, g := range c.outlived { // no new cgroup of that path is in cgroups
 		c.state.Cgroups = append(c.state.Cgroups, g.CgroupState)
 	}
 	return c.state.Save(c.config.StateDir)

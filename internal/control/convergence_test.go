@@ -120,7 +120,7 @@ func TestASchedulerThatIsNotExactIsCorrected(t *testing.T) {
 
 func TestAContainerThatWantsLittleDoesNotWindUp(t *testing.T) {
 	modest := reader(300)
-	modest.demand = 4e6 // a tenth of the disk, though a third is promised
+	modest.demand = 4e6 // a tenth of the disk, though its share is a third
 	disk := newSimDisk(5, 0.05, modest, reader(300), metadataWriter(300, 3e6))
 	law := NewFeedback(BFQRange)
 	out := steer(disk, law, BFQRange, 5, 36)
@@ -143,7 +143,7 @@ func TestAContainerThatWantsLittleDoesNotWindUp(t *testing.T) {
 	modest.demand = 0
 	out = steer(disk, law, BFQRange, 5, 12)
 	if out.intervals[0][0] > 0.62 {
-		t.Errorf("it jumps to %.2f of the disk, a third is promised", out.intervals[0][0])
+		t.Errorf("it jumps to %.2f of the disk; its share is a third", out.intervals[0][0])
 	}
 	for at, shares := range out.intervals[1:] {
 		if math.Abs(shares[0]-1.0/3) > 0.05 {

@@ -75,7 +75,7 @@ func TestGuestDaemonIsKilledAndRestored(t *testing.T) {
 					if after := b.settings(t); after != before {
 						t.Errorf("before\n%safter\n%s%s", before, after, output)
 					}
-					for _, want := range toldOf(name) {
+					for _, want := range advised(name) {
 						if !strings.Contains(p.output.String(), want) {
 							t.Errorf("the daemon did not say %q: %s", want, p.output.String())
 						}
@@ -198,9 +198,9 @@ func (p *program) awaitWord(t *testing.T, word string) {
 	}
 }
 
-// toldOf is what the daemon must tell the user where io.cost is as the kernel
+// advised is what the daemon must log where io.cost is as the kernel
 // sets it up.
-func toldOf(controller string) []string {
+func advised(controller string) []string {
 	if controller != "io.cost" {
 		return nil
 	}

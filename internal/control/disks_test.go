@@ -21,7 +21,7 @@ func TestConfigNamesOneOrSeveralDisks(t *testing.T) {
 	for text, want := range map[string][]string{
 		"device: sda": {"sda"}, "devices: [sda, sdb]": {"sda", "sdb"}, "devices: [sda]": {"sda"}, "": nil,
 	} {
-		if config, err := parseConfig([]byte(text)); err != nil || !slices.Equal(config.Devices, want) {
+		if config, err := ReadConfig(strings.NewReader(text), "test"); err != nil || !slices.Equal(config.Devices, want) {
 			t.Errorf("%s: %q, %v", text, config.Devices, err)
 		}
 	}
@@ -29,7 +29,7 @@ func TestConfigNamesOneOrSeveralDisks(t *testing.T) {
 		"device: sda\ndevices: [sdb]": "one of the two", "devices: [sda, sda]": "twice", "devices: ['']": "not a name",
 		"devices: sda": "did not expect", "devices: [[sda]]": "did not expect",
 	} {
-		if _, err := parseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ReadConfig(strings.NewReader(text), "test"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
@@ -79,7 +79,7 @@ func TestSeveralDisksAreControlledEachByItself(t *testing.T) {
 	}
 	a, b := last["loop0"].Weights, last["loop1"].Weights
 	if len(a) != 2 || len(b) != 2 || a[1].After >= 480 || b[0].After >= 480 || a[0].After <= 520 || b[1].After <= 520 {
-		t.Errorf("loop0 %+v, loop1 %+v; want the one lowered that logs on each", a, b)
+		t.Errorf("loop0 %+v, loop1 %+v; want the one reduced that logs on each", a, b)
 	}
 	for _, f := range []*fakeHost{one, two} {
 		if f.weight("/ca") != (Setting{Default: 100}) || f.weight("/cb") != (Setting{Default: 100}) {
@@ -109,7 +109,7 @@ func TestADiskThatIsGoneEndsOnlyItsOwnControl(t *testing.T) {
 		t.Errorf("intervals: %v; want 8 of loop0 and 3 of loop1", count)
 	}
 	if n := strings.Count(log.String(), "its control ends"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, log.String())
+		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 	if two.weight("/ca") != (Setting{Default: 100}) || one.weight("/ca") != (Setting{Default: 100}) {
 		t.Errorf("in the end %+v %+v", one.weights, two.weights)
@@ -169,7 +169,7 @@ func reloadWithoutADisk(t *testing.T, after int, broken error) {
 	if len(opened) != 2 || !slices.Equal(opened[0], []string{"loop0", "loop1"}) || !slices.Equal(opened[1], []string{"loop0"}) {
 		t.Errorf("meters were opened for %v", opened)
 	}
-	if told := strings.Contains(log.String(), "the running one goes on"); told != (broken != nil) {
+	if logged := strings.Contains(log.String(), "the running one goes on"); logged != (broken != nil) {
 		t.Errorf("the log:\n%s", log.String())
 	}
 }
@@ -199,12 +199,12 @@ func TestTheIdealsAreRecordedForOtherPrograms(t *testing.T) {
 	f := newFakeHost("/ca", "/cb", "/d", "/d/x", "/d/y")
 	const config = "containers: [{match: /ca, weight: 5}, {match: /cb}, {match: '/d/*', weight: 30}]"
 	options := fakeOptions(t, f, config, repeat(5, journalling)...)
-	var told Ideals
+	var announced Ideals
 	options.OnIdeals = func(device string, ideals Ideals) {
 		if device != "loop0" {
 			t.Errorf("of %s", device)
 		}
-		told = ideals
+		announced = ideals
 	}
 	id := fakeCgroups{f}.ID
 	n := 0
@@ -220,9 +220,9 @@ func TestTheIdealsAreRecordedForOtherPrograms(t *testing.T) {
 		if n == 3 {
 			f.choose("/cb", Setting{Default: 40})
 		}
-		if !loaded.Configured || !loaded.equal(told) || !loaded.equal(Ideals{Configured: true, Weights: want, Units: map[string]bool{"/ca": true, "/cb": true, "/d/x": true, "/d/y": true},
+		if !loaded.Configured || !loaded.equal(announced) || !loaded.equal(Ideals{Configured: true, Weights: want, Units: map[string]bool{"/ca": true, "/cb": true, "/d/x": true, "/d/y": true},
 			Control: account.Control{Actuator: ActuatorWeights}}) {
-			t.Errorf("interval %d: recorded %+v, told %+v, want %v", n, loaded, told, want)
+			t.Errorf("interval %d: recorded %+v, announced %+v, want %v", n, loaded, announced, want)
 		}
 		if n == 5 { // a cgroup of the same path that is another one is left out
 			other, err := LoadIdeals(options.Config.StateDir, "loop0", func(path string) (uint64, error) {

@@ -61,7 +61,7 @@ func keepDebts(seconds float64, active []*sibling, weights Range) {
 		repaid := s.arrearsRate * seconds
 		excess := s.o.OtherBytes + s.o.journal() - (due[n] - repaid)
 		if (s.floored || s.o.Weight <= float64(weights.Min)) && excess > 0 {
-			excess = 0 // no lower weight was to be had
+			excess = 0 // no smaller weight was possible
 		}
 		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay)
 		s.debtBytes = s.debtBytes*stay + excess
@@ -94,18 +94,18 @@ func balance(active []*sibling, bound float64, of func(*memory) *float64) {
 // divide says what each sibling should be charged for in the coming interval.
 func divide(seconds float64, active []*sibling) {
 	var total float64
-	promised := make([]claim, len(active))
+	configured := make([]claim, len(active))
 	usable := make([]claim, len(active))
 	for n, s := range active {
 		had := s.charged.rate() + s.hidden.rate()
 		total += had
-		promised[n] = claim{ideal: s.o.Ideal, least: s.expected(), most: math.Inf(1)}
-		usable[n] = promised[n]
+		configured[n] = claim{ideal: s.o.Ideal, least: s.expected(), most: math.Inf(1)}
+		usable[n] = configured[n]
 		if s.limited {
 			usable[n].most = had
 		}
 	}
-	entitled, given := level(total, promised), level(total, usable)
+	entitled, given := level(total, configured), level(total, usable)
 	for n, s := range active {
 		s.floored = false
 		if s.limited {
@@ -193,7 +193,7 @@ func worthWriting(active []*sibling, ideals float64) bool {
 		after += s.weight
 	}
 	if math.Abs(before-ideals) > 0.5 && math.Abs(before-after) > 0.5 {
-		return true // the sum is to be mended: others came, went or woke
+		return true // the sum is to be corrected: others came, went or woke
 	}
 	for _, s := range active {
 		if math.Abs(s.weight/after-s.o.Weight/before) > deadBand {

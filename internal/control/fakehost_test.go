@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -25,15 +26,19 @@ type fakeHost struct {
 	limits   map[string]uint64 // on writes
 	reads    map[string]uint64 // limits on reads
 	tunables map[string]string
-	nextID   uint64
-	log      []string // what was written
+	// scheduler is the disk's; without weights unless it is bfq.
+	scheduler string
+	// noWeightFile: the weight files are gone.
+	noWeightFile bool
+	nextID       uint64
+	log          []string // what was written
 	// before is called before each write, without the mutex.
 	before func(what string) error
 }
 
 func newFakeHost(cgroups ...string) *fakeHost {
 	f := &fakeHost{ids: map[string]uint64{}, weights: map[string]Setting{}, limits: map[string]uint64{}, reads: map[string]uint64{},
-		tunables: map[string]string{"low_latency": "0"}, nextID: 100}
+		tunables: map[string]string{"low_latency": "0"}, scheduler: "bfq", nextID: 100}
 	for _, cgroup := range cgroups {
 		f.create(cgroup)
 	}
@@ -120,6 +125,9 @@ func (f fakeWeights) Range() Range { return BFQRange }
 func (f fakeWeights) Get(cgroup string) (Setting, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.noWeightFile {
+		return Setting{}, fs.ErrNotExist
+	}
 	if setting, ok := f.weights[cgroup]; ok {
 		return setting, nil
 	}
@@ -160,7 +168,12 @@ func (f fakeLimits) Set(cgroup string, limits Limits) error {
 
 type fakeTunables struct{ *fakeHost }
 
-func (f fakeTunables) Scheduler() (string, error) { return "bfq", nil }
+func (f fakeTunables) Scheduler() (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.scheduler, nil
+}
+
 func (f fakeTunables) Get(name string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -209,7 +222,7 @@ func sampleOf(containers ...account.Container) account.Sample {
 // fakeOptions are for the loop on a fake host; steps yield the samples.
 func fakeOptions(t *testing.T, f *fakeHost, config string, steps ...func() account.Sample) Options {
 	t.Helper()
-	parsed, err := parseConfig([]byte(config))
+	parsed, err := ReadConfig(strings.NewReader(config), "test")
 	if err != nil {
 		t.Fatal(err)
 	}

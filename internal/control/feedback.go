@@ -40,7 +40,7 @@ const (
 	// repaySteps is the number of corrections over which a debt is to be
 	// repaid, and repayPerSecond the most of the disk that repaying may
 	// take, times the seconds of a step: what is wrong in a short step is
-	// mended in the next, so short steps may be bold. maxDebtSeconds is the
+	// corrected in the next, so short steps may be bold. maxDebtSeconds is the
 	// most one can owe, in seconds of the whole disk.
 	repaySteps     = 4.0
 	repayPerSecond = 0.15
@@ -174,7 +174,7 @@ func (m *memory) add(o Observation, seconds, chargedSeconds float64) (charged, i
 }
 
 // observe takes the interval into the memories and returns the active
-// siblings, and where they stand in the caller's order.
+// siblings, and their places in the caller's order.
 func (f *Feedback) observe(seconds float64, siblings []Observation, order []int) (active []*sibling, positions []int) {
 	known := make(map[string]*memory, len(siblings))
 	var ideals, total float64

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strconv"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
@@ -24,7 +26,7 @@ func PhysicalDisk(device blockdev.Disk) (blockdev.Disk, error) {
 
 // OpenHost gives the weights, limits and tunables of one disk of this host. It
 // changes nothing. The error wraps cgroup.ErrNoWeights, and says the command
-// that mends it, if the disk's scheduler knows no weights.
+// that corrects it, if the disk's scheduler knows no weights.
 func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 	scheduler, err := disk.Scheduler()
 	if err != nil {
@@ -35,23 +37,31 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		return Host{}, err
 	}
 	return Host{
-		Cgroups:  hostCgroups{tree},
-		Weights:  hostWeights{weights},
-		Limits:   hostLimits{tree, disk.Dev},
-		Tunables: hostTunables{disk},
-		Warnings: costWarnings(tree, disk, scheduler.Current),
+		Cgroups:    hostCgroups{tree},
+		Weights:    hostWeights{weights},
+		Units:      systemdUnits(tree, disk.Name, disk.Dev, weights.File()),
+		Limits:     hostLimits{tree, disk.Dev},
+		Tunables:   hostTunables{disk},
+		FlatLimits: tree.Version() == cgroup.V1,
+		Warnings:   costWarnings(tree, disk, scheduler.Current),
 	}, nil
 }
 
 // OpenDisk gives one disk of this host, for Options; see OpenHost. Where nothing
 // shares the disk by weights, limits must do, unless actuator is ActuatorWeights.
 func OpenDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string) (Disk, error) {
+	return openDisk(tree, disk, actuator, nil)
+}
+
+// openDisk is OpenDisk after another scheduler: found are the weights that cgroups
+// had before, for one without weights.
+func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[string]uint64) (Disk, error) {
 	host, err := OpenHost(tree, disk)
 	if errors.Is(err, cgroup.ErrNoWeights) {
 		if actuator == ActuatorWeights {
 			return Disk{}, fmt.Errorf("%w; or hold the shares by limits: actuator: auto", err)
 		}
-		host, err = unweightedHost(tree, disk), nil
+		host, err = unweightedHost(tree, disk, found), nil
 	}
 	if err != nil {
 		return Disk{}, err
@@ -69,14 +79,29 @@ func OpenDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string) (Disk, err
 			}
 			return errors.Join(err, disk.Present())
 		},
+		Carries: func(path string) bool { return carries(disk, path) },
+		Reopen: func(actuator string, found map[string]uint64) (Disk, error) {
+			return openDisk(tree, disk, actuator, found)
+		},
 	}, nil
 }
 
+// carries reports whether a path is on a disk, as far as that is known: memory, for
+// one, is on none.
+func carries(disk blockdev.Disk, path string) bool {
+	found, err := blockdev.Lookup(path)
+	if err != nil {
+		return false
+	}
+	disks, err := found.Physical()
+	return err == nil && slices.ContainsFunc(disks, func(d blockdev.Disk) bool { return d.Dev == disk.Dev })
+}
+
 // unweightedHost is that of a disk that nothing shares by weights.
-func unweightedHost(tree *cgroup.Tree, disk blockdev.Disk) Host {
+func unweightedHost(tree *cgroup.Tree, disk blockdev.Disk, found map[string]uint64) Host {
 	return Host{
-		Cgroups: hostCgroups{tree}, Weights: noWeights{hostCgroups{tree}}, Unweighted: true,
-		Limits: hostLimits{tree, disk.Dev}, Tunables: hostTunables{disk},
+		Cgroups: hostCgroups{tree}, Weights: noWeights{hostCgroups{tree}, found}, Unweighted: true,
+		Limits: hostLimits{tree, disk.Dev}, FlatLimits: tree.Version() == cgroup.V1, Tunables: hostTunables{disk},
 	}
 }
 
@@ -110,13 +135,14 @@ func OpenStateHost(tree *cgroup.Tree, state *State) (Host, error) {
 	}
 	host := Host{Cgroups: hostCgroups{tree}}
 	if state.WeightFile == noWeightFile {
-		host.Weights, host.Unweighted = noWeights{hostCgroups{tree}}, true
+		host.Weights, host.Unweighted = noWeights{cgroups: hostCgroups{tree}}, true
 	} else {
 		weights, err := tree.WeightsIn(state.WeightFile, dev, state.Scheduler)
 		if err != nil {
 			return Host{}, err
 		}
 		host.Weights = hostWeights{weights}
+		host.Units = systemdUnits(tree, state.Device, dev, state.WeightFile)
 	}
 	if disk, err := blockdev.Lookup(state.Device); err == nil && disk.Dev == dev {
 		host.Limits = hostLimits{tree, dev}
@@ -178,9 +204,13 @@ func (h hostWeights) Restore(path string, s Setting) error {
 	return vanished(h.weights.Restore(path, cgroup.Setting(s)))
 }
 
-// noWeights stands for weight files where there are none: every cgroup has the
-// same weight, and none is written.
-type noWeights struct{ cgroups hostCgroups }
+// noWeights stands for weight files where there are none, and none is written:
+// every cgroup has the weight that was found under the scheduler before, or else
+// the same one.
+type noWeights struct {
+	cgroups hostCgroups
+	found   map[string]uint64
+}
 
 // noWeightFile is what a State says then in place of a weight file.
 const noWeightFile = "limits"
@@ -193,7 +223,11 @@ func (noWeights) Range() Range { return Range{Min: 1, Max: 10_000} }
 
 func (n noWeights) Get(path string) (Setting, error) {
 	_, err := n.cgroups.ID(path)
-	return Setting{Default: plainWeight}, err
+	weight := n.found[path]
+	if !n.Range().Holds(weight) {
+		weight = plainWeight
+	}
+	return Setting{Default: weight}, err
 }
 
 func (n noWeights) Set(path string, _ uint64) error      { _, err := n.cgroups.ID(path); return err }
@@ -225,5 +259,38 @@ func (h hostTunables) Scheduler() (string, error) {
 	return s.Current, err
 }
 
-func (h hostTunables) Get(name string) (string, error) { return h.disk.Tunable(name) }
-func (h hostTunables) Set(name, value string) error    { return h.disk.SetTunable(name, value) }
+func (h hostTunables) Get(name string) (string, error) {
+	if name == nrRequests {
+		if err := h.weighted(); err != nil {
+			return "", err
+		}
+		return h.disk.Queue(name)
+	}
+	return h.disk.Tunable(name)
+}
+
+func (h hostTunables) Set(name, value string) error {
+	if name == nrRequests {
+		if err := h.weighted(); err != nil {
+			return err
+		}
+		// The kernel chooses fewer for a disk that takes one request at a time, but
+		// accepts no less (BLKDEV_MIN_RQ, include/linux/blkdev.h).
+		if number, err := strconv.ParseUint(value, 10, 64); err == nil {
+			value = strconv.FormatUint(max(number, tunableRange[nrRequests].min), 10)
+		}
+		return h.disk.SetQueue(name, value)
+	}
+	return h.disk.SetTunable(name, value)
+}
+
+// weighted fails with blockdev.ErrNoTunable if BFQ is not the scheduler. The kernel
+// chooses the number of requests anew with each change of the scheduler
+// (blk_mq_init_sched, block/blk-mq-sched.c), so there is nothing to restore then.
+func (h hostTunables) weighted() error {
+	scheduler, err := h.Scheduler()
+	if err == nil && scheduler != blockdev.BFQ {
+		err = fmt.Errorf("scheduler %s of %s: %q: %w", scheduler, h.disk.Name, nrRequests, blockdev.ErrNoTunable)
+	}
+	return err
+}

@@ -9,11 +9,11 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Ideals are the promised weights on one disk: what the configuration says, or
+// Ideals are the ideal weights on one disk: what the configuration says, or
 // what another program chose, else what was found. The weights in force are
 // corrected ones.
 type Ideals struct {
-	// Configured: the configuration names those whose shares are promised;
+	// Configured: the configuration names those whose shares are enforced;
 	// they are in Units. Otherwise all shares are, by the weights found.
 	Configured bool
 	// Weights are the ideal weights by cgroup, those above Units too. Only
@@ -46,9 +46,9 @@ func planned(groups []Group, units []Unit, configured bool) Ideals {
 	return ideals
 }
 
-// promise records the ideals for other programs and tells them, if they
+// publish records the ideals for other programs and reports them, if they
 // changed. That they cannot be recorded stops nothing.
-func (c *Controller) promise(ideals Ideals) {
+func (c *Controller) publish(ideals Ideals) {
 	ideals.Control = c.scheduler.control
 	if ideals.equal(c.ideals) {
 		return

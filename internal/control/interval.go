@@ -24,7 +24,7 @@ type Decision struct {
 // WeightDecision is one cgroup's.
 type WeightDecision struct {
 	Cgroup string
-	// Ideal, Before and After are weights: promised, in force during the
+	// Ideal, Before and After are weights: the ideal one, in force during the
 	// interval, and from now on.
 	Ideal, Before, After uint64
 	// Share is its part of the bytes of its siblings, TargetShare its ideal
@@ -83,8 +83,8 @@ func (c *Controller) find(sample account.Sample) (account.Device, bool) {
 // usage is what a cgroup and all below it did.
 type usage struct {
 	read, written, hidden, writeback uint64
-	// requestSeconds is how long requests were outstanding, added up.
-	requestSeconds float64
+	// busySeconds is the time with a request outstanding, added up over the cgroups.
+	busySeconds float64
 }
 
 func (u usage) charged() uint64 { return u.read + u.written }
@@ -99,7 +99,7 @@ func sums(device account.Device) map[string]usage {
 			u.written += container.ChargedWriteBytes
 			u.hidden += container.Hidden()
 			u.writeback += container.MetadataBytes + container.UnchargedBytes
-			u.requestSeconds += container.RequestSeconds
+			u.busySeconds += container.BusySeconds
 			done[at] = u
 		}
 	}
@@ -128,11 +128,11 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		observations = append(observations, Observation{
 			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(weight),
 			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged()),
-			RequestSeconds: u.requestSeconds,
+			BusySeconds: u.busySeconds,
 		})
 		total += float64(u.hidden) + float64(u.charged())
-		g.reads.add(float64(u.read), seconds, limitMeanSeconds)
-		g.writes.add(float64(u.written), seconds, limitMeanSeconds)
+		g.reads.add(float64(u.read), seconds, splitSeconds)
+		g.writes.add(float64(u.written), seconds, splitSeconds)
 		ideals += float64(m.Ideal)
 	}
 	if len(members) == 0 {
@@ -162,7 +162,7 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		}
 		if g.changed {
 			decisions[n].After = g.expected.Effective()
-			continue // what another program wrote stands for an interval
+			continue // what another program wrote stays for an interval
 		}
 		c.write(g, next[n], decisions[n].reason())
 	}

@@ -39,12 +39,14 @@ type testbed struct {
 	host    Host
 	parent  string
 	cgroups []string
+	// more are further settings that control may change, if not nil.
+	more func() string
 	// tunables are those to hold.
 	tunables map[string]uint64
-	// disable ends the sharing by weights, and mend is what the user is told
+	// disable ends the sharing by weights, and remedy is what the user is asked
 	// to write then.
 	disable func() error
-	mend    string
+	remedy  string
 }
 
 // newTestbed is one on this host: a loop device under BFQ.
@@ -113,7 +115,8 @@ func (b *testbed) useBFQ(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.tunables = FairTunables()
-	b.mend = "echo bfq > /sys/block/" + b.disk.Name
+	b.tunables[nrRequests] = 512
+	b.remedy = "echo bfq > /sys/block/" + b.disk.Name
 	b.disable = func() error { return b.disk.SetScheduler("none") }
 }
 
@@ -170,7 +173,7 @@ func (b *testbed) echo(t *testing.T, cgroup, file, value string) {
 	}
 }
 
-// settings are all the files that control may change, as they stand.
+// settings are all the files that control may change, as they are.
 func (b *testbed) settings(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -183,8 +186,11 @@ func (b *testbed) settings(t *testing.T) string {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.tunables)) {
-		tunable, err := b.disk.Tunable(name)
+		tunable, err := b.host.Tunables.Get(name)
 		fmt.Fprintln(&all, name, tunable, err)
+	}
+	if b.more != nil {
+		all.WriteString(b.more())
 	}
 	return all.String()
 }
@@ -222,7 +228,7 @@ func (s *restlessSource) Next(ctx context.Context) (account.Sample, error) {
 	for _, cgroup := range s.cgroups {
 		device.Containers = append(device.Containers, account.Container{Cgroup: cgroup,
 			ChargedReadBytes: s.random.Uint64N(100e6), ChargedWriteBytes: s.random.Uint64N(30e6),
-			JournalBytes: s.random.Uint64N(60e6), RequestSeconds: 40})
+			JournalBytes: s.random.Uint64N(60e6), BusySeconds: 5})
 	}
 	return account.Sample{IntervalSeconds: 5, Devices: []account.Device{device}}, nil
 }
@@ -262,7 +268,7 @@ func weightsAreWrittenAndPutBack(t *testing.T, b *testbed) {
 			t.Errorf("the limit is %+v, %v; want less than %d and a tenth of it at least", limit, err, writeLimit)
 		}
 		for name, want := range b.tunables {
-			if value, err := b.disk.Tunable(name); value != fmt.Sprint(want) {
+			if value, err := b.host.Tunables.Get(name); value != fmt.Sprint(want) {
 				t.Errorf("%s is %s, %v; want %d", name, value, err, want)
 			}
 		}
@@ -449,8 +455,8 @@ func restoreWorksWithoutWeights(t *testing.T, b *testbed) {
 	if err := b.disable(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenHost(b.tree, b.disk); !errors.Is(err, cgroup.ErrNoWeights) || !strings.Contains(err.Error(), b.mend) {
-		t.Errorf("without weights: %v, want the command that mends it", err)
+	if _, err := OpenHost(b.tree, b.disk); !errors.Is(err, cgroup.ErrNoWeights) || !strings.Contains(err.Error(), b.remedy) {
+		t.Errorf("without weights: %v, want the command that corrects it", err)
 	}
 	outcome, ok, err := b.restore(stateDir)
 	if err != nil || !ok || len(outcome.Restored) != 3 {
@@ -544,7 +550,7 @@ const childEnv = "DAYBOOK_CONTROL_TEST_CHILD"
 func (b *testbed) startChild(t *testing.T, stateDir string) *child {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^TestMain$")
-	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join([]string{b.disk.Name, stateDir, b.parent}, "\n"))
+	cmd.Env = append(os.Environ(), childEnv+"="+strings.Join(append([]string{b.disk.Name, stateDir, b.parent}, b.cgroups...), "\n"))
 	// It must not outlive a killed test run.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	output, err := cmd.StdoutPipe()
@@ -609,10 +615,7 @@ func beChild(job []string) error {
 	if err != nil {
 		return err
 	}
-	b := &testbed{disk: disk, tree: tree, parent: job[2]}
-	for _, name := range []string{"a", "b", "c"} {
-		b.cgroups = append(b.cgroups, b.parent+"/"+name)
-	}
+	b := &testbed{disk: disk, tree: tree, parent: job[2], cgroups: job[3:]}
 	if b.host, err = OpenHost(tree, disk); err != nil {
 		return err
 	}

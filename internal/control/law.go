@@ -41,7 +41,7 @@ func (r Range) clamp(w float64) float64 {
 type Observation struct {
 	// ID names the sibling over time; a law remembers by it.
 	ID string
-	// Ideal is the promised weight, i of paper 1.
+	// Ideal is the ideal weight, i of paper 1.
 	Ideal float64
 	// Weight is the weight in force during the interval, m' of paper 1.
 	Weight float64
@@ -55,9 +55,9 @@ type Observation struct {
 	WritebackBytes float64
 	// OtherBytes is its charged I/O, C' of paper 1.
 	OtherBytes float64
-	// RequestSeconds is how long its requests that ended were outstanding,
-	// added up; 0 where that is not known.
-	RequestSeconds float64
+	// BusySeconds is the time with at least one request outstanding, as far as
+	// requests ended in the interval, so it can be longer; 0 where that is not known.
+	BusySeconds float64
 }
 
 // Law says what the siblings' weights should be, from what they did.
@@ -107,7 +107,7 @@ func (o Observation) measured() bool {
 		o.JournalBytes >= 0 && o.JournalBytes <= maxBytes &&
 		o.Ideal > 0 && o.Ideal <= maxWeight &&
 		o.Weight > 0 && o.Weight <= maxWeight &&
-		o.RequestSeconds >= 0 && o.RequestSeconds <= maxBytes
+		o.BusySeconds >= 0 && o.BusySeconds <= maxBytes
 }
 
 // journal is the usable part of JournalBytes: what an idle sibling logged

@@ -5,10 +5,41 @@ import (
 	"log/slog"
 	"math"
 	"slices"
+	"strings"
 )
 
 // limitLookSeconds is how often limits are looked for where there were none.
 const limitLookSeconds = 60.0
+
+// largestRequest is the most bytes that the kernel submits at once as a rule (256
+// pages, BIO_MAX_VECS in include/linux/bio.h). Kernels before 6.1 let a request that
+// waits for its limit wait anew whenever a limit of its cgroup is written. So there
+// are waitsPerWrite such waits between two writes. That holds for all kernels: a
+// version says little, because distributions backport the correction.
+const largestRequest, waitsPerWrite = 1 << 20, 2
+
+// restSeconds is how long the limits that change stay as they are, at least: none of a
+// size that does not matter. The kernel leaves the other direction alone.
+func (l Limits) restSeconds(wanted Limits) float64 {
+	least := uint64(0)
+	if wanted.Read != l.Read {
+		least = l.Read
+	}
+	if wanted.Write != l.Write {
+		least = stricter(least, l.Write)
+	}
+	if least == 0 {
+		return 0
+	}
+	return waitsPerWrite * largestRequest / float64(least)
+}
+
+// urgent reports whether a limit is to be written though the one in force is new: it
+// is the first, the last, or holds back much more than it should.
+func urgent(inForce, wanted, original uint64) bool {
+	const much = 1.5
+	return wanted != inForce && (wanted == 0 || wanted == original || inForce == 0 || inForce == original || float64(wanted) >= much*float64(inForce))
+}
 
 // limitFloor is the part of a limit that is left to the charged I/O however
 // much the container writes besides.
@@ -43,8 +74,8 @@ func worthLimiting(inForce, wanted, original, scale uint64) bool {
 	return difference > 0.01*float64(scale)
 }
 
-// lower is the lower of two limits, where 0 is none.
-func lower(a, b uint64) uint64 {
+// stricter is the smaller of two limits, where 0 is none.
+func stricter(a, b uint64) uint64 {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -71,9 +102,13 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 				continue
 			}
 			g.hidden.add(float64(done[g.Cgroup].hidden), seconds, meanSeconds)
+			g.sinceLimit += seconds
 			holds := c.held[g.Cgroup]
 			if holds == (Limits{}) && !g.Limited && g.WriteBytesPerSecond == 0 && (!lookAtAll || !c.config.CorrectLimits) {
 				continue
+			}
+			if holds != (Limits{}) && (!g.Limited || lookAtAll) {
+				c.warnFlat(g)
 			}
 			if s, ok := c.lookAtLimits(g, holds); ok {
 				steered = append(steered, s)
@@ -99,6 +134,26 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 		decisions = append(decisions, c.steerLimit(s)...)
 	}
 	return decisions
+}
+
+// warnFlat warns once that a limit does not hold the cgroups below (cgroup v1). Which
+// of them does I/O is not known, so it is not divided among them.
+func (c *Controller) warnFlat(g *governed) {
+	if !c.host.FlatLimits || g.flatWarned {
+		return
+	}
+	below := ""
+	for path := range c.existed {
+		if strings.HasPrefix(path, g.Cgroup+"/") && (below == "" || path < below) {
+			below = path
+		}
+	}
+	if below == "" {
+		return
+	}
+	g.flatWarned = true
+	c.log.Warn("a limit of cgroup v1 does not hold the cgroups below, and so not this one's share as a whole: move its processes into the cgroup itself, "+
+		"or use a scheduler with weights and actuator: weights, or cgroup v2", "device", c.disk.Device, "cgroup", g.Cgroup, "below", below)
 }
 
 // limitedCgroup is one whose limits are being steered.
@@ -140,9 +195,9 @@ func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 	if wanted.Write != 0 && c.config.CorrectLimits {
 		wanted.Write = CorrectLimit(wanted.Write, g.hidden.rate())
 	}
-	wanted.Write = lower(wanted.Write, s.holds.Write)
+	wanted.Write = stricter(wanted.Write, s.holds.Write)
 	if g.Limited {
-		wanted.Read = lower(g.ReadBytesPerSecond, s.holds.Read)
+		wanted.Read = stricter(g.ReadBytesPerSecond, s.holds.Read)
 	}
 	scale := g.WriteBytesPerSecond
 	if s.holds.Write != 0 {
@@ -155,6 +210,9 @@ func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 		wanted.Read = s.now.Read
 	}
 	if wanted == s.now {
+		return nil
+	}
+	if g.sinceLimit < s.now.restSeconds(wanted) && !urgent(s.now.Read, wanted.Read, g.ReadBytesPerSecond) && !urgent(s.now.Write, wanted.Write, g.WriteBytesPerSecond) {
 		return nil
 	}
 	if wanted.Read != s.now.Read {
@@ -177,7 +235,7 @@ func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 		c.complain(g.Cgroup, "cannot set the limits of the cgroup", err)
 		return nil
 	}
-	g.limit = wanted
+	g.limit, g.sinceLimit = wanted, 0
 	level := slog.LevelInfo
 	if s.holds != (Limits{}) || g.Limited {
 		level = slog.LevelDebug // ten times in an interval

@@ -13,6 +13,10 @@ const (
 	limitMeanSeconds = 5.0
 	// nowSeconds is the memory of what a sibling does now.
 	nowSeconds = 1.5
+	// splitSeconds is the memory of what was read and what was written, by which a
+	// limit is divided: a container that changes from one to the other has its limit
+	// within a second.
+	splitSeconds = 0.4
 	// throttledPart of its limit is what a sibling gets that the limit holds back.
 	throttledPart = 0.85
 	// wantingPart is the part of the time with requests outstanding from which a
@@ -50,7 +54,7 @@ const (
 type LimitLaw struct {
 	memory map[string]*limitMemory
 	// free is the sibling without a limit. freeRate is what it, and othersRate what
-	// the others were charged per second before the others reached their limits,
+	// the others were charged per second before the others ran into their limits,
 	// freeSeconds ago.
 	free                 string
 	freeRate, othersRate float64
@@ -191,7 +195,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 }
 
-// othersThrottled tells whether all that want more, besides the one without a
+// othersThrottled reports whether all that want more, besides the one without a
 // limit, run into their limits.
 func (l *LimitLaw) othersThrottled(active []limitedSibling) bool {
 	for _, s := range active {
@@ -255,9 +259,9 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 func (m *limitMemory) want(o Observation, seconds float64) {
 	busy := 0.0
 	m.idleSeconds += seconds
-	if o.measured() && o.RequestSeconds > 0 {
+	if o.measured() && o.BusySeconds > 0 {
 		// What ended now may have waited since the last one ended.
-		busy = math.Min(o.RequestSeconds, m.idleSeconds)
+		busy = math.Min(o.BusySeconds, m.idleSeconds)
 		m.idleSeconds = 0
 	}
 	m.busy.add(busy, seconds, nowSeconds)
@@ -282,16 +286,16 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) {
 	}
 	total := math.Max(lately, now) // the disk gave it, so it can
 	total += l.spare(total, active)
-	promised := make([]claim, len(active))
+	configured := make([]claim, len(active))
 	usable := make([]claim, len(active))
 	for n, s := range active {
-		promised[n] = claim{ideal: s.o.Ideal, least: s.expected(), most: math.Inf(1)}
-		usable[n] = promised[n]
+		configured[n] = claim{ideal: s.o.Ideal, least: s.expected(), most: math.Inf(1)}
+		usable[n] = configured[n]
 		if s.m.demand > 0 {
 			usable[n].most = math.Max(usable[n].least, s.m.demand+s.expected())
 		}
 	}
-	entitled, given := level(total, promised), level(total, usable)
+	entitled, given := level(total, configured), level(total, usable)
 	for n, s := range active {
 		s.floored = false
 		if s.limited = given[n] < entitled[n]*(1-deadBand); s.limited {
@@ -330,7 +334,7 @@ func (l *LimitLaw) choose(wanting []limitedSibling) {
 	l.free = least.o.ID
 }
 
-// throttled tells whether it runs into its limit.
+// throttled reports whether it runs into its limit.
 func (s limitedSibling) throttled() bool {
 	return s.m.limit > 0 && s.m.now.rate() >= throttledPart*s.m.limit
 }

@@ -54,13 +54,13 @@ func (d *queueDisk) run(seconds float64) []Observation {
 		switch {
 		case c.depth == 0:
 		case c.busy:
-			o.RequestSeconds = seconds
+			o.BusySeconds = seconds
 		case c.demand > 0 && rate >= c.demand*0.999:
-			o.RequestSeconds = 0.3 * seconds // it thinks
+			o.BusySeconds = 0.3 * seconds // it thinks
 		case c.limit > 0 && rate >= c.limit*0.999:
-			o.RequestSeconds = 0.4 * seconds // it waits for the limit, not for the disk
+			o.BusySeconds = 0.4 * seconds // it waits for the limit, not for the disk
 		default:
-			o.RequestSeconds = c.depth * seconds
+			o.BusySeconds = seconds
 		}
 		observations[n] = o
 	}
@@ -128,7 +128,7 @@ func TestLimitsHoldSharesWhereTheDeepestQueueWouldWin(t *testing.T) {
 	}
 }
 
-// What a disk can do is not told to the law: it must find out, both ways.
+// What a disk can do is not known to the law: it must find out, both ways.
 func TestLimitsFollowTheDisk(t *testing.T) {
 	for _, later := range []float64{10e6, 160e6} {
 		d := &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}}
@@ -142,7 +142,7 @@ func TestLimitsFollowTheDisk(t *testing.T) {
 	}
 }
 
-// What one leaves is used within two seconds, and given back as soon.
+// What one leaves is used within two seconds, and returned as soon.
 func TestWhatAnIdleSiblingLeavesIsUsedAtOnce(t *testing.T) {
 	containers := []*queueContainer{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}
 	d := &queueDisk{bytesPerSecond: 40e6, containers: containers}
@@ -182,7 +182,7 @@ func TestNoLimitFromNonsense(t *testing.T) {
 	law := NewLimitLaw()
 	bad := []Observation{
 		{ID: "a", Ideal: 1, Weight: 1, OtherBytes: math.NaN()}, {ID: "b", Ideal: 1, Weight: 1, OtherBytes: -1},
-		{ID: "c", Ideal: 1, Weight: 1, OtherBytes: 1e9, RequestSeconds: math.Inf(1)}, {ID: "d"},
+		{ID: "c", Ideal: 1, Weight: 1, OtherBytes: 1e9, BusySeconds: math.Inf(1)}, {ID: "d"},
 	}
 	for _, seconds := range []float64{0, -1, math.NaN(), math.Inf(1), 0.5, 5} {
 		for n, limit := range law.Next(seconds, bad) {

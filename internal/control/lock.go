@@ -17,7 +17,7 @@ import (
 // BusyError says that another process controls the device.
 type BusyError struct {
 	Device string
-	// PID of the other process; 0 where it cannot be told.
+	// PID of the other process; 0 where it is not known.
 	PID int
 }
 
@@ -110,7 +110,7 @@ func (l *Lock) takeDisk(deviceDir string) error {
 	return err
 }
 
-// diskLockName tells a disk from every other that the host has had since its
+// diskLockName distinguishes a disk from every other that the host has had since its
 // start. Kernels before 5.15 have no sequence numbers; there it is the device
 // number, which later disks get again.
 func diskLockName(deviceDir string) (string, error) {

@@ -15,10 +15,18 @@ type Disk struct {
 	Device, Dev string
 	// DeviceDir is for AcquireLock; DeviceDir(Device) on a real host.
 	DeviceDir string
-	// Present tells, by an error, that the disk is gone, or another one by
+	// Present reports, by an error, that the disk is gone, or another one by
 	// now; nil: it never is.
 	Present func() error
 	Host    Host
+	// Carries reports whether a path is on the disk, also through a mapped device; nil:
+	// none is.
+	Carries func(path string) bool
+	// Reopen gives the disk anew after another scheduler was chosen for it; found are
+	// the weights that cgroups had under the one before. nil: nobody chooses another.
+	// The error wraps cgroup.ErrNoWeights where actuator is ActuatorWeights and the
+	// scheduler has none.
+	Reopen func(actuator string, found map[string]uint64) (Disk, error)
 }
 
 // Options are what Run works with.
@@ -43,15 +51,15 @@ type Options struct {
 	// on; nil: never.
 	Reload <-chan os.Signal
 	Load   func() (Config, error)
-	// Accept is told each Config that Load gave and that is used from now
+	// Accept is called with each Config that Load gave and that is used from now
 	// on, before anything else is done with it; nil: nobody. One that is
 	// refused has no effect.
 	Accept func(Config)
 	// DryRun: change nothing, keep no state, take no lock.
 	DryRun bool
-	// OnInterval is told what was decided for a disk; nil: nobody.
+	// OnInterval is called with what was decided for a disk; nil: nothing is called.
 	OnInterval func(Decision)
-	// OnIdeals is told the promised weights of a disk's cgroups when they
+	// OnIdeals is called with the ideal weights of a disk's cgroups when they
 	// change; nil: nobody.
 	OnIdeals func(device string, ideals Ideals)
 	Log      *slog.Logger
@@ -99,7 +107,7 @@ func startMeter(ctx context.Context, source account.Source) *meter {
 	return m
 }
 
-// setInterval tells a source that can change its interval; not while a sample
+// setInterval changes the interval of a source that can; not while a sample
 // is wanted.
 func (m *meter) setInterval(interval time.Duration) {
 	if source, ok := m.source.(interface{ SetInterval(time.Duration) }); ok {
@@ -107,7 +115,7 @@ func (m *meter) setInterval(interval time.Duration) {
 	}
 }
 
-// regroup tells a source that accounts by the configuration that it changed.
+// regroup notifies a source that accounts by the configuration that it changed.
 func (m *meter) regroup() {
 	if source, ok := m.source.(interface{ Regroup() }); ok {
 		source.Regroup()

@@ -110,55 +110,74 @@ func TestNothingIsWrittenThatIsNotInTheStateFirst(t *testing.T) {
 	}
 }
 
+// The process dies at its n-th write, for every n; then a restore, or a new start,
+// must restore everything.
 func TestDyingAtAnyWriteLeavesAStateThatRestoresAll(t *testing.T) {
-	// The process dies (here: panics) at its n-th write, for every n; then a
-	// restore, or a new start, must put everything back.
-	for n := 1; ; n++ {
-		f := newFakeHost("/ca", "/cb", "/d/x", "/d/y")
-		f.weights["/cb"] = Setting{Default: 100, Device: 77}
-		f.limits["/cb"] = 50e6
-		f.tunables["low_latency"] = "1"
-		before := fmt.Sprint(f.weights, f.limits, f.tunables)
-		options := fakeOptions(t, f, "tunables: {low_latency: 0, timeout_sync: 40}\ncontainers: [{match: '/c?', weight: 500}, {match: '/d/*', weight: 5}]",
-			repeat(4, func() account.Sample {
-				return sampleOf(did("/ca", 1e8, 0), did("/cb", 7e7, 3e7), did("/d/x", 3e7, 1e7), did("/d/y", 1e7, 0))
-			})...)
-		dead := errors.New("dead")
-		writes := 0
-		f.before = func(string) error {
-			if writes++; writes >= n {
-				return dead // a dead process writes nothing more
+	dead := errors.New("dead")
+	for name, made := range map[string]func() (*fakeHost, Options){
+		"weights": func() (*fakeHost, Options) {
+			f := newFakeHost("/ca", "/cb", "/d/x", "/d/y")
+			f.weights["/cb"] = Setting{Default: 100, Device: 77}
+			f.limits["/cb"] = 50e6
+			f.tunables["low_latency"] = "1"
+			return f, fakeOptions(t, f, "tunables: {low_latency: 0, timeout_sync: 40}\ncontainers: [{match: '/c?', weight: 500}, {match: '/d/*', weight: 5}]",
+				repeat(4, func() account.Sample {
+					return sampleOf(did("/ca", 1e8, 0), did("/cb", 7e7, 3e7), did("/d/x", 3e7, 1e7), did("/d/y", 1e7, 0))
+				})...)
+		},
+		"limits": func() (*fakeHost, Options) {
+			f := newFakeHost("/ca", "/cb")
+			f.reads = map[string]uint64{"/ca": 0, "/cb": 300e6}
+			f.limits = map[string]uint64{"/ca": 200e6, "/cb": 0}
+			return f, fakeOptions(t, f, "actuator: limits\n"+twoEqual, deepReaders(f, 10, func(int) bool { return false })...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for n := 1; ; n++ {
+				f, options := made()
+				settings := func() string { return fmt.Sprint(f.weights, f.reads, f.limits, f.tunables) }
+				before := settings()
+				writes := 0
+				f.before = func(string) error {
+					if writes++; writes >= n {
+						return dead // a dead process writes nothing more
+					}
+					return nil
+				}
+				c, err := start(options, options.Disks[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := c.begin(); err == nil || writes < n {
+					r := runner{options: options, config: options.Config, log: discard, live: []*Controller{c}}
+					_ = r.loop(context.Background()) // its end restores, until it is dead
+				}
+				c.lock.Release()
+				alive := writes < n
+				f.before = nil
+				restore := func() (bool, error) {
+					_, ok, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
+					return ok, err
+				}
+				if ok, err := restore(); err != nil || alive && ok {
+					t.Fatalf("dead at write %d: %v, %v", n, ok, err)
+				}
+				if after := settings(); after != before {
+					t.Fatalf("dead at write %d: %s, before %s", n, after, before)
+				}
+				if ok, err := restore(); ok || err != nil {
+					t.Fatalf("a second restore: %v, %v", ok, err)
+				}
+				if !alive {
+					continue
+				}
+				if n < 6 {
+					t.Errorf("only %d writes", n-1)
+				}
+				t.Logf("died at each of %d writes", n-1)
+				return
 			}
-			return nil
-		}
-		c, err := start(options, options.Disks[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.begin(); err == nil || writes < n {
-			r := runner{options: options, config: options.Config, log: discard, live: []*Controller{c}}
-			_ = r.loop(context.Background()) // its end restores, until it is dead
-		}
-		c.lock.Release()
-		alive := writes < n
-		f.before = nil
-		outcome, ok, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if alive {
-			if ok {
-				t.Errorf("after a good end: %+v", outcome)
-			}
-			t.Logf("died at each of %d writes", n-1)
-			return
-		}
-		if after := fmt.Sprint(f.weights, f.limits, f.tunables); after != before {
-			t.Fatalf("dead at write %d: %s, before %s", n, after, before)
-		}
-		if _, ok, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard); ok || err != nil {
-			t.Fatalf("a second restore: %v, %v", ok, err)
-		}
+		})
 	}
 }
 
@@ -267,7 +286,7 @@ func TestLimitsAreLoweredByWhatEscapesThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lowest != 15e6 {
-		t.Errorf("the limit was lowered to %d, want 15000000", lowest)
+		t.Errorf("the limit was reduced to %d, want 15000000", lowest)
 	}
 	if f.limits["/cb"] != 20e6 {
 		t.Errorf("in the end it is %d", f.limits["/cb"])
@@ -289,7 +308,7 @@ func TestCorrectLimitKeepsAFloor(t *testing.T) {
 func TestAFullStateDirectoryStopsItBeforeTheFirstWrite(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	options := fakeOptions(t, f, twoEqual, journalling)
-	// A directory in the state file's way stands for any failure to write.
+	// A directory in the state file's way acts as any failure to write.
 	if err := os.MkdirAll(filepath.Join(options.Config.StateDir, "control-loop0.json.new"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +383,7 @@ func TestReloadTakesAGoodConfigurationAndKeepsTheOldOverABadOne(t *testing.T) {
 	next := make(chan string, 1)
 	options.Reload = reload
 	options.Load = func() (Config, error) {
-		config, err := parseConfig([]byte(<-next))
+		config, err := ReadConfig(strings.NewReader(<-next), "test")
 		config.StateDir = options.Config.StateDir
 		return config, err
 	}
@@ -462,7 +481,7 @@ func TestLowLatencyIsToldOrSwitched(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(log.String(), "low_latency is on"); n != 1 || f.tunables["low_latency"] != "1" {
-		t.Errorf("told %d times, tunable %s", n, f.tunables["low_latency"])
+		t.Errorf("logged %d times, tunable %s", n, f.tunables["low_latency"])
 	}
 }
 

@@ -11,12 +11,13 @@ const (
 	judgeSeconds = 5.0
 	// verdictSeconds is how long all windows must agree.
 	verdictSeconds = 15.0
-	// backlog is the mean number of requests outstanding from which a sibling
-	// always has work for the disk: one request at a time, without a pause, is 1.
+	// backlog is the part of the time with a request outstanding from which a
+	// sibling always has work for the disk.
 	backlog = 0.9
-	// gapSeconds without a served byte are a pause: the sibling did not
-	// compete all the time.
-	gapSeconds = 1.0
+	// knownPart is the least part of a window up to the end of a sibling's last
+	// request: from then on it is not known whether it waits or pauses. What others
+	// get if it pauses cannot look like ignored weights.
+	knownPart = 0.6
 	// ignoredRatio and followedRatio bound the bytes per weight of the sibling
 	// that got most by those of the one that got least. In between is no
 	// evidence.
@@ -33,9 +34,9 @@ const (
 )
 
 // obedience compares what siblings were charged with the weights in force.
-// Only those count that had a request outstanding all the time: one that does
-// not use its share leaves it to the others, and hidden I/O is not charged to
-// anybody's weight.
+// Only those count that had a request outstanding all the time, also while none
+// was served: one that does not use its share leaves it to the others, and hidden
+// I/O is not charged to anybody's weight.
 type obedience struct {
 	seconds float64
 	members map[string]*competitor
@@ -47,10 +48,26 @@ type obedience struct {
 
 // competitor is one sibling in the window.
 type competitor struct {
-	seconds, bytes, weight, requestSeconds float64
-	quietSeconds                           float64
-	paused                                 bool
+	seconds, bytes, weight, busySeconds float64
+	// quietSeconds is the time since one of its requests ended, quietBefore what that
+	// was when the window began. The time that a request was outstanding is known
+	// when it ends.
+	quietSeconds, quietBefore float64
+	// unmeasured: a step was no measurement.
+	unmeasured bool
 }
+
+// known is the time, in seconds, of which it is known whether it had a request
+// outstanding: from the end of one of its requests to that of its last one.
+func (m *competitor) known() float64 { return m.quietBefore + m.seconds - m.quietSeconds }
+
+// competes reports whether it had a request outstanding all the time.
+func (m *competitor) competes() bool {
+	return !m.unmeasured && m.weight > 0 && m.known() >= knownPart*m.seconds && m.busySeconds >= backlog*m.known()
+}
+
+// perWeight is the bytes per second that it was charged for its weight.
+func (m *competitor) perWeight() float64 { return m.bytes / m.known() / (m.weight / m.seconds) }
 
 // add takes in a step, and says what the window came to if that ended it.
 func (w *obedience) add(seconds float64, siblings []Observation) (verdict, bool) {
@@ -68,18 +85,17 @@ func (w *obedience) add(seconds float64, siblings []Observation) (verdict, bool)
 		}
 		m.seconds += seconds
 		if !o.measured() {
-			m.paused = true
+			m.unmeasured = true
 			continue
 		}
 		m.bytes += o.OtherBytes
 		m.weight += o.Weight * seconds
-		m.requestSeconds += o.RequestSeconds
-		if o.OtherBytes > 0 {
-			m.quietSeconds = 0
-			continue
-		}
 		m.quietSeconds += seconds
-		m.paused = m.paused || m.quietSeconds >= gapSeconds
+		if o.BusySeconds > 0 {
+			// Several cgroups of one sibling are added up.
+			m.busySeconds += math.Min(o.BusySeconds, m.quietSeconds)
+			m.quietSeconds = 0
+		}
 	}
 	if w.seconds += seconds; w.seconds < judgeSeconds-seconds/2 {
 		return noEvidence, false
@@ -90,7 +106,7 @@ func (w *obedience) add(seconds float64, siblings []Observation) (verdict, bool)
 			delete(w.members, id) // it is gone
 			continue
 		}
-		*m = competitor{quietSeconds: m.quietSeconds}
+		*m = competitor{quietSeconds: m.quietSeconds, quietBefore: m.quietSeconds}
 	}
 	w.seconds = 0
 	return v, true
@@ -100,11 +116,11 @@ func (w *obedience) judge() verdict {
 	most, least, competing := math.Inf(-1), math.Inf(1), 0
 	for id, m := range w.members {
 		// One that came during the window is looked at in the next.
-		if m.paused || m.seconds < w.seconds*0.99 || m.requestSeconds < backlog*w.seconds || m.weight <= 0 {
+		if m.seconds < w.seconds*0.99 || !m.competes() {
 			continue
 		}
 		competing++
-		perWeight := m.bytes / m.weight
+		perWeight := m.perWeight()
 		if perWeight > most || perWeight == most && id < w.most {
 			most, w.most = perWeight, id
 		}
@@ -133,7 +149,7 @@ type trust struct {
 	ignoredSeconds, followedSeconds float64
 }
 
-// take adds a window's verdict, and tells whether ignored changed.
+// take adds a window's verdict, and reports whether ignored changed.
 func (t *trust) take(v verdict, seconds float64) (changed bool) {
 	switch v {
 	case ignores:

@@ -17,7 +17,7 @@ func windowsOf(w *obedience, seconds float64, step func(n int) []Observation) (v
 
 // queued is a sibling that keeps requests outstanding, in a step of half a second.
 func queued(id string, weight, bytes, requests float64) Observation {
-	return Observation{ID: id, Ideal: weight, Weight: weight, OtherBytes: bytes, RequestSeconds: requests / 2}
+	return Observation{ID: id, Ideal: weight, Weight: weight, OtherBytes: bytes, BusySeconds: min(0.5, requests/2)}
 }
 
 func TestWhetherWeightsAreFollowed(t *testing.T) {
@@ -50,6 +50,19 @@ func TestWhetherWeightsAreFollowed(t *testing.T) {
 			}
 			return []Observation{a, queued("b", 500, 15e6, 8)}
 		}, noEvidence},
+		{"the one with little is starved for seconds", func(n int) []Observation {
+			a := queued("a", 500, 0, 0) // its request waits, and is counted when it ends
+			if n%6 == 5 {
+				a = queued("a", 500, 6e6, 1)
+				a.BusySeconds = 3
+			}
+			return []Observation{a, queued("b", 500, 9e6, 8)}
+		}, ignores},
+		{"bursts of eight for an eighth of the time", func(int) []Observation {
+			a := queued("a", 500, 1e6, 0)
+			a.BusySeconds = 0.5 / 8
+			return []Observation{a, queued("b", 500, 9e6, 8)}
+		}, noEvidence},
 		{"one alone", func(int) []Observation { return []Observation{queued("a", 500, 20e6, 8), queued("b", 500, 0, 0)} }, noEvidence},
 		{"a kernel that notes no times", func(int) []Observation {
 			return []Observation{queued("a", 500, 20e6, 0), queued("b", 500, 5e6, 0)}
@@ -76,7 +89,7 @@ func TestWhetherWeightsAreFollowed(t *testing.T) {
 func TestAWindowCanBeOneStep(t *testing.T) {
 	w := &obedience{}
 	o := []Observation{queued("a", 500, 10e6, 0), queued("b", 500, 90e6, 0)}
-	o[0].RequestSeconds, o[1].RequestSeconds = 240, 240
+	o[0].BusySeconds, o[1].BusySeconds = 30, 30
 	if v, ended := w.add(30, o); !ended || v != ignores {
 		t.Errorf("got %v, %v; want a window that says ignores", v, ended)
 	}

@@ -37,6 +37,7 @@ func (c *Controller) lookForChanges() {
 	}
 	time.Sleep(recheckDelay)
 	for g := range changed {
+		c.settled(g)
 		now, err := c.host.Weights.Get(g.Cgroup)
 		if err != nil || now == g.expected {
 			delete(changed, g)
@@ -49,6 +50,10 @@ func (c *Controller) lookForChanges() {
 		for g, now := range changed {
 			g.expected, g.ideal = now, 0
 		}
+		// The tunables went with the scheduler, too.
+		if err := c.holdTunables(); err != nil {
+			c.log.Error("cannot set the tunables of the new scheduler", "device", c.disk.Device, "error", err)
+		}
 		return
 	}
 	for g, now := range changed {
@@ -58,7 +63,7 @@ func (c *Controller) lookForChanges() {
 	}
 }
 
-// lostWithScheduler tells whether weights changed only because the disk's
+// lostWithScheduler reports whether weights changed only because the disk's
 // scheduler was chosen again: it took the weights on this disk with it, those
 // of all cgroups at once, and nobody chose others.
 func (c *Controller) lostWithScheduler(changed map[*governed]Setting) bool {
@@ -95,6 +100,10 @@ func (c *Controller) adopt(g *governed, now Setting) error {
 	}
 	expected := g.expected
 	g.expected = now
+	if now.Default == expected.Default && g.units.gave(now.Device) {
+		c.log.Info("systemd wrote the weight of its unit again; correcting it", "cgroup", g.Cgroup, "weight", now.Device, "before", expected.Effective())
+		return nil
+	}
 	if now.Effective() == expected.Effective() && g.Weight.Effective() == original.Effective() {
 		return nil
 	}
@@ -103,21 +112,21 @@ func (c *Controller) adopt(g *governed, now Setting) error {
 		return nil
 	}
 	g.chosen = true
-	if g.told != g.Weight {
+	if g.reported != g.Weight {
 		c.log.Warn("another program changed the weight; it is the ideal from now on, and stays in the end", "cgroup", g.Cgroup,
 			"weight", g.Weight.Effective(), "before", expected.Effective())
-		g.told = g.Weight
+		g.reported = g.Weight
 	}
 	return nil
 }
 
 // lastWritten is what the cgroup's files say if nobody else wrote to them.
 func (g *governed) lastWritten() written {
-	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.intended}
+	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.intended, unitWeights: g.units}
 }
 
 // note records what is about to be written to a cgroup. Without it a restore
-// could not tell it from what another program wrote.
+// could not distinguish it from what another program wrote.
 func (c *Controller) note(g *governed, w written) error {
 	if c.written == nil {
 		return nil // a dry run
@@ -128,12 +137,19 @@ func (c *Controller) note(g *governed, w written) error {
 // setWeight writes a weight and takes what the files then say as expected,
 // unless another program was faster.
 func (c *Controller) setWeight(g *governed, weight uint64) error {
+	byUnit := c.byUnit(g)
+	if byUnit {
+		if err := c.intendUnit(g, weight); err != nil {
+			byUnit = false
+			c.unitFailed(g, err)
+		}
+	}
 	w := g.lastWritten()
 	w.Intended = weight
 	if err := c.note(g, w); err != nil {
 		return err
 	}
-	if err := c.host.Weights.Set(g.Cgroup, weight); err != nil {
+	if err := c.putWeight(g, weight, byUnit); err != nil {
 		return err
 	}
 	now, err := c.host.Weights.Get(g.Cgroup)

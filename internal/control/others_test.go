@@ -22,7 +22,7 @@ func (f *fakeHost) choose(cgroup string, s Setting) {
 
 func idle() account.Sample { return sampleOf(did("/ca", 0, 0), did("/cb", 0, 0)) }
 
-// steady is what leads to no correction: shares as promised, nothing hidden.
+// steady is what leads to no correction: shares as configured, nothing hidden.
 func steady() account.Sample { return sampleOf(did("/ca", 50e6, 0), did("/cb", 50e6, 0)) }
 
 // onlyA leaves /cb idle.
@@ -70,7 +70,7 @@ func TestAWeightThatAnotherProgramChoseIsKept(t *testing.T) {
 						t.Errorf("the ideal in the end: %+v, want %d", last.Weights, want.Effective())
 					}
 					if n := strings.Count(log.String(), "another program changed the weight"); n != 1 {
-						t.Errorf("told %d times:\n%s", n, log.String())
+						t.Errorf("logged %d times:\n%s", n, log.String())
 					}
 					if got := f.weight("/ca"); got != (Setting{Default: 100}) {
 						t.Errorf("/ca, which nobody else changed, has %+v", got)
@@ -233,7 +233,7 @@ func TestAFightOverAWeightIsToldOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(log.String(), "another program changed the weight"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, log.String())
+		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 	if got := f.weight("/cb"); got != (Setting{Default: 300}) {
 		t.Errorf("in the end %+v", got)

@@ -1,6 +1,6 @@
 package control
 
-// Paper is the law of paper 1, equation 4, with the misprints mended:
+// Paper is the law of paper 1, equation 4, with the misprints corrected:
 //
 //	m_n = m'_n (I_n S - J_n) / C'_n
 //	S   = sum_k (J_k + (i_k / m'_k) C'_k)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Unit is a cgroup whose share is promised: a container, or a plain cgroup
+// Unit is a cgroup whose share is enforced: a container, or a plain cgroup
 // that the configuration names.
 type Unit struct {
 	// Cgroup is its clean, absolute path; never "/".
@@ -31,7 +31,7 @@ func (u Unit) ideal() uint64 {
 // Member is one cgroup of a Group: a unit, or an ancestor of units.
 type Member struct {
 	Cgroup string
-	// Ideal is the promised weight, as it is written when nothing is to be
+	// Ideal is the ideal weight, as it is written when nothing is to be
 	// corrected.
 	Ideal uint64
 	// Units are the units at or below the cgroup.
@@ -45,12 +45,12 @@ type Group struct {
 	Parent string
 	// Members are sorted by path.
 	Members []Member
-	// Scale is the factor by which the promised weights were multiplied
+	// Scale is the factor by which the ideal weights were multiplied
 	// because weights are integers; 1 usually.
 	Scale uint64
 }
 
-// Branch tells the weight of a cgroup that is not a unit but holds several;
+// Branch gives the weight of a cgroup that is not a unit but holds several;
 // configured: by the configuration, else the weight found.
 type Branch func(cgroup string) (weight uint64, configured bool)
 
@@ -122,7 +122,7 @@ func (n *node) walk(visit func(*node)) {
 	}
 }
 
-// members are the children that compete here for promised shares: all where
+// members are the children that compete here for enforced shares: all where
 // there are several, the only one if it is itself a unit.
 func (n *node) members() []*node {
 	children := n.sorted()

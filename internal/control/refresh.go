@@ -61,6 +61,7 @@ func (c *Controller) refresh() error {
 				continue
 			}
 			if g := c.look(member.Cgroup, exists[member.Cgroup], found); g != nil {
+				c.findUnit(g)
 				c.cgroups[member.Cgroup] = g
 				adopted++
 			}
@@ -80,26 +81,27 @@ func (c *Controller) refresh() error {
 	}
 	c.groups = groups
 	c.letGo(members)
-	c.promise(planned(groups, units, len(c.config.Containers) > 0))
-	c.tell(notes)
-	for parent := range c.laws {
-		if !slices.ContainsFunc(groups, func(g Group) bool { return g.Parent == parent }) {
-			delete(c.laws, parent)
-		}
+	c.publish(planned(groups, units, len(c.config.Containers) > 0))
+	c.report(notes)
+	gone := func(parent string) bool {
+		return !slices.ContainsFunc(groups, func(g Group) bool { return g.Parent == parent })
 	}
+	maps.DeleteFunc(c.laws, func(parent string, _ Law) bool { return gone(parent) })
+	maps.DeleteFunc(c.limitLaws, func(parent string, _ *LimitLaw) bool { return gone(parent) })
 	return nil
 }
 
 // forgetVanished drops cgroups that are gone, or that another one of the same
-// path has replaced. Their part of the state stays on disk until the next
-// save: by its ID it harms no other.
+// path has replaced, and restores the weights of their units. Their part of the
+// state stays on disk until the next save: by its ID it harms no other.
 func (c *Controller) forgetVanished(exists map[string]uint64) {
 	for path, g := range c.cgroups {
 		if id, ok := exists[path]; !ok || id != g.ID {
 			c.log.Info("the cgroup is gone", "cgroup", path)
-			c.drop(g)
+			c.outlive(g)
 		}
 	}
+	c.putBackOutlived()
 	for _, known := range []map[string]string{c.names, c.complaints} {
 		maps.DeleteFunc(known, func(path, _ string) bool { _, ok := exists[path]; return !ok })
 	}
@@ -109,13 +111,18 @@ func (c *Controller) forgetVanished(exists map[string]uint64) {
 // drop forgets a cgroup.
 func (c *Controller) drop(g *governed) {
 	delete(c.cgroups, g.Cgroup)
+	c.forgetWritten(g)
+}
+
+func (c *Controller) forgetWritten(g *governed) {
 	if c.written != nil {
 		c.written.forget(g.ID)
 	}
 }
 
 // look gives what is known of a cgroup, reading its settings if it is new; nil
-// if it has vanished or has no weight.
+// if it has vanished, has no weight, or has one that was its unit's before (see
+// outlive).
 func (c *Controller) look(path string, id uint64, found map[string]*governed) *governed {
 	if g := c.cgroups[path]; g != nil {
 		return g
@@ -123,7 +130,7 @@ func (c *Controller) look(path string, id uint64, found map[string]*governed) *g
 	if g := found[path]; g != nil {
 		return g
 	}
-	if checkCgroup(path) != nil {
+	if checkCgroup(path) != nil || c.outlived[path] != nil {
 		return nil
 	}
 	setting, err := c.host.Weights.Get(path)
@@ -155,7 +162,7 @@ func (c *Controller) letGo(members map[string]bool) {
 		}
 		if !c.options.DryRun {
 			last := g.lastWritten()
-			if _, err := g.putBack(c.host, c.disk.Device, &last); err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, errReplaced) {
+			if _, err := g.putBack(c.host, c.disk.Device, &last, false); err != nil && !errors.Is(err, ErrVanished) && !errors.Is(err, errReplaced) {
 				c.complain(path, "cannot restore the cgroup; trying again", err)
 				continue // and so it stays in the state
 			}
@@ -178,8 +185,8 @@ func (c *Controller) name(path string) string {
 	return c.names[path]
 }
 
-// tell says the plan's notes when they change.
-func (c *Controller) tell(notes []string) {
+// report logs the plan's notes when they change.
+func (c *Controller) report(notes []string) {
 	all := strings.Join(notes, "\n")
 	if all == c.notes {
 		return

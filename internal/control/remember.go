@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
 // DefaultRunDir is where running Daybooks say which state directory they use,
@@ -22,7 +22,7 @@ func rememberStateDir(runDir, device, stateDir string) error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return fmt.Errorf("cannot note the state directory: %w", err)
 	}
-	if err := wholefile.Replace(filepath.Join(runDir, "control-"+device), []byte(stateDir+"\n")); err != nil {
+	if err := atomicfile.Replace(filepath.Join(runDir, "control-"+device), []byte(stateDir+"\n")); err != nil {
 		return fmt.Errorf("cannot note the state directory: %w", err)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -49,7 +51,7 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 		if w != nil {
 			w.switched = switched
 		}
-		kept, err := c.putBack(host, s.Device, w)
+		kept, err := c.putBack(host, s.Device, w, switched)
 		switch {
 		case err == nil && kept:
 			outcome.Kept = append(outcome.Kept, c.Cgroup)
@@ -79,7 +81,7 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 
 var errReplaced = errors.New("another cgroup has the path now")
 
-// switched tells whether the disk is gone or has another scheduler: the
+// switched reports whether the disk is gone or has another scheduler: the
 // weights on this disk went with it, and no other program took them away.
 func (s *State) switched(host Host) bool {
 	if s.Scheduler == "" {
@@ -106,30 +108,27 @@ func (c CgroupState) lastWritten(last map[uint64]written) *written {
 }
 
 // putBack restores one cgroup. What another program wrote since last was is
-// kept as it is.
-func (c CgroupState) putBack(host Host, device string, last *written) (kept bool, err error) {
+// kept as it is. switched: the disk has another scheduler, which may have taken the
+// weight file with it.
+func (c CgroupState) putBack(host Host, device string, last *written, switched bool) (kept bool, err error) {
 	id, err := host.Cgroups.ID(c.Cgroup)
+	if err == nil && id != c.ID {
+		err = errReplaced
+	}
+	if errors.Is(err, ErrVanished) || errors.Is(err, errReplaced) {
+		if unitErr := c.putBackOutlived(host, last); unitErr != nil {
+			return false, fmt.Errorf("cannot restore the weight of the unit %s on %s: %w", c.SystemdUnit, device, unitErr)
+		}
+	}
 	if err != nil {
 		return false, err
 	}
-	if id != c.ID {
-		return false, errReplaced
-	}
-	setting, now := c.Weight, c.Weight
-	if last != nil {
-		if now, err = host.Weights.Get(c.Cgroup); err != nil {
-			return false, err
-		}
-		setting = last.merge(c.Weight, now)
-	}
-	// The range is the weight file's, known only here.
-	r := host.Weights.Range()
-	if !r.Holds(setting.Default) || setting.Device != 0 && !r.Holds(setting.Device) {
-		return false, fmt.Errorf("cannot restore weight %d (device: %d) of cgroup %s: %s takes %d to %d; set it by hand",
-			setting.Default, setting.Device, c.Cgroup, host.Weights.File(), r.Min, r.Max)
-	}
-	if kept = setting != c.Weight; !kept || setting != now {
-		err = host.Weights.Restore(c.Cgroup, setting)
+	kept, err = c.putBackWeight(host, last)
+	switch {
+	case errors.Is(err, ErrVanished) || errors.Is(err, errRange):
+		return false, err
+	case switched && errors.Is(err, fs.ErrNotExist):
+		err = nil // as when the module of the scheduler is removed: no weight is left to restore
 	}
 	// One may work where the other does not: try both.
 	if (c.Limited || c.WriteBytesPerSecond != 0) && host.Limits != nil {
@@ -140,6 +139,34 @@ func (c CgroupState) putBack(host Host, device string, last *written) (kept bool
 		return false, fmt.Errorf("cannot restore cgroup %s on %s: %w", c.Cgroup, device, err)
 	}
 	return kept, nil
+}
+
+// errRange: the weight file does not take what the state says.
+var errRange = errors.New("beyond the range of the weight file")
+
+func (c CgroupState) putBackWeight(host Host, last *written) (kept bool, err error) {
+	setting, now := c.Weight, c.Weight
+	if last != nil {
+		if now, err = host.Weights.Get(c.Cgroup); err != nil {
+			if _, _, unitErr := c.putBackUnit(host.Units, last); unitErr != nil {
+				return false, unitErr
+			}
+			return false, err
+		}
+		setting = last.merge(c.Weight, now)
+	}
+	// The range is the weight file's, known only here.
+	r := host.Weights.Range()
+	if !r.Holds(setting.Default) || setting.Device != 0 && !r.Holds(setting.Device) {
+		return false, fmt.Errorf("cannot restore weight %d (device: %d) of cgroup %s: %w: %s takes %d to %d; set it by hand",
+			setting.Default, setting.Device, c.Cgroup, errRange, host.Weights.File(), r.Min, r.Max)
+	}
+	// The unit first: systemd then writes to the files.
+	unitKept, unitRestored, unitErr := c.putBackUnit(host.Units, last)
+	if kept = unitKept || setting != c.Weight; kept && setting == now && !unitRestored {
+		return kept, unitErr
+	}
+	return kept, errors.Join(unitErr, host.Weights.Restore(c.Cgroup, setting))
 }
 
 // limits are the original ones.
@@ -181,7 +208,9 @@ func (s *State) putBackTunables(host Host, outcome *Outcome, log *slog.Logger) e
 	if scheduler != s.Scheduler {
 		return nil // they went with the scheduler
 	}
-	for name, value := range s.Tunables {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(s.Tunables)) {
+		value := s.Tunables[name]
 		if set, known := s.TunablesSet[name]; known {
 			now, err := host.Tunables.Get(name)
 			if now = strings.TrimSpace(now); err == nil && now != set {
@@ -192,11 +221,12 @@ func (s *State) putBackTunables(host Host, outcome *Outcome, log *slog.Logger) e
 			}
 		}
 		if err := host.Tunables.Set(name, value); err != nil {
-			return fmt.Errorf("cannot restore %s of %s: %w", name, s.Device, err)
+			errs = append(errs, fmt.Errorf("cannot restore %s of %s: %w", name, s.Device, err))
+			continue
 		}
 		outcome.Tunables = append(outcome.Tunables, name)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // recoverState puts back what an earlier run left; the lock must be held. ok

@@ -118,8 +118,13 @@ func (r *runner) interval(sample account.Sample) error {
 	if err := r.dropGone(); err != nil {
 		return err
 	}
+	if err := r.followSchedulers(); err != nil {
+		return err
+	}
 	for _, c := range r.live {
-		c.interval(sample)
+		if !c.stopped {
+			c.interval(sample)
+		}
 	}
 	return nil
 }
@@ -171,7 +176,7 @@ func (r *runner) containersOf(sample account.Sample) int {
 	return most
 }
 
-// reload reads the configuration again and tells whether it is used; a bad one
+// reload reads the configuration again and reports whether it is used; a bad one
 // has no effect.
 func (r *runner) reload() bool {
 	if r.options.Load == nil {
@@ -179,7 +184,8 @@ func (r *runner) reload() bool {
 	}
 	next, err := r.options.Load()
 	for _, c := range r.live {
-		if err == nil {
+		// One that has stopped has no weights; it is opened again with the new configuration.
+		if err == nil && !c.stopped {
 			err = next.CheckWeights(c.host.Weights.File(), c.host.Weights.Range())
 		}
 	}
@@ -204,7 +210,9 @@ func (r *runner) reload() bool {
 	r.config = next
 	r.log.Info("using the new configuration", "containers", len(next.Containers), "interval", next.Interval, "law", next.Law)
 	for _, c := range r.live {
-		c.use(next)
+		if !c.stopped {
+			c.use(next)
+		}
 	}
 	return true
 }

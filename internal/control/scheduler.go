@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/account"
@@ -21,7 +22,7 @@ type schedulerTrust struct {
 	verdict verdict
 	seconds float64
 	worst   *obedience
-	// control is what other programs are told.
+	// control is what other programs see.
 	control account.Control
 
 	// limiting: limits hold the shares, and weights are the ideal ones.
@@ -122,7 +123,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	}
 	s.control = account.Control{Actuator: s.actuator(), WeightsIgnored: s.ignored}
 	if s.control != before {
-		c.promise(c.ideals)
+		c.publish(c.ideals)
 	}
 }
 
@@ -133,12 +134,12 @@ func (s *schedulerTrust) actuator() string {
 	return account.ActuatorWeights
 }
 
-// canLimit tells whether limits may hold the shares.
+// canLimit reports whether limits may hold the shares.
 func (c *Controller) canLimit() bool {
 	return c.host.Limits != nil && c.config.Actuator != ActuatorWeights
 }
 
-// mustLimit tells whether nothing else can.
+// mustLimit reports whether nothing else can.
 func (c *Controller) mustLimit() bool {
 	return c.canLimit() && (c.host.Unweighted || c.config.Actuator == ActuatorLimits)
 }
@@ -241,7 +242,9 @@ func (c *Controller) steerByLimits(group Group, seconds float64, members []*gove
 }
 
 // splitLimit divides a limit on reads and writes together by what was read and
-// written lately, with room for a change. What is rare has no limit.
+// written per second lately. Each may use what the other leaves, and has some room. What is
+// rare has no limit. Neither is below leastLimit: one large write would hold up a commit
+// of the journal for seconds.
 func splitLimit(limit, reads, writes float64) Limits {
 	if !(limit > 0) {
 		return Limits{}
@@ -251,11 +254,12 @@ func splitLimit(limit, reads, writes float64) Limits {
 	if reads+writes > 0 {
 		part = reads / (reads + writes)
 	}
+	left := math.Max(0, 1-(reads+writes)/limit)
 	of := func(part float64) uint64 {
 		if part < rare {
 			return 0
 		}
-		return uint64(math.Max(1, limit*math.Min(1, part+room)))
+		return uint64(math.Max(math.Min(limit, leastLimit), limit*math.Min(1, part*(1-left)+left+room)))
 	}
 	return Limits{Read: of(part), Write: of(1 - part)}
 }
@@ -273,6 +277,12 @@ func (c *Controller) advice() string {
 	if idle, err := c.host.Tunables.Get(sliceIdle); err == nil && strings.TrimSpace(idle) == "0" {
 		return fmt.Sprintf("it is BFQ with slice_idle = 0; have its default back: echo 8 > /sys/block/%s/queue/iosched/slice_idle", c.disk.Device)
 	}
+	if text, err := c.host.Tunables.Get(nrRequests); err == nil {
+		if requests, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil && requests < enoughRequests {
+			return fmt.Sprintf("it is BFQ with nr_requests = %d: requests beyond that wait where no weight counts; write tunables: {nr_requests: %d} into the configuration, or: echo %d > /sys/block/%s/queue/nr_requests",
+				requests, enoughRequests, enoughRequests, c.disk.Device)
+		}
+	}
 	for _, t := range []struct{ name, good string }{{lowLatency, "0"}, {strictGuarantees, "1"}} {
 		value, err := c.host.Tunables.Get(t.name)
 		if value = strings.TrimSpace(value); err == nil && value != t.good {
@@ -280,6 +290,6 @@ func (c *Controller) advice() string {
 				t.name, value, t.name, t.good, t.good, c.disk.Device, t.name)
 		}
 	}
-	return fmt.Sprintf("BFQ's tunables are as they should be; choose it anew, which makes it forget what it has learnt about the disk: cd /sys/block/%s/queue && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees",
+	return fmt.Sprintf("BFQ's tunables are as they should be; choose it anew, which makes it forget what it has learnt about the disk: cd /sys/block/%s/queue && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees; control then sets the tunables of its configuration",
 		c.disk.Device)
 }

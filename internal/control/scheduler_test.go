@@ -28,7 +28,7 @@ func deepReaders(f *fakeHost, samples int, obeys func(n int) bool) []func() acco
 		bytes := level(200e6, []claim{{ideal: a, most: most(f.reads["/ca"])}, {ideal: b, most: most(f.reads["/cb"])}})
 		f.mu.Unlock()
 		ca, cb := did("/ca", uint64(bytes[0]), 0), did("/cb", uint64(bytes[1]), 0)
-		ca.RequestSeconds, cb.RequestSeconds = 40, 160
+		ca.BusySeconds, cb.BusySeconds = 5, 5
 		return sampleOf(ca, cb)
 	})
 }
@@ -134,7 +134,7 @@ func TestLimitsThatCostThroughputEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := strings.Count(log.String(), "limits cost the disk's throughput"); n != 1 || limited < 4 || limited > 10 {
-		t.Errorf("told %d times; limits in force in %d of 30 samples; the log:\n%s", n, limited, log.String())
+		t.Errorf("logged %d times; limits in force in %d of 30 samples; the log:\n%s", n, limited, log.String())
 	}
 }
 
@@ -145,6 +145,8 @@ func TestTheAdviceNamesTheSettingThatIsWrong(t *testing.T) {
 	}{
 		{map[string]string{"slice_idle": "0", "low_latency": "1"}, "echo 8 > /sys/block/loop0/queue/iosched/slice_idle"},
 		{map[string]string{"slice_idle": "8", "low_latency": "1", "strict_guarantees": "0"}, "tunables: {low_latency: 0}"},
+		{map[string]string{"slice_idle": "8", "low_latency": "1", "nr_requests": "64"}, "echo 256 > /sys/block/loop0/queue/nr_requests"},
+		{map[string]string{"slice_idle": "8", "low_latency": "1", "nr_requests": "256"}, "tunables: {low_latency: 0}"},
 		{map[string]string{"low_latency": "0", "strict_guarantees": "0"}, "tunables: {strict_guarantees: 1}"},
 		{map[string]string{"low_latency": "0", "strict_guarantees": "1"}, "echo none > scheduler && echo bfq > scheduler"},
 	} {
@@ -171,7 +173,7 @@ func TestIgnoredWeightsAreOnlyToldWhereTheConfigurationSaysSo(t *testing.T) {
 		}
 	}
 	if n := strings.Count(log.String(), "has not followed its weights"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, log.String())
+		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 }
 
@@ -233,51 +235,10 @@ func TestALimitThatAnotherProgramSetsIsABoundAndStays(t *testing.T) {
 	}
 }
 
-// Limits that hold shares are put back after a death at any write, like weights.
-func TestDyingBetweenLimitsLeavesAStateThatRestoresThem(t *testing.T) {
-	for n := 1; ; n++ {
-		f := newFakeHost("/ca", "/cb")
-		f.reads = map[string]uint64{"/ca": 0, "/cb": 300e6}
-		f.limits = map[string]uint64{"/ca": 200e6, "/cb": 0}
-		before := fmt.Sprint(f.weights, f.reads, f.limits)
-		options := fakeOptions(t, f, "actuator: limits\n"+twoEqual, deepReaders(f, 10, func(int) bool { return false })...)
-		writes := 0
-		f.before = func(string) error {
-			if writes++; writes >= n {
-				return errors.New("dead")
-			}
-			return nil
-		}
-		c, err := start(options, options.Disks[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := c.begin(); err == nil || writes < n {
-			r := runner{options: options, config: options.Config, log: discard, live: []*Controller{c}}
-			_ = r.loop(context.Background()) // its end restores, until it is dead
-		}
-		c.lock.Release()
-		alive := writes < n
-		f.before = nil
-		if _, _, err := Restore(options.Config.StateDir, "loop0", "", func(*State) (Host, error) { return f.host(), nil }, discard); err != nil {
-			t.Fatalf("dead at write %d: %v", n, err)
-		}
-		if after := fmt.Sprint(f.weights, f.reads, f.limits); after != before {
-			t.Errorf("dead at write %d: %s; want %s", n, after, before)
-		}
-		if alive {
-			if n < 6 {
-				t.Errorf("only %d writes", n-1)
-			}
-			return
-		}
-	}
-}
-
 // Records of an earlier version, which knew write limits only, are read.
 func TestARecordOfAnEarlierVersionIsRead(t *testing.T) {
 	id, w, ok := parseWritten("7 100 200 300 40 50          ")
-	want := written{Setting: Setting{Default: 100, Device: 200}, Intended: 300, Limit: Limits{Write: 40}, IntendedLimit: Limits{Write: 50}}
+	want := written{Setting: Setting{Default: 100, Device: 200}, Intended: 300, Limit: Limits{Write: 40}, IntendedLimit: Limits{Write: 50}, unitUnknown: true}
 	if id != 7 || w != want || !ok {
 		t.Errorf("%d, %+v, %v", id, w, ok)
 	}
@@ -302,12 +263,12 @@ func TestAGroupThatComesLaterHidesNoIgnoredWeights(t *testing.T) {
 	c.groups, c.laws = []Group{p, q}, map[string]Law{"/p": NewFeedback(BFQRange), "/q": NewFeedback(BFQRange)}
 	const seconds = 0.5
 	ignored := []Observation{
-		{ID: "a", Ideal: 100, Weight: 500, OtherBytes: 1e6, RequestSeconds: 4}, {ID: "b", Ideal: 100, Weight: 100, OtherBytes: 9e6, RequestSeconds: 4},
+		{ID: "a", Ideal: 100, Weight: 500, OtherBytes: 1e6, BusySeconds: 4}, {ID: "b", Ideal: 100, Weight: 100, OtherBytes: 9e6, BusySeconds: 4},
 	}
 	for step := range 60 {
 		c.observeScheduler(p, seconds, ignored)
 		if step > 2 && step != 30 { // and misses a step
-			c.observeScheduler(q, seconds, []Observation{{ID: "x", Ideal: 100, Weight: 100, OtherBytes: 1e6, RequestSeconds: 4}})
+			c.observeScheduler(q, seconds, []Observation{{ID: "x", Ideal: 100, Weight: 100, OtherBytes: 1e6, BusySeconds: 4}})
 		}
 		c.judgeScheduler(seconds, nil)
 	}
@@ -323,7 +284,7 @@ func TestALimitWrittenHalfIsRemoved(t *testing.T) {
 		f := newFakeHost("/ca", "/cb")
 		steps := repeat(12, func() account.Sample {
 			ca, cb := did("/ca", 20e6, 0), did("/cb", 60e6, 0)
-			ca.RequestSeconds, cb.RequestSeconds, cb.ChargedWriteBytes = 40, 160, 60e6
+			ca.BusySeconds, cb.BusySeconds, cb.ChargedWriteBytes = 5, 5, 60e6
 			return sampleOf(ca, cb)
 		})
 		failed := 0
@@ -366,7 +327,7 @@ func TestAStateThatCannotBeSavedKeepsNoLimitInForce(t *testing.T) {
 	samples = append(samples, repeat(5, func() account.Sample {
 		// /ca is idle; a third one would need a limit, which cannot be recorded.
 		cb, cd := did("/cb", 20e6, 0), did("/cd", 80e6, 0)
-		cb.RequestSeconds, cd.RequestSeconds = 40, 160
+		cb.BusySeconds, cd.BusySeconds = 5, 5
 		return sampleOf(cb, cd)
 	})...)
 	lifted := false
@@ -389,5 +350,161 @@ func TestAStateThatCannotBeSavedKeepsNoLimitInForce(t *testing.T) {
 	}
 	if f.reads["/cb"] != 0 {
 		t.Errorf("limits in the end: %v", f.reads)
+	}
+}
+
+// A container that reads and then writes, or the other way round, has nearly its
+// whole limit within a second, and never much more than it.
+func TestALimitFollowsAChangeFromReadingToWriting(t *testing.T) {
+	const limit, step = 10e6, 0.5
+	for _, change := range []struct{ before, after float64 }{{1, 0}, {0, 1}, {0.8, 0.2}, {0.5, 1}} {
+		var reads, writes mean
+		did := func(part float64, l Limits) (read, written float64) {
+			bound := func(want float64, limit uint64) float64 {
+				if limit == 0 {
+					return want
+				}
+				return min(want, float64(limit))
+			}
+			read, written = bound(part*limit, l.Read), bound((1-part)*limit, l.Write)
+			reads.add(read*step, step, splitSeconds)
+			writes.add(written*step, step, splitSeconds)
+			return read, written
+		}
+		var l Limits
+		for range 20 {
+			did(change.before, l)
+			l = splitLimit(limit, reads.rate(), writes.rate())
+		}
+		for n := range 10 {
+			read, written := did(change.after, l)
+			l = splitLimit(limit, reads.rate(), writes.rate())
+			if n >= 2 && read+written < 0.9*limit {
+				t.Errorf("%+v: %.1f s after the change it reads %.1f and writes %.1f MB/s of %.1f", change, float64(n)*step, read/1e6, written/1e6, limit/1e6)
+			}
+		}
+		if l.Read > 0 && l.Write > 0 && float64(l.Read+l.Write) > 1.11*limit {
+			t.Errorf("%+v: limits %+v for %.0f", change, l, limit)
+		}
+	}
+}
+
+func TestNoPartOfALimitIsBelowTheLeast(t *testing.T) {
+	for _, limit := range []float64{leastLimit, 2 * leastLimit, 50e6} {
+		for reads := 0.0; reads <= 1; reads += 0.01 {
+			l := splitLimit(limit, reads*limit, (1-reads)*limit)
+			if l.Read > 0 && l.Read < leastLimit || l.Write > 0 && l.Write < leastLimit {
+				t.Errorf("%.0f bytes/s, of which %.0f %% are reads: %+v; want at least %d each", limit, 100*reads, l, leastLimit)
+			}
+		}
+	}
+}
+
+func TestALimitWaitsOnlyForItsOwnDirection(t *testing.T) {
+	now := Limits{Read: 10_000, Write: 50_000_000}
+	if rest := now.restSeconds(Limits{Read: 10_000, Write: 20_000_000}); rest > 0.1 {
+		t.Errorf("a write limit of 50 MB/s stays for %.1f s because of a read limit", rest)
+	}
+	if rest := now.restSeconds(Limits{Read: 20_000, Write: 50_000_000}); rest < 100 {
+		t.Errorf("a read limit of 10 kB/s stays for %.1f s; want the time of two large requests", rest)
+	}
+}
+
+// A request that waits for a low limit must not wait anew at each step.
+func TestALowLimitIsWrittenSeldomAndRaisedAtOnce(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	options := fakeOptions(t, f, "actuator: limits\n")
+	c, err := start(options, options.Disks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.lock.Release()
+	if err := c.begin(); err != nil {
+		t.Fatal(err)
+	}
+	c.active["/ca"], c.active["/cb"] = true, true
+	if err := c.refresh(); err != nil {
+		t.Fatal(err)
+	}
+	const seconds = 0.5
+	writes := func(steps int, of func(n int) uint64) (written int) {
+		before := len(f.writes())
+		for n := range steps {
+			c.held["/ca"] = Limits{Read: of(n)}
+			c.steerLimits(seconds, nil)
+		}
+		return len(f.writes()) - before
+	}
+	// Two requests of 1 MiB take 2 s at 1 MiB/s, and a fifth of one at 10 MiB/s.
+	if n := writes(40, func(n int) uint64 { return 1<<20 + uint64(n%2)*100_000 }); n > 11 || n < 5 {
+		t.Errorf("a limit of 1 MiB/s was written %d times in 20 s; want once in two seconds", n)
+	}
+	if n := writes(40, func(n int) uint64 { return 10<<20 + uint64(n%2)*1_000_000 }); n < 39 {
+		t.Errorf("a limit of 10 MiB/s was written %d times in 40 steps; want each time", n)
+	}
+	writes(1, func(int) uint64 { return 1 << 20 })
+	if n := writes(1, func(int) uint64 { return 2 << 20 }); n != 1 {
+		t.Errorf("a limit that doubled was written %d times; want at once", n)
+	}
+	if n := writes(1, func(int) uint64 { return 0 }); n != 1 || f.reads["/ca"] != 0 {
+		t.Errorf("a limit that ended was written %d times; want at once", n)
+	}
+}
+
+func TestWhatALimitDoesNotHoldIsToldOnce(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		flat bool
+		want int
+	}{{"cgroup v1", true, 1}, {"cgroup v2", false, 0}} {
+		f := newFakeHost("/ca", "/cb", "/cb/inner", "/cbx/inner")
+		options := fakeOptions(t, f, "actuator: limits\n"+twoEqual, deepReaders(f, 20, func(int) bool { return false })...)
+		options.Disks[0].Host.FlatLimits = test.flat
+		var log bytes.Buffer
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "does not hold the cgroups below"); n != test.want || n > 0 && !strings.Contains(log.String(), "cgroup=/cb below=/cb/inner") {
+			t.Errorf("%s: logged %d times; want %d:\n%s", test.name, n, test.want, log.String())
+		}
+	}
+}
+
+func TestAStateDirectoryOnTheLimitedDiskIsTold(t *testing.T) {
+	for _, actuator := range []string{ActuatorLimits, ActuatorAuto, ActuatorWeights} {
+		f := newFakeHost("/ca", "/cb")
+		options := fakeOptions(t, f, "actuator: "+actuator+"\n"+twoEqual)
+		options.Disks[0].Carries = func(path string) bool { return path == options.Config.StateDir }
+		var log bytes.Buffer
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if logged := strings.Contains(log.String(), "state_dir: /run/daybook"); logged != (actuator != ActuatorWeights) {
+			t.Errorf("%s: logged %v:\n%s", actuator, logged, log.String())
+		}
+	}
+}
+
+func TestALawOfAGroupThatIsGoneIsForgotten(t *testing.T) {
+	f := newFakeHost("/p", "/p/a", "/p/b", "/q", "/q/a", "/q/b")
+	options := fakeOptions(t, f, "actuator: limits\ncontainers:\n  - {match: /*/*, weight: 100}\n")
+	c, err := start(options, options.Disks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.lock.Release()
+	if err := c.begin(); err != nil {
+		t.Fatal(err)
+	}
+	sample := sampleOf(did("/p/a", 1e6, 0), did("/q/a", 1e6, 0))
+	c.interval(sample)
+	before := len(c.limitLaws)
+	f.remove("/q/a")
+	f.remove("/q/b")
+	c.interval(sample)
+	if before != 3 || len(c.limitLaws) != 1 {
+		t.Errorf("%d laws, and %d after /q is empty; want 3, then that of /p", before, len(c.limitLaws))
 	}
 }

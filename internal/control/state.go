@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/versioned"
-	"github.com/daybook-project/daybook/internal/wholefile"
 )
 
 // State is what was in force before Daybook changed anything on one device.
@@ -50,10 +50,14 @@ type State struct {
 // CgroupState is one cgroup's original settings.
 type CgroupState struct {
 	Cgroup string `json:"cgroup"`
-	// ID tells a cgroup from a later one at the same path.
+	// ID distinguishes a cgroup from a later one at the same path.
 	ID uint64 `json:"id"`
 	// Weight is the original weight.
 	Weight Setting `json:"weight"`
+	// SystemdUnit is the systemd unit whose own cgroup it is, "": none, and
+	// SystemdWeight the unit's original weight on this disk (IODeviceWeight=), 0: none.
+	SystemdUnit   string `json:"systemd_unit,omitempty"`
+	SystemdWeight uint64 `json:"systemd_weight,omitempty"`
 	// WriteBytesPerSecond is the original write limit; 0: none, or, unless
 	// Limited, not changed.
 	WriteBytesPerSecond uint64 `json:"write_bytes_per_second,omitempty"`
@@ -74,6 +78,7 @@ const (
 	maxCgroups     = 200_000
 	maxPathBytes   = 4096
 	maxDeviceBytes = 64
+	maxUnitBytes   = 255
 )
 
 // StatePath is where the state of a device is kept.
@@ -186,11 +191,14 @@ func (s *State) check() error {
 			return err
 		}
 		if seen[c.Cgroup] {
-			return fmt.Errorf("cgroup %q stands twice", c.Cgroup)
+			return fmt.Errorf("cgroup %q is there twice", c.Cgroup)
 		}
 		seen[c.Cgroup] = true
 		if c.Weight.Default < 1 || c.Weight.Default > maxWeight || c.Weight.Device > maxWeight {
 			return fmt.Errorf("cgroup %s: %d (device: %d) is no weight", c.Cgroup, c.Weight.Default, c.Weight.Device)
+		}
+		if err := checkUnit(c.SystemdUnit); err != nil || c.SystemdWeight > maxWeight {
+			return fmt.Errorf("cgroup %s: unit %.100q with weight %d", c.Cgroup, c.SystemdUnit, c.SystemdWeight)
 		}
 		if c.IdealWeight > maxWeight*maxCgroups {
 			return fmt.Errorf("cgroup %s: %d is no ideal weight", c.Cgroup, c.IdealWeight)
@@ -204,6 +212,14 @@ func checkCgroup(cgroup string) error {
 	if len(cgroup) > maxPathBytes || !strings.HasPrefix(cgroup, "/") || cgroup == "/" ||
 		path.Clean(cgroup) != cgroup || strings.ContainsAny(cgroup, "\x00\n") {
 		return fmt.Errorf("%.100q is no path of a cgroup", cgroup)
+	}
+	return nil
+}
+
+// checkUnit admits the names of units, and "".
+func checkUnit(unit string) error {
+	if len(unit) > maxUnitBytes || strings.ContainsAny(unit, "/\x00\n") {
+		return fmt.Errorf("%.100q is no name of a unit", unit)
 	}
 	return nil
 }
@@ -230,7 +246,7 @@ func (s *State) Save(stateDir string) error {
 	}
 	text, err := json.MarshalIndent(s, "", "\t")
 	if err == nil {
-		err = wholefile.Replace(StatePath(stateDir, s.Device), append(text, '\n'))
+		err = atomicfile.Replace(StatePath(stateDir, s.Device), append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep the original settings: %w; make room or choose another state_dir", err)
@@ -247,7 +263,7 @@ func (s *State) Remove(stateDir string) error {
 	if err := removeWritten(stateDir, s.Device); err != nil {
 		return fmt.Errorf("cannot remove the record of written weights: %w", err)
 	}
-	return wholefile.SyncDirectory(stateDir)
+	return atomicfile.SyncDirectory(stateDir)
 }
 
 // bootID names the present boot.

@@ -13,7 +13,7 @@ type Cgroup struct {
 	ID   uint64
 }
 
-// Cgroups tells which cgroups exist.
+// Cgroups lists the cgroups that exist.
 type Cgroups interface {
 	// List gives all cgroups but the root.
 	List() ([]Cgroup, error)
@@ -21,7 +21,7 @@ type Cgroups interface {
 	ID(path string) (uint64, error)
 }
 
-// Setting is a cgroup's weights as they stand in its files, with what is needed
+// Setting is a cgroup's weights as they are in its files, with what is needed
 // to put them back exactly.
 type Setting struct {
 	// Default is the weight on every disk without one of its own.
@@ -75,7 +75,10 @@ type Tunables interface {
 type Host struct {
 	Cgroups Cgroups
 	Weights WeightStore
+	Units   Units      // nil: no cgroup belongs to a service manager
 	Limits  LimitStore // nil: limits are left alone
+	// FlatLimits: a limit does not hold the cgroups below, as on cgroup v1.
+	FlatLimits bool
 	// Unweighted: nothing shares the disk by weights. Weights then has those
 	// that a configuration gives, and writes none.
 	Unweighted bool

@@ -14,7 +14,8 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// Tunables of BFQ that a configuration may hold (Documentation/block/bfq-iosched.rst, 6.18).
+// Tunables of BFQ that a configuration may hold (Documentation/block/bfq-iosched.rst, 6.18),
+// and one of the queue that it divides (Documentation/ABI/stable/sysfs-block).
 const (
 	// lowLatency raises weights of BFQ's own accord, and shares wander.
 	lowLatency = "low_latency"
@@ -24,6 +25,15 @@ const (
 	strictGuarantees = "strict_guarantees"
 	// timeoutSync is the longest slice, in milliseconds.
 	timeoutSync = "timeout_sync"
+	// nrRequests is how many requests the scheduler holds, queue/nr_requests. A
+	// request beyond them waits outside the scheduler, where no weight counts. BFQ
+	// also gives each container only its share of them: beyond that a container
+	// waits for one particular request to become free (bfqq_request_over_limit and
+	// bfq_limit_depth, block/bfq-iosched.c, 6.12 and 6.18).
+	nrRequests = "nr_requests"
+	// enoughRequests is the kernel's number for a device that takes 128 requests or
+	// more at a time, and that of the results in docs/results.
+	enoughRequests = 256
 	// sliceIdle is how long BFQ waits for the next request of whoever is in
 	// service, in milliseconds. It is never written.
 	sliceIdle = "slice_idle"
@@ -32,7 +42,11 @@ const (
 // tunableRange has the tunables that are ever written, and what they take.
 var tunableRange = map[string]struct{ min, max uint64 }{
 	lowLatency: {0, 1}, strictGuarantees: {0, 1}, timeoutSync: {4, 10_000},
+	nrRequests: {4, 2048}, // at most MAX_SCHED_RQ, block/blk-mq-sched.h
 }
+
+// TunableNames lists what a configuration may set, sorted.
+func TunableNames() []string { return slices.Sorted(maps.Keys(tunableRange)) }
 
 // FairTunables are those under which BFQ keeps to its weights most exactly:
 // what the results in docs/results were made with, in all phases. They cost
@@ -42,32 +56,37 @@ func FairTunables() map[string]uint64 {
 	return map[string]uint64{lowLatency: 0, strictGuarantees: 1, timeoutSync: 40}
 }
 
-// readTunables reads the configuration's map of them.
-func readTunables(node yaml.Node) (map[string]uint64, error) {
+// readTunables reads the configuration's map of them, and says all that is wrong.
+func readTunables(node yaml.Node) (tunables map[string]uint64, problems []Problem) {
 	if node.IsZero() {
 		return nil, nil
 	}
-	names := strings.Join(slices.Sorted(maps.Keys(tunableRange)), ", ")
-	if node.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("line %d: tunables: want a map of %s to numbers", node.Line, names)
+	refuse := func(line int, format string, values ...any) {
+		problems = append(problems, Problem{Line: line, Text: "tunables: " + fmt.Sprintf(format, values...)})
 	}
-	tunables := make(map[string]uint64)
+	names := strings.Join(TunableNames(), ", ")
+	if node.Kind != yaml.MappingNode {
+		refuse(node.Line, "want a map of %s to numbers", names)
+		return nil, problems
+	}
+	tunables = make(map[string]uint64)
 	for n := 0; n+1 < len(node.Content); n += 2 {
 		key, value := node.Content[n], node.Content[n+1]
 		r, known := tunableRange[key.Value]
 		if !known {
-			return nil, fmt.Errorf("line %d: tunables: %q is none that Daybook changes (%s)", key.Line, key.Value, names)
+			refuse(key.Line, "%q is none that Daybook changes (%s)", key.Value, names)
+			continue
 		}
 		if _, twice := tunables[key.Value]; twice {
-			return nil, fmt.Errorf("line %d: tunables: %s stands twice", key.Line, key.Value)
+			refuse(key.Line, "%s is there twice", key.Value)
 		}
 		number, err := strconv.ParseUint(value.Value, 10, 64)
 		if err != nil || number < r.min || number > r.max {
-			return nil, fmt.Errorf("line %d: tunables: %s: %q: want %d to %d", value.Line, key.Value, value.Value, r.min, r.max)
+			refuse(value.Line, "%s: %q: want %d to %d", key.Value, value.Value, r.min, r.max)
 		}
 		tunables[key.Value] = number
 	}
-	return tunables, nil
+	return tunables, problems
 }
 
 // checkTunable refuses what this program cannot have recorded.
@@ -88,7 +107,7 @@ func (c *Controller) holdTunables() error {
 		return nil
 	}
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(tunableRange)) {
+	for _, name := range TunableNames() {
 		if err := c.holdTunable(name); err != nil {
 			errs = append(errs, fmt.Errorf("tunable %s: %w", name, err))
 		}
@@ -140,18 +159,67 @@ var weakness = map[string]string{
 	strictGuarantees: "BFQ's strict_guarantees is off: the journal is written past all weights, and with eight requests in flight " +
 		"from each of three readers BFQ did not follow its weights in 2 of 6 runs: shares were 17 and 29 points off (docs/control.md)",
 	timeoutSync: "BFQ's timeout_sync is long: a container waits long for its next slice; at BFQ's own 125 ms, and strict_guarantees off too, 78 % of the intervals " +
-		"of 5 s were within 5 points of their target, and at 40 ms all (docs/results/shares.md)",
+		"of 5 s were within 5 points of their target, and at 40 ms all (docs/results/shares-paper.md)",
+	nrRequests: "queue/nr_requests is low: requests beyond it wait where weights do not count; with 32 requests in flight from each of three readers, " +
+		"shares were 16 points off at 64, and within 2 points at 256 (docs/control-law.md)",
+}
+
+// WeakTunable is a tunable of BFQ under which weights hold less well than they could.
+type WeakTunable struct {
+	Name        string
+	Value, Best uint64
+	// Why is what that costs.
+	Why string
+}
+
+// Command has the best value in force, until the scheduler is chosen anew.
+func (w WeakTunable) Command(device string) string {
+	attribute := "iosched/" + w.Name
+	if w.Name == nrRequests {
+		attribute = w.Name
+	}
+	return fmt.Sprintf("echo %d > /sys/block/%s/queue/%s", w.Best, device, attribute)
+}
+
+// weakTunable is what a value costs; ok is false where it costs nothing.
+func weakTunable(name string, value uint64) (weak WeakTunable, ok bool) {
+	best := FairTunables()[name]
+	if name == nrRequests {
+		best = enoughRequests
+	}
+	if value == best || name == timeoutSync && value < best || name == nrRequests && value > best {
+		return WeakTunable{}, false
+	}
+	return WeakTunable{Name: name, Value: value, Best: best, Why: weakness[name]}, true
+}
+
+// WeakTunables lists what weakens the weights of a disk, by name: what control warns
+// of at its start. Tunables that the disk's scheduler does not have are left out.
+func WeakTunables(tunables Tunables) []WeakTunable {
+	var found []WeakTunable
+	for _, name := range TunableNames() {
+		text, err := tunables.Get(name)
+		if err != nil {
+			continue
+		}
+		if value, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil {
+			if weak, ok := weakTunable(name, value); ok {
+				found = append(found, weak)
+			}
+		}
+	}
+	return found
 }
 
 // warnTunable says at the start what makes the guarantee weaker, and which line
 // of the configuration helps. Where limits hold the shares it does not matter.
 func (c *Controller) warnTunable(name string, value uint64) {
-	best := FairTunables()[name]
-	if c.mustLimit() || value == best || name == timeoutSync && value < best {
+	weak, ok := weakTunable(name, value)
+	if c.mustLimit() || !ok {
 		return
 	}
-	c.log.Warn(fmt.Sprintf("%s; write tunables: {%s: %d} into the configuration to have that while in control", weakness[name], name, best),
-		"device", c.disk.Device, "value", value, "or", fmt.Sprintf("echo %d > /sys/block/%s/queue/iosched/%s", best, c.disk.Device, name))
+	c.log.Warn(fmt.Sprintf("%s; write tunables: {%s: %d} into the configuration to have that while in control", weak.Why, name, weak.Best),
+		"device", c.disk.Device, "value", value, "or", weak.Command(c.disk.Device))
 }
 
 // setTunable keeps the original first. Which value is in force then is recorded

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// written is what Daybook wrote last to one cgroup. It tells Daybook's own
+// written is what Daybook wrote last to one cgroup. It distinguishes Daybook's own
 // settings from those that another program wrote since.
 type written struct {
 	// Setting is what the weight files said before the last write, and
@@ -23,6 +23,10 @@ type written struct {
 	Intended uint64
 	// Limit and IntendedLimit are the same for the limits.
 	Limit, IntendedLimit Limits
+	// unitWeights are those of the cgroup's unit; unitUnknown: the record is of an
+	// earlier version, which did not have them.
+	unitWeights
+	unitUnknown bool
 	// switched: the weights on this disk went with its scheduler.
 	switched bool
 }
@@ -36,13 +40,13 @@ func (w written) merge(original, now Setting) Setting {
 	if now.Default != w.Default && !wroteDefault {
 		merged.Default = now.Default
 	}
-	if now.Device != w.Device && now.Device != w.Intended && !(w.switched && now.Device == 0) {
+	if now.Device != w.Device && now.Device != w.Intended && !w.gave(now.Device) && !(w.switched && now.Device == 0) {
 		merged.Device = now.Device
 	}
 	return merged
 }
 
-// ownRead and ownWrite tell whether a limit in force is Daybook's.
+// ownRead and ownWrite report whether a limit in force is Daybook's.
 func (w written) ownRead(now uint64) bool { return now == w.Limit.Read || now == w.IntendedLimit.Read }
 func (w written) ownWrite(now uint64) bool {
 	return now == w.Limit.Write || now == w.IntendedLimit.Write
@@ -100,8 +104,8 @@ func (l *writtenLog) note(id uint64, w written) error {
 }
 
 func (l *writtenLog) put(slot int64, id uint64, w written) error {
-	line := fmt.Appendf(make([]byte, 0, recordBytes), "%d %d %d %d %d %d %d %d", id, w.Default, w.Device, w.Intended,
-		w.Limit.Write, w.IntendedLimit.Write, w.Limit.Read, w.IntendedLimit.Read)
+	line := fmt.Appendf(make([]byte, 0, recordBytes), "%d %d %d %d %d %d %d %d %d %d", id, w.Default, w.Device, w.Intended,
+		w.Limit.Write, w.IntendedLimit.Write, w.Limit.Read, w.IntendedLimit.Read, w.Unit, w.IntendedUnit)
 	line = append(line, bytes.Repeat([]byte{' '}, recordBytes-1-len(line))...)
 	_, err := l.file.WriteAt(append(line, '\n'), slot*recordBytes)
 	return err
@@ -157,14 +161,17 @@ func readWritten(stateDir, device string) map[uint64]written {
 	return records
 }
 
-// parseWritten reads one record; those of earlier versions have no read limits.
+// parseWritten reads one record; those of earlier versions have no weights of units,
+// or no read limits either.
 func parseWritten(line string) (id uint64, w written, ok bool) {
 	fields := strings.Fields(line)
 	numbers := []*uint64{&id, &w.Default, &w.Device, &w.Intended,
-		&w.Limit.Write, &w.IntendedLimit.Write, &w.Limit.Read, &w.IntendedLimit.Read}
-	if len(fields) != len(numbers) && len(fields) != len(numbers)-2 {
+		&w.Limit.Write, &w.IntendedLimit.Write, &w.Limit.Read, &w.IntendedLimit.Read, &w.Unit, &w.IntendedUnit}
+	const limits, reads, all = 6, 8, 10
+	if len(fields) != limits && len(fields) != reads && len(fields) != all {
 		return 0, written{}, false
 	}
+	w.unitUnknown = len(fields) != all
 	for n, field := range fields {
 		var err error
 		if *numbers[n], err = strconv.ParseUint(field, 10, 64); err != nil {

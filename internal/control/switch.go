@@ -1,0 +1,92 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+)
+
+// switchedTo gives the disk's scheduler, and whether it is another one than at the last
+// look.
+func (c *Controller) switchedTo() (scheduler string, switched bool) {
+	if c.host.Tunables == nil || c.disk.Reopen == nil {
+		return c.lastScheduler, false
+	}
+	scheduler, err := c.host.Tunables.Scheduler()
+	if err != nil {
+		return c.lastScheduler, false // the disk is going
+	}
+	return scheduler, scheduler != c.lastScheduler
+}
+
+// followSchedulers starts the control of each disk anew for which another scheduler
+// was chosen: files, ranges and tunables are that scheduler's. The error says that no
+// disk is left.
+func (r *runner) followSchedulers() error {
+	for _, c := range slices.Clone(r.live) {
+		scheduler, switched := c.switchedTo()
+		// Under a scheduler without weights control has stopped. A reload can allow limits.
+		if resumes := c.stopped && r.config.Actuator != ActuatorWeights; !switched && !resumes {
+			continue
+		}
+		if err := r.follow(c, scheduler); err != nil {
+			r.log.Error("control of the disk ends: cannot start it anew with another scheduler", "device", c.disk.Device, "scheduler", scheduler, "error", err)
+			r.live = slices.DeleteFunc(r.live, func(other *Controller) bool { return other == c })
+			if len(r.live) == 0 {
+				return fmt.Errorf("no disk is left to control: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// follow restores what was changed under the scheduler before, and starts again.
+func (r *runner) follow(c *Controller, scheduler string) error {
+	before := c.lastScheduler
+	c.lastScheduler = scheduler
+	disk, err := c.disk.Reopen(r.config.Actuator, c.foundWeights())
+	if err != nil && !errors.Is(err, cgroup.ErrNoWeights) {
+		return errors.Join(err, c.stop())
+	}
+	if stopErr := c.stop(); stopErr != nil {
+		r.log.Error("cannot restore all settings that were made under the scheduler before", "device", c.disk.Device, "error", stopErr)
+	}
+	if err != nil {
+		r.log.Warn(fmt.Sprintf("the scheduler was changed from %s to %s: weights have no effect until it is changed back; or hold the shares by limits: actuator: auto", before, scheduler),
+			"device", c.disk.Device, "error", err)
+		if c.options.OnIdeals != nil {
+			c.ideals.Control = account.Control{Actuator: account.ActuatorWeights, WeightsIgnored: true}
+			c.options.OnIdeals(c.disk.Device, c.ideals)
+		}
+		return nil
+	}
+	if before == scheduler {
+		r.log.Info("control starts again: the new configuration allows limits", "device", c.disk.Device, "scheduler", scheduler)
+	} else {
+		r.log.Warn(fmt.Sprintf("the scheduler was changed from %s to %s; control starts anew", before, scheduler), "device", c.disk.Device)
+	}
+	options := r.options
+	options.Config = r.config
+	next, err := start(options, disk)
+	if err != nil {
+		return err
+	}
+	next.names, next.active = c.names, c.active
+	if err := next.begin(); err != nil {
+		return errors.Join(err, next.stop())
+	}
+	r.live[slices.Index(r.live, c)] = next
+	return nil
+}
+
+// foundWeights are the original weights of the cgroups.
+func (c *Controller) foundWeights() map[string]uint64 {
+	found := make(map[string]uint64, len(c.cgroups))
+	for path, g := range c.cgroups {
+		found[path] = g.Weight.Effective()
+	}
+	return found
+}

@@ -1,0 +1,176 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+)
+
+// switchable lets the disk's scheduler be changed to one without weights and back.
+func (f *fakeHost) switchable(disk Disk) Disk {
+	disk.Reopen = func(actuator string, found map[string]uint64) (Disk, error) {
+		disk := f.switchable(disk)
+		disk.Host = f.host()
+		if f.scheduler == "bfq" {
+			return disk, nil
+		}
+		if actuator == ActuatorWeights {
+			return Disk{}, fmt.Errorf("loop0: %w", cgroup.ErrNoWeights)
+		}
+		disk.Host = f.unweighted()
+		disk.Host.Weights = fakeNoWeights{fakeWeights{f}}
+		return disk, nil
+	}
+	return disk
+}
+
+// fakeNoWeights are weights that no file has.
+type fakeNoWeights struct{ fakeWeights }
+
+func (f fakeNoWeights) Get(cgroup string) (Setting, error) {
+	_, err := fakeCgroups{f.fakeHost}.ID(cgroup)
+	return Setting{Default: plainWeight}, err
+}
+
+// choosesScheduler is what an operator does before a step: the weights on the disk go
+// with the scheduler, and the files with its module.
+func (f *fakeHost) choosesScheduler(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.scheduler, f.noWeightFile = name, name != "bfq"
+	for path, setting := range f.weights {
+		f.weights[path] = Setting{Default: setting.Default}
+	}
+	f.log = append(f.log, "scheduler "+name)
+}
+
+func TestControlFollowsAChangeOfTheScheduler(t *testing.T) {
+	for _, actuator := range []string{ActuatorAuto, ActuatorWeights} {
+		t.Run(actuator, func(t *testing.T) {
+			f := newFakeHost("/ca", "/cb")
+			f.reads["/cb"] = 500e6 // the operator's own
+			steps := deepReaders(f, 45, func(int) bool { return f.scheduler == "bfq" })
+			for n, scheduler := range map[int]string{10: "none", 30: "bfq"} {
+				step := steps[n]
+				steps[n] = func() account.Sample { f.choosesScheduler(scheduler); return step() }
+			}
+			options := fakeOptions(t, f, "actuator: "+actuator+"\n"+twoEqual, steps...)
+			options.Disks[0] = f.switchable(options.Disks[0])
+			var log bytes.Buffer
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			var last Decision
+			n := 0
+			var ignored bool
+			options.OnInterval = func(d Decision) {
+				last, n = d, n+1
+				if n == 30 && f.scheduler == "none" && (d.Weights[0].Share < 0.48 || d.Weights[0].Share > 0.52) {
+					t.Errorf("without weights: share %.3f; want 0.5", d.Weights[0].Share)
+				}
+			}
+			options.OnIdeals = func(_ string, ideals Ideals) { ignored = ignored || ideals.Control.WeightsIgnored }
+			if err := Run(context.Background(), options); err != nil {
+				t.Fatal(err)
+			}
+			want := 45
+			if actuator == ActuatorWeights {
+				want -= 20 // nothing is done without weights
+			}
+			if n != want || last.Weights[0].Share < 0.48 || last.Weights[0].Share > 0.52 {
+				t.Errorf("%d intervals, the last: %+v; want %d", n, last, want)
+			}
+			if ignored != (actuator == ActuatorWeights) {
+				t.Errorf("other programs see that weights are ignored: %v", ignored)
+			}
+			for text, times := range map[string]int{
+				"changed from bfq to none": 1, "changed from none to bfq": 1, "level=ERROR": 0,
+			} {
+				if got := strings.Count(log.String(), text); got != times {
+					t.Errorf("%q was logged %d times; want %d:\n%s", text, got, times, log.String())
+				}
+			}
+			without, limited := false, false
+			for _, what := range f.writes() {
+				if scheduler, ok := strings.CutPrefix(what, "scheduler "); ok {
+					without = scheduler == "none"
+				}
+				limited = limited || without && strings.Contains(what, "limit") && !strings.Contains(what, "limit 0")
+				if without && (strings.Contains(what, "weight") || strings.Contains(what, "restore")) {
+					t.Errorf("without weights: %s", what)
+				}
+			}
+			if limited != (actuator == ActuatorAuto) {
+				t.Errorf("limits held the shares: %v", limited)
+			}
+			if f.reads["/ca"] != 0 || f.reads["/cb"] != 500e6 || f.limits["/ca"] != 0 || f.weight("/ca") != (Setting{Default: 100}) {
+				t.Errorf("in the end: read limits %v, write limits %v, weight %+v", f.reads, f.limits, f.weight("/ca"))
+			}
+		})
+	}
+}
+
+// Under a scheduler without weights "actuator: weights" stops control. A reload that
+// allows limits starts it again.
+func TestAReloadThatAllowsLimitsStartsControlAgain(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	steps := deepReaders(f, 60, func(int) bool { return f.scheduler == "bfq" })
+	options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, steps...)
+	reload := make(chan os.Signal)
+	options.Reload = reload
+	options.Load = func() (Config, error) {
+		next := options.Config
+		next.Actuator = ActuatorAuto
+		return next, nil
+	}
+	none, again := steps[10], steps[20]
+	steps[10] = func() account.Sample { f.choosesScheduler("none"); return none() }
+	steps[20] = func() account.Sample { reload <- syscall.SIGHUP; return again() }
+	options.Disks[0] = f.switchable(options.Disks[0])
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	var last Decision
+	n := 0
+	options.OnInterval = func(d Decision) { last, n = d, n+1 }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n < 45 || n > 55 || last.Weights[0].Share < 0.48 || last.Weights[0].Share > 0.52 {
+		t.Errorf("%d intervals, the last: %+v; want about 50, and half of the disk", n, last)
+	}
+	if times := strings.Count(log.String(), "control starts again"); times != 1 {
+		t.Errorf("control started again %d times; want once:\n%s", times, log.String())
+	}
+}
+
+// Choosing BFQ anew takes the tunables with it as well as the weights.
+func TestTunablesAreHeldUnderASchedulerThatIsChosenAnew(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables["low_latency"], f.tunables["nr_requests"] = "1", "64"
+	steps := deepReaders(f, 20, func(int) bool { return true })
+	options := fakeOptions(t, f, "tunables: {low_latency: 0, nr_requests: 256}\n"+twoEqual, steps...)
+	anew := steps[10]
+	steps[10] = func() account.Sample {
+		f.choosesScheduler("bfq")
+		f.tunables["low_latency"], f.tunables["nr_requests"] = "1", "64"
+		return anew()
+	}
+	n := 0
+	options.OnInterval = func(Decision) {
+		if n++; n == 12 && (f.tunables["low_latency"] != "0" || f.tunables["nr_requests"] != "256") {
+			t.Errorf("after BFQ is chosen anew: %v", f.tunables)
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n < 12 || f.tunables["low_latency"] != "1" || f.tunables["nr_requests"] != "64" {
+		t.Errorf("after %d intervals and the end: %v", n, f.tunables)
+	}
+}

@@ -1,0 +1,249 @@
+package control
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// newUnitbed is a testbed whose cgroups are three units' own: without weights, with
+// a weight, with a weight on the disk.
+func newUnitbed(t *testing.T, use func(*testbed, *testing.T)) *testbed {
+	t.Helper()
+	tree, err := cgroup.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := vmtest.Device(t, "disk0")
+	b := openTestbed(t, tree, node)
+	_ = exec.Command("modprobe", "bfq").Run()
+	use(b, t)
+	const slice = "daybooktest.slice"
+	b.parent = "/" + slice
+	t.Cleanup(func() { systemctl(t, "stop", slice) })
+	for name, property := range map[string]string{"a": "Description=none", "b": "IOWeight=250", "c": "IODeviceWeight=/dev/daybook/disk0 700"} {
+		run(t, "systemd-run", "--quiet", "--collect", "--unit="+name, "--slice="+slice, "-p", "IOAccounting=yes", "-p", property, "sleep", "infinity")
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		b.cgroups = append(b.cgroups, b.parent+"/"+name+".service")
+	}
+	b.more = func() string {
+		return run(t, "systemctl", "show", "-p", "Id", "-p", "IOWeight", "-p", "IODeviceWeight", "a.service", "b.service", "c.service")
+	}
+	if b.host, err = OpenHost(tree, b.disk); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func systemctl(t *testing.T, args ...string) {
+	t.Helper()
+	run(t, append([]string{"systemctl"}, args...)...)
+}
+
+// One test, and so one boot, for all that is asked of systemd: it takes long.
+func TestGuestWeightsOfUnitsAreSetBySystemd(t *testing.T) {
+	vmtest.Systemd(t, vmtest.Config{Disks: []string{"64M,nvme"}, OneKernel: true}, func(t *testing.T) {
+		// BFQ first: while io.cost is on, systemd writes the weight of a unit into io.weight
+		// as well, and never removes it there.
+		for _, name := range []string{"bfq", "io.cost"} {
+			for _, test := range []struct {
+				what  string
+				quick bool // in make test, too
+				body  func(*testing.T, *testbed)
+			}{
+				{"daemon-reload changes no weight", name == "bfq", reloadsChangeNoWeight},
+				{"cgroups below are not systemd's", name == "bfq", belowIsNotSystemds},
+				{"restarts restore weights", false, restartsRestoreWeights},
+				{"kills leave weights restorable", name == "io.cost", func(t *testing.T, b *testbed) { killsLeaveEverySettingRestorable(t, b, long(20, 3)) }},
+			} {
+				if !test.quick && long(1, 0) == 0 {
+					continue
+				}
+				t.Run(name+": "+test.what, func(t *testing.T) { test.body(t, newUnitbed(t, controllers[name])) })
+			}
+		}
+	})
+}
+
+// long chooses the long form of a test where it is asked for.
+func long(long, short int) int {
+	if os.Getenv("DAYBOOK_VM_LONG") == "1" {
+		return long
+	}
+	return short
+}
+
+// evenSource makes samples in which each cgroup gets its share: weights stay.
+type evenSource struct {
+	device  string
+	cgroups []string
+}
+
+func (s evenSource) Next(ctx context.Context) (account.Sample, error) {
+	const pause = 100 * time.Millisecond
+	select {
+	case <-ctx.Done():
+		return account.Sample{}, ctx.Err()
+	case <-time.After(pause):
+	}
+	device := account.Device{Device: s.device}
+	for n, cgroup := range s.cgroups {
+		device.Containers = append(device.Containers, account.Container{Cgroup: cgroup, ChargedReadBytes: uint64(n+2) * 10e6, RequestSeconds: 1})
+	}
+	return account.Sample{IntervalSeconds: 1, Devices: []account.Device{device}}, nil
+}
+
+func (evenSource) Close() error { return nil }
+
+// underControl runs control until stop, and gives its intervals: each waits until it
+// is received. They are closed when control ends.
+func underControl(t *testing.T, options Options) (intervals <-chan Decision, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	decisions := make(chan Decision)
+	options.OnInterval = func(d Decision) {
+		select {
+		case decisions <- d:
+		case <-ctx.Done():
+		}
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := Run(ctx, options)
+		close(decisions)
+		ended <- err
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return decisions, stop
+}
+
+// What systemd does at daemon-reload undoes weights that are in the files only.
+func reloadsChangeNoWeight(t *testing.T, b *testbed) {
+	before := b.settings(t)
+	options := b.options(t.TempDir())
+	options.Config.Containers = []Rule{
+		{Match: b.cgroups[0], Weight: 200}, {Match: b.cgroups[1], Weight: 300}, {Match: b.cgroups[2], Weight: 400},
+	}
+	options.OpenSource = func([]string, time.Duration) (account.Source, error) {
+		return evenSource{b.disk.Name, b.cgroups}, nil
+	}
+	intervals, stop := underControl(t, options)
+	for range 3 {
+		<-intervals
+	}
+	under := b.settings(t)
+	for n, weight := range []string{"200", "300", "400"} {
+		text, err := os.ReadFile(filepath.Join(b.dir(b.cgroups[n]), b.host.Weights.File()))
+		if err != nil || !strings.Contains(string(text), b.disk.Dev.String()+" "+weight+"\n") {
+			t.Errorf("%s: %q, %v; want %s on %s", b.cgroups[n], text, err, weight, b.disk.Dev)
+		}
+		unit := strings.Split(b.more(), "\n\n")[n]
+		if !strings.Contains(unit, "IODeviceWeight=/dev/") {
+			t.Errorf("systemd does not know the weight of %s: %s", b.cgroups[n], unit)
+		}
+	}
+	for n := range long(100, 3) {
+		systemctl(t, "daemon-reload")
+		<-intervals
+		d := <-intervals
+		if now := b.settings(t); now != under {
+			t.Fatalf("reload %d: under control\n%safter it\n%s%+v", n, under, now, d)
+		}
+	}
+	stop()
+	if after := b.settings(t); after != before {
+		t.Errorf("before\n%safter\n%s", before, after)
+	}
+}
+
+// Below a unit that is delegated, and below any other, files are written.
+func belowIsNotSystemds(t *testing.T, b *testbed) {
+	below := b.cgroups[0] + "/below.service"
+	b.mkdir(t, below)
+	for cgroup, want := range map[string]string{b.cgroups[0]: "a.service", b.parent: "daybooktest.slice", below: "", "/none.service": ""} {
+		if unit, _, err := b.host.Units.Find(cgroup); err != nil || unit != want {
+			t.Errorf("%s: unit %q, %v; want %q", cgroup, unit, err, want)
+		}
+	}
+}
+
+// A unit outlives its cgroup, and systemd gives the unit's weight to the next one.
+func restartsRestoreWeights(t *testing.T, b *testbed) {
+	const unit, fragment = "d.service", "/run/systemd/system/d.service"
+	if err := os.WriteFile(fragment, []byte("[Service]\nExecStart=sleep infinity\nSlice="+filepath.Base(b.parent)+"\nIOAccounting=yes\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		systemctl(t, "stop", unit)
+		if err := os.Remove(fragment); err != nil {
+			t.Error(err)
+		}
+		systemctl(t, "daemon-reload")
+	})
+	systemctl(t, "daemon-reload")
+	systemctl(t, "start", unit)
+	cgroup := b.parent + "/" + unit
+	options := b.options(t.TempDir())
+	options.Config.Containers = []Rule{{Match: b.cgroups[0], Weight: 200}, {Match: cgroup, Weight: 300}}
+	options.OpenSource = func([]string, time.Duration) (account.Source, error) {
+		return evenSource{b.disk.Name, []string{b.cgroups[0], cgroup}}, nil
+	}
+	intervals, stop := underControl(t, options)
+	next := func() {
+		for range 3 {
+			<-intervals
+		}
+	}
+	// set is whether the unit has a weight on the disk, the one in its cgroup's file.
+	expect := func(when string, set, running bool) {
+		t.Helper()
+		unitWeight, err := b.host.Units.Weight(unit)
+		if err != nil || (unitWeight != 0) != set {
+			t.Errorf("%s: the unit has the weight %d, %v; want one: %t", when, unitWeight, err, set)
+		}
+		if !running {
+			return
+		}
+		if now, err := b.host.Weights.Get(cgroup); err != nil || (now.Device != 0) != set {
+			t.Errorf("%s: the cgroup has %+v, %v; want a weight on the disk: %t", when, now, err, set)
+		}
+	}
+	next()
+	expect("at first", true, true)
+	systemctl(t, "restart", unit)
+	next()
+	expect("restarted", true, true)
+	systemctl(t, "stop", unit)
+	next()
+	expect("stopped", false, false)
+	systemctl(t, "start", unit)
+	next()
+	stop()
+	expect("in the end", false, true)
+	systemctl(t, "restart", unit)
+	expect("restarted in the end", false, true)
+}

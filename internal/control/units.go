@@ -1,0 +1,229 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// Units sets weights by the service manager (systemd) where a cgroup is a unit's
+// own: it would undo what others write to the cgroup's files. Weights are those of
+// units, from 1 to 10000.
+type Units interface {
+	// Find names the unit whose own cgroup it is, with the unit's weight on this
+	// disk, 0: none. "" is no error: the cgroup belongs to no unit.
+	Find(cgroup string) (unit string, weight uint64, err error)
+	// Weight is the unit's weight on this disk, 0: none.
+	Weight(unit string) (uint64, error)
+	// Of is the unit's weight that becomes weight in the cgroup's file.
+	Of(weight uint64) uint64
+	// Set makes weight the unit's weight on this disk; 0 takes it away. The
+	// cgroup's files follow soon.
+	Set(unit string, weight uint64) error
+}
+
+const (
+	// unitPatience is how long the cgroup's files may take to follow the unit.
+	unitPatience = time.Second
+	// unitRetry is the pause after a failed call of the service manager.
+	unitRetry = 30 * time.Second
+)
+
+// errNotFollowed: the service manager took a unit's weight and did not write it to
+// the cgroup's file.
+var errNotFollowed = errors.New("the cgroup's file does not follow the unit")
+
+// unitWeights are the weights, as in the cgroup's file, that Daybook gave a unit; 0:
+// none. They differ from the weight in the file after a fallback to the file.
+type unitWeights struct {
+	// Unit is the last one that the service manager took, IntendedUnit the last one
+	// that it was asked for.
+	Unit, IntendedUnit uint64
+}
+
+// gave reports whether Daybook gave the unit a weight that becomes this one in the
+// cgroup's file.
+func (u unitWeights) gave(weight uint64) bool {
+	return weight != 0 && (weight == u.Unit || weight == u.IntendedUnit)
+}
+
+// findUnit records the unit of a cgroup that is new in the state.
+func (c *Controller) findUnit(g *governed) {
+	if c.host.Units == nil || c.filesOnly {
+		return
+	}
+	var err error
+	if g.SystemdUnit, g.SystemdWeight, err = c.host.Units.Find(g.Cgroup); err != nil {
+		c.log.Warn("cannot ask systemd whose cgroup it is; writing its files", "cgroup", g.Cgroup, "error", err)
+	}
+}
+
+// byUnit reports whether the cgroup's weight is set by its unit now.
+func (c *Controller) byUnit(g *governed) bool {
+	return g.SystemdUnit != "" && c.host.Units != nil && !c.filesOnly && !time.Now().Before(g.unitRetry)
+}
+
+// putWeight makes weight that of the cgroup: by its unit, or in its files.
+func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
+	if !byUnit {
+		return c.host.Weights.Set(g.Cgroup, weight)
+	}
+	err := c.host.Units.Set(g.SystemdUnit, c.host.Units.Of(weight))
+	if err == nil {
+		g.units.Unit = weight
+		err = c.awaitWeight(g.Cgroup, weight)
+	}
+	switch {
+	case err == nil:
+		g.unitRetry = time.Time{}
+		return nil
+	case errors.Is(err, errNotFollowed):
+		// As with BFQ before systemd 251, which never writes weights on one disk to
+		// io.bfq.weight.
+		c.filesOnly = true
+		c.log.Warn("systemd does not write the weights of its units on this disk; writing the cgroups' files until the end, which systemd may undo",
+			"unit", g.SystemdUnit, "error", err)
+		last := g.lastWritten()
+		if _, _, err := g.putBackUnit(c.host.Units, &last); err != nil {
+			c.log.Warn("cannot restore the unit's weight now; it is restored at the end", "unit", g.SystemdUnit, "error", err)
+		}
+	default:
+		c.unitFailed(g, err)
+	}
+	return c.host.Weights.Set(g.Cgroup, weight)
+}
+
+// unitFailed lets the files be written for a while, unless the unit is gone.
+func (c *Controller) unitFailed(g *governed, err error) {
+	if !errors.Is(err, ErrVanished) {
+		c.log.Warn("systemd did not set the weight of its unit; writing the cgroup's files, which systemd may undo", "unit", g.SystemdUnit, "error", err)
+		g.unitRetry = time.Now().Add(unitRetry)
+	}
+}
+
+// intendUnit records in memory that a unit is about to be given a weight. If it is
+// not known whether it took the one before, it is asked.
+func (c *Controller) intendUnit(g *governed, weight uint64) error {
+	if g.units.Unit != g.units.IntendedUnit {
+		now, err := c.host.Units.Weight(g.SystemdUnit)
+		if err != nil {
+			return err
+		}
+		if now == c.host.Units.Of(g.units.IntendedUnit) {
+			g.units.Unit = g.units.IntendedUnit
+		}
+	}
+	g.units.IntendedUnit = weight
+	return nil
+}
+
+// awaitWeight waits until the cgroup's files show a weight for this disk.
+func (c *Controller) awaitWeight(cgroup string, weight uint64) error {
+	const firstPause = time.Millisecond
+	end := time.Now().Add(unitPatience)
+	for pause := firstPause; ; pause *= 2 {
+		now, err := c.host.Weights.Get(cgroup)
+		if err != nil {
+			return err
+		}
+		if now.Device == weight {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%w: %s shows %d (on this disk: %d) after %s, not %d", errNotFollowed, c.host.Weights.File(), now.Default, now.Device, unitPatience, weight)
+		}
+		time.Sleep(pause)
+	}
+}
+
+// settled waits until systemd has applied what it is about to apply: it answers
+// nothing in between.
+func (c *Controller) settled(g *governed) {
+	if g.SystemdUnit != "" && c.host.Units != nil {
+		_, _ = c.host.Units.Weight(g.SystemdUnit)
+	}
+}
+
+// putBackUnit restores the weight that the unit had on this disk, unless another
+// program has changed it since last was written. A unit that does not exist any more
+// is no error.
+func (c CgroupState) putBackUnit(units Units, last *written) (kept, restored bool, err error) {
+	if c.SystemdUnit == "" || units == nil {
+		return false, false, nil
+	}
+	defer func() {
+		if errors.Is(err, ErrVanished) {
+			err = nil
+		}
+	}()
+	now, err := units.Weight(c.SystemdUnit)
+	if err != nil || now == c.SystemdWeight {
+		return false, false, err
+	}
+	if last != nil && !last.ownUnit(now, units) {
+		return true, false, nil
+	}
+	if err := units.Set(c.SystemdUnit, c.SystemdWeight); err != nil {
+		return false, false, err
+	}
+	// When it answers again, the files say what follows from that.
+	_, err = units.Weight(c.SystemdUnit)
+	return false, true, err
+}
+
+// putBackOutlived restores the weight of a unit whose cgroup is gone: systemd gives
+// the unit's weight to the unit's next cgroup, which may exist already.
+func (c CgroupState) putBackOutlived(host Host, last *written) error {
+	kept, restored, err := c.putBackUnit(host.Units, last)
+	if c.SystemdUnit == "" || host.Units == nil || err != nil || kept || c.SystemdWeight != 0 {
+		return err
+	}
+	// systemd takes the weight off the unit, and leaves it in io.weight.
+	now, err := host.Weights.Get(c.Cgroup)
+	if err == nil && now.Device != 0 && (last == nil && restored || last != nil && last.gave(now.Device)) {
+		err = host.Weights.Restore(c.Cgroup, Setting{Default: now.Default})
+	}
+	if errors.Is(err, ErrVanished) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// ownUnit tells whether a unit's weight is Daybook's.
+func (w written) ownUnit(now uint64, units Units) bool {
+	if w.unitUnknown {
+		return w.Device != 0 && now == units.Of(w.Device) || now == units.Of(w.Intended)
+	}
+	return w.Unit != 0 && now == units.Of(w.Unit) || w.IntendedUnit != 0 && now == units.Of(w.IntendedUnit)
+}
+
+// outlive keeps a cgroup that is gone until the weight of its unit is restored.
+func (c *Controller) outlive(g *governed) {
+	if g.units == (unitWeights{}) || c.host.Units == nil || c.options.DryRun {
+		c.drop(g)
+		return
+	}
+	delete(c.cgroups, g.Cgroup)
+	g.unitRetry = time.Time{}
+	c.outlived[g.Cgroup] = g
+}
+
+// putBackOutlived restores the weights of units whose cgroups are gone, before the
+// units' new cgroups are looked at.
+func (c *Controller) putBackOutlived() {
+	for path, g := range c.outlived {
+		if time.Now().Before(g.unitRetry) {
+			continue
+		}
+		last := g.lastWritten()
+		if err := g.CgroupState.putBackOutlived(c.host, &last); err != nil {
+			c.log.Warn("cannot restore the weight of a unit whose cgroup is gone; trying again, and leaving its new cgroup alone until then",
+				"unit", g.SystemdUnit, "error", err)
+			g.unitRetry = time.Now().Add(unitRetry)
+			continue
+		}
+		delete(c.outlived, path)
+		c.forgetWritten(g)
+	}
+}
