@@ -1,0 +1,156 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Examine says what of Daybook works on a host with these facts, in the order in which
+// a person would look: the host, the disks, the file systems, the runtimes.
+func Examine(f Facts) []Finding {
+	var found []Finding
+	found = append(found, examinePrivileges(f)...)
+	found = append(found, examineKernel(f.Kernel)...)
+	found = append(found, examineCgroups(f)...)
+	for _, disk := range f.Disks {
+		if carries(f, disk) {
+			found = append(found, examineDisk(f, disk)...)
+		}
+	}
+	found = append(found, examineFilesystems(f)...)
+	found = append(found, examineOwners(f)...)
+	found = append(found, examineRuntimes(f.Runtimes)...)
+	return append(found, examineTools(f.Tools)...)
+}
+
+// carries: a file system that is on no other disk, or a journal, is on the disk; or it was
+// asked for. Weights on one of several disks below a file system do not help.
+func carries(f Facts, d Disk) bool {
+	return d.Asked || slices.ContainsFunc(f.Filesystems, func(fs Filesystem) bool {
+		return slices.Equal(fs.Disks, []string{d.Name}) || fs.JournalDisk == d.Name
+	})
+}
+
+func examinePrivileges(f Facts) []Finding {
+	var found []Finding
+	switch lacking := f.Privileges.MissingCapabilities; {
+	case !f.Privileges.Root:
+		found = append(found, missing("privileges", "", "this process is not root",
+			"top and control load BPF programs and write to cgroups, and parts of this report need root", "sudo daybook doctor"))
+	case len(lacking) > 0:
+		found = append(found, missing("privileges", "", "root lacks "+strings.Join(lacking, ", "),
+			"BPF programs cannot be loaded; in a container this is the usual case: Daybook runs on the host", ""))
+	default:
+		found = append(found, ok("privileges", "", "root with all capabilities that Daybook needs"))
+	}
+	for _, what := range f.Unseen {
+		found = append(found, note("unseen", "", "not looked at: "+what, "", ""))
+	}
+	return found
+}
+
+// oldestKernel is the first that the programs load on (docs/kernels.md).
+var oldestKernel = [2]int{5, 10}
+
+func examineKernel(k Kernel) []Finding {
+	var found []Finding
+	if release, known := parseRelease(k.Release); known && slices.Compare(release[:], oldestKernel[:]) < 0 {
+		found = append(found, missing("kernel", "", "Linux "+k.Release, fmt.Sprintf("BPF programs need Linux %d.%d or newer", oldestKernel[0], oldestKernel[1]), ""))
+	}
+	if !k.BTF {
+		return append(found, missing("btf", "", "Linux "+k.Release+" has no BTF (/sys/kernel/btf/vmlinux)",
+			"BPF programs read the kernel's types; install a kernel with CONFIG_DEBUG_INFO_BTF=y, such as that of Debian 11, RHEL 8.2, Ubuntu 20.10 or newer", ""))
+	}
+	all := len(k.Tracepoints) + len(k.MissingOptional) + len(k.MissingRequired)
+	if len(found) == 0 && all > 0 {
+		found = append(found, ok("kernel", "", "Linux %s with BTF and %d of %d tracepoints", k.Release, len(k.Tracepoints), all))
+	}
+	if len(k.MissingRequired) > 0 {
+		found = append(found, missing("tracepoints", "", "no tracepoint "+strings.Join(k.MissingRequired, ", "),
+			"without it no journal is attributed; ext4 is not loaded yet, or has no BTF", "modprobe ext4"))
+	}
+	if len(k.MissingOptional) > 0 {
+		found = append(found, note("tracepoints", "", "optional tracepoints are missing: "+strings.Join(k.MissingOptional, ", "),
+			"the account is coarser (docs/limits.md), not wrong", ""))
+	}
+	return found
+}
+
+// parseRelease reads "6.1.0-18-amd64".
+func parseRelease(release string) (version [2]int, known bool) {
+	parts := strings.SplitN(release, ".", 3)
+	if len(parts) < 2 {
+		return version, false
+	}
+	for n := range version {
+		digits := parts[n]
+		if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+			digits = digits[:end]
+		}
+		value, err := strconv.Atoi(digits)
+		if err != nil {
+			return version, false
+		}
+		version[n] = value
+	}
+	return version, true
+}
+
+func examineCgroups(f Facts) []Finding {
+	g := f.Cgroups
+	if g.Version == "" {
+		return []Finding{missing("cgroup", "", "no cgroup hierarchy carries block I/O",
+			"there is nothing to read counters from, or to write weights to", "mount -t cgroup2 none /sys/fs/cgroup")}
+	}
+	var found []Finding
+	if g.Version == "v2" {
+		for _, controller := range []struct{ name, why string }{
+			{"io", "no container has counters of I/O, weights or limits"},
+			{"memory", "the kernel charges writeback to the root cgroup, because it finds an inode's cgroup by its memory"},
+		} {
+			switch {
+			case slices.Contains(g.Enabled, controller.name):
+			case !slices.Contains(g.Controllers, controller.name):
+				found = append(found, missing("controllers", "", "cgroup v2 has no "+controller.name+" controller", controller.why+
+					"; the kernel lacks it, or a v1 hierarchy has it", ""))
+			default:
+				found = append(found, missing("controllers", "", "the "+controller.name+" controller is not enabled below the root cgroup",
+					controller.why, fmt.Sprintf("echo +%s > %s/cgroup.subtree_control", controller.name, g.Root)))
+			}
+		}
+	}
+	if g.WithoutIO > 0 {
+		found = append(found, missing("controllers", g.WithoutIOExample, fmt.Sprintf("%s no I/O controller", plural(g.WithoutIO, "container has", "containers have")),
+			"they have no counters of I/O, weights or limits", fmt.Sprintf("echo +io > %s/cgroup.subtree_control", strings.TrimSuffix(g.Root+g.WithoutIOExample, "/"))))
+	}
+	if len(found) > 0 {
+		return found
+	}
+	text := "cgroup " + g.Version
+	if g.Hybrid {
+		text += " (hybrid host)"
+	}
+	if g.Version == "v2" {
+		return append(found, ok("cgroup", "", "%s at %s, enabled: %s", text, g.Root, strings.Join(g.Enabled, " ")))
+	}
+	found = append(found, ok("cgroup", "", "%s, blkio at %s", text, g.Root))
+	return append(found, note("cgroup-v1", "", "block I/O is on cgroup v1", "v1 has no io.cost, and a limit does not hold the cgroups below (docs/limits.md)", ""))
+}
+
+func examineTools(t Tools) []Finding {
+	if len(t.Missing) == 0 {
+		return nil
+	}
+	return []Finding{missing("tools", "", "not installed: "+strings.Join(t.Missing, ", "), "daybook volume makes and checks file systems with it",
+		"apt install e2fsprogs   # or: dnf install e2fsprogs")}
+}
+
+// plural is "1 ONE" or "N MANY".
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,203 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// recorded reads the facts of a host.
+func recorded(t *testing.T, name string) Facts {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var f Facts
+	if err := decoder.Decode(&f); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return f
+}
+
+func TestRecordedHostsAreExamined(t *testing.T) {
+	for _, c := range []struct {
+		host string
+		// findings are all that are not ok, as "severity id subject"; advice is what is
+		// recommended.
+		findings, advice []string
+		// commands are some that must be given.
+		commands []string
+	}{
+		{
+			"debian12-nvme",
+			[]string{"note tracepoints", "note weights nvme0n1", "note filesystem-type", "note systemd-weights SCOPE", "note cgroup-parent docker"},
+			[]string{"nvme0n1 weights io.cost", "image"},
+			[]string{`see docs/control.md, "Set up io.cost"`},
+		},
+		{
+			"workbench-v1",
+			[]string{"note cgroup-v1", "note tunables loop1", "missing weights vda", "note no-journal /"},
+			[]string{"loop1 weights bfq", "vda weights bfq", "image"},
+			[]string{"echo bfq > /sys/block/vda/queue/scheduler"},
+		},
+		{
+			"rhel9-xfs",
+			[]string{"note tracepoints", "missing controllers", "missing controllers /machine.slice", "note weights sda", "note filesystem-type", "note systemd-weights SCOPE"},
+			[]string{"sda weights bfq", "device sdb"},
+			[]string{"echo +io > /sys/fs/cgroup/cgroup.subtree_control", "echo +io > /sys/fs/cgroup/machine.slice/cgroup.subtree_control", "echo bfq > /sys/block/sda/queue/scheduler"},
+		},
+		{
+			"no-btf",
+			[]string{"missing kernel", "missing btf", "missing cgroup"},
+			[]string{"sda limits ", "image"},
+			[]string{"mount -t cgroup2 none /sys/fs/cgroup"},
+		},
+		{
+			"lvm-on-dm-crypt",
+			[]string{
+				"note tracepoints", "note io-cost nvme0n1", "note tunables nvme2n1", "note dm-crypt /srv/db", "missing several-disks /srv/striped",
+				"note external-journal /var/log", "note data-mode /var/log", "note systemd-weights SCOPE", "note cgroup-parent docker",
+			},
+			[]string{"nvme0n1 weights io.cost", "nvme2n1 weights bfq", "lvm vg0"},
+			[]string{"echo 0 > /sys/block/nvme2n1/queue/iosched/low_latency"},
+		},
+		{
+			"rootless",
+			[]string{"missing privileges", "note unseen", "note unseen", "note unseen", "note tracepoints", "note weights nvme0n1", "note filesystem-type", "note systemd-weights SCOPE", "note cgroup-parent docker"},
+			[]string{"nvme0n1 weights io.cost", "image"},
+			[]string{"sudo daybook doctor"},
+		},
+	} {
+		t.Run(c.host, func(t *testing.T) {
+			r := Diagnose(recorded(t, c.host))
+			var findings, commands []string
+			for _, f := range r.Findings {
+				commands = append(commands, f.Command)
+				if f.Why == "" && f.Severity == Missing {
+					t.Errorf("%+v does not say why it matters", f)
+				}
+				if f.Severity == OK && (f.Command != "" || f.Why != "") {
+					t.Errorf("%+v works, and asks for something", f)
+				}
+				if f.Severity != OK {
+					if strings.HasSuffix(f.Subject, ".scope") {
+						f.Subject = "SCOPE"
+					}
+					findings = append(findings, strings.TrimSpace(string(f.Severity)+" "+f.ID+" "+f.Subject))
+				}
+			}
+			if !slices.Equal(findings, c.findings) {
+				t.Errorf("found\n%s\nwant\n%s", strings.Join(findings, "\n"), strings.Join(c.findings, "\n"))
+			}
+			for _, command := range c.commands {
+				if !slices.Contains(commands, command) {
+					t.Errorf("no finding has the command %q: %q", command, commands)
+				}
+			}
+			if want := !strings.Contains(strings.Join(findings, "\n"), string(Missing)); r.OK != want {
+				t.Errorf("the report says %v to whether nothing is missing; want %v", r.OK, want)
+			}
+			var advice []string
+			for _, d := range r.Recommendation.Disks {
+				advice = append(advice, d.Disk+" "+d.Actuator+" "+d.Scheduler)
+			}
+			for _, v := range r.Recommendation.Volumes {
+				advice = append(advice, strings.TrimSpace(v.Backing+" "+v.On))
+			}
+			if !slices.Equal(advice, c.advice) {
+				t.Errorf("advises %q, want %q", advice, c.advice)
+			}
+			checkScreen(t, r)
+		})
+	}
+}
+
+// checkScreen: a person reads the report on about one screen, without long lines but
+// those to copy.
+func checkScreen(t *testing.T, r Report) {
+	t.Helper()
+	var out bytes.Buffer
+	if err := r.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+	if len(lines) > 60 {
+		t.Errorf("%d lines:\n%s", len(lines), out.String())
+	}
+	for _, f := range r.Findings {
+		if !strings.Contains(out.String(), f.What) {
+			t.Errorf("the report lacks %q:\n%s", f.What, out.String())
+		}
+	}
+}
+
+func TestAHostOnWhichAllWorksIsOK(t *testing.T) {
+	f := recorded(t, "debian12-nvme")
+	f.Disks[0].Cost = &Cost{Enabled: true, OwnModel: true}
+	f.Disks[0].Weights = "io.weight"
+	if r := Diagnose(f); !r.OK {
+		t.Errorf("something is missing: %+v", r.Findings)
+	}
+}
+
+func TestManyDisksWithTheSameProblemAreOneParagraph(t *testing.T) {
+	f := recorded(t, "debian12-nvme")
+	f.Disks[0].Rotational = true // BFQ suits it
+	for _, name := range []string{"nvme1n1", "nvme2n1", "nvme3n1"} {
+		d := f.Disks[0]
+		d.Name = name
+		f.Disks = append(f.Disks, d)
+		f.Filesystems = append(f.Filesystems, Filesystem{Type: "ext4", Device: name, Disks: []string{name}, Journal: "internal"})
+	}
+	var out bytes.Buffer
+	if err := Diagnose(f).Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(out.String(), "weights have no effect"); n != 1 || !strings.Contains(out.String(), "nvme0n1, nvme1n1, nvme2n1, nvme3n1: the scheduler") ||
+		!strings.Contains(out.String(), "/sys/block/nvme3n1/queue/scheduler") {
+		t.Errorf("%d times:\n%s", n, out.String())
+	}
+}
+
+func TestNamesOfStrangersDoNotReachTheTerminal(t *testing.T) {
+	f := recorded(t, "debian12-nvme")
+	f.Filesystems[0].Mounts = []string{"/srv/\x1b[2J"}
+	var out bytes.Buffer
+	if err := Diagnose(f).Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Errorf("%q", out.String())
+	}
+}
+
+func TestWhatVgsPrintsIsRead(t *testing.T) {
+	groups, err := parseVolumeGroups(`  WARNING: VG name is used twice
+  {"report":[{"vg":[{"vg_name":"vg0","vg_free":"1073741824","pv_name":"/dev/nosuch1"},{"vg_name":"vg0","vg_free":"1073741824","pv_name":"/dev/nosuch2"},{"vg_name":"vg1","vg_free":"0","pv_name":"[unknown]"}]}]}`)
+	if err != nil || len(groups) != 2 || groups[0].Name != "vg0" || groups[0].FreeBytes != 1<<30 || groups[1].FreeBytes != 0 {
+		t.Errorf("%+v, %v", groups, err)
+	}
+	for _, wrong := range []string{"", "no such command", `{"report":[{"vg":[{"vg_name":"vg0","vg_free":"much"}]}]}`} {
+		if _, err := parseVolumeGroups(wrong); err == nil {
+			t.Errorf("%q was read", wrong)
+		}
+	}
+}
+
+func TestKernelReleasesAreRead(t *testing.T) {
+	for release, want := range map[string][2]int{"6.1.0-50-amd64": {6, 1}, "5.10": {5, 10}, "5.14.0-503.el9": {5, 14}, "7.0-rc1": {7, 0}} {
+		if got, known := parseRelease(release); !known || got != want {
+			t.Errorf("%s: %v, %v", release, got, known)
+		}
+	}
+	if _, known := parseRelease("next"); known {
+		t.Error("next is no release")
+	}
+}
