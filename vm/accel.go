@@ -80,9 +80,9 @@ func tryKVM(ctx context.Context, vmlinux string) (bool, error) {
 	case <-ended:
 	case <-time.After(kvmPatience):
 	case <-ctx.Done():
-		qemu.kill()
+		qemu.Kill()
 		return false, context.Cause(ctx)
 	}
-	qemu.kill()
+	qemu.Kill()
 	return strings.Contains(log.String(), panicMark), nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/daybook-project/daybook/vm/internal/wire"
@@ -29,8 +30,10 @@ type boot struct {
 	channel *os.File
 	console consoleLog
 	killed  atomic.Bool
-	gone    chan struct{} // closed when QEMU is gone and all it said is read
-	ready   chan wire.Greeting
+	// journalSeen counts the lines that JournalErrors has reported; Machine.mu.
+	journalSeen int
+	gone        chan struct{} // closed when QEMU is gone and all it said is read
+	ready       chan wire.Greeting
 
 	sendMu sync.Mutex
 
@@ -67,7 +70,7 @@ func startBoot(args []string, files []*os.File, also io.Writer) (*boot, error) {
 	readers.Go(func() { _, _ = io.Copy(&b.console, console); console.Close() })
 	readers.Go(b.receive)
 	go func() {
-		<-qemu.exited
+		<-qemu.Ended()
 		readers.Wait() // their sockets end with QEMU
 		channel.Close()
 		b.endProcesses()
@@ -76,7 +79,7 @@ func startBoot(args []string, files []*os.File, also io.Writer) (*boot, error) {
 	return b, nil
 }
 
-// waitReady waits until the agent greets.
+// waitReady waits for the greeting of the agent.
 func (b *boot) waitReady(ctx context.Context) error {
 	select {
 	case greeting := <-b.ready:
@@ -91,7 +94,7 @@ func (b *boot) waitReady(ctx context.Context) error {
 	}
 }
 
-// receive gives what the guest sends to whom it is for.
+// receive passes the messages of the guest to their receivers.
 func (b *boot) receive() {
 	for {
 		frame, err := wire.Read(b.channel)
@@ -126,12 +129,14 @@ func (b *boot) send(kind wire.Kind, process uint32, value any) error {
 	return wire.WriteJSON(b.channel, kind, process, value)
 }
 
-// settlePatience bounds the wait for the console; a guest may have silenced it.
-const settlePatience = 2 * time.Second
+// consolePatience bounds the wait for the console; a guest may have silenced
+// it.
+const consolePatience = 2 * time.Second
 
-// settle waits until what the kernel said so far is read: console and commands
-// come by different ways, and a command's end may overtake the warning it caused.
-func (b *boot) settle() {
+// awaitConsole waits until all kernel messages so far are read. Console and
+// commands use different channels, so the end of a command may arrive before the
+// warning that it caused.
+func (b *boot) awaitConsole() {
 	b.mu.Lock()
 	b.nextMark++
 	mark := wire.MarkPrefix + strconv.FormatUint(uint64(b.nextMark), 10) + "."
@@ -143,7 +148,7 @@ func (b *boot) settle() {
 		return // it is gone; what it said is read when gone is closed
 	}
 	const pause = 2 * time.Millisecond
-	for end := time.Now().Add(settlePatience); !b.console.has(mark) && time.Now().Before(end); {
+	for end := time.Now().Add(consolePatience); !b.console.has(mark) && time.Now().Before(end); {
 		select {
 		case <-b.gone:
 			return
@@ -154,7 +159,7 @@ func (b *boot) settle() {
 
 func (b *boot) sendShutdown() error { return b.send(wire.Shutdown, 0, nil) }
 
-// kill ends QEMU at once and waits until all is over.
+// kill ends QEMU at once and waits until everything has ended.
 func (b *boot) kill() {
 	select {
 	case <-b.gone:
@@ -162,19 +167,19 @@ func (b *boot) kill() {
 	default:
 	}
 	b.killed.Store(true)
-	b.qemu.kill()
+	b.qemu.Kill()
 	<-b.gone
 }
 
 // killNow ends QEMU at once, and does not wait.
 func (b *boot) killNow() {
 	b.killed.Store(true)
-	_ = b.qemu.process.Kill()
+	_ = b.qemu.Signal(syscall.SIGKILL)
 }
 
-// end says why the guest is gone.
+// end returns the reason why the guest is gone.
 func (b *boot) end() error {
-	<-b.qemu.exited
+	<-b.qemu.Ended()
 	text := b.console.String()
 	switch {
 	case strings.Contains(text, panicMark):
@@ -186,14 +191,14 @@ func (b *boot) end() error {
 		return ErrPanicked
 	case b.killed.Load():
 		return ErrKilled
-	case b.qemu.said() != "":
-		return fmt.Errorf("QEMU ended: %s", b.qemu.said())
+	case b.qemu.Said() != "":
+		return fmt.Errorf("QEMU ended: %s", b.qemu.Said())
 	default:
 		return ErrEnded
 	}
 }
 
-// endProcesses tells those who wait that there is nothing to wait for.
+// endProcesses ends all waits for processes of the guest.
 func (b *boot) endProcesses() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,7 +209,7 @@ func (b *boot) endProcesses() {
 	b.processes = nil
 }
 
-// lastWords is the end of the console, to be put after an error.
+// lastWords is the end of the console, as a suffix of an error.
 func (b *boot) lastWords() string {
 	const lines = 20
 	if text := strings.TrimSpace(b.console.String()); text != "" {

@@ -18,6 +18,8 @@ const (
 	MinMemoryBytes     = 256 << 20
 	DefaultCPUs        = 2
 	DefaultBootTimeout = 2 * time.Minute
+	// SystemdBootTimeout is longer: an emulated systemd needs about half a minute.
+	SystemdBootTimeout = 5 * time.Minute
 
 	maxDisks  = 16
 	maxPmem   = 16
@@ -28,54 +30,64 @@ const (
 	pmemAlign = 2 << 20
 )
 
-// Config says what guest to boot. The zero value of each field but Kernel is
-// usable.
+// Config describes the guest to boot. The zero value of each field except
+// Kernel is valid.
 type Config struct {
 	Kernel      string // its name in the pin file, such as "6.1"
 	MemoryBytes int64  // 0: DefaultMemoryBytes
 	CPUs        int    // 0: DefaultCPUs
-	// Parallel processors run at the same time also where they are emulated,
-	// and so meet in ways that processors that take turns do not; but rarely
-	// the emulator makes the guest panic with "Oops: int3", or hang.
-	// DAYBOOK_VM_PARALLEL=1 says so for each guest. With KVM they always do.
+	// Parallel lets emulated processors run at the same time, so that their
+	// threads can interleave in more ways. Rarely, the emulator then makes the
+	// guest panic with "Oops: int3", or hang. DAYBOOK_VM_PARALLEL=1 sets it for
+	// each guest. With KVM they always run in parallel.
 	Parallel bool
 
 	Disks []Disk // /dev/daybook/disk0, disk1, ... in the guest
 	Pmem  []Pmem // /dev/daybook/pmem0, pmem1, ...
 
-	// Modules are loaded before the first command, with those they need. A
-	// name with a slash is a module's file on the host, built for this kernel.
-	// Modules for the devices above are loaded without being named.
+	// Modules are loaded before the first command, with their dependencies. A
+	// name with a slash is a module file on the host, built for this kernel.
+	// Modules for the devices above are loaded automatically.
 	Modules []string
 	Give    []Give
-	Cgroup  int    // the version that is mounted, 1 or 2; 0: 2
+	Cgroup  int // the version that is mounted, 1 or 2; 0: 2
+	// Systemd boots Debian with systemd as init, udev and D-Bus, from a root file
+	// system that is built once (package rootfs). Writes to it last as long as the
+	// Machine. All modules of the kernel are there; Modules are loaded early. A
+	// given program uses the guest's own libraries, and gets those it lacks.
+	// Commands are children of the unit daybook-vm.service.
+	Systemd bool
 	Append  string // more of the kernel's command line
 
-	// BootTimeout bounds the time from the start to the first command.
-	// 0: DefaultBootTimeout.
+	// BootTimeout limits the time from the start to the first command; 0 means
+	// DefaultBootTimeout.
 	BootTimeout time.Duration
-	// Console gets the kernel's messages as they come, besides
-	// [Machine.Console]; nil: none. It must not block.
+	// Console receives the kernel's messages as they arrive, in addition to
+	// [Machine.Console]; nil discards them. It must not block.
 	Console io.Writer
-	// Log is told what takes long, such as fetching a kernel; nil: none.
+	// Log receives messages about long operations, such as fetching a kernel;
+	// nil discards them.
 	Log func(format string, args ...any)
 }
 
-// Disk is a virtio disk.
+// Disk is a virtio disk, or an NVMe one.
 type Disk struct {
 	SizeBytes int64 // a multiple of 512
-	// Path is a file of the host that keeps the content. It is made if there
-	// is none; one that is there must have SizeBytes. "" is a file without a
-	// name, which is gone with the Machine.
+	// Path is a file of the host that keeps the content. A missing file is
+	// made; an existing one must have SizeBytes. "" is a file without a name,
+	// which is deleted with the Machine.
 	Path string
-	// Limits that QEMU puts on reads and writes together; 0: none.
+	// Limits of reads and writes together, enforced by QEMU; 0 means no limit.
 	BytesPerSecond int64
 	IOPS           int64
-	// Volatile disks have a write cache that loses what the guest has not
-	// flushed when it is killed, as a real disk's may. Without, all that was
-	// written stays: a flush that is missing shows only with it. It is slower,
-	// and takes no discards. See also [Machine.Record].
+	// Volatile disks have a write cache whose unflushed content is lost when
+	// the guest is killed, as on a real disk. Without it, all writes stay, and
+	// a missing flush is not detected. It is slower, and supports no discards.
+	// See also [Machine.Record].
 	Volatile bool
+	// NVMe makes it an NVMe disk, which has no I/O scheduler by default, instead of
+	// a virtio one.
+	NVMe bool
 }
 
 // Pmem is persistent memory (an NVDIMM), which survives Kill as battery-backed
@@ -83,19 +95,19 @@ type Disk struct {
 type Pmem struct {
 	SizeBytes int64 // a multiple of 2 MiB
 	Path      string
-	// Virtio makes it a virtio-pmem device instead: the host's page cache, which a
-	// guest must ask the host to flush. So it is not memory that persists by itself.
+	// Virtio makes it a virtio-pmem device instead: the page cache of the host,
+	// which only the host can flush. So it is not persistent by itself.
 	Virtio bool
 }
 
-// Give is a file, directory or program of the host for the guest. A program
-// brings the shared libraries that it needs.
+// Give is a file, directory or program of the host for the guest. A program is
+// copied with its shared libraries.
 type Give struct {
 	Host  string // a path, or the name of a program on the PATH
 	Guest string // an absolute path; "" is the same as on the host
 }
 
-// withDefaults fills in what was left open.
+// withDefaults fills in the defaults.
 func (c Config) withDefaults() Config {
 	if c.MemoryBytes == 0 {
 		c.MemoryBytes = DefaultMemoryBytes
@@ -109,16 +121,19 @@ func (c Config) withDefaults() Config {
 	c.Parallel = c.Parallel || os.Getenv(parallelVariable) == "1"
 	if c.BootTimeout == 0 {
 		c.BootTimeout = DefaultBootTimeout
+		if c.Systemd {
+			c.BootTimeout = SystemdBootTimeout
+		}
 	}
 	return c
 }
 
-// ConfigError says that a Config cannot be booted anywhere.
+// ConfigError means that a Config is invalid on any host.
 type ConfigError struct{ error }
 
 func (e ConfigError) Unwrap() error { return e.error }
 
-// Check finds what is wrong with a Config, whatever the host.
+// Check returns an error if a Config is invalid, independent of the host.
 func (c Config) Check() error {
 	c = c.withDefaults()
 	if _, err := kernels.Find(c.Kernel); err != nil {
@@ -134,6 +149,9 @@ func (c Config) Check() error {
 	}
 	if c.Cgroup != 1 && c.Cgroup != 2 {
 		bad("cgroup version %d: want 1 or 2", c.Cgroup)
+	}
+	if c.Systemd && c.Cgroup == 1 {
+		bad("a guest with systemd has cgroup v2 only")
 	}
 	if len(c.Disks) > maxDisks || len(c.Pmem) > maxPmem {
 		bad("%d disks and %d of persistent memory: at most %d and %d", len(c.Disks), len(c.Pmem), maxDisks, maxPmem)
@@ -165,12 +183,18 @@ func (c Config) Check() error {
 	return nil
 }
 
-// modules are those that are loaded: what the harness and the devices need,
-// then what was asked for.
+// modules returns the modules to load: those of the agent and the devices, then
+// the requested ones.
 func (c Config) modules() []string {
 	modules := []string{"virtio_pci", "virtio_console"}
-	if len(c.Disks) > 0 {
+	if len(c.Disks) > 0 || c.Systemd {
 		modules = append(modules, "virtio_blk")
+	}
+	if slices.ContainsFunc(c.Disks, func(d Disk) bool { return d.NVMe }) {
+		modules = append(modules, "nvme")
+	}
+	if c.Systemd {
+		modules = append(modules, "ext4", "9p", "9pnet_virtio")
 	}
 	if len(c.Pmem) > 0 {
 		modules = append(modules, "nfit", "nd_pmem")

@@ -3,6 +3,8 @@ package vm
 import (
 	"strings"
 	"testing"
+
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func TestParseSize(t *testing.T) {
@@ -21,6 +23,7 @@ func TestParseDisk(t *testing.T) {
 	for text, want := range map[string]Disk{
 		"1G":                  {SizeBytes: 1 << 30},
 		"a:b.img:1M":          {SizeBytes: 1 << 20, Path: "a:b.img"},
+		"1M,nvme,volatile":    {SizeBytes: 1 << 20, NVMe: true, Volatile: true},
 		"1M,bps=60M":          {SizeBytes: 1 << 20, BytesPerSecond: 60 << 20},
 		"/d:1M,iops=9,bps=1K": {SizeBytes: 1 << 20, Path: "/d", BytesPerSecond: 1 << 10, IOPS: 9},
 	} {
@@ -93,7 +96,7 @@ func TestLimitsAndNamesOnTheCommandLineOfQEMU(t *testing.T) {
 		Disks: []Disk{{SizeBytes: 512}, {SizeBytes: 512, BytesPerSecond: 7, IOPS: 8}},
 		Pmem:  []Pmem{{SizeBytes: 2 << 20}},
 	}.withDefaults()
-	line := strings.Join(arguments(c, "/vmlinux", tcg), " ")
+	line := strings.Join(arguments(c, kernels.Tree{Vmlinux: "/vmlinux"}, tcg), " ")
 	for _, want := range []string{
 		"file=/proc/self/fd/6,format=raw,if=none,id=disk0,cache=unsafe,discard=unmap -device",
 		"file=/proc/self/fd/7,format=raw,if=none,id=disk1,cache=unsafe,discard=unmap,throttling.bps-total=7,throttling.iops-total=8 -device",
@@ -103,7 +106,7 @@ func TestLimitsAndNamesOnTheCommandLineOfQEMU(t *testing.T) {
 			t.Errorf("no %q in %s", want, line)
 		}
 	}
-	if line := strings.Join(arguments(Config{Kernel: "6.1"}.withDefaults(), "/vmlinux", kvm), " "); strings.Contains(line, "nvdimm") || !strings.Contains(line, "-accel kvm -cpu host") {
+	if line := strings.Join(arguments(Config{Kernel: "6.1"}.withDefaults(), kernels.Tree{Vmlinux: "/vmlinux"}, kvm), " "); strings.Contains(line, "nvdimm") || !strings.Contains(line, "-accel kvm -cpu host") {
 		t.Error(line)
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/daybook-project/daybook/vm/internal/wire"
 )
 
-// How much of the console is kept: its beginning, where boots fail, and its
-// end, where guests do.
+// Limits of the kept console output: its start, where boots fail, and its end,
+// where guests fail.
 const (
 	consoleHeadBytes = 1 << 20
 	consoleTailBytes = 3 << 20
 )
 
-// consoleLog keeps what the kernel writes.
+// consoleLog keeps the console output of the kernel.
 type consoleLog struct {
 	mu   sync.Mutex
 	head []byte
@@ -41,7 +41,7 @@ func (c *consoleLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String is what was written, with a line that says so where a part is left out.
+// String returns the output, with a line in place of an omitted part.
 func (c *consoleLog) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,7 @@ func (c *consoleLog) String() string {
 	return text.String()
 }
 
-// has says whether the end of what was written contains a text.
+// has reports whether the end of the output contains a text.
 func (c *consoleLog) has(text string) bool {
 	const near = 64 << 10
 	c.mu.Lock()
@@ -70,8 +70,7 @@ func (c *consoleLog) has(text string) bool {
 // panicMark is in the first line of every panic of Linux.
 const panicMark = "Kernel panic - not syncing"
 
-// problemMarks are in the first lines of what Linux says when it found a fault
-// of its own.
+// problemMarks are in the first lines of Linux's reports of its own faults.
 var problemMarks = []string{
 	panicMark,
 	"WARNING: CPU:", "WARNING: possible ", "WARNING: suspicious ", "WARNING: inconsistent ", "WARNING: bad unlock",
@@ -83,8 +82,8 @@ var problemMarks = []string{
 	"Out of memory: Killed process",
 }
 
-// KernelProblems picks the lines of a kernel log that begin the report of a
-// fault: panics, oopses, warnings, lockups, hung tasks, killing for want of memory.
+// KernelProblems returns the lines of a kernel log that start the report of a
+// fault: panics, oopses, warnings, lockups, hung tasks, out-of-memory kills.
 func KernelProblems(log string) []string {
 	var problems []string
 	for line := range strings.Lines(log) {
@@ -99,7 +98,7 @@ func KernelProblems(log string) []string {
 	return problems
 }
 
-// lastLines are the last n lines that say something, for errors.
+// lastLines returns the last n lines that are not empty, for errors.
 func lastLines(text string, n int) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")

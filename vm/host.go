@@ -2,11 +2,10 @@ package vm
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
-	"strings"
+
+	"github.com/daybook-project/daybook/internal/kernel"
 )
 
 // MissingError says that a program is not on the PATH.
@@ -32,24 +31,8 @@ func CheckHost() error {
 // checkMemory refuses a guest that the host has no memory for: it would be
 // killed later, at some point that says nothing.
 func checkMemory(wanted int64) error {
-	text, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return nil // not known
-	}
-	if available, known := parseAvailable(string(text)); known && wanted > available {
+	if available, known := kernel.AvailableMemory(); known && wanted > available {
 		return fmt.Errorf("the guest wants %d MiB of memory, and this host has %d MiB left: ask for less, or end other guests", wanted>>20, available>>20)
 	}
 	return nil
-}
-
-// parseAvailable reads MemAvailable of /proc/meminfo, in bytes.
-func parseAvailable(meminfo string) (int64, bool) {
-	for line := range strings.Lines(meminfo) {
-		fields := strings.Fields(line)
-		if len(fields) == 3 && fields[0] == "MemAvailable:" {
-			n, err := strconv.ParseInt(fields[1], 10, 64)
-			return n << 10, err == nil
-		}
-	}
-	return 0, false
 }

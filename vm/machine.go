@@ -14,13 +14,14 @@ import (
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
-// Machine is a guest. Its methods may be called by several goroutines, but for
-// Reboot and Close.
+// Machine is a guest. Its methods are safe for concurrent use, except Reboot
+// and Close.
 type Machine struct {
 	config      Config
 	kernel      kernels.Tree
 	accelerator accelerator
 	initrd      *os.File
+	root        []*os.File // for systemd: the root file system and its overlay
 	devices     []*os.File // disks, then pmem
 	deviceState
 
@@ -28,9 +29,9 @@ type Machine struct {
 	boot *boot // the latest
 }
 
-// Boot boots a guest and returns when it can run commands. What it needs of the
-// host is named by [CheckHost]; a kernel that is not in the cache is fetched.
-// The context bounds the boot only. Close the Machine when done.
+// Boot boots a guest and returns when it can run commands. [CheckHost] lists
+// its requirements; a kernel that is not in the cache is fetched. The context
+// limits only the boot. Close the Machine when done.
 func Boot(ctx context.Context, config Config) (*Machine, error) {
 	if err := config.Check(); err != nil {
 		return nil, err
@@ -59,6 +60,11 @@ func Boot(ctx context.Context, config Config) (*Machine, error) {
 		return nil, err
 	}
 	m := &Machine{config: config, kernel: kernel, accelerator: a}
+	if config.Systemd {
+		if m.root, err = openRoot(ctx, store); err != nil {
+			return nil, err
+		}
+	}
 	if err := m.makeFiles(store.Dir); err != nil {
 		m.Close()
 		return nil, err
@@ -109,7 +115,7 @@ func (m *Machine) makeFiles(dir string) error {
 	root := initrd.Root{
 		Agent: self, Busybox: busybox,
 		Release: m.kernel.Release, ModuleDir: m.kernel.Modules, Modules: m.config.modules(),
-		Setup: wire.Setup{Hostname: "daybook-vm", Cgroup: m.config.Cgroup, Disks: len(m.config.Disks), Pmem: len(m.config.Pmem)},
+		Setup: wire.Setup{Hostname: "daybook-vm", Cgroup: m.config.Cgroup, Disks: len(m.config.Disks), Pmem: len(m.config.Pmem), Systemd: m.config.Systemd},
 	}
 	for _, give := range m.config.Give {
 		root.Give = append(root.Give, initrd.Given(give))
@@ -118,8 +124,8 @@ func (m *Machine) makeFiles(dir string) error {
 	if err != nil {
 		return err
 	}
-	// The archive and what is unpacked from it are in memory at once, and the
-	// root may take no more than half of the memory.
+	// The archive and its unpacked content are in memory at the same time, and
+	// the root may use at most half of the memory.
 	const kernelBytes = 160 << 20
 	if need := 2*size + kernelBytes; need > m.config.MemoryBytes {
 		return ConfigError{fmt.Errorf("%d MiB of files for the guest need %d MiB of memory, and it has %d MiB: give it more memory, or put files on a disk",
@@ -128,7 +134,7 @@ func (m *Machine) makeFiles(dir string) error {
 	return nil
 }
 
-// start boots the guest on the files that there are.
+// start boots the guest with the existing files.
 func (m *Machine) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.config.BootTimeout, fmt.Errorf("the guest did not boot within %s", m.config.BootTimeout))
 	defer cancel()
@@ -136,7 +142,7 @@ func (m *Machine) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b, err := startBoot(arguments(m.config, m.kernel.Vmlinux, m.accelerator), inherited, m.config.Console)
+	b, err := startBoot(arguments(m.config, m.kernel, m.accelerator), inherited, m.config.Console)
 	letGo()
 	if err != nil {
 		return err
@@ -151,8 +157,8 @@ func (m *Machine) start(ctx context.Context) error {
 	return nil
 }
 
-// inherited are the files for QEMU: a volatile disk's is a socket, and QEMU alone
-// is to have that end of it, so letGo is called when QEMU has it.
+// inherited returns the files for QEMU. That of a volatile disk is a socket whose
+// end only QEMU may hold, so letGo is called when QEMU has it.
 func (m *Machine) inherited() (files []*os.File, letGo func(), err error) {
 	var sockets []*os.File
 	letGo = func() {
@@ -160,12 +166,14 @@ func (m *Machine) inherited() (files []*os.File, letGo func(), err error) {
 			s.Close()
 		}
 	}
-	files = append([]*os.File{m.initrd}, m.devices...)
+	files = append([]*os.File{m.initrd}, m.root...)
+	first := len(files)
+	files = append(files, m.devices...)
 	for i, d := range m.volatile {
 		if d == nil {
 			continue
 		}
-		// The guest before this one must be gone from it.
+		// The earlier guest must have closed it.
 		if err := d.wait(); err != nil {
 			letGo()
 			return nil, nil, fmt.Errorf("disk %d: %w", i, err)
@@ -176,7 +184,7 @@ func (m *Machine) inherited() (files []*os.File, letGo func(), err error) {
 			return nil, nil, fmt.Errorf("disk %d: %w", i, err)
 		}
 		sockets = append(sockets, socket)
-		files[1+i] = socket
+		files[first+i] = socket
 	}
 	return files, letGo, nil
 }
@@ -187,24 +195,24 @@ func (m *Machine) current() *boot {
 	return m.boot
 }
 
-// Kernel is what uname -r says in the guest.
+// Kernel returns uname -r of the guest.
 func (m *Machine) Kernel() string { return m.kernel.Release }
 
-// Accelerated says whether the processor runs the guest (KVM). If not, it is
-// emulated, and some ten times slower.
+// Accelerated reports whether the processor runs the guest (KVM). If not, it is
+// emulated, and about ten times slower.
 func (m *Machine) Accelerated() bool { return m.accelerator == kvm }
 
-// Kill ends the guest as a power cut does: QEMU gets SIGKILL. What the guest
-// wrote to disks and pmem stays, but of a volatile disk only what was flushed;
-// what it had in memory is lost.
+// Kill ends the guest like a power cut: QEMU gets SIGKILL. The guest's writes
+// to disks and pmem stay, but on a volatile disk only the flushed ones; the
+// content of memory is lost.
 func (m *Machine) Kill() { m.current().kill() }
 
 // shutdownPatience bounds how long a guest may take to power off.
 const shutdownPatience = 30 * time.Second
 
-// Shutdown ends the guest in good order: processes get SIGTERM, disks are
-// unmounted, the machine powers off. If that does not come to its end, the
-// guest is killed and there is an error.
+// Shutdown shuts the guest down: processes get SIGTERM, disks are unmounted,
+// the machine powers off. If that does not finish, the guest is killed, which
+// is an error.
 func (m *Machine) Shutdown(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, shutdownPatience, fmt.Errorf("it did not power off within %s", shutdownPatience))
 	defer cancel()
@@ -226,7 +234,7 @@ func (m *Machine) Shutdown(ctx context.Context) error {
 }
 
 // Reboot boots the guest again on the same disks and the same pmem, after
-// killing it if it still runs. All else is as at the first boot.
+// killing it if it still runs. Everything else is as at the first boot.
 func (m *Machine) Reboot(ctx context.Context) error {
 	m.Kill()
 	if _, err := m.initrd.Seek(0, 0); err != nil {
@@ -238,7 +246,7 @@ func (m *Machine) Reboot(ctx context.Context) error {
 // Done is closed when the guest of the latest boot is gone, for whatever reason.
 func (m *Machine) Done() <-chan struct{} { return m.current().gone }
 
-// Err says why the guest is gone: [ErrPanicked], [ErrKilled] or [ErrEnded].
+// Err returns why the guest is gone: [ErrPanicked], [ErrKilled] or [ErrEnded];
 // nil while it runs.
 func (m *Machine) Err() error {
 	b := m.current()
@@ -250,21 +258,21 @@ func (m *Machine) Err() error {
 	}
 }
 
-// Console is what the kernel wrote since the latest boot, and until now:
-// warnings and worse, and what processes wrote to /dev/console. Of very much,
-// the middle is left out.
+// Console returns the console output since the latest boot: kernel messages of
+// level warning and above, and output to /dev/console. The middle of a very
+// long output is omitted.
 func (m *Machine) Console() string {
 	b := m.current()
-	b.settle()
+	b.awaitConsole()
 	return b.console.String()
 }
 
-// KernelProblems are the lines of the console that begin the report of a fault
-// of the kernel, such as WARNING, BUG, Oops or a panic.
+// KernelProblems returns the console lines that start the report of a kernel
+// fault, such as WARNING, BUG, Oops or a panic.
 func (m *Machine) KernelProblems() []string { return KernelProblems(m.Console()) }
 
-// Close kills the guest if it still runs, and lets go of its files: those
-// without a path are gone.
+// Close kills the guest if it still runs, and closes its files: those without a
+// path are deleted.
 func (m *Machine) Close() {
 	if b := m.current(); b != nil {
 		b.kill()
@@ -275,7 +283,7 @@ func (m *Machine) Close() {
 			d.close()
 		}
 	}
-	for _, file := range m.devices {
+	for _, file := range append(m.root, m.devices...) {
 		file.Close()
 	}
 	if m.initrd != nil {

@@ -14,17 +14,17 @@ import (
 	"github.com/daybook-project/daybook/vm/internal/wire"
 )
 
-// Command is what to run in the guest, as root.
+// Command is a command to run in the guest, as root.
 type Command struct {
 	Args []string // the program, looked up on the guest's PATH, and its arguments
 	Env  []string // NAME=VALUE, over the guest's own
 	Dir  string   // "": /root
-	// Where output goes as it comes; nil: nowhere. One that blocks holds up
-	// all processes of the guest.
+	// Stdout and Stderr receive the output as it arrives; nil discards it. A
+	// writer that blocks delays all processes of the guest.
 	Stdout, Stderr io.Writer
 }
 
-// ExitError says that a command ran, and did not end with status 0.
+// ExitError means that a command ran, and did not end with status 0.
 type ExitError struct {
 	Args   []string
 	Code   int            // 127: not found in the guest, 126: cannot be run; 0 if Signal
@@ -47,7 +47,7 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// Status is the exit status as a shell gives it: 128 and the signal's number
+// Status returns the exit status as a shell does: 128 plus the signal's number
 // for a killed command.
 func (e *ExitError) Status() int {
 	if e.Signal != 0 {
@@ -98,7 +98,7 @@ func (b *boot) request(command Command, request wire.Request) (*Process, error) 
 	return p, nil
 }
 
-// receive takes a frame of the process.
+// receive processes a frame of the process.
 func (p *Process) receive(frame wire.Frame) {
 	switch frame.Kind {
 	case wire.Stdout:
@@ -132,14 +132,14 @@ func (p *Process) finish(err error) {
 	})
 }
 
-// Signal sends a signal to the process and what it started in its group.
+// Signal sends a signal to the process and its process group.
 func (p *Process) Signal(signal syscall.Signal) error {
 	return p.boot.send(wire.Signal, p.id, int(signal))
 }
 
-// Wait waits for the end of the process. The error is an [*ExitError] if it
-// ran and failed, and why the guest is gone ([ErrPanicked] and so on) if that
-// came first. If the context ends first, the process gets SIGKILL.
+// Wait waits for the end of the process. The error is an [*ExitError] if it ran
+// and failed, or the reason why the guest is gone ([ErrPanicked] and so on) if
+// that happened first. If the context ends first, the process gets SIGKILL.
 func (p *Process) Wait(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -162,8 +162,8 @@ func (m *Machine) Do(ctx context.Context, command Command) error {
 	return p.Wait(ctx)
 }
 
-// Run runs a command to its end and gives its standard output. The standard
-// error is in the [*ExitError] if it fails.
+// Run runs a command to its end and returns its standard output. If it fails,
+// the [*ExitError] contains the standard error.
 func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	var stdout bytes.Buffer
 	var stderr tailBuffer
@@ -178,9 +178,9 @@ func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	return stdout.String(), err
 }
 
-// KillWhen runs a command and kills the guest, as [Machine.Kill] does, at once
-// when a line of the command's standard output makes when true. It is an error
-// if the command ends before.
+// KillWhen runs a command and kills the guest, like [Machine.Kill], as soon as
+// when returns true for a line of the command's standard output. It is an error
+// if the command ends first.
 func (m *Machine) KillWhen(ctx context.Context, command Command, when func(line string) bool) error {
 	b := m.current()
 	also := command.Stdout
@@ -204,7 +204,7 @@ func (m *Machine) KillWhen(ctx context.Context, command Command, when func(line 
 	return err
 }
 
-// lineWriter calls line with each whole line.
+// lineWriter calls line with each complete line.
 type lineWriter struct {
 	rest []byte
 	line func(string)
@@ -229,7 +229,7 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// tailBuffer keeps the end of what is written.
+// tailBuffer keeps the end of the output.
 type tailBuffer struct{ b []byte }
 
 const maxTailBytes = 4 << 10

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/daybook-project/daybook/vm/internal/wire"
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 // qemuProgram is the emulator; Debian's package is qemu-system-x86.
 const qemuProgram = "qemu-system-x86_64"
 
-// accelerator is how QEMU runs the guest's instructions.
+// accelerator is the way QEMU executes the guest's instructions.
 type accelerator string
 
 const (
@@ -38,10 +39,11 @@ func (a accelerator) arguments(parallel bool) []string {
 	return []string{"-accel", "tcg,thread=" + thread, "-cpu", "max,la57=off"}
 }
 
-// parallelVariable asks for processors that run in parallel in each guest.
+// parallelVariable requests processors that run in parallel in each guest.
 const parallelVariable = "DAYBOOK_VM_PARALLEL"
 
-// Descriptors that QEMU inherits, in this order; then disks, then pmem.
+// Descriptors that QEMU inherits, in this order; then the root file system and its
+// overlay for systemd, then disks, then pmem.
 const (
 	channelFD = 3 + iota
 	consoleFD
@@ -49,12 +51,12 @@ const (
 	firstDeviceFD
 )
 
-// descriptorPath names an inherited descriptor as a file. So QEMU needs no
-// names, and files without names leave nothing behind.
+// descriptorPath is the path of an inherited descriptor. QEMU therefore needs
+// no file names, and files without names leave nothing behind.
 func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // arguments is QEMU's command line for a guest.
-func arguments(c Config, vmlinux string, a accelerator) []string {
+func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 	machine := "q35,smm=off,vmport=off"
 	memory := strconv.FormatInt(c.MemoryBytes>>20, 10) + "M"
 	if len(c.Pmem) > 0 {
@@ -70,7 +72,7 @@ func arguments(c Config, vmlinux string, a accelerator) []string {
 		"-smp", strconv.Itoa(c.CPUs),
 		"-m", memory,
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-monitor", "none",
-		"-kernel", vmlinux,
+		"-kernel", kernel.Vmlinux,
 		"-initrd", descriptorPath(initrdFD),
 		"-append", commandLine(c),
 		"-chardev", "socket,id=console,fd="+strconv.Itoa(consoleFD),
@@ -80,10 +82,14 @@ func arguments(c Config, vmlinux string, a accelerator) []string {
 		"-device", "virtserialport,chardev=channel,name="+wire.PortName,
 	)
 	fd := firstDeviceFD
+	var rootFD, overlayFD int
+	if c.Systemd {
+		rootFD, overlayFD, fd = fd, fd+1, fd+2
+	}
 	for i, d := range c.Disks {
 		drive := fmt.Sprintf("file=%s,format=raw,if=none,id=disk%d,cache=unsafe,discard=unmap", descriptorPath(fd), i)
 		if d.Volatile {
-			// It is ours to say what a flush does: see volatile.go.
+			// volatile.go implements the flush.
 			drive = fmt.Sprintf("file.driver=nbd,file.server.type=fd,file.server.str=%d,format=raw,if=none,id=disk%d,cache=writeback", fd, i)
 		}
 		if d.BytesPerSecond > 0 {
@@ -92,7 +98,11 @@ func arguments(c Config, vmlinux string, a accelerator) []string {
 		if d.IOPS > 0 {
 			drive += fmt.Sprintf(",throttling.iops-total=%d", d.IOPS)
 		}
-		args = append(args, "-drive", drive, "-device", fmt.Sprintf("virtio-blk-pci,drive=disk%d,serial=%s", i, wire.DiskSerial(i)))
+		model := "virtio-blk-pci"
+		if d.NVMe {
+			model = "nvme"
+		}
+		args = append(args, "-drive", drive, "-device", fmt.Sprintf("%s,drive=disk%d,serial=%s", model, i, wire.DiskSerial(i)))
 		fd++
 	}
 	for i, p := range c.Pmem {
@@ -104,6 +114,15 @@ func arguments(c Config, vmlinux string, a accelerator) []string {
 			"-object", fmt.Sprintf("memory-backend-file,id=pmem%d,share=on,mem-path=%s,size=%d", i, descriptorPath(fd), p.SizeBytes),
 			"-device", device)
 		fd++
+	}
+	if c.Systemd {
+		// After the other disks, so that the first of those is vda.
+		root := fmt.Sprintf("driver=qcow2,file.driver=file,file.filename=%s,backing.driver=raw,backing.read-only=on,backing.file.driver=file,backing.file.filename=%s,if=none,id=root,cache=unsafe,discard=unmap",
+			descriptorPath(overlayFD), descriptorPath(rootFD))
+		args = append(args,
+			"-drive", root, "-device", "virtio-blk-pci,drive=root,serial="+wire.RootSerial,
+			"-fsdev", "local,id=modules,readonly=on,security_model=none,path="+strings.ReplaceAll(kernel.Modules, ",", ",,"),
+			"-device", "virtio-9p-pci,fsdev=modules,mount_tag="+wire.ModulesTag)
 	}
 	return args
 }
@@ -117,6 +136,9 @@ func commandLine(c Config) string {
 	words := []string{
 		"console=ttyS0", "loglevel=5", "panic=-1", "no_timer_check",
 		"rdinit=" + wire.AgentPath, wire.AgentVariable + "=1",
+	}
+	if c.Systemd {
+		words = append(words, "systemd.show_status=0")
 	}
 	if c.Append != "" {
 		words = append(words, c.Append)

@@ -24,7 +24,7 @@ type Recording struct {
 	most    int
 	full    chan struct{}
 
-	// All below under machine.deviceMu.
+	// machine.deviceMu protects all fields below.
 	disks  []*recordedDisk // the volatile ones
 	pmem   []*recordedPmem
 	points int
@@ -36,7 +36,8 @@ type recordedDisk struct {
 	disk  *volatileDisk
 	index int // among the Config's disks
 	start []byte
-	// For each point: what became durable since the one before, and what was in the cache.
+	// For each point: the writes that became durable since the point before, and those in
+	// the cache.
 	became, pending [][]diskWrite
 }
 
@@ -53,11 +54,11 @@ type pageContent struct {
 	bytes  []byte
 }
 
-// pmemPageBytes is the grain in which persistent memory is compared.
+// pmemPageBytes is the unit in which persistent memory is compared.
 const pmemPageBytes = 4096
 
-// Record begins a recording of at most most points. There is one at a time, and
-// a guest with a volatile disk is needed.
+// Record starts a recording of at most most points. There is one at a time, and
+// the guest must have a volatile disk.
 func (m *Machine) Record(most int) (*Recording, error) {
 	m.deviceMu.Lock()
 	defer m.deviceMu.Unlock()
@@ -93,7 +94,7 @@ func (m *Machine) Record(most int) (*Recording, error) {
 		r.pmem = append(r.pmem, &recordedPmem{file: file, mapped: mapped, start: bytes.Clone(mapped), latest: bytes.Clone(mapped)})
 	}
 	for _, d := range r.disks {
-		// What is in the cache already may become durable at the first flush.
+		// Writes already in the cache may become durable at the first flush.
 		d.disk.recording, d.disk.became = r, nil
 	}
 	return r, nil
@@ -114,7 +115,7 @@ func (r *Recording) unmap() {
 	}
 }
 
-// note notes the present moment. Under deviceMu.
+// note records the current state. The caller holds deviceMu.
 func (r *Recording) note() error {
 	if r.ended || r.points == r.most {
 		return r.err
@@ -140,7 +141,7 @@ func (r *Recording) note() error {
 	return nil
 }
 
-// changed gives the pages that differ from the latest point.
+// changed returns the pages that differ from the latest point.
 func (p *recordedPmem) changed() []pageContent {
 	var pages []pageContent
 	for at := 0; at < len(p.mapped); at += pmemPageBytes {
@@ -153,18 +154,18 @@ func (p *recordedPmem) changed() []pageContent {
 	return pages
 }
 
-// Now notes the present moment, too.
+// Now also records the current state.
 func (r *Recording) Now() error {
 	r.machine.deviceMu.Lock()
 	defer r.machine.deviceMu.Unlock()
 	return r.note()
 }
 
-// Full is closed when there are as many points as Record was asked for. The
-// guest goes on, and is recorded no more.
+// Full is closed when the recording has the maximum number of points. The guest
+// continues without recording.
 func (r *Recording) Full() <-chan struct{} { return r.full }
 
-// End ends the recording, and says how many points there are.
+// End ends the recording, and returns the number of points.
 func (r *Recording) End() (points int, err error) {
 	r.machine.deviceMu.Lock()
 	defer r.machine.deviceMu.Unlock()
@@ -178,7 +179,8 @@ func (r *Recording) End() (points int, err error) {
 	return r.points, r.err
 }
 
-// Pending is how many writes were in the caches of all disks at a point, from 0.
+// Pending returns the number of writes in the caches of all disks at a point,
+// from 0.
 func (r *Recording) Pending(point int) int {
 	n := 0
 	for _, d := range r.disks {

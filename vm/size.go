@@ -25,7 +25,7 @@ func ParseSize(s string) (int64, error) {
 	return n << shift, nil
 }
 
-// ParseDisk reads [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile].
+// ParseDisk reads [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile][,nvme].
 func ParseDisk(s string) (Disk, error) {
 	words := strings.Split(s, ",")
 	path, size, err := parsePlace(words[0])
@@ -39,6 +39,10 @@ func ParseDisk(s string) (Disk, error) {
 			disk.Volatile = true
 			continue
 		}
+		if word == "nvme" {
+			disk.NVMe = true
+			continue
+		}
 		switch name {
 		case "bps":
 			disk.BytesPerSecond, err = ParseSize(value)
@@ -48,7 +52,7 @@ func ParseDisk(s string) (Disk, error) {
 				err = fmt.Errorf("%q is not a number of operations per second above zero", value)
 			}
 		default:
-			err = fmt.Errorf("%q is no property of a disk: want bps=SIZE, iops=N or volatile", word)
+			err = fmt.Errorf("%q is no property of a disk: want bps=SIZE, iops=N, volatile or nvme", word)
 		}
 		if err != nil {
 			return Disk{}, fmt.Errorf("disk %q: %w", s, err)

@@ -14,21 +14,22 @@ type diskWrite struct {
 	data   []byte // never changed
 }
 
-// volatileDisk is a disk with a write cache that a power cut empties: the content
-// with the cache's is one file, which reads see; the content without is another.
-// QEMU is its client, by NBD over a socket that it inherits, so that each flush
-// of the guest comes here.
+// volatileDisk is a disk with a write cache that a power cut empties. One file
+// has the content including the cache, which reads return; another has the
+// content without it. QEMU is its client, by NBD over an inherited socket, so
+// that this process handles each flush of the guest.
 type volatileDisk struct {
 	durable *os.File // the backing file
 	cached  *os.File
 	size    int64
 
-	// mu is one for all disks of a machine: what a power cut leaves is of one
-	// moment.
+	// mu is shared by all disks of a machine: a power cut affects them at the
+	// same time.
 	mu      *sync.Mutex
 	pending []diskWrite // in cached, not in durable
 	became  []diskWrite // in durable, since the recording's last point
-	// recording is notified of each flush before it takes effect; nil: none.
+	// recording is notified of each flush before it takes effect; nil means
+	// none.
 	recording *Recording
 
 	served chan struct{} // closed when the client is gone and the cache is empty
@@ -50,7 +51,7 @@ func newVolatileDisk(dir string, durable *os.File, size int64, mu *sync.Mutex) (
 	return &volatileDisk{durable: durable, cached: cached, size: size, mu: mu}, nil
 }
 
-// copyData copies what is not a hole.
+// copyData copies the ranges that are not holes.
 func copyData(to, from *os.File, size int64) error {
 	const piece = 1 << 20
 	b := make([]byte, piece)
@@ -74,7 +75,7 @@ func copyData(to, from *os.File, size int64) error {
 	return nil
 }
 
-// connect gives the client's end of a socket, and serves the other.
+// connect returns the client's end of a socket, and serves the other.
 func (d *volatileDisk) connect() (*os.File, error) {
 	ours, theirs, err := socketPair()
 	if err != nil {
@@ -92,7 +93,7 @@ func (d *volatileDisk) connect() (*os.File, error) {
 	return theirs, nil
 }
 
-// wait until the client is gone.
+// wait waits until the client has closed the socket.
 func (d *volatileDisk) wait() error {
 	if d.served == nil {
 		return nil
@@ -132,7 +133,7 @@ func (d *volatileDisk) WriteAt(b []byte, offset int64) (int, error) {
 	return d.cached.WriteAt(b, offset)
 }
 
-// Flush makes what was written durable. The moment before is noted first.
+// Flush makes all writes durable. The state before it is recorded first.
 func (d *volatileDisk) Flush() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,7 +154,7 @@ func (d *volatileDisk) Flush() error {
 	return nil
 }
 
-// become makes the disk one with this content, and nothing in its cache.
+// become gives the disk this content and an empty cache.
 func (d *volatileDisk) become(content []byte) error {
 	d.pending = nil
 	for _, file := range []*os.File{d.durable, d.cached} {

@@ -15,8 +15,8 @@ func newFetchCommand() *cobra.Command {
 		Use:   "fetch",
 		Short: "Fetch kernels into the cache",
 		Long: `Fetch downloads the pinned kernels with apt, checks them, and unpacks them in the
-cache: $DAYBOOK_VM_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/daybook/vm. What is
-there already is not fetched again. It prints where each part is.
+cache: $DAYBOOK_VM_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/daybook/vm. It does
+not fetch again what is cached. It prints where each part is.
 
 Headers build modules for that kernel: make -C HEADERS M=DIR modules.
 The source is Debian's tar, with its patches applied.`,
@@ -54,8 +54,8 @@ The source is Debian's tar, with its patches applied.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&names, "kernel", kernels.Names(), "which")
-	cmd.Flags().BoolVar(&headers, "headers", false, "what building a module needs, too")
-	cmd.Flags().BoolVar(&source, "source", false, "the kernel's source, too")
+	cmd.Flags().BoolVar(&headers, "headers", false, "also fetch the headers that building a module needs")
+	cmd.Flags().BoolVar(&source, "source", false, "also fetch the source of the kernel")
 	return cmd
 }
 
@@ -71,7 +71,7 @@ func checkNames(names []string) error {
 func newKernelsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "kernels",
-		Short:   "List the kernels, and what of them is in the cache",
+		Short:   "List the kernels and the cached parts of each",
 		Example: `  daybook-vm kernels`,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

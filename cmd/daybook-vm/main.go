@@ -26,8 +26,8 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
-// message is what to say about an error: nothing about a command that ran, for
-// it said so itself, nor about Ctrl-C.
+// message is the text to print for an error. It is empty for a command that
+// ran, because the command printed its own error, and for Ctrl-C.
 func message(err error) string {
 	var status statusError
 	if errors.As(err, &status) {

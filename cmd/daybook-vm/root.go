@@ -17,21 +17,21 @@ const (
 	exitInterrupted = 130 // a signal that asks for the end, after cleaning up
 )
 
-// Exit codes of run, beside those of the command in the guest.
+// Exit codes of run, besides those of the command in the guest.
 const (
 	exitEnded    = 121 // the guest powered off or rebooted under the command
 	exitKilled   = 122 // --kill-after killed the guest
 	exitPanicked = 123 // the guest's kernel panicked
-	exitTimeout  = 124 // --timeout is over
-	exitHarness  = 125 // no guest, or it could not do what was asked
+	exitTimeout  = 124 // --timeout expired
+	exitHarness  = 125 // no guest, or a request to it failed
 )
 
-// usageError marks errors in what the user wrote.
+// usageError marks errors in the user's input.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// statusError ends the program with a code; said is "" if all was said.
+// statusError ends the program with an exit code. An empty said prints nothing.
 type statusError struct {
 	code int
 	said string
@@ -75,11 +75,11 @@ kept by name. Kernels are fetched by apt, pinned to a version and a SHA-256.`,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newRunCommand(), newFetchCommand(), newKernelsCommand(), newPinCommand())
+	root.AddCommand(newRunCommand(), newFetchCommand(), newRootfsCommand(), newKernelsCommand(), newPinCommand())
 	return root
 }
 
-// noArgs refuses arguments, as a mistake of the user.
+// noArgs rejects arguments as a usage error.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if err := cobra.NoArgs(cmd, args); err != nil {
 		return usageError{err}

@@ -14,17 +14,21 @@ import (
 )
 
 const runLong = `Run boots a guest, runs COMMAND in it as root, and ends with its exit status.
-Standard output and standard error are the command's; the kernel's warnings go
-to the console, which --console keeps.
+Standard output and standard error are the command's. The kernel's warnings go
+to the console; --console writes them to a file.
 
-In the guest there are busybox, the modules and files given, /dev/daybook/disk0,
-disk1, ... and pmem0, pmem1, ... in the order of the options, cgroup v2 with all
-controllers (or v1), tracefs, bpffs and debugfs. A program that is given brings
-its shared libraries, and comes before busybox's of the same name.
+The guest has busybox, the modules and files given, /dev/daybook/disk0, disk1,
+... and pmem0, pmem1, ... in the order of the options, cgroup v2 with all
+controllers (or v1), tracefs, bpffs and debugfs. A program that is given is copied
+with its shared libraries, and replaces busybox's program of the same name.
 
-Sizes are bytes, or with K, M, G, T. A disk without PATH is empty and gone
-afterwards; PATH:SIZE keeps it in that file, and the next run finds it again,
-also after --kill-after.
+With --systemd there is Debian with systemd as init, udev and D-Bus instead of
+busybox, and cgroup v2. The command runs once the system is up. The first such
+guest needs root, to build the root file system: daybook-vm rootfs.
+
+Sizes are in bytes, or have a unit K, M, G or T. A disk without PATH is empty and
+is deleted afterwards. PATH:SIZE keeps it in that file for the next run, also after
+--kill-after.
 
 Exit codes: the command's own, 126 if it cannot be run and 127 if it is not in
 the guest, 128+N if signal N killed it; and
@@ -32,8 +36,8 @@ the guest, 128+N if signal N killed it; and
   121  the guest powered off or rebooted under the command
   122  --kill-after killed the guest
   123  the guest's kernel panicked
-  124  --timeout was over
-  125  no guest, or it could not do what was asked: the error says what
+  124  --timeout expired
+  125  no guest, or a request to it failed: see the error
   130  Ctrl-C, SIGTERM, SIGHUP or SIGQUIT`
 
 const runExample = `  # Does it work on the older kernel?
@@ -50,19 +54,23 @@ const runExample = `  # Does it work on the older kernel?
   # Persistent memory, and a result brought back
   daybook-vm run --pmem 256M --give ./bench:/bench --fetch /tmp/out.json:out.json -- /bench /dev/pmem0
 
+  # systemd as init, and an NVMe disk
+  daybook-vm run --systemd --disk 1G,nvme -- systemctl status --no-pager
+
   # The attribution of a container's journal on another kernel
   daybook-vm run --kernel 6.12 --disk 512M --modules ext4,bfq --give bin/daybook:/usr/bin/daybook -- daybook version`
 
-// runFlags are the options of run as written.
+// runFlags are the options of run as the user wrote them.
 type runFlags struct {
 	kernel, memory, append, console string
 	disks, pmem, gives, fetches     []string
 	modules                         []string
 	cpus, cgroup                    int
+	systemd                         bool
 	timeout, killAfter              time.Duration
 }
 
-// request is what run was asked for.
+// request is the checked form of runFlags.
 type request struct {
 	config             vm.Config
 	fetches            [][2]string // in the guest, on the host
@@ -92,25 +100,26 @@ func newRunCommand() *cobra.Command {
 	names := kernels.Names()
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&flags.kernel, "kernel", names[len(names)-1], "the kernel: "+strings.Join(names, " or "))
-	f.StringArrayVar(&flags.disks, "disk", nil, "a disk, [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile]; repeat for more")
-	f.StringArrayVar(&flags.pmem, "pmem", nil, "persistent memory, [PATH:]SIZE[,virtio]; repeat for more")
-	f.StringSliceVar(&flags.modules, "modules", nil, "modules to load, by name or file, with those they need")
-	f.StringArrayVar(&flags.gives, "give", nil, "a file, directory or program for the guest, HOSTPATH[:GUESTPATH]; repeat for more")
-	f.StringArrayVar(&flags.fetches, "fetch", nil, "a file or directory to bring back after the command, GUESTPATH:HOSTPATH; repeat for more")
-	f.StringVar(&flags.memory, "memory", "1G", "the guest's memory")
-	f.IntVar(&flags.cpus, "cpus", vm.DefaultCPUs, "the guest's processors")
-	f.IntVar(&flags.cgroup, "cgroup", 2, "the version of cgroups to mount, 1 or 2")
-	f.StringVar(&flags.append, "append", "", "more of the kernel's command line")
-	f.StringVar(&flags.console, "console", "", "a file for what the kernel writes")
-	f.DurationVar(&flags.timeout, "timeout", 10*time.Minute, "how long booting and the command may take together")
-	f.DurationVar(&flags.killAfter, "kill-after", 0, "kill the guest, as a power cut does, so long after the command started")
+	f.StringVar(&flags.kernel, "kernel", names[len(names)-1], "kernel to boot: "+strings.Join(names, " or "))
+	f.StringArrayVar(&flags.disks, "disk", nil, "add a disk, [PATH:]SIZE[,bps=SIZE][,iops=N][,volatile][,nvme]; repeat for more")
+	f.StringArrayVar(&flags.pmem, "pmem", nil, "add persistent memory, [PATH:]SIZE[,virtio]; repeat for more")
+	f.StringSliceVar(&flags.modules, "modules", nil, "modules to load, by name or file, with their dependencies")
+	f.StringArrayVar(&flags.gives, "give", nil, "copy a file, directory or program to the guest, HOSTPATH[:GUESTPATH]; repeat for more")
+	f.StringArrayVar(&flags.fetches, "fetch", nil, "copy a file or directory from the guest after the command, GUESTPATH:HOSTPATH; repeat for more")
+	f.StringVar(&flags.memory, "memory", "1G", "memory of the guest")
+	f.IntVar(&flags.cpus, "cpus", vm.DefaultCPUs, "number of processors of the guest")
+	f.IntVar(&flags.cgroup, "cgroup", 2, "cgroup version to mount, 1 or 2")
+	f.BoolVar(&flags.systemd, "systemd", false, "boot Debian with systemd instead of busybox; the command runs once the system is up")
+	f.StringVar(&flags.append, "append", "", "append to the kernel command line")
+	f.StringVar(&flags.console, "console", "", "file for the kernel console")
+	f.DurationVar(&flags.timeout, "timeout", 10*time.Minute, "limit for the boot and the command together")
+	f.DurationVar(&flags.killAfter, "kill-after", 0, "kill the guest, like a power cut, this long after the command started")
 	return cmd
 }
 
 func (f runFlags) parse(args []string) (request, error) {
 	r := request{
-		config:  vm.Config{Kernel: f.kernel, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules},
+		config:  vm.Config{Kernel: f.kernel, Systemd: f.systemd, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules},
 		console: f.console, timeout: f.timeout, killAfter: f.killAfter, command: args,
 	}
 	var errs []error
@@ -159,9 +168,10 @@ func parseFetch(s string) ([2]string, error) {
 	return [2]string{guest, host}, nil
 }
 
-var errTimeout = errors.New("the time-out is over")
+var errTimeout = errors.New("the time-out expired")
 
-// do boots, runs, fetches, and ends with the status of the command.
+// do boots the guest, runs the command, fetches files, and returns the
+// command's status.
 func (r request) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, errTimeout)
 	defer cancel()
@@ -197,13 +207,13 @@ func (r request) do(ctx context.Context) error {
 	}
 	finishErr := r.finish(ctx, m)
 	if err != nil && finishErr != nil {
-		say("%s", message(finishErr)) // the command's status is the more important
+		say("%s", message(finishErr)) // the command's status is more important
 		return err
 	}
 	return errors.Join(err, finishErr)
 }
 
-// finish brings files back, and shuts down a guest whose disks are kept.
+// finish fetches files, and shuts down a guest whose disks are kept.
 func (r request) finish(ctx context.Context, m *vm.Machine) error {
 	for _, fetch := range r.fetches {
 		if err := m.Fetch(ctx, fetch[0], fetch[1]); err != nil {
@@ -223,7 +233,7 @@ func (r request) finish(ctx context.Context, m *vm.Machine) error {
 	return nil
 }
 
-// status turns what happened into the exit code.
+// status converts the outcome into the exit code.
 func (r request) status(err error) error {
 	var exit *vm.ExitError
 	switch {
@@ -234,11 +244,11 @@ func (r request) status(err error) error {
 	case errors.As(err, &exit):
 		return statusError{exit.Status(), exit.Reason}
 	case errors.Is(err, errTimeout):
-		return statusError{exitTimeout, fmt.Sprintf("the time-out of %s is over; the guest is killed", r.timeout)}
+		return statusError{exitTimeout, fmt.Sprintf("the time-out of %s expired; the guest is killed", r.timeout)}
 	case errors.Is(err, vm.ErrPanicked):
 		return statusError{exitPanicked, err.Error()}
 	case errors.Is(err, vm.ErrKilled) && r.killAfter > 0:
-		return statusError{exitKilled, fmt.Sprintf("the guest was killed after %s, as asked", r.killAfter)}
+		return statusError{exitKilled, fmt.Sprintf("the guest was killed after %s (--kill-after)", r.killAfter)}
 	case errors.Is(err, vm.ErrEnded):
 		return statusError{exitEnded, "the guest powered off or rebooted before the command ended"}
 	default:

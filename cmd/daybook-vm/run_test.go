@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// ran is what a command gave.
+// ran is the outcome of a command.
 type ran struct {
 	code           int
 	stdout, stderr string
@@ -73,7 +73,8 @@ func TestRun(t *testing.T) {
 		if text, err := os.ReadFile(filepath.Join(dir, "console")); err != nil || !strings.Contains(string(text), "[    ") {
 			t.Errorf("the console: %q, %v", text, err)
 		}
-		// The disk was unmounted though the command did not, and is kept.
+		// The disk was unmounted although the command did not unmount it, and
+		// is kept.
 		got = run(t, "run", "--kernel", kernel, disk, "--modules", "ext4", "--", "sh", "-c", "mount -o ro /dev/vda /mnt && cat /mnt/file")
 		if got.code != 0 || got.stdout != "kept\n" || got.stderr != "" {
 			t.Errorf("at the second boot: %+v", got)
@@ -91,10 +92,10 @@ func TestExitCodesOfRun(t *testing.T) {
 	}{
 		{127, "no-such-command", []string{"--", "no-such-command"}},
 		{exitEnded, "powered off", []string{"--", "sh", "-c", "poweroff -f; sleep 60"}},
-		{exitKilled, "killed after 300ms, as asked", []string{"--kill-after", "300ms", "--", "sleep", "60"}},
+		{exitKilled, "killed after 300ms (--kill-after)", []string{"--kill-after", "300ms", "--", "sleep", "60"}},
 		{exitPanicked, "kernel panicked", []string{"--", "sh", "-c", "echo c >/proc/sysrq-trigger"}},
-		{exitTimeout, "the time-out of 6s is over", []string{"--timeout", "6s", "--", "sleep", "600"}},
-		{exitTimeout, "the time-out of 100ms is over", []string{"--timeout", "100ms", "--", "true"}},
+		{exitTimeout, "the time-out of 6s expired", []string{"--timeout", "6s", "--", "sleep", "600"}},
+		{exitTimeout, "the time-out of 100ms expired", []string{"--timeout", "100ms", "--", "true"}},
 		{exitHarness, "cannot fetch /none", []string{"--fetch", "/none:" + t.TempDir(), "--", "true"}},
 	} {
 		t.Run(test.said, func(t *testing.T) {
@@ -147,7 +148,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Ctrl-C is for the whole foreground group.
+// Ctrl-C reaches the whole foreground process group.
 func TestInterruptedRunEndsItsGuest(t *testing.T) {
 	kernel := vmtest.Kernels(t)[0]
 	vmtest.Need(t, kernel)
@@ -173,7 +174,7 @@ func TestInterruptedRunEndsItsGuest(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(30 * time.Second):
-		t.Fatal("it goes on")
+		t.Fatal("the command did not end")
 	}
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Errorf("exit code %d", code)

@@ -5,17 +5,19 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/daybook-project/daybook/vm/internal/cache"
 )
 
-// apt asks Debian's package manager. It never installs, needs no root, and
-// uses the sources that the host has configured.
+// apt runs the tools of Debian's package manager. It never installs, needs no
+// root, and uses the configured sources of the host.
 type apt struct {
-	tools
-	// private is a directory for package lists of our own, "" for the host's.
+	cache.Tools
+	// private is a directory for our own package lists, "" for the host's.
 	private string
 }
 
-// options that keep apt to what is ours.
+// options returns options that restrict apt to our own directories.
 func (a apt) options() []string {
 	options := []string{"-o", "APT::Sandbox::User=", "-q"}
 	if a.private != "" {
@@ -26,9 +28,9 @@ func (a apt) options() []string {
 	return options
 }
 
-// run runs a program of apt in a directory and gives its standard output.
+// run runs a program of apt in a directory and returns its standard output.
 func (a apt) run(ctx context.Context, dir, program string, args ...string) (string, error) {
-	return a.output(ctx, dir, program, append(a.options(), args...)...)
+	return a.Output(ctx, dir, program, append(a.options(), args...)...)
 }
 
 // update fetches fresh package lists into the private directory.
@@ -45,12 +47,12 @@ func (a apt) update(ctx context.Context) error {
 // offer is one version of a package in one archive.
 type offer struct {
 	name, version string
-	// stable says that it is in a release proper, such as bookworm, not in
-	// one of its additions, such as bookworm-security: there it stays longest.
+	// stable reports whether it is in a release itself, such as bookworm, where
+	// it stays longest, not in an addition, such as bookworm-security.
 	stable bool
 }
 
-// offers lists the versions of packages that the archives have.
+// offers lists the versions of packages in the archives.
 func (a apt) offers(ctx context.Context, names ...string) ([]offer, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -81,7 +83,7 @@ func parseMadison(text string) []offer {
 	return offers
 }
 
-// has says whether the archives have that version, as the lists know.
+// has reports whether the package lists contain that version.
 func (a apt) has(ctx context.Context, name, version string) bool {
 	offers, err := a.offers(ctx, name)
 	if err != nil {

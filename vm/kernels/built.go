@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// Besides those of Debian there may be kernels that were built here, of the source
-// of a pinned one, with a configuration that finds faults. Such a one has the
-// pinned one's name, a plus, and the configuration's: 6.1+debug. It is in the
-// cache when builtBy has put it there; it is never fetched, nor tested on unless
-// it is named.
+// A built kernel is built on this host from the source of a pinned kernel, with a
+// configuration that finds faults. Its name is the pinned kernel's, a plus, and
+// the configuration's: 6.1+debug. builtBy builds it and puts it into the cache.
+// It is never fetched, and tests use it only if it is named.
 const builtBy = "nvjournal/kernel/debug/build"
 
-// built is the kernel of that configuration of a pinned one's source.
+// built returns the built kernel of that configuration, from the source of p.
 func (p Pin) built(configuration string) (Pin, error) {
 	name := p.Name + "+" + configuration
 	if configuration == "" || !plainName.MatchString(name) {
@@ -24,8 +23,8 @@ func (p Pin) built(configuration string) (Pin, error) {
 	return p, nil
 }
 
-// builtDir is where a built kernel is, with its modules and what builds modules,
-// laid out as what is unpacked of Debian's packages.
+// builtDir is the directory of a built kernel, its modules and its headers, with
+// the layout of Debian's unpacked packages.
 func (s Store) builtDir(pin Pin) string {
 	return filepath.Join(s.Dir, "built", pin.Name, pin.Release)
 }

@@ -1,17 +1,17 @@
 // Package kernels fetches the Debian kernels that guests boot: the image, and
-// when asked for, the headers and the source of exactly that kernel. Which
-// ones is in kernels.yaml, each package pinned to one version and checked
-// by its SHA-256. Packages come by apt from the sources that this host has
-// configured, are unpacked with dpkg-deb into a cache, and never installed.
+// on request the headers and the source of exactly that kernel. kernels.yaml
+// lists them; it pins each package to one version and one SHA-256. apt downloads
+// packages from the configured sources of this host. dpkg-deb unpacks them into
+// a cache; they are never installed.
 //
 //	kernels.yaml ─▶ apt-get download ─▶ SHA-256 ─▶ dpkg-deb -x ─▶ prepare ─▶ rename
 //	(the pin)       (version pinned)    (or stop)  (CACHE/.new…)             (CACHE/NAME)
 //
-// A fetch that dies leaves nothing that looks done, and two fetches at once
-// wait for each other. What is in the cache is ready to boot: the kernel is
-// unpacked from its compressed image, because an emulated processor takes
-// seconds to do that at each boot, and so are the modules.
+// A fetch that dies leaves no complete entry in the cache, and two concurrent
+// fetches wait for each other. Kernels in the cache are ready to boot: the kernel
+// and its modules are uncompressed, because an emulated processor takes seconds
+// to uncompress a kernel at each boot.
 //
 // Fetching needs apt-get, dpkg-deb, depmod (kmod), xz, and zstd for kernels
-// that are packed with it. No root.
+// that are compressed with it. It needs no root.
 package kernels

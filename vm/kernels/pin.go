@@ -13,19 +13,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// PinFile is where the pins are in the source tree, for messages.
+// PinFile is the path of the pin file in the source tree, for messages.
 const PinFile = "vm/kernels/kernels.yaml"
 
 //go:embed kernels.yaml
 var pinned []byte
 
-// Part is what a package is for.
+// Part is the purpose of a package.
 type Part string
 
 // The parts of a kernel.
 const (
 	Image   Part = "image"   // the kernel and its modules
-	Headers Part = "headers" // what building a module needs
+	Headers Part = "headers" // the headers for building modules
 	Source  Part = "source"  // the tar of the kernel's source, with Debian's patches
 )
 
@@ -38,16 +38,15 @@ type Package struct {
 
 // Pin is one kernel, pinned.
 type Pin struct {
-	Name     string    `yaml:"name"`    // what --kernel says, such as "6.1"
-	Release  string    `yaml:"release"` // what uname -r says
+	Name     string    `yaml:"name"`    // the value of --kernel, such as "6.1"
+	Release  string    `yaml:"release"` // uname -r
 	Version  string    `yaml:"version"` // of all its packages
 	Packages []Package `yaml:"packages"`
 
-	of string // of a kernel that is built here: the pinned one's name
+	of string // of a kernel that is built here: the name of the pinned one
 }
 
-// Pins are the kernels that this program knows, in the order of the pin file:
-// the oldest first.
+// Pins returns the pinned kernels in the order of the pin file: the oldest first.
 func Pins() []Pin {
 	pins, err := parsePins(pinned)
 	if err != nil {
@@ -56,7 +55,7 @@ func Pins() []Pin {
 	return pins
 }
 
-// Names are the names of [Pins].
+// Names returns the names of [Pins].
 func Names() []string {
 	var names []string
 	for _, pin := range Pins() {
@@ -65,7 +64,7 @@ func Names() []string {
 	return names
 }
 
-// Find gives the pin of a name. The error lists those that there are.
+// Find returns the pin of a name. The error lists the existing names.
 func Find(name string) (Pin, error) {
 	pins := Pins()
 	name, configuration, built := strings.Cut(name, "+")
@@ -79,7 +78,7 @@ func Find(name string) (Pin, error) {
 	return pins[at], nil
 }
 
-// What may become a file name or an argument of apt.
+// Valid file names and arguments of apt.
 var (
 	plainName = regexp.MustCompile(`^[a-z0-9][a-z0-9.+~-]*$`)
 	plainHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -112,7 +111,7 @@ func parsePins(text []byte) ([]Pin, error) {
 				return nil, fmt.Errorf("kernel %q: %q is not a part: want image, headers or source", pin.Name, p.Part)
 			}
 			if !plainName.MatchString(p.Name) || !plainHash.MatchString(p.SHA256) {
-				return nil, fmt.Errorf("kernel %q: package %q with sha256 %q: want a package's name and 64 hexadecimal digits", pin.Name, p.Name, p.SHA256)
+				return nil, fmt.Errorf("kernel %q: package %q with sha256 %q: want a package name and 64 hexadecimal digits", pin.Name, p.Name, p.SHA256)
 			}
 			have[p.Part] = true
 		}

@@ -17,11 +17,11 @@ func TestPinsAreReadAsTheyAreWritten(t *testing.T) {
 		t.Errorf("%v: %+v", err, again)
 	}
 	if string(FormatPins(pins)) != string(pinned) {
-		t.Errorf("%s is not as pin would write it", PinFile)
+		t.Errorf("%s differs from the output of the command pin", PinFile)
 	}
 }
 
-func TestPinFilesThatAreWrong(t *testing.T) {
+func TestInvalidPinFiles(t *testing.T) {
 	good := string(FormatPins(Pins()[:1]))
 	for what, text := range map[string]string{
 		"empty":            "",
@@ -31,7 +31,7 @@ func TestPinFilesThatAreWrong(t *testing.T) {
 		"path for a name":  strings.Replace(good, `"6.1"`, `"../6.1"`, 1),
 		"unknown part":     strings.Replace(good, "part: source", "part: sauce", 1),
 		"no source":        good[:strings.LastIndex(good, "    - part: source")],
-		"the same twice":   good + strings.TrimPrefix(good, good[:strings.Index(good, "- name")]),
+		"duplicate name":   good + strings.TrimPrefix(good, good[:strings.Index(good, "- name")]),
 		"not a list":       "a: b\n",
 		"hash of capitals": strings.Replace(good, Pins()[0].Packages[0].SHA256, strings.ToUpper(Pins()[0].Packages[0].SHA256), 1),
 	} {
@@ -44,14 +44,14 @@ func TestPinFilesThatAreWrong(t *testing.T) {
 	}
 }
 
-func TestFindNamesWhatThereIs(t *testing.T) {
+func TestFindListsTheExistingNames(t *testing.T) {
 	if _, err := Find("5.10"); err == nil || !strings.Contains(err.Error(), "6.1 or 6.12") || !strings.Contains(err.Error(), PinFile) {
 		t.Errorf("%v", err)
 	}
 }
 
-// A kernel that was built here has a name of its own, the pinned one's source, and
-// no packages: it is there, or it is said what builds it.
+// A kernel that was built here has its own name, the source of the pinned one, and
+// no packages. If it is missing, the error names the program that builds it.
 func TestKernelsThatAreBuiltHere(t *testing.T) {
 	pin, err := Find("6.1+debug")
 	if err != nil {
@@ -64,7 +64,7 @@ func TestKernelsThatAreBuiltHere(t *testing.T) {
 	}
 	for _, wrong := range []string{"5.10+debug", "6.1+", "6.1+a/b"} {
 		if _, err := Find(wrong); err == nil {
-			t.Errorf("%q is a kernel", wrong)
+			t.Errorf("%q is accepted as a kernel", wrong)
 		}
 	}
 	store := Store{Dir: t.TempDir()}
@@ -93,12 +93,12 @@ linux-image-6.1.0-47-amd64 |  6.1.170-3 | http://host/debian bookworm/main amd64
 linux | 6.1.176-1 | http://host/debian bookworm/main Sources
 `
 
-func TestTheNewestOfAReleaseIsChosen(t *testing.T) {
+func TestTheNewestVersionOfAReleaseIsChosen(t *testing.T) {
 	offers := parseMadison(madison)
 	if len(offers) != 4 {
 		t.Fatalf("%+v", offers)
 	}
-	later := func(x, y string) bool { return x > y } // these compare as texts
+	later := func(x, y string) bool { return x > y } // these compare as strings
 	if best := bestOffer(offers, later); best == nil || best.version != "6.1.176-1" || !best.stable {
 		t.Errorf("%+v", best)
 	}
@@ -106,7 +106,7 @@ func TestTheNewestOfAReleaseIsChosen(t *testing.T) {
 		t.Errorf("only in an addition to a release: %+v", best)
 	}
 	if best := bestOffer(nil, later); best != nil {
-		t.Errorf("of nothing: %+v", best)
+		t.Errorf("without offers: %+v", best)
 	}
 }
 
@@ -135,7 +135,7 @@ func TestPayloadOfABzImage(t *testing.T) {
 		"no magic":        func(b []byte) []byte { b[headerMagicAt] = 0; return b },
 		"cut off":         func(b []byte) []byte { return b[:1024] },
 		"very short":      func(b []byte) []byte { return b[:100] },
-		"nothing in it":   func(b []byte) []byte { b[payloadLengthAt] = 0; return b },
+		"empty payload":   func(b []byte) []byte { b[payloadLengthAt] = 0; return b },
 		"beyond its file": func(b []byte) []byte { b[payloadLengthAt+3] = 0xff; return b },
 	} {
 		if _, err := payload(change(append([]byte(nil), image...))); err == nil {

@@ -12,10 +12,11 @@ import (
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/program"
+	"github.com/daybook-project/daybook/vm/internal/cache"
 )
 
-// prepare makes what was unpacked in next ready for use at its last place.
-func prepare(ctx context.Context, t tools, next, last string, pin Pin, part Part) error {
+// prepare prepares the unpacked files in next for use in the directory last.
+func prepare(ctx context.Context, t cache.Tools, next, last string, pin Pin, part Part) error {
 	switch part {
 	case Image:
 		if err := unpackKernel(ctx, t, filepath.Join(next, "boot/vmlinuz-"+pin.Release), filepath.Join(next, "vmlinux")); err != nil {
@@ -28,7 +29,7 @@ func prepare(ctx context.Context, t tools, next, last string, pin Pin, part Part
 		if err := unpackModules(ctx, t, modules); err != nil {
 			return err
 		}
-		_, err = t.output(ctx, "", "depmod", "-b", next, pin.Release)
+		_, err = t.Output(ctx, "", "depmod", "-b", next, pin.Release)
 		return err
 	case Headers:
 		return relocateHeaders(next, last)
@@ -36,8 +37,8 @@ func prepare(ctx context.Context, t tools, next, last string, pin Pin, part Part
 	return nil
 }
 
-// moveModules gives the directory of the modules, which packages of a merged
-// /usr have in usr/lib: it becomes lib, where depmod looks.
+// moveModules returns the directory of the modules. Packages for a merged /usr
+// have it in usr/lib, which is renamed to lib for depmod.
 func moveModules(root, release string) (string, error) {
 	dir := filepath.Join(root, "lib/modules", release)
 	if _, err := os.Stat(dir); err == nil {
@@ -59,8 +60,8 @@ const (
 	headerEnd       = 0x250
 )
 
-// payload cuts the compressed kernel out of a bzImage. The four bytes that end
-// it, the size that it unpacks to, are cut off too.
+// payload returns the compressed kernel in a bzImage, without the last four
+// bytes, which hold its uncompressed size.
 func payload(image []byte) ([]byte, error) {
 	if len(image) < headerEnd || string(image[headerMagicAt:headerMagicAt+4]) != "HdrS" {
 		return nil, errors.New("not a bzImage")
@@ -77,8 +78,8 @@ func payload(image []byte) ([]byte, error) {
 	return image[start : start+length-4], nil
 }
 
-// unpackKernel writes the ELF kernel that a bzImage holds.
-func unpackKernel(ctx context.Context, t tools, from, to string) error {
+// unpackKernel writes the ELF kernel of a bzImage.
+func unpackKernel(ctx context.Context, t cache.Tools, from, to string) error {
 	image, err := os.ReadFile(from)
 	if err != nil {
 		return err
@@ -94,14 +95,14 @@ func unpackKernel(ctx context.Context, t tools, from, to string) error {
 	case bytes.HasPrefix(packed, []byte("\x28\xb5\x2f\xfd")):
 		unpacker = "zstd"
 	default:
-		return fmt.Errorf("%s is compressed in a way that is not known here (it begins with % x)", from, packed[:4])
+		return fmt.Errorf("%s has an unknown compression format (it starts with % x)", from, packed[:4])
 	}
 	kernel, err := os.Create(to)
 	if err != nil {
 		return err
 	}
 	defer kernel.Close()
-	unpack := t.command("", unpacker, "-dc")
+	unpack := t.Command("", unpacker, "-dc")
 	unpack.Input, unpack.Output = bytes.NewReader(packed), kernel
 	if _, err := program.Run(ctx, unpack); err != nil {
 		return fmt.Errorf("cannot unpack %s: %w", from, err)
@@ -109,8 +110,8 @@ func unpackKernel(ctx context.Context, t tools, from, to string) error {
 	return kernel.Close()
 }
 
-// unpackModules unpacks modules that are compressed one by one.
-func unpackModules(ctx context.Context, t tools, dir string) error {
+// unpackModules uncompresses modules that are compressed individually.
+func unpackModules(ctx context.Context, t cache.Tools, dir string) error {
 	var packed []string
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".ko.xz") {
@@ -121,10 +122,10 @@ func unpackModules(ctx context.Context, t tools, dir string) error {
 	if err != nil {
 		return err
 	}
-	const atOnce = 500 // an argument list's length
+	const atOnce = 500 // modules in one argument list
 	for len(packed) > 0 {
 		n := min(atOnce, len(packed))
-		if _, err := t.output(ctx, "", "xz", append([]string{"-d", "--"}, packed[:n]...)...); err != nil {
+		if _, err := t.Output(ctx, "", "xz", append([]string{"-d", "--"}, packed[:n]...)...); err != nil {
 			return err
 		}
 		packed = packed[n:]
@@ -132,8 +133,8 @@ func unpackModules(ctx context.Context, t tools, dir string) error {
 	return nil
 }
 
-// relocateHeaders makes headers usable where they will be, not in /usr/src:
-// their Makefiles name that directory.
+// relocateHeaders replaces /usr/src in the Makefiles of headers with their
+// directory in the cache.
 func relocateHeaders(next, last string) error {
 	makefiles, err := filepath.Glob(filepath.Join(next, "usr/src/linux-headers-*/Makefile"))
 	if err != nil {

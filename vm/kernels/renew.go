@@ -8,13 +8,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/daybook-project/daybook/vm/internal/cache"
 )
 
-// Renew gives the pin of the best kernel of a series, such as "6.1", that the
-// archives have now: the newest of a release proper, else the newest at all.
+// Renew returns the pin of the best kernel of a series, such as "6.1", that the
+// archives have now: the newest in a release itself, else the newest of all.
 // The hashes are those of apt's signed lists.
 func (s Store) Renew(ctx context.Context, series string) (Pin, error) {
-	a, err := s.freshApt(ctx, tools{})
+	a, err := s.freshApt(ctx, cache.Tools{})
 	if err != nil {
 		return Pin{}, err
 	}
@@ -24,7 +26,7 @@ func (s Store) Renew(ctx context.Context, series string) (Pin, error) {
 	}
 	best := bestOffer(offers, func(x, y string) bool { return newer(ctx, x, y) })
 	if best == nil {
-		return Pin{}, fmt.Errorf("the archives that apt knows have no linux-image of series %s for amd64; look at the sources with apt-cache policy", series)
+		return Pin{}, fmt.Errorf("apt's archives have no linux-image of series %s for amd64; apt-cache policy lists the sources", series)
 	}
 	release := strings.TrimPrefix(best.name, "linux-image-")
 	pin := Pin{Name: series, Release: release, Version: best.version}
@@ -45,14 +47,14 @@ func (s Store) Renew(ctx context.Context, series string) (Pin, error) {
 		}
 		p.SHA256 = field(about, "SHA256")
 		if !plainHash.MatchString(p.SHA256) {
-			return Pin{}, fmt.Errorf("apt knows no SHA256 of %s version %s, so it cannot be pinned", p.Name, best.version)
+			return Pin{}, fmt.Errorf("apt's lists have no SHA256 of %s version %s, so it cannot be pinned", p.Name, best.version)
 		}
 		pin.Packages = append(pin.Packages, p)
 	}
 	return pin, nil
 }
 
-// candidates are the kernels of a series that could be pinned, for messages.
+// candidates lists the kernels of a series that can be pinned, for messages.
 func candidates(ctx context.Context, a apt, series string) string {
 	offers, err := seriesOffers(ctx, a, series)
 	if err != nil || len(offers) == 0 {
@@ -73,8 +75,8 @@ func candidates(ctx context.Context, a apt, series string) string {
 	return strings.Join(names[:min(len(names), 4)], ", ")
 }
 
-// seriesOffers lists the plain kernels of a series: not for clouds, not
-// real-time, not without a signature.
+// seriesOffers lists the standard kernels of a series, without cloud, real-time
+// and unsigned ones.
 func seriesOffers(ctx context.Context, a apt, series string) ([]offer, error) {
 	pattern := `^linux-image-` + regexp.QuoteMeta(series) + `\.[0-9]+(-[0-9]+|\+deb[0-9]+)?-amd64$`
 	text, err := a.run(ctx, "", "apt-cache", "search", "--names-only", pattern)
@@ -91,8 +93,8 @@ func seriesOffers(ctx context.Context, a apt, series string) ([]offer, error) {
 	return a.offers(ctx, names...)
 }
 
-// bestOffer chooses: what is in a release proper before what is not, then the
-// newest. nil if there is none.
+// bestOffer prefers versions in a release itself, then the newest. It returns
+// nil if there is none.
 func bestOffer(offers []offer, newer func(x, y string) bool) *offer {
 	var best *offer
 	for _, o := range offers {
@@ -103,14 +105,14 @@ func bestOffer(offers []offer, newer func(x, y string) bool) *offer {
 	return best
 }
 
-// newer says whether Debian's version x is greater than y.
+// newer reports whether Debian's version x is greater than y.
 func newer(ctx context.Context, x, y string) bool {
-	_, err := tools{}.output(ctx, "", "dpkg", "--compare-versions", x, "gt", y)
+	_, err := cache.Tools{}.Output(ctx, "", "dpkg", "--compare-versions", x, "gt", y)
 	return err == nil
 }
 
-// headerPackages are those packages among dependencies that headers need to
-// build a module: the common headers and kbuild's programs.
+// headerPackages returns the dependencies of headers that are needed to build a
+// module: the common headers and kbuild's programs.
 func headerPackages(depends string) []string {
 	var names []string
 	for alternative := range strings.SplitSeq(depends, ",") {
@@ -122,8 +124,8 @@ func headerPackages(depends string) []string {
 	return names
 }
 
-// field is the value of a field in a package's control text, of its first
-// paragraph.
+// field returns the value of a field in the first paragraph of a package's
+// control text.
 func field(text, name string) string {
 	for line := range strings.Lines(text) {
 		if value, found := strings.CutPrefix(line, name+": "); found {
@@ -133,18 +135,18 @@ func field(text, name string) string {
 	return ""
 }
 
-// WritePins replaces the pin file by these pins, as a whole or not at all.
+// WritePins replaces the pin file with these pins atomically.
 func WritePins(path string, pins []Pin) error {
 	text := FormatPins(pins)
 	if _, err := parsePins(text); err != nil {
-		return fmt.Errorf("not written, because it would not be read again: %w", err)
+		return fmt.Errorf("the pin file was not written, because it would be invalid: %w", err)
 	}
 	old, err := os.Stat(path)
 	if err != nil {
 		return fmt.Errorf("cannot renew %s: %w; run in the source tree, or name the file with --file", path, err)
 	}
 	if !old.Mode().IsRegular() {
-		return errors.New(path + " is no regular file")
+		return errors.New(path + " is not a regular file")
 	}
 	next := path + ".new"
 	if err := os.WriteFile(next, text, old.Mode().Perm()); err != nil {

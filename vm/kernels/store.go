@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/daybook-project/daybook/vm/internal/cache"
 )
 
 // CacheVariable names the directory of the cache in the environment.
@@ -22,11 +22,11 @@ const CacheVariable = "DAYBOOK_VM_CACHE"
 // Store is a cache of unpacked kernels.
 type Store struct {
 	Dir string
-	// Log is told what takes long; nil is silence.
+	// Log receives messages about long operations; nil discards them.
 	Log func(format string, args ...any)
 }
 
-// DefaultStore is the store in $DAYBOOK_VM_CACHE, else in
+// DefaultStore returns the store in $DAYBOOK_VM_CACHE, else in
 // ${XDG_CACHE_HOME:-~/.cache}/daybook/vm.
 func DefaultStore() (Store, error) {
 	if dir := os.Getenv(CacheVariable); dir != "" {
@@ -35,12 +35,12 @@ func DefaultStore() (Store, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return Store{}, fmt.Errorf("no place for the cache of kernels: %w; set %s", err, CacheVariable)
+		return Store{}, fmt.Errorf("no directory for the cache of kernels: %w; set %s", err, CacheVariable)
 	}
 	return Store{Dir: filepath.Join(dir, "daybook", "vm")}, nil
 }
 
-// Tree is where the parts of a kernel are. Parts that were not asked for are "".
+// Tree holds the paths of a kernel's parts. Parts that were not requested are "".
 type Tree struct {
 	Pin
 	Vmlinux string // the kernel, an ELF file that starts by PVH
@@ -49,8 +49,8 @@ type Tree struct {
 	Source  string // the tar of the source (.tar.xz), as Debian patches it
 }
 
-// Cached gives a kernel of which those parts are in the cache, and an error
-// that is [fs.ErrNotExist] if they are not.
+// Cached returns a kernel with those parts from the cache. The error is
+// [fs.ErrNotExist] if one is not in the cache.
 func (s Store) Cached(name string, parts ...Part) (Tree, error) {
 	pin, err := Find(name)
 	if err != nil {
@@ -67,7 +67,8 @@ func (s Store) Cached(name string, parts ...Part) (Tree, error) {
 	return s.tree(pin, parts)
 }
 
-// Get gives a kernel with those parts, and fetches what is not in the cache.
+// Get returns a kernel with those parts, and fetches parts that are not in the
+// cache.
 func (s Store) Get(ctx context.Context, name string, parts ...Part) (Tree, error) {
 	pin, err := Find(name)
 	if err != nil {
@@ -94,7 +95,7 @@ func (s Store) tree(pin Pin, parts []Part) (Tree, error) {
 		case Source:
 			tars, _ := filepath.Glob(filepath.Join(dir, "usr/src/linux-source-*.tar.xz"))
 			if len(tars) != 1 {
-				return Tree{}, fmt.Errorf("%s has %d archives of source, want one; remove it and fetch it again", dir, len(tars))
+				return Tree{}, fmt.Errorf("%s has %d source archives, want one; remove it and fetch it again", dir, len(tars))
 			}
 			tree.Source = tars[0]
 		}
@@ -102,12 +103,12 @@ func (s Store) tree(pin Pin, parts []Part) (Tree, error) {
 	return tree, nil
 }
 
-// prepared counts the ways in which what was fetched was prepared: a change of
-// prepare must change it, so that old caches are not taken for new ones.
+// prepared is the version of prepare: a change of prepare must change it, so
+// that entries of old caches are not used.
 const prepared = "1"
 
-// partDir is the directory of a part. Its name holds the hashes of its
-// packages, so that a new pin is a new directory.
+// partDir returns the directory of a part. Its name contains a hash of its
+// packages, so that a new pin gets a new directory.
 func (s Store) partDir(pin Pin, part Part) string {
 	if pin.of != "" && part != Source {
 		return s.builtDir(pin)
@@ -123,69 +124,29 @@ func (s Store) partDir(pin Pin, part Part) string {
 	return filepath.Join(s.Dir, "kernels", strings.Join([]string{cmp.Or(pin.of, pin.Name), string(part), pin.Version, key}, "_"))
 }
 
-// newPrefix begins the names of what is not yet done.
-const newPrefix = ".new-"
-
-// need makes a part be in the cache.
+// need fetches a part that is not in the cache.
 func (s Store) need(ctx context.Context, pin Pin, part Part) error {
 	dir := s.partDir(pin, part)
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	} else if dir == s.builtDir(pin) {
-		return fmt.Errorf("it is built by %s %s: %w", builtBy, pin.Name, err)
-	}
-	parent := filepath.Dir(dir)
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return err
-	}
-	held, err := lock(ctx, filepath.Join(parent, ".lock"), func() { s.log("waiting for another fetch") })
-	if err != nil {
-		return err
-	}
-	defer held.Close()
-	t := tools{held}
-	if _, err := os.Stat(dir); err == nil {
-		return nil // another process was faster
-	}
-	// Who holds the lock is alone, so what is unfinished here is of the dead.
-	unfinished, err := filepath.Glob(filepath.Join(parent, newPrefix+"*"))
-	if err != nil {
-		return err
-	}
-	for _, old := range unfinished {
-		if err := os.RemoveAll(old); err != nil {
-			return err
+	if dir == s.builtDir(pin) {
+		if _, err := os.Stat(dir); err != nil {
+			return fmt.Errorf("build it with %s %s: %w", builtBy, pin.Name, err)
 		}
+		return nil
 	}
-	next, err := os.MkdirTemp(parent, newPrefix)
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(next)
-	if err := os.Chmod(next, 0o755); err != nil {
-		return err
-	}
-	for _, p := range pin.Packages {
-		if p.Part == part {
-			if err := s.unpack(ctx, t, next, pin, p); err != nil {
-				return err
+	return cache.Make(ctx, dir, func() { s.log("waiting for another fetch") }, func(t cache.Tools, next string) error {
+		for _, p := range pin.Packages {
+			if p.Part == part {
+				if err := s.unpack(ctx, t, next, pin, p); err != nil {
+					return err
+				}
 			}
 		}
-	}
-	if err := prepare(ctx, t, next, dir, pin, part); err != nil {
-		return err
-	}
-	// The files reach the disk before the name does: after a crash of the host
-	// there is a whole kernel or none.
-	if fd, err := unix.Open(next, unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
-		_ = unix.Syncfs(fd)
-		unix.Close(fd)
-	}
-	return os.Rename(next, dir)
+		return prepare(ctx, t, next, dir, pin, part)
+	})
 }
 
-// unpack downloads one package, checks it, and unpacks it in dir.
-func (s Store) unpack(ctx context.Context, t tools, dir string, pin Pin, p Package) error {
+// unpack downloads one package, checks it, and unpacks it into dir.
+func (s Store) unpack(ctx context.Context, t cache.Tools, dir string, pin Pin, p Package) error {
 	s.log("fetching %s %s", p.Name, pin.Version)
 	download := filepath.Join(dir, "deb")
 	if err := os.Mkdir(download, 0o755); err != nil {
@@ -193,15 +154,15 @@ func (s Store) unpack(ctx context.Context, t tools, dir string, pin Pin, p Packa
 	}
 	defer os.RemoveAll(download)
 	wanted := p.Name + "=" + pin.Version
-	_, err := apt{tools: t}.run(ctx, download, "apt-get", "download", wanted)
+	_, err := apt{Tools: t}.run(ctx, download, "apt-get", "download", wanted)
 	if err != nil && ctx.Err() == nil {
-		// The host's lists may be old, or missing: look with fresh ones.
+		// The host's lists may be old or missing: try again with new lists.
 		fresh, freshErr := s.freshApt(ctx, t)
 		if freshErr != nil {
-			return fmt.Errorf("%w; and fresh package lists cannot be had: %w", err, freshErr)
+			return fmt.Errorf("%w; and new package lists cannot be fetched: %w", err, freshErr)
 		}
 		if !fresh.has(ctx, p.Name, pin.Version) {
-			return fmt.Errorf("the archives that apt knows have %s no more. It is pinned in %s. Newest that they have: %s. Renew the pin with bin/daybook-vm pin --kernel %s",
+			return fmt.Errorf("apt's archives no longer have %s, which is pinned in %s. The newest available: %s. Renew the pin with bin/daybook-vm pin --kernel %s",
 				wanted, PinFile, candidates(ctx, fresh, pin.Name), pin.Name)
 		}
 		_, err = fresh.run(ctx, download, "apt-get", "download", wanted)
@@ -218,16 +179,16 @@ func (s Store) unpack(ctx context.Context, t tools, dir string, pin Pin, p Packa
 		return err
 	}
 	if sum != p.SHA256 {
-		return fmt.Errorf("%s is not what was pinned: its SHA-256 is %s, %s says %s; nothing of it is used", wanted, sum, PinFile, p.SHA256)
+		return fmt.Errorf("%s differs from the pin: its SHA-256 is %s, %s has %s; the package is not used", wanted, sum, PinFile, p.SHA256)
 	}
-	_, err = t.output(ctx, "", "dpkg-deb", "-x", debs[0], dir)
+	_, err = t.Output(ctx, "", "dpkg-deb", "-x", debs[0], dir)
 	return err
 }
 
-// freshApt is an apt with package lists of our own, fetched now.
-func (s Store) freshApt(ctx context.Context, t tools) (apt, error) {
+// freshApt returns an apt with our own package lists, fetched now.
+func (s Store) freshApt(ctx context.Context, t cache.Tools) (apt, error) {
 	s.log("fetching package lists")
-	a := apt{tools: t, private: filepath.Join(s.Dir, "apt")}
+	a := apt{Tools: t, private: filepath.Join(s.Dir, "apt")}
 	return a, a.update(ctx)
 }
 
@@ -250,5 +211,5 @@ func fileSum(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// IsMissing says whether an error of [Store.Cached] means not fetched yet.
+// IsMissing reports whether an error of [Store.Cached] means not fetched yet.
 func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

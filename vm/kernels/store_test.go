@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// archives continues only where apt can fetch, in the long run.
+// archives skips the test unless apt can fetch and long tests run.
 func archives(t *testing.T) {
 	vmtest.Long(t)
 	for _, program := range []string{"apt-get", "dpkg-deb", "depmod", "xz"} {
@@ -57,7 +57,7 @@ func left(t *testing.T, dir, pattern string) []string {
 	return slices.DeleteFunc(found, func(path string) bool { return filepath.Base(path) == ".lock" })
 }
 
-func TestFetchThatIsKilledLeavesNothingHalfDone(t *testing.T) {
+func TestKilledFetchLeavesNoIncompleteEntry(t *testing.T) {
 	archives(t)
 	dir := t.TempDir()
 	store := kernels.Store{Dir: dir}
@@ -74,7 +74,7 @@ func TestFetchThatIsKilledLeavesNothingHalfDone(t *testing.T) {
 			t.Errorf("killed after %s: whole %t, %v; %s", pause, whole, err, stderr)
 		}
 	}
-	// Two at once: one fetches, the other waits, and both have it.
+	// Of two concurrent fetches, one waits for the other, and both succeed.
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
@@ -99,7 +99,7 @@ func TestFetchThatIsKilledLeavesNothingHalfDone(t *testing.T) {
 	}
 }
 
-func TestPackagesThatAreNotWhatWasPinned(t *testing.T) {
+func TestPackagesThatDifferFromThePin(t *testing.T) {
 	archives(t)
 	good, err := kernels.Find("6.1")
 	if err != nil {
@@ -112,17 +112,17 @@ func TestPackagesThatAreNotWhatWasPinned(t *testing.T) {
 		}
 	}
 	store := kernels.Store{Dir: t.TempDir()}
-	t.Run("another content", func(t *testing.T) {
+	t.Run("different content", func(t *testing.T) {
 		pin := good
 		kbuild := kbuild
 		kbuild.SHA256 = strings.Repeat("0", 64)
 		pin.Packages = []kernels.Package{kbuild}
 		err := store.Need(t.Context(), pin, kernels.Headers)
-		if err == nil || !strings.Contains(err.Error(), "is not what was pinned") || !strings.Contains(err.Error(), kernels.PinFile) {
+		if err == nil || !strings.Contains(err.Error(), "differs from the pin") || !strings.Contains(err.Error(), kernels.PinFile) {
 			t.Errorf("%v", err)
 		}
 	})
-	t.Run("a version that the archives have no more", func(t *testing.T) {
+	t.Run("a version that the archives no longer have", func(t *testing.T) {
 		pin := good
 		pin.Version = "6.1.1-1"
 		pin.Packages = []kernels.Package{kbuild}
@@ -170,7 +170,7 @@ func TestRenewedPinsCanBeWrittenAndFetched(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "kernels.yaml")
 	if err := kernels.WritePins(path, pins); err == nil {
-		t.Error("a pin file was made where there is none")
+		t.Error("a missing pin file was created")
 	}
 	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
 		t.Fatal(err)

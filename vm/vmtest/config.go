@@ -7,33 +7,35 @@ import (
 	"github.com/daybook-project/daybook/vm"
 )
 
-// Config says what guest a test needs, in the words of daybook-vm's options.
+// Config describes the guest of a test, with the syntax of daybook-vm's options.
 // The zero value is a guest without disks, with cgroup v2.
 type Config struct {
-	Disks   []string // SIZE[,bps=SIZE][,iops=N][,volatile] each: /dev/daybook/disk0, ...
+	Disks   []string // SIZE[,bps=SIZE][,iops=N][,volatile][,nvme] each: /dev/daybook/disk0, ...
 	Pmem    []string // SIZE[,virtio] each: /dev/daybook/pmem0, ...
-	Modules string   // names or files of modules, with commas between
-	Give    []string // HOSTPATH[:GUESTPATH] each; a program may be named alone
+	Modules string   // names or files of modules, separated by commas
+	Give    []string // HOSTPATH[:GUESTPATH] each; the name of a program is enough
 	Memory  string   // "": 1G
 	CPUs    int      // 0: 2
 	// Parallel: as in vm.Config.
 	Parallel bool
 	Cgroup   int    // 1 or 2; 0: 2
 	Append   string // more of the kernel's command line
+	// Systemd: as in vm.Config; [Systemd] sets it.
+	Systemd bool
 
-	// Fresh asks for a boot that no other test uses.
+	// Fresh requests a guest that no other test uses.
 	Fresh bool
-	// OneKernel runs the test on one of the kernels, as [OneKernel] does: for tests
-	// that take long and ask little of the kernel that differs between versions.
+	// OneKernel runs the test on one of the kernels, which [OneKernel] chooses: for
+	// long tests that depend little on the version of the kernel.
 	OneKernel bool
-	// AllowKernelProblems does not fail the test for what the kernel reports
-	// of itself.
+	// AllowKernelProblems ignores faults that the kernel reports, and errors in
+	// the systemd journal. Otherwise they fail the test.
 	AllowKernelProblems bool
 }
 
-// guest is the Config of the guest.
+// guest returns the Config of the guest.
 func (c Config) guest(kernel string) (vm.Config, error) {
-	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, Cgroup: c.Cgroup, Append: c.Append}
+	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, Cgroup: c.Cgroup, Append: c.Append, Systemd: c.Systemd}
 	for _, s := range c.Disks {
 		disk, err := vm.ParseDisk(s)
 		if err != nil {
@@ -68,7 +70,7 @@ func (c Config) guest(kernel string) (vm.Config, error) {
 	return config, nil
 }
 
-// key is the same for Configs that can share a boot.
+// key returns the same text for Configs that can share a guest.
 func (c Config) key(kernel string) string {
 	c.Fresh, c.AllowKernelProblems, c.OneKernel = false, false, false
 	text, err := json.Marshal(c)

@@ -10,7 +10,7 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// What tests of attribution and control use: a disk with ext4 under BFQ
+// The fixture of tests of attribution and control: a disk with ext4 under BFQ
 // in a guest with the io controller of cgroup v2.
 func TestDiskWithExt4UnderBFQ(t *testing.T) {
 	vmtest.InGuest(t, vmtest.Config{Disks: []string{"128M,bps=40M", "64M"}, Modules: "ext4,bfq", Give: []string{"mke2fs"}}, func(t *testing.T) {

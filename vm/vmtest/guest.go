@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"hash/fnv"
 	"os"
 	"path/filepath"
@@ -15,29 +16,30 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
+	"github.com/daybook-project/daybook/vm/rootfs"
 )
 
 // Variables of the environment.
 const (
-	kernelsVariable = "DAYBOOK_VM_KERNELS" // narrows the kernels: names with commas between
+	kernelsVariable = "DAYBOOK_VM_KERNELS" // restricts the kernels: names separated by commas
 	longVariable    = "DAYBOOK_VM_LONG"    // 1: long tests too
-	insideVariable  = "DAYBOOK_VM_INSIDE"  // 1: this is the guest
+	insideVariable  = "DAYBOOK_VM_INSIDE"  // 1: this process is in the guest
 )
 
 func init() { vm.InitIfAsked() }
 
-// Inside says whether this test binary runs in a guest.
+// Inside reports whether this test binary runs in a guest.
 func Inside() bool { return os.Getenv(insideVariable) == "1" }
 
-// Long skips a test that takes long, unless DAYBOOK_VM_LONG=1.
+// Long skips a long test, unless DAYBOOK_VM_LONG=1.
 func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv(longVariable) != "1" {
-		t.Skipf("takes long: make vm-test runs it, or %s=1", longVariable)
+		t.Skipf("long test: make vm-test or %s=1 runs it", longVariable)
 	}
 }
 
-// Kernels are the names of the kernels to test on, the oldest first.
+// Kernels returns the names of the kernels to test on, the oldest first.
 func Kernels(t testing.TB) []string {
 	t.Helper()
 	chosen := os.Getenv(kernelsVariable)
@@ -54,7 +56,7 @@ func Kernels(t testing.TB) []string {
 }
 
 // EachKernel runs a test on the host once for each kernel, as a subtest named
-// kernel-NAME. It is for tests that drive guests from outside, with [Boot].
+// kernel-NAME. It is for tests that control guests from the host, with [Boot].
 func EachKernel(t *testing.T, test func(t *testing.T, kernel string)) {
 	t.Helper()
 	onEach(t, Kernels(t), test)
@@ -68,8 +70,8 @@ func onEach(t *testing.T, names []string, test func(t *testing.T, kernel string)
 }
 
 // OneKernel returns one of [Kernels], chosen by the name of the test: always the
-// same for one test, and all of them over many tests. With DAYBOOK_VM_LONG=1 it
-// returns all.
+// same kernel for one test, and every kernel for some test. With
+// DAYBOOK_VM_LONG=1 it returns all.
 func OneKernel(t testing.TB) []string {
 	t.Helper()
 	all := Kernels(t)
@@ -82,7 +84,7 @@ func OneKernel(t testing.TB) []string {
 	return all[at : at+1]
 }
 
-// Need continues only if guests with this kernel can be booted here.
+// Need skips the test if guests with this kernel cannot boot here.
 func Need(t testing.TB, kernel string) {
 	t.Helper()
 	if err := vm.CheckHost(); err != nil {
@@ -105,6 +107,25 @@ func Need(t testing.TB, kernel string) {
 	default:
 		needs.That(t, false, err.Error())
 	}
+}
+
+// NeedRoot skips the test if the root file system with systemd is missing and
+// cannot be built here.
+func NeedRoot(t testing.TB) {
+	t.Helper()
+	store, err := kernels.DefaultStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := rootfs.Store{Dir: store.Dir, Log: t.Logf}
+	if os.Getenv("DAYBOOK_REQUIRE_ALL") == "1" {
+		if _, err := images.Get(t.Context()); err != nil {
+			t.Fatalf("required here, but missing: %v", err)
+		}
+		return
+	}
+	_, err = images.Cached()
+	needs.That(t, err == nil, fmt.Sprint(err))
 }
 
 // Boot boots a guest for one test, which ends with the test.
@@ -134,8 +155,22 @@ func InGuest(t *testing.T, config Config, test func(t *testing.T)) {
 			return
 		}
 		Need(t, kernel)
+		if config.Systemd {
+			NeedRoot(t)
+		}
 		onHost(t, kernel, config)
 	})
+}
+
+// Systemd runs a test in a guest with Debian and systemd, once on each kernel, as
+// [InGuest] does; tests of a package with the same Config share a guest. The test
+// starts when systemd has started all units. It also fails if a unit failed at
+// boot, or if the systemd journal has errors (priority err and above) that are
+// not known to be harmless.
+func Systemd(t *testing.T, config Config, test func(t *testing.T)) {
+	t.Helper()
+	config.Systemd = true
+	InGuest(t, config, test)
 }
 
 // onHost runs this subtest in the guest.
@@ -169,10 +204,13 @@ func onHost(t *testing.T, kernel string, config Config) {
 	})
 	var exit *vm.ExitError
 	if err != nil && !errors.As(err, &exit) {
-		// Output may still come, which must not reach a test that has ended.
+		// Output may still arrive, and must not be logged to a test that has ended.
 		m.Kill()
 	}
 	result := out.end()
+	if config.Systemd && m.Err() == nil && !config.AllowKernelProblems {
+		checkJournal(ctx, t, m)
+	}
 	problems := m.KernelProblems()[known:]
 	if len(problems) > 0 && !config.AllowKernelProblems {
 		t.Errorf("the guest's kernel reported faults:\n%s", strings.Join(problems, "\n"))
@@ -186,25 +224,37 @@ func onHost(t *testing.T, kernel string, config Config) {
 	case err != nil:
 		t.Fatalf("failed in the guest (%s): %v", m.Kernel(), err)
 	case result != "PASS":
-		t.Fatalf("the guest did not run %s: does the code before InGuest end on the other side?", t.Name())
+		t.Fatalf("the guest did not run %s: does the code before InGuest return in the guest?", t.Name())
 	}
 	good = !t.Failed()
 }
 
-// bounded is the test's context, which ends before the test binary does, and
-// what the guest may use of that time.
+// checkJournal fails the test for new errors in the systemd journal.
+func checkJournal(ctx context.Context, t *testing.T, m *vm.Machine) {
+	t.Helper()
+	found, err := m.JournalErrors(ctx)
+	if err != nil {
+		t.Error(err)
+	}
+	if len(found) > 0 {
+		t.Errorf("the systemd journal has errors:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// bounded returns the test's context, which ends before the test binary does,
+// and the part of that time that the guest may use.
 func bounded(t *testing.T) (context.Context, time.Duration) {
 	const forCleaningUp = 5 * time.Second
 	deadline, bounded := t.Deadline()
 	if !bounded {
 		return t.Context(), 0
 	}
-	ctx, cancel := context.WithDeadlineCause(t.Context(), deadline.Add(-forCleaningUp), errors.New("the time of go test's -timeout is over"))
+	ctx, cancel := context.WithDeadlineCause(t.Context(), deadline.Add(-forCleaningUp), errors.New("the -timeout of go test has expired"))
 	t.Cleanup(cancel)
 	return ctx, time.Until(deadline) - 2*forCleaningUp
 }
 
-// testFlags make the test binary run one subtest as this one was asked to.
+// testFlags returns flags that run one subtest with the flags of this process.
 func testFlags(name string, timeout time.Duration) []string {
 	elements := strings.Split(name, "/")
 	for i, e := range elements {
@@ -222,8 +272,9 @@ func testFlags(name string, timeout time.Duration) []string {
 	return flags
 }
 
-// guestEnvironment hands on what tests are steered by. Each is asked for by its
-// name: go test keeps a result for as long as what was asked for is the same.
+// guestEnvironment returns the variables that control tests. It reads each one by
+// name, because go test caches a result while the variables that were read are
+// unchanged.
 func guestEnvironment(t testing.TB) []string {
 	env := []string{insideVariable + "=1", kernelsVariable + "=" + strings.Join(Kernels(t), ",")}
 	_ = os.Getenv(longVariable) // even if it is not set now
@@ -236,8 +287,8 @@ func guestEnvironment(t testing.TB) []string {
 	return env
 }
 
-// Device is the path of a disk or of persistent memory in the guest, such as
-// Device("disk0"), with the kernel's own name for it (/dev/vda).
+// Device returns the path of a disk or of persistent memory in the guest, such as
+// Device("disk0"), with the kernel's own name (/dev/vda).
 func Device(t testing.TB, name string) string {
 	t.Helper()
 	device, err := filepath.EvalSymlinks(filepath.Join("/dev/daybook", name))

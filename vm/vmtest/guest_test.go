@@ -8,7 +8,7 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-func TestRunsInTheGuestWithTheAskedKernel(t *testing.T) {
+func TestRunsInTheGuestWithTheRequestedKernel(t *testing.T) {
 	vmtest.InGuest(t, vmtest.Config{}, func(t *testing.T) {
 		text, err := os.ReadFile("/proc/sys/kernel/osrelease")
 		if err != nil {
@@ -18,12 +18,12 @@ func TestRunsInTheGuestWithTheAskedKernel(t *testing.T) {
 		if !strings.HasPrefix(string(text), kernel+".") {
 			t.Errorf("kernel %s in %s", text, t.Name())
 		}
-		t.Run("sub", func(t *testing.T) { t.Log("a nested one") })
+		t.Run("sub", func(t *testing.T) { t.Log("a nested test") })
 	})
 }
 
-// The second finds what the first left; who wants a fresh guest does not.
-func TestTestsWithOneConfigShareABoot(t *testing.T) {
+// The second test finds the file of the first; a fresh guest does not have it.
+func TestTestsWithOneConfigShareAGuest(t *testing.T) {
 	config := vmtest.Config{Append: "only.this.test"}
 	for _, round := range []struct {
 		fresh, used bool

@@ -7,8 +7,8 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Many tests on one kernel each are tests on all kernels, and a long run has each
-// test on each of them.
+// Many tests with one kernel each cover all kernels, and a long run covers all
+// kernels with each test.
 func TestOneKernelIsStableAndCoversAll(t *testing.T) {
 	t.Setenv("DAYBOOK_VM_LONG", "")
 	all := vmtest.Kernels(t)

@@ -8,12 +8,12 @@ import (
 	"github.com/daybook-project/daybook/vm"
 )
 
-// maxShared is how many guests wait for the next test that could use them: one
+// maxShared is the maximum number of guests that wait for their next test: one
 // for each kernel of the matrix. They end with the process.
 const maxShared = 2
 
-// pool keeps booted guests. Only one test at a time uses guests: more would
-// share the host's processors and the guest's state.
+// pool keeps booted guests. Only one test at a time uses guests, because others
+// would share the host's processors and the guest's state.
 type pool struct {
 	busy    sync.Mutex
 	waiting []shared // the least recently used first
@@ -26,8 +26,8 @@ type shared struct {
 
 var guests pool
 
-// take gives a guest, one that waits or a new one, and a function that must be
-// called to give it back; good says that others can use it.
+// take returns a guest, a waiting or a new one, and a function that releases it;
+// good means that other tests can use it.
 func (p *pool) take(ctx context.Context, key string, config vm.Config, fresh bool) (*vm.Machine, func(good bool), error) {
 	p.busy.Lock()
 	m := p.find(key)
@@ -61,7 +61,7 @@ func (p *pool) find(key string) *vm.Machine {
 	return nil
 }
 
-// shrink ends the guests that were not used for longest.
+// shrink ends the least recently used guests.
 func (p *pool) shrink(size int) {
 	for len(p.waiting) > size {
 		p.waiting[0].machine.Close()

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// report passes a test binary's output on without what the host's own go test
-// says again, and finds the result of one test in it.
+// report passes a test binary's output on, without the lines that the host's own
+// go test prints too, and finds the result of one test in it.
 type report struct {
 	test string // its full name
 	to   io.Writer
@@ -33,7 +33,7 @@ func (r *report) Write(b []byte) (int, error) {
 	}
 }
 
-// end passes the rest on; what comes later is dropped. It gives the result.
+// end passes the rest on and returns the result; later output is dropped.
 func (r *report) end() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *report) end() string {
 	return r.result
 }
 
-// marker precedes what package testing says of itself (test2json).
+// marker precedes the lines of package testing itself (test2json).
 const marker = "\x16"
 
 func (r *report) line(line string) {

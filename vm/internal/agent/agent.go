@@ -1,9 +1,9 @@
 // Package agent is the guest's init: it mounts what a system needs, loads the
-// modules it was told to, makes stable names for disks and persistent memory,
-// and then runs what the host asks for over the virtio-serial port.
+// modules of its setup, makes stable names for disks and persistent memory, and
+// then runs the commands that the host sends over the virtio-serial port.
 //
-// It is the same program as the host's ([RunIfAsked]), so that nothing needs
-// to be built or embedded for the guest.
+// It is the same program as the host's ([RunIfAsked]), so no other program is
+// built or embedded for the guest.
 package agent
 
 import (
@@ -21,24 +21,32 @@ import (
 	"github.com/daybook-project/daybook/vm/internal/wire"
 )
 
-// Asked says whether this process was started as a guest's init.
+// Asked reports whether this process was started as a guest's init.
 func Asked() bool { return os.Getpid() == 1 && os.Getenv(wire.AgentVariable) == "1" }
 
-// RunIfAsked becomes the guest's init if this process was started as such, and
-// then never returns.
+// RunIfAsked becomes the guest's init, or the service that runs commands under
+// systemd, if this process was started as such, and then never returns.
 func RunIfAsked() {
+	if os.Getenv(wire.AgentVariable) == wire.AgentService {
+		fmt.Fprintln(os.Stderr, "daybook-vm: the service ended:", runService())
+		os.Exit(1)
+	}
 	if !Asked() {
 		return
 	}
 	err := run()
-	// Nobody can be told but the console; the host reads it.
-	fmt.Fprintln(os.Stderr, "daybook-vm: the guest's init ends:", err)
+	// There is only the console left for the error; the host reads it.
+	fmt.Fprintln(os.Stderr, "daybook-vm: the guest's init ended:", err)
 	powerOff()
 	select {}
 }
 
 func run() error {
 	setup, setupErr := setUp()
+	if setup.Systemd && setupErr == nil {
+		// It returns only after an error.
+		setupErr = startSystemd(setup)
+	}
 	port, err := openPort()
 	if err != nil {
 		return errors.Join(setupErr, err)
@@ -51,12 +59,11 @@ func run() error {
 	if err := server.send(wire.Hello, 0, greeting); err != nil {
 		return err
 	}
-	_ = setup
 	return server.serve()
 }
 
-// setUp makes a system of the bare kernel. It goes on where it can, so that
-// the host hears of all that is wrong.
+// setUp sets the system up. It continues after most errors, so that the host
+// gets all of them.
 func setUp() (wire.Setup, error) {
 	err := mountEarly()
 	text, readErr := os.ReadFile(wire.SetupPath)
@@ -70,16 +77,16 @@ func setUp() (wire.Setup, error) {
 	return setup, errors.Join(err,
 		environment(setup.Hostname),
 		loadModules(setup.Modules),
-		mountLate(setup.Cgroup),
+		mountUnlessSystemd(setup),
 		linkDevices(setup.Disks, setup.Pmem),
 	)
 }
 
-// deviceWait bounds how long devices may take to appear; an emulated machine
+// deviceWait limits the wait for a device to appear; an emulated machine
 // on a busy host is slow.
 const deviceWait = 30 * time.Second
 
-// waitFor calls found until it says yes.
+// waitFor calls found until it returns true.
 func waitFor(what string, found func() bool) error {
 	for end := time.Now().Add(deviceWait); ; time.Sleep(5 * time.Millisecond) {
 		if found() {

@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/vm/internal/wire"
 )
 
-// archive sends a file or directory as a tar, whose names begin with ".".
+// archive sends a file or directory as a tar, whose names start with ".".
 func (s *server) archive(id uint32, path string) {
 	result := wire.Result{}
 	out := bufio.NewWriterSize(outputWriter{s, id}, wire.OutputPayload)
@@ -64,9 +64,9 @@ func writeTar(out io.Writer, root string) error {
 		}
 		if !info.Mode().IsRegular() && !info.IsDir() && info.Mode()&fs.ModeSymlink == 0 {
 			if path == root {
-				return fmt.Errorf("%s is no file and no directory", root)
+				return fmt.Errorf("%s is neither a file nor a directory", root)
 			}
-			return nil // devices, sockets and pipes mean nothing on the host
+			return nil // devices, sockets and pipes are useless on the host
 		}
 		link := ""
 		if info.Mode()&fs.ModeSymlink != 0 {
@@ -103,7 +103,7 @@ func writeTarEntry(archive *tar.Writer, path, name, link string, info fs.FileInf
 		_, err = io.CopyN(archive, file, info.Size())
 		return err
 	}
-	// Files of /proc and /sys have a size only when they are read.
+	// The size of a file in /proc or /sys is known only after a read.
 	text, err := io.ReadAll(file)
 	if err != nil {
 		return err

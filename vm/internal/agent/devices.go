@@ -13,7 +13,7 @@ import (
 )
 
 // linkDevices makes /dev/daybook/disk0, disk1, ... and pmem0, pmem1, ... in
-// the order in which the host gave them, whatever order the kernel found them in.
+// the host's order, which may differ from the kernel's.
 func linkDevices(disks, pmem int) error {
 	if err := os.MkdirAll(wire.DeviceDir, 0o755); err != nil {
 		return err
@@ -30,7 +30,7 @@ func linkDevices(disks, pmem int) error {
 	return errors.Join(errs...)
 }
 
-// linkWhenThere waits until find names a block device, and links it.
+// linkWhenThere waits until find returns a block device, and links it.
 func linkWhenThere(name string, find func() string) error {
 	device := ""
 	err := waitFor(name, func() bool {
@@ -48,17 +48,19 @@ func linkWhenThere(name string, find func() string) error {
 }
 
 func diskBySerial(serial string) string {
-	files, _ := filepath.Glob("/sys/block/vd*/serial")
-	for _, file := range files {
-		if firstLine(file) == serial {
-			return filepath.Base(filepath.Dir(file))
+	for _, file := range []string{"serial", "device/serial"} { // virtio, NVMe
+		disks, _ := filepath.Glob("/sys/block/*")
+		for _, disk := range disks {
+			if strings.TrimSpace(firstLine(filepath.Join(disk, file))) == serial {
+				return filepath.Base(disk)
+			}
 		}
 	}
 	return ""
 }
 
-// pmemByHandle goes from a pmem disk by its namespace and region to the NVDIMM
-// that the region maps, which has the handle that QEMU gave the slot.
+// pmemByHandle finds the pmem disk of an NVDIMM by the ACPI handle of its slot.
+// The namespace and the region of a pmem disk lead to its NVDIMM.
 func pmemByHandle(handle uint32) string {
 	disks, _ := filepath.Glob("/sys/block/pmem*")
 	for _, disk := range disks {
@@ -91,7 +93,7 @@ func pmemBySlot(slot int) string {
 	return ""
 }
 
-// firstLine is the first line of a small file, "" if it cannot be read.
+// firstLine returns the first line of a small file, "" if it cannot be read.
 func firstLine(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {

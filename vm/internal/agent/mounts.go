@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daybook-project/daybook/vm/internal/wire"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,8 +34,9 @@ func mountAll(mounts ...mount) error {
 	return errors.Join(errs...)
 }
 
-// mountEarly mounts what loading modules needs. The root is in memory, so /tmp
-// and /run are directories of it, and files that the host gives there are seen.
+// mountEarly mounts the file systems that module loading needs. The root is in
+// memory, so /tmp and /run are plain directories, and the host's files in them
+// stay visible.
 func mountEarly() error {
 	err := mountAll(
 		mount{"proc", "/proc", ""},
@@ -51,7 +53,15 @@ func mountEarly() error {
 	return err
 }
 
-// mountLate mounts what modules may have brought, and the cgroups.
+// mountUnlessSystemd does nothing with systemd, which mounts these itself.
+func mountUnlessSystemd(setup wire.Setup) error {
+	if setup.Systemd {
+		return nil
+	}
+	return mountLate(setup.Cgroup)
+}
+
+// mountLate mounts the cgroups, and file systems that modules may provide.
 func mountLate(cgroup int) error {
 	err := mountAll(
 		mount{"tracefs", "/sys/kernel/tracing", ""},
@@ -66,8 +76,8 @@ func mountLate(cgroup int) error {
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// mountCgroup2 mounts the one tree, and lets the groups in it use each
-// controller that there is.
+// mountCgroup2 mounts the cgroup v2 hierarchy, and enables all its controllers
+// for child cgroups.
 func mountCgroup2() error {
 	if err := (mount{"cgroup2", cgroupRoot, "nsdelegate,memory_recursiveprot"}).do(); err != nil {
 		return err
@@ -85,8 +95,8 @@ func mountCgroup2() error {
 	return errors.Join(errs...)
 }
 
-// mountCgroup1 mounts each controller at its own name. Kernels may be built
-// without version 1 of some, such as memory and cpuset: those are left out.
+// mountCgroup1 mounts each controller in a directory of its name. A kernel may
+// lack version 1 of some controllers, such as memory and cpuset: these are skipped.
 func mountCgroup1() error {
 	if err := (mount{"tmpfs", cgroupRoot, "mode=0755"}).do(); err != nil {
 		return err
@@ -124,12 +134,12 @@ func enabledControllers(text string) []string {
 	return names
 }
 
-// unmountPatience is how long a mount may stay busy: processes that were killed
-// hold their files until they have ended.
+// unmountPatience limits the wait for a busy mount: killed processes keep their
+// files open until they have ended.
 const unmountPatience = 5 * time.Second
 
-// unmountDisks unmounts what is on disks, the last first, so that kept disks
-// are clean.
+// unmountDisks unmounts the file systems on disks, the latest first, so that
+// kept disks are clean.
 func unmountDisks() {
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -150,7 +160,7 @@ func unmountDisks() {
 	}
 }
 
-// unescape undoes what the kernel does to blanks in /proc/mounts.
+// unescape decodes the escaped blanks in /proc/mounts.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

@@ -20,11 +20,11 @@ const (
 	codeNotFound      = 127
 )
 
-// outputGrace is how long output is still waited for after a process ended:
-// what it left running may hold its pipes for ever.
+// outputGrace limits the wait for output after a process ended: its children
+// may keep its pipes open forever.
 const outputGrace = time.Second
 
-// start runs one process. Whatever happens, the host gets one Exit.
+// start runs one process. In all cases the host gets one Exit.
 func (s *server) start(id uint32, request wire.Request) {
 	exited, outputs, err := s.spawn(id, request)
 	if err != nil {
@@ -110,8 +110,8 @@ func (s *server) spawn(id uint32, request wire.Request) (<-chan unix.WaitStatus,
 	return exited, map[wire.Kind]*os.File{wire.Stdout: stdoutRead, wire.Stderr: stderrRead}, nil
 }
 
-// copyOutput sends what a process writes. After ended it only drains, so that
-// what the process left running is not stopped by a full or closed pipe.
+// copyOutput sends the output of a process. After ended it discards output, so
+// that a full or closed pipe does not stop the children of the process.
 func (s *server) copyOutput(kind wire.Kind, id uint32, output *os.File, ended <-chan struct{}) {
 	defer output.Close()
 	b := make([]byte, wire.OutputPayload)
@@ -130,7 +130,7 @@ func (s *server) copyOutput(kind wire.Kind, id uint32, output *os.File, ended <-
 	}
 }
 
-// findProgram looks a program up as a shell does.
+// findProgram searches for a program like a shell.
 func findProgram(name, dir, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
@@ -148,7 +148,7 @@ func findProgram(name, dir, path string) (string, error) {
 	return "", &fs.PathError{Op: "find in the guest", Path: name, Err: fs.ErrNotExist}
 }
 
-// mergeEnvironment puts the host's variables over the guest's own.
+// mergeEnvironment overrides the guest's own variables with the host's.
 func mergeEnvironment(own, given []string) []string {
 	merged := append([]string(nil), given...)
 	for _, pair := range own {

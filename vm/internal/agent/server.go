@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// server runs processes for the host. As init it also reaps those that nobody
-// else waits for, so it waits for all itself.
+// server runs processes for the host. As init it must also reap orphans, so it
+// waits for all children.
 type server struct {
 	port   io.ReadWriter
 	sendMu sync.Mutex
@@ -23,10 +23,14 @@ type server struct {
 	mu    sync.Mutex // held while starting, so that no exit is missed
 	byPID map[int]chan unix.WaitStatus
 	byID  map[uint32]int // the process IDs of the host's processes
+
+	powerOff func() // shuts the guest down
 }
 
 func newServer(port io.ReadWriter) *server {
-	return &server{port: port, byPID: make(map[int]chan unix.WaitStatus), byID: make(map[uint32]int)}
+	s := &server{port: port, byPID: make(map[int]chan unix.WaitStatus), byID: make(map[uint32]int)}
+	s.powerOff = s.shutdown
+	return s
 }
 
 func (s *server) send(kind wire.Kind, process uint32, value any) error {
@@ -41,7 +45,7 @@ func (s *server) sendOutput(kind wire.Kind, process uint32, b []byte) error {
 	return wire.Write(s.port, wire.Frame{Kind: kind, Process: process, Payload: b})
 }
 
-// serve does what the host asks, until it asks for the end.
+// serve handles the host's requests until a shutdown request.
 func (s *server) serve() error {
 	go s.reap()
 	for {
@@ -67,18 +71,18 @@ func (s *server) serve() error {
 			}
 			s.signal(frame.Process, unix.Signal(number))
 		case wire.Mark:
-			// At the level of a warning, so that it comes to the console after
-			// all warnings before it.
+			// At the level of a warning, so that the console prints it after
+			// all earlier warnings.
 			_ = os.WriteFile("/dev/kmsg", append([]byte("<4>"), frame.Payload...), 0)
 		case wire.Shutdown:
-			s.shutdown()
+			s.powerOff()
 		default:
 			return fmt.Errorf("the host sent a message of kind %d", frame.Kind)
 		}
 	}
 }
 
-// reap waits for every child, and tells those who started them.
+// reap waits for every child, and sends its status to the waiter.
 func (s *server) reap() {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
@@ -102,8 +106,8 @@ func (s *server) reap() {
 	}
 }
 
-// signal sends a signal to a process of the host and its group. One that is
-// gone is left in peace.
+// signal sends a signal to the process group of a process of the host. It does
+// nothing if the process has ended.
 func (s *server) signal(id uint32, number unix.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +116,7 @@ func (s *server) signal(id uint32, number unix.Signal) {
 	}
 }
 
-// shutdownGrace is what processes have between SIGTERM and SIGKILL.
+// shutdownGrace is the time between SIGTERM and SIGKILL.
 const shutdownGrace = time.Second
 
 // shutdown ends all processes, unmounts disks and powers off.

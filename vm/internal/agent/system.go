@@ -12,11 +12,11 @@ import (
 // maxOpenFiles is the limit on open files, hard and soft, as systemd sets it.
 const maxOpenFiles = 1 << 19
 
-// environment names the host, brings the loopback up, and sets limits.
+// environment sets the hostname and limits, and brings the loopback up.
 func environment(hostname string) error {
 	var errs []error
 	if err := unix.Sethostname([]byte(hostname)); err != nil {
-		errs = append(errs, fmt.Errorf("cannot name the guest %s: %w", hostname, err))
+		errs = append(errs, fmt.Errorf("cannot set the hostname %s: %w", hostname, err))
 	}
 	if err := loopbackUp(); err != nil {
 		errs = append(errs, fmt.Errorf("cannot bring the loopback up: %w", err))
@@ -46,8 +46,8 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
-// loadModules loads modules in the order given, in which what they need stands
-// before them.
+// loadModules loads modules in this order: each module follows its
+// dependencies.
 func loadModules(paths []string) error {
 	var errs []error
 	for _, path := range paths {
@@ -66,12 +66,12 @@ func loadModule(path string) error {
 	defer file.Close()
 	err = unix.FinitModule(int(file.Fd()), "", 0)
 	if errors.Is(err, unix.EEXIST) {
-		return nil // asked for by the kernel in the meantime
+		return nil // the kernel has requested it in the meantime
 	}
 	return err
 }
 
-// childEnvironment is what commands find, before what the host adds.
+// childEnvironment is the environment of commands, without the host's variables.
 func childEnvironment() []string {
 	return []string{"PATH=" + wire.Path, "HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/sh", "TERM=dumb", "LANG=C"}
 }

@@ -12,7 +12,7 @@ import (
 // Documentation/driver-api/early-userspace/buffer-format.rst.
 const maxFileBytes = 1<<32 - 1
 
-// Modes of cpio's entries, those of stat(2).
+// Modes of cpio entries, as in stat(2).
 const (
 	modeType      = 0o170000
 	modeDirectory = 0o040000
@@ -20,7 +20,7 @@ const (
 	modeSymlink   = 0o120000
 )
 
-// cpioWriter writes entries. Directories must come before what is in them.
+// cpioWriter writes entries. A directory must be written before its files.
 type cpioWriter struct {
 	out    *bufio.Writer
 	inode  uint32
@@ -29,7 +29,7 @@ type cpioWriter struct {
 
 func newCPIO(w io.Writer) *cpioWriter { return &cpioWriter{out: bufio.NewWriterSize(w, 1<<16)} }
 
-// header writes all of an entry but its content. name has no leading slash.
+// header writes an entry without its content. name has no leading slash.
 func (c *cpioWriter) header(name string, mode uint32, size int64) error {
 	if size > maxFileBytes {
 		return fmt.Errorf("%s is too large for the guest's root: %d bytes, at most %d; put it on a disk", name, size, int64(maxFileBytes))
@@ -49,7 +49,7 @@ func (c *cpioWriter) header(name string, mode uint32, size int64) error {
 	return c.pad()
 }
 
-// pad fills up to a multiple of four bytes.
+// pad pads to a multiple of four bytes.
 func (c *cpioWriter) pad() error {
 	for ; c.offset%4 != 0; c.offset++ {
 		if err := c.out.WriteByte(0); err != nil {
@@ -95,7 +95,7 @@ func (c *cpioWriter) copyFile(name, path string) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	}
 	if err := c.header(name, modeRegular|uint32(info.Mode().Perm()), info.Size()); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (c *cpioWriter) copyFile(name, path string) error {
 	return c.pad()
 }
 
-// close writes the end.
+// close writes the trailer.
 func (c *cpioWriter) close() error {
 	if err := c.header("TRAILER!!!", 0, 0); err != nil {
 		return err

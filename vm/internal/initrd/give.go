@@ -18,8 +18,8 @@ type Given struct {
 	Guest string
 }
 
-// put adds what is given to the root. A program or library brings the shared
-// libraries that it needs. A link is given as a link, with what it names.
+// put adds the file to the root. A program or library is copied with its shared
+// libraries. A link is copied as a link, together with its target.
 func (g Given) put(t tree) error {
 	host, err := hostPath(g.Host)
 	if err != nil {
@@ -30,30 +30,30 @@ func (g Given) put(t tree) error {
 		guest = host
 	}
 	if !path.IsAbs(guest) {
-		return fmt.Errorf("cannot give %s as %s: the path in the guest must be absolute", g.Host, guest)
+		return fmt.Errorf("cannot copy %s to %s in the guest: the path in the guest must be absolute", g.Host, guest)
 	}
 	for _, hidden := range []string{"/dev", "/proc", "/sys"} {
 		if clean := path.Clean(guest); clean == hidden || strings.HasPrefix(clean, hidden+"/") {
-			return fmt.Errorf("cannot give %s as %s: the guest's own %s will be there", g.Host, guest, hidden)
+			return fmt.Errorf("cannot copy %s to %s in the guest: the guest's own %s is mounted there", g.Host, guest, hidden)
 		}
 	}
 	return putHost(t, host, guest)
 }
 
-// hostPath finds what was meant: a path, else a program.
+// hostPath returns the path itself, or the path of a program of that name.
 func hostPath(name string) (string, error) {
 	if name == "" {
-		return "", fmt.Errorf("a file to give has no name")
+		return "", fmt.Errorf("a file for the guest has no name")
 	}
 	_, err := os.Lstat(name)
 	if isMissing(err) && !strings.Contains(name, "/") {
 		if program, lookErr := exec.LookPath(name); lookErr == nil {
 			return filepath.Abs(program)
 		}
-		return "", fmt.Errorf("cannot give %s to the guest: there is no such file here and no such program on the PATH", name)
+		return "", fmt.Errorf("cannot copy %s to the guest: there is no such file here and no such program on the PATH", name)
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot give %s to the guest: %w", name, err)
+		return "", fmt.Errorf("cannot copy %s to the guest: %w", name, err)
 	}
 	return filepath.Abs(name)
 }
@@ -74,17 +74,17 @@ func putHost(t tree, host, guest string) error {
 		}
 		return putLibraries(t, host)
 	default:
-		return fmt.Errorf("cannot give %s to the guest: it is no file, directory or link", host)
+		return fmt.Errorf("cannot copy %s to the guest: it is not a file, directory or link", host)
 	}
 }
 
-// putSymlink gives a link whose target is beside it as a link, so that a
-// program that looks at its name, as mkfs.ext4 does, finds it; any other link
-// as what it names.
+// putSymlink copies a link to a target in the same directory as a link, for
+// programs that depend on their name, such as mkfs.ext4. For any other link it
+// copies the target.
 func putSymlink(t tree, host, guest string) error {
 	real, err := filepath.EvalSymlinks(host)
 	if err != nil {
-		return fmt.Errorf("cannot give %s to the guest: %w", host, err)
+		return fmt.Errorf("cannot copy %s to the guest: %w", host, err)
 	}
 	info, err := os.Stat(real)
 	if err != nil {
@@ -142,8 +142,8 @@ func putDirectory(t tree, host, guest string) error {
 	})
 }
 
-// putLibraries adds the libraries of a program, where the program looks for
-// them: at the same path as on the host.
+// putLibraries adds the libraries of a program at their host paths, where the
+// program expects them.
 func putLibraries(t tree, program string) error {
 	info, err := os.Stat(program)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// libraries lists what a program or library of the host needs at run time: the
-// paths of its dynamic loader and its shared libraries, as the loader finds
-// them. Nothing for a static program, and for what is no ELF file. Libraries
-// that a program opens by itself (dlopen) are not known.
+// libraries lists the run-time dependencies of a program or library of the host:
+// the paths of its dynamic loader and its shared libraries, as the loader finds
+// them. The list is empty for a static program, and for a file that is not ELF.
+// It lacks libraries that a program opens itself (dlopen).
 func libraries(program string) ([]string, error) {
 	file, err := elf.Open(program)
 	if err != nil {
@@ -29,21 +29,21 @@ func libraries(program string) ([]string, error) {
 	}
 	loader := interpreter(file)
 	if loader == "" {
-		return nil, nil // a library by itself, or a static-pie program
+		return nil, nil // a shared library, or a static-pie program
 	}
-	// --list is what ldd asks of the loader; the program does not run.
+	// ldd calls the loader with --list; the program does not run.
 	text, err := exec.Command(loader, "--list", program).CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the libraries of %s: %s --list: %w: %s", program, loader, err, strings.TrimSpace(string(text)))
 	}
 	found, missing := parseList(string(text))
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%s needs libraries that this host has not: %s", program, strings.Join(missing, ", "))
+		return nil, fmt.Errorf("%s needs libraries that this host lacks: %s", program, strings.Join(missing, ", "))
 	}
 	return append(found, loader), nil
 }
 
-// interpreter is the path of the dynamic loader that a program asks for.
+// interpreter returns the path of a program's dynamic loader.
 func interpreter(file *elf.File) string {
 	for _, segment := range file.Progs {
 		if segment.Type != elf.PT_INTERP {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// moduleIndex is what depmod found out about a kernel's modules.
+// moduleIndex is depmod's index of a kernel's modules.
 type moduleIndex struct {
 	dir     string              // lib/modules/RELEASE of the host's cache
 	paths   map[string]string   // name -> path in dir
@@ -22,7 +22,7 @@ type moduleIndex struct {
 	builtin map[string]bool
 }
 
-// moduleName is a module's name in the kernel, from its file's.
+// moduleName returns a module's name in the kernel, from its file name.
 func moduleName(file string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(path.Base(file), ".ko"), "-", "_")
 }
@@ -55,7 +55,7 @@ func readModuleIndex(dir string) (*moduleIndex, error) {
 }
 
 // readDependency reads "kernel/fs/ext4/ext4.ko: kernel/fs/jbd2/jbd2.ko ...".
-// depmod lists all, the nearest first.
+// depmod lists all dependencies, the nearest first.
 func (x *moduleIndex) readDependency(line string) {
 	file, rest, _ := strings.Cut(line, ":")
 	name := moduleName(file)
@@ -84,8 +84,8 @@ func (x *moduleIndex) readSoft(line string) {
 	}
 }
 
-// readAlias reads "alias crc32c crc32c_intel"; those with wildcards are of
-// devices, which nobody names.
+// readAlias reads "alias crc32c crc32c_intel". It skips aliases with wildcards,
+// which match devices.
 func (x *moduleIndex) readAlias(line string) {
 	fields := strings.Fields(line)
 	if len(fields) == 3 && !strings.ContainsAny(fields[1], "*?[") {
@@ -96,14 +96,14 @@ func (x *moduleIndex) readAlias(line string) {
 
 // moduleSet are the modules of one guest.
 type moduleSet struct {
-	order []string          // names, each after what it needs
+	order []string          // names, each after its dependencies
 	files map[string]string // name -> the host's file
 	place map[string]string // name -> path in the guest's lib/modules/RELEASE
 }
 
-// choose finds what must be loaded for the wanted modules. A wanted one is a
-// name or an alias, or has a slash: then it is a module's file of the host,
-// built for this kernel.
+// choose finds the modules to load for the wanted ones. A wanted one is a name
+// or an alias, or has a slash: then it is a module file of the host, built for
+// this kernel.
 func (x *moduleIndex) choose(wanted []string) (*moduleSet, error) {
 	set := &moduleSet{files: make(map[string]string), place: make(map[string]string)}
 	for _, want := range wanted {
@@ -124,8 +124,8 @@ func (x *moduleIndex) choose(wanted []string) (*moduleSet, error) {
 	return set, nil
 }
 
-// named gives the modules that a name or alias means: none if it is built into
-// the kernel, nil if nobody knows it.
+// named returns the modules with a name or alias: an empty list if it is built
+// into the kernel, nil if it is unknown.
 func (x *moduleIndex) named(want string) []string {
 	name := strings.ReplaceAll(want, "-", "_")
 	if _, known := x.paths[name]; known {
@@ -155,7 +155,7 @@ func (x *moduleIndex) add(set *moduleSet, name string) {
 	set.order = append(set.order, name)
 }
 
-// addFile adds a module of the host, after what it says that it needs.
+// addFile adds a module file of the host, after its dependencies.
 func (x *moduleIndex) addFile(set *moduleSet, file string) error {
 	needs, err := moduleNeeds(file)
 	if err != nil {
@@ -167,7 +167,7 @@ func (x *moduleIndex) addFile(set *moduleSet, file string) error {
 			continue
 		}
 		if x.paths[need] == "" {
-			return fmt.Errorf("the module %s needs %s, which the kernel has not; give it too, before this one", file, need)
+			return fmt.Errorf("the module %s needs %s, which the kernel lacks; give it too, before this one", file, need)
 		}
 		x.add(set, need)
 	}
@@ -177,7 +177,7 @@ func (x *moduleIndex) addFile(set *moduleSet, file string) error {
 	return nil
 }
 
-// moduleNeeds reads what a module's file says of the modules it depends on.
+// moduleNeeds reads the dependencies in a module file.
 func moduleNeeds(file string) ([]string, error) {
 	module, err := elf.Open(file)
 	if err != nil {
@@ -200,7 +200,7 @@ func moduleNeeds(file string) ([]string, error) {
 	return nil, nil
 }
 
-// paths in the guest, in the order of loading.
+// guestPaths returns paths in the guest, in the order of loading.
 func (s *moduleSet) guestPaths(release string) []string {
 	var paths []string
 	for _, name := range s.order {
@@ -209,7 +209,7 @@ func (s *moduleSet) guestPaths(release string) []string {
 	return paths
 }
 
-// put adds the modules to the guest's root, with what modprobe reads there.
+// put adds the modules to the guest's root, with modprobe's index files.
 func (s *moduleSet) put(t tree, x *moduleIndex, release string) error {
 	dir := path.Join("/lib/modules", release)
 	var errs []error
@@ -235,8 +235,8 @@ func (s *moduleSet) put(t tree, x *moduleIndex, release string) error {
 	return errors.Join(errs...)
 }
 
-// aliasesOf cuts modules.alias to the modules of a set, so that the kernel's
-// own requests, such as for crypto-crc32c, find them.
+// aliasesOf returns the lines of modules.alias for the modules of a set, so that
+// the kernel's own requests, such as for crypto-crc32c, find them.
 func (x *moduleIndex) aliasesOf(s *moduleSet) (string, error) {
 	text, err := os.ReadFile(filepath.Join(x.dir, "modules.alias"))
 	if err != nil {

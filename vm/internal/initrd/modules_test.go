@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// index is a small kernel's, in depmod's own words.
+// index returns the index of a small kernel, in depmod's format.
 func index(t *testing.T) *moduleIndex {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -36,7 +36,7 @@ kernel/crypto/crc32c-intel.ko:
 	return x
 }
 
-func TestModulesAreLoadedAfterWhatTheyNeed(t *testing.T) {
+func TestModulesAreLoadedAfterTheirDependencies(t *testing.T) {
 	for wanted, want := range map[string]string{
 		"ext4":               "crc32c_generic crc32c_intel crc16 jbd2 ext4",
 		"fs-ext4":            "crc32c_generic crc32c_intel crc16 jbd2 ext4",
@@ -87,7 +87,7 @@ kernel/fs/ext4/ext4.ko: kernel/fs/jbd2/jbd2.ko kernel/lib/crc16.ko
 	}
 }
 
-func TestFilesThatAreNoModules(t *testing.T) {
+func TestFilesThatAreNotModules(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "x.ko")
 	if err := os.WriteFile(text, []byte("text"), 0o644); err != nil {
 		t.Fatal(err)

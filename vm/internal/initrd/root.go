@@ -15,7 +15,7 @@ import (
 	"github.com/daybook-project/daybook/vm/internal/wire"
 )
 
-// Root says what is in the guest's root file system.
+// Root describes the content of the guest's root file system.
 type Root struct {
 	Agent     string // the host's program that becomes the guest's init
 	Busybox   string // the host's static busybox
@@ -23,11 +23,11 @@ type Root struct {
 	ModuleDir string // lib/modules/RELEASE, with modules.dep
 	Modules   []string
 	Give      []Given
-	// Setup is what the agent is told; Modules in it are filled in by Write.
+	// Setup is the agent's setup; Write fills in its Modules.
 	Setup wire.Setup
 }
 
-// Write writes the root as a cpio archive, and says how many bytes.
+// Write writes the root as a cpio archive, and returns its size in bytes.
 func (r Root) Write(w io.Writer) (int64, error) {
 	t := make(tree)
 	index, err := readModuleIndex(r.ModuleDir)
@@ -42,6 +42,18 @@ func (r Root) Write(w io.Writer) (int64, error) {
 	setup, err := json.Marshal(r.Setup)
 	if err != nil {
 		return 0, err
+	}
+	if r.Setup.Systemd {
+		if err := errors.Join(
+			skeleton(t, r.Setup.Hostname),
+			modules.put(t, index, r.Release),
+			t.putFile(wire.AgentPath, r.Agent),
+			t.putText(wire.SetupPath, 0o644, string(setup)),
+			putGiven(t, r.Give),
+		); err != nil {
+			return 0, err
+		}
+		return t.write(w)
 	}
 	if err := errors.Join(
 		skeleton(t, r.Setup.Hostname),
@@ -62,8 +74,41 @@ func (r Root) Write(w io.Writer) (int64, error) {
 	return t.write(w)
 }
 
-// skeleton puts what programs expect of any root: the directories of a merged
-// /usr, and who is who.
+// putGiven puts the given files below a directory, from which the agent copies
+// them to the root file system with systemd.
+func putGiven(t tree, gives []Given) error {
+	given := make(tree)
+	if err := links(given); err != nil {
+		return err
+	}
+	for _, g := range gives {
+		if err := g.put(given); err != nil {
+			return err
+		}
+	}
+	for name, n := range given {
+		if n.mode&fs.ModeSymlink == 0 || mergedLinks[name] == "" {
+			if err := t.put(wire.GivenDir+name, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mergedLinks are the links of a root with a merged /usr.
+var mergedLinks = map[string]string{"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64"}
+
+func links(t tree) error {
+	var errs []error
+	for link, target := range mergedLinks {
+		errs = append(errs, t.putLink(link, target))
+	}
+	return errors.Join(errs...)
+}
+
+// skeleton adds the directories of a merged /usr and the files in /etc that
+// programs expect, such as passwd.
 func skeleton(t tree, hostname string) error {
 	var errs []error
 	for _, dir := range []string{
@@ -73,12 +118,7 @@ func skeleton(t tree, hostname string) error {
 		errs = append(errs, t.putDirectory(dir, 0o755))
 	}
 	errs = append(errs, t.putDirectory("/root", 0o700), t.putDirectory("/tmp", fs.ModeSticky|0o777), t.putDirectory("/var/tmp", fs.ModeSticky|0o777))
-	for link, target := range map[string]string{
-		"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64",
-		"/var/run": "/run", "/etc/mtab": "/proc/self/mounts",
-	} {
-		errs = append(errs, t.putLink(link, target))
-	}
+	errs = append(errs, links(t), t.putLink("/var/run", "/run"), t.putLink("/etc/mtab", "/proc/self/mounts"))
 	for name, text := range map[string]string{
 		"/etc/passwd":        "root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/bin/false\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n",
 		"/etc/group":         "root:x:0:\ndaemon:x:1:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nmail:x:8:\nusers:x:100:\nnogroup:x:65534:\n",
@@ -94,9 +134,9 @@ func skeleton(t tree, hostname string) error {
 	return errors.Join(errs...)
 }
 
-// runners are programs that run others. Busybox's own would run busybox in
-// place of a program of the same name on the PATH, so those of the host are
-// given, where it has them.
+// runners are programs that run others. Busybox's versions would run busybox
+// instead of a program of the same name on the PATH, so the host's versions are
+// copied, if the host has them.
 var runners = []string{
 	"sh", "env", "xargs", "find", "timeout", "nice", "nohup", "chroot", "setsid", "ionice", "chrt", "taskset", "flock",
 	"nsenter", "unshare", "setpriv", "setarch", "run-parts", "watch", "time", "stdbuf",
@@ -108,7 +148,7 @@ func putRunners(t tree) error {
 		if err != nil {
 			continue
 		}
-		// /bin/sh is a link to dash or bash, and needs no more than the name.
+		// /bin/sh is a link to dash or bash; only the name is needed.
 		real, err := filepath.EvalSymlinks(program)
 		if err != nil {
 			return err
@@ -120,9 +160,9 @@ func putRunners(t tree) error {
 	return nil
 }
 
-// putBusybox puts busybox with its names in a directory of its own, so that a
-// program given by the host always wins; only what others call by an absolute
-// path is elsewhere, and can be replaced.
+// putBusybox puts busybox with its names in a separate directory, so that a
+// program of the host always comes first. Only programs that others call by an
+// absolute path are elsewhere; files of the host can replace them.
 func putBusybox(t tree, busybox string) error {
 	if _, err := os.Stat(busybox); err != nil {
 		return err
@@ -136,7 +176,7 @@ func putBusybox(t tree, busybox string) error {
 	}
 	text, err := exec.Command(busybox, "--list").Output()
 	if err != nil {
-		return fmt.Errorf("cannot list what %s can do: %w", busybox, err)
+		return fmt.Errorf("cannot list the applets of %s: %w", busybox, err)
 	}
 	errs := []error{t.putFile(wire.Busybox, busybox)}
 	for applet := range strings.FieldsSeq(string(text)) {

@@ -22,10 +22,10 @@ type node struct {
 }
 
 // tree is the guest's root before it is written. Paths are clean and absolute.
-// What is put later replaces what was there.
+// A later entry replaces an earlier one with the same path.
 type tree map[string]node
 
-// resolve follows the links that the tree has for directories, such as /bin.
+// resolve follows the tree's links to directories, such as /bin.
 func (t tree) resolve(name string) (string, error) {
 	resolved := "/"
 	parts := strings.Split(strings.Trim(path.Clean("/"+name), "/"), "/")
@@ -63,7 +63,7 @@ func (t tree) put(name string, n node) error {
 	for dir := path.Dir(at); dir != "/"; dir = path.Dir(dir) {
 		above, known := t[dir]
 		if known && !above.mode.IsDir() {
-			return fmt.Errorf("%s cannot be in the guest, because %s is no directory there", name, dir)
+			return fmt.Errorf("%s cannot be in the guest, because %s is not a directory there", name, dir)
 		}
 		if !known {
 			t[dir] = node{mode: fs.ModeDir | 0o755}
@@ -91,10 +91,10 @@ func (t tree) putLink(name, target string) error {
 
 func (t tree) putFile(name, host string) error { return t.put(name, node{host: host}) }
 
-// write writes the tree as a cpio archive, and says how many bytes.
+// write writes the tree as a cpio archive, and returns its size in bytes.
 func (t tree) write(w io.Writer) (int64, error) {
 	c := newCPIO(w)
-	// Sorted, a directory is before what is in it.
+	// Sorting puts a directory before its files.
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		n := t[name]
 		entry := strings.TrimPrefix(name, "/")
@@ -117,7 +117,7 @@ func (t tree) write(w io.Writer) (int64, error) {
 	return c.offset, err
 }
 
-// isMissing says that a file of the host does not exist.
+// isMissing reports whether err means that a file of the host does not exist.
 func isMissing(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, os.ErrNotExist)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// cpio, which is not ours, reads what we write.
+// The cpio program of the host reads the archive.
 func TestArchiveIsReadByCPIO(t *testing.T) {
 	cpio := needs.Tool(t, "cpio")
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestArchiveIsReadByCPIO(t *testing.T) {
 	var archive bytes.Buffer
 	size, err := root.write(&archive)
 	if err != nil || size != int64(archive.Len()) {
-		t.Fatalf("%d bytes said, %d written: %v", size, archive.Len(), err)
+		t.Fatalf("%d bytes returned, %d written: %v", size, archive.Len(), err)
 	}
 	into := filepath.Join(dir, "into")
 	if err := os.Mkdir(into, 0o755); err != nil {
@@ -81,7 +81,7 @@ func TestTreeFollowsItsLinks(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	if err := root.putText("/x/file", 0, ""); err == nil || !strings.Contains(err.Error(), "too many links") {
-		t.Errorf("a circle: %v", err)
+		t.Errorf("a cycle of links: %v", err)
 	}
 	if err := root.putText("/usr/bin/sh/below", 0, ""); err == nil {
 		t.Error("a file below a file")
@@ -101,20 +101,20 @@ func TestLibrariesOfAProgram(t *testing.T) {
 		t.Errorf("/bin/sh needs %q, %v", shell, err)
 	}
 	if got, err := libraries("/etc/passwd"); err != nil || got != nil {
-		t.Errorf("a text needs %q, %v", got, err)
+		t.Errorf("a text file needs %q, %v", got, err)
 	}
 	if _, err := libraries("/no/such"); err == nil {
-		t.Error("no error for what is not there")
+		t.Error("no error for a missing file")
 	}
 }
 
-func TestWhatCannotBeGiven(t *testing.T) {
+func TestInvalidGivenFiles(t *testing.T) {
 	for want, given := range map[string]Given{
 		"no such program":             {Host: "no-such-program"},
 		"no such file or directory":   {Host: "./no/such"},
 		"must be absolute":            {Host: "/etc/passwd", Guest: "passwd"},
-		"no file, directory or link":  {Host: "/dev/null", Guest: "/null"},
-		"a file to give has no name":  {},
+		"not a file, directory":       {Host: "/dev/null", Guest: "/null"},
+		"file for the guest has no":   {},
 		"as a directory and as a fil": {Host: "/etc/passwd", Guest: "/usr"},
 		"the guest's own /sys":        {Host: "/etc/passwd", Guest: "/tmp/../sys/x"},
 	} {

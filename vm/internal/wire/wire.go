@@ -1,5 +1,5 @@
-// Package wire is what host and guest say to each other over one virtio-serial
-// port: frames, each of a kind and of one process that the host started.
+// Package wire is the protocol of host and guest over one virtio-serial port:
+// frames, each of a kind and of one process that the host started.
 //
 //	host                                   guest
 //	  │ ◀───────── Hello {release, error} ───── │   once, after setting up
@@ -13,7 +13,7 @@
 // A frame is
 //
 //	byte 0     kind
-//	byte 1-4   process, little-endian; 0 where there is none
+//	byte 1-4   process, little-endian; 0 if there is none
 //	byte 5-8   length of the payload in bytes, little-endian, to MaxPayload
 //	byte 9-    payload
 package wire
@@ -25,19 +25,19 @@ import (
 	"io"
 )
 
-// MaxPayload bounds the payload of a frame, in bytes. Arguments and
-// environment of a process must fit in one; output is cut into frames.
+// MaxPayload is the maximum payload of a frame, in bytes. Arguments and
+// environment of a process must fit in one; output is split into frames.
 const MaxPayload = 1 << 20
 
-// OutputPayload is how much output one frame holds at most, in bytes.
+// OutputPayload is the maximum output in one frame, in bytes.
 const OutputPayload = 32 << 10
 
 const headerBytes = 9
 
-// Kind says what a frame is.
+// Kind is the kind of a frame.
 type Kind uint8
 
-// The kinds. Their numbers never leave this version: both ends are one program.
+// The kinds. Their numbers may change between versions: both ends are one program.
 const (
 	Hello Kind = iota + 1
 	Start
@@ -59,14 +59,14 @@ type Frame struct {
 
 // Greeting is the payload of Hello.
 type Greeting struct {
-	Release string `json:"release"` // what uname -r says
+	Release string `json:"release"` // uname -r
 	Error   string `json:"error"`   // why the guest could not be set up; "" if it could
 }
 
 // Request is the payload of Start. Either Args or Archive is set.
 type Request struct {
 	Args []string `json:"args"`
-	Env  []string `json:"env"` // NAME=VALUE, over the guest's own
+	Env  []string `json:"env"` // NAME=VALUE, which override the guest's own
 	Dir  string   `json:"dir"`
 	// Archive asks for a file or directory, as a tar on Stdout.
 	Archive string `json:"archive"`
@@ -79,7 +79,7 @@ type Result struct {
 	Error  string `json:"error"`
 }
 
-// Write sends one frame, by one write.
+// Write sends one frame with one write.
 func Write(w io.Writer, f Frame) error {
 	if len(f.Payload) > MaxPayload {
 		return fmt.Errorf("a message of %d bytes is longer than %d", len(f.Payload), MaxPayload)
@@ -110,7 +110,7 @@ func Read(r io.Reader) (Frame, error) {
 	f := Frame{Kind: Kind(b[0]), Process: binary.LittleEndian.Uint32(b[1:])}
 	length := binary.LittleEndian.Uint32(b[5:])
 	if f.Kind == 0 || f.Kind > lastKind || length > MaxPayload {
-		return Frame{}, fmt.Errorf("no message: kind %d, %d bytes", f.Kind, length)
+		return Frame{}, fmt.Errorf("not a message: kind %d, %d bytes", f.Kind, length)
 	}
 	f.Payload = make([]byte, length)
 	if _, err := io.ReadFull(r, f.Payload); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestFramesComeBackAsTheyWere(t *testing.T) {
+func TestFramesAreReadAsWritten(t *testing.T) {
 	var b bytes.Buffer
 	frames := []Frame{{Hello, 0, []byte{}}, {Stdout, 7, []byte("text\n")}, {Exit, 1<<32 - 1, bytes.Repeat([]byte{0xff}, MaxPayload)}}
 	for _, f := range frames {
@@ -22,10 +22,10 @@ func TestFramesComeBackAsTheyWere(t *testing.T) {
 		}
 	}
 	if _, err := Read(&b); err != io.EOF {
-		t.Errorf("after the last: %v", err)
+		t.Errorf("after the last frame: %v", err)
 	}
 	if err := Write(&b, Frame{Stdout, 1, make([]byte, MaxPayload+1)}); err == nil || b.Len() > 0 {
-		t.Errorf("too long a frame: %v", err)
+		t.Errorf("a frame that is too long: %v", err)
 	}
 }
 
@@ -40,13 +40,13 @@ func FuzzRead(f *testing.F) {
 		frame, err := Read(in)
 		if err != nil {
 			if len(b) > 0 && errors.Is(err, io.EOF) && err != io.ErrUnexpectedEOF && len(b) >= headerBytes {
-				t.Error("a frame that was cut off is taken for the end")
+				t.Error("a truncated frame is read as the end")
 			}
 			return
 		}
 		var again bytes.Buffer
 		if err := Write(&again, frame); err != nil || !bytes.HasPrefix(b, again.Bytes()) {
-			t.Errorf("%v: another frame comes back", err)
+			t.Errorf("%v: another frame is read", err)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package kernels
+package cache
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock takes a file's lock, which the kernel releases when all processes that
-// hold the file are dead, or have closed it. waiting is called once if somebody
-// else has it.
+// lock takes a file's lock. The kernel releases it when all processes that have
+// the file open have ended or closed it. waiting is called once if another
+// process holds the lock.
 func lock(ctx context.Context, path string, waiting func()) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {

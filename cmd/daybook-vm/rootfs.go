@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/daybook-project/daybook/vm/kernels"
+	"github.com/daybook-project/daybook/vm/rootfs"
+	"github.com/spf13/cobra"
+)
+
+func newRootfsCommand() *cobra.Command {
+	var packages bool
+	cmd := &cobra.Command{
+		Use:   "rootfs",
+		Short: "Build the root file system with systemd in the cache",
+		Long: `Rootfs installs Debian with systemd into an ext4 image in the cache, with mmdebstrap,
+from the archives that apt is configured with. Guests of "run --systemd" boot it,
+and write to an overlay of their own. What is there already is not built again.
+It prints the path of the image. Only root can build it; it takes about a minute.
+Under sudo the default cache is that of root: name your own.`,
+		Example: `  sudo env DAYBOOK_VM_CACHE="$HOME/.cache/daybook/vm" daybook-vm rootfs
+  daybook-vm rootfs --packages`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			store, err := kernels.DefaultStore()
+			if err != nil {
+				return err
+			}
+			image, err := rootfs.Store{Dir: store.Dir, Log: say}.Get(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if packages {
+				text, err := os.ReadFile(image.Packages)
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(text)
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), image.Path)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&packages, "packages", false, "list the packages in it instead, with their versions")
+	return cmd
+}

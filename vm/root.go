@@ -1,0 +1,42 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/daybook-project/daybook/internal/program"
+	"github.com/daybook-project/daybook/vm/kernels"
+	"github.com/daybook-project/daybook/vm/rootfs"
+)
+
+// openRoot opens the root file system with systemd, and makes an overlay without
+// a name for what the guest writes to it.
+func openRoot(ctx context.Context, store kernels.Store) ([]*os.File, error) {
+	image, err := rootfs.Store{Dir: store.Dir, Log: store.Log}.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.Open(image.Path)
+	if err != nil {
+		return nil, err
+	}
+	overlay, err := tempFile(store.Dir)
+	if err != nil {
+		root.Close()
+		return nil, err
+	}
+	// Which file is below, QEMU is told when it starts: its descriptors have other
+	// numbers there.
+	const inherited = 3 // the first
+	_, err = program.Run(ctx, program.Command{
+		Path: "qemu-img", IfMissing: "scripts/setup vm installs it", Inherited: []*os.File{overlay},
+		Args: []string{"create", "-q", "-f", "qcow2", descriptorPath(inherited), fmt.Sprint(rootfs.ImageBytes)},
+	})
+	if err != nil {
+		root.Close()
+		overlay.Close()
+		return nil, err
+	}
+	return []*os.File{root, overlay}, nil
+}
