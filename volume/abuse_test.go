@@ -48,7 +48,7 @@ func TestNamesThatCannotBeAreRefused(t *testing.T) {
 		wantError(t, err, ErrInvalid, "name")
 		wantError(t, r.pool.Detach(ctx, name), ErrInvalid, "name")
 		wantError(t, r.pool.Delete(ctx, name, DeleteOptions{Damaged: true}), ErrInvalid, "name")
-		_, err = r.pool.Inspect(name)
+		_, err = r.pool.Inspect(r.t.Context(), name)
 		wantError(t, err, ErrInvalid, "name")
 	}
 	longest := (r.prefix + strings.Repeat("a", MaxNameBytes))[:MaxNameBytes]
@@ -278,7 +278,7 @@ func TestAVolumeCanBeDeletedWithoutRoomForItsRecord(t *testing.T) {
 	r.wantDetached()
 }
 
-func TestADetachedVolumeWithoutItsImageIsToldAndCanBeDeleted(t *testing.T) {
+func TestADetachedVolumeWithoutItsImageIsReportedAndCanBeDeleted(t *testing.T) {
 	r := newRig(t)
 	name, short := r.name("v"), r.name("short")
 	for _, name := range []string{name, short} {
@@ -844,7 +844,7 @@ func TestAPoolUnderAnotherPathIsTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.attach(name, AttachOptions{})
-	status, err := there.Inspect(name)
+	status, err := there.Inspect(t.Context(), name)
 	if err != nil || status.Problem != "" || !status.Placed {
 		t.Errorf("%+v, %v", status, err)
 	}
@@ -955,7 +955,7 @@ func repairReplays(t *testing.T, state AttachState) {
 	r.wantKept(name)
 }
 
-func TestWhatTheUserTookAwayIsTold(t *testing.T) {
+func TestWhatTheUserRemovedIsReported(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	r.keep(name, CreateOptions{})

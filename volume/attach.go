@@ -34,16 +34,16 @@ type AttachOptions struct {
 	Weight uint64
 	// ReadOnly mounts it so.
 	ReadOnly bool
-	// AllowCache lets the image be read and written through the pool's page
-	// cache where direct I/O is not to be had.
+	// AllowCache allows reading and writing the image through the pool's page
+	// cache where direct I/O is not available.
 	AllowCache bool
-	// Dev lets device nodes in the volume work; Suid lets set-user-ID and
+	// Dev enables device nodes in the volume. Suid enables set-user-ID and
 	// set-group-ID bits, and capabilities of programs. Without them it is
 	// mounted nodev and nosuid.
 	Dev, Suid bool
-	// Persist records that the volume is attached so at each start of the
-	// host, by AttachAllPersistent. The target must be missing or empty; while
-	// nothing is attached it is immutable, so that nothing can write into it.
+	// Persist records that the volume is attached with these options at each start
+	// of the host, by AttachAllPersistent. The target must be missing or empty. While
+	// nothing is attached it is immutable, so that no process can write into it.
 	Persist bool
 }
 
@@ -62,8 +62,8 @@ func (o AttachOptions) complete(name string) (AttachOptions, error) {
 	return o, errors.Join(append(errs, CheckWeight(o.Weight))...)
 }
 
-// Attach mounts a volume and places its jbd2 thread. If it fails, nothing is
-// left. A volume that is attached there already stays as it is.
+// Attach mounts a volume and places its jbd2 thread. If it fails, it leaves nothing. A
+// volume that is attached there already is not changed.
 func (p *Pool) Attach(ctx context.Context, name string, options AttachOptions) (Status, error) {
 	status, err := p.attach(ctx, name, options)
 	if err != nil {
@@ -115,12 +115,12 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 		}
 	}
 	if record.Persist != nil {
-		// First, for what follows may fail.
+		// First, because the rest may fail.
 		if _, err := p.protect(ctx, &record); err != nil {
 			p.warnUnprotected(record, err)
 		}
 	}
-	if err := p.checkImage(record); err != nil {
+	if err := p.checkImage(ctx, record); err != nil {
 		return Status{}, err
 	}
 	if _, err := p.finishCheck(ctx, record, l); err != nil {
@@ -152,7 +152,7 @@ func (p *Pool) attach(ctx context.Context, name string, o AttachOptions) (Status
 	return p.status(record), nil
 }
 
-// blocks are what a volume in the pool uses.
+// blocks returns the blocks of a volume in the pool.
 func (p *Pool) blocks(record Record) backing.Backing {
 	return backing.Of(p.files.VolumeDir(record.Name), record, p.log)
 }
@@ -160,21 +160,23 @@ func (p *Pool) blocks(record Record) backing.Backing {
 // hasImage says that a volume's blocks are a file in the pool.
 func hasImage(record Record) bool { return record.Device == "" && record.LVM == nil }
 
-// underlying are the block devices of an attachment: one, if all is well.
-func (p *Pool) underlying(record Record) ([]backing.Device, error) { return p.blocks(record).Opened() }
+// underlying returns the block devices of an attachment: one, unless something is wrong.
+func (p *Pool) underlying(record Record) ([]backing.Device, error) {
+	return p.blocks(record).Opened(backing.Loops)
+}
 
-// checkImage refuses what cannot be mounted, before anything is done.
-func (p *Pool) checkImage(record Record) error {
-	if err := p.blocks(record).Check(); err != nil {
-		return err
-	}
+// checkImage refuses blocks that cannot be mounted, before anything changes.
+func (p *Pool) checkImage(ctx context.Context, record Record) error {
 	if record.Resize != 0 {
 		return fmt.Errorf("it is %w: a resize to %d bytes was interrupted: daybook volume repair finishes it", ErrBusy, record.Resize)
+	}
+	if err := p.blocks(record).Check(ctx); err != nil {
+		return err
 	}
 	return p.blocks(record).CheckUnused()
 }
 
-// planAttach enters in the record what is about to be done.
+// planAttach enters the attachment in the record.
 func (p *Pool) planAttach(record Record, o AttachOptions) (Record, error) {
 	boot, err := kernel.BootID()
 	if err != nil {
@@ -234,9 +236,9 @@ func (p *Pool) mount(record Record, device string) error {
 	return ext4.Mount(device, a.Target, options)
 }
 
-// mountData are the volume's mount options. The inode tables of what a full one
-// has grown by stay as they are: the kernel would zero them in the background,
-// by a request that a loop device fulfils with holes.
+// mountData returns the volume's mount options. The kernel must not zero the inode
+// tables of the part that a full volume has grown by: it would do so in the background, by
+// a request that a loop device fulfils with holes.
 func mountData(record Record) string {
 	const asTheyAre = "noinit_itable"
 	switch {
@@ -245,5 +247,5 @@ func mountData(record Record) string {
 	case record.MountOptions == "":
 		return asTheyAre
 	}
-	return asTheyAre + "," + record.MountOptions // the last word is the user's
+	return asTheyAre + "," + record.MountOptions // the user's come last and win
 }

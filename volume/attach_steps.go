@@ -12,8 +12,8 @@ import (
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
-// attachSteps are what attaching does, and detaching and a repair undo, from wherever
-// a crash left it. The record has an attachment.
+// attachSteps returns the steps that attaching does, and that detaching and a repair undo
+// from any point. The record has an attachment.
 func (p *Pool) attachSteps(record *Record) []operation.Step {
 	a := record.Attachment
 	var device backing.Device
@@ -25,7 +25,7 @@ func (p *Pool) attachSteps(record *Record) []operation.Step {
 			Undo: func(ctx context.Context) error { return p.removeTargetOf(ctx, record) },
 		},
 		{
-			// After the mount, with which the thread ends.
+			// Undone after the unmount, with which the thread ends.
 			Name: "placement",
 			Undo: func(ctx context.Context) error { return p.releasePlacement(ctx, record) },
 		},
@@ -78,8 +78,8 @@ func (p *Pool) makeTargetOf(ctx context.Context, record *Record) error {
 	return nil
 }
 
-// removeTargetOf removes the mount point that is ours, and ends a persistence that
-// was begun, or is to end.
+// removeTargetOf removes the mount point if it is ours, and ends a persistence that is
+// unfinished.
 func (p *Pool) removeTargetOf(ctx context.Context, record *Record) error {
 	if a := record.Attachment; a.MadeTarget {
 		p.removeTarget(record.Name, a.Target)
@@ -90,8 +90,8 @@ func (p *Pool) removeTargetOf(ctx context.Context, record *Record) error {
 	return nil
 }
 
-// releasePlacement removes the cgroups of an attachment. Those of another start of
-// the host are not the recorded ones.
+// releasePlacement removes the cgroups of an attachment. After another start of the host
+// there are none of it.
 func (p *Pool) releasePlacement(ctx context.Context, record *Record) error {
 	boot, err := kernel.BootID()
 	if err != nil || boot != record.Attachment.BootID {
@@ -100,8 +100,8 @@ func (p *Pool) releasePlacement(ctx context.Context, record *Record) error {
 	return p.placed(*record).Release(ctx, p.run(record))
 }
 
-// unmountAll unmounts what an attachment has mounted on its mount point, and enters
-// the devices.
+// unmountAll unmounts the devices of an attachment from its mount point, and enters them
+// in unmounted.
 func (p *Pool) unmountAll(ctx context.Context, record Record, unmounted map[blockdev.Dev]bool) error {
 	devices, err := p.underlying(record)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *Pool) closeBlocks(ctx context.Context, record Record, unmounted map[blo
 	for _, device := range devices {
 		err := p.blocks(record).Close(ctx, device, unmounted[device.Dev])
 		if errors.Is(err, blockdev.ErrBusy) || errors.Is(err, ErrBusy) {
-			err = fmt.Errorf("%w: a container or another mount namespace uses it still: %w", ErrBusy, err)
+			err = fmt.Errorf("%w: a container or another mount namespace still uses it: %w", ErrBusy, err)
 		}
 		if err != nil {
 			return err

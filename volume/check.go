@@ -16,27 +16,27 @@ import (
 type CheckOptions struct {
 	// Snapshot is checked instead of the volume; its volume may be attached.
 	Snapshot string
-	// Repair lets e2fsck correct what it can by itself. Snapshots stay as
-	// they are.
+	// Repair has e2fsck correct what it can by itself. Snapshots are not
+	// changed.
 	Repair bool
 }
 
-// CheckReport is what a check found.
+// CheckReport is the result of a check.
 type CheckReport struct {
 	// Clean: no error is left.
 	Clean bool `json:"clean"`
-	// Corrected: there were some, and e2fsck corrected them.
+	// Corrected: there were errors, and e2fsck corrected them.
 	Corrected bool `json:"corrected"`
-	// Replayed: the journal held what the file system did not yet, as after
-	// a crash. Without Repair it was replayed on a copy.
+	// Replayed: the journal had changes that were not in the file system yet, as
+	// after a crash. Without Repair it was replayed on a copy.
 	Replayed bool `json:"replayed"`
 	// Report is e2fsck's.
 	Report string `json:"report"`
 }
 
-// Check lets e2fsck look at a volume that is not attached, or at a snapshot.
+// Check runs e2fsck on a volume that is not attached, or on a snapshot.
 // Without Repair nothing is changed. Errors wrap ErrBusy while it is attached,
-// ErrCorrupt if errors are left; the report is given in this case, too.
+// ErrCorrupt if errors are left; the report is returned in this case, too.
 func (p *Pool) Check(ctx context.Context, name string, options CheckOptions) (CheckReport, error) {
 	report, err := p.check(ctx, name, options)
 	if err != nil {
@@ -63,30 +63,36 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 		if err != nil {
 			return report, err
 		}
-		// What it has in its own journal is all, or there is none inside.
+		// A snapshot has its whole journal inside, or none.
 		target.Device, target.JournalDevice, target.Kept, record.JournalDevice = p.blocks(record).SnapshotNode(s), "", "", ""
 		record.SizeBytes = s.SizeBytes
 	}
 	s, err := ext4.ReadSuperblock(target.Device)
-	// Of a damaged superblock e2fsck knows more.
+	// e2fsck reports a damaged superblock better.
 	if err == nil && s.NeedsRecovery {
 		report.Replayed = true
 		if !o.Repair {
 			return p.checkCopy(ctx, target, record, report)
 		}
 	}
-	return examine(ctx, target, o.Repair, report)
+	if o.Repair {
+		err := p.steps().Do(ctx, p.checkingWith(record, l, &report))
+		return report, err
+	}
+	found, err := examine(ctx, target, false)
+	found.Replayed = report.Replayed
+	return found, err
 }
 
-func examine(ctx context.Context, target ext4.Offline, repair bool, report CheckReport) (CheckReport, error) {
-	var err error
+// examine runs e2fsck.
+func examine(ctx context.Context, target ext4.Offline, repair bool) (report CheckReport, err error) {
 	report.Report, report.Corrected, err = target.Check(ctx, repair)
 	report.Clean = err == nil
 	return report, cause.Damaged(err)
 }
 
-// checkCopy looks at a copy whose journal was replayed: without that, errors
-// would be found that the next mount takes away.
+// checkCopy checks a copy whose journal was replayed: otherwise e2fsck would report
+// errors that the next mount removes.
 func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record, report CheckReport) (_ CheckReport, err error) {
 	switch {
 	case !journal.Of(record).Inside():
@@ -98,7 +104,7 @@ func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record
 	if err != nil {
 		return report, fmt.Errorf("its journal must be replayed on a copy: %w", err)
 	}
-	defer func() { err = errors.Join(err, w.discard()) }()
+	defer func() { err = errors.Join(err, w.undo(context.WithoutCancel(ctx))) }()
 	if _, err := imagefile.CopyStill(ctx, target.Device, w.image(), record.SizeBytes, nil); err != nil {
 		return report, err
 	}
@@ -106,5 +112,7 @@ func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record
 	if err := target.ReplayJournal(ctx); err != nil {
 		return report, err
 	}
-	return examine(ctx, target, false, report)
+	found, err := examine(ctx, target, false)
+	found.Replayed = report.Replayed
+	return found, err
 }

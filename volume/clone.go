@@ -29,11 +29,11 @@ type CloneOptions struct {
 	Progress Progress
 }
 
-// Clone makes a new volume, not attached, of a snapshot, or with "" of what the
-// source holds now, which may be attached (see [Pool.Snapshot]). The clone has
-// an identity of its own, its file system, too, and its journal inside. If the
-// source is full, so is the clone, which then shares no blocks. If it fails or
-// ctx ends, nothing is left.
+// Clone makes a new volume, not attached, of a snapshot, or with "" of the present
+// content of the source, which may be attached (see [Pool.Snapshot]). The clone and its
+// file system have a UUID of their own, and the journal is inside. If the source is full,
+// so is the clone, which then shares no blocks. If it fails or ctx ends, it leaves
+// nothing.
 func (p *Pool) Clone(ctx context.Context, source, snapshot, name string, options CloneOptions) (Record, error) {
 	record, err := p.clone(ctx, source, snapshot, name, options)
 	if err != nil {
@@ -57,13 +57,13 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 				record, err = p.cloneToWork(ctx, &w, source, snapshot, name, o)
 				return err
 			},
-			Undo: func(context.Context) error { return w.discard() },
+			Undo: w.undo,
 		},
 		{Name: "renewed", Do: func(ctx context.Context) error {
 			blocks := backing.Of(w.path, record, p.log)
 			fileSystem := ext4.Offline{Device: blocks.Node()}
 			if !blocks.InPool() {
-				// It does not go with the work: a tool that has yet to die holds the lock.
+				// Not removed with the work: the tool holds the lock until it has ended.
 				fileSystem.Lock = w.lock.File
 			}
 			return cause.NoSpace(renew(ctx, fileSystem, record.ID))
@@ -72,11 +72,12 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 			return p.steps().Do(ctx, p.publishVolume(&w, &record, o.Progress)...)
 		}},
 	}
-	return record, p.steps().DoOrUndo(ctx, steps...)
+	err = p.steps().DoOrUndo(ctx, steps...)
+	return record, err
 }
 
-// cloneToWork copies a snapshot, or what a volume holds now, to a new work, and gives
-// the clone's record. The source is locked only as long.
+// cloneToWork copies a snapshot, or the present content of a volume, to a new work, and
+// returns the record of the clone. It locks the source only meanwhile.
 func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name string, o CloneOptions) (clone Record, err error) {
 	record, l, err := p.holdReady(ctx, source)
 	if err != nil {
@@ -108,7 +109,7 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 	)
 }
 
-// cloneRecord is that of a clone of a volume, or of a snapshot of it.
+// cloneRecord returns the record of a clone of a volume, or of its snapshot.
 func cloneRecord(source Record, of *SnapshotRecord, name string, o CloneOptions) Record {
 	clone := Record{
 		Format: source.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: source.SizeBytes, Provision: source.Provision,
@@ -130,7 +131,7 @@ func cloneRecord(source Record, of *SnapshotRecord, name string, o CloneOptions)
 	return clone
 }
 
-// renew replays the journal of a copy and gives it an identity of its own.
+// renew replays the journal of a copy and sets a new UUID.
 func renew(ctx context.Context, fs ext4.Offline, id string) error {
 	if err := fs.TakeJournalInside(ctx); err != nil {
 		return err

@@ -34,8 +34,8 @@ while :; do
 	/bin/busybox sleep 0.02
 done`
 
-// stand is a pool, and a directory that containers see, in a workshop.
-type stand struct {
+// fixture is a pool, and a directory that containers see, in a workshop.
+type fixture struct {
 	*containertest.Workshop
 	t    *testing.T
 	pool *volume.Pool
@@ -45,9 +45,9 @@ type stand struct {
 	share string
 }
 
-func newStand(t *testing.T) *stand {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	s := &stand{Workshop: containertest.New(t), t: t}
+	s := &fixture{Workshop: containertest.New(t), t: t}
 	var err error
 	if s.tree, err = cgroup.Find(); err != nil {
 		t.Fatal(err)
@@ -69,15 +69,15 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
-// in gives the stand to a part of the test.
-func (s *stand) in(t *testing.T) *stand {
-	return &stand{s.In(t), t, s.pool, s.tree, s.share}
+// in gives the fixture to a part of the test.
+func (s *fixture) in(t *testing.T) *fixture {
+	return &fixture{s.In(t), t, s.pool, s.tree, s.share}
 }
 
 // target is where a volume is mounted; containers see it as /data/vol.
-func (s *stand) target() string { return filepath.Join(s.share, "vol") }
+func (s *fixture) target() string { return filepath.Join(s.share, "vol") }
 
-func (s *stand) attach(name string, o volume.AttachOptions) volume.Status {
+func (s *fixture) attach(name string, o volume.AttachOptions) volume.Status {
 	s.t.Helper()
 	if _, err := s.pool.Create(s.t.Context(), name, volume.CreateOptions{SizeBytes: 32 << 20}); err != nil {
 		s.t.Fatal(err)
@@ -93,7 +93,7 @@ func (s *stand) attach(name string, o volume.AttachOptions) volume.Status {
 
 // wantWrites waits until a container has written into the volume, and thrown
 // its journal out more than once.
-func (s *stand) wantWrites() {
+func (s *fixture) wantWrites() {
 	s.t.Helper()
 	for range 2 {
 		_ = os.Remove(filepath.Join(s.target(), "written"))
@@ -105,7 +105,7 @@ func (s *stand) wantWrites() {
 }
 
 // wantNothing fails the test if the volume left anything on the host.
-func (s *stand) wantNothing(name string) {
+func (s *fixture) wantNothing(name string) {
 	s.t.Helper()
 	if err := s.pool.Detach(s.t.Context(), name); err != nil {
 		s.t.Errorf("after the container: %v", err)
@@ -144,7 +144,7 @@ func (s *stand) wantNothing(name string) {
 }
 
 // wantNoComplaint fails the test if a daemon's log tells of a busy cgroup.
-func (s *stand) wantNoComplaint(log string) {
+func (s *fixture) wantNoComplaint(log string) {
 	s.t.Helper()
 	text, err := os.ReadFile(log)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *stand) wantNoComplaint(log string) {
 }
 
 // wantGone fails the test if a container's cgroup is there in any hierarchy.
-func (s *stand) wantGone(at string) {
+func (s *fixture) wantGone(at string) {
 	s.t.Helper()
 	left, _ := filepath.Glob("/sys/fs/cgroup/*" + at)
 	for _, dir := range left {
@@ -169,35 +169,35 @@ func (s *stand) wantGone(at string) {
 // endings are the ways in which a container ends.
 var endings = []struct {
 	name string
-	end  func(*stand, containertest.Container) error
+	end  func(*fixture, containertest.Container) error
 }{
-	{"stop", func(_ *stand, c containertest.Container) error { return errors.Join(c.Stop(), c.Remove()) }},
-	{"kill", func(s *stand, c containertest.Container) error {
+	{"stop", func(_ *fixture, c containertest.Container) error { return errors.Join(c.Stop(), c.Remove()) }},
+	{"kill", func(s *fixture, c containertest.Container) error {
 		s.Kill(c)
 		return errors.Join(c.Reap(), c.Remove())
 	}},
-	{"remove", func(_ *stand, c containertest.Container) error { return c.Remove() }},
+	{"remove", func(_ *fixture, c containertest.Container) error { return c.Remove() }},
 }
 
 func TestThreadIsPlacedBesideRuncsContainers(t *testing.T) {
-	s := newStand(t)
-	s.placeInEachWay("runc", func(s *stand) containertest.Runtime { return s.Runc() })
+	s := newFixture(t)
+	s.placeInEachWay("runc", func(s *fixture) containertest.Runtime { return s.Runc() })
 }
 
 func TestThreadIsPlacedBesideLXCsContainers(t *testing.T) {
-	s := newStand(t)
-	s.placeInEachWay("lxc", func(s *stand) containertest.Runtime { return s.LXC() })
+	s := newFixture(t)
+	s.placeInEachWay("lxc", func(s *fixture) containertest.Runtime { return s.LXC() })
 }
 
 func TestThreadIsPlacedBesideDockersAndContainerdsContainers(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	docker := s.StartDocker()
 	defer s.wantNoComplaint(docker.Log)
-	s.placeInEachWay("docker", func(s *stand) containertest.Runtime { return docker.In(s.Workshop) })
-	s.placeInEachWay("containerd", func(s *stand) containertest.Runtime { return docker.In(s.Workshop).Containerd() })
+	s.placeInEachWay("docker", func(s *fixture) containertest.Runtime { return docker.In(s.Workshop) })
+	s.placeInEachWay("containerd", func(s *fixture) containertest.Runtime { return docker.In(s.Workshop).Containerd() })
 }
 
-func (s *stand) placeInEachWay(runtime string, r func(*stand) containertest.Runtime) {
+func (s *fixture) placeInEachWay(runtime string, r func(*fixture) containertest.Runtime) {
 	for _, ending := range endings {
 		s.t.Run(runtime+"/parent/"+ending.name, func(t *testing.T) {
 			s := s.in(t)
@@ -212,7 +212,7 @@ func (s *stand) placeInEachWay(runtime string, r func(*stand) containertest.Runt
 
 // placeBeside: the thread in the journal's cgroup, the container's cgroup made
 // beside it by the runtime.
-func (s *stand) placeBeside(r containertest.Runtime, name string, end func(*stand, containertest.Container) error) {
+func (s *fixture) placeBeside(r containertest.Runtime, name string, end func(*fixture, containertest.Container) error) {
 	s.t.Helper()
 	status := s.attach(name, volume.AttachOptions{})
 	parent := "/daybook/" + name
@@ -235,7 +235,7 @@ func (s *stand) placeBeside(r containertest.Runtime, name string, end func(*stan
 
 // placeWithin: the thread in the container's own cgroup, out of which the
 // keeper takes it at the end.
-func (s *stand) placeWithin(r containertest.Runtime, name string, end func(*stand, containertest.Container) error) {
+func (s *fixture) placeWithin(r containertest.Runtime, name string, end func(*fixture, containertest.Container) error) {
 	s.t.Helper()
 	s.keep()
 	// LXC removes the cgroup at once, and does not try again; but it has a hook.
@@ -259,7 +259,7 @@ func (s *stand) placeWithin(r containertest.Runtime, name string, end func(*stan
 	s.wantNothing(name)
 }
 
-func (s *stand) write(script, text string) {
+func (s *fixture) write(script, text string) {
 	s.t.Helper()
 	if err := os.WriteFile(script, []byte(text), 0o755); err != nil {
 		s.t.Fatal(err)
@@ -267,7 +267,7 @@ func (s *stand) write(script, text string) {
 }
 
 // keep runs a keeper as long as the test.
-func (s *stand) keep() {
+func (s *fixture) keep() {
 	s.t.Helper()
 	keeper, err := s.pool.Keeper()
 	if err != nil {
@@ -286,7 +286,7 @@ func (s *stand) keep() {
 
 // The reason for the keeper, and that a late one is no lost one.
 func TestWithoutAKeeperTheThreadHoldsUpTheEndOfItsContainer(t *testing.T) {
-	s := newStand(t)
+	s := newFixture(t)
 	name := s.Name + "-c"
 	c := s.Runc().Start(containertest.Spec{Name: name, Parent: "/" + s.Name, Source: s.share, Script: writer})
 	at := s.CgroupOf(c.PID())

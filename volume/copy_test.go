@@ -1,7 +1,6 @@
 package volume
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -79,30 +78,6 @@ func onEachPool(t *testing.T, test func(t *testing.T, r *rig, how Method)) {
 	if haveBtrfs() {
 		t.Run("btrfs", func(t *testing.T) { test(t, newReflinkRig(t, "btrfs"), Reflink) })
 	}
-}
-
-func wantEqualFiles(t *testing.T, got, want string) {
-	t.Helper()
-	a, err := os.ReadFile(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(a, b) {
-		t.Errorf("%s differs from %s", got, want)
-	}
-}
-
-func allocatedBytes(t *testing.T, path string) int64 {
-	t.Helper()
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
-	return st.Blocks * 512
 }
 
 // sharesBlocks says whether a file has an extent that another file has, too.

@@ -25,7 +25,7 @@ import (
 // told: of a detached volume nothing.
 func (r *rig) expected() []string {
 	r.t.Helper()
-	all, err := r.pool.List()
+	all, err := r.pool.List(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func (r *rig) wantTidy() {
 		r.t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if status, err := r.pool.Inspect(entry.Name()); err != nil || status.Attachment == nil && status.Persist == nil {
+		if status, err := r.pool.Inspect(r.t.Context(), entry.Name()); err != nil || status.Attachment == nil && status.Persist == nil {
 			r.t.Errorf("the mount point %s is left", entry.Name())
 		}
 	}

@@ -51,7 +51,7 @@ type CreateOptions struct {
 	// is on it is lost.
 	JournalDevice string
 	// LazyInit leaves inode tables and journal to be written after the
-	// first mount, by a kernel thread in nobody's name.
+	// first mount, by a kernel thread in the root cgroup.
 	LazyInit bool
 	// MountOptions are ext4's, with commas; NoAtime spares access times.
 	MountOptions string
@@ -59,7 +59,7 @@ type CreateOptions struct {
 	// UID, GID and Mode are the root directory's; Mode 0 is 0755.
 	UID, GID uint32
 	Mode     os.FileMode
-	// Labels are kept and shown.
+	// Labels are kept with the volume.
 	Labels map[string]string
 	// Progress is called during the writing of a full image.
 	Progress Progress
@@ -117,7 +117,7 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	return o, errors.Join(errs...)
 }
 
-// checkLVM says what is wrong with the choice of a logical volume.
+// checkLVM refuses options that do not describe a logical volume.
 func (o CreateOptions) checkLVM() error {
 	switch {
 	case o.VolumeGroup == "" && o.ThinPool != "":
@@ -135,15 +135,13 @@ func (o CreateOptions) checkLVM() error {
 	return nil
 }
 
-// Check says what is wrong with the options, without a pool. The error wraps
-// ErrInvalid.
+// Check checks the options without a pool. The error wraps ErrInvalid.
 func (o CreateOptions) Check() error {
 	_, err := o.complete()
 	return err
 }
 
-// Create makes a volume, not attached. If it fails or ctx ends, nothing is
-// left.
+// Create makes a volume, not attached. If it fails or ctx ends, it leaves nothing.
 func (p *Pool) Create(ctx context.Context, name string, options CreateOptions) (Record, error) {
 	record, err := p.create(ctx, name, options)
 	if err != nil {
@@ -182,14 +180,15 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
 		{Name: "made", Do: func(ctx context.Context) error { return makeFileSystem(ctx, w.image(), record, nil, o) }},
 	}
-	return record, p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
+	err = p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
+	return record, err
 }
 
-// sectorBytes is the pool's disk's: direct I/O wants no smaller requests.
+// sectorBytes is the sector size of the pool's disk, the least for direct I/O.
 func (p *Pool) sectorBytes() (uint32, error) {
 	disk, err := p.disk(Record{})
 	if err != nil {
-		return 512, nil // a file system without one disk: attaching it will show
+		return 512, nil // a file system without one disk: an attach reports the error
 	}
 	text, err := disk.Queue("logical_block_size")
 	if err != nil {
@@ -202,7 +201,7 @@ func (p *Pool) sectorBytes() (uint32, error) {
 	return uint32(bytes), nil
 }
 
-// record is that of a volume with these options.
+// record returns the record of a volume with these options.
 func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32) Record {
 	record := Record{
 		Format: records.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: sizeBytes, Provision: o.Provision, Device: o.Device,
@@ -215,8 +214,8 @@ func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32)
 	return record
 }
 
-// makeFileSystem makes it on an image that reads as zeros, or on a device. A lock
-// that is not nil is held until the tool has ended, too.
+// makeFileSystem makes the file system on an image that reads as zeros, or on a device.
+// If held is not nil, the tool keeps it open until it has ended.
 func makeFileSystem(ctx context.Context, image string, record Record, held *os.File, o CreateOptions) error {
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
@@ -233,13 +232,13 @@ func makeFileSystem(ctx context.Context, image string, record Record, held *os.F
 	if o.Mode == 0o755 {
 		return nil
 	}
-	// mke2fs knows root_perms only since 1.47.1.
+	// mke2fs has root_perms only since 1.47.1.
 	return ext4.Offline{Device: image, Lock: held}.SetRootMode(ctx, unixMode(o.Mode))
 }
 
 // ParseMode reads the permissions of a root directory, octal as chmod(1) takes
 // them: with set-group-ID (2000) and the sticky bit (1000), without set-user-ID,
-// which means nothing there. The error wraps ErrInvalid.
+// which has no meaning there. The error wraps ErrInvalid.
 func ParseMode(text string) (os.FileMode, error) {
 	bits, err := strconv.ParseUint(text, 8, 16)
 	if err != nil || bits == 0 || bits > 0o3777 {
@@ -255,7 +254,7 @@ func ParseMode(text string) (os.FileMode, error) {
 	return mode, nil
 }
 
-// unixMode is a mode's permission bits as the kernel has them.
+// unixMode converts permission bits to those of the kernel.
 func unixMode(mode os.FileMode) uint32 {
 	bits := uint32(mode.Perm())
 	if mode&os.ModeSetgid != 0 {

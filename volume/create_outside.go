@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
-// createOnDevice makes a volume of a device on which nothing is.
+// createOnDevice makes a volume of an empty device.
 func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions) (record Record, err error) {
 	node, err := filepath.Abs(o.Device)
 	if err != nil {
@@ -48,17 +48,17 @@ func (p *Pool) createOnDevice(ctx context.Context, name string, o CreateOptions)
 
 // createOnLVM makes a volume of a new logical volume.
 func (p *Pool) createOnLVM(ctx context.Context, name string, o CreateOptions) (Record, error) {
-	// Its sectors are known when it is there; 512 is what a record may say before.
+	// The size of its sectors is known when it exists; 512 is valid in a record.
 	record := o.record(name, o.SizeBytes, 512)
-	// Before a work has the name of a volume group in which nothing can be looked for.
+	// A work with the name of a missing volume group could not be cleared.
 	if err := backing.CheckGroup(ctx, *record.LVM); err != nil {
 		return Record{}, err
 	}
 	return p.createOutside(ctx, record, o)
 }
 
-// createOutside makes a volume whose blocks are not in the pool. Unlike an image,
-// they do not go with the work: a tool that has yet to die holds its lock.
+// createOutside makes a volume with blocks outside of the pool. Unlike an image, they
+// are not removed with the work: so each tool holds the lock until it has ended.
 func (p *Pool) createOutside(ctx context.Context, record Record, o CreateOptions) (Record, error) {
 	var w work
 	node := backing.Of("", record, p.log).Node()
@@ -76,7 +76,7 @@ func (p *Pool) createOutside(ctx context.Context, record Record, o CreateOptions
 	return record, err
 }
 
-// makeBlocks makes the blocks of a volume, and enters what is known of them then.
+// makeBlocks makes the blocks of a volume, and enters their size in the record.
 func (p *Pool) makeBlocks(ctx context.Context, w work, record *Record, o CreateOptions) error {
 	blocks := backing.Of(w.path, *record, p.log)
 	if err := blocks.Create(ctx, w.lock.File); err != nil {
@@ -86,7 +86,7 @@ func (p *Pool) makeBlocks(ctx context.Context, w work, record *Record, o CreateO
 	if err != nil {
 		return err
 	}
-	// LVM gives whole extents.
+	// LVM allocates whole extents.
 	record.SizeBytes = facts.Bytes / chunk.UnitBytes * chunk.UnitBytes
 	if record.SectorBytes = facts.SectorBytes; record.SectorBytes > o.BlockSizeBytes {
 		return fmt.Errorf("%w block size: %s has sectors of %d bytes, and blocks may not be smaller", ErrInvalid, blocks.Node(), facts.SectorBytes)

@@ -15,10 +15,11 @@ import (
 
 // DeleteOptions are the choices of [Pool.Delete].
 type DeleteOptions struct {
-	// Damaged deletes a volume whose record cannot be read, too. Nothing
-	// that it may have left on the host is undone, as nobody knows it; the
-	// mount point of a persistent volume stays immutable. And it deletes one
-	// whose volume group is gone.
+	// Damaged also deletes a volume with an unreadable record. What that volume
+	// may have left on the host is unknown and not undone; the mount point of a
+	// persistent volume stays immutable. It also deletes a volume on LVM if its
+	// volume group is gone, or if records of its snapshots are unreadable; their
+	// logical volumes are left.
 	Damaged bool
 }
 
@@ -46,18 +47,28 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	if record.Attachment != nil {
 		return fmt.Errorf("it is %w: attached at %s", ErrBusy, record.Attachment.Target)
 	}
-	err = p.blocks(record).CheckDelete(ctx, store.SnapshotsIn(p.files.VolumeDir(name)))
+	snapshots, unread, unreadErr := store.SnapshotsIn(p.files.VolumeDir(name))
+	if hasImage(record) {
+		unread, unreadErr = nil, nil // what belongs to them is in the pool
+	}
+	switch {
+	case unreadErr != nil && !options.Damaged:
+		return fmt.Errorf("%w; the logical volume of that snapshot is unknown and would be left (lvs --select lv_tags=daybook.volume=%s); if it may be: daybook volume delete --damaged %s", unreadErr, name, name)
+	case unreadErr != nil:
+		p.log.Warn("logical volumes of snapshots are left: lvs --select lv_tags=daybook.volume="+name, "volume", name, "why", unreadErr)
+	}
+	err = p.blocks(record).CheckDelete(ctx, snapshots)
 	forget := options.Damaged && errors.Is(err, backing.ErrGroupGone)
 	switch {
 	case forget:
 		p.log.Warn("the volume is deleted without its logical volumes", "volume", name, "why", err)
 	case errors.Is(err, backing.ErrGroupGone):
-		return fmt.Errorf("%w; bring the volume group back, or, if it is gone for ever: daybook volume delete --damaged %s", err, name)
+		return fmt.Errorf("%w; make the volume group available again, or, if it is gone for ever: daybook volume delete --damaged %s", err, name)
 	case err != nil:
 		return err
 	}
 	if record.Persist != nil {
-		// A pool without space must allow it: what is deleted gives space back.
+		// A full pool must allow it: deleting frees space.
 		if err := p.recordEnding(ctx, &record); err != nil && !errors.Is(err, ErrNoSpace) {
 			return err
 		}
@@ -65,9 +76,14 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 			return err
 		}
 	}
+	for _, snapshot := range unread {
+		if err := os.RemoveAll(snapshot); err != nil {
+			return err
+		}
+	}
 	if forget {
-		// Without the record nobody looks for logical volumes. A volume without one
-		// is deleted by the same command again.
+		// Without the record, clearing looks for no logical volumes. If this process is
+		// killed now, the same command deletes the rest.
 		if err := store.RemoveIfThere(filepath.Join(p.files.VolumeDir(name), store.RecordFile)); err != nil {
 			return err
 		}
@@ -81,7 +97,7 @@ func (p *Pool) deleteDamaged(ctx context.Context, name string) error {
 		return err
 	}
 	defer l.Release()
-	// Of its device nobody knows.
+	// Its device is unknown.
 	if err := p.blocks(Record{Name: name}).CheckUnused(); err != nil {
 		return err
 	}
@@ -109,11 +125,17 @@ func (p *Pool) DeleteSnapshot(ctx context.Context, name, snapshot string) (err e
 	if _, err := os.Stat(p.files.SnapshotDir(name, snapshot)); err != nil {
 		return err
 	}
-	// A damaged record says nothing of a logical volume.
-	if s, err := p.files.ReadSnapshot(name, snapshot); err == nil {
-		if err := p.blocks(record).CheckDeleteSnapshot(ctx, s); err != nil {
-			return fmt.Errorf("cannot delete snapshot %s of volume %s: %w", snapshot, name, err)
-		}
+	s, err := p.files.ReadSnapshot(name, snapshot)
+	switch {
+	case err == nil:
+		err = p.blocks(record).CheckDeleteSnapshot(ctx, s)
+	case hasImage(record):
+		err = nil // what belongs to it is in the pool
+	default:
+		err = fmt.Errorf("%w; its logical volume is unknown and would be left (lvs --select lv_tags=daybook.volume=%s); daybook volume delete --damaged deletes the volume without it", err, name)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot delete snapshot %s of volume %s: %w", snapshot, name, err)
 	}
 	if err := p.drop(ctx, p.files.SnapshotDir(name, snapshot)); err != nil {
 		return fmt.Errorf("cannot delete snapshot %s of volume %s: %w", snapshot, name, err)

@@ -15,14 +15,14 @@ import (
 )
 
 // Detach unmounts a volume and undoes all that Attach did; it is no longer
-// attached at the start of the host. While somebody works in it, the error wraps
-// ErrBusy and it stays attached. A volume that is not attached stays so.
+// attached at the start of the host. While a process works in it, the error wraps
+// ErrBusy and it stays attached. A volume that is not attached is not changed.
 func (p *Pool) Detach(ctx context.Context, name string) error {
 	return detachError(name, p.detach(ctx, name, false))
 }
 
-// DetachUntilStart is Detach, but a volume that is attached at each start of the
-// host ([AttachOptions].Persist) will be so again.
+// DetachUntilStart is Detach, but a persistent volume ([AttachOptions].Persist) is
+// attached again at the next start of the host.
 func (p *Pool) DetachUntilStart(ctx context.Context, name string) error {
 	return detachError(name, p.detach(ctx, name, true))
 }
@@ -58,8 +58,8 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 	if err := p.awaitAlone(ctx, record); err != nil {
 		return err
 	}
-	// Without space it goes on: what is recorded as attached and is not is
-	// cleared just as well. A persistence whose end is not recorded stays.
+	// In a full pool it continues: an attachment that is recorded and no longer exists
+	// is cleared later. But then a persistence does not end.
 	recorded := true
 	run := p.engine.On(func() error {
 		err := p.files.Write(record)
@@ -90,7 +90,7 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 		return errors.Join(err, p.mountAgain(context.WithoutCancel(ctx), record))
 	}
 	if after.Persist != nil && ends {
-		// The unmounting may have freed some space.
+		// The unmount may have freed some space.
 		if err := p.recordEnding(ctx, &after); err != nil {
 			return fmt.Errorf("it is detached now, but: %w", err)
 		}
@@ -99,19 +99,19 @@ func (p *Pool) detach(ctx context.Context, name string, keepPersist bool) error 
 	return p.step(ctx, "detached", func(context.Context) error { return p.writeDetached(after) })
 }
 
-// writeDetached records that an attachment is gone. In a pool without space the
-// old record stays, and the next who works on the volume finds nothing of it.
+// writeDetached records that an attachment is gone. In a full pool the old record stays;
+// the next operation on the volume clears it.
 func (p *Pool) writeDetached(record Record) error {
 	err := p.files.Write(record)
 	if errors.Is(err, ErrNoSpace) {
-		p.log.Warn("the volume is detached, but its record cannot say so", "volume", record.Name, "why", err)
+		p.log.Warn("the volume is detached, but this cannot be recorded", "volume", record.Name, "why", err)
 		return nil
 	}
 	return err
 }
 
-// checkDetachable refuses while the file system is mounted elsewhere, too, as a
-// container's bind mount is, and where nothing of it would be left.
+// checkDetachable refuses while the file system is also mounted elsewhere, such as by a
+// container's bind mount, and if its image was removed.
 func (p *Pool) checkDetachable(record Record) error {
 	devices, err := p.underlying(record)
 	if err != nil {
@@ -136,9 +136,9 @@ func (p *Pool) checkDetachable(record Record) error {
 	return nil
 }
 
-// mountAgain brings back what a detaching took away that could not be ended:
-// the file system is alive still in somebody's mount namespace. What is half
-// gone is left to the next who works on the volume.
+// mountAgain mounts a volume again that could not be detached, because another mount
+// namespace still has its file system. If that fails, the next operation on the volume
+// finishes the detaching.
 func (p *Pool) mountAgain(ctx context.Context, record Record) error {
 	devices, err := p.underlying(record)
 	if err != nil || len(devices) != 1 {
@@ -163,7 +163,7 @@ func (p *Pool) mountAgain(ctx context.Context, record Record) error {
 	return p.files.Write(record)
 }
 
-// rollback undoes an attachment from wherever it is, and gives the record without it.
+// rollback undoes an attachment from any point, and returns the record without it.
 func (p *Pool) rollback(ctx context.Context, record Record) (Record, error) {
 	if err := p.run(&record).Undo(ctx, p.attachSteps(&record)...); err != nil {
 		return record, err
@@ -175,8 +175,8 @@ func (p *Pool) rollback(ctx context.Context, record Record) (Record, error) {
 	return record, nil
 }
 
-// unmount unmounts a device's file system from a directory, and not what
-// somebody mounted over it.
+// unmount unmounts a device's file system from a directory. It refuses if something else
+// is mounted over it.
 func unmount(ctx context.Context, target string, dev blockdev.Dev) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(target, &st); err != nil {
@@ -192,8 +192,8 @@ func unmount(ctx context.Context, target string, dev blockdev.Dev) error {
 	return err
 }
 
-// finishInterrupted finishes what a killed process left of a volume, so that the record
-// says what is so: attached with all that belongs to it, or not at all.
+// finishInterrupted finishes or rolls back what a killed process left of an attachment,
+// so that the record is true: the volume is attached completely or not at all.
 func (p *Pool) finishInterrupted(ctx context.Context, record Record) (_ Record, err error) {
 	if record.Frozen {
 		if err := p.thaw(ctx, &record); err != nil {
@@ -216,7 +216,7 @@ func (p *Pool) finishInterrupted(ctx context.Context, record Record) (_ Record, 
 		if err != nil || whole {
 			return record, err
 		}
-		p.log.Info("the volume was attached, and is no longer: the host was started anew, or somebody unmounted it", "volume", record.Name)
+		p.log.Info("the volume was attached, and is no longer: the host was restarted, or the volume was unmounted by other means", "volume", record.Name)
 	}
 	after, err := p.rollback(ctx, record)
 	if err != nil {
@@ -228,18 +228,6 @@ func (p *Pool) finishInterrupted(ctx context.Context, record Record) (_ Record, 
 // isMounted says whether the image has its loop device, and that, or the volume's
 // own device, its mount.
 func (p *Pool) isMounted(record Record) (bool, error) {
-	devices, err := p.underlying(record)
-	if err != nil || len(devices) != 1 {
-		return false, err
-	}
-	mounts, err := blockdev.MountsOf(devices[0].Dev)
-	if err != nil {
-		return false, err
-	}
-	for _, mount := range mounts {
-		if mount.Point == record.Attachment.Target {
-			return true, nil
-		}
-	}
-	return false, nil
+	_, mounted, err := p.readHost().mountedFrom(p, record)
+	return mounted, err
 }

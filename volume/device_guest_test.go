@@ -84,7 +84,7 @@ func TestGuestVolumeOnALogicalVolume(t *testing.T) {
 			t.Errorf("%+v", status)
 		}
 		fill(t, target, "before", 500)
-		if status, err = pool.Inspect("db"); err != nil || status.JournalWriteBytes < 500*4096 {
+		if status, err = pool.Inspect(t.Context(), "db"); err != nil || status.JournalWriteBytes < 500*4096 {
 			t.Errorf("the journal's cgroup was charged with %d bytes on %s, %v", status.JournalWriteBytes, disk.Name, err)
 		}
 		t.Logf("the journal's cgroup was charged with %d bytes on %s", status.JournalWriteBytes, disk.Name)
@@ -96,7 +96,7 @@ func TestGuestVolumeOnALogicalVolume(t *testing.T) {
 		if _, err := pool.Resize(t.Context(), "db", 128<<20, volume.ResizeOptions{}); err != nil {
 			t.Errorf("at work: %v", err)
 		}
-		if status, err = pool.Inspect("db"); err != nil || status.SizeBytes != 128<<20 || status.FreeBytes < 90<<20 {
+		if status, err = pool.Inspect(t.Context(), "db"); err != nil || status.SizeBytes != 128<<20 || status.FreeBytes < 90<<20 {
 			t.Errorf("%+v, %v", status, err)
 		}
 		fill(t, target, "after", 500)

@@ -3,28 +3,28 @@
 // (per-container journaling with journal accounting; Mardan and Kono, IEICE
 // Transactions E104-D, section 3).
 //
-// A [Pool] is a directory with all that Daybook knows of its volumes; [Open] opens
-// it, and a [Registry] finds it by the name of a volume. These are its operations:
+// A [Pool] is a directory with the records of volumes, and with their images; [Open]
+// opens it, and a [Registry] finds it by the name of a volume. Its operations:
 //
 //	Create, Delete                      a volume: an image, a device, or a logical volume
 //	Attach, Detach                      mount it and place its thread, or undo that
 //	AttachAllPersistent                 at the start of the host
 //	Resize, Trim, Check                 the size and the file system
-//	Snapshot, Clone, DeleteSnapshot     copies, also of a volume at work
+//	Snapshot, Clone, DeleteSnapshot     copies, also of a volume in use
 //	Send, Receive                       a copy on another host
-//	Inspect, List, Overview, Usage      what is so now
-//	Repair                              undo or finish what killed processes have left
-//	Keeper                              keep the threads where they belong
+//	Inspect, List, Overview, Usage      the present state
+//	Repair, Forget                      undo or finish what killed processes left
+//	Keeper                              keep the threads in their cgroups
 //
-// Each error is one of the variables Err..., by errors.Is. A volume has a [Record];
-// what may be in it is in the package records. A program that calls Snapshot, Clone
-// or Send calls [GuardIfAsked] first in main.
+// Each error matches one of the variables Err... by errors.Is. Each volume has a
+// [Record]; the package records describes its fields. A program that calls Snapshot,
+// Clone or Send must call [GuardIfAsked] first in main.
 //
 // An operation is a list of steps with do and undo, which the package operation
-// runs: before a step is done, what it will change is recorded; what is made in the
-// pool is made in its work directory, and appears in one rename. So after a kill at
-// any instruction Repair finds all of it, and undoes the same steps. Nothing is done
-// to a device, mount or cgroup that no record names. Locks are flocks of directories
+// runs. Before a step is done, its intent is recorded. New files are made in the
+// pool's work directory, and get their place by one rename. So Repair finds what a
+// killed process left, and undoes or finishes the same steps. Daybook changes no
+// device, mount or cgroup that no record names. Locks are flocks of directories
 // that other users cannot open; the kernel releases those of dead processes.
 //
 // Imports run one way: this package uses operation, placement (which knows nothing

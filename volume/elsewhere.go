@@ -10,9 +10,9 @@ import (
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
-// awaitAlone waits a while for others' mount namespaces, such as containers',
-// to let go of an attached volume. Unmounting it here would not end it, but
-// only hide it from who works in it here. The error wraps ErrBusy.
+// awaitAlone waits a while until no other mount namespace, such as that of a container,
+// has an attached volume. Otherwise an unmount here would hide the volume here, and its
+// file system would stay mounted there. The error wraps ErrBusy.
 func (p *Pool) awaitAlone(ctx context.Context, record Record) error {
 	devices, err := p.underlying(record)
 	if err != nil {

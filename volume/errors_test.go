@@ -127,7 +127,7 @@ func TestEveryErrorIsADocumentedOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, err := range map[string]error{
-		"keep": second(r.pool.Keeper()), "list": second(r.pool.List()), "names": second(r.pool.Names()), "repair": second(r.pool.Repair(ctx)),
+		"keep": second(r.pool.Keeper()), "list": second(r.pool.List(r.t.Context())), "names": second(r.pool.Names()), "repair": second(r.pool.Repair(ctx)),
 	} {
 		wantDocumented(t, what, err)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // DefaultMaxFreeze is how long writers of an attached volume wait at most while
-// it is copied, unless the options say otherwise.
+// it is copied, unless the options set another limit.
 const DefaultMaxFreeze = 2 * time.Second
 
 // The bounds of MaxFreeze.
@@ -28,7 +28,7 @@ const (
 	maxMaxFreeze = 24 * time.Hour
 )
 
-// CheckMaxFreeze refuses what cannot be a MaxFreeze: it is 0, for
+// CheckMaxFreeze checks a MaxFreeze: 0, for
 // DefaultMaxFreeze, or 1 ms to 24 h. The error wraps ErrInvalid.
 func CheckMaxFreeze(d time.Duration) error {
 	if d != 0 && (d < minMaxFreeze || d > maxMaxFreeze) {
@@ -44,7 +44,7 @@ func longestFreeze(d time.Duration) time.Duration {
 	return d
 }
 
-// checkCanGuard refuses a freeze that nobody would guard.
+// checkCanGuard refuses a freeze if this program cannot start a guardian.
 func checkCanGuard() error {
 	if guardReady.Load() {
 		return nil
@@ -52,17 +52,16 @@ func checkCanGuard() error {
 	return fmt.Errorf("%w: this program cannot guard a frozen file system: it must call volume.GuardIfAsked first in main, or detach the volume before", ErrUnsupported)
 }
 
-// whileFrozen does something while an attached volume's file system is
-// frozen: all that was written is in the image, and nothing comes after. It says
-// how long its writers had to wait at most. It fails with ErrNotFrozen if the
-// file system did not stand still until the end.
+// whileFrozen calls do while an attached volume's file system is frozen: all that was
+// written is in the image, and nothing changes it. It returns how long writers had to
+// wait at most. It fails with ErrNotFrozen if the file system was thawed before the end.
 func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, longest time.Duration, do func(context.Context) error) (seconds float64, err error) {
 	g, err := p.startGuardian(ctx, *record, l, longest)
 	if err != nil {
 		return 0, fmt.Errorf("cannot guard the freeze: %w", err)
 	}
 	defer g.end()
-	// Recorded first, for whoever finds it frozen and both processes dead.
+	// Recorded first, in case both processes are killed.
 	if err := p.run(record).Do(ctx, enter("freezing", func() { record.Frozen = true })); err != nil {
 		return 0, err
 	}
@@ -78,13 +77,13 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 		}
 		return 0, err
 	}
-	// The second limit is for a guardian that somebody has stopped.
+	// The second limit is for a stopped guardian (SIGSTOP).
 	during, stop := context.WithTimeoutCause(ctx, longest+guardAnswers, g.silent())
 	defer stop()
 	during, cancel := context.WithCancelCause(during)
 	outcome := make(chan error, 1)
 	go func() {
-		// Before the caller asks, nothing is heard unless something is amiss.
+		// An answer before the request means that the freeze has ended early.
 		err := g.outcome()
 		cancel(err)
 		outcome <- err
@@ -107,7 +106,7 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 		err = errors.Join(doErr, thawErr)
 	}
 	if thawErr != nil {
-		// Whatever became of the guardian: nobody waits any longer.
+		// Whatever the state of the guardian: thaw, so that writers continue.
 		return 0, errors.Join(err, g.thawInstead(), p.thaw(context.WithoutCancel(ctx), record))
 	}
 	seconds = time.Since(began).Seconds()
@@ -115,8 +114,7 @@ func (p *Pool) whileFrozen(ctx context.Context, record *Record, l *store.Lock, l
 	return seconds, errors.Join(err, p.files.Write(*record))
 }
 
-// How long a guardian may take to start or end, and for an answer that it gives
-// at once.
+// How long a guardian may take to start or end, and for an answer that needs no waiting.
 const (
 	guardPatience = 30 * time.Second
 	guardAnswers  = 3 * time.Second
@@ -163,13 +161,13 @@ func (p *Pool) startGuardian(ctx context.Context, record Record, l *store.Lock, 
 		return nil, errors.Join(err, g.conversation.Close(), directory.Close())
 	}
 	go func() {
-		_ = g.command.Wait() // what went wrong was said, or is found out
+		_ = g.command.Wait() // an error shows in the conversation
 		close(g.ended)
 	}()
 	word, err := g.hear(ctx, guardPatience)
 	still, ready := strings.CutPrefix(word, sayReady)
 	if err == nil && !ready {
-		err = fmt.Errorf("it says %q: does the program call volume.GuardIfAsked first in main?", word)
+		err = fmt.Errorf("it answers %q: does the program call volume.GuardIfAsked first in main?", word)
 	}
 	if err != nil {
 		g.end()
@@ -182,10 +180,10 @@ func (p *Pool) startGuardian(ctx context.Context, record Record, l *store.Lock, 
 	return g, nil
 }
 
-// say sends a message to the guardian; a dead one is noticed by hear.
+// say sends a message to the guardian; hear notices a dead one.
 func (g *guardian) say(word string) { _, _ = g.conversation.WriteString(word) }
 
-// hear waits for the guardian's next word.
+// hear waits for the guardian's next message.
 func (g *guardian) hear(ctx context.Context, patience time.Duration) (string, error) {
 	if patience > 0 {
 		_ = g.conversation.SetReadDeadline(time.Now().Add(patience)) // a socket has deadlines
@@ -203,11 +201,11 @@ func (g *guardian) hear(ctx context.Context, patience time.Duration) (string, er
 	return string(buffer[:n]), nil
 }
 
-// errCannotFreeze says that freezing failed, and the file system goes on.
+// errCannotFreeze means that the freeze failed and writers continue.
 var errCannotFreeze = errors.New("cannot freeze the file system")
 
-// freeze has the file system frozen. The kernel waits for writes under way, and
-// lets nobody end that; who does not wait for it leaves it to the guardian.
+// freeze asks the guardian to freeze the file system. The kernel waits for writes in
+// progress, and that cannot be interrupted. If ctx ends meanwhile, the guardian thaws.
 func (g *guardian) freeze(ctx context.Context) error {
 	g.say(sayFreeze)
 	word, err := g.hear(ctx, 0)
@@ -217,16 +215,16 @@ func (g *guardian) freeze(ctx context.Context) error {
 	number, failed := strings.CutPrefix(word, sayFailed)
 	code, err := strconv.Atoi(number)
 	if !failed || err != nil {
-		return fmt.Errorf("%w: its guardian says %q", errCannotFreeze, word)
+		return fmt.Errorf("%w: its guardian answers %q", errCannotFreeze, word)
 	}
 	if errno := unix.Errno(code); errno != unix.EBUSY {
 		return fmt.Errorf("%w: %w", errCannotFreeze, errno)
 	}
 	// The process that froze it thaws it.
-	return fmt.Errorf("its file system is %w: somebody has frozen it (fsfreeze -u %s)", ErrBusy, g.directory.Name())
+	return fmt.Errorf("its file system is %w: another process has frozen it (fsfreeze -u %s)", ErrBusy, g.directory.Name())
 }
 
-// outcome waits for how the freeze ends.
+// outcome waits for the end of the freeze.
 func (g *guardian) outcome() error {
 	word, err := g.hear(context.Background(), 0)
 	switch {
@@ -235,21 +233,21 @@ func (g *guardian) outcome() error {
 	case word == sayThawed:
 		return nil
 	case word == sayExpired:
-		return fmt.Errorf("%w: copying took longer than the %v that its writers may wait (--max-freeze); detach the volume first, or let them wait longer, such as --max-freeze %v",
+		return fmt.Errorf("%w: copying took longer than the %v that its writers may wait (--max-freeze); detach the volume first, or allow more time, such as --max-freeze %v",
 			ErrNotFrozen, g.longest, 5*g.longest)
 	case word == sayNotOurs:
-		return fmt.Errorf("%w: somebody else has thawed it meanwhile", ErrNotFrozen)
+		return fmt.Errorf("%w: another process has thawed it meanwhile", ErrNotFrozen)
 	}
-	return fmt.Errorf("%w: its guardian says %q", ErrNotFrozen, word)
+	return fmt.Errorf("%w: its guardian answers %q", ErrNotFrozen, word)
 }
 
-// silent is the error about a guardian that says nothing.
+// silent is the error about a guardian that does not answer.
 func (g *guardian) silent() error {
 	return fmt.Errorf("%w: its guardian (process %d) does not answer", ErrNotFrozen, g.command.Process.Pid)
 }
 
-// thawInstead thaws in place of a guardian that may be dead or stopped, and ends
-// it.
+// thawInstead thaws the file system itself, because the guardian may be dead or stopped,
+// and kills the guardian.
 func (g *guardian) thawInstead() error {
 	if err := thawDirectory(g.directory); err != nil {
 		return err
@@ -258,8 +256,8 @@ func (g *guardian) thawInstead() error {
 	return nil
 }
 
-// end lets the guardian end, and waits for it: it has the volume's lock, too. One
-// that the kernel still has freezing thaws when that is done.
+// end closes the conversation and waits until the guardian has ended, because it holds
+// the volume's lock, too. A guardian that is still freezing thaws afterwards.
 func (g *guardian) end() {
 	_ = g.conversation.Close()
 	_ = g.directory.Close()
@@ -269,8 +267,8 @@ func (g *guardian) end() {
 	}
 }
 
-// openMounted opens the root directory of an attached volume's file system, and
-// not of one that somebody mounted over it.
+// openMounted opens the root directory of an attached volume's file system. It refuses if
+// something else is mounted over it.
 func (p *Pool) openMounted(record Record) (*os.File, error) {
 	devices, err := p.underlying(record)
 	if err != nil {
@@ -292,8 +290,8 @@ func (p *Pool) openMounted(record Record) (*os.File, error) {
 	return directory, nil
 }
 
-// thaw lets go on what a dead process left frozen; that it is not frozen, or not
-// mounted, is no error.
+// thaw thaws a file system that a dead process left frozen. If it is not frozen or not
+// mounted, that is no error.
 func (p *Pool) thaw(ctx context.Context, record *Record) error {
 	return p.run(record).Do(ctx,
 		operation.Step{Name: "thawed", Do: func(context.Context) error {
@@ -310,24 +308,24 @@ func (p *Pool) thaw(ctx context.Context, record *Record) error {
 	)
 }
 
-// freezeAbandoned says whether a volume is recorded as frozen while nobody works
-// on it. The lock is held for a moment, so that the record cannot change.
+// freezeAbandoned says whether a volume is recorded as frozen while no process works
+// on it. It holds the lock for a moment, so that the record cannot change.
 func (p *Pool) freezeAbandoned(name string) bool {
 	l, err := store.LockDirectory(p.files.VolumeDir(name))
 	if err != nil {
-		return false // in progress, or deleted since
+		return false // in progress, or deleted meanwhile
 	}
 	defer l.Release()
 	record, err := p.files.Read(name)
 	return err == nil && record.Frozen
 }
 
-// thawAbandoned thaws a volume that is recorded as frozen while nobody works on
+// thawAbandoned thaws a volume that is recorded as frozen while no process works on
 // it, and says whether it did.
 func (p *Pool) thawAbandoned(name string) (thawed bool, err error) {
 	l, err := store.LockDirectory(p.files.VolumeDir(name))
 	if errors.Is(err, ErrBusy) {
-		return false, nil // it will be thawed by whoever has it
+		return false, nil // the process that has the lock thaws it
 	}
 	if err != nil {
 		return false, err
@@ -348,7 +346,7 @@ func (p *Pool) thawMounted(record Record) error {
 	return errors.Join(thawDirectory(directory), directory.Close())
 }
 
-// thawDirectory thaws the file system of a directory; that it is not frozen is no
+// thawDirectory thaws the file system of a directory. If it is not frozen, that is no
 // error.
 func thawDirectory(directory *os.File) error {
 	if err := unix.IoctlSetInt(int(directory.Fd()), fiThaw, 0); err != nil && !errors.Is(err, unix.EINVAL) {

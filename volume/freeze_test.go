@@ -289,7 +289,7 @@ func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 				if err := ioctlTarget(target, fiThaw); err != nil {
 					t.Error(err)
 				}
-			}, []string{"somebody else"}},
+			}, []string{"another process"}},
 			{"its guardian is killed", time.Minute, func() {
 				for _, pid := range r.guardians() {
 					if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -468,7 +468,7 @@ func TestAnAbandonedFreezeIsReportedAndTheKeeperThaws(t *testing.T) {
 	if status := r.inspect(name); !status.Frozen || !status.FreezeAbandoned || !strings.Contains(status.Problem, "frozen") || !strings.Contains(status.Problem, "daybook volume repair") {
 		t.Errorf("%+v", status)
 	}
-	all, err := r.pool.List()
+	all, err := r.pool.List(r.t.Context())
 	if err != nil || len(all) != 1 || !all[0].FreezeAbandoned || all[0].Problem == "" {
 		t.Errorf("%+v, %v", all, err)
 	}

@@ -17,49 +17,49 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// A frozen file system blocks its writers until somebody thaws it, also after
-// the death of the process that froze it. So a process of its own, the guardian,
+// A frozen file system blocks its writers until a process thaws it, also after
+// the death of the process that froze it. So a separate process, the guardian,
 // freezes and thaws. It outlives its caller: it is in a session of its own and in
 // the root cgroups, and ignores the signals that end a login or a service. It
-// thaws when the caller says so, when the caller has died, and when the freeze
-// has lasted too long. It shares the caller's lock of the volume, so that nobody
-// else works on the volume before it is thawed.
+// thaws when the caller asks for it, when the caller has died, and when the freeze
+// exceeds its limit. It shares the caller's lock of the volume, so that no other process
+// works on the volume before it is thawed.
 
 // guardVariable in the environment makes a program that calls [GuardIfAsked] a
 // guardian, with the pool, the volume and the longest freeze in nanoseconds as
 // arguments.
 const guardVariable = "DAYBOOK_VOLUME_GUARD"
 
-// guardName is the guardian's in a list of processes.
+// guardName is the guardian's name in a list of processes.
 const guardName = "daybook-freeze-guard"
 
-// What the caller gives its guardian as open files.
+// The open files that the caller passes to its guardian.
 const (
 	guardConversationFD = 3 // a socket to the caller
 	guardDirectoryFD    = 4 // the root directory of the file system
 	guardLockFD         = 5 // the volume's lock, which only has to stay open
 )
 
-// The messages between caller and guardian. Each is one packet; those that end
-// with a space go on with details.
+// The messages between caller and guardian. Each is one packet; after those that end
+// with a space, details follow.
 const (
 	sayReady    = "ready "      // what follows are the cgroups it could not leave
 	sayFreeze   = "freeze"      // from the caller
-	sayFrozen   = "frozen"      // it is
+	sayFrozen   = "frozen"      // the answer
 	sayFailed   = "failed "     // it is not; the error number follows
 	sayThaw     = "thaw"        // from the caller
 	sayThawed   = "thawed"      // it was frozen until now
 	sayExpired  = "expired"     // it was thawed when the time was over
-	sayNotOurs  = "not frozen"  // somebody else had thawed it
+	sayNotOurs  = "not frozen"  // another process had thawed it
 	sayNoThaw   = "not thawed " // the error number follows
 	maxSayBytes = 4096
 )
 
-// guardReady says that this program can be a guardian.
+// guardReady is set if this program can be a guardian.
 var guardReady atomic.Bool
 
 // GuardIfAsked turns the calling program into the guardian of a frozen file
-// system and never returns, if that is what it was started for; otherwise it
+// system and never returns, if it was started for that; otherwise it
 // does nothing. A program that calls [Pool.Snapshot], [Pool.Clone] or
 // [Pool.Send] calls it before anything else in main, and tests in TestMain:
 // without it, these refuse an attached volume with ErrUnsupported.
@@ -90,8 +90,8 @@ func guardAsAsked() error {
 	return recordThawed(os.Args[1], os.Args[2])
 }
 
-// guard freezes when the caller says so, and returns when the file system goes on and
-// the caller has nothing more to say or is dead.
+// guard freezes when the caller asks for it. It returns when the file system is thawed and
+// the caller has closed the conversation or is dead.
 func guard(longest time.Duration) error {
 	say(sayReady + strings.Join(leaveCgroups(), ", "))
 	if word, _ := hear(-1); word != sayFreeze {
@@ -122,20 +122,20 @@ func guard(longest time.Duration) error {
 	return nil
 }
 
-// awaitEnd waits until the caller has nothing more to say, or is dead.
+// awaitEnd waits until the caller closes the conversation, or is dead.
 func awaitEnd() {
 	for word := sayThaw; word != ""; {
 		word, _ = hear(-1)
 	}
 }
 
-// say sends a message to the caller. A dead one is noticed by what is heard from it.
+// say sends a message to the caller; hear notices a dead one.
 func say(text string) {
 	_, _ = unix.SendmsgN(guardConversationFD, []byte(text), nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }
 
-// hear waits for the caller's next word, "" if it has died; inTime is false if
-// it said nothing for that long. Below 0 it waits for ever.
+// hear waits for the caller's next message, "" if the caller has died. inTime is false if
+// none came for that long; below 0 there is no limit.
 func hear(patience time.Duration) (word string, inTime bool) {
 	deadline := time.Now().Add(patience)
 	buffer := make([]byte, maxSayBytes)
@@ -165,12 +165,12 @@ func hear(patience time.Duration) (word string, inTime bool) {
 
 func errorNumber(err error) string {
 	var number unix.Errno
-	_ = errors.As(err, &number) // 0 is none that the kernel gives
+	_ = errors.As(err, &number) // 0 is no error number of the kernel
 	return strconv.Itoa(int(number))
 }
 
-// recordThawed corrects the record of a volume that its dead caller left frozen.
-// A living caller has corrected it.
+// recordThawed corrects the record of a volume that a dead caller left frozen. A living
+// caller has corrected it already.
 func recordThawed(dir, name string) error {
 	p, err := Open(context.Background(), dir, PoolOptions{})
 	if err != nil {
@@ -184,14 +184,14 @@ func recordThawed(dir, name string) error {
 	return p.files.Write(record)
 }
 
-// leaveCgroups moves this process to the root of each cgroup hierarchy: systemd
-// and container runtimes end what is left of a unit or container by its cgroup.
-// It gives the cgroups that it is still in.
+// leaveCgroups moves this process to the root of each cgroup hierarchy, because systemd
+// and container runtimes kill the remaining processes of a unit or container by its
+// cgroup. It returns the cgroups that it could not leave.
 func leaveCgroups() (still []string) {
 	mounts, _ := blockdev.Mounts() // without, /proc/self/cgroup lists them
 	for _, mount := range mounts {
 		if (mount.Type == "cgroup" || mount.Type == "cgroup2") && mount.Root == "/" {
-			// 0 is the writer. What refuses it is listed below.
+			// 0 is the writer. A cgroup that it could not leave is listed below.
 			_ = os.WriteFile(filepath.Join(mount.Point, "cgroup.procs"), []byte("0"), 0)
 		}
 	}

@@ -94,7 +94,7 @@ func TestGuestJournalThreadIsPlacedOnCgroupV2(t *testing.T) {
 			t.Errorf("io.bfq.weight is %q, %v", weight, err)
 		}
 		fill(t, target, "", 500)
-		if status, err = pool.Inspect("db"); err != nil || status.JournalWriteBytes < 500*4096 {
+		if status, err = pool.Inspect(t.Context(), "db"); err != nil || status.JournalWriteBytes < 500*4096 {
 			t.Errorf("the journal's cgroup was charged with %d bytes, %v", status.JournalWriteBytes, err)
 		}
 		t.Logf("the journal's cgroup was charged with %d bytes", status.JournalWriteBytes)
@@ -113,7 +113,7 @@ func TestGuestJournalThreadIsPlacedOnCgroupV2(t *testing.T) {
 			t.Fatal(err)
 		}
 		keeper.Once()
-		if status, err = pool.Inspect("db"); err != nil || !status.Placed {
+		if status, err = pool.Inspect(t.Context(), "db"); err != nil || !status.Placed {
 			t.Errorf("the new jbd2 thread %d is in %q, %v", status.JBD2PID, status.JournalCgroup, err)
 		}
 		if err := keeper.Close(); err != nil {

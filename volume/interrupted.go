@@ -6,13 +6,40 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
 )
 
-// finishCheck checks what a tool was at work on when it was killed, and says whether
-// there was anything. What an interrupted resize needs is done by who finishes
-// it; here it only gets a superblock that can be read.
+// checking is the step in which e2fsck corrects the file system of a detached volume. Its
+// intent is the superblock, which ext4 keeps in a file until e2fsck or resize2fs has
+// ended (ext4.Offline.Kept). Undone, the superblock is whole again; the step is then
+// done again.
+func (p *Pool) checking(record Record, l *store.Lock) operation.Step {
+	return p.checkingWith(record, l, nil)
+}
+
+// checkingWith gives also the report of e2fsck.
+func (p *Pool) checkingWith(record Record, l *store.Lock, report *CheckReport) operation.Step {
+	offline := p.offline(record, l)
+	return operation.Step{
+		Name: "checked",
+		Do: func(ctx context.Context) error {
+			found, err := examine(ctx, offline, true)
+			if report != nil {
+				report.Clean, report.Corrected, report.Report = found.Clean, found.Corrected, found.Report
+			}
+			return err
+		},
+		Undo: func(context.Context) error {
+			_, err := offline.PutBack()
+			return err
+		},
+	}
+}
+
+// finishCheck does a check again that was interrupted, and says whether there was one.
+// If a resize was interrupted, it only makes the superblock readable: finishResize does
+// the rest.
 func (p *Pool) finishCheck(ctx context.Context, record Record, l *store.Lock) (finished bool, err error) {
 	if record.Attachment != nil {
 		return false, nil
@@ -20,15 +47,19 @@ func (p *Pool) finishCheck(ctx context.Context, record Record, l *store.Lock) (f
 	if _, err := os.Lstat(p.files.KeptSuperblock(record.Name)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if err := p.blocks(record).CheckUnused(); err != nil {
+	blocks := p.blocks(record)
+	if err := blocks.Activate(ctx); err != nil {
 		return false, err
 	}
-	offline := p.offline(record, l)
-	if _, err := offline.PutBack(); err != nil || record.Resize != 0 {
+	if err := blocks.CheckUnused(); err != nil {
 		return false, err
 	}
-	if _, _, err := offline.Check(ctx, true); err != nil {
-		return false, cause.Damaged(err)
+	check := p.checking(record, l)
+	if err := p.steps().Undo(ctx, check); err != nil || record.Resize != 0 {
+		return false, err
+	}
+	if err := p.steps().Do(ctx, check); err != nil {
+		return false, err
 	}
 	p.log.Info("a check of the file system was interrupted: it was checked again", "volume", record.Name)
 	return true, nil

@@ -13,27 +13,26 @@ import (
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
-// KeepInterval is how often a [Keeper] looks. A container's cgroup with only
-// the jbd2 thread left in it holds up its removal at most so long; runtimes try
-// again for longer than that (runc for some 0.3 s, containerd and dockerd for
-// seconds).
+// KeepInterval is how often a [Keeper] checks. If only the jbd2 thread is left in the
+// cgroup of a container, the cgroup cannot be removed for at most this time. Runtimes
+// retry longer (runc for some 0.3 s, containerd and dockerd for seconds).
 const KeepInterval = 50 * time.Millisecond
 
-// parentTurns is how many turns apart the other placements are looked at, which
-// nobody waits for.
+// parentTurns is how many turns pass between checks of the other placements, which
+// delay no removal.
 const parentTurns = 20
 
-// Keeper keeps the jbd2 threads of a pool's volumes where they belong: a mount
-// that was made anew has a new thread, a cgroup that was removed and made again
-// is another one, and a thread in a container's own cgroup must leave it when
-// the container ends. It also thaws volumes that a dead process left frozen.
+// Keeper keeps the jbd2 threads of a pool's volumes in their cgroups: a new mount has a
+// new thread, a cgroup may be removed and created again, and a thread in a container's
+// own cgroup must leave it when the container ends. It also thaws volumes that a dead
+// process left frozen.
 type Keeper struct {
 	pool *Pool
-	// daemon is held as long as the keeper lives: one keeper a pool.
+	// daemon is held as long as the keeper lives: one keeper for each pool.
 	daemon *store.Lock
-	// records are what was read last, by name, with their files' times.
+	// records were read last, by name, with the times of their files.
 	records map[string]*keptRecord
-	// logged are the troubles that were logged already.
+	// logged are the errors that were logged already.
 	logged map[string]string
 }
 
@@ -42,16 +41,16 @@ type keptRecord struct {
 	// quiet: the file was quietAge old when it was read.
 	quiet  bool
 	record Record
-	// thread is the jbd2 thread that was seen last.
+	// thread is the jbd2 thread that was found last.
 	thread placement.Last
 }
 
-// quietAge is how old a file must be so that a later change gives it another
-// time: the kernel's clock for files goes in steps of some milliseconds.
+// quietAge is how old a file must be so that a later change gets another time: the
+// kernel's clock for files has steps of some milliseconds.
 const quietAge = time.Second
 
-// Keeper takes the pool's keeping upon this process. The error wraps ErrBusy if
-// another process keeps it.
+// Keeper makes this process the keeper of the pool. The error wraps ErrBusy if another
+// process is its keeper.
 func (p *Pool) Keeper() (_ *Keeper, err error) {
 	defer func() { err = cause.Public(err) }()
 	l, err := store.LockDirectory(filepath.Join(p.dir, store.VolumesDir))
@@ -64,8 +63,8 @@ func (p *Pool) Keeper() (_ *Keeper, err error) {
 	return &Keeper{pool: p, daemon: l, records: map[string]*keptRecord{}, logged: map[string]string{}}, nil
 }
 
-// Close ends the keeping; the threads stay where they are, but for those in
-// containers' own cgroups, which would hold up their end.
+// Close ends the keeping. The threads stay in their cgroups, except those in
+// containers' own cgroups, which could not be removed otherwise.
 func (k *Keeper) Close() error {
 	var errs []error
 	for _, kept := range k.records {
@@ -91,11 +90,11 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// Once looks at every attached volume and puts right what is not. Trouble with
-// one is logged once, and does not hold up the others.
+// Once checks every attached volume and moves misplaced threads. An error with one
+// volume is logged once, and does not stop the others.
 func (k *Keeper) Once() { k.look(true) }
 
-// look passes over the volumes in parents' cgroups unless it is to look at all.
+// look skips the volumes in parents' cgroups unless all is set.
 func (k *Keeper) look(all bool) {
 	names, err := k.pool.files.Names()
 	if err != nil {
@@ -111,7 +110,7 @@ func (k *Keeper) look(all bool) {
 		}
 		if err == nil && kept != nil {
 			if !all && !kept.urgent() {
-				continue // what was logged of it still holds
+				continue // the error that was logged last still holds
 			}
 			err = k.keep(name, kept)
 		}
@@ -136,7 +135,7 @@ func (k *Keeper) logOnce(name string, err error) {
 	k.logged[name] = text
 }
 
-// thaw lets a volume's writers go on that a dead process left frozen.
+// thaw thaws a volume that a dead process left frozen.
 func (k *Keeper) thaw(name string) error {
 	thawed, err := k.pool.thawAbandoned(name)
 	if err != nil {
@@ -148,13 +147,12 @@ func (k *Keeper) thaw(name string) error {
 	return nil
 }
 
-// urgent: a container's end waits for it.
+// urgent says that the removal of a container waits for it.
 func (k *keptRecord) urgent() bool {
 	return k.record.Attachment != nil && k.record.Attachment.Placement == PlaceContainer
 }
 
-// keep looks at one volume. It takes no lock unless something is to be done:
-// reading costs nobody anything.
+// keep checks one volume. It takes the lock only if the thread must be moved.
 func (k *Keeper) keep(name string, kept *keptRecord) error {
 	a := kept.record.Attachment
 	if a == nil || a.State != Attached || a.Placement == PlaceNone || a.ReadOnly {
@@ -171,7 +169,7 @@ func (k *Keeper) keep(name string, kept *keptRecord) error {
 	}
 	l, err := store.LockDirectory(k.pool.files.VolumeDir(name))
 	if errors.Is(err, ErrBusy) {
-		return nil // whoever has it places the thread himself
+		return nil // the process that has the lock places the thread
 	}
 	if err != nil {
 		return err
@@ -189,12 +187,12 @@ func (k *Keeper) keep(name string, kept *keptRecord) error {
 func (k *Keeper) leaveContainer(record Record) error {
 	err := k.pool.placed(record).LeaveContainer()
 	if errors.Is(err, ErrDetached) {
-		return nil // since the record was read
+		return nil // detached since the record was read
 	}
 	return err
 }
 
-// read gives a volume's record, from memory if its file is the same.
+// read returns a volume's record, from memory if the file has not changed.
 func (k *Keeper) read(name string) (*keptRecord, error) {
 	modified, err := store.ModificationTime(filepath.Join(k.pool.files.VolumeDir(name), store.RecordFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/vm/vmtest"
 	"github.com/daybook-project/daybook/volume"
 )
@@ -170,14 +171,14 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 
 	// A start of the host with the logical volume inactive.
 	group.run("lvchange", "--activate", "n", group.name+"/daybook-"+record.ID)
-	if status, err := pool.Inspect("db"); err != nil || status.Problem != "" || thinPool == "" && status.AllocatedBytes != 72<<20 {
+	if status, err := pool.Inspect(t.Context(), "db"); err != nil || status.Problem != "" || thinPool == "" && status.AllocatedBytes != 72<<20 {
 		t.Errorf("inactive: %+v, %v", status, err)
 	}
 	if all, err := pool.Overview(); err != nil || len(all) != 1 || all[0].Problem != "" {
 		t.Errorf("inactive: %+v, %v", all, err)
 	}
 	attach()
-	if status, err := pool.Inspect("db"); err != nil || status.AllocatedBytes == 0 || status.AllocatedBytes > 72<<20 {
+	if status, err := pool.Inspect(t.Context(), "db"); err != nil || status.AllocatedBytes == 0 || status.AllocatedBytes > 72<<20 {
 		t.Errorf("%d bytes are allocated, %v", status.AllocatedBytes, err)
 	}
 	entries, err := os.ReadDir(target)
@@ -274,13 +275,13 @@ func lvmGone(t *testing.T, pool *volume.Pool, group lvmGroup) {
 	if err := pool.Delete(ctx, "lost", volume.DeleteOptions{}); !errors.Is(err, volume.ErrCorrupt) || !strings.Contains(err.Error(), "--damaged") {
 		t.Errorf("without its volume group: %v", err)
 	}
-	if _, err := pool.Inspect("lost"); err != nil {
+	if _, err := pool.Inspect(t.Context(), "lost"); err != nil {
 		t.Errorf("after a refused delete: %v", err)
 	}
 	if err := pool.Delete(ctx, "lost", volume.DeleteOptions{Damaged: true}); err != nil {
 		t.Error(err)
 	}
-	if _, err := pool.Inspect("lost"); !errors.Is(err, volume.ErrNotFound) {
+	if _, err := pool.Inspect(t.Context(), "lost"); !errors.Is(err, volume.ErrNotFound) {
 		t.Errorf("deleted: %v", err)
 	}
 	wantNoWork(t, pool)
@@ -320,7 +321,7 @@ func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 		if !errors.Is(err, volume.ErrBusy) || !strings.Contains(err.Error(), naming) {
 			t.Errorf("deleted, although of %s: %v", naming, err)
 		}
-		if status, err := pool.Inspect("db"); err != nil || status.Problem != "" || len(status.Snapshots) != 1 {
+		if status, err := pool.Inspect(t.Context(), "db"); err != nil || status.Problem != "" || len(status.Snapshots) != 1 {
 			t.Errorf("after a refused delete: %+v, %v", status, err)
 		}
 		group.run("lvs", lv)
@@ -343,6 +344,15 @@ func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 	wantKept(pool.Delete(ctx, "db", volume.DeleteOptions{}), "foreign")
 	group.run("lvs", group.name+"/foreign")
 	group.run("lvremove", "--yes", group.name+"/foreign")
+	// Nor what is in use, here by a mount that is not Daybook's.
+	at := t.TempDir()
+	if err := ext4.Mount("/dev/"+lv, at, ext4.MountOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantKept(pool.Delete(ctx, "db", volume.DeleteOptions{}), lv)
+	if err := ext4.Unmount(ctx, at); err != nil {
+		t.Fatal(err)
+	}
 	t.Run("while LVM fails", func(t *testing.T) { lvmLeft(t, pool, group) })
 	t.Run("without the group", func(t *testing.T) { lvmGone(t, pool, group) })
 	// One that somebody has removed is a problem, and can be deleted.
@@ -351,7 +361,7 @@ func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 		t.Fatal(err)
 	}
 	group.run("lvremove", "--yes", group.name+"/daybook-"+gone.ID)
-	if status, err := pool.Inspect("gone"); err != nil || !strings.Contains(status.Problem, "missing") {
+	if status, err := pool.Inspect(t.Context(), "gone"); err != nil || !strings.Contains(status.Problem, "missing") {
 		t.Errorf("%+v, %v", status, err)
 	}
 	if _, err := pool.Attach(ctx, "gone", volume.AttachOptions{Target: filepath.Join(t.TempDir(), "gone")}); !errors.Is(err, volume.ErrCorrupt) {

@@ -37,7 +37,7 @@ func wantNewer(t *testing.T, what string, err error) {
 	}
 }
 
-func TestNewerRecordsAreToldAsSuch(t *testing.T) {
+func TestNewerRecordsAreReportedAsSuch(t *testing.T) {
 	_, err := records.ParseVolume("db", golden(t, "volume-3.json"))
 	wantNewer(t, "volume", err)
 	_, err = records.ParseSnapshot("snap", golden(t, "snapshot-3.json"))
@@ -78,7 +78,7 @@ func TestANewerVolumeIsLeftAlone(t *testing.T) {
 	wantNewer(t, "attach", err)
 	wantNewer(t, "detach", r.pool.Detach(ctx, name))
 	wantNewer(t, "delete", r.pool.Delete(ctx, name, DeleteOptions{Damaged: true}))
-	_, err = r.pool.Inspect(name)
+	_, err = r.pool.Inspect(r.t.Context(), name)
 	wantNewer(t, "inspect", err)
 	_, err = r.pool.Snapshot(ctx, name, "s", SnapshotOptions{})
 	wantNewer(t, "snapshot", err)
@@ -89,7 +89,7 @@ func TestANewerVolumeIsLeftAlone(t *testing.T) {
 	if len(done.Damaged) != 0 || !strings.Contains(done.Newer[name], "upgrade") {
 		t.Errorf("repair: %+v", done)
 	}
-	all, err := r.pool.List()
+	all, err := r.pool.List(r.t.Context())
 	if err != nil || len(all) != 2 || !strings.Contains(all[0].Problem, "upgrade") || all[1].Problem != "" {
 		t.Errorf("list: %+v, %v", all, err)
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
-// Overview is what is known of a volume without locks, and with a few reads
-// of small files: its record, and what the mounted file system says. [Status]
+// Overview is a short report on a volume, made without waiting for locks and with a few
+// reads of small files: its record, and figures of the mounted file system. [Status]
 // has more.
 type Overview struct {
 	Record
-	// AllocatedBytes is what the image takes of the pool; 0 without an image.
+	// AllocatedBytes is the space that the image takes in the pool; 0 without an image.
 	AllocatedBytes uint64
 	// Mountpoint is "" while the volume is not mounted. UsedBytes, FreeBytes
 	// and Ext4Errors are the mounted file system's; the last one counts the
@@ -29,13 +29,16 @@ type Overview struct {
 	Mountpoint           string
 	UsedBytes, FreeBytes uint64
 	Ext4Errors           uint64
-	// Problem says what is damaged, or waits for a repair; "" if nothing is
-	// known to. An operation that is in progress shows as one, too.
+	// FreezeAbandoned is as in [Status].
+	FreezeAbandoned bool
+	// Problem says what is damaged or needs a repair; "" if nothing is known. An
+	// operation in progress shows as a problem, too.
 	Problem string
 }
 
-// Overview reports a little of every volume, sorted by name. Its cost is linear:
-// mounts are read once. It waits for nobody who works on a volume.
+// Overview gives a short report on every volume, sorted by name. Its cost is linear:
+// mounts are read once. It does not wait for processes that work on volumes. It takes the
+// lock of a volume that is recorded as frozen for a moment, if the lock is free.
 func (p *Pool) Overview() (_ []Overview, err error) {
 	defer func() { err = cause.Public(err) }()
 	names, err := p.files.Names()
@@ -50,7 +53,7 @@ func (p *Pool) Overview() (_ []Overview, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of several at one place the last hides the others.
+	// The last mount at a place hides the others.
 	mounted := make(map[string]blockdev.Dev, len(mounts))
 	for _, mount := range mounts {
 		mounted[mount.Point] = mount.Dev
@@ -59,7 +62,7 @@ func (p *Pool) Overview() (_ []Overview, err error) {
 	for _, name := range names {
 		record, err := p.files.Read(name)
 		switch {
-		case errors.Is(err, ErrNotFound): // deleted since
+		case errors.Is(err, ErrNotFound): // deleted meanwhile
 		case err != nil:
 			all = append(all, Overview{Record: Record{Name: name}, Problem: err.Error()})
 		default:
@@ -91,11 +94,14 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 	if problem := p.unfinished(o); problem != "" {
 		o.Problem = problem
 	}
+	if record.Frozen && record.Attachment != nil && p.freezeAbandoned(record.Name) {
+		o.FreezeAbandoned, o.Problem = true, freezeAbandonedProblem
+	}
 	return o
 }
 
-// mountedDevice is the name of the device that is mounted where the volume
-// should be, "" if it is not the volume's.
+// mountedDevice is the name of the device that is mounted at the volume's mount point, ""
+// if it is not the volume's.
 func mountedDevice(record Record, boot string, mounted map[string]blockdev.Dev) string {
 	a := record.Attachment
 	if a == nil || a.BootID != boot {
@@ -113,7 +119,7 @@ func mountedDevice(record Record, boot string, mounted map[string]blockdev.Dev) 
 	return name
 }
 
-// ext4Errors is the superblock's count; 0 if the kernel does not say.
+// ext4Errors is the superblock's count; 0 if the kernel does not report it.
 func ext4Errors(device string) uint64 {
 	text, err := os.ReadFile(filepath.Join(blockdev.Host.Sys, "fs", "ext4", device, "errors_count"))
 	if err != nil {
@@ -123,7 +129,7 @@ func ext4Errors(device string) uint64 {
 	return count
 }
 
-// unfinished says what waits for a repair, "" if nothing.
+// unfinished says what needs a repair; "" if nothing does.
 func (p *Pool) unfinished(o Overview) string {
 	const repair = "daybook volume repair"
 	a := o.Attachment

@@ -8,11 +8,11 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 )
 
-// The mount point of a persistent volume may be on a disk that is not mounted, as one
+// The mount point of a persistent volume may be on a disk that is not mounted, such as one
 // with nofail in /etc/fstab. The directory of that disk's mount point is then on
-// another file system, where Daybook must create and protect nothing.
+// another file system, where Daybook must not create or protect anything.
 
-// errParentUnmounted wraps what refuses a mount point whose file system is missing.
+// errParentUnmounted is wrapped by the refusal of a mount point without its file system.
 var errParentUnmounted = errors.New("is not mounted")
 
 // checkParentMounted refuses while nothing is mounted where the file system of the

@@ -19,21 +19,21 @@ import (
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
-// persistence is what is recorded of options that are complete.
+// persistence returns the record of complete options.
 func (o AttachOptions) persistence() *Persistence {
 	return &Persistence{
 		Target: o.Target, Placement: o.Placement, Cgroup: o.Cgroup, ReadOnly: o.ReadOnly, AllowCache: o.AllowCache, Dev: o.Dev, Suid: o.Suid,
 	}
 }
 
-// persistentOptions are those with which a volume is attached at each start.
+// persistentOptions returns the options for attaching at each start of the host.
 func persistentOptions(s *Persistence) AttachOptions {
 	return AttachOptions{
 		Target: s.Target, Placement: s.Placement, Cgroup: s.Cgroup, ReadOnly: s.ReadOnly, AllowCache: s.AllowCache, Dev: s.Dev, Suid: s.Suid, Persist: true,
 	}
 }
 
-// checkPersist refuses to make a volume persistent in a second way.
+// checkPersist refuses to make a persistent volume persistent with other options.
 func checkPersist(record Record, o AttachOptions) error {
 	s := record.Persist
 	if !o.Persist || s == nil || persistentOptions(s) == persistentOptions(o.persistence()) {
@@ -43,8 +43,8 @@ func checkPersist(record Record, o AttachOptions) error {
 		ErrBusy, s.Target, s.Placement, s.Cgroup, s.ReadOnly, record.Name)
 }
 
-// planPersistence enters into the record that the volume becomes persistent.
-// The mount point must be empty, or missing.
+// planPersistence enters in the record that the volume becomes persistent.
+// The mount point must be empty or missing.
 func planPersistence(record *Record, o AttachOptions) error {
 	s := o.persistence()
 	s.Unfinished = true
@@ -69,7 +69,7 @@ func planPersistence(record *Record, o AttachOptions) error {
 	return nil
 }
 
-// persistAttached makes a volume persistent that is attached already.
+// persistAttached makes an attached volume persistent.
 func (p *Pool) persistAttached(ctx context.Context, record *Record, o AttachOptions) error {
 	if err := planPersistence(record, o); err != nil {
 		return err
@@ -91,8 +91,8 @@ func (p *Pool) persistAttached(ctx context.Context, record *Record, o AttachOpti
 	return nil
 }
 
-// unpersistAttached rolls back what persistAttached did; the volume stays
-// attached, and has its mount point again.
+// unpersistAttached rolls back what persistAttached did. The volume stays attached, and
+// its mount point belongs to the attachment again.
 func (p *Pool) unpersistAttached(ctx context.Context, record *Record) error {
 	return p.run(record).Do(ctx,
 		operation.Step{Name: "unprotected", Do: func(context.Context) error {
@@ -108,7 +108,7 @@ func (p *Pool) unpersistAttached(ctx context.Context, record *Record) error {
 	)
 }
 
-// recordEnding records that the persistence is about to end.
+// recordEnding records the intent to end the persistence.
 func (p *Pool) recordEnding(ctx context.Context, record *Record) error {
 	err := p.run(record).Do(ctx, enter("persistence ending", func() { record.Persist.Unfinished = true }))
 	if err != nil {
@@ -118,8 +118,8 @@ func (p *Pool) recordEnding(ctx context.Context, record *Record) error {
 	return nil
 }
 
-// endPersistence ends what recordEnding has recorded, of a volume that is not
-// attached.
+// endPersistence ends the persistence of a volume that is not attached, after
+// recordEnding.
 func (p *Pool) endPersistence(ctx context.Context, record *Record) error {
 	if err := p.unprotect(ctx, *record); err != nil {
 		return err
@@ -128,9 +128,9 @@ func (p *Pool) endPersistence(ctx context.Context, record *Record) error {
 	return p.writeDetached(*record)
 }
 
-// AttachPersistent attaches a volume as it was recorded by Attach with
-// [AttachOptions].Persist. The error wraps ErrInvalid if that never was. One that
-// is attached so already stays as it is.
+// AttachPersistent attaches a volume with the options that Attach has recorded for
+// [AttachOptions].Persist. The error wraps ErrInvalid if there are none. A volume that is
+// attached with them already is not changed.
 func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err error) {
 	defer func() { err = cause.Public(err) }()
 	record, err := p.files.Read(name)
@@ -144,11 +144,10 @@ func (p *Pool) AttachPersistent(ctx context.Context, name string) (_ Status, err
 	return p.Attach(ctx, name, persistentOptions(s))
 }
 
-// AttachAllPersistent attaches all volumes that are persistent. One that fails
-// does not hold up the others: its mount point is protected, and its error is
-// among those joined. Until the deadline it waits for devices that appear late, as
-// logical volumes do at the start of the host, and retries volumes that are busy or
-// whose mount point's file system is not mounted.
+// AttachAllPersistent attaches all persistent volumes. If one fails, it continues with the
+// others: the mount point is protected, and the errors are joined. Until the deadline it
+// waits for devices that appear late at the start of the host, activates logical volumes,
+// and retries volumes that are busy or that need another file system mounted first.
 func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ []Status, err error) {
 	defer func() { err = cause.Public(err) }()
 	names, err := p.files.Names()
@@ -160,7 +159,7 @@ func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ [
 	for _, name := range names {
 		record, err := p.files.Read(name)
 		switch {
-		case errors.Is(err, ErrNotFound): // deleted since
+		case errors.Is(err, ErrNotFound): // deleted meanwhile
 		case err != nil:
 			errs = append(errs, err)
 		case record.Persist != nil && !record.Persist.Unfinished:
@@ -173,7 +172,7 @@ func (p *Pool) AttachAllPersistent(ctx context.Context, deadline time.Time) (_ [
 	for len(persistent) > 0 {
 		var busy []Record
 		for _, record := range persistent {
-			awaitNodes(ctx, deadline, p.outsideNodes(record)...)
+			p.awaitNodes(ctx, deadline, record)
 			status, err := p.AttachPersistent(ctx, record.Name)
 			switch {
 			case err == nil:
@@ -202,39 +201,49 @@ func pause(ctx context.Context, length time.Duration) {
 	}
 }
 
-// outsideNodes are the device nodes outside of the pool that a volume needs.
-func (p *Pool) outsideNodes(record Record) []string {
-	nodes := journal.Of(record).Nodes()
-	if blocks := p.blocks(record); !blocks.InPool() {
+// activatePause is the time between two attempts to activate a logical volume, each of
+// which runs a command.
+const activatePause = time.Second
+
+// awaitNodes waits for the device nodes outside of the pool that a volume needs. Blocks
+// that need it are activated: without that, their node never appears. The attaching
+// reports what is missing in the end.
+func (p *Pool) awaitNodes(ctx context.Context, deadline time.Time, record Record) {
+	blocks, nodes := p.blocks(record), journal.Of(record).Nodes()
+	if !blocks.InPool() {
 		nodes = append(nodes, blocks.Node())
 	}
-	return nodes
-}
-
-// awaitNodes waits for device nodes that are not there yet. Whether they came is for
-// the attaching to say.
-func awaitNodes(ctx context.Context, deadline time.Time, nodes ...string) {
+	var tried time.Time
 	for _, node := range nodes {
-		for node != "" && time.Now().Before(deadline) {
-			if _, err := os.Stat(node); !backing.IsGone(err) {
+		for time.Now().Before(deadline) && ctx.Err() == nil {
+			if node == blocks.Node() && isMissing(node) && time.Since(tried) >= activatePause {
+				if err := blocks.Activate(ctx); err != nil {
+					p.log.Debug("the volume's blocks are not there yet", "volume", record.Name, "why", err)
+				}
+				tried = time.Now()
+			}
+			if !isMissing(node) {
 				break
 			}
-			if pause(ctx, 50*time.Millisecond); ctx.Err() != nil {
-				return
-			}
+			pause(ctx, 50*time.Millisecond)
 		}
 	}
 }
 
-// persistenceProblem says that a volume should be attached and is not; "" if it
-// is not to be, or its user has detached it since the host was started.
+func isMissing(node string) bool {
+	_, err := os.Stat(node)
+	return backing.IsGone(err)
+}
+
+// persistenceProblem reports a volume that should be attached and is not; "" if it is not
+// persistent, or was detached by its user since the start of the host.
 func persistenceProblem(record Record) string {
 	s := record.Persist
 	if s == nil || record.Attachment != nil {
 		return ""
 	}
 	if s.Unfinished {
-		return "it is half persistent: daybook volume repair"
+		return "a change of its persistence is unfinished: daybook volume repair"
 	}
 	if boot, err := kernel.BootID(); err != nil || s.DetachedBootID == boot {
 		return ""

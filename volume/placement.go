@@ -10,50 +10,53 @@ import (
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
-// Placement is where a volume's jbd2 thread is kept while it is attached.
+// Placement says where a volume's jbd2 thread is kept while the volume is attached.
 type Placement = placement.Mode
 
 // The placements.
 const (
-	// PlaceParent: in a cgroup of its own, below the parent cgroup that has
-	// the weight and, beside it, the container's cgroup.
+	// PlaceParent: in a cgroup of its own below the parent cgroup, which has the
+	// weight and also contains the container's cgroup.
 	PlaceParent = placement.Parent
-	// PlaceContainer: in the container's own cgroup, which a [Keeper] has it
-	// leave when the container's last process has ended.
+	// PlaceContainer: in the container's own cgroup. A [Keeper] moves it out when the
+	// container's last process has ended.
 	PlaceContainer = placement.Container
-	// PlaceNone: where the kernel starts it, in the root cgroup.
+	// PlaceNone: in the root cgroup, where the kernel starts it.
 	PlaceNone = placement.None
 )
 
-// WeightBefore is how to restore the weight that a cgroup had before.
+// WeightBefore has the original weight of a cgroup, to restore it.
 type WeightBefore = placement.WeightBefore
 
-// placed is the journal thread of a volume with an attachment.
-func (p *Pool) placed(record Record) placement.Thread {
+// placed returns the journal thread of a volume with an attachment.
+func (p *Pool) placed(record Record) placement.Thread { return p.placedOn(p.readHost, record) }
+
+// placedOn is placed with the host that read returns for each question.
+func (p *Pool) placedOn(read func() *host, record Record) placement.Thread {
 	a := record.Attachment
 	return placement.Thread{
 		Name: record.Name, State: &a.Placed, Weight: record.Weight, ReadOnly: a.ReadOnly, WasPlaced: a.State == Attached,
-		PID:        func() (int, error) { return p.thread(record) },
-		Disk:       func() (blockdev.Disk, error) { return p.disk(record) },
+		PID:        func() (int, error) { return p.thread(read(), record) },
+		Disk:       func() (blockdev.Disk, error) { return read().disk(p, record) },
 		Neighbours: neighbours{p}, Log: p.log,
 	}
 }
 
-// place puts an attached volume's journal thread where it belongs, or again.
+// place moves an attached volume's journal thread to its cgroup.
 func (p *Pool) place(ctx context.Context, record Record) error {
 	return p.placed(record).Place(ctx, p.run(&record))
 }
 
-// thread is the number of the volume's journal thread.
-func (p *Pool) thread(record Record) (int, error) {
-	devices, err := p.underlying(record)
+// thread is the process ID of the volume's journal thread.
+func (p *Pool) thread(h *host, record Record) (int, error) {
+	devices, err := p.blocks(record).Opened(h.loops)
 	if err != nil {
 		return 0, err
 	}
 	if len(devices) != 1 {
-		return 0, fmt.Errorf("%w: its image has %d loop devices of Daybook's", ErrDetached, len(devices))
+		return 0, fmt.Errorf("%w: Daybook has made %d loop devices of its image", ErrDetached, len(devices))
 	}
-	return journal.Of(record).Thread(devices[0].Dev)
+	return journal.Of(record).Thread(devices[0].Dev, h.threads)
 }
 
 // neighbours are the pool's volumes.
@@ -80,8 +83,8 @@ func (n neighbours) Lock(ctx context.Context) (release func(), err error) {
 	return all.Release, nil
 }
 
-// attached are the records with attachments of this start of the host, sorted
-// by name. A damaged record is its own operations' matter.
+// attached returns the records with attachments of this start of the host, sorted
+// by name. Damaged records are left out; operations on those volumes report them.
 func (p *Pool) attached() ([]Record, error) {
 	boot, err := kernel.BootID()
 	if err != nil {

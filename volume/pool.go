@@ -20,13 +20,12 @@ import (
 
 // PoolOptions are the choices of [Open].
 type PoolOptions struct {
-	// Create makes the pool if the directory has none; the directory itself
-	// is made, too.
+	// Create makes the pool, and the directory, if they are missing.
 	Create bool
-	// QuotaBytes bounds the sum of the volumes' and snapshots' sizes, when
-	// the pool is made; 0 is without bound. See [Pool.SetQuota].
+	// QuotaBytes limits the sum of the sizes of volumes and snapshots in a pool that
+	// Create makes; 0 is no limit. See [Pool.SetQuota].
 	QuotaBytes uint64
-	// Log gets what is done besides the result; nil: nobody.
+	// Log receives messages; nil discards them.
 	Log *slog.Logger
 }
 
@@ -37,13 +36,13 @@ type Pool struct {
 	log *slog.Logger
 	// engine runs the steps of operations.
 	engine operation.Engine
-	// files is what the pool's directory has.
+	// files are the files of the pool's directory.
 	files store.Pool
 }
 
 // Open opens the pool in a directory. Errors wrap ErrNotFound if there is none
-// (and none is to be made), ErrUnsupported if the directory's file system
-// cannot hold one.
+// (and Create is not set), ErrUnsupported if the file system of the directory is not
+// suitable.
 func Open(ctx context.Context, dir string, options PoolOptions) (_ *Pool, err error) {
 	defer func() { err = cause.Public(err) }()
 	p := &Pool{log: options.Log}
@@ -53,7 +52,7 @@ func Open(ctx context.Context, dir string, options PoolOptions) (_ *Pool, err er
 	var once sync.Once
 	p.files.Stranger = func(pid int) {
 		once.Do(func() {
-			p.log.Warn("another user's process has locked the pool's directory; Daybook goes on without that lock, which earlier versions used", "directory", p.dir, "pid", pid)
+			p.log.Warn("another user's process has locked the pool's directory; Daybook continues without that lock, which earlier versions used", "directory", p.dir, "pid", pid)
 		})
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -70,7 +69,7 @@ func Open(ctx context.Context, dir string, options PoolOptions) (_ *Pool, err er
 			return nil, fmt.Errorf("cannot make the pool: %w", err)
 		}
 	}
-	// Resolved, for the kernel prints resolved paths of loop devices' files.
+	// Resolved, because the kernel prints resolved paths of loop devices' files.
 	p.dir, err = filepath.EvalSymlinks(dir)
 	p.files.Dir = p.dir
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,8 +88,8 @@ func Open(ctx context.Context, dir string, options PoolOptions) (_ *Pool, err er
 // Dir is the pool's directory, absolute and without symbolic links.
 func (p *Pool) Dir() string { return p.dir }
 
-// SetQuota bounds the sum of the volumes' and snapshots' sizes; 0 is without
-// bound. A quota below what is there already keeps new ones out.
+// SetQuota limits the sum of the sizes of volumes and snapshots; 0 is no limit. A quota
+// below the present sum refuses new ones.
 func (p *Pool) SetQuota(ctx context.Context, bytes uint64) (err error) {
 	defer func() { err = cause.Public(err) }()
 	all, err := p.files.Lock(ctx)
@@ -106,12 +105,12 @@ func (p *Pool) SetQuota(ctx context.Context, bytes uint64) (err error) {
 	return p.files.WritePool(record)
 }
 
-// Usage is how full a pool is, in bytes.
+// Usage says how full a pool is, in bytes.
 type Usage struct {
-	// QuotaBytes is 0 without bound.
+	// QuotaBytes is 0 without a limit.
 	QuotaBytes uint64 `json:"quota_bytes"`
-	// PromisedBytes is the sum of the sizes, AllocatedBytes what their
-	// images take of the pool now.
+	// PromisedBytes is the sum of the sizes, AllocatedBytes the present size of
+	// their images in the pool.
 	PromisedBytes  uint64 `json:"promised_bytes"`
 	AllocatedBytes uint64 `json:"allocated_bytes"`
 	// FreeBytes is what the pool's file system has left.
@@ -140,7 +139,7 @@ func (p *Pool) Usage() (_ Usage, err error) {
 	return usage, nil
 }
 
-// checkQuota says whether bytes more may be promised; the pool is locked.
+// checkQuota refuses so many more bytes if they exceed the quota; the pool is locked.
 func (p *Pool) checkQuota(bytes uint64) error {
 	usage, err := p.Usage()
 	if err != nil {
@@ -152,8 +151,8 @@ func (p *Pool) checkQuota(bytes uint64) error {
 	return nil
 }
 
-// disk is the disk under the pool, or under the volume's own device or logical
-// volume; not every file system has one.
+// disk returns the disk under the pool, or under the volume's own device or logical
+// volume. Not every file system has one.
 func (p *Pool) disk(record Record) (blockdev.Disk, error) {
 	if blocks := p.blocks(record); !blocks.InPool() {
 		return blockdev.Lookup(blocks.Node())

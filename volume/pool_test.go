@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestAHalfMadePoolIsMade(t *testing.T) {
 	r := newHome(t)
 	dir := filepath.Join(r.home, "pool")
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, store.VolumesDir), 0o711), os.WriteFile(filepath.Join(dir, store.PoolFile+wholefile.TemporarySuffix), []byte("{"), 0o600)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(dir, store.VolumesDir), 0o711), os.WriteFile(filepath.Join(dir, store.PoolFile+atomicfile.TemporarySuffix), []byte("{"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Open(t.Context(), dir, PoolOptions{})

@@ -14,14 +14,14 @@ import (
 )
 
 // While a persistent volume is not attached, its mount point is an empty
-// directory with the immutable flag (chattr +i): nobody, root included, can
+// directory with the immutable flag (chattr +i): no process, even of root, can
 // create anything in it. So a container engine that starts before the volume is
 // attached, or after that failed, cannot fill the directory instead of the
 // volume. The kernel still mounts on such a directory.
 
 // protect creates a persistent volume's mount point if it is missing, and sets
-// its immutable flag. Each step is recorded first. A mount point that cannot have
-// the flag is no error: the record and the log say why.
+// its immutable flag. Each step is recorded first. If the mount point cannot have
+// the flag, that is no error: the reason is in the record and the log.
 func (p *Pool) protect(ctx context.Context, record *Record) (changed bool, err error) {
 	s := record.Persist
 	if err := checkParentMounted(*s); err != nil {
@@ -48,7 +48,7 @@ func (p *Pool) protect(ctx context.Context, record *Record) (changed bool, err e
 	}
 	defer func() { _ = dir.Close() }()
 	if mountpoint.IsImmutable(dir) {
-		return changed, nil // ours from before, or its owner set it
+		return changed, nil // set by us before, or by its owner
 	}
 	before := *s
 	if err := mountpoint.CheckEmpty(dir); err != nil {
@@ -86,7 +86,7 @@ func (p *Pool) leaveUnprotected(record *Record, why error) error {
 	}
 	s := record.Persist
 	s.Protected, s.Unprotected = false, why.Error()
-	p.log.Warn("while the volume is not attached, others can write into its mount point", "volume", record.Name, "target", s.Target, "why", why)
+	p.log.Warn("while the volume is not attached, other processes can write into its mount point", "volume", record.Name, "target", s.Target, "why", why)
 	return p.files.Write(*record)
 }
 
@@ -96,7 +96,7 @@ func (p *Pool) warnUnprotected(record Record, err error) {
 }
 
 // unprotect clears the flag that protect set, and removes the mount point if it
-// is ours. A directory that has taken its place is left alone.
+// is ours. Another directory in its place is not changed.
 func (p *Pool) unprotect(ctx context.Context, record Record) error {
 	s := record.Persist
 	return p.steps().Undo(ctx,
@@ -115,8 +115,8 @@ func (p *Pool) unprotect(ctx context.Context, record Record) error {
 	)
 }
 
-// clearFlag clears the flag that protect set. A flag that stays is a warning and no
-// error: the volume's data must remain reachable.
+// clearFlag clears the flag that protect set. If that fails, it logs a warning and
+// returns no error: the volume's data must remain accessible.
 func (p *Pool) clearFlag(record Record) {
 	if err := clearProtection(record.Persist); err != nil {
 		p.log.Warn("the mount point stays immutable: clear its flag with chattr -i "+record.Persist.Target,
@@ -130,7 +130,7 @@ func clearProtection(s *Persistence) error {
 	}
 	dir, err := mountpoint.OpenBelow(s.Target)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
-		return nil // gone, or something else
+		return nil // removed, or replaced
 	}
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func clearProtection(s *Persistence) error {
 // removeTarget removes a mount point that is ours.
 func (p *Pool) removeTarget(name, target string) {
 	err := mountpoint.Remove(target)
-	// Something may have been put there since: that is not ours.
+	// It may have entries now, which are not ours.
 	if err != nil {
 		p.log.Warn("the mount point stays", "volume", name, "target", target, "why", err)
 	}

@@ -20,21 +20,21 @@ import (
 // ReceiveOptions are the choices of [Pool.Receive].
 type ReceiveOptions struct {
 	// Progress reports how much of the image has been received, and then
-	// how much of it verified.
+	// how much of it has been verified.
 	Progress Progress
-	// KeepSettings takes over the weight, the labels and the mount options
-	// that the sender's volume has.
+	// KeepSettings keeps the weight, the labels and the mount options of the
+	// sender's volume.
 	KeepSettings bool
 }
 
 // Receive makes a volume, not attached, of a stream that [Pool.Send] wrote. It
-// keeps its identity, but not its settings, unless asked. A stream of what differs from a base brings an existing
-// volume up to date: one that was received and not attached since. All is
-// verified, to the sum of what the sender read, before a volume appears or
-// changes; of a stream that is cut off, damaged or does not fit nothing is
-// left, and the error wraps ErrCorrupt or ErrInvalid.
+// keeps the UUID, but the settings only with KeepSettings. An incremental stream updates
+// an existing volume, which was received before and not attached since. Receive verifies
+// the checksum of all that the sender read before a volume appears or changes. If a
+// stream is cut off, damaged or does not fit, it leaves nothing, and the error wraps
+// ErrCorrupt or ErrInvalid.
 //
-// The kernel mounts what is received: take it only from whom you trust.
+// The kernel mounts the received file system: receive only from senders that you trust.
 func (p *Pool) Receive(ctx context.Context, name string, r io.Reader, options ReceiveOptions) (Record, error) {
 	record, err := p.receive(ctx, name, r, options)
 	if err != nil {
@@ -63,8 +63,8 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 	}
 	record = incoming.Header.Record(name)
 	if !o.KeepSettings {
-		// They would be the sender's say in how this host divides its disk
-		// and mounts.
+		// Otherwise the sender would control mounts and shares of the disk on this
+		// host.
 		record.Weight, record.Labels, record.MountOptions, record.NoAtime = 0, nil, "", false
 	}
 	if record.SectorBytes, err = p.sectorBytes(); err != nil {
@@ -82,15 +82,16 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 			return err
 		}},
 	}
-	return record, p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
+	err = p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
+	return record, err
 }
 
-// nextFile is what will be a volume's image. Nothing is promised to it: the
-// image that it takes the place of has the promise.
+// nextFile is a volume's next image. It does not count in the quota, because the present
+// image does.
 const nextFile = "next"
 
-// receiveChange brings a volume up to date, on a copy of its image, which then
-// takes its place in one rename.
+// receiveChange updates a volume on a copy of its image, which then replaces the image by
+// one rename.
 func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.Reader, o ReceiveOptions) (_ Record, err error) {
 	header := incoming.Header
 	record, l, err := p.holdReady(ctx, name)
@@ -122,14 +123,14 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 		}},
 		operation.Step{Name: "exchanged", Do: func(ctx context.Context) (err error) {
 			after, err = p.exchange(ctx, record, header, next)
-			return errors.Join(err, w.discard())
+			return errors.Join(err, w.undo(context.WithoutCancel(ctx)))
 		}},
 	)
 	return after, err
 }
 
-// receiveNext makes the next image of a volume: a copy of the one that it has, in
-// which what the stream holds is changed.
+// receiveNext makes the next image of a volume: a copy of the present one, with the
+// changes of the stream.
 func (p *Pool) receiveNext(ctx context.Context, record Record, incoming *stream.Reader, next string, o ReceiveOptions) error {
 	header := incoming.Header
 	if err := imagefile.MakeSparse(next, record.SizeBytes); err != nil {
@@ -160,8 +161,7 @@ func (p *Pool) receiveNext(ctx context.Context, record Record, incoming *stream.
 	return imagefile.Sync(next)
 }
 
-// changeWork makes a work in which nothing is promised but what the volume
-// becomes longer.
+// changeWork makes a work of which only the growth of the volume counts in the quota.
 func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 	all, err := p.files.Lock(ctx)
 	if err != nil {
@@ -176,8 +176,8 @@ func (p *Pool) changeWork(ctx context.Context, now, then uint64) (work, error) {
 	return p.emptyWork()
 }
 
-// exchange gives a volume its new image. At each moment the image is at least
-// as long as the record says.
+// exchange replaces a volume's image. At each moment the image is at least as long as
+// recorded.
 func (p *Pool) exchange(ctx context.Context, record Record, header stream.Header, next string) (Record, error) {
 	before := record.SizeBytes
 	record.SizeBytes, record.Origin = header.SizeBytes, header.Record(record.Name).Origin
@@ -193,8 +193,8 @@ func (p *Pool) exchange(ctx context.Context, record Record, header stream.Header
 	return record, p.files.Write(record) // and syncs the directory
 }
 
-// apply brings what a stream says into an image and verifies the whole of it.
-// base is the sum of what the image holds.
+// apply writes the content of a stream to an image and verifies all of it.
+// base is the checksum of the image before.
 func apply(ctx context.Context, incoming *stream.Reader, image string, base chunk.Sum, progress Progress) error {
 	size := incoming.Header.SizeBytes
 	out, err := imagefile.OpenDirect(image, os.O_WRONLY)
@@ -227,10 +227,10 @@ func apply(ctx context.Context, incoming *stream.Reader, image string, base chun
 	}
 	if end.Base != base {
 		if incoming.Header.Base != nil {
-			return fmt.Errorf("%w: the volume does not hold what the stream's base %s held: it was written since, or is another; receive it whole under another name",
+			return fmt.Errorf("%w: the volume differs from the stream's base %s: it was written since, or is another volume; receive the whole volume under another name",
 				ErrInvalid, incoming.Header.Base.Name)
 		}
-		return fmt.Errorf("%w: it has no base, and yet a sum of one", stream.ErrDamaged)
+		return fmt.Errorf("%w: it has no base, but the checksum of one", stream.ErrDamaged)
 	}
 	if err := cause.NoSpace(out.Sync()); err != nil {
 		return err
@@ -240,21 +240,21 @@ func apply(ctx context.Context, incoming *stream.Reader, image string, base chun
 		return err
 	}
 	if chunk.ImageSum(size, sums) != end.Image {
-		return fmt.Errorf("%w: what arrived is not what the sender read", stream.ErrDamaged)
+		return fmt.Errorf("%w: the received data differ from what the sender read", stream.ErrDamaged)
 	}
 	return nil
 }
 
-// checkReceived refuses what is no file system that this pool could attach, and
+// checkReceived refuses a file system that cannot be attached here, and
 // returns its block size.
 func checkReceived(image string, sizeBytes uint64, sectorBytes uint32) (blockBytes uint32, err error) {
 	fs, err := ext4.ReadSuperblock(image)
 	switch {
 	case errors.Is(err, ext4.ErrNotExt4):
-		err = fmt.Errorf("%w: what it carries is no ext4: %w", stream.ErrDamaged, err)
+		err = fmt.Errorf("%w: its content is no ext4: %w", stream.ErrDamaged, err)
 	case err != nil:
 	case fs.External() || fs.JournalDevice:
-		err = fmt.Errorf("%w: its journal would be on another device", ErrUnsupported)
+		err = fmt.Errorf("%w: its journal is on another device", ErrUnsupported)
 	case fs.Blocks > sizeBytes/uint64(fs.BlockSizeBytes):
 		err = fmt.Errorf("%w: its file system is longer than the volume", stream.ErrDamaged)
 	case fs.BlockSizeBytes < sectorBytes:
@@ -267,7 +267,7 @@ func checkReceived(image string, sizeBytes uint64, sectorBytes uint32) (blockByt
 func checkImaged(record Record) error {
 	switch {
 	case record.LVM != nil:
-		return fmt.Errorf("%w: its blocks are the logical volume %s; volumes with an image alone are sent and received", ErrUnsupported, record.LVM)
+		return fmt.Errorf("%w: it is on the logical volume %s, and only volumes with an image can be sent and received; copy its files, or a snapshot by lvcreate --snapshot", ErrUnsupported, record.LVM)
 	case record.Device != "":
 		return fmt.Errorf("%w: it lies on the device %s, whose copies are the volume manager's (lvcreate --snapshot)", ErrUnsupported, record.Device)
 	}

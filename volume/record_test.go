@@ -145,7 +145,7 @@ func TestAfterAnotherStartOfTheHostNoCgroupIsTouched(t *testing.T) {
 	r.wantKept(name)
 }
 
-func TestDamagedRecordsAreToldAndHoldUpNobody(t *testing.T) {
+func TestDamagedRecordsAreReportedAndStopNoOtherVolume(t *testing.T) {
 	r := newRig(t)
 	sound := r.name("sound")
 	r.keep(sound, CreateOptions{})
@@ -190,7 +190,7 @@ func TestDamagedRecordsAreToldAndHoldUpNobody(t *testing.T) {
 	if !errors.Is(err, ErrCorrupt) || len(done.Damaged) != len(names) {
 		t.Errorf("%+v, %v", done, err)
 	}
-	all, err := r.pool.List()
+	all, err := r.pool.List(r.t.Context())
 	if err != nil || len(all) != len(names)+1 {
 		t.Errorf("%d volumes are listed, %v", len(all), err)
 	}

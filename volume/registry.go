@@ -20,17 +20,15 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// DefaultStateDir is where a [Registry] is, and the pool that is made if none
-// was named.
+// DefaultStateDir has the [Registry], and the pool that is used if none is named.
 const DefaultStateDir = "/var/lib/daybook"
 
-// MaxPools bounds the pools that one host's registry notes.
+// MaxPools limits the number of pools in a registry.
 const MaxPools = 256
 
-// Registry notes which pools this host has, so that a volume is found by its
-// name alone: in StateDir/pools, one resolved path a line, in the order noted.
-// Several processes may use it. It is a memory aid: a pool that it does not
-// note is used by its path.
+// Registry lists the pools of this host in StateDir/pools, so that a volume is found by
+// its name alone: one resolved path in each line, in the order of entry. Several
+// processes may use it. A pool that is not listed is used by its path.
 type Registry struct {
 	// StateDir is absolute; "" is DefaultStateDir.
 	StateDir string
@@ -50,8 +48,8 @@ func (r Registry) file() string { return filepath.Join(r.dir(), registryFile) }
 // DefaultPool is the directory of the pool that is used if none is named.
 func (r Registry) DefaultPool() string { return filepath.Join(r.dir(), store.VolumesDir) }
 
-// Note enters a pool. If there are MaxPools already, those that are gone make
-// room; the error wraps ErrInvalid if all are there still.
+// Note enters a pool. If there are MaxPools already, it removes those that no longer
+// exist; the error wraps ErrInvalid if all exist.
 func (r Registry) Note(ctx context.Context, p *Pool) error {
 	if err := r.note(ctx, p.dir); err != nil {
 		return cause.Failed("cannot note pool %s in %s: %w", p.dir, r.file(), err)
@@ -91,9 +89,9 @@ func (r Registry) note(ctx context.Context, pool string) error {
 	return store.ReplaceText(r.file(), text)
 }
 
-// read gives the noted paths; none if there is no registry. The error wraps
-// ErrCorrupt if it is not as Note writes it, or others could have written it. A
-// line that begins with # is a newer Daybook's; this one writes none.
+// read returns the noted paths; none if there is no registry. The error wraps
+// ErrCorrupt if the format is wrong, or other users could have written the file. A
+// line that begins with # is from a newer Daybook; this one writes none.
 func (r Registry) read() ([]string, error) {
 	info, err := os.Lstat(r.file())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,8 +125,8 @@ func (r Registry) read() ([]string, error) {
 	return noted, nil
 }
 
-// Dirs lists the known pools that are there now: the noted ones, and the
-// default one. A pool whose disk is not mounted is not there.
+// Dirs lists the known pools that exist now: the noted ones, and the
+// default one. Those on disks that are not mounted are left out.
 func (r Registry) Dirs() (_ []string, err error) {
 	defer func() { err = cause.Public(err) }()
 	noted, err := r.read()
@@ -141,7 +139,7 @@ func (r Registry) Dirs() (_ []string, err error) {
 	return slices.DeleteFunc(noted, func(dir string) bool { return !isPool(dir) }), nil
 }
 
-// Missing lists the noted pools that are not there: they were removed, or their
+// Missing lists the noted pools that do not exist now: they were removed, or their
 // disks are not mounted.
 func (r Registry) Missing() (_ []string, err error) {
 	defer func() { err = cause.Public(err) }()
@@ -154,8 +152,8 @@ func isPool(dir string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR)
 }
 
-// Pools opens the known pools. One that cannot be opened does not hold up the
-// others: they come with its error.
+// Pools opens the known pools. If one cannot be opened, it returns the others with the
+// error.
 func (r Registry) Pools(ctx context.Context, options PoolOptions) ([]*Pool, error) {
 	dirs, err := r.Dirs()
 	if err != nil {
@@ -169,7 +167,7 @@ func (r Registry) Pools(ctx context.Context, options PoolOptions) ([]*Pool, erro
 		switch {
 		case err == nil:
 			pools = append(pools, p)
-		case !errors.Is(err, ErrNotFound): // unmounted since
+		case !errors.Is(err, ErrNotFound): // unmounted meanwhile
 			errs = append(errs, err)
 		}
 	}
@@ -177,7 +175,7 @@ func (r Registry) Pools(ctx context.Context, options PoolOptions) ([]*Pool, erro
 }
 
 // Find opens the known pool that has the volume. The error wraps ErrNotFound if
-// none has it, ErrInvalid if several have.
+// no pool has it, ErrInvalid if several have it.
 func (r Registry) Find(ctx context.Context, name string, options PoolOptions) (*Pool, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -205,7 +203,7 @@ func (r Registry) Find(ctx context.Context, name string, options PoolOptions) (*
 		}
 		return nil, fmt.Errorf("volume %s %w: %s", name, ErrNotFound, where)
 	}
-	return nil, fmt.Errorf("%w: volume %s is in %d pools: %s; say which by --pool", ErrInvalid, name, len(found), strings.Join(found, ", "))
+	return nil, fmt.Errorf("%w: volume %s is in %d pools: %s; choose one by --pool", ErrInvalid, name, len(found), strings.Join(found, ", "))
 }
 
 // Names lists the pool's volumes, sorted.

@@ -8,40 +8,40 @@ import (
 	"strings"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/versioned"
-	"github.com/daybook-project/daybook/internal/wholefile"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
 // Repaired is what [Pool.Repair] did and found.
 type Repaired struct {
-	// Work is how many half-made or half-deleted things were removed.
+	// Work is how many unfinished creations and deletions were removed.
 	Work int `json:"work_removed"`
-	// Volumes were brought to a whole state; the text says which.
+	// Volumes have the repaired volumes; the text says what was done.
 	Volumes map[string]string `json:"volumes"`
-	// Busy are in the hands of a living process.
+	// Busy are volumes that a living process works on.
 	Busy []string `json:"busy"`
-	// Damaged need a person; the text says why.
+	// Damaged are volumes that an administrator must repair; the text says why.
 	Damaged map[string]string `json:"damaged"`
-	// Newer were written by a newer Daybook, and are left alone.
+	// Newer are volumes whose record a newer Daybook has written. They are not changed.
 	Newer map[string]string `json:"newer"`
 }
 
-// Repair finishes or rolls back what killed processes left: of what was being
-// made nothing remains, a volume is attached with all that belongs to it or not
-// at all. It may run at any time, beside others. The error wraps ErrCorrupt if
+// Repair finishes or rolls back what killed processes left. Unfinished creations and
+// deletions are then gone, and a volume is attached completely or not at all. Repair
+// may run at any time, beside other operations. The error wraps ErrCorrupt if
 // a volume is damaged, and ErrUnsupported if a newer Daybook has written one;
-// the other volumes are in order then. It wraps
-// ErrWorkLeft if something that was being made or deleted could not be removed.
+// the other volumes are repaired then. It wraps
+// ErrWorkLeft if an unfinished creation or deletion could not be removed.
 func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 	defer func() { err = cause.Public(err) }()
-	// A tool that a killed process had started dies a moment after it, and
-	// holds its lock as long.
+	// A tool that a killed process had started ends a moment after it, and
+	// holds the lock until then.
 	deadline := time.Now().Add(repairPatience)
 	done := Repaired{Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}, Newer: map[string]string{}}
-	// What cannot be cleared does not hold up the volumes.
+	// The volumes are repaired even if this fails.
 	cleared, workErr := p.clearWork(ctx, deadline)
 	done.Work = cleared
 	if workErr != nil {
@@ -81,13 +81,13 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 	return done, workErr
 }
 
-// ErrWorkLeft is in an error of [Pool.Repair] after which the volumes are in order, and
-// something half-made or half-deleted is left, such as a logical volume that LVM cannot
-// remove now. Another repair tries again.
-var ErrWorkLeft = errors.New("something half-made or half-deleted is left")
+// ErrWorkLeft is wrapped by an error of [Pool.Repair] after which the volumes are
+// repaired, but an unfinished creation or deletion is left, such as a logical volume that
+// LVM cannot remove now. Another repair tries again; see also [Pool.Forget].
+var ErrWorkLeft = errors.New("an unfinished creation or deletion is left")
 
-// repairPatience is how long a repair waits, in all, for volumes that somebody
-// works on.
+// repairPatience is how long a repair waits, in all, for volumes that other processes
+// work on.
 const repairPatience = time.Second
 
 func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (what string, err error) {
@@ -97,7 +97,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 	}
 	defer l.Release()
 	for _, file := range []string{filepath.Join(p.files.VolumeDir(name), store.RecordFile), p.files.KeptSuperblock(name)} {
-		if err := store.RemoveIfThere(file + wholefile.TemporarySuffix); err != nil {
+		if err := store.RemoveIfThere(file + atomicfile.TemporarySuffix); err != nil {
 			return "", err
 		}
 	}
@@ -138,7 +138,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 			}
 		}
 	default:
-		if err := p.blocks(record).Check(); err != nil {
+		if err := p.blocks(record).Check(ctx); err != nil {
 			return what, err
 		}
 	}
@@ -152,16 +152,16 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 			what = strings.TrimPrefix(what+"; mount point protected again", "; ")
 		}
 	}
-	// Whatever took the mount away may have left a journal.
+	// The mount may have ended without writing back its journal.
 	if record.Attachment == nil && p.replay(ctx, record, l) {
 		what = strings.TrimPrefix(what+"; journal replayed", "; ")
 	}
 	return what, nil
 }
 
-// replay brings what waits in a detached volume's journal to its place, so that
-// the image is whole by itself, after the host or a mounting was stopped. What
-// holds it up is the next mount's matter.
+// replay replays the journal of a detached volume, after the host or a mount ended
+// uncleanly, so that the image alone is a complete file system. If that fails, the next
+// mount replays it.
 func (p *Pool) replay(ctx context.Context, record Record, l *store.Lock) bool {
 	s, err := ext4.ReadSuperblock(p.blocks(record).Node())
 	if err != nil || !s.NeedsRecovery || s.External() {
@@ -170,8 +170,8 @@ func (p *Pool) replay(ctx context.Context, record Record, l *store.Lock) bool {
 	if p.blocks(record).CheckUnused() != nil {
 		return false
 	}
-	if err := p.offline(record, l).ReplayJournal(ctx); err != nil {
-		p.log.Warn("the journal waits for the next attaching", "volume", record.Name, "why", err)
+	if err := p.step(ctx, "journal replayed", p.offline(record, l).ReplayJournal); err != nil {
+		p.log.Warn("the journal could not be replayed; the next attach replays it", "volume", record.Name, "why", err)
 		return false
 	}
 	return true

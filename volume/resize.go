@@ -2,14 +2,12 @@ package volume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
-	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
@@ -19,16 +17,16 @@ type ResizeOptions struct {
 	Progress Progress
 }
 
-// Resize makes a volume longer, attached (at work) or not, or shorter while it
+// Resize makes a volume longer, attached (in use) or not, or shorter while it
 // is not attached. The errors wrap ErrBusy if an attached one is to become
-// shorter, ErrInvalid if its data need more, ErrNoSpace if pool or quota have
-// not so much; then nothing has changed.
+// shorter, ErrInvalid if its data need more, ErrNoSpace if the pool or its quota has
+// not enough space; then nothing has changed.
 //
-// The size that is wanted is recorded first. A volume becomes shorter on a copy
-// of its image, which then takes its place in one rename. Where that has no room
-// in the pool, and where a detached volume becomes longer, what resize2fs
+// The requested size is recorded first. A volume becomes shorter on a copy
+// of its image, which then replaces it in one rename. Where the pool has no room for
+// that, and where a detached volume becomes longer, what resize2fs
 // overwrites is kept in an undo file beside the image, on disk before it is
-// overwritten. So a resize that was interrupted is finished or rolled back by
+// overwritten. So an interrupted resize is finished or rolled back by
 // [Pool.Repair], and by the next operation on the volume.
 func (p *Pool) Resize(ctx context.Context, name string, sizeBytes uint64, options ResizeOptions) (Record, error) {
 	record, err := p.resize(ctx, name, sizeBytes, options)
@@ -62,19 +60,34 @@ func (p *Pool) grow(ctx context.Context, record Record, l *store.Lock, size uint
 	}
 	// Before anything changes.
 	if record.Attachment == nil {
-		if _, _, err := p.offline(record, l).Check(ctx, true); err != nil {
-			return record, cause.Damaged(err)
+		if err := p.steps().Do(ctx, p.checking(record, l)); err != nil {
+			return record, err
 		}
 	} else if err := checkMayGrow(); err != nil {
 		return record, err
 	}
-	if err := p.beginGrow(ctx, &record, size); err != nil {
+	all, err := p.files.Lock(ctx)
+	if err != nil {
 		return record, err
 	}
-	return p.finishGrow(ctx, record, l, progress)
+	defer all.Release()
+	blocks := p.blocks(record)
+	if err := blocks.CheckResize(ctx, size); err != nil {
+		return record, err
+	}
+	if blocks.InPool() {
+		if err := p.checkQuota(size - record.SizeBytes); err != nil {
+			return record, err
+		}
+	}
+	// With its new length, the image counts in the quota.
+	r := &resizing{pool: p, record: &record, lock: l, from: record.SizeBytes, to: size, progress: progress, counted: all.Release}
+	err = r.explain(p.run(&record).DoOrUndo(ctx, r.growSteps()...))
+	return record, err
 }
 
-// checkMayGrow says whether the kernel will let us make a mounted ext4 longer.
+// checkMayGrow refuses if the kernel does not allow this process to make a mounted ext4
+// longer.
 func checkMayGrow() error {
 	var head = unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
@@ -94,150 +107,7 @@ func (p *Pool) checkWritable(record Record) error {
 	return nil
 }
 
-// beginGrow records the size and makes the image so long, within the quota.
-func (p *Pool) beginGrow(ctx context.Context, record *Record, size uint64) error {
-	all, err := p.files.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer all.Release()
-	blocks := p.blocks(*record)
-	if err := blocks.CheckResize(ctx, size); err != nil {
-		return err
-	}
-	if blocks.InPool() {
-		if err := p.checkQuota(size - record.SizeBytes); err != nil {
-			return err
-		}
-	}
-	if err := p.run(record).Do(ctx, enter("resizing", func() { record.Resize = size })); err != nil {
-		return err
-	}
-	if err := blocks.SetLength(ctx, size); err != nil {
-		record.Resize = 0
-		return errors.Join(cause.NoSpace(err), p.files.Write(*record))
-	}
-	return nil
-}
-
-// finishGrow does what is left of a growing that was recorded, or rolls it back
-// if the file system has not grown yet and cannot.
-func (p *Pool) finishGrow(ctx context.Context, record Record, l *store.Lock, progress Progress) (Record, error) {
-	err := p.growAll(ctx, record, l, progress)
-	if err != nil {
-		// Not with ctx, which may be why it failed.
-		ctx := context.WithoutCancel(ctx)
-		back, backErr := p.rollbackGrow(ctx, record, l)
-		if backErr == nil {
-			return back, err
-		}
-		if errors.Is(backErr, errGrown) {
-			backErr = p.growAll(ctx, record, l, progress) // the rest of it
-		}
-		if backErr != nil {
-			return record, errors.Join(err, fmt.Errorf("it stays half done, until daybook volume repair: %w", backErr))
-		}
-	}
-	record.SizeBytes, record.Resize = record.Resize, 0
-	return record, p.files.Write(record)
-}
-
-var errGrown = errors.New("the file system has grown already")
-
-func (p *Pool) growAll(ctx context.Context, record Record, l *store.Lock, progress Progress) error {
-	blocks, now, want := p.blocks(record), record.SizeBytes, record.Resize
-	device, err := p.deviceOf(record)
-	if err != nil {
-		return err
-	}
-	grown, err := fileSystemBytes(device)
-	if err != nil {
-		return err
-	}
-	err = p.step(ctx, "lengthened", func(ctx context.Context) error {
-		if err := blocks.SetLength(ctx, want); err != nil {
-			return cause.NoSpace(err)
-		}
-		// A file system that has grown uses the new part already.
-		if grown <= now {
-			if err := blocks.Fill(ctx, now, progress); err != nil {
-				return err
-			}
-		}
-		return imagefile.Sync(blocks.Node())
-	})
-	if err != nil {
-		return err
-	}
-	if record.Attachment == nil {
-		return p.resizeOffline(ctx, record, l, want)
-	}
-	if err := p.step(ctx, "capacity", func(context.Context) error { return blocks.Lengthened(device) }); err != nil {
-		return err
-	}
-	if err := ext4.Grow(ctx, device, want); err != nil {
-		return cause.NoSpace(err)
-	}
-	return blocks.Grown(now)
-}
-
-// rollbackGrow makes the image as long as it was, if the file system is.
-func (p *Pool) rollbackGrow(ctx context.Context, record Record, l *store.Lock) (Record, error) {
-	if record.Attachment == nil {
-		if err := p.rollbackOffline(ctx, record, l); err != nil {
-			return record, err
-		}
-	}
-	device, err := p.deviceOf(record)
-	if err != nil {
-		return record, err
-	}
-	grown, err := fileSystemBytes(device)
-	if err != nil {
-		return record, err
-	}
-	if grown > record.SizeBytes {
-		return record, errGrown
-	}
-	if err := p.blocks(record).SetLength(ctx, record.SizeBytes); err != nil {
-		return record, err
-	}
-	if record.Attachment != nil {
-		if err := p.blocks(record).Lengthened(device); err != nil {
-			return record, err
-		}
-	}
-	record.Resize = 0
-	return record, p.files.Write(record)
-}
-
-// finishResize brings an interrupted resize to an end, or rolls it back.
-func (p *Pool) finishResize(ctx context.Context, record Record, l *store.Lock) (Record, error) {
-	record, err := p.finishInterrupted(ctx, record)
-	if err != nil {
-		return record, err
-	}
-	if record.Resize < record.SizeBytes {
-		return p.finishShrink(ctx, record, l)
-	}
-	if record.Attachment == nil {
-		if err := p.rollbackOffline(ctx, record, l); err != nil {
-			return record, err
-		}
-		// The journal may hold a growing that the superblock does not have yet.
-		if _, _, err := p.offline(record, l).Check(ctx, true); err != nil {
-			return record, cause.Damaged(err)
-		}
-	}
-	after, err := p.finishGrow(ctx, record, l, nil)
-	if err != nil && after.Resize == 0 {
-		p.log.Warn("an interrupted resize was rolled back", "volume", record.Name, "why", err)
-		return after, nil
-	}
-	return after, err
-}
-
-// deviceOf is what has the file system now: a block device, or the image.
+// deviceOf is the path of the present file system: a block device, or the image.
 func (p *Pool) deviceOf(record Record) (string, error) {
 	if record.Attachment == nil {
 		return p.blocks(record).Node(), nil
@@ -252,7 +122,7 @@ func (p *Pool) deviceOf(record Record) (string, error) {
 	return devices[0].Node, nil
 }
 
-// fileSystemBytes is how long the file system on a device says it is.
+// fileSystemBytes is the length of the file system on a device, by its superblock.
 func fileSystemBytes(device string) (uint64, error) {
 	s, err := ext4.ReadSuperblock(device)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/ext4"
-	"github.com/daybook-project/daybook/internal/wholefile"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/journal"
@@ -30,11 +30,10 @@ func (p *Pool) shrink(ctx context.Context, record Record, l *store.Lock, size ui
 	if record.Attachment != nil {
 		return record, fmt.Errorf("it is %w: attached at %s, and ext4 becomes shorter only while it is not mounted; detach it first", ErrBusy, record.Attachment.Target)
 	}
-	offline := p.offline(record, l)
-	if _, _, err := offline.Check(ctx, true); err != nil {
-		return record, cause.Damaged(err)
+	if err := p.steps().Do(ctx, p.checking(record, l)); err != nil {
+		return record, err
 	}
-	least, err := offline.MinimumBytes(ctx)
+	least, err := p.offline(record, l).MinimumBytes(ctx)
 	if err != nil {
 		return record, err
 	}
@@ -44,30 +43,21 @@ func (p *Pool) shrink(ctx context.Context, record Record, l *store.Lock, size ui
 	if err := p.blocks(record).CheckResize(ctx, size); err != nil {
 		return record, err
 	}
-	if err := p.run(&record).Do(ctx, enter("resizing", func() { record.Resize = size })); err != nil {
-		return record, err
-	}
-	onCopy := false
-	if hasImage(record) {
-		onCopy, err = p.shrinkOnCopy(ctx, record, size)
-	}
-	if err == nil && !onCopy {
-		err = p.resizeOffline(ctx, record, l, size)
-	}
-	done, endErr := p.finishShrink(context.WithoutCancel(ctx), record, l)
-	return done, errors.Join(err, endErr)
+	r := &resizing{pool: p, record: &record, lock: l, from: record.SizeBytes, to: size}
+	err = r.explain(p.run(&record).DoOrUndo(ctx, r.shrinkSteps()...))
+	return record, err
 }
 
-// shrinkOnCopy lets resize2fs work on a copy of the image, where the pool has
-// reflinks or twice the room that the copy takes: the other volumes need some,
-// too. It says false if not.
+// shrinkOnCopy has resize2fs work on a copy of the image, where the pool has
+// reflinks or twice the space that the copy takes: the other volumes need some,
+// too. Otherwise it does nothing and returns false.
 func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (done bool, err error) {
 	image := p.files.Image(record.Name)
 	w, err := p.changeWork(ctx, 0, 0)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, w.discard()) }()
+	defer func() { err = errors.Join(err, w.undo(context.WithoutCancel(ctx))) }()
 	next := filepath.Join(w.path, nextFile)
 	if err := imagefile.MakeSparse(next, record.SizeBytes); err != nil {
 		return false, err
@@ -91,11 +81,10 @@ func (p *Pool) shrinkOnCopy(ctx context.Context, record Record, size uint64) (do
 	if err != nil {
 		return false, err
 	}
-	return true, wholefile.SyncDirectory(filepath.Dir(image))
+	return true, atomicfile.SyncDirectory(filepath.Dir(image))
 }
 
-// shrinkImage makes the file system in a copy of a volume's image shorter, and the
-// file.
+// shrinkImage makes the copy of a volume's image shorter: its file system and the file.
 func shrinkImage(ctx context.Context, record Record, next string, size uint64) error {
 	offline := ext4.Offline{Device: next}
 	journal.Of(record).Offline(&offline)
@@ -116,7 +105,7 @@ func shrinkImage(ctx context.Context, record Record, next string, size uint64) e
 	return imagefile.Sync(next)
 }
 
-// hasTwice says whether the pool has twice the room that a file takes.
+// hasTwice says whether the pool has twice the space that a file takes.
 func (p *Pool) hasTwice(path string) (bool, error) {
 	usage, err := p.Usage()
 	if err != nil {
@@ -129,69 +118,35 @@ func (p *Pool) hasTwice(path string) (bool, error) {
 	return usage.FreeBytes/2 >= uint64(st.Blocks)*512, nil
 }
 
-// resizeOffline lets resize2fs work on the image. It has succeeded when the
-// undo file is gone.
-func (p *Pool) resizeOffline(ctx context.Context, record Record, l *store.Lock, size uint64) error {
+// resizeInPlace has resize2fs work on the volume's blocks. What it overwrites is in the
+// undo file.
+func (p *Pool) resizeInPlace(ctx context.Context, record Record, l *store.Lock, size uint64) error {
 	undo := p.files.UndoFile(record.Name)
 	if err := makeUndoFile(undo); err != nil {
 		return err
 	}
-	err := p.step(ctx, "resized", func(ctx context.Context) error {
-		return cause.NoSpace(p.offline(record, l).Resize(ctx, size, undo))
-	})
-	if err != nil {
-		return err
-	}
+	return cause.NoSpace(p.offline(record, l).Resize(ctx, size, undo))
+}
+
+// acceptResized checks what resize2fs has made, and then removes the undo file.
+func (p *Pool) acceptResized(ctx context.Context, record Record, l *store.Lock) error {
 	if err := p.offline(record, l).CheckResized(ctx); err != nil {
 		return cause.Damaged(err)
 	}
 	if err := imagefile.Sync(p.blocks(record).Node()); err != nil {
 		return err
 	}
-	return removeSynced(undo)
+	return removeSynced(p.files.UndoFile(record.Name))
 }
 
-// finishShrink ends a shrinking from wherever it is.
-func (p *Pool) finishShrink(ctx context.Context, record Record, l *store.Lock) (Record, error) {
-	image := p.blocks(record).Node()
-	long, err := p.blocks(record).HasLength(record.SizeBytes)
-	if err != nil {
-		return record, err
-	}
-	if long {
-		if err := p.rollbackOffline(ctx, record, l); err != nil {
-			return record, err
-		}
-	} else {
-		// It was exchanged, or cut off, which resize2fs does last: what the
-		// undo file leads back to is gone.
-		if err := p.offline(record, l).CheckResized(ctx); err != nil {
-			return record, cause.Damaged(err)
-		}
-		if err := removeSynced(p.files.UndoFile(record.Name)); err != nil {
-			return record, err
-		}
-	}
-	now, err := fileSystemBytes(image)
-	if err != nil {
-		return record, err
-	}
-	if now <= record.Resize {
-		if err := p.blocks(record).SetLength(ctx, record.Resize); err != nil {
-			return record, err
-		}
-		if err := imagefile.Sync(image); err != nil {
-			return record, err
-		}
-		record.SizeBytes = record.Resize
-	}
-	record.Resize = 0
-	return record, p.files.Write(record)
+func (p *Pool) hasUndoFile(name string) bool {
+	_, err := os.Lstat(p.files.UndoFile(name))
+	return err == nil
 }
 
-// rollbackOffline puts back what an interrupted tool has overwritten; without an
+// rollbackInPlace restores what an interrupted resize2fs has overwritten; without an
 // undo file there is nothing.
-func (p *Pool) rollbackOffline(ctx context.Context, record Record, l *store.Lock) error {
+func (p *Pool) rollbackInPlace(ctx context.Context, record Record, l *store.Lock) error {
 	undo := p.files.UndoFile(record.Name)
 	info, err := os.Stat(undo)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -218,9 +173,9 @@ func (p *Pool) rollbackOffline(ctx context.Context, record Record, l *store.Lock
 	return removeSynced(undo)
 }
 
-// makeUndoFile makes the file such that its data are on disk before a write
-// returns, where the pool's file system knows the attribute: then it holds also
-// what was overwritten before the host crashed.
+// makeUndoFile creates the file. Where the pool's file system has the attribute, a write
+// to it returns after the data are on disk: so the file is complete after a crash of the
+// host, too.
 func makeUndoFile(path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -230,7 +185,7 @@ func makeUndoFile(path string) error {
 	if err == nil {
 		_ = unix.IoctlSetPointerInt(int(file.Fd()), unix.FS_IOC_SETFLAGS, flags|syncFlag) // not everywhere
 	}
-	return errors.Join(file.Close(), wholefile.SyncDirectory(filepath.Dir(path)))
+	return errors.Join(file.Close(), atomicfile.SyncDirectory(filepath.Dir(path)))
 }
 
 // syncFlag is FS_SYNC_FL, include/uapi/linux/fs.h: chattr +S.
@@ -240,5 +195,5 @@ func removeSynced(path string) error {
 	if err := store.RemoveIfThere(path); err != nil {
 		return err
 	}
-	return wholefile.SyncDirectory(filepath.Dir(path))
+	return atomicfile.SyncDirectory(filepath.Dir(path))
 }

@@ -318,7 +318,7 @@ func (r *rig) repair() Repaired {
 
 func (r *rig) inspect(name string) Status {
 	r.t.Helper()
-	status, err := r.pool.Inspect(name)
+	status, err := r.pool.Inspect(r.t.Context(), name)
 	if err != nil {
 		r.t.Fatal(err)
 	}

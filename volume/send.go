@@ -23,15 +23,15 @@ type SendOptions struct {
 	// MaxFreeze is how long the writers of an attached volume may wait: see
 	// [SnapshotOptions].
 	MaxFreeze time.Duration
-	// Progress reports how much of the image has been looked at.
+	// Progress reports how much of the image has been read.
 	Progress Progress
 }
 
 // Send writes a volume's snapshot to a stream, for [Pool.Receive]; with ""
-// what the volume holds now, for which an attached one is frozen for a moment
-// (see [Pool.Snapshot]). With base, an older snapshot of the same volume, only
-// what differs from it is sent. A volume that is sent as it is now, and is not
-// attached, cannot be attached meanwhile.
+// its present content, for which an attached volume is frozen for a moment
+// (see [Pool.Snapshot]). With base, an older snapshot of the same volume, it sends only
+// the differences. While the present content of a detached volume is sent, the volume
+// cannot be attached.
 func (p *Pool) Send(ctx context.Context, name, snapshot, base string, w io.Writer, options SendOptions) error {
 	if err := p.send(ctx, name, snapshot, base, w, options); err != nil {
 		return cause.Failed("cannot send volume %s: %w", records.Origin(name, snapshot), err)
@@ -59,13 +59,13 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 	return out.Flush()
 }
 
-// source is what is sent. Its images are open, so that a snapshot may be
-// deleted and the volume worked on meanwhile.
+// source is the volume or snapshot that is sent. Its images are open, so that meanwhile
+// a snapshot may be deleted and operations on the volume may run.
 type source struct {
 	header stream.Header
 	image  *imagefile.Reader
 	base   *imagefile.Reader // nil without base
-	// lock is held, and work is there, if it is no snapshot that is read.
+	// lock is held, and work exists, if the present content is sent.
 	lock *store.Lock
 	work work
 }
@@ -77,7 +77,7 @@ func (s *source) close() error {
 			errs = append(errs, r.Close())
 		}
 	}
-	errs = append(errs, s.work.discard())
+	errs = append(errs, s.work.undo(context.Background()))
 	s.lock.Release()
 	return errors.Join(errs...)
 }
@@ -173,7 +173,7 @@ func (s *source) send(ctx context.Context, w io.Writer, progress Progress) error
 			baseSums[index] = chunk.SumOf(base)
 		}
 		if index >= len(sums) {
-			continue // the image has become shorter since
+			continue // the image has shrunk since
 		}
 		part, err := s.image.Part(index)
 		if err != nil {

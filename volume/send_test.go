@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
 	"github.com/daybook-project/daybook/volume/records"
@@ -58,14 +59,14 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		if record.ID != created.ID || record.Weight != 0 || len(record.Labels) != 0 || record.Origin != name+"@s1" || record.Attachment != nil || last != total {
 			t.Errorf("%+v, progress %d of %d", record, last, total)
 		}
-		wantEqualFiles(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s1"))
-		if got, most := allocatedBytes(t, r.pool.files.Image(copied)), allocatedBytes(t, r.pool.files.Image(name))+1<<20; got > most {
+		imagetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s1"))
+		if got, most := imagetest.AllocatedBytes(t, r.pool.files.Image(copied)), imagetest.AllocatedBytes(t, r.pool.files.Image(name))+1<<20; got > most {
 			t.Errorf("%d bytes are allocated, of the source %d", got, most)
 		}
 		if record, err = r.pool.Receive(t.Context(), copied, bytes.NewReader(change), ReceiveOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		wantEqualFiles(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s2"))
+		imagetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s2"))
 		r.wantWhole(copied)
 		if record.Origin != name+"@s2" || r.inspect(copied).Origin != record.Origin {
 			t.Errorf("%+v", record)
@@ -86,7 +87,7 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(end), ReceiveOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		wantEqualFiles(t, r.pool.files.Image(copied), r.pool.files.Image(name))
+		imagetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.Image(name))
 		r.attach(copied, AttachOptions{Placement: PlaceNone})
 		wantRecords(t, r.target(copied), writer.synced.Load())
 		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(now), ReceiveOptions{}); !errors.Is(err, ErrBusy) {
@@ -120,7 +121,7 @@ func TestAFullVolumeIsReceivedFull(t *testing.T) {
 	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, "", "s")), ReceiveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	wantEqualFiles(t, r.pool.files.Image(copied), r.pool.files.Image(name))
+	imagetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.Image(name))
 	if status := r.wantWhole(copied); status.Provision != Full || status.AllocatedBytes < testBytes {
 		t.Errorf("%+v", status)
 	}

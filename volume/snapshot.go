@@ -22,10 +22,10 @@ import (
 // SnapshotStatus is a snapshot as it is now.
 type SnapshotStatus struct {
 	SnapshotRecord
-	// AllocatedBytes is what its image takes of the pool; blocks that it
-	// shares are counted, too.
+	// AllocatedBytes is the space that its image takes in the pool, with the blocks
+	// that it shares.
 	AllocatedBytes uint64 `json:"allocated_bytes"`
-	// Problem says what is damaged; "" if nothing is known to be.
+	// Problem says what is damaged; "" if no damage is known.
 	Problem string `json:"problem,omitempty"`
 }
 
@@ -34,23 +34,22 @@ type SnapshotOptions struct {
 	// MaxFreeze is how long the writers of an attached volume may wait, 1 ms
 	// to 24 h; 0 is DefaultMaxFreeze.
 	MaxFreeze time.Duration
-	// Progress is called during each reading of the image: there are several of
-	// an attached volume that has to be copied.
+	// Progress is called during each reading of the image. An attached volume that
+	// must be copied is read several times.
 	Progress Progress
 }
 
-// Snapshot keeps what a volume holds now under a name. An attached volume stays
-// at work: its file system is frozen, and so whole and clean, for as long as a
-// reflink takes. Where the pool has no reflinks, it is copied while it works,
-// and frozen for one more reading of it, in which only what has changed is
-// written: about as long as reading all its data from the disk takes. What an
-// application has fsynced before is in the snapshot. If it fails or ctx ends,
-// nothing is left.
+// Snapshot keeps the present content of a volume under a name. An attached volume stays
+// in use: its file system is frozen, and so consistent, while its blocks are shared by
+// reflink. Where the pool has no reflinks, it is copied while in use. Then it is frozen
+// for one more reading, in which only the changes are written: that takes about as long
+// as reading all its data from the disk. Data that an application has fsynced before is
+// in the snapshot. If it fails or ctx ends, it leaves nothing.
 //
 // A process of its own, the guardian, freezes and thaws: see [GuardIfAsked].
 // After MaxFreeze it thaws in any case, and then Snapshot fails with
-// ErrNotFrozen. So it does, without a freeze, if reading the data takes longer
-// than MaxFreeze.
+// ErrNotFrozen. If reading the data takes longer than MaxFreeze, Snapshot fails so
+// without a freeze.
 func (p *Pool) Snapshot(ctx context.Context, name, snapshot string, options SnapshotOptions) (SnapshotRecord, error) {
 	record, err := p.snapshot(ctx, name, snapshot, options)
 	if err != nil {
@@ -115,7 +114,8 @@ func mountpointOf(record Record) string {
 	return record.Attachment.Target
 }
 
-// freezer freezes the file system of an attached volume; nil if it is detached.
+// freezer returns what freezes the file system of an attached volume; nil if it is
+// detached.
 func (p *Pool) freezer(record *Record, l *store.Lock, longest time.Duration) (backing.Freeze, error) {
 	if record.Attachment == nil {
 		return nil, nil
@@ -130,8 +130,8 @@ func (p *Pool) freezer(record *Record, l *store.Lock, longest time.Duration) (ba
 	}, nil
 }
 
-// holdReady locks a volume that is whole, after what a killed process left of
-// it is brought to an end.
+// holdReady locks a volume, finishes or rolls back what a killed process left of it, and
+// checks its blocks.
 func (p *Pool) holdReady(ctx context.Context, name string) (Record, *store.Lock, error) {
 	record, l, err := p.files.Hold(ctx, name)
 	if err != nil {
@@ -144,7 +144,7 @@ func (p *Pool) holdReady(ctx context.Context, name string) (Record, *store.Lock,
 		record, err = p.finishResize(ctx, record, l)
 	}
 	if err == nil {
-		err = p.blocks(record).Check()
+		err = p.blocks(record).Check(ctx)
 	}
 	if err == nil && record.Attachment == nil {
 		err = p.blocks(record).CheckUnused()

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
@@ -192,7 +193,7 @@ func TestASnapshotOfADetachedVolumeHasNoFreeze(t *testing.T) {
 		if err != nil || record.Method != how || record.FrozenSeconds != 0 {
 			t.Errorf("%+v, %v", record, err)
 		}
-		wantEqualFiles(t, r.pool.files.SnapshotImage(name, "s"), r.pool.files.Image(name))
+		imagetest.WantEqual(t, r.pool.files.SnapshotImage(name, "s"), r.pool.files.Image(name))
 		for snapshot, want := range map[string]error{"s": ErrExists, "": ErrInvalid, "../x": ErrInvalid} {
 			if _, err := r.pool.Snapshot(t.Context(), name, snapshot, SnapshotOptions{}); !errors.Is(err, want) {
 				t.Errorf("%q: %v, want %v", snapshot, err, want)
@@ -309,7 +310,7 @@ func TestASnapshotHoldsToTheQuota(t *testing.T) {
 	r.wantDetached(name)
 }
 
-func TestADamagedSnapshotRecordIsTold(t *testing.T) {
+func TestADamagedSnapshotRecordIsReported(t *testing.T) {
 	r := newRig(t)
 	name := r.name("db")
 	r.create(name, CreateOptions{})

@@ -38,7 +38,7 @@ func (d redirection) make() error {
 	return errors.Join(os.MkdirAll(d.victim, 0o755), os.Rename(d.parent, d.aside), os.Symlink(filepath.Dir(d.victim), d.parent))
 }
 
-func (d redirection) takeBack() error {
+func (d redirection) rollback() error {
 	return errors.Join(os.Remove(d.parent), os.Rename(d.aside, d.parent))
 }
 
@@ -81,7 +81,7 @@ func TestALinkInThePathOfAPersistentTargetIsNotFollowed(t *testing.T) {
 	r.wantUntouched(d)
 	r.detach(name) // ends the persistence: the mount point is Daybook's, and would be removed
 	r.wantUntouched(d)
-	if err := d.takeBack(); err != nil {
+	if err := d.rollback(); err != nil {
 		t.Fatal(err)
 	}
 	r.wantProtected(d.target) // and is left, with a warning

@@ -12,9 +12,9 @@ import (
 )
 
 // Trim returns to the pool the blocks that an attached volume's file system no
-// longer uses, and says how many bytes those were. What was returned before, in
-// the same mount, is not counted again. Errors wrap ErrDetached, and
-// ErrUnsupported for full volumes, which are to keep their blocks, and pools
+// longer uses, and reports their bytes. Blocks that were trimmed before in
+// the same mount are not counted again. Errors wrap ErrDetached, and
+// ErrUnsupported for full volumes, which keep their blocks, and for pools
 // without holes.
 func (p *Pool) Trim(ctx context.Context, name string) (trimmedBytes uint64, err error) {
 	if trimmedBytes, err = p.trim(ctx, name); err != nil {
@@ -30,7 +30,7 @@ func (p *Pool) trim(ctx context.Context, name string) (trimmed uint64, err error
 	}
 	defer l.Release()
 	if record.Provision == Full {
-		return 0, fmt.Errorf("%w: it is full, and a trim would take away the blocks that it was given at its creation", ErrUnsupported)
+		return 0, fmt.Errorf("%w: it is full, and a trim would remove the blocks that were allocated at its creation", ErrUnsupported)
 	}
 	if record.Attachment == nil {
 		return 0, fmt.Errorf("it is %w: only a mounted file system knows what it does not use; attach it first", ErrDetached)
@@ -56,8 +56,8 @@ func (p *Pool) trim(ctx context.Context, name string) (trimmed uint64, err error
 	return trimmed, nil
 }
 
-// trimBytes is how much is trimmed between two looks at the context; whole
-// block groups, which ext4 remembers as trimmed only as a whole.
+// trimBytes is how much is trimmed between two checks of the context. It is whole
+// block groups, because ext4 marks only whole ones as trimmed.
 const trimBytes = 8 << 30
 
 // fiTrim is FITRIM, include/uapi/linux/fs.h: _IOWR('X', 121, struct

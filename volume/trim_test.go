@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 )
 
 func TestATrimGivesBlocksBack(t *testing.T) {
@@ -25,7 +27,7 @@ func TestATrimGivesBlocksBack(t *testing.T) {
 		if err := syncAll(dir); err != nil {
 			t.Fatal(err)
 		}
-		before := allocatedBytes(t, r.pool.files.Image(name))
+		before := imagetest.AllocatedBytes(t, r.pool.files.Image(name))
 		if err := os.Remove(filepath.Join(dir, "more")); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +42,7 @@ func TestATrimGivesBlocksBack(t *testing.T) {
 		if err := syncAll(r.pool.dir); err != nil {
 			t.Fatal(err)
 		}
-		if after := allocatedBytes(t, r.pool.files.Image(name)); before-after < 8<<20 {
+		if after := imagetest.AllocatedBytes(t, r.pool.files.Image(name)); before-after < 8<<20 {
 			t.Errorf("the image took %d bytes and takes %d", before, after)
 		}
 		if sumOfFiles(t, dir) != kept {
@@ -72,7 +74,7 @@ func TestAFullVolumeKeepsItsBlocks(t *testing.T) {
 	if _, err := r.pool.Trim(t.Context(), name); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
-	if got := allocatedBytes(t, r.pool.files.Image(name)); got < testBytes {
+	if got := imagetest.AllocatedBytes(t, r.pool.files.Image(name)); got < testBytes {
 		t.Errorf("%d bytes are left", got)
 	}
 }

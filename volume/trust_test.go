@@ -149,7 +149,7 @@ func TestRecordsThatOthersCouldHaveWrittenAreRefused(t *testing.T) {
 		return err
 	}
 	use := func() error {
-		_, inspect := r.pool.Inspect(name)
+		_, inspect := r.pool.Inspect(r.t.Context(), name)
 		_, attach := r.pool.Attach(t.Context(), name, AttachOptions{Target: r.target(name)})
 		remove := r.pool.Delete(t.Context(), name, DeleteOptions{Damaged: true})
 		for _, err := range []error{inspect, attach, remove} {

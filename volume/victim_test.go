@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
 // victimVariable makes the test binary a program that works on a pool until it
@@ -205,7 +205,7 @@ func writeSynced(path string) error {
 	if err != nil {
 		return err
 	}
-	return wholefile.SyncDirectory(filepath.Dir(path))
+	return atomicfile.SyncDirectory(filepath.Dir(path))
 }
 
 // checkContent says whether a file is as writeSynced wrote it.
@@ -274,7 +274,7 @@ type worker struct {
 
 // step does one thing to a volume.
 func (w *worker) step(ctx context.Context, name string) error {
-	status, err := w.pool.Inspect(name)
+	status, err := w.pool.Inspect(ctx, name)
 	if errors.Is(err, ErrNotFound) && name == w.onDevice {
 		size := slices.Max(randomSizes)
 		return w.do(name, "create", fmt.Sprint(size), func() error {

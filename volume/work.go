@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/wholefile"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -22,8 +22,7 @@ import (
 )
 
 // work is a directory in which something is made, locked as long as its maker
-// lives: it becomes a part of the pool in one rename, or [Pool.Repair] removes
-// it.
+// lives. It becomes a part of the pool by one rename, or [Pool.Repair] removes it.
 type work struct {
 	path string
 	lock *store.Lock
@@ -32,9 +31,8 @@ type work struct {
 
 func (w work) image() string { return filepath.Join(w.path, store.ImageFile) }
 
-// newWork makes a directory in which a volume is made. Blocks of the pool are
-// promised: the quota holds them from now on, and they are made. Other blocks have
-// the record first, which says whose they are.
+// newWork makes a directory in which a volume is made. Blocks in the pool are made at
+// once, and count in the quota from now on. Other blocks are only recorded.
 func (p *Pool) newWork(ctx context.Context, record Record) (w work, err error) {
 	all, err := p.files.Lock(ctx)
 	if err != nil {
@@ -56,7 +54,7 @@ func (p *Pool) newWork(ctx context.Context, record Record) (w work, err error) {
 		err = store.WriteVolume(w.path, record)
 	}
 	if err != nil {
-		return work{}, errors.Join(err, w.discard())
+		return work{}, errors.Join(err, w.undo(context.WithoutCancel(ctx)))
 	}
 	return w, nil
 }
@@ -75,13 +73,13 @@ func (p *Pool) snapshotWork(ctx context.Context, record Record, s SnapshotRecord
 		return work{}, err
 	}
 	if err := store.ReplaceFile(filepath.Join(w.path, store.SnapshotFile), s); err != nil {
-		return work{}, errors.Join(err, w.discard())
+		return work{}, errors.Join(err, w.undo(context.WithoutCancel(ctx)))
 	}
 	return w, nil
 }
 
-// emptyWork makes a locked directory; the pool is locked, so that nobody clears
-// it away before.
+// emptyWork makes a locked directory. The pool is locked, so that no repair removes it
+// before.
 func (p *Pool) emptyWork() (w work, err error) {
 	w.log, w.path = p.log, filepath.Join(p.dir, store.WorkDir, records.NewID())
 	if err := os.Mkdir(w.path, 0o711); err != nil {
@@ -93,24 +91,28 @@ func (p *Pool) emptyWork() (w work, err error) {
 	return w, nil
 }
 
-// discard removes the work and lets go of it; it does nothing after finish.
-func (w *work) discard() error {
+// discard removes the work and releases its lock. It does nothing with a work that was
+// published.
+func (w *work) discard(ctx context.Context) error {
 	if w.lock == nil {
 		return nil
 	}
-	err := clear(w.path, w.log)
+	err := clear(ctx, w.path, w.log)
 	w.lock.Release()
 	w.lock = nil
 	return err
 }
 
-// clear removes a work, and its blocks outside of the pool. The work of a newer
-// Daybook stays: nobody knows what belongs to it. So does one with a logical volume
-// that cannot be removed now: it is the only record of it, and a repair tries again.
-func clear(path string, log *slog.Logger) error {
-	// Not with the caller's context, which may be why it is removed.
-	err := backing.Clear(context.Background(), path, log)
-	if errors.Is(err, backing.ErrLeft) {
+// clear removes a work, and its blocks outside of the pool. It does not remove the work
+// of a newer Daybook, because its parts are unknown. Nor does it remove one with a
+// logical volume that cannot be removed now: the work is its only record, and a repair
+// tries again.
+func clear(ctx context.Context, path string, log *slog.Logger) error {
+	err := backing.Clear(ctx, path, log)
+	switch {
+	case errors.Is(err, backing.ErrLeft) && errors.Is(err, backing.ErrGroupGone):
+		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again; if the volume group is gone for ever: daybook volume repair --forget %s", err, path, filepath.Base(path))
+	case errors.Is(err, backing.ErrLeft):
 		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again", err, path)
 	}
 	if errors.Is(err, ErrUnsupported) {
@@ -119,7 +121,7 @@ func clear(path string, log *slog.Logger) error {
 	return errors.Join(err, os.RemoveAll(path))
 }
 
-// making is the step in which the work is made. Undone, nothing is left of it.
+// making returns the step that makes the work. Undo removes it.
 func making(w *work, make func(context.Context) (work, error)) operation.Step {
 	return operation.Step{
 		Name: "work",
@@ -127,11 +129,29 @@ func making(w *work, make func(context.Context) (work, error)) operation.Step {
 			*w, err = make(ctx)
 			return err
 		},
-		Undo: func(context.Context) error { return w.discard() },
+		Undo: w.undo,
 	}
 }
 
-// publish are the steps that give a work its place, at which nothing may be.
+// clearPatience is how long a cancelled operation waits for reports of LVM, which may
+// wait for another command. What is left then is recorded, and a repair removes it.
+const clearPatience = 10 * time.Second
+
+// undo discards the work after an error, which may be that the caller's context ended.
+func (w *work) undo(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, clearPatience)
+	defer cancel()
+	return w.discard(ctx)
+}
+
+// withPatience returns a context that ends clearPatience after ctx.
+func withPatience(ctx context.Context) (context.Context, context.CancelFunc) {
+	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(clearPatience, cancel) })
+	return patient, func() { stop(); cancel() }
+}
+
+// publish returns the steps that move a work to its place, which must not exist.
 func (p *Pool) publish(w *work, place, what string) []operation.Step {
 	return []operation.Step{
 		{Name: "synced", Do: func(context.Context) error { return syncTree(w.path) }},
@@ -142,8 +162,8 @@ func (p *Pool) publish(w *work, place, what string) []operation.Step {
 func moveToPlace(w *work, place, what string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, w.path, unix.AT_FDCWD, place, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) {
-		// Not every file system knows it (NFS); none replaces a directory
-		// with something in it.
+		// Not every file system has this flag (NFS); none replaces a directory
+		// that has entries.
 		err = unix.Rename(w.path, place)
 	}
 	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) {
@@ -153,12 +173,12 @@ func moveToPlace(w *work, place, what string) error {
 		return fmt.Errorf("cannot move %s to its place: %w", what, err)
 	}
 	w.lock.Release()
-	w.lock = nil // from now on it is not the work's
-	return wholefile.SyncDirectory(filepath.Dir(place))
+	w.lock = nil // it is no longer a work
+	return atomicfile.SyncDirectory(filepath.Dir(place))
 }
 
-// publishVolume are the steps that give a new volume, whose blocks hold its file
-// system, what else it consists of, and its place.
+// publishVolume returns the steps that complete a new volume, which has its file system
+// already, and move it to its place.
 func (p *Pool) publishVolume(w *work, record *Record, progress Progress) []operation.Step {
 	complete := operation.Step{Name: "complete", Do: func(ctx context.Context) error {
 		if err := backing.Of(w.path, *record, p.log).Fill(ctx, 0, progress); err != nil {
@@ -172,14 +192,14 @@ func (p *Pool) publishVolume(w *work, record *Record, progress Progress) []opera
 	return append([]operation.Step{complete}, p.publish(w, p.files.VolumeDir(record.Name), "volume "+record.Name)...)
 }
 
-// drop takes something out of the pool in one rename, and then removes it. It
-// needs no space, of which there may be none. The volume is locked, and so is a
-// volume that is dropped: its lock goes with it.
+// drop moves something out of the pool by one rename, and then removes it. It needs no
+// space, because the pool may be full. The caller has locked the volume. A dropped
+// volume keeps its lock.
 func (p *Pool) drop(ctx context.Context, place string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// It would go with all that is mounted in it.
+	// A mount below it would be moved, too.
 	mounts, err := blockdev.Mounts()
 	if err != nil {
 		return err
@@ -196,14 +216,17 @@ func (p *Pool) drop(ctx context.Context, place string) error {
 	defer w.lock.Release()
 	return p.steps().Do(ctx,
 		operation.Step{Name: "dropped", Do: func(context.Context) error { return os.Rename(place, w.path) }},
-		operation.Step{Name: "cleared", Do: func(context.Context) error {
-			return errors.Join(wholefile.SyncDirectory(filepath.Dir(place)), clear(w.path, w.log))
+		operation.Step{Name: "cleared", Do: func(ctx context.Context) error {
+			// It is gone from the pool already, so a cancelled deletion is completed.
+			ctx, end := withPatience(ctx)
+			defer end()
+			return errors.Join(atomicfile.SyncDirectory(filepath.Dir(place)), clear(ctx, w.path, w.log))
 		}},
 	)
 }
 
-// clearWork removes what dead makers left, and says how many there were. Until
-// the deadline it waits for a dead maker's tool or child, which has its lock for a
+// clearWork removes the works of dead makers, and returns their number. Until
+// the deadline it waits for a dead maker's tool or child, which has the lock for a
 // moment longer.
 func (p *Pool) clearWork(ctx context.Context, deadline time.Time) (cleared int, err error) {
 	var errs []error
@@ -211,7 +234,7 @@ func (p *Pool) clearWork(ctx context.Context, deadline time.Time) (cleared int, 
 		dead, dying, err := p.deadWork(ctx)
 		errs = append(errs, err)
 		for _, w := range dead {
-			err := w.discard()
+			err := w.discard(ctx)
 			if err == nil {
 				cleared++
 			}
@@ -224,16 +247,16 @@ func (p *Pool) clearWork(ctx context.Context, deadline time.Time) (cleared int, 
 	}
 }
 
-// deadWork locks what nobody has; the pool is locked only meanwhile, for
-// removing a large image takes its time. Dying: somebody has one with a record,
-// as a volume on a device has from the beginning, or has the lock of a dead one.
+// deadWork locks the works that no process has. It locks the pool only meanwhile,
+// because removing a large image takes long. dying says that a process has a work with a
+// record, as that of a volume on a device has, or holds the lock of a dead maker.
 func (p *Pool) deadWork(ctx context.Context) (dead []work, dying bool, err error) {
 	all, err := p.files.Lock(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	defer all.Release()
-	if err := store.RemoveIfThere(filepath.Join(p.dir, store.PoolFile+wholefile.TemporarySuffix)); err != nil {
+	if err := store.RemoveIfThere(filepath.Join(p.dir, store.PoolFile+atomicfile.TemporarySuffix)); err != nil {
 		return nil, false, err
 	}
 	entries, err := os.ReadDir(filepath.Join(p.dir, store.WorkDir))
@@ -251,7 +274,7 @@ func (p *Pool) deadWork(ctx context.Context) (dead []work, dying bool, err error
 			_, err := os.Lstat(filepath.Join(path, store.RecordFile))
 			dying = dying || err == nil || !store.HeldByTaker(path)
 		case errors.Is(err, fs.ErrNotExist):
-			// Its maker has just ended it.
+			// Its maker has just finished it.
 		default:
 			errs = append(errs, err)
 		}
@@ -276,5 +299,5 @@ func syncTree(path string) error {
 			}
 		}
 	}
-	return wholefile.SyncDirectory(path)
+	return atomicfile.SyncDirectory(path)
 }

@@ -4,8 +4,9 @@
 //
 // Before a step is done, what it is about to change is in a record on disk (its
 // intent). A step is undone from wherever a crash left it. So a repair needs no
-// code of its own: it reads the record and undoes the same steps, or does them
-// again.
+// code of its own: it reads the record and runs the same steps, backwards
+// ([Run.Undo]) or forwards ([Run.DoOrUndo]), or backwards as far as that is possible
+// and else forwards ([Run.UndoOrDo]).
 //
 // The package knows nothing of volumes and pools.
 package operation
@@ -23,12 +24,19 @@ type Step struct {
 	// the record has changed and must be saved first. Nil: an earlier step's
 	// intent covers it.
 	Intent func() (changed bool, err error)
-	// Do makes the change; doing it again changes nothing. Nil: the intent is all.
+	// Do makes the change; doing it again changes nothing. Nil: the step is only its
+	// intent.
 	Do func(context.Context) error
 	// Undo reverts what Do did, as far as it did it; undoing again changes
 	// nothing. Nil: nothing is left to revert, or another step's Undo reverts it.
+	// Where the change can no longer be reverted, the error wraps ErrForward.
 	Undo func(context.Context) error
 }
+
+// ErrForward is wrapped by the error of an Undo whose change can no longer be
+// reverted, such as that of a file system that has moved its data. The steps can then
+// only be done to their end.
+var ErrForward = errors.New("it can only be finished")
 
 // Engine runs steps. The zero value is ready; it may be shared by goroutines.
 type Engine struct {
@@ -52,7 +60,7 @@ type Run struct {
 	save   func() error
 }
 
-// On gives a Run whose intents save writes to disk.
+// On returns a Run; save writes its intents to disk.
 func (e *Engine) On(save func() error) Run { return Run{engine: e, save: save} }
 
 // Do runs steps in their order, up to the first that fails. It undoes none: the
@@ -108,14 +116,29 @@ func (r Run) Undo(ctx context.Context, steps ...Step) error {
 	return nil
 }
 
-// DoOrUndo runs steps, and undoes all of them if one fails, also those after it. It
-// undoes them when ctx has ended, too.
+// DoOrUndo runs steps, and undoes all of them if one fails, also those after it; where
+// that is no longer possible, it does them again (see [Run.UndoOrDo]). If they are all
+// done in the end, there is no error. It undoes them when ctx has ended, too.
 func (r Run) DoOrUndo(ctx context.Context, steps ...Step) error {
 	err := r.Do(ctx, steps...)
-	if err != nil {
-		err = errors.Join(err, r.Undo(context.WithoutCancel(ctx), steps...))
+	if err == nil {
+		return nil
 	}
-	return err
+	undone, undoErr := r.UndoOrDo(context.WithoutCancel(ctx), steps...)
+	if undone || undoErr != nil {
+		return errors.Join(err, undoErr)
+	}
+	return nil
+}
+
+// UndoOrDo undoes steps, or does all of them if one can no longer be undone. It says
+// which; with an error, neither has come to its end.
+func (r Run) UndoOrDo(ctx context.Context, steps ...Step) (undone bool, err error) {
+	err = r.Undo(ctx, steps...)
+	if errors.Is(err, ErrForward) {
+		return false, r.Do(ctx, steps...)
+	}
+	return err == nil, err
 }
 
 func (r Run) point(name string) {

@@ -118,3 +118,31 @@ func TestAnIntentThatCannotBeSavedStopsItsStep(t *testing.T) {
 		t.Errorf("%v; done: %q", err, l.host)
 	}
 }
+
+// A step that can no longer be undone is done to the end, with all others, by the same
+// steps.
+func TestWhatCanNoLongerBeUndoneIsFinished(t *testing.T) {
+	l := &ledger{}
+	wrong := errors.New("wrong")
+	failing := wrong
+	moved := Step{Name: "moved", Undo: func(context.Context) error { return ErrForward }}
+	last := Step{Name: "last", Do: func(context.Context) error { return failing }}
+	if err := (&Engine{}).On(l.save).DoOrUndo(t.Context(), l.step("a", nil), moved, last); !errors.Is(err, wrong) || !slices.Contains(l.host, "a") {
+		t.Errorf("%v; left: %q", err, l.host)
+	}
+	once := Step{Name: "once", Do: func(context.Context) (err error) {
+		err, failing = failing, nil
+		return err
+	}}
+	if err := (&Engine{}).On(l.save).DoOrUndo(t.Context(), l.step("a", nil), moved, once); err != nil || !slices.Contains(l.host, "a") {
+		t.Errorf("finished at the second attempt: %v; left: %q", err, l.host)
+	}
+	for _, c := range []struct {
+		steps  []Step
+		undone bool
+	}{{[]Step{l.step("a", nil), moved}, false}, {[]Step{l.step("a", nil)}, true}} {
+		if undone, err := (&Engine{}).On(l.save).UndoOrDo(t.Context(), c.steps...); err != nil || undone != c.undone || slices.Contains(l.host, "a") == c.undone {
+			t.Errorf("undone %v, %v; left: %q", undone, err, l.host)
+		}
+	}
+}

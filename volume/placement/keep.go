@@ -8,16 +8,16 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-// Status is where a thread is now, and what the kernel says of its cgroups. What
-// the kernel does not say is 0 or "".
+// Status is the present place of a thread, and what the kernel reports of its cgroups.
+// Unknown values are 0 or "".
 type Status struct {
-	// PID is the thread's, and Cgroup where it is; Placed says whether that is
-	// where it should be.
+	// PID is the thread's process ID, and Cgroup its present cgroup; Placed says
+	// whether that is the planned one.
 	PID    int
 	Cgroup string
 	Placed bool
-	// Weight is that in force of the parent cgroup, JournalWeight of the
-	// journal's among the parent's children; 0 where the disk has no weights.
+	// Weight is the effective weight of the parent cgroup, JournalWeight that of the
+	// journal's cgroup among the parent's children; 0 if the disk has no weights.
 	Weight, JournalWeight uint64
 	// ReadBytes and WriteBytes were charged to the journal's cgroup on the disk.
 	ReadBytes, WriteBytes uint64
@@ -54,14 +54,14 @@ func (t Thread) Status() (status Status) {
 	return status
 }
 
-// Last is the thread that was seen last of a file system. The zero value is ready.
+// Last remembers the thread of a file system. The zero value is ready.
 type Last struct {
 	pid  int
 	comm string
 }
 
-// PID is the thread that was seen last, if it lives. Otherwise find finds it anew,
-// by looking at all processes.
+// PID returns the remembered thread if it is alive. Otherwise it calls find, which reads
+// all processes.
 func (l *Last) PID(find func() (int, error)) (int, error) {
 	if l.pid != 0 && CommandName(l.pid) == l.comm {
 		return l.pid, nil
@@ -94,8 +94,8 @@ func (t Thread) InPlace() (bool, error) {
 	return now == t.State.Journal, err
 }
 
-// KeepInContainer has the thread in the container's cgroup as long as others are
-// in it. A thread that is alone there keeps the runtime from removing the cgroup.
+// KeepInContainer keeps the thread in the container's cgroup as long as other processes
+// are in it. The runtime could not remove a cgroup in which only the thread is left.
 func (t Thread) KeepInContainer() error {
 	tree, err := tree()
 	if err != nil {
@@ -140,6 +140,6 @@ func (t Thread) LeaveContainer() error {
 	if inPlace, err := t.InPlace(); err != nil || !inPlace {
 		return err
 	}
-	t.Log.Info("took the jbd2 thread out of the container's cgroup, which has ended", "volume", t.Name, "pid", pid, "cgroup", t.State.Journal)
+	t.Log.Info("moved the jbd2 thread out of the cgroup of a container that has ended", "volume", t.Name, "pid", pid, "cgroup", t.State.Journal)
 	return tree.Move(pid, cgroup.RootPath)
 }

@@ -19,34 +19,33 @@ import (
 
 // Thread is the journal thread of one file system.
 type Thread struct {
-	// Name is the file system's, in logs and in the journal's cgroup.
+	// Name names the file system in logs and in the journal's cgroup.
 	Name string
-	// State is where the thread is kept. It is the caller's, who saves it.
+	// State is the place of the thread. The caller saves it.
 	State *Placed
-	// Weight is the parent cgroup's, 1 to 1000; 0 leaves it as it is.
+	// Weight is the parent cgroup's, 1 to 1000; 0 does not change it.
 	Weight uint64
 	// ReadOnly: it commits nothing, and often there is no thread.
 	ReadOnly bool
-	// WasPlaced: the thread was placed before. Then a container that has ended gets its
-	// thread no more.
+	// WasPlaced: the thread was placed before. Then it is not moved to a container that
+	// has ended.
 	WasPlaced bool
 	// PID finds the thread.
 	PID func() (int, error)
-	// Disk is where the file system's I/O meets that of others, below the
-	// device mapper. Without one there are no weights.
+	// Disk returns the underlying disk, below the device mapper, which the file system
+	// shares with others. Without one there are no weights.
 	Disk func() (blockdev.Disk, error)
 	// Neighbours share cgroups with this one.
 	Neighbours Neighbours
 	Log        *slog.Logger
 }
 
-// Neighbours lists the other placed threads of this host, as far as they may
-// share cgroups with one.
+// Neighbours lists the other placed threads of this host that may share cgroups with one.
 type Neighbours interface {
-	// Others are those placed since the start of the host, without the thread
-	// called name, in an order that does not change.
+	// Others lists the threads placed since the start of the host, except the one
+	// called name, in a fixed order.
 	Others(name string) ([]Neighbour, error)
-	// Lock keeps others from giving a shared cgroup its weight meanwhile.
+	// Lock prevents others from setting the weight of a shared cgroup meanwhile.
 	Lock(context.Context) (release func(), err error)
 }
 
@@ -58,11 +57,11 @@ type Neighbour struct {
 	Leaving bool
 }
 
-// tree is the hierarchy of cgroups that carries I/O.
+// tree is the hierarchy of cgroups with the I/O controller.
 func tree() (*cgroup.Tree, error) { return cgroup.Find() }
 
-// Plan enters in the record where the thread will be, and which cgroups are missing
-// and so will be ours. It changes nothing else.
+// Plan enters in the record the future place of the thread, and the missing cgroups, which
+// will be ours. It changes nothing else.
 func (t Thread) Plan() error {
 	s := t.State
 	if s.Placement == None {
@@ -83,7 +82,7 @@ func (t Thread) Plan() error {
 	if pids, err := tree.Processes(s.Journal); err == nil && len(pids) > 0 {
 		return fmt.Errorf("cgroup %s is %w: is another pool's volume %s attached? --cgroup chooses another parent", s.Journal, cause.ErrBusy, t.Name)
 	}
-	// Both before and after the look, for others attach and detach meanwhile.
+	// Read before and after the check, because others attach and detach meanwhile.
 	ours := make(map[string]bool)
 	if err := t.madeByOthers(ours); err != nil {
 		return err
@@ -102,7 +101,7 @@ func (t Thread) Plan() error {
 	if err := t.madeByOthers(ours); err != nil {
 		return err
 	}
-	// What several share is each one's, and goes with the last.
+	// A shared cgroup belongs to each of them; the last one removes it.
 	for _, at := range all {
 		if ours[at] {
 			s.MadeCgroups = append(s.MadeCgroups, at)
@@ -111,7 +110,7 @@ func (t Thread) Plan() error {
 	return nil
 }
 
-// madeByOthers adds the cgroups that were created for others.
+// madeByOthers adds the cgroups that were created for other threads.
 func (t Thread) madeByOthers(ours map[string]bool) error {
 	others, err := t.Neighbours.Others(t.Name)
 	for _, other := range others {
@@ -153,7 +152,7 @@ func (t Thread) move(tree *cgroup.Tree) error {
 		return err
 	}
 	if t.State.Placement == Container && t.WasPlaced {
-		// It may have ended; the thread would hold up its removal.
+		// It may have ended; its cgroup could not be removed with the thread in it.
 		if pids, err := tree.Processes(t.State.Journal); errors.Is(err, cgroup.ErrVanished) || err == nil && len(pids) == 0 {
 			return nil
 		}
@@ -165,12 +164,12 @@ func (t Thread) move(tree *cgroup.Tree) error {
 	return nil
 }
 
-// makeAttempts bounds the race with the release of another thread, which removes
-// the parent that both share until this one's cgroup is in it.
+// makeAttempts limits the retries in the race with the release of another thread, which
+// removes the shared parent unless this one's cgroup is in it.
 const makeAttempts = 50
 
-// makeCgroups creates what is missing of the journal's cgroup and its ancestors,
-// again if an ancestor is removed meanwhile.
+// makeCgroups creates the journal's cgroup and its missing ancestors. It starts again if an
+// ancestor is removed meanwhile.
 func (t Thread) makeCgroups(ctx context.Context, run operation.Run, tree *cgroup.Tree) error {
 	if t.State.Placement != Parent {
 		return nil
@@ -197,11 +196,11 @@ func (t Thread) makeCgroup(tree *cgroup.Tree, at string) operation.Step {
 			if _, err := tree.Lookup(at); !errors.Is(err, cgroup.ErrVanished) || slices.Contains(s.MadeCgroups, at) {
 				return false, nil
 			}
-			// It was somebody else's, and was removed since.
+			// Another thread's, and removed meanwhile.
 			s.MadeCgroups = append(s.MadeCgroups, at)
 			slices.SortFunc(s.MadeCgroups, func(x, y string) int { return len(x) - len(y) }) // parents first
 			if at == s.Cgroup {
-				s.WeightBefore = nil // went with it
+				s.WeightBefore = nil // removed with it
 			}
 			return true, nil
 		},
@@ -209,9 +208,9 @@ func (t Thread) makeCgroup(tree *cgroup.Tree, at string) operation.Step {
 	}
 }
 
-// enableIO turns the controller on for a cgroup, by its parent, on v2: a cgroup has
-// weights only there. Of cgroups that are not ours, only those on the way to our
-// own parent get it; the children of the user's keep what they have.
+// enableIO enables the controller for a cgroup on v2, in its parent, because only then the
+// cgroup has weights. Of cgroups that are not ours, it changes only the ancestors of our
+// own parent.
 func (t Thread) enableIO(tree *cgroup.Tree, at string) operation.Step {
 	s, parent := t.State, path.Dir(at)
 	wanted := func() (bool, error) {
@@ -244,7 +243,7 @@ func (t Thread) enableIO(tree *cgroup.Tree, at string) operation.Step {
 
 // Release removes the cgroups of a file system that is no longer mounted, and
 // restores the parent's weight. The thread has ended with the mount. Cgroups that
-// others use stay.
+// others use are not removed.
 func (t Thread) Release(ctx context.Context, run operation.Run) error {
 	s := t.State
 	if s.Placement == None {
@@ -252,7 +251,7 @@ func (t Thread) Release(ctx context.Context, run operation.Run) error {
 	}
 	tree, err := tree()
 	if errors.Is(err, cgroup.ErrNoHierarchy) {
-		return nil // none now, so nothing in it
+		return nil // no hierarchy, so no cgroups
 	}
 	if err != nil {
 		return err
@@ -281,11 +280,11 @@ func (t Thread) Release(ctx context.Context, run operation.Run) error {
 	return run.Undo(ctx, steps...)
 }
 
-// remove removes a cgroup that is ours, or says that others are in it.
+// remove removes a cgroup that is ours, or reports that others are in it.
 func (t Thread) remove(tree *cgroup.Tree, at string) (inUse bool, err error) {
 	err = tree.Remove(at)
 	if errors.Is(err, cgroup.ErrInUse) {
-		// A container's cgroup, or another volume's: theirs now.
+		// With a container's cgroup, or another volume's, in it.
 		t.Log.Info("the cgroup stays: others are in it", "volume", t.Name, "cgroup", at)
 		return true, nil
 	}

@@ -1,11 +1,11 @@
 // Package placement keeps the journal threads of mounted file systems (jbd2/*,
 // and nvj/* of the journal in memory) in cgroups, on cgroup v1 and v2, so that
-// their I/O counts under the weight of those who cause it. It knows nothing of
+// their I/O counts under the weight of the container that causes it. It knows nothing of
 // volumes and pools: any mounted ext4 has such a thread.
 //
-// What is done to cgroups is in a [Placed], which the caller keeps on disk: each
+// A [Placed] records the changes to cgroups. The caller keeps it on disk: each
 // change is entered and saved before it is made (see the package operation), so
-// that [Thread.Release] finds all of it after a crash.
+// that [Thread.Release] finds all of them after a crash.
 package placement
 
 import (
@@ -19,55 +19,55 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
-// Mode is where a journal thread is kept.
+// Mode says where a journal thread is kept.
 type Mode string
 
 // The modes.
 const (
-	// Parent: in a cgroup of its own, below the parent cgroup that has the
-	// weight and, beside it, the container's cgroup.
+	// Parent: in a cgroup of its own below the parent cgroup, which has the weight and
+	// also contains the container's cgroup.
 	Parent Mode = "parent"
 	// Container: in the container's own cgroup, which the thread must leave
 	// when the container's last process has ended: see [Thread.KeepInContainer].
 	Container Mode = "container"
-	// None: where the kernel starts it, in the root cgroup.
+	// None: in the root cgroup, where the kernel starts it.
 	None Mode = "none"
 )
 
-// Placed is where a thread is kept, and what was done to cgroups for it.
+// Placed is the place of a thread, with the changes to cgroups for it.
 type Placed struct {
 	Placement Mode `json:"placement"`
-	// Cgroup is the parent, or the container's own; Journal where the
-	// thread is. Both are absolute below the root cgroup; "" with None.
+	// Cgroup is the parent, or the container's own; Journal is the thread's cgroup.
+	// Both are paths from the root cgroup; "" with None.
 	Cgroup  string `json:"cgroup,omitempty"`
 	Journal string `json:"journal_cgroup,omitempty"`
-	// MadeCgroups are those that we created, parents first.
+	// MadeCgroups are the cgroups that we created, parents first.
 	MadeCgroups []string `json:"made_cgroups,omitempty"`
 	// EnabledIO are the cgroups (v2) below which we enabled the controller.
 	EnabledIO []string `json:"enabled_io,omitempty"`
-	// WeightBefore is what the parent cgroup had before; nil if it was not set.
+	// WeightBefore is the original weight of the parent cgroup; nil if we set none.
 	WeightBefore *WeightBefore `json:"weight_before,omitempty"`
 }
 
-// WeightBefore is how to restore the weight that a cgroup had before.
+// WeightBefore has the original weight of a cgroup, to restore it.
 type WeightBefore struct {
 	File string `json:"file"`
 	Disk string `json:"disk"` // "major:minor"
-	// Scheduler was the disk's.
+	// Scheduler is that of the disk at that time.
 	Scheduler string `json:"scheduler"`
 	Default   uint64 `json:"default"`
 	Device    uint64 `json:"device"`
 }
 
-// Root is where cgroups are unless another is chosen; whoever created it, it and
-// what is below it are Daybook's.
+// Root is the default parent of cgroups. It and all below it belong to Daybook, whichever
+// process created them.
 const Root = "/daybook"
 
 // isOwn says that a cgroup is Root or below it.
 func isOwn(at string) bool { return at == Root || strings.HasPrefix(at, Root+"/") }
 
-// JournalCgroup is the child of a parent cgroup that holds the thread of the file
-// system called name. The parent of several has one each.
+// JournalCgroup is the child of a parent cgroup for the thread of the file
+// system called name. A parent of several volumes has one for each.
 func JournalCgroup(parent, name string) string {
 	if path.Base(parent) == name {
 		return parent + "/journal"
@@ -87,8 +87,8 @@ func Ancestry(at string) []string {
 
 func cleanPath(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }
 
-// Complete is a choice of mode and cgroup with what is left out: Parent, and a
-// cgroup below Root that has the file system's name. The error says what is wrong.
+// Complete fills in the defaults of mode and cgroup: Parent, and a cgroup below Root with
+// the file system's name. It refuses combinations that are not possible.
 func Complete(mode Mode, cgroup, name string) (Mode, string, error) {
 	if mode == "" {
 		mode = Parent
@@ -116,9 +116,8 @@ func Complete(mode Mode, cgroup, name string) (Mode, string, error) {
 	return mode, cgroup, errors.Join(errs...)
 }
 
-// Check refuses what would lead Release astray, in a Placed that was read from a
-// file: all cgroups are on the way to where the thread of the file system called
-// name belongs.
+// Check refuses a Placed from a file with which Release would change other cgroups: all
+// cgroups must be ancestors of the journal cgroup of the file system called name.
 func (s Placed) Check(name string) error {
 	if s.Placement == None {
 		if s.Cgroup != "" || s.Journal != "" || len(s.MadeCgroups)+len(s.EnabledIO) > 0 || s.WeightBefore != nil {

@@ -14,7 +14,7 @@ import (
 
 var errNoDisk = errors.New("it lies on no single disk")
 
-// weights are those of the disk where the file system's I/O meets that of others.
+// weights returns the weights of the underlying disk.
 func (t Thread) weights(tree *cgroup.Tree) (weights *cgroup.Weights, disk blockdev.Disk, scheduler string, err error) {
 	if disk, err = t.Disk(); err == nil {
 		disk, err = disk.Bottom()
@@ -30,12 +30,12 @@ func (t Thread) weights(tree *cgroup.Tree) (weights *cgroup.Weights, disk blockd
 	return weights, disk, offered.Current, err
 }
 
-// within brings a weight into the range that a file of weights takes.
+// within limits a weight to the range of a file of weights.
 func within(weight uint64, weights *cgroup.Weights) uint64 {
 	return min(max(weight, weights.Min()), weights.Max())
 }
 
-// setWeights gives the parent cgroup and the journal's their weights.
+// setWeights sets the weights of the parent cgroup and the journal's.
 func (t Thread) setWeights(ctx context.Context, run operation.Run, tree *cgroup.Tree) error {
 	if t.State.Placement != Parent {
 		return nil
@@ -61,10 +61,10 @@ func (t Thread) setWeights(ctx context.Context, run operation.Run, tree *cgroup.
 	return nil
 }
 
-// setWeight gives the parent cgroup the weight, and records first what it had.
+// setWeight sets the weight of the parent cgroup, and records the original one first.
 func (t Thread) setWeight(ctx context.Context, run operation.Run, weights *cgroup.Weights, disk blockdev.Disk, scheduler string) error {
 	s := t.State
-	// Those that share the cgroup hand on what was before the first.
+	// All that share the cgroup record the weight before the first of them.
 	release, err := t.Neighbours.Lock(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, weights *cgrou
 	})
 }
 
-// sharer is another thread that has given the same cgroup its weight; nil if there
+// sharer is another thread that has set the weight of the same cgroup; nil if there
 // is none. The neighbours are locked.
 func (t Thread) sharer() (*Neighbour, error) {
 	others, err := t.Neighbours.Others(t.Name)
@@ -115,8 +115,8 @@ func (t Thread) sharer() (*Neighbour, error) {
 	return nil, err
 }
 
-// resetWeight gives the parent cgroup the weight of another thread that shares it,
-// or else the one that it had.
+// resetWeight sets the parent cgroup to the weight of another thread that shares it,
+// or else to the original one.
 func (t Thread) resetWeight(ctx context.Context, tree *cgroup.Tree) error {
 	if t.Weight == 0 || t.State.Placement != Parent {
 		return nil
@@ -161,7 +161,7 @@ func restoreWeight(tree *cgroup.Tree, s *Placed) error {
 		return err
 	}
 	err = weights.Restore(s.Cgroup, cgroup.Setting{Default: before.Default, Device: before.Device})
-	// Where the cgroup is gone, or its weight file with the scheduler, there
+	// If the cgroup is gone, or its weight file with the scheduler, there
 	// is nothing to restore.
 	if errors.Is(err, cgroup.ErrVanished) || errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -170,14 +170,13 @@ func restoreWeight(tree *cgroup.Tree, s *Placed) error {
 }
 
 // raiseJournal gives the journal's cgroup the greatest weight among the children
-// of its parent, for BFQ. What the container gets of the disk stays the parent's
-// weight. But who waits for a sync waits first for the container's own write, and
-// then for the commit of another thread, jbd2, while BFQ keeps the disk idle for
-// the next request of the one before (slice_idle). A request goes before that if
-// the weight of its cgroup is greater than that of the cgroup in service
-// (block/bfq-iosched.c, bfq_bfqq_higher_class_or_weight, Linux 6.1): a commit then
-// does. io.cost waits for nobody, and would take from the container what it thinks
-// that a journal of such weight needs.
+// of its parent, for BFQ. The parent's weight still determines the container's share of
+// the disk. But a sync waits first for the container's own write, and then for the commit
+// of another thread, jbd2, while BFQ keeps the disk idle for the next request of the
+// former (slice_idle). A request preempts that if the weight of its cgroup is greater than
+// that of the cgroup in service (block/bfq-iosched.c, bfq_bfqq_higher_class_or_weight,
+// Linux 6.1): with this weight, a commit does. io.cost does not idle, and would reserve
+// part of the container's share for a journal of such weight.
 func raiseJournal(weights *cgroup.Weights, journal string) error {
 	now, err := weights.Get(journal)
 	if err != nil || now.Effective() == weights.Max() {

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 )
 
-// NewID gives 16 random bytes in the form of a UUID, version 4.
+// NewID returns a random UUID, version 4.
 func NewID() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails (crypto/rand)
@@ -14,7 +14,7 @@ func NewID() string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// IsID says whether it has the form of NewID.
+// IsID says whether a text has the form of a UUID of NewID.
 func IsID(id string) bool {
 	if len(id) != 36 {
 		return false
@@ -31,7 +31,7 @@ func IsID(id string) bool {
 	return true
 }
 
-// Origin names what something was made of.
+// Origin names a volume or snapshot, as the source of a copy.
 func Origin(name, snapshot string) string {
 	if snapshot == "" {
 		return name

@@ -6,7 +6,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
-// Bounds of labels, which are the user's.
+// Bounds of labels.
 const (
 	maxLabels     = 64
 	MaxLabelBytes = 1024

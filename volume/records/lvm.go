@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// LogicalVolume is LVM's, and has the blocks of a volume or snapshot.
+// LogicalVolume is a logical volume of LVM with the blocks of a volume or snapshot.
 type LogicalVolume struct {
 	VolumeGroup string `json:"volume_group"`
-	// Name has the identity of the volume or snapshot in it.
+	// Name contains the UUID of the volume or snapshot.
 	Name string `json:"name"`
-	// ThinPool is that in the volume group which it is in; "" if it has all its
+	// ThinPool is its thin pool in the volume group; "" if it is linear, with all its
 	// blocks.
 	ThinPool string `json:"thin_pool,omitempty"`
 }
 
-// NewLogicalVolume is that of the volume or snapshot with an identity.
+// NewLogicalVolume names the logical volume of the volume or snapshot with a UUID.
 func NewLogicalVolume(group, pool, id string) *LogicalVolume {
 	return &LogicalVolume{VolumeGroup: group, Name: "daybook-" + id, ThinPool: pool}
 }
@@ -40,7 +40,7 @@ func (l LogicalVolume) Check() error {
 	return nil
 }
 
-// maxLVMNameBytes is what a volume group and a logical volume may have, each.
+// maxLVMNameBytes limits the name of a volume group and that of a logical volume.
 const maxLVMNameBytes = 127
 
 func checkLVMName(name string) error {

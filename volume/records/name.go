@@ -7,10 +7,10 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
-// MaxNameBytes bounds the name of a volume or snapshot.
+// MaxNameBytes limits the name of a volume or snapshot.
 const MaxNameBytes = 128
 
-// CheckName says what is wrong with a volume's or snapshot's name: 1 to
+// CheckName checks the name of a volume or snapshot: 1 to
 // MaxNameBytes of a-z, A-Z, 0-9, "_", "." and "-", beginning with a letter or
 // digit, as Docker's. The error wraps cause.ErrInvalid.
 func CheckName(name string) error {
@@ -25,7 +25,7 @@ func CheckName(name string) error {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
 		case i > 0 && strings.IndexByte("_.-", c) >= 0:
 		default:
-			return fmt.Errorf("%w name %q: want letters, digits, \"_\", \".\" and \"-\", a letter or digit first", cause.ErrInvalid, name)
+			return fmt.Errorf("%w name %q: want letters, digits, \"_\", \".\" and \"-\", beginning with a letter or digit", cause.ErrInvalid, name)
 		}
 	}
 	return nil

@@ -11,7 +11,7 @@ func CleanPath(path string) bool {
 	return filepath.IsAbs(path) && filepath.Clean(path) == path
 }
 
-// Within says whether a path is a directory's or below it.
+// Within says whether a path is a directory or below it.
 func Within(path, directory string) bool {
 	return path == directory || strings.HasPrefix(path, strings.TrimSuffix(directory, "/")+"/")
 }

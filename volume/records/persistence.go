@@ -6,7 +6,7 @@ import (
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
-// Persistence is how a volume is attached at each start of the host.
+// Persistence has the options for attaching at each start of the host.
 type Persistence struct {
 	// Target, Placement, Cgroup, ReadOnly, AllowCache, Dev and Suid are as in
 	// the options of Attach.
@@ -29,15 +29,15 @@ type Persistence struct {
 	// ParentMount is where the file system of Target's parent was mounted when the
 	// volume became persistent; "" in older records.
 	ParentMount string `json:"parent_mount,omitempty"`
-	// Unfinished is set while Attach begins the persistence, or Detach or
-	// Delete ends it: if they are killed, it ends.
+	// Unfinished is set while Attach starts the persistence, or Detach or Delete ends
+	// it. If they are killed, a repair ends it.
 	Unfinished bool `json:"unfinished,omitempty"`
-	// DetachedBootID is the start of the host at which DetachUntilStart
+	// DetachedBootID identifies the start of the host at which DetachUntilStart
 	// detached the volume.
 	DetachedBootID string `json:"detached_boot_id,omitempty"`
 }
 
-// check refuses what Attach would not have recorded.
+// check refuses values that Attach does not record.
 func (s Persistence) check(name string) error {
 	if !CleanPath(s.Target) || s.Target == "/" {
 		return fmt.Errorf("persistent mount point %q", s.Target)

@@ -7,14 +7,14 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 )
 
-// A volume's size: at least what ext4 with a journal needs, at most what ext4
-// and a file can have, in whole blocks.
+// Bounds of a volume's size: the least for an ext4 with a journal, and the largest ext4
+// and file.
 const (
 	MinSizeBytes = 16 << 20
 	MaxSizeBytes = 16 << 40
 )
 
-// CheckSize says what is wrong with a volume's size in bytes. The error wraps
+// CheckSize checks a volume's size in bytes. The error wraps
 // cause.ErrInvalid.
 func CheckSize(bytes uint64) error {
 	switch {
@@ -28,13 +28,13 @@ func CheckSize(bytes uint64) error {
 	return nil
 }
 
-// Weights as BFQ on cgroup v1 has them; io.weight's range holds them all.
+// Bounds of weights: those of BFQ on cgroup v1, which io.weight accepts, too.
 const (
 	MinWeight = 1
 	MaxWeight = 1000
 )
 
-// CheckWeight says what is wrong with a weight; 0 is none.
+// CheckWeight checks a weight; 0 is none.
 func CheckWeight(weight uint64) error {
 	if weight > MaxWeight {
 		return fmt.Errorf("%w weight: %d, want %d to %d", cause.ErrInvalid, weight, MinWeight, MaxWeight)

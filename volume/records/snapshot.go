@@ -7,25 +7,25 @@ import (
 	"github.com/daybook-project/daybook/internal/versioned"
 )
 
-// Method is how a snapshot was made.
+// Method says how a snapshot was made.
 type Method string
 
 // The methods.
 const (
-	// Reflink: the copy shares its blocks until one of the two is written.
-	// XFS and btrfs can.
+	// Reflink: the copy shares its blocks until one of the two is written. XFS and
+	// btrfs support it.
 	Reflink Method = "reflink"
-	// Copied: read and written, but for what is zero.
+	// Copied: read and written, except for zeros.
 	Copied Method = "copy"
 	// LVMSnapshot: LVM copies a block when it is written.
 	LVMSnapshot Method = "lvm"
 )
 
-// Snapshot is what is written down of a snapshot.
+// Snapshot is the record of a snapshot.
 type Snapshot struct {
 	Format int    `json:"format"`
 	Name   string `json:"name"`
-	// ID is the snapshot's own, VolumeID the volume's.
+	// ID is the UUID of the snapshot, VolumeID that of the volume.
 	ID        string    `json:"id"`
 	VolumeID  string    `json:"volume_id"`
 	Created   time.Time `json:"created"`
@@ -34,18 +34,17 @@ type Snapshot struct {
 	// FrozenSeconds is how long writers had to wait at most; 0 if the
 	// volume was not attached.
 	FrozenSeconds float64 `json:"frozen_seconds"`
-	// LVM is the logical volume that it is; nil: it is an image.
+	// LVM is the logical volume of the snapshot; nil: it is an image.
 	LVM *LogicalVolume `json:"lvm,omitempty"`
 }
 
-// The formats of a snapshot's record, as those of a volume's.
+// The formats of a snapshot's record, like those of a volume's.
 const (
 	SnapshotFormat    = 1
 	SnapshotFormatLVM = 2
 )
 
-// ParseSnapshot reads the record of a snapshot, which may have been cut off or
-// written by anybody.
+// ParseSnapshot reads the record of the snapshot called name, and checks all of it.
 func ParseSnapshot(name string, text []byte) (Snapshot, error) {
 	record, err := DecodeSnapshot(text)
 	if err == nil && record.Name != name {
@@ -54,7 +53,7 @@ func ParseSnapshot(name string, text []byte) (Snapshot, error) {
 	return record, err
 }
 
-// DecodeSnapshot is ParseSnapshot of a snapshot of any name.
+// DecodeSnapshot is ParseSnapshot for a snapshot of any name.
 func DecodeSnapshot(text []byte) (record Snapshot, err error) {
 	if err := versioned.CheckFormat(text, "format", SnapshotFormatLVM); err != nil {
 		return record, err

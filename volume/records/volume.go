@@ -1,6 +1,6 @@
-// Package records has what is written down of volumes and their snapshots, as pure
-// values: which records there can be, how they are read and written, and what a
-// name, a size or a weight may be. Files and locks are the package store's.
+// Package records has the records of volumes and their snapshots as pure values: their
+// fields, how they are encoded, and which names, sizes and weights are valid. The package
+// store has files and locks.
 package records
 
 import (
@@ -17,29 +17,29 @@ import (
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
-// Provision is how an image gets its blocks.
+// Provision says when an image gets its blocks.
 type Provision string
 
-// The two provisions.
+// The provisions.
 const (
-	// Thin images are sparse: the pool gives blocks at the first write.
+	// Thin images are sparse: blocks are allocated at the first write.
 	Thin Provision = "thin"
-	// Full images are written once at creation: no write of the volume
-	// allocates in the pool, so that the pool's journal has no part in it.
+	// Full images are written once at creation. Later writes allocate no blocks
+	// in the pool, and so add nothing to the pool's journal.
 	Full Provision = "full"
 	// OnDevice volumes have no image, and no loop device: their file system
 	// is on a block device of the host.
 	OnDevice Provision = "device"
 )
 
-// The formats of a volume's record. One with a logical volume has a format of its
-// own, for an earlier Daybook would not know what to do with it.
+// The formats of a volume's record. A volume on LVM has a format of its own, because
+// earlier versions cannot handle it.
 const (
 	Format    = 1
 	FormatLVM = 2
 )
 
-// Volume is what is written down of a volume.
+// Volume is the record of a volume.
 type Volume struct {
 	Format    int       `json:"format"`
 	Name      string    `json:"name"`
@@ -50,11 +50,11 @@ type Volume struct {
 	// Device is the node of the block device of an OnDevice volume.
 	Device string `json:"device,omitempty"`
 	// LVM is the logical volume that Daybook has created for the volume; nil if it
-	// has an image, or a device of the user's.
+	// has an image, or is on a device of the user.
 	LVM *LogicalVolume `json:"lvm,omitempty"`
-	// SectorBytes is the loop device's, or device's, logical block size.
+	// SectorBytes is the logical block size of the loop device or device.
 	SectorBytes uint32 `json:"sector_bytes"`
-	// Weight is the parent cgroup's while attached; 0 leaves it alone.
+	// Weight is the parent cgroup's while attached; 0 does not change it.
 	Weight uint64            `json:"weight,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 	// MountOptions are ext4's, such as "data=ordered,commit=30".
@@ -62,22 +62,23 @@ type Volume struct {
 	NoAtime      bool   `json:"noatime,omitempty"`
 	// JournalDevice is the node of an external journal; "" for none.
 	JournalDevice string `json:"journal_device,omitempty"`
-	// Origin says what a clone or received volume was made from.
+	// Origin names the source of a clone or received volume.
 	Origin string `json:"origin,omitempty"`
-	// Attachment is what was done to the host; nil while detached.
+	// Attachment describes the changes to the host; nil while detached.
 	Attachment *Attachment `json:"attachment,omitempty"`
-	// Persist is how it is attached at each start of the host; nil: it is not.
+	// Persist has the options for attaching at each start of the host; nil: it is not
+	// attached then.
 	Persist *Persistence `json:"persist,omitempty"`
-	// Frozen is set while a snapshot holds the file system still.
+	// Frozen is set while the file system is frozen for a copy.
 	Frozen bool `json:"frozen,omitempty"`
-	// Resize is set while the size changes: to what.
+	// Resize is the new size while the size changes; else 0.
 	Resize uint64 `json:"resize_to_bytes,omitempty"`
 
-	// unknown are a newer Daybook's fields, kept when the record is written.
+	// unknown are fields of a newer Daybook, which are kept when the record is written.
 	unknown versioned.Unknown
 }
 
-// AttachState says how far an attachment has come.
+// AttachState is the progress of an attachment.
 type AttachState string
 
 // The states of an attachment.
@@ -90,7 +91,7 @@ const (
 // Attachment is recorded before the first of its steps.
 type Attachment struct {
 	State AttachState `json:"state"`
-	// BootID names the start of the host at which it was made.
+	// BootID identifies the start of the host at which it was made.
 	BootID string `json:"boot_id"`
 	// Target is the mount point; MadeTarget: its directory is ours.
 	Target     string `json:"target"`
@@ -104,18 +105,17 @@ type Attachment struct {
 	// Dev and Suid: it is mounted without nodev and nosuid.
 	Dev  bool `json:"dev,omitempty"`
 	Suid bool `json:"suid,omitempty"`
-	// Placed is where the jbd2 thread is, and what was done to cgroups for it.
+	// Placed has the place of the jbd2 thread, and the changes to cgroups for it.
 	placement.Placed
 
 	unknown versioned.Unknown
 }
 
-// MaxBytes bounds a record; one that is longer is not ours.
+// MaxBytes limits the length of a record.
 const MaxBytes = 256 << 10
 
-// ParseVolume reads the record of the volume called name, which may have been
-// cut off or written by anybody. The error wraps cause.ErrCorrupt, or cause.ErrUnsupported
-// if a newer Daybook has written it.
+// ParseVolume reads the record of the volume called name, and checks all of it. The error
+// wraps cause.ErrCorrupt, or cause.ErrUnsupported if a newer Daybook has written it.
 func ParseVolume(name string, text []byte) (Volume, error) {
 	record, err := DecodeVolume(text)
 	if err == nil && record.Name != name {
@@ -127,6 +127,7 @@ func ParseVolume(name string, text []byte) (Volume, error) {
 	return record, nil
 }
 
+// DecodeVolume is ParseVolume for a volume of any name.
 func DecodeVolume(text []byte) (record Volume, err error) {
 	if err := versioned.CheckFormat(text, "format", FormatLVM); err != nil {
 		return record, err
@@ -141,7 +142,7 @@ func DecodeVolume(text []byte) (record Volume, err error) {
 	return record, record.Check()
 }
 
-// Encode gives the text of a record, with what a newer Daybook has put there.
+// Encode returns the text of a record, with the unknown fields of a newer Daybook.
 func (r Volume) Encode() ([]byte, error) {
 	unknown := maps.Clone(r.unknown)
 	delete(unknown, "attachment")
@@ -154,6 +155,7 @@ func (r Volume) Encode() ([]byte, error) {
 	return versioned.Encode(r, unknown)
 }
 
+// Check refuses records that no operation writes.
 func (r Volume) Check() error {
 	if r.Format != Format && r.Format != FormatLVM || (r.Format == FormatLVM) != (r.LVM != nil) {
 		return fmt.Errorf("format %d", r.Format)
@@ -193,8 +195,8 @@ func (r Volume) Check() error {
 	return r.Attachment.check(r.Name)
 }
 
-// check keeps out what would lead the undoing astray: all cgroups are on the
-// way to where the volume's journal thread belongs.
+// check refuses values with which an undo would change anything else: all cgroups must be
+// ancestors of the volume's journal cgroup.
 func (a Attachment) check(name string) error {
 	switch a.State {
 	case Attaching, Attached, Detaching:
@@ -207,7 +209,7 @@ func (a Attachment) check(name string) error {
 	return a.Placed.Check(name)
 }
 
-// checkDevices: an attachment has a loop device, or that of the volume.
+// checkDevices checks that an attachment has a loop device, or the volume's own.
 func (a Attachment) checkDevices(onDevice bool) error {
 	if number, isLoop := strings.CutPrefix(a.LoopDevice, "loop"); a.LoopDevice != "" {
 		if _, err := strconv.ParseUint(number, 10, 32); err != nil || !isLoop || onDevice {

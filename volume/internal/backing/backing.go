@@ -1,7 +1,7 @@
-// Package backing has what blocks a volume uses, behind one interface: an image file
-// under a loop device, a block device that the user gives, or a logical volume of
-// LVM. Each is a file here. It knows records, and no operations: who calls it has
-// locked the volume and has written in its record what is to be done.
+// Package backing provides the blocks of volumes behind one interface: an image file
+// under a loop device, a block device of the user, or a logical volume of
+// LVM. Each has a file here. The package knows records and no operations: the caller has
+// locked the volume and recorded the intent.
 package backing
 
 import (
@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,63 +26,66 @@ import (
 
 // Backing is the blocks of one volume.
 type Backing interface {
-	// Node is the file or block device that has the file system while the volume
-	// is detached.
+	// Node is the path of the file or block device with the file system while the
+	// volume is detached.
 	Node() string
-	// InPool says whether the blocks are the pool's, and count in its quota.
+	// InPool says whether the blocks are in the pool and count in its quota.
 	InPool() bool
-	// Create makes the blocks, SizeBytes of the record. A block device holds no
-	// file system then. An interrupted one is undone by Delete.
-	// A tool that it starts keeps held open, a lock, until it has ended.
+	// Create makes the blocks, SizeBytes of the record, without a file system. Delete
+	// undoes an interrupted Create. Each tool keeps held, a lock, open until it has
+	// ended.
 	Create(ctx context.Context, held *os.File) error
-	// Delete removes what Create made, and what Snapshot and Clone of others
-	// made for it; what is in the pool's directory goes with that. What is gone
-	// already, or another's by now, is no error.
+	// Delete removes the blocks that Create, or Snapshot and Clone of another volume,
+	// made, except files in the pool's directory. Blocks that are gone already or now
+	// belong to others are no error.
 	Delete(ctx context.Context) error
-	// CheckDelete refuses what Delete of the volume and of its snapshots would, before
-	// anything is changed. The error wraps ErrBusy if somebody uses it or it is
-	// another's.
+	// CheckDelete refuses what Delete of the volume and of its snapshots would refuse,
+	// before anything changes. The error wraps ErrBusy if the blocks are in use or
+	// belong to others.
 	CheckDelete(ctx context.Context, snapshots []records.Snapshot) error
 
-	// Check says whether the blocks are there, as many as recorded, and still the
-	// volume's. The error wraps ErrCorrupt.
-	Check() error
-	// CheckUnused refuses blocks that somebody else has open. The error wraps
-	// ErrBusy.
+	// Activate makes the node of a detached volume's blocks appear, where they need
+	// it. Check and Open do so, too.
+	Activate(ctx context.Context) error
+	// Check checks that the blocks exist, are as many as recorded, and still belong to
+	// the volume. The error wraps ErrCorrupt.
+	Check(ctx context.Context) error
+	// CheckUnused refuses blocks that others use. The error wraps ErrBusy.
 	CheckUnused() error
-	// Open makes a block device of them that can be mounted.
+	// Open makes a block device of the blocks that can be mounted.
 	Open(ctx context.Context, options OpenOptions) (Device, error)
-	// Opened are the block devices of an attachment: one, if all is well.
-	Opened() ([]Device, error)
-	// Close lets go of a device that was opened; unmounted: it was mounted until
-	// just now, and must then be nobody's. The error wraps ErrBusy if it is used.
+	// Opened returns the block devices of an attachment: one, unless something is
+	// wrong. read lists the loop devices.
+	Opened(read ReadLoops) ([]Device, error)
+	// Close closes an opened device. unmounted says that it was just unmounted: then
+	// Close waits until no one uses it. The error wraps ErrBusy if it is in use.
 	Close(ctx context.Context, device Device, unmounted bool) error
 
-	// CheckResize refuses a size that the blocks cannot have, before anything is
-	// changed.
+	// CheckResize refuses a size that the blocks cannot have, before anything changes.
 	CheckResize(ctx context.Context, bytes uint64) error
-	// SetLength gives the volume so many bytes, or more where blocks come in
-	// larger units; doing it again changes nothing. A device is as long as it is.
+	// SetLength gives the volume that length, or more if the allocation unit is
+	// larger. Doing it again changes nothing. It does not change a device.
 	SetLength(ctx context.Context, bytes uint64) error
-	// HasLength says whether there are so many bytes.
+	// HasLength says whether the blocks have at least that length.
 	HasLength(bytes uint64) (bool, error)
-	// Fill writes the blocks from that byte on once, if no write of the volume is
-	// to allocate any.
+	// Fill writes the blocks of a full image once, from that byte on, so that later
+	// writes allocate none.
 	Fill(ctx context.Context, from uint64, progress imagefile.Progress) error
-	// Lengthened gives an opened device its new length.
+	// Lengthened makes an opened device notice its new length.
 	Lengthened(device string) error
 	// Grown is called after the kernel has made a mounted file system longer, from
 	// that byte on.
 	Grown(from uint64) error
 
-	// CheckCopy refuses where Snapshot and Clone cannot be. The error wraps
+	// CheckCopy refuses if Snapshot and Clone are not possible. The error wraps
 	// ErrUnsupported.
 	CheckCopy() error
-	// Snapshot copies what the volume holds. The copy is whole: freeze has the
-	// file system of an attached volume frozen while it calls do, or is nil.
+	// Snapshot copies the content of the volume. freeze keeps the file system of an
+	// attached volume frozen while it calls do, so that the copy is consistent; nil if
+	// the volume is detached.
 	Snapshot(ctx context.Context, to Copy, freeze Freeze) (method records.Method, frozenSeconds float64, err error)
-	// Clone copies what the volume, or a snapshot of it, holds into the blocks of
-	// another volume, which do not exist yet.
+	// Clone copies the content of the volume, or of a snapshot of it, to new blocks of
+	// another volume.
 	Clone(ctx context.Context, snapshot *records.Snapshot, to Copy, freeze Freeze) error
 	// SnapshotNode is the file or block device of a snapshot of the volume.
 	SnapshotNode(snapshot records.Snapshot) string
@@ -89,35 +94,67 @@ type Backing interface {
 	// CheckDeleteSnapshot is CheckDelete of a snapshot.
 	CheckDeleteSnapshot(ctx context.Context, snapshot records.Snapshot) error
 
-	// AllocatedBytes are those taken of the pool, volume group or thin pool. It may
-	// run a program.
-	AllocatedBytes() (uint64, error)
+	// AllocatedBytes is the space that the blocks take in the pool, volume group or
+	// thin pool. It may run a program.
+	AllocatedBytes(ctx context.Context) (uint64, error)
 }
 
 // OpenOptions are the choices of [Backing.Open].
 type OpenOptions struct {
 	ReadOnly bool
-	// AllowCache allows reading and writing through a page cache of its own, where
-	// direct I/O is not to be had.
+	// AllowCache allows the page cache where direct I/O is not available.
 	AllowCache bool
 }
 
-// Device is a block device that a volume's file system lies on.
+// Device is a block device with a volume's file system.
 type Device struct {
 	Dev  blockdev.Dev
 	Node string
-	// Loop is what Daybook made over an image; nil if the device is the volume's
-	// own.
+	// Loop is the loop device over an image; nil if the device is the volume's own.
 	Loop *blockdev.Loop
 }
 
-// Copy is what a snapshot or a clone is made in.
+// Loop is a loop device over a file that has the name of an image.
+type Loop struct {
+	blockdev.Loop
+	// Status is the device's own; Err wraps blockdev.ErrGone if it has no file by
+	// now.
+	Status blockdev.LoopStatus
+	Err    error
+}
+
+// ReadLoops lists loop devices, as Loops does.
+type ReadLoops func() ([]Loop, error)
+
+// Loops asks the kernel.
+func Loops() ([]Loop, error) {
+	all, err := blockdev.Loops()
+	if err != nil {
+		return nil, err
+	}
+	var loops []Loop
+	for _, loop := range all {
+		if path, _ := loopFile(loop); filepath.Base(path) == store.ImageFile {
+			status, err := loop.Status()
+			loops = append(loops, Loop{loop, status, err})
+		}
+	}
+	return loops, nil
+}
+
+// loopFile is the path of a loop device's file. To that of a removed one the kernel adds
+// a word.
+func loopFile(loop blockdev.Loop) (path string, removed bool) {
+	return strings.CutSuffix(loop.File, " (deleted)")
+}
+
+// Copy describes the snapshot or clone that is made.
 type Copy struct {
 	// Directory is the work in which it is made; an image is in it.
 	Directory string
-	// Held is the work's lock, which a tool keeps open until it has ended.
+	// Held is the work's lock, which each tool keeps open until it has ended.
 	Held *os.File
-	// Snapshot or Volume is the record of what is made.
+	// Snapshot or Volume is the record of the copy.
 	Snapshot *records.Snapshot
 	Volume   *records.Volume
 	// LongestFreeze is how long writers of an attached volume may wait.
@@ -127,12 +164,12 @@ type Copy struct {
 	Progress   imagefile.Progress
 }
 
-// Freeze has the file system frozen while do runs, and says how long its writers
-// waited at most.
+// Freeze keeps the file system frozen while do runs, and returns how long writers waited
+// at most.
 type Freeze func(ctx context.Context, do func(context.Context) error) (seconds float64, err error)
 
-// Of gives the blocks of a volume, whose directory in a pool, or in the work in
-// which it is made, is given.
+// Of returns the blocks of a volume. directory is that of the volume in its pool, or the
+// work in which it is made.
 func Of(directory string, record records.Volume, log *slog.Logger) Backing {
 	switch {
 	case record.LVM != nil:
@@ -143,12 +180,12 @@ func Of(directory string, record records.Volume, log *slog.Logger) Backing {
 	return image{directory: directory, record: record, log: log}
 }
 
-// Clear removes what the volume or snapshot of which a directory holds the record
-// has outside of that directory. A record of a newer Daybook is left alone, by an
-// error that wraps ErrUnsupported: nobody knows what belongs to it.
+// Clear removes the blocks outside of the pool that belong to the record of a volume or
+// snapshot in a directory. For a record of a newer Daybook the error wraps
+// ErrUnsupported, because its parts are unknown.
 func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 	if store.CheckDirectories(parent(directory), directory) != nil {
-		return nil // nobody knows what is in it
+		return nil // its content is not trusted
 	}
 	snapshot, err := store.ReadSnapshotIn(directory)
 	if err == nil {
@@ -162,22 +199,25 @@ func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 		return err
 	}
 	if err != nil {
-		return nil // an image's work, which has none yet, or nobody knows
+		return nil // the work of an image, which has no record yet, or unknown
 	}
 	blocks := Of(directory, record, log)
+	snapshots, _, err := store.SnapshotsIn(directory)
 	var errs []error
-	for _, snapshot := range store.SnapshotsIn(directory) {
+	if !blocks.InPool() {
+		errs = append(errs, left(err)) // their logical volumes are unknown
+	}
+	for _, snapshot := range snapshots {
 		errs = append(errs, blocks.DeleteSnapshot(ctx, snapshot))
 	}
 	return errors.Join(append(errs, blocks.Delete(ctx))...)
 }
 
-// leavePatience is how long AwaitFree waits for others: a container that is just
-// being started has copies of all the host's mounts for a moment.
+// leavePatience is how long AwaitFree waits: a container that is being started has copies
+// of all the host's mounts for a moment.
 const leavePatience = 3 * time.Second
 
-// AwaitFree tries again for a while as long as the error is that somebody uses
-// what is tried on.
+// AwaitFree retries for a while as long as the error wraps ErrBusy.
 func AwaitFree(ctx context.Context, try func() error) error {
 	deadline := time.Now().Add(leavePatience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -194,19 +234,19 @@ func AwaitFree(ctx context.Context, try func() error) error {
 	}
 }
 
-// IsGone says that a device's node leads nowhere.
+// IsGone says that the node of a device is missing, or has no device.
 func IsGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENXIO) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOMEDIUM)
 }
 
-// Facts are what a volume has to know of a block device.
+// Facts are the properties of a block device that a volume needs.
 type Facts struct {
 	Dev         blockdev.Dev
 	Bytes       uint64
 	SectorBytes uint32
 }
 
-// LookAt asks for the facts of a block device.
+// LookAt reads the facts of a block device.
 func LookAt(node string) (facts Facts, err error) {
 	file, err := os.OpenFile(node, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

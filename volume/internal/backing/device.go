@@ -19,20 +19,20 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// device is a block device of the host that the user gave: a partition, or a
-// logical volume that somebody else manages.
+// device is a block device of the user: a partition, or a logical volume that Daybook does
+// not manage.
 type device struct{ record records.Volume }
 
 func (d device) Node() string { return d.record.Device }
 func (d device) InPool() bool { return false }
 
-// Create finds the device there already.
+// Create does nothing: the device exists.
 func (d device) Create(context.Context, *os.File) error { return nil }
 
-// Delete wipes the file system, so that the device is as free as it was. A device
-// that is gone, or somebody else's by now, is left alone.
+// Delete wipes the file system's signature, so that the device is empty again. A device
+// that is gone, or that has another file system now, is not changed.
 func (d device) Delete(ctx context.Context) error {
-	if d.Check() != nil {
+	if d.Check(ctx) != nil {
 		return nil
 	}
 	if err := AwaitUnused(ctx, d.Node()); err != nil {
@@ -42,18 +42,20 @@ func (d device) Delete(ctx context.Context) error {
 	return err
 }
 
-// CheckDelete asks nothing where what is at the path of a device that is gone is not
-// the volume's.
-func (d device) CheckDelete(context.Context, []records.Snapshot) error {
-	if d.Check() != nil {
+// CheckDelete refuses a device in use. If the device is gone or has another file system,
+// there is nothing to refuse.
+func (d device) CheckDelete(ctx context.Context, _ []records.Snapshot) error {
+	if d.Check(ctx) != nil {
 		return nil
 	}
 	return d.CheckUnused()
 }
 
-// Check also looks whether it is still the volume's: nodes change their devices from
-// one start to the next.
-func (d device) Check() error { return checkNode(d.Node(), d.record) }
+func (d device) Activate(context.Context) error { return nil }
+
+// Check also compares the UUID of the file system, because a node may be another device
+// after a start of the host.
+func (d device) Check(context.Context) error { return checkNode(d.Node(), d.record) }
 
 func checkNode(node string, record records.Volume) error {
 	facts, err := LookAt(node)
@@ -77,7 +79,7 @@ func checkNode(node string, record records.Volume) error {
 
 func (d device) CheckUnused() error { return CheckUnused(d.Node()) }
 
-// CheckUnused asks the kernel, which knows of all that claim a device. The error
+// CheckUnused asks the kernel, which knows all users of a device. The error
 // wraps ErrBusy.
 func CheckUnused(node string) error {
 	err := blockdev.CheckUnused(node)
@@ -87,7 +89,7 @@ func CheckUnused(node string) error {
 	return err
 }
 
-// AwaitUnused waits a while for whoever is just leaving a device.
+// AwaitUnused waits a while until a device is no longer in use.
 func AwaitUnused(ctx context.Context, node string) error {
 	return AwaitFree(ctx, func() error { return CheckUnused(node) })
 }
@@ -99,9 +101,9 @@ func opened(node string) (Device, error) {
 	return Device{Dev: facts.Dev, Node: node}, err
 }
 
-// Opened goes by the number that was attached: its node may be another's by now, and
-// the numbers of another start of the host were others.
-func (d device) Opened() ([]Device, error) { return attached(d.Node(), d.record) }
+// Opened uses the recorded device number, because the node may be another device now. A
+// number of an earlier start of the host is not valid.
+func (d device) Opened(ReadLoops) ([]Device, error) { return attached(d.Node(), d.record) }
 
 func attached(node string, record records.Volume) ([]Device, error) {
 	a := record.Attachment
@@ -118,7 +120,7 @@ func attached(node string, record records.Volume) ([]Device, error) {
 
 func (d device) Close(ctx context.Context, open Device, unmounted bool) error {
 	if facts, err := LookAt(open.Node); !unmounted || err != nil || facts.Dev != open.Dev {
-		return nil // never mounted, or its node is gone or another's
+		return nil // never mounted, or the node is gone or another device
 	}
 	return AwaitUnused(ctx, open.Node)
 }
@@ -142,7 +144,7 @@ func (d device) Fill(context.Context, uint64, imagefile.Progress) error { return
 func (d device) Lengthened(string) error                                { return nil }
 func (d device) Grown(uint64) error                                     { return nil }
 
-// CheckCopy refuses copies of what the user's volume manager copies.
+// CheckCopy refuses copies: the user's volume manager makes them.
 func (d device) CheckCopy() error {
 	return fmt.Errorf("%w: it lies on the device %s, whose copies are the volume manager's (lvcreate --snapshot)", cause.ErrUnsupported, d.Node())
 }
@@ -159,13 +161,13 @@ func (d device) DeleteSnapshot(context.Context, records.Snapshot) error { return
 
 func (d device) CheckDeleteSnapshot(context.Context, records.Snapshot) error { return nil }
 
-func (d device) AllocatedBytes() (uint64, error) {
+func (d device) AllocatedBytes(context.Context) (uint64, error) {
 	_, err := LookAt(d.Node())
 	return 0, err
 }
 
-// LockNode is for who makes a volume of a device. util-linux takes the same lock, and
-// udev, for a moment, while it looks at a device that is new.
+// LockNode locks a device of which a volume is made. util-linux takes the same lock, and
+// so does udev for a moment while it probes a new device.
 func LockNode(ctx context.Context, node string) (*store.Lock, error) {
 	file, err := os.OpenFile(node, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -181,14 +183,14 @@ func LockNode(ctx context.Context, node string) (*store.Lock, error) {
 	return &store.Lock{File: file}, nil
 }
 
-// CheckEmpty refuses a device on which wipefs knows something.
+// CheckEmpty refuses a device on which wipefs finds a signature.
 func CheckEmpty(ctx context.Context, node string) error {
 	output, err := wipefs(ctx, "--no-act", "--noheadings", "--output", "TYPE", node)
 	if err != nil {
 		return err
 	}
 	if found := strings.Fields(output); len(found) > 0 {
-		return fmt.Errorf("%s is %w: it holds %s; if that may go: wipefs --all %s", node, cause.ErrBusy, strings.Join(found, ", "), node)
+		return fmt.Errorf("%s is %w: it holds %s; to erase that: wipefs --all %s", node, cause.ErrBusy, strings.Join(found, ", "), node)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,9 +31,9 @@ type image struct {
 func (i image) Node() string { return filepath.Join(i.directory, store.ImageFile) }
 func (i image) InPool() bool { return true }
 
-// Create makes a file that reads as zeros: sparse, or with all its blocks, asked for
-// at once so that they lie together. A file system that is made in a sparse file has
-// its own first, here and there.
+// Create makes a file that reads as zeros: sparse, or with all its blocks. These are
+// allocated at once, so that they are contiguous; otherwise the blocks that mke2fs writes
+// would be allocated first, scattered.
 func (i image) Create(context.Context, *os.File) error {
 	err := imagefile.MakeSparse(i.Node(), i.record.SizeBytes)
 	if err == nil && i.record.Provision == records.Full {
@@ -45,7 +44,9 @@ func (i image) Create(context.Context, *os.File) error {
 
 func (i image) Delete(context.Context) error { return nil }
 
-func (i image) Check() error {
+func (i image) Activate(context.Context) error { return nil }
+
+func (i image) Check(context.Context) error {
 	info, err := os.Stat(i.Node())
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("its image %s is missing: it is %w", i.Node(), cause.ErrCorrupt)
@@ -60,7 +61,7 @@ func (i image) Check() error {
 }
 
 func (i image) CheckUnused() error {
-	loops, err := i.loops()
+	loops, err := i.loops(Loops)
 	if err != nil || len(loops) == 0 {
 		return err
 	}
@@ -88,7 +89,7 @@ func (i image) Open(_ context.Context, o OpenOptions) (Device, error) {
 	return Device{Dev: loop.Dev, Node: loop.Path(), Loop: &loop}, nil
 }
 
-// sectorBytes is the loop device's logical block size: what direct I/O takes now, if
+// sectorBytes is the loop device's logical block size: the least for direct I/O now, if
 // the file system's blocks are not smaller.
 func (i image) sectorBytes() uint32 {
 	sector := imagefile.DirectSectorBytes(i.Node(), i.record.SectorBytes)
@@ -99,52 +100,46 @@ func (i image) sectorBytes() uint32 {
 	return sector
 }
 
-// label is by what the loop devices that Daybook made are known: another program
-// may attach the image, too.
+// label marks the loop devices that Daybook made. Another program may attach the image,
+// too.
 func (i image) label() string { return "daybook volume " + i.record.ID }
 
 // Opened finds the loop devices that Daybook made of the image.
-func (i image) Opened() ([]Device, error) {
-	all, err := i.loops()
+func (i image) Opened(read ReadLoops) ([]Device, error) {
+	all, err := i.loops(read)
 	if err != nil {
 		return nil, err
 	}
 	var own []Device
 	for _, loop := range all {
-		status, err := loop.Status()
 		switch {
-		case errors.Is(err, blockdev.ErrGone): // detached since
-		case err != nil:
-			return nil, err
-		case status.Label == i.label():
-			own = append(own, Device{Dev: loop.Dev, Node: loop.Node(), Loop: &loop})
+		case errors.Is(loop.Err, blockdev.ErrGone): // detached since
+		case loop.Err != nil:
+			return nil, loop.Err
+		case loop.Status.Label == i.label():
+			own = append(own, Device{Dev: loop.Dev, Node: loop.Node(), Loop: &loop.Loop})
 		}
 	}
 	return own, nil
 }
 
-// loops finds the loop devices that have the image, whoever made them: by its path,
-// also where the file was removed since, which the kernel adds to it; or by its
-// inode, where the pool has several paths.
-func (i image) loops() ([]blockdev.Loop, error) {
-	all, err := blockdev.Loops()
+// loops finds the loop devices over the image, whoever made them: by its path,
+// also where the file was removed since; or by its inode, where the pool has several
+// paths.
+func (i image) loops(read ReadLoops) ([]Loop, error) {
+	all, err := read()
 	if err != nil {
 		return nil, err
 	}
 	var st unix.Stat_t
 	there := unix.Stat(i.Node(), &st) == nil
-	var found []blockdev.Loop
+	var found []Loop
 	for _, loop := range all {
-		path, removed := strings.CutSuffix(loop.File, " (deleted)")
-		if filepath.Base(path) != store.ImageFile {
-			continue
-		}
+		path, removed := loopFile(loop.Loop)
 		same := path == i.Node()
-		if there && !removed {
+		if there && !removed && loop.Err == nil {
 			// Another mount namespace may have another file at that path.
-			if status, err := loop.Status(); err == nil {
-				same = status.Inode == st.Ino && status.FileSystem == st.Dev
-			}
+			same = loop.Status.Inode == st.Ino && loop.Status.FileSystem == st.Dev
 		}
 		if same {
 			found = append(found, loop)
@@ -179,7 +174,7 @@ func (i image) Fill(ctx context.Context, from uint64, progress imagefile.Progres
 	return imagefile.WriteOut(ctx, i.Node(), int64(from), progress)
 }
 
-// Lengthened makes a loop device as long as its file is.
+// Lengthened gives a loop device the length of its file.
 func (i image) Lengthened(device string) error {
 	fd, err := unix.Open(device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -213,13 +208,13 @@ func (i image) CheckDelete(context.Context, []records.Snapshot) error { return i
 
 func (i image) CheckDeleteSnapshot(context.Context, records.Snapshot) error { return nil }
 
-func (i image) AllocatedBytes() (uint64, error) {
+func (i image) AllocatedBytes(context.Context) (uint64, error) {
 	var st unix.Stat_t
 	err := unix.Stat(i.Node(), &st)
 	return uint64(st.Blocks) * 512, err
 }
 
-// Snapshot brings into the sparse image of the work what the volume holds.
+// Snapshot copies the content of the volume to the sparse image of the work.
 func (i image) Snapshot(ctx context.Context, to Copy, freeze Freeze) (records.Method, float64, error) {
 	source, target, size := i.Node(), filepath.Join(to.Directory, store.ImageFile), i.record.SizeBytes
 	if freeze == nil {
@@ -229,7 +224,7 @@ func (i image) Snapshot(ctx context.Context, to Copy, freeze Freeze) (records.Me
 		how, err := copyStill(ctx, source, target, size, to.Progress)
 		return how, 0, err
 	}
-	// Of a live image it is no snapshot, but shows whether it can be.
+	// A reflink of a live image is no snapshot, but shows whether reflinks work.
 	can, err := imagefile.Reflink(source, target, size)
 	if err != nil {
 		return "", 0, err
@@ -242,7 +237,7 @@ func (i image) Snapshot(ctx context.Context, to Copy, freeze Freeze) (records.Me
 			return "", 0, err
 		}
 	}
-	// What is written now need not be while it is frozen.
+	// Data written now need not be written while the file system is frozen.
 	if err := syncFileSystem(to.Mountpoint); err != nil {
 		return "", 0, err
 	}
@@ -269,17 +264,16 @@ func (i image) Clone(ctx context.Context, snapshot *records.Snapshot, to Copy, f
 	return err
 }
 
-// Passes over a volume at work, before it is frozen: each costs a reading, and
-// leaves less to be written in the next. The frozen one writes at most about
-// fewBytes, if the volume's writers let it.
+// Passes over a volume in use, before it is frozen. Each reads the whole image, and
+// leaves less to write for the next. The one during the freeze writes at most about
+// fewBytes, unless the writers of the volume are faster.
 const (
 	maxPasses = 3
 	fewBytes  = 64 << 20
 )
 
-// copyLive copies an image at work, so that little is left to be copied from the
-// frozen one, which is only read then. It refuses one that cannot be read in the
-// time that its writers may wait.
+// copyLive copies an image in use, so that little is left to write during the freeze. It
+// refuses an image that cannot be read in the time that its writers may wait.
 func copyLive(ctx context.Context, source, target string, size uint64, longest time.Duration, progress imagefile.Progress) (before *imagefile.Copied, err error) {
 	if err := checkReadable(ctx, source, size, longest); err != nil {
 		return nil, err
@@ -292,8 +286,8 @@ func copyLive(ctx context.Context, source, target string, size uint64, longest t
 	return before, nil
 }
 
-// checkReadable reads an image as the copying of a frozen one does, and refuses it
-// if that takes longer than a freeze may.
+// checkReadable reads an image as the copy during the freeze does, and refuses it if that
+// takes longer than the freeze may.
 func checkReadable(ctx context.Context, image string, size uint64, longest time.Duration) error {
 	var read uint64
 	reading, stop := context.WithTimeoutCause(ctx, longest, cause.ErrNotFrozen)
@@ -303,10 +297,10 @@ func checkReadable(ctx context.Context, image string, size uint64, longest time.
 		return err
 	}
 	return fmt.Errorf("%w: the pool's file system has no reflinks, so the image must be read while its writers wait, and in the %v that they may wait (--max-freeze) %d of %d bytes were read; "+
-		"detach the volume first, put the pool on XFS, or let them wait longer, such as --max-freeze 10m", cause.ErrNotFrozen, longest, read, size)
+		"detach the volume first, put the pool on XFS, or allow more time, such as --max-freeze 10m", cause.ErrNotFrozen, longest, read, size)
 }
 
-// copyStill copies an image that nobody writes.
+// copyStill copies an image that is not written meanwhile.
 func copyStill(ctx context.Context, source, target string, size uint64, progress imagefile.Progress) (records.Method, error) {
 	reflinked, err := imagefile.CopyStill(ctx, source, target, size, progress)
 	switch {

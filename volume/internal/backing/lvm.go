@@ -12,25 +12,25 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// logical is a logical volume of LVM, which Daybook creates and removes: linear, with
-// all its blocks (thick), or in a thin pool.
+// logical is a logical volume of LVM that Daybook creates and removes: linear with all
+// its blocks (thick), or in a thin pool (thin).
 //
-// A logical volume has the identity of its volume or snapshot in its name, which is
-// in a record before it is created. So what a killed process has left is known, and
-// nothing else is ever removed.
+// The name of a logical volume has the UUID of its volume or snapshot, and is recorded
+// before it is created. So a repair finds what a killed process left, and nothing else is
+// ever removed.
 type logical struct {
 	device
 	tool lvm
 }
 
-// Of the volume's logical volume.
+// at is the volume's logical volume.
 func (l logical) at() records.LogicalVolume { return *l.record.LVM }
 
 func (l logical) thin() bool { return l.at().ThinPool != "" }
 
 func (l logical) Node() string { return l.at().Node() }
 
-// Create makes it. LVM wipes what is known at its beginning.
+// Create creates the logical volume. LVM wipes old signatures at its beginning.
 func (l logical) Create(ctx context.Context, held *os.File) error {
 	return lvm{held}.create(ctx, l.at(), l.record.SizeBytes, l.record.Name)
 }
@@ -39,8 +39,8 @@ func (l logical) Delete(ctx context.Context) error {
 	return left(errors.Join(l.tool.remove(ctx, temporary(l.at())), l.tool.remove(ctx, l.at())))
 }
 
-// ErrLeft is wrapped by the errors of Delete and DeleteSnapshot after which a logical
-// volume may be there still.
+// ErrLeft is wrapped by errors of Delete and DeleteSnapshot after which a logical volume
+// may still exist.
 var ErrLeft = errors.New("a logical volume is left")
 
 func left(err error) error {
@@ -50,8 +50,7 @@ func left(err error) error {
 	return fmt.Errorf("%w: %w", ErrLeft, err)
 }
 
-// CheckGroup refuses a volume group, or a thin pool in it, that is not there. The
-// error wraps ErrInvalid.
+// CheckGroup refuses a missing volume group or thin pool. The error wraps ErrInvalid.
 func CheckGroup(ctx context.Context, lv records.LogicalVolume) error {
 	there, err := lvm{}.hasGroup(ctx, lv.VolumeGroup)
 	if err != nil {
@@ -91,38 +90,32 @@ func (l logical) CheckDeleteSnapshot(ctx context.Context, snapshot records.Snaps
 
 func checkDelete(ctx context.Context, lv records.LogicalVolume) error {
 	there, err := lvm{}.find(ctx, lv)
-	if err != nil {
-		if has, groupErr := (lvm{}).hasGroup(ctx, lv.VolumeGroup); groupErr == nil && !has {
-			return fmt.Errorf("its volume group %s is missing: it is %w", lv.VolumeGroup, ErrGroupGone)
-		}
+	if err != nil || there == nil {
 		return err
-	}
-	if there == nil {
-		return nil
 	}
 	if err := (lvm{}).checkRemove(ctx, lv, *there); err != nil {
 		return err
 	}
-	// One that is not active has no node.
+	// An inactive logical volume has no node.
 	if err := CheckUnused(lv.Node()); err != nil && !IsGone(err) {
 		return err
 	}
 	return nil
 }
 
-// ErrGroupGone is wrapped by the error of CheckDelete if the host has no such volume
-// group. It wraps ErrCorrupt.
+// ErrGroupGone is wrapped by an error if the host has no volume group of that name. It
+// wraps ErrCorrupt.
 var ErrGroupGone = fmt.Errorf("%w", cause.ErrCorrupt)
 
-// Check activates it, if it is there and is not active.
-func (l logical) Check() error {
-	if err := l.activate(context.Background()); err != nil {
+// Check also activates the logical volume.
+func (l logical) Check(ctx context.Context) error {
+	if err := l.Activate(ctx); err != nil {
 		return err
 	}
 	return checkNode(l.Node(), l.record)
 }
 
-func (l logical) activate(ctx context.Context) error {
+func (l logical) Activate(ctx context.Context) error {
 	if _, err := os.Stat(l.Node()); err == nil {
 		return nil
 	}
@@ -139,15 +132,15 @@ func (l logical) activate(ctx context.Context) error {
 func (l logical) CheckUnused() error { return CheckUnused(l.Node()) }
 
 func (l logical) Open(ctx context.Context, _ OpenOptions) (Device, error) {
-	if err := l.activate(ctx); err != nil {
+	if err := l.Activate(ctx); err != nil {
 		return Device{}, err
 	}
 	return opened(l.Node())
 }
 
-func (l logical) Opened() ([]Device, error) { return attached(l.Node(), l.record) }
+func (l logical) Opened(ReadLoops) ([]Device, error) { return attached(l.Node(), l.record) }
 
-// CheckResize refuses what LVM does: a thick origin has the length of its snapshots.
+// CheckResize refuses to resize a thick volume with snapshots, because LVM does so.
 func (l logical) CheckResize(ctx context.Context, _ uint64) error {
 	snapshots, err := l.tool.snapshotsOf(ctx, l.at())
 	if err != nil || l.thin() || len(snapshots) == 0 {
@@ -167,9 +160,9 @@ func (l logical) HasLength(bytes uint64) (bool, error) {
 
 func (l logical) CheckCopy() error { return nil }
 
-// Snapshot lets LVM make it, which has the file system of a mounted volume frozen
-// for a moment itself. A thick volume's takes as much of the volume group as the
-// volume; so it cannot overflow.
+// Snapshot has LVM make the snapshot. The kernel freezes the file system of a mounted
+// volume for that moment. The snapshot of a thick volume reserves as much space as the
+// volume, so that it cannot overflow.
 func (l logical) Snapshot(ctx context.Context, to Copy, _ Freeze) (records.Method, float64, error) {
 	if err := l.sync(to.Mountpoint); err != nil {
 		return "", 0, err
@@ -181,11 +174,11 @@ func (l logical) sync(mountpoint string) error {
 	if mountpoint == "" {
 		return journal.CheckCopy(l.Node())
 	}
-	return syncFileSystem(mountpoint) // what is written now need not be while it is frozen
+	return syncFileSystem(mountpoint) // so that less is written while it is frozen
 }
 
-// Clone shares blocks in a thin pool. A clone of a thick volume is a full copy; of
-// an attached one, of a snapshot that is removed after.
+// Clone shares blocks in a thin pool. A clone of a thick volume is a full copy. That of an
+// attached volume is copied from a temporary snapshot.
 func (l logical) Clone(ctx context.Context, snapshot *records.Snapshot, to Copy, freeze Freeze) error {
 	source, size := l.at(), l.record.SizeBytes
 	if snapshot != nil {
@@ -205,7 +198,7 @@ func (l logical) Clone(ctx context.Context, snapshot *records.Snapshot, to Copy,
 	}
 	err := tool.create(ctx, target, size, to.Volume.Name)
 	if err == nil {
-		// A new logical volume has what was on the disk before.
+		// A new logical volume has the old content of the disk.
 		err = imagefile.CopyOver(ctx, source.Node(), target.Node(), size, to.Progress)
 	}
 	if source == temporary(target) {
@@ -215,7 +208,7 @@ func (l logical) Clone(ctx context.Context, snapshot *records.Snapshot, to Copy,
 	return err
 }
 
-// temporary is the snapshot from which a thick clone is copied.
+// temporary is the snapshot from which a thick clone of an attached volume is copied.
 func temporary(target records.LogicalVolume) records.LogicalVolume {
 	return records.LogicalVolume{VolumeGroup: target.VolumeGroup, Name: target.Name + "-source"}
 }
@@ -234,8 +227,8 @@ func (l logical) DeleteSnapshot(ctx context.Context, snapshot records.Snapshot) 
 	return left(l.tool.remove(ctx, *snapshot.LVM))
 }
 
-func (l logical) AllocatedBytes() (uint64, error) {
-	there, err := l.tool.find(context.Background(), l.at())
+func (l logical) AllocatedBytes(ctx context.Context) (uint64, error) {
+	there, err := l.tool.find(ctx, l.at())
 	if err == nil && there == nil {
 		err = fmt.Errorf("its logical volume %s is missing: it is %w", l.at(), cause.ErrCorrupt)
 	}

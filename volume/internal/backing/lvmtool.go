@@ -18,8 +18,8 @@ import (
 // lvm runs the commands of lvm2. Its reports are read as JSON (--reportformat json,
 // since lvm2 2.02.158), with sizes in bytes.
 type lvm struct {
-	// held is a lock that stays held until a command has ended, also when the
-	// process that started it was killed. Nil: none.
+	// held is a lock that each command keeps until it has ended, even if the process
+	// that started it is killed. Nil: none.
 	held *os.File
 }
 
@@ -44,14 +44,14 @@ const lvsFields = "lv_name,vg_name,lv_size,vg_extent_size,pool_lv,origin,lv_tags
 // thinPoolType is the Type of a thin pool.
 const thinPoolType = "thin-pool"
 
-// number reads a size in bytes; what lvs leaves empty is 0.
+// number reads a size in bytes; an empty text is 0.
 func number(text string) uint64 {
 	n, _ := strconv.ParseUint(strings.TrimSuffix(text, "B"), 10, 64)
 	return n
 }
 
-// allocated is what it takes of its volume group or thin pool, in bytes. Of a thin one
-// that is not active lvs does not know it: 0.
+// allocated is the space that it takes in its volume group or thin pool, in bytes. It is 0
+// for an inactive thin logical volume, of which lvs does not report it.
 func (f found) allocated() uint64 {
 	if f.Pool == "" {
 		return number(f.Size)
@@ -60,7 +60,7 @@ func (f found) allocated() uint64 {
 	return uint64(float64(number(f.Size)) * percent / 100)
 }
 
-// ours says that Daybook has created it.
+// ours says that it has Daybook's tag.
 func (f found) ours() bool {
 	for tag := range strings.SplitSeq(f.Tags, ",") {
 		if tag == lvmTag {
@@ -87,21 +87,31 @@ func parseReport(text []byte) ([]found, error) {
 	return all, nil
 }
 
-// run runs a command and gives its standard output.
+// report runs a command that changes nothing. It is killed when the context ends, also
+// while it waits for the lock of a volume group that another command holds.
+func (l lvm) report(ctx context.Context, arguments ...string) ([]byte, error) {
+	return output(ctx, exec.CommandContext(ctx, arguments[0], arguments[1:]...), arguments)
+}
+
+// run runs a command that changes something, and returns its standard output.
 func (l lvm) run(ctx context.Context, arguments ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
-	// What it says is read, too: see saysNoSpace.
-	command.Env = append(os.Environ(), "LC_ALL=C")
 	if _, err := exec.LookPath(arguments[0]); err == nil && l.held != nil {
-		// lvm2 closes files that it does not know. So a shell keeps the lock.
+		// lvm2 closes unknown open files. So a shell keeps the lock.
 		command = exec.CommandContext(ctx, "sh", append([]string{"-c", `"$@"; exit $?`, "sh"}, arguments...)...)
 		command.ExtraFiles = []*os.File{l.held}
-		command.Env = append(os.Environ(), "LC_ALL=C", "LVM_SUPPRESS_FD_WARNINGS=1")
+		command.Env = []string{"LVM_SUPPRESS_FD_WARNINGS=1"}
 	}
-	// A command that is killed may leave a device suspended. So it ends by itself,
-	// also when the context or this process has ended (and unlike those of the
-	// package program).
+	// A killed command could leave a device suspended. So it is not killed when the
+	// context or this process ends (unlike those of the package program).
 	command.Cancel = func() error { return nil }
+	return output(ctx, command, arguments)
+}
+
+// output runs a command and returns its standard output.
+func output(ctx context.Context, command *exec.Cmd, arguments []string) ([]byte, error) {
+	// Its messages are read, too: see saysNoSpace.
+	command.Env = append(os.Environ(), append(command.Env, "LC_ALL=C")...)
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &problems
 	err := command.Run()
@@ -120,8 +130,8 @@ func (l lvm) run(ctx context.Context, arguments ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// saysNoSpace says that a command failed because the volume group or thin pool is full,
-// of which lvm2 has no exit status of its own. A thin pool refuses new volumes and
+// saysNoSpace says that a command failed because the volume group or thin pool is full.
+// lvm2 has no exit status for that. A thin pool refuses new volumes and
 // snapshots above thin_pool_autoextend_threshold ("Free space in pool vg0/tp reached
 // threshold").
 func saysNoSpace(said string) bool {
@@ -136,7 +146,7 @@ func saysNoSpace(said string) bool {
 
 // hasGroup says whether the host has a volume group.
 func (l lvm) hasGroup(ctx context.Context, group string) (bool, error) {
-	text, err := l.run(ctx, "vgs", "--reportformat", "json", "--options", "vg_name", "--select", "vg_name="+group)
+	text, err := l.report(ctx, "vgs", "--reportformat", "json", "--options", "vg_name", "--select", "vg_name="+group)
 	if err != nil {
 		return false, err
 	}
@@ -156,16 +166,19 @@ func (l lvm) hasGroup(ctx context.Context, group string) (bool, error) {
 	return false, nil
 }
 
-// list gives the logical volumes of a volume group that a selection holds for.
+// list returns the logical volumes of a volume group that match a selection.
 func (l lvm) list(ctx context.Context, group, selection string) ([]found, error) {
-	text, err := l.run(ctx, "lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "--options", lvsFields, "--select", selection, group)
+	text, err := l.report(ctx, "lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "--options", lvsFields, "--select", selection, group)
 	if err != nil {
+		if has, groupErr := l.hasGroup(ctx, group); groupErr == nil && !has {
+			return nil, fmt.Errorf("its volume group %s is missing: it is %w", group, ErrGroupGone)
+		}
 		return nil, err
 	}
 	return parseReport(text)
 }
 
-// find gives one logical volume; nil if there is none.
+// find returns one logical volume; nil if it does not exist.
 func (l lvm) find(ctx context.Context, lv records.LogicalVolume) (*found, error) {
 	all, err := l.list(ctx, lv.VolumeGroup, "lv_name="+lv.Name)
 	if err != nil || len(all) == 0 {
@@ -174,7 +187,7 @@ func (l lvm) find(ctx context.Context, lv records.LogicalVolume) (*found, error)
 	return &all[0], nil
 }
 
-// snapshotsOf are the names of the logical volumes whose origin it is.
+// snapshotsOf returns the names of the snapshots of a logical volume.
 func (l lvm) snapshotsOf(ctx context.Context, lv records.LogicalVolume) ([]string, error) {
 	all, err := l.list(ctx, lv.VolumeGroup, "origin="+lv.Name)
 	var names []string
@@ -184,15 +197,14 @@ func (l lvm) snapshotsOf(ctx context.Context, lv records.LogicalVolume) ([]strin
 	return names, err
 }
 
-// tags are for those who look at a host with lvs.
+// tags make a logical volume recognizable in lvs.
 func tags(volume string) []string {
 	return []string{"--addtag", lvmTag, "--addtag", "daybook.volume=" + volume}
 }
 
 func bytesText(bytes uint64) string { return strconv.FormatUint(bytes, 10) + "b" }
 
-// create makes a linear or a thin logical volume, active. One of that name that is
-// there already is what an interrupted create left.
+// create creates a linear or a thin logical volume, active.
 func (l lvm) create(ctx context.Context, lv records.LogicalVolume, bytes uint64, volume string) error {
 	arguments := []string{"lvcreate", "--quiet", "--yes", "--name", lv.Name}
 	if lv.ThinPool != "" {
@@ -211,8 +223,8 @@ const (
 	writable permission = "rw"
 )
 
-// snapshot makes one, active. In a thin pool it shares blocks. Of a thick origin it
-// gets room for a copy of each of its blocks, and for where they are.
+// snapshot creates a snapshot, active. In a thin pool it shares blocks. That of a thick
+// origin reserves space for a copy of each block and for its metadata.
 func (l lvm) snapshot(ctx context.Context, origin, to records.LogicalVolume, bytes uint64, volume string, may permission) error {
 	arguments := []string{"lvcreate", "--quiet", "--yes", "--snapshot", "--permission", string(may), "--name", to.Name}
 	if to.ThinPool != "" {
@@ -224,18 +236,17 @@ func (l lvm) snapshot(ctx context.Context, origin, to records.LogicalVolume, byt
 	return err
 }
 
-// snapshotOverhead is at least what the exceptions of a snapshot take of its room: 16
-// bytes for each chunk of 4 KiB, and some for its header. LVM takes no more than it
-// can use.
+// snapshotOverhead is at least the metadata of a snapshot: 16 bytes for each chunk of
+// 4 KiB, and a header. LVM takes no more than it can use.
 func snapshotOverhead(bytes uint64) uint64 { return bytes/128 + 1<<20 }
 
-// activate makes the device of a logical volume appear.
+// activate creates the device node of a logical volume.
 func (l lvm) activate(ctx context.Context, lv records.LogicalVolume) error {
 	_, err := l.run(ctx, "lvchange", "--quiet", "--yes", "--activate", "y", "--ignoreactivationskip", lv.String())
 	return err
 }
 
-// setLength makes it so long, or longer where extents are larger.
+// setLength sets the length, rounded up to whole extents.
 func (l lvm) setLength(ctx context.Context, lv records.LogicalVolume, bytes uint64) error {
 	there, err := l.find(ctx, lv)
 	if err != nil {
@@ -256,10 +267,10 @@ func (l lvm) setLength(ctx context.Context, lv records.LogicalVolume, bytes uint
 	return err
 }
 
-// checkRemove refuses a logical volume that Daybook has not created, or with which
-// lvremove would remove such a one: a thick snapshot goes with its origin, and what is
-// thin with an origin outside of its pool. In one thin pool nothing depends on the
-// origin.
+// checkRemove refuses a logical volume that Daybook has not created. It also refuses if
+// lvremove would remove another such one with it: a thick snapshot is removed with its
+// origin, and a thin one with an origin outside of its pool. In one thin pool nothing
+// depends on the origin.
 func (l lvm) checkRemove(ctx context.Context, lv records.LogicalVolume, there found) error {
 	if !there.ours() {
 		return fmt.Errorf("%s is %w: it has no tag %q, so Daybook did not create it", lv, cause.ErrBusy, lvmTag)
@@ -276,8 +287,8 @@ func (l lvm) checkRemove(ctx context.Context, lv records.LogicalVolume, there fo
 	return nil
 }
 
-// remove removes a logical volume that Daybook has created; that it is gone already
-// is no error.
+// remove removes a logical volume that Daybook has created. If it is gone already, that is
+// no error.
 func (l lvm) remove(ctx context.Context, lv records.LogicalVolume) error {
 	there, err := l.find(ctx, lv)
 	if err != nil || there == nil {
@@ -291,7 +302,7 @@ func (l lvm) remove(ctx context.Context, lv records.LogicalVolume) error {
 	}
 	_, err = l.run(ctx, "lvremove", "--quiet", "--yes", "--force", lv.String())
 	if err != nil {
-		// A command that a killed process had started may have been faster.
+		// A command of a killed process may have removed it meanwhile.
 		if there, findErr := l.find(ctx, lv); findErr == nil && there == nil {
 			return nil
 		}

@@ -1,6 +1,6 @@
 // Package cause has the causes of errors that callers of the package volume
-// distinguish with errors.Is. The packages below it wrap them; volume exports them under
-// the same names.
+// distinguish by errors.Is. The packages that volume imports wrap them; volume exports
+// them under the same names.
 package cause
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/versioned"
 )
 
-// The causes. The package volume says when each is returned.
+// The causes. The package volume documents them.
 var (
 	ErrInvalid     = errors.New("invalid")
 	ErrNotFound    = errors.New("not found")
@@ -33,7 +33,7 @@ var (
 	ErrSystem      = errors.New("the system failed")
 )
 
-// All are the causes, each with the errors of other packages that mean it.
+// All are the causes, each with errors of other packages that have this cause.
 var All = []struct {
 	Cause  error
 	Inside []error
@@ -61,10 +61,10 @@ type caused struct {
 
 func (e *caused) Unwrap() []error { return []error{e.cause, e.error} }
 
-// Because gives an error a cause, and leaves its text as it is.
+// Because adds a cause to an error, and does not change its text.
 func Because(err, cause error) error { return &caused{err, cause} }
 
-// Public gives an error that leaves the package volume a cause that callers know.
+// Public gives an error of the package volume one of the causes.
 func Public(err error) error {
 	if err == nil {
 		return nil
@@ -88,12 +88,12 @@ func Public(err error) error {
 	return Because(err, ErrSystem)
 }
 
-// Failed is an error that leaves the package volume, with its text.
+// Failed formats an error, and gives it one of the causes.
 func Failed(format string, arguments ...any) error {
 	return Public(fmt.Errorf(format, arguments...))
 }
 
-// Unreadable says what is wrong with a record: it is damaged, or newer.
+// Unreadable is the error of a record that is damaged or newer.
 func Unreadable(what string, err error) error {
 	if errors.Is(err, versioned.ErrNewer) {
 		return Because(fmt.Errorf("%s was %w", what, err), ErrUnsupported)
@@ -109,7 +109,7 @@ func NoSpace(err error) error {
 	return err
 }
 
-// Damaged adds ErrCorrupt to what e2fsck found.
+// Damaged adds ErrCorrupt to the error of e2fsck.
 func Damaged(err error) error {
 	if errors.Is(err, ext4.ErrDamaged) {
 		return fmt.Errorf("its file system is %w: %w", ErrCorrupt, err)

@@ -1,5 +1,5 @@
 // Package chunk has the unit in which images of volumes are copied, compared and
-// sent, and what is known of a chunk: whether it is zero, and its sum.
+// sent, and the checksum of a chunk.
 package chunk
 
 import (
@@ -16,11 +16,11 @@ const (
 	UnitBytes = 4096
 )
 
-// Sum is a chunk's SHA-256; the zero value is that of a chunk of zeros, whether
-// or not it has blocks.
+// Sum is a chunk's SHA-256. The zero value is the sum of a chunk of zeros, with blocks or
+// without.
 type Sum [sha256.Size]byte
 
-// SumOf is the sum of a chunk.
+// SumOf returns the sum of a chunk.
 func SumOf(chunk []byte) Sum {
 	if IsZero(chunk) {
 		return Sum{}
@@ -31,7 +31,7 @@ func SumOf(chunk []byte) Sum {
 // Zeros is a chunk of zeros.
 var Zeros = Aligned(Bytes)
 
-// Aligned gives memory that direct I/O takes: at a page's beginning.
+// Aligned allocates memory for direct I/O, aligned to a page.
 func Aligned(length int) []byte {
 	const page = 4096
 	b := make([]byte, length+page)
@@ -51,8 +51,8 @@ func IsZero(b []byte) bool {
 	return true
 }
 
-// ImageSum is what an image of that size holds: the SHA-256 of its size in
-// bytes (little endian) and of its chunks' sums.
+// ImageSum is the checksum of an image: the SHA-256 of its size in bytes (little endian)
+// and of its chunks' sums.
 func ImageSum(sizeBytes uint64, sums []Sum) Sum {
 	h := sha256.New()
 	_, _ = h.Write(binary.LittleEndian.AppendUint64(nil, sizeBytes)) // never fails
@@ -62,5 +62,5 @@ func ImageSum(sizeBytes uint64, sums []Sum) Sum {
 	return Sum(h.Sum(nil))
 }
 
-// Count is how many chunks an image of that size has.
+// Count is the number of chunks of an image of that size.
 func Count(sizeBytes uint64) int { return int((sizeBytes + Bytes - 1) / Bytes) }

@@ -16,17 +16,16 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 )
 
-// Images are copied chunk by chunk, around the page cache: a loop device with
-// direct I/O writes around it, too, and a copy of all volumes must not push
-// everybody's pages out.
+// Images are copied chunk by chunk with direct I/O, because loop devices use it, too, and
+// because a copy must not evict the page cache of other programs.
 const (
-	// copyWorkers read at the same time, to keep a disk busy.
+	// copyWorkers read at the same time, to keep the disk busy.
 	copyWorkers = 4
 	// holeBytes is the least that is left out of a copy if it is zero.
 	holeBytes = 64 << 10
 )
 
-// OpenDirect opens an image around the page cache, where the file system can.
+// OpenDirect opens an image for direct I/O, if the file system supports it.
 func OpenDirect(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, flags|unix.O_DIRECT, 0)
 	if errors.Is(err, unix.EINVAL) {
@@ -62,7 +61,7 @@ func NewReader(path string, sizeBytes uint64) (*Reader, error) {
 
 func (r *Reader) Close() error { return r.file.Close() }
 
-// Part gives the chunk of that index; nil if it has no blocks. It is valid
+// Part returns the chunk of that index; nil if it has no blocks. It is valid
 // until the next call.
 func (r *Reader) Part(index int) ([]byte, error) {
 	at := uint64(index) * chunk.Bytes
@@ -91,7 +90,7 @@ func (r *Reader) seekData(at uint64) error {
 	case errors.Is(err, unix.ENXIO):
 		data = math.MaxInt64 // nothing more
 	case errors.Is(err, unix.EINVAL):
-		data = int64(at) // the file system does not know
+		data = int64(at) // the file system does not report holes
 	case err != nil:
 		return fmt.Errorf("%s: %w", r.file.Name(), err)
 	}
@@ -99,8 +98,8 @@ func (r *Reader) seekData(at uint64) error {
 	return nil
 }
 
-// put makes a chunk of an image be what piece holds; fresh says that nothing is
-// there yet. What is zero gets no blocks, or loses them.
+// put writes piece to a chunk of an image; fresh says that the chunk reads as zeros.
+// Zeros get no blocks, or lose them.
 func put(file *os.File, index int, piece []byte, fresh bool) error {
 	base := int64(index) * chunk.Bytes
 	for from := 0; from < len(piece); {
@@ -124,8 +123,8 @@ func put(file *os.File, index int, piece []byte, fresh bool) error {
 	return nil
 }
 
-// ClearRange makes a range of an image zero, without blocks where the file
-// system can.
+// ClearRange makes a range of an image zero, without blocks if the file
+// system supports holes.
 func ClearRange(file *os.File, at, length int64) error {
 	err := unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, length)
 	if !errors.Is(err, unix.EOPNOTSUPP) {
@@ -141,16 +140,15 @@ func ClearRange(file *os.File, at, length int64) error {
 	return nil
 }
 
-// Copied is what an image holds by the last copy from it.
+// Copied describes the content of an image at its last copy.
 type Copied struct {
 	Sums []chunk.Sum
 	// ChangedBytes were different in the last copy, or new.
 	ChangedBytes uint64
 }
 
-// Copy brings the image target to what source holds. before is what the
-// last copy found; without one target must read as zeros. Only chunks that
-// differ are written.
+// Copy copies source to the image target. before is the result of the last copy; without
+// one, target must read as zeros. Only chunks that differ are written.
 func Copy(ctx context.Context, source, target string, sizeBytes uint64, before *Copied, progress Progress) (*Copied, error) {
 	out, err := OpenDirect(target, os.O_WRONLY)
 	if err != nil {
@@ -181,8 +179,8 @@ func Copy(ctx context.Context, source, target string, sizeBytes uint64, before *
 	return now, err
 }
 
-// CopyOver brings a file or block device, whatever it holds, to what source holds. It
-// writes all of it, or clears what is zero.
+// CopyOver copies source over a file or block device with any content. It writes all
+// chunks, and clears those of zeros.
 func CopyOver(ctx context.Context, source, target string, sizeBytes uint64, progress Progress) error {
 	out, err := OpenDirect(target, os.O_WRONLY)
 	if err != nil {
@@ -200,7 +198,7 @@ func CopyOver(ctx context.Context, source, target string, sizeBytes uint64, prog
 	return errors.Join(err, out.Close())
 }
 
-// Sums finds out what an image holds.
+// Sums returns the checksums of an image.
 func Sums(ctx context.Context, path string, sizeBytes uint64, progress Progress) ([]chunk.Sum, error) {
 	sums := make([]chunk.Sum, chunk.Count(sizeBytes))
 	err := eachChunk(ctx, path, sizeBytes, progress, func(index int, part []byte) error {
@@ -212,8 +210,8 @@ func Sums(ctx context.Context, path string, sizeBytes uint64, progress Progress)
 	return sums, err
 }
 
-// eachChunk reads an image with several workers and gives each chunk once, nil
-// if it has no blocks, in no certain order.
+// eachChunk reads an image with several workers and calls do once for each chunk, in any
+// order. A chunk without blocks is nil.
 func eachChunk(ctx context.Context, path string, sizeBytes uint64, progress Progress, do func(index int, part []byte) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -262,8 +260,8 @@ func eachChunk(ctx context.Context, path string, sizeBytes uint64, progress Prog
 	return context.Cause(ctx)
 }
 
-// Reflink makes target share source's blocks; it says false if the file system
-// cannot, and then nothing has changed.
+// Reflink makes target share source's blocks. It returns false if the file system does not
+// support that; then nothing has changed.
 func Reflink(source, target string, sizeBytes uint64) (can bool, err error) {
 	in, err := os.Open(source)
 	if err != nil {
@@ -285,8 +283,8 @@ func Reflink(source, target string, sizeBytes uint64) (can bool, err error) {
 	return true, cause.NoSpace(unix.Ftruncate(int(out.Fd()), int64(sizeBytes)))
 }
 
-// CopyStill copies an image that nobody writes; by a reflink, where the file
-// system has them.
+// CopyStill copies an image that is not written meanwhile, by reflink if the file
+// system has that.
 func CopyStill(ctx context.Context, source, target string, sizeBytes uint64, progress Progress) (reflinked bool, err error) {
 	can, err := Reflink(source, target, sizeBytes)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package imagefile works on the files that are volumes' disks: makes them, sparse
-// or with all their blocks, and reads and copies them around the page cache.
+// Package imagefile makes image files, sparse or with all their blocks, and reads and
+// copies them with direct I/O.
 package imagefile
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 )
 
-// Progress reports how far a long work has come, in bytes; it may be nil.
+// Progress reports the progress of a long operation, in bytes; it may be nil.
 type Progress func(doneBytes, totalBytes uint64)
 
 // Report calls it; without a function it does nothing.
@@ -41,9 +41,9 @@ func MakeSparse(path string, sizeBytes uint64) error {
 // pieceBytes is how much is written at once; a whole number of blocks.
 const pieceBytes = 4 << 20
 
-// WriteOut gives an image all its blocks from that byte on, a whole number of
-// blocks, and writes each of them once, with what it holds: a block that is only
-// allocated costs the pool's journal an extent's conversion at its first write.
+// WriteOut allocates all blocks of an image from that byte on, a whole number of
+// blocks, and writes each of them once with its present content. The first write to a
+// block that is only allocated converts its extent, which the pool's journal records.
 func WriteOut(ctx context.Context, path string, from int64, progress Progress) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -55,12 +55,12 @@ func WriteOut(ctx context.Context, path string, from int64, progress Progress) e
 		return err
 	}
 	size := info.Size()
-	// All at once: it fails at once if the pool is too small.
+	// Allocated first, so that it fails at once if the pool is too small.
 	if err := Allocate(path, from); err != nil {
 		return err
 	}
-	// Around the page cache where the file system can, so as not to push
-	// everybody else's pages out.
+	// With direct I/O if the file system supports it, so as not to evict the page
+	// cache of other programs.
 	out, err := os.OpenFile(path, os.O_WRONLY|unix.O_DIRECT, 0)
 	if errors.Is(err, unix.EINVAL) {
 		out, err = os.OpenFile(path, os.O_WRONLY, 0)
@@ -94,8 +94,8 @@ func WriteOut(ctx context.Context, path string, from int64, progress Progress) e
 	return cause.NoSpace(out.Sync())
 }
 
-// Allocate gives an image all its blocks from that byte on, and changes nothing
-// in it.
+// Allocate allocates all blocks of an image from that byte on, and does not change its
+// content.
 func Allocate(path string, from int64) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -113,13 +113,13 @@ func Allocate(path string, from int64) error {
 	return nil
 }
 
-// DirectSectorBytes is the least that direct I/O on an image takes now, or
-// least if that is more. XFS takes no less than a block of a file that shares
-// blocks with a snapshot or clone.
+// DirectSectorBytes is the smallest direct I/O on an image now, or
+// least if that is more. In a file that shares blocks with a snapshot or clone, XFS
+// accepts no less than a block.
 func DirectSectorBytes(image string, least uint32) uint32 {
 	var st unix.Statx_t
 	if err := unix.Statx(unix.AT_FDCWD, image, 0, unix.STATX_DIOALIGN, &st); err != nil {
-		return least // attaching it will show
+		return least // an attach reports the error
 	}
 	return withinSector(st, least)
 }
@@ -131,9 +131,9 @@ func withinSector(st unix.Statx_t, least uint32) uint32 {
 	return max(st.Dio_offset_align, least)
 }
 
-// SharedSectorBytes is what DirectSectorBytes will be of the images in a
-// directory when they share blocks, if that is at most most; else 0. A volume that has such
-// sectors from the beginning has the same after its first snapshot.
+// SharedSectorBytes is the future DirectSectorBytes of the images in a directory when they
+// share blocks, if it is at most most; else 0. A volume that has such sectors from the
+// beginning keeps them after its first snapshot.
 func SharedSectorBytes(dir string, most uint32) uint32 {
 	var fds [2]int
 	for i := range fds {
@@ -160,7 +160,7 @@ func SharedSectorBytes(dir string, most uint32) uint32 {
 	return 0
 }
 
-// Sync has a file or device on disk.
+// Sync writes a file or device to disk.
 func Sync(path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 )
 
 // sparseImage makes an image with random data at some places.
@@ -60,30 +61,6 @@ func change(t *testing.T, path string, sizeBytes int64, seed uint64) {
 	}
 }
 
-func wantEqualFiles(t *testing.T, got, want string) {
-	t.Helper()
-	a, err := os.ReadFile(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(a, b) {
-		t.Errorf("%s differs from %s", got, want)
-	}
-}
-
-func allocatedBytes(t *testing.T, path string) int64 {
-	t.Helper()
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
-	return st.Blocks * 512
-}
-
 func TestACopyHoldsTheSameAndZerosTakeNoBlocks(t *testing.T) {
 	dir := t.TempDir()
 	const size = 21<<20 + 3*chunk.UnitBytes // the last chunk is not whole
@@ -105,8 +82,8 @@ func TestACopyHoldsTheSameAndZerosTakeNoBlocks(t *testing.T) {
 	if last != size || total != size {
 		t.Errorf("the progress ended at %d of %d, want %d", last, total, uint64(size))
 	}
-	wantEqualFiles(t, target, source)
-	if got, most := allocatedBytes(t, target), allocatedBytes(t, source)+40*holeBytes; got > most || got == 0 {
+	imagetest.WantEqual(t, target, source)
+	if got, most := imagetest.AllocatedBytes(t, target), imagetest.AllocatedBytes(t, source)+40*holeBytes; got > most || got == 0 {
 		t.Errorf("the copy takes %d bytes, want at most %d", got, most)
 	}
 	// Only what differs is written by the next copy, and holes are made.
@@ -116,7 +93,7 @@ func TestACopyHoldsTheSameAndZerosTakeNoBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantEqualFiles(t, target, source)
+		imagetest.WantEqual(t, target, source)
 		if now.ChangedBytes == 0 || now.ChangedBytes > size {
 			t.Errorf("%d bytes changed", now.ChangedBytes)
 		}
@@ -139,7 +116,7 @@ func TestACopyHoldsTheSameAndZerosTakeNoBlocks(t *testing.T) {
 	if _, err := Copy(t.Context(), source, target, size, now, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := allocatedBytes(t, target); got > 1<<20 {
+	if got := imagetest.AllocatedBytes(t, target); got > 1<<20 {
 		t.Errorf("the copy of nothing takes %d bytes", got)
 	}
 }
@@ -221,7 +198,7 @@ func TestACopyOverOldDataLeavesNothingOfIt(t *testing.T) {
 	if err := CopyOver(t.Context(), source, target, size, func(done, _ uint64) { last = done }); err != nil || last != size {
 		t.Fatalf("%v after %d bytes", err, last)
 	}
-	wantEqualFiles(t, target, source)
+	imagetest.WantEqual(t, target, source)
 	if err := CopyOver(t.Context(), source, filepath.Join(dir, "none"), size, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a target that is not there: %v", err)
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
-// Elsewhere finds a process in another mount namespace that has a copy of
-// a mounted device which does not go with our mount; 0 if there is none. A process
-// whose mounts cannot be read may have one: that is an error.
+// Elsewhere finds a process in another mount namespace that has a copy of a mount of the
+// device, and keeps it when ours is unmounted; 0 if there is none. It fails if it cannot
+// read the mounts of a process.
 //
-// It reads /proc/PID/mountinfo, which everybody may. /proc/PID/ns/mnt, which wants
-// PTRACE_MODE_READ and so CAP_SYS_PTRACE for most processes, only spares it reading
-// the same namespace again.
+// It reads /proc/PID/mountinfo, which all users may read. /proc/PID/ns/mnt requires
+// PTRACE_MODE_READ, and so CAP_SYS_PTRACE for most processes; it only avoids reading the
+// same namespace again.
 func Elsewhere(dev blockdev.Dev) (pid int, err error) {
 	if err := checkProcessesVisible(); err != nil {
 		return 0, err
@@ -53,7 +53,7 @@ func Elsewhere(dev blockdev.Dev) (pid int, err error) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("cannot find out whether process %d (%s) has it mounted in another mount namespace: %w; this wants CAP_SYS_PTRACE, or a /proc without hidepid=",
+			return 0, fmt.Errorf("cannot find out whether process %d (%s) has it mounted in another mount namespace: %w; this requires CAP_SYS_PTRACE, or a /proc without hidepid=",
 				pid, strings.TrimSpace(placement.CommandName(pid)), err)
 		}
 		if known {
@@ -68,20 +68,19 @@ func Elsewhere(dev blockdev.Dev) (pid int, err error) {
 	return 0, nil
 }
 
-// hasEnded says that reading a process's mountinfo failed because it has ended. A
-// zombie has no mounts, which the kernel says by EINVAL.
+// hasEnded says that reading a process's mountinfo failed because it has ended. For a
+// zombie, which has no mounts, the kernel returns EINVAL.
 func hasEnded(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
-// mountID is the first field of a line of mountinfo: of all mount namespaces, one
-// mount has it.
+// mountID is the first field of a line of mountinfo. It is unique in all mount namespaces.
 func mountID(line string) string {
 	id, _, _ := strings.Cut(line, " ")
 	return id
 }
 
-// mountIDs are those of a device's mounts in the text of a mountinfo.
+// mountIDs returns the IDs of a device's mounts in the text of a mountinfo.
 func mountIDs(text, dev string) map[string]bool {
 	ids := map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -111,12 +110,12 @@ func checkProcessesVisible() error {
 	if hides == "" || hasPtrace() {
 		return nil
 	}
-	return fmt.Errorf("cannot find out who else has it mounted: /proc has %s, and hides processes from this one, which lacks CAP_SYS_PTRACE; mount -o remount,hidepid=0 /proc", hides)
+	return fmt.Errorf("cannot find out which other processes have it mounted: /proc has %s, and hides processes from this one, which lacks CAP_SYS_PTRACE; mount -o remount,hidepid=0 /proc", hides)
 }
 
 // hiding is the option by which a /proc hides processes from a member of these
-// groups; "" if it has none (proc(5)). With hidepid=invisible the group gid= sees
-// all, which is root's if it is not given; with ptraceable nobody does.
+// groups; "" if it has none (proc(5)). With hidepid=invisible the group gid= sees all
+// processes; without gid= that is root's group. With ptraceable no group does.
 func hiding(options string, groups []int) string {
 	hides, group := "", 0
 	for option := range strings.SplitSeq(options, ",") {
@@ -137,7 +136,7 @@ func hiding(options string, groups []int) string {
 	return hides
 }
 
-// hasPtrace says whether this process has CAP_SYS_PTRACE; if in doubt, it has not.
+// hasPtrace says whether this process has CAP_SYS_PTRACE; false if that is unknown.
 func hasPtrace() bool {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
-// ErrUnprotected wraps the reason why a mount point cannot have the flag.
+// ErrUnprotected is wrapped, with the reason, if a mount point cannot have the flag.
 var ErrUnprotected = errors.New("the mount point cannot be protected")
 
 // immutableFlag is FS_IMMUTABLE_FL of include/uapi/linux/fs.h.
@@ -26,11 +26,11 @@ func CheckEmpty(dir *os.File) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%w mount point %s: it is not empty: it holds %q; move that away", cause.ErrInvalid, dir.Name(), names[0])
+	return fmt.Errorf("%w mount point %s: it is not empty: it holds %q; move that elsewhere", cause.ErrInvalid, dir.Name(), names[0])
 }
 
-// SetImmutable sets or clears the flag; changed is false if it already was so.
-// The error wraps ErrUnprotected where the file system or the kernel refuses.
+// SetImmutable sets or clears the flag; changed is false if that was the state before.
+// The error wraps ErrUnprotected if the file system or the kernel refuses.
 func SetImmutable(dir *os.File, on bool) (changed bool, err error) {
 	if on {
 		if err := checkLasting(dir); err != nil {
@@ -50,7 +50,7 @@ func SetImmutable(dir *os.File, on bool) (changed bool, err error) {
 	return true, nil
 }
 
-// checkLasting refuses a directory in memory, which the next start does not have.
+// checkLasting refuses a directory in memory, which is missing after the next start.
 func checkLasting(dir *os.File) error {
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(int(dir.Fd()), &st); err != nil {
@@ -69,10 +69,9 @@ func IsImmutable(dir *os.File) bool {
 	return err == nil && flags&immutableFlag != 0
 }
 
-// Inode is the number of a directory and the time of its creation, in nanoseconds
-// since 1970; 0 where the file system does not keep that. Both together are another
-// directory's on no file system, also where the number of a disk means another disk
-// after the next start.
+// Inode returns the inode number of a directory and the time of its creation, in
+// nanoseconds since 1970; 0 if the file system does not have that. Together they identify
+// a directory also after the numbers of disks have changed.
 func Inode(file *os.File) (number uint64, birth int64, err error) {
 	var st unix.Statx_t
 	err = unix.Statx(int(file.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st)

@@ -1,6 +1,6 @@
-// Package mountpoint works on the directories that volumes are mounted on: it follows
-// no symbolic link on the way to one, protects one while nothing is mounted there, and
-// finds other mount namespaces that have a mount.
+// Package mountpoint works on the directories that volumes are mounted on. It follows no
+// symbolic link on the way to one, protects one while nothing is mounted there, and finds
+// other mount namespaces that have a mount.
 package mountpoint
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// A mount point is recorded by a path without symbolic links. Who owns one of its
-// parents can put a link there later. Root must not follow it: it would create,
-// protect, remove or cover a directory that somebody else chose. So each operation
+// A mount point is recorded by a path without symbolic links. The owner of one of its
+// parents can put a link there later. Root must not follow it: that user would choose
+// which directory root creates, protects, removes or covers. So each operation
 // on a mount point starts here, at a descriptor of its parent.
 
-// targetMode is a mount point's: what is in the volume is for its root
-// directory's mode to say, and while nothing is mounted nobody has to look.
+// targetMode is the mode of a new mount point. The root directory of the mounted volume
+// has its own mode, and an unmounted one needs no readers.
 const targetMode = 0o700
 
 // OpenWithoutLinks opens the directory at a path that has no symbolic link in it.
@@ -53,7 +53,7 @@ func atParent(target string, do func(parent int, name string) error) error {
 	return do(int(parent.Fd()), filepath.Base(target))
 }
 
-// Create creates a mount point; one that is there is no error.
+// Create creates a mount point. If it exists, that is no error.
 func Create(target string) error {
 	err := atParent(target, func(parent int, name string) error { return unix.Mkdirat(parent, name, targetMode) })
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -75,7 +75,7 @@ func OpenBelow(target string) (*os.File, error) {
 			// A copy of the parent's mount has none of the mounts on it.
 			bare, err := unix.OpenTree(parent, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 			if err != nil {
-				return fmt.Errorf("cannot look below the mount on %s (open_tree): %w", target, err)
+				return fmt.Errorf("cannot open the directory below the mount on %s (open_tree): %w", target, err)
 			}
 			defer func() { _ = unix.Close(bare) }()
 			parent = bare
@@ -90,7 +90,7 @@ func OpenBelow(target string) (*os.File, error) {
 	return dir, err
 }
 
-// Remove removes a mount point; one that is gone is no error.
+// Remove removes a mount point. If it is gone, that is no error.
 func Remove(target string) error {
 	err := atParent(target, func(parent int, name string) error { return unix.Unlinkat(parent, name, unix.AT_REMOVEDIR) })
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,7 @@ func Remove(target string) error {
 	return err
 }
 
-// Resolve makes the path such as /proc/self/mountinfo will show it.
+// Resolve returns the path as /proc/self/mountinfo will show it.
 func Resolve(target string) (string, error) {
 	target, err := filepath.Abs(target)
 	if err != nil {
@@ -119,7 +119,7 @@ func Resolve(target string) (string, error) {
 	return real, err
 }
 
-// Mounted says what is mounted on a directory; "" if nothing is.
+// Mounted returns the source of the mount on a directory; "" if nothing is mounted.
 func Mounted(target string) (string, error) {
 	mounts, err := blockdev.Mounts()
 	if err != nil {

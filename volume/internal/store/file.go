@@ -11,13 +11,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/daybook-project/daybook/internal/wholefile"
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// ReadFile reads a small file; it refuses one that is too long, or none, or that
-// others could have written.
+// ReadFile reads a small file. It refuses a file that is too long, is not regular, or that
+// other users could have written.
 func ReadFile(path string) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -41,8 +41,7 @@ func ReadFile(path string) ([]byte, error) {
 	return text, err
 }
 
-// ReplaceFile writes a file that is there whole or not at all, also after a
-// crash of the host.
+// ReplaceFile writes a file that is complete or absent, also after a crash of the host.
 func ReplaceFile(path string, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -51,15 +50,15 @@ func ReplaceFile(path string, value any) error {
 	return ReplaceText(path, append(text, '\n'))
 }
 
-// ReplaceText is ReplaceFile of a text.
+// ReplaceText is ReplaceFile for a text.
 func ReplaceText(path string, text []byte) error {
-	if err := wholefile.Replace(path, text); err != nil {
+	if err := atomicfile.Replace(path, text); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, cause.NoSpace(err))
 	}
 	return nil
 }
 
-// RemoveIfThere removes a file; that there is none is no error.
+// RemoveIfThere removes a file. If it does not exist, that is no error.
 func RemoveIfThere(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -67,7 +66,7 @@ func RemoveIfThere(path string) error {
 	return nil
 }
 
-// ModificationTime is when a file was written last.
+// ModificationTime is the time of the last write to a file.
 func ModificationTime(path string) (time.Time, error) {
 	info, err := os.Stat(path)
 	if err != nil {

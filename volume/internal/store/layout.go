@@ -1,6 +1,6 @@
-// Package store has the files of pools: where things are in a pool, the records of
-// pools, volumes and snapshots as files, which of them are trusted, and locks. What
-// a record may hold is the package records'.
+// Package store has the files of pools: their paths, the records of pools, volumes and
+// snapshots as files, which of them are trusted, and locks. The package records describes
+// the content of records.
 package store
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// What a pool's directory has.
+// Names in the directory of a pool.
 const (
 	PoolFile     = "daybook-pool.json"
 	VolumesDir   = "volumes"
@@ -37,7 +37,7 @@ type Pool struct {
 // VolumeDir is the directory of a volume.
 func (p Pool) VolumeDir(name string) string { return filepath.Join(p.Dir, VolumesDir, name) }
 
-// Image is the file that is a volume's disk.
+// Image is the image of a volume.
 func (p Pool) Image(name string) string { return filepath.Join(p.VolumeDir(name), ImageFile) }
 
 // SnapshotDir is the directory of a snapshot.
@@ -45,17 +45,17 @@ func (p Pool) SnapshotDir(name, snapshot string) string {
 	return filepath.Join(p.VolumeDir(name), SnapshotsDir, snapshot)
 }
 
-// SnapshotImage is the file that is a snapshot's disk.
+// SnapshotImage is the image of a snapshot.
 func (p Pool) SnapshotImage(name, snapshot string) string {
 	return filepath.Join(p.SnapshotDir(name, snapshot), ImageFile)
 }
 
-// KeptSuperblock is there while a tool of e2fsprogs works on the image.
+// KeptSuperblock exists while a tool of e2fsprogs works on the volume.
 func (p Pool) KeptSuperblock(name string) string {
 	return filepath.Join(p.VolumeDir(name), "superblock")
 }
 
-// UndoFile is there while a tool works on the image itself.
+// UndoFile exists while resize2fs works on the volume in place.
 func (p Pool) UndoFile(name string) string { return filepath.Join(p.VolumeDir(name), "resize.undo") }
 
 // Names lists the volumes, sorted.
@@ -87,12 +87,12 @@ func (p Pool) SnapshotNames(name string) []string {
 	return names
 }
 
-// Images finds all that there are, by inode, also of what is being made. That
-// comes first, for it may get its place meanwhile.
+// Images finds all images by inode, also those in works. Works come first, because a work
+// may be published meanwhile.
 func (p Pool) Images() map[uint64]unix.Stat_t {
 	images := make(map[uint64]unix.Stat_t)
 	add := func(dir string) (entries []os.DirEntry) {
-		entries, _ = os.ReadDir(dir) // what is not there has no images
+		entries, _ = os.ReadDir(dir) // a missing directory has no images
 		for _, entry := range entries {
 			var st unix.Stat_t
 			if unix.Lstat(filepath.Join(dir, entry.Name(), ImageFile), &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {

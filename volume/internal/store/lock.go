@@ -15,15 +15,15 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
-// Lock is a held flock of a directory that other users cannot open. The kernel
-// drops it with the last descriptor, by whatever death.
+// Lock is a held flock of a directory that other users cannot open. The kernel releases it
+// with the last descriptor, however the process ends.
 type Lock struct {
 	File *os.File
 	// earlier is a directory that is locked, too; nil if there is none.
 	earlier *os.File
 }
 
-// Release lets others have it; nil is none.
+// Release releases the lock; nil is no lock.
 func (l *Lock) Release() {
 	if l == nil {
 		return
@@ -34,9 +34,9 @@ func (l *Lock) Release() {
 	_ = l.File.Close()
 }
 
-// LockDirectory locks a directory of Daybook's own without waiting; the error
-// wraps cause.ErrBusy if another has it, and fs.ErrNotExist if there is none. Who may
-// open a directory may lock it: so others are kept from opening it.
+// LockDirectory locks a directory of Daybook's own without waiting. The error
+// wraps cause.ErrBusy if another process has it, and fs.ErrNotExist if there is none. Every
+// user who may open a directory may lock it: so its mode forbids others to open it.
 func LockDirectory(path string) (*Lock, error) {
 	for {
 		file, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -60,8 +60,8 @@ func LockDirectory(path string) (*Lock, error) {
 	}
 }
 
-// closeToOthers takes away from others what they need to open a directory. One
-// that they could have written into is refused.
+// closeToOthers removes the permissions of other users to open a directory. It refuses a
+// directory that they could have written into.
 func closeToOthers(directory *os.File) error {
 	info, err := directory.Stat()
 	if err == nil {
@@ -77,8 +77,8 @@ func closeToOthers(directory *os.File) error {
 	return nil
 }
 
-// TryFlock locks an open file without waiting; the error wraps cause.ErrBusy if another
-// has it.
+// TryFlock locks an open file without waiting. The error wraps cause.ErrBusy if another
+// process has the lock.
 func TryFlock(file *os.File) error {
 	err := filelock.TryLock(file)
 	var held *filelock.HeldError
@@ -88,12 +88,12 @@ func TryFlock(file *os.File) error {
 	return err
 }
 
-// HeldByTaker says whether a living process took a directory's lock. Otherwise it
-// is held by what a dead one had started, which is about to close it or die.
+// HeldByTaker says whether a living process took a directory's lock. Otherwise a child of
+// a dead process holds it, which is about to close it or to end.
 func HeldByTaker(path string) bool {
 	directory, err := os.Open(path)
 	if err != nil {
-		return false // its maker has just ended it
+		return false // its maker has just finished it
 	}
 	defer func() { _ = directory.Close() }()
 	return len(filelock.Takers(directory)) > 0
@@ -102,11 +102,12 @@ func HeldByTaker(path string) bool {
 // LockPatience is how long a command waits for another on the same volume.
 const LockPatience = 10 * time.Second
 
-// AwaitLock waits a while for whoever has the lock of a directory.
+// AwaitLock locks a directory, and waits up to LockPatience for another process.
 func AwaitLock(ctx context.Context, path string) (*Lock, error) {
 	return AwaitLockUntil(ctx, path, time.Now().Add(LockPatience))
 }
 
+// AwaitLockUntil is AwaitLock with a deadline.
 func AwaitLockUntil(ctx context.Context, path string, deadline time.Time) (*Lock, error) {
 	return awaitUntil(ctx, deadline, func() (*Lock, error) { return LockDirectory(path) })
 }
@@ -125,9 +126,9 @@ func awaitUntil(ctx context.Context, deadline time.Time, try func() (*Lock, erro
 	}
 }
 
-// Lock locks the whole pool: its quota, and what is in its work directory. The
-// Lock is that directory's. The pool's own directory may be an administrator's,
-// open to everybody; earlier versions locked that, so it is locked as well.
+// Lock locks the whole pool: its quota, and the content of its work directory. It is the
+// lock of that directory. Earlier versions locked the pool's own directory, which may be
+// open to all users; so that is locked as well.
 func (p Pool) Lock(ctx context.Context) (*Lock, error) {
 	work := filepath.Join(p.Dir, WorkDir)
 	return awaitUntil(ctx, time.Now().Add(LockPatience), func() (*Lock, error) {
@@ -150,8 +151,8 @@ func (p Pool) Lock(ctx context.Context) (*Lock, error) {
 }
 
 // lockEarlier locks a directory that others can open, as earlier versions did.
-// The error wraps cause.ErrBusy if one of them has it. Anybody else who has it is
-// passed over; stranger is called with the number of the process.
+// The error wraps cause.ErrBusy if one of them has it. If another program has it, the lock
+// is skipped, and stranger is called with the process ID.
 func (l *Lock) lockEarlier(path string, stranger func(pid int)) error {
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {

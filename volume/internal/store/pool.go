@@ -15,7 +15,7 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// PoolRecord is what is written down of a pool.
+// PoolRecord is the record of a pool.
 type PoolRecord struct {
 	Format     int    `json:"format"`
 	ID         string `json:"id"`
@@ -24,7 +24,7 @@ type PoolRecord struct {
 	unknown versioned.Unknown
 }
 
-// CheckFileSystem refuses what images do not outlive.
+// CheckFileSystem refuses file systems that do not outlive the host or cannot hold images.
 func CheckFileSystem(dir string) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
@@ -32,14 +32,14 @@ func CheckFileSystem(dir string) error {
 	}
 	switch int64(st.Type) {
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
-		return fmt.Errorf("pool %s lies in memory (tmpfs), where no volume outlives the host: %w; choose a directory on a disk", dir, cause.ErrUnsupported)
+		return fmt.Errorf("pool %s is in memory (tmpfs), where volumes are lost at the end of the host: %w; choose a directory on a disk", dir, cause.ErrUnsupported)
 	case unix.OVERLAYFS_SUPER_MAGIC:
-		return fmt.Errorf("pool %s lies on an overlay: %w; choose a directory on a disk's own file system", dir, cause.ErrUnsupported)
+		return fmt.Errorf("pool %s is on an overlay: %w; choose a directory on a disk's own file system", dir, cause.ErrUnsupported)
 	}
 	return nil
 }
 
-// NearestDirectory is the directory, or the NearestDirectory above it that exists.
+// NearestDirectory is the directory, or its nearest parent that exists.
 func NearestDirectory(dir string) string {
 	for {
 		if _, err := os.Stat(dir); err == nil || dir == "/" {
@@ -94,7 +94,7 @@ func (p Pool) Format(ctx context.Context, quota uint64) error {
 	}
 	defer all.Release()
 	if _, err := p.ReadPool(); !errors.Is(err, cause.ErrNotFound) {
-		return err // another was faster
+		return err // another process was faster
 	}
 	if err := os.MkdirAll(filepath.Join(p.Dir, VolumesDir), 0o711); err != nil {
 		return fmt.Errorf("cannot make the pool: %w", err)

@@ -10,11 +10,11 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
-// A record says what root mounts, unmounts, wipes and deletes. So it counts only
-// where nobody but root, and the user who runs this, could have written it: the
-// record's file, and the directories of the pool on the way to it.
+// A record determines what root mounts, unmounts, wipes and deletes. So it is used only
+// if no user but root and the present one could have written the record's file and the
+// directories of the pool above it.
 
-// CheckTrusted refuses what another user owns or may write. The error wraps
+// CheckTrusted refuses a file or directory that another user owns or may write. The error wraps
 // cause.ErrUntrusted.
 func CheckTrusted(path string, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
@@ -22,16 +22,16 @@ func CheckTrusted(path string, info fs.FileInfo) error {
 		return fmt.Errorf("%s is %w: its owner is unknown", path, cause.ErrUntrusted)
 	}
 	if st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is %w: user %d owns it, and could have written anything into it; if you know what it holds: chown root: %s", path, cause.ErrUntrusted, st.Uid, path)
+		return fmt.Errorf("%s is %w: user %d owns it, and could have written anything into it; if you have checked its content: chown root: %s", path, cause.ErrUntrusted, st.Uid, path)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s is %w: its mode %#o lets others write; if you know what it holds: chmod go-w %s", path, cause.ErrUntrusted, info.Mode().Perm(), path)
+		return fmt.Errorf("%s is %w: its mode %#o allows others to write; if you have checked its content: chmod go-w %s", path, cause.ErrUntrusted, info.Mode().Perm(), path)
 	}
 	return nil
 }
 
-// CheckDirectories refuses directories that others own or may write. One that is
-// not there is no error: what is looked for in it is not there either.
+// CheckDirectories refuses directories that others own or may write. A missing one is no
+// error: then its files are missing, too.
 func CheckDirectories(paths ...string) error {
 	for _, path := range paths {
 		info, err := os.Lstat(path)

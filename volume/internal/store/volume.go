@@ -38,7 +38,7 @@ func (p Pool) Write(record records.Volume) error {
 	return WriteVolume(p.VolumeDir(record.Name), record)
 }
 
-// WriteVolume makes it the record of the volume, or of the work, in a directory.
+// WriteVolume writes the record of the volume or work in a directory.
 func WriteVolume(directory string, record records.Volume) error {
 	text, err := record.Encode()
 	if err != nil {
@@ -92,7 +92,7 @@ func (p Pool) ReadSnapshot(name, snapshot string) (records.Snapshot, error) {
 	return record, nil
 }
 
-// ReadVolumeIn reads the record of the volume that is in a directory, or is made or
+// ReadVolumeIn reads the record of the volume in a directory, or of the one that is made or
 // deleted there, whatever its name.
 func ReadVolumeIn(directory string) (records.Volume, error) {
 	text, err := ReadFile(filepath.Join(directory, RecordFile))
@@ -120,14 +120,25 @@ func ReadSnapshotIn(directory string) (records.Snapshot, error) {
 	return record, nil
 }
 
-// SnapshotsIn reads the records of the snapshots of the volume in a directory.
-// Damaged ones are left out.
-func SnapshotsIn(directory string) (all []records.Snapshot) {
-	entries, _ := os.ReadDir(filepath.Join(directory, SnapshotsDir)) // none
-	for _, entry := range entries {
-		if snapshot, err := ReadSnapshotIn(filepath.Join(directory, SnapshotsDir, entry.Name())); err == nil {
-			all = append(all, snapshot)
-		}
+// SnapshotsIn reads the records of the snapshots of the volume in a directory. unread are
+// the directories of unreadable ones, which the error names.
+func SnapshotsIn(directory string) (all []records.Snapshot, unread []string, err error) {
+	entries, err := os.ReadDir(filepath.Join(directory, SnapshotsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
 	}
-	return all
+	errs := []error{err}
+	for _, entry := range entries {
+		path := filepath.Join(directory, SnapshotsDir, entry.Name())
+		snapshot, err := ReadSnapshotIn(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("the record in %s is %w: %s is missing", path, cause.ErrCorrupt, SnapshotFile)
+		}
+		if err != nil {
+			errs, unread = append(errs, err), append(unread, path)
+			continue
+		}
+		all = append(all, snapshot)
+	}
+	return all, unread, errors.Join(errs...)
 }

@@ -1,5 +1,5 @@
-// Package stream has the format that carries a volume to another pool: what Send
-// writes and Receive reads. It is pure: it knows no files.
+// Package stream has the format in which Send writes a volume and Receive reads it. It is
+// pure: it opens no files.
 package stream
 
 import (
@@ -22,20 +22,20 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// The stream that carries a volume to another pool. All numbers are little
+// The format of a stream. All numbers are little
 // endian, and offsets and lengths of the image are whole blocks of 4096 bytes.
 //
 //	stream:  magic (8 bytes) | header | data and zero frames | end
 //	frame:   0 type (1) | 1 zero (3) | 4 payload length (4) | 8 checksum (4) | 12 payload
 //	header:  type 1; JSON, [Header], at most records.MaxBytes
-//	data:    type 2; 0 offset (8) | 8 what is there, at most chunk.Bytes
-//	zero:    type 3; 0 offset (8) | 8 length (8): there is nothing but zeros
+//	data:    type 2; 0 offset (8) | 8 the data, at most chunk.Bytes
+//	zero:    type 3; 0 offset (8) | 8 length (8): this range is zero
 //	end:     type 4; 0 base (32) | 32 image (32) | 64 stream (32)
 //
 // The checksum is CRC-32C of the frame's bytes 0 to 7 and the payload. Data and
 // zero frames come in the order of their offsets, without overlap; between them
 // the image is as in the base, or zero without a base. "base" and "image" are
-// [imageSum] of the base (zero without one) and of what is sent, "stream" is
+// [chunk.ImageSum] of the base (zero without one) and of the image, "stream" is
 // the SHA-256 of all bytes of the stream before the end's frame.
 const (
 	magicText = "daybkvol"
@@ -53,7 +53,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Header says what is sent.
+// Header describes the image that is sent.
 type Header struct {
 	Format int `json:"format"`
 	// The volume's record, without what belongs to its host.
@@ -67,18 +67,20 @@ type Header struct {
 	Labels       map[string]string `json:"labels,omitempty"`
 	MountOptions string            `json:"mount_options,omitempty"`
 	NoAtime      bool              `json:"noatime,omitempty"`
-	// Snapshot is what was sent; nil if none was kept of it.
+	// Snapshot is the snapshot that is sent; nil for the present content of a volume.
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
-	// Base is what the receiver has already; nil if nothing.
+	// Base is the snapshot that the receiver has already; nil if the stream is complete.
 	Base *Base `json:"base,omitempty"`
 }
 
+// Snapshot is the snapshot in a header.
 type Snapshot struct {
 	Name    string    `json:"name"`
 	ID      string    `json:"id"`
 	Created time.Time `json:"created"`
 }
 
+// Base is the base of an incremental stream.
 type Base struct {
 	Name      string `json:"name"`
 	ID        string `json:"id"`
@@ -99,7 +101,7 @@ func (h Header) Record(name string) records.Volume {
 
 const maxMountOptionsBytes = 4096 - 1 // a page, with its end
 
-// Check keeps out what no volume of ours could be.
+// Check refuses values that no volume can have.
 func (h Header) Check() error {
 	if h.Format != Format {
 		return fmt.Errorf("format %d", h.Format)
@@ -114,7 +116,7 @@ func (h Header) Check() error {
 		return fmt.Errorf("mount options of %d bytes", len(h.MountOptions))
 	}
 	for option := range strings.SplitSeq(h.MountOptions, ",") {
-		// Which device is the journal is not the sender's to say.
+		// The sender must not choose the journal device.
 		if strings.HasPrefix(option, "journal_") && !strings.HasPrefix(option, "journal_checksum") && !strings.HasPrefix(option, "journal_async_commit") {
 			return fmt.Errorf("mount option %.40q", option)
 		}
@@ -176,12 +178,12 @@ func checksum(prefix []byte, parts ...[]byte) uint32 {
 	return crc
 }
 
-// Data says what is at an offset: at most chunk.Bytes.
+// Data writes the data at an offset: at most chunk.Bytes.
 func (s *Writer) Data(offset uint64, piece []byte) error {
 	return s.frame(frameData, binary.LittleEndian.AppendUint64(nil, offset), piece)
 }
 
-// Zero says that nothing but zeros is there.
+// Zero writes that a range is zero.
 func (s *Writer) Zero(offset, length uint64) error {
 	return s.frame(frameZero, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, offset), length))
 }
@@ -192,18 +194,18 @@ func (s *Writer) End(base, image chunk.Sum) error {
 	return s.frame(frameEnd, base[:], image[:], before)
 }
 
-// Frame is one of a stream's frames but the header.
+// Frame is a frame of a stream, except the header.
 type Frame struct {
 	Offset, Length uint64
-	// Data is what is there, valid until the next frame is read; nil: zeros.
+	// Data is valid until the next frame is read; nil: zeros.
 	Data []byte
-	// End is the last frame's, which has sums of the base and of what was sent.
+	// End marks the last frame, which has the checksums of the base and of the image.
 	End         bool
 	Base, Image chunk.Sum
 }
 
-// Reader reads a stream, which anybody may have written: it takes no more
-// memory than two frames, and what it gives is in order and within the image.
+// Reader reads a stream, which may come from any sender. It uses no more memory than two
+// frames, and returns frames that are in order and within the image.
 type Reader struct {
 	r      io.Reader
 	all    hash.Hash
@@ -213,7 +215,7 @@ type Reader struct {
 	space []byte
 }
 
-// ErrDamaged are the errors of a stream that is not whole.
+// ErrDamaged is wrapped by the errors of a damaged or incomplete stream.
 var ErrDamaged = fmt.Errorf("the stream is %w", cause.ErrCorrupt)
 
 // NewReader reads a stream's beginning.
@@ -331,7 +333,7 @@ func (s *Reader) Frame() (Frame, error) {
 	return Frame{}, fmt.Errorf("%w: frame of type %d with %d bytes", ErrDamaged, kind, len(payload))
 }
 
-// advance refuses what is not in order, not whole blocks or beyond the image.
+// advance refuses a frame that is not in order, not whole blocks or beyond the image.
 func (s *Reader) advance(f Frame) error {
 	size := s.Header.SizeBytes
 	if f.Offset < s.next || f.Offset > size || f.Length == 0 || f.Length > size-f.Offset || (f.Offset|f.Length)%chunk.UnitBytes != 0 {
@@ -341,8 +343,8 @@ func (s *Reader) advance(f Frame) error {
 	return nil
 }
 
-// Difference sends those blocks of a part that are not as in the base. Nil is
-// a part of zeros; what the base does not have is zero.
+// Difference writes the blocks of a part that differ from the base. Nil is
+// a part of zeros; beyond its end the base is zero.
 func (s *Writer) Difference(offset, length uint64, base, part []byte) error {
 	at := func(of []byte, from uint64) []byte {
 		if from >= uint64(len(of)) {

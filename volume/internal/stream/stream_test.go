@@ -234,7 +234,7 @@ func FuzzStreamReader(f *testing.F) {
 	})
 }
 
-func TestAStreamOfANewerDaybookIsToldAsSuch(t *testing.T) {
+func TestAStreamOfANewerDaybookIsReportedAsSuch(t *testing.T) {
 	for _, header := range []string{`{"format":2,"parts":[]}`, strings.Replace(string(mustJSON(t, testHeader())), "{", `{"parts":[],`, 1)} {
 		_, err := NewReader(bytes.NewReader(append([]byte(magicText), rawFrame(frameHeader, []byte(header))...)))
 		if !errors.Is(err, cause.ErrUnsupported) || errors.Is(err, cause.ErrCorrupt) || !strings.Contains(err.Error(), "written by a newer Daybook: upgrade") {

@@ -1,0 +1,199 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/volume/internal/backing"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/records"
+)
+
+// fakeLVM puts scripts in the place of lvm2's commands, for what goes wrong around them.
+// What the commands do themselves is tested in guests. vgs and lvs print what is in the
+// files vgs and lvs of the directory; without lvs, lvs fails.
+func fakeLVM(t *testing.T) (answers string) {
+	t.Helper()
+	answers = t.TempDir()
+	programs := t.TempDir()
+	for name, script := range map[string]string{
+		"vgs":      `cat "` + answers + `/vgs"`,
+		"lvs":      `[ -e "` + answers + `/hang" ] && { : > "` + answers + `/hangs"; exec sleep 1000; }; cat "` + answers + `/lvs"`,
+		"lvchange": `: > "` + answers + `/activated"`,
+		"lvremove": `echo '` + noVolumes + `' > "` + answers + `/lvs"`,
+	} {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	answer(t, answers, "vgs", `{"report":[{"vg":[]}]}`)
+	return answers
+}
+
+func answer(t *testing.T, answers, command, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(answers, command), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const (
+	noVolumes  = `{"report":[{"lv":[]}]}`
+	groupThere = `{"report":[{"vg":[{"vg_name":"daybook-none"}]}]}`
+)
+
+// recordOnLVM is that of a volume in a volume group that is not there.
+func (r *rig) recordOnLVM(name string) Record {
+	r.t.Helper()
+	o, err := CreateOptions{SizeBytes: testBytes, VolumeGroup: "daybook-none"}.complete()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return o.record(name, testBytes, 512)
+}
+
+// volumeOnLVM puts the record of such a volume in the pool.
+func (r *rig) volumeOnLVM(name string, change func(*Record)) Record {
+	r.t.Helper()
+	record := r.recordOnLVM(name)
+	if change != nil {
+		change(&record)
+	}
+	directory := r.pool.files.VolumeDir(name)
+	if err := errors.Join(os.MkdirAll(filepath.Join(directory, store.SnapshotsDir), 0o711), store.WriteVolume(directory, record)); err != nil {
+		r.t.Fatal(err)
+	}
+	return record
+}
+
+// A volume group that is gone for ever keeps a work there until somebody forgets it; one
+// that is there is never forgotten.
+func TestAWorkIsForgottenOnlyIfItsVolumeGroupIsGone(t *testing.T) {
+	r := newRig(t)
+	answers := fakeLVM(t)
+	path := filepath.Join(r.pool.dir, store.WorkDir, records.NewID())
+	work := filepath.Base(path)
+	if err := errors.Join(os.Mkdir(path, 0o711), store.WriteVolume(path, r.recordOnLVM(r.name("lost")))); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.pool.Repair(t.Context())
+	wantError(t, err, ErrWorkLeft, "daybook volume repair --forget "+work)
+	answer(t, answers, "vgs", groupThere)
+	wantError(t, r.pool.Forget(t.Context(), work), ErrSystem, "its volume group is there")
+	if !exists(path) {
+		t.Fatal("a work whose volume group is there was forgotten")
+	}
+	answer(t, answers, "vgs", `{"report":[{"vg":[]}]}`)
+	wantError(t, r.pool.Forget(t.Context(), records.NewID()), ErrNotFound, "")
+	wantError(t, r.pool.Forget(t.Context(), "../volumes"), ErrInvalid, "")
+	held, err := store.LockDirectory(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, r.pool.Forget(t.Context(), work), ErrBusy, "")
+	held.Release()
+	if err := r.pool.Forget(t.Context(), work); err != nil || exists(path) {
+		t.Errorf("%v, there: %v", err, exists(path))
+	}
+	if done, err := r.pool.Repair(t.Context()); err != nil || done.Work != 0 {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+// The logical volume of a snapshot is known by its record alone.
+func TestASnapshotOnLVMWhoseRecordCannotBeReadIsNotPassedOver(t *testing.T) {
+	r := newRig(t)
+	answer(t, fakeLVM(t), "lvs", noVolumes)
+	name := r.name("v")
+	r.volumeOnLVM(name, nil)
+	snapshot := r.pool.files.SnapshotDir(name, "monday")
+	if err := errors.Join(os.Mkdir(snapshot, 0o711), os.WriteFile(filepath.Join(snapshot, store.SnapshotFile), []byte("{"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, r.pool.DeleteSnapshot(t.Context(), name, "monday"), ErrCorrupt, "snapshot monday")
+	wantError(t, r.pool.Delete(t.Context(), name, DeleteOptions{}), ErrCorrupt, snapshot)
+	if !exists(snapshot) {
+		t.Fatal("it was deleted")
+	}
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{Damaged: true}); err != nil || exists(r.pool.files.VolumeDir(name)) {
+		t.Error(err)
+	}
+	r.wantTidy()
+}
+
+// A command that holds the lock of the volume group keeps lvs waiting.
+func TestAReportOfLVMEndsWithItsContext(t *testing.T) {
+	r := newRig(t)
+	answers := fakeLVM(t)
+	answer(t, answers, "hang", "")
+	name := r.name("v")
+	r.volumeOnLVM(name, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for !exists(filepath.Join(answers, "hangs")) {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := r.pool.Check(ctx, name, CheckOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+	if err := os.RemoveAll(r.pool.files.VolumeDir(name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The node of a logical volume that is not active appears when it is activated: waiting
+// for it before would never end.
+func TestAnInactiveLogicalVolumeIsActivatedBeforeItsNodeIsAwaited(t *testing.T) {
+	r := newRig(t)
+	answers := fakeLVM(t)
+	name := r.name("v")
+	record := r.volumeOnLVM(name, func(record *Record) {
+		record.Persist = AttachOptions{Target: r.target(name), Placement: PlaceNone}.persistence()
+	})
+	answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"`+record.LVM.Name+`","vg_name":"daybook-none","lv_size":"67108864","lv_tags":"daybook"}]`))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for !exists(filepath.Join(answers, "activated")) {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := r.pool.AttachAllPersistent(ctx, time.Now().Add(time.Hour)); err == nil {
+		t.Error("it was attached")
+	}
+	if _, err := backing.LookAt(record.LVM.Node()); !backing.IsGone(err) {
+		t.Errorf("the node: %v", err)
+	}
+	// With its protected mount point.
+	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	r.wantTidy()
+}
+
+// A volume whose resize was interrupted while its logical volume was not active: repair
+// activates it, as an attach does.
+func TestARepairActivatesALogicalVolumeWithAnUnfinishedResize(t *testing.T) {
+	r := newRig(t)
+	answers := fakeLVM(t)
+	name := r.name("v")
+	record := r.volumeOnLVM(name, func(record *Record) { record.Resize = 2 * testBytes })
+	answer(t, answers, "lvs", strings.ReplaceAll(noVolumes, "[]", `[{"lv_name":"`+record.LVM.Name+`","vg_name":"daybook-none","lv_size":"67108864","lv_tags":"daybook"}]`))
+	if done, err := r.pool.Repair(t.Context()); err == nil || done.Damaged[name] == "" {
+		t.Errorf("without a node: %+v, %v", done, err)
+	}
+	if !exists(filepath.Join(answers, "activated")) {
+		t.Error("it was not activated")
+	}
+	if err := os.RemoveAll(r.pool.files.VolumeDir(name)); err != nil {
+		t.Fatal(err)
+	}
+}
