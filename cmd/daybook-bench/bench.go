@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,11 +19,13 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
-// bench is what the benchmarks have in common: how much they measure, and
-// where the figures go.
+// bench has the flags that all benchmarks share: how much to measure, and where
+// to write the results.
 type bench struct {
 	name, output, docs string
-	quick              bool
+	// command makes the page again; "": make bench-NAME.
+	command string
+	quick   bool
 }
 
 func (b *bench) flags(cmd *cobra.Command) {
@@ -32,7 +35,8 @@ func (b *bench) flags(cmd *cobra.Command) {
 	flags.StringVar(&b.docs, "docs", "", "write the page "+b.name+".md and its picture into `DIR`")
 }
 
-// lab tells on standard error what is being done.
+// lab returns the environment of an experiment; it reports progress on standard
+// error.
 func (b *bench) lab(cmd *cobra.Command) (fixture.Lab, error) {
 	if os.Geteuid() != 0 {
 		return fixture.Lab{}, errors.New("want root: the experiment makes disks, cgroups and BPF programs")
@@ -66,7 +70,7 @@ func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Repor
 		return err
 	}
 	if b.docs != "" {
-		command := "make bench-" + b.name
+		command := cmp.Or(b.command, "make bench-"+b.name)
 		if b.quick {
 			command = "daybook-bench " + b.name + " --quick"
 		}
@@ -85,13 +89,13 @@ func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Repor
 	return nil
 }
 
-// figures are what a benchmark came to.
+// figures are the results of a benchmark.
 type figures interface {
 	Report() (report.Report, error)
 	Check() error
 }
 
-// again measures nothing: it finishes with the figures in a file.
+// again measures nothing. It finishes with the results in a file.
 func again[F figures](b bench, cmd *cobra.Command, path string) error {
 	var result F
 	if err := read(path, &result); err != nil {
@@ -100,8 +104,8 @@ func again[F figures](b bench, cmd *cobra.Command, path string) error {
 	return b.finish(cmd, result, result.Report, result.Check)
 }
 
-// choose puts what was asked for, if anything, in the place of what a benchmark
-// measures by itself.
+// choose replaces the default list of a benchmark by the values that the user
+// asked for, if any.
 func choose[T ~string](measured *[]T, asked []string) {
 	if len(asked) == 0 {
 		return
@@ -112,7 +116,7 @@ func choose[T ~string](measured *[]T, asked []string) {
 	}
 }
 
-// runMake builds what is in a directory.
+// runMake runs make in a directory.
 func runMake(cmd *cobra.Command, what, directory string, arguments ...string) error {
 	make := exec.CommandContext(cmd.Context(), "make", append([]string{"-C", directory}, arguments...)...)
 	make.Stdout, make.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
@@ -122,41 +126,42 @@ func runMake(cmd *cobra.Command, what, directory string, arguments ...string) er
 	return nil
 }
 
-// read takes a result that was kept.
+// read reads a result from a file.
 func read(path string, result any) error {
 	text, err := os.ReadFile(path)
 	if err == nil {
 		err = json.Unmarshal(text, result)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot read the figures kept before: %w", err)
+		return fmt.Errorf("cannot read the earlier figures: %w", err)
 	}
 	return nil
 }
 
-// before takes the result that was kept, for what is not measured this time. Without
-// it there is nothing to keep; but then the page, which has all, must not be written.
+// before reads the earlier result, for the parts that are not measured this time. A
+// missing file is an error only if the page is written, because the page shows all
+// parts.
 func (b *bench) before(result any) error {
 	err := read(b.output, result)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	if b.docs != "" {
-		return fmt.Errorf("%s would lose what is not measured now, as there are no figures of it: %w; measure all, or leave --docs out",
+		return fmt.Errorf("%s would lose the parts that are not measured now, because earlier figures are missing: %w; measure all parts, or omit --docs",
 			b.page()+".md", err)
 	}
 	return nil
 }
 
-// page is where the page goes, without its extension.
+// page is the path of the page without its extension.
 func (b *bench) page() string { return filepath.Join(b.docs, b.name) }
 
 func write(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("cannot keep the figures: %w", err)
+		return fmt.Errorf("cannot write the figures: %w", err)
 	}
 	if err := os.WriteFile(path, content, 0o644); err != nil {
-		return fmt.Errorf("cannot keep the figures: %w", err)
+		return fmt.Errorf("cannot write the figures: %w", err)
 	}
 	return nil
 }

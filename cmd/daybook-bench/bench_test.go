@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAPageIsNotWrittenOfAPart(t *testing.T) {
+func TestAPageIsNotWrittenFromPartialFigures(t *testing.T) {
 	directory := t.TempDir()
 	kept := filepath.Join(directory, "kept.json")
 	if err := os.WriteFile(kept, []byte(`{"rounds": 3}`), 0o600); err != nil {
@@ -20,14 +20,14 @@ func TestAPageIsNotWrittenOfAPart(t *testing.T) {
 	for name, c := range map[string]struct {
 		output, docs string
 		rounds       int
-		wrong        string // what the error must tell; "": there is none
+		wrong        string // text that the error must contain; "": no error
 	}{
 		"kept, with a page":         {kept, "docs", 3, ""},
 		"kept, without a page":      {kept, "", 3, ""},
 		"nothing, without a page":   {filepath.Join(directory, "none.json"), "", 0, ""},
 		"nothing, with a page":      {filepath.Join(directory, "none.json"), "docs", 0, "docs/volumes.md would lose"},
-		"damaged, without a page":   {broken, "", 0, "cannot read the figures"},
-		"what cannot be read there": {directory, "", 0, "cannot read the figures"},
+		"damaged, without a page":   {broken, "", 0, "cannot read the earlier figures"},
+		"what cannot be read there": {directory, "", 0, "cannot read the earlier figures"},
 	} {
 		b := bench{name: "volumes", output: c.output, docs: c.docs}
 		var before struct{ Rounds int }

@@ -14,11 +14,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/ext4nvj"
+	"github.com/daybook-project/daybook/internal/experiment/papers3and4/ext4nvj"
 	"github.com/daybook-project/daybook/vm"
 )
 
-// ext4nvjKernel is the guest's.
+// ext4nvjKernel is the kernel of the guest.
 const ext4nvjKernel = "6.1"
 
 func newExt4NVJCommand() *cobra.Command {
@@ -28,14 +28,18 @@ func newExt4NVJCommand() *cobra.Command {
 	var threads []int
 	cmd := &cobra.Command{
 		Use:   "ext4nvj",
-		Short: "ext4 with its journal in byte-addressable memory, beside stock ext4, in a guest",
-		Long: `Ext4nvj boots a guest with Linux 6.1, two processors, disks and persistent memory, and runs
-there a mail server's operations (varmail) and a run that makes files (create), with 1 to 16
-threads, on stock ext4 with its journal on the disk and on persistent memory, on ext4nvj with
-one and with eight partitions, and on ext4nvj made as the papers' baselines are: one lock, with
-records of blocks and of lines. Disks are as fast as memory, and throttled (varmail). It
-counts bytes, flushes, fences and waits of each operation, and fails if a target is missed. It
-takes some 10 minutes, and wants the module (make kernel) and nvj (make nvjournal).`,
+		Short: "Compare ext4nvj with stock ext4 in a guest",
+		Long: `Ext4nvj boots a guest with Linux 6.1, two processors, disks and persistent memory. In it, it
+runs the operations of a mail server (varmail) and a program that makes files (create), with 1
+to 16 threads, on
+
+  - stock ext4 with its journal on the disk and on persistent memory,
+  - ext4nvj with one and with eight partitions,
+  - ext4nvj built like the papers' baselines: one lock, with records of blocks and of lines.
+
+Disks are as fast as memory, and throttled (varmail). It counts bytes, flushes, fences and
+waits of each operation, and fails if a target is missed. It takes about 10 minutes, and needs
+the module (make kernel) and nvj (make nvjournal).`,
 		Example: `  daybook-bench ext4nvj --docs docs/results
 
   # A part of it, 4 minutes or less; the others stay as they are in --output
@@ -80,9 +84,9 @@ takes some 10 minutes, and wants the module (make kernel) and nvj (make nvjourna
 	}
 	b.flags(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&source, "source", "nvjournal", "the `DIR` with nvj, the module and the guest's program, and their Makefiles")
-	flags.StringVar(&module, "module", "", "the module's `FILE`, if not the one that make kernel built in --source")
-	flags.StringVar(&kept, "again", "", "measure nothing: make the page of the figures in `FILE` again")
+	flags.StringVar(&source, "source", "nvjournal", "`DIR` with the sources of nvj, the module and the guest's load program")
+	flags.StringVar(&module, "module", "", "`FILE` of the module (default: the one that make kernel built in --source)")
+	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
 	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS` in one boot, DISK or DISK/LOAD: disks "+
 		strings.Join(ext4nvj.DiskNames(), ", ")+", loads "+strings.Join(ext4nvj.Loads(), ", "))
 	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(ext4nvj.Arrangements(), ", "))
@@ -91,7 +95,8 @@ takes some 10 minutes, and wants the module (make kernel) and nvj (make nvjourna
 	return cmd
 }
 
-// ext4nvjParts are what --only names: DISK/LOAD, or the benchmark's parts of DISK.
+// ext4nvjParts selects the parts that --only names: DISK/LOAD, or all parts of
+// DISK.
 func ext4nvjParts(all []ext4nvj.Part, only []string) ([]ext4nvj.Part, error) {
 	if len(only) == 0 {
 		return all, nil
@@ -115,10 +120,11 @@ func ext4nvjParts(all []ext4nvj.Part, only []string) ([]ext4nvj.Part, error) {
 	return parts, nil
 }
 
-// ext4nvjFiles are what the guest is given.
+// ext4nvjFiles are the files that the guest needs.
 type ext4nvjFiles struct{ load, nvj, module string }
 
-// findExt4NVJ builds the load program, and finds what the arrangements need.
+// findExt4NVJ builds the load program and finds the files that the arrangements
+// need.
 func findExt4NVJ(cmd *cobra.Command, source, module string, arrangements []string) (f ext4nvjFiles, err error) {
 	if err := runMake(cmd, "the guest's load program", filepath.Join(source, "kernel", "bench"), "-s"); err != nil {
 		return f, err
@@ -139,7 +145,8 @@ func findExt4NVJ(cmd *cobra.Command, source, module string, arrangements []strin
 	return f, nil
 }
 
-// boot boots the guest with disks and persistent memory for the arrangements.
+// boot starts the guest with the disks and persistent memory of the
+// arrangements.
 func (f ext4nvjFiles) boot(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (ext4nvj.Guest, error) {
 	config := vm.Config{
 		Kernel: ext4nvjKernel, MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},

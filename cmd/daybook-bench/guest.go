@@ -10,16 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/guestshares"
+	"github.com/daybook-project/daybook/internal/experiment/paper1/guestshares"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/vm"
 )
 
-// guest is a virtual machine in which phases run, one after the other. The
-// program in it is this one.
+// guest is a virtual machine in which phases run one after another. This
+// program itself runs in it.
 type guest struct{ machine *vm.Machine }
 
-// bootGuest boots a kernel of the pin file with the experiment's disk.
+// bootGuest boots a kernel of the pin file with the disk of the experiment.
 func bootGuest(ctx context.Context, kernel string) (guestshares.Guest, error) {
 	machine, err := vm.Boot(ctx, vm.Config{
 		Kernel:  kernel,
@@ -36,7 +36,7 @@ func bootGuest(ctx context.Context, kernel string) (guestshares.Guest, error) {
 func (g *guest) Kernel() string { return g.machine.Kernel() }
 
 func (g *guest) Run(ctx context.Context, s scenario.Scenario, law string, tell func(line string)) (scenario.Phase, error) {
-	environment, err := guestshares.Environment(s, law)
+	environment, err := scenario.Request{Scenario: s, Parts: []scenario.Part{{Law: law, Seconds: s.Seconds}}}.Environment()
 	if err != nil {
 		return scenario.Phase{}, err
 	}
@@ -44,11 +44,18 @@ func (g *guest) Run(ctx context.Context, s scenario.Scenario, law string, tell f
 	if err != nil {
 		return scenario.Phase{}, err
 	}
-	return guestshares.ReadPhase(out)
+	answer, err := scenario.ReadAnswer(out)
+	if err == nil && len(answer.Phases) != 1 {
+		err = fmt.Errorf("the guest ran %d phases; want 1", len(answer.Phases))
+	}
+	if err != nil {
+		return scenario.Phase{}, err
+	}
+	return answer.Phases[0], nil
 }
 
-// do runs a command there, tells the lines that it says meanwhile, and gives what
-// it wrote.
+// do runs a command in the guest, passes each line of its standard error to tell,
+// and returns its standard output.
 func (g *guest) do(ctx context.Context, command vm.Command, tell func(line string)) (*bytes.Buffer, error) {
 	out, said := new(bytes.Buffer), &lines{tell: tell}
 	command.Stdout, command.Stderr = out, said
@@ -58,7 +65,7 @@ func (g *guest) do(ctx context.Context, command vm.Command, tell func(line strin
 	return out, nil
 }
 
-// phase runs a benchmark's hidden command of newPhaseCommand there.
+// phase runs the hidden command of newPhaseCommand in the guest.
 func (g *guest) phase(ctx context.Context, bench string, asked any, tell func(line string)) (*bytes.Buffer, error) {
 	text, err := json.Marshal(asked)
 	if err != nil {
@@ -67,11 +74,11 @@ func (g *guest) phase(ctx context.Context, bench string, asked any, tell func(li
 	return g.do(ctx, vm.Command{Args: []string{vm.Self, bench, "phase", string(text)}}, tell)
 }
 
-// newPhaseCommand is what this program is in the guest.
+// newPhaseCommand returns the hidden command that runs in the guest.
 func newPhaseCommand(run func(ctx context.Context, text string, output, say io.Writer) error) *cobra.Command {
 	return &cobra.Command{
 		Use:    "phase CASE",
-		Short:  "Run one case, given as JSON, in a guest, whose disks' content is lost",
+		Short:  "Run one case, given as JSON, in a guest; overwrites its disks",
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,7 +95,7 @@ func (g *guest) Close() error {
 	return nil
 }
 
-// lines passes on whole lines.
+// lines passes on complete lines.
 type lines struct {
 	tell func(string)
 	rest []byte

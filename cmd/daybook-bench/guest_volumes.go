@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/guestvolumes"
+	"github.com/daybook-project/daybook/internal/experiment/paper2/guestvolumes"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
@@ -17,14 +17,14 @@ func newGuestVolumesCommand() *cobra.Command {
 	var names, arrangements, dividers, loads []string
 	cmd := &cobra.Command{
 		Use:   "guest-volumes",
-		Short: "Shares of two volumes on cgroup v2, under io.cost and under BFQ, in guests",
-		Long: `Guest-volumes boots Debian's kernels under QEMU and runs there, on a virtio disk with a
-limit on its bandwidth, two containers of weights 700 and 300 that write and sync: on a
-volume each in a pool on XFS (VX), and on a partition each (P), under io.cost with a model
-of three quarters of the disk, with too short a period, with a model of all of the disk, and
-under BFQ, 40 s each, with files that grow and with files that are rewritten. It fails if the
-share of A on volumes under io.cost is more than 3 points off. It takes some 20 minutes for
-each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
+		Short: "Measure the shares of two volumes on cgroup v2, in guests",
+		Long: `Guest-volumes boots Debian's kernels under QEMU. In each, two containers of weights 700 and
+300 write and sync on a virtio disk with limited bandwidth: on a volume each in a pool on XFS
+(VX), and on a partition each (P). Each phase takes 40 s, with files that grow and with files
+that are rewritten. The disk is divided by io.cost with a model of three quarters of the disk,
+with too short a period, and with a model of the whole disk, and by BFQ. It fails if the share
+of A on volumes under io.cost is more than 3 points off. It takes about 20 minutes for each
+kernel and needs fio and mkfs.xfs (scripts/setup bench).`,
 		Example: `  daybook-bench guest-volumes --docs docs/results
   daybook-bench guest-volumes --quick --kernels 6.12
 
@@ -57,7 +57,7 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().StringSliceVar(&names, "kernels", kernels.Names(), "`NAMES` of kernels, with commas between")
+	cmd.Flags().StringSliceVar(&names, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
 	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, P")
 	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-short, io.cost-full, bfq")
 	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting")
@@ -65,7 +65,8 @@ each kernel and wants fio and mkfs.xfs (scripts/setup bench).`,
 	return cmd
 }
 
-// bootVolumesGuest boots a kernel of the pin file with the experiment's disk.
+// bootVolumesGuest boots a kernel of the pin file with the disk of the
+// experiment.
 func bootVolumesGuest(ctx context.Context, kernel string) (guestvolumes.Guest, error) {
 	machine, err := vm.Boot(ctx, vm.Config{
 		Kernel:      kernel,

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/guestshares"
+	"github.com/daybook-project/daybook/internal/experiment/paper1/guestshares"
 	"github.com/daybook-project/daybook/vm/kernels"
 )
 
@@ -12,12 +12,12 @@ func newGuestsCommand() *cobra.Command {
 	var options guestshares.Options
 	cmd := &cobra.Command{
 		Use:   "guests",
-		Short: "Shares of a virtio disk on cgroup v2, with BFQ and with io.cost, in guests",
-		Long: `Guests boots Debian's kernels under QEMU and runs there, on a virtio disk with a limit on
-its bandwidth, 50:50 and 70:30 under BFQ and under io.cost, 60 s each, uncontrolled and
-under the feedback law. It fails if a container's mean share is more than 3 points off
-its target under control. For comparison it also runs 70:30, half as long, under io.cost as
-the kernel sets it up by itself. It takes 25 minutes.`,
+		Short: "Measure the shares of a virtio disk on cgroup v2, in guests",
+		Long: `Guests boots Debian's kernels under QEMU. In each it runs 50:50 and 70:30 on a virtio disk
+with limited bandwidth, under BFQ and under io.cost, uncontrolled and under the feedback law,
+60 s each. It fails if a container's mean share under control is more than 3 points off its
+target. For comparison it also runs 70:30, half as long, under io.cost with the kernel's
+default settings. It takes 25 minutes.`,
 		Example: "  daybook-bench guests --docs docs/results\n  daybook-bench guests --quick --kernels 6.12 --dividers io.cost",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,7 +38,7 @@ the kernel sets it up by itself. It takes 25 minutes.`,
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().StringSliceVar(&options.Kernels, "kernels", kernels.Names(), "`NAMES` of kernels, with commas between")
-	cmd.Flags().StringSliceVar(&options.Dividers, "dividers", nil, "what shares the disk: BFQ, io.cost, io.cost as enabled (default: all)")
+	cmd.Flags().StringSliceVar(&options.Kernels, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
+	cmd.Flags().StringSliceVar(&options.Dividers, "dividers", nil, "`DIVIDERS` of the disk: BFQ, io.cost, io.cost as enabled (default: all)")
 	return cmd
 }

@@ -1,6 +1,6 @@
 // Command daybook-bench runs the papers' experiments again on this machine and
-// keeps what they came to: for developers, behind the targets bench-NAME of the
-// Makefile. Users of Daybook do not need it.
+// writes their results. It is for developers; the Makefile calls it as
+// bench-NAME. Users of Daybook do not need it.
 package main
 
 import (
@@ -12,17 +12,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/disksim"
-	"github.com/daybook-project/daybook/internal/experiment/guestshares"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/internal/interrupt"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/vm"
 )
 
+// version is set by the Makefile.
+var version string
+
 func main() {
 	vm.InitIfAsked()
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
-	guestshares.RunPhaseIfAsked()
+	scenario.RunIfAsked()
 	ctx, stop := interrupt.Context(context.Background())
 	err := newRootCommand().ExecuteContext(ctx)
 	stop()
@@ -42,6 +45,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newAttributionCommand(), newExt4NVJCommand(), newGuestsCommand(), newGuestVolumesCommand(), newNVJournalCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newUpdatesCommand(), newVolumesCommand())
+	root.AddCommand(newAttributionCommand(), newExt4NVJCommand(), newGuestsCommand(), newGuestLVMCommand(), newGuestVolumesCommand(), newNVJournalCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newUpdatesCommand(), newVolumesCommand())
 	return root
 }

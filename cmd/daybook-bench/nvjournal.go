@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/blockstream"
-	"github.com/daybook-project/daybook/internal/experiment/nvjournal"
+	"github.com/daybook-project/daybook/internal/experiment/papers3and4/nvjournal"
 )
 
-// nvjournalStreams are the loads, and how much of them is recorded.
+// nvjournalStreams are the loads, and how many operations of each are recorded.
 var nvjournalStreams = []struct {
 	load       string
 	operations int
@@ -24,19 +24,19 @@ func newNVJournalCommand() *cobra.Command {
 	var source, recordings, kept string
 	cmd := &cobra.Command{
 		Use:   "nvjournal",
-		Short: "The journal in byte-addressable memory against others, on this machine",
+		Short: "Compare nvjournal with other journals on this machine",
 		Long: `Nvjournal sends recorded block updates through nvjournal, through journals with one lock or
-with whole blocks, and through PMDK's, and measures update, commit, recovery and checkpoint
-against their bounds. It fails if one is missed.
+with whole blocks, and through PMDK's. It measures update, commit, recovery and checkpoint,
+and fails if a bound is missed.
 
-How long a cache line takes from one processor to another decides what threads come to, and a
-virtual machine's host changes it within seconds. It is measured before and after each round of
-several threads. The round is "near" or "apart"; ratios are formed within pairs of rounds in the
-same state, and each state has tables and verdicts of its own. With fewer than 3 pairs there is no
-verdict. Further rounds wait for the state that was seen too rarely, 20 s for each at most.
+The time of moving a cache line between two processors limits several threads, and the host of
+a virtual machine changes it within seconds. Nvjournal measures it before and after each round
+of several threads and calls the round "near" or "apart". It forms ratios within pairs of rounds
+in the same state; each state has its own tables and verdicts. With fewer than 3 pairs there is
+no verdict. Further rounds wait at most 20 s each for the state with too few pairs.
 
-A recording that is not there is made first,
-which needs root; without root the small ones in nvjournal/bench are taken.`,
+A missing recording is made first, which needs root. Without root, the small samples in
+nvjournal/bench are used.`,
 		Example: `  daybook-bench nvjournal --docs docs/results
 
   # One section again, as the processors were apart; the others stay as they are in --output
@@ -74,17 +74,17 @@ which needs root; without root the small ones in nvjournal/bench are taken.`,
 	flags := cmd.Flags()
 	flags.StringVar(&source, "source", "nvjournal", "the `DIR` of nvjournal's Makefile")
 	flags.StringVar(&recordings, "recordings", filepath.Join("build", "bench"), "the `DIR` with the recordings")
-	flags.StringVar(&kept, "again", "", "measure nothing: make the page of the figures in `FILE` again")
-	flags.StringVar(&o.Only, "only", "", "measure this `SECTION` alone (streams, updates, commit, recovery, checkpoint, order, data, machine, latency); the others stay as they are in --output")
-	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "medians of so many `N`, 1 to 33")
-	flags.IntSliceVar(&o.Latencies, "latency", []int{0, 100, 300, 500}, "measure memory whose fences take `NS,NS...` longer, beside the rest")
-	flags.IntVar(&o.FenceNanoseconds, "fence-ns", 0, "make each fence longer, as slower memory would")
-	flags.IntVar(&o.LineNanoseconds, "line-ns", 0, "make each line written longer")
-	flags.IntVar(&o.MegabytesPerSecond, "bandwidth", 0, "give the memory so many `MB/S`; 0: all it has")
+	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
+	flags.StringVar(&o.Only, "only", "", "measure this `SECTION` alone (streams, updates, commit, recovery, checkpoint, order, data, machine, latency); the others stay unchanged in --output")
+	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "take medians of `N` rounds, 1 to 33")
+	flags.IntSliceVar(&o.Latencies, "latency", []int{0, 100, 300, 500}, "also measure memory whose fences take `NS,NS...` nanoseconds longer")
+	flags.IntVar(&o.FenceNanoseconds, "fence-ns", 0, "`NANOSECONDS` to add to each fence, to simulate slower memory")
+	flags.IntVar(&o.LineNanoseconds, "line-ns", 0, "`NANOSECONDS` to add to each cache line written")
+	flags.IntVar(&o.MegabytesPerSecond, "bandwidth", 0, "limit the memory to `MB/S`; 0: no limit")
 	return cmd
 }
 
-// findRecording sees to it that there is one, and says where.
+// findRecording makes the recording if it is missing, and returns its path.
 func findRecording(cmd *cobra.Command, load string, operations int, directory, source string) (string, error) {
 	path := filepath.Join(directory, load+".blocks")
 	if _, err := os.Stat(path); err == nil {
@@ -93,7 +93,7 @@ func findRecording(cmd *cobra.Command, load string, operations int, directory, s
 	if os.Geteuid() != 0 {
 		sample := filepath.Join(source, "bench", load+".blocks.gz")
 		path = filepath.Join(directory, load+"-sample.blocks")
-		fmt.Fprintf(cmd.ErrOrStderr(), "nvjournal: not root, so %s is measured with the sample %s\n", load, sample)
+		fmt.Fprintf(cmd.ErrOrStderr(), "nvjournal: not root: %s is measured with the sample %s\n", load, sample)
 		return path, unpackRecording(sample, path)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "nvjournal: recording %s\n", load)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/overhead"
+	"github.com/daybook-project/daybook/internal/experiment/daemon/overhead"
 )
 
 func newOverheadCommand() *cobra.Command {
@@ -13,10 +13,10 @@ func newOverheadCommand() *cobra.Command {
 	var program string
 	cmd := &cobra.Command{
 		Use:   "overhead",
-		Short: "What the daemon costs the programs on the host",
-		Long: `Overhead measures mkdir, creat+unlink and 4 KiB append+fsync with and without the
-daemon, in alternating rounds, and apart from that what each BPF program takes, by the
-kernel's own statistics. It fails if an operation is more than 1 % slower for certain.`,
+		Short: "Measure the cost of the daemon for programs on the host",
+		Long: `Overhead measures mkdir, creat+unlink and 4 KiB append+fsync with and without the daemon, in
+alternating rounds. It also reads the time of each BPF program from the kernel's statistics.
+It fails if the whole range of an operation's slowdown is above 1 %.`,
 		Example: "  daybook-bench overhead --quick --daybook bin/daybook",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -34,12 +34,12 @@ kernel's own statistics. It fails if an operation is more than 1 % slower for ce
 			}
 			check := result.Check
 			if b.quick {
-				check = func() error { return nil } // too few rounds to tell
+				check = func() error { return nil } // too few rounds for a verdict
 			}
 			return b.finish(cmd, result, result.Report, check)
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().StringVar(&program, "daybook", filepath.Join("bin", "daybook"), "the `PROGRAM` whose daemon runs")
+	cmd.Flags().StringVar(&program, "daybook", filepath.Join("bin", "daybook"), "`PROGRAM` to run as the daemon")
 	return cmd
 }

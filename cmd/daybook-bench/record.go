@@ -9,8 +9,8 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/paper1/shares"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
-	"github.com/daybook-project/daybook/internal/experiment/shares"
 )
 
 func newRecordCommand() *cobra.Command {
@@ -19,9 +19,9 @@ func newRecordCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "record FILE",
 		Short: "Record the samples of an uncontrolled disk, for the tests of the laws",
-		Long: `Record runs the scenario 50:50 uncontrolled under BFQ's default slices, which are the
-noisiest, and appends a sample each 5 s to FILE; the containers' cgroups are named /A
-and /B. The recording disk.jsonl in internal/control/testdata is made with it.`,
+		Long: `Record runs the scenario 50:50 uncontrolled under BFQ's default slices, which vary the most,
+and appends a sample to FILE every 5 s. The containers' cgroups are named /A and /B. It made
+the recording disk.jsonl in internal/control/testdata.`,
 		Example: "  daybook-bench record --seconds 250 internal/control/testdata/disk.jsonl",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -37,7 +37,7 @@ and /B. The recording disk.jsonl in internal/control/testdata is made with it.`,
 			return recordUncontrolled(cmd.Context(), lab, recorder, seconds)
 		},
 	}
-	cmd.Flags().Float64Var(&seconds, "seconds", 250, "how long")
+	cmd.Flags().Float64Var(&seconds, "seconds", 250, "duration in seconds")
 	return cmd
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/scale"
+	"github.com/daybook-project/daybook/internal/experiment/daemon/scale"
 )
 
 func newScaleCommand() *cobra.Command {
@@ -14,7 +14,7 @@ func newScaleCommand() *cobra.Command {
 	var program string
 	cmd := &cobra.Command{
 		Use:   "scale",
-		Short: "What the daemon needs on a host with a thousand cgroups",
+		Short: "Measure the cost of the daemon with a thousand cgroups",
 		Long: `Scale makes a thousand cgroups, does I/O in all of them, and measures the processor time
 of one interval of the daemon and its memory. It fails if either is over its bound.`,
 		Example: "  daybook-bench scale --daybook bin/daybook",
@@ -36,6 +36,6 @@ of one interval of the daemon and its memory. It fails if either is over its bou
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().StringVar(&program, "daybook", filepath.Join("bin", "daybook"), "the `PROGRAM` whose daemon runs")
+	cmd.Flags().StringVar(&program, "daybook", filepath.Join("bin", "daybook"), "`PROGRAM` to run as the daemon")
 	return cmd
 }

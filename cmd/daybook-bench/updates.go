@@ -17,17 +17,17 @@ func newUpdatesCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "updates --out FILE",
-		Short: "Record what an ext4 changes of its blocks, for the journals' benchmark",
-		Long: `Updates runs a load on an ext4 of its own, whose journal is a loop device, syncs after each
-operation, and takes from the journal which lines of which blocks each operation changed.
-The loads: "varmail", a mail server's (files of 16 KiB mean: delete; create, append, fsync;
-read, append, fsync; read), and "create", which makes files of 4 KiB. A name that ends in
-".gz" is compressed. The format is in the documentation of package blockstream.`,
+		Short: "Record the block updates of an ext4, for bench-nvjournal",
+		Long: `Updates runs a load on a new ext4 whose journal is a loop device, and syncs after each
+operation. From the journal it records which lines of which blocks each operation changed.
+The loads are "varmail", a mail server's operations (files of 16 KiB mean: delete; create,
+append, fsync; read, append, fsync; read), and "create", which makes files of 4 KiB. A name
+that ends in ".gz" is compressed. Package blockstream documents the format.`,
 		Example: "  daybook-bench updates --load varmail --operations 20000 --out build/bench/varmail.blocks",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
-				return errors.New("where to? want --out FILE")
+				return errors.New("--out FILE is required")
 			}
 			counts, err := recordUpdates(cmd.Context(), o, out)
 			if err != nil {
@@ -40,14 +40,14 @@ read, append, fsync; read), and "create", which makes files of 4 KiB. A name tha
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "write the recording to `FILE`")
-	flags.StringVar(&o.Load, "load", "varmail", "what runs: varmail or create")
-	flags.IntVar(&o.Operations, "operations", 10_000, "how many `N` operations")
-	flags.StringVar(&o.Directory, "directory", imageDirectory(), "where the disks' images lie meanwhile")
-	flags.Uint64Var(&o.Seed, "seed", o.Seed, "chooses files and sizes")
+	flags.StringVar(&o.Load, "load", "varmail", "`LOAD` to run: varmail or create")
+	flags.IntVar(&o.Operations, "operations", 10_000, "number `N` of operations")
+	flags.StringVar(&o.Directory, "directory", imageDirectory(), "`DIR` for the temporary disk images")
+	flags.Uint64Var(&o.Seed, "seed", o.Seed, "seed for the choice of files and sizes")
 	return cmd
 }
 
-// imageDirectory is in memory, if there is such: each operation is synced.
+// imageDirectory prefers memory, because each operation is synced.
 func imageDirectory() string {
 	const memory = "/dev/shm"
 	if _, err := os.Stat(memory); err == nil {
@@ -56,7 +56,7 @@ func imageDirectory() string {
 	return ""
 }
 
-// recordUpdates leaves a whole file or none.
+// recordUpdates writes a complete file or none.
 func recordUpdates(ctx context.Context, o blockstream.Options, out string) (blockstream.Counts, error) {
 	if os.Geteuid() != 0 {
 		return blockstream.Counts{}, errors.New("want root: a recording makes loop devices and mounts an ext4")

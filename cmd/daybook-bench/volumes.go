@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/volumes"
+	"github.com/daybook-project/daybook/internal/experiment/paper2/volumes"
 )
 
 func newVolumesCommand() *cobra.Command {
@@ -15,17 +15,22 @@ func newVolumesCommand() *cobra.Command {
 	rounds, seconds := 0, 0
 	cmd := &cobra.Command{
 		Use:   "volumes",
-		Short: "A database beside a neighbour that syncs, with a shared journal and with its own",
-		Long: `Volumes runs paper 2's experiments: fio, MariaDB and PostgreSQL beside a neighbour that
-never syncs, seldom, always, and always under a limit on its writes; on one shared ext4 (S),
-on a volume each (V), on volumes whose jbd2 threads are placed under their containers'
-weights (VA), on the same with the pool on XFS (VX), with fio also while daybook control
-steers (VC), on volumes that are partitions (VD, VDC), and without Daybook on a partition
-each (P) with a loop device over it (L); on a simulated and on a plain disk. ext4 is mounted
-as the paper's kernels did (ordered), and for MariaDB also with today's default (unwritten).
-Besides: what the scheduler's slices give and cost, and what is left of the pool's own
-journal. It fails if a bound is missed. It takes 55 minutes and wants fio, MariaDB, sysbench
-and PostgreSQL (scripts/setup bench).`,
+		Short: "Measure a database beside a neighbour that syncs",
+		Long: `Volumes runs the experiments of paper 2: fio, MariaDB and PostgreSQL beside a neighbour that
+syncs never, seldom, always, or always under a limit on its writes. The arrangements are
+
+  S        one shared ext4
+  V        a volume for each container
+  VA, VX   like V, with the jbd2 threads under the containers' weights; VX: the pool on XFS
+  VC       like VX, for fio, while daybook control runs
+  VD, VDC  like VX and VC, with volumes that are partitions
+  P, L     without Daybook: a partition for each; L: a loop device over it
+
+The disk is simulated (hdd) or a loop device (plain). ext4 is mounted as the paper's kernels did
+(ordered), and for MariaDB also with today's default (unwritten). Volumes also measures the
+effect of the scheduler's slices, and the remaining cost of the pool's own journal. It fails if
+a bound is missed. It takes 55 minutes and needs fio, MariaDB, sysbench and PostgreSQL
+(scripts/setup bench).`,
 		Example: `  daybook-bench volumes --docs docs/results
   daybook-bench volumes --quick
 
@@ -64,7 +69,7 @@ and PostgreSQL (scripts/setup bench).`,
 			if err != nil {
 				return err
 			}
-			// What was measured is written also if it cannot be drawn.
+			// Write the results even if drawing fails.
 			var drawn error
 			if b.docs != "" {
 				figures, err := result.Figures()
@@ -75,17 +80,17 @@ and PostgreSQL (scripts/setup bench).`,
 			}
 			check := result.Check
 			if b.quick {
-				check = func() error { return nil } // too short to tell
+				check = func() error { return nil } // too short for a verdict
 			}
 			return errors.Join(b.finish(cmd, result, result.Report, check), drawn)
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().IntVar(&seconds, "seconds", volumes.Full.Seconds, "length of a phase, behind its warm-up")
-	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase so often, in turn, and keep the one of median throughput (not of slices and pool)")
+	cmd.Flags().IntVar(&seconds, "seconds", volumes.Full.Seconds, "length of a phase in seconds, after its warm-up")
+	cmd.Flags().IntVar(&rounds, "rounds", 1, "measure each phase this many times and keep the one with the median throughput (not for slices and pool)")
 	cmd.Flags().StringSliceVar(&only, "only", nil, "measure only these `LOADS`: fio, mariadb, postgresql, slices, pool")
 	cmd.Flags().StringSliceVar(&neighbours, "neighbour", nil, "measure only beside these `NEIGHBOURS`: alone, no-fsync, low-fsync, high-fsync, limited")
-	cmd.Flags().StringSliceVar(&arrangements, "arrangement", nil, "measure only in these `ARRANGEMENTS`, and forget the others beside the same neighbours: S, V, VA, VX, VC, VD, VDC, L, P")
+	cmd.Flags().StringSliceVar(&arrangements, "arrangement", nil, "measure only in these `ARRANGEMENTS`, and drop the others beside the same neighbours: S, V, VA, VX, VC, VD, VDC, L, P")
 	cmd.Flags().StringSliceVar(&modes, "data-mode", nil, "measure only with these `MODES` of ext4: ordered (as before Linux 5.6), unwritten")
 	cmd.Flags().StringSliceVar(&disks, "disk", nil, "measure only on these `DISKS`: hdd, plain")
 	return cmd

@@ -19,16 +19,16 @@ type containerdTask struct {
 	facts              facts
 }
 
-// ociConfig is the part of config.json that is read.
+// ociConfig is the part of config.json that is used.
 type ociConfig struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// mobyNamespace is Docker's in containerd.
+// mobyNamespace is the namespace of Docker in containerd.
 const mobyNamespace = "moby"
 
-// refresh lists the tasks; a task that is known keeps what was read, because
-// its configuration is made once.
+// refresh lists the tasks. A known task keeps its configuration, because it is
+// written once.
 func (s *containerdState) refresh() {
 	tasks, byID := make(map[string]*containerdTask), make(map[string]*containerdTask)
 	for _, dir := range s.dirs {
@@ -54,8 +54,7 @@ func (s *containerdState) lookup(id string) (facts, bool) {
 	return task.describe(), true
 }
 
-// at: without a path of its own, containerd puts a container at
-// /NAMESPACE/ID.
+// at: without a configured path, containerd uses /NAMESPACE/ID.
 func (s *containerdState) at(cgroupPath string) (Identity, bool) {
 	task := s.tasks[cgroupPath[1:]]
 	if task == nil {

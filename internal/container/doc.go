@@ -1,13 +1,13 @@
-// Package container says which container a cgroup belongs to, so that people
-// see names where the kernel has paths.
+// Package container maps a cgroup to its container, so that users see names
+// instead of kernel paths.
 //
 // [Identify] is a pure function of the path: it knows how container runtimes,
-// Kubernetes and systemd name cgroups. A [Resolver] adds what only the
-// runtimes' state directories tell, where they can be read: the name of a
-// Docker container, the pod of a Kubernetes container, which containers
-// containerd and runc have put at paths of any form.
+// Kubernetes and systemd name cgroups. A [Resolver] adds the facts from the
+// runtimes' state directories, if they are readable: the name of a Docker
+// container, the pod of a Kubernetes container, and the containers of
+// containerd and runc at arbitrary paths.
 //
-// The package asks no daemon and runs no program. State files are input like
-// any other: bounded in size, cleaned of control characters, and without them
-// the answer is what the path says.
+// The package queries no daemon and runs no program. State files are untrusted
+// input: limited in size and cleaned of control characters. Without them the
+// result depends only on the path.
 package container

@@ -19,7 +19,7 @@ type dockerContainer struct {
 	asked   uint64 // when somebody asked
 }
 
-// dockerConfig is the part of config.v2.json that is read.
+// dockerConfig is the part of config.v2.json that is used.
 type dockerConfig struct {
 	Name   string // with a slash before it
 	Config struct {
@@ -36,11 +36,11 @@ func (s *dockerState) refresh() {
 	}
 }
 
-// renameRounds is after how many refreshes a known container's file is looked
-// at again: a container can be renamed, but seldom is.
+// renameRounds is the number of refreshes after which the file of a known
+// container is checked again, because a container can be renamed.
 const renameRounds = 12
 
-// lookup reads a container's file, at first and where it changed.
+// lookup reads the file of a container if it is new or changed.
 func (s *dockerState) lookup(id string) (facts, bool) {
 	known := s.known[id]
 	if known != nil {

@@ -13,13 +13,12 @@ const (
 	Podman     = "podman"
 	LXC        = "lxc"
 	Runc       = "runc"
-	// OCI is a container of a runtime that the path does not name.
+	// OCI is a container whose path does not name the runtime.
 	OCI = "oci"
-	// Kubernetes is a pod's cgroup, or a container in a pod of a runtime that
-	// the path does not name.
+	// Kubernetes is the cgroup of a pod, or a container in a pod whose path
+	// does not name the runtime.
 	Kubernetes = "kubernetes"
-	// Volume is the cgroup in which one of Daybook's volumes has its jbd2
-	// thread.
+	// Volume is the cgroup of the jbd2 thread of a Daybook volume.
 	Volume = "volume"
 	// Systemd is a unit: a service, a scope, or a slice.
 	Systemd = "systemd"
@@ -27,28 +26,29 @@ const (
 	Plain = ""
 )
 
-// Identity is whose a cgroup is.
+// Identity is the owner of a cgroup.
 type Identity struct {
 	// Runtime is one of the constants above.
 	Runtime string
-	// ID is what the runtime calls it: 64 hexadecimal digits for most, the
-	// name for LXC, containerd, runc and volumes, the UID for a pod, the unit
-	// for systemd, "" for a plain cgroup.
+	// ID is the runtime's name for it: 64 hexadecimal digits for most, the name
+	// for LXC, containerd, runc and volumes, the UID for a pod, the unit for
+	// systemd, "" for a plain cgroup.
 	ID string
-	// Name is for people: the container's name, "namespace/pod/container"
-	// for Kubernetes, else the ID, cut to 12 digits, or the path.
+	// Name is the displayed name: the container's name,
+	// "namespace/pod/container" for Kubernetes, else the ID, cut to 12 digits,
+	// or the path.
 	Name string
-	// Root is the path of the container's topmost cgroup, at which its
-	// weight is set; the path itself for a plain cgroup.
+	// Root is the path of the container's topmost cgroup, which has its weight;
+	// the path itself for a plain cgroup.
 	Root string
 	// Pod and PodUID are set for Kubernetes; for Podman pods PodUID alone.
 	Pod, PodUID string
-	// Namespace is the pod's in Kubernetes, else containerd's.
+	// Namespace is that of the pod in Kubernetes, else that of containerd.
 	Namespace string
 }
 
-// IsContainer says whether the cgroup belongs to a container, not to a
-// volume, a systemd unit, a pod as a whole, or nobody known.
+// IsContainer reports whether the cgroup belongs to a container, and not to a
+// volume, a systemd unit, a whole pod, or an unknown owner.
 func (i Identity) IsContainer() bool {
 	switch i.Runtime {
 	case Plain, Systemd, Volume:
@@ -59,9 +59,9 @@ func (i Identity) IsContainer() bool {
 	return true
 }
 
-// Identify says what the path of a cgroup, as in /proc/PID/cgroup, tells. A
-// cgroup inside a container is the container's, and of containers in
-// containers it is the outermost: the one that this host runs.
+// Identify returns the owner of a cgroup by its path, as in /proc/PID/cgroup. A
+// cgroup inside a container belongs to the container. For nested containers it
+// is the outermost: the one that this host runs.
 func Identify(cgroupPath string) Identity {
 	i := identify(path.Clean("/" + cgroupPath))
 	i.Name = printable(i.Name)
@@ -106,8 +106,8 @@ func identify(cgroupPath string) Identity {
 	return Identity{Name: cgroupPath, Root: cgroupPath}
 }
 
-// containerSegment recognises the one part of a path that represents a
-// container, from the part before it.
+// containerSegment recognises the part of a path that represents a container.
+// It also uses the part before it.
 func containerSegment(before, segment string, inPod bool) (Identity, bool) {
 	if isID(segment) {
 		switch {
@@ -125,8 +125,8 @@ func containerSegment(before, segment string, inPod bool) (Identity, bool) {
 	if before == "lxc" || before == "lxc.payload" {
 		return Identity{Runtime: LXC, ID: segment, Name: segment}, true
 	}
-	// "PARENT.slice:PREFIX:ID" is what a systemd path becomes where runc was
-	// not told to ask systemd
+	// runc makes "PARENT.slice:PREFIX:ID" of a systemd path if it was not
+	// configured to use systemd.
 	if parts := strings.Split(segment, ":"); len(parts) == 3 && isID(parts[2]) {
 		return Identity{Runtime: prefixRuntime(parts[1]), ID: parts[2], PodUID: podUID("", parts[0])}, true
 	}
@@ -178,8 +178,8 @@ func podUID(before, segment string) string {
 	return onlyUID(uid)
 }
 
-// onlyUID passes what the API server (a UUID) and the kubelet for static pods
-// (32 hexadecimal digits) use as UID.
+// onlyUID accepts the UIDs of the API server (a UUID) and of the kubelet for
+// static pods (32 hexadecimal digits).
 func onlyUID(uid string) string {
 	if len(uid) < 32 || strings.Trim(uid, "0123456789abcdef-") != "" {
 		return ""
@@ -209,7 +209,7 @@ func systemdUnit(cgroupPath string) (Identity, bool) {
 			}
 		}
 	}
-	// below a slice, a cgroup that is no unit is its own
+	// Below a slice, a cgroup that is not a unit is a plain cgroup.
 	return slice, slice.Root == cgroupPath
 }
 
@@ -218,8 +218,8 @@ const (
 	shortDigits = 12
 )
 
-// isID: 64 hexadecimal digits, as Docker, containerd's CRI, CRI-O and Podman
-// name containers.
+// isID reports whether s is 64 hexadecimal digits, as Docker, containerd's CRI,
+// CRI-O and Podman name containers.
 func isID(s string) bool {
 	if len(s) != idDigits {
 		return false

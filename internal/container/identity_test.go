@@ -63,7 +63,7 @@ func TestIdentifyByPath(t *testing.T) {
 		// containerd alone, nerdctl
 		{"/k8s.io/" + id, Identity{Runtime: OCI, ID: id, Name: short, Root: "/k8s.io/" + id}},
 		{"/system.slice/nerdctl-" + id + ".scope", Identity{Runtime: Containerd, ID: id, Name: short, Root: "/system.slice/nerdctl-" + id + ".scope"}},
-		{"/default/c1", Identity{Name: "/default/c1", Root: "/default/c1"}}, // only containerd's state tells
+		{"/default/c1", Identity{Name: "/default/c1", Root: "/default/c1"}}, // known only from containerd's state
 
 		// Podman
 		{"/libpod_parent/libpod-" + id, Identity{Runtime: Podman, ID: id, Name: short, Root: "/libpod_parent/libpod-" + id}},

@@ -7,26 +7,25 @@ import (
 	"time"
 )
 
-// Config says where the runtimes keep their state. The zero value of a field
-// means the runtime's own default; directories that are not there are passed
-// over.
+// Config lists where the runtimes store their state. The zero value of a field
+// means the runtime's default; missing directories are ignored.
 type Config struct {
 	// DockerRoots are values of dockerd's --data-root; /var/lib/docker.
 	DockerRoots []string
 	// ContainerdStates are directories with NAMESPACE/ID/config.json, as
-	// containerd's runtime keeps them below its --state directory.
+	// containerd's runtime makes them below its --state directory.
 	ContainerdStates []string
 	// RuncRoots are directories with ID/state.json: values of runc's --root.
 	// "*" represents any name.
 	RuncRoots []string
-	// StorageRoots are those of containers/storage, which Podman and CRI-O
+	// StorageRoots are the roots of containers/storage, which Podman and CRI-O
 	// share; /var/lib/containers/storage.
 	StorageRoots []string
-	// VolumePools is the file in which Daybook notes its pools;
+	// VolumePools is the file with Daybook's list of pools;
 	// /var/lib/daybook/pools.
 	VolumePools string
-	// Refresh is how long state is taken as read: a new container has its
-	// name after this time at the latest. 5 s.
+	// Refresh is how long state is cached: a new container has its name after
+	// this time at the latest. 5 s.
 	Refresh time.Duration
 }
 
@@ -53,9 +52,8 @@ func (c Config) withDefaults() Config {
 }
 
 // Resolver names the containers of this host's cgroups. It reads the runtimes'
-// state at most once a refresh and keeps what it found, so that asking for the
-// same thousand cgroups in each interval costs a map lookup each. It may be
-// used by several goroutines.
+// state at most once per refresh and caches it, so that each later query for a
+// cgroup is a map lookup. It is safe for concurrent use.
 type Resolver struct {
 	config  Config
 	now     func() time.Time
@@ -65,10 +63,10 @@ type Resolver struct {
 	refreshed time.Time
 	round     uint64
 	cache     map[string]cached
-	pods      map[string]facts // by UID, as their containers tell them
+	pods      map[string]facts // by UID, from their containers' state
 }
 
-// sources are the runtimes' states.
+// sources are the states of the runtimes.
 type sources struct {
 	docker     dockerState
 	containerd containerdState
@@ -83,7 +81,7 @@ type cached struct {
 	resolved uint64 // round
 }
 
-// NewResolver gives a resolver; it reads nothing yet.
+// NewResolver returns a resolver; it reads nothing yet.
 func NewResolver(config Config) *Resolver {
 	config = config.withDefaults()
 	return &Resolver{
@@ -101,8 +99,8 @@ func NewResolver(config Config) *Resolver {
 	}
 }
 
-// Resolve says whose a cgroup is. It cannot fail: without state, or with state
-// that makes no sense, the answer is that of Identify.
+// Resolve returns the owner of a cgroup. It cannot fail: with missing or
+// invalid state, the result is that of Identify.
 func (r *Resolver) Resolve(cgroupPath string) Identity {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +119,8 @@ func (r *Resolver) Resolve(cgroupPath string) Identity {
 	return entry.identity
 }
 
-// refresh lists the state directories anew and forgets the cgroups and pods
-// that nobody asked for since the last but one.
+// refresh lists the state directories again and forgets the cgroups and pods
+// that were not queried since the last refresh but one.
 func (r *Resolver) refresh() {
 	r.round++
 	r.sources.containerd.refresh()
@@ -169,7 +167,7 @@ func (r *Resolver) resolve(cgroupPath string) Identity {
 	return i
 }
 
-// describe adds what is known of a container by its ID.
+// describe adds the known facts of a container by its ID.
 func (s *sources) describe(i Identity) Identity {
 	if i.Runtime == Docker || i.Runtime == OCI || i.Runtime == Kubernetes {
 		if f, ok := s.docker.lookup(i.ID); ok {
@@ -192,8 +190,8 @@ func (s *sources) describe(i Identity) Identity {
 	return i
 }
 
-// locate finds the container whose state says that it is at a path, or above
-// it: a path that names no runtime by itself.
+// locate finds the container whose state contains a path, or one above it: for
+// paths that name no runtime.
 func (s *sources) locate(cgroupPath string) (Identity, bool) {
 	for end := 1; end < len(cgroupPath); {
 		if i := strings.IndexByte(cgroupPath[end:], '/'); i >= 0 {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// host is a resolver on state directories made by the test, with a clock of
-// its own.
+// host is a resolver on state directories made by the test, with its own clock.
 type host struct {
 	*Resolver
 	t     *testing.T
@@ -128,7 +127,7 @@ func TestContainerdAndRuncAtPathsThatNameNoRuntime(t *testing.T) {
 	h.wants("/mine/deep", Identity{Name: "/mine/deep", Root: "/mine/deep"})
 }
 
-func TestHostileStateIsSurvived(t *testing.T) {
+func TestInvalidStateIsTolerated(t *testing.T) {
 	root := "/docker/" + id
 	byPath := Identity{Runtime: Docker, ID: id, Name: short, Root: root}
 	file := "docker/containers/" + id + "/config.v2.json"
@@ -189,7 +188,7 @@ func TestNamesAreFitForATerminal(t *testing.T) {
 	}
 }
 
-func TestCacheForgetsWhatNobodyAsksFor(t *testing.T) {
+func TestCacheForgetsUnusedPaths(t *testing.T) {
 	h := newHost(t)
 	for i := range 1000 {
 		h.put(fmt.Sprintf("docker/containers/%064x/config.v2.json", i), `{"Name":"/a"}`)
@@ -201,7 +200,7 @@ func TestCacheForgetsWhatNobodyAsksFor(t *testing.T) {
 	}
 }
 
-func TestWithoutAnyStateThePathStillTells(t *testing.T) {
+func TestWithoutStateThePathIdentifies(t *testing.T) {
 	r := NewResolver(Config{DockerRoots: []string{}, ContainerdStates: []string{}, RuncRoots: []string{}, StorageRoots: []string{}})
 	for _, p := range []string{"/docker/" + id, "/lxc.payload.a/b", "/ca", "/", "/system.slice/a.service", "/a/" + id} {
 		if got, want := r.Resolve(p), Identify(p); got != want {
@@ -230,8 +229,8 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// BenchmarkResolve is one interval of 500 containers and 500 plain cgroups,
-// with the state read anew.
+// BenchmarkResolve is one interval with 500 containers and 500 plain cgroups,
+// with the state read again.
 func BenchmarkResolve(b *testing.B) {
 	dir := b.TempDir()
 	r := NewResolver(Config{DockerRoots: []string{dir}})

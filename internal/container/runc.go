@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// runcState is ROOT/ID/state.json, which says at which cgroups the container
-// is, of any form. All runtimes that use runc keep such a file.
+// runcState is ROOT/ID/state.json, which contains the container's cgroups, at
+// any path. All runtimes that use runc have such a file.
 type runcState struct {
 	roots []string
 	known map[string]*runcContainer // by file
@@ -16,21 +16,21 @@ type runcState struct {
 
 type runcContainer struct {
 	id    string
-	path  string // "" where the file does not tell it
+	path  string // "" if the file does not contain it
 	tries int
 }
 
-// runcFile is the part of state.json that is read.
+// runcFile is the part of state.json that is used.
 type runcFile struct {
 	ID          string            `json:"id"`
 	CgroupPaths map[string]string `json:"cgroup_paths"` // by controller; "" on v2
 }
 
-// maxRuncTries bounds how often a file that makes no sense is read again.
+// maxRuncTries limits how often an invalid file is read again.
 const maxRuncTries = 3
 
-// refresh lists the containers and reads the files of new ones: the cgroup of
-// a container does not change.
+// refresh lists the containers and reads the files of new ones: the cgroup of a
+// container does not change.
 func (s *runcState) refresh() {
 	known := make(map[string]*runcContainer)
 	s.paths, s.ids = make(map[string]*runcContainer), make(map[string]bool)
@@ -70,7 +70,7 @@ func (c *runcContainer) read(file string) {
 	}
 }
 
-// belowMount takes the usual mount point off a directory of a cgroup.
+// belowMount removes the usual mount point from a directory of a cgroup.
 func belowMount(dir, controller string) (string, bool) {
 	mount := "/sys/fs/cgroup"
 	if controller != "" {
@@ -89,7 +89,7 @@ func (s *runcState) at(cgroupPath string) (Identity, bool) {
 	}
 	runtime := Runc
 	if isID(c.id) {
-		runtime = OCI // a greater runtime's, whose state may tell more
+		runtime = OCI // of a larger runtime, whose state may contain more
 	}
 	return Identity{Runtime: runtime, ID: c.id, Name: clean(shortID(c.id)), Root: cgroupPath}, true
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/daybook-project/daybook/internal/containertest"
 )
 
-// The tests in this file start real containers and ask for the name of the
-// cgroup that the kernel says they are in.
+// The tests in this file start real containers and resolve the cgroup that the
+// kernel reports for them.
 
 func wants(t *testing.T, r *Resolver, cgroupPath string, want Identity) {
 	t.Helper()
@@ -23,7 +23,7 @@ func TestRealRuncContainerIsNamed(t *testing.T) {
 	runc := w.Runc()
 	r := NewResolver(Config{RuncRoots: []string{runc.Root()}, Refresh: time.Nanosecond})
 	for _, spec := range []containertest.Spec{
-		{Name: w.Name + "-own", Cgroup: "/" + w.Name + "/deep"}, // a path that says nothing
+		{Name: w.Name + "-own", Cgroup: "/" + w.Name + "/deep"}, // a path without information
 		{Name: w.Name + "-default"},                             // runc's own choice
 	} {
 		c := runc.Start(spec)
@@ -63,11 +63,12 @@ func TestRealDockerContainersAreNamed(t *testing.T) {
 	}
 	wants(t, r, at, Identity{Runtime: Docker, ID: second.ID(), Name: "daybook-test-web", Root: at})
 
-	// the runtime is known without dockerd's files too, from containerd's
+	// The runtime is also known from containerd's state, without dockerd's
+	// files.
 	noFiles := NewResolver(Config{DockerRoots: []string{}, ContainerdStates: r.config.ContainerdStates, RuncRoots: []string{}, StorageRoots: []string{}})
 	wants(t, noFiles, at, Identity{Runtime: Docker, ID: second.ID(), Name: second.ID()[:shortDigits], Root: at})
 
-	// dockerd's containerd runs containers for others as well
+	// dockerd's containerd also runs containers of other clients.
 	c := docker.Containerd().Start(containertest.Spec{Name: "daybook-test-ctr"})
 	at = w.CgroupOf(c.PID())
 	wants(t, r, at, Identity{Runtime: Containerd, ID: c.ID(), Name: c.ID(), Root: at, Namespace: w.Name})

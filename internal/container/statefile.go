@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on what other programs' state may ask of this one.
+// Limits of the state of other programs.
 const (
 	maxStateBytes  = 8 << 20 // one state file; Docker's with 10,000 labels has 1 MiB
 	maxStateDirs   = 16384   // containers in one state directory
@@ -20,7 +20,7 @@ const (
 	maxCachedPaths = 65536   // cgroups whose identity is kept
 )
 
-// version tells one content of a file from the next.
+// version identifies one content of a file.
 type version struct {
 	modified time.Time
 	bytes    int64
@@ -35,9 +35,10 @@ func versionOf(info os.FileInfo) version {
 	return v
 }
 
-// readState decodes a JSON state file, unless it is still of the version seen
-// before: then changed is false. Only regular files of bounded size are read,
-// and no symbolic link is followed, for containers can own what is around.
+// readState decodes a JSON state file, unless its version is the one seen
+// before: then changed is false. Only regular files of limited size are read,
+// and no symbolic link is followed, because containers can own the surrounding
+// directories.
 func readState(file string, before version, into any) (now version, changed bool, err error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -64,7 +65,7 @@ func readState(file string, before version, into any) (now version, changed bool
 	return now, true, nil
 }
 
-// listDir names what is in a directory, up to maxStateDirs.
+// listDir returns the names in a directory, up to maxStateDirs.
 func listDir(dir string) []string {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -75,7 +76,8 @@ func listDir(dir string) []string {
 	return names
 }
 
-// clean makes a name fit for a table: printable, and cut where it is too long.
+// clean makes a name suitable for a table: printable, and cut if it is too
+// long.
 func clean(name string) string {
 	if utf8.RuneCountInString(name) > maxNameRunes {
 		name = string([]rune(name)[:maxNameRunes-1]) + "…"
@@ -83,8 +85,8 @@ func clean(name string) string {
 	return printable(name)
 }
 
-// printable replaces what a terminal would obey instead of showing: names of
-// containers, and of cgroups, can hold anything.
+// printable replaces the characters that control a terminal: names of
+// containers, and of cgroups, can contain anything.
 func printable(name string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -94,14 +96,14 @@ func printable(name string) string {
 	}, name)
 }
 
-// facts are what a runtime's state tells of one container.
+// facts are the known facts of one container from a runtime's state.
 type facts struct {
 	runtime                      string
 	name, pod, podUID, namespace string
 	kubernetes                   bool // name, pod and namespace are Kubernetes'
 }
 
-// apply writes what is known into an identity.
+// apply writes the known facts into an identity.
 func (f facts) apply(i Identity) Identity {
 	if f.runtime != "" {
 		i.Runtime = f.runtime
@@ -148,8 +150,8 @@ func labelFacts(labels map[string]string) facts {
 	return facts{name: first("nerdctl/name")}
 }
 
-// kubernetesName takes apart "k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT", as
-// dockershim and CRI-O name containers.
+// kubernetesName parses "k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT", the names
+// that dockershim and CRI-O give to containers.
 func kubernetesName(name string) (facts, bool) {
 	parts := strings.Split(name, "_")
 	if len(parts) != 6 || parts[0] != "k8s" {

@@ -2,9 +2,9 @@ package container
 
 import "path/filepath"
 
-// storageState is the index that containers/storage keeps for Podman and
-// CRI-O: ROOT/DRIVER-containers/containers.json, and beside it
-// volatile-containers.json for containers that do not outlive a boot.
+// storageState is the index of containers/storage for Podman and CRI-O:
+// ROOT/DRIVER-containers/containers.json, and volatile-containers.json for
+// containers that do not survive a reboot.
 type storageState struct {
 	roots []string
 	files map[string]*storageFile
@@ -16,7 +16,7 @@ type storageFile struct {
 	seen    bool
 }
 
-// storageEntry is the part of an entry that is read.
+// storageEntry is the part of an entry that is used.
 type storageEntry struct {
 	ID    string   `json:"id"`
 	Names []string `json:"names"`
@@ -52,7 +52,7 @@ func (s *storageState) read(file string) {
 	var entries []storageEntry
 	now, changed, err := readState(file, f.version, &entries)
 	if err != nil || !changed {
-		return // half-written: what was read before holds until the next time
+		return // partially written: keep the last content until the next time
 	}
 	f.version, f.names = now, make(map[string]facts, len(entries))
 	for _, e := range entries {

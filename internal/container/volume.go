@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// volumeRoot is where Daybook makes the cgroups of its volumes, unless another
-// parent was chosen: /daybook/NAME, with the jbd2 thread in /daybook/NAME/journal.
+// volumeRoot is the default parent of the cgroups of volumes: /daybook/NAME, with
+// the jbd2 thread in /daybook/NAME/journal.
 const volumeRoot = "/daybook/"
 
-// volumeCgroup recognises a volume's parent cgroup, and that of its journal, by
-// the path.
+// volumeCgroup recognises the parent cgroup of a volume, and that of its
+// journal, by the path.
 func volumeCgroup(cgroupPath string) (Identity, bool) {
 	rest, ok := strings.CutPrefix(cgroupPath, volumeRoot)
 	if !ok {
@@ -33,8 +33,8 @@ func volumeCgroup(cgroupPath string) (Identity, bool) {
 	return Identity{}, false
 }
 
-// volumeIdentity names the cgroup of a volume's journal, or the parent, in which
-// nobody runs: it has no runtime, and so is shown only if it does I/O.
+// volumeIdentity names the cgroup of a volume's journal, or its parent. The
+// parent has no processes and no runtime, and is shown only if it does I/O.
 func volumeIdentity(name, root string, journal bool) Identity {
 	shown := "volume " + clean(name)
 	if !journal {
@@ -43,9 +43,9 @@ func volumeIdentity(name, root string, journal bool) Identity {
 	return Identity{Runtime: Volume, ID: name, Name: shown + " (journal)", Root: root}
 }
 
-// volumeState is what Daybook's pools tell: POOL/volumes/NAME/volume.json says
-// which cgroups a volume that is attached below another parent has. The pools
-// are noted in a file, one a line.
+// volumeState is the state of Daybook's pools: POOL/volumes/NAME/volume.json
+// contains the cgroups of a volume that is attached below another parent. A
+// file lists the pools, one per line.
 type volumeState struct {
 	registry string
 	known    map[string]*volumeFile // by file
@@ -58,7 +58,7 @@ type volumeFile struct {
 	journal string
 }
 
-// volumeRecord is the part of volume.json that is read.
+// volumeRecord is the part of volume.json that is used.
 type volumeRecord struct {
 	Attachment struct {
 		Placement string `json:"placement"`
@@ -66,7 +66,7 @@ type volumeRecord struct {
 	} `json:"attachment"`
 }
 
-// maxNotedPools bounds the lines that are read of the file of pools.
+// maxNotedPools limits the lines that are read from the file of pools.
 const maxNotedPools = 256
 
 // refresh lists the volumes, and reads the records that have changed.
@@ -98,16 +98,16 @@ func (v *volumeFile) read(file string) {
 		return
 	}
 	if err != nil || !changed {
-		return // half-written: what was read before holds until the next time
+		return // partially written: keep the last content until the next time
 	}
 	v.version, v.journal = now, ""
-	// In the container's own cgroup the thread is the container's.
+	// In the container's own cgroup the thread belongs to the container.
 	if a := record.Attachment; a.Placement == "parent" && path.IsAbs(a.Journal) {
 		v.journal = path.Clean(a.Journal)
 	}
 }
 
-// notedPools reads the paths of pools; what is no path is passed over.
+// notedPools reads the paths of pools; lines that are not a path are skipped.
 func notedPools(registry string) []string {
 	f, err := os.OpenFile(registry, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -126,7 +126,8 @@ func notedPools(registry string) []string {
 	return pools
 }
 
-// at: the cgroup of a volume's journal; what is inside it is its, too.
+// at returns the cgroup of a volume's journal; cgroups inside it also belong to
+// it.
 func (s *volumeState) at(cgroupPath string) (Identity, bool) {
 	name, ok := s.journals[cgroupPath]
 	if !ok {

@@ -25,11 +25,11 @@ func TestVolumesAreNamedByTheirPath(t *testing.T) {
 		}
 	}
 	if Identify("/daybook/db1/journal").IsContainer() {
-		t.Error("a journal's cgroup is no container")
+		t.Error("a journal's cgroup is not a container")
 	}
 }
 
-// volumePools is a host whose pools are noted in a file.
+// volumePools is a host whose pools are listed in a file.
 func volumePools(t *testing.T) (h *host, pool string) {
 	t.Helper()
 	h = newHost(t)

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Containerd is a dockerd's containerd, which runs containers for others as
-// well.
+// Containerd is the containerd of a dockerd. It also runs containers of other
+// clients.
 type Containerd struct {
 	w    *Workshop
 	root string
 }
 
-// Containerd gives the daemon below this dockerd.
+// Containerd returns the daemon below this dockerd.
 func (d *Docker) Containerd() *Containerd { return &Containerd{d.w, d.w.Rootfs()} }
 
 type containerdContainer struct {
@@ -68,7 +68,7 @@ func (c containerdContainer) Stop() error {
 	return c.Reap()
 }
 
-// Reap deletes the task: it is then that the cgroup is removed.
+// Reap deletes the task, which removes the cgroup.
 func (c containerdContainer) Reap() error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		out, err := c.c.try("task", "delete", c.id)

@@ -7,7 +7,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// Docker is a dockerd of the test's own.
+// Docker is a private dockerd of the test.
 type Docker struct {
 	w      *Workshop
 	socket string
@@ -15,7 +15,7 @@ type Docker struct {
 	Log string
 }
 
-// Image is the name of the image that containers are made of.
+// Image is the name of the containers' image.
 const Image = "daybook-busybox"
 
 // StartDocker starts a dockerd with the image.
@@ -36,10 +36,11 @@ func (w *Workshop) StartDocker() *Docker {
 	return d
 }
 
-// In gives the daemon to a part of the test.
+// In returns the daemon for a part of the test.
 func (d *Docker) In(w *Workshop) *Docker { return &Docker{w, d.socket, d.Log} }
 
-// Try runs the client and gives what it printed last, after the warnings.
+// Try runs the client and returns the last line of its output, after the
+// warnings.
 func (d *Docker) Try(arguments ...string) (string, error) {
 	out, err := d.w.Output(exec.Command("docker", append([]string{"--host", d.socket}, arguments...)...))
 	if err != nil {
@@ -49,7 +50,7 @@ func (d *Docker) Try(arguments ...string) (string, error) {
 	return lines[len(lines)-1], nil
 }
 
-// Run is Try for what must succeed.
+// Run is like Try, but must succeed.
 func (d *Docker) Run(arguments ...string) string {
 	d.w.t.Helper()
 	out, err := d.Try(arguments...)

@@ -10,7 +10,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// LXC is LXC's own tools.
+// LXC is the tools of LXC.
 type LXC struct {
 	w    *Workshop
 	root string
@@ -106,7 +106,8 @@ func (c lxcContainer) Remove() error {
 	return errors.Join(err, c.complaints())
 }
 
-// complaints are what LXC writes of cgroups nowhere else.
+// complaints returns the messages about cgroups that LXC writes only to this
+// file.
 func (c lxcContainer) complaints() error {
 	log, err := os.ReadFile(c.debug)
 	for line := range strings.Lines(string(log)) {

@@ -9,7 +9,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// Podman is a podman with storage and configuration of the test's own.
+// Podman is a podman with private storage and configuration.
 type Podman struct {
 	w      *Workshop
 	config string
@@ -35,7 +35,7 @@ func (w *Workshop) StartPodman() *Podman {
 	return p
 }
 
-// Try runs podman and gives what it printed last.
+// Try runs podman and returns the last line of its output.
 func (p *Podman) Try(arguments ...string) (string, error) {
 	command := exec.Command("podman", append([]string{
 		"--root", p.w.Path("podman-root"), "--runroot", p.w.Path("prun"), "--storage-driver", "vfs",
@@ -49,7 +49,7 @@ func (p *Podman) Try(arguments ...string) (string, error) {
 	return lines[len(lines)-1], nil
 }
 
-// Run is Try for what must succeed.
+// Run is like Try, but must succeed.
 func (p *Podman) Run(arguments ...string) string {
 	p.w.t.Helper()
 	out, err := p.Try(arguments...)
@@ -68,8 +68,8 @@ type podmanContainer struct {
 // Create starts a container with further flags.
 func (p *Podman) Create(s Spec, flags ...string) Container {
 	p.w.t.Helper()
-	// Limits that this process may not raise; and without no-conmon, podman
-	// leaves the cgroup PARENT/conmon behind.
+	// This process may not raise these limits. Without no-conmon, podman leaves
+	// the cgroup PARENT/conmon behind.
 	flags = append([]string{"run", "--detach", "--network", "none", "--name", s.Name, "--cgroup-parent", s.Parent, "--cgroups", "no-conmon",
 		"--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096"}, flags...)
 	id := p.Run(append(flags, Image, "/bin/busybox", "sh", "-c", s.script())...)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runcContainerState is what runc's state says of a container's process.
+// runcContainerState is the state of a container's process according to runc.
 type runcContainerState struct {
 	PID         int               `json:"init_process_pid"`
 	Start       uint64            `json:"init_process_start"`
@@ -35,8 +35,8 @@ func runcStates(dir string) []runcContainerState {
 	return list
 }
 
-// shimSockets finds what containerd's shims leave in /run/containerd/s when
-// they are killed.
+// shimSockets finds the files in /run/containerd/s that killed containerd shims
+// leave behind.
 func shimSockets(dir string) []string {
 	var list []string
 	files, _ := filepath.Glob(dir + "/exec/containerd/daemon/io.containerd.runtime.v2.task/*/*/address")
@@ -50,7 +50,7 @@ func shimSockets(dir string) []string {
 }
 
 // processesOf finds the processes that have the directory in their command
-// line, and the descendants of those.
+// line, and their descendants.
 func processesOf(dir string) []int {
 	parents := make(map[int]int)
 	owned := make(map[int]bool)
@@ -76,7 +76,7 @@ func processesOf(dir string) []int {
 	return list
 }
 
-// statFields are the fields of /proc/PID/stat from the third, the state, on.
+// statFields are the fields of /proc/PID/stat from the third one, the state.
 func statFields(pid int) []string {
 	content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, after, _ := strings.Cut(string(content), ") ")
@@ -86,8 +86,8 @@ func statFields(pid int) []string {
 	return make([]string, 20)
 }
 
-// startTime tells a process from a later one of the same ID; "" for none, and
-// for one that has ended and is not waited for.
+// startTime distinguishes a process from a later one with the same ID; "" for
+// no process, and for one that has ended and is not waited for.
 func startTime(pid int) string {
 	if fields := statFields(pid); fields[0] != "Z" {
 		return fields[19]
@@ -95,7 +95,7 @@ func startTime(pid int) string {
 	return ""
 }
 
-// detachLoopsBelow lets the kernel let go of the files of a killed test's volumes
+// detachLoopsBelow makes the kernel release the files of a killed test's volumes
 // when they are unmounted.
 func detachLoopsBelow(dir string) {
 	loops, _ := blockdev.Loops()

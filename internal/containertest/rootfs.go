@@ -10,7 +10,8 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// busybox gives the path of a static busybox, all that these containers hold.
+// busybox returns the path of a static busybox, the only program in these
+// containers.
 func (w *Workshop) busybox() string {
 	w.t.Helper()
 	file := needs.Tool(w.t, "busybox")
@@ -24,7 +25,7 @@ func (w *Workshop) busybox() string {
 	return file
 }
 
-// Rootfs makes a directory with a busybox and what runtimes mount on.
+// Rootfs makes a directory with a busybox and the mount points of runtimes.
 func (w *Workshop) Rootfs() string {
 	w.t.Helper()
 	dir := w.Path("rootfs")
@@ -43,7 +44,7 @@ func (w *Workshop) Rootfs() string {
 	return dir
 }
 
-// Image makes a tar of the same for docker import.
+// Image makes a tar of the same files for docker import.
 func (w *Workshop) Image() string {
 	w.t.Helper()
 	content, err := os.ReadFile(w.busybox())

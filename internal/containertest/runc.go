@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// Runc is runc by itself.
+// Runc is runc without another runtime.
 type Runc struct {
 	w    *Workshop
 	root string
@@ -24,7 +24,7 @@ func (w *Workshop) Runc() *Runc {
 	return &Runc{w, w.Rootfs()}
 }
 
-// Root is where runc keeps its state.
+// Root is runc's state directory.
 func (r *Runc) Root() string { return r.w.Path("runc-state") }
 
 type runcContainer struct {
@@ -35,9 +35,9 @@ type runcContainer struct {
 
 func (r *Runc) try(arguments ...string) (string, error) {
 	out, err := r.w.Output(exec.Command("runc", append([]string{"--root", r.Root()}, arguments...)...))
-	// It logs that a cgroup stays, and ends with 0.
+	// runc logs that a cgroup stays, but exits with 0.
 	if err == nil && strings.Contains(out, "level=error") {
-		err = errors.New("runc complained")
+		err = errors.New("runc logged an error")
 	}
 	return out, said(out, err)
 }
@@ -66,7 +66,7 @@ func (r *Runc) Start(s Spec) Container {
 	return c
 }
 
-// editSpec lets runc's example run the script without a terminal.
+// editSpec changes runc's example to run the script without a terminal.
 func editSpec(file, rootfs string, s Spec) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -78,7 +78,7 @@ func editSpec(file, rootfs string, s Spec) error {
 	}
 	process := spec["process"].(map[string]any)
 	process["terminal"], process["args"] = false, []string{"/bin/busybox", "sh", "-c", s.script()}
-	delete(process, "rlimits") // raising them asks for a capability
+	delete(process, "rlimits") // raising them needs a capability
 	spec["root"].(map[string]any)["path"] = rootfs
 	spec["root"].(map[string]any)["readonly"] = false
 	if s.Source != "" {
@@ -109,7 +109,7 @@ func (c runcContainer) Stop() error {
 	return c.Reap()
 }
 
-// Reap deletes the container: it is then that the cgroup is removed.
+// Reap deletes the container, which removes the cgroup.
 func (c runcContainer) Reap() error {
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		out, err := c.r.try("delete", c.id)

@@ -11,27 +11,26 @@ import (
 
 // Spec is a container to start.
 type Spec struct {
-	// Name is unique in the workshop, of a-z and 0-9.
+	// Name is unique in the workshop and consists of a-z and 0-9.
 	Name string
-	// Parent is the cgroup below which the container's is made; "" leaves it
-	// to the runtime.
+	// Parent is the parent of the container's cgroup; "" means the runtime's
+	// default.
 	Parent string
 	// Cgroup is the container's cgroup itself, instead of Parent; for runc.
 	Cgroup string
-	// Source is a directory of the host that the container has as /data,
-	// unless it is ""; what is mounted below it later is seen, too, if it is
-	// a shared mount.
+	// Source is a directory of the host that the container sees as /data,
+	// unless it is "". Later mounts below it are visible, too, if it is a
+	// shared mount.
 	Source string
-	// Script is what its shell runs; Sleep if it is "".
+	// Script is run by its shell; Sleep if it is "".
 	Script string
-	// BeforeRemoval is a program that is run after the container's last
-	// process has ended and before its cgroup is removed, by runtimes that
-	// have such a hook: that is LXC alone.
+	// BeforeRemoval is a program that runs after the container's last process
+	// has ended and before its cgroup is removed. Only LXC has such a hook.
 	BeforeRemoval string
 }
 
-// Sleep is the script of containers that need do nothing. The shell must not
-// become the sleep, which would not hear SIGTERM.
+// Sleep is the script of idle containers. The shell must not exec the sleep,
+// which would ignore SIGTERM.
 const Sleep = "trap 'exit 0' TERM PWR; while :; do /bin/busybox sleep 0.1; done"
 
 func (s Spec) script() string {
@@ -41,19 +40,19 @@ func (s Spec) script() string {
 	return s.Script
 }
 
-// Container is one that was started. Errors hold what the runtime printed.
+// Container is a started container. Errors contain the runtime's output.
 type Container interface {
-	// ID is what the runtime calls it.
+	// ID is the runtime's name for it.
 	ID() string
-	// PID is of its first process.
+	// PID is the ID of its first process.
 	PID() int
-	// Stop ends it by SIGTERM, as the runtime does, and lets the runtime
+	// Stop ends it by SIGTERM, as the runtime does, and makes the runtime
 	// remove its cgroup.
 	Stop() error
-	// Reap lets the runtime notice that it has been killed, and remove its
-	// cgroup.
+	// Reap makes the runtime notice that the container was killed, and remove
+	// its cgroup.
 	Reap() error
-	// Remove ends it if it runs, and removes it.
+	// Remove ends the container if it runs, and removes it.
 	Remove() error
 }
 
@@ -62,8 +61,8 @@ type Runtime interface {
 	Start(Spec) Container
 }
 
-// CgroupOf is the real path of a container's process, which must be another
-// than this test's own.
+// CgroupOf is the real path of a container's process, which must differ from
+// this test's own.
 func (w *Workshop) CgroupOf(pid int) string {
 	w.t.Helper()
 	got, err := w.tree.Of(pid)
@@ -74,8 +73,8 @@ func (w *Workshop) CgroupOf(pid int) string {
 	return got
 }
 
-// Kill ends a container's first process, and with it the container, without
-// its runtime.
+// Kill ends the first process of a container, and with it the container,
+// without the runtime.
 func (w *Workshop) Kill(c Container) {
 	w.t.Helper()
 	pid, started := c.PID(), startTime(c.PID())
@@ -92,12 +91,12 @@ func (w *Workshop) pid(text string) int {
 	w.t.Helper()
 	pid, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || pid <= 1 {
-		w.t.Fatalf("the runtime says that the container's process is %q", text)
+		w.t.Fatalf("the runtime reports the container's process %q", text)
 	}
 	return pid
 }
 
-// said makes an error of what a program printed.
+// said makes an error that includes a program's output.
 func said(output string, err error) error {
 	if err == nil {
 		return nil

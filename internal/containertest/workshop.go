@@ -1,7 +1,6 @@
 // Package containertest starts real container runtimes for tests: dockerd,
-// containerd, runc and LXC, each in a directory of the test's own. Everything
-// is taken away when the test ends, and what a killed test left is taken away
-// by the next.
+// containerd, runc and LXC, each in a private directory. Everything is removed
+// when the test ends; the next test removes the remains of a killed one.
 package containertest
 
 import (
@@ -19,9 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Workshop is where a test keeps real runtimes: a directory for all their
-// state, whose name is part of all that they make, so that the next run can
-// clear away what a killed run left.
+// A Workshop is the directory for all state of a test's runtimes. Its name is
+// part of the names of everything that they make, so that the next run can
+// remove the remains of a killed one.
 type Workshop struct {
 	t    testing.TB
 	tree *cgroup.Tree
@@ -53,8 +52,8 @@ func New(t testing.TB) *Workshop {
 	return &Workshop{t, tree, dir, filepath.Base(dir)}
 }
 
-// In gives the workshop to a part of the test: failures are that one's, and what
-// it starts ends with it.
+// In returns the workshop for a part of the test: failures belong to that part,
+// and processes that it starts end with it.
 func (w *Workshop) In(t testing.TB) *Workshop { return &Workshop{t, w.tree, w.Dir, w.Name} }
 
 // Path is a path in its directory.
@@ -62,16 +61,16 @@ func (w *Workshop) Path(parts ...string) string {
 	return filepath.Join(append([]string{w.Dir}, parts...)...)
 }
 
-// PluginSocket is where the workshop's own volume plugin may listen. Docker looks
-// nowhere else.
+// PluginSocket is the path where the workshop's own volume plugin may listen.
+// Docker searches only there.
 func (w *Workshop) PluginSocket() string { return pluginSocket(w.Name) }
 
 func pluginSocket(name string) string { return "/run/docker/plugins/" + name + ".sock" }
 
 func ledgerFile(dir string) string { return filepath.Join(dir, "ledger") }
 
-// OwnsCgroup enters in the ledger a cgroup, in every hierarchy, whose name does
-// not tell whose it is, unless it was there before.
+// OwnsCgroup records a cgroup whose name does not identify its owner, in every
+// hierarchy, unless it existed before.
 func (w *Workshop) OwnsCgroup(path string) {
 	w.t.Helper()
 	if _, err := w.tree.Lookup(path); err == nil {
@@ -87,13 +86,13 @@ func (w *Workshop) OwnsCgroup(path string) {
 	}
 }
 
-// clearAway ends the processes of a workshop, unmounts what is below its
-// directory, and removes its cgroups and the directory. All of these are found
-// by the directory's name, which no other has, so that nothing started in the
-// moment before a kill is missed.
+// clearAway ends the processes of a workshop, unmounts everything below its
+// directory, and removes its cgroups and the directory. It finds all of these
+// by the unique name of the directory, so that it does not miss processes that
+// were started just before a kill.
 func clearAway(dir string) {
 	containers, sockets := runcStates(dir), shimSockets(dir)
-	for range 100 { // a daemon can start its child anew before it is killed too
+	for range 100 { // a daemon can restart its child before it is killed, too
 		pids := processesOf(dir)
 		for _, c := range containers {
 			if c.Start != 0 && startTime(c.PID) == fmt.Sprint(c.Start) {
@@ -131,22 +130,22 @@ func clearAway(dir string) {
 	}
 	parents, _ := filepath.Glob("/sys/fs/cgroup/*/daybook")
 	for _, path := range parents {
-		unix.Rmdir(path) // only if no other volume is there
+		unix.Rmdir(path) // only if there is no other volume
 	}
 	os.Remove(pluginSocket(filepath.Base(dir)))
 	ledger, _ := os.ReadFile(ledgerFile(dir))
 	for line := range strings.FieldsSeq(string(ledger)) {
 		left, _ := filepath.Glob("/sys/fs/cgroup/*" + line)
 		for _, path := range left {
-			unix.Rmdir(path) // only if nobody else uses it by now
+			unix.Rmdir(path) // only if it is not in use
 		}
 	}
 	os.RemoveAll(filepath.Join("/run/containerd/runc", filepath.Base(dir)))
 	os.RemoveAll(dir)
 }
 
-// removeCgroup removes a cgroup and its descendants; the kernel needs a moment
-// after the last process.
+// removeCgroup removes a cgroup and its descendants; the kernel needs a short
+// time after the last process.
 func removeCgroup(path string) {
 	if !strings.HasPrefix(filepath.Clean(path), "/sys/fs/cgroup/") {
 		return
@@ -165,7 +164,7 @@ func removeCgroup(path string) {
 	}
 }
 
-// Run runs a program to its end and gives its output.
+// Run runs a program to its end and returns its output.
 func (w *Workshop) Run(name string, arguments ...string) string {
 	w.t.Helper()
 	command := exec.Command(name, arguments...)
@@ -176,7 +175,7 @@ func (w *Workshop) Run(name string, arguments ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// Output goes to a file: daemons that a program leaves behind keep a pipe open.
+// Output uses a file: daemons that a program leaves behind keep a pipe open.
 func (w *Workshop) Output(command *exec.Cmd) (string, error) {
 	f, err := os.CreateTemp(w.Dir, "output-")
 	if err != nil {
@@ -203,7 +202,8 @@ type Daemon struct {
 	ended   chan struct{}
 }
 
-// Spawn starts a daemon. The workshop's directory must be in its command line.
+// Spawn starts a daemon. Its command line must contain the workshop's
+// directory.
 func (w *Workshop) Spawn(command *exec.Cmd) *Daemon {
 	w.t.Helper()
 	log, err := os.CreateTemp(w.Dir, filepath.Base(command.Path)+"-*.log")
@@ -237,7 +237,7 @@ func (d *Daemon) Kill() {
 	<-d.ended
 }
 
-// Await waits until something holds; what it is about is in the message.
+// Await waits until a condition holds; what describes it in the message.
 func (w *Workshop) Await(what, logFile string, holds func() bool) {
 	w.t.Helper()
 	for range 600 {

@@ -56,7 +56,7 @@ func TestDamagedResultsOfClientsAreErrors(t *testing.T) {
 
 func TestPercentileOfPgbenchLogs(t *testing.T) {
 	directory := t.TempDir()
-	// Two threads' logs; pgbench names them so.
+	// These are the logs of two threads, with the names that pgbench uses.
 	for name, from := range map[string]int{"transactions.1": 1, "transactions.1.1": 51} {
 		var text strings.Builder
 		for n := range 50 {
@@ -80,9 +80,9 @@ func TestPercentileOfPgbenchLogs(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeIsRefused(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	if err := Create(t.Context(), Options{Engine: "oracle", Directory: t.TempDir()}, 1); err == nil || !strings.Contains(err.Error(), "mariadb") {
-		t.Errorf("an engine that there is not: %v; want an error that names those there are", err)
+		t.Errorf("an unknown engine: %v; want an error that names the known ones", err)
 	}
 	if _, err := Start(t.Context(), Options{Engine: MariaDB}); err == nil {
 		t.Error("no directory: no error")
@@ -109,7 +109,8 @@ func installed(t *testing.T) []Engine {
 	return engines
 }
 
-// openHome lets the server's user into the directories above a mount point.
+// openHome gives the server's user access to the directories above a mount
+// point.
 func openHome(t *testing.T, fs ext4test.FileSystem) {
 	t.Helper()
 	for _, dir := range []string{filepath.Dir(fs.Dir), filepath.Dir(filepath.Dir(fs.Dir))} {
@@ -160,8 +161,8 @@ func TestRealServersWorkInTheirCgroupAndLeaveNothing(t *testing.T) {
 			if r.Transactions == 0 || r.Seconds < 2.5 || r.Seconds > 20 || r.MeanSeconds <= 0 || r.P99Seconds < r.MeanSeconds/2 {
 				t.Errorf("%+v", r)
 			}
-			// Each commit is on the disk before the client hears of it, some
-			// in groups.
+			// Each commit is on the disk before the client gets the reply, some
+			// of them in groups.
 			if bytes := written(t, fs) - before; bytes < 512*r.Transactions/uint64(2) {
 				t.Errorf("%d bytes written for %d transactions", bytes, r.Transactions)
 			}
@@ -177,7 +178,7 @@ func TestRealServersWorkInTheirCgroupAndLeaveNothing(t *testing.T) {
 			if _, err := os.Stat(server.place.private); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("socket and logs were left: %v", err)
 			}
-			// What it stopped on, it can be started on.
+			// The server can be started again on the same data.
 			again, err := Start(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
@@ -198,7 +199,7 @@ func written(t *testing.T, fs ext4test.FileSystem) uint64 {
 	return stat.WriteBytes
 }
 
-func TestAServerThatCannotStartSaysWhyAndLeavesNothing(t *testing.T) {
+func TestAServerThatCannotStartReturnsItsErrorAndLeavesNothing(t *testing.T) {
 	needs.Root(t)
 	installed(t)
 	directory := t.TempDir()
@@ -213,7 +214,7 @@ func TestAServerThatCannotStartSaysWhyAndLeavesNothing(t *testing.T) {
 		t.Fatal("a server runs on no data")
 	}
 	if errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), directory) {
-		t.Errorf("got %v; want what the server said, with the directory", err)
+		t.Errorf("got %v; want the server's output, with the directory", err)
 	}
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "daybook-database-*"))
 	for _, path := range left {

@@ -19,21 +19,21 @@ const (
 // Engines lists them.
 func Engines() []Engine { return []Engine{MariaDB, PostgreSQL} }
 
-// kind is what the engines do differently. A place is where a server's files
-// are.
+// kind is the part that differs between engines. A place holds the paths of a
+// server's files.
 type kind interface {
-	// initialize makes the data directory, which exists, is empty and the
-	// server's user's.
+	// initialize initializes the data directory, which exists, is empty and
+	// belongs to the server's user.
 	initialize(ctx context.Context, p place) error
 	// server is the program and its arguments.
 	server(p place, o Options) (path string, arguments []string, err error)
-	// ready says whether the server takes clients; an error is final.
+	// ready reports whether the server accepts clients; an error is final.
 	ready(ctx context.Context, p place) (bool, error)
 	// fill makes the tables of the load.
 	fill(ctx context.Context, p place, rows int) error
-	// load runs the client for a time.
+	// load runs the client for a given time.
 	load(ctx context.Context, p place, l Load) (Result, error)
-	// stop is the signal by which the server ends in order.
+	// stop is the signal that shuts the server down normally.
 	stop() syscall.Signal
 }
 
@@ -47,15 +47,15 @@ func (e Engine) kind() (kind, error) {
 	return nil, fmt.Errorf("no database engine %q: want %s or %s", e, MariaDB, PostgreSQL)
 }
 
-// Load is what the client does.
+// Load is the work of the clients.
 type Load struct {
-	// Clients is how many connections work at once, 1 to 256.
+	// Clients is the number of concurrent connections, 1 to 256.
 	Clients int
-	// Time is how long, whole seconds, 1 s to 1 h.
+	// Time is the duration in whole seconds, 1 s to 1 h.
 	Time time.Duration
 }
 
-// Check says what is wrong with the load.
+// Check returns an error if the load is invalid.
 func (l Load) Check() error {
 	switch {
 	case l.Clients < 1 || l.Clients > 256:
@@ -66,9 +66,9 @@ func (l Load) Check() error {
 	return nil
 }
 
-// Result is what the clients of a load saw.
+// Result is what the clients of a load measured.
 type Result struct {
-	// Seconds is how long they worked.
+	// Seconds is the duration of the load.
 	Seconds float64 `json:"seconds"`
 	// Transactions that were committed.
 	Transactions uint64 `json:"transactions"`

@@ -11,15 +11,16 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// mariadb is MariaDB with InnoDB as paper 2 has MySQL: direct I/O, autocommit,
-// the redo log synced with each commit, and inserts from sysbench into ten
-// tables.
+// mariadb is MariaDB with InnoDB configured like MySQL in paper 2: direct I/O,
+// autocommit, the redo log synced with each commit, and inserts from sysbench
+// into ten tables.
 type mariadb struct{}
 
 const (
 	mariadbTables   = 10
 	mariadbDatabase = "sbtest" // sysbench's own name for it
-	// mariadbPoolBytes holds the whole data set: what is measured is writing.
+	// mariadbPoolBytes is larger than the data set, so that the load measures
+	// writes.
 	mariadbPoolBytes = 128 << 20
 	mariadbLogBytes  = 64 << 20
 	greetingPatience = time.Second
@@ -40,7 +41,7 @@ func (mariadb) initialize(ctx context.Context, p place) error {
 func (mariadb) socket(p place) string { return p.file("mariadb.sock") }
 
 func (m mariadb) server(p place, o Options) (string, []string, error) {
-	// The database of the load, the first time.
+	// Create the database of the load at the first start.
 	first := p.file("first.sql")
 	if err := os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS "+mariadbDatabase+";\n"), 0o644); err != nil {
 		return "", nil, err
@@ -57,7 +58,7 @@ func (m mariadb) server(p place, o Options) (string, []string, error) {
 	return "mariadbd", arguments, nil
 }
 
-// ready waits for the greeting: the socket listens a little before the server
+// ready waits for the greeting: the socket listens shortly before the server
 // works.
 func (m mariadb) ready(_ context.Context, p place) (bool, error) {
 	connection, err := net.Dial("unix", m.socket(p))
@@ -68,7 +69,8 @@ func (m mariadb) ready(_ context.Context, p place) (bool, error) {
 	if err := connection.SetDeadline(time.Now().Add(greetingPatience)); err != nil {
 		return false, err
 	}
-	// Three bytes of length, one of sequence, then the protocol's version.
+	// The greeting starts with three bytes of length, one of sequence, then the
+	// protocol's version.
 	var head [5]byte
 	n, err := connection.Read(head[:])
 	return err == nil && n == len(head) && head[4] == 10, nil

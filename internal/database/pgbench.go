@@ -31,12 +31,12 @@ func parsePgbench(text string) (Result, error) {
 			if !found {
 				continue
 			}
-			// pgbench 13 and before give tps twice; the last is without connecting.
+			// pgbench 13 and earlier print tps twice; the last excludes connecting.
 			number, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
 			number, _, _ = strings.Cut(number, "/") // "100/100" of a fixed number
 			value, err := strconv.ParseFloat(number, 64)
 			if err != nil || value < 0 {
-				return Result{}, fmt.Errorf("pgbench says %q, which is no number", strings.TrimSpace(line))
+				return Result{}, fmt.Errorf("pgbench prints %q, which is not a number", strings.TrimSpace(line))
 			}
 			values[name] = value
 		}
@@ -53,11 +53,11 @@ func parsePgbench(text string) (Result, error) {
 	return r, nil
 }
 
-// maxLogged bounds the transactions of which a percentile is taken.
+// maxLogged limits the number of transactions in a percentile.
 const maxLogged = 10_000_000
 
-// percentileOfLogs reads the files that pgbench --log left in a directory, one
-// for each of its threads.
+// percentileOfLogs reads the files of pgbench --log in a directory, one for
+// each of its threads.
 func percentileOfLogs(directory string, part float64) (seconds float64, err error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
@@ -89,7 +89,7 @@ func readLog(log io.Reader, microseconds []float64) ([]float64, error) {
 		}
 		value, err := strconv.ParseFloat(fields[2], 64)
 		if err != nil || !(value >= 0) || math.IsInf(value, 0) { // NaN too
-			return nil, fmt.Errorf("%q: the third field is no time in microseconds", lines.Text())
+			return nil, fmt.Errorf("%q: the third field is not a time in microseconds", lines.Text())
 		}
 		if len(microseconds) == maxLogged {
 			return nil, fmt.Errorf("more than %d transactions", maxLogged)
@@ -99,8 +99,8 @@ func readLog(log io.Reader, microseconds []float64) ([]float64, error) {
 	return microseconds, lines.Err()
 }
 
-// percentile is the least value that at least the given part of all are not
-// above; 0 of none. It sorts.
+// percentile is the least value that is not below the given part of all values;
+// 0 for no values. It sorts the values.
 func percentile(values []float64, part float64) float64 {
 	if len(values) == 0 {
 		return 0

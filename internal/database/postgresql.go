@@ -14,21 +14,22 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// postgresql is PostgreSQL with the settings it comes with, and pgbench's own
-// load: each transaction changes three rows and inserts one, and its commit
-// waits until the log is on the disk.
+// postgresql is PostgreSQL with its default settings and pgbench's own load:
+// each transaction changes three rows and inserts one, and its commit waits
+// until the log is on the disk.
 type postgresql struct{}
 
 const (
 	postgresqlUser     = "postgres"
 	postgresqlDatabase = "postgres"
-	// pgbenchRowsPerScale is what one unit of pgbench's scale has.
+	// pgbenchRowsPerScale is the number of rows per unit of pgbench's scale.
 	pgbenchRowsPerScale = 100_000
 	maxPgbenchScale     = 100
 )
 
-// tool finds a program of PostgreSQL. Debian keeps each version's out of the
-// PATH, and has a script there that looks for configured servers.
+// tool finds a program of PostgreSQL. Debian installs the programs of each
+// version outside the PATH, and has scripts in the PATH that search for
+// configured servers.
 func (postgresql) tool(name string) (string, error) {
 	found, err := filepath.Glob(filepath.Join("/usr/lib/postgresql/*/bin", name))
 	if err == nil && len(found) > 0 {
@@ -59,7 +60,7 @@ func (d postgresql) server(p place, _ Options) (string, []string, error) {
 	return path, []string{"-D", p.data, "-k", p.private, "-c", "listen_addresses="}, err
 }
 
-// ready asks pg_isready: 0 is yes, 1 and 2 are not yet.
+// ready runs pg_isready: 0 means yes, 1 and 2 mean not yet.
 func (d postgresql) ready(ctx context.Context, p place) (bool, error) {
 	_, err := d.run(ctx, p, "pg_isready", "--host="+p.private, "--quiet")
 	var exit *exec.ExitError
@@ -98,5 +99,5 @@ func (d postgresql) load(ctx context.Context, p place, l Load) (Result, error) {
 	return r, err
 }
 
-// SIGINT is the fast shutdown: clients are sent away, all is written.
+// SIGINT is the fast shutdown: it disconnects clients and writes all data.
 func (postgresql) stop() syscall.Signal { return syscall.SIGINT }

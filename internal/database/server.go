@@ -11,35 +11,37 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// Options say what server to run.
+// Options select the server to run.
 type Options struct {
 	Engine Engine
-	// Directory is where the data directory is made, in a subdirectory of
-	// the engine's name.
+	// Directory is the parent of the data directory, which has the engine's
+	// name.
 	Directory string
-	// Cgroup is the directory of the server's cgroup; "" is ours.
+	// Cgroup is the directory of the server's cgroup; "" is that of this
+	// process.
 	Cgroup string
-	// BinaryLog lets MariaDB write and sync a binary log with each commit
-	// (sync_binlog=1), as servers with replicas or incremental backups do.
-	// The log grows with each commit, so that each sync has a journal
-	// transaction to wait for, as every fsync of the redo log had in the
-	// paper's MySQL 5.7. MariaDB's own redo log is of fixed size and synced
-	// by fdatasync, which needs no journal.
+	// BinaryLog makes MariaDB write and sync a binary log with each commit
+	// (sync_binlog=1), as servers with replicas or incremental backups do. The
+	// log grows with each commit, so that each sync waits for a journal
+	// transaction, as every fsync of the redo log did in the paper's MySQL 5.7.
+	// MariaDB's own redo log has a fixed size and is synced by fdatasync, which
+	// needs no journal.
 	BinaryLog bool
 }
 
-// place is where the files of a server are.
+// place holds the paths of a server's files.
 type place struct {
 	// data is the data directory.
 	data string
-	// private is a directory on the host for socket and logs, not on the
-	// file system under test.
+	// private is a directory on the host for socket and logs, outside the file
+	// system under test.
 	private string
 }
 
 func (p place) file(name string) string { return filepath.Join(p.private, name) }
 
-// user is who servers run as: both refuse root, and need nothing of the host.
+// user is the user of the servers: both refuse to run as root, and need no
+// access to the host.
 var user = program.Nobody
 
 func (o Options) place() (place, kind, error) {
@@ -54,8 +56,8 @@ func (o Options) place() (place, kind, error) {
 	return place{data: filepath.Join(directory, string(o.Engine))}, kind, err
 }
 
-// Create makes the data directory and, by a server that runs for a moment, the
-// tables of the load with about so many rows. It needs root.
+// Create makes the data directory and starts a temporary server to make the
+// tables of the load with about rows rows. It needs root.
 func Create(ctx context.Context, o Options, rows int) (err error) {
 	defer func() {
 		if err != nil {
@@ -87,7 +89,7 @@ func Create(ctx context.Context, o Options, rows int) (err error) {
 }
 
 // makePrivate makes a directory for socket and logs. Its path is short, because
-// a socket's may have 107 bytes.
+// the path of a socket may have at most 107 bytes.
 func makePrivate() (string, error) {
 	private, err := program.PrivateDirectory("database")
 	if err != nil {
@@ -96,7 +98,7 @@ func makePrivate() (string, error) {
 	return private, os.Chown(private, user.UID, user.GID)
 }
 
-// Server is a server that runs.
+// Server is a running server.
 type Server struct {
 	place   place
 	kind    kind
@@ -104,8 +106,8 @@ type Server struct {
 	process *program.Process
 }
 
-// Patience with servers. On a slow disk, both read and write at the start and
-// write all that is dirty at the end.
+// Time-outs of servers. On a slow disk, both read and write at the start, and
+// write all dirty data at the end.
 const (
 	readyPatience = 2 * time.Minute
 	stopPatience  = 2 * time.Minute
@@ -113,7 +115,7 @@ const (
 )
 
 // Start starts a server on a data directory that Create made and returns when
-// it takes clients. On error nothing runs.
+// it accepts clients. After an error no server runs.
 func Start(ctx context.Context, o Options) (s *Server, err error) {
 	p, kind, err := o.place()
 	if err != nil {
@@ -154,18 +156,19 @@ func (s *Server) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-s.process.Ended():
-			return fmt.Errorf("it ended before it took clients: %s", s.process.Said())
+			return fmt.Errorf("it ended before it accepted clients: %s", s.process.Said())
 		case <-ctx.Done():
-			return fmt.Errorf("it takes no clients: %w: %s", ctx.Err(), s.process.Said())
+			return fmt.Errorf("it accepts no clients: %w: %s", ctx.Err(), s.process.Said())
 		case <-time.After(readyPause):
 		}
 	}
 }
 
-// PID is the server's process.
+// PID is the process ID of the server.
 func (s *Server) PID() int { return s.process.PID() }
 
-// Load runs the clients, outside the server's cgroup, and returns what they saw.
+// Load runs the clients, outside the server's cgroup, and returns what they
+// measured.
 func (s *Server) Load(ctx context.Context, l Load) (Result, error) {
 	if err := l.Check(); err != nil {
 		return Result{}, err
@@ -177,8 +180,8 @@ func (s *Server) Load(ctx context.Context, l Load) (Result, error) {
 	return result, nil
 }
 
-// Stop ends the server in order, its data whole, and removes its socket; a
-// second time, it does nothing.
+// Stop shuts the server down normally and removes its socket; a second call
+// does nothing.
 func (s *Server) Stop() error {
 	err := s.process.Stop(s.kind.stop(), stopPatience)
 	return errors.Join(err, os.RemoveAll(s.place.private))

@@ -25,7 +25,7 @@ func parseSysbench(text string) (Result, error) {
 		}
 		value, err := strconv.ParseFloat(strings.TrimSuffix(fields[0], "s"), 64)
 		if err != nil || value < 0 {
-			return Result{}, fmt.Errorf("sysbench says %q, which is no number", strings.TrimSpace(line))
+			return Result{}, fmt.Errorf("sysbench prints %q, which is not a number", strings.TrimSpace(line))
 		}
 		delete(missing, name)
 		switch name {

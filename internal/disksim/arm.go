@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arm is the disk's one arm: it serves one request at a time, in the order in
-// which the kernel queued them, and releases each when it would be done.
+// arm is the arm of the disk: it serves one request at a time, in the order in
+// which the kernel queued them, and completes each at its computed time.
 //
-// It has a thread of its own that sleeps by clock_nanosleep, because the Go
-// runtime's timers are only good to about a millisecond when it is idle.
+// It has its own thread that sleeps by clock_nanosleep, because an idle Go
+// runtime's timers have an accuracy of only about a millisecond.
 type arm struct {
 	mu       sync.Mutex
 	arrived  sync.Cond
@@ -25,9 +25,9 @@ type arm struct {
 
 // request waits for its turn.
 type request struct {
-	// order is the kernel's running number of the FUSE request. Goroutines
-	// read requests in order, but may reach the arm out of order, which
-	// would cost seeks that nobody asked for.
+	// order is the kernel's sequence number of the FUSE request. Goroutines
+	// read requests in order, but may reach the arm out of order, which would
+	// cost unwanted seeks.
 	order          uint64
 	arrival        time.Duration
 	op             Op
@@ -35,8 +35,8 @@ type request struct {
 	done           chan struct{}
 }
 
-// spin is the sleep that is not worth a system call: replies may go out that
-// much early, while the virtual clock stays exact.
+// spin is a sleep too short for a system call: replies may be early by that
+// time, while the virtual clock stays exact.
 const spin = 30 * time.Microsecond
 
 func newArm(model Model) *arm {
@@ -46,7 +46,7 @@ func newArm(model Model) *arm {
 	return a
 }
 
-// submit hands over a request; the channel closes when it is done.
+// submit passes on a request; the channel closes when it is done.
 func (a *arm) submit(order uint64, op Op, offset, length uint64) <-chan struct{} {
 	r := &request{order: order, arrival: monotonic(), op: op, offset: offset, length: length, done: make(chan struct{})}
 	a.mu.Lock()
@@ -61,8 +61,7 @@ func (a *arm) submit(order uint64, op Op, offset, length uint64) <-chan struct{}
 	return r.done
 }
 
-// finish serves everything at once from now on: for the time when only
-// cleaning up is left to do.
+// finish serves everything at once from now on, for the final cleanup.
 func (a *arm) finish() {
 	a.mu.Lock()
 	a.instant = true
@@ -73,7 +72,7 @@ func (a *arm) finish() {
 	a.mu.Unlock()
 }
 
-// stop ends the arm's thread; finish must have been called.
+// stop ends the thread of the arm; finish must have been called.
 func (a *arm) stop() {
 	a.mu.Lock()
 	a.stopped = true
@@ -118,7 +117,7 @@ func sleepUntil(moment time.Duration) {
 	}
 }
 
-// requestHeap has the request that the kernel queued first on top.
+// requestHeap has the request on top that the kernel queued first.
 type requestHeap []*request
 
 func (h requestHeap) Len() int           { return len(h) }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BenchmarkServiceTimes compares the time that direct I/O on a real disk takes
-// with what the model says. "x_model" is 1 for a perfect disk; the rest of the
-// way through block layer, loop device and FUSE makes it more.
+// BenchmarkServiceTimes compares the time of direct I/O on a real disk with
+// that of the model. "x_model" is 1 for a perfect disk; block layer, loop
+// device and FUSE increase it.
 func BenchmarkServiceTimes(b *testing.B) {
 	for _, preset := range PresetNames() {
 		for _, shape := range []struct {
@@ -59,7 +59,7 @@ func measure(b *testing.B, disk *Disk, length int, atRandom, write bool) {
 	if write {
 		op, transfer = Write, unix.Pwrite
 	}
-	// The first request only brings the head to the start.
+	// The first request only moves the head to the start.
 	if _, err := transfer(fd, buffer, 0); err != nil {
 		b.Fatal(err)
 	}

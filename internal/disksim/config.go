@@ -7,60 +7,60 @@ import (
 	"regexp"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
-	// ErrUnsupported says that the host lacks root, FUSE, loop devices or
-	// the scheduler asked for.
+	// ErrUnsupported means that the host lacks root, FUSE, loop devices or the
+	// requested scheduler.
 	ErrUnsupported = errors.New("not possible on this host")
-	// ErrExists says that a disk of the name exists.
+	// ErrExists means that a disk of that name exists.
 	ErrExists = errors.New("there is a disk of this name")
-	// ErrNotFound says that no disk has the name.
+	// ErrNotFound means that no disk has that name.
 	ErrNotFound = errors.New("there is no disk of this name")
-	// ErrBusy says that something uses the disk.
+	// ErrBusy means that the disk is in use.
 	ErrBusy = errors.New("the disk is in use")
-	// ErrInvalid says that a name, size or parameter is wrong.
+	// ErrInvalid means that a name, size or parameter is wrong.
 	ErrInvalid = errors.New("invalid")
 )
 
 const (
-	// DefaultStateDir is where disks are recorded.
+	// DefaultStateDir is the default directory of the disks' records.
 	DefaultStateDir = "/run/daybook/disks"
-	// DefaultSizeBytes is a disk's size if none is given; it takes room
-	// only as it is written.
+	// DefaultSizeBytes is the default size of a disk; it uses space only as it
+	// is written.
 	DefaultSizeBytes = 8 << 30
-	// MinSizeBytes and MaxSizeBytes bound a disk's size.
+	// MinSizeBytes and MaxSizeBytes limit the size of a disk.
 	MinSizeBytes = 1 << 20
 	MaxSizeBytes = 1 << 46
-	// sizeUnit is what a size must be a multiple of.
+	// sizeUnit divides each size.
 	sizeUnit = 4096
 )
 
-// KeepScheduler as Config.Scheduler leaves the kernel's choice.
+// KeepScheduler as Config.Scheduler keeps the kernel's choice.
 const KeepScheduler = "keep"
 
-// Config says what disk to create.
+// Config describes the disk to create.
 type Config struct {
 	// Name is 1 to 32 of a-z, 0-9 and "-", not "-" first.
 	Name string
 	// SizeBytes is a multiple of 4096, 1 MiB to 64 TiB; 0 is 8 GiB.
 	SizeBytes uint64
-	// Parameters of the model, see [Preset]. The zero value is a disk that
-	// takes no time.
+	// Parameters of the model, see [Preset]. The zero value is a disk without
+	// service times.
 	Parameters Parameters
-	// Backing is the path of a sparse file on the host that holds the
-	// data. It is made if missing, must be of SizeBytes if not, and is
-	// kept when the disk is deleted. "" holds the data in memory.
+	// Backing is the path of a sparse file on the host with the data. A missing
+	// file is made; an existing one must have SizeBytes. Delete keeps it. ""
+	// keeps the data in memory.
 	Backing string
-	// Scheduler is set on the device, a new one: "" is BFQ if the kernel has
-	// it, KeepScheduler leaves what is there, any other must be available.
-	// What was there is restored when the disk is deleted, without tunables
-	// that were set.
+	// Scheduler is set on the device as a new instance: "" is BFQ if the kernel
+	// has it, KeepScheduler keeps the current one, any other must be available.
+	// The former scheduler is restored when the disk is deleted, without
+	// changed tunables.
 	Scheduler string
-	// OwnerBound ends the disk with the process that created it, however
-	// that ends: what is mounted from it is unmounted lazily. Otherwise
-	// the disk stays until [Delete].
+	// OwnerBound ends the disk with the process that created it, however that
+	// ends: its mounts are unmounted lazily. Otherwise the disk stays until
+	// [Delete].
 	OwnerBound bool
-	// StateDir is where the disk is recorded and mounted; "" is
+	// StateDir is the directory of the disk's record and mount; "" is
 	// DefaultStateDir.
 	StateDir string
 	// Executable is the program that serves the disk, which must call
@@ -70,7 +70,7 @@ type Config struct {
 
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
-// CheckName says what is wrong with a disk's name.
+// CheckName returns an error if a disk's name is invalid.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("disk name %q is %w: want 1 to 32 of a-z, 0-9 and -, not - first", name, ErrInvalid)
@@ -78,7 +78,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckSize says what is wrong with a disk's size.
+// CheckSize returns an error if a disk's size is invalid.
 func CheckSize(sizeBytes uint64) error {
 	if sizeBytes < MinSizeBytes || sizeBytes > MaxSizeBytes {
 		return fmt.Errorf("disk size %d bytes is %w: want 1 MiB to 64 TiB", sizeBytes, ErrInvalid)
@@ -89,7 +89,7 @@ func CheckSize(sizeBytes uint64) error {
 	return nil
 }
 
-// complete checks the configuration and fills in what was left out.
+// complete checks the configuration and fills in the defaults.
 func (c Config) complete() (Config, error) {
 	if err := CheckName(c.Name); err != nil {
 		return c, err

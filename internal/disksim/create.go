@@ -30,13 +30,13 @@ type Disk struct {
 	delete sync.Mutex
 }
 
-// Record is what is written down of the disk.
+// Record returns the record of the disk.
 func (d *Disk) Record() Record { return d.record }
 
-// Create makes a disk and returns when its device can be used. It first
-// recovers what killed processes left in the state directory. If it fails or
-// ctx ends, nothing is left; if the process is killed meanwhile, the disk's
-// server cleans up.
+// Create makes a disk and returns when its device can be used. It first removes
+// the remains of killed processes in the state directory. If it fails or ctx
+// ends, nothing is left; if the process is killed meanwhile, the disk's server
+// cleans up.
 //
 // Errors wrap ErrInvalid, ErrExists or ErrUnsupported where that is the cause.
 func Create(ctx context.Context, config Config) (*Disk, error) {
@@ -76,7 +76,8 @@ func create(ctx context.Context, config Config) (*Disk, error) {
 		lock.release()
 		return nil, err
 	}
-	// From here on the server cleans up as soon as this process lets go.
+	// From here on the server cleans up as soon as this process closes the
+	// socket.
 	lock.release()
 	if err := d.build(ctx, config); err != nil {
 		if errors.Is(err, unix.EPERM) {
@@ -99,21 +100,22 @@ func checkHost() error {
 	return nil
 }
 
-// reserve takes the name: the lock, the first record and the mount point.
+// reserve reserves the name: the lock, the first record and the mount point.
 func (d *Disk) reserve(ctx context.Context) (*lock, error) {
 	all, err := d.home.lockAll(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer all.Release()
-	// Other disks' ruins that cannot be cleared are theirs to report.
+	// Errors of removing other disks' remains are reported by their own
+	// commands.
 	_, _ = d.home.recoverAll(ctx)
 	lock, err := d.home.lockDisk(d.Name)
 	if errors.Is(err, errAlive) {
 		if _, recordErr := d.home.readRecord(d.Name); recordErr == nil {
 			return nil, ErrExists
 		}
-		// No record: its server is about to exit.
+		// Without a record, its server is about to exit.
 		dying, cancel := context.WithTimeout(ctx, dismantlePatience)
 		defer cancel()
 		lock, err = d.home.awaitDeath(dying, d.Name)
@@ -126,7 +128,7 @@ func (d *Disk) reserve(ctx context.Context) (*lock, error) {
 	}
 	if _, err := os.Lstat(d.home.path(d.Name, recordSuffix)); err == nil {
 		lock.release()
-		return nil, fmt.Errorf("%w, dead, and it could not be cleared: see daybook disk delete %s", ErrExists, d.Name)
+		return nil, fmt.Errorf("%w; its server is dead, and its remains cannot be removed: see daybook disk delete %s", ErrExists, d.Name)
 	}
 	err = d.home.writeRecord(d.record)
 	if err == nil {
@@ -142,8 +144,8 @@ func (d *Disk) reserve(ctx context.Context) (*lock, error) {
 	return lock, nil
 }
 
-// build makes the disk step by step; each step's record is written before the
-// next step.
+// build makes the disk step by step; the record of each step is written before
+// the next step.
 func (d *Disk) build(ctx context.Context, config Config) error {
 	d.record.ServerPID, d.record.ServerStart = d.server.pid, d.server.start
 	if err := d.home.writeRecord(d.record); err != nil {
@@ -195,8 +197,8 @@ func (d *Disk) attach(ctx context.Context, config Config) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	// A new one: the kernel keeps tunables, and what was learned, from one
-	// file of the device to the next.
+	// The scheduler is a new instance, because the kernel keeps tunables and
+	// learned state from one file of the device to the next.
 	if !keep {
 		if err := loop.RenewScheduler(want); err != nil {
 			if errors.Is(err, blockdev.ErrNoScheduler) {
@@ -209,11 +211,11 @@ func (d *Disk) attach(ctx context.Context, config Config) error {
 	if config.Parameters.Rotational {
 		rotational = "1"
 	}
-	// The kernel decides anew at each attach: nothing to restore.
+	// The kernel decides again at each attach: nothing to restore.
 	return loop.SetQueue("rotational", rotational)
 }
 
-// abandon lets the server clean up, and does it in its place if it cannot.
+// abandon lets the server clean up, or cleans up itself if the server cannot.
 func (d *Disk) abandon() error {
 	d.server.leave()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*dismantlePatience)
@@ -229,7 +231,7 @@ func (d *Disk) abandon() error {
 		case <-time.After(time.Second):
 		}
 	}
-	// A server that died has left everything; one that did not, nothing.
+	// A dead server has left everything; a living one has cleaned up.
 	lock, err := d.home.lockDisk(d.Name)
 	if err != nil {
 		return err
@@ -238,8 +240,8 @@ func (d *Disk) abandon() error {
 	return d.home.clear(ctx, d.Name)
 }
 
-// Delete takes the disk apart. It refuses, with an error that wraps ErrBusy
-// and says by what, while the disk is in use.
+// Delete removes the disk. While the disk is in use, it fails with an error
+// that wraps ErrBusy and names the user.
 func (d *Disk) Delete(ctx context.Context) error {
 	d.delete.Lock()
 	defer d.delete.Unlock()

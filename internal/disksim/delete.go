@@ -15,12 +15,11 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// killPatience is how long Delete waits for a server that was told to end.
+// killPatience is how long Delete waits for a server that should end.
 const killPatience = dismantlePatience + 5*time.Second
 
-// Delete takes a disk apart, whoever created it. stateDir "" is
-// DefaultStateDir. Errors wrap ErrNotFound, or ErrBusy if the disk is in use;
-// then nothing is changed.
+// Delete removes a disk of any creator. stateDir "" is DefaultStateDir. Errors
+// wrap ErrNotFound, or ErrBusy if the disk is in use; then nothing is changed.
 func Delete(ctx context.Context, stateDir, name string) error {
 	if err := CheckName(name); err != nil {
 		return err
@@ -61,7 +60,7 @@ func (h home) delete(ctx context.Context, name string) error {
 	}
 	record, err := h.readRecord(name)
 	if err != nil {
-		return fmt.Errorf("its server lives, but: %w", err)
+		return fmt.Errorf("its server runs, but: %w", err)
 	}
 	if record.ServerPID == 0 {
 		return fmt.Errorf("process %d is still creating it: %w", record.OwnerPID, ErrBusy)
@@ -72,7 +71,7 @@ func (h home) delete(ctx context.Context, name string) error {
 	return h.endServer(ctx, record)
 }
 
-// detach takes the loop device away, if nobody uses it.
+// detach detaches the loop device if it is not in use.
 func (h home) detach(ctx context.Context, name string, record Record) error {
 	loops, err := h.loopsOf(name, record)
 	if err != nil {
@@ -99,7 +98,7 @@ func busy(err error) error {
 	return err
 }
 
-// endServer tells the server to end and, should it not, kills it.
+// endServer asks the server to end and kills it if it does not.
 func (h home) endServer(ctx context.Context, record Record) error {
 	err := signalProcess(record.ServerPID, record.ServerStart, unix.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -120,17 +119,17 @@ func (h home) endServer(ctx context.Context, record Record) error {
 		return err
 	}
 	defer lock.release()
-	// A process that ends drops its locks a little before it is gone.
+	// A process that ends releases its locks shortly before it is gone.
 	awaitExit(record.ServerPID, record.ServerStart)
 	// Usually only the lock is left.
 	return h.clear(ctx, record.Name)
 }
 
-// clear removes whatever is left of a disk whose lock the caller has.
+// clear removes the remains of a disk whose lock the caller holds.
 func (h home) clear(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, dismantlePatience)
 	defer cancel()
-	// The log goes with the rest; its last words do not.
+	// Keep the last lines of the log, which is removed with the rest.
 	last := h.lastWords(name)
 	err := h.dismantle(ctx, name)
 	if err == nil {
@@ -142,7 +141,7 @@ func (h home) clear(ctx context.Context, name string) error {
 	return err
 }
 
-// lastWords are the last lines of the server's log.
+// lastWords returns the last lines of the server's log.
 func (h home) lastWords(name string) string {
 	text, err := os.ReadFile(h.path(name, logSuffix))
 	if err != nil {
@@ -152,17 +151,16 @@ func (h home) lastWords(name string) string {
 	return strings.TrimSpace(string(text[max(0, len(text)-most):]))
 }
 
-// Recovered is a disk whose process had died and of which Recover removed
-// what was left.
+// Recovered is a disk whose process was dead and whose remains Recover removed.
 type Recovered struct {
 	Name string
 	// LastWords is the end of its server's log.
 	LastWords string
 }
 
-// Recover removes what is left of disks whose server was killed: their file
-// systems are unmounted lazily, loop devices and FUSE file systems removed.
-// Disks that live are not touched. stateDir "" is DefaultStateDir.
+// Recover removes the remains of disks whose server was killed: it unmounts
+// their file systems lazily, and removes loop devices and FUSE file systems. It
+// does not touch disks whose server runs. stateDir "" is DefaultStateDir.
 func Recover(ctx context.Context, stateDir string) ([]Recovered, error) {
 	h, err := findHome(stateDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -197,7 +195,7 @@ func (h home) recoverAll(ctx context.Context) ([]Recovered, error) {
 		}
 		last := h.lastWords(name)
 		if err := h.clear(ctx, name); err != nil {
-			errs = append(errs, fmt.Errorf("cannot clear what is left of disk %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("cannot remove the remains of disk %s: %w", name, err))
 		} else {
 			recovered = append(recovered, Recovered{Name: name, LastWords: last})
 		}
@@ -206,8 +204,8 @@ func (h home) recoverAll(ctx context.Context) ([]Recovered, error) {
 	return recovered, errors.Join(errs...)
 }
 
-// List gives the disks that live or are being created, by name. A disk whose
-// record cannot be read is left out, and the error says so.
+// List returns the disks that exist or are being created, by name. A disk whose
+// record cannot be read is skipped, and the error names it.
 func List(stateDir string) ([]Record, error) {
 	h, err := findHome(stateDir)
 	if errors.Is(err, fs.ErrNotExist) {

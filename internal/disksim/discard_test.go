@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// discard does BLKDISCARD on a range of {offset, length}.
+// discard calls BLKDISCARD on a range of {offset, length}.
 func discard(device *os.File, span [2]uint64) error {
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, device.Fd(), unix.BLKDISCARD, uintptr(unsafe.Pointer(&span)))
 	if errno != 0 {

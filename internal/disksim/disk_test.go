@@ -60,7 +60,7 @@ func checkFileSystem(point string, disk *Disk, seed uint64) error {
 		func() error {
 			got, err := os.ReadFile(path)
 			if err == nil && !bytes.Equal(got, data) {
-				err = errors.New("read something else than was written")
+				err = errors.New("read other data than was written")
 			}
 			return err
 		},
@@ -96,7 +96,7 @@ func TestConcurrentRequestsOfAllSizesReadWhatWasWritten(t *testing.T) {
 			defer func() { _ = unix.Munmap(buffer) }()
 			shadow := make([]byte, region)
 			for range 60 {
-				// Over 1 MiB a request comes in parts.
+				// A request above 1 MiB arrives in parts.
 				length := 512 * (1 + random.IntN(len(buffer)/512))
 				offset := 512 * random.IntN((region-length)/512+1)
 				part := buffer[:length]
@@ -121,7 +121,7 @@ func TestConcurrentRequestsOfAllSizesReadWhatWasWritten(t *testing.T) {
 	group.Wait()
 }
 
-func TestTheDeviceIsAsAsked(t *testing.T) {
+func TestTheDeviceHasTheRequestedProperties(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "asked", SizeBytes: 1 << 30, Parameters: presets["hdd"], Scheduler: "mq-deadline"})
 	before := disk.Record().PreviousScheduler
@@ -155,7 +155,7 @@ func TestTheDeviceIsAsAsked(t *testing.T) {
 	}
 }
 
-func TestTheSchedulerIsBFQUnlessSaidOtherwise(t *testing.T) {
+func TestTheSchedulerIsBFQByDefault(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "bfq"})
 	scheduler, err := disk.Device.Scheduler()
@@ -168,7 +168,7 @@ func TestTheSchedulerIsBFQUnlessSaidOtherwise(t *testing.T) {
 func TestTheSchedulerIsANewOneForEachDisk(t *testing.T) {
 	r := newRig(t)
 	const tunable, odd = "slice_idle", "3"
-	for range 5 { // others may take the number between the disks
+	for range 5 { // other programs may get the number between the disks
 		first := r.create(Config{Name: "first", Scheduler: KeepScheduler})
 		before, err := first.Device.Scheduler()
 		needs.That(t, err != nil || slices.Contains(before.Available, blockdev.BFQ), "the BFQ scheduler")
@@ -195,7 +195,8 @@ func TestTheSchedulerIsANewOneForEachDisk(t *testing.T) {
 			left, leftErr = second.Device.Tunable(tunable)
 			err = errors.Join(err, leftErr)
 		}
-		// The first kept what it found, and so nothing was restored.
+		// The first disk kept the existing scheduler, and so nothing was
+		// restored.
 		if err := errors.Join(err, first.Device.RenewScheduler(before.Current)); err != nil {
 			t.Fatal(err)
 		}
@@ -206,12 +207,12 @@ func TestTheSchedulerIsANewOneForEachDisk(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("five times another process took the loop device's number")
+	t.Fatal("another process got the loop device's number five times")
 }
 
-// As it is after a kill, at whatever moment; the scheduler that somebody chose
-// meanwhile stays.
-func TestTheSchedulerIsPutBackUnlessItIsSomebodyElses(t *testing.T) {
+// This is the state after a kill at any time; a scheduler that another program
+// chose meanwhile stays.
+func TestTheSchedulerIsRestoredUnlessAnotherProgramChangedIt(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "back", Scheduler: KeepScheduler})
 	before, err := disk.Device.Scheduler()
@@ -227,8 +228,8 @@ func TestTheSchedulerIsPutBackUnlessItIsSomebodyElses(t *testing.T) {
 	const other = "mq-deadline"
 	for _, c := range []struct{ found, previous, want string }{
 		{blockdev.BFQ, other, other},
-		{blockdev.NoScheduler, other, other}, // on the way to a new one
-		{other, blockdev.NoScheduler, other}, // somebody else's
+		{blockdev.NoScheduler, other, other}, // between two instances
+		{other, blockdev.NoScheduler, other}, // set by another program
 	} {
 		record := Record{Device: disk.Device.Name, Scheduler: blockdev.BFQ, PreviousScheduler: c.previous}
 		if err := errors.Join(disk.Device.SetScheduler(c.found), restoreScheduler(disk.Device, record)); err != nil {
@@ -240,7 +241,7 @@ func TestTheSchedulerIsPutBackUnlessItIsSomebodyElses(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeCreatedLeavesNothing(t *testing.T) {
+func TestAFailedCreationLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	for name, wrong := range map[string]struct {
 		config Config
@@ -260,7 +261,7 @@ func TestWhatCannotBeCreatedLeavesNothing(t *testing.T) {
 			t.Errorf("%s: created %s", name, disk.DevicePath)
 			continue
 		}
-		// The server's errors come as text.
+		// Errors of the server arrive as text.
 		if wrong.want != nil && !errors.Is(err, wrong.want) && !strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%s: got %v, want %v", name, err, wrong.want)
 		}
@@ -268,7 +269,7 @@ func TestWhatCannotBeCreatedLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestANameIsGivenOnce(t *testing.T) {
+func TestANameIsUnique(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "once"})
 	if _, err := Create(context.Background(), Config{Name: disk.Name, StateDir: r.dir}); !errors.Is(err, ErrExists) {
@@ -300,7 +301,7 @@ func TestAMountedDiskIsNotDeletedAndTheErrorNamesTheMount(t *testing.T) {
 	}
 }
 
-func TestAFilesDataOutliveTheDisk(t *testing.T) {
+func TestDataInAFileSurviveTheDisk(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(t.TempDir(), "disk.img")
 	for i, name := range []string{"first", "second"} {
@@ -326,7 +327,7 @@ func TestAFilesDataOutliveTheDisk(t *testing.T) {
 	}
 }
 
-func TestDiscardedRangesReadAsZerosAndGiveTheirRoomBack(t *testing.T) {
+func TestDiscardedRangesReadAsZerosAndFreeTheirSpace(t *testing.T) {
 	r := newRig(t)
 	path := filepath.Join(t.TempDir(), "disk.img")
 	disk := r.create(Config{Name: "discard", Backing: path, SizeBytes: 64 << 20})

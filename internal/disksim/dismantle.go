@@ -16,17 +16,17 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// dismantle takes a disk apart whose owner or server is dead: what is mounted
-// from it is detached lazily (the only place that does so, because nobody is
-// left who could be told), the loop device gets its scheduler back and loses
-// its file, the FUSE file system is unmounted. It finds all of it by the path
-// of the disk's file, so that it needs no record and can be repeated.
+// dismantle removes a disk whose owner or server is dead. It detaches mounts of
+// the disk lazily (the only place that does so, because no process is left to
+// report an error to), restores the scheduler of the loop device and detaches
+// its file, and unmounts the FUSE file system. It finds them by the path of the
+// disk's file, so that it needs no record and can be repeated.
 //
-// Each step is done even if one before failed.
+// Each step is done even if an earlier one failed.
 func (h home) dismantle(ctx context.Context, name string) error {
 	record, err := h.readRecord(name)
 	if err != nil {
-		record = Record{} // damaged or missing: only the scheduler is lost
+		record = Record{} // damaged or missing: only the scheduler is not restored
 	}
 	var errs []error
 	loops, err := h.loopsOf(name, record)
@@ -41,9 +41,10 @@ func (h home) dismantle(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// loopsOf finds the loop devices on the disk's file; more than one only if
-// somebody attached it once more. Once its FUSE file system is unmounted, the
-// kernel prints the file's path as "/NAME": then the record says which it is.
+// loopsOf finds the loop devices of the disk's file; there is more than one
+// only if another program attached the file. Once its FUSE file system is
+// unmounted, the kernel prints the file's path as "/NAME": then the record
+// identifies the device.
 func (h home) loopsOf(name string, record Record) ([]blockdev.Loop, error) {
 	all, err := blockdev.Loops()
 	if err != nil {
@@ -57,8 +58,8 @@ func (h home) loopsOf(name string, record Record) ([]blockdev.Loop, error) {
 	}), nil
 }
 
-// unmountAll detaches the mounts of the file system on the device, the last
-// one made first.
+// unmountAll detaches the mounts of the file system on the device, the last one
+// first.
 func unmountAll(loop blockdev.Loop) error {
 	mounts, err := blockdev.MountsOf(loop.Dev)
 	if err != nil {
@@ -75,8 +76,8 @@ func unmountAll(loop blockdev.Loop) error {
 	return errors.Join(errs...)
 }
 
-// restoreScheduler gives the loop device's number back its scheduler, which
-// the kernel keeps from one file to the next, and without the tunables that the
+// restoreScheduler restores the scheduler of the loop device's number, which
+// the kernel keeps from one file to the next, without the tunables that the
 // disk's user set.
 func restoreScheduler(disk blockdev.Disk, record Record) error {
 	if record.PreviousScheduler == "" || record.Device != disk.Name {
@@ -86,8 +87,8 @@ func restoreScheduler(disk blockdev.Disk, record Record) error {
 	if err != nil {
 		return err
 	}
-	// Somebody else's choice is left alone (none may be ours, on the way to a
-	// new one), and so is a record's that the kernel never offered.
+	// Do not change a scheduler that another program set ("none" may be ours,
+	// between two instances), and do not set one that the kernel never offered.
 	ours := now.Current == record.Scheduler || now.Current == blockdev.NoScheduler
 	if !ours || !slices.Contains(now.Available, record.PreviousScheduler) {
 		return nil
@@ -95,8 +96,8 @@ func restoreScheduler(disk blockdev.Disk, record Record) error {
 	return disk.RenewScheduler(record.PreviousScheduler)
 }
 
-// awaitDetached gives the last users of the device a moment: processes that
-// were killed with the owner.
+// awaitDetached waits for the last users of the device: processes that were
+// killed with the owner.
 func awaitDetached(ctx context.Context, loop blockdev.Loop) {
 	for {
 		file, err := loop.BackingFile()
@@ -111,14 +112,14 @@ func awaitDetached(ctx context.Context, loop blockdev.Loop) {
 	}
 }
 
-// unmountFUSE unmounts whatever is mounted on the mount point. If it is in
-// use, its connection is aborted, so that whoever uses it gets errors and no
-// one waits for a server that is gone.
+// unmountFUSE unmounts everything on the mount point. If it is in use, its
+// connection is aborted, so that its users get errors and do not wait for a
+// dead server.
 func unmountFUSE(point string) error {
 	for {
 		err := unix.Unmount(point, unix.UMOUNT_NOFOLLOW)
 		if err == nil {
-			continue // there may be one below
+			continue // there may be another mount below
 		}
 		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 			return nil
@@ -132,7 +133,7 @@ func unmountFUSE(point string) error {
 }
 
 // abortConnection ends the FUSE connection through fusectl, where it is
-// mounted; elsewhere MNT_FORCE does the same.
+// mounted; elsewhere MNT_FORCE has the same effect.
 func abortConnection(point string) {
 	mounts, err := blockdev.Mounts()
 	if err != nil {

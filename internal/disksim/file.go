@@ -13,18 +13,18 @@ const (
 	rootNode = fuse.FUSE_ROOT_ID
 	diskNode = rootNode + 1
 
-	// maxTransferBytes is the largest request; larger ones come in parts.
+	// maxTransferBytes is the largest request; larger ones arrive in parts.
 	maxTransferBytes = 1 << 20
-	// queueDepth bounds the requests in flight; it is that of a loop device.
+	// queueDepth limits the requests in flight; it is that of a loop device.
 	queueDepth = 128
-	// attributeTime is how long the kernel may believe in the attributes:
-	// they never change.
+	// attributeTime is how long the kernel may cache the attributes, which
+	// never change.
 	attributeTime = 24 * time.Hour
 )
 
-// file is a FUSE file system that holds one file: the disk. It speaks the raw
-// protocol, because the order in which the kernel queued its requests matters
-// to the arm and nothing else is needed of a file system.
+// file is a FUSE file system with one file: the disk. It uses the raw protocol,
+// because the arm needs the order in which the kernel queued its requests, and
+// no other function of a file system is needed.
 type file struct {
 	fuse.RawFileSystem
 	name      string
@@ -53,10 +53,10 @@ func (f *file) mount(directory string, logger *log.Logger) (*fuse.Server, error)
 		// Without it the kernel would send one request at a time.
 		ExtraCapabilities: fuse.CAP_ASYNC_DIO,
 		DisableXAttrs:     true,
-		// As root no helper program is needed.
+		// Root needs no helper program.
 		DirectMountStrict: true,
 		// A pipe is too small for the largest requests, and a copy from the
-		// page cache is cheap beside three more system calls.
+		// page cache is cheap compared to three more system calls.
 		DisableSplice: true,
 		Logger:        logger,
 	})
@@ -97,7 +97,7 @@ func (f *file) Open(_ <-chan struct{}, input *fuse.OpenIn, out *fuse.OpenOut) fu
 	if input.NodeId != diskNode {
 		return fuse.ENOENT
 	}
-	// No page cache of our own, and no lock over concurrent writes.
+	// Use no page cache, and no lock for concurrent writes.
 	out.OpenFlags = fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES
 	return fuse.OK
 }
@@ -133,7 +133,7 @@ func (f *file) Write(_ <-chan struct{}, input *fuse.WriteIn, data []byte) (uint3
 	return uint32(n), fuse.OK
 }
 
-// inside cuts a request at the disk's end.
+// inside truncates a request at the end of the disk.
 func (f *file) inside(offset, length uint64) (uint64, fuse.Status) {
 	if offset > f.sizeBytes {
 		return 0, fuse.EINVAL
@@ -141,8 +141,8 @@ func (f *file) inside(offset, length uint64) (uint64, fuse.Status) {
 	return min(length, f.sizeBytes-offset), fuse.OK
 }
 
-// Fsync is the disk's cache flush. The store is as durable as the experiment:
-// flushing the host's disk would add its times to ours.
+// Fsync is the disk's cache flush. The data need not be durable: flushing the
+// host's disk would add its times to the model's.
 func (f *file) Fsync(_ <-chan struct{}, input *fuse.FsyncIn) fuse.Status {
 	<-f.arm.submit(input.Unique, Flush, 0, 0)
 	return fuse.OK
@@ -157,7 +157,7 @@ const (
 	fallocateZeroRange = 0x10
 )
 
-// Fallocate is how a loop device discards and writes zeros.
+// Fallocate is called when a loop device discards or writes zeros.
 func (f *file) Fallocate(_ <-chan struct{}, input *fuse.FallocateIn) fuse.Status {
 	if input.Mode&^fallocateKeepSize != fallocatePunchHole && input.Mode&^fallocateKeepSize != fallocateZeroRange {
 		return fuse.Status(syscall.EOPNOTSUPP)
@@ -189,7 +189,7 @@ func (f *file) ReadDir(_ <-chan struct{}, input *fuse.ReadIn, out *fuse.DirEntry
 	return fuse.OK
 }
 
-// statusOf makes the reply of an error: its number, or EIO.
+// statusOf converts an error to a reply: its number, or EIO.
 func statusOf(err error) fuse.Status {
 	if err == nil {
 		return fuse.OK

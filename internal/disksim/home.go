@@ -35,8 +35,8 @@ const (
 	logSuffix       = ".log"
 )
 
-// makeHome makes the directory if it is missing and resolves its path, since
-// the kernel prints resolved paths, by which loop devices are found.
+// makeHome makes a missing directory and resolves its path: loop devices are
+// found by path, and the kernel prints resolved paths.
 func makeHome(dir string) (home, error) {
 	if dir == "" {
 		dir = DefaultStateDir
@@ -47,8 +47,8 @@ func makeHome(dir string) (home, error) {
 	return findHome(dir)
 }
 
-// findHome resolves the path of a state directory that should exist. The
-// error wraps fs.ErrNotExist if it does not.
+// findHome resolves the path of a state directory that should exist. The error
+// wraps fs.ErrNotExist if it does not.
 func findHome(dir string) (home, error) {
 	if dir == "" {
 		dir = DefaultStateDir
@@ -68,7 +68,7 @@ func (h home) path(name, suffix string) string { return filepath.Join(string(h),
 func (h home) mountPoint(name string) string   { return h.path(name, mountSuffix) }
 func (h home) diskFile(name string) string     { return filepath.Join(h.mountPoint(name), name) }
 
-// names lists the disks of which there is any trace.
+// names lists the disks that have any file.
 func (h home) names() ([]string, error) {
 	entries, err := os.ReadDir(string(h))
 	if err != nil {
@@ -87,13 +87,13 @@ func (h home) names() ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// removeTraces removes a disk's files, the record last but for the lock: as
-// long as something is left, so is what says so.
+// removeTraces removes a disk's files. The record is the last but for the lock:
+// it stays as long as any other file.
 func (h home) removeTraces(name string) error {
 	var errs []error
 	for _, suffix := range []string{mountSuffix, logSuffix, newRecordSuffix, recordSuffix, lockSuffix} {
-		// Remove and not RemoveAll: a mount point that is not empty is
-		// still mounted.
+		// Use Remove, not RemoveAll: a mount point that is not empty is still
+		// mounted.
 		if err := os.Remove(h.path(name, suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 			break
@@ -102,23 +102,23 @@ func (h home) removeTraces(name string) error {
 	return errors.Join(errs...)
 }
 
-// homeLock is no disk's: no name begins with a dot.
+// homeLock cannot be a disk's: no name starts with a dot.
 const homeLock = ".lock"
 
-// lockAll locks the directory, and waits for whoever has it. Earlier versions
+// lockAll locks the directory, and waits for its holder. Earlier versions
 // locked the directory itself, which others may be able to open.
 func (h home) lockAll(ctx context.Context) (*filelock.Lock, error) {
 	all, err := filelock.Await(ctx, func() (*filelock.Lock, error) {
 		return filelock.TakeBoth(filepath.Join(string(h), homeLock), string(h))
 	})
 	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("waiting for another daybook that works on %s: %w", h, err)
+		err = fmt.Errorf("waiting for another daybook that uses %s: %w", h, err)
 	}
 	return all, err
 }
 
-// lock is a held flock. Closing the file, by whatever death, releases it once
-// no other process has the same open file.
+// lock is a held flock. Closing the file, or the death of the process, releases
+// it unless another process has the same open file.
 type lock struct{ file *os.File }
 
 func (l *lock) release() {
@@ -127,7 +127,7 @@ func (l *lock) release() {
 	}
 }
 
-// errAlive says that a living process has the disk's lock.
+// errAlive means that a living process has the disk's lock.
 var errAlive = errors.New("the disk is served by a living process")
 
 // lockDisk takes the disk's lock without waiting: errAlive if it is held.
@@ -145,8 +145,8 @@ func (h home) lockDisk(name string) (*lock, error) {
 			}
 			return nil, fmt.Errorf("cannot lock disk %s: %w", name, err)
 		}
-		// The holder before may have removed the file as its last act: a
-		// lock on a file that has no name locks nobody out.
+		// The former holder may have removed the file last: a lock on a file
+		// without a name excludes no process.
 		opened, err1 := file.Stat()
 		named, err2 := os.Stat(h.path(name, lockSuffix))
 		if err1 == nil && err2 == nil && os.SameFile(opened, named) {
@@ -156,7 +156,7 @@ func (h home) lockDisk(name string) (*lock, error) {
 	}
 }
 
-// awaitDeath waits until no process has the disk's lock, and then has it.
+// awaitDeath waits until no process has the disk's lock, and takes it.
 func (h home) awaitDeath(ctx context.Context, name string) (*lock, error) {
 	for {
 		lock, err := h.lockDisk(name)

@@ -26,13 +26,13 @@ func TestKillingTheOwnerEndsItsDiskAndUnmountsIt(t *testing.T) {
 	}
 }
 
-func TestAKeptDiskOutlivesItsCreator(t *testing.T) {
+func TestAKeptDiskSurvivesItsCreator(t *testing.T) {
 	r := newRig(t)
 	owner, out := r.owner("kept", "kept")
 	path := device(t, out)
 	point := r.mount(path)
 	kill(owner)
-	// If it did not outlive its creator, it would be gone after that.
+	// A disk that does not survive its creator would be gone after that time.
 	time.Sleep(500 * time.Millisecond)
 	if !mounted(t, point) {
 		t.Errorf("%s is not mounted any more", point)
@@ -52,8 +52,8 @@ func TestAKeptDiskOutlivesItsCreator(t *testing.T) {
 	r.wantNothingLeft()
 }
 
-// Whoever still works on the disk of a dead owner gets errors after a while,
-// and keeps nothing but the loop device until it lets go.
+// A process that still uses the disk of a dead owner gets errors after a while,
+// and keeps only the loop device until it closes it.
 func TestUsersOfADeadOwnersDiskGetErrorsAndDoNotHang(t *testing.T) {
 	r := newRig(t)
 	owner, out := r.owner("used", "bound")
@@ -79,7 +79,7 @@ func TestUsersOfADeadOwnersDiskGetErrorsAndDoNotHang(t *testing.T) {
 	await(t, "the loop device is free", func() bool { return len(r.loops()) == 0 })
 }
 
-func TestAfterKillingTheServerUsersGetErrorsAndRecoverClearsUp(t *testing.T) {
+func TestAfterKillingTheServerUsersGetErrorsAndRecoverCleansUp(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "killed", Scheduler: "mq-deadline"})
 	point := r.mount(disk.DevicePath)
@@ -108,7 +108,7 @@ func TestAfterKillingTheServerUsersGetErrorsAndRecoverClearsUp(t *testing.T) {
 		t.Errorf("%s is still mounted", point)
 	}
 	r.wantNothingLeft()
-	// The name is free again, and creating would have recovered too.
+	// The name is free again; creating a disk would also have recovered it.
 	disk = r.create(Config{Name: "killed"})
 	if err := signalProcess(disk.server.pid, disk.server.start, unix.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestAfterKillingTheServerUsersGetErrorsAndRecoverClearsUp(t *testing.T) {
 	}
 }
 
-// While the server cleans up after its owner it is killed too.
+// The server is killed while it cleans up after its owner.
 func TestKillingOwnerAndServerLeavesNothingAfterRecover(t *testing.T) {
 	r := newRig(t)
 	for i := range 5 {
@@ -139,8 +139,8 @@ func TestKillingOwnerAndServerLeavesNothingAfterRecover(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, "all processes end", func() bool { return len(r.processes()) == 0 })
-		// A process has no command line any more a moment before it drops
-		// its lock; until then Recover takes the disk for alive.
+		// A dying process loses its command line shortly before it releases its
+		// lock; until then Recover assumes that the disk is alive.
 		await(t, "nothing is left", func() bool {
 			if _, err := Recover(context.Background(), r.dir); err != nil {
 				t.Fatal(err)
@@ -174,15 +174,15 @@ func TestKillingTheCreatorAtAnyMomentLeavesNothingAfterRecover(t *testing.T) {
 			return len(r.processes()) == 0 || finished()
 		})
 		if finished() {
-			// It may be about to go: its creator was killed just before the
-			// last word.
+			// The server may be about to end: its creator was killed just
+			// before the last message.
 			if err := Delete(context.Background(), r.dir, testPrefix+"moment"); err != nil && !errors.Is(err, ErrNotFound) {
 				t.Fatal(err)
 			}
 		} else {
 			unfinished++
 		}
-		// A server that was not quite started ends only after this recovery.
+		// A server that had not fully started ends only after this recovery.
 		await(t, "nothing is left", func() bool {
 			if _, err := Recover(context.Background(), r.dir); err != nil {
 				t.Fatal(err)
@@ -208,8 +208,8 @@ func TestCancellingCreateAtAnyMomentLeavesNothing(t *testing.T) {
 	}
 }
 
-// A recovery that was killed itself may have unmounted the FUSE file system
-// already, and with it the path by which the loop device is found.
+// A recovery that was killed itself may already have unmounted the FUSE file
+// system, and with it the path by which the loop device is found.
 func TestRecoverFindsTheLoopDeviceOfADiskThatIsHalfGone(t *testing.T) {
 	r := newRig(t)
 	disk := r.create(Config{Name: "half"})

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Op is what a request asks of the disk.
+// Op is the operation of a request.
 type Op int
 
-// The requests that a disk knows.
+// The operations of a disk.
 const (
 	Read Op = iota
 	Write
@@ -19,12 +19,12 @@ const (
 	Discard
 )
 
-// Parameters say how long the disk takes. Times are seconds, 0 to 10.
+// Parameters are the service times of the disk. Times are in seconds, 0 to 10.
 type Parameters struct {
-	// BandwidthBytesPerSecond is the rate of a sequential transfer; 0 is
-	// without bound.
+	// BandwidthBytesPerSecond is the rate of a sequential transfer; 0 means no
+	// limit.
 	BandwidthBytesPerSecond float64 `json:"bandwidth_bytes_per_second"`
-	// FullStrokeSeekSeconds is the time from the first byte to the last.
+	// FullStrokeSeekSeconds is the seek time from the first byte to the last.
 	FullStrokeSeekSeconds float64 `json:"full_stroke_seek_seconds"`
 	// TrackToTrackSeekSeconds is the time of the shortest seek; at most
 	// FullStrokeSeekSeconds.
@@ -35,19 +35,19 @@ type Parameters struct {
 	RequestSeconds float64 `json:"request_seconds"`
 	// FlushSeconds is the time of a cache flush.
 	FlushSeconds float64 `json:"flush_seconds"`
-	// HostSlackSeconds is how late a request may come after the one before
-	// ended and still count as having waited. That time is the host's
-	// (waking the reader, the way through block layer and FUSE) and would
-	// otherwise make the disk slower the busier the host is.
+	// HostSlackSeconds is the longest delay after the end of a request at which
+	// the next one still counts as queued. That delay is the host's (waking the
+	// reader, block layer and FUSE) and would otherwise make the disk slower on
+	// a busier host.
 	HostSlackSeconds float64 `json:"host_slack_seconds"`
-	// Rotational is what the kernel is told, which BFQ heeds.
+	// Rotational is reported to the kernel, and BFQ uses it.
 	Rotational bool `json:"rotational"`
 }
 
-// Presets by name. They are slow for their kind, so that any host keeps up
-// and a minute shows an effect.
+// Presets by name. They are slow for their kind, so that any host can simulate
+// them and an effect is visible within a minute.
 var presets = map[string]Parameters{
-	// A disk on which metadata hurts: a laptop's platter.
+	// A disk on which metadata is expensive: a laptop's hard disk.
 	"hdd": {
 		BandwidthBytesPerSecond: 40e6,
 		FullStrokeSeekSeconds:   0.008,
@@ -55,14 +55,14 @@ var presets = map[string]Parameters{
 		HostSlackSeconds:        0.002,
 		Rotational:              true,
 	},
-	// A SATA solid-state disk: no seeks, but no request is free.
+	// A SATA solid-state disk: no seeks, but each request has a cost.
 	"ssd": {
 		BandwidthBytesPerSecond: 500e6,
 		RequestSeconds:          60e-6,
 		FlushSeconds:            0.0005,
 		HostSlackSeconds:        0.0005,
 	},
-	// Bandwidth alone: what sharing does without any seek.
+	// Only a bandwidth: the effect of sharing without seeks.
 	"flat": {BandwidthBytesPerSecond: 400e6, HostSlackSeconds: 0.0005},
 }
 
@@ -76,7 +76,7 @@ func PresetNames() []string {
 	return names
 }
 
-// Preset gives the parameters of "hdd", "ssd" or "flat".
+// Preset returns the parameters of "hdd", "ssd" or "flat".
 func Preset(name string) (Parameters, error) {
 	parameters, found := presets[name]
 	if !found {
@@ -90,7 +90,7 @@ const (
 	minBandwidth = 1000
 )
 
-// Check says what is wrong with the parameters.
+// Check returns an error if a parameter is out of range.
 func (p Parameters) Check() error {
 	for _, time := range []struct {
 		name  string
@@ -118,20 +118,20 @@ func (p Parameters) Check() error {
 	return nil
 }
 
-// Model is a disk of a size.
+// Model is a disk with a size.
 type Model struct {
 	Parameters
 	SizeBytes uint64
 }
 
-// Service gives how long a request takes a disk whose head is at byte head,
-// and where the head is after it. It is a pure function; it never falls with
-// the distance in one direction, nor with the length.
+// Service returns the service time of a request for a disk whose head is at
+// byte head, and the head's new position. It is a pure function. The time never
+// decreases with the distance in one direction, nor with the length.
 //
 // A seek takes track-to-track + (full stroke - track-to-track) * the square
-// root of the distance (the arm accelerates half the way and brakes the other
-// half), plus the rotational latency. Where the target is a little ahead, the
-// platter turns there by itself, if that is faster.
+// root of the distance (the arm accelerates over one half of the way and brakes
+// over the other), plus the rotational latency. If the target is a little
+// ahead, and it is faster, the disk just rotates there.
 func (m Model) Service(head uint64, op Op, offset, length uint64) (time.Duration, uint64) {
 	switch op {
 	case Flush:

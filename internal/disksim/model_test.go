@@ -111,11 +111,13 @@ func TestTheFullStrokeBackTakesTheFullStrokeSeek(t *testing.T) {
 	if service, _ := m.Service(1<<30, Read, 0, 0); service != 8*time.Millisecond {
 		t.Errorf("took %v, want 8ms", service)
 	}
-	// A quarter of the way is half of the way's time, above the shortest.
+	// A seek over a quarter of the distance takes half the time, above the
+	// shortest seek.
 	if service, _ := m.Service(1<<28, Read, 0, 0); service != 4250*time.Microsecond {
 		t.Errorf("took %v, want 4.25ms", service)
 	}
-	// 40 kB ahead the platter is there in 1 ms, before the arm would be.
+	// 40 kB ahead the rotation reaches the target in 1 ms, before the arm
+	// would.
 	m.TrackToTrackSeekSeconds = 0.002
 	if service, _ := m.Service(0, Read, 40000, 0); service != time.Millisecond {
 		t.Errorf("took %v, want 1ms", service)
@@ -140,7 +142,7 @@ func TestPresetsAreValidAndOthersAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := Preset("tape"); err == nil {
-		t.Error("a tape was accepted")
+		t.Error("an unknown preset was accepted")
 	}
 	for name, p := range map[string]Parameters{
 		"negative":  {FlushSeconds: -1},

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// What the creator of an owner-bound disk may say while it lives.
+// Messages of the creator of an owner-bound disk while it lives.
 const (
 	instantWord = "instant"
 	timedWord   = "timed"
 )
 
-// SetInstant lets the disk serve everything at once, or by its model again: for
-// preparing an experiment in a moment. Only for owner-bound disks.
+// SetInstant makes the disk serve everything at once, or by its model again. It
+// speeds up the preparation of an experiment. Only for owner-bound disks.
 func (d *Disk) SetInstant(instant bool) error {
 	if !d.record.OwnerBound || d.server == nil {
 		return fmt.Errorf("cannot change the pace of disk %s: it is not bound to this process", d.Name)
@@ -29,7 +29,7 @@ func (d *Disk) SetInstant(instant bool) error {
 	return nil
 }
 
-// say gives the server a word and waits until it has heeded it.
+// say sends the server a message and waits until it has processed it.
 func (s *server) say(word string) error {
 	if err := s.conversation.SetDeadline(time.Now().Add(readyPatience)); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *server) say(word string) error {
 	}
 	var reply answer
 	if err := json.Unmarshal(line, &reply); err != nil {
-		return fmt.Errorf("the disk's server says %q: %w", line, err)
+		return fmt.Errorf("the disk's server answers %q: %w", line, err)
 	}
 	if reply.Error != "" {
 		return errors.New(reply.Error)
@@ -51,7 +51,7 @@ func (s *server) say(word string) error {
 	return nil
 }
 
-// setInstant changes the pace; what waits is served by the new one.
+// setInstant changes the pace, also for waiting requests.
 func (a *arm) setInstant(instant bool) {
 	if instant {
 		a.finish()

@@ -11,28 +11,28 @@ import (
 	"github.com/daybook-project/daybook/internal/versioned"
 )
 
-// Record is what is written down of a disk, and what List gives.
+// Record is the stored record of a disk, which List returns.
 type Record struct {
 	Name       string     `json:"name"`
 	SizeBytes  uint64     `json:"size_bytes"`
 	Parameters Parameters `json:"parameters"`
-	// Backing is the host's file, "" for memory.
+	// Backing is the file on the host, "" for memory.
 	Backing string `json:"backing"`
-	// MountPoint is the FUSE file system's.
+	// MountPoint is that of the FUSE file system.
 	MountPoint string `json:"mount_point"`
-	// OwnerBound: the disk ends with the process OwnerPID.
+	// OwnerBound means that the disk ends with the process OwnerPID.
 	OwnerBound bool `json:"owner_bound"`
 	OwnerPID   int  `json:"owner_pid"`
 	// ServerPID and ServerStart (clock ticks since boot, field 22 of
-	// /proc/PID/stat) name the serving process; 0 before it runs.
+	// /proc/PID/stat) identify the serving process; 0 before it runs.
 	ServerPID   int    `json:"server_pid"`
 	ServerStart uint64 `json:"server_start_ticks"`
 	// Device is the loop device's name, "" before it is attached.
 	Device string `json:"device"`
 	// Dev is its number, "7:3".
 	Dev string `json:"dev"`
-	// Scheduler is the device's, and PreviousScheduler what it gets back;
-	// "" if it was left as it was.
+	// Scheduler is that of the device, and PreviousScheduler is restored at the
+	// end; "" if it was not changed.
 	Scheduler         string `json:"scheduler"`
 	PreviousScheduler string `json:"previous_scheduler"`
 }
@@ -47,11 +47,11 @@ func (r Record) DevicePath() string {
 
 const maxRecordBytes = 64 << 10
 
-// parseRecord reads the record of the disk called name, which may have been
-// cut off or written by anybody.
+// parseRecord parses the record of the disk called name, which may be truncated
+// or invalid.
 func parseRecord(name string, text []byte) (Record, error) {
 	var record Record
-	// A record has no number of its format: a newer one has further fields.
+	// A record has no format number: a newer one has additional fields.
 	err := versioned.DecodeStrict(text, &record)
 	if errors.Is(err, versioned.ErrNewer) {
 		return Record{}, fmt.Errorf("%w: the record of disk %s was %w", ErrUnsupported, name, err)
@@ -60,7 +60,7 @@ func parseRecord(name string, text []byte) (Record, error) {
 		return Record{}, fmt.Errorf("record of disk %s: %w", name, err)
 	}
 	if record.Name != name {
-		return Record{}, fmt.Errorf("record of disk %s is of %q", name, record.Name)
+		return Record{}, fmt.Errorf("record of disk %s names %q", name, record.Name)
 	}
 	err = errors.Join(CheckName(record.Name), CheckSize(record.SizeBytes), record.Parameters.Check())
 	if err != nil {
@@ -85,8 +85,7 @@ func (h home) readRecord(name string) (Record, error) {
 	return parseRecord(name, text)
 }
 
-// writeRecord replaces the record in one step, so that it is never half
-// written.
+// writeRecord replaces the record atomically.
 func (h home) writeRecord(record Record) error {
 	text, err := json.MarshalIndent(record, "", "  ")
 	if err != nil {

@@ -110,7 +110,7 @@ func TestOnlyOneHolderOfADisksLock(t *testing.T) {
 	if _, err := h.lockDisk("slow"); !errors.Is(err, errAlive) {
 		t.Errorf("got %v, want errAlive", err)
 	}
-	// The holder removes the file as its last act and ends.
+	// The holder removes the file last and ends.
 	if err := h.removeTraces("slow"); err != nil {
 		t.Fatal(err)
 	}
@@ -125,8 +125,8 @@ func TestOnlyOneHolderOfADisksLock(t *testing.T) {
 	second.release()
 }
 
-// Who may open the directory may lock it.
-func TestAnothersLockOfTheDirectoryHoldsUpNobody(t *testing.T) {
+// A user who may open the directory may lock it.
+func TestAnotherUsersLockOfTheDirectoryBlocksNoProcess(t *testing.T) {
 	dir := t.TempDir()
 	locktest.Hold(t, dir)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -56,7 +56,7 @@ func needDisks(t testing.TB) {
 // testPrefix begins the names of disks in tests.
 var testPrefix = fmt.Sprintf("test%d-", os.Getpid())
 
-// rig is a state directory that must be empty in the end.
+// rig is a state directory that must be empty at the end.
 type rig struct {
 	t   testing.TB
 	dir string
@@ -115,8 +115,8 @@ func (r *rig) loops() []blockdev.Loop {
 	}
 	var loops []blockdev.Loop
 	for _, loop := range all {
-		// Once the FUSE file system is unmounted, only "/NAME" is left of
-		// the path. Only these tests give such names to disks.
+		// Once the FUSE file system is unmounted, only "/NAME" remains of the
+		// path. Only these tests use such names for disks.
 		orphan := filepath.Dir(loop.File) == "/" && strings.HasPrefix(loop.File, "/"+testPrefix)
 		if strings.HasPrefix(loop.File, r.dir+"/") || orphan {
 			loops = append(loops, loop)
@@ -145,7 +145,7 @@ func (r *rig) processes() []int {
 	return pids
 }
 
-// left says what there is of disks: loop devices, FUSE mounts, processes and
+// left lists the remains of disks: loop devices, FUSE mounts, processes and
 // files.
 func (r *rig) left() []string {
 	r.t.Helper()
@@ -182,12 +182,12 @@ func (r *rig) wantNothingLeft() {
 	}
 }
 
-// await waits for something that other processes do.
+// await waits for an effect of other processes.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("waited without success: %s", what)
 		}
 	}
 }
@@ -222,12 +222,12 @@ func (r *rig) owner(name, binding string) (*exec.Cmd, io.Reader) {
 	return command, out
 }
 
-// device waits until the owner says where its disk is.
+// device waits until the owner prints the path of its disk.
 func device(t testing.TB, out io.Reader) string {
 	t.Helper()
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "/dev/loop") {
-		t.Fatalf("the owner said %q, %v", line, err)
+		t.Fatalf("the owner printed %q, %v", line, err)
 	}
 	return strings.TrimSpace(line)
 }
@@ -237,8 +237,8 @@ func kill(command *exec.Cmd) {
 	_ = command.Wait()
 }
 
-// mount makes an ext4 on the device and mounts it; the test unmounts it, or
-// what it tests does.
+// mount makes an ext4 on the device and mounts it; the test, or the tested
+// code, unmounts it.
 func (r *rig) mount(device string) string {
 	r.t.Helper()
 	needs.Tool(r.t, "mke2fs")

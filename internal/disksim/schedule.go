@@ -2,19 +2,19 @@ package disksim
 
 import "time"
 
-// schedule is the disk's virtual clock: it says when each request ends, from
-// when it came. Times are durations since any fixed moment. Errors do not add
+// schedule is the disk's virtual clock: it computes the end of each request
+// from its arrival. Times are durations since any fixed time. Errors do not add
 // up, because the next request starts at the computed end of the one before,
-// whenever the reply really went out: a saturated disk takes exactly the sum of
-// its service times.
+// whenever its reply was sent: a saturated disk takes exactly the sum of its
+// service times.
 type schedule struct {
 	model     Model
 	head      uint64
 	busyUntil time.Duration
 }
 
-// serve takes the next request, which came at arrival, and gives its end,
-// which may be before the arrival by at most the host's slack.
+// serve serves the next request and returns its end, which may be before the
+// arrival by at most the host's slack.
 func (s *schedule) serve(arrival time.Duration, op Op, offset, length uint64) time.Duration {
 	start := max(arrival, s.busyUntil)
 	if arrival-s.busyUntil <= duration(s.model.HostSlackSeconds) {

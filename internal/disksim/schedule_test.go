@@ -8,7 +8,7 @@ import (
 )
 
 // A busy disk takes the sum of its service times, however late the host's
-// requests come, as long as they come within its slack.
+// requests arrive, as long as they arrive within its slack.
 func TestErrorsOfTheHostDoNotAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := anyModel(t)
@@ -36,7 +36,7 @@ func TestErrorsOfTheHostDoNotAddUp(t *testing.T) {
 	})
 }
 
-func TestAnIdleDiskStartsWhenTheRequestComes(t *testing.T) {
+func TestAnIdleDiskStartsWhenTheRequestArrives(t *testing.T) {
 	s := schedule{model: Model{SizeBytes: 1 << 30, Parameters: Parameters{FlushSeconds: 0.001}}}
 	if end := s.serve(time.Hour, Flush, 0, 0); end != time.Hour+time.Millisecond {
 		t.Errorf("ended at %v", end)
@@ -45,7 +45,7 @@ func TestAnIdleDiskStartsWhenTheRequestComes(t *testing.T) {
 	if end := s.serve(later, Flush, 0, 0); end != later+time.Millisecond {
 		t.Errorf("ended at %v", end)
 	}
-	// Requests that come together are served one after the other.
+	// Requests that arrive together are served one after the other.
 	if end := s.serve(later, Flush, 0, 0); end != later+2*time.Millisecond {
 		t.Errorf("ended at %v", end)
 	}

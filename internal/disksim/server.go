@@ -19,45 +19,44 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// serveVariable in the environment makes a program that calls [ServeIfAsked]
-// do a disk's work, with the disk's name and state directory as arguments.
+// serveVariable in the environment makes a program that calls [ServeIfAsked] do
+// the work of a disk, with the disk's name and state directory as arguments.
 const serveVariable = "DAYBOOK_DISK_SERVE"
 
-// The works that serveVariable may name.
+// The values of serveVariable.
 const (
 	workServe     = "serve"
 	workDismantle = "dismantle"
 )
 
-// What the creator gives its server as open files.
+// The open files that the creator passes to its server.
 const (
 	conversationFD = 3 // a socket to the creator
 	lockFD         = 4 // the disk's locked file, which only has to stay open
 )
 
-// dismantlePatience bounds how long a server whose owner died waits for the
+// dismantlePatience limits how long a server whose owner died waits for the
 // users of its disk before they get errors.
 const dismantlePatience = 5 * time.Second
 
-// assignment is what the creator first says to its server.
+// assignment is the first message of the creator to its server.
 type assignment struct {
 	Model   Model  `json:"model"`
 	Backing string `json:"backing"`
 }
 
-// answer is what the server replies when the disk's file is there, or cannot
-// be.
+// answer is the reply of the server when the disk's file exists, or cannot be
+// made.
 type answer struct {
 	Error string `json:"error"`
 }
 
-// keepWord is what the creator says when the disk shall outlive it.
+// keepWord is the creator's message that the disk shall outlive it.
 const keepWord = "keep"
 
 // ServeIfAsked turns the calling program into the server of a disk and never
-// returns, if that is what it was started for by [Create]; otherwise it does
-// nothing. Programs that create disks call it before anything else in main,
-// and tests in TestMain.
+// returns, if [Create] started it for that; otherwise it does nothing. Programs
+// that create disks call it first in main, and tests in TestMain.
 func ServeIfAsked() {
 	work := os.Getenv(serveVariable)
 	if work == "" {
@@ -82,8 +81,8 @@ func ServeIfAsked() {
 }
 
 func serve(h home, name string, logger *log.Logger) error {
-	// A disk does not wait for a processor: with a lower priority it would
-	// be slower the more the host computes. Refused without privileges.
+	// A simulated disk must not wait for a processor: otherwise it would be
+	// slower the busier the host is. Without privileges the call fails.
 	_ = unix.Setpriority(unix.PRIO_PGRP, 0, -20)
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT)
@@ -92,14 +91,14 @@ func serve(h home, name string, logger *log.Logger) error {
 	lines := bufio.NewReader(conversation)
 	text, err := lines.ReadBytes('\n')
 	if err != nil {
-		return errors.Join(fmt.Errorf("the creator died before it said what disk to serve: %w", err), h.removeTraces(name))
+		return errors.Join(fmt.Errorf("the creator died before it sent the disk to serve: %w", err), h.removeTraces(name))
 	}
 	var task assignment
 	if err := json.Unmarshal(text, &task); err != nil {
 		return err
 	}
 	disk, unmounted, err := open(h, name, task, logger)
-	// If the creator is gone, that is noticed below.
+	// A dead creator is noticed below.
 	_ = tell(conversation, err)
 	if err != nil {
 		return errors.Join(err, unmountFUSE(h.mountPoint(name)), h.removeTraces(name))
@@ -113,7 +112,7 @@ func serve(h home, name string, logger *log.Logger) error {
 	}()
 	select {
 	case <-unmounted:
-		logger.Print("unmounted by somebody else")
+		logger.Print("unmounted by another process")
 	case <-orphaned:
 	case <-terminate:
 	}
@@ -121,9 +120,9 @@ func serve(h home, name string, logger *log.Logger) error {
 	return dismantleInChild(h, name)
 }
 
-// dismantleInChild takes the disk apart from another process: unmounting waits
-// for writes to this disk, and a process that waits for its own FUSE file
-// system and is killed then is never gone, and its disk hangs for good.
+// dismantleInChild dismantles the disk in another process. Unmounting waits for
+// writes to this disk. A process that waits for its own FUSE file system and is
+// killed then never ends, and its disk hangs forever.
 func dismantleInChild(h home, name string) error {
 	if err := closeOnExec("/dev/fuse"); err != nil {
 		return err
@@ -136,8 +135,8 @@ func dismantleInChild(h home, name string) error {
 	child.Stderr = os.Stderr
 	// The disk counts as alive until both have ended.
 	child.ExtraFiles = []*os.File{os.NewFile(lockFD, "lock")}
-	// A child that is stuck gets its errors when this process ends, which
-	// must therefore not wait for it.
+	// A stuck child gets its errors when this process ends, which must
+	// therefore not wait for it.
 	child.WaitDelay = time.Second
 	ended := make(chan error, 1)
 	if err := child.Start(); err != nil {
@@ -148,7 +147,7 @@ func dismantleInChild(h home, name string) error {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("the disk's users did not leave it: they get errors now: %w", ctx.Err())
+		return fmt.Errorf("the disk is still in use: its users get errors now: %w", ctx.Err())
 	}
 }
 
@@ -161,8 +160,8 @@ func dismantleForServer(h home, name string) error {
 	return h.removeTraces(name)
 }
 
-// closeOnExec keeps children from inheriting the open files of that path:
-// a child with /dev/fuse open would keep a dead server's file system alive.
+// closeOnExec prevents children from inheriting the open files of that path: a
+// child with /dev/fuse open would keep a dead server's file system alive.
 func closeOnExec(path string) error {
 	const fds = "/proc/self/fd"
 	entries, err := os.ReadDir(fds)
@@ -183,8 +182,8 @@ func closeOnExec(path string) error {
 	return nil
 }
 
-// open makes the disk's file appear below the mount point. unmounted is closed
-// when it is there no longer.
+// open mounts the disk's file below the mount point. unmounted is closed when
+// it is unmounted.
 func open(h home, name string, task assignment, logger *log.Logger) (*file, <-chan struct{}, error) {
 	store, err := openStore(task.Backing, task.Model.SizeBytes)
 	if err != nil {
@@ -216,7 +215,7 @@ func tell(conversation io.Writer, err error) error {
 	return err
 }
 
-// mayOutliveCreator heeds the creator until its last word. The kernel closes
+// mayOutliveCreator obeys the creator until its last message. The kernel closes
 // its end of the socket however it dies.
 func mayOutliveCreator(lines *bufio.Reader, conversation io.Writer, a *arm) bool {
 	for {
@@ -234,7 +233,7 @@ func mayOutliveCreator(lines *bufio.Reader, conversation io.Writer, a *arm) bool
 	}
 }
 
-// server is the creator's side: the process that serves a disk.
+// server is the creator's view of the process that serves a disk.
 type server struct {
 	conversation *os.File
 	lines        *bufio.Reader
@@ -242,9 +241,9 @@ type server struct {
 	start        uint64
 	// exited is closed when the process has ended and was waited for.
 	exited chan struct{}
-	// once guards conversation's end.
+	// once guards the end of conversation.
 	once sync.Once
 }
 
-// leave closes the socket: a bound server dismantles its disk.
+// leave closes the socket: an owner-bound server dismantles its disk.
 func (s *server) leave() { s.once.Do(func() { _ = s.conversation.Close() }) }

@@ -16,17 +16,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readyPatience bounds the start of a server.
+// readyPatience limits the start of a server.
 const readyPatience = 20 * time.Second
 
-// startServer starts the process that serves the disk, with the lock in its
-// hands, in a session of its own so that Ctrl-C does not reach it.
+// startServer starts the process that serves the disk. It inherits the lock,
+// and has its own session so that Ctrl-C does not reach it.
 func startServer(config Config, h home, lock *lock) (*server, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a socket pair: %w", err)
 	}
-	// Non-blocking, so that deadlines work on it.
+	// Non-blocking, so that deadlines apply to it.
 	if err := unix.SetNonblock(ends[0], true); err != nil {
 		return nil, err
 	}
@@ -58,12 +58,12 @@ func startServer(config Config, h home, lock *lock) (*server, error) {
 		_ = command.Wait()
 		close(s.exited)
 	}()
-	// An error here shows in the conversation: the server is dead.
+	// An error here appears in the conversation: the server is dead.
 	s.start, _ = processStart(s.pid)
 	return s, nil
 }
 
-// assign tells the server which disk to serve and waits until it does.
+// assign sends the server its disk and waits until it serves it.
 func (s *server) assign(ctx context.Context, task assignment) error {
 	text, err := json.Marshal(task)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *server) assign(ctx context.Context, task assignment) error {
 	}
 	var reply answer
 	if err := json.Unmarshal(line, &reply); err != nil {
-		return fmt.Errorf("the disk's server says %q: does the program call disksim.ServeIfAsked first?", line)
+		return fmt.Errorf("the disk's server answers %q: does the program call disksim.ServeIfAsked first?", line)
 	}
 	if reply.Error != "" {
 		return errors.New(reply.Error)
@@ -97,7 +97,7 @@ func (s *server) assign(ctx context.Context, task assignment) error {
 	return nil
 }
 
-// keep tells the server to go on without its creator.
+// keep makes the server continue without its creator.
 func (s *server) keep() error {
 	_ = s.conversation.SetDeadline(time.Now().Add(readyPatience))
 	if _, err := s.conversation.WriteString(keepWord + "\n"); err != nil {
@@ -107,15 +107,16 @@ func (s *server) keep() error {
 	return nil
 }
 
-// processStart is when a process began, in clock ticks since boot: together
-// with its number it names a process for good.
+// processStart is the start time of a process, in clock ticks since boot:
+// together with its number it identifies a process forever.
 func processStart(pid int) (uint64, error) {
 	path := fmt.Sprintf("/proc/%d/stat", pid)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, err
 	}
-	// Field 22; the second is the name in parentheses, which may hold any.
+	// Field 22; the second field is the name in parentheses, which may contain
+	// any character.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
 		return 0, fmt.Errorf("%s: %d fields after the name", path, len(fields))
@@ -124,7 +125,7 @@ func processStart(pid int) (uint64, error) {
 }
 
 // signalProcess signals the process with that number and start, and no other
-// that got the number since. os.ErrProcessDone if it is gone.
+// that got the number later. os.ErrProcessDone if it is gone.
 func signalProcess(pid int, start uint64, signal unix.Signal) error {
 	fd, err := openProcess(pid, start)
 	if err != nil {
@@ -138,8 +139,8 @@ func signalProcess(pid int, start uint64, signal unix.Signal) error {
 	return err
 }
 
-// awaitExit waits a moment for a process that has given up all it held and is
-// only about to vanish.
+// awaitExit waits shortly for a process that has released all its resources and
+// is about to end.
 func awaitExit(pid int, start uint64) {
 	fd, err := openProcess(pid, start)
 	if err != nil {
@@ -155,7 +156,7 @@ func awaitExit(pid int, start uint64) {
 	}
 }
 
-// openProcess gives a pidfd of the process with that number and start;
+// openProcess returns a pidfd of the process with that number and start;
 // os.ErrProcessDone if it is gone.
 func openProcess(pid int, start uint64) (int, error) {
 	if pid <= 1 {

@@ -8,15 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// store holds the disk's bytes: a memory file, or a sparse file on the host.
-// Both are files to the kernel, so that reading what was never written costs
-// neither memory nor blocks, and discarded ranges are returned.
+// store contains the disk's bytes: a memory file, or a sparse file on the host.
+// Both are files, so that unwritten ranges need neither memory nor blocks, and
+// discarded ranges are freed.
 type store struct {
 	file *os.File
 }
 
-// openStore opens the backing file, or memory if path is empty. A file that
-// exists must have the disk's size already: it is the disk of another time.
+// openStore opens the backing file, or memory if path is empty. An existing
+// file must have the disk's size: it is the disk of an earlier time.
 func openStore(path string, sizeBytes uint64) (*store, error) {
 	var file *os.File
 	if path == "" {
@@ -56,12 +56,12 @@ func (s *store) size(sizeBytes uint64) error {
 	return nil
 }
 
-// zero makes the range read as zeros and gives its room back.
+// zero makes the range read as zeros and frees its space.
 func (s *store) zero(offset, length uint64) error {
 	return unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(offset), int64(length))
 }
 
-// usedBytes is the memory or room on the host's disk that the data take.
+// usedBytes is the memory or disk space that the data use.
 func (s *store) usedBytes() uint64 {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(s.file.Fd()), &st); err != nil {

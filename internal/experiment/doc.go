@@ -1,18 +1,23 @@
-// Package experiment has a folder for each family of experiments, which runs those of the
-// papers again on real kernels:
+// Package experiment has a directory for each paper, with one for each family of
+// experiments. Each repeats the experiments of its paper on real kernels:
 //
-//	attribution   Table 1 of paper 1, widened: bytes of the journal for each operation
-//	shares        Figs. 2, 3, 5 and 6 of paper 1: shares of a disk, uncontrolled and controlled
-//	guestshares   the same on cgroup v2, in guests
-//	volumes       Figs. 2 to 4 and 6 to 10 of paper 2: a database beside a neighbour that syncs
-//	guestvolumes  Fig. 8 of paper 2 on cgroup v2, in guests
-//	ext4nvj       Figs. 4 and 5 of papers 3 and 4: ext4 with its journal in memory
-//	nvjournal     the same journal without a file system
-//	overhead      what the daemon costs the programs on the host
-//	scale         what the daemon needs with many cgroups
+//	paper1/attribution     Table 1, with more operations: journal bytes of each operation
+//	paper1/shares          Figs. 2, 3, 5 and 6: shares of a disk, uncontrolled and controlled
+//	paper1/guestshares     the same on cgroup v2, in guests
+//	paper2/volumes         Figs. 2 to 4 and 6 to 10: a database beside a neighbour that syncs
+//	paper2/guestvolumes    Fig. 8 on cgroup v2, in guests
+//	papers3and4/ext4nvj    Figs. 4 and 5 of both papers: ext4 with its journal in memory
+//	papers3and4/nvjournal  the same journal without a file system
+//	daemon/overhead        the cost of the daemon for the programs on the host
+//	daemon/scale           the cost of the daemon with many cgroups
 //
-// The families do not import each other. Below them are the parts that they share: a
-// fixture (disks, file systems, cgroups), which is gone afterwards, also after a kill -9;
-// a scenario of containers that share a disk; and what results become: statistics, report
-// and verdict. What was measured is plain data; figures and tables are made from it.
+// The families do not import each other. They share these parts:
+//
+//	fixture     disks, file systems and cgroups; all are removed afterwards, also after a kill -9
+//	scenario    containers that share a disk
+//	statistics  medians and their ranges
+//	report      tables and pages
+//	verdict     comparison of results with targets
+//
+// Measurements are plain data; figures and tables are generated from them.
 package experiment

@@ -11,34 +11,33 @@ import (
 	"github.com/daybook-project/daybook/internal/safetext"
 )
 
-// Accuracy is how far the two estimators were from the bytes that reached an
-// external journal device: the comparison that Table 1 of paper 1 represents.
+// Accuracy is the error of the two estimators against the bytes that reached an
+// external journal device, as in Table 1 of paper 1.
 type Accuracy struct {
-	// Title is empty for the usual one.
+	// Title may be empty for the default title.
 	Title string
-	// Note is a line below the title: what was measured where.
+	// Note is a line below the title with the conditions of the measurement.
 	Note string
-	// Limit is the error, as a ratio, that is good enough, such as 0.01;
-	// 0: none is marked.
+	// Limit is the acceptable error as a ratio, such as 0.01; 0 marks none.
 	Limit float64
-	// Rows are at most 200, in the order to show them.
+	// Rows are at most 200, in the order of display.
 	Rows []AccuracyRow
 }
 
 // AccuracyRow is one operation or mix of operations. An error is relative and
 // signed: (estimate - truth) / truth; 0.01 is one percent too much. NaN and
-// infinite: not measured.
+// infinite values mean not measured.
 type AccuracyRow struct {
 	Operation string
 	Handles   float64
 	Syscalls  float64
 }
 
-// linearError is where the scale of errors turns from linear to logarithmic: no
-// measurement of ours tells errors below a thousandth apart.
+// linearError is where the scale of errors changes from linear to logarithmic:
+// our measurements cannot distinguish errors below a thousandth.
 const linearError = 0.001
 
-// greatestError is the end of the scale; what is beyond is drawn there.
+// greatestError is the end of the scale; larger errors are drawn there.
 const greatestError = 1000
 
 var (
@@ -75,7 +74,8 @@ func (a Accuracy) SVG() (SVG, error) {
 	low, high := -0.01, 0.01
 	for _, r := range a.Rows {
 		row := chartRow{name: safetext.Line(r.Operation)}
-		// The handles' mark is drawn last: it is the one to look for.
+		// The mark of the handles estimator is drawn last, on top, because it
+		// is the main result.
 		for _, m := range []struct {
 			value float64
 			color color.Color
@@ -94,11 +94,11 @@ func (a Accuracy) SVG() (SVG, error) {
 	return chart.draw(), nil
 }
 
-// errorAxis is labelled at zero and at the powers of ten to both sides, and has
-// a little room beyond low and high.
+// errorAxis has labels at zero and at the powers of ten in both directions,
+// with a margin beyond low and high.
 func errorAxis(low, high float64) span {
 	axis := span{min: 1.4 * low, max: 1.4 * high}
-	// On a long scale the labels around zero would touch.
+	// On a long scale the labels around zero would overlap.
 	wide := max(-low, high) > 0.2
 	for exponent := 3; exponent >= -3; exponent-- {
 		if v := -math.Pow(10, float64(exponent)); v >= axis.min {
@@ -126,7 +126,7 @@ func tickPercent(ratio float64, wide bool) string {
 
 func finite(value float64) bool { return !math.IsNaN(value) && !math.IsInf(value, 0) }
 
-// signedPercent keeps about three figures and always the sign.
+// signedPercent keeps about three digits and always the sign.
 func signedPercent(ratio float64) string {
 	switch {
 	case !finite(ratio):

@@ -11,13 +11,13 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// span is the range of an axis and what is written along it.
+// span is the range of an axis and its labels.
 type span struct {
 	min, max float64
 	ticks    plot.ConstantTicks
 }
 
-// upTo is an axis from zero to a whole number of steps that holds top.
+// upTo returns an axis from zero to a whole number of steps that includes top.
 func upTo(top float64, parts int) span {
 	if !(top > 0) {
 		top = 1
@@ -36,7 +36,7 @@ func timeAxis(seconds float64, width vg.Length) span {
 	return span{0, seconds, ticks(0, seconds, timeStep(seconds, parts))}
 }
 
-// shareAxis holds the shares from low to high, in percent, with some air.
+// shareAxis includes the shares from low to high, in percent, with a margin.
 func shareAxis(low, high float64) span {
 	if low > high {
 		low, high = 0, 1
@@ -52,8 +52,9 @@ func shareAxis(low, high float64) span {
 	return span{low, high, ticks(low, high, step)}
 }
 
-// newPlot is an empty panel with a grid. A panel without a name for its left
-// axis has no numbers there either: it shares the axis of the first in its row.
+// newPlot returns an empty panel with a grid. A panel without a name for its
+// left axis also has no numbers there: it shares the axis of the first panel in
+// its row.
 func newPlot(x, y span, xName, yName string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil
@@ -109,12 +110,13 @@ func addDot(p *plot.Plot, x, y float64, c color.Color, shape draw.GlyphDrawer, r
 	}})
 }
 
-// fixed hides a plotter's wish to change the range of the axes or to shrink
+// fixed hides a plotter's request to change the range of the axes or to shrink
 // the panel: panels of a row must stay equal.
 type fixed struct{ plot.Plotter }
 
-// steps draws the weights of a phase, constant in each interval. Equal weights
-// would hide each other; they lie side by side, a line's width apart.
+// steps draws the weights of a phase, constant in each interval. Lines of equal
+// weights would cover each other, so they are drawn side by side, a line's
+// width apart.
 type steps struct{ d phaseData }
 
 func (s steps) Plot(c draw.Canvas, p *plot.Plot) {
@@ -137,7 +139,7 @@ func (s steps) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// offset is the place of container i among those with the same weight in
+// offset is the position of container i among those with the same weight in
 // interval n, around zero, the first one on top.
 func (s steps) offset(i, n int) float64 {
 	before, same := 0, 0
@@ -152,8 +154,8 @@ func (s steps) offset(i, n int) float64 {
 	return float64(same-1)/2 - float64(before)
 }
 
-// bar is a part of a horizontal bar in the row from y to y+1: the lower half,
-// so that a text fits over it.
+// bar is a part of a horizontal bar in the lower half of the row from y to y+1,
+// so that a text fits above it.
 type bar struct {
 	begin, end, y float64
 	color         color.Color
@@ -171,7 +173,7 @@ func (b bar) Plot(c draw.Canvas, p *plot.Plot) {
 	}.Path())
 }
 
-// emptyNote says in the middle of a panel why it shows nothing.
+// emptyNote writes the reason why a panel is empty in its middle.
 func (s *sheet) emptyNote(empty bool, line string, x, y, w, h vg.Length) {
 	if empty {
 		s.text(x+w/2, y+h/2, bodyInk, text.XCenter, line)

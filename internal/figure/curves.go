@@ -15,11 +15,11 @@ import (
 	"github.com/daybook-project/daybook/internal/safetext"
 )
 
-// Curves is a sheet of panels, two beside each other, in which the same subjects
-// are compared: rates over a number of threads, or amounts as bars.
+// Curves is a sheet of panels, two in a row, that compare the same subjects:
+// rates over a number of threads, or amounts as bars.
 type Curves struct {
 	Title string
-	// Note is a line below the title: what was measured where.
+	// Note is a line below the title with the conditions of the measurement.
 	Note string
 	// Panels are at most maxPanels.
 	Panels []CurvePanel
@@ -30,19 +30,19 @@ type CurvePanel struct {
 	Title string
 	// XName and YName are along the axes; YName is not used with bars.
 	XName, YName string
-	// X are the places of the lines' points, evenly spaced, whatever their
-	// values.
+	// X are the positions of the lines' points; they are drawn evenly spaced,
+	// whatever their values.
 	X     []float64
 	Lines []Curve
 	Bars  []CurveBar
 }
 
-// Curve is one subject over X. What is not a number from 0 to a million is not drawn.
+// Curve is one subject over X. Values outside 0 to a million are not drawn.
 type Curve struct {
 	Name string
 	Y    []float64
-	// Points draws no line between the points: what was measured, beside a
-	// model's line.
+	// Points draws no line between the points: measured values beside a model's
+	// line.
 	Points bool
 }
 
@@ -50,7 +50,7 @@ type Curve struct {
 type CurveBar struct {
 	Name  string
 	Value float64
-	// Text is the amount in words.
+	// Text is the label of the amount.
 	Text string
 }
 
@@ -111,7 +111,7 @@ func (c Curves) SVG() (SVG, error) {
 	return s.finish(c.describe()), nil
 }
 
-// names are the subjects in the order in which they come.
+// names are the subjects in the order of their first use.
 func (c Curves) names() []string {
 	var names []string
 	add := func(name string) {
@@ -130,7 +130,8 @@ func (c Curves) names() []string {
 	return names
 }
 
-// greatestCurve is the end of what is drawn: callers choose a unit that fits.
+// greatestCurve is the largest value that is drawn: callers choose a unit that
+// fits.
 const greatestCurve = 1e6
 
 func drawable(y float64) bool { return y >= 0 && y <= greatestCurve }
@@ -147,7 +148,7 @@ func (p CurvePanel) drawLines(s *sheet, names []string, x, y vg.Length) {
 	var places plot.ConstantTicks
 	for n, value := range p.X {
 		label := number(value, 0)
-		// Of many places only some have room for a label.
+		// With many positions, only some have space for a label.
 		if len(p.X) > 10 && n%((len(p.X)+7)/8) != 0 && n != len(p.X)-1 {
 			label = ""
 		}
@@ -178,7 +179,7 @@ func (p CurvePanel) drawLines(s *sheet, names []string, x, y vg.Length) {
 	s.emptyNote(top == 0, "nothing measured", x, y, curvePanelWidth, curveHeight)
 }
 
-// drawBars lays them out from a power of ten below the least.
+// drawBars draws the bars from a power of ten below the least.
 func (p CurvePanel) drawBars(s *sheet, names []string, x, y, width vg.Length) {
 	least, most := math.Inf(1), 0.0
 	for _, b := range p.Bars {
@@ -204,7 +205,7 @@ func (p CurvePanel) drawBars(s *sheet, names []string, x, y, width vg.Length) {
 	s.text(x, y+curveHeight+22, softInk, text.XLeft, softInk.fit(p.XName+" (logarithmic)", width))
 }
 
-// describe is the sheet in words.
+// describe is the sheet as text.
 func (c Curves) describe() string {
 	var b strings.Builder
 	b.WriteString(c.Title + ".")

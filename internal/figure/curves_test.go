@@ -37,7 +37,7 @@ func TestCurvesNameSubjectsPlacesAndAmounts(t *testing.T) {
 	}
 }
 
-func TestCurvesRefuseWhatCannotBeDrawn(t *testing.T) {
+func TestCurvesRejectInvalidInput(t *testing.T) {
 	short := curvesRun()
 	short.Panels[0].Lines[0].Y = short.Panels[0].Lines[0].Y[:2]
 	if _, err := short.SVG(); err == nil {
@@ -55,7 +55,7 @@ func TestCurvesRefuseWhatCannotBeDrawn(t *testing.T) {
 	}
 }
 
-func TestCurvesTakeAnyNumbers(t *testing.T) {
+func TestCurvesAcceptAnyNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-2, 2), rapid.Just(math.NaN()), rapid.Just(math.Inf(1)))
 		c := curvesRun()

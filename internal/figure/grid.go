@@ -23,7 +23,7 @@ const (
 	barPitch     = 34 // of Composition: a label and a bar
 )
 
-// grid is the geometry that all rows have in common.
+// grid is the geometry that all rows share.
 type grid struct {
 	e       experiment
 	width   vg.Length // of the sheet
@@ -34,15 +34,15 @@ type grid struct {
 	heights []vg.Length
 }
 
-// panelRow is what one kind of panel shows; see panels.go.
+// panelRow describes one kind of panel; see panels.go.
 type panelRow struct {
 	heading string
 	// legend is beside the heading.
 	legend []item
-	// captions are over the panels, below the name of the phase.
+	// captions are above the panels, below the name of the phase.
 	captions [][]item
 	height   vg.Length
-	// foot is the room below the panels.
+	// foot is the space below the panels.
 	foot vg.Length
 	draw func(s *sheet, phase int, x, y, w, h vg.Length)
 }
@@ -85,10 +85,10 @@ func newGrid(e experiment, kinds []Panel) *grid {
 	return g
 }
 
-// phaseLines is the most lines that a phase's name takes.
+// phaseLines is the maximum number of lines of a phase's name.
 const phaseLines = 2
 
-// phaseName is the name of a phase in the lines over its panel.
+// phaseName returns the name of a phase in the lines above its panel.
 func (g *grid) phaseName(phase int) []string {
 	lines := phaseInk.wrap(g.e.phases[phase].name, g.column)
 	if len(lines) > phaseLines {
@@ -98,8 +98,8 @@ func (g *grid) phaseName(phase int) []string {
 	return lines
 }
 
-// nameHeight and captionHeight are those of the highest name and caption of a
-// row, so that its panels are on one line.
+// nameHeight and captionHeight are the heights of the highest name and caption
+// of a row, so that its panels are aligned.
 func (g *grid) nameHeight() vg.Length {
 	lines := 1
 	for i := range g.e.phases {
@@ -116,7 +116,7 @@ func (g *grid) captionHeight(row panelRow) vg.Length {
 	return most
 }
 
-// legendPlace is where a row's legend begins and how wide it may be.
+// legendPlace returns where the legend of a row starts and its maximum width.
 func (g *grid) legendPlace(row panelRow) (x, room vg.Length) {
 	x = margin + headingInk.width(row.heading) + 10
 	return x, g.width - margin - x
@@ -137,7 +137,7 @@ func (g *grid) drawRow(s *sheet, row panelRow, y vg.Length) {
 	for i, x := range g.lefts {
 		lines := g.phaseName(i)
 		for k, line := range lines {
-			// The last line is over the caption.
+			// The last line is above the caption.
 			above := vg.Length(len(lines)-k) * flowLine
 			s.text(x, y+13+names-above, phaseInk, text.XLeft, line)
 		}
@@ -146,7 +146,7 @@ func (g *grid) drawRow(s *sheet, row panelRow, y vg.Length) {
 	}
 }
 
-// legend tells the containers' lines and targets.
+// legend explains the lines and targets of the containers.
 func (g *grid) legend() []item {
 	var items []item
 	for i, name := range g.e.names {
@@ -170,7 +170,7 @@ func (e experiment) target(i int) float64 {
 	return target
 }
 
-// describe is the picture in words: each phase with the mean shares.
+// describe is the figure as text: each phase with the mean shares.
 func (e experiment) describe() string {
 	var b strings.Builder
 	b.WriteString("I/O on " + e.device + " by container, the journal included.")

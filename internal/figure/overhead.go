@@ -9,25 +9,24 @@ import (
 	"github.com/daybook-project/daybook/internal/safetext"
 )
 
-// Overhead is what the daemon costs the programs on the host.
+// Overhead is the cost of the daemon for the programs on the host.
 type Overhead struct {
-	// Title is empty for the usual one.
+	// Title may be empty for the default title.
 	Title string
-	// Note is a line below the title: what was measured where.
+	// Note is a line below the title with the conditions of the measurement.
 	Note string
-	// Range names what Low and High are, such as "95 % range".
+	// Range names the range from Low to High, such as "95 % range".
 	Range string
-	// Limit is the least ratio that is good enough, such as 0.99; 0: none is
-	// marked.
+	// Limit is the least acceptable ratio, such as 0.99; 0 marks none.
 	Limit float64
-	// Rows are at most 200, in the order to show them.
+	// Rows are at most 200, in the order of display.
 	Rows []OverheadRow
 }
 
-// OverheadRow is one workload: its rate with the daemon over its rate without,
-// 1 for no cost, with the range in which the true ratio is to be expected.
-// Without a ratio from 0 to 1000 it counts as not measured, and so does a range
-// that reaches further than 1000 or that does not hold Low <= High.
+// OverheadRow is one workload: its rate with the daemon divided by its rate
+// without, 1 for no cost, with the expected range of the true ratio. A ratio
+// outside 0 to 1000 counts as not measured, and so does a range that exceeds
+// 1000 or does not satisfy Low <= High.
 type OverheadRow struct {
 	Workload         string
 	Ratio, Low, High float64

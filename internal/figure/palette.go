@@ -17,10 +17,10 @@ var (
 	band  = rgb(0xeef2f6)
 )
 
-// containerColors tell containers apart, also for readers who see no
-// difference of red and green: the palette of Okabe and Ito (2008) without its
-// yellow, which white paper swallows, and with two dark ones that differ from
-// all others in lightness.
+// containerColors distinguish containers, also for readers with red-green
+// colour blindness: the palette of Okabe and Ito (2008) without its yellow,
+// which is invisible on white, and with two dark colours that differ from all
+// others in lightness.
 var containerColors = [maxContainers]color.Color{
 	rgb(0x0072b2), // blue
 	rgb(0xd55e00), // vermilion
@@ -32,8 +32,8 @@ var containerColors = [maxContainers]color.Color{
 	rgb(0x7a5c3e), // brown
 }
 
-// lineOf is the line of a container. From the fifth on they are also dashed,
-// because eight colours alone are too many to tell apart.
+// lineOf is the line style of a container. From the fifth on lines are also
+// dashed, because eight colours alone are hard to distinguish.
 func lineOf(i int) draw.LineStyle {
 	style := draw.LineStyle{Color: containerColors[i], Width: 1.8}
 	if i >= 4 {
@@ -42,14 +42,14 @@ func lineOf(i int) draw.LineStyle {
 	return style
 }
 
-// targetLine marks a promised share.
+// targetLine marks a configured share.
 func targetLine(c color.Color) draw.LineStyle {
 	return draw.LineStyle{Color: c, Width: 1.2, Dashes: []vg.Length{3, 3}}
 }
 
-// kindStyles are the kinds of I/O in the order of usage.parts. Grey is what the
-// kernel charges; the violets, which differ in lightness, are what no tool that
-// reads a cgroup's counters shows.
+// kindStyles are the kinds of I/O in the order of usage.parts. Grey is the I/O
+// that the kernel charges to the container. The violets, which differ in
+// lightness, are the I/O that no tool based on a cgroup's counters shows.
 var kindStyles = [4]struct {
 	name  string
 	color color.Color

@@ -12,10 +12,10 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// captionName is the most that a container's name takes in a caption.
+// captionName is the maximum width of a container's name in a caption.
 const captionName = 92
 
-// manyPoints is from how many intervals on a line has no dots.
+// manyPoints is the number of intervals from which a line has no dots.
 const manyPoints = 32
 
 func (g *grid) row(kind Panel) panelRow {
@@ -32,7 +32,7 @@ func (g *grid) row(kind Panel) panelRow {
 }
 
 // facts is a caption with one figure for each container. Where names would make
-// it high, the marks alone tell the containers.
+// it too high, only the marks identify the containers.
 func (g *grid) facts(figure func(i int) string) []item {
 	items := make([]item, len(g.e.names))
 	for i, name := range g.e.names {
@@ -49,7 +49,7 @@ func (g *grid) facts(figure func(i int) string) []item {
 	return items
 }
 
-// note is a caption in words.
+// note is a caption of text.
 func (g *grid) note(words string) []item {
 	var lines []item
 	for _, line := range softInk.wrap(words, g.column) {
@@ -58,7 +58,7 @@ func (g *grid) note(words string) []item {
 	return lines
 }
 
-// firstOnly is the name of a left axis in the first column.
+// firstOnly returns the name of the left axis in the first column only.
 func firstOnly(phase int, name string) string {
 	if phase > 0 {
 		return ""
@@ -66,7 +66,7 @@ func firstOnly(phase int, name string) string {
 	return name
 }
 
-// throughputRow is Figs. 2 and 5 of paper 1.
+// throughputRow draws Figs. 2 and 5 of paper 1.
 func (g *grid) throughputRow() panelRow {
 	row := panelRow{
 		heading: "Throughput over time", height: plotHeight, foot: footRoom,
@@ -114,7 +114,7 @@ func (g *grid) throughputRow() panelRow {
 	return row
 }
 
-// frequencyRow is Figs. 3 and 6 of paper 1.
+// frequencyRow draws Figs. 3 and 6 of paper 1.
 func (g *grid) frequencyRow() panelRow {
 	row := panelRow{
 		heading: "Cumulative frequency of the share in an interval",
@@ -164,7 +164,7 @@ func (g *grid) frequencyRow() panelRow {
 }
 
 // targets yields each target once, in the order of the containers, with the
-// colour of its container or a neutral one where several have the same.
+// colour of its container, or a neutral colour if several containers have it.
 func (d phaseData) targets() func(yield func(float64, color.Color) bool) {
 	return func(yield func(float64, color.Color) bool) {
 		for i, t := range d.tracks {
@@ -183,8 +183,8 @@ func (d phaseData) targets() func(yield func(float64, color.Color) bool) {
 	}
 }
 
-// cumulative is the empirical distribution in percent: at each value it steps
-// up by one interval's part.
+// cumulative is the empirical distribution in percent: at each value it
+// increases by the part of one interval.
 func cumulative(shares []float64) plotter.XYs {
 	shares = slices.Sorted(slices.Values(shares))
 	var points plotter.XYs
@@ -196,7 +196,7 @@ func cumulative(shares []float64) plotter.XYs {
 	return points
 }
 
-// weightsRow shows what a law did.
+// weightsRow shows the weights that a law set.
 func (g *grid) weightsRow() panelRow {
 	row := panelRow{
 		heading: "Weight in force", height: plotHeight * 3 / 4, foot: footRoom,
@@ -230,7 +230,7 @@ func (g *grid) weightsRow() panelRow {
 	return row
 }
 
-// meanWeight is the mean by time of the known weights.
+// meanWeight is the mean of the known weights over time.
 func (t track) meanWeight(d phaseData) float64 {
 	var sum, seconds float64
 	for n, weight := range t.weights {
@@ -245,10 +245,10 @@ func (t track) meanWeight(d phaseData) float64 {
 	return sum / seconds
 }
 
-// compositionRow is a bar for each container: what its bytes consist of.
+// compositionRow draws a bar for each container with the kinds of its bytes.
 func (g *grid) compositionRow() panelRow {
 	row := panelRow{
-		heading: "What the bytes consist of",
+		heading: "Kinds of bytes",
 		height:  vg.Length(len(g.e.names)) * barPitch, foot: footRoom,
 	}
 	for _, kind := range kindStyles {

@@ -8,12 +8,12 @@ import (
 	"github.com/daybook-project/daybook/internal/safetext"
 )
 
-// nearTarget is how far from its target a share may be and still count as
-// held, as a ratio of the disk.
+// nearTarget is the largest difference from its target at which a share still
+// counts as held, as a ratio of the disk.
 const nearTarget = 0.05
 
-// Bounds of an interval in seconds; beyond them a rate has no meaning and a
-// sample is left out.
+// Bounds of an interval in seconds; outside them a rate has no meaning and the
+// sample is skipped.
 const (
 	leastInterval    = 1e-3
 	greatestInterval = 1e7
@@ -32,7 +32,7 @@ func (u *usage) add(c account.Container) {
 	u.returned += c.ReturnedBytes
 }
 
-// bytes is the whole; what was returned is not part of what is charged.
+// bytes is the total. Returned bytes are no part of the charged ones.
 func (u usage) bytes() uint64 { return u.charged + u.journal + u.metadata + u.uncharged }
 
 // parts are the kinds in the order of kindStyles.
@@ -40,14 +40,14 @@ func (u usage) parts() [4]uint64 {
 	return [4]uint64{u.charged, u.journal, u.metadata, u.uncharged}
 }
 
-// experiment is what the panels and the report show.
+// experiment is the data that the panels and the report show.
 type experiment struct {
 	device string
 	names  []string
 	phases []phaseData
 }
 
-// phaseData is one phase; the slices by interval have equal lengths.
+// phaseData is one phase; its slices by interval have equal lengths.
 type phaseData struct {
 	name string
 	// begin and end are the seconds since the start of the phase.
@@ -95,7 +95,7 @@ func (s Shares) reduce() experiment {
 	for i, c := range s.Containers {
 		name := firstOf(c.Name, names[i], c.Cgroup)
 		e.names = append(e.names, safetext.Line(name))
-		// A phase that knows no target is held against the others'.
+		// A phase without a known target uses the targets of the other phases.
 		for p := range e.phases {
 			t := &e.phases[p].tracks[i]
 			switch {
@@ -109,7 +109,7 @@ func (s Shares) reduce() experiment {
 	return e
 }
 
-// reducePhase reads the samples of a phase; names takes the last name seen of
+// reducePhase reads the samples of a phase; names receives the last name of
 // each container.
 func (s Shares) reducePhase(phase Phase, names []string) phaseData {
 	d := phaseData{name: safetext.Line(phase.Name), tracks: make([]track, len(s.Containers))}
@@ -191,7 +191,7 @@ func deviceOf(s account.Sample, name string) (account.Device, bool) {
 	return account.Device{}, false
 }
 
-// sum is the usage of the shown containers together.
+// sum is the usage of all shown containers together.
 func (d phaseData) sum() usage {
 	var all usage
 	for _, t := range d.tracks {
@@ -214,8 +214,8 @@ func (d phaseData) length() float64 {
 	return d.end[len(d.end)-1]
 }
 
-// sharesOf are a container's shares, 0..1, in the intervals in which any of
-// the shown ones did I/O: of nothing there is no share.
+// sharesOf are the shares of a container, 0..1, in the intervals in which any
+// shown container did I/O. Without I/O there is no share.
 func (d phaseData) sharesOf(i int) []float64 {
 	var shares []float64
 	for k, total := range d.total {
@@ -226,8 +226,8 @@ func (d phaseData) sharesOf(i int) []float64 {
 	return shares
 }
 
-// held counts the intervals with I/O in which each container with a target
-// was near it; ok is false without a target or without I/O.
+// held counts the intervals with I/O in which each container with a target was
+// near it; ok is false without a target or without I/O.
 func (d phaseData) held() (near, intervals int, ok bool) {
 	for k, total := range d.total {
 		if total == 0 {

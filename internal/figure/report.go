@@ -13,12 +13,13 @@ import (
 // Report is a page about one experiment.
 type Report struct {
 	Title string
-	// Lead is a paragraph below the title: what the experiment shows.
+	// Lead is a paragraph below the title that says what the experiment shows.
 	Lead   string
 	Shares Shares
-	// Figures follow after the shares' own.
+	// Figures follow the figures of the shares.
 	Figures []Figure
-	// Made tells how to make it again: command, kernel, disk, scheduler.
+	// Made lists how to repeat the experiment: command, kernel, disk,
+	// scheduler.
 	Made []Fact
 }
 
@@ -38,9 +39,9 @@ var reportText string
 
 var reportTemplate = template.Must(template.New("report").Parse(reportText))
 
-// HTML makes a page that holds everything it shows: no script, no font, no
-// picture is loaded, and its own policy forbids it. Every name in it is
-// escaped. It fails where [Shares.SVG] fails.
+// HTML makes a self-contained page: it loads no script, font or picture, and
+// its content security policy forbids it. Every name in it is escaped. It fails
+// where [Shares.SVG] fails.
 func (r Report) HTML() ([]byte, error) {
 	type picture struct {
 		Title, Text string
@@ -72,7 +73,7 @@ func (r Report) HTML() ([]byte, error) {
 		page.Tables = append(page.Tables, e.table(d))
 	}
 	for _, fact := range r.Made {
-		// A value may be a list: its lines stay lines.
+		// A value may be a list; its lines are kept.
 		lines := strings.Split(strings.TrimRight(fact.Value, "\n"), "\n")
 		for i := range lines {
 			lines[i] = safetext.Line(lines[i])
@@ -89,12 +90,13 @@ func (r Report) HTML() ([]byte, error) {
 // table is the account of one phase.
 type table struct {
 	Phase string
-	// Facts is a line of what belongs to the whole phase.
+	// Facts is a line about the whole phase.
 	Facts string
 	Rows  []tableRow
 	// Sums are the lines below the containers.
 	Sums []tableRow
-	// Disk is what the containers, root and what is unaccounted add up to.
+	// Disk lists the amounts to which the containers, root and the unaccounted
+	// bytes add up.
 	Disk []amount
 }
 
@@ -104,7 +106,7 @@ type tableRow struct {
 	Amounts []amount
 }
 
-// amount is a number of bytes, exact and as one reads it, in MB.
+// amount is a number of bytes, exact and rounded in MB.
 type amount struct {
 	Name, Exact, Text string
 }

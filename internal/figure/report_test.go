@@ -41,7 +41,7 @@ func TestTheLinesOfATableAddUpToTheDisk(t *testing.T) {
 	}
 }
 
-func TestTheReportTellsHowItWasMade(t *testing.T) {
+func TestTheReportListsHowToRepeatTheExperiment(t *testing.T) {
 	text := page(t, reportRun())
 	for _, want := range []string{"<dt>command</dt><dd>make bench-shares</dd>", "Linux 6.18", "bfq, low_latency=0"} {
 		if !strings.Contains(text, want) {

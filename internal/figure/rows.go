@@ -17,7 +17,7 @@ import (
 // maxRows bounds the rows of a chart.
 const maxRows = 200
 
-// Layout of a chart with a name and figures to each row, in CSS pixels.
+// Layout of a chart with a name and numbers for each row, in CSS pixels.
 const (
 	rowPitch   = 24
 	widestName = 240
@@ -25,8 +25,8 @@ const (
 	cellGap    = 18
 )
 
-// rowChart is a chart with one row for each thing that was measured: its name
-// at the left, marks in the middle, the same figures as a table at the right.
+// rowChart is a chart with one row for each measured item: its name at the
+// left, marks in the middle, the same numbers as a table at the right.
 type rowChart struct {
 	title, note string
 	legend      []item
@@ -37,8 +37,17 @@ type rowChart struct {
 	xLabel      string
 	// good is the range in which a result meets its target.
 	good [2]float64
-	// center is where no difference is.
+	// center is the value of no difference.
 	center float64
+	// lines are drawn besides.
+	lines []chartLine
+	// names is the room for the rows' names; 0: widestName.
+	names vg.Length
+}
+
+type chartLine struct {
+	at    float64
+	color color.Color
 }
 
 type chartRow struct {
@@ -55,9 +64,10 @@ type mark struct {
 }
 
 func (c rowChart) draw() SVG {
+	widest := cmp.Or(c.names, widestName)
 	var names vg.Length
 	for _, r := range c.rows {
-		names = max(names, bodyInk.width(bodyInk.fit(r.name, widestName)))
+		names = max(names, bodyInk.width(bodyInk.fit(r.name, widest)))
 	}
 	cells := make([]vg.Length, len(c.columns))
 	var table vg.Length
@@ -97,7 +107,7 @@ func (c rowChart) draw() SVG {
 	}
 	for k, r := range c.rows {
 		base := top + vg.Length(k)*rowPitch
-		s.text(left-10, base+16, bodyInk, text.XRight, bodyInk.fit(r.name, widestName))
+		s.text(left-10, base+16, bodyInk, text.XRight, bodyInk.fit(r.name, widest))
 		if k > 0 {
 			s.line(draw.LineStyle{Color: faint, Width: 1}, margin, base, sheetWidth-margin, base)
 		}
@@ -108,8 +118,8 @@ func (c rowChart) draw() SVG {
 	return s.finish(c.title)
 }
 
-// spaced takes the labels off the ticks that would write on others, on an axis
-// of the given width; those next to the center stay.
+// spaced removes the labels of ticks that would overlap others, on an axis of
+// the given width; those next to the center stay.
 func (c rowChart) spaced(width vg.Length) plot.ConstantTicks {
 	ticks := slices.Clone(c.x.ticks)
 	slices.SortStableFunc(ticks, func(a, b plot.Tick) int {
@@ -143,6 +153,9 @@ func (c rowChart) plot(rows float64) *plot.Plot {
 			addLine(p, plotter.XYs{{X: at, Y: 0}, {X: at, Y: rows}}, targetLine(soft))
 		}
 	}
+	for _, line := range c.lines {
+		addLine(p, plotter.XYs{{X: line.at, Y: 0}, {X: line.at, Y: rows}}, targetLine(line.color))
+	}
 	for k, r := range c.rows {
 		y := rows - float64(k) - 0.5
 		for _, m := range r.marks {
@@ -158,7 +171,7 @@ func (c rowChart) plot(rows float64) *plot.Plot {
 	return p
 }
 
-// stripe shades a range of x.
+// stripe fills a range of x with a light colour.
 type stripe struct{ low, high float64 }
 
 func (b stripe) Plot(c draw.Canvas, p *plot.Plot) {
@@ -171,7 +184,7 @@ func (b stripe) Plot(c draw.Canvas, p *plot.Plot) {
 	c.Fill(vg.Rectangle{Min: vg.Point{X: low, Y: c.Min.Y}, Max: vg.Point{X: high, Y: c.Max.Y}}.Path())
 }
 
-// glyphMark is a dot of a legend.
+// glyphMark is a dot in a legend.
 func glyphMark(c color.Color, shape draw.GlyphDrawer) func(*sheet, vg.Length, vg.Length) {
 	return func(s *sheet, x, y vg.Length) {
 		s.canvas.DrawGlyphNoClip(draw.GlyphStyle{Color: c, Radius: 4.5, Shape: shape}, vg.Point{X: x + 6, Y: s.height - y + 4})

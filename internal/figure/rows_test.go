@@ -57,7 +57,7 @@ func TestTheOverheadShowsRatioAndRange(t *testing.T) {
 	}
 }
 
-func TestChartsOfRowsTakeAnyNumbers(t *testing.T) {
+func TestChartsOfRowsAcceptAnyNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.Float64(), rapid.Float64Range(-2, 2), rapid.Just(math.NaN()))
 		var a Accuracy
@@ -73,7 +73,7 @@ func TestChartsOfRowsTakeAnyNumbers(t *testing.T) {
 	})
 }
 
-func TestChartsOfRowsRefuseWrongLimits(t *testing.T) {
+func TestChartsOfRowsRejectWrongLimits(t *testing.T) {
 	for _, limit := range []float64{-1, 2, math.NaN()} {
 		if _, err := (Accuracy{Limit: limit}).SVG(); err == nil {
 			t.Errorf("accuracy took the limit %g", limit)
@@ -94,10 +94,10 @@ func TestTheErrorScaleIsSymmetricAndRises(t *testing.T) {
 		y := rapid.Float64Range(-1000, 1000).Draw(t, "y")
 		at := func(v float64) float64 { return scale.Normalize(-1000, 1000, v) }
 		if math.Abs(at(x)+at(-x)-1) > 1e-12 {
-			t.Fatalf("%g lies at %g, its opposite at %g", x, at(x), at(-x))
+			t.Fatalf("%g is drawn at %g, its opposite at %g", x, at(x), at(-x))
 		}
 		if x < y && at(x) > at(y) {
-			t.Fatalf("%g lies right of %g", x, y)
+			t.Fatalf("%g is drawn right of %g", x, y)
 		}
 	})
 }

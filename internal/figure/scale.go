@@ -48,7 +48,7 @@ func ticks(lo, hi, step float64) plot.ConstantTicks {
 	return list
 }
 
-// number writes a figure with a true minus sign and without a negative zero.
+// number formats a value with a true minus sign and without a negative zero.
 func number(value float64, decimals int) string {
 	text := strconv.FormatFloat(value, 'f', decimals, 64)
 	if digits, negative := strings.CutPrefix(text, "-"); negative {
@@ -62,9 +62,9 @@ func number(value float64, decimals int) string {
 
 func percent(ratio float64, decimals int) string { return number(100*ratio, decimals) + " %" }
 
-// rateUnit is the unit in which a greatest rate, in bytes per second, reads
-// best; MB/s unless that gives tiny or huge numbers. Prefixes are decimal, as
-// on disks.
+// rateUnit returns the most readable unit for a greatest rate in bytes per
+// second: MB/s unless that gives tiny or huge numbers. Prefixes are decimal, as
+// for disks.
 func rateUnit(greatest float64) (name string, bytes float64) {
 	if greatest <= 0 {
 		return "MB/s", 1e6
@@ -86,7 +86,7 @@ func rateUnit(greatest float64) (name string, bytes float64) {
 }
 
 // symlog is a scale that is logarithmic in both directions and passes through
-// zero: linear up to about linear, a power of ten apart beyond it.
+// zero: linear up to about linear, one power of ten per step beyond it.
 type symlog struct{ linear float64 }
 
 var _ plot.Normalizer = symlog{}
@@ -95,7 +95,7 @@ func (s symlog) position(x float64) float64 {
 	return math.Copysign(math.Log10(1+math.Abs(x)/s.linear), x)
 }
 
-// Normalize gives the place of x between lo and hi, 0..1.
+// Normalize returns the position of x between lo and hi, 0..1.
 func (s symlog) Normalize(lo, hi, x float64) float64 {
 	low := s.position(lo)
 	return (s.position(x) - low) / (s.position(hi) - low)

@@ -7,41 +7,42 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Bounds of what one picture can show legibly.
+// Limits of what one figure can show legibly.
 const (
 	maxContainers = 8
 	maxPhases     = 9
 )
 
-// SVG is a picture made by this package: one svg element in UTF-8 without an
-// XML prologue, fit for a file and for the inside of an HTML page.
+// SVG is a figure made by this package: one svg element in UTF-8 without an XML
+// prologue, suitable for a file and for an HTML page.
 type SVG []byte
 
 // Phase is one part of an experiment, such as "uncontrolled".
 type Phase struct {
 	Name string
-	// Samples are in the order of time; a sample that does not hold the
-	// device leaves a gap, one whose interval is under 1 ms is left out.
+	// Samples are in the order of time. A sample without the device leaves a
+	// gap; one with an interval below 1 ms is skipped.
 	Samples []account.Sample
 }
 
 // Container is a container to show.
 type Container struct {
-	// Cgroup is the path by which the samples know it.
+	// Cgroup is its path in the samples.
 	Cgroup string
-	// Name is what people read; empty: the name in the samples, else the path.
+	// Name is the displayed name; empty means the name in the samples, or else
+	// the path.
 	Name string
-	// Target is the share it was promised, 0..1; 0: the samples' TargetShare.
+	// Target is the configured share, 0..1; 0 means TargetShare of the samples.
 	Target float64
 }
 
-// Shares is an experiment on one disk. Shares are taken among Containers only,
-// so that they compare with the targets: the root cgroup and other cgroups are
-// not part of the sum.
+// Shares is an experiment on one disk. Shares are computed among Containers
+// only, so that they compare with the targets: the root cgroup and other
+// cgroups are not part of the sum.
 type Shares struct {
 	// Device is the disk's name in the samples, such as "loop0".
 	Device string
-	// Containers are one to eight, in the order to show them.
+	// Containers are one to eight, in the order of display.
 	Containers []Container
 	// Phases are one to eight, one column each.
 	Phases []Phase
@@ -54,20 +55,19 @@ const (
 	// Throughput is bytes per second over time, the journal included
 	// (paper 1, Figs. 2 and 5).
 	Throughput Panel = iota
-	// Frequency is the cumulative frequency of the share in an interval
-	// (paper 1, Figs. 3 and 6); the target is a dashed line.
+	// Frequency is the cumulative frequency of the share in an interval (paper
+	// 1, Figs. 3 and 6); the target is a dashed line.
 	Frequency
-	// Composition is what the bytes consist of: charged, journal, metadata,
-	// uncharged.
+	// Composition is the kinds of bytes: charged, journal, metadata, uncharged.
 	Composition
 	// Weights is the weight in force over time.
 	Weights
 	panelKinds int = iota
 )
 
-// SVG draws the panels as rows, the phases as columns; without panels it draws
-// [Throughput] and [Frequency]. It fails only for input that no picture can be
-// made of; phases without samples give empty panels.
+// SVG draws the panels as rows and the phases as columns; without panels it
+// draws [Throughput] and [Frequency]. It fails only for invalid input; phases
+// without samples give empty panels.
 func (s Shares) SVG(panels ...Panel) (SVG, error) {
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("cannot draw the shares of %q: %w", s.Device, err)

@@ -16,8 +16,8 @@ import (
 
 var allPanels = []Panel{Throughput, Frequency, Composition, Weights}
 
-// steady is a phase of n intervals of one second in which each container
-// reads so many bytes.
+// steady is a phase of n intervals of one second in which each container reads
+// the given number of bytes.
 func steady(name string, n int, bytesOf map[string]uint64) Phase {
 	p := Phase{Name: name}
 	for range n {
@@ -77,7 +77,7 @@ func TestEveryPictureIsLegible(t *testing.T) {
 	}
 }
 
-// Set DAYBOOK_FIGURES to a directory to look at what the tests draw.
+// Set DAYBOOK_FIGURES to a directory to see the figures that the tests draw.
 func TestEveryPictureCanBeWritten(t *testing.T) {
 	dir := os.Getenv("DAYBOOK_FIGURES")
 	if dir == "" {
@@ -104,8 +104,8 @@ func TestEveryPictureCanBeWritten(t *testing.T) {
 }
 
 func TestAPanelIsTitledWithTheMeanSharesByBytes(t *testing.T) {
-	// 3 intervals at 1:3 and one, three times as busy, at 2:1. The root
-	// cgroup is no container and does not count.
+	// 3 intervals at 1:3 and one, three times as busy, at 2:1. The root cgroup
+	// is not a container and does not count.
 	run := steady("run", 3, map[string]uint64{"/": 1e9, "/a": 1e6, "/b": 3e6})
 	run.Samples = append(run.Samples, steady("", 1, map[string]uint64{"/": 5, "/a": 8e6, "/b": 4e6}).Samples...)
 	d := parse(t, must(t)(pair(run).SVG()))
@@ -126,7 +126,7 @@ func TestAllPhasesShareOneAxisOfThroughput(t *testing.T) {
 	if len(a) != 2 || len(b) != 2 {
 		t.Fatalf("%d and %d lines; want one for each phase", len(a), len(b))
 	}
-	// With one axis, equal steps of rate are equal steps on paper.
+	// With one axis, equal steps of rate are equal distances.
 	perMB := (a[0].points[0][1] - b[0].points[0][1]) / 2
 	if got := (a[0].points[0][1] - a[1].points[0][1]) / 8; perMB <= 0 || math.Abs(got-perMB) > 0.1 {
 		t.Errorf("1 MB/s is %g high in the first phase, %g between the phases", perMB, got)
@@ -194,11 +194,11 @@ func TestTargetsAreDashedLinesAtTheirShare(t *testing.T) {
 		t.Errorf("a point is %g wide for shares, %g for targets", perPoint, got)
 	}
 	if got := (at[true][0] - at[false][0]) / 5; math.Abs(got-perPoint) > 0.05 {
-		t.Errorf("the target 30 %% lies %g points from the share 25 %%", 5*got/perPoint)
+		t.Errorf("the target 30 %% is drawn %g points from the share 25 %%", 5*got/perPoint)
 	}
 }
 
-func TestATargetOfSeveralIsDrawnOnceAndInNobodysColour(t *testing.T) {
+func TestATargetOfSeveralIsDrawnOnceInANeutralColour(t *testing.T) {
 	d := paperRun().reduce().phases[0]
 	var n int
 	for target, color := range d.targets() {
@@ -257,7 +257,7 @@ func TestTheBarsOfAContainerAreAsLongAsItsKindsOfBytes(t *testing.T) {
 	}
 }
 
-func TestEqualWeightsLieSideBySide(t *testing.T) {
+func TestEqualWeightsAreDrawnSideBySide(t *testing.T) {
 	s := paperRun()
 	s.Phases = s.Phases[:1]
 	d := parse(t, must(t)(s.SVG(Weights)))
@@ -308,7 +308,7 @@ func TestHostileNamesStayText(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDrawnIsRefused(t *testing.T) {
+func TestInvalidSharesAreRejected(t *testing.T) {
 	for want, spoil := range map[string]func(*Shares){
 		"no device":       func(s *Shares) { s.Device = "" },
 		"0 containers":    func(s *Shares) { s.Containers = nil },
@@ -332,7 +332,7 @@ func TestWhatCannotBeDrawnIsRefused(t *testing.T) {
 	}
 }
 
-func TestSamplesOfNoLengthAreLeftOut(t *testing.T) {
+func TestSamplesOfNoLengthAreSkipped(t *testing.T) {
 	run := steady("run", 6, map[string]uint64{"/a": 1e6, "/b": 1e6})
 	for k, seconds := range []float64{0, -1, math.NaN(), math.Inf(1), 1e-300} {
 		run.Samples[k].IntervalSeconds = seconds

@@ -18,20 +18,21 @@ import (
 	"github.com/daybook-project/daybook/internal/safetext"
 )
 
-// fontFamily is what the SVG asks for: fonts of the widths of Liberation Sans
-// first, then whatever the host has.
+// fontFamily is the font list of the SVG: fonts with the widths of Liberation
+// Sans first, then whatever the host has.
 const fontFamily = `'Liberation Sans',Arimo,Arial,Helvetica,sans-serif`
 
-// sheet is the paper of one picture. Its unit is the CSS pixel, and its
-// y grows downward from the upper edge, as readers lay out pages.
+// sheet is the drawing area of one figure. Its unit is the CSS pixel, and y
+// grows downward from the upper edge.
 type sheet struct {
 	pen           *pen
 	canvas        draw.Canvas
 	width, height vg.Length
 }
 
-// pen notes how each text is anchored, which vgsvg cannot say: a text that
-// ends at a place must end there in every font, so its viewer has to place it.
+// pen stores how each text is anchored, which vgsvg cannot express: a text that
+// ends at a position must end there in every font, so the viewer has to align
+// it.
 type pen struct {
 	*vgsvg.Canvas
 	anchor  string // of the next text
@@ -45,7 +46,8 @@ func (p *pen) FillString(face font.Face, at vg.Point, text string) {
 	p.Canvas.FillString(face, at, text)
 }
 
-// anchorOf names an alignment: 0 begins, -0.5 is centred, -1 ends at the place.
+// anchorOf names an alignment: 0 starts, -0.5 is centred, -1 ends at the
+// position.
 func anchorOf(align text.XAlignment) string {
 	switch {
 	case align < -0.75:
@@ -56,7 +58,7 @@ func anchorOf(align text.XAlignment) string {
 	return ""
 }
 
-// labels draws the texts of a gonum plot, anchored.
+// labels draws the texts of a gonum plot with their anchors.
 type labels struct {
 	text.Plain
 	pen *pen
@@ -82,7 +84,7 @@ func newSheet(width, height vg.Length) *sheet {
 
 func ceil(x vg.Length) vg.Length { return vg.Length(math.Ceil(float64(x))) }
 
-// rect is a rectangle of the sheet in the canvas's own coordinates.
+// rect converts a rectangle of the sheet to the coordinates of the canvas.
 func (s *sheet) rect(x, y, w, h vg.Length) vg.Rectangle {
 	return vg.Rectangle{
 		Min: vg.Point{X: x, Y: s.height - y - h},
@@ -99,8 +101,9 @@ func (s *sheet) line(style draw.LineStyle, x0, y0, x1, y1 vg.Length) {
 	s.canvas.StrokeLine2(style, x0, s.height-y0, x1, s.height-y1)
 }
 
-// text writes with the base line at y; align is text.XLeft for a text that
-// begins at x, XCenter for one around it and XRight for one that ends there.
+// text writes a line with its base line at y; align is text.XLeft for a text
+// that starts at x, XCenter for one around it and XRight for one that ends
+// there.
 func (s *sheet) text(x, y vg.Length, k ink, align text.XAlignment, line string) {
 	if line == "" {
 		return
@@ -110,7 +113,7 @@ func (s *sheet) text(x, y vg.Length, k ink, align text.XAlignment, line string) 
 	s.canvas.FillString(font.DefaultCache.Lookup(k.font(), k.size), vg.Point{X: x, Y: s.height - y}, line)
 }
 
-// plot draws p so that its data fill the given rectangle, whatever room its
+// plot draws p so that its data fill the given rectangle, whatever space its
 // labels take outside it.
 func (s *sheet) plot(p *plot.Plot, x, y, w, h vg.Length) {
 	handler := labels{text.Plain{Fonts: font.DefaultCache}, s.pen}
@@ -119,7 +122,7 @@ func (s *sheet) plot(p *plot.Plot, x, y, w, h vg.Length) {
 	}
 	want := s.rect(x, y, w, h)
 	c := draw.Canvas{Canvas: s.canvas.Canvas, Rectangle: want}
-	// The room that labels take at the ends depends a little on the size.
+	// The space for the labels at the ends depends a little on the size.
 	for range 4 {
 		got := p.DataCanvas(c)
 		c.Min.X += want.Min.X - got.Min.X
@@ -130,10 +133,10 @@ func (s *sheet) plot(p *plot.Plot, x, y, w, h vg.Length) {
 	p.Draw(c)
 }
 
-// svgHead is what vgsvg writes before the drawing: sizes in points.
+// svgHead is the output of vgsvg before the drawing: sizes in points.
 var svgHead = regexp.MustCompile(`^(?s).*?<svg [^>]*>`)
 
-// finish gives the picture; label tells what it shows to who cannot see it.
+// finish returns the figure; label describes it for readers who cannot see it.
 func (s *sheet) finish(label string) SVG {
 	var drawn bytes.Buffer
 	if _, err := s.pen.WriteTo(&drawn); err != nil {
@@ -143,7 +146,8 @@ func (s *sheet) finish(label string) SVG {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" role="img" aria-label="%s">`,
 		float64(s.width), float64(s.height), float64(s.width), float64(s.height), html.EscapeString(safetext.Line(label)))
-	// Texts cannot hold "<" or a quotation mark as such, so these hit markup only.
+	// Texts cannot contain "<" or a quotation mark unescaped, so these replace
+	// markup only.
 	const begin = "<text "
 	for i, part := range bytes.Split(body, []byte(begin)) {
 		if i > 0 {
@@ -161,10 +165,10 @@ func (s *sheet) finish(label string) SVG {
 // item is a mark with a text beside it, in a legend or a caption.
 type item struct {
 	mark func(s *sheet, x, y vg.Length) // at the base line; nil: none
-	// room is what the mark takes.
+	// room is the width of the mark.
 	room vg.Length
 	text string
-	// alone lets the item begin a line.
+	// alone allows the item to start a line.
 	alone bool
 }
 
@@ -173,8 +177,8 @@ const (
 	flowGap  = 14 // between items
 )
 
-// flow lays items out in lines of the given width and calls place for each
-// with its corner (of the base line) relative to the first; it gives the height.
+// flow arranges items in lines of the given width and calls place for each with
+// its position (of the base line) relative to the first. It returns the height.
 func flow(items []item, k ink, width vg.Length, place func(it item, x, y vg.Length)) vg.Length {
 	var x, y vg.Length
 	for i, it := range items {
@@ -203,10 +207,10 @@ func (s *sheet) items(x, y vg.Length, items []item, k ink, width vg.Length) {
 	})
 }
 
-// markRoom is what a lineMark takes, with the space after it.
+// markRoom is the width of a lineMark and the space after it.
 const markRoom = 22
 
-// lineMark is a piece of a line.
+// lineMark is a short line.
 func lineMark(style draw.LineStyle) func(*sheet, vg.Length, vg.Length) {
 	style.Width = max(style.Width, 1.2)
 	return func(s *sheet, x, y vg.Length) { s.line(style, x, y-4, x+16, y-4) }

@@ -11,21 +11,21 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// tester is a test or a check of one property.
+// tester is a test or a property check.
 type tester interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// drawing is what a test sees of a picture: y grows downward.
+// drawing is a parsed figure: y grows downward.
 type drawing struct {
 	width, height float64
 	texts         []writing
 	paths         []path
 }
 
-// writing is a text with the box that it takes in the widest usual font.
+// writing is a text with the box that it needs in the widest usual font.
 type writing struct {
 	text                     string
 	left, right, top, bottom float64
@@ -39,7 +39,7 @@ type path struct {
 	points       [][2]float64
 }
 
-// parse reads a picture of ours and fails the test where it is no XML.
+// parse parses a figure of this package and fails the test if it is not XML.
 func parse(t tester, svg SVG) drawing {
 	t.Helper()
 	var d drawing
@@ -129,7 +129,7 @@ func float(t tester, text string) float64 {
 	return value
 }
 
-// checkLegible fails the test where texts lie on each other or outside.
+// checkLegible fails the test if texts overlap or exceed the figure.
 func checkLegible(t tester, svg SVG) {
 	t.Helper()
 	d := parse(t, svg)
@@ -142,7 +142,7 @@ func checkLegible(t tester, svg SVG) {
 		}
 		for _, b := range d.texts[:i] {
 			if !b.rotated && a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom {
-				t.Errorf("%q (%s) lies on %q (%s)", a.text, a.box(), b.text, b.box())
+				t.Errorf("%q (%s) overlaps %q (%s)", a.text, a.box(), b.text, b.box())
 			}
 		}
 	}
@@ -152,7 +152,7 @@ func (w writing) box() string {
 	return fmt.Sprintf("x %.0f to %.0f, y %.0f to %.0f", w.left, w.right, w.top, w.bottom)
 }
 
-// lines are the stroked lines of a container's colour, without the marks of
+// lines are the stroked lines in a container's colour, without the marks of
 // legends and captions, which are 16 long.
 func (d drawing) lines(i int) []path {
 	var found []path
@@ -170,7 +170,7 @@ func hexOf(i int) string {
 	return fmt.Sprintf("#%02X%02X%02X", r>>8, g>>8, b>>8)
 }
 
-// has tells whether a text is written somewhere.
+// has reports whether the figure contains a text.
 func (d drawing) has(text string) bool {
 	for _, w := range d.texts {
 		if w.text == text {

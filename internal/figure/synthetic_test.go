@@ -8,7 +8,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// mix is what one container does in a synthetic phase.
+// mix is the I/O of one container in a synthetic phase.
 type mix struct {
 	cgroup, name string
 	share        float64 // mean, of the disk
@@ -18,7 +18,7 @@ type mix struct {
 	weight                       func(k int) uint64
 }
 
-// synthesize makes a phase of samples in which the shares wander by swing.
+// synthesize makes a phase of samples in which the shares vary by swing.
 func synthesize(name string, intervals int, seconds, bytesPerSecond, swing float64, mixes []mix) Phase {
 	random := rand.New(rand.NewPCG(1, uint64(len(name))))
 	phase := Phase{Name: name}
@@ -61,8 +61,8 @@ func synthesize(name string, intervals int, seconds, bytesPerSecond, swing float
 	return phase
 }
 
-// paperRun is shaped like the experiment of paper 1: 36 to 64 uncontrolled,
-// then 50 to 50 with its law, which swings, and with a damped one.
+// paperRun resembles the experiment of paper 1: 36 to 64 uncontrolled, then 50
+// to 50 with its law, which oscillates, and with a damped one.
 func paperRun() Shares {
 	two := func(a float64, weightA, weightB func(int) uint64) []mix {
 		return []mix{
@@ -150,7 +150,7 @@ func reportRun() Report {
 	}
 	return Report{
 		Title:   "The journal, charged to its container",
-		Lead:    "Containers A and B were promised half of a disk each. A reads; B reads and makes directories.",
+		Lead:    "Containers A and B have equal weights on a disk. A reads; B reads and makes directories.",
 		Shares:  paperRun(),
 		Figures: []Figure{{Title: "Accuracy", Text: "Against an external journal.", SVG: accuracy}},
 		Made: []Fact{

@@ -11,12 +11,12 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// wideFallback is how much wider than Liberation Sans the widest of the usual
-// sans-serif fonts (DejaVu, Verdana) runs; every width that keeps two texts
-// apart is taken with it.
+// wideFallback is the ratio of the widest usual sans-serif fonts (DejaVu,
+// Verdana) to Liberation Sans. Every width that keeps two texts apart includes
+// it.
 const wideFallback, wideBold = 1.17, 1.21
 
-// ink is how a text looks.
+// ink is the style of a text.
 type ink struct {
 	size  vg.Length
 	bold  bool
@@ -39,13 +39,13 @@ func (k ink) font() font.Font {
 	return f
 }
 
-// width is an upper bound of what the text takes in any of the usual fonts.
+// width is an upper bound of the width of the text in any of the usual fonts.
 func (k ink) width(text string) vg.Length {
 	face := font.DefaultCache.Lookup(k.font(), k.size)
 	var known strings.Builder
 	var width vg.Length
 	for _, r := range text {
-		// Scripts that Liberation does not have run up to a full em.
+		// Scripts that Liberation does not have are up to a full em wide.
 		if r >= 0x0500 && (r < 0x1e00 || r >= 0x2300) {
 			width += k.size
 			continue
@@ -59,8 +59,8 @@ func (k ink) width(text string) vg.Length {
 	return width + factor*face.Width(known.String())
 }
 
-// fit shortens a text in the middle, where container IDs and paths tell least,
-// so that it takes at most width.
+// fit shortens a text in the middle to at most width, because the middle of
+// container IDs and paths is the least informative part.
 func (k ink) fit(text string, width vg.Length) string {
 	if k.width(text) <= width {
 		return text

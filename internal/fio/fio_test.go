@@ -60,7 +60,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestAJobThatCannotBeIsRefused(t *testing.T) {
+func TestAnInvalidJobIsRejected(t *testing.T) {
 	good := Job{Directory: "/x", Writers: 1, BlockBytes: 4096, FileBytes: 1 << 20, Time: time.Second}
 	if err := good.Check(); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestNeighboursDifferInHowOftenTheySync(t *testing.T) {
 		t.Errorf("an fsync every %v writes; want never, seldom, always", every)
 	}
 	if _, err := Neighbour("loud").FsyncEvery(); err == nil {
-		t.Error("a neighbour that there is not: no error")
+		t.Error("an unknown neighbour: no error")
 	}
 }
 
@@ -176,7 +176,7 @@ func TestRealWritersEndBeforeTheirTimeWithAResult(t *testing.T) {
 	}
 }
 
-func TestAFullDiskIsAnErrorThatSaysSo(t *testing.T) {
+func TestAFullDiskIsAnError(t *testing.T) {
 	needs.Tool(t, "fio")
 	fs := ext4test.New(t, ext4test.Options{})
 	job := Job{Directory: fs.Dir, Writers: 1, BlockBytes: 1 << 20, FileBytes: 1 << 30, Time: time.Minute}

@@ -24,7 +24,8 @@ func TestResultsOfFio333(t *testing.T) {
 			t.Errorf("%s: got %+v; want %+v", file, got, want)
 		}
 	}
-	// One write was synced for each: what fio wrote agrees with what it synced.
+	// Each write was synced once, so the written bytes match the number of
+	// syncs.
 	r, err := parseFile(t, "high-fsync.json")
 	if err != nil || r.WrittenBytes/16384 != r.Syncs || math.Abs(r.BytesPerSecond()-287325804) > 1 {
 		t.Errorf("%+v, %v", r, err)

@@ -8,21 +8,22 @@ import (
 	"strconv"
 )
 
-// Result is what the writers of a job did together, as fio tells it.
+// Result is the total of the writers of a job, as fio reports it.
 type Result struct {
-	// Seconds is the time that fio counted.
+	// Seconds is the measured time.
 	Seconds float64 `json:"seconds"`
-	// WrittenBytes in that time.
+	// ReadBytes and WrittenBytes in that time.
+	ReadBytes    uint64 `json:"read_bytes,omitempty"`
 	WrittenBytes uint64 `json:"written_bytes"`
-	// Syncs is the number of fsync calls; the times are of one call, 0
-	// without any.
+	// Syncs is the number of fsync calls. The times are per call, 0 without
+	// calls.
 	Syncs           uint64  `json:"syncs"`
 	SyncMeanSeconds float64 `json:"sync_mean_seconds"`
 	SyncP50Seconds  float64 `json:"sync_p50_seconds"`
 	SyncP99Seconds  float64 `json:"sync_p99_seconds"`
 }
 
-// BytesPerSecond is the rate of writing; 0 where no time was counted.
+// BytesPerSecond is the rate of writing; 0 if no time was measured.
 func (r Result) BytesPerSecond() float64 {
 	if r.Seconds <= 0 {
 		return 0
@@ -30,10 +31,14 @@ func (r Result) BytesPerSecond() float64 {
 	return float64(r.WrittenBytes) / r.Seconds
 }
 
-// report is the part of fio's JSON that is read; latencies are nanoseconds.
+// report is the part of fio's JSON that is used; latencies are in nanoseconds.
 type report struct {
 	Jobs []struct {
-		Error   int    `json:"error"`
+		Error int `json:"error"`
+		Read  struct {
+			IOBytes       uint64  `json:"io_bytes"`
+			RuntimeMillis float64 `json:"runtime"`
+		} `json:"read"`
 		Elapsed uint64 `json:"elapsed"`
 		Write   struct {
 			IOBytes        uint64  `json:"io_bytes"`
@@ -53,16 +58,15 @@ type report struct {
 
 const nanosecondsPerSecond = 1e9
 
-// Parse reads what fio writes with --output-format=json and --group_reporting.
-// Lines before the JSON, in which fio says that a signal ended it, are passed
-// over.
+// Parse parses fio's output with --output-format=json and --group_reporting. It
+// skips lines before the JSON, in which fio reports a signal.
 func Parse(text []byte) (Result, error) {
 	begin := bytes.IndexByte(text, '{')
 	if begin < 0 {
 		return Result{}, fmt.Errorf("fio wrote no JSON: %.200q", text)
 	}
 	var r report
-	// A decoder, because what follows the JSON is passed over too.
+	// A decoder also ignores text after the JSON.
 	if err := json.NewDecoder(bytes.NewReader(text[begin:])).Decode(&r); err != nil {
 		return Result{}, fmt.Errorf("cannot read fio's JSON: %w", err)
 	}
@@ -74,7 +78,7 @@ func Parse(text []byte) (Result, error) {
 		return Result{}, fmt.Errorf("fio's writers failed with error %d", job.Error)
 	}
 	result := Result{
-		Seconds: job.Write.RuntimeMillis / 1000, WrittenBytes: job.Write.IOBytes,
+		Seconds: max(job.Read.RuntimeMillis, job.Write.RuntimeMillis) / 1000, ReadBytes: job.Read.IOBytes, WrittenBytes: job.Write.IOBytes,
 		Syncs: job.Sync.Latency.Count, SyncMeanSeconds: job.Sync.Latency.Mean / nanosecondsPerSecond,
 	}
 	if result.Syncs == 0 {
@@ -86,7 +90,7 @@ func Parse(text []byte) (Result, error) {
 	return result, errors.Join(err50, err99)
 }
 
-// percentile finds one by number: fio writes "99.000000".
+// percentile finds a percentile by number: fio writes "99.000000".
 func percentile(all map[string]float64, wanted float64) (seconds float64, err error) {
 	for name, nanoseconds := range all {
 		if number, err := strconv.ParseFloat(name, 64); err == nil && number == wanted {

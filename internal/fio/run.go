@@ -12,15 +12,22 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// Run is a job under way.
+// Run is a running job.
 type Run struct {
 	process *program.Process
 	private string // directory with fio's output
 }
 
-// Start starts the job's writers in the cgroup directory ("": ours). They end
-// with their time, with Stop, or with this process.
-func Start(job Job, cgroupDirectory string) (*Run, error) {
+// Load is what fio can be started with: a [Job] or a [Stream].
+type Load interface {
+	Check() error
+	// arguments are fio's, for writing its JSON to a file.
+	arguments(output string) []string
+}
+
+// Start starts a load in the cgroup directory ("": ours). It ends with its time,
+// with Stop, or with this process.
+func Start(job Load, cgroupDirectory string) (*Run, error) {
 	if err := job.Check(); err != nil {
 		return nil, fmt.Errorf("cannot run fio: %w", err)
 	}
@@ -38,8 +45,8 @@ func Start(job Job, cgroupDirectory string) (*Run, error) {
 
 func (r *Run) output() string { return filepath.Join(r.private, "result.json") }
 
-// Wait waits until the job's time is over and returns what it did. When the
-// context ends, fio is killed.
+// Wait waits until the job has ended and returns its result. When the context
+// ends, fio is killed.
 func (r *Run) Wait(ctx context.Context) (Result, error) {
 	defer os.RemoveAll(r.private)
 	if _, err := r.process.Wait(ctx); err != nil {
@@ -51,12 +58,10 @@ func (r *Run) Wait(ctx context.Context) (Result, error) {
 // stopPatience is how long the writers may take to finish their last sync.
 const stopPatience = 60 * time.Second
 
-// Stop ends the job before its time and returns what it did; a second time, it
-// does nothing.
+// Stop ends the job early and returns its result; a second call does nothing.
 func (r *Run) Stop() (Result, error) {
 	defer os.RemoveAll(r.private)
-	// fio ends its writers in order by SIGINT, writes its JSON, and exits
-	// with 128.
+	// On SIGINT fio ends its writers, writes its JSON, and exits with 128.
 	if err := r.process.Stop(syscall.SIGINT, stopPatience); err != nil {
 		return Result{}, err
 	}
@@ -66,13 +71,13 @@ func (r *Run) Stop() (Result, error) {
 	return r.result()
 }
 
-// maxOutputBytes bounds fio's JSON of one group, which has some 10 KiB.
+// maxOutputBytes limits fio's JSON of one group, which has about 10 KiB.
 const maxOutputBytes = 4 << 20
 
 func (r *Run) result() (Result, error) {
 	info, err := os.Stat(r.output())
 	if err != nil {
-		return Result{}, fmt.Errorf("fio left no result: %w: %s", err, r.process.Said())
+		return Result{}, fmt.Errorf("fio wrote no result: %w: %s", err, r.process.Said())
 	}
 	if info.Size() > maxOutputBytes {
 		return Result{}, fmt.Errorf("fio's result has %d bytes; want at most %d", info.Size(), maxOutputBytes)

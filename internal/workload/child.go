@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// environment carries the Spec to the child.
+// environment passes the Spec to the child.
 const environment = "DAYBOOK_WORKLOAD"
 
-// RunIfAsked makes this process the load if its environment says so, and then
-// never returns. main and TestMain of programs that use Start call it first.
+// RunIfAsked makes this process the load if its environment requests it, and
+// then never returns. main and TestMain of programs that use Start call it
+// first.
 //
-// The protocol on standard input and output: the child waits for one line
-// (by then it was put into its cgroup), works until its input closes or
+// The protocol uses standard input and output. The child waits for one line
+// (before that, it is put into its cgroup), works until its input closes or
 // SIGTERM, and prints its Result as JSON.
 func RunIfAsked() {
 	text, asked := os.LookupEnv(environment)
@@ -45,7 +46,7 @@ func runChild(text string, in io.Reader, out io.Writer) error {
 	}
 	input := bufio.NewReader(in)
 	if _, err := input.ReadString('\n'); err != nil {
-		return nil // the owner is gone before the start
+		return nil // the owner ended before the start
 	}
 	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()
@@ -53,8 +54,8 @@ func runChild(text string, in io.Reader, out io.Writer) error {
 		_, _ = io.Copy(io.Discard, input) // until the owner closes or dies
 		cancel()
 	}()
-	// The experiment is about the disk: as far as allowed, nothing waits for
-	// a processor, as on a host with more of them.
+	// The experiment is about the disk: a higher priority reduces waits for a
+	// processor, as on a host with more of them.
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -10)
 	result, err := run(ctx, spec)
 	if err != nil && !errors.Is(err, context.Canceled) {

@@ -9,10 +9,10 @@ import (
 	"strconv"
 )
 
-// EachCgroup moves the process from cgroup to cgroup and does a little of everything
-// in each: one process makes as many cgroups busy as there are.
+// EachCgroup moves the process from cgroup to cgroup and does a little of every
+// operation in each: one process keeps any number of cgroups busy.
 type EachCgroup struct {
-	// Under is a cgroup's directory; its children are gone through.
+	// Under is the directory of a cgroup; the process visits its children.
 	Under string `json:"under"`
 	// In is the directory in which files are made.
 	In string `json:"in"`
@@ -20,7 +20,7 @@ type EachCgroup struct {
 	PerSecond float64 `json:"per_second"`
 }
 
-// Check says what is wrong with it.
+// Check returns an error if it is invalid.
 func (e EachCgroup) Check() error {
 	switch {
 	case e.Under == "" || e.In == "":

@@ -24,7 +24,7 @@ type Job struct {
 // MaxCount bounds the calls of a job.
 const MaxCount = 10_000_000
 
-// Check says what is wrong with the job.
+// Check returns an error if the job is invalid.
 func (j Job) Check() error {
 	switch {
 	case operations[j.Operation] == nil:
@@ -37,19 +37,19 @@ func (j Job) Check() error {
 	return nil
 }
 
-// operation is what a job's calls are.
+// operation is one kind of call.
 type operation interface {
-	// prepare makes in the directory what the calls need.
+	// prepare makes the files that the calls need.
 	prepare(ctx context.Context, job Job) error
-	// load gets everything ready that is no part of the calls (opens,
-	// names) and returns the calls and what ends them, which may be nil.
+	// load does the preparation that is not part of the calls (opens, names).
+	// It returns the calls and their cleanup, which may be nil.
 	load(job Job) (calls func(ctx context.Context) error, unload func() error, err error)
 }
 
 // Operations lists what jobs can do.
 func Operations() []string { return slices.Sorted(maps.Keys(operations)) }
 
-// Prepare makes the job's directory, and in it what its calls need.
+// Prepare makes the job's directory and the files that its calls need.
 func Prepare(ctx context.Context, job Job) error {
 	err := job.Check()
 	if err == nil {
@@ -64,8 +64,8 @@ func Prepare(ctx context.Context, job Job) error {
 	return nil
 }
 
-// Do makes the job's calls and returns how long they took, without what is
-// around them. Prepare must have been done.
+// Do makes the job's calls and returns their duration without preparation and
+// cleanup. Prepare must have been called.
 func Do(ctx context.Context, job Job) (elapsed time.Duration, err error) {
 	if err := job.Check(); err != nil {
 		return 0, err
@@ -88,8 +88,8 @@ func Do(ctx context.Context, job Job) (elapsed time.Duration, err error) {
 	return elapsed, err
 }
 
-// doJobs makes, or prepares, one job after the other. It is the process's only
-// work that is timed, so nothing else shall take its time.
+// doJobs makes, or prepares, one job after the other. It is the only timed work
+// of the process, so nothing else may use its time.
 func doJobs(ctx context.Context, c *counters, spec Spec) error {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	for _, job := range spec.Jobs {

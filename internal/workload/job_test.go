@@ -28,7 +28,7 @@ func files(t *testing.T, directory string) (n int) {
 	return n
 }
 
-func TestEveryOperationDoesWhatItIsCalled(t *testing.T) {
+func TestEveryOperationDoesItsWork(t *testing.T) {
 	for operation, want := range map[string]struct{ prepared, done int }{
 		Mkdir: {0, 10}, Creat: {0, 10}, Mknod: {0, 10}, Truncate: {10, 10}, Unlink: {10, 0}, Write: {10, 10}, Rmdir: {10, 0},
 		Rename: {10, 10}, Link: {10, 20}, Symlink: {0, 10}, Chmod: {10, 10}, Setxattr: {10, 10}, Fallocate: {10, 10},
@@ -122,7 +122,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 			t.Errorf("%+v: got %v, want %q", job, err, want)
 		}
 		if err := (Spec{Jobs: []Job{good, job}}).Check(); err == nil {
-			t.Errorf("a spec with %+v is taken", job)
+			t.Errorf("a spec with %+v is accepted", job)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestProcessOfJobsEndsByItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		if done.Calls != int64(step.calls) || step.calls > 0 && done.CallSeconds <= 0 {
-			t.Errorf("it says it did %+v; want %d calls", done, step.calls)
+			t.Errorf("it reports %+v; want %d calls", done, step.calls)
 		}
 		if got := files(t, in); got != step.left {
 			t.Errorf("%d files are left; want %d", got, step.left)
@@ -177,7 +177,7 @@ func TestProcessOfJobsEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func TestFailingJobSaysWhatFailed(t *testing.T) {
+func TestFailingJobNamesTheOperation(t *testing.T) {
 	job := Job{Operation: Unlink, In: t.TempDir(), Count: 1} // not prepared
 	load, err := Start(Spec{Jobs: []Job{job}}, t.TempDir())
 	if err != nil {

@@ -41,7 +41,7 @@ var operations = map[string]operation{
 	Mknod:     each{call: func(path string) error { return unix.Mknod(path, unix.S_IFIFO|0o600, 0) }},
 	Truncate:  each{make: makeFile, call: func(path string) error { return unix.Truncate(path, FileBytes) }},
 	Unlink:    each{make: makeFile, call: unix.Unlink},
-	Write:     each{make: makeFile, call: writeFile, settle: []func(string) error{beginWriteback, awaitWriteback}},
+	Write:     each{make: makeFile, call: writeFile, finish: []func(string) error{beginWriteback, awaitWriteback}},
 	Rmdir:     each{make: makeDirectory, call: unix.Rmdir},
 	Rename:    each{make: makeFile, call: func(path string) error { return unix.Rename(path, path+"b") }},
 	Link:      each{make: makeFile, call: func(path string) error { return unix.Link(path, path+"b") }},
@@ -65,19 +65,19 @@ const FileBytes = 4096
 
 // each makes one call on each of Count paths.
 //
-// The calls give the figures of Table 1 on a file system such as the paper's.
-// 1000 inodes of 256 bytes are 63 blocks, and a transaction has a descriptor
-// and a commit block, so no row can be under 260 KiB; what is above tells what
-// the paper's calls did: truncate (261.2) changed nothing but the inode; write
-// (268.0) also a block bitmap and a group descriptor, so it gave each of 1000
-// empty files its first block.
+// The calls give the figures of Table 1 on a file system like the paper's. 1000
+// inodes of 256 bytes are 63 blocks, and a transaction has a descriptor and a
+// commit block, so no row can be below 260 KiB. The excess shows what the paper's
+// calls did: truncate (261.2) changed only the inode; write (268.0) also changed a
+// block bitmap and a group descriptor, so it allocated the first block of 1000
+// empty files.
 type each struct {
-	// make makes what the call needs; nil if nothing.
+	// make makes the files that the call needs; nil if none.
 	make func(path string) error
 	call func(path string) error
-	// settle is done on all paths after the calls, one step after the
-	// other, and belongs to them.
-	settle []func(path string) error
+	// finish is done on all paths after the calls, one step after the
+	// other, and is measured with them.
+	finish []func(path string) error
 }
 
 func (e each) prepare(ctx context.Context, job Job) error {
@@ -91,7 +91,7 @@ func (e each) load(job Job) (func(context.Context) error, func() error, error) {
 	all := paths(job)
 	return func(ctx context.Context) error {
 		err := onAll(ctx, all, e.call)
-		for _, step := range e.settle {
+		for _, step := range e.finish {
 			if err == nil {
 				err = onAll(ctx, all, step)
 			}
@@ -143,9 +143,8 @@ func writeFile(path string) error {
 }
 
 // Data is written, and its blocks are allocated, before the sync that ends a
-// measurement: syncfs begins a commit amid its own writeback and ends with
-// another, so that some blocks would be logged twice, now more of them and now
-// fewer.
+// measurement. Otherwise syncfs would start a commit during its writeback and end
+// with another, so that a varying number of blocks would be logged twice.
 func beginWriteback(path string) error { return syncRange(path, unix.SYNC_FILE_RANGE_WRITE) }
 
 func awaitWriteback(path string) error { return syncRange(path, unix.SYNC_FILE_RANGE_WAIT_AFTER) }

@@ -16,31 +16,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Result counts what was done.
+// Result counts the work that was done.
 type Result struct {
 	ReadBytes   int64 `json:"read_bytes"`
 	Directories int64 `json:"directories"`
-	Syncs       int64 `json:"syncs"`
-	Appends     int64 `json:"appends"`
+	// Changes are rounds of them.
+	Changes int64 `json:"changes,omitempty"`
+	Syncs   int64 `json:"syncs"`
+	Appends int64 `json:"appends"`
 	// Calls of the jobs, and how long they took.
 	Calls       int64   `json:"calls"`
 	CallSeconds float64 `json:"call_seconds"`
-	// Stops is how often it entered a cgroup of EachCgroup.
+	// Stops is the number of times it entered a cgroup of EachCgroup.
 	Stops int64 `json:"stops"`
 }
 
-// Plus adds up what two loads did.
+// Plus adds the results of two loads.
 func (r Result) Plus(other Result) Result {
 	return Result{
-		ReadBytes: r.ReadBytes + other.ReadBytes, Directories: r.Directories + other.Directories,
+		ReadBytes: r.ReadBytes + other.ReadBytes, Directories: r.Directories + other.Directories, Changes: r.Changes + other.Changes,
 		Syncs: r.Syncs + other.Syncs, Appends: r.Appends + other.Appends,
 		Calls: r.Calls + other.Calls, CallSeconds: r.CallSeconds + other.CallSeconds, Stops: r.Stops + other.Stops,
 	}
 }
 
 type counters struct {
-	readBytes, directories, syncs, appends atomic.Int64
-	calls, callNanoseconds, stops          atomic.Int64
+	readBytes, directories, changes, syncs, appends atomic.Int64
+	calls, callNanoseconds, stops                   atomic.Int64
 }
 
 // run works until ctx ends or a part fails.
@@ -53,7 +55,7 @@ func run(ctx context.Context, spec Spec) (Result, error) {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			// A thread each: the scheduler under test sees the
+			// Each has its own thread: the scheduler under test sees the
 			// process that does the I/O.
 			runtime.LockOSThread()
 			if err := part(ctx, &count); err != nil && !errors.Is(err, context.Canceled) {
@@ -82,6 +84,11 @@ func run(ctx context.Context, spec Spec) (Result, error) {
 			return syncRegularly(ctx, c, spec.MkdirIn, spec.FsyncEvery)
 		})
 	}
+	if spec.ChangeIn != "" {
+		start(func(ctx context.Context, c *counters) error {
+			return changeMetadata(ctx, c, spec.ChangeIn, spec.ChangesPerSecond)
+		})
+	}
 	if spec.AppendIn != "" {
 		start(func(ctx context.Context, c *counters) error { return appendBlocks(ctx, c, spec) })
 	}
@@ -95,6 +102,7 @@ func run(ctx context.Context, spec Spec) (Result, error) {
 	result := Result{
 		ReadBytes:   count.readBytes.Load(),
 		Directories: count.directories.Load(),
+		Changes:     count.changes.Load(),
 		Syncs:       count.syncs.Load(),
 		Appends:     count.appends.Load(),
 		Calls:       count.calls.Load(),
@@ -110,7 +118,7 @@ func readAgainAndAgain(ctx context.Context, c *counters, file string, size int) 
 		return err
 	}
 	defer f.Close()
-	// Direct I/O wants an aligned buffer; a mapping is.
+	// Direct I/O needs an aligned buffer; a mapping is aligned.
 	buffer, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return fmt.Errorf("cannot map a buffer of %d bytes: %w", size, err)
@@ -150,8 +158,8 @@ func makeDirectories(ctx context.Context, c *counters, under string, perSecond f
 	})
 }
 
-// catchUpSeconds is how much a load makes up for when it fell behind, so that
-// its rate holds over a commit that stalls it, and no burst follows a long one.
+// catchUpSeconds limits how much of a delay a load makes up for. Its rate is
+// kept over a commit that stalls it, and no burst follows a long stall.
 const catchUpSeconds = 10
 
 // paced calls work perSecond times a second; 0 means without a pause.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Child is a load in a process and cgroup of its own.
+// Child is a load in its own process and cgroup.
 type Child struct {
 	command *exec.Cmd
 	input   io.WriteCloser
@@ -22,8 +22,8 @@ type Child struct {
 	errors  bytes.Buffer
 }
 
-// Start starts the load's process, puts it into the cgroup directory and
-// leaves it waiting for Go. The process dies with its parent.
+// Start starts the load's process and puts it into the cgroup directory, where
+// it waits for Go. The process dies with its parent.
 func Start(spec Spec, cgroupDirectory string) (*Child, error) {
 	if err := spec.Check(); err != nil {
 		return nil, err
@@ -35,8 +35,8 @@ func Start(spec Spec, cgroupDirectory string) (*Child, error) {
 	c := &Child{command: exec.Command("/proc/self/exe")}
 	c.command.Env = append(os.Environ(), environment+"="+string(text))
 	c.command.Stdout, c.command.Stderr = &c.output, &c.errors
-	// Not in the terminal's process group: its Ctrl-C is for the parent,
-	// which ends the load in order.
+	// The child is not in the process group of the terminal: Ctrl-C is for the
+	// parent, which ends the load.
 	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.input, err = c.command.StdinPipe(); err != nil {
 		return nil, err
@@ -52,22 +52,22 @@ func Start(spec Spec, cgroupDirectory string) (*Child, error) {
 	return c, nil
 }
 
-// Go lets the load begin.
+// Go starts the load.
 func (c *Child) Go() error {
 	if _, err := c.input.Write([]byte("go\n")); err != nil {
-		return fmt.Errorf("the load ended before it began: %s", c.errors.String())
+		return fmt.Errorf("the load ended before it started: %s", c.errors.String())
 	}
 	return nil
 }
 
-// Stop ends the load, waits for its process and returns what it did.
+// Stop ends the load, waits for its process and returns its result.
 func (c *Child) Stop() (Result, error) {
 	_ = c.input.Close()
 	return c.end()
 }
 
-// Wait waits for a load that ends by itself, because it has nothing but jobs,
-// and returns what it did. It is stopped if the context ends before.
+// Wait waits for a load that ends by itself, because it has only jobs, and
+// returns its result. The load is stopped if the context ends first.
 func (c *Child) Wait(ctx context.Context) (Result, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.input.Close() })
 	defer stop()
@@ -81,10 +81,10 @@ func (c *Child) end() (Result, error) {
 	}
 	var result Result
 	if c.output.Len() == 0 {
-		return result, nil // it never began
+		return result, nil // it never started
 	}
 	if err := json.Unmarshal(c.output.Bytes(), &result); err != nil {
-		return Result{}, fmt.Errorf("cannot read what the load did: %w", err)
+		return Result{}, fmt.Errorf("cannot read the result of the load: %w", err)
 	}
 	return result, nil
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// oneFile is the name of the file of jobs that work on a single one.
+// oneFile is the name of the file of jobs that use a single one.
 const oneFile = "file"
 
 func openOne(job Job, flags int) (int, error) {
@@ -62,7 +62,7 @@ func (a appending) load(job Job) (func(context.Context) error, func() error, err
 	}), func() error { return unix.Close(fd) }, nil
 }
 
-// direct reads or writes one file from beginning to end past the page cache.
+// direct reads or writes one file from start to end with direct I/O.
 type direct struct{ write bool }
 
 const directBytes = 64 << 10
@@ -81,7 +81,7 @@ func (direct) prepare(ctx context.Context, job Job) error {
 }
 
 func (d direct) load(job Job) (func(context.Context) error, func() error, error) {
-	// Direct I/O wants an aligned buffer; a mapping is.
+	// Direct I/O needs an aligned buffer; a mapping is aligned.
 	buffer, err := unix.Mmap(-1, 0, directBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot map a buffer of %d bytes: %w", directBytes, err)
@@ -103,7 +103,7 @@ func (d direct) load(job Job) (func(context.Context) error, func() error, error)
 	}), func() error { return errors.Join(unix.Close(fd), unix.Munmap(buffer)) }, nil
 }
 
-// largeTruncate takes all blocks from one file with Count extents; it is a
+// largeTruncate removes all blocks of one file with Count extents. It is a
 // single call, but jbd2 restarts its handle when the transaction is full.
 type largeTruncate struct{}
 
@@ -128,7 +128,7 @@ func (largeTruncate) load(job Job) (func(context.Context) error, func() error, e
 	return again(1, func(int) error { return unix.Ftruncate(fd, 0) }), func() error { return unix.Close(fd) }, nil
 }
 
-// untar extracts an archive that is made in memory, by the program tar, which
+// untar extracts an archive that is made in memory with the program tar, which
 // also sets owners, modes and times.
 type untar struct{}
 

@@ -6,7 +6,7 @@ import (
 	"github.com/daybook-project/daybook/internal/kernel"
 )
 
-// Host is what one must know of the machine to read the figures.
+// Host describes the machine of the measurement.
 type Host struct {
 	Kernel string `json:"kernel"`
 	// Architecture as Go names it; CPUs that this process may use.

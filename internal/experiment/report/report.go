@@ -10,10 +10,10 @@ import (
 	"github.com/daybook-project/daybook/internal/figure"
 )
 
-// Report is what an experiment came to, for people: tables and a picture.
+// Report is the result of an experiment as tables and a picture.
 type Report struct {
 	Title string
-	// Lead are paragraphs on what was measured and how.
+	// Lead are paragraphs about the measurement and its method.
 	Lead   []string
 	Tables []Table
 	// Picture is optional.
@@ -22,7 +22,7 @@ type Report struct {
 }
 
 // Table is one table; each row has a cell for each column. All columns
-// but the first are set flush right.
+// except the first are right-aligned.
 type Table struct {
 	Title string
 	// Note is a paragraph below the table.
@@ -39,7 +39,7 @@ func (r Report) WriteText(w io.Writer) error {
 		}
 		fmt.Fprintln(w, t.Title)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-		// tabwriter sets all cells flush right: the first ones are padded.
+		// tabwriter right-aligns all cells, so pad the first ones.
 		first := len([]rune(t.Columns[0]))
 		for _, row := range t.Rows {
 			first = max(first, len([]rune(row[0])))
@@ -58,8 +58,8 @@ func (r Report) WriteText(w io.Writer) error {
 	return nil
 }
 
-// Markdown is the report as a page: command says how it is made again, picture
-// is the file name of Picture, beside the page.
+// Markdown returns the report as a page: command is the command that repeats it,
+// picture is the file name of Picture, in the directory of the page.
 func (r Report) Markdown(command, picture string) []byte {
 	var page bytes.Buffer
 	fmt.Fprintf(&page, "# %s\n", r.Title)

@@ -1,17 +1,18 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
@@ -28,12 +29,16 @@ type Actor struct {
 	// reads; by MkdirThreads threads.
 	MkdirPerSecond float64
 	MkdirThreads   int
+	// ChangesPerSecond are rounds of changes to metadata (workload.Spec).
+	ChangesPerSecond float64 `json:",omitempty"`
 	// FsyncEvery, if > 0, is how often it syncs; paper 1 had to, once a
 	// second (section 5).
 	FsyncEvery time.Duration
+	// Stream is what it does to its file; nil: it reads, one request at a time.
+	Stream *Stream `json:",omitempty"`
 }
 
-// Scenario is an experiment on shares: containers that each read a file of
+// Scenario is an experiment on shares: containers that each read or write a file of
 // their own from beginning to end, and some of which make metadata besides.
 type Scenario struct {
 	Name   string
@@ -41,10 +46,17 @@ type Scenario struct {
 	// Disk is where it runs; nil: a simulated one with Parameters.
 	Disk       *fixture.GivenDisk
 	Parameters disksim.Parameters
+	// WarmUp is the time before each phase that does not count; 0: jbd2's commit
+	// interval.
+	WarmUp time.Duration `json:",omitempty"`
 	// Seconds is the length of each phase; Interval that of a sample and
 	// of a correction.
 	Seconds  float64
 	Interval time.Duration
+	// Scheduler of a simulated disk; "": BFQ.
+	Scheduler string `json:",omitempty"`
+	// Actuator of control.Config; "": its default.
+	Actuator string `json:",omitempty"`
 	// Tunables of BFQ, the same in all phases; nil: control.FairTunables.
 	Tunables map[string]uint64
 }
@@ -63,6 +75,8 @@ type Phase struct {
 	// Name is Uncontrolled or the name of the law in control.
 	Name    string
 	Samples []account.Sample
+	// Processors is what the host's processors did meanwhile.
+	Processors fixture.Processors
 	// Done is what each actor's load counted itself, by name.
 	Done map[string]workload.Result
 	// Device is the disk's account summed over the samples, the lines
@@ -71,91 +85,143 @@ type Phase struct {
 }
 
 const (
-	// readFileBytes is long enough that reading it is sequential, and short
-	// enough to be written in a moment.
-	readFileBytes = 256 << 20
+	// FileBytes is the length of an actor's file on a simulated disk: long enough
+	// that reading it is sequential, and short enough to be written in a moment.
+	FileBytes = 256 << 20
 )
+
+// Part asks for one phase of a run.
+type Part struct {
+	// Law is Uncontrolled or a law's name.
+	Law     string  `json:"law"`
+	Seconds float64 `json:"seconds"`
+}
 
 // Run runs one phase of the scenario on a new disk: law is Uncontrolled
 // or a law's name. Every scheduler setting is the same whatever the law.
-func (s Scenario) Run(ctx context.Context, l fixture.Lab, law string) (phase Phase, err error) {
-	l.Announce(law, "preparing a disk", nil)
+func (s Scenario) Run(ctx context.Context, l fixture.Lab, law string) (Phase, error) {
+	phases, err := s.RunParts(ctx, l, []Part{{Law: law, Seconds: s.Seconds}})
+	if err != nil {
+		return Phase{}, err
+	}
+	return phases[0], nil
+}
+
+// RunParts runs phases one after the other on one new disk, while the loads go on.
+// What the loads counted is in the last phase.
+func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (phases []Phase, err error) {
+	l.Announce("", "preparing a disk", nil)
 	// Made without the model's delays, which begin with the load.
 	fs, err := fixture.MakeFileSystem(ctx, l.Tree, s.FileSystem())
 	if err != nil {
-		return Phase{}, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, fs.Close()) }()
-	loads := make(map[string][]*workload.Child)
-	totals := make(map[string]workload.Result)
-	stopLoads := func() error { // also a second time, when nothing is left
-		var errs []error
-		for name, children := range loads {
-			for _, child := range children {
-				done, err := child.Stop()
-				totals[name] = totals[name].Plus(done)
-				errs = append(errs, err)
-			}
-		}
-		clear(loads)
-		return errors.Join(errs...)
-	}
-	defer func() { err = errors.Join(err, stopLoads()) }()
-	paths := make(map[string]Actor)
+	loads := newLoads()
+	defer func() {
+		// At once, not at the pace of a disk with a full queue.
+		err = errors.Join(err, fs.Disk.SetInstant(true), loads.stop())
+	}()
+	r := running{Scenario: s, lab: l, fs: fs, actors: make(map[string]Actor)}
 	for _, actor := range s.Actors {
-		children, cgroupPath, err := prepare(ctx, fs, actor, s.reading())
-		loads[actor.Name] = children
+		cgroupPath, err := loads.prepare(ctx, fs, s, actor)
 		if err != nil {
-			return Phase{}, err
+			return nil, err
 		}
-		paths[cgroupPath] = actor
+		r.actors[cgroupPath] = actor
 	}
 	if err := fixture.WriteOut(fs.Directory); err != nil {
-		return Phase{}, err
+		return nil, err
 	}
 	if err := fs.Disk.SetInstant(false); err != nil {
+		return nil, err
+	}
+	// One for all parts: a meter that begins later does not know whose the metadata
+	// is that waits to be written.
+	r.step = s.Interval
+	for _, part := range parts {
+		r.step = min(r.step, s.Step(part.Law))
+	}
+	r.source, err = meter.Open(ctx, meter.Options{
+		Devices: []string{fs.Disk.Device.Name}, Interval: r.step, Tree: l.Tree, Naming: fixture.Naming(slices.Collect(maps.Keys(r.actors))),
+		Ideal:    func(path, _ string) (uint64, bool) { return r.actors[path].Weight, r.actors[path].Weight > 0 },
+		Promises: r.promises,
+		Log:      l.Log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.source.Close()) }()
+	if err := loads.begin(); err != nil {
+		return nil, err
+	}
+	for _, part := range parts {
+		phase, err := r.phase(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		phases = append(phases, phase)
+	}
+	l.Announce("", "cleaning up", nil)
+	if err := fs.Disk.SetInstant(true); err != nil {
+		return nil, err
+	}
+	if err := loads.stop(); err != nil {
+		return nil, err
+	}
+	phases[len(phases)-1].Done = loads.totals
+	return phases, nil
+}
+
+// running is a scenario whose loads work.
+type running struct {
+	Scenario
+	lab    fixture.Lab
+	fs     *fixture.FileSystem
+	actors map[string]Actor // by cgroup
+	source *meter.Meter
+	step   time.Duration
+	// promised is what a controller says; nil: there is none.
+	promised atomic.Pointer[control.Ideals]
+}
+
+func (r *running) promises(string) (meter.Promises, bool) {
+	ideals := r.promised.Load()
+	if ideals == nil {
+		return meter.Promises{}, false
+	}
+	return meter.Promises(*ideals), true
+}
+
+// phase runs one part.
+func (r *running) phase(ctx context.Context, part Part) (phase Phase, err error) {
+	phase.Name = part.Law
+	// What preparing left behind is no part of the account, nor the time
+	// before jbd2's first commit, nor what a controller left.
+	r.lab.Announce(part.Law, "waiting for a commit", nil)
+	if err := fixture.Sleep(ctx, cmp.Or(r.WarmUp, warmUp)); err != nil {
 		return Phase{}, err
 	}
-	phase.Name = law
-	step := s.Step(law)
-	source, err := meter.Open(ctx, meter.Options{
-		Devices: []string{fs.Disk.Device.Name}, Interval: step, Tree: l.Tree, Naming: fixture.Naming(slices.Collect(maps.Keys(paths))),
-		Ideal: func(path, _ string) (uint64, bool) { return paths[path].Weight, paths[path].Weight > 0 },
-		Log:   l.Log,
-	})
+	if _, err := r.source.Now(ctx); err != nil {
+		return Phase{}, err
+	}
+	before, err := fixture.ReadProcessors()
 	if err != nil {
 		return Phase{}, err
 	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	for _, children := range loads {
-		for _, child := range children {
-			if err := child.Go(); err != nil {
-				return Phase{}, err
-			}
-		}
-	}
-	// What preparing left behind is no part of the account, nor the time
-	// before jbd2's first commit.
-	l.Announce(law, "waiting for the first commit", nil)
-	if err := fixture.Sleep(ctx, warmUp); err != nil {
-		return Phase{}, err
-	}
-	if _, err := source.Now(ctx); err != nil {
-		return Phase{}, err
-	}
 	recorder := &recorder{
-		Source: source,
-		left:   int(math.Round(s.Seconds / step.Seconds())),
-		steps:  int(s.Interval / step),
+		Source: r.source,
+		left:   int(math.Round(part.Seconds / r.step.Seconds())),
+		steps:  int(r.Interval / r.step),
 		each: func(sample account.Sample) {
 			phase.Samples = append(phase.Samples, sample)
-			l.Announce(law, "", &sample)
+			r.lab.Announce(part.Law, "", &sample)
 		},
 	}
-	if law == Uncontrolled {
+	if part.Law == Uncontrolled {
 		err = drain(ctx, recorder)
 	} else {
-		err = controlDisk(ctx, l, law, s, fs, recorder, paths)
+		err = r.control(ctx, part.Law, recorder)
 	}
 	if err != nil {
 		return Phase{}, err
@@ -166,26 +232,26 @@ func (s Scenario) Run(ctx context.Context, l fixture.Lab, law string) (phase Pha
 	if len(phase.Samples) == 0 {
 		return Phase{}, errors.New("the experiment was too short for one sample")
 	}
-	l.Announce(law, "cleaning up", nil)
-	if err := fs.Disk.SetInstant(true); err != nil {
+	after, err := fixture.ReadProcessors()
+	if err != nil {
 		return Phase{}, err
 	}
-	if err := stopLoads(); err != nil {
-		return Phase{}, err
-	}
-	phase.Done = totals
+	phase.Processors = after.Since(before)
 	phase.Device = account.Sum(phase.Samples)
 	return phase, nil
 }
 
 // FileSystem is the file system that the scenario needs.
 func (s Scenario) FileSystem() fixture.Options {
-	o := fixture.Options{Given: s.Disk, Parameters: s.Parameters, SizeBytes: fixture.DiskBytes, JournalBytes: fixture.JournalBytes, Tunables: s.Tunables}
+	o := fixture.Options{Given: s.Disk, Parameters: s.Parameters, SizeBytes: fixture.DiskBytes, JournalBytes: fixture.JournalBytes, Scheduler: s.Scheduler, Tunables: s.Tunables}
 	if s.Disk != nil && s.Disk.JournalBytes != 0 {
 		o.JournalBytes = s.Disk.JournalBytes
 	}
 	return o
 }
+
+// unweighted: nothing shares the disk by weights.
+func (s Scenario) unweighted() bool { return s.Scheduler != "" && s.Scheduler != blockdev.BFQ }
 
 // reading says what each container reads.
 type reading struct {
@@ -194,7 +260,7 @@ type reading struct {
 }
 
 func (s Scenario) reading() reading {
-	r := reading{fileBytes: readFileBytes}
+	r := reading{fileBytes: FileBytes}
 	if s.Disk != nil {
 		r.readBytes = s.Disk.ReadBytes
 		if s.Disk.ReadFileBytes != 0 {
@@ -207,45 +273,20 @@ func (s Scenario) reading() reading {
 // warmUp is jbd2's commit interval (JBD2_DEFAULT_MAX_COMMIT_AGE, include/linux/jbd2.h).
 const warmUp = 5 * time.Second
 
-// prepare makes an actor's cgroup and files, and its loads, waiting: a process
-// that reads and, for metadata, another, so that neither waits for the other.
-func prepare(ctx context.Context, s *fixture.FileSystem, actor Actor, r reading) (children []*workload.Child, cgroupPath string, err error) {
-	cgroupPath, err = s.Group.Add(actor.Name, s.Disk.Device, actor.Weight)
-	if err != nil {
-		return nil, "", err
-	}
-	file := s.Path(actor.Name + ".data")
-	if err := fixture.WriteFile(ctx, file, r.fileBytes); err != nil {
-		return nil, "", fmt.Errorf("cannot prepare what container %s reads: %w", actor.Name, err)
-	}
-	specs := []workload.Spec{{Read: []string{file}, ReadBytes: r.readBytes}}
-	if actor.MkdirPerSecond > 0 {
-		directory := s.Path(actor.Name)
-		if err := os.Mkdir(directory, 0o755); err != nil {
-			return nil, "", err
-		}
-		specs = append(specs, workload.Spec{
-			MkdirIn: directory, MkdirPerSecond: actor.MkdirPerSecond, MkdirThreads: actor.MkdirThreads, FsyncEvery: actor.FsyncEvery,
-		})
-	}
-	for _, spec := range specs {
-		child, err := workload.Start(spec, s.Group.Directory(cgroupPath))
-		if err != nil {
-			return children, cgroupPath, err
-		}
-		children = append(children, child)
-	}
-	return children, cgroupPath, nil
-}
-
-// controlDisk lets the law correct the weights until the recorder ends.
-func controlDisk(ctx context.Context, l fixture.Lab, law string, scenario Scenario, s *fixture.FileSystem, source account.Source, actors map[string]Actor) error {
+// control lets the law correct the weights, or the limits, until the recorder ends.
+func (r *running) control(ctx context.Context, law string, source account.Source) error {
 	config := control.DefaultConfig()
-	config.Interval, config.Law = scenario.Interval, law
-	for cgroupPath, actor := range actors {
+	config.Interval, config.Law = r.Interval, law
+	if r.Actuator != "" {
+		config.Actuator = r.Actuator
+	}
+	for cgroupPath, actor := range r.actors {
 		config.Containers = append(config.Containers, control.Rule{Match: cgroupPath, Weight: actor.Weight})
 	}
-	return l.Control(ctx, s.Disk.Device, config, func([]string, time.Duration) (account.Source, error) { return source, nil })
+	defer r.promised.Store(nil)
+	return r.lab.Control(ctx, r.fs.Disk.Device, config,
+		func(_ string, ideals control.Ideals) { r.promised.Store(&ideals) },
+		func([]string, time.Duration) (account.Source, error) { return source, nil })
 }
 
 func drain(ctx context.Context, source account.Source) error {

@@ -164,6 +164,9 @@ func (s Scenario) DividerText() string {
 		model, qos := s.Disk.Cost()
 		return "none, io.cost.model: " + model + ", io.cost.qos: " + qos
 	}
+	if s.unweighted() {
+		return s.Scheduler
+	}
 	return fixture.Settings(s.Tunables)
 }
 

@@ -17,8 +17,8 @@ func Median(values []float64) float64 {
 // resamples are enough for a 95 % range.
 const resamples = 4000
 
-// Bootstrap gives the 95 % range of the median: that of the medians of samples
-// drawn from the values. The same values give the same range.
+// Bootstrap returns the 95 % range of the median: the range of the medians of
+// samples drawn from the values. The same values give the same range.
 func Bootstrap(values []float64) (low, high float64) {
 	source := rand.New(rand.NewPCG(1, uint64(len(values))))
 	medians := make([]float64, resamples)
@@ -33,7 +33,7 @@ func Bootstrap(values []float64) (low, high float64) {
 	return medians[resamples*25/1000], medians[resamples*975/1000-1]
 }
 
-// Spread is the median over rounds, and the least and the greatest of them.
+// Spread is the median, the minimum and the maximum over rounds.
 type Spread struct {
 	Median float64 `json:"median"`
 	Low    float64 `json:"low"`

@@ -1,3 +1,3 @@
-// Package verdict says which targets a result meets, which it misses, and for which too
-// little was measured.
+// Package verdict lists the targets that a result meets, the targets that it misses, and
+// those with too few measurements.
 package verdict

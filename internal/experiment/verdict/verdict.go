@@ -15,12 +15,12 @@ type Verdict struct {
 	// under several; "": there is one.
 	Condition string
 	Wanted    string
-	// Measured is what it came to; Value and Bound the same as numbers, for
-	// who wants to see how far it is.
+	// Measured is the result as text. Value and Bound are numbers, which show
+	// the distance to the bound.
 	Measured     string
 	Value, Bound float64
 	Met          bool
-	// None: there is no verdict, as nothing was measured that may be compared.
+	// None means no verdict, because no comparable measurements exist.
 	None bool
 }
 
@@ -41,7 +41,8 @@ func (v Verdict) text() string {
 	return "no"
 }
 
-// Table shows them, those that are missed first, with a note on the reasons.
+// Table returns a table of the targets, the missed ones first, with a note on the
+// reasons.
 func Table(verdicts []Verdict, note string) report.Table {
 	t := report.Table{Title: "Targets", Columns: []string{"target", "wanted", "measured", "met"}, Note: note}
 	for _, met := range []string{"no", "no verdict", "yes"} {
@@ -54,8 +55,8 @@ func Table(verdicts []Verdict, note string) report.Table {
 	return t
 }
 
-// Check says which targets are missed, and which have no verdict under any
-// condition; nil: none.
+// Check returns an error for each target that is missed or has no verdict under
+// any condition, or nil.
 func Check(verdicts []Verdict) error {
 	var errs []error
 	for _, v := range verdicts {

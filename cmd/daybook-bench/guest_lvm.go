@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment/guestlvm"
+	"github.com/daybook-project/daybook/vm"
+)
+
+func newGuestLVMCommand() *cobra.Command {
+	b := bench{name: "guest-lvm"}
+	options := guestlvm.Full
+	cmd := &cobra.Command{
+		Use:   "guest-lvm",
+		Short: "Thin logical volumes beside a neighbour against thick ones, in a guest",
+		Long: `Guest-lvm boots a Debian kernel under QEMU and measures there how long the syncs of a
+volume take while another volume is idle, syncs, or streams: on thick logical volumes and on
+thin ones of one thin pool, in turn, on a disk whose flushes take some milliseconds. It takes
+some 6 minutes and wants fio and lvm2 (scripts/setup bench). It has no bound.`,
+		Example: `  daybook-bench guest-lvm --docs docs/results
+  daybook-bench guest-lvm --quick`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lab, err := b.lab(cmd)
+			if err != nil {
+				return err
+			}
+			if b.quick {
+				options.Case = guestlvm.Quick.Case
+			}
+			options.Boot = bootLVMGuest
+			result, err := guestlvm.Bench(cmd.Context(), lab, options)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	// With 6.12, dm-delay polls while it holds back a flush, and takes the processor.
+	cmd.Flags().StringVar(&options.Kernel, "kernel", "6.1", "`NAME` of the kernel")
+	cmd.AddCommand(newPhaseCommand(guestlvm.RunInGuest))
+	return cmd
+}
+
+// bootLVMGuest boots a kernel of the pin file with the experiment's disks.
+func bootLVMGuest(ctx context.Context, kernel string) (guestlvm.Guest, error) {
+	config := vm.Config{
+		Kernel:      kernel,
+		MemoryBytes: 2 * vm.DefaultMemoryBytes,
+		Disks: []vm.Disk{
+			{SizeBytes: guestlvm.DiskBytes, BytesPerSecond: guestlvm.DiskBytesPerSecond},
+			{SizeBytes: guestlvm.PoolBytes},
+		},
+		Modules: []string{"ext4", "dm-mod", "dm-snapshot", "dm-thin-pool", "dm-delay"},
+	}
+	for _, name := range []string{
+		"mke2fs", "e2fsck", "wipefs", "fio", "dmsetup", "thin_check", "lvm", "lvs", "vgs", "lvcreate", "lvchange", "lvremove", "pvcreate", "vgcreate",
+	} {
+		config.Give = append(config.Give, vm.Give{Host: name})
+	}
+	machine, err := vm.Boot(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	return &guest{machine}, nil
+}
+
+func (g *guest) RunLVM(ctx context.Context, c guestlvm.Case, tell func(line string)) (samples []guestlvm.Sample, err error) {
+	out, err := g.phase(ctx, "guest-lvm", c, tell)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.NewDecoder(out).Decode(&samples); err != nil {
+		return nil, fmt.Errorf("cannot read the guest's result: %w", err)
+	}
+	return samples, nil
+}

@@ -1,0 +1,26 @@
+package scale
+
+import (
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
+)
+
+func TestScaleCountsEveryCgroupAsActive(t *testing.T) {
+	lab := fixturetest.New(t)
+	s, err := Run(t.Context(), lab, Options{Program: fixturetest.BuildDaybook(t), Cgroups: 100, Interval: 3 * time.Second, Intervals: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", s)
+	if s.Active != 100 {
+		t.Errorf("%d of 100 cgroups did I/O", s.Active)
+	}
+	if s.CPUSeconds <= 0 || s.MapBytes == 0 {
+		t.Errorf("not measured: %+v", s)
+	}
+	if err := s.checkMemory(); err != nil {
+		t.Error(err)
+	}
+}

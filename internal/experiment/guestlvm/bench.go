@@ -1,0 +1,186 @@
+package guestlvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/fio"
+)
+
+// Kind is how LVM gives a volume its blocks.
+type Kind string
+
+// The kinds.
+const (
+	Thick Kind = "thick" // linear, all its blocks at once
+	Thin  Kind = "thin"  // in a thin pool
+)
+
+// Kinds lists them.
+func Kinds() []Kind { return []Kind{Thick, Thin} }
+
+// Neighbour is what the other volume does.
+type Neighbour string
+
+// The neighbours.
+const (
+	Alone   Neighbour = "none"   // nothing
+	Syncing Neighbour = "sync"   // small writes, each with an fsync
+	Streams Neighbour = "stream" // large writes that take new blocks, an fsync now and then
+)
+
+// Neighbours lists them.
+func Neighbours() []Neighbour { return []Neighbour{Alone, Syncing, Streams} }
+
+// The guest's disks: that of the volume group, and that of the pool of records. The
+// first has a limit, so that the emulated processors keep up with it.
+const (
+	DiskBytes          = 4 << 30
+	DiskBytesPerSecond = 32 << 20
+	PoolBytes          = 256 << 20
+)
+
+// MinRounds is the least that says something of a ratio.
+const MinRounds = 5
+
+// Options say how much bench-guest-lvm measures.
+type Options struct {
+	// Boot boots a kernel of that name, with the disks disk0 and disk1 in /dev/daybook.
+	Boot   func(ctx context.Context, kernel string) (Guest, error)
+	Kernel string
+	Case
+}
+
+// Case is what a guest is told to run.
+type Case struct {
+	Rounds int `json:"rounds"`
+	// FlushMilliseconds is how long the disk takes for a flush; 0 adds nothing.
+	FlushMilliseconds int           `json:"flush_milliseconds"`
+	WarmUp            time.Duration `json:"warm_up_nanoseconds"`
+	Time              time.Duration `json:"time_nanoseconds"`
+}
+
+// Full is the benchmark, Quick a look whether it works.
+var (
+	Full  = Options{Case: Case{Rounds: 6, FlushMilliseconds: 8, WarmUp: time.Second, Time: 5 * time.Second}}
+	Quick = Options{Case: Case{Rounds: 1, FlushMilliseconds: 8, WarmUp: time.Second, Time: 2 * time.Second}}
+)
+
+func (c Case) check() error {
+	if c.Rounds < 1 || c.FlushMilliseconds < 0 || c.WarmUp < 0 || c.Time < time.Second {
+		return fmt.Errorf("%d rounds of %v, a warm-up of %v, flushes of %d ms: want at least one round of at least 1 s", c.Rounds, c.Time, c.WarmUp, c.FlushMilliseconds)
+	}
+	return nil
+}
+
+// Guest is a booted kernel.
+type Guest interface {
+	// Kernel is what uname -r says there.
+	Kernel() string
+	// RunLVM calls RunInGuest there and reads what it writes. tell gets what it
+	// says meanwhile, line by line.
+	RunLVM(ctx context.Context, c Case, tell func(line string)) ([]Sample, error)
+	// Close ends it. The error says what faults the kernel reported of itself.
+	Close() error
+}
+
+// Sample is one measurement: what a volume's writer did beside a neighbour.
+type Sample struct {
+	Round     int       `json:"round"`
+	Kind      Kind      `json:"kind"`
+	Neighbour Neighbour `json:"neighbour"`
+	// Writer is the one that is measured, Other the neighbour, in all the time that
+	// it ran.
+	Writer fio.Result `json:"writer"`
+	Other  fio.Result `json:"other"`
+}
+
+// syncsPerSecond is the rate of the measured writer.
+func (s Sample) syncsPerSecond() float64 {
+	if s.Writer.Seconds == 0 {
+		return 0
+	}
+	return float64(s.Writer.Syncs) / s.Writer.Seconds
+}
+
+// Result is what bench-guest-lvm came to.
+type Result struct {
+	Host report.Host `json:"host"`
+	// Kernel is what uname -r says in the guest.
+	Kernel string `json:"kernel"`
+	Case
+	Samples []Sample `json:"samples"`
+}
+
+// Bench measures both kinds in one boot, in turn.
+func Bench(ctx context.Context, l fixture.Lab, o Options) (result Result, err error) {
+	result = Result{Host: report.ThisHost(), Case: o.Case}
+	if err := o.check(); err != nil {
+		return result, err
+	}
+	l.Announce(o.Kernel, "booting kernel "+o.Kernel, nil)
+	g, err := o.Boot(ctx, o.Kernel)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	result.Kernel = g.Kernel()
+	result.Samples, err = g.RunLVM(ctx, o.Case, func(line string) { l.Announce(o.Kernel, line, nil) })
+	return result, err
+}
+
+// Check says what is missing from the result. It has no bound: the recommendation of
+// docs/volumes.md rests on the figures.
+func (r Result) Check() error {
+	var errs []error
+	for _, neighbour := range Neighbours() {
+		for _, kind := range Kinds() {
+			rounds := 0
+			for _, s := range r.Samples {
+				if s.Kind == kind && s.Neighbour == neighbour && s.Writer.Syncs > 0 {
+					rounds++
+				}
+			}
+			if rounds < min(MinRounds, r.Rounds) {
+				errs = append(errs, fmt.Errorf("%s beside %s: %d rounds with syncs", kind, neighbour, rounds))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// values gives a figure of all rounds of a kind beside a neighbour, by round.
+func (r Result) values(kind Kind, neighbour Neighbour, figure func(Sample) float64) []float64 {
+	var all []float64
+	for _, s := range r.Samples {
+		if s.Kind == kind && s.Neighbour == neighbour {
+			all = append(all, figure(s))
+		}
+	}
+	return all
+}
+
+// ratios divides the figures of each round.
+func ratios(above, below []float64) []float64 {
+	all := make([]float64, 0, len(above))
+	for n := range min(len(above), len(below)) {
+		if below[n] > 0 {
+			all = append(all, above[n]/below[n])
+		}
+	}
+	return all
+}
+
+// order is in which order a round measures the kinds.
+func order(round int) []Kind {
+	kinds := Kinds()
+	if round%2 == 1 {
+		slices.Reverse(kinds)
+	}
+	return kinds
+}

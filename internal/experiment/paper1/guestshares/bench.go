@@ -1,0 +1,172 @@
+package guestshares
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
+)
+
+// Options configure bench-guests.
+type Options struct {
+	// Boot boots a kernel of these names with a disk of DiskBytes and
+	// DiskBytesPerSecond, which is /dev/daybook/disk0 there.
+	Boot    func(ctx context.Context, kernel string) (Guest, error)
+	Kernels []string
+	// Dividers are of BFQ, IOCost and IOCostAuto; nil: all.
+	Dividers []string
+	Seconds  float64
+	Interval time.Duration
+	// Scenarios is the number of scenarios from scenariosOf; 0 means all.
+	Scenarios int
+}
+
+// Guest is a booted kernel.
+type Guest interface {
+	// Kernel is uname -r of the guest.
+	Kernel() string
+	// Run runs a program there that calls scenario.RunIfAsked for one phase. tell
+	// gets what it says meanwhile, line by line.
+	Run(ctx context.Context, scenario scenario.Scenario, law string, tell func(line string)) (scenario.Phase, error)
+	// Close ends it. The error says what faults the kernel reported of itself.
+	Close() error
+}
+
+// Full is the benchmark, Quick a short run that tests it.
+var (
+	Full  = Options{Seconds: 60, Interval: 5 * time.Second}
+	Quick = Options{Seconds: 20, Interval: 5 * time.Second, Scenarios: 1}
+)
+
+// maxError is the maximum absolute deviation of each container's mean share from
+// its target under control.
+const maxError = 0.03
+
+// Result is the result of bench-guests.
+type Result struct {
+	Host report.Host `json:"host"`
+	Runs []Run       `json:"runs"`
+}
+
+// Run is one scenario in one guest, uncontrolled and controlled.
+type Run struct {
+	// Kernel is uname -r of the guest.
+	Kernel  string `json:"kernel"`
+	Divider string `json:"divider"`
+	// Settings are the settings of the divider, as text.
+	Settings string `json:"settings"`
+	// Bounded means that Check applies the bound. Other runs are for
+	// comparison.
+	Bounded bool `json:"bounded"`
+	scenario.Summary
+	phases   []scenario.Phase
+	scenario scenario.Scenario
+}
+
+// laws in the order in which they are run.
+var laws = []string{scenario.Uncontrolled, control.FeedbackLaw}
+
+// The guest's disk. An emulated processor is about ten times slower than a real
+// one, so the disk and the rate of new directories are scaled down by the same
+// factor, and the disk remains the bottleneck.
+const (
+	DiskBytes          = 4 << 30
+	DiskBytesPerSecond = 16 << 20
+)
+
+// scenariosOf are 50:50 and 70:30: A reads, B reads and makes directories.
+func scenariosOf(divider string, o Options) []scenario.Scenario {
+	newScenario := func(name string, a, b uint64, mkdirPerSecond float64) scenario.Scenario {
+		return scenario.Scenario{
+			Name:   name,
+			Actors: []scenario.Actor{{Name: "A", Weight: a}, {Name: "B", Weight: b, MkdirPerSecond: mkdirPerSecond, MkdirThreads: scenario.MkdirThreads}},
+			Disk: &fixture.GivenDisk{
+				Node: "/dev/daybook/disk0", Divider: divider, BytesPerSecond: DiskBytesPerSecond,
+				ReadFileBytes: 16 << 20, ReadBytes: 128 << 10, JournalBytes: 512 << 20,
+			},
+			Seconds: o.Seconds, Interval: o.Interval,
+		}
+	}
+	scenarios := []scenario.Scenario{
+		newScenario("50:50", 500, 500, 400),
+		// As in Scenarios: B's hidden I/O must fit into its target share.
+		newScenario("70:30", 700, 300, 200),
+	}
+	switch {
+	case divider == fixture.IOCostAuto:
+		// For comparison: an effect of weights shows only if they differ, and
+		// shows soon.
+		scenarios = scenarios[1:]
+		scenarios[0].Seconds = o.Seconds / 2
+	case o.Scenarios > 0:
+		scenarios = scenarios[:o.Scenarios]
+	}
+	return scenarios
+}
+
+// Bench runs the scenarios in a guest of each kernel, with each divider.
+func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
+	result := Result{Host: report.ThisHost()}
+	if o.Dividers == nil {
+		o.Dividers = []string{fixture.BFQ, fixture.IOCost, fixture.IOCostAuto}
+	}
+	for _, kernel := range o.Kernels {
+		runs, err := benchKernel(ctx, l, kernel, o)
+		result.Runs = append(result.Runs, runs...)
+		if err != nil {
+			return result, fmt.Errorf("kernel %s: %w", kernel, err)
+		}
+	}
+	return result, nil
+}
+
+func benchKernel(ctx context.Context, l fixture.Lab, kernel string, o Options) (runs []Run, err error) {
+	l.Announce(kernel, "booting kernel "+kernel, nil)
+	g, err := o.Boot(ctx, kernel)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	for _, divider := range o.Dividers {
+		for _, scenario := range scenariosOf(divider, o) {
+			run := Run{Kernel: g.Kernel(), Divider: divider, Settings: scenario.DividerText(), Bounded: divider != fixture.IOCostAuto, scenario: scenario}
+			for _, law := range laws {
+				what := fmt.Sprintf("%s, %s, %s, %s", kernel, divider, scenario.Name, law)
+				l.Announce(law, what, nil)
+				phase, err := g.Run(ctx, scenario, law, func(line string) { l.Announce(law, what+": "+line, nil) })
+				if err != nil {
+					return runs, fmt.Errorf("%s, scenario %s, %s: %w", divider, scenario.Name, law, err)
+				}
+				run.phases = append(run.phases, phase)
+			}
+			run.Summary = scenario.Summarize(run.phases)
+			runs = append(runs, run)
+		}
+	}
+	return runs, nil
+}
+
+// Check returns an error for each controlled phase outside the bound.
+func (r Result) Check() error {
+	var errs []error
+	for _, run := range r.Runs {
+		for _, phase := range run.Phases {
+			if phase.Law != control.FeedbackLaw || !run.Bounded {
+				continue
+			}
+			for _, c := range phase.Containers {
+				if off := c.Share - c.TargetShare; !(math.Abs(off) <= maxError) {
+					errs = append(errs, fmt.Errorf("%s, %s, %s: %s is off its target by %+.2f points of %.0f allowed",
+						run.Kernel, run.Divider, run.Scenario, c.Name, 100*off, 100*maxError))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
+}

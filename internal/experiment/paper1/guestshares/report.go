@@ -1,0 +1,86 @@
+package guestshares
+
+import (
+	"fmt"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/experiment/scenario"
+	"github.com/daybook-project/daybook/internal/figure"
+)
+
+// Report returns the result as a report.
+func (r Result) Report() (report.Report, error) {
+	page := report.Report{
+		Title: "Shares of a disk on cgroup v2, in guests",
+		Lead: []string{
+			fmt.Sprintf("Two containers read files of their own from a virtio disk of %.1f MB/s (QEMU's limit on reads and writes together), and B makes directories besides. "+
+				"Each scenario is run uncontrolled, then under Daybook's own law, on a new ext4 with its journal on the same disk, with the same settings in both phases, in guests with Debian's kernels.",
+				float64(DiskBytesPerSecond)/1e6),
+			"Shares count charged I/O, journal, in-place metadata and uncharged data. “Returned” is what the kernel charged to a container and was hidden I/O. " +
+				"The guests' processors are emulated, so disk and load are slow; what is compared is the shares.",
+			"io.cost lets metadata through and takes them off the account later: a heap of in-place metadata is held back by no weight, and one near the end spoils the mean of a minute. " +
+				"`daybook control` says so at its start.",
+			"“" + fixture.IOCostAuto + "” is for comparison and has no bound: the kernel's own table takes the disk for a faster one, so io.cost holds nobody back, and `daybook control` says so at its start.",
+		},
+		Host: r.Host,
+	}
+	for _, run := range r.Runs {
+		table := report.Table{
+			Title:   fmt.Sprintf("Linux %s, %s, %s", run.Kernel, run.Divider, run.Scenario),
+			Note:    "Settings: `" + run.Settings + "`",
+			Columns: []string{"container", "target", "share", "off by", "charged MB", "journal MB", "metadata MB", "uncharged MB", "returned MB", "directories/s"},
+		}
+		for _, phase := range run.Phases {
+			name := phase.Name
+			if phase.Law != "" {
+				name = phase.Law + " law"
+			}
+			row := []string{fmt.Sprintf("**%s**, throughput %.3f", name, phase.Throughput()/run.Phases[0].Throughput())}
+			table.Rows = append(table.Rows, append(row, make([]string, len(table.Columns)-1)...))
+			for _, c := range phase.Containers {
+				table.Rows = append(table.Rows, []string{
+					c.Name, fmt.Sprintf("%.1f %%", 100*c.TargetShare), fmt.Sprintf("%.2f %%", 100*c.Share), fmt.Sprintf("%+.2f", 100*(c.Share-c.TargetShare)),
+					report.Megabytes(c.ChargedBytes), report.Megabytes(c.JournalBytes), report.Megabytes(c.MetadataBytes), report.Megabytes(c.UnchargedBytes), report.Megabytes(c.ReturnedBytes),
+					fmt.Sprintf("%.0f", float64(c.Directories)/phase.Seconds),
+				})
+			}
+		}
+		page.Tables = append(page.Tables, table)
+	}
+	var err error
+	page.Picture, err = r.picture()
+	return page, err
+}
+
+// maxPictured is the maximum number of phases in a picture.
+const maxPictured = 8
+
+// picture shows the first scenario of each kernel and divider, uncontrolled and
+// controlled.
+func (r Result) picture() (figure.SVG, error) {
+	var shares figure.Shares
+	for _, run := range r.Runs {
+		if run.Scenario != r.Runs[0].Scenario || len(shares.Phases)+len(run.phases) > maxPictured {
+			continue
+		}
+		if shares.Device == "" {
+			shares.Device = run.phases[0].Device.Device
+			for n, target := range run.scenario.Targets() {
+				name := run.scenario.Actors[n].Name
+				shares.Containers = append(shares.Containers, figure.Container{Cgroup: name, Name: name, Target: target})
+			}
+		}
+		for _, phase := range run.phases {
+			state := "controlled"
+			if phase.Name == scenario.Uncontrolled {
+				state = scenario.Uncontrolled
+			}
+			shares.Phases = append(shares.Phases, figure.Phase{Name: fmt.Sprintf("%.4s %s %s", run.Kernel, run.Divider, state), Samples: phase.SamplesByName(shares.Device)})
+		}
+	}
+	if len(shares.Phases) == 0 {
+		return nil, nil
+	}
+	return shares.SVG()
+}

@@ -1,0 +1,213 @@
+package guestvolumes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+	for _, good := range []Options{Full, Quick} {
+		good.Kernels = []string{"6.12"}
+		if err := good.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, change := range map[string]func(*Options){
+		"no kernel":                 func(o *Options) { o.Kernels = nil },
+		"no divider":                func(o *Options) { o.Dividers = nil },
+		"no load":                   func(o *Options) { o.Loads = nil },
+		"an arrangement not here":   func(o *Options) { o.Arrangements = []fixture.Arrangement{fixture.SharedExt4} },
+		"a divider there is not":    func(o *Options) { o.Dividers = []string{"cfq"} },
+		"a load there is not":       func(o *Options) { o.Loads = []string{"reading"} },
+		"no time":                   func(o *Options) { o.Seconds = 0 },
+		"an interval above a phase": func(o *Options) { o.Interval = time.Hour },
+		"an interval below 1 s":     func(o *Options) { o.Interval = 0 },
+	} {
+		o := Full
+		o.Kernels = []string{"6.12"}
+		change(&o)
+		if o.Check() == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// madeUpRun has A with a share of what the two of them did, which was
+// this part of what they might have done.
+func madeUpRun(kernel, divider string, share, used float64) Run {
+	run := Run{Kernel: kernel}
+	run.Arrangement, run.Load, run.Divider = fixture.PlacedOnXFS, Growing, divider
+	all := used * float64(run.allowed())
+	run.MeasuredSeconds, run.ShareA, run.Shares = 1, share, []float64{share - 0.1, share + 0.1}
+	run.A.Bytes, run.B.Bytes = uint64(all*share), uint64(all*(1-share))
+	return run
+}
+
+func TestResultsAreHeldAgainstTheBounds(t *testing.T) {
+	result := func(runs ...Run) Result { return Result{Runs: runs} }
+	good := madeUpRun("6.12.1", IOCost, 0.725, 0.95)
+	for _, r := range []Result{
+		result(good), result(madeUpRun("6.12.1", IOCost, 0.675, 1)),
+		result(good, madeUpRun("6.12.1", BFQ, 0.5, 0.5), madeUpRun("6.12.1", IOCostFull, 0.5, 1)),
+	} {
+		if err := r.Check(); err != nil {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		result Result
+		want   string
+	}{
+		"below":         {result(madeUpRun("6.12.1", IOCost, 0.66, 1)), "-4.00 points"},
+		"above":         {result(madeUpRun("6.12.1", IOCost, 0.74, 1)), "+4.00 points"},
+		"one of two":    {result(good, madeUpRun("6.1.1", IOCost, 0.6, 1)), "6.1.1, VX, growing, io.cost: A is off"},
+		"idle disk":     {result(madeUpRun("6.12.1", IOCost, 0.7, 0.8)), "used 80 % of what they may"},
+		"nothing":       {result(), "nothing was measured"},
+		"nothing bound": {result(madeUpRun("6.12.1", BFQ, 0.7, 1)), "nothing was measured"},
+	} {
+		if err := c.result.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v; want %q", name, err, c.want)
+		}
+	}
+}
+
+// fakeVolumesGuest gives each case a share, and says that it was closed.
+type fakeVolumesGuest struct {
+	kernel string
+	share  float64
+	closed *bool
+}
+
+func (g fakeVolumesGuest) Kernel() string { return g.kernel }
+func (g fakeVolumesGuest) Close() error   { *g.closed = true; return nil }
+func (g fakeVolumesGuest) RunVolumes(_ context.Context, c Case, tell func(string)) (Phase, error) {
+	tell("now")
+	phase := madeUpRun(g.kernel, c.Divider, g.share, 1).Phase
+	phase.Case = c
+	return phase, nil
+}
+
+func TestRunsMeasuredAgainReplaceTheOnesBefore(t *testing.T) {
+	var closed bool
+	share := 0.6
+	o := Full
+	o.Boot = func(_ context.Context, kernel string) (Guest, error) {
+		return fakeVolumesGuest{kernel + ".9-amd64", share, &closed}, nil
+	}
+	o.Kernels = []string{"6.12", "6.1"}
+	all, err := Bench(t.Context(), fixture.Lab{}, o)
+	each := len(Arrangements()) * len(Loads()) * len(Dividers())
+	if err != nil || len(all.Runs) != 2*each || !closed {
+		t.Fatalf("%d runs, closed %v, %v; want %d", len(all.Runs), closed, err, 2*each)
+	}
+	if first := all.Runs[0]; first.Kernel != "6.1.9-amd64" || first.Arrangement != fixture.PlacedOnXFS || first.Load != Growing || first.Divider != IOCost {
+		t.Errorf("the first run is %+v", first)
+	}
+	share = 0.7
+	again := o
+	again.Kernels, again.Arrangements, again.Loads, again.Dividers = []string{"6.1"}, []fixture.Arrangement{fixture.PlacedOnXFS}, []string{Growing}, []string{IOCost}
+	again.Before = all
+	all, err = Bench(t.Context(), fixture.Lab{}, again)
+	if err != nil || len(all.Runs) != 2*each || all.Runs[0].ShareA != 0.7 || all.Runs[1].ShareA != 0.6 {
+		t.Fatalf("%d runs, %v; want %d, and only the first measured again: %+v", len(all.Runs), err, 2*each, all.Runs[:2])
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back Result
+	if err := json.Unmarshal(text, &back); err != nil || back.Runs[5].compare(all.Runs[5]) != 0 || back.Runs[5].A != all.Runs[5].A {
+		t.Errorf("kept and read again: %+v, %v; want %+v", back.Runs[5], err, all.Runs[5])
+	}
+	report, err := all.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(report.Markdown("make bench-guest-volumes", ""))
+	for _, want := range []string{
+		"## Linux 6.1.9-amd64", "## Linux 6.12.9-amd64", "| VX, growing, io.cost | 70.0 % | +0.0 | 60 to 80 % |", "| **no** |", "| yes |", "| P, rewriting, bfq | 60.0 % |",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+	wrong := errors.New("no such kernel")
+	o.Boot = func(context.Context, string) (Guest, error) { return nil, wrong }
+	if _, err := Bench(t.Context(), fixture.Lab{}, o); !errors.Is(err, wrong) {
+		t.Errorf("a boot that failed: %v", err)
+	}
+}
+
+func TestTheGuestsCountersAreRead(t *testing.T) {
+	dev, err := blockdev.ParseDev("254:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := parseHeld("7:0 rbytes=1 cost.wait=9\n254:0 rbytes=1 wbytes=2 cost.usage=5 cost.wait=1500000 cost.indebt=0\n", dev)
+	if err != nil || held != 1500*time.Millisecond {
+		t.Errorf("held back for %v, %v", held, err)
+	}
+	if held, err := parseHeld("254:0 rbytes=1\n", dev); err != nil || held != 0 {
+		t.Errorf("under BFQ held back for %v, %v", held, err)
+	}
+	waited, err := parseWaited(" 1 2 3 4 5 6 7 8 9 10 2500 12 13 14 15\n")
+	if err != nil || waited != 2500*time.Millisecond {
+		t.Errorf("waited %v, %v", waited, err)
+	}
+	if _, err := parseWaited("1 2 3"); err == nil {
+		t.Error("a short stat: no error")
+	}
+	if _, err := parseHeld("254:0 cost.wait=x\n", dev); err == nil {
+		t.Error("a wait that is no number: no error")
+	}
+}
+
+// Each arrangement is what it says, and leaves the disk as it was. That the
+// shares come true is for the benchmark: it takes minutes.
+func TestGuestVolumesRunAndLeaveNothing(t *testing.T) {
+	vmtest.InGuest(t, vmtest.Config{
+		Disks: []string{"4G,bps=32M"}, Modules: "ext4,xfs,bfq,loop", Give: []string{"mke2fs", "mkfs.xfs", "fio"}, Memory: "2G", OneKernel: true,
+	}, func(t *testing.T) {
+		lab := fixturetest.New(t)
+		for _, c := range []Case{
+			{Arrangement: fixture.PlacedOnXFS, Load: Rewriting, Divider: IOCost}, {Arrangement: fixture.OwnPartitions, Load: Rewriting, Divider: BFQ},
+		} {
+			c.Seconds, c.Interval = 4, 2*time.Second
+			phase, err := runCase(t.Context(), lab, c, 4*time.Second, func(line string) { t.Log(line) })
+			if err != nil {
+				t.Fatalf("%s under %s: %v", c.Arrangement, c.Divider, err)
+			}
+			t.Logf("%+v", phase)
+			for name, x := range map[string]Container{"A": phase.A, "B": phase.B} {
+				if x.Bytes <= x.JournalBytes || x.JournalBytes == 0 || x.Syncs == 0 || x.SyncMeanSeconds <= 0 || (x.Held > 0) != (c.Divider == IOCost) {
+					t.Errorf("%s, %s under %s: %+v", name, c.Arrangement, c.Divider, x)
+				}
+			}
+			if len(phase.Shares) != 2 || phase.ShareA <= 0.3 || phase.DiskBytes < phase.A.Bytes || phase.Queue <= 0 || phase.Idle <= 0 || phase.Idle >= 1 {
+				t.Errorf("%s under %s: %+v", c.Arrangement, c.Divider, phase)
+			}
+		}
+		disk, err := blockdev.Lookup(vmtest.Device(t, "disk0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.CheckUnused(); err != nil {
+			t.Error(err)
+		}
+		if cost, err := lab.Tree.Cost(disk.Dev); err != nil || cost.Enabled {
+			t.Errorf("afterwards io.cost: %+v, %v", cost, err)
+		}
+		if loops, err := blockdev.Loops(); err != nil || len(loops) > 0 {
+			t.Errorf("loop devices were left: %v, %v", loops, err)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package guestvolumes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/fio"
+)
+
+// The loads: many writers with a queue each, so that who is promised a share
+// mostly has something waiting to take it with.
+const (
+	writers     = 16
+	blockBytes  = 1 << 20
+	warmUp      = 10 * time.Second
+	loadSeconds = 3600 // more than any phase: the loads are stopped
+)
+
+// The lengths of the writers' files of A and of B. Those that grow do so until
+// the phase of 40 s ends; those that do not are written once in the warm-up.
+var (
+	growingBytes   = [2]int64{72 << 20, 52 << 20}
+	rewritingBytes = [2]int64{3 << 20, 3 << 20}
+)
+
+// debugStatistics makes io.stat tell how long io.cost held a cgroup back.
+const debugStatistics = "/sys/module/blk_cgroup/parameters/blkcg_debug_stats"
+
+// RunInGuest runs a case, given as JSON, on this machine, a guest, and
+// writes its Phase as JSON to output; say gets a line now and then.
+func RunInGuest(ctx context.Context, text string, output, say io.Writer) error {
+	return fixture.RunInGuest(ctx, text, output, say, func(ctx context.Context, lab fixture.Lab, c Case) (Phase, error) {
+		return runCase(ctx, lab, c, warmUp, fixture.LinesTo(say))
+	})
+}
+
+// runCase sets a case up, runs it and leaves the disk as it was.
+func runCase(ctx context.Context, l fixture.Lab, c Case, warmUp time.Duration, tell func(string)) (phase Phase, err error) {
+	if err := os.WriteFile(debugStatistics, []byte("1"), 0); err != nil {
+		return phase, fmt.Errorf("cannot make io.stat tell what io.cost holds back: %w", err)
+	}
+	s, err := buildPair(ctx, l, c)
+	if err != nil {
+		return phase, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return s.run(ctx, warmUp, tell)
+}
+
+// run measures both loads beside each other, once both have warmed up.
+func (s *pair) run(ctx context.Context, warmUp time.Duration, tell func(string)) (phase Phase, err error) {
+	phase = Phase{Case: s.asked, Settings: s.settings}
+	var loads []*fio.Run
+	defer func() {
+		for _, load := range loads { // a second time, it does nothing
+			_, stopErr := load.Stop()
+			err = errors.Join(err, stopErr)
+		}
+	}()
+	for _, t := range s.containers {
+		job := fio.Job{
+			Directory: t.Directory, Writers: writers, BlockBytes: blockBytes, FsyncEvery: 1,
+			FileBytes: t.fileBytes, WarmUp: warmUp, Time: loadSeconds * time.Second,
+		}
+		load, err := fio.Start(job, s.Group.Directory(t.Load))
+		if err != nil {
+			return phase, err
+		}
+		loads = append(loads, load)
+	}
+	if err := fixture.Sleep(ctx, warmUp); err != nil {
+		return phase, err
+	}
+	if err := s.watch(ctx, tell, &phase); err != nil {
+		return phase, err
+	}
+	for n, into := range []*Container{&phase.A, &phase.B} {
+		result, err := loads[n].Stop()
+		if err != nil {
+			return phase, err
+		}
+		into.Syncs, into.SyncMeanSeconds = result.Syncs, result.SyncMeanSeconds
+	}
+	return phase, nil
+}
+
+// watch reads the counters each interval, and makes the phase of the first and
+// the last.
+func (s *pair) watch(ctx context.Context, tell func(string), phase *Phase) error {
+	first, err := s.read()
+	if err != nil {
+		return err
+	}
+	last := first
+	for range int(time.Duration(s.asked.Seconds) * time.Second / s.asked.Interval) {
+		if err := fixture.Sleep(ctx, s.asked.Interval); err != nil {
+			return err
+		}
+		now, err := s.read()
+		if err != nil {
+			return err
+		}
+		share := now.since(last).share()
+		phase.Shares = append(phase.Shares, share)
+		tell(fmt.Sprintf("A %.1f %%, %.1f requests in the disk", 100*share, now.since(last).queue()))
+		last = now
+	}
+	all := last.since(first)
+	phase.MeasuredSeconds, phase.ShareA, phase.Queue, phase.Idle = all.at.Seconds(), all.share(), all.queue(), all.processors.Idle/all.processors.All
+	phase.A.Bytes, phase.A.JournalBytes = all.bytes[0], all.journal[0]
+	phase.B.Bytes, phase.B.JournalBytes = all.bytes[1], all.journal[1]
+	phase.A.Held, phase.B.Held = all.held[0].Seconds()/all.at.Seconds(), all.held[1].Seconds()/all.at.Seconds()
+	phase.DiskBytes = all.disk
+	return nil
+}
+
+// reading is all counters at a time, or between two times.
+type reading struct {
+	at time.Duration
+	// bytes of A and B on the disk, and of their journals, which bytes has, too.
+	bytes, journal [2]uint64
+	disk           uint64
+	// held is for how long io.cost had something of A and of B waiting.
+	held [2]time.Duration
+	// waited is the sum over the disk's requests of the time that they took.
+	waited     time.Duration
+	processors fixture.Processors
+}
+
+func (r reading) since(before reading) reading {
+	r.at -= before.at
+	for n := range r.bytes {
+		r.bytes[n] -= before.bytes[n]
+		r.journal[n] -= before.journal[n]
+		r.held[n] -= before.held[n]
+	}
+	r.disk -= before.disk
+	r.waited -= before.waited
+	r.processors = r.processors.Since(before.processors)
+	return r
+}
+
+// share is A's, 0 if nobody did anything.
+func (r reading) share() float64 {
+	if r.bytes[0]+r.bytes[1] == 0 {
+		return 0
+	}
+	return float64(r.bytes[0]) / float64(r.bytes[0]+r.bytes[1])
+}
+
+// queue is how many requests were under way, on average (Little's law).
+func (r reading) queue() float64 { return r.waited.Seconds() / r.at.Seconds() }
+
+func (s *pair) read() (r reading, err error) {
+	r.at = time.Since(s.begin)
+	for n, t := range s.containers {
+		if r.bytes[n], err = s.bytesOf(t.Parent); err != nil {
+			return r, err
+		}
+		if r.journal[n], err = s.bytesOf(t.journal); err != nil {
+			return r, err
+		}
+		text, err := os.ReadFile(filepath.Join(s.Group.Directory(t.Load), "io.stat"))
+		if err != nil {
+			return r, err
+		}
+		if r.held[n], err = parseHeld(string(text), s.Disk.Device.Dev); err != nil {
+			return r, err
+		}
+	}
+	if r.disk, r.waited, err = diskWork(s.Disk.Device); err != nil {
+		return r, err
+	}
+	r.processors, err = fixture.ReadProcessors()
+	return r, err
+}
+
+// bytesOf is what a cgroup and those below it did on the disk.
+func (s *pair) bytesOf(path string) (uint64, error) {
+	all, err := s.Lab.Tree.IO(path)
+	c := all[s.Disk.Device.Dev] // none: it did nothing yet
+	return c.ReadBytes + c.WriteBytes, err
+}
+
+// diskWork reads what a disk moved, and how long its requests took, from
+// /sys/block/NAME/stat (Documentation/block/stat.rst).
+func diskWork(disk blockdev.Disk) (bytes uint64, waited time.Duration, err error) {
+	stat, err := disk.Stat()
+	if err != nil {
+		return 0, 0, err
+	}
+	text, err := os.ReadFile(filepath.Join("/sys/block", disk.Name, "stat"))
+	if err != nil {
+		return 0, 0, err
+	}
+	waited, err = parseWaited(string(text))
+	return stat.Bytes(), waited, err
+}
+
+// parseHeld reads cost.wait, in microseconds, of a disk in io.stat; 0 if it is
+// not there, as under BFQ.
+func parseHeld(stat string, dev blockdev.Dev) (time.Duration, error) {
+	for line := range strings.Lines(stat) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != dev.String() {
+			continue
+		}
+		for _, field := range fields[1:] {
+			if text, found := strings.CutPrefix(field, "cost.wait="); found {
+				n, err := strconv.ParseInt(text, 10, 64)
+				return time.Duration(n) * time.Microsecond, err
+			}
+		}
+	}
+	return 0, nil
+}
+
+// The fields of a disk's stat, from 0.
+const diskTimeInQueue = 10 // milliseconds, of all requests together
+
+func parseWaited(stat string) (time.Duration, error) {
+	fields := strings.Fields(stat)
+	if len(fields) <= diskTimeInQueue {
+		return 0, fmt.Errorf("a disk's stat has %d fields; want more than %d", len(fields), diskTimeInQueue)
+	}
+	n, err := strconv.ParseInt(fields[diskTimeInQueue], 10, 64)
+	return time.Duration(n) * time.Millisecond, err
+}

@@ -1,0 +1,386 @@
+package ext4nvj
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
+)
+
+// Targets of ext4nvj: paper 3's gains, at 16 threads, its Figs. 4 and 5.
+const (
+	// VarmailOverStock and CreateOverStock are over ext4 with its journal on
+	// the disk.
+	VarmailOverStock = 2.9
+	CreateOverStock  = 1.97
+	// VarmailOverFine and CreateOverFine are over a journal in the same memory,
+	// of changed lines, with one lock.
+	VarmailOverFine = 2.3
+	CreateOverFine  = 1.68
+
+	targetThreads = 16
+)
+
+// The file systems that are compared.
+const (
+	// StockDisk is ext4 with its journal on the disk; StockPmem has it on
+	// persistent memory, as a block device (mke2fs -O journal_dev).
+	StockDisk = "ext4"
+	StockPmem = "ext4-pmem"
+	// NVJBlocks is ext4nvj with records of whole blocks and one lock, NVJFine
+	// with records of changed lines and one lock: paper 3's fine-grained
+	// baseline, and paper 4's N-JFS.
+	NVJBlocks = "blocks-one-lock"
+	NVJFine   = "lines-one-lock"
+	// NVJOne and NVJEight are ext4nvj with one partition (paper 3) and with
+	// eight (paper 4).
+	NVJOne   = "ext4nvj-1"
+	NVJEight = "ext4nvj-8"
+	// NVJSmall is ext4nvj with small files' data in its journal (the papers'
+	// future work), and one partition.
+	NVJSmall = "ext4nvj-small"
+)
+
+// Arrangements lists them.
+func Arrangements() []string {
+	return []string{StockDisk, StockPmem, NVJBlocks, NVJFine, NVJOne, NVJEight, NVJSmall}
+}
+
+// NeedsModule reports whether one of the arrangements needs the module.
+func NeedsModule(arrangements []string) bool {
+	return slices.ContainsFunc(arrangements, func(a string) bool { return mountOptions(a) != "" })
+}
+
+// mountOptions are the mount options of an arrangement, besides the journal's
+// path; "": it is stock ext4.
+func mountOptions(arrangement string) string {
+	return map[string]string{
+		NVJBlocks: "partitions=1,records=blocks,lock=one", NVJFine: "partitions=1,records=lines,lock=one",
+		NVJOne: "partitions=1", NVJEight: "partitions=8", NVJSmall: "partitions=1,journal_data=small",
+	}[arrangement]
+}
+
+// The loads, those of nvjournal/kernel/bench.
+const (
+	Varmail = "varmail"
+	Create  = "create"
+
+	mailFiles = 1000
+)
+
+// Loads lists them.
+func Loads() []string { return []string{Varmail, Create} }
+
+// Disk is a kind of disk under the file systems; each has one of its own.
+type Disk struct {
+	Name string
+	// Limits that QEMU puts on it; 0: none, and it is as fast as memory.
+	BytesPerSecond, IOPS int64
+}
+
+// Disks lists them.
+func Disks() []Disk {
+	return []Disk{{Name: "undelayed"}, {Name: "throttled", BytesPerSecond: 64 << 20, IOPS: 500}}
+}
+
+// DiskNames are their names.
+func DiskNames() (names []string) {
+	for _, d := range Disks() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// What the guest has for each arrangement: a disk of each kind, and persistent
+// memory, all of which is the journal: as much as paper 3 gives it. The journal of
+// stock ext4 on its disk is as large.
+const (
+	DiskBytes    = 1 << 30
+	JournalBytes = 256 << 20
+
+	// unusedBytes is the journal on the disk of ext4nvj, which must be
+	// there, and is not used.
+	unusedBytes = 16 << 20
+)
+
+// Part is a load on a kind of disk, as throttled/varmail.
+type Part struct{ Disk, Load string }
+
+func (p Part) String() string { return p.Disk + "/" + p.Load }
+
+// Parts lists those of the benchmark, in their order. create is not on the
+// throttled disk: its time has one fsync at its end, and what it leaves to be
+// written back afterwards takes that disk longer than all else.
+func Parts() []Part {
+	return []Part{{"undelayed", Varmail}, {"undelayed", Create}, {"throttled", Varmail}}
+}
+
+// Options configure the measurement.
+type Options struct {
+	// Boot boots a guest with, for each kind of disk and each arrangement, in
+	// this order, a disk, and for each arrangement persistent memory.
+	Boot         func(ctx context.Context, disks []Disk, arrangements []string) (Guest, error)
+	Parts        []Part
+	Arrangements []string
+	Threads      []int
+	// Rounds are timed; one before them warms up, and is counted.
+	Rounds int
+	// Milliseconds a run of varmail takes; create makes CreateFiles.
+	Milliseconds int
+	CreateFiles  int
+	// Tell is told what is done; nil: nobody.
+	Tell func(line string)
+	// Before is a result whose runs are kept where none is measured now.
+	Before Result
+}
+
+// Full is the benchmark, Quick a short run that tests it.
+var (
+	Full = Options{
+		Parts: Parts(), Arrangements: Arrangements(),
+		Threads: []int{1, 2, 4, 8, 16}, Rounds: 3, Milliseconds: 1000, CreateFiles: 3072,
+	}
+	Quick = Options{
+		Parts: Parts()[:2], Arrangements: Arrangements(),
+		Threads: []int{1, 16}, Rounds: 1, Milliseconds: 500, CreateFiles: 1024,
+	}
+)
+
+// Bounds of the options.
+const (
+	maxExt4NVJThreads = 64
+	maxExt4NVJRounds  = 33
+	// maxExt4NVJCreated bounds what create leaves on a disk, in all rounds.
+	maxExt4NVJCreated = 100_000
+)
+
+// Check says what is wrong with the options.
+func (o Options) Check() error {
+	if len(o.Parts) == 0 || len(o.Arrangements) == 0 {
+		return errors.New("nothing to measure: want at least one part and one arrangement")
+	}
+	for n, part := range o.Parts {
+		if !slices.Contains(DiskNames(), part.Disk) || !slices.Contains(Loads(), part.Load) || slices.Contains(o.Parts[:n], part) {
+			return fmt.Errorf("no part %s, or twice: choose a disk of %s and a load of %s, as %s", part, strings.Join(DiskNames(), ", "), strings.Join(Loads(), ", "), Parts()[0])
+		}
+	}
+	for n, name := range o.Arrangements {
+		if !slices.Contains(Arrangements(), name) || slices.Contains(o.Arrangements[:n], name) {
+			return fmt.Errorf("no arrangement %q, or twice: choose of %s", name, strings.Join(Arrangements(), ", "))
+		}
+	}
+	if len(o.Threads) == 0 || slices.Min(o.Threads) < 1 || slices.Max(o.Threads) > maxExt4NVJThreads {
+		return fmt.Errorf("threads %v: want numbers from 1 to %d", o.Threads, maxExt4NVJThreads)
+	}
+	if o.Rounds < 1 || o.Rounds > maxExt4NVJRounds {
+		return fmt.Errorf("%d rounds: want 1 to %d", o.Rounds, maxExt4NVJRounds)
+	}
+	if o.Milliseconds < 100 || o.CreateFiles < maxExt4NVJThreads {
+		return fmt.Errorf("runs of %d ms and %d files: want at least 100 ms and %d", o.Milliseconds, o.CreateFiles, maxExt4NVJThreads)
+	}
+	if made := o.CreateFiles * len(o.Threads) * (o.Rounds + 1); made > maxExt4NVJCreated {
+		return fmt.Errorf("create would make %d files on each disk: want at most %d, by fewer rounds, threads or files", made, maxExt4NVJCreated)
+	}
+	return nil
+}
+
+// Guest is a booted kernel.
+type Guest interface {
+	// Kernel is what uname -r says there.
+	Kernel() string
+	// RunInGuest calls RunInGuest there, and gives each sample as it comes;
+	// tell gets what it says meanwhile.
+	RunExt4NVJ(ctx context.Context, c Case, got func(Sample), tell func(line string)) error
+	// Close ends it. The error says what faults the kernel reported of itself.
+	Close() error
+}
+
+// Case is what a guest is told to run on one kind of disk.
+type Case struct {
+	Disk string `json:"disk"`
+	// FirstDisk is the number of the first arrangement's disk.
+	FirstDisk    int      `json:"first_disk"`
+	Loads        []string `json:"loads"`
+	Arrangements []string `json:"arrangements"`
+	Threads      []int    `json:"threads"`
+	Rounds       int      `json:"rounds"`
+	Milliseconds int      `json:"milliseconds"`
+	CreateFiles  int      `json:"create_files"`
+}
+
+// Sample is one run in a guest.
+type Sample struct {
+	Load        string `json:"load"`
+	Arrangement string `json:"arrangement"`
+	Threads     int    `json:"threads"`
+	// Result is the load's own.
+	Result LoadResult `json:"result"`
+	// Counts are there in the round that is counted, whose times do not count.
+	Counts *Counts `json:"counts,omitempty"`
+}
+
+// LoadResult is what nvjournal/kernel/bench prints of a run.
+type LoadResult struct {
+	Operations     uint64  `json:"operations"`
+	Seconds        float64 `json:"seconds"`
+	Syncs          uint64  `json:"syncs"`
+	SyncP50Seconds float64 `json:"sync_p50_seconds"`
+	SyncP95Seconds float64 `json:"sync_p95_seconds"`
+	SyncP99Seconds float64 `json:"sync_p99_seconds"`
+}
+
+// Result is the result of the benchmark.
+type Result struct {
+	Host   report.Host `json:"host"`
+	Kernel string      `json:"guest_kernel"`
+	CPUs   int         `json:"guest_cpus"`
+	Rounds int         `json:"rounds"`
+	// Milliseconds and CreateFiles as in the options.
+	Milliseconds int   `json:"milliseconds"`
+	CreateFiles  int   `json:"create_files"`
+	Runs         []Run `json:"runs"`
+}
+
+// Run is an arrangement with a load, a disk and a number of threads, over
+// all rounds: spreads of each round's values.
+type Run struct {
+	Disk                string            `json:"disk"`
+	Load                string            `json:"load"`
+	Threads             int               `json:"threads"`
+	Arrangement         string            `json:"arrangement"`
+	OperationsPerSecond statistics.Spread `json:"operations_per_second"`
+	SyncsPerSecond      statistics.Spread `json:"syncs_per_second"`
+	SyncP50Seconds      statistics.Spread `json:"sync_p50_seconds"`
+	SyncP95Seconds      statistics.Spread `json:"sync_p95_seconds"`
+	SyncP99Seconds      statistics.Spread `json:"sync_p99_seconds"`
+	Counts              Counts            `json:"counts"`
+}
+
+// cPUs are the guest's processors.
+const cPUs = 2
+
+// Bench measures in one boot.
+func Bench(ctx context.Context, o Options) (result Result, err error) {
+	result = Result{Host: report.ThisHost(), CPUs: cPUs, Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles, Runs: slices.Clone(o.Before.Runs)}
+	if err := o.Check(); err != nil {
+		return result, err
+	}
+	if b := o.Before; len(b.Runs) > 0 && (b.Rounds != o.Rounds || b.Milliseconds != o.Milliseconds || b.CreateFiles != o.CreateFiles) {
+		return result, fmt.Errorf("the figures kept before are of %d rounds, %d ms, %d files, and these would be of %d, %d, %d: measure all, or write to another file (--output)",
+			b.Rounds, b.Milliseconds, b.CreateFiles, o.Rounds, o.Milliseconds, o.CreateFiles)
+	}
+	tell := func(string) {}
+	if o.Tell != nil {
+		tell = o.Tell
+	}
+	var disks []Disk
+	loads := make(map[string][]string)
+	for _, d := range Disks() {
+		for _, load := range Loads() {
+			if slices.Contains(o.Parts, Part{d.Name, load}) {
+				loads[d.Name] = append(loads[d.Name], load)
+			}
+		}
+		if len(loads[d.Name]) > 0 {
+			disks = append(disks, d)
+		}
+	}
+	tell("booting")
+	g, err := o.Boot(ctx, disks, o.Arrangements)
+	if err != nil {
+		return result, err
+	}
+	defer func() { err = errors.Join(err, g.Close()) }()
+	result.Kernel = g.Kernel()
+	for n, d := range disks {
+		c := Case{
+			Disk: d.Name, FirstDisk: n * len(o.Arrangements), Loads: loads[d.Name], Arrangements: o.Arrangements, Threads: o.Threads,
+			Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles,
+		}
+		var samples []Sample
+		err := g.RunExt4NVJ(ctx, c, func(s Sample) { samples = append(samples, s) }, func(line string) { tell(d.Name + ": " + line) })
+		if err != nil {
+			return result, fmt.Errorf("disk %s: %w", d.Name, err)
+		}
+		runs, err := runs(c, samples)
+		if err != nil {
+			return result, fmt.Errorf("disk %s: %w", d.Name, err)
+		}
+		for _, run := range runs {
+			result.put(run)
+		}
+	}
+	slices.SortStableFunc(result.Runs, Run.compare)
+	return result, nil
+}
+
+// runs makes runs of a case's samples, of which none may be missing.
+func runs(c Case, samples []Sample) (runs []Run, err error) {
+	for _, load := range c.Loads {
+		for _, threads := range c.Threads {
+			for _, arrangement := range c.Arrangements {
+				run := Run{Disk: c.Disk, Load: load, Threads: threads, Arrangement: arrangement}
+				var timed []LoadResult
+				counted := 0
+				for _, s := range samples {
+					switch {
+					case s.Load != load || s.Threads != threads || s.Arrangement != arrangement:
+					case s.Counts != nil:
+						run.Counts = *s.Counts
+						counted++
+					case s.Result.Operations == 0 || s.Result.Seconds <= 0:
+						return nil, fmt.Errorf("%s, %s, %d threads: a run of %d operations in %g s", load, arrangement, threads, s.Result.Operations, s.Result.Seconds)
+					default:
+						timed = append(timed, s.Result)
+					}
+				}
+				if len(timed) != c.Rounds || counted != 1 {
+					return nil, fmt.Errorf("%s, %s, %d threads: the guest gave %d timed runs and %d counted; want %d and 1", load, arrangement, threads, len(timed), counted, c.Rounds)
+				}
+				of := func(value func(LoadResult) float64) statistics.Spread {
+					var values []float64
+					for _, r := range timed {
+						values = append(values, value(r))
+					}
+					return statistics.Spread{Median: statistics.Median(values), Low: slices.Min(values), High: slices.Max(values)}
+				}
+				run.OperationsPerSecond = of(func(r LoadResult) float64 { return float64(r.Operations) / r.Seconds })
+				run.SyncsPerSecond = of(func(r LoadResult) float64 { return float64(r.Syncs) / r.Seconds })
+				run.SyncP50Seconds = of(func(r LoadResult) float64 { return r.SyncP50Seconds })
+				run.SyncP95Seconds = of(func(r LoadResult) float64 { return r.SyncP95Seconds })
+				run.SyncP99Seconds = of(func(r LoadResult) float64 { return r.SyncP99Seconds })
+				runs = append(runs, run)
+			}
+		}
+	}
+	return runs, nil
+}
+
+// put adds a run, and replaces an earlier one of the same kind.
+func (n *Result) put(run Run) {
+	n.Runs = slices.DeleteFunc(n.Runs, func(old Run) bool { return old.compare(run) == 0 })
+	n.Runs = append(n.Runs, run)
+}
+
+// compare is by disk, load, threads and arrangement, in this order.
+func (r Run) compare(other Run) int {
+	at := func(all []string, a, b string) int { return slices.Index(all, a) - slices.Index(all, b) }
+	return cmp.Or(at(DiskNames(), r.Disk, other.Disk), at(Loads(), r.Load, other.Load), r.Threads-other.Threads,
+		at(Arrangements(), r.Arrangement, other.Arrangement))
+}
+
+// run returns nil if it was not measured.
+func (n Result) run(disk, load, arrangement string, threads int) *Run {
+	want := Run{Disk: disk, Load: load, Threads: threads, Arrangement: arrangement}
+	for k := range n.Runs {
+		if n.Runs[k].compare(want) == 0 {
+			return &n.Runs[k]
+		}
+	}
+	return nil
+}

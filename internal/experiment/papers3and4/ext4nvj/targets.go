@@ -1,0 +1,99 @@
+package ext4nvj
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/daybook-project/daybook/internal/experiment/verdict"
+)
+
+// targets are the targets of ext4nvj on each kind of disk.
+var targets = []struct {
+	load, over string
+	bound      float64
+}{
+	{Varmail, StockDisk, VarmailOverStock},
+	{Varmail, NVJFine, VarmailOverFine},
+	{Create, StockDisk, CreateOverStock},
+	{Create, NVJFine, CreateOverFine},
+}
+
+// Verdicts hold the result against the targets, with each load and disk that was measured.
+func (n Result) Verdicts() (all []verdict.Verdict) {
+	for _, disk := range n.disks() {
+		for _, t := range targets {
+			if len(n.threads(disk, t.load)) == 0 {
+				continue
+			}
+			v := verdict.Verdict{
+				Target: fmt.Sprintf("%s over %s, %d threads, disk %s", t.load, titleOf(t.over), targetThreads, disk),
+				Wanted: fmt.Sprintf("at least %g×", t.bound), Measured: "not measured", Bound: t.bound,
+			}
+			if ratio, which := n.over(disk, t.load, t.over, targetThreads); which != "" {
+				v.Value, v.Measured, v.Met = ratio, fmt.Sprintf("%.2f× (%s)", ratio, titleOf(which)), ratio >= t.bound
+			}
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// over is the rate of ext4nvj over that of another, as it is best there, and which
+// that is; "" if one of them was not measured.
+func (n Result) over(disk, load, other string, threads int) (ratio float64, which string) {
+	base := n.run(disk, load, other, threads)
+	if base == nil {
+		return 0, ""
+	}
+	for _, arrangement := range []string{NVJOne, NVJEight, NVJSmall} {
+		ours := n.run(disk, load, arrangement, threads)
+		if ours == nil {
+			continue
+		}
+		if r := ours.OperationsPerSecond.Median / base.OperationsPerSecond.Median; r > ratio {
+			ratio, which = r, arrangement
+		}
+	}
+	return ratio, which
+}
+
+// Check returns an error for each missed target, or nil.
+func (n Result) Check() error {
+	if len(n.Runs) == 0 {
+		return errors.New("nothing was measured")
+	}
+	return verdict.Check(n.Verdicts())
+}
+
+// titleOf returns the title of an arrangement.
+func titleOf(arrangement string) string {
+	return map[string]string{
+		StockDisk: "ext4", StockPmem: "ext4, journal on pmem", NVJBlocks: "blocks, one lock", NVJFine: "lines, one lock",
+		NVJOne: "ext4nvj, P = 1", NVJEight: "ext4nvj, P = 8", NVJSmall: "ext4nvj, small files' data",
+	}[arrangement]
+}
+
+// The kinds that were measured, in their order.
+func (n Result) disks() []string {
+	return n.measured(DiskNames(), func(r Run) string { return r.Disk })
+}
+
+func (n Result) loads() []string {
+	return n.measured(Loads(), func(r Run) string { return r.Load })
+}
+
+func (n Result) arrangements() []string {
+	return n.measured(Arrangements(), func(r Run) string { return r.Arrangement })
+}
+
+func (n Result) measured(names []string, of func(Run) string) (all []string) {
+	for _, name := range names {
+		for _, r := range n.Runs {
+			if of(r) == name {
+				all = append(all, name)
+				break
+			}
+		}
+	}
+	return all
+}

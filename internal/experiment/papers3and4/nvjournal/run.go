@@ -1,0 +1,232 @@
+package nvjournal
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
+	"github.com/daybook-project/daybook/internal/program"
+)
+
+// Options configure the measurement.
+type Options struct {
+	// Program is nvjournal's benchmark, built.
+	Program string
+	Streams []Recording
+	Rounds  int
+	Quick   bool
+	// FenceNanoseconds and LineNanoseconds make the memory of all that is
+	// measured slower, and MegabytesPerSecond narrower; 0: not, as papers 3
+	// and 4, which take DRAM as it is.
+	FenceNanoseconds, LineNanoseconds, MegabytesPerSecond int
+	// Latencies are what each fence waits besides, ns, in a part of its own;
+	// nil: those of the program.
+	Latencies []int
+	// Only is the one section that is measured, as the program calls it; the others
+	// are taken over from Before. "": all.
+	Only   string
+	Before Result
+	// Progress receives the messages of the program.
+	Progress io.Writer
+}
+
+// Recording is a recording of block updates, by package blockstream.
+type Recording struct{ Name, Path string }
+
+// Result is the result of the benchmark of nvjournal.
+type Result struct {
+	Host        report.Host `json:"host"`
+	Persistence string      `json:"persistence"`
+	RegionBytes uint64      `json:"region_bytes"`
+	Rounds      int         `json:"rounds"`
+	// Injected latency and bandwidth; 0: the memory's own.
+	FenceNanoseconds float64 `json:"fence_ns"`
+	LineNanoseconds  float64 `json:"line_ns"`
+	BytesPerSecond   float64 `json:"bytes_per_second"`
+
+	Streams []Stream `json:"streams"`
+	Rows    []Row    `json:"rows"`
+	// Ratios are what follows from Rows, near over near and apart over apart.
+	Ratios     []Ratio      `json:"ratios"`
+	Floor      []Update     `json:"floor"`
+	Commit     []Commit     `json:"commit"`
+	Recovery   []Recovery   `json:"recovery"`
+	Checkpoint []Checkpoint `json:"checkpoint"`
+	Order      []Order      `json:"order"`
+	Data       []Data       `json:"data"`
+	Latency    []Latency    `json:"latency"`
+	Machine    []Machine    `json:"machine"`
+	// Calibration is what Machine came to in each state, and Models what follows.
+	Calibration []Calibration `json:"calibration"`
+	Models      []Model       `json:"models"`
+
+	// NearestNanoseconds is a line's way from one processor to another, at best, and
+	// AdditionNanoseconds an atomic addition without contention. They bound NVJNear.
+	NearestNanoseconds  float64 `json:"nearest_line_transfer_ns"`
+	AdditionNanoseconds float64 `json:"atomic_addition_ns"`
+	// Later are the sections that were measured again by themselves, behind all.
+	Later []string `json:"measured_later,omitempty"`
+}
+
+// Stream is a recording of block updates.
+type Stream struct {
+	Stream     string `json:"stream"`
+	Operations int    `json:"operations"`
+	Updates    int    `json:"updates"`
+	Lines      int    `json:"lines"`
+	Blocks     int    `json:"blocks"`
+}
+
+// Row is one engine with one stream and a number of threads. A nil value was not
+// counted, because the engine bypasses the counters.
+type Row struct {
+	Stream      string  `json:"stream"`
+	Engine      string  `json:"engine"`
+	Partitions  int     `json:"partitions"`
+	Threads     int     `json:"threads"`
+	CommitEvery int     `json:"commit_every_operations"`
+	Rounds      []Round `json:"rounds"`
+	// Rates are what the rounds came to, those of each state apart.
+	Rates            []Rate   `json:"rates"`
+	BytesPerUpdate   *float64 `json:"bytes_per_update"`
+	FlushesPerUpdate *float64 `json:"flushes_per_update"`
+	FencesPerUpdate  *float64 `json:"fences_per_update"`
+	SyncsPerUpdate   *float64 `json:"syncs_per_update,omitempty"`
+}
+
+// Name returns the engine with its partitions, as text.
+func (r Row) Name() string { return engineName(r.Engine, r.Partitions) }
+
+func engineName(engine string, partitions int) string {
+	if engine == "nvjournal" {
+		return "nvjournal, P = " + strconv.Itoa(partitions)
+	}
+	return engine
+}
+
+// Commit is nvj_commit of one thread, in microseconds: spreads over rounds of a
+// round's median, mean and 99th percentile.
+type Commit struct {
+	Partitions int               `json:"partitions"`
+	Median     statistics.Spread `json:"median_us"`
+	Mean       statistics.Spread `json:"mean_us"`
+	P99        statistics.Spread `json:"p99_us"`
+}
+
+// Recovery is a recovery.
+type Recovery struct {
+	Partitions    int               `json:"partitions"`
+	How           string            `json:"how"`
+	SecondsPerGiB statistics.Spread `json:"seconds_per_gib"`
+	JournalBytes  uint64            `json:"journal_bytes"`
+	Records       uint64            `json:"records"`
+	Blocks        uint64            `json:"blocks"`
+}
+
+// Checkpoint is a checkpoint to a disk model.
+type Checkpoint struct {
+	Channels           int               `json:"channels"`
+	Threads            int               `json:"threads"`
+	WritesUnderWay     int               `json:"writes_under_way"`
+	WriteSeconds       float64           `json:"write_seconds"`
+	MebibytesPerSecond statistics.Spread `json:"mib_per_second"`
+}
+
+// Data is one small synchronous write of file data.
+type Data struct {
+	How    string            `json:"how"`
+	Bytes  int               `json:"bytes"`
+	Median statistics.Spread `json:"median_us"`
+}
+
+// Run runs the program and adds the model.
+func Run(ctx context.Context, o Options) (Result, error) {
+	arguments := []string{
+		"--rounds", strconv.Itoa(o.Rounds), "--fence-ns", strconv.Itoa(o.FenceNanoseconds),
+		"--line-ns", strconv.Itoa(o.LineNanoseconds), "--bandwidth", strconv.Itoa(o.MegabytesPerSecond),
+	}
+	for _, s := range o.Streams {
+		arguments = append(arguments, "--stream", s.Name+"="+s.Path)
+	}
+	if o.Only != "" {
+		arguments = append(arguments, "--only", o.Only)
+	}
+	if o.Quick {
+		arguments = append(arguments, "--quick")
+	}
+	if o.Latencies != nil {
+		var list []string
+		for _, ns := range o.Latencies {
+			list = append(list, strconv.Itoa(ns))
+		}
+		arguments = append(arguments, "--latency", strings.Join(list, ","))
+	}
+	out, err := program.Output(ctx, program.Command{Path: o.Program, Args: arguments, Errors: o.Progress})
+	if err != nil {
+		return Result{}, fmt.Errorf("cannot measure nvjournal: %w", err)
+	}
+	result, err := o.read([]byte(out))
+	if err != nil {
+		return result, fmt.Errorf("cannot read what %s measured: %w", o.Program, err)
+	}
+	for k := range result.Order {
+		if o.Only != "" && o.Only != "order" {
+			break // computed before
+		}
+		if err := result.Order[k].compute(); err != nil {
+			return result, fmt.Errorf("cannot compute what a checkpoint's order takes: %w", err)
+		}
+	}
+	result.Host = report.ThisHost()
+	result.evaluate()
+	return result, nil
+}
+
+// read takes what the program printed; of one section alone, into what was before.
+func (o Options) read(printed []byte) (result Result, err error) {
+	if o.Only == "" {
+		return result, json.Unmarshal(printed, &result)
+	}
+	// By keys: read into the old figures themselves, what is no longer there would stay.
+	all := make(map[string]json.RawMessage)
+	before, err := json.Marshal(o.Before)
+	if err != nil {
+		return result, err
+	}
+	for _, text := range [][]byte{before, printed} {
+		if err := json.Unmarshal(text, &all); err != nil {
+			return result, err
+		}
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		return result, err
+	}
+	if err := json.Unmarshal(text, &result); err != nil {
+		return result, err
+	}
+	// All rounds are held to the shortest way that was ever seen.
+	if near := o.Before.NearestNanoseconds; near > 0 {
+		result.NearestNanoseconds = min(near, result.NearestNanoseconds)
+	}
+	if !slices.Contains(result.Later, o.Only) {
+		result.Later = append(result.Later, o.Only)
+	}
+	return result, nil
+}
+
+// row returns nil if it was not measured.
+func (n Result) row(stream, engine string, partitions, threads int) *Row {
+	for k, r := range n.Rows {
+		if r.Stream == stream && r.Engine == engine && r.Partitions == partitions && r.Threads == threads {
+			return &n.Rows[k]
+		}
+	}
+	return nil
+}

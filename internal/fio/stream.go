@@ -1,0 +1,62 @@
+package fio
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Access is what a Stream does to its file.
+type Access string
+
+// The kinds of access, each from the beginning of the file to its end, again and again.
+const (
+	Read      Access = "read"
+	Write     Access = "write"
+	ReadWrite Access = "rw" // every other request of each, at random
+)
+
+// Stream is one process that works on one file past the page cache, with a number of
+// requests in flight (libaio).
+type Stream struct {
+	// File exists and is as long as what is read or written of it. A file that is
+	// overwritten changes no metadata but its times.
+	File   string
+	Access Access
+	// Depth is the number of requests in flight, 1 to 1024.
+	Depth int
+	// BlockBytes is the size of one request: a multiple of 512, up to 16 MiB.
+	BlockBytes int
+	// FsyncEvery is after how many writes it calls fsync; 0: never.
+	FsyncEvery int
+	// Time is how long it works, 1 s to an hour, unless stopped before.
+	Time time.Duration
+}
+
+const maxDepth = 1024
+
+// Check says what is wrong with the stream.
+func (s Stream) Check() error {
+	switch {
+	case s.File == "":
+		return errors.New("no file to work on")
+	case s.Access != Read && s.Access != Write && s.Access != ReadWrite:
+		return fmt.Errorf("access %q: want %s, %s or %s", s.Access, Read, Write, ReadWrite)
+	case s.Depth < 1 || s.Depth > maxDepth:
+		return fmt.Errorf("%d requests in flight: want 1 to %d", s.Depth, maxDepth)
+	case s.FsyncEvery < 0:
+		return fmt.Errorf("an fsync after %d writes: want 1 or more, or 0 for none", s.FsyncEvery)
+	}
+	return errors.Join(checkBlock(s.BlockBytes), checkTime(s.Time))
+}
+
+func (s Stream) arguments(output string) []string {
+	arguments := append(commonArguments("stream", output, s.Time),
+		"--filename="+s.File, "--rw="+string(s.Access), "--ioengine=libaio", "--iodepth="+strconv.Itoa(s.Depth), "--direct=1",
+		"--bs="+strconv.Itoa(s.BlockBytes), "--fallocate=none", "--thread")
+	if s.FsyncEvery > 0 {
+		arguments = append(arguments, "--fsync="+strconv.Itoa(s.FsyncEvery))
+	}
+	return arguments
+}
