@@ -12,8 +12,8 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// One program for every distribution: it needs no library of the host, says which
-// version it is, and holds no path of the machine that built it.
+// One program runs on every distribution: it needs no library of the host, prints
+// its version, and contains no path of the machine that built it.
 func TestMakeBuildsAStaticProgramWithAVersion(t *testing.T) {
 	needs.Tool(t, "make")
 	root, err := filepath.Abs("../..")

@@ -17,16 +17,16 @@ func newCalibrateCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "calibrate DIR",
-		Short: "Measure what each kind of call costs the journal of a file system",
-		Long: `Calibrate measures, on the ext4 that DIR is on, how many bytes reach the journal for
+		Short: "Measure the journal bytes that each kind of system call causes",
+		Long: `Calibrate measures, on the ext4 file system of DIR, how many bytes reach the journal for
 each kind of call that changes metadata: 1000 calls on 1000 different files, 10 runs.
-It prints the table beside published values and saves it for the syscalls estimator
+It prints the table with published values and saves it for the syscalls estimator
 ("daybook top --estimator syscalls").
 
 It works in a private directory in DIR and removes it at the end, also after Ctrl-C.
-The next calibration removes what a killed one left. It takes some seconds to a
-minute. The file system should be quiet: a run in which another cgroup wrote to the
-same journal is repeated, and reported if it stays disturbed.`,
+The next calibration removes the files of a killed one. It takes some seconds to a
+minute. The file system should be idle: a run in which another cgroup wrote to the
+same journal is repeated, and reported if every repetition is disturbed.`,
 		Example: `  daybook calibrate /srv/data
   daybook calibrate /srv/data --json --output costs.json
   daybook top --estimator syscalls --calibration costs.json`,

@@ -15,7 +15,7 @@ func newCompletionCommand() *cobra.Command {
 	}
 	return &cobra.Command{
 		Use:   "completion bash|fish|zsh",
-		Short: "Write the completion script of a shell",
+		Short: "Print the completion script for a shell",
 		Long: `Completion writes, to the standard output, a script that lets the shell complete
 daybook's commands, flags, disks, volumes and laws. The packaged names are
 /usr/share/bash-completion/completions/daybook, /usr/share/zsh/site-functions/_daybook

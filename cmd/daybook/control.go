@@ -22,9 +22,10 @@ import (
 	"github.com/daybook-project/daybook/internal/interrupt"
 )
 
-// controlFlags are what the command line says; it goes before the file.
+// controlFlags are the flags of control; they override the configuration file.
 type controlFlags struct {
 	config, law, stateDir    string
+	checkConfig              string
 	actuator                 string
 	devices                  []string
 	estimator, calibration   string
@@ -43,17 +44,17 @@ func newControlCommand() *cobra.Command {
 		Long: `Control measures what each container cost the disk (charged I/O, journal, metadata
 written in place, uncharged data) and corrects the cgroups' weights until the shares
 match the ideal weights. The law "feedback" corrects ten times in an interval, the law
-"paper" once. Control lowers a write limit by the I/O that the limit does not count.
+"paper" once. Control reduces a write limit by the I/O that the limit does not count.
 
 Control checks whether the disk's scheduler follows its weights. If it does not for
-15 s, control says so, and limits (io.max, blkio.throttle) hold the shares until it
-does again. On a scheduler without weights (none, mq-deadline, kyber) limits always
-do.
+15 s, control logs it and enforces the shares by limits (io.max, blkio.throttle)
+until it does again. On a scheduler without weights (none, mq-deadline, kyber)
+control always uses limits.
 
-The ideal weights are those of the configuration, else those found in the cgroups.
+The ideal weights are those of the configuration, else the current ones of the cgroups.
 Control saves the original settings before the first change. It restores them at the
 end (Ctrl-C, SIGTERM, SIGQUIT) and at the next start after a kill -9; so does "daybook
-restore". SIGHUP reads the configuration again; a bad one has no effect.
+restore". SIGHUP reads the configuration again; an invalid one has no effect.
 
 The configuration is YAML; all keys are optional:
 
@@ -69,8 +70,14 @@ The configuration is YAML; all keys are optional:
   limits: correct            # or keep
   containers:                # none: every cgroup that does I/O there
     - match: /docker/*       # cgroup path or container name; * does not cross /
-      weight: 300            # left out: as found`,
-		Example: `  # Print the changes, make none
+      weight: 300            # default: unchanged
+
+With --check-config control prints each error as FILE:LINE: ERROR, and rules that have
+no effect as notes. The exit code is 0 without errors, else 1.`,
+		Example: `  # Check a configuration on any host
+  daybook control --check-config shares.yaml
+
+  # Print the changes without making them
   daybook control --config shares.yaml --device sda --dry-run
 
   # Run until Ctrl-C
@@ -83,17 +90,21 @@ The configuration is YAML; all keys are optional:
   daybook restore`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("check-config") {
+				return checkConfig(cmd, f.checkConfig)
+			}
 			return f.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "configuration `FILE` (default: all weights as found)")
-	flags.StringArrayVar(&f.devices, "device", nil, "a disk: a name such as sda, a node, major:minor, or a mount point; of a logical volume, the disk below; may be repeated")
-	flags.DurationVar(&f.interval, "interval", 0, "in which shares are to match, 1s to 1h (default 5s, jbd2's own)")
-	flags.StringVar(&f.law, "law", "", "feedback (default) or paper")
-	flags.StringVar(&f.actuator, "actuator", "", "what holds the shares: auto (default), weights or limits")
+	flags.StringVar(&f.config, "config", "", "configuration `FILE` (default: keep all current weights)")
+	flags.StringVar(&f.checkConfig, "check-config", "", "check the configuration `FILE`, print all its errors, and exit; needs no root and no disk")
+	flags.StringArrayVar(&f.devices, "device", nil, "disk to control: a name such as sda, a node, major:minor, or a mount point; for a logical volume, its underlying disk; may be repeated")
+	flags.DurationVar(&f.interval, "interval", 0, "interval between corrections, 1s to 1h (default 5s, the commit interval of jbd2)")
+	flags.StringVar(&f.law, "law", "", "control law: feedback (default) or paper")
+	flags.StringVar(&f.actuator, "actuator", "", "means that enforces the shares: auto (default), weights or limits")
 	flags.StringVar(&f.stateDir, "state-dir", "", "`DIR` for the original settings (default "+control.DefaultStateDir+")")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "print the changes and make none")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the changes without making them")
 	flags.StringVar(&f.estimator, "estimator", "handles", "how journal bytes are attributed: handles or syscalls")
 	flags.StringVar(&f.calibration, "calibration", "", "calibration `FILE` of the syscalls estimator")
 	flags.StringVar(&f.metrics, "metrics", "", "serve Prometheus metrics on `ADDR`: a port on 127.0.0.1, or an address written in full")
@@ -104,7 +115,7 @@ The configuration is YAML; all keys are optional:
 	return cmd
 }
 
-// load reads the configuration and puts the command line over it.
+// load reads the configuration and applies the flags over it.
 func (f *controlFlags) load() (control.Config, error) {
 	config := control.DefaultConfig()
 	if f.config != "" {
@@ -145,7 +156,7 @@ func (f *controlFlags) load() (control.Config, error) {
 		config.StateDir = f.stateDir
 	}
 	if len(config.Devices) == 0 {
-		return config, errors.New("which disk? want --device, such as --device sda, or devices: in the configuration")
+		return config, errors.New("no disk is named: which disk? use --device, such as --device sda, or devices: in the configuration")
 	}
 	return config, nil
 }
@@ -206,7 +217,7 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return errors.Join(control.Run(ctx, options), observers.close())
 }
 
-// openControlled finds disks and what controls their shares. One that cannot be
+// openControlled opens the disks and their actuators. A disk that cannot be
 // controlled is an error.
 func openControlled(devices []string, actuator string) ([]control.Disk, error) {
 	if os.Geteuid() != 0 {
@@ -240,8 +251,8 @@ func openControlled(devices []string, actuator string) ([]control.Disk, error) {
 	return disks, nil
 }
 
-// containerNames names the topmost cgroups of containers: a rule for a name
-// must not match the cgroups inside.
+// containerNames returns a function that names the topmost cgroups of
+// containers: a rule for a name must not match the cgroups inside.
 func containerNames() func(cgroup string) string {
 	resolver := container.NewResolver(container.Config{})
 	return func(cgroup string) string {
@@ -253,20 +264,20 @@ func containerNames() func(cgroup string) string {
 	}
 }
 
-// observedSource shows each sample to the recording and the metrics too.
+// observedSource also passes each sample to the recording and the metrics.
 type observedSource struct {
 	account.Source
 	observers *observers
 }
 
-// SetInterval passes the wish on to a source that can fulfil it.
+// SetInterval passes the interval on to a source that supports it.
 func (s observedSource) SetInterval(interval time.Duration) {
 	if source, ok := s.Source.(interface{ SetInterval(time.Duration) }); ok {
 		source.SetInterval(interval)
 	}
 }
 
-// Regroup passes the wish on likewise.
+// Regroup passes the call on to a source that supports it.
 func (s observedSource) Regroup() {
 	if source, ok := s.Source.(interface{ Regroup() }); ok {
 		source.Regroup()
@@ -294,5 +305,5 @@ func printDecision(w io.Writer, d control.Decision) {
 		}
 		fmt.Fprintf(table, "%s\t%s\t\t%d\t%d\t%d bytes/s\n", l.Cgroup, what, l.Original, l.Before, l.After)
 	}
-	_ = table.Flush() // a closed pipe ends the program by itself
+	_ = table.Flush() // a closed pipe ends the program with SIGPIPE
 }

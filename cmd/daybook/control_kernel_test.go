@@ -56,7 +56,7 @@ func newControlRig(t *testing.T) *controlRig {
 	return r
 }
 
-// newCgroups is a rig without disks.
+// newCgroups returns a rig without disks.
 func newCgroups(t *testing.T) *controlRig {
 	t.Helper()
 	needs.Root(t)
@@ -108,7 +108,7 @@ func (r *controlRig) makeDisk(t *testing.T, n int, scheduler string) {
 	}
 }
 
-// deleteDisk takes a disk away, as it is pulled out once nobody uses it.
+// deleteDisk removes a disk, as if it is pulled out once nobody uses it.
 func (r *controlRig) deleteDisk(t *testing.T, n int) {
 	t.Helper()
 	for _, load := range r.loads[n] {
@@ -131,14 +131,15 @@ func (r *controlRig) deleteDisk(t *testing.T, n int) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	// Also when the test's context has ended.
+	// Delete the disk also when the test's context has ended.
 	if err := disksim.Delete(context.Background(), filepath.Join(r.dir, "disks"), r.disks[n].Name); err != nil {
 		t.Error(err)
 	}
 	r.disks[n] = nil
 }
 
-// load keeps a process in a job's cgroup that reads; b also makes directories.
+// load starts a process in a job's cgroup that reads; in job b it also makes
+// directories.
 func (r *controlRig) load(t *testing.T, n int, job string) {
 	t.Helper()
 	const script = `set -e; echo $$ > "$1/cgroup.procs"; mkdir "$2"; cd "$2"
@@ -148,7 +149,7 @@ if [ "$3" = b ]; then mkdir -p $i/a/b $i/c/d $i/e/f $i/g/h; fi; done`
 	r.start(t, n, job, script, r.tree.Root()+r.jobs+"/"+job, filepath.Join(r.mounts[n], job), job)
 }
 
-// read keeps a process in a job's cgroup that only reads, a file of its own.
+// read starts a process in a job's cgroup that only reads a file of its own.
 func (r *controlRig) read(t *testing.T, n int, job string, reader int) {
 	t.Helper()
 	const script = `set -e; echo $$ > "$1/cgroup.procs"
@@ -170,7 +171,8 @@ func (r *controlRig) start(t *testing.T, n int, job, script string, args ...stri
 	}
 }
 
-// weights are those of a job on both disks; 0: none of its own there.
+// weights returns the weights of a job on both disks; 0 means that it has none
+// of its own there.
 func (r *controlRig) weights(t *testing.T, job string) [2]uint64 {
 	t.Helper()
 	var weights [2]uint64
@@ -191,7 +193,7 @@ func (r *controlRig) weights(t *testing.T, job string) [2]uint64 {
 	return weights
 }
 
-// daybook is the program in a process of its own.
+// daybookProcess is the program in a process of its own.
 type daybookProcess struct {
 	cmd *exec.Cmd
 	log string // its standard error
@@ -201,7 +203,8 @@ func startDaybook(t *testing.T, args ...string) *daybookProcess {
 	t.Helper()
 	p := &daybookProcess{cmd: exec.Command(os.Args[0], args...), log: filepath.Join(t.TempDir(), "log")}
 	p.cmd.Env = append(os.Environ(), commandVariable+"=1")
-	// SIGTERM, so that it puts the weights back if the test is killed.
+	// Use SIGTERM, so that the program restores the weights if the test is
+	// killed.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	file, err := os.Create(p.log)
 	if err != nil {
@@ -216,7 +219,7 @@ func startDaybook(t *testing.T, args ...string) *daybookProcess {
 	return p
 }
 
-// end interrupts the program and waits for its end.
+// end interrupts the program and waits until it ends.
 func (p *daybookProcess) end(t *testing.T) {
 	t.Helper()
 	if p.cmd.ProcessState != nil {
@@ -239,7 +242,7 @@ func (p *daybookProcess) said(t *testing.T) string {
 	return string(text)
 }
 
-// bpfObjects counts the BPF programs and maps that a process has open.
+// bpfObjects counts the BPF programs and maps that the process has open.
 func (p *daybookProcess) bpfObjects(t *testing.T) map[string]int {
 	t.Helper()
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
@@ -255,7 +258,7 @@ func (p *daybookProcess) bpfObjects(t *testing.T) map[string]int {
 	return count
 }
 
-// await waits until something is so.
+// await waits until a condition holds.
 func await(t *testing.T, p *daybookProcess, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(40 * time.Second); !so(); time.Sleep(50 * time.Millisecond) {
@@ -268,7 +271,7 @@ func await(t *testing.T, p *daybookProcess, what string, so func() bool) {
 	}
 }
 
-// lastSample is the newest one in a recording that is being written; ok is
+// lastSample is the newest sample in a recording that is being written; ok is
 // false if there is none yet.
 func lastSample(t *testing.T, path string) (sample account.Sample, ok bool) {
 	t.Helper()
@@ -285,7 +288,7 @@ func lastSample(t *testing.T, path string) (sample account.Sample, ok bool) {
 	return sample, ok
 }
 
-// line is a cgroup's on a disk.
+// line finds the line of a cgroup on a disk.
 func line(sample account.Sample, device, cgroup string) (account.Container, bool) {
 	for _, d := range sample.Devices {
 		for _, c := range d.Containers {
@@ -297,9 +300,9 @@ func line(sample account.Sample, device, cgroup string) (account.Container, bool
 	return account.Container{}, false
 }
 
-// One process controls two disks, each by itself; top beside it shows what was
-// promised; a configuration is read again; a recording finds no room; a disk is
-// taken away; and in the end all is as before.
+// One process controls two disks independently, top beside it shows the
+// configured shares, a configuration is reloaded, a recording finds no free
+// space, and a disk is removed. At the end all settings are restored.
 func TestControlOfTwoDisksOnTheRealKernel(t *testing.T) {
 	r := newControlRig(t)
 	room := smallDisk(t, "2m")
@@ -371,10 +374,10 @@ func TestControlOfTwoDisksOnTheRealKernel(t *testing.T) {
 			}
 			await(t, control, said, func() bool { return strings.Count(control.said(t), said) == times })
 		}
-		// accounted waits until a later sample has a line and not another.
+		// accounted waits until a later sample has one line and not the other.
 		accounted := func(have, not string) {
 			t.Helper()
-			since := time.Now().Add(time.Second) // the sample under way may be of before
+			since := time.Now().Add(time.Second) // the current sample may have started earlier
 			await(t, control, have+" accounted instead of "+not, func() bool {
 				s, ok := lastSample(t, recording)
 				if !ok || !s.Time.After(since) {
@@ -396,10 +399,10 @@ func TestControlOfTwoDisksOnTheRealKernel(t *testing.T) {
 		accounted(r.jobs+"/a", r.jobs)
 	})
 
-	t.Run("a recording without room", func(t *testing.T) {
+	t.Run("a recording without free space", func(t *testing.T) {
 		filler := filepath.Join(room, "filler")
 		if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); err == nil {
-			t.Fatal("the file system is larger than it is")
+			t.Fatal("the file system is larger than configured")
 		}
 		await(t, control, "not recording", func() bool { return strings.Contains(control.said(t), "cannot record") })
 		before := r.weights(t, "b")
@@ -408,25 +411,25 @@ func TestControlOfTwoDisksOnTheRealKernel(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, control, "recording again", func() bool { return strings.Contains(control.said(t), "recording again") })
-		if n := strings.Count(control.said(t), "going on without"); n != 1 {
-			t.Errorf("told %d times:\n%s", n, control.said(t))
+		if n := strings.Count(control.said(t), "continuing without"); n != 1 {
+			t.Errorf("logged %d times:\n%s", n, control.said(t))
 		}
 	})
 
-	t.Run("a disk is taken away", func(t *testing.T) {
+	t.Run("a disk is removed", func(t *testing.T) {
 		r.deleteDisk(t, 1)
 		await(t, control, "the end of one disk's control", func() bool { return strings.Contains(control.said(t), "its control ends") })
 		before := r.weights(t, "b")[0]
 		await(t, control, "control of the other disk", func() bool { return r.weights(t, "b")[0] != before })
 		if n := strings.Count(control.said(t), "its control ends"); n != 1 {
-			t.Errorf("told %d times:\n%s", n, control.said(t))
+			t.Errorf("logged %d times:\n%s", n, control.said(t))
 		}
 	})
 
 	control.end(t)
 	for job := range jobWeights {
 		if w := r.weights(t, job); w != [2]uint64{} {
-			t.Errorf("in the end %s has the weights %v of its own", job, w)
+			t.Errorf("at the end %s has the weights %v of its own", job, w)
 		}
 	}
 	if left, _ := filepath.Glob(filepath.Join(r.dir, "state", "*.json")); len(left) != 0 {

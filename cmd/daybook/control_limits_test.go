@@ -21,11 +21,11 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// readersOf have so many requests outstanding each that a scheduler without
-// weights gives the job with the least weight most.
+// readersOf is the number of outstanding requests of each job. A scheduler
+// without weights gives most to the job with the least weight.
 var readersOf = map[string]int{"a": 2, "b": 3, "c": 5}
 
-// limitsRig is one simulated disk without weights, and deep readers.
+// limitsRig is one simulated disk without weights, with deep readers.
 func limitsRig(t *testing.T, scheduler string) *controlRig {
 	t.Helper()
 	r := newCgroups(t)
@@ -38,7 +38,7 @@ func limitsRig(t *testing.T, scheduler string) *controlRig {
 	return r
 }
 
-// recorded adds up the last samples of a recording, by job, and the seconds.
+// recorded sums the last samples of a recording by job, and their seconds.
 func (r *controlRig) recorded(t *testing.T, path string, samples int) (bytes map[string]float64, seconds float64, last account.Sample) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -68,7 +68,7 @@ func (r *controlRig) recorded(t *testing.T, path string, samples int) (bytes map
 	return bytes, seconds, last
 }
 
-// limits are those of the jobs' cgroups on the disk.
+// limits returns the limits of the jobs' cgroups on the disk.
 func (r *controlRig) limits(t *testing.T) map[string]cgroup.Limit {
 	t.Helper()
 	limits := map[string]cgroup.Limit{}
@@ -82,9 +82,9 @@ func (r *controlRig) limits(t *testing.T) map[string]cgroup.Limit {
 	return limits
 }
 
-// On a scheduler without weights, limits hold the shares of deep queues to 3
-// points, what an idle container leaves is used, and all of it is undone: after
-// a kill -9 by restore, and at a good end.
+// On a scheduler without weights, limits hold the shares of deep queues within
+// 3 points. The bandwidth of an idle container is used by others. All limits
+// are undone: after a kill -9 by restore, and after a normal end.
 func TestLimitsHoldSharesOnTheRealKernel(t *testing.T) {
 	r := limitsRig(t, "mq-deadline")
 	recording := filepath.Join(r.dir, "recording")
@@ -102,7 +102,7 @@ func TestLimitsHoldSharesOnTheRealKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	if out, err := output(t, "control", "--config", config, "--actuator", "weights", "--dry-run"); err == nil || !strings.Contains(err.Error()+out, "actuator: auto") {
-		t.Errorf("without limits: %v, %s; want to be told of actuator: auto", err, out)
+		t.Errorf("without limits: %v, %s; want a hint to actuator: auto", err, out)
 	}
 	control := startDaybook(t, "control", "--config", config, "--record", recording)
 	var full float64
@@ -129,12 +129,12 @@ func TestLimitsHoldSharesOnTheRealKernel(t *testing.T) {
 			}
 		}
 	}
-	await(t, control, "the use of what an idle container leaves", func() bool {
+	await(t, control, "the use of an idle container's bandwidth", func() bool {
 		bytes, seconds, _ := r.recorded(t, recording, 4)
 		return bytes != nil && bytes["a"] == 0 && (bytes["b"]+bytes["c"])/seconds > 0.9*full && math.Abs(bytes["b"]/(bytes["b"]+bytes["c"])-0.6) < 0.1
 	})
 	if now := r.limits(t); fmt.Sprint(now) == fmt.Sprint(found) {
-		t.Errorf("the limits are as found: %+v", now)
+		t.Errorf("the limits are unchanged: %+v", now)
 	}
 	if err := control.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -151,11 +151,11 @@ func TestLimitsHoldSharesOnTheRealKernel(t *testing.T) {
 	await(t, again, "limits again", func() bool { return fmt.Sprint(r.limits(t)) != fmt.Sprint(found) })
 	again.end(t)
 	if now := r.limits(t); fmt.Sprint(now) != fmt.Sprint(found) {
-		t.Errorf("in the end the limits are %+v; want %+v", now, found)
+		t.Errorf("at the end the limits are %+v; want %+v", now, found)
 	}
 }
 
-// heldWeights are weights that no scheduler looks at.
+// heldWeights are weights that the scheduler ignores.
 type heldWeights struct {
 	control.WeightStore
 	mutex sync.Mutex
@@ -179,8 +179,9 @@ func (h *heldWeights) Restore(cgroup string, setting control.Setting) error {
 	return h.Set(cgroup, setting.Device)
 }
 
-// A scheduler that ignores weights is noticed by what the containers really
-// keep outstanding and are charged, and limits hold the shares then.
+// Daybook notices a scheduler that ignores weights from the requests that the
+// containers keep outstanding and the bytes that they are charged. Limits then
+// hold the shares.
 func TestIgnoredWeightsAreNoticedOnTheRealKernel(t *testing.T) {
 	vmtest.Long(t)
 	r := limitsRig(t, "mq-deadline")
@@ -233,7 +234,7 @@ func TestIgnoredWeightsAreNoticedOnTheRealKernel(t *testing.T) {
 	}
 	for job, limit := range r.limits(t) {
 		if limit != (cgroup.Limit{}) {
-			t.Errorf("in the end %s has the limit %+v", job, limit)
+			t.Errorf("at the end %s has the limit %+v", job, limit)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/control"
 )
 
-// runControl runs a command line and gives its output and exit code.
+// runControl runs a command line and returns its output and exit code.
 func runControl(args ...string) (string, int, error) {
 	root := newRootCommand()
 	var out bytes.Buffer
@@ -55,6 +55,31 @@ func TestControlRefusesWhatItCannotDo(t *testing.T) {
 				t.Errorf("exit code %d, %v; want %d, %q", code, err, c.code, c.want)
 			}
 		})
+	}
+}
+
+func TestCheckConfigPrintsEveryErrorAndNeedsNoRootAndNoDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "shares.yaml")
+	for _, c := range []struct {
+		text, out string
+		code      int
+	}{
+		{"device: nosuchdisk\n", path + ": no errors\n", 0},
+		{"interval: 0s\nwieght: 5\n", path + ":1: interval: 0s: want 1s to 1h0m0s (jbd2 commits every 5s)\n" + path + ":2: unknown key wieght", exitFailure},
+		{"a: [\n", path + ":", exitFailure},
+		{"device: sda\ncontainers: [{match: /a}, {match: /a}]\n", path + ":2: note: /a has no effect", 0},
+	} {
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, code, err := runControl("control", "--check-config", path); code != c.code || !strings.HasPrefix(out, c.out) {
+			t.Errorf("%q: exit code %d, %v: %s", c.text, code, err, out)
+		}
+	}
+	for _, args := range [][]string{{"--check-config", "/nosuch"}, {"--check-config", path, "--device", "sda"}, {"--check-config="}} {
+		if _, code, err := runControl(append([]string{"control"}, args...)...); code != exitUsage {
+			t.Errorf("%q: exit code %d, %v", args, code, err)
+		}
 	}
 }
 

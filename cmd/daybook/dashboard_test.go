@@ -25,22 +25,24 @@ import (
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
-// shown says what the query of a panel has to show, as top --json has it. One of its
-// functions is set.
+// shown is the value that the query of a panel must show, according to top --json.
+// One of its functions is set.
 type shown struct {
-	// Bytes or counts of an interval: the query gives their rate, or their increase.
+	// Bytes or counts of an interval: the query shows their rate or their increase.
 	ofContainer func(account.Container) uint64
 	ofDevice    func(account.Device) uint64
 	// Values of the last interval.
 	containerGauge func(account.Container) float64
 	deviceGauge    func(account.Device) float64
-	// A value of all intervals together.
+	// A value over all intervals together.
 	ofAll func([]account.Sample) float64
-	// slack is by how much it may be off, as it also changes while the disk is quiet.
+	// slack is the allowed difference, because the value also changes while the disk
+	// is quiet.
 	slack float64
 }
 
-// panels says it of each query that top knows the value of, by the panel's title.
+// panels lists the expected values of each query that top also reports, by panel
+// title.
 var panels = map[string][]shown{
 	"Share of the disk": {
 		{containerGauge: func(c account.Container) float64 { return c.Share }},
@@ -85,8 +87,8 @@ var panels = map[string][]shown{
 	},
 }
 
-// unknownToTop are the panels of journals in memory, of which this disk has none, and
-// of the daemon itself.
+// unknownToTop are the panels of journals in memory, which this disk does not have,
+// and of the daemon itself.
 var unknownToTop = []string{
 	"Logged in memory by container", "Operations in memory by container", "Logged in memory by file system", "Operations and commits in memory",
 	"Age of the last sample", "Containers", "Version",
@@ -102,7 +104,7 @@ type grafanaDashboard struct {
 	}
 }
 
-// dashboardRun is a run of top --json that a Prometheus scraped, under the names of
+// dashboardRun is a run of top --json that Prometheus scraped under the names of
 // two hosts, between two times at which the disk was quiet.
 type dashboardRun struct {
 	prometheus prometheusServer
@@ -112,7 +114,7 @@ type dashboardRun struct {
 	samples    []account.Sample
 }
 
-// filled replaces the dashboard's variables, as Grafana does.
+// filled replaces the variables of the dashboard, as Grafana does.
 func (r dashboardRun) filled(expression, instance string) string {
 	window := fmt.Sprintf("%ds", int(r.window().Seconds()))
 	return strings.NewReplacer("$__rate_interval", window, "$__range", window, "$instance", instance, "$device", r.disk, "$container", ".*").Replace(expression)
@@ -161,8 +163,8 @@ func TestTheDashboardShowsWhatTopShows(t *testing.T) {
 	}
 }
 
-// compare holds what Prometheus says to what top said. With all hosts chosen each has
-// its own series, with one chosen the other has none.
+// compare compares the values of Prometheus with those of top. With all hosts chosen,
+// each host has its own series; with one chosen, the other has none.
 func (r dashboardRun) compare(t *testing.T, expression string, want shown) {
 	if one := r.prometheus.at(t, r.filled(expression, strings.ReplaceAll(regexp.QuoteMeta(r.instances[0]), `\`, `\\`)), r.to); slices.ContainsFunc(one, func(s result) bool { return s.Metric["instance"] != r.instances[0] }) {
 		t.Errorf("with %s chosen there are series of others, or of all hosts together: %v", r.instances[0], one)
@@ -209,7 +211,7 @@ func (r dashboardRun) compareSums(t *testing.T, expression, instance string, got
 		}
 	}
 	if len(got) == 0 {
-		t.Errorf("%s: nothing is shown for %s", expression, instance)
+		t.Errorf("%s: no value is shown for %s", expression, instance)
 	}
 	for name, value := range got {
 		// Prometheus extends what it scraped to the ends of the window.
@@ -224,8 +226,8 @@ func (r dashboardRun) compareSums(t *testing.T, expression, instance string, got
 	}
 }
 
-// compareGauge: what was scraped at any time is a value of an interval, and there are
-// several.
+// compareGauge accepts the value of any interval of the run, because Prometheus
+// scraped at arbitrary times.
 func (r dashboardRun) compareGauge(t *testing.T, expression, instance string, want shown) {
 	values := make(map[string][]float64)
 	for _, s := range r.samples {
@@ -249,7 +251,7 @@ func (r dashboardRun) compareGauge(t *testing.T, expression, instance string, wa
 			x := number(t, value)
 			seen[name] = seen[name] || x != 0
 			if !slices.ContainsFunc(values[name], func(y float64) bool { return math.Abs(x-y) <= 1e-9*math.Abs(y) }) {
-				t.Errorf("%s of %s: %s shows %g, which top never said: %v", name, instance, expression, x, values[name])
+				t.Errorf("%s of %s: %s shows %g, which top never reported: %v", name, instance, expression, x, values[name])
 				break
 			}
 		}
@@ -262,7 +264,7 @@ func (r dashboardRun) compareGauge(t *testing.T, expression, instance string, wa
 	}
 }
 
-// runForDashboard lets two cgroups write while top --json runs and a Prometheus
+// runForDashboard lets two cgroups write while top --json runs and Prometheus
 // scrapes it.
 func runForDashboard(t *testing.T) dashboardRun {
 	t.Helper()
@@ -288,9 +290,10 @@ func runForDashboard(t *testing.T) dashboardRun {
 	r.prometheus = startPrometheus(t, r.instances...)
 	watched := startTop(t, fs.Disk.Name, port)
 
-	// A counter that begins within the window has no rate: all begin before.
+	// A counter that starts within the window has no rate, so all start before
+	// it.
 	loadForDashboard(t, tree, groups, fs, 100*time.Millisecond)
-	r.from = watched.quiet(t).Add(-2 * time.Second) // scraped before the load begins
+	r.from = watched.quiet(t).Add(-2 * time.Second) // scraped before the load starts
 	loadForDashboard(t, tree, groups, fs, 5*time.Second)
 	r.to = watched.quiet(t)
 	r.to = r.from.Add(r.to.Sub(r.from).Truncate(time.Second))
@@ -298,8 +301,8 @@ func runForDashboard(t *testing.T) dashboardRun {
 	return r
 }
 
-// loadForDashboard: one makes directories, the other appends with fsync, and reads 8 MiB.
-// Then all of it is written, in place too.
+// loadForDashboard runs two loads: one makes directories; the other appends with fsync
+// and reads 8 MiB. Then all data is written back, also in place.
 func loadForDashboard(t *testing.T, tree *cgroup.Tree, groups [2]string, fs ext4test.FileSystem, last time.Duration) {
 	t.Helper()
 	var children []*workload.Child
@@ -347,7 +350,7 @@ func loadForDashboard(t *testing.T, tree *cgroup.Tree, groups [2]string, fs ext4
 	}
 }
 
-// watchedTop is a running top --json, that also serves its samples as metrics.
+// watchedTop is a running top --json that also serves its samples as metrics.
 type watchedTop struct{ path string }
 
 func startTop(t *testing.T, disk, port string) watchedTop {
@@ -383,7 +386,7 @@ func startTop(t *testing.T, disk, port string) watchedTop {
 		default:
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("top says nothing")
+			t.Fatal("top prints nothing")
 		}
 	}
 	return w
@@ -425,6 +428,6 @@ func (w watchedTop) quiet(t *testing.T) time.Time {
 			return all[len(all)-1].Time
 		}
 	}
-	t.Fatal("the disk does not come to rest")
+	t.Fatal("the disk does not become idle")
 	return time.Time{}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/daybook-project/daybook/internal/control"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/paper1/shares"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
-	"github.com/daybook-project/daybook/internal/experiment/shares"
 )
 
 type demoFlags struct {
@@ -36,8 +36,8 @@ func newDemoCommand() *cobra.Command {
 		Short: "Show a noisy neighbour on a simulated disk, and correct it",
 		Long: `Demo creates a simulated hard disk (a FUSE file with service times, under a loop device
 with BFQ), an ext4 on it, and two containers A and B with equal weights. Both read; B
-also makes 2000 directories a second. In the first phase nothing corrects the weights,
-in the second Daybook does. Demo prints what each container cost the disk, and draws it.
+also makes 2000 directories a second. In the first phase nothing corrects the weights;
+in the second Daybook does. Demo prints and draws the cost of each container.
 
 It removes everything at the end and touches nothing else on the host. It needs root,
 FUSE, loop devices, BFQ and a kernel with BTF, and takes about two minutes.`,

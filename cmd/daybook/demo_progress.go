@@ -12,8 +12,8 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 )
 
-// demoProgress tells, live, how the shares go: a line a sample, and on a
-// terminal a last line that says what is being done.
+// demoProgress prints the shares live: one line for each sample and, on a
+// terminal, a last line with the current step.
 type demoProgress struct {
 	out      io.Writer
 	terminal bool
@@ -27,7 +27,7 @@ func newDemoProgress(out io.Writer, of scenario.Scenario) *demoProgress {
 	return &demoProgress{out: out, terminal: ok && term.IsTerminal(file.Fd()), scenario: of}
 }
 
-// barWidth is that of the whole disk, in characters.
+// barWidth is the width of the whole disk, in characters.
 const barWidth = 40
 
 func (p *demoProgress) show(phase, what string, sample *account.Sample) {
@@ -61,7 +61,7 @@ func (p *demoProgress) show(phase, what string, sample *account.Sample) {
 		float64(d.MetadataBytes)/sample.IntervalSeconds/1e6)
 }
 
-// end takes the last line away.
+// end removes the last line.
 func (p *demoProgress) end() {
 	if p.pending {
 		fmt.Fprint(p.out, "\r\x1b[K")

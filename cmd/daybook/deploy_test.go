@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// units gives the systemd units of the repository, by name.
+// units returns the systemd units of the repository, by name.
 func units(t *testing.T) map[string]string {
 	t.Helper()
 	paths, err := filepath.Glob("../../deploy/systemd/*.*")
@@ -49,9 +49,9 @@ func TestUnitsCallCommandsThatExist(t *testing.T) {
 	}
 }
 
-// Locks are in /run/daybook, which is read-only to a unit with a strict file
-// system, unless it says that the directory is its own.
-func TestUnitsThatMayNotWriteCanLock(t *testing.T) {
+// Locks are in /run/daybook. It is read-only to a unit with a strict file
+// system, unless the unit declares the directory as its own.
+func TestUnitsWithStrictFileSystemCanLock(t *testing.T) {
 	found := 0
 	for name, text := range units(t) {
 		lines := strings.Split(text, "\n")
@@ -70,7 +70,7 @@ func TestUnitsThatMayNotWriteCanLock(t *testing.T) {
 	}
 }
 
-func TestUnitsArePassedBySystemd(t *testing.T) {
+func TestSystemdAcceptsTheUnits(t *testing.T) {
 	analyze := needs.Tool(t, "systemd-analyze")
 	dir := t.TempDir()
 	program := filepath.Join(dir, "daybook")
@@ -85,7 +85,8 @@ func TestUnitsArePassedBySystemd(t *testing.T) {
 	}
 	for name := range all {
 		path := filepath.Join(dir, name)
-		// It warns of unknown settings and values without failing.
+		// systemd-analyze only warns of unknown settings and values, without
+		// failing.
 		if out, err := exec.Command(analyze, "verify", "--man=no", path).CombinedOutput(); err != nil || strings.Contains(string(out), name) {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}

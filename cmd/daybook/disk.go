@@ -10,7 +10,7 @@ import (
 	"github.com/daybook-project/daybook/internal/disksim"
 )
 
-// diskFlags are those of all disk commands.
+// diskFlags are the flags of all disk commands.
 type diskFlags struct{ stateDir string }
 
 func newDiskCommand() *cobra.Command {
@@ -22,9 +22,9 @@ func newDiskCommand() *cobra.Command {
 cache flush), so that an experiment does not depend on the host's disk. A disk is a
 FUSE file under a loop device with direct I/O, with BFQ as its scheduler if the kernel
 has it. Use it as any other disk: mkfs, mount, fio. Its data is in memory or in a
-sparse file and does not outlive a crash of the host.
+sparse file; a crash of the host destroys it.
 
-Each disk command first removes what is left of disks whose server was killed.`,
+Each disk command first removes the remains of disks whose server was killed.`,
 		Example: `  daybook disk create slow --model hdd
   mkfs.ext4 $(daybook disk list --path slow)
   daybook disk delete slow`,
@@ -37,14 +37,14 @@ Each disk command first removes what is left of disks whose server was killed.`,
 	return cmd
 }
 
-// recover clears the ruins of killed servers and tells of them.
+// recover removes the remains of killed servers and reports them.
 func (f *diskFlags) recover(cmd *cobra.Command) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
 	recovered, err := disksim.Recover(cmd.Context(), f.stateDir)
 	for _, disk := range recovered {
-		message := fmt.Sprintf("daybook: cleared what was left of disk %s, whose server had died", disk.Name)
+		message := fmt.Sprintf("daybook: removed the remains of disk %s, whose server was killed", disk.Name)
 		if disk.LastWords != "" {
 			message += ": " + disk.LastWords
 		}
@@ -63,7 +63,7 @@ func (f *diskFlags) completeNames(_ *cobra.Command, _ []string, _ string) ([]cob
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-// explainDisk gives disksim's errors the exit codes of the command line.
+// explainDisk maps the errors of disksim to exit codes.
 func explainDisk(err error) error {
 	switch {
 	case errors.Is(err, disksim.ErrInvalid), errors.Is(err, disksim.ErrExists), errors.Is(err, disksim.ErrNotFound):

@@ -13,7 +13,8 @@ import (
 	"github.com/daybook-project/daybook/internal/disksim"
 )
 
-// modelFlags choose a disk's size and model: a preset and what differs from it.
+// modelFlags choose the size and model of a disk: a preset and the values that
+// differ from it.
 type modelFlags struct {
 	size                                               byteSize
 	model, file, scheduler                             string
@@ -34,11 +35,12 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.rotationalLatency, "rotational-latency", 0, "half a turn, added to each seek")
 	flags.DurationVar(&f.request, "request", 0, "time added to each read and write")
 	flags.DurationVar(&f.flush, "flush", 0, "time of a cache flush")
-	flags.DurationVar(&f.hostSlack, "host-slack", 0, "how late a request may come and still count as having waited")
+	flags.DurationVar(&f.hostSlack, "host-slack", 0, "longest delay of a request that still counts as queued")
 	flags.BoolVar(&f.memory, "memory", false, "hold the data in memory (the default)")
 	flags.StringVar(&f.file, "file", "", "hold the data in this sparse file, made if missing and kept by delete")
 	flags.StringVar(&f.scheduler, "scheduler", "", "I/O scheduler to set; \"keep\" sets none (default bfq, if the kernel has it)")
-	// The flag's own text would say "unbounded" where it means the model's.
+	// The zero value would print as "unbounded", but here it means the value of
+	// the model.
 	for _, name := range []string{"bandwidth", "seek", "track-seek", "rotational-latency", "request", "flush", "host-slack"} {
 		flags.Lookup(name).DefValue = "the model's"
 	}
@@ -49,7 +51,7 @@ func (f *modelFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// config gives what disksim.Create wants.
+// config returns the configuration for disksim.Create.
 func (f *modelFlags) config(cmd *cobra.Command, name string) (disksim.Config, error) {
 	parameters, err := disksim.Preset(f.model)
 	if err != nil {
@@ -74,7 +76,7 @@ func (f *modelFlags) config(cmd *cobra.Command, name string) (disksim.Config, er
 			*override.field = override.value.Seconds()
 		}
 	}
-	// A disk with a short full stroke has no longer shortest seek.
+	// With a shorter full stroke, the shortest seek must not stay longer.
 	if cmd.Flags().Changed("seek") && !cmd.Flags().Changed("track-seek") {
 		parameters.TrackToTrackSeekSeconds = min(parameters.TrackToTrackSeekSeconds, parameters.FullStrokeSeekSeconds)
 	}
@@ -84,7 +86,7 @@ func (f *modelFlags) config(cmd *cobra.Command, name string) (disksim.Config, er
 	if f.memory && f.file != "" {
 		return disksim.Config{}, errors.New("--memory and --file exclude each other")
 	}
-	// 0 would be the default of a program that does not care.
+	// A size of 0 must be an error, and not the default.
 	if err := errors.Join(disksim.CheckSize(uint64(f.size)), parameters.Check()); err != nil {
 		return disksim.Config{}, err
 	}
@@ -121,7 +123,8 @@ the square root of its distance; a request that follows the one before needs non
 				return usageError{err}
 			}
 			config.StateDir = disk.stateDir
-			// A disk that cannot be cleared is no reason to make no other.
+			// A disk that cannot be removed does not prevent the creation of
+			// another.
 			if err := disk.recover(cmd); err != nil {
 				fmt.Fprintln(cmd.ErrOrStderr(), "daybook:", err)
 			}
@@ -143,7 +146,7 @@ the square root of its distance; a request that follows the one before needs non
 	return cmd
 }
 
-// diskJSON is a disk as --json shows it.
+// diskJSON is a disk as --json prints it.
 type diskJSON struct {
 	disksim.Record
 	DevicePath string `json:"device_path"`

@@ -26,8 +26,8 @@ named. A disk that is mounted or otherwise in use is not deleted.`,
 		},
 		ValidArgsFunction: disk.completeNames,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			// A dead disk that is named is deleted by being cleared, which
-			// delete does itself; so here it counts as found.
+			// delete itself removes a named disk whose server is dead, so the
+			// disk counts as found.
 			if all {
 				if err := disk.recover(cmd); err != nil {
 					return err
@@ -44,7 +44,7 @@ named. A disk that is mounted or otherwise in use is not deleted.`,
 			for _, name := range names {
 				err := disksim.Delete(cmd.Context(), disk.stateDir, name)
 				if all && errors.Is(err, disksim.ErrNotFound) {
-					err = nil // gone since the listing
+					err = nil // removed since the listing
 				}
 				errs = append(errs, explainDisk(err))
 			}

@@ -13,12 +13,13 @@ import (
 	"unicode/utf8"
 )
 
-// sourceTree is the repository, from the directory in which the tests run.
+// sourceTree is the root of the repository, relative to the directory in which
+// the tests run.
 const sourceTree = "../.."
 
-// page is a Markdown file, read for its links, its anchors and its code.
+// page is a Markdown file, parsed for its links, anchors and code.
 type page struct {
-	path    string // from the repository
+	path    string // relative to the repository
 	lines   []pageLine
 	links   []string
 	anchors map[string]bool
@@ -28,7 +29,7 @@ type pageLine struct {
 	number int // from 1
 	text   string
 	code   bool // in a fenced block
-	shell  bool // in one that names no language: commands
+	shell  bool // in a block without a language: commands
 }
 
 var (
@@ -78,7 +79,8 @@ func readPage(t *testing.T, path string) page {
 	return p
 }
 
-// addAnchor adds a heading's anchor; of two alike the second has -1 behind it.
+// addAnchor adds the anchor of a heading; the second of two equal ones gets the
+// suffix -1.
 func (p *page) addAnchor(name string) {
 	for suffix, tried := 1, name; ; suffix++ {
 		if !p.anchors[tried] {
@@ -89,8 +91,8 @@ func (p *page) addAnchor(name string) {
 	}
 }
 
-// anchor is the name that GitHub gives to a heading: lower case, spaces as
-// hyphens, without punctuation and markup.
+// anchor is the name that GitHub gives to a heading: lower case, hyphens for
+// spaces, without punctuation and markup.
 func anchor(heading string) string {
 	heading = shownPattern.ReplaceAllString(heading, "$1")
 	var name strings.Builder
@@ -105,7 +107,8 @@ func anchor(heading string) string {
 	return name.String()
 }
 
-// pages lists the Markdown files of the repository that people read.
+// pages lists the Markdown files of the repository that are written for
+// readers.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var found []string
@@ -128,7 +131,7 @@ func pages(t *testing.T) []string {
 	return found
 }
 
-// brokenLinks tells which relative links of a page lead nowhere.
+// brokenLinks returns the relative links of a page whose target does not exist.
 func brokenLinks(t *testing.T, p page) (broken []string) {
 	t.Helper()
 	for _, link := range p.links {
@@ -156,7 +159,7 @@ func brokenLinks(t *testing.T, p page) (broken []string) {
 	return broken
 }
 
-func TestLinksInTheDocumentationLeadSomewhere(t *testing.T) {
+func TestLinksInTheDocumentationHaveTargets(t *testing.T) {
 	links := 0
 	for _, path := range pages(t) {
 		p := readPage(t, path)
@@ -209,7 +212,7 @@ func TestEachPageIsListedInTheIndex(t *testing.T) {
 	}
 }
 
-// A newcomer finds each folder of Go code in the layout.
+// The layout must name each folder of Go code.
 func TestTheLayoutNamesEachFolder(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(sourceTree, "CONTRIBUTING.md"))
 	if err != nil {
@@ -218,7 +221,7 @@ func TestTheLayoutNamesEachFolder(t *testing.T) {
 	_, layout, _ := strings.Cut(string(text), "## Layout")
 	layout, _, _ = strings.Cut(layout, "\n## ")
 	folders := 0
-	for _, pattern := range []string{"cmd/*", "internal/*", "internal/experiment/*", "volume/*", "volume/internal/*"} {
+	for _, pattern := range []string{"cmd/*", "internal/*", "internal/experiment/*", "internal/experiment/*/*", "volume/*", "volume/internal/*"} {
 		found, err := filepath.Glob(filepath.Join(sourceTree, pattern, "*.go"))
 		if err != nil {
 			t.Fatal(err)
@@ -245,11 +248,10 @@ var (
 	testPattern       = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	namedTestPattern  = regexp.MustCompile("`(Test[A-Z]\\w+)`")
 	namedPathPattern  = regexp.MustCompile("`((?:cmd|internal|volume|vm|nvjournal|scripts|deploy|docs)/[\\w./-]+)`")
-	wordsThatAreNames = []string{"TestGuest", "internal/experiment/NAME"} // the beginning of names; a name to choose
+	wordsThatAreNames = []string{"TestGuest", "internal/experiment/PAPER/NAME"} // the beginning of names; a name to choose
 )
 
-// What a page says is shown by a test must have that test, and a file that it names
-// must be there.
+// A page that names a test or a file must name one that exists.
 func TestTestsAndFilesThatPagesNameExist(t *testing.T) {
 	tests := map[string]bool{}
 	err := filepath.WalkDir(sourceTree, func(path string, entry fs.DirEntry, err error) error {
@@ -288,10 +290,11 @@ func TestTestsAndFilesThatPagesNameExist(t *testing.T) {
 	}
 }
 
-// maxReadmeLines is what a reader looks through before going on or away.
+// maxReadmeLines is the length that a reader skims before deciding.
 const maxReadmeLines = 120
 
-// maxProseCells bounds lines of prose: about 100, and a word that does not break.
+// maxProseCells limits lines of prose: about 100, plus a word that does not
+// break.
 const maxProseCells = 105
 
 func TestProseIsWrapped(t *testing.T) {
@@ -314,7 +317,7 @@ func TestProseIsWrapped(t *testing.T) {
 	}
 }
 
-// The commands in the pages must go on working: each line of a code block that
+// The commands in the pages must stay valid: each line of a code block that
 // calls daybook is parsed.
 func TestCommandsInTheDocumentationParse(t *testing.T) {
 	parsed := 0

@@ -9,12 +9,12 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// commandVariable makes the test binary the command daybook, for tests that send
-// it signals.
+// commandVariable makes the test binary run as the command daybook, for tests
+// that send it signals.
 const commandVariable = "DAYBOOK_TEST_COMMAND"
 
-// TestMain lets the test binary guard volumes that tests freeze, serve the disks
-// that they create, and be their loads.
+// TestMain lets the test binary also run as the helper processes that tests
+// start: the guard of frozen volumes, the servers of disks, and the loads.
 func TestMain(m *testing.M) {
 	volume.GuardIfAsked()
 	disksim.ServeIfAsked()

@@ -47,8 +47,8 @@ func writeMan(root *cobra.Command, dir string, date time.Time) error {
 	return nil
 }
 
-// manDate chooses the date of the pages: epoch in seconds since 1970, revision
-// as RFC 3339; "" for either means not known.
+// manDate returns the date of the pages: epoch in seconds since 1970, or else
+// revision in RFC 3339. "" means not known.
 func manDate(epoch, revision string) (time.Time, error) {
 	if epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)

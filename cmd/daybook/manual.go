@@ -8,7 +8,7 @@ import (
 )
 
 // rootLong is the help of the command without a subcommand and the head of the
-// manual: what the single commands do not say.
+// manual: the facts that no single command's help contains.
 const rootLong = `Linux charges the writes of the ext4 journal to the root cgroup, so no weight or limit
 of a container applies to them. Daybook shows which container caused them (top),
 corrects I/O weights until measured shares match the configured ones (control), and
@@ -22,7 +22,7 @@ Exit codes:
   130  interrupted by Ctrl-C, SIGTERM, SIGHUP or SIGQUIT, after cleaning up
 
 Files:
-  /sys/fs/cgroup     I/O counters are read, and weights written, here
+  /sys/fs/cgroup     I/O counters (read) and weights (written)
   /sys/kernel/btf    the kernel's types, which the eBPF programs need
   /var/lib/daybook   settings to restore, calibrations, list of pools, default pool
 
@@ -37,7 +37,7 @@ const rootExample = `  # Which container causes the journal's writes?
   sudo daybook control --config /etc/daybook/control.yaml --device sda
   sudo daybook restore`
 
-// knownCommand refuses what no subcommand is named, with the nearest names.
+// knownCommand rejects an unknown subcommand and suggests the nearest names.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -50,7 +50,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return usageError{fmt.Errorf("there is no command %q; %s", args[0], hint)}
 }
 
-// noArgs refuses arguments.
+// noArgs rejects arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError{fmt.Errorf("%s takes no arguments, got %q", cmd.CommandPath(), args[0])}

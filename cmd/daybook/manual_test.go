@@ -42,8 +42,8 @@ func TestEachCommandExplainsItself(t *testing.T) {
 	}
 }
 
-// Examples must go on working: each line that calls daybook is parsed.
-func TestExamplesAreTrue(t *testing.T) {
+// Examples must stay valid: each line that calls daybook is parsed.
+func TestExamplesParse(t *testing.T) {
 	for _, c := range commands(newRootCommand()) {
 		for _, line := range strings.Split(c.Example, "\n") {
 			line = strings.TrimPrefix(strings.TrimSpace(line), "sudo ")
@@ -60,7 +60,7 @@ func TestExamplesAreTrue(t *testing.T) {
 	}
 }
 
-// parses tells what is wrong with the words after "daybook".
+// parses returns the error of parsing the words after "daybook".
 func parses(words []string) error {
 	command, rest, err := newRootCommand().Find(words)
 	if err != nil {
@@ -140,7 +140,7 @@ func TestCompletionScriptsAreWritten(t *testing.T) {
 	if _, err := execute(t, "completion", "tcsh"); !errors.As(err, &usage) {
 		t.Errorf("tcsh: %v", err)
 	}
-	// What the scripts ask while the user types.
+	// These are the calls that the scripts make while the user types.
 	out, err := execute(t, "__complete", "top", "--estimator", "")
 	if err != nil || !strings.Contains(out, "handles\nsyscalls\n") {
 		t.Errorf("%v: %q", err, out)

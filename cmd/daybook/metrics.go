@@ -16,15 +16,15 @@ func newMetricsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metrics",
 		Short: "Serve the measurements to Prometheus",
-		Long: `Metrics takes samples as top does and serves their sums over HTTP:
+		Long: `Metrics takes samples like top and serves their sums over HTTP:
 
   /metrics   Prometheus metrics of containers, disks, pools and volumes, named
              daybook_*, and those of the process
   /healthz   200 while samples are taken, 503 when they stopped
 
 Without --listen it listens on 127.0.0.1:9435 only. There is no encryption and no
-password: everybody who reaches another address can read the names of containers. A
-Grafana dashboard is deploy/grafana/daybook.json in the source.`,
+password: everybody who can connect to another address can read the names of
+containers. A Grafana dashboard is deploy/grafana/daybook.json in the source.`,
 		Example: `  daybook metrics
   daybook metrics --listen 10.0.0.5:9435 --interval 15s
   curl -s localhost:9435/metrics | grep daybook_journal_bytes_total`,
@@ -46,6 +46,6 @@ Grafana dashboard is deploy/grafana/daybook.json in the source.`,
 		},
 	}
 	observe.add(cmd)
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:9435", "`ADDR` to answer on: a port on 127.0.0.1, or an address written in full")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:9435", "`ADDR` to listen on: a port on 127.0.0.1, or a full address")
 	return cmd
 }

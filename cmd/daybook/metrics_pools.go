@@ -13,11 +13,12 @@ import (
 type poolFlags struct{ pool string }
 
 func (f *poolFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.pool, "pool", "", "`DIR` of the pool whose volumes are in the metrics (default $"+poolVariable+", else all noted pools)")
+	cmd.Flags().StringVar(&f.pool, "pool", "", "`DIR` of the pool whose volumes are in the metrics (default $"+poolVariable+", else all registered pools)")
 	_ = cmd.MarkFlagDirname("pool")
 }
 
-// collector tells of the named pool, or of all that are known at each scrape.
+// collector collects the metrics of the named pool, or of all pools known at
+// each scrape.
 func (f *poolFlags) collector() *serve.Pools {
 	return serve.NewPools(func() ([]string, error) {
 		dir := f.pool

@@ -20,7 +20,7 @@ const (
 	maxInterval = 24 * time.Hour
 )
 
-// observeFlags are the flags of the commands that only watch.
+// observeFlags are the flags of the commands that only observe.
 type observeFlags struct {
 	source sourceOptions
 	record recordFlags
@@ -36,7 +36,7 @@ func (f *observeFlags) add(cmd *cobra.Command) {
 	f.record.add(cmd)
 	f.pools.add(cmd)
 	complete := func(flag string, values func() []string) {
-		// The error is only about a flag that does not exist.
+		// The only possible error is a flag that does not exist.
 		_ = cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return values(), cobra.ShellCompDirectiveNoFileComp
 		})
@@ -57,7 +57,7 @@ func diskNames() []string {
 	return paths
 }
 
-// check refuses values that no meter takes.
+// check rejects values that the meter does not accept.
 func (f *observeFlags) check() error {
 	o := f.source
 	if o.Interval < minInterval || o.Interval > maxInterval {
@@ -75,15 +75,15 @@ func (f *observeFlags) check() error {
 	return nil
 }
 
-// observers hand each sample on to a recording and to the metrics.
+// observers pass each sample to a recording and to the metrics.
 type observers struct {
 	recording *recording // nil: none
 	metrics   *serve.Metrics
 	server    *serve.Server
 }
 
-// openObservers opens what is wanted: a recording unless its path is "", a
-// metrics server unless its address is "".
+// openObservers opens a recording unless its path is "", and a metrics server
+// unless its address is "".
 func openObservers(record recordFlags, pools poolFlags, address string, log *slog.Logger) (*observers, error) {
 	o := &observers{}
 	if address != "" {
@@ -105,7 +105,7 @@ func openObservers(record recordFlags, pools poolFlags, address string, log *slo
 	return o, nil
 }
 
-// observe hands a sample on. Nothing that goes wrong there stops the program.
+// observe passes a sample on. Its errors never stop the program.
 func (o *observers) observe(s account.Sample) {
 	if o.metrics != nil {
 		o.metrics.Observe(s)
@@ -126,9 +126,9 @@ func (o *observers) close() error {
 	return err
 }
 
-// withSource opens the observers and the live meter, in this order, so that a
-// wrong address is told before eBPF programs are loaded, and runs do.
-// log gets what is to be told meanwhile; nil: standard error.
+// withSource opens the observers first and then the live meter, so that a wrong
+// address is reported before BPF programs are loaded. Then it calls do. log
+// gets the messages meanwhile; nil means standard error.
 func (f *observeFlags) withSource(ctx context.Context, address string, log *slog.Logger, do func(account.Source, *observers) error) (err error) {
 	if err := f.check(); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// freePort is a port on 127.0.0.1 that nobody has now.
+// freePort returns a port on 127.0.0.1 that is free now.
 func freePort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -29,7 +29,7 @@ func freePort(t *testing.T) string {
 	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 }
 
-// prometheusServer is a real Prometheus with its own data directory, that scrapes
+// prometheusServer is a real Prometheus with its own data directory; it scrapes
 // each second.
 type prometheusServer struct{ url string }
 
@@ -72,7 +72,7 @@ func startPrometheus(t *testing.T, instances ...string) prometheusServer {
 	}
 }
 
-// get asks the HTTP API.
+// get queries the HTTP API.
 func (p prometheusServer) get(t *testing.T, path string, parameters url.Values, data any) {
 	t.Helper()
 	response, err := http.Get(p.url + path + "?" + parameters.Encode())
@@ -105,7 +105,7 @@ func number(t *testing.T, value [2]any) float64 {
 	return x
 }
 
-// at evaluates an expression at a time.
+// at evaluates an expression at one time.
 func (p prometheusServer) at(t *testing.T, expression string, at time.Time) []result {
 	t.Helper()
 	var data struct{ Result []result }
@@ -121,7 +121,8 @@ func (p prometheusServer) during(t *testing.T, expression string, from, to time.
 	return data.Result
 }
 
-// labelValues are those of a label of the series that a selector takes.
+// labelValues returns the values of a label of the series that a selector
+// matches.
 func (p prometheusServer) labelValues(t *testing.T, selector, label string) (values []string) {
 	t.Helper()
 	p.get(t, "/api/v1/label/"+label+"/values", url.Values{"match[]": {selector}}, &values)

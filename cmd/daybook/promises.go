@@ -16,7 +16,7 @@ import (
 	"github.com/daybook-project/daybook/internal/meter"
 )
 
-// livePromises are those of the controllers in this process.
+// livePromises are the configured shares of the controllers in this process.
 type livePromises struct {
 	mutex    sync.Mutex
 	byDevice map[string]control.Ideals
@@ -38,19 +38,20 @@ func (p *livePromises) of(device string) (meter.Promises, bool) {
 	return meter.Promises(ideals), ok
 }
 
-// recordedPromises are those that another process, daybook control, recorded in
-// its state. Its weights in force are corrected ones; without this, they would
-// be taken for what was promised.
+// recordedPromises are the configured shares that another process, daybook
+// control, recorded in its state. The weights in force there are corrected
+// ones; without this record, they would count as the configured ones.
 type recordedPromises struct {
 	log *slog.Logger
-	// changed is told when other cgroups are promised a share than before.
+	// changed is called when the set of cgroups with a configured share
+	// changes.
 	changed func()
 	states  map[string]recordedState // by device
 	looked  time.Time
 	units   map[string]bool
 }
 
-// recordedState is a controller's state as it was read.
+// recordedState is the state of a controller, as read.
 type recordedState struct {
 	path   string
 	file   fileVersion
@@ -58,13 +59,14 @@ type recordedState struct {
 	ok     bool
 }
 
-// fileVersion differs when a file was replaced.
+// fileVersion changes when the file is replaced.
 type fileVersion struct {
 	inode, size uint64
 	changed     unix.Timespec
 }
 
-// lookAge is how long a look at the states serves all disks of a sample.
+// lookAge is how long one reading of the states is valid for all disks of a
+// sample.
 const lookAge = 200 * time.Millisecond
 
 func newRecordedPromises(log *slog.Logger) *recordedPromises {
@@ -81,8 +83,8 @@ func (p *recordedPromises) of(device string) (meter.Promises, bool) {
 	return meter.Promises(state.ideals), state.ok
 }
 
-// ideal makes the meter account the cgroups together that daybook control
-// accounts together. Their weights are of no matter then.
+// ideal makes the meter group cgroups as daybook control groups them. Their
+// weights do not matter in this case.
 func (p *recordedPromises) ideal(path, _ string) (uint64, bool) {
 	if p.units[path] {
 		return 1, true
@@ -124,7 +126,7 @@ func (p *recordedPromises) look() {
 	}
 }
 
-// read gives one state, from memory if it did not change.
+// read returns one state, from memory if the file did not change.
 func (p *recordedPromises) read(dir, device string) recordedState {
 	state := recordedState{path: control.StatePath(dir, device)}
 	var st unix.Stat_t
@@ -146,7 +148,8 @@ func (p *recordedPromises) read(dir, device string) recordedState {
 	return state
 }
 
-// stateDirs are those of this boot's daemons and the default.
+// stateDirs are the state directories of this boot's daemons and the default
+// one.
 func stateDirs() ([]string, error) {
 	dirs, err := control.RememberedStateDirs(control.DefaultRunDir)
 	dirs = append(dirs, control.DefaultStateDir)

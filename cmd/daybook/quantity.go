@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// byteUnits may follow a number of bytes; without one it is
-// bytes.
+// byteUnits may follow a number of bytes; a number without one is in bytes.
 var byteUnits = map[string]uint64{
 	"": 1, "B": 1,
 	"kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
@@ -67,7 +66,7 @@ func parseBytes(text string) (uint64, error) {
 	return uint64(bytes), nil
 }
 
-// formatBytes writes the largest binary unit that is exact.
+// formatBytes uses the largest binary unit that is exact.
 func formatBytes(bytes uint64) string {
 	for _, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if multiple := byteUnits[unit]; bytes != 0 && bytes%multiple == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/serve"
 )
 
-// recordFlags say where samples are recorded, and how much is kept.
+// recordFlags select the file for samples, and how much of it is kept.
 type recordFlags struct {
 	path     string
 	maxBytes byteSize
@@ -39,23 +39,23 @@ func (f *recordFlags) rotation() (account.Rotation, error) {
 	return r, nil
 }
 
-// recording appends samples to a file for as long as that works. What cannot
-// be recorded is logged and counted, and never stops the program.
+// recording appends samples to a file. A sample that cannot be recorded is
+// logged and counted; it never stops the program.
 type recording struct {
 	path     string
 	rotation account.Rotation
-	// recorder is nil as long as the file cannot be opened.
+	// recorder is nil while the file cannot be opened.
 	recorder *account.Recorder
 	metrics  *serve.Metrics // nil: none
 	log      *slog.Logger
-	// failure is what the last sample met, nil if it was recorded; missing
-	// samples were not recorded since it is so, of lost in all.
+	// failure is the error of the last sample, nil if it was recorded. missing
+	// is the number of samples not recorded since then, lost the number of all.
 	failure       error
 	missing, lost uint64
 }
 
-// openRecording opens the file. An error that may pass, such as a full disk, is
-// none: the samples until then are missing.
+// openRecording opens the file. A temporary error, such as a full disk, is not
+// returned: the samples until it ends are missing.
 func openRecording(f recordFlags, metrics *serve.Metrics, log *slog.Logger) (*recording, error) {
 	rotation, err := f.rotation()
 	if err != nil {
@@ -78,13 +78,13 @@ func (r *recording) open() error {
 	}
 	r.recorder = recorder
 	if n := recorder.Dropped(); n > 0 {
-		r.log.Warn("the recording ended with an unfinished line; it is cut off", "file", r.path, "bytes", n)
+		r.log.Warn("the recording ended with an unfinished line, which is removed", "file", r.path, "bytes", n)
 	}
 	return nil
 }
 
-// mayPass tells whether an error is of the recording's file system, and not of
-// the path that the user chose or of the lock, without which nothing is recorded.
+// mayPass reports whether an error is of the recording's file system and may go
+// away. An error of the path or of the lock is permanent.
 func mayPass(err error) bool {
 	if errors.Is(err, account.ErrLock) {
 		return false
@@ -121,15 +121,15 @@ func (r *recording) record(s account.Sample) {
 	}
 }
 
-// fail logs an error when it begins.
+// fail logs an error when it starts.
 func (r *recording) fail(err error) {
 	if r.failure == nil {
-		r.log.Error("cannot record; going on without, and trying again at every sample", "file", r.path, "error", err)
+		r.log.Error("cannot record; continuing without, and retrying at every sample", "file", r.path, "error", err)
 	}
 	r.failure = err
 }
 
-// notice is what the user must know now, "" for nothing.
+// notice is the warning to show now, "" for none.
 func (r *recording) notice() string {
 	if r == nil || r.failure == nil {
 		return ""

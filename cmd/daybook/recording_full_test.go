@@ -18,7 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/serve"
 )
 
-// smallDisk is a file system of a size such as "64k", until the test ends.
+// smallDisk mounts a file system of a size such as "64k" until the test ends.
 func smallDisk(t *testing.T, size string) (dir string) {
 	t.Helper()
 	needs.Root(t)
@@ -34,7 +34,7 @@ func smallDisk(t *testing.T, size string) (dir string) {
 	return dir
 }
 
-// fullDisk is a file system of 64 KiB with one file that fills it.
+// fullDisk mounts a file system of 64 KiB with one file that fills it.
 func fullDisk(t *testing.T) (dir string, makeRoom func()) {
 	t.Helper()
 	dir = smallDisk(t, "64k")
@@ -75,15 +75,15 @@ func TestAFullDiskNeitherEndsNorFloodsTheRecording(t *testing.T) {
 				record(3)
 				free := filepath.Join(dir, "filler")
 				if err := os.WriteFile(free, make([]byte, 64<<10), 0o600); err == nil {
-					t.Fatal("the disk is larger than it is")
+					t.Fatal("the disk is larger than configured")
 				}
 			}
 			record(50) // some fit into the last page
 			if r.lost == 0 || r.missing != r.lost || !strings.Contains(r.notice(), "no space left") {
 				t.Errorf("lost %d, missing %d, notice %q", r.lost, r.missing, r.notice())
 			}
-			if n := strings.Count(log.String(), "going on without"); n != 1 {
-				t.Errorf("told %d times:\n%s", n, log.String())
+			if n := strings.Count(log.String(), "continuing without"); n != 1 {
+				t.Errorf("logged %d times:\n%s", n, log.String())
 			}
 			if lost, ok := recordingErrors(t, metrics); !ok || lost != float64(r.lost) {
 				t.Errorf("the metric says %v, want %d", lost, r.lost)
@@ -91,7 +91,7 @@ func TestAFullDiskNeitherEndsNorFloodsTheRecording(t *testing.T) {
 			makeRoom()
 			record(2)
 			if n := strings.Count(log.String(), "recording again"); n != 1 || r.notice() != "" {
-				t.Errorf("told %d times, notice %q:\n%s", n, r.notice(), log.String())
+				t.Errorf("logged %d times, notice %q:\n%s", n, r.notice(), log.String())
 			}
 			lost := r.lost
 			if err := r.close(); err != nil {
@@ -113,7 +113,7 @@ func TestAFullDiskNeitherEndsNorFloodsTheRecording(t *testing.T) {
 	}
 }
 
-// Where locks cannot be made, nothing would ever be recorded.
+// Without locks, no sample would ever be recorded.
 func TestARecordingThatCannotBeLockedIsAnErrorAtTheStart(t *testing.T) {
 	needs.Root(t)
 	for _, locks := range []string{"missing", "read-only"} {
@@ -134,15 +134,15 @@ func TestARecordingThatCannotBeLockedIsAnErrorAtTheStart(t *testing.T) {
 	}
 }
 
-// withReadOnlyRun calls do with a read-only /run, which one thread alone sees and
-// which ends with that thread.
+// withReadOnlyRun calls do with a read-only /run. Only one thread sees it, and it
+// ends with that thread.
 func withReadOnlyRun(locks bool, do func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		if unix.Gettid() == unix.Getpid() {
 			// The first thread never ends, and /proc/self would show its mounts to
-			// all tests that follow. It waits here, so that the next is another.
+			// all later tests. It waits here, so that another thread is used.
 			defer runtime.UnlockOSThread()
 			done <- withReadOnlyRun(locks, do)
 			return
@@ -172,7 +172,7 @@ func hereWithReadOnlyRun(locks bool, do func() error) error {
 	return do()
 }
 
-// recordingErrors is the metric of samples that were not recorded.
+// recordingErrors reads the metric of samples that were not recorded.
 func recordingErrors(t *testing.T, m *serve.Metrics) (value float64, ok bool) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

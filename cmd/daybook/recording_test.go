@@ -13,19 +13,19 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// recordingPath holds a synthetic recording: paper 1's two readers of which
-// one makes directories, 50:50, 12 intervals without and 12 with control, and
-// a second disk with containers of unpleasant names.
+// recordingPath holds a synthetic recording: the two readers of paper 1, one of
+// which makes directories, 50:50, 12 intervals without and 12 with control, and
+// a second disk with containers with unusual names.
 const recordingPath = "testdata/two-readers.daybook"
 
-var update = flag.Bool("update", false, "write the files in testdata anew")
+var update = flag.Bool("update", false, "rewrite the files in testdata")
 
 const mib = 1 << 20
 
-// syntheticSamples is the content of the recording. The disk serves 100 MiB/s;
-// what the weights govern is divided by them, the journal comes on top. The kernel
-// charged journal and metadata to the root cgroup, which returned all of it: charged
-// bytes are what remains.
+// syntheticSamples is the content of the recording. The disk serves 100 MiB/s. The
+// two readers divide by weight what the journal leaves. The kernel charged journal
+// and metadata to the root cgroup; all of it was returned to its owners, so charged
+// bytes are the rest.
 func syntheticSamples() []account.Sample {
 	var samples []account.Sample
 	weightA, weightB := uint64(100), uint64(100)
@@ -33,7 +33,7 @@ func syntheticSamples() []account.Sample {
 		if n == 12 {
 			weightA, weightB = 139, 61
 		}
-		// A small fixed wobble, so that the screen moves.
+		// A small fixed variation, so that the screen changes.
 		wobble := uint64(n*7%5) * mib
 		hidden := 140*mib + wobble
 		governed := 500*mib - hidden

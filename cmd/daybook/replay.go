@@ -83,7 +83,7 @@ other damage is an error with the line number.`,
 	return cmd
 }
 
-// oneFile wants exactly one argument, and says so as a usage error.
+// oneFile requires exactly one argument.
 func oneFile(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usageError{fmt.Errorf("want the name of one recording, got %d arguments", len(args))}
@@ -91,8 +91,8 @@ func oneFile(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// replay opens the recording, skips samples and shows the rest. What is wrong
-// with a recording is the user's to correct; an interruption stays one.
+// replay opens the recording, skips samples and shows the rest. An error in the
+// recording is a usage error; an interruption stays one.
 func replay(ctx context.Context, path string, skip int, show func(context.Context, *account.Series, string) error) error {
 	reader, err := account.OpenSeries(path)
 	if err != nil {
@@ -124,7 +124,7 @@ func showLaw(ctx context.Context, reader *account.Series, law string, options to
 		sample, err := reader.Next(ctx)
 		if errors.Is(err, io.EOF) {
 			if answers == 0 {
-				return errors.New("the recording has no sample in which two containers of one parent cgroup have weights; there is nothing for a law to say")
+				return errors.New("the recording has no sample in which two containers of one parent cgroup have weights; there is nothing for a law to correct")
 			}
 			if notice := reader.Unfinished(); notice != "" {
 				fmt.Fprintln(options.Err, "daybook: warning:", notice)

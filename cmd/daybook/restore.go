@@ -19,11 +19,11 @@ func newRestoreCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Restore what a killed control left changed",
+		Short: "Restore the settings that a killed control left changed",
 		Long: `Restore restores the weights, limits and scheduler tunables that a killed "daybook
-control" left changed. It finds the state directories of this boot by itself. It may
-be repeated: if there is nothing to restore, it says so and succeeds. It leaves alone
-cgroups that are gone or were created again, and weights that another program wrote
+control" left changed. It finds the state directories of this boot itself. It may be
+repeated: if there is nothing to restore, it reports that and succeeds. It skips
+cgroups that were deleted or created again, and weights that another program wrote
 after Daybook. While control runs on the device, restore refuses: stop control.`,
 		Example: `  daybook restore
   daybook restore --device sda --json
@@ -40,7 +40,7 @@ after Daybook. While control runs on the device, restore refuses: stop control.`
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&stateDir, "state-dir", "", "`DIR` of the original settings (default "+control.DefaultStateDir+" and those noted in "+control.DefaultRunDir+")")
+	flags.StringVar(&stateDir, "state-dir", "", "`DIR` of the original settings (default "+control.DefaultStateDir+" and those registered in "+control.DefaultRunDir+")")
 	flags.StringVar(&device, "device", "", "restore only this disk (default: all that have a state)")
 	flags.BoolVar(&asJSON, "json", false, "print the outcome as JSON")
 	return cmd
@@ -56,7 +56,7 @@ func restoreAll(stateDir, device string) (outcomes []control.Outcome, err error)
 			return outcomes, err
 		}
 	}
-	// The disk may be gone by now; then its name must do.
+	// The disk may be removed by now; its name must then do.
 	if disk, err := blockdev.Lookup(device); device != "" && err == nil {
 		if below, err := control.PhysicalDisk(disk); err == nil {
 			disk = below
@@ -85,7 +85,8 @@ func restoreAll(stateDir, device string) (outcomes []control.Outcome, err error)
 	return outcomes, errors.Join(failures...)
 }
 
-// deviceDir is where a device is locked, "" if it is gone.
+// deviceDir is the directory in which a device is locked, "" if the device is
+// gone.
 func deviceDir(device string) string {
 	if _, err := blockdev.Lookup(device); err != nil {
 		return ""
@@ -111,7 +112,7 @@ func printOutcomes(w io.Writer, outcomes []control.Outcome, whole, asJSON bool) 
 	}
 	for _, o := range outcomes {
 		if o.Rebooted {
-			fmt.Fprintf(w, "%s: the host was restarted since: nothing to restore\n", o.Device)
+			fmt.Fprintf(w, "%s: the host was restarted since then: nothing to restore\n", o.Device)
 			continue
 		}
 		fmt.Fprintf(w, "%s: %d restored, %d kept as another program set them, %d gone, %d created again since, %d failed\n",

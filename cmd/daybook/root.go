@@ -15,12 +15,12 @@ const (
 	exitInterrupted = 130 // a signal that asks for the end, after cleaning up
 )
 
-// usageError marks errors in what the user wrote.
+// usageError marks errors in the user's input.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// unsupportedError marks what this host lacks.
+// unsupportedError marks a missing feature of this host.
 type unsupportedError struct{ error }
 
 func (e unsupportedError) Unwrap() error { return e.error }
@@ -55,6 +55,7 @@ func newRootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newDemoCommand(),
+		newDoctorCommand(),
 		newControlCommand(), newRestoreCommand(),
 		newCalibrateCommand(),
 		newVolumeCommand(),

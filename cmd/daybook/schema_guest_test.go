@@ -13,8 +13,7 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// What the commands print of a volume on LVM is in their schemas, too; execute
-// validates it.
+// The JSON of a volume on LVM also matches its schema; execute validates it.
 func TestGuestJSONOfAVolumeOnLVMMatchesItsSchema(t *testing.T) {
 	vmtest.InGuest(t, vmtest.Config{
 		Disks: []string{"256M", "512M"}, Modules: "ext4,bfq,loop,dm-mod,dm-snapshot,dm-thin-pool", Fresh: true, OneKernel: true,
@@ -23,7 +22,7 @@ func TestGuestJSONOfAVolumeOnLVMMatchesItsSchema(t *testing.T) {
 			"lvm", "lvs", "vgs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
 		},
 	}, func(t *testing.T) {
-		// Without udev, lvm2 makes the device nodes itself.
+		// Without udev, lvm2 creates the device nodes itself.
 		t.Setenv("DM_DISABLE_UDEV", "1")
 		disk, group := vmtest.Device(t, "disk0"), vmtest.Device(t, "disk1")
 		for _, words := range [][]string{{"pvcreate", "--yes", group}, {"vgcreate", "vg0", group},

@@ -25,8 +25,8 @@ import (
 // validated are the commands whose JSON output was checked against its schema.
 var validated sync.Map
 
-// checkJSON validates what a command with --json printed. All tests that run commands
-// in this process call it, so that each output in them is checked.
+// checkJSON validates the output of a command with --json. All tests that run
+// commands in this process call it, so each of their outputs is checked.
 func checkJSON(t *testing.T, words []string, stdout, stderr string) {
 	t.Helper()
 	if !slices.Contains(words, "--json") {
@@ -34,7 +34,7 @@ func checkJSON(t *testing.T, words []string, stdout, stderr string) {
 	}
 	command, _, err := newRootCommand().Find(words)
 	if err != nil {
-		return // the test is about that
+		return // the test checks that error
 	}
 	path := strings.TrimPrefix(command.CommandPath(), "daybook ")
 	text := stdout
@@ -78,14 +78,14 @@ func TestEachCommandWithJSONHasASchema(t *testing.T) {
 	}
 }
 
-// Each command prints what its schema says, on a real host.
+// Each command prints JSON that matches its schema, on a real host.
 func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 	s := newShelf(t)
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	needs.That(t, err == nil, "a kernel with BTF")
 	_, err = os.Stat("/dev/fuse")
 	needs.That(t, err == nil, "/dev/fuse")
-	// run runs a command in the way in which it prints: some write to os.Stdout.
+	// run runs a command as its output requires: some write to os.Stdout.
 	run := func(words ...string) {
 		t.Helper()
 		if _, err := output(t, words...); err != nil {
@@ -103,6 +103,9 @@ func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 
 	fs := ext4test.New(t, ext4test.Options{})
 	run("calibrate", fs.Dir, "--calls", "20", "--runs", "2", "--output", s.path("costs.json"), "--json")
+	if out, err := output(t, "doctor", "--device", fs.Disk.Name, "--json"); err != nil && !errors.Is(err, errIncomplete) {
+		t.Errorf("doctor: %v: %s", err, out)
+	}
 	run("top", "--once", "--json", "--interval", "1s", "--device", fs.Disk.Name)
 
 	before := control.State{Version: control.StateVersion, BootID: "of an earlier start", Device: fs.Disk.Name, Dev: fs.Disk.Dev.String(),
@@ -149,7 +152,7 @@ func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 	}
 }
 
-// A phase of the demo lasts for five seconds at least.
+// A phase of the demo lasts at least five seconds.
 func TestJSONOutputOfTheDemoMatchesItsSchema(t *testing.T) {
 	vmtest.Long(t)
 	needs.Root(t)
@@ -178,7 +181,7 @@ func TestSchemasRefuseWrongOutputs(t *testing.T) {
 		"bytes below 0":                      strings.Replace(line, `"journal_bytes":`, `"journal_bytes":-`, 1),
 		"bytes that are text":                strings.Replace(line, `"lost_events":0`, `"lost_events":"0"`, 1),
 		"a share in percent":                 strings.Replace(line, `"share":`, `"share":1`, 1),
-		"a time that is none":                strings.Replace(line, `"time":"`, `"time":"at `, 1),
+		"an invalid time":                    strings.Replace(line, `"time":"`, `"time":"at `, 1),
 		"an unknown estimator":               strings.Replace(line, `"handles"`, `"guesses"`, 1),
 		"nothing":                            "",
 		"no JSON":                            "31M/s",
@@ -204,8 +207,8 @@ func TestSchemasRefuseWrongOutputs(t *testing.T) {
 	}
 }
 
-// nvj prints what its schema says. "nvj resize" wants a mounted ext4nvj: its output is
-// validated by the guests' tests (nvjournal/kernel/test).
+// nvj prints JSON that matches its schema. "nvj resize" needs a mounted ext4nvj: the
+// tests in guests (nvjournal/kernel/test) validate its output.
 func TestJSONOutputsOfNvjMatchTheirSchemas(t *testing.T) {
 	nvj, err := filepath.Abs(filepath.Join(sourceTree, "nvjournal/build/nvj"))
 	if err != nil {
@@ -214,7 +217,7 @@ func TestJSONOutputsOfNvjMatchTheirSchemas(t *testing.T) {
 	_, err = os.Stat(nvj)
 	needs.That(t, err == nil, "nvjournal/build/nvj (make nvjournal)")
 	dir := t.TempDir()
-	// run gives what nvj prints; it ends with 1 where it reports damage.
+	// run returns the output of nvj, which exits with 1 if it reports damage.
 	run := func(words ...string) []byte {
 		t.Helper()
 		command := exec.Command(nvj, words...)
@@ -238,7 +241,7 @@ func TestJSONOutputsOfNvjMatchTheirSchemas(t *testing.T) {
 		return out
 	}
 
-	// The example's store is killed, so that its journal has records.
+	// The test kills the example's store, so that its journal has records.
 	store := exec.Command(filepath.Join(filepath.Dir(nvj), "kv"), "--allow-volatile", "store")
 	store.Dir = dir
 	in, err := store.StdinPipe()

@@ -36,23 +36,23 @@ func newServeDockerCommand() *cobra.Command {
 		Long: `Docker is a daemon, the volume plugin "daybook" of Docker and Podman. It attaches a
 volume when its first container starts and detaches it when the last one has ended. The
 jbd2 thread is in /daybook/NAME/journal. With --cgroup-parent /daybook/NAME the container
-is beside it, and both are under the volume's weight.
+is beside it, and the volume's weight applies to both.
 
 Options of docker volume create -d daybook -o OPTION=VALUE:
 
-  size=10G                 needed, unless this daemon has --size
+  size=10G                 required, unless this daemon has --size
   weight=700               1 to 1000, of /daybook/NAME
   provision=full           write the image once, at creation; default thin
-  cgroup=/PATH             another parent than /daybook/NAME
+  cgroup=/PATH             cgroup instead of /daybook/NAME
   placement=none           leave the jbd2 thread where the kernel starts it
-  mount-options=commit=30  ext4's own
+  mount-options=commit=30  mount options of ext4
   noatime=true, uid=999, gid=999, mode=0750, block-size=4096
   label.KEY=VALUE          kept, and shown by daybook volume inspect
 
 The socket is that of systemd (daybook-docker.socket) or --socket; its file name is the
 name of the driver. The pool records which container uses which volume (docker.json), so
-after a kill -9 the next daemon goes on. Ctrl-C, SIGTERM or SIGHUP ends the daemon; what
-containers use stays attached. The daemon keeps the jbd2 threads in their cgroups, as
+after a kill -9 the next daemon continues. Ctrl-C, SIGTERM or SIGHUP ends the daemon;
+volumes in use stay attached. The daemon keeps the jbd2 threads in their cgroups, as
 "daybook volume keep" does; one of the two is enough.
 
 The pool is --pool, else the environment's DAYBOOK_POOL, else /var/lib/daybook/volumes.
@@ -94,8 +94,8 @@ It is created if it is missing. One daemon serves a pool.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&v.pool, "pool", "", "`DIR` of the pool (default $"+poolVariable+", else /var/lib/daybook/volumes)")
-	flags.StringVar(&v.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` where known pools are noted, and where the default pool is")
-	flags.StringVar(&options.Socket, "socket", dockervolume.DefaultSocket, "`FILE` to listen on; its name is the driver's")
+	flags.StringVar(&v.stateDir, "state-dir", volume.DefaultStateDir, "`DIR` of the registry of pools and of the default pool")
+	flags.StringVar(&options.Socket, "socket", dockervolume.DefaultSocket, "`FILE` to listen on; its name is the name of the driver")
 	flags.StringVar(&options.TargetDir, "target-dir", dockervolume.DefaultTargetDir, "`DIR` where volumes are mounted")
 	flags.Var(&size, "size", "size of volumes that are created without one, such as 10G (default: they are refused)")
 	flags.Lookup("size").DefValue = ""

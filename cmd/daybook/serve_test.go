@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestServeRefusesWhatCannotBe(t *testing.T) {
+func TestServeRefusesInvalidOptions(t *testing.T) {
 	for _, c := range []struct {
 		words string
 		code  int

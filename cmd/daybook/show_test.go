@@ -13,8 +13,8 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// execute runs the command line in this process. What commands write through
-// cobra comes back.
+// execute runs the command line in this process and returns what commands write
+// through cobra.
 func execute(t *testing.T, words ...string) (string, error) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -27,7 +27,7 @@ func execute(t *testing.T, words ...string) (string, error) {
 	return out.String(), err
 }
 
-// output runs the command line and gives what it wrote to standard output.
+// output runs the command line and returns its standard output.
 func output(t *testing.T, words ...string) (string, error) {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "out"))
@@ -99,7 +99,7 @@ func TestScriptsFindTheFieldsOfTheContract(t *testing.T) {
 	}
 }
 
-func TestBadRecordingsAndCommandLinesAreTheUsersToMend(t *testing.T) {
+func TestBadRecordingsAndCommandLinesAreUsageErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		path := filepath.Join(dir, name)
@@ -118,7 +118,7 @@ func TestBadRecordingsAndCommandLinesAreTheUsersToMend(t *testing.T) {
 		"empty:1: the file is empty":       {"replay", empty},
 		"no sample to show":                {"replay", "--once", only},
 		"there is no law":                  {"replay", "--law", "murphy", recordingPath},
-		"nothing for a law to say":         {"replay", "--law", "paper", only},
+		"nothing for a law to correct":     {"replay", "--law", "paper", only},
 		"no such file":                     {"replay", filepath.Join(dir, "none")},
 		"name of one recording":            {"replay"},
 		"--speed is 0":                     {"replay", "--speed", "0", recordingPath},
@@ -162,7 +162,7 @@ func TestTopRecordsToNoForeignFile(t *testing.T) {
 	}
 }
 
-func TestReplayTellsWhatTheLawsWouldHaveSet(t *testing.T) {
+func TestReplayShowsTheWeightsThatTheLawsWouldSet(t *testing.T) {
 	out, err := output(t, "replay", "--law", "paper", "--json", recordingPath)
 	if err != nil {
 		t.Fatal(err)
@@ -185,8 +185,8 @@ func TestReplayTellsWhatTheLawsWouldHaveSet(t *testing.T) {
 		if p.Device != "loop0" || p.Law != "paper" || len(p.Containers) != 2 {
 			t.Fatalf("interval %d: %+v", i+1, p)
 		}
-		// Uncontrolled or controlled, the law wants the same: 139 to 61, give
-		// or take the wobble of the load.
+		// The law computes the same weights for both halves: 139 to 61, within
+		// the variation of the load.
 		a, b := p.Containers[0].LawWeight, p.Containers[1].LawWeight
 		if p.Containers[0].Cgroup != "/docker/4f2a9c0e8d1b" || a < 137 || a > 142 || b < 58 || b > 63 {
 			t.Errorf("interval %d: weights %d and %d", i+1, a, b)

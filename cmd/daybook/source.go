@@ -19,28 +19,29 @@ import (
 	"github.com/daybook-project/daybook/internal/meter"
 )
 
-// sourceOptions say what a live meter observes.
+// sourceOptions select what a live meter observes.
 type sourceOptions struct {
-	// Devices are disks in any form that blockdev.Lookup takes; none is every
-	// disk with a journalling file system.
+	// Devices are disks in any form that blockdev.Lookup accepts; none means
+	// every disk with a journalling file system.
 	Devices []string
 	// Interval is the length of a sample.
 	Interval time.Duration
 	// Estimator is "handles" or "syscalls".
 	Estimator string
-	// Calibration is the file of the syscalls estimator's costs; "" is the
-	// one that `daybook calibrate` saves.
+	// Calibration is the file with the costs of the syscalls estimator; "" is
+	// the file that `daybook calibrate` saves.
 	Calibration string
-	// Ideal gives configured ideal weights; nil: those found.
+	// Ideal returns the configured ideal weights; nil means the current
+	// weights.
 	Ideal func(path, name string) (weight uint64, ok bool)
-	// Promises are those of daybook control, see meter.Options; nil: those
+	// Promises are those of daybook control, see meter.Options; nil means those
 	// that another process recorded.
 	Promises func(device string) (meter.Promises, bool)
-	// Log is told what is worth knowing; nil: standard error.
+	// Log gets the messages; nil means standard error.
 	Log *slog.Logger
 }
 
-// liveSource is the meter with all that it needs.
+// liveSource is the meter with everything that it needs.
 type liveSource struct {
 	*meter.Meter
 	calls *journal.CallProbe // nil with the handles estimator
@@ -103,7 +104,8 @@ func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
 	return source, nil
 }
 
-// hostError marks what the host lacks.
+// hostError converts an error into an unsupportedError if the host lacks a
+// feature.
 func hostError(err error) error {
 	if errors.Is(err, journal.ErrUnsupported) || errors.Is(err, cgroup.ErrNoHierarchy) {
 		return unsupportedError{err}
@@ -111,8 +113,8 @@ func hostError(err error) error {
 	return err
 }
 
-// loadCosts reads the calibration file, or those that were saved for the file
-// systems on the disks (of all disks, if there are none).
+// loadCosts reads the calibration file, or the saved costs of the file systems
+// on the disks (of all disks, if devices is empty).
 func loadCosts(devices []string, file string) (func(dev uint32) journal.Costs, error) {
 	if file != "" {
 		table, err := calibrate.Load(file)
@@ -148,14 +150,14 @@ func loadCosts(devices []string, file string) (func(dev uint32) journal.Costs, e
 	return saved.now, nil
 }
 
-// savedCosts are those of the file systems that are mounted. Another one that is
-// mounted later from the same device has its own.
+// savedCosts are those of the file systems that are mounted. Another file system
+// that is mounted later from the same device has its own costs.
 type savedCosts struct {
 	costs map[meter.Mounted]journal.Costs
 }
 
-// now gives those of the file system that is mounted from a device; nil if none
-// were measured.
+// now returns the costs of the file system that is mounted from a device; nil
+// if none were measured.
 func (s savedCosts) now(dev uint32) journal.Costs {
 	mounted, ok := meter.MountedFrom(dev)
 	if !ok {
@@ -163,7 +165,7 @@ func (s savedCosts) now(dev uint32) journal.Costs {
 	}
 	costs, err := s.of(mounted)
 	if err != nil {
-		return nil // as if it was not measured; a damaged file is an error at the start
+		return nil // as if it was not measured; only at the start is a damaged file an error
 	}
 	return costs
 }
@@ -185,7 +187,7 @@ func (s savedCosts) of(mounted meter.Mounted) (journal.Costs, error) {
 	return nil, err
 }
 
-// containers tells the meter whose a cgroup is.
+// containers maps a cgroup to its container.
 type containers struct{ resolver *container.Resolver }
 
 func (c containers) Identify(path string) (top, name, runtime string) {

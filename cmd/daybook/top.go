@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/top"
 )
 
-// showFlags are the flags of top and replay: how samples are shown.
+// showFlags are the flags of top and replay that select how samples are shown.
 type showFlags struct {
 	once, json, reverse bool
 	sort                string
@@ -32,7 +32,7 @@ func (f *showFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// options checks the flags and gives what top.Run wants.
+// options checks the flags and returns the options of top.Run.
 func (f *showFlags) options() (top.Options, error) {
 	for _, c := range top.Columns {
 		if c.Key == f.sort {
@@ -49,12 +49,12 @@ func newTopCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the I/O of each container, the journal included",
-		Long: `Top shows, for each disk with an ext4, what each container cost it in the last
+		Long: `Top shows, for each disk with an ext4, the cost of each container in the last
 interval: the I/O that the kernel charged to it, and its parts of the journal, of the
 metadata written in place and of the data that the kernel charged to the root cgroup.
 SHARE is its part of the disk, TARGET the share that its I/O weight promises. While
 "daybook control" runs, TARGET is the configured share and WEIGHT the corrected
-weight. The line (root) has what no container is known to have caused.
+weight. The line (root) has the I/O that is attributed to no container.
 
 On a terminal it fills the screen: s sorts, r reverses, d goes to the next disk, p
 pauses, the arrows choose a container, ? explains the columns, q quits. Elsewhere,
@@ -77,7 +77,7 @@ Top changes nothing on the host. It needs root and a kernel with BTF.`,
 				return err
 			}
 			if show.once && metrics != "" {
-				return usageError{errors.New("--metrics serves for as long as top runs; it cannot go with --once")}
+				return usageError{errors.New("--metrics serves while top runs; it excludes --once")}
 			}
 			var log *slog.Logger
 			if top.UsesScreen(options) {

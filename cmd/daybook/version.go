@@ -12,8 +12,8 @@ import (
 // version is set by the linker for a release: -ldflags "-X main.version=v1.2.3".
 var version string
 
-// buildVersion is the version of this binary: the release's, else the one that
-// the Go command read from the source repository.
+// buildVersion is the version of this binary: that of the release, or else the
+// one that the Go command read from the source repository.
 func buildVersion() string {
 	if version != "" {
 		return version
@@ -24,7 +24,8 @@ func buildVersion() string {
 	return "(unknown)"
 }
 
-// buildSetting is a fact that the Go command left in the binary, "" where not.
+// buildSetting is a setting that the Go command stored in the binary, "" if it
+// is missing.
 func buildSetting(key string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, s := range info.Settings {

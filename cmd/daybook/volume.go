@@ -88,8 +88,7 @@ func (f *volumeFlags) options(cmd *cobra.Command) volume.PoolOptions {
 	return volume.PoolOptions{Log: log}
 }
 
-// check finds what is wrong with the common flags, and whether this process
-// may work on pools.
+// check checks the common flags, and whether this process may work on pools.
 func (f *volumeFlags) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("pool") && f.pool == "" {
 		return usageError{errors.New("--pool is empty: name a directory, or leave it out")}
@@ -98,12 +97,12 @@ func (f *volumeFlags) check(cmd *cobra.Command) error {
 		return usageError{fmt.Errorf("--state-dir is %q; want an absolute path", f.stateDir)}
 	}
 	if os.Geteuid() != 0 {
-		return unsupportedError{fmt.Errorf("volumes want root, for loop devices, mounts and cgroups; try: sudo %s …", cmd.CommandPath())}
+		return unsupportedError{fmt.Errorf("volumes require root, for loop devices, mounts and cgroups; try: sudo %s …", cmd.CommandPath())}
 	}
 	return nil
 }
 
-// named is the pool that the user said, "" if none.
+// named is the pool that the user named, "" if none.
 func (f *volumeFlags) named() string {
 	if f.pool != "" {
 		return f.pool
@@ -111,7 +110,7 @@ func (f *volumeFlags) named() string {
 	return os.Getenv(poolVariable)
 }
 
-// find opens the pool of a volume that is there.
+// find opens the pool of an existing volume.
 func (f *volumeFlags) find(cmd *cobra.Command, name string) (*volume.Pool, error) {
 	if err := f.check(cmd); err != nil {
 		return nil, err
@@ -124,8 +123,7 @@ func (f *volumeFlags) find(cmd *cobra.Command, name string) (*volume.Pool, error
 	return pool, explainVolume(err)
 }
 
-// make opens the pool for a volume that is to be made, and makes it if it is
-// missing.
+// make opens the pool for a new volume, and makes it if it is missing.
 func (f *volumeFlags) make(cmd *cobra.Command, quotaBytes uint64) (*volume.Pool, error) {
 	if err := f.check(cmd); err != nil {
 		return nil, err
@@ -144,20 +142,19 @@ func (f *volumeFlags) make(cmd *cobra.Command, quotaBytes uint64) (*volume.Pool,
 	return pool, nil
 }
 
-// note remembers a pool. A volume is no worse for not being found by its name
-// alone.
+// note enters a pool in the registry. If that fails, it only prints a warning.
 func (f *volumeFlags) note(cmd *cobra.Command, pool *volume.Pool) {
 	if err := f.registry().Note(cmd.Context(), pool); err != nil {
-		f.tellNotNoted(cmd, err)
+		f.warnNotNoted(cmd, err)
 	}
 }
 
-func (f *volumeFlags) tellNotNoted(cmd *cobra.Command, err error) {
-	fmt.Fprintf(cmd.ErrOrStderr(), "daybook: %v; commands on its volumes will want --pool\n", err)
+func (f *volumeFlags) warnNotNoted(cmd *cobra.Command, err error) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "daybook: %v; commands on its volumes need --pool\n", err)
 }
 
-// all opens the named pool, or all that are known. Pools that cannot be opened
-// come as an error beside the others.
+// all opens the named pool, or all known pools. If some cannot be opened, it returns the
+// others with an error.
 func (f *volumeFlags) all(cmd *cobra.Command) ([]*volume.Pool, error) {
 	if err := f.check(cmd); err != nil {
 		return nil, err
@@ -173,7 +170,7 @@ func (f *volumeFlags) all(cmd *cobra.Command) ([]*volume.Pool, error) {
 	return pools, explainVolume(err)
 }
 
-// volumeNames wants as many names as there are words, each of them possible.
+// volumeNames requires one valid name for each word.
 func volumeNames(words ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(words) {
@@ -204,8 +201,8 @@ func explainVolume(err error) error {
 	return err
 }
 
-// printVolumeJSON writes one JSON object. What a terminal could obey stands
-// escaped: labels, paths and cgroups can hold anything.
+// printVolumeJSON writes one JSON object. Control characters are escaped, because labels,
+// paths and cgroups may contain any.
 func printVolumeJSON(w io.Writer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {

@@ -21,7 +21,7 @@ func newVolumeAttachCommand(v *volumeFlags) *cobra.Command {
 		Short: "Mount a volume and place its jbd2 thread",
 		Long: `Attach mounts the volume on the target and places its jbd2 thread. An image is mounted
 through a loop device with direct I/O. The volume stays attached until "daybook volume
-detach" or the end of the host. A volume that is attached there already stays as it is.
+detach" or the end of the host. A volume that is attached there already is not changed.
 
 With --persist the volume is attached at each start of the host, before the container
 engines start. The unit daybook-attach.service does that with "attach --all-persistent"
@@ -86,10 +86,10 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 				return err
 			}
 			if err := v.registry().Note(cmd.Context(), pool); err != nil {
-				if o.Persist { // nobody would find it at the next start
+				if o.Persist { // it would not be found at the next start
 					return explainVolume(fmt.Errorf("cannot attach volume %s at each start of the host: %w", args[0], err))
 				}
-				v.tellNotNoted(cmd, err)
+				v.warnNotNoted(cmd, err)
 			}
 			var status volume.Status
 			if o.Target == "" {
@@ -116,8 +116,8 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 	flags.StringVar(&placement, "placement", string(volume.PlaceParent), "parent, container or none")
 	flags.Uint64Var(&o.Weight, "weight", 0, "weight from now on, 1 to 1000 (default: the volume's)")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "mount it read-only")
-	flags.BoolVar(&o.Dev, "dev", false, "let device nodes in the volume work")
-	flags.BoolVar(&o.Suid, "suid", false, "let set-user-ID and set-group-ID programs in the volume work")
+	flags.BoolVar(&o.Dev, "dev", false, "enable device nodes in the volume")
+	flags.BoolVar(&o.Suid, "suid", false, "enable set-user-ID and set-group-ID bits in the volume")
 	flags.BoolVar(&o.AllowCache, "allow-cache", false, "use the pool's page cache if direct I/O is not available")
 	addJSONFlag(cmd, &asJSON)
 	_ = cmd.MarkFlagDirname("target")
@@ -140,8 +140,7 @@ func attachedText(s volume.Status) string {
 	return fmt.Sprintf("%s on %s%s", top.Safe(s.BlockDevice), top.Safe(s.Mountpoint), journalPlace(s))
 }
 
-// wantsTarget refuses the flags that say how a volume is attached, where the
-// target is not said.
+// wantsTarget refuses the flags of an attachment without a target.
 func wantsTarget(cmd *cobra.Command) error {
 	for _, flag := range []string{"target", "cgroup", "placement", "weight", "read-only", "dev", "suid", "allow-cache", "persist"} {
 		if cmd.Flags().Changed(flag) {
@@ -151,8 +150,8 @@ func wantsTarget(cmd *cobra.Command) error {
 	return nil
 }
 
-// attachAllPersistent attaches what is persistent in the named pool, or in all
-// that are known. What fails does not hold up the rest.
+// attachAllPersistent attaches the persistent volumes of the named pool, or of all known
+// pools. If one fails, it continues with the others.
 func (v *volumeFlags) attachAllPersistent(cmd *cobra.Command, wait time.Duration, asJSON bool) error {
 	deadline := time.Now().Add(wait)
 	pools, err := v.all(cmd)
@@ -161,7 +160,7 @@ func (v *volumeFlags) attachAllPersistent(cmd *cobra.Command, wait time.Duration
 		missing, err := v.registry().Missing()
 		errs = append(errs, err)
 		for _, dir := range missing {
-			fmt.Fprintf(cmd.ErrOrStderr(), "daybook: pool %s is noted in %s and is not there: its volumes are not attached; is its disk mounted?\n", top.Safe(dir), v.stateDir)
+			fmt.Fprintf(cmd.ErrOrStderr(), "daybook: pool %s is noted in %s and does not exist: its volumes are not attached; is its disk mounted?\n", top.Safe(dir), v.stateDir)
 		}
 	}
 	attached := []volume.Status{}
@@ -205,7 +204,7 @@ point and its flag stay. It is attached again at the next start of the host, or 
 			if err != nil {
 				return err
 			}
-			before, err := pool.Inspect(args[0])
+			before, err := pool.Inspect(cmd.Context(), args[0])
 			if err != nil {
 				return explainVolume(err)
 			}
@@ -226,7 +225,7 @@ point and its flag stay. It is attached again at the next start of the host, or 
 			if !asJSON {
 				return nil
 			}
-			status, err := pool.Inspect(args[0])
+			status, err := pool.Inspect(cmd.Context(), args[0])
 			if err != nil {
 				return explainVolume(err)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -56,6 +57,7 @@ itself. If errors are left, check ends with 1.`,
 
 func newVolumeRepairCommand(v *volumeFlags) *cobra.Command {
 	var asJSON bool
+	var forget string
 	cmd := &cobra.Command{
 		Use:   "repair",
 		Short: "Finish or roll back what killed commands left",
@@ -66,9 +68,14 @@ be repeated. It leaves alone what a living process works on, and every loop devi
 mount or cgroup that no volume's record names.
 
 If a volume is damaged, such as by a missing image, repair names it and ends with 1.
-"daybook volume check" checks file systems.`,
+"daybook volume check" checks file systems.
+
+An unfinished creation or deletion in an LVM volume group that is gone cannot be removed.
+Repair then names its record, WORK. If the volume group never comes back, --forget WORK
+removes that record and does nothing else. It refuses while the volume group is there.`,
 		Example: `  daybook volume repair
-  daybook volume repair --pool /srv/pool --json`,
+  daybook volume repair --pool /srv/pool --json
+  daybook volume repair --forget 7d0f4a52-2c64-4d1e-9a53-0c0b6f1f2f7e`,
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,7 +85,16 @@ If a volume is damaged, such as by a missing image, repair names it and ends wit
 			}
 			errs := []error{err}
 			repaired := []repairedJSON{}
+			if cmd.Flags().Changed("forget") {
+				if pools, err = forgetWork(cmd.Context(), pools, forget); err != nil {
+					return explainVolume(errors.Join(append(errs, err)...))
+				}
+			}
 			for _, pool := range pools {
+				if forget != "" {
+					repaired = append(repaired, repairedJSON{pool.Dir(), volume.Repaired{Work: 1, Volumes: map[string]string{}, Busy: []string{}, Damaged: map[string]string{}, Newer: map[string]string{}}})
+					continue
+				}
 				done, err := pool.Repair(cmd.Context())
 				repaired = append(repaired, repairedJSON{pool.Dir(), done})
 				errs = append(errs, err)
@@ -91,11 +107,29 @@ If a volume is damaged, such as by a missing image, repair names it and ends wit
 			return explainVolume(errors.Join(errs...))
 		},
 	}
+	cmd.Flags().StringVar(&forget, "forget", "", "remove the record of this `WORK`, whose volume group is gone, and repair nothing")
+	_ = cmd.RegisterFlagCompletionFunc("forget", cobra.NoFileCompletions)
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
-// repairedJSON is what was done in one pool.
+// forgetWork forgets a work in the pool that has it, and returns that pool.
+func forgetWork(ctx context.Context, pools []*volume.Pool, work string) ([]*volume.Pool, error) {
+	var errs []error
+	for _, pool := range pools {
+		err := pool.Forget(ctx, work)
+		if err == nil {
+			return []*volume.Pool{pool}, nil
+		}
+		if !errors.Is(err, volume.ErrNotFound) {
+			return nil, err
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(append(errs, usageError{fmt.Errorf("no known pool has the work %q", work)})...)
+}
+
+// repairedJSON is the result of a repair of one pool.
 type repairedJSON struct {
 	Pool string `json:"pool"`
 	volume.Repaired
@@ -109,19 +143,19 @@ func writeRepaired(out io.Writer, pools []repairedJSON, whole bool) {
 	}
 	for _, p := range pools {
 		if p.Work > 0 {
-			say(p.Pool, "removed %d half-made or half-deleted", p.Work)
+			say(p.Pool, "removed %d unfinished creations or deletions", p.Work)
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Volumes)) {
 			say(p.Pool, "volume %s: %s", name, top.Safe(p.Volumes[name]))
 		}
 		for _, name := range p.Busy {
-			say(p.Pool, "volume %s: another process works on it, left alone", name)
+			say(p.Pool, "volume %s: another process works on it, not repaired", name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Damaged)) {
 			say(p.Pool, "volume %s is damaged: %s", name, top.Safe(p.Damaged[name]))
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Newer)) {
-			say(p.Pool, "volume %s, left alone: %s", name, top.Safe(p.Newer[name]))
+			say(p.Pool, "volume %s, not repaired: %s", name, top.Safe(p.Newer[name]))
 		}
 	}
 	if silent && whole {
@@ -129,7 +163,7 @@ func writeRepaired(out io.Writer, pools []repairedJSON, whole bool) {
 	}
 }
 
-// printCheck prints what e2fsck found, if it came so far.
+// printCheck prints the report of e2fsck, if there is one.
 func printCheck(out io.Writer, name string, report volume.CheckReport, asJSON bool) error {
 	if report.Report == "" && !report.Clean {
 		return nil

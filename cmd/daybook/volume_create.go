@@ -31,7 +31,7 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.volumeGroup, "volume-group", "", "the volume group `NAME` in which --backing lvm creates the logical volume")
 	flags.StringVar(&f.thinPool, "thin-pool", "", "create a thin logical volume in this thin pool `NAME` of the volume group (default: linear, with all its blocks)")
 	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks are allocated at the first write; full: all are written now")
-	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: left alone)")
+	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: not changed)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to keep with the volume; may be repeated")
 	flags.StringVar(&f.mountOptions, "mount-options", "", "ext4's `OPTIONS` at each attach, such as data=ordered,commit=30")
 	flags.BoolVar(&f.noAtime, "noatime", false, "keep no access times")
@@ -68,20 +68,20 @@ func (f *createFlags) checkBacking(cmd *cobra.Command) error {
 	case given("backing") && f.backing != backingImage && f.backing != backingDevice && f.backing != backingLVM:
 		return fmt.Errorf("--backing is %q; want %s, %s or %s", f.backing, backingImage, backingDevice, backingLVM)
 	case f.backing == backingLVM && f.volumeGroup == "":
-		return errors.New("--backing lvm: in which volume group? want --volume-group, such as --volume-group vg0 (vgs lists them)")
+		return errors.New("--backing lvm requires --volume-group, such as --volume-group vg0 (vgs lists them)")
 	case f.backing == backingLVM && given("provision"):
 		return errors.New("--backing lvm and --provision exclude each other: a logical volume has all its blocks, or is in --thin-pool")
 	case f.backing != backingLVM && (given("volume-group") || given("thin-pool")):
-		return errors.New("--volume-group and --thin-pool want --backing lvm")
+		return errors.New("--volume-group and --thin-pool require --backing lvm")
 	case f.backing == backingDevice && f.device == "":
-		return errors.New("--backing device: which? want --device, such as --device /dev/sdb1")
+		return errors.New("--backing device requires --device, such as --device /dev/sdb1")
 	case given("backing") && f.backing != backingDevice && f.device != "":
 		return fmt.Errorf("--device and --backing %s exclude each other", f.backing)
 	}
 	return nil
 }
 
-// options checks the flags and gives what Pool.Create wants.
+// options checks the flags and returns the options of Pool.Create.
 func (f *createFlags) options(cmd *cobra.Command) (volume.CreateOptions, error) {
 	o := volume.CreateOptions{
 		SizeBytes: uint64(f.size), Provision: volume.Provision(f.provision), Weight: f.weight, JournalBytes: uint64(f.journalSize),
@@ -146,7 +146,7 @@ func (f *createFlags) options(cmd *cobra.Command) (volume.CreateOptions, error) 
 	return o, o.Check()
 }
 
-// checkWeightFlag refuses a 0 that somebody wrote, which would mean no weight.
+// checkWeightFlag refuses an explicit 0, which would mean no weight.
 func checkWeightFlag(cmd *cobra.Command, weight uint64) error {
 	if cmd.Flags().Changed("weight") && weight == 0 {
 		return fmt.Errorf("--weight is 0; want %d to %d", volume.MinWeight, volume.MaxWeight)
@@ -154,7 +154,7 @@ func checkWeightFlag(cmd *cobra.Command, weight uint64) error {
 	return volume.CheckWeight(weight)
 }
 
-// parseLabels takes "KEY=VALUE" apart; the value may be empty and hold "=".
+// parseLabels splits "KEY=VALUE"; the value may be empty and may contain "=".
 func parseLabels(words []string) (map[string]string, error) {
 	if len(words) == 0 {
 		return nil, nil
@@ -173,8 +173,8 @@ func parseLabels(words []string) (map[string]string, error) {
 	return labels, nil
 }
 
-// parseOwner reads "UID:GID" in numbers: a container's users are not the
-// host's.
+// parseOwner reads "UID:GID" as numbers, because a container's users are not those of the
+// host.
 func parseOwner(text string) (uid, gid uint32, err error) {
 	first, second, found := strings.Cut(text, ":")
 	u, err1 := strconv.ParseUint(first, 10, 32)
@@ -239,7 +239,7 @@ Sizes are in bytes or with a unit: 1G and 1GiB are 2^30 bytes, 1GB is 10^9.`,
 	return cmd
 }
 
-// printRecord tells what became of a volume.
+// printRecord prints the result of an operation on a volume.
 func printRecord(cmd *cobra.Command, pool *volume.Pool, what string, record volume.Record, asJSON bool) error {
 	if asJSON {
 		return printVolumeJSON(cmd.OutOrStdout(), struct {

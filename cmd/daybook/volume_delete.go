@@ -20,7 +20,8 @@ It does not ask for confirmation. An attached volume is not deleted.
 
 With --damaged it deletes a volume whose record cannot be read. If that volume was
 persistent, its mount point keeps the immutable flag: "lsattr -d DIR" shows the flag as
-"i", and "chattr -i DIR" clears it.`,
+"i", and "chattr -i DIR" clears it. It also deletes a volume on LVM whose volume group is
+gone, or that has a snapshot whose record cannot be read; its logical volumes are left.`,
 		Example: `  daybook volume delete db1
   daybook volume delete db1 --snapshot monday`,
 		Args:              volumeNames("NAME"),

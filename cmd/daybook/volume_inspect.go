@@ -34,7 +34,7 @@ that is frozen without a process that would thaw it as a problem (freeze_abandon
 			if err != nil {
 				return err
 			}
-			status, err := pool.Inspect(args[0])
+			status, err := pool.Inspect(cmd.Context(), args[0])
 			if err != nil {
 				return explainVolume(err)
 			}
@@ -125,14 +125,14 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 	if s.JBD2PID != 0 {
 		place := ""
 		if !s.Placed {
-			place = ", which is not its place"
+			place = ", which is not the planned one"
 		}
 		line("jbd2 thread", "%d, in cgroup %s%s", s.JBD2PID, s.JournalCgroup, place)
 	}
 	if s.Attachment.Placement == volume.PlaceNone {
 		return
 	}
-	weight := "no weights on the disk below"
+	weight := "no weights on the underlying disk"
 	if s.WeightInForce != 0 {
 		weight = fmt.Sprintf("weight %d in force", s.WeightInForce)
 	}
@@ -144,14 +144,14 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 	line("journal I/O", "%s read, %s written%s", roundBytes(s.JournalReadBytes), roundBytes(s.JournalWriteBytes), inside)
 }
 
-// persistenceText tells where a volume is attached at each start of the host, and
-// what the mount point is while it is not.
+// persistenceText says where a volume is attached at each start of the host, and whether
+// the mount point is protected while it is not attached.
 func persistenceText(s *volume.Persistence) string {
 	text := "attached at " + s.Target
 	if s.Unprotected != "" {
-		return text + "; while it is not, others can write there: " + s.Unprotected
+		return text + "; while detached, others can write there: " + s.Unprotected
 	}
-	return text + "; while it is not, the directory is immutable"
+	return text + "; while detached, the directory is immutable"
 }
 
 func mountOptionsText(r volume.Record) string {

@@ -13,8 +13,7 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// keepLookInterval is how often the daemon looks for pools that were noted
-// since.
+// keepLookInterval is how often the daemon looks for newly noted pools.
 const keepLookInterval = 2 * time.Second
 
 func newVolumeKeepCommand(v *volumeFlags) *cobra.Command {
@@ -55,7 +54,7 @@ The unit daybook-volumes.service runs it. Volumes work without it.`,
 	return cmd
 }
 
-// keep keeps the named pool, or all that are known.
+// keep keeps the named pool, or all known pools.
 func (v *volumeFlags) keep(cmd *cobra.Command) error {
 	pools, err := v.all(cmd)
 	if v.named() != "" {
@@ -73,13 +72,13 @@ func (v *volumeFlags) keep(cmd *cobra.Command) error {
 	if errors.As(err, &unsupported) || errors.As(err, &usage) {
 		return err
 	}
-	house := keptPools{log: v.log, keepers: map[string]bool{}, told: map[string]string{}}
-	return house.run(cmd.Context(), func() ([]*volume.Pool, error) {
+	kept := keptPools{log: v.log, keepers: map[string]bool{}, logged: map[string]string{}}
+	return kept.run(cmd.Context(), func() ([]*volume.Pool, error) {
 		return v.registry().Pools(cmd.Context(), v.options(cmd))
 	})
 }
 
-// startKeeping takes a pool's keeping upon this process and repairs the pool.
+// startKeeping makes this process the keeper of a pool and repairs the pool.
 func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*volume.Keeper, error) {
 	keeper, err := pool.Keeper()
 	if err != nil {
@@ -87,16 +86,16 @@ func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*vo
 	}
 	done, err := pool.Repair(ctx)
 	if done.Work > 0 {
-		log.Info("removed what was half made or half deleted", "pool", pool.Dir(), "count", done.Work)
+		log.Info("removed unfinished creations and deletions", "pool", pool.Dir(), "count", done.Work)
 	}
 	for name, why := range done.Damaged {
 		log.Warn("a volume is damaged", "pool", pool.Dir(), "volume", name, "why", why)
 	}
 	for name, why := range done.Newer {
-		log.Warn("a volume is left alone", "pool", pool.Dir(), "volume", name, "why", why)
+		log.Warn("a volume is not repaired", "pool", pool.Dir(), "volume", name, "why", why)
 	}
-	// Volumes that cannot be read are no reason to leave the others alone, nor is what
-	// cannot be removed now.
+	// Unreadable volumes, and work that cannot be removed now, do not prevent keeping the
+	// others.
 	left := errors.Is(err, volume.ErrWorkLeft)
 	if left {
 		log.Warn("not all of the pool could be repaired", "pool", pool.Dir(), "why", err)
@@ -104,7 +103,7 @@ func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*vo
 	if err != nil && len(done.Damaged)+len(done.Newer) == 0 && !left {
 		return nil, errors.Join(err, keeper.Close())
 	}
-	log.Info("keeping the jbd2 threads in their places", "pool", pool.Dir())
+	log.Info("keeping the jbd2 threads in their cgroups", "pool", pool.Dir())
 	return keeper, nil
 }
 
@@ -112,7 +111,7 @@ func startKeeping(ctx context.Context, pool *volume.Pool, log *slog.Logger) (*vo
 type keptPools struct {
 	log     *slog.Logger
 	keepers map[string]bool   // by directory
-	told    map[string]string // troubles, by directory
+	logged  map[string]string // errors, by directory
 	running sync.WaitGroup
 }
 
@@ -122,10 +121,10 @@ func (h *keptPools) run(ctx context.Context, known func() ([]*volume.Pool, error
 	defer h.running.Wait()
 	for {
 		pools, err := known()
-		h.tell("", err)
+		h.logOnce("", err)
 		for _, pool := range pools {
 			if !h.keepers[pool.Dir()] {
-				h.tell(pool.Dir(), h.start(ctx, pool))
+				h.logOnce(pool.Dir(), h.start(ctx, pool))
 			}
 		}
 		select {
@@ -146,20 +145,20 @@ func (h *keptPools) start(ctx context.Context, pool *volume.Pool) error {
 	go func() {
 		defer h.running.Done()
 		if err := keeper.Run(ctx); err != nil {
-			h.log.Error("the keeping of a pool did not end well", "pool", pool.Dir(), "why", err)
+			h.log.Error("the keeping of a pool ended with an error", "pool", pool.Dir(), "why", err)
 		}
 	}()
 	return nil
 }
 
-// tell logs each trouble once, for the daemon looks again and again.
-func (h *keptPools) tell(dir string, err error) {
+// logOnce logs each error once, because the daemon retries for ever.
+func (h *keptPools) logOnce(dir string, err error) {
 	text := ""
 	if err != nil {
 		text = fmt.Sprint(err)
 	}
-	if text != "" && text != h.told[dir] {
+	if text != "" && text != h.logged[dir] {
 		h.log.Warn("cannot keep a pool", "pool", dir, "why", text)
 	}
-	h.told[dir] = text
+	h.logged[dir] = text
 }

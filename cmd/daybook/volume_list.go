@@ -29,7 +29,7 @@ reports a volume that is damaged or left frozen.`,
 			volumes := []volume.Status{}
 			errs := []error{err}
 			for _, pool := range pools {
-				found, err := pool.List()
+				found, err := pool.List(cmd.Context())
 				volumes = append(volumes, found...)
 				errs = append(errs, err)
 			}

@@ -60,15 +60,14 @@ does so, too.`,
 	return cmd
 }
 
-// poolJSON is a pool as --json shows it.
+// poolJSON is a pool in the output of --json.
 type poolJSON struct {
 	Pool    string `json:"pool"`
 	Volumes int    `json:"volumes"`
 	volume.Usage
 }
 
-// choosePools opens the pools that are to be shown, of which one may be made
-// or given a quota first.
+// choosePools opens the pools to show. It makes one, or sets its quota, first.
 func (v *volumeFlags) choosePools(cmd *cobra.Command, create bool, quota uint64) ([]*volume.Pool, error) {
 	var pools []*volume.Pool
 	var err error
@@ -84,7 +83,7 @@ func (v *volumeFlags) choosePools(cmd *cobra.Command, create bool, quota uint64)
 		return pools, err
 	}
 	if len(pools) != 1 {
-		return nil, usageError{fmt.Errorf("--quota is one pool's, and %d are known here: say which by --pool", len(pools))}
+		return nil, usageError{fmt.Errorf("--quota applies to one pool, and %d are known here: choose one by --pool", len(pools))}
 	}
 	return pools, explainVolume(pools[0].SetQuota(cmd.Context(), quota))
 }

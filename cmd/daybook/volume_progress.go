@@ -10,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/term"
 )
 
-// How work is told of: not at all at first, as most is done in no time.
+// When progress is reported: not at first, because most operations are short.
 const (
 	progressQuiet    = 2 * time.Second
 	progressRedraw   = 200 * time.Millisecond
@@ -18,15 +18,15 @@ const (
 	progressBarCells = 30
 )
 
-// workProgress tells how far a long work has come: on a terminal by a bar that
-// is drawn again, elsewhere by a line now and then.
+// workProgress reports the progress of a long operation: on a terminal by a bar, elsewhere
+// by a line now and then.
 type workProgress struct {
 	out      io.Writer
 	terminal bool
 	what     string
 	now      func() time.Time
 	began    time.Time
-	told     time.Time
+	reported time.Time
 	pending  bool
 }
 
@@ -34,7 +34,7 @@ func newWorkProgress(out io.Writer, what string) *workProgress {
 	file, ok := out.(*os.File)
 	p := &workProgress{out: out, terminal: ok && term.IsTerminal(file.Fd()), what: what, now: time.Now}
 	p.began = p.now()
-	p.told = p.began
+	p.reported = p.began
 	return p
 }
 
@@ -45,18 +45,18 @@ func (p *workProgress) show(done, total uint64) {
 	switch {
 	case passed < progressQuiet, total == 0:
 		return
-	case p.terminal && (!p.pending || now.Sub(p.told) >= progressRedraw):
+	case p.terminal && (!p.pending || now.Sub(p.reported) >= progressRedraw):
 		fmt.Fprintf(p.out, "\r\x1b[K%s", progressText(p.what, done, total, passed, true))
 		p.pending = true
-	case !p.terminal && now.Sub(p.told) >= progressLine:
+	case !p.terminal && now.Sub(p.reported) >= progressLine:
 		fmt.Fprintln(p.out, progressText(p.what, done, total, passed, false))
 	default:
 		return
 	}
-	p.told = now
+	p.reported = now
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *workProgress) end() {
 	if p.pending {
 		fmt.Fprint(p.out, "\r\x1b[K")
@@ -64,7 +64,7 @@ func (p *workProgress) end() {
 	}
 }
 
-// progressText says how far work has come after some time, such as
+// progressText formats the progress after some time, such as
 // "writing db1: 45 % of 10GiB, 120MiB/s, 47s left".
 func progressText(what string, done, total uint64, passed time.Duration, bar bool) string {
 	part := min(float64(done)/float64(total), 1)

@@ -59,7 +59,7 @@ the volume with --base the snapshot, and start the container on the other host.`
 			}
 			out, report := cmd.OutOrStdout(), cmd.ErrOrStderr()
 			if file, ok := out.(*os.File); output == "" && ok && term.IsTerminal(file.Fd()) {
-				return usageError{errors.New("a stream is nothing for a terminal: want --output, or a pipe")}
+				return usageError{errors.New("a stream cannot be written to a terminal: want --output, or a pipe")}
 			}
 			pool, err := v.find(cmd, args[0])
 			if err != nil {
@@ -74,7 +74,7 @@ the volume with --base the snapshot, and start the container on the other host.`
 				defer func() {
 					err = errors.Join(err, file.Close())
 					if err != nil {
-						_ = os.Remove(output) // half a stream is of no use
+						_ = os.Remove(output) // an incomplete stream
 					}
 				}()
 			}
@@ -151,7 +151,7 @@ The kernel will mount what is received: receive only from senders that you trust
 				defer file.Close()
 				in = file
 			} else if file, ok := in.(*os.File); ok && term.IsTerminal(file.Fd()) {
-				return usageError{errors.New("a stream does not come from a terminal: want --input, or a pipe")}
+				return usageError{errors.New("a stream cannot be read from a terminal: want --input, or a pipe")}
 			}
 			pool, err := v.findOrMake(cmd, args[0])
 			if err != nil {
@@ -167,13 +167,12 @@ The kernel will mount what is received: receive only from senders that you trust
 		},
 	}
 	cmd.Flags().StringVar(&input, "input", "", "read the stream from this `FILE` (default: standard input)")
-	cmd.Flags().BoolVar(&keepSettings, "keep-settings", false, "take over the sender's weight, labels and mount options")
+	cmd.Flags().BoolVar(&keepSettings, "keep-settings", false, "keep the sender's weight, labels and mount options")
 	addJSONFlag(cmd, &asJSON)
 	return cmd
 }
 
-// findOrMake opens the pool that has the volume, else the one in which it is to
-// be made.
+// findOrMake opens the pool that has the volume, or else the pool for a new one.
 func (v *volumeFlags) findOrMake(cmd *cobra.Command, name string) (*volume.Pool, error) {
 	if v.named() == "" {
 		if err := v.check(cmd); err != nil {

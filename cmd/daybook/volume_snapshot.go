@@ -127,7 +127,7 @@ reflinks that takes a moment; elsewhere the blocks in use are copied.
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&snapshot, "snapshot", "", "take the content of this `SNAP` of SOURCE (default: as it is now)")
+	flags.StringVar(&snapshot, "snapshot", "", "take the content of this `SNAP` of SOURCE (default: its present content)")
 	flags.Uint64Var(&o.Weight, "weight", 0, "the clone's weight, 1 to 1000 (default: SOURCE's)")
 	flags.StringArrayVar(&labels, "label", nil, "the clone's `KEY=VALUE`; may be repeated (default: SOURCE's labels)")
 	addMaxFreezeFlag(cmd, &o.MaxFreeze)

@@ -810,7 +810,7 @@ func createAndSync(path string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-func TestDamagedVolumeIsToldAndDeletedOnlyIfWished(t *testing.T) {
+func TestDamagedVolumeIsReportedAndDeletedOnlyIfRequested(t *testing.T) {
 	s := newShelf(t)
 	s.must("create", "a", "--size", "16M", "--pool", s.path("pool"))
 	s.must("create", "b", "--size", "16M", "--pool", s.path("pool"))
@@ -929,11 +929,11 @@ func wantHostsMounts(t *testing.T, name, text string) {
 	}
 }
 
-func TestProgressIsToldOnlyOfLongWork(t *testing.T) {
+func TestProgressIsReportedOnlyOfLongWork(t *testing.T) {
 	clock := time.Unix(1000, 0)
 	run := func(terminal bool, seconds int) string {
 		var out bytes.Buffer
-		p := &workProgress{out: &out, terminal: terminal, what: "writing db1", now: func() time.Time { return clock }, began: clock, told: clock}
+		p := &workProgress{out: &out, terminal: terminal, what: "writing db1", now: func() time.Time { return clock }, began: clock, reported: clock}
 		for i := range seconds * 10 {
 			clock = clock.Add(100 * time.Millisecond)
 			p.show(uint64(i+1)<<20, 1000<<20)
@@ -1030,6 +1030,6 @@ func TestVolumeOnADevice(t *testing.T) {
 	s.must("detach", s.name)
 	s.must("delete", s.name)
 	if text := s.must("create", s.name, "--pool", pool, "--device", node); text == "" {
-		t.Error("the device was not given back")
+		t.Error("the device was not released")
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// ListenAddress reads what a user writes as an address: "9435" and ":9435" are
+// ListenAddress parses an address that a user wrote: "9435" and ":9435" are
 // that port on 127.0.0.1; "localhost:9435", "10.0.0.5:9435", "0.0.0.0:9435" and
-// "[::]:9435" are taken as they are. So nothing is open to the network unless
-// the user wrote which address.
+// "[::]:9435" are used unchanged. So a port is open to the network only if the
+// user wrote the address.
 func ListenAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {

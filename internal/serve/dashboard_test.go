@@ -46,7 +46,7 @@ func readDashboard(t *testing.T) (d dashboard, text string) {
 	return d, string(content)
 }
 
-// offered gives the names a scrape has, with their labels.
+// offered returns the names of the metrics in a scrape, with their labels.
 func offered(t *testing.T) map[string][]string {
 	t.Helper()
 	m := NewMetrics(10)
@@ -81,7 +81,7 @@ var (
 	legendLabel = regexp.MustCompile(`\{\{([a-z_]+)\}\}`)
 )
 
-func TestDashboardAsksOnlyForWhatAScrapeHas(t *testing.T) {
+func TestDashboardQueriesOnlyOfferedMetrics(t *testing.T) {
 	names := offered(t)
 	d, text := readDashboard(t)
 	queries := 0
@@ -110,7 +110,7 @@ func TestDashboardAsksOnlyForWhatAScrapeHas(t *testing.T) {
 			for _, label := range legendLabel.FindAllStringSubmatch(target.LegendFormat, -1) {
 				name := metricName.FindString(target.Expr)
 				if label[1] != "instance" && !slices.Contains(names[name], label[1]) {
-					t.Errorf("panel %q: its legend wants the label %s, which %s has not", panel.Title, label[1], name)
+					t.Errorf("panel %q: its legend needs the label %s, which %s does not have", panel.Title, label[1], name)
 				}
 			}
 		}
@@ -139,7 +139,7 @@ func TestDashboardKeepsHostsApart(t *testing.T) {
 				}
 			}
 			if names := len(metricName.FindAllString(target.Expr, -1)); chosen != names {
-				t.Errorf("panel %q: %d of %d series are of the chosen hosts: %s", panel.Title, chosen, names, target.Expr)
+				t.Errorf("panel %q: %d of %d series belong to the chosen hosts: %s", panel.Title, chosen, names, target.Expr)
 			}
 			for _, match := range aggregation.FindAllStringSubmatch(target.Expr, -1) {
 				if !slices.Contains(strings.Split(strings.ReplaceAll(match[1], " ", ""), ","), "instance") {
@@ -147,7 +147,7 @@ func TestDashboardKeepsHostsApart(t *testing.T) {
 				}
 			}
 			if !strings.Contains(target.LegendFormat, "{{instance}}") {
-				t.Errorf("panel %q: its legend %q does not say which host", panel.Title, target.LegendFormat)
+				t.Errorf("panel %q: its legend %q does not name the host", panel.Title, target.LegendFormat)
 			}
 		}
 	}
@@ -159,7 +159,7 @@ func TestDashboardKeepsHostsApart(t *testing.T) {
 	}
 }
 
-// Whoever adds a metric decides where it is seen.
+// A new metric must be added to a panel.
 func TestDashboardShowsEveryMetric(t *testing.T) {
 	_, text := readDashboard(t)
 	for name := range offered(t) {
@@ -185,7 +185,7 @@ func TestDashboardPanelsDoNotOverlap(t *testing.T) {
 		for x := g.X; x < g.X+g.W; x++ {
 			for y := g.Y; y < g.Y+g.H; y++ {
 				if other, there := taken[[2]int{x, y}]; there {
-					t.Fatalf("%q lies on %q", panel.Title, other)
+					t.Fatalf("%q overlaps %q", panel.Title, other)
 				}
 				taken[[2]int{x, y}] = panel.Title
 			}

@@ -15,13 +15,13 @@ var (
 	memoryLabels    = []string{"device", "filesystem"}
 )
 
-// counter is a sum over the samples of a value that each T in them has.
+// counter is the sum of one value of T over the samples.
 type counter[T any] struct {
 	desc  *prometheus.Desc
 	value func(T) uint64
 }
 
-// containerCounters have a series per container and disk.
+// containerCounters have one series for each container and disk.
 var containerCounters = []counter[account.Container]{
 	{desc("daybook_charged_read_bytes_total", "Bytes read, as the kernel charged them to the container.", containerLabels),
 		func(c account.Container) uint64 { return c.ChargedReadBytes }},
@@ -39,7 +39,8 @@ var containerCounters = []counter[account.Container]{
 		func(c account.Container) uint64 { return c.ForcedCommits }},
 }
 
-// containerMemoryCounters have one only where the container logged in memory.
+// containerMemoryCounters have a series only for a container that logged in
+// memory.
 var containerMemoryCounters = []counter[account.Container]{
 	{desc("daybook_memory_journal_bytes_total", "Bytes that the container's operations logged in journals in memory (ext4nvj); no part of its share of the disk.", containerLabels),
 		func(c account.Container) uint64 { return c.MemoryJournalBytes }},
@@ -47,8 +48,8 @@ var containerMemoryCounters = []counter[account.Container]{
 		func(c account.Container) uint64 { return c.MemoryJournalHandles }},
 }
 
-// containerGauge is a value of the last sample; it is absent where the sample
-// has no such container.
+// containerGauge is a value of the last sample; it is absent if the sample does
+// not have the container.
 type containerGauge struct {
 	desc  *prometheus.Desc
 	value func(account.Container) float64
@@ -63,7 +64,7 @@ var containerGauges = []containerGauge{
 		func(c account.Container) float64 { return float64(c.Weight) }},
 }
 
-// deviceCounters have a series per disk.
+// deviceCounters have one series for each disk.
 var deviceCounters = []counter[account.Device]{
 	{desc("daybook_disk_bytes_total", "Bytes that the disk read and wrote.", deviceLabels),
 		func(d account.Device) uint64 { return d.DiskBytes }},
@@ -77,7 +78,8 @@ var deviceCounters = []counter[account.Device]{
 		func(d account.Device) uint64 { return d.LostEvents }},
 }
 
-// memoryCounters have a series per file system with its journal in memory.
+// memoryCounters have one series for each file system with its journal in
+// memory.
 var memoryCounters = []counter[account.MemoryJournal]{
 	{desc("daybook_filesystem_memory_journal_bytes_total", "Bytes that the file system logged in its journal in memory (ext4nvj), headers included.", memoryLabels),
 		func(j account.MemoryJournal) uint64 { return j.LoggedBytes }},

@@ -12,7 +12,7 @@ var (
 	volumeLabels = []string{"pool", "volume"}
 )
 
-// gaugeOf is a value that each T has, or each for which of is true.
+// gaugeOf is a value of each T for which of returns true.
 type gaugeOf[T any] struct {
 	desc  *prometheus.Desc
 	value func(T) float64
@@ -61,13 +61,15 @@ var volumeGauges = []gaugeOf[volume.Overview]{
 		value: func(v volume.Overview) float64 { return truth(mountedVolume(v)) }},
 	{desc: desc("daybook_volume_frozen", "1 while the volume is frozen for a copy, or was left so.", volumeLabels),
 		value: func(v volume.Overview) float64 { return truth(v.Frozen) }},
+	{desc: desc("daybook_volume_freeze_abandoned", "1 while the volume is left frozen by a process that has ended; its writers wait for daybook volume repair or keep.", volumeLabels),
+		value: func(v volume.Overview) float64 { return truth(v.FreezeAbandoned) }},
 	{desc: desc("daybook_volume_ext4_errors", "Errors that ext4 has found in the file system since its last check; absent while it is not mounted.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.Ext4Errors) }, of: mountedVolume},
 	{desc: desc("daybook_volume_repair_needed", "1 while an operation is unfinished, or something is damaged or missing; daybook volume inspect shows it.", volumeLabels),
 		value: func(v volume.Overview) float64 { return truth(v.Problem != "") }},
 }
 
-// usedRatio counts what is kept for root as used.
+// usedRatio counts the blocks reserved for root as used.
 func usedRatio(u volume.Usage) float64 {
 	if u.SizeBytes == 0 {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// 0 would say that nothing is allocated.
+// A value of 0 would mean that nothing is allocated.
 func TestAllocatedBytesAreAbsentWithoutAnImage(t *testing.T) {
 	found := false
 	for _, gauge := range volumeGauges {

@@ -1,8 +1,8 @@
-// Package serve offers samples to other programs over HTTP: Prometheus metrics
+// Package serve exports samples to other programs over HTTP: Prometheus metrics
 // and a health check.
 //
-// [Metrics] adds up the samples of a meter, so that a scrape interval need not
-// match the meter's; [Server] answers on one address, the loopback unless the
-// user writes another out in full. Nothing here can change anything on the
-// host: there are only GET requests, and none with a parameter.
+// [Metrics] sums the samples of a meter, so that the scrape interval may differ
+// from the meter's. [Server] listens on one address, the loopback unless the
+// user writes another in full. Requests cannot change anything on the host:
+// only GET without parameters is accepted.
 package serve

@@ -11,19 +11,20 @@ import (
 )
 
 const (
-	// DefaultMaxContainers bounds the containers with series of their own;
-	// each has ten, or twelve with a journal in memory. More are added up in
-	// one line per disk, so that the sums stay true.
+	// DefaultMaxContainers limits the containers with series of their own; each
+	// has ten series, or twelve with a journal in memory. Further ones are
+	// summed in one line per disk, so that the totals stay correct.
 	DefaultMaxContainers = 4000
-	// expireSeconds is how long a container's series stay after its last
-	// sample: longer than a scrape interval, so that the last bytes are seen.
+	// expireSeconds is how long the series of a container stay after its last
+	// sample. It is longer than a scrape interval, so that the last bytes are
+	// scraped.
 	expireSeconds = 300
-	// mergedName stands as cgroup and container in the line of the rest. A
-	// cgroup path begins with a slash, so it cannot be one.
+	// mergedName is the cgroup and container in the line of the rest. A cgroup
+	// path starts with a slash, so it cannot be one.
 	mergedName = "(others)"
 )
 
-// containerKey is what tells series apart.
+// containerKey identifies a series.
 type containerKey struct{ device, cgroup, container, runtime string }
 
 type containerSeries struct {
@@ -33,7 +34,7 @@ type containerSeries struct {
 	last   account.Container
 	// seen is the meter's running time at its last sample, in seconds.
 	seen float64
-	// current: the last sample has it.
+	// current reports whether the last sample has it.
 	current bool
 }
 
@@ -49,16 +50,16 @@ type deviceSeries struct {
 	current bool
 }
 
-// Metrics is a Prometheus collector of what the samples add up to. It is safe
-// for concurrent use.
+// Metrics is a Prometheus collector of the sums of the samples. It is safe for
+// concurrent use.
 type Metrics struct {
 	max int
 
 	mutex      sync.Mutex
 	containers map[containerKey]*containerSeries
 	devices    map[string]*deviceSeries
-	// running is the sum of the intervals in seconds; expiry is counted by it
-	// because the wall clock steps.
+	// running is the sum of the intervals in seconds. Expiry uses it because
+	// the wall clock may jump.
 	running float64
 	samples uint64
 	merged  uint64
@@ -72,8 +73,8 @@ type Metrics struct {
 	observed time.Time
 }
 
-// NewMetrics makes an empty collector. More than maxContainers at a time get
-// no series of their own; [DefaultMaxContainers] is meant for it.
+// NewMetrics makes an empty collector. At most maxContainers at a time get
+// series of their own; the usual value is [DefaultMaxContainers].
 func NewMetrics(maxContainers int) *Metrics {
 	return &Metrics{
 		max:        maxContainers,
@@ -170,7 +171,7 @@ func (m *Metrics) addContainer(device string, c account.Container) {
 		series.memory[i] += counter.value(c)
 	}
 	if series.current {
-		// A second one of this name, such as the rest: shares add up, a
+		// Two entries with the same name, such as the rest: shares are added; a
 		// weight of several has no meaning.
 		c.Share += series.last.Share
 		c.TargetShare += series.last.TargetShare
@@ -179,11 +180,11 @@ func (m *Metrics) addContainer(device string, c account.Container) {
 	series.last, series.seen, series.current = c, m.running, true
 }
 
-// label makes a text fit for a label value, which must be UTF-8.
+// label makes a text valid UTF-8, as label values must be.
 func label(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
-// age is how long ago the last sample came, and how long its interval was;
-// before the first the interval is 0.
+// age is the time since the last sample, and the length of its interval; before
+// the first sample the interval is 0.
 func (m *Metrics) age() (age time.Duration, interval float64) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -27,7 +27,7 @@ func alpha() account.Container {
 		ChargedReadBytes: 1, ChargedWriteBytes: 2, JournalBytes: 3, MetadataBytes: 4, UnchargedBytes: 5, ReturnedBytes: 6, ForcedCommits: 7}
 }
 
-// memorySample has a journal in memory, too.
+// memorySample also has a journal in memory.
 func memorySample() account.Sample {
 	in := alpha()
 	in.MemoryJournalBytes, in.MemoryJournalHandles = 640, 5
@@ -36,7 +36,7 @@ func memorySample() account.Sample {
 	return sample
 }
 
-// values gives each series, written as name{labels}, with its value; of a
+// values returns each series, written as name{labels}, with its value; for a
 // summary the sum and the count.
 func values(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
@@ -191,7 +191,7 @@ func TestVanishedContainersLoseTheirGaugesAtOnceAndTheirCountersLater(t *testing
 	if _, there := values(t, m)["daybook_journal_bytes_total"+c]; there {
 		t.Errorf("the counter is still there after %g s", passed)
 	}
-	// The disk goes the same way.
+	// The series of the disk expire likewise.
 	for range int(expireSeconds/5) + 1 {
 		m.Observe(account.Sample{IntervalSeconds: 5})
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // Pools is a Prometheus collector of pools and their volumes. It reads at each
-// scrape, takes no lock, and never waits long for a disk that hangs: then it
-// tells what it read last. It is safe for concurrent use.
+// scrape, takes no lock, and never waits long for a disk that hangs: it then
+// reports its last reading. It is safe for concurrent use.
 type Pools struct {
 	find     func() ([]string, error)
 	read     func(dir string) (poolReading, error)
@@ -26,22 +26,23 @@ type Pools struct {
 // poolPatience is how long a scrape waits for all pools.
 const poolPatience = 2 * time.Second
 
-// NewPools makes a collector of the pools in the directories that find gives.
+// NewPools makes a collector of the pools in the directories that find returns.
 func NewPools(find func() ([]string, error)) *Pools {
 	return &Pools{find: find, read: readPool, patience: poolPatience, pools: map[string]*reading[poolReading]{}}
 }
 
-// reading is what was read last of something that may hang.
+// reading is the last value of a source that may hang.
 type reading[T any] struct {
 	mutex sync.Mutex
-	// done is closed at the end of the reading in progress; nil: none is.
+	// done is closed at the end of the reading in progress; nil means none.
 	done  chan struct{}
 	value T
 	read  time.Time // zero: never
 	ok    bool      // the last one ended well
 }
 
-// start begins to read unless it is in progress. The channel ends with it.
+// start starts a reading unless one is in progress. It returns a channel that
+// is closed at the end.
 func (r *reading[T]) start(read func() (T, error)) <-chan struct{} {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -63,8 +64,8 @@ func (r *reading[T]) start(read func() (T, error)) <-chan struct{} {
 	return done
 }
 
-// last gives what was read, and when; ok says whether the last reading that
-// ended did so well.
+// last returns the last value and its time; ok reports whether the last
+// finished reading succeeded.
 func (r *reading[T]) last() (value T, read time.Time, ok bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -128,7 +129,7 @@ func (p *Pools) Collect(out chan<- prometheus.Metric) {
 	for _, done := range running {
 		wait(done)
 	}
-	seen := make(map[string]bool, len(dirs)) // labels of unlike paths may be alike
+	seen := make(map[string]bool, len(dirs)) // different paths may have equal labels
 	for i, dir := range dirs {
 		if pool := label(dir); !seen[pool] {
 			seen[pool] = true
@@ -144,7 +145,8 @@ var closedTime = func() <-chan time.Time {
 	return passed
 }()
 
-// emitPool tells what was read of a pool; it is up if that was since began.
+// emitPool emits the last reading of a pool. The pool is up if it was read
+// since began.
 func emitPool(out chan<- prometheus.Metric, pool string, r *reading[poolReading], began time.Time) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)

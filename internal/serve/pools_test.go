@@ -22,7 +22,7 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// smallPool makes a pool on an ext4 of its own, which goes with the test.
+// smallPool makes a pool on an ext4 of its own, and removes it with the test.
 func smallPool(t *testing.T, sizeBytes int64) (home string, pool *volume.Pool) {
 	t.Helper()
 	needs.Root(t)
@@ -208,7 +208,7 @@ func TestPoolsAndVolumesAreScraped(t *testing.T) {
 	if err := os.WriteFile(trigger, []byte("a test of metrics"), 0o200); err != nil {
 		t.Fatal(err)
 	}
-	// Frozen file systems, the pool's too, hold up no scrape.
+	// Frozen file systems, including the pool's, delay no scrape.
 	thawVolume := freeze(t, status.Mountpoint)
 	thawPool := freeze(t, pool.Dir())
 	began := time.Now()
@@ -216,7 +216,7 @@ func TestPoolsAndVolumesAreScraped(t *testing.T) {
 	thawPool()
 	thawVolume()
 	if took := time.Since(began); took > poolPatience {
-		t.Errorf("beside frozen file systems a scrape took %v", took)
+		t.Errorf("with frozen file systems a scrape took %v", took)
 	}
 	want(got, ofPool("up"), 1)
 	if got[ofPool("used_ratio")] <= 0.8 || got[ofPool("overcommitted_bytes")] == 0 {
@@ -225,7 +225,7 @@ func TestPoolsAndVolumesAreScraped(t *testing.T) {
 	want(got, of(busy, "ext4_errors"), 1)
 	want(got, of(still, "ext4_errors"), 0)
 
-	// Unmounted behind Daybook's back; and recorded as frozen.
+	// Unmounted without Daybook, and recorded as frozen.
 	if err := ext4.Unmount(t.Context(), filepath.Join(home, "still")); err != nil {
 		t.Fatal(err)
 	}
@@ -242,6 +242,8 @@ func TestPoolsAndVolumesAreScraped(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(got, of(busy, "frozen"), 1)
+	want(got, of(busy, "freeze_abandoned"), 1)
+	want(got, of(still, "freeze_abandoned"), 0)
 	want(got, of(still, "attached"), 0)
 	want(got, of(still, "repair_needed"), 1)
 	if _, there := got[of(still, "used_bytes")]; there {
@@ -254,7 +256,7 @@ func TestPoolsAndVolumesAreScraped(t *testing.T) {
 	want(got, of(still, "repair_needed"), 0)
 }
 
-func TestAPoolThatHangsHoldsUpNoOther(t *testing.T) {
+func TestAPoolThatHangsDelaysNoOther(t *testing.T) {
 	hanging := make(chan struct{})
 	p := NewPools(func() ([]string, error) { return []string{"/hangs", "/works"}, nil })
 	p.patience = 50 * time.Millisecond

@@ -16,12 +16,12 @@ import (
 const (
 	// maxScrapes is how many scrapes are answered at a time.
 	maxScrapes = 4
-	// drainTime is how long open requests may take at the end.
+	// drainTime is how long open requests may take after Close.
 	drainTime = 2 * time.Second
 	// healthyIntervals is how many intervals may pass without a sample.
 	healthyIntervals = 3
-	// startTime is how long the first sample may take, and is added to
-	// every other, for slow disks and busy hosts.
+	// startTime is how long the first sample may take, and is added to the
+	// limit of every other, for slow disks and busy hosts.
 	startTime = 2 * time.Minute
 )
 
@@ -33,9 +33,9 @@ type Server struct {
 	err      error
 }
 
-// Start listens on address (see [ListenAddress]) and answers until Close.
-// Version is shown as the label of daybook_build_info; more collectors are served
-// beside metrics.
+// Start listens on address (see [ListenAddress]) and answers until Close. Version
+// becomes the label of daybook_build_info; more collectors are served besides
+// metrics.
 func Start(address, version string, metrics *Metrics, more ...prometheus.Collector) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -60,16 +60,16 @@ func Start(address, version string, metrics *Metrics, more ...prometheus.Collect
 	go func() {
 		defer close(s.done)
 		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			s.err = fmt.Errorf("cannot go on serving metrics: %w", err)
+			s.err = fmt.Errorf("cannot continue serving metrics: %w", err)
 		}
 	}()
 	return s, nil
 }
 
-// Addr is the address with the real port.
+// Addr is the address with the actual port.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Close lets open requests end, for at most two seconds, and stops.
+// Close lets open requests finish within two seconds, and stops.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
@@ -99,12 +99,12 @@ func newHandler(version string, metrics *Metrics, more ...prometheus.Collector) 
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { health(w, metrics) })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "daybook "+version+"\n/metrics  Prometheus metrics\n/healthz  200 while samples come\n")
+		fmt.Fprint(w, "daybook "+version+"\n/metrics  Prometheus metrics\n/healthz  200 while samples arrive\n")
 	})
 	return mux, nil
 }
 
-// health answers 200 while samples come, else 503 with the reason.
+// health answers 200 while samples arrive, else 503 with the reason.
 func health(w http.ResponseWriter, metrics *Metrics) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	age, interval := metrics.age()

@@ -85,7 +85,7 @@ func TestOtherRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestHealthTurnsWhenNoSamplesCome(t *testing.T) {
+func TestHealthFailsWithoutSamples(t *testing.T) {
 	m := NewMetrics(10)
 	url := startServer(t, m)
 	if status, body := get(t, "GET", url+"/healthz"); status != http.StatusOK {
@@ -104,7 +104,7 @@ func TestHealthTurnsWhenNoSamplesCome(t *testing.T) {
 	}
 }
 
-func TestCloseFreesTheAddressAndATakenOneIsAnError(t *testing.T) {
+func TestCloseReleasesTheAddressAndOneInUseIsAnError(t *testing.T) {
 	s, err := Start("127.0.0.1:0", "", NewMetrics(1))
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestOnlyAnAddressWrittenInFullLeavesTheLoopback(t *testing.T) {
 	}
 	for _, text := range []string{"", ":", "x", "-1", "65536", "09", ":http", "*:9435", "host.example:9435", "10.0.0.5", "::1", "1:2:3", "[::1]", "10.0.0.5:", "127.0.0.1:99999", " 9435"} {
 		if got, err := ListenAddress(text); err == nil {
-			t.Errorf("%q was taken as %q", text, got)
+			t.Errorf("%q was accepted as %q", text, got)
 		}
 	}
 }

@@ -8,23 +8,22 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Column is one column of the table, also what it is sorted by.
+// Column is one column of the table, and a sort key.
 type Column struct {
-	// Key names it on the command line and in the status line.
+	// Key is its name on the command line and in the status line.
 	Key string
-	// title is above it; what it means is in the help screen.
+	// title is its heading; the help screen explains it by meaning.
 	title, meaning string
-	// width in cells; the last column takes what is left.
+	// width is in cells; the last column takes the rest.
 	width int
-	// keep is the order in which columns get a place on a narrow screen,
-	// 0 first.
+	// keep is the order in which columns get space on a narrow screen, 0 first.
 	keep int
 	cell func(c account.Container, seconds float64) string
 	less func(a, b account.Container) int
 }
 
-// minNameWidth is the least width in cells of the container column; numbers go
-// before the name gets narrower.
+// minNameWidth is the minimum width in cells of the container column; other
+// columns are dropped before it gets narrower.
 const minNameWidth = 16
 
 func number(value func(account.Container) uint64) func(a, b account.Container) int {
@@ -43,12 +42,12 @@ func flow(key, title, meaning string, keep int, value func(account.Container) ui
 // Columns are all columns in the order of the screen.
 var Columns = []Column{
 	{
-		Key: "share", title: "SHARE", meaning: "part of all that the containers cost this disk", width: 6, keep: 1,
+		Key: "share", title: "SHARE", meaning: "its part of the I/O of all containers on this disk", width: 6, keep: 1,
 		cell: func(c account.Container, _ float64) string { return percent(c.Share) },
 		less: number(account.Container.Bytes),
 	},
 	{
-		Key: "target", title: "TARGET", meaning: "share that its weight, configured or found, promises", width: 6, keep: 2,
+		Key: "target", title: "TARGET", meaning: "share that its weight entitles it to", width: 6, keep: 2,
 		cell: func(c account.Container, _ float64) string {
 			if c.TargetShare == 0 {
 				return "-"
@@ -61,21 +60,21 @@ var Columns = []Column{
 		func(c account.Container) uint64 { return c.ChargedReadBytes }),
 	flow("write", "WRITE/s", "bytes written, as charged by the kernel, less returned bytes", 5,
 		func(c account.Container) uint64 { return c.ChargedWriteBytes }),
-	flow("journal", "JRNL/s", "its part of the file-system journal, in memory, too", 3,
+	flow("journal", "JRNL/s", "its part of the file-system journal, also in memory", 3,
 		func(c account.Container) uint64 { return c.JournalBytes + c.MemoryJournalBytes }),
 	flow("metadata", "META/s", "its part of metadata written in place (checkpoints)", 6,
 		func(c account.Container) uint64 { return c.MetadataBytes }),
-	flow("uncharged", "UNCH/s", "its file data written in the root cgroup's name", 7,
+	flow("uncharged", "UNCH/s", "its file data that was charged to the root cgroup", 7,
 		func(c account.Container) uint64 { return c.UnchargedBytes }),
-	flow("returned", "RETN/s", "charged to it, but caused by others, in whose lines it is", 10,
+	flow("returned", "RETN/s", "charged to it, but caused by others and shown in their lines", 10,
 		func(c account.Container) uint64 { return c.ReturnedBytes }),
 	{
-		Key: "forced", title: "FORCED", meaning: "commits that its syncs forced, in the interval", width: 6, keep: 9,
+		Key: "forced", title: "FORCED", meaning: "commits in the interval that its syncs forced", width: 6, keep: 9,
 		cell: func(c account.Container, _ float64) string { return count(c.ForcedCommits) },
 		less: number(func(c account.Container) uint64 { return c.ForcedCommits }),
 	},
 	{
-		Key: "weight", title: "WEIGHT", meaning: "I/O weight now in force; beside control, the corrected one", width: 6, keep: 8,
+		Key: "weight", title: "WEIGHT", meaning: "I/O weight now in force; under control, the corrected one", width: 6, keep: 8,
 		cell: func(c account.Container, _ float64) string {
 			if c.Weight == 0 {
 				return "-"
@@ -85,7 +84,7 @@ var Columns = []Column{
 		less: number(func(c account.Container) uint64 { return c.Weight }),
 	},
 	{
-		Key: "runtime", title: "RUNTIME", meaning: "what runs the container", width: 10, keep: 11,
+		Key: "runtime", title: "RUNTIME", meaning: "container runtime", width: 10, keep: 11,
 		cell: func(c account.Container, _ float64) string {
 			if c.Runtime == "" {
 				return "-"
@@ -97,7 +96,7 @@ var Columns = []Column{
 	{
 		Key: "name", title: "CONTAINER", meaning: "its name, or else its cgroup", width: minNameWidth, keep: 0,
 		cell: func(c account.Container, _ float64) string { return displayName(c) },
-		// Descending is the default order, and names are wanted from A.
+		// Descending is the default order; names start with A.
 		less: func(a, b account.Container) int { return strings.Compare(b.Name, a.Name) },
 	},
 }
@@ -113,13 +112,13 @@ func displayName(c account.Container) string {
 	}
 }
 
-// columnByKey finds the place of a column, -1 where there is none.
+// columnByKey returns the index of a column, -1 if there is none.
 func columnByKey(key string) int {
 	return slices.IndexFunc(Columns, func(c Column) bool { return c.Key == key })
 }
 
-// fit chooses the columns for width cells, one blank between two: by their
-// keep order as long as there is room. 0 means no bound.
+// fit chooses the columns that fit in width cells with one blank between, in
+// their keep order. 0 means no bound.
 func fit(width int) []Column {
 	if width <= 0 {
 		return Columns
@@ -138,8 +137,8 @@ func fit(width int) []Column {
 	return slices.DeleteFunc(slices.Clone(Columns), func(c Column) bool { return !kept[c.Key] })
 }
 
-// sorted gives the containers in the order of a column, greatest first unless
-// reverse; equals by cgroup, so that rows do not jump.
+// sorted returns the containers in the order of a column, greatest first unless
+// reverse. Equal ones are ordered by cgroup, so that rows do not jump.
 func sorted(containers []account.Container, column Column, reverse bool) []account.Container {
 	result := slices.Clone(containers)
 	slices.SortStableFunc(result, func(a, b account.Container) int {

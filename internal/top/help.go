@@ -2,15 +2,15 @@ package top
 
 import "fmt"
 
-// keyHelp is in the help screen and decides nothing; the keys are in model.go.
+// keyHelp is only the text of the help screen; model.go handles the keys.
 var keyHelp = [][2]string{
 	{"q  ctrl+c", "quit"},
-	{"s  S", "sort by the next, the previous column"},
+	{"s  S", "sort by the next or previous column"},
 	{"r", "reverse the order"},
-	{"d  D", "show the next, the previous disk"},
-	{"p  space", "pause, go on"},
+	{"d  D", "show the next or previous disk"},
+	{"p  space", "pause or continue"},
 	{"up down pgup pgdn home end", "choose a container; its cgroup is shown below"},
-	{"?  esc", "open this help, close it"},
+	{"?  esc", "open or close this help"},
 }
 
 func (s Screen) help() []string {
@@ -21,5 +21,5 @@ func (s Screen) help() []string {
 	for _, c := range Columns {
 		lines = append(lines, s.line(nil, fmt.Sprintf("  %-10s %s", c.title, c.meaning)))
 	}
-	return append(lines, s.line(nil, "unaccounted: what the disk did less all lines; counters are not read at once."))
+	return append(lines, s.line(nil, "unaccounted: the I/O of the disk minus all lines; counters are not read at once."))
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// sampleMsg brings the next sample; notice is what the user must know now.
+// sampleMsg delivers the next sample; notice is a warning to show with it.
 type sampleMsg struct {
 	sample account.Sample
 	notice string
 }
 
-// endMsg says that no more samples come; notice tells the user why.
+// endMsg marks the end of the samples; notice gives the reason.
 type endMsg struct{ notice string }
 
 // failMsg ends the program with an error.
 type failMsg struct{ err error }
 
-// model turns keys and samples into screens.
+// model converts keys and samples into screens.
 type model struct {
 	screen Screen
 	// pending is the newest sample that came while paused.
 	pending *account.Sample
-	// pause, if not nil, holds the source too (a recording can wait).
+	// pause, if not nil, also pauses the source (a recording can wait).
 	pause func(bool)
-	// err is what the program ended with.
+	// err is the error that ended the program.
 	err error
 }
 

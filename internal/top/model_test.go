@@ -9,7 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// press sends keys to a model, each as a terminal names it.
+// press sends keys to a model, each by its terminal name.
 func press(t *testing.T, m model, keys ...tea.KeyPressMsg) (model, tea.Cmd) {
 	t.Helper()
 	var cmd tea.Cmd
@@ -49,7 +49,7 @@ func TestKeysChangeTheOrder(t *testing.T) {
 	}
 }
 
-func TestKeysGoRoundTheDisks(t *testing.T) {
+func TestKeysCycleThroughTheDisks(t *testing.T) {
 	m, _ := press(t, testModel(), letter('d'))
 	if text := m.screen.Render(); !strings.Contains(text, "sdb 8:16") || !strings.Contains(text, "other") {
 		t.Errorf("after d:\n%s", text)
@@ -62,7 +62,7 @@ func TestKeysGoRoundTheDisks(t *testing.T) {
 	press(t, empty, letter('d'), letter('D')) // nothing to go to
 }
 
-func TestAChosenDiskThatGoesIsReplacedAndComesBack(t *testing.T) {
+func TestAChosenDiskIsReplacedWhileItIsGone(t *testing.T) {
 	m, _ := press(t, testModel(), letter('d'))
 	short := testSample()
 	short.Devices = short.Devices[:1]
@@ -93,7 +93,7 @@ func TestPauseHoldsTheScreenAndShowsTheNewestAfterwards(t *testing.T) {
 		t.Errorf("after the pause:\n%s", text)
 	}
 	if len(held) != 2 || !held[0] || held[1] {
-		t.Errorf("the source was told %v", held)
+		t.Errorf("the source got %v", held)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestResizeIsFollowed(t *testing.T) {
 	}
 }
 
-func TestANoticeStandsOnTheScreenAsLongAsItHolds(t *testing.T) {
+func TestANoticeIsShownAsLongAsItIsTrue(t *testing.T) {
 	next, _ := testModel().Update(sampleMsg{testSample(), "not recorded: 3 samples"})
 	if text := next.(model).screen.Render(); !strings.Contains(text, "not recorded: 3 samples") {
 		t.Errorf("no notice:\n%s", text)

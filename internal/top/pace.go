@@ -8,8 +8,8 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Paced gives the samples of a recording at the speed at which they were
-// taken, times a factor.
+// Paced returns the samples of a recording at the speed at which they were
+// taken, multiplied by a factor.
 type Paced struct {
 	source account.Source
 	speed  float64
@@ -23,14 +23,14 @@ type Paced struct {
 var _ account.Source = (*Paced)(nil)
 
 // NewPaced paces a source. Speed 2 is twice as fast as recorded; it must be
-// more than 0.
+// greater than 0.
 func NewPaced(source account.Source, speed float64) *Paced {
 	running := make(chan struct{})
 	close(running)
 	return &Paced{source: source, speed: speed, first: true, running: running}
 }
 
-// Pause holds Next, or lets it go on.
+// Pause stops Next, or lets it continue.
 func (p *Paced) Pause(paused bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -46,8 +46,8 @@ func (p *Paced) Pause(paused bool) {
 	}
 }
 
-// Next gives the first sample at once and each later one when its interval has
-// passed.
+// Next returns the first sample at once and each later one when its interval
+// has passed.
 func (p *Paced) Next(ctx context.Context) (account.Sample, error) {
 	sample, err := p.source.Next(ctx)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// rate writes bytes over seconds as bytes per second in at most five cells:
-// "0", "512", "9.8K", "123M". K is 1024. A negative one takes six.
+// rate formats bytes over seconds as bytes per second in at most five cells:
+// "0", "512", "9.8K", "123M". K is 1024. A negative rate takes six cells.
 func rate(bytes, seconds float64) string {
 	if !(seconds > 0) {
 		return "-"
@@ -14,7 +14,7 @@ func rate(bytes, seconds float64) string {
 	return size(bytes / seconds)
 }
 
-// size writes a number of bytes in at most five cells, six if negative.
+// size formats a number of bytes in at most five cells, six if negative.
 func size(bytes float64) string {
 	if bytes < 0 {
 		return "-" + size(-bytes)
@@ -38,7 +38,7 @@ func size(bytes float64) string {
 	return "huge"
 }
 
-// percent writes a ratio as "49.9%", in at most six cells.
+// percent formats a ratio as "49.9%", in at most six cells.
 func percent(ratio float64) string {
 	if math.IsNaN(ratio) || math.IsInf(ratio, 0) {
 		return "-"
@@ -46,7 +46,7 @@ func percent(ratio float64) string {
 	return fmt.Sprintf("%.1f%%", ratio*100)
 }
 
-// count writes a number in at most six cells.
+// count formats a number in at most six cells.
 func count(n uint64) string {
 	switch {
 	case n < 1_000_000:
@@ -58,7 +58,7 @@ func count(n uint64) string {
 	}
 }
 
-// duration writes seconds as "0 ms", "23.4 ms", "1.25 s".
+// duration formats seconds as "0 ms", "23.4 ms", "1.25 s".
 func duration(seconds float64) string {
 	switch {
 	case math.IsNaN(seconds) || math.IsInf(seconds, 0) || seconds < 0:

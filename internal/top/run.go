@@ -14,36 +14,36 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Options say how samples are shown.
+// Options select how samples are shown.
 type Options struct {
 	// Out gets the samples, Err warnings and progress.
 	Out, Err *os.File
-	// In gives the keys; nil is the standard input, or else the terminal.
+	// In delivers the keys; nil is the standard input, or else the terminal.
 	In *os.File
 	// Once stops after the first sample.
 	Once bool
 	// JSON writes a line of JSON per sample instead of a screen or table.
 	JSON bool
-	// Sort is a column's Key; Reverse puts the least first.
+	// Sort is the Key of a column; Reverse shows the least first.
 	Sort    string
 	Reverse bool
 	// Interval is how long a live sample takes; 0 for a recording.
 	Interval time.Duration
-	// Origin says on the screen where the samples come from.
+	// Origin is shown on the screen as the source of the samples.
 	Origin string
 	// Observe, if not nil, gets each sample first.
 	Observe func(account.Sample)
-	// Notice, if not nil, says after Observe what the user of the screen must
-	// know now, "" for nothing.
+	// Notice, if not nil, returns the warning to show after Observe, "" for
+	// none.
 	Notice func() string
-	// AtEnd, if not nil, says at the end of the samples what the user must
-	// know, "" for nothing.
+	// AtEnd, if not nil, returns the warning to show at the end of the samples,
+	// "" for none.
 	AtEnd func() string
 }
 
 // Run shows the samples of source until it ends, the user quits, or ctx is
-// cancelled (an error then, as after Ctrl-C). The screen is used where Out is
-// a terminal that can do it; a table or JSON line per sample elsewhere.
+// cancelled, which is an error, as after Ctrl-C. It uses the full screen if Out
+// is a capable terminal, else a table or JSON line for each sample.
 func Run(ctx context.Context, source account.Source, o Options) error {
 	if UsesScreen(o) {
 		return o.fullScreen(ctx, source)
@@ -51,12 +51,12 @@ func Run(ctx context.Context, source account.Source, o Options) error {
 	return o.stream(ctx, source)
 }
 
-// UsesScreen tells whether [Run] will fill the screen.
+// UsesScreen reports whether [Run] will use the full screen.
 func UsesScreen(o Options) bool {
 	return !o.Once && !o.JSON && term.IsTerminal(o.Out.Fd()) && os.Getenv("TERM") != "dumb"
 }
 
-// next gets a sample and shows it to the observer.
+// next gets a sample and passes it to the observer.
 func (o Options) next(ctx context.Context, source account.Source) (account.Sample, error) {
 	sample, err := source.Next(ctx)
 	if err == nil && o.Observe != nil {
@@ -124,8 +124,8 @@ func width(file *os.File) int {
 	return columns
 }
 
-// progress tells on a terminal how long the one sample will take, and returns
-// what ends that.
+// progress shows on a terminal how long the one sample will take. stop ends
+// that.
 func (o Options) progress() (stop func()) {
 	if o.Interval <= 2*time.Second || !term.IsTerminal(o.Err.Fd()) {
 		return func() {}
@@ -161,8 +161,8 @@ func (o Options) fullScreen(ctx context.Context, source account.Source) error {
 	if holder, ok := source.(interface{ Pause(bool) }); ok {
 		m.pause = holder.Pause
 	}
-	// Signals come as the cancellation of ctx, and it as a message: so the
-	// program ends in its own way and leaves the terminal as it was.
+	// A signal cancels ctx, and the cancellation arrives as a message, so that
+	// the program ends normally and restores the terminal.
 	settings := []tea.ProgramOption{tea.WithOutput(o.Out), tea.WithoutSignalHandler()}
 	if o.In != nil {
 		settings = append(settings, tea.WithInput(o.In))
@@ -170,8 +170,8 @@ func (o Options) fullScreen(ctx context.Context, source account.Source) error {
 	program := tea.NewProgram(m, settings...)
 	defer context.AfterFunc(ctx, func() { program.Send(failMsg{ctx.Err()}) })()
 
-	// Samples are taken whether or not the screen is paused: recordings and
-	// metrics must not stop with it.
+	// Samples are taken even while the screen is paused: recordings and metrics
+	// must not stop.
 	pumpContext, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -22,7 +22,7 @@ import (
 )
 
 // list is a source of given samples; with block it then waits for the end of
-// the context, as a live one does.
+// the context, like a live one.
 type list struct {
 	samples []account.Sample
 	block   bool
@@ -163,7 +163,7 @@ func openTerminal(t *testing.T) *terminal {
 	return term
 }
 
-// await waits until the terminal got a text since the last call, or a minute.
+// await waits up to a minute until the terminal got a text since the last call.
 func (term *terminal) await(t *testing.T, want string) string {
 	t.Helper()
 	for range 6000 {
@@ -212,7 +212,7 @@ func TestTerminalGetsTheFullScreenAndItsKeys(t *testing.T) {
 	}
 }
 
-func TestCancelledContextLeavesTheTerminalAsItWas(t *testing.T) {
+func TestCancelledContextRestoresTheTerminal(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	term := openTerminal(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -232,7 +232,7 @@ func TestCancelledContextLeavesTheTerminalAsItWas(t *testing.T) {
 func TestPacedWaitsWhilePaused(t *testing.T) {
 	p := NewPaced(&list{samples: []account.Sample{testSample(), testSample()}}, 1e6)
 	p.Pause(true)
-	p.Pause(true) // a second time is nothing new
+	p.Pause(true) // a second call has no effect
 	got := make(chan error)
 	go func() {
 		_, err := p.Next(context.Background())

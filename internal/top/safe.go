@@ -8,10 +8,10 @@ import (
 	"github.com/daybook-project/daybook/internal/safetext"
 )
 
-// Safe makes a text that a stranger chose fit for a terminal, in one line.
+// Safe makes an untrusted text safe for a terminal, in one line.
 func Safe(text string) string { return safetext.Line(text) }
 
-// cut shortens a safe text to at most width cells and ends it with "~" where
+// cut shortens a safe text to at most width cells and ends it with "~" if
 // something is missing.
 func cut(text string, width int) string {
 	if width <= 0 {

@@ -9,34 +9,35 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// warnShareGap is how far a share may be from its target before it is marked:
-// 5 points, as the project's own bound for 9 of 10 intervals.
+// warnShareGap is the difference between a share and its target from which it
+// is marked: 5 points, the project's own bound for 9 of 10 intervals.
 const warnShareGap = 0.05
 
-// Screen is all that decides what is shown.
+// Screen is all the state that determines the display.
 type Screen struct {
-	// Sample is the one on show; nil before the first.
+	// Sample is the displayed sample; nil before the first.
 	Sample *account.Sample
-	// Width and Height are the terminal's, in cells.
+	// Width and Height of the terminal are in cells.
 	Width, Height int
-	// Sort is the Key of the column to sort by; Reverse puts the least first.
+	// Sort is the Key of the sort column; Reverse shows the least first.
 	Sort    string
 	Reverse bool
-	// Device is the name of the chosen one; the first if it is not there.
+	// Device is the name of the chosen device; the first device if it is
+	// missing.
 	Device string
 	// Cursor is the row of the chosen container, Offset the first row shown.
 	Cursor, Offset int
 	Paused, Help   bool
-	// Origin says where the samples come from, such as a recording's name.
+	// Origin is the source of the samples, such as a recording's name.
 	Origin string
-	// Notice is the last thing that the user must know, "" for none.
+	// Notice is the last warning, "" for none.
 	Notice string
-	// IntervalSeconds is how long the first sample takes.
+	// IntervalSeconds is the duration of the first sample.
 	IntervalSeconds float64
 	Theme           Theme
 }
 
-// device gives the chosen device and its place, nil where there is none.
+// device returns the chosen device and its index, nil if there is none.
 func (s Screen) device() (*account.Device, int) {
 	if s.Sample == nil || len(s.Sample.Devices) == 0 {
 		return nil, 0
@@ -50,7 +51,7 @@ func (s Screen) sortColumn() Column {
 	return Columns[max(columnByKey(s.Sort), 0)]
 }
 
-// layout says how many lines each part of the screen gets.
+// layout returns the number of lines of each part of the screen.
 func (s Screen) layout() (head, rows, foot int) {
 	switch {
 	case s.Height >= 10:
@@ -64,7 +65,7 @@ func (s Screen) layout() (head, rows, foot int) {
 	return head, max(s.Height-head-foot-1, 0), foot
 }
 
-// clamped keeps cursor and offset where there are rows.
+// clamped keeps cursor and offset within the rows.
 func (s Screen) clamped() Screen {
 	device, _ := s.device()
 	total := 0
@@ -74,12 +75,12 @@ func (s Screen) clamped() Screen {
 	_, rows, _ := s.layout()
 	s.Cursor = max(min(s.Cursor, total-1), 0)
 	s.Offset = max(min(s.Offset, s.Cursor, total-1), s.Cursor-rows+1, 0)
-	// No empty rows at the end while there are containers above.
+	// Show no empty rows at the end while there are containers above.
 	s.Offset = max(min(s.Offset, total-rows), 0)
 	return s
 }
 
-// Render gives the whole screen: at most Height lines of at most Width cells,
+// Render returns the whole screen: at most Height lines of at most Width cells,
 // with no line feed after the last one.
 func (s Screen) Render() string {
 	if s.Width <= 0 || s.Height <= 0 {
@@ -100,7 +101,7 @@ func (s Screen) Render() string {
 	return strings.Join(lines[:min(len(lines), s.Height)], "\n")
 }
 
-// line is one line of text, made safe, cut and painted.
+// line is one line of text, sanitized, cut and styled.
 func (s Screen) line(with func(string) string, text string) string {
 	return paint(with, cut(Safe(text), s.Width))
 }
@@ -131,7 +132,7 @@ func (s Screen) table() []string {
 	return append(lines, s.foot(chosen)[:foot]...)
 }
 
-// head gives the lines about the device: exactly three.
+// head returns the lines about the device: exactly three.
 func (s Screen) head(device *account.Device, index int) []string {
 	title := "daybook top"
 	if device == nil {
@@ -163,8 +164,8 @@ func (s Screen) head(device *account.Device, index int) []string {
 	return append(lines, s.line(nil, figures[0]), s.line(with, figures[1]+unknown))
 }
 
-// controlNotice says what daybook control holds the shares by; "" for weights
-// that the scheduler follows, and where nobody controls the disk.
+// controlNotice says how daybook control enforces the shares; "" for weights
+// that the scheduler follows, and for a disk that is not controlled.
 func controlNotice(c *account.Control) string {
 	switch {
 	case c == nil:
@@ -179,8 +180,8 @@ func controlNotice(c *account.Control) string {
 	return ""
 }
 
-// deviceName is what a device is called: its name and number, and the volume
-// that it is.
+// deviceName is the displayed name of a device: its name and number, and the
+// volume on it.
 func deviceName(d account.Device) string {
 	name := d.Device + " " + d.Dev
 	if d.Volume != "" {
@@ -189,7 +190,7 @@ func deviceName(d account.Device) string {
 	return name
 }
 
-// unknownTo says what the account could not take in; "" where that is nothing.
+// unknownTo lists what the account misses; "" if nothing.
 func unknownTo(s account.Sample) string {
 	text := ""
 	if s.OwnersForgotten > 0 {
@@ -201,7 +202,7 @@ func unknownTo(s account.Sample) string {
 	return text
 }
 
-// deviceLines are the two lines of figures about a device.
+// deviceLines are the two lines of numbers about a device.
 func deviceLines(d account.Device, seconds float64) [2]string {
 	elsewhere := ""
 	if d.JournalElsewhereBytes > 0 {
@@ -226,7 +227,7 @@ func deviceLines(d account.Device, seconds float64) [2]string {
 	}
 }
 
-// headings is the line above the table. The last column is open to the right.
+// headings is the line above the table. The last column has no fixed width.
 func (s Screen) headings(columns []Column) string {
 	var b strings.Builder
 	for i, c := range columns {
@@ -245,7 +246,7 @@ func (s Screen) headings(columns []Column) string {
 	return b.String()
 }
 
-// lastColumn is the cell where the last column begins.
+// lastColumn is the cell where the last column starts.
 func lastColumn(columns []Column) int {
 	x := 0
 	for _, c := range columns[:len(columns)-1] {
@@ -282,7 +283,7 @@ func (s Screen) row(columns []Column, c account.Container, chosen bool) string {
 	return b.String()
 }
 
-// foot gives the last two lines: the notice, or name and path of the chosen
+// foot returns the last two lines: the notice, or name and path of the chosen
 // container as far as they fit, and the keys.
 func (s Screen) foot(chosen account.Container) []string {
 	first := ""

@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// hostileNames are what a stranger could call a container.
+// hostileNames are names that an untrusted user could give to a container.
 var hostileNames = []string{
 	"\x1b[2J\x1b[31mred", "\x1b]0;title\x07", "a\rb\nc\td", "\u202eevil", "日本語のコンテナ", "broken\xff\xfe",
 	"z" + strings.Repeat("\u0301", 50), "\u0301first", "zero\u200bwidth\u200d", "\u009b31m", strings.Repeat("long", 200), "", "👩‍👩‍👧", "flag🇩🇪", "\U000e0041tag",
@@ -94,7 +94,7 @@ func TestScreenShowsAJournalInMemory(t *testing.T) {
 	}
 }
 
-func TestScreenWarnsOfWhatTheAccountLacks(t *testing.T) {
+func TestScreenWarnsOfWhatTheAccountMisses(t *testing.T) {
 	s := testScreen(160, 24)
 	if text := s.Render(); strings.Contains(text, "forgotten") {
 		t.Errorf("nothing is forgotten, but the screen says\n%s", text)
@@ -205,7 +205,7 @@ func TestColumnsGoInOrderOfUseAsTheScreenGetsNarrow(t *testing.T) {
 			t.Errorf("%d cells leave %d for the name", width, left)
 		}
 	}
-	// A wider screen never loses what a narrower one had.
+	// A wider screen never drops a column that a narrower one had.
 	for width := 1; width < 200; width++ {
 		for _, key := range strings.Fields(keys(width)) {
 			if !slices.Contains(strings.Fields(keys(width+1)), key) {
@@ -255,7 +255,7 @@ func TestScreenNeverExceedsTheTerminalWhateverTheNames(t *testing.T) {
 			return
 		}
 		if bad := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && (r < ' ' || r == 0x7f || r >= 0x80 && r <= 0x9f || r == 0x202e) }); bad >= 0 {
-			t.Fatalf("a control reached the screen: %q", text[bad:])
+			t.Fatalf("a control character reached the screen: %q", text[bad:])
 		}
 	})
 }
@@ -285,7 +285,7 @@ func TestQuantitiesFitTheirColumns(t *testing.T) {
 	}
 }
 
-func TestSafeKeepsWhatPeopleReadAndSpellsOutTheRest(t *testing.T) {
+func TestSafeKeepsPrintableTextAndEscapesTheRest(t *testing.T) {
 	for text, want := range map[string]string{
 		"mysql-1": "mysql-1", "日本語": "日本語", "Zürich": "Zürich", "e\u0301t\u00e9": "e\u0301t\u00e9", `a\x2db`: `a\x2db`,
 		"\x1b[2J": `\x1b[2J`, "a\nb": `a\x0ab`, "\u009b1m": `\u009b1m`, "\u202ex": `\u202ex`, "\xff": `\xff`, "\u0301x": `\u0301x`, "a\u200bb": `a\u200bb`, "\x7f": `\x7f`,

@@ -9,7 +9,7 @@ import (
 )
 
 // WriteTable writes the sample as plain text, all devices one below the other.
-// Width bounds the lines in cells and drops columns to fit; 0 means no bound.
+// Width limits the lines in cells and drops columns to fit; 0 means no limit.
 func WriteTable(w io.Writer, sample account.Sample, sortKey string, reverse bool, width int) error {
 	out := bufio.NewWriter(w)
 	bound := func(text string) string {

@@ -4,8 +4,8 @@ import (
 	"charm.land/lipgloss/v2"
 )
 
-// Theme is how the parts of the screen look. A nil field leaves the text as it
-// is, so the zero Theme is plain text.
+// Theme is the style of the parts of the screen. A nil field leaves the text
+// unchanged, so the zero Theme is plain text.
 type Theme struct {
 	Title, Heading, Sorted, Cursor, Warning, Quiet func(string) string
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/daybook-project/daybook/internal/control"
 )
 
-// Proposal is what a law would have set after one interval of one disk.
+// Proposal is the set of weights that a law would set after one interval of one
+// disk.
 type Proposal struct {
 	Time       time.Time           `json:"time"`
 	Device     string              `json:"device"`
@@ -28,19 +29,19 @@ type ContainerProposal struct {
 	Name        string  `json:"name"`
 	Share       float64 `json:"share"`
 	TargetShare float64 `json:"target_share"`
-	// Weight was in force in the interval, LawWeight is the law's answer to
-	// it, in the range of BFQ's weight files, 1..1000.
+	// Weight was in force in the interval. LawWeight is the law's answer to it,
+	// in the range of BFQ's weight files, 1..1000.
 	Weight    uint64 `json:"weight"`
 	LawWeight uint64 `json:"law_weight"`
 }
 
-// WhatIf asks a law what it would have set, sample by sample. The law sees the
-// weights that were recorded, so each answer is to what really was; it is no
-// simulation of what would have come of the answers.
+// WhatIf computes, sample by sample, what a law would set. The law sees the
+// recorded weights, so each answer is to the real state. It does not simulate
+// the effect of the answers.
 type WhatIf struct {
 	law string
-	// laws remember by disk and parent cgroup, as weights are compared among
-	// siblings only.
+	// laws are stored by disk and parent cgroup, because weights are compared
+	// among siblings only.
 	laws map[[2]string]control.Law
 }
 
@@ -52,9 +53,8 @@ func NewWhatIf(law string) (*WhatIf, error) {
 	return &WhatIf{law: law, laws: map[[2]string]control.Law{}}, nil
 }
 
-// Next answers one sample: a proposal per disk that has siblings with weights
-// and targets. A container without siblings has nothing to share and is left
-// out.
+// Next answers one sample: a proposal for each disk that has siblings with
+// weights and targets. A container without siblings is skipped.
 func (w *WhatIf) Next(s account.Sample) ([]Proposal, error) {
 	var proposals []Proposal
 	for _, d := range s.Devices {
@@ -99,8 +99,8 @@ func (w *WhatIf) siblings(key [2]string, seconds float64, containers []account.C
 		w.laws[key] = law
 	}
 	slices.SortFunc(containers, func(a, b account.Container) int { return strings.Compare(a.Cgroup, b.Cgroup) })
-	// A sample tells the ratio of the ideal weights, but not the weights. The
-	// laws keep the sum of the weights, so it is that of those in force.
+	// A sample has the ratio of the ideal weights, but not the weights. The
+	// laws keep the sum of the weights, so it is the sum of those in force.
 	var targets, sum float64
 	for _, c := range containers {
 		targets += c.TargetShare

@@ -15,22 +15,22 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// driver does what the engines ask for. Engines ask again when an answer got
-// lost, so each call may come twice.
+// driver performs the calls of the engines. Engines repeat a call if the answer
+// was lost, so each call may come twice.
 type driver struct {
 	pool  *volume.Pool
 	users *users
 	names names
-	// targets is where volumes are mounted, each in a directory of its name;
-	// absolute and without symbolic links.
+	// targets is the directory of the mount points, one directory for each
+	// volume; absolute and without symbolic links.
 	targets string
-	// sizeBytes is the size of volumes that come without one; 0: they are
-	// refused.
+	// sizeBytes is the size of volumes that are created without one; 0 rejects
+	// them.
 	sizeBytes uint64
 	parse     ParseBytes
 	log       *slog.Logger
-	// patience is how long Unmount waits for the last traces of a container
-	// that has ended.
+	// patience is how long Unmount waits until the kernel has removed a
+	// container that has ended.
 	patience time.Duration
 }
 
@@ -48,7 +48,7 @@ func (d *driver) create(ctx context.Context, name string, given map[string]strin
 		return fmt.Errorf("cannot create volume %s: %w", name, err)
 	}
 	defer d.names.hold(name)()
-	there, err := d.pool.Inspect(name)
+	there, err := d.pool.Inspect(ctx, name)
 	if err == nil {
 		if maps.Equal(there.Labels, s.create.Labels) {
 			return nil
@@ -67,7 +67,7 @@ func (d *driver) create(ctx context.Context, name string, given map[string]strin
 	return err
 }
 
-// describe tells the options by which a volume was made.
+// describe lists the options with which a volume was made.
 func describe(record volume.Record) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(record.Labels)) {
@@ -83,14 +83,14 @@ func describe(record volume.Record) string {
 	return strings.Join(parts, " ")
 }
 
-// remove deletes a volume. An engine asks for it only when none of its
-// containers has the volume, so users that are still noted have died unseen;
-// one that lives, of whatever engine, keeps the volume busy.
+// remove deletes a volume. An engine calls it only if none of its containers
+// has the volume, so recorded users are dead. A living user, of whatever
+// engine, keeps the volume busy.
 func (d *driver) remove(ctx context.Context, name string) error {
 	defer d.names.hold(name)()
 	if ids, known := d.users.get(name); known {
 		if len(ids) > 0 {
-			d.log.Warn("the volume is to be removed, and has users still that were never unmounted", "volume", name, "users", len(ids))
+			d.log.Warn("removing a volume with recorded users that were never unmounted", "volume", name, "users", len(ids))
 		}
 		if err := d.pool.Detach(ctx, name); err != nil && !errors.Is(err, volume.ErrNotFound) {
 			return err
@@ -106,13 +106,13 @@ func (d *driver) remove(ctx context.Context, name string) error {
 	return err
 }
 
-// mount attaches a volume for one more user and gives its mount point.
+// mount attaches a volume for one more user and returns its mount point.
 func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string, err error) {
 	if err := checkID(id); err != nil {
 		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
 	}
 	defer d.names.hold(name)()
-	before, err := d.pool.Inspect(name)
+	before, err := d.pool.Inspect(ctx, name)
 	if err != nil {
 		return "", err
 	}
@@ -123,9 +123,9 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 	options.Target = d.target(name)
 	ids, known := d.users.get(name)
 	if before.Mountpoint == "" {
-		ids = nil // nobody can use what is not attached
+		ids = nil // a volume that is not attached has no users
 	}
-	// Whoever clears /run up may have taken the directory along.
+	// The directory may be gone if /run was cleared.
 	if err := os.MkdirAll(d.targets, 0o711); err != nil {
 		return "", fmt.Errorf("cannot mount volume %s: %w", name, err)
 	}
@@ -144,9 +144,9 @@ func (d *driver) mount(ctx context.Context, name, id string) (mountpoint string,
 	return "", errors.Join(err, undo(name))
 }
 
-// unmount ends one use, and with the last one detaches the volume. What cannot
-// be detached yet is no error of the engine's: the volume is noted as one to be
-// detached, and tidy does it.
+// unmount ends one use, and detaches the volume after the last one. A volume
+// that cannot be detached yet is not an error for the engine: it is recorded,
+// and tidy detaches it.
 func (d *driver) unmount(ctx context.Context, name, id string) error {
 	defer d.names.hold(name)()
 	ids, known := d.users.get(name)
@@ -169,11 +169,11 @@ func (d *driver) unmount(ctx context.Context, name, id string) error {
 	return err
 }
 
-// detach detaches a volume without users. It tries for a while, as a container's
-// mounts outlive its last process by a moment.
+// detach detaches a volume without users. It retries for a while, because a
+// container's mounts exist a little longer than its last process.
 func (d *driver) detach(ctx context.Context, name string, patience time.Duration) error {
 	for deadline := time.Now().Add(patience); ; {
-		err := d.pool.DetachUntilStart(ctx, name) // what attach --persist recorded is its user's
+		err := d.pool.DetachUntilStart(ctx, name) // keep the record of attach --persist
 		if err == nil || errors.Is(err, volume.ErrNotFound) {
 			d.log.Info("unmounted", "volume", name)
 			return d.users.forget(name)
@@ -189,14 +189,14 @@ func (d *driver) detach(ctx context.Context, name string, patience time.Duration
 	}
 }
 
-// Between two attempts at volumes that could not be detached. Each attempt
-// unmounts and mounts again where another mount namespace holds on to it.
+// Pause between two attempts to detach. Each attempt unmounts, and mounts again
+// if another mount namespace still uses the volume.
 const (
 	tidyPause    = 2 * time.Second
 	tidyPauseMax = 2 * time.Minute
 )
 
-// tidy detaches what has no users, until ctx ends. Trouble is logged once for
+// tidy detaches volumes without users until ctx ends. It logs an error once for
 // each volume.
 func (d *driver) tidy(ctx context.Context) {
 	told := map[string]string{}
@@ -206,7 +206,7 @@ func (d *driver) tidy(ctx context.Context) {
 			if err := d.tidyOne(ctx, name); err != nil {
 				left = true
 				if text := err.Error(); told[name] != text {
-					d.log.Warn("cannot detach a volume that no container uses; trying again", "volume", name, "why", err)
+					d.log.Warn("cannot detach a volume that no container uses; retrying", "volume", name, "why", err)
 					told[name] = text
 				}
 				continue
@@ -232,13 +232,13 @@ func (d *driver) tidyOne(ctx context.Context, name string) error {
 	return d.detach(ctx, name, 0)
 }
 
-// recall drops the users that cannot be: of volumes that are gone, or that are
-// not attached (since the host restarted, or somebody detached them).
-func (d *driver) recall() error {
+// recall drops the users of volumes that are deleted, or that are not attached
+// (after a reboot, or after a detach by hand).
+func (d *driver) recall(ctx context.Context) error {
 	for _, name := range d.users.all() {
-		status, err := d.pool.Inspect(name)
+		status, err := d.pool.Inspect(ctx, name)
 		if err != nil && !errors.Is(err, volume.ErrNotFound) {
-			d.log.Warn("a volume that is used cannot be looked at", "volume", name, "why", err)
+			d.log.Warn("cannot read the state of a volume in use", "volume", name, "why", err)
 			continue
 		}
 		if err == nil && status.Attachment != nil {
@@ -253,8 +253,8 @@ func (d *driver) recall() error {
 	return nil
 }
 
-// info is a volume as the engines show it. Details are shown by "docker volume
-// inspect".
+// info is a volume as the engines show it. "docker volume inspect" shows the
+// details.
 type info struct {
 	Name       string
 	Mountpoint string         `json:",omitempty"`
@@ -262,8 +262,8 @@ type info struct {
 	Status     map[string]any `json:",omitempty"`
 }
 
-func (d *driver) get(name string) (info, error) {
-	status, err := d.pool.Inspect(name)
+func (d *driver) get(ctx context.Context, name string) (info, error) {
+	status, err := d.pool.Inspect(ctx, name)
 	if err != nil {
 		return info{}, err
 	}
@@ -285,13 +285,13 @@ func (d *driver) get(name string) (info, error) {
 	}, nil
 }
 
-func (d *driver) path(name string) (mountpoint string, err error) {
-	status, err := d.pool.Inspect(name)
+func (d *driver) path(ctx context.Context, name string) (mountpoint string, err error) {
+	status, err := d.pool.Inspect(ctx, name)
 	return status.Mountpoint, err
 }
 
-// list gives all volumes of the pool with little effort for each, also those that
-// the engine has not made, and those that are damaged.
+// list returns all volumes of the pool at a small cost for each, including those
+// that the engine has not made and damaged ones.
 func (d *driver) list() ([]info, error) {
 	all, err := d.pool.Overview()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// The tests in this file let real engines ask the plugin.
+// In the tests in this file, real engines call the plugin.
 
 // writer writes with fsync into the container's volume until SIGTERM.
 const writer = `trap 'exit 0' TERM
@@ -27,7 +27,8 @@ while :; do
 	/bin/busybox sleep 0.02
 done`
 
-// onWeightedDisk puts the pool on a disk of its own, which shares by weights.
+// onWeightedDisk puts the pool on a disk of its own, with a scheduler that has
+// weights.
 func (r *rig) onWeightedDisk() {
 	r.t.Helper()
 	file := r.Path("disk.img")
@@ -46,7 +47,7 @@ func (r *rig) onWeightedDisk() {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
-		if err := loop.SetScheduler(before.Current); err != nil { // it outlives the file
+		if err := loop.SetScheduler(before.Current); err != nil { // the loop device stays after the file
 			r.t.Error(err)
 		}
 		if err := loop.Detach(context.Background()); err != nil {
@@ -73,21 +74,21 @@ func (r *rig) onWeightedDisk() {
 	})
 }
 
-// inspect asks the pool, beside the daemon.
+// inspect queries the pool directly.
 func (r *rig) inspect(name string) volume.Status {
 	r.t.Helper()
 	pool, err := volume.Open(r.t.Context(), r.home+"/pool", volume.PoolOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	status, err := pool.Inspect(name)
+	status, err := pool.Inspect(r.t.Context(), name)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	return status
 }
 
-// wantWritten waits until a container has written its file anew.
+// wantWritten waits until a container has rewritten its file.
 func (r *rig) wantWritten(name, hostname string) {
 	r.t.Helper()
 	file := filepath.Join(r.home, "mnt", name, "written-by-"+hostname)
@@ -98,8 +99,8 @@ func (r *rig) wantWritten(name, hostname string) {
 	})
 }
 
-// wantPlaced fails the test unless the container and the jbd2 thread are where
-// one weight governs both.
+// wantPlaced fails the test unless one weight applies to both the container and
+// the jbd2 thread.
 func (r *rig) wantPlaced(name string, c containertest.Container, weight uint64) {
 	r.t.Helper()
 	parent := "/daybook/" + name
@@ -142,7 +143,7 @@ func TestDockersContainersHaveVolumes(t *testing.T) {
 		t.Errorf("docker volume inspect: %s", got)
 	}
 
-	// A second container, and a daemon that is killed between.
+	// Start a second container after the daemon was killed.
 	r.daemon.Kill()
 	r.wantWritten(name, "first")
 	r.start()
@@ -161,8 +162,8 @@ func TestDockersContainersHaveVolumes(t *testing.T) {
 	}
 	r.wantMounted(name, false)
 
-	// Killed, and with the plugin away while its container ends: docker asks
-	// until it answers.
+	// The container is killed, and the plugin is stopped while the container
+	// ends: docker repeats the call until it is answered.
 	docker.Run("start", "first")
 	r.wantWritten(name, "first")
 	r.daemon.Kill()

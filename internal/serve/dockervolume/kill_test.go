@@ -14,8 +14,8 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// Users that come and go at once leave the volume attached as long as one has
-// it, and no longer.
+// Users that mount and unmount at the same time leave the volume attached
+// exactly as long as one has it.
 func TestManyUsersComeAndGoAtOnce(t *testing.T) {
 	r := newRig(t)
 	r.start()
@@ -42,8 +42,8 @@ func TestManyUsersComeAndGoAtOnce(t *testing.T) {
 	r.wantMounted(name, false)
 }
 
-// An engine whose call got no answer asks again, and after it the volumes are
-// as if the daemon had never been killed.
+// An engine repeats a call that got no answer. Afterwards the volumes are as if
+// the daemon had never been killed.
 func TestDaemonMayBeKilledAtAnyMoment(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -55,7 +55,8 @@ func TestDaemonMayBeKilledAtAnyMoment(t *testing.T) {
 	for _, name := range names {
 		r.create(name, nil)
 	}
-	// call calls while the daemon is killed, and again until it answers.
+	// call calls the plugin while the daemon is killed, and repeats the call
+	// until it is answered.
 	call := func(what string, request object) {
 		t.Helper()
 		done := make(chan struct{})
@@ -93,7 +94,7 @@ func TestDaemonMayBeKilledAtAnyMoment(t *testing.T) {
 		}
 		call("VolumeDriver.Remove", object{"Name": name})
 	}
-	// A creation that was killed leaves no half of a volume.
+	// A killed creation leaves no partial volume.
 	third := r.name("c")
 	call("VolumeDriver.Create", object{"Name": third, "Opts": map[string]string{"provision": "full"}})
 	r.mount(third, "1")
@@ -103,7 +104,8 @@ func TestDaemonMayBeKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// What LVM cannot remove now does not keep the volumes from their containers.
+// A logical volume that LVM cannot remove now does not keep other volumes from
+// their containers.
 func TestDaemonServesWhileALogicalVolumeCannotBeRemoved(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")

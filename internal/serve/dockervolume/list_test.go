@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// reads is how often this process has called read(2) and the like.
+// reads is the number of read calls of this process.
 func reads(t *testing.T) (count int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/io")
@@ -24,8 +24,8 @@ func reads(t *testing.T) (count int) {
 	return count
 }
 
-// "docker volume ls" asks for names and mount points. Each volume more must
-// cost the same few reads, however many are attached.
+// "docker volume ls" needs names and mount points, "daybook volume list" all. Each further
+// volume must cost the same few reads, however many are attached.
 func TestListingCostsTheSameForEachVolume(t *testing.T) {
 	needs.Root(t)
 	needs.Tool(t, "mke2fs")
@@ -60,7 +60,7 @@ func TestListingCostsTheSameForEachVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	const few, many = 6, 24
-	cost := map[int]int{}
+	cost, costOfAll := map[int]int{}, map[int]int{}
 	for i := range many {
 		name := fmt.Sprintf("dbl%d-%02d", os.Getpid(), i)
 		if _, err := pool.Create(ctx, name, volume.CreateOptions{SizeBytes: volume.MinSizeBytes}); err != nil {
@@ -77,6 +77,12 @@ func TestListingCostsTheSameForEachVolume(t *testing.T) {
 			if err != nil || len(listed) != n {
 				t.Fatalf("%d listed, %v; want %d", len(listed), err, n)
 			}
+			before = reads(t)
+			all, err := pool.List(ctx)
+			costOfAll[n] = reads(t) - before
+			if err != nil || len(all) != n || all[n-1].JBD2PID == 0 || all[n-1].Mountpoint != d.target(names[n-1]) {
+				t.Fatalf("%d listed, %v; want %d: %+v", len(all), err, n, all)
+			}
 			for j, v := range listed {
 				if v.Name != names[j] || v.Mountpoint != d.target(names[j]) {
 					t.Errorf("listed %+v, want %s", v, names[j])
@@ -84,7 +90,10 @@ func TestListingCostsTheSameForEachVolume(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("reads: %v", cost)
+	t.Logf("reads: %v; of all: %v", cost, costOfAll)
+	if each := (costOfAll[many] - costOfAll[few]) / (many - few); each > 40 {
+		t.Errorf("all of %d volumes: %d reads, of %d: %d; %d for each further one", few, costOfAll[few], many, costOfAll[many], each)
+	}
 	if each := (cost[many] - cost[few]) / (many - few); each > 8 || cost[many] > many*12 {
 		t.Errorf("%d reads for %d volumes and %d for %d: %d for each further one", cost[few], few, cost[many], many, each)
 	}

@@ -2,8 +2,8 @@ package dockervolume
 
 import "sync"
 
-// names lets one call at a time work on a volume; calls on different volumes do
-// not wait for each other.
+// names serializes the calls for each volume; calls on different volumes do not
+// wait for each other.
 type names struct {
 	mu   sync.Mutex
 	held map[string]*heldName
@@ -11,11 +11,11 @@ type names struct {
 
 type heldName struct {
 	sync.Mutex
-	// calls have it or wait for it.
+	// calls is the number of calls that hold the name or wait for it.
 	calls int
 }
 
-// hold waits for the name and gives what lets go of it.
+// hold waits for the name and returns the function that releases it.
 func (n *names) hold(name string) (release func()) {
 	n.mu.Lock()
 	if n.held == nil {

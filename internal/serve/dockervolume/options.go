@@ -12,26 +12,27 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// labelPrefix marks the options among a volume's labels: they are kept there,
-// as they must live and die with the volume.
+// labelPrefix marks the options among a volume's labels. They are stored there
+// because they must exist exactly as long as the volume.
 const labelPrefix = "docker."
 
 // settings are the options of "docker volume create -o", checked.
 type settings struct {
 	create    volume.CreateOptions // SizeBytes is 0 if no size was given
+	backing   string               // "" is by the other options
 	cgroup    string               // "" is /daybook/NAME
 	placement volume.Placement
 	dev, suid bool
 }
 
-// option is one that may be given with -o. Set checks the value and gives it in
-// the form in which two of the same meaning are equal.
+// option is one option of -o. Set checks the value and returns its canonical
+// form.
 type option struct {
 	name, values string
 	set          func(s *settings, value string) (canonical string, err error)
 }
 
-// ParseBytes reads a size such as "10G".
+// ParseBytes parses a size such as "10G".
 type ParseBytes func(text string) (bytes uint64, err error)
 
 func options(parse ParseBytes) []option {
@@ -50,6 +51,18 @@ func options(parse ParseBytes) []option {
 				return value, fmt.Errorf("want the path of a block device such as /dev/vg/db1, got %q", value)
 			}
 			return value, nil
+		}},
+		{"backing", "image, device or lvm", func(s *settings, value string) (string, error) {
+			s.backing = value
+			return value, oneOf(value, backingImage, backingDevice, backingLVM)
+		}},
+		{"volume-group", "the volume group of a new logical volume, with backing=lvm", func(s *settings, value string) (string, error) {
+			s.create.VolumeGroup = value
+			return value, notEmpty(value, "the name of a volume group, such as vg0")
+		}},
+		{"thin-pool", "a thin pool in volume-group, with backing=lvm", func(s *settings, value string) (string, error) {
+			s.create.ThinPool = value
+			return value, notEmpty(value, "the name of a thin pool")
 		}},
 		{"weight", fmt.Sprintf("%d to %d", volume.MinWeight, volume.MaxWeight), func(s *settings, value string) (string, error) {
 			weight, err := number(value, volume.MinWeight, volume.MaxWeight)
@@ -71,11 +84,11 @@ func options(parse ParseBytes) []option {
 			s.placement = volume.Placement(value)
 			if s.placement == volume.PlaceContainer {
 				return value, errors.New("a volume is mounted before its container's cgroup is made, so the thread cannot be placed there; " +
-					"leave it out and start the container with --cgroup-parent, or see daybook volume attach")
+					"omit it and start the container with --cgroup-parent, or see daybook volume attach")
 			}
 			return value, oneOf(value, string(volume.PlaceParent), string(volume.PlaceNone))
 		}},
-		{"mount-options", "ext4's own, such as data=ordered,commit=30", func(s *settings, value string) (string, error) {
+		{"mount-options", "mount options of ext4, such as data=ordered,commit=30", func(s *settings, value string) (string, error) {
 			s.create.MountOptions = value
 			return value, checkMountOptions(value)
 		}},
@@ -120,10 +133,52 @@ func options(parse ParseBytes) []option {
 	}
 }
 
-// userLabel begins the name of an option that is a label of the user's own.
+// The values of backing, as those of "daybook volume create".
+const (
+	backingImage  = "image"
+	backingDevice = "device"
+	backingLVM    = "lvm"
+)
+
+// checkBacking says what is wrong with the options that choose the volume's blocks.
+func (s settings) checkBacking() (wrong []string) {
+	o := s.create
+	if o.Device != "" && (o.SizeBytes != 0 || o.Provision != "") {
+		wrong = append(wrong, "option device excludes size and provision: a device has its own")
+	}
+	switch {
+	case s.backing == backingLVM && o.VolumeGroup == "":
+		wrong = append(wrong, "option backing=lvm: want volume-group, too")
+	case s.backing == backingLVM && (o.Provision != "" || o.Device != ""):
+		wrong = append(wrong, "option backing=lvm excludes device and provision: a logical volume has all its blocks, or is in thin-pool")
+	case s.backing != backingLVM && (o.VolumeGroup != "" || o.ThinPool != ""):
+		wrong = append(wrong, "options volume-group and thin-pool want backing=lvm")
+	case s.backing == backingDevice && o.Device == "":
+		wrong = append(wrong, "option backing=device: want device, too")
+	case s.backing == backingImage && o.Device != "":
+		wrong = append(wrong, "options backing=image and device exclude each other")
+	}
+	if s.backing == backingLVM && o.VolumeGroup != "" && len(wrong) == 0 {
+		// The names; the size may be the daemon's.
+		o.SizeBytes = max(o.SizeBytes, volume.MinSizeBytes)
+		if err := o.Check(); err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	return wrong
+}
+
+func notEmpty(value, what string) error {
+	if value == "" {
+		return errors.New("want " + what)
+	}
+	return nil
+}
+
+// userLabel is the prefix of an option that sets a label of the user.
 const userLabel = "label."
 
-// maxID is the largest user ID; the one above it says "none" (chown(2)).
+// maxID is the largest user ID; the next value means "none" (chown(2)).
 const maxID = 1<<32 - 2
 
 // known lists the options for an error message.
@@ -135,8 +190,8 @@ func known(all []option) string {
 	return strings.Join(append(lines, userLabel+"KEY (any text)"), ", ")
 }
 
-// parseOptions checks what was given with -o. The labels hold all of it, in
-// canonical form. The error tells everything that is wrong at once.
+// parseOptions checks the options of -o. The labels hold all of them, in
+// canonical form. The error lists everything that is wrong at once.
 func parseOptions(given map[string]string, parse ParseBytes) (settings, error) {
 	all := options(parse)
 	s := settings{}
@@ -162,9 +217,7 @@ func parseOptions(given map[string]string, parse ParseBytes) (settings, error) {
 		}
 		labels[labelPrefix+name] = canonical
 	}
-	if s.create.Device != "" && (s.create.SizeBytes != 0 || s.create.Provision != "") {
-		wrong = append(wrong, "option device excludes size and provision: a device has its own")
-	}
+	wrong = append(wrong, s.checkBacking()...)
 	if s.placement == volume.PlaceNone && s.cgroup != "" {
 		wrong = append(wrong, "options placement=none and cgroup exclude each other")
 	}
@@ -175,7 +228,7 @@ func parseOptions(given map[string]string, parse ParseBytes) (settings, error) {
 	return s, nil
 }
 
-// attachOptions are what a volume's labels say of its place.
+// attachOptions reads the placement from a volume's labels.
 func attachOptions(labels map[string]string) (volume.AttachOptions, error) {
 	given := map[string]string{}
 	for _, name := range []string{"cgroup", "placement", "dev", "suid"} {
@@ -202,19 +255,19 @@ func oneOf(value string, values ...string) error {
 	return nil
 }
 
-// notExt4s are mount flags that mount(8) takes out of its options; ext4 would
-// refuse the first mount for them, with no more than EINVAL.
+// notExt4s are mount flags that mount(8) removes from its options. ext4 would
+// reject the first mount with them, with only EINVAL.
 var notExt4s = []string{"ro", "rw", "atime", "noatime", "relatime", "strictatime", "nodiratime", "dev", "nodev", "exec", "noexec", "suid", "nosuid", "sync", "async", "defaults"}
 
 func checkMountOptions(text string) error {
 	for part := range strings.SplitSeq(text, ",") {
 		switch {
 		case part == "noatime":
-			return errors.New("noatime is an option of its own: -o noatime=true")
+			return errors.New("noatime is a separate option: -o noatime=true")
 		case slices.Contains(notExt4s, part):
-			return fmt.Errorf("%s is not ext4's; Docker's own are given with the container (docker run -v NAME:/dir:ro)", part)
+			return fmt.Errorf("%s is not an option of ext4; give Docker's options with the container (docker run -v NAME:/dir:ro)", part)
 		case part == "" || strings.ContainsFunc(part, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-			return errors.New("want ext4's options with commas between, such as data=ordered,commit=30")
+			return errors.New("want comma-separated options of ext4, such as data=ordered,commit=30")
 		}
 	}
 	return nil

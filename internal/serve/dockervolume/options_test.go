@@ -12,7 +12,7 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// parseTest reads sizes as the command line does, as far as tests need it.
+// parseTest parses sizes as the command line does, as far as tests need it.
 func parseTest(text string) (uint64, error) {
 	shift := 0
 	switch {
@@ -80,6 +80,12 @@ func TestWrongOptionsAreRefusedWithTheReason(t *testing.T) {
 		{"size", "99999999999M", "size"},
 		{"device", "vg/db1", "want the path"},
 		{"device", "/dev/../x", "want the path"},
+		{"backing", "file", "image or device or lvm"},
+		{"backing", "lvm", "want volume-group"},
+		{"backing", "device", "want device"},
+		{"volume-group", "vg0", "want backing=lvm"},
+		{"volume-group", "", "want the name"},
+		{"thin-pool", "tp", "want backing=lvm"},
 		{"weight", "0", "1 to 1000"},
 		{"weight", "1001", "1 to 1000"},
 		{"weight", "-1", "1 to 1000"},
@@ -89,10 +95,10 @@ func TestWrongOptionsAreRefusedWithTheReason(t *testing.T) {
 		{"cgroup", "/", "want a path"},
 		{"placement", "container", "--cgroup-parent"},
 		{"placement", "", "parent or none"},
-		{"mount-options", "nosuid", "not ext4's"},
+		{"mount-options", "nosuid", "not an option of ext4"},
 		{"mount-options", "commit=30,noatime", "-o noatime=true"},
-		{"mount-options", "commit=30,,x", "commas"},
-		{"mount-options", "commit = 30", "commas"},
+		{"mount-options", "commit=30,,x", "comma-separated"},
+		{"mount-options", "commit = 30", "comma-separated"},
 		{"noatime", "perhaps", "noatime"},
 		{"uid", "4294967295", "0 to 4294967294"},
 		{"gid", "-1", "0 to 4294967294"},
@@ -110,7 +116,19 @@ func TestWrongOptionsAreRefusedWithTheReason(t *testing.T) {
 	}
 	_, err := parseOptions(map[string]string{"size": "1M", "weight": "0", "x": ""}, parseTest)
 	if err == nil || strings.Count(err.Error(), ";") < 3 {
-		t.Errorf("not everything that is wrong is told: %v", err)
+		t.Errorf("not everything that is wrong is reported: %v", err)
+	}
+	lvm, err := parseOptions(map[string]string{"backing": "lvm", "volume-group": "vg0", "thin-pool": "tp", "size": "64M"}, parseTest)
+	if o := lvm.create; err != nil || o.VolumeGroup != "vg0" || o.ThinPool != "tp" || o.SizeBytes != 64<<20 || o.Labels["docker.volume-group"] != "vg0" || o.Check() != nil {
+		t.Errorf("%+v, %v", lvm, err)
+	}
+	for _, given := range []map[string]string{
+		{"backing": "lvm", "volume-group": "vg0", "provision": "full"}, {"backing": "lvm", "volume-group": "vg0", "device": "/dev/sdb"},
+		{"backing": "image", "device": "/dev/sdb"}, {"backing": "lvm", "volume-group": "a/b"}, {"backing": "lvm", "volume-group": "vg0", "thin-pool": "-x"},
+	} {
+		if _, err := parseOptions(given, parseTest); !errors.Is(err, volume.ErrInvalid) {
+			t.Errorf("%v: %v", given, err)
+		}
 	}
 	for _, other := range []string{"size", "provision"} {
 		given := map[string]string{"device": "/dev/vg/db1", other: map[string]string{"size": "64M", "provision": "full"}[other]}
@@ -119,7 +137,7 @@ func TestWrongOptionsAreRefusedWithTheReason(t *testing.T) {
 		}
 	}
 	if _, err := parseOptions(map[string]string{"placement": "none", "cgroup": "/x"}, parseTest); err == nil {
-		t.Error("placement=none took a cgroup")
+		t.Error("placement=none accepted a cgroup")
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-func TestPluginSaysWhatItIs(t *testing.T) {
+func TestPluginReportsItsProtocols(t *testing.T) {
 	r := newRig(t)
 	r.start()
 	if got, _ := r.call("Plugin.Activate", nil)["Implements"].([]any); !slices.Equal(got, []any{"VolumeDriver"}) {
@@ -95,7 +95,7 @@ func TestVolumeStaysAttachedUntilItsLastUserGoes(t *testing.T) {
 	r.unmount(name, "two")
 }
 
-// Users cannot outlive the attachment: nobody could detach it then.
+// A volume without an attachment has no users: nobody could detach it.
 func TestVolumeThatWasDetachedByHandHasNoUsers(t *testing.T) {
 	r := newRig(t)
 	r.start()
@@ -127,7 +127,7 @@ func TestBusyVolumeIsNotRemovedAndDetachedLater(t *testing.T) {
 	}
 	defer inside.Close()
 	r.wantRefused("VolumeDriver.Remove", object{"Name": name}, "in use")
-	r.unmount(name, "one") // the engine has done its part
+	r.unmount(name, "one") // the engine's call succeeds
 	r.wantMounted(name, true)
 	if _, err := inside.WriteString("kept"); err != nil {
 		t.Error(err)
@@ -142,7 +142,7 @@ func TestBusyVolumeIsNotRemovedAndDetachedLater(t *testing.T) {
 	r.unmount(name, "two")
 }
 
-func TestNextDaemonGoesOnWhereAKilledOneWas(t *testing.T) {
+func TestNextDaemonContinuesAfterAKilledOne(t *testing.T) {
 	r := newRig(t)
 	r.start()
 	used, free, broken := r.name("used"), r.name("free"), r.name("broken")
@@ -154,9 +154,9 @@ func TestNextDaemonGoesOnWhereAKilledOneWas(t *testing.T) {
 	r.mount(broken, "three")
 	r.daemon.Kill()
 	if _, err := os.Stat(r.socket); err != nil {
-		t.Fatalf("the killed daemon took its socket along: %v", err)
+		t.Fatalf("the killed daemon's socket is gone: %v", err)
 	}
-	// Somebody detaches one meanwhile: its users are gone then, too.
+	// Detach one volume by hand meanwhile: it then has no users, either.
 	pool, err := volume.Open(t.Context(), r.home+"/pool", volume.PoolOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestNextDaemonGoesOnWhereAKilledOneWas(t *testing.T) {
 	r.unmount(used, "four")
 	r.wantMounted(used, true)
 
-	r.daemon.Stop() // in order: what is used stays
+	r.daemon.Stop() // a normal end: volumes in use stay
 	r.wantMounted(used, true)
 	if _, err := os.Stat(r.socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket after the end: %v", err)
@@ -204,7 +204,7 @@ func TestOneDaemonServesAPoolAndASocket(t *testing.T) {
 	r.call("Plugin.Activate", nil)
 }
 
-func TestPluginLeavesTheKeepingToAnotherDaemon(t *testing.T) {
+func TestPluginLeavesPlacementToAnotherDaemon(t *testing.T) {
 	r := newRig(t)
 	pool, err := volume.Open(t.Context(), r.home+"/pool", volume.PoolOptions{Create: true})
 	if err != nil {
@@ -288,7 +288,7 @@ func TestStaleSocketIsReplacedByOneOfManyDaemons(t *testing.T) {
 }
 
 // All users may open the directory, and so lock it.
-func TestAnothersLockOfTheSocketsDirectoryHoldsUpNobody(t *testing.T) {
+func TestAnotherUsersLockOfTheSocketDirectoryBlocksNoDaemon(t *testing.T) {
 	dir := t.TempDir()
 	locktest.Hold(t, dir)
 	listened := make(chan error, 1)
@@ -309,12 +309,12 @@ func TestAnothersLockOfTheSocketsDirectoryHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// systemd-socket-activate passes the socket just as systemd does.
-func TestSystemdsSocketIsTaken(t *testing.T) {
+// systemd-socket-activate passes the socket as systemd does.
+func TestSystemdsSocketIsUsed(t *testing.T) {
 	r := newRig(t)
 	activate := needs.Tool(t, "systemd-socket-activate")
 	command := r.command()
-	// The address that it is told must not matter.
+	// The address from the environment must not matter.
 	arguments := append([]string{"--listen=" + r.socket, "--setenv=" + daemonVariable + "=1"}, command.Args[:3]...)
 	r.daemon = r.Spawn(exec.Command(activate, append(arguments, r.Path("another.sock"))...))
 	r.Await("the plugin answers", r.daemon.Log, func() bool {
@@ -331,13 +331,13 @@ func TestSystemdsSocketIsTaken(t *testing.T) {
 		t.Errorf("it made a socket of its own, too: %v", err)
 	}
 	r.daemon.Stop()
-	// systemd's socket is systemd's to remove.
+	// Only systemd removes the socket of systemd.
 	if err := os.Remove(r.socket); err != nil {
 		t.Errorf("the socket after the end: %v", err)
 	}
 }
 
-// The unit's capabilities are enough, and the mounts are the host's.
+// The unit's capabilities suffice, and its mounts are visible on the host.
 func TestUnitGivesWhatTheDaemonNeeds(t *testing.T) {
 	r := newRig(t)
 	const unit = "../../../deploy/systemd/daybook-docker.service"
@@ -390,7 +390,19 @@ func TestDamagedUsersAndWrongSizesAreRefused(t *testing.T) {
 	}
 }
 
-// A volume on a device wants no size, also where the daemon has one for all.
+// What LVM says reaches the engine. (Logical volumes themselves are tested in guests, by
+// the package volume.)
+func TestVolumeOnLVM(t *testing.T) {
+	needs.Tool(t, "vgs")
+	r := newRig(t)
+	r.start()
+	name := r.name("db")
+	lvm := map[string]string{"backing": "lvm", "volume-group": "daybook-none", "thin-pool": "tp", "size": "32M"}
+	r.wantRefused("VolumeDriver.Create", object{"Name": name, "Opts": lvm}, "there is no daybook-none")
+	r.wantRefused("VolumeDriver.Get", object{"Name": name}, "not found")
+}
+
+// A volume on a device needs no size, even if the daemon has a default size.
 func TestVolumeOnADevice(t *testing.T) {
 	r := newRig(t)
 	file := filepath.Join(t.TempDir(), "lv")
@@ -415,10 +427,10 @@ func TestVolumeOnADevice(t *testing.T) {
 	point := r.mount(name, "1")
 	var st unix.Stat_t
 	if err := unix.Stat(point, &st); err != nil || blockdev.DevOf(st.Dev) != loop.Dev {
-		t.Errorf("%s lies on %s, %v; want %s", point, blockdev.DevOf(st.Dev), err, loop.Dev)
+		t.Errorf("%s is on %s, %v; want %s", point, blockdev.DevOf(st.Dev), err, loop.Dev)
 	}
 	r.unmount(name, "1")
 	r.call("VolumeDriver.Remove", object{"Name": name})
-	r.create(name, map[string]string{"device": loop.Node()}) // it was given back
+	r.create(name, map[string]string{"device": loop.Node()}) // it was released
 	r.call("VolumeDriver.Remove", object{"Name": name})
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// contentType is what engines look for.
+// contentType is the content type that engines expect.
 const contentType = "application/vnd.docker.plugins.v1.1+json"
 
 const (
 	// maxRequestBytes bounds a request; the longest is Create with labels.
 	maxRequestBytes = 1 << 20
-	// maxCalls are worked on at a time; more wait.
+	// maxCalls is the number of calls at a time; further ones wait.
 	maxCalls = 32
-	// maxCallTime bounds one call. The longest is Create of a large volume
-	// with provision=full; Docker itself waits two minutes, podman less.
+	// maxCallTime limits one call. The longest is Create of a large volume with
+	// provision=full; Docker itself waits two minutes, podman less.
 	maxCallTime = time.Hour
 )
 
-// The protocol's requests and answers. An empty Err is success.
+// The requests and answers of the protocol. An empty Err is success.
 type (
 	createRequest struct {
 		Name string
@@ -71,7 +71,7 @@ func (d *driver) handler() http.Handler {
 					level = slog.LevelDebug // engines ask before they create
 				}
 				d.log.Log(ctx, level, "refused", "call", name, "why", err)
-				// podman looks for the error only beside such a status.
+				// podman reads the error only with such a status.
 				w.WriteHeader(http.StatusInternalServerError)
 				value = errorAnswer{Err: err.Error()}
 			}
@@ -99,12 +99,12 @@ func (d *driver) handler() http.Handler {
 	serve("VolumeDriver.Unmount", call(func(ctx context.Context, q useRequest) (any, error) {
 		return errorAnswer{}, d.unmount(ctx, q.Name, q.ID)
 	}))
-	serve("VolumeDriver.Path", call(func(_ context.Context, q nameRequest) (any, error) {
-		mountpoint, err := d.path(q.Name)
+	serve("VolumeDriver.Path", call(func(ctx context.Context, q nameRequest) (any, error) {
+		mountpoint, err := d.path(ctx, q.Name)
 		return pathAnswer{Mountpoint: mountpoint}, err
 	}))
-	serve("VolumeDriver.Get", call(func(_ context.Context, q nameRequest) (any, error) {
-		found, err := d.get(q.Name)
+	serve("VolumeDriver.Get", call(func(ctx context.Context, q nameRequest) (any, error) {
+		found, err := d.get(ctx, q.Name)
 		return getAnswer{Volume: found}, err
 	}))
 	serve("VolumeDriver.List", func(context.Context, io.Reader) (any, error) {
@@ -114,7 +114,7 @@ func (d *driver) handler() http.Handler {
 	return mux
 }
 
-// call reads a request. Fields that it does not know are a later protocol's.
+// call reads a request. It ignores unknown fields of a later protocol.
 func call[Request any](do func(context.Context, Request) (any, error)) func(context.Context, io.Reader) (any, error) {
 	return func(ctx context.Context, body io.Reader) (any, error) {
 		var request Request

@@ -24,7 +24,8 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// daemonVariable makes the test binary the daemon, on "POOL TARGETS SOCKET".
+// daemonVariable makes the test binary run as the daemon, on "POOL TARGETS
+// SOCKET".
 const daemonVariable = "DAYBOOK_DOCKERVOLUME_TEST_DAEMON"
 
 func TestMain(m *testing.M) {
@@ -49,7 +50,7 @@ func beDaemon(order []string) int {
 	return 0
 }
 
-// rig is a workshop with a pool, and daemons on it.
+// rig is a workshop with a pool and its daemons.
 type rig struct {
 	*containertest.Workshop
 	t    *testing.T
@@ -72,19 +73,19 @@ func newRig(t *testing.T) *rig {
 	if r.tree, err = cgroup.Find(); err != nil {
 		t.Fatal(err)
 	}
-	// After the daemons have ended, which are cleaned up first.
+	// This runs after the cleanup of the daemons.
 	t.Cleanup(r.wantNothing)
 	return r
 }
 
-// name is a volume's that nobody else has.
+// name is the name of a volume that is unique on this host.
 func (r *rig) name(s string) string {
 	name := r.Name + "-" + s
 	r.names = append(r.names, name)
 	return name
 }
 
-// command is the daemon's.
+// command is the command line of the daemon.
 func (r *rig) command() *exec.Cmd {
 	command := exec.Command(os.Args[0], r.home+"/pool", r.home+"/mnt", r.socket)
 	command.Env = append(os.Environ(), daemonVariable+"=1")
@@ -135,7 +136,7 @@ func (r *rig) try(call string, request any) (map[string]any, error) {
 	return answer, nil
 }
 
-// pluginError is what the plugin answered.
+// pluginError is an error of the plugin's answer.
 type pluginError string
 
 func (e pluginError) Error() string { return string(e) }
@@ -149,8 +150,8 @@ func (r *rig) call(call string, request any) map[string]any {
 	return answer
 }
 
-// wantRefused fails the test unless the plugin answers with an error that has
-// these words in it.
+// wantRefused fails the test unless the plugin answers with an error that
+// contains these words.
 func (r *rig) wantRefused(call string, request any, words ...string) {
 	r.t.Helper()
 	_, err := r.try(call, request)
@@ -184,7 +185,8 @@ func (r *rig) unmount(name, id string) {
 	r.call("VolumeDriver.Unmount", object{"Name": name, "ID": id})
 }
 
-// mountpoint is where a volume is mounted now, by the kernel; "" if nowhere.
+// mountpoint is where a volume is mounted now, according to the kernel; "" if
+// nowhere.
 func (r *rig) mountpoint(name string) string {
 	r.t.Helper()
 	mounts, err := blockdev.Mounts()
@@ -206,7 +208,7 @@ func (r *rig) wantMounted(name string, want bool) {
 	}
 }
 
-// wantNothing fails the test if anything is left on the host.
+// wantNothing fails the test if anything of ours remains on the host.
 func (r *rig) wantNothing() {
 	loops, err := blockdev.Loops()
 	if err != nil {

@@ -18,39 +18,40 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// Where the daemon works unless it is told otherwise. Docker looks for plugins
-// in that directory, and takes the file's name for the driver's.
+// Default paths of the daemon. Docker looks for plugins in that directory, and
+// uses the name of the file as the name of the driver.
 const (
 	DefaultSocket    = "/run/docker/plugins/daybook.sock"
 	DefaultTargetDir = "/run/daybook/volumes"
 )
 
-// Options are the choices of [Run]. ParseBytes is needed.
+// Options configure [Run]. ParseBytes is required.
 type Options struct {
-	// Socket is DefaultSocket if it is empty; where systemd passes a socket
-	// that one is taken.
+	// Socket is DefaultSocket if it is empty; a socket that systemd passes
+	// takes precedence.
 	Socket string
-	// TargetDir is where volumes are mounted; DefaultTargetDir if empty.
+	// TargetDir is the directory of the mount points; DefaultTargetDir if
+	// empty.
 	TargetDir string
-	// SizeBytes is the size of volumes that are made without one; 0: such
-	// are refused.
+	// SizeBytes is the size of volumes that are made without one; 0 rejects
+	// them.
 	SizeBytes uint64
-	// ParseBytes reads the option size.
+	// ParseBytes parses the option size.
 	ParseBytes ParseBytes
-	// Log gets each call that changes something; nil: none.
+	// Log gets each call that changes something; nil discards them.
 	Log *slog.Logger
 }
 
 const (
-	// drainTime is how long calls may take at the end.
+	// drainTime is how long calls may take after ctx ended.
 	drainTime = 10 * time.Second
 	// unmountPatience is how long an engine waits for an Unmount.
 	unmountPatience = 5 * time.Second
 )
 
-// Run serves the volumes of a pool until ctx ends. Those in use stay attached.
-// The error wraps volume.ErrBusy if another process serves the pool, or answers
-// on the socket.
+// Run serves the volumes of a pool until ctx ends. Volumes in use stay
+// attached. The error wraps volume.ErrBusy if another process serves the pool,
+// or answers on the socket.
 func Run(ctx context.Context, pool *volume.Pool, o Options) error {
 	log := o.Log
 	if log == nil {
@@ -71,7 +72,7 @@ func Run(ctx context.Context, pool *volume.Pool, o Options) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	// It keeps as long as calls are served, which is longer than ctx.
+	// Placement continues while calls are served, which is longer than ctx.
 	keeping, endKeeping := context.WithCancel(context.WithoutCancel(ctx))
 	var kept sync.WaitGroup
 	kept.Go(func() { keep(keeping, pool, log) })
@@ -80,8 +81,8 @@ func Run(ctx context.Context, pool *volume.Pool, o Options) error {
 	return serve(ctx, pool, o, listener, log)
 }
 
-// lockFile is locked while a daemon serves the pool. It stays: to remove it
-// would let two daemons lock two files of one name.
+// lockFile is locked while a daemon serves the pool. It is never removed:
+// otherwise two daemons could lock two files of the same name.
 const lockFile = "docker.lock"
 
 func lockPool(dir string) (*os.File, error) {
@@ -101,22 +102,23 @@ func lockPool(dir string) (*os.File, error) {
 	return nil, fmt.Errorf("cannot lock pool %s: %w", dir, err)
 }
 
-// keepAgain is how soon the keeping is tried again while another daemon has it.
+// keepAgain is the pause before the next attempt while another daemon keeps the
+// threads placed.
 const keepAgain = 2 * time.Second
 
-// keep keeps the jbd2 threads in their places until ctx ends, unless and as long
-// as another daemon does (daybook volume keep).
+// keep keeps the jbd2 threads in their cgroups until ctx ends, except while
+// another daemon (daybook volume keep) does.
 func keep(ctx context.Context, pool *volume.Pool, log *slog.Logger) {
 	for told := ""; ; {
 		keeper, err := pool.Keeper()
 		if err == nil {
 			if err := keeper.Run(ctx); err != nil {
-				log.Error("the keeping of the jbd2 threads did not end well", "why", err)
+				log.Error("cannot keep the jbd2 threads in their cgroups", "why", err)
 			}
 			return
 		}
 		if text := err.Error(); text != told {
-			log.Info("another daemon keeps the jbd2 threads in their places", "why", err)
+			log.Info("another daemon keeps the jbd2 threads in their cgroups", "why", err)
 			told = text
 		}
 		select {
@@ -138,8 +140,8 @@ func openSocket(path string) (net.Listener, error) {
 	return listen(path)
 }
 
-// serve brings the pool in order and answers calls until ctx ends. Those that
-// came meanwhile wait in the socket.
+// serve repairs the pool and answers calls until ctx ends. Calls that come
+// meanwhile wait in the socket.
 func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Listener, log *slog.Logger) error {
 	d, err := newDriver(pool, o, log)
 	if err != nil {
@@ -151,7 +153,7 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 		}
 		log.Error("not all of the pool could be repaired; the other volumes are served", "why", err)
 	}
-	if err := d.recall(); err != nil {
+	if err := d.recall(ctx); err != nil {
 		return err
 	}
 	tidying, endTidying := context.WithCancel(ctx)
@@ -169,8 +171,8 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 			defer calls.Done()
 			handler.ServeHTTP(w, r)
 		}),
-		// Neither ReadTimeout, which would end the context of a call that
-		// takes longer, nor WriteTimeout: see maxCallTime.
+		// ReadTimeout would end the context of a long call; WriteTimeout would
+		// limit it: see maxCallTime.
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
@@ -180,15 +182,15 @@ func serve(ctx context.Context, pool *volume.Pool, o Options, listener net.Liste
 	go func() { failed <- server.Serve(listener) }()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("cannot go on serving volumes: %w", err)
+		return fmt.Errorf("cannot continue serving volumes: %w", err)
 	case <-ctx.Done():
 	}
-	log.Info("stopping; what containers use stays attached")
+	log.Info("stopping; volumes in use stay attached")
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
 	defer cancel()
 	if err := server.Shutdown(drain); err != nil {
-		// The contexts of the calls end with their connections, and what
-		// they began is rolled back.
+		// The contexts of the calls end with their connections, and what they
+		// started is rolled back.
 		_ = server.Close()
 	}
 	calls.Wait()

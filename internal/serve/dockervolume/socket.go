@@ -19,8 +19,8 @@ import (
 // activatedFD is the first descriptor that systemd passes (sd_listen_fds(3)).
 const activatedFD = 3
 
-// activated gives the socket that systemd listens on for us; nil if this
-// process was not started so.
+// activated returns the socket that systemd opened for this process; nil if it
+// was not started by socket activation.
 func activated() (net.Listener, error) {
 	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
 		return nil, nil
@@ -28,8 +28,8 @@ func activated() (net.Listener, error) {
 	if count := os.Getenv("LISTEN_FDS"); count != "1" {
 		return nil, fmt.Errorf("systemd passed %q sockets, want 1: see daybook-docker.socket", count)
 	}
-	// Not for the programs that we start; nor is the descriptor, of which the
-	// listener has a copy of its own.
+	// Programs that we start must not inherit the variables, nor the
+	// descriptor, which the listener has duplicated.
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		if err := os.Unsetenv(name); err != nil {
 			return nil, err
@@ -42,16 +42,16 @@ func activated() (net.Listener, error) {
 		return nil, fmt.Errorf("the socket that systemd passed: %w", err)
 	}
 	if _, is := listener.(*net.UnixListener); !is {
-		return nil, errors.Join(errors.New("the socket that systemd passed is no unix socket"), listener.Close())
+		return nil, errors.Join(errors.New("the socket that systemd passed is not a unix socket"), listener.Close())
 	}
 	return listener, nil
 }
 
-// maxSocketBytes is what fits into a unix socket's address (unix(7)).
+// maxSocketBytes is the maximum length of a unix socket's path (unix(7)).
 const maxSocketBytes = 107
 
-// listen makes the socket, for root alone. It takes the place of one whose
-// daemon has died. The error wraps ErrBusy if one answers there.
+// listen makes the socket, accessible by root only. It replaces the socket of a
+// dead daemon. The error wraps ErrBusy if a daemon answers on it.
 func listen(path string) (*net.UnixListener, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -82,12 +82,13 @@ func listen(path string) (*net.UnixListener, error) {
 	return listener, nil
 }
 
-// lockPatience is how long a daemon waits for another that is starting, too.
+// lockPatience is how long a daemon waits for another one that is also
+// starting.
 const lockPatience = 10 * time.Second
 
-// lockSockets keeps two daemons that start at once from removing each other's
-// socket. The directory is open to all users, and so is its lock, which earlier
-// versions took. The error wraps ErrBusy if another does not let go.
+// lockSockets prevents two daemons that start at once from removing each
+// other's socket. All users may open the directory, and so lock it, as earlier
+// versions did. The error wraps ErrBusy if another does not release it.
 func lockSockets(directory string) (*filelock.Lock, error) {
 	path, err := filelock.RunPath("docker-sockets")
 	if err != nil {
@@ -102,7 +103,7 @@ func lockSockets(directory string) (*filelock.Lock, error) {
 	return lock, err
 }
 
-// connectPatience is for a daemon that lives and is slow.
+// connectPatience is the time-out for a slow daemon.
 const connectPatience = time.Second
 
 // removeDead removes a socket on which nobody listens.

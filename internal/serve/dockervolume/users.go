@@ -11,33 +11,33 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/versioned"
-	"github.com/daybook-project/daybook/internal/wholefile"
 	"github.com/daybook-project/daybook/volume"
 )
 
-// usersFile lies in the pool. It is of the one daemon that serves the pool.
+// usersFile is in the pool. Only the daemon that serves the pool writes it.
 const usersFile = "docker.json"
 
 const (
 	usersFormat   = 1
 	maxUsersBytes = 16 << 20
 	maxIDBytes    = 256
-	// maxUsers is how many may use one volume at a time.
+	// maxUsers is the maximum number of users of one volume.
 	maxUsers = 4096
 )
 
-// errFull says that a volume has maxUsers.
-var errFull = fmt.Errorf("it is %w by %d users, as many as there can be", volume.ErrBusy, maxUsers)
+// errFull means that a volume has maxUsers.
+var errFull = fmt.Errorf("it is %w by %d users, the maximum", volume.ErrBusy, maxUsers)
 
-// users knows who uses which volume: for each, the IDs that Mount was called
-// with and Unmount not yet. A volume without IDs is one that is to be detached.
-// Every change is on disk before it counts.
+// users records who uses which volume: for each, the IDs of the Mount calls
+// without their Unmount. A volume without IDs must be detached. Every change is
+// on disk before it takes effect.
 type users struct {
 	path string
 	mu   sync.Mutex
 	of   map[string][]string // sorted
-	// unknown are a newer Daybook's fields.
+	// unknown are the fields of a newer Daybook.
 	unknown versioned.Unknown
 }
 
@@ -46,7 +46,7 @@ type usersRecord struct {
 	Volumes map[string][]string `json:"volumes"`
 }
 
-// openUsers reads the file; none is an empty one.
+// openUsers reads the file; a missing file has no users.
 func openUsers(pool string) (*users, error) {
 	u := &users{path: filepath.Join(pool, usersFile), of: map[string][]string{}}
 	file, err := os.Open(u.path)
@@ -65,7 +65,7 @@ func openUsers(pool string) (*users, error) {
 		return nil, fmt.Errorf("cannot determine which container uses which volume (%w): %s was %w", volume.ErrUnsupported, u.path, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot determine which container uses which volume: %s is damaged: %w; move it away, and detach by hand what no container uses any more (daybook volume detach)", u.path, err)
+		return nil, fmt.Errorf("cannot determine which container uses which volume: %s is damaged: %w; move it away, and detach by hand the volumes that no container uses (daybook volume detach)", u.path, err)
 	}
 	return u, nil
 }
@@ -111,7 +111,8 @@ func checkID(id string) error {
 	return nil
 }
 
-// get gives a volume's users; known is false if it is none of the plugin's.
+// get returns the users of a volume; known is false if it is not one of the
+// plugin.
 func (u *users) get(name string) (ids []string, known bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -119,7 +120,7 @@ func (u *users) get(name string) (ids []string, known bool) {
 	return slices.Clone(ids), known
 }
 
-// all gives the names that have an entry, sorted.
+// all returns the names that have an entry, sorted.
 func (u *users) all() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -142,7 +143,7 @@ func (u *users) set(name string, ids []string) error {
 	return u.commit(next)
 }
 
-// forget drops a volume's entry.
+// forget removes the entry of a volume.
 func (u *users) forget(name string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,21 +155,21 @@ func (u *users) forget(name string) error {
 	return u.commit(next)
 }
 
-// commit writes the file whole: after a crash of the host it is the old one or
-// the new one. Which, does not matter: no volume is attached then.
+// commit replaces the file: after a crash of the host it is the old one or the
+// new one. Both are correct, because no volume is attached then.
 func (u *users) commit(next map[string][]string) error {
 	text, err := versioned.Encode(usersRecord{usersFormat, next}, u.unknown)
 	if err != nil {
 		return err
 	}
-	if err := wholefile.Replace(u.path, append(text, '\n')); err != nil {
-		return fmt.Errorf("cannot write down who uses which volume: %w", err)
+	if err := atomicfile.Replace(u.path, append(text, '\n')); err != nil {
+		return fmt.Errorf("cannot record who uses which volume: %w", err)
 	}
 	u.of = next
 	return nil
 }
 
-// with and without give ids with one more or less, sorted.
+// with and without return ids with one more or one fewer, sorted.
 func with(ids []string, id string) []string {
 	if slices.Contains(ids, id) {
 		return ids

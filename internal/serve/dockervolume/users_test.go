@@ -40,18 +40,18 @@ func TestUsersOutliveTheirDaemon(t *testing.T) {
 		t.Errorf("users of a: %q, %v", ids, known)
 	}
 	if ids, known := again.get("b"); !known || len(ids) != 0 {
-		t.Errorf("users of b: %q, %v; it is to be detached", ids, known)
+		t.Errorf("users of b: %q, %v; it must be detached", ids, known)
 	}
 	if _, known := again.get("c"); known {
-		t.Error("c is known still")
+		t.Error("c is still known")
 	}
 	if left, _ := filepath.Glob(dir + "/*.new"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }
 
-// What cannot be written does not count.
-func TestAUserThatCannotBeWrittenDownIsNone(t *testing.T) {
+// A user that cannot be recorded does not count.
+func TestAUserThatCannotBeRecordedDoesNotCount(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestAUserThatCannotBeWrittenDownIsNone(t *testing.T) {
 		t.Error("a user was written into no directory")
 	}
 	if _, known := u.get("a"); known {
-		t.Error("it counts all the same")
+		t.Error("the user counts nevertheless")
 	}
 }
 
