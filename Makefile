@@ -2,15 +2,16 @@
 
 GO      ?= go
 BUILD   := build
-BENCHES := attribution ext4nvj guest-volumes guests nvjournal overhead scale shares volumes
+BENCHES := attribution ext4nvj guest-lvm guest-volumes guests nvjournal overhead scale shares volumes
 
 # ext4nvj.ko is built for these kernels of the guests: make kernel KERNELS="6.1 6.12".
 KERNEL  ?= 6.1
 KERNELS ?= $(KERNEL)
 
-# The version that "daybook version" prints: the release, and the commit where
-# there is a repository to ask.
-VERSION ?= v0.1.0$(shell git describe --always --dirty --exclude='*' 2>/dev/null | sed 's/^/+g/')
+# The release in preparation, and the version that "daybook version" prints: the
+# release, and the commit where there is a repository to ask.
+RELEASE := v0.1.0
+VERSION ?= $(RELEASE)$(shell git describe --always --dirty --exclude='*' 2>/dev/null | sed 's/^/+g/')
 BIN     ?= bin
 
 # Programs are static, so that they run on any distribution, and hold no path of
@@ -21,7 +22,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel lint generate man completions clean help $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel setup-packages lint generate man completions packages packages-test clean help $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -40,6 +41,7 @@ demo: setup build ## the paper's experiment on an embedded disk, two minutes (ro
 
 test: setup-test build build-vm ## all tests; those on the real kernel need root
 	$(MAKE) nvjournal kernel || [ -z "$${DAYBOOK_REQUIRE_ALL:-}" ]
+	[ -z "$${DAYBOOK_REQUIRE_ALL:-}" ] || bin/daybook-vm rootfs >/dev/null
 	scripts/test-all
 
 soak: setup-test ## the long forms of nvjournal's tests, an hour or more
@@ -53,15 +55,17 @@ kernel: setup-kernel build-vm ## build ext4nvj.ko for guests' kernels in nvjourn
 
 vm-test: KERNELS = 6.1 6.12
 vm-test: setup-test build build-vm nvjournal kernel suites ## all tests that run in guests, also those that take long, on each kernel
-	scripts/setup build dkms
-	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 180m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal nvjournal/kernel/test vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
+	scripts/setup build dkms packages
+	bin/daybook-vm rootfs >/dev/null
+	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 180m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal nvjournal/kernel/test packaging vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 suites: ## install file-system tests that others wrote, which vm-test runs
 	scripts/setup build suites
 	PATH="$$HOME/.cargo/bin:$$PATH" cargo install --quiet --locked --root nvjournal/build/suites pjdfstest@0.2.2
 
-vm-fetch: setup-vm build-vm ## fetch the guests' kernels into the cache
+vm-fetch: setup-vm build-vm ## fetch the guests' kernels into the cache; as root, build the root file system with systemd
 	bin/daybook-vm fetch
+	[ "$$(id -u)" != 0 ] || bin/daybook-vm rootfs
 
 setup: ## install what building and the demo need
 	scripts/setup build
@@ -69,7 +73,7 @@ setup: ## install what building and the demo need
 setup-test: ## install what the tests need besides
 	scripts/setup build test vm
 
-setup-bench: ## install what the volumes' benchmark needs
+setup-bench: ## install what the benchmarks with fio or databases need
 	scripts/setup build bench
 
 setup-vm: ## install what guests need
@@ -77,6 +81,9 @@ setup-vm: ## install what guests need
 
 setup-kernel: ## install what building kernel modules needs
 	scripts/setup build kernel
+
+setup-packages: ## install what building and testing packages needs
+	scripts/setup build packages
 
 lint: setup-kernel build-vm ## gofmt, go vet, staticcheck, clang-format, sparse, and that generated files are fresh
 	scripts/setup build lint
@@ -94,13 +101,20 @@ completions: build ## shell completion in build/completions
 	mkdir -p $(BUILD)/completions
 	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
 
-bench-volumes bench-nvjournal: setup-bench
+bench-guest-lvm bench-shares bench-volumes bench-nvjournal: setup-bench
 bench-ext4nvj: setup-vm nvjournal kernel
 
 $(addprefix bench-,$(BENCHES)): bench-%: setup build
 	mkdir -p $(BUILD)/bench
-	$(GO) build -o $(BUILD)/daybook-bench ./cmd/daybook-bench
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BUILD)/daybook-bench ./cmd/daybook-bench
 	$(BUILD)/daybook-bench $* --output $(BUILD)/bench/$*.json $(BENCHFLAGS)
+
+packages: setup-packages ## .deb, .rpm, container image, SBOM and checksums in build/packages (docs/install.md)
+	VERSION=$(VERSION) PACKAGE_VERSION=$${PACKAGE_VERSION:-$$(packaging/version $(RELEASE))} \
+		SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} packaging/build $(PACKAGEFLAGS)
+
+packages-test: setup-packages setup-vm build-vm ## build all packages twice; install, upgrade, remove and purge them in chroots and in a guest (root)
+	DAYBOOK_REQUIRE_ALL=1 DAYBOOK_VM_LONG=1 $(GO) test -count=1 -timeout 60m -v ./packaging
 
 clean: ## remove what was built
 	rm -rf bin $(BUILD)

@@ -1,8 +1,8 @@
-// Package ext4test makes real ext4 file systems for tests: on loop devices
-// over sparse files, if wanted with the journal on a device of its own, whose
-// counters then say to the byte what was logged (the oracle of paper 1,
-// section 5). Everything is taken away when the test ends, and what a killed
-// test left is taken away by the next.
+// Package ext4test makes real ext4 file systems for tests: on loop devices over
+// sparse files, optionally with the journal on a separate device, whose
+// counters then show the logged bytes exactly (the reference of paper 1,
+// section 5). Everything is removed when the test ends; the next test removes
+// the remains of a killed one.
 package ext4test
 
 import (
@@ -29,33 +29,33 @@ const (
 
 // Options of a file system; the zero value has its journal inside.
 type Options struct {
-	// ExternalJournal puts the journal on a device of its own.
+	// ExternalJournal puts the journal on a separate device.
 	ExternalJournal bool
-	// Make are further choices for mke2fs; block size and journal device
-	// are this package's.
+	// Make are further options of mke2fs; this package sets block size and
+	// journal device.
 	Make ext4.MakeOptions
 	// Mount are mount options, such as "data=journal".
 	Mount string
-	// Image is the path of the disk's file below a directory of the test; ""
-	// is "disk".
+	// Image is the path of the disk's file below a directory of the test; "" is
+	// "disk".
 	Image string
 }
 
 // FileSystem is a mounted ext4.
 type FileSystem struct {
-	// Dir is where it is mounted.
+	// Dir is its mount point.
 	Dir string
-	// Disk carries it; Journal is only set with an external journal.
+	// Disk is its device; Journal is set only with an external journal.
 	Disk, Journal blockdev.Loop
 	// Home is the test's directory, in which Options.Image is.
 	Home string
 }
 
-// Dev is the file system's device as the kernel writes dev_t.
+// Dev is the device of the file system as a kernel dev_t.
 func (f FileSystem) Dev() uint32 { return f.Disk.Dev.Kernel() }
 
-// New makes and mounts a file system without lazy initialization, so that
-// nothing but the test writes to its journal.
+// New makes and mounts a file system without lazy initialization, so that only
+// the test writes to its journal.
 func New(t testing.TB, options Options) FileSystem {
 	t.Helper()
 	needs.Root(t)
@@ -65,7 +65,7 @@ func New(t testing.TB, options Options) FileSystem {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// The home goes when the last file system in it is gone.
+	// The directory is removed with its last file system.
 	t.Cleanup(func() { _ = os.Remove(home) })
 	dir, err := os.MkdirTemp(home, "")
 	if err != nil {
@@ -111,9 +111,9 @@ func makeAndMount(t testing.TB, fs FileSystem, options ext4.MakeOptions, mount e
 	})
 }
 
-// Replace unmounts the file system and mounts a new one in its place, on a
-// device of the same number. With image "" it is made on the same disk; else the
-// disk's file is detached and another one, of that path below Home, attached.
+// Replace unmounts the file system and mounts a new one on a device of the same
+// number. With image "" it is made on the same disk; else the disk's file is
+// detached and another one, of that path below Home, attached.
 func (f FileSystem) Replace(t testing.TB, image string, options ext4.MakeOptions) FileSystem {
 	t.Helper()
 	if err := ext4.Unmount(context.Background(), f.Dir); err != nil {
@@ -125,7 +125,7 @@ func (f FileSystem) Replace(t testing.TB, image string, options ext4.MakeOptions
 		}
 		number := f.Disk.Dev
 		f.Disk = attach(t, filepath.Join(f.Home, image), fileSystemBytes)
-		needs.That(t, f.Disk.Dev == number, "no other program that takes loop devices meanwhile")
+		needs.That(t, f.Disk.Dev == number, "no other program that uses loop devices meanwhile")
 	}
 	makeAndMount(t, f, options, ext4.MountOptions{NoAtime: true})
 	return f
@@ -157,7 +157,7 @@ func attach(t testing.TB, path string, size int64) blockdev.Loop {
 	return loop
 }
 
-// recoverKilled takes away what tests left that live no more.
+// recoverKilled removes the remains of tests that were killed.
 func recoverKilled(t testing.TB) {
 	t.Helper()
 	homes, err := filepath.Glob(filepath.Join(os.TempDir(), prefix+"*"))
@@ -170,7 +170,7 @@ func recoverKilled(t testing.TB) {
 			continue
 		}
 		if err := takeAway(home); err != nil {
-			t.Errorf("cannot take away what a killed test left: %v", err)
+			t.Errorf("cannot remove the remains of a killed test: %v", err)
 		}
 	}
 }

@@ -1,7 +1,7 @@
-// Package needs states what a test asks of the machine: root, a tool, a kernel
-// feature. A missing need skips the test with the reason, so that `go test`
-// is useful everywhere; with DAYBOOK_REQUIRE_ALL=1 (continuous integration)
-// it fails instead, so that nothing is skipped unseen.
+// Package needs checks the requirements of a test: root, a tool, a kernel
+// feature. A missing requirement skips the test with the reason, so that `go
+// test` works everywhere. With DAYBOOK_REQUIRE_ALL=1 (continuous integration)
+// the test fails instead, so that no test is skipped silently.
 package needs
 
 import (
@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// That continues only if ok; reason says what is missing.
+// That continues only if ok is true; reason names the missing requirement.
 func That(t testing.TB, ok bool, reason string) {
 	t.Helper()
 	if ok {

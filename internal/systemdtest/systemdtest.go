@@ -1,5 +1,5 @@
-// Package systemdtest runs programs in tests with the capabilities that a unit of
-// deploy/systemd gives them, and no others.
+// Package systemdtest runs programs in tests with only the capabilities that a
+// unit of deploy/systemd gives them.
 package systemdtest
 
 import (
@@ -12,8 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// Values are the values of a setting in a unit's file, split at spaces, in their
-// order.
+// Values are the values of a setting in a unit file, split at spaces, in order.
 func Values(t testing.TB, unit, setting string) []string {
 	t.Helper()
 	text, err := os.ReadFile(unit)
@@ -29,8 +28,8 @@ func Values(t testing.TB, unit, setting string) []string {
 	return values
 }
 
-// Command is a program with the capabilities of the unit's CapabilityBoundingSet=.
-// Those that this process lacks, the program lacks too.
+// Command is a program with the capabilities of the unit's CapabilityBoundingSet=,
+// as far as this process has them.
 func Command(t testing.TB, unit, program string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	setpriv := needs.Tool(t, "setpriv")
