@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
@@ -21,7 +22,11 @@ func chroot(t *testing.T) string {
 	root := filepath.Join(t.TempDir(), "root")
 	// mmdebstrap mounts /proc, /sys and the host's /dev/shm in it. If it is killed, they
 	// must not be there when the directory is removed.
-	run(t, needs.Tool(t, "unshare"), "--mount", "--propagation", "private", "--", "mmdebstrap", "--quiet", "--mode=root", "--variant=essential", "bookworm", root)
+	if _, err := program.Run(t.Context(), program.Command{
+		Path: "mmdebstrap", Args: []string{"--quiet", "--mode=root", "--variant=essential", "bookworm", root}, OwnMounts: true,
+	}); err != nil {
+		t.Fatal(err)
+	}
 	if err := syscall.Mknod(filepath.Join(root, "dev/null"), syscall.S_IFCHR|0o666, 1<<8|3); err != nil && !os.IsExist(err) {
 		t.Fatal(err)
 	}

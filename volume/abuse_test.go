@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -906,6 +907,45 @@ func TestCancelledAtEachStepNothingIsHalfDone(t *testing.T) {
 			t.Logf("%d of %d were done all the same", done, len(steps))
 		})
 	}
+}
+
+// Another process, such as udev, has the loop device open when the detaching is cancelled.
+// The kernel detaches the file when that process closes it: then the volume is detached.
+func TestACancelledDetachWaitsForTheLastUserOfTheLoopDevice(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	loop := r.attach(name, AttachOptions{}).LoopDevice
+	user, err := os.Open(loop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	autoclear := filepath.Join("/sys/block", filepath.Base(loop), "loop/autoclear")
+	ctx, cancel := context.WithCancel(t.Context())
+	closed := make(chan error)
+	p := *r.pool
+	p.engine.Stop = func(step string) {
+		if step != "mounted undone" {
+			return
+		}
+		cancel()
+		go func() {
+			text := []byte("0")
+			for ctx := t.Context(); ctx.Err() == nil && string(text) == "0"; time.Sleep(time.Millisecond) {
+				raw, _ := os.ReadFile(autoclear)
+				text = bytes.TrimSpace(raw)
+			}
+			closed <- user.Close()
+		}()
+	}
+	if err := p.Detach(ctx, name); err != nil {
+		t.Errorf("cancelled while %s was open: %v", loop, err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	r.wantDetached(name)
+	r.wantKept(name)
 }
 
 // As a crash leaves it: with what was synced still in the journal, and recorded as

@@ -195,8 +195,8 @@ func (l Loop) clear(fd int) (ours bool, err error) {
 
 // awaitDetached waits, because LOOP_CLR_FD takes effect only when the last
 // opener (udev, blkid) has closed the device.
-func (l Loop) awaitDetached(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, detachPatience)
+func (l Loop) awaitDetached(caller context.Context) error {
+	ctx, cancel := context.WithTimeout(caller, detachPatience)
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		file, err := l.BackingFile()
@@ -208,7 +208,8 @@ func (l Loop) awaitDetached(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s is still attached to %s: %w%s", l.Node(), l.File, ErrBusy, l.users())
+			err := fmt.Errorf("%s is still attached to %s: %w%s", l.Node(), l.File, ErrBusy, l.users())
+			return errors.Join(err, caller.Err())
 		case <-time.After(pause):
 		}
 	}

@@ -48,6 +48,8 @@ type Command struct {
 	Inherited []*os.File
 	// OwnMounts starts it in a mount namespace of its own (needs root): no other process
 	// sees what it mounts, and the mounts end with it and its children, however they die.
+	// The namespace has no copies of the mounts of loop devices, which would keep these
+	// devices in use, except of those that contain the program's directory or arguments.
 	OwnMounts bool
 	// DeathSignal is the signal to the program when this process dies; 0 means
 	// SIGKILL, which is also used with a User.
@@ -73,6 +75,18 @@ type Process struct {
 // therefore never in another one. Since sh is its own process, $$ is correct.
 const enter = `echo $$ >"$0"/cgroup.procs && exec "$@"`
 
+// dropCopies unmounts, in its own mount namespace, the loop devices that contain none of the
+// directories in use, and executes the program.
+const dropCopies = `used=" $(stat -c %Hd:%Ld -- / /usr /etc /var /tmp "$PWD" "${HOME:-/}" "${TMPDIR:-/tmp}" "$@" 2>/dev/null | tr '\n' ' ') "
+for loop in /sys/block/loop*/loop; do
+	loop=${loop%/loop}
+	case $used in
+	*" $(cat "$loop/dev" 2>/dev/null) "*) ;;
+	*) umount -A -l "/dev/${loop##*/}" 2>/dev/null ;;
+	esac
+done
+exec "$@"`
+
 // arguments returns the whole command line.
 func (c Command) arguments() ([]string, error) {
 	path, err := exec.LookPath(c.Path)
@@ -87,6 +101,9 @@ func (c Command) arguments() ([]string, error) {
 			"setpriv", "--reuid=" + strconv.Itoa(c.User.UID), "--regid=" + strconv.Itoa(c.User.GID),
 			"--clear-groups", "--pdeathsig", "KILL",
 		}, args...)
+	}
+	if c.OwnMounts {
+		args = append([]string{"/bin/sh", "-c", dropCopies, "sh"}, args...)
 	}
 	if c.Cgroup != "" {
 		if _, err := os.Stat(filepath.Join(c.Cgroup, "cgroup.procs")); err != nil {

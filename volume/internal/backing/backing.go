@@ -217,7 +217,8 @@ func Clear(ctx context.Context, directory string, log *slog.Logger) error {
 // of all the host's mounts for a moment.
 const leavePatience = 3 * time.Second
 
-// AwaitFree retries for a while as long as the error wraps ErrBusy.
+// AwaitFree retries for a while as long as the error wraps ErrBusy. If ctx ends meanwhile,
+// the error also wraps that of ctx.
 func AwaitFree(ctx context.Context, try func() error) error {
 	deadline := time.Now().Add(leavePatience)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
@@ -228,7 +229,7 @@ func AwaitFree(ctx context.Context, try func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return fmt.Errorf("%w: %w", err, ctx.Err())
 		case <-time.After(pause):
 		}
 	}

@@ -148,8 +148,11 @@ func (i image) loops(read ReadLoops) ([]Loop, error) {
 	return found, nil
 }
 
+// Close waits until the kernel has detached the loop device, also if ctx ends meanwhile. A
+// detach that has started cannot be cancelled, and the kernel completes it when the last
+// process (udev, blkid) has closed the device.
 func (i image) Close(ctx context.Context, device Device, _ bool) error {
-	return AwaitFree(ctx, func() error { return device.Loop.Detach(ctx) })
+	return AwaitFree(ctx, func() error { return device.Loop.Detach(context.WithoutCancel(ctx)) })
 }
 
 func (i image) CheckResize(context.Context, uint64) error { return nil }
