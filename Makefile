@@ -57,6 +57,7 @@ vm-test: KERNELS = 6.1 6.12
 vm-test: setup-test build build-vm nvjournal kernel suites ## all tests that run in guests, also those that take long, on each kernel
 	scripts/setup build dkms packages
 	bin/daybook-vm rootfs >/dev/null
+	bin/daybook-vm rootfs --engines >/dev/null
 	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 180m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal nvjournal/kernel/test packaging vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 suites: ## install file-system tests that others wrote, which vm-test runs

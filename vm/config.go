@@ -57,6 +57,9 @@ type Config struct {
 	// given program uses the guest's own libraries, and gets those it lacks.
 	// Commands are children of the unit daybook-vm.service.
 	Systemd bool
+	// Engines boots the root file system with Docker, Podman and containerd. It
+	// needs Systemd.
+	Engines bool
 	Append  string // more of the kernel's command line
 
 	// BootTimeout limits the time from the start to the first command; 0 means
@@ -149,6 +152,9 @@ func (c Config) Check() error {
 	}
 	if c.Cgroup != 1 && c.Cgroup != 2 {
 		bad("cgroup version %d: want 1 or 2", c.Cgroup)
+	}
+	if c.Engines && !c.Systemd {
+		bad("container engines are only in the guest with systemd")
 	}
 	if c.Systemd && c.Cgroup == 1 {
 		bad("a guest with systemd has cgroup v2 only")

@@ -61,7 +61,7 @@ func Boot(ctx context.Context, config Config) (*Machine, error) {
 	}
 	m := &Machine{config: config, kernel: kernel, accelerator: a}
 	if config.Systemd {
-		if m.root, err = openRoot(ctx, store); err != nil {
+		if m.root, err = openRoot(ctx, store, config.Engines); err != nil {
 			return nil, err
 		}
 	}

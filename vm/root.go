@@ -10,10 +10,10 @@ import (
 	"github.com/daybook-project/daybook/vm/rootfs"
 )
 
-// openRoot opens the root file system with systemd, and makes an overlay without
+// openRoot opens the root file system with systemd, with or without container engines, and makes an overlay without
 // a name for what the guest writes to it.
-func openRoot(ctx context.Context, store kernels.Store) ([]*os.File, error) {
-	image, err := rootfs.Store{Dir: store.Dir, Log: store.Log}.Get(ctx)
+func openRoot(ctx context.Context, store kernels.Store, engines bool) ([]*os.File, error) {
+	image, err := rootfs.Store{Dir: store.Dir, Engines: engines, Log: store.Log}.Get(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,8 @@ type AttachOptions struct {
 	// removed by Detach.
 	Target string
 	// Cgroup is the parent cgroup, or with PlaceContainer the container's;
-	// "" is /daybook/NAME, with PlaceParent.
+	// "" is placement.DefaultParent(NAME), with PlaceParent. A parent may be named as a
+	// slice of systemd, such as "databases.slice".
 	Cgroup string
 	// Placement is PlaceParent if it is empty.
 	Placement Placement

@@ -10,24 +10,25 @@ import (
 )
 
 func newRootfsCommand() *cobra.Command {
-	var packages bool
+	var packages, engines bool
 	cmd := &cobra.Command{
 		Use:   "rootfs",
 		Short: "Build the root file system with systemd in the cache",
 		Long: `Rootfs installs Debian with systemd into an ext4 image in the cache, with mmdebstrap,
 from the archives that apt is configured with. Guests of "run --systemd" boot it,
 and write to an overlay of their own. What is there already is not built again.
-It prints the path of the image. Only root can build it; it takes about a minute.
+It prints the path of the image. Only root can build it; it takes about two minutes.
 Under sudo the default cache is that of root: name your own.`,
 		Example: `  sudo env DAYBOOK_VM_CACHE="$HOME/.cache/daybook/vm" daybook-vm rootfs
-  daybook-vm rootfs --packages`,
+  daybook-vm rootfs --packages
+  sudo bin/daybook-vm rootfs --engines`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			store, err := kernels.DefaultStore()
 			if err != nil {
 				return err
 			}
-			image, err := rootfs.Store{Dir: store.Dir, Log: say}.Get(cmd.Context())
+			image, err := rootfs.Store{Dir: store.Dir, Engines: engines, Log: say}.Get(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -44,5 +45,6 @@ Under sudo the default cache is that of root: name your own.`,
 		},
 	}
 	cmd.Flags().BoolVar(&packages, "packages", false, "list the packages in it instead, with their versions")
+	cmd.Flags().BoolVar(&engines, "engines", false, "the image that has Docker, Podman and containerd as well")
 	return cmd
 }

@@ -66,7 +66,7 @@ type runFlags struct {
 	disks, pmem, gives, fetches     []string
 	modules                         []string
 	cpus, cgroup                    int
-	systemd                         bool
+	systemd, engines                bool
 	timeout, killAfter              time.Duration
 }
 
@@ -110,6 +110,7 @@ func newRunCommand() *cobra.Command {
 	f.IntVar(&flags.cpus, "cpus", vm.DefaultCPUs, "number of processors of the guest")
 	f.IntVar(&flags.cgroup, "cgroup", 2, "cgroup version to mount, 1 or 2")
 	f.BoolVar(&flags.systemd, "systemd", false, "boot Debian with systemd instead of busybox; the command runs once the system is up")
+	f.BoolVar(&flags.engines, "engines", false, "with --systemd: Docker, Podman and containerd are installed")
 	f.StringVar(&flags.append, "append", "", "append to the kernel command line")
 	f.StringVar(&flags.console, "console", "", "file for the kernel console")
 	f.DurationVar(&flags.timeout, "timeout", 10*time.Minute, "limit for the boot and the command together")
@@ -119,7 +120,7 @@ func newRunCommand() *cobra.Command {
 
 func (f runFlags) parse(args []string) (request, error) {
 	r := request{
-		config:  vm.Config{Kernel: f.kernel, Systemd: f.systemd, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules},
+		config:  vm.Config{Kernel: f.kernel, Systemd: f.systemd, Engines: f.engines, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules},
 		console: f.console, timeout: f.timeout, killAfter: f.killAfter, command: args,
 	}
 	var errs []error

@@ -35,15 +35,16 @@ func newServeDockerCommand() *cobra.Command {
 		Short: "Run the volume plugin of Docker and Podman",
 		Long: `Docker is a daemon, the volume plugin "daybook" of Docker and Podman. It attaches a
 volume when its first container starts and detaches it when the last one has ended. The
-jbd2 thread is in /daybook/NAME/journal. With --cgroup-parent /daybook/NAME the container
-is beside it, and the volume's weight applies to both.
+jbd2 thread is in a slice in daybook-NAME.slice where systemd owns the cgroups (cgroup
+v2), else in /daybook/NAME/journal. With --cgroup-parent daybook-NAME.slice, or
+/daybook/NAME, the container is beside it, and the volume's weight applies to both.
 
 Options of docker volume create -d daybook -o OPTION=VALUE:
 
   size=10G                 required, unless this daemon has --size
-  weight=700               1 to 1000, of /daybook/NAME
+  weight=700               1 to 1000, of the parent cgroup
   provision=full           write the image once, at creation; default thin
-  cgroup=/PATH             cgroup instead of /daybook/NAME
+  cgroup=SLICE|/PATH       another parent cgroup
   placement=none           leave the jbd2 thread where the kernel starts it
   mount-options=commit=30  mount options of ext4
   noatime=true, uid=999, gid=999, mode=0750, block-size=4096

@@ -37,8 +37,10 @@ is charged to a cgroup under the container's weight.
 
 A volume is a block device, such as a logical volume, or an image file in a pool, which
 is a directory on a disk. An attached image is under a loop device with direct I/O. The
-jbd2 thread of an attached volume is in the cgroup /daybook/NAME/journal. Start the
-container beside it (docker run --cgroup-parent /daybook/NAME).
+jbd2 thread of an attached volume is in a slice in daybook-NAME.slice where systemd owns
+the cgroups (cgroup v2), else in the cgroup /daybook/NAME/journal. Start the container
+beside it: docker run --cgroup-parent daybook-NAME.slice, or /daybook/NAME. A "-" in NAME
+is \x2d in the slice's name; attach prints the name.
 
 The pool is --pool, else the environment's DAYBOOK_POOL, else the one that has NAME
 among the pools that create and attach have noted in /var/lib/daybook/pools, else
@@ -49,7 +51,7 @@ to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
 		Example: `  # A database on its own journal
   daybook volume create db1 --size 20G --weight 700
   daybook volume attach db1 --target /srv/db1 --persist
-  docker run -d --cgroup-parent /daybook/db1 -v /srv/db1:/var/lib/mysql mariadb
+  docker run -d --cgroup-parent daybook-db1.slice -v /srv/db1:/var/lib/mysql mariadb
   daybook volume inspect db1
 
   # Keep the jbd2 threads in their cgroups

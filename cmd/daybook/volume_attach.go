@@ -33,8 +33,10 @@ warns. "attach NAME" without --target attaches a persistent volume as it was rec
 
 --placement chooses the cgroup of the jbd2 thread:
   parent     PARENT/journal, below the cgroup that has the weight and beside the
-             container's. PARENT is --cgroup, or /daybook/NAME. If PARENT has another
-             name than the volume, it is PARENT/journal-NAME
+             container's. PARENT is --cgroup. By default it is the slice
+             daybook-NAME.slice where systemd owns the cgroups (v2), and the cgroup
+             /daybook/NAME elsewhere. If PARENT has another name than the volume,
+             the journal's has the volume's name in its own
   container  the container's own cgroup, which --cgroup names. When the container ends,
              "daybook volume keep", or "detach", moves the thread out of it
   none       the root cgroup
@@ -45,6 +47,7 @@ no rights by set-user-ID bits or file capabilities. --dev and --suid allow each.
 Without direct I/O, attach fails with the reason, unless --allow-cache is given.`,
 		Example: `  daybook volume attach db1 --target /srv/db1
   daybook volume attach db1 --target /srv/db1 --persist
+  daybook volume attach db1 --target /srv/db1 --cgroup databases.slice --weight 700
   daybook volume attach db1 --target /srv/db1 --cgroup /databases --weight 700
   daybook volume attach db1 --target /srv/db1 --cgroup /docker/4f2e8a1c --placement container --json
   daybook volume attach db1 --target /mnt --read-only --placement none
@@ -75,7 +78,7 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 				}
 			}
 			if cmd.Flags().Changed("cgroup") && o.Cgroup == "" {
-				return usageError{errors.New("--cgroup is empty: name a cgroup, such as /daybook/" + args[0] + ", or leave it out")}
+				return usageError{errors.New("--cgroup is empty: name a cgroup, such as databases.slice or /databases, or leave it out")}
 			}
 			if err := checkWeightFlag(cmd, o.Weight); err != nil {
 				return usageError{err}
@@ -112,7 +115,7 @@ Without direct I/O, attach fails with the reason, unless --allow-cache is given.
 	flags.BoolVar(&o.Persist, "persist", false, "attach it at each start of the host, too")
 	flags.BoolVar(&all, "all-persistent", false, "attach all volumes that are persistent, of all known pools")
 	flags.DurationVar(&wait, "wait", 0, "with --all-persistent: wait at most this long, such as 30s, for late devices and busy volumes")
-	flags.StringVar(&o.Cgroup, "cgroup", "", "`PARENT` cgroup, or the container's with --placement container (default /daybook/NAME)")
+	flags.StringVar(&o.Cgroup, "cgroup", "", "`PARENT` cgroup, or the container's with --placement container (default daybook-NAME.slice where systemd owns cgroups, else /daybook/NAME)")
 	flags.StringVar(&placement, "placement", string(volume.PlaceParent), "parent, container or none")
 	flags.Uint64Var(&o.Weight, "weight", 0, "weight from now on, 1 to 1000 (default: the volume's)")
 	flags.BoolVar(&o.ReadOnly, "read-only", false, "mount it read-only")
@@ -136,8 +139,16 @@ func journalPlace(s volume.Status) string {
 	return fmt.Sprintf(", jbd2 thread %d in cgroup %s", s.JBD2PID, top.Safe(s.JournalCgroup))
 }
 
+// containerPlace says how a container gets beside the thread.
+func containerPlace(s volume.Status) string {
+	if s.JBD2PID == 0 || s.Attachment == nil || s.Attachment.Placement != volume.PlaceParent {
+		return ""
+	}
+	return fmt.Sprintf("; the container's place: --cgroup-parent %s", top.Safe(s.Attachment.ParentName()))
+}
+
 func attachedText(s volume.Status) string {
-	return fmt.Sprintf("%s on %s%s", top.Safe(s.BlockDevice), top.Safe(s.Mountpoint), journalPlace(s))
+	return fmt.Sprintf("%s on %s%s%s", top.Safe(s.BlockDevice), top.Safe(s.Mountpoint), journalPlace(s), containerPlace(s))
 }
 
 // wantsTarget refuses the flags of an attachment without a target.

@@ -8,15 +8,24 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/daybook-project/daybook/internal/systemd"
 )
 
 // volumeRoot is the default parent of the cgroups of volumes: /daybook/NAME, with
 // the jbd2 thread in /daybook/NAME/journal.
 const volumeRoot = "/daybook/"
 
+// volumeSlices is the same where systemd owns the cgroups: daybook-NAME.slice, with the
+// jbd2 thread in daybook-NAME-journal.slice.
+const volumeSlices = "/daybook.slice/"
+
 // volumeCgroup recognises the parent cgroup of a volume, and that of its
 // journal, by the path.
 func volumeCgroup(cgroupPath string) (Identity, bool) {
+	if rest, ok := strings.CutPrefix(cgroupPath, volumeSlices); ok {
+		return volumeSlice(rest, cgroupPath)
+	}
 	rest, ok := strings.CutPrefix(cgroupPath, volumeRoot)
 	if !ok {
 		return Identity{}, false
@@ -29,6 +38,23 @@ func volumeCgroup(cgroupPath string) (Identity, bool) {
 		return volumeIdentity(name, cgroupPath, false), true
 	case inside == "journal":
 		return volumeIdentity(name, cgroupPath, true), true
+	}
+	return Identity{}, false
+}
+
+// volumeSlice recognises the slice of a volume, and that of its journal, by the path
+// below volumeSlices.
+func volumeSlice(rest, cgroupPath string) (Identity, bool) {
+	slice, inside, nested := strings.Cut(rest, "/")
+	component, ok := strings.CutSuffix(slice, ".slice")
+	component, ours := strings.CutPrefix(component, "daybook-")
+	switch {
+	case !ok || !ours || component == "" || strings.Contains(component, "-"):
+		return Identity{}, false
+	case !nested:
+		return volumeIdentity(systemd.UnescapeSlice(component), cgroupPath, false), true
+	case inside == "daybook-"+component+"-journal.slice":
+		return volumeIdentity(systemd.UnescapeSlice(component), cgroupPath, true), true
 	}
 	return Identity{}, false
 }

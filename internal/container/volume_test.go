@@ -8,17 +8,23 @@ import (
 )
 
 func TestVolumesAreNamedByTheirPath(t *testing.T) {
+	inSlice := Identify("/system.slice/docker-" + id + ".scope")
+	inSlice.Root = "/daybook.slice/daybook-db1.slice/docker-" + id + ".scope"
 	for path, want := range map[string]Identity{
-		"/daybook/db1":               {Name: "volume db1", Root: "/daybook/db1"},
-		"/daybook/db1/journal":       {Runtime: Volume, ID: "db1", Name: "volume db1 (journal)", Root: "/daybook/db1/journal"},
-		"/daybook/db1/" + id:         {Runtime: OCI, ID: id, Name: short, Root: "/daybook/db1/" + id},
-		"/daybook/db1/" + id + "/x":  {Runtime: OCI, ID: id, Name: short, Root: "/daybook/db1/" + id},
-		"/daybook/db1/lxc.payload.a": {Runtime: LXC, ID: "a", Name: "a", Root: "/daybook/db1/lxc.payload.a"},
-		"/daybook":                   {Name: "/daybook", Root: "/daybook"},
-		"/daybook/db1/journal/x":     {Name: "/daybook/db1/journal/x", Root: "/daybook/db1/journal/x"},
-		"/daybook/db1/journals":      {Name: "/daybook/db1/journals", Root: "/daybook/db1/journals"},
-		"/x/daybook/db1/journal":     {Name: "/x/daybook/db1/journal", Root: "/x/daybook/db1/journal"},
-		"/daybook/a\x1b[2J/journal":  {Runtime: Volume, ID: "a\x1b[2J", Name: "volume a\ufffd[2J (journal)", Root: "/daybook/a\x1b[2J/journal"},
+		"/daybook/db1":                     {Name: "volume db1", Root: "/daybook/db1"},
+		"/daybook/db1/journal":             {Runtime: Volume, ID: "db1", Name: "volume db1 (journal)", Root: "/daybook/db1/journal"},
+		"/daybook/db1/" + id:               {Runtime: OCI, ID: id, Name: short, Root: "/daybook/db1/" + id},
+		"/daybook/db1/" + id + "/x":        {Runtime: OCI, ID: id, Name: short, Root: "/daybook/db1/" + id},
+		"/daybook/db1/lxc.payload.a":       {Runtime: LXC, ID: "a", Name: "a", Root: "/daybook/db1/lxc.payload.a"},
+		"/daybook":                         {Name: "/daybook", Root: "/daybook"},
+		"/daybook/db1/journal/x":           {Name: "/daybook/db1/journal/x", Root: "/daybook/db1/journal/x"},
+		"/daybook.slice/daybook-db1.slice": {Name: "volume db1", Root: "/daybook.slice/daybook-db1.slice"},
+		`/daybook.slice/daybook-a\x2db.slice/daybook-a\x2db-journal.slice`: {
+			Runtime: Volume, ID: "a-b", Name: "volume a-b (journal)", Root: `/daybook.slice/daybook-a\x2db.slice/daybook-a\x2db-journal.slice`},
+		inSlice.Root:                inSlice,
+		"/daybook/db1/journals":     {Name: "/daybook/db1/journals", Root: "/daybook/db1/journals"},
+		"/x/daybook/db1/journal":    {Name: "/x/daybook/db1/journal", Root: "/x/daybook/db1/journal"},
+		"/daybook/a\x1b[2J/journal": {Runtime: Volume, ID: "a\x1b[2J", Name: "volume a\ufffd[2J (journal)", Root: "/daybook/a\x1b[2J/journal"},
 	} {
 		if got := Identify(path); got != want {
 			t.Errorf("%q:\n got %+v\nwant %+v", path, got, want)

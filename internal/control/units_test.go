@@ -6,15 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
 // fakeUnits are units of the same names as the cgroups of a fakeHost, in a service
@@ -288,45 +283,5 @@ func TestRecordsOfEarlierVersionsTellAUnitsWeightByTheFiles(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(own) {
 			t.Errorf("%q: %v are Daybook's, want %v", line, got, own)
 		}
-	}
-}
-
-// IODeviceWeight=/ 700 is a weight on the disk of the file system.
-func TestAUnitsPathCanBeOnAFileSystemOfTheDisk(t *testing.T) {
-	path, st := "", unix.Stat_t{}
-	for _, candidate := range []string{t.TempDir(), "/", "/etc/hosts", "/home"} {
-		if err := unix.Stat(candidate, &st); err == nil && unix.Major(st.Dev) != 0 {
-			path = candidate
-			break
-		}
-	}
-	if path == "" {
-		t.Skip("no file system of a block device here")
-	}
-	// As if it were on the partition sda1 of sda.
-	sys := t.TempDir()
-	for name, text := range map[string]string{"sda/dev": "8:0", "sda/sda1/dev": blockdev.DevOf(st.Dev).String(), "sda/sda1/partition": "1"} {
-		name = filepath.Join(sys, "devices", name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(sys, "dev/block"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(sys, "devices/sda/sda1"), filepath.Join(sys, "dev/block", blockdev.DevOf(st.Dev).String())); err != nil {
-		t.Fatal(err)
-	}
-	h := hostUnits{devices: blockdev.Tree{Sys: sys}, path: "/dev/sda", dev: blockdev.Dev{Major: 8}}
-	for path, want := range map[string]bool{path: true, "/dev/sda": true, "/proc": false, "/none": false} {
-		if got := h.isDisk(path); got != want {
-			t.Errorf("%s: %t, want %t", path, got, want)
-		}
-	}
-	if h.dev = (blockdev.Dev{Major: 8, Minor: 16}); h.isDisk(path) {
-		t.Errorf("%s is on another disk", path)
 	}
 }

@@ -63,7 +63,7 @@ func examineRuntimes(runtimes []Runtime) []Finding {
 		list = append(list, text)
 		if r.Name == container.Docker && r.Driver == ownerSystemd {
 			found = append(found, note("cgroup-parent", r.Name, "with the systemd driver --cgroup-parent must be a slice",
-				"dockerd refuses a path such as /daybook/db1", ""))
+				"dockerd refuses a path; the slice of the volume db1 is daybook-db1.slice", ""))
 		}
 	}
 	if len(list) == 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // build makes the files of an [Image] in a directory.
-func build(ctx context.Context, t cache.Tools, next string) error {
+func build(ctx context.Context, t cache.Tools, next string, packages []string) error {
 	sources, err := debianSources(ctx, t)
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func build(ctx context.Context, t cache.Tools, next string) error {
 	if err := errors.Join(os.WriteFile(list, []byte(sources), 0o644), os.WriteFile(conf, []byte(options), 0o644)); err != nil {
 		return err
 	}
-	if err := install(ctx, t, root, list, conf); err != nil {
+	if err := install(ctx, t, root, list, conf, packages); err != nil {
 		return err
 	}
 	if err := configure(root); err != nil {
@@ -52,7 +52,7 @@ func build(ctx context.Context, t cache.Tools, next string) error {
 // install makes the tree of files. As root, mmdebstrap mounts /proc, /sys and the
 // host's /dev/shm below the tree in the namespace of its caller, and a kill leaves them
 // there: who then removes the tree empties the host's /dev/shm.
-func install(ctx context.Context, t cache.Tools, root, list, conf string) error {
+func install(ctx context.Context, t cache.Tools, root, list, conf string, packages []string) error {
 	_, err := t.OutputWithOwnMounts(ctx, "", "mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--aptopt="+conf,
 		`--dpkgopt=path-exclude=/usr/share/man/*`, `--dpkgopt=path-exclude=/usr/share/locale/*`,
 		`--dpkgopt=path-exclude=/usr/share/doc/*`, `--dpkgopt=path-include=/usr/share/doc/*/copyright`,

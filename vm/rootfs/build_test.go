@@ -21,7 +21,7 @@ func TestMountsOfTheBuildAreNotThoseOfTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
-	if err := install(t.Context(), cache.Tools{}, tree, filepath.Join(tree, "list"), filepath.Join(tree, "conf")); err != nil {
+	if err := install(t.Context(), cache.Tools{}, tree, filepath.Join(tree, "list"), filepath.Join(tree, "conf"), packages); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(filepath.Join(tree, "namespace"))

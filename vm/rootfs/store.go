@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/daybook-project/daybook/vm/internal/cache"
@@ -25,6 +26,10 @@ var packages = []string{
 	"iproute2", "procps", "kmod", "strace",
 }
 
+// engines are installed in addition in the image with container engines. busybox
+// is for their images, sudo for the commands of the documentation.
+var engines = []string{"docker.io", "podman", "containerd", "runc", "iptables", "apparmor", "busybox-static", "sudo"}
+
 // ImageBytes is the size of the file system. Its image is sparse.
 const ImageBytes = 8 << 30
 
@@ -35,6 +40,9 @@ const built = "1"
 // Store is a cache of images.
 type Store struct {
 	Dir string // the cache's directory
+	// Engines chooses the image that has container engines as well: Docker, Podman
+	// and containerd.
+	Engines bool
 	// Log receives messages about long operations; nil discards them.
 	Log func(format string, args ...any)
 }
@@ -48,8 +56,16 @@ type Image struct {
 // dir returns the directory of the image. Its name contains a hash of the package
 // list.
 func (s Store) dir() string {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{Suite, built}, packages...), " ")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{Suite, built}, s.packages()...), " ")))
 	return filepath.Join(s.Dir, "rootfs", Suite+"_"+hex.EncodeToString(sum[:])[:12])
+}
+
+// packages are those of the image that the store has.
+func (s Store) packages() []string {
+	if s.Engines {
+		return slices.Concat(packages, engines)
+	}
+	return packages
 }
 
 func (s Store) image() Image {
@@ -76,8 +92,8 @@ func (s Store) Get(ctx context.Context) (Image, error) {
 		return Image{}, fmt.Errorf("only root can build the root file system with systemd: %s", s.remedy())
 	}
 	err = cache.Make(ctx, s.dir(), func() { s.log("waiting for another process that builds the root file system") }, func(t cache.Tools, next string) error {
-		s.log("building the root file system (Debian %s with systemd): about a minute", Suite)
-		return build(ctx, t, next)
+		s.log("building the root file system (Debian %s with systemd): about two minutes", Suite)
+		return build(ctx, t, next, s.packages())
 	})
 	if err != nil {
 		return Image{}, fmt.Errorf("cannot build the root file system: %w", err)
@@ -88,7 +104,11 @@ func (s Store) Get(ctx context.Context) (Image, error) {
 // remedy is the command that builds the image in this cache. Under sudo the default
 // cache is that of root.
 func (s Store) remedy() string {
-	return fmt.Sprintf("sudo env %s=%q bin/daybook-vm rootfs", kernels.CacheVariable, s.Dir)
+	flag := ""
+	if s.Engines {
+		flag = " --engines"
+	}
+	return fmt.Sprintf("sudo env %s=%q bin/daybook-vm rootfs%s", kernels.CacheVariable, s.Dir, flag)
 }
 
 func (s Store) log(format string, args ...any) {

@@ -22,6 +22,8 @@ type Config struct {
 	Append   string // more of the kernel's command line
 	// Systemd: as in vm.Config; [Systemd] sets it.
 	Systemd bool
+	// Engines: as in vm.Config.
+	Engines bool
 
 	// Fresh requests a guest that no other test uses.
 	Fresh bool
@@ -35,7 +37,7 @@ type Config struct {
 
 // guest returns the Config of the guest.
 func (c Config) guest(kernel string) (vm.Config, error) {
-	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, Cgroup: c.Cgroup, Append: c.Append, Systemd: c.Systemd}
+	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, Cgroup: c.Cgroup, Append: c.Append, Systemd: c.Systemd, Engines: c.Engines}
 	for _, s := range c.Disks {
 		disk, err := vm.ParseDisk(s)
 		if err != nil {

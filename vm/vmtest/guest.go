@@ -109,15 +109,15 @@ func Need(t testing.TB, kernel string) {
 	}
 }
 
-// NeedRoot skips the test if the root file system with systemd is missing and
-// cannot be built here.
-func NeedRoot(t testing.TB) {
+// NeedRoot skips the test if the root file system with systemd, with or without
+// container engines, is missing and cannot be built here.
+func NeedRoot(t testing.TB, engines bool) {
 	t.Helper()
 	store, err := kernels.DefaultStore()
 	if err != nil {
 		t.Fatal(err)
 	}
-	images := rootfs.Store{Dir: store.Dir, Log: t.Logf}
+	images := rootfs.Store{Dir: store.Dir, Engines: engines, Log: t.Logf}
 	if os.Getenv("DAYBOOK_REQUIRE_ALL") == "1" {
 		if _, err := images.Get(t.Context()); err != nil {
 			t.Fatalf("required here, but missing: %v", err)
@@ -156,7 +156,7 @@ func InGuest(t *testing.T, config Config, test func(t *testing.T)) {
 		}
 		Need(t, kernel)
 		if config.Systemd {
-			NeedRoot(t)
+			NeedRoot(t, config.Engines)
 		}
 		onHost(t, kernel, config)
 	})

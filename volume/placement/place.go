@@ -13,6 +13,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/systemd"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/operation"
 )
@@ -78,7 +79,8 @@ func (t Thread) Plan() error {
 		}
 		return nil
 	}
-	s.Journal = JournalCgroup(s.Cgroup, t.Name)
+	s.Slice = systemd.SliceOf(s.Cgroup) != "" && bySystemd()
+	s.Journal = s.journal(t.Name)
 	if pids, err := tree.Processes(s.Journal); err == nil && len(pids) > 0 {
 		return fmt.Errorf("cgroup %s is %w: is another pool's volume %s attached? --cgroup chooses another parent", s.Journal, cause.ErrBusy, t.Name)
 	}
@@ -94,7 +96,7 @@ func (t Thread) Plan() error {
 		if err != nil && !missing {
 			return err
 		}
-		if missing || at == s.Journal || at == Root || at == path.Join(Root, t.Name) {
+		if missing || at == s.Journal || !s.Slice && (at == Root || at == path.Join(Root, t.Name)) {
 			ours[at] = true
 		}
 	}
@@ -173,6 +175,9 @@ const makeAttempts = 50
 func (t Thread) makeCgroups(ctx context.Context, run operation.Run, tree *cgroup.Tree) error {
 	if t.State.Placement != Parent {
 		return nil
+	}
+	if t.State.Slice {
+		return t.startSlices(ctx, run)
 	}
 	for attempt := 1; ; attempt++ {
 		var steps []operation.Step
@@ -255,6 +260,9 @@ func (t Thread) Release(ctx context.Context, run operation.Run) error {
 	}
 	if err != nil {
 		return err
+	}
+	if s.Slice {
+		return t.stopSlices(ctx, run, tree)
 	}
 	// Undone in reverse: the weight first, then the cgroups, the children first.
 	var steps []operation.Step

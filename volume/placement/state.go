@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/daybook-project/daybook/internal/systemd"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
@@ -41,6 +42,9 @@ type Placed struct {
 	// Both are paths from the root cgroup; "" with None.
 	Cgroup  string `json:"cgroup,omitempty"`
 	Journal string `json:"journal_cgroup,omitempty"`
+	// Slice: both are slices of systemd, which makes and removes their cgroups and sets
+	// their weights.
+	Slice bool `json:"slice,omitempty"`
 	// MadeCgroups are the cgroups that we created, parents first.
 	MadeCgroups []string `json:"made_cgroups,omitempty"`
 	// EnabledIO are the cgroups (v2) below which we enabled the controller.
@@ -57,6 +61,8 @@ type WeightBefore struct {
 	Scheduler string `json:"scheduler"`
 	Default   uint64 `json:"default"`
 	Device    uint64 `json:"device"`
+	// Unit is the weight that the slice had on the disk (IODeviceWeight=); 0: none.
+	Unit uint64 `json:"unit,omitempty"`
 }
 
 // Root is the default parent of cgroups. It and all below it belong to Daybook, whichever
@@ -87,8 +93,8 @@ func Ancestry(at string) []string {
 
 func cleanPath(path string) bool { return filepath.IsAbs(path) && filepath.Clean(path) == path }
 
-// Complete fills in the defaults of mode and cgroup: Parent, and a cgroup below Root with
-// the file system's name. It refuses combinations that are not possible.
+// Complete fills in the defaults of mode and cgroup: Parent, and [DefaultParent]. A slice
+// may be named without its path. It refuses combinations that are not possible.
 func Complete(mode Mode, cgroup, name string) (Mode, string, error) {
 	if mode == "" {
 		mode = Parent
@@ -97,8 +103,9 @@ func Complete(mode Mode, cgroup, name string) (Mode, string, error) {
 	switch mode {
 	case Parent:
 		if cgroup == "" {
-			cgroup = Root + "/" + name
+			cgroup = DefaultParent(name)
 		}
+		cgroup = sliceByName(cgroup)
 	case Container:
 		if cgroup == "" {
 			errs = append(errs, fmt.Errorf("%w placement: %s wants the container's cgroup", cause.ErrInvalid, mode))
@@ -119,6 +126,9 @@ func Complete(mode Mode, cgroup, name string) (Mode, string, error) {
 // Check refuses a Placed from a file with which Release would change other cgroups: all
 // cgroups must be ancestors of the journal cgroup of the file system called name.
 func (s Placed) Check(name string) error {
+	if s.Slice && (s.Placement != Parent || systemd.SliceOf(s.Cgroup) == "" || len(s.EnabledIO) > 0) {
+		return fmt.Errorf("slice %q with placement %s", s.Cgroup, s.Placement)
+	}
 	if s.Placement == None {
 		if s.Cgroup != "" || s.Journal != "" || len(s.MadeCgroups)+len(s.EnabledIO) > 0 || s.WeightBefore != nil {
 			return fmt.Errorf("cgroups with placement %s", s.Placement)
@@ -138,7 +148,7 @@ func (s Placed) Check(name string) error {
 	default:
 		return fmt.Errorf("placement %q", s.Placement)
 	}
-	if s.Journal != JournalCgroup(s.Cgroup, name) {
+	if s.Journal != s.journal(name) {
 		return fmt.Errorf("journal cgroup %q of %q", s.Journal, s.Cgroup)
 	}
 	way := Ancestry(s.Journal)

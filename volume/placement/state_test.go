@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/systemd"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
 
@@ -16,7 +17,9 @@ func TestAChoiceIsCompletedOrRefused(t *testing.T) {
 		wantCgroup  string
 		wantRefused bool
 	}{
-		{"", "", Parent, "/daybook/db", false},
+		{"", "", Parent, DefaultParent("db"), false},
+		{"", "my-db.slice", Parent, "/my.slice/my-db.slice", false},
+		{Container, "my-db.slice", Container, "my-db.slice", true},
 		{Parent, "/user", Parent, "/user", false},
 		{Container, "/docker/1", Container, "/docker/1", false},
 		{None, "", None, "", false},
@@ -40,6 +43,36 @@ func TestAJournalsCgroupIsBelowItsParentsAndOfOneFileSystem(t *testing.T) {
 	}
 	if way := Ancestry("/a/b/c"); !slices.Equal(way, []string{"/a", "/a/b", "/a/b/c"}) {
 		t.Errorf("%q", way)
+	}
+}
+
+func TestAJournalOfASliceHasASliceInIt(t *testing.T) {
+	for _, test := range []struct{ parent, name, want string }{
+		{"/daybook.slice/daybook-db1.slice", "db1", "/daybook.slice/daybook-db1.slice/daybook-db1-journal.slice"},
+		{`/daybook.slice/daybook-a\x2db.slice`, "a-b", `/daybook.slice/daybook-a\x2db.slice/daybook-a\x2db-journal.slice`},
+		{"/my.slice", "db1", `/my.slice/my-journal\x2ddb1.slice`},
+		{"/my.slice", "a-b", `/my.slice/my-journal\x2da\x2db.slice`},
+	} {
+		s := Placed{Placement: Parent, Cgroup: test.parent, Slice: true}
+		s.Journal = s.journal(test.name)
+		if s.Journal != test.want || systemd.SliceOf(s.Journal) == "" {
+			t.Errorf("%s in %s: %s, want %s", test.name, test.parent, s.Journal, test.want)
+		}
+		if err := s.Check(test.name); err != nil {
+			t.Error(err)
+		}
+		if err := s.Check("other"); err == nil {
+			t.Errorf("%s is taken for the journal of another", s.Journal)
+		}
+	}
+	for what, s := range map[string]Placed{
+		"no slice":        {Placement: Parent, Cgroup: "/user", Journal: "/user/journal-db", Slice: true},
+		"a container's":   {Placement: Container, Cgroup: "/my.slice", Journal: "/my.slice", Slice: true},
+		"of no placement": {Placement: None, Slice: true},
+	} {
+		if err := s.Check("db"); err == nil {
+			t.Errorf("a slice is taken: %s", what)
+		}
 	}
 }
 

@@ -56,7 +56,7 @@ func (t Thread) setWeights(ctx context.Context, run operation.Run, tree *cgroup.
 		}
 	}
 	if scheduler == blockdev.BFQ {
-		return raiseJournal(weights, t.State.Journal)
+		return t.raiseJournal(weights, disk)
 	}
 	return nil
 }
@@ -75,13 +75,17 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, weights *cgrou
 	if err != nil {
 		return err
 	}
+	unit, err := s.unitWeight(weights, disk)
+	if err != nil {
+		return err
+	}
 	return run.Do(ctx, operation.Step{
 		Name: "weight",
 		Intent: func() (bool, error) {
 			if slices.Contains(s.MadeCgroups, s.Cgroup) || s.WeightBefore != nil {
 				return false, nil
 			}
-			before := &WeightBefore{File: weights.File(), Disk: disk.Dev.String(), Scheduler: scheduler, Default: now.Default, Device: now.Device}
+			before := &WeightBefore{File: weights.File(), Disk: disk.Dev.String(), Scheduler: scheduler, Default: now.Default, Device: now.Device, Unit: unit}
 			sharer, err := t.sharer()
 			if err != nil || sharer == nil && now.Effective() == weight {
 				return false, err
@@ -96,7 +100,7 @@ func (t Thread) setWeight(ctx context.Context, run operation.Run, weights *cgrou
 			if now.Effective() == weight {
 				return nil
 			}
-			return weights.Set(s.Cgroup, weight)
+			return s.putWeight(weights, disk, s.Cgroup, weight)
 		},
 	})
 }
@@ -133,14 +137,14 @@ func (t Thread) resetWeight(ctx context.Context, tree *cgroup.Tree) error {
 	if sharer == nil {
 		return restoreWeight(tree, t.State)
 	}
-	weights, _, _, err := t.weights(tree)
+	weights, disk, _, err := t.weights(tree)
 	if errors.Is(err, cgroup.ErrNoWeights) || errors.Is(err, errNoDisk) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	err = weights.Set(t.State.Cgroup, within(sharer.Weight, weights))
+	err = t.State.putWeight(weights, disk, t.State.Cgroup, within(sharer.Weight, weights))
 	if errors.Is(err, cgroup.ErrVanished) {
 		return nil
 	}
@@ -160,6 +164,9 @@ func restoreWeight(tree *cgroup.Tree, s *Placed) error {
 	if err != nil {
 		return err
 	}
+	if err := s.restoreUnitWeight(dev); err != nil && !errors.Is(err, cgroup.ErrVanished) {
+		return err
+	}
 	err = weights.Restore(s.Cgroup, cgroup.Setting{Default: before.Default, Device: before.Device})
 	// If the cgroup is gone, or its weight file with the scheduler, there
 	// is nothing to restore.
@@ -177,10 +184,11 @@ func restoreWeight(tree *cgroup.Tree, s *Placed) error {
 // that of the cgroup in service (block/bfq-iosched.c, bfq_bfqq_higher_class_or_weight,
 // Linux 6.1): with this weight, a commit does. io.cost does not idle, and would reserve
 // part of the container's share for a journal of such weight.
-func raiseJournal(weights *cgroup.Weights, journal string) error {
+func (t Thread) raiseJournal(weights *cgroup.Weights, disk blockdev.Disk) error {
+	journal := t.State.Journal
 	now, err := weights.Get(journal)
 	if err != nil || now.Effective() == weights.Max() {
 		return err
 	}
-	return weights.Set(journal, weights.Max())
+	return t.State.putWeight(weights, disk, journal, weights.Max())
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/daybook-project/daybook/internal/systemd"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -20,7 +21,7 @@ const labelPrefix = "docker."
 type settings struct {
 	create    volume.CreateOptions // SizeBytes is 0 if no size was given
 	backing   string               // "" is by the other options
-	cgroup    string               // "" is /daybook/NAME
+	cgroup    string               // "" is placement.DefaultParent
 	placement volume.Placement
 	dev, suid bool
 }
@@ -73,10 +74,13 @@ func options(parse ParseBytes) []option {
 			s.create.Provision = volume.Provision(value)
 			return value, oneOf(value, string(volume.Thin), string(volume.Full))
 		}},
-		{"cgroup", "the parent cgroup, a path such as /daybook/db1", func(s *settings, value string) (string, error) {
+		{"cgroup", "the parent cgroup, a slice or a path such as /daybook/db1", func(s *settings, value string) (string, error) {
 			s.cgroup = value
+			if _, err := systemd.SliceCgroup(value); err == nil {
+				return value, nil
+			}
 			if !filepath.IsAbs(value) || filepath.Clean(value) != value || value == "/" {
-				return value, fmt.Errorf("want a path such as /daybook/db1, got %q", value)
+				return value, fmt.Errorf("want a path such as /daybook/db1, or a slice such as daybook-db1.slice, got %q", value)
 			}
 			return value, nil
 		}},
