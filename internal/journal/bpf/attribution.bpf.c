@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who dirtied the journal's blocks, and in whose name the disk was written.
+ * This object counts which cgroup dirtied the blocks of the journal, and to
+ * which cgroup the kernel charged the disk's I/O.
  *
- * Work per event is O(1) and nothing is streamed but one record per commit:
- *   dirtied  (file system, transaction, cgroup) -> blocks, added up by handles
- *   written  (disk, kind, charged cgroup, owner) -> bytes, added up by bios
- *   logged   (file system, cgroup) -> lines, added up by handles of ext4nvj
+ * The work of each event is O(1). Only one record per commit goes to user space
+ * as a stream; everything else is a sum in a map:
+ *   dirtied  (file system, transaction, cgroup) -> blocks, added by handles
+ *   written  (disk, kind, charged cgroup, owner) -> bytes, added by bios
+ *   logged   (file system, cgroup) -> lines, added by handles of ext4nvj
  *   commits  one record per jbd2 commit
- * User space splits the bytes of each commit by its transaction's blocks.
+ * User space divides the bytes of each commit in proportion to the dirtied
+ * blocks.
  *
- * Only tracepoints: fentry and kprobes are not to be had everywhere.
+ * The programs attach to tracepoints only, because fentry and kprobes are not
+ * available on every host.
  */
 #include "blocks.h"
 #include "commits.h"

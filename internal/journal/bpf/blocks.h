@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the disk was told to do, in whose name and for whose files.
+ * Block layer: what is written to a disk, to which cgroup the kernel charges
+ * it, and which cgroup owns the files.
  */
 #ifndef DAYBOOK_BLOCKS_H
 #define DAYBOOK_BLOCKS_H
@@ -8,9 +9,10 @@
 #include "commits.h"
 
 /*
- * The file or block-device inode whose page cache a bio writes; NULL for
- * direct I/O and kernel buffers. What the page says is believed only if the
- * inode says it too, because a buffer's page can be anything.
+ * Returns the inode of the file or block device whose page cache a bio writes,
+ * or NULL for direct I/O and kernel buffers. The page of a buffer can be any
+ * page. So the inode that the page names counts only if that inode's mapping
+ * has the page.
  */
 static __always_inline struct inode *cached_inode(struct bio *bio)
 {
@@ -81,10 +83,12 @@ static __always_inline bool is_block_device(struct inode *inode)
 }
 
 /*
- * What a bio is: a kind, above its value, which is the jbd2 thread of
- * KIND_JOURNAL, the owner's cgroup of KIND_DATA and, of KIND_METADATA, the
- * device whose page it is and, above, the device's instance: below a loop device
- * with direct I/O that is the loop device, not this disk.
+ * The class of a bio: its kind in the upper bits, and a value in the lower
+ * bits. The value of KIND_JOURNAL is the process ID of the jbd2 thread. The
+ * value of KIND_DATA is the owner's cgroup. The value of KIND_METADATA is the
+ * block device whose page cache is written, with the instance of that device
+ * above it. For a loop device with direct I/O, that block device is the loop
+ * device, and not the disk below it.
  */
 #define KIND_SHIFT 56
 #define VALUE_MASK ((1ULL << KIND_SHIFT) - 1)
@@ -104,7 +108,7 @@ static __always_inline void note_bio(struct bio *bio, __u32 kind, __u64 value)
 		count_lost(LOST_JOURNAL);
 }
 
-/* jbd2 says so of what it writes itself since 6.8; of file data, nobody does. */
+/* Since 6.8 jbd2 sets this flag on its own writes. File data never has it. */
 static __always_inline bool is_metadata(struct bio *bio)
 {
 	return bpf_core_enum_value_exists(enum req_flag_bits, __REQ_META) &&
@@ -112,9 +116,10 @@ static __always_inline bool is_metadata(struct bio *bio)
 }
 
 /*
- * At submission, in the writer's context: the bios of a jbd2 thread that are
- * not file data are the journal's. Only of disks with a request queue, whose
- * completion will be seen; a mapped device's bio comes by once more below.
+ * Runs when a bio is submitted, in the context of the writer. A bio of a jbd2
+ * thread that is not file data is a journal write. Only disks with a request
+ * queue are considered, because their completion is seen. A bio of a mapped
+ * device arrives again for the device below.
  */
 static __always_inline int note_journal(struct bio *bio)
 {
@@ -143,13 +148,14 @@ static __always_inline int note_journal(struct bio *bio)
 }
 
 /*
- * The functions that a loop over bios calls are not static: the verifier
- * checks them once and not once for each turn. They take numbers only. What
- * they return is any number to the verifier, so that the states of two turns
- * do not differ in bounds; else the verifier of 6.1 takes minutes for a loop.
+ * The functions that a loop over bios calls are not static, so that the
+ * verifier checks each of them once, and not once in each iteration. They have
+ * integer arguments only. The verifier treats their results as unknown numbers.
+ * So the states of two iterations do not differ in their bounds. Otherwise the
+ * verifier of 6.1 takes minutes for one loop.
  */
 
-/* What a bio of a completed write was. */
+/* Returns the class of a bio of a completed write. */
 __noinline __u64 classify(__u64 key, __u64 charged)
 {
 	__u64 *noted = bpf_map_lookup_elem(&noted_bios, &key);
@@ -168,7 +174,7 @@ __noinline __u64 classify(__u64 key, __u64 charged)
 	if (is_block_device(inode)) {
 		dev = BPF_CORE_READ(inode, i_rdev);
 		if (is_unmounted(dev))
-			return KIND_NONE; /* mke2fs, or the like, in its own name */
+			return KIND_NONE; /* mke2fs or the like, charged to its cgroup */
 		return (__u64)KIND_METADATA << KIND_SHIFT | pages_of(dev);
 	}
 	if (charged != ROOT_CGROUP)
@@ -179,7 +185,7 @@ __noinline __u64 classify(__u64 key, __u64 charged)
 	return (__u64)KIND_DATA << KIND_SHIFT | value;
 }
 
-/* Enters bytes of what classify() said. */
+/* Adds bytes to the sum that a class, as classify() returns it, belongs to. */
 __noinline int enter(__u32 disk, __u64 charged, __u64 class, __u64 bytes)
 {
 	__u32 kind = class >> KIND_SHIFT, pid = (__u32) class;
@@ -199,7 +205,10 @@ __noinline int enter(__u32 disk, __u64 charged, __u64 class, __u64 bytes)
 	return 0;
 }
 
-/* How much of a bio is completed when bytes of it and those behind it are. */
+/*
+ * Returns how many bytes of a bio are completed when that many bytes of it and
+ * of the bios after it are completed.
+ */
 __noinline __u64 part_of(__u64 bio, __u64 bytes)
 {
 	__u64 size = BPF_CORE_READ((struct bio *)bio, bi_iter.bi_size);
@@ -208,8 +217,8 @@ __noinline __u64 part_of(__u64 bio, __u64 bytes)
 }
 
 /*
- * Enters a run of a request's bios, neighbours of one class as one sum, and
- * returns the bytes that were completed of them.
+ * Adds a run of bios of one request. Neighbours of the same class are added as
+ * one sum. Returns how many of the completed bytes belong to the run.
  */
 __noinline __u64 enter_run(__u64 bio, __u64 bytes, __u32 disk, __u64 charged)
 {
@@ -232,7 +241,7 @@ __noinline __u64 enter_run(__u64 bio, __u64 bytes, __u32 disk, __u64 charged)
 	return bytes - left;
 }
 
-/* The bio behind a run of bios; 0 if there is none. */
+/* Returns the bio after a run of bios, or 0 if there is none. */
 __noinline __u64 behind_run(__u64 bio)
 {
 	__u32 i;
@@ -242,11 +251,14 @@ __noinline __u64 behind_run(__u64 bio)
 	return bio;
 }
 
-/* Bios can have been merged: a request has one or some, seldom many. */
+/* A request has one bio, or some bios if they were merged, and seldom many. */
 static __always_inline void classify_request(struct request *rq, __u32 disk, __u64 charged,
 					     __u64 bytes)
 {
-	/* Read, not followed: a number, where a typed pointer stays a pointer. */
+	/*
+	 * Read as a number. Following the typed pointer would give another
+	 * pointer.
+	 */
 	__u64 bio = (__u64)BPF_CORE_READ(rq, bio);
 	__u32 i;
 
@@ -259,10 +271,11 @@ static __always_inline void classify_request(struct request *rq, __u32 disk, __u
 }
 
 /*
- * The part of the time span of a request that no earlier request of the cgroup
- * covers. Requests come here in the order in which they end, so one span behind
- * the last one is enough, unless a request spans several gaps: then the sum is too
- * short. Two processors at once can count a gap twice: a lock is not to be had here.
+ * Returns the part of a request's time span that no earlier request of the
+ * cgroup covers, in nanoseconds. Requests arrive here in the order in which
+ * they end. So it is enough to remember one span before the last one. If a
+ * request covers several gaps, the sum is too small. Two processors at the same
+ * time can count a gap twice, because no lock is available here.
  */
 static __always_inline __u64 newly_busy(__u32 disk, __u64 charged, __u64 started, __u64 now)
 {
@@ -295,10 +308,11 @@ static __always_inline __u64 newly_busy(__u32 disk, __u64 charged, __u64 started
 }
 
 /*
- * How long a request was outstanding: the sum over a cgroup's requests, divided
- * by the time that passed, is its mean number of requests in the scheduler and
- * on the disk. Entered once, with the last bytes of the request. The kernel
- * notes no start where neither statistics nor a scheduler need it.
+ * Adds the time for which a request was outstanding, in nanoseconds. The sum
+ * over the requests of a cgroup, divided by the elapsed time, is its mean
+ * number of requests in the scheduler and on the disk. The time is added once,
+ * with the last bytes of the request. The kernel records no start time if
+ * neither statistics nor a scheduler need it.
  */
 static __always_inline void add_outstanding(struct request *rq, __u32 disk, __u64 charged,
 					    __u64 bytes)
@@ -312,11 +326,13 @@ static __always_inline void add_outstanding(struct request *rq, __u32 disk, __u6
 }
 
 /*
- * At completion: in whose name the disk worked, to the byte as /sys/block
- * counts it, and what it wrote: the journal, metadata in place, or file data
- * in the root cgroup's name. A request holds bios of one cgroup only
- * (blk_cgroup_mergeable, block/blk-cgroup.h). Of disks that are not observed
- * only journals are accounted: a file system may have its journal elsewhere.
+ * Runs when a request is completed. It counts to which cgroup the kernel
+ * charged the bytes, exactly as /sys/block counts bytes. It also counts what
+ * was written: the journal, metadata in place, or file data that is charged to
+ * the root cgroup. All bios of a request belong to one cgroup
+ * (blk_cgroup_mergeable, block/blk-cgroup.h). On disks that are not observed
+ * only journal writes are counted, because the journal of an observed file
+ * system may be there.
  */
 static __always_inline int account_completion(struct request *rq, __u64 bytes)
 {
@@ -369,7 +385,7 @@ int BPF_PROG(bio_queue, struct bio *bio)
 	return note_journal(bio);
 }
 
-/* The request queue came first until 5.11. */
+/* Until 5.11 the first argument was the request queue. */
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue_of, void *queue, struct bio *bio)
 {

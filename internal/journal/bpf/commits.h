@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * When a transaction commits, how many bytes jbd2 wrote for it, who forced it.
+ * Commits: when a transaction commits, how many bytes jbd2 writes for it, and
+ * which cgroup forced it.
  */
 #ifndef DAYBOOK_COMMITS_H
 #define DAYBOOK_COMMITS_H
@@ -8,9 +9,10 @@
 #include "handles.h"
 
 /*
- * A sync of a file names its cgroup until a commit begins, or until it returns.
- * That of a file system has no end to be seen; but its data are written by
- * then, so that what it forces begins at once.
+ * fsync of a file names its cgroup as the forcer until a commit starts or the
+ * call returns. The end of sync or syncfs cannot be seen. But the data are
+ * written at that time, so the forced commit starts at once. This is how long
+ * the cgroup stays named, in nanoseconds.
  */
 #define SYNC_FS_NS 1000000000ULL
 #define UNTIL_EXIT (~0ULL)
@@ -29,7 +31,7 @@ int BPF_PROG(sync_file, struct file *file)
 	return sync_begins(BPF_CORE_READ(file, f_inode, i_sb, s_dev), UNTIL_EXIT);
 }
 
-/* The argument was a dentry before 6.18. */
+/* Before 6.18 the argument was a dentry. */
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_dentry, struct dentry *dentry)
 {
@@ -71,7 +73,10 @@ static __always_inline struct committer *committer_of(struct task_struct *task, 
 	if (!is_kernel_thread(task))
 		return NULL;
 	pid = FOLLOW(task, pid);
-	/* The name first: the number may have been another thread's. */
+	/*
+	 * The name is read first, because the process ID may have belonged to
+	 * another thread.
+	 */
 	bpf_core_read(comm, sizeof(comm), &task->comm);
 	if (comm[0] != 'j' || comm[1] != 'b' || comm[2] != 'd' || comm[3] != '2' || comm[4] != '/')
 		return NULL;
@@ -83,8 +88,8 @@ static __always_inline struct committer *committer_of(struct task_struct *task, 
 }
 
 /*
- * Handles may still join the transaction now; but jbd2 writes the first of its
- * blocks only when they have all stopped.
+ * At this point handles can still join the transaction. But jbd2 writes its
+ * first block only when all handles have stopped.
  */
 SEC("tp_btf/jbd2_start_commit")
 int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *transaction)
@@ -97,7 +102,7 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 		return 0;
 	dev = BPF_CORE_READ(journal, j_fs_dev, bd_dev);
 	instance = instance_at_work(dev);
-	/* The thread's number was that of another file system's. */
+	/* The process ID belonged to the jbd2 thread of another file system. */
 	if (committer->dev && (committer->dev != dev || committer->instance != instance))
 		committer->journal_bytes = 0;
 	committer->dev = dev;
@@ -114,7 +119,10 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 	return 0;
 }
 
-/* Fires once a commit, after its last write; no handle stops in tid any more. */
+/*
+ * Fires once for each commit, after its last write. No handle of tid stops
+ * after this.
+ */
 SEC("tp_btf/jbd2_run_stats")
 int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *stats)
 {
@@ -126,7 +134,7 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 	record = bpf_ringbuf_reserve(&commits, sizeof(*record), 0);
 	if (!record) {
 		count_lost(LOST_COMMIT);
-		return 0; /* the bytes stay and go with the next commit */
+		return 0; /* the bytes stay here and are reported with the next commit */
 	}
 	record->dev = (__u32)dev;
 	record->tid = (__u32)tid;
@@ -147,7 +155,10 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 		committer->forced_by = 0;
 		committer->tid = 0;
 	}
-	/* User space looks regularly; waking it for each costs an fsync more. */
+	/*
+	 * User space polls. To wake it for each record would make each fsync
+	 * slower.
+	 */
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }

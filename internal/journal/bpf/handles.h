@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who dirtied which transaction: one addition per handle that dirtied a block.
+ * Handles: which cgroup dirtied blocks of which transaction. There is one
+ * addition for each handle that dirtied a block.
  */
 #ifndef DAYBOOK_HANDLES_H
 #define DAYBOOK_HANDLES_H
 
 #include "owners.h"
 
-/* Whom a handle of this task belongs to. */
+/* Returns the cgroup that a handle of this task belongs to. */
 static __always_inline __u64 handle_owner(struct task_struct *task)
 {
 	struct worker *worker;
@@ -48,7 +49,10 @@ static __always_inline void add_dirtied(__u32 dev, __u32 instance, __u32 tid, __
 		count_lost(LOST_DIRTIED);
 }
 
-/* The first of several syncs forces the commit, unless it is long ago. */
+/*
+ * The first of several syncs is named as the forcer of the commit, unless it
+ * has expired.
+ */
 static __always_inline void name_forcer(__u32 dev, __u64 cgroup, __u64 expires_ns)
 {
 	struct forcer next = {.cgroup = cgroup, .expires_ns = expires_ns};
@@ -62,13 +66,17 @@ static __always_inline void name_forcer(__u32 dev, __u64 cgroup, __u64 expires_n
 	}
 }
 
-/* A synchronous handle asks for its commit when it stops. */
+/*
+ * How long a synchronous handle, which requests a commit when it stops, is
+ * named as the forcer, in nanoseconds.
+ */
 #define SYNC_HANDLE_NS 1000000000ULL
 
 /*
- * A credit is spent the first time a buffer joins a transaction, so the
- * credits a handle used are the blocks it was first to dirty. Signed: a
- * handle that frees gets credits back (jbd2_journal_forget).
+ * A handle uses a credit when a buffer joins the transaction for the first
+ * time. So the number of used credits is the number of blocks that this handle
+ * dirtied first. The number is signed: a handle that frees blocks gets credits
+ * back (jbd2_journal_forget).
  */
 SEC("tp_btf/jbd2_handle_stats")
 int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 interval, __u64 sync,
@@ -78,7 +86,7 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 	__u64 cgroup;
 
 	if (!blocks && !(__u32)sync)
-		return 0; /* all its blocks were in the transaction already */
+		return 0; /* all its blocks were in the transaction before */
 	cgroup = handle_owner(current_task());
 	if (blocks)
 		add_dirtied((__u32)dev, instance_at_work((__u32)dev), (__u32)tid, cgroup, blocks);
@@ -88,11 +96,11 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 }
 
 /*
- * A handle that restarts begins a new count, and its old one is gone by the
- * time jbd2_handle_restart fires; so it is noted where a truncate gives up the
- * file's preallocations, the last that it does before a restart
- * (ext4_ext_trunc_restart_fn), and, as that is for regular files only, at each
- * extent that it frees.
+ * A handle that restarts sets its count of credits to zero before
+ * jbd2_handle_restart fires. So the count is saved earlier: at the place where
+ * a truncate discards the preallocations of the file, which is its last action
+ * before a restart (ext4_ext_trunc_restart_fn). That happens only for regular
+ * files. So it is also saved where an extent is freed.
  */
 static __always_inline int note_handle(void)
 {
@@ -155,7 +163,10 @@ int BPF_PROG(handle_restart, __u64 dev)
 
 	if (!before)
 		return 0;
-	/* The number of the thread, and the handle's address, may have been another's. */
+	/*
+	 * The process ID and the address of the handle may have been used by
+	 * another task or handle.
+	 */
 	if (before->handle == (__u64)FOLLOW(task, journal_info) && before->dirtied &&
 	    before->dev == (__u32)dev && before->instance == instance_of((__u32)dev))
 		add_dirtied(before->dev, before->instance, before->tid, handle_owner(task),

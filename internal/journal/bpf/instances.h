@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which file system a device number means. The kernel gives the number to
- * another disk after this one is gone, and mke2fs makes another file system on
- * the same disk. So each mounted file system of a device has a number of its own
- * (its instance), and stands in each key beside the device.
+ * Instances: which file system a device number means. When a disk is removed,
+ * the kernel gives its device number to another disk. mke2fs makes another file
+ * system on the same disk. So each mounted file system of a device has a
+ * number, its instance. Each key contains it next to the device number.
  *
- * There is no tracepoint of a mount or its end. But the root directory's inode is
- * held as long as a file system is mounted, and evicted only at its end: later
- * than the last data is written, and before the last commit and checkpoint. What
- * is seen after that is the old file system's as long as its superblock is there.
+ * There is no tracepoint for mount or unmount. But the inode of the root
+ * directory is referenced as long as a file system is mounted. It is evicted
+ * during unmount: after the last data are written, and before the last commit
+ * and checkpoint. Events after the eviction belong to the old file system as
+ * long as its superblock exists.
  */
 #ifndef DAYBOOK_INSTANCES_H
 #define DAYBOOK_INSTANCES_H
@@ -19,9 +20,12 @@
 /* fs/ext4/ext4.h */
 #define EXT4_ROOT_INO 2
 
-/* Not mounted, or not yet used: the superblock before may still be there. */
+/*
+ * No file system is mounted, or it was not used yet. The previous superblock
+ * may still exist.
+ */
 #define INSTANCE_ENDED (1U << 31)
-/* A device and an instance fit into the value of a bio (blocks.h). */
+/* A device number and an instance fit into the value of a class (blocks.h). */
 #define INSTANCE_MASK ((1U << 24) - 1)
 
 static __always_inline __u32 instance_of(__u32 dev)
@@ -31,7 +35,10 @@ static __always_inline __u32 instance_of(__u32 dev)
 	return instance ? instance->state & INSTANCE_MASK : 0;
 }
 
-/* 0 once all is written; also where the kernel has neither field. */
+/*
+ * Returns the number of references of a superblock. It is 0 when everything is
+ * written, and on kernels that have neither field.
+ */
 static __always_inline int references(struct super_block *sb)
 {
 	int count = 0;
@@ -47,10 +54,11 @@ static __always_inline int references(struct super_block *sb)
 }
 
 /*
- * Is the file system that has lost its root still being taken down? It is until
- * all is written (kill_block_super, __put_super in fs/super.c). The memory may be
- * another superblock's by now, but one that is mounted has a root. The function is
- * not static, so that the verifier checks it once.
+ * Says whether a file system without a root directory is still being unmounted.
+ * It is until everything is written (kill_block_super, __put_super in
+ * fs/super.c). The memory may belong to another superblock now, but a mounted
+ * superblock has a root directory. The function is not static, so that the
+ * verifier checks it once.
  */
 __noinline int is_ending(__u64 superblock, __u32 dev)
 {
@@ -59,7 +67,7 @@ __noinline int is_ending(__u64 superblock, __u32 dev)
 	return BPF_CORE_READ(sb, s_dev) == dev && references(sb) > 0 && !BPF_CORE_READ(sb, s_root);
 }
 
-/* No file system, as far as is known, is mounted there. */
+/* Says that no known file system is mounted on the device. */
 static __always_inline bool is_unmounted(__u32 dev)
 {
 	struct instance *instance = bpf_map_lookup_elem(&instances, &dev);
@@ -69,9 +77,9 @@ static __always_inline bool is_unmounted(__u32 dev)
 }
 
 /*
- * The instance that a handle or a write to a file belongs to, which begins with
- * it if the one before has ended. Two processors that begin it at once write the
- * same.
+ * Returns the instance that a handle, or a write to a file, belongs to. If the
+ * previous instance has ended, it starts the next one. Two processors that do
+ * so at the same time write the same value.
  */
 static __always_inline __u32 instance_at_work(__u32 dev)
 {
@@ -88,7 +96,10 @@ static __always_inline __u32 instance_at_work(__u32 dev)
 	return state & INSTANCE_MASK;
 }
 
-/* An inode is evicted; with the root directory's, the file system ends. */
+/*
+ * Runs when an inode is evicted. If it is the root directory, the file system
+ * ends.
+ */
 static __always_inline void note_end(struct inode *inode)
 {
 	struct instance first = {.state = INSTANCE_ENDED}, *instance;
@@ -97,7 +108,7 @@ static __always_inline void note_end(struct inode *inode)
 	if (!inode || BPF_CORE_READ(inode, i_ino) != EXT4_ROOT_INO)
 		return;
 	dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	instance_at_work(dev); /* of one that was mounted and did nothing */
+	instance_at_work(dev); /* for a file system that was mounted and did nothing */
 	bpf_map_delete_elem(&forcers, &dev);
 	instance = bpf_map_lookup_elem(&instances, &dev);
 	if (instance) {

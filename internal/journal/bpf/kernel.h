@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The few kernel types that the programs read, with only the fields they
- * read. Offsets are relocated at load time (CO-RE), so the order and the
- * omissions here do not matter; names must be the kernel's. A field that only
- * some kernels have stands in a type with a ___suffix and is asked for before
- * it is read.
+ * The kernel types that the programs read, with only the fields that they read.
+ * The loader relocates the offsets (CO-RE), so the order of the fields does not
+ * matter. The names must be those of the kernel. A field that only some kernels
+ * have is in a type with the suffix ___NAME. The programs check that the field
+ * exists before they read it.
  */
 #ifndef DAYBOOK_KERNEL_H
 #define DAYBOOK_KERNEL_H
@@ -44,7 +44,7 @@ enum {
 /* include/uapi/linux/stat.h */
 #define S_IFMT 00170000
 #define S_IFBLK 0060000
-/* include/uapi/linux/magic.h; ext3 and ext2 have it too */
+/* include/uapi/linux/magic.h; ext2 and ext3 have the same number */
 #define EXT4_SUPER_MAGIC 0xEF53
 /* include/linux/kdev_t.h: the kernel's own dev_t */
 #define MINORBITS 20
@@ -124,7 +124,7 @@ struct super_block {
 	struct block_device *s_bdev;
 };
 
-/* in place of s_count in later kernels: a number in a structure */
+/* later kernels have a structure with a number in place of s_count */
 struct refcount_struct {
 	int refs;
 };
@@ -159,7 +159,7 @@ struct page {
 	struct address_space *mapping;
 };
 
-/* since 5.16; the field left struct page for good in later kernels */
+/* since 5.16; later kernels removed the field from struct page */
 struct folio {
 	struct address_space *mapping;
 };
@@ -225,7 +225,10 @@ struct transaction_run_stats_s {
 	__u32 rs_blocks_logged;
 };
 
-/* data_source since 5.19: the memory is read, so the file is written */
+/*
+ * data_source since 5.19. Its value means that the kernel reads the memory, so
+ * the file is written.
+ */
 struct iov_iter {
 	bool data_source;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the programs keep and hand over. Sizes are limits on everything: a full
- * map counts its losses (lost), an LRU map forgets the oldest.
+ * Maps: the state of the programs, and the results for user space. Each map has
+ * a maximum size. If a hash map is full, its losses are counted (lost). An LRU
+ * map evicts the oldest entry.
  */
 #ifndef DAYBOOK_MAPS_H
 #define DAYBOOK_MAPS_H
@@ -12,18 +13,18 @@
 
 #define NO_OWNER 0
 #define OP_MASK 0xff         /* REQ_OP_MASK */
-#define BIOS_PER_REQUEST 512 /* beyond it, data stays in the root cgroup's name */
-#define BIOS_PER_RUN 16      /* of them, in one function's loop */
+#define BIOS_PER_REQUEST 512 /* further bios of a request count as charged to the root cgroup */
+#define BIOS_PER_RUN 16      /* bios in the loop of one function */
 
 enum kind {
 	KIND_NONE = 0,
-	KIND_JOURNAL = 1,       /* written by a jbd2 thread, not file data */
+	KIND_JOURNAL = 1,       /* written by a jbd2 thread, except file data */
 	KIND_METADATA = 2,      /* pages of the block device: checkpoint, writeback */
-	KIND_DATA = 3,          /* file data written in the root cgroup's name */
-	KIND_CHARGED_READ = 4,  /* all reads, in whose name the kernel did them */
-	KIND_CHARGED_WRITE = 5, /* all writes, likewise */
-	KIND_OUTSTANDING = 6,   /* nanoseconds from request to completion, in whose name */
-	KIND_BUSY = 7,          /* nanoseconds with at least one request outstanding, likewise */
+	KIND_DATA = 3,          /* file data that is charged to the root cgroup */
+	KIND_CHARGED_READ = 4,  /* all reads, by charged cgroup */
+	KIND_CHARGED_WRITE = 5, /* all writes, by charged cgroup */
+	KIND_OUTSTANDING = 6,   /* nanoseconds from start to completion, by charged cgroup */
+	KIND_BUSY = 7, /* nanoseconds with at least one outstanding request, by charged cgroup */
 };
 
 enum lost {
@@ -36,7 +37,7 @@ enum lost {
 	LOST_KINDS = 6,
 };
 
-/* The file system that a device number means now; see instances.h. */
+/* The file system that a device number means at present; see instances.h. */
 struct instance {
 	__u64 superblock;
 	__u32 state;
@@ -51,7 +52,9 @@ struct dirtied_key {
 	__u32 pad;
 };
 
-/* The owner is a cgroup; of KIND_METADATA, the device and its instance. */
+/*
+ * The owner is a cgroup. For KIND_METADATA it is the device and its instance.
+ */
 struct written_key {
 	__u32 disk;
 	__u32 kind;
@@ -66,8 +69,8 @@ struct busy_key {
 };
 
 /*
- * The last time span in which a cgroup had a request outstanding, as far as its
- * requests ended, and the end of the span before that one.
+ * The last time span in which a cgroup had an outstanding request, among
+ * requests that have ended, and the end of the span before it.
  */
 struct busy {
 	__u64 from_ns;
@@ -75,7 +78,7 @@ struct busy {
 	__u64 before_ns;
 };
 
-/* A cgroup's part in a journal in memory. */
+/* The part of a cgroup in a journal in memory. */
 struct logged_key {
 	__u32 dev;
 	__u32 instance;
@@ -87,7 +90,7 @@ struct logged {
 	__u64 blocks;
 	__u64 handles;
 	__u64 commits;
-	__u64 forced; /* of them, those by a process and not by a kernel thread */
+	__u64 forced; /* how many of the commits a process did, and not a kernel thread */
 };
 
 struct inode_key {
@@ -96,13 +99,13 @@ struct inode_key {
 	__u32 instance;
 };
 
-/* What a kernel thread is working at. */
+/* The owners of the inodes that a kernel thread works on. */
 struct worker {
 	__u64 writepages_owner;
 	__u64 conversion_owner;
 };
 
-/* A handle as it was last seen before it might restart. */
+/* The last state of a handle before a possible restart. */
 struct handle_seen {
 	__u64 handle;
 	__u32 tid;
@@ -134,7 +137,7 @@ struct commit {
 	__u32 instance;
 };
 
-/* for the Go types made from this object's BTF */
+/* for the Go types, which are generated from the BTF of this object */
 const struct commit *emit_commit __attribute__((unused));
 
 struct {
@@ -165,8 +168,10 @@ struct {
 	__type(value, __u64);
 } owners SEC(".maps");
 
-/* how often an inode came into `owners`; what user space does not find there nor
- * took out was evicted */
+/*
+ * How many inodes were added to `owners`. An inode that user space neither
+ * finds there nor deleted itself was evicted from the map.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -174,7 +179,9 @@ struct {
 	__type(value, __u64);
 } owners_added SEC(".maps");
 
-/* device -> its file system; an entry comes with the first end of one */
+/*
+ * device -> its file system; the entry is made when the first file system ends
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 8192);
@@ -196,7 +203,7 @@ struct {
 	__type(value, struct handle_seen);
 } seen SEC(".maps");
 
-/* by process number; the oldest of more than these jbd2 threads is forgotten */
+/* by process ID; if there are more jbd2 threads, the oldest entry is evicted */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -204,7 +211,7 @@ struct {
 	__type(value, struct committer);
 } committers SEC(".maps");
 
-/* the least recently used is forgotten: a cgroup that has been idle */
+/* the least recently used entry is evicted: that of an idle cgroup */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -212,7 +219,7 @@ struct {
 	__type(value, struct busy);
 } busy SEC(".maps");
 
-/* bio -> what classify() says of it, from submission to completion */
+/* bio -> its class as classify() returns it, from submission to completion */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -220,13 +227,13 @@ struct {
 	__type(value, __u64);
 } noted_bios SEC(".maps");
 
-/* The sync that waits for a commit to begin. */
+/* The sync that waits for a commit to start. */
 struct forcer {
 	__u64 cgroup;
 	__u64 expires_ns;
 };
 
-/* dev -> forcer; an entry is used again, for it costs less than a new one */
+/* device -> forcer; entries are reused, which costs less than a new entry */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -234,7 +241,7 @@ struct {
 	__type(value, struct forcer);
 } forcers SEC(".maps");
 
-/* the disks that user space asked for; others are passed over */
+/* the disks that user space selected; other disks are ignored */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);

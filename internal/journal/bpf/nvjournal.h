@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * ext4nvj: ext4 with its journal in memory (nvjournal/kernel). A handle logs
- * lines of 64 bytes in its own task when it stops, and who wants a commit does it
- * himself: there is no jbd2 thread, and nothing to give back but what checkpoints
- * write home.
+ * ext4nvj: ext4 with its journal in memory (nvjournal/kernel). A handle writes
+ * log lines of 64 bytes in its own task when it stops. The task that needs a
+ * commit does the commit itself. So there is no jbd2 thread, and only the
+ * writes of checkpoints are charged to another cgroup.
  *
- * The module has no BTF, so these are raw tracepoints, by names that are its own
- * (nvjournal/kernel/jbd2/trace.h, and those of ext4 with another prefix). They
- * are loaded when one is mounted.
+ * The module has no BTF, so these programs attach to raw tracepoints with names
+ * of their own (nvjournal/kernel/jbd2/trace.h, and the tracepoints of ext4 with
+ * another prefix). They are loaded when such a file system is mounted.
  */
 #ifndef DAYBOOK_NVJOURNAL_H
 #define DAYBOOK_NVJOURNAL_H
@@ -15,7 +15,7 @@
 #include "blocks.h"
 #include "handles.h"
 
-/* NULL: there is no room. */
+/* Returns NULL if the map is full. */
 static __always_inline struct logged *logged_by(__u32 dev, __u64 cgroup)
 {
 	struct logged_key key = {.dev = dev, .instance = instance_at_work(dev), .cgroup = cgroup};
@@ -58,8 +58,8 @@ int BPF_PROG(nvj_start_commit, __u64 dev)
 }
 
 /*
- * What is carried home is in no page cache, so the bio cannot be told from its
- * page. As in note_journal, only of disks whose completion will be seen.
+ * The pages of these bios are in no page cache, so the page does not identify
+ * them. As in note_journal, only disks are considered whose completion is seen.
  */
 SEC("raw_tp/jbd2nvj_write_home")
 int BPF_PROG(nvj_write_home, __u64 dev, __u64 block, struct bio *bio)
@@ -69,7 +69,10 @@ int BPF_PROG(nvj_write_home, __u64 dev, __u64 block, struct bio *bio)
 	return 0;
 }
 
-/* Whose a file is, and for whom a kernel thread works: as in owners.h. */
+/*
+ * The owners of files, and the owners for which kernel threads work: as in
+ * owners.h.
+ */
 #define NVJ_OWNS(event)                                                                            \
 	SEC("raw_tp/ext4nvj_" #event)                                                              \
 	int BPF_PROG(nvj_own_##event, struct inode *inode)                                         \

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Whose a file is: the cgroup that changed it last in process context. Kernel
- * threads that work for a file (writeback, extent conversion) work for its owner.
+ * Owners: the owner of a file is the cgroup that changed it last in process
+ * context. Kernel threads that work on a file (writeback, extent conversion)
+ * work for its owner.
  *
- * Pointers that a tracepoint hands over are checked for NULL, here and in
- * commits.h, though none is: where jbd2 and ext4 are modules, the verifier
- * believes no tracepoint of theirs (since 6.12).
+ * The pointers that a tracepoint passes are checked for NULL, here and in
+ * commits.h, although they never are NULL. Since 6.12 the verifier requires the
+ * check if jbd2 and ext4 are modules.
  */
 #ifndef DAYBOOK_OWNERS_H
 #define DAYBOOK_OWNERS_H
@@ -36,7 +37,10 @@ static __always_inline void count_owner(void)
 		*n += 1;
 }
 
-/* The task in process context that changes an inode's data owns it. */
+/*
+ * The task in process context that changes the data of an inode becomes its
+ * owner.
+ */
 static __always_inline int own(struct inode *inode)
 {
 	struct task_struct *task = current_task();
@@ -72,7 +76,7 @@ int BPF_PROG(own_write_begin, struct inode *inode)
 	return own(inode);
 }
 
-/* Stores through a memory map reserve here. */
+/* Stores through a memory map reserve their blocks here. */
 SEC("tp_btf/ext4_da_reserve_space")
 int BPF_PROG(own_da_reserve_space, struct inode *inode)
 {
@@ -92,8 +96,8 @@ int BPF_PROG(own_fallocate, struct inode *inode)
 }
 
 /*
- * Asynchronous direct writes end, and convert extents, in a kernel thread. Other
- * file systems come by here too.
+ * Asynchronous direct writes end in a kernel thread, which converts the
+ * extents. Other file systems use this tracepoint, too.
  */
 SEC("tp_btf/iomap_dio_rw_begin")
 int BPF_PROG(own_direct, struct kiocb *iocb, struct iov_iter *memory)
@@ -103,7 +107,7 @@ int BPF_PROG(own_direct, struct kiocb *iocb, struct iov_iter *memory)
 	if (!iocb || !memory)
 		return 0;
 	if (bpf_core_field_exists(memory->data_source) && !BPF_CORE_READ(memory, data_source))
-		return 0; /* a reader owns nothing */
+		return 0; /* a read does not change the owner */
 	inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
 	if (!inode || BPF_CORE_READ(inode, i_sb, s_magic) != EXT4_SUPER_MAGIC)
 		return 0;
@@ -134,7 +138,7 @@ static __always_inline int work_at(struct inode *inode, enum phase phase)
 	}
 	if (phase == PHASE_WRITEPAGES) {
 		worker->writepages_owner = owner;
-		/* of an inode that was evicted without a handle, perhaps */
+		/* perhaps of an inode that was evicted without a handle */
 		worker->conversion_owner = NO_OWNER;
 	} else {
 		worker->conversion_owner = owner;

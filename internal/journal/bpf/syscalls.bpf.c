@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How often each cgroup made the calls that change metadata (paper 1,
- * sections 3.2 and 4.1), with what the paper's perf could not see: arguments,
- * results, and the file system.
+ * This object counts how often each cgroup makes the system calls that change
+ * metadata (paper 1, sections 3.2 and 4.1). It also sees what perf in the paper
+ * could not see: arguments, results, and the file system.
  *
- * A call is noted when it enters. The jbd2 handle that its own task stops
- * inside it tells which file system it changed, and that it changed one. It
- * is counted when it returns without an error. So a call that fails, changes
- * nothing or works on another kind of file system does not count. Only writes
- * to ext4 count without a handle too, because the paper's cost is per write,
- * though many a write changes no metadata. Through overlayfs they do not: its
- * handles tell the disk below, its files do not.
+ * A call is recorded when it is entered. If the same task stops a jbd2 handle
+ * during the call, the call changed metadata, and the handle identifies the
+ * file system. The call is counted when it returns without an error. So a call
+ * that fails, changes nothing, or works on another type of file system does not
+ * count. Writes to ext4 are the exception: they count without a handle, because
+ * the paper gives a cost for each write, although many writes change no
+ * metadata. Through overlayfs they do not count without a handle: the handle
+ * identifies the file system below, but the file does not.
  *
- * Which program hangs on which system call is said in Go (calls_attach.go).
- * Not seen: io_uring, stores through a memory map, 32-bit programs on a
+ * The Go code (calls_attach.go) attaches the programs to system calls. These
+ * are not counted: io_uring, stores through a memory map, 32-bit programs on a
  * 64-bit kernel.
  */
 #include "kernel.h"
@@ -25,7 +26,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* The order of `operations` in calls.go. */
+/* In the order of `operations` in calls.go. */
 enum operation {
 	NOTHING,
 	MKDIR,
@@ -41,7 +42,7 @@ enum operation {
 	SETXATTR,
 	CHMOD,
 	FALLOCATE,
-	OPEN, /* CREAT, TRUNCATE or NOTHING: known when it returns */
+	OPEN, /* CREAT, TRUNCATE or NOTHING: known when the call returns */
 };
 
 /* The call that a thread is in. */
@@ -57,7 +58,10 @@ struct call_key {
 	__u32 operation;
 };
 
-/* thread -> its call; entries stay, with NOTHING, so that calls are cheap */
+/*
+ * thread -> its call. Entries are kept, with NOTHING, so that a call costs
+ * little.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 32768);
@@ -72,7 +76,7 @@ struct {
 	__type(value, __u64);
 } calls SEC(".maps");
 
-/* calls for which there was no room */
+/* calls that did not fit into the map */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -95,7 +99,9 @@ static __always_inline int enter(__u32 operation, __u32 dev, __u32 open_flags)
 	__u32 thread = (__u32)bpf_get_current_pid_tgid();
 	struct running *call = bpf_map_lookup_elem(&running, &thread);
 
-	/* NOTHING is written too: a thread that died in a call left its own. */
+	/*
+	 * NOTHING is written, too: a thread that died in a call left its entry.
+	 */
 	if (call)
 		*call = now;
 	else if (operation != NOTHING && bpf_map_update_elem(&running, &thread, &now, BPF_ANY))
@@ -153,14 +159,14 @@ int enter_openat(struct trace_event_raw_sys_enter *ctx)
 	return enter_opening((__u32)ctx->args[2]);
 }
 
-/* struct open_how of include/uapi/linux/openat2.h begins with the flags. */
+/* struct open_how of include/uapi/linux/openat2.h starts with the flags. */
 SEC("tracepoint")
 int enter_openat2(struct trace_event_raw_sys_enter *ctx)
 {
 	__u64 flags = 0;
 
 	if (bpf_probe_read_user(&flags, sizeof(flags), (void *)ctx->args[2]))
-		flags = O_CREAT | O_TRUNC; /* not in memory: the result will tell */
+		flags = O_CREAT | O_TRUNC; /* the structure is not in memory: the result decides */
 	return enter_opening((__u32)flags);
 }
 
@@ -214,7 +220,7 @@ int BPF_PROG(call_handle, __u64 dev)
 	return 0;
 }
 
-/* What an open did: on a file that existed, O_CREAT does nothing. */
+/* Returns what an open did. On an existing file, O_CREAT does nothing. */
 static __always_inline __u32 opened(__u32 fd, __u32 flags)
 {
 	struct file *file = file_of(fd);

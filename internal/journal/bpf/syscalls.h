@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Kernel types and numbers that only the counting of calls reads; see kernel.h. */
+/*
+ * Kernel types and constants that only the counting of calls reads; see
+ * kernel.h.
+ */
 #ifndef DAYBOOK_SYSCALLS_H
 #define DAYBOOK_SYSCALLS_H
 

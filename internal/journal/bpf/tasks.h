@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Who runs: a kernel thread or not, and in which cgroup. The same rule for
- * both estimators.
+ * The task that runs: whether it is a kernel thread, and in which cgroup it is.
+ * Both estimators use these rules.
  *
- * Typed pointers are followed without a helper call, which is most of what a
- * handle's program costs. The current task has a typed pointer since 5.11; for
- * older kernels the same sources are compiled with UNTYPED_TASK.
+ * Typed pointers are followed without a helper call, because helper calls are
+ * the largest part of the cost of a handle's program. The current task has a
+ * typed pointer since 5.11. For older kernels the same sources are compiled
+ * with UNTYPED_TASK.
  */
 #ifndef DAYBOOK_TASKS_H
 #define DAYBOOK_TASKS_H
@@ -14,7 +15,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#define ROOT_CGROUP 1 /* kernfs id of every hierarchy's root */
+#define ROOT_CGROUP 1 /* kernfs id of the root of each hierarchy */
 
 #ifdef UNTYPED_TASK
 #define FOLLOW(source, ...) BPF_CORE_READ(source, __VA_ARGS__)
@@ -34,8 +35,9 @@ static __always_inline bool is_kernel_thread(struct task_struct *task)
 }
 
 /*
- * The cgroup that carries the task's I/O: on v1 the blkio cgroup; on v2
- * css_set.subsys names the nearest ancestor with the io controller on.
+ * Returns the cgroup to which the kernel charges the I/O of a task. On v1 that
+ * is the blkio cgroup. On v2 css_set.subsys has the nearest ancestor with an
+ * enabled io controller.
  */
 static __always_inline __u64 cgroup_of(struct task_struct *task)
 {

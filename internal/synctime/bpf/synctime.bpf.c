@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How long the calls that sync a file take, by file system and cgroup: a
- * histogram for each pair that user space watches. Two tracepoints of ext4, one
- * lookup and some additions for each call; nothing is streamed.
+ * Measures how long calls that sync a file take, by file system and cgroup. The
+ * result is a histogram for each pair that user space selects. The programs use
+ * two tracepoints of ext4. Each call costs one lookup and some additions.
+ * Nothing is streamed.
  *
  * A call is fsync, fdatasync, or a write with O_SYNC or O_DSYNC.
  */
@@ -18,8 +19,9 @@ char LICENSE[] SEC("license") = "GPL";
 #define MAX_RUNNING 8192
 
 /*
- * Bucket n < 8 holds calls of n units of 1024 ns; each further power of two is
- * cut into 8 buckets. The last one ends at 2^27 units, 137 s. As in buckets.go.
+ * Bucket n < 8 counts calls of n units of 1024 ns. Each larger power of two has
+ * 8 buckets. The last bucket ends at 2^27 units, which is 137 s. As in
+ * buckets.go.
  */
 #define BUCKETS 200
 #define UNIT_SHIFT 10
@@ -37,7 +39,7 @@ struct latencies {
 	__u64 buckets[BUCKETS];
 };
 
-/* made by user space; what is not in it is not watched */
+/* made by user space; a pair that is not in the map is ignored */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_WATCHED);

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A second count of the blocks that each cgroup was first to dirty in each
- * transaction, that shares no rule with attribution.bpf.c:
+ * A second count of the blocks that each cgroup dirtied first in each
+ * transaction. It shares no rule with attribution.bpf.c:
  *
  *                 attribution                  here
- *   a block       a credit that a handle used  a block number that was not yet seen
- *                                              in the transaction
- *   where         jbd2_handle_stats            jbd2_journal_dirty_metadata returns
- *   whose         css_set's I/O controller     bpf_get_current_cgroup_id
- *   in a kernel   the cgroup that changed the  the kernel's own writeback cgroup of
- *   thread        inode last                   the inode
+ *   block         a credit that a handle used  a block number that is new in the
+ *                                              transaction
+ *   event         jbd2_handle_stats            jbd2_journal_dirty_metadata returns
+ *   cgroup        the I/O controller of        bpf_get_current_cgroup_id
+ *                 css_set
+ *   in a kernel   the cgroup that changed the  the kernel's writeback cgroup of the
+ *   thread        inode last                   inode
  *
- * It attaches to functions, which not every kernel allows and which is why the
- * daemon does not (docs/principles.md, 8): for tests only. cgroup v2 only.
+ * It attaches to functions, which not every kernel allows. So the daemon does
+ * not use it (docs/principles.md, 8): it is for tests only, and for cgroup v2
+ * only.
  */
 #include "../../bpf/kernel.h"
 #include <bpf/bpf_helpers.h>
@@ -21,7 +23,7 @@
 
 char LICENSE[] SEC("license") = "GPL";
 
-/* include/uapi/linux/bpf.h, besides those of kernel.h */
+/* include/uapi/linux/bpf.h, in addition to those of kernel.h */
 #define BPF_MAP_TYPE_ARRAY 2
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -70,9 +72,9 @@ struct {
 } first SEC(".maps");
 
 /*
- * block of a transaction -> the cgroup that began to dirty it first, or
- * CONTESTED where another began before that one was seen to have done it:
- * which of the two was first is not to be told from outside the function
+ * Block of a transaction -> the cgroup that entered the function first. The
+ * value is CONTESTED if another cgroup entered before that one had returned:
+ * then the order inside of the function is unknown.
  */
 #define CONTESTED (~0ULL)
 
@@ -83,7 +85,7 @@ struct {
 	__type(value, __u64);
 } begun SEC(".maps");
 
-/* transaction -> blocks that are in one of two names by chance */
+/* transaction -> blocks that two cgroups dirtied at the same time */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -99,7 +101,7 @@ struct {
 	__type(value, __s64);
 } dirtied SEC(".maps");
 
-/* kernel thread -> the writeback cgroup of the inode that it works at */
+/* kernel thread -> the writeback cgroup of the inode that it works on */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);
@@ -107,7 +109,7 @@ struct {
 	__type(value, __u64);
 } working SEC(".maps");
 
-/* what had no room */
+/* events that did not fit into a map */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -129,7 +131,7 @@ static __always_inline __u32 thread(void)
 	return (__u32)bpf_get_current_pid_tgid();
 }
 
-/* Adds to a map's sum of a key. */
+/* Adds a number to the sum of a key in a map. */
 static __always_inline void add_to(void *map, const void *key, __s64 blocks)
 {
 	__s64 *sum = bpf_map_lookup_elem(map, key);
@@ -166,7 +168,7 @@ static __always_inline struct block_key key_of(struct jbd2_journal_handle *handl
 	return key;
 }
 
-/* For whom the current thread dirties. */
+/* Returns the cgroup for which the current thread dirties blocks. */
 static __always_inline __u64 dirtier(void)
 {
 	__u32 pid = thread();
@@ -222,7 +224,7 @@ int BPF_PROG(dirty_metadata, struct jbd2_journal_handle *handle, struct buffer_h
 	return 0;
 }
 
-/* The block was freed: it leaves the transaction, and may join it again. */
+/* The block was freed: it leaves the transaction and may join it again. */
 SEC("fentry/jbd2_journal_forget")
 int BPF_PROG(forget, struct jbd2_journal_handle *handle, struct buffer_head *buffer)
 {
@@ -252,7 +254,7 @@ static __always_inline int works_at(struct inode *inode)
 		return 0;
 	writeback = BPF_CORE_READ((struct inode___writeback *)inode, i_wb);
 	if (!writeback)
-		return 0; /* nothing of it was ever written back */
+		return 0; /* the inode was never written back */
 	cgroup = BPF_CORE_READ(writeback, blkcg_css, cgroup, kn, id);
 	if (bpf_map_update_elem(&working, &pid, &cgroup, BPF_ANY))
 		count_lost();
