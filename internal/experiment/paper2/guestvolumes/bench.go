@@ -16,8 +16,8 @@ import (
 
 // Options say how much bench-guest-volumes measures.
 type Options struct {
-	// Boot boots a kernel of these names with a disk of DiskBytes
-	// and DiskBytesPerSecond, which is /dev/daybook/disk0 there.
+	// Boot boots one of Kernels with the disk /dev/daybook/disk0, of DiskBytes and
+	// DiskBytesPerSecond.
 	Boot         func(ctx context.Context, kernel string) (Guest, error)
 	Kernels      []string
 	Arrangements []fixture.Arrangement
@@ -25,73 +25,73 @@ type Options struct {
 	Loads        []string
 	Seconds      int
 	Interval     time.Duration
-	// Before is a result whose runs are kept where none is measured now.
+	// Before is an earlier result. Its runs are kept unless they are measured again.
 	Before Result
 }
 
 // Guest is a booted kernel.
 type Guest interface {
-	// Kernel is what uname -r says there.
+	// Kernel is the output of uname -r in the guest.
 	Kernel() string
-	// RunVolumes calls RunInGuest there and reads what it writes. tell
-	// gets what it says meanwhile, line by line.
-	RunVolumes(ctx context.Context, c Case, tell func(line string)) (Phase, error)
-	// Close ends it. The error says what faults the kernel reported of itself.
+	// RunVolumes calls RunInGuest in the guest and returns its result. progress
+	// receives its messages, line by line.
+	RunVolumes(ctx context.Context, c Case, progress func(line string)) (Phase, error)
+	// Close ends the guest. The error lists the faults that its kernel reported.
 	Close() error
 }
 
-// The guest's disk. It is so slow that an emulated processor does not have
-// enough to do with it.
+// The guest's disk. It is so slow that the emulated processors are never the
+// bottleneck.
 const (
 	DiskBytes          = 4 << 30
 	DiskBytesPerSecond = 32 << 20
 )
 
-// What divides the disk. io.cost goes by a model of the disk, and what the
-// model says is all that it lets through; it reckons once in a period.
+// The dividers share the disk between the cgroups. io.cost does it by a model of the
+// disk: it lets through what the model allows, and adjusts itself once in a period.
 const (
-	// IOCost has a model of three quarters of what the disk can do, so that
-	// what has to wait does so before the disk, and by weights. Its period is
-	// longer than the disk takes for a write of the loads.
+	// IOCost has a model of three quarters of the disk's rate, so that requests wait
+	// in io.cost, which knows the weights, and not in the disk. Its period is longer
+	// than a write of the loads takes.
 	IOCost = "io.cost"
-	// IOCostShort has a period much shorter than the disk takes for a write:
-	// what the kernel sets up if it is told no latencies.
+	// IOCostShort has the kernel's period without configured latencies. It is much
+	// shorter than a write takes.
 	IOCostShort = "io.cost-short"
-	// IOCostFull has a model of all that the disk can do. Who waits does so
-	// partly in the disk, which knows no weights.
+	// IOCostFull has a model of the disk's full rate. Requests wait partly in the
+	// disk, which knows no weights.
 	IOCostFull = "io.cost-full"
-	// BFQ is BFQ.
+	// BFQ is the scheduler of that name, without io.cost.
 	BFQ = "bfq"
 
 	costRate = DiskBytesPerSecond / 4 * 3
-	// costLatency is written to io.cost.qos as the latency of reads and of
-	// writes. With the part of requests that must keep it at 0, its only effect
-	// is io.cost's period, which is twice as long (block/blk-iocost.c,
+	// costLatency is written to io.cost.qos as the latency of reads and of writes.
+	// The percentage of requests that must keep it is 0. So its only effect is
+	// io.cost's period, which is twice as long (block/blk-iocost.c,
 	// ioc_refresh_period_us; 1 ms to 1 s, and 1 ms without a latency).
 	costLatency = 100 * time.Millisecond
 )
 
-// Dividers lists them.
+// Dividers lists all dividers.
 func Dividers() []string {
 	return []string{IOCost, IOCostShort, IOCostFull, BFQ}
 }
 
-// What the containers do. All write and sync; in the one case each write takes
-// new blocks, so that the journal has more to do and the sync more to wait for.
+// The loads of the containers. Both write and sync. In growing each write allocates new
+// blocks, so the journal has more I/O and a sync takes longer.
 const (
 	Growing   = "growing"
 	Rewriting = "rewriting"
 )
 
-// Loads lists them.
+// Loads lists all loads.
 func Loads() []string { return []string{Growing, Rewriting} }
 
-// Arrangements are those of fixture.Arrangements that run in guests.
+// Arrangements lists those of fixture.Arrangements that run in guests.
 func Arrangements() []fixture.Arrangement {
 	return []fixture.Arrangement{fixture.PlacedOnXFS, fixture.OwnPartitions}
 }
 
-// Full is the benchmark, Quick a look whether it works.
+// Full is the benchmark, Quick a short run that tests it.
 var (
 	Full = Options{
 		Arrangements: Arrangements(), Dividers: Dividers(), Loads: Loads(), Seconds: 40, Interval: 5 * time.Second,
@@ -102,16 +102,15 @@ var (
 )
 
 const (
-	// maxError bounds what A's share may be off its target on
-	// volumes under io.cost, absolute.
+	// maxError is the maximum absolute error of A's share on volumes under io.cost.
 	maxError = 0.03
-	// minUse is how much of what they may have the containers must
-	// use at least: else it was not the disk that they waited for, and their
-	// shares say nothing of weights.
+	// minUse is the minimum that the containers must use of the allowed rate.
+	// Otherwise the disk was not the bottleneck, and their shares do not depend on
+	// weights.
 	minUse = 0.9
 )
 
-// Check says what is wrong with the options.
+// Check returns an error if the options are invalid.
 func (o Options) Check() error {
 	if o.Interval < time.Second || time.Duration(o.Seconds)*time.Second < o.Interval {
 		return fmt.Errorf("%d s with samples of %v: want at least one sample, of at least 1 s", o.Seconds, o.Interval)
@@ -127,7 +126,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// cases are what runs in each guest, in this order.
+// cases returns the cases of each guest, in the order in which they run.
 func (o Options) cases() []Case {
 	var all []Case
 	for _, arrangement := range o.Arrangements {
@@ -140,7 +139,7 @@ func (o Options) cases() []Case {
 	return all
 }
 
-// Case is what a guest is told to run.
+// Case is one measurement in a guest.
 type Case struct {
 	Arrangement fixture.Arrangement `json:"arrangement"`
 	Load        string              `json:"load"`
@@ -151,18 +150,18 @@ type Case struct {
 
 func (c Case) check() error {
 	if !slices.Contains(Arrangements(), c.Arrangement) {
-		return fmt.Errorf("no arrangement %q in guests: choose of %v", c.Arrangement, Arrangements())
+		return fmt.Errorf("no arrangement %q in guests: choose from %v", c.Arrangement, Arrangements())
 	}
 	if !slices.Contains(Dividers(), c.Divider) {
-		return fmt.Errorf("no divider %q: choose of %s", c.Divider, strings.Join(Dividers(), ", "))
+		return fmt.Errorf("no divider %q: choose from %s", c.Divider, strings.Join(Dividers(), ", "))
 	}
 	if !slices.Contains(Loads(), c.Load) {
-		return fmt.Errorf("no load %q: choose of %s", c.Load, strings.Join(Loads(), ", "))
+		return fmt.Errorf("no load %q: choose from %s", c.Load, strings.Join(Loads(), ", "))
 	}
 	return nil
 }
 
-// disk is the guest's disk with the divider.
+// disk returns the guest's disk with the divider.
 func (c Case) disk() fixture.GivenDisk {
 	given := fixture.GivenDisk{Node: "/dev/daybook/disk0", Divider: fixture.IOCost, BytesPerSecond: c.allowed()}
 	if c.Divider == BFQ {
@@ -171,7 +170,7 @@ func (c Case) disk() fixture.GivenDisk {
 	return given
 }
 
-// allowed is what the containers may have together, in bytes per second.
+// allowed is the rate that the containers may reach together, in bytes per second.
 func (c Case) allowed() uint64 {
 	switch c.Divider {
 	case IOCost, IOCostShort:
@@ -180,7 +179,7 @@ func (c Case) allowed() uint64 {
 	return DiskBytesPerSecond
 }
 
-// cost is what is written to io.cost's files for the disk; "" under BFQ.
+// cost returns the contents of io.cost's files for the disk; "" under BFQ.
 func (c Case) cost(disk fixture.GivenDisk) (model, qos string) {
 	if c.Divider == BFQ {
 		return "", ""
@@ -193,52 +192,52 @@ func (c Case) cost(disk fixture.GivenDisk) (model, qos string) {
 	return model, qos
 }
 
-// Phase is one arrangement under one divider.
+// Phase is the result of one arrangement with one load under one divider.
 type Phase struct {
 	Case
-	// Settings are those of the divider, for people.
+	// Settings are the settings of the divider, as text.
 	Settings string `json:"settings"`
 	// MeasuredSeconds is the time after the warm-up, by the guest's clock.
 	MeasuredSeconds float64 `json:"measured_seconds"`
-	// ShareA is A's part of what A and B did, and Shares that of each interval.
+	// ShareA is A's fraction of the I/O of A and B, and Shares that of each interval.
 	ShareA float64   `json:"share_a"`
 	Shares []float64 `json:"shares"`
 	A      Container `json:"a"`
 	B      Container `json:"b"`
-	// DiskBytes is what the disk did, with what is neither's.
+	// DiskBytes is all I/O of the disk, also of neither container.
 	DiskBytes uint64 `json:"disk_bytes"`
-	// Queue is how many requests were in the disk or its scheduler, on average.
-	// What io.cost holds back is not there yet.
+	// Queue is the mean number of requests in the disk and its scheduler. It does not
+	// include requests that io.cost holds back.
 	Queue float64 `json:"queue"`
-	// Idle is the part of the guest's processors' time in which they had nothing
-	// to do but to wait, 0 to 1.
+	// Idle is the fraction of the time in which the guest's processors were idle, 0 to 1.
 	Idle float64 `json:"idle"`
 }
 
-// Container is what a container did, its journal with it.
+// Container is the I/O of a container, with its journal.
 type Container struct {
 	Bytes uint64 `json:"bytes"`
-	// JournalBytes of them were the jbd2 thread's.
+	// JournalBytes is the part of Bytes that the jbd2 thread did.
 	JournalBytes uint64 `json:"journal_bytes"`
-	// Held is the part of the time in which io.cost held something of the
-	// container back, 0 to 1; 0 under BFQ.
+	// Held is the fraction of the time in which io.cost held back requests of the
+	// container, 0 to 1; 0 under BFQ.
 	Held float64 `json:"held"`
-	// Syncs and the mean time of one are fio's, of its whole run.
+	// Syncs and their mean time are from fio, for its whole run.
 	Syncs           uint64  `json:"syncs"`
 	SyncMeanSeconds float64 `json:"sync_mean_seconds"`
 }
 
-// used is what both did, by what they were allowed.
+// used is the rate of both, as a fraction of the allowed rate.
 func (p Phase) used() float64 {
 	return float64(p.A.Bytes+p.B.Bytes) / p.MeasuredSeconds / float64(p.allowed())
 }
 
-// bounded: Check holds it against the bound. What is not is for comparison.
+// bounded reports whether Check compares the phase with the bounds. The other phases are
+// for comparison.
 func (p Phase) bounded() bool {
 	return p.Arrangement == fixture.PlacedOnXFS && p.Divider == IOCost
 }
 
-// Result is what bench-guest-volumes came to.
+// Result is the result of bench-guest-volumes.
 type Result struct {
 	Host report.Host `json:"host"`
 	Runs []Run       `json:"runs"`
@@ -246,7 +245,7 @@ type Result struct {
 
 // Run is one phase in one guest.
 type Run struct {
-	// Kernel is what uname -r says in the guest.
+	// Kernel is the output of uname -r in the guest.
 	Kernel string `json:"kernel"`
 	Phase
 }
@@ -286,13 +285,13 @@ func benchKernel(ctx context.Context, l fixture.Lab, kernel string, o Options, r
 	return nil
 }
 
-// put keeps a run, in the place of one before of the same kind.
+// put adds a run, and replaces an earlier one of the same kind.
 func (r *Result) put(run Run) {
 	r.Runs = slices.DeleteFunc(r.Runs, func(old Run) bool { return old.compare(run) == 0 })
 	r.Runs = append(r.Runs, run)
 }
 
-// compare is by kernel, arrangement, load and divider, in this order.
+// compare orders by kernel, arrangement, load and divider.
 func (r Run) compare(other Run) int {
 	if r.Kernel != other.Kernel {
 		// 6.1 before 6.12: the shorter number first.
@@ -307,39 +306,39 @@ func (r Run) compare(other Run) int {
 		slices.Index(Dividers(), r.Divider)-slices.Index(Dividers(), other.Divider))
 }
 
-// release is what is before the second dot.
+// release returns the part of a kernel release before the second dot.
 func release(kernel string) string {
 	parts := strings.SplitN(kernel, ".", 3)
 	return strings.Join(parts[:min(len(parts), 2)], ".")
 }
 
-// missed says how a bounded run is outside the bounds; nil: it is not.
+// missed returns an error if a run is outside the bounds.
 func (r Run) missed() error {
 	var errs []error
 	if off := r.ShareA - fixture.TargetA; !(math.Abs(off) <= maxError) {
-		errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A is off its target by %+.2f points of %.0f allowed",
+		errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A's share is off by %+.2f points; want at most %.0f",
 			r.Kernel, r.Arrangement, r.Load, r.Divider, 100*off, 100*maxError))
 	}
 	if used := r.used(); !(used >= minUse) {
-		errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A and B used %.0f %% of what they may; under %.0f %%, the disk is not what they wait for",
+		errs = append(errs, fmt.Errorf("%s, %s, %s, %s: A and B used %.0f %% of the allowed rate; below %.0f %% the disk is not the bottleneck",
 			r.Kernel, r.Arrangement, r.Load, r.Divider, 100*used, 100*minUse))
 	}
 	return errors.Join(errs...)
 }
 
-// Check says which runs are outside the bounds.
+// Check returns an error for each run outside the bounds, or nil.
 func (r Result) Check() error {
 	var errs []error
-	held := 0
+	bounded := 0
 	for _, run := range r.Runs {
 		if !run.bounded() {
 			continue
 		}
-		held++
+		bounded++
 		errs = append(errs, run.missed())
 	}
-	if held == 0 {
-		errs = append(errs, fmt.Errorf("nothing was measured that has a bound: want %s under %s", fixture.PlacedOnXFS, IOCost))
+	if bounded == 0 {
+		errs = append(errs, fmt.Errorf("nothing was measured that has a bound: measure %s under %s", fixture.PlacedOnXFS, IOCost))
 	}
 	return errors.Join(errs...)
 }

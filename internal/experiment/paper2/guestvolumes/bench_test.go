@@ -41,8 +41,8 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	}
 }
 
-// madeUpRun has A with a share of what the two of them did, which was
-// this part of what they might have done.
+// madeUpRun returns a run in which A has this share of the bytes of both, and both used
+// this fraction of the allowed rate.
 func madeUpRun(kernel, divider string, share, used float64) Run {
 	run := Run{Kernel: kernel}
 	run.Arrangement, run.Load, run.Divider = fixture.PlacedOnXFS, Growing, divider
@@ -69,8 +69,8 @@ func TestResultsAreHeldAgainstTheBounds(t *testing.T) {
 	}{
 		"below":         {result(madeUpRun("6.12.1", IOCost, 0.66, 1)), "-4.00 points"},
 		"above":         {result(madeUpRun("6.12.1", IOCost, 0.74, 1)), "+4.00 points"},
-		"one of two":    {result(good, madeUpRun("6.1.1", IOCost, 0.6, 1)), "6.1.1, VX, growing, io.cost: A is off"},
-		"idle disk":     {result(madeUpRun("6.12.1", IOCost, 0.7, 0.8)), "used 80 % of what they may"},
+		"one of two":    {result(good, madeUpRun("6.1.1", IOCost, 0.6, 1)), "6.1.1, VX, growing, io.cost: A's share is off"},
+		"idle disk":     {result(madeUpRun("6.12.1", IOCost, 0.7, 0.8)), "used 80 % of the allowed rate"},
 		"nothing":       {result(), "nothing was measured"},
 		"nothing bound": {result(madeUpRun("6.12.1", BFQ, 0.7, 1)), "nothing was measured"},
 	} {
@@ -80,7 +80,7 @@ func TestResultsAreHeldAgainstTheBounds(t *testing.T) {
 	}
 }
 
-// fakeVolumesGuest gives each case a share, and says that it was closed.
+// fakeVolumesGuest returns the same share for each case, and records that it was closed.
 type fakeVolumesGuest struct {
 	kernel string
 	share  float64
@@ -171,8 +171,8 @@ func TestTheGuestsCountersAreRead(t *testing.T) {
 	}
 }
 
-// Each arrangement is what it says, and leaves the disk as it was. That the
-// shares come true is for the benchmark: it takes minutes.
+// Each arrangement has the parts of its description and restores the disk. Whether
+// measured shares match the weights is for the benchmark, which takes minutes.
 func TestGuestVolumesRunAndLeaveNothing(t *testing.T) {
 	vmtest.InGuest(t, vmtest.Config{
 		Disks: []string{"4G,bps=32M"}, Modules: "ext4,xfs,bfq,loop", Give: []string{"mke2fs", "mkfs.xfs", "fio"}, Memory: "2G", OneKernel: true,

@@ -14,7 +14,7 @@ import (
 const (
 	partitionBytes = 1536 << 20
 	journalBytes   = 32 << 20
-	// otherBytes is what a file system needs besides the writers' files.
+	// otherBytes is the space for everything but the writers' files.
 	otherBytes = journalBytes + 80<<20
 )
 
@@ -22,7 +22,7 @@ const (
 type pair struct {
 	fixture.Base
 	asked Case
-	// settings of the divider, for people.
+	// settings are the settings of the divider, as text.
 	settings   string
 	containers []container
 	begin      time.Time
@@ -37,7 +37,7 @@ type container struct {
 	fileBytes int64
 }
 
-// buildPair sets it up. On error nothing is left.
+// buildPair makes a pair and its file systems. On error nothing is left.
 func buildPair(ctx context.Context, l fixture.Lab, c Case) (s *pair, err error) {
 	s = &pair{Base: fixture.Base{Lab: l}, asked: c, begin: time.Now()}
 	defer func() {
@@ -91,7 +91,7 @@ func (s *pair) addContainer(name string, weight uint64, fileBytes int64) error {
 	return nil
 }
 
-// attachVolumes gives each a full volume of a new pool on an XFS on the disk.
+// attachVolumes gives each container a full volume of a new pool, on XFS on the disk.
 func (s *pair) attachVolumes(ctx context.Context) error {
 	directory, err := s.MountNewXFS(ctx, s.Disk.Device.Node(), "pool")
 	if err != nil {
@@ -118,13 +118,13 @@ func (s *pair) newVolume(ctx context.Context, pool *volume.Pool, t *container) e
 		return err
 	}
 	if !status.DirectIO || !status.Placed {
-		return fmt.Errorf("volume %s: direct I/O %v, jbd2 thread in its place %v; want both", t.Name, status.DirectIO, status.Placed)
+		return fmt.Errorf("volume %s: direct I/O %v, jbd2 thread placed %v; want both", t.Name, status.DirectIO, status.Placed)
 	}
 	t.journal = status.JournalCgroup
 	return nil
 }
 
-// partition gives each a partition and places its jbd2 thread by hand.
+// partition gives each container a partition, and places its jbd2 thread by hand.
 func (s *pair) partition(ctx context.Context) error {
 	parts, err := s.Partitions(len(s.containers), partitionBytes)
 	if err != nil {

@@ -16,52 +16,52 @@ import (
 	"github.com/daybook-project/daybook/internal/fio"
 )
 
-// The loads: many writers with a queue each, so that who is promised a share
-// mostly has something waiting to take it with.
+// The loads have many writers, so that each container almost always has requests
+// waiting. Otherwise it could not use its share.
 const (
 	writers     = 16
 	blockBytes  = 1 << 20
 	warmUp      = 10 * time.Second
-	loadSeconds = 3600 // more than any phase: the loads are stopped
+	loadSeconds = 3600 // longer than any phase: the loads are stopped before
 )
 
-// The lengths of the writers' files of A and of B. Those that grow do so until
-// the phase of 40 s ends; those that do not are written once in the warm-up.
+// The lengths of the files of each writer of A and of B. Growing files are long enough
+// for a phase of 40 s. Rewritten files reach their length during the warm-up.
 var (
 	growingBytes   = [2]int64{72 << 20, 52 << 20}
 	rewritingBytes = [2]int64{3 << 20, 3 << 20}
 )
 
-// debugStatistics makes io.stat tell how long io.cost held a cgroup back.
+// debugStatistics makes io.stat report how long io.cost held back a cgroup.
 const debugStatistics = "/sys/module/blk_cgroup/parameters/blkcg_debug_stats"
 
-// RunInGuest runs a case, given as JSON, on this machine, a guest, and
-// writes its Phase as JSON to output; say gets a line now and then.
-func RunInGuest(ctx context.Context, text string, output, say io.Writer) error {
-	return fixture.RunInGuest(ctx, text, output, say, func(ctx context.Context, lab fixture.Lab, c Case) (Phase, error) {
-		return runCase(ctx, lab, c, warmUp, fixture.LinesTo(say))
+// RunInGuest runs a case, given as JSON, on this machine, which is a guest. It writes
+// the Phase as JSON to output, and messages to progress.
+func RunInGuest(ctx context.Context, text string, output, progress io.Writer) error {
+	return fixture.RunInGuest(ctx, text, output, progress, func(ctx context.Context, lab fixture.Lab, c Case) (Phase, error) {
+		return runCase(ctx, lab, c, warmUp, fixture.LinesTo(progress))
 	})
 }
 
-// runCase sets a case up, runs it and leaves the disk as it was.
-func runCase(ctx context.Context, l fixture.Lab, c Case, warmUp time.Duration, tell func(string)) (phase Phase, err error) {
+// runCase prepares a case, runs it and restores the disk.
+func runCase(ctx context.Context, l fixture.Lab, c Case, warmUp time.Duration, progress func(string)) (phase Phase, err error) {
 	if err := os.WriteFile(debugStatistics, []byte("1"), 0); err != nil {
-		return phase, fmt.Errorf("cannot make io.stat tell what io.cost holds back: %w", err)
+		return phase, fmt.Errorf("cannot make io.stat report the waits in io.cost: %w", err)
 	}
 	s, err := buildPair(ctx, l, c)
 	if err != nil {
 		return phase, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	return s.run(ctx, warmUp, tell)
+	return s.run(ctx, warmUp, progress)
 }
 
-// run measures both loads beside each other, once both have warmed up.
-func (s *pair) run(ctx context.Context, warmUp time.Duration, tell func(string)) (phase Phase, err error) {
+// run runs both loads at the same time and measures them after their warm-up.
+func (s *pair) run(ctx context.Context, warmUp time.Duration, progress func(string)) (phase Phase, err error) {
 	phase = Phase{Case: s.asked, Settings: s.settings}
 	var loads []*fio.Run
 	defer func() {
-		for _, load := range loads { // a second time, it does nothing
+		for _, load := range loads { // a second Stop does nothing
 			_, stopErr := load.Stop()
 			err = errors.Join(err, stopErr)
 		}
@@ -80,7 +80,7 @@ func (s *pair) run(ctx context.Context, warmUp time.Duration, tell func(string))
 	if err := fixture.Sleep(ctx, warmUp); err != nil {
 		return phase, err
 	}
-	if err := s.watch(ctx, tell, &phase); err != nil {
+	if err := s.watch(ctx, progress, &phase); err != nil {
 		return phase, err
 	}
 	for n, into := range []*Container{&phase.A, &phase.B} {
@@ -93,9 +93,9 @@ func (s *pair) run(ctx context.Context, warmUp time.Duration, tell func(string))
 	return phase, nil
 }
 
-// watch reads the counters each interval, and makes the phase of the first and
-// the last.
-func (s *pair) watch(ctx context.Context, tell func(string), phase *Phase) error {
+// watch reads the counters in each interval. The phase is the difference between the
+// last reading and the first.
+func (s *pair) watch(ctx context.Context, progress func(string), phase *Phase) error {
 	first, err := s.read()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *pair) watch(ctx context.Context, tell func(string), phase *Phase) error
 		}
 		share := now.since(last).share()
 		phase.Shares = append(phase.Shares, share)
-		tell(fmt.Sprintf("A %.1f %%, %.1f requests in the disk", 100*share, now.since(last).queue()))
+		progress(fmt.Sprintf("A %.1f %%, %.1f requests in the disk", 100*share, now.since(last).queue()))
 		last = now
 	}
 	all := last.since(first)
@@ -123,15 +123,15 @@ func (s *pair) watch(ctx context.Context, tell func(string), phase *Phase) error
 	return nil
 }
 
-// reading is all counters at a time, or between two times.
+// reading has all counters at one time, or their increase between two times.
 type reading struct {
 	at time.Duration
-	// bytes of A and B on the disk, and of their journals, which bytes has, too.
+	// bytes are the bytes of A and B on the disk; journal is their journals' part.
 	bytes, journal [2]uint64
 	disk           uint64
-	// held is for how long io.cost had something of A and of B waiting.
+	// held is how long io.cost held back requests of A and of B.
 	held [2]time.Duration
-	// waited is the sum over the disk's requests of the time that they took.
+	// waited is the sum of the times of the disk's requests.
 	waited     time.Duration
 	processors fixture.Processors
 }
@@ -149,7 +149,7 @@ func (r reading) since(before reading) reading {
 	return r
 }
 
-// share is A's, 0 if nobody did anything.
+// share is A's fraction of the bytes of both, 0 without I/O.
 func (r reading) share() float64 {
 	if r.bytes[0]+r.bytes[1] == 0 {
 		return 0
@@ -157,7 +157,7 @@ func (r reading) share() float64 {
 	return float64(r.bytes[0]) / float64(r.bytes[0]+r.bytes[1])
 }
 
-// queue is how many requests were under way, on average (Little's law).
+// queue is the mean number of outstanding requests (Little's law).
 func (r reading) queue() float64 { return r.waited.Seconds() / r.at.Seconds() }
 
 func (s *pair) read() (r reading, err error) {
@@ -184,15 +184,15 @@ func (s *pair) read() (r reading, err error) {
 	return r, err
 }
 
-// bytesOf is what a cgroup and those below it did on the disk.
+// bytesOf returns the bytes that a cgroup and its descendants moved on the disk.
 func (s *pair) bytesOf(path string) (uint64, error) {
 	all, err := s.Lab.Tree.IO(path)
-	c := all[s.Disk.Device.Dev] // none: it did nothing yet
+	c := all[s.Disk.Device.Dev] // zero if the cgroup had no I/O yet
 	return c.ReadBytes + c.WriteBytes, err
 }
 
-// diskWork reads what a disk moved, and how long its requests took, from
-// /sys/block/NAME/stat (Documentation/block/stat.rst).
+// diskWork reads the bytes that a disk moved, and the sum of the times of its requests,
+// from /sys/block/NAME/stat (Documentation/block/stat.rst).
 func diskWork(disk blockdev.Disk) (bytes uint64, waited time.Duration, err error) {
 	stat, err := disk.Stat()
 	if err != nil {
@@ -206,8 +206,8 @@ func diskWork(disk blockdev.Disk) (bytes uint64, waited time.Duration, err error
 	return stat.Bytes(), waited, err
 }
 
-// parseHeld reads cost.wait, in microseconds, of a disk in io.stat; 0 if it is
-// not there, as under BFQ.
+// parseHeld reads cost.wait of a disk, in microseconds, from io.stat; 0 if it is
+// missing, as under BFQ.
 func parseHeld(stat string, dev blockdev.Dev) (time.Duration, error) {
 	for line := range strings.Lines(stat) {
 		fields := strings.Fields(line)
@@ -224,7 +224,7 @@ func parseHeld(stat string, dev blockdev.Dev) (time.Duration, error) {
 	return 0, nil
 }
 
-// The fields of a disk's stat, from 0.
+// Indexes of fields in a disk's stat.
 const diskTimeInQueue = 10 // milliseconds, of all requests together
 
 func parseWaited(stat string) (time.Duration, error) {

@@ -8,34 +8,34 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
-// Report tells the result to people.
+// Report returns the result as a page.
 func (r Result) Report() (report.Report, error) {
 	page := report.Report{
 		Title: "Volumes on cgroup v2, under io.cost and under BFQ",
 		Lead: []string{
-			fmt.Sprintf("Does a volume get the share of the disk that its weight promises? Two containers with weights of %d (A) and %d (B) on one virtio disk of %.1f MB/s (QEMU's limit on reads and writes together), "+
-				"in guests with Debian's kernels and cgroup v2. Both are fio with %d writers in threads, each writing a file of its own in blocks of 1 MiB through the page cache, with an fsync after each. "+
-				"**growing**: the files get longer all the time. **rewriting**: files of %d MiB, again and again.",
+			fmt.Sprintf("Does a volume get the share of the disk that its weight gives it? Two containers with weights of %d (A) and %d (B) share one virtio disk of %.1f MB/s (QEMU's limit on reads and writes together), "+
+				"in guests with Debian's kernels and cgroup v2. Both run fio with %d threads. Each thread writes its own file in blocks of 1 MiB through the page cache, and calls fsync after each block. "+
+				"**growing**: the files grow during the whole phase. **rewriting**: files of %d MiB are rewritten again and again.",
 				fixture.WeightA, fixture.WeightB, float64(DiskBytesPerSecond)/1e6, writers, rewritingBytes[0]>>20),
-			"**VX**: a volume each, full, with direct I/O, in a pool on an XFS, attached as `daybook volume attach` does it, jbd2 in PARENT/journal. **P**: no Daybook, a partition with an ext4 each, jbd2 moved by hand.",
-			fmt.Sprintf("**io.cost** has a model of three quarters of what the disk can do, so that what has to wait waits before the disk, and a period of %d ms. **io.cost-short** has the same model and a period of 1 ms, which is what the kernel takes if io.cost.qos names no latency: "+
-				"a write of 1 MiB takes the disk some 30 of those. **io.cost-full** has a model of all that the disk can do. **bfq** is BFQ.", 2*costLatency.Milliseconds()),
-			fmt.Sprintf("The bound is on VX under io.cost: A within %.0f points of %.0f %%, with at least %.0f %% of what the model allows used. The others are for comparison.",
+			"**VX**: a volume for each container, full, with direct I/O, in a pool on XFS, attached as by `daybook volume attach`, jbd2 in PARENT/journal. **P**: without Daybook, a partition with ext4 for each container, jbd2 moved by hand.",
+			fmt.Sprintf("**io.cost** has a model of three quarters of the disk's rate, so that requests wait in io.cost and not in the disk, and a period of %d ms. **io.cost-short** has the same model and a period of 1 ms, the kernel's default if io.cost.qos has no latency; "+
+				"a write of 1 MiB takes about 30 ms. **io.cost-full** has a model of the disk's full rate. **bfq** is BFQ.", 2*costLatency.Milliseconds()),
+			fmt.Sprintf("The bounds apply to VX under io.cost: A's share within %.0f points of %.0f %%, and at least %.0f %% of the model's rate used. The other rows are for comparison.",
 				100*maxError, 100*fixture.TargetA, 100*minUse),
-			"Shares are of what io.stat of the two parent cgroups counts on the disk, data, journal and all. “Requests in the disk” is their mean number in the disk and its scheduler; what io.cost holds back is not there yet. “Held back” is the part of the time in which io.cost had something of the container waiting (cost.wait): where it has not, the container asks for less than its share. " +
-				"“Idle” is the guest's processors: they are emulated, and would spoil the shares if the loads waited for them.",
-			"Under BFQ a partition gets its share and a volume does not. On Linux 6.18 with cgroup v1 this was traced: a loop device's I/O reaches the disk from kworkers that all loop devices share, and BFQ's queues belong to threads, so that a queue moves from cgroup to cgroup with what is in it. " +
-				"io.cost asks each bio for its cgroup, and the loop driver gives it that of who asked.",
-			"The model must be below what the disk can do. Else what it lets through waits in the disk (“requests in the disk”), which takes turns without weights, and a commit of jbd2 waits behind all of it: A, whose writers then all wait for the same commit, has often nothing that could be held back, and asks for less than its share. " +
-				"And the period must be longer than a write takes: with one of 1 ms, io.cost lets through more than its model says (“of what they may”).",
-			"To be seen beside each other: a volume under io.cost and a partition under io.cost. Where both are off by as much, as in rewriting, it is not the volume; why io.cost gives A less there, though it has something waiting, is not known.",
+			"Shares are computed from io.stat of the two parent cgroups; they include data and journal. “Requests in the disk” is the mean number of requests in the disk and its scheduler, without those that io.cost holds back. “Held back” is the fraction of the time in which io.cost held back requests of the container (cost.wait). At all other times the container asks for less than its share. " +
+				"“Idle” is the idle time of the guest's processors. They are emulated; the shares would be wrong if the loads waited for them.",
+			"Under BFQ a partition gets its share and a volume does not. A trace on Linux 6.18 with cgroup v1 shows the reason. A loop device's I/O reaches the disk from kworkers that all loop devices share. BFQ's queues belong to threads, so a queue moves from cgroup to cgroup with its requests. " +
+				"io.cost reads the cgroup of each bio, which the loop driver sets to the cgroup of the request.",
+			"The model must be below the disk's rate. Otherwise requests wait in the disk (“requests in the disk”), which knows no weights, and a commit of jbd2 waits behind all of them. All writers of A then wait for this commit, so A often has no request that io.cost could hold back, and asks for less than its share. " +
+				"And the period must be longer than a write takes: with a period of 1 ms, io.cost lets through more than its model allows (“of the allowed rate”).",
+			"Compare a volume under io.cost with a partition under io.cost. If both are off by the same amount, as in rewriting, the volume is not the reason. Why io.cost gives A less there, although A has requests waiting, is not known.",
 		},
 		Host: r.Host,
 	}
 	for _, kernel := range r.kernels() {
 		table := report.Table{
 			Title: "Linux " + kernel,
-			Columns: []string{"arrangement, load, divider", "share of A", "off by", "intervals", "A MB/s", "B MB/s", "of what they may", "journal of A, B MB",
+			Columns: []string{"arrangement, load, divider", "share of A", "off by", "intervals", "A MB/s", "B MB/s", "of the allowed rate", "journal of A, B MB",
 				"sync of A, B ms", "A, B held back", "requests in the disk", "idle", "bound kept"},
 		}
 		settings := make(map[string]string)
@@ -58,7 +58,7 @@ func (r Result) Report() (report.Report, error) {
 	return page, nil
 }
 
-// kernels lists them in the order of the runs.
+// kernels lists the kernels in the order of the runs.
 func (r Result) kernels() []string {
 	var all []string
 	for _, run := range r.Runs {

@@ -81,7 +81,7 @@ type Phase struct {
 	SyncB synctime.Latencies `json:"sync_b"`
 	// RateB is the neighbour's throughput in bytes a second.
 	RateB float64 `json:"neighbour_rate"`
-	// ShareA is A's part of the I/O of A and B on the disk, 0 to 1.
+	// ShareA is A's fraction of the I/O of A and B on the disk, 0 to 1.
 	ShareA float64 `json:"share_a"`
 	// The containers' bytes, which include their journals' bytes.
 	BytesA        uint64 `json:"bytes_a"`
@@ -144,9 +144,9 @@ func Bench(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	return result, nil
 }
 
-// takeOver copies the phases beside neighbours other than these from before, if it
+// copyPhases copies the phases beside other neighbours than these from before, if it
 // was measured with the same settings. before may be nil.
-func (p *Part) takeOver(before *Part, neighbours []fio.Neighbour) {
+func (p *Part) copyPhases(before *Part, neighbours []fio.Neighbour) {
 	if before == nil || before.Settings != p.Settings {
 		return
 	}
@@ -174,7 +174,7 @@ func runPart(ctx context.Context, l fixture.Lab, o Options, planned plannedPart,
 		return part, err
 	}
 	neighbours := o.beside(planned)
-	part.takeOver(before, neighbours)
+	part.copyPhases(before, neighbours)
 	var rounds []Phase
 	for range o.Rounds {
 		for _, arrangement := range o.Arrangements {
@@ -194,7 +194,7 @@ func runPart(ctx context.Context, l fixture.Lab, o Options, planned plannedPart,
 }
 
 // medianPhases keeps one phase of each arrangement and neighbour: the one with the
-// median rate, the lower one of two.
+// median rate. Of an even number of phases it keeps the slower of the two in the middle.
 func medianPhases(rounds []Phase) []Phase {
 	var medians []Phase
 	for len(rounds) > 0 {

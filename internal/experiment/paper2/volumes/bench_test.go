@@ -212,7 +212,7 @@ func TestATargetOverZeroIsNotMet(t *testing.T) {
 }
 
 // Results of an older version have no data mode and other loads.
-func TestPartsWithoutADataModeAreNotTakenOver(t *testing.T) {
+func TestPartsWithoutADataModeAreNotCopied(t *testing.T) {
 	var before Result
 	text := `{"parts":[{"disk":"hdd","load":"mariadb"},{"disk":"hdd","load":"fio","data_mode":"ordered"}]}`
 	if err := json.Unmarshal([]byte(text), &before); err != nil {
@@ -226,12 +226,12 @@ func TestPartsWithoutADataModeAreNotTakenOver(t *testing.T) {
 	}
 }
 
-func TestPhasesAreTakenOverUnderTheSameSettingsOnly(t *testing.T) {
+func TestPhasesAreCopiedOnlyUnderTheSameSettings(t *testing.T) {
 	before := &Part{Settings: "a disk", Phases: []Phase{{Neighbour: Alone}, {Neighbour: Limited}, {Neighbour: fio.HighFsync}}}
 	for settings, want := range map[string]int{"a disk": 2, "another": 0} {
 		part := Part{Settings: settings}
-		part.takeOver(before, []fio.Neighbour{Limited})
-		part.takeOver(nil, []fio.Neighbour{Limited})
+		part.copyPhases(before, []fio.Neighbour{Limited})
+		part.copyPhases(nil, []fio.Neighbour{Limited})
 		if len(part.Phases) != want || slices.ContainsFunc(part.Phases, func(p Phase) bool { return p.Neighbour == Limited }) {
 			t.Errorf("%s: %+v; want %d phases, none beside %s", settings, part.Phases, want, Limited)
 		}

@@ -41,7 +41,7 @@ func syncs(n fio.Neighbour) fio.Neighbour {
 // limit limits a container's writes to the disk, and returns a function that
 // restores the old limit. The limit is on the cgroup of the processes, because on
 // v1 the kernel's throttling is not hierarchical.
-func (s *pair) limit(t *fixture.Container) (putBack func() error, err error) {
+func (s *pair) limit(t *fixture.Container) (restore func() error, err error) {
 	tree, dev := s.Lab.Tree, s.Disk.Device.Dev
 	before, err := tree.Limits(t.Load, dev)
 	if err != nil {

@@ -18,34 +18,33 @@ import (
 
 // The loads.
 const (
-	// fioBlockBytes is one write, through the page cache as any program's.
+	// fioBlockBytes is the size of a write, through the page cache.
 	fioBlockBytes = 1 << 20
-	// fioWriters are those of A and of its neighbour where A is fio: as many
-	// as it takes for both to have something queued always, without which
-	// there is nothing to divide by weights. A database's neighbour has
-	// neighbourWriters.
+	// fioWriters is the number of writers of A, and of its neighbour, if A is fio.
+	// With fewer, a queue may be empty, and then weights have no effect. The
+	// neighbour of a database has neighbourWriters.
 	fioWriters       = 16
 	neighbourWriters = 2
-	// fioSpaceBytes are what the files of all writers together have: they
-	// fit into a container's file system, and who syncs gets round once at
-	// most in a phase.
+	// fioSpaceBytes is the total size of the writers' files. They fit into a
+	// container's file system, and a writer that syncs rewrites its file at most
+	// once in a phase.
 	fioSpaceBytes = 768 << 20
-	// neighbourSeconds is more than any phase: the neighbour is stopped.
+	// neighbourSeconds is longer than any phase. The neighbour is stopped before.
 	neighbourSeconds = 600
 	databaseClients  = 8
 	databaseRows     = 100_000
-	// starvedPatience is how long A may take for its last sync, once its time
-	// is over, while the neighbour goes on. On a shared ext4 that sync may wait
-	// for a neighbour that rewrites its files as long as there is one.
+	// starvedPatience is the maximum wait for A's last sync after the end of the
+	// phase, while the neighbour still writes. On a shared ext4 this sync may wait
+	// until the neighbour stops rewriting its files.
 	starvedPatience = 10 * time.Second
-	// warmUpVolumes is how long the loads work before anything counts.
+	// warmUpVolumes is how long the loads run before the measurement.
 	warmUpVolumes = 3 * time.Second
-	// warmUpControl is four intervals of the daemon, after which shares are
-	// where they are to be.
+	// warmUpControl is four intervals of the daemon. It needs them to reach the
+	// configured shares.
 	warmUpControl = 20 * time.Second
 )
 
-// warmUp is how long the loads of a pair work before anything counts.
+// warmUp is how long the loads of a pair run before the measurement.
 func (s *pair) warmUp() time.Duration {
 	if s.conditions.arrangement.Controlled() {
 		return warmUpControl
@@ -53,8 +52,8 @@ func (s *pair) warmUp() time.Duration {
 	return warmUpVolumes
 }
 
-// subject is what A does in all phases of a pair: fio, or a database server
-// with its clients.
+// subject is A's load in all phases of a pair: fio, or a database server with its
+// clients.
 type subject struct {
 	pair   *pair
 	server *database.Server // nil: fio
@@ -82,14 +81,14 @@ func (u *subject) close() error {
 	return errors.Join(u.pair.setInstant(true), u.server.Stop())
 }
 
-// outcome is what A's load did in a phase.
+// outcome is the result of A's load in a phase.
 type outcome struct {
 	rate     float64
 	database *database.Result
 	err      error
 }
 
-// run works for the time, which follows the warm-up.
+// run runs the load for this time after the warm-up.
 func (u *subject) run(ctx context.Context, seconds int) outcome {
 	if u.server == nil {
 		directory := filepath.Join(u.pair.a.Directory, "fio")
@@ -113,7 +112,7 @@ func (u *subject) run(ctx context.Context, seconds int) outcome {
 	return outcome{rate: result.PerSecond(), database: &result, err: err}
 }
 
-// besideWriters is how many writers a neighbour has.
+// besideWriters is the number of the neighbour's writers.
 func (u *subject) besideWriters() int {
 	if u.server == nil {
 		return fioWriters
@@ -121,7 +120,7 @@ func (u *subject) besideWriters() int {
 	return neighbourWriters
 }
 
-// writers is the fio job of a neighbour in a new directory.
+// writers returns the fio job of a neighbour in a new directory.
 func (s *pair) writers(directory string, neighbour fio.Neighbour, count int, length time.Duration) (fio.Job, error) {
 	every, err := syncs(neighbour).FsyncEvery()
 	if err != nil {
@@ -142,7 +141,7 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 	if err := s.writeOut(); err != nil {
 		return phase, err
 	}
-	// Without a log: it would tell of the host's other disks.
+	// Without a log, which would report the host's other disks.
 	source, err := meter.Open(ctx, meter.Options{Interval: o.Interval, Tree: l.Tree, Naming: fixture.Naming(nil)})
 	if err != nil {
 		return phase, err
@@ -161,7 +160,7 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 		return phase, err
 	}
 	end := sync.OnceValues(func() (fio.Result, error) {
-		// At once, not at the pace of a disk with a full queue.
+		// Without delays, so that a full queue does not slow the stop.
 		instant := s.setInstant(true)
 		result, err := stop()
 		return result, errors.Join(instant, err)
@@ -172,9 +171,9 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 		err = errors.Join(err, endErr, s.clear())
 	}()
 	if s.conditions.arrangement.Controlled() {
-		stopSteering := s.startControl(ctx)
-		// Before the neighbour ends: it gives the weights back.
-		defer func() { err = errors.Join(err, stopSteering()) }()
+		stopControl := s.startControl(ctx)
+		// It restores the weights, so it stops before the neighbour does.
+		defer func() { err = errors.Join(err, stopControl()) }()
 	}
 	done := make(chan outcome, 1)
 	working, cancel := context.WithCancel(ctx)
@@ -200,10 +199,10 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 	return phase, errors.Join(watched, result.err)
 }
 
-// starved waits for a load that ends only now that the neighbour has, and counts
-// what it did in its time alone. fio's time may not have begun yet: what it did is
-// what it synced while it was watched. A database's clients began nothing after
-// their time.
+// starved waits for a load that ends only after its neighbour, and counts only the
+// work within the phase. For fio these are the syncs of the phase, because fio may
+// still be in its warm-up. The clients of a database start no transaction after their
+// time, so inTime needs only their total.
 func (u *subject) starved(cancel func(), done <-chan outcome, phase *Phase, seconds int) outcome {
 	if u.server == nil {
 		cancel()
@@ -217,14 +216,14 @@ func (u *subject) starved(cancel func(), done <-chan outcome, phase *Phase, seco
 	return result
 }
 
-// inTime is the rate of a load that took longer than it was given, without the
-// last transaction of each client, which is what it waited for.
+// inTime returns the rate of a load that took longer than its time. It leaves out the
+// last transaction of each client, which ended late.
 func inTime(r database.Result, seconds int) float64 {
 	return float64(r.Transactions-min(r.Transactions, databaseClients)) / float64(seconds)
 }
 
-// startNeighbour starts B's load and returns what stops it, and takes its limit
-// away.
+// startNeighbour starts B's load. The function that it returns removes B's limit and
+// stops the load.
 func (s *pair) startNeighbour(neighbour fio.Neighbour, count int) (stop func() (fio.Result, error), err error) {
 	if neighbour == Alone {
 		return func() (fio.Result, error) { return fio.Result{}, nil }, nil
@@ -244,7 +243,7 @@ func (s *pair) startNeighbour(neighbour fio.Neighbour, count int) (stop func() (
 		return nil, errors.Join(err, free())
 	}
 	return func() (fio.Result, error) {
-		freed := free() // first: its last sync would take long
+		freed := free() // first, because the limit would delay the last sync
 		result, err := run.Stop()
 		return result, errors.Join(freed, err)
 	}, nil
@@ -252,10 +251,10 @@ func (s *pair) startNeighbour(neighbour fio.Neighbour, count int) (stop func() (
 
 func fioDirectory(t *fixture.Container) string { return filepath.Join(t.Directory, "fio") }
 
-// clear takes the neighbour's files away.
+// clear removes the neighbour's files.
 func (s *pair) clear() error { return os.RemoveAll(fioDirectory(s.b)) }
 
-// watchPhase waits for the end of the warm-up and samples from then on.
+// watchPhase waits for the end of the warm-up and then takes the samples.
 func watchPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, source *meter.Meter, times *synctime.Probe, phase *Phase) error {
 	if err := fixture.Sleep(ctx, s.warmUp()); err != nil {
 		return err
@@ -310,11 +309,11 @@ func (p *Phase) sum(s *pair) {
 	}
 }
 
-// account makes of a sample of all disks one of the disk under the containers,
-// with only these in it, and gives the disk's own account beside.
+// account reduces a sample of all disks to the disk under the containers, with only
+// these containers. It also returns the account of the whole disk.
 //
-// With a loop device, a container is all that the device did, whoever the
-// kernel charged for it. Without, it is its cgroup's line.
+// A container with a loop device has all I/O of this device, whichever cgroup the
+// kernel charged. Without a loop device it has the I/O of its cgroup.
 func (s *pair) account(sample account.Sample) (own account.Sample, disk account.Device) {
 	disk = deviceOf(sample, s.Disk.Device.Name)
 	device := account.Device{Device: "disk", Dev: disk.Dev, DiskBytes: disk.DiskBytes}
@@ -339,7 +338,7 @@ func (s *pair) account(sample account.Sample) (own account.Sample, disk account.
 	return own, disk
 }
 
-// deviceOf is a device's account; what did nothing is not listed.
+// deviceOf returns the account of a device. A device without I/O is not in a sample.
 func deviceOf(sample account.Sample, name string) account.Device {
 	for _, d := range sample.Devices {
 		if d.Device == name {

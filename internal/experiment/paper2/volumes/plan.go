@@ -14,23 +14,22 @@ import (
 // DataMode is how ext4 writes new data in its ordered journal mode.
 type DataMode string
 
-// The ways of ext4 with new data that a program wrote through the page cache.
+// The data modes of ext4, for new data that a program writes through the page cache.
 const (
-	// Ordered: new extents are written at once, and the transaction with
-	// them may not commit before their data is on the disk. That is how
-	// paper 2's kernels did it, and the mount option nodioread_nolock does.
+	// Ordered means that a transaction with new extents commits only after their data
+	// is on the disk. The kernels of paper 2 did this; today the mount option
+	// nodioread_nolock does.
 	Ordered DataMode = "ordered"
-	// Unwritten: new extents are marked unwritten until their data is on the
-	// disk, and only then enter a transaction: no commit waits for data.
-	// The kernel's default since 5.6, at first only where blocks are as large
-	// as pages.
+	// Unwritten means that new extents are marked unwritten until their data is on
+	// the disk, and enter a transaction only then: no commit waits for data. It is
+	// the kernel's default since 5.6, at first only if blocks are as large as pages.
 	Unwritten DataMode = "unwritten"
 )
 
-// DataModes lists them.
+// DataModes lists all data modes.
 func DataModes() []DataMode { return []DataMode{Ordered, Unwritten} }
 
-// mountOption is ext4's for the mode.
+// mountOption returns ext4's mount option for the mode.
 func (m DataMode) mountOption() string {
 	if m == Unwritten {
 		return "dioread_nolock"
@@ -42,18 +41,18 @@ func (m DataMode) mountOption() string {
 type plannedPart struct {
 	disk, load string
 	mode       DataMode
-	// neighbours that it has, the quietest first; none in the parts that
-	// have their own.
+	// neighbours are the neighbours of A, the quietest first; nil in parts that
+	// choose their own.
 	neighbours []fio.Neighbour
 }
 
-// has says whether the part is measured in an arrangement. Control divides what
-// is asked for, of which a database that waits for each sync has nothing queued.
+// has reports whether the part is measured in an arrangement. Control is measured with
+// fio only: a database that waits for each sync has no queue that weights could divide.
 func (p plannedPart) has(a fixture.Arrangement) bool { return !a.Controlled() || p.load == fioLoad }
 
 func (p plannedPart) String() string { return fmt.Sprintf("%s, %s, %s", p.disk, p.load, p.mode) }
 
-// plan is the whole experiment, in the order of the page.
+// plan returns the whole experiment, in the order of the page.
 func plan() []plannedPart {
 	few := []fio.Neighbour{Alone, fio.HighFsync, Limited}
 	return []plannedPart{
@@ -71,11 +70,11 @@ func plan() []plannedPart {
 type Options struct {
 	// Seconds is the length of a phase, Rounds how often each is measured.
 	Seconds, Rounds int
-	// Interval is that of a sample; Seconds hold a whole number of them.
+	// Interval is the length of a sample; a phase is a whole number of samples.
 	Interval time.Duration
-	// Disks, Loads, DataModes and Neighbours choose of the plan. What is not
-	// measured is taken over from Before; but phases beside one neighbour are
-	// of one run, so those in other Arrangements are not.
+	// Disks, Loads, DataModes and Neighbours select parts of the plan. Other parts
+	// are copied from Before. All phases beside one neighbour are from one run, so
+	// phases in other Arrangements are not copied.
 	Disks, Loads []string
 	DataModes    []DataMode
 	Neighbours   []fio.Neighbour
@@ -83,7 +82,7 @@ type Options struct {
 	Before       Result
 }
 
-// Full is the benchmark, Quick a look whether it works.
+// Full is the benchmark, Quick a short run that tests it.
 var (
 	Full = Options{
 		Seconds: 12, Rounds: 1, Interval: 2 * time.Second,
@@ -95,7 +94,7 @@ var (
 	}
 )
 
-// Check says what is wrong with the options.
+// Check returns an error if the options are invalid.
 func (o Options) Check() error {
 	if o.Interval < meter.MinInterval || time.Duration(o.Seconds)*time.Second < o.Interval {
 		return fmt.Errorf("phases of %d s with samples of %v: want at least one sample, of at least %v", o.Seconds, o.Interval, meter.MinInterval)
@@ -112,11 +111,11 @@ func (o Options) Check() error {
 		{"arrangement", texts(o.Arrangements), texts(fixture.Arrangements())},
 	} {
 		if len(list.asked) == 0 {
-			return fmt.Errorf("no %s: choose of %s", list.what, strings.Join(list.choice, ", "))
+			return fmt.Errorf("no %s: choose from %s", list.what, strings.Join(list.choice, ", "))
 		}
 		for _, name := range list.asked {
 			if !slices.Contains(list.choice, name) {
-				return fmt.Errorf("no %s %q: choose of %s", list.what, name, strings.Join(list.choice, ", "))
+				return fmt.Errorf("no %s %q: choose from %s", list.what, name, strings.Join(list.choice, ", "))
 			}
 		}
 	}
@@ -127,16 +126,16 @@ func (o Options) Check() error {
 		}
 		parts = append(parts, p.String())
 	}
-	return fmt.Errorf("nothing to measure: no part of the experiment is all of what is asked for; there are %s", strings.Join(parts, "; "))
+	return fmt.Errorf("nothing to measure: no part of the experiment matches all options; the parts are %s", strings.Join(parts, "; "))
 }
 
-// asks says whether the part is to be measured.
+// asks reports whether the part is to be measured.
 func (o Options) asks(p plannedPart) bool {
 	return slices.Contains(o.Disks, p.disk) && slices.Contains(o.Loads, p.load) && slices.Contains(o.DataModes, p.mode) &&
 		(p.neighbours == nil || len(o.beside(p)) > 0 && slices.ContainsFunc(o.Arrangements, p.has))
 }
 
-// beside are the part's neighbours that are asked for.
+// beside returns the part's neighbours that the options select.
 func (o Options) beside(p plannedPart) []fio.Neighbour {
 	var asked []fio.Neighbour
 	for _, n := range p.neighbours {

@@ -10,8 +10,8 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// attachVolumes gives each container a volume of a new pool on the disk, its
-// jbd2 thread placed under its weight or left where it is.
+// attachVolumes gives each container a volume of a new pool on the disk. If placed, the
+// jbd2 thread of each volume moves under the weight of its container.
 func (s *pair) attachVolumes(ctx context.Context, provision volume.Provision, placed bool) error {
 	pool, err := s.newPool(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *pair) attachVolumes(ctx context.Context, provision volume.Provision, pl
 	return nil
 }
 
-// newPool makes a file system on the disk and a pool in it.
+// newPool makes a file system on the disk, and a pool in it.
 func (s *pair) newPool(ctx context.Context) (*volume.Pool, error) {
 	var directory string
 	var err error
@@ -44,8 +44,8 @@ func (s *pair) newVolume(ctx context.Context, pool *volume.Pool, t *fixture.Cont
 	return s.attachContainer(ctx, pool, t, volume.CreateOptions{SizeBytes: volumeBytes, Provision: provision}, placed)
 }
 
-// attachDevices gives each container a volume on a partition; their pool, which
-// has only their records, is not on the disk.
+// attachDevices gives each container a volume on a partition. Their pool has only their
+// records and is not on the disk.
 func (s *pair) attachDevices(ctx context.Context) error {
 	parts, err := s.Partitions(len(s.containers()), partitionBytes)
 	if err != nil {
@@ -84,15 +84,15 @@ func (s *pair) attachContainer(ctx context.Context, pool *volume.Pool, t *fixtur
 	return nil
 }
 
-// PoolJournal is what is left of the pool's own journal under a volume that
-// works alone.
+// PoolJournal is the I/O of the pool's own journal under one volume that has no
+// neighbour.
 type PoolJournal struct {
 	Provision volume.Provision `json:"provision"`
 	Phase
 }
 
-// poolJournals measures it with a high-fsync writer in a thin and in a full
-// volume.
+// poolJournals measures the pool's own journal under a high-fsync writer, in a thin and
+// in a full volume.
 func poolJournals(ctx context.Context, l fixture.Lab, o Options, planned plannedPart) (all []PoolJournal, err error) {
 	for _, provision := range []volume.Provision{volume.Thin, volume.Full} {
 		l.Announce("volumes", fmt.Sprintf("%s, the pool's own journal, %s volume", planned.disk, provision), nil)

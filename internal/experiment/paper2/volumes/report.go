@@ -9,24 +9,24 @@ import (
 	"github.com/daybook-project/daybook/internal/fio"
 )
 
-// Report tells the result to people.
+// Report returns the result as a page.
 func (r Result) Report() (report.Report, error) {
 	page := report.Report{
 		Title: "A journal for each container",
 		Lead: []string{
-			fmt.Sprintf("Two containers share one disk by weights of %d (A) and %d (B). A runs a database, or fio; B is its neighbour, fio in %d threads, each writing a file of its own from beginning to end "+
-				"in blocks of %d MiB through the page cache, and never calling fsync (no-fsync), after every %d writes (low-fsync) or after each (high-fsync). **limited** is high-fsync in a container "+
-				"that may write %d MB/s to the disk (`io.max`, or on cgroup v1 `blkio.throttle.write_bps_device`). As A, fio is a high-fsync writer, too; it and its neighbour then have %d threads each.",
+			fmt.Sprintf("Two containers share one disk by weights of %d (A) and %d (B). A runs a database or fio. B is its neighbour: fio with %d threads, each of which writes its own file sequentially "+
+				"in blocks of %d MiB through the page cache. B never calls fsync (no-fsync), or calls it after every %d writes (low-fsync) or after each write (high-fsync). **limited** is high-fsync in a container "+
+				"with a limit of %d MB/s on its writes to the disk (`io.max`, or on cgroup v1 `blkio.throttle.write_bps_device`). If A runs fio, it is a high-fsync writer too; A and B then have %d threads each.",
 				fixture.WeightA, fixture.WeightB, neighbourWriters, fioBlockBytes>>20, lowEvery(), limitedBps/1_000_000, fioWriters),
-			"**ordered** and **unwritten** are ext4's ways with new data, for S, volumes and partitions alike: as the paper's kernels did it (mount option `nodioread_nolock`), and the default since Linux 5.6.",
-			"**S**: directories of one ext4. **V**: a volume each (full), jbd2 in the root cgroup. **VA**: a volume each, jbd2 placed under its container's weight by `daybook volume attach`. **VX**: as VA, with the pool on an XFS and not on an ext4. **VC**: as VX, while `daybook control` steers the two to 70:30, which it begins to 20 seconds before anything counts. **VD**: a volume on a partition each (`--device`), jbd2 placed: no image, no loop device. **VDC**: as VD, under control. " +
-				"**P**: no Daybook, a partition each, jbd2 moved by hand; what a journal each can reach at best. **L**: as P, with a loop device over each partition: " +
-				"from P to L is what loop devices cost, from L to VA what the pool's file system does.",
-			fmt.Sprintf("MariaDB: InnoDB, O_DIRECT, autocommit, binary log synced with each commit, %d clients of sysbench oltp_insert on ten tables. PostgreSQL: as it comes, %d clients of pgbench. "+
-				"“Sync” is the time of the calls of fsync and fdatasync of A's processes, measured in the kernel. Shares count data, journal and metadata of each container; "+
-				"with a loop device, all that it did. A neighbour's MB/s are what it wrote to its files; without a sync, much of that stays in memory.", databaseClients, databaseClients),
-			"Read with care: S lies on the whole disk, a partition or a volume on a third of it, so that some of what P, L and V are better alone is shorter seeks. " +
-				"And weights divide a disk among those who always have a request waiting. Who waits for each sync has one at a time, in another thread each time (database, jbd2), and BFQ waits for threads, not for cgroups.",
+			"**ordered** and **unwritten** are data modes of ext4, the same for S, volumes and partitions. The paper's kernels used ordered (mount option `nodioread_nolock`). Unwritten is the default since Linux 5.6.",
+			"**S**: directories of one ext4. **V**: a volume for each container (full), jbd2 in the root cgroup. **VA**: as V, jbd2 placed under its container's weight by `daybook volume attach`. **VX**: as VA, with the pool on XFS. **VC**: as VX, under `daybook control` with a target of 70:30, started 20 seconds before the measurement. **VD**: a volume on a partition for each container (`--device`), jbd2 placed: no image, no loop device. **VDC**: as VD, under control. " +
+				"**P**: without Daybook, a partition for each container, jbd2 moved by hand; the best that a journal for each container can reach. **L**: as P, with a loop device over each partition. " +
+				"The step from P to L is the cost of the loop devices; the step from L to VA is the cost of the pool's file system.",
+			fmt.Sprintf("MariaDB: InnoDB, O_DIRECT, autocommit, binary log synced with each commit, %d clients of sysbench oltp_insert on ten tables. PostgreSQL: default configuration, %d clients of pgbench. "+
+				"“Sync” is the time of a call of fsync or fdatasync by A's processes, measured in the kernel. Shares count data, journal and metadata of each container; "+
+				"with a loop device, all I/O of this device. A neighbour's MB/s are its writes to its files; without syncs, much of this data stays in memory.", databaseClients, databaseClients),
+			"Read with care. S uses the whole disk, a partition or a volume only a third of it. So a part of the gain of P, L and V without a neighbour comes from shorter seeks. " +
+				"And weights divide a disk only among cgroups that always have a request waiting. A program that waits for each sync has one request at a time, from alternating threads (database, jbd2), and BFQ idles for threads, not for cgroups.",
 		},
 		Host: r.Host,
 	}
@@ -75,16 +75,16 @@ func (p Part) figureName() string {
 }
 
 func (p Part) note() string {
-	return fmt.Sprintf("Disk: %s. Last measured %s; the phases of one neighbour, in all arrangements, are of one run.%s", p.Settings, p.Measured.Format("2006-01-02 15:04 UTC"), p.repeated())
+	return fmt.Sprintf("Disk: %s. Last measured %s; all arrangements beside one neighbour were measured in one run.%s", p.Settings, p.Measured.Format("2006-01-02 15:04 UTC"), p.repeated())
 }
 
-// repeated says which phases are medians.
+// repeated returns a sentence for each neighbour whose phases are medians.
 func (p Part) repeated() string {
 	text := ""
 	for _, n := range p.neighbours() {
 		for _, phase := range p.Phases {
 			if phase.Neighbour == n && phase.Rounds > 1 {
-				text += fmt.Sprintf(" %s: of %d rounds, all arrangements in turn, the phase of median throughput.", n, phase.Rounds)
+				text += fmt.Sprintf(" %s: of %d rounds, the phase with the median throughput; the arrangements ran in turn.", n, phase.Rounds)
 				break
 			}
 		}
@@ -92,7 +92,7 @@ func (p Part) repeated() string {
 	return text
 }
 
-// table has a row for each phase, those of one neighbour together.
+// table returns a table with a row for each phase, ordered by neighbour.
 func (p Part) table() report.Table {
 	rate := "A, transactions/s"
 	if p.Load == fioLoad {
@@ -137,7 +137,7 @@ func (p Part) table() report.Table {
 	return t
 }
 
-// neighbours lists those that were measured, the quietest first.
+// neighbours lists the neighbours that were measured, the quietest first.
 func (p Part) neighbours() []fio.Neighbour {
 	var all []fio.Neighbour
 	for _, n := range allNeighbours() {
@@ -153,7 +153,7 @@ func (p Part) neighbours() []fio.Neighbour {
 
 func (p Part) poolTable() report.Table {
 	t := report.Table{
-		Title: p.title(), Note: p.note() + " One high-fsync writer in one volume, nobody else. The pool's journal commits because a flush of the volume is an fsync of its image.",
+		Title: p.title(), Note: p.note() + " One high-fsync writer in one volume, without a neighbour. The pool's journal commits because a flush of the volume is an fsync of its image.",
 		Columns: []string{"volume", "written MB/s", "syncs/s", "volume MB", "of it journal MB", "pool's journal MB", "pool's metadata MB", "pool's commits/s"},
 	}
 	for _, one := range p.Pool {
@@ -166,8 +166,8 @@ func (p Part) poolTable() report.Table {
 	return t
 }
 
-// Figures gives a picture for each part, by file name: the shares over time
-// beside the high-fsync neighbour (Figs. 8 to 10).
+// Figures returns a picture for each part, by file name: the shares over time beside the
+// high-fsync neighbour (Figs. 8 to 10).
 func (r Result) Figures() (map[string][]byte, error) {
 	figures := make(map[string][]byte)
 	for _, p := range r.Parts {
@@ -191,13 +191,13 @@ func (r Result) Figures() (map[string][]byte, error) {
 	return figures, nil
 }
 
-// lossTable takes the way from S to VA apart: what a journal each changes, what
-// the loop devices, what the pool.
+// lossTable splits the difference between S and VA into three steps: a journal for each
+// container, the loop devices, the pool.
 func (r Result) lossTable() report.Table {
 	t := report.Table{
 		Title: "From one journal to volumes, step by step",
-		Note: "Ratios of A's throughput. P/S: a journal each, under its weight. L/P: a loop device between. VA/L: the pool's file system below it. " +
-			"A flush of a volume is an fsync of its image. The image's modification time has changed by then, so on an ext4 pool its journal commits, too, in the root cgroup, and all volumes wait for the same one.",
+		Note: "Ratios of A's throughput. P/S: a journal for each container, under its weight. L/P: a loop device added. VA/L: the pool's file system added. " +
+			"A flush of a volume is an fsync of its image, whose modification time has changed. So the journal of an ext4 pool commits too, in the root cgroup, and all volumes wait for this one journal.",
 		Columns: []string{"load, neighbour", "P/S", "L/P", "VA/L", "VA/S", "pool's commits for each sync in VA"},
 	}
 	for _, p := range r.Parts {

@@ -12,28 +12,28 @@ import (
 	"github.com/daybook-project/daybook/internal/fio"
 )
 
-// slicing is how long BFQ lets one thread have the disk, and how many requests it
-// can choose among.
+// slicing is the configuration of BFQ: how long one thread may have the disk, and how
+// many requests the scheduler can choose from.
 type slicing struct {
 	name     string
 	tunables map[string]uint64
-	// requestKB is the longest request, queue/max_sectors_kb; requests are as
-	// many as the scheduler sees at a time, queue/nr_requests.
+	// requestKB is the longest request (queue/max_sectors_kb). requests is the number
+	// of requests that the scheduler can hold (queue/nr_requests).
 	requestKB, requests uint64
-	// crowded: the disk has had many requests at a time before it was set so.
+	// crowded means that the disk had many requests at a time before these settings.
 	crowded bool
 }
 
-// fairSlices are those of the other experiments, with the kernel's longest
-// request and, as with BFQ on a loop device, 256 requests.
+// fairSlices returns the settings of the other experiments, with the kernel's longest
+// request and 256 requests, which is what BFQ has on a loop device.
 func fairSlices() slicing {
 	return slicing{name: "slices of 40 ms", tunables: control.FairTunables(), requestKB: 1280, requests: 256}
 }
 
-// shortSlices are in force in all arrangements. Who syncs comes back to the disk
-// every few milliseconds and waits for the neighbour's slice each time: here it
-// is over after one request, 9 ms of the simulated disk, as max_budget, in sectors
-// of 512 bytes, is less than that.
+// shortSlices returns the settings of all arrangements. A program that syncs needs the
+// disk every few milliseconds, and waits for its neighbour's slice each time. With these
+// settings a slice ends after one request, which takes 9 ms on the simulated disk:
+// max_budget, in sectors of 512 bytes, is smaller than the request.
 func shortSlices() slicing {
 	s := fairSlices()
 	s.name, s.requestKB = "short slices", 512
@@ -42,19 +42,20 @@ func shortSlices() slicing {
 	return s
 }
 
-// fewRequests are short slices with as many requests as the kernel gives many a
-// disk. Who asks for one when all are taken waits where no weights are known.
+// fewRequests returns short slices with 64 requests, the kernel's default for many
+// disks. If all requests are in use, a thread waits for one outside of the scheduler,
+// where weights have no effect.
 func fewRequests() slicing {
 	s := shortSlices()
 	s.name, s.requests = "short slices, few requests", 64
 	return s
 }
 
-// crowdedBefore are short slices on a scheduler that has seen the disk take many
-// requests at a time, as any scheduler has that was not set so at once. BFQ then
-// counts the disk as one with a queue of its own, for as long as it lives, and
-// lets others' requests in while it waits for the thread that it has just served
-// (block/bfq-iosched.c, 6.18: bfq_update_hw_tag, idling_boosts_thr_without_issues,
+// crowdedBefore returns short slices on a scheduler that has seen many requests at a
+// time on the disk, as is usual unless it is configured at once. Until it is replaced,
+// BFQ then treats the disk as one with an internal queue: while it idles for the thread
+// that it has just served, it injects requests of other threads (block/bfq-iosched.c,
+// 6.18: bfq_update_hw_tag, idling_boosts_thr_without_issues,
 // bfq_choose_bfqq_for_injection).
 func crowdedBefore() slicing {
 	s := shortSlices()
@@ -62,12 +63,12 @@ func crowdedBefore() slicing {
 	return s
 }
 
-// queue has the attributes of the disk's queue.
+// queue returns the attributes of the disk's queue.
 func (s slicing) queue() map[string]uint64 {
 	return map[string]uint64{"max_sectors_kb": s.requestKB, "nr_requests": s.requests}
 }
 
-// String is for people.
+// String returns the settings as text for reports.
 func (s slicing) String() string {
 	text := fixture.Settings(s.tunables)
 	for _, name := range slices.Sorted(maps.Keys(s.queue())) {
@@ -79,16 +80,16 @@ func (s slicing) String() string {
 	return text
 }
 
-// SliceTrial is a phase on partitions with the scheduler set in one way.
+// SliceTrial is a phase on partitions with one configuration of the scheduler.
 type SliceTrial struct {
-	// Slices and Settings are for people.
+	// Slices is the name of the configuration, Settings its text for reports.
 	Slices   string `json:"slices"`
 	Settings string `json:"settings"`
 	Load     string `json:"load"`
 	Phase
 }
 
-// sliceLoads are what is tried with each setting, and beside whom.
+// sliceLoads are the loads and neighbours that are measured with each configuration.
 var sliceLoads = []struct {
 	load       string
 	neighbours []fio.Neighbour
@@ -97,7 +98,8 @@ var sliceLoads = []struct {
 	{mariadbLoad, []fio.Neighbour{fio.LowFsync, fio.HighFsync}},
 }
 
-// sliceTrials measures what the settings give and cost, on a partition each.
+// sliceTrials measures gain and cost of the configurations, with a partition for each
+// container.
 func sliceTrials(ctx context.Context, l fixture.Lab, o Options, what plannedPart) (trials []SliceTrial, err error) {
 	for _, how := range []slicing{fairSlices(), shortSlices(), fewRequests(), crowdedBefore()} {
 		for _, tried := range sliceLoads {

@@ -16,40 +16,38 @@ const (
 	// minThroughputGain is MariaDB's throughput over that in S beside a
 	// high-fsync neighbour (section 4.3: up to 2.8).
 	minThroughputGain = 2.8
-	// maxSyncRatio is the latency of its fsync there over that in S.
+	// maxSyncRatio is the latency of its fsync beside this neighbour over that in S.
 	maxSyncRatio = 0.25
-	// maxShareError is how far A's share may be off 70:30 where both do all
-	// they can, absolute.
+	// maxShareError is the maximum absolute error of A's share, from 70:30, if both
+	// always have requests waiting.
 	maxShareError = 0.03
-	// minAlone is the throughput over that in P where nobody else is on the
-	// disk.
+	// minAlone is the throughput over that in P, without a neighbour.
 	minAlone = 0.95
 )
 
-// target is one of paper 2's results, held against what was measured.
+// target is a result of paper 2, with the measured values.
 type target struct {
-	// what is measured, where; wanted is for people.
+	// what says what is measured and where; wanted is the bound as text.
 	what, wanted string
 	met          func(value float64) bool
 	text         func(value float64) string
-	// volumes are held to the bound: a pool on ext4 (VA), one on XFS (VX), volumes
-	// on devices (VD), and the latter two under control (VC, VDC), where it was
-	// measured. limit is a partition (P), what a volume can reach at best.
+	// volumes are the measurements that must keep the bound: a pool on ext4 (VA), one
+	// on XFS (VX), volumes on devices (VD), and the latter two under control (VC, VDC).
+	// limit is the value on a partition (P), the best that a volume can reach.
 	volumes []measurement
 	limit   *measurement
 }
 
-// boundArrangements are those that are held to the bounds.
+// boundArrangements are the arrangements that must keep the bounds.
 var boundArrangements = []fixture.Arrangement{fixture.PlacedVolumes, fixture.PlacedOnXFS, fixture.ControlledOnXFS, fixture.OnDevices, fixture.ControlledOnDevices}
 
-// measurement is a target's value in an arrangement; NaN where there was nothing
-// to divide by.
+// measurement is a target's value in an arrangement; NaN after a division by zero.
 type measurement struct {
 	arrangement fixture.Arrangement
 	value       float64
 }
 
-// targets are those whose phases were measured, on the simulated disk with
+// targets returns the targets whose phases were measured, on the simulated disk with
 // ordered data.
 func (r Result) targets() []target {
 	var all []target
@@ -85,7 +83,7 @@ func atLeast(what string, bound float64) target {
 
 func rateRatio(x, base *Phase) float64 { return ratio(x.Rate, base.Rate) }
 
-// ratio is NaN without anything to divide by.
+// ratio returns a/b, or NaN if b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return math.NaN()
@@ -93,7 +91,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// decimals writes a ratio for people; "–" is one that there is not.
+// decimals returns a ratio as text; "–" if it is NaN.
 func decimals(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
@@ -101,9 +99,9 @@ func decimals(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// target adds t to all, measured beside a neighbour in the volumes and on
-// partitions; base is the arrangement that these are held against ("": none). It
-// is left out where no volume was measured.
+// target appends t with its measurements beside a neighbour, in volumes and on
+// partitions. Values are relative to the arrangement base; "" means that they are
+// absolute. A target without a measured volume is not appended.
 func (p Part) target(all []target, t target, n fio.Neighbour, base fixture.Arrangement, measure func(x, base *Phase) float64) []target {
 	against := p.phase(base, n)
 	if base != "" && against == nil {
@@ -123,12 +121,12 @@ func (p Part) target(all []target, t target, n fio.Neighbour, base fixture.Arran
 	return append(all, t)
 }
 
-// targetTable says which targets are met.
+// targetTable lists the targets and whether they are met.
 func (r Result) targetTable() report.Table {
 	t := report.Table{
 		Title: "The paper's result, and this one",
-		Note: "On the simulated disk, ordered. VA is a pool on ext4, VX one on XFS, VD one on a partition each; VC and VDC are VX and VD under `daybook control`, with fio, where there is something to divide. P is what a partition each gives. " +
-			"A sync that does not end within the phase is not in its time.",
+		Note: "On the simulated disk, ordered. VA: pool on ext4. VX: pool on XFS. VD: each volume on a partition. VC and VDC: VX and VD under `daybook control`, measured with fio only, because a database that waits for each sync has no queue to divide. P: a partition for each container. " +
+			"The time of a sync counts only syncs that end within the phase.",
 		Columns: []string{"target", "wanted"},
 	}
 	for _, a := range boundArrangements {
@@ -152,7 +150,7 @@ func (r Result) targetTable() report.Table {
 	return t
 }
 
-// Check says which targets are missed.
+// Check returns an error for each missed target, or nil.
 func (r Result) Check() error {
 	var errs []error
 	for _, x := range r.targets() {

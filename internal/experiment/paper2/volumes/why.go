@@ -7,18 +7,17 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
-// whyTable sets MariaDB's figures in both data modes beside each other, and says
-// what they show.
+// whyTable compares MariaDB's figures in both data modes, and explains them.
 func (r Result) whyTable() report.Table {
 	t := report.Table{
 		Title:   "Why",
 		Columns: []string{"MariaDB, simulated hard disk", "S, transactions/s", "VX", "VD", "L", "P", "VX/S", "VD/S", "P/S", "sync in S, ms", "VX", "VD", "P"},
-		Note: `1. **What a neighbour's data costs a commit, the data mode decides.** In ordered mode a commit writes out and waits for the new data of all files that are in its transaction, the neighbour's, too. ` +
-			`Since Linux 5.6 ext4 by default writes new data into extents that are marked unwritten, and enters them into a transaction after that: a commit waits for no data. ` +
-			`Compare S ordered with S unwritten, for each neighbour. With O_DIRECT, too, there is no data to wait for: these neighbours write through the page cache, as programs do.
-2. **Where data is ordered, a limit on the neighbour becomes a limit on all.** What the commit waits for may be held up by the neighbour's limit (` + "`io.max`, `blkio.throttle`" + `), and then everybody's fsync is. With a journal each, only the neighbour waits.
-3. **Without a limit, a loop device has not all of a partition's gain.** BFQ keeps the disk for a moment for a thread that will ask again, and so gives a database that waits for each sync its share. ` +
-			`A partition's I/O comes from the database's own threads, a loop device's from whichever kernel worker is free, and BFQ knows them by no history: compare L with P, which differ by the loop device alone, and VX with L. A volume on a device (VD) has no loop device.`,
+		Note: `1. **The data mode decides how much of a neighbour's data a commit waits for.** In ordered mode a commit writes the new data of all files in its transaction, also of the neighbour's files, and waits for it. ` +
+			`Since Linux 5.6 ext4 by default writes new data into extents that are marked unwritten, and adds them to a transaction only then: a commit waits for no data. ` +
+			`Compare S ordered with S unwritten, for each neighbour. These neighbours write through the page cache, as most programs do. With O_DIRECT no commit waits for data either.
+2. **With ordered data, a limit on the neighbour becomes a limit on all.** The neighbour's limit (` + "`io.max`, `blkio.throttle`" + `) may delay the data that a commit waits for. Then it delays the fsync of every container. With a journal for each container, only the neighbour waits.
+3. **Without a limit, a loop device gives only a part of a partition's gain.** BFQ idles briefly for a thread whose next request it expects. So a database that waits for each sync gets its share. ` +
+			`On a partition the I/O comes from the database's own threads. On a loop device it comes from any free kernel worker, and BFQ has no history of these. Compare L with P, which differ only by the loop device, and VX with L. A volume on a device (VD) has no loop device.`,
 	}
 	for _, mode := range DataModes() {
 		p := r.part(simulatedHDD, mariadbLoad, mode)
@@ -45,10 +44,10 @@ func (r Result) whyTable() report.Table {
 	return t
 }
 
-// slicesTable shows what short slices give and cost.
+// slicesTable shows gain and cost of short slices.
 func (p Part) slicesTable() report.Table {
 	t := report.Table{
-		Title: p.title(), Note: p.note() + " On a partition each. The other tables tell below with what they were made: slices of one request, and an nr_requests of 256; what is beyond these requests waits where no weights are known. “Before, many requests at a time”: the scheduler had seen 16 reads at a time before it was set so, as one has that was not set so at once; all others are new ones.",
+		Title: p.title(), Note: p.note() + " Each container has a partition. All other tables are measured with the second configuration, slices of one request and nr_requests=256. Requests beyond nr_requests wait outside of the scheduler, where weights have no effect. “Before, many requests at a time”: the scheduler had seen 16 reads at a time before it got these settings, as is usual on a host; the others are new schedulers.",
 		Columns: []string{"load, neighbour", "scheduler", "A", "sync of A, mean ms", "B, MB/s", "share of A", "disk, MB/s"},
 	}
 	for _, tried := range sliceLoads {
