@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * A block before its first change by a handle: an image of it to compare with,
- * and memory for what nvj_log may want, which must not fail.
+ * nvj_access: runs before a handle changes a block for the first time. It saves
+ * an image of the block for the comparison, and it allocates the memory that
+ * nvj_log may need, because nvj_log must not fail.
  */
 #include "journal.h"
 
 /*
- * Transaction tid accesses the block: if a later one has already, its operation
- * may be half in what tid logs, so they commit together. Under the block's lock.
+ * Notes that transaction tid accesses the block. A later transaction may have
+ * accessed it before: then its operation may be partly contained in what tid
+ * logs, so both transactions commit together. The caller holds the block's
+ * lock.
  */
 static void note_transaction(struct nvj *j, struct nvj_block *b, uint64_t tid)
 {
@@ -20,10 +23,11 @@ static void note_transaction(struct nvj *j, struct nvj_block *b, uint64_t tid)
 }
 
 /*
- * A spare for each freeze that may come: each transaction freezes the version of
- * an earlier one at its first record, and that takes a spare which its first
- * access has put here. A transaction that comes after a later one cannot tell
- * whether it has put its own already: one more does no harm.
+ * Provides one spare image for each possible freeze. The first record of a
+ * transaction freezes the version of an earlier transaction, and this takes the
+ * spare image that the transaction's first access provided. A transaction that
+ * accesses the block after a later one cannot tell whether it has provided its
+ * spare image before. One more does no harm.
  */
 static bool find_spare(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, uint64_t tid)
 {
@@ -34,7 +38,7 @@ static bool find_spare(struct nvj *j, struct nvj_partition *p, struct nvj_block 
 	if (newest == tid || (newest < tid && newest <= b->home_tid))
 		return true;
 	if (b->spares && b->spares->next && b->spares->next->next)
-		return true; /* no more than NVJ_GROUP have handles open at a time */
+		return true; /* at most NVJ_GROUP transactions have open handles at a time */
 	spare = nvj_image_take(j, p);
 	if (!spare)
 		return false;
@@ -59,9 +63,9 @@ static int prepare(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 		fresh = true;
 	}
 	/*
-	 * All is at home, and nobody has changed the caller's memory in a
-	 * transaction that is not committed: that memory is the truth, our image
-	 * only as long as the block was changed by us alone.
+	 * All versions are at home, and no uncommitted transaction has changed
+	 * the caller's memory. So the caller's memory is the valid content. Our
+	 * image is valid only as long as the journal alone changed the block.
 	 */
 	if (b->image->tid <= b->home_tid && newest <= nvj_load_sc(&j->committed))
 		fresh = true;
@@ -101,8 +105,9 @@ int nvj_access(struct nvj_handle *h, uint64_t block, const void *image)
 	if (nvj_load(&j->aborted))
 		return NVJ_EROFS;
 	/*
-	 * Accessed by this transaction, and by none later: nothing is to be done.
-	 * The number is read last, for an entry with this tid stays the block's.
+	 * This transaction has accessed the block, and no later one has:
+	 * nothing is left to do. The number is read last, because an entry with
+	 * this tid is not reused for another block.
 	 */
 	if (b && nvj_load_acquire(&b->access_tid) == h->tid && nvj_load(&b->number) == block)
 		return 0;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Atomic loads, stores and additions, each with the order it gives in its name.
+ * Atomic loads, stores and additions. The name of each contains its memory
+ * order.
  *
- * There is no stand-alone memory barrier in the engine. Where two threads each
- * store one word and then load the other's, all four accesses are sequentially
- * consistent ones (_sc); that is enough by the language, ThreadSanitizer follows
- * it, and on x86 such a load is a plain one.
+ * The engine has no separate memory barriers. Where two threads each store one
+ * word and then load the other thread's word, all four accesses are
+ * sequentially consistent (_sc). The C language guarantees that this is enough,
+ * and ThreadSanitizer understands it. On x86 such a load is an ordinary load.
  *
- * With NVJ_SCHEDULE each of these is a point where a test's scheduler may let
- * another thread go on.
+ * With NVJ_SCHEDULE each of these operations is a point at which the scheduler
+ * of a test may switch to another thread.
  */
 #ifndef NVJ_ATOMIC_H
 #define NVJ_ATOMIC_H
@@ -23,15 +24,21 @@ void nvj_schedule_point(void);
 #define nvj_point() ((void)0)
 #endif
 
-/* What is alone in its line shares it with nobody. */
+/* The field has a cache line of its own. */
 #define NVJ_ALONE __attribute__((aligned(64)))
 
-/* No order: for words under a lock that others glance at, and for counts. */
+/*
+ * No order: for words that are changed under a lock and read without it, and
+ * for counters.
+ */
 #define nvj_load(p) __atomic_load_n((p), __ATOMIC_RELAXED)
 #define nvj_store(p, v) __atomic_store_n((p), (v), __ATOMIC_RELAXED)
 #define nvj_count(p, v) ((void)__atomic_fetch_add((p), (v), __ATOMIC_RELAXED))
 
-/* What was stored before a release is seen by who acquires it. */
+/*
+ * A thread that acquires a word sees all that was stored before the release of
+ * it.
+ */
 #define nvj_load_acquire(p)                                                                        \
 	__extension__({                                                                            \
 		nvj_point();                                                                       \
@@ -43,7 +50,7 @@ void nvj_schedule_point(void);
 		__atomic_store_n((p), (v), __ATOMIC_RELEASE);                                      \
 	})
 
-/* All of these lie in one order that all threads agree on. */
+/* All threads see all of these operations in the same order. */
 #define nvj_load_sc(p)                                                                             \
 	__extension__({                                                                            \
 		nvj_point();                                                                       \
@@ -54,7 +61,7 @@ void nvj_schedule_point(void);
 		nvj_point();                                                                       \
 		__atomic_store_n((p), (v), __ATOMIC_SEQ_CST);                                      \
 	})
-/* The value before. */
+/* Returns the previous value. */
 #define nvj_add_sc(p, v)                                                                           \
 	__extension__({                                                                            \
 		nvj_point();                                                                       \
@@ -75,7 +82,10 @@ void nvj_schedule_point(void);
 		nvj_point();                                                                       \
 		__atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST);                                   \
 	})
-/* True if *p was *expected and is now v; else *expected is what *p is. */
+/*
+ * If *p is *expected, it becomes v and the result is true. Otherwise *expected
+ * becomes the value of *p, and the result is false.
+ */
 #define nvj_replace_sc(p, expected, v)                                                             \
 	__extension__({                                                                            \
 		nvj_point();                                                                       \
@@ -83,7 +93,7 @@ void nvj_schedule_point(void);
 					    __ATOMIC_SEQ_CST);                                     \
 	})
 
-/* Raises *word to value, unless it is that high already. */
+/* Raises *word to value, unless it is value or higher. */
 static inline void nvj_raise_sc(uint64_t *word, uint64_t value)
 {
 	uint64_t now = nvj_load_sc(word);
@@ -92,18 +102,20 @@ static inline void nvj_raise_sc(uint64_t *word, uint64_t value)
 		;
 }
 
-/* The line at p is wanted here soon, to be written. Any p. */
+/*
+ * The line at p will be written soon by this processor. p may be any address.
+ */
 static inline void nvj_will_write(const void *p)
 {
 #if defined(__x86_64__)
-	/* Where a processor has not got it, it does nothing. */
+	/* A processor without this instruction executes it as a no-op. */
 	__asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)p));
 #else
 	__builtin_prefetch(p, 1);
 #endif
 }
 
-/* In a loop that waits for another processor for a moment. */
+/* For a loop that waits a short time for another processor. */
 static inline void nvj_relax(void)
 {
 	nvj_point();

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The table of blocks: for each partition, chains of entries by the hash of
- * their numbers. A search takes no lock. As an entry is never given back but
- * only used again, it may lead astray, into another chain: what is found is
- * looked at again under its lock, and what is not is searched again under the
- * bucket's.
+ * The table of blocks. Each partition has chains of entries by the hash of the
+ * block number. A search takes no lock. Entries are never freed, but they are
+ * reused for other blocks. So a search without a lock may continue in another
+ * chain. Therefore an entry that was found is checked again under its lock. If
+ * none was found, the search is repeated under the lock of the bucket.
  *
- * An entry that is clean, and that no open transaction has accessed, may go:
- * whenever a new one is made and there are many, the hand of a clock looks at
- * the next few.
+ * A clean entry that no open transaction has accessed may be evicted. When a
+ * new entry is made and there are many, a clock hand examines the next few
+ * entries.
  */
 #include "journal.h"
 
 #define BLOCKS_OF_SLAB 32u
-/* Who searches without a lock gives up after so many: he may have gone astray. */
+/*
+ * A search without a lock ends after so many entries, because it may be in a
+ * wrong chain.
+ */
 #define SEARCH_MOST 64
-/* Entries that the hand passes for each new one. */
+/* How many entries the clock hand examines for each new entry. */
 #define CLOCK_STEPS 4
 
 static struct nvj_bucket *bucket_of(struct nvj_partition *p, uint64_t number)
@@ -25,7 +28,7 @@ static struct nvj_bucket *bucket_of(struct nvj_partition *p, uint64_t number)
 
 static struct nvj_block *search(struct nvj_bucket *bucket, uint64_t number, unsigned most)
 {
-	/* Acquire, here and below: an entry is filled in before it is linked. */
+	/* Acquire, here and below: an entry is complete before it is linked. */
 	struct nvj_block *b = nvj_load_acquire(&bucket->first);
 
 	while (b && most--) {
@@ -49,7 +52,7 @@ struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_
 	return b;
 }
 
-/* Locks what was found, if it still is the block's entry. */
+/* Locks an entry that was found, if it is still the entry of the block. */
 static bool lock_found(struct nvj *j, struct nvj_block *b, uint64_t number)
 {
 	nvj_lock(&b->lock, &j->platform);
@@ -66,7 +69,7 @@ struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_
 
 	if (b && lock_found(j, b, number))
 		return b;
-	/* Under the bucket's lock nothing comes or goes. */
+	/* Under the lock of the bucket no entry is added or removed. */
 	nvj_lock(&bucket->lock, &j->platform);
 	b = search(bucket, number, ~0u);
 	if (b)
@@ -75,7 +78,7 @@ struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_
 	return b;
 }
 
-/* Under list_lock. */
+/* The caller holds list_lock. */
 static bool grow(struct nvj *j, struct nvj_partition *p)
 {
 	size_t header = (sizeof(struct nvj_slab) + 63) & ~(size_t)63;
@@ -96,7 +99,7 @@ static bool grow(struct nvj *j, struct nvj_partition *p)
 	return true;
 }
 
-/* A free entry, already in the circle. */
+/* Returns a free entry, which is in the circle already. */
 static struct nvj_block *take(struct nvj *j, struct nvj_partition *p)
 {
 	struct nvj_block *b = NULL;
@@ -121,8 +124,8 @@ static struct nvj_block *take(struct nvj *j, struct nvj_partition *p)
 }
 
 /*
- * Out of the circle, into the pool, with all its images. Nothing leads to it any more.
- * Under list_lock.
+ * Moves an entry out of the circle to the free entries, and frees all its
+ * images. No pointer leads to it any more. The caller holds list_lock.
  */
 static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image *images)
 {
@@ -144,7 +147,10 @@ static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image 
 	nvj_store(&p->blocks, p->blocks - 1);
 }
 
-/* All of its content is at home, and no open handle knows it. Under its lock. */
+/*
+ * Says that all its content is at home and no open handle uses it. The caller
+ * holds its lock.
+ */
 static bool may_go(struct nvj *j, const struct nvj_block *b)
 {
 	return !b->dirty && !b->frozen && !b->revoked_in &&
@@ -161,7 +167,10 @@ static void unlink_block(struct nvj_bucket *bucket, struct nvj_block *b)
 	nvj_store_release(link, nvj_load(&b->next));
 }
 
-/* Under the bucket's lock: takes the entry, if it may go, out of the bucket. */
+/*
+ * Removes the entry from the bucket if it may be evicted. The caller holds the
+ * lock of the bucket.
+ */
 static bool detach(struct nvj *j, struct nvj_bucket *bucket, struct nvj_block *b, uint64_t number,
 		   struct nvj_image **images)
 {
@@ -205,8 +214,9 @@ static void evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 }
 
 /*
- * Under list_lock, which comes after a bucket's in the order of locks: so this one
- * only tries, and leaves an entry whose bucket is busy.
+ * The caller holds list_lock. In the order of locks it comes after the lock of
+ * a bucket. So this function only tries to lock, and skips an entry whose
+ * bucket is locked.
  */
 static bool try_evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
@@ -224,7 +234,9 @@ static bool try_evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *
 	return detached;
 }
 
-/* The hand moves on, over this one. NULL: there is none. */
+/*
+ * Moves the clock hand forward, over the returned entry. NULL: there is none.
+ */
 static struct nvj_block *pass_next(struct nvj *j, struct nvj_partition *p)
 {
 	struct nvj_block *b;
@@ -275,7 +287,9 @@ struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_
 	} else {
 		b = take(j, p);
 		if (b) {
-			/* Someone who went astray may hold it for a moment. */
+			/*
+			 * A search in a wrong chain may hold it for a moment.
+			 */
 			nvj_lock(&b->lock, &j->platform);
 			b->created = b->dirty = false;
 			b->revoked_in = 0;

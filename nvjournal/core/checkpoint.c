@@ -1,30 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Rounds of checkpoint. A round takes all to its target, the last transaction
- * committed as it began. Whoever comes takes a partition that nobody has: the
- * workers, and he who waits for the round; so it ends even if no worker comes.
- * They meet at a counter (paper 4, section 3.2): the last one flushes the disk
- * and moves the tail.
+ * Checkpoint rounds. The target of a round is the last transaction that was
+ * committed at its start. Each thread takes a partition that no thread has
+ * taken: the workers do so, and so does a thread that waits for the round. So a
+ * round ends even if no worker runs. The threads synchronize at a counter
+ * (paper 4, section 3.2). The last one flushes the disk and moves the tail.
  */
 #include "journal.h"
 
-/* All partitions have been written. */
+/* Ends a round in which all partitions have been written. */
 static void end_round(struct nvj *j)
 {
 	uint64_t target = j->round_target;
 	int error = nvj_load_sc(&j->aborted);
 
 	if (!error) {
-		/* All is on the disk for good before the tail says so. */
+		/*
+		 * The blocks are persistent on the disk before the tail moves.
+		 */
 		error = j->platform.flush(j->platform.context);
 		if (error)
 			nvj_abort_at(j, NVJ_EIO, NVJ_NO_BLOCK);
 	}
-	/* Anew: a flush takes its time, and the region's memory may have failed or gone. */
+	/*
+	 * Checked again: a flush takes time, and meanwhile the region's memory
+	 * may have failed or been removed.
+	 */
 	if (!error)
 		error = nvj_load_sc(&j->aborted);
 	if (!error) {
-		/* The tail is persistent, by the fence in there, before what it frees is used. */
+		/*
+		 * nvj_tail_write has fenced, so the tail is persistent before
+		 * the freed space is reused.
+		 */
 		nvj_point();
 		nvj_tail_write(&j->geometry, j->persistence, target);
 		nvj_count(&j->fences, 1);
@@ -38,14 +46,17 @@ static void end_round(struct nvj *j)
 	nvj_ring_bell(&j->round_ended, &j->platform);
 }
 
-/* Takes a partition of the round, if nobody has, and writes it. */
+/* Takes a partition of the round, if no other thread has, and writes it. */
 static bool help(struct nvj *j, unsigned partition)
 {
 	struct nvj_partition *p = &j->partition[partition];
 	uint64_t round = nvj_load_sc(&j->round);
 	uint64_t before = round - 1;
 
-	/* Each partition is claimed in each round: so only the present one can be. */
+	/*
+	 * Each partition is claimed once in each round. So this can only be the
+	 * current round.
+	 */
 	if (!nvj_replace_sc(&p->claimed, &before, round))
 		return false;
 	nvj_home_write_partition(j, p);
@@ -54,7 +65,7 @@ static bool help(struct nvj *j, unsigned partition)
 	return true;
 }
 
-/* Begins a round unless there is one, or the tail is at goal. */
+/* Starts a round, unless there is one or the tail is at goal. */
 static void begin_round(struct nvj *j, uint64_t goal)
 {
 	uint32_t idle = 0;
@@ -69,12 +80,15 @@ static void begin_round(struct nvj *j, uint64_t goal)
 	nvj_store_sc(&j->wanted, 0);
 	j->round_target = nvj_load_sc(&j->committed);
 	nvj_store_sc(&j->round_left, j->partitions);
-	/* Behind target and counter: who finds the number finds them. */
+	/*
+	 * After target and counter: a thread that reads the number also sees
+	 * both.
+	 */
 	nvj_add_sc(&j->round, 1);
 	nvj_ring_bell(&j->work, &j->platform);
 }
 
-/* The partition that is helped with first: the workers have each his own. */
+/* first is the partition to start with. Each worker has its own. */
 static int checkpoint_from(struct nvj *j, uint64_t goal, unsigned first)
 {
 	while (nvj_load_sc(&j->tail) < goal) {
@@ -133,7 +147,7 @@ void nvj_checkpoint_worker(struct nvj *j, unsigned partition)
 		if (!wanted && !helped && !nvj_load_sc(&j->stopping))
 			j->platform.wait(j->platform.context, &j->work.rings, rings, 0);
 		nvj_leave(&j->work);
-		/* Errors abort the journal. */
+		/* An error aborts the journal. */
 		if (wanted)
 			(void)wanted_from(j, partition);
 	}
@@ -144,6 +158,6 @@ void nvj_stop_workers(struct nvj *j)
 	nvj_store_sc(&j->stopping, 1);
 	nvj_ring_bell(&j->work, &j->platform);
 	j->platform.wake(j->platform.context, &j->stopping);
-	/* Who waits for room makes it himself from now on. */
+	/* A thread that waits for room makes room itself from now on. */
 	j->platform.wake(j->platform.context, &j->hold);
 }

@@ -1,34 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Commit (paper 3, Fig. 3; paper 4, Fig. 3, PROCESS_COMMIT). Who calls nvj_commit
- * does it: one becomes the leader, the others wait for his bell.
+ * Commit (paper 3, Fig. 3; paper 4, Fig. 3, PROCESS_COMMIT). The threads that
+ * call nvj_commit do it: one of them becomes the leader, and the others wait
+ * for its bell.
  *
- *	close	heads are read, low; the next transaction is the running one
- *	drain	until no handle of it is open
- *	merge	if one of them met a later transaction's block: close that, too
- *	follow	until every record before the heads, high, is flagged
- *	seal	record, fence, seal, fence
+ * 	close	read the heads of the rings (low); start the next transaction
+ * 	drain	wait until no handle of the closed transaction is open
+ * 	merge	if a handle accessed a block of a later transaction: close that, too
+ * 	follow	wait until each record before the heads (high) has its flag
+ * 	seal	write the record, fence, write the seal, fence
  */
 #include "journal.h"
 
-/* Leader and followers look so often before they sleep. */
+/* How often the leader and its followers check before they sleep. */
 #define LOOKS 200
-/* Who follows gives way to other threads at each of so many looks. */
+/* A thread that follows flags yields its processor after so many checks. */
 #define LOOKS_EACH_YIELD 16
-/* And sleeps so long, where nobody will wake him: a copy is under way. */
+/*
+ * How long, in nanoseconds, it sleeps where no thread wakes it: while a record
+ * is copied.
+ */
 #define COPY_NS UINT64_C(50000)
 
-/* Transactions that are being committed: first..last, in record[0..]. */
+/*
+ * The transactions first..last, which are committed together; their records are
+ * in record[0..].
+ */
 struct group {
 	uint64_t first, last;
 	uint64_t high[NVJ_MAX_PARTITIONS];
 };
 
 /*
- * The running transaction closes. low is read before running is stored, and a
- * handle of the next one logs after it has loaded running: so all its records
- * lie at low or after it. closing is stored before running, too: a handle of the
- * next one finds it.
+ * Closes the running transaction. low is read before running is stored. A
+ * handle of the next transaction logs only after it has loaded running. So all
+ * its records are at low or after it. closing is also stored before running, so
+ * that a handle of the next transaction sees it.
  */
 static void close_running(struct nvj *j, struct group *g, uint64_t tid)
 {
@@ -76,10 +83,11 @@ static void set_gate(struct nvj *j, bool shut)
 }
 
 /*
- * The last transaction that the group may have is about to close. First the gate
- * does: whoever counts himself into the one behind it finds it shut, so no handle
- * of that is open until this one has ended. But who has a reservation does not
- * wait: he joins this one, closed or not.
+ * Closes the last transaction that fits into the group. The gate is shut first:
+ * a handle that would join the next transaction finds it shut. So no handle of
+ * the next transaction is open until this one has ended. A handle with a
+ * reservation must not wait: it joins this transaction, although it may be
+ * closed.
  */
 static void close_last(struct nvj *j, struct group *g, uint64_t tid)
 {
@@ -90,8 +98,10 @@ static void close_last(struct nvj *j, struct group *g, uint64_t tid)
 	for (;;) {
 		drain(j, tid);
 		/*
-		 * Who joins counts himself in, then loads joinable; we store that,
-		 * then look at the counts again: he is seen, or finds it too late.
+		 * A handle that joins adds itself to the counts and then loads
+		 * joinable. The leader stores joinable and then reads the
+		 * counts. So either the leader sees the handle, or the handle
+		 * sees that it is too late.
 		 */
 		nvj_store_sc(&j->joinable, 0);
 		if (nvj_handles_ended(j, tid) || nvj_load_sc(&j->aborted))
@@ -99,15 +109,16 @@ static void close_last(struct nvj *j, struct group *g, uint64_t tid)
 		nvj_store_sc(&j->joinable, tid);
 	}
 	/*
-	 * Nobody can want the group to be larger any more. And before_commit may
-	 * wait for who waits for us: for a handle's beginning, that is.
+	 * The group cannot grow any more. And before_commit may wait for a
+	 * thread that waits for the start of a handle.
 	 */
 	set_gate(j, false);
 }
 
 /*
- * Closes the running transaction and, as long as the last one closed must be
- * committed together with the next, that, until there are NVJ_GROUP.
+ * Closes the running transaction. As long as the last closed one must be
+ * committed together with the next, it closes that, too, up to NVJ_GROUP
+ * transactions.
  */
 static void close_group(struct nvj *j, struct group *g)
 {
@@ -126,11 +137,11 @@ static void close_group(struct nvj *j, struct group *g)
 }
 
 /*
- * Every record before high is whole, of whatever transaction: recovery walks over
- * all. A handle flags its records before it is counted out; so where no handle is
- * open behind the look at the heads, none of the next transaction either, there is
- * nothing to wait for, and the flags, which are in other processors' caches, need
- * not be read.
+ * Waits until each record before high is whole, of all transactions, because
+ * recovery reads all of them. A handle sets the flags of its records before it
+ * is counted as ended. So if no handle was open after the heads were read, not
+ * even one of the next transaction, all records are whole. Then the flags,
+ * which are in caches of other processors, need not be read.
  */
 static void follow_flags(struct nvj *j, struct group *g)
 {
@@ -139,7 +150,10 @@ static void follow_flags(struct nvj *j, struct group *g)
 	if (nvj_handles_ended(j, g->last + 1))
 		return;
 	for (unsigned i = 0; i < j->partitions; i++) {
-		/* Later transactions' handles flag at once, as closing is set. */
+		/*
+		 * Handles of later transactions set their flags at once,
+		 * because closing is set.
+		 */
 		for (int looks = 0; !nvj_flags_follow(j, &j->partition[i], g->high[i]); looks++) {
 			const uint32_t never = 0;
 
@@ -168,24 +182,25 @@ static void seal(struct nvj *j, struct group *g)
 	}
 	for (unsigned i = 0; i < j->partitions; i++)
 		nvj_store(&lows[i], last->at[i].low);
-	/* A seal is persistent only after all that it seals. */
+	/* A seal becomes persistent only after all that it seals. */
 	nvj_fence(j);
 	for (uint64_t tid = g->first; tid <= g->last; tid++) {
 		nvj_commit_write_seal(&j->geometry, way, &j->record[tid - g->first]);
 		/*
-		 * Seals are persistent in the order of their numbers; and the
-		 * last one before anybody is told that he is committed.
+		 * Seals become persistent in the order of their numbers. The
+		 * last one is persistent before nvj_commit returns to any
+		 * caller.
 		 */
 		nvj_fence(j);
 	}
-	/* These are the leader's alone. */
+	/* Only the leader writes these. */
 	nvj_store(&j->transactions, j->transactions + (g->last - g->first + 1));
 	nvj_store(&j->merged, j->merged + (g->last - g->first));
 }
 
 /*
- * The slots of the group must not be needed any more: a slot is used again when
- * the tail is beyond the transaction in it.
+ * Waits for free slots in the commit ring. A slot is reused when the tail is
+ * beyond the transaction in it.
  */
 static int find_slots(struct nvj *j)
 {
@@ -205,7 +220,10 @@ static int commit_group(struct nvj *j)
 	struct group g;
 	int error;
 
-	/* Another processor led last; all of it comes at the same time. */
+	/*
+	 * Another processor led the last commit. Fetch all the lines at the
+	 * same time.
+	 */
 	nvj_will_write(&j->running);
 	nvj_will_write(&j->record[0]);
 	error = find_slots(j);
@@ -227,7 +245,10 @@ static int commit_group(struct nvj *j)
 	nvj_store_release(&j->closing, 0);
 	seal(j, &g);
 
-	/* First for a checkpoint, which must not write what these have revoked; see revoke.c. */
+	/*
+	 * First for a checkpoint, which must not write blocks that these
+	 * transactions have revoked; see revoke.c.
+	 */
 	nvj_store_sc(&j->sealed, g.last);
 	for (uint64_t tid = g.first; tid <= g.last; tid++)
 		nvj_revokes_seal(j, tid);
@@ -242,16 +263,21 @@ static int lead(struct nvj *j, uint64_t tid)
 	while (!error && nvj_load_sc(&j->committed) < tid)
 		error = nvj_load_sc(&j->aborted) ? nvj_aborted(j) : commit_group(j);
 	/*
-	 * In one order with followers' counting themselves in and their looks: they
-	 * find this, and so what was committed before it, or hear the bell. Who came
-	 * after the last commit leads now.
+	 * Sequentially consistent with the followers, who count themselves and
+	 * then check. So a follower sees this store, and the commits before it,
+	 * or the leader rings its bell. A thread that comes after the last
+	 * commit becomes the leader.
 	 */
 	nvj_store_sc(&j->leading, 0);
 	nvj_ring_bell(&j->followers, &j->platform);
 	return error;
 }
 
-/* Another's commit has served tid: *done; or nobody leads, and the caller does now: true. */
+/*
+ * The commit of another thread may have included tid: then *done is set.
+ * Otherwise, if there is no leader, the caller becomes the leader and the
+ * result is true.
+ */
 static bool take_lead(struct nvj *j, uint64_t tid, bool *done)
 {
 	uint32_t nobody = 0;
@@ -261,8 +287,9 @@ static bool take_lead(struct nvj *j, uint64_t tid, bool *done)
 }
 
 /*
- * Waits until another's commit has served tid, or nobody leads. True: lead. A
- * commit takes less time than it takes to sleep and be woken: a few looks first.
+ * Waits until the commit of another thread includes tid, or there is no leader.
+ * True: the caller becomes the leader. A commit takes less time than sleeping
+ * and waking, so it checks a few times first.
  */
 static bool follow(struct nvj *j, uint64_t tid)
 {
@@ -290,7 +317,7 @@ static bool follow(struct nvj *j, uint64_t tid)
 	}
 }
 
-/* Leads, or waits for who does, until tid is committed. */
+/* Leads a commit, or waits for the leader, until tid is committed. */
 static int commit_until(struct nvj *j, uint64_t tid)
 {
 	uint32_t nobody = 0;
@@ -314,7 +341,7 @@ int nvj_commit_to(struct nvj *j, uint64_t tid)
 	if (tid == running && nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid) {
 		/*
 		 * A transaction in which nothing was logged need not be closed.
-		 * Unless the journal was aborted: then something may have been
+		 * But if the journal was aborted, a change may have been
 		 * refused.
 		 */
 		int error = commit_until(j, tid - 1);
@@ -325,9 +352,10 @@ int nvj_commit_to(struct nvj *j, uint64_t tid)
 }
 
 /*
- * Room counts from the tail's low, which was read a little before its transaction
- * closed: if that took its time, most of the ring may have been filled after low
- * and all of it be at home, with nothing logged since. Only a later low frees it.
+ * The room is counted from the low of the tail, which was read shortly before
+ * its transaction closed. If that took long, most of the ring may have been
+ * filled after low. All of that may be at home, with nothing logged since. Only
+ * a later low frees it.
  */
 int nvj_commit_running(struct nvj *j)
 {
@@ -338,7 +366,10 @@ int nvj_commit(struct nvj *j, uint64_t tid)
 {
 	int error = nvj_commit_to(j, tid);
 
-	/* Without workers someone must begin a checkpoint before the ring is full. */
+	/*
+	 * Without workers, the caller must start a checkpoint before the ring
+	 * is full.
+	 */
 	if (!error && nvj_load(&j->wanted) && !j->workers)
 		error = nvj_checkpoint_wanted(j);
 	return error;

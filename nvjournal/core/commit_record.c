@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * A record of the commit ring, and its seal: commit_orders[] of paper 3, Fig. 3,
+ * A record of the commit ring and its seal: commit_orders[] of paper 3, Fig. 3,
  * and commit_ts[] of paper 4, Fig. 3.
  */
 #include "format.h"
@@ -40,13 +40,14 @@ void nvj_commit_write_body(const struct nvj_geometry *g, const struct nvj_persis
 	struct nvj_disk_commit *slot = nvj_commit_at(g, b->tid);
 
 	/*
-	 * The first line is written whole, and until the seal is stored the slot
-	 * must say "not yet", as the last lap's seal does by its upper half. That is
-	 * known without reading the slot, whose memory may fail.
+	 * The first line is written as a whole. Until the seal is stored, the
+	 * slot must read as "not yet". The seal of the previous lap does, by
+	 * its upper half. It is computed without reading the slot, because its
+	 * memory may fail.
 	 */
 	b->seal = b->tid < g->commits ? 0 : (uint64_t)tid_crc(g, b->tid - g->commits) << 32;
 	p->write(p, slot, b, bytes_of(g));
-	/* Now, as the caller's fence takes its time anyway. */
+	/* Computed now, because the caller waits for its fence anyway. */
 	b->seal = nvj_commit_seal(g, b);
 }
 
@@ -71,7 +72,10 @@ enum nvj_slot_state nvj_commit_read(const struct nvj_geometry *g, uint64_t tid,
 			return NVJ_SLOT_DAMAGED;
 		return NVJ_SLOT_SEALED;
 	}
-	/* Of the last lap only the seal counts: a commit may have been under way behind it. */
+	/*
+	 * Of the previous lap only the seal counts. A commit may have been in
+	 * progress after it.
+	 */
 	if (tid < g->commits)
 		return b->seal == 0 ? NVJ_SLOT_NOT_YET : NVJ_SLOT_DAMAGED;
 	return sealed_for == tid_crc(g, tid - g->commits) ? NVJ_SLOT_NOT_YET : NVJ_SLOT_DAMAGED;

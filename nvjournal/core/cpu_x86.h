@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * What an x86-64 processor has, by cpuid itself: no header of a compiler or a
- * kernel is needed. What is here needs no registers but the general ones.
+ * Features of an x86-64 processor, read with cpuid directly, so that no header
+ * of a compiler or kernel is needed. The code uses general registers only.
  */
 #ifndef NVJ_CPU_X86_H
 #define NVJ_CPU_X86_H
@@ -23,7 +23,7 @@ static inline struct nvj_cpuid nvj_cpuid(uint32_t leaf, uint32_t subleaf)
 	return r;
 }
 
-/* Leaf 7's b; 0 where there is no such leaf. */
+/* Register b of leaf 7; 0 if the processor has no such leaf. */
 static inline uint32_t nvj_cpuid_7b(void)
 {
 	return nvj_cpuid(0, 0).a >= 7 ? nvj_cpuid(7, 0).b : 0;

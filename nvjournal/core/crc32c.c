@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * CRC-32C by the crc32 instruction of SSE4.2 (which uses general registers only,
- * so kernels may), with products of vector registers where those may be used; by
- * the instruction of ARMv8 where the compiler is told of it; or by tables.
+ * CRC-32C. On x86-64 it uses the crc32 instruction of SSE4.2, which needs
+ * general registers only and so works in kernels, and carry-less products in
+ * vector registers where these may be used. On ARMv8 it uses the CRC
+ * instruction if the compiler is told that there is one. Otherwise it uses
+ * tables.
  */
 #include "compiler.h"
 #include "crc32c.h"
@@ -49,7 +51,7 @@ static inline uint64_t step64(uint64_t crc, uint64_t word)
 	return crc;
 }
 
-/* Goes on over lines of zeros, 1 to 4. */
+/* Continues a CRC over 1 to 4 lines of zeros. */
 typedef uint32_t over_zeros(unsigned lines, uint32_t crc);
 
 static inline uint32_t over_by_table(unsigned lines, uint32_t crc)
@@ -61,7 +63,7 @@ static inline uint32_t over_by_table(unsigned lines, uint32_t crc)
 		t[7][crc >> 28]);
 }
 
-/* Goes on over one line. */
+/* Continues a CRC over one line. */
 static inline uint32_t line(uint64_t crc, const uint8_t *at)
 {
 	NVJ_UNROLLED
@@ -71,8 +73,8 @@ static inline uint32_t line(uint64_t crc, const uint8_t *at)
 }
 
 /*
- * Of four lines, from 0: the instruction takes a new one each cycle, but gives its
- * result after three.
+ * CRCs of four lines, each from 0. The instruction can start in each cycle, but
+ * its result takes three cycles.
  */
 static NVJ_INLINED uint32_t four_lines(const uint8_t *at, over_zeros *over)
 {
@@ -89,9 +91,10 @@ static NVJ_INLINED uint32_t four_lines(const uint8_t *at, over_zeros *over)
 }
 
 /*
- * A CRC is linear: that of A and then B is that of A, gone over as many zeros as B
- * has bytes, XOR that of B from 0. So only the steps over zeros wait for what was
- * before; lines are summed side by side.
+ * A CRC is linear: the CRC of A followed by B is the XOR of two values. The
+ * first is the CRC of A, continued over as many zeros as B has bytes. The
+ * second is the CRC of B from 0. So the lines are summed in parallel, and only
+ * the steps over zeros depend on the previous result.
  */
 static NVJ_INLINED uint32_t by_lines(uint32_t crc, const void *data, size_t bytes, over_zeros *over)
 {
@@ -106,7 +109,10 @@ static NVJ_INLINED uint32_t by_lines(uint32_t crc, const void *data, size_t byte
 	for (; at < rest; at += 4 * LINE_BYTES) {
 		uint32_t four = four_lines(at, over);
 
-		/* Apart: the compiler must not mix what waits with what need not. */
+		/*
+		 * A barrier for the compiler: it must not mix the dependent
+		 * steps with the independent ones.
+		 */
 		__asm__("" : "+r"(four));
 		crc = over(4, crc) ^ four;
 	}
@@ -125,18 +131,20 @@ uint32_t nvj_crc32c_general(uint32_t crc, const void *data, size_t bytes)
 	return by_lines(crc, data, bytes, over_by_table);
 }
 
-/* Vector registers are not for kernels. */
+/* Kernels may not use vector registers. */
 #if defined(__SSE2__)
 #define MULTIPLIES true
 
-/* x^(8n - 33) mod P, reflected, n the bytes of 1 to 4 lines. */
+/*
+ * x^(8n - 33) mod P, reflected, where n is the number of bytes of 1 to 4 lines.
+ */
 static const uint32_t powers[4] = {0x9e4addf8, 0x0d3b6092, 0xab7aff2a, 0xb9e02b86};
 
 /*
- * Over n bytes of zeros is times x^8n. The product without carries of two reflected
- * numbers has one power of x too many; the crc32 instruction, which makes a
- * remainder of it, adds 32. (Gopal and others, Fast CRC Computation for Generic
- * Polynomials Using PCLMULQDQ, Intel, 2009.)
+ * Continues a CRC over n bytes of zeros, which is a multiplication by x^8n. The
+ * carry-less product of two reflected numbers has one power of x too many. The
+ * crc32 instruction, which reduces the product, adds 32. (Gopal and others,
+ * Fast CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel, 2009.)
  */
 static inline uint32_t over_by_product(unsigned lines, uint32_t crc)
 {
@@ -156,7 +164,10 @@ static uint32_t crc32c_product(uint32_t crc, const void *data, size_t bytes)
 #define crc32c_product nvj_crc32c_general
 #endif
 
-/* 0: not asked yet. Threads may ask at the same time, and get the same answer. */
+/*
+ * CRC_UNKNOWN: not determined yet. Threads may determine it at the same time,
+ * with the same result.
+ */
 enum { CRC_UNKNOWN, CRC_TABLE, CRC_GENERAL, CRC_PRODUCT };
 static uint8_t crc_by;
 
@@ -183,7 +194,7 @@ uint32_t nvj_crc32c(uint32_t crc, const void *data, size_t bytes)
 
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
 
-/* Compiled for AArch64, but never yet run there. */
+/* This code compiles for AArch64. It has never run there. */
 uint32_t nvj_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
 	const uint8_t *at = data;

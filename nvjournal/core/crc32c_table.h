@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Tables of CRC-32C. test/rest_crc32c.c computes each number again, bit by bit.
+ * Tables of CRC-32C. test/rest_crc32c.c computes each entry again, bit by bit.
  */
 
 /*
- * Of half bytes: [k][n] is the register after n and then k half bytes of zeros.
- * 8 bytes take 16 look-ups in 1 KiB, which stays in the first cache beside the
- * caller's data.
+ * For half bytes: [k][n] is the register after the half byte n and then k half
+ * bytes of zeros. 8 bytes take 16 look-ups in 1 KiB, which fits into the
+ * first-level cache beside the caller's data.
  */
 static const uint32_t nvj_crc32c_halves[16][16] = {
 	{0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3, 0x61c69362,
@@ -60,8 +60,9 @@ static const uint32_t nvj_crc32c_halves[16][16] = {
 };
 
 /*
- * Of a register that goes over 1 to 4 lines of 64 zeros: [lines - 1][k][n] for its
- * k-th half byte n. So sums of lines beside each other become that of the whole.
+ * For a register that continues over 1 to 4 lines of 64 zeros: [lines -
+ * 1][k][n] is for its k-th half byte, with the value n. With it the CRCs of
+ * neighbouring lines are combined.
  */
 static const uint32_t nvj_crc32c_over[4][8][16] = {
 	{

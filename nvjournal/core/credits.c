@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Credits: the right to have lines under way. There are K in all, a quarter of a
- * ring. Each processor has a quota of them: the handles begun there may have so
- * many together, and so all handles never have more than K. A handle counts its
- * credits as it counts itself, then looks whether they fit, and if not takes the
- * count back. They say nothing of the room in a ring: when a handle has stopped,
- * all of its credits are free again, used or not.
+ * Credits: a credit is the right to log one line. There are K credits in all, a
+ * quarter of a ring. Each processor has a quota: the handles that start there
+ * may have so many credits together. So all handles together never have more
+ * than K. A handle adds its credits to the count when it counts itself, and
+ * then checks whether they fit. If not, it removes them again. Credits say
+ * nothing about the room in a ring: when a handle has stopped, all its credits
+ * are free again, used or not.
  *
- * Quotas change under credit_lock. Who takes some from a processor's lowers the
- * quota first, then looks what is in use there; who starts a handle there counts
- * it first, then looks at the quota. All four are in one order: so either he who
- * starts finds them gone, or he who takes finds them used, and puts them back.
+ * Quotas change under credit_lock. A thread that takes credits from a
+ * processor's quota lowers the quota first, and then reads how many are in use.
+ * A thread that starts a handle there counts it first, and then reads the
+ * quota. All four accesses have one order. So either the starting thread sees
+ * the lower quota, or the taking thread sees the credits in use and returns
+ * them.
  */
 #include "journal.h"
 
@@ -19,7 +22,7 @@ static uint64_t used(const struct nvj_cpu *c)
 	return nvj_cpu_open(c) >> NVJ_CREDIT_SHIFT;
 }
 
-/* Takes up to most unused credits of a processor's quota. */
+/* Takes at most `most` unused credits from a processor's quota. */
 static uint64_t take_unused(struct nvj_cpu *c, uint64_t most)
 {
 	uint64_t quota = nvj_load(&c->quota);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
-/* What each error says to a person. */
+/* Descriptions of the errors. */
 #include "../include/nvjournal.h"
 
 const char *nvj_strerror(int error)

@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * Which records are whole: the flags (paper 3, Fig. 2, line 6; paper 4, Fig. 3,
- * line 18) and last_check (paper 4, Fig. 3, lines 16 to 22), which whoever walks
- * over the flags moves on for all. Who commits need not walk where no handle is
- * open (commit.c); then what is whole is told by the commit alone.
+ * line 18) and last_check (paper 4, Fig. 3, lines 16 to 22). A thread that
+ * reads the flags moves last_check forward for all threads. A commit need not
+ * read flags if no handle is open (commit.c). Then the commit alone says which
+ * records are whole.
  */
 #include "journal.h"
 
-/* Records after which a walker tells the others how far he is. */
+/*
+ * After so many records, a thread that reads flags stores its position for the
+ * others.
+ */
 #define TELL 64u
-/* A commit worker that has nothing to do looks again after this, and then seldom. */
+/* An idle commit worker checks again after this time, and later less often. */
 #define PAUSE_NS UINT64_C(1000000)
 #define LONGEST_PAUSE_NS UINT64_C(64000000)
 
 /*
- * All records before it are whole: as far as somebody looked, or those that the
- * last commit covers. It may be that commit's successor, by a lap of the commit
- * ring, whose low is found: its records were awaited, too.
+ * Returns a position before which all records are whole: a thread has checked
+ * them, or the last commit covers them. The low may be that of the commit one
+ * lap of the commit ring later. That is valid, because its records were
+ * awaited, too.
  */
 static uint64_t whole_before(struct nvj *j, struct nvj_partition *p)
 {
@@ -32,7 +37,7 @@ bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to)
 	unsigned passed = 0;
 
 	while (at < to) {
-		/* Acquire: behind the fence that made the record persistent. */
+		/* Acquire: after the fence that made the record persistent. */
 		uint64_t flag = nvj_load_acquire(nvj_flag_at(j, p, at));
 
 		if (flag >> 8 == at && (flag & 255)) {
@@ -41,13 +46,14 @@ bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to)
 				nvj_raise_sc(&p->last_check, at);
 		} else if (flag >> 8 > at) {
 			/*
-			 * Of a later lap: the line is used again, so what was
-			 * here is long committed, and others have passed it.
+			 * The flag is of a later lap, and the line was reused.
+			 * So the old record was committed long ago, and other
+			 * threads have passed it.
 			 */
 			uint64_t now = whole_before(j, p);
 
 			if (now <= at)
-				return false; /* cannot be; but never go round for ever */
+				return false; /* impossible; never loop for ever */
 			at = now;
 		} else {
 			break; /* not yet */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Making an empty journal. A crash meanwhile leaves no journal, or the old one
- * whole, or the new one.
+ * Makes an empty journal. After a crash there is no journal, the complete old
+ * one, or the new one.
  */
 #include "format.h"
 
@@ -27,7 +27,7 @@ static void erase(const struct nvj_region *region, uint64_t from, uint64_t to)
 	}
 }
 
-/* One for 4 KiB of the region, 16..4096. */
+/* One for each 4 KiB of the region, 16..4096. */
 static uint32_t usual_commits(uint64_t size_bytes)
 {
 	uint32_t commits = NVJ_MIN_COMMITS;
@@ -50,7 +50,7 @@ static int lay_out(const struct nvj_region *region, const struct nvj_format_opti
 		return NVJ_EINVAL;
 	super->commit_lines = nvj_commit_lines(super->partitions);
 
-	/* Each partition begins at a page, so that threads share none. */
+	/* Each partition starts at a page, so that threads share no page. */
 	commit_bytes = (uint64_t)super->commits * super->commit_lines * NVJ_LINE_BYTES;
 	super->partition_offset = (NVJ_COMMITS_OFFSET + commit_bytes + 4095) / 4096 * 4096;
 	if (super->partition_offset > region->size_bytes)
@@ -91,14 +91,16 @@ int nvj_format(const struct nvj_region *region, const struct nvj_format_options 
 		return error;
 
 	/*
-	 * Both superblocks go first, and are fenced: never is one of them there
-	 * with a tail or commit ring that is not its own.
+	 * Both superblocks are erased first, followed by a fence. So a
+	 * superblock never exists together with a tail or commit ring of
+	 * another journal.
 	 */
 	erase(region, NVJ_SUPER_OFFSET, NVJ_TAIL_OFFSET);
 	p->fence(p);
 	/*
-	 * The commit ring is cleared, as an empty slot's seal is 0. Rings are not:
-	 * no record in them has a CRC that begins with the new seed.
+	 * The commit ring is cleared, because the seal of an empty slot is 0.
+	 * The rings are not cleared: no record in them has a CRC that starts
+	 * with the new seed.
 	 */
 	erase(region, NVJ_TAIL_OFFSET, super.partition_offset);
 	p->fence(p);
@@ -106,7 +108,7 @@ int nvj_format(const struct nvj_region *region, const struct nvj_format_options 
 	nvj_commit_write_body(&g, p, &anchor);
 	nvj_commit_write_seal(&g, p, &anchor);
 	nvj_tail_write(&g, p, 0); /* fences */
-	/* Only when all it speaks of is there: the superblock. */
+	/* The superblock is written only when all that it refers to exists. */
 	p->write(p, g.base + NVJ_SUPER_OFFSET, &super, sizeof(super));
 	p->write(p, g.base + NVJ_SUPER_COPY_OFFSET, &super, sizeof(super));
 	p->fence(p);

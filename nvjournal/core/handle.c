@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Start and stop of a handle. A handle counts itself on its processor, in two
- * counters for each transaction that is alive, begun and ended; no line is
- * shared with another processor on the way.
+ * Start and stop of a handle. A handle counts itself on its processor. There
+ * are two counters for each live transaction: begun and ended. No cache line is
+ * shared with another processor for this.
  */
 #include "journal.h"
 
@@ -19,16 +19,20 @@ uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
 {
 	uint32_t cpus = nvj_load_sc(&j->cpus);
 
-	/* Before the count itself: who sums up after he has closed looks at it. */
+	/*
+	 * Before the count itself: a thread that adds up the counts after a
+	 * close reads it.
+	 */
 	while (cpus <= cpu && !nvj_replace_sc(&j->cpus, &cpus, cpu + 1))
 		;
 	for (;;) {
 		uint64_t tid = nvj_load_sc(&j->running);
 
 		/*
-		 * We store begun and load running; who closes stores running and
-		 * loads begun: all in one order. So he sees our count, or we see
-		 * that the transaction is closed.
+		 * This thread stores begun and then loads running. The thread
+		 * that closes stores running and then loads begun. All four
+		 * have one order. So either it sees our count, or we see that
+		 * the transaction is closed.
 		 */
 		nvj_count_begun(j, cpu, tid, credits);
 		if (nvj_load_sc(&j->running) == tid)
@@ -38,8 +42,9 @@ uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
 }
 
 /*
- * A bell that may be missed: behind a plain addition, whether somebody waits may be
- * looked at before the others see the count.
+ * How long, in nanoseconds, a thread sleeps on a bell that may be missed. After
+ * a plain addition, this thread may check for waiting threads before the others
+ * see its count.
  */
 #define MISSED_NS UINT64_C(50000)
 
@@ -56,9 +61,10 @@ void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 	uint64_t one = 1 + (credits << NVJ_CREDIT_SHIFT);
 
 	/*
-	 * Flags, marks and merge_to of the handle are stored before; who finds
-	 * all ended has them all. An atomic addition here would wait for the flags'
-	 * way into the cache, and the next handle for it.
+	 * The flags, marks and merge_to of the handle were stored before. A
+	 * thread that sees all handles as ended sees these, too. An atomic
+	 * addition here would wait until the flags are in the cache, and the
+	 * next handle would wait for it.
 	 */
 	if (!platform->add_here ||
 	    !platform->add_here(platform->context, cpu, &c->ended_here[slot], one))
@@ -73,7 +79,10 @@ void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 	nvj_count_out(j, cpu, tid, credits);
 }
 
-/* As nvj_cpu_open: if the sums are equal nothing was open at the moment between. */
+/*
+ * As in nvj_cpu_open: if the sums are equal, no handle was open at the moment
+ * between.
+ */
 bool nvj_handles_ended(struct nvj *j, uint64_t tid)
 {
 	unsigned slot = tid & (NVJ_SLOTS - 1);
@@ -89,16 +98,16 @@ bool nvj_handles_ended(struct nvj *j, uint64_t tid)
 
 enum outcome { BEGUN, HELD, SHORT };
 
-/* One attempt; if it fails nothing of it is left. *hold is what held it. */
+/* One attempt. If it fails, it leaves no trace. *hold is the reason. */
 static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t *hold)
 {
 	enum outcome outcome;
 
 	h->tid = nvj_count_in(j, h->cpu, credits);
 	/*
-	 * First the credits, for good; then hold. The other way round a handle
-	 * could pass hold before TIGHT is raised, and get the credits of one that
-	 * logged after that: see room.c. For GATE see commit.c.
+	 * First the credits, then hold. In the other order a handle could pass
+	 * hold before TIGHT is raised, and then get the credits of a handle
+	 * that logged after that: see room.c. For GATE see commit.c.
 	 */
 	if (NVJ_UNLIKELY(!nvj_credits_fit(&j->cpu[h->cpu]))) {
 		outcome = SHORT;
@@ -112,7 +121,10 @@ static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits,
 	return outcome;
 }
 
-/* The credits must be found. Whoever comes first gets them first, as he has the lock. */
+/*
+ * Waits for the credits. The first thread gets them first, because it has the
+ * lock.
+ */
 static int begin_when_found(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t *hold,
 			    enum outcome *outcome, bool *waited)
 {
@@ -165,7 +177,7 @@ int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 	if (credits > j->max_credits)
 		return NVJ_ENOSPC;
 	h->cpu = j->platform.cpu(j->platform.context) % NVJ_CPUS;
-	/* Who waits for credits is served before those who come later. */
+	/* A thread that waits for credits comes before later threads. */
 	if (!nvj_load(&j->credited.waiting))
 		outcome = begin(j, h, credits, &hold);
 	if (NVJ_UNLIKELY(outcome != BEGUN)) {
@@ -185,7 +197,10 @@ uint32_t nvj_max_credits(const struct nvj *j)
 	return j->max_credits;
 }
 
-/* Whoever has the lock may sleep with it: who shall not wait leaves it be. */
+/*
+ * The owner of the lock may sleep with it. So a caller that must not wait does
+ * not take it.
+ */
 static bool fit_at_once(struct nvj *j, unsigned cpu)
 {
 	bool fit;
@@ -229,7 +244,7 @@ void nvj_handle_flag(struct nvj_handle *h)
 	struct nvj *j = h->journal;
 
 	nvj_handle_write(h);
-	/* All lines of these records are persistent before any is said to be. */
+	/* All lines of these records are persistent before any flag says so. */
 	nvj_fence(j);
 	for (uint32_t i = 0; i < h->records; i++)
 		nvj_flag(j, &j->partition[h->partition[i]], h->position[i] >> 8,
@@ -242,9 +257,10 @@ uint64_t nvj_stop(struct nvj_handle *h)
 	struct nvj *j = h->journal;
 	uint64_t tid = h->tid;
 	/*
-	 * As long as nothing is logged in a transaction nvj_commit does not close
-	 * it: what is to be waited for by this handle's caller is the one before.
-	 * Unless something was refused, which is never committed.
+	 * As long as nothing is logged in a transaction, nvj_commit does not
+	 * close it. So the caller of this handle has to wait for the
+	 * transaction before. The exception: a change was refused, and will
+	 * never be committed.
 	 */
 	bool empty =
 		nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid && !nvj_load(&j->aborted);

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The blocks of one partition on their way home: of each dirty block the newest
- * version that is committed, NVJ_QUEUE_DEPTH at once, by rising number, so that a
- * disk with an arm moves it one way. What is under way is marked so, and does not
- * change: a record of a later transaction freezes it, and there is no open handle
- * of an earlier one.
+ * Writes the blocks of one partition to their homes: of each dirty block the
+ * newest committed version. It writes NVJ_QUEUE_DEPTH blocks at the same time,
+ * by rising number, so that the arm of a hard disk moves in one direction. An
+ * image that is being written is marked, and does not change: a record of a
+ * later transaction freezes it, and no handle of an earlier transaction is
+ * open.
  *
- * And single blocks, for who is about to write them himself (nvj_bring_home). Of
- * a block one version is under way at a time, for two may arrive in any order. Who
- * waits for another's write to end has either none of his own under way, or is a
- * round's, for which the other does not wait.
+ * It also writes single blocks for a caller that will write the block itself
+ * (nvj_bring_home). Only one version of a block is written at a time, because
+ * two could reach the disk in any order. A thread that waits for the write of
+ * another thread has no writes of its own in progress, or it belongs to a
+ * round, for which the other thread does not wait.
  */
 #include "journal.h"
 
-/* Sorted lists of 1, 2, 4... blocks at most: enough for 2^32. */
+/* Sorted lists of at most 1, 2, 4... blocks: enough for 2^32. */
 #define SORT_LISTS 33u
 
 /*
- * A dirty list that a round has taken is the round's alone: dirty is set in each
- * of its blocks, so nobody puts one into a list again, nor makes it another's:
- * numbers and links do not change.
+ * A dirty list that a round has taken belongs to the round alone: dirty is set
+ * in each of its blocks. So no thread puts a block into a list again, or reuses
+ * it for another block. Numbers and links do not change.
  */
 static struct nvj_block *merge(struct nvj_block *a, struct nvj_block *b)
 {
@@ -36,7 +38,7 @@ static struct nvj_block *merge(struct nvj_block *a, struct nvj_block *b)
 	return first;
 }
 
-/* By merging, as that wants no memory. */
+/* A merge sort, because it needs no memory. */
 static struct nvj_block *by_number(struct nvj_block *list)
 {
 	struct nvj_block *sorted[SORT_LISTS] = {NULL}, *all = NULL;
@@ -59,10 +61,10 @@ static struct nvj_block *by_number(struct nvj_block *list)
 }
 
 /*
- * The newest version that is committed by now, if it still must go home. By now
- * and not by the round's target: meanwhile a commit may have superseded the
- * version that the target had, and it is gone. What is newer than the tail is as
- * good: replay puts the same lines there again.
+ * Returns the newest version that is committed now, if it still must be written
+ * home. A version that was committed at the round's target may be gone, because
+ * a later commit may have replaced it. A version newer than the tail is as
+ * good: replay writes the same lines again.
  */
 static struct nvj_image *choose(struct nvj *j, const struct nvj_block *b)
 {
@@ -87,7 +89,10 @@ void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_p
 	}
 }
 
-/* Under the block's lock, which is not in the list: it comes back if it is not all at home. */
+/*
+ * The block is in no list, and the caller holds its lock. It enters the list
+ * again if not all of it is at home.
+ */
 static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
 	nvj_frozen_trim(j, p, b);
@@ -96,13 +101,16 @@ static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 		nvj_block_dirty(j, p, b);
 }
 
-/* Under the block's lock; it may be another's afterwards, once that is free. */
+/*
+ * The caller holds the block's lock. After the unlock the entry may be reused
+ * for another block.
+ */
 static void ended(struct nvj *j, struct nvj_home_queue *q, struct nvj_home_write *w)
 {
 	struct nvj_block *b = w->block;
 
 	w->image->writing = false;
-	/* Who brings a block home has not taken it from its list. */
+	/* nvj_bring_home has not taken the block from its list. */
 	if (q->round)
 		settle(j, q->round, b);
 	else
@@ -131,7 +139,10 @@ static void finish_one(struct nvj *j, struct nvj_home_queue *q)
 	nvj_ring_bell(&j->written, &j->platform);
 }
 
-/* So that many can be begun at once, and a disk take neighbours as one. */
+/*
+ * If the queue is full, waits until half of the writes have ended. So many
+ * writes start together, and a disk can merge neighbours.
+ */
 static void make_room(struct nvj *j, struct nvj_home_queue *q)
 {
 	if (q->under_way == NVJ_QUEUE_DEPTH)
@@ -145,7 +156,7 @@ static void finish_all(struct nvj *j, struct nvj_home_queue *q)
 		finish_one(j, q);
 }
 
-/* Under the block's lock. NULL: there is nothing to write. */
+/* The caller holds the block's lock. NULL: there is nothing to write. */
 static struct nvj_home_write *prepare(struct nvj *j, struct nvj_home_queue *q, struct nvj_block *b)
 {
 	struct nvj_image *image = choose(j, b);
@@ -219,14 +230,17 @@ void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p)
 
 	b = by_number(b);
 	while (b) {
-		/* Read before it is settled: then it may be in the list again. */
+		/*
+		 * Read before the block is finished: then it may be in the list
+		 * again.
+		 */
 		struct nvj_block *next;
 		struct nvj_home_write *w = NULL;
 
 		make_room(j, q);
 		nvj_lock(&b->lock, &j->platform);
 		next = b->dirty_next;
-		/* By nvj_bring_home. */
+		/* nvj_bring_home is writing it. */
 		nvj_home_await(j, b, is_written);
 		if (!nvj_load_sc(&j->aborted))
 			w = prepare(j, q, b);
@@ -240,7 +254,10 @@ void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p)
 	finish_all(j, q);
 }
 
-/* NULL: all of it is at home, or it was never here. Else locked, and nothing of it under way. */
+/*
+ * NULL: all of the block is at home, or it was never in the journal. Otherwise
+ * it is locked, and no version of it is being written.
+ */
 static struct nvj_block *lock_quiet(struct nvj *j, struct nvj_home_queue *q, uint64_t number)
 {
 	struct nvj_partition *p = &j->partition[nvj_partition_of(j, number)];
@@ -248,10 +265,13 @@ static struct nvj_block *lock_quiet(struct nvj *j, struct nvj_home_queue *q, uin
 
 	while ((b = nvj_block_lock(j, p, number)) && is_written(j, b)) {
 		nvj_block_unlock(j, b);
-		/* The round that writes it may wait for one of ours. */
+		/* The round that writes it may wait for one of our writes. */
 		finish_all(j, q);
 		nvj_lock(&b->lock, &j->platform);
-		/* Meanwhile it may be another's: then we wait a while for nothing. */
+		/*
+		 * Meanwhile the entry may be another block's: then this waits
+		 * in vain for a short time.
+		 */
 		nvj_home_await(j, b, is_written);
 		nvj_block_unlock(j, b);
 	}
@@ -291,7 +311,10 @@ int nvj_bring_home(struct nvj *j, const uint64_t *blocks, unsigned count, bool f
 	nvj_unlock(&j->brought_lock, &j->platform);
 	if (!error && nvj_load_sc(&j->aborted))
 		error = NVJ_EIO;
-	/* Unless all is: a round may have written what we did not, and not flushed yet. */
+	/*
+	 * Unless everything is at home: a round may have written blocks and not
+	 * flushed yet.
+	 */
 	if (!error && flush && nvj_load_sc(&j->tail) < nvj_load_sc(&j->sealed) &&
 	    j->platform.flush(j->platform.context)) {
 		error = NVJ_EIO;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Memory for images, a pool for each partition: each image has a block of its own, which
- * is freed when the caller needs memory (nvj_shrink) or the journal closes. And the images of
- * earlier transactions that are kept, frozen, while a later one changes the block.
+ * Memory for images: each partition has a pool. Each image has a block of
+ * memory of its own, which is freed when the caller needs memory (nvj_shrink)
+ * or the journal closes. This file also keeps the frozen images of earlier
+ * transactions while a later one changes the block.
  */
 #include "journal.h"
 
@@ -36,7 +37,7 @@ void nvj_slabs_release(struct nvj *j, struct nvj_partition *p)
 	}
 }
 
-/* Images without memory. Under list_lock. */
+/* Makes images without memory. The caller holds list_lock. */
 static bool grow(struct nvj *j, struct nvj_partition *p)
 {
 	size_t header = (sizeof(struct nvj_slab) + 63) & ~(size_t)63;
@@ -79,7 +80,10 @@ struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p)
 	image = pop(&p->free_images);
 	if (!image && (p->bare_images || grow(j, p))) {
 		image = pop(&p->bare_images);
-		/* A whole block by itself, so that the platform may align it as its disk likes. */
+		/*
+		 * A whole block of its own, so that the platform can align it
+		 * for its disk.
+		 */
 		image->bytes = nvj_allocate(j, NVJ_BLOCK_BYTES);
 		if (image->bytes) {
 			nvj_store(&p->images, p->images + 1);
@@ -98,7 +102,10 @@ struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p)
 	return image;
 }
 
-/* Gives the memory of up to so many free images back. Under list_lock. */
+/*
+ * Frees the memory of at most that many free images. The caller holds
+ * list_lock.
+ */
 static uint64_t release_free(struct nvj *j, struct nvj_partition *p, uint64_t most)
 {
 	uint64_t released = 0;
@@ -114,8 +121,8 @@ static uint64_t release_free(struct nvj *j, struct nvj_partition *p, uint64_t mo
 }
 
 /*
- * Whoever holds one of these locks may be allocating memory, and wait until there is
- * some: so locks are only tried here.
+ * The owner of one of these locks may be allocating memory and waiting for it.
+ * So this function only tries to lock.
  */
 uint64_t nvj_shrink(struct nvj *j, uint64_t images, uint64_t *scanned)
 {
@@ -158,9 +165,9 @@ void nvj_image_give(struct nvj *j, struct nvj_partition *p, struct nvj_image *im
 }
 
 /*
- * Of the versions that are committed only the newest is ever written: older ones
- * go, and so do those at home and those that a sealed transaction revoked. What
- * is being written stays until that has ended.
+ * Of the committed versions only the newest one is ever written. Older ones are
+ * freed, as are those at home and those that a sealed transaction revoked. A
+ * version that is being written stays until the write has ended.
  */
 void nvj_frozen_trim(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
-/* An open journal, from nvj_open to nvj_close, and its abort. */
+/* An open journal from nvj_open to nvj_close, and its abort. */
 #include "journal.h"
 #include "recover.h"
 
-/* Entries of blocks that may stay in a partition's table though they are clean. */
+/* How many clean entries may stay in the table of a partition. */
 #define MOST_CLEAN UINT64_C(4096)
 #define LEAST_CLEAN UINT64_C(64)
 
@@ -38,7 +38,7 @@ static size_t lows_bytes(const struct nvj *j)
 	return (size_t)j->geometry.commits * j->partitions * sizeof(uint64_t);
 }
 
-/* An entry of the table for so many lines of the ring. */
+/* log2 of the number of buckets: about one for 8 lines of the ring, 2^6 to 2^18. */
 static unsigned bucket_bits(const struct nvj *j)
 {
 	unsigned bits = 6;
@@ -116,9 +116,10 @@ static int make(struct nvj *j, const struct nvj_recovered *recovered)
 }
 
 /*
- * The anchor: records that the crashed run left at or after high are of
- * transactions whose numbers may come again. From here on they lie before every
- * low. It is sealed, and the tail at it, before the first record is written.
+ * Writes the anchor. Records that the crashed run left at high or after it have
+ * transaction numbers that may be used again. After the anchor, all of them are
+ * before every low. The anchor is sealed, and the tail is at it, before the
+ * first record is written.
  */
 static void drop_anchor(struct nvj *j, uint64_t tid)
 {
@@ -156,7 +157,9 @@ int nvj_open(struct nvj **journal, const struct nvj_region *region,
 		return NVJ_EINVAL;
 	error = check_medium(region, options->disk_uuid);
 	if (error) {
-		/* The report says what is damaged; of another disk's journal it tells all the same.
+		/*
+		 * The report names the damage, even if the journal belongs to
+		 * another disk.
 		 */
 		if (report && error != NVJ_EINVAL)
 			(void)nvj_check(region, platform, report);
@@ -226,7 +229,9 @@ void nvj_abort_at(struct nvj *j, int error, uint64_t block)
 	if (!nvj_replace_sc(&j->aborted, &none, error))
 		return;
 	nvj_or_sc(&j->hold, NVJ_HOLD_ABORTED);
-	/* Whoever waits, for whatever: it may never come. */
+	/*
+	 * Wakes all waiting threads, because the awaited event may never come.
+	 */
 	j->platform.wake(j->platform.context, &j->hold);
 	nvj_ring_bell(&j->credited, &j->platform);
 	nvj_ring_bell(&j->drained, &j->platform);

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * What an open journal is in memory. Each file of the engine has its part:
+ * An open journal in memory. Each file of the engine has one part of the work:
  *
- *	journal.c	open, close, abort
- *	handle.c	start and stop of a handle, and its count
- *	reserve.c	credits kept for a handle that must not wait
- *	credits.c	the right to have lines under way
- *	room.c		when a ring is nearly full
- *	block.c		the table of blocks; image.c their memory
- *	access.c	a block before its first change
- *	log.c		a change into its ring; revoke.c its opposite
- *	flags.c		which records are whole
- *	commit.c	close, drain, merge, seal
- *	checkpoint.c	rounds; home.c the writes of a partition
+ * 	journal.c	open, close, abort
+ * 	handle.c	start and stop of a handle, and its count
+ * 	reserve.c	credits for a handle that must not wait
+ * 	credits.c	credits: the right to log lines
+ * 	room.c		what happens when a ring is nearly full
+ * 	block.c		the table of blocks; image.c has their memory
+ * 	access.c	a block before its first change
+ * 	log.c		writes a change into its ring; revoke.c cancels it
+ * 	flags.c		which records are whole
+ * 	commit.c	close, drain, merge, seal
+ * 	checkpoint.c	rounds; home.c has the writes of a partition
  *
- * Locks, in the order in which they may be taken: a bucket's, a block's, a
- * partition's list_lock. There is none for the whole journal.
+ * Locks, in the order in which they may be taken: of a bucket, of a block,
+ * list_lock of a partition. There is no lock for the whole journal.
  */
 #ifndef NVJ_JOURNAL_H
 #define NVJ_JOURNAL_H
@@ -26,15 +26,27 @@
 #include "format.h"
 #include "lock.h"
 
-/* Counters are kept for so many processors; more share them. */
+/* Counters exist for so many processors. Further processors share them. */
 #define NVJ_CPUS 64u
-/* Transactions whose handles are counted apart: a power of two, as many as are ever alive. */
+/*
+ * How many transactions have counters of their own: a power of two, and at
+ * least as many as can be live at a time.
+ */
 #define NVJ_SLOTS 4u
-/* The most transactions that commit together: with the third, new handles wait. */
+/*
+ * The most transactions that commit together. When the third closes, new
+ * handles wait.
+ */
 #define NVJ_GROUP 3u
-/* A wait that should have been woken looks again after this. */
+/*
+ * After this time, in nanoseconds, a waiting thread checks again, even if it
+ * was not woken.
+ */
 #define NVJ_SAFETY_NS UINT64_C(10000000)
-/* What a record may exceed its handle's credits by, if its lines change under it (log.c). */
+/*
+ * By how many lines a record may exceed the credits of its handle, if its lines
+ * change during the logging (log.c).
+ */
 #define NVJ_SLACK_LINES (2u * NVJ_BLOCK_CREDITS)
 
 /* --- Division by a number that is fixed at open --------------------------- */
@@ -49,7 +61,7 @@ static inline struct nvj_divisor nvj_divisor(uint64_t by)
 	return (struct nvj_divisor){.by = by, .reciprocal = UINT64_MAX / by};
 }
 
-/* n mod by. The quotient by the reciprocal is right or one too small. */
+/* n mod by. The quotient by the reciprocal is correct or one too small. */
 static inline uint64_t nvj_remainder(const struct nvj_divisor *d, uint64_t n)
 {
 #ifdef __SIZEOF_INT128__
@@ -64,36 +76,49 @@ static inline uint64_t nvj_remainder(const struct nvj_divisor *d, uint64_t n)
 
 /* --- Blocks --------------------------------------------------------------- */
 
-/* Memory for one block's content. Neighbours are often blocks of different processors. */
+/*
+ * Memory for the content of one block. Neighbours in memory are often blocks of
+ * different processors.
+ */
 struct nvj_image {
 	NVJ_ALONE struct nvj_image *next;
 	uint8_t *bytes;      /* NVJ_BLOCK_BYTES */
-	uint64_t tid;        /* the transaction whose records made it so; 0: none did */
-	uint64_t revoked_by; /* once this transaction is sealed it goes home no more; 0: none */
-	bool writing;        /* under way to its home: may neither change nor go */
+	uint64_t tid;        /* the transaction whose records made this content; 0: none */
+	uint64_t revoked_by; /* when it is sealed, the image is obsolete; 0: none */
+	bool writing;        /* being written home: it may neither change nor be freed */
 };
 
 #define NVJ_NO_BLOCK (~UINT64_C(0))
 
 /*
- * A block that is not all at home, or that was used lately. Entries are never
- * given back before nvj_close, only used again for another block: so a search
- * needs no lock. All fields but number, next and the two tids are under lock.
+ * A block that is not completely at home, or that was used recently. Entries
+ * are freed only in nvj_close. Before that they are reused for other blocks. So
+ * a search needs no lock. All fields except number, next and the two tids are
+ * under lock.
  */
 struct nvj_block {
 	NVJ_ALONE uint64_t number; /* atomic; NVJ_NO_BLOCK: free */
 	struct nvj_block *next;    /* atomic: in its bucket */
-	/* Atomic, written under lock: the last one that accessed, created or revoked it. */
+	/*
+	 * Atomic, written under lock: the last transaction that accessed,
+	 * created or revoked it.
+	 */
 	uint64_t newest_tid;
-	/* The last one that accessed it and did not revoke it: nothing is left to prepare. */
+	/*
+	 * The last transaction that accessed it and did not revoke it: for it
+	 * nothing is left to prepare.
+	 */
 	uint64_t access_tid;
 	struct nvj_lock lock;
-	bool created;            /* what is at home does not count: the next record has all lines */
-	bool dirty;              /* in the partition's dirty list, or in the hands of a round */
-	uint8_t revoked_in;      /* bit n: in the partition's revoked[n] */
+	bool created;       /* the content at home is not valid: the next record has all lines */
+	bool dirty;         /* in the partition's dirty list, or taken by a round */
+	uint8_t revoked_in; /* bit n: in the partition's revoked[n] */
 	struct nvj_image *image; /* as last logged, or as it was at the first access */
-	uint64_t home_tid;       /* of the version at home, if one of ours is */
-	/* Counts, atomic to read: of records, and of those that were the first behind a fence. */
+	uint64_t home_tid;       /* the transaction of the version at home, if it is one of ours */
+	/*
+	 * Counters, atomic to read: records, and records that were the first
+	 * after a fence.
+	 */
 	uint32_t records;
 	uint32_t batches;
 	struct nvj_image *frozen; /* of earlier transactions, not at home; the newest first */
@@ -120,11 +145,14 @@ struct nvj_home_write {
 	struct nvj_home_write *next;
 };
 
-/* Writes home, of one thread at a time, on the platform's queue of that number. */
+/*
+ * Writes to homes, by one thread at a time, on the platform's queue of that
+ * number.
+ */
 struct nvj_home_queue {
 	unsigned number;
 	unsigned under_way;
-	struct nvj_partition *round; /* whose list the blocks are from; NULL: nvj_bring_home's */
+	struct nvj_partition *round; /* whose blocks are written; NULL: nvj_bring_home */
 	struct nvj_home_write writes[NVJ_QUEUE_DEPTH];
 	struct nvj_home_write *free_writes;
 };
@@ -133,63 +161,63 @@ struct nvj_partition {
 	/* Atomic: the position of the next record. */
 	NVJ_ALONE uint64_t head;
 
-	/* Read by all who log, written by a checkpoint. */
+	/* Read by all threads that log; written by a checkpoint. */
 	NVJ_ALONE uint8_t *lines; /* of the ring, in the region */
 	/*
-	 * For each line of the ring, atomic: position << 8 | lines of the record
-	 * that begins there and is persistent. At nvj_flag_at.
+	 * For each line of the ring, atomic: position << 8 | number of lines of
+	 * the persistent record that starts there. The index is nvj_flag_at.
 	 */
 	uint64_t *flags;
 	struct nvj_bucket *buckets;
-	unsigned bucket_shift; /* of a number times NVJ_HASH */
+	unsigned bucket_shift; /* index of a number times NVJ_HASH */
 	unsigned index;
-	/* Atomic positions: look at the next two from here on, ... */
+	/* Atomic positions in the ring. At alarm, check limit and end. */
 	uint64_t alarm;
-	uint64_t half;  /* checkpoint should begin */
-	uint64_t limit; /* handles wait */
-	uint64_t end;   /* what is needed would be written over: never reached */
+	uint64_t half;  /* when head is here, a checkpoint should start */
+	uint64_t limit; /* when head is here, handles wait */
+	uint64_t end;   /* here needed records would be overwritten: head never gets here */
 
-	/* Atomic: all records before it are flagged. See flags.c. */
+	/* Atomic: all records before it have flags. See flags.c. */
 	NVJ_ALONE uint64_t last_check;
 
-	/* For all from here to slabs. */
+	/* For all fields from here to slabs. */
 	NVJ_ALONE struct nvj_lock list_lock;
 	struct nvj_block *dirty;
 	struct nvj_block *revoked[NVJ_SLOTS];
 	struct nvj_image *free_images;
-	struct nvj_image *bare_images; /* free ones without memory */
+	struct nvj_image *bare_images; /* free images without memory */
 	uint64_t images;               /* atomic to read: with memory */
 	struct nvj_block *free_blocks;
-	struct nvj_block *clock; /* the hand */
+	struct nvj_block *clock; /* the clock hand */
 	uint64_t blocks;         /* atomic to read: entries in the circle */
-	uint64_t most_blocks;    /* entries that may stay though they are clean */
-	uint64_t records;        /* atomic: of entries that are another block's now */
+	uint64_t most_blocks;    /* how many clean entries may stay */
+	uint64_t records; /* atomic: records of entries that are now used for another block */
 	uint64_t batches;
 	struct nvj_slab *slabs;
 
-	/* Of whoever has claimed the partition in a round. */
-	NVJ_ALONE uint64_t claimed; /* atomic: the last round that somebody claimed it for */
+	/* Of the thread that has claimed the partition in a round. */
+	NVJ_ALONE uint64_t claimed; /* atomic: the last round for which a thread claimed it */
 	struct nvj_home_queue home;
 };
 
 /* --- The journal ---------------------------------------------------------- */
 
 /*
- * What a processor counts, in lines of its own. Each is atomic but ended_here. A
- * handle adds 1 to begun as it starts and to ended as it stops, and its credits,
- * shifted, in the same addition. They run over in time: only what is begun less
- * what is ended is a number.
+ * The counters of a processor, in cache lines of their own. All are atomic
+ * except ended_here. A handle adds 1 to begun when it starts, and 1 to ended
+ * when it stops. The same addition contains its credits, shifted. The counters
+ * overflow in time: only the difference of begun and ended is meaningful.
  */
 #define NVJ_CREDIT_SHIFT 32
 
 struct nvj_cpu {
 	NVJ_ALONE uint64_t begun[NVJ_SLOTS];
-	uint64_t ended_here[NVJ_SLOTS]; /* by platform.add_here, and by nothing else */
-	uint64_t ended[NVJ_SLOTS];      /* the others */
-	NVJ_ALONE uint64_t quota;       /* credits that the handles begun here may have together */
-	uint64_t reserved;  /* atomic: 1 and the credits, shifted, for each reservation */
-	uint64_t begun_4g;  /* 2^32 handles in any of begun */
-	uint64_t not_begun; /* of these, that had to stop at once */
+	uint64_t ended_here[NVJ_SLOTS]; /* changed by platform.add_here, and by nothing else */
+	uint64_t ended[NVJ_SLOTS];      /* changed by other processors */
+	NVJ_ALONE uint64_t quota; /* credits that the handles started here may have together */
+	uint64_t reserved;        /* atomic: for each reservation 1 and its credits, shifted */
+	uint64_t begun_4g;        /* how often 2^32 handles were counted in one of begun */
+	uint64_t not_begun;       /* of these, handles that had to stop at once */
 	uint64_t zero_lines;
 	uint64_t data_records;
 	uint64_t revokes;
@@ -202,11 +230,12 @@ static inline uint64_t nvj_cpu_ended(const struct nvj_cpu *c, unsigned slot)
 }
 
 /*
- * Handles that are open and reservations, and their credits, shifted. All ended
- * are read before all begun, and what ended began before: it is never less than
- * was open at the moment between. Credits that change sides, to a reservation or
- * from there, are counted twice meanwhile: reserved is read between, so never
- * less, either.
+ * The number of open handles and reservations, and their credits, shifted. All
+ * ended are read before all begun, and a handle is counted in begun before it
+ * is counted in ended. So the result is never less than the number that was
+ * open at the moment between. Credits that move from or to a reservation are
+ * counted twice meanwhile. reserved is read between begun and ended, so the
+ * result is never too small because of that, either.
  */
 static inline uint64_t nvj_cpu_open(const struct nvj_cpu *c)
 {
@@ -220,10 +249,13 @@ static inline uint64_t nvj_cpu_open(const struct nvj_cpu *c)
 	return open;
 }
 
-/* Bits of hold. Above them, a number that each raise of TIGHT moves on. */
+/*
+ * Bits of hold. The bits above them are a number, which each raise of TIGHT
+ * increases.
+ */
 #define NVJ_HOLD_TIGHT 1u   /* a ring is nearly full */
-#define NVJ_HOLD_GATE 2u    /* a commit has merged so much that it must come to an end */
-#define NVJ_HOLD_ABORTED 4u /* for good */
+#define NVJ_HOLD_GATE 2u    /* a commit has merged so many transactions that it must end */
+#define NVJ_HOLD_ABORTED 4u /* permanent */
 #define NVJ_HOLD_BITS 255u
 #define NVJ_HOLD_RAISE 256u
 
@@ -232,71 +264,79 @@ struct nvj {
 	NVJ_ALONE struct nvj_geometry geometry;
 	const struct nvj_persistence *persistence;
 	struct nvj_partition *partition;
-	struct nvj_cpu *cpu; /* NVJ_CPUS */
+	struct nvj_cpu *cpu; /* NVJ_CPUS elements */
 	uint64_t *lows;      /* at (tid mod commits) * partitions: low of each ring, atomic */
 	struct nvj_divisor by_ring;
 	struct nvj_divisor by_partitions;
 	uint32_t partitions;
 	uint32_t max_credits;  /* K */
-	uint32_t credit_chunk; /* that a quota takes at once */
+	uint32_t credit_chunk; /* how many credits a quota takes at a time */
 	unsigned checkpoint_percent;
 	bool workers;
 	struct nvj_platform platform;
 
-	/* Read by each handle, written by a commit: one line. Atomic. */
+	/*
+	 * Read by each handle, written by a commit: in one cache line. Atomic.
+	 */
 	NVJ_ALONE uint64_t running;
-	uint64_t closing;  /* the transaction whose handles are waited for; 0: none */
+	uint64_t closing;  /* the transaction whose handles the leader waits for; 0: none */
 	uint64_t merge_to; /* the transaction that this one must be committed together with */
-	/* At tid mod NVJ_SLOTS: tid, once a handle of it has logged a record. */
+	/*
+	 * At tid mod NVJ_SLOTS: tid, when a handle of it has logged a record.
+	 */
 	uint64_t dirty[NVJ_SLOTS];
 
-	/* The same, written more seldom. */
+	/* The same, but written less often. */
 	NVJ_ALONE uint32_t hold;
-	int aborted;              /* the error */
-	uint32_t cpus;            /* processors above this have not begun any handle */
-	uint32_t wanted;          /* a checkpoint */
-	struct nvj_bell drained;  /* for the leader: a handle of the closing transaction ended */
-	struct nvj_bell credited; /* for who waits for credits */
+	int aborted;             /* the error */
+	uint32_t cpus;           /* no processor at or above this has started a handle */
+	uint32_t wanted;         /* a checkpoint is wanted */
+	struct nvj_bell drained; /* for the leader: a handle of the closing transaction has ended */
+	struct nvj_bell credited; /* for threads that wait for credits */
 	/*
-	 * While GATE is shut: the last transaction of the group; and the same for
-	 * as long as who has a reservation may still begin a handle in it, else 0.
+	 * gate_tid: while GATE is shut, the last transaction of the group.
+	 * joinable: the same, as long as a handle with a reservation may still
+	 * start in it, otherwise 0.
 	 */
 	uint64_t gate_tid;
 	uint64_t joinable;
 
-	/* Commit: written by the leader, and looked at by who follows him. One line. */
-	NVJ_ALONE uint64_t sealed; /* atomic: the last one whose seal is persistent */
-	uint64_t committed;        /* atomic: of these, what nvj_commit has returned for */
-	uint32_t leading;          /* atomic: there is a leader */
+	/*
+	 * Commit: written by the leader and read by its followers. In one cache
+	 * line.
+	 */
+	NVJ_ALONE uint64_t sealed; /* atomic: the last transaction with a persistent seal */
+	uint64_t committed; /* atomic: the last transaction for which nvj_commit has returned */
+	uint32_t leading;   /* atomic: there is a leader */
 	struct nvj_bell followers;
-	uint64_t transactions; /* counts, atomic to read */
+	uint64_t transactions; /* counters, atomic to read */
 	uint64_t merged;
-	NVJ_ALONE struct nvj_commit_buffer record[NVJ_GROUP]; /* the leader's */
+	NVJ_ALONE struct nvj_commit_buffer record[NVJ_GROUP]; /* only the leader uses it */
 
 	/* Checkpoint. */
 	NVJ_ALONE uint64_t tail; /* atomic */
-	struct nvj_bell written; /* for who waits for a write of a block to end */
-	uint64_t round;          /* atomic: its number */
+	struct nvj_bell written; /* for threads that wait until the write of a block ends */
+	uint64_t round;          /* atomic: the number of the current round */
 	uint64_t round_target;
 	uint32_t round_active; /* atomic */
-	uint32_t round_left;   /* atomic: partitions not yet done */
-	uint32_t stopping;     /* atomic: workers shall return */
+	uint32_t round_left;   /* atomic: partitions that are not done */
+	uint32_t stopping;     /* atomic: workers must return */
 	struct nvj_bell round_ended;
 	struct nvj_bell work; /* for workers */
 	struct nvj_lock brought_lock;
-	struct nvj_home_queue brought; /* nvj_bring_home's */
+	struct nvj_home_queue brought; /* for nvj_bring_home */
 
-	NVJ_ALONE uint64_t credits;  /* atomic: what no processor's pool has */
-	struct nvj_lock credit_lock; /* one at a time searches all pools */
+	NVJ_ALONE uint64_t credits;  /* atomic: credits that are in no processor's quota */
+	struct nvj_lock credit_lock; /* one thread at a time searches all quotas */
 
-	/* Counts, atomic. */
-	NVJ_ALONE uint64_t fences; /* of tails and the anchor */
+	/* Counters, atomic. */
+	NVJ_ALONE uint64_t fences; /* fences for tails and the anchor */
 	uint64_t start_waits;
 	uint64_t start_wait_ns;
 	uint64_t frozen;
 	uint64_t checkpoints;
 	uint64_t blocks_home;
-	uint32_t shrinks;                        /* each begins at another partition */
+	uint32_t shrinks;                        /* each worker starts at another partition */
 	uint64_t first_line[NVJ_MAX_PARTITIONS]; /* head at open */
 };
 
@@ -322,52 +362,78 @@ static inline void *nvj_allocate(const struct nvj *j, size_t bytes)
 	return j->platform.allocate(j->platform.context, bytes);
 }
 
-/* journal.c: stops everything; block is what failed, or NVJ_NO_BLOCK. */
+/*
+ * journal.c: aborts the journal. block is the block that failed, or
+ * NVJ_NO_BLOCK.
+ */
 void nvj_abort_at(struct nvj *j, int error, uint64_t block);
 
 /* credits.c */
-/* The handles begun here have no more credits than they may. */
+/*
+ * Says whether the handles started here have at most the credits that they may
+ * have.
+ */
 static inline bool nvj_credits_fit(const struct nvj_cpu *c)
 {
 	return nvj_cpu_open(c) >> NVJ_CREDIT_SHIFT <= nvj_load_sc(&c->quota);
 }
-/* Under credit_lock: sees to it that credits more fit; false: there are not so many now. */
+/*
+ * Makes room for that many more credits. The caller holds credit_lock. False:
+ * there are not enough now.
+ */
 bool nvj_credits_collect(struct nvj *j, unsigned cpu, uint64_t credits);
-/* The same, and waits for them. 0 or NVJ_EROFS. */
+/* The same, and waits for them. Returns 0 or NVJ_EROFS. */
 int nvj_credits_find(struct nvj *j, unsigned cpu, uint64_t credits);
 
 /* room.c */
-/* A ring's head is beyond its alarm. NVJ_EROFS: what is needed would have been written over. */
+/*
+ * Called when the head of a ring is beyond its alarm. NVJ_EROFS: needed records
+ * would have been overwritten.
+ */
 int nvj_room_alarm(struct nvj *j, struct nvj_partition *p, uint64_t head);
-/* The tail is at a transaction with these lows: how far the rings may be filled. */
+/*
+ * Called when the tail is at a transaction with these lows. Sets how far the
+ * rings may be filled.
+ */
 void nvj_room_moved(struct nvj *j, const uint64_t *lows);
-/* TIGHT goes if no ring is beyond its limit. */
+/* Clears TIGHT if no ring is beyond its limit. */
 void nvj_room_review(struct nvj *j);
-/* Waits until hold may differ from what it was; makes room himself if there is no worker. */
+/*
+ * Waits until hold may differ from the given value. The caller itself makes
+ * room if there is no worker.
+ */
 void nvj_room_wait(struct nvj *j, uint32_t hold);
-/* A checkpoint should be preceded by a commit: what fills a ring is not committed. */
+/*
+ * Says whether a commit should precede a checkpoint, because the records that
+ * fill a ring are not committed.
+ */
 bool nvj_room_wants_commit(struct nvj *j);
 
 /* handle.c */
-/* Counts the handle in, with its credits, into the running transaction, which it returns. */
+/*
+ * Counts a handle and its credits in the running transaction, which it returns.
+ */
 uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits);
-/* One more in transaction tid, whether it takes any or not. */
+/* Counts a handle in transaction tid. */
 void nvj_count_begun(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
 void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
-/* The same for a handle that could not begin. */
+/* Removes the count of a handle that could not start. */
 void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
-/* No handle of the transaction is open. */
+/* Says whether no handle of the transaction is open. */
 bool nvj_handles_ended(struct nvj *j, uint64_t tid);
-/* How long to sleep on a bell that handles ring as they end: see nvj_count_out. */
+/*
+ * How long to sleep, in nanoseconds, on a bell that ending handles ring: see
+ * nvj_count_out.
+ */
 uint64_t nvj_ended_bell_ns(const struct nvj *j);
-/* Fences, and flags what the handle has logged. */
+/* Fences, and sets the flags of the handle's records. */
 void nvj_handle_flag(struct nvj_handle *h);
 
 /* flags.c */
 /*
- * The flag of the record at a position. Those of 64 lines lie in 8 lines of memory,
- * neighbours in different ones, as records one after the other are often of
- * different processors.
+ * The flag of the record at a position. 64 flags are in 8 cache lines. Flags of
+ * neighbouring records are in different lines, because consecutive records are
+ * often of different processors.
  */
 #define NVJ_FLAGS_TOGETHER 64u
 static inline uint64_t *nvj_flag_at(const struct nvj *j, const struct nvj_partition *p,
@@ -381,26 +447,36 @@ static inline uint64_t *nvj_flag_at(const struct nvj *j, const struct nvj_partit
 static inline void nvj_flag(struct nvj *j, struct nvj_partition *p, uint64_t position,
 			    unsigned lines)
 {
-	/* Release, behind the fence: who sees the flag may count on the record. */
+	/*
+	 * Release, after the fence: for a thread that sees the flag, the record
+	 * is complete.
+	 */
 	nvj_store_release(nvj_flag_at(j, p, position), position << 8 | lines);
 }
-/* Moves last_check on, to `to` at most or a little more; true: it is there. */
+/* Moves last_check forward, to `to` or a little further. True: it is there. */
 bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to);
 
 /* block.c */
 #define NVJ_HASH UINT64_C(0x9e3779b97f4a7c15)
-/* The block's entry, not locked: it may be another's by now, unless it is accessed. */
+/*
+ * The entry of the block, not locked. It may have been reused for another
+ * block, unless a handle accesses the block.
+ */
 struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_t number);
-/* The block's entry, locked; NULL: it has none. */
+/* The entry of the block, locked. NULL: it has none. */
 struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_t number);
-/* The same, and makes one; NULL: no memory. */
+/* The same, but makes the entry if there is none. NULL: no memory. */
 struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number);
 /*
- * Under list_lock: evicts up to `most` clean entries, whose images are free then, and
- * counts each entry that it looks at down from *looks. Waits for no lock.
+ * Evicts at most `most` clean entries, so that their images become free, and
+ * decreases *looks for each entry that it examines. It waits for no lock. The
+ * caller holds list_lock.
  */
 uint64_t nvj_blocks_evict(struct nvj *j, struct nvj_partition *p, uint64_t most, uint64_t *looks);
-/* Under the block's lock: into the dirty list, unless it is there. */
+/*
+ * Adds the block to the dirty list, unless it is there. The caller holds its
+ * lock.
+ */
 void nvj_block_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b);
 static inline void nvj_block_unlock(struct nvj *j, struct nvj_block *b)
 {
@@ -411,16 +487,19 @@ static inline void nvj_block_unlock(struct nvj *j, struct nvj_block *b)
 /* Memory that is kept until the journal closes. */
 struct nvj_slab {
 	struct nvj_slab *next;
-	size_t bytes;             /* of this, itself included */
+	size_t bytes;             /* size of this allocation, including this structure */
 	struct nvj_image *images; /* NULL: none */
 	unsigned image_count;
 };
 struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p);
 void nvj_image_give(struct nvj *j, struct nvj_partition *p, struct nvj_image *image);
-/* A zeroed allocation. The caller notes it in the partition's slabs. */
+/* A zeroed allocation. The caller adds it to the partition's slabs. */
 struct nvj_slab *nvj_slab_make(struct nvj *j, size_t bytes);
 void nvj_slabs_release(struct nvj *j, struct nvj_partition *p);
-/* Under the block's lock: gives what is frozen and needed no more. */
+/*
+ * Frees the frozen images that are not needed any more. The caller holds the
+ * block's lock.
+ */
 void nvj_frozen_trim(struct nvj *j, struct nvj_partition *p, struct nvj_block *b);
 static inline bool nvj_image_is_dead(struct nvj *j, const struct nvj_image *image)
 {
@@ -430,34 +509,43 @@ static inline bool nvj_image_is_dead(struct nvj *j, const struct nvj_image *imag
 /* log.c */
 /*
  * Copies the lines of mask from the caller's memory into the block's image, and
- * reserves lines in the ring for a record of them, which the handle keeps or
- * writes. Under the block's lock.
+ * reserves lines in the ring for a record of them. The handle keeps the record
+ * or writes it. The caller holds the block's lock.
  */
 int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
 		   enum nvj_record_kind kind, uint64_t mask, const void *caller);
-/* Writes the records into the ring that the handle keeps; does not fence. */
+/* Writes the records that the handle keeps into the ring. It does not fence. */
 void nvj_handle_write(struct nvj_handle *h);
 
-/* commit.c: nvj_commit, without a checkpoint after it. */
+/* commit.c: nvj_commit without the checkpoint after it. */
 int nvj_commit_to(struct nvj *j, uint64_t tid);
-/* Commits the running transaction even if nothing was logged in it: for room. */
+/*
+ * Commits the running transaction even if nothing was logged in it, to make
+ * room.
+ */
 int nvj_commit_running(struct nvj *j);
 
-/* revoke.c: transaction tid is sealed; returns when no revoked version is under way home. */
+/*
+ * revoke.c: called when transaction tid is sealed. Returns when no revoked
+ * version is being written home.
+ */
 void nvj_revokes_seal(struct nvj *j, uint64_t tid);
 
 /* home.c */
 void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_partition *round);
-/* The partition's part of a round. */
+/* Writes the dirty blocks of the partition, as one part of a round. */
 void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p);
-/* Under the block's lock, which it gives away meanwhile: waits until such is no longer so. */
+/*
+ * Waits until the condition is false. The caller holds the block's lock, which
+ * is released meanwhile.
+ */
 void nvj_home_await(struct nvj *j, struct nvj_block *b,
 		    bool (*such)(struct nvj *j, const struct nvj_block *b));
 
 /* checkpoint.c */
-/* Returns when the tail is at goal or beyond, which is committed. */
+/* Returns when the tail is at goal or later. goal is committed. */
 int nvj_checkpoint_to(struct nvj *j, uint64_t goal);
-/* A commit if that is needed for it, and a checkpoint. */
+/* A checkpoint, after a commit if one is necessary. */
 int nvj_checkpoint_wanted(struct nvj *j);
 
 #endif

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
-/* The slow way into a lock: look a while, then sleep. */
+/* The slow path of a lock: check for a while, then sleep. */
 #include "lock.h"
 
 #define LOOKS 100
-/* It may be that nobody wakes who sleeps: see nvj_unlock. */
+/*
+ * How long a thread sleeps, in nanoseconds. It may not be woken: see
+ * nvj_unlock.
+ */
 #define SLEEP_NS UINT64_C(50000)
 #define LONGEST_SLEEP_NS UINT64_C(1600000)
 
@@ -17,8 +20,9 @@ void nvj_lock_slowly(struct nvj_lock *lock, const struct nvj_platform *platform)
 			return;
 	}
 	/*
-	 * From here on it is taken as 2: the one who frees it cannot know that
-	 * we were the only one, and a wake too many is harmless.
+	 * From here on the state is 2 when we take the lock: the thread that
+	 * frees it cannot know that we were the only waiter. One wake too many
+	 * is harmless.
 	 */
 	for (;;) {
 		nvj_point();

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * A lock of 4 bytes that sleeps by the platform's wait and wake: after 0 (free)
- * and 1 (taken) there is 2, taken and perhaps waited for, so that a lock nobody
- * waits for costs one atomic instruction on a line of its owner's.
+ * A lock of 4 bytes that sleeps with the platform's wait and wake. The states
+ * are 0 (free), 1 (taken), and 2 (taken, and threads may wait). So a lock
+ * without waiters costs one atomic instruction on a line that its owner has in
+ * its cache.
  *
- * And a bell: a word that counts events, to sleep on until something changed.
+ * A bell is a word that counts events. A thread sleeps on it until something
+ * changes.
  */
 #ifndef NVJ_LOCK_H
 #define NVJ_LOCK_H
@@ -22,7 +24,9 @@ static inline bool nvj_try_lock(struct nvj_lock *lock)
 {
 	uint32_t is_free = 0;
 
-	/* Acquire: what the last owner did under the lock is seen. */
+	/*
+	 * Acquire: all that the previous owner did under the lock is visible.
+	 */
 	nvj_point();
 	return __atomic_compare_exchange_n(&lock->state, &is_free, 1, false, __ATOMIC_ACQUIRE,
 					   __ATOMIC_RELAXED);
@@ -37,10 +41,10 @@ static inline void nvj_lock(struct nvj_lock *lock, const struct nvj_platform *pl
 static inline void nvj_unlock(struct nvj_lock *lock, const struct nvj_platform *platform)
 {
 	/*
-	 * Release: the next owner sees what was done. A plain store where nobody is
-	 * seen to wait, as an exchange would wait for all stores before it. Who comes
-	 * to wait between the look and the store is not woken: he never sleeps for
-	 * long (lock.c).
+	 * Release: the next owner sees all that was done. It is a plain store
+	 * if no thread is seen to wait, because an exchange would wait for all
+	 * earlier stores. A thread that starts to wait between the check and
+	 * the store is not woken, but it never sleeps long (lock.c).
 	 */
 	if (nvj_load(&lock->state) == 1) {
 		nvj_store_release(&lock->state, 0);
@@ -52,10 +56,11 @@ static inline void nvj_unlock(struct nvj_lock *lock, const struct nvj_platform *
 }
 
 /*
- * Who waits: counts himself in, reads rings, looks whether what he waits for is
- * so, and if not waits until rings differs from what he read. Who makes it so:
- * stores it, then rings. Stores and loads on both sides are sequentially
- * consistent: either he who waits sees it, or he is seen to wait.
+ * A waiting thread counts itself, reads rings, and checks its condition. If the
+ * condition is false, it waits until rings differs from the value that it read.
+ * The thread that makes the condition true stores it, and then rings. Stores
+ * and loads on both sides are sequentially consistent. So either the waiting
+ * thread sees the condition, or the other one sees that it waits.
  */
 struct nvj_bell {
 	uint32_t rings;

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * A change of a block into its ring: the lines that changed are copied into the
- * block's image and into a record, and lines are reserved for it by one addition to
- * the ring's head. Both under that block's own lock, so the order of a block's
- * records in the ring is the order of its changes. The caller's memory is read
- * once: what another thread does to it meanwhile cannot make a record that
- * contradicts its CRC.
+ * Logs a change of a block. The changed lines are copied into the block's image
+ * and into a record. One addition to the ring's head reserves lines for the
+ * record. Both happen under the lock of the block, so the records of a block
+ * are in the ring in the order of its changes. The caller's memory is read only
+ * once. So if another thread changes it meanwhile, the record still matches its
+ * CRC.
  *
- * The handle keeps the record, and writes it into the ring with its others when it
- * stops: an atomic instruction waits until all has arrived that was written past
- * the cache, and with one lock and one reservation a record each would wait for
- * the one before. Only what takes the last credits, or finds no room there, is
- * written at once, from the image.
+ * The handle keeps the record and writes it into the ring together with its
+ * other records when it stops. The reason: an atomic instruction waits for all
+ * earlier writes that bypass the cache. With one lock and one reservation for
+ * each record, each record would wait for the one before. A record is written
+ * at once, from the image, only if it takes the last credits or finds no space
+ * in the handle.
  */
 #include "journal.h"
 
 /*
- * The caller's memory may be anything, at any address, and change under us: each
- * piece of it is read once (volatile), and kept as it was looked at. A piece is
- * two words where the compiler may use vector registers; in a kernel it may not.
+ * The caller's memory can have any content and any alignment, and can change
+ * during the copy. Each piece of it is read once (volatile), and stored exactly
+ * as it was compared. A piece has two words where the compiler may use vector
+ * registers. In a kernel it may not.
  */
 #if defined(__SSE2__) || defined(__ARM_NEON)
 typedef uint64_t piece __attribute__((vector_size(16)));
@@ -73,8 +75,9 @@ static uint64_t zero_lines(const uint8_t *caller, uint64_t mask)
 }
 
 /*
- * Copies the lines of mask from the caller's memory to the image and, unless that
- * is NULL, those that are not zero to a record. Returns those that are.
+ * Copies the lines of mask from the caller's memory to the image. Copies those
+ * that are not zero also to a record, unless that is NULL. Returns the mask of
+ * the lines that are zero.
  */
 static inline uint64_t copy_lines(uint8_t *image, uint8_t *record, const uint8_t *caller,
 				  uint64_t mask)
@@ -105,9 +108,9 @@ static inline uint64_t copy_lines(uint8_t *image, uint8_t *record, const uint8_t
 }
 
 /*
- * The image is a version of an earlier transaction and not yet at home: it is
- * kept as it is, for a checkpoint, and the block goes on with a copy. False:
- * there is no spare, which nvj_access should have seen to.
+ * The image is a version of an earlier transaction, and is not at home yet. It
+ * is kept unchanged for a checkpoint, and the block continues with a copy.
+ * False: there is no spare image, which nvj_access should have provided.
  */
 static bool freeze(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
@@ -128,14 +131,14 @@ static bool freeze(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 	return true;
 }
 
-/* What a handle keeps, at a multiple of a line. */
+/* The record that a handle keeps, at a multiple of a line. */
 static inline uint8_t *kept(struct nvj_handle *h)
 {
 	return (uint8_t *)(((uintptr_t)h->kept + NVJ_LINE_BYTES - 1) &
 			   ~(uintptr_t)(NVJ_LINE_BYTES - 1));
 }
 
-/* A record that is together, all but its CRC. */
+/* Writes a record that is complete except its CRC. */
 static void write_kept(struct nvj *j, struct nvj_partition *p, uint64_t position, unsigned lines,
 		       uint8_t *record)
 {
@@ -147,7 +150,10 @@ static void write_kept(struct nvj *j, struct nvj_partition *p, uint64_t position
 	*(word *)(void *)record = NVJ_RECORD_MAGIC | (uint64_t)crc << 32;
 	if (NVJ_UNLIKELY(place + lines > j->by_ring.by))
 		here = (unsigned)(j->by_ring.by - place);
-	/* No order within a record, nor between records: the fence is behind them all. */
+	/*
+	 * There is no order within a record or between records, because one
+	 * fence comes after all of them.
+	 */
 	way->write(way, p->lines + place * NVJ_LINE_BYTES, record, here * NVJ_LINE_BYTES);
 	if (NVJ_UNLIKELY(here < lines))
 		way->write(way, p->lines, record + here * NVJ_LINE_BYTES,
@@ -170,7 +176,10 @@ void nvj_handle_write(struct nvj_handle *h)
 	h->kept_lines = 0;
 }
 
-/* Under the block's lock; moved elsewhere before they run over. */
+/*
+ * Counts a record. The caller holds the block's lock. The counters are added
+ * elsewhere before they overflow.
+ */
 static void count_record(struct nvj_partition *p, struct nvj_block *b, bool first)
 {
 	nvj_store(&b->records, b->records + 1);
@@ -195,16 +204,19 @@ _Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
 	       "words of a record's header");
 
 /*
- * Flags come from memory: so far before their records that they have arrived by
- * then. A whole number of laps of the order in which they lie (nvj_flag_at), so that
- * each line of them is fetched by one record or another.
+ * Flags are fetched from memory so far ahead of their records that they arrive
+ * in time. The distance is a multiple of the order in which flags are stored
+ * (nvj_flag_at). So each line of flags is fetched by one of the records.
  */
 #define FLAGS_AHEAD_LINES (4 * NVJ_FLAGS_TOGETHER)
 
-/* Reserves lines: the record's position, or NVJ_EROFS. */
+/* Reserves lines. Returns the position of the record, or NVJ_EROFS. */
 static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)
 {
-	/* The paper's reservation (3, Fig. 2; 4, Fig. 2): one fetch-and-add. */
+	/*
+	 * The reservation of the papers (3, Fig. 2; 4, Fig. 2): one
+	 * fetch-and-add.
+	 */
 	uint64_t position = nvj_add_sc(&p->head, lines);
 	uintptr_t flag;
 
@@ -215,14 +227,17 @@ static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)
 			return error;
 	}
 	flag = (uintptr_t)nvj_flag_at(j, p, position);
-	/* Beyond the end there may be nothing: that does no harm. */
+	/* The address may be beyond the end of the flags: that is harmless. */
 	nvj_will_write((const void *)(flag + FLAGS_AHEAD_LINES * sizeof(uint64_t)));
-	/* It may have arrived at another processor. */
+	/* The line may be in the cache of another processor now. */
 	nvj_will_write((const void *)flag);
 	return (int64_t)position;
 }
 
-/* What is not kept: header, and lines of the image in their runs. */
+/*
+ * Writes a record that is not kept: the header, and the runs of lines of the
+ * image.
+ */
 static void write_record(struct nvj *j, struct nvj_partition *p, word *header, const uint8_t *image)
 {
 	const struct nvj_disk_record *record = (const void *)header;
@@ -262,14 +277,23 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	int64_t position;
 	bool keep;
 
-	/* It comes while the lines are copied. Asked for earlier, another takes it away again. */
+	/*
+	 * Fetched while the lines are copied. Earlier, another processor would
+	 * take it away again.
+	 */
 	nvj_will_write(&p->head);
-	/* Before the handle ends: who closes the transaction knows that it is not empty. */
+	/*
+	 * Before the handle ends, so that the thread that closes the
+	 * transaction knows that it is not empty.
+	 */
 	if (NVJ_UNLIKELY(nvj_load(&j->dirty[slot]) != h->tid))
 		nvj_store_release(&j->dirty[slot], h->tid);
 	if (h->records == 0)
 		h->written = h->kept_lines = 0;
-	/* Nothing comes behind a record that takes all credits: it goes into the ring at once. */
+	/*
+	 * After a record that takes all credits no other record follows: write
+	 * it at once.
+	 */
 	keep = lines < h->credits && lines <= NVJ_HANDLE_LINES - h->kept_lines;
 	if (keep) {
 		header = (word *)(void *)(kept(h) + h->kept_lines * NVJ_LINE_BYTES);
@@ -284,7 +308,10 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	position = reserve(j, p, lines);
 	if (NVJ_UNLIKELY(position < 0))
 		return (int)position;
-	/* In words, as it is summed and written: what is loaded in larger pieces waits. */
+	/*
+	 * Stored in words, because it is summed and written in words. A larger
+	 * load would have to wait.
+	 */
 	header[0] = NVJ_RECORD_MAGIC;
 	header[1] = (uint64_t)position;
 	header[2] = h->tid;
@@ -298,7 +325,10 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	if (keep) {
 		h->kept_lines += lines;
 	} else {
-		/* Those that are kept first: what is written are the first ones. */
+		/*
+		 * Write the kept records first, because they come first in the
+		 * ring.
+		 */
 		nvj_handle_write(h);
 		write_record(j, p, header, image);
 		h->written++;
@@ -309,7 +339,7 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	return (int)lines;
 }
 
-/* As nvj_log, under the block's lock. */
+/* As nvj_log. The caller holds the block's lock. */
 static int log_block(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
 		     const uint8_t *caller, uint64_t mask, enum nvj_record_kind kind)
 {
@@ -318,11 +348,11 @@ static int log_block(struct nvj_handle *h, struct nvj_partition *p, struct nvj_b
 	int lines;
 
 	if (NVJ_UNLIKELY(!b->image || newest < h->tid))
-		return NVJ_EINVAL; /* without nvj_access */
+		return NVJ_EINVAL; /* nvj_access was not called */
 	/*
 	 * A later transaction has the block, too, and may have changed the
-	 * memory that is logged here: both commit together. Before this handle
-	 * ends, so the leader sees it.
+	 * memory that is logged here. So both commit together. This is stored
+	 * before the handle ends, so that the leader sees it.
 	 */
 	if (NVJ_UNLIKELY(newest > h->tid))
 		nvj_raise_sc(&j->merge_to, newest);
@@ -332,7 +362,10 @@ static int log_block(struct nvj_handle *h, struct nvj_partition *p, struct nvj_b
 		mask = lines_that_differ(b->image->bytes, caller);
 	if (mask == 0)
 		return 0;
-	/* Nothing is changed yet: a handle that asks for too much leaves no trace. */
+	/*
+	 * Nothing is changed yet: a handle that logs too many lines leaves no
+	 * trace.
+	 */
 	if (NVJ_UNLIKELY(1u + nvj_popcount(mask) > h->credits) &&
 	    nvj_record_lines(mask, zero_lines(caller, mask)) > h->credits)
 		return NVJ_ENOSPC;
@@ -360,7 +393,7 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 
 	if (NVJ_UNLIKELY(nvj_load(&j->aborted)))
 		return NVJ_EROFS;
-	/* It was accessed, so it stays where it is. */
+	/* A handle accesses it, so its entry is not reused. */
 	b = nvj_block_find(j, p, block);
 	if (NVJ_UNLIKELY(!b))
 		return NVJ_EINVAL;
@@ -373,8 +406,9 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 	if (kind == NVJ_DATA)
 		nvj_count(&j->cpu[h->cpu].data_records, 1);
 	/*
-	 * An earlier transaction is closing, and who commits it must see every
-	 * record whole that lies before its high: he shall not wait for our stop.
+	 * An earlier transaction is closing. The thread that commits it needs
+	 * all records before its high. It must not wait until this handle
+	 * stops.
 	 */
 	closing = nvj_load_acquire(&j->closing);
 	if (NVJ_UNLIKELY(h->records == NVJ_HANDLE_BLOCKS || (closing && closing < h->tid)))

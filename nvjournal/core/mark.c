@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The mark of a tail on the disk: by it an older copy of a region is told from the
- * region itself, though both have the same UUID.
+ * The mark of a tail on the disk. It distinguishes an older copy of a region
+ * from the region itself, which has the same UUID.
  */
 #include "format.h"
 

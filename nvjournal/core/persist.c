@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The choice of a way to persist, by name, and "none": for memory whose caches
- * are saved, too, when power fails (eADR, a battery), and for DRAM.
+ * Chooses a way to make stores persistent, by name. Also the way "none": for
+ * DRAM, and for memory whose caches are saved, too, when power fails (eADR, a
+ * battery).
  */
 #include "persist.h"
 
@@ -21,9 +22,9 @@ static void none_fence(const struct nvj_persistence *p)
 {
 	(void)p;
 	/*
-	 * What is in a cache survives; what is still in the store buffer does
-	 * not. A full fence empties that, and keeps the stores on either side
-	 * of it in their order.
+	 * The contents of caches survive, but not those of the store buffer. A
+	 * full fence empties the store buffer. It also keeps the stores before
+	 * and after it in order.
 	 */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
@@ -49,8 +50,8 @@ const struct nvj_persistence *nvj_persistence(const char *name)
 			return &way->table;
 	}
 	/*
-	 * Without a name, never "none": who says nothing must not lose anything
-	 * on a processor whose cache we cannot write back.
+	 * Without a name this never returns "none": a caller without a choice
+	 * must lose nothing on a processor whose caches we cannot write back.
 	 */
 	return name && same(name, none.name) ? &none : NULL;
 }

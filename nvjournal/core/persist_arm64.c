@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * Persistence on AArch64: ordinary stores, dc cvap (clean to the point of
- * persistence, ARMv8.2) for each line, dsb as the fence. Written from the
- * architecture's manual, compiled, but never yet run on such a processor.
+ * persistence, ARMv8.2) for each line, and dsb as the fence. The code follows
+ * the architecture's manual. It compiles, but it has never run on such a
+ * processor.
  */
 #include "persist.h"
 
 #if defined(__aarch64__)
 
-/* ID_AA64ISAR1_EL1.DPB; Linux lets user space read it. */
+/* ID_AA64ISAR1_EL1.DPB; on Linux, user space can read it. */
 static bool has_cvap(void)
 {
 	uint64_t isar1;
@@ -17,7 +18,7 @@ static bool has_cvap(void)
 	return isar1 & 15;
 }
 
-/* dc cvap by its encoding, which older assemblers take, too. */
+/* dc cvap as a number, because older assemblers do not know its name. */
 static inline void clean(const void *line)
 {
 	__asm__ volatile("sys #3, c7, c12, #1, %0" : : "r"(line) : "memory");
@@ -29,7 +30,10 @@ static void cvap_write(const struct nvj_persistence *p, void *to, const void *fr
 	const uint8_t *f = from;
 
 	(void)p;
-	/* A processor's own lines are 64 bytes or more: each is cleaned at least once. */
+	/*
+	 * A cache line of the processor has 64 bytes or more. Each is cleaned
+	 * at least once.
+	 */
 	for (; bytes >= NVJ_LINE_BYTES; bytes -= NVJ_LINE_BYTES) {
 		__builtin_memcpy(t, f, NVJ_LINE_BYTES);
 		clean(t);
@@ -48,7 +52,10 @@ static void cvap_store64(const struct nvj_persistence *p, uint64_t *to, uint64_t
 static void cvap_fence(const struct nvj_persistence *p)
 {
 	(void)p;
-	/* dsb, not dmb: it waits until the cleans have ended, and is not only an order. */
+	/*
+	 * dsb, not dmb: it waits until the cleans have ended. dmb only orders
+	 * them.
+	 */
 	__asm__ volatile("dsb sy" ::: "memory");
 }
 

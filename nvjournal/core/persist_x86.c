@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Persistence on x86-64. A line is persistent once it has left the caches and an
- * sfence has seen it accepted by the memory's controller, which power failure
- * does not touch (ADR).
+ * Persistence on x86-64. A line is persistent when it has left the caches and
+ * an sfence has waited until the memory controller has accepted it. The memory
+ * controller keeps its contents when power fails (ADR).
  *
- * Non-temporal stores go around the caches and need no flush of their own; they
- * are the default as they were the faster here (figures: docs/nvjournal-format.md).
- * clwb writes a line back and may keep it; clflushopt throws it out; clflush does
- * so in order, one line after the other, and is for old processors.
+ * Non-temporal stores bypass the caches and need no flush. They are the default
+ * because they were faster here (measurements: docs/nvjournal-format.md). clwb
+ * writes a line back and may keep it in the cache. clflushopt evicts it.
+ * clflush also evicts, but one line after the other; it is for old processors.
  *
- * movnti takes general registers, so it can be used in a kernel, too. SSE2's
- * movntdq, 16 bytes at once, was tried in two short noisy runs and showed no clear
- * gain; wider registers were not tried.
+ * movnti uses general registers, so it works in a kernel, too. SSE2's movntdq,
+ * 16 bytes at a time, showed no clear gain in two short noisy runs. Wider
+ * registers were not tried.
  */
 #include "persist.h"
 
@@ -23,7 +23,10 @@ static bool always(void)
 	return true;
 }
 
-/* All ways end with this: it waits for write-backs and non-temporal stores of this thread. */
+/*
+ * All ways end with this fence: it waits for write-backs and non-temporal
+ * stores of this thread.
+ */
 static void x86_fence(const struct nvj_persistence *p)
 {
 	(void)p;
@@ -69,8 +72,8 @@ static void nt_store64(const struct nvj_persistence *p, uint64_t *to, uint64_t v
 }
 
 /*
- * The other ways: ordinary stores, and then an instruction for each line. It is
- * ordered behind the stores to its own line, so no fence is needed between.
+ * The other ways: ordinary stores, then one instruction for each line. It is
+ * ordered after the stores to its own line, so no fence is needed between.
  */
 #define WAY_BY(name)                                                                               \
 	static void name##_write(const struct nvj_persistence *p, void *to, const void *from,      \
@@ -117,7 +120,7 @@ const unsigned nvj_persist_way_count = sizeof(nvj_persist_ways) / sizeof(nvj_per
 
 #elif !defined(__aarch64__)
 
-/* No way is known: only "none". */
+/* No way is known on this architecture, only "none". */
 const struct nvj_persist_way nvj_persist_ways[1];
 const unsigned nvj_persist_way_count = 0;
 

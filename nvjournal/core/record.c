@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * A record of a partition's ring: its CRC, its way into the ring, and what must
- * hold of one that is read. A mask's bits come in runs; each run is one piece of
- * memory in the block's image, so it is summed and copied as one.
+ * A record of a partition's ring: its CRC, how it is written into the ring, and
+ * the checks of a record that was read. The bits of a mask form runs. Each run
+ * is one piece of memory in the block's image, so it is summed and copied as
+ * one piece.
  */
 #include "format.h"
 
@@ -56,7 +57,9 @@ void nvj_record_begin(struct nvj_disk_record *header, enum nvj_record_kind kind,
 	};
 }
 
-/* Writes lines to a position, and what goes over the end of the ring to its begin. */
+/*
+ * Writes lines to a position. Lines beyond the end of the ring go to its start.
+ */
 static void write_lines(const struct nvj_geometry *g, const struct nvj_persistence *p,
 			uint32_t partition, uint64_t position, const uint8_t *from, uint64_t count)
 {
@@ -78,8 +81,8 @@ void nvj_record_write(const struct nvj_geometry *g, const struct nvj_persistence
 	uint64_t position = header->position;
 
 	/*
-	 * No order between header and lines: the CRC tells a torn record, and a
-	 * commit's fence is behind all of them.
+	 * There is no order between header and lines: the CRC detects a torn
+	 * record, and the fence of a commit comes after all of them.
 	 */
 	write_lines(g, p, partition, position++, (const uint8_t *)header, 1);
 	while (left) {
@@ -101,7 +104,10 @@ bool nvj_record_plausible(const struct nvj_geometry *g, uint32_t partition, uint
 	if (header->zeros & ~header->mask ||
 	    header->lines != nvj_record_lines(header->mask, header->zeros))
 		return false;
-	/* A revoke has no lines; a record of any other kind has some, be they zeros. */
+	/*
+	 * A revoke has no lines. Records of all other kinds have lines, which
+	 * may be zero.
+	 */
 	if ((header->kind == NVJ_REVOKE) != (header->mask == 0))
 		return false;
 	return header->block % g->partitions == partition && header->tid > 0 &&

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Check and recovery of a region: the order of their steps.
+ * The steps of check and recovery of a region, and their order.
  *
- * A crash at any point of recovery is recovered by recovering again. Until the
- * tail moves nothing in the region changes (the newest seal is stored again as it is), so the next
- * run finds the same transactions and replays them again (replay.c says why that comes to the
- * same). Once it has moved they are at home for good, and the next run finds nothing.
+ * After a crash during recovery, recovery runs again. Until the tail moves,
+ * nothing in the region changes, except that the newest seal is stored again
+ * with the same value. So the next run finds the same transactions and replays
+ * them again. replay.c explains why the result is the same. When the tail has
+ * moved, the transactions are persistent at home, and the next run finds
+ * nothing to do.
  */
 #include "recover.h"
 #include "replay.h"
@@ -39,7 +41,10 @@ static void in_turn(void *context, unsigned count, void (*work)(void *argument, 
 		work(argument, n);
 }
 
-/* Runs a pass over all partitions. The first error; damage goes before others. */
+/*
+ * Runs a pass over all partitions. Returns the first error, but damage comes
+ * before other errors.
+ */
 static int run_pass(struct pass *pass, nvj_run *run, void (*work)(void *argument, unsigned n),
 		    struct nvj_report *report)
 {
@@ -73,11 +78,12 @@ static void sum_up(const struct pass *pass, struct nvj_report *report)
 }
 
 /*
- * The newest seal once more, before the first block goes home. A process that was
- * killed between the store of it and its fence may have left it in a cache only:
- * we see it, and a power failure would take it away. Then half of a transaction
- * that does not count would be at home, or the tail would name a slot that is not
- * sealed. Older seals were fenced before it.
+ * Stores the newest seal again before the first block is written home. A
+ * process that was killed between the store of this seal and its fence may have
+ * left the seal in a cache only. We can read it there, but a power failure
+ * would lose it. Then half of a transaction that does not count would be at
+ * home, or the tail would name a slot without a seal. Older seals were fenced
+ * before this one.
  */
 static int seal_again(const struct nvj_region *region, const struct nvj_scan *s)
 {
@@ -89,12 +95,15 @@ static int seal_again(const struct nvj_region *region, const struct nvj_scan *s)
 	if (!nvj_copy_out(region->read, &value, seal, sizeof(value)))
 		return NVJ_EIO;
 	p->store64(p, seal, value);
-	/* The seal before any write to a home that trusts it. */
+	/*
+	 * The seal is persistent before any block is written home that depends
+	 * on it.
+	 */
 	p->fence(p);
 	return 0;
 }
 
-/* The tail goes to the last transaction, and copies that were damaged are made new. */
+/* Moves the tail to the last transaction, and writes damaged copies again. */
 static int settle(const struct nvj_region *region, const struct nvj_platform *platform,
 		  const struct nvj_scan *s)
 {
@@ -102,30 +111,34 @@ static int settle(const struct nvj_region *region, const struct nvj_platform *pl
 	const struct nvj_persistence *p = region->persistence;
 	uint64_t word = nvj_tail_encode(g->seed, s->last_tid);
 	/*
-	 * In a journal where nothing was sealed yet, both superblocks: a process that
-	 * was killed in nvj_format, before its last fence, may have left them in a
-	 * cache only. We see them, and a power failure would take them away with all
-	 * that is committed from now on.
+	 * In a journal in which nothing was sealed yet, write both superblocks
+	 * again. A process that was killed in nvj_format before its last fence
+	 * may have left them in a cache only. We can read them there, but a
+	 * power failure would lose them, and with them everything that is
+	 * committed from now on.
 	 */
 	unsigned rewrite = s->sealed_tid ? s->super_damaged : 3;
 
 	/*
-	 * The disk before the tail: once the tail says "at home" nobody reads
-	 * these records again, so the blocks must survive what comes after. A
-	 * crash before this: the tail is the old one, all is replayed again.
+	 * Flush the disk before the tail moves. When the tail says that blocks
+	 * are at home, these records are not read again. So the blocks must be
+	 * persistent. After a crash before this, the tail is the old one and
+	 * everything is replayed again.
 	 */
 	if (s->transactions && platform->flush(platform->context))
 		return NVJ_EIO;
 	/*
-	 * The tail, if it is not there in both copies. A crash between the two
-	 * stores: the newer counts. It fences; so when nvj_recover returns, the
-	 * engine's anchor and first records can only come after it.
+	 * Write the tail if one of its copies differs. After a crash between
+	 * the two stores the newer copy counts. This also fences. So when
+	 * nvj_recover returns, the engine's anchor and first records come after
+	 * it.
 	 */
 	if (!nvj_tail_is(g, 0, word) || !nvj_tail_is(g, 1, word))
 		nvj_tail_write(g, p, s->last_tid);
 	/*
-	 * A damaged superblock's copy. The other one is sound, and is not changed,
-	 * so a crash in the middle of it leaves what there was.
+	 * Write a damaged copy of the superblock again. The other copy is sound
+	 * and does not change. So a crash during this leaves the state before
+	 * it.
 	 */
 	if (rewrite & 1)
 		p->write(p, g->base + NVJ_SUPER_OFFSET, &s->super, sizeof(s->super));
@@ -136,7 +149,7 @@ static int settle(const struct nvj_region *region, const struct nvj_platform *pl
 	return 0;
 }
 
-/* Both passes, and if write, all that makes them last. */
+/* Runs both passes. With write, it also makes their results persistent. */
 static int check_or_recover(const struct nvj_region *region, const struct nvj_platform *platform,
 			    nvj_run *run, bool write, struct nvj_scan *s, struct nvj_report *report)
 {
@@ -147,7 +160,7 @@ static int check_or_recover(const struct nvj_region *region, const struct nvj_pl
 	pass.parts = platform->allocate(platform->context, bytes);
 	if (!pass.parts)
 		return NVJ_ENOMEM;
-	/* Nothing is written before everything was looked at. */
+	/* Nothing is written before everything was examined. */
 	error = run_pass(&pass, run, examine_part, report);
 	if (!error && write)
 		error = seal_again(region, s);
@@ -160,7 +173,7 @@ static int check_or_recover(const struct nvj_region *region, const struct nvj_pl
 	return error;
 }
 
-/* The longest thing that a finding is of: a record of a whole block, in lines. */
+/* The largest object of a finding, in lines: a record of a whole block. */
 #define MAX_FOUND_LINES NVJ_BLOCK_CREDITS
 
 static uint32_t found_lines(enum nvj_finding_kind kind)
@@ -175,7 +188,10 @@ static uint32_t found_lines(enum nvj_finding_kind kind)
 	}
 }
 
-/* Of each finding: whether it is memory that fails, and not just what is in it. */
+/*
+ * Determines for each finding whether the memory fails, or only its content is
+ * wrong.
+ */
 static void look_for_bad_memory(const struct nvj_region *region, struct nvj_report *report)
 {
 	uint32_t made = report->findings < NVJ_MAX_FINDINGS ? report->findings : NVJ_MAX_FINDINGS;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * One partition's replay. A block lies in one partition only, so partitions need
- * no order among them; within one, it is that of the ring.
+ * Replay of one partition. A block belongs to one partition only, so there is
+ * no order between partitions. Within a partition the order is that of the
+ * ring.
  *
- * Done twice, or broken off anywhere and begun again, it comes to the same: a
- * record holds what its lines became, not how they changed; each line that any
- * record covers is written by all of them in their order, up to the last; no
- * other line is ever changed. A home that holds some of it already does no harm.
+ * If replay runs twice, or is interrupted and runs again, the result is the
+ * same. A record contains the new content of its lines, and not a difference.
+ * Each line that any record covers is written by all these records in their
+ * order, up to the last one. No other line is changed. So it is harmless if the
+ * home contains some of the changes already.
  */
 #include "replay.h"
 #include "replay_images.h"
@@ -50,7 +52,7 @@ static int gather_revokes(struct nvj_walker *w, struct nvj_revokes *revokes)
 	return next;
 }
 
-/* images is NULL: counts only. */
+/* If images is NULL, it only counts. */
 static int apply_all(struct nvj_walker *w, const struct nvj_revokes *revokes,
 		     struct nvj_images *images, struct nvj_part *part)
 {
@@ -93,7 +95,7 @@ void nvj_replay(const struct nvj_scan *scan, const struct nvj_platform *platform
 	struct nvj_images *images = NULL;
 	struct nvj_revokes revokes = {0};
 
-	/* Without revokes, to look is enough. */
+	/* Without revokes it is enough to examine the records. */
 	if (!part->changes || (!write && !part->revokes)) {
 		part->records = part->changes;
 		return;
@@ -109,7 +111,10 @@ void nvj_replay(const struct nvj_scan *scan, const struct nvj_platform *platform
 		if (!images)
 			goto out;
 	}
-	/* The region was sound a moment ago; what is damaged since is told, too. */
+	/*
+	 * The region was sound a moment ago. Damage since then is reported,
+	 * too.
+	 */
 	part->error = part->revokes ? gather_revokes(w, &revokes) : 0;
 	if (!part->error)
 		part->error = apply_all(w, &revokes, images, part);

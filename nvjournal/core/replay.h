@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The two passes over a partition: the first looks at everything, the second
- * replays. Each is run for all partitions, in parallel where the platform can.
+ * The two passes over a partition: the first one examines everything, the
+ * second one replays. Each pass runs for all partitions, in parallel where the
+ * platform can.
  */
 #ifndef NVJ_REPLAY_H
 #define NVJ_REPLAY_H
 
 #include "scan.h"
 
-/* What came of one partition. */
+/* The result of one partition. */
 struct nvj_part {
 	int error; /* NVJ_EUCLEAN: the record at position is damaged */
 	uint64_t position;
@@ -16,19 +17,20 @@ struct nvj_part {
 	uint64_t lines;       /* read */
 	uint64_t changes;     /* committed records that change a block */
 	uint64_t revokes;     /* committed revokes */
-	uint64_t uncommitted; /* records passed over */
+	uint64_t uncommitted; /* records that were skipped */
 	/* By nvj_replay: */
-	uint64_t records; /* of changes, those that no revoke kept back */
+	uint64_t records; /* records of changes, without those that a revoke cancelled */
 	uint64_t blocks;  /* written home */
 };
 
-/* Looks at each record. */
+/* Examines each record. */
 void nvj_examine(const struct nvj_scan *scan, const struct nvj_platform *platform,
 		 uint32_t partition, struct nvj_part *part);
 
 /*
- * Replays, after nvj_examine found all partitions sound: changes go onto the
- * blocks' images, and these home, if write; else they are only counted.
+ * Replays, after nvj_examine found all partitions sound. Changes are applied to
+ * the images of blocks, and the images are written home if write is true.
+ * Otherwise they are only counted.
  */
 void nvj_replay(const struct nvj_scan *scan, const struct nvj_platform *platform,
 		uint32_t partition, bool write, struct nvj_part *part);

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
-/* The images of replay: memory in one piece, and a table of block numbers. */
+/* The images of replay: one piece of memory, and a table of block numbers. */
 #include "replay_images.h"
 #include "hash.h"
 
 struct slot {
 	uint64_t block;
-	uint32_t image; /* its number + 1; 0: free */
+	uint32_t image; /* number of the block + 1; 0: free */
 };
 
 struct nvj_images {
 	const struct nvj_platform *platform;
 	unsigned queue;
-	uint32_t room;  /* images there is memory for */
-	uint32_t used;  /* images 0..used-1 hold blocks */
+	uint32_t room;  /* how many images fit into the memory */
+	uint32_t used;  /* the images 0..used-1 contain blocks */
 	uint32_t slots; /* a power of two, at least twice room */
 	uint64_t written;
 	uint8_t *images;
@@ -113,7 +113,7 @@ void *nvj_images_get(struct nvj_images *s, uint64_t block, bool whole, int *erro
 	return image(s, s->used - 1);
 }
 
-/* Waits for a write; the room for it is idle again. */
+/* Waits for a write. Then its queue entry is free again. */
 static int finish_one(struct nvj_images *s, unsigned *idle)
 {
 	struct nvj_write *w = s->platform->finish_write(s->platform->context, s->queue);
@@ -145,7 +145,10 @@ int nvj_images_write(struct nvj_images *s)
 			error = NVJ_EIO;
 		}
 	}
-	/* On an error, too: the images must not change while one of them is written. */
+	/*
+	 * Also after an error, because an image must not change while it is
+	 * being written.
+	 */
 	while (idle < NVJ_QUEUE_DEPTH)
 		if (finish_one(s, &idle))
 			error = NVJ_EIO;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
-/* Revoked blocks, in a table with open addresses that is never more than half full. */
+/*
+ * Revoked blocks, in a hash table with open addressing that is at most half
+ * full.
+ */
 #include "replay_revokes.h"
 #include "hash.h"
 
@@ -19,7 +22,7 @@ int nvj_revokes_init(struct nvj_revokes *r, const struct nvj_platform *platform,
 	r->size = 0;
 	if (!count)
 		return 0;
-	/* At most a ring's lines, 2^30. */
+	/* There are at most as many as lines in a ring, 2^30. */
 	r->size = 16;
 	while (r->size < count * 2)
 		r->size *= 2;
@@ -34,7 +37,7 @@ void nvj_revokes_free(struct nvj_revokes *r, const struct nvj_platform *platform
 	r->entries = NULL;
 }
 
-/* The block's entry, or the free one where it belongs. */
+/* The entry of the block, or the free entry for it. */
 static struct nvj_revoke_entry *entry_of(const struct nvj_revokes *r, uint64_t block)
 {
 	uint64_t i = nvj_hash(block) & (r->size - 1);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Of each block that a committed transaction revoked, the last position at which
- * it did: no record of the block before that is replayed (rule 9).
+ * For each block that a committed transaction revoked: the last position at
+ * which it was revoked. No record of the block before that position is replayed
+ * (rule 9).
  */
 #ifndef NVJ_REPLAY_REVOKES_H
 #define NVJ_REPLAY_REVOKES_H
@@ -9,18 +10,21 @@
 #include "../include/nvjournal.h"
 
 struct nvj_revokes {
-	struct nvj_revoke_entry *entries; /* NULL: none at all */
-	uint64_t size;                    /* a power of two, more than is ever put in */
+	struct nvj_revoke_entry *entries; /* NULL: there are no revokes */
+	uint64_t size;                    /* a power of two, larger than the number of revokes */
 };
 
-/* Room for count revokes, which the caller has counted in sound records. NVJ_ENOMEM. */
+/*
+ * Allocates space for count revokes, which the caller has counted in sound
+ * records. NVJ_ENOMEM.
+ */
 int nvj_revokes_init(struct nvj_revokes *r, const struct nvj_platform *platform, uint64_t count);
 void nvj_revokes_free(struct nvj_revokes *r, const struct nvj_platform *platform);
 
-/* In the order of the ring. */
+/* Revokes are added in the order of the ring. */
 void nvj_revokes_put(struct nvj_revokes *r, uint64_t block, uint64_t position);
 
-/* A record of the block at position must not be replayed. */
+/* Says whether a record of the block at position must not be replayed. */
 bool nvj_revokes_has(const struct nvj_revokes *r, uint64_t block, uint64_t position);
 
 #endif

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Reservations: credits that a handle leaves behind for another one, which must
- * begin without waiting. They stay counted, in reserved of the processor that
- * the handle was begun on, and so no ring can be written over by who begins
- * with them though TIGHT is raised: he had his credits before (room.c).
+ * Reservations: a handle leaves credits to another handle, which must start
+ * without waiting. These credits are counted in reserved, on the processor on
+ * which the first handle started. So a handle that starts with them cannot
+ * overwrite a ring, even if TIGHT is raised: its credits were counted before
+ * (room.c).
  */
 #include "journal.h"
 
-/* He who finds the gate shut, and may not join, looks so often before he sleeps. */
+/*
+ * How often a thread that finds the gate shut, and may not join, checks before
+ * it sleeps.
+ */
 #define LOOKS 100
 
 static uint64_t one(uint32_t credits)
@@ -23,12 +27,15 @@ int nvj_reserve(struct nvj_handle *h, struct nvj_reserved *r, uint32_t credits)
 	if (credits > h->credits)
 		return NVJ_ENOSPC;
 	*r = (struct nvj_reserved){.journal = j, .credits = credits, .cpu = h->cpu};
-	/* First here, then away there: see nvj_cpu_open. */
+	/*
+	 * Added to reserved before it is removed from the handle: see
+	 * nvj_cpu_open.
+	 */
 	nvj_add_sc(&c->reserved, one(credits));
 	nvj_add_sc(&c->ended[h->tid & (NVJ_SLOTS - 1)], (uint64_t)credits << NVJ_CREDIT_SHIFT);
 	h->credits -= credits;
 	h->taken -= credits;
-	/* Who looked between found too few. */
+	/* A thread that checked meanwhile found too few credits. */
 	nvj_ring_bell(&j->credited, &j->platform);
 	return 0;
 }
@@ -42,7 +49,9 @@ void nvj_unreserve(struct nvj_reserved *r)
 	r->journal = NULL;
 }
 
-/* Into the last transaction of a group, which is perhaps closed: see close_last. */
+/*
+ * Joins the last transaction of a group, which may be closed: see close_last.
+ */
 static bool join(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 {
 	uint64_t tid = nvj_load_sc(&j->joinable);
@@ -58,7 +67,10 @@ static bool join(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 	return false;
 }
 
-/* Into the running transaction, or, if the gate is shut before that, the one that closes. */
+/*
+ * Joins the running transaction. If the gate is shut before, it joins the
+ * transaction that closes.
+ */
 static void enter(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 {
 	for (int looks = 0;; looks++) {
@@ -66,7 +78,10 @@ static void enter(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 
 		h->tid = nvj_count_in(j, h->cpu, credits);
 		hold = nvj_load_sc(&j->hold);
-		/* Nothing is committed any more, so it does not matter which it is. */
+		/*
+		 * After an abort nothing is committed, so any transaction will
+		 * do.
+		 */
 		if (hold & NVJ_HOLD_ABORTED)
 			return;
 		if (!(hold & NVJ_HOLD_GATE) || h->tid <= nvj_load_sc(&j->gate_tid))
@@ -74,7 +89,10 @@ static void enter(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 		nvj_count_back(j, h->cpu, h->tid, credits);
 		if (join(j, h, credits))
 			return;
-		/* The leader is about to open the gate, or to let others join again. */
+		/*
+		 * The leader is about to open the gate, or to allow joining
+		 * again.
+		 */
 		if (looks < LOOKS)
 			nvj_relax();
 		else
@@ -88,7 +106,7 @@ int nvj_start_reserved(struct nvj_reserved *r, struct nvj_handle *h)
 	uint32_t credits = r->credits;
 
 	h->cpu = r->cpu;
-	/* No credits are needed, and hold is not asked but for the gate. */
+	/* No credits are needed. Of hold, only the gate is checked. */
 	enter(j, h, credits);
 	nvj_unreserve(r);
 	if (nvj_load_sc(&j->aborted)) {

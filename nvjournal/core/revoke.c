@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * A block is freed: what was logged of it goes home no more, once the revoke's
- * transaction is sealed. Until then an earlier version that is committed must
- * still go home, for the revoke may not survive; so it is kept, frozen, with the
- * transaction that ends it.
+ * Revoke: the block was freed. When the revoke's transaction is sealed, earlier
+ * logged versions of the block are not written home any more. Until then an
+ * earlier committed version must still be written home, because the revoke may
+ * not survive a crash. So that version is kept, frozen, with the transaction
+ * that ends it.
  */
 #include "journal.h"
 
@@ -24,14 +25,15 @@ static void mark_versions(struct nvj *j, struct nvj_partition *p, struct nvj_blo
 		nvj_frozen_trim(j, p, b);
 	} else {
 		/*
-		 * At home already; or of the revoke's own transaction, or one
-		 * that commits together with it: there is no version any more.
+		 * It is at home already. Or it belongs to the revoke's own
+		 * transaction, or to one that commits together with it. So
+		 * there is no version any more.
 		 */
 		image->tid = 0;
 	}
 }
 
-/* Under the block's lock. */
+/* The caller holds the block's lock. */
 static void into_list(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
 {
 	if (b->revoked_in >> slot & 1)
@@ -65,7 +67,10 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 		nvj_raise_sc(&j->merge_to, newest);
 	else
 		nvj_store_release(&b->newest_tid, h->tid);
-	/* Whoever has it next begins anew: he accesses it again, and logs all of it. */
+	/*
+	 * The next user of the block starts anew: it accesses the block again,
+	 * and logs all of it.
+	 */
 	nvj_store_release(&b->access_tid, 0);
 	b->created = true;
 	lines = nvj_record_log(h, p, b, NVJ_REVOKE, 0, NULL);
@@ -94,9 +99,10 @@ static bool dead_is_written(struct nvj *j, const struct nvj_block *b)
 }
 
 /*
- * A round asks whether a version is dead, and marks that it writes it, under the
- * block's lock. sealed was stored before we take that lock: so either it found
- * the version dead, or we find it marked, and wait.
+ * Waits until no revoked version is being written. A round checks whether a
+ * version is revoked, and marks that it writes it, under the block's lock.
+ * sealed was stored before this thread takes that lock. So either the round
+ * sees that the version is revoked, or this thread sees the mark and waits.
  */
 static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
 {
@@ -122,7 +128,10 @@ void nvj_revokes_seal(struct nvj *j, uint64_t tid)
 		p->revoked[slot] = NULL;
 		nvj_unlock(&p->list_lock, &j->platform);
 		while (b) {
-			/* Read before it may go: revoked_in keeps it. */
+			/*
+			 * Read before the entry may be reused: until here
+			 * revoked_in keeps it.
+			 */
 			struct nvj_block *next = b->revoked_next[slot];
 
 			settle(j, p, b, slot);

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * When a ring is nearly full. Its limit is K lines, and some slack, before the
- * end; whoever's record goes beyond it raises TIGHT before nvj_log returns. A
- * handle looks at hold after it has its credits. So all records beyond the limit
- * are of handles that had their credits when TIGHT was first raised: those that
- * logged beyond the limit before that have not returned from nvj_log, and all
- * others that still may have passed hold, too. All credits together are K; so no
- * ring is ever written over, whatever ring they go to.
+ * What happens when a ring is nearly full. The limit of a ring is K lines, and
+ * some slack, before its end. The handle whose record goes beyond the limit
+ * raises TIGHT before nvj_log returns. A handle checks hold after it has its
+ * credits. So all records beyond the limit are of handles that had their
+ * credits when TIGHT was first raised: handles that logged beyond the limit
+ * before that have not returned from nvj_log, and the same holds for all others
+ * that passed hold. All credits together are K. So no ring is ever overwritten,
+ * whatever ring the records go to.
  *
- * TIGHT is taken away only by a compare-and-swap that fails if anybody raised it
- * since the rings were looked at, for a raise also moves a number on.
+ * TIGHT is cleared only by a compare-and-swap. It fails if a thread has raised
+ * TIGHT since the rings were checked, because each raise also increases a
+ * number.
  */
 #include "journal.h"
 
@@ -32,16 +34,19 @@ static void want_checkpoint(struct nvj *j)
 int nvj_room_alarm(struct nvj *j, struct nvj_partition *p, uint64_t head)
 {
 	if (head > nvj_load_sc(&p->end)) {
-		/* The count of credits is wrong: better no journal than a broken one. */
+		/*
+		 * The number of credits is wrong. Better no journal than a
+		 * damaged one.
+		 */
 		nvj_abort_at(j, NVJ_EROFS, NVJ_NO_BLOCK);
 		return NVJ_EROFS;
 	}
 	if (head > nvj_load_sc(&p->limit)) {
 		raise_tight(j);
 		/*
-		 * The limit may have moved, and TIGHT have been reviewed, between
-		 * our look and our raise. Whoever moves it after this look finds
-		 * TIGHT raised when he reviews it.
+		 * The limit may have moved, and TIGHT may have been reviewed,
+		 * between our check and our raise. A thread that moves the
+		 * limit after this check sees TIGHT raised when it reviews it.
 		 */
 		if (head <= nvj_load_sc(&p->limit))
 			nvj_room_review(j);
@@ -83,7 +88,7 @@ void nvj_room_moved(struct nvj *j, const uint64_t *lows)
 		nvj_store_sc(&p->alarm, half < limit ? half : limit);
 	}
 	nvj_room_review(j);
-	/* What fills a ring was not committed: once more. */
+	/* The records that fill a ring were not committed: try again. */
 	if (nvj_load_sc(&j->hold) & NVJ_HOLD_TIGHT)
 		want_checkpoint(j);
 }
@@ -98,7 +103,7 @@ void nvj_room_wait(struct nvj *j, uint32_t hold)
 		j->platform.wait(j->platform.context, &j->hold, hold, NVJ_SAFETY_NS);
 		return;
 	}
-	/* Errors abort the journal, which hold tells. */
+	/* Errors abort the journal, and hold says so. */
 	(void)nvj_checkpoint_wanted(j);
 }
 

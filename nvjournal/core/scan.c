@@ -2,14 +2,17 @@
 /*
  * Reads superblock, tail and commit ring.
  *
- * What a crash can leave in the slots after the tail, and nothing else: a run of
- * sealed ones, without a gap as seals are fenced one after the other; then all
- * "not yet". So a slot that says "not yet" before a sealed one has lost its seal,
- * and one that says neither is damaged: both are reported, never passed over.
+ * After a crash, the slots after the tail can only have this form: first a run
+ * of sealed slots without a gap, because seals are fenced one after the other;
+ * then only "not yet". So a slot with "not yet" before a sealed one has lost
+ * its seal. A slot with neither is damaged. Both are reported, and never
+ * skipped.
  */
 #include "scan.h"
 
-/* Above all positions of a life, and far from an overflow. */
+/*
+ * Higher than all positions in the life of a journal, and far from an overflow.
+ */
 #define MAX_POSITION (UINT64_C(1) << 62)
 
 void nvj_find(struct nvj_report *report, enum nvj_finding_kind kind, uint32_t partition,
@@ -57,10 +60,10 @@ static int read_super_and_tail(struct nvj_scan *s, const struct nvj_region *regi
 }
 
 /*
- * The slot's positions go on from those before it, and do not take more of a
- * ring than there is from the tail. An anchor begins where the last commit ended:
- * MERGED ones between them, which lost their successor, may have reached further.
- * For the tail itself: low[] is set.
+ * Checks the bounds in a slot. Its positions continue those of the slots before
+ * it, and cover no more of a ring than there is from the tail. An anchor starts
+ * where the last commit ended. MERGED slots between them, whose successor is
+ * missing, may have reached further. For the tail itself it sets low[].
  */
 static bool bounds_possible(struct nvj_scan *s, bool is_tail)
 {
@@ -82,7 +85,7 @@ static bool bounds_possible(struct nvj_scan *s, bool is_tail)
 	return true;
 }
 
-/* tid is the last that ends something: its high is where reading ends. */
+/* tid is the last transaction that ends a group: reading ends at its high. */
 static void ends_at(struct nvj_scan *s, uint64_t tid)
 {
 	s->last_tid = tid;
@@ -100,11 +103,15 @@ static void commit_from(struct nvj_scan *s, uint64_t first, uint64_t last)
 static int read_commits(struct nvj_scan *s, struct nvj_report *report)
 {
 	const struct nvj_geometry *g = &s->geometry;
-	uint64_t tail = s->tail_tid, open = tail + 1; /* the first that is not decided */
+	uint64_t tail = s->tail_tid,
+		 open = tail + 1; /* the first transaction that is not decided */
 	bool ended = false;
 	uint32_t before = report->findings;
 
-	/* The tail's own slot says where reading begins. It stays until the tail has moved on. */
+	/*
+	 * The slot of the tail says where reading starts. It is not reused
+	 * until the tail has moved.
+	 */
 	if (nvj_commit_read(g, tail, &s->slot) != NVJ_SLOT_SEALED || s->slot.kind == NVJ_MERGED ||
 	    !bounds_possible(s, true)) {
 		found_commit(s, report, tail);
@@ -126,7 +133,10 @@ static int read_commits(struct nvj_scan *s, struct nvj_report *report)
 			continue;
 		}
 		if (ended) {
-			/* The one that ended the run is at fault, unless it was found already. */
+			/*
+			 * The slot that ended the run is damaged, unless it was
+			 * reported before.
+			 */
 			if (report->findings == before)
 				found_commit(s, report, s->sealed_tid + 1);
 			continue;
@@ -144,7 +154,10 @@ static int read_commits(struct nvj_scan *s, struct nvj_report *report)
 			open = tid + 1;
 			break;
 		case NVJ_ANCHOR:
-			/* MERGED ones before it have lost the one they waited for. */
+			/*
+			 * MERGED slots before it are missing the slot that
+			 * would complete them.
+			 */
 			ends_at(s, tid);
 			open = tid + 1;
 			break;
@@ -172,7 +185,7 @@ int nvj_scan_begin(const struct nvj_region *region, const struct nvj_platform *p
 		return NVJ_ENOMEM;
 	error = read_super_and_tail(s, region, report);
 	if (!error) {
-		/* commits was checked: 65536 at most. */
+		/* commits was checked: it is at most 65536. */
 		s->committed = platform->allocate(platform->context, bitmap_bytes(s));
 		error = s->committed ? read_commits(s, report) : NVJ_ENOMEM;
 	}

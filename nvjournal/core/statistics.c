@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
-/* The journal's counts. Exact when nothing is under way; close to it otherwise. */
+/*
+ * The counters of the journal. They are exact when no operation is in progress,
+ * and nearly exact otherwise.
+ */
 #include "journal.h"
 
 static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
@@ -14,7 +17,10 @@ static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
 	s->commits_waited += nvj_load(&c->commits_waited);
 }
 
-/* Records are counted at their blocks, under whose locks they are written anyway. */
+/*
+ * Records are counted in the entries of their blocks, which are written under
+ * their locks anyway.
+ */
 static void add_partition(struct nvj_statistics *s, const struct nvj *j, struct nvj_partition *p)
 {
 	struct nvj_block *first, *b;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The superblock: which of its two copies is sound, and whether what it says can
- * be. After nvj_geometry no offset computed from it lies outside of the region.
+ * The superblock: which of its two copies is sound, and whether its values are
+ * possible. After nvj_geometry, no offset that is computed from it is outside
+ * of the region.
  */
 #include "format.h"
 
@@ -65,12 +66,12 @@ int nvj_geometry(const struct nvj_region *region, const struct nvj_disk_super *s
 	return 0;
 }
 
-/* The later, the more it says of the region. */
+/* A later state says more about the region. */
 enum copy_state {
-	COPY_NONE,    /* no magic: there is none, or its magic is damaged */
+	COPY_NONE,    /* no magic: there is no superblock, or its magic is damaged */
 	COPY_DAMAGED, /* a wrong CRC, or memory that cannot be read */
-	COPY_LAYOUT,  /* a right CRC, but not sizes that can be */
-	COPY_LATER,   /* a right CRC, and a version that we do not know */
+	COPY_LAYOUT,  /* a correct CRC, but impossible sizes */
+	COPY_LATER,   /* a correct CRC, and an unknown version */
 	COPY_SOUND,
 };
 
@@ -86,7 +87,7 @@ static enum copy_state read_copy(const struct nvj_region *region, uint64_t offse
 	}
 	if (super->magic != NVJ_SUPER_MAGIC)
 		return COPY_NONE;
-	/* Magic, version and CRC have their place in all versions. */
+	/* Magic, version and CRC are at the same place in all versions. */
 	if (super->crc != nvj_super_crc(super))
 		return COPY_DAMAGED;
 	if (super->version != NVJ_FORMAT_VERSION)
@@ -125,9 +126,10 @@ int nvj_super_read(const struct nvj_region *region, struct nvj_disk_super *super
 	worse = state[!use];
 
 	/*
-	 * A copy with a right CRC was written so. Two such that say different
-	 * things are not the work of a crash, as format erases both before it
-	 * writes either: we do not choose.
+	 * A copy with a correct CRC was written with this content. Two such
+	 * copies with different contents are not the result of a crash, because
+	 * format erases both before it writes either of them. So there is no
+	 * choice between them.
 	 */
 	if (better == COPY_LATER || worse == COPY_LATER)
 		return NVJ_EFORMAT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The tail: the newest transaction all of whose blocks are at home, as a word of
- * 8 bytes that one store moves, twice.
+ * The tail: the newest transaction whose blocks are all at home. It is a word
+ * of 8 bytes in two copies. One store moves a copy.
  */
 #include "format.h"
 
@@ -9,7 +9,7 @@
 
 uint64_t nvj_tail_encode(uint32_t seed, uint64_t tid)
 {
-	/* Little-endian: the first 6 bytes are bits 0..47. */
+	/* Little-endian: the first 6 bytes are the bits 0..47. */
 	uint64_t crc = nvj_crc32c(seed, &tid, TID_BITS / 8);
 
 	return (tid & NVJ_MAX_TID) | crc << TID_BITS;
@@ -66,12 +66,15 @@ void nvj_tail_write(const struct nvj_geometry *g, const struct nvj_persistence *
 	uint64_t word = nvj_tail_encode(g->seed, tid);
 
 	/*
-	 * In any order: a crash between leaves one copy at the old tail, whose
-	 * slot and lines are still there, as nobody uses them again before the
-	 * fence below. The newer one counts; the older is right, too.
+	 * The order does not matter. A crash between the stores leaves one copy
+	 * at the old tail. The slot and lines of the old tail still exist,
+	 * because they are not reused before the fence below. The newer copy
+	 * counts, and the older one is correct, too.
 	 */
 	p->store64(p, nvj_tail_at(g, 0), word);
 	p->store64(p, nvj_tail_at(g, 1), word);
-	/* Before any slot or line between the old tail and the new is used again. */
+	/*
+	 * Before any slot or line between the old and the new tail is reused.
+	 */
 	p->fence(p);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * The walk over a partition's records, and nvj_walk, which shows them. All
- * records between the bounds were flagged before the last commit was sealed: one
- * that is not whole is damage, not the work of a crash, and nothing behind it can
- * be found, as only it says where the next one begins.
+ * The walk over the records of a partition, and nvj_walk, which passes them to
+ * a callback. All records between the bounds had flags before the last commit
+ * was sealed. So a record that is not whole is damage, and not the result of a
+ * crash. Nothing after it can be found, because only that record says where the
+ * next one starts.
  */
 #include "walk.h"
 
@@ -30,7 +31,10 @@ void nvj_walker_rewind(struct nvj_walker *w)
 	w->position = w->scan->low[w->partition];
 }
 
-/* Copies count lines out of the ring, over its end if need be. False: they cannot be read. */
+/*
+ * Copies count lines out of the ring, continuing at its start if necessary.
+ * False: the memory cannot be read.
+ */
 static bool read_lines(const struct nvj_walker *w, uint64_t position, void *to, uint64_t count)
 {
 	const struct nvj_geometry *g = &w->scan->geometry;
@@ -54,13 +58,14 @@ int nvj_walker_next(struct nvj_walker *w)
 	if (!read_lines(w, w->position, &w->header, 1))
 		return NVJ_EUCLEAN;
 	/*
-	 * When the last one was sealed the transaction after it was running, at
-	 * most. A higher one here would not be under the next anchor.
+	 * When the last commit was sealed, the transaction after it was running
+	 * at most. A record of a higher one would not be covered by the next
+	 * anchor.
 	 */
 	if (!nvj_record_plausible(&s->geometry, w->partition, w->position, &w->header,
 				  s->last_tid + 1))
 		return NVJ_EUCLEAN;
-	/* lines is 1..65 now. */
+	/* Here lines is 1..65. */
 	if (w->header.lines > end - w->position)
 		return NVJ_EUCLEAN;
 	if (!read_lines(w, w->position + 1, w->lines, w->header.lines - 1u))
@@ -71,7 +76,7 @@ int nvj_walker_next(struct nvj_walker *w)
 	return 1;
 }
 
-/* *damaged: the walk ended at a record that is not sound. */
+/* *damaged: the walk ended at a damaged record. */
 static int walk_partition(const struct nvj_platform *platform, const struct nvj_scan *s,
 			  uint32_t partition, nvj_visit *visit, void *context, bool *damaged)
 {
@@ -85,7 +90,10 @@ static int walk_partition(const struct nvj_platform *platform, const struct nvj_
 			*damaged = true;
 			break;
 		}
-		/* Those at home already are here only as a later transaction began among them. */
+		/*
+		 * Records of transactions that are at home are here only
+		 * because a later transaction started among them.
+		 */
 		if (w->header.tid > s->tail_tid)
 			result = visit(context, partition, &w->header, w->lines,
 				       nvj_scan_counts(s, w->header.tid));
