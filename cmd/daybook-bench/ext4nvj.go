@@ -74,7 +74,7 @@ the module (make kernel) and nvj (make nvjournal).`,
 				return err
 			}
 			options.Boot = files.boot
-			options.Tell = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
+			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
 			result, err := ext4nvj.Bench(cmd.Context(), options)
 			if err != nil {
 				return err

@@ -14,19 +14,19 @@ import (
 
 // Targets of ext4nvj: paper 3's gains, at 16 threads, its Figs. 4 and 5.
 const (
-	// VarmailOverStock and CreateOverStock are over ext4 with its journal on
-	// the disk.
+	// VarmailOverStock and CreateOverStock are the gains over ext4 with its journal
+	// on the disk.
 	VarmailOverStock = 2.9
 	CreateOverStock  = 1.97
-	// VarmailOverFine and CreateOverFine are over a journal in the same memory,
-	// of changed lines, with one lock.
+	// VarmailOverFine and CreateOverFine are the gains over a journal of changed
+	// lines in the same memory, with one lock.
 	VarmailOverFine = 2.3
 	CreateOverFine  = 1.68
 
 	targetThreads = 16
 )
 
-// The file systems that are compared.
+// The compared file systems.
 const (
 	// StockDisk is ext4 with its journal on the disk; StockPmem has it on
 	// persistent memory, as a block device (mke2fs -O journal_dev).
@@ -41,12 +41,12 @@ const (
 	// eight (paper 4).
 	NVJOne   = "ext4nvj-1"
 	NVJEight = "ext4nvj-8"
-	// NVJSmall is ext4nvj with small files' data in its journal (the papers'
-	// future work), and one partition.
+	// NVJSmall is ext4nvj with one partition, and with the data of small files in its
+	// journal (the papers' future work).
 	NVJSmall = "ext4nvj-small"
 )
 
-// Arrangements lists them.
+// Arrangements lists all compared file systems.
 func Arrangements() []string {
 	return []string{StockDisk, StockPmem, NVJBlocks, NVJFine, NVJOne, NVJEight, NVJSmall}
 }
@@ -56,8 +56,8 @@ func NeedsModule(arrangements []string) bool {
 	return slices.ContainsFunc(arrangements, func(a string) bool { return mountOptions(a) != "" })
 }
 
-// mountOptions are the mount options of an arrangement, besides the journal's
-// path; "": it is stock ext4.
+// mountOptions returns the mount options of an arrangement, without the path of the
+// journal; "" for stock ext4.
 func mountOptions(arrangement string) string {
 	return map[string]string{
 		NVJBlocks: "partitions=1,records=blocks,lock=one", NVJFine: "partitions=1,records=lines,lock=one",
@@ -65,7 +65,7 @@ func mountOptions(arrangement string) string {
 	}[arrangement]
 }
 
-// The loads, those of nvjournal/kernel/bench.
+// The loads of nvjournal/kernel/bench.
 const (
 	Varmail = "varmail"
 	Create  = "create"
@@ -73,22 +73,22 @@ const (
 	mailFiles = 1000
 )
 
-// Loads lists them.
+// Loads lists all loads.
 func Loads() []string { return []string{Varmail, Create} }
 
-// Disk is a kind of disk under the file systems; each has one of its own.
+// Disk is a kind of disk. Each file system has its own disk of this kind.
 type Disk struct {
 	Name string
-	// Limits that QEMU puts on it; 0: none, and it is as fast as memory.
+	// QEMU's limits for the disk; 0 means no limit: it is as fast as memory.
 	BytesPerSecond, IOPS int64
 }
 
-// Disks lists them.
+// Disks lists all kinds of disks.
 func Disks() []Disk {
 	return []Disk{{Name: "undelayed"}, {Name: "throttled", BytesPerSecond: 64 << 20, IOPS: 500}}
 }
 
-// DiskNames are their names.
+// DiskNames lists the names of all kinds of disks.
 func DiskNames() (names []string) {
 	for _, d := range Disks() {
 		names = append(names, d.Name)
@@ -96,46 +96,47 @@ func DiskNames() (names []string) {
 	return names
 }
 
-// What the guest has for each arrangement: a disk of each kind, and persistent
-// memory, all of which is the journal: as much as paper 3 gives it. The journal of
-// stock ext4 on its disk is as large.
+// The guest has for each arrangement a disk of each kind, and persistent memory for the
+// journal. The journal has the size of paper 3, also on the disk of stock ext4.
 const (
 	DiskBytes    = 1 << 30
 	JournalBytes = 256 << 20
 
-	// unusedBytes is the journal on the disk of ext4nvj, which must be
-	// there, and is not used.
+	// unusedBytes is the size of the journal on the disk of ext4nvj. It must exist, but
+	// is not used.
 	unusedBytes = 16 << 20
 )
 
-// Part is a load on a kind of disk, as throttled/varmail.
+// Part is a load on a kind of disk, such as throttled/varmail.
 type Part struct{ Disk, Load string }
 
 func (p Part) String() string { return p.Disk + "/" + p.Load }
 
-// Parts lists those of the benchmark, in their order. create is not on the
-// throttled disk: its time has one fsync at its end, and what it leaves to be
-// written back afterwards takes that disk longer than all else.
+// Parts lists the parts of the benchmark in their order. create is not measured on the
+// throttled disk. Its measured time has only one fsync, at the end, and the writeback
+// after it takes longer on this disk than everything else.
 func Parts() []Part {
 	return []Part{{"undelayed", Varmail}, {"undelayed", Create}, {"throttled", Varmail}}
 }
 
 // Options configure the measurement.
 type Options struct {
-	// Boot boots a guest with, for each kind of disk and each arrangement, in
-	// this order, a disk, and for each arrangement persistent memory.
+	// Boot boots a guest. For each kind of disk, and for each arrangement in it, the
+	// guest has a disk; for each arrangement it has persistent memory.
 	Boot         func(ctx context.Context, disks []Disk, arrangements []string) (Guest, error)
 	Parts        []Part
 	Arrangements []string
 	Threads      []int
-	// Rounds are timed; one before them warms up, and is counted.
+	// Rounds is the number of timed rounds. One more round before them warms up; in
+	// it the work is counted.
 	Rounds int
-	// Milliseconds a run of varmail takes; create makes CreateFiles.
+	// Milliseconds is the length of a run of varmail. A run of create makes
+	// CreateFiles files.
 	Milliseconds int
 	CreateFiles  int
-	// Tell is told what is done; nil: nobody.
-	Tell func(line string)
-	// Before is a result whose runs are kept where none is measured now.
+	// Progress receives messages, line by line; it may be nil.
+	Progress func(line string)
+	// Before is an earlier result. Its runs are kept unless they are measured again.
 	Before Result
 }
 
@@ -155,23 +156,23 @@ var (
 const (
 	maxExt4NVJThreads = 64
 	maxExt4NVJRounds  = 33
-	// maxExt4NVJCreated bounds what create leaves on a disk, in all rounds.
+	// maxExt4NVJCreated limits the files that create makes on a disk in all rounds.
 	maxExt4NVJCreated = 100_000
 )
 
-// Check says what is wrong with the options.
+// Check returns an error if the options are invalid.
 func (o Options) Check() error {
 	if len(o.Parts) == 0 || len(o.Arrangements) == 0 {
 		return errors.New("nothing to measure: want at least one part and one arrangement")
 	}
 	for n, part := range o.Parts {
 		if !slices.Contains(DiskNames(), part.Disk) || !slices.Contains(Loads(), part.Load) || slices.Contains(o.Parts[:n], part) {
-			return fmt.Errorf("no part %s, or twice: choose a disk of %s and a load of %s, as %s", part, strings.Join(DiskNames(), ", "), strings.Join(Loads(), ", "), Parts()[0])
+			return fmt.Errorf("no part %s, or twice: choose a disk from %s and a load from %s, such as %s", part, strings.Join(DiskNames(), ", "), strings.Join(Loads(), ", "), Parts()[0])
 		}
 	}
 	for n, name := range o.Arrangements {
 		if !slices.Contains(Arrangements(), name) || slices.Contains(o.Arrangements[:n], name) {
-			return fmt.Errorf("no arrangement %q, or twice: choose of %s", name, strings.Join(Arrangements(), ", "))
+			return fmt.Errorf("no arrangement %q, or twice: choose from %s", name, strings.Join(Arrangements(), ", "))
 		}
 	}
 	if len(o.Threads) == 0 || slices.Min(o.Threads) < 1 || slices.Max(o.Threads) > maxExt4NVJThreads {
@@ -184,23 +185,23 @@ func (o Options) Check() error {
 		return fmt.Errorf("runs of %d ms and %d files: want at least 100 ms and %d", o.Milliseconds, o.CreateFiles, maxExt4NVJThreads)
 	}
 	if made := o.CreateFiles * len(o.Threads) * (o.Rounds + 1); made > maxExt4NVJCreated {
-		return fmt.Errorf("create would make %d files on each disk: want at most %d, by fewer rounds, threads or files", made, maxExt4NVJCreated)
+		return fmt.Errorf("create would make %d files on each disk: want at most %d; choose fewer rounds, threads or files", made, maxExt4NVJCreated)
 	}
 	return nil
 }
 
 // Guest is a booted kernel.
 type Guest interface {
-	// Kernel is what uname -r says there.
+	// Kernel is the output of uname -r in the guest.
 	Kernel() string
-	// RunInGuest calls RunInGuest there, and gives each sample as it comes;
-	// tell gets what it says meanwhile.
-	RunExt4NVJ(ctx context.Context, c Case, got func(Sample), tell func(line string)) error
-	// Close ends it. The error says what faults the kernel reported of itself.
+	// RunExt4NVJ calls RunInGuest in the guest. It passes each sample to got at once,
+	// and messages to progress, line by line.
+	RunExt4NVJ(ctx context.Context, c Case, got func(Sample), progress func(line string)) error
+	// Close ends the guest. The error lists the faults that its kernel reported.
 	Close() error
 }
 
-// Case is what a guest is told to run on one kind of disk.
+// Case is the measurement in a guest on one kind of disk.
 type Case struct {
 	Disk string `json:"disk"`
 	// FirstDisk is the number of the first arrangement's disk.
@@ -218,13 +219,13 @@ type Sample struct {
 	Load        string `json:"load"`
 	Arrangement string `json:"arrangement"`
 	Threads     int    `json:"threads"`
-	// Result is the load's own.
+	// Result is the output of the load.
 	Result LoadResult `json:"result"`
-	// Counts are there in the round that is counted, whose times do not count.
+	// Counts are set in the round that is counted; its times are not used.
 	Counts *Counts `json:"counts,omitempty"`
 }
 
-// LoadResult is what nvjournal/kernel/bench prints of a run.
+// LoadResult is the output of nvjournal/kernel/bench for a run.
 type LoadResult struct {
 	Operations     uint64  `json:"operations"`
 	Seconds        float64 `json:"seconds"`
@@ -246,8 +247,8 @@ type Result struct {
 	Runs         []Run `json:"runs"`
 }
 
-// Run is an arrangement with a load, a disk and a number of threads, over
-// all rounds: spreads of each round's values.
+// Run is the result of an arrangement with a load, a kind of disk and a number of
+// threads: the spread of each value over all rounds.
 type Run struct {
 	Disk                string            `json:"disk"`
 	Load                string            `json:"load"`
@@ -261,22 +262,22 @@ type Run struct {
 	Counts              Counts            `json:"counts"`
 }
 
-// cPUs are the guest's processors.
-const cPUs = 2
+// guestCPUs is the number of the guest's processors.
+const guestCPUs = 2
 
 // Bench measures in one boot.
 func Bench(ctx context.Context, o Options) (result Result, err error) {
-	result = Result{Host: report.ThisHost(), CPUs: cPUs, Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles, Runs: slices.Clone(o.Before.Runs)}
+	result = Result{Host: report.ThisHost(), CPUs: guestCPUs, Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles, Runs: slices.Clone(o.Before.Runs)}
 	if err := o.Check(); err != nil {
 		return result, err
 	}
 	if b := o.Before; len(b.Runs) > 0 && (b.Rounds != o.Rounds || b.Milliseconds != o.Milliseconds || b.CreateFiles != o.CreateFiles) {
-		return result, fmt.Errorf("the figures kept before are of %d rounds, %d ms, %d files, and these would be of %d, %d, %d: measure all, or write to another file (--output)",
+		return result, fmt.Errorf("the earlier result has %d rounds of %d ms and %d files, and this one would have %d, %d and %d: measure all parts, or write to another file (--output)",
 			b.Rounds, b.Milliseconds, b.CreateFiles, o.Rounds, o.Milliseconds, o.CreateFiles)
 	}
-	tell := func(string) {}
-	if o.Tell != nil {
-		tell = o.Tell
+	progress := func(string) {}
+	if o.Progress != nil {
+		progress = o.Progress
 	}
 	var disks []Disk
 	loads := make(map[string][]string)
@@ -290,7 +291,7 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 			disks = append(disks, d)
 		}
 	}
-	tell("booting")
+	progress("booting")
 	g, err := o.Boot(ctx, disks, o.Arrangements)
 	if err != nil {
 		return result, err
@@ -303,7 +304,7 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 			Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles,
 		}
 		var samples []Sample
-		err := g.RunExt4NVJ(ctx, c, func(s Sample) { samples = append(samples, s) }, func(line string) { tell(d.Name + ": " + line) })
+		err := g.RunExt4NVJ(ctx, c, func(s Sample) { samples = append(samples, s) }, func(line string) { progress(d.Name + ": " + line) })
 		if err != nil {
 			return result, fmt.Errorf("disk %s: %w", d.Name, err)
 		}
@@ -319,7 +320,7 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 	return result, nil
 }
 
-// runs makes runs of a case's samples, of which none may be missing.
+// runs combines the samples of a case into runs. No sample may be missing.
 func runs(c Case, samples []Sample) (runs []Run, err error) {
 	for _, load := range c.Loads {
 		for _, threads := range c.Threads {
@@ -340,7 +341,7 @@ func runs(c Case, samples []Sample) (runs []Run, err error) {
 					}
 				}
 				if len(timed) != c.Rounds || counted != 1 {
-					return nil, fmt.Errorf("%s, %s, %d threads: the guest gave %d timed runs and %d counted; want %d and 1", load, arrangement, threads, len(timed), counted, c.Rounds)
+					return nil, fmt.Errorf("%s, %s, %d threads: the guest returned %d timed runs and %d counted runs; want %d and 1", load, arrangement, threads, len(timed), counted, c.Rounds)
 				}
 				of := func(value func(LoadResult) float64) statistics.Spread {
 					var values []float64
@@ -367,14 +368,14 @@ func (n *Result) put(run Run) {
 	n.Runs = append(n.Runs, run)
 }
 
-// compare is by disk, load, threads and arrangement, in this order.
+// compare orders by disk, load, threads and arrangement.
 func (r Run) compare(other Run) int {
 	at := func(all []string, a, b string) int { return slices.Index(all, a) - slices.Index(all, b) }
 	return cmp.Or(at(DiskNames(), r.Disk, other.Disk), at(Loads(), r.Load, other.Load), r.Threads-other.Threads,
 		at(Arrangements(), r.Arrangement, other.Arrangement))
 }
 
-// run returns nil if it was not measured.
+// run returns a run, or nil if it was not measured.
 func (n Result) run(disk, load, arrangement string, threads int) *Run {
 	want := Run{Disk: disk, Load: load, Threads: threads, Arrangement: arrangement}
 	for k := range n.Runs {

@@ -11,55 +11,55 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// Counts is what a run did, for one operation of its load. What is nil was
-// not counted, as it cannot be told apart.
+// Counts is the work of a run, divided by the number of its operations. A nil value was
+// not counted, because its events cannot be distinguished.
 type Counts struct {
-	// JournalBytes reached the journal: lines of 64 bytes that were stored to
-	// persistent memory; of a journal that is a block device, blocks.
+	// JournalBytes is the number of bytes written to the journal: lines of 64 bytes
+	// in persistent memory, or blocks on a block device.
 	JournalBytes *float64 `json:"journal_bytes"`
-	// JournalWrites are runs of lines that were stored and flushed at once; of
-	// a block device, its writes.
+	// JournalWrites is the number of runs of lines that were stored and flushed
+	// together, or of writes to a block device.
 	JournalWrites *float64 `json:"journal_writes"`
-	// JournalFences are waits for persistence; of a block device, flushes
-	// before and after a write.
+	// JournalFences is the number of waits for persistence, or of flushes of a block
+	// device before and after a write.
 	JournalFences *float64 `json:"journal_fences"`
 	Commits       float64  `json:"commits"`
-	// Of the disk, with its journal if that is there.
+	// I/O of the disk, with the journal if it is on the disk.
 	DiskBytes   float64 `json:"disk_bytes"`
 	DiskWrites  float64 `json:"disk_writes"`
 	DiskFlushes float64 `json:"disk_flushes"`
-	// Waits in the journal, in all threads: a lock that another had, or sleep
-	// without signals.
+	// Waits in the journal, of all threads: for a lock, or an uninterruptible sleep.
 	StartWaits      float64 `json:"start_waits"`
 	HandleWaits     float64 `json:"handle_waits"`
 	CommitWaits     float64 `json:"commit_waits"`
 	CheckpointWaits float64 `json:"checkpoint_waits"`
-	// LockWaits are those of all of these that were for a lock.
+	// LockWaits is the number of all these waits that were for a lock.
 	LockWaits float64 `json:"lock_waits"`
-	// RoomWaits are handles that found the journal full, counted by ext4nvj.
+	// RoomWaits is the number of handles that found the journal full, as counted by
+	// ext4nvj.
 	RoomWaits *float64 `json:"room_waits"`
-	// Merged are ext4nvj's commits that took the next transaction with them.
+	// Merged is the number of ext4nvj's commits that included the next transaction.
 	Merged *float64 `json:"merged_commits"`
 }
 
-// The kernel's tracepoints that are summed up, by its histogram triggers
-// (Documentation/trace/histogram.rst). They run only in the round that is counted.
+// triggers are the kernel's histogram triggers that sum up its tracepoints
+// (Documentation/trace/histogram.rst). They are active only in the counted round.
 var triggers = []struct{ event, trigger string }{
 	{"jbd2/jbd2_run_stats", "hist:keys=dev:vals=blocks_logged"},
 	{"block/block_bio_queue", "hist:keys=dev,rwbs:vals=nr_sector"},
 	{"lock/contention_begin", "hist:keys=stacktrace:size=8192"},
-	// State 2 is a sleep that signals do not end.
+	// State 2 is an uninterruptible sleep.
 	{"sched/sched_switch", "hist:keys=stacktrace:size=8192 if prev_state == 2"},
 }
 
 const (
 	tracing      = "/sys/kernel/tracing/events"
 	journalBlock = 4096
-	// maxHistogramBytes bounds what is read of a histogram.
+	// maxHistogramBytes limits the size of a histogram.
 	maxHistogramBytes = 64 << 20
 )
 
-// startCounting begins; stop ends it, and may be called again.
+// startCounting starts the triggers. stop removes them, and may be called again.
 func startCounting() (stop func() error, err error) {
 	var on []int
 	stop = func() error {
@@ -93,7 +93,7 @@ func writeTrigger(event, trigger string) error {
 	return nil
 }
 
-// histograms are what was summed up since startCounting.
+// histograms are the sums since startCounting.
 type histograms struct{ run, bios, locks, sleeps string }
 
 func readHistograms() (h histograms, err error) {
@@ -110,20 +110,20 @@ func readHistograms() (h histograms, err error) {
 	return h, nil
 }
 
-// histogramEntry is one line of a histogram: its keys as the kernel writes them,
-// and its sums by name, hitcount among them.
+// histogramEntry is one entry of a histogram: its keys as the kernel writes them, and
+// its sums by name; hitcount is one of them.
 type histogramEntry struct {
 	keys string
 	sums map[string]uint64
 }
 
-// maxDropped of a histogram's events may be missing from it. The kernel gives one
-// up also with room left, when it meets an entry that another CPU is still making
+// maxDropped is the maximum fraction of events that a histogram may miss. Even if there
+// is room, the kernel drops an event if another CPU is just adding the same entry
 // (kernel/trace/tracing_map.c, __tracing_map_insert, 6.1).
 const maxDropped = 0.01
 
-// parseHistogram reads a hist file. A histogram that was too small is an error:
-// what it dropped is not known.
+// parseHistogram reads a hist file. A histogram that was too small is an error, because
+// the dropped events are not known.
 func parseHistogram(text string) (all []histogramEntry, err error) {
 	var keys strings.Builder
 	var hits, dropped uint64
@@ -170,7 +170,7 @@ func parseHistogram(text string) (all []histogramEntry, err error) {
 	return all, nil
 }
 
-// key is a number or word among an entry's keys.
+// key returns one of an entry's keys as text.
 func (e histogramEntry) key(name string) string {
 	for _, part := range strings.Split(e.keys, ",") {
 		if k, value, found := strings.Cut(part, ":"); found && strings.TrimSpace(k) == name {
@@ -180,8 +180,8 @@ func (e histogramEntry) key(name string) string {
 	return ""
 }
 
-// bios are what was asked of a device: rwbs has an F before the operation for a
-// flush before it, and one behind for one after it (kernel/trace/blktrace.c).
+// bios are the requests to a device. In rwbs an F before the operation is a flush before
+// it, and an F after the operation is a flush after it (kernel/trace/blktrace.c).
 type bios struct{ writes, bytes, flushes uint64 }
 
 func biosOf(entries []histogramEntry, dev string) (b bios) {
@@ -200,7 +200,7 @@ func biosOf(entries []histogramEntry, dev string) (b bios) {
 	return b
 }
 
-// Where in the journal a thread waited.
+// journalPlace is the place in the journal at which a thread waited.
 type journalPlace int
 
 const (
@@ -211,9 +211,8 @@ const (
 	inCheckpoint
 )
 
-// placeOf tells from a stack where in the journal its thread is: the symbols of
-// jbd2 and of ext4nvj's journal have jbd2 or nvj in their names, or are in a module
-// of jbd2's.
+// placeOf returns the place in the journal from a thread's stack. The symbols of jbd2 and
+// of ext4nvj's journal have jbd2 or nvj in their names, or are in the module jbd2.
 func placeOf(stack string) journalPlace {
 	place := notJournal
 	for line := range strings.Lines(stack) {
@@ -246,8 +245,8 @@ func waitsIn(entries []histogramEntry) (at [inCheckpoint + 1]uint64) {
 	return at
 }
 
-// parseNVJCounters reads /proc/fs/ext4nvj/DEV/nvjournal: a name and a value a line.
-// Values that are words are passed over.
+// parseNVJCounters reads /proc/fs/ext4nvj/DEV/nvjournal, which has a name and a value on
+// each line. It ignores values that are words.
 func parseNVJCounters(text string) map[string]uint64 {
 	all := make(map[string]uint64)
 	for line := range strings.Lines(text) {
@@ -259,18 +258,18 @@ func parseNVJCounters(text string) map[string]uint64 {
 	return all
 }
 
-// reading is what a counted run left behind.
+// reading has the counters of a counted run.
 type reading struct {
 	histograms histograms
-	// disk and journal are device numbers as in tracepoints; journal is "" if
-	// it is on the disk.
+	// disk and journal are device numbers as in tracepoints; journal is "" if the
+	// journal is on the disk.
 	disk, journal string
-	// before and after are ext4nvj's counters; nil for stock ext4.
+	// before and after are the counters of ext4nvj; nil for stock ext4.
 	before, after map[string]uint64
 	operations    uint64
 }
 
-// counts makes counts for an operation of it.
+// counts returns the counts for one operation.
 func (r reading) counts() (c Counts, err error) {
 	if r.operations == 0 {
 		return c, errors.New("a counted run did nothing")
@@ -298,7 +297,7 @@ func (r reading) counts() (c Counts, err error) {
 		since := func(name string) uint64 {
 			value, found := r.after[name]
 			if !found || value < r.before[name] {
-				errs = append(errs, fmt.Errorf("ext4nvj's counter %s is missing or went back", name))
+				errs = append(errs, fmt.Errorf("ext4nvj's counter %s is missing or has decreased", name))
 				return 0
 			}
 			return value - r.before[name]

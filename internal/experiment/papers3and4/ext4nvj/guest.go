@@ -18,21 +18,20 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// LoadProgram is where the guest has the program of
-// nvjournal/kernel/bench.
+// LoadProgram is the path in the guest of the program of nvjournal/kernel/bench.
 const LoadProgram = "/load"
 
-// RunInGuest runs a case, given as JSON, on this machine, a guest, and writes an
-// Ext4NVJSample a line to output; say gets a line now and then.
-func RunInGuest(ctx context.Context, text string, output, say io.Writer) (err error) {
+// RunInGuest runs a case, given as JSON, on this machine, which is a guest. It writes
+// each Sample as a line of JSON to output, and messages to progress.
+func RunInGuest(ctx context.Context, text string, output, progress io.Writer) (err error) {
 	var c Case
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return fmt.Errorf("cannot read what to run: %w", err)
+		return fmt.Errorf("cannot read the case: %w", err)
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	tell := fixture.LinesTo(say)
-	tell("making " + strconv.Itoa(len(c.Arrangements)) + " file systems")
+	announce := fixture.LinesTo(progress)
+	announce("making " + strconv.Itoa(len(c.Arrangements)) + " file systems")
 	s, err := mountSystems(ctx, c)
 	if err != nil {
 		return err
@@ -49,9 +48,9 @@ func RunInGuest(ctx context.Context, text string, output, say io.Writer) (err er
 	for round := range c.Rounds + 1 {
 		for _, load := range c.Loads {
 			for _, threads := range c.Threads {
-				tell(fmt.Sprintf("round %d of %d, %s, %d threads", round, c.Rounds, load, threads))
+				announce(fmt.Sprintf("round %d of %d, %s, %d threads", round, c.Rounds, load, threads))
 				for n := range s.all {
-					// Each round begins with another one.
+					// Each round starts with another file system.
 					system := &s.all[(n+round)%len(s.all)]
 					sample, err := system.sample(ctx, c, load, threads, round)
 					if err != nil {
@@ -64,13 +63,13 @@ func RunInGuest(ctx context.Context, text string, output, say io.Writer) (err er
 			}
 		}
 	}
-	tell("unmounting, and checking with e2fsck")
+	announce("unmounting, and checking with e2fsck")
 	closed := s
 	s = nil
 	return closed.close(ctx)
 }
 
-// prepareMail makes varmail's files, which all its runs use.
+// prepareMail makes the files of varmail, which all its runs use.
 func (s *systems) prepareMail(ctx context.Context, c Case) error {
 	if !slices.Contains(c.Loads, Varmail) {
 		return nil
@@ -88,7 +87,7 @@ func (s *systems) prepareMail(ctx context.Context, c Case) error {
 
 func (s *system) mail() string { return filepath.Join(s.directory, "mail") }
 
-// sample runs a load. Round 0 is counted.
+// sample runs a load. In round 0 the work is counted.
 func (s *system) sample(ctx context.Context, c Case, load string, threads, round int) (sample Sample, err error) {
 	sample = Sample{Load: load, Arrangement: s.arrangement, Threads: threads}
 	directory, arguments := s.mail(), []string{"--files", strconv.Itoa(mailFiles), "--milliseconds", strconv.Itoa(c.Milliseconds), "--seed", strconv.Itoa(round + 1)}
@@ -119,7 +118,7 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 	return sample, errors.Join(err, s.writeOut())
 }
 
-// counted runs something and counts meanwhile.
+// counted calls run with the counting active.
 func (s *system) counted(run func() (LoadResult, error)) (result LoadResult, r reading, err error) {
 	if r.disk, err = deviceNumber(s.disk); err != nil {
 		return result, r, err
@@ -158,7 +157,7 @@ func runLoad(ctx context.Context, load, directory string, arguments ...string) (
 		return result, nil
 	}
 	if err := json.Unmarshal([]byte(out), &result); err != nil {
-		return result, fmt.Errorf("cannot read what %s printed: %w", LoadProgram, err)
+		return result, fmt.Errorf("cannot read the output of %s: %w", LoadProgram, err)
 	}
 	return result, nil
 }

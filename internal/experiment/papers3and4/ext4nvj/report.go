@@ -13,26 +13,26 @@ import (
 	"github.com/daybook-project/daybook/internal/figure"
 )
 
-// Report shows the benchmark for people.
+// Report returns the result as a page.
 func (n Result) Report() (report.Report, error) {
 	if len(n.Runs) == 0 {
-		return report.Report{}, errors.New("nothing was measured: there is nothing to report")
+		return report.Report{}, errors.New("nothing was measured, so there is no report")
 	}
 	picture, err := n.curves().SVG()
 	report := report.Report{
 		Title: "ext4nvj: ext4 with its journal in byte-addressable memory",
 		Lead: []string{
-			fmt.Sprintf("File systems in one guest (Linux %s, %d processors), each on a virtio disk of its own, measured in turn: medians of %d rounds, after one that warms up and in which all is counted. "+
+			fmt.Sprintf("All file systems are in one guest (Linux %s, %d processors), each on its own virtio disk, and are measured in turn. Figures are medians of %d rounds. One round before them warms up; in it the work is counted. "+
 				"Journals have %d MiB. Disks are **undelayed** (a file in the host's page cache) or **throttled**: %s.",
 				n.Kernel, n.CPUs, n.Rounds, JournalBytes>>20, throttleText()),
-			"**ext4**: stock, its journal on the disk. **ext4, journal on pmem**: stock, an external journal on persistent memory as a block device. **blocks, one lock**: ext4nvj with records of whole blocks and one lock around all that touches the journal. " +
-				"**lines, one lock**: the same with records of changed lines: paper 3's fine-grained baseline, paper 4's N-JFS. **ext4nvj, P = 1** and **P = 8**: one partition (paper 3), eight (paper 4). **ext4nvj, small files' data**: one partition, and `journal_data=small`, the papers' future work: an fsync of a small file waits for no disk.",
-			fmt.Sprintf("**varmail**: each thread in turn deletes a file; creates one, appends, fsync; reads one, appends, fsync; reads one; each of the four is an operation. Files of 16 KiB on average, of random bytes, %d of them, in 20 directories that all threads share; %d ms a run. "+
-				"**create**: %d files of 4 KiB in a tree, each directory one thread's, each thread with one fsync at its end; the time ends with the last of them; on the undelayed disk only, as there is next to nothing in its time that waits for a disk. Between runs all is written back, outside the time: checkpoints and the writing of file data mostly fall there, for all of them. After the runs e2fsck finds each file system sound, or there is no result.",
+			"**ext4**: stock ext4, its journal on the disk. **ext4, journal on pmem**: stock ext4, an external journal on persistent memory as a block device. **blocks, one lock**: ext4nvj with records of whole blocks, and one lock around all code that uses the journal. " +
+				"**lines, one lock**: the same with records of changed lines: paper 3's fine-grained baseline, paper 4's N-JFS. **ext4nvj, P = 1** and **P = 8**: one partition (paper 3), eight (paper 4). **ext4nvj, small files' data**: one partition and `journal_data=small` (the papers' future work): an fsync of a small file does not wait for the disk.",
+			fmt.Sprintf("**varmail**: each thread repeats four operations: delete a file; create a file, append, fsync; read a file, append, fsync; read a file. Files have 16 KiB of random bytes on average. There are %d of them, in 20 directories that all threads share. A run takes %d ms. "+
+				"**create**: %d files of 4 KiB in a tree. Each directory belongs to one thread. Each thread calls fsync once at its end, and the measured time ends with the last fsync. It runs only on the undelayed disk, because almost nothing in its time waits for a disk. Dirty data is written back between runs, outside of the measured time. So most checkpoints and most writes of file data are not in the figures of any file system. After the runs e2fsck checks each file system; if it finds a fault, there is no result.",
 				mailFiles, n.Milliseconds, n.CreateFiles),
-			"**What emulation hides.** The processor is emulated (QEMU, TCG), its two processors take turns in one thread. There is no cache: a flush and a fence cost as little as any other instruction, a line that two processors write costs no transfer, a store to persistent memory costs what one to memory costs. " +
-				"An atomic addition costs as much as several instructions, and threads on two processors hardly ever meet: a turn lasts until a processor has nothing to do, or a tenth of a second. Each instruction takes some ten times what it takes a real processor, disk and memory do not: the processor's part of each operation is too large, the disk's too small, by as much. " +
-				"So the ratios of rates say little about a machine with many processors and real memory. What is counted of an operation is the same on both, but for how many calls of fsync share a commit. What the journal's engine alone does on a real processor is in [nvjournal.md](nvjournal.md).",
+			"**What emulation hides.** The guest's two processors are emulated (QEMU, TCG) and take turns in one thread. There is no cache. A flush and a fence cost as little as any other instruction, a line that two processors write costs no transfer, and a store to persistent memory costs as much as a store to other memory. " +
+				"An atomic addition costs as much as several instructions. Threads on the two processors almost never run at the same time: a turn lasts until a processor is idle, or a tenth of a second. An instruction takes about ten times as long as on a real processor, but disk and memory are not slower. So the processor's part of each operation is about ten times too large. " +
+				"The ratios of rates therefore say little about a machine with many processors and real memory. The counts of an operation are the same on both, except for the number of calls of fsync that share a commit. [nvjournal.md](nvjournal.md) has figures of the journal's engine alone, on a real processor.",
 		},
 		Host: n.Host, Picture: picture,
 	}
@@ -56,19 +56,19 @@ func (n Result) Report() (report.Report, error) {
 	return report, err
 }
 
-// throttleText is the limits of the throttled disk.
+// throttleText describes the limits of the throttled disk.
 func throttleText() string {
 	for _, d := range Disks() {
 		if d.IOPS > 0 {
-			return fmt.Sprintf("%d requests and %d MiB a second at most (QEMU's limit), some 2 ms for a request where there is one after the other; a tenth of a second's worth may come at once; a flush is free", d.IOPS, d.BytesPerSecond>>20)
+			return fmt.Sprintf("at most %d requests and %d MiB a second (QEMU's limit). A request takes about 2 ms if each waits for the one before, QEMU allows bursts of a tenth of a second, and a flush takes no time", d.IOPS, d.BytesPerSecond>>20)
 		}
 	}
-	return "not"
+	return "without limits"
 }
 
-// reasons tells, from what was measured, what stands behind the ratios.
+// reasons explains the ratios with the measured counts.
 func (n Result) reasons() string {
-	all := []string{"Targets are paper 3's gains at 16 threads on 24 cores with an NVMe disk, over stock ext4 and over records of lines with one lock; here ext4nvj counts as it is best."}
+	all := []string{"The targets are paper 3's gains at 16 threads on 24 cores with an NVMe disk, over stock ext4 and over records of lines with one lock. The best arrangement of ext4nvj is compared with them."}
 	for _, load := range n.loads() {
 		all = append(all, n.countsBeside(load)...)
 	}
@@ -77,18 +77,18 @@ func (n Result) reasons() string {
 		if ours == nil || stock == nil {
 			continue
 		}
-		all = append(all, fmt.Sprintf("With %d threads on the disk %s, a thousand operations of varmail took %.0f commits of stock ext4, behind whose one thread the callers of fsync gather, and %.0f of ext4nvj, where who calls commits at once.",
+		all = append(all, fmt.Sprintf("With %d threads on the disk %s, a thousand operations of varmail took %.0f commits of stock ext4, in which callers of fsync wait for one thread and share its commits, and %.0f of ext4nvj, in which each caller commits at once.",
 			targetThreads, d.Name, 1e3*stock.Counts.Commits, 1e3*ours.Counts.Commits))
 		if d.IOPS > 0 {
-			all = append(all, fmt.Sprintf("There ext4nvj with one partition writes file data with some %.0f requests a second, of %d that the disk takes: all wait for that, whatever their journal is, but for who has small files' data in it.",
+			all = append(all, fmt.Sprintf("On this disk ext4nvj with one partition writes file data with about %.0f requests a second, and the disk's limit is %d. All file systems wait for this limit, except the one with small files' data in its journal.",
 				ours.Counts.DiskWrites*ours.OperationsPerSecond.Median, d.IOPS))
 		}
 	}
 	return strings.Join(all, " ")
 }
 
-// countsBeside tells what was counted of the same operations with other journals:
-// what emulation does not hide.
+// countsBeside compares the counts of the same operations with other journals.
+// Emulation does not change them.
 func (n Result) countsBeside(load string) (all []string) {
 	disk := ""
 	if runs := n.countedRuns(load); len(runs) > 0 {
@@ -101,21 +101,21 @@ func (n Result) countsBeside(load string) (all []string) {
 		return 0
 	}
 	if ours, blocks, stock := bytes(NVJOne), bytes(NVJBlocks), bytes(StockPmem); ours > 0 && blocks > 0 && stock > 0 {
-		all = append(all, fmt.Sprintf("An operation of %s at one thread brings %.0f bytes to ext4nvj's journal, %.0f with records of blocks, %.0f to stock ext4's.", load, ours, blocks, stock))
+		all = append(all, fmt.Sprintf("With one thread, an operation of %s writes %.0f bytes to ext4nvj's journal, %.0f with records of blocks, and %.0f to the journal of stock ext4.", load, ours, blocks, stock))
 	}
 	fine, ours := n.run(disk, load, NVJFine, targetThreads), n.run(disk, load, NVJOne, targetThreads)
 	if fine != nil && ours != nil {
-		all = append(all, fmt.Sprintf("With %d threads, a thousand operations of %s waited %.0f times at the start of handles or in them with one lock, %.0f times without.",
+		all = append(all, fmt.Sprintf("With %d threads, a thousand operations of %s waited %.0f times at the start of a handle or in a handle with one lock, and %.0f times without this lock.",
 			targetThreads, load, 1e3*(fine.Counts.StartWaits+fine.Counts.HandleWaits), 1e3*(ours.Counts.StartWaits+ours.Counts.HandleWaits)))
 	}
 	return all
 }
 
-// gainTable has the gain over each other file system by number of threads.
+// gainTable returns the gain over each other file system by number of threads.
 func (n Result) gainTable() report.Table {
 	t := report.Table{
 		Title: "Gains by number of threads", Columns: []string{"load, disk, over"},
-		Note: "The rate of ext4nvj, as it is best there, over that of the other.",
+		Note: "The rate of the best arrangement of ext4nvj over that of the other file system.",
 	}
 	var threads []int
 	for _, disk := range n.disks() {
@@ -160,7 +160,7 @@ func (n Result) threads(disk, load string) (all []int) {
 func (n Result) rateTable(disk, load string) report.Table {
 	t := report.Table{
 		Title: fmt.Sprintf("Operations a second: %s, disk %s", load, disk), Columns: []string{"file system"},
-		Note: "Medians by number of threads; least to greatest in parentheses.",
+		Note: "Medians by number of threads; in parentheses the minimum and maximum of the rounds.",
 	}
 	threads := n.threads(disk, load)
 	for _, k := range threads {
@@ -185,7 +185,7 @@ func (n Result) rateTable(disk, load string) report.Table {
 func (n Result) syncTable(disk string) report.Table {
 	t := report.Table{
 		Title: "fsync of varmail, ms, disk " + disk, Columns: []string{"file system, threads", "p50", "p95", "p99", "fsync/s"},
-		Note: "Percentiles of each round's calls in all threads; medians over the rounds.",
+		Note: "Percentiles of the calls of all threads in a round; medians over the rounds.",
 	}
 	for _, k := range n.threads(disk, Varmail) {
 		for _, arrangement := range n.arrangements() {
@@ -198,8 +198,8 @@ func (n Result) syncTable(disk string) report.Table {
 	return t
 }
 
-// countedRuns are those of a load that tables of counts show: the first disk that
-// was measured, the least and the greatest number of threads.
+// countedRuns returns the runs in the tables of counts: those on the first measured disk
+// with the smallest and the largest number of threads.
 func (n Result) countedRuns(load string) (runs []Run) {
 	for _, disk := range n.disks() {
 		threads := n.threads(disk, load)
@@ -217,7 +217,7 @@ func (n Result) countedRuns(load string) (runs []Run) {
 	return nil
 }
 
-// title is the arrangement and the number of threads, for people.
+// title returns the arrangement and the number of threads as text.
 func (r Run) title() string {
 	return fmt.Sprintf("%s, %d", titleOf(r.Arrangement), r.Threads)
 }
@@ -225,8 +225,8 @@ func (r Run) title() string {
 func (n Result) countTable(load string) report.Table {
 	t := report.Table{
 		Columns: []string{"file system, threads", "journal bytes", "lines", "flushes", "fences", "commits", "disk bytes", "disk writes", "disk flushes"},
-		Note: "ext4nvj counts by what all its stores to persistent memory go through: lines of 64 bytes, runs of lines stored and flushed at once, fences. Of a journal on pmem as a block device: its bytes, its writes, and the flushes before and after a write, by the kernel's tracepoint of each request; " +
-			"of a journal on the disk, the blocks that jbd2 says it logged, while its requests are among the disk's. Bytes of lines are not less in every case: a block that a transaction changes many times is in jbd2's journal once (create).",
+		Note: "ext4nvj counts in the functions that do all its stores to persistent memory: lines of 64 bytes, runs of lines stored and flushed together, fences. For a journal on pmem as a block device, the kernel's tracepoint of each request counts bytes, writes, and flushes before and after a write. " +
+			"For a journal on the disk, the bytes are the blocks that jbd2 reports as logged; its requests are included in those of the disk. Records of lines do not always have fewer bytes: a block that a transaction changes many times is in jbd2's journal once (create).",
 	}
 	runs := n.countedRuns(load)
 	if len(runs) > 0 {
@@ -246,12 +246,12 @@ func (n Result) countTable(load string) report.Table {
 	return t
 }
 
-// unflushed says so if stock ext4 with an external journal commits without a flush
-// of the disk that has the data.
+// unflushed returns a note if stock ext4 with an external journal commits without a
+// flush of the disk with the data.
 func (n Result) unflushed(load string) string {
 	for _, r := range n.countedRuns(load) {
 		if c := r.Counts; load == Varmail && r.Arrangement == StockPmem && c.DiskFlushes < c.Commits/2 {
-			return fmt.Sprintf("Stock ext4 with an external journal flushed the disk %.2f times for %.2f commits with fsync (%d threads): what fsync had written may still have been in a disk's cache. ext4nvj pays for that flush.", c.DiskFlushes, c.Commits, r.Threads)
+			return fmt.Sprintf("Stock ext4 with an external journal flushed the disk %.2f times for %.2f commits with fsync (%d threads): after an fsync the data may still have been in a disk's cache. ext4nvj flushes the disk, which takes time.", c.DiskFlushes, c.Commits, r.Threads)
 		}
 	}
 	return ""
@@ -260,8 +260,8 @@ func (n Result) unflushed(load string) string {
 func (n Result) waitTable(load string) report.Table {
 	t := report.Table{
 		Columns: []string{"file system, threads", "at a handle's start", "in a handle", "commit", "checkpoint", "for a lock, of these", "journal full", "merged commits"},
-		Note: "Each time a thread found a lock taken, or slept without signals, with the journal on its stack, by the kernel's tracepoints (lock:contention_begin, sched:sched_switch): the same for all file systems. Commit has each fsync that waits for another's commit, and who writes one. " +
-			"Journal full: handles that waited for room, by ext4nvj's own count. What waits outside of the journal, as for the data's writeback, is not here.",
+		Note: "The number of times that a thread waited for a lock, or slept without interruption by signals, with the journal on its stack. The kernel's tracepoints lock:contention_begin and sched:sched_switch count it, in the same way for all file systems. Commit includes each fsync that waits for the commit of another thread, and the thread that writes a commit. " +
+			"Journal full: handles that waited for space, counted by ext4nvj. Waits outside of the journal, such as for writeback of data, are not included.",
 	}
 	runs := n.countedRuns(load)
 	if len(runs) > 0 {
@@ -282,7 +282,7 @@ func (n Result) waitTable(load string) report.Table {
 	return t
 }
 
-// curves are the picture.
+// curves returns the picture.
 func (n Result) curves() figure.Curves {
 	c := figure.Curves{
 		Title: "ext4nvj beside stock ext4, in an emulated guest",

@@ -17,28 +17,28 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// inodeBytes makes room for the files of create.
+// inodeBytes gives enough inodes for the files of create.
 const inodeBytes = 8192
 
-// systems is a file system of each arrangement, all mounted, each on a disk
-// of its own, so that they can be measured in turn.
+// systems has a mounted file system of each arrangement. Each has its own disk, so that
+// they can be measured in turn.
 type systems struct {
 	home string
 	all  []system
 }
 
-// system is one of them.
+// system is a file system of one arrangement.
 type system struct {
 	arrangement string
-	// disk and journal are nodes under the kernel's own names; journal is ""
-	// if it is on the disk.
+	// disk and journal are device nodes with the kernel's names; journal is "" if the
+	// journal is on the disk.
 	disk, journal string
 	directory     string
 	mounted       bool
 	made          int // directories of create
 }
 
-// mountSystems makes and mounts them. On error nothing is left mounted.
+// mountSystems makes and mounts the file systems. On error nothing is left mounted.
 func mountSystems(ctx context.Context, c Case) (s *systems, err error) {
 	s = &systems{}
 	defer func() {
@@ -84,13 +84,13 @@ func (s *system) mount(ctx context.Context) error {
 		return err
 	}
 	if options := mountOptions(s.arrangement); options != "" {
-		// What an earlier case left in it belongs to a disk that is no more.
+		// The region may hold a journal of an earlier case, whose disk is gone.
 		if _, err := program.Run(ctx, program.Command{Path: "nvj", Args: []string{"format", "--force", s.journal}}); err != nil {
 			return fmt.Errorf("cannot format %s: %w", s.journal, err)
 		}
 		data := "journal_path=" + s.journal + "," + options
 		if err := unix.Mount(s.disk, s.directory, "ext4nvj", unix.MS_NOATIME, data); err != nil {
-			return fmt.Errorf("cannot mount %s on %s (ext4nvj, options %q): %w; the kernel's log says more", s.disk, s.directory, data, err)
+			return fmt.Errorf("cannot mount %s on %s (ext4nvj, options %q): %w; see the kernel's log", s.disk, s.directory, data, err)
 		}
 		s.mounted = true
 		return nil
@@ -102,7 +102,7 @@ func (s *system) mount(ctx context.Context) error {
 	return nil
 }
 
-// counters are ext4nvj's own; nil for stock ext4.
+// counters reads the counters of ext4nvj; nil for stock ext4.
 func (s *system) counters() (map[string]uint64, error) {
 	if mountOptions(s.arrangement) == "" {
 		return nil, nil
@@ -111,10 +111,10 @@ func (s *system) counters() (map[string]uint64, error) {
 	return parseNVJCounters(string(text)), err
 }
 
-// writeOut writes all of it back, so that none of it is done in another's time.
+// writeOut writes back all dirty data, so that no other measurement includes this work.
 func (s *system) writeOut() error { return fixture.WriteOut(s.directory) }
 
-// deviceNumber is a node's number, as tracepoints have it.
+// deviceNumber returns the device number of a node as in tracepoints.
 func deviceNumber(node string) (string, error) {
 	var stat unix.Stat_t
 	if err := unix.Stat(node, &stat); err != nil {
@@ -142,8 +142,8 @@ func (s *systems) unmount() error {
 	return errors.Join(errs...)
 }
 
-// close unmounts all, and has e2fsck look at each: what was measured must be a
-// sound file system.
+// close unmounts all file systems and checks each with e2fsck. A damaged file system is
+// an error, and then there is no result.
 func (s *systems) close(ctx context.Context) error {
 	if err := s.unmount(); err != nil {
 		return err

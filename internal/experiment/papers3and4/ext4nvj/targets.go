@@ -18,7 +18,7 @@ var targets = []struct {
 	{Create, NVJFine, CreateOverFine},
 }
 
-// Verdicts hold the result against the targets, with each load and disk that was measured.
+// Verdicts compares the result with the targets, for each measured load and disk.
 func (n Result) Verdicts() (all []verdict.Verdict) {
 	for _, disk := range n.disks() {
 		for _, t := range targets {
@@ -38,8 +38,8 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 	return all
 }
 
-// over is the rate of ext4nvj over that of another, as it is best there, and which
-// that is; "" if one of them was not measured.
+// over returns the rate of ext4nvj's best arrangement over that of another file system,
+// and this arrangement; "" if one of them was not measured.
 func (n Result) over(disk, load, other string, threads int) (ratio float64, which string) {
 	base := n.run(disk, load, other, threads)
 	if base == nil {
@@ -73,7 +73,7 @@ func titleOf(arrangement string) string {
 	}[arrangement]
 }
 
-// The kinds that were measured, in their order.
+// disks lists the measured kinds of disks in their order.
 func (n Result) disks() []string {
 	return n.measured(DiskNames(), func(r Run) string { return r.Disk })
 }
