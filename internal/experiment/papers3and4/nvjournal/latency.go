@@ -14,8 +14,8 @@ import (
 
 // Latency is one engine with one stream on memory that is slower than DRAM.
 type Latency struct {
-	// FenceNanoseconds is what each fence waited besides; BytesPerSecond the
-	// bandwidth of all threads together, 0: the memory's own.
+	// FenceNanoseconds is the additional wait of each fence. BytesPerSecond is the
+	// bandwidth of all threads together; 0 means that of the memory.
 	FenceNanoseconds float64 `json:"fence_ns"`
 	BytesPerSecond   float64 `json:"bytes_per_second"`
 	Stream           string  `json:"stream"`
@@ -23,7 +23,7 @@ type Latency struct {
 	Partitions       int     `json:"partitions"`
 	Threads          int     `json:"threads"`
 	Rounds           []Round `json:"rounds"`
-	// Rates are as NVJRow's.
+	// Rates are the results of the rounds, as in [Row].
 	Rates []Rate `json:"rates"`
 }
 
@@ -44,10 +44,10 @@ func (n Result) latencyTables() (tables []report.Table) {
 	t := report.Table{
 		Title:   "On slower memory: updates a second, thousands",
 		Columns: []string{"stream, fence waits, bandwidth", "threads", "processors"},
-		Note: "DRAM that is made slower by busy waiting: each fence takes so much longer, as for the last line on its way to memory; or all threads together have so many bytes a second, which the fence waits for. " +
-			"2.3 GB/s is what one Optane DIMM writes (arXiv 1903.05714). Papers 3 and 4 took DRAM as it is for their memory, which is the first row. " +
-			"Two threads of nvjournal wait in their fences side by side; with one lock, one after the other. Records of whole blocks wait for a fence no longer than records of lines do, but for the bandwidth. " +
-			"In parentheses: over one lock with one fence, the median over pairs of rounds in the same state. –: no round.",
+		Note: "DRAM made slower by busy waiting. Either each fence takes longer by this time, as if it waited for the last line on its way to memory; or all threads together have this bandwidth, and the fence waits for it. " +
+			"2.3 GB/s is the write bandwidth of one Optane DIMM (arXiv 1903.05714). The first row is unchanged DRAM, the memory of papers 3 and 4. " +
+			"Two threads of nvjournal wait in their fences at the same time; with one lock they wait one after the other. Records of whole blocks wait for a fence as long as records of lines; only the bandwidth makes a difference. " +
+			"In parentheses: the ratio to one lock with one fence, the median over pairs of rounds in the same state. –: no round.",
 	}
 	names := n.latencyEngines()
 	t.Columns = append(t.Columns, names...)
@@ -94,7 +94,8 @@ func (n Result) latencyEngines() (names []string) {
 	return names
 }
 
-// latency is that of an engine where all else is as in like; nil: not measured.
+// latency returns the result of an engine under the conditions of like, or nil if it was
+// not measured.
 func (n Result) latency(like Latency, engine string) *Latency {
 	for k, l := range n.Latency {
 		if l.sameRow(like) && engineName(l.Engine, l.Partitions) == engine {
@@ -117,7 +118,7 @@ func (n Result) latencyPanels() (panels []figure.CurvePanel) {
 }
 
 func (n Result) latencyPanel(stream string, state State) figure.CurvePanel {
-	p := figure.CurvePanel{Title: "Slower memory, two threads, " + string(state) + ": " + stream, XName: "ns that a fence waits", YName: "millions/s"}
+	p := figure.CurvePanel{Title: "Slower memory, two threads, " + string(state) + ": " + stream, XName: "wait of a fence, ns", YName: "millions/s"}
 	var rows []Latency
 	for _, l := range n.Latency {
 		if l.Stream == stream && l.Threads == 2 && l.BytesPerSecond == 0 && rateIn(l.Rates, state) != nil && !slices.ContainsFunc(rows, l.sameRow) {

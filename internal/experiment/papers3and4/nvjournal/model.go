@@ -6,7 +6,7 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
 
-// Machine is one round of what the contention model is calibrated with, ns.
+// Machine is one round of the measurements that calibrate the contention model, ns.
 type Machine struct {
 	Round             int     `json:"round"`
 	AddAlone          float64 `json:"add_alone_ns"`
@@ -19,7 +19,7 @@ type Machine struct {
 	Way
 }
 
-// Calibration is what the rounds in one state came to.
+// Calibration is the result of the rounds in one state.
 type Calibration struct {
 	State             State             `json:"state"`
 	Rounds            int               `json:"rounds"`
@@ -32,7 +32,7 @@ type Calibration struct {
 	LockHeldContended statistics.Spread `json:"lock_held_contended_ns"`
 }
 
-// calibrations tags the rounds and sums up those of each state.
+// calibrations sets the state of each round and combines the rounds of each state.
 func calibrations(rounds []Machine, bound float64) (all []Calibration) {
 	for k := range rounds {
 		rounds[k].tag(bound)
@@ -63,12 +63,12 @@ func calibrations(rounds []Machine, bound float64) (all []Calibration) {
 	return all
 }
 
-// Model predicts, for processors in one state, the rate of updates of 256 bytes for more cores than the
-// machine has: it is a model, and no measurement. Each core is a customer of a
-// closed network: it thinks (what it does for itself), and queues at stations that
-// one core has at a time: the lock, or the line of a ring's head. The throughput is
-// that of exact mean value analysis (Reiser and Lavenberg, 1980). Left out: the
-// memory's bandwidth, the distance of sockets, callers' own locks, commits.
+// Model predicts the rate of updates of 256 bytes for more cores than the machine has,
+// with processors in one state. It is a model, not a measurement. Each core is a customer
+// of a closed network: it thinks (its own work) and queues at stations that serve one core
+// at a time (the lock, or the line of a ring's head). The throughput comes from exact mean
+// value analysis (Reiser and Lavenberg, 1980). The model leaves out the memory's
+// bandwidth, the distance of sockets, locks of callers, and commits.
 type Model struct {
 	State State       `json:"state"`
 	Cores []int       `json:"cores"`
@@ -81,8 +81,9 @@ type ModelLine struct {
 	Partitions int    `json:"partitions"`
 	// UpdatesPerSecond at each number of cores.
 	UpdatesPerSecond []float64 `json:"updates_per_second"`
-	// Measured at one and two threads, and how far the prediction for two
-	// is off, as a ratio less 1. That for one is right by calibration.
+	// Measured has the rates of one and two threads. ErrorAtTwo is the error of the
+	// prediction for two threads, as a ratio minus 1. For one thread the calibration
+	// makes the prediction exact.
 	Measured       [2]float64 `json:"measured"`
 	ErrorAtTwo     float64    `json:"error_at_two"`
 	ThinkNs        float64    `json:"think_ns"`
@@ -92,13 +93,13 @@ type ModelLine struct {
 
 const mostCores = 64
 
-// contention calibrates the model with what was measured in the same state:
-//   - one lock: everything but the change of the caller's own image is under it.
-//     Who takes it from another core pays what a lock that is held for as long was
-//     measured to cost more with two threads than with one.
-//   - nvjournal: one addition to the head of a ring. Taken from another core, its
-//     line takes a transfer instead of the addition alone; and so does, without a
-//     queue, the line with the record's flag, which has its neighbours' flags.
+// contention calibrates the model with measurements in the same state:
+//   - one lock: all work is under the lock, except for the change of the caller's image.
+//     A core that takes the lock from another core needs additional time: the measured
+//     difference between two threads and one, for a lock that is held as long.
+//   - nvjournal: one addition to the head of a ring. If another core had the line last,
+//     the addition takes the time of a transfer instead. The line with the record's flag
+//     also takes a transfer, without a queue, because it has flags of other records.
 func contention(floor []Update, m Calibration) Model {
 	n := Result{Floor: floor}
 	change := n.update("change", 0).One.Median
@@ -120,7 +121,7 @@ func contention(floor []Update, m Calibration) Model {
 		line := ModelLine{Engine: subject.engine, Partitions: subject.partitions}
 		line.Measured = [2]float64{1e9 / alone, 2e9 / two.EachOfTwo.Median}
 		rate := func(cores int) float64 {
-			// How often the last one was another core.
+			// The probability that another core had the line last.
 			others := float64(cores-1) / float64(cores)
 			if subject.engine == "one-lock" {
 				return networkRate(cores, change, []float64{max(0, alone-change) + others*handOver})
@@ -146,9 +147,8 @@ func contention(floor []Update, m Calibration) Model {
 	return model
 }
 
-// networkRate is that of a closed network by mean value analysis: customers that
-// think for so long, then visit each station with its demand. All in one unit of
-// time.
+// networkRate returns the throughput of a closed network by mean value analysis. Its
+// customers think, and then visit each station with its demand. All times have one unit.
 func networkRate(customers int, think float64, demands []float64) float64 {
 	queues := make([]float64, len(demands))
 	rate := 0.0
@@ -156,7 +156,7 @@ func networkRate(customers int, think float64, demands []float64) float64 {
 		total := think
 		times := make([]float64, len(demands))
 		for k, demand := range demands {
-			// Who arrives finds the queue of a network with one less.
+			// An arriving customer finds the queue of a network with one customer less.
 			times[k] = demand * (1 + queues[k])
 			total += times[k]
 		}
@@ -168,7 +168,7 @@ func networkRate(customers int, think float64, demands []float64) float64 {
 	return rate
 }
 
-// line is nil if it is not in the model.
+// line returns the line of an engine, or nil if the model has none.
 func (m Model) line(engine string, partitions int) *ModelLine {
 	for k, l := range m.Lines {
 		if l.Engine == engine && l.Partitions == partitions {

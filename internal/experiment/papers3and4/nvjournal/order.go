@@ -12,22 +12,21 @@ import (
 type Order struct {
 	Partitions int    `json:"partitions"`
 	DiskBlocks uint64 `json:"disk_blocks"`
-	// Changed are the blocks in the order in which they were changed, Written
-	// in that of their writes. They are not kept: Seconds say what they came to.
+	// Changed has the blocks in the order of their changes, Written in the order of
+	// their writes. They are not kept; Seconds has the result.
 	Changed []uint64 `json:"changed,omitempty"`
 	Written []uint64 `json:"written,omitempty"`
-	// Blocks is how many; Seconds are by the order and by what the disk does
-	// of itself.
+	// Blocks is the number of blocks. Seconds has the times by order and queue depth.
 	Blocks  int     `json:"blocks,omitempty"`
 	Seconds []Armed `json:"seconds,omitempty"`
 }
 
-// Armed is what a disk with an arm takes.
+// Armed is the time of the writes on a disk with an arm.
 type Armed struct {
-	// Newest: the last one changed goes first, as before rounds were in order;
-	// else the order that was written.
+	// Newest means that the block that changed last is written first, as in earlier
+	// versions; otherwise the order is that of Written.
 	Newest bool `json:"newest_first"`
-	// Depth is how many writes the disk has to choose the nearest from.
+	// Depth is the number of writes from which the disk chooses the nearest.
 	Depth   int     `json:"depth"`
 	Seconds float64 `json:"seconds"`
 }
@@ -35,7 +34,7 @@ type Armed struct {
 // checkpointDepth is NVJ_QUEUE_DEPTH.
 const checkpointDepth = 32
 
-// compute replaces the orders by what the disk model says of them.
+// compute replaces the orders by their times in the disk model.
 func (o *Order) compute() error {
 	parameters, err := disksim.Preset("hdd")
 	if err != nil {
@@ -61,8 +60,7 @@ func (o *Order) compute() error {
 	return nil
 }
 
-// newestFirst is the order of a list that each change was put in front of: one
-// partition after the other.
+// newestFirst returns the blocks of each partition in turn, the last change first.
 func newestFirst(changed []uint64, partitions int) (order []uint64) {
 	for p := range uint64(max(1, partitions)) {
 		for _, b := range slices.Backward(changed) {
@@ -74,8 +72,8 @@ func newestFirst(changed []uint64, partitions int) (order []uint64) {
 	return order
 }
 
-// armSeconds is the time of the writes for a disk that always has the next depth
-// of them, and takes the one it reaches soonest.
+// armSeconds returns the time of the writes on a disk with a queue of this depth, which
+// always takes the write that it reaches first.
 func armSeconds(disk disksim.Model, order []uint64, block uint64, depth int) (seconds float64) {
 	var waiting []uint64
 	head := uint64(0)
@@ -101,8 +99,8 @@ func (n Result) orderTable() report.Table {
 	t := report.Table{
 		Title:   "Checkpoint to a disk with an arm",
 		Columns: []string{"partitions", "the disk chooses among", "newest first, s", "by block number, s", "faster"},
-		Note: "A round writes the blocks of a partition by rising number; newest first is the order in which they would stand in its list. The writes' order is the journal's own; the time is computed by the disk model of the experiments (preset hdd: 0.5 to 8 ms for a seek, 40 MB/s), " +
-			"for blocks spread over 4 GiB. Eight partitions, written one after the other by one thread, are eight sweeps over the disk; with a thread each they are swept together.",
+		Note: "A round writes the blocks of a partition in ascending order. “Newest first” is the order of a list with the latest change in front. The order of the writes is measured; the time is computed by the disk model of the experiments (preset hdd: 0.5 to 8 ms for a seek, 40 MB/s), " +
+			"for blocks on 4 GiB. If one thread writes eight partitions one after the other, the arm crosses the disk eight times. With a thread for each partition it crosses it once.",
 	}
 	for _, o := range n.Order {
 		for k := 0; k+1 < len(o.Seconds); k += 2 {

@@ -7,7 +7,7 @@ import (
 	"github.com/daybook-project/daybook/internal/figure"
 )
 
-// curves are the picture.
+// curves returns the picture.
 func (n Result) curves() figure.Curves {
 	c := figure.Curves{
 		Title: "nvjournal: the same updates through each journal",

@@ -11,10 +11,10 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/verdict"
 )
 
-// Report shows the journal's benchmark for people.
+// Report returns the result as a page.
 func (n Result) Report() (report.Report, error) {
 	picture, err := n.curves().SVG()
-	memory := "DRAM, with the same instructions for all of ours (" + n.Persistence + "), without a delay for slower memory"
+	memory := "DRAM without additional delays, with the same instructions for all engines of this repository (" + n.Persistence + ")"
 	if n.FenceNanoseconds > 0 || n.LineNanoseconds > 0 || n.BytesPerSecond > 0 {
 		memory = fmt.Sprintf("DRAM made slower: %g ns for each fence, %g ns for each line, %s (%s)", n.FenceNanoseconds, n.LineNanoseconds, bandwidth(n.BytesPerSecond), n.Persistence)
 	}
@@ -22,19 +22,19 @@ func (n Result) Report() (report.Report, error) {
 		Title: "nvjournal: a journal in byte-addressable memory",
 		Lead: []string{
 			n.missed(),
-			"What ext4 changed of its blocks in two runs was recorded from its journal (`daybook-bench updates`), operation by operation: a mail server's files (varmail: delete; create, append, fsync; read, append, fsync; read; 16 KiB) and a run that makes files of 4 KiB. " +
-				"The same stream of updates, each the lines of 64 bytes that changed of a block, then went through each engine, in one run, the engines in turn within each round; the figures are medians of " + strconv.Itoa(n.Rounds) + " rounds or more, after one that warms up (3 of engines that are held to no target). " +
-				"varmail commits each operation, as it calls fsync; create each hundredth.",
-			"The memory is " + memory + ". The region was touched before, and is large enough that nothing has to be carried home while updates are measured; checkpoint and recovery are measured apart. Each thread has done half as many operations before the time is taken. " +
-				"The stream's operations are dealt to the threads in turn, and each thread has blocks of its own (the stream's numbers, moved on by an odd distance, and its own images): what is measured is the journal, and not the locks that a file system has on blocks that threads share. " +
-				"Threads beyond the processors share them.",
+			"The changes of ext4's blocks were recorded from its journal (`daybook-bench updates`), operation by operation, in two runs: a mail server's files (varmail: delete; create, append, fsync; read, append, fsync; read; 16 KiB) and a run that makes files of 4 KiB (create). " +
+				"An update is the set of changed lines of 64 bytes in a block. The same stream of updates then went through each engine, in one run, the engines in turn within each round. The figures are medians of " + strconv.Itoa(n.Rounds) + " or more rounds after a round that warms up (3 rounds for engines without a target). " +
+				"varmail commits each operation, because it calls fsync; create commits each hundredth operation.",
+			"The memory is " + memory + ". The region was written before the measurement. It is large enough that no checkpoint runs while updates are measured; checkpoint and recovery are measured separately. Before the measurement each thread does half of its number of operations as a warm-up. " +
+				"The threads take the operations of the stream in turn. Each thread has its own blocks: the numbers of the stream, shifted by an odd distance, and its own images. So the measurement includes the journal, and not the locks of a file system on shared blocks. " +
+				"If there are more threads than processors, they share the processors.",
 			n.apartNote(),
 		},
 		Tables: []report.Table{verdict.Table(n.Verdicts(), n.reasons()), n.floorTable(), n.commitTable()},
 		Host:   n.Host, Picture: picture,
 	}
 	if len(n.Later) > 0 {
-		report.Lead = append(report.Lead, "Measured again later, by themselves (`daybook-bench nvjournal --only`): "+strings.Join(n.Later, ", ")+".")
+		report.Lead = append(report.Lead, "These sections were measured again later, alone (`daybook-bench nvjournal --only`): "+strings.Join(n.Later, ", ")+".")
 	}
 	for _, s := range n.Streams {
 		for _, state := range states {
@@ -66,24 +66,24 @@ func bandwidth(bytesPerSecond float64) string {
 	return fmt.Sprintf("%.1f GB/s", bytesPerSecond/1e9)
 }
 
-// reasons says, from what was measured, why a target is missed.
+// reasons explains with the measured values why a target is missed.
 func (n Result) reasons() string {
 	var all []string
 	for _, v := range n.Verdicts() {
-		// One reason may stand behind several targets.
+		// Several targets may be missed for the same reason.
 		switch {
 		case v.Met || v.None:
 		case strings.Contains(v.Target, "over the floor"):
 			u, floor := n.update("nvjournal", 1), n.update("floor-256", 0)
-			all = append(all, fmt.Sprintf("An update takes %.0f ns more than its copy, flush and fence (%.0f ns): checksum, the block's lock and image, the credits and the handle's counts; %.0f ns more were allowed.",
+			all = append(all, fmt.Sprintf("An update takes %.0f ns more than its copy, flush and fence (%.0f ns), for the checksum, the block's lock and image, the credits and the handle's counts. The target allows %.0f ns more.",
 				u.One.Median-floor.One.Median, floor.One.Median, (UpdateOverFloor-1)*floor.One.Median))
 		case strings.Contains(v.Target, "two threads over one"):
 			all = append(all, n.twoFloors())
 		case strings.Contains(v.Target, "libpmemobj"):
-			all = append(all, "libpmemobj knows no order between the transactions of different threads: each has a log of its own, with more bytes and fences for an update (below). A journal commits one transaction after the other, and who commits each operation waits for those before.")
+			all = append(all, "libpmemobj has no order between the transactions of different threads: each thread has its own log, with more bytes and fences for an update (see below). A journal commits one transaction after the other, and a thread that commits each operation waits for the transactions before.")
 		case strings.Contains(v.Target, "one lock"):
-			all = append(all, fmt.Sprintf("One lock with one fence moves two lines from processor to processor for an operation: the lock's and the ring head's. An update of nvjournal moves about six. "+
-				"This machine has %d processors: two threads at most wait for the lock while they run.", n.Host.CPUs))
+			all = append(all, fmt.Sprintf("One lock with one fence moves two lines from processor to processor in an operation: the line of the lock and the line of the ring's head. An update of nvjournal moves about six lines. "+
+				"This machine has %d processors, so at most two running threads wait for the lock.", n.Host.CPUs))
 		}
 	}
 	return strings.Join(distinct(all), " ")
@@ -94,7 +94,7 @@ func (n Result) twoFloors() string {
 	for _, two := range n.update("floor-256", 0).Two {
 		all = append(all, fmt.Sprintf("%.2f× (%s)", two.OverOne.Median, condition(two.State)))
 	}
-	return "Two threads that only copy, flush and fence come to " + strings.Join(all, ", ") + "."
+	return "The rate of two threads that only copy, flush and fence, over one thread: " + strings.Join(all, ", ") + "."
 }
 
 func distinct(texts []string) (all []string) {
@@ -110,8 +110,8 @@ func (n Result) floorTable() report.Table {
 	t := report.Table{
 		Title:   "One update of 256 bytes, ns",
 		Columns: []string{"what", "one thread", "over the floor", "each of two, near", "two over one, near", "each of two, apart", "two over one, apart"},
-		Note: "An inode's four lines of a block. change: the caller's own store into his image, which is in all others, too. floor: copy, flush and fence of the 256 bytes, or of 320, with a header line. " +
-			"nvjournal: nvj_start, nvj_access, nvj_log with the mask of the lines, nvj_stop; compare: nvj_log finds the lines itself, by comparing the block with its last image. one-lock: paper 3's baseline; an update is one record, so that one fence for each record is one for each operation. Least and greatest of the rounds in parentheses. –: no round.",
+		Note: "The update changes four lines of a block, as for an inode. change: the caller's store into its image, which all other rows include. floor: copy, flush and fence of the 256 bytes, or of 320 bytes with a header line. " +
+			"nvjournal: nvj_start, nvj_access, nvj_log with the mask of the lines, nvj_stop. compare: nvj_log finds the changed lines by a comparison of the block with its last image. one-lock: paper 3's baseline; here an operation has one record, so one fence for each record is one for each operation. In parentheses the minimum and maximum of the rounds. –: no round.",
 	}
 	for _, u := range n.Floor {
 		row := []string{engineName(u.Engine, u.Partitions), report.NanosecondsOf(u.One), fmt.Sprintf("%.2f×", u.OverFloor.Median)}
@@ -127,14 +127,14 @@ func (n Result) floorTable() report.Table {
 	return t
 }
 
-// apartNote says what near and apart are.
+// apartNote explains near and apart.
 func (n Result) apartNote() string {
 	if n.NearestNanoseconds == 0 {
-		return "There is one processor: nothing was measured near or apart."
+		return "The machine has one processor, so there are no rounds near or apart."
 	}
-	return fmt.Sprintf("**Near and apart.** A virtual machine's processors are moved about by its host: a cache line's way from one to the other changes within seconds. Here it took %.0f ns at best. It was measured before and after each measurement of several threads. "+
-		"A round is near if it took at most %.0f ns both times (three times the best, and at most twenty atomic additions), apart if it took more both times; other rounds do not count. "+
-		"Ratios are formed within pairs only: rounds of two engines that follow one another, both near or both apart. Fewer than %d pairs are no verdict. Where a state was seen too rarely, further rounds waited for it, up to a limit.",
+	return fmt.Sprintf("**Near and apart.** The host moves the processors of a virtual machine, so the time of a cache line from one processor to the other changes within seconds. The shortest time here was %.0f ns. The time was measured before and after each measurement of several threads. "+
+		"A round is near if both times were at most %.0f ns (three times the shortest time, and at most twenty atomic additions). It is apart if both times were longer. Other rounds are not used. "+
+		"Ratios are computed only from pairs: consecutive rounds of two engines that are both near or both apart. With fewer than %d pairs there is no verdict. If a state was too rare, the benchmark ran more rounds, up to a limit.",
 		n.NearestNanoseconds, n.nearBound(), leastPairs)
 }
 
@@ -142,7 +142,7 @@ func (n Result) commitTable() report.Table {
 	t := report.Table{
 		Title:   "A commit of one thread, µs",
 		Columns: []string{"partitions", "median", "mean", "99th percentile"},
-		Note:    "nvj_commit behind each update of 256 bytes, the reading of the clock included; no disk I/O.",
+		Note:    "nvj_commit after each update of 256 bytes. The time includes reading the clock, and no disk I/O.",
 	}
 	for _, c := range n.Commit {
 		t.Rows = append(t.Rows, []string{strconv.Itoa(c.Partitions), fmt.Sprintf("%.2f", c.Median.Median), fmt.Sprintf("%.2f", c.Mean.Median), fmt.Sprintf("%.2f", c.P99.Median)})
@@ -150,7 +150,7 @@ func (n Result) commitTable() report.Table {
 	return t
 }
 
-// engines are the names in the order of the rows.
+// engines returns the names of the engines in the order of the rows.
 func (n Result) engines(stream string) (names []string) {
 	for _, r := range n.Rows {
 		if r.Stream == stream && !slices.Contains(names, r.Name()) {
@@ -173,13 +173,13 @@ func (n Result) rateTable(s Stream, state State) report.Table {
 	t := report.Table{
 		Title:   "Updates a second, thousands: " + s.Stream + ", " + condition(state),
 		Columns: []string{"engine"},
-		Note:    "In parentheses the slowest of the rounds, and their number. One thread has no other processor: its column is in both tables. –: no round.",
+		Note:    "In parentheses the slowest round and the number of rounds. The column of one thread is the same in both tables, because it uses one processor only. –: no round.",
 	}
 	if state == NVJNear {
 		t.Note = fmt.Sprintf("The recording: %d operations, %d updates of %d blocks, %.1f changed lines an update. ", s.Operations, s.Updates, s.Blocks, float64(s.Lines)/float64(max(1, s.Updates))) +
-			"nvjournal-blocks: the same engine with all 64 lines of each block, none of them left out as zeros. one-lock: records of lines, a mutex held while one is placed, copied, flushed, fenced and flagged; one-lock-one-fence: for all records of an operation, with one fence; " +
-			"neither has checksums, images for a checkpoint, or a bound on its ring. jbd2-like: whole blocks into a file in memory, by one thread, twice fdatasync for each transaction. libpmemobj: a transaction for each operation, with a snapshot of the lines; " +
-			"libpmemlog: an append for each operation. Both commit each operation, whatever is asked. " + t.Note
+			"nvjournal-blocks: the same engine with all 64 lines of each block, also lines of zeros. one-lock: records of lines; a mutex is held while a record is placed, copied, flushed, fenced and flagged. one-lock-one-fence: the mutex is held for all records of an operation, with one fence. " +
+			"Neither has checksums, images for a checkpoint, or a limit on its ring. jbd2-like: one thread writes whole blocks into a file in memory, with two calls of fdatasync for each transaction. libpmemobj: a transaction for each operation, with a snapshot of the lines. " +
+			"libpmemlog: an append for each operation. The latter two commit each operation, also in create. " + t.Note
 	}
 	for _, threads := range n.threads() {
 		t.Columns = append(t.Columns, strconv.Itoa(threads))
@@ -196,7 +196,7 @@ func (n Result) rateTable(s Stream, state State) report.Table {
 	return t
 }
 
-// rate is the cell of a table of this state.
+// rate returns the cell of the rate table of a state.
 func (r Row) rate(state State) string {
 	rate := rateIn(r.Rates, state.with(r.Threads))
 	if rate == nil {
@@ -205,12 +205,12 @@ func (r Row) rate(state State) string {
 	return fmt.Sprintf("%.0f (%.0f; %d)", rate.UpdatesPerSecond.Median/1e3, rate.UpdatesPerSecond.Low/1e3, rate.Rounds)
 }
 
-// ratioTable is nvjournal over each other engine in one state.
+// ratioTable returns the ratios of nvjournal over each other engine in one state.
 func (n Result) ratioTable(state State) report.Table {
 	t := report.Table{
 		Title:   "nvjournal over the others, " + condition(state),
 		Columns: []string{"stream, engine"},
-		Note:    "Medians of the ratios of pairs of rounds, for the better number of partitions, and the number of pairs. –: no pair.",
+		Note:    "Medians of the ratios of pairs of rounds, with the better number of partitions; in parentheses the number of pairs. –: no pair.",
 	}
 	for _, threads := range n.threads() {
 		t.Columns = append(t.Columns, strconv.Itoa(threads))
@@ -238,8 +238,8 @@ func (n Result) bytesTable() report.Table {
 	t := report.Table{
 		Title:   "Bytes, flushes and fences of an update",
 		Columns: []string{"stream, engine", "threads", "bytes", "lines flushed", "fences", "fdatasync"},
-		Note: "Counted in rounds of their own, by what all stores of ours go through. Of PMDK's libraries, which bring their own instructions, by running forty operations one instruction at a time; of the block journal by what it writes to its file. A line written past the cache counts as flushed. " +
-			"A block that a transaction changes several times is in a journal of blocks once: with a hundred operations in a transaction jbd2 writes less for each update than a record of lines takes.",
+		Note: "Counted in separate rounds. The engines of this repository count in the functions that do all their stores. PMDK's libraries have their own instructions: forty operations ran one instruction at a time. The block journal counts its writes to its file. A line written past the cache counts as flushed. " +
+			"A block that a transaction changes several times is in a journal of blocks only once. So with a hundred operations in a transaction jbd2 writes fewer bytes for an update than a record of lines has.",
 	}
 	for _, r := range n.Rows {
 		if r.Threads != 1 && r.Threads != 16 {
@@ -259,7 +259,7 @@ func (n Result) recoveryTable() report.Table {
 	t := report.Table{
 		Title:   "Recovery",
 		Columns: []string{"partitions", "s/GiB", "least to greatest", "MiB read", "records", "blocks"},
-		Note:    fmt.Sprintf("Seconds for a GiB of journal that is read; the disk takes no time. In parallel: as many threads as there are processors (%d).", n.Host.CPUs),
+		Note:    fmt.Sprintf("Seconds for each GiB of journal that recovery reads; the disk takes no time. In parallel: with a thread for each processor (%d).", n.Host.CPUs),
 	}
 	for _, r := range n.Recovery {
 		t.Rows = append(t.Rows, []string{fmt.Sprintf("%d, %s", r.Partitions, r.How), fmt.Sprintf("%.2f", r.SecondsPerGiB.Median),
@@ -271,10 +271,10 @@ func (n Result) recoveryTable() report.Table {
 
 func (n Result) checkpointTable() report.Table {
 	t := report.Table{
-		Title:   "Checkpoint to a disk of several channels",
-		Columns: []string{"disk", "threads", "writes under way, at most", "MiB/s"},
-		Note: "The disk is a model: each channel takes a millisecond for a block. One write at a time is what the papers' baselines do. A thread of ours has up to 32 writes under way, so that it fills eight channels alone; " +
-			"eight threads are needed where there are more channels than that.",
+		Title:   "Checkpoint to a disk with several channels",
+		Columns: []string{"disk", "threads", "writes in flight, at most", "MiB/s"},
+		Note: "The disk is a model: each channel takes a millisecond for a block. The papers' baselines have one write at a time. A thread of nvjournal has up to 32 writes in flight, so one thread fills eight channels. " +
+			"Eight threads are needed for a disk with more than 32 channels.",
 	}
 	for _, c := range n.Checkpoint {
 		t.Rows = append(t.Rows, []string{fmt.Sprintf("%d channels", c.Channels), strconv.Itoa(c.Threads), strconv.Itoa(c.WritesUnderWay), fmt.Sprintf("%.1f", c.MebibytesPerSecond.Median)})
@@ -286,7 +286,7 @@ func (n Result) dataTable() report.Table {
 	t := report.Table{
 		Title:   "Small synchronous writes of file data, median µs",
 		Columns: []string{"how", "512 bytes", "4096 bytes"},
-		Note:    "The file in memory survives no crash: it is what the system calls alone take.",
+		Note:    "The file in memory does not survive a crash. Its time is that of the system calls alone.",
 	}
 	for _, d := range n.Data {
 		k := slices.IndexFunc(t.Rows, func(row []string) bool { return row[0] == d.How })
@@ -304,7 +304,7 @@ func (n Result) dataTable() report.Table {
 }
 
 func (n Result) machineTable(c Calibration) report.Table {
-	t := report.Table{Title: "What the model is calibrated with, ns, " + condition(c.State), Columns: []string{"what", "median of " + roundsText(c.Rounds), "least to greatest"}}
+	t := report.Table{Title: "Calibration of the model, ns, " + condition(c.State), Columns: []string{"what", "median of " + roundsText(c.Rounds), "least to greatest"}}
 	for _, r := range []struct {
 		name  string
 		value statistics.Spread
@@ -323,16 +323,16 @@ func (n Result) modelTable(m Model) report.Table {
 	t := report.Table{
 		Title:   "A model: updates of 256 bytes a second on more cores, millions, " + condition(m.State),
 		Columns: []string{"engine"},
-		Note: fmt.Sprintf("This machine has %d processors; what is beyond is computed, not measured. Each core is a customer of a closed network (mean value analysis): it works for itself, and queues for the lock, or for the line of a ring's head. "+
-			"One core is the measurement by calibration; two were measured: the last column is how far the model is off there. Calibration and measurement are of rounds in the same state. Left out: the memory's bandwidth, sockets, callers' locks, commits. The bandwidth of real memory ends all of these lines earlier.", n.Host.CPUs),
+		Note: fmt.Sprintf("This machine has %d processors; rates of more cores are computed, not measured. Each core is a customer of a closed network (mean value analysis): it does its own work, and queues for the lock, or for the line of a ring's head. "+
+			"For one core the calibration makes the model exact. Two cores were measured; the last column is the model's error there. Calibration and measurement use rounds in the same state. The model leaves out the memory's bandwidth, sockets, locks of callers, and commits. The bandwidth of real memory limits all of these rates earlier.", n.Host.CPUs),
 	}
 	if lock := m.line("one-lock", 1); lock != nil && lock.ErrorAtTwo > 0.1 {
-		t.Note += " It is too kind to the one lock there: what its hand-over costs is measured with a lock that is held for arithmetic, not for a record and its fence."
+		t.Note += " For two cores the model predicts too high a rate for the one lock: its calibration uses a lock that is held for arithmetic, not for a record and its fence."
 	}
 	for _, cores := range m.Cores {
 		t.Columns = append(t.Columns, strconv.Itoa(cores))
 	}
-	t.Columns = append(t.Columns, "measured at 2", "model off by")
+	t.Columns = append(t.Columns, "measured at 2", "error of the model")
 	for _, l := range m.Lines {
 		row := []string{engineName(l.Engine, l.Partitions)}
 		for _, rate := range l.UpdatesPerSecond {

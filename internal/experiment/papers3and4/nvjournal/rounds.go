@@ -6,25 +6,25 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
 
-// State says how far apart the processors were while several threads were
-// measured. A virtual machine's host changes it within seconds, and what moves lines
-// between processors takes several times as long while they are apart. So only rounds
-// in the same state are compared.
+// State is the distance of the processors during a measurement of several threads. The
+// host of a virtual machine changes it within seconds. While processors are apart, a line
+// takes several times as long from one to the other. So only rounds in the same state are
+// compared.
 type State string
 
 const (
-	// Alone is a round of one thread: it has no other processor.
+	// Alone is a round of one thread, which uses one processor only.
 	Alone   State = ""
 	NVJNear State = "near"
 	Apart   State = "apart"
-	// Changed is a round during which the state changed. It counts nowhere.
+	// Changed is a round during which the state changed. It is not used.
 	Changed State = "changed"
 )
 
-// states are those of rounds of several threads that can be compared.
+// states are the states of comparable rounds of several threads.
 var states = []State{NVJNear, Apart}
 
-// statesOf are the states in which rounds of so many threads can be compared.
+// statesOf returns the states of comparable rounds of this number of threads.
 func statesOf(threads int) []State {
 	if threads == 1 {
 		return []State{Alone}
@@ -32,7 +32,7 @@ func statesOf(threads int) []State {
 	return states
 }
 
-// with is the state of rounds of so many threads where those of several are in s.
+// with returns s for several threads, and Alone for one thread.
 func (s State) with(threads int) State {
 	if threads == 1 {
 		return Alone
@@ -42,17 +42,18 @@ func (s State) with(threads int) State {
 
 // Bounds of the states.
 const (
-	// nearOverNearest: near is a line's way of at most so many times the shortest of
-	// the run...
+	// nearOverNearest is the maximum time of a line's transfer for the state near, as a
+	// multiple of the shortest transfer of the run.
 	nearOverNearest = 3.0
-	// ...and of at most so many atomic additions without contention: in a run with one
-	// state alone the shortest way does not say which state that is.
+	// nearOverAddition is the same maximum as a multiple of an atomic addition without
+	// contention. In a run with only one state, the shortest transfer does not show
+	// which state it is.
 	nearOverAddition = 20.0
-	// leastPairs is how many pairs of rounds a verdict needs.
+	// leastPairs is the minimum number of pairs of rounds for a verdict.
 	leastPairs = 3
 )
 
-// nearBound is the longest way of a line, ns, between processors that are near.
+// nearBound returns the maximum time of a line's transfer between near processors, ns.
 func (n Result) nearBound() float64 {
 	bound := nearOverNearest * n.NearestNanoseconds
 	if n.AdditionNanoseconds > 0 {
@@ -61,12 +62,12 @@ func (n Result) nearBound() float64 {
 	return bound
 }
 
-// Way is a line's way from one processor to the other, ns, measured before and
-// after a round; 0 and 0: of one thread.
+// Way has the time of a line's transfer from one processor to the other, ns, before and
+// after a round; 0 and 0 for a round of one thread.
 type Way struct {
 	Before float64 `json:"line_before_ns"`
 	After  float64 `json:"line_after_ns"`
-	// State follows from both, and from the shortest way of the run.
+	// State follows from both, and from the shortest transfer of the run.
 	State State `json:"state,omitempty"`
 }
 
@@ -83,22 +84,22 @@ func (w *Way) tag(bound float64) {
 	}
 }
 
-// Round is one round of an engine. Rounds of engines with the same number followed
-// one another: they are a pair if their state is the same, too.
+// Round is one round of an engine. Rounds of two engines are a pair if they have the same
+// number, so that they ran one after the other, and the same state.
 type Round struct {
 	Round            int     `json:"round"`
 	UpdatesPerSecond float64 `json:"updates_per_second"`
 	Way
 }
 
-// Rate is what the rounds in one state came to.
+// Rate is the result of the rounds in one state.
 type Rate struct {
 	State            State             `json:"state,omitempty"`
 	Rounds           int               `json:"rounds"`
 	UpdatesPerSecond statistics.Spread `json:"updates_per_second"`
 }
 
-// ratesOf tags the rounds and sums up those of each state.
+// ratesOf sets the state of each round and combines the rounds of each state.
 func ratesOf(rounds []Round, threads int, bound float64) (rates []Rate) {
 	for k := range rounds {
 		rounds[k].tag(bound)
@@ -117,7 +118,7 @@ func ratesOf(rounds []Round, threads int, bound float64) (rates []Rate) {
 	return rates
 }
 
-// rateIn is that of a state; nil: there was no such round.
+// rateIn returns the rate in a state, or nil if there was no such round.
 func rateIn(rates []Rate, state State) *Rate {
 	for k := range rates {
 		if rates[k].State == state {
@@ -127,7 +128,7 @@ func rateIn(rates []Rate, state State) *Rate {
 	return nil
 }
 
-// medianIn is not a number if there was no round in the state.
+// medianIn returns the median rate in a state, or NaN if there was no such round.
 func medianIn(rates []Rate, state State) float64 {
 	if rate := rateIn(rates, state); rate != nil {
 		return rate.UpdatesPerSecond.Median
@@ -142,13 +143,13 @@ type Ratio struct {
 	Baseline string `json:"baseline"`
 	Threads  int    `json:"threads"`
 	State    State  `json:"state,omitempty"`
-	// Partitions of nvjournal: the number that is better here.
+	// Partitions is the better number of nvjournal's partitions.
 	Partitions int               `json:"partitions"`
 	Pairs      int               `json:"pairs"`
 	Ratio      statistics.Spread `json:"ratio"`
 }
 
-// pairRatios divides, in each pair of rounds in the state.
+// pairRatios returns the ratio of each pair of rounds in the state.
 func pairRatios(ours, theirs []Round, state State) (ratios []float64) {
 	for _, o := range ours {
 		for _, t := range theirs {
@@ -160,8 +161,9 @@ func pairRatios(ours, theirs []Round, state State) (ratios []float64) {
 	return ratios
 }
 
-// betterRatio takes the ratios of one partition and of several: those that are enough
-// for a verdict, then those with the greater median. nil: there is no pair.
+// betterRatio chooses between the ratios of one partition and of eight. It prefers those
+// with enough pairs for a verdict, and then the greater median. It returns nil if there is
+// no pair.
 func betterRatio(all map[int][]float64) (partitions int, ratios []float64) {
 	for _, p := range []int{1, 8} {
 		now := all[p]
@@ -173,7 +175,7 @@ func betterRatio(all map[int][]float64) (partitions int, ratios []float64) {
 	return partitions, ratios
 }
 
-// ratios compares nvjournal with all others, near with near and apart with apart.
+// ratios compares nvjournal with all other engines, near with near and apart with apart.
 func (n Result) ratios() (all []Ratio) {
 	for _, theirs := range n.Rows {
 		if theirs.Engine == "nvjournal" {
@@ -194,7 +196,7 @@ func (n Result) ratios() (all []Ratio) {
 	return all
 }
 
-// ratio returns nil if there is no pair.
+// ratio returns a ratio, or nil if there is no pair.
 func (n Result) ratio(stream, baseline string, threads int, state State) *Ratio {
 	for k, r := range n.Ratios {
 		if r.Stream == stream && r.Baseline == baseline && r.Threads == threads && r.State == state {

@@ -21,15 +21,15 @@ type Options struct {
 	Streams []Recording
 	Rounds  int
 	Quick   bool
-	// FenceNanoseconds and LineNanoseconds make the memory of all that is
-	// measured slower, and MegabytesPerSecond narrower; 0: not, as papers 3
-	// and 4, which take DRAM as it is.
+	// FenceNanoseconds and LineNanoseconds add latency to the memory of all
+	// measurements, and MegabytesPerSecond limits its bandwidth. 0 means unchanged
+	// DRAM, as in papers 3 and 4.
 	FenceNanoseconds, LineNanoseconds, MegabytesPerSecond int
-	// Latencies are what each fence waits besides, ns, in a part of its own;
-	// nil: those of the program.
+	// Latencies are the additional waits of a fence in the section about slower
+	// memory, ns; nil means those of the program.
 	Latencies []int
-	// Only is the one section that is measured, as the program calls it; the others
-	// are taken over from Before. "": all.
+	// Only is the name of the one section to measure; the others are copied from
+	// Before. "" means all sections.
 	Only   string
 	Before Result
 	// Progress receives the messages of the program.
@@ -45,14 +45,14 @@ type Result struct {
 	Persistence string      `json:"persistence"`
 	RegionBytes uint64      `json:"region_bytes"`
 	Rounds      int         `json:"rounds"`
-	// Injected latency and bandwidth; 0: the memory's own.
+	// Injected latency and bandwidth; 0 means those of the memory.
 	FenceNanoseconds float64 `json:"fence_ns"`
 	LineNanoseconds  float64 `json:"line_ns"`
 	BytesPerSecond   float64 `json:"bytes_per_second"`
 
 	Streams []Stream `json:"streams"`
 	Rows    []Row    `json:"rows"`
-	// Ratios are what follows from Rows, near over near and apart over apart.
+	// Ratios are computed from Rows, near over near and apart over apart.
 	Ratios     []Ratio      `json:"ratios"`
 	Floor      []Update     `json:"floor"`
 	Commit     []Commit     `json:"commit"`
@@ -62,15 +62,16 @@ type Result struct {
 	Data       []Data       `json:"data"`
 	Latency    []Latency    `json:"latency"`
 	Machine    []Machine    `json:"machine"`
-	// Calibration is what Machine came to in each state, and Models what follows.
+	// Calibration is the result of Machine in each state. Models is computed from it.
 	Calibration []Calibration `json:"calibration"`
 	Models      []Model       `json:"models"`
 
-	// NearestNanoseconds is a line's way from one processor to another, at best, and
-	// AdditionNanoseconds an atomic addition without contention. They bound NVJNear.
+	// NearestNanoseconds is the shortest transfer of a line from one processor to
+	// another, and AdditionNanoseconds the time of an atomic addition without
+	// contention. They define the state NVJNear.
 	NearestNanoseconds  float64 `json:"nearest_line_transfer_ns"`
 	AdditionNanoseconds float64 `json:"atomic_addition_ns"`
-	// Later are the sections that were measured again by themselves, behind all.
+	// Later are the sections that were measured again later, alone.
 	Later []string `json:"measured_later,omitempty"`
 }
 
@@ -92,7 +93,7 @@ type Row struct {
 	Threads     int     `json:"threads"`
 	CommitEvery int     `json:"commit_every_operations"`
 	Rounds      []Round `json:"rounds"`
-	// Rates are what the rounds came to, those of each state apart.
+	// Rates are the results of the rounds, for each state.
 	Rates            []Rate   `json:"rates"`
 	BytesPerUpdate   *float64 `json:"bytes_per_update"`
 	FlushesPerUpdate *float64 `json:"flushes_per_update"`
@@ -173,14 +174,14 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	result, err := o.read([]byte(out))
 	if err != nil {
-		return result, fmt.Errorf("cannot read what %s measured: %w", o.Program, err)
+		return result, fmt.Errorf("cannot read the output of %s: %w", o.Program, err)
 	}
 	for k := range result.Order {
 		if o.Only != "" && o.Only != "order" {
-			break // computed before
+			break // computed in an earlier run
 		}
 		if err := result.Order[k].compute(); err != nil {
-			return result, fmt.Errorf("cannot compute what a checkpoint's order takes: %w", err)
+			return result, fmt.Errorf("cannot compute the time of a checkpoint's order: %w", err)
 		}
 	}
 	result.Host = report.ThisHost()
@@ -188,12 +189,14 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return result, nil
 }
 
-// read takes what the program printed; of one section alone, into what was before.
+// read parses the output of the program. If it has one section only, the others come from
+// Before.
 func (o Options) read(printed []byte) (result Result, err error) {
 	if o.Only == "" {
 		return result, json.Unmarshal(printed, &result)
 	}
-	// By keys: read into the old figures themselves, what is no longer there would stay.
+	// Replace whole sections by their keys. Decoding into the old result would keep
+	// old elements that the new section does not have.
 	all := make(map[string]json.RawMessage)
 	before, err := json.Marshal(o.Before)
 	if err != nil {
@@ -211,7 +214,7 @@ func (o Options) read(printed []byte) (result Result, err error) {
 	if err := json.Unmarshal(text, &result); err != nil {
 		return result, err
 	}
-	// All rounds are held to the shortest way that was ever seen.
+	// The state of all rounds depends on the shortest transfer of all runs.
 	if near := o.Before.NearestNanoseconds; near > 0 {
 		result.NearestNanoseconds = min(near, result.NearestNanoseconds)
 	}
@@ -221,7 +224,7 @@ func (o Options) read(printed []byte) (result Result, err error) {
 	return result, nil
 }
 
-// row returns nil if it was not measured.
+// row returns a row, or nil if it was not measured.
 func (n Result) row(stream, engine string, partitions, threads int) *Row {
 	for k, r := range n.Rows {
 		if r.Stream == stream && r.Engine == engine && r.Partitions == partitions && r.Threads == threads {

@@ -17,11 +17,11 @@ const (
 	CommitMicroseconds = 2.0
 	// TwoThreads is the rate of two threads over that of one.
 	TwoThreads = 1.8
-	// OverOneLock is the rate over that of the journal with one lock, with
-	// the number of threads where contention shows most.
+	// OverOneLock is the rate over that of the journal with one lock, at the number of
+	// threads with the most contention.
 	OverOneLock = 2.3
-	// BytesOverBlocks is how many times fewer bytes than with records of
-	// whole blocks.
+	// BytesOverBlocks is the bytes of records of whole blocks over those of records of
+	// lines.
 	BytesOverBlocks = 5.0
 )
 
@@ -169,7 +169,7 @@ func (n Result) overPmemobj(stream string, state State) verdict.Verdict {
 // Check says which bounds are missed, or have no verdict in any state; nil: none.
 func (n Result) Check() error { return verdict.Check(n.Verdicts()) }
 
-// missed lists the missed targets, for the top of the page.
+// missed lists the missed targets for the top of the page.
 func (n Result) missed() string {
 	var missed, none []string
 	for _, v := range n.Verdicts() {
@@ -185,7 +185,7 @@ func (n Result) missed() string {
 		text = append(text, "**Targets missed.** "+strings.Join(missed, "; ")+".")
 	}
 	if len(none) > 0 {
-		text = append(text, "**No verdict,** as there were too few rounds in the same state: "+strings.Join(none, "; ")+".")
+		text = append(text, "**No verdict,** because too few rounds were in the same state: "+strings.Join(none, "; ")+".")
 	}
 	if text == nil {
 		return "All targets are met."

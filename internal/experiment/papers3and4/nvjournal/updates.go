@@ -2,15 +2,14 @@ package nvjournal
 
 import "github.com/daybook-project/daybook/internal/experiment/statistics"
 
-// Update is one update of 256 bytes: nanoseconds with one thread, and with each
-// of two.
+// Update is the time of one update of 256 bytes, ns, with one thread and with two.
 type Update struct {
 	Engine     string        `json:"engine"`
 	Partitions int           `json:"partitions"`
 	Rounds     []UpdateRound `json:"rounds"`
 
-	// What the rounds came to. OverFloor is the time of one thread over that of the
-	// 256 bytes alone.
+	// The results of the rounds. OverFloor is the time of one thread over that of
+	// copy, flush and fence of the 256 bytes.
 	One       statistics.Spread `json:"one_thread_ns"`
 	OverFloor statistics.Spread `json:"over_floor"`
 	Two       []Two             `json:"two_threads"`
@@ -24,7 +23,7 @@ type UpdateRound struct {
 	Way               // around that of two threads
 }
 
-// Two is what two threads came to while the processors were in one state.
+// Two is the result of two threads while the processors were in one state.
 type Two struct {
 	State     State             `json:"state"`
 	Rounds    int               `json:"rounds"`
@@ -33,7 +32,7 @@ type Two struct {
 	OverOne statistics.Spread `json:"rate_over_one_thread"`
 }
 
-// two is what two threads came to in a state; zero: there was no such round.
+// two returns the result of two threads in a state; zero if there was no such round.
 func (u Update) two(state State) Two {
 	for _, t := range u.Two {
 		if t.State == state {
@@ -81,10 +80,10 @@ func (n *Result) evaluateUpdates(bound float64) {
 	}
 }
 
-// overOneLockUpdates are the ratios of nvjournal, with the better number of
-// partitions, to one lock, for updates of 256 bytes of two threads; nil: there is no
-// pair of rounds in this state. An update is one record: one fence for it is both
-// forms of one lock.
+// overOneLockUpdates returns the ratios of nvjournal to one lock, with the better number
+// of partitions, for updates of 256 bytes by two threads; nil if there is no pair of
+// rounds in this state. Such an update has one record, so both forms of one lock are the
+// same: one fence.
 func (n Result) overOneLockUpdates(state State) []float64 {
 	all := make(map[int][]float64)
 	for _, partitions := range []int{1, 8} {
