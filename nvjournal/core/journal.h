@@ -213,7 +213,7 @@ struct nvj_partition {
 struct nvj_cpu {
 	NVJ_ALONE uint64_t begun[NVJ_SLOTS];
 	uint64_t ended_here[NVJ_SLOTS]; /* changed by platform.add_here, and by nothing else */
-	uint64_t ended[NVJ_SLOTS];      /* changed by other processors */
+	uint64_t ended[NVJ_SLOTS];      /* handles that add_here could not count */
 	NVJ_ALONE uint64_t quota; /* credits that the handles started here may have together */
 	uint64_t reserved;        /* atomic: for each reservation 1 and its credits, shifted */
 	uint64_t begun_4g;        /* how often 2^32 handles were counted in one of begun */
@@ -336,7 +336,7 @@ struct nvj {
 	uint64_t frozen;
 	uint64_t checkpoints;
 	uint64_t blocks_home;
-	uint32_t shrinks;                        /* each worker starts at another partition */
+	uint32_t shrinks;                        /* each shrink starts at another partition */
 	uint64_t first_line[NVJ_MAX_PARTITIONS]; /* head at open */
 };
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A key-value store that survives kill -9 and power failures, in one file of
- * fixed size: a hash table whose buckets are the journal's blocks.
+ * A key-value store in one file of fixed size. It survives kill -9 and power
+ * failures. It is a hash table whose buckets are the blocks of the journal.
  *
- *	kv FILE put KEY VALUE | del KEY | get KEY | list
- *	kv FILE				such commands from standard input, a line each
+ * 	kv FILE put KEY VALUE | del KEY | get KEY | list
+ * 	kv FILE				such commands from standard input, one per line
  *
- * FILE holds the blocks, FILE.journal the journal: put it into persistent
- * memory, and a put costs a copy and two fences. What a put prints is safe. With
- * --allow-volatile before FILE the journal may be a plain file, for development.
+ * FILE has the blocks, and FILE.journal is the journal. In persistent memory, a
+ * put costs a copy and two fences. When put prints its result, the data are
+ * safe. With --allow-volatile before FILE the journal may be a plain file, for
+ * development.
  */
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +31,10 @@ _Static_assert(sizeof(union block) == NVJ_BLOCK_BYTES, "a bucket is a block");
 
 static struct nvju *store;
 
-/* What was logged last counts; what the journal does not know is at home. */
+/*
+ * The last logged version is valid. A block that the journal does not know is
+ * at home.
+ */
 static int read_block(uint64_t n, union block *block)
 {
 	return nvj_peek(store->journal, n, block) ? 0 : nvju_disk_read(store->disk, n, block);
@@ -45,7 +49,7 @@ static uint64_t bucket_of(const char *key)
 	return 1 + hash % BUCKETS;
 }
 
-/* The key's entry; else a free one; else NULL. */
+/* The entry of the key; otherwise a free entry; otherwise NULL. */
 static struct entry *find(union block *bucket, const char *key)
 {
 	struct entry *free = NULL;
@@ -58,7 +62,10 @@ static struct entry *find(union block *bucket, const char *key)
 	return free;
 }
 
-/* Puts, or deletes with value "". Bucket and count change in one handle: both, or neither. */
+/*
+ * Puts a value, or deletes with value "". Bucket and count change in one
+ * handle: both or neither.
+ */
 static int change(const char *key, const char *value)
 {
 	uint64_t number = bucket_of(key), tid;
@@ -69,19 +76,25 @@ static int change(const char *key, const char *value)
 
 	if (error)
 		return error;
-	/* The journal sees the blocks as they are, to find later what changed. */
+	/*
+	 * The journal sees the blocks before the change, to find the changed
+	 * lines later.
+	 */
 	if (!(error = read_block(number, &bucket)) && !(error = read_block(0, &head)) &&
 	    !(error = nvj_access(&handle, number, &bucket)) &&
 	    !(error = nvj_access(&handle, 0, &head)) && (entry = find(&bucket, key))) {
 		head.keys += (value[0] != 0) - (entry->key[0] != 0);
 		strncpy(entry->key, value[0] ? key : "", sizeof(entry->key));
 		strncpy(entry->value, value, sizeof(entry->value));
-		/* A put is 2 to 3 lines of 64 bytes here, and its header; not 4096 bytes. */
+		/*
+		 * A put logs 2 to 3 lines of 64 bytes and a header, not 4096
+		 * bytes.
+		 */
 		error = nvj_log(&handle, number, &bucket, NVJ_COMPARE);
 		if (error >= 0)
 			error = nvj_log(&handle, 0, &head, NVJ_COMPARE);
 		if (error < 0)
-			nvj_abort(store->journal, error); /* never a half of it */
+			nvj_abort(store->journal, error); /* never a part of it */
 	} else if (!error && value[0]) {
 		error = NVJ_ENOSPC; /* the bucket is full */
 	}
@@ -89,7 +102,7 @@ static int change(const char *key, const char *value)
 	return error < 0 ? error : nvj_commit(store->journal, tid); /* as fsync */
 }
 
-/* Shows all keys. NVJ_EUCLEAN: the count in block 0 does not fit them. */
+/* Shows all keys. NVJ_EUCLEAN: the count in block 0 is wrong. */
 static int list(void)
 {
 	union block block;
@@ -105,7 +118,10 @@ static int list(void)
 	return read_block(0, &block) ? NVJ_EIO : block.keys == keys ? 0 : NVJ_EUCLEAN;
 }
 
-/* Up to three words, then NULL. 0; 1: there is no such key; or an error. */
+/*
+ * Runs a command of at most three words, then NULL. Returns 0; 1: there is no
+ * such key; or an error.
+ */
 static int run(char **word)
 {
 	const char *key = word[1] ? word[1] : "", *value = word[1] && word[2] ? word[2] : "";
@@ -128,9 +144,12 @@ static int run(char **word)
 
 int main(int count, char **words)
 {
-	/* For development: a journal in a plain file. */
+	/* For development: the journal in a plain file. */
 	bool volatile_too = count > 1 && !strcmp(words[1], "--allow-volatile");
-	/* Makes a journal of 4 rings when there is none; recovers it, if it was killed. */
+	/*
+	 * Makes a journal of 4 rings if there is none. Recovers it if the
+	 * program was killed.
+	 */
 	const struct nvju_options options = {.region_size_bytes = 4 << 20,
 					     .create_partitions = 4,
 					     .region_flags = volatile_too ? NVJ_ALLOW_VOLATILE : 0,

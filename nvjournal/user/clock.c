@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clocks. clock_gettime takes 20 to 50 ns, too much to emulate a latency of 100;
- * the time-stamp counter, where it is invariant, takes 10 and is calibrated once.
+ * Clocks. clock_gettime takes 20 to 50 ns, which is too long to emulate a
+ * latency of 100 ns. The time-stamp counter takes 10 ns. It is used where it is
+ * invariant, and is calibrated once.
  */
 #include <pthread.h>
 #include <time.h>
@@ -29,7 +30,9 @@ static void calibrate(void)
 	unsigned a, b, c, d;
 	uint64_t began_ns, ended_ns, began;
 
-	/* Invariant TSC: runs at one rate in every state of the processor. */
+	/*
+	 * Invariant TSC: its rate is the same in every state of the processor.
+	 */
 	if (!__get_cpuid(0x80000007, &a, &b, &c, &d) || !(d & 1u << 8))
 		return;
 	began_ns = nvju_monotonic_ns();

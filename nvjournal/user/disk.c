@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of all disks: the limits are checked and the counts kept here. */
+/*
+ * The functions of all disks. Limits are checked and operations are counted
+ * here.
+ */
 #include <stddef.h>
 
 #include "disk.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What disks share: disk.c passes calls on and counts, disk_file.c and disk_memory.c do them. */
+/*
+ * Common parts of disks: disk.c counts and calls the functions of disk_file.c
+ * or disk_memory.c.
+ */
 #ifndef NVJU_DISK_H
 #define NVJU_DISK_H
 
@@ -10,18 +13,23 @@ struct nvju_disk_kind {
 	int (*start_write)(struct nvju_disk *disk, unsigned queue, struct nvj_write *write);
 	struct nvj_write *(*finish_write)(struct nvju_disk *disk, unsigned queue);
 	int (*flush)(struct nvju_disk *disk);
-	/* Nothing is in flight any more but what finish_write would return. */
+	/*
+	 * No write is in flight any more. Some may have ended without a
+	 * finish_write.
+	 */
 	void (*close)(struct nvju_disk *disk);
 };
 
-/* The first member of each kind's own struct. */
+/* The first member of the structure of each kind of disk. */
 struct nvju_disk {
 	const struct nvju_disk_kind *kind;
 	struct nvju_disk_counts counts; /* atomic */
 	char how[96];
 };
 
-/* disk_queue.c: writes of one queue, by io_uring or one after the other. */
+/*
+ * disk_queue.c: the writes of one queue, with io_uring or one after the other.
+ */
 struct nvju_queue;
 
 /* NULL: no memory. */
@@ -29,7 +37,9 @@ struct nvju_queue *nvju_queue_new(int fd, const char *path, bool direct, bool ur
 int nvju_queue_start(struct nvju_queue *queue, struct nvj_write *write);
 struct nvj_write *nvju_queue_finish(struct nvju_queue *queue);
 void nvju_queue_free(struct nvju_queue *queue);
-/* Whether this process may use io_uring at all: containers often may not. */
+/*
+ * Says whether this process may use io_uring. In containers it often may not.
+ */
 bool nvju_queue_uring_works(void);
 
 #endif

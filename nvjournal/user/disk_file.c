@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Disks that are files or block devices: opened with O_DIRECT where that works,
- * as what checkpoint writes is not read again soon and would only fill the page
- * cache. Each queue is made when it is first used.
+ * Disks that are files or block devices. They are opened with O_DIRECT where
+ * that works: the blocks that a checkpoint writes are not read again soon, and
+ * would only fill the page cache. Each queue is created when it is first used.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@ struct file_disk {
 	struct nvju_disk disk;
 	int fd;
 	bool direct, uring, device;
-	bool flush_failed; /* atomic: for good, as the kernel forgets what it could not write */
+	bool flush_failed; /* atomic: permanent, because the kernel drops failed writes */
 	struct nvju_queue *queues[NVJ_MAX_QUEUES];
 	char path[];
 };
@@ -39,7 +39,9 @@ static int file_read(struct nvju_disk *disk, uint64_t block, void *image)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		/* Behind a part of a sector there is only the file's end. */
+		/*
+		 * After a part of a sector there is only the end of the file.
+		 */
 		if (n < 0 && errno == EINVAL && have)
 			n = 0;
 		if (n < 0 || (n == 0 && file->device))
@@ -112,7 +114,7 @@ static const struct nvju_disk_kind file_kind = {
 	.close = file_close,
 };
 
-/* Some file systems take the flag, and refuse the first read. */
+/* Some file systems accept the flag, and then refuse the first read. */
 static bool direct_works(int fd)
 {
 	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
@@ -127,7 +129,10 @@ static int open_file(struct file_disk *file, unsigned flags)
 
 	if (flags & NVJU_DISK_CREATE && !(flags & NVJU_DISK_READ_ONLY))
 		mode |= O_CREAT;
-	/* A mounted device is refused (O_EXCL): two would write to it. */
+	/*
+	 * A mounted device is refused (O_EXCL), because the file system would
+	 * write to it, too.
+	 */
 	if (stat(file->path, &status) == 0 && S_ISBLK(status.st_mode)) {
 		file->device = true;
 		if (!(flags & NVJU_DISK_READ_ONLY))

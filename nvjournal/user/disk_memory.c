@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk in memory: for tests, which make it fail, tear writes and lose its
- * cache, and for measurements, which give it channels and a time for each
- * write. A write is carried out when it ends, not when it starts: whoever
- * changes or frees the image too early is found out.
+ * A disk in memory. Tests make it fail, tear its writes and lose its cache.
+ * Measurements give it channels and a time for each write. A write takes effect
+ * when it ends, and not when it starts. So a test detects an image that is
+ * changed or freed too early.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -30,8 +30,8 @@ struct memory_disk {
 	struct nvju_disk_model model;
 	uint64_t blocks;
 	uint8_t *bytes;
-	uint8_t *stable; /* if cached: as of the last flush */
-	uint8_t *dirty;  /* if cached: a byte for each block, differs from stable */
+	uint8_t *stable; /* if cached: the content at the last flush */
+	uint8_t *dirty;  /* if cached: one byte for each block; set if it differs from stable */
 	pthread_mutex_t lock;
 	struct nvju_disk_faults faults;
 	uint64_t random;
@@ -51,7 +51,10 @@ static uint64_t next_random(uint64_t *state)
 	return *state * UINT64_C(0x2545f4914f6cdd1d);
 }
 
-/* Whether this one fails. left: 1 is now, 0 never. Under lock. */
+/*
+ * Says whether this operation fails. left: 1 is now, 0 never. The caller holds
+ * the lock.
+ */
 static bool fails(struct memory_disk *memory, uint64_t *left)
 {
 	if (*left == 0)
@@ -80,7 +83,10 @@ static void sleep_until(uint64_t until_ns)
 	uint64_t now = nvju_monotonic_ns();
 
 	while (now < until_ns) {
-		/* A sleep ends 60 us late; what is shorter is waited for awake. */
+		/*
+		 * A sleep ends 60 us late, so shorter times are waited for
+		 * busily.
+		 */
 		if (until_ns - now > 100000) {
 			uint64_t ns = until_ns - now - 60000;
 			struct timespec pause = {
@@ -113,7 +119,7 @@ static int memory_read(struct nvju_disk *disk, uint64_t block, void *image)
 	return 0;
 }
 
-/* The channel that is free first takes it. */
+/* The channel that is free first takes the write. */
 static uint64_t time_of_write(struct memory_disk *memory)
 {
 	uint64_t now = nvju_monotonic_ns();
@@ -148,7 +154,7 @@ static int memory_start_write(struct nvju_disk *disk, unsigned queue, struct nvj
 	return 0;
 }
 
-/* Under lock. */
+/* The caller holds the lock. */
 static void carry_out(struct memory_disk *memory, const struct nvj_write *write)
 {
 	uint8_t *to = memory->bytes + write->block * NVJ_BLOCK_BYTES;

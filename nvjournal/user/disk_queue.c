@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue of writes: an io_uring with up to NVJ_QUEUE_DEPTH of them in flight,
- * or, where io_uring is refused (many containers), pwrite one after the other.
- * Used by one thread at a time.
+ * A queue of writes: an io_uring with at most NVJ_QUEUE_DEPTH writes in flight.
+ * Where io_uring is refused (in many containers), pwrite, one write after the
+ * other. One thread at a time uses a queue.
  */
 #include <errno.h>
 #include <liburing.h>
@@ -13,7 +13,7 @@
 #include "disk.h"
 #include "error.h"
 
-/* So many are handed to the kernel in one call, at the latest. */
+/* At most so many writes are passed to the kernel in one call. */
 #define BATCH 8u
 
 struct slot {
@@ -30,7 +30,10 @@ struct nvju_queue {
 	unsigned unsubmitted;
 	struct slot slots[NVJ_QUEUE_DEPTH];
 	unsigned used;
-	/* Without io_uring: those that have ended, oldest first from first. */
+	/*
+	 * Without io_uring: the writes that have ended. The oldest one is at
+	 * first.
+	 */
 	struct nvj_write *ended[NVJ_QUEUE_DEPTH];
 	unsigned first;
 	uint8_t *copies; /* NVJ_QUEUE_DEPTH blocks, if direct */
@@ -85,7 +88,7 @@ static int write_now(struct nvju_queue *queue, struct slot *slot)
 			continue;
 		if (n <= 0)
 			return write_error(queue, slot->write, n < 0 ? errno : ENOSPC);
-		/* What is left of a short direct write is no longer aligned. */
+		/* The rest of a short direct write is not aligned any more. */
 		if (queue->direct && n < (ssize_t)NVJ_BLOCK_BYTES)
 			return write_error(queue, slot->write, EIO);
 		slot->done += (unsigned)n;
@@ -122,7 +125,7 @@ static bool prepare(struct nvju_queue *queue, struct slot *slot)
 	return true;
 }
 
-/* True: the slot's write has ended. */
+/* True: the write of the slot has ended. */
 static bool complete(struct nvju_queue *queue, struct slot *slot, int result)
 {
 	if (result == -EINTR || result == -EAGAIN)
@@ -174,7 +177,10 @@ static struct nvj_write *finish_uring(struct nvju_queue *queue)
 		if (complete(queue, slot, result))
 			return release(queue, slot);
 	}
-	/* The ring itself is broken: nobody will ever tell of these writes. */
+	/*
+	 * The ring itself failed: the result of these writes will never be
+	 * known.
+	 */
 	for (unsigned n = 0; n < NVJ_QUEUE_DEPTH; n++)
 		if (queue->slots[n].write) {
 			queue->slots[n].write->error =
@@ -214,7 +220,7 @@ int nvju_queue_start(struct nvju_queue *queue, struct nvj_write *write)
 		}
 		queue->used++;
 		if (queue->unsubmitted >= BATCH)
-			submit(queue, 0); /* what fails here is seen by finish */
+			submit(queue, 0); /* finish reports a failure of this */
 		return 0;
 	}
 	write->error = write_now(queue, slot);

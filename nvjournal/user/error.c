@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Errors as sentences: what was wanted, on what, what happened, what to do. One
- * for each thread, so that threads which fail do not mix their words.
+ * Error texts: what failed, for which file, why, and what to do. There is one
+ * text for each thread, so that failing threads do not mix their texts.
  */
 #include <errno.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the shared library exports. The library is compiled with hidden symbols
- * and this file before everything else: only what the public headers declare
- * can be seen from outside, so the headers need no attributes.
+ * The symbols that the shared library exports. The library is compiled with
+ * hidden symbols, and this file comes first. So only the declarations of the
+ * public headers are visible outside, and the headers need no attributes.
  */
 #pragma GCC visibility push(default)
 #include "nvjournal.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Findings of check and recovery, in words. */
+/* Texts for the findings of check and recovery. */
 #include <inttypes.h>
 #include <stdio.h>
 

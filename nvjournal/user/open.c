@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvju_open: a journal for a program that just wants one, from two paths. */
+/* nvju_open: opens a journal from two paths. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,22 +10,25 @@
 #include "region.h"
 
 /*
- * What format writes, except the commit ring, is all 0. Or there are only the tails
- * of transaction 0: of a format that was killed before its superblocks. A journal
- * that was ever open has later ones; it is not made anew though its superblocks are
- * gone.
+ * Says whether the region is unused: all that format writes, except the commit
+ * ring, is 0. Or there are only the tails of transaction 0, from a format that
+ * was killed before it wrote its superblocks. A journal that was opened before
+ * has later tails. It is not made anew, even if its superblocks are lost.
  */
 static bool untouched(const struct nvj_region *region)
 {
 	uint8_t at[NVJ_COMMITS_OFFSET];
 	uint64_t n;
 
-	/* What cannot be read is not for a new journal. */
+	/* Memory that cannot be read is not used for a new journal. */
 	if (nvju_read_memory(at, region->base,
 			     region->size_bytes < sizeof(at) ? region->size_bytes : sizeof(at)))
 		return false;
 	for (n = 0; n < NVJ_COMMITS_OFFSET && n < region->size_bytes; n++) {
-		/* In the word of either copy: behind 6 bytes of the transaction. */
+		/*
+		 * In the word of either copy: after the 6 bytes of the
+		 * transaction.
+		 */
 		uint64_t in_word =
 			n - (n < NVJ_TAIL_COPY_OFFSET ? NVJ_TAIL_OFFSET : NVJ_TAIL_COPY_OFFSET);
 
@@ -159,7 +162,10 @@ int nvju_close(struct nvju *opened)
 
 	if (!opened)
 		return 0;
-	/* Without workers whoever needs room makes it: it works on if it cannot be closed. */
+	/*
+	 * Without workers, the thread that needs room makes it. So the journal
+	 * still works if it cannot be closed.
+	 */
 	nvju_workers_stop(opened->workers);
 	opened->workers = NULL;
 	error = nvj_close(opened->journal);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine asks of the world, of Linux: memory, futex, clock, and a disk of ours. */
+/* The platform of the engine on Linux: memory, futex, clock, and a disk. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -16,7 +16,10 @@
 #include "nvjournal_user.h"
 #include "processor.h"
 
-/* Memory of so many bytes is of large pages: a ring's flags, which each lap goes through. */
+/*
+ * An allocation of this size or more uses large pages. The flags of a ring are
+ * that large, and each lap accesses all of them.
+ */
 #define LARGE_PAGE_BYTES ((size_t)2 << 20)
 #define LARGE_BYTES (2 * LARGE_PAGE_BYTES)
 
@@ -24,7 +27,10 @@ static size_t alignment(size_t bytes)
 {
 	if (bytes >= LARGE_BYTES)
 		return LARGE_PAGE_BYTES;
-	/* A whole page begins at one: images go to the disk by O_DIRECT without a copy. */
+	/*
+	 * A whole page is aligned to a page, so that O_DIRECT can write images
+	 * without a copy.
+	 */
 	if (bytes >= NVJ_BLOCK_BYTES && bytes % NVJ_BLOCK_BYTES == 0)
 		return NVJ_BLOCK_BYTES;
 	return NVJ_LINE_BYTES;
@@ -42,7 +48,7 @@ static void *allocate(void *context, size_t bytes)
 		rounded = NVJ_LINE_BYTES;
 	if (posix_memalign(&memory, alignment(rounded), rounded))
 		return NULL;
-	/* Where the kernel has no large pages, small ones do. */
+	/* If the kernel has no large pages, small ones are used. */
 	if (rounded >= LARGE_BYTES)
 		(void)madvise(memory, rounded, MADV_HUGEPAGE);
 	memset(memory, 0, rounded);
@@ -164,7 +170,7 @@ void nvju_uuid(uint8_t uuid[16])
 		if (n > 0)
 			have += (size_t)n;
 	}
-	/* Version 4, variant 1 (RFC 9562): random; and so never 0. */
+	/* Version 4, variant 1 (RFC 9562): random, and so never 0. */
 	uuid[6] = (uint8_t)((uuid[6] & 0x0f) | 0x40);
 	uuid[8] = (uint8_t)((uuid[8] & 0x3f) | 0x80);
 }

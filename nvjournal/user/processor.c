@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * By a restartable sequence (rseq(2), Linux 4.18; glibc registers each thread since
- * 2.35): a few instructions of which the kernel knows. If the thread loses the
- * processor between the first and the last, or gets a signal, it goes on at another
- * place; so who has read that he is on a processor still is when he adds.
+ * Additions to counters of a processor, with a restartable sequence (rseq(2),
+ * Linux 4.18; glibc registers each thread since 2.35). The sequence is a few
+ * instructions that the kernel knows. If the thread is preempted or gets a
+ * signal between the first and the last of them, it continues at another place.
+ * So a thread that has read its processor number is still on that processor
+ * when it adds.
  */
 #include "processor.h"
 
 #include <sched.h>
 #include <stddef.h>
 
-/* ThreadSanitizer does not see what is not written in C. */
+/* ThreadSanitizer does not see accesses in assembly. */
 #if defined(__SANITIZE_THREAD__)
 #define WATCHED 1
 #elif defined(__has_feature)
@@ -48,10 +50,11 @@ static int number(void)
 }
 
 /*
- * From 1 to 2 it is a sequence, of which 3 is the description: version, flags, first
- * instruction, length, and where to go on if it was broken, 4. What lies before that
- * is the signature that the kernel looks for. The description is taken back, as the
- * kernel would look at it later, when the library is perhaps not mapped any more.
+ * The sequence is from label 1 to 2. Its description is at 3: version, flags,
+ * first instruction, length, and the address 4, at which an interrupted
+ * sequence continues. Before that address is the signature that the kernel
+ * checks. The pointer to the description is cleared at the end, because the
+ * kernel would read it later, when the library may be unmapped.
  */
 bool nvju_add_here(unsigned processor, uint64_t *word, uint64_t value)
 {
@@ -70,7 +73,7 @@ bool nvju_add_here(unsigned processor, uint64_t *word, uint64_t value)
 		     "2:\n\t"
 		     "movq $0, %%fs:8(%[thread])\n\t"
 		     ".pushsection .text.unlikely, \"ax\"\n\t"
-		     ".byte 0x0f, 0xb9, 0x3d\n\t" /* ud1, so that it is an instruction */
+		     ".byte 0x0f, 0xb9, 0x3d\n\t" /* ud1, so that the bytes are an instruction */
 		     ".long 0x53053053\n"
 		     "4:\n\t"
 		     "movq $0, %%fs:8(%[thread])\n\t"
@@ -110,7 +113,7 @@ bool nvju_add_here(unsigned processor, uint64_t *word, uint64_t value)
 
 unsigned nvju_processor(void)
 {
-	/* Negative as long as the thread is not registered. */
+	/* Negative while the thread is not registered. */
 	int processor = number();
 
 	return processor < 0 ? 0 : (unsigned)processor;

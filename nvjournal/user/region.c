@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions of files and devices: the size, the lock, the mapping. A mapping with
- * MAP_SYNC is memory that persists by the processor's own instructions; any
- * other is pages that the kernel must be asked to write (region_file.c).
+ * Regions of files and devices: the size, the lock, the mapping. With MAP_SYNC,
+ * the processor's own instructions make stores persistent. Without it, the
+ * kernel must be asked to write the pages (region_file.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,7 @@
 #define MAP_SHARED_VALIDATE 0x03
 #endif
 
-/* The size of a character device (device DAX) is in sysfs only. */
+/* The size of a character device (device DAX) is available only in sysfs. */
 static int dax_size(const struct stat *status, uint64_t *size)
 {
 	char path[96];
@@ -74,8 +74,9 @@ static int size_of(int fd, const char *path, const struct stat *status, uint64_t
 }
 
 /*
- * An open-file-description lock of the bytes mapped: two slices of one device
- * may be open at once, one slice may not, in this process neither.
+ * Takes an open-file-description lock of the mapped bytes. Two slices of one
+ * device may be open at the same time, but one slice only once, also within
+ * this process.
  */
 static int lock(int fd, const char *path, uint64_t offset, uint64_t size, bool read_only)
 {
@@ -96,7 +97,10 @@ static int lock(int fd, const char *path, uint64_t offset, uint64_t size, bool r
 	return nvju_fail(-errno, "cannot lock region %s: %s", path, strerror(errno));
 }
 
-/* Makes a file long enough, with its blocks: a hole could have none left when it is written. */
+/*
+ * Extends a file and allocates its blocks. A hole might find no free block when
+ * it is written.
+ */
 static int extend(int fd, const char *path, uint64_t from, uint64_t end)
 {
 	int error = posix_fallocate(fd, (off_t)from, (off_t)(end - from));
@@ -110,8 +114,8 @@ static int extend(int fd, const char *path, uint64_t from, uint64_t end)
 }
 
 /*
- * Whether what is committed to it would survive a loss of power: before a file is made
- * longer, and nobody but its reader may do without.
+ * Checks that commits survive a power failure. This runs before a file is
+ * extended. Only a reader, or NVJ_ALLOW_VOLATILE, can do without.
  */
 static int check_durable(const struct nvju_region *region, const char *path,
 			 const struct stat *status, unsigned flags)
@@ -123,7 +127,7 @@ static int check_durable(const struct nvju_region *region, const char *path,
 	if (S_ISBLK(status->st_mode) && nvju_is_pmem_block(status->st_rdev))
 		return 0;
 	if (S_ISCHR(status->st_mode)) {
-		/* The mapping wants more of offset and size: it says so by itself. */
+		/* The mapping of device DAX checks offset and size itself. */
 		if (!nvju_needs_host_flush(status->st_rdev))
 			return 0;
 		return nvju_fail(
@@ -183,9 +187,10 @@ static int map(struct nvju_region *region, const char *path, uint64_t offset, ui
 }
 
 /*
- * What the kernel wrote to a block device by DAX its page cache does not know: that is
- * emptied, here and at the end. Pages around those that are wanted are not read ahead:
- * they may be of another slice, which changes.
+ * The page cache of a block device does not contain what the kernel wrote
+ * through DAX. So the page cache is emptied, here and at the end. There is no
+ * read-ahead, because the neighbouring pages may belong to another slice, which
+ * changes.
  */
 static int enter_device(struct nvju_region *region, const char *path, dev_t device, uint64_t offset,
 			uint64_t size, unsigned flags)
@@ -195,7 +200,7 @@ static int enter_device(struct nvju_region *region, const char *path, dev_t devi
 	if (error)
 		return error;
 	region->device = true;
-	/* Not for who may not: then it is as fresh as it is. */
+	/* A process without the permission reads what is in the page cache. */
 	(void)ioctl(region->fd, BLKFLSBUF, 0);
 	return 0;
 }
@@ -306,13 +311,16 @@ void nvju_region_close(struct nvju_region *region)
 	if (region->region.base)
 		munmap(region->region.base, region->region.size_bytes);
 	if (region->device) {
-		/* Each fence has written its pages: nothing can fail here that matters. */
+		/*
+		 * Each fence has written its pages, so a failure here does not
+		 * matter.
+		 */
 		(void)fsync(region->fd);
 		(void)ioctl(region->fd, BLKFLSBUF, 0);
 	}
 	if (region->fd >= 0)
 		close(region->fd);
-	/* The last: then others may have it. */
+	/* Released last: then others may use the range. */
 	if (region->claim_fd >= 0)
 		close(region->claim_fd);
 	free(region);

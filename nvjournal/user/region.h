@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What regions share: region.c maps them, region_file.c and region_dram.c persist them. */
+/*
+ * Common parts of regions: region.c maps them; region_file.c and region_dram.c
+ * make stores persistent.
+ */
 #ifndef NVJU_REGION_H
 #define NVJU_REGION_H
 
@@ -9,9 +12,9 @@
 
 struct nvju_region {
 	struct nvj_region region;
-	struct nvj_persistence persistence; /* unless the processor's own is used as it is */
+	struct nvj_persistence persistence; /* used if the processor's own table is not used */
 	int fd;                             /* -1: none */
-	int claim_fd;                       /* -1: none; of a block device: others keep off */
+	int claim_fd; /* -1: none; for a block device: the claim against other users */
 	bool read_only;
 	bool device;  /* a block device, with a page cache */
 	bool catches; /* counted by region_read.c */
@@ -20,29 +23,36 @@ struct nvju_region {
 	struct nvju_dram model;
 	const struct nvj_persistence *under;
 	double ns_per_byte;
-	uint64_t free_at_ns; /* when the emulated memory has taken all that was written */
+	uint64_t free_at_ns; /* when the emulated memory will have accepted all written data */
 };
 
-/* region_durable.c: what a device that is not mapped, or is, says of its memory. */
-/* A block device of persistent memory, or one that is made of such, or a part of it. */
+/* region_durable.c: what sysfs says about the memory of a device. */
+/*
+ * A block device of persistent memory, or a device that consists of such
+ * devices, or a part of one.
+ */
 bool nvju_is_pmem_block(dev_t device);
-/* Device DAX whose memory needs a flush by the host. */
+/* Device DAX whose memory only the host can flush. */
 bool nvju_needs_host_flush(dev_t device);
 
 /*
- * region_claim.c: the range of the block device is this region's alone until claim_fd is
- * closed. A region that is only read is not claimed: -EBUSY if the range is in use now.
+ * region_claim.c: claims the range of the block device for this region until
+ * claim_fd is closed. A region that is only read is not claimed: -EBUSY if the
+ * range is in use now.
  */
 int nvju_claim(struct nvju_region *region, const char *path, dev_t device, uint64_t offset,
 	       uint64_t size);
 
-/* region_read.c: from here on, and until it is released, the region is read so. */
+/*
+ * region_read.c: reads of the region return errors until the region is
+ * released.
+ */
 void nvju_catch_bus_errors(struct nvju_region *region);
 void nvju_release_bus_errors(struct nvju_region *region);
-/* 0; NVJ_EIO: memory failed (SIGBUS). */
+/* Returns 0, or NVJ_EIO: the memory failed (SIGBUS). */
 int nvju_read_memory(void *to, const void *from, size_t bytes);
 
-/* Makes the region's persistence one of msync. */
+/* Makes the region persistent with msync. */
 void nvju_region_use_msync(struct nvju_region *region);
 
 #endif

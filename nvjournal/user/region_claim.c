@@ -2,13 +2,15 @@
 /*
  * A slice of a block device, for this process alone.
  *
- * Where ext4nvj is loaded it keeps the slices: it may have the device open for mounts
- * of other slices, exclusively, and takes claims of programs (kernel/platform/claims.c).
- * A claim lasts as long as its file is open, so it ends with the process. Elsewhere the
- * device is opened exclusively as a whole; so it is if ext4nvj cannot use it (no DAX),
- * or this process may not claim: then nothing of it is mounted, or the open fails.
+ * If ext4nvj is loaded, it manages the slices. It may have opened the device
+ * exclusively, for mounts of other slices, and it accepts claims of programs
+ * (kernel/platform/claims.c). A claim lasts as long as its file is open, so it
+ * ends with the process. Otherwise the whole device is opened exclusively. The
+ * same happens if ext4nvj cannot use the device (no DAX), or if this process
+ * may not claim: then either nothing of the device is mounted, or the open
+ * fails.
  *
- * Who only reads claims nothing, and so keeps no mount and no other process out.
+ * A reader claims nothing, so it blocks no mount and no other process.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +26,8 @@
 #define REGIONS "/proc/fs/ext4nvj/regions"
 
 /*
- * Whoever uses bytes of that range, as ext4nvj says it; "" if nobody does. False: it does
- * not say.
+ * Finds the user of bytes in that range, as ext4nvj reports it; "" if there is
+ * none. False: ext4nvj does not report it.
  */
 static bool find_user(dev_t device, uint64_t offset, uint64_t size, char *user, size_t bytes)
 {
@@ -70,7 +72,7 @@ static int busy(const char *path, dev_t device, uint64_t offset, uint64_t size)
 			 path, strerror(EBUSY));
 }
 
-/* 1: it is ours; 0: ext4nvj does not decide; or a negative error. */
+/* 1: the range is claimed. 0: ext4nvj does not decide. Or a negative error. */
 static int claim(struct nvju_region *region, const char *path, dev_t device, uint64_t offset,
 		 uint64_t size)
 {
@@ -100,7 +102,9 @@ int nvju_claim(struct nvju_region *region, const char *path, dev_t device, uint6
 	char user[200];
 	int probe, result;
 
-	/* Who only reads keeps nobody from it: he looks whether it is in use, and claims nothing.
+	/*
+	 * A reader does not block others. It checks whether the range is in
+	 * use, and claims nothing.
 	 */
 	if (region->read_only && find_user(device, offset, size, user, sizeof(user)))
 		return user[0] ? busy(path, device, offset, size) : 0;

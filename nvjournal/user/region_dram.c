@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Regions of anonymous memory, and memory slower than it: each line written may
- * take longer, a fence may, and all threads together may have only so many
- * bytes per second. The bandwidth is one queue: a write takes its turn at the
- * end of it, without waiting; the fence waits until the thread's turn is over,
- * as a fence of real memory does.
+ * Regions of anonymous memory, and emulated memory that is slower than DRAM.
+ * Each written line and each fence can take longer, and all threads together
+ * can have a limited bandwidth. The bandwidth is one queue. A write goes to the
+ * end of the queue without waiting. The fence waits until the queue has
+ * processed the thread's writes, as a fence of real memory does.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #include "error.h"
 #include "region.h"
 
-/* When the memory will have taken what this thread wrote. */
+/* When the memory will have accepted what this thread wrote. */
 static _Thread_local uint64_t mine_until_ns;
 
 static void take_turn(struct nvju_region *region, size_t bytes)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What sysfs says of a device's memory. Block devices of persistent memory are those of
- * the kernel's bus "nd" (in raw mode, too) and whatever has DAX, as device mapper on
- * them. Memory of virtio-pmem is in the host's page cache: its bus has that provider
+ * What sysfs says about the memory of a device. Block devices of persistent
+ * memory are those of the kernel's bus "nd" (in raw mode, too), and all devices
+ * with DAX, such as device mapper on them. The memory of virtio-pmem is in the
+ * page cache of the host: its bus has that provider
  * (drivers/nvdimm/virtio_pmem.c of Linux).
  */
 #include <limits.h>
@@ -14,7 +15,7 @@
 
 #include "region.h"
 
-/* The first line of a file of sysfs is that text. */
+/* Says whether the first line of a file in sysfs is that text. */
 static bool says(const char *directory, const char *name, const char *text)
 {
 	char path[PATH_MAX + 64], line[64] = "";
@@ -44,7 +45,7 @@ static bool on_bus(const char *directory, const char *bus)
 	return strrchr(target, '/') && !strcmp(strrchr(target, '/') + 1, bus);
 }
 
-/* The device's directory below /sys/devices, without links. */
+/* The directory of the device below /sys/devices, without symbolic links. */
 static bool directory_of(const char *kind, dev_t device, char directory[PATH_MAX])
 {
 	char path[96];
@@ -59,7 +60,7 @@ bool nvju_is_pmem_block(dev_t device)
 
 	if (!directory_of("block", device, directory))
 		return false;
-	/* A partition's directory is in its disk's. */
+	/* The directory of a partition is in that of its disk. */
 	for (int level = 0; level < 2; level++) {
 		char *end = strrchr(directory, '/');
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Persistence of a plain file: a fence is msync of the pages that this thread
- * has written since its last one. Each thread keeps its own list, as a fence
- * may return only when *its* stores are on the disk: with one list for all, a
- * thread could find its page taken off by another whose msync still runs.
+ * Persistence of a plain file: a fence is an msync of the pages that this
+ * thread has written since its last fence. Each thread has its own list,
+ * because a fence must return only when *its* stores are on the disk. With one
+ * list for all threads, a thread could find its page removed by another thread
+ * whose msync is still running.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,11 +15,14 @@
 #include "region.h"
 
 #define PAGE UINT64_C(4096)
-#ifndef MAX_RANGES /* a test has less */
+#ifndef MAX_RANGES /* a test uses fewer */
 #define MAX_RANGES 32u
 #endif
 
-/* Ranges of pages that this thread has written and not yet fenced, of any plain file. */
+/*
+ * Ranges of pages that this thread has written and not fenced yet, in any plain
+ * file.
+ */
 static _Thread_local struct {
 	uintptr_t from, to;
 } dirty[MAX_RANGES];
@@ -30,8 +34,9 @@ static void sync_all(void)
 
 	for (n = 0; n < ranges; n++) {
 		/*
-		 * ENOMEM: of a region that was closed meanwhile. Else there is
-		 * no way to say that a fence failed: it is memory that failed.
+		 * ENOMEM: the region was closed meanwhile. For other errors a
+		 * fence has no way to report a failure, so it is treated as
+		 * failing memory.
 		 */
 		if (msync((void *)dirty[n].from, dirty[n].to - dirty[n].from, MS_SYNC) < 0 &&
 		    errno != ENOMEM)
@@ -52,7 +57,7 @@ static void mark(const void *at, size_t bytes)
 			dirty[n].to = to > dirty[n].to ? to : dirty[n].to;
 			return;
 		}
-	if (ranges == MAX_RANGES) /* early is as good: they are persistent at the next fence */
+	if (ranges == MAX_RANGES) /* early is harmless: they are persistent at the next fence */
 		sync_all();
 	dirty[ranges].from = from;
 	dirty[ranges].to = to;

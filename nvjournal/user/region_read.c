@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading memory that may fail: the kernel says so by SIGBUS, to the thread that
- * reads. While a region is open a handler of ours is there. It ends a copy of this
- * file, in this thread, with an error; any other SIGBUS it gives to the handler
- * that was there before, or to the kernel.
+ * Reads memory that may fail. The kernel then sends SIGBUS to the reading
+ * thread. While a region is open, there is a handler of this library. It ends a
+ * copy of this file, in this thread, with an error. It passes any other SIGBUS
+ * to the previous handler, or to the kernel.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -17,12 +17,18 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static struct sigaction before;
 
-/* Where a copy of this thread ends if memory fails; NULL: there is none. Known without a call. */
+/*
+ * Where a copy of this thread continues if the memory fails; NULL: no copy is
+ * running. It is accessible without a function call.
+ */
 static _Thread_local sigjmp_buf *volatile failed __attribute__((tls_model("initial-exec")));
 
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
-	/* An error that this thread met: not one that is only told of, or sent by a process. */
+	/*
+	 * The thread itself met this error. It was not only reported to it, and
+	 * no process sent it.
+	 */
 	bool met = info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
 	struct sigaction none = {.sa_handler = SIG_DFL};
 
@@ -32,8 +38,9 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 		before.sa_sigaction(number, info, context);
 	} else if (before.sa_handler == SIG_DFL || (met && before.sa_handler == SIG_IGN)) {
 		/*
-		 * The load fails again, or the signal is sent again: this time it ends the
-		 * program. A load that fails cannot be ignored: it would fail for ever.
+		 * The load fails again, or the signal is sent again. This time
+		 * it ends the program. A failing load cannot be ignored,
+		 * because it would fail for ever.
 		 */
 		(void)sigaction(SIGBUS, &none, NULL);
 		if (!met)
@@ -45,7 +52,9 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 
 void nvju_catch_bus_errors(struct nvju_region *region)
 {
-	/* A jump out of the handler must leave the signal as it was: not blocked. */
+	/*
+	 * A jump out of the handler must leave the signal unblocked, as it was.
+	 */
 	struct sigaction ours = {
 		.sa_sigaction = on_bus_error,
 		.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER,
@@ -66,7 +75,10 @@ void nvju_release_bus_errors(struct nvju_region *region)
 	if (!region->catches)
 		return;
 	pthread_mutex_lock(&lock);
-	/* The program may have set its own meanwhile, which stays. */
+	/*
+	 * If the program has installed its own handler meanwhile, that handler
+	 * stays.
+	 */
 	if (--users == 0 && sigaction(SIGBUS, NULL, &now) == 0 && now.sa_flags & SA_SIGINFO &&
 	    now.sa_sigaction == on_bus_error)
 		(void)sigaction(SIGBUS, &before, NULL);

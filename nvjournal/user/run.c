@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvju_run: recovery in as many threads as there are processors. */
+/* nvju_run: recovery with as many threads as there are processors. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@ struct run {
 	void (*work)(void *argument, unsigned n);
 	void *argument;
 	unsigned count;
-	unsigned next; /* atomic: the next n that nobody has taken */
+	unsigned next; /* atomic: the next n that no thread has taken */
 };
 
 static void *run_some(void *argument)
@@ -22,7 +22,7 @@ static void *run_some(void *argument)
 	return NULL;
 }
 
-/* The caller works, too: if no thread can be made it does everything. */
+/* The caller works, too. If no thread can be created, it does everything. */
 void nvju_run(void *context, unsigned count, void (*work)(void *argument, unsigned n),
 	      void *argument)
 {

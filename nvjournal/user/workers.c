@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads for an open journal: checkpoint and commit workers, of each kind one a partition. */
+/*
+ * Threads for an open journal: checkpoint workers and commit workers, one of
+ * each kind for each partition.
+ */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
