@@ -15,13 +15,13 @@ import (
 // AccelVariable in the environment chooses the accelerator: kvm or tcg.
 const AccelVariable = "DAYBOOK_VM_ACCEL"
 
-// kvmPatience is how long a kernel may take under KVM until it finds that it
-// has no root. It takes about one second; a KVM that is refused takes none.
+// kvmPatience is the maximum time of a kernel under KVM until it panics without a root
+// file system. It needs about one second. If KVM is refused, QEMU ends at once.
 const kvmPatience = 15 * time.Second
 
-// chooseAccelerator finds out by trying whether KVM boots this kernel here: a
-// /dev/kvm that can be opened says little on a nested or hardened host. The
-// answer is remembered in dir until the host is booted again.
+// chooseAccelerator tests whether KVM boots this kernel here. On a nested or hardened host
+// KVM may not work although /dev/kvm can be opened. The result is stored in dir until the
+// next boot of the host.
 func chooseAccelerator(ctx context.Context, dir, vmlinux string) (accelerator, error) {
 	switch set := os.Getenv(AccelVariable); set {
 	case "":
@@ -58,8 +58,8 @@ func chooseAccelerator(ctx context.Context, dir, vmlinux string) (accelerator, e
 	return a, os.WriteFile(memory, []byte(a), 0o644)
 }
 
-// tryKVM boots the kernel with nothing else: under a KVM that works it soon
-// panics, because it has no root.
+// tryKVM boots the kernel alone. If KVM works, the kernel soon panics, because it has no
+// root file system.
 func tryKVM(ctx context.Context, vmlinux string) (bool, error) {
 	console, theirs, err := socketPair()
 	if err != nil {

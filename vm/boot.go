@@ -32,7 +32,7 @@ type boot struct {
 	killed  atomic.Bool
 	// journalSeen counts the lines that JournalErrors has reported; Machine.mu.
 	journalSeen int
-	gone        chan struct{} // closed when QEMU is gone and all it said is read
+	gone        chan struct{} // closed when QEMU has ended and all its output is read
 	ready       chan wire.Greeting
 
 	sendMu sync.Mutex
@@ -145,7 +145,7 @@ func (b *boot) awaitConsole() {
 	err := wire.Write(b.channel, wire.Frame{Kind: wire.Mark, Payload: []byte(mark)})
 	b.sendMu.Unlock()
 	if err != nil {
-		return // it is gone; what it said is read when gone is closed
+		return // it has ended; its output has been read when gone is closed
 	}
 	const pause = 2 * time.Millisecond
 	for end := time.Now().Add(consolePatience); !b.console.has(mark) && time.Now().Before(end); {
@@ -209,7 +209,7 @@ func (b *boot) endProcesses() {
 	b.processes = nil
 }
 
-// lastWords is the end of the console, as a suffix of an error.
+// lastWords returns the end of the console output, as a suffix of an error.
 func (b *boot) lastWords() string {
 	const lines = 20
 	if text := strings.TrimSpace(b.console.String()); text != "" {

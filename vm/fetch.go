@@ -16,7 +16,7 @@ import (
 // Fetch copies a file or a directory of the guest to the host. A file becomes
 // hostPath, or hostPath/NAME if hostPath is a directory; a directory's content
 // comes into hostPath, which is made. Devices, sockets and pipes are left out.
-// What the guest says cannot write outside hostPath.
+// Nothing that the guest sends can be written outside hostPath.
 func (m *Machine) Fetch(ctx context.Context, guestPath, hostPath string) error {
 	reader, writer := io.Pipe()
 	p, err := m.current().request(Command{Args: []string{"fetch " + guestPath}, Stdout: writer}, wire.Request{Archive: guestPath})
@@ -25,7 +25,7 @@ func (m *Machine) Fetch(ctx context.Context, guestPath, hostPath string) error {
 	}
 	go func() { writer.CloseWithError(errOrEOF(p.Wait(ctx))) }()
 	err = unpack(tar.NewReader(reader), filepath.Base(guestPath), hostPath)
-	reader.Close() // so that the rest of it holds nobody up
+	reader.Close() // so that the rest of the output blocks nothing
 	waited := p.Wait(ctx)
 	var exit *ExitError
 	if errors.As(waited, &exit) {
@@ -47,7 +47,7 @@ func errOrEOF(err error) error {
 	return err
 }
 
-// unpack writes what the guest sent: one entry "." that is a file, or a tree.
+// unpack writes the guest's archive: one entry "." that is a file, or a tree.
 func unpack(archive *tar.Reader, name, hostPath string) error {
 	first, err := archive.Next()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tempFile makes a file without a name in dir: it is gone when the last
-// process that holds it is.
+// tempFile makes a file without a name in dir. The kernel deletes it when the last
+// process that has it open ends.
 func tempFile(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err == nil {
@@ -65,7 +65,7 @@ func fitBacking(file *os.File, size int64) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", file.Name())
+		return fmt.Errorf("%s is not a regular file", file.Name())
 	}
 	if info.Size() == 0 {
 		return file.Truncate(size)

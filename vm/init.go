@@ -5,7 +5,7 @@ import (
 	"github.com/daybook-project/daybook/vm/internal/wire"
 )
 
-// initReady says that this program can be a guest's init.
+// initReady means that this program can be a guest's init.
 var initReady bool
 
 // InitIfAsked becomes the guest's init if the program was started as such, and
@@ -15,5 +15,5 @@ func InitIfAsked() {
 	initReady = true
 }
 
-// Self is where this program is in the guest, for commands that run it again.
+// Self is the path of this program in the guest, for commands that run it again.
 const Self = wire.AgentPath

@@ -16,9 +16,8 @@ var harmless = []*regexp.Regexp{
 	regexp.MustCompile(`could not open '/sys/module/kvm/holders'`),
 }
 
-// JournalErrors are the entries of systemd's journal with the priority err or
-// above since the boot, or since the last call. Entries that are known to be
-// harmless are left out.
+// JournalErrors returns the entries of systemd's journal with the priority err or above,
+// since the boot or the last call. It leaves out entries that are known to be harmless.
 func (m *Machine) JournalErrors(ctx context.Context) ([]string, error) {
 	text, err := m.Run(ctx, "journalctl", "--boot", "--quiet", "--no-pager", "--no-hostname", "--priority=err", "--output=short-monotonic")
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The server's side of NBD (NetworkBlockDevice/nbd, doc/proto.md), as far as
-// QEMU's client asks for it: one export, and simple replies in the order of the
-// requests. It offers neither FUA nor discards, so that a flush is the only thing
-// that makes anything durable.
+// The server of NBD (NetworkBlockDevice/nbd, doc/proto.md), with the parts that QEMU's
+// client uses: one export, and simple replies in the order of the requests. It offers
+// neither FUA nor discards, so only a flush makes writes durable.
 const (
 	nbdMagic        = 0x4e42444d41474943
 	nbdOptionMagic  = 0x49484156454f5054
@@ -44,21 +43,22 @@ const (
 	nbdEIO    = 5
 	nbdEINVAL = 22
 
-	// nbdMaxPayload bounds an option and a request: what the protocol allows
-	// without another agreement, 32 MiB.
+	// nbdMaxPayload limits an option and a request. 32 MiB is what the protocol allows
+	// without negotiation.
 	nbdMaxPayload = 32 << 20
 )
 
-// nbdExport is the disk that is served.
+// nbdExport is the served disk.
 type nbdExport interface {
 	io.ReaderAt
 	io.WriterAt
-	// Flush returns when all that was written is durable.
+	// Flush returns when all writes are durable.
 	Flush() error
 	SizeBytes() int64
 }
 
-// serveNBD serves one client until it goes. nil: it said so, or is gone.
+// serveNBD serves one client until it disconnects. It returns nil if the client
+// announced it or closed the connection.
 func serveNBD(connection io.ReadWriter, export nbdExport) error {
 	const buffer = 256 << 10
 	in := bufio.NewReaderSize(connection, buffer)
@@ -79,7 +79,7 @@ func serveNBD(connection io.ReadWriter, export nbdExport) error {
 
 var errNBDEnd = errors.New("the client disconnects")
 
-// greetNBD agrees with the client on the export.
+// greetNBD negotiates the export with the client.
 func greetNBD(in io.Reader, out io.Writer, export nbdExport) error {
 	hello := binary.BigEndian.AppendUint64(nil, nbdMagic)
 	hello = binary.BigEndian.AppendUint64(hello, nbdOptionMagic)
@@ -135,7 +135,7 @@ func greetNBD(in io.Reader, out io.Writer, export nbdExport) error {
 	}
 }
 
-// answerNBD answers one request.
+// answerNBD handles one request.
 func answerNBD(in io.Reader, out io.Writer, export nbdExport) error {
 	var request struct {
 		Magic       uint32

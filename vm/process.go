@@ -24,7 +24,7 @@ type Command struct {
 	Stdout, Stderr io.Writer
 }
 
-// ExitError means that a command ran, and did not end with status 0.
+// ExitError means that a command ran, and ended with another status than 0.
 type ExitError struct {
 	Args   []string
 	Code   int            // 127: not found in the guest, 126: cannot be run; 0 if Signal
@@ -47,8 +47,8 @@ func (e *ExitError) Error() string {
 	return text
 }
 
-// Status returns the exit status as a shell does: 128 plus the signal's number
-// for a killed command.
+// Status returns the exit status as a shell reports it: 128 plus the signal's number for
+// a killed command.
 func (e *ExitError) Status() int {
 	if e.Signal != 0 {
 		return 128 + int(e.Signal)
@@ -199,7 +199,7 @@ func (m *Machine) KillWhen(ctx context.Context, command Command, when func(line 
 		return nil
 	}
 	if err == nil {
-		return fmt.Errorf("%s ended before it said what the guest was to be killed at", strings.Join(command.Args, " "))
+		return fmt.Errorf("%s ended before it printed the line at which the guest was to be killed", strings.Join(command.Args, " "))
 	}
 	return err
 }

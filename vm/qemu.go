@@ -12,7 +12,7 @@ import (
 // qemuProgram is the emulator; Debian's package is qemu-system-x86.
 const qemuProgram = "qemu-system-x86_64"
 
-// accelerator is the way QEMU executes the guest's instructions.
+// accelerator is how QEMU executes the guest's instructions.
 type accelerator string
 
 const (
@@ -20,14 +20,14 @@ const (
 	tcg accelerator = "tcg" // emulated
 )
 
-// arguments of the accelerator. Five-level page tables cost an emulated
-// processor a level at each miss, and no guest here is so large.
+// arguments returns QEMU's arguments for the accelerator. Five-level page tables would
+// slow down each miss of an emulated processor, and no guest here is so large.
 //
-// The processors take turns in one thread of QEMU's, unless they are to run in
-// parallel: with a thread each, a processor at times runs a breakpoint of the
-// kernel's that another has just taken away again (static keys, ftrace), and the
-// guest panics with "Oops: int3" or hangs; seen once each in some hundred boots
-// (QEMU 7.2). On the two cores that this was measured on, turns take no longer.
+// The processors take turns in one thread of QEMU, unless they are to run in parallel.
+// With a thread for each processor, one sometimes runs a breakpoint of the kernel (static
+// keys, ftrace) that another has just removed. The guest then panics with "Oops: int3" or
+// hangs; each happened once in about a hundred boots (QEMU 7.2). On a host with two cores
+// taking turns was not slower.
 func (a accelerator) arguments(parallel bool) []string {
 	if a == kvm {
 		return []string{"-accel", "kvm", "-cpu", "host"}
@@ -51,11 +51,11 @@ const (
 	firstDeviceFD
 )
 
-// descriptorPath is the path of an inherited descriptor. QEMU therefore needs
-// no file names, and files without names leave nothing behind.
+// descriptorPath returns the path of an inherited descriptor. So QEMU needs no file
+// names, and nothing remains of files without names.
 func descriptorPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// arguments is QEMU's command line for a guest.
+// arguments returns QEMU's command line for a guest.
 func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 	machine := "q35,smm=off,vmport=off"
 	memory := strconv.FormatInt(c.MemoryBytes>>20, 10) + "M"
@@ -116,7 +116,7 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 		fd++
 	}
 	if c.Systemd {
-		// After the other disks, so that the first of those is vda.
+		// After the other disks, so that the first of them is vda.
 		root := fmt.Sprintf("driver=qcow2,file.driver=file,file.filename=%s,backing.driver=raw,backing.read-only=on,backing.file.driver=file,backing.file.filename=%s,if=none,id=root,cache=unsafe,discard=unmap",
 			descriptorPath(overlayFD), descriptorPath(rootFD))
 		args = append(args,
@@ -127,11 +127,10 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 	return args
 }
 
-// commandLine is the kernel's. It prints warnings and worse (loglevel=5), so
-// that the console tells of each; it ends the emulator when it panics. It does not
-// try whether its timer ticks: on a loaded host an emulated one may seem not to,
-// and the kernel panics (arch/x86/kernel/apic/io_apic.c, check_timer). Under KVM
-// Linux leaves that out by itself.
+// commandLine returns the kernel's command line. With loglevel=5 the console shows
+// warnings and errors. A panic ends the emulator. The check of the timer is off: on a
+// loaded host an emulated timer can appear to stand still, and then the kernel panics
+// (arch/x86/kernel/apic/io_apic.c, check_timer). Under KVM Linux omits this check itself.
 func commandLine(c Config) string {
 	words := []string{
 		"console=ttyS0", "loglevel=5", "panic=-1", "no_timer_check",

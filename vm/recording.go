@@ -10,15 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Recording has what power cuts at certain moments would leave: of each volatile
-// disk what was durable and what was in its cache, and of persistent memory all
-// of it. The moments are those before each flush takes effect, which are the
-// last at which the flush before it is the latest, and those that [Recording.Now]
-// is called at. The guest stands still while one is noted, so disks and memory
-// are of the same instant.
+// Recording has the state that power cuts at certain points would leave: the durable
+// content and the cache of each volatile disk, and the whole content of persistent memory.
+// A point is recorded before each flush takes effect, because this is the last moment
+// before a new flush counts, and at each call of [Recording.Now]. The guest is paused
+// while a point is recorded, so disks and memory are from the same instant.
 //
-// What is recorded is kept in this process's memory, and so is the content of
-// the devices at the beginning: it is for small ones.
+// The recording, and the initial content of the devices, are in this process's memory.
+// It is therefore for small devices.
 type Recording struct {
 	machine *Machine
 	most    int
@@ -36,8 +35,8 @@ type recordedDisk struct {
 	disk  *volatileDisk
 	index int // among the Config's disks
 	start []byte
-	// For each point: the writes that became durable since the point before, and those in
-	// the cache.
+	// For each point: the writes that became durable since the previous point, and the
+	// writes in the cache.
 	became, pending [][]diskWrite
 }
 
@@ -57,8 +56,8 @@ type pageContent struct {
 // pmemPageBytes is the unit in which persistent memory is compared.
 const pmemPageBytes = 4096
 
-// Record starts a recording of at most most points. There is one at a time, and
-// the guest must have a volatile disk.
+// Record starts a recording of at most this number of points. A guest has one recording
+// at a time, and must have a volatile disk.
 func (m *Machine) Record(most int) (*Recording, error) {
 	m.deviceMu.Lock()
 	defer m.deviceMu.Unlock()
@@ -68,7 +67,7 @@ func (m *Machine) Record(most int) (*Recording, error) {
 			continue
 		}
 		if d.recording != nil {
-			return nil, errors.New("the guest's disks are being recorded already")
+			return nil, errors.New("a recording of the guest's disks is already running")
 		}
 		start, err := whole(d.durable, d.size)
 		if err != nil {
@@ -115,7 +114,7 @@ func (r *Recording) unmap() {
 	}
 }
 
-// note records the current state. The caller holds deviceMu.
+// note records a point with the current state. The caller holds deviceMu.
 func (r *Recording) note() error {
 	if r.ended || r.points == r.most {
 		return r.err
@@ -141,7 +140,7 @@ func (r *Recording) note() error {
 	return nil
 }
 
-// changed returns the pages that differ from the latest point.
+// changed returns the pages that differ from the last point.
 func (p *recordedPmem) changed() []pageContent {
 	var pages []pageContent
 	for at := 0; at < len(p.mapped); at += pmemPageBytes {
@@ -154,7 +153,7 @@ func (p *recordedPmem) changed() []pageContent {
 	return pages
 }
 
-// Now also records the current state.
+// Now records a point with the current state.
 func (r *Recording) Now() error {
 	r.machine.deviceMu.Lock()
 	defer r.machine.deviceMu.Unlock()
@@ -179,8 +178,8 @@ func (r *Recording) End() (points int, err error) {
 	return r.points, r.err
 }
 
-// Pending returns the number of writes in the caches of all disks at a point,
-// from 0.
+// Pending returns the number of writes in the caches of all disks at a point. Points
+// count from 0.
 func (r *Recording) Pending(point int) int {
 	n := 0
 	for _, d := range r.disks {
@@ -189,16 +188,17 @@ func (r *Recording) Pending(point int) int {
 	return n
 }
 
-// Restore makes the guest's volatile disks and all of its persistent memory what
-// a power cut at a point, counted from 0, left of them. survives is asked for
-// each write that was in the cache of a disk, by its number there, whether it
-// reached the medium all the same; nil: none did. The recording has ended, and
-// nobody in the guest may use the devices: the guest runs, and notices nothing.
+// Restore sets the guest's volatile disks and its persistent memory to their state after a
+// power cut at a point. Points count from 0. For each write in the cache of a disk,
+// survives gets the disk and the write's number in its cache, and returns whether the
+// write reached the medium; nil means that none did. The recording must have ended.
+// Nothing in the guest may use the devices: the guest runs on, and its kernel does not
+// learn of the change.
 func (r *Recording) Restore(point int, survives func(disk, write int) bool) error {
 	r.machine.deviceMu.Lock()
 	defer r.machine.deviceMu.Unlock()
 	if !r.ended || point < 0 || point >= r.points {
-		return fmt.Errorf("cannot restore point %d of %d: the recording must have ended, and have it", point, r.points)
+		return fmt.Errorf("cannot restore point %d of %d: the recording must have ended and contain this point", point, r.points)
 	}
 	for _, d := range r.disks {
 		content := bytes.Clone(d.start)
@@ -230,7 +230,7 @@ func (r *Recording) Restore(point int, survives func(disk, write int) bool) erro
 	return nil
 }
 
-// deviceState is what a Machine has of volatile disks.
+// deviceState is the state of a Machine's volatile disks.
 type deviceState struct {
 	deviceMu sync.Mutex
 	volatile []*volatileDisk // for each disk of the Config; nil: not volatile

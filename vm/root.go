@@ -10,8 +10,8 @@ import (
 	"github.com/daybook-project/daybook/vm/rootfs"
 )
 
-// openRoot opens the root file system with systemd, with or without container engines, and makes an overlay without
-// a name for what the guest writes to it.
+// openRoot opens the root file system with systemd, with or without container engines. It
+// makes an overlay without a name for the guest's writes.
 func openRoot(ctx context.Context, store kernels.Store, engines bool) ([]*os.File, error) {
 	image, err := rootfs.Store{Dir: store.Dir, Engines: engines, Log: store.Log}.Get(ctx)
 	if err != nil {
@@ -26,8 +26,8 @@ func openRoot(ctx context.Context, store kernels.Store, engines bool) ([]*os.Fil
 		root.Close()
 		return nil, err
 	}
-	// Which file is below, QEMU is told when it starts: its descriptors have other
-	// numbers there.
+	// The backing file of the overlay is given when QEMU starts, because QEMU has the
+	// files under other descriptors.
 	const inherited = 3 // the first
 	_, err = program.Run(ctx, program.Command{
 		Path: "qemu-img", IfMissing: "scripts/setup vm installs it", Inherited: []*os.File{overlay},

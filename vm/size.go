@@ -52,7 +52,7 @@ func ParseDisk(s string) (Disk, error) {
 				err = fmt.Errorf("%q is not a number of operations per second above zero", value)
 			}
 		default:
-			err = fmt.Errorf("%q is no property of a disk: want bps=SIZE, iops=N, volatile or nvme", word)
+			err = fmt.Errorf("%q is not a property of a disk: want bps=SIZE, iops=N, volatile or nvme", word)
 		}
 		if err != nil {
 			return Disk{}, fmt.Errorf("disk %q: %w", s, err)
@@ -66,7 +66,7 @@ func ParsePmem(s string) (Pmem, error) {
 	place, kind, has := strings.Cut(s, ",")
 	path, size, err := parsePlace(place)
 	if err == nil && has && kind != "virtio" {
-		err = fmt.Errorf("%q is no property of persistent memory: want virtio", kind)
+		err = fmt.Errorf("%q is not a property of persistent memory: want virtio", kind)
 	}
 	if err != nil {
 		return Pmem{}, fmt.Errorf("persistent memory %q: %w", s, err)

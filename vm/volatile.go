@@ -32,7 +32,7 @@ type volatileDisk struct {
 	// none.
 	recording *Recording
 
-	served chan struct{} // closed when the client is gone and the cache is empty
+	served chan struct{} // closed when the client has disconnected and the cache is empty
 	err    error         // of the server; read after served
 }
 
@@ -154,7 +154,7 @@ func (d *volatileDisk) Flush() error {
 	return nil
 }
 
-// become gives the disk this content and an empty cache.
+// become sets the content of the disk and empties its cache.
 func (d *volatileDisk) become(content []byte) error {
 	d.pending = nil
 	for _, file := range []*os.File{d.durable, d.cached} {
