@@ -41,6 +41,11 @@ type Config struct {
 	// guest panic with "Oops: int3", or hang. DAYBOOK_VM_PARALLEL=1 sets it for
 	// each guest. With KVM they always run in parallel.
 	Parallel bool
+	// CountInstructions makes the guest's clocks advance by 1 ns for each instruction
+	// that its processor executes, so that the clocks count instructions. While the
+	// processor is idle they jump to the next timer. Such a guest is emulated, also
+	// where KVM works, and has one processor.
+	CountInstructions bool
 
 	Disks []Disk // /dev/daybook/disk0, disk1, ... in the guest
 	Pmem  []Pmem // /dev/daybook/pmem0, pmem1, ...
@@ -117,11 +122,14 @@ func (c Config) withDefaults() Config {
 	}
 	if c.CPUs == 0 {
 		c.CPUs = DefaultCPUs
+		if c.CountInstructions {
+			c.CPUs = 1
+		}
 	}
 	if c.Cgroup == 0 {
 		c.Cgroup = 2
 	}
-	c.Parallel = c.Parallel || os.Getenv(parallelVariable) == "1"
+	c.Parallel = c.Parallel || os.Getenv(parallelVariable) == "1" && !c.CountInstructions
 	if c.BootTimeout == 0 {
 		c.BootTimeout = DefaultBootTimeout
 		if c.Systemd {
@@ -149,6 +157,9 @@ func (c Config) Check() error {
 	}
 	if c.CPUs < 1 || c.CPUs > maxCPUs {
 		bad("a guest with %d processors: want 1 to %d", c.CPUs, maxCPUs)
+	}
+	if c.CountInstructions && (c.CPUs != 1 || c.Parallel) {
+		bad("a guest that counts instructions has one processor")
 	}
 	if c.Cgroup != 1 && c.Cgroup != 2 {
 		bad("cgroup version %d: want 1 or 2", c.Cgroup)

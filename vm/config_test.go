@@ -110,3 +110,17 @@ func TestLimitsAndNamesOnTheCommandLineOfQEMU(t *testing.T) {
 		t.Error(line)
 	}
 }
+
+func TestAGuestThatCountsInstructionsHasOneProcessor(t *testing.T) {
+	t.Setenv(parallelVariable, "1") // does not apply
+	c := Config{Kernel: kernels.Names()[0], CountInstructions: true}
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+	if c = c.withDefaults(); c.CPUs != 1 || c.Parallel {
+		t.Errorf("%d processors, parallel %v", c.CPUs, c.Parallel)
+	}
+	if c.CPUs = 2; c.Check() == nil {
+		t.Error("two processors are accepted")
+	}
+}

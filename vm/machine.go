@@ -55,9 +55,11 @@ func Boot(ctx context.Context, config Config) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := chooseAccelerator(ctx, store.Dir, kernel.Vmlinux)
-	if err != nil {
-		return nil, err
+	a := tcg // KVM does not count instructions
+	if !config.CountInstructions {
+		if a, err = chooseAccelerator(ctx, store.Dir, kernel.Vmlinux); err != nil {
+			return nil, err
+		}
 	}
 	m := &Machine{config: config, kernel: kernel, accelerator: a}
 	if config.Systemd {

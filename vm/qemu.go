@@ -67,7 +67,13 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 		}
 		memory += fmt.Sprintf(",slots=%d,maxmem=%dM", len(c.Pmem), (most>>20)+1024)
 	}
-	args := append(a.arguments(c.Parallel),
+	args := a.arguments(c.Parallel)
+	if c.CountInstructions {
+		// An instruction takes 2^shift ns of the virtual clock. sleep=off: an idle
+		// processor does not wait for the time of the host.
+		args = append(args, "-icount", "shift=0,sleep=off")
+	}
+	args = append(args,
 		"-machine", machine,
 		"-smp", strconv.Itoa(c.CPUs),
 		"-m", memory,

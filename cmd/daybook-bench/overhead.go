@@ -1,32 +1,37 @@
 package main
 
 import (
-	"path/filepath"
+	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/daemon/overhead"
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func newOverheadCommand() *cobra.Command {
 	b := bench{name: "overhead"}
-	var program string
+	options := overhead.Options{Extent: overhead.Extent{Pairs: 400, Scale: 1}, GuestPairs: 11, Boot: bootCountingGuest}
 	cmd := &cobra.Command{
 		Use:   "overhead",
-		Short: "Measure the cost of the daemon for programs on the host",
-		Long: `Overhead measures mkdir, creat+unlink and 4 KiB append+fsync with and without the daemon, in
-alternating rounds. It also reads the time of each BPF program from the kernel's statistics.
-It fails if the whole range of an operation's slowdown is above 1 %.`,
-		Example: "  daybook-bench overhead --quick --daybook bin/daybook",
-		Args:    cobra.NoArgs,
+		Short: "Measure the cost of the BPF programs for programs on the host",
+		Long: `Overhead measures mkdir, creat and 4 KiB append+fsync with the BPF programs attached and
+detached, in alternating windows: the executed instructions in guests, and the time on this
+host, which should be idle. It also reads the cost of each BPF program from the kernel's
+statistics. It fails if the whole range of an operation's cost is above 1 %.`,
+		Example: `  daybook-bench overhead --quick
+  daybook-bench overhead --kernels 6.12 --pairs 10`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lab, err := b.lab(cmd)
 			if err != nil {
 				return err
 			}
-			options := overhead.Options{Program: program, Pairs: 20, Scale: 1}
 			if b.quick {
-				options.Pairs, options.Scale = 3, 10
+				options.Pairs, options.GuestPairs, options.Scale = min(3, options.Pairs), 3, 4
 			}
 			result, err := overhead.Run(cmd.Context(), lab, options)
 			if err != nil {
@@ -34,12 +39,39 @@ It fails if the whole range of an operation's slowdown is above 1 %.`,
 			}
 			check := result.Check
 			if b.quick {
-				check = func() error { return nil } // too few rounds for a verdict
+				check = func() error { return nil } // too few windows for a verdict
 			}
 			return b.finish(cmd, result, result.Report, check)
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().StringVar(&program, "daybook", filepath.Join("bin", "daybook"), "`PROGRAM` to run as the daemon")
+	cmd.Flags().IntVar(&options.Pairs, "pairs", options.Pairs, "`NUMBER` of pairs of windows of each operation on the host; 0: measure in guests only")
+	cmd.Flags().StringSliceVar(&options.Kernels, "kernels", kernels.Names(), "comma-separated `NAMES` of the guests' kernels; \"\": no guest")
+	cmd.AddCommand(newPhaseCommand(overhead.RunInGuest))
 	return cmd
+}
+
+// bootCountingGuest boots a kernel of the pin file whose clocks count instructions.
+func bootCountingGuest(ctx context.Context, kernel string) (overhead.Guest, error) {
+	machine, err := vm.Boot(ctx, vm.Config{
+		Kernel:            kernel,
+		CountInstructions: true,
+		Modules:           []string{"ext4", "null_blk"},
+		Give:              []vm.Give{{Host: "mke2fs"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &guest{machine}, nil
+}
+
+func (g *guest) RunOverhead(ctx context.Context, e overhead.Extent, tell func(line string)) (result overhead.Result, err error) {
+	out, err := g.phase(ctx, "overhead", e, tell)
+	if err != nil {
+		return result, err
+	}
+	if err := json.NewDecoder(out).Decode(&result); err != nil {
+		return result, fmt.Errorf("cannot read the guest's result: %w", err)
+	}
+	return result, nil
 }

@@ -67,6 +67,7 @@ type runFlags struct {
 	modules                         []string
 	cpus, cgroup                    int
 	systemd, engines                bool
+	countInstructions               bool
 	timeout, killAfter              time.Duration
 }
 
@@ -87,6 +88,9 @@ func newRunCommand() *cobra.Command {
 		Long:    runLong,
 		Example: runExample,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if flags.countInstructions && !cmd.Flags().Changed("cpus") {
+				flags.cpus = 1
+			}
 			request, err := flags.parse(args)
 			if err != nil {
 				return statusError{exitHarness, err.Error() + "; see daybook-vm run --help"}
@@ -111,6 +115,7 @@ func newRunCommand() *cobra.Command {
 	f.IntVar(&flags.cgroup, "cgroup", 2, "cgroup version to mount, 1 or 2")
 	f.BoolVar(&flags.systemd, "systemd", false, "boot Debian with systemd instead of busybox; the command runs once the system is up")
 	f.BoolVar(&flags.engines, "engines", false, "with --systemd: Docker, Podman and containerd are installed")
+	f.BoolVar(&flags.countInstructions, "count-instructions", false, "let the guest's clocks count its instructions, 1 ns each; one emulated processor")
 	f.StringVar(&flags.append, "append", "", "append to the kernel command line")
 	f.StringVar(&flags.console, "console", "", "file for the kernel console")
 	f.DurationVar(&flags.timeout, "timeout", 10*time.Minute, "limit for the boot and the command together")
@@ -120,7 +125,7 @@ func newRunCommand() *cobra.Command {
 
 func (f runFlags) parse(args []string) (request, error) {
 	r := request{
-		config:  vm.Config{Kernel: f.kernel, Systemd: f.systemd, Engines: f.engines, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules},
+		config:  vm.Config{Kernel: f.kernel, Systemd: f.systemd, Engines: f.engines, CPUs: f.cpus, Cgroup: f.cgroup, Append: f.append, Modules: f.modules, CountInstructions: f.countInstructions},
 		console: f.console, timeout: f.timeout, killAfter: f.killAfter, command: args,
 	}
 	var errs []error

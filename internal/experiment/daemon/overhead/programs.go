@@ -9,27 +9,40 @@ import (
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
+// ProgramCost is one BPF program under one operation: runs and cost for each
+// call, during the calls and during the write-out after them.
+type ProgramCost struct {
+	// Kernel, Operation and Unit are those of a Row.
+	Kernel    string  `json:"kernel,omitempty"`
+	Operation string  `json:"operation"`
+	Unit      string  `json:"unit"`
+	Program   string  `json:"program"`
+	Events    float64 `json:"runs_per_call"`
+	Cost      float64 `json:"cost_per_call"`
+	// LaterEvents and LaterCost are those of the write-out.
+	LaterEvents float64 `json:"runs_later_per_call"`
+	LaterCost   float64 `json:"cost_later_per_call"`
+}
+
+// PerEvent returns the mean cost of one run.
+func (p ProgramCost) PerEvent() float64 {
+	return (p.Cost + p.LaterCost) / (p.Events + p.LaterEvents)
+}
+
 // countPrograms measures the BPF programs under each load with the kernel's
-// statistics: during the calls, and then during the write-out of their changes.
-func (r *rounds) countPrograms(ctx context.Context, result *Result) (err error) {
-	r.lab.Announce("overhead", "counting runs of the BPF programs", nil)
+// statistics: during the calls, and then during the write-out of their changes. It
+// enters the sums into rows. clock is the cost of the counting itself for each run,
+// which no other figure contains.
+func (w *windows) countPrograms(ctx context.Context, rows []Row) (programs []ProgramCost, clock float64, err error) {
+	w.lab.Announce("overhead", "counting runs of the BPF programs", nil)
 	counting, err := journal.CountPrograms()
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
 	defer func() { err = errors.Join(err, counting.Close()) }()
-	probe, err := journal.Open()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, probe.Close()) }()
-	disk := r.fs.Disk.Device.Dev
-	if err := probe.Observe([]uint32{disk.Kernel()}); err != nil {
-		return err
-	}
-	for n := range measuredLoads {
-		err := r.one(ctx, n, func(do func() (workload.Result, error)) error {
-			before, err := probe.Statistics()
+	for n, load := range w.loads {
+		err := w.one(ctx, load, func(do func() (workload.Result, error)) error {
+			before, err := w.probe.Statistics()
 			if err != nil {
 				return err
 			}
@@ -37,50 +50,50 @@ func (r *rounds) countPrograms(ctx context.Context, result *Result) (err error) 
 			if err != nil {
 				return err
 			}
-			called, err := probe.Statistics()
+			called, err := w.probe.Statistics()
 			if err != nil {
 				return err
 			}
-			if err := fixture.WriteOut(r.fs.Directory); err != nil {
+			if err := fixture.WriteOut(w.fs.Directory); err != nil {
 				return err
 			}
-			written, err := probe.Statistics()
+			later, err := w.probe.Statistics()
 			if err != nil {
 				return err
 			}
-			if result.ClockNanoseconds, err = counting.ClockNanoseconds(); err != nil {
+			if clock, err = counting.ClockNanoseconds(); err != nil {
 				return err
 			}
-			result.enter(n, done.Calls, before, called, written)
+			programs = append(programs, rows[n].enter(float64(done.Calls), clock, before, called, later)...)
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, 0, err
 		}
 	}
-	return nil
+	return programs, clock, nil
 }
 
-// enter adds the programs' runs and time between the readings: before the calls,
+// enter adds the programs' runs and cost between the readings: before the calls,
 // after them, and after the write-out.
-func (o *Result) enter(load int, calls int64, before, called, written []journal.ProgramStatistics) {
-	row := &o.Rows[load]
-	perCall := func(from, to journal.ProgramStatistics) (runs, nanoseconds float64) {
+func (r *Row) enter(calls, clock float64, before, called, later []journal.ProgramStatistics) (programs []ProgramCost) {
+	perCall := func(from, to journal.ProgramStatistics) (runs, cost float64) {
 		runs = float64(to.Runs - from.Runs)
-		nanoseconds = max(0, float64(to.Nanoseconds-from.Nanoseconds)-runs*o.ClockNanoseconds)
-		return runs / float64(calls), nanoseconds / float64(calls)
+		cost = max(0, float64(to.Nanoseconds-from.Nanoseconds)-runs*clock)
+		return runs / calls, cost / calls
 	}
 	// All readings list the same programs in the same order.
-	for n := range written {
-		if written[n].Runs == before[n].Runs {
+	for n := range later {
+		if later[n].Runs == before[n].Runs {
 			continue
 		}
-		cost := ProgramCost{Operation: row.Operation, Program: written[n].Program}
-		cost.Events, cost.Nanoseconds = perCall(before[n], called[n])
-		cost.WrittenEvents, cost.WrittenNanoseconds = perCall(called[n], written[n])
-		o.Programs = append(o.Programs, cost)
-		row.Events += cost.Events
-		row.Nanoseconds += cost.Nanoseconds
-		row.WrittenNanoseconds += cost.WrittenNanoseconds
+		p := ProgramCost{Operation: r.Operation, Unit: r.Unit, Program: later[n].Program}
+		p.Events, p.Cost = perCall(before[n], called[n])
+		p.LaterEvents, p.LaterCost = perCall(called[n], later[n])
+		programs = append(programs, p)
+		r.Events += p.Events
+		r.Programs += p.Cost
+		r.Later += p.LaterCost
 	}
+	return programs
 }

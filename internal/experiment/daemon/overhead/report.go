@@ -10,47 +10,71 @@ import (
 
 // Report returns the overhead as a report.
 func (o Result) Report() (report.Report, error) {
-	rates := report.Table{
-		Title: "Rates with the daemon and without it",
-		Columns: []string{"operation", "calls a round", "pairs", "µs a call without", "with", "rate, ratio", "95 % range",
-			"BPF runs a call", "BPF ns a call", "ratio by BPF time", "later, ns"},
-		Note: fmt.Sprintf("Target: at least %.2f. The ratio is the median over pairs, each of three rounds without and three with the daemon, of which the medians count; its range is by bootstrap. "+
-			"The ratio by BPF time takes the time of the BPF programs during the calls as if all of it was in the caller's way, though "+
-			"what runs for jbd2 while the caller does not wait is not; it is free of the noise of the rates. Later: when what the "+
-			"calls left behind is written out, in no caller's way.", Bound),
-	}
-	picture := figure.Overhead{
-		Note:  fmt.Sprintf("daybook control, interval %g s; a simulated disk; Linux %s", o.IntervalSeconds, o.Host.Kernel),
-		Range: "95 % range", Limit: Bound,
-	}
-	for _, r := range o.Rows {
-		rates.Rows = append(rates.Rows, []string{r.Operation, strconv.Itoa(r.Calls), strconv.Itoa(r.Pairs),
-			report.Microseconds(r.SecondsWithout), report.Microseconds(r.SecondsWith), fmt.Sprintf("%.4f", r.Ratio),
-			fmt.Sprintf("%.4f to %.4f", r.Low, r.High), fmt.Sprintf("%.2f", r.Events), report.Nanoseconds(r.Nanoseconds),
-			fmt.Sprintf("%.4f", r.Expected()), report.Nanoseconds(r.WrittenNanoseconds)})
-		picture.Rows = append(picture.Rows, figure.OverheadRow{Workload: r.Operation, Ratio: r.Ratio, Low: r.Low, High: r.High})
-	}
+	instructions := comparisons(o.Rows, "Executed instructions, in guests", Instructions)
+	instructions.Note = fmt.Sprintf("Target: at most %.2f. An emulated guest with one processor counts each instruction that it executes, in all "+
+		"processes and in the kernel (QEMU, `-icount shift=0`). Its disk is in memory (null_blk without a scheduler) and completes each request at "+
+		"once, so that the processor is never idle: the fewest instructions that an fsync can need, and so the greatest ratio. "+
+		"The BPF programs are compiled by the kernel's JIT.", Bound)
+	times := comparisons(o.Rows, "Time, on the host", Nanoseconds)
+	times.Note = fmt.Sprintf("Target: at most %.2f. The disk is a simulated one (a FUSE file under a loop device with BFQ). It takes no time for calls that "+
+		"only change memory, and that of a SATA solid-state disk (60 µs a request, 0.5 ms a flush) for an fsync. “No disk time” is an "+
+		"fsync on a disk that takes none: faster than any flash, so that no disk hides the cost.", Bound)
 	programs := report.Table{
 		Title:   "The BPF programs",
-		Columns: []string{"program", "under", "runs a call", "ns a run", "ns a call", "later: runs", "ns"},
-		Note: fmt.Sprintf("By the kernel's own statistics of BPF programs, less the %.0f ns a run that the counting itself takes "+
-			"(the mean of a program that does nothing). Measured apart from the rates, with the programs attached and no daemon.", o.ClockNanoseconds),
+		Columns: []string{"program", "under", "where", "unit", "runs a call", "a run", "a call", "later: runs", "a call"},
+		Note: fmt.Sprintf("By the kernel's own statistics of BPF programs, less what the counting itself takes for each run (the mean of a program "+
+			"that does nothing; on the host %.0f ns). Measured apart from the comparisons. What the kernel does to call a program is not in it. "+
+			"Later: when jbd2 writes out what the calls left behind, in no caller's way.", o.ClockNanoseconds),
 	}
 	for _, p := range o.Programs {
-		programs.Rows = append(programs.Rows, []string{p.Program, p.Operation, fmt.Sprintf("%.3f", p.Events),
-			report.Nanoseconds(p.PerEvent()), report.Nanoseconds(p.Nanoseconds), fmt.Sprintf("%.3f", p.WrittenEvents), report.Nanoseconds(p.WrittenNanoseconds)})
+		programs.Rows = append(programs.Rows, []string{p.Program, p.Operation, where(p.Kernel), p.Unit, fmt.Sprintf("%.3f", p.Events),
+			report.Nanoseconds(p.PerEvent()), report.Nanoseconds(p.Cost), fmt.Sprintf("%.3f", p.LaterEvents), report.Nanoseconds(p.LaterCost)})
+	}
+	picture := figure.Overhead{
+		Title: "Cost with the BPF programs detached over cost with them attached",
+		Note:  fmt.Sprintf("instructions in guests, time on Linux %s; a disk without delays but for %s", o.Host.Kernel, "append+fsync"),
+		Range: "95 % range", Limit: 1 / Bound,
+	}
+	for _, r := range o.Rows {
+		picture.Rows = append(picture.Rows, figure.OverheadRow{
+			Workload: fmt.Sprintf("%s, %s (%s)", r.Operation, r.Unit, where(r.Kernel)), Ratio: 1 / r.Ratio, Low: 1 / r.High, High: 1 / r.Low,
+		})
 	}
 	svg, err := picture.SVG()
 	return report.Report{
 		Title: "What the daemon costs the programs on the host",
 		Lead: []string{
-			"`daybook control` runs on the disk, with the load's cgroup under control, in every second round; rounds with and " +
-				"without it alternate and are compared in pairs. The load is one thread that makes one kind of call in a loop and " +
-				"nothing else; its files are removed, and everything is written out, between the rounds.",
-			"The disk is an embedded one (a FUSE file under a loop device with BFQ). It takes no time for calls that only change memory, " +
-				"and that of a SATA solid-state disk (60 µs a request, 0.5 ms a flush) for an fsync. “No disk time” is an fsync " +
-				"on a disk that takes none: faster than any flash, so that no disk hides what the daemon adds; it has no bound.",
+			"The cost is that of the BPF programs that the daemon attaches to tracepoints. Short windows with the programs attached " +
+				"and detached alternate and are compared in pairs; the ratio is the median over the pairs, its range is by bootstrap. The load is one " +
+				"thread that makes one kind of call in a loop and nothing else; its files are removed, and everything is written out, between the windows.",
+			"What the daemon does by itself, in its own process, is in [scale.md](scale.md).",
 		},
-		Tables: []report.Table{rates, programs}, Picture: svg, Host: o.Host,
+		Tables: []report.Table{instructions, times, programs}, Picture: svg, Host: o.Host,
 	}, err
+}
+
+// comparisons is the table of the rows in a unit.
+func comparisons(rows []Row, title, unit string) report.Table {
+	t := report.Table{
+		Title: title,
+		Columns: []string{"operation", "where", "calls a window", "pairs", unit + " a call, detached", "attached", "ratio", "95 % range", "target",
+			"BPF runs a call", "in BPF programs", "later"},
+	}
+	for _, r := range rows {
+		if r.Unit != unit {
+			continue
+		}
+		t.Rows = append(t.Rows, []string{r.Operation, where(r.Kernel), strconv.Itoa(r.Calls), strconv.Itoa(r.Pairs),
+			report.Nanoseconds(r.Detached), report.Nanoseconds(r.Attached), fmt.Sprintf("%.4f", r.Ratio), fmt.Sprintf("%.4f to %.4f", r.Low, r.High), string(r.Verdict),
+			fmt.Sprintf("%.2f", r.Events), report.Nanoseconds(r.Programs), report.Nanoseconds(r.Later)})
+	}
+	return t
+}
+
+// where names the guest's kernel, or the host.
+func where(kernel string) string {
+	if kernel == "" {
+		return "host"
+	}
+	return kernel
 }

@@ -1,0 +1,124 @@
+package overhead
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/workload"
+)
+
+// load is one operation, with the number of calls in a window.
+type load struct {
+	name      string
+	operation string
+	calls     int
+	// timed means that the disk has the delays of its model.
+	timed bool
+}
+
+const noDiskTime = ", no disk time"
+
+// hostLoads take some 60 ms a window. An fsync is measured with the delays of a
+// solid-state disk, and without disk delays, which could hide the programs' cost.
+var hostLoads = []load{
+	{name: workload.Mkdir, operation: workload.Mkdir, calls: 2000},
+	{name: workload.Creat, operation: workload.Creat, calls: 2500},
+	{name: workload.AppendFsync, operation: workload.AppendFsync, calls: 40, timed: true},
+	{name: workload.AppendFsync + noDiskTime, operation: workload.AppendFsync, calls: 150},
+}
+
+// guestLoads have fewer calls, because emulated instructions are slow and their count
+// hardly varies. The guest's disk takes no time.
+var guestLoads = []load{
+	{name: workload.Mkdir, operation: workload.Mkdir, calls: 400},
+	{name: workload.Creat, operation: workload.Creat, calls: 400},
+	{name: workload.AppendFsync + noDiskTime, operation: workload.AppendFsync, calls: 100},
+}
+
+// windows runs loads on one file system, while the programs of a probe are attached
+// or detached.
+type windows struct {
+	lab   fixture.Lab
+	fs    *fixture.FileSystem
+	probe *journal.Probe
+	// cgroup is the cgroup of the load.
+	cgroup string
+	loads  []load
+	scale  int
+	number int
+}
+
+// open attaches a probe that observes the disk of fs.
+func open(l fixture.Lab, fs *fixture.FileSystem, loads []load, scale int) (w *windows, err error) {
+	w = &windows{lab: l, fs: fs, loads: loads, scale: scale}
+	if w.cgroup, err = fs.Group.Add("load", fs.Disk.Device, 0); err != nil {
+		return nil, err
+	}
+	if w.probe, err = journal.Open(); err != nil {
+		return nil, err
+	}
+	if err := w.probe.Observe([]uint32{fs.Disk.Device.Dev.Kernel()}); err != nil {
+		return nil, errors.Join(err, w.probe.Close())
+	}
+	return w, nil
+}
+
+func (w *windows) calls(load load) int { return max(1, load.calls/w.scale) }
+
+// one prepares a load in a new directory, calls around to run it, and removes
+// its files.
+func (w *windows) one(ctx context.Context, load load, around func(do func() (workload.Result, error)) error) error {
+	w.number++
+	job := workload.Job{Operation: load.operation, In: w.fs.Path(strconv.Itoa(w.number)), Count: w.calls(load)}
+	if err := workload.Prepare(ctx, job); err != nil {
+		return err
+	}
+	child, err := workload.Start(workload.Spec{Jobs: []workload.Job{job}}, w.fs.Group.Directory(w.cgroup))
+	if err != nil {
+		return err
+	}
+	ended := false
+	err = fixture.WriteOut(w.fs.Directory)
+	if err == nil {
+		err = around(func() (result workload.Result, err error) {
+			if load.timed {
+				if err := w.fs.Disk.SetInstant(false); err != nil {
+					return result, err
+				}
+				defer func() { err = errors.Join(err, w.fs.Disk.SetInstant(true)) }()
+			}
+			if err := child.Go(); err != nil {
+				return result, err
+			}
+			ended = true
+			return child.Wait(ctx)
+		})
+	}
+	if !ended {
+		_, stopErr := child.Stop()
+		err = errors.Join(err, stopErr)
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(job.In); err != nil {
+		return err
+	}
+	return fixture.WriteOut(w.fs.Directory)
+}
+
+// perCall returns the nanoseconds of one call in a window.
+func (w *windows) perCall(ctx context.Context, load load) (nanoseconds float64, err error) {
+	err = w.one(ctx, load, func(do func() (workload.Result, error)) error {
+		done, err := do()
+		if err == nil {
+			nanoseconds = 1e9 * done.CallSeconds / float64(done.Calls)
+		}
+		return err
+	})
+	return nanoseconds, err
+}
