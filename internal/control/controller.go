@@ -52,6 +52,9 @@ type Controller struct {
 	lastScheduler string
 	// sinceLimits is the time since all limits were looked at, in seconds.
 	sinceLimits float64
+	// commitSeconds is for how long commits were under way on the disk, as far as they
+	// ended in this interval.
+	commitSeconds float64
 }
 
 // governed is a cgroup whose weight, or limit, is in Daybook's hands.

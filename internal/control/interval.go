@@ -61,6 +61,7 @@ func (c *Controller) interval(sample account.Sample) {
 	clear(c.held)
 	decision := Decision{Device: c.disk.Device, Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
 	done := sums(device)
+	c.commitSeconds = float64(device.Transactions) * device.CommitSeconds
 	for _, group := range c.groups {
 		decision.Weights = append(decision.Weights, c.steer(group, sample.IntervalSeconds, done)...)
 	}
@@ -85,6 +86,8 @@ type usage struct {
 	read, written, hidden, writeback uint64
 	// busySeconds is the time with a request outstanding, added up over the cgroups.
 	busySeconds float64
+	// forced are commits of the journal that its syncs started.
+	forced uint64
 }
 
 func (u usage) charged() uint64 { return u.read + u.written }
@@ -100,6 +103,7 @@ func sums(device account.Device) map[string]usage {
 			u.hidden += container.Hidden()
 			u.writeback += container.MetadataBytes + container.UnchargedBytes
 			u.busySeconds += container.BusySeconds
+			u.forced += container.ForcedCommits
 			done[at] = u
 		}
 	}
@@ -128,7 +132,7 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		observations = append(observations, Observation{
 			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(weight),
 			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged()),
-			BusySeconds: u.busySeconds,
+			BusySeconds: u.busySeconds, ForcedCommits: float64(u.forced), CommitSeconds: c.commitSeconds,
 		})
 		total += float64(u.hidden) + float64(u.charged())
 		g.reads.add(float64(u.read), seconds, splitSeconds)

@@ -58,6 +58,11 @@ type Observation struct {
 	// BusySeconds is the time with at least one request outstanding, as far as
 	// requests ended in the interval, so it can be longer; 0 where that is not known.
 	BusySeconds float64
+	// ForcedCommits is the number of commits of the journal that its syncs started,
+	// CommitSeconds the time for which commits on the disk were under way, whoever
+	// started them, as far as they ended in the interval. What a sync waits for are
+	// requests of the journal's thread, not of the sibling.
+	ForcedCommits, CommitSeconds float64
 }
 
 // Law says what the siblings' weights should be, from what they did.

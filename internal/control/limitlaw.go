@@ -24,11 +24,11 @@ const (
 	wantingPart = 0.7
 	// demandRoom is how much more than now a sibling may want in the next step
 	// that did not want more, and demandGrowth by how much that grows in a second
-	// in which it does.
-	demandRoom, demandGrowth = 1.1, 1.5
-	// freeGap is by how much of what is due to it another sibling must have
-	// less than the one without a limit, to get its place.
-	freeGap = 0.05
+	// in which it does, up to demandReach of what it is charged.
+	demandRoom, demandGrowth, demandReach = 1.1, 1.5, 1.5
+	// freeGap is the part of the disk that another sibling must lack, more than the one
+	// without a limit does, to get its place.
+	freeGap = 0.03
 	// A sibling without a limit that takes less than gainPart of what the others gave
 	// up, when that is more than gaveUpPart of what they had, can use no more: its
 	// requests come one after the other, or its seeks make bytes dear. Then the
@@ -36,9 +36,12 @@ const (
 	// of what it had, and spareLoss less while it does not; after lostSeconds of that
 	// it counts as any other again.
 	gainPart, gaveUpPart, spareGrowth, spareLoss, keptPart, lostSeconds = 0.1, 0.1, 0.1, 0.04, 0.95, 6.0
+	// It was none such if the others have refuteGain more than before, and it has less by
+	// refutePart of that.
+	refuteGain, refutePart = 0.03, 0.5
 	// leastLimit is the lowest limit, in bytes per second: the kernel lets a
-	// request through only when it fits.
-	leastLimit = 1 << 20
+	// request through only when it fits, so that one of 1 MiB waits for 2 s.
+	leastLimit = 512 << 10
 )
 
 // LimitLaw says how many bytes a second siblings may be charged for, so that
@@ -54,8 +57,8 @@ const (
 type LimitLaw struct {
 	memory map[string]*limitMemory
 	// free is the sibling without a limit. freeRate is what it, and othersRate what
-	// the others were charged per second before the others ran into their limits,
-	// freeSeconds ago.
+	// the others were charged per second before the others ran into their limits, or
+	// when it turned out to be saturated, freeSeconds ago.
 	free                 string
 	freeRate, othersRate float64
 	freeSeconds          float64
@@ -67,8 +70,9 @@ type limitMemory struct {
 	// now is what it is charged now, busy the part of the time in which it had
 	// requests outstanding.
 	now, busy mean
-	// idleSeconds is the time since one of its requests ended.
-	idleSeconds float64
+	// idleSeconds is the time since one of its requests ended, unsyncedSeconds that
+	// since a sync of its started a commit.
+	idleSeconds, unsyncedSeconds float64
 	// wanting: it could use more; demand is what it can use at most, in bytes per
 	// second, 0: not known.
 	wanting bool
@@ -89,7 +93,7 @@ func NewLimitLaw() *LimitLaw { return &LimitLaw{memory: map[string]*limitMemory{
 func (f *Feedback) limits() *LimitLaw {
 	l := NewLimitLaw()
 	for id, m := range f.memory {
-		known := &limitMemory{memory: *m}
+		known := &limitMemory{memory: *m, unsyncedSeconds: windowSeconds}
 		known.limited, known.floored = false, false
 		l.memory[id] = known
 	}
@@ -129,11 +133,11 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	}
 	l.lookAtFree(seconds, active)
 	keepDebts(seconds, plain, Range{})
-	l.divide(seconds, active)
+	total := l.divide(seconds, active)
 	before := l.free
-	l.choose(wanting)
+	l.choose(total, wanting)
 	if l.free != before {
-		l.compareFrom(l.rates(active))
+		l.compareFrom(l.rates(active, func(m *limitMemory) float64 { return m.now.rate() }))
 	}
 	for _, s := range active {
 		s.m.limit = 0
@@ -145,13 +149,14 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	return limits
 }
 
-// rates are what the sibling without a limit, and all others, are charged now.
-func (l *LimitLaw) rates(active []limitedSibling) (free, others float64) {
+// rates are what the sibling without a limit, and all others, are charged per second,
+// by one of their means.
+func (l *LimitLaw) rates(active []limitedSibling, of func(*limitMemory) float64) (free, others float64) {
 	for _, s := range active {
 		if s.o.ID == l.free {
-			free = s.m.now.rate()
+			free = of(s.m)
 		} else {
-			others += s.m.now.rate()
+			others += of(s.m)
 		}
 	}
 	return free, others
@@ -170,12 +175,13 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	if m == nil || !m.wanting {
 		return
 	}
-	free, others := l.rates(active)
+	free, others := l.rates(active, func(m *limitMemory) float64 { return m.now.rate() })
 	if m.saturatedRate > 0 {
 		if m.lostSeconds += seconds; free >= keptPart*m.saturatedRate {
 			m.lostSeconds = 0
 		}
-		if m.lostSeconds < lostSeconds && free <= m.demand {
+		l.freeSeconds += seconds
+		if m.lostSeconds < lostSeconds && free <= m.demand && !l.refuted(active) {
 			return
 		}
 		m.saturatedRate, m.demand, m.lostSeconds = 0, 0, 0
@@ -192,7 +198,20 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	gaveUp := l.othersRate - others
 	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
 		m.saturatedRate, m.demand = free, demandRoom*free+leastLimit
+		l.compareFrom(m.charged.rate(), others)
 	}
+}
+
+// refuted reports whether the sibling without a limit could use more after all: the
+// others took from it what they gained since it counts as saturated. What it had before
+// is the mean of several seconds, for one that calls fsync works by fits and starts.
+func (l *LimitLaw) refuted(active []limitedSibling) bool {
+	if l.freeSeconds < limitMeanSeconds {
+		return false
+	}
+	free, others := l.rates(active, func(m *limitMemory) float64 { return m.charged.rate() })
+	gained := others - l.othersRate
+	return gained > refuteGain*l.othersRate && l.freeRate-free > refutePart*gained
 }
 
 // othersThrottled reports whether all that want more, besides the one without a
@@ -231,7 +250,7 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 	for _, o := range siblings {
 		m := l.memory[o.ID]
 		if m == nil {
-			m = &limitMemory{}
+			m = &limitMemory{unsyncedSeconds: windowSeconds}
 		}
 		known[o.ID] = m
 		charged, ideal := m.add(o, seconds, limitMeanSeconds)
@@ -255,7 +274,8 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 }
 
 // want judges whether a sibling could use more than it has: it runs into its
-// limit, or has requests outstanding nearly all the time.
+// limit, or waits nearly all the time for the disk: for requests of its own or, if it
+// calls fsync, for commits.
 func (m *limitMemory) want(o Observation, seconds float64) {
 	busy := 0.0
 	m.idleSeconds += seconds
@@ -263,6 +283,13 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 		// What ended now may have waited since the last one ended.
 		busy = math.Min(o.BusySeconds, m.idleSeconds)
 		m.idleSeconds = 0
+	}
+	if m.unsyncedSeconds += seconds; o.ForcedCommits > 0 {
+		m.unsyncedSeconds = 0
+	}
+	if o.CommitSeconds > 0 && m.unsyncedSeconds < windowSeconds {
+		// Both at once count once.
+		busy = math.Max(busy, math.Min(busy+o.CommitSeconds, seconds))
 	}
 	m.busy.add(busy, seconds, nowSeconds)
 	rate := m.now.rate()
@@ -272,19 +299,19 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 		m.demand, m.saturatedRate, m.lostSeconds = demandRoom*rate+leastLimit, 0, 0
 	case m.saturatedRate > 0:
 	case m.demand > 0:
-		m.demand = math.Max(m.demand*math.Pow(demandGrowth, seconds), demandRoom*rate)
+		m.demand = math.Max(math.Min(m.demand*math.Pow(demandGrowth, seconds), demandReach*rate+leastLimit), demandRoom*rate)
 	}
 }
 
 // divide says what each sibling should be charged for in the coming step: who
 // can use its share, as much as makes it come out right; who cannot, its share.
-func (l *LimitLaw) divide(seconds float64, active []limitedSibling) {
+func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float64) {
 	var lately, now float64
 	for _, s := range active {
 		lately += s.charged.rate() + s.hidden.rate()
 		now += s.m.now.rate() + s.hidden.rate()
 	}
-	total := math.Max(lately, now) // the disk gave it, so it can
+	total = math.Max(lately, now) // the disk gave it, so it can
 	total += l.spare(total, active)
 	configured := make([]claim, len(active))
 	usable := make([]claim, len(active))
@@ -305,33 +332,35 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) {
 		}
 		s.want = s.due(given[n], entitled[n], total, seconds)
 	}
+	return total
 }
 
 // choose picks the sibling without a limit: the one that has least of what is
 // due to it. It stays that, for one with a deep queue takes the disk when its
 // limit ends, unless it could not use more or another has still less although it
-// does not run into its limit.
-func (l *LimitLaw) choose(wanting []limitedSibling) {
-	had := func(s limitedSibling) float64 { return s.m.now.rate() / math.Max(1, math.Min(s.want, s.most())) }
-	least, free := wanting[0], -1
-	for n, s := range wanting {
-		if had(s) < had(least) {
-			least = s
-		}
-		if s.o.ID == l.free {
-			free = n
-		}
+// does not run into its limit. One that is held at the least already has too much: it
+// is chosen only if no other wants more.
+func (l *LimitLaw) choose(total float64, wanting []limitedSibling) {
+	lacking := slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool { return s.floored })
+	if len(lacking) > 0 {
+		wanting = lacking
 	}
+	free := slices.IndexFunc(wanting, func(s limitedSibling) bool { return s.o.ID == l.free })
 	if free >= 0 {
-		wanting = slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool {
-			return s.throttled() || had(s) > had(wanting[free])-freeGap
-		})
+		gap := math.Max(0, wanting[free].lack()) + freeGap*total
+		wanting = slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool { return s.throttled() || s.lack() < gap })
 		if len(wanting) == 0 {
 			return
 		}
-		least = slices.MinFunc(wanting, func(a, b limitedSibling) int { return cmp.Compare(had(a), had(b)) })
 	}
-	l.free = least.o.ID
+	l.free = slices.MaxFunc(wanting, func(a, b limitedSibling) int { return cmp.Compare(a.lack(), b.lack()) }).o.ID
+}
+
+// lack is what is missing to it of what is due to it, in bytes per second. One that
+// works by fits and starts, as one that calls fsync does, has it if it has it now or in
+// the mean.
+func (s limitedSibling) lack() float64 {
+	return math.Min(s.want, s.most()) - math.Max(s.m.now.rate(), s.charged.rate())
 }
 
 // throttled reports whether it runs into its limit.
