@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Makes files of 4 KiB in a tree of directories, as tokubench: DIRECTORY_FILES to
- * a directory, TREE_WIDTH directories to one above. A directory's files are all of
- * one thread, so that what threads share is the file system and not a directory's
- * lock. Each thread calls fsync once, on its last file: until then the journal
- * commits when it wants to.
+ * Creates files of 4 KiB in a tree of directories, like tokubench:
+ * DIRECTORY_FILES in a directory, TREE_WIDTH directories in one above. All
+ * files of a directory belong to one thread. So the threads share the file
+ * system, and not the lock of a directory. Each thread calls fsync once, for
+ * its last file. Until then the journal decides when it commits.
  */
 #include "load.h"
 
@@ -36,7 +36,10 @@ static void prepare(struct crew *crew)
 	filesystem_sync(crew->directory);
 }
 
-/* next counts a thread's files: directory by directory, each threads-th of them. */
+/*
+ * next counts the files of a thread, directory by directory. A thread has each
+ * threads-th directory.
+ */
 static void begin(struct worker *worker)
 {
 	worker->next = 0;

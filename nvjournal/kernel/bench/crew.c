@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Threads that begin together and run until the limit or the end of the work. */
+/*
+ * Threads that start together and run until the time limit or the end of their
+ * work.
+ */
 #include "load.h"
 
 #include <stdlib.h>
@@ -13,7 +16,7 @@ uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
 }
 
-/* splitmix64: a counter and a mixer, so that any seed is a good one. */
+/* splitmix64: a counter and a mixing function, so each seed is good. */
 static uint64_t random_next(uint64_t *state)
 {
 	uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -35,7 +38,7 @@ static void *work(void *argument)
 	uint64_t limit;
 
 	crew->load->begin(worker);
-	/* All are ready; one sets the clock; all go. */
+	/* When all are ready, one starts the clock, and all continue. */
 	if (pthread_barrier_wait(&crew->barrier) == PTHREAD_BARRIER_SERIAL_THREAD)
 		crew->begin_ns = now_ns();
 	pthread_barrier_wait(&crew->barrier);

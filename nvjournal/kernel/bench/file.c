@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the loads do with one file. */
+/* Operations on one file. */
 #include "load.h"
 
 #include <errno.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The programs that load a file system in the guest, for "daybook-bench
- * ext4nvj": threads that do a mail server's operations, or make files. One run
- * is one process; it prints one line of JSON (result.c).
+ * Programs that load a file system in the guest, for "daybook-bench ext4nvj":
+ * threads with the operations of a mail server, or threads that create files.
+ * One run is one process, which prints one line of JSON (result.c).
  *
- *	main.c		the command line
- *	crew.c		threads that begin together
- *	varmail.c	delete; create, append, fsync; read, append, fsync; read
- *	create.c	files of 4 KiB in a tree of directories, fsync at the end
- *	file.c		what is done with one file
- *	result.c	counts, and times of fsync
+ * 	main.c		the command line
+ * 	crew.c		threads that start together
+ * 	varmail.c	delete; create, append, fsync; read, append, fsync; read
+ * 	create.c	files of 4 KiB in a tree of directories, fsync at the end
+ * 	file.c		operations on one file
+ * 	result.c	counters, and times of fsync
  *
- * Written in C, and linked statically: in an emulated guest a runtime's own
- * threads would be a part of what is measured.
+ * They are written in C and linked statically: in an emulated guest, the
+ * threads of a runtime would influence the measurement.
  */
 #ifndef LOAD_H
 #define LOAD_H
@@ -23,24 +23,31 @@
 #include <stdint.h>
 
 #define MAX_THREADS 256u
-/* Calls of fsync whose times are kept, of a thread; more are counted only. */
+/*
+ * For so many fsync calls of a thread the time is recorded. Further calls are
+ * only counted.
+ */
 #define MAX_SYNCS 262144u
-/* No path is longer: the directory is bounded by main.c. */
+/* No path is longer: main.c limits the directory. */
 #define MAX_PATH 256u
 #define MAX_DIRECTORY 128u
 
-/* One load. Its functions end the program with a message if a system call fails. */
+/*
+ * A load. If a system call fails, its functions end the program with a message.
+ */
 struct crew;
 struct worker;
 struct load {
 	const char *name;
-	/* By itself: makes in the directory what a run needs, and writes it back. */
+	/* Creates in the directory what a run needs, and writes it back. */
 	void (*prepare)(struct crew *crew);
-	/* In each thread, before the clock runs. */
+	/* Runs in each thread before the clock starts. */
 	void (*begin)(struct worker *worker);
-	/* One operation; false: there is no more to do. */
+	/* Runs one operation. False: there are no more. */
 	bool (*next)(struct worker *worker);
-	/* After the last one, still on the clock. NULL: nothing. */
+	/*
+	 * Runs after the last operation, while the clock runs. NULL: nothing.
+	 */
 	void (*finish)(struct worker *worker);
 };
 
@@ -48,7 +55,7 @@ extern const struct load load_varmail, load_create;
 
 #define BUFFER_BYTES (64u << 10)
 
-/* What one run is told. */
+/* The parameters of a run. */
 struct crew {
 	const struct load *load;
 	const char *directory;
@@ -58,7 +65,7 @@ struct crew {
 	uint64_t seed;
 	uint64_t begin_ns, end_ns; /* of the clock */
 	pthread_barrier_t barrier;
-	/* What is written: random. Zeros a journal may leave out. */
+	/* The data to write: random, because a journal may omit zeros. */
 	uint64_t content[BUFFER_BYTES / sizeof(uint64_t)];
 };
 
@@ -70,38 +77,40 @@ struct worker {
 	uint64_t operations, syncs;
 	uint32_t *sync_us; /* the first MAX_SYNCS, microseconds */
 	uint64_t end_ns;
-	/* varmail: its files, those that are there first. */
+	/* varmail: its files; existing ones come first. */
 	uint32_t *file;
 	unsigned there, count, step;
-	/* create: the next of its files, and the last one, open; -1: none. */
+	/* create: its next file, and the last one, which is open; -1: none. */
 	unsigned next;
 	int last;
 	char *buffer; /* BUFFER_BYTES, of what was read */
 };
 
-/* Runs all of them, and returns them for the result. */
+/* Runs all threads, and returns them for the result. */
 struct worker *crew_run(struct crew *crew);
 uint64_t now_ns(void);
-/* Below bound, which is not 0. */
+/* A random number less than bound, which is not 0. */
 uint32_t random_below(struct worker *worker, uint32_t bound);
 
-/* Makes what is written. */
+/* Fills in the data to write. */
 void file_contents(struct crew *crew);
-/* File operations; each that fails ends the program, naming the path. */
+/* File operations. If one fails, it ends the program and names the path. */
 int file_open(const char *path, int flags);
 void file_close(int file);
 void file_append(struct worker *worker, int file, size_t bytes);
 void file_read(struct worker *worker, int file);
-/* fsync, its time taken. */
+/* fsync, with its time recorded. */
 void file_sync(struct worker *worker, int file);
 void directory_make(const char *path);
-/* Writes all of the file system at path back. */
+/* Writes back the whole file system at path. */
 void filesystem_sync(const char *path);
 
-/* The line of JSON. */
+/* Prints the line of JSON. */
 void result_print(const struct crew *crew, const struct worker *workers);
 
-/* Ends the program with a message; with errno's if error is not 0. */
+/*
+ * Ends the program with a message, and with the text of error if that is not 0.
+ */
 __attribute__((noreturn, format(printf, 2, 3))) void fail(int error, const char *format, ...);
 
 #endif

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- *	load varmail|create DIRECTORY --files N --prepare
- *	load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N]
- *	load create DIRECTORY --files N --threads N
+ * The command line:
  *
- * What the run needs is made by --prepare, in an empty directory, with as many
- * files: so it can be kept out of what is counted. create runs once in what was
- * prepared, varmail as often as one likes. Exit 0: a run has printed one line of
- * JSON; 1: something failed; 2: usage.
+ * 	load varmail|create DIRECTORY --files N --prepare
+ * 	load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N]
+ * 	load create DIRECTORY --files N --threads N
+ *
+ * --prepare makes what the run needs, in an empty directory, with the same
+ * number of files. So preparing is not measured. create runs once in a prepared
+ * directory, varmail any number of times. Exit status 0: a run has printed one
+ * line of JSON; 1: a failure; 2: wrong usage.
  */
 #include "load.h"
 
@@ -102,7 +104,7 @@ int main(int count, char **words)
 		usage();
 	crew.load = find(words[optind]);
 	crew.directory = words[optind + 1];
-	/* Only varmail never comes to an end by itself. */
+	/* Only varmail never ends by itself. */
 	if ((crew.load == &load_varmail && !prepare) != (crew.limit_ns != 0))
 		usage();
 	if (strlen(crew.directory) >= MAX_DIRECTORY)

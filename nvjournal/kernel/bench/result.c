@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What a run came to, as one line of JSON: times in seconds. Percentiles are
- * those of all calls of fsync of all threads together: the least time that so
- * many of them did not exceed.
+ * The result of a run, as one line of JSON: times in seconds. A percentile is
+ * computed from the fsync calls of all threads together: the least time that
+ * this part of them did not exceed.
  */
 #include "load.h"
 

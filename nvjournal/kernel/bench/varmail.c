@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A mail server's files, as filebench's varmail: each thread goes through four
- * steps in turn, and each is one operation:
+ * The files of a mail server, as in filebench's varmail. Each thread repeats
+ * four steps; each is one operation:
  *
- *	delete a file
- *	create one, append, fsync
- *	read one, append, fsync
- *	read one
+ * 	delete a file
+ * 	create one, append, fsync
+ * 	read one, append, fsync
+ * 	read one
  *
- * Appends are of 8 KiB on average, so that a file that was appended to once has
- * 16 KiB on average. Files are in MAIL_DIRECTORIES directories, which all
- * threads share; file n is thread n mod threads' own. Half of them are there. It
- * is the same load as that of internal/blockstream, whose recordings nvjournal
- * itself is measured with.
+ * An append has 8 KiB on average, so a file after one more append has 16 KiB on
+ * average. The files are in MAIL_DIRECTORIES directories, which all threads
+ * share. File n belongs to thread n mod threads. At the start half of the files
+ * exist. The load is that of internal/blockstream, whose recordings are used to
+ * measure nvjournal itself.
  */
 #include "load.h"
 
@@ -40,7 +40,7 @@ static size_t mail_bytes(struct worker *worker)
 	return 1 + random_below(worker, MAIL_APPEND - 1);
 }
 
-/* Makes directories and half of the files. */
+/* Makes the directories and half of the files. */
 static void prepare(struct crew *crew)
 {
 	struct worker worker = {.crew = crew, .random = crew->seed};
@@ -53,7 +53,10 @@ static void prepare(struct crew *crew)
 	for (unsigned n = 0; n < crew->files; n++) {
 		int file;
 
-		/* By sixteens, so that of each thread's files, too, half are there. */
+		/*
+		 * In groups of sixteen, so that each thread has half of its
+		 * files, too.
+		 */
 		if (n / 16 % 2)
 			continue;
 		mail_path(crew, n, path);
@@ -64,7 +67,7 @@ static void prepare(struct crew *crew)
 	filesystem_sync(crew->directory);
 }
 
-/* Finds out which of its files are there. */
+/* Finds out which of its files exist. */
 static void begin(struct worker *worker)
 {
 	struct crew *crew = worker->crew;
@@ -83,7 +86,7 @@ static void begin(struct worker *worker)
 		}
 		worker->file[at] = n;
 	}
-	/* So that not all delete at once. */
+	/* So that the threads do not all delete at the same time. */
 	worker->step = worker->number;
 }
 
@@ -139,7 +142,10 @@ static bool next(struct worker *worker)
 {
 	unsigned step = worker->step++ % 4;
 
-	/* Deletes and creates alternate: the one is only short if there were none at the start. */
+	/*
+	 * Deletes and creates alternate. Files can only be missing if there
+	 * were none at the start.
+	 */
 	if (!worker->there)
 		step = 1;
 	else if (worker->there == worker->count && step == 1)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is refused, each with a message that says why and what to do. Nothing is
+ * Checks at mount. Each refusal logs the reason and what to do. Nothing is
  * written here.
  */
 #include "fs/ext4/ext4.h"
 #include "../include/nvjournal.h"
 
-/* A journal's first block, as jbd2 has it on the disk; big-endian. */
+/* The first block of a journal, as jbd2 stores it on the disk; big-endian. */
 struct inner_journal {
 	__be32 magic;
 	__be32 blocktype;
@@ -17,7 +17,10 @@ struct inner_journal {
 
 #define INNER_MAGIC 0xc03b3998u
 
-/* Whether this disk, mounted with these options, may have its journal in a region. */
+/*
+ * Checks whether this disk, mounted with these options, can have its journal in
+ * a region.
+ */
 int ext4nvj_check_disk(struct super_block *sb, const struct ext4nvj_options *options)
 {
 	const struct ext4_super_block *es = EXT4_SB(sb)->s_es;
@@ -78,9 +81,10 @@ int ext4nvj_check_disk(struct super_block *sb, const struct ext4nvj_options *opt
 }
 
 /*
- * The disk's own journal, which must be there and be empty: e2fsck would replay
- * what is in it, even over ours. A reference to its inode, or ERR_PTR. After
- * recovery, for what is read may be recovered, too.
+ * Returns the inode of the journal on the disk, with a reference, or ERR_PTR.
+ * This journal must exist and be empty, because e2fsck would replay its
+ * contents, possibly over ours. It is checked after recovery, because recovery
+ * may change the checked blocks.
  */
 struct inode *ext4nvj_inner_journal(struct super_block *sb)
 {
@@ -117,7 +121,10 @@ struct inode *ext4nvj_inner_journal(struct super_block *sb)
 	return ERR_PTR(err);
 }
 
-/* The block of the disk's own journal behind its first one: 0, or -EUCLEAN, which is said. */
+/*
+ * The block of the disk's own journal that follows its first block. 0, or
+ * -EUCLEAN, which is logged.
+ */
 int ext4nvj_inner_block(struct inode *inner, u64 *block)
 {
 	struct ext4_map_blocks map = {.m_lblk = 1, .m_len = 1};
@@ -130,7 +137,7 @@ int ext4nvj_inner_block(struct inode *inner, u64 *block)
 	return 0;
 }
 
-/* A remount may repeat our options, and not change them. */
+/* A remount may repeat our options, but not change them. */
 int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc)
 {
 	const struct ext4nvj_options *asked = fc->fs_private;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What ext4 and the journal in persistent memory are to each other:
+ * The interface between ext4 and the journal in persistent memory:
  *
- *	edits		what is changed in ext4's own files, and why
- *	rename.h	names of slab caches
- *	marker.h	the mark of a disk whose journal is in a region
- *	options.c	mount options of ours
- *	check.c		which disks and options are refused
- *	region.c	the region of a mount: opened, or refused
- *	load.c		mount: recovery, an open journal
- *	small.c		journal_data=small: whose data is journaled
- *	wrote.c		writes of file data, told to the journal
- *	statistics.c	/proc/fs/ext4nvj/DISK/nvjournal
- *	fast_commit.c	there are none
- *	module.c	init and exit
+ * 	edits		the changes in ext4's own files, and their reasons
+ * 	rename.h	names of slab caches
+ * 	marker.h	the mark of a disk whose journal is in a region
+ * 	options.c	our mount options
+ * 	check.c		which disks and options are refused
+ * 	region.c	opens or refuses the region of a mount
+ * 	load.c		mount: recovery, then an open journal
+ * 	small.c		journal_data=small: whose data are journaled
+ * 	wrote.c		reports writes of file data to the journal
+ * 	statistics.c	/proc/fs/ext4nvj/DISK/nvjournal
+ * 	fast_commit.c	empty functions, because there are no fast commits
+ * 	module.c	init and exit
  *
- * It is included at the end of ext4.h.
+ * ext4.h includes this file at its end.
  */
 #ifndef EXT4NVJ_H
 #define EXT4NVJ_H
@@ -25,7 +25,10 @@
 
 struct nvjk_region;
 
-/* Our mount options, as given; first in ext4's struct ext4_fs_context. */
+/*
+ * Our mount options, as given; the first field of ext4's struct
+ * ext4_fs_context.
+ */
 struct ext4nvj_options {
 	char *journal_path;      /* of the pmem device; kmalloc'ed, or NULL */
 	u64 journal_offset;      /* bytes, of the region in the device */
@@ -38,7 +41,9 @@ struct ext4nvj_options {
 	bool given_offset, given_size, given_partitions, given_records, given_lock, given_data;
 };
 
-/* What we know of a mount, in ext4_sb_info.s_nvj; NULL: it has no journal (noload). */
+/*
+ * Our data of a mount, in ext4_sb_info.s_nvj. NULL: it has no journal (noload).
+ */
 struct ext4nvj {
 	struct ext4nvj_options options; /* with the number of partitions that there are */
 	struct nvjk_region *region;
@@ -59,9 +64,9 @@ int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc);
 
 /* small.c */
 #define EXT4NVJ_SMALL_BYTES (64u << 10)
-/* Of 4 KiB: no others are mounted. */
+/* With blocks of 4 KiB; other sizes cannot be mounted. */
 #define EXT4NVJ_SMALL_BLOCKS (EXT4NVJ_SMALL_BYTES >> 12)
-/* An inode's state, behind those of ext4's own: its data is journaled. */
+/* A state bit of an inode, after ext4's own: its data are journaled. */
 #define EXT4NVJ_STATE_DATA 24
 void ext4nvj_choose_data(struct inode *inode);
 int ext4nvj_data_home(struct inode *inode);
@@ -73,11 +78,17 @@ int ext4nvj_allow_journal_data(struct inode *inode);
 /* region.c */
 struct nvj_report;
 struct nvj_disk_super;
-/* Each damaged place, to the log. */
+/* Logs each damaged place. */
 void ext4nvj_say_findings(struct super_block *sb, const struct nvj_report *report);
-/* Opens nvj->region and reads its superblock. 0, or why it cannot be used, which is said. */
+/*
+ * Opens nvj->region and reads its superblock. Returns 0, or the reason why it
+ * cannot be used, which is logged.
+ */
 int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_disk_super *super);
-/* 0: region and disk are of each other. Else NVJ_EMEDIUM, NVJ_EUCLEAN..., which is said. */
+/*
+ * Returns 0 if region and disk belong together. Otherwise NVJ_EMEDIUM,
+ * NVJ_EUCLEAN..., which is logged.
+ */
 int ext4nvj_check_region(struct super_block *sb, const struct ext4nvj *nvj,
 			 const struct nvj_disk_super *super);
 
@@ -88,18 +99,18 @@ int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 int ext4nvj_destroy_journal(struct super_block *sb);
 
 /*
- * A write of file data to the disk has ended, whether it succeeded or not; its writer
- * is not told yet. May be called from an interrupt.
+ * Called when a write of file data to the disk has ended, successfully or not,
+ * before its writer is informed. May be called from an interrupt.
  */
 void ext4nvj_wrote(struct super_block *sb);
-/* As sb_issue_zeroout, in its place in all of ext4. */
+/* Replaces sb_issue_zeroout in all of ext4. */
 int ext4nvj_issue_zeroout(struct super_block *sb, sector_t block, sector_t blocks, gfp_t gfp);
 #define sb_issue_zeroout ext4nvj_issue_zeroout
 
 /* statistics.c */
 void ext4nvj_create_proc(struct super_block *sb, struct proc_dir_entry *directory);
 
-/* Of ext4's own files, which adapt makes public for us. */
+/* Functions of ext4's own files that adapt makes public. */
 void ext4_set_aops_as_chosen(struct inode *inode);
 int __init ext4_init_fs(void);
 void ext4_exit_fs(void);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Fast commits are a way to write less to a block journal at fsync: they log what
- * was done instead of whole blocks. Here a commit logs lines as it is, so there
- * are none: a disk with the feature is refused (check.c), and these are the
+ * Fast commits let a block journal write less at fsync: they log the operations
+ * instead of whole blocks. Here each commit logs only lines, so fast commits
+ * are not needed. A disk with that feature is refused (check.c). These are the
  * functions that the rest of ext4 calls at each operation.
  */
 #include <linux/seq_file.h>
@@ -10,7 +10,7 @@
 #include "fs/ext4/ext4.h"
 #include "fs/ext4/ext4_jbd2.h"
 
-/* As ext4 does it when the feature is off. */
+/* As in ext4 without the feature. */
 int ext4_fc_commit(journal_t *journal, tid_t commit_tid)
 {
 	return jbd2_complete_transaction(journal, commit_tid);
@@ -20,7 +20,7 @@ void ext4_fc_init(struct super_block *sb, journal_t *journal)
 {
 }
 
-/* What an inode has for them is initialized all the same: ext4 looks at it. */
+/* ext4 reads these fields of an inode, so they are initialized. */
 void ext4_fc_init_inode(struct inode *inode)
 {
 	struct ext4_inode_info *ei = EXT4_I(inode);
@@ -89,7 +89,7 @@ void ext4_fc_replay_cleanup(struct super_block *sb)
 {
 }
 
-/* Of a replay, which there is none of. */
+/* For a replay of fast commits, which never happens. */
 int ext4_fc_record_regions(struct super_block *sb, int ino, ext4_lblk_t lblk, ext4_fsblk_t pblk,
 			   int len, int replay)
 {

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mount. In this order, so that nothing is written before all is known to fit:
+ * Mount. The order of the steps ensures that nothing is written before all
+ * checks pass:
  *
- *	1. What this disk and its options say is looked at (check.c).
- *	2. The region is opened (region.c), and its superblock read: it must be a journal, of
- *	   this disk or of none. If the disk needs recovery, the region must have the
- *	   UUID that stands in the disk's superblock, and a tail not before the one
- *	   that the last checkpoint wrote to the disk. If the disk does not, the
- *	   region must be clean: nothing in it may wait for another disk.
- *	3. If the disk needs recovery, what is committed is carried home, and its
- *	   mark is taken away.
- *	4. The region is formatted anew, with a new UUID, and opened. An older copy
- *	   of a region can thus never be taken for it.
+ * 	1. The disk and its options are checked (check.c).
+ * 	2. The region is opened (region.c), and its superblock is read. It must be a
+ * 	   journal of this disk, or of no disk. If the disk needs recovery, the region
+ * 	   must have the UUID in the disk's superblock, and its tail must not be before
+ * 	   the tail that the last checkpoint wrote to the disk. If the disk does not
+ * 	   need recovery, the region must be clean: it must contain nothing for another
+ * 	   disk.
+ * 	3. If the disk needs recovery, committed blocks are written home, and the mark
+ * 	   is removed from the disk.
+ * 	4. The region is formatted again, with a new UUID, and opened. So an older copy
+ * 	   of a region can never be taken for it.
  *
- * ext4 then puts mark and UUID on the disk in one write (marker.h), before its
- * first handle.
+ * Then ext4 writes mark and UUID to the disk in one write (marker.h), before
+ * its first handle.
  */
 #include <linux/uuid.h>
 
@@ -33,8 +35,8 @@ u64 ext4nvj_mark_block(struct super_block *sb)
 }
 
 /*
- * Whether the disk's journal is looked for, and with that, whether the disk may
- * be mounted at all. Without: read-only, by noload, when all is on the disk.
+ * Says whether the disk's journal is used. Without a journal the disk can only
+ * be mounted read-only, with noload, when everything is on the disk.
  */
 bool ext4nvj_wants_journal(struct super_block *sb)
 {
@@ -42,7 +44,10 @@ bool ext4nvj_wants_journal(struct super_block *sb)
 	       ext4_has_feature_journal_needs_recovery(sb) || !ext4_has_feature_journal(sb);
 }
 
-/* Carries home what is in the region, and takes the mark from the disk. */
+/*
+ * Writes the region's committed blocks home, and removes the mark from the
+ * disk.
+ */
 static int recover(struct super_block *sb, struct ext4_super_block *es, struct ext4nvj *nvj)
 {
 	ext4_fsblk_t blocks = ext4_blocks_count(es);
@@ -51,7 +56,7 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct e
 	u8 *errors;
 	int err;
 
-	/* What ext4 has written of errors past the journal stays. */
+	/* The errors that ext4 has written without the journal are kept. */
 	errors = kmemdup((u8 *)es + EXT4_S_ERR_START, EXT4_S_ERR_LEN, GFP_KERNEL);
 	report = kzalloc(sizeof(*report), GFP_KERNEL);
 	if (!errors || !report) {
@@ -94,7 +99,7 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct e
 		goto out;
 	}
 	if (ext4_blocks_count(es) != blocks) {
-		/* What was read of the disk until now is of its former size. */
+		/* What was read from the disk before is for its former size. */
 		ext4_msg(sb, KERN_ERR,
 			 "a resize was recovered, and the disk has %llu blocks now: mount it again",
 			 ext4_blocks_count(es));
@@ -106,7 +111,7 @@ out:
 	return err;
 }
 
-/* A new and empty journal in the region, with a UUID that no other has. */
+/* Makes a new, empty journal in the region, with a new UUID. */
 static int format(struct super_block *sb, struct ext4nvj *nvj)
 {
 	struct nvj_format_options options = {
@@ -148,7 +153,7 @@ static int open_journal(struct super_block *sb, struct ext4nvj *nvj)
 	memcpy(options.disk_uuid, EXT4_SB(sb)->s_es->s_uuid, UUID_SIZE);
 	memcpy(options.uuid, nvj->uuid, UUID_SIZE);
 	options.mark_block = nvj->mark_block;
-	/* Stores to file data that is mapped by DAX are no writes that would be counted. */
+	/* Stores to file data that DAX maps are not counted as writes. */
 	options.always_flush = EXT4_SB(sb)->s_daxdev;
 	options.inner = inner;
 	options.inner_blocks = inner->i_size >> sb->s_blocksize_bits;
@@ -180,8 +185,8 @@ static void free_nvj(struct super_block *sb)
 }
 
 /*
- * What ext4 calls to have its journal: s_journal and s_nvj are there on success.
- * options are those of the mount; the path is taken from them.
+ * ext4 calls this to open its journal. On success s_journal and s_nvj are set.
+ * options are those of the mount; the path is moved out of them.
  */
 int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 			 struct ext4nvj_options *options)
@@ -217,7 +222,10 @@ int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 	if (!err)
 		err = open_journal(sb, nvj);
 	if (err == -EFBIG && nvj->options.partitions != super.partitions) {
-		/* So many do not fit: the next mount shall not take them from the region. */
+		/*
+		 * That many partitions do not fit. The next mount must not use
+		 * this number from the region.
+		 */
 		nvj->options.partitions = super.partitions;
 		format(sb, nvj);
 	}
@@ -225,8 +233,8 @@ int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 		goto fail;
 
 	/*
-	 * Handles of a read-only mount delete orphans. ext4 takes the mark away
-	 * again when that is done, as the superblock says that there are some.
+	 * Handles of a read-only mount delete orphans. ext4 removes the mark
+	 * after that, because the superblock says that there are orphans.
 	 */
 	if (sb_rdonly(sb) && !bdev_read_only(sb->s_bdev) &&
 	    (es->s_last_orphan || ext4_has_feature_orphan_present(sb))) {
@@ -244,9 +252,9 @@ fail:
 }
 
 /*
- * In the place of jbd2_journal_destroy: closes the region, too. When a mount has
- * failed halfway, all is at home now, and so the mark is taken from the disk; at
- * umount ext4 does that.
+ * Replaces jbd2_journal_destroy, and also closes the region. If a mount has
+ * failed halfway, everything is at home now, and so the mark is removed from
+ * the disk. At umount ext4 removes it.
  */
 int ext4nvj_destroy_journal(struct super_block *sb)
 {

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The mark of a disk whose journal is in a region. adapt puts this in the place
- * of ext4.h's functions for the feature needs_recovery.
+ * The mark of a disk whose journal is in a region. adapt replaces ext4.h's
+ * functions for the feature needs_recovery with this file.
  *
- * A disk that is mounted needs recovery (RECOVER), and only from its region: the
- * journal within the disk is empty, and to replay that, as ext4 and e2fsck would,
- * is to lose what is in the region. So another bit is set and cleared together
- * with RECOVER, which they do not know and therefore refuse. In the same write
- * goes the region's UUID, which is new at each format, to s_journal_uuid (else 0,
- * as the disk's journal is within it): no other region fits, and none of an earlier
+ * A mounted disk needs recovery (RECOVER), and only from its region. The
+ * journal on the disk is empty. If ext4 or e2fsck replayed that journal, the
+ * contents of the region would be lost. So another feature bit is set and
+ * cleared together with RECOVER. ext4 and e2fsck do not know this bit, and
+ * refuse the disk. The same write stores the region's UUID in s_journal_uuid,
+ * which is otherwise 0 because the disk's journal is internal. The UUID is new
+ * at each format. So no other region matches, and no region of an earlier
  * mount.
  *
- * A copy of the region that was made during this mount has its UUID, too. So each
- * checkpoint writes the tail that it has come to (struct nvj_disk_mark) to a block of
- * the disk's own journal, which nobody else uses meanwhile, and a region whose tail is
- * behind it is refused. That block's number is in the last two reserved words of the
- * superblock, set and cleared with the mark; 0: an earlier module, which wrote none.
+ * A copy of the region that was made during this mount has the same UUID. So
+ * each checkpoint writes its tail (struct nvj_disk_mark) to a block of the
+ * disk's own journal, which is not used otherwise. A region with an older tail
+ * is refused. The number of that block is in the last two reserved words of the
+ * superblock, and is set and cleared with the mark. 0: an earlier version of
+ * the module, which wrote none.
  */
 #ifndef EXT4NVJ_MARKER_H
 #define EXT4NVJ_MARKER_H
@@ -26,7 +28,10 @@
 #define EXT4NVJ_MARK_WORD 92
 static_assert(offsetof(struct ext4_super_block, s_reserved[EXT4NVJ_MARK_WORD]) == 0x3f4);
 
-/* The UUID of the region's journal, and the block for the mark of its tail; ext4/load.c. */
+/*
+ * The UUID of the region's journal, and the block for the mark of its tail; see
+ * ext4/load.c.
+ */
 const u8 *ext4nvj_uuid(struct super_block *sb);
 u64 ext4nvj_mark_block(struct super_block *sb);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What is there once for all mounts. */
+/* What all mounts share. */
 #include <linux/module.h>
 
 #include "fs/ext4/ext4.h"
@@ -9,7 +9,7 @@ static int __init ext4nvj_init(void)
 {
 	int err;
 
-	/* Buffers are blocks of the engine, and lie in one page. */
+	/* A buffer is a block of the engine, and is in one page. */
 	BUILD_BUG_ON(PAGE_SIZE != NVJ_BLOCK_BYTES);
 	err = nvjk_jbd2_init();
 	if (err)
@@ -17,7 +17,7 @@ static int __init ext4nvj_init(void)
 	err = ext4_init_fs();
 	if (err)
 		goto no_fs;
-	/* In the directory that this has made. */
+	/* In the directory that the call above has made. */
 	err = nvjk_claims_init();
 	if (err)
 		goto no_claims;

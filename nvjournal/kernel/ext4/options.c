@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mount options of ours, before ext4's own: where the journal is, what it has, two
- * that make it worse, for comparison, and one that lets it be unsafe. Some of ext4's are refused,
- * as they ask for something that the journal does not do.
+ * Our mount options, parsed before ext4's own. They say where the journal is
+ * and what it contains. Two of them make it slower, for comparison. One allows
+ * unsafe memory. Some of ext4's options are refused, because the journal does
+ * not support them.
  *
- * A remount may name them again, as mount(8) does, but not change them.
+ * A remount may repeat the options, as mount(8) does, but not change them.
  */
 #include <linux/fs_parser.h>
 #include <linux/parser.h>
@@ -39,7 +40,7 @@ static const struct fs_parameter_spec specs[] = {
 	{},
 };
 
-/* What ext4 has and we refuse; value NULL: any. */
+/* Options of ext4 that are refused; value NULL: any value. */
 static const struct refused {
 	const char *key, *value, *why;
 } refused[] = {
@@ -52,10 +53,10 @@ static const struct refused {
 	{"fc_debug_force", NULL, "there are no fast commits"},
 };
 
-/* What ext4 has and means nothing here. */
+/* Options of ext4 without a meaning here. */
 static const char *const ignored[] = {"journal_checksum", "nojournal_checksum"};
 
-/* Bytes, as 1048576, 1024K, 1M; 0 or -EINVAL. */
+/* Parses bytes, such as 1048576, 1024K, 1M. Returns 0 or -EINVAL. */
 static int parse_bytes(const struct fs_parameter *param, u64 *bytes)
 {
 	char *end;
@@ -120,7 +121,7 @@ static int parse_ours(struct ext4nvj_options *options, struct fs_parameter *para
 	}
 }
 
-/* Of the fs_context: 0, or why not. */
+/* Parses an option for the fs_context. Returns 0 or an error. */
 int ext4nvj_parse_param(struct fs_context *fc, struct fs_parameter *param)
 {
 	const char *value = param->type == fs_value_is_string ? param->string : NULL;
@@ -162,7 +163,7 @@ void ext4nvj_free_context(struct fs_context *fc)
 	ext4_fc_free(fc);
 }
 
-/* In /proc/mounts, behind ext4's. */
+/* Shown in /proc/mounts, after ext4's options. */
 int ext4nvj_show_options(struct seq_file *seq, struct dentry *root)
 {
 	const struct ext4nvj *nvj = EXT4_SB(root->d_sb)->s_nvj;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The region of a mount: it is opened, and refused if it is of another disk, if
- * something in it waits for another disk, or if what is committed there could be lost.
- * Nothing is written here.
+ * Opens the region of a mount. It is refused if it belongs to another disk, if
+ * it contains something for another disk, or if committed data could be lost
+ * there. Nothing is written here.
  */
 #include <linux/uuid.h>
 
 #include "fs/ext4/ext4.h"
 #include "jbd2/journal.h"
 
-/* Of a region, with its superblock and the copy. */
+/* The size of the head of a region: its superblock and the copy. */
 #define HEAD_BYTES (NVJ_SUPER_COPY_OFFSET + NVJ_BLOCK_BYTES)
 
 static bool is_zero(const u8 *uuid)
@@ -42,7 +42,10 @@ void ext4nvj_say_findings(struct super_block *sb, const struct nvj_report *repor
 		ext4_msg(sb, KERN_ERR, "and %u more", report->findings - NVJ_MAX_FINDINGS);
 }
 
-/* The journal's superblock. 0, or why it cannot be used, which is said. */
+/*
+ * Reads the journal's superblock. Returns 0, or the reason why it cannot be
+ * used, which is logged.
+ */
 static int read_super(struct super_block *sb, const struct ext4nvj_options *o,
 		      const struct nvj_region *region, struct nvj_disk_super *super)
 {
@@ -79,7 +82,10 @@ static int open_slice(struct super_block *sb, struct nvjk_region **region,
 	return nvjk_region_open(region, o->journal_path, o->journal_offset, bytes, user, sb->s_id);
 }
 
-/* A commit is a fence: it must be enough, or somebody has said that it need not be. */
+/*
+ * A commit is a fence. This checks that a fence is enough, unless an option
+ * says that it need not be.
+ */
 static int check_durable(struct super_block *sb, const struct ext4nvj *nvj)
 {
 	if (nvjk_region_is_synchronous(nvj->region))
@@ -100,9 +106,9 @@ static int check_durable(struct super_block *sb, const struct ext4nvj *nvj)
 }
 
 /*
- * How long the region is, as its superblock or the copy says; whether it is so long
- * is seen when it is open as a whole. Without it, slices of other mounts would be in
- * the way.
+ * Reads the length of the region from its superblock or the copy. Whether the
+ * region really has that length is known only when it is opened. Without the
+ * length, the slices of other mounts would conflict.
  */
 static int region_size(struct super_block *sb, const struct ext4nvj_options *o, u64 *bytes)
 {
@@ -124,8 +130,8 @@ static int region_size(struct super_block *sb, const struct ext4nvj_options *o, 
 }
 
 /*
- * journal_size makes the region longer than it was formatted: what it would take in
- * is nobody else's journal.
+ * journal_size extends a region. This checks that the new part contains no
+ * other journal.
  */
 static int check_growth(struct super_block *sb, const struct ext4nvj *nvj, u64 formatted)
 {
@@ -139,7 +145,7 @@ static int check_growth(struct super_block *sb, const struct ext4nvj *nvj, u64 f
 
 		rest.base = region->base + at;
 		rest.size_bytes = region->size_bytes - at;
-		/* Most pages are of no interest; NVJ_ENODATA: there is none. */
+		/* Most pages are not relevant. NVJ_ENODATA: there is none. */
 		if (!region->read(&magic, rest.base, sizeof(magic)) && magic == NVJ_SUPER_MAGIC &&
 		    nvj_read_super(&rest, &super) != NVJ_ENODATA) {
 			ext4_msg(sb, KERN_ERR,
@@ -154,7 +160,10 @@ static int check_growth(struct super_block *sb, const struct ext4nvj *nvj, u64 f
 	return 0;
 }
 
-/* Opens the region and reads its superblock. 0, or why it cannot be used, which is said. */
+/*
+ * Opens the region and reads its superblock. Returns 0, or the reason why it
+ * cannot be used, which is logged.
+ */
 int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_disk_super *super)
 {
 	const struct ext4nvj_options *o = &nvj->options;
@@ -180,13 +189,14 @@ int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_
 		err = check_growth(sb, nvj, formatted);
 	if (err)
 		return err;
-	/* Anew, now that nobody else can write to it. */
+	/* Read again, because now no other user can write to it. */
 	return read_super(sb, o, nvjk_region(nvj->region), super);
 }
 
 /*
- * The disk waits for nothing, and the region will be formatted: 0 if nothing is lost
- * by that. A person decides about what is not at home, not a mount.
+ * The disk does not need recovery, and the region will be formatted. Returns 0
+ * if that loses nothing. If the region has blocks that are not at home, the
+ * administrator decides, and not a mount.
  */
 static int check_clean(struct super_block *sb, const struct ext4nvj *nvj)
 {
@@ -228,7 +238,10 @@ out:
 	return err;
 }
 
-/* Whether the region is not behind what the last checkpoint wrote to the disk. */
+/*
+ * Checks that the region is not older than the last checkpoint's mark on the
+ * disk.
+ */
 static int check_tail(struct super_block *sb, const struct ext4nvj *nvj)
 {
 	u64 block = ext4nvj_get_mark_block(EXT4_SB(sb)->s_es), marked = 0, tail;
@@ -253,7 +266,7 @@ static int check_tail(struct super_block *sb, const struct ext4nvj *nvj)
 			 block, err, o->journal_path, o->journal_offset, sb->s_id);
 		return NVJ_EMEDIUM;
 	}
-	/* Damage is recovery's to tell. */
+	/* Recovery reports the damage. */
 	if (nvj_read_tail(nvjk_region(nvj->region), &tail) || tail >= marked)
 		return 0;
 	ext4_msg(
@@ -264,7 +277,7 @@ static int check_tail(struct super_block *sb, const struct ext4nvj *nvj)
 	return NVJ_EMEDIUM;
 }
 
-/* Whether region and disk are of each other. */
+/* Checks that region and disk belong together. */
 int ext4nvj_check_region(struct super_block *sb, const struct ext4nvj *nvj,
 			 const struct nvj_disk_super *super)
 {

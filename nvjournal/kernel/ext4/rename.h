@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Read before each of ext4's files (Kbuild): slab caches of KMEM_CACHE get names
- * of their own, as those of the kernel's ext4 may be there, too.
+ * Read before each of ext4's files (Kbuild). The slab caches of KMEM_CACHE get
+ * other names, because the kernel's own ext4 may have caches with the same
+ * names.
  */
 #ifndef EXT4NVJ_RENAME_H
 #define EXT4NVJ_RENAME_H

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * journal_data=small: the data of small files goes to the region with all else, so
- * that an fsync of one waits for no disk. ext4 can journal a file's data, and sees
- * to its pages, holes and truncations (data=journal, chattr +j); here it is chosen
- * file by file: those of up to EXT4NVJ_SMALL_BYTES, and those with the attribute j.
+ * journal_data=small: the data of small files go to the region, too, so that
+ * their fsync waits for no disk. ext4 can journal the data of a file, and then
+ * handles its pages, holes and truncations (data=journal, chattr +j). Here this
+ * is chosen for each file: files of at most EXT4NVJ_SMALL_BYTES, and files with
+ * the attribute j.
  *
- * It is chosen as an inode comes into memory. A file that outgrows the size goes on
- * as others do, after its blocks have been brought home and revoked: what is in the
- * journal would else be replayed over what was written past it. It does not come
- * back while its inode is in memory.
+ * The choice is made when an inode is read into memory. A file that grows
+ * beyond the size is then written like other files. Before that, its blocks are
+ * brought home and revoked, because otherwise recovery would replay logged data
+ * over data that was written without the journal. The file does not change back
+ * while its inode is in memory.
  */
 #include <linux/sched/mm.h>
 
@@ -22,7 +24,7 @@ static bool journals_small(struct super_block *sb)
 	return nvj && nvj->options.journal_small;
 }
 
-/* Files of ext4's own it writes as metadata, past their pages. */
+/* ext4 writes its internal files as metadata, without their pages. */
 static bool can_journal(struct inode *inode)
 {
 	return S_ISREG(inode->i_mode) && inode->i_ino >= EXT4_FIRST_INO(inode->i_sb) &&
@@ -30,7 +32,10 @@ static bool can_journal(struct inode *inode)
 	       !IS_ENCRYPTED(inode) && !IS_VERITY(inode);
 }
 
-/* Before the inode's pages get their operations; nothing of it is dirty. */
+/*
+ * Called before the operations of the inode's pages are set. None of them is
+ * dirty.
+ */
 void ext4nvj_choose_data(struct inode *inode)
 {
 	bool chosen = journals_small(inode->i_sb) && can_journal(inode) &&
@@ -43,14 +48,17 @@ void ext4nvj_choose_data(struct inode *inode)
 		ext4_clear_inode_state(inode, EXT4NVJ_STATE_DATA);
 }
 
-/* The blocks of a small file, of that size; their number, or an error. */
+/*
+ * Finds the blocks of a small file of that size. Returns their number, or an
+ * error.
+ */
 static int blocks_of(struct inode *inode, loff_t bytes, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 {
 	ext4_lblk_t end = DIV_ROUND_UP(bytes, i_blocksize(inode));
 	struct ext4_map_blocks map = {};
 	int count = 0, found, i;
 
-	/* It has none: what is in the inode is no data to the journal. */
+	/* It has none: for the journal, data in the inode are not file data. */
 	if (ext4_has_inline_data(inode))
 		return 0;
 	for (; map.m_lblk < end; map.m_lblk += max(found, 1)) {
@@ -65,9 +73,10 @@ static int blocks_of(struct inode *inode, loff_t bytes, u64 blocks[EXT4NVJ_SMALL
 }
 
 /*
- * All data of the file that is in the journal is brought home. The number of its
- * blocks that would be replayed all the same, or an error; 0: also where all others
- * had to come home with them, by a checkpoint, as nothing of that is replayed.
+ * Brings home all data of the file that are in the journal. Returns the number
+ * of blocks that recovery would still replay, or an error. It is also 0 if they
+ * had to come home with all other blocks in a checkpoint, because then nothing
+ * is replayed.
  */
 static int blocks_home(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 {
@@ -89,8 +98,8 @@ static int blocks_home(struct inode *inode, u64 blocks[EXT4NVJ_SMALL_BLOCKS])
 }
 
 /*
- * All data of the file that is in the journal is at home: its pages can go, and the
- * disk be read.
+ * Brings home all data of the file that are in the journal. Then its pages can
+ * be dropped, and the disk can be read.
  */
 int ext4nvj_data_home(struct inode *inode)
 {
@@ -102,8 +111,9 @@ int ext4nvj_data_home(struct inode *inode)
 }
 
 /*
- * The same, and nothing of it is replayed any more: its blocks can be written past
- * the journal. Under the inode's lock, and with page faults held off, it stays so.
+ * The same, and recovery replays nothing of it any more. So its blocks can be
+ * written without the journal. The caller holds the inode's lock and blocks
+ * page faults, so that it stays so.
  */
 int ext4nvj_data_past(struct inode *inode)
 {
@@ -113,8 +123,8 @@ int ext4nvj_data_past(struct inode *inode)
 }
 
 /*
- * An fsync of the file commits this, too: it comes before what it writes is told to
- * be safe. The commit flushes the disk before, so what it ends is there for good.
+ * fsync of the file also commits this: before it reports its data as safe. The
+ * commit flushes the disk first, so the written data are persistent.
  */
 static int revoke(struct inode *inode, const u64 *blocks, int count)
 {
@@ -176,14 +186,14 @@ static int leave_journal(struct inode *inode)
 	unsigned int nofs;
 	int err;
 
-	/* What was stored to mapped pages is journaled by this. */
+	/* This journals the stores to mapped pages. */
 	filemap_invalidate_lock(inode->i_mapping);
 	err = filemap_write_and_wait(inode->i_mapping);
 	if (err)
 		goto unlock;
 	percpu_down_write(&sbi->s_writepages_rwsem);
 	nofs = memalloc_nofs_save();
-	/* A file that has nothing yet has nothing to bring home. */
+	/* An empty file has nothing to bring home. */
 	if (inode->i_blocks || inode->i_mapping->nrpages)
 		err = take_past(inode);
 	if (!err) {
@@ -197,7 +207,10 @@ unlock:
 	return err;
 }
 
-/* The file is about to have so many bytes; under the inode's lock, with no handle. */
+/*
+ * The file will have that many bytes. The caller holds the inode's lock and has
+ * no handle.
+ */
 int ext4nvj_will_have(struct inode *inode, loff_t bytes)
 {
 	if (bytes <= EXT4NVJ_SMALL_BYTES ||
@@ -207,7 +220,7 @@ int ext4nvj_will_have(struct inode *inode, loff_t bytes)
 	return leave_journal(inode);
 }
 
-/* The same, of an fallocate(2). */
+/* The same, for fallocate(2). */
 int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t bytes)
 {
 	if (mode & FALLOC_FL_INSERT_RANGE)

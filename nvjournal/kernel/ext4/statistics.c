@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/fs/ext4nvj/DISK/nvjournal: what the journal has done since the mount, a
- * name and a value in each line. Names say their unit; those without one count
- * what they name. docs/ext4nvj.md explains each.
+ * /proc/fs/ext4nvj/DISK/nvjournal: counters of the journal since the mount, one
+ * name and value per line. A name ends with its unit; a name without a unit is
+ * a number of events or objects. docs/ext4nvj.md explains each.
  */
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Writes of file data, told to the journal: a commit flushes the disk if there were any. */
+/*
+ * Reports writes of file data to the journal. A commit flushes the disk if
+ * there were any.
+ */
 #include <linux/blkdev.h>
 
 #include "fs/ext4/ext4.h"

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Errors of the journal, and the features that ext4 asks for. */
+/* Errors of the journal, and the features that ext4 checks. */
 #include "journal.h"
 
-/* The engine takes no more changes. Called once, by whoever met the error. */
+/*
+ * Called once, by the thread that met the error. The engine accepts no more
+ * changes.
+ */
 void nvjk_aborted(void *context, int error, u64 block)
 {
 	struct nvjk_journal *j = context;
@@ -11,7 +14,10 @@ void nvjk_aborted(void *context, int error, u64 block)
 	j->journal.j_errno = error;
 	j->journal.j_flags |= JBD2_ABORT;
 	write_unlock(&j->journal.j_state_lock);
-	/* ext4 has said that it shuts down; else it says so at the next handle. */
+	/*
+	 * ext4 has logged that it shuts down. Otherwise it logs the error at
+	 * the next handle.
+	 */
 	if (error == -ESHUTDOWN)
 		return;
 	if (block != ~0ULL)
@@ -24,7 +30,7 @@ void nvjk_aborted(void *context, int error, u64 block)
 		       j->name, nvj_strerror(error), error);
 }
 
-/* By whoever the kernel tells of it. */
+/* Called by the thread that the kernel notifies. */
 void nvjk_memory_failed(void *context, u64 offset)
 {
 	struct nvjk_journal *j = context;
@@ -53,8 +59,9 @@ void jbd2_journal_abort(journal_t *journal, int error)
 }
 
 /*
- * jbd2 keeps an error in its superblock, for the next mount. ext4 has written it
- * to its own by then, which is not journaled when the journal is aborted.
+ * jbd2 stores an error in its superblock for the next mount. At that time ext4
+ * has already written the error to its own superblock, which is not journaled
+ * after an abort.
  */
 int jbd2_journal_errno(journal_t *journal)
 {
@@ -71,8 +78,8 @@ void jbd2_journal_update_sb_errno(journal_t *journal)
 }
 
 /*
- * What a block journal may lack is there: revokes, 48-bit block numbers, checksums.
- * What makes it faster is not.
+ * The features that a block journal may lack are supported: revokes, 48-bit
+ * block numbers, checksums. Features that make a block journal faster are not.
  */
 int jbd2_journal_check_available_features(journal_t *journal, unsigned long compat,
 					  unsigned long ro, unsigned long incompat)

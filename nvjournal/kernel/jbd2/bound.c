@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How many buffers the journals of all mounts may pin together. Beyond that every
- * journal is asked for a checkpoint, also those that do nothing now: they may have
- * pinned the most.
+ * How many buffers the journals of all mounts together may pin. Above this
+ * bound each journal is asked for a checkpoint, also the idle ones, because
+ * they may have pinned most.
  *
- * The count is exact to some tens for each processor: an exact one would move a
- * cache line between processors for each buffer.
+ * The count can be wrong by some tens for each processor. An exact count would
+ * move a cache line between processors for each buffer.
  */
 #include <linux/module.h>
 #include <linux/percpu_counter.h>
@@ -17,7 +17,7 @@ module_param(max_pinned_buffers, ulong, 0644);
 MODULE_PARM_DESC(max_pinned_buffers,
 		 "blocks of all mounts that may wait for a checkpoint; 0: an eighth of memory");
 
-/* Who is over the bound asks at most so often. */
+/* At most so often are the journals asked, in jiffies. */
 #define ASK_EVERY (HZ / 10)
 
 static struct percpu_counter pinned;
@@ -74,7 +74,7 @@ void nvjk_bound_check(void)
 	if (likely(percpu_counter_read_positive(&pinned) <= nvjk_bound()))
 		return;
 	if (!spin_trylock(&journals_lock))
-		return; /* another one asks */
+		return; /* another thread asks */
 	if (time_after_eq(jiffies, asked_at + ASK_EVERY)) {
 		asked_at = jiffies;
 		list_for_each_entry(j, &journals, bound) nvjk_thread_checkpoint(j);

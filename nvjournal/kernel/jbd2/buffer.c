@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A block in a handle: before its first change, as it is changed, as it is freed. */
+/*
+ * A block in a handle: before its first change, when it is changed, when it is
+ * freed.
+ */
 #include "journal.h"
 
 /*
- * The difference to what is at home is logged, so that must be known. What was
- * read from the disk or written by the journal is (BH_Req). A bitmap of a group
- * that was never used, and an inode table's block without inodes, ext4 makes up
- * in memory instead of reading it: then all of it is logged, as of a new block.
+ * The engine logs the difference to the content at home, so that content must
+ * be known. It is known if the buffer was read from the disk or written by the
+ * journal (BH_Req). But ext4 does not read the bitmap of a group that was never
+ * used, or a block of the inode table without inodes: it fills the buffer
+ * itself. Then all of it is logged, as for a new block.
  */
 static bool home_is_known(struct buffer_head *bh)
 {
@@ -15,8 +19,9 @@ static bool home_is_known(struct buffer_head *bh)
 	if (likely(!buffer_dirty(bh)))
 		return buffer_req(bh);
 	/*
-	 * Written past the journal, and not on the disk yet: it must not get
-	 * there after what is logged now. If it is under way, it has the lock.
+	 * The buffer was written without the journal, and is not on the disk
+	 * yet. That write must not reach the disk after what is logged now. A
+	 * write in progress holds the buffer's lock.
 	 */
 	lock_buffer(bh);
 	dirty = test_clear_buffer_dirty(bh);
@@ -46,7 +51,10 @@ static int access(handle_t *handle, struct buffer_head *bh, bool create)
 		error = nvj_access(&h->nvj, bh->b_blocknr, b->data ? NULL : bh->b_data);
 	nvjk_unlock_one(j);
 	if (unlikely(READ_ONCE(b->forgotten)) && !error) {
-		/* It is somebody's again: the one who freed it has committed, or it is himself. */
+		/*
+		 * The block is allocated again: the freeing transaction has
+		 * committed, or it is the same one.
+		 */
 		mutex_lock(&b->lock);
 		b->forgotten = false;
 		mutex_unlock(&b->lock);
@@ -68,7 +76,7 @@ int jbd2_journal_get_create_access(handle_t *handle, struct buffer_head *bh)
 	return error;
 }
 
-/* The buffer was accessed by an open handle of the caller. */
+/* An open handle of the caller has accessed the buffer. */
 void jbd2_journal_set_triggers(struct buffer_head *bh, struct jbd2_buffer_trigger_type *type)
 {
 	struct nvjk_buffer *b = nvjk_buffer_of(bh);
@@ -90,9 +98,9 @@ int jbd2_journal_dirty_metadata(handle_t *handle, struct buffer_head *bh)
 }
 
 /*
- * What others have noted of the block they must not log behind the revoke: a
- * handle may still be open that changed it, though it is done with it. The lock
- * keeps their logging on one side of it.
+ * Other handles may have noted the block, and must not log it after the revoke.
+ * Such a handle may still be open, although it does not need the block any
+ * more. The lock orders their logging and the revoke.
  */
 static int revoke(struct nvjk_journal *j, struct nvjk_handle *h, u64 block, struct buffer_head *bh)
 {
@@ -100,7 +108,7 @@ static int revoke(struct nvjk_journal *j, struct nvjk_handle *h, u64 block, stru
 	int error;
 
 	if (bh) {
-		/* Pinned, so that it lives: as if it was accessed. */
+		/* Pinned as if it was accessed, so that it is not freed. */
 		b = nvjk_pin(j, bh, h->nvj.tid);
 		mutex_lock(&b->lock);
 		nvjk_note_drop(h, b);
@@ -111,7 +119,10 @@ static int revoke(struct nvjk_journal *j, struct nvjk_handle *h, u64 block, stru
 	if (b) {
 		b->forgotten = true;
 		b->head.b_triggers = NULL;
-		/* What it holds is nobody's: home is unknown for whoever has it next. */
+		/*
+		 * The content is invalid. For the next user of the block, the
+		 * content at home is unknown.
+		 */
 		clear_buffer_dirty(bh);
 		clear_buffer_req(bh);
 		clear_buffer_verified(bh);
@@ -122,7 +133,7 @@ static int revoke(struct nvjk_journal *j, struct nvjk_handle *h, u64 block, stru
 	return error;
 }
 
-/* Takes the caller's reference to bh, which may be NULL. */
+/* Releases the caller's reference to bh, which may be NULL. */
 int jbd2_journal_revoke(handle_t *handle, unsigned long long block, struct buffer_head *bh)
 {
 	struct nvjk_journal *j;
@@ -138,7 +149,10 @@ int jbd2_journal_revoke(handle_t *handle, unsigned long long block, struct buffe
 	if (!found)
 		found = __find_get_block(j->journal.j_fs_dev, block, NVJ_BLOCK_BYTES);
 	if (found && !buffer_jbd(found)) {
-		/* All at home, or never ours: there is nothing to keep others from. */
+		/*
+		 * It is at home, or was never journaled: no other handle can
+		 * log it.
+		 */
 		clear_buffer_dirty(found);
 		clear_buffer_req(found);
 		error = revoke(j, nvjk_handle_of(handle), block, NULL);
@@ -149,7 +163,10 @@ int jbd2_journal_revoke(handle_t *handle, unsigned long long block, struct buffe
 	return error;
 }
 
-/* The same for a block that may not have been journaled; ext4 has no credits for its revoke. */
+/*
+ * The same for a block that may not have been journaled. ext4 has no credits
+ * for its revoke.
+ */
 int jbd2_journal_forget(handle_t *handle, struct buffer_head *bh)
 {
 	if (!is_handle_aborted(handle) && buffer_jbd(bh))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Commits. Who wants one does it himself, by the engine's nvj_commit; the thread
- * (thread.c) is for those who only ask for it, and for the clock.
+ * Commits. The thread that needs a commit does it itself, with the engine's
+ * nvj_commit. The commit thread (thread.c) is for callers that do not wait, and
+ * for the commit interval.
  */
 #include <linux/sched/mm.h>
 
@@ -22,7 +23,7 @@ static void call_back_one(struct nvjk_journal *j, u64 tid)
 	t->transaction.t_state = T_FINISHED;
 }
 
-/* In the order of their numbers, also where several committed together. */
+/* In the order of their numbers, also if several commit together. */
 static void call_back_to(struct nvjk_journal *j, u64 tid)
 {
 	if (READ_ONCE(j->called_back) >= tid)
@@ -54,7 +55,7 @@ int nvjk_before_commit(void *context, u64 tid)
 	int error;
 
 	trace_jbd2nvj_start_commit(j->journal.j_fs_dev->bd_dev, tid);
-	/* So that no slot is wanted again too early: see transaction.c. */
+	/* So that no slot is reused too early: see transaction.c. */
 	nvjk_call_back(j);
 	error = nvjk_check_memory(j);
 	if (!error)
@@ -65,7 +66,10 @@ int nvjk_before_commit(void *context, u64 tid)
 
 int nvjk_commit(struct nvjk_journal *j, u64 tid)
 {
-	/* What a commit allocates must not wait for a handle, which may wait for the commit. */
+	/*
+	 * Allocations of a commit must not wait for a handle, which may wait
+	 * for the commit.
+	 */
 	unsigned int nofs = memalloc_nofs_save();
 	int error;
 
@@ -79,9 +83,9 @@ int nvjk_commit(struct nvjk_journal *j, u64 tid)
 		nvjk_call_back(j);
 		trace_jbd2nvj_end_commit(j->journal.j_fs_dev->bd_dev, tid, nvj_committed(j->nvj));
 		/*
-		 * Nothing was logged, so nothing was committed, and
-		 * before_commit was not called; but whoever asks for a commit
-		 * was told that it flushes the disk.
+		 * Nothing was logged, so nothing was committed and
+		 * before_commit was not called. But the caller expects that a
+		 * commit flushes the disk.
 		 */
 		if (READ_ONCE(j->data_tid) < tid)
 			error = nvjk_flush_data(j);
@@ -95,7 +99,7 @@ static bool committed(struct nvjk_journal *j, u64 tid)
 	return nvj_committed(j->nvj) >= tid;
 }
 
-/* 1: there is something to commit, *tid, and it will be. */
+/* Returns 1 if there is something to commit, *tid, which will be committed. */
 int jbd2_journal_start_commit(journal_t *journal, tid_t *tid)
 {
 	struct nvjk_journal *j = nvjk_of(journal);
@@ -137,8 +141,9 @@ int jbd2_journal_force_commit(journal_t *journal)
 }
 
 /*
- * 1: something was committed, so there may be more room on the disk than before.
- * Within a handle nobody can wait for a commit: it may be that handle's.
+ * Returns 1 if something was committed, so that the disk may have more free
+ * space. A thread with an open handle must not wait for a commit, because it
+ * may be that of its own transaction.
  */
 int jbd2_journal_force_commit_nested(journal_t *journal)
 {
@@ -160,8 +165,8 @@ tid_t jbd2_get_latest_transaction(journal_t *journal)
 }
 
 /*
- * True: what was written to the disk until now is there for good once that
- * transaction is committed. So it must not have taken its data yet.
+ * True: what was written to the disk before is persistent when that transaction
+ * is committed. So the transaction must not have started to write its data.
  */
 int jbd2_trans_will_send_data_barrier(journal_t *journal, tid_t tid)
 {

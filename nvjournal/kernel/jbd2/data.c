@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * File data in the journal (ext4/small.c): buffers as any other, but of a file's
- * pages. Those are changed without us, by who has mapped them and by who zeroes
- * what is cut off, and can go while a handle is open that has noted them.
+ * File data in the journal (ext4/small.c). The buffers are like others, but
+ * belong to pages of a file. Processes that have mapped them, and the zeroing
+ * of a truncated end, change these pages without a handle. And the pages can be
+ * freed while a handle that has noted them is open.
  */
 #include <linux/pagemap.h>
 #include <linux/sched/mm.h>
@@ -14,7 +15,10 @@ static struct folio *folio_of(const struct buffer_head *bh)
 	return page_folio(bh->b_page);
 }
 
-/* Who asks has the folio locked if it is a file's, so it has its mapping. */
+/*
+ * If it belongs to a file, the caller has locked the folio, so the folio has
+ * its mapping.
+ */
 bool nvjk_is_data(const struct buffer_head *bh)
 {
 	const struct address_space *mapping = folio_of(bh)->mapping;
@@ -23,9 +27,10 @@ bool nvjk_is_data(const struct buffer_head *bh)
 }
 
 /*
- * The file was cut, or goes: before its blocks are freed, or at home already. A
- * handle that has changed the page may be open still; what it would log comes
- * behind the blocks' revoke, and would be replayed over their next owner's data.
+ * Called when the file was truncated or is deleted, before its blocks are
+ * freed, or when they are at home already. A handle that has changed the page
+ * may still be open. It would log the page after the revoke of the block, and
+ * recovery would replay that over the data of the block's next owner.
  */
 static void forget(struct nvjk_journal *j, struct buffer_head *bh)
 {
@@ -54,7 +59,7 @@ int jbd2_journal_invalidate_folio(journal_t *journal, struct folio *folio, size_
 	return 0;
 }
 
-/* One that is not at home has a reference, and cannot be freed. */
+/* A buffer that is not at home has a reference, and cannot be freed. */
 bool jbd2_journal_try_to_free_buffers(journal_t *journal, struct folio *folio)
 {
 	return try_to_free_buffers(folio);
@@ -76,7 +81,10 @@ void jbd2_journal_leave(journal_t *journal, struct buffer_head *bh)
 	nvjk_unpin(nvjk_of(journal), bh);
 }
 
-/* As put_bh, for a buffer whose folio may have been cut off from its file meanwhile. */
+/*
+ * As put_bh, for a buffer whose folio may have been removed from its file
+ * meanwhile.
+ */
 void nvjk_data_put(struct buffer_head *bh)
 {
 	struct folio *folio = folio_of(bh);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Start and stop of a handle. On the usual way no lock of the journal is taken:
- * the read side of updates and the engine's count of handles are each CPU's own.
+ * Start and stop of a handle. The usual path takes no lock of the journal: the
+ * read side of updates, and the engine's count of handles, are per processor.
  */
 #include <linux/sched/mm.h>
 
@@ -11,10 +11,11 @@
 struct kmem_cache *nvjk_handle_cache;
 
 /*
- * As if it changed all lines of all its blocks, but no more than a handle can
- * have: in a small region that is less. ext4 asks for blocks by the dozen, for the
- * case of cases, of which it changes a few lines each. Should a handle ever log more
- * than it has, the journal aborts before anything of it is committed.
+ * The credits for a handle that changes all lines of all its blocks, but at
+ * most what a handle can have: in a small region that is less. ext4 requests
+ * dozens of blocks for the worst case, and then changes a few lines of each. If
+ * a handle ever logs more than its credits, the journal aborts before anything
+ * of it is committed.
  */
 u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records)
 {
@@ -27,7 +28,7 @@ static struct nvjk_handle *make_handle(journal_t *journal, int blocks, int revok
 
 	if (!h)
 		return NULL;
-	/* The engine's part, which is the most of it, nvj_start sets up. */
+	/* nvj_start initializes the engine's part, which is the largest. */
 	h->handle = (handle_t){
 		.h_journal = journal,
 		.h_ref = 1,
@@ -50,7 +51,7 @@ void nvjk_handle_begun(struct nvjk_handle *h)
 	trace_jbd2nvj_handle_start(j->journal.j_fs_dev->bd_dev, h->nvj.tid, &h->handle);
 }
 
-/* As a reader of updates, unless it was reserved. */
+/* As a reader of updates, unless the handle was reserved. */
 static int begin(struct nvjk_handle *h, u32 credits)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
@@ -66,7 +67,7 @@ static int begin(struct nvjk_handle *h, u32 credits)
 	return error;
 }
 
-/* Returns the transaction to commit for what it has changed. */
+/* Returns the transaction to commit for its changes. */
 static u64 end(struct nvjk_handle *h)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
@@ -85,7 +86,10 @@ static u64 end(struct nvjk_handle *h)
 	return tid;
 }
 
-/* More than any handle may ask for: it is ext4's mistake, or the region is too small. */
+/*
+ * More than any handle may request: an error of ext4, or the region is too
+ * small.
+ */
 static bool too_many(struct nvjk_journal *j, int blocks)
 {
 	if (likely(blocks >= 0 && (unsigned int)blocks <= j->most_blocks))
@@ -102,9 +106,9 @@ static int begin_with(struct nvjk_handle *h, struct nvjk_handle *reserved, int b
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
 	u32 most = nvj_max_credits(j->nvj);
 	/*
-	 * What is reserved comes on top, unless the region is too small for both.
-	 * It is never more than what the handle takes: a part of the sum, or a
-	 * quarter of the most.
+	 * The reserved credits are added, unless the region is too small for
+	 * both. They are never more than those of the handle: they are a part
+	 * of the sum, or a quarter of the maximum.
 	 */
 	u32 rsv_credits = min(nvjk_credits(j, rsv_blocks, 0), most / 4);
 	int error = begin(h, min(nvjk_credits(j, blocks, revoke_records) + rsv_credits, most));
@@ -169,7 +173,9 @@ handle_t *jbd2_journal_start(journal_t *journal, int blocks)
 	return jbd2__journal_start(journal, blocks, 0, 0, GFP_NOFS, 0, 0);
 }
 
-/* 0; 1: there are not so many without waiting, restart; -EROFS. */
+/*
+ * Returns 0; 1: there are not enough credits without waiting, restart; -EROFS.
+ */
 int jbd2_journal_extend(handle_t *handle, int blocks, int revoke_records)
 {
 	struct nvjk_handle *h = nvjk_handle_of(handle);
@@ -192,15 +198,15 @@ int jbd2_journal_extend(handle_t *handle, int blocks, int revoke_records)
 }
 
 /*
- * What was done until now is an operation of its own, what follows is another, and
- * a crash may come between. On an error the handle has no transaction any more,
- * and is good for nothing but jbd2_journal_stop.
+ * The changes before this are one operation and those after it another; a crash
+ * may come between them. After an error the handle has no transaction, and can
+ * only be stopped with jbd2_journal_stop.
  */
 int jbd2__journal_restart(handle_t *handle, int blocks, int revoke_records, gfp_t gfp)
 {
 	struct nvjk_handle *h = nvjk_handle_of(handle);
 
-	/* Whoever stops it is told. */
+	/* The thread that stops it gets the error. */
 	if (is_handle_aborted(handle))
 		return 0;
 	if (too_many(nvjk_of(handle->h_journal), blocks))
@@ -224,10 +230,12 @@ int jbd2_journal_stop(handle_t *handle)
 		return error;
 	if (handle->h_transaction) {
 		tid = end(h);
-		/* An error that came as its buffers were logged. */
+		/* An error that occurred when its buffers were logged. */
 		if (is_journal_aborted(&j->journal))
 			error = -EIO;
-		/* Who reclaims memory waits for no disk here. */
+		/*
+		 * A thread that reclaims memory must not wait for a disk here.
+		 */
 		commit = handle->h_sync && !error && !(current->flags & PF_MEMALLOC);
 	}
 	if (handle->h_rsv_handle)

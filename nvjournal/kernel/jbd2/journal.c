@@ -74,7 +74,7 @@ static void take_options(struct nvjk_journal *j, const struct nvjk_journal_optio
 	j->mask = options->whole_blocks ? NVJ_ALL_LINES : NVJ_COMPARE;
 	j->one_lock = options->one_lock ? &j->one_lock_mutex : NULL;
 	j->always_flush = options->always_flush;
-	/* Nothing is known of what was written before: the first commit flushes. */
+	/* Earlier writes are unknown, so the first commit flushes. */
 	atomic64_set(&j->data_writes, 1);
 	j->journal.j_inode = options->inner;
 	j->journal.j_total_len = options->inner_blocks;
@@ -169,8 +169,9 @@ no_engine:
 }
 
 /*
- * All is committed and carried home, unless the journal was aborted: then its
- * region keeps what is not. No handle may be open. 0 or -EIO.
+ * Commits everything and writes it home, unless the journal was aborted: then
+ * the region keeps what is not at home. No handle may be open. Returns 0 or
+ * -EIO.
  */
 int jbd2_journal_destroy(journal_t *journal)
 {

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * jbd2's interface on the engine (nvjournal/core):
+ * jbd2's interface, implemented with the engine (nvjournal/core):
  *
- *	journal.c	open, destroy
- *	abort.c		errors, features
- *	transaction.c	what is known of the transactions that are alive
- *	handle.c	start, stop, extend, restart; reserve.c reserved handles
- *	note.c		the buffers that a handle has changed, and their logging
- *	buffer.c	access, create, dirty, revoke, forget
- *	pin.c		buffers that are not at home yet stay in memory
- *	data.c		those of files' pages
- *	ordered.c	file data before a commit
- *	commit.c	commits, and what follows them; thread.c who does it by the clock
- *	updates.c	all handles held back
- *	statistics.c	counters
- *	trace.h		tracepoints
+ * 	journal.c	open, destroy
+ * 	abort.c		errors, features
+ * 	transaction.c	data of the live transactions
+ * 	handle.c	start, stop, extend, restart; reserve.c: reserved handles
+ * 	note.c		the buffers that a handle has changed, and their logging
+ * 	buffer.c	access, create, dirty, revoke, forget
+ * 	pin.c		keeps buffers in memory until they are at home
+ * 	data.c		buffers of files' pages
+ * 	ordered.c	writes file data before a commit
+ * 	commit.c	commits, and what follows them; thread.c: the commit thread
+ * 	updates.c	holds back all handles
+ * 	statistics.c	counters
+ * 	trace.h		tracepoints
  *
- * What ext4's side (ext4/) needs comes first, what only these files know after it.
- * Errors are negative errnos.
+ * First comes what ext4/ needs, then what only the files here use. Errors are
+ * negative errnos.
  */
 #ifndef NVJK_JOURNAL_H
 #define NVJK_JOURNAL_H
@@ -48,31 +48,32 @@ struct nvjk_journal_options {
 };
 
 /*
- * A handle can have credits for so many whole blocks at the least: a truncate's, of
- * which ext4 asks for up to 64 and some more. A region of 2 MiB for each partition
- * has them.
+ * A handle can have credits for at least so many whole blocks. The reason is a
+ * truncate, for which ext4 requests 64 blocks and some more. A region of 2 MiB
+ * for each partition is enough.
  */
 #define NVJK_LEAST_HANDLE_BLOCKS 112u
 /*
- * And may ask for so many at the least: ext4's largest are below. That is a resize's,
- * for up to 1024 reserved blocks of group descriptors, of each of which it changes
- * a line; the others are below 512.
+ * A handle may request at least so many blocks. ext4's largest requests are
+ * smaller. The largest is a resize with at most 1024 reserved blocks of group
+ * descriptors, in each of which it changes one line. The others are below 512.
  */
 #define NVJK_MOST_HANDLE_BLOCKS 1536u
 
 /*
- * Opens the region's journal for sb, whose block size is 4096: what is in it is
- * recovered first, through the disk's buffer cache, so that who has buffers sees
- * what was recovered. Then the threads run, and handles can be begun; barriers
- * and commit interval are what ext4_init_journal_params makes them. ERR_PTR: as
- * nvj_open; -EFBIG: the region is too small for ext4's handles. On an error the
- * inode's reference is the caller's still; else jbd2_journal_destroy puts it. The
- * region must stay open until that.
+ * Opens the region's journal for sb, whose block size is 4096. First it
+ * recovers the journal through the buffer cache of the disk, so that existing
+ * buffers have the recovered content. Then the threads run, and handles can be
+ * started. Barriers and commit interval are as ext4_init_journal_params sets
+ * them. ERR_PTR: as nvj_open; -EFBIG: the region is too small for ext4's
+ * handles. After an error the caller still owns the reference to the inode;
+ * otherwise jbd2_journal_destroy releases it. The region must stay open until
+ * then.
  */
 journal_t *nvjk_journal_open(struct super_block *sb, struct nvjk_region *region,
 			     const struct nvjk_journal_options *options);
 
-/* What has been done since the journal was opened. */
+/* Counters since the journal was opened. */
 struct nvjk_statistics {
 	struct nvj_statistics engine;
 	struct nvjk_disk_counts disk;
@@ -89,8 +90,8 @@ void nvjk_journal_statistics(journal_t *journal, struct nvjk_statistics *statist
 /* --- Among these files --------------------------------------------------------- */
 
 /*
- * Transactions that something is kept of: up to three are in a commit, three
- * that one before it committed have callbacks to come, one is running.
+ * How many transactions have data here: at most three are being committed,
+ * three of the commit before it have callbacks left, and one is running.
  */
 #define NVJK_TRANSACTIONS 8u
 /* Lists of pinned buffers, by block number. */
@@ -124,7 +125,10 @@ struct nvjk_journal {
 	struct mutex one_lock_mutex;
 	unsigned int most_blocks; /* that a handle may ask for */
 
-	/* Handles are readers; who holds all back is the writer. */
+	/*
+	 * Handles are readers. A thread that holds back all handles is the
+	 * writer.
+	 */
 	struct percpu_rw_semaphore updates;
 	unsigned int updates_nofs; /* of that writer: memalloc_nofs_save */
 	int __percpu *reserved;    /* reserved handles, from their reservation to their end */
@@ -158,10 +162,16 @@ struct nvjk_journal {
 
 #define nvjk_of(j) container_of(j, struct nvjk_journal, journal)
 
-/* A buffer's, while its content is not all at home, and a little longer. */
+/*
+ * The data of a buffer, as long as its content is not all at home, and a little
+ * longer.
+ */
 struct nvjk_buffer {
 	struct journal_head head;
-	/* The newest transaction that accessed it; under the buffer's bit lock. */
+	/*
+	 * The newest transaction that accessed it; the bit lock of the buffer
+	 * protects it.
+	 */
 	u64 tid;
 	struct nvjk_handle *noted_by; /* one of the handles that have noted it, or NULL */
 	struct mutex lock;            /* of its logging and of forgotten */
@@ -178,7 +188,7 @@ struct nvjk_handle {
 	struct nvj_reserved reserved; /* while it is not started */
 	unsigned int nofs;
 	bool counted_reserved; /* in nvjk_journal.reserved, and no reader of updates */
-	/* Buffers that it has changed: logged when it stops. */
+	/* Buffers that it has changed. They are logged when it stops. */
 	struct nvjk_buffer **note;
 	unsigned int notes;
 	unsigned int most_notes;
@@ -201,28 +211,36 @@ static inline void nvjk_unlock_one(struct nvjk_journal *j)
 
 /* transaction.c */
 void nvjk_transactions_init(struct nvjk_journal *j);
-/* That of a handle which has just begun: makes it known. */
+/* Registers the transaction of a handle that has just started. */
 transaction_t *nvjk_transaction_begun(struct nvjk_journal *j, u64 tid);
-/* What is kept of it; NULL: no handle was begun in it. */
+/* The data of a transaction. NULL: no handle was started in it. */
 struct nvjk_transaction *nvjk_transaction_find(struct nvjk_journal *j, u64 tid);
-/* The transaction that ext4's 32 bits mean: the nearest, and none that is to come. */
+/*
+ * The transaction with ext4's number of 32 bits: the nearest one that is not in
+ * the future.
+ */
 u64 nvjk_tid(struct nvjk_journal *j, tid_t tid);
 
 /* note.c */
 void nvjk_notes_init(struct nvjk_handle *h);
-/* The handle changes the buffer. -ENOSPC: more than it asked for. */
+/* The handle changes the buffer. -ENOSPC: more blocks than it requested. */
 int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b);
-/* Freed by the handle, under the buffer's lock. */
+/* The handle has freed the buffer. The caller holds the buffer's lock. */
 void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b);
-/* Logs all that the handle has changed: the journal aborts if that fails. */
+/* Logs all that the handle has changed. If that fails, the journal aborts. */
 void nvjk_notes_log(struct nvjk_handle *h);
 
 /* reserve.c */
-/* handle is open: credits of it become those of its reserved handle. */
+/*
+ * The handle is open. Some of its credits become those of its reserved handle.
+ */
 int nvjk_reserve(struct nvjk_handle *handle, struct nvjk_handle *reserved, u32 credits);
-/* A reserved handle has ended, or was given up. */
+/* Called when a reserved handle has ended or was released. */
 void nvjk_reserved_ended(struct nvjk_journal *j);
-/* Under the writer's lock of updates: until none is left. */
+/*
+ * Waits until there is no reserved handle. The caller holds the writer's lock
+ * of updates.
+ */
 void nvjk_reserved_wait(struct nvjk_journal *j);
 
 /* handle.c */
@@ -233,9 +251,12 @@ u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records);
 /* pin.c */
 extern struct kmem_cache *nvjk_buffer_cache;
 void nvjk_pins_init(struct nvjk_journal *j);
-/* The buffer's, which stays until the tail is at tid at the least. */
+/* The data of the buffer, which stay until the tail is at least at tid. */
 struct nvjk_buffer *nvjk_pin(struct nvjk_journal *j, struct buffer_head *bh, u64 tid);
-/* The buffer's, if it has one; it lives as long as a handle that has accessed it. */
+/*
+ * The data of the buffer, if it has any. They stay as long as a handle that has
+ * accessed it is open.
+ */
 static inline struct nvjk_buffer *nvjk_buffer_of(struct buffer_head *bh)
 {
 	struct journal_head *jh = buffer_jbd(bh) ? READ_ONCE(bh->b_private) : NULL;
@@ -243,28 +264,37 @@ static inline struct nvjk_buffer *nvjk_buffer_of(struct buffer_head *bh)
 	return jh ? container_of(jh, struct nvjk_buffer, head) : NULL;
 }
 /*
- * The buffer's, if it has one: it lives until nvjk_let_go, by the same thread; no
- * other may hold it at the time.
+ * The data of the buffer, if it has any. They stay until nvjk_let_go by the
+ * same thread. Only one thread at a time may hold them.
  */
 struct nvjk_buffer *nvjk_hold(struct buffer_head *bh);
 void nvjk_let_go(struct nvjk_journal *j, struct nvjk_buffer *b);
-/* Lets those go whose transactions are at home; all: whatever there is. */
+/*
+ * Releases the buffers whose transactions are at home. all: releases all
+ * buffers.
+ */
 void nvjk_pins_sweep(struct nvjk_journal *j, bool all);
-/* Lets the buffer go, if it was pinned: it is at home, and nobody accesses it meanwhile. */
+/*
+ * Releases the buffer if it was pinned. It is at home, and no handle accesses
+ * it meanwhile.
+ */
 void nvjk_unpin(struct nvjk_journal *j, struct buffer_head *bh);
 u64 nvjk_pins_count(struct nvjk_journal *j);
 
 /* bound.c */
 int nvjk_bound_init(void);
 void nvjk_bound_exit(void);
-/* From then on the journal's thread runs, until it leaves. */
+/* After this the journal's thread runs, until it leaves. */
 void nvjk_bound_join(struct nvjk_journal *j);
 void nvjk_bound_leave(struct nvjk_journal *j);
-/* Buffers that all journals may pin together, and that they have pinned. */
+/*
+ * How many buffers all journals together may pin, and how many they have
+ * pinned.
+ */
 u64 nvjk_bound(void);
 u64 nvjk_bound_count(void);
 void nvjk_bound_add(long buffers);
-/* Asks every journal for a checkpoint if they have pinned more. */
+/* Asks all journals for a checkpoint if they have pinned more. */
 void nvjk_bound_check(void);
 
 /* data.c */
@@ -274,16 +304,16 @@ void nvjk_data_put(struct buffer_head *bh);
 /* ordered.c */
 extern struct kmem_cache *nvjk_inode_cache;
 int nvjk_ordered_before_commit(struct nvjk_journal *j, u64 tid);
-/* What was written to the disk until now is there for good, if it has barriers. */
+/* Makes all earlier writes to the disk persistent, if barriers are on. */
 int nvjk_flush_data(struct nvjk_journal *j);
 
 /* commit.c */
-/* Commits transaction tid, or all; with no handle open. 0, -EIO. */
+/* Commits transaction tid, or all. No handle may be open. Returns 0 or -EIO. */
 int nvjk_commit(struct nvjk_journal *j, u64 tid);
-/* The engine is about to commit tid. */
+/* Called by the engine before it commits tid. */
 int nvjk_before_commit(void *context, u64 tid);
 void nvjk_call_back(struct nvjk_journal *j);
-/* The journal has come to its end, maybe by an abort: callbacks for all there are. */
+/* Runs all remaining callbacks. The journal has ended, perhaps by an abort. */
 void nvjk_call_back_all(struct nvjk_journal *j);
 
 /* thread.c */
@@ -298,9 +328,9 @@ void nvjk_shrinker_stop(struct nvjk_journal *j);
 
 /* abort.c */
 void nvjk_aborted(void *context, int error, u64 block);
-/* The kernel says that memory of the region fails. */
+/* Called when the kernel reports that memory of the region fails. */
 void nvjk_memory_failed(void *context, u64 offset);
-/* -EIO: there are known bad blocks in the region. */
+/* -EIO: the region has known bad blocks. */
 int nvjk_check_memory(struct nvjk_journal *j);
 
 #endif

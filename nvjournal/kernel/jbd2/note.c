@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The buffers that a handle has changed. ext4 says so each time, at any moment
- * between access and stop; what is logged is what they hold when the handle
- * stops, once each.
+ * The buffers that a handle has changed. ext4 reports each change, at any time
+ * between access and stop. Each buffer is logged once, with the content that it
+ * has when the handle stops.
  *
- * That is right though others may change the same buffer meanwhile: each of them
- * accessed it, and logs it when it stops. If one is of a later transaction, the
- * engine sees by its access that both must commit together.
+ * This is correct although other handles may change the same buffer meanwhile:
+ * each of them has accessed the buffer, and logs it when it stops. If one of
+ * them belongs to a later transaction, the engine sees its access, and both
+ * transactions commit together.
  */
 #include "journal.h"
 
@@ -52,7 +53,7 @@ int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b)
 			grow(h);
 		h->note[h->notes++] = b;
 	}
-	/* A hint, to find it quickly: the last one who noted it has it. */
+	/* A hint for a fast search: the last handle that noted it. */
 	WRITE_ONCE(b->noted_by, h);
 	return 0;
 }
@@ -73,7 +74,10 @@ void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b)
 	clear_hint(h, b);
 }
 
-/* Under the buffer's lock: what a trigger makes of the content is what is logged. */
+/*
+ * Under the buffer's lock, because a trigger changes the content and the result
+ * is logged.
+ */
 static int log_buffer(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
 {
 	struct buffer_head *bh = b->head.b_bh;
@@ -83,8 +87,8 @@ static int log_buffer(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk
 	if (trigger && trigger->t_frozen)
 		trigger->t_frozen(trigger, bh, bh->b_data, bh->b_size);
 	/*
-	 * ext4 writes its superblock past the journal, too. What is replayed
-	 * must then be whole, for it has a checksum.
+	 * ext4 also writes its superblock without the journal. A replayed
+	 * superblock must be complete, because it has a checksum.
 	 */
 	if (bh->b_blocknr == 0)
 		mask = NVJ_ALL_LINES;
@@ -130,10 +134,11 @@ void nvjk_notes_log(struct nvjk_handle *h)
 		kfree(h->note);
 	nvjk_notes_init(h);
 	/*
-	 * In jbd2 no handle begins while one of the transaction before is open.
-	 * Here some may have, and ext4 keeps much outside of blocks: a file's
-	 * size and block count that such a handle has changed in memory may have
-	 * gone to the disk's inode with this one. Both commit together.
+	 * In jbd2 no handle starts while a handle of the previous transaction
+	 * is open. Here that is possible, and ext4 keeps much state outside of
+	 * blocks. For example, such a handle has changed the size and block
+	 * count of a file in memory, and this handle has logged them with the
+	 * inode. So both commit together.
 	 */
 	newest = READ_ONCE(j->newest);
 	if (unlikely(newest > h->nvj.tid))

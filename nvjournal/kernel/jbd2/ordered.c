@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Ordered data: what an inode's new size or blocks promise must be on the disk
- * before the transaction that says so. ext4 names files and ranges; a commit
- * writes them, or waits for them, and flushes the disk's cache.
+ * Ordered data: the data of a file must be on the disk before a transaction
+ * commits that refers to them, such as by a new size or new blocks. ext4 names
+ * files and ranges. A commit writes them, or waits for them, and flushes the
+ * disk's cache.
  *
- * There is one list for all transactions. A commit takes the whole of it, so it
- * may write data of a later transaction too early, which does no harm.
+ * There is one list for all transactions, and a commit takes all of it. So it
+ * may write data of a later transaction too early, which is harmless.
  */
 #include <linux/version.h>
 #include <linux/writeback.h>
@@ -34,7 +35,10 @@ void jbd2_journal_init_jbd_inode(struct jbd2_inode *jinode, struct inode *inode)
 	INIT_LIST_HEAD(&jinode->i_next_list);
 }
 
-/* The inode goes: nobody wants its data any more. A commit may be at it. */
+/*
+ * The inode is being freed, so its data are not needed any more. A commit may
+ * be using it.
+ */
 void jbd2_journal_release_jbd_inode(journal_t *journal, struct jbd2_inode *jinode)
 {
 	struct nvjk_journal *j;
@@ -93,11 +97,11 @@ int jbd2_journal_inode_ranged_wait(handle_t *handle, struct jbd2_inode *jinode, 
 	return want_data(handle, jinode, JI_WAIT_DATA, start, length);
 }
 
-/* Later kernels' ext4 has a function of its own for it. */
+/* ext4 of later kernels has its own function for this. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 5, 0)
 /*
- * Page by page, and not by ext4's writepages: that would allocate blocks, with a
- * handle of its own. Pages without blocks are left alone.
+ * Writes page by page. ext4's writepages would allocate blocks, with a handle
+ * of its own. Pages without blocks are skipped.
  */
 int jbd2_journal_submit_inode_data_buffers(struct jbd2_inode *jinode)
 {
@@ -120,10 +124,10 @@ int jbd2_journal_finish_inode_data_buffers(struct jbd2_inode *jinode)
 }
 
 /*
- * The file is about to be cut to new_size, by a handle that may be of a later
- * transaction than one that wants its data and is being committed: what is cut
- * off must be on the disk first. What only running transactions want goes with
- * them.
+ * The file will be truncated to new_size by a handle. That handle may belong to
+ * a later transaction than one that needs the data and is being committed. So
+ * the truncated data must be on the disk first. Data that only running
+ * transactions need are dropped with them.
  */
 int jbd2_journal_begin_ordered_truncate(journal_t *journal, struct jbd2_inode *jinode,
 					loff_t new_size)
@@ -142,7 +146,10 @@ int jbd2_journal_begin_ordered_truncate(journal_t *journal, struct jbd2_inode *j
 
 /* --- Before a commit ----------------------------------------------------------- */
 
-/* What was listed until now is the commit's; what comes is the next one's. */
+/*
+ * The commit takes all inodes that are listed now. Later ones belong to the
+ * next commit.
+ */
 static void take_inodes(struct nvjk_journal *j, u64 tid, struct list_head *taken)
 {
 	struct jbd2_inode *jinode;
@@ -170,7 +177,7 @@ static void release_inodes(struct nvjk_journal *j, struct list_head *taken)
 		jinode = list_first_entry(taken, struct jbd2_inode, i_list);
 		list_del_init(&jinode->i_list);
 		jinode->i_flags = 0;
-		smp_mb(); /* the flag before the look for who waits */
+		smp_mb(); /* the flag changes before the check for waiting threads */
 		wake_up_bit(&jinode->i_flags, __JI_COMMIT_RUNNING);
 	}
 	spin_unlock(&j->list_lock);
@@ -190,7 +197,7 @@ static int wait_inode_data(struct nvjk_journal *j, struct jbd2_inode *jinode)
 	return j->journal.j_finish_inode_data_buffers(jinode);
 }
 
-/* All are written, then all are waited for; the first error is returned. */
+/* First all are written, then it waits for all. Returns the first error. */
 static int write_data(struct nvjk_journal *j, struct list_head *taken)
 {
 	struct jbd2_inode *jinode;
@@ -224,7 +231,10 @@ int nvjk_ordered_before_commit(struct nvjk_journal *j, u64 tid)
 		pr_warn_ratelimited("EXT4NVJ-fs (%s): file data could not be written before a "
 				    "commit: error %d\n",
 				    j->name, error);
-		/* The option data_err=abort says whether that is the journal's concern. */
+		/*
+		 * The option data_err=abort says whether this aborts the
+		 * journal.
+		 */
 		if (READ_ONCE(j->journal.j_flags) & JBD2_ABORT_ON_SYNCDATA_ERR)
 			return -EIO;
 	}
@@ -234,17 +244,20 @@ int nvjk_ordered_before_commit(struct nvjk_journal *j, u64 tid)
 /* --- The disk's cache -------------------------------------------------------------- */
 
 /*
- * Writes of file data and of blocks to their homes are counted as they end, by who
- * makes them (the edits of ext4, and platform/disk_io.c), before their writer is told.
- * So if there were none since the last flush there is nothing that anybody could want
- * to be flushed. The kernel's own statistics would not do: they can be turned off.
+ * Writes of file data, and of blocks to their homes, are counted when they end:
+ * by the edits of ext4 and by platform/disk_io.c, before the writer is
+ * informed. If there was none since the last flush, no flush is needed. The
+ * kernel's own statistics are not used, because they can be turned off.
  */
 void jbd2_journal_wrote(journal_t *journal)
 {
 	atomic64_inc(&nvjk_of(journal)->data_writes);
 }
 
-/* Not inlined: a test lets it do nothing, and must see the loss (test/faults). */
+/*
+ * Not inlined: a test replaces it with a no-op, and must then see data loss
+ * (test/faults).
+ */
 noinline int nvjk_flush_data(struct nvjk_journal *j)
 {
 	u64 ended;
@@ -255,11 +268,17 @@ noinline int nvjk_flush_data(struct nvjk_journal *j)
 	ended = atomic64_read(&j->data_writes) + nvjk_disk_writes_ended(j->disk);
 	if (!j->always_flush && ended == READ_ONCE(j->flushed_writes))
 		return 0;
-	/* What has ended by now is flushed; what ends later may not be. */
+	/*
+	 * Writes that have ended before this are flushed. Later ones may not
+	 * be.
+	 */
 	smp_mb();
 	atomic64_inc(&j->data_flushes);
 	error = blkdev_issue_flush(j->journal.j_fs_dev);
-	/* Two at once may store either's number: the smaller one only flushes once more. */
+	/*
+	 * Two threads may store their numbers in any order: the smaller number
+	 * only causes one more flush.
+	 */
 	if (!error)
 		WRITE_ONCE(j->flushed_writes, ended);
 	return error;

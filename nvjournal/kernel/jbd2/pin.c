@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Buffers whose content is not all at home. The engine writes home what was
- * logged, by itself; the page cache must not drop the buffer before that is done,
- * as it would read older content then. So each has a struct nvjk_buffer, which
- * holds a reference, until the journal's tail is at the newest transaction that
- * accessed it. As that is committed only after its handles have ended, who has
- * accessed a buffer in an open handle may use its nvjk_buffer without more.
+ * Buffers whose content is not all at home. The engine itself writes logged
+ * blocks home. Until then the page cache must not drop the buffer, because it
+ * would then read older content. So each such buffer has a struct nvjk_buffer,
+ * which holds a reference until the journal's tail is at the newest transaction
+ * that accessed it. That transaction is committed only after its handles have
+ * ended. So a thread that has accessed a buffer in an open handle may use its
+ * nvjk_buffer without a lock.
  *
- * A buffer's BH_JBD, b_private and tid are under its own bit lock. Lists, by block
- * number, are for the sweep.
+ * The bit lock of a buffer protects its BH_JBD, b_private and tid. The lists,
+ * by block number, are for the sweep.
  */
 #include <linux/spinlock.h>
 #include <linux/bit_spinlock.h>
 
 #include "journal.h"
 
-/* Buffers that the sweep looks at under a list's lock. */
+/* How many buffers the sweep examines under the lock of a list. */
 #define BATCH 64u
 
 struct kmem_cache *nvjk_buffer_cache;
@@ -40,7 +41,7 @@ static void unlock_state(struct buffer_head *bh) __releases(bitlock)
 	bit_spin_unlock(BH_JournalHead, &bh->b_state);
 }
 
-/* Under the bit lock; NULL: there is none yet. */
+/* The caller holds the bit lock. NULL: there is none yet. */
 static struct nvjk_buffer *raise(struct buffer_head *bh, u64 tid)
 {
 	struct nvjk_buffer *b = nvjk_buffer_of(bh);
@@ -95,7 +96,7 @@ struct nvjk_buffer *nvjk_pin(struct nvjk_journal *j, struct buffer_head *bh, u64
 	return fresh;
 }
 
-/* No transaction's number: the buffer's stays whatever is at home. */
+/* Not a number of a transaction: the buffer stays, whatever is at home. */
 #define HELD (~(u64)0)
 
 struct nvjk_buffer *nvjk_hold(struct buffer_head *bh)
@@ -108,7 +109,10 @@ struct nvjk_buffer *nvjk_hold(struct buffer_head *bh)
 	return b;
 }
 
-/* Who has accessed it meanwhile has a handle of the newest transaction at the most. */
+/*
+ * A thread that has accessed it meanwhile has a handle of the newest
+ * transaction at most.
+ */
 void nvjk_let_go(struct nvjk_journal *j, struct nvjk_buffer *b)
 {
 	lock_state(b->head.b_bh);
@@ -116,7 +120,7 @@ void nvjk_let_go(struct nvjk_journal *j, struct nvjk_buffer *b)
 	unlock_state(b->head.b_bh);
 }
 
-/* True: nobody can find it any more. */
+/* True: no other thread can find it any more. */
 static bool detach(struct nvjk_buffer *b, u64 tail, bool all)
 {
 	struct buffer_head *bh = b->head.b_bh;
@@ -146,7 +150,10 @@ void nvjk_unpin(struct nvjk_journal *j, struct buffer_head *bh)
 	struct nvjk_pins *pins = &j->pins[bh->b_blocknr % NVJK_PIN_LISTS];
 	struct nvjk_buffer *b;
 
-	/* Only under it is one detached: so what is found is in the list. */
+	/*
+	 * Buffers are detached only under this lock. So a buffer that was found
+	 * is in the list.
+	 */
 	spin_lock(&pins->lock);
 	b = buffer_jbd(bh) ? nvjk_buffer_of(bh) : NULL;
 	if (b) {
@@ -161,7 +168,10 @@ void nvjk_unpin(struct nvjk_journal *j, struct buffer_head *bh)
 	}
 }
 
-/* Looks at up to BATCH of those at the list's head; who stays goes to its end. */
+/*
+ * Examines at most BATCH buffers at the head of the list. Those that stay are
+ * moved to its end.
+ */
 static unsigned int sweep_some(struct nvjk_pins *pins, u64 tail, bool all, unsigned long left)
 {
 	struct nvjk_buffer *b, *next;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reserved handles: set aside with another handle, started later by any thread,
- * without waiting. A commit may be waiting for them: file data is on the disk only
- * when the handle at the end of its write has ended. So they are no readers of
- * updates, which a thread that holds all handles back has locked; he waits for
- * them instead, who cannot become more meanwhile.
+ * Reserved handles: reserved together with another handle, and started later by
+ * any thread without waiting. A commit may wait for them, because file data are
+ * on the disk only when the handle at the end of its write has ended. So they
+ * are not readers of updates, which a thread that holds back all handles has
+ * locked. That thread waits for them separately; no new ones can be reserved
+ * meanwhile.
  */
 #include <linux/sched/mm.h>
 
@@ -25,13 +26,16 @@ int nvjk_reserve(struct nvjk_handle *handle, struct nvjk_handle *reserved, u32 c
 void nvjk_reserved_ended(struct nvjk_journal *j)
 {
 	this_cpu_dec(*j->reserved);
-	/* Either he who waits finds it counted, or we find that he waits. */
+	/*
+	 * Either the waiting thread sees the count, or this thread sees that it
+	 * waits.
+	 */
 	smp_mb();
 	if (unlikely(READ_ONCE(j->held_back)))
 		wake_up(&j->reserved_wait);
 }
 
-/* Only what ends is counted meanwhile, so if the sum is 0 all have ended. */
+/* Meanwhile only ends are counted. So if the sum is 0, all have ended. */
 static bool any_reserved(struct nvjk_journal *j)
 {
 	int sum = 0;
@@ -60,7 +64,7 @@ void jbd2_journal_free_reserved(handle_t *handle)
 	kmem_cache_free(nvjk_handle_cache, h);
 }
 
-/* On an error the handle is gone. */
+/* After an error the handle does not exist any more. */
 int jbd2_journal_start_reserved(handle_t *handle, unsigned int type, unsigned int line)
 {
 	struct nvjk_handle *h = nvjk_handle_of(handle);
@@ -70,7 +74,7 @@ int jbd2_journal_start_reserved(handle_t *handle, unsigned int type, unsigned in
 	if (WARN_ON(!handle->h_reserved))
 		return -EIO;
 	if (WARN_ON(current->journal_info)) {
-		/* A thread has one handle: this one is given up. */
+		/* A thread has at most one handle, so this one is released. */
 		jbd2_journal_free_reserved(handle);
 		return -EIO;
 	}

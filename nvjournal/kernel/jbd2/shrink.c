@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Images of blocks that are at home go when the kernel needs memory. */
+/* Frees images of blocks that are at home when the kernel needs memory. */
 #include <linux/sched/mm.h>
 
 #include "journal.h"
@@ -9,7 +9,10 @@ static unsigned long count(struct nvjk_journal *j)
 	return min_t(u64, nvj_images(j->nvj), LONG_MAX);
 }
 
-/* Who allocates within the file system may hold what is locked here. */
+/*
+ * A thread that allocates memory within the file system may hold locks that are
+ * needed here.
+ */
 static unsigned long scan(struct nvjk_journal *j, struct shrink_control *control)
 {
 	unsigned int nofs;
@@ -20,7 +23,7 @@ static unsigned long scan(struct nvjk_journal *j, struct shrink_control *control
 	nofs = memalloc_nofs_save();
 	released = nvj_shrink(j->nvj, control->nr_to_scan, &scanned);
 	memalloc_nofs_restore(nofs);
-	/* Without progress the kernel would repeat this for ever. */
+	/* Without progress the kernel would repeat this without end. */
 	if (!scanned)
 		return SHRINK_STOP;
 	control->nr_scanned = scanned;

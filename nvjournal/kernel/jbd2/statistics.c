@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Counters of a journal, from those who count. */
+/* The counters of a journal, collected from its parts. */
 #include "journal.h"
 
 void nvjk_journal_statistics(journal_t *journal, struct nvjk_statistics *statistics)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The commit thread: commits every j_commit_interval, and for those who ask and do
- * not wait; lets buffers go when a checkpoint has been made, and asks for one when
- * they are too many. Nobody waits for it.
+ * The commit thread. It commits every j_commit_interval, and for callers that
+ * do not wait. It releases buffers after a checkpoint, and asks for a
+ * checkpoint if there are too many. No thread waits for it.
  */
 #include <linux/freezer.h>
 #include <linux/kthread.h>
@@ -33,21 +33,24 @@ static void work(struct nvjk_journal *j)
 	bool checkpoint = READ_ONCE(j->wants_checkpoint);
 	u64 wanted = READ_ONCE(j->wanted_tid);
 
-	/* Before it is looked at: the option may have been changed by a remount. */
+	/* Before the check: a remount may have changed the option. */
 	nvjk_disk_no_flush(j->disk, !(READ_ONCE(j->journal.j_flags) & JBD2_BARRIER));
 	if (is_journal_aborted(&j->journal))
 		return;
-	/* Errors abort the journal, which tells ext4. */
+	/* Errors abort the journal, which informs ext4. */
 	if (checkpoint)
 		(void)jbd2_journal_flush(&j->journal, 0);
 	else
 		(void)nvjk_commit(j, 0);
-	/* Of what workers have committed, too, for room. */
+	/* Also for commits that workers did to make room. */
 	nvjk_call_back(j);
 	sweep(j);
 	if (checkpoint)
 		WRITE_ONCE(j->wants_checkpoint, false);
-	/* Not committed: nothing was logged in it. Unless more was asked for, it is done. */
+	/*
+	 * It was not committed because nothing was logged in it. It is done,
+	 * unless more was requested.
+	 */
 	if (wanted > nvj_committed(j->nvj))
 		(void)cmpxchg64(&j->wanted_tid, wanted, 0);
 }
@@ -86,7 +89,7 @@ void nvjk_thread_stop(struct nvjk_journal *j)
 	kthread_stop(task);
 }
 
-/* tid 0: whatever there is. */
+/* tid 0: all. */
 void nvjk_thread_commit(struct nvjk_journal *j, u64 tid)
 {
 	u64 wanted = READ_ONCE(j->wanted_tid);

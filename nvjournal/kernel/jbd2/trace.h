@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Tracepoints, as jbd2 has them, in a system of their own: jbd2nvj. tid is the
- * journal's own number, of 48 bits; times are in milliseconds. What daybook's BPF
- * programs read (internal/journal/bpf/nvjournal.h) are numbers, and pointers to the
- * kernel's own types: they know none of this module's.
+ * Tracepoints like those of jbd2, in a system of their own: jbd2nvj. tid is the
+ * journal's own number of 48 bits; times are in milliseconds. The BPF programs
+ * of daybook (internal/journal/bpf/nvjournal.h) read numbers and pointers to
+ * the kernel's own types, because they do not know the types of this module.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM jbd2nvj
@@ -16,7 +16,7 @@
 struct bio;
 struct jbd2_journal_handle;
 
-/* Laid out as the kernel's own events are. */
+/* In the layout of the kernel's own events. */
 /* clang-format off */
 TRACE_EVENT(jbd2nvj_handle_start,
 	TP_PROTO(dev_t dev, u64 tid, const struct jbd2_journal_handle *handle),
@@ -40,7 +40,10 @@ TRACE_EVENT(jbd2nvj_handle_start,
 		  __entry->line_no, __entry->requested_blocks)
 );
 
-/* All that it has changed is logged: lines of 64 bytes, headers and revokes included. */
+/*
+ * All that the handle has changed is logged: lines of 64 bytes, including
+ * headers and revokes.
+ */
 TRACE_EVENT(jbd2nvj_handle_stats,
 	TP_PROTO(dev_t dev, u64 tid, const struct jbd2_journal_handle *handle, unsigned int dirtied_blocks,
 		 unsigned int logged_lines),
@@ -73,7 +76,10 @@ TRACE_EVENT(jbd2nvj_handle_stats,
 		  __entry->dirtied_blocks, __entry->logged_lines)
 );
 
-/* By who commits: no handle of transaction tid, and of those that commit with it, is open. */
+/*
+ * The committing thread: no handle of transaction tid, or of those that commit
+ * with it, is open.
+ */
 TRACE_EVENT(jbd2nvj_start_commit,
 	TP_PROTO(dev_t dev, u64 tid),
 	TP_ARGS(dev, tid),
@@ -88,7 +94,10 @@ TRACE_EVENT(jbd2nvj_start_commit,
 	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
 );
 
-/* Somebody who wanted tid committed (0: all) has it, and committed_tid is. */
+/*
+ * A thread that requested a commit of tid (0: all) returns; committed_tid is
+ * committed.
+ */
 TRACE_EVENT(jbd2nvj_end_commit,
 	TP_PROTO(dev_t dev, u64 tid, u64 committed_tid),
 	TP_ARGS(dev, tid, committed_tid),

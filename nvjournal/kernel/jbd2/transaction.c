@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What is kept of each transaction that is alive: its number as ext4 sees it, and
- * ext4's callbacks. The engine numbers them with 48 bits, ext4 keeps the low 32.
+ * Data of each live transaction: its number as ext4 knows it, and ext4's
+ * callbacks. The engine uses numbers of 48 bits; ext4 keeps the low 32 bits.
  *
- * Slots are by tid mod NVJK_TRANSACTIONS. One is used again eight transactions
- * later: before_commit makes the callbacks of all that are committed, so at most
- * three of the last group wait for theirs, as three more are closed and the next
- * is running.
+ * The slot of a transaction is tid mod NVJK_TRANSACTIONS. So it is reused eight
+ * transactions later. before_commit runs the callbacks of all committed
+ * transactions. So at most three of the last group have callbacks left when
+ * three more are closed and the next one is running.
  */
 #include "journal.h"
 
@@ -32,7 +32,10 @@ static void begin(struct nvjk_journal *j, struct nvjk_transaction *t, u64 tid)
 			WRITE_ONCE(j->newest, tid);
 			j->journal.j_running_transaction = &t->transaction;
 		}
-		/* Who finds the number finds the rest, and newest no less. */
+		/*
+		 * A thread that sees the number also sees the rest, and newest
+		 * is not smaller.
+		 */
 		smp_store_release(&t->tid, tid);
 	}
 	write_unlock(&j->journal.j_state_lock);
@@ -59,7 +62,10 @@ u64 nvjk_tid(struct nvjk_journal *j, tid_t tid)
 	u64 newest = READ_ONCE(j->newest);
 	s32 ahead = (s32)(tid - (tid_t)newest);
 
-	/* A number never set, or of 2^31 transactions ago, may seem to be ahead. */
+	/*
+	 * A number that was never set, or is 2^31 transactions old, may seem to
+	 * be in the future.
+	 */
 	if (ahead >= 0)
 		return newest;
 	return newest > (u64) - (s64)ahead ? newest + (s64)ahead : 0;

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
-/* All handles held back: for freezing, for a flush, for what ext4 changes at once. */
+/*
+ * Holds back all handles: for freezing, for a flush, and for changes by ext4
+ * that exclude handles.
+ */
 #include <linux/sched/mm.h>
 
 #include "journal.h"
 
 /*
- * Returns when no handle is open, and none can be begun before
- * jbd2_journal_unlock_updates, by the same thread. Open handles may wait for
- * reserved ones, which therefore come after them.
+ * Returns when no handle is open. No handle can start until the same thread
+ * calls jbd2_journal_unlock_updates. Open handles may wait for reserved ones,
+ * so those are awaited after them.
  */
 void jbd2_journal_lock_updates(journal_t *journal)
 {
 	struct nvjk_journal *j = nvjk_of(journal);
-	/* Memory that is freed for us must not want a handle. */
+	/* Memory reclaim on behalf of this thread must not need a handle. */
 	unsigned int nofs = memalloc_nofs_save();
 
 	percpu_down_write(&j->updates);
@@ -29,14 +32,14 @@ void jbd2_journal_unlock_updates(journal_t *journal)
 	memalloc_nofs_restore(nofs);
 }
 
-/* All that is done by now is committed and at home. */
+/* Commits everything up to now, and writes it home. */
 int jbd2_journal_flush(journal_t *journal, unsigned int flags)
 {
 	struct nvjk_journal *j = nvjk_of(journal);
 	unsigned int nofs;
 	int error;
 
-	/* To erase the blocks of a journal on a disk: here is none. */
+	/* This would erase the blocks of a journal on a disk. There is none. */
 	if (flags)
 		return -EOPNOTSUPP;
 	error = nvjk_commit(j, 0);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Slices that programs use. A program that formats or recovers a slice opens the pmem
- * device, as a block device, while mounts may have other slices of it: so it cannot have
- * the device for itself. It claims the slice here, and mounts and programs keep off each
- * other's. The claim ends with the open file, so with the program, however it ends.
+ * Slices that programs use. A program that formats or recovers a slice opens
+ * the pmem device as a block device, while mounts may use other slices of it.
+ * So it cannot open the device exclusively. It claims the slice here, and
+ * mounts and programs do not use each other's slices. The claim ends when the
+ * file is closed, and so also when the program ends in any way.
  */
 #include <linux/capability.h>
 #include <linux/proc_fs.h>
@@ -15,10 +16,10 @@
 #include "internal.h"
 
 #define FILE_NAME "fs/ext4nvj/regions"
-/* Of what is written: two numbers and a path. */
+/* The most bytes of a request: two numbers and a path. */
 #define MOST_BYTES (PATH_MAX + 64u)
 
-/* Of an open file. */
+/* The claim of an open file. */
 struct claim {
 	struct mutex lock;
 	struct nvjk_region *region; /* NULL: none yet */

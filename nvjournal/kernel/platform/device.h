@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* A block device, opened exclusively by its path: kernels name this differently. */
+/*
+ * Opens a block device exclusively by its path. The functions differ between
+ * kernels.
+ */
 #ifndef NVJK_DEVICE_H
 #define NVJK_DEVICE_H
 

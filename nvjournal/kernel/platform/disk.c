@@ -105,8 +105,9 @@ void nvjk_disk_close(struct nvjk_disk *disk)
 	if (!disk)
 		return;
 	/*
-	 * The engine fetches every write that it starts before it closes, and one
-	 * that can be fetched has let go of its bio and its queue: none is under way.
+	 * The engine fetches each write that it has started before it closes. A
+	 * write that can be fetched does not use its bio and its queue any
+	 * more. So no write is in progress.
 	 */
 	nvjk_io_exit(disk);
 	nvjk_mark_exit(disk);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reads and writes of recovery, through the device's buffer cache: a file system
- * that is being mounted has read its superblock already, and must find there what
- * was recovered.
+ * Reads and writes of recovery use the device's buffer cache. A file system
+ * that is being mounted has read its superblock before, and must see the
+ * recovered content there.
  */
 #include <linux/buffer_head.h>
 
@@ -23,7 +23,10 @@ int nvjk_cache_write(struct nvjk_disk *disk, u64 block, const void *image)
 {
 	struct buffer_head *bh = NULL;
 
-	/* A block beyond the end, in a region made by hand, is not for the cache to judge. */
+	/*
+	 * A crafted region may name a block beyond the end: the cache must not
+	 * handle it.
+	 */
 	if (block < bdev_nr_bytes(disk->bdev) / NVJ_BLOCK_BYTES)
 		bh = __getblk(disk->bdev, block, NVJ_BLOCK_BYTES);
 	if (!bh) {

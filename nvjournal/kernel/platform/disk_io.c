@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Writes of blocks to their homes by bio, past the device's buffer cache. They
- * end in an interrupt, and then wait in their queue for who fetches them.
+ * Writes of blocks to their homes, by bio, without the device's buffer cache.
+ * They end in an interrupt, and then stay in their queue until they are
+ * fetched.
  */
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
@@ -11,7 +12,7 @@
 
 #define SECTORS_OF_BLOCK (NVJ_BLOCK_BYTES >> SECTOR_SHIFT)
 
-/* One write under way. */
+/* A write in progress. */
 struct nvjk_io {
 	struct nvjk_disk *disk;
 	struct nvjk_queue *queue;
@@ -21,7 +22,10 @@ struct nvjk_io {
 
 int nvjk_io_init(struct nvjk_disk *disk)
 {
-	/* So many for certain: with these a queue goes on, however little memory there is. */
+	/*
+	 * That many bios are always available. So a queue makes progress even
+	 * without free memory.
+	 */
 	return bioset_init(&disk->bios, NVJ_QUEUE_DEPTH, offsetof(struct nvjk_io, bio),
 			   BIOSET_NEED_BVECS);
 }
@@ -36,8 +40,9 @@ void nvjk_write_ended(struct nvjk_queue *queue, struct nvj_write *write, int err
 	unsigned long flags;
 
 	/*
-	 * All under the lock, the wake-up too: once it is released who fetches the
-	 * write may be the last one, and the queue be gone.
+	 * Everything, including the wake-up, is done under the lock. After the
+	 * unlock, the thread that fetches this write may free the queue,
+	 * because it may be the last write.
 	 */
 	spin_lock_irqsave(&queue->lock, flags);
 	write->error = error ? NVJ_EIO : 0;
@@ -66,7 +71,10 @@ static struct page *page_of(const void *memory)
 
 void nvjk_start_bio(struct nvjk_disk *disk, struct nvjk_queue *queue, struct nvj_write *write)
 {
-	/* REQ_SYNC: who waits for room waits for this, so it is not put off as write-back is. */
+	/*
+	 * REQ_SYNC: threads that wait for room wait for this write, so it must
+	 * not be delayed like writeback.
+	 */
 	struct bio *bio = bio_alloc_bioset(disk->bdev, 1, REQ_OP_WRITE | REQ_META | REQ_SYNC,
 					   GFP_NOIO, &disk->bios);
 	struct nvjk_io *io = container_of(bio, struct nvjk_io, bio);
@@ -76,11 +84,16 @@ void nvjk_start_bio(struct nvjk_disk *disk, struct nvjk_queue *queue, struct nvj
 	io->write = write;
 	bio->bi_iter.bi_sector = (sector_t)write->block * SECTORS_OF_BLOCK;
 	bio->bi_end_io = bio_ended;
-	/* The 4096 bytes of an image are an allocation of their own, at a page's begin (memory.c).
+	/*
+	 * The 4096 bytes of an image are an allocation of their own, aligned to
+	 * a page (memory.c).
 	 */
 	__bio_add_page(bio, page_of(write->image), NVJ_BLOCK_BYTES, 0);
 	trace_jbd2nvj_write_home(disk->bdev->bd_dev, write->block, bio);
-	/* They come in their order: neighbours go to the disk as one request. */
+	/*
+	 * The writes arrive in order, so neighbours become one request of the
+	 * disk.
+	 */
 	if (!queue->plugged) {
 		queue->plugged = true;
 		blk_start_plug(&queue->plug);
@@ -98,7 +111,10 @@ struct nvj_write *nvjk_finish_write(void *context, unsigned int number)
 		queue->plugged = false;
 		blk_finish_plug(&queue->plug);
 	}
-	/* One thread at a time has the queue, so what is there stays there for it. */
+	/*
+	 * One thread at a time uses the queue, so no other thread removes what
+	 * is in it.
+	 */
 	wait_event(queue->wait, READ_ONCE(queue->ended));
 	spin_lock_irq(&queue->lock);
 	write = queue->ended;

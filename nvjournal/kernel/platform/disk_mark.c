@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The mark of the journal's tail, in a block of the disk that is nobody else's: read
- * at mount, written by each checkpoint once the tail has moved. Nothing is allocated
- * for a write: a thread that needs room in the ring waits for this write too.
+ * The mark of the journal's tail, in a block of the disk that is not used
+ * otherwise. It is read at mount, and each checkpoint writes it after the tail
+ * has moved. A write allocates no memory, because threads that need room in the
+ * ring also wait for this write.
  */
 #include <linux/mm.h>
 

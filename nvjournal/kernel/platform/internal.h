@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the files of the platform have of each other. */
+/* Declarations for the files of the platform. */
 #ifndef NVJK_INTERNAL_H
 #define NVJK_INTERNAL_H
 
@@ -23,12 +23,15 @@ u64 nvjk_now_ns(void *context);
 
 /* media.c */
 unsigned long nvjk_copy_mc(void *to, const void *from, size_t bytes);
-/* The region's read, for the engine. */
+/* The read function of the region, for the engine. */
 int nvjk_media_read(void *to, const void *from, size_t bytes);
-/* Whether there is a known bad block among bytes of a device; *bad: the first one's place. */
+/*
+ * Says whether some of these bytes of a device are in a known bad block; *bad:
+ * its offset.
+ */
 bool nvjk_media_is_bad(struct block_device *bdev, u64 offset, u64 bytes, u64 *bad);
 
-/* persist.c: nvj_persistence(NULL), and counts. */
+/* persist.c: nvj_persistence(NULL) with counters. */
 struct nvjk_persist {
 	struct nvj_persistence table; /* first: what the engine is given */
 	const struct nvj_persistence *way;
@@ -39,7 +42,7 @@ int nvjk_persist_init(struct nvjk_persist *persist);
 void nvjk_persist_exit(struct nvjk_persist *persist);
 void nvjk_persist_sum(const struct nvjk_persist *persist, struct nvjk_persist_counts *counts);
 
-/* Writes of one queue that have ended, and are to be fetched. */
+/* Writes of one queue that have ended and are not fetched yet. */
 struct nvjk_queue {
 	spinlock_t lock;         /* taken in interrupts */
 	struct nvj_write *ended; /* linked by their field platform */
@@ -64,7 +67,7 @@ struct nvjk_disk {
 };
 
 /* disk_io.c */
-/* The write waits to be fetched; error other than 0: it failed. */
+/* The write can be fetched. error other than 0: it failed. */
 void nvjk_write_ended(struct nvjk_queue *queue, struct nvj_write *write, int error);
 int nvjk_io_init(struct nvjk_disk *disk);
 void nvjk_io_exit(struct nvjk_disk *disk);
@@ -75,7 +78,7 @@ struct nvj_write *nvjk_finish_write(void *context, unsigned int queue);
 void nvjk_tail_moved(void *context, u64 tid);
 void nvjk_mark_exit(struct nvjk_disk *disk);
 
-/* disk_cache.c: by the device's buffer cache. */
+/* disk_cache.c: uses the device's buffer cache. */
 int nvjk_cache_read(struct nvjk_disk *disk, u64 block, void *image);
 int nvjk_cache_write(struct nvjk_disk *disk, u64 block, const void *image);
 int nvjk_cache_flush(struct nvjk_disk *disk);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that fails. What recovery reads is copied such that a machine check ends
- * the copy, and not the kernel; and of each device with memory the kernel keeps a
- * list of bad blocks, which scrubbing and errors add to.
+ * Memory that fails. Recovery copies memory in such a way that a machine check
+ * ends the copy, and not the kernel. For each device with memory, the kernel
+ * has a list of bad blocks, to which scrubbing and errors add.
  */
 #include <linux/badblocks.h>
 #include <linux/blkdev.h>
@@ -10,7 +10,10 @@
 
 #include "internal.h"
 
-/* Bytes that were not copied. Not inlined: a test lets it fail (test/faults). */
+/*
+ * Returns how many bytes were not copied. Not inlined: a test lets it fail
+ * (test/faults).
+ */
 noinline unsigned long nvjk_copy_mc(void *to, const void *from, size_t bytes)
 {
 	return copy_mc_to_kernel(to, from, bytes);

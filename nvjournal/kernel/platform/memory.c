@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory for the engine. It asks for two kinds: tables, once, as a journal is
- * opened, which may fail; and slabs of some 64 KiB while the journal grows, within
- * handles, where a failure would abort the file system's operation half done.
- * Those are waited for. Reclaim must not come back into the file system for them:
- * it might wait for the very handle.
+ * Memory for the engine. It allocates two kinds. When a journal is opened, it
+ * allocates tables; that may fail. While the journal grows, it allocates slabs
+ * of about 64 KiB within handles; a failure there would abort an operation of
+ * the file system halfway. So these allocations wait and do not fail. Memory
+ * reclaim for them must not enter the file system, because it might wait for
+ * the same handle.
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
@@ -15,12 +16,15 @@
 
 #include "internal.h"
 
-/* Up to this it does not fail: larger than any slab of the engine. */
+/*
+ * An allocation of at most this size does not fail. All slabs of the engine are
+ * smaller.
+ */
 #define NEVER_FAILS_BYTES SZ_128K
 
 /*
- * kmalloc aligns powers of two to themselves, and other sizes, in its odd caches
- * of up to 192 bytes, to 8 bytes at times.
+ * kmalloc aligns powers of two to their size. Other sizes up to 192 bytes may
+ * be aligned to 8 bytes only.
  */
 static size_t aligned_size(size_t bytes)
 {
@@ -39,7 +43,7 @@ void *nvjk_allocate(void *context, size_t bytes)
 	else if (bytes <= SZ_1G)
 		memory = kvzalloc(bytes, GFP_KERNEL);
 	else
-		memory = vzalloc(bytes); /* kvmalloc takes such sizes for mistakes */
+		memory = vzalloc(bytes); /* kvmalloc warns of such sizes */
 	memalloc_nofs_restore(nofs);
 	return memory;
 }

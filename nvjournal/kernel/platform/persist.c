@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stores to a region: the best way that the engine knows for this processor,
- * and how much of it there was. Each processor counts by itself, so a count
- * costs one instruction on a line of its own.
+ * Stores to a region, with the engine's best way for this processor, and
+ * counters of them. Each processor has its own counters, so counting costs one
+ * instruction on its own cache line.
  */
 #include <linux/cpumask.h>
 #include <linux/percpu.h>

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Slices of persistent memory. Each pmem device that has an open one is opened
- * once, exclusively, and stays mapped by its driver: what dax_direct_access says
- * of it holds until we close it. A slice is a mount's, or a program's that has claimed
- * it (claims.c) and writes to it through the block device.
+ * Slices of persistent memory. A pmem device with an open slice is opened once,
+ * exclusively. Its driver keeps it mapped: what dax_direct_access returned is
+ * valid until we close the device. A slice belongs to a mount, or to a program
+ * that has claimed it (claims.c) and writes to it through the block device.
  *
- * While it is open nobody is kept from reading it through its block device, whose page
- * cache knows nothing of our stores. So that is written and emptied whenever a slice
- * is opened or closed: a program that was killed may have left pages there that are
- * not written yet, and would be, over what the next user of its slice has stored.
+ * While a slice is open, others can read it through the block device, whose
+ * page cache does not know our stores. So the page cache is written back and
+ * emptied whenever a slice is opened or closed. Otherwise dirty pages of a
+ * killed program could be written later, over the stores of the slice's next
+ * user.
  */
 #include <linux/dax.h>
 #include <linux/list.h>
@@ -45,7 +46,7 @@ struct nvjk_region {
 	void *failed_context;
 };
 
-/* Of all that is below. */
+/* Protects everything below. */
 static DEFINE_MUTEX(pmems_lock);
 static LIST_HEAD(pmems);
 
@@ -79,8 +80,9 @@ static int open_device(struct pmem *pmem, const char *path, const char *name)
 }
 
 /*
- * Memory of a dax device fails, or it goes: whose region that is hears of it, or will as
- * its journal is opened. Of a program's region the kernel informs the program.
+ * Memory of a dax device fails, or the device is removed. The owner of the
+ * region is informed: at once, or when its journal is opened. For a region that
+ * a program has claimed, the kernel informs the program.
  */
 static int notify_failure(struct dax_device *dax, u64 offset, u64 bytes, int flags)
 {
@@ -113,10 +115,11 @@ static const struct dax_holder_operations holder_operations = {
 };
 
 /*
- * A namespace in raw mode is mapped by its driver, too, only without struct page,
- * which a file system's DAX needs and we do not. That it is refused for that is
- * not seen from outside: so the device says for a moment that it has them.
- * Nobody is led astray, as we have it exclusively, with all its partitions.
+ * The driver also maps a namespace in raw mode, but without struct page. DAX of
+ * a file system needs struct page; we do not. The kernel would refuse such a
+ * device. So the queue is marked for a moment as if it had struct page. No
+ * other user can see this, because we have opened the device exclusively,
+ * including all its partitions.
  */
 static struct dax_device *get_dax(struct block_device *bdev, u64 *offset, void *holder)
 {
@@ -147,14 +150,19 @@ static int open_pmem(struct pmem **result, const char *path, dev_t number, const
 	pmem->number = number;
 	snprintf(pmem->name, sizeof(pmem->name), "%pg", pmem->device.bdev);
 	pmem->size_bytes = bdev_nr_bytes(pmem->device.bdev);
-	/* A dax device has one holder: of its partitions that we have, the first. */
+	/*
+	 * A dax device has one holder: of the partitions that we have opened,
+	 * the first.
+	 */
 	pmem->dax_holder = true;
 	list_for_each_entry(other, &pmems,
 			    link) if (other->device.bdev->bd_disk == pmem->device.bdev->bd_disk)
 		pmem->dax_holder = false;
 	pmem->dax = get_dax(pmem->device.bdev, &pmem->dax_offset, pmem->dax_holder ? &pmems : NULL);
 	if (!pmem->dax && pmem->dax_holder) {
-		/* Another partition's holder hears of failures in its place: bad blocks are left.
+		/*
+		 * Another partition is the holder and is informed of failures.
+		 * This one has only the bad blocks.
 		 */
 		pmem->dax_holder = false;
 		pmem->dax = get_dax(pmem->device.bdev, &pmem->dax_offset, NULL);
@@ -186,7 +194,7 @@ static int get_pmem(struct pmem **result, const char *path, const char *name)
 			*result = pmem;
 			return 0;
 		}
-	/* It says what is wrong with the path, too. */
+	/* This logs an error in the path, too. */
 	return open_pmem(result, path, number, name);
 }
 
@@ -210,7 +218,10 @@ static void put_pmem(struct pmem *pmem)
 	kfree(pmem);
 }
 
-/* The region's place is one that the device has, and nobody else. */
+/*
+ * Checks that the device has the region's range, and that no other region
+ * overlaps.
+ */
 static int check_slice(const struct pmem *pmem, u64 offset, u64 size, const char *name)
 {
 	const struct nvjk_region *other;
@@ -285,7 +296,10 @@ static int open_region(struct nvjk_region *region, const char *path, const char 
 	if (!error) {
 		empty_cache(region->pmem->device.bdev);
 		error = map(region, name);
-		/* Who claims it reads it by himself, so far as it can be read: nvj recover. */
+		/*
+		 * A program that claims it can still read the readable part:
+		 * nvj recover.
+		 */
 		if (!name && (error == -EIO || error == -EHWPOISON))
 			error = 0;
 	}

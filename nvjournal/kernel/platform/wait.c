@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The engine's wait and wake, as a futex: on the kernel's hashed queues for
- * variables. Who waits is in the queue before he looks at the word; who wakes has
- * changed the word before he looks at the queue, with a barrier between.
+ * The engine's wait and wake, similar to a futex, with the kernel's hashed wait
+ * queues for variables. A waiting thread enters the queue before it checks the
+ * word. A waking thread changes the word before it checks the queue, with a
+ * barrier between.
  */
 #include <linux/hrtimer.h>
 #include <linux/sched.h>
@@ -11,12 +12,12 @@
 
 #include "internal.h"
 
-/* A timer may be late by this part of its time: it spares interrupts. */
+/* The timer may be late by this fraction of its time, to avoid interrupts. */
 #define SLACK_OF 8
 
 void nvjk_wait(void *context, const u32 *word, u32 expected, u64 timeout_ns)
 {
-	/* Threads of ours wait for work: neither load nor a hung task. */
+	/* Our threads wait for work: this is neither load nor a hung task. */
 	unsigned int state = current->flags & PF_KTHREAD ? TASK_IDLE : TASK_UNINTERRUPTIBLE;
 	struct wait_queue_head *queue = __var_waitqueue((void *)word);
 	struct wait_bit_queue_entry entry;
@@ -35,7 +36,7 @@ void nvjk_wait(void *context, const u32 *word, u32 expected, u64 timeout_ns)
 
 void nvjk_wake(void *context, const u32 *word)
 {
-	smp_mb(); /* the word's change, before the look at the queue in there */
+	smp_mb(); /* the word changes before wake_up_var checks the queue */
 	wake_up_var((void *)word);
 }
 

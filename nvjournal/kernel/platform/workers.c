@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The checkpoint threads of a journal, and work in parallel at recovery. */
+/* The checkpoint threads of a journal, and parallel work during recovery. */
 #include <linux/kthread.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -23,10 +23,13 @@ static int work(void *argument)
 {
 	struct worker *worker = argument;
 
-	/* For good: whatever it allocates, reclaim must not wait for the journal. */
+	/*
+	 * Permanent: memory reclaim for this thread must not wait for the
+	 * journal.
+	 */
 	(void)memalloc_nofs_save();
 	nvj_checkpoint_worker(worker->journal, worker->partition);
-	/* The task must be there for who stops it. */
+	/* The task must exist until it is stopped. */
 	for (;;) {
 		set_current_state(TASK_IDLE);
 		if (kthread_should_stop())

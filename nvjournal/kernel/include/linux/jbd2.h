@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The interface of jbd2 that ext4 uses, with the journal in persistent memory
- * behind it. The include path has this header before the kernel's own, so that
- * ext4's unmodified sources are compiled against it. The names and the types of
- * fields are jbd2's where ext4 uses them; what ext4 does not use is not here. What
- * lies behind is in jbd2/: each type here is the first field of a larger one there.
+ * The interface of jbd2 that ext4 uses, implemented by the journal in
+ * persistent memory. The include path has this header before the kernel's own,
+ * so that ext4's unmodified sources are compiled with it. Names and types of
+ * fields are those of jbd2 where ext4 uses them. What ext4 does not use is
+ * missing. The implementation is in jbd2/: each type here is the first field of
+ * a larger type there.
  */
 #ifndef _LINUX_JBD2_H
 #define _LINUX_JBD2_H
-/* The kernel's header of that name would define the same types otherwise. */
+/* Otherwise the kernel's header of that name would define the same types. */
 #define JOURNAL_HEAD_H_INCLUDED
 
 #include <linux/backing-dev.h>
@@ -31,7 +32,10 @@ typedef struct journal_s journal_t;
 
 /* --- Constants ------------------------------------------------------------ */
 
-/* Seconds after which a transaction is committed, if the commit option says nothing. */
+/*
+ * After so many seconds a transaction is committed if there is no commit
+ * option.
+ */
 #define JBD2_DEFAULT_MAX_COMMIT_AGE 5
 
 /* journal_t.j_flags */
@@ -41,11 +45,11 @@ typedef struct journal_s journal_t;
 #define JBD2_ABORT_ON_SYNCDATA_ERR 0x040
 #define JBD2_CYCLE_RECORD 0x080
 
-/* Of jbd2_journal_flush: to erase the journal's blocks, of which there are none. */
+/* For jbd2_journal_flush: erase the journal's blocks. This journal has none. */
 #define JBD2_JOURNAL_FLUSH_DISCARD 0x0001
 #define JBD2_JOURNAL_FLUSH_ZEROOUT 0x0002
 
-/* Features of a block journal: ext4 asks for them at mount. */
+/* Features of a block journal, which ext4 checks at mount. */
 #define JBD2_FEATURE_COMPAT_CHECKSUM 0x00000001
 #define JBD2_FEATURE_INCOMPAT_REVOKE 0x00000001
 #define JBD2_FEATURE_INCOMPAT_64BIT 0x00000002
@@ -56,7 +60,10 @@ typedef struct journal_s journal_t;
 
 /* --- Buffers -------------------------------------------------------------- */
 
-/* Bits of a buffer's state from BH_PrivateStart on; ext4's begin after the last. */
+/*
+ * Bits of a buffer's state from BH_PrivateStart on. ext4's bits start after the
+ * last one.
+ */
 enum jbd_state_bits {
 	BH_JBD = BH_PrivateStart, /* b_private is a struct journal_head */
 	BH_JournalHead,           /* lock of BH_JBD and b_private */
@@ -74,8 +81,9 @@ BUFFER_FNS(JBDDirty, jbddirty)
 struct jbd2_buffer_trigger_type;
 
 /*
- * Of a buffer whose content is not all at home: it keeps the buffer in the page
- * cache, which else might drop it and read older content from the disk again.
+ * For a buffer whose content is not all at home. It keeps the buffer in the
+ * page cache. Otherwise the cache might drop the buffer, and later read older
+ * content from the disk.
  */
 struct journal_head {
 	struct buffer_head *b_bh;
@@ -89,7 +97,10 @@ static inline struct journal_head *bh2jh(struct buffer_head *bh)
 	return bh->b_private;
 }
 
-/* What is to be done to a block before it goes to the journal, as a checksum. */
+/*
+ * A function that changes a block before it is logged, for example to set its
+ * checksum.
+ */
 struct jbd2_buffer_trigger_type {
 	void (*t_frozen)(struct jbd2_buffer_trigger_type *type, struct buffer_head *bh,
 			 void *mapped_data, size_t size);
@@ -100,7 +111,7 @@ struct jbd2_buffer_trigger_type {
 #define __JI_COMMIT_RUNNING 0
 #define __JI_WRITE_DATA 1
 #define __JI_WAIT_DATA 2
-/* A commit is at its data. */
+/* A commit is processing its data. */
 #define JI_COMMIT_RUNNING (1 << __JI_COMMIT_RUNNING)
 /* The commit writes its data, and waits for it. */
 #define JI_WRITE_DATA (1 << __JI_WRITE_DATA)
@@ -108,18 +119,19 @@ struct jbd2_buffer_trigger_type {
 #define JI_WAIT_DATA (1 << __JI_WAIT_DATA)
 
 /*
- * A file whose data must be on the disk before a transaction commits. What a
- * commit is at, and what the next has to do, are apart: jbd2/ordered.c.
+ * A file whose data must be on the disk before a transaction commits. The
+ * fields for the current commit are separate from those for the next one: see
+ * jbd2/ordered.c.
  */
 struct jbd2_inode {
 	transaction_t *i_transaction; /* always NULL: that file data is journaled in */
 	struct inode *i_vfs_inode;
-	/* Of the commit under way: bytes, the last one included. */
+	/* For the current commit: a range in bytes, including the last one. */
 	unsigned long i_flags;
 	loff_t i_dirty_start;
 	loff_t i_dirty_end;
 	struct list_head i_list;
-	/* For the next one, under the journal's list_lock. */
+	/* For the next commit; the journal's list_lock protects them. */
 	struct list_head i_next_list;
 	unsigned long i_next_flags;
 	loff_t i_next_start;
@@ -130,7 +142,10 @@ struct jbd2_inode {
 /* --- Handles and transactions ------------------------------------------------ */
 
 struct jbd2_journal_handle {
-	/* NULL: jbd2__journal_restart has failed, or it is reserved and not started. */
+	/*
+	 * NULL: jbd2__journal_restart has failed, or the handle is reserved and
+	 * not started.
+	 */
 	transaction_t *h_transaction;
 	journal_t *h_journal;
 	handle_t *h_rsv_handle; /* reserved with this one */
@@ -153,7 +168,9 @@ struct transaction_s {
 	journal_t *t_journal;
 	tid_t t_tid;
 	enum transaction_state t_state;
-	/* ext4's, under a lock of its own: called back after the commit. */
+	/*
+	 * Used by ext4, which has a lock for it. Called back after the commit.
+	 */
 	struct list_head t_private_list;
 };
 
@@ -161,7 +178,7 @@ struct journal_s {
 	unsigned long j_flags; /* written under j_state_lock */
 	int j_errno;
 	rwlock_t j_state_lock;
-	/* The newest transaction in which a handle was begun; NULL: none was. */
+	/* The newest transaction in which a handle was started. NULL: none. */
 	transaction_t *j_running_transaction;
 	transaction_t *j_committing_transaction; /* always NULL: the one above is as good */
 	tid_t j_commit_sequence;                 /* committed when the journal was opened */
@@ -169,7 +186,10 @@ struct journal_s {
 	int j_blocksize;
 	struct block_device *j_dev; /* the file system's, as j_fs_dev */
 	struct block_device *j_fs_dev;
-	/* The journal within the disk, which stays empty: ext4 keeps its blocks from others. */
+	/*
+	 * The journal on the disk, which stays empty. ext4 keeps its blocks
+	 * allocated.
+	 */
 	struct inode *j_inode;
 	unsigned long long j_blk_offset;
 	unsigned int j_total_len; /* blocks of it */
@@ -186,7 +206,10 @@ struct journal_s {
 	void *j_private; /* the super_block */
 
 	unsigned long j_fc_off; /* of fast commits, which there are none of */
-	/* Of a journal device with users, which ext4 looks at and we refuse. */
+	/*
+	 * For a journal device with several users. ext4 checks it, and we
+	 * refuse it.
+	 */
 	struct buffer_head *j_sb_buffer;
 	struct {
 		__be32 s_nr_users;
@@ -211,7 +234,7 @@ int jbd2_journal_stop(handle_t *handle);
 
 static inline int jbd2_handle_buffer_credits(handle_t *handle)
 {
-	/* A revoke has lines of its own and takes none of a block's. */
+	/* A revoke has lines of its own, and takes none of a block's. */
 	return handle->h_buffer_credits;
 }
 
@@ -243,11 +266,15 @@ int jbd2_journal_invalidate_folio(journal_t *journal, struct folio *folio, size_
 				  size_t length);
 bool jbd2_journal_try_to_free_buffers(journal_t *journal, struct folio *folio);
 /*
- * Ours: committed data of these blocks is on the disk; the next commit flushes its
- * cache. -EAGAIN: some of it is not committed. With no handle open.
+ * Not in jbd2. Writes the committed data of these blocks to the disk; the next
+ * commit flushes the disk's cache. -EAGAIN: some data are not committed. No
+ * handle may be open.
  */
 int jbd2_journal_bring_home(journal_t *journal, const u64 *blocks, unsigned int count);
-/* Ours: the buffer is journaled no more, after jbd2_journal_bring_home; its folio is locked. */
+/*
+ * Not in jbd2. The buffer is no longer journaled, after
+ * jbd2_journal_bring_home. The caller has locked its folio.
+ */
 void jbd2_journal_leave(journal_t *journal, struct buffer_head *bh);
 
 /* --- Commit: jbd2/commit.c --------------------------------------------------------- */
@@ -279,7 +306,10 @@ int jbd2_journal_inode_ranged_wait(handle_t *handle, struct jbd2_inode *jinode, 
 				   loff_t length);
 int jbd2_journal_submit_inode_data_buffers(struct jbd2_inode *jinode);
 int jbd2_journal_finish_inode_data_buffers(struct jbd2_inode *jinode);
-/* A write of file data has ended; its writer is not told yet. May be called from an interrupt. */
+/*
+ * Called when a write of file data has ended, before its writer is informed.
+ * May be called from an interrupt.
+ */
 void jbd2_journal_wrote(journal_t *journal);
 int jbd2_journal_begin_ordered_truncate(journal_t *journal, struct jbd2_inode *jinode,
 					loff_t new_size);
@@ -299,8 +329,8 @@ void jbd2_journal_clear_features(journal_t *journal, unsigned long compat, unsig
 				 unsigned long incompat);
 
 /*
- * Journals in a file or on a block device, which ext4's own functions open: they
- * are still compiled, but nobody calls them (ext4/edits). Never defined.
+ * Journals in a file or on a block device. ext4's functions that open them are
+ * compiled, but never called (ext4/edits). These functions are not defined.
  */
 journal_t *jbd2_journal_init_inode(struct inode *inode);
 journal_t *jbd2_journal_init_dev(struct block_device *bdev, struct block_device *fs_dev,

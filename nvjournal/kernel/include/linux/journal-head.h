@@ -1,3 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Found before the kernel's own header of this name: see jbd2.h beside it. */
+/*
+ * The compiler finds this before the kernel's own header of this name: see
+ * jbd2.h.
+ */
 #include <linux/jbd2.h>

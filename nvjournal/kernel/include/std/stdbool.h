@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* See stdint.h: bool, true and false are in the kernel's types. */
+/* See stdint.h: the kernel's types include bool, true and false. */
 #ifndef NVJK_STDBOOL_H
 #define NVJK_STDBOOL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* See stdint.h: size_t, NULL and offsetof are in the kernel's headers. */
+/* See stdint.h: the kernel's headers define size_t, NULL and offsetof. */
 #ifndef NVJK_STDDEF_H
 #define NVJK_STDDEF_H
 

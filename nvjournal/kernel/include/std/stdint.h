@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the engine wants of the C library's header of this name, by the kernel's own. */
+/*
+ * The types of the C library's header of this name that the engine needs, from
+ * the kernel.
+ */
 #ifndef NVJK_STDINT_H
 #define NVJK_STDINT_H
 

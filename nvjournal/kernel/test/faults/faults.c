@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Faults on purpose, for tests in guests: one function of the kernel or of a
- * module returns at once, with a value that the test chooses, and does nothing.
- * So ext4nvj.ko itself has no code for it, and the module that is tested is the
- * one that is used.
+ * Injects faults for tests in guests. One function of the kernel or of a module
+ * returns at once with a value that the test chooses, and does nothing. So
+ * ext4nvj.ko needs no code for faults, and the tested module is the one that is
+ * used.
  *
- *	echo 0 >/sys/module/faults/parameters/value
- *	echo ext4nvj:nvjk_flush_data >/sys/module/faults/parameters/function
- *	cat /sys/module/faults/parameters/hits
- *	echo >/sys/module/faults/parameters/function
+ * 	echo 0 >/sys/module/faults/parameters/value
+ * 	echo ext4nvj:nvjk_flush_data >/sys/module/faults/parameters/function
+ * 	cat /sys/module/faults/parameters/hits
+ * 	echo >/sys/module/faults/parameters/function
  *
- * skip: so many calls do their work first. x86-64 only.
+ * skip: that many calls run normally first. x86-64 only.
  */
 #include <linux/atomic.h>
 #include <linux/kprobes.h>
@@ -25,7 +25,7 @@ static struct kprobe probe;
 static atomic_long_t calls;
 static unsigned long value, skip;
 
-/* What a replaced function is: its caller goes on at once. */
+/* Replaces the function: returns to its caller at once. */
 void faults_return(void);
 asm(".pushsection .text, \"ax\", @progbits\n"
     ".type faults_return, @function\n"
