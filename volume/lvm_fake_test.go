@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -10,7 +11,10 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/volume/internal/backing"
+	"github.com/daybook-project/daybook/volume/internal/chunk"
+	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/internal/stream"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -103,6 +107,67 @@ func TestAWorkIsForgottenOnlyIfItsVolumeGroupIsGone(t *testing.T) {
 	}
 	if done, err := r.pool.Repair(t.Context()); err != nil || done.Work != 0 {
 		t.Errorf("%+v, %v", done, err)
+	}
+}
+
+// What cannot be received on LVM is refused before anything is created.
+func TestAStreamIsReceivedOnLVMOnlyAsAWholeAndInAVolumeGroup(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.create(name, CreateOptions{})
+	r.snapshot(name, "s")
+	whole, change := r.send(name, "s", ""), r.send(name, "", "s")
+	fakeLVM(t)
+	for _, c := range []struct {
+		stream  []byte
+		options ReceiveOptions
+		naming  string
+	}{
+		{whole, ReceiveOptions{ThinPool: "tp"}, "thin pool"},
+		{whole, ReceiveOptions{VolumeGroup: "-x"}, "-x"},
+		{whole, ReceiveOptions{VolumeGroup: "daybook-none"}, "there is no daybook-none"},
+		{change, ReceiveOptions{VolumeGroup: "daybook-none"}, "without --base"},
+	} {
+		_, err := r.pool.Receive(t.Context(), r.name("copy"), bytes.NewReader(c.stream), c.options)
+		wantError(t, err, ErrInvalid, c.naming)
+		if work, err := os.ReadDir(filepath.Join(r.pool.dir, store.WorkDir)); err != nil || len(work) > 0 {
+			t.Errorf("%+v left %v, %v", c.options, work, err)
+		}
+	}
+	onLVM := r.name("lvm")
+	r.volumeOnLVM(onLVM, nil)
+	if err := r.pool.Send(t.Context(), onLVM, "", "", &bytes.Buffer{}, SendOptions{}); err == nil {
+		t.Error("a volume without its logical volume was sent")
+	}
+	if err := os.RemoveAll(r.pool.files.VolumeDir(onLVM)); err != nil {
+		t.Fatal(err)
+	}
+	r.wantTidy()
+}
+
+// A new linear logical volume has the old content of the disk where the stream has nothing.
+func TestAStreamIsAppliedToBlocksWithOldContent(t *testing.T) {
+	r := newRig(t)
+	name := r.name("v")
+	r.keep(name, CreateOptions{})
+	whole := r.send(name, "", "")
+	old := bytes.Repeat([]byte{0xa5}, testBytes)
+	target := filepath.Join(r.home, "blocks")
+	for _, clear := range []bool{true, false} {
+		if err := os.WriteFile(target, old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		incoming, err := stream.NewReader(bytes.NewReader(whole))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = apply(t.Context(), incoming, target, chunk.Sum{}, clear, nil)
+		if clear && err != nil || !clear && !errors.Is(err, stream.ErrDamaged) {
+			t.Errorf("cleared: %v: %v", clear, err)
+		}
+		if clear {
+			imagetest.WantEqual(t, target, r.pool.files.Image(name))
+		}
 	}
 }
 

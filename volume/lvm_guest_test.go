@@ -1,8 +1,10 @@
 package volume_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -81,6 +83,92 @@ func TestGuestVolumeOnLVM(t *testing.T) {
 	})
 }
 
+// lvmStreams sends the detached volume db, with 200 files, and its snapshot mounted, with
+// 100, and receives them in images and on LVM.
+func lvmStreams(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool, target string) {
+	ctx := t.Context()
+	send := func(snapshot, base string, w io.Writer) {
+		t.Helper()
+		if err := pool.Send(ctx, "db", snapshot, base, w, volume.SendOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var whole, present, detached bytes.Buffer
+	deleted := error(nil)
+	send("mounted", "", io.MultiWriter(&whole, writerFunc(func() { deleted = pool.DeleteSnapshot(ctx, "db", "mounted") })))
+	if !errors.Is(deleted, volume.ErrBusy) {
+		t.Errorf("deleted while it was sent: %v", deleted)
+	}
+	if _, err := pool.Attach(ctx, "db", volume.AttachOptions{Target: target}); err != nil {
+		t.Fatal(err)
+	}
+	send("", "mounted", io.MultiWriter(&present, writerFunc(func() { group.wantVolumes("while an attached volume is sent", 3) })))
+	if err := pool.Detach(ctx, "db"); err != nil {
+		t.Fatal(err)
+	}
+	send("", "mounted", &detached)
+	group.wantVolumes("after sending", 2)
+	wantNoWork(t, pool)
+
+	onLVM := volume.ReceiveOptions{VolumeGroup: group.name, ThinPool: thinPool}
+	damaged := bytes.Clone(whole.Bytes())
+	damaged[len(damaged)/2] ^= 1
+	if _, err := pool.Receive(ctx, "back", bytes.NewReader(damaged), onLVM); !errors.Is(err, volume.ErrCorrupt) {
+		t.Errorf("a damaged stream: %v", err)
+	}
+	group.wantVolumes("after a damaged stream", 2)
+	wantNoWork(t, pool)
+	for _, c := range []struct {
+		name    string
+		options volume.ReceiveOptions
+		stream  []byte
+		files   int
+	}{
+		{"back", onLVM, whole.Bytes(), 100},
+		{"copy", volume.ReceiveOptions{}, whole.Bytes(), 100},
+		{"copy", volume.ReceiveOptions{}, present.Bytes(), 200},
+	} {
+		record, err := pool.Receive(ctx, c.name, bytes.NewReader(c.stream), c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if onLVM := c.options.VolumeGroup != ""; onLVM != (record.LVM != nil) || record.SizeBytes != 64<<20 || onLVM && record.LVM.ThinPool != thinPool {
+			t.Errorf("%+v", record)
+		}
+		if report, err := pool.Check(ctx, c.name, volume.CheckOptions{}); err != nil || !report.Clean {
+			t.Errorf("%s: %+v, %v", c.name, report, err)
+		}
+		at := filepath.Join(t.TempDir(), c.name)
+		if _, err := pool.Attach(ctx, c.name, volume.AttachOptions{Target: at, ReadOnly: true}); err != nil {
+			t.Fatal(err)
+		}
+		if entries, err := os.ReadDir(at); err != nil || len(entries) != c.files+1 { // and lost+found
+			t.Errorf("%s has %d entries, %v; want %d", c.name, len(entries), err, c.files)
+		}
+		if err := pool.Detach(ctx, c.name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := pool.Receive(ctx, "back", bytes.NewReader(detached.Bytes()), volume.ReceiveOptions{}); !errors.Is(err, volume.ErrUnsupported) {
+		t.Errorf("a change of a volume on LVM: %v", err)
+	}
+	for _, name := range []string{"back", "copy"} {
+		if err := pool.Delete(ctx, name, volume.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	group.wantVolumes("after receiving", 2)
+	wantNoWork(t, pool)
+}
+
+// writerFunc is called at each write.
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
+}
+
 // lvmLife is all that a volume does.
 func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 	ctx := t.Context()
@@ -141,6 +229,8 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 		}
 		must("delete "+name, pool.Delete(ctx, name, volume.DeleteOptions{}))
 	}
+
+	lvmStreams(t, pool, group, thinPool, target)
 
 	if thinPool == "" {
 		if _, err := pool.Resize(ctx, "db", 96<<20, volume.ResizeOptions{}); !errors.Is(err, volume.ErrBusy) || !strings.Contains(err.Error(), "snapshots") {

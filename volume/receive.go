@@ -7,14 +7,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
 	"github.com/daybook-project/daybook/volume/operation"
+	"github.com/daybook-project/daybook/volume/records"
 )
 
 // ReceiveOptions are the choices of [Pool.Receive].
@@ -25,6 +28,9 @@ type ReceiveOptions struct {
 	// KeepSettings keeps the weight, the labels and the mount options of the
 	// sender's volume.
 	KeepSettings bool
+	// VolumeGroup and ThinPool are as in [CreateOptions]: a new volume is on a logical
+	// volume instead of an image. They are not for a stream with a base.
+	VolumeGroup, ThinPool string
 }
 
 // Receive makes a volume, not attached, of a stream that [Pool.Send] wrote. It
@@ -44,7 +50,8 @@ func (p *Pool) Receive(ctx context.Context, name string, r io.Reader, options Re
 }
 
 func (p *Pool) receive(ctx context.Context, name string, r io.Reader, o ReceiveOptions) (Record, error) {
-	if err := CheckName(name); err != nil {
+	lvm := CreateOptions{SizeBytes: MinSizeBytes, VolumeGroup: o.VolumeGroup, ThinPool: o.ThinPool}
+	if err := errors.Join(CheckName(name), lvm.Check()); err != nil {
 		return Record{}, err
 	}
 	incoming, err := stream.NewReader(r)
@@ -52,9 +59,27 @@ func (p *Pool) receive(ctx context.Context, name string, r io.Reader, o ReceiveO
 		return Record{}, err
 	}
 	if incoming.Header.Base != nil {
+		if o.VolumeGroup != "" {
+			return Record{}, fmt.Errorf("%w: the stream has a base and changes an existing volume, so it creates no logical volume; send the whole volume, without --base", ErrInvalid)
+		}
 		return p.receiveChange(ctx, name, incoming, o)
 	}
 	return p.receiveWhole(ctx, name, incoming, o)
+}
+
+// placeReceived enters in the record where the blocks of a received volume will be.
+func (p *Pool) placeReceived(ctx context.Context, record *Record, o ReceiveOptions) (err error) {
+	if o.VolumeGroup == "" {
+		record.SectorBytes, err = p.sectorBytes()
+		return err
+	}
+	record.Format, record.Provision, record.SectorBytes = records.FormatLVM, Full, 512 // as in createOnLVM
+	if o.ThinPool != "" {
+		record.Provision = Thin
+	}
+	// Not with the UUID of the volume: the sender's may be in the same volume group.
+	record.LVM = records.NewLogicalVolume(o.VolumeGroup, o.ThinPool, records.NewID())
+	return backing.CheckGroup(ctx, *record.LVM)
 }
 
 func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.Reader, o ReceiveOptions) (record Record, err error) {
@@ -67,20 +92,34 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 		// host.
 		record.Weight, record.Labels, record.MountOptions, record.NoAtime = 0, nil, "", false
 	}
-	if record.SectorBytes, err = p.sectorBytes(); err != nil {
+	if err := p.placeReceived(ctx, &record, o); err != nil {
 		return Record{}, err
 	}
 	var w work
+	blocks := func() backing.Backing { return backing.Of(w.path, record, p.log) }
 	steps := []operation.Step{
 		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
 		{Name: "received", Do: func(ctx context.Context) error {
-			if err := apply(ctx, incoming, w.image(), chunk.Sum{}, o.Progress); err != nil {
+			if err := apply(ctx, incoming, blocks().Node(), chunk.Sum{}, !blocks().ReadsZeros(), o.Progress); err != nil {
 				return err
 			}
-			blockBytes, err := checkReceived(w.image(), record.SizeBytes, record.SectorBytes)
+			blockBytes, err := checkReceived(blocks().Node(), record.SizeBytes, record.SectorBytes)
+			if err != nil || !hasImage(record) {
+				return errors.Join(err, blocks().Check(ctx))
+			}
 			record.SectorBytes = max(record.SectorBytes, imagefile.SharedSectorBytes(filepath.Join(p.dir, store.WorkDir), blockBytes))
-			return err
+			return nil
 		}},
+	}
+	if !hasImage(record) {
+		steps = slices.Insert(steps, 1, operation.Step{Name: "blocks", Do: func(ctx context.Context) error {
+			if err := blocks().Create(ctx, w.lock.File); err != nil {
+				return err
+			}
+			facts, err := backing.LookAt(blocks().Node())
+			record.SectorBytes = facts.SectorBytes
+			return err
+		}})
 	}
 	err = p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
 	return record, err
@@ -104,7 +143,7 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 	defer l.Release()
 	switch {
 	case !hasImage(record):
-		return Record{}, checkImaged(record)
+		return Record{}, fmt.Errorf("%w: it has no image, and only a volume with an image can be updated by a stream with a base; send the whole volume, without --base, and receive it under another name", ErrUnsupported)
 	case record.Attachment != nil:
 		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
 	case record.ID != header.ID:
@@ -147,7 +186,7 @@ func (p *Pool) receiveNext(ctx context.Context, record Record, incoming *stream.
 	if err := os.Truncate(next, int64(header.SizeBytes)); err != nil {
 		return cause.NoSpace(err)
 	}
-	if err := apply(ctx, incoming, next, base, o.Progress); err != nil {
+	if err := apply(ctx, incoming, next, base, false, o.Progress); err != nil {
 		return err
 	}
 	if _, err := checkReceived(next, header.SizeBytes, record.SectorBytes); err != nil {
@@ -193,9 +232,13 @@ func (p *Pool) exchange(ctx context.Context, record Record, header stream.Header
 	return record, p.files.Write(record) // and syncs the directory
 }
 
+// clearBytes is how much is cleared between two checks of the context.
+const clearBytes = 64 << 20
+
 // apply writes the content of a stream to an image and verifies all of it.
-// base is the checksum of the image before.
-func apply(ctx context.Context, incoming *stream.Reader, image string, base chunk.Sum, progress Progress) error {
+// base is the checksum of the image before. clear: the parts that are not in the stream
+// are cleared, because they do not read as zeros.
+func apply(ctx context.Context, incoming *stream.Reader, image string, base chunk.Sum, clear bool, progress Progress) error {
 	size := incoming.Header.SizeBytes
 	out, err := imagefile.OpenDirect(image, os.O_WRONLY)
 	if err != nil {
@@ -203,12 +246,33 @@ func apply(ctx context.Context, incoming *stream.Reader, image string, base chun
 	}
 	defer func() { _ = out.Close() }()
 	var end stream.Frame
+	written := uint64(0)
+	clearTo := func(to uint64) error {
+		for clear && written < to {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			piece := min(to-written, clearBytes)
+			if err := imagefile.ClearRange(out, int64(written), int64(piece)); err != nil {
+				return cause.NoSpace(err)
+			}
+			written += piece
+		}
+		return nil
+	}
 	for !end.End {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		f, err := incoming.Frame()
 		if err != nil {
+			return err
+		}
+		to := f.Offset
+		if f.End {
+			to = size
+		}
+		if err := clearTo(to); err != nil {
 			return err
 		}
 		switch {
@@ -223,7 +287,8 @@ func apply(ctx context.Context, incoming *stream.Reader, image string, base chun
 		if err != nil {
 			return cause.NoSpace(err)
 		}
-		progress.Report(f.Offset+f.Length, size)
+		written = f.Offset + f.Length
+		progress.Report(written, size)
 	}
 	if end.Base != base {
 		if incoming.Header.Base != nil {
@@ -258,18 +323,7 @@ func checkReceived(image string, sizeBytes uint64, sectorBytes uint32) (blockByt
 	case fs.Blocks > sizeBytes/uint64(fs.BlockSizeBytes):
 		err = fmt.Errorf("%w: its file system is longer than the volume", stream.ErrDamaged)
 	case fs.BlockSizeBytes < sectorBytes:
-		err = fmt.Errorf("%w: the pool's disk has sectors of %d bytes, and the volume blocks of %d", ErrUnsupported, sectorBytes, fs.BlockSizeBytes)
+		err = fmt.Errorf("%w: the disk has sectors of %d bytes, and the volume blocks of %d", ErrUnsupported, sectorBytes, fs.BlockSizeBytes)
 	}
 	return fs.BlockSizeBytes, err
-}
-
-// checkImaged refuses what only an image can: to be sent, and received.
-func checkImaged(record Record) error {
-	switch {
-	case record.LVM != nil:
-		return fmt.Errorf("%w: it is on the logical volume %s, and only volumes with an image can be sent and received; copy its files, or a snapshot by lvcreate --snapshot", ErrUnsupported, record.LVM)
-	case record.Device != "":
-		return fmt.Errorf("%w: it lies on the device %s, whose copies are the volume manager's (lvcreate --snapshot)", ErrUnsupported, record.Device)
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -60,11 +61,13 @@ func (p *Pool) send(ctx context.Context, name, snapshot, base string, w io.Write
 }
 
 // source is the volume or snapshot that is sent. Its images are open, so that meanwhile
-// a snapshot may be deleted and operations on the volume may run.
+// a snapshot may be deleted and operations on the volume may run. Its logical volumes are
+// claimed: meanwhile they cannot be deleted.
 type source struct {
 	header stream.Header
 	image  *imagefile.Reader
 	base   *imagefile.Reader // nil without base
+	claims []*os.File
 	// lock is held, and work exists, if the present content is sent.
 	lock *store.Lock
 	work work
@@ -76,6 +79,9 @@ func (s *source) close() error {
 		if r != nil {
 			errs = append(errs, r.Close())
 		}
+	}
+	for _, claim := range s.claims {
+		errs = append(errs, claim.Close())
 	}
 	errs = append(errs, s.work.undo(context.Background()))
 	s.lock.Release()
@@ -96,40 +102,47 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if err := checkImaged(record); err != nil {
+	blocks := p.blocks(record)
+	if err := blocks.CheckCopy(); err != nil {
 		return nil, err
 	}
-	image := p.files.Image(name)
+	node := blocks.Node()
 	switch {
 	case snapshot != "":
 		of, err := p.files.ReadSnapshot(name, snapshot)
 		if err != nil {
 			return nil, err
 		}
-		image, s.header.SizeBytes = p.files.SnapshotImage(name, snapshot), of.SizeBytes
+		if err := blocks.ActivateSnapshot(ctx, of); err != nil {
+			return nil, err
+		}
+		node, s.header.SizeBytes = blocks.SnapshotNode(of), of.SizeBytes
 		s.header.Snapshot = &stream.Snapshot{Name: of.Name, ID: of.ID, Created: of.Created}
 	case record.Attachment != nil:
-		if s.work, err = p.imageWork(ctx, record.SizeBytes); err != nil {
+		temporary := newSnapshot(record, "sent")
+		if s.work, err = p.snapshotWork(ctx, record, temporary); err != nil {
 			return nil, err
 		}
 		freeze, err := p.freezer(&record, l, longest)
 		if err != nil {
 			return nil, err
 		}
-		to := backing.Copy{Directory: s.work.path, LongestFreeze: longest, Mountpoint: mountpointOf(record)}
-		if _, _, err := p.blocks(record).Snapshot(ctx, to, freeze); err != nil {
+		to := backing.Copy{Directory: s.work.path, Held: s.work.lock.File, Snapshot: &temporary, LongestFreeze: longest, Mountpoint: mountpointOf(record)}
+		if _, _, err := blocks.Snapshot(ctx, to, freeze); err != nil {
 			return nil, err
 		}
-		image = s.work.image()
+		if node = s.work.image(); temporary.LVM != nil {
+			node = blocks.SnapshotNode(temporary)
+		}
 	}
-	fs, err := ext4.ReadSuperblock(image)
+	fs, err := ext4.ReadSuperblock(node)
 	if err != nil {
 		return nil, fmt.Errorf("its image is %w: %w", ErrCorrupt, err)
 	}
 	if fs.External() {
 		return nil, fmt.Errorf("%w: its journal is on another device: send a clone, which has it inside", ErrUnsupported)
 	}
-	if s.image, err = imagefile.NewReader(image, s.header.SizeBytes); err != nil {
+	if s.image, err = s.open(node, s.header.SizeBytes, blocks); err != nil {
 		return nil, err
 	}
 	if base != "" {
@@ -138,8 +151,11 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 			return nil, fmt.Errorf("base: %w", err)
 		}
 		s.header.Base = &stream.Base{Name: of.Name, ID: of.ID, SizeBytes: of.SizeBytes}
-		if s.base, err = imagefile.NewReader(p.files.SnapshotImage(name, base), of.SizeBytes); err != nil {
-			return nil, err
+		if err := blocks.ActivateSnapshot(ctx, of); err != nil {
+			return nil, fmt.Errorf("base: %w", err)
+		}
+		if s.base, err = s.open(blocks.SnapshotNode(of), of.SizeBytes, blocks); err != nil {
+			return nil, fmt.Errorf("base: %w", err)
 		}
 	}
 	if snapshot != "" || record.Attachment != nil {
@@ -147,6 +163,18 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 		s.lock = nil
 	}
 	return s, nil
+}
+
+// open opens an image, or a logical volume, which it claims.
+func (s *source) open(node string, bytes uint64, blocks backing.Backing) (*imagefile.Reader, error) {
+	if !blocks.InPool() {
+		claim, err := backing.Claim(node)
+		if err != nil {
+			return nil, err
+		}
+		s.claims = append(s.claims, claim)
+	}
+	return imagefile.NewReader(node, bytes)
 }
 
 // send reads image and base side by side.

@@ -74,11 +74,7 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	if _, err := os.Lstat(place); err == nil {
 		return SnapshotRecord{}, ErrExists
 	}
-	s := SnapshotRecord{Format: records.SnapshotFormat, Name: snapshot, ID: records.NewID(), VolumeID: record.ID, SizeBytes: record.SizeBytes}
-	if record.LVM != nil {
-		s.Format, s.Method = records.SnapshotFormatLVM, LVMSnapshot
-		s.LVM = records.NewLogicalVolume(record.LVM.VolumeGroup, record.LVM.ThinPool, s.ID)
-	}
+	s := newSnapshot(record, snapshot)
 	freeze, err := p.freezer(&record, l, longestFreeze(o.MaxFreeze))
 	if err != nil {
 		return SnapshotRecord{}, err
@@ -104,6 +100,16 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	}
 	err = p.steps().DoOrUndo(ctx, append(steps, p.publish(&w, place, fmt.Sprintf("snapshot %s of volume %s", snapshot, name))...)...)
 	return s, err
+}
+
+// newSnapshot returns the record of a snapshot before it is made.
+func newSnapshot(record Record, name string) SnapshotRecord {
+	s := SnapshotRecord{Format: records.SnapshotFormat, Name: name, ID: records.NewID(), VolumeID: record.ID, SizeBytes: record.SizeBytes}
+	if record.LVM != nil {
+		s.Format, s.Method = records.SnapshotFormatLVM, LVMSnapshot
+		s.LVM = records.NewLogicalVolume(record.LVM.VolumeGroup, record.LVM.ThinPool, s.ID)
+	}
+	return s
 }
 
 // mountpointOf is where a volume is attached; "" if it is not.

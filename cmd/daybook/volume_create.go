@@ -27,9 +27,7 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required without --device)")
 	flags.StringVar(&f.device, "device", "", "use this block `DEVICE`, an unused logical volume or partition, instead of an image")
-	flags.StringVar(&f.backing, "backing", "", "the volume's blocks: image, a file in the pool; device, see --device; lvm, a new logical volume (default image)")
-	flags.StringVar(&f.volumeGroup, "volume-group", "", "the volume group `NAME` in which --backing lvm creates the logical volume")
-	flags.StringVar(&f.thinPool, "thin-pool", "", "create a thin logical volume in this thin pool `NAME` of the volume group (default: linear, with all its blocks)")
+	f.addBacking(cmd, "image, a file in the pool; device, see --device; lvm, a new logical volume", backingImage, backingDevice, backingLVM)
 	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks are allocated at the first write; full: all are written now")
 	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: not changed)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to keep with the volume; may be repeated")
@@ -47,11 +45,22 @@ func (f *createFlags) add(cmd *cobra.Command) {
 		flags.Lookup(name).DefValue = value // the flag's own text would be 0B
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-	for _, name := range []string{"weight", "label", "mount-options", "owner", "mode", "volume-group", "thin-pool"} {
+	for _, name := range []string{"weight", "label", "mount-options", "owner", "mode"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
-	_ = cmd.RegisterFlagCompletionFunc("backing", cobra.FixedCompletions([]string{backingImage, backingDevice, backingLVM}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("provision", cobra.FixedCompletions([]string{string(volume.Thin), string(volume.Full)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// addBacking adds the flags of where the volume's blocks are.
+func (f *createFlags) addBacking(cmd *cobra.Command, explained string, values ...string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.backing, "backing", "", "the volume's blocks: "+explained+" (default image)")
+	flags.StringVar(&f.volumeGroup, "volume-group", "", "the volume group `NAME` in which --backing lvm creates the logical volume")
+	flags.StringVar(&f.thinPool, "thin-pool", "", "create a thin logical volume in this thin pool `NAME` of the volume group (default: linear, with all its blocks)")
+	for _, name := range []string{"volume-group", "thin-pool"} {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+	_ = cmd.RegisterFlagCompletionFunc("backing", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // The values of --backing.

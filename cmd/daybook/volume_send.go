@@ -22,7 +22,9 @@ func newVolumeSendCommand(v *volumeFlags) *cobra.Command {
 		Long: `Send writes a snapshot of a volume, or without SNAP its present content, to the standard
 output or to a file: only blocks in use, and with --base only the differences from that
 snapshot. The stream has checksums. An attached volume goes on working; a detached one
-cannot be attached while it is sent.
+cannot be attached while it is sent. A snapshot on LVM cannot be deleted or sent twice
+meanwhile. The content of an attached volume on LVM is sent from a temporary LVM snapshot,
+which needs as much free space in the volume group as the volume has, or a thin pool.
 
 ` + maxFreezeLong + `
 
@@ -123,6 +125,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 
 func newVolumeReceiveCommand(v *volumeFlags) *cobra.Command {
 	var input string
+	var f createFlags
 	var keepSettings, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "receive NAME",
@@ -132,16 +135,27 @@ creates the volume NAME from it. A stream with a base updates NAME, if NAME was 
 with that base and not attached since. Receive verifies the whole stream before anything
 appears or changes; a damaged or incomplete stream leaves nothing.
 
+With --backing lvm the new volume is a logical volume in --volume-group, whatever the
+sender's volume was on. A stream with a base can only update a volume with an image.
+
 A new volume has no weight, labels and mount options; with --keep-settings it has those of
 the sender's volume. An updated volume keeps its own.
 
 The kernel will mount what is received: receive only from senders that you trust.`,
 		Example: `  daybook volume receive db1 --input /backup/db1-monday
   daybook volume receive db1 --input /backup/db1-monday --keep-settings
-  ssh other daybook volume send db1 monday | daybook volume receive db1 --pool /srv/pool`,
+  ssh other daybook volume send db1 monday | daybook volume receive db1 --pool /srv/pool
+  ssh other daybook volume send db1 monday | daybook volume receive db1 --backing lvm --volume-group vg0`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: v.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			err := f.checkBacking(cmd)
+			if f.backing == backingDevice {
+				err = fmt.Errorf("--backing is %q; want %s or %s", f.backing, backingImage, backingLVM)
+			}
+			if err != nil {
+				return usageError{err}
+			}
 			in := cmd.InOrStdin()
 			if cmd.Flags().Changed("input") {
 				file, err := os.Open(input)
@@ -158,7 +172,9 @@ The kernel will mount what is received: receive only from senders that you trust
 				return err
 			}
 			progress := newWorkProgress(cmd.ErrOrStderr(), "receiving "+args[0])
-			record, err := pool.Receive(cmd.Context(), args[0], in, volume.ReceiveOptions{Progress: progress.show, KeepSettings: keepSettings})
+			record, err := pool.Receive(cmd.Context(), args[0], in, volume.ReceiveOptions{
+				Progress: progress.show, KeepSettings: keepSettings, VolumeGroup: f.volumeGroup, ThinPool: f.thinPool,
+			})
 			progress.end()
 			if err != nil {
 				return explainVolume(err)
@@ -166,6 +182,7 @@ The kernel will mount what is received: receive only from senders that you trust
 			return printRecord(cmd, pool, "received", record, asJSON)
 		},
 	}
+	f.addBacking(cmd, "image, a file in the pool; lvm, a new logical volume", backingImage, backingLVM)
 	cmd.Flags().StringVar(&input, "input", "", "read the stream from this `FILE` (default: standard input)")
 	cmd.Flags().BoolVar(&keepSettings, "keep-settings", false, "keep the sender's weight, labels and mount options")
 	addJSONFlag(cmd, &asJSON)

@@ -39,6 +39,9 @@ type Backing interface {
 	// made, except files in the pool's directory. Blocks that are gone already or now
 	// belong to others are no error.
 	Delete(ctx context.Context) error
+	// ReadsZeros says whether blocks that Create has made read as zeros until they are
+	// written.
+	ReadsZeros() bool
 	// CheckDelete refuses what Delete of the volume and of its snapshots would refuse,
 	// before anything changes. The error wraps ErrBusy if the blocks are in use or
 	// belong to others.
@@ -89,6 +92,8 @@ type Backing interface {
 	Clone(ctx context.Context, snapshot *records.Snapshot, to Copy, freeze Freeze) error
 	// SnapshotNode is the file or block device of a snapshot of the volume.
 	SnapshotNode(snapshot records.Snapshot) string
+	// ActivateSnapshot is Activate of a snapshot.
+	ActivateSnapshot(ctx context.Context, snapshot records.Snapshot) error
 	// DeleteSnapshot is Delete of a snapshot.
 	DeleteSnapshot(ctx context.Context, snapshot records.Snapshot) error
 	// CheckDeleteSnapshot is CheckDelete of a snapshot.

@@ -89,6 +89,16 @@ func CheckUnused(node string) error {
 	return err
 }
 
+// Claim opens a device for reading and marks it as in use, so that CheckUnused refuses it
+// until the file is closed. The error wraps ErrBusy if it is in use.
+func Claim(node string) (*os.File, error) {
+	file, err := os.OpenFile(node, os.O_RDONLY|unix.O_EXCL, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return nil, fmt.Errorf("%s is %w: a file system or another send has it", node, cause.ErrBusy)
+	}
+	return file, err
+}
+
 // AwaitUnused waits a while until a device is no longer in use.
 func AwaitUnused(ctx context.Context, node string) error {
 	return AwaitFree(ctx, func() error { return CheckUnused(node) })
@@ -156,6 +166,10 @@ func (d device) Snapshot(context.Context, Copy, Freeze) (records.Method, float64
 func (d device) Clone(context.Context, *records.Snapshot, Copy, Freeze) error { return d.CheckCopy() }
 
 func (d device) SnapshotNode(records.Snapshot) string { return "" }
+
+func (d device) ActivateSnapshot(context.Context, records.Snapshot) error { return nil }
+
+func (d device) ReadsZeros() bool { return false }
 
 func (d device) DeleteSnapshot(context.Context, records.Snapshot) error { return nil }
 

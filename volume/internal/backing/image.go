@@ -44,6 +44,8 @@ func (i image) Create(context.Context, *os.File) error {
 
 func (i image) Delete(context.Context) error { return nil }
 
+func (i image) ReadsZeros() bool { return true }
+
 func (i image) Activate(context.Context) error { return nil }
 
 func (i image) Check(context.Context) error {
@@ -204,6 +206,8 @@ func (i image) CheckCopy() error { return nil }
 func (i image) SnapshotNode(snapshot records.Snapshot) string {
 	return filepath.Join(i.directory, store.SnapshotsDir, snapshot.Name, store.ImageFile)
 }
+
+func (i image) ActivateSnapshot(context.Context, records.Snapshot) error { return nil }
 
 func (i image) DeleteSnapshot(context.Context, records.Snapshot) error { return nil }
 

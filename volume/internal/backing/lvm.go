@@ -115,19 +115,24 @@ func (l logical) Check(ctx context.Context) error {
 	return checkNode(l.Node(), l.record)
 }
 
-func (l logical) Activate(ctx context.Context) error {
-	if _, err := os.Stat(l.Node()); err == nil {
+func (l logical) Activate(ctx context.Context) error { return l.activate(ctx, l.at()) }
+
+func (l logical) activate(ctx context.Context, lv records.LogicalVolume) error {
+	if _, err := os.Stat(lv.Node()); err == nil {
 		return nil
 	}
-	there, err := l.tool.find(ctx, l.at())
+	there, err := l.tool.find(ctx, lv)
 	if err != nil {
 		return err
 	}
 	if there == nil {
-		return fmt.Errorf("its logical volume %s is missing: it is %w", l.at(), cause.ErrCorrupt)
+		return fmt.Errorf("its logical volume %s is missing: it is %w", lv, cause.ErrCorrupt)
 	}
-	return l.tool.activate(ctx, l.at())
+	return l.tool.activate(ctx, lv)
 }
+
+// ReadsZeros: a linear logical volume has the old content of the disk.
+func (l logical) ReadsZeros() bool { return l.thin() }
 
 func (l logical) CheckUnused() error { return CheckUnused(l.Node()) }
 
@@ -218,6 +223,13 @@ func (l logical) SnapshotNode(snapshot records.Snapshot) string {
 		return ""
 	}
 	return snapshot.LVM.Node()
+}
+
+func (l logical) ActivateSnapshot(ctx context.Context, snapshot records.Snapshot) error {
+	if snapshot.LVM == nil {
+		return fmt.Errorf("the record of its snapshot %s is %w: it names no logical volume", snapshot.Name, cause.ErrCorrupt)
+	}
+	return l.activate(ctx, *snapshot.LVM)
 }
 
 func (l logical) DeleteSnapshot(ctx context.Context, snapshot records.Snapshot) error {
