@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A debt of one interval is not repaid by spoiling the next: what a heap beyond
-// the share took is repaid slowly.
+// A debt of one interval is repaid slowly, so that the shares of the next one are
+// right. Here a burst takes more than the share.
 func TestArrearsAreRepaidSlowly(t *testing.T) {
 	const diskBytesPerSecond, step = 60e6, 0.5
 	law := NewFeedback(BFQRange)

@@ -13,8 +13,8 @@ import (
 
 // Config is what the operator wants; see docs/control.md for the file.
 type Config struct {
-	// Interval over which shares are to come true, MinInterval to
-	// MaxInterval; Step says when weights are corrected.
+	// Interval is the time over which measured shares are to match the ideal ones,
+	// MinInterval to MaxInterval. Step says how often weights are corrected.
 	Interval time.Duration
 	// Devices are the disks, in any form that blockdev.Lookup takes; none if
 	// the command line names them.
@@ -25,26 +25,27 @@ type Config struct {
 	Law string
 	// StateDir is absolute; the original settings are kept there.
 	StateDir string
-	// Tunables of the disk's scheduler to hold while in control, by name;
-	// those not named are left alone.
+	// Tunables of the disk's scheduler that are set while control runs, by name.
+	// Other tunables are not changed.
 	Tunables map[string]uint64
 	// CorrectLimits reduces write limits by the I/O that escapes them.
 	CorrectLimits bool
-	// Containers says whom to control; the first rule that matches counts.
-	// None: every cgroup that does I/O on the device, at the weight found.
+	// Containers says which containers to control; the first rule that matches
+	// counts. With none, control keeps the weights found, for every cgroup that
+	// does I/O on the device.
 	Containers []Rule
 }
 
-// What holds the shares.
+// The means that enforce the shares.
 const (
-	// ActuatorAuto is weights, and limits as long as the disk's scheduler knows
-	// no weights or does not follow them.
+	// ActuatorAuto uses weights. It uses limits while the disk's scheduler knows no
+	// weights or does not follow them.
 	ActuatorAuto    = "auto"
 	ActuatorWeights = account.ActuatorWeights
 	ActuatorLimits  = account.ActuatorLimits
 )
 
-// CheckActuator refuses what is none.
+// CheckActuator rejects an unknown actuator.
 func CheckActuator(text string) error {
 	switch text {
 	case ActuatorAuto, ActuatorWeights, ActuatorLimits:
@@ -53,18 +54,18 @@ func CheckActuator(text string) error {
 	return fmt.Errorf("%q: want %s, %s or %s", text, ActuatorAuto, ActuatorWeights, ActuatorLimits)
 }
 
-// stepsPerInterval is how often the feedback law looks and corrects within an
+// stepsPerInterval is how often the feedback law measures and corrects within an
 // interval.
 const stepsPerInterval = 10
 
-// MinStep is the shortest time between two corrections: some slices of the
-// scheduler, or a step measures them and not the shares.
+// MinStep is the shortest time between two corrections. It spans some slices of the
+// scheduler: a shorter step would measure single slices, and not the shares.
 const MinStep = 500 * time.Millisecond
 
-// Step is the time between two corrections. The paper's law makes one each
-// interval. The feedback law has memories in seconds, and makes several, not
-// closer than MinStep: jbd2 writes for a few seconds and rests for a few,
-// and who answers only afterwards always answers the wrong half.
+// Step is the time between two corrections. The paper's law makes one in each
+// interval. The feedback law remembers seconds, and makes several corrections,
+// MinStep or more apart. jbd2 writes for a few seconds and then pauses for a few: a
+// law that answers once in that time always answers the part that is over.
 func (c Config) Step() time.Duration {
 	if c.Law != FeedbackLaw {
 		return c.Interval
@@ -72,11 +73,12 @@ func (c Config) Step() time.Duration {
 	return max(MinStep, c.Interval/stepsPerInterval)
 }
 
-// maxStepped is the number of containers on the device up to which steps are
-// made: beyond it, looking at all of them costs more than it corrects.
+// maxStepped is the largest number of containers on the device with more than one
+// step in an interval. With more containers, measuring all of them costs more than
+// the steps gain.
 const maxStepped = 128
 
-// stepFor is Step, or the whole interval for that many containers.
+// stepFor returns Step, or the whole interval for more than maxStepped containers.
 func (c Config) stepFor(containers int) time.Duration {
 	if containers > maxStepped {
 		return c.Interval
@@ -84,12 +86,12 @@ func (c Config) stepFor(containers int) time.Duration {
 	return c.Step()
 }
 
-// Rule chooses containers and gives them a weight.
+// Rule matches containers and gives them a weight.
 type Rule struct {
 	// Match is a pattern as of path.Match ("*" does not cross "/"), for the
 	// cgroup's path below the mount point or the container's name.
 	Match string
-	// Weight is the ideal weight; 0: as found.
+	// Weight is the ideal weight; 0 means the weight found.
 	Weight uint64
 	line   int
 }
@@ -107,7 +109,7 @@ const (
 	maxMatchBytes  = 4096
 )
 
-// DefaultConfig is what an empty file means.
+// DefaultConfig is the configuration of an empty file.
 func DefaultConfig() Config {
 	return Config{Interval: DefaultInterval, Actuator: ActuatorAuto, Law: FeedbackLaw, StateDir: DefaultStateDir, CorrectLimits: true}
 }
@@ -121,7 +123,7 @@ func ParseInterval(text string) (time.Duration, error) {
 	return interval, CheckInterval(interval)
 }
 
-// CheckInterval refuses what cannot be controlled by.
+// CheckInterval rejects an interval that is too short or too long.
 func CheckInterval(interval time.Duration) error {
 	if interval < MinInterval || interval > MaxInterval {
 		return fmt.Errorf("%v: want %v to %v (jbd2 commits every 5s)", interval, MinInterval, MaxInterval)
@@ -129,7 +131,7 @@ func CheckInterval(interval time.Duration) error {
 	return nil
 }
 
-// CheckStateDir refuses a directory that would depend on the working directory.
+// CheckStateDir rejects a directory that would depend on the working directory.
 func CheckStateDir(dir string) error {
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
 		return fmt.Errorf("%q: want an absolute path, such as %s", dir, DefaultStateDir)
@@ -137,7 +139,7 @@ func CheckStateDir(dir string) error {
 	return nil
 }
 
-// CheckWeights refuses weights that the weight file would refuse.
+// CheckWeights rejects weights that the weight file does not accept.
 func (c Config) CheckWeights(file string, r Range) error {
 	for _, rule := range c.Containers {
 		if rule.Weight != 0 && !r.Holds(rule.Weight) {
@@ -148,7 +150,8 @@ func (c Config) CheckWeights(file string, r Range) error {
 	return nil
 }
 
-// Ideal finds the rule for a cgroup or container name. weight 0: as found.
+// Ideal finds the rule for a cgroup or container name. A weight of 0 means the
+// weight found.
 func (c Config) Ideal(cgroup, name string) (weight uint64, matched bool) {
 	for _, rule := range c.Containers {
 		if matches(rule.Match, cgroup) || name != "" && matches(rule.Match, name) {

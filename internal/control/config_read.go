@@ -14,14 +14,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ConfigError is all that is wrong with a configuration, in the order of the lines.
+// ConfigError lists all problems of a configuration, in the order of the lines.
 type ConfigError struct {
 	// Name is the file's.
 	Name     string
 	Problems []Problem
 }
 
-// Problem is one thing that is wrong with a configuration, or worth knowing.
+// Problem is one error in a configuration, or a warning.
 type Problem struct {
 	// Line counts from 1; 0 is the file as a whole.
 	Line int
@@ -62,9 +62,9 @@ type containerNode struct {
 	Weight yaml.Node `yaml:"weight"`
 }
 
-// ReadConfig reads a configuration. name is for messages. The error is a *ConfigError,
-// with all that is wrong, unless the input cannot be read. Weights are checked against
-// the weight file's range by CheckWeights, when the file is known.
+// ReadConfig reads a configuration. name is for messages. The error is a
+// *ConfigError with all problems, unless the input cannot be read. CheckWeights
+// checks weights against the range of the weight file, when the file is known.
 func ReadConfig(input io.Reader, name string) (Config, error) {
 	text, err := io.ReadAll(io.LimitReader(input, maxConfigBytes+1))
 	if err != nil {
@@ -80,7 +80,7 @@ func ReadConfig(input io.Reader, name string) (Config, error) {
 	return config, nil
 }
 
-// parseConfig gives the configuration, or all that is wrong with it.
+// parseConfig returns the configuration, or all its problems.
 func parseConfig(text []byte) (Config, []Problem) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	decoder.KnownFields(true)
@@ -104,7 +104,7 @@ func parseConfig(text []byte) (Config, []Problem) {
 	return config, r.problems
 }
 
-// yamlProblems says it in the words of the file's writer, not of Go types.
+// yamlProblems replaces the names of Go types in errors of the YAML parser.
 func yamlProblems(err error) []Problem {
 	texts := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
 	var mistyped *yaml.TypeError
@@ -156,14 +156,15 @@ func yamlKind(tag string) string {
 	}
 }
 
-// configReader reads the values of a document, and goes on after one that is wrong.
+// configReader reads the values of a document, and continues after an invalid one.
 type configReader struct{ problems []Problem }
 
 func (r *configReader) refuse(line int, format string, values ...any) {
 	r.problems = append(r.problems, Problem{Line: line, Text: fmt.Sprintf(format, values...)})
 }
 
-// scalar gives the value of a key; "" if it is not there, or not a single value.
+// scalar returns the value of a key; "" if the key is missing or has more than a
+// single value.
 func (r *configReader) scalar(node yaml.Node) (value string, line int) {
 	line = node.Line
 	if node.Kind == yaml.AliasNode && node.Alias != nil {
@@ -234,7 +235,7 @@ func (r *configReader) devices(device, devices yaml.Node) []string {
 	add := func(key string, node yaml.Node) {
 		name, line := r.scalar(node)
 		switch {
-		case name == "" && node.Kind != yaml.ScalarNode: // refused already
+		case name == "" && node.Kind != yaml.ScalarNode: // rejected already, as if it were not there
 		case name == "" && key == "device": // as if it were not there
 		case name == "" || strings.ContainsAny(name, "\x00\n"):
 			r.refuse(line, "%s: %q is not a name", key, name)
@@ -269,7 +270,7 @@ func (r *configReader) devices(device, devices yaml.Node) []string {
 	return names
 }
 
-// rule reads one container's; ok is false if it is wrong.
+// rule reads the rule of one container; ok is false if it is invalid.
 func (r *configReader) rule(n int, match, weight yaml.Node) (rule Rule, ok bool) {
 	if match.IsZero() && weight.IsZero() && len(r.problems) > 0 {
 		return Rule{}, false // it is no mapping, which YAML's own error says, or empty
@@ -300,8 +301,8 @@ func (r *configReader) rule(n int, match, weight yaml.Node) (rule Rule, ok bool)
 	return rule, len(r.problems) == before
 }
 
-// Check says what is wrong with the rules on every host, and what has no effect. It
-// needs no host; CheckWeights is for the weight file of one.
+// Check returns the rules' problems that are the same on every host, and the rules
+// without effect. CheckWeights checks weights against the weight file of one host.
 func (c Config) Check() (wrong, notes []Problem) {
 	if len(c.Devices) == 0 {
 		notes = append(notes, Problem{Text: "no devices: name them with --device"})

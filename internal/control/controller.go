@@ -9,7 +9,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Controller applies a law to one disk; Run is its life.
+// Controller applies a law to one disk. Run starts and stops it.
 type Controller struct {
 	options Options
 	disk    Disk
@@ -20,7 +20,7 @@ type Controller struct {
 	state   *State
 	// written is nil in a dry run.
 	written *writtenLog
-	// stopped, and what came of it.
+	// stopped, and the result
 	stopped bool
 	stopErr error
 
@@ -33,47 +33,48 @@ type Controller struct {
 	filesOnly bool
 	groups    []Group
 	ideals    Ideals
-	// existed are the IDs of the cgroups at the last look; nil: none yet.
+	// existed are the IDs of the cgroups at the last look; nil before the first
+	// one.
 	existed map[string]uint64
 	notes   string
 	laws    map[string]Law // by the group's parent
 	names   map[string]string
 	// active have done I/O; they count where the configuration names none.
 	active map[string]bool
-	// complaints are the last errors by cgroup, so that each is logged once.
+	// complaints are the last errors by cgroup, so that each is logged only once.
 	complaints map[string]string
-	// scheduler is what is known of whether the disk's scheduler follows its
-	// weights.
+	// scheduler records whether the disk's scheduler follows its weights.
 	scheduler schedulerTrust
-	// limitLaws are by the group's parent, and held what they say, by cgroup.
+	// limitLaws are by the group's parent, and held are their limits by cgroup.
 	limitLaws map[string]*LimitLaw
 	held      map[string]Limits
 	// lastScheduler is the disk's scheduler at the last look; "": it has no tunables.
 	lastScheduler string
 	// sinceLimits is the time since all limits were looked at, in seconds.
 	sinceLimits float64
-	// commitSeconds is for how long commits were under way on the disk, as far as they
-	// ended in this interval.
+	// commitSeconds is the time for which commits were in progress on the disk, of
+	// commits that ended in this interval.
 	commitSeconds float64
 }
 
-// governed is a cgroup whose weight, or limit, is in Daybook's hands.
+// governed is a cgroup whose weight or limit Daybook sets.
 type governed struct {
 	CgroupState
-	// expected is what its weight files should say; else another program
-	// changed them.
+	// expected is what its weight files contain unless another program changed
+	// them.
 	expected Setting
-	// chosen: another program changed its weight, which is the ideal now,
-	// whatever the configuration says; reported is the one that was logged.
+	// chosen means that another program changed its weight. That weight is the
+	// ideal now, whatever the configuration says. reported is the weight that was
+	// logged.
 	chosen   bool
 	reported Setting
-	// appeared is when the cgroup was made, as far as that was seen.
+	// appeared is when the cgroup was made, if that was seen.
 	appeared time.Time
-	// changed: that was seen in this interval, and before is the weight that
-	// was in force until then.
+	// changed means that such a change was seen in this interval; before is the
+	// weight that was in force until then.
 	changed bool
 	before  uint64
-	// limit is in force, as far as it was looked at.
+	// limit is in force, as of the last reading.
 	limit Limits
 	// sinceLimit is the time since limits were written, in seconds.
 	sinceLimit float64
@@ -83,7 +84,8 @@ type governed struct {
 	units unitWeights
 	// unitRetry is when the service manager is asked again, after it failed.
 	unitRetry time.Time
-	// intended was written last: not in force, or half of it, if that failed.
+	// intended is the weight or limit of the last write. If the write failed, it is
+	// not in force, or only half of it.
 	intended Limits
 	hidden   mean
 	// reads and writes are what was charged.
@@ -92,7 +94,8 @@ type governed struct {
 	ideal uint64
 }
 
-// start locks the device and puts back what an earlier run left.
+// start locks the device, and restores what an earlier run changed and did not
+// restore.
 func start(options Options, disk Disk) (*Controller, error) {
 	c := &Controller{
 		options: options, disk: disk, config: options.Config, host: disk.Host, log: options.Log,
@@ -140,7 +143,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 		return nil, err
 	}
 	if ok {
-		c.log.Info("put back what an earlier run had changed", "device", disk.Device,
+		c.log.Info("restored what an earlier run had changed", "device", disk.Device,
 			"restored", len(outcome.Restored), "kept", len(outcome.Kept), "vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced))
 	}
 	if c.written, err = newWrittenLog(c.config.StateDir, disk.Device); err != nil {
@@ -151,7 +154,7 @@ func start(options Options, disk Disk) (*Controller, error) {
 	return c, nil
 }
 
-// begin keeps the original settings and sets the ideal weights.
+// begin saves the original settings and sets the ideal weights.
 func (c *Controller) begin() error {
 	if !c.options.DryRun {
 		if c.options.RunDir != "" {
@@ -159,8 +162,8 @@ func (c *Controller) begin() error {
 				c.log.Warn("daybook restore will want --state-dir "+c.config.StateDir, "error", err)
 			}
 		}
-		// Also when there is nothing to keep yet: that it can be kept must
-		// be known before there is.
+		// Save even if there is nothing to save yet: the first change must not be
+		// the first attempt.
 		if err := c.state.Save(c.config.StateDir); err != nil {
 			return err
 		}
@@ -189,7 +192,7 @@ func (c *Controller) begin() error {
 	return nil
 }
 
-// stop puts everything back, once, and says each time what came of it.
+// stop restores everything, once, and logs the result.
 func (c *Controller) stop() error {
 	if !c.stopped {
 		c.stopped = true
@@ -212,11 +215,11 @@ func (c *Controller) putBack() error {
 	}
 	outcome, left, err := c.state.putBack(c.host, last, c.log)
 	err = errors.Join(err, c.written.close())
-	c.log.Info("put the settings back", "device", c.disk.Device, "restored", len(outcome.Restored), "kept", len(outcome.Kept),
+	c.log.Info("restored the settings", "device", c.disk.Device, "restored", len(outcome.Restored), "kept", len(outcome.Kept),
 		"vanished", len(outcome.Vanished), "replaced", len(outcome.Replaced), "failed", len(outcome.Failed))
 	if left != nil {
 		return errors.Join(err, left.Save(c.config.StateDir),
-			fmt.Errorf("not all settings of %s could be put back; try again with: daybook restore --state-dir %s", c.disk.Device, c.config.StateDir))
+			fmt.Errorf("not all settings of %s could be restored; try again with: daybook restore --state-dir %s", c.disk.Device, c.config.StateDir))
 	}
 	if err := c.state.Remove(c.config.StateDir); err != nil {
 		return err
@@ -227,8 +230,8 @@ func (c *Controller) putBack() error {
 	return nil
 }
 
-// save brings the state on disk up to date with cgroups. Nothing may be
-// written to a cgroup that is not in it.
+// save updates the state on disk from cgroups. A cgroup that is not in the state is
+// never written to.
 func (c *Controller) save() error {
 	if c.options.DryRun {
 		return nil
@@ -245,13 +248,13 @@ func (c *Controller) save() error {
 	return c.state.Save(c.config.StateDir)
 }
 
-// use goes on with another configuration.
+// use continues with another configuration.
 func (c *Controller) use(next Config) {
 	if next.Law != c.config.Law {
 		c.laws = map[string]Law{}
 	}
 	c.config = next
-	// The configuration is the latest word on weights.
+	// The weights of the new configuration replace those that other programs chose.
 	c.lookForChanges()
 	for _, g := range c.cgroups {
 		g.chosen = false
@@ -265,5 +268,5 @@ func (c *Controller) use(next Config) {
 	for _, g := range c.groups {
 		c.writeFresh(g)
 	}
-	c.sinceLimits = limitLookSeconds // limits: keep puts them back at the next interval
+	c.sinceLimits = limitLookSeconds // with "limits: keep", the next interval restores the limits
 }

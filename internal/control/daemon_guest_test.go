@@ -28,7 +28,7 @@ func buildDaybook(t *testing.T) string {
 }
 
 // The program itself: a daemon that steers containers on a real ext4 is killed,
-// and daybook restore, or its next start, puts everything back.
+// and daybook restore, or its next start, restores everything.
 func TestGuestDaemonIsKilledAndRestored(t *testing.T) {
 	vmtest.Long(t)
 	config := vmtest.Config{Disks: []string{"256M,bps=20M"}, Modules: "ext4,bfq", Give: []string{"mke2fs", "dd"}}
@@ -60,7 +60,7 @@ func TestGuestDaemonIsKilledAndRestored(t *testing.T) {
 					func() string { return runProgram(t, daybook, "restore") },
 					func() string { // the next start restores first, and at its own end
 						p := daemon()
-						p.awaitWord(t, "put back what an earlier run had changed")
+						p.awaitWord(t, "restored what an earlier run had changed")
 						b.awaitWeights(t, p)
 						return p.interrupt(t)
 					},

@@ -2,16 +2,16 @@ package control
 
 import "math"
 
-// claim is what one sibling can take of a disk that is divided.
+// claim is the part of a divided disk that one sibling can use.
 type claim struct {
 	ideal float64
-	// least it takes whatever its weight; most it can use.
+	// least is what it gets whatever its weight; most is what it can use.
 	least, most float64
 }
 
-// level divides total among the claims max-min fairly: each gets its ideal
-// times one common level, but not under its least nor over its most. Where the
-// leasts alone exceed total, each gets its least.
+// level divides total among the claims max-min fairly: each gets its ideal times
+// one common level, but at least its least and at most its most. If the sum of all
+// leasts exceeds total, each gets its least.
 func level(total float64, claims []claim) []float64 {
 	parts := make([]float64, len(claims))
 	fill := func(at float64) (sum float64) {
@@ -40,16 +40,16 @@ func level(total float64, claims []claim) []float64 {
 	return parts
 }
 
-// keepDebts books what each sibling had in this interval beyond what was its
-// due, and keeps the books balanced and bounded.
+// keepDebts records how much each sibling had in this interval beyond its due, and
+// keeps the debts balanced and bounded.
 func keepDebts(seconds float64, active []*sibling, weights Range) {
 	var total float64
 	claims := make([]claim, len(active))
 	for n, s := range active {
 		had := s.o.OtherBytes + s.o.journal()
 		total += had
-		// The mean of the hidden I/O, not this interval's: a burst beyond
-		// the share is a debt, a lasting excess is beyond any weight.
+		// This is the mean of the hidden I/O, not that of this interval. A burst
+		// beyond the share is a debt. No weight can correct a lasting excess.
 		claims[n] = claim{ideal: s.o.Ideal, least: s.hidden.rate() * seconds, most: math.Inf(1)}
 		if s.limited {
 			claims[n].most = math.Max(claims[n].least, had)
@@ -66,7 +66,7 @@ func keepDebts(seconds float64, active []*sibling, weights Range) {
 		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay)
 		s.debtBytes = s.debtBytes*stay + excess
 		if s.limited {
-			s.forgive() // it was offered more than it took
+			s.forgive() // it was offered more than it used
 		}
 	}
 	bound := maxDebtSeconds * total / seconds
@@ -74,7 +74,7 @@ func keepDebts(seconds float64, active []*sibling, weights Range) {
 	balance(active, bound, func(m *memory) *float64 { return &m.arrearsBytes })
 }
 
-// balance makes what some have too much what the others lack, within bounds.
+// balance adjusts the debts, within their bounds, so that they add up to zero.
 func balance(active []*sibling, bound float64, of func(*memory) *float64) {
 	var sum, bearers float64
 	for _, s := range active {
@@ -91,7 +91,8 @@ func balance(active []*sibling, bound float64, of func(*memory) *float64) {
 	}
 }
 
-// divide says what each sibling should be charged for in the coming interval.
+// divide returns the charged I/O that each sibling should have in the coming
+// interval.
 func divide(seconds float64, active []*sibling) {
 	var total float64
 	configured := make([]claim, len(active))
@@ -117,9 +118,9 @@ func divide(seconds float64, active []*sibling) {
 	}
 }
 
-// due is what a sibling should be charged for that is given a part of total, all
-// in bytes per second: less its hidden I/O and what it is to repay in this step,
-// but never next to nothing of what it is entitled to.
+// due returns the charged I/O that a sibling should have if it gets part of total,
+// all in bytes per second: its part, less its hidden I/O and less its repayment in
+// this step, but at least a small fraction of its part.
 func (s *sibling) due(given, entitled, total, seconds float64) float64 {
 	most := total * repayPerSecond / math.Max(1, seconds)
 	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/arrearsSeconds)
@@ -132,7 +133,7 @@ func (s *sibling) due(given, entitled, total, seconds float64) float64 {
 
 func within(bound, x float64) float64 { return math.Max(-bound, math.Min(bound, x)) }
 
-// weigh turns wanted rates into weights by the scheduler's answers so far.
+// weigh turns wanted rates into weights, from the scheduler's responses so far.
 func (f *Feedback) weigh(active []*sibling) {
 	best := math.Inf(-1)
 	for _, s := range active {
@@ -169,7 +170,7 @@ func fit(wanted []float64, sum float64, r Range) []float64 {
 		greatest = 1
 	}
 	for n := range claims {
-		claims[n].ideal /= greatest // 0..1: no overflow on the way
+		claims[n].ideal /= greatest // in 0..1, so that the next steps cannot overflow
 	}
 	fitted := level(sum, claims)
 	over := false
@@ -193,7 +194,7 @@ func worthWriting(active []*sibling, ideals float64) bool {
 		after += s.weight
 	}
 	if math.Abs(before-ideals) > 0.5 && math.Abs(before-after) > 0.5 {
-		return true // the sum is to be corrected: others came, went or woke
+		return true // the sum must be corrected: siblings came, left or became active
 	}
 	for _, s := range active {
 		if math.Abs(s.weight/after-s.o.Weight/before) > deadBand {

@@ -8,7 +8,7 @@
 // and the limit correction are pure functions of values. [Controller] applies
 // them through the small interfaces [WeightStore] and [LimitStore], with the
 // original settings on disk ([State]) before the first write, so that every
-// setting can be put back after any death.
+// setting can be restored after any death.
 //
-// It knows no tracepoint and no cgroup file; it never changes a scheduler.
+// It reads no tracepoint and no cgroup file, and never changes the scheduler.
 package control

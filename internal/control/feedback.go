@@ -6,104 +6,104 @@ import (
 	"slices"
 )
 
-// The constants of the feedback law. Times are in seconds, so that the law
-// behaves alike for every interval; docs/control.md says how they were chosen.
+// The constants of the feedback law. Times are in seconds, so that the law behaves
+// the same with every interval. docs/control-law.md says how they were chosen.
 const (
-	// meanSeconds is the memory of the rates: a few of jbd2's 5 s periods.
+	// meanSeconds is the time constant of the rates: a few of jbd2's periods of 5
+	// s.
 	meanSeconds = 20.0
-	// heapSeconds is the memory for a heap of writeback: the kernel writes
-	// in-place metadata once in 30 s, for many seconds on end, so what the
-	// last half second brought is what the next one will. Steps longer than
-	// heapStepSeconds would answer a heap when it is over, and know only the
-	// mean.
-	heapSeconds, heapStepSeconds = 0.5, 1.5
-	// responseSeconds is the memory of how the scheduler answers a weight.
+	// burstSeconds is the time constant for a burst of writeback. The kernel writes
+	// in-place metadata once in 30 s, for many seconds at a time, so the last half
+	// second predicts the next one. A step longer than burstStepSeconds would
+	// respond after the burst is over, so it uses only the mean.
+	burstSeconds, burstStepSeconds = 0.5, 1.5
+	// responseSeconds is the time constant of the scheduler's response to a weight.
 	responseSeconds = 24.0
-	// responsePrior counts as that many samples that say "the scheduler is
-	// exact", so that the first noisy interval is only half believed.
+	// responsePrior is the weight, in samples, of the assumption that the scheduler
+	// follows its weights exactly. So the first noisy interval counts only half.
 	responsePrior = 1.0
-	// maxBoost bounds how far a weight may depart from what the account
-	// alone asks for. A sibling that cannot use its share, or whose seeks
-	// make bytes dear, is pushed no further.
+	// maxBoost limits the ratio between a weight and the weight that follows from
+	// the account alone. A sibling that cannot use its share, or whose seeks take
+	// much of the disk's time, is not raised further.
 	maxBoost = 3.0
-	// surprise is the ratio between two answers that is no noise.
+	// surprise is the ratio between two responses from which the difference is not
+	// noise.
 	surprise = 1.5
-	// debtSeconds is how long a surplus or lack of the past is remembered.
+	// debtSeconds is how long a surplus or a lack is remembered.
 	debtSeconds = 300.0
-	// recentSeconds is how long a debt is of the interval that one looks at:
-	// to be repaid at once, so that this interval still comes out right.
-	// After that it is arrears, repaid over arrearsSeconds with at most
-	// arrearsPart of the disk, or the intervals of repaying would be wrong.
+	// recentSeconds is how long a debt belongs to the current interval. It is
+	// repaid at once, so that the interval still has the right shares. After that
+	// it is arrears. They are repaid over arrearsSeconds with at most arrearsPart
+	// of the disk; a faster repayment would distort the shares of later intervals.
 	recentSeconds  = 5.0
 	arrearsSeconds = 20.0
 	arrearsPart    = 0.03
-	// repaySteps is the number of corrections over which a debt is to be
-	// repaid, and repayPerSecond the most of the disk that repaying may
-	// take, times the seconds of a step: what is wrong in a short step is
-	// corrected in the next, so short steps may be bold. maxDebtSeconds is the
-	// most one can owe, in seconds of the whole disk.
+	// repaySteps is the number of corrections over which a debt is repaid.
+	// repayPerSecond, times the seconds of a step, is the largest part of the disk
+	// that repayment may use. An error of a short step is corrected in the next
+	// one, so short steps may repay quickly. maxDebtSeconds is the largest debt, in
+	// seconds of the whole disk.
 	repaySteps     = 4.0
 	repayPerSecond = 0.15
 	maxDebtSeconds = 2.0
-	// leastOfShare and leastOfDisk: charged I/O is never held below the
-	// lesser of these parts of the own share and of the disk, however much
-	// is hidden. A scheduler serves in slices of some 100 ms of the disk; who
-	// is due a slice in ten seconds gets none in most intervals, and its
-	// journal stalls with everybody's.
+	// leastOfShare and leastOfDisk: charged I/O is never held below the smaller of
+	// these parts of its own share and of the disk, however much is hidden. A
+	// scheduler serves in slices of some 100 ms. A sibling with one slice in ten
+	// seconds gets none in most intervals; its journal writes then stall, and all
+	// siblings wait for them.
 	leastOfShare = 0.2
 	leastOfDisk  = 0.02
-	// windowSeconds is the shortest time over which an answer of the
-	// scheduler is judged, and over which a sibling must have been charged
-	// nothing to be idle: one that is held low has no slice in some seconds.
+	// windowSeconds is the shortest time over which a response of the scheduler is
+	// judged. It is also how long a sibling must have been charged nothing to count
+	// as idle: a sibling with a low weight has no slice in some seconds.
 	windowSeconds = 5.0
-	// idleShare is the part of its own share below which a sibling's
-	// charged I/O is too little to be steered.
+	// idleShare: below this part of its own share, a sibling's charged I/O is too
+	// little to be controlled.
 	idleShare = 0.02
-	// deadBand is the change in share that is not worth a write.
+	// deadBand is the largest change in share that is not written.
 	deadBand = 0.003
 )
 
-// Feedback is Daybook's own law. From filtered rates it computes what each
-// sibling should be charged for so that all its I/O comes out at its share of
-// the ideal weights, corrects that by how the scheduler has answered weights
-// so far, and repays slowly what past intervals gave too much or too little,
-// so that the mean over a minute is right though single intervals are noisy.
+// Feedback is Daybook's own law. From smoothed rates it computes how much charged
+// I/O each sibling should have, so that all its I/O matches its share of the ideal
+// weights. It corrects that by the scheduler's responses to earlier weights. It
+// repays slowly what past intervals gave too much or too little, so that the mean
+// over a minute is right although single intervals are noisy.
 //
-// The shares are divided max-min fairly: what a sibling leaves unused goes to
-// the others by their ideals, and what one takes in journal I/O beyond its
-// share, which no weight can prevent, is missing to the others by their
-// ideals. The weights of the active siblings add up to their ideals unless the
-// range forbids it.
+// The shares are divided max-min fairly. What a sibling leaves unused goes to the
+// others in the ratio of their ideals. No weight can prevent journal I/O beyond a
+// sibling's share; the others lose that part in the ratio of their ideals. The
+// weights of the active siblings add up to their ideals unless the range forbids
+// it.
 type Feedback struct {
 	weights Range
 	memory  map[string]*memory
-	// window is how long the running window is, in seconds.
+	// window is the length of the current window, in seconds.
 	window float64
 }
 
-// memory is what the law knows of one sibling.
+// memory is the state that the law keeps of one sibling.
 type memory struct {
 	charged, hidden mean
-	// writeback is a part of hidden; heap is the same with a short memory.
-	writeback, heap mean
-	// quietSeconds is how long it has been charged nothing.
+	// writeback is a part of hidden; burst is the same with a short time constant.
+	writeback, burst mean
+	// quietSeconds is the time since it was last charged.
 	quietSeconds float64
-	// windowBytes and windowWeight are what it was charged in the window
-	// that is running, and the weight in force times the seconds.
+	// windowBytes is what it was charged in the current window. windowWeight is the
+	// weight in force times the seconds.
 	windowBytes, windowWeight float64
-	// response is the logarithm of bytes charged per weight, relative to
-	// the siblings: 0 for a scheduler that is exact.
+	// response is the logarithm of bytes charged per weight, relative to the
+	// siblings: 0 for a scheduler that follows weights exactly.
 	response float64
 	samples  float64
-	// debtBytes is what the sibling has had lately beyond its share, less
-	// what it is to repay of its arrears; negative where it lacks.
-	// arrearsBytes is the same of before, arrearsRate the bytes per second
-	// in which it is being repaid.
+	// debtBytes is what the sibling had lately beyond its share, less what it is to
+	// repay of its arrears; it is negative for a lack. arrearsBytes is the debt
+	// from before that, arrearsRate the bytes per second in which it is repaid.
 	debtBytes, arrearsBytes, arrearsRate float64
-	// limited: it does not use its share although its weight is as high
-	// as the law raises it.
+	// limited: it does not use its share although the law does not raise its weight
+	// further.
 	limited bool
-	// floored: it is held at the least, and may still have too much.
+	// floored: it is held at its least, and may still have too much.
 	floored bool
 }
 
@@ -115,7 +115,7 @@ type sibling struct {
 	weight float64 // the weight that should bring that about
 }
 
-// NewFeedback makes the law for weight files of that range.
+// NewFeedback returns the law for weight files of that range.
 func NewFeedback(r Range) *Feedback {
 	return &Feedback{weights: r, memory: map[string]*memory{}}
 }
@@ -132,7 +132,7 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	if !(seconds > 0) || math.IsInf(seconds, 0) {
 		return next
 	}
-	// In the order of the names, so that the caller's order cannot matter.
+	// Sorted by name, so that the caller's order has no effect.
 	order := make([]int, len(siblings))
 	for n := range order {
 		order[n] = n
@@ -160,8 +160,9 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	return next
 }
 
-// add takes a step into the memory. chargedSeconds is the memory of the charged
-// rate. It returns what was charged, and the ideal if the sibling was heard of.
+// add enters a step in the memory. chargedSeconds is the time constant of the
+// charged rate. It returns what was charged, and the ideal if the sibling counts as
+// active.
 func (m *memory) add(o Observation, seconds, chargedSeconds float64) (charged, ideal float64) {
 	if m.listen(o, seconds) {
 		charged, ideal = math.Max(0, o.OtherBytes), o.Ideal
@@ -169,12 +170,12 @@ func (m *memory) add(o Observation, seconds, chargedSeconds float64) (charged, i
 	m.charged.add(charged, seconds, chargedSeconds)
 	m.hidden.add(o.journal(), seconds, meanSeconds)
 	m.writeback.add(o.writeback(), seconds, meanSeconds)
-	m.heap.add(o.writeback(), seconds, heapMemory(seconds))
+	m.burst.add(o.writeback(), seconds, burstMemory(seconds))
 	return charged, ideal
 }
 
-// observe takes the interval into the memories and returns the active
-// siblings, and their places in the caller's order.
+// observe enters the interval in the memories. It returns the active siblings, and
+// their places in the caller's order.
 func (f *Feedback) observe(seconds float64, siblings []Observation, order []int) (active []*sibling, positions []int) {
 	known := make(map[string]*memory, len(siblings))
 	var ideals, total float64
@@ -189,7 +190,7 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 		ideals += ideal
 		total += m.charged.rate() + m.hidden.rate()
 	}
-	f.memory = known // what was not seen is gone
+	f.memory = known // a sibling that is not in the observations is gone
 	for _, n := range order {
 		o, m := siblings[n], known[siblings[n].ID]
 		rate := m.charged.rate()
@@ -205,8 +206,9 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 	return active, positions
 }
 
-// listen takes a sibling's interval into its window and says whether it is
-// active: charged something, or held so low that it waits for its slice.
+// listen enters a sibling's interval in its window, and returns whether it is
+// active: it was charged something, or its weight is so low that it waits for its
+// slice.
 func (m *memory) listen(o Observation, seconds float64) bool {
 	if !o.idle() {
 		m.quietSeconds = 0
@@ -221,21 +223,21 @@ func (m *memory) listen(o Observation, seconds float64) bool {
 	return m.quietSeconds < windowSeconds && o.measured()
 }
 
-// forgive forgets what it had too much or too little.
+// forgive deletes its debts.
 func (m *memory) forgive() { m.debtBytes, m.arrearsBytes, m.arrearsRate = 0, 0, 0 }
 
-// heapMemory is the memory for writeback in steps of that length.
-func heapMemory(stepSeconds float64) float64 {
-	if stepSeconds > heapStepSeconds {
+// burstMemory is the time constant for writeback in steps of that length.
+func burstMemory(stepSeconds float64) float64 {
+	if stepSeconds > burstStepSeconds {
 		return meanSeconds
 	}
-	return heapSeconds
+	return burstSeconds
 }
 
-// expected is the hidden I/O of the coming step, in bytes per second: of the
-// journal as much as in the mean, of writeback as much as just now.
+// expected is the hidden I/O of the coming step, in bytes per second: the mean for
+// the journal, the latest rate for writeback.
 func (m *memory) expected() float64 {
-	return m.hidden.rate() - m.writeback.rate() + m.heap.rate()
+	return m.hidden.rate() - m.writeback.rate() + m.burst.rate()
 }
 
 // learnResponse compares what each active sibling was charged in a window with
@@ -253,13 +255,13 @@ func learnResponse(seconds float64, active []*sibling) {
 		answer := math.Log(s.windowBytes/s.windowWeight) - math.Log(charged/weights)
 		s.windowBytes, s.windowWeight = 0, 0
 		if math.IsNaN(answer) {
-			continue // nobody was charged, or it has only just come
+			continue // no sibling was charged, or it has just appeared
 		}
 		answer = math.Max(-bound, math.Min(bound, answer))
 		s.samples++
 		gain := math.Max(1-math.Exp(-seconds/responseSeconds), 1/(s.samples+responsePrior))
-		// Leaving a bound is believed at once: a sibling that could not use
-		// its share and now does must not keep the weight it was given for it.
+		// A change away from a bound counts at once: a sibling that could not use
+		// its share before, and does now, must not keep the weight of before.
 		if math.Abs(answer) < math.Abs(s.response) && math.Abs(answer-s.response) > math.Log(surprise) {
 			gain = 1
 		}

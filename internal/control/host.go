@@ -12,9 +12,9 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-// PhysicalDisk is the disk whose scheduler divides what a device does: of a logical
-// volume, an encrypted disk and the like the one disk below. The error wraps
-// blockdev.ErrSeveralDisks, and names them, where there are more.
+// PhysicalDisk is the disk whose scheduler divides the I/O of a device: of a
+// logical volume, an encrypted disk and the like, the one disk below it. If there
+// are more, the error wraps blockdev.ErrSeveralDisks and names them.
 func PhysicalDisk(device blockdev.Disk) (blockdev.Disk, error) {
 	disk, err := device.Bottom()
 	if errors.Is(err, blockdev.ErrSeveralDisks) {
@@ -24,9 +24,9 @@ func PhysicalDisk(device blockdev.Disk) (blockdev.Disk, error) {
 	return disk, err
 }
 
-// OpenHost gives the weights, limits and tunables of one disk of this host. It
-// changes nothing. The error wraps cgroup.ErrNoWeights, and says the command
-// that corrects it, if the disk's scheduler knows no weights.
+// OpenHost opens the weights, limits and tunables of one disk of this host. It
+// changes nothing. If the disk's scheduler knows no weights, the error wraps
+// cgroup.ErrNoWeights and contains the command that corrects it.
 func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 	scheduler, err := disk.Scheduler()
 	if err != nil {
@@ -47,14 +47,15 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 	}, nil
 }
 
-// OpenDisk gives one disk of this host, for Options; see OpenHost. Where nothing
-// shares the disk by weights, limits must do, unless actuator is ActuatorWeights.
+// OpenDisk opens one disk of this host, for Options; see OpenHost. A disk whose
+// scheduler knows no weights is controlled by limits, unless actuator is
+// ActuatorWeights.
 func OpenDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string) (Disk, error) {
 	return openDisk(tree, disk, actuator, nil)
 }
 
-// openDisk is OpenDisk after another scheduler: found are the weights that cgroups
-// had before, for one without weights.
+// openDisk is OpenDisk after a change of the scheduler: found are the weights that
+// cgroups had before, for a scheduler without weights.
 func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[string]uint64) (Disk, error) {
 	host, err := OpenHost(tree, disk)
 	if errors.Is(err, cgroup.ErrNoWeights) {
@@ -86,8 +87,8 @@ func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[
 	}, nil
 }
 
-// carries reports whether a path is on a disk, as far as that is known: memory, for
-// one, is on none.
+// carries reports whether a path is on a disk, if that is known: memory, for
+// example, is on none.
 func carries(disk blockdev.Disk, path string) bool {
 	found, err := blockdev.Lookup(path)
 	if err != nil {
@@ -97,7 +98,7 @@ func carries(disk blockdev.Disk, path string) bool {
 	return err == nil && slices.ContainsFunc(disks, func(d blockdev.Disk) bool { return d.Dev == disk.Dev })
 }
 
-// unweightedHost is that of a disk that nothing shares by weights.
+// unweightedHost is the host of a disk whose scheduler knows no weights.
 func unweightedHost(tree *cgroup.Tree, disk blockdev.Disk, found map[string]uint64) Host {
 	return Host{
 		Cgroups: hostCgroups{tree}, Weights: noWeights{hostCgroups{tree}, found}, Unweighted: true,
@@ -105,7 +106,8 @@ func unweightedHost(tree *cgroup.Tree, disk blockdev.Disk, found map[string]uint
 	}
 }
 
-// costWarnings say what the user must know where io.cost has a hand in it.
+// costWarnings returns what the user must know of a disk on which io.cost is
+// active.
 func costWarnings(tree *cgroup.Tree, disk blockdev.Disk, scheduler string) []string {
 	cost, err := tree.Cost(disk.Dev)
 	if err != nil || !cost.Enabled {
@@ -117,17 +119,17 @@ func costWarnings(tree *cgroup.Tree, disk blockdev.Disk, scheduler string) []str
 			"disable it: echo '%s enable=0' > %s", disk.Name, disk.Dev, file("io.cost.qos"))}
 	}
 	warnings := []string{"io.cost lets metadata through and takes it off the container's account later (REQ_META, block/blk-iocost.c): " +
-		"when the kernel writes half a minute's metadata in place, no weight holds it back for some seconds; expect shares that are true over minutes"}
+		"when the kernel writes half a minute's metadata in place, no weight limits it for some seconds; expect shares that are correct only over minutes"}
 	if !cost.OwnModel {
-		warnings = append(warnings, fmt.Sprintf("io.cost takes %s for a disk of the kernel's own tables (ctrl=auto); if that is a faster one, io.cost holds nobody back and weights do nothing, corrected or not (70:30 came out as 45:55, docs/results/guests.md); "+
+		warnings = append(warnings, fmt.Sprintf("io.cost takes %s for a disk of the kernel's own tables (ctrl=auto); if that is a faster one, io.cost limits no container and weights have no effect, corrected or not (70:30 came out as 45:55, docs/results/guests.md); "+
 			"measure the disk and write it to %s, as docs/control.md shows", disk.Name, file("io.cost.model")))
 	}
 	return warnings
 }
 
-// OpenStateHost gives the files to put a state back with. Unlike OpenHost it
-// also serves a disk that is gone, or that nothing shares by weights any more:
-// the weights in the cgroups' files are still there.
+// OpenStateHost opens the files to restore a state with. Unlike OpenHost it also
+// accepts a disk that is gone or whose scheduler knows no weights any more: the
+// weights in the cgroups' files are still there.
 func OpenStateHost(tree *cgroup.Tree, state *State) (Host, error) {
 	dev, err := blockdev.ParseDev(state.Dev)
 	if err != nil {
@@ -154,7 +156,7 @@ func OpenStateHost(tree *cgroup.Tree, state *State) (Host, error) {
 // DeviceDir is the directory of a disk in sysfs, for AcquireLock.
 func DeviceDir(device string) string { return filepath.Join(blockdev.Host.Sys, "block", device) }
 
-// vanished gives ErrVanished the name it has here.
+// vanished returns ErrVanished for an error of a cgroup that is gone.
 func vanished(err error) error {
 	if errors.Is(err, cgroup.ErrVanished) {
 		return fmt.Errorf("%w: %w", ErrVanished, err)
@@ -183,7 +185,7 @@ func (h hostCgroups) ID(path string) (uint64, error) {
 	return c.ID, vanished(err)
 }
 
-// CgroupIDs gives the IDs of a tree's cgroups, for LoadIdeals.
+// CgroupIDs returns the IDs of a tree's cgroups, for LoadIdeals.
 func CgroupIDs(tree *cgroup.Tree) func(path string) (uint64, error) { return hostCgroups{tree}.ID }
 
 type hostWeights struct{ weights *cgroup.Weights }
@@ -204,18 +206,18 @@ func (h hostWeights) Restore(path string, s Setting) error {
 	return vanished(h.weights.Restore(path, cgroup.Setting(s)))
 }
 
-// noWeights stands for weight files where there are none, and none is written:
-// every cgroup has the weight that was found under the scheduler before, or else
+// noWeights replaces the weight files where there are none. It writes nothing.
+// Every cgroup has the weight that was found under the scheduler before, or else
 // the same one.
 type noWeights struct {
 	cgroups hostCgroups
 	found   map[string]uint64
 }
 
-// noWeightFile is what a State says then in place of a weight file.
+// noWeightFile is the name of the weight file in the State of such a disk.
 const noWeightFile = "limits"
 
-// plainWeight is that of every cgroup, the default of io.weight.
+// plainWeight is the weight of every cgroup: the default of io.weight.
 const plainWeight = 100
 
 func (noWeights) File() string { return noWeightFile }
@@ -274,8 +276,9 @@ func (h hostTunables) Set(name, value string) error {
 		if err := h.weighted(); err != nil {
 			return err
 		}
-		// The kernel chooses fewer for a disk that takes one request at a time, but
-		// accepts no less (BLKDEV_MIN_RQ, include/linux/blkdev.h).
+		// For a disk that takes one request at a time, the kernel chooses fewer. It
+		// accepts no such number from user space (BLKDEV_MIN_RQ,
+		// include/linux/blkdev.h).
 		if number, err := strconv.ParseUint(value, 10, 64); err == nil {
 			value = strconv.FormatUint(max(number, tunableRange[nrRequests].min), 10)
 		}
@@ -284,8 +287,8 @@ func (h hostTunables) Set(name, value string) error {
 	return h.disk.SetTunable(name, value)
 }
 
-// weighted fails with blockdev.ErrNoTunable if BFQ is not the scheduler. The kernel
-// chooses the number of requests anew with each change of the scheduler
+// weighted returns blockdev.ErrNoTunable if BFQ is not the scheduler. The kernel
+// chooses the number of requests again at each change of the scheduler
 // (blk_mq_init_sched, block/blk-mq-sched.c), so there is nothing to restore then.
 func (h hostTunables) weighted() error {
 	scheduler, err := h.Scheduler()

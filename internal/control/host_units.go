@@ -8,8 +8,8 @@ import (
 	"github.com/daybook-project/daybook/internal/systemd"
 )
 
-// systemdUnits gives the units of systemd, where it is init and cgroups are of
-// version 2; else nil. In version 1, weights are written to the files alone.
+// systemdUnits returns the units of systemd if it is init and the cgroups are of
+// version 2; else nil. In version 1, weights are written only to the files.
 func systemdUnits(tree *cgroup.Tree, name string, dev blockdev.Dev, file string) Units {
 	if tree.Version() != cgroup.V2 || !systemd.Running() {
 		return nil
@@ -43,7 +43,7 @@ func (h hostUnits) Weight(unit string) (uint64, error) {
 
 func (h hostUnits) Set(unit string, weight uint64) error { return gone(h.weights.Set(unit, weight)) }
 
-// gone gives the end of a unit the name that it has here.
+// gone returns ErrVanished for an error of a unit that has ended.
 func gone(err error) error {
 	if err != nil && systemd.IsGone(err) {
 		return fmt.Errorf("%w: %w", ErrVanished, err)

@@ -9,22 +9,22 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Ideals are the ideal weights on one disk: what the configuration says, or
-// what another program chose, else what was found. The weights in force are
-// corrected ones.
+// Ideals are the ideal weights on one disk: from the configuration, or chosen by
+// another program, or as found. The weights in force are corrected ones.
 type Ideals struct {
-	// Configured: the configuration names those whose shares are enforced;
-	// they are in Units. Otherwise all shares are, by the weights found.
+	// Configured means that the configuration names the cgroups whose shares are
+	// enforced; they are in Units. Otherwise all shares are enforced, by the
+	// weights found.
 	Configured bool
-	// Weights are the ideal weights by cgroup, those above Units too. Only
+	// Weights are the ideal weights by cgroup, including those above Units. Only
 	// the ratios of siblings matter.
 	Weights map[string]uint64
 	Units   map[string]bool
-	// Control is what holds the shares.
+	// Control is the means that enforces the shares.
 	Control account.Control
 }
 
-// equal compares two.
+// equal compares two Ideals.
 func (i Ideals) equal(other Ideals) bool {
 	return i.Control == other.Control && i.Configured == other.Configured && maps.Equal(i.Weights, other.Weights) && maps.Equal(i.Units, other.Units)
 }
@@ -46,8 +46,8 @@ func planned(groups []Group, units []Unit, configured bool) Ideals {
 	return ideals
 }
 
-// publish records the ideals for other programs and reports them, if they
-// changed. That they cannot be recorded stops nothing.
+// publish records the ideals for other programs and reports them, if they changed.
+// A failure to record them is logged, and control continues.
 func (c *Controller) publish(ideals Ideals) {
 	ideals.Control = c.scheduler.control
 	if ideals.equal(c.ideals) {
@@ -62,9 +62,9 @@ func (c *Controller) publish(ideals Ideals) {
 	}
 }
 
-// LoadIdeals reads the ideals that the controller of a disk recorded in its
-// state; the error wraps fs.ErrNotExist if there is none of this boot. id gives
-// the ID of a cgroup that exists: others are left out.
+// LoadIdeals reads the ideals that the controller of a disk recorded in its state.
+// If there is no state of this boot, the error wraps fs.ErrNotExist. id returns the
+// ID of an existing cgroup; other cgroups are left out.
 func LoadIdeals(stateDir, device string, id func(cgroup string) (uint64, error)) (Ideals, error) {
 	state, err := LoadState(stateDir, device)
 	if err != nil {
@@ -76,7 +76,7 @@ func LoadIdeals(stateDir, device string, id func(cgroup string) (uint64, error))
 	ideals := Ideals{Configured: state.Configured, Weights: map[string]uint64{}, Units: map[string]bool{},
 		Control: account.Control{Actuator: state.Actuator, WeightsIgnored: state.WeightsIgnored}}
 	if ideals.Control.Actuator == "" {
-		ideals.Control.Actuator = account.ActuatorWeights // an earlier version's
+		ideals.Control.Actuator = account.ActuatorWeights // of an earlier version
 	}
 	for _, c := range state.Cgroups {
 		now, err := id(c.Cgroup)

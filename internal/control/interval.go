@@ -7,39 +7,39 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// Decision is what one interval came to.
+// Decision is the result of one interval.
 type Decision struct {
 	// Device is the disk's name in /sys/block.
 	Device string
 	// Seconds is the length of the interval.
 	Seconds float64
-	// DryRun: nothing was written.
+	// DryRun means that nothing was written.
 	DryRun bool
 	// Weights are sorted by group, then by cgroup.
 	Weights []WeightDecision
-	// Limits are those that were set, corrected or put back.
+	// Limits are those that were set, corrected or restored.
 	Limits []LimitDecision
 }
 
-// WeightDecision is one cgroup's.
+// WeightDecision is the decision about one cgroup.
 type WeightDecision struct {
 	Cgroup string
-	// Ideal, Before and After are weights: the ideal one, in force during the
-	// interval, and from now on.
+	// Ideal, Before and After are weights: the ideal one, the one in force during
+	// the interval, and the one in force from now on.
 	Ideal, Before, After uint64
-	// Share is its part of the bytes of its siblings, TargetShare its ideal
-	// over the sum of theirs; 0..1.
+	// Share is its part of the bytes of its siblings. TargetShare is its ideal over
+	// the sum of theirs. Both are in 0..1.
 	Share, TargetShare float64
 }
 
-// LimitDecision is one limit on reads or writes, in bytes per second; 0: none.
+// LimitDecision is one limit on reads or writes, in bytes per second; 0 means none.
 type LimitDecision struct {
 	Cgroup                  string
 	Read                    bool
 	Original, Before, After uint64
 }
 
-// interval answers one sample.
+// interval processes one sample.
 func (c *Controller) interval(sample account.Sample) {
 	device, ok := c.find(sample)
 	if !ok || !(sample.IntervalSeconds > 0) {
@@ -81,18 +81,18 @@ func (c *Controller) find(sample account.Sample) (account.Device, bool) {
 	return account.Device{}, false
 }
 
-// usage is what a cgroup and all below it did.
+// usage is the I/O of a cgroup and all below it.
 type usage struct {
 	read, written, hidden, writeback uint64
-	// busySeconds is the time with a request outstanding, added up over the cgroups.
+	// busySeconds is the time with a request outstanding, summed over the cgroups.
 	busySeconds float64
-	// forced are commits of the journal that its syncs started.
+	// forced is the number of commits of the journal that its syncs started.
 	forced uint64
 }
 
 func (u usage) charged() uint64 { return u.read + u.written }
 
-// sums adds up what containers did for each of their ancestors.
+// sums adds up the I/O of containers for each of their ancestors.
 func sums(device account.Device) map[string]usage {
 	done := make(map[string]usage, 2*len(device.Containers))
 	for _, container := range device.Containers {
@@ -119,7 +119,7 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 	for _, m := range group.Members {
 		g := c.cgroups[m.Cgroup]
 		if g == nil {
-			continue // could not be taken into the state
+			continue // it could not be saved in the state
 		}
 		g.ideal = m.Ideal
 		u := done[m.Cgroup]
@@ -166,7 +166,7 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		}
 		if g.changed {
 			decisions[n].After = g.expected.Effective()
-			continue // what another program wrote stays for an interval
+			continue // a weight that another program wrote stays for an interval
 		}
 		c.write(g, next[n], decisions[n].reason())
 	}
@@ -177,8 +177,8 @@ func (d WeightDecision) reason() string {
 	return fmt.Sprintf("share %.1f %%, target %.1f %%", 100*d.Share, 100*d.TargetShare)
 }
 
-// writeFresh gives the ideal weight to the members of a group that are new or
-// whose ideal is.
+// writeFresh writes the ideal weight of the members of a group that are new or
+// whose ideal is new.
 func (c *Controller) writeFresh(group Group) {
 	r := c.host.Weights.Range()
 	for _, m := range group.Members {
@@ -189,7 +189,7 @@ func (c *Controller) writeFresh(group Group) {
 	}
 }
 
-// write makes weight that of the cgroup, if it is not.
+// write sets the weight of the cgroup, if it differs.
 func (c *Controller) write(g *governed, weight uint64, reason string) {
 	before := g.expected.Effective()
 	if weight == before || !c.host.Weights.Range().Holds(weight) || c.host.Unweighted {
@@ -201,7 +201,7 @@ func (c *Controller) write(g *governed, weight uint64, reason string) {
 	}
 	now, err := c.host.Weights.Get(g.Cgroup)
 	if err == nil && now != g.expected {
-		return // by another program, a moment ago: the next interval looks at it
+		return // another program changed it a moment ago: the next interval looks at it
 	}
 	if err == nil {
 		err = c.setWeight(g, weight)

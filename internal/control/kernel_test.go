@@ -320,7 +320,7 @@ func killsLeaveEverySettingRestorable(t *testing.T, b *testbed, kills int) {
 				restored++
 			}
 		} else {
-			// A new start puts back first; it ends at once.
+			// A new start restores first; it ends at once.
 			options := b.options(stateDir)
 			options.OpenSource = func([]string, time.Duration) (account.Source, error) {
 				unrestored++

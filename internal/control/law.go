@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Range is what a weight file takes, both ends included: 1..1000 for BFQ,
-// 1..10000 for io.weight, 10..1000 for CFQ's blkio.weight.
+// Range is the range of weights that a weight file accepts, both ends included:
+// 1..1000 for BFQ, 1..10000 for io.weight, 10..1000 for CFQ's blkio.weight.
 type Range struct {
 	Min uint64 `json:"min"`
 	Max uint64 `json:"max"`
@@ -15,10 +15,10 @@ type Range struct {
 // BFQRange is the range of blkio.bfq.weight and io.bfq.weight.
 var BFQRange = Range{Min: 1, Max: 1000}
 
-// maxWeight is beyond every weight file's range; a Range above it is refused.
+// maxWeight is above every weight file's range; a Range above it is rejected.
 const maxWeight = 1_000_000
 
-// Validate refuses an empty range and one that no weight file has.
+// Validate rejects an empty range and one that no weight file has.
 func (r Range) Validate() error {
 	if r.Min < 1 || r.Max < r.Min || r.Max > maxWeight {
 		return fmt.Errorf("%d..%d is no range of weights: want 1 <= min <= max <= %d", r.Min, r.Max, maxWeight)
@@ -26,20 +26,20 @@ func (r Range) Validate() error {
 	return nil
 }
 
-// Holds says whether w may be written.
+// Holds reports whether w is in the range.
 func (r Range) Holds(w uint64) bool { return r.Min <= w && w <= r.Max }
 
 func (r Range) clamp(w float64) float64 {
-	// Written so that NaN gives Min.
+	// In this form NaN gives Min.
 	if !(w > float64(r.Min)) {
 		return float64(r.Min)
 	}
 	return math.Min(w, float64(r.Max))
 }
 
-// Observation is what one of several siblings did in one interval.
+// Observation is the I/O of one of several siblings in one interval.
 type Observation struct {
-	// ID names the sibling over time; a law remembers by it.
+	// ID names the sibling over time: a law stores its memory by it.
 	ID string
 	// Ideal is the ideal weight, i of paper 1.
 	Ideal float64
@@ -48,31 +48,30 @@ type Observation struct {
 	// JournalBytes is its I/O that no weight governs, J of paper 1:
 	// journal, in-place metadata and uncharged data.
 	JournalBytes float64
-	// WritebackBytes is the part of JournalBytes that is in-place metadata
-	// and uncharged data: the kernel writes it in heaps that last for
-	// several seconds, not in jbd2's rhythm. More than JournalBytes counts
-	// as JournalBytes, what is no number as 0.
+	// WritebackBytes is the part of JournalBytes that is in-place metadata and
+	// uncharged data: the kernel writes it in bursts of several seconds, not in
+	// jbd2's rhythm. A value above JournalBytes counts as JournalBytes, NaN as 0.
 	WritebackBytes float64
 	// OtherBytes is its charged I/O, C' of paper 1.
 	OtherBytes float64
-	// BusySeconds is the time with at least one request outstanding, as far as
-	// requests ended in the interval, so it can be longer; 0 where that is not known.
+	// BusySeconds is the time with at least one request outstanding, of requests
+	// that ended in the interval. So it can be longer than the interval. 0 means
+	// not known.
 	BusySeconds float64
-	// ForcedCommits is the number of commits of the journal that its syncs started,
-	// CommitSeconds the time for which commits on the disk were under way, whoever
-	// started them, as far as they ended in the interval. What a sync waits for are
-	// requests of the journal's thread, not of the sibling.
+	// ForcedCommits is the number of commits of the journal that its syncs started.
+	// CommitSeconds is the time for which commits on the disk were in progress,
+	// whatever started them, of commits that ended in the interval. A sync waits
+	// for requests of the journal's thread, not of the sibling.
 	ForcedCommits, CommitSeconds float64
 }
 
-// Law says what the siblings' weights should be, from what they did.
+// Law computes the siblings' weights from their I/O.
 //
-// Next is called once per interval with the interval's length (monotonic) and
-// the siblings, in any order and with any coming and going; it returns as many
-// weights in the same order, real numbers within the law's Range. An
-// observation that is no measurement (NaN, infinite, negative) counts as idle,
-// and an idle sibling's weight is its ideal. A Law is not safe for concurrent
-// use.
+// Next is called once per interval, with the interval's length (monotonic) and the
+// siblings. Siblings can be in any order; they can appear and disappear. It returns
+// as many weights in the same order: real numbers within the law's Range. An
+// observation that is no measurement (NaN, infinite, negative) counts as idle. An
+// idle sibling's weight is its ideal. A Law is not safe for concurrent use.
 type Law interface {
 	Name() string
 	Next(seconds float64, siblings []Observation) []float64
@@ -84,7 +83,7 @@ const (
 	FeedbackLaw = "feedback"
 )
 
-// NewLaw makes the law of that name.
+// NewLaw returns the law of that name.
 func NewLaw(name string, r Range) (Law, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -98,15 +97,16 @@ func NewLaw(name string, r Range) (Law, error) {
 	return nil, fmt.Errorf("there is no law %q: want %s or %s", name, FeedbackLaw, PaperLaw)
 }
 
-// maxBytes bounds what one sibling can have done in one interval; more is a
-// broken counter.
+// maxBytes is the upper bound of what one sibling can do in one interval; a larger
+// number comes from a broken counter.
 const maxBytes = 1 << 62
 
-// idle says that o gives a law nothing to steer by: no charged I/O, or
-// numbers that no counter can have produced.
+// idle reports whether o has no information for a law: no charged I/O, or numbers
+// that no counter can have produced.
 func (o Observation) idle() bool { return !o.measured() || o.OtherBytes == 0 }
 
-// measured says whether the observation is one: finite and within bounds.
+// measured reports whether the observation is a measurement: finite and within
+// bounds.
 func (o Observation) measured() bool {
 	return o.OtherBytes >= 0 && o.OtherBytes <= maxBytes &&
 		o.JournalBytes >= 0 && o.JournalBytes <= maxBytes &&
@@ -115,8 +115,8 @@ func (o Observation) measured() bool {
 		o.BusySeconds >= 0 && o.BusySeconds <= maxBytes
 }
 
-// journal is the usable part of JournalBytes: what an idle sibling logged
-// still took its part of the disk.
+// journal is the usable part of JournalBytes: the log writes of an idle sibling
+// used its part of the disk, too.
 func (o Observation) journal() float64 {
 	if o.JournalBytes > 0 && o.JournalBytes <= maxBytes {
 		return o.JournalBytes

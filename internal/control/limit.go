@@ -8,18 +8,21 @@ import (
 	"strings"
 )
 
-// limitLookSeconds is how often limits are looked for where there were none.
+// limitLookSeconds is the time between two looks for limits in cgroups that had
+// none.
 const limitLookSeconds = 60.0
 
-// largestRequest is the most bytes that the kernel submits at once as a rule (256
-// pages, BIO_MAX_VECS in include/linux/bio.h). Kernels before 6.1 let a request that
-// waits for its limit wait anew whenever a limit of its cgroup is written. So there
-// are waitsPerWrite such waits between two writes. That holds for all kernels: a
-// version says little, because distributions backport the correction.
+// largestRequest is the most bytes that the kernel usually submits at once (256
+// pages, BIO_MAX_VECS in include/linux/bio.h). In kernels before 6.1 a request that
+// waits for its limit waits again whenever a limit of its cgroup is written. So the
+// law waits for waitsPerWrite such waits between two writes. It does so on all
+// kernels: a version number says little, because distributions backport the
+// correction.
 const largestRequest, waitsPerWrite = 1 << 20, 2
 
-// restSeconds is how long the limits that change stay as they are, at least: none of a
-// size that does not matter. The kernel leaves the other direction alone.
+// restSeconds is the minimum time between two changes of a limit, unless the limit
+// is so high that such waits do not matter. The kernel does not touch the limit of
+// the other direction.
 func (l Limits) restSeconds(wanted Limits) float64 {
 	least := uint64(0)
 	if wanted.Read != l.Read {
@@ -34,21 +37,21 @@ func (l Limits) restSeconds(wanted Limits) float64 {
 	return waitsPerWrite * largestRequest / float64(least)
 }
 
-// urgent reports whether a limit is to be written though the one in force is new: it
-// is the first, the last, or holds back much more than it should.
+// urgent reports whether a limit is written although the one in force is new: it is
+// the first or the last, or it is much too low.
 func urgent(inForce, wanted, original uint64) bool {
 	const much = 1.5
 	return wanted != inForce && (wanted == 0 || wanted == original || inForce == 0 || inForce == original || float64(wanted) >= much*float64(inForce))
 }
 
-// limitFloor is the part of a limit that is left to the charged I/O however
-// much the container writes besides.
+// limitFloor is the part of a limit that remains for charged I/O, however much
+// hidden I/O the container has.
 const limitFloor = 0.1
 
-// CorrectLimit is the write limit to set so that charged and hidden writes
-// together keep to limit: all in bytes per second. What the kernel throttles is
-// only the charged part. At least a tenth of the limit is left, so that a
-// container that logs more than its limit is not stopped altogether.
+// CorrectLimit computes the write limit with which charged and hidden writes
+// together stay within limit, all in bytes per second. The kernel throttles only
+// the charged part. At least a tenth of the limit remains, so that a container that
+// logs more than its limit is not stopped completely.
 func CorrectLimit(limit uint64, hidden float64) uint64 {
 	if !(hidden > 0) {
 		return limit
@@ -61,8 +64,8 @@ func CorrectLimit(limit uint64, hidden float64) uint64 {
 	return min(limit, uint64(corrected))
 }
 
-// worthLimiting says whether a limit differs enough from that in force, by more
-// than a hundredth of scale: the kernel starts its throttling anew at every write.
+// worthLimiting reports whether a limit differs from the one in force by more than
+// a hundredth of scale. Each write of a limit restarts the kernel's throttling.
 func worthLimiting(inForce, wanted, original, scale uint64) bool {
 	if wanted == inForce {
 		return false
@@ -74,7 +77,7 @@ func worthLimiting(inForce, wanted, original, scale uint64) bool {
 	return difference > 0.01*float64(scale)
 }
 
-// stricter is the smaller of two limits, where 0 is none.
+// stricter is the smaller of two limits; 0 means no limit.
 func stricter(a, b uint64) uint64 {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -82,8 +85,8 @@ func stricter(a, b uint64) uint64 {
 	return a
 }
 
-// steerLimits corrects the write limits in force, and sets and takes away those
-// that hold the shares.
+// steerLimits corrects the write limits in force, and sets and removes those that
+// enforce the shares.
 func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisions []LimitDecision) {
 	if c.host.Limits == nil {
 		return nil
@@ -118,8 +121,8 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 	}
 	if unsaved {
 		if err := c.save(); err != nil {
-			// What is in the state already goes on: a limit must not stay at its last
-			// value because another one cannot be recorded.
+			// The cgroups that are in the state already continue: a limit must not
+			// stay at its last value because another one cannot be saved.
 			steered = slices.DeleteFunc(steered, func(s limitedCgroup) bool {
 				if s.before.CgroupState == s.g.CgroupState {
 					return false
@@ -136,8 +139,8 @@ func (c *Controller) steerLimits(seconds float64, done map[string]usage) (decisi
 	return decisions
 }
 
-// warnFlat warns once that a limit does not hold the cgroups below (cgroup v1). Which
-// of them does I/O is not known, so it is not divided among them.
+// warnFlat warns once that a limit does not apply to the cgroups below (cgroup v1).
+// It is not known which of them does I/O, so the limit is not divided among them.
 func (c *Controller) warnFlat(g *governed) {
 	if !c.host.FlatLimits || g.flatWarned {
 		return
@@ -161,12 +164,12 @@ type limitedCgroup struct {
 	g *governed
 	// before is what was known of it until now.
 	before governed
-	// now is in force, holds what its share needs.
+	// now is in force; holds is the limit that its share needs.
 	now, holds Limits
 }
 
-// lookAtLimits takes in what another program did to a cgroup's limits: that is
-// the original now. It must be in the state before anything is written.
+// lookAtLimits records limits that another program set: they are the original ones
+// now. They must be in the state before anything is written.
 func (c *Controller) lookAtLimits(g *governed, holds Limits) (limitedCgroup, bool) {
 	now, err := c.host.Limits.Get(g.Cgroup)
 	if err != nil {
@@ -187,8 +190,8 @@ func (c *Controller) lookAtLimits(g *governed, holds Limits) (limitedCgroup, boo
 	return s, true
 }
 
-// steerLimit writes what a cgroup's limits should be. The originals are in the
-// state, and bounds: what an operator limits is never allowed more.
+// steerLimit writes the limits of a cgroup. The originals are in the state, and
+// they are upper bounds: a limit of the operator is never exceeded.
 func (c *Controller) steerLimit(s limitedCgroup) (decisions []LimitDecision) {
 	g := s.g
 	wanted := Limits{Read: s.now.Read, Write: g.WriteBytesPerSecond}

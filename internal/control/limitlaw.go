@@ -6,90 +6,92 @@ import (
 	"slices"
 )
 
-// The constants of the limit law; docs/control.md says how they were chosen.
+// The constants of the limit law. docs/control-law.md says how they were chosen.
 const (
-	// limitMeanSeconds is the memory of charged rates, and so of what the disk
-	// gives: short, because a limit that is too low costs throughput.
+	// limitMeanSeconds is the time constant of charged rates, and so of the disk's
+	// measured throughput. It is short, because a limit that is too low costs
+	// throughput.
 	limitMeanSeconds = 5.0
-	// nowSeconds is the memory of what a sibling does now.
+	// nowSeconds is the time constant of a sibling's current rate.
 	nowSeconds = 1.5
-	// splitSeconds is the memory of what was read and what was written, by which a
-	// limit is divided: a container that changes from one to the other has its limit
-	// within a second.
+	// splitSeconds is the time constant of what was read and what was written, by
+	// which a limit is divided. A container that changes from one to the other has
+	// its limit within a second.
 	splitSeconds = 0.4
-	// throttledPart of its limit is what a sibling gets that the limit holds back.
+	// throttledPart: a sibling that gets at least this part of its limit is limited
+	// by it.
 	throttledPart = 0.85
-	// wantingPart is the part of the time with requests outstanding from which a
-	// sibling could use more.
+	// wantingPart: a sibling with requests outstanding for at least this part of
+	// the time could use more.
 	wantingPart = 0.7
-	// demandRoom is how much more than now a sibling may want in the next step
-	// that did not want more, and demandGrowth by how much that grows in a second
-	// in which it does, up to demandReach of what it is charged.
+	// demandRoom is how much more than now a sibling may want in the next step if
+	// it did not want more. demandGrowth is the growth of that in a second in which
+	// it does, up to demandReach of what it is charged.
 	demandRoom, demandGrowth, demandReach = 1.1, 1.5, 1.5
-	// freeGap is the part of the disk that another sibling must lack, more than the one
-	// without a limit does, to get its place.
+	// freeGap: another sibling takes the place of the one without a limit only if
+	// its lack is larger by this part of the disk.
 	freeGap = 0.03
-	// A sibling without a limit that takes less than gainPart of what the others gave
-	// up, when that is more than gaveUpPart of what they had, can use no more: its
-	// requests come one after the other, or its seeks make bytes dear. Then the
-	// others get spareGrowth of the disk more in each step while it keeps keptPart
-	// of what it had, and spareLoss less while it does not; after lostSeconds of that
-	// it counts as any other again.
+	// The sibling without a limit is saturated if it takes less than gainPart of
+	// what the others gave up, while they gave up more than gaveUpPart of what they
+	// had. Its requests come one after the other, or its seeks take much of the
+	// disk's time. Then the others get spareGrowth of the disk more in each step
+	// while it keeps keptPart of what it had, and spareLoss less while it does not.
+	// After lostSeconds of that it is no longer saturated.
 	gainPart, gaveUpPart, spareGrowth, spareLoss, keptPart, lostSeconds = 0.1, 0.1, 0.1, 0.04, 0.95, 6.0
-	// It was none such if the others have refuteGain more than before, and it has less by
-	// refutePart of that.
+	// It was not saturated if the others have refuteGain more than before, and it
+	// has less by refutePart of that.
 	refuteGain, refutePart = 0.03, 0.5
-	// leastLimit is the lowest limit, in bytes per second: the kernel lets a
-	// request through only when it fits, so that one of 1 MiB waits for 2 s.
+	// leastLimit is the lowest limit, in bytes per second. The kernel lets a
+	// request through only when all of it is within the limit, so one of 1 MiB
+	// waits for 2 s.
 	leastLimit = 512 << 10
 )
 
-// LimitLaw says how many bytes a second siblings may be charged for, so that
-// charged and hidden I/O together come out in the ratio of their ideals,
-// whatever the scheduler does. It divides as [Feedback] does: max-min fairly,
-// with debts.
+// LimitLaw computes how many bytes a second siblings may be charged for, so that
+// charged and hidden I/O together match the ratio of their ideals, whatever the
+// scheduler does. It divides as [Feedback] does: max-min fairly, with debts.
 //
-// What the disk can do is not known, and changes. So one sibling, the one that
-// has least of what is due to it, has no limit: what the disk gives beyond the
-// others' limits is served to it at once, the measured total grows, and with it
-// all limits. A sibling without backlog is no candidate, and what it leaves goes
-// to the others.
+// The disk's throughput is not known, and it changes. So one sibling has no limit:
+// the one that lacks most of its due. It gets at once what the disk can do beyond
+// the others' limits. So the measured total grows, and with it all limits. A
+// sibling without backlog is not chosen; what it leaves goes to the others.
 type LimitLaw struct {
 	memory map[string]*limitMemory
-	// free is the sibling without a limit. freeRate is what it, and othersRate what
-	// the others were charged per second before the others ran into their limits, or
-	// when it turned out to be saturated, freeSeconds ago.
+	// free is the sibling without a limit. freeRate is its rate, and othersRate the
+	// charged rate of the others, of freeSeconds ago: before the others reached
+	// their limits, or when it was found to be saturated.
 	free                 string
 	freeRate, othersRate float64
 	freeSeconds          float64
 }
 
-// limitMemory is what the law knows of one sibling.
+// limitMemory is the state that the law keeps of one sibling.
 type limitMemory struct {
 	memory
-	// now is what it is charged now, busy the part of the time in which it had
+	// now is its current charged rate, busy the part of the time in which it had
 	// requests outstanding.
 	now, busy mean
-	// idleSeconds is the time since one of its requests ended, unsyncedSeconds that
-	// since a sync of its started a commit.
+	// idleSeconds is the time since one of its requests ended. unsyncedSeconds is
+	// the time since a sync of it started a commit.
 	idleSeconds, unsyncedSeconds float64
-	// wanting: it could use more; demand is what it can use at most, in bytes per
-	// second, 0: not known.
+	// wanting means that it could use more. demand is the most that it can use, in
+	// bytes per second; 0 means not known.
 	wanting bool
 	demand  float64
-	// saturatedRate is what it was charged per second when it turned out that it can
-	// use no more though it has requests outstanding all the time; 0: it did not.
+	// saturatedRate is its charged rate when it was found to be saturated: it can
+	// use no more although it always has requests outstanding. 0 means that it is
+	// not.
 	saturatedRate float64
-	// lostSeconds is how long it has had less than that.
+	// lostSeconds is the time for which it has had less than that.
 	lostSeconds float64
-	// limit is what was said last, 0: none.
+	// limit is the last result, 0 for none.
 	limit float64
 }
 
-// NewLimitLaw makes one.
+// NewLimitLaw returns a limit law without a memory.
 func NewLimitLaw() *LimitLaw { return &LimitLaw{memory: map[string]*limitMemory{}} }
 
-// limits is a limit law that knows the rates and the debts of before.
+// limits is a limit law that has the rates and the debts of another law.
 func (f *Feedback) limits() *LimitLaw {
 	l := NewLimitLaw()
 	for id, m := range f.memory {
@@ -107,8 +109,8 @@ type limitedSibling struct {
 	position int
 }
 
-// Next says the siblings' limits on charged bytes per second, 0 for none.
-// Weights in the observations do not matter. It is called as [Law.Next] is.
+// Next returns the siblings' limits on charged bytes per second, 0 for none. It
+// ignores the weights in the observations. It is called as [Law.Next] is.
 func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	limits := make([]float64, len(siblings))
 	if !(seconds > 0) || math.IsInf(seconds, 0) {
@@ -149,7 +151,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	return limits
 }
 
-// rates are what the sibling without a limit, and all others, are charged per second,
+// rates returns the charged rates of the sibling without a limit and of all others,
 // by one of their means.
 func (l *LimitLaw) rates(active []limitedSibling, of func(*limitMemory) float64) (free, others float64) {
 	for _, s := range active {
@@ -162,14 +164,14 @@ func (l *LimitLaw) rates(active []limitedSibling, of func(*limitMemory) float64)
 	return free, others
 }
 
-// compareFrom takes the rates with which later ones are compared.
+// compareFrom stores the rates with which later ones are compared.
 func (l *LimitLaw) compareFrom(free, others float64) {
 	l.freeSeconds, l.freeRate, l.othersRate = 0, free, others
 }
 
-// lookAtFree notices that the others are held back for nothing: the sibling without
-// a limit does not take what they give up. A disk that has become slower is no such
-// case: then the others do not reach their limits.
+// lookAtFree detects that limits on the others have no effect: the sibling without
+// a limit does not use what they give up. A slower disk is not mistaken for this:
+// there the others do not reach their limits.
 func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	m := l.memory[l.free]
 	if m == nil || !m.wanting {
@@ -202,9 +204,10 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	}
 }
 
-// refuted reports whether the sibling without a limit could use more after all: the
-// others took from it what they gained since it counts as saturated. What it had before
-// is the mean of several seconds, for one that calls fsync works by fits and starts.
+// refuted reports whether the sibling without a limit could use more after all:
+// what the others gained since it counts as saturated, it lost. Its rate before is
+// the mean of several seconds, because a sibling that calls fsync does I/O in
+// bursts.
 func (l *LimitLaw) refuted(active []limitedSibling) bool {
 	if l.freeSeconds < limitMeanSeconds {
 		return false
@@ -214,8 +217,8 @@ func (l *LimitLaw) refuted(active []limitedSibling) bool {
 	return gained > refuteGain*l.othersRate && l.freeRate-free > refutePart*gained
 }
 
-// othersThrottled reports whether all that want more, besides the one without a
-// limit, run into their limits.
+// othersThrottled reports whether all other siblings that want more reach their
+// limits.
 func (l *LimitLaw) othersThrottled(active []limitedSibling) bool {
 	for _, s := range active {
 		if s.o.ID != l.free && s.m.wanting && !s.throttled() {
@@ -225,8 +228,9 @@ func (l *LimitLaw) othersThrottled(active []limitedSibling) bool {
 	return true
 }
 
-// spare is what the disk can do beyond what it did, in bytes per second, because the
-// sibling without a limit uses no more. It is negative while that sibling loses.
+// spare is what the disk can do beyond its current throughput, in bytes per second,
+// because the sibling without a limit can use no more. It is negative while that
+// sibling loses.
 func (l *LimitLaw) spare(total float64, active []limitedSibling) float64 {
 	m := l.memory[l.free]
 	if m == nil || m.saturatedRate == 0 {
@@ -242,8 +246,8 @@ func (l *LimitLaw) spare(total float64, active []limitedSibling) float64 {
 	return spare
 }
 
-// observe takes the step into the memories and returns the active siblings by
-// their names.
+// observe enters the step in the memories and returns the active siblings, sorted
+// by name.
 func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []limitedSibling) {
 	known := make(map[string]*limitMemory, len(siblings))
 	var ideals, total float64
@@ -273,14 +277,14 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 	return active
 }
 
-// want judges whether a sibling could use more than it has: it runs into its
-// limit, or waits nearly all the time for the disk: for requests of its own or, if it
-// calls fsync, for commits.
+// want judges whether a sibling could use more than it has: it reaches its limit,
+// or it waits for the disk nearly all the time. It waits for its own requests or,
+// if it calls fsync, for commits.
 func (m *limitMemory) want(o Observation, seconds float64) {
 	busy := 0.0
 	m.idleSeconds += seconds
 	if o.measured() && o.BusySeconds > 0 {
-		// What ended now may have waited since the last one ended.
+		// A request that ended now may have waited since the last one ended.
 		busy = math.Min(o.BusySeconds, m.idleSeconds)
 		m.idleSeconds = 0
 	}
@@ -288,7 +292,7 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 		m.unsyncedSeconds = 0
 	}
 	if o.CommitSeconds > 0 && m.unsyncedSeconds < windowSeconds {
-		// Both at once count once.
+		// Time with both counts once.
 		busy = math.Max(busy, math.Min(busy+o.CommitSeconds, seconds))
 	}
 	m.busy.add(busy, seconds, nowSeconds)
@@ -303,15 +307,16 @@ func (m *limitMemory) want(o Observation, seconds float64) {
 	}
 }
 
-// divide says what each sibling should be charged for in the coming step: who
-// can use its share, as much as makes it come out right; who cannot, its share.
+// divide returns the charged I/O that each sibling should have in the coming step.
+// A sibling that can use its share gets what corrects its debts; another gets its
+// share.
 func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float64) {
 	var lately, now float64
 	for _, s := range active {
 		lately += s.charged.rate() + s.hidden.rate()
 		now += s.m.now.rate() + s.hidden.rate()
 	}
-	total = math.Max(lately, now) // the disk gave it, so it can
+	total = math.Max(lately, now) // the disk's throughput was enough for it
 	total += l.spare(total, active)
 	configured := make([]claim, len(active))
 	usable := make([]claim, len(active))
@@ -335,11 +340,11 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float
 	return total
 }
 
-// choose picks the sibling without a limit: the one that has least of what is
-// due to it. It stays that, for one with a deep queue takes the disk when its
-// limit ends, unless it could not use more or another has still less although it
-// does not run into its limit. One that is held at the least already has too much: it
-// is chosen only if no other wants more.
+// choose returns the sibling without a limit: the one that lacks most of its due.
+// The choice stays, because a sibling with a deep queue takes the disk when its
+// limit ends. It changes if the sibling could not use more, or if another lacks
+// still more although it does not reach its limit. A sibling that is held at the
+// least already has too much: it is chosen only if no other wants more.
 func (l *LimitLaw) choose(total float64, wanting []limitedSibling) {
 	lacking := slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool { return s.floored })
 	if len(lacking) > 0 {
@@ -356,19 +361,19 @@ func (l *LimitLaw) choose(total float64, wanting []limitedSibling) {
 	l.free = slices.MaxFunc(wanting, func(a, b limitedSibling) int { return cmp.Compare(a.lack(), b.lack()) }).o.ID
 }
 
-// lack is what is missing to it of what is due to it, in bytes per second. One that
-// works by fits and starts, as one that calls fsync does, has it if it has it now or in
-// the mean.
+// lack is the part of its due that it does not get, in bytes per second. A sibling
+// that does I/O in bursts, as one that calls fsync does, has its due if it has it
+// now or in the mean.
 func (s limitedSibling) lack() float64 {
 	return math.Min(s.want, s.most()) - math.Max(s.m.now.rate(), s.charged.rate())
 }
 
-// throttled reports whether it runs into its limit.
+// throttled reports whether it reaches its limit.
 func (s limitedSibling) throttled() bool {
 	return s.m.limit > 0 && s.m.now.rate() >= throttledPart*s.m.limit
 }
 
-// most is what it can use, in bytes per second.
+// most is the most that it can use, in bytes per second.
 func (s limitedSibling) most() float64 {
 	if s.m.demand > 0 {
 		return s.m.demand

@@ -17,7 +17,7 @@ import (
 // BusyError says that another process controls the device.
 type BusyError struct {
 	Device string
-	// PID of the other process; 0 where it is not known.
+	// PID is the other process; 0 if not known.
 	PID int
 }
 
@@ -28,22 +28,23 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("cannot control %s: process %d controls it already; stop it first: kill %d", e.Device, e.PID, e.PID)
 }
 
-// Lock is held by the one process that controls a device. The kernel takes it
-// back when the process dies, however it dies.
+// Lock is held by the one process that controls a device. The kernel releases it
+// when the process dies.
 type Lock struct {
 	state *os.File
 	disk  *filelock.Lock
 }
 
-// AcquireLock takes the locks of a device. There are two: a file in the state
-// directory, which protects the state, and, where deviceDir (the disk's
-// directory in sysfs) is not empty, a file in /run/daybook/locks, so that two
-// processes with different state directories exclude each other too. That one
-// is named after the disk's sequence number: a device's name can be another
-// disk's by tomorrow. Only root can open either. Earlier versions locked
-// deviceDir itself, which every user can: that lock is held as well, and
-// respected only if it is a Daybook's. The error is a *BusyError if another
-// process holds one.
+// AcquireLock takes the two locks of a device. One is a file in the state
+// directory, which protects the state. The other one is a file in
+// /run/daybook/locks, so that processes with different state directories exclude
+// each other, too. It is taken if deviceDir, the disk's directory in sysfs, is not
+// empty. Its name has the disk's sequence number, because another disk can get the
+// device's name later. Only root can open either.
+//
+// Earlier versions locked deviceDir itself, which every user can do. That lock is
+// taken, too; it is respected only if a Daybook holds it. If another process holds
+// one of the locks, the error is a *BusyError.
 func AcquireLock(stateDir, device, deviceDir string) (*Lock, error) {
 	if err := checkDevice(device); err != nil {
 		return nil, err
@@ -70,8 +71,8 @@ func AcquireLock(stateDir, device, deviceDir string) (*Lock, error) {
 	return nil, fmt.Errorf("cannot lock %s: %w", device, err)
 }
 
-// takeState locks a file of the state directory. It stays: earlier versions,
-// which would not notice its removal, lock it too.
+// takeState locks a file of the state directory. The file is never removed: earlier
+// versions lock it, too, and would not notice its removal.
 func (l *Lock) takeState(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -96,7 +97,7 @@ func (l *Lock) takeState(path string) error {
 	return nil
 }
 
-// takeDisk takes the disk's lock of the whole host.
+// takeDisk takes the lock of the disk that all processes of the host share.
 func (l *Lock) takeDisk(deviceDir string) error {
 	name, err := diskLockName(deviceDir)
 	if err != nil {
@@ -110,9 +111,9 @@ func (l *Lock) takeDisk(deviceDir string) error {
 	return err
 }
 
-// diskLockName distinguishes a disk from every other that the host has had since its
-// start. Kernels before 5.15 have no sequence numbers; there it is the device
-// number, which later disks get again.
+// diskLockName distinguishes a disk from every other disk since the start of the
+// host. Kernels before 5.15 have no sequence numbers; there it is the device
+// number, which another disk can get later.
 func diskLockName(deviceDir string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(deviceDir, "diskseq"))
 	if err == nil {
@@ -124,7 +125,7 @@ func diskLockName(deviceDir string) (string, error) {
 	return "disk-" + string(bytes.TrimSpace(text)), nil
 }
 
-// Release gives the locks back.
+// Release releases the locks.
 func (l *Lock) Release() {
 	l.disk.Release()
 	if l.state != nil {

@@ -15,64 +15,63 @@ type Disk struct {
 	Device, Dev string
 	// DeviceDir is for AcquireLock; DeviceDir(Device) on a real host.
 	DeviceDir string
-	// Present reports, by an error, that the disk is gone, or another one by
-	// now; nil: it never is.
+	// Present returns an error if the disk is gone, or is another one by now. nil
+	// means that it always exists.
 	Present func() error
 	Host    Host
-	// Carries reports whether a path is on the disk, also through a mapped device; nil:
-	// none is.
+	// Carries reports whether a path is on the disk, also through a mapped device.
+	// nil means that none is.
 	Carries func(path string) bool
-	// Reopen gives the disk anew after another scheduler was chosen for it; found are
-	// the weights that cgroups had under the one before. nil: nobody chooses another.
-	// The error wraps cgroup.ErrNoWeights where actuator is ActuatorWeights and the
-	// scheduler has none.
+	// Reopen opens the disk again after another scheduler was chosen for it. found
+	// are the weights that cgroups had under the scheduler before. nil means that
+	// the scheduler never changes. The error wraps cgroup.ErrNoWeights if actuator
+	// is ActuatorWeights and the scheduler has none.
 	Reopen func(actuator string, found map[string]uint64) (Disk, error)
 }
 
-// Options are what Run works with.
+// Options are the inputs of Run.
 type Options struct {
-	// Disks are controlled independently of each other, from one source.
+	// Disks are controlled independently of each other, with samples of one source.
 	Disks []Disk
-	// RunDir is where the state directory is noted for `daybook restore`;
-	// "": nowhere.
+	// RunDir is where the state directory is recorded for `daybook restore`; ""
+	// means nowhere.
 	RunDir string
 	Config Config
-	// OpenHost gives the files to recover an earlier run's state with; nil:
-	// the disk's Host serves.
+	// OpenHost opens the files with which an earlier run's state is restored; nil
+	// means the disk's Host.
 	OpenHost func(*State) (Host, error)
-	// OpenSource starts to measure the devices with the given interval: those
-	// of Disks that are still there, by Disk.Device. After a reload that changes
-	// the interval it is called again, while the source before is still open.
+	// OpenSource starts to measure the devices with the given interval: those of
+	// Disks that still exist, by Disk.Device. After a reload that changes the
+	// interval it is called again, while the source before is still open.
 	OpenSource func(devices []string, interval time.Duration) (account.Source, error)
-	// Name gives the name of the container whose topmost cgroup this is,
-	// else ""; it must be quick. nil: names come from the samples.
+	// Name returns the name of the container whose topmost cgroup this is, else "";
+	// it must be fast. nil means that names come from the samples.
 	Name func(cgroup string) string
-	// Reload asks for Load to be called and its Config to be used from now
-	// on; nil: never.
+	// Reload requests that Load is called and its Config used from now on; nil
+	// means never.
 	Reload <-chan os.Signal
 	Load   func() (Config, error)
-	// Accept is called with each Config that Load gave and that is used from now
-	// on, before anything else is done with it; nil: nobody. One that is
-	// refused has no effect.
+	// Accept is called with each valid Config from Load before it is used; nil
+	// means no call. A Config that Accept rejects has no effect.
 	Accept func(Config)
 	// DryRun: change nothing, keep no state, take no lock.
 	DryRun bool
-	// OnInterval is called with what was decided for a disk; nil: nothing is called.
+	// OnInterval is called with each decision about a disk; nil means no call.
 	OnInterval func(Decision)
 	// OnIdeals is called with the ideal weights of a disk's cgroups when they
-	// change; nil: nobody.
+	// change; nil means no call.
 	OnIdeals func(device string, ideals Ideals)
 	Log      *slog.Logger
 }
 
-// measured is what a source yielded.
+// measured is a result of a source.
 type measured struct {
 	sample account.Sample
 	err    error
 }
 
-// meter takes samples from a source, one for each time it is asked, so that the
-// next interval begins with the weights that the last one led to.
+// meter takes samples from a source, one for each request, so that the next
+// interval begins with the weights that follow from the last one.
 type meter struct {
 	wanted  chan struct{}
 	samples chan measured
@@ -107,15 +106,16 @@ func startMeter(ctx context.Context, source account.Source) *meter {
 	return m
 }
 
-// setInterval changes the interval of a source that can; not while a sample
-// is wanted.
+// setInterval changes the interval of a source that supports it. It must not be
+// called while a sample is requested.
 func (m *meter) setInterval(interval time.Duration) {
 	if source, ok := m.source.(interface{ SetInterval(time.Duration) }); ok {
 		source.SetInterval(interval)
 	}
 }
 
-// regroup notifies a source that accounts by the configuration that it changed.
+// regroup notifies a source whose accounts depend on the configuration that it
+// changed.
 func (m *meter) regroup() {
 	if source, ok := m.source.(interface{ Regroup() }); ok {
 		source.Regroup()

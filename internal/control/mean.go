@@ -2,12 +2,12 @@ package control
 
 import "math"
 
-// mean is a rate with fading memory: the ratio of two sums that fade alike,
-// and so without the bias toward zero that a plain moving average starts with,
-// and right for intervals of unequal length.
+// mean is an exponentially weighted rate: the ratio of two sums that decay alike.
+// So it has no bias toward zero at the start, unlike a plain moving average, and it
+// is right for intervals of unequal length.
 type mean struct{ bytes, seconds float64 }
 
-// add takes in an interval; what was before fades by 1/e in memorySeconds.
+// add enters an interval; the sums of before decay by 1/e in memorySeconds.
 func (m *mean) add(bytes, seconds, memorySeconds float64) {
 	fade := math.Exp(-seconds / memorySeconds)
 	m.bytes = m.bytes*fade + bytes

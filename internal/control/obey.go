@@ -4,27 +4,26 @@ import (
 	"math"
 )
 
-// How it is judged whether a scheduler follows its weights; docs/control.md
-// says how these were chosen.
+// How a scheduler is judged. docs/control-law.md says how these were chosen.
 const (
-	// judgeSeconds is the window over which it is judged: many slices.
+	// judgeSeconds is the length of a window: many slices.
 	judgeSeconds = 5.0
 	// verdictSeconds is how long all windows must agree.
 	verdictSeconds = 15.0
-	// backlog is the part of the time with a request outstanding from which a
-	// sibling always has work for the disk.
+	// backlog: a sibling with a request outstanding for this part of the time
+	// always has work for the disk.
 	backlog = 0.9
-	// knownPart is the least part of a window up to the end of a sibling's last
-	// request: from then on it is not known whether it waits or pauses. What others
-	// get if it pauses cannot look like ignored weights.
+	// knownPart is the least part of a window before the end of a sibling's last
+	// request. After that end it is not known whether the sibling waits or pauses.
+	// So that what others get during a pause does not look like ignored weights,
+	// the rest of the window may not be longer.
 	knownPart = 0.6
-	// ignoredRatio and followedRatio bound the bytes per weight of the sibling
-	// that got most by those of the one that got least. In between is no
-	// evidence.
+	// ignoredRatio and followedRatio are bounds for the ratio of the most to the
+	// least bytes per weight. A ratio between them is no evidence.
 	ignoredRatio, followedRatio = 1.5, 1.3
 )
 
-// verdict is what a window says of a scheduler.
+// verdict is the result of a window.
 type verdict int
 
 const (
@@ -33,15 +32,15 @@ const (
 	ignores
 )
 
-// obedience compares what siblings were charged with the weights in force.
-// Only those count that had a request outstanding all the time, also while none
-// was served: one that does not use its share leaves it to the others, and hidden
-// I/O is not charged to anybody's weight.
+// obedience compares what siblings were charged with the weights in force. Only
+// siblings that had a request outstanding all the time count, also while none was
+// served. A sibling that does not use its share leaves it to the others. Hidden I/O
+// does not count.
 type obedience struct {
 	seconds float64
 	members map[string]*competitor
-	// ratio is the latest window's ratio of the most to the least bytes per
-	// weight, and who they were.
+	// ratio is the ratio of the most to the least bytes per weight in the latest
+	// window, with the siblings' names.
 	ratio       float64
 	most, least string
 }
@@ -49,16 +48,16 @@ type obedience struct {
 // competitor is one sibling in the window.
 type competitor struct {
 	seconds, bytes, weight, busySeconds float64
-	// quietSeconds is the time since one of its requests ended, quietBefore what that
-	// was when the window began. The time that a request was outstanding is known
-	// when it ends.
+	// quietSeconds is the time since one of its requests ended, and quietBefore the
+	// same at the start of the window. The time that a request was outstanding
+	// becomes known when it ends.
 	quietSeconds, quietBefore float64
-	// unmeasured: a step was no measurement.
+	// unmeasured means that a step was no measurement.
 	unmeasured bool
 }
 
-// known is the time, in seconds, of which it is known whether it had a request
-// outstanding: from the end of one of its requests to that of its last one.
+// known is the time for which it is known whether it had a request outstanding, in
+// seconds: from the end of one of its requests to that of its last one.
 func (m *competitor) known() float64 { return m.quietBefore + m.seconds - m.quietSeconds }
 
 // competes reports whether it had a request outstanding all the time.
@@ -66,10 +65,11 @@ func (m *competitor) competes() bool {
 	return !m.unmeasured && m.weight > 0 && m.known() >= knownPart*m.seconds && m.busySeconds >= backlog*m.known()
 }
 
-// perWeight is the bytes per second that it was charged for its weight.
+// perWeight is the bytes per second that it was charged, for each unit of its
+// weight.
 func (m *competitor) perWeight() float64 { return m.bytes / m.known() / (m.weight / m.seconds) }
 
-// add takes in a step, and says what the window came to if that ended it.
+// add enters a step, and returns the result of the window if the step ended it.
 func (w *obedience) add(seconds float64, siblings []Observation) (verdict, bool) {
 	if !(seconds > 0) || math.IsInf(seconds, 0) {
 		return noEvidence, false
@@ -92,7 +92,7 @@ func (w *obedience) add(seconds float64, siblings []Observation) (verdict, bool)
 		m.weight += o.Weight * seconds
 		m.quietSeconds += seconds
 		if o.BusySeconds > 0 {
-			// Several cgroups of one sibling are added up.
+			// Several cgroups of one sibling are summed.
 			m.busySeconds += math.Min(o.BusySeconds, m.quietSeconds)
 			m.quietSeconds = 0
 		}
@@ -115,7 +115,7 @@ func (w *obedience) add(seconds float64, siblings []Observation) (verdict, bool)
 func (w *obedience) judge() verdict {
 	most, least, competing := math.Inf(-1), math.Inf(1), 0
 	for id, m := range w.members {
-		// One that came during the window is looked at in the next.
+		// A sibling that appeared during the window counts in the next.
 		if m.seconds < w.seconds*0.99 || !m.competes() {
 			continue
 		}
@@ -141,15 +141,16 @@ func (w *obedience) judge() verdict {
 	return noEvidence
 }
 
-// trust adds up verdicts of all groups on a disk.
+// trust combines the verdicts of all groups on a disk.
 type trust struct {
-	// ignored: the scheduler does not follow its weights.
+	// ignored means that the scheduler does not follow its weights.
 	ignored bool
-	// ignoredSeconds and followedSeconds are how long the windows have said so.
+	// ignoredSeconds and followedSeconds are how long the windows have had that
+	// result.
 	ignoredSeconds, followedSeconds float64
 }
 
-// take adds a window's verdict, and reports whether ignored changed.
+// take enters a window's verdict, and reports whether ignored changed.
 func (t *trust) take(v verdict, seconds float64) (changed bool) {
 	switch v {
 	case ignores:
@@ -171,5 +172,5 @@ func (t *trust) take(v verdict, seconds float64) (changed bool) {
 	return was != t.ignored
 }
 
-// restart forgets the windows, not the verdict.
+// restart deletes the windows, and keeps the verdict.
 func (t *trust) restart() { t.ignoredSeconds, t.followedSeconds = 0, 0 }

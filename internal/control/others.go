@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// recheckDelay is the time between two looks at a changed weight: to restore a BFQ
-// weight on one disk, the weights on the other disks are taken away and written
-// again (see cgroup.Weights.Restore).
+// recheckDelay is the time between two reads of a changed weight. While a BFQ
+// weight on one disk is restored, the weights on the other disks are missing for a
+// moment (see cgroup.Weights.Restore).
 const recheckDelay = 20 * time.Millisecond
 
-// youthTime is how long after a cgroup's appearance a weight is one that it was
-// made with: a runtime makes the cgroup first and writes its weight then.
+// youthTime is how long after a cgroup's appearance a weight belongs to its
+// creation: a runtime makes the cgroup first and writes its weight then.
 const youthTime = 10 * time.Second
 
 // lookForChanges compares the weight of every controlled cgroup with what was
-// written last. A weight that another program changed is not written over: it
+// written last. A weight that another program changed is not overwritten: it
 // becomes the original and the ideal.
 func (c *Controller) lookForChanges() {
 	changed := map[*governed]Setting{}
@@ -37,7 +37,7 @@ func (c *Controller) lookForChanges() {
 	}
 	time.Sleep(recheckDelay)
 	for g := range changed {
-		c.settled(g)
+		c.awaitSettled(g)
 		now, err := c.host.Weights.Get(g.Cgroup)
 		if err != nil || now == g.expected {
 			delete(changed, g)
@@ -50,7 +50,7 @@ func (c *Controller) lookForChanges() {
 		for g, now := range changed {
 			g.expected, g.ideal = now, 0
 		}
-		// The tunables went with the scheduler, too.
+		// The change of the scheduler reset the tunables, too.
 		if err := c.holdTunables(); err != nil {
 			c.log.Error("cannot set the tunables of the new scheduler", "device", c.disk.Device, "error", err)
 		}
@@ -64,8 +64,8 @@ func (c *Controller) lookForChanges() {
 }
 
 // lostWithScheduler reports whether weights changed only because the disk's
-// scheduler was chosen again: it took the weights on this disk with it, those
-// of all cgroups at once, and nobody chose others.
+// scheduler was chosen again. That removes the weights on this disk from all
+// cgroups at once, and no program chose others.
 func (c *Controller) lostWithScheduler(changed map[*governed]Setting) bool {
 	for g, now := range changed {
 		if g.expected.Device == 0 || now != (Setting{Default: g.expected.Default}) {
@@ -86,8 +86,8 @@ func (c *Controller) lostWithScheduler(changed map[*governed]Setting) bool {
 	return withOwn > 1 && len(changed) == withOwn
 }
 
-// adopt takes a setting that another program made as the original, to stay in
-// the end, and as the ideal until the configuration is read again.
+// adopt makes a setting of another program the original, which stays after the end,
+// and the ideal until the configuration is read again.
 func (c *Controller) adopt(g *governed, now Setting) error {
 	g.changed, g.before = true, g.expected.Effective()
 	original := g.Weight
@@ -113,20 +113,21 @@ func (c *Controller) adopt(g *governed, now Setting) error {
 	}
 	g.chosen = true
 	if g.reported != g.Weight {
-		c.log.Warn("another program changed the weight; it is the ideal from now on, and stays in the end", "cgroup", g.Cgroup,
+		c.log.Warn("another program changed the weight; it is the ideal from now on, and stays after the end", "cgroup", g.Cgroup,
 			"weight", g.Weight.Effective(), "before", expected.Effective())
 		g.reported = g.Weight
 	}
 	return nil
 }
 
-// lastWritten is what the cgroup's files say if nobody else wrote to them.
+// lastWritten is the content of the cgroup's files if no other program wrote to
+// them.
 func (g *governed) lastWritten() written {
 	return written{Setting: g.expected, Intended: g.expected.Effective(), Limit: g.limit, IntendedLimit: g.intended, unitWeights: g.units}
 }
 
-// note records what is about to be written to a cgroup. Without it a restore
-// could not distinguish it from what another program wrote.
+// note records what will be written to a cgroup. Without it a restore could not
+// distinguish it from what another program wrote.
 func (c *Controller) note(g *governed, w written) error {
 	if c.written == nil {
 		return nil // a dry run
@@ -134,8 +135,8 @@ func (c *Controller) note(g *governed, w written) error {
 	return c.written.note(g.ID, w)
 }
 
-// setWeight writes a weight and takes what the files then say as expected,
-// unless another program was faster.
+// setWeight writes a weight. It expects what the files contain then, unless another
+// program changed them meanwhile.
 func (c *Controller) setWeight(g *governed, weight uint64) error {
 	byUnit := c.byUnit(g)
 	if byUnit {

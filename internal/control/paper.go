@@ -6,19 +6,18 @@ package control
 //	S   = sum_k (J_k + (i_k / m'_k) C'_k)
 //	I_n = i_n / sum_k i_k
 //
-// and m_n = i_n where C'_n = 0, clamped to the range of the weight file. It
-// answers one interval with the whole correction and remembers nothing, so it
-// follows noise as it follows load; it is kept as the paper's own, and for
-// comparison with [Feedback].
+// and m_n = i_n where C'_n = 0, clamped to the range of the weight file. It corrects
+// the whole error of one interval at once, so it follows noise as well as load.
+// It is kept because it is the paper's, and for comparison with [Feedback].
 type Paper struct{ weights Range }
 
-// NewPaper makes the law for weight files of that range.
+// NewPaper returns the law for weight files of that range.
 func NewPaper(r Range) *Paper { return &Paper{weights: r} }
 
 // Name is "paper".
 func (p *Paper) Name() string { return PaperLaw }
 
-// Next implements Law; seconds does not matter to this law.
+// Next implements Law; this law does not use seconds.
 func (p *Paper) Next(_ float64, siblings []Observation) []float64 {
 	var total, ideals float64 // S, and the sum of i
 	for _, o := range siblings {

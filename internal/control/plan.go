@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Unit is a cgroup whose share is enforced: a container, or a plain cgroup
-// that the configuration names.
+// Unit is a cgroup whose share is enforced: a container, or a plain cgroup that the
+// configuration names.
 type Unit struct {
 	// Cgroup is its clean, absolute path; never "/".
 	Cgroup string
-	// Configured is the weight the configuration gives it; 0: none.
+	// Configured is the weight in the configuration; 0 for none.
 	Configured uint64
-	// Found is the weight it had before Daybook; used where none is
+	// Found is the weight before Daybook changed it; it is used if none is
 	// configured.
 	Found uint64
 }
@@ -31,8 +31,7 @@ func (u Unit) ideal() uint64 {
 // Member is one cgroup of a Group: a unit, or an ancestor of units.
 type Member struct {
 	Cgroup string
-	// Ideal is the ideal weight, as it is written when nothing is to be
-	// corrected.
+	// Ideal is the ideal weight, as it is written when no correction is needed.
 	Ideal uint64
 	// Units are the units at or below the cgroup.
 	Units []string
@@ -45,21 +44,21 @@ type Group struct {
 	Parent string
 	// Members are sorted by path.
 	Members []Member
-	// Scale is the factor by which the ideal weights were multiplied
-	// because weights are integers; 1 usually.
+	// Scale is the factor by which the ideal weights were multiplied because
+	// weights are integers; usually 1.
 	Scale uint64
 }
 
-// Branch gives the weight of a cgroup that is not a unit but holds several;
-// configured: by the configuration, else the weight found.
+// Branch returns the weight of a cgroup that is not a unit but holds several.
+// configured means that it is from the configuration, and not the weight found.
 type Branch func(cgroup string) (weight uint64, configured bool)
 
-// Plan finds the levels at which the units meet. Units with one parent are a
-// group. Where units have unlike parents, their shares are decided between the
-// ancestors that are siblings, so these are a group too: such an ancestor's
-// ideal is its own configured weight, else the sum of its units' if one of
-// them is configured, else its weight as found. notes say what the operator
-// should know about the plan.
+// Plan finds the levels at which the units compete. Units with one parent are a
+// group. If units have different parents, their shares are decided between the
+// ancestors that are siblings, so these are a group, too. The ideal of such an
+// ancestor is its own configured weight, else the sum of its units' if one of them
+// is configured, else its weight as found. notes are messages for the operator
+// about the plan.
 func Plan(units []Unit, branch Branch, r Range) (groups []Group, notes []string) {
 	root := &node{path: "/"}
 	for n := range units {
@@ -122,8 +121,8 @@ func (n *node) walk(visit func(*node)) {
 	}
 }
 
-// members are the children that compete here for enforced shares: all where
-// there are several, the only one if it is itself a unit.
+// members are the children that compete here for enforced shares: all if there are
+// several, and the only one if it is itself a unit.
 func (n *node) members() []*node {
 	children := n.sorted()
 	if len(children) == 1 && children[0].unit == nil {
@@ -164,7 +163,7 @@ func (n *node) branchIdeal(branch Branch) (weight uint64, why string) {
 	return found, fmt.Sprintf("its weight as found, %d, governs all of them together", found)
 }
 
-// scale fits the ideals to what a weight file can say.
+// scale changes the ideals to weights that a weight file can hold.
 func (g *Group) scale(r Range) (notes []string) {
 	ideals := make([]uint64, len(g.Members))
 	var greatest uint64

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Quantize rounds weights to integers of the range so that their sum is kept
-// (largest remainder first; between equals the lesser ID first).
+// Quantize rounds weights to integers of the range so that their sum is kept. The
+// largest remainders are rounded up; of equal ones, that of the smallest ID first.
 func Quantize(weights []float64, ids []string, r Range) []uint64 {
 	rounded := make([]uint64, len(weights))
 	remainder := make([]float64, len(weights))
@@ -16,7 +16,7 @@ func Quantize(weights []float64, ids []string, r Range) []uint64 {
 	var whole uint64
 	for n, w := range weights {
 		w = r.clamp(w)
-		// A hair up, so that 69.999999999 of a computed 70 is 70.
+		// Slightly up, so that a computed 69.999999999 is 70.
 		rounded[n] = uint64(math.Floor(w + 1e-9))
 		remainder[n] = w - float64(rounded[n])
 		order[n] = n
@@ -42,8 +42,8 @@ func Quantize(weights []float64, ids []string, r Range) []uint64 {
 	return rounded
 }
 
-// finestSum is the sum of ideals below which one step of an integer weight is
-// more than a hundredth of the disk.
+// finestSum: if the sum of ideals is smaller, one step of an integer weight is more
+// than a hundredth of the disk.
 const finestSum = 100
 
 // Scale is the whole factor by which siblings' ideal weights are multiplied

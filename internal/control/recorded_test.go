@@ -58,8 +58,8 @@ type unrest struct {
 	turns, samples int
 }
 
-// settling is the number of samples before a law is judged.
-const settling = 12
+// warmUp is the number of samples before a law is judged.
+const warmUp = 12
 
 func unrestOn(t *testing.T, name, recording string, cgroups [2]string) (u unrest) {
 	t.Helper()
@@ -102,9 +102,9 @@ func unrestOn(t *testing.T, name, recording string, cgroups [2]string) (u unrest
 	if u.samples = len(weights); u.samples < 40 {
 		t.Fatalf("only %d samples", u.samples)
 	}
-	for n := settling; n < len(weights); n++ {
+	for n := warmUp; n < len(weights); n++ {
 		step, before := weights[n]-weights[n-1], weights[n-1]-weights[n-2]
-		u.moves += math.Abs(step) / float64(len(weights)-settling)
+		u.moves += math.Abs(step) / float64(len(weights)-warmUp)
 		if step*before < 0 && math.Min(math.Abs(step), math.Abs(before)) > 50 {
 			u.turns++
 		}

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// refresh looks which cgroups exist, plans anew, takes new ones into the state
-// and lets go of those that are no longer controlled. No weight is written but
-// to let go.
+// refresh lists the existing cgroups, plans again, saves new ones in the state, and
+// releases those that are no longer controlled. It writes no weight except to
+// release.
 func (c *Controller) refresh() error {
 	list, err := c.host.Cgroups.List()
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Controller) refresh() error {
 	}
 	if adopted > 0 {
 		if err := c.save(); err != nil {
-			// Not in the state, so not to be touched; the next interval
+			// It is not in the state and must not be changed; the next interval
 			// tries again.
 			for path, g := range found {
 				if c.cgroups[path] == g {
@@ -91,9 +91,10 @@ func (c *Controller) refresh() error {
 	return nil
 }
 
-// forgetVanished drops cgroups that are gone, or that another one of the same
-// path has replaced, and restores the weights of their units. Their part of the
-// state stays on disk until the next save: by its ID it harms no other.
+// forgetVanished drops cgroups that are gone, or that another one of the same path
+// has replaced, and restores the weights of their units. Their part of the state
+// stays on disk until the next save. It affects no other cgroup, because it has
+// their IDs.
 func (c *Controller) forgetVanished(exists map[string]uint64) {
 	for path, g := range c.cgroups {
 		if id, ok := exists[path]; !ok || id != g.ID {
@@ -120,9 +121,9 @@ func (c *Controller) forgetWritten(g *governed) {
 	}
 }
 
-// look gives what is known of a cgroup, reading its settings if it is new; nil
-// if it has vanished, has no weight, or has one that was its unit's before (see
-// outlive).
+// look returns what is known of a cgroup, and reads its settings if it is new. It
+// returns nil if the cgroup has vanished, has no weight, or still has the weight of
+// its unit's last cgroup (see outlive).
 func (c *Controller) look(path string, id uint64, found map[string]*governed) *governed {
 	if g := c.cgroups[path]; g != nil {
 		return g
@@ -153,7 +154,7 @@ func (c *Controller) look(path string, id uint64, found map[string]*governed) *g
 	return g
 }
 
-// letGo restores the cgroups that the plan no longer holds.
+// letGo restores the cgroups that the plan no longer contains.
 func (c *Controller) letGo(members map[string]bool) {
 	changed := false
 	for path, g := range c.cgroups {
@@ -197,8 +198,7 @@ func (c *Controller) report(notes []string) {
 	}
 }
 
-// complain logs an error about a cgroup once, and not at all if the cgroup has
-// merely vanished.
+// complain logs an error about a cgroup once, and never if the cgroup has vanished.
 func (c *Controller) complain(path, message string, err error) {
 	if errors.Is(err, ErrVanished) {
 		c.log.Debug("the cgroup is gone", "cgroup", path)

@@ -13,11 +13,12 @@ import (
 	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
-// DefaultRunDir is where running Daybooks say which state directory they use,
-// so that `daybook restore` finds it. It lasts as long as cgroups do.
+// DefaultRunDir is where running Daybooks record which state directory they use, so
+// that `daybook restore` finds it. It is lost at a restart of the host, as cgroups
+// are.
 const DefaultRunDir = "/run/daybook"
 
-// rememberStateDir notes the state directory of a device.
+// rememberStateDir records the state directory of a device.
 func rememberStateDir(runDir, device, stateDir string) error {
 	if err := os.MkdirAll(runDir, 0o755); err != nil {
 		return fmt.Errorf("cannot note the state directory: %w", err)
@@ -29,19 +30,19 @@ func rememberStateDir(runDir, device, stateDir string) error {
 }
 
 func forgetStateDir(runDir, device string) {
-	// What is left over is harmless: the directory then has no state.
+	// A record that is left is harmless: its directory then has no state.
 	_ = os.Remove(filepath.Join(runDir, "control-"+device))
 }
 
-// RememberedStateDirs lists the state directories noted in runDir, sorted.
-// Notes that no Daybook wrote are left out.
+// RememberedStateDirs lists the state directories recorded in runDir, sorted. It
+// leaves out records that no Daybook wrote.
 func RememberedStateDirs(runDir string) ([]string, error) {
 	entries, err := os.ReadDir(runDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the noted state directories: %w", err)
+		return nil, fmt.Errorf("cannot read the recorded state directories: %w", err)
 	}
 	var dirs []string
 	for _, entry := range entries {

@@ -10,36 +10,37 @@ import (
 	"strings"
 )
 
-// Outcome is what came of putting a device's settings back. Lists are of
-// cgroup paths, sorted.
+// Outcome is the result of restoring a device's settings. Lists are of cgroup
+// paths, sorted.
 type Outcome struct {
 	Device string `json:"device"`
 	// Restored have their original settings again.
 	Restored []string `json:"restored"`
-	// Vanished are gone, Replaced were created again at the same path since:
-	// there was nothing of theirs to restore.
+	// Vanished are gone. Replaced were created again at the same path since.
+	// Neither had anything to restore.
 	Vanished []string `json:"vanished"`
 	Replaced []string `json:"replaced"`
-	// Kept have a weight or limit that another program chose meanwhile; it
-	// was left as it is.
+	// Kept have a weight or limit that another program chose meanwhile. It was not
+	// changed.
 	Kept []string `json:"kept"`
-	// Failed could not be restored; the state is kept for another try.
+	// Failed could not be restored; they stay in the state for another try.
 	Failed []string `json:"failed"`
 	// Tunables of the scheduler that have their original value again.
 	Tunables []string `json:"tunables"`
-	// Rebooted: the host was restarted since, so all was reset anyway.
+	// Rebooted means that the host was restarted since, which reset all settings.
 	Rebooted bool `json:"rebooted"`
 }
 
-// newOutcome has lists that are empty and not nil: in JSON they are lists, too.
+// newOutcome has lists that are empty and not nil, so that they are lists in JSON,
+// too.
 func newOutcome(device string) Outcome {
 	return Outcome{Device: device, Restored: []string{}, Vanished: []string{}, Replaced: []string{},
 		Kept: []string{}, Failed: []string{}, Tunables: []string{}}
 }
 
-// putBack restores what the state says, but for what another program changed
-// since, and returns what is still to be done, nil if nothing. last has what
-// Daybook wrote, by cgroup ID; nil: not known, everything is restored.
+// putBack restores the settings in the state, except those that another program
+// changed since. It returns what is still to be done, nil if nothing. last has what
+// Daybook wrote, by cgroup ID; nil means not known: then it restores all.
 func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (outcome Outcome, left *State, err error) {
 	outcome = newOutcome(s.Device)
 	rest := *s
@@ -81,8 +82,8 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 
 var errReplaced = errors.New("another cgroup has the path now")
 
-// switched reports whether the disk is gone or has another scheduler: the
-// weights on this disk went with it, and no other program took them away.
+// switched reports whether the disk is gone or has another scheduler. Then the
+// weights on this disk are gone with it, and no other program removed them.
 func (s *State) switched(host Host) bool {
 	if s.Scheduler == "" {
 		return false
@@ -94,8 +95,8 @@ func (s *State) switched(host Host) bool {
 	return err != nil || scheduler != s.Scheduler
 }
 
-// lastWritten is what was written last to the cgroup, nil if that is not known.
-// A cgroup without a record was never written to.
+// lastWritten is what was written last to the cgroup; nil if that is not known. A
+// cgroup without a record was never written to.
 func (c CgroupState) lastWritten(last map[uint64]written) *written {
 	if last == nil {
 		return nil
@@ -107,9 +108,9 @@ func (c CgroupState) lastWritten(last map[uint64]written) *written {
 	return &w
 }
 
-// putBack restores one cgroup. What another program wrote since last was is
-// kept as it is. switched: the disk has another scheduler, which may have taken the
-// weight file with it.
+// putBack restores one cgroup. It keeps what another program wrote since last.
+// switched means that the disk has another scheduler. The change may have removed
+// the weight file.
 func (c CgroupState) putBack(host Host, device string, last *written, switched bool) (kept bool, err error) {
 	id, err := host.Cgroups.ID(c.Cgroup)
 	if err == nil && id != c.ID {
@@ -128,9 +129,9 @@ func (c CgroupState) putBack(host Host, device string, last *written, switched b
 	case errors.Is(err, ErrVanished) || errors.Is(err, errRange):
 		return false, err
 	case switched && errors.Is(err, fs.ErrNotExist):
-		err = nil // as when the module of the scheduler is removed: no weight is left to restore
+		err = nil // for example the module of the scheduler was removed: no weight is left to restore
 	}
-	// One may work where the other does not: try both.
+	// One may succeed where the other fails: try both.
 	if (c.Limited || c.WriteBytesPerSecond != 0) && host.Limits != nil {
 		limitKept, limitErr := c.putBackLimit(host, last)
 		kept, err = kept || limitKept, errors.Join(err, limitErr)
@@ -141,7 +142,7 @@ func (c CgroupState) putBack(host Host, device string, last *written, switched b
 	return kept, nil
 }
 
-// errRange: the weight file does not take what the state says.
+// errRange means that the weight file does not accept the weight in the state.
 var errRange = errors.New("beyond the range of the weight file")
 
 func (c CgroupState) putBackWeight(host Host, last *written) (kept bool, err error) {
@@ -155,13 +156,13 @@ func (c CgroupState) putBackWeight(host Host, last *written) (kept bool, err err
 		}
 		setting = last.merge(c.Weight, now)
 	}
-	// The range is the weight file's, known only here.
+	// The range of the weight file is known only here.
 	r := host.Weights.Range()
 	if !r.Holds(setting.Default) || setting.Device != 0 && !r.Holds(setting.Device) {
 		return false, fmt.Errorf("cannot restore weight %d (device: %d) of cgroup %s: %w: %s takes %d to %d; set it by hand",
 			setting.Default, setting.Device, c.Cgroup, errRange, host.Weights.File(), r.Min, r.Max)
 	}
-	// The unit first: systemd then writes to the files.
+	// The unit comes first: systemd then writes to the files.
 	unitKept, unitRestored, unitErr := c.putBackUnit(host.Units, last)
 	if kept = unitKept || setting != c.Weight; kept && setting == now && !unitRestored {
 		return kept, unitErr
@@ -206,7 +207,7 @@ func (s *State) putBackTunables(host Host, outcome *Outcome, log *slog.Logger) e
 		return fmt.Errorf("cannot restore the tunables of %s: %w", s.Device, err)
 	}
 	if scheduler != s.Scheduler {
-		return nil // they went with the scheduler
+		return nil // the change of the scheduler reset them
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(s.Tunables)) {
@@ -229,8 +230,8 @@ func (s *State) putBackTunables(host Host, outcome *Outcome, log *slog.Logger) e
 	return errors.Join(errs...)
 }
 
-// recoverState puts back what an earlier run left; the lock must be held. ok
-// is false if there was nothing.
+// recoverState restores what an earlier run changed and did not restore; the lock
+// must be held. ok is false if there was nothing.
 func recoverState(stateDir, device string, open func(*State) (Host, error), log *slog.Logger) (outcome Outcome, ok bool, err error) {
 	state, err := LoadState(stateDir, device)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -251,17 +252,17 @@ func recoverState(stateDir, device string, open func(*State) (Host, error), log 
 	}
 	outcome, left, err := state.putBack(host, readWritten(stateDir, device), log)
 	if left != nil {
-		// What is restored already must not be restored again over what
-		// someone chose since; if this cannot be saved, it will be.
+		// What is restored must not be restored again over a later choice of
+		// another program. If this save fails, it can be.
 		return outcome, true, errors.Join(err, left.Save(stateDir))
 	}
 	return outcome, true, state.Remove(stateDir)
 }
 
-// Restore puts back what a run that died left changed on one device, and
-// nothing if there is nothing (ok is false). It may be repeated. open gives
-// the host's files for a state; deviceDir is as in AcquireLock. The error is a
-// *BusyError while a process controls the device.
+// Restore restores what a killed run left changed on one device. ok is false if
+// there is nothing. It may be repeated. open opens the host's files for a state;
+// deviceDir is as in AcquireLock. While a process controls the device, the error is
+// a *BusyError.
 func Restore(stateDir, device, deviceDir string, open func(*State) (Host, error), log *slog.Logger) (outcome Outcome, ok bool, err error) {
 	lock, err := AcquireLock(stateDir, device, deviceDir)
 	if err != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// runner controls several disks from one source. Each has a Controller with a
-// law, a lock and a state of its own.
+// runner controls several disks from one source. Each has its own Controller, with
+// a law, a lock and a state.
 type runner struct {
 	options Options
 	config  Config
 	log     *slog.Logger
-	// live are the controllers whose disks are there.
+	// live are the controllers whose disks exist.
 	live []*Controller
 }
 
-// Run controls the disks until ctx ends or the source does, then puts all
-// settings back. It returns nil after either, else why it could not start or go
-// on. A disk that disappears ends its own control alone, until none is left.
+// Run controls the disks until ctx or the source ends. Then it restores all
+// settings and returns nil; otherwise it returns why it could not start or
+// continue. A disk that disappears ends only its own control, until none is left.
 func Run(ctx context.Context, options Options) (err error) {
 	r := &runner{options: options, config: options.Config, log: options.Log}
 	if r.log == nil {
@@ -31,7 +31,7 @@ func Run(ctx context.Context, options Options) (err error) {
 		r.options.Log = r.log
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
-	// Every disk is checked and locked before anything is changed on one.
+	// Check and lock every disk before changing anything on one.
 	for _, disk := range options.Disks {
 		c, err := start(r.options, disk)
 		if err != nil {
@@ -47,7 +47,7 @@ func Run(ctx context.Context, options Options) (err error) {
 	return r.loop(ctx)
 }
 
-// stop puts everything back, once, and says each time what came of it.
+// stop restores everything, once, and logs the result.
 func (r *runner) stop() error {
 	var errs []error
 	for _, c := range r.live {
@@ -64,7 +64,8 @@ func (r *runner) loop(ctx context.Context) error {
 	}
 	m := startMeter(ctx, source)
 	defer func() {
-		// First the settings, then the meter: it may take a while to end.
+		// Restore the settings first, because the meter may take a while to end.
+		// Run reports the error.
 		_ = r.stop() // Run reports it
 		r.closeMeter(m)
 	}()
@@ -112,8 +113,8 @@ func (r *runner) closeMeter(m *meter) {
 	}
 }
 
-// interval lets every controller answer a sample. The error says that no disk
-// is left.
+// interval passes a sample to every controller. The error means that no disk is
+// left.
 func (r *runner) interval(sample account.Sample) error {
 	if err := r.dropGone(); err != nil {
 		return err
@@ -138,8 +139,8 @@ func (r *runner) devices() []string {
 	return names
 }
 
-// dropGone ends the control of disks that are gone. The error says that no disk
-// is left.
+// dropGone ends the control of disks that are gone. The error means that no disk is
+// left.
 func (r *runner) dropGone() error {
 	for _, c := range slices.Clone(r.live) {
 		gone := c.present()
@@ -148,7 +149,7 @@ func (r *runner) dropGone() error {
 		}
 		r.log.Error("the disk is gone: its control ends", "device", c.disk.Device, "error", gone)
 		if err := c.stop(); err != nil {
-			r.log.Error("cannot put back all settings of the disk that is gone", "device", c.disk.Device, "error", err)
+			r.log.Error("cannot restore all settings of the disk that is gone", "device", c.disk.Device, "error", err)
 		}
 		r.live = slices.DeleteFunc(r.live, func(other *Controller) bool { return other == c })
 		if len(r.live) == 0 {
@@ -165,7 +166,8 @@ func (c *Controller) present() error {
 	return c.disk.Present()
 }
 
-// containersOf is the largest number that a sample has on one of the disks.
+// containersOf is the largest number of containers that a sample has on one of the
+// disks.
 func (r *runner) containersOf(sample account.Sample) int {
 	most := 0
 	for _, c := range r.live {
@@ -176,15 +178,16 @@ func (r *runner) containersOf(sample account.Sample) int {
 	return most
 }
 
-// reload reads the configuration again and reports whether it is used; a bad one
-// has no effect.
+// reload reads the configuration again and reports whether it is used; an invalid
+// one has no effect.
 func (r *runner) reload() bool {
 	if r.options.Load == nil {
 		return false
 	}
 	next, err := r.options.Load()
 	for _, c := range r.live {
-		// One that has stopped has no weights; it is opened again with the new configuration.
+		// A controller that has stopped has no weights; it is opened again with the
+		// new configuration.
 		if err == nil && !c.stopped {
 			err = next.CheckWeights(c.host.Weights.File(), c.host.Weights.Range())
 		}

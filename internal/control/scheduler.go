@@ -10,47 +10,49 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// schedulerTrust is what a controller knows of its disk's scheduler.
+// schedulerTrust records whether the disk's scheduler follows its weights.
 type schedulerTrust struct {
 	trust
-	// windows are by the group's parent. All end in the same step, so that one with
-	// no evidence does not interrupt another's: elapsedSeconds is how old they are.
+	// windows are by the group's parent. All end in the same step, so that a window
+	// without evidence does not interrupt another one. elapsedSeconds is their age.
 	windows        map[string]*obedience
 	elapsedSeconds float64
-	// verdict and seconds are those of the windows that ended in this interval,
-	// worst what the most telling of them said.
+	// verdict and seconds are those of the windows that ended in this interval;
+	// worst is the clearest of them.
 	verdict verdict
 	seconds float64
 	worst   *obedience
 	// control is what other programs see.
 	control account.Control
 
-	// limiting: limits hold the shares, and weights are the ideal ones.
+	// limiting means that limits enforce the shares, and the weights in force are
+	// the ideal ones.
 	limiting bool
-	// retrying: weights are in force though they were not followed before.
+	// retrying means that weights are in force although they were not followed
+	// before.
 	retrying bool
-	// waitSeconds is the time until the other of the two is tried, pauseSeconds
-	// how long limits are kept the next time.
+	// waitSeconds is the time until the other means is tried. pauseSeconds is how
+	// long limits are kept the next time.
 	waitSeconds, pauseSeconds float64
-	// limitedSeconds is how long limits have been in force; weightsRate and
-	// limitsRate are what the disk did under weights and under limits, for as
+	// limitedSeconds is how long limits have been in force. weightsRate and
+	// limitsRate are the disk's throughput under weights and under limits, with as
 	// many active containers.
 	limitedSeconds          float64
 	weightsRate, limitsRate mean
 	active                  int
 }
 
-// How limits and weights take turns where weights are not followed.
+// How limits and weights alternate if weights are not followed.
 const (
-	// firstPause is how long limits are kept before weights are tried again;
-	// each time that fails, twice as long, up to lastPause.
+	// firstPause is how long limits are kept before weights are tried again. It
+	// doubles each time that this fails, up to lastPause.
 	firstPause, lastPause = 120.0, 1800.0
 	// retrySeconds is how long weights must be ignored again to end the try.
 	retrySeconds = 10.0
-	// rateSeconds is the memory of what the disk did.
+	// rateSeconds is the time constant of the disk's throughput.
 	rateSeconds = 15.0
-	// costSeconds is how long limits are in force before their throughput is
-	// compared, and costPart of the throughput under weights is too little.
+	// costSeconds is how long limits are in force before the throughputs are
+	// compared. Less than costPart of the throughput under weights is too little.
 	costSeconds, costPart = 30.0, 0.5
 )
 
@@ -58,12 +60,12 @@ func (s *schedulerTrust) reset() {
 	*s = schedulerTrust{windows: map[string]*obedience{}, pauseSeconds: firstPause, control: account.Control{Actuator: account.ActuatorWeights}}
 }
 
-// observeScheduler takes one group's step in.
+// observeScheduler enters one group's step.
 func (c *Controller) observeScheduler(group Group, seconds float64, siblings []Observation) {
 	s := &c.scheduler
 	window := s.windows[group.Parent]
 	if window == nil {
-		window = &obedience{seconds: s.elapsedSeconds} // its members are looked at in the next one
+		window = &obedience{seconds: s.elapsedSeconds} // its members are observed in the next one
 		s.windows[group.Parent] = window
 	}
 	length := window.seconds + seconds
@@ -80,8 +82,8 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 	}
 }
 
-// judgeScheduler draws the conclusion from the groups' windows, after all of
-// them were observed, and chooses what holds the shares in the next step.
+// judgeScheduler draws the conclusion from the windows of all groups, and chooses
+// the means that enforces the shares in the next step.
 func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	s := &c.scheduler
 	if s.elapsedSeconds += seconds; s.elapsedSeconds >= judgeSeconds-seconds/2 {
@@ -103,7 +105,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	var bytes float64
 	active := 0
 	for _, group := range c.groups {
-		if group.Parent == c.groups[0].Parent { // the outermost: it holds the others
+		if group.Parent == c.groups[0].Parent { // the outermost group: it contains the others
 			for _, m := range group.Members {
 				bytes += float64(done[m.Cgroup].charged() + done[m.Cgroup].hidden)
 				if done[m.Cgroup].charged() > 0 {
@@ -134,19 +136,19 @@ func (s *schedulerTrust) actuator() string {
 	return account.ActuatorWeights
 }
 
-// canLimit reports whether limits may hold the shares.
+// canLimit reports whether limits may enforce the shares.
 func (c *Controller) canLimit() bool {
 	return c.host.Limits != nil && c.config.Actuator != ActuatorWeights
 }
 
-// mustLimit reports whether nothing else can.
+// mustLimit reports whether no other means can.
 func (c *Controller) mustLimit() bool {
 	return c.canLimit() && (c.host.Unweighted || c.config.Actuator == ActuatorLimits)
 }
 
-// chooseActuator changes from weights to limits while the scheduler does not
-// follow the weights, and tries weights again after ever longer pauses. bytes is
-// what the containers did in the step, active how many did something.
+// chooseActuator changes from weights to limits while the scheduler does not follow
+// the weights, and tries weights again after longer and longer pauses. bytes is the
+// I/O of the containers in the step, active the number of those with I/O.
 func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 	s := &c.scheduler
 	if c.mustLimit() || !c.canLimit() {
@@ -178,7 +180,7 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 		return
 	}
 	if s.limitedSeconds += seconds; active < s.active {
-		// Fewer of them do less, limited or not.
+		// Fewer containers do less I/O, with and without limits.
 		s.limitedSeconds, s.limitsRate = 0, mean{}
 	}
 	s.limitsRate.add(bytes, seconds, rateSeconds)
@@ -195,7 +197,7 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 	}
 }
 
-// useLimits changes what holds the shares from the next step on.
+// useLimits changes the means that enforces the shares, from the next step on.
 func (c *Controller) useLimits(limiting bool) {
 	s := &c.scheduler
 	s.limiting = limiting
@@ -241,10 +243,10 @@ func (c *Controller) steerByLimits(group Group, seconds float64, members []*gove
 	return decisions
 }
 
-// splitLimit divides a limit on reads and writes together by what was read and
-// written per second lately. Each may use what the other leaves, and has some room. What is
-// rare has no limit. Neither is below leastLimit: one large write would hold up a commit
-// of the journal for seconds.
+// splitLimit divides a limit on reads and writes together by the bytes read and
+// written per second lately. Each may use what the other leaves, and has some room.
+// Rare reads or writes have no limit. No limit is below leastLimit: one large write
+// would delay a commit of the journal for seconds.
 func splitLimit(limit, reads, writes float64) Limits {
 	if !(limit > 0) {
 		return Limits{}
@@ -264,18 +266,19 @@ func splitLimit(limit, reads, writes float64) Limits {
 	return Limits{Read: of(part), Write: of(1 - part)}
 }
 
-// advice is the setting that helps where weights are ignored, and its command.
+// advice is the setting that helps if weights are ignored, and its command.
 func (c *Controller) advice() string {
 	scheduler := ""
 	if c.host.Tunables != nil {
-		scheduler, _ = c.host.Tunables.Scheduler() // unknown: like any but BFQ
+		scheduler, _ = c.host.Tunables.Scheduler() // unknown: like any other than BFQ
 	}
 	if scheduler != blockdev.BFQ {
 		return "measure the disk, and give io.cost its model: docs/control.md has an example"
 	}
-	// Without idling BFQ forgets a reader of one request at a time between two.
+	// Without idling, BFQ does not remember a reader of one request at a time from
+	// one request to the next.
 	if idle, err := c.host.Tunables.Get(sliceIdle); err == nil && strings.TrimSpace(idle) == "0" {
-		return fmt.Sprintf("it is BFQ with slice_idle = 0; have its default back: echo 8 > /sys/block/%s/queue/iosched/slice_idle", c.disk.Device)
+		return fmt.Sprintf("it is BFQ with slice_idle = 0; restore its default: echo 8 > /sys/block/%s/queue/iosched/slice_idle", c.disk.Device)
 	}
 	if text, err := c.host.Tunables.Get(nrRequests); err == nil {
 		if requests, err := strconv.ParseUint(strings.TrimSpace(text), 10, 64); err == nil && requests < enoughRequests {
@@ -290,6 +293,6 @@ func (c *Controller) advice() string {
 				t.name, value, t.name, t.good, t.good, c.disk.Device, t.name)
 		}
 	}
-	return fmt.Sprintf("BFQ's tunables are as they should be; choose it anew, which makes it forget what it has learnt about the disk: cd /sys/block/%s/queue && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees; control then sets the tunables of its configuration",
+	return fmt.Sprintf("BFQ's tunables are as they should be; choose it again, so that it measures the disk again: cd /sys/block/%s/queue && echo none > scheduler && echo bfq > scheduler && echo 0 > iosched/low_latency && echo 1 > iosched/strict_guarantees; control then sets the tunables of its configuration",
 		c.disk.Device)
 }

@@ -21,22 +21,22 @@ import (
 	"github.com/daybook-project/daybook/internal/versioned"
 )
 
-// State is what was in force before Daybook changed anything on one device.
-// It is on disk before the first change and until all is put back.
+// State has the settings from before Daybook changed anything on one device. It is
+// on disk from before the first change until all is restored.
 type State struct {
 	// Version of the format; see StateVersion.
 	Version int `json:"version"`
-	// BootID is the boot the state belongs to: cgroups do not outlive it.
+	// BootID is the boot that the state belongs to: cgroups do not survive it.
 	BootID string `json:"boot_id"`
 	// Device is the disk's name in /sys/block, Dev its "major:minor".
 	Device string `json:"device"`
 	Dev    string `json:"dev"`
-	// WeightFile is the file the weights are of.
+	// WeightFile is the name of the weight file.
 	WeightFile string `json:"weight_file"`
-	// Tunables of the scheduler named Scheduler.
+	// Tunables are original values, of the scheduler named Scheduler.
 	Scheduler string            `json:"scheduler,omitempty"`
 	Tunables  map[string]string `json:"tunables,omitempty"`
-	// TunablesSet are the values that Daybook wrote, for those in Tunables.
+	// TunablesSet are the values that Daybook wrote, of those in Tunables.
 	TunablesSet map[string]string `json:"tunables_set,omitempty"`
 	// Configured: see Ideals.
 	Configured bool `json:"configured,omitempty"`
@@ -54,18 +54,19 @@ type CgroupState struct {
 	ID uint64 `json:"id"`
 	// Weight is the original weight.
 	Weight Setting `json:"weight"`
-	// SystemdUnit is the systemd unit whose own cgroup it is, "": none, and
-	// SystemdWeight the unit's original weight on this disk (IODeviceWeight=), 0: none.
+	// SystemdUnit is the systemd unit that owns the cgroup; "" means none.
+	// SystemdWeight is the unit's original weight on this disk (IODeviceWeight=); 0
+	// means none.
 	SystemdUnit   string `json:"systemd_unit,omitempty"`
 	SystemdWeight uint64 `json:"systemd_weight,omitempty"`
-	// WriteBytesPerSecond is the original write limit; 0: none, or, unless
+	// WriteBytesPerSecond is the original write limit. 0 means none, or, unless
 	// Limited, not changed.
 	WriteBytesPerSecond uint64 `json:"write_bytes_per_second,omitempty"`
-	// Limited: limits hold its share, or did; ReadBytesPerSecond is the
-	// original read limit then, 0: none.
+	// Limited means that limits enforce its share, or did. ReadBytesPerSecond is
+	// the original read limit then, 0 for none.
 	Limited            bool   `json:"limited,omitempty"`
 	ReadBytesPerSecond uint64 `json:"read_bytes_per_second,omitempty"`
-	// IdealWeight and Unit are its part of Ideals; 0: none.
+	// IdealWeight and Unit are its part of Ideals; 0 means none.
 	IdealWeight uint64 `json:"ideal_weight,omitempty"`
 	Unit        bool   `json:"unit,omitempty"`
 }
@@ -81,7 +82,7 @@ const (
 	maxUnitBytes   = 255
 )
 
-// StatePath is where the state of a device is kept.
+// StatePath is the path of the state of a device.
 func StatePath(stateDir, device string) string {
 	return filepath.Join(stateDir, "control-"+device+".json")
 }
@@ -106,9 +107,9 @@ func StateDevices(stateDir string) ([]string, error) {
 	return devices, nil
 }
 
-// LoadState reads and checks a device's state; fs.ErrNotExist if there is
-// none. A state that is damaged, or that no Daybook wrote, is refused as a
-// whole: nothing of it may be believed.
+// LoadState reads and checks a device's state; the error is fs.ErrNotExist if there
+// is none. A state that is damaged, or that Daybook did not write, is rejected
+// completely.
 func LoadState(stateDir, device string) (*State, error) {
 	name := StatePath(stateDir, device)
 	file, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
@@ -147,7 +148,7 @@ func parseState(text []byte) (*State, error) {
 	if err := versioned.CheckFormat(text, "version", StateVersion); err != nil {
 		return nil, err
 	}
-	// What a newer Daybook has added may be something to put back.
+	// What a newer Daybook has added may need to be restored.
 	state := new(State)
 	if err := versioned.DecodeStrict(text, state); err != nil {
 		if errors.Is(err, versioned.ErrNewer) || json.Valid(text) {
@@ -158,7 +159,7 @@ func parseState(text []byte) (*State, error) {
 	return state, state.check()
 }
 
-// check holds the invariants of a State; both writer and reader use it.
+// check checks the rules of a State; both writer and reader use it.
 func (s *State) check() error {
 	if s.Version != StateVersion {
 		return fmt.Errorf("its version is %d, want %d", s.Version, StateVersion)
@@ -169,7 +170,7 @@ func (s *State) check() error {
 	if _, err := blockdev.ParseDev(s.Dev); err != nil {
 		return err
 	}
-	if s.Scheduler != "" && checkDevice(s.Scheduler) != nil { // of the same letters
+	if s.Scheduler != "" && checkDevice(s.Scheduler) != nil { // it has the same letters
 		return fmt.Errorf("%.100q is no name of a scheduler", s.Scheduler)
 	}
 	if s.Actuator != "" && s.Actuator != account.ActuatorWeights && s.Actuator != account.ActuatorLimits {
@@ -207,7 +208,7 @@ func (s *State) check() error {
 	return nil
 }
 
-// checkCgroup admits only paths that lead to a cgroup below the root.
+// checkCgroup accepts only paths that lead to a cgroup below the root.
 func checkCgroup(cgroup string) error {
 	if len(cgroup) > maxPathBytes || !strings.HasPrefix(cgroup, "/") || cgroup == "/" ||
 		path.Clean(cgroup) != cgroup || strings.ContainsAny(cgroup, "\x00\n") {
@@ -216,7 +217,7 @@ func checkCgroup(cgroup string) error {
 	return nil
 }
 
-// checkUnit admits the names of units, and "".
+// checkUnit accepts the names of units, and "".
 func checkUnit(unit string) error {
 	if len(unit) > maxUnitBytes || strings.ContainsAny(unit, "/\x00\n") {
 		return fmt.Errorf("%.100q is no name of a unit", unit)
@@ -224,8 +225,8 @@ func checkUnit(unit string) error {
 	return nil
 }
 
-// checkDevice admits the names that sysfs gives to disks, and nothing that
-// could lead out of a directory.
+// checkDevice accepts the names that sysfs gives to disks, and nothing that could
+// lead out of a directory.
 func checkDevice(device string) error {
 	ok := device != "" && len(device) <= maxDeviceBytes && device[0] != '.'
 	for _, c := range device {
@@ -237,8 +238,8 @@ func checkDevice(device string) error {
 	return nil
 }
 
-// Save writes the state so that after any crash the file is the old one or the
-// new one, whole.
+// Save writes the state so that after any crash the file is the complete old one or
+// the complete new one.
 func (s *State) Save(stateDir string) error {
 	slices.SortFunc(s.Cgroups, func(a, b CgroupState) int { return strings.Compare(a.Cgroup, b.Cgroup) })
 	if err := s.check(); err != nil {
@@ -254,7 +255,7 @@ func (s *State) Save(stateDir string) error {
 	return nil
 }
 
-// Remove deletes the state after all is put back.
+// Remove deletes the state after all is restored.
 func (s *State) Remove(stateDir string) error {
 	err := os.Remove(StatePath(stateDir, s.Device))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -266,7 +267,7 @@ func (s *State) Remove(stateDir string) error {
 	return atomicfile.SyncDirectory(stateDir)
 }
 
-// bootID names the present boot.
+// bootID is the ID of the present boot.
 func bootID() string {
 	id, err := kernel.BootID()
 	if err != nil {

@@ -2,12 +2,12 @@ package control
 
 import "errors"
 
-// ErrVanished is wrapped by the stores' errors when the cgroup is gone, which
-// is no failure: containers come and go.
+// ErrVanished is wrapped by the stores' errors if the cgroup is gone. That is no
+// failure: containers start and end.
 var ErrVanished = errors.New("the cgroup is gone")
 
-// Cgroup is a cgroup as it exists now. A cgroup that is removed and made anew
-// at the same path has another ID.
+// Cgroup is a cgroup as it exists now. A cgroup that is removed and made again at
+// the same path has another ID.
 type Cgroup struct {
 	Path string
 	ID   uint64
@@ -15,18 +15,18 @@ type Cgroup struct {
 
 // Cgroups lists the cgroups that exist.
 type Cgroups interface {
-	// List gives all cgroups but the root.
+	// List returns all cgroups but the root.
 	List() ([]Cgroup, error)
-	// ID gives the ID of the cgroup at path, or ErrVanished.
+	// ID returns the ID of the cgroup at path, or ErrVanished.
 	ID(path string) (uint64, error)
 }
 
-// Setting is a cgroup's weights as they are in its files, with what is needed
-// to put them back exactly.
+// Setting has a cgroup's weights as they are in its files, with what is needed to
+// restore them exactly.
 type Setting struct {
-	// Default is the weight on every disk without one of its own.
+	// Default is the weight on every disk without its own weight.
 	Default uint64 `json:"default"`
-	// Device is the weight on this disk alone; 0: none.
+	// Device is the weight on this disk alone; 0 means none.
 	Device uint64 `json:"device"`
 }
 
@@ -42,24 +42,25 @@ func (s Setting) Effective() uint64 {
 type WeightStore interface {
 	// File is the weight file's name, for messages.
 	File() string
-	// Range is what the file takes.
+	// Range is the range that the file accepts.
 	Range() Range
 	// Get reads a cgroup's weight.
 	Get(cgroup string) (Setting, error)
 	// Set makes weight the cgroup's weight on this disk.
 	Set(cgroup string, weight uint64) error
-	// Restore puts back what Get gave.
+	// Restore restores what Get returned.
 	Restore(cgroup string, setting Setting) error
 }
 
-// Limits are those of one cgroup on one disk, in bytes per second; 0: none.
+// Limits are the limits of one cgroup on one disk, in bytes per second; 0 means
+// none.
 type Limits struct{ Read, Write uint64 }
 
 // LimitStore reads and writes the limits on one disk.
 type LimitStore interface {
 	// Get reads a cgroup's limits.
 	Get(cgroup string) (Limits, error)
-	// Set changes them, and touches none that stays as it is.
+	// Set changes them. It does not write those that stay the same.
 	Set(cgroup string, limits Limits) error
 }
 
@@ -76,14 +77,13 @@ type Host struct {
 	Cgroups Cgroups
 	Weights WeightStore
 	Units   Units      // nil: no cgroup belongs to a service manager
-	Limits  LimitStore // nil: limits are left alone
-	// FlatLimits: a limit does not hold the cgroups below, as on cgroup v1.
+	Limits  LimitStore // nil: control sets no limits
+	// FlatLimits: a limit does not apply to the cgroups below, as on cgroup v1.
 	FlatLimits bool
-	// Unweighted: nothing shares the disk by weights. Weights then has those
-	// that a configuration gives, and writes none.
+	// Unweighted: the disk's scheduler knows no weights. Then Weights has those of
+	// the configuration, and writes none.
 	Unweighted bool
-	Tunables   Tunables // nil: tunables are left alone
-	// Warnings are what the user must know of what shares the disk; they
-	// are logged at the start.
+	Tunables   Tunables // nil: control sets no tunables
+	// Warnings about the disk's scheduler are logged at the start.
 	Warnings []string
 }

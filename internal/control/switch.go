@@ -9,8 +9,8 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-// switchedTo gives the disk's scheduler, and whether it is another one than at the last
-// look.
+// switchedTo returns the disk's scheduler, and reports whether it differs from that
+// at the last look.
 func (c *Controller) switchedTo() (scheduler string, switched bool) {
 	if c.host.Tunables == nil || c.disk.Reopen == nil {
 		return c.lastScheduler, false
@@ -22,13 +22,14 @@ func (c *Controller) switchedTo() (scheduler string, switched bool) {
 	return scheduler, scheduler != c.lastScheduler
 }
 
-// followSchedulers starts the control of each disk anew for which another scheduler
-// was chosen: files, ranges and tunables are that scheduler's. The error says that no
-// disk is left.
+// followSchedulers restarts the control of each disk whose scheduler changed:
+// files, ranges and tunables belong to a scheduler. The error means that no disk is
+// left.
 func (r *runner) followSchedulers() error {
 	for _, c := range slices.Clone(r.live) {
 		scheduler, switched := c.switchedTo()
-		// Under a scheduler without weights control has stopped. A reload can allow limits.
+		// Under a scheduler without weights, control has stopped. A reload can
+		// allow limits.
 		if resumes := c.stopped && r.config.Actuator != ActuatorWeights; !switched && !resumes {
 			continue
 		}
@@ -43,7 +44,8 @@ func (r *runner) followSchedulers() error {
 	return nil
 }
 
-// follow restores what was changed under the scheduler before, and starts again.
+// follow restores what was changed under the scheduler before, and starts control
+// again.
 func (r *runner) follow(c *Controller, scheduler string) error {
 	before := c.lastScheduler
 	c.lastScheduler = scheduler

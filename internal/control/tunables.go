@@ -14,32 +14,33 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// Tunables of BFQ that a configuration may hold (Documentation/block/bfq-iosched.rst, 6.18),
-// and one of the queue that it divides (Documentation/ABI/stable/sysfs-block).
+// Tunables that a configuration may set: of BFQ
+// (Documentation/block/bfq-iosched.rst, 6.18), and one of the queue that BFQ
+// divides (Documentation/ABI/stable/sysfs-block).
 const (
-	// lowLatency raises weights of BFQ's own accord, and shares wander.
+	// lowLatency lets BFQ raise weights by itself, so that shares vary.
 	lowLatency = "low_latency"
-	// strictGuarantees serves one request at a time and always waits for the
-	// next one of whoever is in service: what the root cgroup writes no
-	// longer slips in between.
+	// strictGuarantees makes BFQ serve one request at a time and always wait for
+	// the next request of the cgroup in service. Then writes of the root cgroup
+	// cannot be served in between.
 	strictGuarantees = "strict_guarantees"
 	// timeoutSync is the longest slice, in milliseconds.
 	timeoutSync = "timeout_sync"
 	// nrRequests is how many requests the scheduler holds, queue/nr_requests. A
-	// request beyond them waits outside the scheduler, where no weight counts. BFQ
-	// also gives each container only its share of them: beyond that a container
-	// waits for one particular request to become free (bfqq_request_over_limit and
+	// further request waits outside the scheduler, where weights do not count. BFQ
+	// also gives each container only its share of them: beyond it a container waits
+	// for one particular request to end (bfqq_request_over_limit and
 	// bfq_limit_depth, block/bfq-iosched.c, 6.12 and 6.18).
 	nrRequests = "nr_requests"
 	// enoughRequests is the kernel's number for a device that takes 128 requests or
-	// more at a time, and that of the results in docs/results.
+	// more at a time. The results in docs/results have it, too.
 	enoughRequests = 256
-	// sliceIdle is how long BFQ waits for the next request of whoever is in
-	// service, in milliseconds. It is never written.
+	// sliceIdle is how long BFQ waits for the next request of the cgroup in
+	// service, in milliseconds. Daybook never writes it.
 	sliceIdle = "slice_idle"
 )
 
-// tunableRange has the tunables that are ever written, and what they take.
+// tunableRange has the tunables that Daybook writes, with the range of each.
 var tunableRange = map[string]struct{ min, max uint64 }{
 	lowLatency: {0, 1}, strictGuarantees: {0, 1}, timeoutSync: {4, 10_000},
 	nrRequests: {4, 2048}, // at most MAX_SCHED_RQ, block/blk-mq-sched.h
@@ -48,15 +49,15 @@ var tunableRange = map[string]struct{ min, max uint64 }{
 // TunableNames lists what a configuration may set, sorted.
 func TunableNames() []string { return slices.Sorted(maps.Keys(tunableRange)) }
 
-// FairTunables are those under which BFQ keeps to its weights most exactly:
-// what the results in docs/results were made with, in all phases. They cost
-// some throughput: slices of 40 ms instead of 125 ms mean more seeks, and one
-// request at a time is too little for a fast SSD.
+// FairTunables are those with which BFQ follows its weights most exactly. The
+// results in docs/results have them in all phases. They cost some throughput:
+// slices of 40 ms instead of 125 ms mean more seeks, and one request at a time is
+// too little for a fast SSD.
 func FairTunables() map[string]uint64 {
 	return map[string]uint64{lowLatency: 0, strictGuarantees: 1, timeoutSync: 40}
 }
 
-// readTunables reads the configuration's map of them, and says all that is wrong.
+// readTunables reads the configuration's map of tunables, and returns all problems.
 func readTunables(node yaml.Node) (tunables map[string]uint64, problems []Problem) {
 	if node.IsZero() {
 		return nil, nil
@@ -89,7 +90,7 @@ func readTunables(node yaml.Node) (tunables map[string]uint64, problems []Proble
 	return tunables, problems
 }
 
-// checkTunable refuses what this program cannot have recorded.
+// checkTunable rejects what this program cannot have recorded.
 func checkTunable(name, value string) error {
 	if _, known := tunableRange[name]; known {
 		if _, err := strconv.ParseUint(value, 10, 32); err == nil {
@@ -99,9 +100,9 @@ func checkTunable(name, value string) error {
 	return fmt.Errorf("tunable %q = %q is none that Daybook changes", name, value)
 }
 
-// holdTunables does what the configuration says about the scheduler's
-// tunables, the original values being in the state first, and puts back those
-// that it no longer names. All are tried; the errors are joined.
+// holdTunables sets the tunables in the configuration, and restores those that it
+// no longer names. The original values are in the state first. It tries all and
+// joins the errors.
 func (c *Controller) holdTunables() error {
 	if c.host.Tunables == nil {
 		return nil
@@ -153,7 +154,7 @@ func (c *Controller) holdTunable(name string) error {
 	return c.setTunable(name, value, strconv.FormatUint(wanted, 10))
 }
 
-// weakness is what a tunable of BFQ costs where it is not as in FairTunables.
+// weakness is the effect of a tunable of BFQ that is not as in FairTunables.
 var weakness = map[string]string{
 	lowLatency: "BFQ's low_latency is on: it raises weights of its own accord, and shares will wander",
 	strictGuarantees: "BFQ's strict_guarantees is off: the journal is written past all weights, and with eight requests in flight " +
@@ -164,15 +165,15 @@ var weakness = map[string]string{
 		"shares were 16 points off at 64, and within 2 points at 256 (docs/control-law.md)",
 }
 
-// WeakTunable is a tunable of BFQ under which weights hold less well than they could.
+// WeakTunable is a tunable of BFQ with which weights are followed less exactly.
 type WeakTunable struct {
 	Name        string
 	Value, Best uint64
-	// Why is what that costs.
+	// Why is the effect.
 	Why string
 }
 
-// Command has the best value in force, until the scheduler is chosen anew.
+// Command sets the best value, until the scheduler is chosen again.
 func (w WeakTunable) Command(device string) string {
 	attribute := "iosched/" + w.Name
 	if w.Name == nrRequests {
@@ -181,7 +182,7 @@ func (w WeakTunable) Command(device string) string {
 	return fmt.Sprintf("echo %d > /sys/block/%s/queue/%s", w.Best, device, attribute)
 }
 
-// weakTunable is what a value costs; ok is false where it costs nothing.
+// weakTunable returns the effect of a value; ok is false if it has none.
 func weakTunable(name string, value uint64) (weak WeakTunable, ok bool) {
 	best := FairTunables()[name]
 	if name == nrRequests {
@@ -193,8 +194,9 @@ func weakTunable(name string, value uint64) (weak WeakTunable, ok bool) {
 	return WeakTunable{Name: name, Value: value, Best: best, Why: weakness[name]}, true
 }
 
-// WeakTunables lists what weakens the weights of a disk, by name: what control warns
-// of at its start. Tunables that the disk's scheduler does not have are left out.
+// WeakTunables lists the tunables that weaken the weights of a disk, by name:
+// control warns of them at its start. It leaves out tunables that the disk's
+// scheduler does not have.
 func WeakTunables(tunables Tunables) []WeakTunable {
 	var found []WeakTunable
 	for _, name := range TunableNames() {
@@ -211,8 +213,9 @@ func WeakTunables(tunables Tunables) []WeakTunable {
 	return found
 }
 
-// warnTunable says at the start what makes the guarantee weaker, and which line
-// of the configuration helps. Where limits hold the shares it does not matter.
+// warnTunable warns at the start of a tunable that weakens the shares, with the
+// line of the configuration that helps. It does not matter if limits enforce the
+// shares.
 func (c *Controller) warnTunable(name string, value uint64) {
 	weak, ok := weakTunable(name, value)
 	if c.mustLimit() || !ok {
@@ -222,9 +225,8 @@ func (c *Controller) warnTunable(name string, value uint64) {
 		"device", c.disk.Device, "value", value, "or", weak.Command(c.disk.Device))
 }
 
-// setTunable keeps the original first. Which value is in force then is recorded
-// afterwards, because the kernel rounds some; until then a restore is
-// unconditional.
+// setTunable saves the original first. The value in force is saved afterwards,
+// because the kernel rounds some; until then a restore is unconditional.
 func (c *Controller) setTunable(name, before, wanted string) error {
 	original, held := c.state.Tunables[name]
 	if !held {

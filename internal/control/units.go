@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// Units sets weights by the service manager (systemd) where a cgroup is a unit's
-// own: it would undo what others write to the cgroup's files. Weights are those of
+// Units sets weights by the service manager (systemd) for cgroups that belong to a
+// unit. Otherwise systemd would overwrite the cgroup's files. Weights are those of
 // units, from 1 to 10000.
 type Units interface {
-	// Find names the unit whose own cgroup it is, with the unit's weight on this
-	// disk, 0: none. "" is no error: the cgroup belongs to no unit.
+	// Find returns the name of the unit that owns the cgroup, with the unit's
+	// weight on this disk, 0 for none. The name is "" if the cgroup belongs to no
+	// unit; that is no error.
 	Find(cgroup string) (unit string, weight uint64, err error)
-	// Weight is the unit's weight on this disk, 0: none.
+	// Weight is the unit's weight on this disk; 0 means none.
 	Weight(unit string) (uint64, error)
-	// Of is the unit's weight that becomes weight in the cgroup's file.
+	// Of is the unit's weight that systemd writes as weight to the cgroup's file.
 	Of(weight uint64) uint64
-	// Set makes weight the unit's weight on this disk; 0 takes it away. The
-	// cgroup's files follow soon.
+	// Set sets the unit's weight on this disk; 0 removes it. The cgroup's files
+	// follow soon.
 	Set(unit string, weight uint64) error
 }
 
@@ -30,15 +31,16 @@ const (
 	unitRetry = 30 * time.Second
 )
 
-// errNotFollowed: the service manager took a unit's weight and did not write it to
-// the cgroup's file.
+// errNotFollowed means that the service manager accepted a unit's weight and did
+// not write it to the cgroup's file.
 var errNotFollowed = errors.New("the cgroup's file does not follow the unit")
 
-// unitWeights are the weights, as in the cgroup's file, that Daybook gave a unit; 0:
-// none. They differ from the weight in the file after a fallback to the file.
+// unitWeights are the weights that Daybook gave a unit, as in the cgroup's file; 0
+// means none. They differ from the weight in the file if control writes the file
+// itself.
 type unitWeights struct {
-	// Unit is the last one that the service manager took, IntendedUnit the last one
-	// that it was asked for.
+	// Unit is the last one that the service manager accepted; IntendedUnit is the
+	// last one in a request to it.
 	Unit, IntendedUnit uint64
 }
 
@@ -59,12 +61,12 @@ func (c *Controller) findUnit(g *governed) {
 	}
 }
 
-// byUnit reports whether the cgroup's weight is set by its unit now.
+// byUnit reports whether the cgroup's weight is set through its unit now.
 func (c *Controller) byUnit(g *governed) bool {
 	return g.SystemdUnit != "" && c.host.Units != nil && !c.filesOnly && !time.Now().Before(g.unitRetry)
 }
 
-// putWeight makes weight that of the cgroup: by its unit, or in its files.
+// putWeight sets the weight of the cgroup, through its unit or in its files.
 func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 	if !byUnit {
 		return c.host.Weights.Set(g.Cgroup, weight)
@@ -79,8 +81,8 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 		g.unitRetry = time.Time{}
 		return nil
 	case errors.Is(err, errNotFollowed):
-		// As with BFQ before systemd 251, which never writes weights on one disk to
-		// io.bfq.weight.
+		// So it is with BFQ before systemd 251, which never writes weights on one
+		// disk to io.bfq.weight.
 		c.filesOnly = true
 		c.log.Warn("systemd does not write the weights of its units on this disk; writing the cgroups' files until the end, which systemd may undo",
 			"unit", g.SystemdUnit, "error", err)
@@ -94,7 +96,7 @@ func (c *Controller) putWeight(g *governed, weight uint64, byUnit bool) error {
 	return c.host.Weights.Set(g.Cgroup, weight)
 }
 
-// unitFailed lets the files be written for a while, unless the unit is gone.
+// unitFailed makes control write the files for a while, unless the unit is gone.
 func (c *Controller) unitFailed(g *governed, err error) {
 	if !errors.Is(err, ErrVanished) {
 		c.log.Warn("systemd did not set the weight of its unit; writing the cgroup's files, which systemd may undo", "unit", g.SystemdUnit, "error", err)
@@ -102,8 +104,8 @@ func (c *Controller) unitFailed(g *governed, err error) {
 	}
 }
 
-// intendUnit records in memory that a unit is about to be given a weight. If it is
-// not known whether it took the one before, it is asked.
+// intendUnit records in memory the weight that a unit is about to get. If it is not
+// known whether it has the one before, systemd is asked.
 func (c *Controller) intendUnit(g *governed, weight uint64) error {
 	if g.units.Unit != g.units.IntendedUnit {
 		now, err := c.host.Units.Weight(g.SystemdUnit)
@@ -137,17 +139,17 @@ func (c *Controller) awaitWeight(cgroup string, weight uint64) error {
 	}
 }
 
-// settled waits until systemd has applied what it is about to apply: it answers
+// awaitSettled waits until systemd has finished its pending work: it answers
 // nothing in between.
-func (c *Controller) settled(g *governed) {
+func (c *Controller) awaitSettled(g *governed) {
 	if g.SystemdUnit != "" && c.host.Units != nil {
 		_, _ = c.host.Units.Weight(g.SystemdUnit)
 	}
 }
 
 // putBackUnit restores the weight that the unit had on this disk, unless another
-// program has changed it since last was written. A unit that does not exist any more
-// is no error.
+// program has changed it since the last write. A unit that no longer exists is no
+// error.
 func (c CgroupState) putBackUnit(units Units, last *written) (kept, restored bool, err error) {
 	if c.SystemdUnit == "" || units == nil {
 		return false, false, nil
@@ -167,7 +169,7 @@ func (c CgroupState) putBackUnit(units Units, last *written) (kept, restored boo
 	if err := units.Set(c.SystemdUnit, c.SystemdWeight); err != nil {
 		return false, false, err
 	}
-	// When it answers again, the files say what follows from that.
+	// When systemd answers again, the files contain the result.
 	_, err = units.Weight(c.SystemdUnit)
 	return false, true, err
 }
@@ -179,7 +181,7 @@ func (c CgroupState) putBackOutlived(host Host, last *written) error {
 	if c.SystemdUnit == "" || host.Units == nil || err != nil || kept || c.SystemdWeight != 0 {
 		return err
 	}
-	// systemd takes the weight off the unit, and leaves it in io.weight.
+	// systemd removes the weight from the unit, and leaves it in io.weight.
 	now, err := host.Weights.Get(c.Cgroup)
 	if err == nil && now.Device != 0 && (last == nil && restored || last != nil && last.gave(now.Device)) {
 		err = host.Weights.Restore(c.Cgroup, Setting{Default: now.Default})
@@ -190,7 +192,7 @@ func (c CgroupState) putBackOutlived(host Host, last *written) error {
 	return err
 }
 
-// ownUnit tells whether a unit's weight is Daybook's.
+// ownUnit reports whether a unit's weight is Daybook's.
 func (w written) ownUnit(now uint64, units Units) bool {
 	if w.unitUnknown {
 		return w.Device != 0 && now == units.Of(w.Device) || now == units.Of(w.Intended)
@@ -198,7 +200,8 @@ func (w written) ownUnit(now uint64, units Units) bool {
 	return w.Unit != 0 && now == units.Of(w.Unit) || w.IntendedUnit != 0 && now == units.Of(w.IntendedUnit)
 }
 
-// outlive keeps a cgroup that is gone until the weight of its unit is restored.
+// outlive keeps the record of a cgroup that is gone until the weight of its unit is
+// restored.
 func (c *Controller) outlive(g *governed) {
 	if g.units == (unitWeights{}) || c.host.Units == nil || c.options.DryRun {
 		c.drop(g)
@@ -210,7 +213,7 @@ func (c *Controller) outlive(g *governed) {
 }
 
 // putBackOutlived restores the weights of units whose cgroups are gone, before the
-// units' new cgroups are looked at.
+// units' new cgroups are read.
 func (c *Controller) putBackOutlived() {
 	for path, g := range c.outlived {
 		if time.Now().Before(g.unitRetry) {

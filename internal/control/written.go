@@ -14,26 +14,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// written is what Daybook wrote last to one cgroup. It distinguishes Daybook's own
-// settings from those that another program wrote since.
+// written is what Daybook wrote last to one cgroup. With it, Daybook's own settings
+// can be distinguished from those that another program wrote since.
 type written struct {
-	// Setting is what the weight files said before the last write, and
-	// Intended the weight of that write, which a kill can have prevented.
+	// Setting is the content of the weight files before the last write. Intended is
+	// the weight of that write, which may not have happened if the process was
+	// killed.
 	Setting
 	Intended uint64
 	// Limit and IntendedLimit are the same for the limits.
 	Limit, IntendedLimit Limits
-	// unitWeights are those of the cgroup's unit; unitUnknown: the record is of an
-	// earlier version, which did not have them.
+	// unitWeights are those of the cgroup's unit. unitUnknown means that an earlier
+	// version, which did not have them, wrote the record.
 	unitWeights
 	unitUnknown bool
-	// switched: the weights on this disk went with its scheduler.
+	// switched means that the weights on this disk are gone with its scheduler.
 	switched bool
 }
 
-// merge is the setting to restore: of a cgroup that had original, where the
-// files now say now. What Daybook wrote becomes the original again; what
-// another program wrote since stays.
+// merge returns the setting to restore for a cgroup that had original and now has
+// now. A setting that Daybook wrote becomes the original again; one that another
+// program wrote since stays.
 func (w written) merge(original, now Setting) Setting {
 	merged := original
 	wroteDefault := w.Device == 0 && now.Device == 0 && now.Default == w.Intended
@@ -52,12 +53,12 @@ func (w written) ownWrite(now uint64) bool {
 	return now == w.Limit.Write || now == w.IntendedLimit.Write
 }
 
-// writtenLog holds one [written] for each controlled cgroup, in a file beside
-// the state. A record is written in one piece and is not synced: a kill cannot
-// tear it, and after a crash of the host there is nothing to restore.
+// writtenLog has one [written] for each controlled cgroup, in a file beside the
+// state. A record is written in one piece and not synced. A kill cannot tear it,
+// and after a crash of the host there is nothing to restore.
 type writtenLog struct {
 	file *os.File
-	// slots are the places of the records, by the cgroup's ID.
+	// slots are the positions of the records, by the cgroup's ID.
 	slots map[uint64]int64
 	free  []int64
 	next  int64
@@ -71,7 +72,7 @@ func writtenPath(stateDir, device string) string {
 	return filepath.Join(stateDir, "control-"+device+".written")
 }
 
-// newWrittenLog makes an empty one; the device's lock must be held.
+// newWrittenLog makes an empty log; the device's lock must be held.
 func newWrittenLog(stateDir, device string) (*writtenLog, error) {
 	file, err := os.OpenFile(writtenPath(stateDir, device), os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -80,7 +81,7 @@ func newWrittenLog(stateDir, device string) (*writtenLog, error) {
 	return &writtenLog{file: file, slots: map[uint64]int64{}}, nil
 }
 
-// note records what is about to be written to a cgroup.
+// note records what will be written to a cgroup.
 func (l *writtenLog) note(id uint64, w written) error {
 	slot, known := l.slots[id]
 	if !known {
@@ -111,12 +112,12 @@ func (l *writtenLog) put(slot int64, id uint64, w written) error {
 	return err
 }
 
-// noCgroup is the ID in an empty record: a cgroup's is never 0. Earlier versions
+// noCgroup is the ID in an empty record: no cgroup has the ID 0. Earlier versions
 // read such a record, too, and find no cgroup for it.
 const noCgroup = 0
 
-// forget empties the record of a cgroup that is no longer controlled, for it can
-// return and get another slot. If that fails, the cgroup keeps its slot.
+// forget empties the record of a cgroup that is no longer controlled, because it
+// can return and get another slot. If that fails, the cgroup keeps its slot.
 func (l *writtenLog) forget(id uint64) {
 	slot, known := l.slots[id]
 	if !known || l.put(slot, noCgroup, written{}) != nil {
@@ -133,8 +134,8 @@ func (l *writtenLog) close() error {
 	return l.file.Close()
 }
 
-// readWritten reads the records of an earlier run; nil if it kept none, or if
-// they cannot be believed: then every setting in the state is to be restored.
+// readWritten reads the records of an earlier run. It returns nil if there are
+// none, or if they are not trusted: then every setting in the state is restored.
 func readWritten(stateDir, device string) map[uint64]written {
 	file, err := os.OpenFile(writtenPath(stateDir, device), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -161,8 +162,8 @@ func readWritten(stateDir, device string) map[uint64]written {
 	return records
 }
 
-// parseWritten reads one record; those of earlier versions have no weights of units,
-// or no read limits either.
+// parseWritten reads one record. Those of earlier versions have no weights of
+// units, or also no read limits.
 func parseWritten(line string) (id uint64, w written, ok bool) {
 	fields := strings.Fields(line)
 	numbers := []*uint64{&id, &w.Default, &w.Device, &w.Intended,
@@ -181,7 +182,7 @@ func parseWritten(line string) (id uint64, w written, ok bool) {
 	return id, w, true
 }
 
-// checkOwned refuses a file that another user could have written.
+// checkOwned rejects a file that another user could have written.
 func checkOwned(file *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {

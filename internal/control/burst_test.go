@@ -2,11 +2,11 @@ package control
 
 import "testing"
 
-// The kernel writes in-place metadata in heaps of many seconds: in short steps
-// the law answers one at once, in long steps it would come when it is over.
-func TestAHeapOfWritebackIsAnsweredAtOnceInShortSteps(t *testing.T) {
+// The kernel writes in-place metadata in bursts of many seconds. In short steps the
+// law responds to a burst at once. In long steps it would respond after the end.
+func TestABurstOfWritebackIsCorrectedAtOnceInShortSteps(t *testing.T) {
 	const diskBytesPerSecond = 60e6
-	lowest := func(stepSeconds, heapSeconds float64) (before, after float64) {
+	lowest := func(stepSeconds, burstSeconds float64) (before, after float64) {
 		law := NewFeedback(BFQRange)
 		weights := []float64{500, 500}
 		step := func(writeback float64) {
@@ -24,17 +24,17 @@ func TestAHeapOfWritebackIsAnsweredAtOnceInShortSteps(t *testing.T) {
 			step(0)
 		}
 		before = weights[1]
-		for passed := 0.0; passed < heapSeconds; passed += stepSeconds {
+		for passed := 0.0; passed < burstSeconds; passed += stepSeconds {
 			step(0.25)
 		}
 		return before, weights[1]
 	}
-	// Steady: b may have (0.5-0.15)/0.85 of what is governed; in the heap
+	// Steady: b may have (0.5-0.15)/0.85 of what is governed; in the burst
 	// (0.5-0.4)/0.6 of it, less what it is in debt from the first step.
 	if before, after := lowest(0.5, 1); before < 390 || before > 430 || after > 200 {
-		t.Errorf("in steps of 0.5 s b falls from %.0f to %.0f within a second of a heap; want about 410 and under 200", before, after)
+		t.Errorf("in steps of 0.5 s b falls from %.0f to %.0f within a second of a burst; want about 410 and under 200", before, after)
 	}
 	if before, after := lowest(5, 5); after < 0.6*before {
-		t.Errorf("in steps of 5 s b falls from %.0f to %.0f, after the heap", before, after)
+		t.Errorf("in steps of 5 s b falls from %.0f to %.0f, after the burst", before, after)
 	}
 }
