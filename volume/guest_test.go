@@ -74,6 +74,7 @@ func TestGuestJournalThreadIsPlacedOnCgroupV2(t *testing.T) {
 		if err != nil || tree.Version() != cgroup.V2 {
 			t.Fatalf("%v, %v; want cgroup v2", tree, err)
 		}
+		enableCPU(t, tree, "/")
 		before := cgroupsOf(t, tree)
 		pool := guestPool(t)
 		if _, err := pool.Create(t.Context(), "db", volume.CreateOptions{SizeBytes: 64 << 20, Weight: 700}); err != nil {
@@ -98,6 +99,14 @@ func TestGuestJournalThreadIsPlacedOnCgroupV2(t *testing.T) {
 			t.Errorf("the journal's cgroup was charged with %d bytes, %v", status.JournalWriteBytes, err)
 		}
 		t.Logf("the journal's cgroup was charged with %d bytes", status.JournalWriteBytes)
+
+		enableCPU(t, tree, "/daybook")
+		for _, limit := range []struct{ cpuMax, want string }{{cpuQuota, "/daybook/db"}, {"max", ""}} {
+			setFile(t, tree.Root()+"/daybook/db/cpu.max", limit.cpuMax)
+			if status, err = pool.Inspect(t.Context(), "db"); err != nil || status.JournalProcessorLimit != limit.want {
+				t.Errorf("with cpu.max %q, %q limits the thread, %v", limit.cpuMax, status.JournalProcessorLimit, err)
+			}
+		}
 
 		volume.KillFreezersCgroup(t, pool, "db")
 

@@ -59,6 +59,9 @@ type Status struct {
 	// cgroup on the underlying disk.
 	JournalReadBytes  uint64 `json:"journal_read_bytes"`
 	JournalWriteBytes uint64 `json:"journal_write_bytes"`
+	// JournalProcessorLimit is the cgroup whose processor limit (cpu.max) the jbd2 thread
+	// is under; "" if there is none. All who sync the volume wait for a throttled thread.
+	JournalProcessorLimit string `json:"journal_processor_limit,omitempty"`
 }
 
 // Inspect gives the full report on a volume.
@@ -169,5 +172,6 @@ func (p *Pool) placementStatus(h *host, s *Status) {
 	s.JBD2PID, s.JournalCgroup, s.Placed = now.PID, now.Cgroup, now.Placed
 	s.ParentCgroup = s.Attachment.Cgroup
 	s.WeightInForce, s.JournalWeight = now.Weight, now.JournalWeight
+	s.JournalProcessorLimit = now.ProcessorLimit
 	s.JournalReadBytes, s.JournalWriteBytes = now.ReadBytes, now.WriteBytes
 }

@@ -129,6 +129,9 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 		}
 		line("jbd2 thread", "%d, in cgroup %s%s", s.JBD2PID, s.JournalCgroup, place)
 	}
+	if s.JournalProcessorLimit != "" {
+		line("warning", "cpu.max of %s throttles the jbd2 thread: syncs of the volume wait", s.JournalProcessorLimit)
+	}
 	if s.Attachment.Placement == volume.PlaceNone {
 		return
 	}

@@ -21,6 +21,9 @@ type Status struct {
 	Weight, JournalWeight uint64
 	// ReadBytes and WriteBytes were charged to the journal's cgroup on the disk.
 	ReadBytes, WriteBytes uint64
+	// ProcessorLimit is the cgroup whose processor limit (cpu.max) the thread is under; ""
+	// if there is none.
+	ProcessorLimit string
 }
 
 // Status asks the kernel.
@@ -36,6 +39,9 @@ func (t Thread) Status() (status Status) {
 	}
 	// A read-only mount commits nothing, and often has no thread.
 	status.Placed = s.Placement == None || t.ReadOnly || status.Cgroup == s.Journal
+	if status.Cgroup != "" {
+		status.ProcessorLimit, _, _ = tree.ProcessorLimit(status.Cgroup)
+	}
 	if s.Placement == None {
 		return status
 	}

@@ -163,7 +163,18 @@ func (t Thread) move(tree *cgroup.Tree) error {
 		return err
 	}
 	t.Log.Info("placed the jbd2 thread", "volume", t.Name, "pid", pid, "cgroup", t.State.Journal, "from", now)
+	t.warnOfLimit(tree)
 	return nil
+}
+
+// warnOfLimit warns of a processor limit that the thread is under. The kernel throttles
+// kernel threads too (before 6.18), and all who sync the file system wait for this one.
+func (t Thread) warnOfLimit(tree *cgroup.Tree) {
+	limiting, limit, err := tree.ProcessorLimit(t.State.Journal)
+	if err == nil && limiting != "" {
+		t.Log.Warn("the jbd2 thread is under a processor limit, so every sync of the volume can wait for its next period; "+
+			"limit the container's own cgroup, with placement parent", "volume", t.Name, "cgroup", limiting, "cpu.max", limit)
+	}
 }
 
 // makeAttempts limits the retries in the race with the release of another thread, which
