@@ -238,16 +238,16 @@ func TestGuestDebianPackage(t *testing.T) {
 	}
 	const find = `find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /root -o -path /tmp -o -path /var/lib/dpkg -o -path '*/daybook-vm*' \) -prune -o -path '*daybook*' -print | sort`
 	before := strings.Split(sh(find), "\n")
-	units := "daybook-attach daybook-control daybook-docker.socket daybook-docker daybook-metrics daybook-volumes"
+	units := "daybook-attach daybook-control daybook-docker.socket daybook-docker daybook-metrics daybook-volumes daybook-adopt"
 	eachUnit := func(ask string) string {
 		return sh(`for u in ` + units + `; do echo "$(systemctl ` + ask + ` $u)"; done | tr '\n' ' '`)
 	}
 
 	t.Log(sh("dpkg -i /root/old.deb"))
-	if got := eachUnit("is-enabled"); got != "enabled disabled disabled disabled disabled disabled" {
+	if got := eachUnit("is-enabled"); got != "enabled disabled disabled disabled disabled disabled disabled" {
 		t.Errorf("enabled after the installation: %s", got)
 	}
-	if got := eachUnit("is-active"); got != "inactive inactive inactive inactive inactive inactive" {
+	if got := eachUnit("is-active"); got != "inactive inactive inactive inactive inactive inactive inactive" {
 		t.Errorf("active after the installation: %s", got)
 	}
 	sh(`echo bfq >/sys/block/vda/queue/scheduler; mkdir -p /etc/daybook; printf 'devices: [vda]\ntunables: {low_latency: 0}\ncontainers: [{match: "x*", weight: 100}]\n' >/etc/daybook/control.yaml`)
@@ -255,7 +255,7 @@ func TestGuestDebianPackage(t *testing.T) {
 	sh(`systemctl enable --quiet daybook-control`)
 	const lowLatency = `cat /sys/block/vda/queue/iosched/low_latency`
 	sh(`for i in $(seq 600); do [ "$(` + lowLatency + `)" = 0 ] && exit 0; sleep 0.1; done; systemctl status daybook-control; exit 1`)
-	if got := eachUnit("is-active"); got != "active active active inactive inactive active" {
+	if got := eachUnit("is-active"); got != "active active active inactive inactive active inactive" {
 		t.Errorf("active after the start: %s", got)
 	}
 	sh(`mkdir /srv/db1 && daybook volume create db1 --size 64M && daybook volume attach db1 --target /srv/db1 --persist && echo x >/srv/db1/x`)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -14,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
 // A frozen file system blocks its writers until a process thaws it, also after
@@ -93,7 +92,7 @@ func guardAsAsked() error {
 // guard freezes when the caller asks for it. It returns when the file system is thawed and
 // the caller has closed the conversation or is dead.
 func guard(longest time.Duration) error {
-	say(sayReady + strings.Join(leaveCgroups(), ", "))
+	say(sayReady + strings.Join(cgroup.LeaveAll(), ", "))
 	if word, _ := hear(-1); word != sayFreeze {
 		return nil
 	}
@@ -182,29 +181,4 @@ func recordThawed(dir, name string) error {
 	}
 	record.Frozen = false
 	return p.files.Write(record)
-}
-
-// leaveCgroups moves this process to the root of each cgroup hierarchy, because systemd
-// and container runtimes kill the remaining processes of a unit or container by its
-// cgroup. It returns the cgroups that it could not leave.
-func leaveCgroups() (still []string) {
-	mounts, _ := blockdev.Mounts() // without, /proc/self/cgroup lists them
-	for _, mount := range mounts {
-		if (mount.Type == "cgroup" || mount.Type == "cgroup2") && mount.Root == "/" {
-			// 0 is the writer. A cgroup that it could not leave is listed below.
-			_ = os.WriteFile(filepath.Join(mount.Point, "cgroup.procs"), []byte("0"), 0)
-		}
-	}
-	text, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return []string{err.Error()}
-	}
-	for line := range strings.Lines(string(text)) {
-		// Such as "4:memory:/user.slice"; a name may hold colons.
-		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
-		if len(fields) == 3 && fields[2] != "/" {
-			still = append(still, fields[1]+":"+fields[2])
-		}
-	}
-	return still
 }

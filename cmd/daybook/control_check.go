@@ -3,16 +3,29 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/configfile"
 	"github.com/daybook-project/daybook/internal/control"
 )
 
-// checkConfig prints all that is wrong with a configuration, with the lines. The error
-// says that there is something.
+// checkConfig prints all that is wrong with control's configuration.
 func checkConfig(cmd *cobra.Command, path string) error {
+	return checkConfigFile(cmd, path, func(file io.Reader) (wrong, notes []configfile.Problem, err error) {
+		config, err := control.ReadConfig(file, path)
+		if err == nil {
+			wrong, notes = config.Check()
+		}
+		return wrong, notes, err
+	})
+}
+
+// checkConfigFile prints all that is wrong with a configuration, with the lines. The error
+// says that there is something.
+func checkConfigFile(cmd *cobra.Command, path string, read func(io.Reader) (wrong, notes []configfile.Problem, err error)) error {
 	if cmd.Flags().NFlag() > 1 {
 		return usageError{errors.New("--check-config goes with no other flag")}
 	}
@@ -21,16 +34,13 @@ func checkConfig(cmd *cobra.Command, path string) error {
 		return usageError{fmt.Errorf("cannot read the configuration: %w", err)}
 	}
 	defer file.Close()
-	var wrong, notes []control.Problem
-	config, err := control.ReadConfig(file, path)
-	var problems *control.ConfigError
+	wrong, notes, err := read(file)
+	var problems *configfile.Error
 	switch {
 	case errors.As(err, &problems):
 		wrong = problems.Problems
 	case err != nil:
 		return usageError{err}
-	default:
-		wrong, notes = config.Check()
 	}
 	out := cmd.OutOrStdout()
 	for _, p := range wrong {
@@ -50,7 +60,7 @@ func checkConfig(cmd *cobra.Command, path string) error {
 }
 
 // located is FILE:LINE: TEXT, which editors know.
-func located(path string, p control.Problem, kind string) string {
+func located(path string, p configfile.Problem, kind string) string {
 	if p.Line == 0 {
 		return fmt.Sprintf("%s: %s%s", path, kind, p.Text)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/interrupt"
 	"github.com/daybook-project/daybook/internal/workload"
@@ -17,6 +18,7 @@ import (
 
 func main() {
 	volume.GuardIfAsked()
+	adopt.GuardIfAsked()
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
 	ctx, stop := interrupt.Context(context.Background())

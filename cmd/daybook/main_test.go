@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/volume"
@@ -17,6 +18,7 @@ const commandVariable = "DAYBOOK_TEST_COMMAND"
 // start: the guard of frozen volumes, the servers of disks, and the loads.
 func TestMain(m *testing.M) {
 	volume.GuardIfAsked()
+	adopt.GuardIfAsked()
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
 	if os.Getenv(commandVariable) != "" {

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/control"
@@ -19,9 +23,11 @@ func newRestoreCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "restore",
-		Short: "Restore the settings that a killed control left changed",
+		Short: "Restore what a killed control or adopt left changed",
 		Long: `Restore restores the weights, limits and scheduler tunables that a killed "daybook
-control" left changed. It finds the state directories of this boot itself. It may be
+control" left changed. Without --device it also moves the journals that "daybook adopt"
+placed out of their cgroups, unless a process keeps them. What adopt --once placed stays:
+"daybook adopt --release" undoes it. It finds the state directories of this boot itself. It may be
 repeated: if there is nothing to restore, it reports that and succeeds. It skips
 cgroups that were deleted or created again, and weights that another program wrote
 after Daybook. While control runs on the device, restore refuses: stop control.`,
@@ -35,8 +41,12 @@ after Daybook. While control runs on the device, restore refuses: stop control.`
 					return usageError{fmt.Errorf("--state-dir: %w", err)}
 				}
 			}
-			outcomes, err := restoreAll(stateDir, device)
-			return errors.Join(err, printOutcomes(cmd.OutOrStdout(), outcomes, err == nil, asJSON))
+			restored, err := restoreAll(stateDir, device)
+			if device == "" {
+				adopted, undoErr := undoAdopted(cmd.Context(), cmp.Or(stateDir, adopt.DefaultStateDir))
+				restored.Adopted, err = append(restored.Adopted, adopted...), errors.Join(err, undoErr)
+			}
+			return errors.Join(err, printOutcomes(cmd.OutOrStdout(), restored, err == nil, asJSON))
 		},
 	}
 	flags := cmd.Flags()
@@ -46,14 +56,31 @@ after Daybook. While control runs on the device, restore refuses: stop control.`
 	return cmd
 }
 
+// restored is what restore has done.
+type restored struct {
+	Devices []control.Outcome `json:"devices"`
+	// Adopted are the placements of adopt that were undone.
+	Adopted []adopt.Outcome `json:"adopted"`
+}
+
+// undoAdopted undoes the placements of killed keepers. Stopping daybook-control.service runs
+// restore: what adopt --once placed must then stay.
+func undoAdopted(ctx context.Context, stateDir string) ([]adopt.Outcome, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil // control's state is checked first, and says so
+	}
+	return adopt.Existing(stateDir).UndoAbandoned(ctx, false, slog.New(slog.DiscardHandler))
+}
+
 // restoreAll restores each device that has a state in one of the directories.
-func restoreAll(stateDir, device string) (outcomes []control.Outcome, err error) {
-	outcomes = []control.Outcome{}
+func restoreAll(stateDir, device string) (all restored, err error) {
+	outcomes := []control.Outcome{}
+	defer func() { all = restored{Devices: outcomes, Adopted: []adopt.Outcome{}} }()
 	dirs := []string{stateDir}
 	if stateDir == "" {
 		var err error
 		if dirs, err = stateDirs(); err != nil {
-			return outcomes, err
+			return all, err
 		}
 	}
 	// The disk may be removed by now; its name must then do.
@@ -82,7 +109,7 @@ func restoreAll(stateDir, device string) (outcomes []control.Outcome, err error)
 			}
 		}
 	}
-	return outcomes, errors.Join(failures...)
+	return all, errors.Join(failures...)
 }
 
 // deviceDir is the directory in which a device is locked, "" if the device is
@@ -102,15 +129,13 @@ func openStateHost(state *control.State) (control.Host, error) {
 	return control.OpenStateHost(tree, state)
 }
 
-func printOutcomes(w io.Writer, outcomes []control.Outcome, whole, asJSON bool) error {
+func printOutcomes(w io.Writer, all restored, whole, asJSON bool) error {
 	if asJSON {
 		encoder := json.NewEncoder(w)
 		encoder.SetIndent("", "  ")
-		return encoder.Encode(struct {
-			Devices []control.Outcome `json:"devices"`
-		}{outcomes})
+		return encoder.Encode(all)
 	}
-	for _, o := range outcomes {
+	for _, o := range all.Devices {
 		if o.Rebooted {
 			fmt.Fprintf(w, "%s: the host was restarted since then: nothing to restore\n", o.Device)
 			continue
@@ -121,7 +146,14 @@ func printOutcomes(w io.Writer, outcomes []control.Outcome, whole, asJSON bool) 
 			fmt.Fprintf(w, "  %s\n", cgroup)
 		}
 	}
-	if len(outcomes) == 0 && whole {
+	for _, o := range all.Adopted {
+		if o.Rebooted {
+			fmt.Fprintf(w, "%s: the host was restarted since then: nothing to restore\n", o.Mountpoint)
+			continue
+		}
+		fmt.Fprintf(w, "%s: its journal has left %s\n", o.Mountpoint, o.Cgroup)
+	}
+	if len(all.Devices)+len(all.Adopted) == 0 && whole {
 		fmt.Fprintln(w, "nothing to restore")
 	}
 	return nil

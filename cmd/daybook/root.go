@@ -59,6 +59,7 @@ func newRootCommand() *cobra.Command {
 		newControlCommand(), newRestoreCommand(),
 		newCalibrateCommand(),
 		newVolumeCommand(),
+		newAdoptCommand(),
 		newDiskCommand(),
 		newServeCommand(),
 		newTopCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),

@@ -253,6 +253,8 @@ func parseKeys(content []byte, dev blockdev.Dev) map[string]string {
 // mount is one line of mountinfo.
 type mount struct {
 	point, fstype, options string
+	// whole: the root of the hierarchy is mounted, not a cgroup below it.
+	whole bool
 }
 
 func (m mount) hasOption(want string) bool {
@@ -276,7 +278,7 @@ func parseMountinfo(content string) []mount {
 			continue
 		}
 		m := mount{point: unescapeMount(left[4]), fstype: right[0], options: right[2]}
-		if left[3] == "/" {
+		if m.whole = left[3] == "/"; m.whole {
 			whole = append(whole, m)
 		} else {
 			parts = append(parts, m)

@@ -103,10 +103,9 @@ const (
 	MaxInterval     = time.Hour
 	DefaultStateDir = "/var/lib/daybook"
 
-	maxConfigBytes = 1 << 20
-	maxRules       = 10_000
-	maxDisks       = 1000
-	maxMatchBytes  = 4096
+	maxRules      = 10_000
+	maxDisks      = 1000
+	maxMatchBytes = 4096
 )
 
 // DefaultConfig is the configuration of an empty file.

@@ -1,8 +1,6 @@
 package control
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -12,37 +10,15 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/daybook-project/daybook/internal/configfile"
 )
 
-// ConfigError lists all problems of a configuration, in the order of the lines.
-type ConfigError struct {
-	// Name is the file's.
-	Name     string
-	Problems []Problem
-}
+// ConfigError is all that is wrong with a configuration, in the order of the lines.
+type ConfigError = configfile.Error
 
-// Problem is one error in a configuration, or a warning.
-type Problem struct {
-	// Line counts from 1; 0 is the file as a whole.
-	Line int
-	Text string
-}
-
-// String is the text, after the line if there is one.
-func (p Problem) String() string {
-	if p.Line == 0 {
-		return p.Text
-	}
-	return fmt.Sprintf("line %d: %s", p.Line, p.Text)
-}
-
-func (e *ConfigError) Error() string {
-	texts := make([]string, len(e.Problems))
-	for n, p := range e.Problems {
-		texts[n] = p.String()
-	}
-	return "configuration " + e.Name + ": " + strings.Join(texts, "; ")
-}
+// Problem is one thing that is wrong with a configuration, or worth knowing.
+type Problem = configfile.Problem
 
 // document is the file as written. Its values are read one by one, each with its line.
 type document struct {
@@ -66,12 +42,9 @@ type containerNode struct {
 // *ConfigError with all problems, unless the input cannot be read. CheckWeights
 // checks weights against the range of the weight file, when the file is known.
 func ReadConfig(input io.Reader, name string) (Config, error) {
-	text, err := io.ReadAll(io.LimitReader(input, maxConfigBytes+1))
+	text, err := configfile.ReadAll(input, name)
 	if err != nil {
-		return Config{}, fmt.Errorf("cannot read configuration %s: %w", name, err)
-	}
-	if len(text) > maxConfigBytes {
-		return Config{}, &ConfigError{Name: name, Problems: []Problem{{Text: fmt.Sprintf("larger than %d bytes", maxConfigBytes)}}}
+		return Config{}, err
 	}
 	config, problems := parseConfig(text)
 	if len(problems) > 0 {
@@ -80,145 +53,64 @@ func ReadConfig(input io.Reader, name string) (Config, error) {
 	return config, nil
 }
 
-// parseConfig returns the configuration, or all its problems.
+// knownKeys are listed where a key is unknown.
+const knownKeys = "interval, devices, device, actuator, law, state_dir, tunables, limits, containers; of a container: match, weight"
+
+// parseConfig gives the configuration, or all that is wrong with it.
 func parseConfig(text []byte) (Config, []Problem) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	decoder.KnownFields(true)
 	var r configReader
 	var file document
-	switch err := decoder.Decode(&file); {
-	case errors.Is(err, io.EOF):
-	case err != nil:
-		var mistyped *yaml.TypeError
-		r.problems = yamlProblems(err)
-		if !errors.As(err, &mistyped) {
-			return Config{}, r.problems // no YAML: there is nothing else to read
-		}
-	default:
-		if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-			r.problems = append(r.problems, Problem{Text: "more than one document: want one, without ---"})
-		}
+	if !r.Decode(text, &file, knownKeys, "interval: 5s") {
+		return Config{}, r.Problems
 	}
 	config := r.config(file)
-	slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
-	return config, r.problems
+	r.Sort()
+	return config, r.Problems
 }
 
-// yamlProblems replaces the names of Go types in errors of the YAML parser.
-func yamlProblems(err error) []Problem {
-	texts := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
-	var mistyped *yaml.TypeError
-	if errors.As(err, &mistyped) {
-		texts = nil
-		for _, e := range mistyped.Errors {
-			texts = append(texts, fmt.Sprint(e))
-		}
-	}
-	var problems []Problem
-	for _, text := range texts {
-		if field, _, unknown := strings.Cut(text, " not found in type "); unknown {
-			text = strings.Replace(field, ": field ", ": unknown key ", 1) +
-				" (known: interval, devices, device, actuator, law, state_dir, tunables, limits, containers; of a container: match, weight)"
-		}
-		if at, what, mistyped := strings.Cut(text, ": cannot unmarshal !!"); mistyped {
-			kind, rest, _ := strings.Cut(what, " into ")
-			kind, value, _ := strings.Cut(kind, " ")
-			text = fmt.Sprintf("%s: did not expect %s here %s", at, yamlKind(kind), value)
-			if rest == "control.document" {
-				text += "; want keys such as interval: 5s"
-			}
-		}
-		problems = append(problems, problemOf(strings.TrimSpace(text)))
-	}
-	return problems
-}
-
-// problemOf splits "line 3: text".
-func problemOf(text string) Problem {
-	if at, rest, found := strings.Cut(text, ": "); found {
-		if digits, isLine := strings.CutPrefix(at, "line "); isLine {
-			if line, err := strconv.Atoi(digits); err == nil {
-				return Problem{Line: line, Text: rest}
-			}
-		}
-	}
-	return Problem{Text: text}
-}
-
-func yamlKind(tag string) string {
-	switch tag {
-	case "seq":
-		return "a list"
-	case "map":
-		return "a mapping"
-	default:
-		return "the value"
-	}
-}
-
-// configReader reads the values of a document, and continues after an invalid one.
-type configReader struct{ problems []Problem }
-
-func (r *configReader) refuse(line int, format string, values ...any) {
-	r.problems = append(r.problems, Problem{Line: line, Text: fmt.Sprintf(format, values...)})
-}
-
-// scalar returns the value of a key; "" if the key is missing or has more than a
-// single value.
-func (r *configReader) scalar(node yaml.Node) (value string, line int) {
-	line = node.Line
-	if node.Kind == yaml.AliasNode && node.Alias != nil {
-		node = *node.Alias
-	}
-	switch {
-	case node.Kind == yaml.ScalarNode && node.Tag != "!!null":
-		return node.Value, line
-	case node.Kind == yaml.SequenceNode || node.Kind == yaml.MappingNode:
-		r.refuse(line, "did not expect %s here", yamlKind(strings.TrimPrefix(node.ShortTag(), "!!")))
-	}
-	return "", line
-}
+// configReader reads the values of a document, and goes on after one that is wrong.
+type configReader struct{ configfile.Reader }
 
 func (r *configReader) config(file document) Config {
 	config := DefaultConfig()
 	if !file.Interval.IsZero() {
 		interval, err := ParseInterval(file.Interval.Value)
 		if err != nil {
-			r.refuse(file.Interval.Line, "interval: %v", err)
+			r.Refuse(file.Interval.Line, "interval: %v", err)
 		}
 		config.Interval = interval
 	}
 	config.Devices = r.devices(file.Device, file.Devices)
-	if text, line := r.scalar(file.Actuator); text != "" {
+	if text, line := r.Scalar(file.Actuator); text != "" {
 		if err := CheckActuator(text); err != nil {
-			r.refuse(line, "actuator: %v", err)
+			r.Refuse(line, "actuator: %v", err)
 		}
 		config.Actuator = text
 	}
-	if text, line := r.scalar(file.Law); text != "" {
+	if text, line := r.Scalar(file.Law); text != "" {
 		if _, err := NewLaw(text, BFQRange); err != nil {
-			r.refuse(line, "law: %v", err)
+			r.Refuse(line, "law: %v", err)
 		}
 		config.Law = text
 	}
-	if text, line := r.scalar(file.StateDir); text != "" {
+	if text, line := r.Scalar(file.StateDir); text != "" {
 		if err := CheckStateDir(text); err != nil {
-			r.refuse(line, "state_dir: %v", err)
+			r.Refuse(line, "state_dir: %v", err)
 		}
 		config.StateDir = filepath.Clean(text)
 	}
 	var problems []Problem
 	config.Tunables, problems = readTunables(file.Tunables)
-	r.problems = append(r.problems, problems...)
-	switch text, line := r.scalar(file.Limits); text {
+	r.Problems = append(r.Problems, problems...)
+	switch text, line := r.Scalar(file.Limits); text {
 	case "", "correct":
 	case "keep":
 		config.CorrectLimits = false
 	default:
-		r.refuse(line, "limits: %q: want keep or correct", text)
+		r.Refuse(line, "limits: %q: want keep or correct", text)
 	}
 	if len(file.Containers) > maxRules {
-		r.refuse(0, "%d containers: want at most %d", len(file.Containers), maxRules)
+		r.Refuse(0, "%d containers: want at most %d", len(file.Containers), maxRules)
 		return config
 	}
 	for n, entry := range file.Containers {
@@ -233,14 +125,14 @@ func (r *configReader) config(file document) Config {
 func (r *configReader) devices(device, devices yaml.Node) []string {
 	var names []string
 	add := func(key string, node yaml.Node) {
-		name, line := r.scalar(node)
+		name, line := r.Scalar(node)
 		switch {
 		case name == "" && node.Kind != yaml.ScalarNode: // rejected already, as if it were not there
 		case name == "" && key == "device": // as if it were not there
 		case name == "" || strings.ContainsAny(name, "\x00\n"):
-			r.refuse(line, "%s: %q is not a name", key, name)
+			r.Refuse(line, "%s: %q is not a name", key, name)
 		case slices.Contains(names, name):
-			r.refuse(line, "%s: %q is there twice", key, name)
+			r.Refuse(line, "%s: %q is there twice", key, name)
 		default:
 			names = append(names, name)
 		}
@@ -256,12 +148,12 @@ func (r *configReader) devices(device, devices yaml.Node) []string {
 	switch {
 	case devices.IsZero() || devices.Tag == "!!null":
 	case devices.Kind != yaml.SequenceNode:
-		r.refuse(line, "devices: did not expect %s here; want a list, such as [sda, sdb]", yamlKind(strings.TrimPrefix(devices.ShortTag(), "!!")))
+		r.Refuse(line, "devices: did not expect %s here; want a list, such as [sda, sdb]", configfile.KindOf(devices))
 	case len(devices.Content) == 0:
 	case one:
-		r.refuse(line, "device and devices: want one of the two; devices takes a list, such as [sda, sdb]")
+		r.Refuse(line, "device and devices: want one of the two; devices takes a list, such as [sda, sdb]")
 	case len(devices.Content) > maxDisks:
-		r.refuse(line, "devices: %d disks; want at most %d", len(devices.Content), maxDisks)
+		r.Refuse(line, "devices: %d disks; want at most %d", len(devices.Content), maxDisks)
 	default:
 		for _, node := range devices.Content {
 			add("devices", *node)
@@ -272,7 +164,7 @@ func (r *configReader) devices(device, devices yaml.Node) []string {
 
 // rule reads the rule of one container; ok is false if it is invalid.
 func (r *configReader) rule(n int, match, weight yaml.Node) (rule Rule, ok bool) {
-	if match.IsZero() && weight.IsZero() && len(r.problems) > 0 {
+	if match.IsZero() && weight.IsZero() && len(r.Problems) > 0 {
 		return Rule{}, false // it is no mapping, which YAML's own error says, or empty
 	}
 	if match.IsZero() || match.Kind != yaml.ScalarNode || match.Value == "" {
@@ -280,25 +172,25 @@ func (r *configReader) rule(n int, match, weight yaml.Node) (rule Rule, ok bool)
 		if line == 0 {
 			line = weight.Line
 		}
-		r.refuse(line, "container %d: want match: with a pattern for cgroup path or container name", n+1)
+		r.Refuse(line, "container %d: want match: with a pattern for cgroup path or container name", n+1)
 		return Rule{}, false
 	}
 	rule = Rule{Match: match.Value, line: match.Line}
-	before := len(r.problems)
+	before := len(r.Problems)
 	if len(rule.Match) > maxMatchBytes {
-		r.refuse(rule.line, "match: longer than %d bytes", maxMatchBytes)
+		r.Refuse(rule.line, "match: longer than %d bytes", maxMatchBytes)
 	} else if _, err := path.Match(rule.Match, ""); err != nil {
-		r.refuse(rule.line, "match: %q is no pattern: an opening [ wants its ]", rule.Match)
+		r.Refuse(rule.line, "match: %q is no pattern: an opening [ wants its ]", rule.Match)
 	}
 	if !weight.IsZero() {
 		rule.line = weight.Line
 		var err error
 		rule.Weight, err = strconv.ParseUint(weight.Value, 10, 64)
 		if err != nil || rule.Weight < 1 || rule.Weight > maxWeight {
-			r.refuse(weight.Line, "weight of %.100s: %q: want a whole number from 1 (leave weight out to keep the one found)", rule.Match, weight.Value)
+			r.Refuse(weight.Line, "weight of %.100s: %q: want a whole number from 1 (leave weight out to keep the one found)", rule.Match, weight.Value)
 		}
 	}
-	return rule, len(r.problems) == before
+	return rule, len(r.Problems) == before
 }
 
 // Check returns the rules' problems that are the same on every host, and the rules
@@ -311,16 +203,16 @@ func (c Config) Check() (wrong, notes []Problem) {
 	for n, rule := range c.Containers {
 		switch {
 		case rule.Weight > widest.Max:
-			wrong = append(wrong, Problem{rule.line, fmt.Sprintf("weight of %.100s: %d: no weight file takes more than %d", rule.Match, rule.Weight, widest.Max)})
+			wrong = append(wrong, Problem{Line: rule.line, Text: fmt.Sprintf("weight of %.100s: %d: no weight file takes more than %d", rule.Match, rule.Weight, widest.Max)})
 		case rule.Weight > BFQRange.Max:
-			notes = append(notes, Problem{rule.line, fmt.Sprintf("weight of %.100s: %d: BFQ takes %d to %d", rule.Match, rule.Weight, BFQRange.Min, BFQRange.Max)})
+			notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("weight of %.100s: %d: BFQ takes %d to %d", rule.Match, rule.Weight, BFQRange.Min, BFQRange.Max)})
 		}
 		if len(rule.Match) > 1 && strings.HasSuffix(rule.Match, "/") {
-			notes = append(notes, Problem{rule.line, fmt.Sprintf("%.100s matches nothing: no path ends in /", rule.Match)})
+			notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("%.100s matches nothing: no path ends in /", rule.Match)})
 		}
 		for _, earlier := range c.Containers[:n] {
 			if earlier.Match == rule.Match || !strings.ContainsAny(rule.Match, `*?[\`) && matches(earlier.Match, rule.Match) {
-				notes = append(notes, Problem{rule.line, fmt.Sprintf("%.100s has no effect: %.100s in line %d matches first", rule.Match, earlier.Match, earlier.line)})
+				notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("%.100s has no effect: %.100s in line %d matches first", rule.Match, earlier.Match, earlier.line)})
 				break
 			}
 		}

@@ -62,7 +62,33 @@ type JournalThreads map[string]int
 // ReadJournalThreads lists them.
 func ReadJournalThreads() (JournalThreads, error) { return kernel.journalThreads() }
 
-const journalThreadPrefix = "jbd2/"
+// Prefixes of the names of journal threads: of jbd2, and of the journal in memory.
+const (
+	journalThreadPrefix = "jbd2/"
+	memoryThreadPrefix  = "nvj/"
+)
+
+// InMemory lists the threads of the journal in memory (ext4nvj) of the file system on a
+// device, by its name in /sys/class/block: nvj/DEVICE-commit first, then the workers
+// nvj/DEVICE:N, which write back what was logged.
+func (t JournalThreads) InMemory(device string) []int {
+	var pids []int
+	for comm, pid := range t {
+		name, found := strings.CutPrefix(comm, memoryThreadPrefix)
+		commit := memoryThreadPrefix + device + "-commit"
+		switch {
+		case !found:
+		case comm == commit, len(comm) == commBytes && strings.HasPrefix(commit, comm):
+			pids = append([]int{pid}, pids...)
+		case strings.HasPrefix(name, device+":"):
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// IsJournalThread says whether a process is the kernel thread of a journal.
+func IsJournalThread(pid int) bool { return kernel.isJournalThread(pid) }
 
 // Of is the process of the thread jbd2/NAME. The error wraps ErrNoJournal if there is
 // none.
@@ -117,7 +143,7 @@ func (r roots) journalThreads() (JournalThreads, error) {
 		dir := filepath.Join(r.proc, entry.Name())
 		text, err := os.ReadFile(filepath.Join(dir, "comm"))
 		comm := strings.TrimSuffix(string(text), "\n")
-		if _, known := threads[comm]; err != nil || known || !strings.HasPrefix(comm, journalThreadPrefix) {
+		if _, known := threads[comm]; err != nil || known || !isJournalName(comm) {
 			continue // ended since the listing, or another
 		}
 		// Any process may have a name that starts with jbd2.
@@ -127,6 +153,20 @@ func (r roots) journalThreads() (JournalThreads, error) {
 		}
 	}
 	return threads, nil
+}
+
+func isJournalName(comm string) bool {
+	return strings.HasPrefix(comm, journalThreadPrefix) || strings.HasPrefix(comm, memoryThreadPrefix)
+}
+
+func (r roots) isJournalThread(pid int) bool {
+	dir := filepath.Join(r.proc, strconv.Itoa(pid))
+	comm, err := os.ReadFile(filepath.Join(dir, "comm"))
+	if err != nil || !isJournalName(string(comm)) {
+		return false
+	}
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	return err == nil && isKernelThread(string(stat))
 }
 
 // isKernelThread reads the flags of a /proc/PID/stat line, the seventh field

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -69,7 +70,26 @@ func TestAProcessNamedJbd2IsNotTheJournalThread(t *testing.T) {
 	put(20, "jbd2/loop0-8", 0x240040)
 	put(30, "jbd2/nvme0n1p2-8"[:15], 0x240040) // truncated to 15 bytes, as by kernels before 5.17
 	put(40, "jbd2/odd) S 2-8", 0x240040)
+	put(50, "nvj/dm-3:0", 0x240040)
+	put(51, "nvj/dm-3-commit", 0x240040)
+	put(52, "nvj/dm-31:0", 0x240040)
+	put(53, "nvj/dm-3:1", 0x400100) // a user's program
+	put(54, "nvj/nvme0n1p2-commit"[:15], 0x240040)
 	fake := roots{proc: proc}
+	for pid, want := range map[int]bool{10: false, 20: true, 50: true, 53: false, 99: false} {
+		if got := fake.isJournalThread(pid); got != want {
+			t.Errorf("process %d is the thread of a journal: %t, want %t", pid, got, want)
+		}
+	}
+	threads, err := fake.journalThreads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]int{"dm-3": {51, 50}, "dm-31": {52}, "nvme0n1p2": {54}, "dm": nil} {
+		if got := threads.InMemory(name); !slices.Equal(got, want) {
+			t.Errorf("%s: threads of a journal in memory %v, want %v", name, got, want)
+		}
+	}
 	for name, want := range map[string]int{"loop0-8": 20, "nvme0n1p2-8": 30, "odd) S 2-8": 40} {
 		if pid, err := fake.journalThread(name); err != nil || pid != want {
 			t.Errorf("%s: got %d, %v; want %d", name, pid, err, want)

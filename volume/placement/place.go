@@ -33,6 +33,8 @@ type Thread struct {
 	WasPlaced bool
 	// PID finds the thread.
 	PID func() (int, error)
+	// Workers finds further threads of the same journal, which go with it; nil: none.
+	Workers func() ([]int, error)
 	// Disk returns the underlying disk, below the device mapper, which the file system
 	// shares with others. Without one there are no weights.
 	Disk func() (blockdev.Disk, error)
@@ -82,7 +84,7 @@ func (t Thread) Plan() error {
 	s.Slice = systemd.SliceOf(s.Cgroup) != "" && bySystemd()
 	s.Journal = s.journal(t.Name)
 	if pids, err := tree.Processes(s.Journal); err == nil && len(pids) > 0 {
-		return fmt.Errorf("cgroup %s is %w: is another pool's volume %s attached? --cgroup chooses another parent", s.Journal, cause.ErrBusy, t.Name)
+		return fmt.Errorf("cgroup %s is %w: another process has placed the journal of %s there, such as the keeper of another pool; --cgroup chooses another parent", s.Journal, cause.ErrBusy, t.Name)
 	}
 	// Read before and after the check, because others attach and detach meanwhile.
 	ours := make(map[string]bool)
@@ -150,8 +152,11 @@ func (t Thread) move(tree *cgroup.Tree) error {
 		return err
 	}
 	now, err := tree.Of(pid)
-	if err != nil || now == t.State.Journal {
+	if err != nil {
 		return err
+	}
+	if now == t.State.Journal {
+		return t.moveWorkers(tree)
 	}
 	if t.State.Placement == Container && t.WasPlaced {
 		// It may have ended; its cgroup could not be removed with the thread in it.
@@ -164,6 +169,23 @@ func (t Thread) move(tree *cgroup.Tree) error {
 	}
 	t.Log.Info("placed the jbd2 thread", "volume", t.Name, "pid", pid, "cgroup", t.State.Journal, "from", now)
 	t.warnOfLimit(tree)
+	return t.moveWorkers(tree)
+}
+
+// moveWorkers moves the journal's further threads.
+func (t Thread) moveWorkers(tree *cgroup.Tree) error {
+	if t.Workers == nil {
+		return nil
+	}
+	workers, err := t.Workers()
+	if err != nil {
+		return err
+	}
+	for _, pid := range workers {
+		if err := tree.Move(pid, t.State.Journal); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

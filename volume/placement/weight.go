@@ -187,6 +187,11 @@ func restoreWeight(tree *cgroup.Tree, s *Placed) error {
 func (t Thread) raiseJournal(weights *cgroup.Weights, disk blockdev.Disk) error {
 	journal := t.State.Journal
 	now, err := weights.Get(journal)
+	if errors.Is(err, fs.ErrNotExist) && !errors.Is(err, cgroup.ErrVanished) {
+		// On v2 a parent that has processes enables no controller for its children: the
+		// kernel charges them to the parent.
+		return nil
+	}
 	if err != nil || now.Effective() == weights.Max() {
 		return err
 	}

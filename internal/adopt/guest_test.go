@@ -1,0 +1,106 @@
+package adopt
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// On cgroup v2 a child of a cgroup that has processes has no controller of its own: the
+// kernel charges its I/O to the container's cgroup.
+func TestGuestJournalOfAMountedFileSystemIsAdoptedOnCgroupV2(t *testing.T) {
+	vmtest.InGuest(t, vmtest.Config{
+		Disks: []string{"128M"}, Modules: "ext4,bfq,loop", Give: []string{"mke2fs"}, OneKernel: true,
+	}, func(t *testing.T) {
+		tree, err := cgroup.Find()
+		if err != nil || tree.Version() != cgroup.V2 {
+			t.Fatalf("%v, %v; want cgroup v2", tree, err)
+		}
+		disk, err := blockdev.Lookup(vmtest.Device(t, "disk0"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(t.TempDir(), "mnt")
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.SetScheduler(blockdev.BFQ); err != nil {
+			t.Fatal(err)
+		}
+		if err := ext4.Make(t.Context(), disk.Node(), ext4.MakeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := ext4.Mount(disk.Node(), dir, ext4.MountOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := ext4.Unmount(background(), dir); err != nil {
+				t.Error(err)
+			}
+		})
+		r := &rig{t: t, tree: tree, state: t.TempDir(), prefix: "/guest"}
+		r.fs.Dir, r.fs.Disk.Disk = dir, disk
+		c := r.container("db")
+		k := r.keeper()
+		w := Wanted{Filesystem: r.filesystem(), Cgroup: c.path, Weight: 300}
+		r.keep(k, w)
+		journal := r.journalOf(c.path)
+		r.wantAt("placed", journal)
+		if weight, err := os.ReadFile(tree.Root() + c.path + "/io.bfq.weight"); err != nil || !strings.Contains(string(weight), "300") {
+			t.Errorf("io.bfq.weight is %q, %v", weight, err)
+		}
+		before := chargedWrites(t, tree, c.path, disk.Dev)
+		const files = 300
+		r.fill(files)
+		charged := chargedWrites(t, tree, c.path, disk.Dev) - before
+		if charged < files*256 {
+			t.Errorf("%d bytes were charged to %s", charged, c.path)
+		}
+		t.Logf("%d files: %d bytes of the journal were charged to the container's cgroup", files, charged)
+		r.remount()
+		r.keep(k, w)
+		r.wantAt("remounted", journal)
+		c.stop()
+		if err := k.Keep(t.Context(), w); err == nil {
+			t.Error("a container that has ended keeps the thread")
+		}
+		r.wantAt("ended", "/")
+		if err := tree.Remove(c.path); err != nil {
+			t.Errorf("the container's cgroup cannot be removed: %v", err)
+		}
+		// Killed, and undone by its guardian.
+		if err := tree.Make(c.path); err != nil {
+			t.Fatal(err)
+		}
+		c.start()
+		victim := r.victim(order{Wanted: w, KillAt: -1, Guardian: true})
+		if err := victim.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r.await("the victim places it", func() bool { return r.at() == journal })
+		_ = victim.Process.Kill()
+		_ = victim.Wait()
+		r.await("the guardian releases it", func() bool { return r.at() == "/" })
+		r.await("the record is gone", func() bool {
+			names, err := r.store().Names()
+			return err == nil && len(names) == 0
+		})
+	})
+}
+
+// chargedWrites are the bytes written that the kernel charged to a cgroup. The test's own
+// writes are in another cgroup.
+func chargedWrites(t *testing.T, tree *cgroup.Tree, at string, dev blockdev.Dev) uint64 {
+	t.Helper()
+	io, err := tree.IO(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return io[dev].WriteBytes
+}

@@ -1,0 +1,121 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/volume/operation"
+	"github.com/daybook-project/daybook/volume/placement"
+)
+
+// thread is the journal thread of a record, whose place is saved in the record.
+func (s Store) thread(r *Record, log *slog.Logger) placement.Thread {
+	f := r.Filesystem()
+	return placement.Thread{
+		Name: r.Name, State: &r.Placed, Weight: r.Weight,
+		PID:        func() (int, error) { pid, _, err := f.threads(); return pid, err },
+		Workers:    func() ([]int, error) { _, workers, err := f.threads(); return workers, err },
+		Disk:       func() (blockdev.Disk, error) { return blockdev.Host.LookupDev(f.Dev) },
+		Neighbours: neighbours{s}, Log: log,
+	}
+}
+
+// run saves the record before each change.
+func (s Store) run(engine *operation.Engine, r *Record) operation.Run {
+	return engine.On(func() error { return s.write(*r) })
+}
+
+// Outcome is one record that was undone.
+type Outcome struct {
+	Name       string `json:"name"`
+	Mountpoint string `json:"mountpoint"`
+	// Cgroup is where the journal's threads were.
+	Cgroup string `json:"cgroup"`
+	// Rebooted: the host was restarted since, so there was nothing to undo.
+	Rebooted bool `json:"rebooted"`
+}
+
+// Release undoes one placement that no process keeps. The error is a *filelock.HeldError if
+// one does, and wraps fs.ErrNotExist if there is no such record.
+func (s Store) Release(ctx context.Context, name string, log *slog.Logger) (Outcome, error) {
+	lock, err := s.lock(name)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer lock.Release()
+	record, err := s.Read(name)
+	if err != nil {
+		return Outcome{}, err
+	}
+	return s.undo(ctx, &operation.Engine{}, record, log)
+}
+
+// undo moves the threads to the root cgroup, removes the cgroups that were made, restores
+// the weight, and removes the record. The caller has the lock.
+func (s Store) undo(ctx context.Context, engine *operation.Engine, r Record, log *slog.Logger) (Outcome, error) {
+	outcome := Outcome{Name: r.Name, Mountpoint: r.Mountpoint, Cgroup: r.Placed.Journal}
+	boot, err := kernel.BootID()
+	if err != nil {
+		return outcome, err
+	}
+	if outcome.Rebooted = r.BootID != boot; outcome.Rebooted {
+		return outcome, s.remove(r.Name)
+	}
+	r.Leaving = true
+	run := s.run(engine, &r)
+	ctx = context.WithoutCancel(ctx)
+	err = run.Do(ctx, operation.Step{Name: "leaving", Intent: func() (bool, error) { return true, nil }},
+		operation.Step{Name: "left", Do: func(context.Context) error { return r.Placed.Leave() }})
+	if err == nil {
+		err = s.thread(&r, log).Release(ctx, run)
+	}
+	if err != nil {
+		return outcome, fmt.Errorf("cannot release the journal of %s from %s: %w", r.Mountpoint, r.Placed.Journal, err)
+	}
+	return outcome, s.remove(r.Name)
+}
+
+// UndoAbandoned undoes the placements whose keeper has died. once includes those that were
+// made without a keeper.
+func (s Store) UndoAbandoned(ctx context.Context, once bool, log *slog.Logger) (outcomes []Outcome, err error) {
+	names, err := s.Names()
+	if err != nil {
+		return nil, err
+	}
+	var failures []error
+	for _, name := range names {
+		outcome, undone, err := s.undoAbandoned(ctx, name, once, log)
+		if undone {
+			outcomes = append(outcomes, outcome)
+		}
+		failures = append(failures, err)
+	}
+	return outcomes, errors.Join(failures...)
+}
+
+func (s Store) undoAbandoned(ctx context.Context, name string, once bool, log *slog.Logger) (outcome Outcome, undone bool, err error) {
+	lock, err := s.lock(name)
+	var held *filelock.HeldError
+	if errors.As(err, &held) {
+		return outcome, false, nil // its keeper lives
+	}
+	if err != nil {
+		return outcome, false, err
+	}
+	defer lock.Release()
+	record, err := s.Read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return outcome, false, nil
+	}
+	if err != nil || record.Once && !record.Leaving && !once {
+		return outcome, false, err
+	}
+	outcome, err = s.undo(ctx, &operation.Engine{}, record, log)
+	return outcome, err == nil, err
+}

@@ -1,0 +1,241 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/container"
+)
+
+// Entry is one file system that the user wants to be adopted.
+type Entry struct {
+	// Mountpoint is where the file system is mounted.
+	Mountpoint string
+	// Cgroups and Containers name its users. With more than one the journal is in a
+	// neutral cgroup.
+	Cgroups, Containers []string
+	// Weight is that of the parent cgroup; 0 leaves it.
+	Weight uint64
+	// Once: see Wanted.
+	Once bool
+}
+
+// Times of a [Watch].
+const (
+	// WatchInterval is how often placements are checked: the removal of a container's
+	// cgroup waits at most so long (see volume.KeepInterval).
+	WatchInterval = 50 * time.Millisecond
+	// resolveInterval is how often mounts and containers are looked up again.
+	resolveInterval = time.Second
+	// usersInterval is how often other users of a file system are looked for, which
+	// reads all processes.
+	usersInterval = 5 * time.Second
+)
+
+// Watch keeps the journals of entries until it is closed.
+type Watch struct {
+	keeper   *Keeper
+	log      *slog.Logger
+	resolver *container.Resolver
+	entries  []*watched
+}
+
+type watched struct {
+	Entry
+	wanted   *Wanted // nil: to be resolved
+	resolved time.Time
+	others   []string
+	looked   time.Time
+	said     string
+	// weight is the largest of the users' weights; it stays while the users do, because
+	// others may correct weights all the time.
+	weight uint64
+	users  string
+}
+
+// NewWatch returns a watch that places nothing yet.
+func NewWatch(keeper *Keeper, entries []Entry, log *slog.Logger) *Watch {
+	w := &Watch{keeper: keeper, log: log, resolver: container.NewResolver(container.Config{})}
+	for _, entry := range entries {
+		w.entries = append(w.entries, &watched{Entry: entry})
+	}
+	return w
+}
+
+// Run keeps until ctx ends, and then undoes all.
+func (w *Watch) Run(ctx context.Context) error {
+	ticker := time.NewTicker(WatchInterval)
+	defer ticker.Stop()
+	for {
+		for _, entry := range w.entries {
+			w.say(entry, w.once(ctx, entry))
+		}
+		select {
+		case <-ctx.Done():
+			return w.keeper.Close(context.WithoutCancel(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// Place places all entries now. An error with one does not stop the others.
+func (w *Watch) Place(ctx context.Context) error {
+	var failures []error
+	for _, entry := range w.entries {
+		err := w.once(ctx, entry)
+		entry.said = text(err)
+		failures = append(failures, err)
+	}
+	return errors.Join(failures...)
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// say logs a new state of an entry once.
+func (w *Watch) say(entry *watched, err error) {
+	now := text(err)
+	if now == entry.said {
+		return
+	}
+	entry.said = now
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrDeserted), errors.Is(err, ErrNoContainer), IsUnmounted(err):
+		w.log.Info("waiting", "mountpoint", entry.Mountpoint, "why", now)
+	default:
+		w.log.Warn("cannot keep the journal", "mountpoint", entry.Mountpoint, "why", now)
+	}
+}
+
+// once resolves an entry where that is due, and keeps it.
+func (w *Watch) once(ctx context.Context, entry *watched) error {
+	if entry.wanted == nil || time.Since(entry.resolved) >= resolveInterval {
+		wanted, err := w.resolve(ctx, entry)
+		if err != nil {
+			// What is placed stays until its container has ended.
+			if entry.wanted != nil && errors.Is(err, ErrNoContainer) {
+				return errors.Join(err, w.keeper.Release(ctx, entry.wanted.Filesystem.Name))
+			}
+			if entry.wanted == nil || !IsUnmounted(err) {
+				return err
+			}
+			wanted = *entry.wanted
+		}
+		if was := entry.wanted; was != nil && was.Filesystem.Name != wanted.Filesystem.Name {
+			if err := w.keeper.Release(ctx, was.Filesystem.Name); err != nil {
+				return err
+			}
+		}
+		entry.wanted, entry.resolved = &wanted, time.Now()
+	}
+	err := w.keeper.Keep(ctx, *entry.wanted)
+	if errors.Is(err, ErrReplaced) {
+		return errors.Join(err, w.keeper.Release(ctx, entry.wanted.Filesystem.Name))
+	}
+	return err
+}
+
+// resolve finds the file system and the cgroups of an entry.
+func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
+	f, err := At(entry.Mountpoint)
+	if err != nil {
+		return Wanted{}, err
+	}
+	wanted := Wanted{Filesystem: f, Weight: entry.Weight, Once: entry.Once}
+	users := slices.Clone(entry.Cgroups)
+	for _, name := range entry.Containers {
+		at, err := Container(ctx, w.resolver, name)
+		if err != nil {
+			if len(entry.Containers)+len(entry.Cgroups) > 1 && errors.Is(err, ErrNoContainer) {
+				continue // the others remain
+			}
+			return Wanted{}, err
+		}
+		users = append(users, at)
+		wanted.For = name
+	}
+	if time.Since(entry.looked) >= usersInterval {
+		others, err := Users(f.Dev)
+		if err != nil {
+			return Wanted{}, err
+		}
+		entry.others, entry.looked = others, time.Now()
+	}
+	for _, other := range entry.others {
+		if !slices.ContainsFunc(users, func(at string) bool { return within(other, at) }) {
+			users = append(users, other)
+		}
+	}
+	if wanted.For == "" && len(entry.Cgroups) > 0 {
+		wanted.For = entry.Cgroups[0]
+	}
+	if len(users) == 1 {
+		wanted.Cgroup = users[0]
+		return wanted, nil
+	}
+	wanted.Neutral = true
+	slices.Sort(users)
+	wanted.For = strings.Join(users, ", ")
+	if wanted.Weight == 0 {
+		if entry.users != wanted.For {
+			if entry.weight, err = largestWeight(f.Dev, users); err != nil {
+				return wanted, err
+			}
+			entry.users = wanted.For
+		}
+		wanted.Weight = entry.weight
+	}
+	return wanted, nil
+}
+
+// within says that a cgroup is another one or below it.
+func within(at, parent string) bool {
+	return at == parent || len(at) > len(parent) && at[:len(parent)] == parent && at[len(parent)] == '/'
+}
+
+// largestWeight is the largest weight of cgroups on the disk of a file system; 0 if it has
+// no weights.
+func largestWeight(dev blockdev.Dev, cgroups []string) (uint64, error) {
+	tree, err := cgroup.Find()
+	if err != nil {
+		return 0, err
+	}
+	disk, err := blockdev.Host.LookupDev(dev)
+	if err == nil {
+		disk, err = disk.Bottom()
+	}
+	if err != nil {
+		return 0, nil // on several disks, which have no common weight
+	}
+	offered, err := disk.Scheduler()
+	if err != nil {
+		return 0, err
+	}
+	weights, err := tree.Weights(disk.Dev, offered.Current)
+	if errors.Is(err, cgroup.ErrNoWeights) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	largest := uint64(0)
+	for _, at := range cgroups {
+		setting, err := weights.Get(at)
+		if err != nil && !errors.Is(err, cgroup.ErrVanished) {
+			return 0, err
+		}
+		largest = max(largest, setting.Effective())
+	}
+	return largest, nil
+}
