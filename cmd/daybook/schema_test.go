@@ -118,6 +118,7 @@ func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	run("restore", "--state-dir", s.path("control"), "--json")
+	run("adopt", "--list", "--state-dir", s.path("control"), "--json")
 
 	disk := []string{"--state-dir", s.path("disks")}
 	t.Cleanup(func() { _ = disksim.Delete(t.Context(), s.path("disks"), "one") })
