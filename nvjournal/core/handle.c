@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * Start and stop of a handle. A handle counts itself on its processor. There
- * are two counters for each live transaction: begun and ended. No cache line is
+ * are two counters for each live transaction: started and ended. No cache line is
  * shared with another processor for this.
  */
 #include "journal.h"
 
-void nvj_count_begun(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
+void nvj_count_started(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
 	struct nvj_cpu *c = &j->cpu[cpu];
 	uint64_t one = 1 + (credits << NVJ_CREDIT_SHIFT);
 
-	if ((uint32_t)nvj_add_sc(&c->begun[tid & (NVJ_SLOTS - 1)], one) == UINT32_MAX)
-		nvj_count(&c->begun_4g, 1);
+	if ((uint32_t)nvj_add_sc(&c->started[tid & (NVJ_SLOTS - 1)], one) == UINT32_MAX)
+		nvj_count(&c->started_4g, 1);
 }
 
 uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
@@ -29,12 +29,12 @@ uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
 		uint64_t tid = nvj_load_sc(&j->running);
 
 		/*
-		 * This thread stores begun and then loads running. The thread
-		 * that closes stores running and then loads begun. All four
+		 * This thread stores started and then loads running. The thread
+		 * that closes stores running and then loads started. All four
 		 * have one order. So either it sees our count, or we see that
 		 * the transaction is closed.
 		 */
-		nvj_count_begun(j, cpu, tid, credits);
+		nvj_count_started(j, cpu, tid, credits);
 		if (nvj_load_sc(&j->running) == tid)
 			return tid;
 		nvj_count_back(j, cpu, tid, credits);
@@ -75,7 +75,7 @@ void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 
 void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
-	nvj_count(&j->cpu[cpu].not_begun, 1);
+	nvj_count(&j->cpu[cpu].not_started, 1);
 	nvj_count_out(j, cpu, tid, credits);
 }
 
@@ -92,11 +92,11 @@ bool nvj_handles_ended(struct nvj *j, uint64_t tid)
 	for (unsigned i = 0; i < cpus; i++)
 		open -= nvj_cpu_ended(&j->cpu[i], slot);
 	for (unsigned i = 0; i < cpus; i++)
-		open += nvj_load_sc(&j->cpu[i].begun[slot]);
+		open += nvj_load_sc(&j->cpu[i].started[slot]);
 	return open == 0;
 }
 
-enum outcome { BEGUN, HELD, SHORT };
+enum outcome { STARTED, HELD, SHORT };
 
 /* One attempt. If it fails, it leaves no trace. *hold is the reason. */
 static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t *hold)
@@ -114,7 +114,7 @@ static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits,
 	} else {
 		*hold = nvj_load_sc(&j->hold);
 		if (NVJ_LIKELY(!(*hold & NVJ_HOLD_BITS)))
-			return BEGUN;
+			return STARTED;
 		outcome = HELD;
 	}
 	nvj_count_back(j, h->cpu, h->tid, credits);
@@ -150,7 +150,7 @@ static int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t credits, u
 	bool waited = false;
 	int error = 0;
 
-	while (!error && outcome != BEGUN) {
+	while (!error && outcome != STARTED) {
 		if (outcome == SHORT) {
 			error = begin_when_found(j, h, credits, &hold, &outcome, &waited);
 			continue;
@@ -180,7 +180,7 @@ int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 	/* A thread that waits for credits comes before later threads. */
 	if (!nvj_load(&j->credited.waiting))
 		outcome = begin(j, h, credits, &hold);
-	if (NVJ_UNLIKELY(outcome != BEGUN)) {
+	if (NVJ_UNLIKELY(outcome != STARTED)) {
 		int error = start_slowly(j, h, credits, hold, outcome);
 
 		if (error)
@@ -225,7 +225,7 @@ int nvj_extend(struct nvj_handle *h, uint32_t credits)
 
 	if (credits > j->max_credits - h->taken)
 		return NVJ_ENOSPC;
-	nvj_add_sc(&c->begun[slot], more);
+	nvj_add_sc(&c->started[slot], more);
 	/* As in nvj_start: first the credits, then hold. */
 	fit = fit_at_once(j, h->cpu);
 	hold = nvj_load_sc(&j->hold);

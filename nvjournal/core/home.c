@@ -93,7 +93,7 @@ void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_p
  * The block is in no list, and the caller holds its lock. It enters the list
  * again if not all of it is at home.
  */
-static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+static void keep_if_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
 	nvj_frozen_trim(j, p, b);
 	b->dirty = false;
@@ -112,7 +112,7 @@ static void ended(struct nvj *j, struct nvj_home_queue *q, struct nvj_home_write
 	w->image->writing = false;
 	/* nvj_bring_home has not taken the block from its list. */
 	if (q->round)
-		settle(j, q->round, b);
+		keep_if_dirty(j, q->round, b);
 	else
 		nvj_frozen_trim(j, &j->partition[nvj_partition_of(j, w->write.block)], b);
 	w->next = q->free_writes;
@@ -245,7 +245,7 @@ void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p)
 		if (!nvj_load_sc(&j->aborted))
 			w = prepare(j, q, b);
 		if (!w)
-			settle(j, p, b);
+			keep_if_dirty(j, p, b);
 		nvj_block_unlock(j, b);
 		if (w)
 			start_one(j, q, w);

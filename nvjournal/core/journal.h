@@ -204,20 +204,20 @@ struct nvj_partition {
 
 /*
  * The counters of a processor, in cache lines of their own. All are atomic
- * except ended_here. A handle adds 1 to begun when it starts, and 1 to ended
+ * except ended_here. A handle adds 1 to started when it starts, and 1 to ended
  * when it stops. The same addition contains its credits, shifted. The counters
- * overflow in time: only the difference of begun and ended is meaningful.
+ * overflow in time: only the difference of started and ended is meaningful.
  */
 #define NVJ_CREDIT_SHIFT 32
 
 struct nvj_cpu {
-	NVJ_ALONE uint64_t begun[NVJ_SLOTS];
+	NVJ_ALONE uint64_t started[NVJ_SLOTS];
 	uint64_t ended_here[NVJ_SLOTS]; /* changed by platform.add_here, and by nothing else */
 	uint64_t ended[NVJ_SLOTS];      /* handles that add_here could not count */
 	NVJ_ALONE uint64_t quota; /* credits that the handles started here may have together */
 	uint64_t reserved;        /* atomic: for each reservation 1 and its credits, shifted */
-	uint64_t begun_4g;        /* how often 2^32 handles were counted in one of begun */
-	uint64_t not_begun;       /* of these, handles that had to stop at once */
+	uint64_t started_4g;      /* how often 2^32 handles were counted in one of started */
+	uint64_t not_started;     /* of these, handles that had to stop at once */
 	uint64_t zero_lines;
 	uint64_t data_records;
 	uint64_t revokes;
@@ -231,10 +231,10 @@ static inline uint64_t nvj_cpu_ended(const struct nvj_cpu *c, unsigned slot)
 
 /*
  * The number of open handles and reservations, and their credits, shifted. All
- * ended are read before all begun, and a handle is counted in begun before it
+ * ended are read before all started, and a handle is counted in started before it
  * is counted in ended. So the result is never less than the number that was
  * open at the moment between. Credits that move from or to a reservation are
- * counted twice meanwhile. reserved is read between begun and ended, so the
+ * counted twice meanwhile. reserved is read between started and ended, so the
  * result is never too small because of that, either.
  */
 static inline uint64_t nvj_cpu_open(const struct nvj_cpu *c)
@@ -245,7 +245,7 @@ static inline uint64_t nvj_cpu_open(const struct nvj_cpu *c)
 		open -= nvj_cpu_ended(c, slot);
 	open += nvj_load_sc(&c->reserved);
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
-		open += nvj_load_sc(&c->begun[slot]);
+		open += nvj_load_sc(&c->started[slot]);
 	return open;
 }
 
@@ -415,7 +415,7 @@ bool nvj_room_wants_commit(struct nvj *j);
  */
 uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits);
 /* Counts a handle in transaction tid. */
-void nvj_count_begun(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
+void nvj_count_started(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
 void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
 /* Removes the count of a handle that could not start. */
 void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);

@@ -104,7 +104,7 @@ static int seal_again(const struct nvj_region *region, const struct nvj_scan *s)
 }
 
 /* Moves the tail to the last transaction, and writes damaged copies again. */
-static int settle(const struct nvj_region *region, const struct nvj_platform *platform,
+static int finish(const struct nvj_region *region, const struct nvj_platform *platform,
 		  const struct nvj_scan *s)
 {
 	const struct nvj_geometry *g = &s->geometry;
@@ -168,7 +168,7 @@ static int check_or_recover(const struct nvj_region *region, const struct nvj_pl
 		error = run_pass(&pass, run, replay_part, report);
 	sum_up(&pass, report);
 	if (!error && write)
-		error = settle(region, platform, s);
+		error = finish(region, platform, s);
 	platform->release(platform->context, pass.parts, bytes);
 	return error;
 }

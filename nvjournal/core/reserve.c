@@ -58,7 +58,7 @@ static bool join(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 
 	if (!tid)
 		return false;
-	nvj_count_begun(j, h->cpu, tid, credits);
+	nvj_count_started(j, h->cpu, tid, credits);
 	if (nvj_load_sc(&j->joinable) == tid) {
 		h->tid = tid;
 		return true;

@@ -104,7 +104,7 @@ static bool dead_is_written(struct nvj *j, const struct nvj_block *b)
  * sealed was stored before this thread takes that lock. So either the round
  * sees that the version is revoked, or this thread sees the mark and waits.
  */
-static void settle(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
+static void drop_revoked(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
 {
 	nvj_lock(&b->lock, &j->platform);
 	b->revoked_in = (uint8_t)(b->revoked_in & ~(1u << slot));
@@ -134,7 +134,7 @@ void nvj_revokes_seal(struct nvj *j, uint64_t tid)
 			 */
 			struct nvj_block *next = b->revoked_next[slot];
 
-			settle(j, p, b, slot);
+			drop_revoked(j, p, b, slot);
 			b = next;
 		}
 	}

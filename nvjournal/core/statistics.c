@@ -8,9 +8,9 @@
 static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
 {
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
-		s->handles += (uint32_t)nvj_load(&c->begun[slot]);
-	s->handles += nvj_load(&c->begun_4g) << 32;
-	s->handles -= nvj_load(&c->not_begun);
+		s->handles += (uint32_t)nvj_load(&c->started[slot]);
+	s->handles += nvj_load(&c->started_4g) << 32;
+	s->handles -= nvj_load(&c->not_started);
 	s->zero_lines += nvj_load(&c->zero_lines);
 	s->data_records += nvj_load(&c->data_records);
 	s->revokes += nvj_load(&c->revokes);

@@ -124,7 +124,7 @@ const char *nvj_strerror(int error);
 struct nvj_disk_super {
 	uint64_t magic;            /*  0 NVJ_SUPER_MAGIC */
 	uint32_t version;          /*  8 NVJ_FORMAT_VERSION */
-	uint32_t crc;              /* 12 of these 128 bytes, begun with ~0 and not with the seed */
+	uint32_t crc;              /* 12 of these 128 bytes, starts with ~0 and not with the seed */
 	uint8_t uuid[16];          /* 16 of this journal, new at each format */
 	uint8_t disk_uuid[16];     /* 32 of the disk it belongs to; 0: of none in particular */
 	uint64_t size_bytes;       /* 48 of the region, to the end of the last partition */
@@ -237,7 +237,7 @@ struct nvj_disk_record {
  */
 struct nvj_disk_mark {
 	uint64_t magic;    /*  0 NVJ_MARK_MAGIC */
-	uint32_t crc;      /*  8 of these 64 bytes, begun with ~0 */
+	uint32_t crc;      /*  8 of these 64 bytes, starts with ~0 */
 	uint32_t unused32; /* 12 */
 	uint8_t uuid[16];  /* 16 of the journal */
 	uint64_t tail_tid; /* 32 */

@@ -60,7 +60,7 @@ bool gate;
 
 /* Open handles, for each CPU and parity. */
 typedef Count {
-	byte begun[2];
+	byte started[2];
 	byte ended[2]
 };
 Count count[HANDLES];
@@ -213,9 +213,9 @@ again:
 		tid = running
 	};
 #ifdef BROKEN_NO_RECHECK
-	count[h].begun[tid % 2]++;
+	count[h].started[tid % 2]++;
 #else
-	count[h].begun[tid % 2]++;
+	count[h].started[tid % 2]++;
 	if
 	:: atomic {
 		running != tid ->
@@ -260,14 +260,14 @@ inline close()
 }
 
 #if HANDLES == 2
-#define BEGUN(p) (count[0].begun[p] + count[1].begun[p])
+#define STARTED(p) (count[0].started[p] + count[1].started[p])
 #define ENDED(p) (count[0].ended[p] + count[1].ended[p])
 #else
-#define BEGUN(p) (count[0].begun[p] + count[1].begun[p] + count[2].begun[p])
+#define STARTED(p) (count[0].started[p] + count[1].started[p] + count[2].started[p])
 #define ENDED(p) (count[0].ended[p] + count[1].ended[p] + count[2].ended[p])
 #endif
-#define QUIET BEGUN(last % 2) == ENDED(last % 2)
-#define NEXT_QUIET BEGUN((last + 1) % 2) == ENDED((last + 1) % 2)
+#define QUIET STARTED(last % 2) == ENDED(last % 2)
+#define NEXT_QUIET STARTED((last + 1) % 2) == ENDED((last + 1) % 2)
 
 #ifndef COUNTS
 /* All counters at once. */
@@ -289,7 +289,7 @@ inline read_counters(parity)
 	do
 	:: c < HANDLES ->
 #ifdef BROKEN_BEGUN_FIRST
-		atomic { sum = sum + count[c].begun[parity]; c++ }
+		atomic { sum = sum + count[c].started[parity]; c++ }
 #else
 		atomic { sum = sum + count[c].ended[parity]; c++ }
 #endif
@@ -297,7 +297,7 @@ inline read_counters(parity)
 #ifdef BROKEN_BEGUN_FIRST
 		atomic { sum = sum - count[c - HANDLES].ended[parity]; c++ }
 #else
-		atomic { sum = sum - count[c - HANDLES].begun[parity]; c++ }
+		atomic { sum = sum - count[c - HANDLES].started[parity]; c++ }
 #endif
 	:: c == 2 * HANDLES -> break
 	od;

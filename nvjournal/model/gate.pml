@@ -23,11 +23,11 @@ byte running = 1, committed = 0;
 byte sealing; /* the last of the group, from before_commit on; 0: none */
 bool gate;
 byte gate_tid, joinable;
-byte count[4];       /* at tid mod 4: begun less ended; commit.pml has them apart */
+byte count[4];       /* at tid mod 4: started less ended; commit.pml has them apart */
 byte open[TIDS + 1]; /* what the counts are there to say */
 byte merge_to;
 byte newest; /* that has the block */
-byte reserved, pending; /* reservations not begun; not ended */
+byte reserved, pending; /* reservations not started; not ended */
 byte writers_left = WRITERS;
 
 #define OPEN(t) (count[(t) % 4] != 0)

@@ -42,9 +42,9 @@ test-schedules: $(SCHEDULE_B)/crash_images
 # before each, where something else must have the machine now and then.
 SOAK_RUN ?=
 # $(1): how many, $(2): the command of piece $$n.
-pieces = @begun=$$(date +%s); for n in $$(seq $(1)); do \
+pieces = @started=$$(date +%s); for n in $$(seq $(1)); do \
 		$(SOAK_RUN) $(2) || { echo "FAIL $@: piece $$n of $(1)"; exit 1; }; \
-		echo "$@: $$n of $(1), $$(($$(date +%s) - begun)) s"; \
+		echo "$@: $$n of $(1), $$(($$(date +%s) - started)) s"; \
 	done
 
 soak-images: build/test/crash_images
@@ -120,7 +120,7 @@ test-fuzz: $(addprefix $(FUZZ_B)/fuzz_,$(FUZZERS)) $(FUZZ_B)/seeds
 	@$(call fuzz,$(FUZZ_RUNS),-seed=1)
 
 soak-fuzz: $(addprefix $(FUZZ_B)/fuzz_,$(FUZZERS)) $(FUZZ_B)/seeds
-	@begun=$$(date +%s); for n in $$(seq 10); do \
+	@started=$$(date +%s); for n in $$(seq 10); do \
 		$(call fuzz,$(FUZZ_SOAK_RUNS),); \
-		echo "$@: $$n of 10, $$(($$(date +%s) - begun)) s"; \
+		echo "$@: $$n of 10, $$(($$(date +%s) - started)) s"; \
 	done

@@ -89,7 +89,7 @@ struct bench {
 	uint8_t *region, *disk;
 };
 
-/* Takes back what recovery wrote. */
+/* Reverts what recovery wrote. */
 static void revert(struct bench *b)
 {
 	const struct trace *t = &b->world.trace;

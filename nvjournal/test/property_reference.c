@@ -174,7 +174,7 @@ static void write_block(struct nvj_handle *handle, uint32_t block, bool touched[
 	mask = below(12) == 0 ? 0 : change(game.image[block]);
 	r = (below(5) == 0 ? nvj_log_data : nvj_log)(handle, block, game.image[block], told(mask));
 	if (r == NVJ_ENOSPC && !created) {
-		/* More than its credits: nothing was logged; the caller takes it back. */
+		/* More than its credits: nothing was logged; the caller reverts it. */
 		game.refused++;
 		memcpy(game.image[block], before, NVJ_BLOCK_BYTES);
 		r = 0;

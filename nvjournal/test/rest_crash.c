@@ -149,7 +149,7 @@ static struct rest *journal(void)
 	rest_log(t, 2, NVJ_UPDATE, 5, NVJ_ALL_LINES, 0xff, 0x25);
 	rest_seal(t, 2, NVJ_COMMIT, low, NULL);
 	rest_log(t, 3, NVJ_UPDATE, 5, 1, 0, 0x35);
-	/* A copy of each is damaged: these are mended on the way. */
+	/* A copy of each is damaged: recovery repairs these. */
 	t->memory[NVJ_SUPER_OFFSET + 20] ^= 1;
 	t->memory[NVJ_TAIL_COPY_OFFSET] ^= 1;
 	return t;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every single bit of superblocks, tails, commit ring and records is flipped in
- * turn. Never may that change what comes home without a word: either the outcome
- * is the same, or NVJ_EUCLEAN is returned, the place is named, and nothing was
- * written. What a copy makes good is mended. Then several bits at random.
+ * turn. That may never change the written blocks silently: either the outcome is
+ * the same, or the result is NVJ_EUCLEAN with the place, and nothing was written.
+ * Damage of one of two copies is repaired. Then several bits at random.
  */
 #include "rest.h"
 

@@ -183,7 +183,7 @@ static void high_within_a_record(void)
 }
 
 /*
- * A record before high of a transaction that could not have begun yet. An engine
+ * A record before high of a transaction that could not have started yet. An engine
  * at fault can make it; the next anchor would not be over it.
  */
 static void ahead_of_its_time(void)

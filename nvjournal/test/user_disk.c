@@ -27,7 +27,7 @@ static void write_many(struct nvju_disk *disk, unsigned count, unsigned version)
 {
 	static uint8_t memory[2 * NVJ_QUEUE_DEPTH][NVJ_BLOCK_BYTES + NVJ_LINE_BYTES];
 	struct nvj_write writes[2 * NVJ_QUEUE_DEPTH], *ended;
-	unsigned begun[2] = {0}, done[2] = {0};
+	unsigned started[2] = {0}, done[2] = {0};
 
 	expect(count <= NVJ_QUEUE_DEPTH);
 	for (unsigned n = 0; n < 2 * count; n++) {
@@ -37,10 +37,10 @@ static void write_many(struct nvju_disk *disk, unsigned count, unsigned version)
 		fill(image, n, version);
 		writes[n] = (struct nvj_write){.block = n, .image = image, .error = 77};
 		expect(nvju_disk_start_write(disk, n % 2, &writes[n]) == 0);
-		begun[n % 2]++;
+		started[n % 2]++;
 	}
 	for (unsigned queue = 0; queue < 2; queue++)
-		while (done[queue] < begun[queue]) {
+		while (done[queue] < started[queue]) {
 			ended = nvju_disk_finish_write(disk, queue);
 			expect(ended && ended >= writes && ended < writes + 2 * count);
 			expect(ended->error == 0 && ended->block % 2 == queue);

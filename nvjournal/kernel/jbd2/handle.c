@@ -41,12 +41,12 @@ static struct nvjk_handle *make_handle(journal_t *journal, int blocks, int revok
 	return h;
 }
 
-void nvjk_handle_begun(struct nvjk_handle *h)
+void nvjk_handle_started(struct nvjk_handle *h)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
 
 	h->handle.h_start_jiffies = jiffies;
-	h->handle.h_transaction = nvjk_transaction_begun(j, h->nvj.tid);
+	h->handle.h_transaction = nvjk_transaction_started(j, h->nvj.tid);
 	current->journal_info = &h->handle;
 	trace_jbd2nvj_handle_start(j->journal.j_fs_dev->bd_dev, h->nvj.tid, &h->handle);
 }
@@ -61,7 +61,7 @@ static int begin(struct nvjk_handle *h, u32 credits)
 		percpu_down_read(&j->updates);
 	error = nvj_start(j->nvj, &h->nvj, credits);
 	if (!error)
-		nvjk_handle_begun(h);
+		nvjk_handle_started(h);
 	else if (!h->counted_reserved)
 		percpu_up_read(&j->updates);
 	return error;

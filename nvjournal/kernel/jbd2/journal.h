@@ -135,7 +135,7 @@ struct nvjk_journal {
 	bool held_back;            /* somebody waits for them to end */
 	wait_queue_head_t reserved_wait;
 
-	u64 newest; /* the newest transaction in which a handle was begun */
+	u64 newest; /* the newest transaction in which a handle was started */
 	struct nvjk_transaction transactions[NVJK_TRANSACTIONS];
 
 	/* Commit. */
@@ -212,7 +212,7 @@ static inline void nvjk_unlock_one(struct nvjk_journal *j)
 /* transaction.c */
 void nvjk_transactions_init(struct nvjk_journal *j);
 /* Registers the transaction of a handle that has just started. */
-transaction_t *nvjk_transaction_begun(struct nvjk_journal *j, u64 tid);
+transaction_t *nvjk_transaction_started(struct nvjk_journal *j, u64 tid);
 /* The data of a transaction. NULL: no handle was started in it. */
 struct nvjk_transaction *nvjk_transaction_find(struct nvjk_journal *j, u64 tid);
 /*
@@ -245,7 +245,7 @@ void nvjk_reserved_wait(struct nvjk_journal *j);
 
 /* handle.c */
 extern struct kmem_cache *nvjk_handle_cache;
-void nvjk_handle_begun(struct nvjk_handle *h);
+void nvjk_handle_started(struct nvjk_handle *h);
 u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records);
 
 /* pin.c */

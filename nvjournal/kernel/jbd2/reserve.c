@@ -89,6 +89,6 @@ int jbd2_journal_start_reserved(handle_t *handle, unsigned int type, unsigned in
 		kmem_cache_free(nvjk_handle_cache, h);
 		return error;
 	}
-	nvjk_handle_begun(h);
+	nvjk_handle_started(h);
 	return 0;
 }

@@ -41,7 +41,7 @@ static void begin(struct nvjk_journal *j, struct nvjk_transaction *t, u64 tid)
 	write_unlock(&j->journal.j_state_lock);
 }
 
-transaction_t *nvjk_transaction_begun(struct nvjk_journal *j, u64 tid)
+transaction_t *nvjk_transaction_started(struct nvjk_journal *j, u64 tid)
 {
 	struct nvjk_transaction *t = &j->transactions[tid % NVJK_TRANSACTIONS];
 

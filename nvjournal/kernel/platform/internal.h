@@ -47,7 +47,7 @@ struct nvjk_queue {
 	spinlock_t lock;         /* taken in interrupts */
 	struct nvj_write *ended; /* linked by their field platform */
 	wait_queue_head_t wait;
-	struct blk_plug plug; /* of its thread: writes begun since it last fetched one */
+	struct blk_plug plug; /* of its thread: writes started since it last fetched one */
 	bool plugged;
 } ____cacheline_aligned_in_smp;
 

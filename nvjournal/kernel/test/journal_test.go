@@ -203,8 +203,8 @@ func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 		}
 	}
 	t.Logf("%d directories were synced before the error", told)
-	// The error is on record in the superblock, which e2fsck tells of, so it
-	// is mended first, as an operator would.
+	// The superblock records the error, and e2fsck reports it. So it is repaired
+	// first, as an operator would do.
 	v.unmount()
 	if out, err := run("e2fsck", "-fy", v.disk); err != nil && !strings.Contains(out, "FILE SYSTEM WAS MODIFIED") {
 		t.Fatalf("e2fsck: %v: %s", err, out)

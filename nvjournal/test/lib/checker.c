@@ -300,7 +300,7 @@ static void keep_directs(struct checking *c)
 {
 	const struct oracle *o = &c->run->oracle;
 
-	c->next_directs = o->directs_begun;
+	c->next_directs = o->directs_started;
 	c->next_direct = malloc((o->directs + 1) * sizeof(*o->direct));
 	if (c->next_direct == NULL)
 		abort();
@@ -317,7 +317,7 @@ static void keep_oracle(struct checking *c)
 		c->before = c->run->oracle;
 		free(c->before.direct);
 		c->before.direct = c->next_direct;
-		c->before.directs_begun = c->next_directs;
+		c->before.directs_started = c->next_directs;
 		c->next_direct = NULL;
 		memset(&c->run->oracle, 0, sizeof(c->run->oracle));
 	}
@@ -396,7 +396,7 @@ static void apply(struct checking *c, const struct trace_event *e)
 	if (e->kind == TRACE_COMMITTED && e->where > c->committed)
 		c->committed = e->where;
 	else if (e->kind == TRACE_DIRECT)
-		o->directs_begun = e->id + 1;
+		o->directs_started = e->id + 1;
 	else if (e->kind == TRACE_DIRECT_DONE)
 		o->direct[e->id].done = true;
 	else if (e->kind == TRACE_ORDERED && e->where > c->ordered)

@@ -107,7 +107,7 @@ static void pend_word(struct crash *c, unsigned thread, uint32_t word, uint64_t 
 							.number = c->word_number++};
 }
 
-static void settle_word(struct crash *c, uint32_t word, uint64_t value)
+static void keep_word(struct crash *c, uint32_t word, uint64_t value)
 {
 	c->base_hash ^= word_hash(word, load(c->base, word)) ^ word_hash(word, value);
 	memcpy(c->base + 8 * (size_t)word, &value, 8);
@@ -127,7 +127,7 @@ static void fence(struct crash *c, unsigned thread)
 		bool gone = w.thread == thread;
 
 		if (gone) {
-			settle_word(c, w.word, w.value);
+			keep_word(c, w.word, w.value);
 		} else {
 			for (uint32_t k = i + 1; k < c->word_count && !gone; k++)
 				gone = c->words[k].thread == thread && c->words[k].word == w.word;
@@ -148,7 +148,7 @@ static void sync_end(struct crash *c, unsigned thread, uint64_t where, uint32_t 
 
 		if (w.number < c->sync_before[thread] && 8 * (uint64_t)w.word >= where &&
 		    8 * (uint64_t)w.word < where + bytes)
-			settle_word(c, w.word, w.value);
+			keep_word(c, w.word, w.value);
 		else
 			c->words[kept++] = w;
 	}

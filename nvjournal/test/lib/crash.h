@@ -69,7 +69,7 @@ void crash_apply(struct crash *c, const struct trace_event *e);
 uint32_t crash_pending(const struct crash *c);
 /* Makes the image of a selection; returns its hash. */
 uint64_t crash_choose(struct crash *c, const uint8_t *selection);
-/* Takes it back; events are what recovery did to the image. */
+/* Reverts it; events are what recovery did to the image. */
 void crash_revert(struct crash *c, const struct trace *recovery);
 
 #endif

@@ -138,7 +138,7 @@ static struct oracle_state *state_at(struct oracle *o, uint64_t tid)
 static const struct oracle_direct *direct_of(const struct oracle *o, uint32_t block,
 					     uint32_t entries)
 {
-	for (uint32_t i = o->directs_begun; i-- > 0;)
+	for (uint32_t i = o->directs_started; i-- > 0;)
 		if (o->direct[i].block == block)
 			return entries > o->direct[i].entries ? NULL : &o->direct[i];
 	return NULL;

@@ -3,7 +3,7 @@
  * What a recovered disk must hold: the blocks as they were after all handles of
  * transactions up to the last one that recovery found, and nothing of later
  * ones. Knows what each handle logged, in the order of the caller's locks, and
- * which blocks the caller took back (revoke) and wrote himself.
+ * which blocks the caller revoked and wrote itself.
  */
 #ifndef TEST_ORACLE_H
 #define TEST_ORACLE_H
@@ -43,7 +43,7 @@ struct oracle {
 	uint32_t entries, entry_room;
 	struct oracle_direct *direct;
 	uint32_t directs, direct_room;
-	uint32_t directs_begun; /* at the point that is looked at */
+	uint32_t directs_started; /* at the point that is looked at */
 	struct oracle_state *state;
 	uint32_t states, state_room;
 };

@@ -51,9 +51,9 @@ static uint8_t *cached(struct workload_run *run, uint32_t block)
 {
 	uint8_t *at = run->cache + (size_t)block * NVJ_BLOCK_BYTES;
 
-	if (!run->block[block].begun) {
+	if (!run->block[block].started) {
 		memcpy(at, run->world.disk + (size_t)block * NVJ_BLOCK_BYTES, NVJ_BLOCK_BYTES);
-		run->block[block].begun = true;
+		run->block[block].started = true;
 	}
 	return at;
 }
@@ -424,7 +424,7 @@ static void look(struct actor *a)
 	uint8_t image[NVJ_BLOCK_BYTES], *is = image;
 
 	lock(run, block);
-	if (run->block[block].state == BLOCK_LIVE && run->block[block].begun &&
+	if (run->block[block].state == BLOCK_LIVE && run->block[block].started &&
 	    !nvj_aborted(run->journal)) {
 		if (!nvj_peek(run->journal, block, image))
 			is = run->world.disk + (size_t)block * NVJ_BLOCK_BYTES;
@@ -491,13 +491,13 @@ static void convert(void *argument)
 		uint32_t work = run->work, actors = run->workload->actors, i;
 
 		for (i = 0; i < actors; i++)
-			if (run->reservation[i].pending && !run->reservation[i].begun)
+			if (run->reservation[i].pending && !run->reservation[i].started)
 				break;
 		if (i < actors) {
-			run->reservation[i].begun = true;
+			run->reservation[i].started = true;
 			write_data(a);
 			one_handle(a, &run->reservation[i].reserved);
-			run->reservation[i].begun = false;
+			run->reservation[i].started = false;
 			run->reservation[i].pending = 0;
 			schedule_wake(&run->reservation[i].pending);
 		} else if (run->actors_ended == actors) {

@@ -68,13 +68,13 @@ struct workload_run {
 		uint64_t freed_tid;
 		uint32_t logs;       /* how often it was logged */
 		uint64_t logged_tid; /* the newest transaction that has logged it */
-		bool begun;          /* cache holds it */
+		bool started;        /* cache holds it */
 	} * block;
 	/* Of each actor, a word to wait at: is there a reservation that has not ended? */
 	struct {
 		struct nvj_reserved reserved;
 		uint32_t pending;
-		bool begun; /* somebody has taken it */
+		bool started; /* somebody has taken it */
 	} reservation[SCHEDULE_MAX_THREADS];
 	uint32_t work; /* a word: how often there was a new one, or an actor that ended */
 	uint32_t actors_ended;

@@ -58,8 +58,8 @@ func fit(m *model, there map[string]entry, exactly bool, found *Found) error {
 	if exactly {
 		last = m.count
 	}
-	// The objects at the first place that fits. The model goes on, and their
-	// durable bytes are taken back by what may have come after.
+	// The objects at the first place that fits. The model goes on: what follows can
+	// replace their durable bytes.
 	var objects map[string]*object
 	for {
 		wrong := differences(m.names, there)
