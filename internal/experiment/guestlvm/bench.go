@@ -12,19 +12,19 @@ import (
 	"github.com/daybook-project/daybook/internal/fio"
 )
 
-// Kind is how LVM gives a volume its blocks.
+// Kind is the way in which LVM allocates a volume's blocks.
 type Kind string
 
 // The kinds.
 const (
-	Thick Kind = "thick" // linear, all its blocks at once
+	Thick Kind = "thick" // linear: all its blocks at once
 	Thin  Kind = "thin"  // in a thin pool
 )
 
 // Kinds lists them.
 func Kinds() []Kind { return []Kind{Thick, Thin} }
 
-// Neighbour is what the other volume does.
+// Neighbour is the load on the other volume.
 type Neighbour string
 
 // The neighbours.
@@ -45,10 +45,10 @@ const (
 	PoolBytes          = 256 << 20
 )
 
-// MinRounds is the least that says something of a ratio.
+// MinRounds is the minimum number of rounds for a ratio.
 const MinRounds = 5
 
-// Options say how much bench-guest-lvm measures.
+// Options select how much bench-guest-lvm measures.
 type Options struct {
 	// Boot boots a kernel of that name, with the disks disk0 and disk1 in /dev/daybook.
 	Boot   func(ctx context.Context, kernel string) (Guest, error)
@@ -56,7 +56,7 @@ type Options struct {
 	Case
 }
 
-// Case is what a guest is told to run.
+// Case is the input of the run in the guest.
 type Case struct {
 	Rounds int `json:"rounds"`
 	// FlushMilliseconds is how long the disk takes for a flush; 0 adds nothing.
@@ -65,7 +65,7 @@ type Case struct {
 	Time              time.Duration `json:"time_nanoseconds"`
 }
 
-// Full is the benchmark, Quick a look whether it works.
+// Full is the benchmark, Quick a short run that tests it.
 var (
 	Full  = Options{Case: Case{Rounds: 6, FlushMilliseconds: 8, WarmUp: time.Second, Time: 5 * time.Second}}
 	Quick = Options{Case: Case{Rounds: 1, FlushMilliseconds: 8, WarmUp: time.Second, Time: 2 * time.Second}}
@@ -80,22 +80,22 @@ func (c Case) check() error {
 
 // Guest is a booted kernel.
 type Guest interface {
-	// Kernel is what uname -r says there.
+	// Kernel is uname -r of the guest.
 	Kernel() string
-	// RunLVM calls RunInGuest there and reads what it writes. tell gets what it
-	// says meanwhile, line by line.
+	// RunLVM calls RunInGuest in the guest and returns its result. tell receives
+	// its messages, line by line.
 	RunLVM(ctx context.Context, c Case, tell func(line string)) ([]Sample, error)
-	// Close ends it. The error says what faults the kernel reported of itself.
+	// Close ends the guest. The error lists the faults that its kernel reported.
 	Close() error
 }
 
-// Sample is one measurement: what a volume's writer did beside a neighbour.
+// Sample is one measurement of a volume's writer beside a neighbour.
 type Sample struct {
 	Round     int       `json:"round"`
 	Kind      Kind      `json:"kind"`
 	Neighbour Neighbour `json:"neighbour"`
-	// Writer is the one that is measured, Other the neighbour, in all the time that
-	// it ran.
+	// Writer is the measured one. Other is the neighbour, for all the time that it
+	// ran.
 	Writer fio.Result `json:"writer"`
 	Other  fio.Result `json:"other"`
 }
@@ -108,10 +108,10 @@ func (s Sample) syncsPerSecond() float64 {
 	return float64(s.Writer.Syncs) / s.Writer.Seconds
 }
 
-// Result is what bench-guest-lvm came to.
+// Result is the result of bench-guest-lvm.
 type Result struct {
 	Host report.Host `json:"host"`
-	// Kernel is what uname -r says in the guest.
+	// Kernel is uname -r of the guest.
 	Kernel string `json:"kernel"`
 	Case
 	Samples []Sample `json:"samples"`
@@ -154,7 +154,7 @@ func (r Result) Check() error {
 	return errors.Join(errs...)
 }
 
-// values gives a figure of all rounds of a kind beside a neighbour, by round.
+// values returns a figure of all rounds of a kind beside a neighbour, by round.
 func (r Result) values(kind Kind, neighbour Neighbour, figure func(Sample) float64) []float64 {
 	var all []float64
 	for _, s := range r.Samples {
@@ -176,7 +176,7 @@ func ratios(above, below []float64) []float64 {
 	return all
 }
 
-// order is in which order a round measures the kinds.
+// order is the order in which a round measures the kinds.
 func order(round int) []Kind {
 	kinds := Kinds()
 	if round%2 == 1 {

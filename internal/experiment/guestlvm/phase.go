@@ -39,8 +39,8 @@ const (
 	thinPool          = "tp"
 )
 
-// RunInGuest runs a case, given as JSON, on this machine, a guest, and writes its
-// samples as JSON to output; say gets a line now and then.
+// RunInGuest runs a case, given as JSON, on this machine, which is a guest. It
+// writes its samples as JSON to output, and messages to say.
 func RunInGuest(ctx context.Context, text string, output, say io.Writer) error {
 	return fixture.RunInGuest(ctx, text, output, say, func(ctx context.Context, lab fixture.Lab, c Case) ([]Sample, error) {
 		if err := c.check(); err != nil {
@@ -132,8 +132,8 @@ func (g *lvmGuest) build(ctx context.Context) (err error) {
 	return nil
 }
 
-// slowFlushes puts a device over a disk that answers a flush later, as disks with a
-// volatile cache do. QEMU's answers at once.
+// slowFlushes makes a device over a disk on which a flush takes longer, as on disks
+// with a volatile cache. QEMU's disk answers at once.
 func (g *lvmGuest) slowFlushes(ctx context.Context, node string) (string, error) {
 	if g.asked.FlushMilliseconds == 0 {
 		return node, nil
@@ -147,7 +147,8 @@ func (g *lvmGuest) slowFlushes(ctx context.Context, node string) (string, error)
 		return "", err
 	}
 	const name = "daybook-flushes"
-	// Not from the disk's beginning, where LVM would find its label a second time.
+	// It does not start at the disk's beginning, where LVM would find its label a
+	// second time.
 	const offset = 2048
 	table := fmt.Sprintf("0 %d delay %s %d 0 %[2]s %[3]d 0 %[2]s %[3]d %[4]d", bytes/512-offset, disk.Node(), offset, g.asked.FlushMilliseconds)
 	if err := run(ctx, "dmsetup", "create", name, "--table", table); err != nil {
@@ -161,7 +162,7 @@ func run(ctx context.Context, command ...string) error {
 	return err
 }
 
-// prefill writes the files that are written again later.
+// prefill writes the files that are overwritten later.
 func (g *lvmGuest) prefill(ctx context.Context, kind Kind) error {
 	for _, job := range []fio.Job{g.writing(kind), g.syncing(kind)} {
 		job.FsyncEvery, job.WarmUp, job.Time = 0, 0, time.Second
@@ -181,7 +182,7 @@ func waitFor(ctx context.Context, job fio.Job) error {
 	return err
 }
 
-// writing is the job that is measured.
+// writing is the measured job.
 func (g *lvmGuest) writing(kind Kind) fio.Job {
 	return fio.Job{
 		Directory: g.writer[kind], Writers: 1, BlockBytes: smallBytes, FsyncEvery: 1, FileBytes: writerFile,
@@ -193,7 +194,7 @@ func (g *lvmGuest) syncing(kind Kind) fio.Job {
 	return fio.Job{Directory: g.other[kind], Writers: neighbours, BlockBytes: smallBytes, FsyncEvery: 1, FileBytes: neighbourFile, Time: longest}
 }
 
-// streaming writes a new file in a directory of its own, which is removed after.
+// streaming writes a new file in a new directory, which is removed afterwards.
 func (g *lvmGuest) streaming(kind Kind) fio.Job {
 	return fio.Job{Directory: g.newDirectory(kind), Writers: 1, BlockBytes: streamBytes, FsyncEvery: streamSync, FileBytes: streamFile, Time: longest}
 }

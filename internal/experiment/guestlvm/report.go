@@ -17,7 +17,7 @@ var figures = []struct {
 	{"p99 of a sync, ms", "%.1f", func(s Sample) float64 { return 1e3 * s.Writer.SyncP99Seconds }},
 }
 
-// Report shows the result for people.
+// Report returns the result as a page.
 func (r Result) Report() (report.Report, error) {
 	page := report.Report{
 		Title: "Thin and thick logical volumes beside a neighbour",

@@ -22,7 +22,7 @@ import (
 // runVariable carries a Request to a program that calls RunIfAsked.
 const runVariable = "DAYBOOK_SCENARIO_RUN"
 
-// Request is what a process of its own, here or in a guest, is told to run.
+// Request is the input of a run in a separate process, here or in a guest.
 type Request struct {
 	Scenario Scenario `json:"scenario"`
 	Parts    []Part   `json:"parts"`
@@ -34,7 +34,7 @@ func (r Request) Environment() ([]string, error) {
 	return []string{runVariable + "=" + string(text)}, err
 }
 
-// Answer is what came of a Request.
+// Answer is the result of a Request.
 type Answer struct {
 	Phases []Phase `json:"phases"`
 	// CPUSeconds is the processor time of the whole run, with its loads and its
@@ -42,24 +42,24 @@ type Answer struct {
 	CPUSeconds float64 `json:"cpu_seconds"`
 }
 
-// ReadAnswer reads what RunIfAsked wrote.
+// ReadAnswer reads the output of RunIfAsked.
 func ReadAnswer(input io.Reader) (answer Answer, err error) {
 	if err := json.NewDecoder(input).Decode(&answer); err != nil {
-		return answer, fmt.Errorf("cannot read what a run of a scenario came to: %w", err)
+		return answer, fmt.Errorf("cannot read the result of a run of a scenario: %w", err)
 	}
 	return answer, nil
 }
 
-// RunIfAsked makes this process run a Request, if its environment has one, and
-// then never returns. It writes its Answer to standard output and what it does
-// to standard error. Programs call it in main, after disksim.ServeIfAsked and
+// RunIfAsked makes this process run a Request, if its environment has one, and then
+// never returns. It writes its Answer to standard output and its messages to
+// standard error. Programs call it in main, after disksim.ServeIfAsked and
 // workload.RunIfAsked.
 func RunIfAsked() {
 	text, asked := os.LookupEnv(runVariable)
 	if !asked {
 		return
 	}
-	// The loads are this program too.
+	// The loads are processes of this program, too.
 	err := os.Unsetenv(runVariable)
 	if err == nil {
 		err = answer(text)
@@ -100,7 +100,8 @@ func answer(text string) error {
 	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(a))
 }
 
-// cpuSeconds is the processor time of this process and of all that it waited for.
+// cpuSeconds is the processor time of this process and of all processes that it
+// waited for.
 func cpuSeconds() (float64, error) {
 	var sum time.Duration
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
@@ -113,8 +114,8 @@ func cpuSeconds() (float64, error) {
 	return sum.Seconds(), nil
 }
 
-// Describe is a sample in one line: of each container its share, weight, and
-// what it consists of, in MB.
+// Describe returns a sample as one line: for each container its share and weight,
+// and the parts of its I/O in MB.
 func (s Scenario) Describe(sample account.Sample) string {
 	var b strings.Builder
 	shares := s.Shares(sample)

@@ -12,12 +12,13 @@ import (
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
-// Stream is what fio does to an actor's file, past the page cache.
+// Stream is fio's load on an actor's file, with direct I/O.
 type Stream struct {
 	Access fio.Access `json:"access"`
 	// Depth is the number of requests in flight.
 	Depth int `json:"depth"`
-	// FsyncEvery is after how many writes it calls fsync; 0: never.
+	// FsyncEvery is the number of writes between two calls of fsync; 0 means no
+	// fsync.
 	FsyncEvery int `json:"fsync_every,omitempty"`
 }
 
@@ -32,7 +33,7 @@ type loads struct {
 	totals   map[string]workload.Result
 }
 
-// waitingStream is started with the others: fio cannot wait.
+// waitingStream is started together with the other loads: fio cannot wait.
 type waitingStream struct {
 	stream fio.Stream
 	cgroup string
@@ -42,8 +43,8 @@ func newLoads() *loads {
 	return &loads{children: make(map[string][]*workload.Child), totals: make(map[string]workload.Result)}
 }
 
-// prepare makes an actor's cgroup and files, and its loads, waiting: a process
-// that works on a file and, for metadata, others, so that none waits for another.
+// prepare makes an actor's cgroup, files and loads, which wait: a process that
+// works on a file and, for metadata, others, so that none waits for another.
 func (l *loads) prepare(ctx context.Context, fs *fixture.FileSystem, s Scenario, actor Actor) (cgroupPath string, err error) {
 	weight := actor.Weight
 	if s.unweighted() {
@@ -90,7 +91,7 @@ func (l *loads) prepare(ctx context.Context, fs *fixture.FileSystem, s Scenario,
 	return cgroupPath, nil
 }
 
-// begin lets all of them work.
+// begin starts all of them.
 func (l *loads) begin() error {
 	for _, w := range l.waiting {
 		run, err := fio.Start(w.stream, w.cgroup)
@@ -109,7 +110,7 @@ func (l *loads) begin() error {
 	return nil
 }
 
-// stop ends them, also a second time, when nothing is left.
+// stop ends them. A second call does nothing.
 func (l *loads) stop() error {
 	var errs []error
 	for name, children := range l.children {

@@ -23,34 +23,34 @@ import (
 // Actor is one container of a scenario.
 type Actor struct {
 	Name string
-	// Weight is the promised weight.
+	// Weight is the configured weight.
 	Weight uint64
-	// MkdirPerSecond directories are made, 0 for a container that only
-	// reads; by MkdirThreads threads.
+	// MkdirPerSecond directories are made by MkdirThreads threads; 0 for a
+	// container that only reads.
 	MkdirPerSecond float64
 	MkdirThreads   int
 	// ChangesPerSecond are rounds of changes to metadata (workload.Spec).
 	ChangesPerSecond float64 `json:",omitempty"`
-	// FsyncEvery, if > 0, is how often it syncs; paper 1 had to, once a
-	// second (section 5).
+	// FsyncEvery, if > 0, is the time between its syncs. In paper 1 it was a second
+	// (section 5).
 	FsyncEvery time.Duration
-	// Stream is what it does to its file; nil: it reads, one request at a time.
+	// Stream is the load on its file; nil means that it reads, one request at a
+	// time.
 	Stream *Stream `json:",omitempty"`
 }
 
-// Scenario is an experiment on shares: containers that each read or write a file of
-// their own from beginning to end, and some of which make metadata besides.
+// Scenario is an experiment on shares: containers that each read or write their own
+// file sequentially. Some of them also make metadata.
 type Scenario struct {
 	Name   string
 	Actors []Actor
-	// Disk is where it runs; nil: a simulated one with Parameters.
+	// Disk is the disk to run on; nil means a simulated one with Parameters.
 	Disk       *fixture.GivenDisk
 	Parameters disksim.Parameters
-	// WarmUp is the time before each phase that does not count; 0: jbd2's commit
-	// interval.
+	// WarmUp is the time before each phase that does not count; 0 means jbd2's
+	// commit interval.
 	WarmUp time.Duration `json:",omitempty"`
-	// Seconds is the length of each phase; Interval that of a sample and
-	// of a correction.
+	// Seconds is the length of each phase, and Interval that of a sample.
 	Seconds  float64
 	Interval time.Duration
 	// Scheduler of a simulated disk; "": BFQ.
@@ -67,7 +67,7 @@ func (s Scenario) Step(law string) time.Duration {
 	return control.Config{Law: law, Interval: s.Interval}.Step()
 }
 
-// Uncontrolled is the phase in which nobody touches the weights.
+// Uncontrolled is the phase in which the weights are not changed.
 const Uncontrolled = "uncontrolled"
 
 // Phase is one run of a scenario.
@@ -75,9 +75,9 @@ type Phase struct {
 	// Name is Uncontrolled or the name of the law in control.
 	Name    string
 	Samples []account.Sample
-	// Processors is what the host's processors did meanwhile.
+	// Processors is the work of the host's processors meanwhile.
 	Processors fixture.Processors
-	// Done is what each actor's load counted itself, by name.
+	// Done is each actor's own count of its work, by name.
 	Done map[string]workload.Result
 	// Device is the disk's account summed over the samples, the lines
 	// named by the actors.
@@ -86,19 +86,19 @@ type Phase struct {
 
 const (
 	// FileBytes is the length of an actor's file on a simulated disk: long enough
-	// that reading it is sequential, and short enough to be written in a moment.
+	// for sequential reads, and short enough to be written quickly.
 	FileBytes = 256 << 20
 )
 
-// Part asks for one phase of a run.
+// Part is one phase of a run.
 type Part struct {
 	// Law is Uncontrolled or a law's name.
 	Law     string  `json:"law"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Run runs one phase of the scenario on a new disk: law is Uncontrolled
-// or a law's name. Every scheduler setting is the same whatever the law.
+// Run runs one phase of the scenario on a new disk: law is Uncontrolled or a law's
+// name. The scheduler settings do not depend on the law.
 func (s Scenario) Run(ctx context.Context, l fixture.Lab, law string) (Phase, error) {
 	phases, err := s.RunParts(ctx, l, []Part{{Law: law, Seconds: s.Seconds}})
 	if err != nil {
@@ -107,11 +107,11 @@ func (s Scenario) Run(ctx context.Context, l fixture.Lab, law string) (Phase, er
 	return phases[0], nil
 }
 
-// RunParts runs phases one after the other on one new disk, while the loads go on.
-// What the loads counted is in the last phase.
+// RunParts runs phases one after the other on one new disk, while the loads
+// continue. The loads' own counts are in the last phase.
 func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (phases []Phase, err error) {
 	l.Announce("", "preparing a disk", nil)
-	// Made without the model's delays, which begin with the load.
+	// It is made without the model's delays, which start with the load.
 	fs, err := fixture.MakeFileSystem(ctx, l.Tree, s.FileSystem())
 	if err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (ph
 	defer func() { err = errors.Join(err, fs.Close()) }()
 	loads := newLoads()
 	defer func() {
-		// At once, not at the pace of a disk with a full queue.
+		// At once, and not at the rate of a disk with a full queue.
 		err = errors.Join(err, fs.Disk.SetInstant(true), loads.stop())
 	}()
 	r := running{Scenario: s, lab: l, fs: fs, actors: make(map[string]Actor)}
@@ -136,8 +136,8 @@ func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (ph
 	if err := fs.Disk.SetInstant(false); err != nil {
 		return nil, err
 	}
-	// One for all parts: a meter that begins later does not know whose the metadata
-	// is that waits to be written.
+	// One meter for all parts: a meter that starts later does not know which cgroup
+	// dirtied the metadata that is not written yet.
 	r.step = s.Interval
 	for _, part := range parts {
 		r.step = min(r.step, s.Step(part.Law))
@@ -173,7 +173,7 @@ func (s Scenario) RunParts(ctx context.Context, l fixture.Lab, parts []Part) (ph
 	return phases, nil
 }
 
-// running is a scenario whose loads work.
+// running is a scenario whose loads run.
 type running struct {
 	Scenario
 	lab    fixture.Lab
@@ -181,7 +181,7 @@ type running struct {
 	actors map[string]Actor // by cgroup
 	source *meter.Meter
 	step   time.Duration
-	// promised is what a controller says; nil: there is none.
+	// promised returns the weights that a controller reports; nil if there is none.
 	promised atomic.Pointer[control.Ideals]
 }
 
@@ -196,8 +196,8 @@ func (r *running) promises(string) (meter.Promises, bool) {
 // phase runs one part.
 func (r *running) phase(ctx context.Context, part Part) (phase Phase, err error) {
 	phase.Name = part.Law
-	// What preparing left behind is no part of the account, nor the time
-	// before jbd2's first commit, nor what a controller left.
+	// These do not count: the writes that the preparation left, the time before
+	// jbd2's first commit, and the effects of an earlier controller.
 	r.lab.Announce(part.Law, "waiting for a commit", nil)
 	if err := fixture.Sleep(ctx, cmp.Or(r.WarmUp, warmUp)); err != nil {
 		return Phase{}, err
@@ -250,10 +250,10 @@ func (s Scenario) FileSystem() fixture.Options {
 	return o
 }
 
-// unweighted: nothing shares the disk by weights.
+// unweighted: the disk's scheduler knows no weights.
 func (s Scenario) unweighted() bool { return s.Scheduler != "" && s.Scheduler != blockdev.BFQ }
 
-// reading says what each container reads.
+// reading returns the read load of each container.
 type reading struct {
 	fileBytes int64
 	readBytes int // 0: workload's own
@@ -273,7 +273,7 @@ func (s Scenario) reading() reading {
 // warmUp is jbd2's commit interval (JBD2_DEFAULT_MAX_COMMIT_AGE, include/linux/jbd2.h).
 const warmUp = 5 * time.Second
 
-// control lets the law correct the weights, or the limits, until the recorder ends.
+// control lets the law correct the weights or limits until the recorder ends.
 func (r *running) control(ctx context.Context, law string, source account.Source) error {
 	config := control.DefaultConfig()
 	config.Interval, config.Law = r.Interval, law
@@ -299,11 +299,11 @@ func drain(ctx context.Context, source account.Source) error {
 	}
 }
 
-// recorder passes samples on, puts them together to whole intervals, and ends
-// after a number of them. Its Close leaves the meter open: the phase closes it.
+// recorder passes samples on, combines them to whole intervals, and ends after a
+// number of them. Its Close leaves the meter open: the phase closes it.
 type recorder struct {
 	account.Source
-	left    int // steps to come
+	left    int // remaining steps of an interval
 	steps   int // of one interval
 	each    func(account.Sample)
 	pending []account.Sample
@@ -325,7 +325,7 @@ func (r *recorder) Next(ctx context.Context) (account.Sample, error) {
 	return sample, nil
 }
 
-// together makes one sample of several that follow each other.
+// together combines several consecutive samples into one.
 func together(samples []account.Sample) account.Sample {
 	whole := samples[len(samples)-1]
 	whole.IntervalSeconds = 0

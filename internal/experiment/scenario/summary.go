@@ -11,13 +11,13 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 )
 
-// Summary is what a run of a scenario came to, for machines.
+// Summary is the machine-readable result of a run of a scenario.
 type Summary struct {
 	Scenario string         `json:"scenario"`
 	Phases   []PhaseSummary `json:"phases"`
 }
 
-// PhaseSummary is one phase's. Name is "uncontrolled" or "controlled".
+// PhaseSummary is the summary of one phase. Name is "uncontrolled" or "controlled".
 type PhaseSummary struct {
 	Name             string             `json:"name"`
 	Law              string             `json:"law,omitempty"`
@@ -46,10 +46,10 @@ type ContainerSummary struct {
 	Directories      int64   `json:"directories"`
 }
 
-// Throughput is the disk's, in bytes a second.
+// Throughput is that of the disk, in bytes a second.
 func (p PhaseSummary) Throughput() float64 { return float64(p.DiskBytes) / p.Seconds }
 
-// Summarize makes the summary of the phases.
+// Summarize computes the summary of the phases.
 func (s Scenario) Summarize(phases []Phase) Summary {
 	summary := Summary{Scenario: s.Name}
 	for _, phase := range phases {
@@ -58,8 +58,8 @@ func (s Scenario) Summarize(phases []Phase) Summary {
 	return summary
 }
 
-// settledAfter is the number of intervals that a law has to find its weights.
-const settledAfter = 3
+// warmUpIntervals is the number of intervals that a law has to find its weights.
+const warmUpIntervals = 3
 
 func (s Scenario) summarizePhase(phase Phase) PhaseSummary {
 	out := PhaseSummary{
@@ -73,7 +73,7 @@ func (s Scenario) summarizePhase(phase Phase) PhaseSummary {
 	targets := s.Targets()
 	for i, sample := range phase.Samples {
 		out.Seconds += sample.IntervalSeconds
-		if i < settledAfter {
+		if i < warmUpIntervals {
 			continue
 		}
 		for n, share := range s.Shares(sample) {
@@ -91,8 +91,8 @@ func (s Scenario) summarizePhase(phase Phase) PhaseSummary {
 			ChargedBytes: c.Charged(), JournalBytes: c.JournalBytes, MetadataBytes: c.MetadataBytes,
 			UnchargedBytes: c.UnchargedBytes, ReturnedBytes: c.ReturnedBytes, Directories: phase.Done[actor.Name].Directories,
 		}
-		if settled := len(phase.Samples) - settledAfter; settled > 0 {
-			line.WithinFivePoints = float64(within[n]) / float64(settled)
+		if counted := len(phase.Samples) - warmUpIntervals; counted > 0 {
+			line.WithinFivePoints = float64(within[n]) / float64(counted)
 		}
 		out.Containers = append(out.Containers, line)
 	}
@@ -111,8 +111,8 @@ func (s Scenario) Targets() []float64 {
 	return targets
 }
 
-// Shares gives the actors' shares of what all actors did in a sample, 0..1,
-// in the scenario's order.
+// Shares returns the actors' shares of the I/O of all actors in a sample, 0..1, in
+// the scenario's order.
 func (s Scenario) Shares(sample account.Sample) []float64 {
 	shares := make([]float64, len(s.Actors))
 	var sum float64
@@ -128,7 +128,7 @@ func (s Scenario) Shares(sample account.Sample) []float64 {
 	return shares
 }
 
-// WriteTable prints the phases for people.
+// WriteTable prints the phases as a table.
 func (s Scenario) WriteTable(w io.Writer, phases []Phase) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\ncontainer\ttarget\tshare\tcharged\tjournal\tmetadata\tuncharged\tMB\t")
@@ -150,7 +150,7 @@ func (s Scenario) WriteTable(w io.Writer, phases []Phase) error {
 	return table.Flush()
 }
 
-// DiskText and divider say for people where the scenario runs.
+// DiskText and divider describe the disk of the scenario as text.
 func (s Scenario) DiskText() string {
 	if s.Disk != nil {
 		return fmt.Sprintf("%s, %.1f MB/s", s.Disk.Node, float64(s.Disk.BytesPerSecond)/1e6)
@@ -170,8 +170,8 @@ func (s Scenario) DividerText() string {
 	return fixture.Settings(s.Tunables)
 }
 
-// Recording gives the phase's samples with cgroups and a device that are the
-// same in each run: "/A" for the actor A, and "disk".
+// Recording returns the phase's samples with cgroups and a device that are the same
+// in each run: "/A" for the actor A, and "disk".
 func (p Phase) Recording() []account.Sample {
 	samples := p.SamplesByName("disk")
 	for _, sample := range samples {
@@ -184,8 +184,8 @@ func (p Phase) Recording() []account.Sample {
 	return samples
 }
 
-// SamplesByName puts the actors' names in place of their cgroups, which are other
-// ones in each run, and the device's name, likewise.
+// SamplesByName replaces the actors' cgroups by their names, because cgroups differ
+// in each run. It replaces the device's name, too.
 func (p Phase) SamplesByName(device string) []account.Sample {
 	out := make([]account.Sample, len(p.Samples))
 	for i, sample := range p.Samples {

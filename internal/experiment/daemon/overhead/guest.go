@@ -14,12 +14,12 @@ import (
 
 // Guest is a booted kernel. Its clocks count instructions (vm.Config.CountInstructions).
 type Guest interface {
-	// Kernel is what uname -r says there.
+	// Kernel is uname -r of the guest.
 	Kernel() string
-	// RunOverhead calls RunInGuest there and reads what it writes. tell gets what it
-	// says meanwhile, line by line.
+	// RunOverhead calls RunInGuest in the guest and returns its result. tell
+	// receives its messages, line by line.
 	RunOverhead(ctx context.Context, e Extent, tell func(line string)) (Result, error)
-	// Close ends it. The error says what faults the kernel reported of itself.
+	// Close ends the guest. The error lists the faults that its kernel reported.
 	Close() error
 }
 
@@ -40,9 +40,9 @@ func (o Options) inGuest(ctx context.Context, l fixture.Lab, kernel string) (res
 	return result, err
 }
 
-// RunInGuest measures on this machine, a guest whose clocks count instructions: an
-// Extent, given as JSON. It writes the Result as JSON to output; say gets a line now and
-// then.
+// RunInGuest measures on this machine, a guest whose clocks count instructions. Its
+// input is an Extent as JSON. It writes the Result as JSON to output, and messages
+// to say.
 func RunInGuest(ctx context.Context, text string, output, say io.Writer) error {
 	return fixture.RunInGuest(ctx, text, output, say, func(ctx context.Context, l fixture.Lab, e Extent) (result Result, err error) {
 		if err := checkJIT(); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 )
 
-// Kind is what a run is for.
+// Kind is the purpose of a run.
 type Kind string
 
 // The kinds of runs.
@@ -23,7 +23,7 @@ const (
 	Alone Kind = "alone"
 )
 
-// Run is what one run of a scenario came to. Errors and deviations are of shares,
+// Run is the result of one run of a scenario. Errors and deviations are of shares,
 // absolute, 0..1.
 type Run struct {
 	Scenario string `json:"scenario"`
@@ -31,12 +31,12 @@ type Run struct {
 	// Repetition counts from 1, Lane from 0.
 	Repetition int `json:"repetition"`
 	Lane       int `json:"lane"`
-	// Began and Seconds are when it began and how long it took, with preparing.
+	// Began is the start of the run, and Seconds its duration with the preparation.
 	Began   time.Time `json:"began"`
 	Seconds float64   `json:"seconds"`
 	// Version is that of the program that measured.
 	Version string `json:"version,omitempty"`
-	// Failed says why there are no figures.
+	// Failed is the reason why there are no figures.
 	Failed string `json:"failed,omitempty"`
 	// ControlledFirst: the uncontrolled phase came after the controlled one.
 	ControlledFirst bool         `json:"controlled_first"`
@@ -48,8 +48,8 @@ type Run struct {
 	CPUSeconds float64 `json:"cpu_seconds"`
 }
 
-// PhaseFigures are those of the intervals that count: of a controlled phase, those
-// after the third.
+// PhaseFigures are those of the intervals that count: in a controlled phase, all
+// but the first three.
 type PhaseFigures struct {
 	// MeanError is the largest over the containers of their mean shares' errors.
 	MeanError float64 `json:"mean_error"`
@@ -63,8 +63,8 @@ type PhaseFigures struct {
 	// the first three too.
 	Shares         []float64   `json:"shares"`
 	IntervalShares [][]float64 `json:"interval_shares"`
-	// LimitedIntervals is in how many intervals limits held the shares, and
-	// IgnoredIntervals in how many control said that weights are ignored.
+	// LimitedIntervals is the number of intervals in which limits held the shares.
+	// IgnoredIntervals is the number in which control reported ignored weights.
 	LimitedIntervals int `json:"limited_intervals"`
 	IgnoredIntervals int `json:"ignored_intervals"`
 	// Busy and Stolen are parts of the host's processor time.
@@ -72,13 +72,14 @@ type PhaseFigures struct {
 	Stolen float64 `json:"stolen"`
 }
 
-// Bounds on which Within counts, and how many intervals a law has to find its weights.
+// withinPoints is the error up to which an interval counts in Within.
+// warmUpIntervals is how many intervals a law has to find its weights.
 const (
-	near         = 0.05
-	settledAfter = 3
+	near            = 0.05
+	warmUpIntervals = 3
 )
 
-// figuresOf measures a phase from its interval number skip on.
+// figuresOf measures a phase, without its first skip intervals.
 func figuresOf(s scenario.Scenario, phase scenario.Phase, skip int) (f PhaseFigures, err error) {
 	if len(phase.Samples) <= skip {
 		return f, fmt.Errorf("%d intervals: want more than %d", len(phase.Samples), skip)

@@ -22,12 +22,12 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// Options say what bench-shares measures.
+// Options select what bench-shares measures.
 type Options struct {
 	Settings
 	Repetitions int
-	// Only are names of the scenarios to measure; none: all. The runs of the others
-	// stay as they are in Before.
+	// Only are the names of the scenarios to measure; none means all. The runs of
+	// the others are kept from Before.
 	Only []string
 	// Before is a result to continue; with Anew, the runs of Only are measured again.
 	Before *Result
@@ -38,11 +38,11 @@ type Options struct {
 	Recordings string
 	// Save keeps the result, after each run.
 	Save func(Result) error
-	// Say is told of each run that ended.
+	// Say receives a line for each run that ended.
 	Say func(line string)
 }
 
-// Full is the benchmark, Quick a look whether it works.
+// Full is the benchmark, Quick a short run that tests it.
 var (
 	Full = Options{
 		Settings:    Settings{UncontrolledSeconds: 20, ControlledSeconds: 75, FairSeconds: 30, IntervalSeconds: 5, WarmUpSeconds: 5},
@@ -57,25 +57,26 @@ var (
 const (
 	// fairRepetitions are enough for a median: the fair disk varies little.
 	fairRepetitions = 3
-	// aloneRepetitions of the scenario aloneName say whether lanes disturb each other.
+	// aloneRepetitions is how often the scenario aloneName runs alone, to see
+	// whether lanes disturb each other.
 	aloneRepetitions = 3
 )
 
 // aloneConditions are those in which shares vary least.
 func aloneConditions() Conditions { return base.fair() }
 
-// job is a run that is to be made.
+// job is a run that is not measured yet.
 type job struct {
 	kind       Kind
 	scenario   Scenario
 	repetition int
 }
 
-// laneBytes is what a lane keeps in memory at most, on its disk: the files of four
+// laneBytes is the memory that a lane's disk needs at most: the files of four
 // containers, the journal, and metadata.
 const laneBytes = 4*scenario.FileBytes + fixture.JournalBytes + 400<<20
 
-// checkMemory refuses lanes that the host has no memory for.
+// checkMemory returns an error if the host has not enough memory for the lanes.
 func checkMemory(lanes int) error {
 	available, known := kernel.AvailableMemory()
 	if wanted := int64(lanes) * laneBytes; known && wanted > available {
@@ -84,8 +85,8 @@ func checkMemory(lanes int) error {
 	return nil
 }
 
-// jobs lists the runs that are missing or failed: first those alone, then repetition by
-// repetition, so that what changes on the host meets all scenarios.
+// jobs lists the runs that are missing or failed: first those alone, then one
+// repetition after the other, so that a change of the host affects all scenarios.
 func (r Result) jobs() []job {
 	done := func(j job) bool {
 		return slices.ContainsFunc(r.Runs, func(run Run) bool {
@@ -123,8 +124,8 @@ func (r Result) jobs() []job {
 	return jobs
 }
 
-// parts of the job's run. Which phase comes first alternates: what the loads leave
-// behind, such as metadata that waits to be written, then meets both.
+// parts returns the parts of the job's run. The first phase alternates, so that the
+// remains of the loads, such as metadata that is not written yet, affect both.
 func (j job) parts(s Settings) []scenario.Part {
 	if j.kind == FairDisk {
 		return []scenario.Part{{Law: scenario.Uncontrolled, Seconds: s.FairSeconds}}
@@ -138,8 +139,8 @@ func (j job) parts(s Settings) []scenario.Part {
 
 func (j job) controlledFirst() bool { return j.kind != FairDisk && j.repetition%2 == 0 }
 
-// Begin gives the result that the options begin with, or says why what was measured
-// before cannot be continued.
+// Begin returns the result that the options continue, or the reason why it cannot
+// be continued.
 func Begin(o Options) (Result, error) {
 	result := Result{Host: report.ThisHost(), Settings: o.Settings, Repetitions: o.Repetitions, Plan: o.plan()}
 	for _, name := range o.Only {
@@ -161,7 +162,7 @@ func Begin(o Options) (Result, error) {
 		return !slices.ContainsFunc(before.Plan, s.sameAs) && !slices.Contains(o.Only, s.Name)
 	})
 	result.Repetitions = max(result.Repetitions, before.Repetitions)
-	// Runs that failed are made again: they have no figures.
+	// Runs that failed are repeated: they have no figures.
 	result.Runs = slices.DeleteFunc(slices.Clone(before.Runs), func(run Run) bool {
 		return run.Failed != "" || o.Anew && run.Kind == Judged && slices.Contains(o.Only, run.Scenario)
 	})
@@ -195,11 +196,12 @@ func Names() []string {
 	return names
 }
 
-// maxFailures in a row end the benchmark: what is wrong is not the run.
+// maxFailures consecutive failures end the benchmark: then the cause is not the
+// run.
 const maxFailures = 3
 
-// Measure makes the runs that are missing, several at a time. The result holds what
-// was measured also if there is an error.
+// Measure makes the missing runs, several at a time. With an error it also returns
+// what was measured.
 func Measure(ctx context.Context, l fixture.Lab, o Options) (Result, error) {
 	result, err := Begin(o)
 	if err != nil {
@@ -256,7 +258,7 @@ func measure(ctx context.Context, l fixture.Lab, o Options, result Result, jobs 
 	return m.result, errors.Join(err, group.Close())
 }
 
-// measuring is under way.
+// measuring is a measurement in progress.
 type measuring struct {
 	Options
 	jobs chan job
@@ -266,10 +268,10 @@ type measuring struct {
 	left     int
 	took     time.Duration // of all runs that ended
 	ended    int
-	failures int // in a row
+	failures int // consecutive
 }
 
-// run makes one run and keeps it. An error ends them all.
+// run makes one run and keeps it. An error ends all runs.
 func (m *measuring) run(ctx context.Context, j job, lane int) error {
 	if ctx.Err() != nil {
 		return nil
@@ -281,7 +283,7 @@ func (m *measuring) run(ctx context.Context, j job, lane int) error {
 	begin := time.Now()
 	answer, err := inProcess(ctx, scenario.Request{Scenario: j.scenario.Scenario, Parts: j.parts(m.Settings)})
 	if ctx.Err() != nil {
-		return nil // what a stopped run came to is no result
+		return nil // the result of an interrupted run is not kept
 	}
 	if err == nil {
 		err = run.fill(j, answer)
@@ -314,7 +316,7 @@ func (m *measuring) run(ctx context.Context, j job, lane int) error {
 	return nil
 }
 
-// line tells of a run and of the time that is left.
+// line reports a run and the remaining time.
 func (m *measuring) line(run Run) string {
 	left := m.took / time.Duration(m.ended) * time.Duration(m.left) / time.Duration(max(1, m.Lanes))
 	text := fmt.Sprintf("%d runs left, about %v: %s, run %d", m.left, left.Round(time.Minute), run.Scenario, run.Repetition)
@@ -329,13 +331,13 @@ func (m *measuring) line(run Run) string {
 		text, 100*c.MeanError, 100*c.WorstDeviation, 100*c.Within, c.BytesPerSecond/1e6, run.Uncontrolled.BytesPerSecond/1e6, 100*c.Busy, 100*c.Stolen)
 }
 
-// fill takes the figures out of the phases.
+// fill computes the figures of the phases.
 func (run *Run) fill(j job, answer scenario.Answer) error {
 	run.CPUSeconds = answer.CPUSeconds
 	for _, phase := range answer.Phases {
 		into, skip := &run.Uncontrolled, 0
 		if phase.Name != scenario.Uncontrolled {
-			into, skip = &run.Controlled, settledAfter
+			into, skip = &run.Controlled, warmUpIntervals
 		}
 		var err error
 		if *into, err = figuresOf(j.scenario.Scenario, phase, skip); err != nil {
@@ -345,7 +347,8 @@ func (run *Run) fill(j job, answer scenario.Answer) error {
 	return nil
 }
 
-// keepRecording of a run that missed a goal for shares, for `daybook replay`.
+// keepRecording keeps the recording of a run that missed a goal for shares, for
+// `daybook replay`.
 func (m *measuring) keepRecording(run *Run, j job, answer scenario.Answer) error {
 	if run.Kind != Judged || m.Recordings == "" || len(run.misses(0)) == 0 {
 		return nil
@@ -374,7 +377,7 @@ func (m *measuring) keepRecording(run *Run, j job, answer scenario.Answer) error
 	return errors.Join(append(errs, recorder.Close())...)
 }
 
-// fileName of letters, digits and dashes.
+// fileName replaces all characters except letters, digits and dashes.
 func fileName(name string) string {
 	fields := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9') })
 	return strings.Join(fields, "-")
@@ -383,8 +386,9 @@ func fileName(name string) string {
 // stopPatience is how long a run may take to clean up.
 const stopPatience = fixture.CloseTimeout + 30*time.Second
 
-// inProcess runs a request in a process of its own: it has its own disk, cgroups, BPF
-// programs and state of control, and cleans up also when it is asked to end.
+// inProcess runs a request in its own process, with its own disk, cgroups, BPF
+// programs and state of control. The process cleans up, also when it is
+// interrupted.
 func inProcess(ctx context.Context, request scenario.Request) (scenario.Answer, error) {
 	environment, err := request.Environment()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/fio"
 )
 
-// Conditions are what the scenarios differ in.
+// Conditions are the properties in which the scenarios differ.
 type Conditions struct {
 	// Depth is the number of requests that each container has in flight.
 	Depth int `json:"depth"`
@@ -19,9 +19,9 @@ type Conditions struct {
 	Load string `json:"load"`
 	// Containers are 2, 3 or 4.
 	Containers int `json:"containers"`
-	// Storm: one of the containers changes metadata besides.
+	// Storm means that one of the containers also changes metadata.
 	Storm bool `json:"storm"`
-	// Divider is what shares the disk.
+	// Divider is the mechanism that divides the disk.
 	Divider string `json:"divider"`
 }
 
@@ -35,21 +35,21 @@ const (
 	Mixed = "mixed"
 )
 
-// The dividers. Where there are no weights, limits hold the shares.
+// The dividers. Without weights, limits hold the shares.
 const (
-	// BFQDefault has BFQ's own tunables but low_latency=0, under which alone it
-	// keeps weights at all.
+	// BFQDefault has BFQ's own tunables except low_latency=0, without which it does
+	// not follow weights.
 	BFQDefault = "BFQ default"
-	// BFQRecommended has those of the README.
+	// BFQRecommended has the tunables of the README.
 	BFQRecommended = "BFQ recommended"
 	MQDeadline     = "mq-deadline"
 	None           = "none"
 )
 
-// defaultTunables are the kernel's but low_latency.
+// defaultTunables are the kernel's, except low_latency.
 func defaultTunables() map[string]uint64 { return map[string]uint64{"low_latency": 0} }
 
-// base is what each scenario changes one or two conditions of.
+// base is the scenario from which each other one differs in one or two conditions.
 var base = Conditions{Depth: 8, Load: Readers, Containers: 3, Storm: true, Divider: BFQDefault}
 
 // Scenario is one of the plan.
@@ -58,7 +58,7 @@ type Scenario struct {
 	scenario.Scenario
 }
 
-// plan covers the conditions: each value of each is in two scenarios at least.
+// plan covers the conditions: each value of each is in at least two scenarios.
 func (settings Settings) plan() []Scenario {
 	changes := []func(*Conditions){
 		func(*Conditions) {},
@@ -85,13 +85,14 @@ func (settings Settings) plan() []Scenario {
 	return scenarios
 }
 
-// weights of the containers, by their number.
+// weights returns the weights of that many containers.
 var weights = map[int][]uint64{2: {700, 300}, 3: {500, 300, 200}, 4: {400, 300, 200, 100}}
 
 const (
-	// changesPerSecond are as many as the storm's container has room for in its share.
+	// changesPerSecond is the number of changes for which the storm's container has
+	// room in its share.
 	changesPerSecond = 600
-	// fsyncEvery 8 MiB.
+	// fsyncEvery is 8 MiB.
 	fsyncEvery = 64
 )
 
@@ -128,7 +129,7 @@ func (c Conditions) access(container int) fio.Access {
 	return fio.Write
 }
 
-// name says all conditions, such as "3 readers, depth 8, storm, BFQ default".
+// name lists all conditions, such as "3 readers, depth 8, storm, BFQ default".
 func (c Conditions) name() string {
 	storm := ""
 	if c.Storm {
@@ -137,7 +138,7 @@ func (c Conditions) name() string {
 	return fmt.Sprintf("%d %s, depth %d%s, %s", c.Containers, c.Load, c.Depth, storm, c.Divider)
 }
 
-// disk is the model "hdd", which `daybook disk create` has too.
+// disk is the model "hdd", as in daybook disk create.
 func disk() disksim.Parameters {
 	parameters, err := disksim.Preset("hdd")
 	if err != nil {
@@ -146,7 +147,7 @@ func disk() disksim.Parameters {
 	return parameters
 }
 
-// fair are the same containers on BFQ with the recommended tunables.
+// fair returns the same containers on BFQ with the recommended tunables.
 func (c Conditions) fair() Conditions {
 	c.Divider = BFQRecommended
 	return c
@@ -154,7 +155,7 @@ func (c Conditions) fair() Conditions {
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// sameAs compares definitions, for a result that is to be continued.
+// sameAs compares definitions, to check that a result can be continued.
 func (s Scenario) sameAs(other Scenario) bool {
 	a, errA := json.Marshal(s)
 	b, errB := json.Marshal(other)

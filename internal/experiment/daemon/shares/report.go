@@ -12,10 +12,11 @@ import (
 	"github.com/daybook-project/daybook/internal/figure"
 )
 
-// maxListed bounds the misses on the page; the others are in the result.
+// maxListed is the maximum number of misses on the page; the others are in the
+// result.
 const maxListed = 40
 
-// Report tells the result to people.
+// Report returns the result as a page.
 func (r Result) Report() (report.Report, error) {
 	var summaries []Summary
 	judged, missed := 0, 0
@@ -54,7 +55,7 @@ func (r Result) verdict(judged, missed int) string {
 	return text
 }
 
-// goalsText says what is measured against what.
+// goalsText explains the goals.
 var goalsText = strings.TrimSpace(fmt.Sprintf(`
 Containers share a simulated disk by weights, and `+"`daybook control`"+` corrects what they get. The goals are for each
 run, not for the mean of the runs. Mean of a minute: each container's share is at most %.0f point off its target.
@@ -64,7 +65,7 @@ intervals, so that a run with a single one outside misses the goal. Throughput: 
 fair disk's, whichever is greater.`,
 	100*goalMeanError, 100*goalWithin, 100*near, 100*goalDeviation, goalThroughput))
 
-// conditions are those of all runs.
+// conditions describes the conditions of all runs.
 func (r Result) conditions() []string {
 	s := r.Settings
 	paragraphs := []string{
@@ -83,15 +84,15 @@ func (r Result) conditions() []string {
 			"“Uncontrolled” is the median of all runs of the scenario.",
 	}
 	if s.Lanes > 1 {
-		paragraphs = append(paragraphs, fmt.Sprintf("%d runs were under way at a time, each on a disk of its own; [below](#one-run-at-a-time-and-%d) is what that changes.", s.Lanes, s.Lanes))
+		paragraphs = append(paragraphs, fmt.Sprintf("%d runs were in progress at a time, each on its own disk; [below](#one-run-at-a-time-and-%d) is the effect of that.", s.Lanes, s.Lanes))
 	}
 	return append(paragraphs, r.when())
 }
 
-// on is a scenario under conditions.
+// on describes a scenario.
 func (c Conditions) on(s Settings) Scenario { return s.scenario(c) }
 
-// when says on which days and with which programs was measured.
+// when lists the days and programs of the measurement.
 func (r Result) when() string {
 	var days, versions []string
 	for _, run := range r.Runs {
@@ -128,7 +129,7 @@ func (r Result) missedTable() report.Table {
 	return table
 }
 
-// recordingName is without the directory, which is another one on other machines.
+// recordingName has no directory, because that differs between machines.
 func recordingName(run Run) string {
 	if run.Recording == "" {
 		return ""
@@ -170,7 +171,7 @@ func hostTable(summaries []Summary) report.Table {
 	table := report.Table{
 		Title:   "Processors and actuators: median and worst run",
 		Columns: []string{"scenario", "processors busy", "stolen by the host", "a run's processor time, s", "runs with limits", "runs in which control says that weights are ignored"},
-		Note:    "A run on a starved machine says little of the law, but stays in the figures.",
+		Note:    "A run on a busy machine says little about the law, but stays in the figures.",
 	}
 	for _, s := range summaries {
 		table.Rows = append(table.Rows, []string{
@@ -204,10 +205,10 @@ func (r Result) aloneTable() (report.Table, bool) {
 	return table, true
 }
 
-// noFigure is in the tables for runs that all failed.
+// noFigure is in the tables for scenarios whose runs all failed.
 const noFigure = "–"
 
-// megabytes is of bytes.
+// megabytes converts bytes.
 func megabytes(bytes float64) string {
 	if math.IsNaN(bytes) {
 		return noFigure
@@ -215,7 +216,7 @@ func megabytes(bytes float64) string {
 	return fmt.Sprintf("%.1f", bytes/1e6)
 }
 
-// text is "median, worst".
+// text returns "median, worst".
 func (f Figure) text(format string, unit float64) string {
 	if math.IsNaN(f.Median) {
 		return noFigure

@@ -19,30 +19,30 @@ const (
 	goalThroughput = 0.95
 )
 
-// Settings are what all runs of a result have in common.
+// Settings are the settings that all runs of a result share.
 type Settings struct {
 	UncontrolledSeconds float64 `json:"uncontrolled_seconds"`
 	ControlledSeconds   float64 `json:"controlled_seconds"`
 	FairSeconds         float64 `json:"fair_seconds"`
-	// IntervalSeconds is that over which shares are measured, WarmUpSeconds the time
-	// before each phase.
+	// IntervalSeconds is the interval of the shares, WarmUpSeconds the time before
+	// each phase.
 	IntervalSeconds float64 `json:"interval_seconds"`
 	WarmUpSeconds   float64 `json:"warm_up_seconds"`
-	// Lanes is how many runs were under way at a time.
+	// Lanes is the number of concurrent runs.
 	Lanes int `json:"lanes"`
 }
 
-// Result is what bench-shares came to, complete or not.
+// Result is the result of bench-shares, complete or not.
 type Result struct {
 	Host     report.Host `json:"host"`
 	Settings Settings    `json:"settings"`
-	// Repetitions are those that were asked for.
+	// Repetitions is the requested number.
 	Repetitions int        `json:"repetitions"`
 	Plan        []Scenario `json:"plan"`
 	Runs        []Run      `json:"runs"`
 }
 
-// runsOf gives a scenario's runs of a kind that have figures.
+// runsOf returns a scenario's runs of a kind that have figures.
 func (r Result) runsOf(kind Kind, name string) []Run {
 	var runs []Run
 	for _, run := range r.Runs {
@@ -53,8 +53,8 @@ func (r Result) runsOf(kind Kind, name string) []Run {
 	return runs
 }
 
-// fairThroughput is the median, in bytes a second, of the same load on BFQ with the
-// recommended tunables, uncontrolled; 0 if it was not measured.
+// fairThroughput is the median throughput of the same load on BFQ with the
+// recommended tunables, uncontrolled, in bytes a second; 0 if it was not measured.
 func (r Result) fairThroughput(s Scenario) float64 {
 	name := s.fair().name()
 	var rates []float64
@@ -69,10 +69,11 @@ func (r Result) fairThroughput(s Scenario) float64 {
 	return statistics.Median(rates)
 }
 
-// Summary is of the runs of one scenario.
+// Summary summarizes the runs of one scenario.
 type Summary struct {
 	Scenario Scenario
-	// Runs that ended. Failed are those of them that have no figures.
+	// Runs is the number of runs that ended. Failed is the number of those without
+	// figures.
 	Runs, Failed int
 	// Baseline is the throughput to which that of each run is related, in bytes a
 	// second: Uncontrolled or Fair, whichever is greater; both are medians.
@@ -82,17 +83,17 @@ type Summary struct {
 	MeanError, Within, Deviation Figure
 	UncontrolledError            Figure
 	Busy, Stolen, CPUSeconds     Figure
-	// Limited, Ignored and Missed are numbers of runs: in which limits held the shares
-	// in some interval, in which control said that weights are ignored, and that
-	// missed a goal or failed.
+	// Limited, Ignored and Missed are numbers of runs: with an interval in which
+	// limits held the shares, with one in which control reported ignored weights,
+	// and with a missed goal or a failure.
 	Limited, Ignored, Missed int
 }
 
-// Figure is over the runs of a scenario. Worst is the greatest of errors and the
-// least of what should be great.
+// Figure is a figure over the runs of a scenario. Worst is the largest error, or
+// the smallest of a figure that should be large.
 type Figure struct{ Median, Worst float64 }
 
-// overRuns of no values has two NaN.
+// overRuns returns NaN for both if there are no values.
 func overRuns(values []float64, worst func([]float64) float64) Figure {
 	if len(values) == 0 {
 		return Figure{math.NaN(), math.NaN()}
@@ -100,7 +101,7 @@ func overRuns(values []float64, worst func([]float64) float64) Figure {
 	return Figure{statistics.Median(values), worst(values)}
 }
 
-// summarize gives the summary of the scenario's judged runs; false: there is none.
+// summarize summarizes the scenario's judged runs; false if there is none.
 func (r Result) summarize(s Scenario) (Summary, bool) {
 	sum := r.summarizeRuns(s, r.runsOf(Judged, s.Name))
 	for _, run := range r.Runs {
@@ -113,7 +114,7 @@ func (r Result) summarize(s Scenario) (Summary, bool) {
 	return sum, sum.Runs > 0
 }
 
-// summarizeRuns is of runs that have figures.
+// summarizeRuns summarizes runs that have figures.
 func (r Result) summarizeRuns(s Scenario, runs []Run) Summary {
 	each := func(value func(Run) float64) []float64 {
 		var values []float64
@@ -152,8 +153,8 @@ func (r Result) summarizeRuns(s Scenario, runs []Run) Summary {
 type Miss struct {
 	Run  Run
 	What string
-	// Severity is how many times what the goal allows; a run that failed has none
-	// and comes first.
+	// Severity is the ratio to the goal. A run that failed has none and comes
+	// first.
 	Severity float64
 }
 
@@ -161,7 +162,8 @@ func (m Miss) String() string {
 	return fmt.Sprintf("%s, run %d: %s", m.Run.Scenario, m.Run.Repetition, m.What)
 }
 
-// misses of a run; baseline is the throughput to relate to, 0: do not look at it.
+// misses returns the missed goals of a run. baseline is the throughput for the
+// ratio; 0 means that it is not checked.
 func (run Run) misses(baseline float64) []Miss {
 	var misses []Miss
 	check := func(value, allowed float64, format string, arguments ...any) {
@@ -180,7 +182,7 @@ func (run Run) misses(baseline float64) []Miss {
 	return misses
 }
 
-// Misses lists all, the worst first.
+// Misses lists all misses, the worst first.
 func (r Result) Misses() []Miss {
 	var misses []Miss
 	for _, s := range r.Plan {
@@ -207,7 +209,7 @@ func (r Result) Misses() []Miss {
 	return misses
 }
 
-// Check says which goals were missed, the worst first, and what is missing.
+// Check returns the missed goals, the worst first, and what is missing.
 func (r Result) Check() error {
 	var errs []error
 	for _, m := range r.Misses() {

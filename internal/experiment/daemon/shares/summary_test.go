@@ -32,7 +32,7 @@ func close2(a, b float64) bool { return math.Abs(a-b) < 1e-4 }
 
 func TestFiguresAreOfTheIntervalsAfterTheThird(t *testing.T) {
 	p := phase("feedback", 1, [2]uint64{100, 900}, [2]uint64{1, 999}, [2]uint64{500, 500}, [2]uint64{700, 300}, [2]uint64{650, 350}, [2]uint64{700, 300}, [2]uint64{640, 360})
-	f, err := figuresOf(two.Scenario, p, settledAfter)
+	f, err := figuresOf(two.Scenario, p, warmUpIntervals)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestFiguresAreOfTheIntervalsAfterTheThird(t *testing.T) {
 	if len(f.IntervalShares) != 7 || f.LimitedIntervals != 1 || f.IgnoredIntervals != 1 {
 		t.Errorf("%+v", f)
 	}
-	if _, err := figuresOf(two.Scenario, phase("feedback", 0, [2]uint64{1, 2}), settledAfter); err == nil {
+	if _, err := figuresOf(two.Scenario, phase("feedback", 0, [2]uint64{1, 2}), warmUpIntervals); err == nil {
 		t.Error("no interval after the third: no error")
 	}
 }

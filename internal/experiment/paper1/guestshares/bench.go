@@ -32,9 +32,9 @@ type Guest interface {
 	// Kernel is uname -r of the guest.
 	Kernel() string
 	// Run runs a program there that calls scenario.RunIfAsked for one phase. tell
-	// gets what it says meanwhile, line by line.
+	// receives its messages, line by line.
 	Run(ctx context.Context, scenario scenario.Scenario, law string, tell func(line string)) (scenario.Phase, error)
-	// Close ends it. The error says what faults the kernel reported of itself.
+	// Close ends the guest. The error lists the faults that its kernel reported.
 	Close() error
 }
 

@@ -19,9 +19,9 @@ func (r Result) Report() (report.Report, error) {
 				float64(DiskBytesPerSecond)/1e6),
 			"Shares count charged I/O, journal, in-place metadata and uncharged data. “Returned” is what the kernel charged to a container and was hidden I/O. " +
 				"The guests' processors are emulated, so disk and load are slow; what is compared is the shares.",
-			"io.cost lets metadata through and takes them off the account later: a heap of in-place metadata is held back by no weight, and one near the end spoils the mean of a minute. " +
+			"io.cost lets metadata through and charges them later: no weight limits a burst of in-place metadata, and a burst near the end of a minute distorts its mean. " +
 				"`daybook control` says so at its start.",
-			"“" + fixture.IOCostAuto + "” is for comparison and has no bound: the kernel's own table takes the disk for a faster one, so io.cost holds nobody back, and `daybook control` says so at its start.",
+			"“" + fixture.IOCostAuto + "” is for comparison and has no bound: the kernel's own table takes the disk for a faster one, so io.cost limits no container, and `daybook control` says so at its start.",
 		},
 		Host: r.Host,
 	}

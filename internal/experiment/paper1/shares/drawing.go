@@ -36,7 +36,7 @@ func Draw(s scenario.Scenario, phases []scenario.Phase, command string) (Drawing
 	}
 	report := figure.Report{
 		Title:  "Shares of a disk, with the journal counted",
-		Lead:   "Containers that were promised shares of one disk; some of them make metadata, which jbd2 writes in the root cgroup's name.",
+		Lead:   "Containers with configured shares of one disk. Some of them make metadata, whose journal writes are charged to the root cgroup.",
 		Shares: shares,
 		Figures: []figure.Figure{
 			{Title: "I/O over time, and how often which share", Text: "As Figs. 2, 3, 5 and 6 of the paper.", SVG: picture},
