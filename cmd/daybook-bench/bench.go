@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/program"
 )
 
 // bench has the flags that all benchmarks share: how much to measure, and where
@@ -118,9 +118,9 @@ func choose[T ~string](measured *[]T, asked []string) {
 
 // runMake runs make in a directory.
 func runMake(cmd *cobra.Command, what, directory string, arguments ...string) error {
-	make := exec.CommandContext(cmd.Context(), "make", append([]string{"-C", directory}, arguments...)...)
-	make.Stdout, make.Stderr = cmd.ErrOrStderr(), cmd.ErrOrStderr()
-	if err := make.Run(); err != nil {
+	out := cmd.ErrOrStderr()
+	make := program.Command{Path: "make", Args: append([]string{"-C", directory}, arguments...), Output: out, Errors: out}
+	if _, err := program.Run(cmd.Context(), make); err != nil {
 		return fmt.Errorf("cannot build %s in %s: %w", what, directory, err)
 	}
 	return nil

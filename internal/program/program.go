@@ -51,6 +51,10 @@ type Command struct {
 	// The namespace has no copies of the mounts of loop devices, which would keep these
 	// devices in use, except of those that contain the program's directory or arguments.
 	OwnMounts bool
+	// Completes means that nothing ends the program before its own end: neither the
+	// context, nor the death of this process. It is for programs that leave damage if
+	// they are killed.
+	Completes bool
 	// DeathSignal is the signal to the program when this process dies; 0 means
 	// SIGKILL, which is also used with a User.
 	DeathSignal syscall.Signal
@@ -64,11 +68,12 @@ var Nobody = User{UID: 65534, GID: 65534}
 
 // Process is a started program.
 type Process struct {
-	name   string
-	pid    int
-	output tail
-	ended  chan struct{}
-	err    error // after ended
+	name      string
+	pid       int
+	completes bool
+	output    tail
+	ended     chan struct{}
+	err       error // after ended
 }
 
 // enter moves its shell into the cgroup and executes the program, which was
@@ -120,7 +125,7 @@ func Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{name: filepath.Base(c.Path), ended: make(chan struct{})}
+	p := &Process{name: filepath.Base(c.Path), completes: c.Completes, ended: make(chan struct{})}
 	command := exec.Command(args[0], args[1:]...)
 	command.Dir = c.Directory
 	command.Env = append(os.Environ(), c.Environment...)
@@ -135,6 +140,9 @@ func Start(c Command) (*Process, error) {
 	// The program is not in the process group of the terminal: Ctrl-C is for
 	// this process, which ends the program.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: cmp.Or(c.DeathSignal, syscall.SIGKILL)}
+	if c.Completes {
+		command.SysProcAttr.Pdeathsig = 0
+	}
 	if c.OwnMounts {
 		// Package syscall also makes all mounts of the namespace private.
 		command.SysProcAttr.Unshareflags = syscall.CLONE_NEWNS
@@ -163,7 +171,7 @@ func Start(c Command) (*Process, error) {
 }
 
 // Run starts the program, waits until it ends and returns its output. The
-// program ends with the context.
+// program ends with the context, unless it Completes.
 func Run(ctx context.Context, c Command) (output string, err error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -217,13 +225,16 @@ func (p *Process) PID() int { return p.pid }
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
 // Wait waits until the program ends and returns its output. When the context
-// ends, the whole process group is killed.
+// ends, the whole process group is killed, unless the program Completes.
 func (p *Process) Wait(ctx context.Context) (output string, err error) {
 	select {
 	case <-p.ended:
 	case <-ctx.Done():
-		p.Kill()
-		return p.output.String(), ctx.Err()
+		if !p.completes {
+			p.Kill()
+			return p.output.String(), ctx.Err()
+		}
+		<-p.ended
 	}
 	if p.err != nil {
 		return p.output.String(), fmt.Errorf("%s failed: %w: %s", p.name, p.err, p.Said())

@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		if kind == "nobody" {
 			c.User = &Nobody
 		}
+		c.Completes = kind == "completes"
 		p, err := Start(c)
 		if err != nil {
 			fmt.Println(err)
@@ -60,7 +61,7 @@ func gone(t *testing.T, pid int) {
 }
 
 func TestAProgramDiesWithItsParent(t *testing.T) {
-	for _, kind := range []string{"own", "nobody"} {
+	for _, kind := range []string{"own", "nobody", "completes"} {
 		t.Run(kind, func(t *testing.T) {
 			if kind == "nobody" {
 				needs.Root(t)
@@ -86,6 +87,15 @@ func TestAProgramDiesWithItsParent(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = parent.Wait()
+			if kind == "completes" {
+				time.Sleep(50 * time.Millisecond) // a death signal is there at once
+				if err := unix.Kill(pid, 0); err != nil {
+					t.Errorf("it ended with its parent: %v", err)
+				}
+				if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+					t.Error(err)
+				}
+			}
 			gone(t, pid)
 		})
 	}
@@ -217,6 +227,16 @@ func TestTheContextEndsAProgram(t *testing.T) {
 		t.Errorf("got %v; want the context's error", err)
 	}
 	gone(t, p.PID())
+}
+
+// Such as a command of LVM, which could leave a device suspended.
+func TestTheContextDoesNotEndAProgramThatCompletes(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	output, err := Run(ctx, Command{Path: "sh", Args: []string{"-c", "sleep 0.2; echo done"}, Completes: true})
+	if err != nil || output != "done\n" || ctx.Err() == nil {
+		t.Errorf("got %q, %v", output, err)
+	}
 }
 
 func TestOutputIsKeptToItsEnd(t *testing.T) {

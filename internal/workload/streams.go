@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
+
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/program"
 )
 
 // oneFile is the name of the file of jobs that use a single one.
@@ -142,16 +144,8 @@ func (untar) load(job Job) (func(context.Context) error, func() error, error) {
 		return nil, nil, err
 	}
 	return func(ctx context.Context) error {
-		command := exec.CommandContext(ctx, "tar", "--extract", "--directory", job.In)
-		command.Stdin = bytes.NewReader(archive)
-		output, err := command.CombinedOutput()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			return fmt.Errorf("tar: %w: %s", err, bytes.TrimSpace(output))
-		}
-		return nil
+		_, err := program.Run(ctx, program.Command{Path: "tar", Args: []string{"--extract", "--directory", job.In}, Input: bytes.NewReader(archive)})
+		return err
 	}, nil, nil
 }
 

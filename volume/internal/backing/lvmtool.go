@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -90,34 +91,33 @@ func parseReport(text []byte) ([]found, error) {
 // report runs a command that changes nothing. It is killed when the context ends, also
 // while it waits for the lock of a volume group that another command holds.
 func (l lvm) report(ctx context.Context, arguments ...string) ([]byte, error) {
-	return output(ctx, exec.CommandContext(ctx, arguments[0], arguments[1:]...), arguments)
+	return output(ctx, program.Command{Path: arguments[0], Args: arguments[1:]}, arguments)
 }
 
 // run runs a command that changes something, and returns its standard output.
 func (l lvm) run(ctx context.Context, arguments ...string) ([]byte, error) {
-	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
+	// A killed command could leave a device suspended.
+	command := program.Command{Path: arguments[0], Args: arguments[1:], Completes: true}
 	if _, err := exec.LookPath(arguments[0]); err == nil && l.held != nil {
 		// lvm2 closes unknown open files. So a shell keeps the lock.
-		command = exec.CommandContext(ctx, "sh", append([]string{"-c", `"$@"; exit $?`, "sh"}, arguments...)...)
-		command.ExtraFiles = []*os.File{l.held}
-		command.Env = []string{"LVM_SUPPRESS_FD_WARNINGS=1"}
+		command.Path, command.Args = "sh", append([]string{"-c", `"$@"; exit $?`, "sh"}, arguments...)
+		command.Inherited = []*os.File{l.held}
+		command.Environment = []string{"LVM_SUPPRESS_FD_WARNINGS=1"}
 	}
-	// A killed command could leave a device suspended. So it is not killed when the
-	// context or this process ends (unlike those of the package program).
-	command.Cancel = func() error { return nil }
 	return output(ctx, command, arguments)
 }
 
 // output runs a command and returns its standard output.
-func output(ctx context.Context, command *exec.Cmd, arguments []string) ([]byte, error) {
+func output(ctx context.Context, command program.Command, arguments []string) ([]byte, error) {
+	command.IfMissing = "install lvm2"
 	// Its messages are read, too: see saysNoSpace.
-	command.Env = append(os.Environ(), append(command.Env, "LC_ALL=C")...)
-	var out, problems bytes.Buffer
-	command.Stdout, command.Stderr = &out, &problems
-	err := command.Run()
+	command.Environment = append(command.Environment, "LC_ALL=C")
+	var problems bytes.Buffer
+	command.Errors = &problems
+	text, err := program.Output(ctx, command)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, fmt.Errorf("%w: install lvm2", err)
+		return nil, err
 	case err != nil && ctx.Err() != nil:
 		return nil, errors.Join(ctx.Err(), err)
 	case err != nil:
@@ -127,7 +127,7 @@ func output(ctx context.Context, command *exec.Cmd, arguments []string) ([]byte,
 		}
 		return nil, fmt.Errorf("%s: %w: %s", strings.Join(arguments, " "), err, said)
 	}
-	return out.Bytes(), nil
+	return []byte(text), nil
 }
 
 // saysNoSpace says that a command failed because the volume group or thin pool is full.
