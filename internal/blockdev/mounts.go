@@ -38,7 +38,7 @@ func (t Tree) Mounts() ([]Mount, error) {
 	}
 	var mounts []Mount
 	for line := range strings.Lines(string(text)) {
-		mount, err := parseMount(strings.TrimSuffix(line, "\n"))
+		mount, err := ParseMount(strings.TrimSuffix(line, "\n"))
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
@@ -62,12 +62,12 @@ func MountsOf(dev Dev) ([]Mount, error) {
 	return mounts, nil
 }
 
-// parseMount parses a line such as
+// ParseMount parses a line of mountinfo, such as
 //
 //	36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext4 /dev/root rw,errors=continue
 //
 // where any number of optional fields precedes the single dash.
-func parseMount(line string) (Mount, error) {
+func ParseMount(line string) (Mount, error) {
 	before, after, found := strings.Cut(line, " - ")
 	first := strings.Fields(before)
 	second := strings.SplitN(after, " ", 3)

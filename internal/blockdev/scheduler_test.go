@@ -67,7 +67,7 @@ func TestAMountLineMayHaveAnyNumberOfOptionalFieldsAndEscapes(t *testing.T) {
 		t.Errorf("got %+v, want %+v", mounts, want)
 	}
 	for _, line := range []string{"", "1 2 3:4", "1 2 3:4 / / rw - ext4", "1 2 x / / rw - ext4 a rw"} {
-		if mount, err := parseMount(line); err == nil {
+		if mount, err := ParseMount(line); err == nil {
 			t.Errorf("%q gave %+v", line, mount)
 		}
 	}
@@ -76,5 +76,5 @@ func TestAMountLineMayHaveAnyNumberOfOptionalFieldsAndEscapes(t *testing.T) {
 func FuzzMount(f *testing.F) {
 	f.Add(`36 35 98:0 /mnt1 /mnt\0402 rw,noatime master:1 - ext4 /dev/root rw,errors=continue`)
 	f.Add(`1 1 1:1 \9 \ \12 - a b c`)
-	f.Fuzz(func(_ *testing.T, line string) { _, _ = parseMount(line) })
+	f.Fuzz(func(_ *testing.T, line string) { _, _ = ParseMount(line) })
 }

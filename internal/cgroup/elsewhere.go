@@ -23,10 +23,10 @@ func (t *Tree) RemoveElsewhere(cgroupPath string) error {
 	}
 	var errs []error
 	for _, m := range parseMountinfo(string(mountinfo)) {
-		if m.fstype != "cgroup" && m.fstype != "cgroup2" || filepath.Clean(m.point) == t.root {
+		if m.Type != "cgroup" && m.Type != "cgroup2" || filepath.Clean(m.Point) == t.root {
 			continue
 		}
-		dir := m.point + clean(cgroupPath)
+		dir := m.Point + clean(cgroupPath)
 		switch err := unix.Rmdir(dir); {
 		case err == nil, errors.Is(err, unix.ENOENT), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOTEMPTY):
 		default:

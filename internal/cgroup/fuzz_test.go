@@ -86,7 +86,7 @@ func FuzzMountinfo(f *testing.F) {
 	f.Add(`1 2 0:1 / /a\040b\134\777\ rw - cgroup cgroup rw,blkio`)
 	f.Fuzz(func(t *testing.T, content string) {
 		for _, m := range parseMountinfo(content) {
-			if m.point == "" || m.fstype == "" {
+			if m.Point == "" || m.Type == "" {
 				t.Fatalf("%q gave %+v", content, m)
 			}
 		}

@@ -12,9 +12,9 @@ import (
 func LeaveAll() (still []string) {
 	mountinfo, _ := os.ReadFile("/proc/self/mountinfo") // without, /proc/self/cgroup lists them
 	for _, mount := range parseMountinfo(string(mountinfo)) {
-		if mount.whole && (mount.fstype == "cgroup" || mount.fstype == "cgroup2") {
+		if mount.Root == "/" && (mount.Type == "cgroup" || mount.Type == "cgroup2") {
 			// 0 is the writer. A cgroup that it could not leave is listed below.
-			_ = os.WriteFile(filepath.Join(mount.point, processesFile), []byte("0"), 0)
+			_ = os.WriteFile(filepath.Join(mount.Point, processesFile), []byte("0"), 0)
 		}
 	}
 	text, err := os.ReadFile("/proc/self/cgroup")

@@ -39,12 +39,12 @@ func mounted(mountinfo, kernel string) Mounts {
 	}
 	var m Mounts
 	for _, at := range parseMountinfo(mountinfo) {
-		switch at.fstype {
+		switch at.Type {
 		case "cgroup2":
-			m.V2 = append(m.V2, at.point)
+			m.V2 = append(m.V2, at.Point)
 		case "cgroup":
 			for _, name := range controllers {
-				if at.hasOption(name) && !slices.Contains(m.V1, name) {
+				if hasOption(at, name) && !slices.Contains(m.V1, name) {
 					m.V1 = append(m.V1, name)
 				}
 			}

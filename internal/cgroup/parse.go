@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -250,15 +249,9 @@ func parseKeys(content []byte, dev blockdev.Dev) map[string]string {
 	return nil
 }
 
-// mount is one line of mountinfo.
-type mount struct {
-	point, fstype, options string
-	// whole: the root of the hierarchy is mounted, not a cgroup below it.
-	whole bool
-}
-
-func (m mount) hasOption(want string) bool {
-	for option := range strings.SplitSeq(m.options, ",") {
+// hasOption reports whether a mount has an option, such as the controller blkio.
+func hasOption(m blockdev.Mount, want string) bool {
+	for option := range strings.SplitSeq(m.Options, ",") {
 		if option == want {
 			return true
 		}
@@ -266,44 +259,23 @@ func (m mount) hasOption(want string) bool {
 	return false
 }
 
-// parseMountinfo parses /proc/PID/mountinfo (proc_pid_mountinfo(5)). Mounts of
-// the root of their file system are first: a bind mount of a part is the last
+// parseMountinfo parses /proc/PID/mountinfo, and leaves out lines that are no mounts.
+// Mounts of the root of their file system are first: a bind mount of a part is the last
 // choice.
-func parseMountinfo(content string) []mount {
-	var whole, parts []mount
+func parseMountinfo(content string) []blockdev.Mount {
+	var whole, parts []blockdev.Mount
 	for line := range strings.SplitSeq(content, "\n") {
-		before, after, found := strings.Cut(line, " - ")
-		left, right := strings.Fields(before), strings.Fields(after)
-		if !found || len(left) < 6 || len(right) < 3 {
+		m, err := blockdev.ParseMount(line)
+		if err != nil || m.Type == "" {
 			continue
 		}
-		m := mount{point: unescapeMount(left[4]), fstype: right[0], options: right[2]}
-		if m.whole = left[3] == "/"; m.whole {
+		if m.Root == "/" {
 			whole = append(whole, m)
 		} else {
 			parts = append(parts, m)
 		}
 	}
 	return append(whole, parts...)
-}
-
-// unescapeMount decodes the octal escapes of blanks and backslashes.
-func unescapeMount(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(c))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // parseProcCgroup finds the path in the lines "ID:CONTROLLERS:PATH" of

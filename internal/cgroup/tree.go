@@ -74,17 +74,17 @@ func Find() (*Tree, error) {
 func find(mountinfo string, controllers func(mountPoint string) string) (*Tree, error) {
 	mounts := parseMountinfo(mountinfo)
 	for _, m := range mounts {
-		if m.fstype == "cgroup" && m.hasOption("blkio") {
-			return Open(V1, m.point), nil
+		if m.Type == "cgroup" && hasOption(m, "blkio") {
+			return Open(V1, m.Point), nil
 		}
 	}
 	for _, m := range mounts {
-		if m.fstype != "cgroup2" {
+		if m.Type != "cgroup2" {
 			continue
 		}
-		for _, name := range strings.Fields(controllers(m.point)) {
+		for _, name := range strings.Fields(controllers(m.Point)) {
 			if name == "io" {
-				return Open(V2, m.point), nil
+				return Open(V2, m.Point), nil
 			}
 		}
 	}

@@ -195,7 +195,7 @@ func (h hostWeights) Range() Range { return Range{Min: h.weights.Min(), Max: h.w
 
 func (h hostWeights) Get(path string) (Setting, error) {
 	setting, err := h.weights.Get(path)
-	return Setting(setting), vanished(err)
+	return setting, vanished(err)
 }
 
 func (h hostWeights) Set(path string, weight uint64) error {
@@ -203,7 +203,7 @@ func (h hostWeights) Set(path string, weight uint64) error {
 }
 
 func (h hostWeights) Restore(path string, s Setting) error {
-	return vanished(h.weights.Restore(path, cgroup.Setting(s)))
+	return vanished(h.weights.Restore(path, s))
 }
 
 // noWeights replaces the weight files where there are none. It writes nothing.

@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -79,19 +77,10 @@ func (l *Lock) takeState(path string) error {
 		return err
 	}
 	l.state = file
-	err = filelock.TryLock(file)
-	var held *filelock.HeldError
-	if errors.As(err, &held) {
-		held.PID = writtenHolder(file)
-	}
-	if err != nil {
+	if err := filelock.TryLockByPID(file); err != nil {
 		return err
 	}
-	err = file.Truncate(0)
-	if err == nil {
-		_, err = file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
-	}
-	if err != nil {
+	if err := filelock.WritePID(file); err != nil {
 		return fmt.Errorf("cannot write to the state directory: %w; make room or choose another state_dir", err)
 	}
 	return nil
@@ -132,14 +121,4 @@ func (l *Lock) Release() {
 		l.state.Close()
 	}
 	l.state = nil
-}
-
-// writtenHolder reads who wrote his number into the lock file.
-func writtenHolder(file *os.File) int {
-	text, _ := io.ReadAll(io.NewSectionReader(file, 0, 32))
-	pid, err := strconv.Atoi(string(bytes.TrimSpace(text)))
-	if err != nil || pid < 1 {
-		return 0
-	}
-	return pid
 }

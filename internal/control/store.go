@@ -1,6 +1,10 @@
 package control
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/daybook-project/daybook/internal/cgroup"
+)
 
 // ErrVanished is wrapped by the stores' errors if the cgroup is gone. That is no
 // failure: containers start and end.
@@ -23,20 +27,7 @@ type Cgroups interface {
 
 // Setting has a cgroup's weights as they are in its files, with what is needed to
 // restore them exactly.
-type Setting struct {
-	// Default is the weight on every disk without its own weight.
-	Default uint64 `json:"default"`
-	// Device is the weight on this disk alone; 0 means none.
-	Device uint64 `json:"device"`
-}
-
-// Effective is the weight in force on this disk.
-func (s Setting) Effective() uint64 {
-	if s.Device != 0 {
-		return s.Device
-	}
-	return s.Default
-}
+type Setting = cgroup.Setting
 
 // WeightStore reads and writes the weights that govern one disk.
 type WeightStore interface {

@@ -64,11 +64,7 @@ func Take(path string) (*Lock, error) {
 func take(file *os.File, path string) (*Lock, error) {
 	err := checkPrivate(file, unix.S_IFREG)
 	if err == nil {
-		err = TryLock(file)
-	}
-	var held *HeldError
-	if errors.As(err, &held) {
-		held.PID = writtenPID(file)
+		err = TryLockByPID(file)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -80,11 +76,8 @@ func take(file *os.File, path string) (*Lock, error) {
 	if err1 != nil || err2 != nil || !os.SameFile(opened, named) {
 		return nil, file.Close()
 	}
-	// The PID is only for messages. The lock is valid without it, for example
-	// on a full disk.
-	if file.Truncate(0) == nil {
-		_, _ = file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
-	}
+	// The lock is valid without the PID, for example on a full disk.
+	_ = WritePID(file)
 	return &Lock{file: file, path: path}, nil
 }
 
@@ -138,6 +131,27 @@ func TryLock(file *os.File) error {
 	}
 }
 
+// TryLockByPID is [TryLock] of a file with the PID of its holder, which is then in the
+// *HeldError.
+func TryLockByPID(file *os.File) error {
+	err := TryLock(file)
+	var held *HeldError
+	if errors.As(err, &held) {
+		held.PID = writtenPID(file)
+	}
+	return err
+}
+
+// WritePID makes the PID of this process the content of a locked file. The PID is only
+// for messages.
+func WritePID(file *os.File) error {
+	if err := file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	return err
+}
+
 // rootDir contains the locks of root's processes.
 const rootDir = "/run/daybook/locks"
 
@@ -189,7 +203,7 @@ func checkPrivate(file *os.File, fileType uint32) error {
 	return nil
 }
 
-// writtenPID reads the PID that take wrote.
+// writtenPID reads the PID that WritePID wrote; 0 if there is none.
 func writtenPID(file *os.File) int {
 	text, _ := io.ReadAll(io.NewSectionReader(file, 0, 32))
 	pid, err := strconv.Atoi(string(bytes.TrimSpace(text)))
