@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
@@ -462,9 +463,9 @@ func TestTheKeeperPutsTheThreadBack(t *testing.T) {
 	}
 }
 
-// In the turns in which volumes in parents' cgroups are passed over, what was
-// told of them is not forgotten.
-func TestTheKeeperTellsOfATroubleOnce(t *testing.T) {
+// In the rounds that skip volumes in parents' cgroups, their reported problems are not
+// forgotten.
+func TestTheKeeperReportsAProblemOnce(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	r.create(name, CreateOptions{})
@@ -659,7 +660,7 @@ func TestAKilledDetachOfABusyVolumeEndsWithItsUser(t *testing.T) {
 	_, err = r.pool.Attach(ctx, name, AttachOptions{Target: r.target(name)})
 	wantError(t, err, ErrBusy, "mount namespace")
 	other.end()
-	await(t, "the loop device is free", func() bool {
+	awaittest.Until(t, awaittest.Patience, "the loop device is free", func() bool {
 		done, err := r.pool.Repair(t.Context())
 		return err == nil && len(done.Busy) == 0
 	})

@@ -19,7 +19,7 @@ func debugfs(t *testing.T, image string, request string) {
 	}
 }
 
-func TestACheckTellsDamageAndRepairsIt(t *testing.T) {
+func TestACheckReportsDamageAndRepairsIt(t *testing.T) {
 	r := newRig(t)
 	name := r.name("db")
 	want := r.newFilled(name, 32<<20, CreateOptions{})

@@ -143,7 +143,7 @@ func (s *fixture) wantNothing(name string) {
 	}
 }
 
-// wantNoComplaint fails the test if a daemon's log tells of a busy cgroup.
+// wantNoComplaint fails the test if a daemon's log reports a busy cgroup.
 func (s *fixture) wantNoComplaint(log string) {
 	s.t.Helper()
 	text, err := os.ReadFile(log)

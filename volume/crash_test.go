@@ -524,7 +524,7 @@ type believed struct {
 	// files were synced; snapshots have their files by name.
 	files     map[string]bool
 	snapshots map[string]map[string]bool
-	// pending is what was begun and not done; touched: anything was.
+	// pending is what was started and is not done; touched: anything was started.
 	pending event
 	touched bool
 }

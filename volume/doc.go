@@ -27,7 +27,8 @@
 // device, mount or cgroup that no record names. Locks are flocks of directories
 // that other users cannot open; the kernel releases those of dead processes.
 //
-// Imports run one way: this package uses operation, placement (which knows nothing
-// of volumes), records, and internal/backing (which blocks), internal/stream and
-// internal/store (the files of a pool).
+// Imports run one way: this package, with a file for each operation, uses operation,
+// placement (which knows nothing of volumes), records, and of internal the packages
+// backing (which blocks), journal (where the journal is), mountpoint, stream and store
+// (the files of a pool). A test in cmd/daybook checks that.
 package volume

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -68,7 +69,7 @@ func (f freezer) ended() {
 		f.t.Error("the victim ended by itself")
 	}
 	for _, cgroup := range f.cgroups {
-		await(f.t, "nobody is in "+cgroup, func() bool { return len(processesIn(f.t, cgroup)) == 0 })
+		awaittest.Until(f.t, awaittest.Patience, "nobody is in "+cgroup, func() bool { return len(processesIn(f.t, cgroup)) == 0 })
 		if err := os.Remove(cgroup); err != nil {
 			f.t.Error(err)
 		}
@@ -137,7 +138,7 @@ func writableSoon(t *testing.T, dir string) {
 // wantNoGuardian fails the test if a guardian of this rig's pool stays.
 func (r *rig) wantNoGuardian() {
 	r.t.Helper()
-	await(r.t, "the guardian ends", func() bool { return len(r.guardians()) == 0 })
+	awaittest.Until(r.t, awaittest.Patience, "the guardian ends", func() bool { return len(r.guardians()) == 0 })
 }
 
 // guardians are the processes that guard the rig's volumes.
@@ -447,7 +448,7 @@ func TestTheGuardianIsInASessionAndCgroupsOfItsOwn(t *testing.T) {
 	writableSoon(t, r.target(name))
 	r.wantNoGuardian()
 	// A process that ends loses its arguments before its files.
-	await(t, "the lock is free", func() bool {
+	awaittest.Until(t, awaittest.Patience, "the lock is free", func() bool {
 		l, err := store.LockDirectory(r.pool.files.VolumeDir(name))
 		l.Release()
 		return err == nil

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
@@ -66,20 +65,7 @@ func killedOnLVM(t *testing.T, short bool) {
 			"lvm", "lvs", "vgs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate",
 		},
 	}, func(t *testing.T) {
-		device := vmtest.Device(t, "disk0")
-		if err := ext4.Make(t.Context(), device, ext4.MakeOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		directory := t.TempDir()
-		if err := ext4.Mount(device, directory, ext4.MountOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := ext4.Unmount(t.Context(), directory); err != nil {
-				t.Log(err)
-			}
-		})
-		t.Setenv("TMPDIR", directory)
+		makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
 		t.Setenv("DM_DISABLE_UDEV", "1") // lvm2 makes the device nodes itself
 		lvmRun(t, "pvcreate", "--yes", vmtest.Device(t, "disk1"))
 		lvmRun(t, "vgcreate", "vg0", vmtest.Device(t, "disk1"))

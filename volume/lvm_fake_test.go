@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/filetest"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
-	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
 	"github.com/daybook-project/daybook/volume/records"
@@ -166,7 +166,7 @@ func TestAStreamIsAppliedToBlocksWithOldContent(t *testing.T) {
 			t.Errorf("cleared: %v: %v", clear, err)
 		}
 		if clear {
-			imagetest.WantEqual(t, target, r.pool.files.Image(name))
+			filetest.WantEqual(t, target, r.pool.files.Image(name))
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestTheWorkOfALogicalVolumeThatCannotBeRemovedStays(t *testing.T) {
 	r.clear()
 }
 
-// Without lvm2, or in a volume group that is not there, nothing is begun.
+// Without lvm2, or in a volume group that is not there, nothing is started.
 func TestNoWorkIsMadeInAVolumeGroupThatIsNotThere(t *testing.T) {
 	r := newRig(t)
 	t.Setenv("PATH", t.TempDir())

@@ -23,8 +23,8 @@ func golden(t *testing.T, name string) []byte {
 	return text
 }
 
-// wantNewer fails the test unless an error tells of a newer Daybook, and of
-// nothing that could lead somebody to delete something.
+// wantNewer fails the test unless an error names a newer Daybook, and does not
+// suggest to delete something.
 func wantNewer(t *testing.T, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, ErrUnsupported) || errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "written by a newer Daybook: upgrade") {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -275,7 +276,7 @@ func TestAContainersCgroupThatHasEndedIsNoDamage(t *testing.T) {
 	}
 	_ = process.Process.Kill()
 	_ = process.Wait()
-	await(t, "the thread leaves", func() bool {
+	awaittest.Until(t, awaittest.Patience, "the thread leaves", func() bool {
 		keeper.Once()
 		return r.inspect(name).JournalCgroup == "/"
 	})

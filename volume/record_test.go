@@ -32,7 +32,7 @@ func (r *rig) lie(name string, how func(*Record)) {
 
 // A record that names what is another's gets nobody harmed: neither mounts, nor
 // loop devices, directories with something in them, files, nor cgroups in use.
-func TestALyingRecordHarmsNobody(t *testing.T) {
+func TestAFalseRecordDoesNoHarm(t *testing.T) {
 	r := newRig(t)
 	name, other := r.name("v"), r.name("other")
 	r.keep(name, CreateOptions{})

@@ -59,20 +59,7 @@ func inGrowingGuest(t *testing.T, test func(t *testing.T)) {
 	vmtest.InGuest(t, vmtest.Config{
 		Disks: []string{"1G"}, Modules: "ext4,loop", Give: []string{"mke2fs", "e2fsck", "resize2fs", "tune2fs"}, OneKernel: true,
 	}, func(t *testing.T) {
-		device := vmtest.Device(t, "disk0")
-		if err := ext4.Make(t.Context(), device, ext4.MakeOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		directory := t.TempDir()
-		if err := ext4.Mount(device, directory, ext4.MountOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := ext4.Unmount(context.Background(), directory); err != nil {
-				t.Error(err)
-			}
-		})
-		t.Setenv("TMPDIR", directory)
+		makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
 		test(t)
 	})
 }
@@ -497,4 +484,22 @@ func TestAVolumeShrinksInPlaceWhereACopyHasNoRoom(t *testing.T) {
 	r.wantWhole(name)
 	r.wantFiles(name, want)
 	r.wantDetached(name)
+}
+
+// makeFilesOnDisk makes an ext4 on a guest's disk, for the test's files.
+func makeFilesOnDisk(t *testing.T, device string) {
+	t.Helper()
+	if err := ext4.Make(t.Context(), device, ext4.MakeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	directory := t.TempDir()
+	if err := ext4.Mount(device, directory, ext4.MountOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := ext4.Unmount(context.Background(), directory); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("TMPDIR", directory)
 }

@@ -351,16 +351,6 @@ func (r *rig) wantWhole(name string) Status {
 	return status
 }
 
-// await waits for something that another process or the kernel does.
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 // newDevice makes a loop device over a file, on which nothing is; it goes with
 // the rig.
 func (r *rig) newDevice(sizeBytes uint64) string {
@@ -477,13 +467,4 @@ func (r *rig) loopsOf(name string) (found []blockdev.Loop, err error) {
 		}
 	}
 	return found, err
-}
-
-// syncAll syncs the file system of a directory.
-func syncAll(directory string) error {
-	fd, err := unix.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(fd), unix.Close(fd))
 }

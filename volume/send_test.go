@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/filetest"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
-	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
 	"github.com/daybook-project/daybook/volume/records"
@@ -59,14 +59,14 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		if record.ID != created.ID || record.Weight != 0 || len(record.Labels) != 0 || record.Origin != name+"@s1" || record.Attachment != nil || last != total {
 			t.Errorf("%+v, progress %d of %d", record, last, total)
 		}
-		imagetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s1"))
-		if got, most := imagetest.AllocatedBytes(t, r.pool.files.Image(copied)), imagetest.AllocatedBytes(t, r.pool.files.Image(name))+1<<20; got > most {
+		filetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s1"))
+		if got, most := filetest.AllocatedBytes(t, r.pool.files.Image(copied)), filetest.AllocatedBytes(t, r.pool.files.Image(name))+1<<20; got > most {
 			t.Errorf("%d bytes are allocated, of the source %d", got, most)
 		}
 		if record, err = r.pool.Receive(t.Context(), copied, bytes.NewReader(change), ReceiveOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		imagetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s2"))
+		filetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.SnapshotImage(name, "s2"))
 		r.wantWhole(copied)
 		if record.Origin != name+"@s2" || r.inspect(copied).Origin != record.Origin {
 			t.Errorf("%+v", record)
@@ -87,7 +87,7 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(end), ReceiveOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		imagetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.Image(name))
+		filetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.Image(name))
 		r.attach(copied, AttachOptions{Placement: PlaceNone})
 		wantRecords(t, r.target(copied), writer.synced.Load())
 		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(now), ReceiveOptions{}); !errors.Is(err, ErrBusy) {
@@ -121,7 +121,7 @@ func TestAFullVolumeIsReceivedFull(t *testing.T) {
 	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, "", "s")), ReceiveOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	imagetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.Image(name))
+	filetest.WantEqual(t, r.pool.files.Image(copied), r.pool.files.Image(name))
 	if status := r.wantWhole(copied); status.Provision != Full || status.AllocatedBytes < testBytes {
 		t.Errorf("%+v", status)
 	}

@@ -17,8 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
+	"github.com/daybook-project/daybook/internal/filetest"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
-	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
@@ -90,7 +91,7 @@ func (w *recordWriter) end() { w.stopped.Do(func() { w.stop(); w.group.Wait() })
 func (w *recordWriter) await(more uint64) {
 	w.t.Helper()
 	from := w.synced.Load()
-	await(w.t, "the writer goes on", func() bool { return w.synced.Load() >= from+more })
+	awaittest.Until(w.t, awaittest.Patience, "the writer goes on", func() bool { return w.synced.Load() >= from+more })
 }
 
 // wantRecords fails the test if a directory does not hold at least so many
@@ -193,7 +194,7 @@ func TestASnapshotOfADetachedVolumeHasNoFreeze(t *testing.T) {
 		if err != nil || record.Method != how || record.FrozenSeconds != 0 {
 			t.Errorf("%+v, %v", record, err)
 		}
-		imagetest.WantEqual(t, r.pool.files.SnapshotImage(name, "s"), r.pool.files.Image(name))
+		filetest.WantEqual(t, r.pool.files.SnapshotImage(name, "s"), r.pool.files.Image(name))
 		for snapshot, want := range map[string]error{"s": ErrExists, "": ErrInvalid, "../x": ErrInvalid} {
 			if _, err := r.pool.Snapshot(t.Context(), name, snapshot, SnapshotOptions{}); !errors.Is(err, want) {
 				t.Errorf("%q: %v, want %v", snapshot, err, want)

@@ -59,7 +59,7 @@ func (r *rig) openToAll() {
 	r.open(dir)
 }
 
-func TestOtherUsersLocksHoldUpNobody(t *testing.T) {
+func TestLocksOfOtherUsersDelayNothing(t *testing.T) {
 	r := newHome(t)
 	r.openToAll()
 	registry := Registry{StateDir: filepath.Join(r.home, "state")}

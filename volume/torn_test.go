@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -174,7 +175,7 @@ func (r *rig) leaveAJournal(name string) {
 	orphan, err := os.Create(filepath.Join(r.target(name), "orphan"))
 	if err == nil {
 		_, err = orphan.Write(make([]byte, 64<<10))
-		err = errors.Join(err, os.Remove(orphan.Name()), orphan.Sync(), syncAll(r.target(name)))
+		err = errors.Join(err, os.Remove(orphan.Name()), orphan.Sync(), atomicfile.SyncFileSystem(r.target(name)))
 	}
 	size := r.inspect(name).SizeBytes
 	crashed := filepath.Join(r.home, "crashed")

@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
+	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/internal/filetest"
 )
 
 func TestATrimGivesBlocksBack(t *testing.T) {
@@ -17,21 +18,21 @@ func TestATrimGivesBlocksBack(t *testing.T) {
 		r.attach(name, AttachOptions{Placement: PlaceNone})
 		dir := r.target(name)
 		fill(t, dir, 64<<20)
-		if err := syncAll(dir); err != nil {
+		if err := atomicfile.SyncFileSystem(dir); err != nil {
 			t.Fatal(err)
 		}
 		kept := sumOfFiles(t, dir)
 		if err := os.WriteFile(filepath.Join(dir, "more"), make([]byte, 8<<20), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := syncAll(dir); err != nil {
+		if err := atomicfile.SyncFileSystem(dir); err != nil {
 			t.Fatal(err)
 		}
-		before := imagetest.AllocatedBytes(t, r.pool.files.Image(name))
+		before := filetest.AllocatedBytes(t, r.pool.files.Image(name))
 		if err := os.Remove(filepath.Join(dir, "more")); err != nil {
 			t.Fatal(err)
 		}
-		if err := syncAll(dir); err != nil {
+		if err := atomicfile.SyncFileSystem(dir); err != nil {
 			t.Fatal(err)
 		}
 		trimmed, err := r.pool.Trim(t.Context(), name)
@@ -39,10 +40,10 @@ func TestATrimGivesBlocksBack(t *testing.T) {
 			t.Fatalf("%d bytes, %v", trimmed, err)
 		}
 		// btrfs tells allocations after its next commit.
-		if err := syncAll(r.pool.dir); err != nil {
+		if err := atomicfile.SyncFileSystem(r.pool.dir); err != nil {
 			t.Fatal(err)
 		}
-		if after := imagetest.AllocatedBytes(t, r.pool.files.Image(name)); before-after < 8<<20 {
+		if after := filetest.AllocatedBytes(t, r.pool.files.Image(name)); before-after < 8<<20 {
 			t.Errorf("the image took %d bytes and takes %d", before, after)
 		}
 		if sumOfFiles(t, dir) != kept {
@@ -74,7 +75,7 @@ func TestAFullVolumeKeepsItsBlocks(t *testing.T) {
 	if _, err := r.pool.Trim(t.Context(), name); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
-	if got := imagetest.AllocatedBytes(t, r.pool.files.Image(name)); got < testBytes {
+	if got := filetest.AllocatedBytes(t, r.pool.files.Image(name)); got < testBytes {
 		t.Errorf("%d bytes are left", got)
 	}
 }

@@ -74,6 +74,18 @@ func (g *guest) phase(ctx context.Context, bench string, asked any, tell func(li
 	return g.do(ctx, vm.Command{Args: []string{vm.Self, bench, "phase", string(text)}}, tell)
 }
 
+// phaseResult is phase with its result decoded.
+func phaseResult[T any](ctx context.Context, g *guest, bench string, asked any, tell func(line string)) (result T, err error) {
+	out, err := g.phase(ctx, bench, asked, tell)
+	if err != nil {
+		return result, err
+	}
+	if err := json.NewDecoder(out).Decode(&result); err != nil {
+		return result, fmt.Errorf("cannot read the guest's result: %w", err)
+	}
+	return result, nil
+}
+
 // newPhaseCommand returns the hidden command that runs in the guest.
 func newPhaseCommand(run func(ctx context.Context, text string, output, say io.Writer) error) *cobra.Command {
 	return &cobra.Command{

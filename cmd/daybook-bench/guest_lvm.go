@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -70,13 +68,6 @@ func bootLVMGuest(ctx context.Context, kernel string) (guestlvm.Guest, error) {
 	return &guest{machine}, nil
 }
 
-func (g *guest) RunLVM(ctx context.Context, c guestlvm.Case, tell func(line string)) (samples []guestlvm.Sample, err error) {
-	out, err := g.phase(ctx, "guest-lvm", c, tell)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.NewDecoder(out).Decode(&samples); err != nil {
-		return nil, fmt.Errorf("cannot read the guest's result: %w", err)
-	}
-	return samples, nil
+func (g *guest) RunLVM(ctx context.Context, c guestlvm.Case, tell func(line string)) ([]guestlvm.Sample, error) {
+	return phaseResult[[]guestlvm.Sample](ctx, g, "guest-lvm", c, tell)
 }

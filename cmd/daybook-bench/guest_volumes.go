@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -81,13 +79,6 @@ func bootVolumesGuest(ctx context.Context, kernel string) (guestvolumes.Guest, e
 	return &guest{machine}, nil
 }
 
-func (g *guest) RunVolumes(ctx context.Context, c guestvolumes.Case, tell func(line string)) (phase guestvolumes.Phase, err error) {
-	out, err := g.phase(ctx, "guest-volumes", c, tell)
-	if err != nil {
-		return phase, err
-	}
-	if err := json.NewDecoder(out).Decode(&phase); err != nil {
-		return phase, fmt.Errorf("cannot read the guest's result: %w", err)
-	}
-	return phase, nil
+func (g *guest) RunVolumes(ctx context.Context, c guestvolumes.Case, tell func(line string)) (guestvolumes.Phase, error) {
+	return phaseResult[guestvolumes.Phase](ctx, g, "guest-volumes", c, tell)
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -65,13 +63,6 @@ func bootCountingGuest(ctx context.Context, kernel string) (overhead.Guest, erro
 	return &guest{machine}, nil
 }
 
-func (g *guest) RunOverhead(ctx context.Context, e overhead.Extent, tell func(line string)) (result overhead.Result, err error) {
-	out, err := g.phase(ctx, "overhead", e, tell)
-	if err != nil {
-		return result, err
-	}
-	if err := json.NewDecoder(out).Decode(&result); err != nil {
-		return result, fmt.Errorf("cannot read the guest's result: %w", err)
-	}
-	return result, nil
+func (g *guest) RunOverhead(ctx context.Context, e overhead.Extent, tell func(line string)) (overhead.Result, error) {
+	return phaseResult[overhead.Result](ctx, g, "overhead", e, tell)
 }

@@ -3,28 +3,24 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
-
-	"github.com/charmbracelet/x/term"
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
+	"github.com/daybook-project/daybook/internal/statusline"
 )
 
 // demoProgress prints the shares live: one line for each sample and, on a
 // terminal, a last line with the current step.
 type demoProgress struct {
 	out      io.Writer
-	terminal bool
+	step     *statusline.Line
 	scenario scenario.Scenario
 	phase    string
-	pending  bool
 }
 
 func newDemoProgress(out io.Writer, of scenario.Scenario) *demoProgress {
-	file, ok := out.(*os.File)
-	return &demoProgress{out: out, terminal: ok && term.IsTerminal(file.Fd()), scenario: of}
+	return &demoProgress{out: out, step: statusline.On(out), scenario: of}
 }
 
 // barWidth is the width of the whole disk, in characters.
@@ -41,11 +37,7 @@ func (p *demoProgress) show(phase, what string, sample *account.Sample) {
 		fmt.Fprintf(p.out, "%s\n", title)
 	}
 	if sample == nil {
-		if p.terminal {
-			p.end()
-			fmt.Fprintf(p.out, "  %s…", what)
-			p.pending = true
-		}
+		p.step.Show("  " + what + "…")
 		return
 	}
 	p.end()
@@ -62,9 +54,4 @@ func (p *demoProgress) show(phase, what string, sample *account.Sample) {
 }
 
 // end removes the last line.
-func (p *demoProgress) end() {
-	if p.pending {
-		fmt.Fprint(p.out, "\r\x1b[K")
-		p.pending = false
-	}
-}
+func (p *demoProgress) end() { p.step.End() }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/vm/vmtest"
@@ -62,8 +63,8 @@ func TestGuestADiskIsPulledOutAndPutInAgain(t *testing.T) {
 			return lines[len(lines)-1]
 		}
 		shows := func(d blockdev.Disk) bool { return strings.Contains(last(), `"device":"`+d.Name+`"`) }
-		awaitSlowly(t, "top shows both disks", func() bool { return shows(stays) && shows(goes) })
-		awaitSlowly(t, "control has a state of both", func() bool {
+		awaittest.Until(t, slowly, "top shows both disks", func() bool { return shows(stays) && shows(goes) })
+		awaittest.Until(t, slowly, "control has a state of both", func() bool {
 			found, err := filepath.Glob(filepath.Join(dir, "state", "control-*.json"))
 			return err == nil && len(found) == 2
 		})
@@ -75,11 +76,11 @@ func TestGuestADiskIsPulledOutAndPutInAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		awaitSlowly(t, "top goes on without the disk", func() bool { return shows(stays) && !shows(goes) })
+		awaittest.Until(t, slowly, "top goes on without the disk", func() bool { return shows(stays) && !shows(goes) })
 		if err := one.cmd.Wait(); one.cmd.ProcessState.ExitCode() != exitFailure || !strings.Contains(one.said(t), goes.Name) || !strings.Contains(one.said(t), "gone") {
 			t.Errorf("top of the disk alone: %v: %s", err, one.said(t))
 		}
-		awaitSlowly(t, "control gives up the disk", func() bool { return strings.Contains(control.said(t), "the disk is gone: its control ends") })
+		awaittest.Until(t, slowly, "control gives up the disk", func() bool { return strings.Contains(control.said(t), "the disk is gone: its control ends") })
 		out, err := execute(t, "doctor", "--json")
 		if !errors.Is(err, errIncomplete) || !strings.Contains(out, stays.Name) || strings.Contains(out, `"name": "`+goes.Name) {
 			t.Errorf("doctor: %v: %s", err, out)
@@ -96,7 +97,7 @@ func TestGuestADiskIsPulledOutAndPutInAgain(t *testing.T) {
 		}
 		again := appeared(t, stays)
 		write(t, mount(again.Node(), "again"))
-		awaitSlowly(t, "top finds the disk that was put in", func() bool { return shows(stays) && shows(again) })
+		awaittest.Until(t, slowly, "top finds the disk that was put in", func() bool { return shows(stays) && shows(again) })
 		for _, p := range []*daybookProcess{all, control} {
 			if p.cmd.Process.Signal(syscall.Signal(0)) != nil {
 				t.Errorf("it ended: %s", p.said(t))
@@ -110,20 +111,13 @@ func TestGuestADiskIsPulledOutAndPutInAgain(t *testing.T) {
 	})
 }
 
-// awaitSlowly is awaitUntil for an emulated guest, where a start of daybook takes long.
-func awaitSlowly(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
+// slowly is the patience in an emulated guest, where a start of daybook takes long.
+const slowly = 3 * time.Minute
 
 // appeared waits for an NVMe disk beside the other one.
 func appeared(t *testing.T, other blockdev.Disk) (found blockdev.Disk) {
 	t.Helper()
-	awaitSlowly(t, "an NVMe disk appears", func() bool {
+	awaittest.Until(t, slowly, "an NVMe disk appears", func() bool {
 		disks, err := blockdev.Disks()
 		if err != nil {
 			t.Fatal(err)

@@ -49,7 +49,7 @@ among the pools that create and attach have noted in /var/lib/daybook/pools, els
 "daybook volume repair" finishes or rolls back what a killed command left. NAME is 1
 to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
 		Example: `  # A database on its own journal
-  daybook volume create db1 --size 20G --weight 700
+  daybook volume create db1 --backing lvm --volume-group vg0 --size 20G --weight 700
   daybook volume attach db1 --target /srv/db1 --persist
   docker run -d --cgroup-parent daybook-db1.slice -v /srv/db1:/var/lib/mysql mariadb
   daybook volume inspect db1
@@ -123,6 +123,16 @@ func (f *volumeFlags) find(cmd *cobra.Command, name string) (*volume.Pool, error
 	}
 	pool, err := f.registry().Find(cmd.Context(), name, f.options(cmd))
 	return pool, explainVolume(err)
+}
+
+// inspect opens the pool of an existing volume, and inspects the volume.
+func (f *volumeFlags) inspect(cmd *cobra.Command, name string) (*volume.Pool, volume.Status, error) {
+	pool, err := f.find(cmd, name)
+	if err != nil {
+		return nil, volume.Status{}, err
+	}
+	status, err := pool.Inspect(cmd.Context(), name)
+	return pool, status, explainVolume(err)
 }
 
 // make opens the pool for a new volume, and makes it if it is missing.

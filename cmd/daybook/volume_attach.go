@@ -211,13 +211,9 @@ point and its flag stay. It is attached again at the next start of the host, or 
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: v.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			pool, err := v.find(cmd, args[0])
+			pool, before, err := v.inspect(cmd, args[0])
 			if err != nil {
 				return err
-			}
-			before, err := pool.Inspect(cmd.Context(), args[0])
-			if err != nil {
-				return explainVolume(err)
 			}
 			detach := pool.Detach
 			if keep {

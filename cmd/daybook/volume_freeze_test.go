@@ -8,22 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/volume"
 )
-
-// awaitUntil waits for what another process does.
-func awaitUntil(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
 
 // A dropped SSH session and Ctrl-\ leave as little as Ctrl-C does.
 func TestASnapshotThatASignalEndsCleansUp(t *testing.T) {
@@ -46,7 +36,7 @@ func TestASnapshotThatASignalEndsCleansUp(t *testing.T) {
 			}
 			return paths
 		}
-		awaitUntil(t, "it copies", func() bool { return len(half()) > 0 })
+		awaittest.Until(t, awaittest.Patience, "it copies", func() bool { return len(half()) > 0 })
 		if err := command.Process.Signal(ending); err != nil {
 			t.Error(err)
 		}

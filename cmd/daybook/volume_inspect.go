@@ -30,13 +30,9 @@ that is frozen without a process that would thaw it as a problem (freeze_abandon
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: v.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			pool, err := v.find(cmd, args[0])
+			pool, status, err := v.inspect(cmd, args[0])
 			if err != nil {
 				return err
-			}
-			status, err := pool.Inspect(cmd.Context(), args[0])
-			if err != nil {
-				return explainVolume(err)
 			}
 			snapshots, err := pool.Snapshots(args[0])
 			if err != nil {

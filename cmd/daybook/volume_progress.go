@@ -3,11 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
-	"github.com/charmbracelet/x/term"
+	"github.com/daybook-project/daybook/internal/statusline"
 )
 
 // When progress is reported: not at first, because most operations are short.
@@ -22,17 +21,15 @@ const (
 // by a line now and then.
 type workProgress struct {
 	out      io.Writer
-	terminal bool
+	bar      *statusline.Line
 	what     string
 	now      func() time.Time
 	began    time.Time
 	reported time.Time
-	pending  bool
 }
 
 func newWorkProgress(out io.Writer, what string) *workProgress {
-	file, ok := out.(*os.File)
-	p := &workProgress{out: out, terminal: ok && term.IsTerminal(file.Fd()), what: what, now: time.Now}
+	p := &workProgress{out: out, bar: statusline.On(out), what: what, now: time.Now}
 	p.began = p.now()
 	p.reported = p.began
 	return p
@@ -45,10 +42,9 @@ func (p *workProgress) show(done, total uint64) {
 	switch {
 	case passed < progressQuiet, total == 0:
 		return
-	case p.terminal && (!p.pending || now.Sub(p.reported) >= progressRedraw):
-		fmt.Fprintf(p.out, "\r\x1b[K%s", progressText(p.what, done, total, passed, true))
-		p.pending = true
-	case !p.terminal && now.Sub(p.reported) >= progressLine:
+	case p.bar.Terminal() && (!p.bar.Shown() || now.Sub(p.reported) >= progressRedraw):
+		p.bar.Show(progressText(p.what, done, total, passed, true))
+	case !p.bar.Terminal() && now.Sub(p.reported) >= progressLine:
 		fmt.Fprintln(p.out, progressText(p.what, done, total, passed, false))
 	default:
 		return
@@ -57,12 +53,7 @@ func (p *workProgress) show(done, total uint64) {
 }
 
 // end removes the bar.
-func (p *workProgress) end() {
-	if p.pending {
-		fmt.Fprint(p.out, "\r\x1b[K")
-		p.pending = false
-	}
-}
+func (p *workProgress) end() { p.bar.End() }
 
 // progressText formats the progress after some time, such as
 // "writing db1: 45 % of 10GiB, 120MiB/s, 47s left".

@@ -23,6 +23,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/statusline"
 	"github.com/daybook-project/daybook/volume"
 )
 
@@ -933,7 +934,11 @@ func TestProgressIsReportedOnlyOfLongWork(t *testing.T) {
 	clock := time.Unix(1000, 0)
 	run := func(terminal bool, seconds int) string {
 		var out bytes.Buffer
-		p := &workProgress{out: &out, terminal: terminal, what: "writing db1", now: func() time.Time { return clock }, began: clock, reported: clock}
+		bar := statusline.On(&out)
+		if terminal {
+			bar = statusline.OnTerminal(&out)
+		}
+		p := &workProgress{out: &out, bar: bar, what: "writing db1", now: func() time.Time { return clock }, began: clock, reported: clock}
 		for i := range seconds * 10 {
 			clock = clock.Add(100 * time.Millisecond)
 			p.show(uint64(i+1)<<20, 1000<<20)

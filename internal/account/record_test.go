@@ -77,7 +77,7 @@ func readFile(t *testing.T, path string) []Sample {
 	return samples
 }
 
-func TestRecordingGivesBackWhatWasRecorded(t *testing.T) {
+func TestRecordingReturnsWhatWasRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	record(t, path, testSample(0), testSample(5))
 	record(t, path, testSample(10)) // a second session appends
@@ -253,7 +253,7 @@ func TestFullDiskLeavesWholeLines(t *testing.T) {
 	}
 }
 
-func TestReaderTellsTheLineOfWhatItRefuses(t *testing.T) {
+func TestReaderReportsTheLineThatItRefuses(t *testing.T) {
 	const header = `{"daybook_recording":1}` + "\n"
 	container := func(field, value string) string {
 		return fmt.Sprintf(`{"interval_seconds":1,"devices":[{"device":"d","containers":[{"cgroup":"/a",%q:%s}]}]}`, field, value)

@@ -37,6 +37,15 @@ func Replace(path string, text []byte) error {
 	return SyncDirectory(filepath.Dir(path))
 }
 
+// SyncFileSystem makes all earlier changes of a directory's file system durable.
+func SyncFileSystem(directory string) error {
+	root, err := os.Open(directory)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(root.Fd())), root.Close())
+}
+
 // SyncDirectory makes changes of the directory durable: files that were made,
 // renamed or removed in it.
 func SyncDirectory(path string) error {

@@ -3,11 +3,10 @@ package calibrate
 import (
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
-	"github.com/charmbracelet/x/term"
+	"github.com/daybook-project/daybook/internal/statusline"
 )
 
 // WriteTable prints the rows with those of the paper.
@@ -42,24 +41,17 @@ const silence = 2 * time.Second
 // removes the line.
 func NewProgress(w io.Writer) (progress func(operation string, done, total int), end func()) {
 	begin := time.Now()
-	file, isFile := w.(*os.File)
-	terminal := isFile && term.IsTerminal(file.Fd())
+	line := statusline.On(w)
 	shown := ""
 	progress = func(operation string, done, total int) {
 		switch {
 		case time.Since(begin) < silence:
-		case terminal:
-			fmt.Fprintf(w, "\rcalibrating %s, %d of %d runs\x1b[K", operation, done, total)
-			shown = operation
+		case line.Terminal():
+			line.Show(fmt.Sprintf("calibrating %s, %d of %d runs", operation, done, total))
 		case operation != shown:
 			fmt.Fprintf(w, "calibrating %s, %d of %d runs\n", operation, done, total)
 			shown = operation
 		}
 	}
-	end = func() {
-		if terminal && shown != "" {
-			fmt.Fprint(w, "\r\x1b[K")
-		}
-	}
-	return progress, end
+	return progress, line.End
 }

@@ -89,7 +89,7 @@ func TestGuestRestoreWorksWithoutWeights(t *testing.T) {
 	onEachController(t, restoreWorksWithoutWeights)
 }
 
-func TestGuestUserIsToldWhereIOCostIsNotSetUpForTheDisk(t *testing.T) {
+func TestGuestIOCostThatIsNotSetUpForTheDiskIsReported(t *testing.T) {
 	vmtest.InGuest(t, guest, func(t *testing.T) {
 		b := newGuestbed(t, (*testbed).useCost)
 		for scheduler, want := range map[string][]string{

@@ -15,18 +15,6 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// buildDaybook compiles the program for the guest.
-func buildDaybook(t *testing.T) string {
-	t.Helper()
-	tool := needs.Tool(t, "go")
-	program := filepath.Join(t.TempDir(), "daybook")
-	command := exec.Command(tool, "build", "-o", program, "github.com/daybook-project/daybook/cmd/daybook")
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build daybook: %v: %s", err, output)
-	}
-	return program
-}
-
 // The program itself: a daemon that steers containers on a real ext4 is killed,
 // and daybook restore, or its next start, restores everything.
 func TestGuestDaemonIsKilledAndRestored(t *testing.T) {
@@ -34,7 +22,7 @@ func TestGuestDaemonIsKilledAndRestored(t *testing.T) {
 	config := vmtest.Config{Disks: []string{"256M,bps=20M"}, Modules: "ext4,bfq", Give: []string{"mke2fs", "dd"}}
 	const daybook = "/usr/bin/daybook"
 	if !vmtest.Inside() {
-		config.Give = append(config.Give, buildDaybook(t)+":"+daybook)
+		config.Give = append(config.Give, needs.Built(t, "daybook")+":"+daybook)
 	}
 	vmtest.InGuest(t, config, func(t *testing.T) {
 		for name, use := range controllers {

@@ -10,7 +10,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-func TestTheUserIsToldHowFarIOCostCanBeSteered(t *testing.T) {
+func TestTheLimitsOfIOCostAreReported(t *testing.T) {
 	const (
 		lets = "io.cost lets metadata through"
 		auto = "254:0 ctrl=auto model=linear rbps=174019176 rseqiops=41708 rrandiops=370 wbps=178075866 wseqiops=42705 wrandiops=378\n"

@@ -161,7 +161,7 @@ func TestWhatAnIdleSiblingLeavesIsUsedAtOnce(t *testing.T) {
 	}
 }
 
-func TestNobodyIsLimitedAlone(t *testing.T) {
+func TestNoContainerIsLimitedAlone(t *testing.T) {
 	law := NewLimitLaw()
 	for _, containers := range [][]*queueContainer{
 		{{ideal: 500, depth: 8}},

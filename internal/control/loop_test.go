@@ -471,7 +471,7 @@ func TestWithoutAListTheWeightsFoundAreMadeTrue(t *testing.T) {
 	}
 }
 
-func TestLowLatencyIsToldOrSwitched(t *testing.T) {
+func TestLowLatencyIsReportedOrSwitched(t *testing.T) {
 	f := newFakeHost("/ca")
 	f.tunables["low_latency"] = "1"
 	var log bytes.Buffer

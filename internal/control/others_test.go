@@ -200,7 +200,7 @@ func (s channelSource) Next(ctx context.Context) (account.Sample, error) {
 
 func (s channelSource) Close() error { return nil }
 
-func TestASchedulerThatIsChosenAgainIsNobodysChoiceOfWeights(t *testing.T) {
+func TestChoosingASchedulerAgainChangesNoIdealWeight(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	steps := append(repeat(3, journalling), func() account.Sample {
 		f.choose("/ca", Setting{Default: 100}) // as after: echo none, then bfq
@@ -221,7 +221,7 @@ func TestASchedulerThatIsChosenAgainIsNobodysChoiceOfWeights(t *testing.T) {
 	}
 }
 
-func TestAFightOverAWeightIsToldOnce(t *testing.T) {
+func TestAFightOverAWeightIsReportedOnce(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	var log bytes.Buffer
 	options := fakeOptions(t, f, twoEqual, repeat(12, func() account.Sample {

@@ -159,7 +159,7 @@ func TestTheAdviceNamesTheSettingThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestIgnoredWeightsAreOnlyToldWhereTheConfigurationSaysSo(t *testing.T) {
+func TestIgnoredWeightsAreOnlyReportedWhereTheConfigurationSaysSo(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	var log bytes.Buffer
 	options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, deepReaders(f, 20, func(int) bool { return false })...)
@@ -451,7 +451,7 @@ func TestALowLimitIsWrittenSeldomAndRaisedAtOnce(t *testing.T) {
 	}
 }
 
-func TestWhatALimitDoesNotHoldIsToldOnce(t *testing.T) {
+func TestWhatALimitDoesNotHoldIsReportedOnce(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		flat bool
@@ -471,7 +471,7 @@ func TestWhatALimitDoesNotHoldIsToldOnce(t *testing.T) {
 	}
 }
 
-func TestAStateDirectoryOnTheLimitedDiskIsTold(t *testing.T) {
+func TestAStateDirectoryOnTheLimitedDiskIsReported(t *testing.T) {
 	for _, actuator := range []string{ActuatorLimits, ActuatorAuto, ActuatorWeights} {
 		f := newFakeHost("/ca", "/cb")
 		options := fakeOptions(t, f, "actuator: "+actuator+"\n"+twoEqual)

@@ -150,7 +150,7 @@ func TestAReloadThatAllowsLimitsStartsControlAgain(t *testing.T) {
 }
 
 // Choosing BFQ anew takes the tunables with it as well as the weights.
-func TestTunablesAreHeldUnderASchedulerThatIsChosenAnew(t *testing.T) {
+func TestTunablesAreHeldUnderASchedulerThatIsChosenAgain(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	f.tunables["low_latency"], f.tunables["nr_requests"] = "1", "64"
 	steps := deepReaders(f, 20, func(int) bool { return true })

@@ -74,12 +74,12 @@ type simLoad struct {
 
 // simRequest is one of a load, or of the journal if user is nil.
 type simRequest struct {
-	user   *simUser
-	offset uint64
-	begun  float64
-	length uint64
-	flush  bool
-	done   func()
+	user    *simUser
+	offset  uint64
+	started float64
+	length  uint64
+	flush   bool
+	done    func()
 }
 
 type simEvent struct {
@@ -204,7 +204,7 @@ func (d *throttledDisk) setLimit(l *simLoad, limit float64) {
 
 // submit passes a request on to the disk.
 func (d *throttledDisk) submit(r *simRequest) {
-	r.begun = d.now
+	r.started = d.now
 	d.queue = append(d.queue, r)
 	d.serve()
 }
@@ -226,7 +226,7 @@ func (d *throttledDisk) serve() {
 		d.serving = false
 		if r.user != nil {
 			r.user.bytes += float64(r.length)
-			r.user.busySeconds += d.now - math.Max(r.begun, r.user.lastEnd)
+			r.user.busySeconds += d.now - math.Max(r.started, r.user.lastEnd)
 			r.user.lastEnd = d.now
 		}
 		if r.done != nil {
@@ -374,7 +374,7 @@ func TestLimitsHoldSharesOfContainersThatSync(t *testing.T) {
 
 // One that calls fsync, but does not use its share, seems to wait for the commits of
 // others. The others are not held back for it.
-func TestWhoSyncsButDoesNotUseItsShareHoldsNobodyBack(t *testing.T) {
+func TestAContainerThatSyncsButDoesNotUseItsShareDelaysNoOther(t *testing.T) {
 	loads := threeLoads(func(l *simLoad) { l.fsyncEvery = 16 })
 	loads[0].depth, loads[0].thinkSeconds, loads[0].fsyncEvery = 1, 0.03, 4
 	d := newThrottledDisk(loads...)

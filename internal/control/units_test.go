@@ -261,7 +261,7 @@ func TestUnitsAreNotUsedOnADiskWhereFilesDoNotFollow(t *testing.T) {
 	u.check(t, "ca", 0, Setting{Default: 100})
 }
 
-func TestRecordsOfEarlierVersionsTellAUnitsWeightByTheFiles(t *testing.T) {
+func TestRecordsOfEarlierVersionsHaveAUnitsWeightInTheFiles(t *testing.T) {
 	u := unitHost(newFakeHost(), nil)
 	for line, own := range map[string][]uint64{
 		"7 100 200 210 0 0":             {2000, 2100},

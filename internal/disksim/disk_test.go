@@ -17,6 +17,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/filetest"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -184,9 +185,9 @@ func TestTheSchedulerIsANewOneForEachDisk(t *testing.T) {
 		}
 		second := r.create(Config{Name: "second"})
 		same := second.Device.Name == first.Device.Name
-		var begun, left string
+		var initial, left string
 		if same {
-			begun, err = second.Device.Tunable(tunable)
+			initial, err = second.Device.Tunable(tunable)
 			err = errors.Join(err, second.Device.SetTunable(tunable, odd))
 		}
 		err = errors.Join(err, second.Delete(context.Background()))
@@ -201,8 +202,8 @@ func TestTheSchedulerIsANewOneForEachDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		if same {
-			if begun != usual || left != usual {
-				t.Errorf("%s was %s in a new disk and %s after it, want the kernel's %s", tunable, begun, left, usual)
+			if initial != usual || left != usual {
+				t.Errorf("%s was %s in a new disk and %s after it, want the kernel's %s", tunable, initial, left, usual)
 			}
 			return
 		}
@@ -339,14 +340,14 @@ func TestDiscardedRangesReadAsZerosAndFreeTheirSpace(t *testing.T) {
 	if _, err := file.WriteAt(bytes.Repeat([]byte{0xff}, 16<<20), 0); err != nil {
 		t.Fatal(err)
 	}
-	if used := blocksOf(t, path); used < 16<<20 {
+	if used := filetest.AllocatedBytes(t, path); used < 16<<20 {
 		t.Errorf("the file takes %d bytes after writing 16 MiB", used)
 	}
 	ends := [2]uint64{4 << 20, 8 << 20}
 	if err := discard(file, ends); err != nil {
 		t.Fatal(err)
 	}
-	if used := blocksOf(t, path); used > 9<<20 {
+	if used := filetest.AllocatedBytes(t, path); used > 9<<20 {
 		t.Errorf("the file takes %d bytes after discarding 8 of 16 MiB", used)
 	}
 	got := make([]byte, 16<<20)
@@ -358,13 +359,4 @@ func TestDiscardedRangesReadAsZerosAndFreeTheirSpace(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Error("not exactly the discarded range reads as zeros")
 	}
-}
-
-func blocksOf(t *testing.T, path string) int64 {
-	t.Helper()
-	var st unix.Stat_t
-	if err := unix.Stat(path, &st); err != nil {
-		t.Fatal(err)
-	}
-	return st.Blocks * 512
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/awaittest"
 )
 
 func TestKillingTheOwnerEndsItsDiskAndUnmountsIt(t *testing.T) {
@@ -20,7 +22,7 @@ func TestKillingTheOwnerEndsItsDiskAndUnmountsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill(owner)
-	await(t, "the server cleans up", func() bool { return len(r.left()) == 0 })
+	awaittest.Until(t, awaittest.Patience, "the server cleans up", func() bool { return len(r.left()) == 0 })
 	if mounted(t, point) {
 		t.Errorf("%s is still mounted", point)
 	}
@@ -63,7 +65,7 @@ func TestUsersOfADeadOwnersDiskGetErrorsAndDoNotHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill(owner)
-	await(t, "the server ends", func() bool { return len(r.processes()) == 0 })
+	awaittest.Until(t, awaittest.Patience, "the server ends", func() bool { return len(r.processes()) == 0 })
 	if _, err := file.Write([]byte("x")); err == nil {
 		if err := file.Sync(); err == nil {
 			t.Error("data were written to a disk that is gone")
@@ -76,7 +78,7 @@ func TestUsersOfADeadOwnersDiskGetErrorsAndDoNotHang(t *testing.T) {
 	if _, err := Recover(context.Background(), r.dir); err != nil {
 		t.Error(err)
 	}
-	await(t, "the loop device is free", func() bool { return len(r.loops()) == 0 })
+	awaittest.Until(t, awaittest.Patience, "the loop device is free", func() bool { return len(r.loops()) == 0 })
 }
 
 func TestAfterKillingTheServerUsersGetErrorsAndRecoverCleansUp(t *testing.T) {
@@ -138,10 +140,10 @@ func TestKillingOwnerAndServerLeavesNothingAfterRecover(t *testing.T) {
 		if err := signalProcess(records[0].ServerPID, records[0].ServerStart, unix.SIGKILL); err != nil && err != os.ErrProcessDone {
 			t.Fatal(err)
 		}
-		await(t, "all processes end", func() bool { return len(r.processes()) == 0 })
+		awaittest.Until(t, awaittest.Patience, "all processes end", func() bool { return len(r.processes()) == 0 })
 		// A dying process loses its command line shortly before it releases its
 		// lock; until then Recover assumes that the disk is alive.
-		await(t, "nothing is left", func() bool {
+		awaittest.Until(t, awaittest.Patience, "nothing is left", func() bool {
 			if _, err := Recover(context.Background(), r.dir); err != nil {
 				t.Fatal(err)
 			}
@@ -170,7 +172,7 @@ func TestKillingTheCreatorAtAnyMomentLeavesNothingAfterRecover(t *testing.T) {
 			records, err := List(r.dir)
 			return err == nil && len(records) == 1 && records[0].Device != "" && !records[0].OwnerBound
 		}
-		await(t, "the server ends, or serves a finished disk", func() bool {
+		awaittest.Until(t, awaittest.Patience, "the server ends, or serves a finished disk", func() bool {
 			return len(r.processes()) == 0 || finished()
 		})
 		if finished() {
@@ -183,7 +185,7 @@ func TestKillingTheCreatorAtAnyMomentLeavesNothingAfterRecover(t *testing.T) {
 			unfinished++
 		}
 		// A server that had not fully started ends only after this recovery.
-		await(t, "nothing is left", func() bool {
+		awaittest.Until(t, awaittest.Patience, "nothing is left", func() bool {
 			if _, err := Recover(context.Background(), r.dir); err != nil {
 				t.Fatal(err)
 			}
@@ -226,5 +228,5 @@ func TestRecoverFindsTheLoopDeviceOfADiskThatIsHalfGone(t *testing.T) {
 	if _, err := Recover(context.Background(), r.dir); err != nil {
 		t.Error(err)
 	}
-	await(t, "the loop device is free", func() bool { return len(r.loops()) == 0 })
+	awaittest.Until(t, awaittest.Patience, "the loop device is free", func() bool { return len(r.loops()) == 0 })
 }

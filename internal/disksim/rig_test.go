@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -179,16 +178,6 @@ func (r *rig) wantNothingLeft() {
 	r.t.Helper()
 	if left := r.left(); len(left) > 0 {
 		r.t.Errorf("left behind: %s", strings.Join(left, ", "))
-	}
-}
-
-// await waits for an effect of other processes.
-func await(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited without success: %s", what)
-		}
 	}
 }
 

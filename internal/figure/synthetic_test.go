@@ -74,7 +74,7 @@ func paperRun() Shares {
 	swing := func(base, amp float64) func(int) uint64 {
 		return func(k int) uint64 { return uint64(base + amp*math.Sin(float64(k)*1.9)) }
 	}
-	settle := func(from, to float64) func(int) uint64 {
+	decay := func(from, to float64) func(int) uint64 {
 		return func(k int) uint64 { return uint64(to + (from-to)*math.Exp(-float64(k)/2.5)) }
 	}
 	return Shares{
@@ -83,7 +83,7 @@ func paperRun() Shares {
 		Phases: []Phase{
 			synthesize("uncontrolled", 12, 5, 39e6, 0.015, two(0.361, still(500), still(500))),
 			synthesize("paper's law", 12, 5, 38.6e6, 0.05, two(0.499, swing(620, 90), swing(300, 80))),
-			synthesize("feedback law", 12, 5, 38.9e6, 0.012, two(0.5, settle(500, 640), settle(500, 270))),
+			synthesize("feedback law", 12, 5, 38.9e6, 0.012, two(0.5, decay(500, 640), decay(500, 270))),
 		},
 	}
 }

@@ -1,5 +1,5 @@
-// Package imagetest has what tests check of image files.
-package imagetest
+// Package filetest has checks of files for tests.
+package filetest
 
 import (
 	"bytes"

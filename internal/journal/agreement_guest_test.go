@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/journal/witness"
@@ -98,18 +100,6 @@ func mountGuestDisk(t *testing.T, options ext4.MakeOptions) string {
 	return mounted
 }
 
-func syncFileSystem(t *testing.T, mounted string) {
-	t.Helper()
-	fd, err := unix.Open(mounted, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err == nil {
-		err = unix.Syncfs(fd)
-		_ = unix.Close(fd)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // agreement compares the handles' credits with the witness's blocks, for each
 // transaction and cgroup, and returns the number of restarted handles. prepared
 // runs before the loads start.
@@ -124,7 +114,9 @@ func agreement(t *testing.T, mounted string, loads []load, prepared func()) (res
 			t.Error(err)
 		}
 	}()
-	syncFileSystem(t, mounted)
+	if err := atomicfile.SyncFileSystem(mounted); err != nil {
+		t.Fatal(err)
+	}
 	probe, err := journal.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -145,12 +137,15 @@ func agreement(t *testing.T, mounted string, loads []load, prepared func()) (res
 	}()
 	together(t, loads, true)
 	prepared()
-	syncFileSystem(t, mounted)
+	if err := atomicfile.SyncFileSystem(mounted); err != nil {
+		t.Fatal(err)
+	}
 	together(t, loads, false)
 	// Sync once for the data, whose extents are allocated when they are
 	// written.
-	syncFileSystem(t, mounted)
-	syncFileSystem(t, mounted)
+	if err := errors.Join(atomicfile.SyncFileSystem(mounted), atomicfile.SyncFileSystem(mounted)); err != nil {
+		t.Fatal(err)
+	}
 
 	events, err := probe.Collect()
 	if err != nil {

@@ -13,7 +13,7 @@ type transaction struct {
 func (p *Probe) collectPartial() error {
 	var pid uint32
 	var state attributionCommitter
-	var begun []Commit
+	var started []Commit
 	threads := p.objects.Committers.Iterate()
 	for threads.Next(&pid, &state) {
 		key := transaction{Filesystem{state.Dev, state.Instance}, state.Tid}
@@ -21,7 +21,7 @@ func (p *Probe) collectPartial() error {
 		if state.Tid == 0 || state.JournalBytes <= before {
 			continue
 		}
-		begun = append(begun, Commit{
+		started = append(started, Commit{
 			Dev: key.of.Dev, Instance: key.of.Instance, JournalDisk: state.JournalDisk, Tid: state.Tid, Partial: true,
 			JournalBytes: state.JournalBytes - before,
 			Dirtied:      make(map[uint64]int64),
@@ -31,13 +31,13 @@ func (p *Probe) collectPartial() error {
 	if err := threads.Err(); err != nil {
 		return fmt.Errorf("cannot read which commits are in progress: %w", err)
 	}
-	if len(begun) == 0 {
+	if len(started) == 0 {
 		return nil
 	}
-	if err := p.visitDirtied(begun, func(attributionDirtiedKey) {}); err != nil {
+	if err := p.visitDirtied(started, func(attributionDirtiedKey) {}); err != nil {
 		return err
 	}
-	p.pending.Commits = append(p.pending.Commits, begun...)
+	p.pending.Commits = append(p.pending.Commits, started...)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/charmbracelet/x/term"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/statusline"
 )
 
 // Options select how samples are shown.
@@ -127,7 +128,8 @@ func width(file *os.File) int {
 // progress shows on a terminal how long the one sample will take. stop ends
 // that.
 func (o Options) progress() (stop func()) {
-	if o.Interval <= 2*time.Second || !term.IsTerminal(o.Err.Fd()) {
+	line := statusline.On(o.Err)
+	if o.Interval <= 2*time.Second || !line.Terminal() {
 		return func() {}
 	}
 	end := time.Now().Add(o.Interval)
@@ -138,11 +140,11 @@ func (o Options) progress() (stop func()) {
 		defer ticker.Stop()
 		for {
 			left := max(time.Until(end), 0).Round(time.Second)
-			fmt.Fprintf(o.Err, "\rmeasuring for %v, %v left\x1b[K", o.Interval, left)
+			line.Show(fmt.Sprintf("measuring for %v, %v left", o.Interval, left))
 			select {
 			case <-ticker.C:
 			case <-quit:
-				fmt.Fprint(o.Err, "\r\x1b[K")
+				line.End()
 				return
 			}
 		}

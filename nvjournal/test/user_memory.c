@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory that fails at recovery: a file that is cut under its mapping, which Linux
- * tells of as it does of failing memory. Recovery names the place and writes
- * nothing, and other faults stay the program's.
+ * Memory that fails at recovery: a file that is truncated under its mapping, which
+ * Linux reports like failing memory. Recovery names the place and writes nothing.
+ * Other faults are passed on to the program.
  */
 #include <fcntl.h>
 #include <setjmp.h>

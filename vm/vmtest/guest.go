@@ -181,12 +181,12 @@ func onHost(t *testing.T, kernel string, config Config) {
 		t.Fatal(err)
 	}
 	ctx, timeout := bounded(t)
-	m, giveBack, err := guests.take(ctx, config.key(kernel), guest, config.Fresh)
+	m, release, err := guests.take(ctx, config.key(kernel), guest, config.Fresh)
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := false
-	defer func() { giveBack(good) }()
+	defer func() { release(good) }()
 	known := len(m.KernelProblems())
 
 	dir, err := os.Getwd()

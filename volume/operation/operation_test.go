@@ -106,7 +106,7 @@ func TestAFailedStepUndoesAllAlsoWhenTheCallerHasEnded(t *testing.T) {
 		t.Errorf("%v; left: %q", err, l.host)
 	}
 	if slices.Contains(l.saved, "c") {
-		t.Error("a step after the one that failed was begun")
+		t.Error("a step after the one that failed was started")
 	}
 }
 

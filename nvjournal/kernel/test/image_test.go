@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
 // image is what a device holds, read past the kernel's cache: what a crash at
@@ -86,7 +88,7 @@ func (v *volume) unclean() unclean {
 	if v.blocks == 0 {
 		v.t.Fatal("only a small volume is copied: say its blocks")
 	}
-	if err := syncVolume(v.dir); err != nil {
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 		v.t.Fatal(err)
 	}
 	region := takeImage(v.t, v.pmem, int64(v.offset), v.size)

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/nvjournal/kernel/test/fsx"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
@@ -169,7 +170,7 @@ func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 	node := must(t, "dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", d.name)
 	v := s.make(t, plan{disk: filepath.Join("/dev", strings.TrimSpace(node)), size: s.smallestJournal(), options: []string{"errors=remount-ro", option}})
 	check := scripted(t, v.dir, 2, scaled(200, 2000))
-	if err := syncVolume(v.dir); err != nil {
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 		t.Fatal(err)
 	}
 	d.become(d.failing())

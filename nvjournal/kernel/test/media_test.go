@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
@@ -72,7 +73,7 @@ func loadedVolume(t *testing.T, s system, p plan) (*volume, func(dir string)) {
 	t.Helper()
 	v := s.make(t, p)
 	check := scripted(t, v.dir, 2, 100)
-	if err := syncVolume(v.dir); err != nil {
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 		t.Fatal(err)
 	}
 	return v, check
@@ -86,7 +87,7 @@ func memoryFails(t *testing.T, v *volume, said string, fail func()) {
 	fail()
 	err := os.WriteFile(filepath.Join(v.dir, "after"), []byte("the failure"), 0o644)
 	if err == nil {
-		err = syncVolume(v.dir)
+		err = atomicfile.SyncFileSystem(v.dir)
 	}
 	if !errors.Is(err, unix.EIO) && !errors.Is(err, unix.EROFS) {
 		t.Errorf("a write after the failure: %v", err)
@@ -104,7 +105,7 @@ func memoryFails(t *testing.T, v *volume, said string, fail func()) {
 }
 
 // withPages makes a namespace one of mode fsdax, as ndctl does: only for memory
-// with struct page does the kernel tell of failures.
+// with struct page does the kernel report failures.
 func withPages(t *testing.T, pmem string) {
 	t.Helper()
 	const bus = "/sys/bus/nd/"

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/docs/schemas"
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
@@ -174,7 +175,7 @@ func noSpace(t *testing.T, s system) {
 			}
 		}
 		// Blocks that were freed are free for good after the commit.
-		if err := syncVolume(v.dir); err != nil {
+		if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 			t.Fatal(err)
 		}
 		if _, free := v.statfs(); free+8 < empty {
@@ -217,15 +218,6 @@ func fill(dir string, full *atomic.Int32) error {
 		}
 	}
 	return fmt.Errorf("no end of room in %s", dir)
-}
-
-func syncVolume(dir string) error {
-	file, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return unix.Syncfs(int(file.Fd()))
 }
 
 // The file system grows while it is used: by nvj, as resize2fs does not open a disk
@@ -328,7 +320,7 @@ func discard(t *testing.T, s system) {
 	if err := os.WriteFile(path, make([]byte, 8<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := syncVolume(v.dir); err != nil {
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(path); err != nil {
@@ -336,7 +328,7 @@ func discard(t *testing.T, s system) {
 	}
 	var after uint64
 	for range 100 {
-		if err := syncVolume(v.dir); err != nil {
+		if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 			t.Fatal(err)
 		}
 		if after = discarded(t, v.disk); after-before >= 8<<20/512 {

@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
 // quotaLimits is struct if_dqblk of linux/quota.h.
@@ -76,7 +78,7 @@ func quota(t *testing.T, s system) {
 	if out, err := as("rm more; for n in 0 1 2 3 4 5 6 7 8 9 10 11 12 13; do echo x >file$n || exit 1; done"); err == nil || !strings.Contains(out, "quota") {
 		t.Errorf("beyond the limit of files: %v: %s", err, out)
 	}
-	if err := syncVolume(v.dir); err != nil {
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 		t.Fatal(err)
 	}
 	var used quotaLimits

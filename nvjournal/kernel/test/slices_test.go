@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
@@ -74,7 +75,7 @@ func slicesApart(t *testing.T, s system) {
 			if err := os.WriteFile(filepath.Join(b.dir, "again"), []byte("again"), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if err := syncVolume(b.dir); err != nil {
+			if err := atomicfile.SyncFileSystem(b.dir); err != nil {
 				t.Fatal(err)
 			}
 			// What is seen is not older than what was committed before.

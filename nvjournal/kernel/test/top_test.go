@@ -3,6 +3,7 @@ package test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,23 +13,14 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
 // daybookProgram is where the guest has it.
 const daybookProgram = "/usr/bin/daybook"
-
-// buildDaybook compiles it for the guest.
-func buildDaybook(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "daybook")
-	must(t, needs.Tool(t, "go"), "build", "-o", program, "github.com/daybook-project/daybook/cmd/daybook")
-	return program
-}
 
 // ownPart is how much of what a container did alone must be in its line, the rest
 // being kernel threads' that work for nobody.
@@ -40,7 +32,7 @@ const ownPart = 0.98
 func TestTopAccountsTheJournalOfEachContainer(t *testing.T) {
 	config := vmtest.Config{Fresh: true}
 	if !vmtest.Inside() {
-		config.Give = append(config.Give, buildDaybook(t)+":"+daybookProgram)
+		config.Give = append(config.Give, needs.Built(t, "daybook")+":"+daybookProgram)
 	}
 	inGuest(t, config, func(t *testing.T) {
 		s := stock.make(t, plan{disk: vmtest.Device(t, "disk1")})
@@ -63,8 +55,9 @@ func TestTopAccountsTheJournalOfEachContainer(t *testing.T) {
 		} {
 			before := v.counters()
 			runAll(t, phase.loads)
-			syncFS(t, v.dir)
-			syncFS(t, s.dir)
+			if err := errors.Join(atomicfile.SyncFileSystem(v.dir), atomicfile.SyncFileSystem(s.dir)); err != nil {
+				t.Fatal(err)
+			}
 			counted := v.counters().since(before)
 			said := top.untilQuiet(v, func(s sums) bool { return s.journal.Handles >= counted.handles })
 			counted.agree(t, phase.name, said.journal)
@@ -149,18 +142,6 @@ func runAll(t *testing.T, loads []*exec.Cmd) {
 		if err := l.Wait(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func syncFS(t *testing.T, dir string) {
-	t.Helper()
-	d, err := os.Open(dir)
-	if err == nil {
-		err = unix.Syncfs(int(d.Fd()))
-		d.Close()
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -279,11 +279,3 @@ func LookAt(node string) (facts Facts, err error) {
 	facts.SectorBytes = uint32(sector)
 	return facts, nil
 }
-
-func syncFileSystem(directory string) error {
-	fd, err := unix.Open(directory, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(fd), unix.Close(fd))
-}

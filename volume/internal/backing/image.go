@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
@@ -245,7 +246,7 @@ func (i image) Snapshot(ctx context.Context, to Copy, freeze Freeze) (records.Me
 		}
 	}
 	// Data written now need not be written while the file system is frozen.
-	if err := syncFileSystem(to.Mountpoint); err != nil {
+	if err := atomicfile.SyncFileSystem(to.Mountpoint); err != nil {
 		return "", 0, err
 	}
 	if err := ctx.Err(); err != nil {

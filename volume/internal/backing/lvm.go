@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/journal"
@@ -179,7 +180,7 @@ func (l logical) sync(mountpoint string) error {
 	if mountpoint == "" {
 		return journal.CheckCopy(l.Node())
 	}
-	return syncFileSystem(mountpoint) // so that less is written while it is frozen
+	return atomicfile.SyncFileSystem(mountpoint) // so that less is written while it is frozen
 }
 
 // Clone shares blocks in a thin pool. A clone of a thick volume is a full copy. That of an

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/filetest"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
-	"github.com/daybook-project/daybook/volume/internal/imagefile/imagetest"
 )
 
 // sparseImage makes an image with random data at some places.
@@ -82,8 +82,8 @@ func TestACopyHoldsTheSameAndZerosTakeNoBlocks(t *testing.T) {
 	if last != size || total != size {
 		t.Errorf("the progress ended at %d of %d, want %d", last, total, uint64(size))
 	}
-	imagetest.WantEqual(t, target, source)
-	if got, most := imagetest.AllocatedBytes(t, target), imagetest.AllocatedBytes(t, source)+40*holeBytes; got > most || got == 0 {
+	filetest.WantEqual(t, target, source)
+	if got, most := filetest.AllocatedBytes(t, target), filetest.AllocatedBytes(t, source)+40*holeBytes; got > most || got == 0 {
 		t.Errorf("the copy takes %d bytes, want at most %d", got, most)
 	}
 	// Only what differs is written by the next copy, and holes are made.
@@ -93,7 +93,7 @@ func TestACopyHoldsTheSameAndZerosTakeNoBlocks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		imagetest.WantEqual(t, target, source)
+		filetest.WantEqual(t, target, source)
 		if now.ChangedBytes == 0 || now.ChangedBytes > size {
 			t.Errorf("%d bytes changed", now.ChangedBytes)
 		}
@@ -116,7 +116,7 @@ func TestACopyHoldsTheSameAndZerosTakeNoBlocks(t *testing.T) {
 	if _, err := Copy(t.Context(), source, target, size, now, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := imagetest.AllocatedBytes(t, target); got > 1<<20 {
+	if got := filetest.AllocatedBytes(t, target); got > 1<<20 {
 		t.Errorf("the copy of nothing takes %d bytes", got)
 	}
 }
@@ -198,7 +198,7 @@ func TestACopyOverOldDataLeavesNothingOfIt(t *testing.T) {
 	if err := CopyOver(t.Context(), source, target, size, func(done, _ uint64) { last = done }); err != nil || last != size {
 		t.Fatalf("%v after %d bytes", err, last)
 	}
-	imagetest.WantEqual(t, target, source)
+	filetest.WantEqual(t, target, source)
 	if err := CopyOver(t.Context(), source, filepath.Join(dir, "none"), size, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a target that is not there: %v", err)
 	}

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
+	"github.com/daybook-project/daybook/internal/needs"
 )
 
 func TestScaleCountsEveryCgroupAsActive(t *testing.T) {
 	lab := fixturetest.New(t)
-	s, err := Run(t.Context(), lab, Options{Program: fixturetest.BuildDaybook(t), Cgroups: 100, Interval: 3 * time.Second, Intervals: 1})
+	s, err := Run(t.Context(), lab, Options{Program: needs.Built(t, "daybook"), Cgroups: 100, Interval: 3 * time.Second, Intervals: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -542,13 +542,13 @@ func TestAPhaseEndsAndIsMeasuredThoughASyncStarves(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Quick
-	begun := time.Now()
+	started := time.Now()
 	phase, err := runPhase(t.Context(), lab, o, s, u, fio.NoFsync)
 	if err != nil {
 		t.Fatal(err)
 	}
 	watched := warmUpVolumes + time.Duration(o.Seconds)*time.Second
-	if took := time.Since(begun); took > watched+starvedPatience+stopMargin {
+	if took := time.Since(started); took > watched+starvedPatience+stopMargin {
 		t.Errorf("the phase took %v, of which %v were watched", took, watched)
 	}
 	// After the end of the neighbour, the disk has no delays.

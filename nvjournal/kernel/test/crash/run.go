@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
 // markName is the attribute that tells one setting of it from the others.
@@ -31,7 +33,7 @@ func Run(dir string, seed uint64, threads, count int, told func(thread, count in
 		}
 	}
 	// What scripts run in is permanent before they begin.
-	if err := syncAll(dir); err != nil {
+	if err := atomicfile.SyncFileSystem(dir); err != nil {
 		return err
 	}
 	var mu sync.Mutex
@@ -51,15 +53,6 @@ func Run(dir string, seed uint64, threads, count int, told func(thread, count in
 		}
 	}
 	return nil
-}
-
-func syncAll(dir string) error {
-	file, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	return unix.Syncfs(int(file.Fd()))
 }
 
 func runThread(dir string, m *model, count int, told func(count int)) error {

@@ -31,7 +31,7 @@ func TestWhatIsNoStepIsRefused(t *testing.T) {
 
 // The steps are right on a real file system in a guest; here, that other answers
 // are told.
-func TestOtherAnswersAreTold(t *testing.T) {
+func TestOtherAnswersAreReported(t *testing.T) {
 	needs.Root(t)
 	cases, err := parse("== c\nmkdir d 0755 = ok\nmkdir d 0755 = ok\nstat d = dir 0700 2\nuser mkdir d/e 0700 = EACCES\n")
 	if err != nil {
