@@ -59,7 +59,7 @@ func newRootCommand() *cobra.Command {
 		newControlCommand(), newRestoreCommand(),
 		newCalibrateCommand(),
 		newVolumeCommand(),
-		newAdoptCommand(),
+		newAdoptCommand(), newAgentCommand(),
 		newDiskCommand(),
 		newServeCommand(),
 		newTopCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),

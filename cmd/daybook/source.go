@@ -37,6 +37,8 @@ type sourceOptions struct {
 	// Promises are those of daybook control, see meter.Options; nil means those
 	// that another process recorded.
 	Promises func(device string) (meter.Promises, bool)
+	// Naming names containers; nil means by the state files of runtimes.
+	Naming meter.Naming
 	// Log gets the messages; nil means standard error.
 	Log *slog.Logger
 }
@@ -68,9 +70,12 @@ func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	if o.Naming == nil {
+		o.Naming = containers{container.NewResolver(container.Config{})}
+	}
 	options := meter.Options{
 		Devices: o.Devices, Interval: o.Interval, Log: o.Log,
-		Naming: containers{container.NewResolver(container.Config{})}, Ideal: o.Ideal, Promises: o.Promises,
+		Naming: o.Naming, Ideal: o.Ideal, Promises: o.Promises,
 	}
 	source := liveSource{}
 	var recorded *recordedPromises

@@ -29,6 +29,9 @@ type Wanted struct {
 	Weight uint64
 	// For is what the user or the agent meant, for people.
 	For string
+	// Running: the caller knows that the container runs, so that its processes need not
+	// be looked for.
+	Running bool
 	// Once: the placement stays when the keeper is closed, and the cgroup may be empty.
 	Once bool
 }
@@ -100,7 +103,7 @@ func (k *Keeper) Keep(ctx context.Context, w Wanted) error {
 		}
 		now = nil
 	}
-	if !w.Neutral && !w.Once {
+	if !w.Neutral && !w.Once && !w.Running {
 		deserted, err := placement.Deserted(w.Cgroup)
 		if err != nil {
 			return err

@@ -189,7 +189,7 @@ func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
 	wanted.For = strings.Join(users, ", ")
 	if wanted.Weight == 0 {
 		if entry.users != wanted.For {
-			if entry.weight, err = largestWeight(f.Dev, users); err != nil {
+			if entry.weight, err = LargestWeight(f.Dev, users); err != nil {
 				return wanted, err
 			}
 			entry.users = wanted.For
@@ -204,9 +204,9 @@ func within(at, parent string) bool {
 	return at == parent || len(at) > len(parent) && at[:len(parent)] == parent && at[len(parent)] == '/'
 }
 
-// largestWeight is the largest weight of cgroups on the disk of a file system; 0 if it has
+// LargestWeight is the largest weight of cgroups on the disk of a file system; 0 if it has
 // no weights.
-func largestWeight(dev blockdev.Dev, cgroups []string) (uint64, error) {
+func LargestWeight(dev blockdev.Dev, cgroups []string) (uint64, error) {
 	tree, err := cgroup.Find()
 	if err != nil {
 		return 0, err

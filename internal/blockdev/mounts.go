@@ -30,8 +30,14 @@ type Mount struct {
 func Mounts() ([]Mount, error) { return Host.Mounts() }
 
 // Mounts is [Mounts] in this tree.
-func (t Tree) Mounts() ([]Mount, error) {
-	path := filepath.Join(t.Proc, "self/mountinfo")
+func (t Tree) Mounts() ([]Mount, error) { return t.mountsOf("self") }
+
+// MountsOfInit lists the mounts of the host's first process, also from a container that has
+// the host's process IDs.
+func MountsOfInit() ([]Mount, error) { return Host.mountsOf("1") }
+
+func (t Tree) mountsOf(process string) ([]Mount, error) {
+	path := filepath.Join(t.Proc, process, "mountinfo")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot list mounts: %w", err)

@@ -93,6 +93,38 @@ func (r *Reader) Decode(text []byte, document any, known, example string) bool {
 	return true
 }
 
+// DecodeNode decodes a section of a document, whose keys are those of the struct's yaml
+// tags; known lists them for messages.
+func (r *Reader) DecodeNode(node yaml.Node, section any, known string) bool {
+	text, err := yaml.Marshal(&node)
+	if err == nil {
+		decoder := yaml.NewDecoder(bytes.NewReader(text))
+		decoder.KnownFields(true)
+		err = decoder.Decode(section)
+	}
+	// The text has lost its lines: only the kind of the problem counts here.
+	for _, problem := range problemsOf(orTypeError(err), known, known) {
+		problem.Line = node.Line
+		r.Problems = append(r.Problems, problem)
+	}
+	if err != nil {
+		return false
+	}
+	if err := node.Decode(section); err != nil { // once more, with the lines
+		r.Refuse(node.Line, "%v", err)
+		return false
+	}
+	return true
+}
+
+// orTypeError is err, or one without problems.
+func orTypeError(err error) error {
+	if err == nil {
+		return &yaml.TypeError{}
+	}
+	return err
+}
+
 // problemsOf says it in the words of the file's writer, not of Go types.
 func problemsOf(err error, known, example string) []Problem {
 	texts := []string{strings.TrimPrefix(err.Error(), "yaml: ")}

@@ -23,7 +23,7 @@ type runcContainerState struct {
 // runcStates finds the containers of all runtimes in a workshop.
 func runcStates(dir string) []runcContainerState {
 	var list []runcContainerState
-	for _, pattern := range []string{dir + "/runc-state/*", dir + "/exec/runtime-runc/*/*", "/run/containerd/runc/" + filepath.Base(dir) + "/*"} {
+	for _, pattern := range []string{dir + "/runc-state/*", dir + "/runc-root/*/*", dir + "/exec/runtime-runc/*/*", "/run/containerd/runc/" + filepath.Base(dir) + "/*"} {
 		files, _ := filepath.Glob(pattern + "/state.json")
 		for _, file := range files {
 			var state runcContainerState
@@ -40,6 +40,8 @@ func runcStates(dir string) []runcContainerState {
 func shimSockets(dir string) []string {
 	var list []string
 	files, _ := filepath.Glob(dir + "/exec/containerd/daemon/io.containerd.runtime.v2.task/*/*/address")
+	ofCRI, _ := filepath.Glob(dir + "/exec/containerd/io.containerd.runtime.v2.task/*/*/address")
+	files = append(files, ofCRI...)
 	for _, file := range files {
 		content, _ := os.ReadFile(file)
 		if socket, ok := strings.CutPrefix(strings.TrimSpace(string(content)), "unix://"); ok && strings.HasPrefix(socket, "/run/containerd/s/") {

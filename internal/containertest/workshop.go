@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -134,7 +135,9 @@ func clearAway(dir string) {
 	}
 	os.Remove(pluginSocket(filepath.Base(dir)))
 	ledger, _ := os.ReadFile(ledgerFile(dir))
-	for line := range strings.FieldsSeq(string(ledger)) {
+	lines := strings.Fields(string(ledger))
+	slices.SortFunc(lines, func(a, b string) int { return len(b) - len(a) }) // children first
+	for _, line := range lines {
 		left, _ := filepath.Glob("/sys/fs/cgroup/*" + line)
 		for _, path := range left {
 			unix.Rmdir(path) // only if it is not in use

@@ -68,6 +68,19 @@ func parseConfig(text []byte) (Config, []Problem) {
 	return config, r.Problems
 }
 
+// ReadSection reads a configuration that is a section of another file. Its problems have
+// the lines of that file.
+func ReadSection(node yaml.Node) (Config, []Problem) {
+	var r configReader
+	var file document
+	if !r.DecodeNode(node, &file, knownKeys) {
+		return Config{}, r.Problems
+	}
+	config := r.config(file)
+	r.Sort()
+	return config, r.Problems
+}
+
 // configReader reads the values of a document, and goes on after one that is wrong.
 type configReader struct{ configfile.Reader }
 

@@ -35,7 +35,7 @@ type Server struct {
 
 // Start listens on address (see [ListenAddress]) and answers until Close. Version
 // becomes the label of daybook_build_info; more collectors are served besides
-// metrics.
+// metrics, which may be nil. A collector that is a [Healthy] counts for the health check.
 func Start(address, version string, metrics *Metrics, more ...prometheus.Collector) (*Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -88,25 +88,42 @@ func newHandler(version string, metrics *Metrics, more ...prometheus.Collector) 
 		ConstLabels: prometheus.Labels{"version": version},
 	})
 	info.Set(1)
-	for _, c := range append(more,
-		metrics, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	) {
+	if metrics != nil {
+		more = append(more, metrics)
+	}
+	for _, c := range append(more, info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})) {
 		if err := registry.Register(c); err != nil {
 			return nil, fmt.Errorf("cannot register metrics: %w", err)
 		}
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { health(w, metrics) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { health(w, metrics, more) })
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "daybook "+version+"\n/metrics  Prometheus metrics\n/healthz  200 while samples arrive\n")
 	})
 	return mux, nil
 }
 
-// health answers 200 while samples arrive, else 503 with the reason.
-func health(w http.ResponseWriter, metrics *Metrics) {
+// Healthy is a collector that can say whether its part works.
+type Healthy interface{ Healthy() error }
+
+// health answers 200 while samples arrive and all parts work, else 503 with the reason.
+func health(w http.ResponseWriter, metrics *Metrics, parts []prometheus.Collector) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	for _, part := range parts {
+		if part, ok := part.(Healthy); ok {
+			if err := part.Healthy(); err != nil {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				fmt.Fprintln(w, err)
+				return
+			}
+		}
+	}
+	if metrics == nil {
+		fmt.Fprintln(w, "ok")
+		return
+	}
 	age, interval := metrics.age()
 	limit := startTime + time.Duration(healthyIntervals*interval*float64(time.Second))
 	if age > limit {

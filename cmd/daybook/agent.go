@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/agent"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/configfile"
+	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/serve"
+)
+
+// accountInterval is the length of the agent's samples.
+const accountInterval = 5 * time.Second
+
+func newAgentCommand() *cobra.Command {
+	var config, checkConfig string
+	var logJSON bool
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Keep the journals of Kubernetes volumes under the weights of their pods",
+		Long: `Agent runs on each node of a Kubernetes cluster. It finds the ext4 volumes of pods, of any
+CSI driver and of local volumes, and moves the kernel thread of each volume's journal to a
+child of the pod's cgroup. The kernel then charges the journal to the pod, under its
+weight. It releases the thread when the pod's sandbox has ended, before the kubelet removes
+the cgroup. If the agent is killed, its guardian releases all, so that pods can end.
+
+A volume that several pods of the node use has its journal in a neutral cgroup below
+/daybook, with the largest weight of those pods.
+
+The names of pods come from the container runtime (CRI); no API server is asked. Metrics
+have the labels namespace, pod and volume; with account, daybook_* metrics of each container
+as in "daybook metrics"; with control, weights are corrected as in "daybook control".
+
+The configuration is YAML; all keys are optional:
+
+  kubelet_dir: /var/lib/kubelet
+  cri_socket: /run/containerd/containerd.sock   # default: the first that exists; none
+  cgroup_root: /             # the kubelet's --cgroup-root
+  state_dir: /var/lib/daybook
+  placement: pod             # or neutral: never in a pod's cgroup
+  interval: 1s               # 200ms to 30s
+  metrics: 127.0.0.1:9435    # "" is none
+  account: true              # BPF; false: placement only
+  namespaces: [team-*]       # whose pods may set the annotation daybook.io/io-weight
+  weights:                   # of pods that have volumes; default: unchanged
+    guaranteed: 300
+    burstable: 100
+    besteffort: 20
+  control:                   # as in "daybook control --help"; default: none
+    devices: [sda]`,
+		Example: `  daybook agent --config /etc/daybook/agent.yaml
+  daybook agent --check-config /etc/daybook/agent.yaml`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("check-config") {
+				return checkConfigFile(cmd, checkConfig, func(file io.Reader) (wrong, notes []configfile.Problem, err error) {
+					_, err = agent.ReadConfig(file, checkConfig)
+					return nil, nil, err
+				})
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			if logJSON {
+				log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+			}
+			return runAgent(cmd.Context(), config, log)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&config, "config", "", "configuration `FILE` (default: all defaults)")
+	flags.StringVar(&checkConfig, "check-config", "", "check the configuration `FILE`, print all its errors, and exit; needs no root")
+	flags.BoolVar(&logJSON, "log-json", false, "log as JSON lines")
+	return cmd
+}
+
+func readAgentConfig(path string) (agent.Config, error) {
+	if path == "" {
+		return agent.DefaultConfig(), nil
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return agent.Config{}, fmt.Errorf("cannot read the configuration: %w", err)
+	}
+	defer file.Close()
+	return agent.ReadConfig(file, path)
+}
+
+// runAgent runs the placement and the account or the control until one fails or ctx ends.
+func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
+	config, err := readAgentConfig(path)
+	if err != nil {
+		return usageError{err}
+	}
+	a, err := agent.New(config, log)
+	if errors.Is(err, agent.ErrUnsupported) || errors.Is(err, cgroup.ErrNoHierarchy) {
+		return unsupportedError{err}
+	}
+	if err != nil {
+		return err
+	}
+	o := &observers{}
+	if config.Account {
+		o.metrics = serve.NewMetrics(serve.DefaultMaxContainers)
+	}
+	if config.Metrics != "" {
+		listen, err := serve.ListenAddress(config.Metrics)
+		if err != nil {
+			return usageError{fmt.Errorf("metrics: %w", err)}
+		}
+		pools := poolFlags{}
+		if o.server, err = serve.Start(listen, buildVersion(), o.metrics, a, pools.collector()); err != nil {
+			return err
+		}
+		log.Info("serving metrics", "address", o.server.Addr().String())
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 2)
+	parts := []func(context.Context) error{a.Run}
+	if config.Account {
+		parts = append(parts, func(ctx context.Context) error { return observeNode(ctx, config, a, o, log) })
+	}
+	for _, part := range parts {
+		go func() {
+			ended <- part(ctx)
+			cancel() // the other part ends, too
+		}()
+	}
+	for range parts {
+		if part := <-ended; !errors.Is(part, context.Canceled) {
+			err = errors.Join(err, part)
+		}
+	}
+	return err
+}
+
+// observeNode takes samples, and corrects weights if the configuration says so.
+func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
+	if config.Control != nil {
+		return controlNode(ctx, *config.Control, a, o, log)
+	}
+	source, err := openSource(ctx, sourceOptions{Interval: accountInterval, Estimator: "handles", Naming: a, Log: log})
+	if err != nil {
+		return err
+	}
+	observed := observedSource{source, o}
+	for {
+		_, err := observed.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			err = nil
+		} else if err == nil {
+			continue
+		}
+		return errors.Join(err, observed.Close())
+	}
+}
+
+// controlNode is daybook control with the names of pods. Its locks refuse a disk that
+// another process controls.
+func controlNode(ctx context.Context, config control.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
+	disks, err := openControlled(config.Devices, config.Actuator)
+	if err != nil {
+		return err
+	}
+	for _, disk := range disks {
+		if err := config.CheckWeights(disk.Host.Weights.File(), disk.Host.Weights.Range()); err != nil {
+			return usageError{err}
+		}
+	}
+	var promises livePromises
+	return control.Run(ctx, control.Options{
+		Disks: disks, RunDir: control.DefaultRunDir, Config: config, OpenHost: openStateHost, Log: log, OnIdeals: promises.set,
+		Name: func(path string) string {
+			top, name, _ := a.Identify(path)
+			if top != path {
+				return ""
+			}
+			return name
+		},
+		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
+			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: "handles", Naming: a, Log: log,
+				Ideal: func(path, name string) (uint64, bool) {
+					weight, matched := config.Ideal(path, name)
+					return weight, matched && weight > 0
+				}})
+			return observedSource{source, o}, err
+		},
+	})
+}

@@ -1,0 +1,382 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/adopt"
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/container"
+	"github.com/daybook-project/daybook/internal/cri"
+	"github.com/daybook-project/daybook/internal/filelock"
+)
+
+// Agent keeps the journals of the volumes of this node's pods.
+type Agent struct {
+	config Config
+	log    *slog.Logger
+	tree   *cgroup.Tree
+	client *cri.Client // nil: no container runtime is asked
+	keeper *adopt.Keeper
+	names  *Names
+	// resolver knows the containers that are no pods'.
+	resolver *container.Resolver
+	made     time.Time
+
+	// stopAt is called after each step of a placement, for tests; nil: no call.
+	stopAt func(point string)
+	// found are file systems by device, so that superblocks are read once.
+	found map[blockdev.Dev]adopt.Filesystem
+	// weights are those of shared file systems without a configured weight, by their pods.
+	weights map[string]uint64
+	logged  map[string]string
+
+	mu     sync.Mutex
+	report Report
+}
+
+// Report is what the last round found.
+type Report struct {
+	Time    time.Time
+	Volumes []VolumeReport
+	// Problems are the errors and unused annotations of the last round.
+	Problems []string
+	// Rounds, Failures and Releases count since the start.
+	Rounds, Failures, Releases uint64
+}
+
+// VolumeReport is one file system of pods, and where its journal is.
+type VolumeReport struct {
+	Placement Placement
+	Device    string // its name in /sys/class/block
+	Status    adopt.Status
+}
+
+// New checks the host, and returns an agent that places nothing yet.
+func New(config Config, log *slog.Logger) (*Agent, error) {
+	if err := check(config); err != nil {
+		return nil, err
+	}
+	tree, err := cgroup.Find()
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		config: config, log: log, tree: tree, names: &Names{}, resolver: container.NewResolver(container.Config{}), made: time.Now(),
+		found: map[blockdev.Dev]adopt.Filesystem{}, weights: map[string]uint64{}, logged: map[string]string{},
+	}
+	switch config.CRISocket {
+	case NoCRI:
+	case "":
+		a.client, err = cri.Find()
+	default:
+		a.client = cri.New(config.CRISocket)
+	}
+	return a, err
+}
+
+// Identify names the container of a cgroup, for the account: by the container runtime, and
+// else by state files. A pod's own cgroup, in which its journals are, is a line of its own.
+func (a *Agent) Identify(path string) (top, name, runtime string) {
+	identity := a.resolver.Resolve(path)
+	if named, ok := a.names.Of(identity); ok {
+		return identity.Root, named.Name(), identity.Runtime
+	}
+	return identity.Root, identity.Name, identity.Runtime
+}
+
+// Names are the names of containers, by their cgroups.
+func (a *Agent) Names() *Names { return a.names }
+
+// Report is that of the last round.
+func (a *Agent) Report() Report {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.report
+}
+
+// lockFile is locked by the one agent of a host.
+const lockFile = "agent.lock"
+
+// Run keeps until ctx ends, and then undoes all. A guardian undoes all if this process is
+// killed.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	store, err := adopt.Open(a.config.StateDir)
+	if err != nil {
+		return err
+	}
+	lock, err := filelock.Take(filepath.Join(a.config.StateDir, lockFile))
+	var held *filelock.HeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("process %d is the agent of this host already: %w", held.PID, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	outcomes, err := store.UndoAbandoned(ctx, false, a.log)
+	if err != nil {
+		a.log.Warn("not all that a killed agent left could be undone; the next round tries again", "why", err)
+	}
+	for _, o := range outcomes {
+		a.log.Info("undid what a killed agent left", "mountpoint", o.Mountpoint, "cgroup", o.Cgroup)
+	}
+	guardian, err := adopt.StartGuardian(a.config.StateDir, a.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, guardian.Close()) }()
+	a.keeper = adopt.NewKeeper(store, a.log)
+	a.keeper.StopAt(a.stopAt)
+	ticker := time.NewTicker(a.config.Interval)
+	defer ticker.Stop()
+	for {
+		a.Round(ctx)
+		select {
+		case <-ctx.Done():
+			return a.keeper.Close(context.WithoutCancel(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// Round finds the volumes of pods, and places and releases journals. Errors are in the
+// report; the next round tries again.
+func (a *Agent) Round(ctx context.Context) {
+	var failures []error
+	mounts, err := hostMounts()
+	if err != nil {
+		// Nothing is released: what is mounted is not known.
+		a.finish(nil, nil, []error{err})
+		return
+	}
+	volumes := volumesOf(mounts, a.config.KubeletDir)
+	pods, err := a.pods(ctx, volumes)
+	if err != nil {
+		failures = append(failures, err)
+	}
+	placements, problems := Plan(a.config, volumes, pods)
+	wanted := map[string]bool{}
+	var reports []VolumeReport
+	for _, p := range placements {
+		f, err := a.filesystem(p.Volume)
+		if err == nil {
+			wanted[f.Name] = true
+			err = a.keep(ctx, p, f)
+			reports = append(reports, VolumeReport{Placement: p, Device: f.Name})
+		}
+		if err != nil && !errors.Is(err, adopt.ErrDeserted) {
+			failures = append(failures, fmt.Errorf("%s: %w", p.For(), err))
+		}
+	}
+	for _, name := range a.keeper.Kept() {
+		if wanted[name] {
+			continue
+		}
+		err := a.keeper.Release(ctx, name)
+		failures = append(failures, err)
+		if err == nil {
+			a.mu.Lock()
+			a.report.Releases++
+			a.mu.Unlock()
+			a.log.Info("released the journal of a volume without a running pod", "device", name)
+		}
+	}
+	a.forget(mounts)
+	a.finish(reports, problems, failures)
+}
+
+// keep makes the journal of one file system have its place.
+func (a *Agent) keep(ctx context.Context, p Placement, f adopt.Filesystem) error {
+	w := adopt.Wanted{Filesystem: f, Cgroup: p.Cgroup, Neutral: p.Neutral, Weight: p.Weight, For: p.For(), Running: p.Pods[0].Ready}
+	if w.Weight == 0 && p.Neutral {
+		weight, err := a.sharedWeight(p)
+		if err != nil {
+			return err
+		}
+		w.Weight = weight
+	}
+	err := a.keeper.Keep(ctx, w)
+	if errors.Is(err, adopt.ErrReplaced) {
+		delete(a.found, p.Dev)
+		err = errors.Join(err, a.keeper.Release(ctx, f.Name))
+	}
+	return err
+}
+
+// sharedWeight is the largest weight of the pods that share a file system. It stays as long
+// as they are the same, because control may correct their weights all the time.
+func (a *Agent) sharedWeight(p Placement) (uint64, error) {
+	key := p.Dev.String()
+	var cgroups []string
+	for _, pod := range p.Pods {
+		key += " " + pod.UID
+		cgroups = append(cgroups, pod.Cgroup)
+	}
+	if weight, known := a.weights[key]; known {
+		return weight, nil
+	}
+	weight, err := adopt.LargestWeight(p.Dev, cgroups)
+	if err == nil {
+		a.weights[key] = weight
+	}
+	return weight, err
+}
+
+// filesystem is that of a volume, whose superblock is read once.
+func (a *Agent) filesystem(v Volume) (adopt.Filesystem, error) {
+	if f, known := a.found[v.Mount.Dev]; known {
+		return f, nil
+	}
+	f, err := adopt.Of(v.Mount)
+	if err == nil {
+		a.found[v.Mount.Dev] = f
+	}
+	return f, err
+}
+
+// forget forgets the devices that are not mounted any more, and old weights.
+func (a *Agent) forget(mounts []blockdev.Mount) {
+	mounted := map[blockdev.Dev]bool{}
+	for _, mount := range mounts {
+		mounted[mount.Dev] = true
+	}
+	maps.DeleteFunc(a.found, func(dev blockdev.Dev, _ adopt.Filesystem) bool { return !mounted[dev] })
+	if len(a.weights) > maxWeights {
+		clear(a.weights)
+	}
+}
+
+// maxWeights bounds the remembered weights of shared file systems.
+const maxWeights = 1000
+
+// pods are the pods that have volumes, by UID. Without an answer of the runtime they are
+// those whose cgroups exist, and the keeper looks for their processes.
+func (a *Agent) pods(ctx context.Context, volumes []Volume) (map[string]Pod, error) {
+	pods := map[string]Pod{}
+	var failure error
+	if a.client != nil {
+		sandboxes, err := a.client.Sandboxes(ctx)
+		var containers []cri.Container
+		if err == nil {
+			containers, err = a.client.Containers(ctx)
+		}
+		if failure = err; err == nil {
+			pods = podsOf(sandboxes)
+			a.names.set(sandboxes, containers)
+		}
+	}
+	asked := a.client != nil && failure == nil
+	for _, v := range volumes {
+		pod, known := pods[v.PodUID]
+		if !known {
+			pod = Pod{UID: v.PodUID, Unknown: !asked}
+		}
+		if pod.Cgroup == "" && (pod.Ready || pod.Unknown) {
+			var err error
+			if pod.QoS, pod.Cgroup, err = locate(a.tree, a.config.CgroupRoot, pod.UID); err != nil {
+				failure = errors.Join(failure, err)
+			}
+		}
+		pods[v.PodUID] = pod
+	}
+	return pods, failure
+}
+
+// finish makes the report, and logs each new problem once.
+func (a *Agent) finish(reports []VolumeReport, problems []string, failures []error) {
+	status := map[string]adopt.Status{}
+	for _, s := range a.keeper.Status() {
+		status[s.Name] = s
+	}
+	for i := range reports {
+		reports[i].Status = status[reports[i].Device]
+	}
+	failed := uint64(0)
+	for _, err := range failures {
+		if err != nil {
+			failed++
+			problems = append(problems, err.Error())
+		}
+	}
+	a.mu.Lock()
+	r := &a.report
+	r.Time, r.Volumes, r.Problems = time.Now(), reports, problems
+	r.Rounds, r.Failures = r.Rounds+1, r.Failures+failed
+	a.mu.Unlock()
+	now := map[string]string{}
+	for _, problem := range problems {
+		now[problem] = ""
+		if _, known := a.logged[problem]; !known {
+			a.log.Warn("cannot do all of a round", "why", problem)
+		}
+	}
+	a.logged = now
+}
+
+// hostMounts lists the mounts of the host, also from a container with hostPID.
+func hostMounts() ([]blockdev.Mount, error) {
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return nil, err
+	}
+	if host, err := os.Readlink("/proc/1/ns/mnt"); err == nil && host == own {
+		return mounts, nil
+	}
+	all, err := blockdev.MountsOfInit()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the mounts of the host: %w", err)
+	}
+	known := make(map[blockdev.Mount]bool, len(all))
+	for _, mount := range all {
+		known[mount] = true
+	}
+	for _, mount := range mounts {
+		if !known[mount] {
+			all = append(all, mount)
+		}
+	}
+	return all, nil
+}
+
+// check reports all that is missing on this host.
+func check(config Config) error {
+	var missing []string
+	if os.Geteuid() != 0 {
+		missing = append(missing, "root (securityContext.privileged: true)")
+	}
+	if comm, err := os.ReadFile("/proc/2/comm"); err != nil || strings.TrimSpace(string(comm)) != "kthreadd" {
+		missing = append(missing, "the host's kernel threads in /proc (hostPID: true)")
+	}
+	if _, err := os.Stat(config.KubeletDir); err != nil {
+		missing = append(missing, fmt.Sprintf("the kubelet's directory %s (a hostPath volume with mountPropagation: HostToContainer; else kubelet_dir)", config.KubeletDir))
+	}
+	if _, err := cgroup.Find(); err != nil {
+		missing = append(missing, err.Error())
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		if disks, err := filepath.Glob("/dev/[sv]d*"); err != nil || len(disks) == 0 {
+			missing = append(missing, "the host's devices (a hostPath volume of /dev)")
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: %s", ErrUnsupported, strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// ErrUnsupported means that the host lacks something.
+var ErrUnsupported = errors.New("the agent cannot work here; missing")

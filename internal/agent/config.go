@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/daybook-project/daybook/internal/adopt"
+	"github.com/daybook-project/daybook/internal/configfile"
+	"github.com/daybook-project/daybook/internal/control"
+)
+
+// Placements of journals of volumes that one pod uses.
+const (
+	// PlacePod: in a child of the pod's cgroup.
+	PlacePod = "pod"
+	// PlaceNeutral: below /daybook, with the pod's weight.
+	PlaceNeutral = "neutral"
+)
+
+// Config is what the operator wants.
+type Config struct {
+	// KubeletDir is the kubelet's --root-dir.
+	KubeletDir string
+	// CRISocket is the socket of the container runtime; "": the first usual one that
+	// exists; "none": pods are known by their cgroups alone.
+	CRISocket string
+	// CgroupRoot is the kubelet's --cgroup-root.
+	CgroupRoot string
+	// StateDir has the records of what was changed.
+	StateDir string
+	// Placement is PlacePod or PlaceNeutral.
+	Placement string
+	// Interval is the time between two rounds.
+	Interval time.Duration
+	// Metrics is the address of the metrics; "": none.
+	Metrics string
+	// Account says whether I/O is attributed to containers (BPF).
+	Account bool
+	// Namespaces are patterns of the namespaces whose pods may choose their weight by
+	// annotation.
+	Namespaces []string
+	// Weights are those of pods by their QoS class; 0 or absent: unchanged.
+	Weights map[string]uint64
+	// Control is the configuration of the control of disks; nil: none.
+	Control *control.Config
+}
+
+// Annotation chooses the weight of a pod, 1 to 1000.
+const Annotation = "daybook.io/io-weight"
+
+// QoS classes, as they are in the configuration and in metrics.
+const (
+	Guaranteed = "guaranteed"
+	Burstable  = "burstable"
+	BestEffort = "besteffort"
+)
+
+// NoCRI is the CRISocket of an agent that asks no container runtime.
+const NoCRI = "none"
+
+// Bounds of Interval.
+const (
+	minInterval = 200 * time.Millisecond
+	maxInterval = 30 * time.Second
+)
+
+const knownKeys = "kubelet_dir, cri_socket, cgroup_root, state_dir, placement, interval, metrics, account, namespaces, weights, control"
+
+type document struct {
+	KubeletDir yaml.Node `yaml:"kubelet_dir"`
+	CRISocket  yaml.Node `yaml:"cri_socket"`
+	CgroupRoot yaml.Node `yaml:"cgroup_root"`
+	StateDir   yaml.Node `yaml:"state_dir"`
+	Placement  yaml.Node `yaml:"placement"`
+	Interval   yaml.Node `yaml:"interval"`
+	Metrics    yaml.Node `yaml:"metrics"`
+	Account    yaml.Node `yaml:"account"`
+	Namespaces yaml.Node `yaml:"namespaces"`
+	Weights    yaml.Node `yaml:"weights"`
+	Control    yaml.Node `yaml:"control"`
+}
+
+// DefaultConfig is what an empty file means.
+func DefaultConfig() Config {
+	return Config{
+		KubeletDir: "/var/lib/kubelet", CgroupRoot: "/", StateDir: adopt.DefaultStateDir,
+		Placement: PlacePod, Interval: time.Second, Metrics: "127.0.0.1:9435", Account: true,
+	}
+}
+
+// ReadConfig reads a configuration. name is for messages. The error is a
+// *configfile.Error, with all that is wrong, unless the input cannot be read.
+func ReadConfig(input io.Reader, name string) (Config, error) {
+	text, err := configfile.ReadAll(input, name)
+	if err != nil {
+		return Config{}, err
+	}
+	r := reader{config: DefaultConfig()}
+	var file document
+	if r.Decode(text, &file, knownKeys, "kubelet_dir: /var/lib/kubelet") {
+		r.read(file)
+	}
+	if r.Sort(); len(r.Problems) > 0 {
+		return Config{}, &configfile.Error{Name: name, Problems: r.Problems}
+	}
+	return r.config, nil
+}
+
+type reader struct {
+	configfile.Reader
+	config Config
+}
+
+func (r *reader) read(file document) {
+	c := &r.config
+	r.absolute("kubelet_dir", file.KubeletDir, &c.KubeletDir)
+	r.absolute("cgroup_root", file.CgroupRoot, &c.CgroupRoot)
+	r.absolute("state_dir", file.StateDir, &c.StateDir)
+	if text, _ := r.Scalar(file.CRISocket); text == NoCRI {
+		c.CRISocket = NoCRI
+	} else if text != "" {
+		file.CRISocket.Value = strings.TrimPrefix(text, "unix://")
+		r.absolute("cri_socket", file.CRISocket, &c.CRISocket)
+	}
+	if text, line := r.Scalar(file.Placement); text != "" {
+		if c.Placement = text; text != PlacePod && text != PlaceNeutral {
+			r.Refuse(line, "placement: %q: want %s or %s", text, PlacePod, PlaceNeutral)
+		}
+	}
+	if text, line := r.Scalar(file.Interval); text != "" {
+		interval, err := time.ParseDuration(text)
+		if err != nil || interval < minInterval || interval > maxInterval {
+			r.Refuse(line, "interval: %q: want %v to %v, such as 1s", text, minInterval, maxInterval)
+		}
+		c.Interval = interval
+	}
+	if !file.Metrics.IsZero() {
+		c.Metrics, _ = r.Scalar(file.Metrics)
+	}
+	switch text, line := r.Scalar(file.Account); text {
+	case "", "true":
+	case "false":
+		c.Account = false
+	default:
+		r.Refuse(line, "account: %q: want true or false", text)
+	}
+	var line int
+	c.Namespaces, line = r.Strings(file.Namespaces)
+	for _, pattern := range c.Namespaces {
+		if _, err := path.Match(pattern, ""); err != nil {
+			r.Refuse(line, "namespaces: %q is no pattern: an opening [ wants its ]", pattern)
+		}
+	}
+	r.weights(file.Weights)
+	if !file.Control.IsZero() && file.Control.Tag != "!!null" {
+		section, problems := control.ReadSection(file.Control)
+		r.Problems = append(r.Problems, problems...)
+		if len(problems) == 0 && len(section.Devices) == 0 {
+			r.Refuse(file.Control.Line, "control: no devices: want a list, such as devices: [sda]")
+		}
+		c.Control = &section
+	}
+	if c.Control != nil && !c.Account {
+		r.Refuse(file.Control.Line, "control needs account: true")
+	}
+}
+
+func (r *reader) absolute(key string, node yaml.Node, value *string) {
+	text, line := r.Scalar(node)
+	if text == "" {
+		return
+	}
+	if !filepath.IsAbs(text) || strings.ContainsAny(text, "\x00\n") {
+		r.Refuse(line, "%s: %q: want an absolute path", key, text)
+		return
+	}
+	*value = filepath.Clean(text)
+}
+
+// weights reads the weights of the QoS classes.
+func (r *reader) weights(node yaml.Node) {
+	if node.IsZero() || node.Tag == "!!null" {
+		return
+	}
+	if node.Kind != yaml.MappingNode {
+		r.Refuse(node.Line, "weights: want a mapping, such as {%s: 300}", Guaranteed)
+		return
+	}
+	r.config.Weights = map[string]uint64{}
+	for n := 0; n+1 < len(node.Content); n += 2 {
+		class := node.Content[n]
+		switch class.Value {
+		case Guaranteed, Burstable, BestEffort:
+			r.config.Weights[class.Value] = r.Uint(*node.Content[n+1], fmt.Sprintf("weight of %s pods", class.Value), 1, adopt.MaxWeight)
+		default:
+			r.Refuse(class.Line, "weights: unknown QoS class %q: want %s, %s or %s", class.Value, Guaranteed, Burstable, BestEffort)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// A pod must be able to end within this time, also while the agent is dead.
+const podPatience = 60 * time.Second
+
+func TestTheJournalOfAPodsVolumeIsInThePodsCgroupUntilThePodEnds(t *testing.T) {
+	r := newRig(t, false)
+	d := r.disk("a")
+	checkLife(t, r, d)
+}
+
+// checkLife is the life of a pod with an agent, on either version of cgroups.
+func checkLife(t *testing.T, r *rig, d disk) {
+	t.Helper()
+	weighted := d.SetScheduler(blockdev.BFQ) == nil
+	r.config.Namespaces = []string{"te*"}
+	p := r.start("db", "burstable", d, map[string]string{Annotation: "300"})
+	a, stop := r.agent()
+	r.await("the agent places the journal", func() bool { return p.has(d) })
+	r.await("the agent reports it", func() bool {
+		v := a.Report().Volumes
+		return len(v) == 1 && v[0].Status.Placed
+	})
+	report := a.Report()
+	v := report.Volumes[0]
+	if v.Placement.For() != "team/db volume pvc-db" || v.Placement.Pods[0].QoS != Burstable || len(report.Problems) > 0 {
+		t.Errorf("%s, %+v", v.Placement.For(), report)
+	}
+	if weighted {
+		weights, err := r.tree.Weights(d.Dev, blockdev.BFQ)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now, err := weights.Get(p.cgroup); err != nil || now.Effective() != 300 || v.Status.Weight != 300 {
+			t.Errorf("weight of %s: %+v, %v; reported %d", p.cgroup, now, err, v.Status.Weight)
+		}
+	}
+	r.await("the journal's writes are charged", func() bool {
+		v := a.Report().Volumes
+		io, err := r.tree.IO(v[0].Status.JournalCgroup)
+		parent, err2 := r.tree.IO(p.cgroup)
+		return len(v) == 1 && (err == nil && io[d.Dev].WriteBytes > 0 || err2 == nil && parent[d.Dev].WriteBytes > 0)
+	})
+	want := `daybook_agent_volume_placed{device="` + d.Name + `",namespace="team",placement="pod",pod="db",volume="pvc-db"} 1`
+	if text := metricsOf(t, a); !strings.Contains(text, want) || !strings.Contains(text, `daybook_agent_container_info{container="team/db/main",container_name="main",namespace="team",pod="db",pod_uid="`+p.uid+`"} 1`) {
+		t.Errorf("%s\nlacks %s", text, want)
+	}
+	p.stop()
+	if took := p.remove(podPatience); took > 10*time.Second {
+		t.Errorf("the pod's cgroup was removed after %v", took)
+	}
+	r.await("the agent releases the journal", func() bool { return d.at() == "/" && len(a.Report().Volumes) == 0 })
+	// A pod whose agent ends.
+	other := r.start("next", "", d, nil)
+	r.await("the agent places the journal of the next pod", func() bool { return other.has(d) })
+	stop()
+	r.wantReleased(d)
+	other.stop()
+	other.remove(time.Second)
+}
+
+func metricsOf(t *testing.T, a *Agent) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(a); err != nil {
+		t.Fatal(err)
+	}
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	return answer.Body.String()
+}
+
+func TestAVolumeOfTwoPodsHasItsJournalInANeutralCgroup(t *testing.T) {
+	r := newRig(t, false)
+	d := r.disk("a")
+	a := r.start("a", "", d, nil)
+	agent, _ := r.agent()
+	r.await("the journal is in the first pod's cgroup", func() bool { return a.has(d) })
+	b := r.start("b", "besteffort", d, nil)
+	r.await("the journal is in a neutral cgroup", func() bool { return strings.HasPrefix(d.at(), "/daybook/adopt-") })
+	r.await("the agent reports both", func() bool {
+		v := agent.Report().Volumes
+		return len(v) == 1 && len(v[0].Placement.Pods) == 2 && v[0].Placement.Neutral
+	})
+	a.stop()
+	a.remove(podPatience)
+	r.await("the journal is in the other pod's cgroup", func() bool { return b.has(d) })
+	b.stop()
+	b.remove(podPatience)
+	r.await("the journal is released", func() bool { return d.at() == "/" })
+}
+
+// However the agent is killed, the pod can end: its guardian releases the journal. The next
+// agent places it again.
+func TestAPodEndsAlthoughTheAgentWasKilledAtAnyStep(t *testing.T) {
+	r := newRig(t, false)
+	d := r.disk("a")
+	p := r.start("db", "", d, nil)
+	steps := 0
+	for ; ; steps++ {
+		victim := r.victim(steps)
+		ended := make(chan error, 1)
+		go func() { ended <- victim.Wait() }()
+		killed := false
+		r.await("the agent is killed, or has placed the journal", func() bool {
+			select {
+			case <-ended:
+				killed = true
+				return true
+			default:
+				return p.has(d) && steps > 0
+			}
+		})
+		if !killed {
+			// It may be killed by its next step.
+			select {
+			case <-ended:
+				killed = true
+			case <-time.After(2 * minInterval):
+			}
+		}
+		if !killed {
+			break
+		}
+		r.await("the guardian releases the journal", func() bool { return d.at() == "/" })
+	}
+	if steps < 4 {
+		t.Errorf("only %d steps", steps)
+	}
+	t.Logf("killed at %d steps", steps)
+	// The last victim runs: it is killed while the pod ends.
+	last := r.victims[len(r.victims)-1]
+	if err := last.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	p.stop()
+	took := p.remove(podPatience)
+	t.Logf("the pod's cgroup was removed %v after the pod's end", took.Round(time.Millisecond))
+	r.await("the journal is released", func() bool { return d.at() == "/" })
+	// With the guardian killed as well, the next agent releases it.
+	again := r.start("again", "", d, nil)
+	victim := r.victim(-1)
+	r.await("the agent places the journal", func() bool { return again.has(d) })
+	killWithChildren(t, victim)
+	again.stop()
+	if err := r.removePodCgroup(again, time.Second); err == nil {
+		t.Error("the cgroup was removed with the thread inside")
+	}
+	_, stop := r.agent()
+	again.remove(podPatience)
+	stop()
+	r.wantReleased(d)
+}
+
+func TestPodsComeAndGo(t *testing.T) {
+	const pods = 10
+	r := newRig(t, false)
+	comeAndGo(t, r, pods)
+}
+
+func comeAndGo(t *testing.T, r *rig, pods int) {
+	t.Helper()
+	d := r.disk("a")
+	a, stop := r.agent()
+	longest := time.Duration(0)
+	for n := range pods {
+		p := r.start("pod", []string{"", "burstable", "besteffort"}[n%3], d, nil)
+		if n%2 == 0 { // else it ends at once
+			r.await("the agent places the journal", func() bool { return p.has(d) })
+		}
+		p.stop()
+		longest = max(longest, p.remove(podPatience))
+		p.unmount()
+	}
+	t.Logf("%d pods; the longest removal of a cgroup took %v", pods, longest.Round(time.Millisecond))
+	if longest > 10*time.Second {
+		t.Errorf("the removal of a cgroup took %v", longest)
+	}
+	if failures := a.Report().Failures; failures > uint64(pods) {
+		t.Errorf("%d failures, %q", failures, a.Report().Problems)
+	}
+	stop()
+	r.wantReleased(d)
+}
+
+// The same on cgroup v2 with systemd: pods are slices, and the systemd driver makes their
+// cgroups.
+func TestGuestJournalsOfPodsOnCgroupV2WithSystemd(t *testing.T) {
+	vmtest.Long(t)
+	vmtest.Systemd(t, vmtest.Config{Engines: true, Modules: "bfq,loop", Memory: "2G", OneKernel: true, Fresh: true}, func(t *testing.T) {
+		r := newRig(t, true)
+		if r.tree.Version() != cgroup.V2 {
+			t.Fatalf("cgroup %s", r.tree.Version())
+		}
+		checkLife(t, r, r.disk("a"))
+	})
+}
+
+// Many pods in the cgroupfs driver, one after the other.
+func TestManyPodsComeAndGo(t *testing.T) {
+	vmtest.Long(t)
+	comeAndGo(t, newRig(t, false), 200)
+}

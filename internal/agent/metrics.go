@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+var (
+	volumeLabels = []string{"namespace", "pod", "volume", "device", "placement"}
+
+	placedDesc = prometheus.NewDesc("daybook_agent_volume_placed",
+		"1 if the journal's thread of the volume is in its cgroup, else 0; one series for each pod of the volume.", volumeLabels, nil)
+	writtenDesc = prometheus.NewDesc("daybook_agent_volume_journal_write_bytes_total",
+		"Bytes written that the kernel charged to the journal's cgroup; absent where it has no I/O controller of its own.", volumeLabels, nil)
+	weightDesc = prometheus.NewDesc("daybook_agent_volume_weight",
+		"Weight of the cgroup that the journal is under, on the disk of the volume; 0 where there is none.", volumeLabels, nil)
+	containerDesc = prometheus.NewDesc("daybook_agent_container_info",
+		"Always 1; the labels name the container of a pod. container is that of the other metrics of daybook.",
+		[]string{"container", "namespace", "pod", "pod_uid", "container_name"}, nil)
+	roundsDesc   = prometheus.NewDesc("daybook_agent_rounds_total", "Rounds of the agent.", nil, nil)
+	failuresDesc = prometheus.NewDesc("daybook_agent_failures_total", "Errors in rounds; the log has each.", nil, nil)
+	releasesDesc = prometheus.NewDesc("daybook_agent_releases_total", "Journals that were released because no pod uses the volume.", nil, nil)
+	roundDesc    = prometheus.NewDesc("daybook_agent_last_round_timestamp_seconds", "When the last round ended, in Unix time.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (a *Agent) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{placedDesc, writtenDesc, weightDesc, containerDesc, roundsDesc, failuresDesc, releasesDesc, roundDesc} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (a *Agent) Collect(out chan<- prometheus.Metric) {
+	report := a.Report()
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		for i := range labels {
+			labels[i] = strings.ToValidUTF8(labels[i], "\uFFFD")
+		}
+		out <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	for _, v := range report.Volumes {
+		placement := PlacePod
+		if v.Placement.Neutral {
+			placement = PlaceNeutral
+		}
+		for _, pod := range v.Placement.Pods {
+			labels := []string{pod.Namespace, pod.Name, v.Placement.Volume.Name, v.Device, placement}
+			placed := 0.0
+			if v.Status.Placed {
+				placed = 1
+			}
+			send(placedDesc, prometheus.GaugeValue, placed, labels...)
+			send(weightDesc, prometheus.GaugeValue, float64(v.Status.Weight), labels...)
+			if v.Status.JournalWriteBytes > 0 {
+				send(writtenDesc, prometheus.CounterValue, float64(v.Status.JournalWriteBytes), labels...)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for _, c := range a.names.Containers() {
+		key := c.Name() + " " + c.PodUID
+		if !seen[key] {
+			seen[key] = true
+			send(containerDesc, prometheus.GaugeValue, 1, c.Name(), c.Namespace, c.Pod, c.PodUID, c.Container)
+		}
+	}
+	send(roundsDesc, prometheus.CounterValue, float64(report.Rounds))
+	send(failuresDesc, prometheus.CounterValue, float64(report.Failures))
+	send(releasesDesc, prometheus.CounterValue, float64(report.Releases))
+	if report.Rounds > 0 {
+		send(roundDesc, prometheus.GaugeValue, float64(report.Time.UnixNano())/1e9)
+	}
+}
+
+// healthyRounds is how many rounds may be missing before the agent is not healthy.
+const healthyRounds = 30
+
+// startPatience is the time of the first round.
+const startPatience = 30 * time.Second
+
+// Healthy says whether rounds end.
+func (a *Agent) Healthy() error {
+	report := a.Report()
+	limit := startPatience + healthyRounds*a.config.Interval
+	since := report.Time
+	if report.Rounds == 0 {
+		since = a.made
+	}
+	if age := time.Since(since); age > limit {
+		return fmt.Errorf("no round for %.0f s; at most %.0f s are expected", age.Seconds(), limit.Seconds())
+	}
+	return nil
+}

@@ -1,0 +1,179 @@
+package agent
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/configfile"
+	"github.com/daybook-project/daybook/internal/cri"
+)
+
+const (
+	uidA = "11111111-2222-3333-4444-555555555555"
+	uidB = "66666666-7777-8888-9999-aaaaaaaaaaaa"
+)
+
+func TestVolumesOfPodsAreRecognisedByTheirMountPoints(t *testing.T) {
+	const dir = "/var/lib/kubelet/pods/" + uidA + "/volumes/"
+	for point, want := range map[string]string{
+		dir + "kubernetes.io~csi/pvc-1/mount":                                    "pvc-1",
+		dir + "kubernetes.io~local-volume/pv-1":                                  "pv-1",
+		dir + "kubernetes.io~csi/pvc-1":                                          "",
+		dir + "kubernetes.io~csi/pvc-1/mount/sub":                                "",
+		dir + "kubernetes.io~local-volume/pv-1/sub":                              "",
+		dir + "kubernetes.io~empty-dir/x":                                        "",
+		"/var/lib/kubelet/pods/" + uidA + "/volume-subpaths/pv/c/0":              "",
+		"/var/lib/kubelet/plugins/kubernetes.io/csi/x.example.com/1/globalmount": "",
+		"/var/lib/kubelet2/pods/" + uidA + "/volumes/kubernetes.io~csi/p/mount":  "",
+		"/": "",
+	} {
+		uid, name, ok := parsePath(point, "/var/lib/kubelet")
+		if ok != (want != "") || name != want || ok && uid != uidA {
+			t.Errorf("%s: %q, %q, %t; want %q", point, uid, name, ok, want)
+		}
+	}
+	mounts := []blockdev.Mount{
+		{Dev: blockdev.Dev{Major: 7}, Type: "xfs", Point: dir + "kubernetes.io~csi/pvc-1/mount"},
+		{Dev: blockdev.Dev{Minor: 40}, Type: "ext4", Point: dir + "kubernetes.io~csi/pvc-2/mount"},
+		{Dev: blockdev.Dev{Major: 7}, Type: "ext4", Point: dir + "kubernetes.io~csi/pvc-3/mount"},
+	}
+	if got := volumesOf(mounts, "/var/lib/kubelet"); len(got) != 1 || got[0].Name != "pvc-3" || got[0].PodUID != uidA {
+		t.Errorf("%+v", got)
+	}
+}
+
+func volume(uid, name string, minor uint32) Volume {
+	return Volume{PodUID: uid, Name: name, Mount: blockdev.Mount{Dev: blockdev.Dev{Major: 7, Minor: minor}, Type: "ext4"}}
+}
+
+func TestAJournalGoesWhereItsPodsAre(t *testing.T) {
+	pods := map[string]Pod{
+		uidA:  {UID: uidA, Namespace: "web", Name: "a", QoS: Guaranteed, Cgroup: "/kubepods/poda", Ready: true, Annotations: map[string]string{Annotation: "700"}},
+		uidB:  {UID: uidB, Namespace: "batch", Name: "b", QoS: Burstable, Cgroup: "/kubepods/burstable/podb", Ready: true, Annotations: map[string]string{Annotation: "900"}},
+		"end": {UID: "end", Cgroup: "/kubepods/podend"},
+		"off": {UID: "off", Cgroup: "/kubepods/podoff", Unknown: true},
+		"new": {UID: "new", Ready: true},
+	}
+	config := DefaultConfig()
+	config.Namespaces = []string{"we*"}
+	config.Weights = map[string]uint64{Guaranteed: 300, Burstable: 200}
+	volumes := []Volume{
+		volume(uidA, "own", 1), volume(uidA, "own", 1), // also by a subpath
+		volume(uidA, "shared", 2), volume(uidB, "shared", 2), volume("end", "shared", 2),
+		volume("end", "ended", 3), volume("off", "unknown", 4), volume("new", "starting", 5), volume("gone", "unknown pod", 6),
+	}
+	got, problems := Plan(config, volumes, pods)
+	want := []struct {
+		name, cgroup string
+		neutral      bool
+		pods         int
+		weight       uint64
+	}{
+		{"own", "/kubepods/poda", false, 1, 700},
+		{"shared", "", true, 2, 700},
+		{"unknown", "/kubepods/podoff", false, 1, 0},
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%+v", got)
+	}
+	for i, w := range want {
+		if g := got[i]; g.Volume.Name != w.name || g.Cgroup != w.cgroup || g.Neutral != w.neutral || len(g.Pods) != w.pods || g.Weight != w.weight {
+			t.Errorf("%+v; want %+v", g, w)
+		}
+	}
+	if len(problems) != 1 || !strings.Contains(problems[0], "batch/b") || !strings.Contains(problems[0], "namespaces") {
+		t.Errorf("%q", problems)
+	}
+	config.Placement = PlaceNeutral
+	if got, _ := Plan(config, volumes[:1], pods); !got[0].Neutral || got[0].Cgroup != "" || got[0].Shared() || got[0].Weight != 700 {
+		t.Errorf("%+v", got)
+	}
+	for _, text := range []string{"0", "1001", "x", "-1"} {
+		pod := pods[uidA]
+		pod.Annotations = map[string]string{Annotation: text}
+		if weight, problem := config.weight(pod); weight != 300 || problem == "" {
+			t.Errorf("annotation %q: %d, %q", text, weight, problem)
+		}
+	}
+}
+
+func TestAPodIsReadyIfOneOfItsSandboxesIs(t *testing.T) {
+	for _, states := range [][]bool{{true, false}, {false, true}} {
+		var sandboxes []cri.Sandbox
+		for _, ready := range states {
+			sandboxes = append(sandboxes, cri.Sandbox{UID: uidA, Ready: ready})
+		}
+		if pods := podsOf(sandboxes); !pods[uidA].Ready {
+			t.Errorf("%v: %+v", states, pods)
+		}
+	}
+	if pods := podsOf([]cri.Sandbox{{UID: uidA}}); pods[uidA].Ready {
+		t.Errorf("%+v", pods)
+	}
+}
+
+func TestCgroupsOfPodsHaveTheKubeletsNames(t *testing.T) {
+	slice := strings.ReplaceAll(uidA, "-", "_") + ".slice"
+	for _, c := range []struct {
+		root, component string
+		want            []string
+	}{
+		{"/", "", []string{"/kubepods/pod" + uidA, "/kubepods.slice/kubepods-pod" + slice}},
+		{"/", "burstable", []string{"/kubepods/burstable/pod" + uidA, "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + slice}},
+		{"/kubelet", "besteffort", []string{"/kubelet/kubepods/besteffort/pod" + uidA, "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/kubelet-kubepods-besteffort-pod" + slice}},
+	} {
+		if got := candidates(c.root, c.component, uidA); !slices.Equal(got, c.want) {
+			t.Errorf("%s %s: %q; want %q", c.root, c.component, got, c.want)
+		}
+	}
+}
+
+func TestTheConfigurationIsCheckedAsAWhole(t *testing.T) {
+	config, err := ReadConfig(strings.NewReader(`
+kubelet_dir: /data/kubelet/
+cri_socket: unix:///run/crio/crio.sock
+placement: neutral
+interval: 500ms
+metrics: ""
+namespaces: ["team-*", web]
+weights: {guaranteed: 300, besteffort: 20}
+control: {devices: [sda], containers: [{match: "web/*", weight: 300}]}
+`), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.KubeletDir != "/data/kubelet" || config.CRISocket != "/run/crio/crio.sock" || config.Placement != PlaceNeutral ||
+		config.Interval != 500*time.Millisecond || config.Metrics != "" || !config.Account || len(config.Namespaces) != 2 ||
+		config.Weights[Guaranteed] != 300 || config.Weights[BestEffort] != 20 || config.Control == nil || config.Control.Devices[0] != "sda" {
+		t.Errorf("%+v", config)
+	}
+	if config, err := ReadConfig(strings.NewReader(""), "x"); err != nil || config.Interval != time.Second || config.Control != nil {
+		t.Errorf("%+v, %v", config, err)
+	}
+	_, err = ReadConfig(strings.NewReader(`kubelet_dir: x
+placement: root
+interval: 1h
+account: maybe
+namespaces: ["["]
+weights: {gold: 1, burstable: 0}
+control:
+  interval: 1ms
+what: is
+`), "agent.yaml")
+	var wrong *configfile.Error
+	if !errors.As(err, &wrong) {
+		t.Fatal(err)
+	}
+	for line, want := range map[int]string{1: "kubelet_dir", 2: "placement: \"root\"", 3: "interval", 4: "account", 5: "no pattern", 6: "gold", 8: "interval", 9: "unknown key what"} {
+		if !slices.ContainsFunc(wrong.Problems, func(p configfile.Problem) bool { return p.Line == line && strings.Contains(p.Text, want) }) {
+			t.Errorf("line %d lacks %q: %v", line, want, err)
+		}
+	}
+	if _, err := ReadConfig(strings.NewReader("control: {devicess: [sda]}\n"), "x"); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("an unknown key of control: %v", err)
+	}
+}
