@@ -1,11 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/daybook-project/daybook/vm/kernels"
 	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func newFetchCommand() *cobra.Command {
@@ -31,12 +33,8 @@ The source is Debian's tar, with its patches applied.`,
 			if source {
 				parts = append(parts, kernels.Source)
 			}
-			store, err := kernels.DefaultStore()
+			store, err := storeFor(names)
 			if err != nil {
-				return err
-			}
-			store.Log = say
-			if err := checkNames(names); err != nil {
 				return err
 			}
 			for _, name := range names {
@@ -57,6 +55,14 @@ The source is Debian's tar, with its patches applied.`,
 	cmd.Flags().BoolVar(&headers, "headers", false, "also fetch the headers that building a module needs")
 	cmd.Flags().BoolVar(&source, "source", false, "also fetch the source of the kernel")
 	return cmd
+}
+
+// storeFor returns the cache, whose messages go to the user, for the kernels of these
+// names.
+func storeFor(names []string) (kernels.Store, error) {
+	store, err := kernels.DefaultStore()
+	store.Log = say
+	return store, errors.Join(err, checkNames(names))
 }
 
 func checkNames(names []string) error {

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/daybook-project/daybook/vm/kernels"
 	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 func newPinCommand() *cobra.Command {
@@ -23,12 +24,8 @@ daybook-vm again afterwards.`,
   daybook-vm pin --kernel 6.12`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			store, err := kernels.DefaultStore()
+			store, err := storeFor(names)
 			if err != nil {
-				return err
-			}
-			store.Log = say
-			if err := checkNames(names); err != nil {
 				return err
 			}
 			pins := kernels.Pins()

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/daybook-project/daybook/vm"
 	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/vm"
 )
 
 // Exit codes of all commands but run.

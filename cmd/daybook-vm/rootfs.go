@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/daybook-project/daybook/vm/kernels"
 	"github.com/daybook-project/daybook/vm/rootfs"
-	"github.com/spf13/cobra"
 )
 
 func newRootfsCommand() *cobra.Command {

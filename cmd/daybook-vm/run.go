@@ -8,9 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
-	"github.com/spf13/cobra"
 )
 
 const runLong = `Run boots a guest, runs COMMAND in it as root, and ends with its exit status.

@@ -706,6 +706,29 @@ func TestKeeperKeepsPoolsThatBecomeKnownLater(t *testing.T) {
 	}
 }
 
+// keepSyncing creates and syncs files in a directory, with pauses, until stop is called.
+func keepSyncing(directory string, pause time.Duration) (stop func() error) {
+	quit, stopped := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-quit:
+				stopped <- nil
+				return
+			case <-time.After(pause):
+			}
+			if err := createAndSync(filepath.Join(directory, strconv.Itoa(i%100))); err != nil {
+				stopped <- err
+				return
+			}
+		}
+	}()
+	return func() error {
+		close(quit)
+		return <-stopped
+	}
+}
+
 // What the volume's journal writes, the kernel charges to the journal's cgroup,
 // and top shows both by the volume's name.
 func TestTopShowsVolumesByName(t *testing.T) {
@@ -716,24 +739,9 @@ func TestTopShowsVolumesByName(t *testing.T) {
 	s.must("attach", s.name, "--target", s.path("mnt"))
 	var v inspected
 	s.json(&v, "inspect", s.name)
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				stopped <- nil
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
-			if err := createAndSync(filepath.Join(s.path("mnt"), strconv.Itoa(i))); err != nil {
-				stopped <- err
-				return
-			}
-		}
-	}()
+	stop := keepSyncing(s.path("mnt"), 20*time.Millisecond)
 	out, err := output(t, "top", "--once", "--json", "--interval", "1s", "--device", filepath.Base(v.LoopDevice))
-	close(stop)
-	if err := errors.Join(err, <-stopped); err != nil {
+	if err := errors.Join(err, stop()); err != nil {
 		t.Fatal(err)
 	}
 	var sample account.Sample
@@ -771,24 +779,9 @@ func TestTopChargesAVolumesJournalOnThePoolsDisk(t *testing.T) {
 	defer s.must("detach", s.name)
 	var v inspected
 	s.json(&v, "inspect", s.name)
-	stop, stopped := make(chan struct{}), make(chan error, 1)
-	go func() {
-		for i := 0; ; i++ {
-			select {
-			case <-stop:
-				stopped <- nil
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-			if err := createAndSync(filepath.Join(s.path("mnt"), strconv.Itoa(i%100))); err != nil {
-				stopped <- err
-				return
-			}
-		}
-	}()
+	stop := keepSyncing(s.path("mnt"), 5*time.Millisecond)
 	out, err := output(t, "top", "--once", "--json", "--interval", "2s", "--device", under.Disk.Name)
-	close(stop)
-	if err := errors.Join(err, <-stopped); err != nil {
+	if err := errors.Join(err, stop()); err != nil {
 		t.Fatal(err)
 	}
 	var sample account.Sample

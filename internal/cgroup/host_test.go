@@ -10,9 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/needs"
-	"golang.org/x/sys/unix"
 )
 
 // Cgroups that the tests make on the host have the prefix and the process ID of

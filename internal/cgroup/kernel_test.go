@@ -13,35 +13,9 @@ func TestKernelCountsOfBFQDisk(t *testing.T) {
 	tree, path := hostTree(t), ""
 	disk := newLoopDisk(t, "bfq")
 	path = hostCgroup(t, tree)
-	a, b := path+"/a", path+"/b"
-	makeCgroup(t, tree, a)
-	makeCgroup(t, tree, b)
-	disk.write(tree, a, 1024)
-	disk.read(tree, a, 128)
-	disk.write(tree, b, 2048)
 	disk.write(tree, path, 512)
-
-	wants := func(path string, read, write uint64) {
-		t.Helper()
-		io, err := tree.IO(path)
-		if want := (Counters{read * kib, write * kib, FromBFQ}); err != nil || io[disk.dev] != want {
-			t.Errorf("%s: got %+v, %v; want %+v", path, io[disk.dev], err, want)
-		}
-	}
-	wants(a, 128, 1024)
-	wants(b, 0, 2048)
-	wants(path, 128, 1024+2048+512)
-	if root, err := tree.IO("/"); err != nil || root[disk.dev].WriteBytes < (1024+2048+512)*kib {
-		t.Errorf("root: got %+v, %v; want at least what its descendants did", root[disk.dev], err)
-	}
-
-	if err := os.Remove(tree.dir(b)); err != nil {
-		t.Fatal(err)
-	}
-	wants(path, 128, 1024+2048+512) // the bytes of b stay
-	if _, err := tree.IO(b); !errors.Is(err, ErrVanished) {
-		t.Errorf("removed cgroup: got %v; want ErrVanished", err)
-	}
+	a := path + "/a"
+	wants := countsOfTwoChildren(t, tree, path, disk, FromBFQ, 512)
 
 	disk.use("none")
 	if io, err := tree.IO(a); err != nil || io[disk.dev].From == FromBFQ {
@@ -50,6 +24,41 @@ func TestKernelCountsOfBFQDisk(t *testing.T) {
 	disk.use("bfq")
 	disk.write(tree, a, 64)
 	wants(a, 0, 64) // BFQ restarted
+}
+
+// countsOfTwoChildren does I/O in two new children of a cgroup, which itself has written
+// ownKiB, and checks the counters of all, also after one child was removed. wants checks
+// a counter, in KiB.
+func countsOfTwoChildren(t *testing.T, tree *Tree, path string, disk testDisk, from Source, ownKiB uint64) (wants func(path string, read, write uint64)) {
+	t.Helper()
+	a, b := path+"/a", path+"/b"
+	makeCgroup(t, tree, a)
+	makeCgroup(t, tree, b)
+	disk.write(tree, a, 1024)
+	disk.read(tree, a, 128)
+	disk.write(tree, b, 2048)
+	wants = func(path string, read, write uint64) {
+		t.Helper()
+		io, err := tree.IO(path)
+		if want := (Counters{read * kib, write * kib, from}); err != nil || io[disk.dev] != want {
+			t.Errorf("%s: got %+v, %v; want %+v", path, io[disk.dev], err, want)
+		}
+	}
+	all := 1024 + 2048 + ownKiB
+	wants(a, 128, 1024)
+	wants(b, 0, 2048)
+	wants(path, 128, all)
+	if root, err := tree.IO("/"); err != nil || root[disk.dev].WriteBytes < all*kib {
+		t.Errorf("root: got %+v, %v; want at least what its descendants did", root[disk.dev], err)
+	}
+	if err := os.Remove(tree.dir(b)); err != nil {
+		t.Fatal(err)
+	}
+	wants(path, 128, all) // the bytes of b stay
+	if _, err := tree.IO(b); !errors.Is(err, ErrVanished) {
+		t.Errorf("removed cgroup: got %v; want ErrVanished", err)
+	}
+	return wants
 }
 
 func TestKernelCountsOfThrottledDiskWithoutBFQ(t *testing.T) {

@@ -46,32 +46,7 @@ func guestDisk(t *testing.T, name string) testDisk {
 
 func TestGuestCountsAreIOStats(t *testing.T) {
 	inGuest(t, func(t *testing.T, tree *Tree, path string, disk, _ testDisk) {
-		a, b := path+"/a", path+"/b"
-		makeCgroup(t, tree, a)
-		makeCgroup(t, tree, b)
-		disk.write(tree, a, 1024)
-		disk.read(tree, a, 128)
-		disk.write(tree, b, 2048)
-		wants := func(path string, read, write uint64) {
-			t.Helper()
-			io, err := tree.IO(path)
-			if want := (Counters{read * kib, write * kib, FromIOStat}); err != nil || io[disk.dev] != want {
-				t.Errorf("%s: got %+v, %v; want %+v", path, io[disk.dev], err, want)
-			}
-		}
-		wants(a, 128, 1024)
-		wants(b, 0, 2048)
-		wants(path, 128, 1024+2048)
-		if root, err := tree.IO("/"); err != nil || root[disk.dev].WriteBytes < (1024+2048)*kib {
-			t.Errorf("root: got %+v, %v; want at least what its descendants did", root[disk.dev], err)
-		}
-		if err := os.Remove(tree.dir(b)); err != nil {
-			t.Fatal(err)
-		}
-		wants(path, 128, 1024+2048) // the bytes of b stay
-		if _, err := tree.IO(b); !errors.Is(err, ErrVanished) {
-			t.Errorf("removed cgroup: got %v; want ErrVanished", err)
-		}
+		countsOfTwoChildren(t, tree, path, disk, FromIOStat, 0)
 	})
 }
 

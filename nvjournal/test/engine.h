@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tests of the engine stand on: a journal in DRAM over a memory disk,
- * and the caller's own copy of the blocks. A crash is nvj_abandon: what the
+ * The fixture of the engine's tests: a journal in DRAM over a memory disk, and the
+ * caller's own copy of the blocks. A crash is nvj_abandon: what the
  * region and the disk hold then is what recovery gets.
  */
 #ifndef TEST_ENGINE_H
@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../include/nvjournal_user.h"
 #include "lib/expect.h"
@@ -110,6 +111,40 @@ static inline uint64_t engine_put(struct engine *e, uint64_t block, unsigned at,
 	expect(nvj_start(e->journal, &h, NVJ_BLOCK_CREDITS) == 0);
 	expect(engine_set(e, &h, block, at, value) >= 0);
 	return nvj_stop(&h);
+}
+
+/* A commit in a thread of its own. */
+struct engine_commit {
+	struct engine *e;
+	uint64_t tid;
+	int result;
+	pthread_t thread;
+};
+
+static inline void *engine_commit_thread(void *argument)
+{
+	struct engine_commit *c = argument;
+
+	c->result = nvj_commit(c->e->journal, c->tid);
+	return NULL;
+}
+
+static inline void engine_begin_commit(struct engine_commit *c, struct engine *e, uint64_t tid)
+{
+	*c = (struct engine_commit){.e = e, .tid = tid};
+	expect(pthread_create(&c->thread, NULL, engine_commit_thread, c) == 0);
+}
+
+static inline void engine_end_commit(struct engine_commit *c)
+{
+	expect(pthread_join(c->thread, NULL) == 0);
+	expect(c->result == 0);
+}
+
+static inline void engine_await_running(struct engine *e, uint64_t tid)
+{
+	while (engine_counts(e).running_tid < tid)
+		usleep(100);
 }
 
 #endif

@@ -217,48 +217,26 @@ static void tight(bool workers)
 	data_end(&e);
 }
 
-struct call {
-	struct engine *e;
-	uint64_t tid;
-	int result;
-	pthread_t thread;
-};
-
-static void *commit(void *argument)
-{
-	struct call *call = argument;
-
-	call->result = nvj_commit(call->e->journal, call->tid);
-	return NULL;
-}
-
-static void wait_until_running(struct engine *e, uint64_t tid)
-{
-	while (engine_counts(e).running_tid < tid)
-		usleep(100);
-}
-
 /* Two handles of following transactions, and a commit that must merge a third. */
-static uint64_t shut_gate(struct engine *e, struct call *call, struct nvj_handle *third)
+static uint64_t shut_gate(struct engine *e, struct engine_commit *call, struct nvj_handle *third)
 {
 	struct nvj_handle first, second;
 	uint64_t tid = engine_counts(e).running_tid;
 
 	expect(nvj_start(e->journal, &first, 20) == 0 && first.tid == tid);
 	expect(engine_set(e, &first, 1, 0, 1) == 2);
-	*call = (struct call){.e = e, .tid = tid};
-	expect(pthread_create(&call->thread, NULL, commit, call) == 0);
-	wait_until_running(e, tid + 1);
+	engine_begin_commit(call, e, tid);
+	engine_await_running(e, tid + 1);
 	expect(nvj_start(e->journal, &second, 20) == 0);
 	expect(engine_set(e, &second, 7, 0, 2) == 2);
 	expect(engine_set(e, &first, 7, 64, 1) == 2);
 	nvj_stop(&first);
-	wait_until_running(e, tid + 2);
+	engine_await_running(e, tid + 2);
 	expect(nvj_start(e->journal, third, 20) == 0);
 	expect(engine_set(e, third, 9, 0, 3) == 2);
 	expect(engine_set(e, &second, 9, 64, 2) == 2);
 	nvj_stop(&second);
-	wait_until_running(e, tid + 3);
+	engine_await_running(e, tid + 3);
 	return tid;
 }
 
@@ -271,7 +249,7 @@ static void a_reserved_handle_passes_the_gate(void)
 	struct engine e;
 	struct nvj_handle third, h;
 	struct nvj_reserved r[2];
-	struct call call;
+	struct engine_commit call;
 	uint64_t tid;
 
 	engine_begin(&e, 1, 4096, false);
@@ -287,7 +265,7 @@ static void a_reserved_handle_passes_the_gate(void)
 	expect(nvj_committed(e.journal) < tid);
 	expect(engine_set(&e, &third, 1, 192, 6) == 2);
 	expect(nvj_stop(&third) == tid + 2);
-	expect(pthread_join(call.thread, NULL) == 0 && call.result == 0);
+	engine_end_commit(&call);
 	expect(nvj_committed(e.journal) == tid + 2 && engine_counts(&e).merged == 2);
 	engine_crash(&e);
 	expect(engine_home(&e, 9)[128] == 5 && engine_home(&e, 1)[128] == 5 &&
@@ -301,7 +279,7 @@ static void a_merged_commit_waits_for_a_reserved_handle(void)
 {
 	struct engine e;
 	struct nvj_handle third, h;
-	struct call call;
+	struct engine_commit call;
 	uint64_t tid;
 
 	data_begin(&e, 4096, false);
@@ -312,7 +290,7 @@ static void a_merged_commit_waits_for_a_reserved_handle(void)
 	/* And so others go on, too. */
 	expect(nvj_start(e.journal, &h, 20) == 0);
 	nvj_stop(&h);
-	expect(pthread_join(call.thread, NULL) == 0 && call.result == 0);
+	engine_end_commit(&call);
 	expect(data.asked_tid == tid + 2 && data.tid == tid + 3);
 	expect(nvj_committed(e.journal) == tid + 2 && engine_counts(&e).merged == 2);
 	data_end(&e);

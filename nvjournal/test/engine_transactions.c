@@ -4,48 +4,16 @@
 
 #include <unistd.h>
 
-struct call {
-	struct engine *e;
-	uint64_t tid;
-	int result;
-	pthread_t thread;
-};
-
-static void *commit(void *argument)
-{
-	struct call *call = argument;
-
-	call->result = nvj_commit(call->e->journal, call->tid);
-	return NULL;
-}
-
-static void begin_commit(struct call *call, struct engine *e, uint64_t tid)
-{
-	*call = (struct call){.e = e, .tid = tid};
-	expect(pthread_create(&call->thread, NULL, commit, call) == 0);
-}
-
-static void end_commit(struct call *call)
-{
-	expect(pthread_join(call->thread, NULL) == 0);
-	expect(call->result == 0);
-}
-
-static void wait_until_running(struct engine *e, uint64_t tid)
-{
-	while (engine_counts(e).running_tid < tid)
-		usleep(100);
-}
-
 /* An open handle of T, and a commit of T that waits for it. */
-static uint64_t close_with_open_handle(struct engine *e, struct nvj_handle *h, struct call *call)
+static uint64_t close_with_open_handle(struct engine *e, struct nvj_handle *h,
+				       struct engine_commit *call)
 {
 	uint64_t tid = engine_counts(e).running_tid;
 
 	expect(nvj_start(e->journal, h, 20) == 0);
 	expect(engine_set(e, h, 1, 0, 1) == 2);
-	begin_commit(call, e, tid);
-	wait_until_running(e, tid + 1);
+	engine_begin_commit(call, e, tid);
+	engine_await_running(e, tid + 1);
 	return tid;
 }
 
@@ -53,7 +21,7 @@ static void the_next_transaction_runs_while_one_closes(void)
 {
 	struct engine e;
 	struct nvj_handle old;
-	struct call call;
+	struct engine_commit call;
 	uint64_t tid, next;
 
 	engine_begin(&e, 2, 4096, false);
@@ -62,7 +30,7 @@ static void the_next_transaction_runs_while_one_closes(void)
 	expect(next == tid + 1);
 	expect(nvj_committed(e.journal) < tid);
 	expect(nvj_stop(&old) == tid);
-	end_commit(&call);
+	engine_end_commit(&call);
 	expect(nvj_committed(e.journal) == tid && engine_counts(&e).merged == 0);
 	engine_crash(&e);
 	expect(engine_home(&e, 1)[0] == 1 && engine_home(&e, 2)[0] == 0);
@@ -76,7 +44,7 @@ static void an_old_handle_that_wants_a_newer_block_merges(bool wants_first)
 {
 	struct engine e;
 	struct nvj_handle old, new;
-	struct call call;
+	struct engine_commit call;
 	uint64_t tid;
 
 	engine_begin(&e, 2, 4096, false);
@@ -88,10 +56,10 @@ static void an_old_handle_that_wants_a_newer_block_merges(bool wants_first)
 	expect(engine_set(&e, &new, 8, 0, 2) == 2);
 	expect(engine_set(&e, &old, 7, 64, 1) == 2);
 	expect(nvj_stop(&old) == tid);
-	wait_until_running(&e, tid + 2);
+	engine_await_running(&e, tid + 2);
 	expect(nvj_committed(e.journal) < tid);
 	expect(nvj_stop(&new) == tid + 1);
-	end_commit(&call);
+	engine_end_commit(&call);
 	expect(nvj_committed(e.journal) == tid + 1 && engine_counts(&e).merged == 1);
 	engine_crash(&e);
 	expect(engine_home(&e, 7)[0] == 2 && engine_home(&e, 7)[64] == 1);
@@ -102,7 +70,7 @@ static void an_old_handle_that_wants_a_newer_block_merges(bool wants_first)
 
 static void *start_and_stop(void *argument)
 {
-	struct call *call = argument;
+	struct engine_commit *call = argument;
 	struct nvj_handle h;
 
 	call->result = nvj_start(call->e->journal, &h, 1);
@@ -116,7 +84,7 @@ static void the_gate_ends_merging(void)
 {
 	struct engine e;
 	struct nvj_handle first, second, third;
-	struct call call, late;
+	struct engine_commit call, late;
 	uint64_t tid;
 
 	engine_begin(&e, 1, 4096, false);
@@ -125,18 +93,18 @@ static void the_gate_ends_merging(void)
 	expect(engine_set(&e, &second, 7, 0, 2) == 2);
 	expect(engine_set(&e, &first, 7, 64, 1) == 2);
 	nvj_stop(&first);
-	wait_until_running(&e, tid + 2);
+	engine_await_running(&e, tid + 2);
 	expect(nvj_start(e.journal, &third, 20) == 0);
 	expect(engine_set(&e, &third, 9, 0, 3) == 2);
 	expect(engine_set(&e, &second, 9, 64, 2) == 2);
 	nvj_stop(&second);
-	wait_until_running(&e, tid + 3);
-	late = (struct call){.e = &e};
+	engine_await_running(&e, tid + 3);
+	late = (struct engine_commit){.e = &e};
 	expect(pthread_create(&late.thread, NULL, start_and_stop, &late) == 0);
 	usleep(20000);
 	expect(engine_counts(&e).start_waits == 0); /* counted when it is over */
 	expect(nvj_stop(&third) == tid + 2);
-	end_commit(&call);
+	engine_end_commit(&call);
 	expect(pthread_join(late.thread, NULL) == 0 && late.result == 0);
 	expect(engine_counts(&e).start_waits == 1 && engine_counts(&e).merged == 2);
 	expect(nvj_committed(e.journal) == tid + 2);
@@ -197,18 +165,18 @@ static void one_commit_serves_all(void)
 {
 	struct engine e;
 	struct nvj_handle h;
-	struct call call, follower[8];
+	struct engine_commit call, follower[8];
 	uint64_t tid;
 
 	engine_begin(&e, 1, 4096, false);
 	tid = close_with_open_handle(&e, &h, &call);
 	for (int i = 0; i < 8; i++)
-		begin_commit(&follower[i], &e, tid);
+		engine_begin_commit(&follower[i], &e, tid);
 	usleep(20000);
 	nvj_stop(&h);
-	end_commit(&call);
+	engine_end_commit(&call);
 	for (int i = 0; i < 8; i++)
-		end_commit(&follower[i]);
+		engine_end_commit(&follower[i]);
 	expect(engine_counts(&e).transactions == 1);
 	expect(nvj_close(e.journal) == 0);
 	engine_end(&e);
