@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Culprits: whose handles a commit waited for, and whose data. Who dirtied the
+ * blocks of a transaction is known from internal/journal.
+ */
+#ifndef DAYBOOK_BLAME_CULPRITS_H
+#define DAYBOOK_BLAME_CULPRITS_H
+
+#include "commits.h"
+
+/*
+ * Adds the time for which the handle of this task was open since the commit
+ * waits for handles. The handle ends, or restarts, or is still at work.
+ */
+static __always_inline int hold(__u32 dev, __u32 tid)
+{
+	struct task_struct *current = current_task();
+	struct journal *journal = journal_of(dev);
+	struct held_key key = {.dev = dev, .tid = tid};
+	struct commit *commit;
+	struct task *task;
+	__u64 now, from, ns, *sum;
+
+	if (!journal || !journal->locked)
+		return 0;
+	commit = last_commit(journal);
+	if (commit->tid != tid)
+		return 0;
+	task = make_task(current->pid);
+	if (!task)
+		return 0;
+	now = bpf_ktime_get_ns();
+	from = commit->start > task->held_until ? commit->start : task->held_until;
+	task->held_until = now;
+	if (from >= now)
+		return 0;
+	ns = now - from;
+	if (is_kernel_thread(current) && task->ino)
+		key.ino = task->ino;
+	else
+		key.cgroup = cgroup_of(current);
+	sum = bpf_map_lookup_elem(&held, &key);
+	if (sum)
+		__sync_fetch_and_add(sum, ns);
+	else if (bpf_map_update_elem(&held, &key, &ns, BPF_NOEXIST))
+		count_lost();
+	return 0;
+}
+
+SEC("tp_btf/jbd2_handle_stats")
+int BPF_PROG(handle_ends, __u64 dev, __u64 tid)
+{
+	if (!locked)
+		return 0;
+	return hold((__u32)dev, (__u32)tid);
+}
+
+/*
+ * A handle that restarts leaves its transaction before jbd2 reports it. So its
+ * time is added at the places that a truncate comes through before.
+ */
+static __always_inline int handle_works(void)
+{
+	struct jbd2_journal_handle *handle;
+	struct transaction_s *transaction;
+
+	if (!locked)
+		return 0;
+	handle = current_task()->journal_info;
+	if (!handle)
+		return 0;
+	transaction = BPF_CORE_READ(handle, h_transaction);
+	return hold(BPF_CORE_READ(transaction, t_journal, j_fs_dev, bd_dev),
+		    BPF_CORE_READ(transaction, t_tid));
+}
+
+SEC("tp_btf/ext4_discard_preallocations")
+int BPF_PROG(works_discard)
+{
+	return handle_works();
+}
+
+SEC("tp_btf/ext4_free_blocks")
+int BPF_PROG(works_free)
+{
+	return handle_works();
+}
+
+SEC("tp_btf/ext4_ext_rm_leaf")
+int BPF_PROG(works_leaf)
+{
+	return handle_works();
+}
+
+/* A kernel thread works for the owner of an inode. */
+static __always_inline int work_for(struct inode *inode)
+{
+	struct task_struct *current = current_task();
+	struct task *task;
+
+	if (!is_kernel_thread(current))
+		return 0;
+	task = make_task(current->pid);
+	if (task)
+		task->ino = inode ? BPF_CORE_READ(inode, i_ino) : 0;
+	return 0;
+}
+
+SEC("tp_btf/ext4_writepages")
+int BPF_PROG(work_writepages, struct inode *inode)
+{
+	return work_for(inode);
+}
+
+SEC("tp_btf/ext4_writepages_result")
+int BPF_PROG(work_writepages_result)
+{
+	return work_for(NULL);
+}
+
+SEC("tp_btf/ext4_ext_handle_unwritten_extents")
+int BPF_PROG(work_conversion, struct inode *inode)
+{
+	return work_for(inode);
+}
+
+/*
+ * Returns the inode of the file whose page a bio writes, or NULL. See
+ * cached_inode() in internal/journal/bpf/blocks.h.
+ */
+static __always_inline struct inode *written_file(struct bio *bio)
+{
+	struct bio_vec *vectors = BPF_CORE_READ(bio, bi_io_vec);
+	struct address_space *mapping = NULL;
+	struct page *page = NULL;
+	struct inode *inode;
+	unsigned long head;
+
+	if (!vectors)
+		return NULL;
+	bpf_probe_read_kernel(&page, sizeof(page),
+			      (void *)vectors + bpf_core_field_offset(struct bio_vec, bv_page));
+	if (!page)
+		return NULL;
+	head = BPF_CORE_READ(page, compound_head);
+	if (head & 1)
+		page = (struct page *)(head - 1);
+	mapping = BPF_CORE_READ((struct folio *)page, mapping);
+	if (!mapping || ((unsigned long)mapping & 3))
+		return NULL;
+	inode = BPF_CORE_READ(mapping, host);
+	if (!inode || BPF_CORE_READ(inode, i_mapping) != mapping ||
+	    (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK)
+		return NULL;
+	return inode;
+}
+
+/*
+ * Data that the disk completes while a commit waits for data. If the inode is
+ * not ordered, nobody reads the sum. All bytes of a request are its first
+ * page's.
+ */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(rq_complete, struct request *rq, __u64 error, __u64 bytes)
+{
+	struct journal *journal;
+	struct ordered *sums;
+	struct inode *inode;
+	struct bio *bio;
+	__u32 dev;
+
+	if (!ordering)
+		return 0;
+	bio = rq->bio;
+	if (!bio || (rq->cmd_flags & REQ_OP_BITS) != bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
+		return 0;
+	inode = written_file(bio);
+	if (!inode)
+		return 0;
+	dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	journal = journal_of(dev);
+	if (!journal || !journal->ordering)
+		return 0;
+	sums = ordered_of(dev, last_commit(journal)->tid, BPF_CORE_READ(inode, i_ino));
+	if (sums)
+		__sync_fetch_and_add(&sums->bytes, (__u32)bytes);
+	return 0;
+}
+
+#endif

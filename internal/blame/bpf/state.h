@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The state of the programs: what each task waits for, the times of the last
+ * commits of each journal, and the sums for user space. Each map has a maximum
+ * size. If a hash map is full, its losses are counted (lost).
+ */
+#ifndef DAYBOOK_BLAME_STATE_H
+#define DAYBOOK_BLAME_STATE_H
+
+/* of internal/journal/bpf: the kernel's types, and the rules for cgroups */
+#include "kernel.h"
+
+#include "tasks.h"
+
+#include <bpf/bpf_tracing.h>
+
+/* further types of the kernel; see kernel.h */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct task_struct___sleeping {
+	unsigned in_iowait : 1;
+};
+
+/* arch/x86/include/asm/ptrace.h */
+struct pt_regs___x86 {
+	unsigned long orig_ax;
+};
+
+/* arch/arm64/include/asm/ptrace.h */
+struct pt_regs___arm64 {
+	int syscallno;
+};
+
+enum req_flag_bits___flush {
+	__REQ_PREFLUSH = 18,
+};
+
+#pragma clang attribute pop
+
+#define REQ_OP_BITS 0xff /* REQ_OP_MASK */
+
+/* In the order of `operations` in events.go. */
+enum operation {
+	FSYNC = 0,
+	FDATASYNC = 1,
+	MSYNC = 2,
+	WRITE = 3,  /* with O_SYNC or O_DSYNC */
+	HANDLE = 4, /* the start of a handle outside of a sync, if it had to wait */
+};
+
+/* In the order of `phases` in events.go. */
+enum phase {
+	PHASE_LOCK = 0,       /* a commit waits for open handles */
+	PHASE_DATA = 1,       /* a commit waits for ordered data */
+	PHASE_LOG = 2,        /* a commit writes the log */
+	PHASE_FLUSH = 3,      /* the commit record, with the flush of the disk's cache */
+	PHASE_CHECKPOINT = 4, /* a checkpoint frees space in the log */
+	PHASE_OWN = 5,        /* the call writes its own data */
+	PHASE_REST = 6,
+	PHASES = 7,
+};
+
+/* A task: a process that waits, or the jbd2 thread that commits. */
+struct task {
+	__u64 sync_from;       /* 0: in no sync */
+	__u64 commit_from;     /* from when the sync waits for a commit; 0: not yet */
+	__u64 flush_from;      /* from when the sync itself flushes the disk */
+	__u64 handle_from;     /* from when a handle starts; 0: none does */
+	__u64 checkpoint_from; /* from when the handle waits for space in the log; 0: it does not */
+	__u64 handle_ns;       /* what starts of handles took within the sync */
+	__u64 held_until;      /* until when its open handle was added to `held` */
+	__u64 ino;             /* the inode that a kernel thread works on */
+	__u32 operation;
+	__u32 commit_dev;   /* of a jbd2 thread, while it commits */
+	__u8 page_next;     /* its next sleep is for a page of ordered data */
+	__u8 in_data;       /* its last sleep was */
+	__u8 checkpointing; /* it checkpoints itself */
+	__u8 pad[5];
+};
+
+/* When a commit came to each phase, in nanoseconds; 0: not yet, or never. */
+struct commit {
+	__u64 start;
+	__u64 flushing;
+	__u64 logging;
+	__u64 data_from;
+	__u64 data_until;
+	__u64 flush;
+	__u64 end;
+	__u32 tid;
+	__u32 pad;
+};
+
+/* A wait that spans more commits has a part that no phase explains. */
+#define COMMITS 4
+
+struct journal {
+	struct commit commits[COMMITS];
+	__u32 last; /* index of the last commit, modulo COMMITS */
+	__u8 committing;
+	__u8 locked;   /* the commit waits for handles */
+	__u8 ordering; /* the commit waits for data */
+	__u8 pad;
+};
+
+struct wait_key {
+	__u64 cgroup;
+	__u32 dev;
+	__u32 tid; /* 0: the time is of no transaction */
+	__u32 operation;
+	__u32 pad;
+};
+
+struct wait {
+	__u64 ns[PHASES];
+};
+
+struct bucket_key {
+	__u64 cgroup;
+	__u32 dev;
+	__u16 operation;
+	__u16 bucket;
+};
+
+/* For whom a handle was open: a cgroup, or who owns an inode. */
+struct held_key {
+	__u64 cgroup; /* 0: the owner of the inode */
+	__u64 ino;
+	__u32 dev;
+	__u32 tid;
+};
+
+struct ordered_key {
+	__u64 ino;
+	__u32 dev;
+	__u32 tid;
+};
+
+struct ordered {
+	__u64 bytes; /* that the disk completed while the commit waited for data */
+	__u64 waits; /* how many pages the commit waited for; 0: the inode is not ordered */
+};
+
+/* Entries are reused, so that a call costs little. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u32);
+	__type(value, struct task);
+} tasks SEC(".maps");
+
+/* device of the file system -> its journal */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, struct journal);
+} journals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct wait_key);
+	__type(value, struct wait);
+} waits SEC(".maps");
+
+/* a histogram for each cgroup, device and operation; only the used buckets */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct bucket_key);
+	__type(value, __u64);
+} buckets SEC(".maps");
+
+/* nanoseconds for which handles were open while the commit waited for them */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct held_key);
+	__type(value, __u64);
+} held SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct ordered_key);
+	__type(value, struct ordered);
+} ordered SEC(".maps");
+
+/* what did not fit into a map */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lost SEC(".maps");
+
+/*
+ * How much is in progress. Most events happen while nothing is, and end after
+ * one comparison. A count that is too high, because a task died, costs time
+ * only.
+ */
+int active = 0;     /* syncs and commits */
+int committing = 0; /* commits */
+int locked = 0;     /* commits that wait for handles */
+int ordering = 0;   /* commits that wait for data */
+int starting = 0;   /* starts of handles during a commit or a checkpoint */
+int checkpoints = 0;
+
+static __always_inline void change(int *count, int by)
+{
+	__sync_fetch_and_add(count, by);
+}
+
+static __always_inline void count_lost(void)
+{
+	__u32 zero = 0;
+	__u64 *n = bpf_map_lookup_elem(&lost, &zero);
+
+	if (n)
+		*n += 1;
+}
+
+static __always_inline struct task *task_of(__u32 pid)
+{
+	return bpf_map_lookup_elem(&tasks, &pid);
+}
+
+static __always_inline struct task *make_task(__u32 pid)
+{
+	struct task fresh = {}, *task = task_of(pid);
+
+	if (task)
+		return task;
+	bpf_map_update_elem(&tasks, &pid, &fresh, BPF_NOEXIST);
+	return task_of(pid);
+}
+
+static __always_inline struct journal *journal_of(__u32 dev)
+{
+	return bpf_map_lookup_elem(&journals, &dev);
+}
+
+const struct journal fresh_journal = {};
+
+static __always_inline struct journal *make_journal(__u32 dev)
+{
+	struct journal *journal = journal_of(dev);
+
+	if (journal)
+		return journal;
+	bpf_map_update_elem(&journals, &dev, &fresh_journal, BPF_NOEXIST);
+	return journal_of(dev);
+}
+
+static __always_inline struct commit *last_commit(struct journal *journal)
+{
+	return &journal->commits[journal->last & (COMMITS - 1)];
+}
+
+#endif

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Waits: how long each sync and each start of a handle took, and which phase of
+ * which commit it waited for.
+ */
+#ifndef DAYBOOK_BLAME_WAITS_H
+#define DAYBOOK_BLAME_WAITS_H
+
+#include "state.h"
+
+/*
+ * A log-linear histogram: 8 buckets for each power of two. Bucket 0 is all
+ * below 1024 ns, the last is all from 2^37 ns (137 s) on. The same is in
+ * histogram.go.
+ */
+#define FIRST_POWER 10
+#define LAST_POWER 37
+#define STEPS_LOG2 3
+
+static __always_inline __u32 power_of(__u64 ns)
+{
+	__u32 power = 0;
+
+	if (ns >> 32)
+		power += 32, ns >>= 32;
+	if (ns >> 16)
+		power += 16, ns >>= 16;
+	if (ns >> 8)
+		power += 8, ns >>= 8;
+	if (ns >> 4)
+		power += 4, ns >>= 4;
+	if (ns >> 2)
+		power += 2, ns >>= 2;
+	return power + (ns >> 1 ? 1 : 0);
+}
+
+static __always_inline __u16 bucket_of(__u64 ns)
+{
+	__u32 power = power_of(ns);
+
+	if (power < FIRST_POWER)
+		return 0;
+	if (power >= LAST_POWER)
+		return 1 + ((LAST_POWER - FIRST_POWER) << STEPS_LOG2);
+	return 1 + ((power - FIRST_POWER) << STEPS_LOG2) +
+	       ((ns >> (power - STEPS_LOG2)) & ((1 << STEPS_LOG2) - 1));
+}
+
+static __always_inline void count_call(__u32 dev, __u64 cgroup, __u32 operation, __u64 ns)
+{
+	struct bucket_key key = {
+		.cgroup = cgroup, .dev = dev, .operation = operation, .bucket = bucket_of(ns)};
+	__u64 one = 1, *count = bpf_map_lookup_elem(&buckets, &key);
+
+	if (!count && bpf_map_update_elem(&buckets, &key, &one, BPF_NOEXIST) == 0)
+		return;
+	if (!count)
+		count = bpf_map_lookup_elem(&buckets, &key);
+	if (count)
+		__sync_fetch_and_add(count, 1);
+	else
+		count_lost();
+}
+
+static __always_inline struct wait *wait_of(struct wait_key *key)
+{
+	struct wait fresh = {}, *wait = bpf_map_lookup_elem(&waits, key);
+
+	if (wait)
+		return wait;
+	bpf_map_update_elem(&waits, key, &fresh, BPF_NOEXIST);
+	wait = bpf_map_lookup_elem(&waits, key);
+	if (!wait)
+		count_lost();
+	return wait;
+}
+
+static __always_inline void add(struct wait *wait, enum phase phase, __u64 ns)
+{
+	if (ns)
+		__sync_fetch_and_add(&wait->ns[phase], ns);
+}
+
+/* Returns how long two time spans overlap. An end of 0 is now. */
+static __always_inline __u64 overlap(__u64 from, __u64 until, __u64 a, __u64 b, __u64 now)
+{
+	if (!b)
+		b = now;
+	if (!a || a >= b)
+		return 0;
+	if (a < from)
+		a = from;
+	if (b > until)
+		b = until;
+	return a < b ? b - a : 0;
+}
+
+struct span {
+	__u64 from;
+	__u64 until;
+	__u64 cgroup;
+	__u32 dev;
+	__u32 operation;
+};
+
+/*
+ * Adds the part of a wait during which one commit ran, by its phases, and
+ * returns its length. A commit waits for ordered data in two places: it submits
+ * them before it writes the log, and it waits for pages while the log is on its
+ * way. The function is not static, so that the verifier checks it once.
+ */
+__noinline __u64 add_commit(struct span *span, __u32 index)
+{
+	__u64 from, until, now = bpf_ktime_get_ns(), ns[PHASE_FLUSH + 1], pages, whole, sum;
+	struct journal *journal;
+	struct wait_key key = {};
+	struct commit *c;
+	struct wait *wait;
+
+	if (!span)
+		return 0;
+	from = span->from;
+	until = span->until;
+	journal = journal_of(span->dev);
+	if (!journal)
+		return 0;
+	c = &journal->commits[index & (COMMITS - 1)];
+	whole = overlap(from, until, c->start, c->end, now);
+	if (!whole)
+		return 0;
+	ns[PHASE_LOCK] = overlap(from, until, c->start, c->flushing ? c->flushing : c->end, now);
+	pages = overlap(from, until, c->data_from, c->data_until ? c->data_until : c->end, now);
+	ns[PHASE_DATA] = pages;
+	if (c->flushing)
+		ns[PHASE_DATA] +=
+			overlap(from, until, c->flushing, c->logging ? c->logging : c->end, now);
+	ns[PHASE_FLUSH] = overlap(from, until, c->flush, c->end, now);
+	sum = ns[PHASE_LOCK] + ns[PHASE_DATA] + ns[PHASE_FLUSH];
+	ns[PHASE_LOG] = whole > sum ? whole - sum : 0;
+
+	key.cgroup = span->cgroup;
+	key.dev = span->dev;
+	key.tid = c->tid;
+	key.operation = span->operation;
+	wait = wait_of(&key);
+	if (!wait)
+		return 0;
+	add(wait, PHASE_LOCK, ns[PHASE_LOCK]);
+	add(wait, PHASE_DATA, ns[PHASE_DATA]);
+	add(wait, PHASE_LOG, ns[PHASE_LOG]);
+	add(wait, PHASE_FLUSH, ns[PHASE_FLUSH]);
+	return sum + ns[PHASE_LOG];
+}
+
+static __always_inline __u64 add_commits(struct span *span)
+{
+	__u64 sum = 0;
+	__u32 i;
+
+	if (span->from >= span->until)
+		return 0;
+	for (i = 0; i < COMMITS; i++)
+		sum += add_commit(span, i);
+	return sum;
+}
+
+static __always_inline void add_rest(struct span *span, __u64 own, __u64 checkpoint, __u64 flush,
+				     __u64 rest)
+{
+	struct wait_key key = {
+		.cgroup = span->cgroup, .dev = span->dev, .operation = span->operation};
+	struct wait *wait = wait_of(&key);
+
+	if (!wait)
+		return;
+	add(wait, PHASE_OWN, own);
+	add(wait, PHASE_CHECKPOINT, checkpoint);
+	add(wait, PHASE_FLUSH, flush);
+	add(wait, PHASE_REST, rest);
+}
+
+/* Numbers of the system calls on this architecture, set by user space. */
+const volatile long sys_fsync = -1;
+const volatile long sys_fdatasync = -1;
+const volatile long sys_msync = -1;
+
+static long (*task_pt_regs)(struct task_struct *task) = (void *)175; /* bpf_task_pt_regs */
+
+static __always_inline long system_call(void)
+{
+	void *registers = (void *)task_pt_regs(bpf_get_current_task_btf());
+
+	if (bpf_core_field_exists(((struct pt_regs___x86 *)registers)->orig_ax))
+		return BPF_CORE_READ((struct pt_regs___x86 *)registers, orig_ax);
+	if (bpf_core_field_exists(((struct pt_regs___arm64 *)registers)->syscallno))
+		return BPF_CORE_READ((struct pt_regs___arm64 *)registers, syscallno);
+	return -2;
+}
+
+static __always_inline __u32 operation_of(int datasync)
+{
+	long call = system_call();
+
+	if (call == sys_fsync)
+		return FSYNC;
+	if (call == sys_fdatasync)
+		return FDATASYNC;
+	if (call == sys_msync)
+		return MSYNC;
+	if (call == -2 || is_kernel_thread(current_task()))
+		return datasync ? FDATASYNC : FSYNC;
+	return WRITE;
+}
+
+static __always_inline int sync_begins(int datasync)
+{
+	struct task *task = make_task((__u32)bpf_get_current_pid_tgid());
+
+	if (!task)
+		return 0;
+	task->operation = operation_of(datasync);
+	task->commit_from = 0;
+	task->flush_from = 0;
+	task->handle_ns = 0;
+	if (!task->sync_from)
+		change(&active, 1);
+	task->sync_from = bpf_ktime_get_ns();
+	return 0;
+}
+
+SEC("tp_btf/ext4_sync_file_enter")
+int BPF_PROG(sync_file, struct file *file, int datasync)
+{
+	return sync_begins(datasync);
+}
+
+/* Before 6.18 the argument was a dentry. */
+SEC("tp_btf/ext4_sync_file_enter")
+int BPF_PROG(sync_dentry, struct dentry *dentry, int datasync)
+{
+	return sync_begins(datasync);
+}
+
+/*
+ * A sync writes its own data, then waits for the commit, then flushes the disk
+ * if the commit did not. A part that no phase explains is the rest: waking up,
+ * the start of the commit, and commits that are too old.
+ */
+SEC("tp_btf/ext4_sync_file_exit")
+int BPF_PROG(sync_exit, struct inode *inode)
+{
+	struct task *task = task_of((__u32)bpf_get_current_pid_tgid());
+	__u64 now = bpf_ktime_get_ns(), total, own, flush = 0, sum;
+	struct span span = {};
+
+	if (!task || !task->sync_from || !inode)
+		return 0;
+	change(&active, -1);
+	total = now - task->sync_from;
+	span.until = task->flush_from ? task->flush_from : now;
+	span.from = task->commit_from ? task->commit_from : span.until;
+	own = span.from - task->sync_from;
+	own = own > task->handle_ns ? own - task->handle_ns : 0;
+	if (task->flush_from)
+		flush = now - task->flush_from;
+	sum = own + task->handle_ns + flush;
+	task->sync_from = 0;
+
+	span.cgroup = cgroup_of(current_task());
+	span.operation = task->operation;
+	span.dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	sum += add_commits(&span);
+	add_rest(&span, own, 0, flush, total > sum ? total - sum : 0);
+	count_call(span.dev, span.cgroup, span.operation, total);
+	return 0;
+}
+
+/*
+ * ext4 reports when it starts a handle, and jbd2 when it has started it. What
+ * is between is the wait for a locked transaction, or for space in the log. It
+ * is measured only while a commit or a checkpoint runs: otherwise there is
+ * nothing to wait for.
+ */
+static __always_inline int handle_begins(void)
+{
+	struct task_struct *current;
+	struct task *task;
+
+	if (!committing && !checkpoints)
+		return 0;
+	current = current_task();
+	if (is_kernel_thread(current) || current->journal_info)
+		return 0; /* nested: it has a handle */
+	task = make_task(current->pid);
+	if (!task)
+		return 0;
+	if (!task->handle_from)
+		change(&starting, 1);
+	task->handle_from = bpf_ktime_get_ns();
+	task->checkpoint_from = 0;
+	return 0;
+}
+
+SEC("tp_btf/ext4_journal_start_sb")
+int BPF_PROG(handle_begins_sb)
+{
+	return handle_begins();
+}
+
+SEC("tp_btf/ext4_journal_start_inode")
+int BPF_PROG(handle_begins_inode)
+{
+	return handle_begins();
+}
+
+/* Until 6.3 it was one tracepoint. */
+SEC("tp_btf/ext4_journal_start")
+int BPF_PROG(handle_begins_any)
+{
+	return handle_begins();
+}
+
+/*
+ * A task finds the log full and checkpoints, in its own context. Others that
+ * need space sleep until it has finished, as tasks that wait for I/O do
+ * (mutex_lock_io): see sleeps().
+ */
+SEC("tp_btf/jbd2_checkpoint")
+int BPF_PROG(checkpoint)
+{
+	struct task *task = make_task((__u32)bpf_get_current_pid_tgid());
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!task || task->checkpointing)
+		return 0;
+	if (!task->handle_from) {
+		change(&starting, 1);
+		task->handle_from = now;
+	}
+	if (!task->checkpoint_from)
+		task->checkpoint_from = now;
+	task->checkpointing = 1;
+	change(&checkpoints, 1);
+	return 0;
+}
+
+/* A shorter start of a handle had nothing to wait for, in nanoseconds. */
+#define HANDLE_WAITED 50000
+
+SEC("tp_btf/jbd2_handle_start")
+int BPF_PROG(handle_starts, __u64 dev)
+{
+	__u64 now, from, checkpointed = 0, total, sum;
+	struct task_struct *current;
+	struct span span = {};
+	struct task *task;
+
+	if (!starting)
+		return 0;
+	current = current_task();
+	task = task_of(current->pid);
+	if (!task || !task->handle_from)
+		return 0;
+	change(&starting, -1);
+	now = bpf_ktime_get_ns();
+	from = task->handle_from;
+	task->handle_from = 0;
+	span.from = from;
+	span.until = now;
+	span.dev = (__u32)dev;
+	if (task->checkpointing) {
+		task->checkpointing = 0;
+		change(&checkpoints, -1);
+	}
+	if (task->checkpoint_from) {
+		span.until = task->checkpoint_from;
+		checkpointed = now - span.until;
+		task->checkpoint_from = 0;
+	}
+	total = now - from;
+	if (total < HANDLE_WAITED || is_kernel_thread(current))
+		return 0;
+	span.cgroup = cgroup_of(current);
+	span.operation = task->sync_from ? task->operation : HANDLE;
+	if (task->sync_from) {
+		task->handle_ns += total;
+		task->commit_from = 0;
+	} else {
+		count_call(span.dev, span.cgroup, HANDLE, total);
+	}
+	sum = checkpointed + add_commits(&span);
+	add_rest(&span, 0, checkpointed, 0, total > sum ? total - sum : 0);
+	return 0;
+}
+
+#endif

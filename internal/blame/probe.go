@@ -1,0 +1,213 @@
+package blame
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+// Probe is the kernel side.
+type Probe struct {
+	maps    programsMaps
+	links   []link.Link
+	missing []string
+	stop    chan struct{}
+	stopped sync.WaitGroup
+	mu      sync.Mutex
+	pending Events
+	lost    uint64
+	err     error
+}
+
+// drainInterval limits the memory of the kernel side: with 32,768 entries there
+// is space for 100 cgroups in each of 300 commits a second.
+const drainInterval = time.Second
+
+const batchEntries = 4096
+
+// required are the tracepoints without which no wait can be measured. Without
+// another one, its phase is in a neighbouring one.
+var required = []string{"ext4_sync_file_enter", "ext4_sync_file_exit", "jbd2_start_commit", "jbd2_end_commit"}
+
+// Open loads the programs into the kernel and attaches them. It needs root and a
+// kernel with BTF, 5.15 or newer; errors about the host wrap
+// journal.ErrUnsupported. It changes nothing on the host.
+func Open() (*Probe, error) {
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("%w: attaching BPF programs needs root", journal.ErrUnsupported)
+	}
+	spec, err := loadPrograms()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
+	}
+	p := &Probe{stop: make(chan struct{})}
+	if err := p.load(spec); err != nil {
+		return nil, errors.Join(err, p.detach())
+	}
+	// The kernel's type information was needed only for loading.
+	debug.FreeOSMemory()
+	p.stopped.Add(1)
+	go p.drainRegularly()
+	return p, nil
+}
+
+func (p *Probe) load(spec *ebpf.CollectionSpec) error {
+	cache := btf.NewCache()
+	missing, err := journal.DropUnattachable(spec, cache)
+	if err != nil {
+		return err
+	}
+	for _, tracepoint := range missing {
+		if slices.Contains(required, tracepoint) {
+			return fmt.Errorf("%w: the kernel has no tracepoint %s; is any ext4 mounted, and does it have BTF?",
+				journal.ErrUnsupported, tracepoint)
+		}
+	}
+	p.missing = missing
+	for name, number := range map[string]int64{
+		"sys_fsync": unix.SYS_FSYNC, "sys_fdatasync": unix.SYS_FDATASYNC, "sys_msync": unix.SYS_MSYNC,
+	} {
+		if err := spec.Variables[name].Set(number); err != nil {
+			return fmt.Errorf("cannot set %s in the BPF programs: %w", name, err)
+		}
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
+	if err != nil {
+		return fmt.Errorf("%w: cannot load the BPF programs that measure waits: %w", journal.ErrUnsupported, err)
+	}
+	defer collection.Close()
+	if err := collection.Assign(&p.maps); err != nil {
+		return fmt.Errorf("cannot use the BPF maps: %w", err)
+	}
+	for name, program := range collection.Programs {
+		l, err := link.AttachTracing(link.TracingOptions{Program: program})
+		if err != nil {
+			return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w",
+				journal.ErrUnsupported, name, spec.Programs[name].AttachTo, err)
+		}
+		p.links = append(p.links, l)
+	}
+	return nil
+}
+
+// Missing lists the tracepoints that this kernel does not have.
+func (p *Probe) Missing() []string { return slices.Clone(p.missing) }
+
+// Collect returns the events since the last call. The commits that calls waited
+// for are in journal.Probe.Collect, called afterwards.
+func (p *Probe) Collect() (Events, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drain()
+	if p.err != nil {
+		return Events{}, p.err
+	}
+	var counts []uint64
+	if err := p.maps.Lost.Lookup(uint32(0), &counts); err != nil {
+		return Events{}, fmt.Errorf("cannot read the count of lost waits: %w", err)
+	}
+	var lost uint64
+	for _, count := range counts {
+		lost += count
+	}
+	events := p.pending
+	events.Lost, p.lost = lost-p.lost, lost
+	p.pending = Events{}
+	return events, nil
+}
+
+func (p *Probe) drainRegularly() {
+	defer p.stopped.Done()
+	ticker := time.NewTicker(drainInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-ticker.C:
+			p.mu.Lock()
+			p.drain()
+			p.mu.Unlock()
+		}
+	}
+}
+
+// drain moves the sums out of the kernel. It stores the first error for Collect.
+func (p *Probe) drain() {
+	if p.err != nil {
+		return
+	}
+	if p.pending.Calls == nil {
+		p.pending.Calls = make(map[Call]Histogram)
+	}
+	p.err = errors.Join(
+		take(p.maps.Buckets, func(key programsBucketKey, calls uint64) {
+			call := Call{Dev: key.Dev, Cgroup: key.Cgroup, Operation: Operation(key.Operation)}
+			if p.pending.Calls[call] == nil {
+				p.pending.Calls[call] = make(Histogram)
+			}
+			p.pending.Calls[call][Bucket(key.Bucket)] += calls
+		}),
+		take(p.maps.Waits, func(key programsWaitKey, wait programsWait) {
+			p.pending.Waits = append(p.pending.Waits, Wait{
+				Call: Call{Dev: key.Dev, Cgroup: key.Cgroup, Operation: Operation(key.Operation)},
+				Tid:  key.Tid, Nanoseconds: wait.Ns,
+			})
+		}),
+		take(p.maps.Held, func(key programsHeldKey, ns uint64) {
+			p.pending.Held = append(p.pending.Held, Held{Dev: key.Dev, Tid: key.Tid, Cgroup: key.Cgroup, Ino: key.Ino, Nanoseconds: ns})
+		}),
+		take(p.maps.Ordered, func(key programsOrderedKey, sums programsOrdered) {
+			p.pending.Ordered = append(p.pending.Ordered, Ordered{Dev: key.Dev, Tid: key.Tid, Ino: key.Ino, Bytes: sums.Bytes, Waits: sums.Waits})
+		}),
+	)
+}
+
+// take removes all entries of a map.
+func take[K, V any](m *ebpf.Map, visit func(K, V)) error {
+	keys, values := make([]K, batchEntries), make([]V, batchEntries)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookupAndDelete(&cursor, keys, values, nil)
+		for i := range n {
+			visit(keys[i], values[i])
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read the waits from the kernel's map: %w", err)
+		}
+	}
+}
+
+// Close detaches everything; the kernel frees the programs and maps.
+func (p *Probe) Close() error {
+	select {
+	case <-p.stop:
+		return nil
+	default:
+		close(p.stop)
+	}
+	p.stopped.Wait()
+	return p.detach()
+}
+
+func (p *Probe) detach() error {
+	var errs []error
+	for _, l := range p.links {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(append(errs, p.maps.Close())...)
+}

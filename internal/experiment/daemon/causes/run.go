@@ -1,0 +1,244 @@
+package causes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blame"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+// Part is what blame says of the waiter's time.
+type Part struct {
+	Cause   string  `json:"cause"`
+	Culprit string  `json:"culprit"`
+	Seconds float64 `json:"seconds"`
+}
+
+// Round is one repetition of a case.
+type Round struct {
+	// Calls and MeasuredSeconds are the waiter's own figures.
+	Calls           int     `json:"calls"`
+	MeasuredSeconds float64 `json:"measured_seconds"`
+	// BlamedCalls and BlamedSeconds are those of blame, the sum of all phases.
+	BlamedCalls   uint64  `json:"blamed_calls"`
+	BlamedSeconds float64 `json:"blamed_seconds"`
+	Parts         []Part  `json:"parts"`
+}
+
+// Outcome is a case with its rounds.
+type Outcome struct {
+	Name    string   `json:"name"`
+	Rounds  []Round  `json:"rounds"`
+	Lost    uint64   `json:"lost"`
+	Case    Case     `json:"-"`
+	Missing []string `json:"missing_tracepoints"`
+}
+
+// Run measures a case.
+func Run(ctx context.Context, l fixture.Lab, c Case, rounds int) (outcome Outcome, err error) {
+	outcome = Outcome{Name: c.Name, Case: c}
+	fs, err := fixture.MakeFileSystem(ctx, l.Tree, c.Fixture)
+	if err != nil {
+		return outcome, err
+	}
+	defer func() { err = errors.Join(err, fs.Close()) }()
+	s := stage{fs: fs, c: c}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(); err != nil {
+		return outcome, err
+	}
+	outcome.Missing = s.probe.Missing()
+	for n := range rounds {
+		l.Announce("causes", fmt.Sprintf("%s: round %d of %d", c.Name, n+1, rounds), nil)
+		round, lost, err := s.round(ctx)
+		if err != nil {
+			return outcome, fmt.Errorf("%s: %w", c.Name, err)
+		}
+		outcome.Lost += lost
+		outcome.Rounds = append(outcome.Rounds, round)
+	}
+	return outcome, nil
+}
+
+// stage is what a case needs.
+type stage struct {
+	fs                *fixture.FileSystem
+	c                 Case
+	waiter, neighbour *actor
+	names             map[uint64]string // of cgroups
+	waiterID          uint64
+	probe             *blame.Probe
+	journal           *journal.Probe
+	ledger            blame.Ledger
+}
+
+func (s *stage) open() (err error) {
+	s.names = map[uint64]string{blame.Nobody: Nobody}
+	start := func(name string) (*actor, uint64, error) {
+		path, err := s.fs.Group.Add(name, s.fs.Disk.Device, 0)
+		if err != nil {
+			return nil, 0, err
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(s.fs.Group.Directory(path), &st); err != nil {
+			return nil, 0, err
+		}
+		s.names[st.Ino] = name
+		a, err := startActor(s.fs.Group.Directory(path))
+		return a, st.Ino, err
+	}
+	if s.waiter, s.waiterID, err = start(Waiter); err != nil {
+		return err
+	}
+	if s.neighbour, _, err = start(Neighbour); err != nil {
+		return err
+	}
+	if s.journal, err = journal.Open(); err != nil {
+		return err
+	}
+	s.probe, err = blame.Open()
+	return err
+}
+
+func (s *stage) close() error {
+	var errs []error
+	for _, a := range []*actor{s.waiter, s.neighbour} {
+		if a != nil {
+			errs = append(errs, a.stop())
+		}
+	}
+	if s.probe != nil {
+		errs = append(errs, s.probe.Close())
+	}
+	if s.journal != nil {
+		errs = append(errs, s.journal.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// collect returns the waits since the last call.
+func (s *stage) collect() ([]blame.Waiter, uint64, error) {
+	events, err := s.probe.Collect()
+	if err != nil {
+		return nil, 0, err
+	}
+	commits, err := s.journal.Collect()
+	if err != nil {
+		return nil, 0, err
+	}
+	owner := func(dev uint32, ino uint64) (uint64, bool) {
+		cgroup, ok, _ := s.journal.Owner(dev, ino) // an error is an unknown owner
+		return cgroup, ok
+	}
+	return s.ledger.Divide(events, commits.Commits, owner), events.Lost, nil
+}
+
+// prepare makes what a round needs, without delays.
+func (s *stage) prepare(ctx context.Context) error {
+	if s.c.Neighbour == Truncate {
+		if _, err := s.neighbour.do(order{Do: Fragment, Path: s.fs.Path("fragments"), Count: extents}); err != nil {
+			return err
+		}
+		if err := s.fs.Remount(ctx); err != nil { // so that the extent tree must be read
+			return err
+		}
+	}
+	if _, err := s.waiter.do(order{Do: AppendFsync, Path: s.fs.Path("waiter"), Count: 1}); err != nil {
+		return err
+	}
+	if s.c.Waiter == Mkdir {
+		if _, err := s.waiter.do(order{Do: Mkdir, Path: s.fs.Path("waiters"), Count: 1}); err != nil {
+			return err
+		}
+	}
+	return fixture.WriteOut(s.fs.Directory)
+}
+
+func (s *stage) round(ctx context.Context) (round Round, lost uint64, err error) {
+	if err := s.fs.Disk.SetInstant(true); err != nil {
+		return round, 0, err
+	}
+	if err := s.prepare(ctx); err != nil {
+		return round, 0, err
+	}
+	if _, _, err := s.collect(); err != nil {
+		return round, 0, err
+	}
+	if err := s.fs.Disk.SetInstant(false); err != nil {
+		return round, 0, err
+	}
+	wait := func() ([]float64, error) { return nil, nil }
+	if s.c.Neighbour != "" {
+		o := order{Do: s.c.Neighbour, Path: s.fs.Path("data"), Bytes: dataBytes}
+		switch s.c.Neighbour {
+		case Truncate:
+			o.Path = s.fs.Path("fragments")
+		case Mkdir:
+			o.Path, o.Count = s.fs.Path("neighbour"), neighbourMkdirs
+		}
+		if wait, err = s.neighbour.begin(o); err != nil {
+			return round, 0, err
+		}
+		if err := fixture.Sleep(ctx, time.Duration(s.c.Delay*float64(time.Second))); err != nil {
+			return round, 0, err
+		}
+	}
+	o := order{Do: s.c.Waiter, Path: s.fs.Path("waiter"), Count: s.c.Calls}
+	if s.c.Waiter == Mkdir {
+		o.Path, o.PauseSeconds = s.fs.Path("waiters"), 0.001
+	}
+	seconds, err := s.waiter.do(o)
+	if err != nil {
+		return round, 0, err
+	}
+	if err := s.fs.Disk.SetInstant(true); err != nil {
+		return round, 0, err
+	}
+	if _, err := wait(); err != nil {
+		return round, 0, err
+	}
+	waiters, lost, err := s.collect()
+	round.Calls = len(seconds)
+	for _, t := range seconds {
+		round.MeasuredSeconds += t
+	}
+	for _, w := range waiters {
+		if w.Cgroup != s.waiterID || w.Operation != s.c.Operation || w.Dev != s.fs.Disk.Device.Dev.Kernel() {
+			continue
+		}
+		round.BlamedCalls = w.Calls.Calls()
+		round.BlamedSeconds = float64(w.Total()) / 1e9
+		for _, culprit := range w.Culprits {
+			name, known := s.names[culprit.Cgroup]
+			if !known {
+				name = Others
+			}
+			round.Parts = append(round.Parts, Part{Cause: culprit.Cause.String(), Culprit: name, Seconds: float64(culprit.Nanoseconds) / 1e9})
+		}
+	}
+	return round, lost, err
+}
+
+// neighbourMkdirs fill the log of the case with a full journal several times.
+const neighbourMkdirs = 6000
+
+// Share is the part of the blamed time, 0 to 1, that is the case's cause and
+// culprit's.
+func (r Round) Share(cause blame.Phase, culprit string) float64 {
+	var sum float64
+	for _, p := range r.Parts {
+		if p.Cause == cause.String() && p.Culprit == culprit {
+			sum += p.Seconds
+		}
+	}
+	if r.BlamedSeconds == 0 {
+		return 0
+	}
+	return sum / r.BlamedSeconds
+}
