@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/experiment/daemon/causes"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/internal/interrupt"
 	"github.com/daybook-project/daybook/internal/workload"
@@ -26,6 +27,7 @@ func main() {
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
 	scenario.RunIfAsked()
+	causes.RunIfAsked()
 	ctx, stop := interrupt.Context(context.Background())
 	err := newRootCommand().ExecuteContext(ctx)
 	stop()
@@ -45,6 +47,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newAttributionCommand(), newExt4NVJCommand(), newGuestsCommand(), newGuestLVMCommand(), newGuestVolumesCommand(), newNVJournalCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newUpdatesCommand(), newVolumesCommand())
+	root.AddCommand(newAttributionCommand(), newBlameCommand(), newExt4NVJCommand(), newGuestsCommand(), newGuestLVMCommand(), newGuestVolumesCommand(), newNVJournalCommand(), newOverheadCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newUpdatesCommand(), newVolumesCommand())
 	return root
 }

@@ -62,7 +62,7 @@ func newRootCommand() *cobra.Command {
 		newAdoptCommand(), newAgentCommand(),
 		newDiskCommand(),
 		newServeCommand(),
-		newTopCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
+		newTopCommand(), newBlameCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
 	)
 	return root
 }

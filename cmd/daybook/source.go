@@ -39,6 +39,8 @@ type sourceOptions struct {
 	Promises func(device string) (meter.Promises, bool)
 	// Naming names containers; nil means by the state files of runtimes.
 	Naming meter.Naming
+	// Waits also measures who waits for the journal.
+	Waits bool
 	// Log gets the messages; nil means standard error.
 	Log *slog.Logger
 }
@@ -76,6 +78,7 @@ func openSource(ctx context.Context, o sourceOptions) (account.Source, error) {
 	options := meter.Options{
 		Devices: o.Devices, Interval: o.Interval, Log: o.Log,
 		Naming: o.Naming, Ideal: o.Ideal, Promises: o.Promises,
+		Waits: o.Waits,
 	}
 	source := liveSource{}
 	var recorded *recordedPromises

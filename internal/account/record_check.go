@@ -30,6 +30,7 @@ func (s Sample) check() error {
 	}
 	for _, f := range []bounded{
 		{"owners_forgotten", s.OwnersForgotten, maxCount}, {"cgroups_skipped", s.CgroupsSkipped, maxCount},
+		{"waits_lost", s.WaitsLost, maxCount},
 	} {
 		if err := f.check(); err != nil {
 			return err
@@ -46,6 +47,11 @@ func (s Sample) check() error {
 		seen[d.Device] = true
 		if err := d.check(); err != nil {
 			return fmt.Errorf("device %q: %w", d.Device, err)
+		}
+	}
+	for _, w := range s.Waiters {
+		if err := w.check(); err != nil {
+			return fmt.Errorf("waiter %q: %w", w.Cgroup, err)
 		}
 	}
 	return nil

@@ -32,6 +32,13 @@ func testSample(second int) Sample {
 					JournalBytes: 250, MetadataBytes: 50, UnchargedBytes: 30, MemoryJournalBytes: 640, MemoryJournalHandles: 5},
 			},
 		}},
+		Waiters: []Waiter{{
+			Cgroup: "/ca", Name: "a", Device: "loop0", Operation: "fsync", Calls: 3, WaitSeconds: 1.5, P50Seconds: 0.5, P99Seconds: 0.6,
+			Phases:    map[string]float64{"lock": 1.25, "flush": 0.25},
+			Culprits:  []Culprit{{Cgroup: "/cb", Name: "b", Seconds: 1.25, Cause: "lock"}, {Seconds: 0.25, Cause: "flush"}},
+			Histogram: []WaitBucket{{UpperSeconds: 0.5, Calls: 2}, {UpperSeconds: 0.625, Calls: 1}},
+		}},
+		WaitsLost: 2,
 	}
 }
 
@@ -315,6 +322,22 @@ func TestRecorderRefusesWhatTheReaderWould(t *testing.T) {
 	bad.Devices[0].Containers[0].JournalBytes = math.MaxUint64
 	if err := r.Record(bad); err == nil {
 		t.Error("2^64-1 bytes were recorded")
+	}
+	for what, spoil := range map[string]func(*Waiter){
+		"a wait below 0":          func(w *Waiter) { w.WaitSeconds = -1 },
+		"a phase that is none":    func(w *Waiter) { w.Phases["lunch"] = 1 },
+		"a phase of no number":    func(w *Waiter) { w.Phases["lock"] = math.NaN() },
+		"a culprit without bound": func(w *Waiter) { w.Culprits[0].Seconds = math.Inf(1) },
+		"2^64-1 calls":            func(w *Waiter) { w.Calls = math.MaxUint64 },
+		"2^64-1 in a bucket":      func(w *Waiter) { w.Histogram[0].Calls = math.MaxUint64 },
+		"too many buckets":        func(w *Waiter) { w.Histogram = make([]WaitBucket, maxWaitBuckets+1) },
+		"a long name":             func(w *Waiter) { w.Culprits[0].Name = strings.Repeat("x", maxNameBytes+1) },
+	} {
+		bad = testSample(0)
+		spoil(&bad.Waiters[0])
+		if err := r.Record(bad); err == nil {
+			t.Errorf("%s was recorded", what)
+		}
 	}
 	if got := readFile(t, path); len(got) != 0 {
 		t.Errorf("the recording has %d samples", len(got))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -73,6 +74,10 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 			return fmt.Errorf("%w: the kernel has no tracepoint %s; is any ext4 mounted, and does it have BTF?",
 				journal.ErrUnsupported, tracepoint)
 		}
+	}
+	if slices.Contains(missing, "ext4_journal_start") != slices.Contains(missing, "ext4_journal_start_sb") {
+		// Since 6.3 the kernel has two tracepoints in place of one.
+		missing = slices.DeleteFunc(missing, func(m string) bool { return strings.HasPrefix(m, "ext4_journal_start") })
 	}
 	p.missing = missing
 	for name, number := range map[string]int64{

@@ -37,7 +37,10 @@ type Options struct {
 	// is false if the disk is not controlled. It takes precedence over Ideal in
 	// target shares. nil means that no disk is controlled.
 	Promises func(device string) (promises Promises, ok bool)
-	Log      *slog.Logger
+	// Waits also measures who waits for the journal, and for whom (package
+	// blame).
+	Waits bool
+	Log   *slog.Logger
 }
 
 // Promises are the ideal weights on a disk whose weights in force are corrected
@@ -60,6 +63,7 @@ const MinInterval = 500 * time.Millisecond
 type Meter struct {
 	options Options
 	probe   *journal.Probe
+	waits   *waits // nil: not measured
 	units   *units
 	book    *Book
 	// only are the disks of Options.Devices that still exist.
@@ -153,7 +157,14 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 	if m.options.Estimator == nil {
 		m.options.Estimator = journal.Handles{BlockBytes: func(dev uint32) uint64 { return m.sizes[dev] }}
 	}
-	if err := m.begin(ctx); err != nil {
+	err = nil
+	if o.Waits {
+		err = m.openWaits()
+	}
+	if err == nil {
+		err = m.begin(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	return m, nil
@@ -164,6 +175,9 @@ func (m *Meter) begin(ctx context.Context) error {
 		return err
 	}
 	if err := m.units.refresh(ctx); err != nil {
+		return err
+	}
+	if err := m.waits.collect(); err != nil {
 		return err
 	}
 	if _, err := m.probe.Collect(); err != nil {
@@ -180,6 +194,7 @@ func (m *Meter) Close() error {
 	for _, d := range m.disks {
 		errs = append(errs, d.reader.Close())
 	}
+	errs = append(errs, m.waits.close())
 	if m.probe != nil {
 		errs = append(errs, m.probe.Close())
 	}
@@ -223,6 +238,9 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	if err := m.units.refresh(ctx); err != nil {
 		return account.Sample{}, err
 	}
+	if err := m.waits.collect(); err != nil {
+		return account.Sample{}, err
+	}
 	events, err := m.probe.Collect()
 	if err != nil {
 		return account.Sample{}, err
@@ -258,6 +276,9 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		OwnersForgotten: events.OwnersForgotten,
 		CgroupsSkipped:  m.skipped(),
 		Devices:         m.book.Account(readings),
+	}
+	if sample.Waiters, sample.WaitsLost, err = m.waiters(ctx, events.Commits); err != nil {
+		return account.Sample{}, err
 	}
 	m.last = now
 	m.renamed = m.units.rename(now, m.renamed)

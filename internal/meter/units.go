@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blame"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/journal"
 )
@@ -78,6 +79,18 @@ func (u *units) meet(ctx context.Context, events journal.Events) error {
 	for _, c := range events.Calls {
 		if u.byID[c.Cgroup] == nil {
 			return u.list(ctx, true)
+		}
+	}
+	return nil
+}
+
+// meetWaiters does the same for those who wait and whom they wait for.
+func (u *units) meetWaiters(ctx context.Context, waiters []blame.Waiter) error {
+	for _, w := range waiters {
+		for _, c := range append([]blame.Culprit{{Cgroup: w.Cgroup}}, w.Culprits...) {
+			if c.Cgroup != blame.Nobody && u.byID[c.Cgroup] == nil {
+				return u.list(ctx, true)
+			}
 		}
 	}
 	return nil
@@ -167,6 +180,14 @@ func (u *units) of(id uint64) string {
 		return account.RootCgroup
 	}
 	return EndedCgroups
+}
+
+// nameOf is the name of an accounted path.
+func (u *units) nameOf(path string) string {
+	if who, ok := u.byPath[path]; ok {
+		return who.name
+	}
+	return path
 }
 
 // alive visits the existing containers and cgroups by path; one with child

@@ -144,7 +144,11 @@ int BPF_PROG(data_submitted, struct inode *inode)
 	return 0;
 }
 
-/* The commit waits for a page of an inode that others submitted. */
+/*
+ * The commit waits for a page of an inode that others submitted. It has written
+ * the log before, but could not have ended sooner: data that is still on its way
+ * then delays it from the beginning of the log on.
+ */
 SEC("tp_btf/folio_wait_writeback")
 int BPF_PROG(data_awaited, struct folio *folio, struct address_space *mapping)
 {
@@ -165,7 +169,7 @@ int BPF_PROG(data_awaited, struct folio *folio, struct address_space *mapping)
 		return 0;
 	commit = last_commit(journal);
 	if (!commit->data_from)
-		commit->data_from = bpf_ktime_get_ns();
+		commit->data_from = commit->logging ? commit->logging : bpf_ktime_get_ns();
 	commit->data_until = 0;
 	task->page_next = 1;
 	task->in_data = 1;

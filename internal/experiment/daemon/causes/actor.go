@@ -28,7 +28,7 @@ const (
 	AppendMsync = "map+msync"
 	// WriteSync measures writes of 4 KiB to a file with O_SYNC.
 	WriteSync = "write O_SYNC"
-	// Data writes a new file of Bytes and syncs it.
+	// Data writes a new file of Bytes and starts its writeback.
 	Data = "data"
 	// Mkdir makes directories.
 	Mkdir = "mkdir"

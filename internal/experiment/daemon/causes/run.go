@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blame"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
@@ -28,7 +31,10 @@ type Round struct {
 	// BlamedCalls and BlamedSeconds are those of blame, the sum of all phases.
 	BlamedCalls   uint64  `json:"blamed_calls"`
 	BlamedSeconds float64 `json:"blamed_seconds"`
-	Parts         []Part  `json:"parts"`
+	// MeasuredMedian and BlamedMedian are those of a call.
+	MeasuredMedian float64 `json:"measured_median_seconds"`
+	BlamedMedian   float64 `json:"blamed_median_seconds"`
+	Parts          []Part  `json:"parts"`
 }
 
 // Outcome is a case with its rounds.
@@ -48,6 +54,11 @@ func Run(ctx context.Context, l fixture.Lab, c Case, rounds int) (outcome Outcom
 		return outcome, err
 	}
 	defer func() { err = errors.Join(err, fs.Close()) }()
+	restore, err := withoutThrottling(fs.Disk.Device.Name)
+	if err != nil {
+		return outcome, err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
 	s := stage{fs: fs, c: c}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.open(); err != nil {
@@ -64,6 +75,21 @@ func Run(ctx context.Context, l fixture.Lab, c Case, rounds int) (outcome Outcom
 		outcome.Rounds = append(outcome.Rounds, round)
 	}
 	return outcome, nil
+}
+
+// withoutThrottling switches off the kernel's throttling of writeback on a disk.
+// It holds back the log's writes while much of the neighbour's data is on its way,
+// so that the commit waits in another phase.
+func withoutThrottling(disk string) (restore func() error, err error) {
+	file := "/sys/block/" + disk + "/queue/wbt_lat_usec"
+	before, err := os.ReadFile(file)
+	if err != nil || strings.TrimSpace(string(before)) == "" {
+		return func() error { return nil }, nil // this disk has none
+	}
+	if err := os.WriteFile(file, []byte("0"), 0); err != nil {
+		return nil, fmt.Errorf("cannot switch off the throttling of writeback: %w", err)
+	}
+	return func() error { return os.WriteFile(file, before, 0) }, nil
 }
 
 // stage is what a case needs.
@@ -173,9 +199,9 @@ func (s *stage) round(ctx context.Context) (round Round, lost uint64, err error)
 	if err := s.fs.Disk.SetInstant(false); err != nil {
 		return round, 0, err
 	}
-	wait := func() ([]float64, error) { return nil, nil }
+	wait := nothingElse
 	if s.c.Neighbour != "" {
-		o := order{Do: s.c.Neighbour, Path: s.fs.Path("data"), Bytes: dataBytes}
+		o := order{Do: s.c.Neighbour, Path: s.fs.Path("data"), Bytes: s.c.Bytes}
 		switch s.c.Neighbour {
 		case Truncate:
 			o.Path = s.fs.Path("fragments")
@@ -185,7 +211,13 @@ func (s *stage) round(ctx context.Context) (round Round, lost uint64, err error)
 		if wait, err = s.neighbour.begin(o); err != nil {
 			return round, 0, err
 		}
-		if err := fixture.Sleep(ctx, time.Duration(s.c.Delay*float64(time.Second))); err != nil {
+		if s.c.Delay > 0 {
+			err = fixture.Sleep(ctx, time.Duration(s.c.Delay*float64(time.Second)))
+		} else {
+			_, err = wait()
+			wait = nothingElse
+		}
+		if err != nil {
 			return round, 0, err
 		}
 	}
@@ -204,16 +236,23 @@ func (s *stage) round(ctx context.Context) (round Round, lost uint64, err error)
 		return round, 0, err
 	}
 	waiters, lost, err := s.collect()
-	round.Calls = len(seconds)
+	return s.compare(waiters, s.c.Operation, seconds), lost, err
+}
+
+// compare puts what blame says of the waiter's calls beside the times of the
+// caller.
+func (s *stage) compare(waiters []blame.Waiter, operation blame.Operation, seconds []float64) Round {
+	round := Round{Calls: len(seconds), MeasuredMedian: statistics.Median(seconds)}
 	for _, t := range seconds {
 		round.MeasuredSeconds += t
 	}
 	for _, w := range waiters {
-		if w.Cgroup != s.waiterID || w.Operation != s.c.Operation || w.Dev != s.fs.Disk.Device.Dev.Kernel() {
+		if w.Cgroup != s.waiterID || w.Operation != operation || w.Dev != s.fs.Disk.Device.Dev.Kernel() {
 			continue
 		}
 		round.BlamedCalls = w.Calls.Calls()
 		round.BlamedSeconds = float64(w.Total()) / 1e9
+		round.BlamedMedian = w.Calls.Quantile(0.5)
 		for _, culprit := range w.Culprits {
 			name, known := s.names[culprit.Cgroup]
 			if !known {
@@ -222,11 +261,63 @@ func (s *stage) round(ctx context.Context) (round Round, lost uint64, err error)
 			round.Parts = append(round.Parts, Part{Cause: culprit.Cause.String(), Culprit: name, Seconds: float64(culprit.Nanoseconds) / 1e9})
 		}
 	}
-	return round, lost, err
+	return round
 }
 
+// operations are those that a caller can measure, each with what a waiter does.
+var operations = []struct {
+	do        string
+	operation blame.Operation
+}{
+	{AppendFsync, blame.Fsync},
+	{AppendFdatasync, blame.Fdatasync},
+	{AppendMsync, blame.Msync},
+	{WriteSync, blame.Write},
+}
+
+// RunOperations measures each kind of synchronous call, without a neighbour.
+func RunOperations(ctx context.Context, l fixture.Lab, o fixture.Options, calls int) (rounds map[blame.Operation]Round, err error) {
+	fs, err := fixture.MakeFileSystem(ctx, l.Tree, o)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, fs.Close()) }()
+	s := stage{fs: fs}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	if err := fs.Disk.SetInstant(false); err != nil {
+		return nil, err
+	}
+	rounds = make(map[blame.Operation]Round)
+	for _, op := range operations {
+		if err := fixture.WriteOut(fs.Directory); err != nil {
+			return nil, err
+		}
+		if _, _, err := s.collect(); err != nil {
+			return nil, err
+		}
+		seconds, err := s.waiter.do(order{Do: op.do, Path: fs.Path(op.operation.String()), Count: calls})
+		if err != nil {
+			return nil, err
+		}
+		waiters, lost, err := s.collect()
+		if err != nil {
+			return nil, err
+		}
+		if lost > 0 {
+			return nil, fmt.Errorf("%d waits were lost", lost)
+		}
+		rounds[op.operation] = s.compare(waiters, op.operation, seconds)
+	}
+	return rounds, nil
+}
+
+func nothingElse() ([]float64, error) { return nil, nil }
+
 // neighbourMkdirs fill the log of the case with a full journal several times.
-const neighbourMkdirs = 6000
+const neighbourMkdirs = 4000
 
 // Share is the part of the blamed time, 0 to 1, that is the case's cause and
 // culprit's.

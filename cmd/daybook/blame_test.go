@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// The command on a real file system: a container that syncs is shown with its
+// calls, by name and by path, and not where another is asked for.
+func TestBlameShowsWhoSyncs(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	tree, err := cgroup.Find()
+	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
+	at := "/daybook-blame-" + strconv.Itoa(os.Getpid())
+	if err := tree.Make(at); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.Remove(at); err != nil {
+			t.Error(err)
+		}
+	})
+	syncs := exec.Command("sh", "-c", `while :; do echo x >> "$0/file"; sync -d "$0/file"; done`, fs.Dir)
+	syncs.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	if err := syncs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = unix.Kill(-syncs.Process.Pid, unix.SIGKILL)
+		_ = syncs.Wait()
+	})
+	if err := tree.Move(syncs.Process.Pid, at); err != nil {
+		t.Fatal(err)
+	}
+	out, err := execute(t, "blame", "--interval", "2s", "--device", fs.Disk.Name, "--container", at, "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got blameOutput
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	var syncing *account.Waiter
+	for i, w := range got.Waiters {
+		if w.Cgroup != at {
+			t.Errorf("shows %s, which is not asked for", w.Cgroup)
+		}
+		if w.Operation == "fdatasync" {
+			syncing = &got.Waiters[i]
+		}
+	}
+	if syncing == nil || syncing.Calls == 0 || syncing.Device != fs.Disk.Name || syncing.P99Seconds <= 0 || syncing.P99Seconds > 2 {
+		t.Fatalf("got %s", out)
+	}
+	var phases, culprits float64
+	for _, seconds := range syncing.Phases {
+		phases += seconds
+	}
+	for _, c := range syncing.Culprits {
+		culprits += c.Seconds
+	}
+	if !isNear(phases, syncing.WaitSeconds) || !isNear(culprits, syncing.WaitSeconds) {
+		t.Errorf("%g s, but the phases have %g s and the culprits %g s", syncing.WaitSeconds, phases, culprits)
+	}
+
+	text, err := execute(t, "blame", "--interval", "1s", "--device", fs.Disk.Name)
+	if err != nil || !strings.Contains(text, at+" waited ") || !strings.Contains(text, " in fdatasync on "+fs.Disk.Name) {
+		t.Errorf("%v: %s", err, text)
+	}
+	if text, err = execute(t, "blame", "--interval", "1s", "--device", fs.Disk.Name, "--container", "other-*"); err != nil || !strings.HasPrefix(text, "nobody waited") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func isNear(a, b float64) bool { return a-b < 1e-6 && b-a < 1e-6 }
+
+func TestBlameRefusesWrongFlags(t *testing.T) {
+	for _, words := range [][]string{
+		{"--interval", "1ms"}, {"--container", "[a"}, {"--limit", "-1"}, {"--device", "no-such-disk"}, {"extra"},
+	} {
+		_, err := execute(t, append([]string{"blame"}, words...)...)
+		var usage usageError
+		if !errors.As(err, &usage) && os.Geteuid() == 0 {
+			t.Errorf("%q: %v; want a usage error", words, err)
+		}
+	}
+}

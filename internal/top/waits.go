@@ -1,0 +1,97 @@
+package top
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// maxCauses is how many causes of a waiter are listed one by one.
+const maxCauses = 5
+
+// WriteWaits writes who waited for the journal and for whom, as plain text: at
+// most limit waiters, the longest first; 0 means all. Width limits the lines in
+// cells; 0 means no limit.
+func WriteWaits(w io.Writer, sample account.Sample, limit, width int) error {
+	out := bufio.NewWriter(w)
+	for _, line := range WaitLines(sample, limit) {
+		if line = Safe(line); width > 0 {
+			line = cut(line, width)
+		}
+		fmt.Fprintln(out, line)
+	}
+	return out.Flush()
+}
+
+// WaitLines is the text of WriteWaits, with the names as their owners chose them.
+func WaitLines(sample account.Sample, limit int) []string {
+	var lines []string
+	if len(sample.Waiters) == 0 {
+		lines = append(lines, fmt.Sprintf("nobody waited for a journal in the last %.3g s", sample.IntervalSeconds))
+	}
+	for i, waiter := range sample.Waiters {
+		if limit > 0 && i == limit {
+			lines = append(lines, fmt.Sprintf("%d more waited less", len(sample.Waiters)-limit))
+			break
+		}
+		lines = append(lines, waiterLines(waiter, sample.IntervalSeconds)...)
+	}
+	if sample.WaitsLost > 0 {
+		lines = append(lines, fmt.Sprintf("%d waits are missing: there was no space for them in the kernel", sample.WaitsLost))
+	}
+	return lines
+}
+
+func waiterLines(w account.Waiter, interval float64) []string {
+	call := w.Operation
+	switch call {
+	case "handle":
+		call = "the start of other calls"
+	case "write":
+		call = "synchronous writes"
+	}
+	lines := []string{fmt.Sprintf("%s waited %s of the last %.3g s in %s on %s: %d calls, p50 %s, p99 %s",
+		w.Name, duration(w.WaitSeconds), interval, call, w.Device, w.Calls, duration(w.P50Seconds), duration(w.P99Seconds))}
+	var others float64
+	for i, c := range w.Culprits {
+		if i >= maxCauses || c.Seconds < 0.005*w.WaitSeconds {
+			others += c.Seconds
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("  %6s  %s", percent(c.Seconds/w.WaitSeconds), causeText(w, c)))
+	}
+	if others >= 0.005*w.WaitSeconds {
+		lines = append(lines, fmt.Sprintf("  %6s  %s", percent(others/w.WaitSeconds), "smaller causes"))
+	}
+	return lines
+}
+
+// causeText says who caused a wait, and how.
+func causeText(w account.Waiter, c account.Culprit) string {
+	whose := c.Name + "'s "
+	switch {
+	case c.Cgroup == "":
+		whose = "unknown "
+	case c.Cgroup == w.Cgroup:
+		whose = "its own "
+	case c.Cgroup == account.RootCgroup:
+		whose = "the root cgroup's "
+	}
+	switch c.Cause {
+	case "lock":
+		return whose + "open handles, for which the commit waited"
+	case "ordered_data":
+		return whose + "ordered data, written before the commit"
+	case "log":
+		return whose + "metadata, written to the log"
+	case "checkpoint":
+		return whose + "metadata in a full log: checkpoint"
+	case "own_data":
+		return "its own data"
+	case "flush":
+		return "flush of the disk's cache, with the commit record"
+	}
+	return "no known phase"
+}
