@@ -28,7 +28,7 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// wantError fails the test if an error is not of a kind, or does not say what
+// wantError fails the test unless an error is of a kind, and its text contains what
 // it should.
 func wantError(t testing.TB, err, kind error, says string) {
 	t.Helper()
@@ -148,14 +148,14 @@ func TestMountPointsThatCannotBeAreRefusedAndNothingIsLeft(t *testing.T) {
 	if _, err := r.pool.Attach(t.Context(), other, AttachOptions{Target: r.target(other), Placement: PlaceNone}); !errors.Is(err, ErrBusy) {
 		t.Errorf("attached in a second way: %v", err)
 	}
-	r.attach(other, AttachOptions{}) // once more, as it is
+	r.attach(other, AttachOptions{}) // once more, unchanged
 	r.wantTidy()
 	r.wantKept(name)
 	r.clear()
 }
 
-// A mount point through a symbolic link is where the link leads, and a
-// directory that was there before stays.
+// A mount point through a symbolic link is resolved, and a directory that existed
+// before stays.
 func TestAMountPointThatWasThereStays(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -177,7 +177,7 @@ func TestAMountPointThatWasThereStays(t *testing.T) {
 
 func TestAFullPoolLosesNothingAndCanBeEmptied(t *testing.T) {
 	r := newHome(t)
-	// -m 0: no blocks are kept for root.
+	// -m 0: no blocks are reserved for root.
 	disk := r.newDisk(96<<20, 512, "", "-m", "0")
 	r.open(filepath.Join(disk.dir, "pool"))
 	kept, thin, spare := r.name("kept"), r.name("thin"), r.name("spare")
@@ -195,7 +195,7 @@ func TestAFullPoolLosesNothingAndCanBeEmptied(t *testing.T) {
 	r.wantTidy()
 
 	fillUp(t, filepath.Join(disk.dir, "ballast"))
-	// A thin volume finds out at its writes.
+	// A thin volume finds out when it writes.
 	file, err := os.Create(filepath.Join(r.target(thin), "more"))
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestAFullPoolLosesNothingAndCanBeEmptied(t *testing.T) {
 		t.Errorf("attached in a full pool: %v", err)
 	}
 	r.wantTidy()
-	// What is to make room works.
+	// The commands that make room work.
 	if err := r.pool.Detach(t.Context(), kept); err != nil {
 		t.Error(err)
 	}
@@ -234,8 +234,8 @@ func TestAFullPoolLosesNothingAndCanBeEmptied(t *testing.T) {
 	r.repair()
 	r.wantDetached(kept, thin)
 	r.wantKept(kept)
-	// The journal of the thin one was cut short: e2fsck has something to do,
-	// but what was synced is there.
+	// The journal of the thin volume was cut short: e2fsck has something to do, but
+	// what was synced is there.
 	r.attach(thin, AttachOptions{})
 	if err := checkContent(filepath.Join(r.target(thin), keptFile)); err != nil {
 		t.Error(err)
@@ -243,7 +243,7 @@ func TestAFullPoolLosesNothingAndCanBeEmptied(t *testing.T) {
 	r.clear()
 }
 
-// fillUp takes all that a file system has left.
+// fillUp takes all the space that a file system has left.
 func fillUp(t testing.TB, path string) {
 	t.Helper()
 	file, err := os.Create(path)
@@ -263,7 +263,7 @@ func fillUp(t testing.TB, path string) {
 	}
 }
 
-// Also a volume whose record can no longer say that it is detached.
+// This includes a volume whose record can no longer say that it is detached.
 func TestAVolumeCanBeDeletedWithoutRoomForItsRecord(t *testing.T) {
 	r := newHome(t)
 	disk := r.newDisk(64<<20, 512, "", "-m", "0")
@@ -303,7 +303,7 @@ func TestADetachedVolumeWithoutItsImageIsReportedAndCanBeDeleted(t *testing.T) {
 	r.wantDetached()
 }
 
-// As long as it is mounted, the data are there, and detaching would end them.
+// As long as it is mounted, the data exist. Detaching would lose them.
 func TestAnAttachedVolumeWithoutItsImageIsNotDetached(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -323,7 +323,7 @@ func TestAnAttachedVolumeWithoutItsImageIsNotDetached(t *testing.T) {
 	if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
 		t.Error(err)
 	}
-	// As the error says.
+	// As the error advises.
 	unix.Sync()
 	if output, err := exec.Command("cp", "--sparse=always", loop, r.pool.files.Image(name)).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
@@ -354,8 +354,8 @@ func TestAPoolInMemoryIsRefused(t *testing.T) {
 	wantError(t, err, ErrNotFound, "none")
 }
 
-// A pool that was moved to a disk with larger sectors has no direct I/O for
-// its volumes' smaller ones.
+// If a pool was moved to a disk with larger sectors, its volumes with smaller ones
+// have no direct I/O.
 func TestWithoutDirectIOAttachingIsRefusedUnlessTheCacheIsAllowed(t *testing.T) {
 	r := newHome(t)
 	small := r.newDisk(96<<20, 512, "")
@@ -378,7 +378,7 @@ func TestWithoutDirectIOAttachingIsRefusedUnlessTheCacheIsAllowed(t *testing.T) 
 	if err := checkContent(filepath.Join(r.target(name), keptFile)); err != nil {
 		t.Error(err)
 	}
-	// With blocks as large as the sectors it can.
+	// It works with blocks as large as the sectors.
 	if status := r.attach(can, AttachOptions{}); !status.DirectIO {
 		t.Error("no direct I/O")
 	}
@@ -421,8 +421,8 @@ func TestOnlyOneKeeperOfAPool(t *testing.T) {
 	}
 }
 
-// The keeper sees a change of the record at once, also within the kernel's
-// clock tick, and the thread of a mount that was made anew.
+// The keeper notices a change of the record at once, also within the kernel's clock
+// tick, and the thread of a new mount.
 func TestTheKeeperPutsTheThreadBack(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -444,7 +444,7 @@ func TestTheKeeperPutsTheThreadBack(t *testing.T) {
 		}
 		keeper.Once()
 		r.wantWhole(name)
-		// A mount that was made anew, and a cgroup that was removed.
+		// A new mount, and a cgroup that was removed.
 		if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
 			t.Fatal(err)
 		}
@@ -476,7 +476,7 @@ func TestTheKeeperReportsAProblemOnce(t *testing.T) {
 	}
 	var said strings.Builder
 	r.pool.log = slog.New(slog.NewTextHandler(&said, nil))
-	if err := unix.Unmount(target, 0); err != nil { // and with it the thread
+	if err := unix.Unmount(target, 0); err != nil { // and the thread with it
 		t.Fatal(err)
 	}
 	for turn := range 2*parentTurns + 1 {
@@ -491,8 +491,8 @@ func TestTheKeeperReportsAProblemOnce(t *testing.T) {
 	r.detach(name)
 }
 
-// The keeper does not trust the time of a file that it read as soon as it was
-// written: the next writing may have the same.
+// The keeper does not trust the time of a file that it read right after it was
+// written: the next write may have the same time.
 func TestTheKeeperReadsAYoungRecordAgain(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -516,26 +516,26 @@ func TestTheKeeperReadsAYoungRecordAgain(t *testing.T) {
 	}
 }
 
-// elsewhere is a process in a mount namespace of its own, such as a container.
+// elsewhere is a process in its own mount namespace, such as a container.
 type elsewhere struct {
 	command *exec.Cmd
 	input   io.Closer
 }
 
-// newElsewhere starts one, which has a copy of all the mounts.
+// newElsewhere starts such a process, which has a copy of all mounts.
 func newElsewhere(t testing.TB) elsewhere {
 	t.Helper()
 	return newElsewhereAs(t)
 }
 
-// end ends it; a second time is none.
+// end ends it. A second call does nothing.
 func (e elsewhere) end() {
 	_ = e.input.Close()
 	_ = e.command.Wait()
 }
 
-// A container that is being started has copies of all the host's mounts for a
-// moment, which must not fail the detaching of another's volume.
+// A starting container has copies of all the host's mounts for a moment. The
+// detaching of another container's volume must not fail because of that.
 func TestADetachOutwaitsAContainersStart(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -546,7 +546,7 @@ func TestADetachOutwaitsAContainersStart(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantDetached(name)
-	// One that comes when nobody was there a moment ago.
+	// One that starts right after the check found none.
 	r.attach(name, AttachOptions{})
 	p := *r.pool
 	var other elsewhere
@@ -562,7 +562,7 @@ func TestADetachOutwaitsAContainersStart(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantDetached(name)
-	// And one that stays: the volume is back where it was.
+	// And one that stays: the volume is attached again as before.
 	r.attach(name, AttachOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -586,7 +586,7 @@ func TestABusyVolumeStaysAttached(t *testing.T) {
 	r.keep(name, CreateOptions{})
 	wantStays := func(says string) {
 		t.Helper()
-		// The patience of unmounting is for others' last moments.
+		// The patience of unmounting is for the short time in which others end.
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		wantError(t, r.pool.Detach(ctx, name), ErrBusy, says)
@@ -627,7 +627,7 @@ func TestABusyVolumeStaysAttached(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, r.pool.Detach(t.Context(), name), ErrBusy, "something else is mounted over it")
-	if err := unix.Unmount(r.target(name), 0); err != nil { // it is there still
+	if err := unix.Unmount(r.target(name), 0); err != nil { // it still exists
 		t.Fatal(err)
 	}
 
@@ -638,15 +638,15 @@ func TestABusyVolumeStaysAttached(t *testing.T) {
 	r.clear()
 }
 
-// What a container's mount namespace holds does not make a volume damaged
-// where the detaching was killed: it is busy, and ends with the container.
+// If a container's mount namespace has the volume, and the detaching is killed, the
+// volume is not damaged: it is busy until the container ends.
 func TestAKilledDetachOfABusyVolumeEndsWithItsUser(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
 	r.keep(name, CreateOptions{})
 	r.attach(name, AttachOptions{})
 	other := newElsewhere(t)
-	// As one that is killed after it has unmounted.
+	// Like one that is killed after the unmount.
 	r.lie(name, func(record *Record) { record.Attachment.State = Detaching })
 	if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
 		t.Fatal(err)
@@ -688,7 +688,7 @@ func TestLocksEndWithTheirProcessAndOthersWait(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 	l.Release()
-	// A victim dies with the lock, in the middle of its work.
+	// A victim dies in the middle of its work, with the lock.
 	if !r.killed(order{Operation: "attach", Name: name, Attach: AttachOptions{Target: r.target(name)}, KillAt: 3}) {
 		t.Fatal("it was not killed")
 	}
@@ -728,7 +728,7 @@ func TestOfTwoProcessesThatAttachOneDoes(t *testing.T) {
 
 func TestTheQuotaIsNeverExceeded(t *testing.T) {
 	r := newHome(t)
-	// A directory's name is no pattern.
+	// The name of a directory is not used as a pattern.
 	r.open(filepath.Join(r.home, "a [pool] of *"))
 	const fit = 5
 	if err := r.pool.SetQuota(t.Context(), fit*testBytes+testBytes/2); err != nil {
@@ -796,7 +796,7 @@ func TestAForeignLoopDeviceOnTheImageIsNeverDetached(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// One that comes later, and is there when a death is cleared up.
+	// One that starts later, and exists while a death is cleared up.
 	for _, kill := range []int{1, 3} {
 		if !r.killed(order{Operation: "attach", Name: name, Attach: AttachOptions{Target: r.target(name)}, KillAt: kill}) {
 			t.Fatal("it was not killed")
@@ -828,7 +828,7 @@ func TestAForeignLoopDeviceOnTheImageIsNeverDetached(t *testing.T) {
 	r.wantKept(name)
 }
 
-// A pool that is seen under another path, as in a container, is the same pool.
+// A pool that has another path, as in a container, is the same pool.
 func TestAPoolUnderAnotherPathIsTheSame(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -862,8 +862,8 @@ func TestAPoolUnderAnotherPathIsTheSame(t *testing.T) {
 	r.wantSame("host", r.host(), append(slices.Clone(r.before), "mount on /other"))
 }
 
-// Whatever ends an operation's context at a step, it is done whole or not at
-// all, and no repair is needed.
+// Whatever ends an operation's context at a step: it is done completely or not at
+// all, and needs no repair.
 func TestCancelledAtEachStepNothingIsHalfDone(t *testing.T) {
 	for _, c := range crashes {
 		t.Run(c.name, func(t *testing.T) {
@@ -910,8 +910,9 @@ func TestCancelledAtEachStepNothingIsHalfDone(t *testing.T) {
 	}
 }
 
-// Another process, such as udev, has the loop device open when the detaching is cancelled.
-// The kernel detaches the file when that process closes it: then the volume is detached.
+// Another process, such as udev, has the loop device open when the detaching is
+// cancelled. The kernel detaches the file when that process closes it; then the
+// volume is detached.
 func TestACancelledDetachWaitsForTheLastUserOfTheLoopDevice(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -949,8 +950,8 @@ func TestACancelledDetachWaitsForTheLastUserOfTheLoopDevice(t *testing.T) {
 	r.wantKept(name)
 }
 
-// As a crash leaves it: with what was synced still in the journal, and recorded as
-// detached, or as whatever was being done.
+// As a crash leaves it: synced data are still in the journal, and the record says
+// detached, or what was in progress.
 func TestARepairReplaysTheJournal(t *testing.T) {
 	for _, state := range []AttachState{"", Attaching, Attached, Detaching} {
 		t.Run(cmp.Or(string(state), "detached"), func(t *testing.T) { repairReplays(t, state) })
@@ -1011,7 +1012,7 @@ func TestWhatTheUserRemovedIsReported(t *testing.T) {
 		t.Errorf("%+v", done)
 	}
 	r.wantDetached(name)
-	// The loop device, too.
+	// This includes the loop device.
 	status = r.attach(name, AttachOptions{})
 	if err := ext4.Unmount(t.Context(), r.target(name)); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func TestACheckReportsDamageAndRepairsIt(t *testing.T) {
 	}
 	r.wantWhole(name)
 	r.wantFiles(name, want)
-	// What e2fsck does not correct unasked: there is no root directory.
+	// e2fsck does not correct this without being asked: there is no root directory.
 	bad := r.name("bad")
 	r.create(bad, CreateOptions{})
 	debugfs(t, r.pool.files.Image(bad), "clri <2>")
@@ -75,7 +75,7 @@ func TestACheckReportsDamageAndRepairsIt(t *testing.T) {
 	}
 }
 
-// crashed makes of an attached volume's image what a crash of the host leaves.
+// crashed makes an attached volume's image as a crash of the host leaves it.
 func (r *rig) crashed(name string) (records uint64) {
 	r.t.Helper()
 	t := r.t.(*testing.T)
@@ -84,7 +84,7 @@ func (r *rig) crashed(name string) (records uint64) {
 	writer := startRecords(t, r.target(name))
 	writer.await(30)
 	writer.end()
-	// Nothing is in the way, and the journal is not replayed.
+	// Nothing prevents it, and the journal is not replayed.
 	image := filepath.Join(r.home, "crashed")
 	if err := imagefile.MakeSparse(image, 32<<20); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestACheckReplaysTheJournalOnACopy(t *testing.T) {
 		t.Errorf("looking changed it (%v)", err)
 	}
 	r.wantSame("pool", r.files(), files)
-	// A snapshot holds it as it is, and a clone of it is clean.
+	// A snapshot keeps it as it is, and a clone of it is clean.
 	r.snapshot(name, "s")
 	if report, err := r.pool.Check(t.Context(), name, CheckOptions{Snapshot: "s"}); err != nil || !report.Clean || !report.Replayed {
 		t.Errorf("%+v, %v", report, err)
@@ -128,7 +128,7 @@ func TestACheckReplaysTheJournalOnACopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wantWhole(r.name("clone"))
-	// And becoming shorter replays it first.
+	// Shrinking replays it first.
 	if _, err := r.pool.Resize(t.Context(), r.name("clone"), 28<<20, ResizeOptions{}); err != nil {
 		t.Error(err)
 	}

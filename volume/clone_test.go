@@ -20,7 +20,7 @@ func TestACloneIsAVolumeOfItsOwn(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(r.target(name), "file"), []byte("data"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// Of an attached volume, and both are then attached side by side.
+		// Of an attached volume; then both are attached at the same time.
 		record, err := r.pool.Clone(t.Context(), name, "", clone, CloneOptions{Weight: 500})
 		if err != nil {
 			t.Fatal(err)
@@ -121,7 +121,7 @@ func TestACloneTakesItsJournalInside(t *testing.T) {
 	}
 	r.attach(clone, AttachOptions{Placement: PlaceNone})
 	wantRecords(t, r.target(clone), least)
-	// The source's journal is the source's still.
+	// The source still has its own journal.
 	writer.await(5)
 	writer.end()
 	r.detach(name)

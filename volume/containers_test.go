@@ -18,14 +18,14 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// The tests in this file place the jbd2 threads of volumes beside real
-// containers, of each runtime, and end the containers in each way. Nothing may
-// be left: no cgroup (in any hierarchy), no loop device, no mount, and no
-// runtime may have complained.
+// The tests in this file place the jbd2 threads of volumes beside real containers
+// of each runtime, and end the containers in each way. Nothing may be left: no
+// cgroup in any hierarchy, no loop device, no mount, and no runtime may have
+// reported an error.
 
-// writer is what containers run: writes with fsync into their volume, until
-// SIGTERM, or LXC's SIGPWR, which the first process of a container gets only if
-// it asks.
+// writer runs in the containers: it writes with fsync into the volume until
+// SIGTERM, or until LXC's SIGPWR, which the first process of a container gets only
+// if it asks for it.
 const writer = `trap 'exit 0' TERM PWR
 while :; do
 	if [ -d /data/vol ]; then
@@ -40,8 +40,8 @@ type fixture struct {
 	t    *testing.T
 	pool *volume.Pool
 	tree *cgroup.Tree
-	// share is a shared mount: what is mounted below it later is seen by
-	// containers that have it already.
+	// share is a shared mount: containers that have it already see later mounts
+	// below it.
 	share string
 }
 
@@ -69,7 +69,7 @@ func newFixture(t *testing.T) *fixture {
 	return s
 }
 
-// in gives the fixture to a part of the test.
+// in prepares the fixture for a part of the test.
 func (s *fixture) in(t *testing.T) *fixture {
 	return &fixture{s.In(t), t, s.pool, s.tree, s.share}
 }
@@ -91,8 +91,8 @@ func (s *fixture) attach(name string, o volume.AttachOptions) volume.Status {
 	return status
 }
 
-// wantWrites waits until a container has written into the volume, and thrown
-// its journal out more than once.
+// wantWrites waits until a container has written so much into the volume that its
+// journal has wrapped around.
 func (s *fixture) wantWrites() {
 	s.t.Helper()
 	for range 2 {
@@ -116,7 +116,7 @@ func (s *fixture) wantNothing(name string) {
 			s.t.Errorf("the cgroup %s is left", at)
 		}
 	}
-	// Others may have volumes at the same time.
+	// Other tests may have volumes at the same time.
 	if _, err := s.tree.Lookup("/daybook"); errors.Is(err, cgroup.ErrVanished) {
 		left, _ := filepath.Glob("/sys/fs/cgroup/*/daybook")
 		for _, at := range left {
@@ -157,7 +157,7 @@ func (s *fixture) wantNoComplaint(log string) {
 	}
 }
 
-// wantGone fails the test if a container's cgroup is there in any hierarchy.
+// wantGone fails the test if a container's cgroup exists in any hierarchy.
 func (s *fixture) wantGone(at string) {
 	s.t.Helper()
 	left, _ := filepath.Glob("/sys/fs/cgroup/*" + at)
@@ -210,8 +210,8 @@ func (s *fixture) placeInEachWay(runtime string, r func(*fixture) containertest.
 	}
 }
 
-// placeBeside: the thread in the journal's cgroup, the container's cgroup made
-// beside it by the runtime.
+// placeBeside tests the thread in the journal's cgroup, with the container's cgroup
+// beside it, made by the runtime.
 func (s *fixture) placeBeside(r containertest.Runtime, name string, end func(*fixture, containertest.Container) error) {
 	s.t.Helper()
 	status := s.attach(name, volume.AttachOptions{})
@@ -233,12 +233,12 @@ func (s *fixture) placeBeside(r containertest.Runtime, name string, end func(*fi
 	s.wantNothing(name)
 }
 
-// placeWithin: the thread in the container's own cgroup, out of which the
-// keeper takes it at the end.
+// placeWithin tests the thread in the container's own cgroup. At the end the keeper
+// moves it out.
 func (s *fixture) placeWithin(r containertest.Runtime, name string, end func(*fixture, containertest.Container) error) {
 	s.t.Helper()
 	s.keep()
-	// LXC removes the cgroup at once, and does not try again; but it has a hook.
+	// LXC removes the cgroup at once and does not retry, but it runs a hook.
 	hook := s.Path("hook-" + name)
 	s.write(hook, "#!/bin/sh\n")
 	c := r.Start(containertest.Spec{Name: name, Parent: "/" + s.Name, Source: s.share, Script: writer, BeforeRemoval: hook})
@@ -284,7 +284,7 @@ func (s *fixture) keep() {
 	})
 }
 
-// The reason for the keeper, and that a late one is no lost one.
+// The reason for the keeper. A keeper that is started late is not too late.
 func TestWithoutAKeeperTheThreadHoldsUpTheEndOfItsContainer(t *testing.T) {
 	s := newFixture(t)
 	name := s.Name + "-c"

@@ -19,8 +19,8 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 )
 
-// newReflinkRig makes a rig whose pool is on a file system with reflinks, on a
-// loop device: "xfs" or "btrfs".
+// newReflinkRig makes a rig whose pool is on a file system with reflinks ("xfs" or
+// "btrfs"), on a loop device.
 func newReflinkRig(t *testing.T, kind string) *rig {
 	t.Helper()
 	r := newHome(t)
@@ -70,8 +70,7 @@ func haveBtrfs() bool {
 	return err == nil && readErr == nil && strings.Contains(string(text), "btrfs")
 }
 
-// onEachPool runs a test on a pool that has to copy, and on those that have
-// reflinks.
+// onEachPool runs a test on a pool that must copy, and on pools with reflinks.
 func onEachPool(t *testing.T, test func(t *testing.T, r *rig, how Method)) {
 	t.Run("ext4", func(t *testing.T) { test(t, newRig(t), Copied) })
 	t.Run("xfs", func(t *testing.T) { test(t, newReflinkRig(t, "xfs"), Reflink) })
@@ -80,14 +79,14 @@ func onEachPool(t *testing.T, test func(t *testing.T, r *rig, how Method)) {
 	}
 }
 
-// sharesBlocks says whether a file has an extent that another file has, too.
+// sharesBlocks reports whether a file has an extent that another file has, too.
 func sharesBlocks(t *testing.T, path string) bool {
 	t.Helper()
 	const sharedFlag = 0x2000
 	return slices.ContainsFunc(extentsOf(t, path), func(e extent) bool { return e.flags&sharedFlag != 0 })
 }
 
-// piecesOf counts the places on the disk at which a file lies.
+// piecesOf counts the extents of a file on the disk.
 func piecesOf(t *testing.T, path string) int {
 	t.Helper()
 	pieces, end := 0, uint64(0)
@@ -100,14 +99,14 @@ func piecesOf(t *testing.T, path string) int {
 	return pieces
 }
 
-// extent is where a piece of a file lies on the disk, in bytes, with FIEMAP's
+// extent is the place of a part of a file on the disk, in bytes, with FIEMAP's
 // flags.
 type extent struct {
 	at, bytes uint64
 	flags     uint32
 }
 
-// extentsOf asks where a file lies (FIEMAP, include/uapi/linux/fiemap.h).
+// extentsOf returns the extents of a file (FIEMAP, include/uapi/linux/fiemap.h).
 func extentsOf(t *testing.T, path string) []extent {
 	t.Helper()
 	const (

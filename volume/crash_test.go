@@ -21,8 +21,8 @@ import (
 	"github.com/daybook-project/daybook/volume/placement"
 )
 
-// expected is what the host should have for the pool's volumes as they are
-// told: of a detached volume nothing.
+// expected is what the host should have for the pool's volumes, given their
+// records: nothing for a detached volume.
 func (r *rig) expected() []string {
 	r.t.Helper()
 	all, err := r.pool.List(r.t.Context())
@@ -62,8 +62,7 @@ func (r *rig) expected() []string {
 	return want
 }
 
-// wantTidy fails the test unless host and pool have what the volumes need and
-// nothing else.
+// wantTidy fails the test unless host and pool have exactly what the volumes need.
 func (r *rig) wantTidy() {
 	r.t.Helper()
 	r.wantSame("host", r.host(), r.expected())
@@ -98,7 +97,7 @@ func (r *rig) wantTidy() {
 
 const keptFile = "kept"
 
-// keep makes a volume with a file that was synced.
+// keep makes a volume with a synced file.
 func (r *rig) keep(name string, o CreateOptions) {
 	r.t.Helper()
 	r.create(name, o)
@@ -109,8 +108,8 @@ func (r *rig) keep(name string, o CreateOptions) {
 	r.detach(name)
 }
 
-// wantKept fails the test if the file of keep is not whole. The volume is
-// detached then.
+// wantKept fails the test if the file of keep is not complete. Afterwards the
+// volume is detached.
 func (r *rig) wantKept(name string) {
 	r.t.Helper()
 	if r.inspect(name).Attachment == nil {
@@ -126,21 +125,22 @@ func (r *rig) wantKept(name string) {
 // crash is an operation that is killed at each of its steps.
 type crash struct {
 	name string
-	// prepare makes the state before; the rig is new.
+	// prepare makes the initial state; the rig is new.
 	prepare func(r *rig, name string)
 	order   order
 	// steps are those that it must have at least.
 	steps []string
-	// onlySteps: it is killed at these alone, and so are the repairs.
+	// onlySteps are the only steps at which it, and its repairs, are killed.
 	onlySteps bool
-	// existed: the volume was there before, with the kept file; optional:
-	// it may be gone after.
+	// existed means that the volume existed before, with the kept file. optional
+	// means that it may be gone afterwards.
 	existed, optional bool
-	// fails: the host does not let it, and it must be rolled back.
+	// fails means that the host prevents it, so that it must be rolled back.
 	fails bool
-	// onDevice: on a device, which the next volume must find empty.
+	// onDevice means that the volume is on a device, which the next volume must
+	// find empty.
 	onDevice bool
-	// after looks at what is special after the repair.
+	// after checks the special properties after the repair.
 	after func(r *rig, name string)
 }
 
@@ -257,7 +257,7 @@ var crashes = []crash{
 
 func keepOnDevice(r *rig, name string) { r.keep(name, CreateOptions{Device: r.device}) }
 
-// growSteps: without the right it is refused before the first.
+// growSteps: without the permission, it is refused before the first step.
 var growSteps = func() []string {
 	if canGrowMounted() {
 		return []string{"resizing", "lengthened", "capacity"}
@@ -296,8 +296,8 @@ func sizeIsWhole(r *rig, name string) {
 	}
 }
 
-// A process that is killed at any step leaves what a repair makes whole, also
-// a repair that follows repairs that were killed at their steps.
+// A process is killed at any step. A repair then makes everything whole, also after
+// repairs that were themselves killed at their steps.
 func TestKilledAtEachStepARepairMakesWhole(t *testing.T) {
 	kills := 0
 	for _, c := range crashes {
@@ -347,7 +347,7 @@ func (r *rig) begin(c crash) (name string, o order) {
 	return name, o
 }
 
-// stepsOf does an operation to its end.
+// stepsOf runs an operation to its end, and returns its steps.
 func (r *rig) stepsOf(c crash) (steps []string) {
 	r.t.Helper()
 	_, o := r.begin(c)
@@ -377,17 +377,17 @@ func (r *rig) clear() {
 	r.wantDetached()
 }
 
-// stepPatience is for the tests of other packages to leave the cgroup above all
-// volumes' alone.
+// stepPatience is how long the tests of other packages may use the common parent
+// cgroup of all volumes.
 const stepPatience = time.Minute
 
-// crash kills an operation at a step and says how many kills that took.
+// crash kills an operation at a step, and returns the number of kills.
 func (r *rig) crash(c crash, at int, step string, chain bool) (kills int) {
 	r.t.Helper()
 	name, o := r.begin(c)
 	o.KillAt = at
-	// Where the cgroup above all volumes' is made or removed by the tests of
-	// another package, there is one step less.
+	// If the test of another package makes or removes the common parent cgroup,
+	// there is one step less.
 	for deadline := time.Now().Add(stepPatience); !r.killed(o); name, o = r.begin(c) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("it always ends before step %d, %q", at, step)
@@ -423,7 +423,7 @@ func (r *rig) crash(c crash, at int, step string, chain bool) (kills int) {
 	return kills
 }
 
-// A parent cgroup that the user made has its weight again after any death.
+// A parent cgroup that the user made gets its weight back after any kill.
 func TestKilledAtEachStepTheUsersCgroupHasItsWeightBack(t *testing.T) {
 	r := newHome(t)
 	disk := r.newDisk(128<<20, 512, blockdev.BFQ)
@@ -482,8 +482,7 @@ func TestKilledAtEachStepTheUsersCgroupHasItsWeightBack(t *testing.T) {
 	}
 }
 
-// weightedCgroup makes a cgroup of the rig's with a weight on a disk, which
-// goes with the rig.
+// weightedCgroup makes a cgroup with a weight on a disk; the rig removes it.
 func (r *rig) weightedCgroup(disk blockdev.Disk, name string, weight uint64) (cgroupPath string, weights *cgroup.Weights) {
 	r.t.Helper()
 	scheduler, err := disk.Scheduler()
@@ -509,15 +508,15 @@ func (r *rig) weightedCgroup(disk blockdev.Disk, name string, weight uint64) (cg
 	return cgroupPath, weights
 }
 
-// randomKills is at how many moments of a random sequence of operations the
-// process is killed.
+// randomKills is the number of random moments at which the process is killed during
+// a sequence of operations.
 const randomKills = 200
 
-// firstLife is how long a victim lives at most, until that is found to be too
-// short for an operation.
+// firstLife is the maximum life of a victim, until that proves too short for an
+// operation.
 const firstLife = 120 * time.Millisecond
 
-// believed is what is known of a volume from what its victims told.
+// believed is what the victims' messages say about a volume.
 type believed struct {
 	there, attached bool
 	size            uint64
@@ -529,7 +528,7 @@ type believed struct {
 	touched bool
 }
 
-// tell takes in what a victim said of the volume.
+// tell enters a victim's message about the volume.
 func (b *believed) tell(e event) {
 	b.touched = true
 	switch {
@@ -549,7 +548,7 @@ func (b *believed) tell(e event) {
 	b.apply(e)
 }
 
-// apply takes in what an operation has done.
+// apply enters the effect of an operation.
 func (b *believed) apply(e event) {
 	switch e.operation {
 	case "create":
@@ -572,9 +571,9 @@ func (b *believed) apply(e event) {
 	}
 }
 
-// A process that is killed at any moment of whatever it does to volumes leaves
-// what a repair makes whole: what was there is there, with all that was synced
-// to it, and there is nothing else.
+// A process is killed at any moment of any operation on volumes. A repair then
+// makes everything whole: what existed exists, with all that was synced to it, and
+// nothing else.
 func TestKilledAtRandomMomentsARepairMakesWhole(t *testing.T) {
 	r := newRig(t)
 	seed := uint64(time.Now().UnixNano())
@@ -586,7 +585,7 @@ func TestKilledAtRandomMomentsARepairMakesWhole(t *testing.T) {
 		names = append(names, r.name(fmt.Sprint("v", n)))
 		volumes[names[n]] = &believed{}
 	}
-	// The last is on a device each time.
+	// The last one is always on a device.
 	r.device = r.newDevice(slices.Max(randomSizes))
 	interrupted, done := make(map[string]int), make(map[string]int)
 	life := firstLife
@@ -616,7 +615,7 @@ func TestKilledAtRandomMomentsARepairMakesWhole(t *testing.T) {
 		for name, b := range volumes {
 			if operation := b.pending.operation; operation != "" {
 				interrupted[operation]++
-				// On a slow machine it may never come to its end.
+				// On a slow machine it may never end.
 				if done[operation] == 0 && interrupted[operation]%5 == 0 {
 					life += life / 2
 				}
@@ -642,8 +641,8 @@ func TestKilledAtRandomMomentsARepairMakesWhole(t *testing.T) {
 	r.clear()
 }
 
-// wantInSnapshot fails the test if a snapshot is not clean, or a file that was
-// synced before is not in it.
+// wantInSnapshot fails the test if a snapshot is not clean, or lacks a file that
+// was synced before.
 func (r *rig) wantInSnapshot(name, snapshot string, files map[string]bool) {
 	r.t.Helper()
 	image := r.pool.files.SnapshotImage(name, snapshot)
@@ -670,8 +669,8 @@ func (r *rig) wantInSnapshot(name, snapshot string, files map[string]bool) {
 	}
 }
 
-// updateBelief compares what is known of a volume with what is, and takes in
-// which way an interrupted operation went.
+// updateBelief compares the believed state of a volume with the real one, and
+// enters whether an interrupted operation was done.
 func (r *rig) updateBelief(name string, b *believed) {
 	r.t.Helper()
 	if !b.touched {

@@ -16,7 +16,7 @@ import (
 	"github.com/daybook-project/daybook/volume"
 )
 
-// logicalVolume is one of the device mapper's, as LVM makes them.
+// logicalVolume is a device of the device mapper, as LVM makes them.
 type logicalVolume struct {
 	t    *testing.T
 	name string
@@ -38,7 +38,7 @@ func (lv logicalVolume) table(bytes uint64) string {
 	return fmt.Sprintf("0 %d linear %s 0", bytes/blockdev.SectorBytes, lv.disk.Node())
 }
 
-// extend is what lvextend does.
+// extend has the effect of lvextend.
 func (lv logicalVolume) extend(bytes uint64) {
 	lv.t.Helper()
 	lv.dmsetup("load", lv.name, "--table", lv.table(bytes))
@@ -79,7 +79,7 @@ func TestGuestVolumeOnALogicalVolume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The weight is where I/O is scheduled, below the mapping.
+		// The weight is on the disk below the mapping, where I/O is scheduled.
 		if status.WeightInForce != 700 || status.JournalWeight != 1000 || !status.Placed || status.BlockDevice != lv.node {
 			t.Errorf("%+v", status)
 		}
@@ -115,8 +115,7 @@ func TestGuestVolumeOnALogicalVolume(t *testing.T) {
 	})
 }
 
-// fill makes a number of directories, which are a block each, and are in the
-// journal.
+// fill makes a number of directories. Each is one block, and is in the journal.
 func fill(t *testing.T, target, name string, count int) {
 	t.Helper()
 	for n := range count {

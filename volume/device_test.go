@@ -17,7 +17,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/backing"
 )
 
-// wantEmpty fails the test if wipefs knows anything on a device.
+// wantEmpty fails the test if wipefs finds anything on a device.
 func (r *rig) wantEmpty(node string) {
 	r.t.Helper()
 	if err := backing.CheckEmpty(r.t.Context(), node); err != nil {
@@ -64,7 +64,7 @@ func TestALifeOnADevice(t *testing.T) {
 	r.detach(name)
 	r.wantDetached(name)
 	r.wantWhole(name)
-	// Its cgroup, mount and thread come again.
+	// Its cgroup, mount and thread are made again.
 	r.attach(name, AttachOptions{})
 	if err := checkContent(filepath.Join(r.target(name), "file")); err != nil {
 		t.Error(err)
@@ -77,7 +77,7 @@ func TestALifeOnADevice(t *testing.T) {
 	r.wantEmpty(node)
 }
 
-// The weight is the disk's that the device is on, a partition's the whole disk's.
+// The weight is on the disk of the device; for a partition, on the whole disk.
 func TestADevicesWeightIsThatOfItsOwnDisk(t *testing.T) {
 	r := newRig(t)
 	disk, err := blockdev.Lookup(r.newDevice(4 * testBytes))
@@ -192,7 +192,7 @@ func head(t *testing.T, node string) []byte {
 	return text
 }
 
-// Nodes change their devices from one start of the host to the next.
+// After a start of the host, a node can be another device.
 func TestAnotherDeviceAtThePathIsLeftAlone(t *testing.T) {
 	r := newRig(t)
 	node := r.newDevice(2 * testBytes)
@@ -230,7 +230,7 @@ func TestADeviceThatIsGone(t *testing.T) {
 	name := r.name("db")
 	r.create(name, CreateOptions{Device: link})
 	r.attach(name, AttachOptions{})
-	// It goes while it is attached: what is mounted is still known.
+	// It disappears while it is attached: the mount is still known.
 	if err := os.Remove(link); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +310,7 @@ func TestADeviceThatBecomesLonger(t *testing.T) {
 	r.clear()
 }
 
-// lengthen is what lvextend does.
+// lengthen has the effect of lvextend.
 func (r *rig) lengthen(node string, bytes uint64) {
 	r.t.Helper()
 	disk, err := blockdev.Lookup(node)

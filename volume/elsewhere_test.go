@@ -19,8 +19,8 @@ var mountingUnits = []string{
 	"../deploy/systemd/daybook-attach.service", "../deploy/systemd/daybook-volumes.service", "../deploy/systemd/daybook-docker.service",
 }
 
-// asUnit does an operation with the capabilities of a unit, in a process of its
-// own, and gives its words if it fails. The words before it start the process.
+// asUnit runs an operation with the capabilities of a unit, in a separate process,
+// and returns its output if it fails. before are the words that start the process.
 func (r *rig) asUnit(unit string, o order, before ...string) string {
 	r.t.Helper()
 	program, err := os.Executable()
@@ -38,8 +38,7 @@ func (r *rig) asUnit(unit string, o order, before ...string) string {
 	return string(output)
 }
 
-// newElsewhereAs is newElsewhere with what becomes of the process in the new
-// namespace.
+// newElsewhereAs is newElsewhere with a change of the process in the new namespace.
 func newElsewhereAs(t testing.TB, words ...string) elsewhere {
 	t.Helper()
 	needs.Tool(t, "unshare")
@@ -65,8 +64,8 @@ func newElsewhereAs(t testing.TB, words ...string) elsewhere {
 	return e
 }
 
-// With the capabilities of the units, which may look at the namespaces of hardly any
-// process, the mount in another one is found all the same.
+// The units' capabilities allow a look into the namespaces of almost no process.
+// The mount in another namespace is found nevertheless.
 func TestTheUnitsSeeMountsInOtherNamespaces(t *testing.T) {
 	needs.Tool(t, "setpriv")
 	r := newRig(t)
@@ -94,7 +93,7 @@ func TestTheUnitsSeeMountsInOtherNamespaces(t *testing.T) {
 	r.clear()
 }
 
-// A /proc that hides processes says nothing about them.
+// A /proc that hides processes is no proof that there are none.
 func TestHiddenProcessesAreNotTakenForNone(t *testing.T) {
 	needs.Tool(t, "setpriv")
 	r := newRig(t)
@@ -102,12 +101,12 @@ func TestHiddenProcessesAreNotTakenForNone(t *testing.T) {
 	r.create(name, CreateOptions{})
 	r.attach(name, AttachOptions{Placement: PlaceNone})
 	for options, want := range map[string]string{
-		// Without gid= root's group sees all: the host's mount, from there.
+		// Without gid=, root's group sees all: the host's mount, from there.
 		"hidepid=2":           "has it in another mount namespace",
 		"hidepid=1,gid=65534": "CAP_SYS_PTRACE",
 		"hidepid=2,gid=65534": "CAP_SYS_PTRACE",
 	} {
-		// In a /proc of its own; without CAP_SYS_PTRACE, as the units are.
+		// In its own /proc, without CAP_SYS_PTRACE, like the units.
 		before := []string{"unshare", "--mount", "--propagation", "private", "sh", "-c", `mount -t proc -o "$0" proc /proc && exec "$@"`, options}
 		said := r.asUnit(mountingUnits[1], order{Operation: "is elsewhere", Name: name}, before...)
 		if !strings.Contains(said, want) {
@@ -117,7 +116,7 @@ func TestHiddenProcessesAreNotTakenForNone(t *testing.T) {
 	r.clear()
 }
 
-// The units may do all that attaching, protecting and repairing takes.
+// The units may do everything that attaching, protecting and repairing needs.
 func TestTheUnitsMayAttachAndProtect(t *testing.T) {
 	needs.Tool(t, "setpriv")
 	r := newPersistentRig(t)
@@ -143,7 +142,7 @@ func TestTheUnitsMayAttachAndProtect(t *testing.T) {
 		}
 		r.wantDetached(name)
 		r.endPersistenceOfAnotherUsersTarget(unit, name)
-		// While something is mounted, only open_tree(2) reaches the directory below.
+		// While something is mounted, only open_tree(2) opens the directory below.
 		calls := systemdtest.Values(r.t, unit, "SystemCallFilter")
 		if !slices.Contains(calls, "@mount") && !slices.Contains(calls, "open_tree") {
 			t.Errorf("%s cannot call open_tree: %q", unit, calls)
@@ -152,8 +151,8 @@ func TestTheUnitsMayAttachAndProtect(t *testing.T) {
 	r.clear()
 }
 
-// endPersistenceOfAnotherUsersTarget detaches as a unit where the mount point belongs
-// to another user: its flag is then only for CAP_FOWNER to clear.
+// endPersistenceOfAnotherUsersTarget detaches as a unit if the mount point belongs
+// to another user: then only CAP_FOWNER may clear its flag.
 func (r *rig) endPersistenceOfAnotherUsersTarget(unit, name string) {
 	r.t.Helper()
 	target := r.target("nobody")

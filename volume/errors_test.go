@@ -24,7 +24,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// documented are what the package promises.
+// documented are the errors that the package promises.
 var documented = []error{
 	ErrInvalid, ErrNotFound, ErrExists, ErrBusy, ErrDetached, ErrNotFrozen, ErrNoSpace, ErrCorrupt, ErrUntrusted, ErrUnsupported, ErrSystem, context.Canceled, context.DeadlineExceeded,
 }
@@ -64,7 +64,7 @@ func TestInternalErrorsLeaveThePackageWithACause(t *testing.T) {
 	}
 }
 
-// Each is a failure that reaches the package from below.
+// Each is a failure of a lower package.
 func TestEveryErrorIsADocumentedOne(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()

@@ -29,7 +29,7 @@ func Example() {
 	fmt.Printf("%s is on %s; its jbd2 thread %d is in %s\n", status.Name, status.BlockDevice, status.JBD2PID, status.JournalCgroup)
 }
 
-// Callers tell errors apart by the variables of the package.
+// Callers distinguish errors by the variables of the package.
 func ExamplePool_Attach() {
 	ctx := context.Background()
 	pool, err := volume.Registry{}.Find(ctx, "db1", volume.PoolOptions{})

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// KillFreezersCgroup has a process freeze a volume and ends its cgroup as systemd
-// does on cgroup v2, for tests that run in guests: the file system must go on.
+// KillFreezersCgroup freezes a volume in a process, and kills its cgroup as systemd
+// does on cgroup v2. The file system must continue. For tests that run in guests.
 func KillFreezersCgroup(t *testing.T, pool *Pool, name string) {
 	t.Helper()
 	r := &rig{t: t, pool: pool, prefix: "killed-"}

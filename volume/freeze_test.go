@@ -22,17 +22,17 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// freezer is a victim that has frozen a volume and waits for its end.
+// freezer is a victim that has frozen a volume and waits to be killed.
 type freezer struct {
 	*exec.Cmd
 	t *testing.T
-	// cgroups are the directories of its own, one in each hierarchy.
+	// cgroups are its own directories, one in each hierarchy.
 	cgroups []string
 }
 
-// freezeAndWait starts a victim that makes a snapshot of an attached volume, as
-// the leader of its own session and in cgroups of its own, and waits until the
-// file system is frozen.
+// freezeAndWait starts a victim that makes a snapshot of an attached volume, and
+// waits until the file system is frozen. The victim leads its own session and is in
+// its own cgroups.
 func (r *rig) freezeAndWait(t *testing.T, name string) freezer {
 	t.Helper()
 	f := freezer{t: t}
@@ -62,7 +62,7 @@ func (r *rig) freezeAndWait(t *testing.T, name string) freezer {
 	return f
 }
 
-// ended waits for the victim's death and takes away its cgroups.
+// ended waits for the victim's death and removes its cgroups.
 func (f freezer) ended() {
 	f.t.Helper()
 	if err := f.Wait(); err == nil {
@@ -76,8 +76,8 @@ func (f freezer) ended() {
 	}
 }
 
-// abandonFrozen freezes a volume as a process does that is killed together with
-// its guardian.
+// abandonFrozen freezes a volume like a process that is killed together with its
+// guardian.
 func (r *rig) abandonFrozen(name string) {
 	r.t.Helper()
 	record, l, err := r.pool.files.Hold(r.t.Context(), name)
@@ -92,7 +92,7 @@ func (r *rig) abandonFrozen(name string) {
 	if err := ioctlTarget(record.Attachment.Target, fiFreeze); err != nil {
 		r.t.Fatal(err)
 	}
-	// If all fails, the test's end must not hang.
+	// In case everything fails, the end of the test must not hang.
 	r.t.Cleanup(func() { _ = ioctlTarget(record.Attachment.Target, fiThaw) })
 }
 
@@ -105,7 +105,7 @@ func ioctlTarget(directory string, request uint) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// hierarchies lists the mounted cgroup hierarchies' directories.
+// hierarchies lists the directories of the mounted cgroup hierarchies.
 func hierarchies(t *testing.T) []string {
 	t.Helper()
 	mounts, err := blockdev.Mounts()
@@ -121,21 +121,21 @@ func hierarchies(t *testing.T) []string {
 	return all
 }
 
-// writableSoon fails the test unless a write to a file system comes to its end
-// soon, and says how long that took.
+// writableSoon fails the test unless a write to a file system ends soon, and
+// returns how long it took.
 func writableSoon(t *testing.T, dir string) {
 	t.Helper()
 	began := time.Now()
 	wantWritable(t, dir)
 	took := time.Since(began)
 	t.Logf("writable after %v", took)
-	// One second on a host that has a processor free.
+	// One second on a host with a free processor.
 	if took > 5*time.Second {
 		t.Errorf("the writers waited for %v", took)
 	}
 }
 
-// wantNoGuardian fails the test if a guardian of this rig's pool stays.
+// wantNoGuardian fails the test if a guardian of this rig's pool is left.
 func (r *rig) wantNoGuardian() {
 	r.t.Helper()
 	awaittest.Until(r.t, awaittest.Patience, "the guardian ends", func() bool { return len(r.guardians()) == 0 })
@@ -153,8 +153,8 @@ func (r *rig) guardians() (pids []int) {
 	return pids
 }
 
-// Whoever freezes a volume may die in any way: the file system goes on by
-// itself, without a repair or a keeper.
+// The process that freezes a volume may die in any way: the file system continues
+// without a repair or a keeper.
 func TestTheDeathOfASnapshotThawsTheVolume(t *testing.T) {
 	for _, death := range []struct {
 		name string
@@ -170,7 +170,7 @@ func TestTheDeathOfASnapshotThawsTheVolume(t *testing.T) {
 			name := r.name("db")
 			r.create(name, CreateOptions{})
 			r.attach(name, AttachOptions{})
-			// If all fails, the test's end must not hang.
+			// In case everything fails, the end of the test must not hang.
 			t.Cleanup(func() { _ = ioctlTarget(r.target(name), fiThaw) })
 			f := r.freezeAndWait(t, name)
 			death.kill(f)
@@ -193,8 +193,8 @@ func (f freezer) signal(s unix.Signal) {
 	}
 }
 
-// killSession kills every process of the victim's session, as the end of a login
-// may.
+// killSession kills every process of the victim's session, as at the end of a
+// login.
 func (f freezer) killSession() {
 	for _, pid := range processes(f.t) {
 		if session, err := unix.Getsid(pid); err == nil && session == f.Process.Pid {
@@ -203,7 +203,7 @@ func (f freezer) killSession() {
 	}
 }
 
-// processes lists those of the host.
+// processes lists the processes of the host.
 func processes(t testing.TB) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -218,8 +218,8 @@ func processes(t testing.TB) (pids []int) {
 	return pids
 }
 
-// killCgroups kills every process in the victim's cgroups, as systemd does at
-// the end of a unit.
+// killCgroups kills every process in the victim's cgroups, as systemd does at the
+// end of a unit.
 func (f freezer) killCgroups() {
 	f.t.Helper()
 	killed := 0
@@ -250,8 +250,8 @@ func processesIn(t *testing.T, cgroup string) (pids []int) {
 	return pids
 }
 
-// wantNoSnapshot fails the test unless a snapshot failed with an error that says
-// the words, and nothing of it is left.
+// wantNoSnapshot fails the test unless a snapshot failed with an error that
+// contains the words, and left nothing.
 func (r *rig) wantNoSnapshot(name string, err, want error, words ...string) {
 	r.t.Helper()
 	if !errors.Is(err, want) {
@@ -269,15 +269,14 @@ func (r *rig) wantNoSnapshot(name string, err, want error, words ...string) {
 	r.wantTidy()
 }
 
-// A copy of which not all was made while the file system stood still is no
-// snapshot.
+// A copy that was only partly made while the file system was frozen is no snapshot.
 func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 	onEachPool(t, func(t *testing.T, r *rig, how Method) {
 		name := r.name("db")
 		r.create(name, CreateOptions{})
 		r.attach(name, AttachOptions{})
 		target := r.target(name)
-		// If all fails, the test's end must not hang.
+		// In case everything fails, the end of the test must not hang.
 		t.Cleanup(func() { _ = ioctlTarget(target, fiThaw) })
 		for _, c := range []struct {
 			name    string
@@ -307,7 +306,7 @@ func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 			}, []string{"guardian", "does not answer"}},
 		} {
 			if c.name == "its guardian is stopped" && how == Reflink {
-				continue // it takes seconds, and the copying is not in it
+				continue // it takes seconds, without the copying
 			}
 			frozen := false
 			r.pool.engine.Stop = func(step string) {
@@ -330,7 +329,7 @@ func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 				t.Fatal(c.name)
 			}
 		}
-		// Nothing of that is in the way of a good one.
+		// None of that prevents a good one.
 		if record, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{MaxFreeze: time.Minute}); err != nil || record.Method != how {
 			t.Errorf("%+v, %v", record, err)
 		}
@@ -338,8 +337,8 @@ func TestASnapshotWhoseFreezeEndsTooEarlyFailsAndLeavesNothing(t *testing.T) {
 	})
 }
 
-// Where the image must be read while writers wait, and that takes too long, they
-// do not wait at all.
+// If the image must be read while writers wait, and that takes too long, they do
+// not wait at all.
 func TestASnapshotThatWouldFreezeTooLongIsRefusedBefore(t *testing.T) {
 	r := newRig(t)
 	name := r.name("db")
@@ -358,7 +357,7 @@ func TestASnapshotThatWouldFreezeTooLongIsRefusedBefore(t *testing.T) {
 	err = r.pool.Send(t.Context(), name, "", "", io.Discard, SendOptions{MaxFreeze: time.Millisecond})
 	r.wantNoSnapshot(name, err, ErrNotFrozen, words...)
 	r.pool.engine.Stop = func(string) {}
-	// A detached one makes nobody wait.
+	// The snapshot of a detached volume makes no writer wait.
 	r.detach(name)
 	if _, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{MaxFreeze: time.Millisecond}); err != nil {
 		t.Error(err)
@@ -383,7 +382,7 @@ func TestAFreezeThatCannotBeIsRefused(t *testing.T) {
 	_, err := r.pool.Snapshot(t.Context(), name, "s", SnapshotOptions{})
 	guardReady.Store(true)
 	r.wantNoSnapshot(name, err, ErrUnsupported, "GuardIfAsked")
-	// Another file system over the volume's is not frozen in its place.
+	// Another file system mounted over the volume's is not frozen instead.
 	if err := unix.Mount("none", r.target(name), "tmpfs", 0, "size=1M"); err != nil {
 		t.Fatal(err)
 	}
@@ -395,8 +394,8 @@ func TestAFreezeThatCannotBeIsRefused(t *testing.T) {
 	writableSoon(t, r.target(name))
 }
 
-// The guardian is out of reach of what ends its caller's login or service before
-// the file system is frozen.
+// Before the file system is frozen, the guardian is safe from what ends its
+// caller's login or service.
 func TestTheGuardianIsInASessionAndCgroupsOfItsOwn(t *testing.T) {
 	r := newRig(t)
 	name := r.name("db")
@@ -424,7 +423,7 @@ func TestTheGuardianIsInASessionAndCgroupsOfItsOwn(t *testing.T) {
 	if len(r.guardians()) != 1 {
 		t.Error("a signal ended it")
 	}
-	// Nobody else gets the volume while it is frozen.
+	// No other process gets the volume while it is frozen.
 	if l, err := store.LockDirectory(r.pool.files.VolumeDir(name)); !errors.Is(err, ErrBusy) {
 		l.Release()
 		t.Errorf("the volume's lock: %v", err)
@@ -432,7 +431,7 @@ func TestTheGuardianIsInASessionAndCgroupsOfItsOwn(t *testing.T) {
 	if status := r.inspect(name); !status.Frozen || status.FreezeAbandoned || status.Problem != "" {
 		t.Errorf("while a snapshot is made: %+v", status)
 	}
-	// Nor after the caller's death, until it is thawed.
+	// Nor does one after the caller's death, until it is thawed.
 	if err := unix.Kill(guardians[0], unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -473,7 +472,7 @@ func TestAnAbandonedFreezeIsReportedAndTheKeeperThaws(t *testing.T) {
 	if err != nil || len(all) != 1 || !all[0].FreezeAbandoned || all[0].Problem == "" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	// While somebody works on it, it is his to thaw.
+	// While a process works on it, only that process thaws it.
 	l, err := store.LockDirectory(r.pool.files.VolumeDir(name))
 	if err != nil {
 		t.Fatal(err)
@@ -493,8 +492,8 @@ func TestAnAbandonedFreezeIsReportedAndTheKeeperThaws(t *testing.T) {
 	}
 }
 
-// A process that is killed just as it starts another, such as the guardian,
-// leaves that one with its locks until it becomes its own program.
+// A process is killed while it starts another one, such as the guardian. The new
+// process has its locks until it executes its own program.
 func TestARepairWaitsForALockWhoseTakerIsDead(t *testing.T) {
 	r := newRig(t)
 	needs.Tool(t, "flock")
@@ -508,7 +507,7 @@ func TestARepairWaitsForALockWhoseTakerIsDead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer directory.Close()
-	// The shell has the lock that flock took.
+	// The shell holds the lock that flock took.
 	command := exec.Command("sh", "-c", "flock -n 3 && echo locked && read -r line")
 	command.ExtraFiles = []*os.File{directory}
 	in, err1 := command.StdinPipe()

@@ -58,9 +58,9 @@ func TestAVolumeLivesFromCreateToDelete(t *testing.T) {
 	}
 }
 
-// A disk seeks between the pieces of an image. A file system that is made in a
+// The disk seeks between the extents of an image. A file system that is made in a
 // sparse file has ten of them. (On btrfs, which writes nothing in place, it has
-// them anyway.)
+// them in any case.)
 func TestAFullImageLiesTogether(t *testing.T) {
 	for kind, r := range map[string]*rig{"ext4": newRig(t), "xfs": newReflinkRig(t, "xfs")} {
 		name := r.name("db")

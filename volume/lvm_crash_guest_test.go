@@ -72,7 +72,7 @@ func killedOnLVM(t *testing.T, short bool) {
 		lvmRun(t, "lvcreate", "--yes", "--type", "thin-pool", "--name", "tp", "--size", "128m", "--poolmetadatasize", "4m", "vg0")
 		for _, thinPool := range []string{"", "tp"} {
 			for _, c := range lvmCrashes(thinPool) {
-				// In the short form, those that create logical volumes.
+				// In the short form, only those that create logical volumes.
 				if c.onlySteps = short; short && (thinPool != "" || c.name != "create" && c.name != "clone") {
 					continue
 				}

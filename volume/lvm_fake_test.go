@@ -18,9 +18,9 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// fakeLVM puts scripts in the place of lvm2's commands, for what goes wrong around them.
-// What the commands do themselves is tested in guests. vgs and lvs print what is in the
-// files vgs and lvs of the directory; without lvs, lvs fails.
+// fakeLVM replaces lvm2's commands by scripts, to test failures around them. Guests
+// test the commands themselves. vgs and lvs print the files vgs and lvs of the
+// directory; without the file lvs, lvs fails.
 func fakeLVM(t *testing.T) (answers string) {
 	t.Helper()
 	answers = t.TempDir()
@@ -52,7 +52,7 @@ const (
 	groupThere = `{"report":[{"vg":[{"vg_name":"daybook-none"}]}]}`
 )
 
-// recordOnLVM is that of a volume in a volume group that is not there.
+// recordOnLVM is the record of a volume in a missing volume group.
 func (r *rig) recordOnLVM(name string) Record {
 	r.t.Helper()
 	o, err := CreateOptions{SizeBytes: testBytes, VolumeGroup: "daybook-none"}.complete()
@@ -76,8 +76,8 @@ func (r *rig) volumeOnLVM(name string, change func(*Record)) Record {
 	return record
 }
 
-// A volume group that is gone for ever keeps a work there until somebody forgets it; one
-// that is there is never forgotten.
+// If a volume group is gone for ever, its work stays until the user forgets it. A
+// work whose volume group exists is never forgotten.
 func TestAWorkIsForgottenOnlyIfItsVolumeGroupIsGone(t *testing.T) {
 	r := newRig(t)
 	answers := fakeLVM(t)
@@ -110,7 +110,7 @@ func TestAWorkIsForgottenOnlyIfItsVolumeGroupIsGone(t *testing.T) {
 	}
 }
 
-// What cannot be received on LVM is refused before anything is created.
+// A stream that cannot be received on LVM is refused before anything is created.
 func TestAStreamIsReceivedOnLVMOnlyAsAWholeAndInAVolumeGroup(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -145,7 +145,8 @@ func TestAStreamIsReceivedOnLVMOnlyAsAWholeAndInAVolumeGroup(t *testing.T) {
 	r.wantTidy()
 }
 
-// A new linear logical volume has the old content of the disk where the stream has nothing.
+// A new linear logical volume has the old content of the disk in places that the
+// stream does not cover.
 func TestAStreamIsAppliedToBlocksWithOldContent(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -171,7 +172,7 @@ func TestAStreamIsAppliedToBlocksWithOldContent(t *testing.T) {
 	}
 }
 
-// The logical volume of a snapshot is known by its record alone.
+// Only its record names the logical volume of a snapshot.
 func TestASnapshotOnLVMWhoseRecordCannotBeReadIsNotPassedOver(t *testing.T) {
 	r := newRig(t)
 	answer(t, fakeLVM(t), "lvs", noVolumes)
@@ -192,7 +193,7 @@ func TestASnapshotOnLVMWhoseRecordCannotBeReadIsNotPassedOver(t *testing.T) {
 	r.wantTidy()
 }
 
-// A command that holds the lock of the volume group keeps lvs waiting.
+// lvs waits for a command that holds the lock of the volume group.
 func TestAReportOfLVMEndsWithItsContext(t *testing.T) {
 	r := newRig(t)
 	answers := fakeLVM(t)
@@ -237,7 +238,7 @@ func TestAnInactiveLogicalVolumeIsActivatedBeforeItsNodeIsAwaited(t *testing.T) 
 	if _, err := backing.LookAt(record.LVM.Node()); !backing.IsGone(err) {
 		t.Errorf("the node: %v", err)
 	}
-	// With its protected mount point.
+	// It has its protected mount point.
 	if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

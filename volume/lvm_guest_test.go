@@ -24,7 +24,8 @@ var lvmPrograms = []string{
 	"lvm", "lvs", "vgs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate", "vgrename",
 }
 
-// lvmGroup makes a volume group, which has nothing of Daybook's when the test ends.
+// lvmGroup makes a volume group. At the end of the test it must have nothing of
+// Daybook.
 type lvmGroup struct {
 	t    *testing.T
 	name string
@@ -52,8 +53,8 @@ func (g lvmGroup) run(arguments ...string) string {
 	return string(output)
 }
 
-// wantVolumes fails the test unless the group has so many logical volumes, without
-// thin pools and what is in them.
+// wantVolumes fails the test unless the group has that many logical volumes, not
+// counting thin pools and their parts.
 func (g lvmGroup) wantVolumes(when string, want int) {
 	g.t.Helper()
 	names := strings.Fields(g.run("lvs", "--noheadings", "--options", "lv_name", "--select", "lv_tags=daybook", g.name))
@@ -169,7 +170,7 @@ func (f writerFunc) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lvmLife is all that a volume does.
+// lvmLife runs all operations on a volume.
 func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 	ctx := t.Context()
 	must := func(what string, err error) {
@@ -240,7 +241,7 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 	must("delete the snapshot", pool.DeleteSnapshot(ctx, "db", "mounted"))
 	group.wantVolumes("after the snapshot", 1)
 
-	// Longer, at work and detached; shorter, detached.
+	// Growing, attached and detached; shrinking, detached.
 	attach()
 	resize := func(bytes uint64) {
 		t.Helper()
@@ -259,7 +260,7 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 		t.Errorf("%+v, %v", report, err)
 	}
 
-	// A start of the host with the logical volume inactive.
+	// A start of the host after which the logical volume is inactive.
 	group.run("lvchange", "--activate", "n", group.name+"/daybook-"+record.ID)
 	if status, err := pool.Inspect(t.Context(), "db"); err != nil || status.Problem != "" || thinPool == "" && status.AllocatedBytes != 72<<20 {
 		t.Errorf("inactive: %+v, %v", status, err)
@@ -290,8 +291,8 @@ func lvmLife(t *testing.T, pool *volume.Pool, group lvmGroup, thinPool string) {
 	wantNoWork(t, pool)
 }
 
-// wantWeightOn fails the test unless a cgroup has that weight of its own on a disk, which
-// is under BFQ; 0 is none.
+// wantWeightOn fails the test unless a cgroup has that own weight on a disk, which
+// is under BFQ; 0 means none.
 func wantWeightOn(t *testing.T, parent, name string, want uint64) {
 	t.Helper()
 	disk, err := blockdev.Lookup(vmtest.Device(t, name))
@@ -400,7 +401,8 @@ func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 	}
 	group.wantVolumes("after what was refused", 0)
 	wantNoWork(t, pool)
-	// What Daybook did not create is not removed, whatever a record says.
+	// A logical volume that Daybook did not create is not removed, whatever a
+	// record says.
 	record, err := pool.Create(ctx, "db", volume.CreateOptions{SizeBytes: 64 << 20, VolumeGroup: group.name})
 	if err != nil {
 		t.Fatal(err)
@@ -429,12 +431,12 @@ func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 		}
 		group.run("lvchange", "--addtag", "daybook", untagged)
 	}
-	// Nor what LVM would remove with it.
+	// Nor one that LVM would remove with it.
 	group.run("lvcreate", "--yes", "--snapshot", "--name", "foreign", "--size", "4m", lv)
 	wantKept(pool.Delete(ctx, "db", volume.DeleteOptions{}), "foreign")
 	group.run("lvs", group.name+"/foreign")
 	group.run("lvremove", "--yes", group.name+"/foreign")
-	// Nor what is in use, here by a mount that is not Daybook's.
+	// Nor one in use, here by a mount that is not Daybook's.
 	at := t.TempDir()
 	if err := ext4.Mount("/dev/"+lv, at, ext4.MountOptions{}); err != nil {
 		t.Fatal(err)
@@ -445,7 +447,8 @@ func lvmRefusals(t *testing.T, pool *volume.Pool, group lvmGroup) {
 	}
 	t.Run("while LVM fails", func(t *testing.T) { lvmLeft(t, pool, group) })
 	t.Run("without the group", func(t *testing.T) { lvmGone(t, pool, group) })
-	// One that somebody has removed is a problem, and can be deleted.
+	// A volume whose logical volume another program removed is a problem, and can
+	// be deleted.
 	gone, err := pool.Create(ctx, "gone", volume.CreateOptions{SizeBytes: 64 << 20, VolumeGroup: group.name})
 	if err != nil {
 		t.Fatal(err)

@@ -13,7 +13,8 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// golden reads a record as a Daybook has written it, or a later one may.
+// golden reads a record as some version of Daybook wrote it, or a later one may
+// write it.
 func golden(t *testing.T, name string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("records", "testdata", name))

@@ -9,8 +9,8 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// A host that loses its power has its persistent volumes again after the next
-// start, and nothing gets into their mount points before.
+// After a power failure and the next start, a host has its persistent volumes
+// again, and nothing was written into their mount points before.
 func TestGuestPersistentVolumeAfterAPowerCut(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {

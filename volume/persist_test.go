@@ -18,7 +18,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 )
 
-// restart leaves what a start of the host leaves of an attached volume: its
+// restart makes the state of an attached volume after a start of the host: its
 // record, and its mount point.
 func (r *rig) restart(name string) {
 	r.t.Helper()
@@ -42,12 +42,13 @@ func (r *rig) restart(name string) {
 		}
 	}
 	for _, at := range record.Attachment.MadeCgroups {
-		defer func() { _ = r.tree.Remove(at) }() // children first; the parent of all volumes' may be others'
+		defer func() { _ = r.tree.Remove(at) }() // children first; other volumes may use the common parent
 	}
 	r.lie(name, func(record *Record) { record.Attachment.BootID = "an earlier start" })
 }
 
-// isProtected says whether nothing can be created in a directory, by trying.
+// isProtected tries to create something in a directory, and reports whether that
+// fails.
 func isProtected(dir string) error {
 	file := os.WriteFile(filepath.Join(dir, "ibdata1"), nil, 0o600)
 	sub := os.MkdirAll(filepath.Join(dir, "mysql", "data"), 0o755) // as docker makes a missing source
@@ -141,8 +142,8 @@ func TestAfterAStartOfTheHostAPersistentTargetTakesNoWritesUntilItIsAttached(t *
 	r.clear()
 }
 
-// What keeps a volume from being attached must not let anything into its mount
-// point, nor hold up the others.
+// A volume that cannot be attached must have a protected mount point, and must not
+// delay the others.
 func TestAPersistentVolumeThatCannotBeAttachedIsProtected(t *testing.T) {
 	r := newPersistentRig(t)
 	broken, whole := r.name("a"), r.name("b")
@@ -155,7 +156,7 @@ func TestAPersistentVolumeThatCannotBeAttachedIsProtected(t *testing.T) {
 	if err := os.Rename(image, image+".gone"); err != nil {
 		t.Fatal(err)
 	}
-	// Somebody has cleared the flag of the one, and removed the other.
+	// Another program has cleared the flag of one, and removed the other.
 	r.unprotectBelow(filepath.Join(r.home, "mnt"))
 	if err := os.Remove(r.target(whole)); err != nil {
 		t.Fatal(err)
@@ -202,7 +203,7 @@ func TestDetachUntilStartKeepsTheTargetProtected(t *testing.T) {
 	if _, err := r.pool.Attach(t.Context(), name, AttachOptions{Target: r.target("elsewhere"), Persist: true}); !errors.Is(err, ErrBusy) {
 		t.Errorf("persistent in two ways: %v", err)
 	}
-	// Elsewhere for once, as the Docker plugin does.
+	// Attached elsewhere once, as the Docker plugin does.
 	r.attach(name, AttachOptions{Target: r.target("elsewhere")})
 	if err := r.pool.DetachUntilStart(t.Context(), name); err != nil || exists(r.target("elsewhere")) {
 		t.Error(err)
@@ -217,7 +218,8 @@ func TestDetachUntilStartKeepsTheTargetProtected(t *testing.T) {
 	r.wantDetached()
 }
 
-// Of a directory that is not ours, only the flag is, and only if we set it.
+// Of a directory that we did not make, we clear only the flag, and only if we set
+// it.
 func TestADirectoryThatWasThereKeepsItsFlag(t *testing.T) {
 	r := newPersistentRig(t)
 	name := r.name("v")
@@ -283,7 +285,7 @@ func TestATargetThatCannotBeProtected(t *testing.T) {
 	if status.Persist == nil || status.Persist.Protected || status.Persist.Unprotected == "" {
 		t.Errorf("%+v", status.Persist)
 	}
-	// The next start finds neither the directory nor what it was in.
+	// After the next start, neither the directory nor its parent exist.
 	r.restart(name)
 	if err := os.Remove(filepath.Join(memory, "db")); err != nil {
 		t.Fatal(err)
@@ -304,8 +306,8 @@ func TestATargetThatCannotBeProtected(t *testing.T) {
 	r.clear()
 }
 
-// The flag is of the directory that protect set it on, and not of whatever is at
-// its path since.
+// The flag belongs to the directory on which protect set it, and not to another one
+// at its path.
 func TestAnotherDirectoryAtTheTargetKeepsItsFlag(t *testing.T) {
 	r := newPersistentRig(t)
 	name, target := r.name("v"), r.target(r.name("v"))
@@ -364,7 +366,7 @@ func TestAPersistentVolumesDeviceIsAwaited(t *testing.T) {
 	r.clear()
 }
 
-// A mount point that cannot be protected is no damage of the volume.
+// A mount point that cannot be protected does not mean that the volume is damaged.
 func TestRepairGoesOnWithoutTheMountPoint(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -381,7 +383,7 @@ func TestRepairGoesOnWithoutTheMountPoint(t *testing.T) {
 	r.clear()
 }
 
-// Another program may work on a volume while the host starts.
+// Another program may work on a volume during the start of the host.
 func TestABusyPersistentVolumeIsTriedAgain(t *testing.T) {
 	r := newPersistentRig(t)
 	name, target := r.name("v"), r.target(r.name("v"))
@@ -430,7 +432,7 @@ func TestDetachInAFullPoolDoesNotClaimThatThePersistenceEnded(t *testing.T) {
 	r.clear()
 }
 
-// A flag that cannot be cleared keeps nobody from the data.
+// A flag that cannot be cleared does not block access to the data.
 func TestDetachGoesOnWhereTheFlagStays(t *testing.T) {
 	needs.Tool(t, "setpriv")
 	r := newPersistentRig(t)
@@ -454,8 +456,8 @@ func TestDetachGoesOnWhereTheFlagStays(t *testing.T) {
 	r.clear()
 }
 
-// Where the disk of the mount point is not mounted, nothing is done to the directory
-// below.
+// If the disk of the mount point is not mounted, the directory below is not
+// changed.
 func TestAPersistentTargetOnADiskThatIsNotMounted(t *testing.T) {
 	r := newPersistentRig(t)
 	disk := r.newDisk(16<<20, 512, "")
@@ -495,13 +497,13 @@ func TestAPersistentTargetOnADiskThatIsNotMounted(t *testing.T) {
 	r.clear()
 }
 
-// wantWholePersistence fails the test if a volume is persistent by half: it is
-// so if its mount point is protected.
+// wantWholePersistence fails the test if a volume is only partly persistent: a
+// persistent volume has a protected mount point.
 func wantWholePersistence(r *rig, name string) {
 	r.t.Helper()
 	record := r.inspect(name).Record
 	if record.Persist == nil {
-		return // wantTidy has looked for the mount point
+		return // wantTidy has checked the mount point
 	}
 	dir, err := mountpoint.OpenBelow(record.Persist.Target)
 	if err != nil {
@@ -557,9 +559,9 @@ func attachPersistently(r *rig, name string) {
 }
 
 func TestKilledAtEachStepPersistenceIsWhole(t *testing.T) {
-	newPersistentRig(t) // skips where there is no flag
+	newPersistentRig(t) // skips if there is no flag
 	for _, c := range persistentCrashes {
-		// The other steps are those of the volumes that are not persistent.
+		// The other steps are the same as without persistence.
 		c.onlySteps = os.Getenv("DAYBOOK_VM_LONG") != "1"
 		t.Run(c.name, func(t *testing.T) { newRig(t).crashAtEachStep(c) })
 	}

@@ -35,7 +35,7 @@ func TestTheParentCgroupHasTheWeightWhereTheDiskKnowsWeights(t *testing.T) {
 	}
 	wantJournalFirst(t, r, disk, name)
 	r.detach(name)
-	// From now on another.
+	// From now on it is another one.
 	if status := r.attach(name, AttachOptions{Weight: 800}); status.WeightInForce != 800 {
 		t.Errorf("%+v", status)
 	}
@@ -53,8 +53,8 @@ func TestTheParentCgroupHasTheWeightWhereTheDiskKnowsWeights(t *testing.T) {
 	r.clear()
 }
 
-// wantJournalFirst says whether the journal has the greatest weight inside the
-// parent cgroup, and has it again when somebody took it away.
+// wantJournalFirst fails the test unless the journal has the greatest weight inside
+// the parent cgroup, and gets it again after another program removed it.
 func wantJournalFirst(t *testing.T, r *rig, disk poolDisk, name string) {
 	t.Helper()
 	weights, err := r.tree.Weights(disk.Dev, blockdev.BFQ)
@@ -90,7 +90,7 @@ func TestAFailedAttachLeavesTheWeightAsItWas(t *testing.T) {
 	r.wantDetached(name)
 }
 
-// The weight of a cgroup that the user made comes back with the last volume, in
+// The weight of a cgroup that the user made is restored with the last volume, in
 // whatever order they are detached, also if the scheduler was changed since.
 func TestVolumesThatShareTheUsersCgroupGiveItsWeightBack(t *testing.T) {
 	r, disk := newWeightedRig(t)
@@ -144,7 +144,7 @@ func TestVolumesThatShareTheUsersCgroupGiveItsWeightBack(t *testing.T) {
 	r.clear()
 }
 
-// A parent that is missing is made by the first, and goes with the last.
+// The first volume makes a missing parent, and the last one removes it.
 func TestVolumesThatShareAMissingCgroupRemoveItWithTheLast(t *testing.T) {
 	r := newRig(t)
 	a, b := r.name("a"), r.name("b")
@@ -162,7 +162,7 @@ func TestVolumesThatShareAMissingCgroupRemoveItWithTheLast(t *testing.T) {
 		}
 		r.wantDetached(a, b)
 	}
-	// Two processes at a time.
+	// Two processes at the same time.
 	for range 10 {
 		var victims []*exec.Cmd
 		for _, name := range []string{a, b} {
@@ -170,7 +170,7 @@ func TestVolumesThatShareAMissingCgroupRemoveItWithTheLast(t *testing.T) {
 		}
 		r.together(victims)
 		r.wantTidy()
-		// One leaves while the other comes.
+		// One is detached while another is attached.
 		r.detach(a)
 		r.together([]*exec.Cmd{
 			r.victim(order{Operation: "attach", Name: a, Attach: AttachOptions{Target: r.target(a), Cgroup: parent}, KillAt: -1}),
@@ -200,8 +200,8 @@ func (r *rig) together(victims []*exec.Cmd) {
 	}
 }
 
-// A container's cgroup beside the journal's keeps the parent, which goes with
-// the next detach.
+// A container's cgroup beside the journal's keeps the parent; the next detach
+// removes it.
 func TestAParentCgroupInUseStaysAndGoesLater(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -239,7 +239,7 @@ func TestALeftDaybookCgroupGoes(t *testing.T) {
 	r.wantDetached(name)
 }
 
-// In a container's own cgroup the thread must not outstay the container.
+// The thread must not stay in a container's own cgroup longer than the container.
 func TestAContainersCgroupThatHasEndedIsNoDamage(t *testing.T) {
 	r := newRig(t)
 	name := r.name("v")
@@ -286,7 +286,7 @@ func TestAContainersCgroupThatHasEndedIsNoDamage(t *testing.T) {
 	if done := r.repair(); len(done.Volumes) > 0 {
 		t.Errorf("%+v", done)
 	}
-	r.attach(name, AttachOptions{Placement: PlaceContainer, Cgroup: container}) // as it is
+	r.attach(name, AttachOptions{Placement: PlaceContainer, Cgroup: container}) // unchanged
 	if err := keeper.Close(); err != nil {
 		t.Error(err)
 	}

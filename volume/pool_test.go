@@ -11,7 +11,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// What a killed process leaves of a pool that it makes is no obstacle.
+// The remains of a killed process that was making a pool prevent nothing.
 func TestAHalfMadePoolIsMade(t *testing.T) {
 	r := newHome(t)
 	dir := filepath.Join(r.home, "pool")

@@ -17,7 +17,7 @@ import (
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// lie changes a volume's record as somebody might who can write the pool.
+// lie changes a volume's record, like another user who can write to the pool.
 func (r *rig) lie(name string, how func(*Record)) {
 	r.t.Helper()
 	record, err := r.pool.files.Read(name)
@@ -30,8 +30,8 @@ func (r *rig) lie(name string, how func(*Record)) {
 	}
 }
 
-// A record that names what is another's gets nobody harmed: neither mounts, nor
-// loop devices, directories with something in them, files, nor cgroups in use.
+// A record that names the property of others does no harm to mounts, loop devices,
+// directories with content, files, or cgroups in use.
 func TestAFalseRecordDoesNoHarm(t *testing.T) {
 	r := newRig(t)
 	name, other := r.name("v"), r.name("other")
@@ -73,7 +73,7 @@ func TestAFalseRecordDoesNoHarm(t *testing.T) {
 			}
 		}
 	}
-	// What cannot have been Daybook's is refused as a whole.
+	// A record that Daybook cannot have written is rejected completely.
 	sound, err := r.pool.files.Read(name)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestAFalseRecordDoesNoHarm(t *testing.T) {
 	r.wantDetached(other)
 }
 
-// The cgroups of another start of the host are not those that the record names.
+// The cgroups that the record names belong to another start of the host.
 func TestAfterAnotherStartOfTheHostNoCgroupIsTouched(t *testing.T) {
 	r, disk := newWeightedRig(t)
 	name := r.name("v")
@@ -208,8 +208,8 @@ func TestDamagedRecordsAreReportedAndStopNoOtherVolume(t *testing.T) {
 	r.wantDetached(sound)
 }
 
-// What others put into the pool is neither followed nor removed, but for the
-// work directory, which is nobody's.
+// Files that others put into the pool are neither followed nor removed, except in
+// the work directory.
 func TestForeignThingsInThePool(t *testing.T) {
 	r := newRig(t)
 	outside := filepath.Join(r.home, "outside")
@@ -233,7 +233,7 @@ func TestForeignThingsInThePool(t *testing.T) {
 	if !exists(inside) {
 		t.Fatal("a link was followed")
 	}
-	// A mount in a volume's directory would go with it.
+	// A mount in a volume's directory would be moved with it.
 	mount := filepath.Join(r.pool.files.VolumeDir(name), store.SnapshotsDir)
 	if err := unix.Mount(outside, mount, "", unix.MS_BIND, ""); err != nil {
 		t.Fatal(err)

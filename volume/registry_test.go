@@ -14,7 +14,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// registered is a registry in a directory of its own, and pools for it.
+// registered is a registry in its own directory, with pools for it.
 func registered(t *testing.T, pools int) (Registry, []*Pool) {
 	t.Helper()
 	home, err := filepath.EvalSymlinks(t.TempDir())
@@ -50,7 +50,7 @@ func TestPoolsAreNotedOnceAndInOrder(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(r.StateDir, "pools")); err != nil || string(text) != strings.Join(want, "\n")+"\n" {
 		t.Errorf("the file is %q, %v", text, err)
 	}
-	// One whose disk is not mounted is passed over, and not forgotten.
+	// A pool whose disk is not mounted is skipped, and not forgotten.
 	if err := os.Rename(pools[0].Dir(), pools[0].Dir()+"-away"); err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestRegistryIsBounded(t *testing.T) {
 	if noted, err := r.read(); err != nil || !slices.Equal(noted, want) {
 		t.Errorf("those that are gone did not make room: %d noted, %v", len(noted), err)
 	}
-	// All there: the new one is refused, and nothing lost.
+	// All exist: the new one is refused, and nothing is lost.
 	real := strings.Repeat(pools[0].Dir()+"\n", MaxPools)
 	if err := os.WriteFile(file, []byte(real), 0o600); err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func TestVolumeIsFoundByItsNameIfOnlyOnePoolHasIt(t *testing.T) {
 	if _, err := r.Find(t.Context(), "../only", PoolOptions{}); !errors.Is(err, ErrInvalid) {
 		t.Errorf("no name: %v", err)
 	}
-	// Where a pool cannot be opened, nobody knows what is in it.
+	// It is unknown which volumes are in a pool that cannot be opened.
 	if err := os.WriteFile(filepath.Join(pools[1].Dir(), store.PoolFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 )
 
-// wantSize fails the test if record, image, file system and loop device are not
-// of that size, or the file system falls short of it by a block group.
+// wantSize fails the test if record, image, file system and loop device do not have
+// that size, or the file system is smaller by a block group or more.
 func (r *rig) wantSize(name string, bytes uint64) {
 	r.t.Helper()
 	status := r.inspect(name)
@@ -53,8 +53,8 @@ func (r *rig) wantSize(name string, bytes uint64) {
 	}
 }
 
-// inGrowingGuest runs a test in a guest, with files on a disk of its: hosts do
-// not always let us make a mounted ext4 longer.
+// inGrowingGuest runs a test in a guest, with files on a disk of the guest: hosts
+// do not always allow us to grow a mounted ext4.
 func inGrowingGuest(t *testing.T, test func(t *testing.T)) {
 	vmtest.InGuest(t, vmtest.Config{
 		Disks: []string{"1G"}, Modules: "ext4,loop", Give: []string{"mke2fs", "e2fsck", "resize2fs", "tune2fs"}, OneKernel: true,
@@ -112,7 +112,7 @@ func growUnderLoad(t *testing.T, r *rig, provision Provision) {
 	r.detach(name)
 }
 
-// fill writes files and gives their sum.
+// fill writes files and returns their sum.
 func fill(t *testing.T, dir string, bytes int) [sha256.Size]byte {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -151,8 +151,8 @@ func sumOfFiles(t *testing.T, dir string) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// newFilled makes a detached volume the data of which lie at its end, so that
-// becoming shorter moves them.
+// newFilled makes a detached volume whose data are at its end, so that shrinking
+// moves them.
 func (r *rig) newFilled(name string, sizeBytes uint64, o CreateOptions) [sha256.Size]byte {
 	r.t.Helper()
 	t := r.t.(*testing.T)
@@ -291,7 +291,7 @@ func growWithoutRoom(t *testing.T, attached bool) {
 		t.Errorf("%v", err)
 	}
 	r.wantSize(name, 32<<20)
-	// And while it is written out the context ends.
+	// And the context ends while it is written out.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if _, err := r.pool.Resize(ctx, name, 64<<20, ResizeOptions{Progress: func(uint64, uint64) { cancel() }}); !errors.Is(err, context.Canceled) {
@@ -305,8 +305,8 @@ func growWithoutRoom(t *testing.T, attached bool) {
 	}
 }
 
-// TestAnInterruptedOfflineResizeIsFinishedOrRolledBack kills resize2fs at
-// moments all over its work, as it is with its caller.
+// TestAnInterruptedOfflineResizeIsFinishedOrRolledBack kills resize2fs and its
+// caller at moments during its work.
 func TestAnInterruptedOfflineResizeIsFinishedOrRolledBack(t *testing.T) {
 	const size, shorter, longer = 96 << 20, 72 << 20, 256 << 20
 	for _, to := range []uint64{shorter, longer} {
@@ -385,7 +385,7 @@ func TestAnInterruptedOfflineResizeIsFinishedOrRolledBack(t *testing.T) {
 	}
 }
 
-// restore makes an image what it was.
+// restore restores the content of an image.
 func restore(t testing.TB, original, image string, sizeBytes uint64) {
 	t.Helper()
 	if err := os.Remove(image); err != nil {
@@ -416,8 +416,8 @@ func TestGuestGrowingInterruptedAtAnyStepIsEndedByTheNextOperation(t *testing.T)
 	})
 }
 
-// interruptResize takes the volume away at a step as a kill does, but for the
-// kill: the lock is gone, and the record and the image are as they are.
+// interruptResize stops the operation at a step, like a kill without killing: the
+// lock is released, and record and image stay as they are.
 func interruptResize(t *testing.T, r *rig, to uint64, step string, attached bool) {
 	type interrupted struct{ step string }
 	name := r.name("db")

@@ -29,18 +29,17 @@ import (
 // testBytes is the size of most volumes in tests.
 const testBytes = 16 << 20
 
-// rig is a pool in a directory of its own, and a place for mount points. When
-// the test ends, nothing of it may be left on the host.
+// rig is a pool in its own directory, and a place for mount points. At the end of
+// the test, nothing of it may be left on the host.
 type rig struct {
 	t    testing.TB
 	home string
 	pool *Pool
 	tree *cgroup.Tree
-	// prefix begins the names of the rig's volumes and cgroups, and of
-	// nobody else's.
+	// prefix starts the names of the rig's volumes and cgroups, and of no others.
 	prefix string
 	before []string
-	// device is one for volumes, if a test needs it.
+	// device is a device for volumes, if a test needs one.
 	device string
 }
 
@@ -89,7 +88,7 @@ func (r *rig) open(dir string) {
 	r.pool = pool
 }
 
-// end detaches all, and fails the test if anything is left.
+// end detaches all volumes, and fails the test if anything is left.
 func (r *rig) end() {
 	ctx := context.Background()
 	if r.pool != nil {
@@ -109,8 +108,8 @@ func (r *rig) end() {
 	}
 }
 
-// sweep takes away what a failed test left, and only what is below its home or
-// has its prefix.
+// sweep removes what a failed test left, but only what is below its home or has its
+// prefix.
 func (r *rig) sweep() {
 	r.unmountBelow(r.home)
 	r.unprotectBelow(filepath.Join(r.home, "mnt"))
@@ -137,8 +136,8 @@ func (r *rig) unmountBelow(dir string) {
 	}
 }
 
-// host lists what of the rig there is outside of its home: loop devices,
-// mounts and cgroups, each with what it is of, sorted.
+// host lists the rig's loop devices, mounts and cgroups outside of its home, each
+// with its owner, sorted.
 func (r *rig) host() []string {
 	r.t.Helper()
 	var all []string
@@ -170,9 +169,9 @@ func (r *rig) host() []string {
 	return all
 }
 
-// parentIsLeft says whether the parent of all volumes' cgroups is there for
-// nobody. Others may have volumes at the same time, and make or remove it just
-// now: then it is not empty, or not there, a moment later.
+// parentIsLeft reports whether the common parent cgroup exists without children.
+// Other tests may have volumes at the same time, and make or remove it just now:
+// then it is not empty, or is gone, a moment later.
 func (r *rig) parentIsLeft() bool {
 	for range 100 {
 		entries, err := os.ReadDir(r.tree.Root() + placement.Root)
@@ -190,7 +189,7 @@ func (r *rig) cgroups() []string {
 	var all []string
 	err := filepath.WalkDir(r.tree.Root(), func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // somebody else's, removed since
+			return nil // another test's, removed since
 		}
 		if err == nil && entry.IsDir() && strings.Contains(path, r.prefix) {
 			all = append(all, strings.TrimPrefix(path, r.tree.Root()))
@@ -219,7 +218,8 @@ func (r *rig) files() []string {
 	return all
 }
 
-// minus gives what is in a and not in b, as often as it is there more often.
+// minus returns the elements of a that are not in b, as often as a has them more
+// often.
 func minus(a, b []string) []string {
 	b = slices.Clone(b)
 	var rest []string
@@ -233,7 +233,7 @@ func minus(a, b []string) []string {
 	return rest
 }
 
-// wantSame fails the test if a listing is not what it should be.
+// wantSame fails the test if a listing differs from the wanted one.
 func (r *rig) wantSame(what string, got, want []string) {
 	r.t.Helper()
 	more, less := minus(got, want), minus(want, got)
@@ -242,8 +242,8 @@ func (r *rig) wantSame(what string, got, want []string) {
 	}
 }
 
-// wantNothingMore fails the test if the host has anything of the rig, or the
-// pool anything but these detached volumes.
+// wantNothingMore fails the test if the host has anything of the rig, or the pool
+// has anything except these detached volumes.
 func (r *rig) wantDetached(names ...string) {
 	r.t.Helper()
 	r.wantSame("host", r.host(), r.before)
@@ -266,7 +266,7 @@ func (r *rig) filesOf(name string) []string {
 	return files
 }
 
-// name is a volume's or cgroup's that nobody else has.
+// name returns a unique name for a volume or cgroup.
 func (r *rig) name(s string) string { return r.prefix + s }
 
 // target is a mount point's path.
@@ -325,8 +325,8 @@ func (r *rig) inspect(name string) Status {
 	return status
 }
 
-// wantClean fails the test if e2fsck finds anything, the journal's replay
-// included, which a detached volume does not need.
+// wantClean fails the test if e2fsck finds anything. That includes a replay of the
+// journal, which a detached volume does not need.
 func (r *rig) wantClean(image string) {
 	r.t.Helper()
 	output, err := exec.Command("e2fsck", "-f", "-n", image).CombinedOutput()
@@ -335,8 +335,8 @@ func (r *rig) wantClean(image string) {
 	}
 }
 
-// wantWhole fails the test if a volume is not as its record says: attached with
-// everything, or detached and clean.
+// wantWhole fails the test if a volume is not as its record says: completely
+// attached, or detached and clean.
 func (r *rig) wantWhole(name string) Status {
 	r.t.Helper()
 	status := r.inspect(name)
@@ -351,8 +351,7 @@ func (r *rig) wantWhole(name string) Status {
 	return status
 }
 
-// newDevice makes a loop device over a file, on which nothing is; it goes with
-// the rig.
+// newDevice makes an empty loop device over a file; the rig removes it.
 func (r *rig) newDevice(sizeBytes uint64) string {
 	r.t.Helper()
 	file := filepath.Join(r.home, fmt.Sprintf("device%d", rigs.Add(1)))
@@ -364,7 +363,7 @@ func (r *rig) newDevice(sizeBytes uint64) string {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() {
-		if r.pool != nil { // what a failed test left on it
+		if r.pool != nil { // the remains of a failed test
 			names, _ := r.pool.files.Names()
 			for _, name := range names {
 				_ = r.pool.Detach(context.Background(), name)
@@ -379,14 +378,14 @@ func (r *rig) newDevice(sizeBytes uint64) string {
 	return loop.Node()
 }
 
-// poolDisk is a disk of the rig's own, a loop device over a file, with an ext4
-// in which pools can be.
+// poolDisk is the rig's own disk, a loop device over a file, with an ext4 for
+// pools.
 type poolDisk struct {
 	blockdev.Loop
 	dir string
 }
 
-// newDisk makes and mounts one; it goes with the rig.
+// newDisk makes and mounts one; the rig removes it.
 func (r *rig) newDisk(sizeBytes int64, sectorBytes uint32, scheduler string, arguments ...string) poolDisk {
 	r.t.Helper()
 	id := rigs.Add(1)
@@ -405,7 +404,7 @@ func (r *rig) newDisk(sizeBytes int64, sectorBytes uint32, scheduler string, arg
 	}
 	r.t.Cleanup(func() {
 		r.endPoolOn(d)
-		// The number, and with it the scheduler, outlives the file.
+		// The device number, and its scheduler, exist longer than the file.
 		if err := loop.SetScheduler(previous.Current); err != nil {
 			r.t.Error(err)
 		}
@@ -432,7 +431,7 @@ func (r *rig) newDisk(sizeBytes int64, sectorBytes uint32, scheduler string, arg
 	return d
 }
 
-// endPoolOn detaches the rig's volumes, which a disk that goes must not carry.
+// endPoolOn detaches the rig's volumes on a disk that will be removed.
 func (r *rig) endPoolOn(d poolDisk) {
 	if r.pool != nil && strings.HasPrefix(r.pool.dir, d.dir) {
 		if names, err := r.pool.files.Names(); err == nil {
@@ -458,7 +457,7 @@ func (r *rig) endPoolOn(d poolDisk) {
 	}
 }
 
-// loopsOf finds the loop devices that have a volume's image, whoever made them.
+// loopsOf finds all loop devices of a volume's image, whoever made them.
 func (r *rig) loopsOf(name string) (found []blockdev.Loop, err error) {
 	all, err := blockdev.Loops()
 	for _, loop := range all {

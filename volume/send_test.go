@@ -71,8 +71,8 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 		if record.Origin != name+"@s2" || r.inspect(copied).Origin != record.Origin {
 			t.Errorf("%+v", record)
 		}
-		// The last step of a move: the writer ends, and the rest is sent of
-		// the volume as it is, attached and then not.
+		// The last step of a move: the writer ends, and the rest is sent from the
+		// present content of the volume, attached and then detached.
 		r.snapshot(name, "s3")
 		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(r.send(name, "s3", "s2")), ReceiveOptions{}); err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestAVolumeIsSentAndReceivedUnderLoad(t *testing.T) {
 			t.Errorf("into an attached volume: %v", err)
 		}
 		r.detach(copied)
-		// It was written since: neither stream is of what it holds.
+		// It was written since: neither stream has its present content.
 		if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(now), ReceiveOptions{}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("into a volume that was written since: %v", err)
 		}
@@ -140,7 +140,8 @@ func TestAChangeOfSizeIsReceived(t *testing.T) {
 		if _, err := r.pool.Resize(t.Context(), name, size, ResizeOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		// resize2fs' own faults are repaired, also those that e2fsck -n passes.
+		// Faults of resize2fs itself are repaired, also those that e2fsck -n
+		// accepts.
 		if report, err := r.pool.Check(t.Context(), name, CheckOptions{Repair: true}); err != nil || report.Corrected {
 			t.Errorf("after the resize to %d: %+v, %v", size, report, err)
 		}
@@ -210,7 +211,7 @@ func TestAStreamThatIsNotWholeLeavesNothing(t *testing.T) {
 		t.Errorf("the volume that was to be changed was (%v)", err)
 	}
 
-	// What does not fit.
+	// Streams that do not fit.
 	other := r.name("other")
 	r.create(other, CreateOptions{SizeBytes: 32 << 20})
 	for what, try := range map[string]struct {
@@ -234,11 +235,11 @@ func TestAStreamThatIsNotWholeLeavesNothing(t *testing.T) {
 	if _, err := r.pool.Receive(t.Context(), r.name("x"), bytes.NewReader(whole), ReceiveOptions{}); !errors.Is(err, ErrNoSpace) {
 		t.Errorf("over the quota: %v", err)
 	}
-	// A change takes no quota: the volume is as long as it was.
+	// A change needs no quota: the volume has the same length as before.
 	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(change), ReceiveOptions{}); err != nil {
 		t.Error(err)
 	}
-	// The same again is not of the same base.
+	// The same stream again does not have the same base.
 	if _, err := r.pool.Receive(t.Context(), copied, bytes.NewReader(change), ReceiveOptions{}); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "s1") {
 		t.Errorf("%v", err)
 	}
@@ -293,7 +294,7 @@ func TestWhatCarriesNoFileSystemIsRefused(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// What is applied is not what the sender says that it read.
+	// The received content is not what the sender says it read.
 	var out bytes.Buffer
 	w, err := stream.NewWriter(&out, header)
 	if err != nil {
@@ -328,7 +329,7 @@ func TestASendingThatFailsLeavesNothing(t *testing.T) {
 	wantWritable(t, r.target(name))
 	r.detach(name)
 	r.wantDetached(name)
-	// A snapshot may go while it is sent, and the volume be attached.
+	// A snapshot may be deleted while it is sent, and the volume may be attached.
 	r.snapshot(name, "s")
 	var out bytes.Buffer
 	deleted := false

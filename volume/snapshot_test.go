@@ -23,12 +23,12 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// recordWriter appends records to a file and fsyncs each, as a database its
-// log, while others change the file system around it.
+// recordWriter appends records to a file and calls fsync for each, like the log of
+// a database, while other processes change the file system.
 type recordWriter struct {
 	t       *testing.T
 	dir     string
-	synced  atomic.Uint64 // so many records are on disk, by fsync's word
+	synced  atomic.Uint64 // number of records that are on disk, according to fsync
 	stop    context.CancelFunc
 	group   sync.WaitGroup
 	stopped sync.Once
@@ -65,7 +65,7 @@ func startRecords(t *testing.T, dir string) *recordWriter {
 		}
 	})
 	w.group.Go(func() {
-		// Files that come, change and go.
+		// Files that are created, changed and deleted.
 		piece := make([]byte, 64<<10)
 		for n := 0; ctx.Err() == nil; n++ {
 			for i := range piece {
@@ -87,15 +87,15 @@ func startRecords(t *testing.T, dir string) *recordWriter {
 
 func (w *recordWriter) end() { w.stopped.Do(func() { w.stop(); w.group.Wait() }) }
 
-// await waits for so many more records.
+// await waits for that many more records.
 func (w *recordWriter) await(more uint64) {
 	w.t.Helper()
 	from := w.synced.Load()
 	awaittest.Until(w.t, awaittest.Patience, "the writer goes on", func() bool { return w.synced.Load() >= from+more })
 }
 
-// wantRecords fails the test if a directory does not hold at least so many
-// records, whole and in order.
+// wantRecords fails the test unless a directory has at least that many records,
+// complete and in order.
 func wantRecords(t *testing.T, dir string, least uint64) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "log"))
@@ -155,7 +155,7 @@ func TestASnapshotUnderLoadIsWhole(t *testing.T) {
 				t.Errorf("%+v, in %v s", record, took)
 			}
 			t.Logf("%s: frozen %.4f s of %.4f s", record.Method, record.FrozenSeconds, took)
-			writer.await(1) // it goes on
+			writer.await(1) // it continues
 		}
 		status := r.inspect(name)
 		if status.Frozen || status.Problem != "" || len(status.Snapshots) != 3 {
@@ -223,7 +223,7 @@ func TestASnapshotThatFailsThaws(t *testing.T) {
 		writer.await(5)
 		for _, step := range []string{"work", "frozen", "thawed"} {
 			if step == "frozen" && how == Reflink {
-				continue // it is one system call, which does not look at the context
+				continue // it is one system call, which does not check the context
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			frozen := false
@@ -237,7 +237,7 @@ func TestASnapshotThatFailsThaws(t *testing.T) {
 			r.pool.engine.Stop = func(string) {}
 			cancel()
 			if step == "thawed" {
-				// What has been made by then appears.
+				// What was made by then is visible.
 				if err != nil {
 					t.Errorf("%s: %v", step, err)
 				}
@@ -254,7 +254,7 @@ func TestASnapshotThatFailsThaws(t *testing.T) {
 				t.Errorf("%s: %+v", step, status)
 			}
 		}
-		// Somebody else's freeze stays his.
+		// A freeze by another process stays.
 		if err := ioctlTarget(r.target(name), fiFreeze); err != nil {
 			t.Fatal(err)
 		}

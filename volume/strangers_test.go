@@ -18,8 +18,8 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// lockAsNobody has the user nobody hold the flock of each of the paths that he
-// can open, until the test ends. It returns those paths.
+// lockAsNobody makes the user nobody hold the flock of each path that it can open,
+// until the test ends. It returns these paths.
 func lockAsNobody(t *testing.T, paths []string) (locked []string) {
 	t.Helper()
 	script := `for path; do [ -r "$path" ] && exec {fd}<"$path" && flock --nonblock --shared $fd && echo "$path"; done; echo; exec cat`
@@ -48,8 +48,8 @@ func lockAsNobody(t *testing.T, paths []string) (locked []string) {
 	return strings.Fields(text.String())
 }
 
-// openToAll lets other users enter the rig's home, where the pool's directory is
-// one that an administrator has made.
+// openToAll lets other users enter the rig's home, like a directory that an
+// administrator made.
 func (r *rig) openToAll() {
 	r.t.Helper()
 	dir := filepath.Join(r.home, "pool")
@@ -129,7 +129,7 @@ func TestLocksOfOtherUsersDelayNothing(t *testing.T) {
 	r.wantKept(first)
 }
 
-// Both must not change the pool at the same time, also where an administrator
+// They must not both change the pool at the same time, also if an administrator
 // made the directory.
 func TestAnEarlierVersionAndThisOneExcludeEachOther(t *testing.T) {
 	r := newHome(t)
@@ -157,7 +157,7 @@ func TestAnEarlierVersionAndThisOneExcludeEachOther(t *testing.T) {
 	}
 }
 
-// The directories that carry locks are Daybook's own, and nobody else's to open.
+// Only Daybook can open the directories that it locks.
 func TestLockedDirectoriesAreClosedToOthers(t *testing.T) {
 	r := newHome(t)
 	r.openToAll()

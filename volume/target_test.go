@@ -11,8 +11,8 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
 )
 
-// redirection is what the owner of a mount point's parent can do: the parent is
-// replaced by a link to a directory where root finds another directory of the same
+// redirection is what the owner of a mount point's parent can do: replace the
+// parent by a link to a directory in which root finds another directory of the same
 // name.
 type redirection struct{ parent, aside, victim, target string }
 
@@ -42,8 +42,7 @@ func (d redirection) rollback() error {
 	return errors.Join(os.Remove(d.parent), os.Rename(d.aside, d.parent))
 }
 
-// wantUntouched fails the test if anything was done to the directory that the link
-// leads to.
+// wantUntouched fails the test if the target of the link was changed.
 func (r *rig) wantUntouched(d redirection) {
 	r.t.Helper()
 	if mounted, err := mountpoint.Mounted(d.victim); err != nil || mounted != "" {
@@ -59,8 +58,7 @@ func (r *rig) wantUntouched(d redirection) {
 	}
 }
 
-// What a start of the host, repair and detach do to a mount point they do not do
-// where a link leads.
+// A start of the host, repair and detach do not follow a link to a mount point.
 func TestALinkInThePathOfAPersistentTargetIsNotFollowed(t *testing.T) {
 	r := newPersistentRig(t)
 	d := newRedirection(r)
@@ -88,7 +86,7 @@ func TestALinkInThePathOfAPersistentTargetIsNotFollowed(t *testing.T) {
 	r.clear()
 }
 
-// The link may also come while the volume is being attached.
+// The link may also appear while the volume is being attached.
 func TestALinkThatAppearsDuringAttachIsNotFollowed(t *testing.T) {
 	for _, step := range []string{"attaching", "persistent target", "target"} {
 		t.Run(step, func(t *testing.T) {

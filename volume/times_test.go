@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Were the image's modification time to change, each flush of the volume would
-// commit it in the journal of the pool's file system.
+// If the image's modification time changed, each flush of the volume would commit
+// it in the journal of the pool's file system.
 func TestOnXFSWorkInAVolumeChangesNoTimeOfItsImage(t *testing.T) {
 	r := newReflinkRig(t, "xfs")
 	name := r.name("times")

@@ -15,16 +15,16 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/store"
 )
 
-// trap ends a tool of e2fsprogs, and who started it, before one of its calls to
-// the kernel. It comes before the tools on the PATH, and lets them pass until it
+// trap kills a tool of e2fsprogs, and the process that started it, before one of
+// its system calls. It precedes the tools on the PATH, and lets them pass until it
 // is set.
 type trap struct {
 	t   testing.TB
 	dir string
 }
 
-// trapScript counts the tools that are started while the trap is set. The one
-// that is meant gets the signal from strace.
+// trapScript counts the tools that are started while the trap is set. strace kills
+// the chosen one by a signal.
 const trapScript = `#!/bin/sh
 [ -e %[1]s/set ] || exec %[2]s "$@"
 read -r tool call number <%[1]s/set
@@ -57,7 +57,7 @@ func (p trap) set(tool int, call string, number int) {
 	}
 }
 
-// unset gives the tools that were started.
+// unset returns the started tools.
 func (p trap) unset() []string {
 	p.t.Helper()
 	started, err := os.ReadFile(filepath.Join(p.dir, "started"))
@@ -70,9 +70,9 @@ func (p trap) unset() []string {
 	return strings.Fields(string(started))
 }
 
-// e2fsprogs writes a superblock's changed words one by one, the checksum last: a
-// tool that is killed between leaves one that no kernel mounts, and of which a
-// small file system has no second. A repair corrects that, wherever it was.
+// e2fsprogs writes the changed words of a superblock one by one, the checksum last.
+// A tool that is killed in between leaves a superblock that no kernel mounts, and a
+// small file system has no second one. A repair corrects that, wherever it was.
 func TestAToolKilledBeforeAnyWriteARepairMakesWhole(t *testing.T) {
 	p := newTrap(t)
 	t.Setenv("PATH", p.dir+":"+os.Getenv("PATH"))
