@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A disk whose ext4 is journaled by ext4nvj: it carries a mark, as long as it
- * needs recovery from its region, and that region's UUID. ext4 and e2fsck do not
- * know the mark, and refuse the disk; recovery takes it away.
+ * A disk whose ext4 is journaled by ext4nvj. As long as it needs recovery from its
+ * region, it has a mark and the UUID of that region. ext4 and e2fsck do not know
+ * the mark, and refuse the disk; recovery removes it.
  *
  * ext4's superblock (Documentation/filesystems/ext4/super.rst of Linux) is at
  * byte 1024; integers are little-endian.
@@ -168,7 +168,7 @@ int ext4_fits(const struct ext4_disk *ext4, const char *file, uint64_t offset, c
 			 file, target, ext4->mark_block, file, offset, target);
 		return -1;
 	}
-	/* Damage is recovery's to tell. */
+	/* Recovery reports damage. */
 	if (nvj_read_tail(region, &tail) || tail >= ext4->tail_tid)
 		return 0;
 	complain("cannot recover %s to %s: it is an older copy of the journal: it has transactions "

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes in the inode, in a block of its own, in one that several files
+// Attributes in the inode, in their own block, and in a block that several files
 // share; replaced, grown, removed.
 func attributes(t *testing.T, s system) {
 	v := s.make(t, plan{})
@@ -42,7 +42,7 @@ func attributes(t *testing.T, s system) {
 			}
 		}
 	}
-	// More than fits is refused, and changes nothing.
+	// Attributes that do not fit are refused, and nothing changes.
 	path := filepath.Join(v.dir, "file1")
 	if err := unix.Setxattr(path, "user.large", make([]byte, 5000), 0); !errors.Is(err, unix.ENOSPC) {
 		t.Errorf("an attribute of 5000 bytes: %v", err)
@@ -50,7 +50,7 @@ func attributes(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// largeAttributes sets some that need inodes of their own.
+// largeAttributes sets attributes that need their own inodes.
 func largeAttributes(t *testing.T, v *volume) {
 	for n := range 10 {
 		path := filepath.Join(v.dir, fmt.Sprintf("large%d", n))

@@ -12,10 +12,10 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// casesVariable narrows the cases: names with commas between.
+// casesVariable selects the cases: names with commas between.
 const casesVariable = "DAYBOOK_EXT4NVJ_CASES"
 
-// cases are what TestVolumes runs, in one guest.
+// cases are run by TestVolumes, in one guest.
 var cases = []struct {
 	name    string
 	systems []system
@@ -53,8 +53,9 @@ func chosen(name string) bool {
 	return names == "" || slices.Contains(strings.Split(names, ","), name)
 }
 
-// One guest runs all: starting the test program there takes longer than most
-// cases. What stock ext4 does on the same kernel shows that a case is right.
+// One guest runs all cases, because starting the test program there takes longer
+// than most of them. If a case passes with stock ext4 on the same kernel, the case
+// itself is correct.
 func TestVolumes(t *testing.T) {
 	_ = chosen("") // on the host, too: so go test knows that the result depends on it
 	inGuest(t, vmtest.Config{}, func(t *testing.T) {
@@ -74,10 +75,10 @@ func TestVolumes(t *testing.T) {
 	})
 }
 
-// forOneRun gives the systems that a case runs on: in the quick form two, of which
-// one is the journal of eight partitions, where most can go wrong; the other is
-// always the same for a case, and over the cases each of the systems. The long form,
-// and one with chosen systems, has all.
+// forOneRun returns the systems on which a case runs. In the quick form there are
+// two: the journal of eight partitions, where most can go wrong, and one that is
+// fixed for a case and differs between cases, so that all systems are covered. The
+// long form, and one with selected systems, has all.
 func forOneRun(name string, of []system) []system {
 	if len(of) <= 2 || scaled(0, 1) == 1 || os.Getenv(systemsVariable) != "" {
 		return of
@@ -88,16 +89,16 @@ func forOneRun(name string, of []system) []system {
 	return []system{others[hash.Sum32()%uint32(len(others))], eight}
 }
 
-// patience is how long a case may take.
+// patience is the maximum time of a case.
 const patience = 10 * time.Minute
 
-// hangs ends the test program, telling what the kernel's threads wait for, if the
-// function that it gives is not called in time. A thread that waits in the
-// kernel for ever cannot be ended otherwise.
+// hangs ends the test program and reports where the kernel's threads wait, unless
+// the function that it returns is called in time. A thread that waits in the kernel
+// for ever cannot be ended otherwise.
 func hangs(t *testing.T) (ended func()) {
 	name, seen := t.Name(), logMark(t)
 	limit := patience
-	// A kernel that looks for faults is slow.
+	// A kernel with checks for faults is slow.
 	if scaled(0, 1) == 0 && !strings.Contains(os.Getenv("DAYBOOK_VM_KERNELS"), "+") {
 		limit /= 4
 	}

@@ -26,8 +26,8 @@ func (i *image) changed(t *testing.T, change func(b []byte)) *image {
 	return &other
 }
 
-// ofNoDisk makes a region one of no disk in particular, as a program's own
-// journal is: both copies of the superblock, with their CRC.
+// ofNoDisk makes the region one of any disk, like the journal of a program: both
+// copies of the superblock, with their CRC.
 func ofNoDisk(b []byte) {
 	const crcAt, diskAt, superBytes = 12, 32, 128
 	for _, super := range [][]byte{b[:superBytes], b[4096 : 4096+superBytes]} {
@@ -38,14 +38,15 @@ func ofNoDisk(b []byte) {
 	}
 }
 
-// A region that holds committed data is not formatted by a mount of a disk that
-// does not wait for it, and no older copy of a region is taken for the region.
+// A mount of a disk that does not wait for a region's committed data does not
+// format that region. No older copy of a region is accepted instead of the region.
 func copies(t *testing.T, s system) {
 	t.Run("not at home", func(t *testing.T) { notAtHome(t, s) })
 	t.Run("older copy", func(t *testing.T) { olderCopy(t, s) })
 }
 
-// refusedMount mounts what is there, which must fail, write nothing, and say so.
+// refusedMount mounts a volume; the mount must fail, write nothing, and report the
+// reason.
 func (v *volume) refusedMount(t *testing.T, is unclean, flags uintptr, said ...string) {
 	t.Helper()
 	is.restore(t)
@@ -67,7 +68,8 @@ func notAtHome(t *testing.T, s system) {
 	v, u, check := crashed(t, s, smallPlan(s))
 	place := []string{v.pmem, "--offset", fmt.Sprint(v.offset)}
 	must(t, "nvj", append(append([]string{"recover"}, place...), "--target", v.disk)...)
-	// As a clone of the disk that was taken while it was frozen: it waits for nothing.
+	// Like a clone of the disk that was made while it was frozen: it waits for no
+	// region.
 	unmarked := takeImage(t, v.disk, 0, v.blocks*4096)
 	commands := []string{"not at home", "nvj recover " + v.pmem, "nvj format " + v.pmem, "--force"}
 
@@ -100,7 +102,7 @@ func notAtHome(t *testing.T, s system) {
 		v.mount()
 		check(v.dir)
 		v.end(check)
-		// A clean one of no disk is as good as an empty one.
+		// A clean region of any disk is as good as an empty one.
 		ofNone := takeImage(t, v.pmem, int64(v.offset), v.size).changed(t, ofNoDisk)
 		ofNone.restore(t)
 		v.mount()
@@ -108,8 +110,8 @@ func notAtHome(t *testing.T, s system) {
 	})
 }
 
-// tails are what the mark on an unclean disk says of the region's tail, 0 if there
-// is no mark, and the tail itself.
+// tails returns the region's tail according to the mark on an unclean disk, 0 if
+// there is no mark, and the tail itself.
 func (v *volume) tails() (mark, tail uint64) {
 	v.t.Helper()
 	const blockAt = 1024 + 0x3f4
@@ -133,7 +135,8 @@ func (v *volume) tails() (mark, tail uint64) {
 	return mark, look.Tail
 }
 
-// markBeyondTheEnd makes a superblock name a block for the mark that the disk has not.
+// markBeyondTheEnd makes a superblock name a block for the mark beyond the end of
+// the disk.
 func markBeyondTheEnd(b []byte) {
 	const superAt, roCompatAt, blockAt, sumAt = 1024, 0x64, 0x3f4, 0x3fc
 	const hasSum = 0x400

@@ -22,10 +22,10 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// crashVariable says what TestGuestSide does: a crashOrder in JSON.
+// crashVariable tells TestGuestSide what to do: a crashOrder in JSON.
 const crashVariable = "DAYBOOK_EXT4NVJ_CRASH"
 
-// crashOrder is what the host asks of the guest's side.
+// crashOrder is the host's request to the guest's side.
 type crashOrder struct {
 	Do     string // make, load, check; record and replay: see powercut_test.go
 	System string
@@ -33,13 +33,14 @@ type crashOrder struct {
 	Size   int // of the journal, bytes
 	Round  int
 	Seed   uint64
-	// Of a check:
+	// For a check: the operations of each thread that were reported. Command means
+	// that nvj recovers, and not a mount.
 	Told []int // of each thread
 	// Command says that nvj recovers, and not mounting.
 	Command bool
 }
 
-// crashThreads is how many scripts run on each volume.
+// crashThreads is the number of scripts that run on each volume.
 const crashThreads = 2
 
 func (o crashOrder) volume(t *testing.T) *volume {
@@ -53,8 +54,8 @@ func (o crashOrder) dir(v *volume) string {
 	return filepath.Join(v.dir, fmt.Sprintf("round%d", o.Round))
 }
 
-// TestGuestSide is no test, but what TestKilled and others run in a guest that
-// they drive from outside.
+// TestGuestSide is not a test: TestKilled and others run it in a guest that they
+// control from outside.
 func TestGuestSide(t *testing.T) {
 	text := os.Getenv(crashVariable)
 	if text == "" {
@@ -90,8 +91,8 @@ func TestGuestSide(t *testing.T) {
 	}
 }
 
-// checkpoints makes the volume carry its journal home again and again: so it is
-// killed in checkpoints, too.
+// checkpoints makes the volume write its journal home repeatedly, so that kills hit
+// checkpoints, too.
 func checkpoints(v *volume) {
 	const pause = 10 * time.Millisecond
 	for flags := uint32(0); ; time.Sleep(pause) {
@@ -102,7 +103,7 @@ func checkpoints(v *volume) {
 	}
 }
 
-// check recovers a volume, and looks at what is there.
+// check recovers a volume and checks its content.
 func (o crashOrder) check(t *testing.T, v *volume) {
 	if v.system.ours() {
 		if err := unix.Mount(v.disk, v.dir, "ext4", 0, ""); !errors.Is(err, unix.EINVAL) {
@@ -132,8 +133,8 @@ func (o crashOrder) check(t *testing.T, v *volume) {
 	}
 	if v.system.ours() && o.Command {
 		must(t, "nvj", "recover", v.pmem, "--offset", fmt.Sprint(v.offset), "--target", v.disk)
-		// Stock ext4 removes what had no name any more, as after its own
-		// recovery; e2fsck would take that for an error.
+		// Stock ext4 removes files without a name, as after its own recovery;
+		// e2fsck would report them as errors.
 		v.sameInStock(nil, look)
 		v.fsck()
 	} else {
@@ -144,7 +145,7 @@ func (o crashOrder) check(t *testing.T, v *volume) {
 	t.Logf("found%s", trees)
 }
 
-// clear makes room for the next round.
+// clear frees the space for the next round.
 func (o crashOrder) clear(t *testing.T, v *volume) {
 	v.mount()
 	if err := os.RemoveAll(o.dir(v)); err != nil {
@@ -166,12 +167,12 @@ func guestSide(o crashOrder, out *told) vm.Command {
 	}
 }
 
-// told hears what the guest's side says.
+// told receives the messages of the guest's side.
 type told struct {
 	mu    sync.Mutex
 	rest  []byte
 	count [crashThreads]int
-	lines []string          // other than counts
+	lines []string          // called with each message that is not a count; may be nil
 	other func(line string) // is called with each of them; nil: not
 	began chan struct{}
 	once  sync.Once
@@ -224,11 +225,11 @@ func do(t *testing.T, m *vm.Machine, o crashOrder) string {
 	return out.said()
 }
 
-// The power goes, at any moment, under scripts of which each state is known. What
-// was synced is there, nothing is half done, and nothing before it is missing; and
-// what the disks had in their caches is lost. One guest has a volume of each system,
-// so that each kill counts for all. The mark of the tail on the disk is never ahead
-// of the region, which would be refused then.
+// The power fails at any moment while scripts run whose states are known. What was
+// synced exists; no operation is half done, and none before it is missing. What the
+// disks had in their caches is lost. One guest has a volume of each system, so that
+// each kill counts for all. The mark of the tail on the disk is never ahead of the
+// region; a mount would refuse such a disk.
 func TestKilled(t *testing.T) {
 	onModuleKernels(t)
 	these := systems(ours...)
@@ -244,7 +245,7 @@ func TestKilled(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		orders := make([]crashOrder, len(these))
 		for n, s := range these {
-			// Small enough to be full now and then.
+			// Small enough to be full sometimes.
 			orders[n] = crashOrder{System: s.name, Number: n, Size: s.smallestJournal(), Do: "make"}
 			do(t, m, orders[n])
 		}
@@ -266,7 +267,7 @@ func TestKilled(t *testing.T) {
 				}
 			}
 			time.Sleep(time.Duration(random.Int64N(int64(3 * time.Second))))
-			// A guest that the emulator broke is killed by that.
+			// A guest that the emulator broke is ended by that.
 			if !parallel || !strings.Contains(m.Console(), "Oops: int3") {
 				faults(t, m)
 			}
@@ -289,7 +290,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// driven boots a guest that a test drives from outside.
+// driven boots a guest that a test controls from outside.
 func driven(t *testing.T, kernel string, volumes int) *vm.Machine {
 	t.Helper()
 	config := vm.Config{Kernel: kernel}
@@ -316,7 +317,7 @@ func bootDriven(t *testing.T, config vm.Config) *vm.Machine {
 	return vmtest.Boot(t, config)
 }
 
-// faults fails the test for what the kernel said of itself.
+// faults fails the test if the kernel reported its own faults.
 func faults(t *testing.T, m *vm.Machine) {
 	t.Helper()
 	if problems := m.KernelProblems(); len(problems) > 0 {
@@ -324,7 +325,7 @@ func faults(t *testing.T, m *vm.Machine) {
 	}
 }
 
-// found is what the guest's side logged of what it found.
+// found is the guest's log of what it found.
 func found(said string) string {
 	_, text, _ := strings.Cut(said, "found")
 	text, _, _ = strings.Cut(text, "\n")

@@ -13,8 +13,8 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Of what make dkms copies dkms builds a module that the kernel takes, and it can
-// be removed again. All of it in directories of the test's own.
+// dkms builds a module from the files that make dkms copies. The kernel loads it,
+// and it can be removed again. All of that is in the test's own directories.
 func TestDKMS(t *testing.T) {
 	vmtest.Long(t)
 	onModuleKernels(t)

@@ -8,8 +8,8 @@ import (
 	"github.com/daybook-project/daybook/nvjournal/kernel/test/fsx"
 )
 
-// features are what a file system may be made or mounted with that changes what
-// ext4 journals. With quick ones the tests of each change run.
+// features are options of a file system or mount that change what ext4 journals.
+// The tests of each change run with the quick ones.
 var features = []struct {
 	name    string
 	quick   bool
@@ -53,7 +53,7 @@ func withFeatures(t *testing.T, s system) {
 	}
 }
 
-// foldCase makes a directory where a and A are one name.
+// foldCase makes a directory in which a and A are one name.
 func foldCase(t *testing.T, v *volume) {
 	dir := filepath.Join(v.dir, "folded")
 	if err := os.Mkdir(dir, 0o755); err != nil {

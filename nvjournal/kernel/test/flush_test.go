@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What was written to the disk since the last flush is flushed by the next commit,
-// in whatever way it was written and whether or not the kernel counts the disk's
-// writes; and where nothing was written, nothing is flushed.
+// The next commit flushes what was written to the disk since the last flush,
+// however it was written, and whether or not the kernel counts the disk's writes.
+// If nothing was written, nothing is flushed.
 func flushes(t *testing.T, s system) {
 	v := s.make(t, plan{})
-	// Larger than what is journaled as a small file.
+	// Larger than the small files whose data is journaled.
 	const large = 1 << 20
 	// Longer than a tick of any kernel (10 ms with HZ=100).
 	const tick = 20 * time.Millisecond
@@ -74,7 +74,7 @@ func flushes(t *testing.T, s system) {
 	}
 	ends := map[string]func() error{
 		"fsync of the file": file.Sync,
-		// It commits, and is told that it flushes the disk, too.
+		// It commits, with the information that it flushes the disk, too.
 		"fsync of its directory": func() error {
 			counter++
 			if err := os.WriteFile(filepath.Join(v.dir, "other"), []byte{counter}, 0o644); err != nil {
@@ -101,9 +101,9 @@ func flushes(t *testing.T, s system) {
 				ok(sync())
 				before := v.statistics()["data_flushes"]
 				count(counted[0])
-				// A write within a tick of the last one leaves the file's time as it
-				// was. ext4 then has nothing to log, and fsync flushes the disk
-				// itself, where data_flushes does not count it.
+				// A write within a tick of the last one does not change the file's
+				// time. Then ext4 has nothing to log, and fsync flushes the disk
+				// itself, which data_flushes does not count.
 				time.Sleep(tick)
 				ok(write())
 				count(counted[1])
@@ -115,7 +115,7 @@ func flushes(t *testing.T, s system) {
 		}
 	}
 
-	// Metadata alone needs no flush: what says so is in the region.
+	// Metadata alone needs no flush: it is in the region.
 	count(true)
 	ok(unix.Fsync(int(parent.Fd())))
 	before := v.statistics()

@@ -11,8 +11,8 @@ import (
 	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
-// image is what a device holds, read past the kernel's cache: what a crash at
-// this moment would leave.
+// image is the content of a device, read without the kernel's cache: what a crash
+// at this moment would leave.
 type image struct {
 	path   string
 	offset int64
@@ -44,7 +44,7 @@ func takeImage(t *testing.T, path string, offset int64, size int) *image {
 	return i
 }
 
-// restore writes it back.
+// restore writes the content back to the device.
 func (i *image) restore(t *testing.T) {
 	t.Helper()
 	file, err := os.OpenFile(i.path, os.O_WRONLY|unix.O_DIRECT, 0)
@@ -60,7 +60,8 @@ func (i *image) restore(t *testing.T) {
 	}
 }
 
-// same says whether the device still holds it, and if not, where it differs.
+// same reports whether the device still has that content, and if not, where it
+// differs.
 func (i *image) same(t *testing.T) (place int64, same bool) {
 	t.Helper()
 	now := takeImage(t, i.path, i.offset, len(i.bytes))
@@ -80,9 +81,9 @@ type unclean struct {
 	disk, region *image
 }
 
-// unclean copies a mounted volume past the caches while nothing goes on in it:
-// a crash, without the boot. The region is the same before and after the disk is
-// copied, or else it may be of a later moment than the disk: no crash leaves that.
+// unclean copies a mounted volume without the caches while nothing changes it: a
+// crash without a boot. The region must be the same before and after the copy of
+// the disk. Otherwise it may be newer than the copy, and no crash leaves that.
 func (v *volume) unclean() unclean {
 	v.t.Helper()
 	if v.blocks == 0 {

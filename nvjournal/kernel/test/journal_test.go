@@ -18,12 +18,12 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// smallestJournal is the smallest region that is taken, bytes: what an operation
-// may ask for is a quarter of a ring.
+// smallestJournal is the size of the smallest accepted region, in bytes: an
+// operation may ask for a quarter of a ring.
 func (s system) smallestJournal() int { return (2 << 20) * max(1, s.partitions) }
 
-// churn fills the journal: attributes of thousands of random bytes, over and
-// over again.
+// churn fills the journal: attributes of thousands of random bytes, again and
+// again.
 func churn(dir string, count int) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (v *volume) statistics() map[string]uint64 {
 	return numbers
 }
 
-// The journal is full all the time, and goes round several times.
+// The journal is always full, and wraps around several times.
 func smallJournal(t *testing.T, s system) {
 	v := s.make(t, plan{size: s.smallestJournal(), journalMB: 4})
 	var check func(string)
@@ -99,7 +99,7 @@ func smallJournal(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// device is a disk of dm whose writes can be made to fail.
+// device is a disk of the device mapper whose writes can be made to fail.
 type device struct {
 	t       *testing.T
 	name    string
@@ -125,7 +125,7 @@ func newDevice(t *testing.T, disk string) *device {
 
 func (d *device) working() string { return fmt.Sprintf("0 %d linear %s 0", d.sectors, d.disk) }
 
-// failing is a table under which each write fails and reads do not.
+// failing is a table with which each write fails and reads do not.
 func (d *device) failing() string {
 	return fmt.Sprintf("0 %d flakey %s 0 0 60 1 error_writes", d.sectors, d.disk)
 }
@@ -137,18 +137,18 @@ func (d *device) become(table string) {
 	must(d.t, "dmsetup", "resume", "--noudevsync", d.name)
 }
 
-// The disk's writes fail. The file system takes no more changes, and when the disk
-// works again all that was told to be permanent is there.
+// The disk's writes fail. The file system accepts no more changes. When the disk
+// works again, all that was reported as permanent exists.
 func writeErrors(t *testing.T, s system) {
-	// With barriers the first flush of the disk fails, which a commit asks for;
-	// without, the first write of a block to its home.
+	// With barriers, the first flush of the disk fails, which a commit requests;
+	// without them, the first write of a block to its home.
 	readable := staysReadable(t)
 	for _, option := range []string{"barrier", "nobarrier"} {
 		t.Run(option, func(t *testing.T) { writeErrorsWith(t, s, option, readable) })
 	}
 }
 
-// staysReadable says whether this kernel's own ext4 can be read after an error:
+// staysReadable reports whether this kernel's own ext4 can be read after an error:
 // earlier ones make it read-only then, later ones shut it down.
 func staysReadable(t *testing.T) bool {
 	v := stock.make(t, plan{disk: vmtest.Device(t, "disk1"), options: []string{"errors=remount-ro"}})
@@ -166,7 +166,7 @@ func staysReadable(t *testing.T) bool {
 
 func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 	d := newDevice(t, vmtest.Device(t, "disk0"))
-	// The node's own name, under which the kernel has it.
+	// The name of the node itself, which the kernel uses.
 	node := must(t, "dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", d.name)
 	v := s.make(t, plan{disk: filepath.Join("/dev", strings.TrimSpace(node)), size: s.smallestJournal(), options: []string{"errors=remount-ro", option}})
 	check := scripted(t, v.dir, 2, scaled(200, 2000))
@@ -178,7 +178,7 @@ func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 	if !errors.Is(err, unix.EROFS) && !errors.Is(err, unix.EIO) {
 		t.Fatalf("after %d directories: %v", told, err)
 	}
-	// Now it takes no change, and can be read where ext4 can.
+	// Now it accepts no change, and can be read if ext4 can.
 	refused := func(err error) bool {
 		return errors.Is(err, unix.EROFS) || !readable && errors.Is(err, unix.EIO)
 	}
@@ -215,7 +215,7 @@ func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 }
 
 // directoriesUntilError makes directories, each permanent before the next, and
-// gives how many until there was an error.
+// returns their number at the first error.
 func directoriesUntilError(dir string) (told int, err error) {
 	parent := filepath.Join(dir, "told")
 	if err := os.Mkdir(parent, 0o755); err != nil {
@@ -240,7 +240,7 @@ func directoriesUntilError(dir string) (told int, err error) {
 	return told, errors.New("no error came")
 }
 
-// unload: nobody uses the module any more, and it goes without a word.
+// unload: nothing uses the module any more, and it is removed without messages.
 func unload(t *testing.T, s system) {
 	v := s.make(t, plan{})
 	stormed(t, v.dir, 3, 100)
@@ -262,9 +262,9 @@ func unload(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// leaks fails the test for memory that nobody has any more, of a kernel that looks
-// for it: so what the module has left is seen when it is gone. Memory counts when
-// it is some seconds old, and was not found twice.
+// leaks fails the test if a kernel with a leak detector reports lost memory. So
+// memory that the module has lost is found after its removal. Memory counts if it
+// is some seconds old, and was found twice.
 func leaks(t *testing.T) {
 	t.Helper()
 	const report = "/sys/kernel/debug/kmemleak"

@@ -14,7 +14,7 @@ import (
 	"github.com/daybook-project/daybook/nvjournal/kernel/test/storm"
 )
 
-// How much is done: less in a quick run.
+// The amount of work: less in a quick run.
 func scaled(quick, long int) int {
 	if os.Getenv("DAYBOOK_VM_LONG") == "1" {
 		return long
@@ -24,8 +24,8 @@ func scaled(quick, long int) int {
 
 const loadSeed = 20
 
-// scripted runs scripts of which each state is known, and gives the check of
-// their last one.
+// scripted runs scripts whose states are known, and returns the check of their last
+// one.
 func scripted(t *testing.T, dir string, threads, count int) func(dir string) {
 	t.Helper()
 	if err := os.Mkdir(filepath.Join(dir, "scripts"), 0o755); err != nil {
@@ -44,7 +44,7 @@ func scripted(t *testing.T, dir string, threads, count int) func(dir string) {
 	}
 }
 
-// stormed lets a storm blow.
+// stormed runs a storm to its end.
 func stormed(t *testing.T, dir string, threads, count int) {
 	t.Helper()
 	result, err := storm.Run(t.Context(), filepath.Join(dir, "storm"), storm.Options{Seed: loadSeed, Threads: threads, Count: count})
@@ -56,7 +56,7 @@ func stormed(t *testing.T, dir string, threads, count int) {
 	}
 }
 
-// background lets a storm blow until the function that it gives is called.
+// background runs a storm until the function that it returns is called.
 func background(t *testing.T, dir string, allow ...error) (end func() storm.Result) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	var result storm.Result
@@ -101,8 +101,8 @@ func exercised(t *testing.T, dir string, files, count int, options fsx.Options) 
 	}
 }
 
-// What every volume must stand: scripts, storms, and files against a model, one
-// after the other and at once.
+// The load of every volume: scripts, storms, and files against a model, one after
+// the other and at the same time.
 func loads(t *testing.T, s system) {
 	v := s.make(t, plan{})
 	check := scripted(t, v.dir, 3, scaled(300, 3000))

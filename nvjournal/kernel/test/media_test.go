@@ -25,17 +25,17 @@ func setParameters(t *testing.T, pairs ...string) {
 	}
 }
 
-// failingMemory is a part of the second memory that no other test uses: a bad
-// block stays in the kernel's list until the guest ends.
+// failingMemory is a part of the second memory that no other test uses: a bad block
+// stays in the kernel's list until the end of the guest.
 func failingMemory(t *testing.T, s system, place int) plan {
 	p := smallPlan(s)
 	p.pmem, p.offset = vmtest.Device(t, "pmem1"), pmemBytes*3/4+place
 	return p
 }
 
-// The memory of a mounted journal fails, or cannot be read at recovery. The
-// journal aborts, or the mount is refused, with the place; nothing is written that
-// is not sound, and what was synced is not lost with it.
+// The memory of a mounted journal fails, or cannot be read at recovery. The journal
+// aborts, or the mount is refused, with the place. Nothing wrong is written, and
+// what was synced is not lost.
 func mediaErrors(t *testing.T, s system) {
 	withPages(t, vmtest.Device(t, "pmem1"))
 	t.Run("recovery", func(t *testing.T) { unreadableAtRecovery(t, s) })
@@ -44,12 +44,12 @@ func mediaErrors(t *testing.T, s system) {
 		memoryFails(t, v, "the memory of the journal fails, at byte 8192 of its region", func() {
 			setParameters(t, "/sys/kernel/debug/hwpoison/corrupt-pfn", fmt.Sprint((memoryAddress(t, v.pmem)+uint64(v.offset)+8192)/4096))
 		})
-		// Only said to fail: it is all there.
+		// It is only reported as failing: all content exists.
 		v.mount()
 		check(v.dir)
 		v.unmount()
 	})
-	// The last, as it stays.
+	// The last one, because it stays.
 	t.Run("bad block", func(t *testing.T) {
 		v, check := loadedVolume(t, s, failingMemory(t, s, 8<<20))
 		bad := v.size - 4096 // nothing is there yet
@@ -68,7 +68,7 @@ func mediaErrors(t *testing.T, s system) {
 	})
 }
 
-// loadedVolume is one with scripts on it, all of which is permanent.
+// loadedVolume is a volume with scripts on it, all of which are permanent.
 func loadedVolume(t *testing.T, s system, p plan) (*volume, func(dir string)) {
 	t.Helper()
 	v := s.make(t, p)
@@ -79,8 +79,8 @@ func loadedVolume(t *testing.T, s system, p plan) (*volume, func(dir string)) {
 	return v, check
 }
 
-// memoryFails unmounts the volume after its memory has failed: it takes no
-// change any more, which the log says why.
+// memoryFails unmounts the volume after its memory has failed. It accepts no change
+// any more, and the log has the reason.
 func memoryFails(t *testing.T, v *volume, said string, fail func()) {
 	t.Helper()
 	seen := logMark(t)
@@ -133,7 +133,7 @@ func withPages(t *testing.T, pmem string) {
 		bus+"drivers/nd_pmem/bind", seed)
 }
 
-// memoryAddress is where persistent memory begins in the machine's.
+// memoryAddress is the physical address of the persistent memory.
 func memoryAddress(t *testing.T, pmem string) uint64 {
 	t.Helper()
 	device, err := filepath.EvalSymlinks(filepath.Join("/sys/block", filepath.Base(pmem), "device"))
@@ -171,7 +171,8 @@ func unreadableAtRecovery(t *testing.T, s system) {
 		}
 		return logSince(t, seen)
 	}
-	// In this order they are read, after the superblock, which is read for several ends.
+	// They are read in this order, after the superblock, which is read for several
+	// purposes.
 	const most = 20
 	skip := 0
 	for _, want := range []string{
@@ -186,7 +187,7 @@ func unreadableAtRecovery(t *testing.T, s system) {
 			}
 		}
 	}
-	// Behind all of the commit ring.
+	// After the end of the commit ring.
 	if said := try(int(v.size/4096) + most); !strings.Contains(said, "memory that cannot be read: a committed record") {
 		t.Errorf("the kernel says %s", said)
 	}

@@ -13,15 +13,15 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Copies of blocks that are at home go when the kernel asks for memory, and the
-// volume goes on as before.
+// The kernel asks for memory: copies of blocks that are at home are freed, and the
+// volume continues as before.
 func memoryIsGivenBack(t *testing.T, s system) {
 	v := s.make(t, plan{size: 4 * s.smallestJournal()})
 	check := scripted(t, v.dir, 2, 300)
 	if err := churn(filepath.Join(v.dir, "churn"), 400); err != nil {
 		t.Fatal(err)
 	}
-	// A freeze carries all home.
+	// A freeze writes all blocks home.
 	if err := v.ioctl(fifreeze, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,8 @@ func memoryIsGivenBack(t *testing.T, s system) {
 	v.end(check)
 }
 
-// All mounts have one bound: who goes over it makes the others write home, too.
+// All mounts share one bound: a mount that exceeds it makes the others write home,
+// too.
 func memoryOfAllMountsIsBounded(t *testing.T, s system) {
 	slice := 4 * s.smallestJournal()
 	busy := s.make(t, plan{size: slice})
@@ -52,9 +53,9 @@ func memoryOfAllMountsIsBounded(t *testing.T, s system) {
 		t.Errorf("the bound is %d buffers, not an eighth of %d pages", eighth, 8*pages)
 	}
 
-	// A directory's block each.
+	// A block for each directory.
 	const directories, bound = 400, 200
-	// The count has an error of some tens for each processor.
+	// The count can be wrong by some tens for each processor.
 	inexact := uint64(64 * runtime.NumCPU())
 	make := func(v *volume) {
 		for n := range directories {
@@ -82,7 +83,7 @@ func memoryOfAllMountsIsBounded(t *testing.T, s system) {
 		if time.Now().After(deadline) {
 			t.Fatalf("idle and busy have pinned %d buffers, all mounts %d; the bound is %d", both, all, bound)
 		}
-		// Who does nothing more need not be asked again.
+		// An idle mount need not be asked again.
 		if err := os.WriteFile(filepath.Join(busy.dir, "more"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +94,7 @@ func memoryOfAllMountsIsBounded(t *testing.T, s system) {
 	busy.end(nil)
 }
 
-// memoryPages is what the kernel has of memory.
+// memoryPages is the kernel's memory in pages.
 func memoryPages(t *testing.T) int {
 	t.Helper()
 	var info unix.Sysinfo_t

@@ -21,7 +21,7 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// ioctl calls one on the volume's root.
+// ioctl makes a call on the volume's root.
 func (v *volume) ioctl(request uintptr, argument unsafe.Pointer) error {
 	v.t.Helper()
 	file, err := os.Open(v.dir)
@@ -45,8 +45,8 @@ const (
 	ext4Checkpoint = 0x4004662b
 )
 
-// needsRecovery says whether the disk's superblock asks for recovery: ext4's bit
-// and the marker of ours.
+// needsRecovery reports whether the disk's superblock asks for recovery: ext4's bit
+// and our mark.
 func (v *volume) needsRecovery() bool {
 	v.t.Helper()
 	const (
@@ -62,7 +62,7 @@ func (v *volume) needsRecovery() bool {
 	return features&stock != 0
 }
 
-// statfs gives the file system's size and what is free, in blocks.
+// statfs returns the size of the file system and its free space, in blocks.
 func (v *volume) statfs() (blocks, free uint64) {
 	v.t.Helper()
 	var s unix.Statfs_t
@@ -72,7 +72,8 @@ func (v *volume) statfs() (blocks, free uint64) {
 	return s.Blocks, s.Bfree
 }
 
-// A frozen volume takes no change, is clean on the disk, and goes on afterwards.
+// A frozen volume accepts no change, is clean on the disk, and continues
+// afterwards.
 func freezeUnderLoad(t *testing.T, s system) {
 	v := s.make(t, plan{})
 	end := background(t, v.dir)
@@ -81,7 +82,7 @@ func freezeUnderLoad(t *testing.T, s system) {
 		if err := v.ioctl(fifreeze, nil); err != nil {
 			t.Fatal(err)
 		}
-		// Who changes something waits.
+		// A process that changes something waits.
 		var through atomic.Bool
 		written := make(chan error, 1)
 		go func() {
@@ -110,8 +111,8 @@ func freezeUnderLoad(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// Read-only and back, again and again, beside readers; and nothing can be
-// written in between.
+// Read-only and writable in turn, again and again, beside readers; nothing can be
+// written while it is read-only.
 func remount(t *testing.T, s system) {
 	v := s.make(t, plan{})
 	for n := range scaled(3, 10) {
@@ -135,8 +136,8 @@ func remount(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// The disk is full, again and again, by several writers; room comes back when
-// files go, and all of it.
+// Several writers fill the disk, again and again. Deleting files frees their space,
+// and all of it.
 func noSpace(t *testing.T, s system) {
 	v := s.make(t, plan{blocks: 4096, features: []string{"-N", "512", "-m", "0"}, journalMB: 4})
 	_, empty := v.statfs()
@@ -155,7 +156,7 @@ func noSpace(t *testing.T, s system) {
 		if full.Load() == 0 {
 			t.Error("nobody found the disk full")
 		}
-		// ext4 keeps a fiftieth for itself.
+		// ext4 reserves a fiftieth.
 		if blocks, free := v.statfs(); free > blocks/50+64 {
 			t.Errorf("%d blocks are free on a full disk", free)
 		}
@@ -174,7 +175,7 @@ func noSpace(t *testing.T, s system) {
 				t.Fatal(err)
 			}
 		}
-		// Blocks that were freed are free for good after the commit.
+		// The space of freed blocks can be used after the commit.
 		if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +186,7 @@ func noSpace(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// fill makes files until there is no room.
+// fill makes files until the disk is full.
 func fill(dir string, full *atomic.Int32) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		if errors.Is(err, unix.ENOSPC) {
@@ -220,11 +221,11 @@ func fill(dir string, full *atomic.Int32) error {
 	return fmt.Errorf("no end of room in %s", dir)
 }
 
-// The file system grows while it is used: by nvj, as resize2fs does not open a disk
-// that is in use by ext4nvj, and stock ext4 by the call of the kernel's that both
-// make. As on a disk of some GiB, 596 blocks are reserved for descriptors of groups,
-// and one handle asks for all of them; of stock ext4's own journal that is nearly a
-// quarter.
+// The file system grows while it is used: by nvj, because resize2fs does not open a
+// disk that ext4nvj uses, and stock ext4 by the same call of the kernel. As on a
+// disk of some GiB, 596 blocks are reserved for descriptors of groups, and one
+// handle asks for all of them; that is nearly a quarter of stock ext4's own
+// journal.
 func grow(t *testing.T, s system) {
 	v := s.make(t, plan{blocks: 8192, journalMB: 10, features: []string{"-E", "resize=1250000000,lazy_itable_init=0,lazy_journal_init=0,nodiscard"}})
 	end := background(t, v.dir)
@@ -250,7 +251,7 @@ func grow(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// growByCommand grows it by nvj resize, from and to so many blocks.
+// growByCommand grows it by nvj resize, from and to that many blocks.
 func (v *volume) growByCommand(from, to uint64) {
 	v.t.Helper()
 	args := []string{"resize", v.dir, "--json"}
@@ -275,15 +276,15 @@ func (v *volume) growByCommand(from, to uint64) {
 	}
 }
 
-// refusesToResize wants what nvj resize must not do to be refused, and said why.
-// The file system has all of its device.
+// refusesToResize checks that nvj resize refuses what it must not do, with the
+// reason. The file system already has all of its device.
 func (v *volume) refusesToResize() {
 	v.t.Helper()
 	within := filepath.Join(v.dir, "within")
 	if err := os.Mkdir(within, 0o755); err != nil {
 		v.t.Fatal(err)
 	}
-	// Who is not root still may look there.
+	// Another user than root may still read the state there.
 	if err := os.Chmod(v.dir, 0o755); err != nil {
 		v.t.Fatal(err)
 	}
@@ -350,7 +351,7 @@ func discard(t *testing.T, s system) {
 	v.end(nil)
 }
 
-// discarded are the sectors that were discarded on a disk (its stat, field 14).
+// discarded is the number of discarded sectors of a disk (its stat, field 14).
 func discarded(t *testing.T, disk string) uint64 {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/sys/class/block", filepath.Base(disk), "stat"))
@@ -364,8 +365,8 @@ func discarded(t *testing.T, disk string) uint64 {
 	return f[13]
 }
 
-// Two file systems, whose journals are slices of one persistent memory, under
-// load at once; and a slice that overlaps another is refused.
+// Two file systems, whose journals are slices of one persistent memory, under load
+// at the same time. A slice that overlaps another one is refused.
 func twoOnOneMemory(t *testing.T, s system) {
 	slice := s.smallestJournal()
 	first := s.volume(t, plan{size: slice})
@@ -385,7 +386,7 @@ func twoOnOneMemory(t *testing.T, s system) {
 	}
 	before := first.take()
 	first.unmount()
-	// The first one's memory is free again, the second one's is not.
+	// The first one's memory is free again; the second one's is not.
 	for _, offset := range []int{4096, slice, slice + 4096} {
 		wrong := *first
 		wrong.offset, wrong.size = offset, slice

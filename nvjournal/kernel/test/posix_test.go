@@ -6,7 +6,7 @@ import (
 	"github.com/daybook-project/daybook/nvjournal/kernel/test/posix"
 )
 
-// System calls answer as the table says.
+// System calls return what the table says.
 func systemCalls(t *testing.T, s system) {
 	v := s.make(t, plan{})
 	steps, wrong, err := posix.Run(v.dir)

@@ -33,8 +33,8 @@ const (
 	replayPatience = time.Minute
 )
 
-// sector reads or writes the sector of a device that a number of the test is in,
-// past the kernel's cache.
+// sector reads or writes the sector of a device with a number of the test, without
+// the kernel's cache.
 type sector struct {
 	file  *os.File
 	bytes []byte
@@ -61,7 +61,7 @@ func (s *sector) get(n int) (uint64, error) {
 	return binary.LittleEndian.Uint64(s.bytes), err
 }
 
-// record is the guest's side of a recording: scripts without end.
+// record is the guest's side of a recording: endless scripts.
 func (o crashOrder) record(t *testing.T, v *volume) {
 	v.mount()
 	if err := os.Mkdir(o.dir(v), 0o755); err != nil {
@@ -82,8 +82,8 @@ func (o crashOrder) record(t *testing.T, v *volume) {
 	t.Fatalf("the load ended: %v", err)
 }
 
-// replay is the guest's side of a replay: it recovers each point that the host
-// restores, compares it with what was told, and says whether it fits.
+// replay is the guest's side of a replay. It recovers each point that the host
+// restores, compares it with the recorded messages, and reports whether they match.
 func (o crashOrder) replay(t *testing.T) {
 	for last := uint64(0); ; {
 		number, err := nextPoint(t, last)
@@ -104,7 +104,7 @@ func (o crashOrder) replay(t *testing.T) {
 				}
 				o.Told = append(o.Told, int(count))
 			}
-			told.file.Close() // or the kernel's cache of it stays
+			told.file.Close() // otherwise the kernel's cache of it stays
 			o.Command = number%2 == 1
 			o.check(t, o.volume(t))
 		})
@@ -117,7 +117,7 @@ func nextPoint(t *testing.T, last uint64) (uint64, error) {
 	mailbox := openSector(t, mailboxDevice)
 	defer mailbox.file.Close()
 	for end := time.Now().Add(replayPatience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		// 0: the host is at it.
+		// 0: the host is changing it.
 		if number, err := mailbox.get(0); err != nil || number != 0 && number != last {
 			return number, err
 		}
@@ -164,10 +164,10 @@ func (c *cuts) post(number uint64) {
 	}
 }
 
-// faultParameters are those of the module faults.
+// faultParameters are the parameters of the module faults.
 const faultParameters = "/sys/module/faults/parameters/"
 
-// fault lets a function of the guest's kernel do nothing but return 0; "": none.
+// fault makes a function of the guest's kernel only return 0; "" means none.
 func (c *cuts) fault(function string) (hits string) {
 	c.t.Helper()
 	out, err := c.Run(c.t.Context(), "sh", "-ec", "cat "+faultParameters+"hits; echo '"+function+"' >"+faultParameters+"function")
@@ -177,7 +177,7 @@ func (c *cuts) fault(function string) (hits string) {
 	return strings.TrimSpace(out)
 }
 
-// record makes a volume, lets the load run on it until there are so many points,
+// record makes a volume, lets the load run on it until there are that many points,
 // and ends it.
 func (c *cuts) record(s system, most int, fault string) (recording *vm.Recording, points int) {
 	c.t.Helper()
@@ -211,14 +211,14 @@ func (c *cuts) record(s system, most int, fault string) (recording *vm.Recording
 		c.t.Fatal(err)
 	}
 	if fault == "" {
-		// A journal that has the files' data, too, flushes rarely.
+		// A journal that also has the files' data flushes rarely.
 		if !wait(time.Duration(scaled(3, 60))*time.Second, recording.Full()) {
 			if err := recording.Now(); err != nil {
 				c.t.Fatal(err)
 			}
 		}
 	} else {
-		// There may be no flush at all: moments will do.
+		// There may be no flush at all; then any moments are used.
 		for range most {
 			time.Sleep(100 * time.Millisecond)
 			if err := recording.Now(); err != nil {
@@ -246,11 +246,12 @@ func (c *cuts) record(s system, most int, fault string) (recording *vm.Recording
 	return recording, points
 }
 
-// replay tries count points of a recording, the last one among them, and gives
-// how many did not fit what was told. once: it ends at the first that does not.
+// replay replays count points of a recording, the last one among them, and returns
+// how many did not match the messages. With once, it ends at the first that does
+// not.
 func (c *cuts) replay(recording *vm.Recording, count int, once bool) (tried, wrong int, said string) {
 	c.t.Helper()
-	order, results := c.order, make(chan bool, count) // who sends must not wait
+	order, results := c.order, make(chan bool, count) // the sender must not wait
 	order.Do = "replay"
 	out := newTold()
 	out.other = func(line string) {
@@ -268,7 +269,7 @@ func (c *cuts) replay(recording *vm.Recording, count int, once bool) (tried, wro
 	chosen := c.random.Perm(points - 1)
 	chosen = append(chosen[:min(count-1, len(chosen))], points-1)
 	for n, point := range chosen {
-		// A disk may write what is in its cache, or some of it, at any time.
+		// A disk may write any part of its cache at any time.
 		var survives func(int, int) bool
 		if n%2 == 1 && len(chosen)-1 != n {
 			survives = func(int, int) bool { return c.random.IntN(2) == 0 }
@@ -300,10 +301,10 @@ func (c *cuts) replay(recording *vm.Recording, count int, once bool) (tried, wro
 	return tried, wrong, out.said()
 }
 
-// The power goes before each of many flushes of the disk takes effect: the disk
-// has what the flush before made durable, and memory is as at this instant. What
-// was synced by then is there. With a flush that does nothing it is not, and that
-// is seen.
+// The power fails before each of many flushes of the disk takes effect. The disk
+// has what the flush before made durable, and the memory is that of this instant.
+// What was synced by then exists. If a flush is made to do nothing, it does not
+// exist, and the test detects that.
 func TestPowerCuts(t *testing.T) {
 	onModuleKernels(t)
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// No case is without ext4nvj, and the quick form as a whole leaves out no system.
+// Each case includes ext4nvj, and all cases of the quick form together include each
+// system.
 func TestTheQuickFormHasEachSystem(t *testing.T) {
 	t.Setenv(systemsVariable, "")
 	t.Setenv("DAYBOOK_VM_LONG", "")

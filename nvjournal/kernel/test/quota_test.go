@@ -44,8 +44,8 @@ func (v *volume) quotactl(command int, user int, limits *quotaLimits) {
 	}
 }
 
-// A user is held to limits of blocks and files, what is used is counted right,
-// and e2fsck counts the same.
+// Limits of blocks and files apply to a user, the use is counted correctly, and
+// e2fsck counts the same.
 func quota(t *testing.T, s system) {
 	const user = 1000
 	v := s.make(t, plan{features: []string{"-O", "quota"}, options: []string{"usrquota"}})

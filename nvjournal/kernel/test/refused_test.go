@@ -15,12 +15,12 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// smallPlan is a volume that is copied in no time.
+// smallPlan is a volume that can be copied quickly.
 func smallPlan(s system) plan {
 	return plan{blocks: 6144, journalMB: 4, size: s.smallestJournal()}
 }
 
-// crashed makes a volume, runs scripts on it, and leaves it as a crash does.
+// crashed makes a volume, runs scripts on it, and leaves it like a crash.
 func crashed(t *testing.T, s system, p plan) (*volume, unclean, func(dir string)) {
 	t.Helper()
 	v := s.make(t, p)
@@ -37,8 +37,8 @@ func crashed(t *testing.T, s system, p plan) (*volume, unclean, func(dir string)
 	return v, u, check
 }
 
-// What a crash leaves is recovered by mounting, by nvj, by mounting for reading
-// only, and again after a crash in the midst of recovery.
+// The volume that a crash leaves is recovered by a mount, by nvj, by a read-only
+// mount, and again after a crash during recovery.
 func recovery(t *testing.T, s system) {
 	v, u, check := crashed(t, s, smallPlan(s))
 	t.Run("mount", func(t *testing.T) {
@@ -64,7 +64,7 @@ func recovery(t *testing.T, s system) {
 		v.end(check)
 	})
 	t.Run("half of the superblock", func(t *testing.T) {
-		// One copy says a length that no region has: the other one counts.
+		// One copy has a length that no region has: the other one counts.
 		u.restore(t)
 		damaged := *u.region
 		damaged.bytes = aligned(t, len(u.region.bytes))
@@ -76,7 +76,7 @@ func recovery(t *testing.T, s system) {
 		v.end(check)
 	})
 	t.Run("an interrupted one", func(t *testing.T) {
-		// Blocks are at home, here and there; the region says that none is.
+		// Some blocks are at home; according to the region, none is.
 		u.restore(t)
 		v.mount()
 		v.unmount()
@@ -85,7 +85,7 @@ func recovery(t *testing.T, s system) {
 		some := *u.disk
 		some.bytes = aligned(t, len(u.disk.bytes))
 		copy(some.bytes, u.disk.bytes)
-		// Block 0 holds the superblock, whose recovery flag is the last written.
+		// Block 0 has the superblock, whose recovery flag is written last.
 		for block := 1; block < v.blocks; block++ {
 			if random.IntN(2) == 0 {
 				copy(some.bytes[block*4096:(block+1)*4096], home.bytes[block*4096:])
@@ -98,10 +98,11 @@ func recovery(t *testing.T, s system) {
 	})
 }
 
-// What must not be mounted is refused with a reason, and nothing is written.
+// A volume that must not be mounted is refused with a reason, and nothing is
+// written.
 func refused(t *testing.T, s system) {
 	v, u, check := crashed(t, s, smallPlan(s))
-	// An older copy of the region: of an earlier mount of the same disk.
+	// An older copy of the region: from an earlier mount of the same disk.
 	older := *u.region
 	older.bytes = aligned(t, len(u.region.bytes))
 	copy(older.bytes, u.region.bytes)
@@ -185,7 +186,7 @@ func refused(t *testing.T, s system) {
 		is.untouched(t)
 	})
 
-	// After all this, nothing is lost.
+	// After all of this, nothing is lost.
 	u.restore(t)
 	v.mount()
 	check(v.dir)
@@ -229,7 +230,7 @@ func refused(t *testing.T, s system) {
 			t.Errorf("the kernel says: %s", log)
 		}
 		is.untouched(t)
-		// And stock ext4 recovers it still.
+		// And stock ext4 can still recover it.
 		w.system = stock
 		w.mount()
 		w.end(nil)
@@ -263,8 +264,8 @@ func refused(t *testing.T, s system) {
 	})
 }
 
-// flipCommitted flips a bit of a committed record in a copy of the region, which
-// the device holds, too. nvj says where they are.
+// flipCommitted flips a bit of a committed record in a copy of the region, and on
+// the device. nvj reports where the records are.
 func flipCommitted(t *testing.T, v *volume, region []byte, seed uint64) {
 	t.Helper()
 	var look struct {

@@ -15,11 +15,11 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// regionsInUse lists the slices in use, and takes claims of programs.
+// regionsInUse lists the slices in use, including those that programs claim.
 const regionsInUse = "/proc/fs/ext4nvj/regions"
 
-// Slices of one device are independent: one is formatted, looked at, recovered and
-// mounted while another one is mounted; and none that is in use is touched.
+// Slices of one device are independent: one is formatted, inspected, recovered and
+// mounted while another one is mounted. A slice that is in use is not changed.
 func slicesApart(t *testing.T, s system) {
 	size := 2 * s.smallestJournal()
 	a := s.make(t, plan{blocks: 8192, journalMB: 4, size: size})
@@ -64,7 +64,7 @@ func slicesApart(t *testing.T, s system) {
 			refuse(by, v, "check")
 			refuse(by, v, "dump")
 		}
-		// Part of it, and all that is behind it.
+		// A part of it, and all that follows it.
 		for _, part := range [][]string{{"--offset", fmt.Sprint(size / 2), "--size", fmt.Sprint(size)}, {"--offset", "0"}} {
 			out, err := run("nvj", append([]string{"format", a.pmem, "--force"}, part...)...)
 			if err == nil || !strings.Contains(out, "the mount of ") {
@@ -78,7 +78,7 @@ func slicesApart(t *testing.T, s system) {
 			if err := atomicfile.SyncFileSystem(b.dir); err != nil {
 				t.Fatal(err)
 			}
-			// What is seen is not older than what was committed before.
+			// The visible state is not older than what was committed before.
 			least := b.statistics()["committed_tid"]
 			if verdict, committed := inspect(b); verdict != "in use" || committed < least {
 				t.Errorf("inspect: %s, transaction %d of %d", verdict, committed, least)

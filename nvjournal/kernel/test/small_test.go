@@ -16,11 +16,11 @@ import (
 	"github.com/daybook-project/daybook/nvjournal/kernel/test/fsx"
 )
 
-// smallBytes is up to which size a file's data is journaled.
+// smallBytes is the maximum size of a file whose data is journaled.
 const smallBytes = 64 << 10
 
-// The data of small files goes to the region, and is there, at home and in the
-// pages, whatever becomes of the file.
+// The data of small files goes to the region. It is at home and in the pages,
+// whatever happens to the file.
 func smallFiles(t *testing.T, s system) {
 	t.Run("synced without the disk", func(t *testing.T) { smallSynced(t, s) })
 	t.Run("grown", func(t *testing.T) { smallGrown(t, s) })
@@ -54,7 +54,7 @@ func create(t *testing.T, path string) *os.File {
 	return file
 }
 
-// content is what a file has to hold, by its pages and by the disk.
+// content is the wanted content of a file, checked in its pages and on the disk.
 func content(t *testing.T, path string, want []byte) {
 	t.Helper()
 	for _, from := range []string{"pages", "disk"} {
@@ -66,7 +66,7 @@ func content(t *testing.T, path string, want []byte) {
 	}
 }
 
-// dropCaches lets go of all pages and inodes that nobody needs.
+// dropCaches drops all pages and inodes that are not in use.
 func dropCaches(t *testing.T) {
 	t.Helper()
 	if err := os.WriteFile("/proc/sys/vm/drop_caches", []byte("3"), 0); err != nil {
@@ -88,12 +88,12 @@ func smallSynced(t *testing.T, s system) {
 	if d := after["data_records"] - before["data_records"]; d < count {
 		t.Errorf("%d records of data for %d synced writes", d, count)
 	}
-	// Changed lines, not blocks: 200 bytes lie in five lines at the most, and
-	// there are a header, and as much again of the inode.
+	// Changed lines are logged, not blocks: 200 bytes are in at most five lines;
+	// added are a header, and as much again for the inode.
 	if d := after["logged_lines"] - before["logged_lines"]; d > count*30 {
 		t.Errorf("%d lines for %d synced writes of 200 bytes", d, count)
 	}
-	// A checkpoint may have come between.
+	// A checkpoint may have happened in between.
 	if d := after["data_flushes"] - before["data_flushes"]; d > count/5 {
 		t.Errorf("%d flushes of the disk for %d synced writes", d, count)
 	}
@@ -112,8 +112,8 @@ func (v *volume) tryMountAgain(more ...string) error {
 	return unix.Mount(v.disk, v.dir, v.fstype(), unix.MS_REMOUNT, v.data(more...))
 }
 
-// A file that grows beyond the size leaves the journal, by whatever makes it grow.
-// What it had logged before is not replayed over what came after.
+// A file that grows beyond the size leaves the journal, however it grows. Its
+// logged data is not replayed over later data.
 func smallGrown(t *testing.T, s system) {
 	v := s.make(t, smallPlan(s))
 	models := map[string][]byte{}
@@ -170,7 +170,8 @@ func smallGrown(t *testing.T, s system) {
 	})
 }
 
-// A file that leaves the journal takes its own blocks home, and not those of all others.
+// A file that leaves the journal writes home its own blocks, and not those of all
+// others.
 func smallGrownAlone(t *testing.T, s system) {
 	v := s.make(t, plan{})
 	models := map[string][]byte{}
@@ -207,8 +208,8 @@ func smallGrownAlone(t *testing.T, s system) {
 	})
 }
 
-// What a file had where it is zero now does not come back: ext4 writes zeros past
-// the journal, to the rest of a range of which a block is written.
+// Old content of a file does not reappear where the file is zero now: ext4 writes
+// zeros without the journal to the rest of a range of which it writes a block.
 func smallZeroed(t *testing.T, s system) {
 	v := s.make(t, smallPlan(s))
 	path := filepath.Join(v.dir, "zeroed")
@@ -257,7 +258,7 @@ func smallMarked(t *testing.T, s system) {
 	v.end(func(dir string) { content(t, filepath.Join(dir, "log"), model) })
 }
 
-// Files that stay small, with the caches dropped all the while.
+// Files that stay small, while the caches are dropped all the time.
 func smallExercised(t *testing.T, s system) {
 	v := s.make(t, plan{size: s.smallestJournal()})
 	stop := make(chan struct{})

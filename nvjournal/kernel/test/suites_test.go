@@ -14,9 +14,9 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Loads that others wrote: each runs to its end without an error, and what it
-// leaves is sound. pjdfstest must give the same result for each of its tests as
-// on stock ext4 in the same guest.
+// Loads of other projects: each runs to its end without an error, and leaves a
+// sound volume. pjdfstest must give the same result for each of its tests as on
+// stock ext4 in the same guest.
 func TestSuites(t *testing.T) {
 	vmtest.Long(t)
 	config := vmtest.Config{}
@@ -63,7 +63,7 @@ func TestSuites(t *testing.T) {
 	})
 }
 
-// foreign runs a load on a volume of its own; DIR is where.
+// foreign runs a load on its own volume; DIR is its directory.
 func foreign(t *testing.T, s system, load []string) {
 	v := s.make(t, plan{})
 	args := append([]string(nil), load[1:]...)
@@ -108,7 +108,7 @@ func addUsers(t *testing.T) {
 	}
 }
 
-// pjdfstestResult is a line of its: a test and what came of it.
+// pjdfstestResult is a test of pjdfstest and its result.
 var pjdfstestResult = regexp.MustCompile(`(?m)^(?:pjdfstest::tests::)?([a-z0-9_]+(?:::[a-z0-9_]+)+)\s+(.*)$`)
 
 // pjdfstest runs it, and gives the result of each test.
@@ -140,8 +140,8 @@ func pjdfstest(t *testing.T, s system) map[string]string {
 	return results
 }
 
-// byTypeName asks the C library how many links a file may have, which knows only
-// ext4 by its name, and takes ours for ext3: 32000. It is 65000 on both.
+// byTypeName asks the C library how many links a file may have. It knows ext4 only
+// by its name, and takes ours for ext3: 32000. On both it is 65000.
 const byTypeName = "link::link_count_max"
 
 func sameResults(t *testing.T, want, got map[string]string) {

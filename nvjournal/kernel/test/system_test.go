@@ -12,13 +12,13 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// systemsVariable narrows the systems: names with commas between.
+// systemsVariable selects the systems: names with commas between.
 const systemsVariable = "DAYBOOK_EXT4NVJ_SYSTEMS"
 
-// moduleKernels are those that the module is built for.
+// moduleKernels are the kernels that the module is built for.
 var moduleKernels = []string{"6.1", "6.12"}
 
-// system is what a volume is mounted as.
+// system is the driver of a volume and its options.
 type system struct {
 	name       string
 	partitions int  // of the journal; 0: stock ext4, with its journal on the disk
@@ -44,10 +44,10 @@ func systemNamed(name string) system {
 	panic("no system " + name)
 }
 
-// ours says that it is ext4nvj.
+// ours reports whether it is ext4nvj.
 func (s system) ours() bool { return s.partitions > 0 }
 
-// systems are those to test, out of the wanted.
+// systems returns those of the wanted systems that are to be tested.
 func systems(wanted ...system) []system {
 	chosen := os.Getenv(systemsVariable)
 	if chosen == "" {
@@ -57,8 +57,8 @@ func systems(wanted ...system) []system {
 	return slices.DeleteFunc(slices.Clone(wanted), func(s system) bool { return !slices.Contains(names, s.name) })
 }
 
-// onModuleKernels narrows the kernels to those of the module, also as built for
-// finding faults; unless they were chosen, the first is enough for the quick forms.
+// onModuleKernels limits the kernels to those of the module, also those with checks
+// for faults. Unless they were chosen, the first is enough for the quick forms.
 func onModuleKernels(t *testing.T) {
 	t.Helper()
 	known := moduleKernels
@@ -75,8 +75,8 @@ func onModuleKernels(t *testing.T) {
 	t.Setenv("DAYBOOK_VM_KERNELS", strings.Join(kernels, ","))
 }
 
-// parallel processors in guests: the long forms have them. See vm.Config for
-// what that costs.
+// parallel makes processors of guests run at the same time, in the long forms.
+// vm.Config describes the cost.
 var parallel = scaled(0, 1) == 1
 
 // The disks and the persistent memory of each guest.
@@ -87,14 +87,14 @@ const (
 	volatileBytes = 32 << 20
 )
 
-// loaded are the modules besides ours: stock ext4, and what it and the tests ask
-// the kernel for.
+// loaded are the modules besides ours: stock ext4, and those that it and the tests
+// need.
 const loaded = "ext4,dm-flakey,quota_v2,loop,hwpoison_inject"
 
 // tools are the host's programs that guests need.
 var tools = []string{"mke2fs", "e2fsck", "dmsetup", "chattr"}
 
-// built is a product of this repository on the host, which make makes.
+// built is a file on the host that make builds from this repository.
 func built(t *testing.T, path, target string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)

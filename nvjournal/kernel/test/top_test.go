@@ -19,16 +19,17 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// daybookProgram is where the guest has it.
+// daybookProgram is its path in the guest.
 const daybookProgram = "/usr/bin/daybook"
 
-// ownPart is how much of what a container did alone must be in its line, the rest
-// being kernel threads' that work for nobody.
+// ownPart is the part of a container's own work that must be in its line at least.
+// The rest belongs to kernel threads.
 const ownPart = 0.98
 
-// What daybook top says of ext4nvj is what the journal itself counts: in total to
-// the line, by container nearly so, and what checkpoints carry home is of those who
-// logged it. The kernel's own ext4 beside it is accounted as if it were alone.
+// daybook top reports the same as the journal itself counts for ext4nvj: exactly in
+// total, and nearly so for each container. What checkpoints write home belongs to
+// those that logged it. The kernel's own ext4 beside it is accounted as if it were
+// alone.
 func TestTopAccountsTheJournalOfEachContainer(t *testing.T) {
 	config := vmtest.Config{Fresh: true}
 	if !vmtest.Inside() {
@@ -91,12 +92,12 @@ func TestTopAccountsTheJournalOfEachContainer(t *testing.T) {
 		disk := said.disk(v)
 		theirs := said.of(v, a).MetadataBytes + said.of(v, b).MetadataBytes
 		t.Logf("%d bytes were carried home; metadata %d, of it a's and b's %d; unaccounted %d", home, disk.MetadataBytes, theirs, disk.UnaccountedBytes)
-		// The superblock is written besides.
+		// The superblock is also written.
 		if home == 0 || disk.MetadataBytes < home || disk.MetadataBytes > home+64<<10 || float64(theirs) < 0.9*float64(home) {
 			t.Errorf("%d bytes were carried home; metadata is %d, of it a's and b's %d", home, disk.MetadataBytes, theirs)
 		}
 		v.end(nil)
-		// Nothing of the module is in use then, though top goes on.
+		// Then nothing of the module is in use, although top continues.
 		top.seesNoMore(v)
 		must(t, "rmmod", "ext4nvj")
 		s.end(nil)
@@ -122,8 +123,8 @@ func newContainer(t *testing.T, name string) container {
 
 func (c container) directory() string { return filepath.Join("/sys/fs/cgroup", c.name) }
 
-// load gives commands that run a script in the container, each in a directory of
-// its own below dir.
+// load returns commands that run a script in the container, each in its own
+// directory below dir.
 func (c container) load(dir, script string) func() *exec.Cmd {
 	return func() *exec.Cmd {
 		return exec.Command("sh", "-ec", `echo $$ >"$1/cgroup.procs"; cd "$(mktemp -d "$2/XXXXXX")"; `+script, "sh", c.directory(), dir)
@@ -145,7 +146,7 @@ func runAll(t *testing.T, loads []*exec.Cmd) {
 	}
 }
 
-// counters are of /proc/fs/ext4nvj/DISK/nvjournal.
+// counters are the numbers in /proc/fs/ext4nvj/DISK/nvjournal.
 type counters struct{ bytes, handles, commits, home uint64 }
 
 func (v *volume) counters() counters {
@@ -171,7 +172,8 @@ func (c counters) since(before counters) counters {
 	return counters{c.bytes - before.bytes, c.handles - before.handles, c.commits - before.commits, c.home - before.home}
 }
 
-// agree compares the totals: nothing is between two counts, so they are the same.
+// agree compares the totals. Nothing happens between the two readings, so they are
+// the same.
 func (c counters) agree(t *testing.T, phase string, said account.MemoryJournal) {
 	t.Helper()
 	if said.LoggedBytes != c.bytes || said.Handles != c.handles || said.Commits != c.commits || c.bytes == 0 {
@@ -179,7 +181,7 @@ func (c counters) agree(t *testing.T, phase string, said account.MemoryJournal) 
 	}
 }
 
-// topProgram is daybook top, at work.
+// topProgram is a running daybook top.
 type topProgram struct {
 	t       *testing.T
 	command *exec.Cmd
@@ -208,10 +210,10 @@ func startTop(t *testing.T) *topProgram {
 func (p *topProgram) sees(v *volume) {
 	p.t.Helper()
 	p.until(v, true)
-	p.untilQuiet(v, func(sums) bool { return true }) // mounting is not what is looked at
+	p.untilQuiet(v, func(sums) bool { return true }) // the mount itself does not count
 }
 
-// seesNoMore waits until it has found that a volume is unmounted.
+// seesNoMore waits until it has noticed that a volume is unmounted.
 func (p *topProgram) seesNoMore(v *volume) {
 	p.t.Helper()
 	p.until(v, false)
@@ -246,7 +248,7 @@ func (p *topProgram) next() (sample account.Sample) {
 	return sample
 }
 
-// sums are of some samples, by disk and container.
+// sums are the sums of some samples, by disk and container.
 type sums struct {
 	journal    account.MemoryJournal
 	disks      map[string]account.Device
@@ -259,8 +261,8 @@ func (s sums) of(v *volume, c container) account.Container {
 	return s.containers[[2]string{filepath.Base(v.disk), "/" + c.name}]
 }
 
-// untilQuiet adds up what it says until all has been seen and nothing has happened
-// in an interval.
+// untilQuiet adds up its samples until it has seen all, and nothing has happened in
+// an interval.
 func (p *topProgram) untilQuiet(v *volume, seen func(sums) bool) sums {
 	p.t.Helper()
 	s := sums{disks: make(map[string]account.Device), containers: make(map[[2]string]account.Container)}

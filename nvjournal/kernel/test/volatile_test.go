@@ -11,8 +11,8 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Memory that only its host can flush is refused, unless a mount says that what is
-// committed may be lost.
+// Memory that only its host can flush is refused, unless a mount option says that
+// committed data may be lost.
 func volatileMemory(t *testing.T, s system) {
 	v := s.volume(t, plan{pmem: vmtest.Device(t, "pmem2"), blocks: 6144, journalMB: 4, size: s.smallestJournal()})
 	v.mkfs() // formats the slice: by the driver, which asks the host to flush

@@ -16,7 +16,7 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// plan says how a volume is made.
+// plan describes how a volume is made.
 type plan struct {
 	disk     string   // a device; "": disk0
 	features []string // more of mke2fs's arguments
@@ -46,8 +46,8 @@ func (s system) make(t *testing.T, p plan) *volume {
 	return v
 }
 
-// volume is one that was made before, or will be. It is unmounted at the test's
-// end, whatever happens.
+// volume returns a volume that exists or will be made. It is unmounted at the end
+// of the test in any case.
 func (s system) volume(t *testing.T, p plan) *volume {
 	t.Helper()
 	if p.disk == "" {
@@ -59,7 +59,7 @@ func (s system) volume(t *testing.T, p plan) *volume {
 	if p.size == 0 {
 		p.size = 2 * s.smallestJournal()
 	}
-	// A short path: names of sockets and some programs' have little room.
+	// A short path, because names of sockets and some programs' buffers are short.
 	dir, err := os.MkdirTemp("", "v")
 	if err != nil {
 		t.Fatal(err)
@@ -91,13 +91,13 @@ func (v *volume) mkfs() {
 	}
 }
 
-// format makes the slice an empty journal, whatever was there.
+// format makes an empty journal in the slice, whatever was there.
 func (v *volume) format() {
 	v.t.Helper()
 	must(v.t, "nvj", "format", v.pmem, "--force", "--offset", fmt.Sprint(v.offset), "--size", fmt.Sprint(v.size), "--partitions", fmt.Sprint(v.system.partitions))
 }
 
-// data are the options of mount(2) for one of ours or of stock ext4.
+// data returns the options of mount(2) for ours or for stock ext4.
 func (v *volume) data(more ...string) string {
 	var list []string
 	if v.system.ours() {
@@ -116,7 +116,7 @@ func (v *volume) fstype() string {
 	return "ext4"
 }
 
-// tryMount mounts it as its system, with more options.
+// tryMount mounts it as its system, with further options.
 func (v *volume) tryMount(more ...string) error {
 	err := unix.Mount(v.disk, v.dir, v.fstype(), 0, v.data(more...))
 	v.mounted = v.mounted || err == nil
@@ -134,7 +134,7 @@ func (v *volume) mount(more ...string) {
 func (v *volume) unmount() {
 	v.t.Helper()
 	var err error
-	// Somebody may still look, as udev does.
+	// Another process, such as udev, may still have it open.
 	for range 50 {
 		if err = unix.Unmount(v.dir, 0); !errors.Is(err, unix.EBUSY) {
 			break
@@ -165,8 +165,8 @@ func (v *volume) fsck() {
 	}
 }
 
-// end is what each volume must come to: unmounted, clean, and mounted by stock
-// ext4 the same tree. look, if there is one, looks at it there.
+// end is the end of each volume: unmounted, clean, and the same tree when stock
+// ext4 mounts it. look, if not nil, checks it there.
 func (v *volume) end(look func(dir string)) {
 	v.t.Helper()
 	before := v.take()
@@ -175,7 +175,8 @@ func (v *volume) end(look func(dir string)) {
 	v.sameInStock(before, look)
 }
 
-// sameInStock mounts it by stock ext4, and compares; nil: with nothing.
+// sameInStock mounts it by stock ext4, and compares it with a tree; nil means with
+// none.
 func (v *volume) sameInStock(before tree.Tree, look func(dir string)) {
 	v.t.Helper()
 	var options []string
@@ -199,7 +200,7 @@ func (v *volume) sameInStock(before tree.Tree, look func(dir string)) {
 	v.unmount()
 }
 
-// run runs a program and gives all that it said.
+// run runs a program and returns its output.
 func run(name string, args ...string) (string, error) {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	return string(out), err
@@ -224,7 +225,7 @@ func logMark(t *testing.T) string {
 	return mark
 }
 
-// logSince is what the kernel has said since the mark.
+// logSince returns the kernel's messages since the mark.
 func logSince(t *testing.T, mark string) string {
 	t.Helper()
 	const readAll = 3 // SYSLOG_ACTION_READ_ALL

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// horizon is how many operations a thread may have done beyond the last that
-// was told: a sync comes at each seventh or so.
+// horizon is how many operations a thread may have done after the last that was
+// reported: about each seventh one syncs.
 const horizon = 5000
 
-// Found is what Check found of one thread.
+// Found is the result of Check for one thread.
 type Found struct {
 	Told    int // operations that had to be there
 	First   int // operations after which the directory looks so
@@ -24,9 +24,9 @@ type Found struct {
 	Durable int64 // bytes that had to be there, and were
 }
 
-// Check compares what is there of a thread's script with the script, when told
-// operations were permanent. exactly says that neither crash nor error came
-// between: it must be all of them and no more, and all of the content.
+// Check compares the state of a thread's directory with its script, when operations
+// up to told were reported as permanent. exactly means that there was no crash or
+// error: it must be all of them and no more, with all of the content.
 func Check(dir string, seed uint64, thread, told int, exactly bool) (Found, error) {
 	dir = threadDirectory(dir, thread)
 	found := Found{Told: told}
@@ -51,7 +51,8 @@ func Check(dir string, seed uint64, thread, told int, exactly bool) (Found, erro
 	return found, nil
 }
 
-// fit looks for the operations after which the model is what is there.
+// fit looks for the number of operations after which the model matches the
+// directory.
 func fit(m *model, there map[string]entry, exactly bool, found *Found) error {
 	nearest, fewest := "", -1
 	last := m.count + horizon
@@ -74,7 +75,7 @@ func fit(m *model, there map[string]entry, exactly bool, found *Found) error {
 			fewest = len(wrong)
 			nearest = fmt.Sprintf("%d operations: %s", m.count, strings.Join(wrong[:min(len(wrong), 5)], "; "))
 		}
-		// After the first that fits, a few more may look the same.
+		// After the first match, a few more operations may have the same result.
 		if m.count == last || objects != nil && m.count > found.Last+20 {
 			break
 		}
@@ -86,7 +87,7 @@ func fit(m *model, there map[string]entry, exactly bool, found *Found) error {
 	return checkObjects(objects, there, exactly, found)
 }
 
-// nextUnsynced is next, but for what it syncs, as nobody was told so.
+// nextUnsynced is next without its sync, because nothing was reported of it.
 func (m *model) nextUnsynced() {
 	before := map[*object]int64{}
 	for _, o := range m.names {
@@ -103,7 +104,7 @@ func (m *model) nextUnsynced() {
 	}
 }
 
-// clone copies the names; the objects stay the model's.
+// clone copies the names; the objects belong to the model.
 func clone(names map[string]*object) map[string]*object {
 	c := make(map[string]*object, len(names))
 	for name, o := range names {
@@ -112,7 +113,7 @@ func clone(names map[string]*object) map[string]*object {
 	return c
 }
 
-// entry is a name that is there.
+// entry is an existing name.
 type entry struct {
 	looks string
 	path  string
@@ -188,7 +189,7 @@ func look(path string) (entry, kind, error) {
 	return e, 0, fmt.Errorf("%s is of a kind that nobody made: mode %o", path, s.Mode)
 }
 
-// differences names what differs between the model and what is there, sorted.
+// differences lists the differences between the model and the directory, sorted.
 func differences(names map[string]*object, there map[string]entry) []string {
 	var wrong []string
 	for name, o := range names {

@@ -15,7 +15,7 @@ const (
 	testCount = 1500
 )
 
-// script runs a script to its end, and tells the last operation that was told.
+// script runs a script to its end, and returns the last reported operation.
 func script(t *testing.T) (dir string, told int) {
 	t.Helper()
 	dir = t.TempDir()

@@ -8,9 +8,9 @@ import (
 
 // Bounds of a script's directory.
 const (
-	// poolNames is how many names there are in each of the two directories.
+	// poolNames is the number of possible names in each of the two directories.
 	poolNames = 300
-	// mostNames is how many names are used at once.
+	// mostNames is the maximum number of names in use.
 	mostNames = 220
 	// maxFileBytes bounds a file.
 	maxFileBytes = 96 << 10
@@ -29,7 +29,7 @@ const (
 	link // symbolic
 )
 
-// object is what a name stands for.
+// object is what a name refers to.
 type object struct {
 	id    int
 	kind  kind
@@ -37,13 +37,14 @@ type object struct {
 	mark  int    // in its attribute user.mark; 0: none
 	size  int64
 	names int
-	// largest is the most that size ever was.
+	// largest is its maximum size so far.
 	largest int64
-	// durable is how many bytes from the start a crash must leave.
+	// durable is the number of bytes from the start that survive a crash.
 	durable int64
 }
 
-// looks is all of a name that a crash must leave as after some operation.
+// looks are the properties of a name that a crash must leave as after some
+// operation.
 func (o *object) looks() string {
 	switch o.kind {
 	case directory:
@@ -54,7 +55,7 @@ func (o *object) looks() string {
 	return fmt.Sprintf("file mode %o mark %d links %d", o.mode, o.mark, o.names)
 }
 
-// target of a symbolic link: some fit in the inode, some do not.
+// target of a symbolic link: some fit into the inode, some do not.
 func target(id int) string {
 	text := fmt.Sprintf("to-%d", id)
 	if id%2 == 0 {
@@ -109,7 +110,7 @@ func (o operation) String() string {
 	return fmt.Sprintf("%s %s %s (object %d)", verbNames[o.verb], o.name, o.to, o.id)
 }
 
-// synced says that when this has returned, all before it is permanent.
+// synced means that all before it is permanent when it has returned.
 func (o operation) synced() bool {
 	return o.verb == appendAndSync || o.verb == createAndSyncDirectory
 }
@@ -123,8 +124,7 @@ type model struct {
 	nextID int
 }
 
-// directories are those that a script's names are in; they are there before it
-// begins.
+// directories are the directories of a script's names; they exist before it starts.
 var directories = [...]string{"a", "b"}
 
 func newModel(seed uint64, thread int) *model {
@@ -134,7 +134,7 @@ func newModel(seed uint64, thread int) *model {
 // weights of the verbs, out of their sum.
 var weights = [...]int{create: 10, createAndSyncDirectory: 3, mkdir: 4, symlink: 3, hardLink: 4, remove: 7, rmdir: 2, rename: 12, chmod: 3, setMark: 4, appendTo: 10, appendAndSync: 8, truncate: 3, orphan: 2}
 
-// next makes the next operation, and does it to the model.
+// next makes the next operation, and applies it to the model.
 func (m *model) next() operation {
 	for {
 		if o, ok := m.try(); ok {
@@ -277,10 +277,10 @@ func (m *model) rename() (operation, bool) {
 	return operation{verb: rename, name: from, to: to, id: moved.id}, true
 }
 
-// pick gives a name that is used.
+// pick returns a name in use.
 func (m *model) pick() string { return m.used[m.random.IntN(len(m.used))] }
 
-// free gives a name that is not; false: there are enough names.
+// free returns an unused name; false if there are enough names.
 func (m *model) free() (string, bool) {
 	if len(m.used) >= mostNames {
 		return "", false

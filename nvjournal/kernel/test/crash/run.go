@@ -12,16 +12,16 @@ import (
 	"github.com/daybook-project/daybook/internal/atomicfile"
 )
 
-// markName is the attribute that tells one setting of it from the others.
+// markName is the attribute that distinguishes one setting of it from another.
 const markName = "user.mark"
 
-// threadDirectory is where a thread's script runs.
+// threadDirectory is the directory of a thread's script.
 func threadDirectory(dir string, thread int) string {
 	return filepath.Join(dir, "thread"+strconv.Itoa(thread))
 }
 
-// Run runs the scripts of some threads below dir, which is empty, each to its
-// count of operations; 0: on and on. told is called with a thread and its count
+// Run runs the scripts of some threads below dir, which is empty, each to its count
+// of operations; 0 means without end. told is called with a thread and its count
 // when all operations up to it are permanent, by one thread at a time.
 func Run(dir string, seed uint64, threads, count int, told func(thread, count int)) error {
 	unix.Umask(0)
@@ -32,7 +32,7 @@ func Run(dir string, seed uint64, threads, count int, told func(thread, count in
 			}
 		}
 	}
-	// What scripts run in is permanent before they begin.
+	// The scripts' directories are permanent before they start.
 	if err := atomicfile.SyncFileSystem(dir); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func runThread(dir string, m *model, count int, told func(count int)) error {
 	return nil
 }
 
-// runner does operations to a directory.
+// runner applies operations to a directory.
 type runner struct {
 	dir     string
 	removed *os.File // a file without a name, which is open
@@ -148,8 +148,8 @@ func appendContent(path string, o operation) error {
 	return nil
 }
 
-// orphan removes a file and writes on it while it is open, until the next one
-// comes: a crash finds it in the list of orphans.
+// orphan removes a file and writes to it while it is open, until the next one: a
+// crash finds it in the list of orphans.
 func (r *runner) orphan(path string) error {
 	r.letGo()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Options say what to do to the file.
+// Options describe the operations on the file.
 type Options struct {
 	Seed  uint64
 	Count int   // operations
@@ -23,14 +23,14 @@ type Options struct {
 	// BlockBytes is what collapsing and inserting must be multiples of, and
 	// direct reads and writes, too: the file system's cluster. 0: 4096.
 	BlockBytes int64
-	// NoShift leaves out collapsing and inserting, which only files of extents
-	// allow.
+	// NoShift omits collapsing and inserting, which only files with extents
+	// support.
 	NoShift bool
-	// NoDirect leaves out O_DIRECT, which inline data does not allow.
+	// NoDirect omits O_DIRECT, which inline data does not support.
 	NoDirect bool
 }
 
-// File is what is exercised: an *os.File, or one that a test breaks.
+// File is the file under test: an *os.File, or one that a test breaks.
 type File interface {
 	ReadAt([]byte, int64) (int, error)
 	WriteAt([]byte, int64) (int, error)
@@ -50,10 +50,10 @@ type exerciser struct {
 	last   []string // the latest operations, for the error
 }
 
-// maxLast is how many operations an error tells.
+// maxLast is the number of operations in an error.
 const maxLast = 30
 
-// operation does something, and says what.
+// operation does something, and describes it.
 type operation struct {
 	weight int
 	do     func(x *exerciser) (string, error)
@@ -78,11 +78,11 @@ var operations = []operation{
 	{1, (*exerciser).reopen},
 }
 
-// Run exercises the file at path, which it makes and leaves there with what the
-// model says. The error names seed, operation and place.
+// Run exercises the file at path. It makes the file, and leaves it with the content
+// of the model. The error contains seed, operation and place.
 func Run(path string, options Options) error { return run(path, options, nil) }
 
-// run is Run; wrap stands between it and the file, for tests.
+// run is Run; wrap is called with the file, for tests.
 func run(path string, options Options, wrap func(File) File) error {
 	if options.Bytes == 0 {
 		options.Bytes = 256 << 10
@@ -141,8 +141,8 @@ func run(path string, options Options, wrap func(File) File) error {
 // size is the file's.
 func (x *exerciser) size() int64 { return int64(len(x.model)) }
 
-// extent picks a place within [0, below) and a length, both now and then at
-// the boundary of a block.
+// extent picks a place within [0, below) and a length, both sometimes at the
+// boundary of a block.
 func (x *exerciser) extent(below int64) (offset, length int64) {
 	if below <= 0 {
 		return 0, 0
@@ -165,7 +165,7 @@ func (x *exerciser) grow(size int64) {
 	}
 }
 
-// fill makes bytes that tell by themselves when they were written.
+// fill makes bytes that show when they were written.
 func (x *exerciser) fill(length int64) []byte {
 	b := make([]byte, length)
 	mark := byte(1 + x.random.IntN(255))
@@ -205,7 +205,7 @@ func (x *exerciser) checkSize() error {
 	return nil
 }
 
-// checkAll reads all of it.
+// checkAll reads the whole file.
 func (x *exerciser) checkAll() error {
 	if err := x.checkSize(); err != nil {
 		return err
@@ -217,5 +217,5 @@ func (x *exerciser) checkAll() error {
 	return x.compare(got, 0)
 }
 
-// unsupported says that the file system has no such operation at all.
+// unsupported reports whether the file system lacks such an operation.
 func unsupported(err error) bool { return errors.Is(err, unix.EOPNOTSUPP) }

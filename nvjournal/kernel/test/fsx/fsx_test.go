@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// broken loses things.
+// broken loses writes.
 type broken struct {
 	File
 	writes int

@@ -40,7 +40,7 @@ func (x *exerciser) writeAt(how string, offset, length int64) (string, error) {
 	return what, nil
 }
 
-// mapped gives the pages around an extent, and the extent in them.
+// mapped maps the pages around an extent, and returns the extent in them.
 func (x *exerciser) mapped(offset, length int64, protection int) (pages, extent []byte, err error) {
 	start := offset - offset%int64(os.Getpagesize())
 	pages, err = unix.Mmap(int(x.file.Fd()), start, int(offset-start+length), protection, unix.MAP_SHARED)
@@ -88,7 +88,7 @@ func (x *exerciser) writeMapped() (string, error) {
 	return what, err
 }
 
-// aligned gives memory that O_DIRECT takes.
+// aligned returns memory for O_DIRECT.
 func aligned(length int64) []byte {
 	const alignment = 4096
 	b := make([]byte, length+alignment)
@@ -149,7 +149,7 @@ func (x *exerciser) truncate() (string, error) {
 	return what, nil
 }
 
-// fallocate calls it on an extent; false: the file system has it not.
+// fallocate calls it on an extent; false if the file system does not support it.
 func (x *exerciser) fallocate(mode uint32, offset, length int64) (bool, error) {
 	err := unix.Fallocate(int(x.file.Fd()), mode, offset, length)
 	if unsupported(err) {
@@ -206,7 +206,7 @@ func (x *exerciser) allocate() (string, error) {
 
 func (x *exerciser) collapse() (string, error) {
 	offset, length := x.blocks(x.size())
-	// It must end before the file does.
+	// It must end before the end of the file.
 	if x.NoShift || length == 0 || offset+length >= x.size() {
 		return "", nil
 	}
@@ -234,8 +234,8 @@ func (x *exerciser) insert() (string, error) {
 
 func (x *exerciser) sync() (string, error) { return "fsync", x.file.Sync() }
 
-// dropCache writes the pages and lets go of them, so that the next read is of
-// the disk.
+// dropCache writes the pages and drops them, so that the next read is from the
+// disk.
 func (x *exerciser) dropCache() (string, error) {
 	if err := x.file.Sync(); err != nil {
 		return "drop the cache", err
@@ -243,8 +243,8 @@ func (x *exerciser) dropCache() (string, error) {
 	return "drop the cache", unix.Fadvise(int(x.file.Fd()), 0, 0, unix.FADV_DONTNEED)
 }
 
-// reopen opens and closes the file beside the one that is used: closing frees
-// what was allocated in advance.
+// reopen opens and closes the file a second time: closing frees what was allocated
+// in advance.
 func (x *exerciser) reopen() (string, error) {
 	file, err := os.OpenFile(x.path, os.O_RDWR, 0)
 	if err != nil {

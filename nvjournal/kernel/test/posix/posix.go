@@ -28,7 +28,7 @@ type Case struct {
 	Steps []Step
 }
 
-// Step is a call, and what it must answer.
+// Step is a call and its wanted answer.
 type Step struct {
 	Line int
 	User bool // as a user who is not root
@@ -68,7 +68,7 @@ func parse(text string) ([]Case, error) {
 	return cases, nil
 }
 
-// expand writes out what is too long for a table.
+// expand writes out arguments that are too long for a table.
 func expand(text string) string {
 	return strings.NewReplacer(
 		"$NAME255", strings.Repeat("n", 255),
@@ -82,11 +82,11 @@ func expand(text string) string {
 	).Replace(text)
 }
 
-// user is who is not root.
+// user is the user that is not root.
 const user = 65534
 
-// Run runs all cases below dir, as root, and gives what was answered otherwise
-// than the table says.
+// Run runs all cases below dir, as root, and returns the answers that differ from
+// the table.
 func Run(dir string) (steps int, wrong []string, err error) {
 	cases, err := Cases()
 	if err != nil {
@@ -95,8 +95,8 @@ func Run(dir string) (steps int, wrong []string, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// The thread becomes another user now and then: it is used for nothing
-		// else, and ends with this function.
+		// The thread becomes another user at times. It is used for nothing else,
+		// and ends with this function.
 		runtime.LockOSThread()
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); errno != 0 {
 			err = errno
@@ -170,12 +170,12 @@ type call struct {
 	do        func(a []string) (string, error)
 }
 
-// simple is a call that tells nothing but how it went.
+// simple is a call whose answer is only ok or an error.
 func simple(arguments int, do func(a []string) error) call {
 	return call{arguments, func(a []string) (string, error) { return "", do(a) }}
 }
 
-// number reads an argument of a table of ours.
+// number reads an argument of our own table.
 func number(text string) int {
 	n, err := strconv.ParseInt(text, 0, 64)
 	if err != nil {
@@ -350,7 +350,7 @@ func getAttribute(a []string) (string, error) {
 
 var kinds = map[uint32]string{unix.S_IFREG: "file", unix.S_IFDIR: "dir", unix.S_IFLNK: "link", unix.S_IFIFO: "fifo", unix.S_IFCHR: "char", unix.S_IFBLK: "block", unix.S_IFSOCK: "socket"}
 
-// status is kind, permissions, links, and size of what has one that is known.
+// status returns kind, permissions, links, and the size if it is known.
 func status(path string, stat func(string, *unix.Stat_t) error) (string, error) {
 	var s unix.Stat_t
 	if err := stat(path, &s); err != nil {
@@ -386,7 +386,7 @@ func list(a []string) (string, error) {
 	return strings.Join(names, " "), nil
 }
 
-// same tells whether two names are of one inode.
+// same reports whether two names refer to one inode.
 func same(a []string) (string, error) {
 	var s, other unix.Stat_t
 	if err := unix.Lstat(a[0], &s); err != nil {
@@ -396,7 +396,7 @@ func same(a []string) (string, error) {
 	return strconv.FormatBool(s.Ino == other.Ino), err
 }
 
-// seek tells where the next data or hole is.
+// seek returns the position of the next data or hole.
 func seek(a []string) (string, error) {
 	fd, err := unix.Open(a[0], unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
