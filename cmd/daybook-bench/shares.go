@@ -35,7 +35,7 @@ and 32; readers, writers with and without fsync, and a mix; 2, 3 and 4 container
 without a storm of metadata; BFQ with its own tunables (but low_latency=0) and with the
 recommended ones; and limits on mq-deadline and none.
 
-Each run has an uncontrolled phase of 20 s and a controlled one of 75 s, of which the first 15 s
+Each run has an uncontrolled phase of 15 s and a controlled one of 75 s, of which the first 15 s
 let the law find its weights, on one disk, in alternating order. It fails if any run
 misses a goal: mean of a minute within 1 point of the target, 95 % of the 5 s intervals within 5
 points, none beyond 10, and at least 0.95 of the throughput.

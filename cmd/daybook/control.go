@@ -46,10 +46,10 @@ written in place, uncharged data) and corrects the cgroups' weights until the sh
 match the ideal weights. The law "feedback" corrects ten times in an interval, the law
 "paper" once. Control reduces a write limit by the I/O that the limit does not count.
 
-Control checks whether the disk's scheduler follows its weights. If it does not for
-15 s, control logs it and enforces the shares by limits (io.max, blkio.throttle)
-until it does again. On a scheduler without weights (none, mq-deadline, kyber)
-control always uses limits.
+Control checks whether weights hold the shares. If they do not, control logs it, sets
+the tunables of BFQ that help (tunables: auto), and then enforces the shares by limits
+(io.max, blkio.throttle) until weights hold them again. On a scheduler without weights
+(none, mq-deadline, kyber) control always uses limits.
 
 The ideal weights are those of the configuration, else the current ones of the cgroups.
 Control saves the original settings before the first change. It restores them at the
@@ -63,10 +63,8 @@ The configuration is YAML; all keys are optional:
   actuator: auto             # or weights, or limits
   law: feedback              # or paper
   state_dir: /var/lib/daybook
-  tunables:                  # of the disk's scheduler, restored at the end
-    low_latency: 0           # BFQ: does not raise weights by itself
-    strict_guarantees: 1     # BFQ: one request at a time; for disks that seek
-    timeout_sync: 40         # BFQ: the longest slice, in ms
+  tunables: auto             # of BFQ, restored at the end; or none, or a map such as
+                             # {low_latency: 0, strict_guarantees: 1, timeout_sync: 40, nr_requests: 256}
   limits: correct            # or keep
   containers:                # none: every cgroup that does I/O there
     - match: /docker/*       # cgroup path or container name; * does not cross /

@@ -83,8 +83,8 @@ type Device struct {
 type Control struct {
 	// Actuator is ActuatorWeights or ActuatorLimits.
 	Actuator string `json:"actuator"`
-	// WeightsIgnored: the disk's scheduler does not follow the weights. Limits
-	// hold the shares then, unless the configuration forbids that.
+	// WeightsIgnored: the disk's scheduler does not follow the weights, or they do not
+	// hold the shares. Limits do then, unless the configuration forbids that.
 	WeightsIgnored bool `json:"weights_ignored,omitempty"`
 }
 

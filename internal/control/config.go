@@ -25,9 +25,11 @@ type Config struct {
 	Law string
 	// StateDir is absolute; the original settings are kept there.
 	StateDir string
-	// Tunables of the disk's scheduler that are set while control runs, by name.
-	// Other tunables are not changed.
-	Tunables map[string]uint64
+	// Tunables of the disk's scheduler that are set while control runs, by name. Of
+	// those not named, control sets what its weights need with AutoTunables, and else
+	// none.
+	Tunables     map[string]uint64
+	AutoTunables bool
 	// CorrectLimits reduces write limits by the I/O that escapes them.
 	CorrectLimits bool
 	// Containers says which containers to control; the first rule that matches
@@ -110,7 +112,7 @@ const (
 
 // DefaultConfig is the configuration of an empty file.
 func DefaultConfig() Config {
-	return Config{Interval: DefaultInterval, Actuator: ActuatorAuto, Law: FeedbackLaw, StateDir: DefaultStateDir, CorrectLimits: true}
+	return Config{Interval: DefaultInterval, Actuator: ActuatorAuto, Law: FeedbackLaw, StateDir: DefaultStateDir, AutoTunables: true, CorrectLimits: true}
 }
 
 // ParseInterval reads and bounds an interval such as "5s".

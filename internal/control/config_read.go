@@ -113,7 +113,7 @@ func (r *configReader) config(file document) Config {
 		config.StateDir = filepath.Clean(text)
 	}
 	var problems []Problem
-	config.Tunables, problems = readTunables(file.Tunables)
+	config.Tunables, config.AutoTunables, problems = readTunables(file.Tunables)
 	r.Problems = append(r.Problems, problems...)
 	switch text, line := r.Scalar(file.Limits); text {
 	case "", "correct":

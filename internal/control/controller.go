@@ -45,6 +45,7 @@ type Controller struct {
 	complaints map[string]string
 	// scheduler records whether the disk's scheduler follows its weights.
 	scheduler schedulerTrust
+	tuning    tuning
 	// limitLaws are by the group's parent, and held are their limits by cgroup.
 	limitLaws map[string]*LimitLaw
 	held      map[string]Limits

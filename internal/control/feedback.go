@@ -160,6 +160,21 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 	return next
 }
 
+// forgetAnswers forgets how the scheduler answered weights, and the debts that came of
+// that: it is about to answer them in another way. The rates are still known.
+func (f *Feedback) forgetAnswers() {
+	f.window = 0
+	for _, m := range f.memory {
+		m.forgive()
+		m.forgetAnswers()
+	}
+}
+
+func (m *memory) forgetAnswers() {
+	m.limited, m.floored, m.response, m.samples = false, false, 0, 0
+	m.windowBytes, m.windowWeight = 0, 0
+}
+
 // add enters a step in the memory. chargedSeconds is the time constant of the
 // charged rate. It returns what was charged, and the ideal if the sibling counts as
 // active.
@@ -196,8 +211,7 @@ func (f *Feedback) observe(seconds float64, siblings []Observation, order []int)
 		rate := m.charged.rate()
 		if m.quietSeconds >= windowSeconds || rate < idleShare*o.Ideal/ideals*total {
 			m.forgive()
-			m.limited, m.floored, m.response, m.samples = false, false, 0, 0
-			m.windowBytes, m.windowWeight = 0, 0
+			m.forgetAnswers()
 			continue
 		}
 		active = append(active, &sibling{memory: m, o: o})

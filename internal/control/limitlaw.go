@@ -68,12 +68,10 @@ type LimitLaw struct {
 // limitMemory is the state that the law keeps of one sibling.
 type limitMemory struct {
 	memory
-	// now is its current charged rate, busy the part of the time in which it had
-	// requests outstanding.
+	waiting
+	// now is its current charged rate, busy the part of the time in which it waited for
+	// the disk.
 	now, busy mean
-	// idleSeconds is the time since one of its requests ended. unsyncedSeconds is
-	// the time since a sync of it started a commit.
-	idleSeconds, unsyncedSeconds float64
 	// wanting means that it could use more. demand is the most that it can use, in
 	// bytes per second; 0 means not known.
 	wanting bool
@@ -91,12 +89,15 @@ type limitMemory struct {
 // NewLimitLaw returns a limit law without a memory.
 func NewLimitLaw() *LimitLaw { return &LimitLaw{memory: map[string]*limitMemory{}} }
 
-// limits is a limit law that has the rates and the debts of another law.
+// limits is a limit law that has the rates of another law. It does not have the debts:
+// they come from a time in which the shares were missed, and repaying them would miss
+// more.
 func (f *Feedback) limits() *LimitLaw {
 	l := NewLimitLaw()
 	for id, m := range f.memory {
-		known := &limitMemory{memory: *m, unsyncedSeconds: windowSeconds}
+		known := &limitMemory{memory: *m, waiting: newWaiting()}
 		known.limited, known.floored = false, false
+		known.forgive()
 		l.memory[id] = known
 	}
 	return l
@@ -254,7 +255,7 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 	for _, o := range siblings {
 		m := l.memory[o.ID]
 		if m == nil {
-			m = &limitMemory{unsyncedSeconds: windowSeconds}
+			m = &limitMemory{waiting: newWaiting()}
 		}
 		known[o.ID] = m
 		charged, ideal := m.add(o, seconds, limitMeanSeconds)
@@ -278,24 +279,9 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 }
 
 // want judges whether a sibling could use more than it has: it reaches its limit,
-// or it waits for the disk nearly all the time. It waits for its own requests or,
-// if it calls fsync, for commits.
+// or it waits for the disk nearly all the time.
 func (m *limitMemory) want(o Observation, seconds float64) {
-	busy := 0.0
-	m.idleSeconds += seconds
-	if o.measured() && o.BusySeconds > 0 {
-		// A request that ended now may have waited since the last one ended.
-		busy = math.Min(o.BusySeconds, m.idleSeconds)
-		m.idleSeconds = 0
-	}
-	if m.unsyncedSeconds += seconds; o.ForcedCommits > 0 {
-		m.unsyncedSeconds = 0
-	}
-	if o.CommitSeconds > 0 && m.unsyncedSeconds < windowSeconds {
-		// Time with both counts once.
-		busy = math.Max(busy, math.Min(busy+o.CommitSeconds, seconds))
-	}
-	m.busy.add(busy, seconds, nowSeconds)
+	m.busy.add(m.in(o, seconds), seconds, nowSeconds)
 	rate := m.now.rate()
 	m.wanting = m.busy.rate() >= wantingPart || m.limit > 0 && rate >= throttledPart*m.limit
 	switch {

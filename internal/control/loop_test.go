@@ -472,16 +472,24 @@ func TestWithoutAListTheWeightsFoundAreMadeTrue(t *testing.T) {
 }
 
 func TestLowLatencyIsReportedOrSwitched(t *testing.T) {
-	f := newFakeHost("/ca")
-	f.tunables["low_latency"] = "1"
-	var log bytes.Buffer
-	options := fakeOptions(t, f, "containers: [{match: /ca, weight: 500}]", repeat(3, journalling)...)
-	options.Log = slog.New(slog.NewTextHandler(&log, nil))
-	if err := Run(context.Background(), options); err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(log.String(), "low_latency is on"); n != 1 || f.tunables["low_latency"] != "1" {
-		t.Errorf("logged %d times, tunable %s", n, f.tunables["low_latency"])
+	for _, test := range []struct {
+		tunables, during string
+		told             int
+	}{{"", "0", 0}, {"tunables: auto\n", "0", 0}, {"tunables: none\n", "1", 1}, {"tunables: {low_latency: 1}\n", "1", 0}} {
+		f := newFakeHost("/ca")
+		f.tunables["low_latency"] = "1"
+		var log bytes.Buffer
+		options := fakeOptions(t, f, test.tunables+"containers: [{match: /ca, weight: 500}]", repeat(3, journalling)...)
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		during := ""
+		options.OnInterval = func(Decision) { during = f.tunables["low_latency"] }
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "low_latency is on"); n != test.told || during != test.during || f.tunables["low_latency"] != "1" {
+			t.Errorf("%q: logged %d times, %s during control and %s in the end; want %d and %s, then 1",
+				test.tunables, n, during, f.tunables["low_latency"], test.told, test.during)
+		}
 	}
 }
 

@@ -143,15 +143,21 @@ func (w *obedience) judge() verdict {
 
 // trust combines the verdicts of all groups on a disk.
 type trust struct {
-	// ignored means that the scheduler does not follow its weights.
+	// ignored means that the scheduler does not follow its weights, or that weights do
+	// not hold the shares.
 	ignored bool
 	// ignoredSeconds and followedSeconds are how long the windows have had that
 	// result.
 	ignoredSeconds, followedSeconds float64
+	// shortSeconds is how long the windows have said that short lacks a part of its
+	// share, and heldSeconds how long that all shares come out.
+	shortSeconds, heldSeconds float64
+	short                     string
 }
 
-// take enters a window's verdict, and reports whether ignored changed.
-func (t *trust) take(v verdict, seconds float64) (changed bool) {
+// take enters a window's verdict, and what the sibling lacked that lacked most, as a part
+// of the disk; negative: that is not judged. It reports whether ignored changed.
+func (t *trust) take(v verdict, lack float64, who string, seconds float64) (changed bool) {
 	switch v {
 	case ignores:
 		t.ignoredSeconds += seconds
@@ -162,15 +168,31 @@ func (t *trust) take(v verdict, seconds float64) (changed bool) {
 	case noEvidence:
 		t.ignoredSeconds = 0
 	}
+	switch {
+	case lack > shortPart && who == t.short:
+		t.shortSeconds += seconds
+		t.heldSeconds = 0
+	case lack > shortPart:
+		t.short, t.shortSeconds, t.heldSeconds = who, seconds, 0
+	default:
+		t.short, t.shortSeconds = "", 0
+		if lack >= 0 && lack <= heldPart {
+			t.heldSeconds += seconds
+		} else {
+			t.heldSeconds = 0
+		}
+	}
 	was := t.ignored
 	switch {
-	case t.ignoredSeconds >= verdictSeconds:
+	case t.ignoredSeconds >= verdictSeconds || t.shortSeconds >= shortSeconds:
 		t.ignored = true
-	case t.followedSeconds >= verdictSeconds:
+	case t.followedSeconds >= verdictSeconds && lack <= shortPart, t.heldSeconds >= verdictSeconds && v != ignores:
 		t.ignored = false
 	}
 	return was != t.ignored
 }
 
 // restart deletes the windows, and keeps the verdict.
-func (t *trust) restart() { t.ignoredSeconds, t.followedSeconds = 0, 0 }
+func (t *trust) restart() {
+	t.ignoredSeconds, t.followedSeconds, t.shortSeconds, t.heldSeconds, t.short = 0, 0, 0, 0, ""
+}

@@ -22,6 +22,11 @@ type schedulerTrust struct {
 	verdict verdict
 	seconds float64
 	worst   *obedience
+	// shortfalls are by the group's parent, lack and who what the worst of them said in
+	// this interval; lack is negative while there is none.
+	shortfalls map[string]*shortfall
+	lack       float64
+	who        string
 	// control is what other programs see.
 	control account.Control
 
@@ -57,7 +62,7 @@ const (
 )
 
 func (s *schedulerTrust) reset() {
-	*s = schedulerTrust{windows: map[string]*obedience{}, pauseSeconds: firstPause, control: account.Control{Actuator: account.ActuatorWeights}}
+	*s = schedulerTrust{windows: map[string]*obedience{}, shortfalls: map[string]*shortfall{}, lack: -1, pauseSeconds: firstPause, control: account.Control{Actuator: account.ActuatorWeights}}
 }
 
 // observeScheduler enters one group's step.
@@ -67,6 +72,16 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 	if window == nil {
 		window = &obedience{seconds: s.elapsedSeconds} // its members are observed in the next one
 		s.windows[group.Parent] = window
+	}
+	if c.state.Scheduler == blockdev.BFQ {
+		shares := s.shortfalls[group.Parent]
+		if shares == nil {
+			shares = &shortfall{seconds: s.elapsedSeconds}
+			s.shortfalls[group.Parent] = shares
+		}
+		if shares.add(seconds, siblings) && (s.lack < 0 || shares.lack > s.lack) {
+			s.lack, s.who = shares.lack, shares.who
+		}
 	}
 	length := window.seconds + seconds
 	v, ended := window.add(seconds, siblings)
@@ -91,17 +106,16 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 		for parent, w := range s.windows {
 			if w.seconds > 0 { // it missed a step
 				s.windows[parent] = &obedience{}
+				delete(s.shortfalls, parent)
 			}
 		}
 	}
 	for parent := range s.windows {
 		if c.laws[parent] == nil {
 			delete(s.windows, parent) // the group is gone
+			delete(s.shortfalls, parent)
 		}
 	}
-	changed := s.seconds > 0 && s.take(s.verdict, s.seconds)
-	worst := s.worst
-	s.verdict, s.seconds, s.worst = noEvidence, 0, nil
 	var bytes float64
 	active := 0
 	for _, group := range c.groups {
@@ -114,18 +128,40 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 			}
 		}
 	}
+	if !s.limiting {
+		s.observeRate(seconds, bytes, active)
+	}
+	c.judgeTunables(seconds, bytes, active)
+	tuned := c.tuneIfShort()
+	changed := !tuned && s.seconds > 0 && s.take(s.verdict, s.lack, s.who, s.seconds)
+	worst, short := s.worst, s.short
+	s.verdict, s.seconds, s.worst, s.lack, s.who = noEvidence, 0, nil, -1, ""
 	before := s.control
 	c.chooseActuator(seconds, bytes, active)
 	switch {
+	case changed && s.ignored && short != "":
+		c.log.Warn(fmt.Sprintf("weights have not held the shares for %.0f s: %s has lacked more than %.0f %% of the disk that is due to it, and others had that; %s",
+			shortSeconds, short, 100*shortPart, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
 	case changed && s.ignored:
 		c.log.Warn(fmt.Sprintf("the scheduler has not followed its weights for %.0f s: %s got %.1f times as many bytes for its weight as %s, and both had requests waiting all the time; %s",
 			verdictSeconds, worst.most, worst.ratio, worst.least, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
 	case changed:
-		c.log.Info("the scheduler follows its weights again", "device", c.disk.Device)
+		c.log.Info("the scheduler follows its weights again, and they hold the shares", "device", c.disk.Device)
 	}
 	s.control = account.Control{Actuator: s.actuator(), WeightsIgnored: s.ignored}
 	if s.control != before {
 		c.publish(c.ideals)
+	}
+}
+
+// observeRate keeps what the disk does under weights, while most of the containers are
+// active.
+func (s *schedulerTrust) observeRate(seconds, bytes float64, active int) {
+	if active > s.active {
+		s.active, s.weightsRate = active, mean{}
+	}
+	if active == s.active {
+		s.weightsRate.add(bytes, seconds, rateSeconds)
 	}
 }
 
@@ -134,6 +170,31 @@ func (s *schedulerTrust) actuator() string {
 		return account.ActuatorLimits
 	}
 	return account.ActuatorWeights
+}
+
+// tuneIfShort sets tunables if the windows that ended say that they matter.
+func (c *Controller) tuneIfShort() bool {
+	s := &c.scheduler
+	if s.seconds == 0 || s.limiting {
+		return false
+	}
+	ignored := s.verdict == ignores && s.ignoredSeconds+s.seconds >= verdictSeconds
+	level := 0
+	switch {
+	case ignored || s.lack > strictPart:
+		level = c.helps(true)
+	case s.lack > tunePart:
+		level = c.helps(false)
+	}
+	switch {
+	case level == 0:
+		return false
+	case s.lack > tunePart:
+		c.tune(level, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.who, 100*s.lack, s.seconds))
+	default:
+		c.tune(level, fmt.Sprintf("the scheduler has not followed its weights for %.0f s", verdictSeconds))
+	}
+	return true
 }
 
 // canLimit reports whether limits may enforce the shares.
@@ -159,17 +220,11 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 	}
 	s.waitSeconds = max(0, s.waitSeconds-seconds)
 	if !s.limiting {
-		if active > s.active {
-			s.active, s.weightsRate = active, mean{}
-		}
-		if active == s.active {
-			s.weightsRate.add(bytes, seconds, rateSeconds)
-		}
 		if !s.ignored {
 			s.retrying = false
 			return
 		}
-		if s.waitSeconds > 0 || s.retrying && s.ignoredSeconds < retrySeconds {
+		if s.waitSeconds > 0 || s.retrying && max(s.ignoredSeconds, s.shortSeconds) < retrySeconds {
 			return
 		}
 		if s.retrying {
@@ -204,6 +259,7 @@ func (c *Controller) useLimits(limiting bool) {
 	s.limitedSeconds, s.limitsRate = 0, mean{}
 	s.restart()
 	clear(s.windows)
+	clear(s.shortfalls)
 	s.elapsedSeconds = 0
 	clear(c.limitLaws)
 	for parent, law := range c.laws {
@@ -212,6 +268,12 @@ func (c *Controller) useLimits(limiting bool) {
 		}
 	}
 	clear(c.laws)
+	if c.tuning.level > 0 {
+		// Limits need none of BFQ's tunables.
+		if err := c.holdTunables(); err != nil {
+			c.log.Error("cannot set the scheduler's tunables", "error", err)
+		}
+	}
 	c.log.Debug("another actuator", "actuator", s.actuator())
 }
 

@@ -47,7 +47,7 @@ func TestLimitsHoldTheSharesWhileWeightsAreIgnored(t *testing.T) {
 	f.reads["/cb"] = 500e6 // the operator's own, far away
 	var log bytes.Buffer
 	// Weights are tried after 120 s, in vain, and after 240 s more with success.
-	options := fakeOptions(t, f, twoEqual, deepReaders(f, 90, func(n int) bool { return n > 40 })...)
+	options := fakeOptions(t, f, "tunables: none\n"+twoEqual, deepReaders(f, 90, func(n int) bool { return n > 40 })...)
 	options.Log = slog.New(slog.NewTextHandler(&log, nil))
 	f.before = func(what string) error {
 		if !strings.Contains(what, "limit") {
@@ -92,7 +92,7 @@ func TestLimitsHoldTheSharesWhileWeightsAreIgnored(t *testing.T) {
 		}
 	}
 	for text, times := range map[string]int{
-		"has not followed its weights": 1, "follows its weights again": 1,
+		"weights have not held the shares for 10 s: /ca": 1, "follows its weights again": 1,
 		"echo 1 > /sys/block/loop0/queue/iosched/strict_guarantees": 2, // at the start, and as advice
 	} {
 		if n := strings.Count(log.String(), text); n != times {
@@ -172,7 +172,7 @@ func TestIgnoredWeightsAreOnlyReportedWhereTheConfigurationSaysSo(t *testing.T) 
 			t.Errorf("wrote %s", write)
 		}
 	}
-	if n := strings.Count(log.String(), "has not followed its weights"); n != 1 {
+	if n := strings.Count(log.String(), "weights have not held the shares"); n != 1 {
 		t.Errorf("logged %d times:\n%s", n, log.String())
 	}
 }

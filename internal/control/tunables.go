@@ -36,13 +36,18 @@ const (
 	// more at a time. The results in docs/results have it, too.
 	enoughRequests = 256
 	// sliceIdle is how long BFQ waits for the next request of the cgroup in
-	// service, in milliseconds. Daybook never writes it.
+	// service, in milliseconds.
 	sliceIdle = "slice_idle"
+	// longIdle is beyond what BFQ takes for a long think time: with the kernel's own 8 ms
+	// it keeps a mean of up to 16 ms, and compares it with half of slice_idle
+	// (bfq_update_io_thinktime and bfq_update_has_short_ttime, block/bfq-iosched.c).
+	longIdle = 33
 )
 
 // tunableRange has the tunables that Daybook writes, with the range of each.
 var tunableRange = map[string]struct{ min, max uint64 }{
 	lowLatency: {0, 1}, strictGuarantees: {0, 1}, timeoutSync: {4, 10_000},
+	sliceIdle:  {1, 1000},
 	nrRequests: {4, 2048}, // at most MAX_SCHED_RQ, block/blk-mq-sched.h
 }
 
@@ -57,18 +62,30 @@ func FairTunables() map[string]uint64 {
 	return map[string]uint64{lowLatency: 0, strictGuarantees: 1, timeoutSync: 40}
 }
 
-// readTunables reads the configuration's map of tunables, and returns all problems.
-func readTunables(node yaml.Node) (tunables map[string]uint64, problems []Problem) {
+// What a configuration may say of all tunables.
+const (
+	// tunablesAuto leaves to control those that it does not name.
+	tunablesAuto = "auto"
+	// tunablesNone: control changes none.
+	tunablesNone = "none"
+)
+
+// readTunables reads the configuration's map of them, or the word for all, and returns
+// all problems. auto means that control may choose those that are not named.
+func readTunables(node yaml.Node) (tunables map[string]uint64, auto bool, problems []Problem) {
 	if node.IsZero() {
-		return nil, nil
+		return nil, true, nil
 	}
 	refuse := func(line int, format string, values ...any) {
 		problems = append(problems, Problem{Line: line, Text: "tunables: " + fmt.Sprintf(format, values...)})
 	}
 	names := strings.Join(TunableNames(), ", ")
+	if node.Kind == yaml.ScalarNode && (node.Value == tunablesAuto || node.Value == tunablesNone) {
+		return nil, node.Value == tunablesAuto, nil
+	}
 	if node.Kind != yaml.MappingNode {
-		refuse(node.Line, "want a map of %s to numbers", names)
-		return nil, problems
+		refuse(node.Line, "want %s, %s, or a map of %s to numbers", tunablesAuto, tunablesNone, names)
+		return nil, true, problems
 	}
 	tunables = make(map[string]uint64)
 	for n := 0; n+1 < len(node.Content); n += 2 {
@@ -87,7 +104,7 @@ func readTunables(node yaml.Node) (tunables map[string]uint64, problems []Proble
 		}
 		tunables[key.Value] = number
 	}
-	return tunables, problems
+	return tunables, true, problems
 }
 
 // checkTunable rejects what this program cannot have recorded.
@@ -100,24 +117,25 @@ func checkTunable(name, value string) error {
 	return fmt.Errorf("tunable %q = %q is none that Daybook changes", name, value)
 }
 
-// holdTunables sets the tunables in the configuration, and restores those that it
-// no longer names. The original values are in the state first. It tries all and
-// joins the errors.
+// holdTunables sets the scheduler's tunables that are wanted, the original values being
+// in the state first, and restores those that no longer are. All are tried; the errors are
+// joined.
 func (c *Controller) holdTunables() error {
 	if c.host.Tunables == nil {
 		return nil
 	}
 	var errs []error
+	wanted := c.wantedTunables()
 	for _, name := range TunableNames() {
-		if err := c.holdTunable(name); err != nil {
+		if err := c.holdTunable(name, wanted); err != nil {
 			errs = append(errs, fmt.Errorf("tunable %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (c *Controller) holdTunable(name string) error {
-	wanted, named := c.config.Tunables[name]
+func (c *Controller) holdTunable(name string, all map[string]uint64) error {
+	wanted, named := all[name]
 	value, err := c.host.Tunables.Get(name)
 	if err != nil {
 		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, blockdev.ErrNoTunable)
@@ -141,7 +159,7 @@ func (c *Controller) holdTunable(name string) error {
 		delete(c.state.TunablesSet, name)
 		return c.save()
 	case !named:
-		if number, err := strconv.ParseUint(value, 10, 64); err == nil {
+		if number, err := strconv.ParseUint(value, 10, 64); err == nil && !slices.Contains(c.freeTunables(), name) {
 			c.warnTunable(name, number)
 		}
 		return nil
@@ -188,7 +206,7 @@ func weakTunable(name string, value uint64) (weak WeakTunable, ok bool) {
 	if name == nrRequests {
 		best = enoughRequests
 	}
-	if value == best || name == timeoutSync && value < best || name == nrRequests && value > best {
+	if name == sliceIdle || value == best || name == timeoutSync && value < best || name == nrRequests && value > best {
 		return WeakTunable{}, false
 	}
 	return WeakTunable{Name: name, Value: value, Best: best, Why: weakness[name]}, true

@@ -45,7 +45,7 @@ func examineDisk(f Facts, d Disk) []Finding {
 	default:
 		found = append(found, ok("weights", d.Name, "weights hold by %s (%s)", d.Scheduler, d.Weights))
 	}
-	// Control sets the tunables that its configuration names, and restores them.
+	// Control sets the tunables that it needs, and restores them.
 	if !d.Controlled {
 		found = append(found, examineTunables(d)...)
 	}
@@ -72,7 +72,7 @@ func examineTunables(d Disk) []Finding {
 		return nil
 	}
 	return []Finding{note("tunables", d.Name, "tunables that weaken the weights: "+strings.Join(what, " "),
-		strings.Join(why, "; ")+" (docs/control.md)", strings.Join(commands, " && "))}
+		strings.Join(why, "; ")+"; control sets them while it runs, where shares need it (docs/control.md)", strings.Join(commands, " && "))}
 }
 
 func tunables(d Disk) string {

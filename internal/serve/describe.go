@@ -101,7 +101,7 @@ var (
 	unaccountedDesc = desc("daybook_unaccounted_bytes",
 		"Bytes of the disk in the last interval less those of all cgroups; near 0, and below 0 by the order of reading.", deviceLabels)
 	weightsIgnoredDesc = desc("daybook_control_weights_ignored",
-		"1 while the disk's scheduler does not follow the weights that daybook control sets, else 0; absent where nobody controls the disk.", deviceLabels)
+		"1 while the disk's scheduler does not follow the weights that daybook control sets, or they do not hold the shares, else 0; absent where nobody controls the disk.", deviceLabels)
 	limitsHoldDesc = desc("daybook_control_limits",
 		"1 while daybook control holds the shares by limits, 0 while by weights; absent where nobody controls the disk.", deviceLabels)
 	skippedDesc    = desc("daybook_skipped_cgroups", "Cgroups that have no line of their own in the last sample, because they could not be listed; see docs/accounting.md.", nil)

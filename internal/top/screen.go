@@ -171,9 +171,9 @@ func controlNotice(c *account.Control) string {
 	case c == nil:
 		return ""
 	case c.WeightsIgnored && c.Actuator == account.ActuatorLimits:
-		return "  scheduler ignores weights: limits hold the shares"
+		return "  weights do not hold the shares: limits do"
 	case c.WeightsIgnored:
-		return "  SCHEDULER IGNORES WEIGHTS"
+		return "  WEIGHTS DO NOT HOLD THE SHARES"
 	case c.Actuator == account.ActuatorLimits:
 		return "  limits hold the shares"
 	}

@@ -118,8 +118,8 @@ func TestScreenSaysWhatHoldsTheShares(t *testing.T) {
 	}{
 		{nil, ""},
 		{&account.Control{Actuator: account.ActuatorWeights}, ""},
-		{&account.Control{Actuator: account.ActuatorWeights, WeightsIgnored: true}, "  SCHEDULER IGNORES WEIGHTS"},
-		{&account.Control{Actuator: account.ActuatorLimits, WeightsIgnored: true}, "  scheduler ignores weights: limits hold the shares"},
+		{&account.Control{Actuator: account.ActuatorWeights, WeightsIgnored: true}, "  WEIGHTS DO NOT HOLD THE SHARES"},
+		{&account.Control{Actuator: account.ActuatorLimits, WeightsIgnored: true}, "  weights do not hold the shares: limits do"},
 		{&account.Control{Actuator: account.ActuatorLimits}, "  limits hold the shares"},
 	} {
 		s := testScreen(160, 24)

@@ -59,6 +59,8 @@ type Scenario struct {
 	Actuator string `json:",omitempty"`
 	// Tunables of BFQ, the same in all phases; nil: control.FairTunables.
 	Tunables map[string]uint64
+	// AutoTunables lets control change them in its phases, as control.Config has it.
+	AutoTunables bool `json:",omitempty"`
 }
 
 // Step is the time between two samples under a law, and so between two of its
@@ -276,7 +278,7 @@ const warmUp = 5 * time.Second
 // control lets the law correct the weights or limits until the recorder ends.
 func (r *running) control(ctx context.Context, law string, source account.Source) error {
 	config := control.DefaultConfig()
-	config.Interval, config.Law = r.Interval, law
+	config.Interval, config.Law, config.AutoTunables = r.Interval, law, r.AutoTunables
 	if r.Actuator != "" {
 		config.Actuator = r.Actuator
 	}

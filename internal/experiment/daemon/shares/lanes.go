@@ -45,7 +45,7 @@ type Options struct {
 // Full is the benchmark, Quick a short run that tests it.
 var (
 	Full = Options{
-		Settings:    Settings{UncontrolledSeconds: 20, ControlledSeconds: 75, FairSeconds: 30, IntervalSeconds: 5, WarmUpSeconds: 5},
+		Settings:    Settings{UncontrolledSeconds: 15, ControlledSeconds: 75, FairSeconds: 30, IntervalSeconds: 5, WarmUpSeconds: 5},
 		Repetitions: 20,
 	}
 	Quick = Options{

@@ -37,8 +37,8 @@ const (
 
 // The dividers. Without weights, limits hold the shares.
 const (
-	// BFQDefault has BFQ's own tunables except low_latency=0, without which it does
-	// not follow weights.
+	// BFQDefault begins with BFQ's own tunables except low_latency=0, without which it
+	// does not follow weights. Control may set others.
 	BFQDefault = "BFQ default"
 	// BFQRecommended has the tunables of the README.
 	BFQRecommended = "BFQ recommended"
@@ -97,7 +97,7 @@ const (
 )
 
 func (settings Settings) scenario(c Conditions) Scenario {
-	s := scenario.Scenario{Name: c.name(), Parameters: disk(), Interval: seconds(settings.IntervalSeconds), WarmUp: seconds(settings.WarmUpSeconds)}
+	s := scenario.Scenario{Name: c.name(), Parameters: disk(), Interval: seconds(settings.IntervalSeconds), WarmUp: seconds(settings.WarmUpSeconds), AutoTunables: true}
 	switch c.Divider {
 	case BFQDefault:
 		s.Tunables = defaultTunables()

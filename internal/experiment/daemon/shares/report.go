@@ -70,14 +70,14 @@ func (r Result) conditions() []string {
 	s := r.Settings
 	paragraphs := []string{
 		fmt.Sprintf("Each run has a disk, a scheduler, an ext4 and cgroups of its own. fio works on one file for each container "+
-			"(direct I/O, libaio, requests of 128 KiB). A run has an uncontrolled phase of %.0f s and a controlled one of %.0f s, with the same settings, "+
+			"(direct I/O, libaio, requests of 128 KiB). A run has an uncontrolled phase of %.0f s and a controlled one of %.0f s, which begin with the same settings, "+
 			"while the loads go on. The uncontrolled phase comes first in odd runs and last in even ones. Shares count charged I/O, journal, in-place metadata and uncharged data.",
 			s.UncontrolledSeconds, s.ControlledSeconds),
 		fmt.Sprintf("“Storm”: the third container, or the second of two, also makes %d rounds of changes a second: mkdir, create, rename, symlink, unlink, setxattr. "+
 			"“With fsync”: each writer calls fsync after %d writes. “Mixed”: a reader, a writer, and one that does both. "+
 			"Weights are 700:300, 500:300:200 or 400:300:200:100. The disk: %s.", changesPerSecond, fsyncEvery, base.on(s).DiskText()),
-		fmt.Sprintf("“BFQ default”: BFQ's own tunables, but low_latency=0; with BFQ's low_latency=1 weights are not kept, and control warns of it at the start. “BFQ recommended”: %s. "+
-			"Control's actuator is `auto`: it uses weights, and limits where the scheduler does not follow them. On mq-deadline and none there are no weights: limits hold the shares.",
+		fmt.Sprintf("“BFQ default”: BFQ's own tunables at the start of each phase, but low_latency=0; with BFQ's low_latency=1 weights are not kept, and control sets it to 0. “BFQ recommended”: %s. "+
+			"Control's tunables and actuator are `auto`: it uses weights, sets the recommended tunables if a share is missed, and uses limits if weights do not hold the shares with these. On mq-deadline and none there are no weights: limits hold the shares.",
 			fixture.Settings(nil)),
 		"“Fair disk”: the throughput of the same load on BFQ with the recommended tunables, uncontrolled (median of 3 runs or more). BFQ divides such a disk by weights, " +
 			"so that a scheduler that wastes the disk on seeks is not its own measure. The load is the same, storm included: without it the disk would have other work. " +
@@ -170,7 +170,7 @@ func throughputTable(summaries []Summary) report.Table {
 func hostTable(summaries []Summary) report.Table {
 	table := report.Table{
 		Title:   "Processors and actuators: median and worst run",
-		Columns: []string{"scenario", "processors busy", "stolen by the host", "a run's processor time, s", "runs with limits", "runs in which control says that weights are ignored"},
+		Columns: []string{"scenario", "processors busy", "stolen by the host", "a run's processor time, s", "runs with limits", "runs in which control says that weights do not hold the shares"},
 		Note:    "A run on a busy machine says little about the law, but stays in the figures.",
 	}
 	for _, s := range summaries {

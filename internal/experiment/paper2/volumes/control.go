@@ -15,6 +15,7 @@ import (
 // with a rule for each, until stop is called.
 func (s *pair) startControl(ctx context.Context) (stop func() error) {
 	config := control.DefaultConfig()
+	config.AutoTunables = false // the same in all phases
 	weights := make(map[string]uint64)
 	for _, t := range s.containers() {
 		config.Containers = append(config.Containers, control.Rule{Match: t.Parent, Weight: t.Weight})

@@ -1,0 +1,121 @@
+package control
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// How it is judged whether the shares come out; docs/control-law.md says how these were
+// chosen.
+const (
+	// shortPart is the part of the disk that a sibling must lack in a window for its
+	// share to count as missed, heldPart the most for it to count as met.
+	shortPart, heldPart = 0.05, 0.03
+	// shortSeconds is how long the same sibling must lack that much.
+	shortSeconds = 10.0
+	// tunePart is the part of the disk that a sibling must lack in a window for the
+	// tunables of BFQ to matter, strictPart for those of the top level.
+	tunePart, strictPart = 0.04, 0.1
+)
+
+// shortfall compares what siblings had of the disk with what is due to them, whatever
+// the weights are. It sees what bytes per weight do not show: siblings that do not
+// compete, because they wait for commits, though all want more.
+type shortfall struct {
+	seconds float64
+	members map[string]*claimant
+	// lack is the most that a sibling lacked in the latest window that others could
+	// have left to it, as a part of the disk; who is that sibling.
+	lack float64
+	who  string
+}
+
+// claimant is one sibling in the window.
+type claimant struct {
+	waiting
+	ideal, charged, hidden  float64
+	seconds, waitingSeconds float64
+	// unmeasured: a step was no measurement.
+	unmeasured bool
+}
+
+// add takes in a step, and reports whether that ended the window.
+func (w *shortfall) add(seconds float64, siblings []Observation) bool {
+	if !(seconds > 0) || math.IsInf(seconds, 0) {
+		return false
+	}
+	if w.members == nil {
+		w.members = map[string]*claimant{}
+	}
+	for _, o := range siblings {
+		m := w.members[o.ID]
+		if m == nil {
+			m = &claimant{waiting: newWaiting()}
+			w.members[o.ID] = m
+		}
+		m.ideal = o.Ideal
+		m.seconds += seconds
+		m.unmeasured = m.unmeasured || !o.measured()
+		m.charged += math.Max(0, o.OtherBytes)
+		m.hidden += o.journal()
+		m.waitingSeconds += m.in(o, seconds)
+	}
+	if w.seconds += seconds; w.seconds < judgeSeconds-seconds/2 {
+		return false
+	}
+	w.judge()
+	for id, m := range w.members {
+		if m.seconds == 0 {
+			delete(w.members, id) // it is gone
+			continue
+		}
+		*m = claimant{waiting: m.waiting}
+	}
+	w.seconds = 0
+	return true
+}
+
+// judge sets lack and who.
+func (w *shortfall) judge() {
+	w.lack, w.who = 0, ""
+	ids := make([]string, 0, len(w.members))
+	for id, m := range w.members {
+		switch {
+		case m.seconds == 0:
+		case m.unmeasured || !(m.ideal > 0):
+			return // nothing is known
+		default:
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, cmp.Compare[string])
+	claims := make([]claim, len(ids))
+	var total, ideals float64
+	for n, id := range ids {
+		m := w.members[id]
+		total += m.charged + m.hidden
+		ideals += m.ideal
+		claims[n] = claim{ideal: m.ideal, least: m.hidden, most: m.charged + m.hidden}
+		if m.waitingSeconds >= wantingPart*m.seconds {
+			claims[n].most = math.Inf(1)
+		}
+	}
+	if !(total > 0) {
+		return
+	}
+	// What others have too much, as far as it was charged: nothing holds back the rest.
+	var left float64
+	due := level(total, claims)
+	for n, id := range ids {
+		m := w.members[id]
+		floor := math.Min(leastOfShare*m.ideal/ideals, leastOfDisk) * total
+		left += math.Max(0, math.Min(m.charged+m.hidden-due[n], m.charged-floor))
+	}
+	for n, id := range ids {
+		m := w.members[id]
+		if lack := math.Min(due[n]-m.charged-m.hidden, left) / total; lack > w.lack {
+			w.lack, w.who = lack, id
+		}
+	}
+}

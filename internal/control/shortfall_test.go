@@ -1,0 +1,60 @@
+package control
+
+import (
+	"math"
+	"testing"
+)
+
+// syncing is what a writer that calls fsync did in a step of half a second: it waits for
+// the disk a part of the time, and for a commit in the rest.
+func syncing(id string, ideal, charged, hidden, busy float64) Observation {
+	return Observation{ID: id, Ideal: ideal, Weight: ideal, OtherBytes: charged, JournalBytes: hidden,
+		BusySeconds: busy, ForcedCommits: 1, CommitSeconds: 0.25}
+}
+
+func TestAShareThatIsMissedIsSeenWhateverTheWeights(t *testing.T) {
+	idle := func(o Observation) Observation {
+		o.BusySeconds, o.ForcedCommits, o.CommitSeconds = 0.1, 0, 0
+		return o
+	}
+	for _, test := range []struct {
+		name     string
+		siblings []Observation
+		lack     float64
+		who      string
+	}{
+		{"all come out", []Observation{syncing("a", 500, 50, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 10, 10, 0.3)}, 0, ""},
+		{"writers that wait for commits", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 14, 16, 0.3)}, 0.1, "a"},
+		{"it wants no more", []Observation{idle(syncing("a", 500, 40, 0, 0)), syncing("b", 300, 36, 0, 0.3), syncing("c", 200, 12, 12, 0.3)}, 0, ""},
+		{"what others have too much is hidden", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 24, 0, 0.3), syncing("c", 200, 2, 34, 0.3)}, 0, ""},
+		{"only a part of it could be held back", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 6, 24, 0.3)}, 0.055, "a"},
+		{"one of them is no measurement", []Observation{syncing("a", 500, math.NaN(), 0, 0.3), syncing("b", 300, 90, 0, 0.3)}, 0, ""},
+		{"nobody did anything", []Observation{syncing("a", 500, 0, 0, 0), syncing("b", 300, 0, 0, 0)}, 0, ""},
+	} {
+		var w shortfall
+		for step := range 10 {
+			if ended := w.add(0.5, test.siblings); ended != (step == 9) {
+				t.Fatalf("%s: the window ended in step %d", test.name, step)
+			}
+		}
+		if math.Abs(w.lack-test.lack) > 0.005 || w.who != test.who {
+			t.Errorf("%s: %q lacks %.3f; want %q and %.3f", test.name, w.who, w.lack, test.who, test.lack)
+		}
+	}
+}
+
+func TestASiblingThatLacksOnceIsNoVerdict(t *testing.T) {
+	var s trust
+	for n, step := range []struct {
+		lack    float64
+		who     string
+		ignored bool
+	}{
+		{0.06, "a", false}, {0.01, "", false}, {0.06, "a", false}, {0.06, "b", false}, {0.06, "b", true},
+		{0.04, "b", true}, {0.01, "", true}, {0.02, "", true}, {-1, "", true}, {0, "", true}, {0, "", true}, {0.01, "", false},
+	} {
+		if s.take(noEvidence, step.lack, step.who, 5); s.ignored != step.ignored {
+			t.Fatalf("step %d: ignored %v; want %v", n, s.ignored, step.ignored)
+		}
+	}
+}

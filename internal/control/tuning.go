@@ -1,0 +1,189 @@
+package control
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// How it is judged what tunables cost; docs/control-law.md says how these were chosen.
+const (
+	// tunedSettle is how long the first seconds under new tunables do not count, and
+	// tunedSeconds how long the throughput is measured then.
+	tunedSettle, tunedSeconds = 2.0, 10.0
+	// tunedPart is the part of the throughput before that is enough.
+	tunedPart = 0.8
+)
+
+// tuning is what a controller does about the tunables that the configuration leaves to it.
+type tuning struct {
+	// level is that of the tunables that are set: see levels. refused is the lowest that
+	// cost too much here; 0: none did.
+	level, refused int
+	// seconds is how long they are set, rate what the disk does since, and base what
+	// it did before the first, with as many active containers; judged: the rate is known.
+	seconds float64
+	rate    mean
+	base    float64
+	active  int
+	judged  bool
+}
+
+// levels are those of the tunables that cost throughput. They are set when shares are
+// missed, one level after the other, and as long as weights hold the shares. The others
+// are set at the start.
+var levels = map[string]int{timeoutSync: 1, sliceIdle: 1, strictGuarantees: topLevel}
+
+// topLevel costs throughput also where a disk seeks, and most of it elsewhere.
+const topLevel = 2
+
+// better is the value of a tunable that helps weights; ok is false where it has one.
+func better(name string, value uint64) (best uint64, ok bool) {
+	if name == sliceIdle {
+		return longIdle, value < longIdle
+	}
+	weak, ok := weakTunable(name, value)
+	return weak.Best, ok
+}
+
+// wantedTunables are the values to hold: those of the configuration, and of the others
+// those that weights need, if the configuration leaves them to control.
+func (c *Controller) wantedTunables() map[string]uint64 {
+	wanted := maps.Clone(c.config.Tunables)
+	if wanted == nil {
+		wanted = map[string]uint64{}
+	}
+	for _, name := range c.freeTunables() {
+		if level := levels[name]; level > c.tuning.level || level > 0 && c.scheduler.limiting {
+			continue
+		}
+		value, known := c.tunable(name)
+		if !known {
+			continue
+		}
+		if best, ok := better(name, value); ok {
+			wanted[name] = best
+		} else if _, held := c.state.Tunables[name]; held {
+			wanted[name] = value
+		}
+	}
+	return wanted
+}
+
+// freeTunables are those of the disk that control may choose.
+func (c *Controller) freeTunables() (free []string) {
+	if !c.config.AutoTunables || c.host.Tunables == nil || c.mustLimit() || c.state.Scheduler != blockdev.BFQ {
+		return nil
+	}
+	for _, name := range TunableNames() {
+		if _, named := c.config.Tunables[name]; !named {
+			free = append(free, name)
+		}
+	}
+	return free
+}
+
+// tunable is the value in force of one that the disk's scheduler has.
+func (c *Controller) tunable(name string) (value uint64, known bool) {
+	text, err := c.host.Tunables.Get(name)
+	if err != nil {
+		return 0, false
+	}
+	value, err = strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+	return value, err == nil
+}
+
+// helps gives the next level of tunables that would change something, or the highest of
+// them; 0: none would.
+func (c *Controller) helps(highest bool) int {
+	last := topLevel
+	if c.tuning.refused > 0 {
+		last = c.tuning.refused - 1
+	}
+	for level := c.tuning.level + 1; level <= last; level++ {
+		if highest {
+			level = last
+		}
+		for _, name := range c.freeTunables() {
+			value, known := c.tunable(name)
+			if _, ok := better(name, value); ok && known && levels[name] > 0 && levels[name] <= level {
+				return level
+			}
+		}
+	}
+	return 0
+}
+
+// tune sets the tunables of a level that are left to control, and says so.
+func (c *Controller) tune(level int, why string) {
+	s := &c.scheduler
+	if c.tuning.level == 0 {
+		c.tuning.base, c.tuning.active = s.weightsRate.rate(), s.active
+	}
+	c.tuning.level, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, mean{}, false
+	c.log.Info(why+"; control sets BFQ's tunables that help, until the end: "+c.tunedNames()+
+		" (to prevent that, name them in tunables, or write tunables: none)", "device", c.disk.Device)
+	if err := c.holdTunables(); err != nil {
+		c.log.Error("cannot set the scheduler's tunables", "error", err)
+	}
+	c.answerAnew()
+}
+
+// tunedNames lists the tunables of the level, with their values.
+func (c *Controller) tunedNames() string {
+	var names []string
+	wanted := c.wantedTunables()
+	for _, name := range c.freeTunables() {
+		if value, ok := wanted[name]; ok && levels[name] > 0 {
+			names = append(names, fmt.Sprintf("%s=%d", name, value))
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// answerAnew judges a scheduler anew that answers weights in another way from now on.
+func (c *Controller) answerAnew() {
+	c.scheduler.restart()
+	for _, law := range c.laws {
+		if f, ok := law.(*Feedback); ok {
+			f.forgetAnswers()
+		}
+	}
+}
+
+// judgeTunables restores tunables that cost too much of the throughput. bytes is what
+// the containers did in the step, active how many did something.
+func (c *Controller) judgeTunables(seconds, bytes float64, active int) {
+	t := &c.tuning
+	if t.level == 0 || t.judged || c.scheduler.limiting {
+		return
+	}
+	if active < t.active {
+		// Fewer of them do less, whatever the tunables.
+		t.seconds, t.rate = 0, mean{}
+		return
+	}
+	if t.seconds += seconds; t.seconds <= tunedSettle {
+		return
+	}
+	t.rate.add(bytes, seconds, tunedSeconds)
+	if t.seconds < tunedSettle+tunedSeconds {
+		return
+	}
+	if t.judged = true; t.rate.rate() >= tunedPart*t.base {
+		return
+	}
+	names := c.tunedNames()
+	t.refused = t.level
+	t.level--
+	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost the disk's throughput: %.1f MB/s, and %.1f MB/s before; control restores what it set last", names, t.rate.rate()/1e6, t.base/1e6),
+		"device", c.disk.Device)
+	t.seconds, t.rate, t.judged = 0, mean{}, false
+	if err := c.holdTunables(); err != nil {
+		c.log.Error("cannot restore the scheduler's tunables", "error", err)
+	}
+	c.answerAnew()
+}

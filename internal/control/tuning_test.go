@@ -1,0 +1,135 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// tunedReaders are deepReaders of a BFQ that follows its weights with strict_guarantees
+// only, and then does part of its throughput.
+func tunedReaders(f *fakeHost, samples int, part float64) []func() account.Sample {
+	strict := func(int) bool { return f.tunables["strict_guarantees"] == "1" }
+	steps := deepReaders(f, samples, strict)
+	for n, step := range steps {
+		steps[n] = func() account.Sample {
+			sample := step()
+			if !strict(0) {
+				return sample
+			}
+			for n := range sample.Devices[1].Containers {
+				c := &sample.Devices[1].Containers[n]
+				c.ChargedReadBytes = uint64(part * float64(c.ChargedReadBytes))
+			}
+			return sample
+		}
+	}
+	return steps
+}
+
+func TestControlSetsTheTunablesThatWeightsNeed(t *testing.T) {
+	defaults := map[string]string{"low_latency": "1", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "64", "slice_idle": "8"}
+	for _, test := range []struct {
+		config string
+		// part of the throughput is left with strict_guarantees.
+		part float64
+		// during control, strict_guarantees, timeout_sync, slice_idle, nr_requests and the actuator.
+		during string
+		logged string
+	}{
+		{"", 0.9, "1 40 33 256 weights", "control sets BFQ's tunables that help, until the end: slice_idle=33 strict_guarantees=1 timeout_sync=40 "},
+		{"tunables: auto\n", 0.9, "1 40 33 256 weights", "control sets"},
+		{"tunables: {low_latency: 0}\n", 0.9, "1 40 33 256 weights", "control sets"},
+		{"tunables: {timeout_sync: 100, slice_idle: 8}\n", 0.9, "1 100 8 256 weights", "until the end: strict_guarantees=1 ("},
+		{"tunables: {strict_guarantees: 0}\n", 0.9, "0 124 8 256 limits", "until the end: slice_idle=33 timeout_sync=40 ("},
+		{"tunables: none\n", 0.9, "0 124 8 64 limits", "weights have not held the shares"},
+		{"actuator: weights\n", 0.9, "1 40 33 256 weights", "control sets"},
+		{"actuator: limits\n", 0.9, "0 124 8 64 limits", "limits hold the shares"},
+		{"", 0.5, "0 124 8 256 limits", "strict_guarantees=1 timeout_sync=40 cost the disk's throughput: 20.0 MB/s, and 40.0 MB/s before; control restores what it set last"},
+	} {
+		f := newFakeHost("/ca", "/cb")
+		f.tunables = map[string]string{}
+		for name, value := range defaults {
+			f.tunables[name] = value
+		}
+		var log bytes.Buffer
+		options := fakeOptions(t, f, test.config+twoEqual, tunedReaders(f, 20, test.part)...)
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		f.before = func(what string) error {
+			name, _, _ := strings.Cut(what, " ")
+			if _, known := defaults[name]; !known {
+				return nil
+			}
+			state, err := LoadState(options.Config.StateDir, "loop0")
+			if err != nil || state.Tunables[name] != defaults[name] {
+				t.Errorf("%q: %s: the state has %v, %v; want the original before the write", test.config, what, state, err)
+			}
+			return nil
+		}
+		during := ""
+		options.OnInterval = func(Decision) {
+			ideals, err := LoadIdeals(options.Config.StateDir, "loop0", fakeCgroups{f}.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			during = ""
+			for _, name := range []string{"strict_guarantees", "timeout_sync", "slice_idle", "nr_requests"} {
+				during += f.tunables[name] + " "
+			}
+			during += ideals.Control.Actuator
+		}
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if during != test.during {
+			t.Errorf("%q, part %.1f: %s; want %s", test.config, test.part, during, test.during)
+		}
+		if n := strings.Count(log.String(), test.logged); n != 1 {
+			t.Errorf("%q, part %.1f: %q was logged %d times; want once:\n%s", test.config, test.part, test.logged, n, log.String())
+		}
+		for name, value := range defaults {
+			if f.tunables[name] != value {
+				t.Errorf("%q: %s is %s in the end; want %s", test.config, name, f.tunables[name], value)
+			}
+		}
+	}
+}
+
+// What costs little throughput is tried first where little is missed.
+func TestTunablesAreSetOneLevelAfterTheOther(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+	var seen []string
+	steps := repeat(3, func() account.Sample {
+		seen = append(seen, fmt.Sprint(f.tunables["timeout_sync"], " ", f.tunables["slice_idle"], " ", f.tunables["strict_guarantees"]))
+		ca, cb := did("/ca", 44e6, 0), did("/cb", 56e6, 0)
+		ca.BusySeconds, cb.BusySeconds = 5, 5
+		return sampleOf(ca, cb)
+	})
+	if err := Run(context.Background(), fakeOptions(t, f, twoEqual, steps...)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(seen, ", "), "124 8 0, 40 33 0, 40 33 1"; got != want {
+		t.Errorf("timeout_sync, slice_idle, strict_guarantees: %s; want %s", got, want)
+	}
+}
+
+// A disk on which weights hold the shares keeps its tunables, and its throughput.
+func TestTunablesThatNobodyNeedsAreKept(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256"}
+	options := fakeOptions(t, f, twoEqual, deepReaders(f, 20, func(int) bool { return true })...)
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	for _, write := range f.writes() {
+		if !strings.HasPrefix(write, "/c") {
+			t.Errorf("wrote %s", write)
+		}
+	}
+}
