@@ -27,6 +27,7 @@ type schedulerTrust struct {
 	shortfalls map[string]*shortfall
 	lack       float64
 	who        string
+	hidden     float64
 	// control is what other programs see.
 	control account.Control
 
@@ -79,8 +80,11 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 			shares = &shortfall{seconds: s.elapsedSeconds}
 			s.shortfalls[group.Parent] = shares
 		}
-		if shares.add(seconds, siblings) && (s.lack < 0 || shares.lack > s.lack) {
-			s.lack, s.who = shares.lack, shares.who
+		if shares.add(seconds, siblings) {
+			s.hidden = max(s.hidden, shares.hidden)
+			if s.lack < 0 || shares.lack > s.lack {
+				s.lack, s.who = shares.lack, shares.who
+			}
 		}
 	}
 	length := window.seconds + seconds
@@ -135,7 +139,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	tuned := c.tuneIfShort()
 	changed := !tuned && s.seconds > 0 && s.take(s.verdict, s.lack, s.who, s.seconds)
 	worst, short := s.worst, s.short
-	s.verdict, s.seconds, s.worst, s.lack, s.who = noEvidence, 0, nil, -1, ""
+	s.verdict, s.seconds, s.worst, s.lack, s.who, s.hidden = noEvidence, 0, nil, -1, "", 0
 	before := s.control
 	c.chooseActuator(seconds, bytes, active)
 	switch {
@@ -185,12 +189,18 @@ func (c *Controller) tuneIfShort() bool {
 		level = c.helps(true)
 	case s.lack > tunePart:
 		level = c.helps(false)
+	case s.hidden > hiddenPart:
+		if level = c.helps(false); level > 1 {
+			level = 0
+		}
 	}
 	switch {
 	case level == 0:
 		return false
 	case s.lack > tunePart:
 		c.tune(level, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.who, 100*s.lack, s.seconds))
+	case !ignored:
+		c.tune(level, fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
 	default:
 		c.tune(level, fmt.Sprintf("the scheduler has not followed its weights for %.0f s", verdictSeconds))
 	}

@@ -15,8 +15,10 @@ const (
 	// shortSeconds is how long the same sibling must lack that much.
 	shortSeconds = 10.0
 	// tunePart is the part of the disk that a sibling must lack in a window for the
-	// tunables of BFQ to matter, strictPart for those of the top level.
-	tunePart, strictPart = 0.04, 0.1
+	// tunables of BFQ to matter, strictPart for those of the top level. hiddenPart is the
+	// part that the hidden I/O of a sibling must be for those of the first level: the law
+	// then moves weights, and BFQ's own slices are too long for that.
+	tunePart, strictPart, hiddenPart = 0.04, 0.1, 0.05
 )
 
 // shortfall compares what siblings had of the disk with what is due to them, whatever
@@ -29,6 +31,8 @@ type shortfall struct {
 	// have left to it, as a part of the disk; who is that sibling.
 	lack float64
 	who  string
+	// hidden is the most hidden I/O of a sibling, as a part of the disk.
+	hidden float64
 }
 
 // claimant is one sibling in the window.
@@ -76,9 +80,9 @@ func (w *shortfall) add(seconds float64, siblings []Observation) bool {
 	return true
 }
 
-// judge sets lack and who.
+// judge sets lack, who and hidden.
 func (w *shortfall) judge() {
-	w.lack, w.who = 0, ""
+	w.lack, w.who, w.hidden = 0, "", 0
 	ids := make([]string, 0, len(w.members))
 	for id, m := range w.members {
 		switch {
@@ -109,6 +113,7 @@ func (w *shortfall) judge() {
 	due := level(total, claims)
 	for n, id := range ids {
 		m := w.members[id]
+		w.hidden = math.Max(w.hidden, m.hidden/total)
 		floor := math.Min(leastOfShare*m.ideal/ideals, leastOfDisk) * total
 		left += math.Max(0, math.Min(m.charged+m.hidden-due[n], m.charged-floor))
 	}

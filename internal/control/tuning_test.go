@@ -100,6 +100,30 @@ func TestControlSetsTheTunablesThatWeightsNeed(t *testing.T) {
 	}
 }
 
+// A storm of metadata needs short slices, also before a share is missed.
+func TestHiddenIOIsAReasonForTheFirstLevel(t *testing.T) {
+	for hidden, want := range map[uint64]string{4e6: "124 8 0", 6e6: "40 33 0"} {
+		f := newFakeHost("/ca", "/cb")
+		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+		steps := repeat(5, func() account.Sample {
+			ca, cb := did("/ca", 50e6, 0), did("/cb", 50e6-hidden, hidden)
+			ca.BusySeconds, cb.BusySeconds = 5, 5
+			return sampleOf(ca, cb)
+		})
+		options := fakeOptions(t, f, twoEqual, steps...)
+		got := ""
+		options.OnInterval = func(Decision) {
+			got = fmt.Sprint(f.tunables["timeout_sync"], " ", f.tunables["slice_idle"], " ", f.tunables["strict_guarantees"])
+		}
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%d of 100 MB hidden: timeout_sync, slice_idle, strict_guarantees %s; want %s", hidden/1e6, got, want)
+		}
+	}
+}
+
 // What costs little throughput is tried first where little is missed.
 func TestTunablesAreSetOneLevelAfterTheOther(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
