@@ -31,7 +31,7 @@ func TestArrearsAreRepaidSlowly(t *testing.T) {
 		}
 	}
 	run(60, 0, false)
-	run(5, 0.4, false) // b takes 45 % and more whatever its weight
+	run(5, 0.4, false) // b gets 45 % or more, whatever its weight
 	lowest = 1
 	run(60, 0, true)
 	if lowest < 0.25 {

@@ -29,8 +29,8 @@ func TestABurstOfWritebackIsCorrectedAtOnceInShortSteps(t *testing.T) {
 		}
 		return before, weights[1]
 	}
-	// Steady: b may have (0.5-0.15)/0.85 of what is governed; in the burst
-	// (0.5-0.4)/0.6 of it, less what it is in debt from the first step.
+	// In the steady state b may have (0.5-0.15)/0.85 of the charged I/O; in the
+	// burst (0.5-0.4)/0.6 of it, less its debt from the first step.
 	if before, after := lowest(0.5, 1); before < 390 || before > 430 || after > 200 {
 		t.Errorf("in steps of 0.5 s b falls from %.0f to %.0f within a second of a burst; want about 410 and under 200", before, after)
 	}

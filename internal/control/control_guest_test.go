@@ -14,10 +14,10 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// guest is what these tests share: one boot for each kernel.
+// guest is the guest of all these tests: one boot for each kernel.
 var guest = vmtest.Config{Disks: []string{"64M", "64M"}, Modules: "bfq,dm-mod", Give: []string{"dmsetup"}, OneKernel: true}
 
-// controllers are what shares a disk by weights on cgroup v2.
+// controllers are the mechanisms that divide a disk by weights on cgroup v2.
 var controllers = map[string]func(*testbed, *testing.T){
 	"bfq":     (*testbed).useBFQ,
 	"io.cost": (*testbed).useCost,
@@ -110,8 +110,8 @@ func TestGuestIOCostThatIsNotSetUpForTheDiskIsReported(t *testing.T) {
 	})
 }
 
-// On a mapped device there is no scheduler: control is on the disk below, and
-// what the log advises is for that disk.
+// A mapped device has no scheduler: control works on the disk below, and the advice
+// in the log is for that disk.
 func TestGuestControlOfAMappedDeviceIsOnTheDiskBelow(t *testing.T) {
 	vmtest.InGuest(t, guest, func(t *testing.T) {
 		tree, err := cgroup.Find()

@@ -8,13 +8,13 @@ import (
 
 func reader(ideal float64) *simContainer { return &simContainer{ideal: ideal} }
 
-// metadataWriter also reads, as B of paper 1.
+// metadataWriter also reads, like B of paper 1.
 func metadataWriter(ideal, rate float64) *simContainer {
 	return &simContainer{ideal: ideal, metadataRate: rate, coupled: 0.1, inPlace: 0.8, burst: 1}
 }
 
-// loads are those of the acceptance criterion, with in-place metadata spread
-// out and in bursts.
+// loads are those of the acceptance criterion, with in-place metadata spread evenly
+// and in bursts.
 var loads = map[string]func() []*simContainer{
 	"50:50": func() []*simContainer { return []*simContainer{reader(50), metadataWriter(50, 5e6)} },
 	"70:30": func() []*simContainer { return []*simContainer{reader(700), metadataWriter(300, 3e6)} },
@@ -110,7 +110,7 @@ func TestBurstsOfMetadataAreRepaid(t *testing.T) {
 
 func TestASchedulerThatIsNotExactIsCorrected(t *testing.T) {
 	slow := reader(500)
-	slow.efficiency = 0.6 // seeks: fewer bytes for its weight
+	slow.efficiency = 0.6 // seeks: it gets fewer bytes for its weight
 	disk := newSimDisk(3, 0.05, slow, metadataWriter(500, 3e6))
 	out := steer(disk, NewFeedback(BFQRange), BFQRange, 5, 36)
 	if worst := out.worstMean(disk.targets()); worst > 0.01 {
@@ -120,7 +120,7 @@ func TestASchedulerThatIsNotExactIsCorrected(t *testing.T) {
 
 func TestAContainerThatWantsLittleDoesNotWindUp(t *testing.T) {
 	modest := reader(300)
-	modest.demand = 4e6 // a tenth of the disk, though its share is a third
+	modest.demand = 4e6 // a tenth of the disk, although its share is a third
 	disk := newSimDisk(5, 0.05, modest, reader(300), metadataWriter(300, 3e6))
 	law := NewFeedback(BFQRange)
 	out := steer(disk, law, BFQRange, 5, 36)
@@ -131,7 +131,7 @@ func TestAContainerThatWantsLittleDoesNotWindUp(t *testing.T) {
 			t.Errorf("container %d has %.3f of the disk, want %.3f", n, out.mean[n], others)
 		}
 	}
-	// Weights are wound up no further than the bound.
+	// Weights do not rise above the bound.
 	last := out.weights[len(out.weights)-1]
 	if last[0] > maxBoost*300*1.2 {
 		t.Errorf("weight %v of the modest container: wound up", last[0])
@@ -139,7 +139,7 @@ func TestAContainerThatWantsLittleDoesNotWindUp(t *testing.T) {
 	if debt := law.memory["c0"].debtBytes; debt != 0 {
 		t.Errorf("it is owed %v bytes that it did not want", -debt)
 	}
-	// Now it wants all it can get: at its share after one interval.
+	// Now it can use all that it gets: it has its share after one interval.
 	modest.demand = 0
 	out = steer(disk, law, BFQRange, 5, 12)
 	if out.intervals[0][0] > 0.62 {
@@ -158,7 +158,7 @@ func TestTheBoostOfOneAgainstAnotherIsBounded(t *testing.T) {
 	disk := newSimDisk(5, 0.05, modest, reader(500))
 	out := steer(disk, NewFeedback(BFQRange), BFQRange, 5, 36)
 	last := out.weights[len(out.weights)-1]
-	// Entitled to half beside one that uses nearly all: 1 : 2, boosted.
+	// A sibling that is due half, beside one that uses nearly all: 1 : 2, raised.
 	if ratio := last[0] / last[1]; ratio > maxBoost*0.6 || ratio < 1 {
 		t.Errorf("weights %v: %.2f : 1", last, ratio)
 	}
@@ -194,8 +194,8 @@ func TestTheSurplusOfOneGoesToTheOthersByTheirIdeals(t *testing.T) {
 }
 
 func TestAContainerWithASmallShareIsNotStarvedByItsBursts(t *testing.T) {
-	// As measured on BFQ: hidden I/O of more than its share in one interval
-	// and of nothing in the next.
+	// As measured on BFQ: hidden I/O of more than its share in one interval, and
+	// none in the next.
 	burst := &simContainer{ideal: 10, metadataRate: 2e6, inPlace: 1, burst: 4}
 	disk := newSimDisk(5, 0.05, reader(40), metadataWriter(30, 2e6), reader(20), burst)
 	out := steer(disk, NewFeedback(BFQRange), BFQRange, 5, 40)
@@ -225,11 +225,11 @@ func TestAContainerThatLogsMoreThanItsShareIsHeldAtTheFloor(t *testing.T) {
 	disk := newSimDisk(5, 0.05, reader(400), hog, reader(200))
 	law := NewFeedback(BFQRange)
 	out := steer(disk, law, BFQRange, 5, 24)
-	// It is left two hundredths of the disk, a twenty-fifth of what is charged.
+	// It keeps two hundredths of the disk, a twenty-fifth of what is charged.
 	if last := out.weights[23][1]; last > 800/20 || last < 800/40 {
 		t.Errorf("the hog has weight %v", last)
 	}
-	// The others share what is left by their ideals.
+	// The others divide the rest by their ideals.
 	var a, c float64
 	for _, shares := range out.intervals[3:] {
 		a += shares[0]
@@ -238,7 +238,8 @@ func TestAContainerThatLogsMoreThanItsShareIsHeldAtTheFloor(t *testing.T) {
 	if ratio := a / c; math.Abs(ratio-2) > 0.1 {
 		t.Errorf("the others share %.2f : 1, want 2 : 1", ratio)
 	}
-	// It reforms: no long punishment for what nobody could prevent.
+	// Its load changes: there is no long repayment for what no weight could
+	// prevent.
 	hog.metadataRate = 0
 	out = steer(disk, law, BFQRange, 5, 12)
 	var late float64

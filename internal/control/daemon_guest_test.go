@@ -15,7 +15,7 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// The program itself: a daemon that steers containers on a real ext4 is killed,
+// The program itself: a daemon that controls containers on a real ext4 is killed,
 // and daybook restore, or its next start, restores everything.
 func TestGuestDaemonIsKilledAndRestored(t *testing.T) {
 	vmtest.Long(t)
@@ -46,7 +46,7 @@ func TestGuestDaemonIsKilledAndRestored(t *testing.T) {
 				}
 				for _, again := range []func() string{
 					func() string { return runProgram(t, daybook, "restore") },
-					func() string { // the next start restores first, and at its own end
+					func() string { // the next start restores first, and again at its own end
 						p := daemon()
 						p.awaitWord(t, "restored what an earlier run had changed")
 						b.awaitWeights(t, p)
@@ -102,7 +102,7 @@ i=0; while :; do dd if=file of=/dev/null bs=256k iflag=direct status=none; i=$((
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// The shell and what it runs.
+		// The shell and its children.
 		if err := os.WriteFile(filepath.Join(b.dir(cgroup), "cgroup.kill"), []byte("1"), 0); err != nil {
 			t.Error(err)
 		}
@@ -126,8 +126,8 @@ func (b *testbed) awaitEmpty(t *testing.T, cgroup string) {
 	}
 }
 
-// awaitWeights waits until the program has corrected a weight: one that is
-// neither an original nor the ideal.
+// awaitWeights waits until the program has corrected a weight: it is neither an
+// original nor the ideal.
 func (b *testbed) awaitWeights(t *testing.T, p *program) {
 	t.Helper()
 	for {
@@ -148,7 +148,7 @@ func (b *testbed) awaitWeights(t *testing.T, p *program) {
 	}
 }
 
-// program is a process of the program under test.
+// program is a running program under test.
 type program struct {
 	cmd    *exec.Cmd
 	output output
@@ -174,7 +174,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// awaitWord waits until the program has said something.
+// awaitWord waits until the program has logged something.
 func (p *program) awaitWord(t *testing.T, word string) {
 	t.Helper()
 	for !strings.Contains(p.output.String(), word) {
@@ -186,8 +186,8 @@ func (p *program) awaitWord(t *testing.T, word string) {
 	}
 }
 
-// advised is what the daemon must log where io.cost is as the kernel
-// sets it up.
+// advised is the advice that the daemon must log if io.cost has the kernel's
+// default configuration.
 func advised(controller string) []string {
 	if controller != "io.cost" {
 		return nil
@@ -221,7 +221,7 @@ func (p *program) kill(t *testing.T) {
 	<-p.ended
 }
 
-// interrupt ends the program in order.
+// interrupt ends the program normally.
 func (p *program) interrupt(t *testing.T) string {
 	t.Helper()
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {

@@ -35,7 +35,8 @@ func TestConfigNamesOneOrSeveralDisks(t *testing.T) {
 	}
 }
 
-// onTwoDisks is a sample in which each container logs on one of two disks.
+// onTwoDisks is a sample in which each container writes to the journal of one of
+// two disks.
 func onTwoDisks() account.Sample {
 	return account.Sample{IntervalSeconds: 5, Devices: []account.Device{
 		{Device: "loop0", Containers: []account.Container{did("/ca", 100e6, 0), did("/cb", 70e6, 30e6)}},
@@ -114,7 +115,7 @@ func TestADiskThatIsGoneEndsOnlyItsOwnControl(t *testing.T) {
 	if two.weight("/ca") != (Setting{Default: 100}) || one.weight("/ca") != (Setting{Default: 100}) {
 		t.Errorf("in the end %+v %+v", one.weights, two.weights)
 	}
-	// The last one that goes ends it all.
+	// The end of the last one ends all.
 	gone = true
 	options.Disks = options.Disks[1:]
 	if err := Run(context.Background(), options); !errors.Is(err, blockdev.ErrGone) {
@@ -125,7 +126,7 @@ func TestADiskThatIsGoneEndsOnlyItsOwnControl(t *testing.T) {
 	t.Run("reload that finds no meter", func(t *testing.T) { reloadWithoutADisk(t, 4, errors.New("no BTF")) })
 }
 
-// reloadWithoutADisk changes the interval after so many samples; loop1 is gone
+// reloadWithoutADisk changes the interval after that many samples; loop1 is gone
 // after the third. A meter for a disk that is gone cannot be opened.
 func reloadWithoutADisk(t *testing.T, after int, broken error) {
 	one, two := newFakeHost("/ca", "/cb"), newFakeHost("/ca", "/cb")
@@ -151,7 +152,8 @@ func reloadWithoutADisk(t *testing.T, after int, broken error) {
 		case len(opened) == 2:
 			return &scriptedSource{steps: repeat(2, onTwoDisks)}, nil
 		}
-		// The sample under way at the reload is the new meter's, if there is one.
+		// The current sample at the reload belongs to the new meter, if there is
+		// one.
 		steps := append(repeat(after, onTwoDisks), func() account.Sample { reload <- syscall.SIGHUP; return onTwoDisks() }, onTwoDisks)
 		return &scriptedSource{steps: steps}, nil
 	}
@@ -224,7 +226,7 @@ func TestTheIdealsAreRecordedForOtherPrograms(t *testing.T) {
 			Control: account.Control{Actuator: ActuatorWeights}}) {
 			t.Errorf("interval %d: recorded %+v, announced %+v, want %v", n, loaded, announced, want)
 		}
-		if n == 5 { // a cgroup of the same path that is another one is left out
+		if n == 5 { // another cgroup at the same path is left out
 			other, err := LoadIdeals(options.Config.StateDir, "loop0", func(path string) (uint64, error) {
 				if path == "/ca" {
 					return 1, nil

@@ -23,12 +23,12 @@ type fakeHost struct {
 	mu       sync.Mutex
 	ids      map[string]uint64
 	weights  map[string]Setting
-	limits   map[string]uint64 // on writes
+	limits   map[string]uint64 // on writes it sets limits on reads
 	reads    map[string]uint64 // limits on reads
 	tunables map[string]string
-	// scheduler is the disk's; without weights unless it is bfq.
+	// scheduler is the disk's; only bfq has weights.
 	scheduler string
-	// noWeightFile: the weight files are gone.
+	// noWeightFile means that the weight files are gone.
 	noWeightFile bool
 	nextID       uint64
 	log          []string // what was written
@@ -76,7 +76,7 @@ func (f *fakeHost) writes() []string {
 	return slices.Clone(f.log)
 }
 
-// write does a write if the cgroup is there.
+// write does a write if the cgroup exists.
 func (f *fakeHost) write(cgroup, what string, do func()) error {
 	if f.before != nil {
 		if err := f.before(what); err != nil {
@@ -187,7 +187,7 @@ func (f fakeTunables) Set(name, value string) error {
 	return f.write("", name+" "+value, func() { f.tunables[name] = value })
 }
 
-// scriptedSource yields what steps return, then io.EOF or, with wait, nothing
+// scriptedSource returns what steps return, then io.EOF or, with wait, nothing
 // until its end.
 type scriptedSource struct {
 	steps []func() account.Sample
@@ -209,7 +209,7 @@ func (s *scriptedSource) Next(ctx context.Context) (account.Sample, error) {
 
 func (s *scriptedSource) Close() error { return nil }
 
-// did makes a container's line.
+// did makes the line of a container.
 func did(cgroup string, charged, journal uint64) account.Container {
 	return account.Container{Cgroup: cgroup, Name: cgroup, ChargedReadBytes: charged, JournalBytes: journal}
 }

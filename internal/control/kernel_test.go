@@ -26,13 +26,13 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// These tests run the loop on the real kernel: on this host a loop device under
-// BFQ and cgroups of their own, in guests (control_guest_test.go) a virtio disk
-// under BFQ and under io.cost; the samples are made up. All is named
-// daybook-control-PID, so that a run can clean up after one that was killed.
+// These tests run the loop on the real kernel: on this host a loop device under BFQ
+// and their own cgroups, in guests (control_guest_test.go) a virtio disk under BFQ
+// and under io.cost. The samples are synthetic. All names have the form
+// daybook-control-PID, so that a run can clean up after a killed one.
 const testPrefix = "daybook-control-"
 
-// testbed is a disk that something shares by weights, and cgroups.
+// testbed is a disk that is divided by weights, and cgroups.
 type testbed struct {
 	disk    blockdev.Disk
 	tree    *cgroup.Tree
@@ -41,15 +41,15 @@ type testbed struct {
 	cgroups []string
 	// more are further settings that control may change, if not nil.
 	more func() string
-	// tunables are those to hold.
+	// tunables are those that control sets.
 	tunables map[string]uint64
-	// disable ends the sharing by weights, and remedy is what the user is asked
-	// to write then.
+	// disable ends the division by weights, and remedy is the advice to the user
+	// then.
 	disable func() error
 	remedy  string
 }
 
-// newTestbed is one on this host: a loop device under BFQ.
+// newTestbed makes one on this host: a loop device under BFQ.
 func newTestbed(t *testing.T) *testbed {
 	t.Helper()
 	needs.Root(t)
@@ -120,8 +120,8 @@ func (b *testbed) useBFQ(t *testing.T) {
 	b.disable = func() error { return b.disk.SetScheduler("none") }
 }
 
-// furnish makes the cgroups, with originals of every kind: no weight of its
-// own, another default, one for the disk; a limit.
+// furnish makes the cgroups, with original settings of every kind: no own weight,
+// another default, one for the disk; a limit.
 func (b *testbed) furnish(t *testing.T) {
 	t.Helper()
 	b.mkdir(t, b.parent)
@@ -173,7 +173,7 @@ func (b *testbed) echo(t *testing.T, cgroup, file, value string) {
 	}
 }
 
-// settings are all the files that control may change, as they are.
+// settings are the contents of all files that control may change.
 func (b *testbed) settings(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -198,7 +198,7 @@ func (b *testbed) settings(t *testing.T) string {
 func (b *testbed) options(stateDir string) Options {
 	config := DefaultConfig()
 	config.StateDir = stateDir
-	config.Actuator = ActuatorWeights // whatever the samples made up say
+	config.Actuator = ActuatorWeights // whatever the synthetic samples contain
 	config.Tunables = b.tunables
 	config.Containers = []Rule{{Match: b.parent + "/*", Weight: 300}}
 	disk := Disk{Device: b.disk.Name, Dev: b.disk.Dev.String(), DeviceDir: DeviceDir(b.disk.Name), Host: b.host}
@@ -210,7 +210,7 @@ func (b *testbed) restore(stateDir string) (Outcome, bool, error) {
 	return Restore(stateDir, b.disk.Name, DeviceDir(b.disk.Name), func(s *State) (Host, error) { return OpenStateHost(b.tree, s) }, discard)
 }
 
-// restlessSource makes samples that lead to other weights each time.
+// restlessSource makes samples that lead to different weights each time.
 type restlessSource struct {
 	device  string
 	cgroups []string
@@ -431,7 +431,7 @@ func TestAFullDiskStopsItBeforeTheFirstWrite(t *testing.T) {
 	if after := b.settings(t); after != before {
 		t.Errorf("before\n%safter\n%s", before, after)
 	}
-	// With room for the lock but not for the state.
+	// With space for the lock but not for the state.
 	if err := os.Truncate(filepath.Join(dir, "full"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -589,7 +589,7 @@ func (c *child) waitUntilRunning(t *testing.T) {
 			t.Fatal("the child ended")
 		}
 	}
-	go func() { // it must not block on a full pipe
+	go func() { // it must not block when a pipe is full
 		for scanner.Scan() {
 		}
 	}()
@@ -631,7 +631,7 @@ func beChild(job []string) error {
 	return Run(context.Background(), options)
 }
 
-// cleanUpAfterTheDead removes what test runs left that were killed.
+// cleanUpAfterTheDead removes the remains of killed test runs.
 func cleanUpAfterTheDead(t *testing.T, tree *cgroup.Tree, losetup string) {
 	t.Helper()
 	dead := func(name string) bool {

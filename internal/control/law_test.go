@@ -47,7 +47,7 @@ func TestPaperLawClampsToTheWeightFile(t *testing.T) {
 	}
 }
 
-// drawSiblings makes 2 to 64 siblings; idleOften lets some do nothing.
+// drawSiblings makes 2 to 64 siblings; with idleOften some do nothing.
 func drawSiblings(t *rapid.T, r Range) []Observation {
 	count := rapid.IntRange(2, 64).Draw(t, "siblings")
 	siblings := make([]Observation, count)
@@ -110,8 +110,8 @@ func TestFeedbackKeepsTheSumOfTheIdeals(t *testing.T) {
 				whole += float64(w)
 				weights[ids[n]] = float64(w)
 			}
-			// The floor of 1 may lift the sum of the least; the dead band
-			// may leave it by half a unit.
+			// The floor of 1 may raise the sum of the least weights; the dead band
+			// may leave it off by half a unit.
 			if sum < ideals-0.51 || sum > ideals+float64(len(siblings)) {
 				t.Fatalf("sum %v of %v, want that of the ideals, %v", sum, next, ideals)
 			}

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// queueDisk serves requests in the order in which they come: who has more of
-// them outstanding gets more, whatever the weights, up to its limit. It is what a
-// scheduler without weights does.
+// queueDisk serves requests in the order of their arrival: a container with more of
+// them outstanding gets more, whatever its weight, up to its limit. A scheduler
+// without weights does the same.
 type queueDisk struct {
 	bytesPerSecond float64
 	containers     []*queueContainer
@@ -16,14 +16,14 @@ type queueDisk struct {
 
 type queueContainer struct {
 	ideal float64
-	// depth is the number of requests that it keeps outstanding; 0: idle.
+	// depth is the number of requests that it keeps outstanding; 0 means idle.
 	depth float64
-	// demand is the most bytes per second it asks for; 0: all.
+	// demand is the most bytes per second that it wants; 0 means all.
 	demand float64
-	// busy: it has a request outstanding all the time, also when it gets all that
-	// it asks for.
+	// busy means that it always has a request outstanding, also when it gets all
+	// that it wants.
 	busy bool
-	// hidden is its journal, bytes per second that no limit holds.
+	// hidden is its journal in bytes per second, to which no limit applies.
 	hidden float64
 	limit  float64
 }
@@ -56,7 +56,7 @@ func (d *queueDisk) run(seconds float64) []Observation {
 		case c.busy:
 			o.BusySeconds = seconds
 		case c.demand > 0 && rate >= c.demand*0.999:
-			o.BusySeconds = 0.3 * seconds // it thinks
+			o.BusySeconds = 0.3 * seconds // it pauses
 		case c.limit > 0 && rate >= c.limit*0.999:
 			o.BusySeconds = 0.4 * seconds // it waits for the limit, not for the disk
 		default:
@@ -117,7 +117,7 @@ func TestLimitsHoldSharesWhereTheDeepestQueueWouldWin(t *testing.T) {
 			}
 			least := 0.95
 			for _, c := range test.containers {
-				if c.busy { // what it leaves must be found out by trying
+				if c.busy { // the law must find out by trying what it leaves
 					least = 0.9
 				}
 			}
@@ -128,7 +128,7 @@ func TestLimitsHoldSharesWhereTheDeepestQueueWouldWin(t *testing.T) {
 	}
 }
 
-// What a disk can do is not known to the law: it must find out, both ways.
+// The law does not know what the disk can do: it must find out, in both directions.
 func TestLimitsFollowTheDisk(t *testing.T) {
 	for _, later := range []float64{10e6, 160e6} {
 		d := &queueDisk{bytesPerSecond: 40e6, containers: []*queueContainer{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}}
@@ -142,7 +142,7 @@ func TestLimitsFollowTheDisk(t *testing.T) {
 	}
 }
 
-// What one leaves is used within two seconds, and returned as soon.
+// What one container leaves is used within two seconds, and returned as fast.
 func TestWhatAnIdleSiblingLeavesIsUsedAtOnce(t *testing.T) {
 	containers := []*queueContainer{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8}}
 	d := &queueDisk{bytesPerSecond: 40e6, containers: containers}

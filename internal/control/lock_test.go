@@ -30,12 +30,12 @@ func TestOtherUsersLocksDoNotStopControl(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Release()
-	// Two Daybooks exclude each other as before.
+	// Two new versions exclude each other as before.
 	var busy *BusyError
 	if _, err := AcquireLock(t.TempDir(), name, dir); !errors.As(err, &busy) || busy.PID != os.Getpid() {
 		t.Errorf("a second lock: %v", err)
 	}
-	// And nobody else can open what carries the lock.
+	// And no other user can open the locked files.
 	files, err := filepath.Glob("/run/daybook/locks/disk-*")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)
@@ -48,7 +48,7 @@ func TestOtherUsersLocksDoNotStopControl(t *testing.T) {
 	}
 }
 
-// One that was started before an upgrade, with another state directory.
+// A process that was started before an upgrade, with another state directory.
 func TestAnEarlierControlIsRespected(t *testing.T) {
 	needs.Root(t)
 	name, dir := someDisk(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// choose is what another program does to a cgroup's weights.
+// choose changes a cgroup's weights like another program.
 func (f *fakeHost) choose(cgroup string, s Setting) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -22,7 +22,7 @@ func (f *fakeHost) choose(cgroup string, s Setting) {
 
 func idle() account.Sample { return sampleOf(did("/ca", 0, 0), did("/cb", 0, 0)) }
 
-// steady is what leads to no correction: shares as configured, nothing hidden.
+// steady leads to no correction: shares as configured, nothing hidden.
 func steady() account.Sample { return sampleOf(did("/ca", 50e6, 0), did("/cb", 50e6, 0)) }
 
 // onlyA leaves /cb idle.
@@ -32,7 +32,7 @@ func TestAWeightThatAnotherProgramChoseIsKept(t *testing.T) {
 	for name, load := range map[string]func() account.Sample{"no load": idle, "nothing to correct": steady, "an idle cgroup": onlyA, "corrections": journalling} {
 		for _, config := range []string{"", twoEqual, "containers: [{match: /ca}, {match: /cb}]"} {
 			for what, chosen := range map[string]func(Setting) Setting{
-				"BFQ's default":      func(Setting) Setting { return Setting{Default: 300} }, // takes the disk's own away
+				"BFQ's default":      func(Setting) Setting { return Setting{Default: 300} }, // removes the disk's own weight
 				"the disk's own":     func(s Setting) Setting { return Setting{Default: s.Default, Device: 300} },
 				"io.cost's default":  func(s Setting) Setting { return Setting{Default: 300, Device: s.Device} },
 				"the first as found": func(s Setting) Setting { return Setting{Default: 100} },
@@ -61,7 +61,7 @@ func TestAWeightThatAnotherProgramChoseIsKept(t *testing.T) {
 					}
 					want := wanted
 					if wanted.Default != 100 {
-						want.Device = 0 // Daybook's own is taken away
+						want.Device = 0 // Daybook's own weight is removed
 					}
 					if got := f.weight("/cb"); got != want {
 						t.Errorf("in the end %+v, want %+v", got, want)
@@ -186,7 +186,7 @@ func TestAReloadEnforcesTheConfiguredWeightAgain(t *testing.T) {
 	}
 }
 
-// channelSource yields what comes through a channel.
+// channelSource returns the samples of a channel.
 type channelSource chan account.Sample
 
 func (s channelSource) Next(ctx context.Context) (account.Sample, error) {

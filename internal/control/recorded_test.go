@@ -13,11 +13,11 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 )
 
-// noisyRecording is of the simulated disk of these tests, with more noise and
-// more bursts of metadata than real ones have, uncontrolled; -update makes it
-// again. diskRecording is of a real BFQ and a real jbd2 on an embedded disk,
-// uncontrolled: /A reads, /B reads and makes 2000 directories a second;
-// daybook-bench record makes it.
+// noisyRecording is of the simulated disk of these tests, with more noise and more
+// bursts of metadata than real ones have, uncontrolled; -update makes it again.
+// diskRecording is of a real BFQ and a real jbd2 on a simulated disk, uncontrolled:
+// /A reads, /B reads and makes 2000 directories a second; daybook-bench record
+// makes it.
 const (
 	noisyRecording = "testdata/noisy.jsonl"
 	diskRecording  = "testdata/disk.jsonl"
@@ -32,8 +32,8 @@ func TestLawsOnRecordedNoisySamples(t *testing.T) {
 	for _, c := range []struct {
 		recording string
 		cgroups   [2]string
-		// unrest and turns are the most that the feedback law may have of
-		// the paper's.
+		// unrest and turns are the maximum ratios of the feedback law's to the
+		// paper's.
 		unrest, turns float64
 	}{
 		{noisyRecording, [2]string{"/a", "/b"}, 0.35, 0.25},
@@ -51,8 +51,9 @@ func TestLawsOnRecordedNoisySamples(t *testing.T) {
 	}
 }
 
-// unrest is how a law moves the first cgroup's weight over a recording: the
-// mean move an interval, and the turns by more than five points of the disk.
+// unrest is how much a law moves the first cgroup's weight over a recording: the
+// mean change in an interval, and the number of reversals by more than five points
+// of the disk.
 type unrest struct {
 	moves          float64
 	turns, samples int

@@ -9,27 +9,27 @@ import (
 // simContainer is a load on the simulated disk.
 type simContainer struct {
 	ideal float64
-	// metadataRate is journal bytes per second made whatever the weight,
-	// coupled the journal bytes per charged byte (a metadata load slows down
-	// with the reads beside it).
+	// metadataRate is journal bytes per second, whatever the weight. coupled is the
+	// journal bytes per charged byte (a metadata load becomes slower with the reads
+	// beside it).
 	metadataRate, coupled float64
-	// inPlace is the in-place part per journal byte; it is written in
-	// bursts, every burst intervals (1: in each).
+	// inPlace is the in-place metadata per journal byte. It is written in bursts,
+	// every burst intervals (1: in each).
 	inPlace float64
 	burst   int
-	// demand is the most charged bytes per second it asks for; 0: all.
+	// demand is the most charged bytes per second that it wants; 0 means all.
 	demand float64
-	// efficiency is the bytes per weight relative to the others; 0: 1.
+	// efficiency is the bytes per weight relative to the others; 0 means 1.
 	efficiency float64
 
 	pendingJournal, pendingMetadata float64
 	weight                          float64
 }
 
-// simDisk is a disk under a proportional-share scheduler: the root cgroup's
-// hidden I/O takes its part first (that of this interval is the journal of the
-// last), the rest goes to who asks, by weights, with noise. It is not work
-// conserving beyond the demands, like a real disk.
+// simDisk is a disk under a proportional-share scheduler. The root cgroup's hidden
+// I/O gets its part first (the journal of an interval is that of the last one). The
+// rest is divided among those that want it, by weights, with noise. Like a real
+// disk, it does not work more than the demands.
 type simDisk struct {
 	bytesPerSecond float64
 	noise          float64 // standard deviation of the logarithm
@@ -46,7 +46,7 @@ func newSimDisk(seed uint64, noise float64, containers ...*simContainer) *simDis
 		random: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// run passes one interval and returns what a meter would.
+// run simulates one interval and returns what a meter would report.
 func (d *simDisk) run(seconds float64) []Observation {
 	observations := make([]Observation, len(d.containers))
 	left := d.bytesPerSecond * seconds
@@ -86,7 +86,7 @@ func (d *simDisk) run(seconds float64) []Observation {
 	return observations
 }
 
-// outcome is what a run came to.
+// outcome is the result of a run.
 type outcome struct {
 	mean      []float64   // share of all bytes
 	intervals [][]float64 // shares by interval
@@ -94,7 +94,7 @@ type outcome struct {
 	bytes     float64
 }
 
-// steer runs the disk under a law; nil: without control.
+// steer runs the disk under a law; nil means without control.
 func steer(d *simDisk, law Law, r Range, seconds float64, intervals int) outcome {
 	var out outcome
 	sums := make([]float64, len(d.containers))
@@ -130,7 +130,7 @@ func steer(d *simDisk, law Law, r Range, seconds float64, intervals int) outcome
 	return out
 }
 
-// targets are the containers' shares of the ideals.
+// targets are the containers' shares by their ideals.
 func (d *simDisk) targets() []float64 {
 	var sum float64
 	for _, c := range d.containers {
@@ -151,8 +151,8 @@ func (o outcome) worstMean(targets []float64) (worst float64) {
 	return worst
 }
 
-// held is the part of the intervals after the third in which every share is
-// within the tolerance of its target.
+// held is the part of the intervals after the third in which every share is within
+// the tolerance of its target.
 func (o outcome) held(targets []float64, tolerance float64) float64 {
 	var good float64
 	later := o.intervals[3:]

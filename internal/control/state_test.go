@@ -48,7 +48,7 @@ func TestStateIsReadBackAsWritten(t *testing.T) {
 	}
 }
 
-// hostile are states that must be refused, as edits of a good one.
+// hostile are states that must be refused, made by edits of a valid one.
 var hostile = map[string]struct{ old, new, want string }{
 	"out of the tree":        {`"/b/c"`, `"/../../etc"`, "no path of a cgroup"},
 	"dots inside":            {`"/b/c"`, `"/b/../c"`, "no path of a cgroup"},
@@ -172,7 +172,7 @@ func TestWeightsBeyondTheFilesRangeAreNotRestored(t *testing.T) {
 	if err == nil || !reflect.DeepEqual(outcome.Failed, []string{"/b/c", "/c"}) || !reflect.DeepEqual(host.log, []string{"/a restore 100", "low_latency 1"}) {
 		t.Errorf("outcome %+v, error %v, wrote %v", outcome, err, host.log)
 	}
-	// The rest is done, and what could not be done is kept.
+	// The rest is restored, and what could not be restored is kept.
 	left, err := LoadState(dir, "loop0")
 	if err != nil || len(left.Cgroups) != 2 || left.Cgroups[0].Cgroup != "/b/c" {
 		t.Errorf("left %+v, %v", left, err)
@@ -197,7 +197,7 @@ func TestAStateOfAnEarlierBootIsOnlyRemoved(t *testing.T) {
 	}
 }
 
-// diskDir is like a disk's directory in sysfs.
+// diskDir is a directory like a disk's in sysfs.
 func diskDir(t *testing.T, seq string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -223,7 +223,7 @@ func TestTwoLocksExcludeEachOther(t *testing.T) {
 	if _, err := AcquireLock(dir, "loop1", ""); err != nil {
 		t.Errorf("another device: %v", err)
 	}
-	// Another disk has the name by now, and the first is controlled still.
+	// Another disk has the name by now, and the first one is still controlled.
 	next, err := AcquireLock(t.TempDir(), "loop0", diskDir(t, "test-2"))
 	if err != nil {
 		t.Errorf("another disk of that name: %v", err)

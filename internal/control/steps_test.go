@@ -2,8 +2,8 @@ package control
 
 import "testing"
 
-// In steps of a second, one that is held low is charged nothing in many of
-// them; it must not be taken for idle and be given its ideal weight.
+// In steps of a second, a sibling with a low weight is charged nothing in many of
+// them. It must not count as idle and get its ideal weight.
 func TestOneThatWaitsForItsSliceIsNotIdle(t *testing.T) {
 	law := NewFeedback(BFQRange)
 	weights := []float64{500, 500}

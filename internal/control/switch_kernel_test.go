@@ -19,14 +19,15 @@ func TestRealControlFollowsTheSchedulerAndLateCgroups(t *testing.T) {
 	controlFollowsTheScheduler(t, newTestbed(t))
 }
 
-// controlFollowsTheScheduler lets cgroups come late, one of them while the state cannot
-// be saved, and lets an operator choose a scheduler without weights, and BFQ again.
+// controlFollowsTheScheduler makes cgroups during control, one of them while the
+// state cannot be saved. An operator chooses a scheduler without weights, and then
+// BFQ again.
 func controlFollowsTheScheduler(t *testing.T, b *testbed) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	options := b.options(t.TempDir())
 	options.Config.Actuator = ActuatorAuto
-	options.Config.CorrectLimits = false // the limit of an operator stays as it is
+	options.Config.CorrectLimits = false // the operator's limit does not change
 	var log bytes.Buffer
 	options.Log = slog.New(slog.NewTextHandler(&log, nil))
 	disk, err := OpenDisk(b.tree, b.disk, ActuatorAuto)
@@ -105,7 +106,7 @@ func controlFollowsTheScheduler(t *testing.T, b *testbed) {
 			}
 			choose(blockdev.BFQ)
 		},
-		46: func() { // before a verdict on weights that nobody follows, for the samples are random
+		46: func() { // before a verdict on ignored weights, because the samples are random
 			if got := limits(); !slices.Equal(got, original) {
 				t.Errorf("by weights again, with limits %+v; want %+v", got, original)
 			}
@@ -132,7 +133,7 @@ func controlFollowsTheScheduler(t *testing.T, b *testbed) {
 	if got := limits(); !slices.Equal(got, original) {
 		t.Errorf("in the end the limits are %+v; want %+v", got, original)
 	}
-	// The weight that the third had for the disk alone went with BFQ.
+	// The third cgroup's weight for the disk is gone with BFQ.
 	for cgroup, want := range map[string]uint64{b.cgroups[0]: 100, b.cgroups[1]: 250, b.cgroups[2]: 100, late: 100, later: 100} {
 		if got, err := b.host.Weights.Get(cgroup); err != nil || got != (Setting{Default: want}) {
 			t.Errorf("in the end %s has %+v, %v; want %d", cgroup, got, err, want)

@@ -14,7 +14,8 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-// switchable lets the disk's scheduler be changed to one without weights and back.
+// switchable is a disk whose scheduler can be changed to one without weights and
+// back.
 func (f *fakeHost) switchable(disk Disk) Disk {
 	disk.Reopen = func(actuator string, found map[string]uint64) (Disk, error) {
 		disk := f.switchable(disk)
@@ -32,7 +33,7 @@ func (f *fakeHost) switchable(disk Disk) Disk {
 	return disk
 }
 
-// fakeNoWeights are weights that no file has.
+// fakeNoWeights are weights without a file.
 type fakeNoWeights struct{ fakeWeights }
 
 func (f fakeNoWeights) Get(cgroup string) (Setting, error) {
@@ -40,8 +41,8 @@ func (f fakeNoWeights) Get(cgroup string) (Setting, error) {
 	return Setting{Default: plainWeight}, err
 }
 
-// choosesScheduler is what an operator does before a step: the weights on the disk go
-// with the scheduler, and the files with its module.
+// choosesScheduler does before a step what an operator does: the weights on the
+// disk are lost with the scheduler, and the files with its module.
 func (f *fakeHost) choosesScheduler(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,7 +150,7 @@ func TestAReloadThatAllowsLimitsStartsControlAgain(t *testing.T) {
 	}
 }
 
-// Choosing BFQ anew takes the tunables with it as well as the weights.
+// Choosing BFQ again resets the tunables as well as the weights.
 func TestTunablesAreHeldUnderASchedulerThatIsChosenAgain(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
 	f.tunables["low_latency"], f.tunables["nr_requests"] = "1", "64"

@@ -15,8 +15,8 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// newUnitbed is a testbed whose cgroups are three units' own: without weights, with
-// a weight, with a weight on the disk.
+// newUnitbed makes a testbed whose cgroups belong to three units: without weights,
+// with a weight, with a weight on the disk.
 func newUnitbed(t *testing.T, use func(*testbed, *testing.T)) *testbed {
 	t.Helper()
 	tree, err := cgroup.Find()
@@ -59,7 +59,7 @@ func systemctl(t *testing.T, args ...string) {
 	run(t, append([]string{"systemctl"}, args...)...)
 }
 
-// One test, and so one boot, for all that is asked of systemd: it takes long.
+// One test, and so one boot, for all checks with systemd, because it takes long.
 func TestGuestWeightsOfUnitsAreSetBySystemd(t *testing.T) {
 	vmtest.Systemd(t, vmtest.Config{Disks: []string{"64M,nvme"}, OneKernel: true}, func(t *testing.T) {
 		// BFQ first: while io.cost is on, systemd writes the weight of a unit into io.weight
@@ -84,7 +84,7 @@ func TestGuestWeightsOfUnitsAreSetBySystemd(t *testing.T) {
 	})
 }
 
-// long chooses the long form of a test where it is asked for.
+// long selects the long form of a test if it is requested.
 func long(long, short int) int {
 	if os.Getenv("DAYBOOK_VM_LONG") == "1" {
 		return long
@@ -92,7 +92,8 @@ func long(long, short int) int {
 	return short
 }
 
-// evenSource makes samples in which each cgroup gets its share: weights stay.
+// evenSource makes samples in which each cgroup gets its share, so that weights do
+// not change.
 type evenSource struct {
 	device  string
 	cgroups []string
@@ -114,8 +115,8 @@ func (s evenSource) Next(ctx context.Context) (account.Sample, error) {
 
 func (evenSource) Close() error { return nil }
 
-// underControl runs control until stop, and gives its intervals: each waits until it
-// is received. They are closed when control ends.
+// underControl runs control until stop, and returns its intervals: each waits until
+// it is received. The channel is closed when control ends.
 func underControl(t *testing.T, options Options) (intervals <-chan Decision, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	decisions := make(chan Decision)
@@ -141,7 +142,7 @@ func underControl(t *testing.T, options Options) (intervals <-chan Decision, sto
 	return decisions, stop
 }
 
-// What systemd does at daemon-reload undoes weights that are in the files only.
+// daemon-reload of systemd undoes weights that are only in the files.
 func reloadsChangeNoWeight(t *testing.T, b *testbed) {
 	before := b.settings(t)
 	options := b.options(t.TempDir())
@@ -180,7 +181,7 @@ func reloadsChangeNoWeight(t *testing.T, b *testbed) {
 	}
 }
 
-// Below a unit that is delegated, and below any other, files are written.
+// In a delegated unit, and below any other, files are written.
 func belowIsNotSystemds(t *testing.T, b *testbed) {
 	below := b.cgroups[0] + "/below.service"
 	b.mkdir(t, below)
@@ -191,7 +192,8 @@ func belowIsNotSystemds(t *testing.T, b *testbed) {
 	}
 }
 
-// A unit outlives its cgroup, and systemd gives the unit's weight to the next one.
+// A unit exists longer than its cgroup, and systemd gives the unit's weight to the
+// next one.
 func restartsRestoreWeights(t *testing.T, b *testbed) {
 	const unit, fragment = "d.service", "/run/systemd/system/d.service"
 	if err := os.WriteFile(fragment, []byte("[Service]\nExecStart=sleep infinity\nSlice="+filepath.Base(b.parent)+"\nIOAccounting=yes\n"), 0o644); err != nil {
@@ -218,7 +220,8 @@ func restartsRestoreWeights(t *testing.T, b *testbed) {
 			<-intervals
 		}
 	}
-	// set is whether the unit has a weight on the disk, the one in its cgroup's file.
+	// set reports whether the unit has a weight on the disk, the one in its
+	// cgroup's file.
 	expect := func(when string, set, running bool) {
 		t.Helper()
 		unitWeight, err := b.host.Units.Weight(unit)

@@ -9,22 +9,24 @@ import (
 	"github.com/daybook-project/daybook/internal/disksim"
 )
 
-// throttledDisk is a hard disk that serves requests in the order in which they come,
-// with seeks, behind the kernel's throttling (block/blk-throttle.c of 6.18). Loads keep
-// a number of requests in flight; some call fsync and wait for a commit of jbd2. It
-// runs in virtual time, in seconds.
+// throttledDisk is a hard disk with seeks that serves requests in the order of
+// their arrival, behind the kernel's throttling (block/blk-throttle.c of 6.18).
+// Loads keep a number of requests in flight; some call fsync and wait for a commit
+// of jbd2. It runs in virtual time, in seconds.
 type throttledDisk struct {
 	model  disksim.Model
 	now    float64
 	events simEvents
 	order  int
-	// queue waits for the disk, whose head is at head.
+	// queue has the requests that wait for the disk. head is the position of the
+	// disk's head.
 	queue   []*simRequest
 	head    uint64
 	serving bool
 
 	loads []*simLoad
-	// dirtyBytes are in the running transaction, for which waiting wait.
+	// dirtyBytes are in the running transaction; waiting are the loads that wait
+	// for its commit.
 	dirtyBytes                 float64
 	waiting                    []*simLoad
 	committing                 bool
@@ -35,10 +37,10 @@ type throttledDisk struct {
 // The throttle's slice and the kernel's clock (throtl_slice, HZ=250).
 const simSlice, simJiffy = 0.1, 0.004
 
-// simRequestBytes is what a load asks for at a time.
+// simRequestBytes is the size of a load's request.
 const simRequestBytes = 128 << 10
 
-// simUser is who is charged since the last step.
+// simUser has what it was charged since the last step.
 type simUser struct {
 	bytes, busySeconds float64
 	lastEnd            float64
@@ -49,30 +51,32 @@ type simLoad struct {
 	simUser
 	ideal float64
 	depth int
-	// fsyncEvery is the number of requests between two calls of fsync; 0: none.
+	// fsyncEvery is the number of requests between two calls of fsync; 0 means
+	// none.
 	fsyncEvery int
-	// logsPerSecond are bytes of metadata.
+	// logsPerSecond is the rate of metadata in bytes.
 	logsPerSecond float64
-	// thinkSeconds is the pause after each request; 0: none.
+	// thinkSeconds is the pause after each request; 0 means none.
 	thinkSeconds float64
 
-	// The file begins at first; at is where the load is in it.
+	// The file starts at first; at is the load's position in it.
 	first, at   uint64
 	outstanding int
 	sinceSync   int
 	syncing     bool
-	// forced are commits that its syncs started, journal bytes that it logged.
+	// forced is the number of commits that its syncs started, journal the bytes
+	// that it logged.
 	forced, journal float64
 
-	// limit is in bytes per second, 0: none. held waits for it, until heldUntil;
-	// dispatched are the bytes since sliceStart.
+	// limit is in bytes per second; 0 means none. held are the requests that wait
+	// for it, until heldUntil; dispatched are the bytes since sliceStart.
 	limit                            float64
 	held                             []*simRequest
 	heldUntil                        float64
 	sliceStart, sliceEnd, dispatched float64
 }
 
-// simRequest is one of a load, or of the journal if user is nil.
+// simRequest is a request of a load, or of the journal if user is nil.
 type simRequest struct {
 	user    *simUser
 	offset  uint64
@@ -102,13 +106,13 @@ func (h *simEvents) Pop() any {
 	return last
 }
 
-// after does something later.
+// after calls do later.
 func (d *throttledDisk) after(seconds float64, do func()) {
 	d.order++
 	heap.Push(&d.events, simEvent{d.now + seconds, d.order, do})
 }
 
-// newThrottledDisk has the loads' files one after the other, behind the journal.
+// newThrottledDisk puts the loads' files one after the other, after the journal.
 func newThrottledDisk(loads ...*simLoad) *throttledDisk {
 	hdd, err := disksim.Preset("hdd")
 	if err != nil {
@@ -151,7 +155,7 @@ func (d *throttledDisk) issue(l *simLoad) {
 	d.dispatch(l)
 }
 
-// dispatch passes on what the limit lets through (tg_within_bps_limit).
+// dispatch passes on the requests that the limit allows (tg_within_bps_limit).
 func (d *throttledDisk) dispatch(l *simLoad) {
 	for len(l.held) > 0 {
 		if l.limit > 0 {
@@ -189,7 +193,7 @@ func (d *throttledDisk) dispatch(l *simLoad) {
 	}
 }
 
-// setLimit is a write of the limit's file (tg_update_carryover, tg_conf_updated).
+// setLimit is a write to the limit's file (tg_update_carryover, tg_conf_updated).
 func (d *throttledDisk) setLimit(l *simLoad, limit float64) {
 	if l.limit == limit {
 		return
@@ -209,7 +213,7 @@ func (d *throttledDisk) submit(r *simRequest) {
 	d.serve()
 }
 
-// serve takes the request that came first.
+// serve serves the request that arrived first.
 func (d *throttledDisk) serve() {
 	if d.serving || len(d.queue) == 0 {
 		return
@@ -236,7 +240,7 @@ func (d *throttledDisk) serve() {
 	})
 }
 
-// sync waits for a commit.
+// sync makes a load wait for a commit.
 func (d *throttledDisk) sync(l *simLoad) {
 	d.waiting = append(d.waiting, l)
 	d.dirtyBytes += 3 * 4096
@@ -287,7 +291,7 @@ func (d *throttledDisk) commit() {
 	}
 }
 
-// step lets the loads work, and says what they did.
+// step lets the loads work, and returns their observations.
 func (d *throttledDisk) step(seconds float64) []Observation {
 	end := d.now + seconds
 	const tick = 0.02
@@ -344,7 +348,7 @@ func limitThrottled(d *throttledDisk, law *LimitLaw, warmUp, steps int) (shares 
 	return shares, total / (float64(steps) * seconds), free
 }
 
-// threeLoads are of weights 500:300:200; the third logs.
+// threeLoads have weights of 500:300:200; the third one logs.
 func threeLoads(change func(*simLoad)) []*simLoad {
 	loads := []*simLoad{{ideal: 500, depth: 8}, {ideal: 300, depth: 8}, {ideal: 200, depth: 8, logsPerSecond: 5.5e6}}
 	for _, l := range loads {
@@ -353,8 +357,8 @@ func threeLoads(change func(*simLoad)) []*simLoad {
 	return loads
 }
 
-// A container that calls fsync waits for the journal's requests, and has none of its own
-// meanwhile. It wants more all the same.
+// A container that calls fsync waits for the journal's requests, and has none of
+// its own meanwhile. It still wants more.
 func TestLimitsHoldSharesOfContainersThatSync(t *testing.T) {
 	for _, every := range []int{16, 32, 64} {
 		d := newThrottledDisk(threeLoads(func(l *simLoad) { l.fsyncEvery = every })...)
@@ -365,15 +369,15 @@ func TestLimitsHoldSharesOfContainersThatSync(t *testing.T) {
 				t.Errorf("an fsync after %d requests: container %d has a share of %.3f; want %.3f", every, n, shares[n], want)
 			}
 		}
-		// Its journal is most of its share: it has more than its due as it is.
+		// Its journal is most of its share: it already has more than its due.
 		if free[2] > 0 {
 			t.Errorf("an fsync after %d requests: the container that logs had no limit in %d of 120 steps", every, free[2])
 		}
 	}
 }
 
-// One that calls fsync, but does not use its share, seems to wait for the commits of
-// others. The others are not held back for it.
+// A container that calls fsync, but does not use its share, seems to wait for the
+// commits of others. The others are not limited because of it.
 func TestAContainerThatSyncsButDoesNotUseItsShareDelaysNoOther(t *testing.T) {
 	loads := threeLoads(func(l *simLoad) { l.fsyncEvery = 16 })
 	loads[0].depth, loads[0].thinkSeconds, loads[0].fsyncEvery = 1, 0.03, 4

@@ -17,7 +17,7 @@ import (
 type fakeUnits struct {
 	*fakeHost
 	units map[string]uint64
-	// ignored: the files never follow, as with BFQ before systemd 251.
+	// ignored means that the files never follow, as with BFQ before systemd 251.
 	ignored bool
 	failure error
 	sets    []string
@@ -50,8 +50,8 @@ func (u *fakeUnits) Set(unit string, weight uint64) error {
 	return nil
 }
 
-// apply is what systemd does at a change and at daemon-reload. Like io.weight, a file
-// keeps a weight that is taken off its unit.
+// apply does what systemd does at a change and at daemon-reload. Like io.weight, a
+// file keeps a weight that is removed from its unit.
 func (u *fakeUnits) apply(unit string) {
 	cgroup := "/" + unit
 	if s := u.weight(cgroup); !u.ignored && s.Default != 0 && u.units[unit] != 0 {
@@ -83,7 +83,7 @@ func (u *fakeUnits) check(t *testing.T, unit string, weight uint64, want Setting
 	}
 }
 
-// began is a controller before its first interval.
+// began returns a controller before its first interval.
 func began(t *testing.T, options Options) *Controller {
 	t.Helper()
 	c, err := start(options, options.Disks[0])
@@ -131,7 +131,7 @@ func TestAUnitThatIsStoppedUnderControlIsRestored(t *testing.T) {
 	}
 }
 
-// What happens after the last interval is found at the end, or after a kill.
+// A change after the last interval is found at the end, or after a kill.
 func TestAUnitThatIsRestartedAtTheEndIsRestored(t *testing.T) {
 	for what, change := range map[string]func(*fakeUnits){
 		"restarted": func(u *fakeUnits) { u.restart("cb") },
@@ -167,8 +167,8 @@ func TestAUnitThatIsRestartedAtTheEndIsRestored(t *testing.T) {
 	}
 }
 
-// While D-Bus fails, the unit's new cgroup is left alone, and the state keeps what is
-// to be restored.
+// While D-Bus fails, the unit's new cgroup is not changed, and the state keeps what
+// is to be restored.
 func TestAUnitThatCannotBeRestoredStaysInTheState(t *testing.T) {
 	u := unitHost(newFakeHost("/ca", "/cb"), nil)
 	options := u.options(t, twoEqual)
@@ -190,8 +190,8 @@ func TestAUnitThatCannotBeRestoredStaysInTheState(t *testing.T) {
 	u.check(t, "cb", 0, Setting{Default: 100})
 }
 
-// After D-Bus failed, weights are written to the file only: the unit keeps another one
-// of Daybook's, which a daemon-reload writes to the file.
+// After D-Bus failed, weights are written only to the file. The unit keeps another
+// weight of Daybook's, which a daemon-reload writes to the file.
 func TestAUnitsWeightIsDaybooksAfterAFallback(t *testing.T) {
 	for _, reload := range []bool{false, true} {
 		for _, killed := range []bool{false, true} {

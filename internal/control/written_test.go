@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A cgroup that leaves the plan and returns has the record of its last weight
-// alone, whichever slot it gets.
+// A cgroup that leaves the plan and returns has only the record of its last weight,
+// in whatever slot.
 func TestAReturningCgroupHasOneRecord(t *testing.T) {
 	for _, order := range [][]uint64{{1, 2}, {2, 1}} {
 		for _, returns := range order {
@@ -45,8 +45,8 @@ func TestAReturningCgroupHasOneRecord(t *testing.T) {
 	}
 }
 
-// A record that cannot be overwritten keeps its slot: there a cgroup that
-// returns gets its new record.
+// A record that cannot be overwritten keeps its slot: a returning cgroup gets its
+// new record there.
 func TestARecordThatCannotBeForgottenKeepsItsSlot(t *testing.T) {
 	dir := t.TempDir()
 	l, err := newWrittenLog(dir, "loop0")
