@@ -88,9 +88,10 @@ var panels = map[string][]shown{
 }
 
 // unknownToTop are the panels of journals in memory, which this disk does not have,
-// and of the daemon itself.
+// of waits, which are not measured here, and of the daemon itself.
 var unknownToTop = []string{
 	"Logged in memory by container", "Operations in memory by container", "Logged in memory by file system", "Operations and commits in memory",
+	"Time of a call", "Waiting by container", "p99 of a call by container", "Who made whom wait",
 	"Age of the last sample", "Containers", "Version",
 }
 

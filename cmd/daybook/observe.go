@@ -33,6 +33,7 @@ func (f *observeFlags) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.source.Devices, "device", nil, "observe only this disk, by its name in /sys/block, such as sda or loop0; may be repeated")
 	flags.StringVar(&f.source.Estimator, "estimator", "handles", "how journal bytes are attributed: handles (exact by transaction) or syscalls (calls times calibrated costs)")
 	flags.StringVar(&f.source.Calibration, "calibration", "", "calibration `FILE` of the syscalls estimator (default: the one that daybook calibrate saved)")
+	flags.BoolVar(&f.source.Waits, "waits", false, "also measure who waits for the journal, as daybook blame does")
 	f.record.add(cmd)
 	f.pools.add(cmd)
 	complete := func(flag string, values func() []string) {

@@ -56,6 +56,9 @@ SHARE is its part of the disk, TARGET the share that its I/O weight promises. Wh
 "daybook control" runs, TARGET is the configured share and WEIGHT the corrected
 weight. The line (root) has the I/O that is attributed to no container.
 
+With --waits it also measures who waits for the journal, and for whom (daybook blame
+--help); b shows it.
+
 On a terminal it fills the screen: s sorts, r reverses, d goes to the next disk, p
 pauses, the arrows choose a container, ? explains the columns, q quits. Elsewhere,
 and with --once, it writes a plain table; with --json one object per interval and
@@ -67,6 +70,9 @@ Top changes nothing on the host. It needs root and a kernel with BTF.`,
 
   # One account of ten seconds of one disk, for a script
   daybook top --once --interval 10s --device sda --json
+
+  # Who waits for whom? Press b
+  daybook top --waits
 
   # Record the samples, and serve them to Prometheus on this host
   daybook top --record /var/tmp/tuesday.daybook --metrics :9435`,

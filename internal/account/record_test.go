@@ -306,6 +306,18 @@ func TestReaderReportsTheLineThatItRefuses(t *testing.T) {
 	}
 }
 
+// A replay says whether nobody waited, or waits were not measured.
+func TestNoWaitersAreNotTheSameAsNoMeasurement(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r")
+	none, unknown := testSample(0), testSample(1)
+	none.Waiters, unknown.Waiters = []Waiter{}, nil
+	record(t, path, none, unknown)
+	got := readFile(t, path)
+	if len(got) != 2 || got[0].Waiters == nil || got[1].Waiters != nil {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestRecorderRefusesWhatTheReaderWould(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r")
 	r, err := OpenRecorder(path)

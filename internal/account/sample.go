@@ -25,9 +25,9 @@ type Sample struct {
 	CgroupsSkipped uint64 `json:"cgroups_skipped,omitempty"`
 	// Devices are sorted by name.
 	Devices []Device `json:"devices"`
-	// Waiters are sorted by time, greatest first; absent where waits are not
-	// measured, or nobody waited.
-	Waiters []Waiter `json:"waiters,omitempty"`
+	// Waiters are sorted by time, greatest first; nil and absent where waits are
+	// not measured.
+	Waiters []Waiter `json:"waiters,omitzero"`
 	// WaitsLost counts the waits for which the kernel side had no space; they are
 	// in no line of Waiters, or in part. Absent if 0.
 	WaitsLost uint64 `json:"waits_lost,omitempty"`

@@ -102,7 +102,7 @@ func mergeWaiters(divided []blame.Waiter, names map[uint32]string, unitOf func(u
 			l.culprits[culprit] += c.Nanoseconds
 		}
 	}
-	waiters := make([]account.Waiter, 0, len(lines))
+	waiters := make([]account.Waiter, 0, len(lines)) // not nil: they were measured
 	for key, l := range lines {
 		w := account.Waiter{
 			Cgroup: key.cgroup, Name: nameOf(key.cgroup), Device: key.device, Operation: key.operation,

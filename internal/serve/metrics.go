@@ -58,6 +58,7 @@ type Metrics struct {
 	mutex      sync.Mutex
 	containers map[containerKey]*containerSeries
 	devices    map[string]*deviceSeries
+	waits      waits
 	// running is the sum of the intervals in seconds. Expiry uses it because
 	// the wall clock may jump.
 	running float64
@@ -80,6 +81,7 @@ func NewMetrics(maxContainers int) *Metrics {
 		max:        maxContainers,
 		containers: map[containerKey]*containerSeries{},
 		devices:    map[string]*deviceSeries{},
+		waits:      newWaits(),
 		observed:   time.Now(),
 	}
 }
@@ -114,6 +116,7 @@ func (m *Metrics) Observe(s account.Sample) {
 			m.addContainer(d.Device, c)
 		}
 	}
+	m.waits.observe(s, m.running, m.max)
 	for key, c := range m.containers {
 		if m.running-c.seen > expireSeconds {
 			delete(m.containers, key)
@@ -238,6 +241,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	for i, c := range sampleCounters {
 		counter(c.desc, float64(m.sums[i]))
 	}
+	m.waits.collect(out)
 	counter(samplesDesc, float64(m.samples))
 	counter(mergedDesc, float64(m.merged))
 	counter(unrecordedDesc, float64(m.unrecorded))

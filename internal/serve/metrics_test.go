@@ -64,6 +64,12 @@ func values(t *testing.T, m *Metrics) map[string]float64 {
 			case metric.GetSummary() != nil:
 				result[family.GetName()+"_sum"+suffix] = metric.GetSummary().GetSampleSum()
 				result[family.GetName()+"_count"+suffix] = float64(metric.GetSummary().GetSampleCount())
+			case metric.GetHistogram() != nil:
+				result[family.GetName()+"_sum"+suffix] = metric.GetHistogram().GetSampleSum()
+				result[family.GetName()+"_count"+suffix] = float64(metric.GetHistogram().GetSampleCount())
+				for _, b := range metric.GetHistogram().GetBucket() {
+					result[fmt.Sprintf("%s_bucket%s<=%.6f", family.GetName(), suffix, b.GetUpperBound())] = float64(b.GetCumulativeCount())
+				}
 			}
 		}
 	}
@@ -131,7 +137,7 @@ func TestSamplesAddUpAndGaugesShowTheLast(t *testing.T) {
 		"daybook_lost_events_total" + d: 2, "daybook_unaccounted_bytes" + d: -7,
 		"daybook_commit_duration_seconds_sum" + d: 2, "daybook_commit_duration_seconds_count" + d: 8,
 		"daybook_owners_forgotten_total{}": 22, "daybook_skipped_cgroups{}": 9, "daybook_samples_total{}": 2, "daybook_interval_seconds{}": 5, "daybook_last_sample_timestamp_seconds{}": 1_800_000_000.5,
-		"daybook_tracked_containers{}": 1, "daybook_merged_containers_total{}": 0, "daybook_recording_errors_total{}": 1,
+		"daybook_lost_waits_total{}": 0, "daybook_tracked_containers{}": 1, "daybook_merged_containers_total{}": 0, "daybook_recording_errors_total{}": 1,
 	}
 	for name, value := range want {
 		if v, there := got[name]; !there || v != value {

@@ -8,6 +8,7 @@ var keyHelp = [][2]string{
 	{"s  S", "sort by the next or previous column"},
 	{"r", "reverse the order"},
 	{"d  D", "show the next or previous disk"},
+	{"b", "show who waits for whom (--waits), or the disks"},
 	{"p  space", "pause or continue"},
 	{"up down pgup pgdn home end", "choose a container; its cgroup is shown below"},
 	{"?  esc", "open or close this help"},

@@ -82,6 +82,8 @@ func (m model) key(key string) (tea.Model, tea.Cmd) {
 		s.Sort = Columns[(columnByKey(s.Sort)+1)%len(Columns)].Key
 	case "S":
 		s.Sort = Columns[(columnByKey(s.Sort)+len(Columns)-1)%len(Columns)].Key
+	case "b":
+		s.Waits = !s.Waits
 	case "r":
 		s.Reverse = !s.Reverse
 	case "d", "tab", "right":

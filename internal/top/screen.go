@@ -28,6 +28,8 @@ type Screen struct {
 	// Cursor is the row of the chosen container, Offset the first row shown.
 	Cursor, Offset int
 	Paused, Help   bool
+	// Waits shows who waits for the journal in place of the disks.
+	Waits bool
 	// Origin is the source of the samples, such as a recording's name.
 	Origin string
 	// Notice is the last warning, "" for none.
@@ -95,6 +97,8 @@ func (s Screen) Render() string {
 		lines = []string{s.line(s.Theme.Title, "daybook top"), "",
 			s.line(nil, fmt.Sprintf("measuring; the first account comes after %.3g s", s.IntervalSeconds))}
 		lines = append(lines, s.line(s.Theme.Warning, s.Notice))
+	case s.Waits:
+		lines = s.waits()
 	default:
 		lines = s.table()
 	}
@@ -295,5 +299,5 @@ func (s Screen) foot(chosen account.Container) []string {
 	case chosen.Cgroup != "":
 		first = s.line(s.Theme.Quiet, "cgroup "+chosen.Cgroup)
 	}
-	return []string{first, s.line(s.Theme.Quiet, "q quit  ? help  s sort  r reverse  d next disk  p pause  arrows move")}
+	return []string{first, s.line(s.Theme.Quiet, "q quit  ? help  s sort  r reverse  d next disk  b waits  p pause  arrows move")}
 }

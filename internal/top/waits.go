@@ -25,6 +25,30 @@ func WriteWaits(w io.Writer, sample account.Sample, limit, width int) error {
 	return out.Flush()
 }
 
+// waits is the screen of who waits for the journal: as many as there is space for.
+func (s Screen) waits() []string {
+	_, _, foot := s.layout()
+	title := fmt.Sprintf("daybook top  waits for the journal  %s, %.3g s", s.Sample.Time.Format("15:04:05"), s.Sample.IntervalSeconds)
+	if s.Paused {
+		title += "  PAUSED"
+	}
+	lines := []string{s.line(s.Theme.Title, title)}
+	text := WaitLines(*s.Sample, 0)
+	if s.Sample.Waiters == nil {
+		text = []string{"waits are not measured: start with --waits"}
+	}
+	for _, line := range text {
+		if len(lines) >= s.Height-foot {
+			break
+		}
+		lines = append(lines, s.line(nil, line))
+	}
+	for len(lines) < s.Height-foot {
+		lines = append(lines, "")
+	}
+	return append(lines, s.foot(account.Container{})[:foot]...)
+}
+
 // WaitLines is the text of WriteWaits, with the names as their owners chose them.
 func WaitLines(sample account.Sample, limit int) []string {
 	var lines []string

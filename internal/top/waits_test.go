@@ -80,3 +80,37 @@ func TestNobodyWaited(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+func TestTheKeyBShowsTheWaits(t *testing.T) {
+	s := testScreen(100, 24)
+	sample := *s.Sample
+	sample.Waiters, sample.WaitsLost = waitsSample().Waiters, 7
+	s.Sample = &sample
+	press := func() string {
+		next, _ := model{screen: s}.key("b")
+		s = next.(model).screen
+		return s.Render()
+	}
+	if text := press(); !strings.Contains(text, "db1 waited 41 s") || strings.Contains(text, "SHARE") || strings.Contains(text, "\x1b[2J") {
+		t.Errorf("got\n%s", text)
+	}
+	if got := len(lines(s)); got != 24 {
+		t.Errorf("%d lines; want 24", got)
+	}
+	s.Height = 5
+	if got := len(lines(s)); got != 5 {
+		t.Errorf("%d lines on a small terminal; want 5", got)
+	}
+	s.Height = 24
+	if text := press(); strings.Contains(text, "db1 waited") || !strings.Contains(text, "SHARE") {
+		t.Errorf("got\n%s", text)
+	}
+	s.Sample.Waiters = nil
+	if text := press(); !strings.Contains(text, "start with --waits") {
+		t.Errorf("got\n%s", text)
+	}
+	s.Sample.Waiters = []account.Waiter{}
+	if text := s.Render(); !strings.Contains(text, "nobody waited") && !strings.Contains(text, "7 waits are missing") {
+		t.Errorf("got\n%s", text)
+	}
+}
