@@ -16,7 +16,7 @@ type Sample struct {
 	Estimator string `json:"estimator"`
 	// OwnersForgotten counts the inodes of which the kernel side forgot who
 	// owns them, because more were changed than it remembers: data of theirs
-	// that is written in the root cgroup's name stays there. Absent if 0.
+	// that is charged to the root cgroup stays there. Absent if 0.
 	OwnersForgotten uint64 `json:"owners_forgotten,omitempty"`
 	// CgroupsSkipped counts the cgroups that have no line of their own, because
 	// they could not be listed: their path is too long, or there are too many.
