@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel setup-packages lint generate man completions packages packages-test clean help $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel setup-packages lint generate man completions packages packages-test manifests chart-test clean help $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -58,6 +58,7 @@ vm-test: setup-test build build-vm nvjournal kernel suites ## all tests that run
 	scripts/setup build dkms packages
 	bin/daybook-vm rootfs >/dev/null
 	bin/daybook-vm rootfs --engines >/dev/null
+	$(MAKE) chart-test
 	DAYBOOK_VM_LONG=1 $(GO) test -p 1 -timeout 180m $$(grep -rl --include='*_test.go' 'daybook/vm' cmd internal nvjournal/kernel/test packaging vm | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
 suites: ## install file-system tests that others wrote, which vm-test runs
@@ -116,6 +117,12 @@ packages: setup-packages ## .deb, .rpm, container image, SBOM and checksums in b
 
 packages-test: setup-packages setup-vm build-vm ## build all packages twice; install, upgrade, remove and purge them in chroots and in a guest (root)
 	DAYBOOK_REQUIRE_ALL=1 DAYBOOK_VM_LONG=1 $(GO) test -count=1 -timeout 60m -v ./packaging
+
+manifests: ## render the Helm chart into deploy/kubernetes/daybook.yaml; fetches Helm as a Go module
+	$(GO) -C deploy/helm/tools run . ../daybook >$(BUILD)/daybook.yaml && mv $(BUILD)/daybook.yaml deploy/kubernetes/daybook.yaml
+
+chart-test: ## the Helm chart: lint, schema of values, rendered objects against the types of the Kubernetes API
+	$(GO) -C deploy/helm/tools vet ./... && $(GO) -C deploy/helm/tools test -count=1 ./...
 
 clean: ## remove what was built
 	rm -rf bin $(BUILD)

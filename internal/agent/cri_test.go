@@ -1,7 +1,12 @@
 package agent
 
 import (
+	"debug/elf"
+	"encoding/json"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +16,8 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/containertest"
+	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
@@ -201,7 +208,11 @@ func comeAndGo(t *testing.T, r *rig, pods int) {
 // cgroups.
 func TestGuestJournalsOfPodsOnCgroupV2WithSystemd(t *testing.T) {
 	vmtest.Long(t)
-	vmtest.Systemd(t, vmtest.Config{Engines: true, Modules: "bfq,loop", Memory: "2G", OneKernel: true, Fresh: true}, func(t *testing.T) {
+	vmtest.Systemd(t, vmtest.Config{
+		Modules: "ext4,bfq,loop,overlay", Memory: "2G", OneKernel: true, Fresh: true,
+		Give: []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "/usr/bin/busybox:/opt/bin/busybox", "mke2fs"},
+	}, func(t *testing.T) {
+		t.Setenv("PATH", os.Getenv("PATH")+":/opt/bin")
 		r := newRig(t, true)
 		if r.tree.Version() != cgroup.V2 {
 			t.Fatalf("cgroup %s", r.tree.Version())
@@ -214,4 +225,51 @@ func TestGuestJournalsOfPodsOnCgroupV2WithSystemd(t *testing.T) {
 func TestManyPodsComeAndGo(t *testing.T) {
 	vmtest.Long(t)
 	comeAndGo(t, newRig(t, false), 200)
+}
+
+// The agent as in its DaemonSet: in a privileged container with the host's process IDs. When
+// the runtime kills all processes of the container, the guardian is not among them.
+func TestTheGuardianOfAnAgentInAContainerOutlivesTheContainer(t *testing.T) {
+	binary, err := elf.Open(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	static := !slices.ContainsFunc(binary.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	_ = binary.Close()
+	needs.That(t, static, "a static test binary (CGO_ENABLED=0, as make test sets)")
+	r := newRig(t, false)
+	d := r.disk("a")
+	p := r.start("db", "burstable", d, nil)
+	program, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(order{r.config, -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid := newUID()
+	cgroup := candidates("/", "burstable", uid)[0]
+	r.MakePodCgroup(cgroup)
+	agent := r.cri.StartPod(containertest.PodSpec{
+		Name: "agent", Namespace: "daybook", UID: uid, Cgroup: cgroup, Host: true,
+		Mounts:  map[string]string{"/agent": program, r.Dir: r.Dir, "/dev": "/dev", "/sys/fs/cgroup": "/sys/fs/cgroup"},
+		Command: []string{"/agent"}, Environment: map[string]string{victimVariable: string(text)},
+	})
+	r.await("the agent places the journal", func() bool { return p.has(d) })
+	if err := agent.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	p.stop()
+	p.remove(podPatience)
+	t.Logf("the pod's cgroup was removed %v after the agent's container was killed", time.Since(began).Round(time.Millisecond))
+	r.await("the guardian releases the journal", func() bool { return d.at() == "/" })
+	if err := agent.Stop(); err != nil {
+		t.Error(err)
+	}
+	if err := containertest.RemovePodCgroup(cgroup, time.Second); err != nil {
+		t.Errorf("the guardian is left in the agent's cgroup: %v", err)
+	}
+	r.wantReleased(d)
 }

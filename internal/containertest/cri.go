@@ -152,6 +152,11 @@ type PodSpec struct {
 	// Mounts are directories of the host, by the paths in the container.
 	Mounts map[string]string
 	Script string
+	// Command is run instead of Script, with Environment.
+	Command     []string
+	Environment map[string]string
+	// Host: privileged, with the host's process IDs.
+	Host bool
 }
 
 // CRIPod is a running pod with one container.
@@ -181,13 +186,16 @@ const nodeNamespace = 2 // NamespaceMode NODE
 // StartPod starts a sandbox and a container in the host's network.
 func (c *CRI) StartPod(s PodSpec) *CRIPod {
 	c.w.t.Helper()
-	network := cri.Message(nil).Number(1, nodeNamespace)
+	namespaces, privileged := cri.Message(nil).Number(1, nodeNamespace), uint64(0)
+	if s.Host {
+		namespaces, privileged = namespaces.Number(2, nodeNamespace), 1
+	}
 	sandbox := cri.Message(nil).
 		Inner(1, cri.Message(nil).Text(1, s.Name).Text(2, s.UID).Text(3, s.Namespace)).
 		Text(3, c.w.Path("pod-logs")).
 		Map(6, map[string]string{"io.kubernetes.pod.name": s.Name, "io.kubernetes.pod.namespace": s.Namespace, "io.kubernetes.pod.uid": s.UID}).
 		Map(7, s.Annotations).
-		Inner(8, cri.Message(nil).Text(1, s.Cgroup).Inner(2, cri.Message(nil).Inner(1, network)))
+		Inner(8, cri.Message(nil).Text(1, s.Cgroup).Inner(2, cri.Message(nil).Inner(1, namespaces).Number(6, privileged)))
 	p := &CRIPod{c: c}
 	var err error
 	if p.SandboxID, err = c.call("RunPodSandbox", cri.Message(nil).Inner(1, sandbox)); err != nil {
@@ -201,14 +209,21 @@ func (c *CRI) StartPod(s PodSpec) *CRIPod {
 	container := cri.Message(nil).
 		Inner(1, cri.Message(nil).Text(1, "main")).
 		Inner(2, cri.Message(nil).Text(1, criImage))
-	for _, word := range []string{"/bin/busybox", "sh", "-c", script} {
+	command := s.Command
+	if command == nil {
+		command = []string{"/bin/busybox", "sh", "-c", script}
+	}
+	for _, word := range command {
 		container = container.Text(3, word)
+	}
+	for key, value := range s.Environment {
+		container = container.Inner(6, cri.Message(nil).Text(1, key).Text(2, value))
 	}
 	for at, source := range s.Mounts {
 		container = container.Inner(7, cri.Message(nil).Text(1, at).Text(2, source))
 	}
 	container = container.Text(11, "main.log").
-		Inner(15, cri.Message(nil).Inner(2, cri.Message(nil).Inner(3, network)))
+		Inner(15, cri.Message(nil).Inner(2, cri.Message(nil).Number(2, privileged).Inner(3, namespaces)))
 	if p.ContainerID, err = c.call("CreateContainer", cri.Message(nil).Text(1, p.SandboxID).Inner(2, container).Inner(3, sandbox)); err != nil {
 		c.w.t.Fatalf("CreateContainer: %v", err)
 	}
@@ -221,6 +236,12 @@ func (c *CRI) StartPod(s PodSpec) *CRIPod {
 // StopContainer ends the container, as the kubelet does first; the pod's sandbox remains.
 func (p *CRIPod) StopContainer() error {
 	_, err := p.c.call("StopContainer", cri.Message(nil).Text(1, p.ContainerID).Number(2, 5))
+	return err
+}
+
+// Kill ends the container by SIGKILL: the runtime kills all processes in its cgroup.
+func (p *CRIPod) Kill() error {
+	_, err := p.c.call("StopContainer", cri.Message(nil).Text(1, p.ContainerID))
 	return err
 }
 

@@ -1,0 +1,37 @@
+{{- define "daybook.labels" -}}
+app.kubernetes.io/name: daybook
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{- define "daybook.selector" -}}
+app.kubernetes.io/name: daybook
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "daybook.name" -}}
+{{ printf "%s-agent" .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "daybook.config" -}}
+kubelet_dir: {{ .Values.kubeletDir }}
+{{- with .Values.config.criSocket }}
+cri_socket: {{ . }}
+{{- end }}
+cgroup_root: {{ .Values.config.cgroupRoot }}
+state_dir: /var/lib/daybook
+placement: {{ .Values.config.placement }}
+interval: {{ .Values.config.interval }}
+metrics: 0.0.0.0:{{ .Values.metrics.port }}
+account: {{ .Values.config.account }}
+{{- with .Values.config.namespaces }}
+namespaces: {{ toJson . }}
+{{- end }}
+{{- with .Values.config.weights }}
+weights: {{ toJson . }}
+{{- end }}
+{{- with .Values.config.control }}
+control: {{ toJson . }}
+{{- end }}
+{{- end }}

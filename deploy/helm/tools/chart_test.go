@@ -1,0 +1,183 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v3/pkg/lint"
+	"helm.sh/helm/v3/pkg/lint/support"
+	apps "k8s.io/api/apps/v1"
+	core "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const chart = "../daybook"
+
+// everything turns on what is off by default.
+func everything() map[string]any {
+	return map[string]any{
+		"config": map[string]any{
+			"criSocket": "unix:///run/crio/crio.sock", "namespaces": []any{"team-*"},
+			"weights": map[string]any{"guaranteed": 300}, "control": map[string]any{"devices": []any{"sda"}},
+		},
+		"metrics": map[string]any{
+			"serviceMonitor": map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
+			"prometheusRule": map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
+		},
+		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
+		"podAnnotations":   map[string]any{"example.com/a": "b"},
+		"affinity":         map[string]any{"nodeAffinity": map[string]any{}},
+	}
+}
+
+func TestTheChartPassesHelmsLint(t *testing.T) {
+	for _, m := range lint.All(chart, everything(), namespace, false).Messages {
+		if m.Severity >= support.WarningSev && !strings.Contains(m.Error(), "icon is recommended") {
+			t.Error(m.Error())
+		}
+	}
+}
+
+// Each object is of a known kind, and has no field that its type does not have.
+func TestRenderedObjectsAreThoseOfTheAPI(t *testing.T) {
+	for name, c := range map[string]struct {
+		values map[string]any
+		want   int
+	}{"defaults": {nil, 4}, "everything": {everything(), 6}} {
+		objects, err := render(chart, c.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(objects) != c.want {
+			t.Errorf("%s: %d objects, want %d", name, len(objects), c.want)
+		}
+		for file, text := range objects {
+			checkObject(t, name+" "+file, text)
+		}
+	}
+}
+
+func checkObject(t *testing.T, name, text string) {
+	t.Helper()
+	var kind struct{ APIVersion, Kind string }
+	if err := yaml.Unmarshal([]byte(text), &kind); err != nil {
+		t.Errorf("%s: %v\n%s", name, err, text)
+		return
+	}
+	into, known := map[string]any{
+		"v1 ServiceAccount": &core.ServiceAccount{}, "v1 ConfigMap": &core.ConfigMap{}, "v1 Service": &core.Service{}, "v1 Namespace": &core.Namespace{},
+		"apps/v1 DaemonSet":                       &apps.DaemonSet{},
+		"monitoring.coreos.com/v1 ServiceMonitor": &monitoring.ServiceMonitor{}, "monitoring.coreos.com/v1 PrometheusRule": &monitoring.PrometheusRule{},
+	}[kind.APIVersion+" "+kind.Kind]
+	if !known {
+		t.Errorf("%s: unknown kind %+v", name, kind)
+		return
+	}
+	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+		t.Errorf("%s: %v\n%s", name, err, text)
+	}
+	switch object := into.(type) {
+	case *apps.DaemonSet:
+		checkDaemonSet(t, name, object)
+	case *monitoring.PrometheusRule:
+		checkRules(t, text, object)
+	}
+}
+
+// The agent needs these of its node; without one it ends at the start, or places nothing.
+func checkDaemonSet(t *testing.T, name string, set *apps.DaemonSet) {
+	t.Helper()
+	pod := set.Spec.Template.Spec
+	c := pod.Containers[0]
+	if !pod.HostPID || c.SecurityContext == nil || c.SecurityContext.Privileged == nil || !*c.SecurityContext.Privileged {
+		t.Errorf("%s: not privileged with the host's process IDs", name)
+	}
+	mounts := map[string]core.VolumeMount{}
+	for _, mount := range c.VolumeMounts {
+		mounts[mount.MountPath] = mount
+	}
+	for _, volume := range pod.Volumes {
+		if volume.HostPath == nil {
+			continue
+		}
+		if mount, ok := mounts[volume.HostPath.Path]; !ok || mount.Name != volume.Name {
+			t.Errorf("%s: %s is not mounted at its own path", name, volume.HostPath.Path)
+		}
+	}
+	for _, path := range []string{"/var/lib/kubelet", "/sys/fs/cgroup", "/dev", "/run", "/var/lib/daybook"} {
+		if _, ok := mounts[path]; !ok {
+			t.Errorf("%s: %s is not mounted", name, path)
+		}
+	}
+	if p := mounts["/var/lib/kubelet"].MountPropagation; p == nil || *p != core.MountPropagationHostToContainer {
+		t.Errorf("%s: mounts that come later are not seen", name)
+	}
+	for key, value := range set.Spec.Selector.MatchLabels {
+		if set.Spec.Template.Labels[key] != value {
+			t.Errorf("%s: the selector does not match its pods: %s", name, key)
+		}
+	}
+}
+
+// checkRules lets Prometheus itself read the alerts.
+func checkRules(t *testing.T, text string, rule *monitoring.PrometheusRule) {
+	t.Helper()
+	if len(rule.Spec.Groups) != 1 || len(rule.Spec.Groups[0].Rules) != 5 {
+		t.Errorf("alerts: %+v", rule.Spec.Groups)
+	}
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Log("promtool is missing: the expressions are not checked")
+		return
+	}
+	var object struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := yaml.Marshal(object.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(file, rules, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s\n%s", err, out, rules)
+	}
+}
+
+func TestWrongValuesAreRefused(t *testing.T) {
+	for name, values := range map[string]map[string]any{
+		"an unknown key":  {"confg": map[string]any{}},
+		"a weight":        {"config": map[string]any{"weights": map[string]any{"guaranteed": 1001}}},
+		"a QoS class":     {"config": map[string]any{"weights": map[string]any{"gold": 1}}},
+		"a placement":     {"config": map[string]any{"placement": "root"}},
+		"a relative path": {"kubeletDir": "var"},
+		"a share":         {"metrics": map[string]any{"prometheusRule": map[string]any{"shareOff": 2}}},
+	} {
+		if _, err := render(chart, values); err == nil {
+			t.Errorf("%s was rendered", name)
+		}
+	}
+}
+
+func TestThePlainManifestsAreThoseOfTheChart(t *testing.T) {
+	want, err := manifests(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../kubernetes/daybook.yaml")
+	if err != nil || string(got) != want {
+		t.Errorf("deploy/kubernetes/daybook.yaml is not current: run make manifests (%v)", err)
+	}
+	for object := range strings.SplitSeq(string(got), "---\n") {
+		checkObject(t, "plain", object)
+	}
+}
