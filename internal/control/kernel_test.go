@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -185,7 +184,7 @@ func (b *testbed) settings(t *testing.T) string {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(b.tunables)) {
+	for _, name := range TunableNames() {
 		tunable, err := b.host.Tunables.Get(name)
 		fmt.Fprintln(&all, name, tunable, err)
 	}
