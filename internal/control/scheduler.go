@@ -183,11 +183,14 @@ func (c *Controller) tuneIfShort() bool {
 		return false
 	}
 	ignored := s.verdict == ignores && s.ignoredSeconds+s.seconds >= verdictSeconds
+	if c.tuning.lackSeconds += s.seconds; s.lack <= tunePart {
+		c.tuning.lackSeconds = 0
+	}
 	level := 0
 	switch {
 	case ignored || s.lack > strictPart:
 		level = c.helps(true)
-	case s.lack > tunePart:
+	case s.lack > tunePart && (c.tuning.level == 0 || c.tuning.lackSeconds >= shortSeconds):
 		level = c.helps(false)
 	case s.hidden > hiddenPart:
 		if level = c.helps(false); level > 1 {

@@ -23,6 +23,9 @@ type tuning struct {
 	// level is that of the tunables that are set: see levels. refused is the lowest that
 	// cost too much here; 0: none did.
 	level, refused int
+	// lackSeconds is how long the windows have said under these that a container lacks a
+	// part of its share.
+	lackSeconds float64
 	// seconds is how long they are set, rate what the disk does since, and base what
 	// it did before the first, with as many active containers; judged: the rate is known.
 	seconds float64
@@ -123,7 +126,7 @@ func (c *Controller) tune(level int, why string) {
 	if c.tuning.level == 0 {
 		c.tuning.base, c.tuning.active = s.weightsRate.rate(), s.active
 	}
-	c.tuning.level, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, mean{}, false
+	c.tuning.level, c.tuning.lackSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, mean{}, false
 	c.log.Info(why+"; control sets BFQ's tunables that help, until the end: "+c.tunedNames()+
 		" (to prevent that, name them in tunables, or write tunables: none)", "device", c.disk.Device)
 	if err := c.holdTunables(); err != nil {
