@@ -156,6 +156,11 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 	}
 	c.observeScheduler(group, seconds, observations)
 	next := Quantize(law.Next(seconds, observations), ids, c.host.Weights.Range())
+	if c.onlyObserves() {
+		for n, m := range observations {
+			next[n] = uint64(c.host.Weights.Range().clamp(m.Ideal))
+		}
+	}
 	decisions := make([]WeightDecision, len(members))
 	for n, g := range members {
 		o := observations[n]

@@ -28,6 +28,8 @@ type schedulerTrust struct {
 	lack       float64
 	who        string
 	hidden     float64
+	// observed: the first windows have ended.
+	observed bool
 	// control is what other programs see.
 	control account.Control
 
@@ -137,6 +139,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	}
 	c.judgeTunables(seconds, bytes, active)
 	tuned := c.tuneIfShort()
+	s.observed = s.observed || s.seconds > 0
 	changed := !tuned && s.seconds > 0 && s.take(s.verdict, s.lack, s.who, s.seconds)
 	worst, short := s.worst, s.short
 	s.verdict, s.seconds, s.worst, s.lack, s.who, s.hidden = noEvidence, 0, nil, -1, "", 0

@@ -120,6 +120,14 @@ func (c *Controller) helps(highest bool) int {
 	return 0
 }
 
+// onlyObserves reports whether the ideal weights stay for now: until the first window
+// says whether tunables are needed. A BFQ that serves a container past its weight books
+// that at the weight of that moment, and makes the container wait for it once it follows
+// weights: with a weight of a tenth, ten times as long.
+func (c *Controller) onlyObserves() bool {
+	return !c.scheduler.observed && c.helps(true) > 0
+}
+
 // tune sets the tunables of a level that are left to control, and says so.
 func (c *Controller) tune(level int, why string) {
 	s := &c.scheduler

@@ -124,6 +124,32 @@ func TestHiddenIOIsAReasonForTheFirstLevel(t *testing.T) {
 	}
 }
 
+// What BFQ serves past a low weight, the container has to wait for later.
+func TestWeightsAreTheIdealOnesUntilTheFirstWindowEnded(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+	n := 0
+	steps := repeat(30, func() account.Sample {
+		if n++; n <= 10 && f.weight("/ca") != f.weight("/cb") {
+			t.Errorf("step %d: weights %+v and %+v; want equal ones", n, f.weight("/ca"), f.weight("/cb"))
+		}
+		ca, cb := did("/ca", 4e6, 0), did("/cb", 4e6, 2e6)
+		ca.BusySeconds, cb.BusySeconds = 0.5, 0.5
+		sample := sampleOf(ca, cb)
+		sample.IntervalSeconds = 0.5
+		return sample
+	})
+	options := fakeOptions(t, f, twoEqual, steps...)
+	var last Decision
+	options.OnInterval = func(d Decision) { last = d }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if last.Weights[1].After >= last.Weights[0].After*9/10 {
+		t.Errorf("in the end /cb, which logs, has the weight %d beside %d", last.Weights[1].After, last.Weights[0].After)
+	}
+}
+
 // What costs little throughput is tried first where little is missed.
 func TestTunablesAreSetOneLevelAfterTheOther(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
