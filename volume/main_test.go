@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
 // TestMain lets the test binary guard frozen volumes, serve simulated disks, and
@@ -12,6 +13,6 @@ import (
 func TestMain(m *testing.M) {
 	GuardIfAsked()
 	disksim.ServeIfAsked()
-	beVictimIfAsked()
+	victimtest.BeIfAsked(victimVariable, beVictim)
 	os.Exit(m.Run())
 }

@@ -112,18 +112,6 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 	},
 }
 
-func beVictimIfAsked() {
-	text := os.Getenv(victimVariable)
-	if text == "" {
-		return
-	}
-	if err := beVictim(text); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
 func beVictim(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {

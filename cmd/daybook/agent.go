@@ -168,14 +168,9 @@ func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *ob
 // controlNode is daybook control with the names of pods. Its locks refuse a disk that
 // another process controls.
 func controlNode(ctx context.Context, config control.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
-	disks, err := openControlled(config.Devices, config.Actuator)
+	disks, err := openControlled(config)
 	if err != nil {
 		return err
-	}
-	for _, disk := range disks {
-		if err := config.CheckWeights(disk.Host.Weights.File(), disk.Host.Weights.Range()); err != nil {
-			return usageError{err}
-		}
 	}
 	var promises livePromises
 	return control.Run(ctx, control.Options{

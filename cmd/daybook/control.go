@@ -175,14 +175,9 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return usageError{err}
 	}
-	disks, err := openControlled(config.Devices, config.Actuator)
+	disks, err := openControlled(config)
 	if err != nil {
 		return err
-	}
-	for _, disk := range disks {
-		if err := config.CheckWeights(disk.Host.Weights.File(), disk.Host.Weights.Range()); err != nil {
-			return usageError{err}
-		}
 	}
 	log := f.log(stderr)
 	observers, err := openObservers(f.record, f.pools, f.metrics, log)
@@ -215,9 +210,9 @@ func (f *controlFlags) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return errors.Join(control.Run(ctx, options), observers.close())
 }
 
-// openControlled opens the disks and their actuators. A disk that cannot be
-// controlled is an error.
-func openControlled(devices []string, actuator string) ([]control.Disk, error) {
+// openControlled opens the disks of a configuration and their actuators. A disk that
+// cannot be controlled is an error, and so is a weight that its weight file does not take.
+func openControlled(config control.Config) ([]control.Disk, error) {
 	if os.Geteuid() != 0 {
 		return nil, unsupportedError{errors.New("cannot control weights: want root; try: sudo daybook control …")}
 	}
@@ -226,7 +221,7 @@ func openControlled(devices []string, actuator string) ([]control.Disk, error) {
 		return nil, unsupportedError{err}
 	}
 	var disks []control.Disk
-	for _, device := range devices {
+	for _, device := range config.Devices {
 		found, err := blockdev.Lookup(device)
 		if err == nil {
 			found, err = control.PhysicalDisk(found)
@@ -237,12 +232,15 @@ func openControlled(devices []string, actuator string) ([]control.Disk, error) {
 		if slices.ContainsFunc(disks, func(d control.Disk) bool { return d.Device == found.Name }) {
 			return nil, usageError{fmt.Errorf("--device: %s is the disk %s, which is named already", device, found.Name)}
 		}
-		disk, err := control.OpenDisk(tree, found, actuator)
+		disk, err := control.OpenDisk(tree, found, config.Actuator)
 		if errors.Is(err, cgroup.ErrNoWeights) {
 			return nil, unsupportedError{err}
 		}
 		if err != nil {
 			return nil, err
+		}
+		if err := config.CheckWeights(disk.Host.Weights.File(), disk.Host.Weights.Range()); err != nil {
+			return nil, usageError{err}
 		}
 		disks = append(disks, disk)
 	}

@@ -186,7 +186,7 @@ func TestIgnoredWeightsAreNoticedOnTheRealKernel(t *testing.T) {
 	vmtest.Long(t)
 	r := limitsRig(t, "mq-deadline")
 	device := r.disks[0].Device.Name
-	disks, err := openControlled([]string{device}, control.ActuatorAuto)
+	disks, err := openControlled(control.Config{Devices: []string{device}, Actuator: control.ActuatorAuto})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,11 +24,12 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
 func TestMain(m *testing.M) {
 	GuardIfAsked()
-	beVictimIfAsked()
+	victimtest.BeIfAsked(victimVariable, beVictim)
 	os.Exit(m.Run())
 }
 
@@ -272,18 +273,6 @@ type order struct {
 	Guardian bool
 	// Release lets the victim release what it has placed.
 	Release bool
-}
-
-func beVictimIfAsked() {
-	text := os.Getenv(victimVariable)
-	if text == "" {
-		return
-	}
-	if err := beVictim(text); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
 }
 
 func beVictim(text string) error {

@@ -24,11 +24,12 @@ import (
 	"github.com/daybook-project/daybook/internal/containertest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
 func TestMain(m *testing.M) {
 	adopt.GuardIfAsked()
-	beVictimIfAsked()
+	victimtest.BeIfAsked(victimVariable, beVictim)
 	os.Exit(m.Run())
 }
 
@@ -242,18 +243,6 @@ const victimVariable = "DAYBOOK_AGENT_TEST_VICTIM"
 type order struct {
 	Config Config
 	KillAt int // below 0: it runs on
-}
-
-func beVictimIfAsked() {
-	text := os.Getenv(victimVariable)
-	if text == "" {
-		return
-	}
-	if err := beVictim(text); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
 }
 
 func beVictim(text string) error {

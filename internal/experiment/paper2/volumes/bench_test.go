@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/blockdev/blockdevtest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
@@ -421,7 +422,7 @@ func checkSlices(t *testing.T, s *pair) (before map[string]string) {
 			t.Errorf("%s is %q, %v; want %s", name, value, err, want)
 		}
 	}
-	checkQueue(t, s.Disk.Device, map[string]string{"max_sectors_kb": "512", "nr_requests": "256"})
+	blockdevtest.WantQueue(t, s.Disk.Device, map[string]string{"max_sectors_kb": "512", "nr_requests": "256"})
 	record, err := os.ReadFile(filepath.Join(s.Home, fixture.HeldRecord))
 	if err != nil {
 		t.Fatal(err)
@@ -440,18 +441,9 @@ func checkSlices(t *testing.T, s *pair) (before map[string]string) {
 	return before
 }
 
-func checkQueue(t *testing.T, disk blockdev.Disk, want map[string]string) {
-	t.Helper()
-	for name, value := range want {
-		if now, err := disk.Queue(name); err != nil || now != value {
-			t.Errorf("%s of %s is %q, %v; want %s", name, disk.Name, now, err, value)
-		}
-	}
-}
-
 func checkNothingLeft(t *testing.T, s *pair, queue map[string]string) {
 	t.Helper()
-	checkQueue(t, s.Disk.Device, queue)
+	blockdevtest.WantQueue(t, s.Disk.Device, queue)
 	if _, err := os.Stat(s.Home); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s was left: %v", s.Home, err)
 	}

@@ -1,0 +1,18 @@
+// Package blockdevtest has checks of block devices for tests.
+package blockdevtest
+
+import (
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// WantQueue fails the test unless the attributes of a disk's queue have these values.
+func WantQueue(t testing.TB, disk blockdev.Disk, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if now, err := disk.Queue(name); err != nil || now != value {
+			t.Errorf("%s of %s is %q, %v; want %s", name, disk.Name, now, err, value)
+		}
+	}
+}
