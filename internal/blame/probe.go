@@ -197,6 +197,15 @@ func take[K, V any](m *ebpf.Map, visit func(K, V)) error {
 	}
 }
 
+// Pause detaches the programs until resume is called, as journal.Probe.Pause does.
+// It is for measurements of the programs' cost.
+func (p *Probe) Pause() (resume func() error, err error) { return journal.PauseLinks(&p.links) }
+
+// Statistics returns the runs of the programs, by name.
+func (p *Probe) Statistics() ([]journal.ProgramStatistics, error) {
+	return journal.LinkStatistics(p.links)
+}
+
 // Close detaches everything; the kernel frees the programs and maps.
 func (p *Probe) Close() error {
 	select {

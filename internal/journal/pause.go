@@ -12,14 +12,18 @@ import (
 // stay loaded, and the maps keep their content. What happens meanwhile is in no
 // account. It is for measurements of the programs' cost, not while ext4nvj is
 // followed, and not safe for concurrent use with Close.
-func (p *Probe) Pause() (resume func() error, err error) {
+func (p *Probe) Pause() (resume func() error, err error) { return PauseLinks(&p.links) }
+
+// PauseLinks does the same for the programs of another probe: it closes the links,
+// and resume makes them again.
+func PauseLinks(links *[]link.Link) (resume func() error, err error) {
 	var programs []*ebpf.Program
 	resume = func() error {
 		var errs []error
 		for _, program := range programs {
 			l, err := link.AttachTracing(link.TracingOptions{Program: program})
 			if err == nil {
-				p.links = append(p.links, l)
+				*links = append(*links, l)
 			} else {
 				errs = append(errs, fmt.Errorf("cannot attach a BPF program again: %w", err))
 			}
@@ -28,7 +32,7 @@ func (p *Probe) Pause() (resume func() error, err error) {
 		programs = nil
 		return errors.Join(errs...)
 	}
-	for _, l := range p.links {
+	for _, l := range *links {
 		info, err := l.Info()
 		if err == nil {
 			var program *ebpf.Program
@@ -40,8 +44,8 @@ func (p *Probe) Pause() (resume func() error, err error) {
 			return nil, errors.Join(fmt.Errorf("cannot hold a BPF program: %w", err), closePrograms(programs))
 		}
 	}
-	err = closeAll(p.links)
-	p.links = nil
+	err = closeAll(*links)
+	*links = nil
 	return resume, err
 }
 

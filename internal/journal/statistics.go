@@ -76,13 +76,14 @@ func (c *Counting) Close() error {
 
 // Statistics returns the runs of the attribution's programs, by name.
 func (p *Probe) Statistics() ([]ProgramStatistics, error) {
-	return statistics(slices.Concat(p.links, p.followed))
+	return LinkStatistics(slices.Concat(p.links, p.followed))
 }
 
 // Statistics returns the runs of the programs that count calls, by name.
-func (p *CallProbe) Statistics() ([]ProgramStatistics, error) { return statistics(p.links) }
+func (p *CallProbe) Statistics() ([]ProgramStatistics, error) { return LinkStatistics(p.links) }
 
-func statistics(links []link.Link) ([]ProgramStatistics, error) {
+// LinkStatistics returns the runs of the programs of links, by name.
+func LinkStatistics(links []link.Link) ([]ProgramStatistics, error) {
 	seen := make(map[ebpf.ProgramID]ProgramStatistics)
 	for _, l := range links {
 		info, err := l.Info()

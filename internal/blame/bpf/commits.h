@@ -9,7 +9,7 @@
 
 static __always_inline struct journal *journal_at(struct journal_s *of)
 {
-	return of ? journal_of(BPF_CORE_READ(of, j_fs_dev, bd_dev)) : NULL;
+	return of ? journal_of(of->j_fs_dev->bd_dev) : NULL;
 }
 
 static __always_inline void ends_ordering(struct journal *journal)
@@ -37,14 +37,14 @@ int BPF_PROG(commit_starts, struct journal_s *of, struct transaction_s *transact
 
 	if (!of || !transaction)
 		return 0;
-	dev = BPF_CORE_READ(of, j_fs_dev, bd_dev);
+	dev = of->j_fs_dev->bd_dev;
 	journal = make_journal(dev);
 	task = make_task((__u32)bpf_get_current_pid_tgid());
 	if (!journal || !task)
 		return 0;
 	next = (journal->last + 1) & (COMMITS - 1);
-	journal->commits[next] = (struct commit){.start = bpf_ktime_get_ns(),
-						 .tid = BPF_CORE_READ(transaction, t_tid)};
+	journal->commits[next] =
+		(struct commit){.start = bpf_ktime_get_ns(), .tid = transaction->t_tid};
 	journal->last = next;
 	task->commit_dev = dev;
 	task->page_next = 0;
@@ -196,7 +196,7 @@ int BPF_PROG(sleeps, bool preempted, struct task_struct *previous)
 	struct journal *journal;
 	struct task *task;
 
-	if (preempted || (!active && !starting))
+	if (preempted || (!active && !starting) || !previous->pid)
 		return 0;
 	task = task_of(previous->pid);
 	if (!task)

@@ -152,18 +152,29 @@ __noinline __u64 add_commit(struct span *span, __u32 index)
 	return sum + ns[PHASE_LOG];
 }
 
+/*
+ * Adds the commits during a wait, the last one first. Most waits are for one, so
+ * that the others are not looked at.
+ */
 static __always_inline __u64 add_commits(struct span *span)
 {
-	__u64 sum = 0;
-	__u32 i;
+	struct journal *journal = journal_of(span->dev);
+	__u64 sum = 0, end;
+	__u32 i, last;
 
-	if (span->from >= span->until)
+	if (!journal || span->from >= span->until)
 		return 0;
-	for (i = 0; i < COMMITS; i++)
-		sum += add_commit(span, i);
+	last = journal->last;
+	for (i = 0; i < COMMITS; i++) {
+		end = journal->commits[(last - i) & (COMMITS - 1)].end;
+		if (end && end <= span->from)
+			break;
+		sum += add_commit(span, last - i);
+	}
 	return sum;
 }
 
+/* Adds the phases that are no commit's. */
 static __always_inline void add_rest(struct span *span, __u64 own, __u64 checkpoint, __u64 flush,
 				     __u64 rest)
 {

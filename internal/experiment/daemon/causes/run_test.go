@@ -79,14 +79,14 @@ func TestGuestWaitsAreMeasuredAndDivided(t *testing.T) {
 	vmtest.InGuest(t, guestConfig, func(t *testing.T) {
 		lab := fixturetest.New(t)
 		options := fixture.Options{Given: &fixture.GivenDisk{Node: vmtest.Device(t, "disk0"), Divider: fixture.Undivided}, JournalBytes: 16 << 20, Mount: DataMount}
-		const calls = 11
+		const calls = 7
 		rounds, err := RunOperations(t.Context(), lab, options, calls)
 		if err != nil {
 			t.Fatal(err)
 		}
 		checkOperations(t, rounds, calls, 0.25) // system calls of an emulated processor are slow
 		c := Cases()[0]
-		c.Fixture, c.Bytes = options, 16<<20
+		c.Fixture, c.Bytes = options, 8<<20
 		outcome, err := Run(t.Context(), lab, c, Quick.Rounds)
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/daybook-project/daybook/internal/blame"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/workload"
@@ -39,12 +40,19 @@ var guestLoads = []load{
 	{name: workload.AppendFsync + noDiskTime, operation: workload.AppendFsync, calls: 100},
 }
 
+// probe has the programs whose cost is measured.
+type probe interface {
+	Pause() (resume func() error, err error)
+	Statistics() ([]journal.ProgramStatistics, error)
+	Close() error
+}
+
 // windows runs loads on one file system, while the programs of a probe are attached
 // or detached.
 type windows struct {
 	lab   fixture.Lab
 	fs    *fixture.FileSystem
-	probe *journal.Probe
+	probe probe
 	// cgroup is the cgroup of the load.
 	cgroup string
 	loads  []load
@@ -52,16 +60,22 @@ type windows struct {
 	number int
 }
 
-// open attaches a probe that observes the disk of fs.
-func open(l fixture.Lab, fs *fixture.FileSystem, loads []load, scale int) (w *windows, err error) {
-	w = &windows{lab: l, fs: fs, loads: loads, scale: scale}
+// open attaches the probe of blame, or one that observes the disk of fs.
+func open(l fixture.Lab, fs *fixture.FileSystem, loads []load, e Extent) (w *windows, err error) {
+	w = &windows{lab: l, fs: fs, loads: loads, scale: e.Scale}
 	if w.cgroup, err = fs.Group.Add("load", fs.Disk.Device, 0); err != nil {
 		return nil, err
 	}
-	if w.probe, err = journal.Open(); err != nil {
+	if e.Waits {
+		w.probe, err = blame.Open()
+		return w, err
+	}
+	attribution, err := journal.Open()
+	if err != nil {
 		return nil, err
 	}
-	if err := w.probe.Observe([]uint32{fs.Disk.Device.Dev.Kernel()}); err != nil {
+	w.probe = attribution
+	if err := attribution.Observe([]uint32{fs.Disk.Device.Dev.Kernel()}); err != nil {
 		return nil, errors.Join(err, w.probe.Close())
 	}
 	return w, nil

@@ -2,6 +2,7 @@ package overhead
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/daybook-project/daybook/internal/experiment/report"
@@ -41,15 +42,20 @@ func (o Result) Report() (report.Report, error) {
 		})
 	}
 	svg, err := picture.SVG()
+	title, whose := "What the daemon costs the programs on the host", "that the daemon attaches to tracepoints"
+	if o.Waits {
+		title, whose = "What measuring waits costs the programs on the host", "of `daybook blame`, which are attached only while it runs, or with `--waits`"
+	}
 	return report.Report{
-		Title: "What the daemon costs the programs on the host",
+		Title: title,
 		Lead: []string{
-			"The cost is that of the BPF programs that the daemon attaches to tracepoints. Short windows with the programs attached " +
+			"The cost is that of the BPF programs " + whose + ". Short windows with the programs attached " +
 				"and detached alternate and are compared in pairs; the ratio is the median over the pairs, its range is by bootstrap. The load is one " +
 				"thread that makes one kind of call in a loop and nothing else; its files are removed, and everything is written out, between the windows.",
 			"What the daemon does by itself, in its own process, is in [scale.md](scale.md).",
 		},
-		Tables: []report.Table{instructions, times, programs}, Picture: svg, Host: o.Host,
+		Tables:  slices.DeleteFunc([]report.Table{instructions, times, programs}, func(t report.Table) bool { return len(t.Rows) == 0 }),
+		Picture: svg, Host: o.Host,
 	}, err
 }
 

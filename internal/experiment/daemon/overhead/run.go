@@ -28,6 +28,9 @@ type Extent struct {
 	Pairs int `json:"pairs"`
 	// Scale divides the calls of a window, 1 or more.
 	Scale int `json:"scale"`
+	// Waits measures the programs of package blame in place of those of the
+	// daemon.
+	Waits bool `json:"waits,omitempty"`
 }
 
 // diskModel is the model of the simulated disk.
@@ -42,12 +45,14 @@ type Result struct {
 	// ClockNanoseconds a run.
 	Programs         []ProgramCost `json:"programs"`
 	ClockNanoseconds float64       `json:"clock_nanoseconds"`
-	Host             report.Host   `json:"host"`
+	// Waits is Extent.Waits.
+	Waits bool        `json:"waits,omitempty"`
+	Host  report.Host `json:"host"`
 }
 
 // Run measures in the guests, and then on the host.
 func Run(ctx context.Context, l fixture.Lab, o Options) (result Result, err error) {
-	result.Host = report.ThisHost()
+	result.Host, result.Waits = report.ThisHost(), o.Waits
 	if o.Pairs < 0 || o.Scale < 1 || len(o.Kernels) > 0 && o.GuestPairs < 1 {
 		return result, fmt.Errorf("%d and %d pairs of 1/%d: want 1 or more", o.Pairs, o.GuestPairs, o.Scale)
 	}
@@ -89,7 +94,7 @@ func (o *Result) onHost(ctx context.Context, l fixture.Lab, e Extent) (err error
 // measure compares the loads, and then counts the programs' runs, separately because
 // that has a cost too.
 func measure(ctx context.Context, l fixture.Lab, fs *fixture.FileSystem, loads []load, e Extent, unit string) (result Result, err error) {
-	w, err := open(l, fs, loads, e.Scale)
+	w, err := open(l, fs, loads, e)
 	if err != nil {
 		return result, err
 	}
