@@ -30,6 +30,8 @@ type Config struct {
 	// none.
 	Tunables     map[string]uint64
 	AutoTunables bool
+	// Metadata is MetadataAuto, MetadataEarly or MetadataKernel.
+	Metadata string
 	// CorrectLimits reduces write limits by the I/O that escapes them.
 	CorrectLimits bool
 	// Containers says which containers to control; the first rule that matches
@@ -112,7 +114,7 @@ const (
 
 // DefaultConfig is the configuration of an empty file.
 func DefaultConfig() Config {
-	return Config{Interval: DefaultInterval, Actuator: ActuatorAuto, Law: FeedbackLaw, StateDir: DefaultStateDir, AutoTunables: true, CorrectLimits: true}
+	return Config{Interval: DefaultInterval, Actuator: ActuatorAuto, Law: FeedbackLaw, Metadata: MetadataAuto, StateDir: DefaultStateDir, AutoTunables: true, CorrectLimits: true}
 }
 
 // ParseInterval reads and bounds an interval such as "5s".

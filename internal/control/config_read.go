@@ -30,6 +30,7 @@ type document struct {
 	StateDir   yaml.Node       `yaml:"state_dir"`
 	Tunables   yaml.Node       `yaml:"tunables"`
 	Limits     yaml.Node       `yaml:"limits"`
+	Metadata   yaml.Node       `yaml:"metadata"`
 	Containers []containerNode `yaml:"containers"`
 }
 
@@ -54,7 +55,7 @@ func ReadConfig(input io.Reader, name string) (Config, error) {
 }
 
 // knownKeys are listed where a key is unknown.
-const knownKeys = "interval, devices, device, actuator, law, state_dir, tunables, limits, containers; of a container: match, weight"
+const knownKeys = "interval, devices, device, actuator, law, state_dir, tunables, limits, metadata, containers; of a container: match, weight"
 
 // parseConfig gives the configuration, or all that is wrong with it.
 func parseConfig(text []byte) (Config, []Problem) {
@@ -121,6 +122,12 @@ func (r *configReader) config(file document) Config {
 		config.CorrectLimits = false
 	default:
 		r.Refuse(line, "limits: %q: want keep or correct", text)
+	}
+	if text, line := r.Scalar(file.Metadata); text != "" {
+		if err := CheckMetadata(text); err != nil {
+			r.Refuse(line, "metadata: %v", err)
+		}
+		config.Metadata = text
 	}
 	if len(file.Containers) > maxRules {
 		r.Refuse(0, "%d containers: want at most %d", len(file.Containers), maxRules)

@@ -56,6 +56,8 @@ type Controller struct {
 	// commitSeconds is the time for which commits were in progress on the disk, of
 	// commits that ended in this interval.
 	commitSeconds float64
+	// early starts the writeback of metadata; nil: the kernel does.
+	early *early
 }
 
 // governed is a cgroup whose weight or limit Daybook sets.
@@ -197,6 +199,7 @@ func (c *Controller) begin() error {
 func (c *Controller) stop() error {
 	if !c.stopped {
 		c.stopped = true
+		c.stopEarly()
 		c.stopErr = c.putBack()
 	}
 	return c.stopErr

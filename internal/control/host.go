@@ -43,7 +43,10 @@ func OpenHost(tree *cgroup.Tree, disk blockdev.Disk) (Host, error) {
 		Limits:     hostLimits{tree, disk.Dev},
 		Tunables:   hostTunables{disk},
 		FlatLimits: tree.Version() == cgroup.V1,
+		Writeback:  hostWriteback{disk},
 		Warnings:   costWarnings(tree, disk, scheduler.Current),
+
+		CostDivides: weights.File() == "io.weight",
 	}, nil
 }
 
@@ -118,11 +121,11 @@ func costWarnings(tree *cgroup.Tree, disk blockdev.Disk, scheduler string) []str
 		return []string{fmt.Sprintf("io.cost divides %s too, by io.weight, and only BFQ's weights are corrected; "+
 			"disable it: echo '%s enable=0' > %s", disk.Name, disk.Dev, file("io.cost.qos"))}
 	}
-	warnings := []string{"io.cost lets metadata through and takes it off the container's account later (REQ_META, block/blk-iocost.c): " +
-		"when the kernel writes half a minute's metadata in place, no weight limits it for some seconds; expect shares that are correct only over minutes"}
+	warnings := []string{"io.cost lets metadata through and takes it off the container's account later (REQ_META, block/blk-iocost.c); " +
+		"control starts its writeback at each step, so that it comes evenly; with metadata: kernel it comes in bursts, and shares are correct only over minutes"}
 	if !cost.OwnModel {
 		warnings = append(warnings, fmt.Sprintf("io.cost takes %s for a disk of the kernel's own tables (ctrl=auto); if that is a faster one, io.cost limits no container and weights have no effect, corrected or not (70:30 came out as 45:55, docs/results/guests.md); "+
-			"measure the disk and write it to %s, as docs/control.md shows", disk.Name, file("io.cost.model")))
+			"measure the disk: daybook calibrate --io-cost %s prints the line for %s", disk.Name, disk.Name, file("io.cost.model")))
 	}
 	return warnings
 }

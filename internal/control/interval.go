@@ -67,6 +67,7 @@ func (c *Controller) interval(sample account.Sample) {
 	}
 	decision.Limits = c.steerLimits(sample.IntervalSeconds, done)
 	c.judgeScheduler(sample.IntervalSeconds, done)
+	c.writeEarly()
 	if c.options.OnInterval != nil {
 		c.options.OnInterval(decision)
 	}

@@ -351,7 +351,7 @@ func (c *Controller) advice() string {
 		scheduler, _ = c.host.Tunables.Scheduler() // unknown: like any other than BFQ
 	}
 	if scheduler != blockdev.BFQ {
-		return "measure the disk, and give io.cost its model: docs/control.md has an example"
+		return fmt.Sprintf("measure the disk, and give io.cost its model: daybook calibrate --io-cost %s prints the commands", c.disk.Device)
 	}
 	// Without idling, BFQ does not remember a reader of one request at a time from
 	// one request to the next.

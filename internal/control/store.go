@@ -74,7 +74,10 @@ type Host struct {
 	// Unweighted: the disk's scheduler knows no weights. Then Weights has those of
 	// the configuration, and writes none.
 	Unweighted bool
-	Tunables   Tunables // nil: control sets no tunables
+	Tunables   Tunables  // nil: control sets no tunables
+	Writeback  Writeback // nil: control starts no writeback
+	// CostDivides: io.cost divides the disk by the weights.
+	CostDivides bool
 	// Warnings about the disk's scheduler are logged at the start.
 	Warnings []string
 }
