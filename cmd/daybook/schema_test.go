@@ -103,6 +103,7 @@ func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 
 	fs := ext4test.New(t, ext4test.Options{})
 	run("calibrate", fs.Dir, "--calls", "20", "--runs", "2", "--output", s.path("costs.json"), "--json")
+	run("calibrate", "--io-cost", fs.Dir, "--size", "64MiB", "--test-time", "1s", "--json")
 	if out, err := output(t, "doctor", "--device", fs.Disk.Name, "--json"); err != nil && !errors.Is(err, errIncomplete) {
 		t.Errorf("doctor: %v: %s", err, out)
 	}

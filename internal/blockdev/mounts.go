@@ -113,6 +113,9 @@ func unescapeMount(s string) string {
 	return out.String()
 }
 
+// MountOf finds the mount that a path is on, as this process sees it.
+func MountOf(path string) (Mount, error) { return Host.mountOf(path) }
+
 // mountOf finds the mount of a path: the last one made whose mount point is the
 // longest prefix.
 func (t Tree) mountOf(path string) (Mount, error) {

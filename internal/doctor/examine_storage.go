@@ -36,7 +36,7 @@ func examineDisk(f Facts, d Disk) []Finding {
 	case cost && !d.Cost.OwnModel:
 		found = append(found, missing("weights", d.Name, "io.cost has no model of this disk (ctrl=auto)",
 			"where the kernel's table promises more than the disk has, weights do nothing: 70:30 came out as 45:55 (docs/results/guests.md)",
-			"see docs/control.md, \"Set up io.cost\""))
+			measureForCost(d)))
 	case cost:
 		found = append(found, ok("weights", d.Name, "weights hold by io.cost with a model of its own (%s)", d.Weights),
 			note("io-cost", d.Name, "io.cost passes metadata and charges it later", "shares match over minutes, not in each interval (docs/control-law.md)", ""))

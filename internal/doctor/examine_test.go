@@ -39,7 +39,7 @@ func TestRecordedHostsAreExamined(t *testing.T) {
 			"debian12-nvme",
 			[]string{"note tracepoints", "note weights nvme0n1", "note filesystem-type", "note systemd-weights SCOPE", "note cgroup-parent docker"},
 			[]string{"nvme0n1 weights io.cost", "image"},
-			[]string{`see docs/control.md, "Set up io.cost"`},
+			[]string{"daybook calibrate --io-cost nvme0n1   # prints the commands that set io.cost up"},
 		},
 		{
 			"workbench-v1",

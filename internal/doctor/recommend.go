@@ -67,13 +67,18 @@ func adviseDisk(f Facts, d Disk) DiskAdvice {
 	case costs:
 		return DiskAdvice{Disk: d.Name, Actuator: "weights", Scheduler: "io.cost",
 			Why:      "the disk does not seek: io.cost divides it without a queue of its own, once its model is measured; BFQ costs throughput there",
-			Commands: []string{"see docs/control.md, \"Set up io.cost\"", run}}
+			Commands: []string{measureForCost(d), run}}
 	case bfq:
 		return DiskAdvice{Disk: d.Name, Actuator: "weights", Scheduler: "bfq",
 			Why:      "BFQ is the only one with weights here: io.cost needs cgroup v2",
 			Commands: []string{enableBFQ(f, d), run}}
 	}
 	return DiskAdvice{Disk: d.Name, Actuator: "limits", Why: "this kernel has neither BFQ nor io.cost", Commands: []string{run}}
+}
+
+// measureForCost measures a disk for io.cost, and prints the commands that set it up.
+func measureForCost(d Disk) string {
+	return fmt.Sprintf("daybook calibrate --io-cost %s   # prints the commands that set io.cost up", d.Name)
 }
 
 // minVolumeBytes is the least room that is worth a recommendation.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -23,6 +24,14 @@ type Load interface {
 	Check() error
 	// arguments are fio's, for writing its JSON to a file.
 	arguments(output string) []string
+}
+
+// Available returns an error with advice if fio is missing.
+func Available() error {
+	if _, err := exec.LookPath("fio"); err != nil {
+		return fmt.Errorf("cannot find fio: %w; install fio", err)
+	}
+	return nil
 }
 
 // Start starts a load in the cgroup directory ("": ours). It ends with its time,

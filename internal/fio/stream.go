@@ -3,6 +3,7 @@ package fio
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -10,12 +11,17 @@ import (
 // Access is what a Stream does to its file.
 type Access string
 
-// The kinds of access, each from the beginning of the file to its end, again and again.
+// The kinds of access: from the beginning of the file to its end, again and again, or
+// at random places.
 const (
-	Read      Access = "read"
-	Write     Access = "write"
-	ReadWrite Access = "rw" // every other request of each, at random
+	Read        Access = "read"
+	Write       Access = "write"
+	ReadWrite   Access = "rw" // every other request of each, at random
+	RandomRead  Access = "randread"
+	RandomWrite Access = "randwrite"
 )
+
+var accesses = []Access{Read, Write, ReadWrite, RandomRead, RandomWrite}
 
 // Stream is one process that works on one file past the page cache, with a number of
 // requests in flight (libaio).
@@ -41,8 +47,8 @@ func (s Stream) Check() error {
 	switch {
 	case s.File == "":
 		return errors.New("no file to work on")
-	case s.Access != Read && s.Access != Write && s.Access != ReadWrite:
-		return fmt.Errorf("access %q: want %s, %s or %s", s.Access, Read, Write, ReadWrite)
+	case !slices.Contains(accesses, s.Access):
+		return fmt.Errorf("access %q: want one of %q", s.Access, accesses)
 	case s.Depth < 1 || s.Depth > maxDepth:
 		return fmt.Errorf("%d requests in flight: want 1 to %d", s.Depth, maxDepth)
 	case s.FsyncEvery < 0:
@@ -54,7 +60,7 @@ func (s Stream) Check() error {
 func (s Stream) arguments(output string) []string {
 	arguments := append(commonArguments("stream", output, s.Time),
 		"--filename="+s.File, "--rw="+string(s.Access), "--ioengine=libaio", "--iodepth="+strconv.Itoa(s.Depth), "--direct=1",
-		"--bs="+strconv.Itoa(s.BlockBytes), "--fallocate=none", "--thread")
+		"--bs="+strconv.Itoa(s.BlockBytes), "--fallocate=none", "--norandommap", "--thread")
 	if s.FsyncEvery > 0 {
 		arguments = append(arguments, "--fsync="+strconv.Itoa(s.FsyncEvery))
 	}

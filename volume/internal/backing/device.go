@@ -199,11 +199,11 @@ func LockNode(ctx context.Context, node string) (*store.Lock, error) {
 
 // CheckEmpty refuses a device on which wipefs finds a signature.
 func CheckEmpty(ctx context.Context, node string) error {
-	output, err := wipefs(ctx, "--no-act", "--noheadings", "--output", "TYPE", node)
+	found, err := ext4.Signatures(ctx, node)
 	if err != nil {
 		return err
 	}
-	if found := strings.Fields(output); len(found) > 0 {
+	if len(found) > 0 {
 		return fmt.Errorf("%s is %w: it holds %s; to erase that: wipefs --all %s", node, cause.ErrBusy, strings.Join(found, ", "), node)
 	}
 	return nil

@@ -1,0 +1,158 @@
+package calibrate
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/journal"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// The simulated hard disk says itself what it does: 40 MB/s, and a seek by its
+// distance.
+func TestCoefficientsAreThoseOfTheSimulatedDisk(t *testing.T) {
+	lab := fixturetest.New(t)
+	needs.Tool(t, "fio")
+	parameters, err := disksim.Preset("hdd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs, err := fixture.MakeFileSystem(t.Context(), lab.Tree, fixture.Options{Parameters: parameters, SizeBytes: 1 << 30, JournalBytes: 16 << 20, Scheduler: blockdev.NoScheduler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(fs.Disk.SetInstant(true), fs.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := fs.Disk.SetInstant(false); err != nil {
+		t.Fatal(err)
+	}
+	const fileBytes = 128 << 20
+	var progress []string
+	m, err := MeasureDisk(t.Context(), DiskOptions{Device: fs.Disk.Device.Name, Dir: fs.Directory, FileBytes: fileBytes, Time: time.Second,
+		Progress: func(what string, done, total int) { progress = append(progress, what) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", m.Coefficients)
+	bandwidth := parameters.BandwidthBytesPerSecond
+	// The mean of the square root of the distance of two random places is 8/15.
+	part := math.Sqrt(fileBytes/float64(1<<30)) * 8 / 15
+	seek := parameters.TrackToTrackSeekSeconds + (parameters.FullStrokeSeekSeconds-parameters.TrackToTrackSeekSeconds)*part
+	random := 1 / (seek + smallBlock/bandwidth)
+	c := m.Coefficients
+	for name, compared := range map[string]struct{ got, want, tolerance float64 }{
+		"rbps":      {float64(c.ReadBytesPerSecond), bandwidth, 0.1},
+		"wbps":      {float64(c.WriteBytesPerSecond), bandwidth, 0.1},
+		"rrandiops": {float64(c.ReadRandomPerSecond), random, 0.3},
+		"wrandiops": {float64(c.WriteRandomPerSecond), random, 0.3},
+	} {
+		if math.Abs(compared.got-compared.want) > compared.tolerance*compared.want {
+			t.Errorf("%s is %.0f; want %.0f, to within %.0f %%", name, compared.got, compared.want, 100*compared.tolerance)
+		}
+	}
+	// How many small requests in sequence it does depends on the host's processor.
+	if c.ReadSequentialPerSecond <= 2*c.ReadRandomPerSecond || float64(c.ReadSequentialPerSecond) > 1.1*bandwidth/smallBlock {
+		t.Errorf("rseqiops is %d", c.ReadSequentialPerSecond)
+	}
+	if len(progress) != 7 || m.Directory != fs.Directory || m.Scheduler != blockdev.NoScheduler {
+		t.Errorf("progress %q, model %+v", progress, m)
+	}
+	wantNothingLeft(t, fs.Directory)
+}
+
+func wantNothingLeft(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), workDirPrefix) {
+			t.Errorf("left behind: %s", entry.Name())
+		}
+	}
+}
+
+func TestAnInterruptedDiskCalibrationLeavesNothing(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	needs.Tool(t, "fio")
+	for _, at := range []int{0, 1} { // while the file is made, and while fio runs
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := MeasureDisk(ctx, DiskOptions{Device: fs.Disk.Name, FileBytes: MinDiskFileBytes, Time: time.Minute, Progress: func(_ string, done, _ int) {
+			if done == at {
+				time.AfterFunc(time.Duration(at)*300*time.Millisecond, cancel)
+			}
+		}})
+		cancel()
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("interrupted at %d: %v", at, err)
+		}
+		wantNothingLeft(t, fs.Dir)
+	}
+}
+
+func TestADiskThatHoldsSomethingIsNotOverwritten(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{ExternalJournal: true})
+	needs.Tool(t, "fio")
+	needs.Tool(t, "wipefs")
+	measure := func(o DiskOptions) error {
+		o.Time = time.Second
+		_, err := MeasureDisk(t.Context(), o)
+		return err
+	}
+	elsewhere := t.TempDir()
+	for name, o := range map[string]DiskOptions{
+		"mounted":                       {Device: fs.Disk.Name, RawWrites: true},
+		"the journal of another":        {Device: fs.Journal.Name, RawWrites: true},
+		"no such disk":                  {Device: "daybook-none"},
+		"no file system on it":          {Device: fs.Journal.Name},
+		"a directory elsewhere":         {Device: fs.Disk.Name, Dir: elsewhere},
+		"no directory":                  {Device: fs.Disk.Name, Dir: fs.Dir + "/none"},
+		"more than half of what's free": {Device: fs.Disk.Name, FileBytes: 250 << 20},
+	} {
+		if err := measure(o); !errors.Is(err, ErrUnsuitable) {
+			t.Errorf("%s: %v; want it refused", name, err)
+		}
+	}
+	unused := filepath.Join(t.TempDir(), "disk")
+	if err := errors.Join(os.WriteFile(unused, nil, 0o600), os.Truncate(unused, 64<<20), ext4.Make(t.Context(), unused, ext4.MakeOptions{BlockSizeBytes: 4096})); err != nil {
+		t.Fatal(err)
+	}
+	loop, err := blockdev.Attach(unused, blockdev.AttachOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := loop.Detach(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	err = measure(DiskOptions{Device: loop.Name, RawWrites: true})
+	if !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), "ext4") || !strings.Contains(err.Error(), "wipefs --all") {
+		t.Errorf("unused, with a file system: %v; want it refused, with the command that empties it", err)
+	}
+	wantNothingLeft(t, fs.Dir)
+}
+
+func TestFioIsNamedIfItIsMissing(t *testing.T) {
+	needs.Root(t)
+	t.Setenv("PATH", t.TempDir())
+	if _, err := MeasureDisk(t.Context(), DiskOptions{Device: "sda", Time: time.Second}); !errors.Is(err, journal.ErrUnsupported) || !strings.Contains(err.Error(), "install fio") {
+		t.Errorf("%v; want advice", err)
+	}
+}

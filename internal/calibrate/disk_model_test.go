@@ -1,0 +1,93 @@
+package calibrate
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/fio"
+)
+
+func TestTheProposedLinesAreThoseOfIOCost(t *testing.T) {
+	m := DiskModel{Dev: "259:0", Device: "nvme0n1", CgroupRoot: "/sys/fs/cgroup", Coefficients: Coefficients{
+		ReadBytesPerSecond: 33_554_432, ReadSequentialPerSecond: 8192, ReadRandomPerSecond: 8000,
+		WriteBytesPerSecond: 30_000_000, WriteSequentialPerSecond: 7000, WriteRandomPerSecond: 6000,
+	}}
+	m.propose()
+	if want := "259:0 ctrl=user model=linear rbps=33554432 rseqiops=8192 rrandiops=8000 wbps=30000000 wseqiops=7000 wrandiops=6000"; m.Model != want {
+		t.Errorf("model %q, want %q", m.Model, want)
+	}
+	// A write of 1 MiB takes 35 ms, so the period is 210 ms: twice the latency.
+	if want := "259:0 enable=1 ctrl=user rpct=0 rlat=105000 wpct=0 wlat=105000 min=100 max=100"; m.QoS != want {
+		t.Errorf("qos %q, want %q", m.QoS, want)
+	}
+	commands := m.Commands()
+	if len(commands) != 2 || commands[0] != "echo '"+m.Model+"' > /sys/fs/cgroup/io.cost.model" || commands[1] != "echo '"+m.QoS+"' > /sys/fs/cgroup/io.cost.qos" {
+		t.Errorf("commands %q; want the model first, because qos enables io.cost", commands)
+	}
+	var text strings.Builder
+	if err := m.Write(&text); err != nil || !strings.Contains(text.String(), commands[0]+"\n"+commands[1]+"\n") {
+		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
+func TestLatenciesStayWithinTheKernelsOwn(t *testing.T) {
+	for rate, want := range map[uint64]string{5e9: " rlat=5000 ", 100e3: " rlat=250000 "} {
+		c := Coefficients{ReadBytesPerSecond: rate, WriteBytesPerSecond: rate}
+		if qos := c.QoS("8:0"); !strings.Contains(qos, want) {
+			t.Errorf("at %d bytes/s: %q, want %q", rate, qos, want)
+		}
+	}
+}
+
+func TestEachTestSetsItsOwnCoefficient(t *testing.T) {
+	result := fio.Result{Seconds: 2, ReadBytes: 8 << 20, WrittenBytes: 8 << 20}
+	set := map[string]int{}
+	var all Coefficients
+	for _, test := range diskTests() {
+		var c Coefficients
+		test.set(&c, result)
+		for _, n := range c.named() {
+			if n.value == 0 {
+				continue
+			}
+			set[n.name]++
+			want := uint64(4 << 20)
+			if strings.HasSuffix(n.name, "iops") {
+				want /= smallBlock
+			}
+			if n.value != want {
+				t.Errorf("%s: %d, want %d", n.name, n.value, want)
+			}
+		}
+		if all.Check() == nil {
+			t.Error("a model with a coefficient of 0 is accepted")
+		}
+		test.set(&all, result)
+	}
+	if len(set) != 6 || all.Check() != nil {
+		t.Errorf("set %v; want each of six once: %v", set, all.Check())
+	}
+}
+
+func TestDiskOptionsOutOfRangeAreRefused(t *testing.T) {
+	good := DiskOptions{Device: "sda", Time: time.Second}
+	if err := good.Check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*DiskOptions){
+		"no time":              func(o *DiskOptions) { o.Time = 0 },
+		"small file":           func(o *DiskOptions) { o.FileBytes = 1 << 20 },
+		"raw and directory":    func(o *DiskOptions) { o.RawWrites, o.Dir = true, "/srv" },
+		"raw and size of file": func(o *DiskOptions) { o.RawWrites, o.FileBytes = true, 1<<30 },
+	} {
+		o := good
+		change(&o)
+		if o.Check() == nil {
+			t.Errorf("%s: no error", name)
+		}
+		if _, err := MeasureDisk(t.Context(), o); err == nil {
+			t.Errorf("%s: it was measured", name)
+		}
+	}
+}
