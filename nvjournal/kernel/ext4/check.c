@@ -21,7 +21,7 @@ struct inner_journal {
  * Checks whether this disk, mounted with these options, can have its journal in
  * a region.
  */
-int ext4nvj_check_disk(struct super_block *sb, const struct ext4nvj_options *options)
+int ext4nvj_check_disk(struct super_block *sb, const struct nvjk_mount_options *options)
 {
 	const struct ext4_super_block *es = EXT4_SB(sb)->s_es;
 
@@ -140,9 +140,9 @@ int ext4nvj_inner_block(struct inode *inner, u64 *block)
 /* A remount may repeat our options, but not change them. */
 int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc)
 {
-	const struct ext4nvj_options *asked = fc->fs_private;
-	const struct ext4nvj *nvj = EXT4_SB(sb)->s_nvj;
-	const char *changed = NULL;
+	const struct nvjk_mount_options *asked = fc->fs_private;
+	const struct nvjk_mount *nvj = EXT4_SB(sb)->s_nvj;
+	const char *changed;
 
 	if (!nvj) {
 		if (fc->sb_flags & SB_RDONLY)
@@ -152,22 +152,7 @@ int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc)
 			 "journal_path=");
 		return -EINVAL;
 	}
-	if (asked->journal_path && strcmp(asked->journal_path, nvj->options.journal_path))
-		changed = "journal_path";
-	if (asked->given_offset && asked->journal_offset != nvj->options.journal_offset)
-		changed = "journal_offset";
-	if (asked->given_size && asked->journal_size != nvj->options.journal_size)
-		changed = "journal_size";
-	if (asked->given_partitions && asked->partitions != nvj->options.partitions)
-		changed = "partitions";
-	if (asked->given_records && asked->whole_blocks != nvj->options.whole_blocks)
-		changed = "records";
-	if (asked->given_lock && asked->one_lock != nvj->options.one_lock)
-		changed = "lock";
-	if (asked->given_data && asked->journal_small != nvj->options.journal_small)
-		changed = "journal_data";
-	if (asked->allow_volatile && !nvj->options.allow_volatile)
-		changed = "allow_volatile";
+	changed = nvjk_changed_option(&nvj->options, asked);
 	if (!changed)
 		return 0;
 	ext4_msg(sb, KERN_ERR, "%s cannot be changed by a remount: unmount first", changed);

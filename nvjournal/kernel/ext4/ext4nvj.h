@@ -5,9 +5,8 @@
  * 	edits		the changes in ext4's own files, and their reasons
  * 	rename.h	names of slab caches
  * 	marker.h	the mark of a disk whose journal is in a region
- * 	options.c	our mount options
+ * 	options.c	mount options
  * 	check.c		which disks and options are refused
- * 	region.c	opens or refuses the region of a mount
  * 	load.c		mount: recovery, then an open journal
  * 	small.c		journal_data=small: whose data are journaled
  * 	wrote.c		reports writes of file data to the journal
@@ -15,7 +14,10 @@
  * 	fast_commit.c	empty functions, because there are no fast commits
  * 	module.c	init and exit
  *
- * ext4.h includes this file at its end.
+ * What does not depend on ext4 is in ../mount. ext4.h includes this file at its
+ * end. The first field of ext4's struct ext4_fs_context is a struct
+ * nvjk_mount_options, and ext4_sb_info.s_nvj a struct nvjk_mount; NULL: the mount
+ * has no journal (noload).
  */
 #ifndef EXT4NVJ_H
 #define EXT4NVJ_H
@@ -23,33 +25,7 @@
 #include <linux/fs_context.h>
 #include <linux/proc_fs.h>
 
-struct nvjk_region;
-
-/*
- * Our mount options, as given; the first field of ext4's struct
- * ext4_fs_context.
- */
-struct ext4nvj_options {
-	char *journal_path;      /* of the pmem device; kmalloc'ed, or NULL */
-	u64 journal_offset;      /* bytes, of the region in the device */
-	u64 journal_size;        /* bytes; 0: as long as it was formatted */
-	unsigned int partitions; /* 1..64; 0: as the region was formatted */
-	bool whole_blocks;       /* records=blocks: each record has all lines, for comparison */
-	bool one_lock;           /* lock=one: one lock for the journal, for comparison */
-	bool journal_small;      /* journal_data=small: small files' data, too */
-	bool allow_volatile;     /* memory that may lose what is committed will do */
-	bool given_offset, given_size, given_partitions, given_records, given_lock, given_data;
-};
-
-/*
- * Our data of a mount, in ext4_sb_info.s_nvj. NULL: it has no journal (noload).
- */
-struct ext4nvj {
-	struct ext4nvj_options options; /* with the number of partitions that there are */
-	struct nvjk_region *region;
-	u8 uuid[16];    /* of the region's journal */
-	u64 mark_block; /* of the disk: where each checkpoint writes the journal's tail */
-};
+#include "../mount/mount.h"
 
 /* options.c */
 int ext4nvj_parse_param(struct fs_context *fc, struct fs_parameter *param);
@@ -57,7 +33,7 @@ void ext4nvj_free_context(struct fs_context *fc);
 int ext4nvj_show_options(struct seq_file *seq, struct dentry *root);
 
 /* check.c */
-int ext4nvj_check_disk(struct super_block *sb, const struct ext4nvj_options *options);
+int ext4nvj_check_disk(struct super_block *sb, const struct nvjk_mount_options *options);
 struct inode *ext4nvj_inner_journal(struct super_block *sb);
 int ext4nvj_inner_block(struct inode *inner, u64 *block);
 int ext4nvj_check_remount(struct super_block *sb, struct fs_context *fc);
@@ -75,27 +51,10 @@ int ext4nvj_will_have(struct inode *inode, loff_t bytes);
 int ext4nvj_will_allocate(struct inode *inode, int mode, loff_t offset, loff_t bytes);
 int ext4nvj_allow_journal_data(struct inode *inode);
 
-/* region.c */
-struct nvj_report;
-struct nvj_disk_super;
-/* Logs each damaged place. */
-void ext4nvj_say_findings(struct super_block *sb, const struct nvj_report *report);
-/*
- * Opens nvj->region and reads its superblock. Returns 0, or the reason why it
- * cannot be used, which is logged.
- */
-int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_disk_super *super);
-/*
- * Returns 0 if region and disk belong together. Otherwise NVJ_EMEDIUM,
- * NVJ_EUCLEAN..., which is logged.
- */
-int ext4nvj_check_region(struct super_block *sb, const struct ext4nvj *nvj,
-			 const struct nvj_disk_super *super);
-
 /* load.c */
 bool ext4nvj_wants_journal(struct super_block *sb);
 int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
-			 struct ext4nvj_options *options);
+			 struct nvjk_mount_options *options);
 int ext4nvj_destroy_journal(struct super_block *sb);
 
 /*

@@ -4,7 +4,7 @@
  * checks pass:
  *
  * 	1. The disk and its options are checked (check.c).
- * 	2. The region is opened (region.c), and its superblock is read. It must be a
+ * 	2. The region is opened (mount/region.c), and its superblock is read. It must be a
  * 	   journal of this disk, or of no disk. If the disk needs recovery, the region
  * 	   must have the UUID in the disk's superblock, and its tail must not be before
  * 	   the tail that the last checkpoint wrote to the disk. If the disk does not
@@ -44,11 +44,25 @@ bool ext4nvj_wants_journal(struct super_block *sb)
 	       ext4_has_feature_journal_needs_recovery(sb) || !ext4_has_feature_journal(sb);
 }
 
+static int check_region(struct super_block *sb, const struct nvjk_mount *nvj,
+			const struct nvj_disk_super *super)
+{
+	const struct ext4_super_block *es = EXT4_SB(sb)->s_es;
+	const struct nvjk_disk_identity disk = {
+		.uuid = es->s_uuid,
+		.marked = ext4nvj_has_marker(sb),
+		.journal_uuid = es->s_journal_uuid,
+		.mark_block = ext4nvj_get_mark_block(es),
+	};
+
+	return nvjk_mount_check_region(sb, nvj, super, &disk);
+}
+
 /*
  * Writes the region's committed blocks home, and removes the mark from the
  * disk.
  */
-static int recover(struct super_block *sb, struct ext4_super_block *es, struct ext4nvj *nvj)
+static int recover(struct super_block *sb, struct ext4_super_block *es, struct nvjk_mount *nvj)
 {
 	ext4_fsblk_t blocks = ext4_blocks_count(es);
 	struct nvj_report *report;
@@ -72,7 +86,7 @@ static int recover(struct super_block *sb, struct ext4_super_block *es, struct e
 	err = nvj_recover_with(nvjk_region(nvj->region), nvjk_disk_platform(disk), nvjk_run,
 			       report);
 	nvjk_disk_close(disk);
-	ext4nvj_say_findings(sb, report);
+	nvjk_say_findings(sb, report);
 	if (err) {
 		ext4_msg(sb, KERN_ERR, "the disk cannot be recovered from %s: %s; %s",
 			 nvj->options.journal_path, nvj_strerror(err),
@@ -111,28 +125,7 @@ out:
 	return err;
 }
 
-/* Makes a new, empty journal in the region, with a new UUID. */
-static int format(struct super_block *sb, struct ext4nvj *nvj)
-{
-	struct nvj_format_options options = {
-		.partitions = nvj->options.partitions,
-		.now_unix = ktime_get_real_seconds(),
-	};
-	int err;
-
-	generate_random_uuid(nvj->uuid);
-	memcpy(options.uuid, nvj->uuid, UUID_SIZE);
-	memcpy(options.disk_uuid, EXT4_SB(sb)->s_es->s_uuid, UUID_SIZE);
-	err = nvj_format(nvjk_region(nvj->region), &options);
-	if (err)
-		ext4_msg(sb, KERN_ERR,
-			 "no journal of %u partitions can be made in %llu bytes of %s: %s",
-			 nvj->options.partitions, nvjk_region(nvj->region)->size_bytes,
-			 nvj->options.journal_path, nvj_strerror(err));
-	return err;
-}
-
-static int open_journal(struct super_block *sb, struct ext4nvj *nvj)
+static int open_journal(struct super_block *sb, struct nvjk_mount *nvj)
 {
 	struct nvjk_journal_options options = {
 		.whole_blocks = nvj->options.whole_blocks,
@@ -176,12 +169,10 @@ static int open_journal(struct super_block *sb, struct ext4nvj *nvj)
 
 static void free_nvj(struct super_block *sb)
 {
-	struct ext4nvj *nvj = EXT4_SB(sb)->s_nvj;
+	struct nvjk_mount *nvj = EXT4_SB(sb)->s_nvj;
 
 	EXT4_SB(sb)->s_nvj = NULL;
-	nvjk_region_close(nvj->region);
-	kfree(nvj->options.journal_path);
-	kfree(nvj);
+	nvjk_mount_free(nvj);
 }
 
 /*
@@ -189,10 +180,10 @@ static void free_nvj(struct super_block *sb)
  * options are those of the mount; the path is moved out of them.
  */
 int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
-			 struct ext4nvj_options *options)
+			 struct nvjk_mount_options *options)
 {
 	struct nvj_disk_super super;
-	struct ext4nvj *nvj;
+	struct nvjk_mount *nvj;
 	int err;
 
 	err = ext4nvj_check_disk(sb, options);
@@ -205,9 +196,9 @@ int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 	options->journal_path = NULL;
 	EXT4_SB(sb)->s_nvj = nvj;
 
-	err = ext4nvj_open_region(sb, nvj, &super);
+	err = nvjk_mount_open_region(sb, nvj, &super);
 	if (!err)
-		err = ext4nvj_check_region(sb, nvj, &super);
+		err = check_region(sb, nvj, &super);
 	if (err)
 		goto fail;
 	if (!nvj->options.partitions)
@@ -218,7 +209,7 @@ int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 		if (err)
 			goto fail;
 	}
-	err = format(sb, nvj);
+	err = nvjk_mount_format(sb, nvj, es->s_uuid);
 	if (!err)
 		err = open_journal(sb, nvj);
 	if (err == -EFBIG && nvj->options.partitions != super.partitions) {
@@ -227,7 +218,7 @@ int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 		 * this number from the region.
 		 */
 		nvj->options.partitions = super.partitions;
-		format(sb, nvj);
+		nvjk_mount_format(sb, nvj, es->s_uuid);
 	}
 	if (err)
 		goto fail;

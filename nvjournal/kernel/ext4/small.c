@@ -19,7 +19,7 @@
 
 static bool journals_small(struct super_block *sb)
 {
-	const struct ext4nvj *nvj = EXT4_SB(sb)->s_nvj;
+	const struct nvjk_mount *nvj = EXT4_SB(sb)->s_nvj;
 
 	return nvj && nvj->options.journal_small;
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/fs/ext4nvj/DISK/nvjournal: counters of the journal since the mount, one
- * name and value per line. A name ends with its unit; a name without a unit is
- * a number of events or objects. docs/ext4nvj.md explains each.
+ * /proc/fs/ext4nvj/DISK/nvjournal: counters of the journal (mount/statistics.c).
  */
 #include <linux/proc_fs.h>
 #include <linux/seq_file.h>
@@ -10,16 +8,10 @@
 #include "fs/ext4/ext4.h"
 #include "jbd2/journal.h"
 
-static void line(struct seq_file *seq, const char *name, u64 value)
-{
-	seq_printf(seq, "%s %llu\n", name, value);
-}
-
 static int show(struct seq_file *seq, void *v)
 {
 	struct super_block *sb = seq->private;
-	struct ext4nvj *nvj = EXT4_SB(sb)->s_nvj;
-	const struct nvj_statistics *e;
+	struct nvjk_mount *nvj = EXT4_SB(sb)->s_nvj;
 	struct nvjk_statistics *s;
 
 	/* The file is removed before the journal is. */
@@ -29,53 +21,7 @@ static int show(struct seq_file *seq, void *v)
 	if (!s)
 		return -ENOMEM;
 	nvjk_journal_statistics(EXT4_SB(sb)->s_journal, s);
-	e = &s->engine;
-
-	seq_printf(seq, "device %s\n", nvjk_region_device(nvj->region));
-	line(seq, "offset_bytes", nvjk_region_offset(nvj->region));
-	line(seq, "size_bytes", nvjk_region(nvj->region)->size_bytes);
-	seq_printf(seq, "uuid %pUb\n", nvj->uuid);
-	line(seq, "partitions", e->partitions);
-	seq_printf(seq, "records %s\n", nvj->options.whole_blocks ? "blocks" : "lines");
-	seq_printf(seq, "lock %s\n", nvj->options.one_lock ? "one" : "none");
-
-	line(seq, "handles", e->handles);
-	line(seq, "start_waits", e->start_waits);
-	line(seq, "start_wait_ns", e->start_wait_ns);
-	line(seq, "logged_records", e->records);
-	line(seq, "logged_lines", e->record_lines);
-	line(seq, "zero_lines", e->zero_lines);
-	line(seq, "data_records", e->data_records);
-	line(seq, "revokes", e->revokes);
-	line(seq, "frozen", e->frozen);
-	line(seq, "commits", e->transactions);
-	line(seq, "commits_merged", e->merged);
-	line(seq, "commits_waited", e->commits_waited);
-	line(seq, "engine_fences", e->fences);
-	line(seq, "region_writes", s->region.writes);
-	line(seq, "region_lines", s->region.lines);
-	line(seq, "region_fences", s->region.fences);
-	line(seq, "region_written_bytes", s->region.lines * NVJ_LINE_BYTES);
-
-	line(seq, "checkpoints", e->checkpoints);
-	line(seq, "blocks_home", e->blocks_home);
-	line(seq, "disk_writes", s->disk.writes);
-	line(seq, "disk_flushes", s->disk.flushes);
-	line(seq, "disk_marks", s->disk.marks);
-	line(seq, "disk_errors", s->disk.errors);
-	line(seq, "data_inodes", s->data_inodes);
-	line(seq, "data_flushes", s->data_flushes);
-
-	line(seq, "running_tid", e->running_tid);
-	line(seq, "committed_tid", e->committed_tid);
-	line(seq, "tail_tid", e->tail_tid);
-	line(seq, "checkpoint_lag", e->running_tid - e->tail_tid);
-	line(seq, "used_lines", e->used_lines);
-	line(seq, "ring_lines", e->ring_lines);
-	line(seq, "pinned_buffers", s->pinned_buffers);
-	line(seq, "pinned_buffers_all_mounts", s->pinned_all_mounts);
-	line(seq, "max_pinned_buffers", s->max_pinned_buffers);
-	line(seq, "images_bytes", s->images_bytes);
+	nvjk_show_statistics(seq, nvj, s);
 	kfree(s);
 	return 0;
 }

@@ -80,12 +80,20 @@ static void take_options(struct nvjk_journal *j, const struct nvjk_journal_optio
 	j->journal.j_total_len = options->inner_blocks;
 }
 
+static void trace_write(void *context, u64 block, struct bio *bio)
+{
+	struct nvjk_journal *j = context;
+
+	trace_jbd2nvj_write_home(j->journal.j_fs_dev->bd_dev, block, bio);
+}
+
 static int open_engine(struct nvjk_journal *j, const struct nvjk_journal_options *options)
 {
 	const struct nvjk_disk_hooks hooks = {
 		.context = j,
 		.before_commit = nvjk_before_commit,
 		.aborted = nvjk_aborted,
+		.writes = trace_write,
 	};
 	struct nvj_options engine = {
 		.recover_with = nvjk_run,

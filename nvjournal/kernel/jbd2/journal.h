@@ -28,7 +28,7 @@
 #include <linux/jbd2.h>
 #include <linux/percpu-rwsem.h>
 
-#include "../platform/platform.h"
+#include "../mount/mount.h"
 
 /* --- For ext4/ --------------------------------------------------------------- */
 
@@ -74,17 +74,6 @@ journal_t *nvjk_journal_open(struct super_block *sb, struct nvjk_region *region,
 			     const struct nvjk_journal_options *options);
 
 /* Counters since the journal was opened. */
-struct nvjk_statistics {
-	struct nvj_statistics engine;
-	struct nvjk_disk_counts disk;
-	struct nvjk_persist_counts region;
-	u64 pinned_buffers;     /* now */
-	u64 pinned_all_mounts;  /* now, by all journals */
-	u64 max_pinned_buffers; /* of all journals */
-	u64 images_bytes;       /* now: copies of blocks */
-	u64 data_flushes;       /* of the disk, before commits */
-	u64 data_inodes;        /* files whose data was written or waited for, by commits */
-};
 void nvjk_journal_statistics(journal_t *journal, struct nvjk_statistics *statistics);
 
 /* --- Among these files --------------------------------------------------------- */

@@ -15,7 +15,7 @@
 
 #include "internal.h"
 
-#define FILE_NAME "fs/ext4nvj/regions"
+#define FILE_NAME "fs/" KBUILD_MODNAME "/regions"
 /* The most bytes of a request: two numbers and a path. */
 #define MOST_BYTES (PATH_MAX + 64u)
 

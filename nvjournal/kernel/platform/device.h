@@ -69,7 +69,7 @@ static inline void nvjk_device_say_dax(struct request_queue *queue, bool has)
 }
 
 #else
-#error "ext4nvj knows Linux 6.1 to 6.4, and 6.9 and later"
+#error "these modules know Linux 6.1 to 6.4, and 6.9 and later"
 #endif
 
 #endif

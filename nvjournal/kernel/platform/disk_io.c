@@ -7,7 +7,6 @@
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
 
-#include "../jbd2/trace.h"
 #include "internal.h"
 
 #define SECTORS_OF_BLOCK (NVJ_BLOCK_BYTES >> SECTOR_SHIFT)
@@ -89,7 +88,8 @@ void nvjk_start_bio(struct nvjk_disk *disk, struct nvjk_queue *queue, struct nvj
 	 * a page (memory.c).
 	 */
 	__bio_add_page(bio, page_of(write->image), NVJ_BLOCK_BYTES, 0);
-	trace_jbd2nvj_write_home(disk->bdev->bd_dev, write->block, bio);
+	if (disk->hooks.writes)
+		disk->hooks.writes(disk->hooks.context, write->block, bio);
 	/*
 	 * The writes arrive in order, so neighbours become one request of the
 	 * disk.

@@ -13,19 +13,24 @@
  * 	wait.c		wait, wake and clock
  * 	workers.c	checkpoint threads
  *
- * It does not know ext4 or jbd2's interface. Functions return 0 or a negative
+ * It does not know which file system uses it. Functions return 0 or a negative
  * errno (the engine's errors have the same numbers). Errors that an
- * administrator can repair are also logged by pr_err, as "EXT4NVJ-fs (NAME):
- * ...". All functions may sleep, and none may be called from an interrupt.
+ * administrator can repair are also logged by pr_err, as "LABEL (NAME): ...";
+ * LABEL is EXT4NVJ-fs or JFSNVJ-fs. All functions may sleep, and none may be
+ * called from an interrupt.
  */
 #ifndef NVJK_PLATFORM_H
 #define NVJK_PLATFORM_H
 
 #include <linux/blkdev.h>
 #include <linux/seq_file.h>
+#include <linux/stringify.h>
 #include <linux/types.h>
 
 #include "../../include/nvjournal.h"
+
+/* Begins each message. Kbuild defines NVJK_LABEL. */
+#define NVJK_LABEL_TEXT __stringify(NVJK_LABEL)
 
 /* --- Regions -------------------------------------------------------------- */
 
@@ -72,7 +77,7 @@ const char *nvjk_region_device(const struct nvjk_region *region);
 u64 nvjk_region_offset(const struct nvjk_region *region);
 
 /*
- * Creates /proc/fs/ext4nvj/regions; its directory must exist. Reading it gives
+ * Creates /proc/fs/MODULE/regions; its directory must exist. Reading it gives
  * the output of nvjk_regions_show. Writing "OFFSET SIZE PATH", in bytes, claims
  * that slice of the pmem device at PATH until the file is closed: no mount can
  * use it meanwhile. One claim per open file; only with CAP_SYS_ADMIN. Errors
@@ -118,6 +123,8 @@ struct nvjk_disk_hooks {
 	void *context;
 	int (*before_commit)(void *context, u64 tid); /* as in struct nvj_platform */
 	void (*aborted)(void *context, int error, u64 block);
+	/* The bio, which is complete, will be submitted to write the block home. */
+	void (*writes)(void *context, u64 block, struct bio *bio);
 };
 
 /*

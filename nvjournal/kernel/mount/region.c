@@ -4,20 +4,35 @@
  * it contains something for another disk, or if committed data could be lost
  * there. Nothing is written here.
  */
+#include <linux/slab.h>
 #include <linux/uuid.h>
 
-#include "fs/ext4/ext4.h"
-#include "jbd2/journal.h"
+#include "mount.h"
 
 /* The size of the head of a region: its superblock and the copy. */
 #define HEAD_BYTES (NVJ_SUPER_COPY_OFFSET + NVJ_BLOCK_BYTES)
+
+void nvjk_say(const struct super_block *sb, const char *level, const char *format, ...)
+{
+	struct va_format message;
+	va_list arguments;
+
+	va_start(arguments, format);
+	message.fmt = format;
+	message.va = &arguments;
+	if (sb)
+		printk("%s" NVJK_LABEL_TEXT " (%s): %pV\n", level, sb->s_id, &message);
+	else
+		printk("%s" NVJK_LABEL_TEXT ": %pV\n", level, &message);
+	va_end(arguments);
+}
 
 static bool is_zero(const u8 *uuid)
 {
 	return !memchr_inv(uuid, 0, UUID_SIZE);
 }
 
-void ext4nvj_say_findings(struct super_block *sb, const struct nvj_report *report)
+void nvjk_say_findings(const struct super_block *sb, const struct nvj_report *report)
 {
 	static const char *const names[] = {
 		[NVJ_FOUND_SUPER] = "one copy of the superblock",
@@ -32,21 +47,21 @@ void ext4nvj_say_findings(struct super_block *sb, const struct nvj_report *repor
 	for (i = 0; i < min(report->findings, NVJ_MAX_FINDINGS); i++) {
 		const struct nvj_finding *f = &report->finding[i];
 
-		ext4_msg(sb, KERN_ERR,
+		nvjk_say(sb, KERN_ERR,
 			 "%s: %s, at byte %llu of the region (partition %u, position %llu)",
 			 f->unreadable ? "memory that cannot be read" : "damaged",
 			 f->kind < ARRAY_SIZE(names) && names[f->kind] ? names[f->kind] : "it",
 			 f->offset, f->partition, f->position);
 	}
 	if (report->findings > NVJ_MAX_FINDINGS)
-		ext4_msg(sb, KERN_ERR, "and %u more", report->findings - NVJ_MAX_FINDINGS);
+		nvjk_say(sb, KERN_ERR, "and %u more", report->findings - NVJ_MAX_FINDINGS);
 }
 
 /*
  * Reads the journal's superblock. Returns 0, or the reason why it cannot be
  * used, which is logged.
  */
-static int read_super(struct super_block *sb, const struct ext4nvj_options *o,
+static int read_super(struct super_block *sb, const struct nvjk_mount_options *o,
 		      const struct nvj_region *region, struct nvj_disk_super *super)
 {
 	int err = nvj_read_super(region, super);
@@ -55,26 +70,26 @@ static int read_super(struct super_block *sb, const struct ext4nvj_options *o,
 	case 0:
 		break;
 	case NVJ_ENODATA:
-		ext4_msg(sb, KERN_ERR,
+		nvjk_say(sb, KERN_ERR,
 			 "there is no journal at byte %llu of %s, and what is there is left as it "
 			 "is: make one by nvj format",
 			 o->journal_offset, o->journal_path);
 		break;
 	case NVJ_EUCLEAN:
-		ext4_msg(sb, KERN_ERR,
+		nvjk_say(sb, KERN_ERR,
 			 "the journal at byte %llu of %s is damaged: see nvj check; nvj format "
 			 "makes a new one, if this disk needs nothing of it",
 			 o->journal_offset, o->journal_path);
 		break;
 	default:
-		ext4_msg(sb, KERN_ERR, "the journal at byte %llu of %s cannot be used: %s",
+		nvjk_say(sb, KERN_ERR, "the journal at byte %llu of %s cannot be used: %s",
 			 o->journal_offset, o->journal_path, nvj_strerror(err));
 	}
 	return err;
 }
 
 static int open_slice(struct super_block *sb, struct nvjk_region **region,
-		      const struct ext4nvj_options *o, u64 bytes)
+		      const struct nvjk_mount_options *o, u64 bytes)
 {
 	char user[NVJK_USER_BYTES];
 
@@ -86,18 +101,18 @@ static int open_slice(struct super_block *sb, struct nvjk_region **region,
  * A commit is a fence. This checks that a fence is enough, unless an option
  * says that it need not be.
  */
-static int check_durable(struct super_block *sb, const struct ext4nvj *nvj)
+static int check_durable(struct super_block *sb, const struct nvjk_mount *nvj)
 {
 	if (nvjk_region_is_synchronous(nvj->region))
 		return 0;
 	if (nvj->options.allow_volatile) {
-		ext4_msg(sb, KERN_WARNING,
+		nvjk_say(sb, KERN_WARNING,
 			 "%s is memory that only its host can flush, and nobody asks it to: a loss "
 			 "of power may lose what is committed (allow_volatile)",
 			 nvj->options.journal_path);
 		return 0;
 	}
-	ext4_msg(sb, KERN_ERR,
+	nvjk_say(sb, KERN_ERR,
 		 "%s is memory that only its host can flush (as virtio-pmem is): what is committed "
 		 "would not survive a loss of power. Take an NVDIMM, or for development mount with "
 		 "allow_volatile",
@@ -110,7 +125,7 @@ static int check_durable(struct super_block *sb, const struct ext4nvj *nvj)
  * region really has that length is known only when it is opened. Without the
  * length, the slices of other mounts would conflict.
  */
-static int region_size(struct super_block *sb, const struct ext4nvj_options *o, u64 *bytes)
+static int region_size(struct super_block *sb, const struct nvjk_mount_options *o, u64 *bytes)
 {
 	struct nvj_disk_super super;
 	struct nvj_region any_size;
@@ -133,7 +148,7 @@ static int region_size(struct super_block *sb, const struct ext4nvj_options *o, 
  * journal_size extends a region. This checks that the new part contains no
  * other journal.
  */
-static int check_growth(struct super_block *sb, const struct ext4nvj *nvj, u64 formatted)
+static int check_growth(struct super_block *sb, const struct nvjk_mount *nvj, u64 formatted)
 {
 	const struct nvj_region *region = nvjk_region(nvj->region);
 	struct nvj_disk_super super;
@@ -148,7 +163,7 @@ static int check_growth(struct super_block *sb, const struct ext4nvj *nvj, u64 f
 		/* Most pages are not relevant. NVJ_ENODATA: there is none. */
 		if (!region->read(&magic, rest.base, sizeof(magic)) && magic == NVJ_SUPER_MAGIC &&
 		    nvj_read_super(&rest, &super) != NVJ_ENODATA) {
-			ext4_msg(sb, KERN_ERR,
+			nvjk_say(sb, KERN_ERR,
 				 "journal_size=%llu takes in another journal, at byte %llu of %s: "
 				 "give less, or format all of it by nvj format",
 				 region->size_bytes, nvj->options.journal_offset + at,
@@ -164,9 +179,9 @@ static int check_growth(struct super_block *sb, const struct ext4nvj *nvj, u64 f
  * Opens the region and reads its superblock. Returns 0, or the reason why it
  * cannot be used, which is logged.
  */
-int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_disk_super *super)
+int nvjk_mount_open_region(struct super_block *sb, struct nvjk_mount *nvj, struct nvj_disk_super *super)
 {
-	const struct ext4nvj_options *o = &nvj->options;
+	const struct nvjk_mount_options *o = &nvj->options;
 	u64 formatted, bytes;
 	int err;
 
@@ -175,7 +190,7 @@ int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_
 		return err;
 	bytes = o->given_size && o->journal_size ? o->journal_size : round_up(formatted, PAGE_SIZE);
 	if (bytes < formatted) {
-		ext4_msg(sb, KERN_ERR,
+		nvjk_say(sb, KERN_ERR,
 			 "journal_size=%llu is less than the journal's %llu bytes: give it so "
 			 "many, or make a smaller one by nvj format",
 			 bytes, formatted);
@@ -198,9 +213,9 @@ int ext4nvj_open_region(struct super_block *sb, struct ext4nvj *nvj, struct nvj_
  * if that loses nothing. If the region has blocks that are not at home, the
  * administrator decides, and not a mount.
  */
-static int check_clean(struct super_block *sb, const struct ext4nvj *nvj)
+static int check_clean(struct super_block *sb, const struct nvjk_mount *nvj)
 {
-	const struct ext4nvj_options *o = &nvj->options;
+	const struct nvjk_mount_options *o = &nvj->options;
 	struct nvj_report *report;
 	struct nvjk_disk *disk;
 	int err;
@@ -214,8 +229,8 @@ static int check_clean(struct super_block *sb, const struct ext4nvj *nvj)
 	err = nvj_check(nvjk_region(nvj->region), nvjk_disk_platform(disk), report);
 	nvjk_disk_close(disk);
 	if (err) {
-		ext4nvj_say_findings(sb, report);
-		ext4_msg(sb, KERN_ERR,
+		nvjk_say_findings(sb, report);
+		nvjk_say(sb, KERN_ERR,
 			 "the journal at byte %llu of %s cannot be used: %s. It may hold what is "
 			 "not at home: see nvj check %s --offset %llu; to give it up: nvj format "
 			 "%s --offset %llu --size %llu --force",
@@ -223,7 +238,7 @@ static int check_clean(struct super_block *sb, const struct ext4nvj *nvj)
 			 o->journal_offset, o->journal_path, o->journal_offset,
 			 nvjk_region(nvj->region)->size_bytes);
 	} else if (!report->clean) {
-		ext4_msg(sb, KERN_ERR,
+		nvjk_say(sb, KERN_ERR,
 			 "the journal at byte %llu of %s has %llu transactions that are not at "
 			 "home, and this disk does not wait for them. Carry them to their disk: "
 			 "nvj recover %s --offset %llu --target DISK; or give them up: nvj format "
@@ -242,9 +257,10 @@ out:
  * Checks that the region is not older than the last checkpoint's mark on the
  * disk.
  */
-static int check_tail(struct super_block *sb, const struct ext4nvj *nvj)
+static int check_tail(struct super_block *sb, const struct nvjk_mount *nvj,
+		      const struct nvjk_disk_identity *identity)
 {
-	u64 block = ext4nvj_get_mark_block(EXT4_SB(sb)->s_es), marked = 0, tail;
+	u64 block = identity->mark_block, marked = 0, tail;
 	struct nvjk_disk *disk;
 	int err;
 
@@ -253,12 +269,12 @@ static int check_tail(struct super_block *sb, const struct ext4nvj *nvj)
 	err = nvjk_disk_open(&disk, sb->s_bdev, NULL);
 	if (err)
 		return err;
-	err = nvjk_disk_read_mark(disk, block, EXT4_SB(sb)->s_es->s_journal_uuid, &marked);
+	err = nvjk_disk_read_mark(disk, block, identity->journal_uuid, &marked);
 	nvjk_disk_close(disk);
 	if (err) {
-		const struct ext4nvj_options *o = &nvj->options;
+		const struct nvjk_mount_options *o = &nvj->options;
 
-		ext4_msg(sb, KERN_ERR,
+		nvjk_say(sb, KERN_ERR,
 			 "block %llu, with the mark of the journal's tail, cannot be read (error "
 			 "%d): it is not known whether this region is an older copy. If it is the "
 			 "region that the disk was last mounted with: nvj recover %s --offset %llu "
@@ -269,7 +285,7 @@ static int check_tail(struct super_block *sb, const struct ext4nvj *nvj)
 	/* Recovery reports the damage. */
 	if (nvj_read_tail(nvjk_region(nvj->region), &tail) || tail >= marked)
 		return 0;
-	ext4_msg(
+	nvjk_say(
 		sb, KERN_ERR,
 		"the region at byte %llu of %s is an older copy: it has transactions up to %llu at "
 		"home, and the disk has them up to %llu. Mount with the region itself",
@@ -277,32 +293,60 @@ static int check_tail(struct super_block *sb, const struct ext4nvj *nvj)
 	return NVJ_EMEDIUM;
 }
 
-/* Checks that region and disk belong together. */
-int ext4nvj_check_region(struct super_block *sb, const struct ext4nvj *nvj,
-			 const struct nvj_disk_super *super)
+int nvjk_mount_check_region(struct super_block *sb, const struct nvjk_mount *nvj,
+			    const struct nvj_disk_super *super,
+			    const struct nvjk_disk_identity *disk)
 {
-	const struct ext4_super_block *es = EXT4_SB(sb)->s_es;
-	const struct ext4nvj_options *o = &nvj->options;
+	const struct nvjk_mount_options *o = &nvj->options;
 
-	if (!is_zero(super->disk_uuid) && memcmp(super->disk_uuid, es->s_uuid, UUID_SIZE)) {
-		ext4_msg(sb, KERN_ERR,
+	if (!is_zero(super->disk_uuid) && memcmp(super->disk_uuid, disk->uuid, UUID_SIZE)) {
+		nvjk_say(sb, KERN_ERR,
 			 "the journal on %s belongs to disk %pUb, and this is %pUb: choose another "
 			 "region, or nvj format it, if that disk needs it no more",
-			 o->journal_path, super->disk_uuid, es->s_uuid);
+			 o->journal_path, super->disk_uuid, disk->uuid);
 		return NVJ_EMEDIUM;
 	}
-	if (!ext4nvj_has_marker(sb))
+	if (!disk->marked)
 		return check_clean(sb, nvj);
-	if (memcmp(super->uuid, es->s_journal_uuid, UUID_SIZE)) {
-		ext4_msg(sb, KERN_ERR,
+	if (memcmp(super->uuid, disk->journal_uuid, UUID_SIZE)) {
+		nvjk_say(sb, KERN_ERR,
 			 "the disk needs recovery from journal %pUb, and the one on %s is %pUb: "
 			 "mount with the region that it was last mounted with",
-			 es->s_journal_uuid, o->journal_path, super->uuid);
+			 disk->journal_uuid, o->journal_path, super->uuid);
 		return NVJ_EMEDIUM;
 	}
 	if (bdev_read_only(sb->s_bdev)) {
-		ext4_msg(sb, KERN_ERR, "the disk needs recovery, and is write-protected");
+		nvjk_say(sb, KERN_ERR, "the disk needs recovery, and is write-protected");
 		return -EROFS;
 	}
-	return check_tail(sb, nvj);
+	return check_tail(sb, nvj, disk);
+}
+
+int nvjk_mount_format(struct super_block *sb, struct nvjk_mount *nvj, const u8 *disk_uuid)
+{
+	struct nvj_format_options options = {
+		.partitions = nvj->options.partitions,
+		.now_unix = ktime_get_real_seconds(),
+	};
+	int err;
+
+	generate_random_uuid(nvj->uuid);
+	memcpy(options.uuid, nvj->uuid, UUID_SIZE);
+	memcpy(options.disk_uuid, disk_uuid, UUID_SIZE);
+	err = nvj_format(nvjk_region(nvj->region), &options);
+	if (err)
+		nvjk_say(sb, KERN_ERR,
+			 "no journal of %u partitions can be made in %llu bytes of %s: %s",
+			 nvj->options.partitions, nvjk_region(nvj->region)->size_bytes,
+			 nvj->options.journal_path, nvj_strerror(err));
+	return err;
+}
+
+void nvjk_mount_free(struct nvjk_mount *nvj)
+{
+	if (!nvj)
+		return;
+	nvjk_region_close(nvj->region);
+	kfree(nvj->options.journal_path);
+	kfree(nvj);
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Which metapages JFS writes home itself.
+ *
+ * The engine writes logged pages home. JFS must not write such a page: before its
+ * transaction is committed that would be too early, and later the engine may write
+ * an older version after it. So the page stays dirty in memory until the journal's
+ * tail has passed its newest transaction. Then it is at home, and clean.
+ *
+ * A page of a map stays dirty until the file system is at rest: the engine's
+ * version at home has an old working map. JFS itself writes these pages at umount,
+ * after the journal has ended.
+ *
+ * Pages that were never logged are JFS's own: of extended attributes and of long
+ * symbolic links, which it writes before it commits.
+ */
+#include "journal.h"
+
+static bool is_map(const struct jfs_sb_info *sbi, const struct inode *host)
+{
+	return host == sbi->ipbmap || host == sbi->ipimap || host == sbi->ipaimap ||
+	       host == sbi->ipaimap2;
+}
+
+bool jfsnvj_keeps(struct metapage *mp, int *redirty)
+{
+	struct jfs_sb_info *sbi = JFS_SBI(mp->sb);
+	struct jfsnvj *j = sbi->nvj;
+
+	if (!j || !j->nvj)
+		return false;
+	if (READ_ONCE(j->aborted)) {
+		/* The region has what is committed; the rest is lost. */
+		if (READ_ONCE(j->ending))
+			clear_bit(META_dirty, &mp->flag);
+		else
+			*redirty = 1;
+		return true;
+	}
+	if (READ_ONCE(j->at_rest))
+		return false;
+	if (mp->nohomeok) {
+		*redirty = 1;
+		jfsnvj_thread_commit(j);
+		return true;
+	}
+	if (is_map(sbi, jfsnvj_host(mp))) {
+		*redirty = 1;
+		return true;
+	}
+	if (!mp->nvj_tid)
+		return false;
+	if (mp->nvj_tid > nvj_tail(j->nvj)) {
+		*redirty = 1;
+		jfsnvj_thread_checkpoint(j);
+		return true;
+	}
+	if (mp->nvj_revoked)
+		return false;
+	clear_bit(META_dirty, &mp->flag);
+	return true;
+}
+
+bool jfsnvj_holds(const struct metapage *mp)
+{
+	struct jfsnvj *j = jfsnvj_of(mp->sb);
+
+	return j && j->nvj && !READ_ONCE(j->ending) && !READ_ONCE(j->at_rest) &&
+	       mp->nvj_tid > nvj_tail(j->nvj);
+}

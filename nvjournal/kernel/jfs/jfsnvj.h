@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The interface between JFS and the journal in persistent memory:
+ *
+ * 	edits		the changes in JFS's own files, and their reasons
+ * 	options.c	mount options
+ * 	load.c		mount: checks and recovery; mark.c: the mark of the disk
+ * 	log.c		JFS's log interface (lmLog, lmGroupCommit, ...)
+ * 	transaction.c	what a transaction has changed, and its logging
+ * 	home.c		which metapages JFS may write home itself
+ * 	thread.c	the commit thread
+ * 	statistics.c	/proc/fs/jfsnvj/DISK/nvjournal
+ * 	module.c	what all mounts share
+ *
+ * What does not depend on JFS is in ../mount and ../platform. The rebuilding of
+ * the working maps, which nvj uses, too, is in ../../jfs. jfs_logmgr.h includes
+ * this file.
+ */
+#ifndef JFSNVJ_H
+#define JFSNVJ_H
+
+#include <linux/fs.h>
+#include <linux/seq_file.h>
+
+struct jfs_log;
+struct jfs_sb_info;
+struct jfsnvj;
+struct jfsnvj_tx;
+struct lrd;
+struct metapage;
+struct tblock;
+struct tlock;
+
+/* options.c */
+/*
+ * Takes our options out of the text, and refuses those of JFS that the journal
+ * does not support. Returns false after an error, which is logged. A remount may
+ * only repeat our options.
+ */
+bool jfsnvj_parse(struct super_block *sb, char *options, bool remount);
+void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb);
+/* remount,resize= is refused. */
+int jfsnvj_refuse_resize(struct super_block *sb);
+
+/* load.c */
+/* Before JFS reads anything: checks the disk, opens the region, recovers. */
+int jfsnvj_mount(struct super_block *sb);
+/* Closes the region and frees all. */
+void jfsnvj_free(struct super_block *sb);
+
+/* mark.c */
+/* Writes the superblocks with a new state, as JFS's updateSuper. */
+int jfsnvj_update_super(struct super_block *sb, unsigned int state);
+
+/* log.c */
+int jfsnvj_sync(struct jfs_log *log, int wait);
+
+/* transaction.c */
+/*
+ * A change of the persistent block map, or of that of inodes. It is applied and
+ * logged when the transaction is committed.
+ */
+int jfsnvj_update_blocks(struct inode *ipbmap, int free, s64 blkno, s64 nblocks,
+			 struct tblock *tblk);
+int jfsnvj_update_inode(struct inode *ipimap, unsigned long inum, bool is_free,
+			struct tblock *tblk);
+/*
+ * txUpdateMap runs twice. While the transaction is logged, the persistent maps
+ * are changed. When it is committed, freed blocks may be used again, so they are
+ * freed in the working maps. True: this is the first time.
+ */
+bool jfsnvj_is_logging(const struct tblock *tblk);
+/* The part of txFreeMap's maptype that belongs to this time; 0: none. */
+int jfsnvj_maptype(const struct tblock *tblk, int maptype);
+/*
+ * Writes a new metapage by a journal record of its own, at that block of the
+ * disk, and releases it. JFS writes such pages without its log.
+ */
+void jfsnvj_write_new(struct metapage *mp, s64 block);
+
+/* home.c */
+/*
+ * A dirty metapage is to be written home. True: JFS must not write it. Then
+ * *redirty says whether it stays dirty.
+ */
+bool jfsnvj_keeps(struct metapage *mp, int *redirty);
+/* Says that memory must not drop the metapage, because it is not at home. */
+bool jfsnvj_holds(const struct metapage *mp);
+
+/* module.c */
+int jfsnvj_init(void);
+void jfsnvj_exit(void);
+
+/* Functions of JFS's own files that adapt makes public. */
+void txUpdateMap(struct tblock *tblk);
+
+#endif

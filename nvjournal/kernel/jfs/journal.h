@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Declarations for the files here: a journal from mount to umount. */
+#ifndef JFSNVJ_JOURNAL_H
+#define JFSNVJ_JOURNAL_H
+
+#include <linux/mutex.h>
+#include <linux/version.h>
+#include <linux/wait.h>
+
+#include "../mount/mount.h"
+#include "jfs_incore.h"
+#include "jfs_filsys.h"
+#include "jfs_metapage.h"
+#include "jfs_superblock.h"
+#include "jfs_txnmgr.h"
+
+/* Two transactions change a persistent map in an order: of each block by one of these. */
+#define JFSNVJ_MAP_LOCKS 64u
+
+struct jfsnvj {
+	struct super_block *sb;
+	struct nvjk_mount *mount;
+	struct nvjk_disk *disk;
+	struct nvjk_workers *workers;
+	struct nvj *nvj; /* NULL: mounted read-only */
+	struct jfs_log log;
+	struct mutex *one_lock; /* NULL: there is none */
+	struct mutex one_lock_mutex;
+	struct mutex map_lock[JFSNVJ_MAP_LOCKS];
+
+	/*
+	 * The file system is at rest, and all is at home: JFS writes what it
+	 * wants.
+	 */
+	bool at_rest;
+	bool aborted;
+	bool ending; /* it is being unmounted */
+	struct proc_dir_entry *proc;
+
+	/* The commit thread. */
+	struct task_struct *task;
+	wait_queue_head_t thread_wait;
+	bool wants_commit, wants_checkpoint;
+	unsigned int queued; /* transactions in the commit queue; under gclock */
+
+	atomic64_t flushes; /* of the disk, before commits */
+};
+
+static inline struct jfsnvj *jfsnvj_of(struct super_block *sb)
+{
+	return JFS_SBI(sb)->nvj;
+}
+
+static inline struct inode *jfsnvj_host(const struct metapage *mp)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+	return mp->folio->mapping->host;
+#else
+	return mp->page->mapping->host;
+#endif
+}
+
+static inline void jfsnvj_lock_one(struct jfsnvj *j)
+{
+	if (unlikely(j->one_lock))
+		mutex_lock(j->one_lock);
+}
+
+static inline void jfsnvj_unlock_one(struct jfsnvj *j)
+{
+	if (unlikely(j->one_lock))
+		mutex_unlock(j->one_lock);
+}
+
+/* load.c */
+/* Formats the region, and opens its journal: a mount, or a remount, read-write. */
+int jfsnvj_open(struct jfsnvj *j);
+/* The opposite. Everything is at home, or the journal was aborted. */
+int jfsnvj_close(struct jfsnvj *j);
+
+/* log.c */
+/* Commits, and lets the committed transactions end. tid 0: all. 0 or -EIO. */
+int jfsnvj_commit(struct jfsnvj *j, u64 tid);
+/* Commits all, and carries it home. */
+int jfsnvj_checkpoint(struct jfsnvj *j);
+/* Makes earlier writes to the disk persistent: the engine's before_commit. */
+int jfsnvj_flush_data(void *context, u64 tid);
+/* Lets the committed transactions end. */
+void jfsnvj_release_committed(struct jfsnvj *j);
+
+/* transaction.c */
+/* Notes what a log record says of the transaction. */
+void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck);
+/* Logs all that the transaction has changed. */
+void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk);
+
+/* thread.c */
+int jfsnvj_thread_start(struct jfsnvj *j);
+void jfsnvj_thread_stop(struct jfsnvj *j);
+void jfsnvj_thread_commit(struct jfsnvj *j);
+void jfsnvj_thread_checkpoint(struct jfsnvj *j);
+
+/* mark.c */
+/* Reads a superblock into a buffer of its own size. 0 or -EIO. */
+int jfsnvj_read_super(struct super_block *sb, u64 block, void *image);
+/* Removes the mark after recovery. */
+int jfsnvj_unmark(struct super_block *sb);
+
+/* statistics.c */
+void jfsnvj_proc_create(struct jfsnvj *j);
+void jfsnvj_proc_remove(struct jfsnvj *j);
+
+#endif

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * JFS's log interface, in place of its jfs_logmgr.c. There are no log pages and no
+ * synchronization points: the region has the log, and the engine moves its tail.
+ *
+ * A transaction is logged as a whole when JFS writes its commit record. Then it is
+ * in the commit queue until the engine has committed it. A synchronous transaction
+ * is committed by its own thread; the others by the commit thread, or by the next
+ * synchronous one. Then JFS's lazy commit threads end the transaction: freed blocks
+ * may be used again, and its pages may change.
+ */
+#include <linux/blkdev.h>
+#include <linux/delay.h>
+#include <linux/sched/mm.h>
+
+#include "journal.h"
+
+/* So many transactions in the queue wake the commit thread. */
+#define MOST_QUEUED 512u
+
+static struct jfsnvj *of(struct jfs_log *log)
+{
+	return log->nvj;
+}
+
+int lmLog(struct jfs_log *log, struct tblock *tblk, struct lrd *lrd, struct tlock *tlck)
+{
+	struct jfsnvj *j = of(log);
+
+	if (!tblk)
+		return 0;
+	if (lrd->type != cpu_to_le16(LOG_COMMIT)) {
+		jfsnvj_note(tblk, lrd, tlck);
+		return 0;
+	}
+	jfsnvj_log_transaction(j, tblk);
+	spin_lock_irq(&log->gclock);
+	tblk->flag = tblkGC_QUEUE;
+	list_add_tail(&tblk->cqueue, &log->cqueue);
+	j->queued++;
+	spin_unlock_irq(&log->gclock);
+	return 0;
+}
+
+/* The caller holds gclock. */
+static void release(struct jfs_log *log, struct tblock *tblk, bool error)
+{
+	list_del(&tblk->cqueue);
+	tblk->flag &= ~tblkGC_QUEUE;
+	if (error)
+		tblk->flag |= tblkGC_ERROR;
+	of(log)->queued--;
+	if (!(tblk->xflag & COMMIT_FORCE)) {
+		txLazyUnlock(tblk);
+		return;
+	}
+	tblk->flag |= tblkGC_COMMITTED;
+	if (tblk->flag & tblkGC_READY)
+		log->gcrtc--;
+	wake_up_all(&tblk->gcwait);
+}
+
+void jfsnvj_release_committed(struct jfsnvj *j)
+{
+	bool error = READ_ONCE(j->aborted);
+	u64 committed = nvj_committed(j->nvj);
+	struct tblock *tblk, *next;
+
+	spin_lock_irq(&j->log.gclock);
+	/* The queue may not be in the order of the transactions' numbers. */
+	list_for_each_entry_safe(tblk, next, &j->log.cqueue, cqueue) {
+		if (tblk->nvj_tid <= committed)
+			release(&j->log, tblk, false);
+		else if (error)
+			release(&j->log, tblk, true);
+	}
+	spin_unlock_irq(&j->log.gclock);
+}
+
+/*
+ * File data, extended attributes and long symbolic links were written to the disk
+ * by then. They must stay there before a transaction is committed that refers to
+ * them.
+ */
+int jfsnvj_flush_data(void *context, u64 tid)
+{
+	struct jfsnvj *j = context;
+
+	atomic64_inc(&j->flushes);
+	return blkdev_issue_flush(j->sb->s_bdev) ? -EIO : 0;
+}
+
+int jfsnvj_commit(struct jfsnvj *j, u64 tid)
+{
+	unsigned int nofs = memalloc_nofs_save();
+	int error = nvj_commit(j->nvj, tid);
+
+	jfsnvj_release_committed(j);
+	memalloc_nofs_restore(nofs);
+	return error ? -EIO : 0;
+}
+
+int jfsnvj_checkpoint(struct jfsnvj *j)
+{
+	unsigned int nofs = memalloc_nofs_save();
+	int error = jfsnvj_commit(j, 0);
+
+	if (!error && nvj_checkpoint(j->nvj))
+		error = -EIO;
+	memalloc_nofs_restore(nofs);
+	return error;
+}
+
+int lmGroupCommit(struct jfs_log *log, struct tblock *tblk)
+{
+	struct jfsnvj *j = of(log);
+	int error;
+
+	spin_lock_irq(&log->gclock);
+	if (tblk->xflag & COMMIT_LAZY && !(tblk->flag & tblkGC_COMMITTED)) {
+		tblk->flag |= tblkGC_LAZY;
+		if (j->queued > MOST_QUEUED || jfs_tlocks_low || READ_ONCE(j->aborted))
+			jfsnvj_thread_commit(j);
+		error = tblk->flag & tblkGC_ERROR || READ_ONCE(j->aborted) ? -EIO : 0;
+		spin_unlock_irq(&log->gclock);
+		return error;
+	}
+	if (!(tblk->flag & tblkGC_COMMITTED)) {
+		log->gcrtc++;
+		tblk->flag |= tblkGC_READY;
+	}
+	spin_unlock_irq(&log->gclock);
+
+	error = jfsnvj_commit(j, tblk->nvj_tid);
+	wait_event(tblk->gcwait, READ_ONCE(tblk->flag) & tblkGC_COMMITTED);
+	/* Who woke this thread is done with the transaction when it gives up the lock. */
+	spin_lock_irq(&log->gclock);
+	if (tblk->flag & tblkGC_ERROR)
+		error = -EIO;
+	spin_unlock_irq(&log->gclock);
+	return error;
+}
+
+int jfsnvj_sync(struct jfs_log *log, int wait)
+{
+	struct jfsnvj *j;
+	u64 flushes;
+	int error;
+
+	if (!log)
+		return 0;
+	j = of(log);
+	if (!wait) {
+		jfsnvj_thread_commit(j);
+		return 0;
+	}
+	flushes = atomic64_read(&j->flushes);
+	error = jfsnvj_commit(j, 0);
+	/* Nothing was logged. But who syncs expects that his data is on the disk. */
+	if (!error && atomic64_read(&j->flushes) == flushes)
+		error = jfsnvj_flush_data(j, 0);
+	return error;
+}
+
+static void write_maps(struct jfs_sb_info *sbi)
+{
+	filemap_write_and_wait(sbi->ipbmap->i_mapping);
+	filemap_write_and_wait(sbi->ipimap->i_mapping);
+	filemap_write_and_wait(sbi->direct_inode->i_mapping);
+}
+
+/* All transactions have ended and are at home, and JFS may write what it wants. */
+static void come_to_rest(struct jfsnvj *j)
+{
+	unsigned int i;
+
+	for (i = 0; i < 5000; i++) {
+		(void)jfsnvj_commit(j, 0);
+		if (list_empty(&j->log.cqueue) && !READ_ONCE(j->log.active))
+			break;
+		usleep_range(1000, 10000);
+	}
+	if (WARN_ON(!list_empty(&j->log.cqueue)) || jfsnvj_checkpoint(j))
+		return;
+	WRITE_ONCE(j->at_rest, true);
+	write_maps(JFS_SBI(j->sb));
+}
+
+/* wait > 1: at umount, and when it is frozen. */
+void jfs_flush_journal(struct jfs_log *log, int wait)
+{
+	if (!log)
+		return;
+	if (wait > 1)
+		come_to_rest(of(log));
+	else if (wait)
+		(void)jfsnvj_commit(of(log), 0);
+	else
+		jfsnvj_thread_commit(of(log));
+}
+
+void jfs_syncpt(struct jfs_log *log, int hard_sync)
+{
+}
+
+int lmLogOpen(struct super_block *sb)
+{
+	struct jfsnvj *j = jfsnvj_of(sb);
+	int error = jfsnvj_open(j);
+
+	if (!error)
+		JFS_SBI(sb)->log = &j->log;
+	return error;
+}
+
+int lmLogClose(struct super_block *sb)
+{
+	JFS_SBI(sb)->log = NULL;
+	return jfsnvj_close(jfsnvj_of(sb));
+}
+
+/* The file system is frozen: the disk alone has all. */
+int lmLogShutdown(struct jfs_log *log)
+{
+	jfs_flush_journal(log, 2);
+	return READ_ONCE(of(log)->at_rest) ? 0 : -EIO;
+}
+
+/* And thawed. */
+int lmLogInit(struct jfs_log *log)
+{
+	WRITE_ONCE(of(log)->at_rest, false);
+	return 0;
+}
+
+/* Only resize calls it, which is refused. */
+int lmLogFormat(struct jfs_log *log, s64 logAddress, int logSize)
+{
+	return -EOPNOTSUPP;
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What all mounts share. */
+#include <linux/proc_fs.h>
+
+#include "journal.h"
+
+#define DIRECTORY "fs/" KBUILD_MODNAME
+
+int jfsnvj_init(void)
+{
+	int err;
+
+	/* A metapage is a block of the engine, and is a page. */
+	BUILD_BUG_ON(PAGE_SIZE != NVJ_BLOCK_BYTES || PSIZE != NVJ_BLOCK_BYTES);
+	if (!proc_mkdir(DIRECTORY, NULL))
+		return -ENOMEM;
+	err = nvjk_claims_init();
+	if (err)
+		remove_proc_entry(DIRECTORY, NULL);
+	return err;
+}
+
+void jfsnvj_exit(void)
+{
+	nvjk_claims_exit();
+	remove_proc_entry(DIRECTORY, NULL);
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a JFS transaction has changed, and its logging.
+ *
+ * JFS writes log records while it commits a transaction. Each record names a
+ * metapage, which only this transaction can change at that time. These pages are
+ * noted. The changes of the persistent maps, of blocks and of inodes, are noted,
+ * too. Then one handle of the engine is opened, which logs all of them, and is
+ * closed. An open handle never waits for a lock of JFS, so a thread may wait for
+ * room in the journal whatever locks of JFS it holds.
+ *
+ * A page of a map has the persistent map and the working map. Only the persistent
+ * one is changed and logged here, together with the transaction: its lines by mask.
+ * The rest of the page, in the engine's image, has any content. When the disk needs
+ * recovery, it is made anew from the persistent part (nvjournal/jfs).
+ *
+ * Blocks that are freed may have logged versions, which must not be carried home
+ * when the block is used for something else. Their metapages are in memory as long
+ * as the journal has such a version (home.c), so they are found there, and revoked.
+ */
+#include <linux/pagevec.h>
+#include <linux/sched/mm.h>
+
+#include "journal.h"
+#include "jfs_dmap.h"
+#include "jfs_imap.h"
+#include "jfs_xtree.h"
+
+/* A page of a map that the transaction changes. */
+struct map {
+	struct metapage *mp;
+	u64 block;
+	u64 mask;      /* of the lines that it logs */
+	u32 bits_byte; /* where the persistent map begins in the page */
+};
+
+/* Bits of a persistent map. */
+struct change {
+	u32 map;
+	u32 first, count;
+	bool free;
+};
+
+struct revoke {
+	u64 block;
+	struct folio *folio;
+};
+
+/* Grows as needed. */
+#define LIST(type)                                                                                 \
+	struct {                                                                                   \
+		type *at;                                                                          \
+		unsigned int count, most;                                                          \
+	}
+
+struct jfsnvj_tx {
+	struct nvj_handle handle;
+	LIST(struct tlock *) pages;
+	LIST(struct map) maps;
+	LIST(struct change) changes;
+	LIST(struct revoke) revokes;
+};
+
+/* Never fails: a transaction that is being committed cannot be taken back. */
+static void *grow(void *at, unsigned int *most, unsigned int count, size_t size)
+{
+	unsigned int flags = memalloc_nofs_save();
+	unsigned int bigger = *most ? *most * 2 : 8;
+	void *to = kvmalloc_array(bigger, size, GFP_KERNEL | __GFP_NOFAIL);
+
+	memcpy(to, at, count * size);
+	kvfree(at);
+	*most = bigger;
+	memalloc_nofs_restore(flags);
+	return to;
+}
+
+/* A new last element of the list. */
+#define ADD(list)                                                                                  \
+	({                                                                                         \
+		if ((list)->count == (list)->most)                                                 \
+			(list)->at = grow((list)->at, &(list)->most, (list)->count,                \
+					  sizeof(*(list)->at));                                    \
+		&(list)->at[(list)->count++];                                                      \
+	})
+
+static struct jfsnvj_tx *tx_of(struct tblock *tblk)
+{
+	if (!tblk->nvj)
+		tblk->nvj = kzalloc(sizeof(*tblk->nvj), GFP_NOFS | __GFP_NOFAIL);
+	return tblk->nvj;
+}
+
+static void free_tx(struct jfsnvj_tx *tx)
+{
+	kvfree(tx->pages.at);
+	kvfree(tx->maps.at);
+	kvfree(tx->changes.at);
+	kvfree(tx->revokes.at);
+	kfree(tx);
+}
+
+bool jfsnvj_is_logging(const struct tblock *tblk)
+{
+	return tblk->nvj;
+}
+
+int jfsnvj_maptype(const struct tblock *tblk, int maptype)
+{
+	if (!tblk)
+		return maptype;
+	if (jfsnvj_is_logging(tblk))
+		return maptype == COMMIT_WMAP ? 0 : COMMIT_PMAP;
+	return maptype == COMMIT_PMAP ? 0 : COMMIT_WMAP;
+}
+
+/* --- Maps ------------------------------------------------------------------------ */
+
+/* The block of a page of a map; 0 after an error. */
+static u64 block_of(struct inode *map, s64 page)
+{
+	int flags, length;
+	s64 address;
+
+	if (xtLookup(map, page, 1, &flags, &address, &length, 0) || length < 1)
+		return 0;
+	return address;
+}
+
+/*
+ * The number in tx->maps of a page of a map, which is read if necessary, and stays
+ * in memory until the transaction is logged. Negative: it cannot be read.
+ */
+static int find_map(struct jfsnvj_tx *tx, struct inode *inode, s64 page, u32 bits_byte)
+{
+	struct metapage *mp;
+	struct map *map;
+	u64 block;
+	unsigned int i;
+
+	mp = read_metapage(inode, page, PSIZE, 0);
+	if (!mp)
+		return -EIO;
+	for (i = tx->maps.count; i > 0; i--) {
+		if (tx->maps.at[i - 1].mp != mp)
+			continue;
+		release_metapage(mp);
+		return i - 1;
+	}
+	block = mp->nvj_block ?: block_of(inode, page);
+	if (!block) {
+		release_metapage(mp);
+		return -EIO;
+	}
+	mp->nvj_block = block;
+	metapage_nohomeok(mp);
+	release_metapage(mp);
+	map = ADD(&tx->maps);
+	*map = (struct map){.mp = mp, .block = block, .bits_byte = bits_byte};
+	return tx->maps.count - 1;
+}
+
+static u64 lines_mask(u32 first_byte, u32 last_byte)
+{
+	return GENMASK_ULL(last_byte / NVJ_LINE_BYTES, first_byte / NVJ_LINE_BYTES);
+}
+
+static void add_change(struct jfsnvj_tx *tx, int map, u32 first, u32 count, bool free)
+{
+	struct change *change = ADD(&tx->changes);
+	struct map *m = &tx->maps.at[map];
+	/* A word of 32 bits is stored as a whole. */
+	u32 first_word = first / 32 * 4, last_word = (first + count - 1) / 32 * 4;
+
+	*change = (struct change){.map = map, .first = first, .count = count, .free = free};
+	m->mask |= lines_mask(m->bits_byte + first_word, m->bits_byte + last_word);
+}
+
+/* The first block is the highest bit of the first word. */
+static void apply(const struct map *map, const struct change *change)
+{
+	__le32 *words = (__le32 *)((u8 *)map->mp->data + map->bits_byte);
+	u32 bit = change->first, left = change->count;
+
+	while (left) {
+		u32 in_word = bit % 32, count = min(left, 32 - in_word);
+		u32 mask = (count == 32 ? ~0u : ((1u << count) - 1) << (32 - in_word - count));
+		u32 word = le32_to_cpu(words[bit / 32]);
+
+		words[bit / 32] = cpu_to_le32(change->free ? word & ~mask : word | mask);
+		bit += count;
+		left -= count;
+	}
+}
+
+/* Notes the logged versions of blocks that are freed. */
+static void revoke_range(struct jfsnvj_tx *tx, struct super_block *sb, s64 first, s64 count)
+{
+	struct address_space *mapping = JFS_SBI(sb)->direct_inode->i_mapping;
+	u64 tail = nvj_tail(jfsnvj_of(sb)->nvj);
+	pgoff_t next = first;
+	struct folio_batch batch;
+	unsigned int i;
+
+	folio_batch_init(&batch);
+	while (filemap_get_folios(mapping, &next, first + count - 1, &batch)) {
+		for (i = 0; i < folio_batch_count(&batch); i++) {
+			struct folio *folio = batch.folios[i];
+			struct revoke *revoke;
+			struct metapage *mp;
+
+			folio_lock(folio);
+			mp = folio->mapping == mapping ? folio_get_private(folio) : NULL;
+			if (mp && mp->nvj_tid > tail && !mp->nvj_revoked) {
+				mp->nvj_revoked = true;
+				/* Until the transaction is known. */
+				mp->nvj_tid = U64_MAX;
+				revoke = ADD(&tx->revokes);
+				*revoke = (struct revoke){.block = mp->index, .folio = folio};
+				folio_get(folio);
+			}
+			folio_unlock(folio);
+		}
+		folio_batch_release(&batch);
+	}
+}
+
+int jfsnvj_update_blocks(struct inode *ipbmap, int free, s64 blkno, s64 nblocks,
+			 struct tblock *tblk)
+{
+	struct bmap *bmap = JFS_SBI(ipbmap->i_sb)->bmap;
+	s64 block = blkno, left = nblocks;
+
+	if (!jfsnvj_is_logging(tblk))
+		return 0;
+	if (blkno < 0 || nblocks < 0 || blkno + nblocks > bmap->db_mapsize) {
+		jfs_error(ipbmap->i_sb, "blocks are outside the map\n");
+		return -EIO;
+	}
+	while (left) {
+		u32 first = block & (BPERDMAP - 1), count = min_t(s64, left, BPERDMAP - first);
+		int map = find_map(tblk->nvj, ipbmap, BLKTODMAP(block, bmap->db_l2nbperpage),
+				   offsetof(struct dmap, pmap));
+
+		if (map < 0) {
+			jfs_error(ipbmap->i_sb, "a page of the block map cannot be read\n");
+			return map;
+		}
+		add_change(tblk->nvj, map, first, count, free);
+		block += count;
+		left -= count;
+	}
+	if (free)
+		revoke_range(tblk->nvj, ipbmap->i_sb, blkno, nblocks);
+	return 0;
+}
+
+/* The page of the inode map, with the lines of an extent and of the header. */
+static int find_iag(struct jfsnvj_tx *tx, struct inode *ipimap, u32 iagno, u32 extent)
+{
+	struct super_block *sb = ipimap->i_sb;
+	u32 at = offsetof(struct iag, inoext) + extent * sizeof(pxd_t);
+	int map;
+
+	IREAD_LOCK(ipimap, RDWRLOCK_IMAP);
+	map = find_map(tx, ipimap, IAGTOLBLK(iagno, JFS_SBI(sb)->l2nbperpage),
+		       offsetof(struct iag, pmap));
+	IREAD_UNLOCK(ipimap);
+	if (map < 0)
+		jfs_error(sb, "a page of the inode map cannot be read\n");
+	else
+		tx->maps.at[map].mask |= 1 | lines_mask(at, at);
+	return map;
+}
+
+int jfsnvj_update_inode(struct inode *ipimap, unsigned long inum, bool is_free, struct tblock *tblk)
+{
+	u32 bit = inum & (INOSPERIAG - 1);
+	int map;
+
+	if (!jfsnvj_is_logging(tblk))
+		return 0;
+	map = find_iag(tblk->nvj, ipimap, INOTOIAG(inum), bit >> L2INOSPEREXT);
+	if (map < 0)
+		return map;
+	add_change(tblk->nvj, map, bit, 1, is_free);
+	return 0;
+}
+
+/* --- Notes ------------------------------------------------------------------------ */
+
+void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck)
+{
+	struct jfsnvj_tx *tx = tx_of(tblk);
+
+	switch (le16_to_cpu(lrd->type)) {
+	case LOG_REDOPAGE:
+		/* What is in an inode in memory was copied to its page. */
+		if (tlck && tlck->flag & tlckPAGELOCK)
+			*ADD(&tx->pages) = tlck;
+		break;
+	case LOG_NOREDOINOEXT:
+		/* Its blocks are freed and revoked with the changes of the block map. */
+		find_iag(tx, JFS_SBI(tblk->sb)->ipimap,
+			 le32_to_cpu(lrd->log.noredoinoext.iagnum),
+			 le32_to_cpu(lrd->log.noredoinoext.inoext_idx));
+		break;
+	default:
+		break;
+	}
+}
+
+/* --- Logging ----------------------------------------------------------------------- */
+
+static u32 credits(const struct jfsnvj *j, const struct jfsnvj_tx *tx)
+{
+	u64 lines = tx->pages.count * (u64)NVJ_BLOCK_CREDITS + tx->revokes.count;
+	unsigned int i;
+
+	for (i = 0; i < tx->maps.count; i++)
+		lines += 1 + hweight64(tx->maps.at[i].mask);
+	return min_t(u64, max_t(u64, lines, 1), nvj_max_credits(j->nvj));
+}
+
+static int log_map(struct jfsnvj *j, struct jfsnvj_tx *tx, u32 number)
+{
+	const struct map *map = &tx->maps.at[number];
+	struct mutex *lock = &j->map_lock[map->block % JFSNVJ_MAP_LOCKS];
+	unsigned int i;
+	int lines;
+
+	mutex_lock(lock);
+	/* The image has the page before the change. Its other half may change. */
+	lines = nvj_access(&tx->handle, map->block, map->mp->data);
+	if (!lines) {
+		for (i = 0; i < tx->changes.count; i++)
+			if (tx->changes.at[i].map == number)
+				apply(map, &tx->changes.at[i]);
+		lines = nvj_log(&tx->handle, map->block, map->mp->data, map->mask);
+	}
+	mutex_unlock(lock);
+	return lines;
+}
+
+static int log_page(struct jfsnvj *j, struct jfsnvj_tx *tx, const struct tlock *tlck)
+{
+	struct metapage *mp = tlck->mp;
+	int error;
+
+	/*
+	 * The content before the change is not known here. So the first record is
+	 * the whole page, and each later one what differs from the one before.
+	 */
+	if (tlck->type & tlckNEW || mp->nvj_revoked)
+		error = nvj_create(&tx->handle, mp->index);
+	else
+		error = nvj_access(&tx->handle, mp->index, NULL);
+	if (error)
+		return error;
+	mp->nvj_revoked = false;
+	mp->nvj_tid = tx->handle.tid;
+	return nvj_log(&tx->handle, mp->index, mp->data,
+		       j->mount->options.whole_blocks ? NVJ_ALL_LINES : NVJ_COMPARE);
+}
+
+static void failed(struct jfsnvj *j, u64 block, int error)
+{
+	if (error == NVJ_EROFS)
+		return;
+	nvjk_say(j->sb, KERN_ERR, "block %llu cannot be journaled: %s (%d)", block,
+		 nvj_strerror(error), error);
+	nvj_abort(j->nvj, error);
+}
+
+/* What one call of the engine does under the lock that option lock=one has. */
+#define UNDER_ONE_LOCK(j, call)                                                                    \
+	({                                                                                         \
+		int result_;                                                                       \
+												   \
+		jfsnvj_lock_one(j);                                                                \
+		result_ = (call);                                                                  \
+		jfsnvj_unlock_one(j);                                                              \
+		result_;                                                                           \
+	})
+
+static void log_all(struct jfsnvj *j, struct jfsnvj_tx *tx)
+{
+	unsigned int i;
+	int error;
+
+	for (i = 0; i < tx->maps.count; i++) {
+		error = UNDER_ONE_LOCK(j, log_map(j, tx, i));
+		if (error < 0)
+			failed(j, tx->maps.at[i].block, error);
+	}
+	for (i = 0; i < tx->pages.count; i++) {
+		error = UNDER_ONE_LOCK(j, log_page(j, tx, tx->pages.at[i]));
+		if (error < 0)
+			failed(j, tx->pages.at[i]->mp->index, error);
+	}
+	for (i = 0; i < tx->revokes.count; i++) {
+		error = UNDER_ONE_LOCK(j, nvj_revoke(&tx->handle, tx->revokes.at[i].block));
+		if (error < 0)
+			failed(j, tx->revokes.at[i].block, error);
+	}
+}
+
+/* From now on the pages that were freed wait for the tail to pass this one. */
+static void end_revokes(struct jfsnvj_tx *tx, u64 tid)
+{
+	unsigned int i;
+
+	for (i = 0; i < tx->revokes.count; i++) {
+		struct folio *folio = tx->revokes.at[i].folio;
+		struct metapage *mp;
+
+		folio_lock(folio);
+		mp = folio_get_private(folio);
+		if (mp && mp->nvj_revoked)
+			mp->nvj_tid = tid;
+		folio_unlock(folio);
+		folio_put(folio);
+	}
+}
+
+void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk)
+{
+	struct jfsnvj_tx *tx = tx_of(tblk);
+	unsigned int nofs = memalloc_nofs_save(), i;
+	u64 tid = 0;
+	int error;
+
+	txUpdateMap(tblk);
+	error = nvj_start(j->nvj, &tx->handle, credits(j, tx));
+	if (!error) {
+		log_all(j, tx);
+		jfsnvj_lock_one(j);
+		tid = nvj_stop(&tx->handle);
+		jfsnvj_unlock_one(j);
+	} else if (error != NVJ_EROFS) {
+		failed(j, 0, error);
+	}
+	end_revokes(tx, tid);
+	for (i = 0; i < tx->maps.count; i++)
+		metapage_homeok(tx->maps.at[i].mp);
+	tblk->nvj = NULL;
+	tblk->nvj_tid = tid;
+	free_tx(tx);
+	memalloc_nofs_restore(nofs);
+}
+
+void jfsnvj_write_new(struct metapage *mp, s64 block)
+{
+	struct jfsnvj *j = jfsnvj_of(mp->sb);
+	unsigned int nofs = memalloc_nofs_save();
+	struct nvj_handle *handle = kmalloc(sizeof(*handle), GFP_KERNEL | __GFP_NOFAIL);
+	int error;
+
+	error = nvj_start(j->nvj, handle, NVJ_BLOCK_CREDITS);
+	if (!error) {
+		error = nvj_create(handle, block);
+		if (!error)
+			error = nvj_log(handle, block, mp->data, NVJ_ALL_LINES);
+		mp->nvj_revoked = false;
+		mp->nvj_tid = handle->tid;
+		(void)nvj_stop(handle);
+	}
+	if (error < 0)
+		failed(j, block, error);
+	kfree(handle);
+	write_metapage(mp);
+	memalloc_nofs_restore(nofs);
+}
