@@ -50,7 +50,7 @@ soak: setup-test ## the long forms of nvjournal's tests, an hour or more
 nvjournal: setup ## build nvjournal/build: libnvjournal.a, .so, nvj (docs/nvjournal.md)
 	$(MAKE) -C nvjournal
 
-kernel: setup-kernel build-vm ## build ext4nvj.ko for guests' kernels in nvjournal/kernel/build (docs/ext4nvj.md)
+kernel: setup-kernel build-vm ## build ext4nvj.ko and jfsnvj.ko for guests' kernels in nvjournal/kernel/build (docs/ext4nvj.md)
 	for kernel in $(KERNELS); do $(MAKE) -C nvjournal/kernel KERNEL=$$kernel all faults || exit 1; done
 
 vm-test: KERNELS = 6.1 6.12

@@ -69,25 +69,7 @@ static uint64_t block_count(const uint8_t *super)
 	return blocks;
 }
 
-/*
- * Number 0: an earlier ext4nvj has marked the disk, without a block for the tail. A file
- * reads as zeros behind its end, so that the block is one of the disk is looked at here.
- */
-static void read_mark(struct ext4_disk *ext4, struct nvju_disk *disk, uint64_t number,
-		      uint64_t blocks)
-{
-	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
-
-	ext4->mark_block = number;
-	if (!number)
-		return;
-	if (number >= blocks || nvju_disk_read(disk, number, block))
-		ext4->mark_unreadable = true;
-	else
-		ext4->tail_tid = nvj_mark_tail((const void *)block, ext4->journal_uuid);
-}
-
-int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk)
+int ext4_look(struct fs_disk *ext4, struct nvju_disk *disk)
 {
 	_Alignas(4096) uint8_t block[NVJ_BLOCK_BYTES];
 	const uint8_t *super = block + SUPER_AT;
@@ -106,9 +88,11 @@ int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk)
 	memcpy(ext4->journal_uuid, super + JOURNAL_UUID_AT, 16);
 	if (!ext4->marked)
 		return 0;
-	read_mark(ext4, disk,
-		  get32(super + MARK_BLOCK_AT) | (uint64_t)get32(super + MARK_BLOCK_AT + 4) << 32,
-		  block_count(super));
+	/* 0: an earlier ext4nvj has marked the disk, without a block for the tail. */
+	fs_read_mark(ext4, disk,
+		     get32(super + MARK_BLOCK_AT) | (uint64_t)get32(super + MARK_BLOCK_AT + 4)
+							    << 32,
+		     block_count(super));
 	return 0;
 }
 
@@ -133,64 +117,6 @@ int ext4_read_size(const char *device, struct ext4_size *size)
 	size->block_bytes = 1024u << get32(super + LOG_BLOCK_BYTES_AT);
 	size->blocks = block_count(super);
 	return 0;
-}
-
-int ext4_fits(const struct ext4_disk *ext4, const char *file, uint64_t offset, const char *target,
-	      const struct nvj_region *region, const struct nvj_disk_super *super, bool any)
-{
-	char wanted[37], has[37];
-	uint64_t tail;
-
-	if (!ext4->found)
-		return 0;
-	if (!ext4->marked && ext4->needs_recovery) {
-		complain("cannot recover %s to %s: that needs recovery from a journal of its own, "
-			 "not from this one; mount it once with ext4, or run e2fsck",
-			 file, target);
-		return -1;
-	}
-	if (!ext4->marked)
-		return 0;
-	if (memcmp(ext4->journal_uuid, super->uuid, 16)) {
-		complain("cannot recover %s to %s: that waits for journal %s, and this is %s, of "
-			 "another mount or an older copy; give the region it was last mounted with "
-			 "(with --offset, if it does not begin where the device does)",
-			 file, target, uuid_text(ext4->journal_uuid, wanted),
-			 uuid_text(super->uuid, has));
-		return -1;
-	}
-	if (ext4->mark_unreadable && !any) {
-		complain("cannot recover %s to %s: block %" PRIu64
-			 ", with the mark of the journal's tail, cannot be read: it is not known "
-			 "whether this region is an older copy. If it is the region that the disk "
-			 "was last mounted with: nvj recover %s --offset %" PRIu64
-			 " --target %s --any-disk",
-			 file, target, ext4->mark_block, file, offset, target);
-		return -1;
-	}
-	/* Recovery reports damage. */
-	if (nvj_read_tail(region, &tail) || tail >= ext4->tail_tid)
-		return 0;
-	complain("cannot recover %s to %s: it is an older copy of the journal: it has transactions "
-		 "up to %" PRIu64 " at home, and %s has them up to %" PRIu64
-		 "; give the region itself",
-		 file, target, tail, target, ext4->tail_tid);
-	return -1;
-}
-
-/* One block, and for good. */
-static int write_block(struct nvju_disk *disk, uint64_t number, const void *image)
-{
-	struct nvju_platform platform;
-	struct nvj_write write = {.block = number, .image = image};
-	int error;
-
-	nvju_platform_init(&platform, disk);
-	error = platform.platform.start_write(platform.platform.context, 0, &write);
-	if (error)
-		return error;
-	error = platform.platform.finish_write(platform.platform.context, 0)->error;
-	return error ? error : platform.platform.flush(platform.platform.context);
 }
 
 int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked)
@@ -221,7 +147,7 @@ int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked)
 	memset(super + MARK_BLOCK_AT, 0, 8);
 	if (get32(super + RO_COMPAT_AT) & RO_COMPAT_CHECKSUMS)
 		put32(super + CHECKSUM_AT, checksum(super));
-	if (write_block(disk, 0, block)) {
+	if (fs_write_block(disk, 0, block, true)) {
 		complain("%s has all that was committed, but its superblock cannot be written: %s; "
 			 "run this again when it works",
 			 target, nvju_error());

@@ -94,31 +94,48 @@ void report_text(const struct nvj_report *report, FILE *to);
 void report_json(const struct nvj_report *report, struct json *json);
 void findings_text(const struct nvj_report *report, FILE *to);
 
-/* --- ext4.c --------------------------------------------------------------- */
+/* --- fs.c ------------------------------------------------------------------ */
 
-/* The journal's properties in the superblock of an ext4 on the disk. */
-struct ext4_disk {
-	bool found;  /* it is an ext2, 3 or 4: else nothing else counts */
-	bool marked; /* by ext4nvj: it needs recovery from journal_uuid */
-	bool needs_recovery;
-	uint8_t uuid[16]; /* of the file system */
+/* What the superblock on a disk says of the journal. */
+struct fs_disk {
+	bool found;  /* it is an ext2, 3 or 4, or a JFS: else nothing else counts */
+	bool jfs;    /* it is a JFS */
+	bool marked; /* by ext4nvj or jfsnvj: it needs recovery from journal_uuid */
+	bool needs_recovery; /* from a journal of its own */
+	uint8_t uuid[16];    /* of the file system */
 	uint8_t journal_uuid[16];
 	uint64_t tail_tid;   /* that a checkpoint has marked: the journal's is not before it */
 	uint64_t mark_block; /* which has that mark; 0: none */
 	bool mark_unreadable;
 };
 
+/* ext4 or JFS. */
+const char *fs_name(const struct fs_disk *fs);
 /* Returns 0, or -1 if it cannot be read, after an error message. */
-int ext4_look(struct ext4_disk *ext4, struct nvju_disk *disk);
+int fs_look(struct fs_disk *fs, struct nvju_disk *disk);
 /*
  * 0: it does not wait for another journal, nor a later state; -1: it does, after a sentence.
  * any: also if the mark of its state cannot be read.
  */
-int ext4_fits(const struct ext4_disk *ext4, const char *file, uint64_t offset, const char *target,
-	      const struct nvj_region *region, const struct nvj_disk_super *super, bool any);
-/* All is home: removes the mark, if there is one. Returns 0, or -1 after an
- * error message. */
+int fs_fits(const struct fs_disk *fs, const char *file, uint64_t offset, const char *target,
+	    const struct nvj_region *region, const struct nvj_disk_super *super, bool any);
+/*
+ * All is home: makes the maps of a JFS anew, and removes the mark, if there is one.
+ * Returns 0, or -1 after an error message.
+ */
+int fs_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
+/* For ext4.c and jfs.c: */
+/* Number 0: there is no block for the mark of the tail. */
+void fs_read_mark(struct fs_disk *fs, struct nvju_disk *disk, uint64_t number, uint64_t blocks);
+/* flush: it and all before it are persistent. Returns 0 or a negative error. */
+int fs_write_block(struct nvju_disk *disk, uint64_t number, const void *image, bool flush);
+
+/* --- ext4.c, jfs.c: of fs.c's functions, those that depend on the file system -- */
+
+int ext4_look(struct fs_disk *fs, struct nvju_disk *disk);
 int ext4_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
+int jfs_look(struct fs_disk *fs, struct nvju_disk *disk);
+int jfs_unmark(const char *target, struct nvju_disk *disk, bool *unmarked);
 
 struct ext4_size {
 	uint64_t blocks;

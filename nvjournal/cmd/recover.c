@@ -12,7 +12,7 @@
 /* Returns 0 if target is the disk that the journal names, or if it names
  * none. */
 static int right_disk(const char *file, const struct nvj_disk_super *super,
-		      const struct ext4_disk *ext4, const char *target, const uint8_t given[16])
+		      const struct fs_disk *fs, const char *target, const uint8_t given[16])
 {
 	char wanted[37], has[37];
 	const uint8_t *uuid = given;
@@ -21,14 +21,14 @@ static int right_disk(const char *file, const struct nvj_disk_super *super,
 		return 0;
 	uuid_text(super->disk_uuid, wanted);
 	if (is_zero(given, 16)) {
-		if (!ext4->found) {
+		if (!fs->found) {
 			complain(
 				"cannot recover %s to %s: the journal belongs to disk %s, and %s "
 				"has no readable UUID; give it with --disk-uuid, or use --any-disk",
 				file, target, wanted, target);
 			return -1;
 		}
-		uuid = ext4->uuid;
+		uuid = fs->uuid;
 	}
 	if (!memcmp(uuid, super->disk_uuid, 16))
 		return 0;
@@ -103,7 +103,8 @@ static void progress_end(struct progress *progress)
 /* --- The command ----------------------------------------------------------- */
 
 static void tell(const char *file, const char *target, int error, int exit_code,
-		 const struct nvj_report *report, bool unmarked, bool json_wanted)
+		 const struct nvj_report *report, const struct fs_disk *fs, bool unmarked,
+		 bool json_wanted)
 {
 	if (json_wanted) {
 		struct json json = {.to = stdout};
@@ -112,7 +113,8 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 		json_text(&json, "file", file);
 		json_text(&json, "target", target);
 		json_bool(&json, "recovered", !error);
-		json_bool(&json, "ext4_unmarked", unmarked);
+		json_bool(&json, "ext4_unmarked", unmarked && !fs->jfs);
+		json_bool(&json, "jfs_unmarked", unmarked && fs->jfs);
 		json_number(&json, "exit_code", (uint64_t)exit_code);
 		if (error)
 			json_text(&json, "error", nvj_strerror(error));
@@ -129,9 +131,10 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 			       "%" PRIu64 " blocks written to %s\n",
 			       file, report->transactions, report->records, report->blocks, target);
 		if (unmarked)
-			printf("%s: its ext4 no longer needs the journal: mount it, with ext4 or "
-			       "ext4nvj, or check it with e2fsck\n",
-			       target);
+			printf("%s: its %s no longer needs the journal: mount it, with %s, or check "
+			       "it with %s\n",
+			       target, fs_name(fs), fs->jfs ? "jfs or jfsnvj" : "ext4 or ext4nvj",
+			       fs->jfs ? "fsck.jfs" : "e2fsck");
 	}
 	if (error == NVJ_EUCLEAN && report->findings)
 		complain("cannot recover %s: it is damaged; nothing was written to %s. Restore the "
@@ -147,31 +150,31 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 }
 
 /*
- * An ext4 that ext4nvj has mounted is marked until all is home: without the mark
+ * A disk that ext4nvj or jfsnvj has mounted is marked until all is home: without the mark
  * a journal with something in it is an old copy, and would undo what came after.
  */
-static int waits_for_journal(const char *file, const char *target, const struct ext4_disk *ext4,
+static int waits_for_journal(const char *file, const char *target, const struct fs_disk *fs,
 			     const struct nvj_region *region)
 {
 	struct nvju_platform platform;
 	struct nvj_report report = {0};
 
-	if (!ext4->found || ext4->marked)
+	if (!fs->found || fs->marked)
 		return 0;
 	nvju_platform_init(&platform, NULL);
 	/* Recovery reports damage. */
 	if (nvj_check(region, &platform.platform, &report) || report.clean)
 		return 0;
 	complain(
-		"cannot recover %s to %s: its ext4 is not marked as waiting for a journal, so what "
+		"cannot recover %s to %s: its %s is not marked as waiting for a journal, so what "
 		"is in this one is older than the disk; --any-disk, if you know better",
-		file, target);
+		file, target, fs_name(fs));
 	return -1;
 }
 
 /* The region is open and its superblock read. */
 static int recover(const char *file, const char *target, struct nvju_region *region,
-		   struct nvju_disk *disk, bool json_wanted)
+		   struct nvju_disk *disk, const struct fs_disk *fs, bool json_wanted)
 {
 	struct nvj_report report = {0};
 	struct nvju_platform platform;
@@ -187,9 +190,9 @@ static int recover(const char *file, const char *target, struct nvju_region *reg
 	result = error == 0         ? EXIT_SOUND
 		 : error == NVJ_EIO ? EXIT_DAMAGED
 				    : verdict(error, &report);
-	if (!error && ext4_unmark(target, disk, &unmarked))
+	if (!error && fs_unmark(target, disk, &unmarked))
 		result = EXIT_DAMAGED;
-	tell(file, target, error, result, &report, unmarked, json_wanted);
+	tell(file, target, error, result, &report, fs, unmarked, json_wanted);
 	return result;
 }
 
@@ -211,7 +214,7 @@ int command_recover(int count, char **words)
 	struct nvju_region *region = NULL;
 	struct nvju_disk *disk = NULL;
 	struct nvj_disk_super super;
-	struct ext4_disk ext4;
+	struct fs_disk fs;
 	int error, result;
 
 	result = read_arguments("recover", count, words, arguments, &file);
@@ -227,11 +230,11 @@ int command_recover(int count, char **words)
 		complain("%s", nvju_error());
 	} else if ((error = nvj_read_super(nvju_region(region), &super)) != 0) {
 		complain_of_journal(file, error);
-	} else if (!ext4_look(&ext4, disk) &&
-		   (any || (!right_disk(file, &super, &ext4, target, uuid) &&
-			    !waits_for_journal(file, target, &ext4, nvju_region(region)))) &&
-		   !ext4_fits(&ext4, file, offset, target, nvju_region(region), &super, any)) {
-		result = recover(file, target, region, disk, json_wanted);
+	} else if (!fs_look(&fs, disk) &&
+		   (any || (!right_disk(file, &super, &fs, target, uuid) &&
+			    !waits_for_journal(file, target, &fs, nvju_region(region)))) &&
+		   !fs_fits(&fs, file, offset, target, nvju_region(region), &super, any)) {
+		result = recover(file, target, region, disk, &fs, json_wanted);
 	}
 	nvju_disk_close(disk);
 	nvju_region_close(region);

@@ -54,6 +54,8 @@ int jfsnvj_update_super(struct super_block *sb, unsigned int state);
 
 /* log.c */
 int jfsnvj_sync(struct jfs_log *log, int wait);
+/* Commits the inode, and all before it. 0 or -EIO. */
+int jfsnvj_fsync(struct inode *inode);
 
 /* transaction.c */
 /*

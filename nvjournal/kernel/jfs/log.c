@@ -14,6 +14,7 @@
 #include <linux/sched/mm.h>
 
 #include "journal.h"
+#include "jfs_inode.h"
 
 /* So many transactions in the queue wake the commit thread. */
 #define MOST_QUEUED 512u
@@ -141,25 +142,47 @@ int lmGroupCommit(struct jfs_log *log, struct tblock *tblk)
 	return error;
 }
 
+/*
+ * Commits all. If nothing was logged since the count of flushes was taken, the disk
+ * is flushed here: who syncs expects that his data stays on the disk.
+ */
+static int commit_all(struct jfsnvj *j, u64 flushes)
+{
+	int error = jfsnvj_commit(j, 0);
+
+	if (!error && atomic64_read(&j->flushes) == flushes)
+		error = jfsnvj_flush_data(j, 0);
+	return error;
+}
+
 int jfsnvj_sync(struct jfs_log *log, int wait)
 {
 	struct jfsnvj *j;
-	u64 flushes;
-	int error;
 
 	if (!log)
 		return 0;
 	j = of(log);
-	if (!wait) {
-		jfsnvj_thread_commit(j);
-		return 0;
-	}
+	if (wait)
+		return commit_all(j, atomic64_read(&j->flushes));
+	jfsnvj_thread_commit(j);
+	return 0;
+}
+
+/*
+ * JFS forgets that an inode is dirty when it is committed lazily. So this commits
+ * all, also if the inode looks clean.
+ */
+int jfsnvj_fsync(struct inode *inode)
+{
+	struct jfsnvj *j = jfsnvj_of(inode->i_sb);
+	int error;
+	u64 flushes;
+
+	if (!j->nvj)
+		return jfs_commit_inode(inode, 1);
 	flushes = atomic64_read(&j->flushes);
-	error = jfsnvj_commit(j, 0);
-	/* Nothing was logged. But who syncs expects that his data is on the disk. */
-	if (!error && atomic64_read(&j->flushes) == flushes)
-		error = jfsnvj_flush_data(j, 0);
-	return error;
+	error = jfs_commit_inode(inode, 1);
+	return error ?: commit_all(j, flushes);
 }
 
 static void write_maps(struct jfs_sb_info *sbi)

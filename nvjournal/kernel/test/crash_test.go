@@ -50,6 +50,10 @@ func (o crashOrder) volume(t *testing.T) *volume {
 	})
 }
 
+func (o crashOrder) script() crash.Script {
+	return crash.Script{Seed: o.Seed, LazyInodes: systemNamed(o.System).jfs}
+}
+
 func (o crashOrder) dir(v *volume) string {
 	return filepath.Join(v.dir, fmt.Sprintf("round%d", o.Round))
 }
@@ -74,10 +78,10 @@ func TestGuestSide(t *testing.T) {
 		if err := os.Mkdir(o.dir(v), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if o.Round%2 == 0 {
+		if o.Round%2 == 0 && !v.system.jfs {
 			go checkpoints(v)
 		}
-		err := crash.Run(o.dir(v), o.Seed, crashThreads, 0, func(thread, count int) { fmt.Printf("told %d %d\n", thread, count) })
+		err := crash.Run(o.dir(v), o.script(), crashThreads, 0, func(thread, count int) { fmt.Printf("told %d %d\n", thread, count) })
 		t.Fatalf("the load ended: %v", err)
 	case "check":
 		o.check(t, v)
@@ -106,16 +110,20 @@ func checkpoints(v *volume) {
 // check recovers a volume and checks its content.
 func (o crashOrder) check(t *testing.T, v *volume) {
 	if v.system.ours() {
-		if err := unix.Mount(v.disk, v.dir, "ext4", 0, ""); !errors.Is(err, unix.EINVAL) {
+		if err := unix.Mount(v.disk, v.dir, v.stockType(), 0, ""); !errors.Is(err, unix.EINVAL) {
 			_ = unix.Unmount(v.dir, 0)
-			t.Fatalf("stock ext4 mounts an unclean disk, or: %v", err)
+			t.Fatalf("stock %s mounts an unclean disk, or: %v", v.stockType(), err)
 		}
+	}
+	if v.system.jfs {
+		o.refusedByFsckJFS(t, v)
+	} else if v.system.ours() {
 		if out, err := run("e2fsck", "-fp", v.disk); err == nil || !strings.Contains(out, "unsupported feature") {
 			t.Fatalf("e2fsck takes an unclean disk: %v\n%s", err, out)
 		}
 	}
 	trees := ""
-	if v.system.ours() {
+	if v.system.ours() && !v.system.jfs {
 		mark, tail := v.tails()
 		if mark > tail {
 			t.Fatalf("the disk's mark names tail %d, and the region is at %d", mark, tail)
@@ -124,7 +132,7 @@ func (o crashOrder) check(t *testing.T, v *volume) {
 	}
 	look := func(dir string) {
 		for thread := range crashThreads {
-			found, err := crash.Check(filepath.Join(dir, fmt.Sprintf("round%d", o.Round)), o.Seed, thread, o.Told[thread], false)
+			found, err := crash.Check(filepath.Join(dir, fmt.Sprintf("round%d", o.Round)), o.script(), thread, o.Told[thread], false)
 			if err != nil {
 				t.Error(err)
 			}
@@ -238,8 +246,14 @@ func TestKilled(t *testing.T) {
 			t.Skipf("%s leaves no system for this test", systemsVariable)
 		}
 	}
+	killed(t, these, scaled(5, 100), driven)
+}
+
+// killed kills guests of these systems so many times; boot makes a guest with so many
+// volumes.
+func killed(t *testing.T, these []system, rounds int, boot func(t *testing.T, kernel string, volumes int) *vm.Machine) {
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
-		m := driven(t, kernel, len(these))
+		m := boot(t, kernel, len(these))
 		seed := uint64(time.Now().UnixNano())
 		t.Logf("seed %d", seed)
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -249,7 +263,7 @@ func TestKilled(t *testing.T) {
 			orders[n] = crashOrder{System: s.name, Number: n, Size: s.smallestJournal(), Do: "make"}
 			do(t, m, orders[n])
 		}
-		for round := range scaled(5, 100) {
+		for round := range rounds {
 			heard := make([]*told, len(orders))
 			for n := range orders {
 				o := &orders[n]

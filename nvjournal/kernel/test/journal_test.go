@@ -48,7 +48,7 @@ func churn(dir string, count int) error {
 // statistics are the journal's own.
 func (v *volume) statistics() map[string]uint64 {
 	v.t.Helper()
-	text, err := os.ReadFile(filepath.Join("/proc/fs/ext4nvj", filepath.Base(v.disk), "nvjournal"))
+	text, err := os.ReadFile(filepath.Join("/proc/fs", v.fstype(), filepath.Base(v.disk), "nvjournal"))
 	if err != nil {
 		v.t.Fatal(err)
 	}

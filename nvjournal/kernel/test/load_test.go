@@ -28,16 +28,21 @@ const loadSeed = 20
 // one.
 func scripted(t *testing.T, dir string, threads, count int) func(dir string) {
 	t.Helper()
+	return scriptedAs(t, dir, crash.Script{Seed: loadSeed}, threads, count)
+}
+
+func scriptedAs(t *testing.T, dir string, script crash.Script, threads, count int) func(dir string) {
+	t.Helper()
 	if err := os.Mkdir(filepath.Join(dir, "scripts"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := crash.Run(filepath.Join(dir, "scripts"), loadSeed, threads, count, func(int, int) {}); err != nil {
+	if err := crash.Run(filepath.Join(dir, "scripts"), script, threads, count, func(int, int) {}); err != nil {
 		t.Fatal(err)
 	}
 	return func(dir string) {
 		t.Helper()
 		for thread := range threads {
-			if _, err := crash.Check(filepath.Join(dir, "scripts"), loadSeed, thread, count, true); err != nil {
+			if _, err := crash.Check(filepath.Join(dir, "scripts"), script, thread, count, true); err != nil {
 				t.Error(err)
 			}
 		}
@@ -47,11 +52,17 @@ func scripted(t *testing.T, dir string, threads, count int) func(dir string) {
 // stormed runs a storm to its end.
 func stormed(t *testing.T, dir string, threads, count int) {
 	t.Helper()
-	result, err := storm.Run(t.Context(), filepath.Join(dir, "storm"), storm.Options{Seed: loadSeed, Threads: threads, Count: count})
+	stormedWith(t, dir, storm.Options{Threads: threads, Count: count})
+}
+
+func stormedWith(t *testing.T, dir string, options storm.Options) {
+	t.Helper()
+	options.Seed = loadSeed
+	result, err := storm.Run(t.Context(), filepath.Join(dir, "storm"), options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Done < int64(threads*count/4) {
+	if result.Done < int64(options.Threads*options.Count/4) {
 		t.Errorf("only %d operations of the storm did something, %d did not", result.Done, result.Refused)
 	}
 }

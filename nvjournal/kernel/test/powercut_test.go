@@ -73,7 +73,7 @@ func (o crashOrder) record(t *testing.T, v *volume) {
 			t.Fatal(err)
 		}
 	}
-	err := crash.Run(o.dir(v), o.Seed, crashThreads, 0, func(thread, count int) {
+	err := crash.Run(o.dir(v), o.script(), crashThreads, 0, func(thread, count int) {
 		if err := told.set(thread, uint64(count)); err != nil {
 			panic(err)
 		}

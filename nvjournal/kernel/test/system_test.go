@@ -23,6 +23,7 @@ type system struct {
 	name       string
 	partitions int  // of the journal; 0: stock ext4, with its journal on the disk
 	small      bool // small files' data is journaled, too
+	jfs        bool // JFS, and not ext4
 }
 
 var (
@@ -33,10 +34,17 @@ var (
 
 	ours = []system{one, eight, small}
 	all  = append([]system{stock}, ours...)
+
+	stockJFS = system{name: "jfs", jfs: true}
+	jfsOne   = system{name: "jfsnvj-1", partitions: 1, jfs: true}
+	jfsEight = system{name: "jfsnvj-8", partitions: 8, jfs: true}
+
+	oursJFS = []system{jfsOne, jfsEight}
+	allJFS  = append([]system{stockJFS}, oursJFS...)
 )
 
 func systemNamed(name string) system {
-	for _, s := range all {
+	for _, s := range append(all, allJFS...) {
 		if s.name == name {
 			return s
 		}
@@ -44,7 +52,7 @@ func systemNamed(name string) system {
 	panic("no system " + name)
 }
 
-// ours reports whether it is ext4nvj.
+// ours reports whether it is ext4nvj or jfsnvj.
 func (s system) ours() bool { return s.partitions > 0 }
 
 // systems returns those of the wanted systems that are to be tested.
@@ -109,6 +117,11 @@ func built(t *testing.T, path, target string) string {
 // module is ext4nvj.ko for a kernel, on the host.
 func module(t *testing.T, kernel string) string {
 	return built(t, filepath.Join("..", "build", kernel, "ext4nvj.ko"), "kernel")
+}
+
+// jfsModule is jfsnvj.ko.
+func jfsModule(t *testing.T, kernel string) string {
+	return built(t, filepath.Join("..", "build", kernel, "jfsnvj.ko"), "kernel")
 }
 
 // faultsModule makes functions of the guest's kernel fail (faults/faults.c).

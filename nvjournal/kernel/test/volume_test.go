@@ -77,6 +77,10 @@ func (s system) volume(t *testing.T, p plan) *volume {
 // mkfs makes a file system, and an empty journal.
 func (v *volume) mkfs() {
 	v.t.Helper()
+	if v.system.jfs {
+		v.mkfsJFS()
+		return
+	}
 	args := []string{"-q", "-F", "-t", "ext4", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"}
 	if v.journalMB > 0 {
 		args = append(args, "-J", fmt.Sprintf("size=%d", v.journalMB))
@@ -111,7 +115,15 @@ func (v *volume) data(more ...string) string {
 
 func (v *volume) fstype() string {
 	if v.system.ours() {
-		return "ext4nvj"
+		return v.stockType() + "nvj"
+	}
+	return v.stockType()
+}
+
+// stockType is the kernel's own type.
+func (v *volume) stockType() string {
+	if v.system.jfs {
+		return "jfs"
 	}
 	return "ext4"
 }
@@ -157,16 +169,20 @@ func (v *volume) take() tree.Tree {
 	return read
 }
 
-// fsck runs stock e2fsck, which must find nothing and change nothing.
+// fsck runs stock e2fsck or fsck.jfs, which must find nothing and change nothing.
 func (v *volume) fsck() {
 	v.t.Helper()
+	if v.system.jfs {
+		v.fsckJFS()
+		return
+	}
 	if out, err := run("e2fsck", "-fn", v.disk); err != nil {
 		v.t.Fatalf("e2fsck -fn: %v:\n%s", err, out)
 	}
 }
 
-// end is the end of each volume: unmounted, clean, and the same tree when stock
-// ext4 mounts it. look, if not nil, checks it there.
+// end is what each volume must come to: unmounted, clean, and mounted by the stock
+// file system the same tree. look, if there is one, looks at it there.
 func (v *volume) end(look func(dir string)) {
 	v.t.Helper()
 	before := v.take()
@@ -175,8 +191,7 @@ func (v *volume) end(look func(dir string)) {
 	v.sameInStock(before, look)
 }
 
-// sameInStock mounts it by stock ext4, and compares it with a tree; nil means with
-// none.
+// sameInStock mounts it by the stock file system, and compares; nil: with nothing.
 func (v *volume) sameInStock(before tree.Tree, look func(dir string)) {
 	v.t.Helper()
 	var options []string
@@ -185,14 +200,14 @@ func (v *volume) sameInStock(before tree.Tree, look func(dir string)) {
 			options = append(options, o)
 		}
 	}
-	if err := unix.Mount(v.disk, v.dir, "ext4", 0, strings.Join(options, ",")); err != nil {
-		v.t.Fatalf("stock ext4 does not mount it: %v", err)
+	if err := unix.Mount(v.disk, v.dir, v.stockType(), 0, strings.Join(options, ",")); err != nil {
+		v.t.Fatalf("stock %s does not mount it: %v", v.stockType(), err)
 	}
 	v.mounted = true
 	if before == nil {
 		// there is nothing to compare with
 	} else if err := tree.Compare(before, v.take()); err != nil {
-		v.t.Errorf("as stock ext4 reads it: %v", err)
+		v.t.Errorf("as stock %s reads it: %v", v.stockType(), err)
 	}
 	if look != nil {
 		look(v.dir)

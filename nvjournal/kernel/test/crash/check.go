@@ -24,17 +24,17 @@ type Found struct {
 	Durable int64 // bytes that had to be there, and were
 }
 
-// Check compares the state of a thread's directory with its script, when operations
-// up to told were reported as permanent. exactly means that there was no crash or
-// error: it must be all of them and no more, with all of the content.
-func Check(dir string, seed uint64, thread, told int, exactly bool) (Found, error) {
+// Check compares what is there of a thread's script with the script, when told
+// operations were permanent. exactly says that neither crash nor error came
+// between: it must be all of them and no more, and all of the content.
+func Check(dir string, script Script, thread, told int, exactly bool) (Found, error) {
 	dir = threadDirectory(dir, thread)
 	found := Found{Told: told}
 	there, err := scan(dir)
 	if err != nil {
 		return found, err
 	}
-	m := newModel(seed, thread)
+	m := newModel(script, thread)
 	var history []string // of the latest operations, for the error
 	for m.count < told {
 		o := m.next()
@@ -46,7 +46,7 @@ func Check(dir string, seed uint64, thread, told int, exactly bool) (Found, erro
 		}
 	}
 	if err := fit(m, there, exactly, &found); err != nil {
-		return found, fmt.Errorf("%s, seed %d: %w\nthe last operations before:\n%s", dir, seed, err, strings.Join(history[max(0, len(history)-10):], "\n"))
+		return found, fmt.Errorf("%s, seed %d: %w\nthe last operations before:\n%s", dir, script.Seed, err, strings.Join(history[max(0, len(history)-10):], "\n"))
 	}
 	return found, nil
 }
@@ -84,7 +84,7 @@ func fit(m *model, there map[string]entry, exactly bool, found *Found) error {
 	if objects == nil {
 		return fmt.Errorf("what is there fits no number of operations from %d on; the nearest is after %s", found.Told, nearest)
 	}
-	return checkObjects(objects, there, exactly, found)
+	return checkObjects(m.lazy, objects, there, exactly, found)
 }
 
 // nextUnsynced is next without its sync, because nothing was reported of it.
@@ -209,7 +209,7 @@ func differences(names map[string]*object, there map[string]entry) []string {
 }
 
 // checkObjects compares content, and that links are of the same inodes.
-func checkObjects(objects map[string]*object, there map[string]entry, exactly bool, found *Found) error {
+func checkObjects(lazy bool, objects map[string]*object, there map[string]entry, exactly bool, found *Found) error {
 	inodes := map[uint64]*object{}
 	seen := map[*object]uint64{}
 	for name, o := range objects {
@@ -221,7 +221,7 @@ func checkObjects(objects map[string]*object, there map[string]entry, exactly bo
 			return fmt.Errorf("%s has inode %d, and another link to it %d", name, e.inode, inode)
 		}
 		if _, again := seen[o]; !again && o.kind == file {
-			if err := checkContent(o, e, exactly); err != nil {
+			if err := checkContent(lazy && !exactly, o, e, exactly); err != nil {
 				return err
 			}
 			found.Files++
@@ -232,7 +232,7 @@ func checkObjects(objects map[string]*object, there map[string]entry, exactly bo
 	return nil
 }
 
-func checkContent(o *object, e entry, exactly bool) error {
+func checkContent(lazy bool, o *object, e entry, exactly bool) error {
 	if e.size < o.durable || e.size > o.largest || exactly && e.size != o.size {
 		return fmt.Errorf("%s (object %d) has %d bytes: %d were synced, and it never had more than %d", e.path, o.id, e.size, o.durable, o.largest)
 	}
@@ -245,7 +245,7 @@ func checkContent(o *object, e entry, exactly bool) error {
 	}
 	for i, got := range b {
 		want := content(o.id, int64(i))
-		if got == want || got == 0 && int64(i) >= o.durable {
+		if got == want || (got == 0 || lazy) && int64(i) >= o.durable {
 			continue
 		}
 		return fmt.Errorf("%s (object %d): byte %d of %d is %#x, not %#x; %d were synced", e.path, o.id, i, len(b), got, want, o.durable)

@@ -19,7 +19,7 @@ const (
 func script(t *testing.T) (dir string, told int) {
 	t.Helper()
 	dir = t.TempDir()
-	err := Run(dir, testSeed, 1, testCount, func(_, count int) { told = count })
+	err := Run(dir, Script{Seed: testSeed}, 1, testCount, func(_, count int) { told = count })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,19 +32,19 @@ func script(t *testing.T) (dir string, told int) {
 func TestWhatRanIsFound(t *testing.T) {
 	dir := t.TempDir()
 	var told [3]atomic.Int64
-	if err := Run(dir, testSeed, len(told), testCount, func(thread, count int) { told[thread].Store(int64(count)) }); err != nil {
+	if err := Run(dir, Script{Seed: testSeed}, len(told), testCount, func(thread, count int) { told[thread].Store(int64(count)) }); err != nil {
 		t.Fatal(err)
 	}
 	for thread := range told {
-		found, err := Check(dir, testSeed, thread, testCount, true)
+		found, err := Check(dir, Script{Seed: testSeed}, thread, testCount, true)
 		if err != nil || found.First != testCount || found.Files == 0 || found.Durable == 0 {
 			t.Errorf("exactly: %+v, %v", found, err)
 		}
-		found, err = Check(dir, testSeed, thread, int(told[thread].Load()), false)
+		found, err = Check(dir, Script{Seed: testSeed}, thread, int(told[thread].Load()), false)
 		if err != nil || found.First > testCount || found.Last < testCount {
 			t.Errorf("at least: %+v, %v", found, err)
 		}
-		if _, err = Check(dir, testSeed, thread, testCount+100, false); err == nil {
+		if _, err = Check(dir, Script{Seed: testSeed}, thread, testCount+100, false); err == nil {
 			t.Error("a loss of 100 operations was not found")
 		}
 	}
@@ -96,7 +96,7 @@ func TestWhatACrashMustNotLeaveIsFound(t *testing.T) {
 			if exactly {
 				told = testCount
 			}
-			if _, err := Check(dir, testSeed, 0, told, exactly); err == nil || !strings.Contains(err.Error(), test.said) {
+			if _, err := Check(dir, Script{Seed: testSeed}, 0, told, exactly); err == nil || !strings.Contains(err.Error(), test.said) {
 				t.Errorf("%v, want %q", err, test.said)
 			}
 		})

@@ -117,6 +117,7 @@ func (o operation) synced() bool {
 
 // model is a script's directory after some operations.
 type model struct {
+	lazy   bool // Script.LazyInodes
 	random *rand.Rand
 	names  map[string]*object
 	used   []string // the keys of names, in an order of the seed's
@@ -127,8 +128,17 @@ type model struct {
 // directories are the directories of a script's names; they exist before it starts.
 var directories = [...]string{"a", "b"}
 
-func newModel(seed uint64, thread int) *model {
-	return &model{random: rand.New(rand.NewPCG(seed, uint64(thread)+1)), names: map[string]*object{}}
+// Script says what the threads do.
+type Script struct {
+	Seed uint64
+	// LazyInodes is for a file system that commits an inode some time after its mode
+	// was changed, and file data before or after the size: JFS. No mode is changed,
+	// and after a crash what was not synced may have any content.
+	LazyInodes bool
+}
+
+func newModel(script Script, thread int) *model {
+	return &model{lazy: script.LazyInodes, random: rand.New(rand.NewPCG(script.Seed, uint64(thread)+1)), names: map[string]*object{}}
 }
 
 // weights of the verbs, out of their sum.
@@ -185,13 +195,15 @@ func (m *model) try() (operation, bool) {
 		}
 		m.drop(name)
 	case chmod:
-		if object.kind == link {
+		if object.kind == link || m.lazy {
 			return o, false
 		}
 		o.mode = uint32(0o400 | m.random.IntN(0o400))
 		object.mode = o.mode
 	case setMark:
-		if object.kind == link {
+		// Stock JFS loses the block of a directory's attributes when another is
+		// renamed over it.
+		if object.kind == link || m.lazy && object.kind == directory {
 			return o, false
 		}
 		o.mark = m.count + 1

@@ -23,7 +23,7 @@ func threadDirectory(dir string, thread int) string {
 // Run runs the scripts of some threads below dir, which is empty, each to its count
 // of operations; 0 means without end. told is called with a thread and its count
 // when all operations up to it are permanent, by one thread at a time.
-func Run(dir string, seed uint64, threads, count int, told func(thread, count int)) error {
+func Run(dir string, script Script, threads, count int, told func(thread, count int)) error {
 	unix.Umask(0)
 	for thread := range threads {
 		for _, name := range directories {
@@ -40,7 +40,7 @@ func Run(dir string, seed uint64, threads, count int, told func(thread, count in
 	errs := make(chan error, threads)
 	for thread := range threads {
 		go func() {
-			errs <- runThread(threadDirectory(dir, thread), newModel(seed, thread), count, func(count int) {
+			errs <- runThread(threadDirectory(dir, thread), newModel(script, thread), count, func(count int) {
 				mu.Lock()
 				defer mu.Unlock()
 				told(thread, count)

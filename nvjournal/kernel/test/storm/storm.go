@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +27,9 @@ type Options struct {
 	Names   int // in each directory; 0: 24
 	// Bytes bounds a file. 0: 64 KiB.
 	Bytes int64
+	// NoAttributes leaves out extended attributes: stock JFS loses their block when
+	// the last one is removed, and when one is set while the file is removed.
+	NoAttributes bool
 	// Allow are errors that are no failure besides those that names give:
 	// ENOSPC on a disk that is filled.
 	Allow []error
@@ -104,6 +108,9 @@ func Run(ctx context.Context, dir string, options Options) (Result, error) {
 				for pick >= verbs[v].weight {
 					pick -= verbs[v].weight
 					v++
+				}
+				if t.NoAttributes && strings.HasSuffix(verbs[v].name, "xattr") {
+					continue
 				}
 				switch err := verbs[v].do(t); {
 				case err == nil:

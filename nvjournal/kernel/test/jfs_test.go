@@ -1,0 +1,173 @@
+package test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/crash"
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/fsx"
+	"github.com/daybook-project/daybook/nvjournal/kernel/test/storm"
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// jfsTools are the host's programs that guests of JFS need.
+var jfsTools = []string{"mkfs.jfs", "fsck.jfs", "dmsetup"}
+
+// jfsCases are what TestGuestJFS runs, in one guest.
+var jfsCases = []struct {
+	name    string
+	systems []system
+	run     func(t *testing.T, s system)
+}{
+	{"scripts", allJFS, jfsScripts},
+	{"storms", allJFS, jfsStorms},
+	{"files", allJFS, jfsFiles},
+}
+
+// mkfsJFS makes a JFS, and an empty journal in the memory.
+func (v *volume) mkfsJFS() {
+	v.t.Helper()
+	args := []string{"-q"}
+	if v.journalMB > 0 {
+		args = append(args, "-s", "4")
+	}
+	must(v.t, "mkfs.jfs", append(args, v.disk)...)
+	if v.system.ours() {
+		v.format()
+	}
+}
+
+// fsckJFS runs fsck.jfs, which must find nothing and change nothing. It says so;
+// its exit status is 0 in any case.
+func (v *volume) fsckJFS() {
+	v.t.Helper()
+	out, err := run("fsck.jfs", "-n", "-f", "-v", v.disk)
+	if err != nil || !strings.Contains(out, "Filesystem is clean.") || strings.Contains(out, "errors") {
+		v.t.Fatalf("fsck.jfs -n -f: %v:\n%s", err, out)
+	}
+}
+
+// inJFSGuest is inGuest with JFS and jfsnvj.
+func inJFSGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
+	t.Helper()
+	onModuleKernels(t)
+	for _, kernel := range vmtest.Kernels(t) {
+		t.Setenv("DAYBOOK_VM_KERNELS", kernel)
+		if !vmtest.Inside() {
+			vmtest.Need(t, kernel)
+			config.Disks = []string{size(diskBytes), size(diskBytes)}
+			config.Pmem = []string{size(pmemBytes), size(pmemBytes), size(volatileBytes) + ",virtio"}
+			config.Modules = "jfs,dm-flakey," + jfsModule(t, kernel)
+			config.Parallel = parallel
+			for _, tool := range jfsTools {
+				config.Give = append(config.Give, needs.Tool(t, tool))
+			}
+			config.Give = append(config.Give, built(t, "../../build/nvj", "nvjournal")+":/usr/bin/nvj")
+		}
+		vmtest.InGuest(t, config, test)
+	}
+}
+
+// As TestVolumes, for JFS. In the quick form each case runs on one system.
+func TestGuestJFS(t *testing.T) {
+	_ = chosen("")
+	inJFSGuest(t, vmtest.Config{}, func(t *testing.T) {
+		for _, c := range jfsCases {
+			if !chosen(c.name) {
+				continue
+			}
+			t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+				for _, s := range systems(c.systems...) {
+					t.Run(s.name, func(t *testing.T) {
+						defer hangs(t)()
+						c.run(t, s)
+					})
+				}
+			})
+		}
+	})
+}
+
+// jfsStorm leaves out what stock JFS cannot do, or does wrong.
+func jfsStorm(threads, count int) storm.Options {
+	return storm.Options{Threads: threads, Count: count, NoAttributes: true, Allow: []error{unix.EOPNOTSUPP}}
+}
+
+// Scripts of which each state is known.
+func jfsScripts(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	v.end(scriptedAs(t, v.dir, crash.Script{Seed: loadSeed, LazyInodes: true}, 3, scaled(300, 3000)))
+}
+
+// A storm. What it leaves is sound, and the same for stock JFS.
+func jfsStorms(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	stormedWith(t, v.dir, jfsStorm(4, scaled(250, 5000)))
+	v.end(nil)
+}
+
+// Files against a model.
+func jfsFiles(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	exercised(t, v.dir, 3, scaled(120, 3000), fsx.Options{NoShift: true})
+	v.end(nil)
+}
+
+// refusedByFsckJFS checks that fsck.jfs leaves alone a disk that waits for its region.
+func (o crashOrder) refusedByFsckJFS(t *testing.T, v *volume) {
+	if !v.system.ours() {
+		return
+	}
+	before := superblocks(t, v.disk)
+	out, _ := run("fsck.jfs", "-f", "-a", v.disk)
+	if !strings.Contains(out, "Superblock is corrupt") {
+		t.Fatalf("fsck.jfs takes an unclean disk:\n%s", out)
+	}
+	if superblocks(t, v.disk) != before {
+		t.Fatalf("fsck.jfs has changed a superblock of an unclean disk:\n%s", out)
+	}
+}
+
+// superblocks are both, as they are on the disk.
+func superblocks(t *testing.T, disk string) string {
+	t.Helper()
+	file, err := os.Open(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	both := make([]byte, 8192)
+	for n, at := range []int64{0x8000, 0xf000} {
+		if _, err := file.ReadAt(both[n*4096:(n+1)*4096], at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return string(both)
+}
+
+// As TestKilled, for JFS: by mounting and by nvj recover, fsck.jfs finds nothing.
+func TestGuestJFSKilled(t *testing.T) {
+	onModuleKernels(t)
+	these := systems(oursJFS...)
+	if len(these) == 0 {
+		t.Skipf("%s leaves no system for this test", systemsVariable)
+	}
+	killed(t, these, scaled(2, 100), func(t *testing.T, kernel string, volumes int) *vm.Machine {
+		config := vm.Config{Kernel: kernel, Parallel: parallel, Modules: []string{"jfs", jfsModule(t, kernel)}}
+		vmtest.Need(t, kernel)
+		for range volumes {
+			config.Disks = append(config.Disks, vm.Disk{SizeBytes: 128 << 20, Volatile: true})
+			config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: 80 << 20})
+		}
+		for _, tool := range jfsTools {
+			config.Give = append(config.Give, vm.Give{Host: needs.Tool(t, tool)})
+		}
+		config.Give = append(config.Give, vm.Give{Host: built(t, "../../build/nvj", "nvjournal"), Guest: "/usr/bin/nvj"})
+		return vmtest.Boot(t, config)
+	})
+}
