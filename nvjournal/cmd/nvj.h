@@ -98,9 +98,9 @@ void findings_text(const struct nvj_report *report, FILE *to);
 
 /* What the superblock on a disk says of the journal. */
 struct fs_disk {
-	bool found;  /* it is an ext2, 3 or 4, or a JFS: else nothing else counts */
-	bool jfs;    /* it is a JFS */
-	bool marked; /* by ext4nvj or jfsnvj: it needs recovery from journal_uuid */
+	bool found;          /* it is an ext2, 3 or 4, or a JFS: else nothing else counts */
+	bool jfs;            /* it is a JFS */
+	bool marked;         /* by ext4nvj or jfsnvj: it needs recovery from journal_uuid */
 	bool needs_recovery; /* from a journal of its own */
 	uint8_t uuid[16];    /* of the file system */
 	uint8_t journal_uuid[16];

@@ -131,7 +131,8 @@ static void tell(const char *file, const char *target, int error, int exit_code,
 			       "%" PRIu64 " blocks written to %s\n",
 			       file, report->transactions, report->records, report->blocks, target);
 		if (unmarked)
-			printf("%s: its %s no longer needs the journal: mount it, with %s, or check "
+			printf("%s: its %s no longer needs the journal: mount it, with %s, or "
+			       "check "
 			       "it with %s\n",
 			       target, fs_name(fs), fs->jfs ? "jfs or jfsnvj" : "ext4 or ext4nvj",
 			       fs->jfs ? "fsck.jfs" : "e2fsck");
@@ -165,10 +166,9 @@ static int waits_for_journal(const char *file, const char *target, const struct 
 	/* Recovery reports damage. */
 	if (nvj_check(region, &platform.platform, &report) || report.clean)
 		return 0;
-	complain(
-		"cannot recover %s to %s: its %s is not marked as waiting for a journal, so what "
-		"is in this one is older than the disk; --any-disk, if you know better",
-		file, target, fs_name(fs));
+	complain("cannot recover %s to %s: its %s is not marked as waiting for a journal, so what "
+		 "is in this one is older than the disk; --any-disk, if you know better",
+		 file, target, fs_name(fs));
 	return -1;
 }
 

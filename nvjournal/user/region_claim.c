@@ -2,12 +2,12 @@
 /*
  * A slice of a block device, for this process alone.
  *
- * If ext4nvj is loaded, it manages the slices. It may have opened the device
- * exclusively, for mounts of other slices, and it accepts claims of programs
- * (kernel/platform/claims.c). A claim lasts as long as its file is open, so it
- * ends with the process. Otherwise the whole device is opened exclusively. The
- * same happens if ext4nvj cannot use the device (no DAX), or if this process
- * may not claim: then either nothing of the device is mounted, or the open
+ * If ext4nvj or jfsnvj is loaded, it manages the slices. It may have opened the
+ * device exclusively, for mounts of other slices, and it accepts claims of
+ * programs (kernel/platform/claims.c). A claim lasts as long as its file is open,
+ * so it ends with the process. Otherwise the whole device is opened exclusively.
+ * The same happens if the module cannot use the device (no DAX), or if this
+ * process may not claim: then either nothing of the device is mounted, or the open
  * fails.
  *
  * A reader claims nothing, so it blocks no mount and no other process.
@@ -23,16 +23,48 @@
 #include "error.h"
 #include "region.h"
 
-#define REGIONS "/proc/fs/ext4nvj/regions"
+/* Of each module: the slices in use, and where to claim one. */
+static const char *const regions_of[] = {"/proc/fs/ext4nvj/regions", "/proc/fs/jfsnvj/regions"};
+
+static bool has_device(const char *regions, dev_t device)
+{
+	FILE *file = fopen(regions, "re");
+	char line[256];
+	bool has = false;
+
+	while (file && !has && fgets(line, sizeof(line), file)) {
+		unsigned number[2];
+
+		has = sscanf(line, "%*s %u:%u", &number[0], &number[1]) == 2 &&
+		      makedev(number[0], number[1]) == device;
+	}
+	if (file)
+		fclose(file);
+	return has;
+}
+
+/* The file of the module that has the device open, else of any that is loaded. */
+static const char *regions_for(dev_t device)
+{
+	const size_t count = sizeof(regions_of) / sizeof(regions_of[0]);
+
+	for (size_t i = 0; i < count; i++)
+		if (has_device(regions_of[i], device))
+			return regions_of[i];
+	for (size_t i = 0; i + 1 < count; i++)
+		if (!access(regions_of[i], F_OK))
+			return regions_of[i];
+	return regions_of[count - 1];
+}
 
 /*
- * Finds the user of bytes in that range, as ext4nvj reports it; "" if there is
- * none. False: ext4nvj does not report it.
+ * Finds the user of bytes in that range, as the module reports it; "" if there is
+ * none. False: no module reports it.
  */
 static bool find_user(dev_t device, uint64_t offset, uint64_t size, char *user, size_t bytes)
 {
 	char line[256];
-	FILE *file = fopen(REGIONS, "re");
+	FILE *file = fopen(regions_for(device), "re");
 
 	user[0] = 0;
 	while (file && !user[0] && fgets(line, sizeof(line), file)) {
@@ -72,7 +104,7 @@ static int busy(const char *path, dev_t device, uint64_t offset, uint64_t size)
 			 path, strerror(EBUSY));
 }
 
-/* 1: the range is claimed. 0: ext4nvj does not decide. Or a negative error. */
+/* 1: the range is claimed. 0: no module decides. Or a negative error. */
 static int claim(struct nvju_region *region, const char *path, dev_t device, uint64_t offset,
 		 uint64_t size)
 {
@@ -82,7 +114,7 @@ static int claim(struct nvju_region *region, const char *path, dev_t device, uin
 
 	if (length >= (int)sizeof(text))
 		return 0;
-	region->claim_fd = open(REGIONS, O_RDWR | O_CLOEXEC);
+	region->claim_fd = open(regions_for(device), O_RDWR | O_CLOEXEC);
 	if (region->claim_fd < 0)
 		return 0;
 	written = write(region->claim_fd, text, (size_t)length);

@@ -69,7 +69,8 @@ void jfsnvj_release_committed(struct jfsnvj *j)
 
 	spin_lock_irq(&j->log.gclock);
 	/* The queue may not be in the order of the transactions' numbers. */
-	list_for_each_entry_safe(tblk, next, &j->log.cqueue, cqueue) {
+	list_for_each_entry_safe(tblk, next, &j->log.cqueue, cqueue)
+	{
 		if (tblk->nvj_tid <= committed)
 			release(&j->log, tblk, false);
 		else if (error)

@@ -66,8 +66,9 @@ static int take_ours(struct super_block *sb, struct nvjk_mount_options *asked, c
 	}
 	*to = 0;
 	if (asked->journal_small) {
-		nvjk_say(sb, KERN_ERR, "journal_data=small is refused: JFS has no file data in its "
-				       "journal");
+		nvjk_say(sb, KERN_ERR,
+			 "journal_data=small is refused: JFS has no file data in its "
+			 "journal");
 		return -EINVAL;
 	}
 	return 0;
@@ -115,7 +116,6 @@ void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb)
 
 int jfsnvj_refuse_resize(struct super_block *sb)
 {
-	nvjk_say(sb, KERN_ERR,
-		 "resize is not supported: unmount, mount as jfs, and resize there");
+	nvjk_say(sb, KERN_ERR, "resize is not supported: unmount, mount as jfs, and resize there");
 	return -EOPNOTSUPP;
 }

@@ -301,8 +301,7 @@ void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck)
 		break;
 	case LOG_NOREDOINOEXT:
 		/* Its blocks are freed and revoked with the changes of the block map. */
-		find_iag(tx, JFS_SBI(tblk->sb)->ipimap,
-			 le32_to_cpu(lrd->log.noredoinoext.iagnum),
+		find_iag(tx, JFS_SBI(tblk->sb)->ipimap, le32_to_cpu(lrd->log.noredoinoext.iagnum),
 			 le32_to_cpu(lrd->log.noredoinoext.inoext_idx));
 		break;
 	default:
@@ -376,7 +375,7 @@ static void failed(struct jfsnvj *j, u64 block, int error)
 #define UNDER_ONE_LOCK(j, call)                                                                    \
 	({                                                                                         \
 		int result_;                                                                       \
-												   \
+                                                                                                   \
 		jfsnvj_lock_one(j);                                                                \
 		result_ = (call);                                                                  \
 		jfsnvj_unlock_one(j);                                                              \

@@ -179,7 +179,8 @@ static int check_growth(struct super_block *sb, const struct nvjk_mount *nvj, u6
  * Opens the region and reads its superblock. Returns 0, or the reason why it
  * cannot be used, which is logged.
  */
-int nvjk_mount_open_region(struct super_block *sb, struct nvjk_mount *nvj, struct nvj_disk_super *super)
+int nvjk_mount_open_region(struct super_block *sb, struct nvjk_mount *nvj,
+			   struct nvj_disk_super *super)
 {
 	const struct nvjk_mount_options *o = &nvj->options;
 	u64 formatted, bytes;

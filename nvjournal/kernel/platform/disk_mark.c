@@ -54,7 +54,8 @@ void nvjk_tail_moved(void *context, u64 tid)
 	atomic64_inc(error ? &disk->errors : &disk->marks);
 	if (error && !disk->mark_failed) {
 		disk->mark_failed = true;
-		pr_err(NVJK_LABEL_TEXT " (%pg): the mark of the journal's tail cannot be written to "
+		pr_err(NVJK_LABEL_TEXT
+		       " (%pg): the mark of the journal's tail cannot be written to "
 		       "block %llu (error %d): a mount may not notice an older copy of the "
 		       "region\n",
 		       disk->bdev, disk->mark_block, error);

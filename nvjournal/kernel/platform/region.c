@@ -53,7 +53,7 @@ static LIST_HEAD(pmems);
 #define say(name, format, ...)                                                                     \
 	do {                                                                                       \
 		if (name)                                                                          \
-			pr_err(NVJK_LABEL_TEXT " (%s): " format "\n", name, ##__VA_ARGS__);              \
+			pr_err(NVJK_LABEL_TEXT " (%s): " format "\n", name, ##__VA_ARGS__);        \
 	} while (0)
 
 static void empty_cache(struct block_device *bdev)

@@ -1,16 +1,12 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/needs"
-	"github.com/daybook-project/daybook/nvjournal/kernel/test/crash"
-	"github.com/daybook-project/daybook/nvjournal/kernel/test/fsx"
-	"github.com/daybook-project/daybook/nvjournal/kernel/test/storm"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
@@ -18,15 +14,25 @@ import (
 // jfsTools are the host's programs that guests of JFS need.
 var jfsTools = []string{"mkfs.jfs", "fsck.jfs", "dmsetup"}
 
-// jfsCases are what TestGuestJFS runs, in one guest.
+// jfsCases are what TestGuestJFS runs, in one guest. The quick form runs those that
+// have a system for it.
 var jfsCases = []struct {
 	name    string
+	quick   []system
 	systems []system
 	run     func(t *testing.T, s system)
 }{
-	{"scripts", allJFS, jfsScripts},
-	{"storms", allJFS, jfsStorms},
-	{"files", allJFS, jfsFiles},
+	{"scripts", []system{jfsEight}, allJFS, jfsScripts},
+	{"storms", []system{jfsOne}, allJFS, jfsStorms},
+	{"files", nil, allJFS, jfsFiles},
+	{"large", nil, allJFS, jfsLarge},
+	{"small journal", nil, oursJFS, jfsSmallJournal},
+	{"no space", nil, allJFS, jfsNoSpace},
+	{"remount", []system{jfsEight}, oursJFS, jfsRemount},
+	{"freeze", []system{jfsOne}, oursJFS, jfsFreeze},
+	{"two on one memory", nil, oursJFS, jfsTwoOnOneMemory},
+	{"write errors", nil, oursJFS, jfsWriteErrors},
+	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
 }
 
 // mkfsJFS makes a JFS, and an empty journal in the memory.
@@ -34,9 +40,13 @@ func (v *volume) mkfsJFS() {
 	v.t.Helper()
 	args := []string{"-q"}
 	if v.journalMB > 0 {
-		args = append(args, "-s", "4")
+		args = append(args, "-s", fmt.Sprint(v.journalMB))
 	}
-	must(v.t, "mkfs.jfs", append(args, v.disk)...)
+	args = append(args, v.disk)
+	if v.blocks > 0 {
+		args = append(args, fmt.Sprint(v.blocks))
+	}
+	must(v.t, "mkfs.jfs", args...)
 	if v.system.ours() {
 		v.format()
 	}
@@ -73,7 +83,7 @@ func inJFSGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
 	}
 }
 
-// As TestVolumes, for JFS. In the quick form each case runs on one system.
+// As TestVolumes, for JFS.
 func TestGuestJFS(t *testing.T) {
 	_ = chosen("")
 	inJFSGuest(t, vmtest.Config{}, func(t *testing.T) {
@@ -82,7 +92,11 @@ func TestGuestJFS(t *testing.T) {
 				continue
 			}
 			t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
-				for _, s := range systems(c.systems...) {
+				these := c.quick
+				if scaled(0, 1) == 1 || os.Getenv(casesVariable) != "" {
+					these = c.systems
+				}
+				for _, s := range systems(these...) {
 					t.Run(s.name, func(t *testing.T) {
 						defer hangs(t)()
 						c.run(t, s)
@@ -91,31 +105,6 @@ func TestGuestJFS(t *testing.T) {
 			})
 		}
 	})
-}
-
-// jfsStorm leaves out what stock JFS cannot do, or does wrong.
-func jfsStorm(threads, count int) storm.Options {
-	return storm.Options{Threads: threads, Count: count, NoAttributes: true, Allow: []error{unix.EOPNOTSUPP}}
-}
-
-// Scripts of which each state is known.
-func jfsScripts(t *testing.T, s system) {
-	v := s.make(t, plan{})
-	v.end(scriptedAs(t, v.dir, crash.Script{Seed: loadSeed, LazyInodes: true}, 3, scaled(300, 3000)))
-}
-
-// A storm. What it leaves is sound, and the same for stock JFS.
-func jfsStorms(t *testing.T, s system) {
-	v := s.make(t, plan{})
-	stormedWith(t, v.dir, jfsStorm(4, scaled(250, 5000)))
-	v.end(nil)
-}
-
-// Files against a model.
-func jfsFiles(t *testing.T, s system) {
-	v := s.make(t, plan{})
-	exercised(t, v.dir, 3, scaled(120, 3000), fsx.Options{NoShift: true})
-	v.end(nil)
 }
 
 // refusedByFsckJFS checks that fsck.jfs leaves alone a disk that waits for its region.
@@ -157,7 +146,7 @@ func TestGuestJFSKilled(t *testing.T) {
 	if len(these) == 0 {
 		t.Skipf("%s leaves no system for this test", systemsVariable)
 	}
-	killed(t, these, scaled(2, 100), func(t *testing.T, kernel string, volumes int) *vm.Machine {
+	killed(t, these, scaled(1, 100), func(t *testing.T, kernel string, volumes int) *vm.Machine {
 		config := vm.Config{Kernel: kernel, Parallel: parallel, Modules: []string{"jfs", jfsModule(t, kernel)}}
 		vmtest.Need(t, kernel)
 		for range volumes {
