@@ -80,7 +80,7 @@ int fs_fits(const struct fs_disk *fs, const char *file, uint64_t offset, const c
 			 file, target, fs->mark_block, file, offset, target);
 		return -1;
 	}
-	/* Damage is recovery's to tell. */
+	/* Recovery reports damage. */
 	if (nvj_read_tail(region, &tail) || tail >= fs->tail_tid)
 		return 0;
 	complain("cannot recover %s to %s: it is an older copy of the journal: it has transactions "
