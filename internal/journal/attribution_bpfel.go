@@ -13,18 +13,23 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type attributionBusy struct {
-	_        structs.HostLayout
-	FromNs   uint64
-	UntilNs  uint64
-	BeforeNs uint64
+type attributionCharged struct {
+	_             structs.HostLayout
+	ReadBytes     uint64
+	WriteBytes    uint64
+	JournalBytes  uint64
+	OutstandingNs uint64
+	BusyNs        uint64
+	FromNs        uint64
+	UntilNs       uint64
+	BeforeNs      uint64
 }
 
-type attributionBusyKey struct {
-	_       structs.HostLayout
-	Disk    uint32
-	Pad     uint32
-	Charged uint64
+type attributionChargedKey struct {
+	_      structs.HostLayout
+	Disk   uint32
+	Pad    uint32
+	Cgroup uint64
 }
 
 type attributionCommit struct {
@@ -105,6 +110,14 @@ type attributionLoggedKey struct {
 	Cgroup   uint64
 }
 
+type attributionNoted struct {
+	_       structs.HostLayout
+	Class   uint64
+	Bio     uint64
+	Layered uint32
+	Pad     uint32
+}
+
 type attributionWorker struct {
 	_               structs.HostLayout
 	WritepagesOwner uint64
@@ -123,7 +136,7 @@ type attributionWrittenKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	attributionMapBusy                              = "busy"
+	attributionMapChargedIo                         = "charged_io"
 	attributionMapCommits                           = "commits"
 	attributionMapCommitters                        = "committers"
 	attributionMapDirtied                           = "dirtied"
@@ -176,7 +189,9 @@ const (
 	attributionProgWorkEvict                        = "work_evict"
 	attributionProgWorkWritepages                   = "work_writepages"
 	attributionProgWorkWritepagesResult             = "work_writepages_result"
+	attributionVarAnyInstance                       = "any_instance"
 	attributionVarEmitCommit                        = "emit_commit"
+	attributionVarLayers                            = "layers"
 )
 
 // loadAttribution returns the embedded CollectionSpec for attribution.
@@ -265,7 +280,7 @@ type attributionProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionMapSpecs struct {
-	Busy        *ebpf.MapSpec `ebpf:"busy"`
+	ChargedIo   *ebpf.MapSpec `ebpf:"charged_io"`
 	Commits     *ebpf.MapSpec `ebpf:"commits"`
 	Committers  *ebpf.MapSpec `ebpf:"committers"`
 	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
@@ -286,7 +301,9 @@ type attributionMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionVariableSpecs struct {
-	EmitCommit *ebpf.VariableSpec `ebpf:"emit_commit"`
+	AnyInstance *ebpf.VariableSpec `ebpf:"any_instance"`
+	EmitCommit  *ebpf.VariableSpec `ebpf:"emit_commit"`
+	Layers      *ebpf.VariableSpec `ebpf:"layers"`
 }
 
 // attributionObjects contains all objects after they have been loaded into the kernel.
@@ -309,7 +326,7 @@ func (o *attributionObjects) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionMaps struct {
-	Busy        *ebpf.Map `ebpf:"busy"`
+	ChargedIo   *ebpf.Map `ebpf:"charged_io"`
 	Commits     *ebpf.Map `ebpf:"commits"`
 	Committers  *ebpf.Map `ebpf:"committers"`
 	Dirtied     *ebpf.Map `ebpf:"dirtied"`
@@ -328,7 +345,7 @@ type attributionMaps struct {
 
 func (m *attributionMaps) Close() error {
 	return _AttributionClose(
-		m.Busy,
+		m.ChargedIo,
 		m.Commits,
 		m.Committers,
 		m.Dirtied,
@@ -350,7 +367,9 @@ func (m *attributionMaps) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionVariables struct {
-	EmitCommit *ebpf.Variable `ebpf:"emit_commit"`
+	AnyInstance *ebpf.Variable `ebpf:"any_instance"`
+	EmitCommit  *ebpf.Variable `ebpf:"emit_commit"`
+	Layers      *ebpf.Variable `ebpf:"layers"`
 }
 
 // attributionPrograms contains all programs after they have been loaded into the kernel.

@@ -13,18 +13,23 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-type attributionUntypedBusy struct {
-	_        structs.HostLayout
-	FromNs   uint64
-	UntilNs  uint64
-	BeforeNs uint64
+type attributionUntypedCharged struct {
+	_             structs.HostLayout
+	ReadBytes     uint64
+	WriteBytes    uint64
+	JournalBytes  uint64
+	OutstandingNs uint64
+	BusyNs        uint64
+	FromNs        uint64
+	UntilNs       uint64
+	BeforeNs      uint64
 }
 
-type attributionUntypedBusyKey struct {
-	_       structs.HostLayout
-	Disk    uint32
-	Pad     uint32
-	Charged uint64
+type attributionUntypedChargedKey struct {
+	_      structs.HostLayout
+	Disk   uint32
+	Pad    uint32
+	Cgroup uint64
 }
 
 type attributionUntypedCommit struct {
@@ -105,6 +110,14 @@ type attributionUntypedLoggedKey struct {
 	Cgroup   uint64
 }
 
+type attributionUntypedNoted struct {
+	_       structs.HostLayout
+	Class   uint64
+	Bio     uint64
+	Layered uint32
+	Pad     uint32
+}
+
 type attributionUntypedWorker struct {
 	_               structs.HostLayout
 	WritepagesOwner uint64
@@ -123,7 +136,7 @@ type attributionUntypedWrittenKey struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	attributionUntypedMapBusy                              = "busy"
+	attributionUntypedMapChargedIo                         = "charged_io"
 	attributionUntypedMapCommits                           = "commits"
 	attributionUntypedMapCommitters                        = "committers"
 	attributionUntypedMapDirtied                           = "dirtied"
@@ -176,7 +189,9 @@ const (
 	attributionUntypedProgWorkEvict                        = "work_evict"
 	attributionUntypedProgWorkWritepages                   = "work_writepages"
 	attributionUntypedProgWorkWritepagesResult             = "work_writepages_result"
+	attributionUntypedVarAnyInstance                       = "any_instance"
 	attributionUntypedVarEmitCommit                        = "emit_commit"
+	attributionUntypedVarLayers                            = "layers"
 )
 
 // loadAttributionUntyped returns the embedded CollectionSpec for attributionUntyped.
@@ -265,7 +280,7 @@ type attributionUntypedProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedMapSpecs struct {
-	Busy        *ebpf.MapSpec `ebpf:"busy"`
+	ChargedIo   *ebpf.MapSpec `ebpf:"charged_io"`
 	Commits     *ebpf.MapSpec `ebpf:"commits"`
 	Committers  *ebpf.MapSpec `ebpf:"committers"`
 	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
@@ -286,7 +301,9 @@ type attributionUntypedMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionUntypedVariableSpecs struct {
-	EmitCommit *ebpf.VariableSpec `ebpf:"emit_commit"`
+	AnyInstance *ebpf.VariableSpec `ebpf:"any_instance"`
+	EmitCommit  *ebpf.VariableSpec `ebpf:"emit_commit"`
+	Layers      *ebpf.VariableSpec `ebpf:"layers"`
 }
 
 // attributionUntypedObjects contains all objects after they have been loaded into the kernel.
@@ -309,7 +326,7 @@ func (o *attributionUntypedObjects) Close() error {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedMaps struct {
-	Busy        *ebpf.Map `ebpf:"busy"`
+	ChargedIo   *ebpf.Map `ebpf:"charged_io"`
 	Commits     *ebpf.Map `ebpf:"commits"`
 	Committers  *ebpf.Map `ebpf:"committers"`
 	Dirtied     *ebpf.Map `ebpf:"dirtied"`
@@ -328,7 +345,7 @@ type attributionUntypedMaps struct {
 
 func (m *attributionUntypedMaps) Close() error {
 	return _AttributionUntypedClose(
-		m.Busy,
+		m.ChargedIo,
 		m.Commits,
 		m.Committers,
 		m.Dirtied,
@@ -350,7 +367,9 @@ func (m *attributionUntypedMaps) Close() error {
 //
 // It can be passed to loadAttributionUntypedObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionUntypedVariables struct {
-	EmitCommit *ebpf.Variable `ebpf:"emit_commit"`
+	AnyInstance *ebpf.Variable `ebpf:"any_instance"`
+	EmitCommit  *ebpf.Variable `ebpf:"emit_commit"`
+	Layers      *ebpf.Variable `ebpf:"layers"`
 }
 
 // attributionUntypedPrograms contains all programs after they have been loaded into the kernel.

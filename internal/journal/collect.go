@@ -36,6 +36,8 @@ type drainBuffers struct {
 	endValues     []attributionInstance
 	writtenKeys   []attributionWrittenKey
 	writtenValues []uint64
+	chargedKeys   []attributionChargedKey
+	chargedValues []attributionCharged
 	loggedKeys    []attributionLoggedKey
 	loggedValues  []attributionLogged
 }
@@ -55,6 +57,9 @@ func (p *Probe) Collect() (Events, error) {
 		return Events{}, p.err
 	}
 	if err := p.collectWrites(); err != nil {
+		return Events{}, err
+	}
+	if err := p.collectCharged(); err != nil {
 		return Events{}, err
 	}
 	if err := p.collectLogs(); err != nil {

@@ -18,6 +18,8 @@ import (
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/ringbuf"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
 // ErrUnsupported is wrapped by errors that name a missing kernel feature.
@@ -42,6 +44,7 @@ type Probe struct {
 	pending  Events
 	err      error
 	previous map[attributionWrittenKey]seenSum
+	charged  map[attributionChargedKey]seenCharged
 	logged   map[attributionLoggedKey]seenLog
 	partial  map[transaction]uint64 // bytes returned of commits in progress
 	buffers  drainBuffers
@@ -60,11 +63,25 @@ func Open() (*Probe, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: attaching BPF programs needs root", ErrUnsupported)
 	}
-	load := loadAttribution
-	if features.HaveProgramHelper(ebpf.Tracing, asm.FnGetCurrentTaskBtf) != nil {
-		load = loadAttributionUntyped // kernels before 5.11
+	typed, err := hasTypedTask()
+	if err != nil {
+		return nil, err
 	}
-	return open(load)
+	if !typed {
+		return open(loadAttributionUntyped)
+	}
+	return open(loadAttribution)
+}
+
+// hasTypedTask reports whether programs can follow the current task's pointer without
+// helper calls, which take most of a program's time: since 5.11.
+func hasTypedTask() (bool, error) {
+	// There is no such test for ebpf.Tracing. The kernel has the helper for both.
+	err := features.HaveProgramHelper(ebpf.RawTracepoint, asm.FnGetCurrentTaskBtf)
+	if err != nil && !errors.Is(err, ebpf.ErrNotSupported) {
+		return false, fmt.Errorf("%w: cannot test for bpf_get_current_task_btf: %v", ErrUnsupported, err)
+	}
+	return err == nil, nil
 }
 
 func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
@@ -76,6 +93,7 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		source:   load,
 		stop:     make(chan struct{}),
 		previous: make(map[attributionWrittenKey]seenSum),
+		charged:  make(map[attributionChargedKey]seenCharged),
 		logged:   make(map[attributionLoggedKey]seenLog),
 		partial:  make(map[transaction]uint64),
 		ended:    make(map[uint32]endedInstance),
@@ -109,7 +127,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	}
 	defer collection.Close()
 	p.maps = maps.Clone(collection.Maps)
-	if err := collection.Assign(&p.objects.attributionMaps); err != nil {
+	if err := errors.Join(collection.Assign(&p.objects.attributionMaps), collection.Assign(&p.objects.attributionVariables)); err != nil {
 		return fmt.Errorf("cannot use the BPF maps: %w", err)
 	}
 	// Close maps that no code uses with the collection.
@@ -133,21 +151,40 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 // the use of each; without them the account is coarser, not wrong.
 func (p *Probe) Missing() []string { return slices.Clone(p.missing) }
 
-// Observe sets the disks (kernel dev_t of whole disks) whose writes are
-// accounted. Commits of all disks are seen.
-func (p *Probe) Observe(disks []uint32) error {
+// Values of the map of disks; the same in bpf/maps.h.
+const (
+	diskObserved = 1
+	diskJournal  = 2
+)
+
+// Observe sets the disks (kernel dev_t of whole disks) whose I/O is accounted: when
+// requests complete, or, on a device without a request queue (device mapper, md),
+// when bios are submitted. Of journals, devices of external journals, only the journal
+// is counted; that is necessary only for devices without a request queue. Commits of
+// all disks are seen.
+func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
+	wanted := make(map[uint32]uint8)
+	for _, journal := range journals {
+		wanted[journal] = diskJournal
+	}
+	for _, disk := range disks {
+		wanted[disk] = diskObserved
+	}
 	var old uint32
 	var value uint8
 	var stale []uint32
 	entries := p.objects.Disks.Iterate()
 	for entries.Next(&old, &value) {
-		if !slices.Contains(disks, old) {
+		if wanted[old] == 0 {
 			stale = append(stale, old)
 		}
 	}
 	if len(stale) > 0 {
 		p.mu.Lock()
-		err := p.forgetWritten(func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) })
+		err := errors.Join(
+			p.forgetWritten(func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) }),
+			p.forgetCharged(func(key attributionChargedKey) bool { return slices.Contains(stale, key.Disk) }),
+		)
 		p.mu.Unlock()
 		if err != nil {
 			return err
@@ -158,12 +195,22 @@ func (p *Probe) Observe(disks []uint32) error {
 			return fmt.Errorf("cannot stop observing a disk: %w", err)
 		}
 	}
-	for _, disk := range disks {
-		if err := p.objects.Disks.Put(disk, uint8(1)); err != nil {
+	for disk, how := range wanted {
+		err := p.objects.Disks.Put(disk, how)
+		if err == nil && !hasRequests(disk) {
+			err = p.objects.Layers.Set(uint32(1))
+		}
+		if err != nil {
 			return fmt.Errorf("cannot observe a disk: %w", err)
 		}
 	}
 	return nil
+}
+
+// hasRequests reports whether a disk has queues of requests, as far as is known.
+func hasRequests(disk uint32) bool {
+	_, err := os.Stat(fmt.Sprintf("/sys/dev/block/%s/mq", blockdev.DevOfKernel(disk)))
+	return err == nil
 }
 
 // Close detaches everything; the kernel frees the programs and maps.

@@ -23,6 +23,10 @@ func TestBothCompilationsLoadIntoThisKernel(t *testing.T) {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	needs.That(t, err == nil, "a kernel with BTF")
 	loadEach(t, compilations)
+	// Open prefers the one that costs callers less.
+	if typed, err := hasTypedTask(); err != nil || !typed {
+		t.Errorf("the typed compilation loads, but Open does not choose it: %v, %v", typed, err)
+	}
 }
 
 type compilation map[string]func() (*ebpf.CollectionSpec, error)

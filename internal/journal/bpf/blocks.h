@@ -50,23 +50,23 @@ static __always_inline __u32 disk_number(struct gendisk *disk)
 	return (__u32)disk->major << MINORBITS | (__u32)disk->first_minor;
 }
 
-static __always_inline void add_written(__u32 disk, __u32 kind, __u64 charged, __u64 owner,
-					__u64 bytes)
+__noinline int add_written(__u32 disk, __u32 kind, __u64 charged, __u64 owner, __u64 bytes)
 {
 	struct written_key key = {.disk = disk, .kind = kind, .charged = charged, .owner = owner};
 	__u64 *sum = bpf_map_lookup_elem(&written, &key);
 
 	if (sum) {
 		__sync_fetch_and_add(sum, bytes);
-		return;
+		return 0;
 	}
 	if (bpf_map_update_elem(&written, &key, &bytes, BPF_NOEXIST) == 0)
-		return;
+		return 0;
 	sum = bpf_map_lookup_elem(&written, &key);
 	if (sum)
 		__sync_fetch_and_add(sum, bytes);
 	else
 		count_lost(LOST_WRITTEN);
+	return 0;
 }
 
 static __always_inline __u64 charged_cgroup(struct bio *bio)
@@ -100,12 +100,56 @@ static __always_inline __u64 pages_of(__u32 dev)
 	return (__u64)instance_of(dev) << INSTANCE_SHIFT | dev;
 }
 
-static __always_inline void note_bio(struct bio *bio, __u32 kind, __u64 value)
+static __always_inline void note_bio(__u64 bio, __u64 vectors, bool layered, __u32 kind,
+				     __u64 value)
 {
-	__u64 key = (__u64)bio, class = (__u64)kind << KIND_SHIFT | value;
+	struct noted fresh = {
+		.class = (__u64)kind << KIND_SHIFT | value,
+		.bio = bio,
+		.layered = layered,
+	};
+	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
 
-	if (bpf_map_update_elem(&noted_bios, &key, &class, BPF_ANY))
+	if (noted)
+		*noted = fresh;
+	else if (bpf_map_update_elem(&noted_bios, &vectors, &fresh, BPF_ANY))
 		count_lost(LOST_JOURNAL);
+}
+
+/*
+ * Returns the class that a bio was noted with, and ends it; 0: none. A bio that
+ * has clones is not ended, because each clone completes. Its entry ends when the
+ * memory is used for another bio (forget_reused). A loop device passes vectors
+ * on, too, but its own bios are no clones.
+ */
+static __always_inline __u64 take_noted(__u64 bio, __u64 vectors)
+{
+	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
+	__u64 class;
+
+	if (!noted || !noted->class)
+		return 0;
+	if (noted->layered)
+		return noted->class;
+	if (noted->bio != bio)
+		return 0;
+	class = noted->class;
+	noted->class = 0;
+	return class;
+}
+
+static __always_inline struct charged *find_charged(__u32 disk, __u64 cgroup)
+{
+	struct charged_key key = {.disk = disk, .cgroup = cgroup};
+	struct charged fresh = {}, *sums = bpf_map_lookup_elem(&charged_io, &key);
+
+	if (sums)
+		return sums;
+	bpf_map_update_elem(&charged_io, &key, &fresh, BPF_NOEXIST);
+	sums = bpf_map_lookup_elem(&charged_io, &key);
+	if (!sums)
+		count_lost(LOST_WRITTEN);
+	return sums;
 }
 
 /* Since 6.8 jbd2 sets this flag on its own writes. File data never has it. */
@@ -113,38 +157,6 @@ static __always_inline bool is_metadata(struct bio *bio)
 {
 	return bpf_core_enum_value_exists(enum req_flag_bits, __REQ_META) &&
 	       bio->bi_opf >> bpf_core_enum_value(enum req_flag_bits, __REQ_META) & 1;
-}
-
-/*
- * Runs when a bio is submitted, in the context of the writer. A bio of a jbd2
- * thread that is not file data is a journal write. Only disks with a request
- * queue are considered, because their completion is seen. A bio of a mapped
- * device arrives again for the device below.
- */
-static __always_inline int note_journal(struct bio *bio)
-{
-	__u32 op = bio->bi_opf & OP_MASK;
-	struct task_struct *task = current_task();
-	struct gendisk *gendisk;
-	struct inode *inode;
-
-	if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE) || !bio->bi_iter.bi_size)
-		return 0;
-	if (!committer_of(task, true))
-		return 0;
-	if (bpf_core_field_exists(bio->bi_bdev))
-		gendisk = bio->bi_bdev->bd_disk;
-	else
-		gendisk = ((struct bio___with_disk *)bio)->bi_disk;
-	if (!gendisk->queue->mq_ops)
-		return 0;
-	if (!is_metadata(bio)) {
-		inode = cached_inode(bio);
-		if (inode && !is_block_device(inode))
-			return 0;
-	}
-	note_bio(bio, KIND_JOURNAL, (__u32)FOLLOW(task, pid));
-	return 0;
 }
 
 /*
@@ -156,19 +168,15 @@ static __always_inline int note_journal(struct bio *bio)
  */
 
 /* Returns the class of a bio of a completed write. */
-__noinline __u64 classify(__u64 key, __u64 charged)
+__noinline __u64 classify(__u64 bio, __u64 charged)
 {
-	__u64 *noted = bpf_map_lookup_elem(&noted_bios, &key);
+	__u64 noted = take_noted(bio, (__u64)BPF_CORE_READ((struct bio *)bio, bi_io_vec)), owner;
 	struct inode *inode;
-	__u64 value;
 	__u32 dev;
 
-	if (noted) {
-		value = *noted;
-		bpf_map_delete_elem(&noted_bios, &key);
-		return value;
-	}
-	inode = cached_inode((struct bio *)key);
+	if (noted)
+		return noted;
+	inode = cached_inode((struct bio *)bio);
 	if (!inode)
 		return KIND_NONE;
 	if (is_block_device(inode)) {
@@ -179,29 +187,52 @@ __noinline __u64 classify(__u64 key, __u64 charged)
 	}
 	if (charged != ROOT_CGROUP)
 		return KIND_NONE;
-	value = owner_of(inode);
-	if (value == NO_OWNER || value == ROOT_CGROUP || value > VALUE_MASK)
+	owner = owner_of(BPF_CORE_READ(inode, i_ino), BPF_CORE_READ(inode, i_sb, s_dev));
+	if (owner == NO_OWNER || owner == ROOT_CGROUP || owner > VALUE_MASK)
 		return KIND_NONE;
-	return (__u64)KIND_DATA << KIND_SHIFT | value;
+	return (__u64)KIND_DATA << KIND_SHIFT | owner;
 }
 
-/* Adds bytes to the sum that a class, as classify() returns it, belongs to. */
-__noinline int enter(__u32 disk, __u64 charged, __u64 class, __u64 bytes)
+/* Adds journal bytes to the commit of a jbd2 thread. */
+__noinline int add_committed(__u32 pid, __u32 disk, __u64 bytes)
 {
-	__u32 kind = class >> KIND_SHIFT, pid = (__u32) class;
-	struct committer *committer;
+	struct committer *committer = find_committer(pid);
 
-	if (kind == KIND_NONE || !bytes)
-		return 0;
-	add_written(disk, kind, charged, kind == KIND_JOURNAL ? NO_OWNER : class & VALUE_MASK,
-		    bytes);
-	if (kind != KIND_JOURNAL)
-		return 0;
-	committer = bpf_map_lookup_elem(&committers, &pid);
 	if (!committer)
 		return 0;
 	__sync_fetch_and_add(&committer->journal_bytes, bytes);
 	committer->journal_disk = disk;
+	return 0;
+}
+
+static __always_inline void add_journal(struct charged *sums, __u32 disk, __u32 pid, __u64 bytes)
+{
+	__sync_fetch_and_add(&sums->journal_bytes, bytes);
+	add_committed(pid, disk, bytes);
+}
+
+/* Adds bytes to the sum that a class, as classify() returns it, belongs to. */
+static __always_inline void add_class(struct charged *sums, __u32 disk, __u64 charged, __u64 class,
+				      __u64 bytes)
+{
+	__u32 kind = class >> KIND_SHIFT;
+
+	if (kind == KIND_JOURNAL)
+		add_journal(sums, disk, (__u32) class, bytes);
+	else if (kind != KIND_NONE && kind != KIND_COUNTED)
+		add_written(disk, kind, charged, class & VALUE_MASK, bytes);
+}
+
+/* The same in a function that the verifier checks once. */
+__noinline int enter(__u32 disk, __u64 charged, __u64 class, __u64 bytes)
+{
+	struct charged *sums;
+
+	if (class >> KIND_SHIFT == KIND_NONE || !bytes)
+		return 0;
+	sums = find_charged(disk, charged);
+	if (sums)
+		add_class(sums, disk, charged, class, bytes);
 	return 0;
 }
 
@@ -251,22 +282,54 @@ __noinline __u64 behind_run(__u64 bio)
 	return bio;
 }
 
-/* A request has one bio, or some bios if they were merged, and seldom many. */
-static __always_inline void classify_request(struct request *rq, __u32 disk, __u64 charged,
-					     __u64 bytes)
+/*
+ * Returns a typed pointer as a number. The verifier keeps the type of a pointer
+ * through every other operation, and such functions as classify() have numbers
+ * as arguments. Reading it with a helper call would take more time.
+ */
+static __always_inline __u64 as_number(struct bio *bio)
 {
-	/*
-	 * Read as a number. Following the typed pointer would give another
-	 * pointer.
-	 */
-	__u64 bio = (__u64)BPF_CORE_READ(rq, bio);
+	__u64 number = (__u64)bio;
+
+	asm volatile("%0 = be64 %0; %0 = be64 %0" : "+r"(number));
+	return number;
+}
+
+/*
+ * A request has one bio, or some bios if they were merged, and seldom many. The
+ * first bios are read through typed pointers, and the others with helper calls
+ * in functions.
+ */
+static __always_inline void classify_request(struct bio *bio, struct charged *sums, __u32 disk,
+					     __u64 charged, __u64 bytes)
+{
+	__u64 class = KIND_NONE, sum = 0, next, part, number;
 	__u32 i;
 
-	for (i = 0; i < BIOS_PER_REQUEST / BIOS_PER_RUN && bio; i++) {
-		bytes -= enter_run(bio, bytes, disk, charged);
-		if (!bytes)
-			return;
-		bio = behind_run(bio);
+	for (i = 0; i < TYPED_BIOS; i++) {
+		part = bio->bi_iter.bi_size;
+		if (part > bytes)
+			part = bytes;
+		next = classify(as_number(bio), charged);
+		if (next != class) {
+			enter(disk, charged, class, sum);
+			class = next;
+			sum = 0;
+		}
+		sum += part;
+		bytes -= part;
+		bio = bio->bi_next;
+		if (!bio || !bytes)
+			break;
+	}
+	add_class(sums, disk, charged, class, sum);
+	if (!bio)
+		return;
+	number = as_number(bio);
+	for (i = 0; i < BIOS_PER_REQUEST / BIOS_PER_RUN && number && bytes; i++) {
+		bytes -= enter_run(number, bytes, disk, charged);
+		if (bytes)
+			number = behind_run(number);
 	}
 }
 
@@ -277,31 +340,22 @@ static __always_inline void classify_request(struct request *rq, __u32 disk, __u
  * request covers several gaps, the sum is too small. Two processors at the same
  * time can count a gap twice, because no lock is available here.
  */
-static __always_inline __u64 newly_busy(__u32 disk, __u64 charged, __u64 started, __u64 now)
+static __always_inline __u64 newly_busy(struct charged *sums, __u64 started, __u64 now)
 {
-	struct busy_key key = {.disk = disk, .charged = charged};
-	struct busy first = {.from_ns = started, .until_ns = now};
-	struct busy *span = bpf_map_lookup_elem(&busy, &key);
-	__u64 from, until, gap, sum;
+	__u64 from = sums->from_ns, until = sums->until_ns, gap, sum;
 
-	if (!span) {
-		bpf_map_update_elem(&busy, &key, &first, BPF_ANY);
-		return now - started;
-	}
-	from = span->from_ns;
-	until = span->until_ns;
 	if (now <= until)
 		return 0;
-	span->until_ns = now;
+	sums->until_ns = now;
 	if (started > until) {
-		span->before_ns = until;
-		span->from_ns = started;
+		sums->before_ns = until;
+		sums->from_ns = started;
 		return now - started;
 	}
 	sum = now - until;
-	gap = span->before_ns > started ? span->before_ns : started;
+	gap = sums->before_ns > started ? sums->before_ns : started;
 	if (gap < from) {
-		span->from_ns = gap;
+		sums->from_ns = gap;
 		sum += from - gap;
 	}
 	return sum;
@@ -314,15 +368,17 @@ static __always_inline __u64 newly_busy(__u32 disk, __u64 charged, __u64 started
  * with the last bytes of the request. The kernel records no start time if
  * neither statistics nor a scheduler need it.
  */
-static __always_inline void add_outstanding(struct request *rq, __u32 disk, __u64 charged,
-					    __u64 bytes)
+static __always_inline void add_outstanding(struct request *rq, struct charged *sums, __u64 bytes)
 {
-	__u64 started = rq->start_time_ns, now = bpf_ktime_get_ns();
+	__u64 started = rq->start_time_ns, now;
 
-	if (!started || now <= started || bytes < rq->__data_len)
+	if (!started || bytes < rq->__data_len)
 		return;
-	add_written(disk, KIND_OUTSTANDING, charged, NO_OWNER, now - started);
-	add_written(disk, KIND_BUSY, charged, NO_OWNER, newly_busy(disk, charged, started, now));
+	now = bpf_ktime_get_ns();
+	if (now <= started)
+		return;
+	__sync_fetch_and_add(&sums->outstanding_ns, now - started);
+	__sync_fetch_and_add(&sums->busy_ns, newly_busy(sums, started, now));
 }
 
 /*
@@ -339,11 +395,17 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	__u32 op = rq->cmd_flags & OP_MASK;
 	struct bio *bio = rq->bio;
 	struct gendisk *gendisk;
-	__u64 charged, key = (__u64)BPF_CORE_READ(rq, bio);
+	struct charged *sums;
+	struct noted *noted;
+	__u64 charged, vectors;
+	bool observed, reads, writes;
 	__u32 disk;
-	bool observed;
 
 	if (!bio || !bytes)
+		return 0;
+	reads = op == bpf_core_enum_value(enum req_op, REQ_OP_READ);
+	writes = op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE);
+	if (!reads && !writes && op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES))
 		return 0;
 	if (bpf_core_field_exists(rq->q->disk))
 		gendisk = rq->q->disk;
@@ -351,25 +413,24 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 		gendisk = ((struct request___with_disk *)rq)->rq_disk;
 	disk = disk_number(gendisk);
 	observed = bpf_map_lookup_elem(&disks, &disk);
-	charged = charged_cgroup(bio);
-	if (op == bpf_core_enum_value(enum req_op, REQ_OP_READ)) {
-		if (observed) {
-			add_written(disk, KIND_CHARGED_READ, charged, NO_OWNER, bytes);
-			add_outstanding(rq, disk, charged, bytes);
-		}
-		return 0;
-	}
-	if (op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE)) {
-		if (!observed && !bpf_map_lookup_elem(&noted_bios, &key))
+	if (!observed) {
+		if (!writes)
 			return 0;
-		classify_request(rq, disk, charged, bytes);
-	} else if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES)) {
+		vectors = (__u64)bio->bi_io_vec;
+		noted = bpf_map_lookup_elem(&noted_bios, &vectors);
+		if (!noted || noted->class >> KIND_SHIFT != KIND_JOURNAL)
+			return 0;
+	}
+	charged = charged_cgroup(bio);
+	sums = find_charged(disk, charged);
+	if (!sums)
 		return 0;
-	}
-	if (observed) {
-		add_written(disk, KIND_CHARGED_WRITE, charged, NO_OWNER, bytes);
-		add_outstanding(rq, disk, charged, bytes);
-	}
+	if (writes)
+		classify_request(bio, sums, disk, charged, bytes);
+	if (!observed)
+		return 0;
+	__sync_fetch_and_add(reads ? &sums->read_bytes : &sums->write_bytes, bytes);
+	add_outstanding(rq, sums, bytes);
 	return 0;
 }
 
@@ -379,17 +440,124 @@ int BPF_PROG(rq_complete, struct request *rq, __u64 error, __u64 bytes)
 	return account_completion(rq, (__u32)bytes);
 }
 
+static __always_inline bool is_journal_write(struct bio *bio, __u32 op)
+{
+	struct inode *inode;
+
+	if (op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE) || !bio->bi_iter.bi_size ||
+	    !is_committer(current_task()))
+		return false;
+	if (is_metadata(bio))
+		return true;
+	inode = cached_inode(bio);
+	return !inode || is_block_device(inode);
+}
+
+/*
+ * Counts a bio that is submitted to an observed device without a request queue,
+ * because no completion of a request is seen there. The disks below count it,
+ * too, if they are observed.
+ */
+static __always_inline void account_submission(struct bio *bio, __u32 disk, __u32 op, bool journal)
+{
+	__u64 bytes = bio->bi_iter.bi_size, charged = charged_cgroup(bio);
+	bool writes = op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE);
+	struct charged *sums;
+
+	if (!bytes)
+		return;
+	if (op == bpf_core_enum_value(enum req_op, REQ_OP_READ)) {
+		sums = find_charged(disk, charged);
+		if (sums)
+			__sync_fetch_and_add(&sums->read_bytes, bytes);
+		return;
+	}
+	if (!writes && op != bpf_core_enum_value(enum req_op, REQ_OP_WRITE_ZEROES))
+		return;
+	sums = find_charged(disk, charged);
+	if (!sums)
+		return;
+	__sync_fetch_and_add(&sums->write_bytes, bytes);
+	if (journal)
+		add_journal(sums, disk, (__u32)FOLLOW(current_task(), pid), bytes);
+	else if (writes)
+		enter(disk, charged, classify(as_number(bio), charged), bytes);
+}
+
+/* The memory of a bio that was noted is used for another one. */
+static __always_inline void forget_reused(struct bio *bio)
+{
+	__u64 vectors = (__u64)bio->bi_io_vec, key = (__u64)bio;
+	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
+
+	if (noted && noted->bio == key)
+		noted->class = 0;
+}
+
+/* Says that the bio is a clone of a noted one, and so for a device below. */
+static __always_inline bool is_noted_clone(struct bio *bio)
+{
+	__u64 vectors = (__u64)bio->bi_io_vec, key = (__u64)bio;
+	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
+
+	return noted && noted->class && noted->layered && noted->bio != key;
+}
+
+/*
+ * Runs when a bio is submitted, in the context of the writer. A bio of a jbd2
+ * thread that is not file data is a journal write. The clones of a bio for a
+ * mapped device arrive again for the devices below, perhaps in another task.
+ */
+static __always_inline int see_submission(struct bio *bio)
+{
+	__u32 op = bio->bi_opf & OP_MASK, disk;
+	struct gendisk *gendisk;
+	bool journal, layered;
+	__u32 kind = KIND_JOURNAL;
+	__u8 *how;
+
+	if (!layers && !is_kernel_thread(current_task()))
+		return 0;
+	if (layers && is_noted_clone(bio))
+		return 0;
+	journal = is_journal_write(bio, op);
+	if (!journal && !layers)
+		return 0;
+	if (!journal && op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
+		forget_reused(bio);
+	if (bpf_core_field_exists(bio->bi_bdev))
+		gendisk = bio->bi_bdev->bd_disk;
+	else
+		gendisk = ((struct bio___with_disk *)bio)->bi_disk;
+	layered = !gendisk->queue->mq_ops;
+	if (layered && layers) {
+		disk = disk_number(gendisk);
+		how = bpf_map_lookup_elem(&disks, &disk);
+		if (how && (journal || *how == DISK_OBSERVED)) {
+			account_submission(bio, disk, op, journal);
+			kind = KIND_COUNTED;
+		}
+	}
+	if (!journal)
+		return 0;
+	if (layered)
+		layers = 1;
+	note_bio((__u64)bio, (__u64)bio->bi_io_vec, layered, kind,
+		 (__u32)FOLLOW(current_task(), pid));
+	return 0;
+}
+
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue, struct bio *bio)
 {
-	return note_journal(bio);
+	return see_submission(bio);
 }
 
 /* Until 5.11 the first argument was the request queue. */
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(bio_queue_of, void *queue, struct bio *bio)
 {
-	return note_journal(bio);
+	return see_submission(bio);
 }
 
 #endif

@@ -28,7 +28,7 @@ int BPF_PROG(sync_file, struct file *file)
 {
 	if (!file)
 		return 0;
-	return sync_begins(BPF_CORE_READ(file, f_inode, i_sb, s_dev), UNTIL_EXIT);
+	return sync_begins(file->f_inode->i_sb->s_dev, UNTIL_EXIT);
 }
 
 /* Before 6.18 the argument was a dentry. */
@@ -37,7 +37,7 @@ int BPF_PROG(sync_dentry, struct dentry *dentry)
 {
 	if (!dentry)
 		return 0;
-	return sync_begins(BPF_CORE_READ(dentry, d_inode, i_sb, s_dev), UNTIL_EXIT);
+	return sync_begins(dentry->d_inode->i_sb->s_dev, UNTIL_EXIT);
 }
 
 SEC("tp_btf/ext4_sync_fs")
@@ -45,7 +45,7 @@ int BPF_PROG(sync_fs, struct super_block *sb)
 {
 	if (!sb)
 		return 0;
-	return sync_begins(BPF_CORE_READ(sb, s_dev), bpf_ktime_get_ns() + SYNC_FS_NS);
+	return sync_begins(sb->s_dev, bpf_ktime_get_ns() + SYNC_FS_NS);
 }
 
 SEC("tp_btf/ext4_sync_file_exit")
@@ -56,7 +56,7 @@ int BPF_PROG(sync_file_exit, struct inode *inode)
 
 	if (!inode)
 		return 0;
-	dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	dev = inode->i_sb->s_dev;
 	forcer = bpf_map_lookup_elem(&forcers, &dev);
 	if (forcer && forcer->cgroup == cgroup_of(current_task()))
 		forcer->expires_ns = 0;
@@ -64,27 +64,34 @@ int BPF_PROG(sync_file_exit, struct inode *inode)
 }
 
 /* jbd2 names its threads jbd2/DEVICE-INODE (fs/jbd2/journal.c). */
-static __always_inline struct committer *committer_of(struct task_struct *task, bool create)
+static __always_inline bool is_committer(struct task_struct *task)
 {
-	struct committer fresh = {}, *committer;
 	char comm[8] = {};
-	__u32 pid;
 
 	if (!is_kernel_thread(task))
-		return NULL;
-	pid = FOLLOW(task, pid);
-	/*
-	 * The name is read first, because the process ID may have belonged to
-	 * another thread.
-	 */
+		return false;
 	bpf_core_read(comm, sizeof(comm), &task->comm);
-	if (comm[0] != 'j' || comm[1] != 'b' || comm[2] != 'd' || comm[3] != '2' || comm[4] != '/')
-		return NULL;
-	committer = bpf_map_lookup_elem(&committers, &pid);
-	if (committer || !create)
+	return comm[0] == 'j' && comm[1] == 'b' && comm[2] == 'd' && comm[3] == '2' &&
+	       comm[4] == '/';
+}
+
+static __always_inline struct committer *find_committer(__u32 pid)
+{
+	struct committer fresh = {}, *committer = bpf_map_lookup_elem(&committers, &pid);
+
+	if (committer)
 		return committer;
 	bpf_map_update_elem(&committers, &pid, &fresh, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&committers, &pid);
+}
+
+/*
+ * The name is read first, because the process ID may have belonged to another
+ * thread.
+ */
+static __always_inline struct committer *committer_of(struct task_struct *task)
+{
+	return is_committer(task) ? find_committer(FOLLOW(task, pid)) : NULL;
 }
 
 /*
@@ -94,25 +101,25 @@ static __always_inline struct committer *committer_of(struct task_struct *task, 
 SEC("tp_btf/jbd2_start_commit")
 int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *transaction)
 {
-	struct committer *committer = committer_of(current_task(), true);
+	struct committer *committer = committer_of(current_task());
 	struct forcer *forcer;
 	__u32 dev, instance;
 
 	if (!committer || !journal || !transaction)
 		return 0;
-	dev = BPF_CORE_READ(journal, j_fs_dev, bd_dev);
+	dev = journal->j_fs_dev->bd_dev;
 	instance = instance_at_work(dev);
 	/* The process ID belonged to the jbd2 thread of another file system. */
 	if (committer->dev && (committer->dev != dev || committer->instance != instance))
 		committer->journal_bytes = 0;
 	committer->dev = dev;
 	committer->instance = instance;
-	committer->tid = BPF_CORE_READ(transaction, t_tid);
+	committer->tid = transaction->t_tid;
 	committer->started_ns = bpf_ktime_get_ns();
 	committer->forced_by = 0;
 	forcer = bpf_map_lookup_elem(&forcers, &dev);
 	if (forcer) {
-		if (bpf_ktime_get_ns() < forcer->expires_ns)
+		if (committer->started_ns < forcer->expires_ns)
 			committer->forced_by = forcer->cgroup;
 		forcer->expires_ns = 0;
 	}
@@ -126,7 +133,7 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 SEC("tp_btf/jbd2_run_stats")
 int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *stats)
 {
-	struct committer *committer = committer_of(current_task(), true);
+	struct committer *committer = committer_of(current_task());
 	struct commit *record;
 
 	if (!stats)
@@ -138,8 +145,8 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 	}
 	record->dev = (__u32)dev;
 	record->tid = (__u32)tid;
-	record->blocks_logged = BPF_CORE_READ(stats, rs_blocks_logged);
-	record->handles = BPF_CORE_READ(stats, rs_handle_count);
+	record->blocks_logged = stats->rs_blocks_logged;
+	record->handles = stats->rs_handle_count;
 	record->journal_bytes = 0;
 	record->duration_ns = 0;
 	record->forced_by = 0;

@@ -60,7 +60,7 @@ static __always_inline void name_forcer(__u32 dev, __u64 cgroup, __u64 expires_n
 
 	if (!now) {
 		bpf_map_update_elem(&forcers, &dev, &next, BPF_ANY);
-	} else if (now->expires_ns < bpf_ktime_get_ns()) {
+	} else if (!now->expires_ns || now->expires_ns < bpf_ktime_get_ns()) {
 		now->cgroup = cgroup;
 		now->expires_ns = expires_ns;
 	}

@@ -28,9 +28,16 @@
 /* A device number and an instance fit into the value of a class (blocks.h). */
 #define INSTANCE_MASK ((1U << 24) - 1)
 
+static __always_inline struct instance *find_instance(__u32 dev)
+{
+	if (!any_instance)
+		return NULL;
+	return bpf_map_lookup_elem(&instances, &dev);
+}
+
 static __always_inline __u32 instance_of(__u32 dev)
 {
-	struct instance *instance = bpf_map_lookup_elem(&instances, &dev);
+	struct instance *instance = find_instance(dev);
 
 	return instance ? instance->state & INSTANCE_MASK : 0;
 }
@@ -70,7 +77,7 @@ __noinline int is_ending(__u64 superblock, __u32 dev)
 /* Says that no known file system is mounted on the device. */
 static __always_inline bool is_unmounted(__u32 dev)
 {
-	struct instance *instance = bpf_map_lookup_elem(&instances, &dev);
+	struct instance *instance = find_instance(dev);
 
 	return instance && instance->state & INSTANCE_ENDED &&
 	       !is_ending(instance->superblock, dev);
@@ -83,7 +90,7 @@ static __always_inline bool is_unmounted(__u32 dev)
  */
 static __always_inline __u32 instance_at_work(__u32 dev)
 {
-	struct instance *instance = bpf_map_lookup_elem(&instances, &dev);
+	struct instance *instance = find_instance(dev);
 	__u32 state;
 
 	if (!instance)
@@ -96,27 +103,20 @@ static __always_inline __u32 instance_at_work(__u32 dev)
 	return state & INSTANCE_MASK;
 }
 
-/*
- * Runs when an inode is evicted. If it is the root directory, the file system
- * ends.
- */
-static __always_inline void note_end(struct inode *inode)
+/* Runs when the inode of the root directory is evicted: the file system ends. */
+static __always_inline void note_end(__u32 dev, __u64 superblock)
 {
-	struct instance first = {.state = INSTANCE_ENDED}, *instance;
-	__u32 dev;
+	struct instance first = {.state = INSTANCE_ENDED, .superblock = superblock}, *instance;
 
-	if (!inode || BPF_CORE_READ(inode, i_ino) != EXT4_ROOT_INO)
-		return;
-	dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	any_instance = 1;
 	instance_at_work(dev); /* for a file system that was mounted and did nothing */
 	bpf_map_delete_elem(&forcers, &dev);
 	instance = bpf_map_lookup_elem(&instances, &dev);
 	if (instance) {
-		instance->superblock = (__u64)BPF_CORE_READ(inode, i_sb);
+		instance->superblock = superblock;
 		instance->state |= INSTANCE_ENDED;
 		return;
 	}
-	first.superblock = (__u64)BPF_CORE_READ(inode, i_sb);
 	if (bpf_map_update_elem(&instances, &dev, &first, BPF_NOEXIST))
 		count_lost(LOST_INSTANCE);
 }

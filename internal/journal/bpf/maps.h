@@ -15,21 +15,19 @@
 #define OP_MASK 0xff         /* REQ_OP_MASK */
 #define BIOS_PER_REQUEST 512 /* further bios of a request count as charged to the root cgroup */
 #define BIOS_PER_RUN 16      /* bios in the loop of one function */
+#define TYPED_BIOS 4         /* the first bios of a request, which are read faster */
 
 enum kind {
 	KIND_NONE = 0,
-	KIND_JOURNAL = 1,       /* written by a jbd2 thread, except file data */
-	KIND_METADATA = 2,      /* pages of the block device: checkpoint, writeback */
-	KIND_DATA = 3,          /* file data that is charged to the root cgroup */
-	KIND_CHARGED_READ = 4,  /* all reads, by charged cgroup */
-	KIND_CHARGED_WRITE = 5, /* all writes, by charged cgroup */
-	KIND_OUTSTANDING = 6,   /* nanoseconds from start to completion, by charged cgroup */
-	KIND_BUSY = 7, /* nanoseconds with at least one outstanding request, by charged cgroup */
+	KIND_JOURNAL = 1,  /* written by a jbd2 thread, except file data */
+	KIND_METADATA = 2, /* pages of the block device: checkpoint, writeback */
+	KIND_DATA = 3,     /* file data that is charged to the root cgroup */
+	KIND_COUNTED = 4,  /* of the journal, and counted on the device above */
 };
 
 enum lost {
 	LOST_DIRTIED = 0,  /* map `dirtied` full */
-	LOST_WRITTEN = 1,  /* map `written` full */
+	LOST_WRITTEN = 1,  /* map `written` or `charged_io` full */
 	LOST_COMMIT = 2,   /* ring buffer full */
 	LOST_JOURNAL = 3,  /* map `noted_bios` full */
 	LOST_LOGGED = 4,   /* map `logged` full */
@@ -62,20 +60,41 @@ struct written_key {
 	__u64 owner;
 };
 
-struct busy_key {
+struct charged_key {
 	__u32 disk;
 	__u32 pad;
-	__u64 charged;
+	__u64 cgroup;
 };
 
 /*
- * The last time span in which a cgroup had an outstanding request, among
- * requests that have ended, and the end of the span before it.
+ * The I/O of a disk that the kernel charged to one cgroup. All of a request's
+ * sums are in one entry, because a lookup costs more than all the additions.
  */
-struct busy {
+struct charged {
+	__u64 read_bytes;
+	__u64 write_bytes;
+	__u64 journal_bytes;  /* of these, written by jbd2 threads */
+	__u64 outstanding_ns; /* from the start to the completion of each request */
+	__u64 busy_ns;        /* with at least one outstanding request */
+	/*
+	 * The last time span with an outstanding request, among requests that
+	 * have ended, and the end of the span before it.
+	 */
 	__u64 from_ns;
 	__u64 until_ns;
 	__u64 before_ns;
+};
+
+/*
+ * A bio that a completion must recognise; class as in blocks.h, 0: none. If it
+ * was submitted to a device without a request queue (device mapper, md), its
+ * clones on the disks below are recognised.
+ */
+struct noted {
+	__u64 class;
+	__u64 bio;
+	__u32 layered;
+	__u32 pad;
 };
 
 /* The part of a cgroup in a journal in memory. */
@@ -180,6 +199,19 @@ struct {
 } owners_added SEC(".maps");
 
 /*
+ * Says that a device without a request queue is observed, or has a journal. Until
+ * then the programs look only at the bios of jbd2 threads when they are
+ * submitted.
+ */
+__u32 layers;
+
+/*
+ * Says that `instances` has entries. Until the first file system is unmounted,
+ * the programs look nothing up there.
+ */
+__u32 any_instance;
+
+/*
  * device -> its file system; the entry is made when the first file system ends
  */
 struct {
@@ -211,20 +243,24 @@ struct {
 	__type(value, struct committer);
 } committers SEC(".maps");
 
-/* the least recently used entry is evicted: that of an idle cgroup */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, struct busy_key);
-	__type(value, struct busy);
-} busy SEC(".maps");
-
-/* bio -> its class as classify() returns it, from submission to completion */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 32768);
+	__type(key, struct charged_key);
+	__type(value, struct charged);
+} charged_io SEC(".maps");
+
+/*
+ * The vector of pages of a bio -> its class from submission to completion. A
+ * clone has the vector of the original. Completion sets the class to 0 and
+ * leaves the entry, because the kernel uses the same memory for other bios: to
+ * find an entry costs less than to delete it and to insert it again.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 65536);
 	__type(key, __u64);
-	__type(value, __u64);
+	__type(value, struct noted);
 } noted_bios SEC(".maps");
 
 /* The sync that waits for a commit to start. */
@@ -241,7 +277,14 @@ struct {
 	__type(value, struct forcer);
 } forcers SEC(".maps");
 
-/* the disks that user space selected; other disks are ignored */
+/*
+ * The disks that user space selected, and what is counted there; other disks are
+ * ignored. On a device without a request queue that has only the journal of an
+ * observed file system, only the journal is counted.
+ */
+#define DISK_OBSERVED 1
+#define DISK_JOURNAL 2
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 4096);

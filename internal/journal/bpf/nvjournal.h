@@ -57,15 +57,16 @@ int BPF_PROG(nvj_start_commit, __u64 dev)
 	return 0;
 }
 
-/*
- * The pages of these bios are in no page cache, so the page does not identify
- * them. As in note_journal, only disks are considered whose completion is seen.
- */
+/* The pages of these bios are in no page cache, so the page does not identify them. */
 SEC("raw_tp/jbd2nvj_write_home")
 int BPF_PROG(nvj_write_home, __u64 dev, __u64 block, struct bio *bio)
 {
-	if (BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops))
-		note_bio(bio, KIND_METADATA, pages_of((__u32)dev));
+	bool layered = !BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops);
+
+	if (layered)
+		layers = 1;
+	note_bio((__u64)bio, (__u64)BPF_CORE_READ(bio, bi_io_vec), layered, KIND_METADATA,
+		 pages_of((__u32)dev));
 	return 0;
 }
 
@@ -73,18 +74,38 @@ int BPF_PROG(nvj_write_home, __u64 dev, __u64 block, struct bio *bio)
  * The owners of files, and the owners for which kernel threads work: as in
  * owners.h.
  */
+static __always_inline int nvj_own(struct inode *inode)
+{
+	struct task_struct *task = current_task();
+
+	if (is_kernel_thread(task))
+		return 0;
+	return own_number(task, BPF_CORE_READ(inode, i_ino), BPF_CORE_READ(inode, i_sb, s_dev));
+}
+
+static __always_inline int nvj_work_at(struct inode *inode, enum phase phase)
+{
+	struct task_struct *task = current_task();
+
+	if (!is_kernel_thread(task))
+		return 0;
+	return work_for(task,
+			owner_of(BPF_CORE_READ(inode, i_ino), BPF_CORE_READ(inode, i_sb, s_dev)),
+			phase);
+}
+
 #define NVJ_OWNS(event)                                                                            \
 	SEC("raw_tp/ext4nvj_" #event)                                                              \
 	int BPF_PROG(nvj_own_##event, struct inode *inode)                                         \
 	{                                                                                          \
-		return own(inode);                                                                 \
+		return nvj_own(inode);                                                             \
 	}
 
 #define NVJ_WORKS(event, phase)                                                                    \
 	SEC("raw_tp/ext4nvj_" #event)                                                              \
 	int BPF_PROG(nvj_work_##event, struct inode *inode)                                        \
 	{                                                                                          \
-		return work_at(inode, phase);                                                      \
+		return nvj_work_at(inode, phase);                                                  \
 	}
 
 NVJ_OWNS(da_write_begin)
@@ -98,8 +119,9 @@ NVJ_WORKS(ext_handle_unwritten_extents, PHASE_CONVERSION)
 SEC("raw_tp/ext4nvj_evict_inode")
 int BPF_PROG(nvj_work_evict_inode, struct inode *inode)
 {
-	note_end(inode);
-	return work_at(inode, PHASE_CONVERSION);
+	if (BPF_CORE_READ(inode, i_ino) == EXT4_ROOT_INO)
+		note_end(BPF_CORE_READ(inode, i_sb, s_dev), (__u64)BPF_CORE_READ(inode, i_sb));
+	return nvj_work_at(inode, PHASE_CONVERSION);
 }
 
 SEC("raw_tp/ext4nvj_writepages_result")

@@ -15,15 +15,11 @@
 
 #include <bpf/bpf_tracing.h>
 
-static __always_inline __u64 owner_of(struct inode *inode)
+static __always_inline __u64 owner_of(__u64 ino, __u32 dev)
 {
-	struct inode_key key = {
-		.ino = BPF_CORE_READ(inode, i_ino),
-		.dev = BPF_CORE_READ(inode, i_sb, s_dev),
-	};
+	struct inode_key key = {.ino = ino, .dev = dev, .instance = instance_of(dev)};
 	__u64 *owner;
 
-	key.instance = instance_of(key.dev);
 	owner = bpf_map_lookup_elem(&owners, &key);
 	return owner ? *owner : NO_OWNER;
 }
@@ -41,18 +37,11 @@ static __always_inline void count_owner(void)
  * The task in process context that changes the data of an inode becomes its
  * owner.
  */
-static __always_inline int own(struct inode *inode)
+static __always_inline int own_number(struct task_struct *task, __u64 ino, __u32 dev)
 {
-	struct task_struct *task = current_task();
-	struct inode_key key = {};
-	__u64 cgroup, *owner;
+	struct inode_key key = {.ino = ino, .dev = dev, .instance = instance_at_work(dev)};
+	__u64 cgroup = cgroup_of(task), *owner;
 
-	if (!inode || is_kernel_thread(task))
-		return 0;
-	cgroup = cgroup_of(task);
-	key.ino = BPF_CORE_READ(inode, i_ino);
-	key.dev = BPF_CORE_READ(inode, i_sb, s_dev);
-	key.instance = instance_at_work(key.dev);
 	owner = bpf_map_lookup_elem(&owners, &key);
 	if (owner && *owner == cgroup)
 		return 0;
@@ -62,6 +51,15 @@ static __always_inline int own(struct inode *inode)
 	}
 	bpf_map_update_elem(&owners, &key, &cgroup, BPF_ANY);
 	return 0;
+}
+
+static __always_inline int own(struct inode *inode)
+{
+	struct task_struct *task = current_task();
+
+	if (!inode || is_kernel_thread(task))
+		return 0;
+	return own_number(task, inode->i_ino, inode->i_sb->s_dev);
 }
 
 SEC("tp_btf/ext4_da_write_begin")
@@ -106,27 +104,21 @@ int BPF_PROG(own_direct, struct kiocb *iocb, struct iov_iter *memory)
 
 	if (!iocb || !memory)
 		return 0;
-	if (bpf_core_field_exists(memory->data_source) && !BPF_CORE_READ(memory, data_source))
+	if (bpf_core_field_exists(memory->data_source) && !memory->data_source)
 		return 0; /* a read does not change the owner */
-	inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
-	if (!inode || BPF_CORE_READ(inode, i_sb, s_magic) != EXT4_SUPER_MAGIC)
+	inode = iocb->ki_filp->f_inode;
+	if (!inode || inode->i_sb->s_magic != EXT4_SUPER_MAGIC)
 		return 0;
 	return own(inode);
 }
 
 enum phase { PHASE_WRITEPAGES, PHASE_CONVERSION };
 
-static __always_inline int work_at(struct inode *inode, enum phase phase)
+static __always_inline int work_for(struct task_struct *task, __u64 owner, enum phase phase)
 {
-	struct task_struct *task = current_task();
 	struct worker fresh = {}, *worker;
-	__u64 owner;
-	__u32 pid;
+	__u32 pid = FOLLOW(task, pid);
 
-	if (!is_kernel_thread(task))
-		return 0;
-	pid = FOLLOW(task, pid);
-	owner = inode ? owner_of(inode) : NO_OWNER;
 	worker = bpf_map_lookup_elem(&workers, &pid);
 	if (!worker) {
 		if (owner == NO_OWNER)
@@ -144,6 +136,15 @@ static __always_inline int work_at(struct inode *inode, enum phase phase)
 		worker->conversion_owner = owner;
 	}
 	return 0;
+}
+
+static __always_inline int work_at(struct inode *inode, enum phase phase)
+{
+	struct task_struct *task = current_task();
+
+	if (!is_kernel_thread(task))
+		return 0;
+	return work_for(task, inode ? owner_of(inode->i_ino, inode->i_sb->s_dev) : NO_OWNER, phase);
 }
 
 SEC("tp_btf/ext4_writepages")
@@ -167,7 +168,8 @@ int BPF_PROG(work_conversion, struct inode *inode)
 SEC("tp_btf/ext4_evict_inode")
 int BPF_PROG(work_evict, struct inode *inode)
 {
-	note_end(inode);
+	if (inode && inode->i_ino == EXT4_ROOT_INO)
+		note_end(inode->i_sb->s_dev, (__u64)inode->i_sb);
 	return work_at(inode, PHASE_CONVERSION);
 }
 
