@@ -42,6 +42,9 @@ type Device struct {
 	// Volume is the name of the Daybook volume whose image the disk is;
 	// absent for other disks.
 	Volume string `json:"volume,omitempty"`
+	// Note says what is not possible on a device that is accounted itself, because
+	// it is on several disks; absent for others.
+	Note string `json:"note,omitempty"`
 	// DiskBytes is what the disk read and wrote, by /sys/block/DEV/stat;
 	// the truth that the containers' parts must add up to.
 	DiskBytes uint64 `json:"disk_bytes"`

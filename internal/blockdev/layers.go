@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -89,3 +90,23 @@ func (t Tree) Disks() ([]Disk, error) {
 	}
 	return disks, nil
 }
+
+// PassesPagesOn reports whether what is written to the device reaches the disks below
+// in the same pages of memory, so that a write can be recognised there. Encryption,
+// parity and the like write copies.
+func (d Disk) PassesPagesOn() (bool, error) {
+	layers, err := d.Layers()
+	if err != nil {
+		return false, err
+	}
+	for _, layer := range layers {
+		if !slices.Contains(passingOn, layer.Kind) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// passingOn are the kinds of layers that pass pages on. What LVM has in a logical
+// volume (a cache, a RAID with parity) is not known here.
+var passingOn = []string{"", "dm", "lvm", "mpath", "part", "linear", "raid0", "raid1", "raid10", "multipath"}

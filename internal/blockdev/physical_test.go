@@ -128,3 +128,27 @@ func TestDisksBelowThatCannotBeFoundAreAnError(t *testing.T) {
 		}
 	}
 }
+
+func TestEncryptionPassesNoPagesOn(t *testing.T) {
+	l := layers{t: t, tree: Tree{Sys: t.TempDir()}}
+	l.add("sda", "8:0", "none [bfq]")
+	l.add("dm-0", "253:0", "none", "sda")
+	l.write(filepath.Join(l.tree.Sys, "devices/dm-0/dm/uuid"), "LVM-abc")
+	l.add("dm-1", "253:1", "none", "dm-0")
+	l.write(filepath.Join(l.tree.Sys, "devices/dm-1/dm/uuid"), "CRYPT-LUKS2-abc")
+	l.add("dm-2", "253:2", "none", "dm-1")
+	l.write(filepath.Join(l.tree.Sys, "devices/dm-2/dm/uuid"), "LVM-def")
+	l.add("md0", "9:0", "none", "sda")
+	l.write(filepath.Join(l.tree.Sys, "devices/md0/md/level"), "raid5")
+	l.add("md1", "9:1", "none", "dm-0")
+	l.write(filepath.Join(l.tree.Sys, "devices/md1/md/level"), "raid1")
+	for name, want := range map[string]bool{"sda": true, "dm-0": true, "dm-1": false, "dm-2": false, "md0": false, "md1": true} {
+		disk, err := l.tree.lookupName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if passes, err := disk.PassesPagesOn(); err != nil || passes != want {
+			t.Errorf("%s: %v, %v; want %v", name, passes, err, want)
+		}
+	}
+}

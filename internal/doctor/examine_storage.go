@@ -160,18 +160,18 @@ func examineFilesystem(fs Filesystem) []Finding {
 	isExt4 := fs.Type == "ext4" || fs.Type == "ext3"
 	if len(fs.Disks) > 1 {
 		found = append(found, missing("several-disks", name, fmt.Sprintf("it lies on several disks (%s: %s)", strings.Join(fs.Layers, ", "), strings.Join(fs.Disks, ", ")),
-			"top sees the disks' bytes but no cgroups, and control refuses it: each disk divides its own part; put the containers' file systems on one disk, or on linear logical volumes", ""))
+			"top accounts it, and control refuses it: each disk divides its own part; put the containers' file systems on one disk, or on linear logical volumes", ""))
 	}
 	for _, layer := range fs.Layers {
 		switch kind, _, _ := strings.Cut(layer, " "); {
 		case !isExt4:
 		case kind == "crypt":
 			found = append(found, note("dm-crypt", name, "it is encrypted ("+layer+")",
-				"the journal is estimated, and in-place metadata and uncharged data are not recognised (docs/limits.md)", ""))
+				"its journal, metadata and uncharged data are counted when they are submitted, and can be one interval before the disk's bytes (docs/limits.md)", ""))
 		case kind == "mpath":
 			found = append(found, note("multipath", name, "it is on a multipath device ("+layer+")", "that was not tested", ""))
 		case strings.HasPrefix(kind, "raid") && len(fs.Disks) == 1:
-			found = append(found, note("md", name, "it is on md ("+layer+")", "cgroups are not seen on md (docs/limits.md)", ""))
+			found = append(found, note("md", name, "it is on md ("+layer+")", "parity and copies are in the disk's bytes, and in no container's (docs/limits.md)", ""))
 		}
 	}
 	if !isExt4 {

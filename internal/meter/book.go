@@ -30,6 +30,9 @@ type Readings struct {
 	Disks   []Disk
 	// DiskOf maps the device of a file system to its disk (kernel dev_t).
 	DiskOf map[uint32]uint32
+	// Copied maps a device whose writes reach its disk in copies to that disk. What is
+	// written is recognised on the device, and charged on the disk.
+	Copied map[uint32]uint32
 	// NameOf is the name of a file system's device.
 	NameOf map[uint32]string
 	// BlockBytes is the block size of a file system, by its device.
@@ -39,6 +42,15 @@ type Readings struct {
 	Journal journal.Charges
 	// UnitOf maps a cgroup id to the path under which it is accounted.
 	UnitOf func(cgroup uint64) string
+}
+
+// diskBelow returns the disk that is accounted for a device, and whether what the kernel
+// charged is counted there and not on the device.
+func (r Readings) diskBelow(device uint32) (disk uint32, copied bool) {
+	if disk, ok := r.Copied[device]; ok {
+		return disk, true
+	}
+	return device, false
 }
 
 // Book stores the state that is kept from one interval to the next.
@@ -116,11 +128,15 @@ func (b *Book) Account(in Readings) []account.Device {
 // root cgroup although the owner of an inode is known.
 func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
 	for _, w := range in.Events.Writes {
-		p := pages[w.Disk]
+		disk, copied := in.diskBelow(w.Disk)
+		p := pages[disk]
 		if p == nil {
 			continue
 		}
 		charged := in.UnitOf(w.Charged)
+		if copied && (w.Kind == journal.KindChargedRead || w.Kind == journal.KindChargedWrite) {
+			continue
+		}
 		switch w.Kind {
 		case journal.KindChargedRead:
 			p.unit(charged).ChargedReadBytes += w.Bytes
@@ -136,10 +152,10 @@ func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
 				p.unit(charged).ReturnedBytes += w.Bytes
 			}
 		case journal.KindJournal:
-			if b.logged[w.Disk] == nil {
-				b.logged[w.Disk] = make(map[string]uint64)
+			if b.logged[disk] == nil {
+				b.logged[disk] = make(map[string]uint64)
 			}
-			b.logged[w.Disk][charged] += w.Bytes
+			b.logged[disk][charged] += w.Bytes
 		case journal.KindMetadata: // enterMetadata
 		}
 	}
@@ -199,7 +215,7 @@ func (b *Book) dropReplaced() {
 func (b *Book) enterJournal(pages map[uint32]*page, in Readings) {
 	elsewhere := make(map[uint32]bool)
 	for _, c := range in.Events.Commits {
-		if c.JournalDisk != 0 && c.JournalDisk != in.DiskOf[c.Dev] {
+		if disk, _ := in.diskBelow(c.JournalDisk); disk != 0 && disk != in.DiskOf[c.Dev] {
 			elsewhere[c.Dev] = true
 		}
 	}
@@ -259,7 +275,8 @@ func takeFrom(sums map[string]uint64, total uint64) map[string]uint64 {
 func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 	written := make(map[origin]uint64)
 	for _, w := range in.Events.Writes {
-		p := pages[w.Disk]
+		disk, _ := in.diskBelow(w.Disk)
+		p := pages[disk]
 		if p == nil || w.Kind != journal.KindMetadata {
 			continue
 		}
@@ -269,12 +286,12 @@ func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 		}
 		// The journal of a file system on a loop device above is also metadata
 		// here. The cgroup of its jbd2 thread is charged, which is correct.
-		if home != w.Disk && (w.Charged != journal.RootCgroupID || len(b.dirtied[w.Filesystem()]) == 0) {
+		if home != disk && (w.Charged != journal.RootCgroupID || len(b.dirtied[w.Filesystem()]) == 0) {
 			continue
 		}
 		p.device.MetadataBytes += w.Bytes
 		p.unit(in.UnitOf(w.Charged)).ReturnedBytes += w.Bytes
-		written[origin{w.Disk, w.Filesystem()}] += w.Bytes
+		written[origin{disk, w.Filesystem()}] += w.Bytes
 	}
 	for from, total := range written {
 		for path, bytes := range splitByWeight(total, b.dirtied[from.fs]) {

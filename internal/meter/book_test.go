@@ -55,6 +55,32 @@ func find(t testing.TB, devices []account.Device, cgroup string) account.Contain
 	return account.Container{}
 }
 
+// dm-crypt on a disk: the device's bios say what is written, and the disk's requests
+// whom the kernel charges.
+func TestWhatReachesTheDiskInCopiesIsAccountedThere(t *testing.T) {
+	const crypt = 253 << 20
+	in := readings(journal.Events{
+		Commits: []journal.Commit{{Dev: crypt, JournalDisk: crypt, Tid: 1, BlocksLogged: 2, JournalBytes: 12288, Dirtied: map[uint64]int64{alice: 2}}},
+		Writes: []journal.Write{
+			{Disk: crypt, Kind: journal.KindJournal, Charged: root, Bytes: 12288},
+			{Disk: crypt, Kind: journal.KindMetadata, Charged: root, Of: crypt, Bytes: 4096},
+			{Disk: crypt, Kind: journal.KindData, Charged: root, Owner: bob, Bytes: 8192},
+			{Disk: crypt, Kind: journal.KindChargedWrite, Charged: root, Bytes: 24576},
+			{Disk: fsDev, Kind: journal.KindChargedWrite, Charged: root, Bytes: 24576},
+		},
+	}, 0, 24576)
+	in.DiskOf = map[uint32]uint32{crypt: fsDev}
+	in.Copied = map[uint32]uint32{crypt: fsDev}
+	got := NewBook().Account(in)
+	a, b, rest := find(t, got, "/a"), find(t, got, "/b"), find(t, got, "/")
+	if a.JournalBytes != 12288 || a.MetadataBytes != 4096 || b.UnchargedBytes != 8192 || rest.Bytes() != 0 {
+		t.Errorf("a %+v, b %+v, root %+v", a, b, rest)
+	}
+	if got[0].UnaccountedBytes != 0 || got[0].JournalElsewhereBytes != 0 {
+		t.Errorf("%+v", got[0])
+	}
+}
+
 func TestACheckpointInACallersContextIsReturnedToItsOwner(t *testing.T) {
 	got := NewBook().Account(readings(journal.Events{
 		Commits: []journal.Commit{{

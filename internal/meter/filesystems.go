@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,9 @@ type filesystem struct {
 	name   string // of the disk, partition or mapping, in /sys/class/block
 	dev    blockdev.Dev
 	disk   blockdev.Disk
+	// copied is the number of the device if its writes reach the disk in copies, where
+	// they cannot be recognised; else 0.
+	copied uint32
 	// mount differs for each mounted file system, also of one device.
 	mount uint64
 }
@@ -30,14 +34,21 @@ const (
 	ext4nvjDriver = "ext4nvj"
 )
 
-// blockBytes is the block size in bytes; 0 if the superblock cannot be read,
-// which affects only estimates.
-func (f filesystem) blockBytes() uint64 {
+// facts returns the block size in bytes, and the device of an external journal if its
+// bytes must be counted there; 0 if the superblock cannot be read, which affects only
+// estimates and such journals.
+func (f filesystem) facts() (blockBytes uint64, journal uint32) {
 	superblock, err := ext4.ReadSuperblock(blockdev.NodeOf(f.name))
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	return uint64(superblock.BlockSizeBytes)
+	if superblock.External() {
+		disk, err := blockdev.Host.LookupDev(superblock.JournalDev)
+		if err == nil && (copiedFrom(disk) != 0 || noteOn(disk) != "") {
+			journal = disk.Dev.Kernel()
+		}
+	}
+	return uint64(superblock.BlockSizeBytes), journal
 }
 
 func mountedFilesystems(sysfs string) ([]filesystem, error) {
@@ -82,18 +93,41 @@ func mountedBy(sysfs, driver string) ([]filesystem, error) {
 		if err := unix.Stat(filepath.Join(sysfs, "fs", driver, entry.Name()), &st); err != nil {
 			continue
 		}
-		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: accountedDisk(disk), mount: st.Ino})
+		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: accountedDisk(disk), copied: copiedFrom(disk), mount: st.Ino})
 	}
 	return found, nil
 }
 
-// accountedDisk is the only underlying disk of a device, which has the
-// scheduler and its weights. A device on several disks is accounted itself.
+// accountedDisk is the only underlying disk of a device, which has the scheduler and
+// its weights. A device on several disks is accounted itself, by the bios that are
+// submitted to it.
 func accountedDisk(disk blockdev.Disk) blockdev.Disk {
 	if bottom, err := disk.Bottom(); err == nil {
 		return bottom
 	}
 	return disk
+}
+
+// copiedFrom is filesystem.copied for a device.
+func copiedFrom(disk blockdev.Disk) uint32 {
+	if passes, err := disk.PassesPagesOn(); err == nil && !passes && accountedDisk(disk) != disk {
+		return disk.Dev.Kernel()
+	}
+	return 0
+}
+
+// noteOn says what is not possible on a device that is accounted itself although it is
+// on several disks; "" for others.
+func noteOn(device blockdev.Disk) string {
+	below, err := device.Physical()
+	if err != nil || len(below) < 2 {
+		return ""
+	}
+	names := make([]string, len(below))
+	for i, disk := range below {
+		names[i] = disk.Name
+	}
+	return "counted when submitted; control refuses it: " + strings.Join(names, ", ") + " divide their parts each by itself"
 }
 
 // volumeOn returns the name of the Daybook volume whose image a loop device

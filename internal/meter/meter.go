@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -72,6 +73,11 @@ type Meter struct {
 	diskOf map[uint32]uint32
 	names  map[uint32]string
 	sizes  map[uint32]uint64
+	// copied are devices whose writes reach their disk in copies, and that disk.
+	copied map[uint32]uint32
+	// journals are the devices of external journals that are counted there, by file
+	// system.
+	journals map[uint32]uint32
 	// mounts has, for each size, the mount from which it was read.
 	mounts  map[uint32]uint64
 	last    time.Time
@@ -95,8 +101,8 @@ type openDisk struct {
 	// identity distinguishes it from another disk that gets its name and
 	// number.
 	identity string
-	// volume is the Daybook volume on it; "" for other disks.
-	volume string
+	// volume is the Daybook volume on it; "" for other disks. note is account.Device's.
+	volume, note string
 }
 
 // know reads the properties of the disk that has the name and number now. It
@@ -106,7 +112,7 @@ func (d *openDisk) know(tree *cgroup.Tree) error {
 	if err != nil || identity == d.identity {
 		return err
 	}
-	d.identity, d.weights, d.volume = identity, newWeightCache(tree, d.disk), volumeOn(d.disk)
+	d.identity, d.weights, d.volume, d.note = identity, newWeightCache(tree, d.disk), volumeOn(d.disk), noteOn(d.disk)
 	return nil
 }
 
@@ -124,14 +130,15 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Meter{
-		options: o,
-		book:    NewBook(),
-		disks:   make(map[uint32]*openDisk),
-		diskOf:  make(map[uint32]uint32),
-		names:   make(map[uint32]string),
-		sizes:   make(map[uint32]uint64),
-		mounts:  make(map[uint32]uint64),
-		present: make(map[string]bool),
+		options:  o,
+		book:     NewBook(),
+		disks:    make(map[uint32]*openDisk),
+		diskOf:   make(map[uint32]uint32),
+		names:    make(map[uint32]string),
+		sizes:    make(map[uint32]uint64),
+		journals: make(map[uint32]uint32),
+		mounts:   make(map[uint32]uint64),
+		present:  make(map[string]bool),
 	}
 	for _, device := range o.Devices {
 		disk, err := blockdev.Lookup(device)
@@ -260,6 +267,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	readings := Readings{
 		Seconds:    now.Sub(m.last).Seconds(),
 		DiskOf:     m.diskOf,
+		Copied:     m.copied,
 		NameOf:     m.names,
 		BlockBytes: m.sizes,
 		Events:     events,
@@ -357,6 +365,8 @@ func (m *Meter) findDisks() error {
 	clear(m.diskOf)
 	clear(m.names)
 	wanted := make(map[uint32]blockdev.Disk)
+	copied := make(map[uint32]uint32)
+	changed := false
 	for _, fs := range found {
 		if !m.observes(fs.disk) {
 			continue
@@ -365,20 +375,25 @@ func (m *Meter) findDisks() error {
 		m.diskOf[dev] = fs.disk.Dev.Kernel()
 		m.names[dev] = fs.name
 		wanted[fs.disk.Dev.Kernel()] = fs.disk
+		if fs.copied != 0 {
+			copied[fs.copied] = fs.disk.Dev.Kernel()
+		}
 		if m.mounts[dev] != fs.mount {
-			m.mounts[dev], m.sizes[dev] = fs.mount, fs.blockBytes()
+			m.mounts[dev] = fs.mount
+			m.sizes[dev], m.journals[dev] = fs.facts()
+			changed = true
 		}
 	}
 	for dev := range m.mounts {
 		if _, mounted := m.diskOf[dev]; !mounted {
 			delete(m.mounts, dev)
 			delete(m.sizes, dev)
+			delete(m.journals, dev)
 		}
 	}
 	for _, disk := range m.only {
 		wanted[disk.Dev.Kernel()] = disk
 	}
-	changed := false
 	for dev, disk := range wanted {
 		if m.disks[dev] != nil {
 			continue
@@ -417,15 +432,23 @@ func (m *Meter) findDisks() error {
 			changed = true
 		}
 	}
+	changed = changed || !maps.Equal(copied, m.copied)
+	m.copied = copied
 	if !changed {
 		return nil
 	}
-	observed := make([]uint32, 0, len(m.disks))
+	observed := slices.Collect(maps.Keys(copied))
 	for dev := range m.disks {
 		observed = append(observed, dev)
 	}
 	slices.Sort(observed)
-	return m.probe.Observe(observed)
+	var journals []uint32
+	for _, dev := range m.journals {
+		if dev != 0 {
+			journals = append(journals, dev)
+		}
+	}
+	return m.probe.Observe(observed, journals...)
 }
 
 // follow accounts the journals of ext4nvj while one is mounted.
@@ -467,7 +490,7 @@ func (m *Meter) describe(device *account.Device) {
 	var weights *weightCache
 	for _, d := range m.disks {
 		if d.disk.Name == device.Device {
-			weights, device.Volume = d.weights, d.volume
+			weights, device.Volume, device.Note = d.weights, d.volume, d.note
 		}
 	}
 	weights.begin(len(device.Containers))

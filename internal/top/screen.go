@@ -191,6 +191,9 @@ func deviceName(d account.Device) string {
 	if d.Volume != "" {
 		name += " volume " + d.Volume
 	}
+	if d.Note != "" {
+		name += " (" + d.Note + ")"
+	}
 	return name
 }
 
