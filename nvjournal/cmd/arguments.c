@@ -44,6 +44,12 @@ char *uuid_text(const uint8_t uuid[16], char text[37])
 	return text;
 }
 
+const char *placement_text(const struct nvj_disk_super *super)
+{
+	/* Format version 1 has only one placement. */
+	return super->placement == NVJ_PLACE_CPU ? "cpu" : "block";
+}
+
 static bool read_uuid(const char *text, uint8_t uuid[16])
 {
 	char plain[37];
@@ -118,9 +124,19 @@ static int read_value(const char *command, const struct argument *argument, cons
 			 "01234567-89ab-cdef-0123-456789abcdef",
 			 command, argument->name, text);
 		return -1;
+	case ARGUMENT_PLACEMENT:
+		if (!strcmp(text, "block"))
+			*(enum nvj_placement *)argument->value = NVJ_PLACE_BLOCK;
+		else if (!strcmp(text, "cpu"))
+			*(enum nvj_placement *)argument->value = NVJ_PLACE_CPU;
+		else
+			break;
+		return 0;
 	default:
 		return -1;
 	}
+	complain("%s: %s \"%s\" is not known: choose cpu or block", command, argument->name, text);
+	return -1;
 }
 
 /* The name of the argument that is not an option. */

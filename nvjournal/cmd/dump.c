@@ -49,6 +49,7 @@ static int show(void *context, uint32_t partition, const struct nvj_disk_record 
 		json_number(&json, "transaction", record->tid);
 		json_text(&json, "kind", kind_name(record->kind));
 		json_number(&json, "block", record->block);
+		json_number(&json, "sequence", record->sequence);
 		json_hex(&json, "mask", record->mask);
 		json_hex(&json, "zeros", record->zeros);
 		json_number(&json, "lines", record->lines);

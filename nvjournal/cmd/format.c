@@ -138,9 +138,9 @@ static int make(const char *file, const struct nvj_region *region,
 		complain("cannot format %s: %s", file, nvj_strerror(error));
 		return EXIT_DAMAGED;
 	}
-	printf("%s: journal %s, %u partitions of %" PRIu64 " bytes, %u commits\n", file,
+	printf("%s: journal %s, %u partitions of %" PRIu64 " bytes by %s, %u commits\n", file,
 	       uuid_text(super.uuid, uuid), super.partitions, super.ring_lines * NVJ_LINE_BYTES,
-	       super.commits);
+	       placement_text(&super), super.commits);
 	return EXIT_SOUND;
 }
 
@@ -159,6 +159,7 @@ int command_format(int count, char **words)
 		{"--size", ARGUMENT_SIZE, &size, NULL},
 		{"--offset", ARGUMENT_SIZE, &offset, NULL},
 		{"--partitions", ARGUMENT_COUNT, &partitions, NULL},
+		{"--placement", ARGUMENT_PLACEMENT, &options.placement, NULL},
 		{"--commits", ARGUMENT_COUNT, &commits, NULL},
 		{"--disk-uuid", ARGUMENT_UUID, options.disk_uuid, NULL},
 		{"--force", ARGUMENT_FLAG, &force, NULL},

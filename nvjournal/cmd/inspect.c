@@ -64,8 +64,9 @@ static void show_text(const struct look *look, const char *file, const struct nv
 		printf("disk                %s\n", uuid_text(super->disk_uuid, text));
 	printf("formatted           %s\n", time_text(super->formatted_unix, text, sizeof(text)));
 	printf("size                %" PRIu64 " bytes\n", super->size_bytes);
-	printf("partitions          %u of %" PRIu64 " bytes (%" PRIu64 " lines)\n",
-	       super->partitions, super->ring_lines * NVJ_LINE_BYTES, super->ring_lines);
+	printf("partitions          %u of %" PRIu64 " bytes (%" PRIu64 " lines), by %s\n",
+	       super->partitions, super->ring_lines * NVJ_LINE_BYTES, super->ring_lines,
+	       placement_text(super));
 	printf("commit ring         %u records of %u bytes\n", super->commits,
 	       super->commit_lines * NVJ_LINE_BYTES);
 	report_text(report, stdout);
@@ -116,6 +117,7 @@ static void show_json(const struct look *look, const char *file, const struct nv
 	json_number(&json, "block_bytes", super->block_bytes);
 	json_number(&json, "line_bytes", NVJ_LINE_BYTES);
 	json_number(&json, "partitions", super->partitions);
+	json_text(&json, "placement", placement_text(super));
 	json_number(&json, "partition_offset_bytes", super->partition_offset);
 	json_number(&json, "ring_lines", super->ring_lines);
 	json_number(&json, "ring_bytes", super->ring_lines * NVJ_LINE_BYTES);

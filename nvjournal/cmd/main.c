@@ -13,14 +13,16 @@ static const struct {
 	const char *what, *help;
 } commands[] = {
 	{"format", command_format, "make an empty journal in a file or device",
-	 "nvj format FILE [--size SIZE] [--partitions N] [--commits N] [--offset SIZE]\n"
-	 "           [--disk-uuid UUID] [--force] [--allow-volatile]\n"
+	 "nvj format FILE [--size SIZE] [--partitions N] [--placement cpu|block] [--commits N]\n"
+	 "           [--offset SIZE] [--disk-uuid UUID] [--force] [--allow-volatile]\n"
 	 "\n"
 	 "Makes an empty journal in FILE: a DAX device, a file on a DAX file system, or a\n"
 	 "pmem block device for ext4nvj.\n"
 	 "\n"
 	 "  --size SIZE       size of the journal; a file gets that size. Default: all\n"
 	 "  --partitions N    independently written rings, 1 to 64. Default: 1\n"
+	 "  --placement P     the ring of a record: cpu, of the processor that writes it;\n"
+	 "                    block, of its block. Default: cpu\n"
 	 "  --commits N       transactions that may wait for a checkpoint, a power of 2 from\n"
 	 "                    16 to 65536. Default: depends on the size\n"
 	 "  --offset SIZE     start of the journal in FILE. Default: 0\n"
@@ -33,7 +35,8 @@ static const struct {
 	 "any other content that is not empty.\n"
 	 "\n"
 	 "  nvj format /mnt/pmem/journal --size 256M --partitions 8\n"
-	 "  nvj format /dev/dax0.0 --partitions 16\n"},
+	 "  nvj format /dev/dax0.0 --partitions 16\n"
+	 "  nvj format /dev/dax0.0 --partitions 8 --placement block\n"},
 	{"inspect", command_inspect, "show the properties and the use of a journal",
 	 "nvj inspect FILE [--offset SIZE] [--json]\n"
 	 "\n"

@@ -31,11 +31,12 @@ int command_completion(int count, char **words);
 /* --- arguments.c ---------------------------------------------------------- */
 
 enum argument_kind {
-	ARGUMENT_FLAG,  /* bool */
-	ARGUMENT_SIZE,  /* uint64_t: bytes, with K, M, G or T */
-	ARGUMENT_COUNT, /* uint64_t */
-	ARGUMENT_TEXT,  /* const char * */
-	ARGUMENT_UUID,  /* uint8_t[16] */
+	ARGUMENT_FLAG,      /* bool */
+	ARGUMENT_SIZE,      /* uint64_t: bytes, with K, M, G or T */
+	ARGUMENT_COUNT,     /* uint64_t */
+	ARGUMENT_TEXT,      /* const char * */
+	ARGUMENT_UUID,      /* uint8_t[16] */
+	ARGUMENT_PLACEMENT, /* enum nvj_placement: block or cpu */
 };
 
 struct argument {
@@ -60,6 +61,8 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void print_help(const char *command, FILE *to);
 
 char *uuid_text(const uint8_t uuid[16], char text[37]);
+/* "cpu" or "block", as for --placement. */
+const char *placement_text(const struct nvj_disk_super *super);
 bool is_zero(const void *memory, size_t bytes);
 
 /* --- json.c --------------------------------------------------------------- */

@@ -10,7 +10,7 @@ _nvj() {
 		return
 	fi
 	case $command in
-	format) options='--size --partitions --commits --offset --disk-uuid --force --allow-volatile --help' ;;
+	format) options='--size --partitions --placement --commits --offset --disk-uuid --force --allow-volatile --help' ;;
 	inspect | check) options='--offset --json --help' ;;
 	recover) options='--target --disk-uuid --any-disk --allow-volatile --offset --json --help' ;;
 	dump) options='--partition --transaction --offset --json --help' ;;
@@ -21,6 +21,7 @@ _nvj() {
 		;;
 	esac
 	case $previous in
+	--placement) COMPREPLY=($(compgen -W 'cpu block' -- "$current")); return ;;
 	--size | --partitions | --commits | --offset | --disk-uuid | --partition | --transaction) return ;;
 	esac
 	case $current in

@@ -23,11 +23,12 @@ static void note_transaction(struct nvj *j, struct nvj_block *b, uint64_t tid)
 }
 
 /*
- * Provides one spare image for each possible freeze. The first record of a
+ * Promises one spare image for each possible freeze. The first record of a
  * transaction freezes the version of an earlier transaction, and this takes the
- * spare image that the transaction's first access provided. A transaction that
- * accesses the block after a later one cannot tell whether it has provided its
- * spare image before. One more does no harm.
+ * spare image that the transaction's first access was promised. A transaction
+ * that accesses the block after a later one cannot tell whether it was promised
+ * a spare image before. One more does no harm. If no open transaction has
+ * accessed the block, earlier promises are void.
  */
 static bool find_spare(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, uint64_t tid)
 {
@@ -37,13 +38,17 @@ static bool find_spare(struct nvj *j, struct nvj_partition *p, struct nvj_block 
 	_Static_assert(NVJ_GROUP == 3, "spares");
 	if (newest == tid || (newest < tid && newest <= b->home_tid))
 		return true;
-	if (b->spares && b->spares->next && b->spares->next->next)
+	if (b->spare_count <= b->promised && newest <= nvj_load_sc(&j->committed))
+		b->promised = 0;
+	if (b->promised == NVJ_GROUP)
 		return true; /* at most NVJ_GROUP transactions have open handles at a time */
-	spare = nvj_image_take(j, p);
-	if (!spare)
-		return false;
-	spare->next = b->spares;
-	b->spares = spare;
+	if (b->spare_count <= b->promised) {
+		spare = nvj_image_take(j, p);
+		if (!spare)
+			return false;
+		nvj_spare_put(b, spare);
+	}
+	b->promised++;
 	return true;
 }
 

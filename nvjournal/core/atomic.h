@@ -24,6 +24,12 @@ void nvj_schedule_point(void);
 #define nvj_point() ((void)0)
 #endif
 
+#ifdef NVJ_TRANSFERS
+/* What the counter of transfers cannot see otherwise (bench/transfers). */
+void nvj_transfers_relax(void);
+void nvj_transfers_will_write(const void *address);
+#endif
+
 /* The field has a cache line of its own. */
 #define NVJ_ALONE __attribute__((aligned(64)))
 
@@ -107,7 +113,9 @@ static inline void nvj_raise_sc(uint64_t *word, uint64_t value)
  */
 static inline void nvj_will_write(const void *p)
 {
-#if defined(__x86_64__)
+#if defined(NVJ_TRANSFERS)
+	nvj_transfers_will_write(p);
+#elif defined(__x86_64__)
 	/* A processor without this instruction executes it as a no-op. */
 	__asm__ volatile("prefetchw %0" : : "m"(*(const uint8_t *)p));
 #else
@@ -119,7 +127,9 @@ static inline void nvj_will_write(const void *p)
 static inline void nvj_relax(void)
 {
 	nvj_point();
-#if defined(__x86_64__) || defined(__i386__)
+#if defined(NVJ_TRANSFERS)
+	nvj_transfers_relax();
+#elif defined(__x86_64__) || defined(__i386__)
 	__builtin_ia32_pause();
 #elif defined(__aarch64__)
 	__asm__ volatile("yield");

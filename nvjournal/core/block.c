@@ -118,6 +118,7 @@ static struct nvj_block *take(struct nvj *j, struct nvj_partition *p)
 			p->clock = b;
 		}
 		nvj_store(&p->blocks, p->blocks + 1);
+		b->sequence = p->sequence;
 	}
 	nvj_unlock(&p->list_lock, &j->platform);
 	return b;
@@ -131,6 +132,8 @@ static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image 
 {
 	nvj_count(&p->records, b->records);
 	nvj_count(&p->batches, b->batches);
+	if (p->sequence < b->sequence)
+		p->sequence = b->sequence;
 	while (images) {
 		struct nvj_image *image = images;
 
@@ -153,7 +156,7 @@ static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image 
  */
 static bool may_go(struct nvj *j, const struct nvj_block *b)
 {
-	return !b->dirty && !b->frozen && !b->revoked_in &&
+	return !b->dirty && !b->frozen && !b->revoked_in && !b->writing &&
 	       nvj_load(&b->newest_tid) <= nvj_load_sc(&j->committed) &&
 	       (!b->image || b->image->tid <= b->home_tid);
 }
@@ -190,6 +193,7 @@ static bool detach(struct nvj *j, struct nvj_bucket *bucket, struct nvj_block *b
 		*images = b->image;
 	}
 	b->image = b->spares = NULL;
+	b->spare_count = b->promised = 0;
 	nvj_block_unlock(j, b);
 	return true;
 }
@@ -291,8 +295,8 @@ struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_
 			 * A search in a wrong chain may hold it for a moment.
 			 */
 			nvj_lock(&b->lock, &j->platform);
-			b->created = b->dirty = false;
-			b->revoked_in = 0;
+			b->created = b->dirty = b->writing = false;
+			b->revoked_in = b->spare_count = b->promised = 0;
 			b->image = b->frozen = b->spares = NULL;
 			b->home_tid = 0;
 			nvj_store(&b->records, 0);

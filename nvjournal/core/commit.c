@@ -14,6 +14,8 @@
 
 /* How often the leader and its followers check before they sleep. */
 #define LOOKS 200
+/* A follower checks after so many checks whether there is still a leader. */
+#define LOOKS_EACH_LEADER 8
 /* A thread that follows flags yields its processor after so many checks. */
 #define LOOKS_EACH_YIELD 16
 /*
@@ -52,14 +54,16 @@ static void close_running(struct nvj *j, struct group *g, uint64_t tid)
 
 static void drain(struct nvj *j, uint64_t tid)
 {
+	unsigned cpu = 0;
+
 	for (int i = 0; i < LOOKS; i++) {
-		if (nvj_handles_ended(j, tid))
+		if (nvj_handles_drained(j, tid, &cpu))
 			return;
 		nvj_relax();
 	}
 	for (;;) {
 		uint32_t rings = nvj_attend(&j->drained);
-		bool ended = nvj_handles_ended(j, tid) || nvj_load_sc(&j->aborted);
+		bool ended = nvj_handles_drained(j, tid, &cpu) || nvj_load_sc(&j->aborted);
 
 		if (!ended)
 			j->platform.wait(j->platform.context, &j->drained.rings, rings,
@@ -293,12 +297,24 @@ static bool take_lead(struct nvj *j, uint64_t tid, bool *done)
  */
 static bool follow(struct nvj *j, uint64_t tid)
 {
+	uint64_t seen = nvj_load_sc(&j->committed);
 	bool done, leads;
 
 	for (int i = 0; i < LOOKS; i++) {
-		leads = take_lead(j, tid, &done);
-		if (done || leads)
-			return leads;
+		uint64_t committed = nvj_load_sc(&j->committed);
+
+		if (committed >= tid)
+			return false;
+		/*
+		 * There may be no leader after a commit. Otherwise its line is
+		 * left to those who change it.
+		 */
+		if (committed != seen || i % LOOKS_EACH_LEADER == LOOKS_EACH_LEADER - 1) {
+			leads = take_lead(j, tid, &done);
+			if (done || leads)
+				return leads;
+		}
+		seen = committed;
 		if (i % LOOKS_EACH_YIELD == LOOKS_EACH_YIELD - 1 && j->platform.yield)
 			j->platform.yield(j->platform.context);
 		else
@@ -317,16 +333,21 @@ static bool follow(struct nvj *j, uint64_t tid)
 	}
 }
 
+static unsigned cpu_of_caller(struct nvj *j)
+{
+	return j->platform.cpu(j->platform.context) % NVJ_CPUS;
+}
+
 /* Leads a commit, or waits for the leader, until tid is committed. */
 static int commit_until(struct nvj *j, uint64_t tid)
 {
-	uint32_t nobody = 0;
+	bool done;
 
-	if (nvj_load_acquire(&j->committed) >= tid)
-		return 0;
-	if (nvj_replace_sc(&j->leading, &nobody, 1) || follow(j, tid))
+	if (take_lead(j, tid, &done) || (!done && follow(j, tid)))
 		return lead(j, tid);
-	nvj_count(&j->cpu[j->platform.cpu(j->platform.context) % NVJ_CPUS].commits_waited, 1);
+	if (done)
+		return 0;
+	nvj_count(&j->cpu[cpu_of_caller(j)].commits_waited, 1);
 	return 0;
 }
 
@@ -338,7 +359,7 @@ int nvj_commit_to(struct nvj *j, uint64_t tid)
 		return NVJ_EINVAL;
 	if (tid == 0)
 		tid = running;
-	if (tid == running && nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid) {
+	if (tid == running && !nvj_is_dirty(j, cpu_of_caller(j), tid)) {
 		/*
 		 * A transaction in which nothing was logged need not be closed.
 		 * But if the journal was aborted, a change may have been

@@ -77,6 +77,7 @@ int nvj_format(const struct nvj_region *region, const struct nvj_format_options 
 		return NVJ_EINVAL;
 	super.magic = NVJ_SUPER_MAGIC;
 	super.version = NVJ_FORMAT_VERSION;
+	super.placement = options->placement ? options->placement : NVJ_PLACE_CPU;
 	__builtin_memcpy(super.uuid, options->uuid, sizeof(super.uuid));
 	__builtin_memcpy(super.disk_uuid, options->disk_uuid, sizeof(super.disk_uuid));
 	super.block_bytes = NVJ_BLOCK_BYTES;

@@ -31,6 +31,8 @@ struct nvj_geometry {
 	uint32_t commits;      /* a power of two */
 	uint32_t commit_lines; /* of each commit record */
 	uint32_t seed;         /* of all CRCs except that of the superblock */
+	bool sequenced;        /* records have sequence numbers: not in version 1 */
+	bool by_cpu;           /* NVJ_PLACE_CPU: a ring has records of any block */
 	int (*read)(void *to, const void *from, size_t bytes); /* of the region; may be NULL */
 };
 
@@ -106,6 +108,9 @@ static inline uint64_t *nvj_tail_at(const struct nvj_geometry *g, unsigned copy)
 
 /* The CRC of the 128 bytes with crc as 0, starting with ~0. */
 uint32_t nvj_super_crc(const struct nvj_disk_super *super);
+
+/* Makes the newest version of an older superblock. The rings stay the same. */
+void nvj_super_upgrade(struct nvj_disk_super *super);
 
 /* The start value of the CRCs of a journal with this UUID. */
 uint32_t nvj_seed_of(const uint8_t uuid[16]);
@@ -256,13 +261,13 @@ uint32_t nvj_record_crc_packed(uint32_t seed, const struct nvj_disk_record *head
 			       const void *lines);
 
 /*
- * Fills a header except its crc: lines follows from the masks, reserved is 0.
- * Then
+ * Fills a header except its crc: lines follows from the masks. Then
  *
  * 	header.crc = nvj_record_crc_image(seed, &header, image);
  */
 void nvj_record_begin(struct nvj_disk_record *header, enum nvj_record_kind kind, uint64_t position,
-		      uint64_t tid, uint64_t block, uint64_t mask, uint64_t zeros);
+		      uint64_t tid, uint64_t block, uint64_t sequence, uint64_t mask,
+		      uint64_t zeros);
 
 /*
  * Writes the record to its position, and continues at the start of the ring if
@@ -280,7 +285,12 @@ void nvj_record_write(const struct nvj_geometry *g, const struct nvj_persistence
 bool nvj_record_plausible(const struct nvj_geometry *g, uint32_t partition, uint64_t position,
 			  const struct nvj_disk_record *header, uint64_t max_tid);
 
-/* Copies the packed lines of a record to a block's image. */
-void nvj_record_apply(const struct nvj_disk_record *header, const void *lines, void *image);
+/*
+ * Copies the packed lines of a record to a block's image. order has a number for
+ * each line of the block: of the latest record that changed it so far, or 0. If
+ * the record's number is lower than that of a line, the line does not change.
+ */
+void nvj_record_apply(const struct nvj_disk_record *header, uint64_t number, const void *lines,
+		      void *image, uint64_t order[NVJ_BLOCK_LINES]);
 
 #endif

@@ -96,6 +96,24 @@ bool nvj_handles_ended(struct nvj *j, uint64_t tid)
 	return open == 0;
 }
 
+bool nvj_handles_drained(struct nvj *j, uint64_t tid, unsigned *cpu)
+{
+	unsigned slot = tid & (NVJ_SLOTS - 1), cpus = nvj_load_sc(&j->cpus);
+
+	/*
+	 * A handle is counted in both counters of the same processor. A thread
+	 * that comes too late adds 1 to both.
+	 */
+	for (; *cpu < cpus; ++*cpu) {
+		const struct nvj_cpu *c = &j->cpu[*cpu];
+		uint64_t ended = nvj_cpu_ended(c, slot);
+
+		if (nvj_load_sc(&c->started[slot]) != ended)
+			return false;
+	}
+	return true;
+}
+
 enum outcome { STARTED, HELD, SHORT };
 
 /* One attempt. If it fails, it leaves no trace. *hold is the reason. */
@@ -188,7 +206,7 @@ int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 	}
 	h->journal = j;
 	h->credits = h->taken = credits;
-	h->records = 0;
+	h->placed = h->kept_lines = 0;
 	return 0;
 }
 
@@ -239,17 +257,28 @@ int nvj_extend(struct nvj_handle *h, uint32_t credits)
 	return 0;
 }
 
-void nvj_handle_flag(struct nvj_handle *h)
+void nvj_handle_set_flags(struct nvj_handle *h)
 {
 	struct nvj *j = h->journal;
 
-	nvj_handle_write(h);
 	/* All lines of these records are persistent before any flag says so. */
 	nvj_fence(j);
-	for (uint32_t i = 0; i < h->records; i++)
+	for (uint32_t i = 0; i < h->placed; i++)
 		nvj_flag(j, &j->partition[h->partition[i]], h->position[i] >> 8,
 			 h->position[i] & 255);
-	h->records = 0;
+	h->placed = 0;
+}
+
+bool nvj_is_dirty(struct nvj *j, unsigned cpu, uint64_t tid)
+{
+	unsigned slot = tid & (NVJ_SLOTS - 1), cpus = nvj_load_sc(&j->cpus);
+
+	if (nvj_load_acquire(&j->cpu[cpu].dirty[slot]) == tid)
+		return true;
+	for (unsigned i = 0; i < cpus; i++)
+		if (nvj_load_acquire(&j->cpu[i].dirty[slot]) == tid)
+			return true;
+	return false;
 }
 
 uint64_t nvj_stop(struct nvj_handle *h)
@@ -262,11 +291,13 @@ uint64_t nvj_stop(struct nvj_handle *h)
 	 * transaction before. The exception: a change was refused, and will
 	 * never be committed.
 	 */
-	bool empty =
-		nvj_load_acquire(&j->dirty[tid & (NVJ_SLOTS - 1)]) != tid && !nvj_load(&j->aborted);
+	bool empty = !nvj_is_dirty(j, h->cpu, tid) && !nvj_load(&j->aborted);
 
-	if (h->records)
-		nvj_handle_flag(h);
+	/* An error aborts the journal, and nvj_commit says so. */
+	if (h->kept_lines)
+		(void)nvj_handle_write(h);
+	if (h->placed)
+		nvj_handle_set_flags(h);
 	nvj_count_out(j, h->cpu, tid, h->taken);
 	h->journal = NULL;
 	return empty ? tid - 1 : tid;

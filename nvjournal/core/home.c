@@ -2,10 +2,9 @@
 /*
  * Writes the blocks of one partition to their homes: of each dirty block the
  * newest committed version. It writes NVJ_QUEUE_DEPTH blocks at the same time,
- * by rising number, so that the arm of a hard disk moves in one direction. An
- * image that is being written is marked, and does not change: a record of a
- * later transaction freezes it, and no handle of an earlier transaction is
- * open.
+ * by rising number, so that the arm of a hard disk moves in one direction. What
+ * is written is a copy in the queue's memory, because the image may change
+ * meanwhile. The copy is made under the block's lock.
  *
  * It also writes single blocks for a caller that will write the block itself
  * (nvj_bring_home). Only one version of a block is written at a time, because
@@ -77,8 +76,35 @@ static struct nvj_image *choose(struct nvj *j, const struct nvj_block *b)
 	return v && v->tid > b->home_tid && !nvj_image_is_dead(j, v) ? v : NULL;
 }
 
-void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_partition *round)
+/*
+ * The content of a version: the image, with the lines of each frozen version
+ * from the newest one to this one.
+ */
+static void copy_version(const struct nvj_block *b, const struct nvj_image *v, uint8_t *to)
 {
+	if (b->image)
+		__builtin_memcpy(to, b->image->bytes, NVJ_BLOCK_BYTES);
+	if (v == b->image)
+		return;
+	for (const struct nvj_image *newer = b->frozen;; newer = newer->next) {
+		uint64_t left = newer->lines;
+
+		while (left) {
+			unsigned count, first = nvj_take_run(&left, &count);
+			size_t at = first * NVJ_LINE_BYTES;
+
+			__builtin_memcpy(to + at, newer->bytes + at, count * NVJ_LINE_BYTES);
+		}
+		if (newer == v)
+			return;
+	}
+}
+
+int nvj_home_queue_init(struct nvj *j, struct nvj_home_queue *q, unsigned number,
+			struct nvj_partition *round)
+{
+	bool all = true;
+
 	q->number = number;
 	q->under_way = 0;
 	q->round = round;
@@ -86,7 +112,22 @@ void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_p
 	for (unsigned i = 0; i < NVJ_QUEUE_DEPTH; i++) {
 		q->writes[i].next = q->free_writes;
 		q->free_writes = &q->writes[i];
+		/*
+		 * A block of its own for each, as for an image. All at the
+		 * start, because a checkpoint must not wait for memory.
+		 */
+		q->writes[i].bytes = nvj_allocate(j, NVJ_BLOCK_BYTES);
+		all = all && q->writes[i].bytes;
 	}
+	return all ? 0 : NVJ_ENOMEM;
+}
+
+void nvj_home_queue_free(struct nvj *j, struct nvj_home_queue *q)
+{
+	for (unsigned i = 0; i < NVJ_QUEUE_DEPTH; i++)
+		if (q->writes[i].bytes)
+			j->platform.release(j->platform.context, q->writes[i].bytes,
+					    NVJ_BLOCK_BYTES);
 }
 
 /*
@@ -95,10 +136,23 @@ void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_p
  */
 static void keep_if_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
+	struct nvj_image *spare;
+
 	nvj_frozen_trim(j, p, b);
 	b->dirty = false;
-	if (b->frozen || (b->image && b->image->tid > b->home_tid))
+	if (b->frozen || (b->image && b->image->tid > b->home_tid)) {
 		nvj_block_dirty(j, p, b);
+		return;
+	}
+	/*
+	 * All is at home. If no open handle counts on a spare image, other
+	 * blocks may have it.
+	 */
+	if (nvj_load(&b->newest_tid) > nvj_load_sc(&j->committed))
+		return;
+	b->promised = 0;
+	while ((spare = nvj_spare_take(b)) != NULL)
+		nvj_image_give(j, p, spare);
 }
 
 /*
@@ -109,7 +163,7 @@ static void ended(struct nvj *j, struct nvj_home_queue *q, struct nvj_home_write
 {
 	struct nvj_block *b = w->block;
 
-	w->image->writing = false;
+	b->writing = false;
 	/* nvj_bring_home has not taken the block from its list. */
 	if (q->round)
 		keep_if_dirty(j, q->round, b);
@@ -128,8 +182,8 @@ static void finish_one(struct nvj *j, struct nvj_home_queue *q)
 	q->under_way--;
 	nvj_lock(&b->lock, &j->platform);
 	if (!write->error) {
-		if (w->image->tid > b->home_tid)
-			b->home_tid = w->image->tid;
+		if (w->tid > b->home_tid)
+			b->home_tid = w->tid;
 		nvj_count(&j->blocks_home, 1);
 	}
 	ended(j, q, w);
@@ -165,11 +219,12 @@ static struct nvj_home_write *prepare(struct nvj *j, struct nvj_home_queue *q, s
 	if (!image)
 		return NULL;
 	q->free_writes = w->next;
-	image->writing = true;
+	b->writing = true;
+	b->writing_revoked_by = image->revoked_by;
+	copy_version(b, image, w->bytes);
 	w->block = b;
-	w->image = image;
-	w->write = (struct nvj_write){
-		.block = nvj_load(&b->number), .image = image->bytes, .owner = w};
+	w->tid = image->tid;
+	w->write = (struct nvj_write){.block = nvj_load(&b->number), .image = w->bytes, .owner = w};
 	return w;
 }
 
@@ -210,12 +265,7 @@ void nvj_home_await(struct nvj *j, struct nvj_block *b,
 static bool is_written(struct nvj *j, const struct nvj_block *b)
 {
 	(void)j;
-	if (b->image && b->image->writing)
-		return true;
-	for (const struct nvj_image *v = b->frozen; v; v = v->next)
-		if (v->writing)
-			return true;
-	return false;
+	return b->writing;
 }
 
 void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p)

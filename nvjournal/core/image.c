@@ -96,7 +96,6 @@ struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p)
 		image->next = NULL;
 		image->tid = 0;
 		image->revoked_by = 0;
-		image->writing = false;
 	}
 	nvj_unlock(&p->list_lock, &j->platform);
 	return image;
@@ -164,28 +163,42 @@ void nvj_image_give(struct nvj *j, struct nvj_partition *p, struct nvj_image *im
 	nvj_unlock(&p->list_lock, &j->platform);
 }
 
+void nvj_spare_put(struct nvj_block *b, struct nvj_image *image)
+{
+	push(&b->spares, image);
+	b->spare_count++;
+}
+
+struct nvj_image *nvj_spare_take(struct nvj_block *b)
+{
+	struct nvj_image *image = pop(&b->spares);
+
+	if (image)
+		b->spare_count--;
+	return image;
+}
+
 /*
  * Of the committed versions only the newest one is ever written. Older ones are
- * freed, as are those at home and those that a sealed transaction revoked. A
- * version that is being written stays until the write has ended.
+ * freed, as are those at home and those that a sealed transaction revoked. If a
+ * version is not needed, no older one is, so a version never loses the newer
+ * one that has its lines. The memory stays with the block: another processor
+ * would have to fetch its lines.
  */
 void nvj_frozen_trim(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
 	uint64_t sealed = nvj_load_sc(&j->sealed);
 	bool superseded = b->image && b->image->tid && b->image->tid <= sealed;
-	struct nvj_image **link = &b->frozen;
+	struct nvj_image **link = &b->frozen, *old;
 
-	while (*link) {
-		struct nvj_image *v = *link;
-		bool needed = !superseded && v->tid > b->home_tid && !nvj_image_is_dead(j, v);
-
-		if (v->tid <= sealed)
-			superseded = true;
-		if (needed || v->writing) {
-			link = &v->next;
-			continue;
-		}
-		*link = v->next;
-		nvj_image_give(j, p, v);
+	while (*link && !superseded && (*link)->tid > b->home_tid && !nvj_image_is_dead(j, *link)) {
+		superseded = (*link)->tid <= sealed;
+		link = &(*link)->next;
+	}
+	while ((old = pop(link)) != NULL) {
+		if (b->spare_count < NVJ_GROUP)
+			nvj_spare_put(b, old);
+		else
+			nvj_image_give(j, p, old);
 	}
 }

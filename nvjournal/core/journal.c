@@ -61,11 +61,13 @@ static void free_all(struct nvj *j)
 		struct nvj_partition *p = &j->partition[i];
 
 		nvj_slabs_release(j, p);
+		nvj_home_queue_free(j, &p->home);
 		if (p->flags)
 			platform.release(platform.context, p->flags, flags_bytes(j));
 		if (p->buckets)
 			platform.release(platform.context, p->buckets, buckets_bytes(j));
 	}
+	nvj_home_queue_free(j, &j->brought);
 	if (j->partition)
 		platform.release(platform.context, j->partition,
 				 j->partitions * sizeof(*j->partition));
@@ -90,8 +92,9 @@ static int make_partition(struct nvj *j, unsigned index, uint64_t head)
 					       : clean;
 	p->flags = nvj_allocate(j, flags_bytes(j));
 	p->buckets = nvj_allocate(j, buckets_bytes(j));
-	nvj_home_queue_init(&p->home, index, p);
-	return p->flags && p->buckets ? 0 : NVJ_ENOMEM;
+	if (!p->flags || !p->buckets)
+		return NVJ_ENOMEM;
+	return nvj_home_queue_init(j, &p->home, index, p);
 }
 
 static int make(struct nvj *j, const struct nvj_recovered *recovered)
@@ -111,8 +114,7 @@ static int make(struct nvj *j, const struct nvj_recovered *recovered)
 	for (unsigned i = 0; i < j->partitions; i++)
 		if (make_partition(j, i, recovered->high[i]))
 			return NVJ_ENOMEM;
-	nvj_home_queue_init(&j->brought, j->partitions, NULL);
-	return 0;
+	return nvj_home_queue_init(j, &j->brought, j->partitions, NULL);
 }
 
 /*

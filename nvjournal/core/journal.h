@@ -85,7 +85,11 @@ struct nvj_image {
 	uint8_t *bytes;      /* NVJ_BLOCK_BYTES */
 	uint64_t tid;        /* the transaction whose records made this content; 0: none */
 	uint64_t revoked_by; /* when it is sealed, the image is obsolete; 0: none */
-	bool writing;        /* being written home: it may neither change nor be freed */
+	/*
+	 * Of a frozen image: the lines that it has. The others did not change
+	 * after it, so they are those of the next newer version.
+	 */
+	uint64_t lines;
 };
 
 #define NVJ_NO_BLOCK (~UINT64_C(0))
@@ -115,6 +119,7 @@ struct nvj_block {
 	uint8_t revoked_in; /* bit n: in the partition's revoked[n] */
 	struct nvj_image *image; /* as last logged, or as it was at the first access */
 	uint64_t home_tid;       /* the transaction of the version at home, if it is one of ours */
+	uint64_t sequence;       /* of its last record */
 	/*
 	 * Counters, atomic to read: records, and records that were the first
 	 * after a fence.
@@ -122,7 +127,11 @@ struct nvj_block {
 	uint32_t records;
 	uint32_t batches;
 	struct nvj_image *frozen; /* of earlier transactions, not at home; the newest first */
-	struct nvj_image *spares; /* for the next freezes */
+	struct nvj_image *spares; /* for the next freezes; they stay with the block */
+	uint8_t spare_count;
+	uint8_t promised;            /* how many of them open transactions may take */
+	bool writing;                /* a version is being written home, from a copy */
+	uint64_t writing_revoked_by; /* revoked_by of that version */
 	struct nvj_block *dirty_next;
 	struct nvj_block *revoked_next[NVJ_SLOTS];
 	struct nvj_block *clock_next; /* all entries of the partition, in a circle */
@@ -141,7 +150,8 @@ struct nvj_partition;
 struct nvj_home_write {
 	struct nvj_write write;
 	struct nvj_block *block;
-	struct nvj_image *image;
+	uint64_t tid;   /* of the version */
+	uint8_t *bytes; /* a copy of the version, NVJ_BLOCK_BYTES */
 	struct nvj_home_write *next;
 };
 
@@ -165,7 +175,8 @@ struct nvj_partition {
 	NVJ_ALONE uint8_t *lines; /* of the ring, in the region */
 	/*
 	 * For each line of the ring, atomic: position << 8 | number of lines of
-	 * the persistent record that starts there. The index is nvj_flag_at.
+	 * the persistent records of one reservation that starts there. The index
+	 * is nvj_flag_at.
 	 */
 	uint64_t *flags;
 	struct nvj_bucket *buckets;
@@ -191,6 +202,12 @@ struct nvj_partition {
 	struct nvj_block *clock; /* the clock hand */
 	uint64_t blocks;         /* atomic to read: entries in the circle */
 	uint64_t most_blocks;    /* how many clean entries may stay */
+	/*
+	 * The highest sequence of an entry that is now used for another block.
+	 * New entries continue there, because the rings may still have records
+	 * of their block.
+	 */
+	uint64_t sequence;
 	uint64_t records; /* atomic: records of entries that are now used for another block */
 	uint64_t batches;
 	struct nvj_slab *slabs;
@@ -215,12 +232,18 @@ struct nvj_cpu {
 	uint64_t ended_here[NVJ_SLOTS]; /* changed by platform.add_here, and by nothing else */
 	uint64_t ended[NVJ_SLOTS];      /* handles that add_here could not count */
 	NVJ_ALONE uint64_t quota; /* credits that the handles started here may have together */
-	uint64_t reserved;        /* atomic: for each reservation 1 and its credits, shifted */
-	uint64_t started_4g;      /* how often 2^32 handles were counted in one of started */
-	uint64_t not_started;     /* of these, handles that had to stop at once */
+	/*
+	 * Atomic, at tid mod NVJ_SLOTS: tid, when a handle of it that started
+	 * here has logged a record.
+	 */
+	uint64_t dirty[NVJ_SLOTS];
+	uint64_t reserved;    /* atomic: for each reservation 1 and its credits, shifted */
+	uint64_t started_4g;  /* how often 2^32 handles were counted in one of started */
+	uint64_t not_started; /* of these, handles that had to stop at once */
 	uint64_t zero_lines;
 	uint64_t data_records;
 	uint64_t revokes;
+	uint64_t frozen;
 	uint64_t commits_waited;
 };
 
@@ -279,14 +302,15 @@ struct nvj {
 	 * Read by each handle, written by a commit: in one cache line. Atomic.
 	 */
 	NVJ_ALONE uint64_t running;
-	uint64_t closing;  /* the transaction whose handles the leader waits for; 0: none */
 	uint64_t merge_to; /* the transaction that this one must be committed together with */
-	/*
-	 * At tid mod NVJ_SLOTS: tid, when a handle of it has logged a record.
-	 */
-	uint64_t dirty[NVJ_SLOTS];
 
-	/* The same, but written less often. */
+	/*
+	 * Atomic: the transaction whose handles the leader waits for; 0: none.
+	 * Only handles that have placed records read it.
+	 */
+	NVJ_ALONE uint64_t closing;
+
+	/* Read by each handle, and written less often. */
 	NVJ_ALONE uint32_t hold;
 	int aborted;             /* the error */
 	uint32_t cpus;           /* no processor at or above this has started a handle */
@@ -306,11 +330,15 @@ struct nvj {
 	 * line.
 	 */
 	NVJ_ALONE uint64_t sealed; /* atomic: the last transaction with a persistent seal */
-	uint64_t committed; /* atomic: the last transaction for which nvj_commit has returned */
-	uint32_t leading;   /* atomic: there is a leader */
-	struct nvj_bell followers;
+	uint64_t committed;    /* atomic: the last transaction for which nvj_commit has returned */
 	uint64_t transactions; /* counters, atomic to read */
 	uint64_t merged;
+	/*
+	 * Who leads. In another line, so that threads that wait for committed do
+	 * not take it from each other.
+	 */
+	NVJ_ALONE uint32_t leading; /* atomic: there is a leader */
+	struct nvj_bell followers;
 	NVJ_ALONE struct nvj_commit_buffer record[NVJ_GROUP]; /* only the leader uses it */
 
 	/* Checkpoint. */
@@ -333,7 +361,6 @@ struct nvj {
 	NVJ_ALONE uint64_t fences; /* fences for tails and the anchor */
 	uint64_t start_waits;
 	uint64_t start_wait_ns;
-	uint64_t frozen;
 	uint64_t checkpoints;
 	uint64_t blocks_home;
 	uint32_t shrinks;                        /* each shrink starts at another partition */
@@ -419,19 +446,45 @@ void nvj_count_started(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credi
 void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
 /* Removes the count of a handle that could not start. */
 void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits);
+/*
+ * Says whether a handle of the transaction has logged a record. Looks at cpu
+ * first.
+ */
+bool nvj_is_dirty(struct nvj *j, unsigned cpu, uint64_t tid);
 /* Says whether no handle of the transaction is open. */
 bool nvj_handles_ended(struct nvj *j, uint64_t tid);
+/*
+ * The same for a transaction that is closed: no new handle joins it. The first
+ * *cpu processors have none, and stay so. *cpu increases.
+ */
+bool nvj_handles_drained(struct nvj *j, uint64_t tid, unsigned *cpu);
 /*
  * How long to sleep, in nanoseconds, on a bell that ending handles ring: see
  * nvj_count_out.
  */
 uint64_t nvj_ended_bell_ns(const struct nvj *j);
-/* Fences, and sets the flags of the handle's records. */
-void nvj_handle_flag(struct nvj_handle *h);
+/* Fences, and sets the flags of the handle's reservations. */
+void nvj_handle_set_flags(struct nvj_handle *h);
+/*
+ * Called after the handle may have placed records in rings. If an earlier
+ * transaction is closing, the thread that commits it needs all records before
+ * its high. It must not wait until this handle stops, so they are flagged now.
+ * Records that the handle keeps have no place yet.
+ */
+static inline void nvj_handle_placed(struct nvj_handle *h)
+{
+	uint64_t closing;
+
+	if (!h->placed)
+		return;
+	closing = nvj_load_acquire(&h->journal->closing);
+	if (NVJ_UNLIKELY(closing && closing < h->tid))
+		nvj_handle_set_flags(h);
+}
 
 /* flags.c */
 /*
- * The flag of the record at a position. 64 flags are in 8 cache lines. Flags of
+ * The flag of the reservation at a position. 64 flags are in 8 cache lines. Flags of
  * neighbouring records are in different lines, because consecutive records are
  * often of different processors.
  */
@@ -493,6 +546,10 @@ struct nvj_slab {
 };
 struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p);
 void nvj_image_give(struct nvj *j, struct nvj_partition *p, struct nvj_image *image);
+/* Puts an image to the spares of a block. The caller holds the block's lock. */
+void nvj_spare_put(struct nvj_block *b, struct nvj_image *image);
+/* Takes a spare of the block. NULL: it has none. */
+struct nvj_image *nvj_spare_take(struct nvj_block *b);
 /* A zeroed allocation. The caller adds it to the partition's slabs. */
 struct nvj_slab *nvj_slab_make(struct nvj *j, size_t bytes);
 void nvj_slabs_release(struct nvj *j, struct nvj_partition *p);
@@ -512,10 +569,13 @@ static inline bool nvj_image_is_dead(struct nvj *j, const struct nvj_image *imag
  * reserves lines in the ring for a record of them. The handle keeps the record
  * or writes it. The caller holds the block's lock.
  */
-int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		   enum nvj_record_kind kind, uint64_t mask, const void *caller);
-/* Writes the records that the handle keeps into the ring. It does not fence. */
-void nvj_handle_write(struct nvj_handle *h);
+int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_kind kind,
+		   uint64_t mask, const void *caller);
+/*
+ * Reserves lines for the records that the handle keeps, and writes them. It
+ * fences only if there are too many reservations. 0 or NVJ_EROFS.
+ */
+int nvj_handle_write(struct nvj_handle *h);
 
 /* commit.c: nvj_commit without the checkpoint after it. */
 int nvj_commit_to(struct nvj *j, uint64_t tid);
@@ -532,7 +592,10 @@ int nvj_commit_running(struct nvj *j);
 void nvj_revokes_seal(struct nvj *j, uint64_t tid);
 
 /* home.c */
-void nvj_home_queue_init(struct nvj_home_queue *q, unsigned number, struct nvj_partition *round);
+/* 0 or NVJ_ENOMEM. nvj_home_queue_free must be called in both cases. */
+int nvj_home_queue_init(struct nvj *j, struct nvj_home_queue *q, unsigned number,
+			struct nvj_partition *round);
+void nvj_home_queue_free(struct nvj *j, struct nvj_home_queue *q);
 /* Writes the dirty blocks of the partition, as one part of a round. */
 void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p);
 /*

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
  * Logs a change of a block. The changed lines are copied into the block's image
- * and into a record. One addition to the ring's head reserves lines for the
- * record. Both happen under the lock of the block, so the records of a block
- * are in the ring in the order of its changes. The caller's memory is read only
- * once. So if another thread changes it meanwhile, the record still matches its
- * CRC.
+ * and into a record, which gets the next sequence number of the block. All of
+ * this happens under the lock of the block, so the numbers have the order of
+ * the changes. The caller's memory is read only once. So if another thread
+ * changes it meanwhile, the record still matches its CRC.
  *
- * The handle keeps the record and writes it into the ring together with its
- * other records when it stops. The reason: an atomic instruction waits for all
- * earlier writes that bypass the cache. With one lock and one reservation for
- * each record, each record would wait for the one before. A record is written
- * at once, from the image, only if it takes the last credits or finds no space
- * in the handle.
+ * The handle keeps the record. When it stops, one addition to a ring's head
+ * reserves lines for all its records, and it writes them. So a handle that runs
+ * while another transaction commits has no place in a ring that the commit
+ * would have to wait for. Another reason is that an atomic instruction waits
+ * for all earlier writes that bypass the cache. With one lock and one
+ * reservation for each record, each record would wait for the one before. A
+ * record is written at once, from the image, only if it takes the last credits
+ * or finds no space in the handle. Then the kept records are written, too.
  */
 #include "journal.h"
 
@@ -108,100 +109,65 @@ static inline uint64_t copy_lines(uint8_t *image, uint8_t *record, const uint8_t
 }
 
 /*
- * The image is a version of an earlier transaction, and is not at home yet. It
- * is kept unchanged for a checkpoint, and the block continues with a copy.
- * False: there is no spare image, which nvj_access should have provided.
+ * The image is a version of an earlier transaction, and is not at home yet. A
+ * checkpoint may need it. So from now on, before a line of the image changes,
+ * keep_lines puts the old line into a spare image. False: there is no spare
+ * image, which nvj_access should have provided.
  */
-static bool freeze(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+static bool freeze(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b)
 {
-	struct nvj_image *old = b->image, *copy = b->spares;
+	struct nvj *j = h->journal;
+	struct nvj_image *old = nvj_spare_take(b);
 
-	if (NVJ_UNLIKELY(!copy))
+	if (NVJ_UNLIKELY(!old))
 		return false;
-	b->spares = copy->next;
-	__builtin_memcpy(copy->bytes, old->bytes, NVJ_BLOCK_BYTES);
-	copy->tid = 0;
-	copy->revoked_by = 0;
-	copy->next = NULL;
+	if (b->promised)
+		b->promised--;
+	old->tid = b->image->tid;
+	old->revoked_by = 0;
+	old->lines = 0;
 	old->next = b->frozen;
 	b->frozen = old;
-	b->image = copy;
-	nvj_count(&j->frozen, 1);
+	b->image->tid = 0;
+	nvj_count(&j->cpu[h->cpu].frozen, 1);
 	nvj_frozen_trim(j, p, b);
 	return true;
 }
 
-/* The record that a handle keeps, at a multiple of a line. */
+/* Copies lines that are about to change to the newest frozen version. */
+static void keep_lines(struct nvj_block *b, uint64_t mask)
+{
+	struct nvj_image *old = b->frozen;
+	uint64_t left = mask & ~old->lines;
+
+	old->lines |= mask;
+	while (left) {
+		unsigned count, first = nvj_take_run(&left, &count);
+		size_t at = first * NVJ_LINE_BYTES;
+
+		__builtin_memcpy(old->bytes + at, b->image->bytes + at, count * NVJ_LINE_BYTES);
+	}
+}
+
+/* The records that a handle keeps, at a multiple of a line. */
 static inline uint8_t *kept(struct nvj_handle *h)
 {
 	return (uint8_t *)(((uintptr_t)h->kept + NVJ_LINE_BYTES - 1) &
 			   ~(uintptr_t)(NVJ_LINE_BYTES - 1));
 }
 
-/* Writes a record that is complete except its CRC. */
-static void write_kept(struct nvj *j, struct nvj_partition *p, uint64_t position, unsigned lines,
-		       uint8_t *record)
+static inline unsigned lines_of(const word *header)
 {
-	const struct nvj_persistence *way = j->persistence;
-	uint64_t place = nvj_remainder(&j->by_ring, position);
-	uint32_t crc = nvj_crc32c(j->geometry.seed, record, lines * NVJ_LINE_BYTES);
-	unsigned here = lines;
-
-	*(word *)(void *)record = NVJ_RECORD_MAGIC | (uint64_t)crc << 32;
-	if (NVJ_UNLIKELY(place + lines > j->by_ring.by))
-		here = (unsigned)(j->by_ring.by - place);
-	/*
-	 * There is no order within a record or between records, because one
-	 * fence comes after all of them.
-	 */
-	way->write(way, p->lines + place * NVJ_LINE_BYTES, record, here * NVJ_LINE_BYTES);
-	if (NVJ_UNLIKELY(here < lines))
-		way->write(way, p->lines, record + here * NVJ_LINE_BYTES,
-			   (lines - here) * NVJ_LINE_BYTES);
+	return (unsigned)(header[6] >> 16 & 0xffff);
 }
 
-void nvj_handle_write(struct nvj_handle *h)
+/* The ring for a record of the block. */
+static inline struct nvj_partition *ring_of(const struct nvj_handle *h, uint64_t block)
 {
 	struct nvj *j = h->journal;
-	uint8_t *record = kept(h);
 
-	for (; h->written < h->records; h->written++) {
-		uint64_t position = h->position[h->written];
-		unsigned lines = position & 255;
-
-		write_kept(j, &j->partition[h->partition[h->written]], position >> 8, lines,
-			   record);
-		record += lines * NVJ_LINE_BYTES;
-	}
-	h->kept_lines = 0;
+	return &j->partition[nvj_partition_of(j, j->geometry.by_cpu ? h->cpu : block)];
 }
-
-/*
- * Counts a record. The caller holds the block's lock. The counters are added
- * elsewhere before they overflow.
- */
-static void count_record(struct nvj_partition *p, struct nvj_block *b, bool first)
-{
-	nvj_store(&b->records, b->records + 1);
-	if (first)
-		nvj_store(&b->batches, b->batches + 1);
-	if (NVJ_UNLIKELY(b->records >> 31)) {
-		nvj_count(&p->records, b->records);
-		nvj_count(&p->batches, b->batches);
-		nvj_store(&b->records, 0);
-		nvj_store(&b->batches, 0);
-	}
-}
-
-_Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
-		       offsetof(struct nvj_disk_record, position) == 8 &&
-		       offsetof(struct nvj_disk_record, tid) == 16 &&
-		       offsetof(struct nvj_disk_record, block) == 24 &&
-		       offsetof(struct nvj_disk_record, mask) == 32 &&
-		       offsetof(struct nvj_disk_record, zeros) == 40 &&
-		       offsetof(struct nvj_disk_record, kind) == 48 &&
-		       offsetof(struct nvj_disk_record, lines) == 50,
-	       "words of a record's header");
 
 /*
  * Flags are fetched from memory so far ahead of their records that they arrive
@@ -210,9 +176,13 @@ _Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
  */
 #define FLAGS_AHEAD_LINES (4 * NVJ_FLAGS_TOGETHER)
 
-/* Reserves lines. Returns the position of the record, or NVJ_EROFS. */
-static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)
+/*
+ * Reserves lines for records of a handle, which get one flag together. Returns
+ * their position, or NVJ_EROFS.
+ */
+static int64_t reserve(struct nvj_handle *h, struct nvj_partition *p, unsigned lines)
 {
+	struct nvj *j = h->journal;
 	/*
 	 * The reservation of the papers (3, Fig. 2; 4, Fig. 2): one
 	 * fetch-and-add.
@@ -231,12 +201,109 @@ static int64_t reserve(struct nvj *j, struct nvj_partition *p, unsigned lines)
 	nvj_will_write((const void *)(flag + FLAGS_AHEAD_LINES * sizeof(uint64_t)));
 	/* The line may be in the cache of another processor now. */
 	nvj_will_write((const void *)flag);
+	h->partition[h->placed] = p->index;
+	h->position[h->placed++] = position << 8 | lines;
 	return (int64_t)position;
 }
 
+/* Writes lines to a position. There is no order between them. */
+static void write_lines(struct nvj *j, struct nvj_partition *p, uint64_t position,
+			const uint8_t *from, unsigned lines)
+{
+	const struct nvj_persistence *way = j->persistence;
+	uint64_t place = nvj_remainder(&j->by_ring, position);
+	unsigned here = lines;
+
+	if (NVJ_UNLIKELY(place + lines > j->by_ring.by))
+		here = (unsigned)(j->by_ring.by - place);
+	way->write(way, p->lines + place * NVJ_LINE_BYTES, from, here * NVJ_LINE_BYTES);
+	if (NVJ_UNLIKELY(here < lines))
+		way->write(way, p->lines, from + here * NVJ_LINE_BYTES,
+			   (lines - here) * NVJ_LINE_BYTES);
+}
+
 /*
- * Writes a record that is not kept: the header, and the runs of lines of the
- * image.
+ * Completes kept records of lines in all with their positions and CRCs, and
+ * writes them.
+ */
+static void write_kept(struct nvj *j, struct nvj_partition *p, uint64_t position, uint8_t *records,
+		       unsigned lines)
+{
+	for (unsigned at = 0, next; at < lines; at = next) {
+		word *header = (word *)(void *)(records + at * NVJ_LINE_BYTES);
+
+		next = at + lines_of(header);
+		header[1] = position + at;
+		header[0] = NVJ_RECORD_MAGIC;
+		header[0] |= (uint64_t)nvj_crc32c(j->geometry.seed, header,
+						  lines_of(header) * NVJ_LINE_BYTES)
+			     << 32;
+	}
+	write_lines(j, p, position, records, lines);
+}
+
+int nvj_handle_write(struct nvj_handle *h)
+{
+	uint8_t *records = kept(h);
+
+	while (h->kept_lines) {
+		word *header = (word *)(void *)records;
+		struct nvj_partition *ring = ring_of(h, header[3]);
+		unsigned lines = 0;
+		int64_t position;
+
+		if (NVJ_UNLIKELY(h->placed == NVJ_HANDLE_BLOCKS))
+			nvj_handle_set_flags(h);
+		/* One reservation for all that go to the same ring. */
+		do {
+			lines += lines_of(header);
+			header = (word *)(void *)(records + lines * NVJ_LINE_BYTES);
+		} while (lines < h->kept_lines && ring_of(h, header[3]) == ring);
+		position = reserve(h, ring, lines);
+		if (NVJ_UNLIKELY(position < 0)) {
+			h->kept_lines = 0;
+			return (int)position;
+		}
+		write_kept(h->journal, ring, (uint64_t)position, records, lines);
+		records += lines * NVJ_LINE_BYTES;
+		h->kept_lines -= lines;
+	}
+	return 0;
+}
+
+/*
+ * Counts a record. The caller holds the block's lock. The counters are added
+ * elsewhere before they overflow.
+ */
+static void count_record(struct nvj *j, struct nvj_block *b, bool first)
+{
+	struct nvj_partition *p;
+
+	nvj_store(&b->records, b->records + 1);
+	if (first)
+		nvj_store(&b->batches, b->batches + 1);
+	if (NVJ_UNLIKELY(b->records >> 31)) {
+		p = &j->partition[nvj_partition_of(j, b->number)];
+		nvj_count(&p->records, b->records);
+		nvj_count(&p->batches, b->batches);
+		nvj_store(&b->records, 0);
+		nvj_store(&b->batches, 0);
+	}
+}
+
+_Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
+		       offsetof(struct nvj_disk_record, position) == 8 &&
+		       offsetof(struct nvj_disk_record, tid) == 16 &&
+		       offsetof(struct nvj_disk_record, block) == 24 &&
+		       offsetof(struct nvj_disk_record, mask) == 32 &&
+		       offsetof(struct nvj_disk_record, zeros) == 40 &&
+		       offsetof(struct nvj_disk_record, kind) == 48 &&
+		       offsetof(struct nvj_disk_record, lines) == 50,
+	       "words of a record's header");
+
+/*
+ * Writes a record that is complete except its CRC: the header, and the runs of
+ * lines of the image.
  */
 static void write_record(struct nvj *j, struct nvj_partition *p, word *header, const uint8_t *image)
 {
@@ -252,7 +319,7 @@ static void write_record(struct nvj *j, struct nvj_partition *p, word *header, c
 		crc = nvj_crc32c(crc, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
 	}
 	header[0] |= (uint64_t)crc << 32;
-	if (NVJ_UNLIKELY(place + (header[6] >> 16) > j->by_ring.by)) {
+	if (NVJ_UNLIKELY(place + lines_of(header) > j->by_ring.by)) {
 		nvj_record_write(&j->geometry, way, p->index, record, image);
 		return;
 	}
@@ -266,30 +333,51 @@ static void write_record(struct nvj *j, struct nvj_partition *p, word *header, c
 	}
 }
 
-int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		   enum nvj_record_kind kind, uint64_t mask, const void *caller)
+/* Places a record that is not kept, and all that are kept. */
+static int place_record(struct nvj_handle *h, word *header, const uint8_t *image)
 {
 	struct nvj *j = h->journal;
+	struct nvj_partition *ring = ring_of(h, header[3]);
+	unsigned before = j->geometry.by_cpu ? h->kept_lines : 0;
+	int64_t position;
+	int error = 0;
+
+	/* With one ring for all, this is one reservation. */
+	if (!before)
+		error = nvj_handle_write(h);
+	if (NVJ_UNLIKELY(error))
+		return error;
+	if (NVJ_UNLIKELY(h->placed == NVJ_HANDLE_BLOCKS))
+		nvj_handle_set_flags(h);
+	position = reserve(h, ring, before + lines_of(header));
+	if (NVJ_UNLIKELY(position < 0))
+		return (int)position;
+	if (before)
+		write_kept(j, ring, (uint64_t)position, kept(h), before);
+	h->kept_lines = 0;
+	header[0] = NVJ_RECORD_MAGIC;
+	header[1] = (uint64_t)position + before;
+	write_record(j, ring, header, image);
+	return 0;
+}
+
+int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_kind kind,
+		   uint64_t mask, const void *caller)
+{
+	struct nvj *j = h->journal;
+	struct nvj_cpu *c = &j->cpu[h->cpu];
 	uint8_t *image = mask ? b->image->bytes : NULL;
 	unsigned slot = h->tid & (NVJ_SLOTS - 1), lines = 1 + nvj_popcount(mask);
 	word own[8] __attribute__((aligned(NVJ_LINE_BYTES))), *header = own;
+	bool first = h->placed + h->kept_lines == 0, keep;
 	uint64_t zeros;
-	int64_t position;
-	bool keep;
 
-	/*
-	 * Fetched while the lines are copied. Earlier, another processor would
-	 * take it away again.
-	 */
-	nvj_will_write(&p->head);
 	/*
 	 * Before the handle ends, so that the thread that closes the
 	 * transaction knows that it is not empty.
 	 */
-	if (NVJ_UNLIKELY(nvj_load(&j->dirty[slot]) != h->tid))
-		nvj_store_release(&j->dirty[slot], h->tid);
-	if (h->records == 0)
-		h->written = h->kept_lines = 0;
+	if (NVJ_UNLIKELY(nvj_load(&c->dirty[slot]) != h->tid))
+		nvj_store_release(&c->dirty[slot], h->tid);
 	/*
 	 * After a record that takes all credits no other record follows: write
 	 * it at once.
@@ -303,39 +391,29 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	}
 	if (NVJ_UNLIKELY(zeros)) {
 		lines -= nvj_popcount(zeros);
-		nvj_count(&j->cpu[h->cpu].zero_lines, nvj_popcount(zeros));
+		nvj_count(&c->zero_lines, nvj_popcount(zeros));
 	}
-	position = reserve(j, p, lines);
-	if (NVJ_UNLIKELY(position < 0))
-		return (int)position;
 	/*
 	 * Stored in words, because it is summed and written in words. A larger
-	 * load would have to wait.
+	 * load would have to wait. Position and CRC follow.
 	 */
-	header[0] = NVJ_RECORD_MAGIC;
-	header[1] = (uint64_t)position;
 	header[2] = h->tid;
 	header[3] = b->number;
 	header[4] = mask;
 	header[5] = zeros;
 	header[6] = (uint64_t)kind | (uint64_t)lines << 16;
-	header[7] = 0;
-	h->partition[h->records] = p->index;
-	h->position[h->records] = (uint64_t)position << 8 | lines;
+	/* The order of the block's records, in whatever ring they are. */
+	header[7] = ++b->sequence;
 	if (keep) {
 		h->kept_lines += lines;
 	} else {
-		/*
-		 * Write the kept records first, because they come first in the
-		 * ring.
-		 */
-		nvj_handle_write(h);
-		write_record(j, p, header, image);
-		h->written++;
+		int error = place_record(h, header, image);
+
+		if (NVJ_UNLIKELY(error))
+			return error;
 	}
-	count_record(p, b, h->records == 0);
+	count_record(j, b, first);
 	h->credits -= lines < h->credits ? lines : h->credits;
-	h->records++;
 	return (int)lines;
 }
 
@@ -370,13 +448,15 @@ static int log_block(struct nvj_handle *h, struct nvj_partition *p, struct nvj_b
 	    nvj_record_lines(mask, zero_lines(caller, mask)) > h->credits)
 		return NVJ_ENOSPC;
 	if (b->image->tid && b->image->tid < h->tid && b->image->tid > b->home_tid &&
-	    NVJ_UNLIKELY(!freeze(j, p, b)))
+	    NVJ_UNLIKELY(!freeze(h, p, b)))
 		return NVJ_ENOMEM;
+	if (b->frozen)
+		keep_lines(b, mask);
 
 	if (b->image->tid < h->tid)
 		b->image->tid = h->tid;
 	nvj_block_dirty(j, p, b);
-	lines = nvj_record_log(h, p, b, kind, mask, caller);
+	lines = nvj_record_log(h, b, kind, mask, caller);
 	if (NVJ_LIKELY(lines > 0))
 		b->created = false;
 	return lines;
@@ -388,7 +468,6 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 	struct nvj *j = h->journal;
 	struct nvj_partition *p = &j->partition[nvj_partition_of(j, block)];
 	struct nvj_block *b;
-	uint64_t closing;
 	int lines;
 
 	if (NVJ_UNLIKELY(nvj_load(&j->aborted)))
@@ -405,14 +484,7 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 
 	if (kind == NVJ_DATA)
 		nvj_count(&j->cpu[h->cpu].data_records, 1);
-	/*
-	 * An earlier transaction is closing. The thread that commits it needs
-	 * all records before its high. It must not wait until this handle
-	 * stops.
-	 */
-	closing = nvj_load_acquire(&j->closing);
-	if (NVJ_UNLIKELY(h->records == NVJ_HANDLE_BLOCKS || (closing && closing < h->tid)))
-		nvj_handle_flag(h);
+	nvj_handle_placed(h);
 	return lines;
 }
 

@@ -43,7 +43,8 @@ uint32_t nvj_record_crc_packed(uint32_t seed, const struct nvj_disk_record *head
 }
 
 void nvj_record_begin(struct nvj_disk_record *header, enum nvj_record_kind kind, uint64_t position,
-		      uint64_t tid, uint64_t block, uint64_t mask, uint64_t zeros)
+		      uint64_t tid, uint64_t block, uint64_t sequence, uint64_t mask,
+		      uint64_t zeros)
 {
 	*header = (struct nvj_disk_record){
 		.magic = NVJ_RECORD_MAGIC,
@@ -54,6 +55,7 @@ void nvj_record_begin(struct nvj_disk_record *header, enum nvj_record_kind kind,
 		.zeros = zeros,
 		.kind = (uint16_t)kind,
 		.lines = (uint16_t)nvj_record_lines(mask, zeros),
+		.sequence = sequence,
 	};
 }
 
@@ -110,23 +112,28 @@ bool nvj_record_plausible(const struct nvj_geometry *g, uint32_t partition, uint
 	 */
 	if ((header->kind == NVJ_REVOKE) != (header->mask == 0))
 		return false;
-	return header->block % g->partitions == partition && header->tid > 0 &&
-	       header->tid <= max_tid;
+	if (!g->by_cpu && header->block % g->partitions != partition)
+		return false;
+	return header->tid > 0 && header->tid <= max_tid;
 }
 
-void nvj_record_apply(const struct nvj_disk_record *header, const void *lines, void *image)
+void nvj_record_apply(const struct nvj_disk_record *header, uint64_t number, const void *lines,
+		      void *image, uint64_t order[NVJ_BLOCK_LINES])
 {
 	const uint8_t *from = lines;
 
 	for (uint64_t left = header->mask; left; left &= left - 1) {
 		unsigned line = lowest(left);
 		uint8_t *to = (uint8_t *)image + line * NVJ_LINE_BYTES;
+		bool zero = header->zeros >> line & 1, later = number > order[line];
 
-		if (header->zeros >> line & 1) {
+		if (later)
+			order[line] = number;
+		if (later && zero)
 			__builtin_memset(to, 0, NVJ_LINE_BYTES);
-		} else {
+		else if (later)
 			__builtin_memcpy(to, from, NVJ_LINE_BYTES);
+		if (!zero)
 			from += NVJ_LINE_BYTES;
-		}
 	}
 }

@@ -16,6 +16,7 @@ struct pass {
 	const struct nvj_scan *scan;
 	const struct nvj_platform *platform;
 	struct nvj_part *parts;
+	struct nvj_part all; /* sums of the first pass */
 	bool write;
 };
 
@@ -30,7 +31,7 @@ static void replay_part(void *argument, unsigned n)
 {
 	struct pass *pass = argument;
 
-	nvj_replay(pass->scan, pass->platform, n, pass->write, &pass->parts[n]);
+	nvj_replay(pass->scan, pass->platform, n, pass->write, &pass->all, &pass->parts[n]);
 }
 
 static void in_turn(void *context, unsigned count, void (*work)(void *argument, unsigned n),
@@ -56,8 +57,8 @@ static int run_pass(struct pass *pass, nvj_run *run, void (*work)(void *argument
 		const struct nvj_part *part = &pass->parts[i];
 
 		if (part->error == NVJ_EUCLEAN)
-			nvj_find(report, NVJ_FOUND_RECORD, i, part->position,
-				 nvj_offset_of_line(g, i, part->position));
+			nvj_find(report, NVJ_FOUND_RECORD, part->ring, part->position,
+				 nvj_offset_of_line(g, part->ring, part->position));
 		if (part->error && error != NVJ_EUCLEAN)
 			error = part->error;
 	}
@@ -103,9 +104,35 @@ static int seal_again(const struct nvj_region *region, const struct nvj_scan *s)
 	return 0;
 }
 
+static void write_super(const struct nvj_region *region, const struct nvj_scan *s, unsigned copy)
+{
+	const struct nvj_persistence *p = region->persistence;
+
+	p->write(p, (uint8_t *)region->base + (copy ? NVJ_SUPER_COPY_OFFSET : NVJ_SUPER_OFFSET),
+		 &s->super, sizeof(s->super));
+}
+
+/*
+ * Makes the newest version of an older region. All is at home, and the tail says
+ * so: there is no record that both versions would read. One copy is persistent
+ * before the other changes, the sound one last.
+ */
+static void upgrade(const struct nvj_region *region, struct nvj_scan *s)
+{
+	const struct nvj_persistence *p = region->persistence;
+	unsigned first = !(s->super_damaged & 1);
+
+	nvj_super_upgrade(&s->super);
+	write_super(region, s, first);
+	p->fence(p); /* a crash leaves one sound copy */
+	write_super(region, s, !first);
+	p->fence(p); /* before the first record of the new version */
+	s->geometry.sequenced = true;
+}
+
 /* Moves the tail to the last transaction, and writes damaged copies again. */
 static int finish(const struct nvj_region *region, const struct nvj_platform *platform,
-		  const struct nvj_scan *s)
+		  struct nvj_scan *s)
 {
 	const struct nvj_geometry *g = &s->geometry;
 	const struct nvj_persistence *p = region->persistence;
@@ -141,11 +168,13 @@ static int finish(const struct nvj_region *region, const struct nvj_platform *pl
 	 * it.
 	 */
 	if (rewrite & 1)
-		p->write(p, g->base + NVJ_SUPER_OFFSET, &s->super, sizeof(s->super));
+		write_super(region, s, 0);
 	if (rewrite & 2)
-		p->write(p, g->base + NVJ_SUPER_COPY_OFFSET, &s->super, sizeof(s->super));
+		write_super(region, s, 1);
 	if (rewrite)
 		p->fence(p);
+	if (s->super.version < NVJ_FORMAT_VERSION)
+		upgrade(region, s);
 	return 0;
 }
 
@@ -162,6 +191,10 @@ static int check_or_recover(const struct nvj_region *region, const struct nvj_pl
 		return NVJ_ENOMEM;
 	/* Nothing is written before everything was examined. */
 	error = run_pass(&pass, run, examine_part, report);
+	for (uint32_t i = 0; i < s->geometry.partitions; i++) {
+		pass.all.changes += pass.parts[i].changes;
+		pass.all.revokes += pass.parts[i].revokes;
+	}
 	if (!error && write)
 		error = seal_again(region, s);
 	if (!error)

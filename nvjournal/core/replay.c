@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0 */
 /*
- * Replay of one partition. A block belongs to one partition only, so there is
- * no order between partitions. Within a partition the order is that of the
- * ring.
+ * Replay of the blocks of one partition. A block belongs to one partition only,
+ * so there is no order between partitions. Within a block the order is that of
+ * the sequence numbers. With NVJ_PLACE_CPU the records of a block can be in any
+ * ring, so the replay of a partition reads all rings. It skips other blocks by
+ * their headers.
  *
  * If replay runs twice, or is interrupted and runs again, the result is the
  * same. A record contains the new content of its lines, and not a difference.
- * Each line that any record covers is written by all these records in their
- * order, up to the last one. No other line is changed. So it is harmless if the
- * home contains some of the changes already.
+ * Each line that any record covers gets the content of the last of them. No
+ * other line is changed. So it is harmless if the home contains some of the
+ * changes already.
  */
 #include "replay.h"
 #include "replay_images.h"
@@ -36,47 +38,130 @@ void nvj_examine(const struct nvj_scan *scan, const struct nvj_platform *platfor
 			part->changes++;
 	}
 	part->error = next;
+	part->ring = partition;
 	part->position = w->position;
 	part->lines = w->position - scan->low[partition];
 	nvj_walker_free(platform, w);
 }
 
-static int gather_revokes(struct nvj_walker *w, struct nvj_revokes *revokes)
-{
-	int next;
+/* A replay of the blocks of one partition. */
+struct replay {
+	const struct nvj_scan *scan;
+	const struct nvj_platform *platform;
+	struct nvj_walker *walker;
+	struct nvj_images *images; /* NULL: only count */
+	struct nvj_revokes revokes;
+	struct nvj_part *part;
+	uint32_t first, end; /* the rings that may have records of these blocks */
+};
 
-	nvj_walker_rewind(w);
-	while ((next = nvj_walker_next(w)) > 0)
-		if (w->header.kind == NVJ_REVOKE && nvj_scan_counts(w->scan, w->header.tid))
-			nvj_revokes_put(revokes, w->header.block, w->header.position);
-	return next;
+/*
+ * The number that orders the records of a block. Version 1 has the order of the
+ * ring. Never 0.
+ */
+static uint64_t number_of(const struct nvj_scan *s, const struct nvj_disk_record *h)
+{
+	return s->geometry.sequenced ? h->sequence : h->position + 1;
 }
 
-/* If images is NULL, it only counts. */
-static int apply_all(struct nvj_walker *w, const struct nvj_revokes *revokes,
-		     struct nvj_images *images, struct nvj_part *part)
+/*
+ * Calls visit for each committed record of the partition's blocks, in the order
+ * of the rings. It ends at an error.
+ */
+static int each_record(struct replay *r, int (*visit)(struct replay *r, void *argument),
+		       void *argument)
 {
-	const struct nvj_disk_record *h = &w->header;
-	int next, error = 0;
+	struct nvj_walker *w = r->walker;
 
-	nvj_walker_rewind(w);
-	while ((next = nvj_walker_next(w)) > 0) {
-		void *image;
+	for (uint32_t ring = r->first; ring < r->end; ring++) {
+		int next;
 
-		if (h->kind == NVJ_REVOKE || !nvj_scan_counts(w->scan, h->tid) ||
-		    nvj_revokes_has(revokes, h->block, h->position))
-			continue;
-		part->records++;
-		if (!images)
-			continue;
-		image = nvj_images_get(images, h->block, h->mask == NVJ_ALL_LINES, &error);
-		if (!image)
-			return error;
-		nvj_record_apply(h, w->lines, image);
+		nvj_walker_start(w, ring);
+		while ((next = nvj_walker_next(w)) > 0) {
+			int error =
+				nvj_scan_counts(r->scan, w->header.tid) ? visit(r, argument) : 0;
+
+			if (error)
+				return error;
+		}
+		if (next)
+			return next;
 	}
-	if (next == 0 && images)
-		next = nvj_images_write(images);
-	return next;
+	return 0;
+}
+
+static int count_revoke(struct replay *r, void *count)
+{
+	*(uint64_t *)count += r->walker->header.kind == NVJ_REVOKE;
+	return 0;
+}
+
+static int put_revoke(struct replay *r, void *unused)
+{
+	const struct nvj_disk_record *h = &r->walker->header;
+
+	(void)unused;
+	if (h->kind == NVJ_REVOKE)
+		nvj_revokes_put(&r->revokes, h->block, number_of(r->scan, h));
+	return 0;
+}
+
+/* The region was sound a moment ago. Damage since then is reported, too. */
+static int gather_revokes(struct replay *r)
+{
+	uint64_t count = 0;
+	int error = each_record(r, count_revoke, &count);
+
+	if (!error)
+		error = nvj_revokes_init(&r->revokes, r->platform, count);
+	return error ? error : each_record(r, put_revoke, NULL);
+}
+
+static int apply(struct replay *r, void *records)
+{
+	const struct nvj_disk_record *h = &r->walker->header;
+	uint64_t number = number_of(r->scan, h), *order;
+	void *image;
+	int error;
+
+	if (h->kind == NVJ_REVOKE || nvj_revokes_has(&r->revokes, h->block, number))
+		return 0;
+	++*(uint64_t *)records;
+	if (!r->images)
+		return 0;
+	image = nvj_images_get(r->images, h->block, h->mask == NVJ_ALL_LINES, &order, &error);
+	if (!image)
+		return error;
+	nvj_record_apply(h, number, r->walker->lines, image, order);
+	return 0;
+}
+
+/*
+ * Records of a block may be anywhere in the rings. So an image is written home
+ * only after all rings were read. If the blocks have more images than there is
+ * memory, the rings are read again for each part of the blocks.
+ */
+static int apply_all(struct replay *r)
+{
+	struct nvj_walker *w = r->walker;
+
+	while (w->hash_low < NVJ_ALL_HASHES) {
+		uint64_t records = 0;
+		int error = each_record(r, apply, &records);
+
+		if (error == NVJ_EAGAIN && w->hash_size > 1) {
+			nvj_images_clear(r->images);
+			w->hash_size /= 2;
+			continue;
+		}
+		if (!error && r->images)
+			error = nvj_images_write(r->images);
+		if (error)
+			return error == NVJ_EAGAIN ? NVJ_ENOMEM : error;
+		r->part->records += records;
+		w->hash_low += w->hash_size;
+	}
+	return 0;
 }
 
 static uint32_t images_wanted(const struct nvj_scan *scan, uint64_t changes)
@@ -88,42 +173,52 @@ static uint32_t images_wanted(const struct nvj_scan *scan, uint64_t changes)
 	return changes < most ? (uint32_t)changes : most;
 }
 
-void nvj_replay(const struct nvj_scan *scan, const struct nvj_platform *platform,
-		uint32_t partition, bool write, struct nvj_part *part)
+static int replay(struct replay *r, const struct nvj_part *all, uint32_t partition, bool write)
 {
-	struct nvj_walker *w;
-	struct nvj_images *images = NULL;
-	struct nvj_revokes revokes = {0};
+	int error;
+
+	r->walker = nvj_walker_new(r->platform, r->scan, r->first);
+	if (!r->walker)
+		return NVJ_ENOMEM;
+	if (r->scan->geometry.by_cpu)
+		r->walker->only = partition;
+	if (write) {
+		r->images = nvj_images_new(r->platform, partition,
+					   images_wanted(r->scan, all->changes));
+		if (!r->images)
+			return NVJ_ENOMEM;
+	}
+	error = all->revokes ? gather_revokes(r) : 0;
+	return error ? error : apply_all(r);
+}
+
+void nvj_replay(const struct nvj_scan *scan, const struct nvj_platform *platform,
+		uint32_t partition, bool write, const struct nvj_part *all, struct nvj_part *part)
+{
+	bool by_cpu = scan->geometry.by_cpu;
+	const struct nvj_part *found = by_cpu ? all : part;
+	struct replay r = {
+		.scan = scan,
+		.platform = platform,
+		.part = part,
+		.first = by_cpu ? 0 : partition,
+		.end = by_cpu ? scan->geometry.partitions : partition + 1,
+	};
 
 	/* Without revokes it is enough to examine the records. */
-	if (!part->changes || (!write && !part->revokes)) {
+	if (!found->changes || (!write && !found->revokes)) {
 		part->records = part->changes;
 		return;
 	}
-	part->error = NVJ_ENOMEM;
-	w = nvj_walker_new(platform, scan, partition);
-	if (!w)
-		return;
-	if (nvj_revokes_init(&revokes, platform, part->revokes))
-		goto out;
-	if (write) {
-		images = nvj_images_new(platform, partition, images_wanted(scan, part->changes));
-		if (!images)
-			goto out;
+	part->error = replay(&r, found, partition, write);
+	if (r.walker) {
+		part->ring = r.walker->partition;
+		part->position = r.walker->position;
+		nvj_walker_free(platform, r.walker);
 	}
-	/*
-	 * The region was sound a moment ago. Damage since then is reported,
-	 * too.
-	 */
-	part->error = part->revokes ? gather_revokes(w, &revokes) : 0;
-	if (!part->error)
-		part->error = apply_all(w, &revokes, images, part);
-	part->position = w->position;
-	if (images) {
-		part->blocks = nvj_images_written(images);
-		nvj_images_free(images);
+	if (r.images) {
+		part->blocks = nvj_images_written(r.images);
+		nvj_images_free(r.images);
 	}
-out:
-	nvj_revokes_free(&revokes, platform);
-	nvj_walker_free(platform, w);
+	nvj_revokes_free(&r.revokes, platform);
 }

@@ -11,28 +11,29 @@
 
 /* The result of one partition. */
 struct nvj_part {
-	int error; /* NVJ_EUCLEAN: the record at position is damaged */
+	int error; /* NVJ_EUCLEAN: the record at position of the ring is damaged */
+	uint32_t ring;
 	uint64_t position;
 	/* By nvj_examine: */
 	uint64_t lines;       /* read */
 	uint64_t changes;     /* committed records that change a block */
 	uint64_t revokes;     /* committed revokes */
 	uint64_t uncommitted; /* records that were skipped */
-	/* By nvj_replay: */
+	/* By nvj_replay, of the blocks of the partition: */
 	uint64_t records; /* records of changes, without those that a revoke cancelled */
 	uint64_t blocks;  /* written home */
 };
 
-/* Examines each record. */
+/* Examines each record of a ring. */
 void nvj_examine(const struct nvj_scan *scan, const struct nvj_platform *platform,
 		 uint32_t partition, struct nvj_part *part);
 
 /*
- * Replays, after nvj_examine found all partitions sound. Changes are applied to
- * the images of blocks, and the images are written home if write is true.
- * Otherwise they are only counted.
+ * Replays the blocks of a partition, after nvj_examine found all rings sound; all
+ * has the sums over them. Changes are applied to the images of blocks, and the
+ * images are written home if write is true. Otherwise they are only counted.
  */
 void nvj_replay(const struct nvj_scan *scan, const struct nvj_platform *platform,
-		uint32_t partition, bool write, struct nvj_part *part);
+		uint32_t partition, bool write, const struct nvj_part *all, struct nvj_part *part);
 
 #endif

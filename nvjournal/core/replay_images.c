@@ -17,6 +17,7 @@ struct nvj_images {
 	uint64_t written;
 	uint8_t *images;
 	uint64_t *blocks; /* of each image */
+	uint64_t *order;  /* NVJ_BLOCK_LINES numbers of each image */
 	struct slot *slot;
 	struct nvj_write write[NVJ_QUEUE_DEPTH];
 	struct nvj_write *idle[NVJ_QUEUE_DEPTH];
@@ -32,6 +33,7 @@ static void free_arrays(struct nvj_images *s)
 {
 	release(s->platform, s->images, (size_t)s->room * NVJ_BLOCK_BYTES);
 	release(s->platform, s->blocks, s->room * sizeof(*s->blocks));
+	release(s->platform, s->order, s->room * (sizeof(*s->order) * NVJ_BLOCK_LINES));
 	release(s->platform, s->slot, s->slots * sizeof(*s->slot));
 }
 
@@ -45,8 +47,9 @@ static bool allocate_arrays(struct nvj_images *s, uint32_t room)
 		s->slots *= 2;
 	s->images = p->allocate(p->context, (size_t)room * NVJ_BLOCK_BYTES);
 	s->blocks = p->allocate(p->context, room * sizeof(*s->blocks));
+	s->order = p->allocate(p->context, room * (sizeof(*s->order) * NVJ_BLOCK_LINES));
 	s->slot = p->allocate(p->context, s->slots * sizeof(*s->slot));
-	if (s->images && s->blocks && s->slot)
+	if (s->images && s->blocks && s->order && s->slot)
 		return true;
 	free_arrays(s);
 	return false;
@@ -90,24 +93,31 @@ static void *image(const struct nvj_images *s, uint32_t n)
 	return s->images + (size_t)n * NVJ_BLOCK_BYTES;
 }
 
-void *nvj_images_get(struct nvj_images *s, uint64_t block, bool whole, int *error)
+static uint64_t *order_of(const struct nvj_images *s, uint32_t n)
+{
+	return s->order + (size_t)n * NVJ_BLOCK_LINES;
+}
+
+void *nvj_images_get(struct nvj_images *s, uint64_t block, bool whole, uint64_t **order, int *error)
 {
 	const struct nvj_platform *p = s->platform;
 	struct slot *slot = slot_of(s, block);
 
-	if (slot->image)
+	if (slot->image) {
+		*order = order_of(s, slot->image - 1);
 		return image(s, slot->image - 1);
+	}
 	if (s->used == s->room) {
-		*error = nvj_images_write(s);
-		if (*error)
-			return NULL;
-		slot = slot_of(s, block);
+		*error = NVJ_EAGAIN;
+		return NULL;
 	}
 	if (!whole && p->read(p->context, block, image(s, s->used))) {
 		*error = NVJ_EIO;
 		return NULL;
 	}
 	s->blocks[s->used] = block;
+	*order = order_of(s, s->used);
+	__builtin_memset(*order, 0, sizeof(**order) * NVJ_BLOCK_LINES);
 	slot->block = block;
 	slot->image = ++s->used;
 	return image(s, s->used - 1);
@@ -153,9 +163,14 @@ int nvj_images_write(struct nvj_images *s)
 		if (finish_one(s, &idle))
 			error = NVJ_EIO;
 
+	nvj_images_clear(s);
+	return error;
+}
+
+void nvj_images_clear(struct nvj_images *s)
+{
 	s->used = 0;
 	__builtin_memset(s->slot, 0, s->slots * sizeof(*s->slot));
-	return error;
 }
 
 uint64_t nvj_images_written(const struct nvj_images *s)

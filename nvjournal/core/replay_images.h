@@ -23,11 +23,16 @@ struct nvj_images *nvj_images_new(const struct nvj_platform *platform, unsigned 
 void nvj_images_free(struct nvj_images *s);
 
 /*
- * Returns the block's image, to be changed. It is read from home, unless it is
- * present, or whole is true: then the caller replaces all of it. If there is no
- * free image, the others are written home. NULL: *error is NVJ_EIO.
+ * Returns the block's image, to be changed, and a number for each of its lines,
+ * which is 0 at first. The image is read from home, unless it is present, or
+ * whole is true: then the caller replaces all of it. NULL: *error is NVJ_EIO, or
+ * NVJ_EAGAIN if there is no free image.
  */
-void *nvj_images_get(struct nvj_images *s, uint64_t block, bool whole, int *error);
+void *nvj_images_get(struct nvj_images *s, uint64_t block, bool whole, uint64_t **order,
+		     int *error);
+
+/* Removes all images. */
+void nvj_images_clear(struct nvj_images *s);
 
 /*
  * Writes all images home, and removes them. Returns 0 or NVJ_EIO. It does not

@@ -8,7 +8,7 @@
 
 struct nvj_revoke_entry {
 	uint64_t block;
-	uint64_t after; /* position + 1; 0: the entry is free */
+	uint64_t last; /* the highest number of a revoke; 0: the entry is free */
 };
 
 static size_t bytes_of(const struct nvj_revokes *r)
@@ -42,20 +42,21 @@ static struct nvj_revoke_entry *entry_of(const struct nvj_revokes *r, uint64_t b
 {
 	uint64_t i = nvj_hash(block) & (r->size - 1);
 
-	while (r->entries[i].after && r->entries[i].block != block)
+	while (r->entries[i].last && r->entries[i].block != block)
 		i = (i + 1) & (r->size - 1);
 	return &r->entries[i];
 }
 
-void nvj_revokes_put(struct nvj_revokes *r, uint64_t block, uint64_t position)
+void nvj_revokes_put(struct nvj_revokes *r, uint64_t block, uint64_t number)
 {
 	struct nvj_revoke_entry *e = entry_of(r, block);
 
 	e->block = block;
-	e->after = position + 1;
+	if (e->last < number)
+		e->last = number;
 }
 
-bool nvj_revokes_has(const struct nvj_revokes *r, uint64_t block, uint64_t position)
+bool nvj_revokes_has(const struct nvj_revokes *r, uint64_t block, uint64_t number)
 {
-	return r->entries && position < entry_of(r, block)->after;
+	return r->entries && number < entry_of(r, block)->last;
 }

@@ -21,10 +21,10 @@ struct nvj_revokes {
 int nvj_revokes_init(struct nvj_revokes *r, const struct nvj_platform *platform, uint64_t count);
 void nvj_revokes_free(struct nvj_revokes *r, const struct nvj_platform *platform);
 
-/* Revokes are added in the order of the ring. */
-void nvj_revokes_put(struct nvj_revokes *r, uint64_t block, uint64_t position);
+/* Revokes are added in any order. */
+void nvj_revokes_put(struct nvj_revokes *r, uint64_t block, uint64_t number);
 
-/* Says whether a record of the block at position must not be replayed. */
-bool nvj_revokes_has(const struct nvj_revokes *r, uint64_t block, uint64_t position);
+/* Says whether a record of the block with this number must not be replayed. */
+bool nvj_revokes_has(const struct nvj_revokes *r, uint64_t block, uint64_t number);
 
 #endif

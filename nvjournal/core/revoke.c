@@ -15,10 +15,13 @@ static void mark_versions(struct nvj *j, struct nvj_partition *p, struct nvj_blo
 	for (struct nvj_image *v = b->frozen; v; v = v->next)
 		if (!v->revoked_by || v->revoked_by > tid)
 			v->revoked_by = tid;
+	if (b->writing && (!b->writing_revoked_by || b->writing_revoked_by > tid))
+		b->writing_revoked_by = tid;
 	if (!image || !image->tid)
 		return;
 	if (image->tid < tid && image->tid > b->home_tid) {
 		image->revoked_by = tid;
+		image->lines = NVJ_ALL_LINES;
 		image->next = b->frozen;
 		b->frozen = image;
 		b->image = NULL;
@@ -50,7 +53,7 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 	struct nvj *j = h->journal;
 	struct nvj_partition *p = &j->partition[nvj_partition_of(j, block)];
 	struct nvj_block *b;
-	uint64_t closing, newest;
+	uint64_t newest;
 	int lines;
 
 	if (nvj_load(&j->aborted))
@@ -73,7 +76,7 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 	 */
 	nvj_store_release(&b->access_tid, 0);
 	b->created = true;
-	lines = nvj_record_log(h, p, b, NVJ_REVOKE, 0, NULL);
+	lines = nvj_record_log(h, b, NVJ_REVOKE, 0, NULL);
 	if (lines > 0) {
 		mark_versions(j, p, b, h->tid);
 		into_list(j, p, b, h->tid & (NVJ_SLOTS - 1));
@@ -83,19 +86,14 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 		return lines;
 
 	nvj_count(&j->cpu[h->cpu].revokes, 1);
-	/* As in nvj_log. */
-	closing = nvj_load_acquire(&j->closing);
-	if (h->records == NVJ_HANDLE_BLOCKS || (closing && closing < h->tid))
-		nvj_handle_flag(h);
+	nvj_handle_placed(h);
 	return 0;
 }
 
 static bool dead_is_written(struct nvj *j, const struct nvj_block *b)
 {
-	for (const struct nvj_image *v = b->frozen; v; v = v->next)
-		if (v->writing && nvj_image_is_dead(j, v))
-			return true;
-	return false;
+	return b->writing && b->writing_revoked_by &&
+	       b->writing_revoked_by <= nvj_load_sc(&j->sealed);
 }
 
 /*

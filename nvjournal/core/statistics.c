@@ -14,6 +14,7 @@ static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
 	s->zero_lines += nvj_load(&c->zero_lines);
 	s->data_records += nvj_load(&c->data_records);
 	s->revokes += nvj_load(&c->revokes);
+	s->frozen += nvj_load(&c->frozen);
 	s->commits_waited += nvj_load(&c->commits_waited);
 }
 
@@ -48,7 +49,6 @@ void nvj_statistics(const struct nvj *j, struct nvj_statistics *s)
 		.fences = nvj_load(&j->fences),
 		.start_waits = nvj_load(&j->start_waits),
 		.start_wait_ns = nvj_load(&j->start_wait_ns),
-		.frozen = nvj_load(&j->frozen),
 		.checkpoints = nvj_load(&j->checkpoints),
 		.blocks_home = nvj_load(&j->blocks_home),
 		.running_tid = nvj_load(&j->running),

@@ -35,6 +35,9 @@ static bool layout_possible(const struct nvj_region *region, const struct nvj_di
 		return false;
 	if (s->seed != nvj_seed_of(s->uuid))
 		return false;
+	if (s->version > NVJ_OLDEST_FORMAT_VERSION && s->placement != NVJ_PLACE_BLOCK &&
+	    s->placement != NVJ_PLACE_CPU)
+		return false;
 
 	/* At most 2^16 * 17 * 64 and 2^6 * 2^30 * 2^6: nothing here overflows. */
 	commit_bytes = (uint64_t)s->commits * s->commit_lines * NVJ_LINE_BYTES;
@@ -61,6 +64,9 @@ int nvj_geometry(const struct nvj_region *region, const struct nvj_disk_super *s
 		.commits = super->commits,
 		.commit_lines = super->commit_lines,
 		.seed = super->seed,
+		.sequenced = super->version > NVJ_OLDEST_FORMAT_VERSION,
+		.by_cpu = super->version > NVJ_OLDEST_FORMAT_VERSION &&
+			  super->placement == NVJ_PLACE_CPU,
 		.read = region->read,
 	};
 	return 0;
@@ -90,7 +96,7 @@ static enum copy_state read_copy(const struct nvj_region *region, uint64_t offse
 	/* Magic, version and CRC are at the same place in all versions. */
 	if (super->crc != nvj_super_crc(super))
 		return COPY_DAMAGED;
-	if (super->version != NVJ_FORMAT_VERSION)
+	if (super->version < NVJ_OLDEST_FORMAT_VERSION || super->version > NVJ_FORMAT_VERSION)
 		return COPY_LATER;
 	return nvj_geometry(region, super, &unused) ? COPY_LAYOUT : COPY_SOUND;
 }
@@ -103,6 +109,24 @@ static bool same(const struct nvj_disk_super *a, const struct nvj_disk_super *b)
 		if (x[i] != y[i])
 			return false;
 	return true;
+}
+
+void nvj_super_upgrade(struct nvj_disk_super *super)
+{
+	super->version = NVJ_FORMAT_VERSION;
+	super->placement = NVJ_PLACE_BLOCK;
+	super->crc = nvj_super_crc(super);
+}
+
+/* A crash while recovery upgraded the superblock left one copy as it was. */
+static bool is_upgrade(const struct nvj_disk_super *old, const struct nvj_disk_super *new)
+{
+	struct nvj_disk_super upgraded = *old;
+
+	if (old->version != NVJ_OLDEST_FORMAT_VERSION)
+		return false;
+	nvj_super_upgrade(&upgraded);
+	return same(&upgraded, new);
 }
 
 int nvj_super_read(const struct nvj_region *region, struct nvj_disk_super *super,
@@ -133,6 +157,16 @@ int nvj_super_read(const struct nvj_region *region, struct nvj_disk_super *super
 	 */
 	if (better == COPY_LATER || worse == COPY_LATER)
 		return NVJ_EFORMAT;
+	/*
+	 * Except during an upgrade. Nothing was logged in the new format
+	 * before both copies were persistent. So the old copy still counts.
+	 */
+	if (worse == COPY_SOUND && is_upgrade(&copy[!use], &copy[use])) {
+		use = !use;
+		copy[!use] = copy[use];
+	} else if (worse == COPY_SOUND && is_upgrade(&copy[use], &copy[!use])) {
+		copy[!use] = copy[use];
+	}
 	if (better == COPY_LAYOUT || worse == COPY_LAYOUT ||
 	    (worse == COPY_SOUND && !same(&copy[0], &copy[1]))) {
 		*layout = true;

@@ -7,6 +7,7 @@
  * next one starts.
  */
 #include "walk.h"
+#include "hash.h"
 
 struct nvj_walker *nvj_walker_new(const struct nvj_platform *platform, const struct nvj_scan *scan,
 				  uint32_t partition)
@@ -16,8 +17,10 @@ struct nvj_walker *nvj_walker_new(const struct nvj_platform *platform, const str
 	if (!w)
 		return NULL;
 	w->scan = scan;
-	w->partition = partition;
-	nvj_walker_rewind(w);
+	w->only = NVJ_ALL_PARTITIONS;
+	w->hash_low = 0;
+	w->hash_size = NVJ_ALL_HASHES;
+	nvj_walker_start(w, partition);
 	return w;
 }
 
@@ -26,9 +29,10 @@ void nvj_walker_free(const struct nvj_platform *platform, struct nvj_walker *w)
 	platform->release(platform->context, w, sizeof(*w));
 }
 
-void nvj_walker_rewind(struct nvj_walker *w)
+void nvj_walker_start(struct nvj_walker *w, uint32_t partition)
 {
-	w->position = w->scan->low[w->partition];
+	w->partition = partition;
+	w->position = w->scan->low[partition];
 }
 
 /*
@@ -48,7 +52,16 @@ static bool read_lines(const struct nvj_walker *w, uint64_t position, void *to, 
 					       (count - first) * NVJ_LINE_BYTES));
 }
 
-int nvj_walker_next(struct nvj_walker *w)
+static bool skips(const struct nvj_walker *w, uint64_t block)
+{
+	if (w->only != NVJ_ALL_PARTITIONS && block % w->scan->geometry.partitions != w->only)
+		return true;
+	return w->hash_size != NVJ_ALL_HASHES &&
+	       (nvj_hash(block) >> 32) - w->hash_low >= w->hash_size;
+}
+
+/* Reads a record and checks it. Of a record that is skipped, only its header. */
+static int read_record(struct nvj_walker *w, bool *skipped)
 {
 	const struct nvj_scan *s = w->scan;
 	uint64_t end = s->high[w->partition];
@@ -65,15 +78,37 @@ int nvj_walker_next(struct nvj_walker *w)
 	if (!nvj_record_plausible(&s->geometry, w->partition, w->position, &w->header,
 				  s->last_tid + 1))
 		return NVJ_EUCLEAN;
+	/*
+	 * After an upgrade, records of version 1 may be here, but none of them
+	 * counts.
+	 */
+	if (s->geometry.sequenced && !w->header.sequence && nvj_scan_counts(s, w->header.tid))
+		return NVJ_EUCLEAN;
 	/* Here lines is 1..65. */
 	if (w->header.lines > end - w->position)
 		return NVJ_EUCLEAN;
+	*skipped = skips(w, w->header.block);
+	if (*skipped) {
+		w->position += w->header.lines;
+		return 1;
+	}
 	if (!read_lines(w, w->position + 1, w->lines, w->header.lines - 1u))
 		return NVJ_EUCLEAN;
 	if (w->header.crc != nvj_record_crc_packed(s->geometry.seed, &w->header, w->lines))
 		return NVJ_EUCLEAN;
 	w->position += w->header.lines;
 	return 1;
+}
+
+int nvj_walker_next(struct nvj_walker *w)
+{
+	bool skipped;
+	int next;
+
+	do
+		next = read_record(w, &skipped);
+	while (next > 0 && skipped);
+	return next;
 }
 
 /* *damaged: the walk ended at a damaged record. */

@@ -8,9 +8,15 @@
 
 #include "scan.h"
 
+#define NVJ_ALL_PARTITIONS (~0u)
+#define NVJ_ALL_HASHES (UINT64_C(1) << 32)
+
 struct nvj_walker {
 	const struct nvj_scan *scan;
-	uint32_t partition;
+	uint32_t partition; /* the ring */
+	uint32_t only;      /* NVJ_ALL_PARTITIONS, or: records of blocks of this partition */
+	/* Only records of blocks with a hash (its upper half) in this range. */
+	uint64_t hash_low, hash_size;
 	uint64_t position; /* the position of the next record, or of the damaged one */
 	struct nvj_disk_record header;
 	_Alignas(NVJ_LINE_BYTES) uint8_t lines[NVJ_BLOCK_BYTES];
@@ -21,8 +27,8 @@ struct nvj_walker *nvj_walker_new(const struct nvj_platform *platform, const str
 				  uint32_t partition);
 void nvj_walker_free(const struct nvj_platform *platform, struct nvj_walker *w);
 
-/* Returns to the start of the partition. */
-void nvj_walker_rewind(struct nvj_walker *w);
+/* Goes to the start of a ring. */
+void nvj_walker_start(struct nvj_walker *w, uint32_t partition);
 
 /*
  * 1: header and lines are those of the next record, which is sound. 0: the end.

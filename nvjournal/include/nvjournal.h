@@ -110,7 +110,11 @@ const char *nvj_strerror(int error);
 
 /* "NVJOURNL" */
 #define NVJ_SUPER_MAGIC UINT64_C(0x4c4e52554f4a564e)
-#define NVJ_FORMAT_VERSION 1u
+#define NVJ_FORMAT_VERSION 2u
+/*
+ * Recovery also accepts this version, and makes the newest version of it.
+ */
+#define NVJ_OLDEST_FORMAT_VERSION 1u
 
 #define NVJ_SUPER_OFFSET 0u
 #define NVJ_SUPER_COPY_OFFSET 4096u
@@ -135,7 +139,7 @@ struct nvj_disk_super {
 	uint32_t commit_lines;     /* 80 lines of each: nvj_commit_lines(partitions) */
 	uint32_t block_bytes;      /* 84 NVJ_BLOCK_BYTES */
 	uint32_t seed;             /* 88 start value of CRCs */
-	uint32_t reserved32;       /* 92 */
+	uint32_t placement;        /* 92 enum nvj_placement; version 1: 0 */
 	uint64_t formatted_unix;   /* 96 seconds, for display */
 	uint8_t reserved[24];      /* 104 */
 };
@@ -149,6 +153,12 @@ struct nvj_disk_super {
 struct nvj_disk_tail {
 	uint64_t word;
 	uint8_t unused[56];
+};
+
+/* Which ring a record goes to. */
+enum nvj_placement {
+	NVJ_PLACE_BLOCK = 1, /* of its block: block mod partitions, as in paper 4 */
+	NVJ_PLACE_CPU = 2,   /* of the processor that writes it */
 };
 
 /* The kind of a slot of the commit ring. */
@@ -220,12 +230,18 @@ struct nvj_disk_record {
 	uint32_t crc;      /*  4 of header and lines */
 	uint64_t position; /*  8 of this line: a record of an earlier lap has another */
 	uint64_t tid;      /* 16 */
-	uint64_t block;    /* 24 its number; block mod partitions is this partition */
+	uint64_t block;    /* 24 its number */
 	uint64_t mask;     /* 32 bit n: bytes 64n..64n+63 of the block changed */
 	uint64_t zeros;    /* 40 of these, lines that are 0 and are not stored */
 	uint16_t kind;     /* 48 enum nvj_record_kind */
 	uint16_t lines;    /* 50 of the record, including this one: 1..65 */
-	uint8_t reserved[12];
+	uint32_t unused32; /* 52 */
+	/*
+	 * Higher than those of all earlier records of the block. Records of a
+	 * block are in any order in the rings, but have the order of this
+	 * number. Version 1: 0, and the order is that of the ring.
+	 */
+	uint64_t sequence; /* 56 */
 };
 
 #define NVJ_MARK_MAGIC UINT64_C(0x4b52414d4c41544e) /* "NTALMARK" */
@@ -401,6 +417,7 @@ struct nvj_format_options {
 	uint8_t uuid[16];      /* must not be 0: random */
 	uint8_t disk_uuid[16]; /* 0: any disk */
 	uint64_t now_unix;
+	enum nvj_placement placement; /* 0: NVJ_PLACE_CPU */
 };
 
 /*
@@ -558,9 +575,9 @@ struct nvj_handle {
 	uint32_t credits; /* lines that it may still log */
 	uint32_t taken;   /* lines that were reserved for it */
 	unsigned cpu;
-	uint32_t records; /* not yet flagged */
-	uint32_t written; /* of these, the first ones, which are written; the others are kept */
+	uint32_t placed; /* reservations in rings, not yet flagged */
 	uint32_t kept_lines;
+	uint32_t kept_records;
 	uint32_t partition[NVJ_HANDLE_BLOCKS];
 	uint64_t position[NVJ_HANDLE_BLOCKS];
 	uint64_t kept[(NVJ_HANDLE_LINES + 1) * (NVJ_LINE_BYTES / 8)];

@@ -6,7 +6,9 @@
  * each of two blocks: it sets its own bit there, as one does in a bitmap, so a
  * line's content says whose changes it holds. Access, change and log are three
  * steps: others may change and log the same block between them, as callers do
- * who hold their lock for the change alone. One leader closes and commits until
+ * who hold their lock for the change alone. A handle keeps its records, which
+ * have sequence numbers, and places them in a ring when it stops; or before, as
+ * if it had no room for them. One leader closes and commits until
  * all is committed. The rings are endless here (ring.pml has their ends), slots
  * of the commit ring are words (slots.pml has their parts).
  *
@@ -31,12 +33,17 @@
 #define TIDS 4 /* transactions are 1..TIDS - 1 */
 #endif
 
-#define RING(block) ((block) % P)
+#ifdef BY_CPU
+#define RING(h, block) ((h) % P)
+#else
+#define RING(h, block) ((block) % P)
+#endif
 
 typedef Record {
 	byte tid;
 	byte block; /* 0 or 1 */
 	byte mask;
+	byte sequence; /* of the block's records */
 	byte line0, line1;
 	bool persistent, flag
 };
@@ -67,10 +74,10 @@ Count count[HANDLES];
 
 /* The caller's memory: two lines of two blocks. */
 byte content[BLOCKS * 2];
-/* The block's entry: the image last logged, who asked for it last, its lock. */
+/* The block's entry: the image last logged, its last sequence number, who asked for it last. */
 byte image[BLOCKS * 2];
+byte sequence[BLOCKS];
 byte asked[BLOCKS];
-bool locked[BLOCKS];
 
 /* What the outside knows of handles. */
 byte tid_of[HANDLES];
@@ -81,6 +88,7 @@ byte saw[HANDLES];
 #define BLOCK(h, n) (((h) + (n)) % 2)
 #define LINE(h, n) (((h) == 2 || ((h) == 1 && (n) == 0)) -> 1 : 0)
 
+#define NONE 255
 #define CLOSING (running > committed + 1)
 
 inline say_if_newer(block)
@@ -100,11 +108,11 @@ inline fence_records()
 {
 	d_step {
 		if
-		:: mines > 0 -> record[mine[0]].persistent = true
+		:: mine[0] != NONE -> record[mine[0]].persistent = true
 		:: else
 		fi;
 		if
-		:: mines > 1 -> record[mine[1]].persistent = true
+		:: mine[1] != NONE -> record[mine[1]].persistent = true
 		:: else
 		fi
 	}
@@ -114,14 +122,36 @@ inline flag_records()
 {
 	d_step {
 		if
-		:: mines > 0 -> record[mine[0]].flag = true
+		:: mine[0] != NONE -> record[mine[0]].flag = true
 		:: else
 		fi;
 		if
-		:: mines > 1 -> record[mine[1]].flag = true
+		:: mine[1] != NONE -> record[mine[1]].flag = true
 		:: else
 		fi
 	}
+}
+
+/* The record of the n-th block, if it is kept: reserves its lines, and writes it. */
+inline place(n)
+{
+	if
+	:: mask[n] != 0 && mine[n] == NONE ->
+		r = RING(h, BLOCK(h, n));
+		mine[n] = r * RECORDS + head[r];
+		head[r]++;
+		record[mine[n]].tid = tid;
+		record[mine[n]].block = BLOCK(h, n);
+		record[mine[n]].mask = mask[n];
+		record[mine[n]].sequence = number[n];
+		record[mine[n]].line0 = copy0[n];
+		record[mine[n]].line1 = copy1[n];
+#ifdef BROKEN_FLAG_BEFORE_FENCE
+		record[mine[n]].flag = true;
+#endif
+		r = 0
+	:: else
+	fi
 }
 
 /* One block of a handle: nvj_access, the change, nvj_log. Each atomic is a step. */
@@ -129,7 +159,6 @@ inline change_block(n)
 {
 	/* nvj_access, under the block's lock */
 	atomic {
-		!locked[BLOCK(h, n)] ->
 		b = BLOCK(h, n);
 		say_if_newer(b);
 		if
@@ -142,69 +171,59 @@ inline change_block(n)
 		saw[h] = saw[h] | content[b * 2 + LINE(h, n)];
 		content[b * 2 + LINE(h, n)] = content[b * 2 + LINE(h, n)] | (1 << h)
 	};
-	/* nvj_log: what differs goes into the image */
+	/* nvj_log, under the block's lock: what differs goes into the image, and has a number */
 	atomic {
-#ifndef BROKEN_LOG_UNLOCKED
-		!locked[b] ->
-#endif
 #if !defined(BROKEN_MERGE_AT_ACCESS_ONLY) && !defined(BROKEN_MERGE_IF_DIFFERENT)
 		say_if_newer(b);
 #endif
-		mask = (content[b * 2] != image[b * 2] -> 1 : 0) + (content[b * 2 + 1] != image[b * 2 + 1] -> 2 : 0);
+		mask[n] = (content[b * 2] != image[b * 2] -> 1 : 0) + (content[b * 2 + 1] != image[b * 2 + 1] -> 2 : 0);
 #ifdef BROKEN_MERGE_IF_DIFFERENT
 		/* Broken: nothing had changed, so it returns before it looks. */
 		if
-		:: mask -> say_if_newer(b)
+		:: mask[n] -> say_if_newer(b)
 		:: else
 		fi;
 #endif
 		image[b * 2] = content[b * 2];
 		image[b * 2 + 1] = content[b * 2 + 1];
-		copy0 = image[b * 2];
-		copy1 = image[b * 2 + 1];
+		copy0[n] = image[b * 2];
+		copy1[n] = image[b * 2 + 1]
 #ifndef BROKEN_LOG_UNLOCKED
-		locked[b] = (mask != 0)
+		;
+		sequence[b]++;
+		number[n] = sequence[b]
 #endif
 	};
-	if
-	:: mask != 0 ->
-		/* The position */
-		d_step {
-			mine[mines] = RING(b) * RECORDS + head[RING(b)];
-			head[RING(b)]++;
-			mines++
-		};
-		/* The lines; the lock is given back */
-		d_step {
-			record[mine[mines - 1]].tid = tid;
-			record[mine[mines - 1]].block = b;
-			record[mine[mines - 1]].mask = mask;
-			record[mine[mines - 1]].line0 = copy0;
-			record[mine[mines - 1]].line1 = copy1;
-#ifdef BROKEN_FLAG_BEFORE_FENCE
-			record[mine[mines - 1]].flag = true;
+#ifdef BROKEN_LOG_UNLOCKED
+	/* Broken: the number has another order than the images. */
+	d_step {
+		sequence[b]++;
+		number[n] = sequence[b]
+	};
 #endif
-			locked[b] = false;
-			mask = 0;
-			copy0 = 0;
-			copy1 = 0
+	if
+	:: mask[n] != 0 ->
+		/* No room to keep it: all that are kept are placed. */
+		d_step {
+			place(0);
+			place(1)
 		};
 		if
 		:: CLOSING ->
-			/* Fenced and flagged one by one, so that nobody waits for long. */
+			/* Fenced and flagged now, so that nobody waits for long. */
 			fence_records();
 			flag_records()
 		:: else
 		fi
-	:: else -> copy0 = 0; copy1 = 0
+	:: true
 	fi
 }
 
 proctype Handle(byte h)
 {
-	byte tid, b, mask, copy0, copy1;
-	byte mine[2];
-	byte mines;
+	byte tid, b, r;
+	byte mask[2], copy0[2], copy1[2], number[2];
+	byte mine[2] = NONE; /* the places of its records */
 
 	/* nvj_start */
 again:
@@ -228,7 +247,11 @@ again:
 	tid_of[h] = tid;
 	change_block(0);
 	change_block(1);
-	/* nvj_stop: one fence, the flags, count down */
+	/* nvj_stop: one reservation of each ring, one fence, the flags, count down */
+	d_step {
+		place(0);
+		place(1)
+	};
 	fence_records();
 	flag_records();
 	d_step {
@@ -238,7 +261,14 @@ again:
 		b = 0;
 		mine[0] = 0;
 		mine[1] = 0;
-		mines = 0
+		mask[0] = 0;
+		mask[1] = 0;
+		copy0[0] = 0;
+		copy0[1] = 0;
+		copy1[0] = 0;
+		copy1[1] = 0;
+		number[0] = 0;
+		number[1] = 0
 	}
 }
 
@@ -313,20 +343,46 @@ inline look_at_next()
 	}
 }
 
+/*
+ * CPU by CPU: the transaction is closed, so one that has no open handle stays so.
+ * First who ended, then who began.
+ */
 inline wait_for_handles()
 {
+#ifdef BROKEN_BEGUN_FIRST
 	do
 	:: read_counters(last % 2);
 		if
 		:: sum == 0 -> break
 		:: else ->
-			/* Sleeps until somebody ends: no busy waiting in the model. */
 			atomic {
 				sum = 0;
 				QUIET
 			}
 		fi
 	od
+#else
+	c = 0;
+	do
+	:: c < HANDLES ->
+		sum = count[c].ended[last % 2];
+		sum = sum - count[c].begun[last % 2];
+		if
+		:: atomic { sum == 0 -> c++ }
+		:: else ->
+			/* Sleeps until somebody ends: no busy waiting in the model. */
+			atomic {
+				sum = 0;
+				count[c].begun[last % 2] == count[c].ended[last % 2]
+			}
+		fi
+	:: else -> break
+	od;
+	atomic {
+		sum = 0;
+		c = 0
+	}
+#endif
 }
 #endif
 #define ALL_STOPPED (stopped[0] && stopped[1] && (HANDLES == 2 || stopped[HANDLES - 1]))
@@ -441,7 +497,7 @@ quit:
 proctype Crash()
 {
 	byte t, l, r, i, home, survives;
-	byte line[4];
+	byte line[4], last[4]; /* last: the number of the line's newest record so far */
 	byte there, half;
 
 end:
@@ -472,6 +528,10 @@ end:
 					line[1] = 0;
 					line[2] = 0;
 					line[3] = 0;
+					last[0] = 0;
+					last[1] = 0;
+					last[2] = 0;
+					last[3] = 0;
 					r = 0;
 					do
 					:: r < P ->
@@ -483,12 +543,21 @@ end:
 							if
 							:: record[r * RECORDS + i].tid <= home || (record[r * RECORDS + i].tid <= l && i >= (home == 0 -> 0 : low[home].at[r])) ->
 								t = record[r * RECORDS + i].block;
+#ifdef BROKEN_RING_ORDER
+								/* Broken: the later record in a ring counts. */
+								last[t * 2] = 0;
+								last[t * 2 + 1] = 0;
+#endif
 								if
-								:: record[r * RECORDS + i].mask & 1 -> line[t * 2] = record[r * RECORDS + i].line0
+								:: (record[r * RECORDS + i].mask & 1) && record[r * RECORDS + i].sequence > last[t * 2] ->
+									line[t * 2] = record[r * RECORDS + i].line0;
+									last[t * 2] = record[r * RECORDS + i].sequence
 								:: else
 								fi;
 								if
-								:: record[r * RECORDS + i].mask & 2 -> line[t * 2 + 1] = record[r * RECORDS + i].line1
+								:: (record[r * RECORDS + i].mask & 2) && record[r * RECORDS + i].sequence > last[t * 2 + 1] ->
+									line[t * 2 + 1] = record[r * RECORDS + i].line1;
+									last[t * 2 + 1] = record[r * RECORDS + i].sequence
 								:: else
 								fi
 							:: else
@@ -547,7 +616,11 @@ end:
 		line[0] = 0;
 		line[1] = 0;
 		line[2] = 0;
-		line[3] = 0
+		line[3] = 0;
+		last[0] = 0;
+		last[1] = 0;
+		last[2] = 0;
+		last[3] = 0
 	}
 	od
 }

@@ -7,8 +7,9 @@
  * other, frees a block (nvj_revoke), uses it for data of his own once that is
  * committed (he writes straight to the disk), and takes it again (nvj_create). A
  * leader closes and seals meanwhile, a checkpoint writes blocks home, line by
- * line as a disk that reads memory while it may change, and of the disk's cache each
- * sector may reach the platter by itself at any time. A crash at any point; recovery is
+ * line, from a copy of a version, and of the disk's cache each sector may reach the
+ * platter by itself at any time. A frozen version has only the lines that changed
+ * after it; the others are those of the next newer version. A crash at any point; recovery is
  * made of steps, too, and may crash. The ring is endless here: see ring.pml.
  *
  * Proved: after recovery each block is as of the last sealed transaction, which
@@ -52,13 +53,15 @@ byte tail, tail_fenced;
 
 /* The block's entry. */
 typedef Image {
-	bool used, writing;
-	byte tid, revoked_by, line0, line1
+	bool used;
+	byte tid, revoked_by, lines, line0, line1 /* lines: of a frozen image, those that it has */
 };
 Image image[BLOCKS * IMAGES];
 byte current[BLOCKS] = NO;
 bool created[BLOCKS];
 byte home_tid[BLOCKS];
+bool writing[BLOCKS]; /* a version goes home */
+byte writing_revoked_by[BLOCKS];
 
 byte cache[BLOCKS * 2], disk[BLOCKS * 2];
 
@@ -74,6 +77,8 @@ byte crashes;
 #else
 #define DEAD(i) (image[i].revoked_by != 0 && image[i].revoked_by <= sealed)
 #endif
+
+#define WRITING_DEAD(b) (writing[b] && writing_revoked_by[b] != 0 && writing_revoked_by[b] <= sealed)
 
 /* A sector of the disk: what its cache had before may have reached the platter by itself. */
 inline write_sector(i, value)
@@ -97,7 +102,7 @@ inline take_image(b)
 	image[n].used = true;
 	image[n].tid = 0;
 	image[n].revoked_by = 0;
-	image[n].writing = false
+	image[n].lines = 0
 }
 
 inline give_image(i)
@@ -105,6 +110,7 @@ inline give_image(i)
 	image[i].used = false;
 	image[i].tid = 0;
 	image[i].revoked_by = 0;
+	image[i].lines = 0;
 	image[i].line0 = 0;
 	image[i].line1 = 0
 }
@@ -116,7 +122,7 @@ inline trim(b)
 	do
 	:: n < (b + 1) * IMAGES ->
 		if
-		:: image[n].used && n != current[b] && !image[n].writing ->
+		:: image[n].used && n != current[b] ->
 			newer = (current[b] != NO && image[current[b]].tid != 0 && image[current[b]].tid <= sealed);
 			m = b * IMAGES;
 			do
@@ -139,6 +145,47 @@ inline trim(b)
 	n = 0
 }
 
+/* The newest frozen version of b, into m; NO: none. */
+inline newest_frozen(b)
+{
+	m = NO;
+	n = b * IMAGES;
+	do
+	:: n < (b + 1) * IMAGES ->
+		if
+		:: image[n].used && n != current[b] && (m == NO || image[n].tid > image[m].tid) -> m = n
+		:: else
+		fi;
+		n++
+	:: else -> break
+	od
+}
+
+/* Lines of the image are about to change: the newest frozen version keeps them. */
+inline keep(b, changes)
+{
+	newest_frozen(b);
+	if
+	:: m != NO ->
+#ifdef BROKEN_KEEP_AGAIN
+		/* Broken: also what was kept before. */
+		image[m].lines = 0;
+#endif
+		if
+		:: (changes & 1) && !(image[m].lines & 1) -> image[m].line0 = image[current[b]].line0
+		:: else
+		fi;
+		if
+		:: (changes & 2) && !(image[m].lines & 2) -> image[m].line1 = image[current[b]].line1
+		:: else
+		fi;
+		image[m].lines = image[m].lines | (changes)
+	:: else
+	fi;
+	m = 0;
+	n = 0
+}
+
 /* nvj_access, the change and nvj_log of one line (or all, as the block is new). */
 inline log(b, line)
 {
@@ -151,28 +198,19 @@ inline log(b, line)
 	:: else
 	fi;
 	content[b * 2 + line] = ops + 1;
-	/* Freeze: the older version's memory changes hands, this one is a copy. */
+	/* Freeze: from now on the older version's lines are kept before they change. */
 	c = current[b];
 	if
 	:: image[c].tid != 0 && image[c].tid < running && image[c].tid > home_tid[b] ->
 #ifndef BROKEN_NO_FREEZE
 		take_image(b);
-#ifdef BROKEN_FREEZE_BY_COPY
-		/* Broken: the copy is what is frozen; what is being written changes. */
-		image[n].tid = image[c].tid;
-		image[n].line0 = image[c].line0;
-		image[n].line1 = image[c].line1
-#else
-		image[n].line0 = image[c].line0;
-		image[n].line1 = image[c].line1;
-		current[b] = n;
-		c = n
-#endif
+		image[n].tid = image[c].tid
 #else
 		skip
 #endif
 	:: else
 	fi;
+	keep(b, (created[b] -> 3 : 1 << line));
 	image[c].line0 = content[b * 2];
 	image[c].line1 = content[b * 2 + 1];
 	image[c].tid = running;
@@ -202,6 +240,12 @@ inline revoke(b)
 	record[records].block = b;
 	records++;
 	/* Versions so far end with this transaction; the newest is kept aside. */
+	if
+#ifndef BROKEN_REVOKE_UNMARKED
+	:: writing[b] && (writing_revoked_by[b] == 0 || writing_revoked_by[b] > running) -> writing_revoked_by[b] = running
+#endif
+	:: else
+	fi;
 	n = b * IMAGES;
 	do
 	:: n < (b + 1) * IMAGES ->
@@ -219,6 +263,7 @@ inline revoke(b)
 		if
 		:: image[c].tid < running && image[c].tid > home_tid[b] ->
 			image[c].revoked_by = running;
+			image[c].lines = 3;
 			current[b] = NO
 		:: else -> image[c].tid = 0
 		fi
@@ -302,7 +347,7 @@ end:
 #ifdef BROKEN_REVOKE_NO_WAIT
 			up ->
 #else
-			up && !(image[0].writing && DEAD(0)) && !(image[1].writing && DEAD(1)) && !(image[2].writing && DEAD(2)) && !(image[3].writing && DEAD(3)) ->
+			up && !WRITING_DEAD(0) && !WRITING_DEAD(1) ->
 #endif
 			trim(0);
 			trim(1);
@@ -362,9 +407,58 @@ inline flush()
 	disk[3] = cache[3]
 }
 
+/* The content of version v of b, into copy0 and copy1. */
+inline copy_version(b)
+{
+	if
+	:: current[b] != NO ->
+		copy0 = image[current[b]].line0;
+		copy1 = image[current[b]].line1
+	:: else
+	fi;
+	if
+	:: v != current[b] ->
+		/* From the newest frozen version down to this one: m is the tid of the last. */
+		m = NO;
+		do
+		:: m == NO || m > image[v].tid ->
+			n = b * IMAGES;
+			newest = NO;
+			do
+			:: n < (b + 1) * IMAGES ->
+				if
+				:: image[n].used && n != current[b] && image[n].tid < m && (newest == NO || image[n].tid > image[newest].tid) -> newest = n
+				:: else
+				fi;
+				n++
+			:: else -> break
+			od;
+			m = image[newest].tid;
+#ifdef BROKEN_NEWER_IGNORED
+			/* Broken: only the lines that the version itself has. */
+			newest = v;
+			m = image[v].tid;
+#endif
+			if
+			:: image[newest].lines & 1 -> copy0 = image[newest].line0
+			:: else
+			fi;
+			if
+			:: image[newest].lines & 2 -> copy1 = image[newest].line1
+			:: else
+			fi
+		:: else -> break
+		od
+	:: else
+	fi;
+	newest = 0;
+	m = 0;
+	n = 0
+}
+
 proctype Checkpoint()
 {
-	byte b, v, n, m, target;
+	byte b, v, n, m, target, copy0, copy1, newest, written;
 	bool newer;
 
 end:
@@ -380,31 +474,45 @@ end:
 			up && b < BLOCKS ->
 			choose(b);
 			if
-			:: v != NO -> image[v].writing = true
+			:: v != NO ->
+				writing[b] = true;
+				writing_revoked_by[b] = image[v].revoked_by;
+				written = image[v].tid;
+				copy_version(b)
 			:: else
 			fi
 		};
 			if
 			:: v != NO ->
-				/* The disk reads the memory while it is under way. */
 				atomic {
 					up ->
 					assert(state[b] != DATA);
-					write_sector(b * 2, image[v].line0)
+					write_sector(b * 2, copy0)
 				};
 				atomic {
 					up ->
 					assert(state[b] != DATA);
-					write_sector(b * 2 + 1, image[v].line1)
-				};
-				atomic {
-					up ->
-					image[v].writing = false;
+#ifdef BROKEN_NO_COPY
+					/* Broken: the disk reads the image, which may change meanwhile. */
 					if
-					:: image[v].tid > home_tid[b] -> home_tid[b] = image[v].tid
+					:: v == current[b] -> copy1 = image[v].line1
+					:: else
+					fi;
+#endif
+					write_sector(b * 2 + 1, copy1)
+				};
+				atomic {
+					up ->
+					writing[b] = false;
+					writing_revoked_by[b] = 0;
+					if
+					:: written > home_tid[b] -> home_tid[b] = written
 					:: else
 					fi;
 					trim(b);
+					copy0 = 0;
+					copy1 = 0;
+					written = 0;
 					v = 0
 				}
 			:: else

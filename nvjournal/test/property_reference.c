@@ -423,6 +423,7 @@ static void play(void *argument)
 {
 	struct nvj_format_options format = {.partitions = game.partitions,
 					    .commits = 16u << below(3),
+					    .placement = below(2) ? NVJ_PLACE_CPU : NVJ_PLACE_BLOCK,
 					    .uuid = {(uint8_t)(game.seed | 1)}};
 	int r;
 

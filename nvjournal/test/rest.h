@@ -120,7 +120,9 @@ static inline int rest_flush(void *context)
 }
 
 static const struct nvj_format_options rest_options = {
-	.commits = 16, .uuid = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}};
+	.placement = NVJ_PLACE_BLOCK,
+	.commits = 16,
+	.uuid = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}};
 
 /* An unformatted region, full of rubbish, and a disk. */
 static inline struct rest *rest_new(uint64_t size_bytes)
@@ -201,21 +203,58 @@ static inline bool rest_untouched(const struct rest *t)
 	       !memcmp(t->disk, t->disk_copy, sizeof(t->disk));
 }
 
-/* Logs, as an engine would: the lines of mask & ~zeros get the byte value. */
-static inline uint64_t rest_log(struct rest *t, uint64_t tid, enum nvj_record_kind kind,
-				uint64_t block, uint64_t mask, uint64_t zeros, uint8_t value)
+/* Makes a journal of format version 1 of one that has just been formatted. */
+static inline void rest_make_old(struct rest *t)
 {
-	uint32_t partition = (uint32_t)(block % t->g.partitions);
+	for (unsigned copy = 0; copy < 2; copy++) {
+		struct nvj_disk_super *super =
+			(void *)(t->memory + (copy ? NVJ_SUPER_COPY_OFFSET : NVJ_SUPER_OFFSET));
+
+		super->version = 1;
+		super->placement = 0;
+		super->crc = nvj_super_crc(super);
+	}
+	t->g.sequenced = false;
+}
+
+/* Makes a journal with records in any ring of one that has just been formatted. */
+static inline void rest_place_by_cpu(struct rest *t)
+{
+	for (unsigned copy = 0; copy < 2; copy++) {
+		struct nvj_disk_super *super =
+			(void *)(t->memory + (copy ? NVJ_SUPER_COPY_OFFSET : NVJ_SUPER_OFFSET));
+
+		super->placement = NVJ_PLACE_CPU;
+		super->crc = nvj_super_crc(super);
+	}
+	t->g.by_cpu = true;
+}
+
+/* Logs in a ring: the lines of mask & ~zeros get the byte value. */
+static inline uint64_t rest_log_in(struct rest *t, uint32_t partition, uint64_t sequence,
+				   uint64_t tid, enum nvj_record_kind kind, uint64_t block,
+				   uint64_t mask, uint64_t zeros, uint8_t value)
+{
 	uint64_t position = t->head[partition];
 	_Alignas(64) uint8_t image[NVJ_BLOCK_BYTES];
 	struct nvj_disk_record header;
 
 	memset(image, value, sizeof(image));
-	nvj_record_begin(&header, kind, position, tid, block, mask, zeros);
+	nvj_record_begin(&header, kind, position, tid, block, sequence, mask, zeros);
 	header.crc = nvj_record_crc_image(t->g.seed, &header, image);
 	nvj_record_write(&t->g, t->region.persistence, partition, &header, image);
 	t->head[partition] += header.lines;
 	return position;
+}
+
+/* Logs in the ring of the block, in the order of the ring. */
+static inline uint64_t rest_log(struct rest *t, uint64_t tid, enum nvj_record_kind kind,
+				uint64_t block, uint64_t mask, uint64_t zeros, uint8_t value)
+{
+	uint32_t partition = (uint32_t)(block % t->g.partitions);
+
+	return rest_log_in(t, partition, t->g.sequenced ? t->head[partition] + 1 : 0, tid, kind,
+			   block, mask, zeros, value);
 }
 
 /* Seals tid, with low and high as given; NULL: the heads as they are. */

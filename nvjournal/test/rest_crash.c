@@ -133,11 +133,13 @@ static bool recover_until(uint64_t crash_at)
 	return !dead();
 }
 
-static struct rest *journal(void)
+static struct rest *journal(bool old)
 {
 	struct rest *t = rest_formatted(2, 1024);
 	uint64_t low[2];
 
+	if (old)
+		rest_make_old(t);
 	rest_log(t, 1, NVJ_UPDATE, 8, 0x1, 0, 0x81);
 	for (uint64_t block = 0; block < 6; block++)
 		rest_log(t, 1, NVJ_UPDATE, block, UINT64_C(0x0101010101010101) << block, 0, 0x11);
@@ -155,10 +157,12 @@ static struct rest *journal(void)
 	return t;
 }
 
-static void recovery(void)
+/* old: of a region of format version 1, which is upgraded. */
+static void recovery(bool old)
 {
 	static uint8_t want[BLOCKS][NVJ_BLOCK_BYTES];
-	struct rest *t = world.t = journal();
+	struct rest *t = world.t = journal(old);
+	struct nvj_disk_super super;
 	uint64_t crashes = 0, all;
 
 	rest_keep(t);
@@ -173,8 +177,8 @@ static void recovery(void)
 	expect(recover_until(0));
 	all = world.steps;
 	/* The seal and a fence, 6 blocks, the flush, both tails and a fence, a superblock and a
-	 * fence. */
-	expect(all == 2 + 6 + 1 + 3 + 2);
+	 * fence. And for an upgrade both superblocks, with a fence after each. */
+	expect(all == 2 + 6 + 1 + 3 + 2 + (old ? 4 : 0));
 
 	for (unsigned mode = 0; mode < 4; mode++)
 		for (uint64_t first = 1; first <= all; first++)
@@ -196,8 +200,11 @@ static void recovery(void)
 					expect(!memcmp(t->disk, want, sizeof(want)));
 					expect(!nvj_check(&t->region, &t->platform, &r));
 					expect(r.clean && r.findings == 0 && r.tail_tid == 2);
+					expect(!nvj_read_super(&t->region, &super));
+					expect(super.version == NVJ_FORMAT_VERSION);
+					expect(super.placement == NVJ_PLACE_BLOCK);
 				}
-	printf("%llu crashes\n", (unsigned long long)crashes);
+	printf("%llu crashes%s\n", (unsigned long long)crashes, old ? ", version 1" : "");
 	rest_free(t);
 }
 
@@ -209,7 +216,7 @@ static void recovery(void)
 static void seal_not_fenced(void)
 {
 	static uint8_t with[BLOCKS][NVJ_BLOCK_BYTES], without[BLOCKS][NVJ_BLOCK_BYTES];
-	struct rest *t = world.t = journal();
+	struct rest *t = world.t = journal(false);
 	uint64_t *seal = &nvj_commit_at(&t->g, 2)->seal, sealed = *seal;
 	unsigned left[2] = {0};
 
@@ -258,7 +265,7 @@ static void format(void)
 
 	for (unsigned round = 0; round < 80; round++)
 		for (uint64_t step = 1, done = 0; !done; step++) {
-			struct rest *t = world.t = journal();
+			struct rest *t = world.t = journal(false);
 			struct nvj_format_options o = rest_options;
 			struct nvj_disk_super super;
 			struct nvj_report r;
@@ -301,7 +308,8 @@ int main(void)
 						     .write = crash_write,
 						     .store64 = crash_store64,
 						     .fence = crash_fence};
-	recovery();
+	recovery(false);
+	recovery(true);
 	seal_not_fenced();
 	format();
 	return 0;

@@ -158,7 +158,10 @@ static void impossible_layouts(void)
 	IMPOSSIBLE(s.block_bytes = 512, NVJ_EUCLEAN);
 	IMPOSSIBLE(s.seed ^= 1, NVJ_EUCLEAN);
 	IMPOSSIBLE(s.uuid[0] ^= 1, NVJ_EUCLEAN);
-	IMPOSSIBLE(s.version = 2, NVJ_EFORMAT);
+	IMPOSSIBLE(s.version = 3, NVJ_EFORMAT);
+	IMPOSSIBLE(s.version = 0, NVJ_EFORMAT);
+	IMPOSSIBLE(s.placement = 0, NVJ_EUCLEAN);
+	IMPOSSIBLE(s.placement = 3, NVJ_EUCLEAN);
 	/* Two that are possible, but not the same. */
 	put(t, good, 3);
 	s = good;

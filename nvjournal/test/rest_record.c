@@ -32,6 +32,7 @@ static void round_trip(struct rest *t, uint64_t mask, uint64_t zeros)
 	uint64_t position = random64() % 1000 * 1024 + 1024 - random64() % 70;
 	_Alignas(64) uint8_t image[4096], lines[4096] = {0}, back[4096], old[4096];
 	struct nvj_disk_record h, read;
+	uint64_t order[NVJ_BLOCK_LINES];
 	uint32_t crc;
 
 	for (unsigned i = 0; i < 4096; i++) {
@@ -39,7 +40,7 @@ static void round_trip(struct rest *t, uint64_t mask, uint64_t zeros)
 		old[i] = back[i] = (uint8_t)random64();
 	}
 	pack(mask & ~zeros, image, lines);
-	nvj_record_begin(&h, mask ? NVJ_UPDATE : NVJ_REVOKE, position, 9, 300 + partition, mask,
+	nvj_record_begin(&h, mask ? NVJ_UPDATE : NVJ_REVOKE, position, 9, 300 + partition, 7, mask,
 			 zeros);
 	crc = nvj_record_crc_image(t->g.seed, &h, image);
 	expect(crc == nvj_record_crc_packed(t->g.seed, &h, lines));
@@ -53,9 +54,13 @@ static void round_trip(struct rest *t, uint64_t mask, uint64_t zeros)
 	for (unsigned n = 0; n < h.lines - 1u; n++)
 		expect(!memcmp(nvj_line_at(&t->g, partition, position + 1 + n), lines + 64 * n,
 			       64));
-	nvj_record_apply(&h, lines, back);
+	for (unsigned n = 0; n < NVJ_BLOCK_LINES; n++)
+		order[n] = n % 3 == 0 ? 8 : 6; /* a third is of a later record */
+	nvj_record_apply(&h, 7, lines, back, order);
 	for (unsigned i = 0; i < 4096; i++)
-		expect(back[i] == (mask >> i / 64 & 1 ? image[i] : old[i]));
+		expect(back[i] == (mask >> i / 64 & 1 && i / 64 % 3 ? image[i] : old[i]));
+	for (unsigned n = 0; n < NVJ_BLOCK_LINES; n++)
+		expect(order[n] == (n % 3 == 0 ? 8u : mask >> n & 1 ? 7u : 6u));
 }
 
 static void round_trips(void)
@@ -81,7 +86,7 @@ static void not_plausible(void)
 	struct rest *t = rest_formatted(3, 1024);
 	struct nvj_disk_record good, h;
 
-	nvj_record_begin(&good, NVJ_DATA, 77, 5, 302, 0xf0, 0x30);
+	nvj_record_begin(&good, NVJ_DATA, 77, 5, 302, 1, 0xf0, 0x30);
 	expect(good.lines == 3);
 #define REFUSED(change)                                                                            \
 	do {                                                                                       \
@@ -103,6 +108,10 @@ static void not_plausible(void)
 	REFUSED(h.lines = 66);
 	REFUSED(h.zeros |= 1);
 	REFUSED(h.mask = h.zeros = 0);
+	h = good;
+	h.block++;
+	t->g.by_cpu = true;
+	expect(nvj_record_plausible(&t->g, 2, 77, &h, 5)); /* in any ring */
 	rest_free(t);
 }
 

@@ -236,8 +236,8 @@ static void laps(void)
 }
 
 /*
- * Memory for a few images only: they go home in between, and are read again from
- * there when a later record wants them.
+ * Memory for a few images only: the rings are read again for each part of the blocks,
+ * and each block goes home once.
  */
 static void more_blocks_than_images(void)
 {
@@ -251,7 +251,7 @@ static void more_blocks_than_images(void)
 	/* 32 images, halved until they fit: 4. */
 	t->largest = 5 * NVJ_BLOCK_BYTES;
 	expect(nvj_recover(&t->region, &t->platform, &little) == 0);
-	expect(little.records == 64 && little.blocks == 64 && t->reads == 64);
+	expect(little.records == 64 && little.blocks == 12 && t->reads >= 12);
 	for (unsigned n = 0; n < 64; n++)
 		expect(rest_line_is(t, n % 12 * 2, n, (uint8_t)(100 + n)));
 

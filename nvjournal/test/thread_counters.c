@@ -372,7 +372,10 @@ static void one_game(struct shape shape, uint64_t seed, uint64_t operations)
 {
 	struct nvju_dram dram = {.persistence = persistence};
 	struct game *g = aligned_alloc(64, (sizeof(*g) + 63) / 64 * 64);
-	struct nvj_format_options format = {.partitions = shape.partitions, .commits = 64};
+	struct nvj_format_options format = {.partitions = shape.partitions,
+					    .commits = 64,
+					    .placement =
+						    seed % 2 ? NVJ_PLACE_CPU : NVJ_PLACE_BLOCK};
 	size_t bytes = NVJ_COMMITS_OFFSET + 64 * nvj_commit_lines(shape.partitions) * 64 +
 		       (size_t)shape.partitions * shape.ring_lines * 64;
 

@@ -83,6 +83,11 @@ must 0 'partitions' "$nvj" format --allow-volatile j # it is clean
 must 2 'cannot format' "$nvj" format --allow-volatile j --partitions 65
 must 1 'too few' "$nvj" format --allow-volatile j --partitions 64 --commits 65536
 must 2 'power of two' "$nvj" format --allow-volatile j --commits 17
+must 2 'choose cpu or block' "$nvj" format --allow-volatile j --placement disk
+must 0 'by block' "$nvj" format --allow-volatile j --placement block
+must 0 '"placement": "block"' "$nvj" inspect j --json
+must 0 'by cpu' "$nvj" format --allow-volatile j
+must 0 'by cpu' "$nvj" inspect j
 head -c 1000000 /dev/urandom > foreign
 sum=$(sha256sum < foreign)
 must 1 'not a journal' "$nvj" format --allow-volatile foreign --size 4M
@@ -102,6 +107,8 @@ must 0 'partitions' "$nvj" format --allow-volatile slices --force
 must 0 'partitions' "$nvj" format --allow-volatile slices # it is all its own
 
 # --- A journal that was left by a crash
+# By block, so that each ring has records, also if one processor writes all.
+must 0 'by block' "$nvj" format --allow-volatile store.journal --size 4M --partitions 4 --placement block
 # Puts without an end. What is killed is kv, the last of the two; that ends the other.
 puts() { awk 'BEGIN { for (;; n++) print "put key" n % 5000, n + 0 }'; }
 puts | "$kv" --allow-volatile store > printed &
@@ -146,9 +153,9 @@ must 0 '"committed":true' "$nvj" dump store.journal --json
 	echo "dump shows $(grep -c '"committed":true' out) records, check says $records"
 	exit 1
 }
-must 0 ' update ' "$nvj" dump store.journal --transaction "$last"
 must 0 '"partition":3,' "$nvj" dump store.journal --partition 3 --json
 ! grep -v '"partition":3,' out || exit 1
+must 0 ' update ' "$nvj" dump store.journal --transaction "$last"
 must 2 'partitions 0 to 3' "$nvj" dump store.journal --partition 4
 must 1 'not at home' "$nvj" format --allow-volatile store.journal
 [ "$sum" = "$(sha256sum store.journal store)" ] || { echo "to look changed something"; exit 1; }

@@ -203,6 +203,8 @@ int ext4nvj_load_journal(struct super_block *sb, struct ext4_super_block *es,
 		goto fail;
 	if (!nvj->options.partitions)
 		nvj->options.partitions = super.partitions;
+	if (!nvj->options.placement)
+		nvj->options.placement = super.placement;
 
 	if (ext4nvj_has_marker(sb)) {
 		err = recover(sb, es, nvj);

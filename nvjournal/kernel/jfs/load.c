@@ -171,6 +171,8 @@ static int check_region(struct super_block *sb, struct nvjk_mount *mount,
 		err = nvjk_mount_check_region(sb, mount, &region, &identity);
 	if (!err && !mount->options.partitions)
 		mount->options.partitions = region.partitions;
+	if (!err && !mount->options.placement)
+		mount->options.placement = region.placement;
 	return err;
 }
 

@@ -24,11 +24,13 @@ struct nvjk_mount_options {
 	u64 journal_offset;      /* bytes, of the region in the device */
 	u64 journal_size;        /* bytes; 0: as long as it was formatted */
 	unsigned int partitions; /* 1..64; 0: as the region was formatted */
+	unsigned int placement;  /* enum nvj_placement; 0: as the region was formatted */
 	bool whole_blocks;       /* records=blocks: each record has all lines, for comparison */
 	bool one_lock;           /* lock=one: one lock for the journal, for comparison */
 	bool journal_small;      /* journal_data=small: small files' data, too; only of ext4nvj */
 	bool allow_volatile;     /* memory that may lose what is committed will do */
-	bool given_offset, given_size, given_partitions, given_records, given_lock, given_data;
+	bool given_offset, given_size, given_partitions, given_placement, given_records;
+	bool given_lock, given_data;
 };
 
 /* Our data of a mount. */

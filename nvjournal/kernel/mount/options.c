@@ -16,12 +16,15 @@ enum {
 	option_offset,
 	option_size,
 	option_partitions,
+	option_placement,
 	option_records,
 	option_lock,
 	option_journal_data,
 	option_allow_volatile,
 };
 
+static const struct constant_table placement_values[] = {
+	{"block", NVJ_PLACE_BLOCK}, {"cpu", NVJ_PLACE_CPU}, {}};
 static const struct constant_table records_values[] = {{"lines", 0}, {"blocks", 1}, {}};
 static const struct constant_table lock_values[] = {{"none", 0}, {"one", 1}, {}};
 static const struct constant_table data_values[] = {{"none", 0}, {"small", 1}, {}};
@@ -31,6 +34,7 @@ static const struct fs_parameter_spec specs[] = {
 	fsparam_string("journal_offset", option_offset),
 	fsparam_string("journal_size", option_size),
 	fsparam_u32("partitions", option_partitions),
+	fsparam_enum("placement", option_placement, placement_values),
 	fsparam_enum("records", option_records, records_values),
 	fsparam_enum("lock", option_lock, lock_values),
 	fsparam_enum("journal_data", option_journal_data, data_values),
@@ -83,6 +87,10 @@ static int parse_ours(struct nvjk_mount_options *options, struct fs_parameter *p
 		options->given_partitions = true;
 		options->partitions = result->uint_32;
 		return 0;
+	case option_placement:
+		options->given_placement = true;
+		options->placement = result->uint_32;
+		return 0;
 	case option_records:
 		options->given_records = true;
 		options->whole_blocks = result->uint_32;
@@ -123,6 +131,7 @@ void nvjk_show_options(struct seq_file *seq, const struct nvjk_mount *mount)
 	if (o->given_size)
 		seq_printf(seq, ",journal_size=%llu", o->journal_size);
 	seq_printf(seq, ",partitions=%u", o->partitions);
+	seq_printf(seq, ",placement=%s", o->placement == NVJ_PLACE_BLOCK ? "block" : "cpu");
 	if (o->whole_blocks)
 		seq_puts(seq, ",records=blocks");
 	if (o->one_lock)
@@ -146,6 +155,8 @@ const char *nvjk_changed_option(const struct nvjk_mount_options *now,
 		changed = "journal_size";
 	if (asked->given_partitions && asked->partitions != now->partitions)
 		changed = "partitions";
+	if (asked->given_placement && asked->placement != now->placement)
+		changed = "placement";
 	if (asked->given_records && asked->whole_blocks != now->whole_blocks)
 		changed = "records";
 	if (asked->given_lock && asked->one_lock != now->one_lock)

@@ -327,6 +327,7 @@ int nvjk_mount_format(struct super_block *sb, struct nvjk_mount *nvj, const u8 *
 {
 	struct nvj_format_options options = {
 		.partitions = nvj->options.partitions,
+		.placement = nvj->options.placement,
 		.now_unix = ktime_get_real_seconds(),
 	};
 	int err;

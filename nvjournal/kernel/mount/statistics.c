@@ -21,6 +21,8 @@ void nvjk_show_statistics(struct seq_file *seq, const struct nvjk_mount *nvj,
 	line(seq, "size_bytes", nvjk_region(nvj->region)->size_bytes);
 	seq_printf(seq, "uuid %pUb\n", nvj->uuid);
 	line(seq, "partitions", e->partitions);
+	seq_printf(seq, "placement %s\n",
+		   nvj->options.placement == NVJ_PLACE_BLOCK ? "block" : "cpu");
 	seq_printf(seq, "records %s\n", nvj->options.whole_blocks ? "blocks" : "lines");
 	seq_printf(seq, "lock %s\n", nvj->options.one_lock ? "one" : "none");
 

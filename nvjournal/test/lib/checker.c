@@ -516,6 +516,7 @@ void checker_run(const struct workload *w, uint64_t seed, const struct checker_o
 			     .random = random_from(seed)};
 	struct nvj_format_options format = {.partitions = w->partitions,
 					    .commits = w->commits,
+					    .placement = seed % 2 ? NVJ_PLACE_CPU : NVJ_PLACE_BLOCK,
 					    .uuid = {1, 2, 3, (uint8_t)seed}};
 	struct world world;
 

@@ -59,8 +59,11 @@ static uint64_t one_handle(struct nvj *j, struct random *random, uint8_t *cache,
 static void make(void *argument)
 {
 	struct making *m = argument;
-	struct nvj_format_options format = {
-		.partitions = kinds[m->kind].partitions, .commits = 16, .uuid = {7}};
+	struct nvj_format_options format = {.partitions = kinds[m->kind].partitions,
+					    .commits = 16,
+					    .placement =
+						    m->kind % 2 ? NVJ_PLACE_CPU : NVJ_PLACE_BLOCK,
+					    .uuid = {7}};
 	struct nvj_options options = {.checkpoint_percent = 100};
 	struct random random = random_from(m->kind);
 	uint8_t *cache = malloc((size_t)SAMPLE_BLOCKS * NVJ_BLOCK_BYTES);

@@ -588,7 +588,10 @@ static void format(struct workload_run *run)
 {
 	const struct workload *w = run->workload;
 	struct nvj_format_options options = {
-		.partitions = w->partitions, .commits = w->commits, .uuid = {WORKLOAD_UUID}};
+		.partitions = w->partitions,
+		.commits = w->commits,
+		.placement = random_below(&run->random, 2) ? NVJ_PLACE_CPU : NVJ_PLACE_BLOCK,
+		.uuid = {WORKLOAD_UUID}};
 	struct nvj_disk_super super;
 	int error = nvj_read_super(&run->world.nvj_region, &super);
 

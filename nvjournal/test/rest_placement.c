@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records that are placed by processor: those of a block are in any ring, in any order
+ * there, and replay follows their sequence numbers. The same for a block's own ring,
+ * and, with the order of the ring, for a region of format version 1.
+ */
+#include "rest.h"
+
+#define PARTITIONS 3u
+#define BLOCKS 24u
+#define RECORDS 60u
+#define TRANSACTIONS 4u
+
+static uint64_t random64(void)
+{
+	static uint64_t state = 88172645463325252u;
+
+	state ^= state << 13;
+	state ^= state >> 7;
+	return state ^= state << 17;
+}
+
+/* In the order of the changes. */
+struct change {
+	uint64_t tid, block, mask, zeros;
+	enum nvj_record_kind kind;
+	uint8_t value;
+	bool placed;
+};
+
+enum how { BY_CPU, BY_BLOCK, VERSION_1 };
+
+static void make_changes(struct change *change)
+{
+	for (unsigned n = 0; n < RECORDS; n++) {
+		struct change *c = &change[n];
+
+		/* Some are of the next transaction, which runs meanwhile. */
+		*c = (struct change){.tid = 1 + n * TRANSACTIONS / RECORDS + random64() % 2,
+				     .block = random64() % BLOCKS,
+				     .kind = random64() % 8 ? NVJ_UPDATE : NVJ_REVOKE,
+				     .value = (uint8_t)(1 + n)};
+		/* A block's transactions rise with its changes, as merging makes them. */
+		for (unsigned k = 0; k < n; k++)
+			if (change[k].block == c->block && change[k].tid > c->tid)
+				c->tid = change[k].tid;
+		if (c->kind == NVJ_UPDATE) {
+			c->mask = random64() & random64();
+			c->mask = c->mask && random64() % 4 ? c->mask : NVJ_ALL_LINES;
+			c->zeros = c->mask & random64() & random64();
+		}
+	}
+}
+
+/* Places the changes of transactions up to tid: in the order of the changes, or not. */
+static void place(struct rest *t, struct change *change, uint64_t tid, enum how how)
+{
+	for (unsigned left = RECORDS; left > 0;) {
+		unsigned n = how == VERSION_1 ? RECORDS - left : (unsigned)(random64() % RECORDS);
+		struct change *c = &change[n];
+		uint32_t ring = how == BY_CPU ? (uint32_t)(random64() % PARTITIONS)
+					      : (uint32_t)(c->block % PARTITIONS);
+		bool all = true;
+
+		left -= how == VERSION_1;
+		if (!c->placed && c->tid <= tid) {
+			rest_log_in(t, ring, how == VERSION_1 ? 0 : n + 1, c->tid, c->kind,
+				    c->block, c->mask, c->zeros, c->value);
+			c->placed = true;
+		}
+		for (unsigned k = 0; k < RECORDS; k++)
+			all = all && (change[k].placed || change[k].tid > tid);
+		if (all)
+			return;
+	}
+}
+
+/* The lines that a block has after the committed changes. */
+static void expect_block(const struct rest *t, const struct change *change, uint64_t block)
+{
+	unsigned first = 0;
+
+	for (unsigned n = 0; n < RECORDS; n++)
+		if (change[n].block == block && change[n].tid <= TRANSACTIONS &&
+		    change[n].kind == NVJ_REVOKE)
+			first = n + 1;
+	for (unsigned line = 0; line < NVJ_BLOCK_LINES; line++) {
+		const struct change *last = NULL;
+
+		for (unsigned n = first; n < RECORDS; n++)
+			if (change[n].block == block && change[n].tid <= TRANSACTIONS &&
+			    change[n].mask >> line & 1)
+				last = &change[n];
+		if (!last)
+			expect(rest_line_old(t, block, line));
+		else
+			expect(rest_line_is(t, block, line,
+					    last->zeros >> line & 1 ? 0 : last->value));
+	}
+}
+
+static void replays(enum how how, bool little_memory)
+{
+	struct rest *t = rest_formatted(PARTITIONS, 8192);
+	struct change change[RECORDS];
+	struct nvj_disk_super super;
+	struct nvj_report r;
+
+	if (how == BY_CPU)
+		rest_place_by_cpu(t);
+	if (how == VERSION_1)
+		rest_make_old(t);
+	make_changes(change);
+	for (uint64_t tid = 1; tid <= TRANSACTIONS; tid++) {
+		uint64_t low[PARTITIONS] = {0};
+
+		if (how != VERSION_1) {
+			memcpy(low, t->head, sizeof(low));
+			place(t, change, tid, how);
+		} else if (tid == TRANSACTIONS) {
+			/* All in the order of the changes, whatever their transactions. */
+			place(t, change, tid + 1, how);
+		}
+		rest_seal(t, tid, NVJ_COMMIT, low, NULL);
+	}
+	if (little_memory)
+		t->largest = 2 * NVJ_BLOCK_BYTES;
+	expect(nvj_check(&t->region, &t->platform, &r) == 0 && r.transactions == TRANSACTIONS);
+	expect(nvj_recover(&t->region, &t->platform, &r) == 0 && r.findings == 0);
+	for (uint64_t block = 0; block < BLOCKS; block++)
+		expect_block(t, change, block);
+	expect(nvj_read_super(&t->region, &super) == 0 && super.version == NVJ_FORMAT_VERSION);
+	expect(super.placement == (how == BY_CPU ? NVJ_PLACE_CPU : NVJ_PLACE_BLOCK));
+	/* Nothing is left, and nothing changes. */
+	rest_keep(t);
+	expect(nvj_recover(&t->region, &t->platform, &r) == 0 && r.clean && r.records == 0);
+	expect(rest_untouched(t));
+	rest_free(t);
+}
+
+int main(void)
+{
+	for (unsigned n = 0; n < 200; n++)
+		for (enum how how = BY_CPU; how <= VERSION_1; how++)
+			replays(how, n % 2);
+	return 0;
+}
