@@ -35,6 +35,9 @@ of several threads and calls the round "near" or "apart". It forms ratios within
 in the same state; each state has its own tables and verdicts. With fewer than 3 pairs there is
 no verdict. Further rounds wait at most 20 s each for the state with too few pairs.
 
+It also counts the cache lines that move between processors, in a simulation of 1 to 64 of
+them. The counts do not depend on the machine. A model of the time is built on them.
+
 A missing recording is made first, which needs root. Without root, the small samples in
 nvjournal/bench are used.`,
 		Example: `  daybook-bench nvjournal --docs docs/results
@@ -52,10 +55,11 @@ nvjournal/bench are used.`,
 					return err
 				}
 			}
-			if err := runMake(cmd, "nvjournal's benchmark", source, "bench-program"); err != nil {
+			if err := runMake(cmd, "nvjournal's benchmark", source, "bench-program", "transfers-program"); err != nil {
 				return err
 			}
 			o.Program = filepath.Join(source, "build", "bench", "bench")
+			o.Counter = filepath.Join(source, "build", "bench", "transfers", "transfers")
 			for _, s := range nvjournalStreams {
 				path, err := findRecording(cmd, s.load, s.operations, recordings, source)
 				if err != nil {
@@ -75,7 +79,7 @@ nvjournal/bench are used.`,
 	flags.StringVar(&source, "source", "nvjournal", "the `DIR` of nvjournal's Makefile")
 	flags.StringVar(&recordings, "recordings", filepath.Join("build", "bench"), "the `DIR` with the recordings")
 	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
-	flags.StringVar(&o.Only, "only", "", "measure this `SECTION` alone (streams, updates, commit, recovery, checkpoint, order, data, machine, latency); the others stay unchanged in --output")
+	flags.StringVar(&o.Only, "only", "", "measure this `SECTION` alone (streams, updates, commit, recovery, checkpoint, order, data, machine, latency, transfers); the others stay unchanged in --output")
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "take medians of `N` rounds, 1 to 33")
 	flags.IntSliceVar(&o.Latencies, "latency", []int{0, 100, 300, 500}, "also measure memory whose fences take `NS,NS...` nanoseconds longer")
 	flags.IntVar(&o.FenceNanoseconds, "fence-ns", 0, "`NANOSECONDS` to add to each fence, to simulate slower memory")

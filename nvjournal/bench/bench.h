@@ -141,6 +141,7 @@ struct test_journal {
 
 struct journal_options {
 	unsigned partitions;
+	enum nvj_placement placement; /* 0: by block */
 	unsigned checkpoint_percent;
 	bool workers;
 	const struct nvju_disk_model *disk; /* NULL: at once */

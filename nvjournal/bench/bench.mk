@@ -25,6 +25,38 @@ build/bench/%.o: bench/%.c
 $(BENCH): $(BENCH_OBJECTS) $(LIB)
 	$(TOOL) $(LINK_FLAGS) -o $@ $^ $(LINK_LIBS) $(patsubst %,-l%,$(BENCH_PMDK)) -lm
 
+# --- The counter of transfers: the core and the engines, with each access reported ---
+
+TRANSFERS := build/bench/transfers/transfers
+TRANSFERS_TRACED := $(patsubst %.c,build/bench/transfers/traced/%.o,\
+	$(filter-out core/persist%.c,$(sort $(wildcard core/*.c))) \
+	bench/engine_nvjournal.c bench/engine_one_lock.c bench/worker.c)
+TRANSFERS_OBJECTS := $(patsubst bench/%.c,build/bench/%.o,$(sort $(wildcard bench/transfers/*.c)) \
+	bench/stream.c)
+
+.PHONY: transfers-program
+transfers-program: $(TRANSFERS) $(BENCH_SAMPLES)
+
+# In a variable of its own: FLAGS may have other sanitizers.
+TRANSFERS_FLAGS := -std=gnu11 -g -O2 $(WARNINGS) -Iinclude -Icore -DNVJ_TRANSFERS -MMD -MP
+
+build/bench/transfers/traced/core/%.o: core/%.c
+	@mkdir -p $(@D)
+	$(TOOL) $(TRANSFERS_FLAGS) -ffreestanding -fsanitize=thread -DTRANSFERS_TRACED \
+		-include bench/transfers/traced.h -c $< -o $@
+
+build/bench/transfers/traced/bench/%.o: bench/%.c
+	@mkdir -p $(@D)
+	$(TOOL) $(TRANSFERS_FLAGS) -D_GNU_SOURCE -fsanitize=thread -DTRANSFERS_TRACED \
+		-include bench/transfers/traced.h -c $< -o $@
+
+build/bench/transfers/%.o: bench/transfers/%.c
+	@mkdir -p $(@D)
+	$(TOOL) $(TRANSFERS_FLAGS) -D_GNU_SOURCE -c $< -o $@
+
+$(TRANSFERS): $(TRANSFERS_OBJECTS) $(TRANSFERS_TRACED)
+	$(TOOL) -o $@ $^
+
 build/bench/%.blocks: bench/%.blocks.gz
 	@mkdir -p $(@D)
 	gzip -dc $< > $@
@@ -34,4 +66,4 @@ bench-sample: $(BENCH) $(BENCH_SAMPLES)
 		$(BENCHFLAGS) > build/bench.json
 	@echo "measured: build/bench.json"
 
--include $(wildcard build/bench/*.d)
+-include $(wildcard build/bench/*.d build/bench/transfers/*.d build/bench/transfers/traced/*/*.d)

@@ -1,35 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of engines, and what they have in common. */
+/* The list of engines. */
 #include "engine.h"
-
-#include <string.h>
-
-/* Added to each byte of an image where zeros are to be none. */
-#define NOT_ZERO 0x5a
-
-uint8_t *worker_change(struct worker *w, const struct update *u)
-{
-	uint8_t *image = w->images + (size_t)u->index * NVJ_BLOCK_BYTES;
-	const uint8_t *line = u->lines;
-
-	for (uint64_t left = u->mask; left; left &= left - 1) {
-		uint8_t *to = image + NVJ_LINE_BYTES * (unsigned)__builtin_ctzll(left);
-
-		memcpy(to, line, NVJ_LINE_BYTES);
-		if (w->engine->without_zeros)
-			for (unsigned n = 0; n < NVJ_LINE_BYTES; n++)
-				to[n] ^= NOT_ZERO;
-		line += NVJ_LINE_BYTES;
-	}
-	return image;
-}
-
-int commit_nothing(struct engine *e, struct worker *w)
-{
-	(void)e;
-	(void)w;
-	return 0;
-}
 
 #define NVJOURNAL                                                                                  \
 	.open = nvjournal_open, .commit = nvjournal_commit, .close = nvjournal_close, .ours = true
@@ -42,6 +13,13 @@ struct engine engines[] = {
 	 NVJOURNAL},
 	{.name = "nvjournal",
 	 .partitions = 8,
+	 .placement = NVJ_PLACE_BLOCK,
+	 .apply = nvjournal_apply,
+	 .compared = true,
+	 NVJOURNAL},
+	{.name = "nvjournal-cpu",
+	 .partitions = 16,
+	 .placement = NVJ_PLACE_CPU,
 	 .apply = nvjournal_apply,
 	 .compared = true,
 	 NVJOURNAL},
@@ -49,6 +27,12 @@ struct engine engines[] = {
 	 .partitions = 1,
 	 .apply = nvjournal_apply_blocks,
 	 .without_zeros = true,
+	 NVJOURNAL},
+	{.name = "nvjournal-one-lock",
+	 .compared = true,
+	 .partitions = 1,
+	 .option = 1,
+	 .apply = nvjournal_apply,
 	 NVJOURNAL},
 	{.name = "one-lock",
 	 .compared = true,

@@ -39,8 +39,9 @@ struct bench_counts {
 
 struct engine;
 
+/* Each in lines of its own: threads write into theirs. */
 struct worker {
-	struct engine *engine;
+	struct engine *engine __attribute__((aligned(128)));
 	unsigned number;
 	uint64_t first_block; /* added to the stream's numbers */
 	uint8_t *images;      /* of each distinct block of the stream */
@@ -50,6 +51,7 @@ struct worker {
 struct engine {
 	const char *name;
 	unsigned partitions;
+	enum nvj_placement placement; /* of nvjournal */
 	/* Lines of zeros are made others, so that they are not left out of a record. */
 	bool without_zeros;
 	/* 0, or -1 with a message on stderr. */

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvjournal as an engine of the comparison: records of lines, or of whole blocks. */
+/*
+ * nvjournal as an engine of the comparison: records of lines, or of whole blocks.
+ *
+ * Option 1: the same engine with one lock, as ext4nvj's lock=one: the lock is held
+ * for a whole operation, with its one fence, and for a commit. So a ratio to it shows
+ * what the engine gains by its threads alone.
+ */
 #include "engine.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "nvjournal_user.h"
 
@@ -11,7 +19,21 @@ struct nvjournal {
 	struct nvj *journal;
 	struct nvju_disk *disk;
 	struct nvju_platform platform;
+	bool one_lock;
+	pthread_mutex_t lock __attribute__((aligned(128)));
 };
+
+static void lock(struct nvjournal *n)
+{
+	if (n->one_lock)
+		pthread_mutex_lock(&n->lock);
+}
+
+static void unlock(struct nvjournal *n)
+{
+	if (n->one_lock)
+		pthread_mutex_unlock(&n->lock);
+}
 
 static int failed(const char *what, int error)
 {
@@ -23,15 +45,18 @@ int nvjournal_open(struct engine *e, const struct bench_setup *s)
 {
 	/* Nothing is carried home while updates are measured: the rings have room. */
 	struct nvj_options options = {.checkpoint_percent = 90};
-	struct nvj_format_options format = {.partitions = e->partitions,
-					    .commits = NVJ_MAX_COMMITS};
-	struct nvjournal *n = calloc(1, sizeof(*n));
+	struct nvj_format_options format = {
+		.partitions = e->partitions, .placement = e->placement, .commits = NVJ_MAX_COMMITS};
+	struct nvjournal *n = aligned_alloc(128, sizeof(*n));
 	struct nvj_report report;
 	int error;
 
 	e->state = n;
 	if (!n)
 		return failed("begin", NVJ_ENOMEM);
+	memset(n, 0, sizeof(*n));
+	pthread_mutex_init(&n->lock, NULL);
+	n->one_lock = e->option == 1;
 	error = nvju_disk_memory(&n->disk, s->threads * THREAD_STRIDE + 1, NULL);
 	if (error)
 		return failed("make a disk in memory", error);
@@ -44,7 +69,7 @@ int nvjournal_open(struct engine *e, const struct bench_setup *s)
 	return error ? failed("open", error) : 0;
 }
 
-static int apply(struct nvjournal *n, struct worker *w, const struct operation *o, bool whole)
+static int change(struct nvjournal *n, struct worker *w, const struct operation *o, bool whole)
 {
 	uint32_t credits = whole ? o->count * NVJ_BLOCK_CREDITS : o->count + o->lines;
 	struct nvj_handle handle;
@@ -69,6 +94,16 @@ static int apply(struct nvjournal *n, struct worker *w, const struct operation *
 	return 0;
 }
 
+static int apply(struct nvjournal *n, struct worker *w, const struct operation *o, bool whole)
+{
+	int error;
+
+	lock(n);
+	error = change(n, w, o, whole);
+	unlock(n);
+	return error;
+}
+
 int nvjournal_apply(struct engine *e, struct worker *w, const struct operation *o)
 {
 	return apply(e->state, w, o, false);
@@ -82,8 +117,11 @@ int nvjournal_apply_blocks(struct engine *e, struct worker *w, const struct oper
 int nvjournal_commit(struct engine *e, struct worker *w)
 {
 	struct nvjournal *n = e->state;
-	int error = nvj_commit(n->journal, w->tid);
+	int error;
 
+	lock(n);
+	error = nvj_commit(n->journal, w->tid);
+	unlock(n);
 	return error ? failed("commit", error) : 0;
 }
 
@@ -106,6 +144,7 @@ void nvjournal_close(struct engine *e)
 		nvj_abandon(n->journal);
 	}
 	nvju_disk_close(n->disk);
+	pthread_mutex_destroy(&n->lock);
 	free(n);
 	e->state = NULL;
 }

@@ -23,7 +23,7 @@
 #define CLOCK_EACH 16u
 #define MAX_ENGINES 16u
 #define OTHER_ROUNDS 3u /* of engines that have no part in a verdict */
-#define NVJOURNALS 2u   /* the first engines: one partition, and several */
+#define NVJOURNALS 3u   /* the first engines: one ring, by block, by processor */
 #define LINES_REGION_BYTES (UINT64_C(512) << 20)
 
 static const unsigned thread_counts[] = {1, 2, 4, 8, 16};

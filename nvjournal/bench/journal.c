@@ -7,6 +7,8 @@
 void journal_begin(struct bench *b, struct test_journal *t, const struct journal_options *o)
 {
 	struct nvj_format_options format = {.partitions = o->partitions,
+					    .placement =
+						    o->placement ? o->placement : NVJ_PLACE_BLOCK,
 					    .commits = NVJ_MAX_COMMITS};
 	struct nvj_options options = {
 		.checkpoint_percent = o->checkpoint_percent,

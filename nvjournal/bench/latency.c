@@ -23,9 +23,9 @@ static const unsigned thread_counts[] = {1, 2};
 #define THREAD_COUNTS 2u
 #define MAX_ENGINES 16u
 
-static const char *const compared[] = {"nvjournal", "nvjournal-blocks", "one-lock",
+static const char *const compared[] = {"nvjournal", "nvjournal-cpu", "nvjournal-blocks", "one-lock",
 				       "one-lock-one-fence"};
-#define COMPARED 4u
+#define COMPARED 5u
 
 static bool is_compared(const struct bench *b, const struct engine *e)
 {

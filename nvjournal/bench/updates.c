@@ -23,13 +23,18 @@ static const struct {
 	enum kind kind;
 	unsigned partitions;
 } subjects[] = {
-	{"change", CHANGE, 0},     {"floor-256", FLOOR_256, 0}, {"floor-320", FLOOR_320, 0},
-	{"nvjournal", UPDATE, 1},  {"nvjournal", UPDATE, 8},    {"nvjournal-compare", COMPARE, 1},
+	{"change", CHANGE, 0},
+	{"floor-256", FLOOR_256, 0},
+	{"floor-320", FLOOR_320, 0},
+	{"nvjournal", UPDATE, 1},
+	{"nvjournal", UPDATE, 8},
+	{"nvjournal-cpu", UPDATE, 16},
+	{"nvjournal-compare", COMPARE, 1},
 	{"one-lock", ONE_LOCK, 1},
 };
 #define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
 #define NVJOURNAL 3u /* of the subjects: nvjournal with one partition, and one lock */
-#define LOCKED 6u
+#define LOCKED 7u
 #define MAX_UPDATE_THREADS 2u
 
 struct state {
@@ -159,6 +164,8 @@ static double measure(struct bench *b, struct state *s, unsigned subject, unsign
 {
 	struct journal_options options = {
 		.partitions = subjects[subject].partitions,
+		.placement = strcmp(subjects[subject].name, "nvjournal-cpu") ? NVJ_PLACE_BLOCK
+									     : NVJ_PLACE_CPU,
 		.checkpoint_percent = 90,
 		.disk_blocks = MAX_UPDATE_THREADS * THREAD_STRIDE,
 	};

@@ -28,9 +28,7 @@ func (n Result) curves() figure.Curves {
 		c.Panels = append(c.Panels, p)
 	}
 	c.Panels = append(c.Panels, n.latencyPanels()...)
-	for _, m := range n.Models {
-		c.Panels = append(c.Panels, m.panel())
-	}
+	c.Panels = append(c.Panels, n.modelPanels()...)
 	return c
 }
 
@@ -51,23 +49,5 @@ func (n Result) ratePanel(stream string, state State) figure.CurvePanel {
 	return p
 }
 
-func (m Model) panel() figure.CurvePanel {
-	p := figure.CurvePanel{Title: "A model, " + string(m.State) + ": updates of 256 bytes (dots: measured)", XName: "cores", YName: "millions/s"}
-	for _, cores := range m.Cores {
-		p.X = append(p.X, float64(cores))
-	}
-	for _, l := range m.Lines {
-		name := engineName(l.Engine, l.Partitions)
-		line, dots := figure.Curve{Name: name}, figure.Curve{Name: name, Points: true}
-		for k, rate := range l.UpdatesPerSecond {
-			line.Y = append(line.Y, rate/1e6)
-			measured := math.NaN()
-			if k < len(l.Measured) {
-				measured = l.Measured[k] / 1e6
-			}
-			dots.Y = append(dots.Y, measured)
-		}
-		p.Lines = append(p.Lines, line, dots)
-	}
-	return p
-}
+// missing is a point that a curve does not have.
+var missing = math.NaN()

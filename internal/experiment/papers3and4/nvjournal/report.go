@@ -53,9 +53,7 @@ func (n Result) Report() (report.Report, error) {
 	for _, c := range n.Calibration {
 		report.Tables = append(report.Tables, n.machineTable(c))
 	}
-	for _, m := range n.Models {
-		report.Tables = append(report.Tables, n.modelTable(m))
-	}
+	report.Tables = append(report.Tables, n.transferTables()...)
 	return report, err
 }
 
@@ -82,8 +80,8 @@ func (n Result) reasons() string {
 		case strings.Contains(v.Target, "libpmemobj"):
 			all = append(all, "libpmemobj has no order between the transactions of different threads: each thread has its own log, with more bytes and fences for an update (see below). A journal commits one transaction after the other, and a thread that commits each operation waits for the transactions before.")
 		case strings.Contains(v.Target, "one lock"):
-			all = append(all, fmt.Sprintf("One lock with one fence moves two lines from processor to processor in an operation: the line of the lock and the line of the ring's head. An update of nvjournal moves about six lines. "+
-				"This machine has %d processors, so at most two running threads wait for the lock.", n.Host.CPUs))
+			all = append(all, fmt.Sprintf("One lock with one fence has no checksums, no images for a checkpoint and no limit on its ring. nvjournal-one-lock is the same engine as nvjournal with one lock, so it shows what the threads alone gain. "+
+				"This machine has %d processors, so at most so many running threads wait for a lock.", n.Host.CPUs))
 		}
 	}
 	return strings.Join(distinct(all), " ")
@@ -177,7 +175,7 @@ func (n Result) rateTable(s Stream, state State) report.Table {
 	}
 	if state == NVJNear {
 		t.Note = fmt.Sprintf("The recording: %d operations, %d updates of %d blocks, %.1f changed lines an update. ", s.Operations, s.Updates, s.Blocks, float64(s.Lines)/float64(max(1, s.Updates))) +
-			"nvjournal-blocks: the same engine with all 64 lines of each block, also lines of zeros. one-lock: records of lines; a mutex is held while a record is placed, copied, flushed, fenced and flagged. one-lock-one-fence: the mutex is held for all records of an operation, with one fence. " +
+			"nvjournal, P: the ring of a record is that of its block, as in paper 4; by processor: that of the processor that writes it. nvjournal-blocks: the same engine with all 64 lines of each block, also lines of zeros. nvjournal-one-lock: the same engine with one lock, held for a whole operation and for a commit. one-lock: records of lines; a mutex is held while a record is placed, copied, flushed, fenced and flagged. one-lock-one-fence: the mutex is held for all records of an operation, with one fence. " +
 			"Neither has checksums, images for a checkpoint, or a limit on its ring. jbd2-like: one thread writes whole blocks into a file in memory, with two calls of fdatasync for each transaction. libpmemobj: a transaction for each operation, with a snapshot of the lines. " +
 			"libpmemlog: an append for each operation. The latter two commit each operation, also in create. " + t.Note
 	}
@@ -210,7 +208,7 @@ func (n Result) ratioTable(state State) report.Table {
 	t := report.Table{
 		Title:   "nvjournal over the others, " + condition(state),
 		Columns: []string{"stream, engine"},
-		Note:    "Medians of the ratios of pairs of rounds, with the better number of partitions; in parentheses the number of pairs. –: no pair.",
+		Note:    "Medians of the ratios of pairs of rounds, with the best form of nvjournal; in parentheses the number of pairs. –: no pair.",
 	}
 	for _, threads := range n.threads() {
 		t.Columns = append(t.Columns, strconv.Itoa(threads))
@@ -315,30 +313,6 @@ func (n Result) machineTable(c Calibration) report.Table {
 		{"a mutex held as long as for a record, alone", c.LockHeldAlone}, {"the same, two threads", c.LockHeldContended},
 	} {
 		t.Rows = append(t.Rows, []string{r.name, fmt.Sprintf("%.1f", r.value.Median), fmt.Sprintf("%.1f to %.1f", r.value.Low, r.value.High)})
-	}
-	return t
-}
-
-func (n Result) modelTable(m Model) report.Table {
-	t := report.Table{
-		Title:   "A model: updates of 256 bytes a second on more cores, millions, " + condition(m.State),
-		Columns: []string{"engine"},
-		Note: fmt.Sprintf("This machine has %d processors; rates of more cores are computed, not measured. Each core is a customer of a closed network (mean value analysis): it does its own work, and queues for the lock, or for the line of a ring's head. "+
-			"For one core the calibration makes the model exact. Two cores were measured; the last column is the model's error there. Calibration and measurement use rounds in the same state. The model leaves out the memory's bandwidth, sockets, locks of callers, and commits. The bandwidth of real memory limits all of these rates earlier.", n.Host.CPUs),
-	}
-	if lock := m.line("one-lock", 1); lock != nil && lock.ErrorAtTwo > 0.1 {
-		t.Note += " For two cores the model predicts too high a rate for the one lock: its calibration uses a lock that is held for arithmetic, not for a record and its fence."
-	}
-	for _, cores := range m.Cores {
-		t.Columns = append(t.Columns, strconv.Itoa(cores))
-	}
-	t.Columns = append(t.Columns, "measured at 2", "error of the model")
-	for _, l := range m.Lines {
-		row := []string{engineName(l.Engine, l.Partitions)}
-		for _, rate := range l.UpdatesPerSecond {
-			row = append(row, fmt.Sprintf("%.1f", rate/1e6))
-		}
-		t.Rows = append(t.Rows, append(row, fmt.Sprintf("%.1f", l.Measured[1]/1e6), fmt.Sprintf("%+.0f %%", 100*l.ErrorAtTwo)))
 	}
 	return t
 }

@@ -1,7 +1,9 @@
 package nvjournal
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
@@ -143,10 +145,10 @@ type Ratio struct {
 	Baseline string `json:"baseline"`
 	Threads  int    `json:"threads"`
 	State    State  `json:"state,omitempty"`
-	// Partitions is the better number of nvjournal's partitions.
-	Partitions int               `json:"partitions"`
-	Pairs      int               `json:"pairs"`
-	Ratio      statistics.Spread `json:"ratio"`
+	// Ours is the name of the best form of nvjournal.
+	Ours  string            `json:"ours"`
+	Pairs int               `json:"pairs"`
+	Ratio statistics.Spread `json:"ratio"`
 }
 
 // pairRatios returns the ratio of each pair of rounds in the state.
@@ -161,35 +163,35 @@ func pairRatios(ours, theirs []Round, state State) (ratios []float64) {
 	return ratios
 }
 
-// betterRatio chooses between the ratios of one partition and of eight. It prefers those
-// with enough pairs for a verdict, and then the greater median. It returns nil if there is
-// no pair.
-func betterRatio(all map[int][]float64) (partitions int, ratios []float64) {
-	for _, p := range []int{1, 8} {
-		now := all[p]
+// bestRatio chooses between the ratios of the forms of nvjournal. It prefers those with
+// enough pairs for a verdict, and then the greatest median. It returns nil if there is no
+// pair.
+func bestRatio(all map[string][]float64) (name string, ratios []float64) {
+	for _, form := range slices.Sorted(maps.Keys(all)) {
+		now := all[form]
 		enough, had := len(now) >= leastPairs, len(ratios) >= leastPairs
 		if len(now) > 0 && (len(ratios) == 0 || enough && !had || enough == had && statistics.Median(now) > statistics.Median(ratios)) {
-			partitions, ratios = p, now
+			name, ratios = form, now
 		}
 	}
-	return partitions, ratios
+	return name, ratios
 }
 
 // ratios compares nvjournal with all other engines, near with near and apart with apart.
 func (n Result) ratios() (all []Ratio) {
 	for _, theirs := range n.Rows {
-		if theirs.Engine == "nvjournal" {
+		if isOurs(theirs.Engine) {
 			continue
 		}
 		for _, state := range statesOf(theirs.Threads) {
-			of := make(map[int][]float64)
+			of := make(map[string][]float64)
 			for _, ours := range n.Rows {
-				if ours.Engine == "nvjournal" && ours.Stream == theirs.Stream && ours.Threads == theirs.Threads {
-					of[ours.Partitions] = pairRatios(ours.Rounds, theirs.Rounds, state)
+				if isOurs(ours.Engine) && ours.Stream == theirs.Stream && ours.Threads == theirs.Threads {
+					of[ours.Name()] = pairRatios(ours.Rounds, theirs.Rounds, state)
 				}
 			}
-			if partitions, ratios := betterRatio(of); len(ratios) > 0 {
-				all = append(all, Ratio{theirs.Stream, theirs.Engine, theirs.Threads, state, partitions, len(ratios), statistics.SpreadOf(ratios)})
+			if name, ratios := bestRatio(of); len(ratios) > 0 {
+				all = append(all, Ratio{theirs.Stream, theirs.Engine, theirs.Threads, state, name, len(ratios), statistics.SpreadOf(ratios)})
 			}
 		}
 	}
@@ -218,10 +220,5 @@ func (n *Result) evaluate() {
 	n.Ratios = n.ratios()
 	n.evaluateUpdates(bound)
 	n.Calibration = calibrations(n.Machine, bound)
-	n.Models = nil
-	for _, c := range n.Calibration {
-		if model := contention(n.Floor, c); len(model.Lines) > 0 {
-			n.Models = append(n.Models, model)
-		}
-	}
+	n.checkModel()
 }

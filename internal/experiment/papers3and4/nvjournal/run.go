@@ -18,6 +18,8 @@ import (
 type Options struct {
 	// Program is nvjournal's benchmark, built.
 	Program string
+	// Counter is the counter of transfers of cache lines, built.
+	Counter string
 	Streams []Recording
 	Rounds  int
 	Quick   bool
@@ -62,9 +64,10 @@ type Result struct {
 	Data       []Data       `json:"data"`
 	Latency    []Latency    `json:"latency"`
 	Machine    []Machine    `json:"machine"`
-	// Calibration is the result of Machine in each state. Models is computed from it.
+	// Calibration is the result of Machine in each state.
 	Calibration []Calibration `json:"calibration"`
-	Models      []Model       `json:"models"`
+	// Transfers are counts of a simulation, and a model of the time.
+	Transfers []Transfer `json:"transfers"`
 
 	// NearestNanoseconds is the shortest transfer of a line from one processor to
 	// another, and AdditionNanoseconds the time of an atomic addition without
@@ -105,11 +108,20 @@ type Row struct {
 func (r Row) Name() string { return engineName(r.Engine, r.Partitions) }
 
 func engineName(engine string, partitions int) string {
-	if engine == "nvjournal" {
+	switch engine {
+	case "nvjournal":
 		return "nvjournal, P = " + strconv.Itoa(partitions)
+	case byProcessor:
+		return "nvjournal, by processor, P = " + strconv.Itoa(partitions)
 	}
 	return engine
 }
+
+// byProcessor is nvjournal with records in the ring of the processor that writes them.
+const byProcessor = "nvjournal-cpu"
+
+// isOurs says whether an engine is nvjournal, as it is used.
+func isOurs(engine string) bool { return engine == "nvjournal" || engine == byProcessor }
 
 // Commit is nvj_commit of one thread, in microseconds: spreads over rounds of a
 // round's median, mean and 99th percentile.
@@ -168,9 +180,13 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		}
 		arguments = append(arguments, "--latency", strings.Join(list, ","))
 	}
-	out, err := program.Output(ctx, program.Command{Path: o.Program, Args: arguments, Errors: o.Progress})
-	if err != nil {
-		return Result{}, fmt.Errorf("cannot measure nvjournal: %w", err)
+	out := "{}"
+	if o.Only != transfersSection {
+		var err error
+		out, err = program.Output(ctx, program.Command{Path: o.Program, Args: arguments, Errors: o.Progress})
+		if err != nil {
+			return Result{}, fmt.Errorf("cannot measure nvjournal: %w", err)
+		}
 	}
 	result, err := o.read([]byte(out))
 	if err != nil {
@@ -186,6 +202,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	result.Host = report.ThisHost()
 	result.evaluate()
+	if o.Only == "" || o.Only == transfersSection {
+		if result.Transfers, err = o.count(ctx, result); err != nil {
+			return result, err
+		}
+		result.checkModel()
+	}
 	return result, nil
 }
 

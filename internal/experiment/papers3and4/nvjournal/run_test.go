@@ -4,31 +4,15 @@ import (
 	"bytes"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 )
-
-func TestThroughputOfAClosedNetwork(t *testing.T) {
-	if got := networkRate(1, 90, []float64{10}); math.Abs(got-0.01) > 1e-12 {
-		t.Errorf("one customer: %g, want 0.01", got)
-	}
-	// Without a station all run side by side.
-	if got := networkRate(16, 100, nil); math.Abs(got-0.16) > 1e-12 {
-		t.Errorf("16 customers without a station: %g, want 0.16", got)
-	}
-	// A station is never busier than always, and with many customers it is.
-	if got := networkRate(64, 90, []float64{10}); got > 0.1 || got < 0.0999 {
-		t.Errorf("64 customers: %g, want nearly 0.1", got)
-	}
-	// Two customers, think and service equal: by hand 2/(10 + 10·1.5).
-	if got, want := networkRate(2, 10, []float64{10}), 2.0/25; math.Abs(got-want) > 1e-12 {
-		t.Errorf("two customers: %g, want %g", got, want)
-	}
-}
 
 func always(value float64) statistics.Spread {
 	return statistics.Spread{Median: value, Low: value, High: value}
@@ -78,9 +62,14 @@ func measured() Result {
 		Floor: []Update{
 			{Engine: "change", Rounds: updateRounds(10, 10, 10)},
 			{Engine: "floor-256", Rounds: updateRounds(100, 100, 100)},
-			{Engine: "nvjournal", Partitions: 1, Rounds: updateRounds(140, 150, 152)},
-			{Engine: "nvjournal", Partitions: 8, Rounds: updateRounds(145, 150, 152)},
+			{Engine: "nvjournal", Partitions: 1, Rounds: updateRounds(140, 146, 152)},
+			{Engine: "nvjournal", Partitions: 8, Rounds: updateRounds(144, 150, 152)},
 			{Engine: "one-lock", Partitions: 1, Rounds: updateRounds(150, 450, 900)},
+		},
+		Transfers: []Transfer{
+			{Stream: "create", Engine: byProcessor, Partitions: 16, Processors: 64, Apart: Moves{PerUpdate: 0.3, UpdatesPerSecond: 9e6}},
+			{Stream: "varmail", Engine: "nvjournal", Partitions: 1, Processors: 2, Near: Moves{PerUpdate: 3, UpdatesPerSecond: 3.3e6}, Apart: Moves{PerUpdate: 3, UpdatesPerSecond: 1.9e6}},
+			{Stream: "varmail", Engine: "nvjournal", Partitions: 1, Processors: 16, Apart: Moves{PerUpdate: 3.5}, Parts: []MovingLines{{"head of a ring", 0.5}, {"lows", 0.001}}},
 		},
 		Commit: []Commit{{Partitions: 1, Mean: always(0.3)}, {Partitions: 8, Mean: always(0.9)}},
 	}
@@ -93,6 +82,7 @@ func measured() Result {
 			{Engine: "nvjournal", Partitions: 8, Rounds: both(threads, 3.1e6, 2e6), BytesPerUpdate: number(210), FlushesPerUpdate: number(3), FencesPerUpdate: number(0.5)},
 			{Engine: "nvjournal-blocks", Partitions: 1, Rounds: both(threads, 1e6, 1e6), BytesPerUpdate: number(4160), FlushesPerUpdate: number(65), FencesPerUpdate: number(0.5)},
 			{Engine: "one-lock", Partitions: 1, Rounds: both(threads, 0.6e6, 0.4e6), BytesPerUpdate: number(220), FlushesPerUpdate: number(4), FencesPerUpdate: number(1.5)},
+			{Engine: "nvjournal-one-lock", Partitions: 1, Rounds: both(threads, 1.5e6, 0.8e6)},
 			{Engine: "one-lock-one-fence", Partitions: 1, Rounds: both(threads, 1.2e6, 0.8e6)},
 			{Engine: "libpmemobj", Partitions: 1, Rounds: both(threads, 1.5e6, 1.4e6)},
 		} {
@@ -170,14 +160,16 @@ func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
 	}
 	slower := func(n *Result, k int, one, two float64) { n.Floor[k].Rounds = updateRounds(one, two, two) }
 	for want, spoil := range map[string]func(n *Result){
-		"over the floor, P = 1":                     func(n *Result) { slower(n, 2, 160, 170) },
-		"two threads over one, P = 8, processors n": func(n *Result) { slower(n, 3, 145, 175) },
-		"a commit":                 func(n *Result) { n.Commit[1].Mean = always(2.5) },
-		"over one lock, updates":   func(n *Result) { slower(n, 4, 150, 200) },
-		"shows most, varmail":      func(n *Result) { n.set("one-lock-one-fence", both(2, 2e6, 2e6)) },
-		"fewer bytes":              func(n *Result) { *n.Rows[2].BytesPerUpdate = 800 },
-		"over libpmemobj":          func(n *Result) { n.set("libpmemobj", both(2, 4e6, 4e6)) },
-		"an update of 256 bytes o": func(n *Result) { n.Floor = nil },
+		"over the floor, nvjournal, P = 1":                     func(n *Result) { slower(n, 2, 160, 170) },
+		"two threads over one, nvjournal, P = 8, processors n": func(n *Result) { slower(n, 3, 144, 175) },
+		"lines that move":                       func(n *Result) { n.Transfers[0].Apart.PerUpdate = 1.1 },
+		"over the same engine with one lock":    func(n *Result) { n.set("nvjournal-one-lock", both(2, 1.9e6, 1.9e6)) },
+		"a commit":                              func(n *Result) { n.Commit[1].Mean = always(2.5) },
+		"over one lock, updates":                func(n *Result) { slower(n, 4, 150, 200) },
+		"over one lock with one fence, varmail": func(n *Result) { n.set("one-lock-one-fence", both(2, 2e6, 2e6)) },
+		"fewer bytes":                           func(n *Result) { *n.Rows[2].BytesPerUpdate = 800 },
+		"over libpmemobj":                       func(n *Result) { n.set("libpmemobj", both(2, 4e6, 4e6)) },
+		"an update of 256 bytes o":              func(n *Result) { n.Floor = nil },
 	} {
 		n := measured()
 		spoil(&n)
@@ -188,27 +180,68 @@ func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheModelKnowsItsCalibrationAndIsCheckedAtTwo(t *testing.T) {
+func TestTheModelIsCheckedWhereThreadsHaveProcessors(t *testing.T) {
 	n := measured()
-	if len(n.Models) != 2 || n.Models[0].State != NVJNear || n.Models[1].State != Apart {
-		t.Fatalf("want a model of each state: %+v", n.Models)
+	n.Host.CPUs = 2
+	n.checkModel()
+	two := n.transfer("varmail", "nvjournal, P = 1", 2)
+	if two.Near.Error == nil || math.Abs(*two.Near.Error-0.1) > 1e-9 || two.Apart.Error == nil || math.Abs(*two.Apart.Error) > 1e-9 {
+		t.Errorf("near %+v, apart %+v: want errors of 0.1 and 0", two.Near, two.Apart)
 	}
-	if got, want := n.Models[1].line("one-lock", 1).Measured[1], 2e9/900; got != want {
-		t.Errorf("apart, two threads with one lock were measured as %g, want %g", got, want)
+	if many := n.transfer("varmail", "nvjournal, P = 1", 16); many.Apart.Error != nil {
+		t.Errorf("16 processors are checked on a machine with 2: %+v", many.Apart)
 	}
-	model := n.Models[0]
-	for _, l := range model.Lines {
-		if off := l.UpdatesPerSecond[0]/l.Measured[0] - 1; math.Abs(off) > 1e-9 {
-			t.Errorf("%s: off by %g at one core", l.Engine, off)
+	if rows := n.partsTable().Rows; len(rows) != 1 || strings.Join(rows[0], "|") != "head of a ring|0.50" {
+		t.Errorf("the lines that move: %v", rows)
+	}
+}
+
+// The counter runs the real code on simulated processors: its counts are the same on each
+// machine. So they are held to bounds here.
+func TestLinesThatMoveAreCounted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	source := "../../../../nvjournal"
+	make := exec.Command("make", "-s", "-C", source, "transfers-program")
+	if out, err := make.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the counter: %v\n%s", err, out)
+	}
+	o := Options{Counter: filepath.Join(source, "build/bench/transfers/transfers"), Quick: true, Streams: []Recording{
+		{"varmail", filepath.Join(source, "build/bench/varmail.blocks")}, {"create", filepath.Join(source, "build/bench/create.blocks")}}}
+	counted, err := o.count(t.Context(), Result{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Streams = o.Streams[1:]
+	again, err := o.count(t.Context(), Result{})
+	if err != nil || len(again) == 0 || !reflect.DeepEqual(counted[len(counted)-len(again):], again) {
+		t.Errorf("two runs differ: %v", err)
+	}
+	n := Result{Transfers: counted}
+	for _, c := range counted {
+		if c.Processors == 1 && (c.Near.PerUpdate != 0 || c.Apart.PerUpdate != 0) {
+			t.Errorf("%s, %s: %g lines move on one processor", c.Stream, c.Name(), c.Apart.PerUpdate)
 		}
-		if l.Measured[1] == 0 || l.ErrorAtTwo == 0 {
-			t.Errorf("%s: not checked at two", l.Engine)
-		}
 	}
-	lock, one, eight := model.line("one-lock", 1), model.line("nvjournal", 1), model.line("nvjournal", 8)
-	last := len(model.Cores) - 1
-	if !(lock.UpdatesPerSecond[last] < one.UpdatesPerSecond[last] && one.UpdatesPerSecond[last] < eight.UpdatesPerSecond[last]) {
-		t.Errorf("at 64 cores: one lock %g, P=1 %g, P=8 %g", lock.UpdatesPerSecond[last], one.UpdatesPerSecond[last], eight.UpdatesPerSecond[last])
+	// Each owner of the lock fetches its line and that of the head, and then may write it.
+	if lock := n.transfer("create", "one-lock", 16); lock == nil || math.Abs(lock.Apart.PerUpdate-3) > 0.1 {
+		t.Errorf("one lock: %+v, want 3 transfers for each update", lock)
+	}
+	for _, bound := range []struct {
+		stream, name string
+		processors   int
+		most         float64
+	}{
+		{"create", "nvjournal, by processor, P = 16", 16, 1},
+		{"create", "nvjournal, P = 1", 16, 1},
+		{"varmail", "nvjournal, by processor, P = 16", 16, 5},
+		{"varmail", "nvjournal, P = 1", 16, 6},
+	} {
+		c := n.transfer(bound.stream, bound.name, bound.processors)
+		if c == nil || c.Apart.PerUpdate > bound.most || c.Apart.PerUpdate == 0 {
+			t.Errorf("%+v: counted %+v", bound, c)
+		}
 	}
 }
 

@@ -12,14 +12,27 @@ import (
 const (
 	// UpdateOverFloor is the time of one update of 256 bytes over that of
 	// copying, flushing and fencing them.
-	UpdateOverFloor = 1.5
+	UpdateOverFloor = 1.45
 	// CommitMicroseconds is one commit of one thread, without disk I/O.
 	CommitMicroseconds = 2.0
-	// TwoThreads is the rate of two threads over that of one.
-	TwoThreads = 1.8
-	// OverOneLock is the rate over that of the journal with one lock, at the number of
-	// threads with the most contention.
+	// TwoThreadsNear and TwoThreadsApart are the rate of two threads over that of one.
+	TwoThreadsNear  = 1.9
+	TwoThreadsApart = 1.5
+	// OverOneLock is the rate of two threads with updates of 256 bytes over that of one
+	// lock.
 	OverOneLock = 2.3
+	// OverLockOneNear and OverLockOneApart are the rate over that of the same engine
+	// with one lock, at each number of threads: the ratio of papers 3 and 4.
+	OverLockOneNear  = 1.5
+	OverLockOneApart = 2.4
+	// OverBareLock is the rate over that of one lock with one fence, which has no
+	// checksums, no images for a checkpoint and no limit on its ring.
+	OverBareLock = 1.2
+	// OverPmemobj is the rate over that of libpmemobj.
+	OverPmemobj = 1.2
+	// LinesOfAnUpdate is how many lines may move for an update that is not committed by
+	// itself, counted.
+	LinesOfAnUpdate = 1.0
 	// BytesOverBlocks is the bytes of records of whole blocks over those of records of
 	// lines.
 	BytesOverBlocks = 5.0
@@ -27,6 +40,9 @@ const (
 
 // bestOneLock is the best form of one lock: one fence for all records of an operation.
 const bestOneLock = "one-lock-one-fence"
+
+// sameOneLock is nvjournal with one lock.
+const sameOneLock = "nvjournal-one-lock"
 
 func condition(state State) string {
 	if state == Alone {
@@ -53,9 +69,6 @@ func threadsText(threads int) string { return amount(threads, "thread, ", "threa
 // rounds there is no verdict.
 func ratioVerdict(target string, state State, ratio statistics.Spread, where, rounds string, count int, least float64) verdict.Verdict {
 	v := verdict.Verdict{Target: target, Condition: condition(state), Wanted: fmt.Sprintf("at least %.1f×", least), Bound: least}
-	if least == 1 {
-		v.Wanted = "over 1×"
-	}
 	if count < leastPairs {
 		v.None, v.Measured = true, "only "+rounds
 		if count == 0 {
@@ -65,7 +78,7 @@ func ratioVerdict(target string, state State, ratio statistics.Spread, where, ro
 	}
 	v.Value = ratio.Median
 	v.Measured = fmt.Sprintf("%.2f× (%s%s)", v.Value, where, rounds)
-	v.Met = v.Value >= least && (least != 1 || v.Value > 1)
+	v.Met = v.Value >= least
 	return v
 }
 
@@ -76,20 +89,34 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 		all = append(all, verdict.Verdict{Target: target, Wanted: fmt.Sprintf("at most "+format, bound), Measured: fmt.Sprintf(format, value),
 			Value: value, Bound: bound, Met: value > 0 && value <= bound})
 	}
-	for _, partitions := range []int{1, 8} {
-		u := n.update("nvjournal", partitions)
-		most(fmt.Sprintf("an update of 256 bytes over the floor, P = %d", partitions), u.OverFloor.Median, UpdateOverFloor, "%.2f×")
-		for _, state := range states {
-			two := u.two(state)
-			all = append(all, ratioVerdict(fmt.Sprintf("two threads over one, P = %d", partitions), state, two.OverOne, "", roundsText(two.Rounds), two.Rounds, TwoThreads))
+	for _, u := range n.Floor {
+		if !isOurs(u.Engine) {
+			continue
 		}
+		name := engineName(u.Engine, u.Partitions)
+		most("an update of 256 bytes over the floor, "+name, u.OverFloor.Median, UpdateOverFloor, "%.2f×")
+		for _, state := range states {
+			two, least := u.two(state), TwoThreadsApart
+			if state == NVJNear {
+				least = TwoThreadsNear
+			}
+			all = append(all, ratioVerdict("two threads over one, "+name, state, two.OverOne, "", roundsText(two.Rounds), two.Rounds, least))
+		}
+	}
+	if len(n.Floor) == 0 {
+		most("an update of 256 bytes over the floor", 0, UpdateOverFloor, "%.2f×")
 	}
 	for _, c := range n.Commit {
 		most(fmt.Sprintf("a commit at one thread, mean, P = %d", c.Partitions), c.Mean.Median, CommitMicroseconds, "%.2f µs")
 	}
 	for _, s := range n.Streams {
 		for _, state := range states {
-			all = append(all, n.overOneLock(s.Stream, state))
+			least := OverLockOneApart
+			if state == NVJNear {
+				least = OverLockOneNear
+			}
+			all = append(all, n.overEach(s.Stream, sameOneLock, "the same engine with one lock", state, least)...)
+			all = append(all, n.overEach(s.Stream, bestOneLock, "one lock with one fence", state, OverBareLock)...)
 		}
 	}
 	for _, state := range states {
@@ -110,60 +137,63 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 			continue
 		}
 		for _, state := range append([]State{Alone}, states...) {
-			all = append(all, n.overPmemobj(s.Stream, state))
+			all = append(all, n.overEach(s.Stream, "libpmemobj", "libpmemobj", state, OverPmemobj)...)
 		}
+	}
+	return append(all, n.overLines()...)
+}
+
+// overLines counts the lines of an update of the stream that commits seldom.
+func (n Result) overLines() (all []verdict.Verdict) {
+	for _, t := range n.Transfers {
+		if t.Engine != byProcessor || t.Stream == "varmail" || t.Processors == 1 {
+			continue
+		}
+		all = append(all, verdict.Verdict{Target: fmt.Sprintf("lines that move for an update, %s, %d processors", t.Stream, t.Processors),
+			Wanted: fmt.Sprintf("at most %.0f", LinesOfAnUpdate), Measured: fmt.Sprintf("%.2f", t.Apart.PerUpdate), Value: t.Apart.PerUpdate, Bound: LinesOfAnUpdate, Met: t.Apart.PerUpdate <= LinesOfAnUpdate})
 	}
 	return all
 }
 
-// overOneLock compares with the best form of one lock at the number of threads, two or
-// more, where that one is slowest in this state: chosen by the baseline alone, not by
-// what suits us.
-func (n Result) overOneLock(stream string, state State) verdict.Verdict {
-	target := "over one lock with one fence, where contention shows most, " + stream
-	threads, least := 0, 0.0
-	for _, r := range n.Rows {
-		if r.Stream != stream || r.Engine != bestOneLock || r.Threads == 1 {
-			continue
-		}
-		if rate := rateIn(r.Rates, state); rate != nil && (threads == 0 || rate.UpdatesPerSecond.Median < least) {
-			threads, least = r.Threads, rate.UpdatesPerSecond.Median
-		}
-	}
-	ratio := n.ratio(stream, bestOneLock, threads, state)
-	if ratio == nil {
-		return ratioVerdict(target, state, statistics.Spread{}, "", "", 0, OverOneLock)
-	}
-	return ratioVerdict(target, state, ratio.Ratio, threadsText(threads), pairsText(ratio.Pairs), ratio.Pairs, OverOneLock)
-}
-
-// overPmemobj is the least ratio to libpmemobj over all numbers of threads. If it is
-// good, but one number of threads has too few pairs, there is no verdict.
-func (n Result) overPmemobj(stream string, state State) verdict.Verdict {
-	target := "over libpmemobj at each number of threads, " + stream
+// overEach is the least ratio to a baseline over the numbers of threads. Threads that
+// share a processor do not show how an engine scales: for them there is no verdict.
+func (n Result) overEach(stream, baseline, name string, state State, least float64) (all []verdict.Verdict) {
 	var worst *Ratio
-	var without []string
+	var few, shared []string
 	for _, r := range n.Rows {
-		if r.Stream != stream || r.Engine != "libpmemobj" || (r.Threads == 1) != (state == Alone) {
+		if r.Stream != stream || r.Engine != baseline || (r.Threads == 1) != (state == Alone) {
 			continue
 		}
-		ratio := n.ratio(stream, r.Engine, r.Threads, state)
+		ratio := n.ratio(stream, baseline, r.Threads, state)
 		switch {
+		case r.Threads > max(2, n.Host.CPUs):
+			shared = append(shared, fmt.Sprint(r.Threads))
 		case ratio == nil || ratio.Pairs < leastPairs:
-			without = append(without, fmt.Sprint(r.Threads))
+			few = append(few, fmt.Sprint(r.Threads))
 		case worst == nil || ratio.Ratio.Median < worst.Ratio.Median:
 			worst = ratio
 		}
 	}
-	if worst == nil {
-		return ratioVerdict(target, state, statistics.Spread{}, "", "", 0, 1)
+	target := "over " + name + ", " + stream
+	switch {
+	case worst == nil && len(few) == 0:
+	case worst == nil:
+		v := ratioVerdict(target, state, statistics.Spread{}, "", "", 0, least)
+		v.Measured = "too few pairs of rounds with " + strings.Join(few, ", ") + " threads"
+		all = append(all, v)
+	default:
+		v := ratioVerdict(target, state, worst.Ratio, threadsText(worst.Threads), pairsText(worst.Pairs), worst.Pairs, least)
+		if v.Met && len(few) > 0 {
+			v.Met, v.None = false, true
+			v.Measured += "; too few pairs with " + strings.Join(few, ", ") + " threads"
+		}
+		all = append(all, v)
 	}
-	v := ratioVerdict(target, state, worst.Ratio, threadsText(worst.Threads), pairsText(worst.Pairs), worst.Pairs, 1)
-	if v.Met && len(without) > 0 {
-		v.Met, v.None = false, true
-		v.Measured += "; too few pairs with " + strings.Join(without, ", ") + " threads"
+	if len(shared) > 0 {
+		all = append(all, verdict.Verdict{Target: target, Condition: strings.Join(shared, ", ") + " threads, " + condition(state),
+			Wanted: fmt.Sprintf("at least %.1f×", least), Bound: least, None: true, Measured: fmt.Sprintf("the machine has %d processors", n.Host.CPUs)})
 	}
-	return v
+	return all
 }
 
 // Check says which bounds are missed, or have no verdict in any state; nil: none.

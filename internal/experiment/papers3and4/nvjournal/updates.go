@@ -80,21 +80,25 @@ func (n *Result) evaluateUpdates(bound float64) {
 	}
 }
 
-// overOneLockUpdates returns the ratios of nvjournal to one lock, with the better number
-// of partitions, for updates of 256 bytes by two threads; nil if there is no pair of
+// overOneLockUpdates returns the ratios of nvjournal to one lock, with the best form of
+// nvjournal, for updates of 256 bytes by two threads; nil if there is no pair of
 // rounds in this state. Such an update has one record, so both forms of one lock are the
 // same: one fence.
 func (n Result) overOneLockUpdates(state State) []float64 {
-	all := make(map[int][]float64)
-	for _, partitions := range []int{1, 8} {
-		for _, ours := range n.update("nvjournal", partitions).Rounds {
+	all := make(map[string][]float64)
+	for _, u := range n.Floor {
+		if !isOurs(u.Engine) {
+			continue
+		}
+		name := engineName(u.Engine, u.Partitions)
+		for _, ours := range u.Rounds {
 			for _, lock := range n.update("one-lock", 1).Rounds {
 				if ours.Round == lock.Round && ours.State == state && lock.State == state && ours.EachOfTwo > 0 {
-					all[partitions] = append(all[partitions], lock.EachOfTwo/ours.EachOfTwo)
+					all[name] = append(all[name], lock.EachOfTwo/ours.EachOfTwo)
 				}
 			}
 		}
 	}
-	_, ratios := betterRatio(all)
+	_, ratios := bestRatio(all)
 	return ratios
 }
