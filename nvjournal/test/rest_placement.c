@@ -138,8 +138,86 @@ static void replays(enum how how, bool little_memory)
 	rest_free(t);
 }
 
+/* What nvj_open needs besides: there is one thread. */
+static void no_wake(void *context, const uint32_t *word)
+{
+	(void)context;
+	(void)word;
+}
+
+static unsigned one_cpu(void *context)
+{
+	(void)context;
+	return 1;
+}
+
+static uint64_t no_time(void *context)
+{
+	(void)context;
+	return 0;
+}
+
+#define EVICTED 2u
+
+static struct nvj *journal;
+static uint8_t evicted[NVJ_BLOCK_BYTES];
+
+/* Changes a line of the block and commits that. */
+static void put(uint64_t block, uint8_t *image, uint8_t value)
+{
+	struct nvj_handle h;
+
+	expect(nvj_start(journal, &h, 8) == 0 && nvj_access(&h, block, image) == 0);
+	memset(image, value, NVJ_LINE_BYTES);
+	expect(nvj_log(&h, block, image, NVJ_COMPARE) > 0);
+	expect(nvj_commit(journal, nvj_stop(&h)) == 0);
+}
+
+/* While a round writes the block before it, the block changes again. */
+static int start_write(void *context, unsigned queue, struct nvj_write *write)
+{
+	if (write->block == EVICTED - 1)
+		for (unsigned n = 0; n < 5; n++)
+			put(EVICTED, evicted, (uint8_t)(0x20 + n));
+	return rest_start_write(context, queue, write);
+}
+
+/*
+ * A block is at home with a version newer than the tail, and its entry is evicted. Its
+ * next record must have a higher number than those that replay will find.
+ */
+static void sequence_goes_on(void)
+{
+	struct rest *t = rest_formatted(1, 1024);
+	uint8_t first[NVJ_BLOCK_BYTES];
+	struct nvj_report r;
+	uint64_t scanned;
+
+	t->platform.start_write = start_write;
+	t->platform.wake = no_wake;
+	t->platform.cpu = one_cpu;
+	t->platform.now_ns = no_time;
+	memcpy(first, t->disk[EVICTED - 1], sizeof(first));
+	memcpy(evicted, t->disk[EVICTED], sizeof(evicted));
+	expect(nvj_open(&journal, &t->region, &t->platform, NULL, &r) == 0);
+	put(EVICTED, evicted, 0x10);
+	put(EVICTED - 1, first, 0x11);
+	expect(nvj_checkpoint(journal) == 0);
+	/* The tail is before the five changes that came meanwhile. */
+	expect(nvj_tail(journal) + 5 == nvj_committed(journal));
+	expect(rest_line_is(t, EVICTED, 0, 0x24));
+	expect(nvj_shrink(journal, 100, &scanned) >= 2);
+	put(EVICTED, evicted, 0x30);
+	nvj_abandon(journal);
+
+	expect(nvj_recover(&t->region, &t->platform, &r) == 0 && r.records == 6);
+	expect(rest_line_is(t, EVICTED, 0, 0x30) && rest_line_is(t, EVICTED - 1, 0, 0x11));
+	rest_free(t);
+}
+
 int main(void)
 {
+	sequence_goes_on();
 	for (unsigned n = 0; n < 200; n++)
 		for (enum how how = BY_CPU; how <= VERSION_1; how++)
 			replays(how, n % 2);
