@@ -172,8 +172,14 @@ func jfsRemount(t *testing.T, s system) {
 			t.Fatal(err)
 		}
 		before := v.take()
-		if err := unix.Mount("", v.dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, v.data()); err != nil {
-			t.Fatalf("remount read-only: %v", err)
+		readOnly := error(unix.EBUSY)
+		// What was removed is busy until JFS's threads have ended its transaction.
+		for try := 0; errors.Is(readOnly, unix.EBUSY) && try < 100; try++ {
+			time.Sleep(50 * time.Millisecond)
+			readOnly = unix.Mount("", v.dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, v.data())
+		}
+		if readOnly != nil {
+			t.Fatalf("remount read-only: %v", readOnly)
 		}
 		if err := os.WriteFile(filepath.Join(v.dir, "new"), nil, 0o644); !errors.Is(err, unix.EROFS) {
 			t.Errorf("a write to a volume that is read-only: %v", err)
