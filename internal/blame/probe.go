@@ -23,8 +23,7 @@ type Probe struct {
 	maps    programsMaps
 	links   []link.Link
 	missing []string
-	stop    chan struct{}
-	stopped sync.WaitGroup
+	stop    func() // ends the draining; nil before that starts and after Close
 	mu      sync.Mutex
 	pending Events
 	lost    uint64
@@ -52,14 +51,17 @@ func Open() (*Probe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	p := &Probe{stop: make(chan struct{})}
+	p := new(Probe)
 	if err := p.load(spec); err != nil {
 		return nil, errors.Join(err, p.detach())
 	}
 	// The kernel's type information was needed only for loading.
 	debug.FreeOSMemory()
-	p.stopped.Add(1)
-	go p.drainRegularly()
+	p.stop = journal.Regularly(drainInterval, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.drain()
+	})
 	return p, nil
 }
 
@@ -132,22 +134,6 @@ func (p *Probe) Collect() (Events, error) {
 	return events, nil
 }
 
-func (p *Probe) drainRegularly() {
-	defer p.stopped.Done()
-	ticker := time.NewTicker(drainInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-ticker.C:
-			p.mu.Lock()
-			p.drain()
-			p.mu.Unlock()
-		}
-	}
-}
-
 // drain moves the sums out of the kernel. It stores the first error for Collect.
 func (p *Probe) drain() {
 	if p.err != nil {
@@ -208,13 +194,11 @@ func (p *Probe) Statistics() ([]journal.ProgramStatistics, error) {
 
 // Close detaches everything; the kernel frees the programs and maps.
 func (p *Probe) Close() error {
-	select {
-	case <-p.stop:
+	if p.stop == nil { // closed already
 		return nil
-	default:
-		close(p.stop)
 	}
-	p.stopped.Wait()
+	p.stop()
+	p.stop = nil
 	return p.detach()
 }
 

@@ -14,20 +14,11 @@ import (
 
 // CallProbe is the kernel side of the syscalls estimator.
 type CallProbe struct {
-	mu       sync.Mutex
-	maps     syscallsMaps
-	links    []link.Link
-	previous map[syscallsCallKey]seenCount
-	keys     []syscallsCallKey
-	values   []uint64
-	lost     uint64
-}
-
-// seenCount is the last value of a count in the kernel.
-type seenCount struct {
-	count uint64
-	// idle is the number of collections since it last changed.
-	idle int
+	mu    sync.Mutex
+	maps  syscallsMaps
+	links []link.Link
+	calls runningSums[syscallsCallKey, uint64]
+	lost  uint64
 }
 
 // OpenCalls starts counting. It has the requirements of [Open], and needs
@@ -50,11 +41,7 @@ func OpenCalls() (*CallProbe, error) {
 		return nil, fmt.Errorf("%w: the kernel has no tracepoint jbd2_handle_stats; is jbd2 loaded "+
 			"(is any ext4 mounted), and does it have BTF?", ErrUnsupported)
 	}
-	p := &CallProbe{
-		previous: make(map[syscallsCallKey]seenCount),
-		keys:     make([]syscallsCallKey, batchEntries),
-		values:   make([]uint64, batchEntries),
-	}
+	p := new(CallProbe)
 	if err := p.load(cache); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -93,53 +80,22 @@ func (p *CallProbe) load(cache *btf.Cache) error {
 func (p *CallProbe) Collect() (calls []Call, lost uint64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err = readAll(p.maps.Calls, p.keys, p.values, func(n int) {
-		for i, key := range p.keys[:n] {
-			before := p.previous[key]
-			count := p.values[i] - before.count
-			if count == 0 {
-				before.idle++
-				p.previous[key] = before
-				continue
-			}
-			p.previous[key] = seenCount{count: p.values[i]}
-			if name, ok := operationName(key.Operation); ok {
-				calls = append(calls, Call{Cgroup: key.Cgroup, Dev: key.Dev, Operation: name, Count: count})
-			}
+	err = p.calls.collect(p.maps.Calls, func(key syscallsCallKey, before, now uint64) {
+		if name, ok := operationName(key.Operation); ok {
+			calls = append(calls, Call{Cgroup: key.Cgroup, Dev: key.Dev, Operation: name, Count: now - before})
 		}
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read the counts of calls: %w", err)
 	}
-	if err := p.forgetIdle(); err != nil {
-		return nil, 0, err
-	}
 	lost, err = p.collectLost()
 	return calls, lost, err
 }
 
-// forgetIdle makes space for new cgroups.
-func (p *CallProbe) forgetIdle() error {
-	for key, seen := range p.previous {
-		if seen.idle < idleCollections {
-			continue
-		}
-		if err := p.maps.Calls.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("cannot delete an idle count from the kernel's map: %w", err)
-		}
-		delete(p.previous, key)
-	}
-	return nil
-}
-
 func (p *CallProbe) collectLost() (uint64, error) {
-	var sum uint64
-	var counts []uint64
-	if err := p.maps.LostCalls.Lookup(uint32(0), &counts); err != nil {
+	sum, err := sumOverCPUs(p.maps.LostCalls, 0)
+	if err != nil {
 		return 0, fmt.Errorf("cannot read the count of lost calls: %w", err)
-	}
-	for _, count := range counts {
-		sum += count
 	}
 	lost := sum - p.lost
 	p.lost = sum

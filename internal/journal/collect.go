@@ -8,22 +8,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
 )
-
-// seenSum is the last value of a sum in the kernel.
-type seenSum struct {
-	bytes uint64
-	// idle is the number of collections since it last changed.
-	idle int
-}
-
-// idleCollections is the number of collections after which an unchanged sum is
-// deleted from the kernel's map, so that removed cgroups do not fill it.
-const idleCollections = 120
-
-const batchEntries = 4096
 
 // drainBuffers are reused between drains to reduce allocations.
 type drainBuffers struct {
@@ -34,12 +20,6 @@ type drainBuffers struct {
 	ownerValues   []uint64
 	endKeys       []uint32
 	endValues     []attributionInstance
-	writtenKeys   []attributionWrittenKey
-	writtenValues []uint64
-	chargedKeys   []attributionChargedKey
-	chargedValues []attributionCharged
-	loggedKeys    []attributionLoggedKey
-	loggedValues  []attributionLogged
 }
 
 // Collect returns the events since the last call. Every commit in it has the
@@ -77,22 +57,6 @@ func (p *Probe) Collect() (Events, error) {
 	events := p.pending
 	p.pending = Events{}
 	return events, nil
-}
-
-func (p *Probe) drainRegularly() {
-	defer p.stopped.Done()
-	ticker := time.NewTicker(drainInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-p.stop:
-			return
-		case <-ticker.C:
-			p.mu.Lock()
-			p.drainCommits()
-			p.mu.Unlock()
-		}
-	}
 }
 
 // drainCommits reads the commits from the ring buffer and their handles from
@@ -202,34 +166,19 @@ func commitOf(commits []Commit, of Filesystem, tid uint32) *Commit {
 
 // collectWrites computes this interval's sums from the kernel's running sums.
 func (p *Probe) collectWrites() error {
-	b := &p.buffers
-	if b.writtenKeys == nil {
-		b.writtenKeys = make([]attributionWrittenKey, batchEntries)
-		b.writtenValues = make([]uint64, batchEntries)
-	}
-	err := readAll(p.objects.Written, b.writtenKeys, b.writtenValues, func(n int) {
-		for i, key := range b.writtenKeys[:n] {
-			before := p.previous[key]
-			bytes := b.writtenValues[i] - before.bytes
-			if bytes == 0 {
-				before.idle++
-				p.previous[key] = before
-				continue
-			}
-			p.previous[key] = seenSum{bytes: b.writtenValues[i]}
-			write := Write{Disk: key.Disk, Kind: Kind(key.Kind), Charged: key.Charged, Bytes: bytes}
-			if write.Kind == KindMetadata {
-				write.Of, write.OfInstance = uint32(key.Owner), uint32(key.Owner>>32)
-			} else {
-				write.Owner = key.Owner
-			}
-			p.pending.Writes = append(p.pending.Writes, write)
+	err := p.written.collect(p.objects.Written, func(key attributionWrittenKey, before, now uint64) {
+		write := Write{Disk: key.Disk, Kind: Kind(key.Kind), Charged: key.Charged, Bytes: now - before}
+		if write.Kind == KindMetadata {
+			write.Of, write.OfInstance = uint32(key.Owner), uint32(key.Owner>>32)
+		} else {
+			write.Owner = key.Owner
 		}
+		p.pending.Writes = append(p.pending.Writes, write)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot read which cgroups wrote to the disk: %w", err)
 	}
-	return p.forgetWritten(func(key attributionWrittenKey) bool { return p.previous[key].idle >= idleCollections })
+	return nil
 }
 
 func (p *Probe) collectLost() error {
@@ -244,33 +193,4 @@ func (p *Probe) collectLost() error {
 	p.pending.Lost = sum - p.lost
 	p.lost = sum
 	return nil
-}
-
-// sumOverCPUs reads a per-processor counter.
-func sumOverCPUs(m *ebpf.Map, key uint32) (sum uint64, err error) {
-	var counts []uint64
-	if err := m.Lookup(key, &counts); err != nil {
-		return 0, err
-	}
-	for _, count := range counts {
-		sum += count
-	}
-	return sum, nil
-}
-
-// readAll visits a whole hash map, one batch at a time.
-func readAll[K, V any](m *ebpf.Map, keys []K, values []V, visit func(n int)) error {
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, err := m.BatchLookup(&cursor, keys, values, nil)
-		if n > 0 {
-			visit(n)
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
 }

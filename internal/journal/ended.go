@@ -113,45 +113,18 @@ func (p *Probe) forgetSums() error {
 	if err := deleteAll(p.objects.Dirtied, dirtied); err != nil {
 		return err
 	}
-	for key := range p.logged {
-		if replaced(key.Dev, key.Instance) {
-			if err := deleteAll(p.objects.Logged, []attributionLoggedKey{key}); err != nil {
-				return err
-			}
-			delete(p.logged, key)
-		}
+	err = p.logged.forget(p.objects.Logged, func(key attributionLoggedKey) bool { return replaced(key.Dev, key.Instance) })
+	if err != nil {
+		return err
 	}
 	for key := range p.partial {
 		if replaced(key.of.Dev, key.of.Instance) {
 			delete(p.partial, key)
 		}
 	}
-	return p.forgetWritten(func(key attributionWrittenKey) bool {
+	return p.written.forget(p.objects.Written, func(key attributionWrittenKey) bool {
 		return Kind(key.Kind) == KindMetadata && replaced(uint32(key.Owner), uint32(key.Owner>>32))
 	})
-}
-
-// forgetWritten deletes sums that do not grow any more from the kernel's map.
-func (p *Probe) forgetWritten(ended func(attributionWrittenKey) bool) error {
-	for key := range p.previous {
-		if !ended(key) {
-			continue
-		}
-		if err := deleteAll(p.objects.Written, []attributionWrittenKey{key}); err != nil {
-			return err
-		}
-		delete(p.previous, key)
-	}
-	return nil
-}
-
-func deleteAll[K any](m *ebpf.Map, keys []K) error {
-	for _, key := range keys {
-		if err := m.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("cannot delete the entries of unmounted file systems from the kernel's map: %w", err)
-		}
-	}
-	return nil
 }
 
 // ownersCount computes how many owners the kernel's map evicted: the added ones,

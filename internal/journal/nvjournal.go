@@ -71,50 +71,20 @@ func (p *Probe) unfollow() error {
 	return err
 }
 
-// seenLog is the last value of the sums in the kernel.
-type seenLog struct {
-	sums attributionLogged
-	// idle is the number of collections since they last changed.
-	idle int
-}
-
 // collectLogs computes this interval's sums from the kernel's running sums.
 func (p *Probe) collectLogs() error {
-	b := &p.buffers
-	if b.loggedKeys == nil {
-		b.loggedKeys = make([]attributionLoggedKey, batchEntries)
-		b.loggedValues = make([]attributionLogged, batchEntries)
-	}
-	err := readAll(p.objects.Logged, b.loggedKeys, b.loggedValues, func(n int) {
-		for i, key := range b.loggedKeys[:n] {
-			before, now := p.logged[key], b.loggedValues[i]
-			if now == before.sums {
-				before.idle++
-				p.logged[key] = before
-				continue
-			}
-			p.logged[key] = seenLog{sums: now}
-			p.pending.Logs = append(p.pending.Logs, Log{
-				Dev: key.Dev, Instance: key.Instance, Cgroup: key.Cgroup,
-				Bytes:   (now.Lines - before.sums.Lines) * lineBytes,
-				Blocks:  now.Blocks - before.sums.Blocks,
-				Handles: now.Handles - before.sums.Handles,
-				Commits: now.Commits - before.sums.Commits,
-				Forced:  now.Forced - before.sums.Forced,
-			})
-		}
+	err := p.logged.collect(p.objects.Logged, func(key attributionLoggedKey, before, now attributionLogged) {
+		p.pending.Logs = append(p.pending.Logs, Log{
+			Dev: key.Dev, Instance: key.Instance, Cgroup: key.Cgroup,
+			Bytes:   (now.Lines - before.Lines) * lineBytes,
+			Blocks:  now.Blocks - before.Blocks,
+			Handles: now.Handles - before.Handles,
+			Commits: now.Commits - before.Commits,
+			Forced:  now.Forced - before.Forced,
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("cannot read which cgroups logged to a journal in memory: %w", err)
-	}
-	for key, seen := range p.logged {
-		if seen.idle < idleCollections {
-			continue
-		}
-		if err := p.objects.Logged.Delete(key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return fmt.Errorf("cannot delete idle sums from the kernel's map: %w", err)
-		}
-		delete(p.logged, key)
 	}
 	return nil
 }

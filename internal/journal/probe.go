@@ -38,14 +38,13 @@ type Probe struct {
 	followed []link.Link // of ext4nvj; nil while it is not followed
 	commits  *ringbuf.Reader
 	missing  []string
-	stop     chan struct{}
-	stopped  sync.WaitGroup
+	stop     func() // ends the draining; nil before that starts and after Close
 	mu       sync.Mutex
 	pending  Events
 	err      error
-	previous map[attributionWrittenKey]seenSum
-	charged  map[attributionChargedKey]seenCharged
-	logged   map[attributionLoggedKey]seenLog
+	written  runningSums[attributionWrittenKey, uint64]
+	charged  runningSums[attributionChargedKey, attributionCharged]
+	logged   runningSums[attributionLoggedKey, attributionLogged]
 	partial  map[transaction]uint64 // bytes returned of commits in progress
 	buffers  drainBuffers
 	lost     uint64
@@ -90,22 +89,20 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
 	p := &Probe{
-		source:   load,
-		stop:     make(chan struct{}),
-		previous: make(map[attributionWrittenKey]seenSum),
-		charged:  make(map[attributionChargedKey]seenCharged),
-		logged:   make(map[attributionLoggedKey]seenLog),
-		partial:  make(map[transaction]uint64),
-		ended:    make(map[uint32]endedInstance),
+		source:  load,
+		partial: make(map[transaction]uint64),
+		ended:   make(map[uint32]endedInstance),
 	}
 	if err := p.load(spec); err != nil {
-		p.Close()
-		return nil, err
+		return nil, errors.Join(err, p.detach())
 	}
 	// The kernel's type information was needed only for loading.
 	debug.FreeOSMemory()
-	p.stopped.Add(1)
-	go p.drainRegularly()
+	p.stop = Regularly(drainInterval, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.drainCommits()
+	})
 	return p, nil
 }
 
@@ -182,8 +179,8 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 	if len(stale) > 0 {
 		p.mu.Lock()
 		err := errors.Join(
-			p.forgetWritten(func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) }),
-			p.forgetCharged(func(key attributionChargedKey) bool { return slices.Contains(stale, key.Disk) }),
+			p.written.forget(p.objects.Written, func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) }),
+			p.charged.forget(p.objects.ChargedIo, func(key attributionChargedKey) bool { return slices.Contains(stale, key.Disk) }),
 		)
 		p.mu.Unlock()
 		if err != nil {
@@ -215,13 +212,15 @@ func hasRequests(disk uint32) bool {
 
 // Close detaches everything; the kernel frees the programs and maps.
 func (p *Probe) Close() error {
-	select {
-	case <-p.stop:
+	if p.stop == nil { // closed already
 		return nil
-	default:
-		close(p.stop)
 	}
-	p.stopped.Wait()
+	p.stop()
+	p.stop = nil
+	return p.detach()
+}
+
+func (p *Probe) detach() error {
 	var errs []error
 	for _, l := range slices.Concat(p.links, p.followed) {
 		errs = append(errs, l.Close())
