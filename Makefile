@@ -2,7 +2,7 @@
 
 GO      ?= go
 BUILD   := build
-BENCHES := attribution blame ext4nvj guest-lvm guest-volumes guests nvjournal overhead scale shares volumes
+BENCHES := attribution blame ext4nvj guest-lvm guest-volumes guests guests-io-cost nvjournal overhead scale shares volumes
 
 # ext4nvj.ko is built for these kernels of the guests: make kernel KERNELS="6.1 6.12".
 KERNEL  ?= 6.1

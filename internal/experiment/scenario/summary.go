@@ -43,7 +43,10 @@ type ContainerSummary struct {
 	// WithinFivePoints is the part of the intervals after the third in
 	// which its share was within five points of the target, 0..1.
 	WithinFivePoints float64 `json:"within_five_points"`
-	Directories      int64   `json:"directories"`
+	// WorstInterval is the largest distance of its share from the target in one of these
+	// intervals, 0..1.
+	WorstInterval float64 `json:"worst_interval"`
+	Directories   int64   `json:"directories"`
 }
 
 // Throughput is that of the disk, in bytes a second.
@@ -70,6 +73,7 @@ func (s Scenario) summarizePhase(phase Phase) PhaseSummary {
 		out.Name, out.Law = "controlled", phase.Name
 	}
 	within := make([]int, len(s.Actors))
+	worst := make([]float64, len(s.Actors))
 	targets := s.Targets()
 	for i, sample := range phase.Samples {
 		out.Seconds += sample.IntervalSeconds
@@ -77,6 +81,7 @@ func (s Scenario) summarizePhase(phase Phase) PhaseSummary {
 			continue
 		}
 		for n, share := range s.Shares(sample) {
+			worst[n] = math.Max(worst[n], math.Abs(share-targets[n]))
 			if math.Abs(share-targets[n]) <= 0.05 {
 				within[n]++
 			}
@@ -89,7 +94,7 @@ func (s Scenario) summarizePhase(phase Phase) PhaseSummary {
 		line := ContainerSummary{
 			Name: actor.Name, TargetShare: targets[n], Share: shares[n],
 			ChargedBytes: c.Charged(), JournalBytes: c.JournalBytes, MetadataBytes: c.MetadataBytes,
-			UnchargedBytes: c.UnchargedBytes, ReturnedBytes: c.ReturnedBytes, Directories: phase.Done[actor.Name].Directories,
+			UnchargedBytes: c.UnchargedBytes, ReturnedBytes: c.ReturnedBytes, Directories: phase.Done[actor.Name].Directories, WorstInterval: worst[n],
 		}
 		if counted := len(phase.Samples) - warmUpIntervals; counted > 0 {
 			line.WithinFivePoints = float64(within[n]) / float64(counted)

@@ -23,6 +23,9 @@ type Options struct {
 	Dividers []string
 	Seconds  float64
 	Interval time.Duration
+	// CountInstructions: the guest's clocks count instructions, and its disk is in
+	// memory. Then the result does not depend on what else the host does.
+	CountInstructions bool
 	// Scenarios is the number of scenarios from scenariosOf; 0 means all.
 	Scenarios int
 }
@@ -48,6 +51,13 @@ var (
 // its target under control.
 const maxError = 0.03
 
+// The bounds where instructions are counted: of the mean, of each interval after the
+// third, and of the throughput over that of the uncontrolled phase.
+const (
+	maxCountedError, maxCountedInterval = 0.015, 0.03
+	minThroughput                       = 0.97
+)
+
 // Result is the result of bench-guests.
 type Result struct {
 	Host report.Host `json:"host"`
@@ -64,6 +74,8 @@ type Run struct {
 	// Bounded means that Check applies the bound. Other runs are for
 	// comparison.
 	Bounded bool `json:"bounded"`
+	// Counted: see Options.CountInstructions.
+	Counted bool `json:"counted"`
 	scenario.Summary
 	phases   []scenario.Phase
 	scenario scenario.Scenario
@@ -78,6 +90,8 @@ var laws = []string{scenario.Uncontrolled, control.FeedbackLaw}
 const (
 	DiskBytes          = 4 << 30
 	DiskBytesPerSecond = 16 << 20
+	// MemoryDiskBytes is the size of the disk where instructions are counted.
+	MemoryDiskBytes = 2 << 30
 )
 
 // scenariosOf are 50:50 and 70:30: A reads, B reads and makes directories.
@@ -97,6 +111,12 @@ func scenariosOf(divider string, o Options) []scenario.Scenario {
 		newScenario("50:50", 500, 500, 400),
 		// As in Scenarios: B's hidden I/O must fit into its target share.
 		newScenario("70:30", 700, 300, 200),
+	}
+	if o.CountInstructions {
+		for n := range scenarios {
+			disk := scenarios[n].Disk
+			disk.Node, disk.MemoryBytes, disk.ReadBytes = fixture.MemoryDisk, MemoryDiskBytes, 16<<10
+		}
 	}
 	switch {
 	case divider == fixture.IOCostAuto:
@@ -135,7 +155,7 @@ func benchKernel(ctx context.Context, l fixture.Lab, kernel string, o Options) (
 	defer func() { err = errors.Join(err, g.Close()) }()
 	for _, divider := range o.Dividers {
 		for _, scenario := range scenariosOf(divider, o) {
-			run := Run{Kernel: g.Kernel(), Divider: divider, Settings: scenario.DividerText(), Bounded: divider != fixture.IOCostAuto, scenario: scenario}
+			run := Run{Kernel: g.Kernel(), Divider: divider, Settings: scenario.DividerText(), Bounded: divider != fixture.IOCostAuto, Counted: o.CountInstructions, scenario: scenario}
 			for _, law := range laws {
 				what := fmt.Sprintf("%s, %s, %s, %s", kernel, divider, scenario.Name, law)
 				l.Announce(law, what, nil)
@@ -160,6 +180,10 @@ func (r Result) Check() error {
 			if phase.Law != control.FeedbackLaw || !run.Bounded {
 				continue
 			}
+			if run.Counted {
+				errs = append(errs, run.checkCounted(phase)...)
+				continue
+			}
 			for _, c := range phase.Containers {
 				if off := c.Share - c.TargetShare; !(math.Abs(off) <= maxError) {
 					errs = append(errs, fmt.Errorf("%s, %s, %s: %s is off its target by %+.2f points of %.0f allowed",
@@ -169,4 +193,22 @@ func (r Result) Check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (run Run) checkCounted(phase scenario.PhaseSummary) (errs []error) {
+	refuse := func(format string, values ...any) {
+		errs = append(errs, fmt.Errorf("%s, %s, %s: %s", run.Kernel, run.Divider, run.Scenario, fmt.Sprintf(format, values...)))
+	}
+	for _, c := range phase.Containers {
+		if off := c.Share - c.TargetShare; !(math.Abs(off) <= maxCountedError) {
+			refuse("%s is off its target by %+.2f points of %.1f allowed", c.Name, 100*off, 100*maxCountedError)
+		}
+		if !(c.WorstInterval <= maxCountedInterval) {
+			refuse("an interval of %s is %.2f points off, of %.0f allowed", c.Name, 100*c.WorstInterval, 100*maxCountedInterval)
+		}
+	}
+	if part := phase.Throughput() / run.Phases[0].Throughput(); !(part >= minThroughput) {
+		refuse("the throughput is %.3f of the uncontrolled one; want %.2f", part, minThroughput)
+	}
+	return errs
 }

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/paper1/guestshares"
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/kernels"
+)
+
+func newGuestsIOCostCommand() *cobra.Command {
+	b := bench{name: "guests-io-cost"}
+	var names []string
+	cmd := &cobra.Command{
+		Use:   "guests-io-cost",
+		Short: "Measure shares under io.cost in guests that count instructions",
+		Long: `Guests-io-cost boots Debian's kernels under QEMU with clocks that count instructions, so
+that the host's load does not matter. In each it runs 50:50 and 70:30 on a disk in memory with
+a limited rate under io.cost, uncontrolled and under the feedback law, 60 s of the guest each.
+It fails if, under control, a mean share is more than 1.5 points off its target, an interval of
+5 s after the third more than 3, or the throughput is below 0.97 of the uncontrolled one. It
+takes 5 minutes on an idle host.`,
+		Example: "  daybook-bench guests-io-cost --docs docs/results\n  daybook-bench guests-io-cost --quick --kernels 6.12",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			lab, err := b.lab(cmd)
+			if err != nil {
+				return err
+			}
+			asked := guestshares.Full
+			if b.quick {
+				asked = guestshares.Quick
+			}
+			asked.Boot, asked.Kernels, asked.Dividers, asked.CountInstructions = bootCounting, names, []string{fixture.IOCost}, true
+			result, err := guestshares.Bench(cmd.Context(), lab, asked)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	cmd.Flags().StringSliceVar(&names, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
+	return cmd
+}
+
+// countingBootTimeout is for busy hosts: such a guest has one emulated processor.
+const countingBootTimeout = 10 * time.Minute
+
+// bootCounting boots a guest whose clocks count instructions, for disks in memory.
+func bootCounting(ctx context.Context, kernel string) (guestshares.Guest, error) {
+	machine, err := vm.Boot(ctx, vm.Config{
+		Kernel: kernel, CountInstructions: true, CPUs: 1, MemoryBytes: guestshares.MemoryDiskBytes + vm.DefaultMemoryBytes, BootTimeout: countingBootTimeout,
+		Modules: []string{"ext4", "configfs", "null_blk"}, Append: "null_blk.nr_devices=0", Give: []vm.Give{{Host: "mke2fs"}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &guest{machine}, nil
+}
