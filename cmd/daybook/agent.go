@@ -31,15 +31,17 @@ func newAgentCommand() *cobra.Command {
 		Long: `Agent runs on each node of a Kubernetes cluster. It finds the ext4 volumes of pods, of any
 CSI driver and of local volumes, and moves the kernel thread of each volume's journal to a
 child of the pod's cgroup. The kernel then charges the journal to the pod, under its
-weight. It releases the thread when the pod's sandbox has ended, before the kubelet removes
-the cgroup. If the agent is killed, its guardian releases all, so that pods can end.
+weight. It releases the thread when the pod's sandbox has ended, before the kubelet
+removes the cgroup. If the agent is killed, its guardian releases all, so that pods can
+end.
 
 A volume that several pods of the node use has its journal in a neutral cgroup below
 /daybook, with the largest weight of those pods.
 
 The names of pods come from the container runtime (CRI); no API server is asked. Metrics
-have the labels namespace, pod and volume; with account, daybook_* metrics of each container
-as in "daybook metrics"; with control, weights are corrected as in "daybook control".
+have the labels namespace, pod and volume. With account, there are the metrics of each
+container, as in "daybook metrics". With control, the agent corrects weights, as "daybook
+control" does.
 
 The configuration is YAML; all keys are optional:
 

@@ -34,14 +34,15 @@ divides a modelled disk by weights: sequential bytes per second, and requests of
 second, sequential and random, of reads and of writes. It prints the commands that set
 io.cost up, and changes nothing itself. DEV is a disk, a partition, or a path on a file
 system. It needs fio. It reads and overwrites a file of its own in DIR, on an ext4 or XFS
-file system of the disk (default: where most room is free). With --raw-writes it overwrites
-the disk itself, which must be unused and hold nothing. The disk should be idle.`,
+file system of the disk (default: where most room is free). With --raw-writes it
+overwrites the disk itself, which must be unused and hold nothing. The disk should be
+idle.`,
 		Example: `  daybook calibrate /srv/data
   daybook calibrate /srv/data --json --output costs.json
   daybook top --estimator syscalls --calibration costs.json
-  sudo daybook calibrate --io-cost nvme0n1                  # six tests of 10 s, in a file on the disk
+  sudo daybook calibrate --io-cost nvme0n1
   sudo daybook calibrate --io-cost sda /srv/data --size 16GiB --test-time 60s
-  sudo daybook calibrate --io-cost /dev/vdb --raw-writes    # overwrites the unused disk vdb`,
+  sudo daybook calibrate --io-cost /dev/vdb --raw-writes`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if disk.device != "" && len(args) <= 1 {
 				return nil

@@ -63,8 +63,8 @@ The configuration is YAML; all keys are optional:
   actuator: auto             # or weights, or limits
   law: feedback              # or paper
   state_dir: /var/lib/daybook
-  tunables: auto             # of BFQ, restored at the end; or none, or a map such as
-                             # {low_latency: 0, strict_guarantees: 1, timeout_sync: 40, nr_requests: 256}
+  tunables: auto             # of BFQ, restored at the end; or none, or a map, such as
+                             # {low_latency: 0, strict_guarantees: 1, timeout_sync: 40}
   limits: correct            # or keep
   containers:                # none: every cgroup that does I/O there
     - match: /docker/*       # cgroup path or container name; * does not cross /

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -24,15 +25,19 @@ import (
 
 const (
 	// guardVariable in the environment makes a program that calls [GuardIfAsked] a
-	// guardian, with the state directory as argument.
+	// guardian, with the state directory and the keeper's process ID as arguments.
 	guardVariable = "DAYBOOK_ADOPT_GUARD"
 	guardName     = "daybook-adopt-guard"
-	// guardFD is a pipe that the keeper holds open while it lives.
-	guardFD = 3
+	// guardFD is a pipe that the keeper holds open while it lives. Before it closes it at
+	// its end, it writes guardGoodbye.
+	guardFD      = 3
+	guardGoodbye = "goodbye"
 	// guardAttempts and guardPause bound how long a guardian retries.
 	guardAttempts = 60
 	guardPause    = time.Second
 	guardPatience = 5 * time.Second
+	// deathPause is between two looks whether the keeper has died.
+	deathPause = 10 * time.Millisecond
 )
 
 // GuardIfAsked turns the calling program into a guardian and never returns, if it was
@@ -50,8 +55,12 @@ func GuardIfAsked() {
 }
 
 func guard() error {
-	if len(os.Args) != 2 {
-		return errors.New("want the state directory as argument")
+	if len(os.Args) != 3 {
+		return errors.New("want the state directory and the keeper's process ID as arguments")
+	}
+	keeper, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		return fmt.Errorf("the keeper's process ID: %w", err)
 	}
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE)
 	still := cgroup.LeaveAll()
@@ -64,8 +73,12 @@ func guard() error {
 	if err := os.Stdout.Close(); err != nil {
 		return err
 	}
-	if _, err := io.Copy(io.Discard, pipe); err != nil {
+	said, err := io.ReadAll(pipe)
+	if err != nil {
 		return err
+	}
+	if string(said) != guardGoodbye {
+		awaitDeath(keeper)
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	store := Existing(os.Args[1])
@@ -75,6 +88,16 @@ func guard() error {
 			return err
 		}
 		time.Sleep(guardPause)
+	}
+}
+
+// awaitDeath waits until the keeper, the parent process, has died. A process that dies closes
+// its files one after the other: when the pipe is closed, it may still have its locks, and
+// its placements then do not look abandoned. It has closed all when its children get another
+// parent.
+func awaitDeath(keeper int) {
+	for deadline := time.Now().Add(guardAttempts * guardPause); os.Getppid() == keeper && time.Now().Before(deadline); {
+		time.Sleep(deathPause)
 	}
 }
 
@@ -95,7 +118,7 @@ func StartGuardian(stateDir string, log *slog.Logger) (*Guardian, error) {
 		return nil, errors.Join(err, theirs.Close(), ours.Close())
 	}
 	command := exec.Command("/proc/self/exe")
-	command.Args = []string{guardName, stateDir}
+	command.Args = []string{guardName, stateDir, strconv.Itoa(os.Getpid())}
 	command.Env = []string{guardVariable + "=1"}
 	command.Dir = "/"
 	command.Stdout, command.Stderr = said, os.Stderr
@@ -130,7 +153,8 @@ func (g *Guardian) PID() int { return g.command.Process.Pid }
 
 // Close ends the guardian after the keeper has undone its placements.
 func (g *Guardian) Close() error {
-	err := g.pipe.Close()
+	_, err := g.pipe.WriteString(guardGoodbye)
+	err = errors.Join(err, g.pipe.Close())
 	ended := make(chan error, 1)
 	go func() { ended <- g.command.Wait() }()
 	select {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -238,13 +240,7 @@ func (r *rig) wantClean() {
 
 func (r *rig) await(what string, holds func() bool) {
 	r.t.Helper()
-	for range 1000 {
-		if holds() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	r.t.Fatalf("%s: not within 10 s", what)
+	awaittest.Until(r.t, 3*awaittest.Patience, what, holds) // also in an emulated guest
 }
 
 // weighted puts the disk under BFQ, which has weights.
@@ -286,9 +282,11 @@ func beVictim(text string) error {
 	}
 	log := slog.New(slog.DiscardHandler)
 	if o.Guardian {
-		if _, err := StartGuardian(o.State, log); err != nil {
+		guardian, err := StartGuardian(o.State, log)
+		if err != nil {
 			return err
 		}
+		defer runtime.KeepAlive(guardian) // the guardian takes the end of its pipe for this process's death
 	}
 	k := NewKeeper(store, log)
 	step := 0
