@@ -318,13 +318,13 @@ inline read_counters(parity)
 	c = 0;
 	do
 	:: c < HANDLES ->
-#ifdef BROKEN_BEGUN_FIRST
+#ifdef BROKEN_STARTED_FIRST
 		atomic { sum = sum + count[c].started[parity]; c++ }
 #else
 		atomic { sum = sum + count[c].ended[parity]; c++ }
 #endif
 	:: c >= HANDLES && c < 2 * HANDLES ->
-#ifdef BROKEN_BEGUN_FIRST
+#ifdef BROKEN_STARTED_FIRST
 		atomic { sum = sum - count[c - HANDLES].ended[parity]; c++ }
 #else
 		atomic { sum = sum - count[c - HANDLES].started[parity]; c++ }
@@ -349,7 +349,7 @@ inline look_at_next()
  */
 inline wait_for_handles()
 {
-#ifdef BROKEN_BEGUN_FIRST
+#ifdef BROKEN_STARTED_FIRST
 	do
 	:: read_counters(last % 2);
 		if
@@ -366,14 +366,14 @@ inline wait_for_handles()
 	do
 	:: c < HANDLES ->
 		sum = count[c].ended[last % 2];
-		sum = sum - count[c].begun[last % 2];
+		sum = sum - count[c].started[last % 2];
 		if
 		:: atomic { sum == 0 -> c++ }
 		:: else ->
 			/* Sleeps until somebody ends: no busy waiting in the model. */
 			atomic {
 				sum = 0;
-				count[c].begun[last % 2] == count[c].ended[last % 2]
+				count[c].started[last % 2] == count[c].ended[last % 2]
 			}
 		fi
 	:: else -> break
