@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel setup-packages lint generate man completions packages packages-test manifests chart-test clean help $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel setup-packages lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -110,6 +110,10 @@ $(addprefix bench-,$(BENCHES)): bench-%: setup build
 	mkdir -p $(BUILD)/bench
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BUILD)/daybook-bench ./cmd/daybook-bench
 	$(BUILD)/daybook-bench $* --output $(BUILD)/bench/$*.json $(BENCHFLAGS)
+
+papers: setup-bench setup-vm build nvjournal kernel ## run all benchmarks of the papers, and write build/papers.html with every figure (root; PAPERSFLAGS="--only paper2")
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BUILD)/daybook-bench ./cmd/daybook-bench
+	$(BUILD)/daybook-bench papers $(PAPERSFLAGS)
 
 packages: setup-packages ## .deb, .rpm, container image, SBOM and checksums in build/packages (docs/install.md)
 	VERSION=$(VERSION) PACKAGE_VERSION=$${PACKAGE_VERSION:-$$(packaging/version $(RELEASE))} \

@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/papers"
 	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/program"
 )
@@ -83,8 +84,23 @@ func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Repor
 			}
 		}
 	}
+	if b.docs != "" {
+		if err := updatePapers(b.docs); err != nil {
+			return err
+		}
+	}
 	if err := check(); err != nil {
 		return fmt.Errorf("outside the bounds:\n%w", err)
+	}
+	return nil
+}
+
+// updatePapers brings the page of the papers, beside the folder of the results pages,
+// up to date with them. A folder without this page has nothing to update.
+func updatePapers(docs string) error {
+	page := filepath.Join(docs, "..", "papers.md")
+	if err := papers.Rewrite(page, docs); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the results are written, but not the page of the papers: %w", err)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package report
 
 import (
 	"runtime"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/kernel"
 )
@@ -12,8 +13,10 @@ type Host struct {
 	// Architecture as Go names it; CPUs that this process may use.
 	Architecture string `json:"architecture"`
 	CPUs         int    `json:"cpus"`
+	// Measured is the day; "" in results from before it was kept.
+	Measured string `json:"measured,omitempty"`
 }
 
 func ThisHost() Host {
-	return Host{Kernel: kernel.Release(), Architecture: runtime.GOARCH, CPUs: runtime.NumCPU()}
+	return Host{Kernel: kernel.Release(), Architecture: runtime.GOARCH, CPUs: runtime.NumCPU(), Measured: time.Now().UTC().Format(time.DateOnly)}
 }

@@ -81,7 +81,11 @@ func (r Report) Markdown(command, picture string) []byte {
 			fmt.Fprintf(&page, "\n%s\n", t.Note)
 		}
 	}
-	fmt.Fprintf(&page, "\n## How it was made\n\n```\n%s\n```\n\nKernel %s, %s, %d CPUs.\n", command, r.Host.Kernel, r.Host.Architecture, r.Host.CPUs)
+	fmt.Fprintf(&page, "\n## How it was made\n\n```\n%s\n```\n\nKernel %s, %s, %d CPUs.", command, r.Host.Kernel, r.Host.Architecture, r.Host.CPUs)
+	if r.Host.Measured != "" {
+		fmt.Fprintf(&page, " Measured on %s.", r.Host.Measured)
+	}
+	page.WriteString("\n")
 	return page.Bytes()
 }
 

@@ -1,0 +1,360 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/internal/experiment/papers"
+	"github.com/daybook-project/daybook/internal/kernel"
+)
+
+// paperPart is a benchmark that measures figures of papers.
+type paperPart struct {
+	name   string // of the results page
+	papers []int
+	args   []string
+	// minutes is how long it takes on an idle host with two processors.
+	minutes int
+}
+
+var paperParts = []paperPart{
+	{"attribution", []int{1}, []string{"attribution"}, 8},
+	{"shares-paper", []int{1}, []string{"shares", "--paper"}, 28},
+	{"guests", []int{1}, []string{"guests"}, 25},
+	{"volumes", []int{2}, []string{"volumes"}, 55},
+	{"guest-volumes", []int{2}, []string{"guest-volumes"}, 40},
+	{"ext4nvj", []int{3, 4}, []string{"ext4nvj"}, 10},
+	{"nvjournal", []int{3, 4}, []string{"nvjournal"}, 7},
+}
+
+func (p paperPart) of() string {
+	var of []string
+	for _, n := range p.papers {
+		of = append(of, strconv.Itoa(n))
+	}
+	return strings.Join(of, ", ")
+}
+
+// named reports whether --only names it: a part, or paperN.
+func (p paperPart) named(only []string) bool {
+	if len(only) == 0 {
+		return true
+	}
+	for _, name := range only {
+		number, err := strconv.Atoi(strings.TrimPrefix(name, "paper"))
+		if name == p.name || err == nil && slices.Contains(p.papers, number) {
+			return true
+		}
+	}
+	return false
+}
+
+// paperRun is how the last run of a part ended; it is kept beside the figures.
+type paperRun struct {
+	Ended   time.Time `json:"ended"`
+	Seconds float64   `json:"seconds"`
+	Quick   bool      `json:"quick"`
+	// Error is why it failed, or which bounds it missed.
+	Error string `json:"error,omitempty"`
+}
+
+// paperRuns runs parts of the papers one after the other, and continues after an
+// interruption.
+type paperRuns struct {
+	folder  string // state.json, NAME.json, NAME.log, results/
+	quick   bool
+	say     func(format string, a ...any)
+	execute func(ctx context.Context, log io.Writer, args []string) error
+	state   map[string]paperRun
+}
+
+func (r *paperRuns) statePath() string { return filepath.Join(r.folder, "state.json") }
+func (r *paperRuns) results() string   { return filepath.Join(r.folder, "results") }
+
+func (r *paperRuns) load() error {
+	r.state = map[string]paperRun{} // stays if it cannot be read
+	text, err := os.ReadFile(r.statePath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &r.state)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read which parts have finished; --fresh begins anew: %w", err)
+	}
+	return nil
+}
+
+func (r *paperRuns) save() error {
+	text, err := json.MarshalIndent(r.state, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(r.folder, 0o755)
+	}
+	if err == nil {
+		err = atomicfile.Replace(r.statePath(), append(text, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep which parts have finished: %w", err)
+	}
+	return nil
+}
+
+// finished reports whether a part has figures of this extent. A missed bound does not
+// count: its figures are there.
+func (r *paperRuns) finished(p paperPart) bool {
+	run, ran := r.state[p.name]
+	if !ran || run.Quick && !r.quick {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(r.results(), p.name+".md"))
+	return err == nil
+}
+
+// run runs those of the parts that have not finished. Only an interruption ends it;
+// a part that fails is reported at the end.
+func (r *paperRuns) run(ctx context.Context, parts []paperPart, fresh bool) (failed []string, err error) {
+	if err := r.load(); err != nil && !fresh {
+		return nil, err
+	}
+	left := 0
+	for _, p := range parts {
+		if fresh || !r.finished(p) {
+			left += p.minutes
+		}
+	}
+	r.say("%d parts, about %d minutes on an idle host", len(parts), left)
+	for n, p := range parts {
+		if !fresh && r.finished(p) {
+			r.say("%d of %d: %s has finished on %s", n+1, len(parts), p.name, r.state[p.name].Ended.Format("2006-01-02 15:04"))
+			continue
+		}
+		r.say("%d of %d: %s (paper %s), about %d minutes", n+1, len(parts), p.name, p.of(), p.minutes)
+		page := filepath.Join(r.results(), p.name+".md")
+		if err := os.Remove(page); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return failed, err
+		}
+		began := time.Now()
+		runErr := r.one(ctx, p)
+		if ctx.Err() != nil {
+			return failed, ctx.Err()
+		}
+		result := paperRun{Ended: time.Now().UTC().Truncate(time.Second), Seconds: time.Since(began).Round(time.Second).Seconds(), Quick: r.quick}
+		how := "finished"
+		if runErr != nil {
+			result.Error = runErr.Error()
+			if how = "finished, outside its bounds"; !hasFile(page) {
+				how = "failed"
+				failed = append(failed, p.name)
+			}
+			how += "; see " + r.logPath(p)
+		}
+		r.state[p.name] = result
+		if err := r.save(); err != nil {
+			return failed, err
+		}
+		r.say("%d of %d: %s: %s, after %s", n+1, len(parts), p.name, how, time.Since(began).Round(time.Second))
+	}
+	return failed, nil
+}
+
+func hasFile(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func (r *paperRuns) logPath(p paperPart) string { return filepath.Join(r.folder, p.name+".log") }
+
+func (r *paperRuns) one(ctx context.Context, p paperPart) error {
+	if err := os.MkdirAll(r.results(), 0o755); err != nil {
+		return err
+	}
+	log, err := os.Create(r.logPath(p))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	args := append(slices.Clone(p.args), "--output", filepath.Join(r.folder, p.name+".json"), "--docs", r.results())
+	if r.quick {
+		args = append(args, "--quick")
+	}
+	return r.execute(ctx, log, args)
+}
+
+// outcomes are for the page.
+func (r *paperRuns) outcomes() []papers.Outcome {
+	var all []papers.Outcome
+	for _, p := range paperParts {
+		o := papers.Outcome{Part: p.name, Papers: p.of(), When: "–", Result: "not run here; the page of the repository"}
+		if run, ran := r.state[p.name]; ran {
+			o.When, o.Result = run.Ended.Format("2006-01-02 15:04"), "finished"
+			switch {
+			case !r.finished(p):
+				o.Result = "failed: " + run.Error
+			case run.Error != "":
+				o.Result = "outside its bounds: " + run.Error
+			}
+			if run.Quick {
+				o.Result += " (quick)"
+			}
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// executeSelf runs this program, and copies what it reports to a log. Its error is the
+// last line that it said.
+func executeSelf(progress io.Writer) func(context.Context, io.Writer, []string) error {
+	return func(ctx context.Context, log io.Writer, args []string) error {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		last := &lastLine{}
+		command := exec.CommandContext(ctx, self, args...)
+		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+		command.WaitDelay = time.Minute // it undoes what it did
+		command.Stdout, command.Stderr = log, io.MultiWriter(log, progress, last)
+		if err := command.Run(); err != nil {
+			if last.text != "" {
+				return errors.New(strings.TrimPrefix(last.text, "daybook-bench: "))
+			}
+			return err
+		}
+		return nil
+	}
+}
+
+// lastLine keeps the message with which daybook-bench ends: from the last line that
+// begins with its name.
+type lastLine struct{ text, rest string }
+
+func (l *lastLine) Write(b []byte) (int, error) {
+	l.rest += string(b)
+	for {
+		line, rest, whole := strings.Cut(l.rest, "\n")
+		if !whole {
+			return len(b), nil
+		}
+		l.rest = rest
+		switch {
+		case strings.HasPrefix(line, "daybook-bench: "):
+			l.text = line
+		case l.text != "" && len(l.text) < 2000:
+			l.text += "; " + line
+		}
+	}
+}
+
+func newPapersCommand() *cobra.Command {
+	var only []string
+	var fresh, list, render, quick bool
+	var folder, html, docs, repository string
+	cmd := &cobra.Command{
+		Use:   "papers",
+		Short: "Run the benchmarks of the four papers and compare all figures",
+		Long: `Papers runs the benchmarks that measure figures of the four papers, one after the other, and
+writes one page with every table and figure: what the paper says, what was measured here, and
+why they differ. After an interruption it continues: a part that has finished is not run again,
+unless --fresh. A part that fails, or cannot run on this machine, does not end the others. For
+parts that were not run, the page has the figures of the repository.
+
+All parts take about three hours on an idle host with two processors, and need root.`,
+		Example: `  daybook-bench papers --list
+  daybook-bench papers --only paper2
+  daybook-bench papers --only nvjournal --fresh
+
+  # Measure nothing; write the page from what is there
+  daybook-bench papers --render
+
+  # Bring the tables of docs/papers.md up to date with docs/results
+  daybook-bench papers --docs docs`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if docs != "" {
+				return papers.Rewrite(filepath.Join(docs, "papers.md"), repository)
+			}
+			parts := slices.DeleteFunc(slices.Clone(paperParts), func(p paperPart) bool { return !p.named(only) })
+			if len(parts) == 0 {
+				return fmt.Errorf("--only %s names no part: want paper1 to paper4, or a name that --list shows", strings.Join(only, ","))
+			}
+			progress := cmd.ErrOrStderr()
+			r := &paperRuns{
+				folder: folder, quick: quick, state: map[string]paperRun{},
+				say:     func(format string, a ...any) { fmt.Fprintf(progress, "papers: "+format+"\n", a...) },
+				execute: executeSelf(progress),
+			}
+			if list {
+				return r.list(cmd.OutOrStdout(), parts)
+			}
+			var failed []string
+			var err error
+			if render {
+				err = r.load()
+			} else {
+				failed, err = r.run(cmd.Context(), parts, fresh)
+			}
+			if err != nil {
+				return err
+			}
+			if err := r.page(html, repository); err != nil {
+				return err
+			}
+			r.say("%s has all figures", html)
+			if len(failed) > 0 {
+				return fmt.Errorf("without figures: %s", strings.Join(failed, ", "))
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&only, "only", nil, "run only these `PARTS`: paper1 to paper4, or names that --list shows")
+	flags.BoolVar(&fresh, "fresh", false, "run parts again that have finished")
+	flags.BoolVar(&list, "list", false, "list the parts, and which have finished")
+	flags.BoolVar(&render, "render", false, "measure nothing; write the page from the figures that are there")
+	flags.BoolVar(&quick, "quick", false, "measure less, to see that it works")
+	flags.StringVar(&folder, "folder", filepath.Join("build", "papers"), "keep figures and logs in `DIR`")
+	flags.StringVar(&html, "html", filepath.Join("build", "papers.html"), "write the page to `FILE`")
+	flags.StringVar(&repository, "results", filepath.Join("docs", "results"), "the `DIR` of the repository's results pages")
+	flags.StringVar(&docs, "docs", "", "only write the tables of papers.md in `DIR` again")
+	return cmd
+}
+
+func (r *paperRuns) list(out io.Writer, parts []paperPart) error {
+	if err := r.load(); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		state := fmt.Sprintf("about %d minutes", p.minutes)
+		if r.finished(p) {
+			state = "finished " + r.state[p.name].Ended.Format("2006-01-02 15:04")
+		}
+		fmt.Fprintf(out, "%-14s paper %-5s %s\n", p.name, p.of(), state)
+	}
+	return nil
+}
+
+func (r *paperRuns) page(path, repository string) error {
+	host := fmt.Sprintf("Linux %s, %s, %d CPUs", kernel.Release(), runtime.GOARCH, runtime.NumCPU())
+	text, err := papers.NewResults(os.DirFS(r.results()), os.DirFS(repository)).HTML(host, version, r.outcomes())
+	if err != nil {
+		return err
+	}
+	return write(path, text)
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fakeParts runs parts without measuring: each writes its page, apart from what wrong says.
+type fakeParts struct {
+	ran   []string
+	wrong map[string]error // by name of the first argument
+	page  map[string]bool  // of these: written although wrong
+}
+
+func (f *fakeParts) execute(_ context.Context, _ io.Writer, args []string) error {
+	name := args[0]
+	docs := args[slices.Index(args, "--docs")+1]
+	output := filepath.Base(args[slices.Index(args, "--output")+1])
+	f.ran = append(f.ran, strings.TrimSuffix(output, ".json"))
+	if f.wrong[name] == nil || f.page[name] {
+		if err := os.WriteFile(filepath.Join(docs, strings.TrimSuffix(output, ".json")+".md"), []byte("# A page\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	return f.wrong[name]
+}
+
+func runsIn(folder string, f *fakeParts) *paperRuns {
+	return &paperRuns{folder: folder, say: func(string, ...any) {}, execute: f.execute}
+}
+
+var allParts = []string{"attribution", "shares-paper", "guests", "volumes", "guest-volumes", "ext4nvj", "nvjournal"}
+
+func TestPapersContinueAfterAnInterruption(t *testing.T) {
+	folder := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	f := &fakeParts{}
+	first := runsIn(folder, f)
+	execute := first.execute
+	first.execute = func(ctx context.Context, log io.Writer, args []string) error {
+		if args[0] == "guests" {
+			cancel()
+			return ctx.Err()
+		}
+		return execute(ctx, log, args)
+	}
+	if _, err := first.run(ctx, paperParts, false); !errors.Is(err, context.Canceled) || !slices.Equal(f.ran, allParts[:2]) {
+		t.Fatalf("ran %v: %v", f.ran, err)
+	}
+	again := &fakeParts{}
+	if failed, err := runsIn(folder, again).run(t.Context(), paperParts, false); err != nil || failed != nil || !slices.Equal(again.ran, allParts[2:]) {
+		t.Errorf("ran %v, failed %v: %v", again.ran, failed, err)
+	}
+	none := &fakeParts{}
+	if _, err := runsIn(folder, none).run(t.Context(), paperParts, false); err != nil || none.ran != nil {
+		t.Errorf("all had finished, and these ran: %v, %v", none.ran, err)
+	}
+	fresh := &fakeParts{}
+	if _, err := runsIn(folder, fresh).run(t.Context(), paperParts, true); err != nil || !slices.Equal(fresh.ran, allParts) {
+		t.Errorf("fresh ran %v: %v", fresh.ran, err)
+	}
+}
+
+// A part that fails does not end the others, and runs again the next time. One that
+// misses its bounds has figures.
+func TestPapersGoOnAfterAFailure(t *testing.T) {
+	folder := t.TempDir()
+	f := &fakeParts{wrong: map[string]error{"volumes": errors.New("want root"), "guests": errors.New("outside the bounds")}, page: map[string]bool{"guests": true}}
+	r := runsIn(folder, f)
+	failed, err := r.run(t.Context(), paperParts, false)
+	if err != nil || !slices.Equal(failed, []string{"volumes"}) || !slices.Equal(f.ran, allParts) {
+		t.Fatalf("failed %v of %v: %v", failed, f.ran, err)
+	}
+	results := map[string]string{}
+	for _, o := range r.outcomes() {
+		results[o.Part] = o.Result
+	}
+	if results["volumes"] != "failed: want root" || results["guests"] != "outside its bounds: outside the bounds" || results["ext4nvj"] != "finished" {
+		t.Errorf("outcomes: %v", results)
+	}
+	again := &fakeParts{}
+	if _, err := runsIn(folder, again).run(t.Context(), paperParts, false); err != nil || !slices.Equal(again.ran, []string{"volumes"}) {
+		t.Errorf("ran again: %v, %v", again.ran, err)
+	}
+}
+
+// A quick run does not count as a whole one.
+func TestAQuickRunOfThePapersDoesNotCount(t *testing.T) {
+	folder := t.TempDir()
+	quick := runsIn(folder, &fakeParts{})
+	quick.quick = true
+	if _, err := quick.run(t.Context(), paperParts[:2], false); err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeParts{}
+	if _, err := runsIn(folder, f).run(t.Context(), paperParts[:2], false); err != nil || len(f.ran) != 2 {
+		t.Errorf("ran %v: %v", f.ran, err)
+	}
+}
+
+func TestPartsOfThePapersAreChosenByName(t *testing.T) {
+	for only, want := range map[string][]string{
+		"":                {"attribution", "shares-paper", "guests", "volumes", "guest-volumes", "ext4nvj", "nvjournal"},
+		"paper2":          {"volumes", "guest-volumes"},
+		"paper4":          {"ext4nvj", "nvjournal"},
+		"guests,paper3":   {"guests", "ext4nvj", "nvjournal"},
+		"paper5":          nil,
+		"volumes,nothing": {"volumes"},
+	} {
+		var names, got []string
+		if only != "" {
+			names = strings.Split(only, ",")
+		}
+		for _, p := range paperParts {
+			if p.named(names) {
+				got = append(got, p.name)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("--only %q: %v, want %v", only, got, want)
+		}
+	}
+}
+
+// Each part is a benchmark, and takes the flags that it is given.
+func TestPartsOfThePapersAreBenchmarks(t *testing.T) {
+	for _, p := range paperParts {
+		cmd, _, err := newRootCommand().Find(p.args)
+		if err != nil {
+			t.Errorf("%s: %v", p.name, err)
+			continue
+		}
+		if err := cmd.ParseFlags(append(p.args[1:], "--output", "o", "--docs", "d", "--quick")); err != nil {
+			t.Errorf("%s: %v", p.name, err)
+		}
+	}
+}
+
+// What a child reports as its error is found among its progress.
+func TestTheErrorOfABenchmarkIsFound(t *testing.T) {
+	l := &lastLine{}
+	for _, text := range []string{"volumes: fio, S\nday", "book-bench: outside the bounds:\nfio: 3 %", ", want 2 %\n"} {
+		if _, err := l.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want := "daybook-bench: outside the bounds:; fio: 3 %, want 2 %"; l.text != want {
+		t.Errorf("%q, want %q", l.text, want)
+	}
+}
+
+// The command writes the page from the repository's figures alone.
+func TestPapersRenderThePage(t *testing.T) {
+	html := filepath.Join(t.TempDir(), "papers.html")
+	cmd := newRootCommand()
+	cmd.SetArgs([]string{"papers", "--render", "--folder", t.TempDir(), "--html", html, "--results", "../../docs/results"})
+	cmd.SetErr(&bytes.Buffer{})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(html)
+	if err != nil || !bytes.Contains(page, []byte("not run here; the page of the repository")) {
+		t.Errorf("the page does not say where its figures are from: %v", err)
+	}
+}
