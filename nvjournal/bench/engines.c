@@ -120,8 +120,12 @@ static struct result replay(struct bench *b, struct engine *e, const struct stre
 	struct result result = {0};
 	double seconds, operations = 0, updates = 0;
 
-	/* Lines need less; what is larger takes time to set up. */
-	if (!e->without_zeros && region.size_bytes > LINES_REGION_BYTES)
+	/*
+	 * Lines need less; what is larger takes time to set up. By processor, a few
+	 * threads use a few of the rings.
+	 */
+	if (!e->without_zeros && e->placement != NVJ_PLACE_CPU &&
+	    region.size_bytes > LINES_REGION_BYTES)
 		region.size_bytes = LINES_REGION_BYTES;
 	counted_init(&counted, b->region->persistence);
 	if (count)
