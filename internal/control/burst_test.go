@@ -1,6 +1,9 @@
 package control
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 // The kernel writes in-place metadata in bursts of many seconds. In short steps the
 // law responds to a burst at once. In long steps it would respond after the end.
@@ -36,5 +39,32 @@ func TestABurstOfWritebackIsCorrectedAtOnceInShortSteps(t *testing.T) {
 	}
 	if before, after := lowest(5, 5); after < 0.6*before {
 		t.Errorf("in steps of 5 s b falls from %.0f to %.0f, after the burst", before, after)
+	}
+}
+
+// A burst in the first seconds is no lasting excess, which no weight could prevent: it is
+// a debt, and the mean of a minute comes out.
+func TestABurstInTheFirstSecondsIsRepaid(t *testing.T) {
+	const diskBytesPerSecond, stepSeconds = 17e6, 0.5
+	law := NewFeedback(Range{Min: 1, Max: 10_000})
+	weights := []float64{700, 300}
+	var had, all float64
+	for step := range 120 {
+		writeback := 0.0
+		if step < 2 {
+			writeback = 0.5
+		}
+		part := weights[0] / (weights[0] + weights[1])
+		disk := diskBytesPerSecond * stepSeconds
+		charged := disk * (1 - writeback)
+		copy(weights, law.Next(stepSeconds, []Observation{
+			{ID: "a", Ideal: 700, Weight: weights[0], OtherBytes: charged * part},
+			{ID: "b", Ideal: 300, Weight: weights[1], OtherBytes: charged * (1 - part), JournalBytes: disk * writeback, WritebackBytes: disk * writeback},
+		}))
+		had += charged * part
+		all += disk
+	}
+	if off := had/all - 0.7; math.Abs(off) > 0.002 {
+		t.Errorf("the mean of a minute is %+.2f points off", 100*off)
 	}
 }

@@ -213,7 +213,7 @@ func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
 	floored := &sibling{memory: &memory{floored: true}, o: Observation{Ideal: 100, Weight: 50, OtherBytes: 80}}
 	for _, s := range []*sibling{atFloor, floored, free} {
 		other := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 150, OtherBytes: 20}}
-		keepDebts(5, []*sibling{s, other}, BFQRange)
+		keepDebts(5, []*sibling{s, other}, BFQRange, func(m *memory) float64 { return m.hidden.rate() })
 		if debt, inDebt := s.debtBytes, s.debtBytes > 20; inDebt != (s == free) {
 			t.Errorf("weight %v: debt %v", s.o.Weight, debt)
 		}

@@ -41,8 +41,9 @@ func level(total float64, claims []claim) []float64 {
 }
 
 // keepDebts records how much each sibling had in this interval beyond its due, and
-// keeps the debts balanced and bounded.
-func keepDebts(seconds float64, active []*sibling, weights Range) {
+// keeps the debts balanced and bounded. lasting is the hidden I/O of a sibling that is no
+// burst, in bytes per second: nothing prevents it, so it is no debt.
+func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*memory) float64) {
 	var total float64
 	claims := make([]claim, len(active))
 	for n, s := range active {
@@ -50,7 +51,7 @@ func keepDebts(seconds float64, active []*sibling, weights Range) {
 		total += had
 		// This is the mean of the hidden I/O, not that of this interval. A burst
 		// beyond the share is a debt. No weight can correct a lasting excess.
-		claims[n] = claim{ideal: s.o.Ideal, least: s.hidden.rate() * seconds, most: math.Inf(1)}
+		claims[n] = claim{ideal: s.o.Ideal, least: lasting(s.memory) * seconds, most: math.Inf(1)}
 		if s.limited {
 			claims[n].most = math.Max(claims[n].least, had)
 		}

@@ -151,7 +151,7 @@ func (f *Feedback) Next(seconds float64, siblings []Observation) []float64 {
 		learnResponse(f.window, active)
 		f.window = 0
 	}
-	keepDebts(seconds, active, f.weights)
+	keepDebts(seconds, active, f.weights, func(m *memory) float64 { return m.hidden.fromNothing(meanSeconds) })
 	divide(seconds, active)
 	f.weigh(active)
 	for n, s := range active {

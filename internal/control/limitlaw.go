@@ -135,7 +135,8 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 		return limits
 	}
 	l.lookAtFree(seconds, active)
-	keepDebts(seconds, plain, Range{})
+	// Here a debt can leave the disk idle, so a burst of the first seconds makes none.
+	keepDebts(seconds, plain, Range{}, func(m *memory) float64 { return m.hidden.rate() })
 	total := l.divide(seconds, active)
 	before := l.free
 	l.choose(total, wanting)

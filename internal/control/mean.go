@@ -21,3 +21,8 @@ func (m *mean) rate() float64 {
 	}
 	return m.bytes / m.seconds
 }
+
+// fromNothing is the rate if nothing happened before the first interval.
+func (m *mean) fromNothing(memorySeconds float64) float64 {
+	return m.bytes / math.Max(m.seconds, memorySeconds)
+}
