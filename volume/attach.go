@@ -174,7 +174,10 @@ func (p *Pool) checkImage(ctx context.Context, record Record) error {
 	if err := p.blocks(record).Check(ctx); err != nil {
 		return err
 	}
-	return p.blocks(record).CheckUnused()
+	if err := p.blocks(record).CheckUnused(); err != nil {
+		return err
+	}
+	return journal.Of(record).Check(ctx, p.blocks(record).Node())
 }
 
 // planAttach enters the attachment in the record.

@@ -95,6 +95,8 @@ func examine(ctx context.Context, target ext4.Offline, repair bool) (report Chec
 // errors that the next mount removes.
 func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record, report CheckReport) (_ CheckReport, err error) {
 	switch {
+	case record.JournalMemory != nil:
+		return report, fmt.Errorf("%w: its journal in memory must be written to it first: --repair does, or attach and detach it", ErrUnsupported)
 	case !journal.Of(record).Inside():
 		return report, fmt.Errorf("%w: its journal is on another device and must be replayed first: --repair does, or attach and detach it", ErrUnsupported)
 	case !hasImage(record):

@@ -11,6 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -24,6 +25,9 @@ type CloneOptions struct {
 	Weight uint64
 	// Labels are the clone's; nil takes the source's.
 	Labels map[string]string
+	// JournalMemory puts the clone's journal into a slice of persistent memory; nil: it
+	// is in the clone, wherever that of the source is.
+	JournalMemory *MemoryOptions
 	// Progress is called during the copying, where it is not by reflink, and of
 	// the writing of a full image.
 	Progress Progress
@@ -44,6 +48,9 @@ func (p *Pool) Clone(ctx context.Context, source, snapshot, name string, options
 
 func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o CloneOptions) (record Record, err error) {
 	if err := errors.Join(CheckName(name), CheckWeight(o.Weight), records.CheckLabels(o.Labels), CheckMaxFreeze(o.MaxFreeze)); err != nil {
+		return Record{}, err
+	}
+	if o.JournalMemory, err = o.JournalMemory.located(); err != nil {
 		return Record{}, err
 	}
 	if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
@@ -87,6 +94,9 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 	if err := p.blocks(record).CheckCopy(); err != nil {
 		return Record{}, err
 	}
+	if err := p.recoverMemory(ctx, record, l); err != nil {
+		return Record{}, err
+	}
 	var of *SnapshotRecord
 	if snapshot != "" {
 		s, err := p.files.ReadSnapshot(source, snapshot)
@@ -96,23 +106,29 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 		of = &s
 	}
 	clone = cloneRecord(record, of, name, o)
+	if err := checkCanBeInMemory(p.blocks(record).Node(), clone); err != nil {
+		return Record{}, err
+	}
+	if err := journal.Of(clone).CheckCreate(ctx); err != nil {
+		return Record{}, err
+	}
 	freeze, err := p.freezer(&record, l, longestFreeze(o.MaxFreeze))
 	if err != nil {
 		return Record{}, err
 	}
-	return clone, p.steps().Do(ctx,
-		making(w, func(ctx context.Context) (work, error) { return p.newWork(ctx, clone) }),
-		operation.Step{Name: "copied", Do: func(ctx context.Context) error {
-			to := backing.Copy{Directory: w.path, Held: w.lock.File, Volume: &clone, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpointOf(record), Progress: o.Progress}
-			return p.blocks(record).Clone(ctx, of, to, freeze)
-		}},
-	)
+	steps := []operation.Step{making(w, func(ctx context.Context) (work, error) { return p.newWork(ctx, clone) })}
+	steps = append(steps, p.memorySteps(w, &clone)...)
+	err = p.steps().Do(ctx, append(steps, operation.Step{Name: "copied", Do: func(ctx context.Context) error {
+		to := backing.Copy{Directory: w.path, Held: w.lock.File, Volume: &clone, LongestFreeze: longestFreeze(o.MaxFreeze), Mountpoint: mountpointOf(record), Progress: o.Progress}
+		return p.blocks(record).Clone(ctx, of, to, freeze)
+	}})...)
+	return clone, err
 }
 
 // cloneRecord returns the record of a clone of a volume, or of its snapshot.
 func cloneRecord(source Record, of *SnapshotRecord, name string, o CloneOptions) Record {
 	clone := Record{
-		Format: source.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: source.SizeBytes, Provision: source.Provision,
+		Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: source.SizeBytes, Provision: source.Provision,
 		SectorBytes: source.SectorBytes, Weight: source.Weight, Labels: maps.Clone(source.Labels), MountOptions: source.MountOptions,
 		NoAtime: source.NoAtime, Origin: source.Name,
 	}
@@ -122,6 +138,10 @@ func cloneRecord(source Record, of *SnapshotRecord, name string, o CloneOptions)
 	if lv := source.LVM; lv != nil {
 		clone.LVM = records.NewLogicalVolume(lv.VolumeGroup, lv.ThinPool, clone.ID)
 	}
+	if clone.JournalMemory = o.JournalMemory.journal(); clone.JournalMemory == nil {
+		clone.MountOptions = withoutMemoryOptions(clone.MountOptions)
+	}
+	clone.SetFormat()
 	if o.Weight != 0 {
 		clone.Weight = o.Weight
 	}

@@ -50,6 +50,9 @@ type CreateOptions struct {
 	// JournalDevice is the node of a device that becomes the journal. What
 	// is on it is lost.
 	JournalDevice string
+	// JournalMemory puts the journal into a slice of persistent memory; nil: it is on a
+	// disk.
+	JournalMemory *MemoryOptions
 	// LazyInit leaves inode tables and journal to be written after the
 	// first mount, by a kernel thread in the root cgroup.
 	LazyInit bool
@@ -111,6 +114,17 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	if o.JournalBytes != 0 && o.JournalDevice != "" {
 		errs = append(errs, fmt.Errorf("%w: a journal size and a journal device exclude each other", ErrInvalid))
 	}
+	if o.JournalMemory != nil {
+		var err error
+		o.JournalMemory, err = o.JournalMemory.completed()
+		errs = append(errs, err)
+		if o.JournalDevice != "" {
+			errs = append(errs, fmt.Errorf("%w: a journal in memory and a journal device exclude each other", ErrInvalid))
+		}
+		if o.BlockSizeBytes != memoryBlockBytes {
+			errs = append(errs, fmt.Errorf("%w block size: %d bytes; with a journal in memory it is %d", ErrInvalid, o.BlockSizeBytes, memoryBlockBytes))
+		}
+	}
 	if o.Mode&^os.ModePerm&^os.ModeSetgid&^os.ModeSticky != 0 {
 		errs = append(errs, fmt.Errorf("%w mode %v of the root directory", ErrInvalid, o.Mode))
 	}
@@ -157,6 +171,9 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	if o, err = o.complete(); err != nil {
 		return Record{}, err
 	}
+	if o.JournalMemory, err = o.JournalMemory.located(); err != nil {
+		return Record{}, err
+	}
 	if _, err := os.Lstat(p.files.VolumeDir(name)); err == nil {
 		return Record{}, ErrExists
 	}
@@ -175,11 +192,13 @@ func (p *Pool) create(ctx context.Context, name string, o CreateOptions) (record
 	}
 	sector = max(sector, imagefile.SharedSectorBytes(filepath.Join(p.dir, store.WorkDir), o.BlockSizeBytes))
 	record = o.record(name, o.SizeBytes, sector)
-	var w work
-	steps := []operation.Step{
-		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
-		{Name: "made", Do: func(ctx context.Context) error { return makeFileSystem(ctx, w.image(), record, nil, o) }},
+	if err := journal.Of(record).CheckCreate(ctx); err != nil {
+		return Record{}, err
 	}
+	var w work
+	steps := []operation.Step{making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) })}
+	steps = append(steps, p.memorySteps(&w, &record)...)
+	steps = append(steps, operation.Step{Name: "made", Do: func(ctx context.Context) error { return makeFileSystem(ctx, w.image(), record, nil, o) }})
 	err = p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
 	return record, err
 }
@@ -204,13 +223,15 @@ func (p *Pool) sectorBytes() (uint32, error) {
 // record returns the record of a volume with these options.
 func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32) Record {
 	record := Record{
-		Format: records.Format, Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: sizeBytes, Provision: o.Provision, Device: o.Device,
+		Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: sizeBytes, Provision: o.Provision, Device: o.Device,
 		SectorBytes: sectorBytes, Weight: o.Weight, Labels: maps.Clone(o.Labels), MountOptions: o.MountOptions, NoAtime: o.NoAtime,
 		JournalDevice: o.JournalDevice,
 	}
 	if o.VolumeGroup != "" {
-		record.Format, record.LVM = records.FormatLVM, records.NewLogicalVolume(o.VolumeGroup, o.ThinPool, record.ID)
+		record.LVM = records.NewLogicalVolume(o.VolumeGroup, o.ThinPool, record.ID)
 	}
+	record.JournalMemory = o.JournalMemory.journal()
+	record.SetFormat()
 	return record
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
@@ -60,18 +61,22 @@ func (p *Pool) createOnLVM(ctx context.Context, name string, o CreateOptions) (R
 // createOutside makes a volume with blocks outside of the pool. Unlike an image, they
 // are not removed with the work: so each tool holds the lock until it has ended.
 func (p *Pool) createOutside(ctx context.Context, record Record, o CreateOptions) (Record, error) {
+	if err := journal.Of(record).CheckCreate(ctx); err != nil {
+		return Record{}, err
+	}
 	var w work
 	node := backing.Of("", record, p.log).Node()
 	steps := []operation.Step{
 		making(&w, func(ctx context.Context) (work, error) { return p.newWork(ctx, record) }),
 		{Name: "blocks", Do: func(ctx context.Context) error { return p.makeBlocks(ctx, w, &record, o) }},
-		{Name: "made", Do: func(ctx context.Context) error {
-			if err := makeFileSystem(ctx, node, record, w.lock.File, o); err != nil {
-				return err
-			}
-			return imagefile.Sync(node)
-		}},
 	}
+	steps = append(steps, p.memorySteps(&w, &record)...)
+	steps = append(steps, operation.Step{Name: "made", Do: func(ctx context.Context) error {
+		if err := makeFileSystem(ctx, node, record, w.lock.File, o); err != nil {
+			return err
+		}
+		return imagefile.Sync(node)
+	}})
 	err := p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
 	return record, err
 }

@@ -19,7 +19,8 @@ type DeleteOptions struct {
 	// may have left on the host is unknown and not undone; the mount point of a
 	// persistent volume stays immutable. It also deletes a volume on LVM if its
 	// volume group is gone, or if records of its snapshots are unreadable; their
-	// logical volumes are left.
+	// logical volumes are left. It also deletes a volume whose journal was in memory
+	// that is gone.
 	Damaged bool
 }
 
@@ -65,6 +66,9 @@ func (p *Pool) delete(ctx context.Context, name string, options DeleteOptions) e
 	case errors.Is(err, backing.ErrGroupGone):
 		return fmt.Errorf("%w; make the volume group available again, or, if it is gone for ever: daybook volume delete --damaged %s", err, name)
 	case err != nil:
+		return err
+	}
+	if record, err = p.checkDeleteMemory(record, options); err != nil {
 		return err
 	}
 	if record.Persist != nil {

@@ -200,6 +200,9 @@ func (p *Pool) finishInterrupted(ctx context.Context, record Record) (_ Record, 
 			return record, err
 		}
 	}
+	if record, err = p.finishMoving(ctx, record); err != nil {
+		return record, err
+	}
 	a := record.Attachment
 	unfinished := record.Persist != nil && record.Persist.Unfinished
 	if a == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/region"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -16,7 +17,7 @@ import (
 // Forget removes the record of an unfinished creation or deletion of which [Pool.Repair]
 // says that it cannot be removed, because its volume group is gone for ever or a record
 // of its snapshots is damaged. work is its name in the error of Repair. Logical volumes
-// that it has are left. The error wraps ErrNotFound if the pool has no such work, and
+// that it has are left, and so is a slice of memory. The error wraps ErrNotFound if the pool has no such work, and
 // ErrBusy if somebody works on it.
 func (p *Pool) Forget(ctx context.Context, work string) error {
 	if err := p.forget(ctx, work); err != nil {
@@ -44,6 +45,10 @@ func (p *Pool) forget(ctx context.Context, work string) error {
 	}
 	defer l.Release()
 	err = clear(ctx, path, p.log)
+	if errors.Is(err, region.ErrGone) && !errors.Is(err, ErrBusy) {
+		p.log.Warn("a work is forgotten; its slice of memory is left", "work", work, "why", err)
+		return os.RemoveAll(path)
+	}
 	if !errors.Is(err, backing.ErrLeft) {
 		return err // nil: it could be removed
 	}

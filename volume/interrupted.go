@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
@@ -24,6 +25,9 @@ func (p *Pool) checkingWith(record Record, l *store.Lock, report *CheckReport) o
 	return operation.Step{
 		Name: "checked",
 		Do: func(ctx context.Context) error {
+			if _, err := journal.Of(record).Recover(ctx, offline.Device, offline.Lock); err != nil {
+				return err
+			}
 			found, err := examine(ctx, offline, true)
 			if report != nil {
 				report.Clean, report.Corrected, report.Report = found.Clean, found.Corrected, found.Report

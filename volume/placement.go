@@ -37,6 +37,7 @@ func (p *Pool) placedOn(read func() *host, record Record) placement.Thread {
 	return placement.Thread{
 		Name: record.Name, State: &a.Placed, Weight: record.Weight, ReadOnly: a.ReadOnly, WasPlaced: a.State == Attached,
 		PID:        func() (int, error) { return p.thread(read(), record) },
+		Workers:    func() ([]int, error) { return p.workers(read(), record) },
 		Disk:       func() (blockdev.Disk, error) { return read().disk(p, record) },
 		Neighbours: neighbours{p}, Log: p.log,
 	}
@@ -49,14 +50,32 @@ func (p *Pool) place(ctx context.Context, record Record) error {
 
 // thread is the process ID of the volume's journal thread.
 func (p *Pool) thread(h *host, record Record) (int, error) {
-	devices, err := p.blocks(record).Opened(h.loops)
+	dev, err := p.openedDev(h, record)
 	if err != nil {
 		return 0, err
 	}
-	if len(devices) != 1 {
-		return 0, fmt.Errorf("%w: Daybook has made %d loop devices of its image", ErrDetached, len(devices))
+	return journal.Of(record).Thread(dev, h.threads)
+}
+
+// workers are the further threads of the volume's journal.
+func (p *Pool) workers(h *host, record Record) ([]int, error) {
+	dev, err := p.openedDev(h, record)
+	if err != nil {
+		return nil, err
 	}
-	return journal.Of(record).Thread(devices[0].Dev, h.threads)
+	return journal.Of(record).Workers(dev, h.threads)
+}
+
+// openedDev is the device of an attached volume.
+func (p *Pool) openedDev(h *host, record Record) (blockdev.Dev, error) {
+	devices, err := p.blocks(record).Opened(h.loops)
+	if err != nil {
+		return blockdev.Dev{}, err
+	}
+	if len(devices) != 1 {
+		return blockdev.Dev{}, fmt.Errorf("%w: Daybook has made %d loop devices of its image", ErrDetached, len(devices))
+	}
+	return devices[0].Dev, nil
 }
 
 // neighbours are the pool's volumes.

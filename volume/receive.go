@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/chunk"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/internal/stream"
 	"github.com/daybook-project/daybook/volume/operation"
@@ -31,6 +32,10 @@ type ReceiveOptions struct {
 	// VolumeGroup and ThinPool are as in [CreateOptions]: a new volume is on a logical
 	// volume instead of an image. They are not for a stream with a base.
 	VolumeGroup, ThinPool string
+	// JournalMemory puts the journal of a new volume into a slice of persistent memory;
+	// nil: it is in the volume, wherever that of the sender's volume is. It is not for
+	// a stream with a base.
+	JournalMemory *MemoryOptions
 }
 
 // Receive makes a volume, not attached, of a stream that [Pool.Send] wrote. It
@@ -54,6 +59,10 @@ func (p *Pool) receive(ctx context.Context, name string, r io.Reader, o ReceiveO
 	if err := errors.Join(CheckName(name), lvm.Check()); err != nil {
 		return Record{}, err
 	}
+	var err error
+	if o.JournalMemory, err = o.JournalMemory.located(); err != nil {
+		return Record{}, err
+	}
 	incoming, err := stream.NewReader(r)
 	if err != nil {
 		return Record{}, err
@@ -61,6 +70,9 @@ func (p *Pool) receive(ctx context.Context, name string, r io.Reader, o ReceiveO
 	if incoming.Header.Base != nil {
 		if o.VolumeGroup != "" {
 			return Record{}, fmt.Errorf("%w: the stream has a base and changes an existing volume, so it creates no logical volume; send the whole volume, without --base", ErrInvalid)
+		}
+		if o.JournalMemory != nil {
+			return Record{}, fmt.Errorf("%w: the stream has a base and changes an existing volume, whose journal stays where it is; daybook volume journal moves it", ErrInvalid)
 		}
 		return p.receiveChange(ctx, name, incoming, o)
 	}
@@ -73,7 +85,7 @@ func (p *Pool) placeReceived(ctx context.Context, record *Record, o ReceiveOptio
 		record.SectorBytes, err = p.sectorBytes()
 		return err
 	}
-	record.Format, record.Provision, record.SectorBytes = records.FormatLVM, Full, 512 // as in createOnLVM
+	record.Provision, record.SectorBytes = Full, 512 // as in createOnLVM
 	if o.ThinPool != "" {
 		record.Provision = Thin
 	}
@@ -95,6 +107,13 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 	if err := p.placeReceived(ctx, &record, o); err != nil {
 		return Record{}, err
 	}
+	if record.JournalMemory = o.JournalMemory.journal(); record.JournalMemory == nil {
+		record.MountOptions = withoutMemoryOptions(record.MountOptions)
+	}
+	record.SetFormat()
+	if err := journal.Of(record).CheckCreate(ctx); err != nil {
+		return Record{}, err
+	}
 	var w work
 	blocks := func() backing.Backing { return backing.Of(w.path, record, p.log) }
 	steps := []operation.Step{
@@ -104,6 +123,9 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 				return err
 			}
 			blockBytes, err := checkReceived(blocks().Node(), record.SizeBytes, record.SectorBytes)
+			if err == nil {
+				err = checkCanBeInMemory(blocks().Node(), record)
+			}
 			if err != nil || !hasImage(record) {
 				return errors.Join(err, blocks().Check(ctx))
 			}
@@ -121,6 +143,7 @@ func (p *Pool) receiveWhole(ctx context.Context, name string, incoming *stream.R
 			return err
 		}})
 	}
+	steps = slices.Insert(steps, len(steps)-1, p.memorySteps(&w, &record)...)
 	err = p.steps().DoOrUndo(ctx, append(steps, p.publishVolume(&w, &record, o.Progress)...)...)
 	return record, err
 }
@@ -150,6 +173,9 @@ func (p *Pool) receiveChange(ctx context.Context, name string, incoming *stream.
 		return Record{}, fmt.Errorf("%w: the stream is of another volume (%s, this one is %s)", ErrInvalid, header.ID, record.ID)
 	case record.SizeBytes != header.Base.SizeBytes:
 		return Record{}, fmt.Errorf("%w: it has %d bytes, and the stream's base %s had %d", ErrInvalid, record.SizeBytes, header.Base.Name, header.Base.SizeBytes)
+	}
+	if err := p.recoverMemory(ctx, record, l); err != nil {
+		return Record{}, err
 	}
 	var w work
 	var next string

@@ -118,7 +118,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 		}
 		what = fmt.Sprintf("resize finished: %d bytes", record.SizeBytes)
 	}
-	before := record.Attachment
+	before, memory := record.Attachment, record.JournalMemory
 	if record, err = p.finishInterrupted(ctx, record); err != nil {
 		return what, err
 	}
@@ -142,6 +142,9 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 			return what, err
 		}
 	}
+	if memory != nil && record.JournalMemory == nil {
+		what = strings.TrimPrefix(what+"; the journal is on the disk: its move was interrupted", "; ")
+	}
 	if record.Persist != nil && record.Attachment == nil {
 		// A mount point that cannot be protected does not damage the volume.
 		protected, err := p.protect(ctx, &record)
@@ -153,6 +156,15 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 		}
 	}
 	// The mount may have ended without writing back its journal.
+	if record.Attachment == nil && record.JournalMemory != nil {
+		repaired, err := p.repairMemory(ctx, record, l)
+		if err != nil {
+			return what, err
+		}
+		if repaired != "" {
+			what = strings.TrimPrefix(what+"; "+repaired, "; ")
+		}
+	}
 	if record.Attachment == nil && p.replay(ctx, record, l) {
 		what = strings.TrimPrefix(what+"; journal replayed", "; ")
 	}
@@ -164,7 +176,7 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 // mount replays it.
 func (p *Pool) replay(ctx context.Context, record Record, l *store.Lock) bool {
 	s, err := ext4.ReadSuperblock(p.blocks(record).Node())
-	if err != nil || !s.NeedsRecovery || s.External() {
+	if err != nil || !s.NeedsRecovery || s.External() || s.InMemory {
 		return false
 	}
 	if p.blocks(record).CheckUnused() != nil {

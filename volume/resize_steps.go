@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
+	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/operation"
 )
@@ -151,7 +151,7 @@ func (r *resizing) grown() operation.Step {
 		if err != nil {
 			return err
 		}
-		if err := ext4.Grow(ctx, device, r.to); err != nil {
+		if err := journal.Of(*r.record).Grow(ctx, device, r.record.Attachment.Target, r.to); err != nil {
 			return cause.NoSpace(err)
 		}
 		return r.pool.blocks(*r.record).Grown(r.from)

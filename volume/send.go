@@ -106,6 +106,9 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 	if err := blocks.CheckCopy(); err != nil {
 		return nil, err
 	}
+	if err := p.recoverMemory(ctx, record, l); err != nil {
+		return nil, err
+	}
 	node := blocks.Node()
 	switch {
 	case snapshot != "":

@@ -70,6 +70,9 @@ func (p *Pool) snapshot(ctx context.Context, name, snapshot string, o SnapshotOp
 	if err := p.blocks(record).CheckCopy(); err != nil {
 		return SnapshotRecord{}, err
 	}
+	if err := p.recoverMemory(ctx, record, l); err != nil {
+		return SnapshotRecord{}, err
+	}
 	place := p.files.SnapshotDir(name, snapshot)
 	if _, err := os.Lstat(place); err == nil {
 		return SnapshotRecord{}, ErrExists

@@ -62,6 +62,8 @@ type Status struct {
 	// JournalProcessorLimit is the cgroup whose processor limit (cpu.max) the jbd2 thread
 	// is under; "" if there is none. All who sync the volume wait for a throttled thread.
 	JournalProcessorLimit string `json:"journal_processor_limit,omitempty"`
+	// Memory is the use of the slice of a journal in memory; nil for a journal on a disk.
+	Memory *MemoryUse `json:"memory_journal,omitempty"`
 }
 
 // Inspect gives the full report on a volume.
@@ -157,6 +159,7 @@ func (p *Pool) statusOn(h *host, record Record) Status {
 		s.FreeBytes = mount.Bavail * uint64(mount.Bsize)
 		s.NoDev, s.NoSuid = mount.Flags&unix.ST_NODEV != 0, mount.Flags&unix.ST_NOSUID != 0
 	}
+	s.Memory = memoryUse(record, device.Dev)
 	p.placementStatus(h, &s)
 	return s
 }

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/volume/internal/region"
 )
 
 // victimVariable makes the test binary a program that works on a pool until it
@@ -40,6 +41,8 @@ type order struct {
 	Device string
 	// VolumeGroup and ThinPool are for a volume on LVM.
 	VolumeGroup, ThinPool string
+	// JournalMemory is for a volume whose journal is in memory.
+	JournalMemory *MemoryOptions
 	// Operation is one of operations, or "random".
 	Operation string
 	Attach    AttachOptions
@@ -65,7 +68,7 @@ type order struct {
 // operations are what a victim can do once.
 var operations = map[string]func(context.Context, *Pool, order) error{
 	"create": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, VolumeGroup: o.VolumeGroup, ThinPool: o.ThinPool, Mode: o.Mode})
+		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, VolumeGroup: o.VolumeGroup, ThinPool: o.ThinPool, Mode: o.Mode, JournalMemory: o.JournalMemory})
 		return err
 	},
 	"attach": func(ctx context.Context, p *Pool, o order) error {
@@ -93,6 +96,13 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		_, err := p.Repair(ctx)
 		return err
 	},
+	"no slices": func(context.Context, *Pool, order) error {
+		table, err := region.List("/dev/pmem0", "")
+		if err == nil && len(table.Slices) > 0 {
+			err = fmt.Errorf("slices are left: %+v", table.Slices)
+		}
+		return err
+	},
 	"check": func(ctx context.Context, p *Pool, o order) error {
 		_, err := p.Check(ctx, o.Name, CheckOptions{Repair: true})
 		return err
@@ -107,7 +117,11 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		return err
 	},
 	"clone": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Clone(ctx, o.Name, "", o.Name+"-clone", CloneOptions{MaxFreeze: time.Minute})
+		_, err := p.Clone(ctx, o.Name, "", o.Name+"-clone", CloneOptions{MaxFreeze: time.Minute, JournalMemory: o.JournalMemory})
+		return err
+	},
+	"move journal": func(ctx context.Context, p *Pool, o order) error {
+		_, err := p.MoveJournal(ctx, o.Name, o.JournalMemory)
 		return err
 	},
 }

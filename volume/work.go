@@ -48,10 +48,12 @@ func (p *Pool) newWork(ctx context.Context, record Record) (w work, err error) {
 	if w, err = p.emptyWork(); err != nil {
 		return work{}, err
 	}
-	if inPool {
-		err = backing.Of(w.path, record, p.log).Create(ctx, w.lock.File)
-	} else {
+	// What is outside of the pool is recorded before it is made.
+	if !inPool || record.JournalMemory != nil {
 		err = store.WriteVolume(w.path, record)
+	}
+	if err == nil && inPool {
+		err = backing.Of(w.path, record, p.log).Create(ctx, w.lock.File)
 	}
 	if err != nil {
 		return work{}, errors.Join(err, w.undo(context.WithoutCancel(ctx)))
@@ -108,6 +110,9 @@ func (w *work) discard(ctx context.Context) error {
 // logical volume that cannot be removed now: the work is its only record, and a repair
 // tries again.
 func clear(ctx context.Context, path string, log *slog.Logger) error {
+	if err := clearMemory(ctx, path); err != nil {
+		return fmt.Errorf("%w; it is recorded in %s, and daybook volume repair tries again; if the memory is gone for ever: daybook volume repair --forget %s", err, path, filepath.Base(path))
+	}
 	err := backing.Clear(ctx, path, log)
 	switch {
 	case errors.Is(err, backing.ErrLeft) && errors.Is(err, backing.ErrGroupGone):

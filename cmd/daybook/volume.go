@@ -68,7 +68,7 @@ to 128 of a-z, A-Z, 0-9, "_", "." and "-".`,
 	cmd.AddCommand(
 		newVolumeCreateCommand(f), newVolumeDeleteCommand(f), newVolumeListCommand(f), newVolumeInspectCommand(f),
 		newVolumeAttachCommand(f), newVolumeDetachCommand(f), newVolumeKeepCommand(f),
-		newVolumeSnapshotCommand(f), newVolumeCloneCommand(f), newVolumeResizeCommand(f), newVolumeTrimCommand(f),
+		newVolumeSnapshotCommand(f), newVolumeCloneCommand(f), newVolumeResizeCommand(f), newVolumeTrimCommand(f), newVolumeJournalCommand(f),
 		newVolumeSendCommand(f), newVolumeReceiveCommand(f),
 		newVolumeCheckCommand(f), newVolumeRepairCommand(f), newVolumePoolCommand(f),
 	)

@@ -21,6 +21,7 @@ type createFlags struct {
 	weight                                                 uint64
 	labels                                                 []string
 	noAtime, lazyInit                                      bool
+	journal                                                memoryFlags
 }
 
 func (f *createFlags) add(cmd *cobra.Command) {
@@ -40,6 +41,7 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.bytesPerInode, "bytes-per-inode", "one inode for each so many bytes (default mke2fs's, 16KiB)")
 	flags.Var(&f.journalSize, "journal-size", "the journal's size in whole MiB (default mke2fs's, by the volume's size)")
 	flags.StringVar(&f.journalDevice, "journal-device", "", "put the journal on this `DEVICE`; what is on it is lost")
+	f.journal.add(cmd, "journal", "`PLACE` of the journal: disk; memory, a slice of persistent memory; or memory:SIZE (default disk)")
 	flags.BoolVar(&f.lazyInit, "lazy-init", false, "leave inode tables and journal to a kernel thread after the first mount")
 	for name, value := range map[string]string{"block-size": "", "inode-size": "", "bytes-per-inode": "", "journal-size": "", "size": ""} {
 		flags.Lookup(name).DefValue = value // the flag's own text would be 0B
@@ -142,6 +144,8 @@ func (f *createFlags) options(cmd *cobra.Command) (volume.CreateOptions, error) 
 	}
 	errs = append(errs, checkWeightFlag(cmd, f.weight))
 	var err error
+	o.JournalMemory, err = f.journal.options(cmd, "journal")
+	errs = append(errs, err)
 	o.Labels, err = parseLabels(f.labels)
 	errs = append(errs, err)
 	o.UID, o.GID, err = parseOwner(f.owner)
@@ -216,11 +220,16 @@ With --backing lvm the volume is a new logical volume in --volume-group: linear,
 in --thin-pool. It has the speed of a volume on a device, and Daybook's own snapshots and
 clones.
 
+With --journal memory the journal is in persistent memory (--journal-region), in a slice
+of 256 MiB or SIZE. A sync then writes no journal to a disk. The kernel module ext4nvj
+and the command nvj must be installed. "daybook volume journal" moves a journal.
+
 Sizes are in bytes or with a unit: 1G and 1GiB are 2^30 bytes, 1GB is 10^9.`,
 		Example: `  daybook volume create db1 --size 20G --weight 700
   daybook volume create db2 --pool /srv/pool --size 100G --provision full --owner 999:999 --mode 0700
   daybook volume create db3 --backing lvm --volume-group vg0 --size 20G --weight 700
   daybook volume create db4 --device /dev/vg0/db4 --weight 700
+  daybook volume create db5 --size 20G --journal memory:256M --journal-region /dev/pmem0 --partitions 4
   daybook volume create logs --size 2G --label team=web --mount-options commit=30 --noatime --json`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -85,6 +85,9 @@ func writeStatus(out io.Writer, s volume.Status, snapshots []volume.SnapshotStat
 	if s.JournalDevice != "" {
 		line("journal device", "%s", s.JournalDevice)
 	}
+	if s.JournalMemory != nil {
+		line("journal in memory", "%s", memoryText(*s.JournalMemory))
+	}
 	if s.Origin != "" {
 		line("made from", "%s", s.Origin)
 	}
@@ -123,7 +126,11 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 		if !s.Placed {
 			place = ", which is not the planned one"
 		}
-		line("jbd2 thread", "%d, in cgroup %s%s", s.JBD2PID, s.JournalCgroup, place)
+		thread := "jbd2 thread"
+		if s.JournalMemory != nil {
+			thread = "nvj thread"
+		}
+		line(thread, "%d, in cgroup %s%s", s.JBD2PID, s.JournalCgroup, place)
 	}
 	if s.JournalProcessorLimit != "" {
 		line("warning", "cpu.max of %s throttles the jbd2 thread: syncs of the volume wait", s.JournalProcessorLimit)

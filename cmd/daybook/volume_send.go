@@ -136,7 +136,8 @@ with that base and not attached since. Receive verifies the whole stream before 
 appears or changes; a damaged or incomplete stream leaves nothing.
 
 With --backing lvm the new volume is a logical volume in --volume-group, whatever the
-sender's volume was on. A stream with a base can only update a volume with an image.
+sender's volume was on. With --journal memory its journal is in persistent memory. A
+stream with a base can only update a volume with an image, whose journal stays where it is.
 
 A new volume has no weight, labels and mount options; with --keep-settings it has those of
 the sender's volume. An updated volume keeps its own.
@@ -150,6 +151,10 @@ The kernel will mount what is received: receive only from senders that you trust
 		ValidArgsFunction: v.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := f.checkBacking(cmd)
+			memory, memoryErr := f.journal.options(cmd, "journal")
+			if err == nil {
+				err = memoryErr
+			}
 			if f.backing == backingDevice {
 				err = fmt.Errorf("--backing is %q; want %s or %s", f.backing, backingImage, backingLVM)
 			}
@@ -173,7 +178,7 @@ The kernel will mount what is received: receive only from senders that you trust
 			}
 			progress := newWorkProgress(cmd.ErrOrStderr(), "receiving "+args[0])
 			record, err := pool.Receive(cmd.Context(), args[0], in, volume.ReceiveOptions{
-				Progress: progress.show, KeepSettings: keepSettings, VolumeGroup: f.volumeGroup, ThinPool: f.thinPool,
+				Progress: progress.show, KeepSettings: keepSettings, VolumeGroup: f.volumeGroup, ThinPool: f.thinPool, JournalMemory: memory,
 			})
 			progress.end()
 			if err != nil {
@@ -183,6 +188,7 @@ The kernel will mount what is received: receive only from senders that you trust
 		},
 	}
 	f.addBacking(cmd, "image, a file in the pool; lvm, a new logical volume", backingImage, backingLVM)
+	f.journal.add(cmd, "journal", "`PLACE` of a new volume's journal: disk, memory or memory:SIZE (default disk)")
 	cmd.Flags().StringVar(&input, "input", "", "read the stream from this `FILE` (default: standard input)")
 	cmd.Flags().BoolVar(&keepSettings, "keep-settings", false, "keep the sender's weight, labels and mount options")
 	addJSONFlag(cmd, &asJSON)

@@ -83,13 +83,15 @@ func newVolumeCloneCommand(v *volumeFlags) *cobra.Command {
 	var o volume.CloneOptions
 	var snapshot string
 	var labels []string
+	var memory memoryFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clone SOURCE NAME",
 		Short: "Create a volume with the content of another, or of a snapshot",
 		Long: `Clone creates the volume NAME, in the same pool, with the present content of SOURCE or
 that of a snapshot. A write to one of the two does not change the other. On pools with
-reflinks that takes a moment; elsewhere the blocks in use are copied.
+reflinks that takes a moment; elsewhere the blocks in use are copied. The clone's journal
+is in the clone, or with --journal memory in a slice of its own.
 
 ` + maxFreezeLong,
 		Example: `  daybook volume clone db1 db1-test
@@ -107,6 +109,9 @@ reflinks that takes a moment; elsewhere the blocks in use are copied.
 				return usageError{err}
 			}
 			if o.Labels, err = parseLabels(labels); err != nil {
+				return usageError{err}
+			}
+			if o.JournalMemory, err = memory.options(cmd, "journal"); err != nil {
 				return usageError{err}
 			}
 			if err := checkMaxFreezeFlag(o.MaxFreeze); err != nil {
@@ -130,6 +135,7 @@ reflinks that takes a moment; elsewhere the blocks in use are copied.
 	flags.StringVar(&snapshot, "snapshot", "", "take the content of this `SNAP` of SOURCE (default: its present content)")
 	flags.Uint64Var(&o.Weight, "weight", 0, "the clone's weight, 1 to 1000 (default: SOURCE's)")
 	flags.StringArrayVar(&labels, "label", nil, "the clone's `KEY=VALUE`; may be repeated (default: SOURCE's labels)")
+	memory.add(cmd, "journal", "`PLACE` of the clone's journal: disk; memory, a slice of its own; or memory:SIZE (default disk)")
 	addMaxFreezeFlag(cmd, &o.MaxFreeze)
 	addJSONFlag(cmd, &asJSON)
 	_ = cmd.RegisterFlagCompletionFunc("snapshot", v.completeSnapshotFlag)

@@ -26,11 +26,34 @@ type MountOptions struct {
 	// uses the device number of the last mount, which for loop devices is often
 	// another device by now.
 	JournalDevice string
+	// Memory is the slice of a region that has the journal; nil: the journal is on a
+	// disk. Then the type of the file system is ext4nvj.
+	Memory *Memory
 	// Data are further options of ext4 ("data=journal,commit=1").
 	Data string
 	// At, if not nil, is the opened directory to mount on (O_PATH suffices); the
 	// path is then only for messages.
 	At *os.File
+}
+
+// MemoryType is the type of file systems whose journal is in memory.
+const MemoryType = "ext4nvj"
+
+// Memory is a part of a region of persistent memory, with the journal of one file system.
+type Memory struct {
+	// Region is the node of the memory.
+	Region                 string
+	OffsetBytes, SizeBytes uint64
+	// AllowVolatile accepts memory that may lose its content with the power.
+	AllowVolatile bool
+}
+
+func (m Memory) data() string {
+	data := fmt.Sprintf("journal_path=%s,journal_offset=%d,journal_size=%d", m.Region, m.OffsetBytes, m.SizeBytes)
+	if m.AllowVolatile {
+		data += ",allow_volatile"
+	}
+	return data
 }
 
 // ErrBusy means that a file system is still in use.
@@ -58,19 +81,26 @@ func Mount(device, directory string, options MountOptions) error {
 	if options.NoSuid {
 		flags |= unix.MS_NOSUID
 	}
-	data := options.Data
-	if options.JournalDevice != "" {
+	kind, data := "ext4", options.Data
+	add := func(more string) {
 		if data != "" {
 			data += ","
 		}
-		data += "journal_path=" + options.JournalDevice
+		data += more
+	}
+	if options.JournalDevice != "" {
+		add("journal_path=" + options.JournalDevice)
+	}
+	if options.Memory != nil {
+		kind = MemoryType
+		add(options.Memory.data())
 	}
 	path := directory
 	if options.At != nil {
 		path = "/proc/self/fd/" + strconv.Itoa(int(options.At.Fd()))
 	}
-	if err := unix.Mount(device, path, "ext4", flags, data); err != nil {
-		return fmt.Errorf("cannot mount %s on %s (ext4, options %q): %w; see also the kernel log", device, directory, data, err)
+	if err := unix.Mount(device, path, kind, flags, data); err != nil {
+		return fmt.Errorf("cannot mount %s on %s (%s, options %q): %w; see also the kernel log", device, directory, kind, data, err)
 	}
 	return nil
 }

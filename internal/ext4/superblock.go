@@ -50,6 +50,9 @@ type Superblock struct {
 	// NeedsRecovery means that the journal must be replayed before use, which
 	// is also true while the file system is mounted.
 	NeedsRecovery bool
+	// InMemory means that what is to be replayed is in the region of a journal in
+	// memory (ext4nvj). The tools of e2fsprogs refuse the file system until then.
+	InMemory bool
 	// JournalDevice means that this is not a file system but the superblock of
 	// an external journal.
 	JournalDevice bool
@@ -88,6 +91,7 @@ const (
 	incompatRecover     = 0x4
 	incompatJournalDev  = 0x8
 	incompat64Bit       = 0x80
+	incompatInMemory    = 0x40000000 // of ext4nvj (nvjournal/kernel/ext4/marker.h)
 	readOnlyMetadataSum = 0x400
 	maxLogBlockSize     = 6
 	backupIsJournal     = 1
@@ -124,6 +128,7 @@ func ParseSuperblock(b []byte) (Superblock, error) {
 		Label:          string(bytes.TrimRight(b[atLabel:atLabel+16], "\x00")),
 		HasJournal:     compatible&compatHasJournal != 0,
 		NeedsRecovery:  incompatible&incompatRecover != 0,
+		InMemory:       incompatible&incompatInMemory != 0,
 		JournalDevice:  incompatible&incompatJournalDev != 0,
 	}
 	if incompatible&incompat64Bit != 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
@@ -122,14 +123,37 @@ func (t Thread) KeepInContainer() error {
 	if err != nil {
 		return err
 	}
-	alone := len(pids) == 0 || len(pids) == 1 && pids[0] == pid
+	alone, err := t.alone(pids, pid)
+	if err != nil {
+		return err
+	}
 	switch {
 	case alone && inPlace:
 		return t.LeaveContainer()
 	case alone || inPlace:
 		return nil
 	}
-	return tree.Move(pid, t.State.Journal)
+	if err := tree.Move(pid, t.State.Journal); err != nil {
+		return err
+	}
+	return t.moveWorkers(tree, t.State.Journal)
+}
+
+// alone says whether no process is among those but the threads of the journal.
+func (t Thread) alone(pids []int, pid int) (bool, error) {
+	var workers []int
+	if t.Workers != nil && len(pids) > 1 {
+		var err error
+		if workers, err = t.Workers(); err != nil {
+			return false, err
+		}
+	}
+	for _, other := range pids {
+		if other != pid && !slices.Contains(workers, other) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // LeaveContainer moves the thread from the container's cgroup back to the root
@@ -146,6 +170,9 @@ func (t Thread) LeaveContainer() error {
 	if inPlace, err := t.InPlace(); err != nil || !inPlace {
 		return err
 	}
-	t.Log.Info("moved the jbd2 thread out of the cgroup of a container that has ended", "volume", t.Name, "pid", pid, "cgroup", t.State.Journal)
-	return tree.Move(pid, cgroup.RootPath)
+	t.Log.Info("moved the journal's thread out of the cgroup of a container that has ended", "volume", t.Name, "pid", pid, "cgroup", t.State.Journal)
+	if err := tree.Move(pid, cgroup.RootPath); err != nil {
+		return err
+	}
+	return t.moveWorkers(tree, cgroup.RootPath)
 }

@@ -156,7 +156,7 @@ func (t Thread) move(tree *cgroup.Tree) error {
 		return err
 	}
 	if now == t.State.Journal {
-		return t.moveWorkers(tree)
+		return t.moveWorkers(tree, t.State.Journal)
 	}
 	if t.State.Placement == Container && t.WasPlaced {
 		// It may have ended; its cgroup could not be removed with the thread in it.
@@ -167,13 +167,13 @@ func (t Thread) move(tree *cgroup.Tree) error {
 	if err := tree.Move(pid, t.State.Journal); err != nil {
 		return err
 	}
-	t.Log.Info("placed the jbd2 thread", "volume", t.Name, "pid", pid, "cgroup", t.State.Journal, "from", now)
+	t.Log.Info("placed the journal's thread", "volume", t.Name, "pid", pid, "cgroup", t.State.Journal, "from", now)
 	t.warnOfLimit(tree)
-	return t.moveWorkers(tree)
+	return t.moveWorkers(tree, t.State.Journal)
 }
 
 // moveWorkers moves the journal's further threads.
-func (t Thread) moveWorkers(tree *cgroup.Tree) error {
+func (t Thread) moveWorkers(tree *cgroup.Tree, to string) error {
 	if t.Workers == nil {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (t Thread) moveWorkers(tree *cgroup.Tree) error {
 		return err
 	}
 	for _, pid := range workers {
-		if err := tree.Move(pid, t.State.Journal); err != nil {
+		if err := tree.Move(pid, to); err != nil {
 			return err
 		}
 	}
@@ -194,7 +194,7 @@ func (t Thread) moveWorkers(tree *cgroup.Tree) error {
 func (t Thread) warnOfLimit(tree *cgroup.Tree) {
 	limiting, limit, err := tree.ProcessorLimit(t.State.Journal)
 	if err == nil && limiting != "" {
-		t.Log.Warn("the jbd2 thread is under a processor limit, so every sync of the volume can wait for its next period; "+
+		t.Log.Warn("the journal's thread is under a processor limit, so every sync of the volume can wait for its next period; "+
 			"limit the container's own cgroup, with placement parent", "volume", t.Name, "cgroup", limiting, "cpu.max", limit)
 	}
 }

@@ -51,6 +51,29 @@ func TestRecordsOfFormat2AreRead(t *testing.T) {
 	}
 }
 
+// Format 3 has its journal in memory.
+func TestRecordsOfFormat3AreRead(t *testing.T) {
+	text := golden(t, "volume-3.json")
+	record, err := ParseVolume("db", text)
+	if err != nil || record.JournalMemory == nil || record.JournalMemory.Region != "/dev/pmem0" || record.JournalMemory.OffsetBytes != 1<<20 {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	again, err := record.Encode()
+	if err != nil || !bytes.Equal(append(again, '\n'), text) {
+		t.Errorf("it is written as\n%s, %v", again, err)
+	}
+	for _, change := range [][2]string{
+		{`"format": 3`, `"format": 1`}, {`"journal_memory"`, `"more"`}, {`"/dev/pmem0"`, `"pmem0"`}, {`"slice": "0`, `"slice": "/`}, {`"slice": "0`, `"slice": "`},
+		{`1048576`, `1048577`}, {`268435456`, `7340032`}, {`"partitions": 4`, `"partitions": 0`}, {`"partitions": 4`, `"partitions": 4, "moving": "away"`},
+		{`"journal_memory": {`, `"journal_device": "/dev/sdc", "journal_memory": {`},
+	} {
+		changed := bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1)
+		if _, err := ParseVolume("db", changed); !errors.Is(err, cause.ErrCorrupt) {
+			t.Errorf("%s: %v", change[1], err)
+		}
+	}
+}
+
 func TestADamagedLogicalVolumeInARecordIsRefused(t *testing.T) {
 	for _, change := range [][2]string{
 		{`"format": 2`, `"format": 1`}, {`"vg0"`, `""`}, {`"vg0"`, `"../vg0"`}, {`"vg0"`, `"-vg0"`}, {`"vg0"`, `".."`}, {`"name": "daybook-`, `"name": "/`},

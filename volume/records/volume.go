@@ -32,12 +32,26 @@ const (
 	OnDevice Provision = "device"
 )
 
-// The formats of a volume's record. A volume on LVM has a format of its own, because
-// earlier versions cannot handle it.
+// The formats of a volume's record. A volume on LVM has a format of its own, and so has
+// one whose journal is in memory, because earlier versions cannot handle them.
 const (
-	Format    = 1
-	FormatLVM = 2
+	Format       = 1
+	FormatLVM    = 2
+	FormatMemory = 3
 )
+
+// SetFormat enters the format that the record needs.
+func (r *Volume) SetFormat() { r.Format = r.neededFormat() }
+
+func (r *Volume) neededFormat() int {
+	switch {
+	case r.JournalMemory != nil:
+		return FormatMemory
+	case r.LVM != nil:
+		return FormatLVM
+	}
+	return Format
+}
 
 // Volume is the record of a volume.
 type Volume struct {
@@ -62,6 +76,8 @@ type Volume struct {
 	NoAtime      bool   `json:"noatime,omitempty"`
 	// JournalDevice is the node of an external journal; "" for none.
 	JournalDevice string `json:"journal_device,omitempty"`
+	// JournalMemory has the journal if it is in persistent memory; nil: it is on a disk.
+	JournalMemory *MemoryJournal `json:"journal_memory,omitempty"`
 	// Origin names the source of a clone or received volume.
 	Origin string `json:"origin,omitempty"`
 	// Attachment describes the changes to the host; nil while detached.
@@ -129,7 +145,7 @@ func ParseVolume(name string, text []byte) (Volume, error) {
 
 // DecodeVolume is ParseVolume for a volume of any name.
 func DecodeVolume(text []byte) (record Volume, err error) {
-	if err := versioned.CheckFormat(text, "format", FormatLVM); err != nil {
+	if err := versioned.CheckFormat(text, "format", FormatMemory); err != nil {
 		return record, err
 	}
 	if record.unknown, err = versioned.Decode(text, &record); err != nil {
@@ -157,8 +173,16 @@ func (r Volume) Encode() ([]byte, error) {
 
 // Check refuses records that no operation writes.
 func (r Volume) Check() error {
-	if r.Format != Format && r.Format != FormatLVM || (r.Format == FormatLVM) != (r.LVM != nil) {
+	if r.Format != r.neededFormat() {
 		return fmt.Errorf("format %d", r.Format)
+	}
+	if m := r.JournalMemory; m != nil {
+		if err := m.check(); err != nil {
+			return err
+		}
+		if r.JournalDevice != "" {
+			return fmt.Errorf("a journal in memory and one on %s", r.JournalDevice)
+		}
 	}
 	if r.LVM != nil {
 		if err := r.LVM.Check(); err != nil {

@@ -24,6 +24,40 @@ type settings struct {
 	cgroup    string               // "" is placement.DefaultParent
 	placement volume.Placement
 	dev, suid bool
+	// journalRegion is for a journal in memory.
+	journalRegion string
+}
+
+// The values of journal.
+const (
+	journalOnDisk   = "disk"
+	journalInMemory = "memory"
+)
+
+// memory returns the options of a journal in memory, which the volume then has.
+func (s *settings) memory() *volume.MemoryOptions {
+	if s.create.JournalMemory == nil {
+		s.create.JournalMemory = &volume.MemoryOptions{}
+	}
+	return s.create.JournalMemory
+}
+
+// checkJournal says what is wrong with the options of a journal in memory.
+func (s *settings) checkJournal() (wrong []string) {
+	switch {
+	case s.create.JournalMemory == nil && s.journalRegion != "":
+		return []string{"option journal-region wants journal=memory"}
+	case s.create.JournalMemory == nil:
+		return nil
+	}
+	s.create.JournalMemory.Region = s.journalRegion
+	if err := s.create.JournalMemory.Check(); err != nil {
+		wrong = append(wrong, fmt.Sprintf("option journal: %v", err))
+	}
+	if bytes := s.create.BlockSizeBytes; bytes != 0 && bytes != 4096 {
+		wrong = append(wrong, fmt.Sprintf("options journal=memory and block-size=%d exclude each other: want 4096", bytes))
+	}
+	return wrong
 }
 
 // option is one option of -o. Set checks the value and returns its canonical
@@ -64,6 +98,29 @@ func options(parse ParseBytes) []option {
 		{"thin-pool", "a thin pool in volume-group, with backing=lvm", func(s *settings, value string) (string, error) {
 			s.create.ThinPool = value
 			return value, notEmpty(value, "the name of a thin pool")
+		}},
+		{"journal", "disk, memory or memory:SIZE, in a slice of persistent memory", func(s *settings, value string) (string, error) {
+			place, size, sized := strings.Cut(value, ":")
+			if err := oneOf(place, journalOnDisk, journalInMemory); err != nil || place == journalOnDisk {
+				if sized {
+					err = errors.New("want disk, memory or memory:SIZE")
+				}
+				return value, err
+			}
+			memory := s.memory()
+			if !sized {
+				return value, nil
+			}
+			bytes, err := parse(size)
+			memory.SizeBytes = bytes
+			return fmt.Sprintf("%s:%d", place, bytes), err
+		}},
+		{"journal-region", "the memory device of journal=memory, such as /dev/pmem0", func(s *settings, value string) (string, error) {
+			s.journalRegion = value
+			if !filepath.IsAbs(value) || filepath.Clean(value) != value || value == "/" {
+				return value, fmt.Errorf("want the path of a memory device such as /dev/pmem0, got %q", value)
+			}
+			return value, nil
 		}},
 		{"weight", fmt.Sprintf("%d to %d", volume.MinWeight, volume.MaxWeight), func(s *settings, value string) (string, error) {
 			weight, err := number(value, volume.MinWeight, volume.MaxWeight)
@@ -222,6 +279,7 @@ func parseOptions(given map[string]string, parse ParseBytes) (settings, error) {
 		labels[labelPrefix+name] = canonical
 	}
 	wrong = append(wrong, s.checkBacking()...)
+	wrong = append(wrong, s.checkJournal()...)
 	if s.placement == volume.PlaceNone && s.cgroup != "" {
 		wrong = append(wrong, "options placement=none and cgroup exclude each other")
 	}

@@ -116,8 +116,8 @@ func (h Header) Check() error {
 		return fmt.Errorf("mount options of %d bytes", len(h.MountOptions))
 	}
 	for option := range strings.SplitSeq(h.MountOptions, ",") {
-		// The sender must not choose the journal device.
-		if strings.HasPrefix(option, "journal_") && !strings.HasPrefix(option, "journal_checksum") && !strings.HasPrefix(option, "journal_async_commit") {
+		// The sender must not choose the device or the memory of the journal.
+		if strings.HasPrefix(option, "journal_") && !strings.HasPrefix(option, "journal_data=") && !strings.HasPrefix(option, "journal_checksum") && !strings.HasPrefix(option, "journal_async_commit") {
 			return fmt.Errorf("mount option %.40q", option)
 		}
 	}

@@ -1,0 +1,223 @@
+package volume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/journal"
+	"github.com/daybook-project/daybook/volume/internal/region"
+	"github.com/daybook-project/daybook/volume/internal/store"
+	"github.com/daybook-project/daybook/volume/operation"
+	"github.com/daybook-project/daybook/volume/records"
+)
+
+// MemoryJournal is the slice of persistent memory that has the journal of a volume.
+type MemoryJournal = records.MemoryJournal
+
+// MemoryOptions are the choices for a journal in persistent memory. The zero value is
+// valid on a host with one memory device.
+type MemoryOptions struct {
+	// Region is the node of the memory, such as /dev/pmem0; "" is the host's only one.
+	Region string
+	// SizeBytes is in whole MiB; 0 is DefaultMemoryJournalBytes.
+	SizeBytes uint64
+	// Partitions are the rings of the journal, 1 to 64, with 2 MiB each at least. 0 is
+	// one for each processor, at most 8, with 8 MiB each at least.
+	Partitions uint32
+	// AllowVolatile accepts memory that may lose its content with the power: what was
+	// synced may then be missing, and the file system damaged. It is for tests.
+	AllowVolatile bool
+}
+
+// DefaultMemoryJournalBytes is the size of a journal in memory if none is given.
+const DefaultMemoryJournalBytes = 256 << 20
+
+const (
+	// memoryBlockBytes is the only block size of file systems with a journal in memory.
+	memoryBlockBytes = 4096
+	// The default of MemoryOptions.Partitions.
+	maxDefaultPartitions  = 8
+	defaultPartitionBytes = 8 << 20
+)
+
+// complete enters the defaults.
+func (o MemoryOptions) complete() (MemoryOptions, error) {
+	if o.SizeBytes == 0 {
+		o.SizeBytes = DefaultMemoryJournalBytes
+	}
+	if o.Partitions == 0 {
+		most := min(uint64(runtime.NumCPU()), maxDefaultPartitions, o.SizeBytes/defaultPartitionBytes)
+		o.Partitions = uint32(max(most, 1))
+	}
+	if err := records.CheckSlice(o.SizeBytes, o.Partitions); err != nil {
+		return o, cause.Because(err, ErrInvalid)
+	}
+	return o, nil
+}
+
+// Check checks the options without the host. The error wraps ErrInvalid.
+func (o MemoryOptions) Check() error {
+	_, err := o.complete()
+	return err
+}
+
+// completed is complete for options that may be nil.
+func (o *MemoryOptions) completed() (*MemoryOptions, error) {
+	if o == nil {
+		return nil, nil
+	}
+	complete, err := o.complete()
+	return &complete, err
+}
+
+// located returns complete options with the path of the region.
+func (o *MemoryOptions) located() (*MemoryOptions, error) {
+	located, err := o.completed()
+	if err != nil || o == nil {
+		return nil, err
+	}
+	if located.Region == "" {
+		nodes := region.Nodes()
+		switch len(nodes) {
+		case 0:
+			return nil, fmt.Errorf("%w: this host has no persistent memory (/dev/pmem*) for the journal", ErrUnsupported)
+		case 1:
+			located.Region = nodes[0]
+		default:
+			return nil, fmt.Errorf("%w: this host has %d regions of persistent memory, %s; name the one for the journal", ErrInvalid, len(nodes), strings.Join(nodes, ", "))
+		}
+	}
+	located.Region, err = filepath.Abs(located.Region)
+	return located, err
+}
+
+// journal returns what a record has of completed options before the slice is reserved.
+func (o *MemoryOptions) journal() *MemoryJournal {
+	if o == nil {
+		return nil
+	}
+	return &MemoryJournal{Region: o.Region, Slice: records.NewID(), SizeBytes: o.SizeBytes, Partitions: o.Partitions, AllowVolatile: o.AllowVolatile}
+}
+
+// MemoryUse is how full the slice of a mounted volume is, since its mount.
+type MemoryUse struct {
+	// UsedLines of RingLines, of 64 bytes each, hold what is not in the file system yet:
+	// of the fullest partition.
+	UsedLines uint64 `json:"used_lines"`
+	RingLines uint64 `json:"ring_lines"`
+	// LagTransactions are the transactions that are not in the file system yet.
+	LagTransactions uint64 `json:"lag_transactions"`
+	LoggedBytes     uint64 `json:"logged_bytes"`
+	Commits         uint64 `json:"commits"`
+	// Waits counts the operations that waited for room in the slice.
+	Waits uint64 `json:"waits"`
+}
+
+// memoryUse asks the kernel; nil for a journal on a disk, and if the kernel does not report
+// it.
+func memoryUse(record Record, dev blockdev.Dev) *MemoryUse {
+	if record.JournalMemory == nil {
+		return nil
+	}
+	name, err := blockdev.DeviceName(dev)
+	if err != nil {
+		return nil
+	}
+	counts, err := ext4.MemoryStatistics(name)
+	if err != nil {
+		return nil
+	}
+	return &MemoryUse{
+		UsedLines: counts["used_lines"], RingLines: counts["ring_lines"], LagTransactions: counts["checkpoint_lag"],
+		LoggedBytes: counts["logged_lines"] * memoryLineBytes, Commits: counts["commits"], Waits: counts["start_waits"],
+	}
+}
+
+// memoryLineBytes is the unit of a journal in memory.
+const memoryLineBytes = 64
+
+// memorySteps return the steps that make the slice of a new volume. The record in the work
+// names the slice already, so that clearing the work frees it.
+func (p *Pool) memorySteps(w *work, record *Record) []operation.Step {
+	if record.JournalMemory == nil {
+		return nil
+	}
+	return []operation.Step{
+		{Name: "slice reserved", Do: func(ctx context.Context) error { return p.reserve(ctx, record) }},
+		{Name: "slice recorded", Do: func(context.Context) error { return store.WriteVolume(w.path, *record) }},
+		{Name: "slice formatted", Do: func(ctx context.Context) error { return journal.Of(*record).Format(ctx, w.lock.File) }},
+	}
+}
+
+// reserve reserves the slice of a volume, and enters its place in the record.
+func (p *Pool) reserve(ctx context.Context, record *Record) error {
+	at, err := journal.Of(*record).Reserve(ctx, journal.User{Volume: record.Name, Pool: p.dir})
+	if err == nil {
+		record.JournalMemory = at
+	}
+	return err
+}
+
+// clearMemory frees the slice of the volume whose record is in a directory.
+func clearMemory(ctx context.Context, directory string) error {
+	if store.CheckDirectories(filepath.Dir(directory), directory) != nil {
+		return nil // its content is not trusted
+	}
+	record, err := store.ReadVolumeIn(directory)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrCorrupt):
+		return nil
+	case err != nil:
+		return err
+	}
+	return journal.Of(record).Delete(ctx)
+}
+
+// checkDeleteMemory refuses to delete a volume whose slice is in use, or whose memory is
+// gone. With Damaged, it removes memory that is gone from the record.
+func (p *Pool) checkDeleteMemory(record Record, options DeleteOptions) (Record, error) {
+	err := journal.Of(record).CheckDelete()
+	switch {
+	case !errors.Is(err, region.ErrGone):
+		return record, err
+	case !options.Damaged:
+		return record, fmt.Errorf("%w; make the memory available again, or, if it is gone for ever: daybook volume delete --damaged %s", err, record.Name)
+	}
+	p.log.Warn("the volume is deleted without its slice of memory", "volume", record.Name, "why", err)
+	record.JournalMemory = nil
+	record.SetFormat()
+	return record, p.files.Write(record)
+}
+
+// recoverMemory writes what is only in memory to the file system of a detached volume, so
+// that its blocks alone are a whole file system.
+func (p *Pool) recoverMemory(ctx context.Context, record Record, l *store.Lock) error {
+	if record.JournalMemory == nil || record.Attachment != nil {
+		return nil
+	}
+	return p.step(ctx, "memory recovered", func(ctx context.Context) error {
+		_, err := journal.Of(record).Recover(ctx, p.blocks(record).Node(), l.File)
+		return err
+	})
+}
+
+// repairMemory recovers the journal of a detached volume, or formats it again if it is
+// damaged and nothing is lost.
+func (p *Pool) repairMemory(ctx context.Context, record Record, l *store.Lock) (what string, err error) {
+	if err := p.blocks(record).CheckUnused(); err != nil {
+		return "", err
+	}
+	err = p.step(ctx, "memory repaired", func(ctx context.Context) (err error) {
+		what, err = journal.Of(record).Repair(ctx, p.blocks(record).Node(), l.File)
+		return err
+	})
+	return what, err
+}

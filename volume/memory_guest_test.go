@@ -1,0 +1,512 @@
+package volume
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/vmtest"
+	"github.com/daybook-project/daybook/volume/internal/region"
+)
+
+// memoryKernels are the kernels that ext4nvj.ko is built for. Only the long form needs
+// more than the first.
+func memoryKernels(t *testing.T) []string {
+	t.Helper()
+	known := []string{"6.1", "6.12"}
+	if os.Getenv("DAYBOOK_VM_LONG") != "1" && os.Getenv("DAYBOOK_VM_KERNELS") == "" {
+		known = known[:1]
+	}
+	return slices.DeleteFunc(slices.Clone(vmtest.Kernels(t)), func(kernel string) bool { return !slices.Contains(known, kernel) })
+}
+
+// builtFile is a file on the host that make builds from this repository.
+func builtFile(t *testing.T, path, target string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("../nvjournal", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = os.Stat(path)
+	needs.That(t, err == nil, fmt.Sprintf("%s, which make %s builds", path, target))
+	return path
+}
+
+func memoryModule(t *testing.T, kernel string) string {
+	return builtFile(t, filepath.Join("kernel/build", kernel, "ext4nvj.ko"), "kernel")
+}
+
+func nvjProgram(t *testing.T) string { return builtFile(t, "build/nvj", "nvjournal") + ":/usr/bin/nvj" }
+
+// memoryPrograms are what volumes with a journal in memory need.
+var memoryPrograms = []string{"mke2fs", "e2fsck", "resize2fs", "tune2fs", "debugfs", "dumpe2fs", "e2undo", "wipefs", "modprobe"}
+
+// memoryBytes is the size of the guests' regions.
+const memoryBytes = 64 << 20
+
+// smallMemory is a journal of the least size.
+var smallMemory = MemoryOptions{Region: "/dev/pmem0", SizeBytes: 8 << 20, Partitions: 2}
+
+// inMemoryGuest runs a test in a guest of each kernel with the module: with two disks and
+// a slow one, a region at /dev/pmem0, and one that only its host can flush at /dev/pmem1.
+func inMemoryGuest(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	for _, kernel := range memoryKernels(t) {
+		t.Setenv("DAYBOOK_VM_KERNELS", kernel)
+		config := vmtest.Config{Disks: []string{"256M", "64M", "64M,iops=100"}, Fresh: true}
+		if !vmtest.Inside() {
+			vmtest.Need(t, kernel)
+			config.Pmem = []string{"64M", "16M,virtio"}
+			config.Modules = "ext4,loop,bfq," + memoryModule(t, kernel)
+			config.Give = append(slices.Clone(memoryPrograms), nvjProgram(t))
+		}
+		vmtest.InGuest(t, config, test)
+	}
+}
+
+// wantSlices fails the test unless the region has slices of these volumes only, and the
+// rest is zeros.
+func wantSlices(t *testing.T, when string, want ...string) {
+	t.Helper()
+	table, err := region.List("/dev/pmem0", "")
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	names := []string{}
+	for _, s := range table.Slices {
+		names = append(names, s.Volume)
+	}
+	slices.Sort(names)
+	if !slices.Equal(names, want) {
+		t.Errorf("%s: the region has slices of %q, want %q", when, names, want)
+	}
+	if len(want) > 0 {
+		return
+	}
+	text, err := os.ReadFile("/dev/pmem0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := slices.IndexFunc(text[region.TableBytes:], func(b byte) bool { return b != 0 }); at >= 0 {
+		t.Errorf("%s: byte %d of the region is not wiped", when, region.TableBytes+at)
+	}
+}
+
+// The life of volumes whose journals are in slices of one region.
+func TestGuestVolumeWithItsJournalInMemory(t *testing.T) {
+	inMemoryGuest(t, func(t *testing.T) {
+		makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
+		r := newRig(t)
+		t.Run("life", func(t *testing.T) { memoryLife(t, r) })
+		t.Run("copies and moves", func(t *testing.T) { memoryCopies(t, r) })
+		t.Run("a full slice", func(t *testing.T) { memoryFull(t, r) })
+		t.Run("refusals", func(t *testing.T) { memoryRefusals(t, r) })
+	})
+}
+
+// memoryCopies snapshots, clones, sends, resizes, and moves the journal.
+func memoryCopies(t *testing.T, r *rig) {
+	ctx := t.Context()
+	db, clone, plain, back := r.name("db"), r.name("clone"), r.name("plain"), r.name("back")
+	memory := smallMemory
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	r.create(db, CreateOptions{SizeBytes: 32 << 20, JournalMemory: &memory, MountOptions: "journal_data=small"})
+	r.attach(db, AttachOptions{})
+	must("write", writeSynced(filepath.Join(r.target(db), keptFile)))
+	// Copies of a mounted volume are plain ext4.
+	_, err := r.pool.Snapshot(ctx, db, "snap", SnapshotOptions{MaxFreeze: time.Minute})
+	must("snapshot", err)
+	r.wantClean(r.pool.files.SnapshotImage(db, "snap"))
+	record, err := r.pool.Clone(ctx, db, "", clone, CloneOptions{MaxFreeze: time.Minute, JournalMemory: &memory})
+	must("clone", err)
+	if record.JournalMemory == nil || record.MountOptions != "journal_data=small" {
+		t.Errorf("%+v", record)
+	}
+	record, err = r.pool.Clone(ctx, db, "snap", plain, CloneOptions{})
+	must("clone with its journal on the disk", err)
+	if record.JournalMemory != nil || record.MountOptions != "" || record.Format != 1 {
+		t.Errorf("%+v", record)
+	}
+	wantSlices(t, "with clones", clone, db)
+	if canGrowMounted() {
+		record, err = r.pool.Resize(ctx, db, 48<<20, ResizeOptions{})
+		must("grow the mounted volume", err)
+		if bytes, err := fileSystemBytes(r.inspect(db).BlockDevice); err != nil || bytes != 48<<20 || record.SizeBytes != 48<<20 {
+			t.Errorf("the file system has %d bytes, %v", bytes, err)
+		}
+	}
+	if _, err := r.pool.MoveJournal(ctx, db, nil); !errors.Is(err, ErrBusy) {
+		t.Errorf("the journal of an attached volume moved: %v", err)
+	}
+	r.wantKept(db)
+	var stream bytes.Buffer
+	must("send", r.pool.Send(ctx, db, "snap", "", &stream, SendOptions{}))
+	_, err = r.pool.Receive(ctx, back, bytes.NewReader(stream.Bytes()), ReceiveOptions{JournalMemory: &memory, KeepSettings: true})
+	must("receive", err)
+	wantSlices(t, "received", back, clone, db)
+	_, err = r.pool.Resize(ctx, db, 40<<20, ResizeOptions{})
+	must("shrink", err)
+	for _, to := range []*MemoryOptions{nil, nil, &memory, &memory, nil} {
+		record, err = r.pool.MoveJournal(ctx, db, to)
+		must("move the journal", err)
+		want := []string{back, clone, db}
+		if to == nil {
+			want = want[:2]
+		}
+		if (record.JournalMemory != nil) != (to != nil) || record.MountOptions != "journal_data=small" && to != nil && record.MountOptions != "" {
+			t.Errorf("%+v", record)
+		}
+		wantSlices(t, "moved", want...)
+		r.wantKept(db)
+	}
+	for _, name := range []string{db, clone, plain, back} {
+		r.wantKept(name)
+		must("delete", r.pool.Delete(ctx, name, DeleteOptions{}))
+	}
+	wantSlices(t, "after copies and moves")
+	r.wantTidy()
+}
+
+// memoryFull has a volume whose slice is always full beside another. Both go on, and the
+// statistics are reported.
+func memoryFull(t *testing.T, r *rig) {
+	small, other := r.name("small"), r.name("other")
+	least := MemoryOptions{Region: "/dev/pmem0", SizeBytes: 2 << 20, Partitions: 1}
+	memory := smallMemory
+	// Blocks go home to a disk that is slower than the writers.
+	r.create(small, CreateOptions{Device: vmtest.Device(t, "disk2"), JournalMemory: &least})
+	r.create(other, CreateOptions{SizeBytes: 32 << 20, JournalMemory: &memory})
+	r.attach(small, AttachOptions{})
+	r.attach(other, AttachOptions{})
+	end := make(chan struct{})
+	ended := make(chan error, memoryWriters)
+	for writer := range memoryWriters {
+		go func() {
+			for n := 0; ; n++ {
+				select {
+				case <-end:
+					ended <- nil
+					return
+				default:
+				}
+				directory := filepath.Join(r.target(small), fmt.Sprint("w", writer), fmt.Sprint("d", n%500))
+				err := errors.Join(os.MkdirAll(directory, 0o755), os.WriteFile(filepath.Join(directory, "f"), []byte(directory), 0o644))
+				if n%500 == 499 {
+					err = errors.Join(err, os.RemoveAll(filepath.Dir(directory)))
+				}
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+	}
+	full, waited := uint64(0), false
+	for n := 0; n < 40 || !waited && n < 400; n++ {
+		path := filepath.Join(r.target(other), fmt.Sprint("f", n%40, "-", n))
+		if err := errors.Join(writeSynced(path), os.Remove(path)); err != nil {
+			t.Fatal(err)
+		}
+		m := r.inspect(small).Memory
+		if m == nil || m.RingLines == 0 {
+			t.Fatalf("no statistics: %+v", m)
+		}
+		full, waited = max(full, m.UsedLines*100/m.RingLines), m.Waits > 0
+	}
+	close(end)
+	for range memoryWriters {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	before, after := r.inspect(small).Memory, r.inspect(other).Memory
+	t.Logf("the small slice was up to %d %% full; handles of it waited %d times, of the other %d times", full, before.Waits, after.Waits)
+	if before.Waits == 0 || after.Waits != 0 {
+		t.Errorf("handles of the full slice waited %d times, of the other %d times", before.Waits, after.Waits)
+	}
+	for _, name := range []string{small, other} {
+		r.detach(name)
+		r.wantClean(r.pool.blocks(r.inspect(name).Record).Node())
+		if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantSlices(t, "after a full slice")
+}
+
+const memoryWriters = 4
+
+// memoryCrashes are operations on volumes whose journal is in memory, killed at each of
+// their steps.
+func memoryCrashes() []crash {
+	memory := smallMemory
+	o := CreateOptions{SizeBytes: testBytes, JournalMemory: &memory}
+	inMemory := func(r *rig, name string) { r.keep(name, o) }
+	attached := func(r *rig, name string) {
+		r.keep(name, o)
+		r.attach(name, AttachOptions{})
+	}
+	return []crash{
+		{
+			name: "create", order: order{Operation: "create", Size: testBytes, JournalMemory: &memory}, optional: true,
+			steps: []string{"work", "slice reserved", "slice recorded", "slice formatted", "made", "published"},
+		},
+		{
+			name: "to memory", prepare: func(r *rig, name string) { r.keep(name, CreateOptions{SizeBytes: testBytes}) },
+			order: order{Operation: "move journal", JournalMemory: &memory}, existed: true,
+			steps: []string{"moving to memory", "slice reserved", "slice recorded", "slice formatted", "journal moved"},
+		},
+		{name: "to disk", prepare: inMemory, order: order{Operation: "move journal"}, existed: true, steps: []string{"moving to disk", "slice freed", "journal moved"}},
+		{name: "delete", prepare: inMemory, order: order{Operation: "delete"}, existed: true, optional: true, steps: []string{"dropped", "cleared"}},
+		{name: "attach", prepare: inMemory, order: order{Operation: "attach"}, existed: true, steps: []string{"attaching", "opened", "mounted", "thread", "attached"}},
+		{name: "detach", prepare: attached, order: order{Operation: "detach"}, existed: true, steps: []string{"detaching", "mounted undone", "detached"}},
+		{name: "snapshot", prepare: attached, order: order{Operation: "snapshot"}, existed: true, after: snapshotIsWhole, steps: []string{"work", "frozen", "copied", "published"}},
+		{
+			name: "clone", prepare: attached, order: order{Operation: "clone", JournalMemory: &memory}, existed: true,
+			steps: []string{"work", "slice reserved", "slice formatted", "copied", "renewed", "published"},
+			after: func(r *rig, name string) {
+				if clone := name + "-clone"; exists(r.pool.files.VolumeDir(clone)) {
+					r.wantWhole(clone)
+					r.wantKept(clone)
+					if err := r.pool.Delete(r.t.Context(), clone, DeleteOptions{}); err != nil {
+						r.t.Error(err)
+					}
+				}
+			},
+		},
+		{name: "grow", prepare: attached, order: order{Operation: "resize", Size: 2 * testBytes}, existed: true, after: sizeIsWhole, steps: []string{"resizing", "lengthened", "grown"}},
+	}
+}
+
+// A repair also finds the slices that a killed process has reserved, and frees those that
+// belong to nothing. Each test is in a guest of its own.
+func TestGuestKilledWithTheJournalInMemoryARepairMakesWhole(t *testing.T) {
+	vmtest.Long(t)
+	inMemoryGuest(t, func(t *testing.T) {
+		makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
+		for _, c := range memoryCrashes() {
+			t.Run(c.name, func(t *testing.T) {
+				kills := newRig(t).crashAtEachStep(c)
+				t.Logf("%d kills", kills)
+				wantSlices(t, "in the end")
+			})
+		}
+	})
+}
+
+func memoryLife(t *testing.T, r *rig) {
+	db, other := r.name("db"), r.name("other")
+	memory := smallMemory
+	r.create(db, CreateOptions{SizeBytes: 32 << 20, Weight: 700, JournalMemory: &memory})
+	status := r.attach(db, AttachOptions{})
+	tree, err := cgroup.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	threads, err := r.pool.placed(status.Record).Workers()
+	if err != nil || len(threads) == 0 || status.JBD2PID == 0 || !status.Placed {
+		t.Errorf("the threads %d and %v, placed %v, %v", status.JBD2PID, threads, status.Placed, err)
+	}
+	for _, pid := range append(threads, status.JBD2PID) {
+		if at, err := tree.Of(pid); err != nil || at != "/daybook/"+db+"/journal" {
+			t.Errorf("thread %d is in %s, %v", pid, at, err)
+		}
+	}
+	// Another slice, made and removed while the first is mounted; on a device.
+	r.create(other, CreateOptions{Device: vmtest.Device(t, "disk1"), JournalMemory: &memory})
+	wantSlices(t, "two volumes", db, other)
+	r.attach(other, AttachOptions{})
+	for _, name := range []string{db, other} {
+		if err := writeSynced(filepath.Join(r.target(name), keptFile)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.pool.Delete(t.Context(), other, DeleteOptions{}); !errors.Is(err, ErrBusy) {
+		t.Errorf("an attached volume was deleted: %v", err)
+	}
+	r.wantKept(other)
+	if err := r.pool.Delete(t.Context(), other, DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantSlices(t, "one deleted", db)
+	r.wantWhole(db)
+	r.wantKept(db)
+	if report, err := r.pool.Check(t.Context(), db, CheckOptions{}); err != nil || !report.Clean {
+		t.Errorf("%+v, %v", report, err)
+	}
+	if err := r.pool.Delete(t.Context(), db, DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantSlices(t, "all deleted")
+	r.wantTidy()
+}
+
+// memoryRefusals tries what cannot be, and finds nothing half-made.
+func memoryRefusals(t *testing.T, r *rig) {
+	db := r.name("db")
+	for _, c := range []struct {
+		what   string
+		memory MemoryOptions
+		cause  error
+		says   string
+	}{
+		{"too large for the region", MemoryOptions{Region: "/dev/pmem0", SizeBytes: memoryBytes}, ErrInvalid, "1 MiB for the table"},
+		{"too small for its partitions", MemoryOptions{Region: "/dev/pmem0", SizeBytes: 2 << 20, Partitions: 2}, ErrInvalid, "2 MiB for each"},
+		{"a disk", MemoryOptions{Region: vmtest.Device(t, "disk1")}, ErrInvalid, "no persistent memory"},
+		{"no device", MemoryOptions{Region: "/dev/pmem7"}, ErrInvalid, "no such file"},
+		{"volatile memory", MemoryOptions{Region: "/dev/pmem1", SizeBytes: 8 << 20}, ErrUnsupported, "--allow-volatile"},
+		{"several regions", MemoryOptions{}, ErrInvalid, "name the one"},
+	} {
+		_, err := r.pool.Create(t.Context(), db, CreateOptions{SizeBytes: 16 << 20, JournalMemory: &c.memory})
+		if !errors.Is(err, c.cause) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+	wantSlices(t, "after what was refused")
+	r.wantTidy()
+
+	// A volume that needs too much of what is left.
+	memory := smallMemory
+	r.create(db, CreateOptions{JournalMemory: &memory})
+	_, err := r.pool.Create(t.Context(), r.name("large"), CreateOptions{SizeBytes: 16 << 20, JournalMemory: &MemoryOptions{Region: "/dev/pmem0", SizeBytes: 56 << 20}})
+	if !errors.Is(err, ErrNoSpace) || !strings.Contains(err.Error(), db+" (8 MiB)") {
+		t.Errorf("larger than what is free: %v", err)
+	}
+	wantSlices(t, "after one too large", db)
+
+	// A damaged slice of a clean file system.
+	r.attach(db, AttachOptions{})
+	if err := writeSynced(filepath.Join(r.target(db), keptFile)); err != nil {
+		t.Fatal(err)
+	}
+	r.detach(db)
+	at := r.inspect(db).JournalMemory
+	overwrite(t, "/dev/pmem0", int64(at.OffsetBytes), 64<<10)
+	if _, err := r.pool.Attach(t.Context(), db, AttachOptions{Target: r.target(db)}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "nothing is lost") {
+		t.Errorf("a damaged slice: %v", err)
+	}
+	r.repair()
+	r.wantKept(db)
+
+	// A table of which one copy, and then both, are damaged.
+	overwrite(t, "/dev/pmem0", 0, 4096)
+	r.attach(db, AttachOptions{})
+	r.detach(db)
+	overwrite(t, "/dev/pmem0", region.TableBytes/2, 4096)
+	if _, err := r.pool.Attach(t.Context(), db, AttachOptions{Target: r.target(db)}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("a damaged table: %v", err)
+	}
+	if err := r.pool.Delete(t.Context(), db, DeleteOptions{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "--damaged") {
+		t.Errorf("deleted with a damaged table: %v", err)
+	}
+	if err := r.pool.Delete(t.Context(), db, DeleteOptions{Damaged: true}); err != nil {
+		t.Error(err)
+	}
+	r.wantTidy()
+}
+
+// overwrite damages bytes of a device.
+func overwrite(t *testing.T, node string, at int64, bytes int) {
+	t.Helper()
+	file, err := os.OpenFile(node, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteAt([]byte(strings.Repeat("damaged ", bytes/8)), at)
+	if err := errors.Join(err, file.Sync(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A host loses its power under load. Then what was synced is there, and when the volumes
+// are deleted, all slices are free.
+func TestGuestVolumeWithItsJournalInMemoryAfterAPowerCut(t *testing.T) {
+	vmtest.Long(t)
+	for _, kernel := range memoryKernels(t) {
+		t.Run("kernel-"+kernel, func(t *testing.T) { memoryPowerCut(t, kernel) })
+	}
+}
+
+func memoryPowerCut(t *testing.T, kernel string) {
+	config := vm.Config{
+		Kernel: kernel, Disks: []vm.Disk{{SizeBytes: 256 << 20, Volatile: true}}, Pmem: []vm.Pmem{{SizeBytes: memoryBytes}},
+		Modules: []string{"ext4", "bfq", "loop", memoryModule(t, kernel)},
+	}
+	for _, program := range append(slices.Clone(memoryPrograms), nvjProgram(t)) {
+		give, err := vm.ParseGive(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config.Give = append(config.Give, give)
+	}
+	m := vmtest.Boot(t, config)
+	sh := func(script string) string {
+		t.Helper()
+		out, err := m.Run(t.Context(), "sh", "-c", script)
+		if err != nil {
+			t.Fatalf("%s: %v: %s", script, err, out)
+		}
+		return out
+	}
+	do := func(name string, o order) {
+		t.Helper()
+		o.Pool, o.Name, o.KillAt, o.MakePool = "/mnt/pool", name, -1, true
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said strings.Builder
+		if err := m.Do(t.Context(), vm.Command{Args: []string{vm.Self}, Env: []string{victimVariable + "=" + string(text)}, Stdout: &said, Stderr: &said}); err != nil {
+			t.Fatalf("%s: %v: %s", o.Operation, err, &said)
+		}
+	}
+	names := []string{"db1", "db2"}
+	sh("mke2fs -q -t ext4 /dev/daybook/disk0 && mount /dev/daybook/disk0 /mnt")
+	memory := smallMemory
+	for _, name := range names {
+		do(name, order{Operation: "create", Size: 32 << 20, JournalMemory: &memory})
+		do(name, order{Operation: "attach", Attach: AttachOptions{Target: "/srv/" + name}})
+	}
+	// Each acknowledges what it has synced on the console of the host.
+	const load = `i=0; while :; do mkdir /srv/%[1]s/d$i && echo $i >/srv/%[1]s/d$i/f && fsync /srv/%[1]s/d$i/f && fsync /srv/%[1]s/d$i && echo $i >/tmp/%[1]s; i=$((i+1)); done`
+	for _, name := range names {
+		sh(fmt.Sprintf("("+load+") >/dev/null 2>&1 &", name))
+	}
+	synced := map[string]string{}
+	sh("sleep 3")
+	for _, name := range names {
+		synced[name] = strings.TrimSpace(sh("cat /tmp/" + name))
+	}
+	m.Kill()
+	if err := m.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sh("mount /dev/daybook/disk0 /mnt")
+	do("db1", order{Operation: "repair"})
+	for _, name := range names {
+		do(name, order{Operation: "check"})
+		do(name, order{Operation: "attach", Attach: AttachOptions{Target: "/srv/" + name}})
+		if got := strings.TrimSpace(sh("cat /srv/" + name + "/d" + synced[name] + "/f")); got != synced[name] || got == "" {
+			t.Errorf("%s: the file of round %q holds %q", name, synced[name], got)
+		}
+		do(name, order{Operation: "detach"})
+		do(name, order{Operation: "delete"})
+	}
+	do("db1", order{Operation: "no slices"})
+	t.Logf("rounds synced before the power cut: %v", synced)
+}
