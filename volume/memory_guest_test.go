@@ -2,6 +2,7 @@ package volume
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -482,17 +483,24 @@ func memoryPowerCut(t *testing.T, kernel string) {
 		do(name, order{Operation: "create", Size: 32 << 20, JournalMemory: &memory})
 		do(name, order{Operation: "attach", Attach: AttachOptions{Target: "/srv/" + name}})
 	}
-	// Each acknowledges what it has synced on the console of the host.
-	const load = `i=0; while :; do mkdir /srv/%[1]s/d$i && echo $i >/srv/%[1]s/d$i/f && fsync /srv/%[1]s/d$i/f && fsync /srv/%[1]s/d$i && echo $i >/tmp/%[1]s; i=$((i+1)); done`
+	// Each says what it has synced, in a file that is not on the volume.
+	const load = `i=0; while mkdir /srv/%[1]s/d$i && echo $i | dd of=/srv/%[1]s/d$i/f conv=fsync 2>/dev/null; do echo $i >/synced-%[1]s; i=$((i+1)); done`
+	ended := make(chan error)
 	for _, name := range names {
-		sh(fmt.Sprintf("("+load+") >/dev/null 2>&1 &", name))
+		go func() {
+			out, err := m.Run(context.WithoutCancel(t.Context()), "sh", "-c", fmt.Sprintf(load, name))
+			ended <- fmt.Errorf("the load ended: %w: %s", err, out)
+		}()
 	}
 	synced := map[string]string{}
-	sh("sleep 3")
+	sh("sleep 5")
 	for _, name := range names {
-		synced[name] = strings.TrimSpace(sh("cat /tmp/" + name))
+		synced[name] = strings.TrimSpace(sh("cat /synced-" + name))
 	}
 	m.Kill()
+	for range names {
+		t.Log(<-ended)
+	}
 	if err := m.Reboot(t.Context()); err != nil {
 		t.Fatal(err)
 	}

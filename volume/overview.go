@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/volume/internal/cause"
 )
@@ -29,6 +30,9 @@ type Overview struct {
 	Mountpoint           string
 	UsedBytes, FreeBytes uint64
 	Ext4Errors           uint64
+	// Memory is the use of the slice of a mounted volume whose journal is in memory; nil
+	// for other volumes.
+	Memory *MemoryUse
 	// FreezeAbandoned is as in [Status].
 	FreezeAbandoned bool
 	// Problem says what is damaged or needs a repair; "" if nothing is known. An
@@ -89,7 +93,8 @@ func (p *Pool) overview(record Record, boot string, mounted map[string]blockdev.
 			o.UsedBytes = (fs.Blocks - fs.Bfree) * uint64(fs.Bsize)
 			o.FreeBytes = fs.Bavail * uint64(fs.Bsize)
 		}
-		o.Ext4Errors = ext4Errors(device)
+		o.Ext4Errors = ext4Errors(record, device)
+		o.Memory = memoryUseOf(record, device)
 	}
 	if problem := p.unfinished(o); problem != "" {
 		o.Problem = problem
@@ -120,8 +125,12 @@ func mountedDevice(record Record, boot string, mounted map[string]blockdev.Dev) 
 }
 
 // ext4Errors is the superblock's count; 0 if the kernel does not report it.
-func ext4Errors(device string) uint64 {
-	text, err := os.ReadFile(filepath.Join(blockdev.Host.Sys, "fs", "ext4", device, "errors_count"))
+func ext4Errors(record Record, device string) uint64 {
+	kind := "ext4"
+	if record.JournalMemory != nil {
+		kind = ext4.MemoryType
+	}
+	text, err := os.ReadFile(filepath.Join(blockdev.Host.Sys, "fs", kind, device, "errors_count"))
 	if err != nil {
 		return 0
 	}

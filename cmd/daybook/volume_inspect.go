@@ -132,6 +132,9 @@ func writeAttachment(line func(key, format string, words ...any), s volume.Statu
 		}
 		line(thread, "%d, in cgroup %s%s", s.JBD2PID, s.JournalCgroup, place)
 	}
+	if m := s.Memory; m != nil {
+		line("journal use", "%d of %d lines in the fullest partition, %d transactions not home; %s logged, %d waits", m.UsedLines, m.RingLines, m.LagTransactions, roundBytes(m.LoggedBytes), m.Waits)
+	}
 	if s.JournalProcessorLimit != "" {
 		line("warning", "cpu.max of %s throttles the jbd2 thread: syncs of the volume wait", s.JournalProcessorLimit)
 	}

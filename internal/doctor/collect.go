@@ -19,6 +19,7 @@ import (
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/volume"
 )
 
 // Options say what to look at.
@@ -46,6 +47,9 @@ func Collect(ctx context.Context, o Options) (Facts, error) {
 	c.facts.Systemd = err == nil
 	if err := c.storage(o.Devices); err != nil {
 		return Facts{}, err
+	}
+	if len(o.Devices) == 0 {
+		c.facts.Regions = volume.Regions()
 	}
 	c.containers()
 	c.tools()

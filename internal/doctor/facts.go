@@ -5,6 +5,8 @@
 // so that hosts can be recorded and tried without them.
 package doctor
 
+import "github.com/daybook-project/daybook/volume"
+
 // Facts are what was seen of a host.
 type Facts struct {
 	Kernel     Kernel     `json:"kernel"`
@@ -16,7 +18,9 @@ type Facts struct {
 	Disks       []Disk       `json:"disks"`
 	Filesystems []Filesystem `json:"filesystems"`
 	Runtimes    []Runtime    `json:"runtimes"`
-	Tools       Tools        `json:"tools"`
+	// Regions are persistent memory; absent if there is none.
+	Regions []volume.Region `json:"regions,omitempty"`
+	Tools   Tools           `json:"tools"`
 	// Unseen says what could not be looked at, and why.
 	Unseen []string `json:"unseen"`
 }

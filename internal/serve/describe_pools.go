@@ -47,6 +47,8 @@ var poolGauges = []gaugeOf[poolReading]{
 
 func mountedVolume(v volume.Overview) bool { return v.Mountpoint != "" }
 
+func journalInMemory(v volume.Overview) bool { return v.Memory != nil }
+
 var volumeGauges = []gaugeOf[volume.Overview]{
 	{desc: desc("daybook_volume_size_bytes", "Size of the volume.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.SizeBytes) }},
@@ -65,6 +67,19 @@ var volumeGauges = []gaugeOf[volume.Overview]{
 		value: func(v volume.Overview) float64 { return truth(v.FreezeAbandoned) }},
 	{desc: desc("daybook_volume_ext4_errors", "Errors that ext4 has found in the file system since its last check; absent while it is not mounted.", volumeLabels),
 		value: func(v volume.Overview) float64 { return float64(v.Ext4Errors) }, of: mountedVolume},
+	{desc: desc("daybook_volume_memory_journal_size_bytes", "Size of the slice of memory that has the volume's journal; absent for a journal on a disk.", volumeLabels),
+		value: func(v volume.Overview) float64 { return float64(v.JournalMemory.SizeBytes) },
+		of:    func(v volume.Overview) bool { return v.JournalMemory != nil }},
+	{desc: desc("daybook_volume_memory_journal_used_ratio", "Part of the fullest partition of the volume's journal in memory that is not in the file system yet; absent while it is not mounted.", volumeLabels),
+		value: func(v volume.Overview) float64 {
+			return float64(v.Memory.UsedLines) / float64(max(v.Memory.RingLines, 1))
+		}, of: journalInMemory},
+	{desc: desc("daybook_volume_memory_journal_lag_transactions", "Transactions in the volume's journal in memory that are not in the file system yet.", volumeLabels),
+		value: func(v volume.Overview) float64 { return float64(v.Memory.LagTransactions) }, of: journalInMemory},
+	{desc: desc("daybook_volume_memory_journal_logged_bytes", "Bytes logged in the volume's journal in memory since its mount.", volumeLabels),
+		value: func(v volume.Overview) float64 { return float64(v.Memory.LoggedBytes) }, of: journalInMemory},
+	{desc: desc("daybook_volume_memory_journal_waits", "Operations that waited for room in the volume's journal in memory since its mount.", volumeLabels),
+		value: func(v volume.Overview) float64 { return float64(v.Memory.Waits) }, of: journalInMemory},
 	{desc: desc("daybook_volume_repair_needed", "1 while an operation is unfinished, or something is damaged or missing; daybook volume inspect shows it.", volumeLabels),
 		value: func(v volume.Overview) float64 { return truth(v.Problem != "") }},
 }
