@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/vm"
@@ -417,6 +419,44 @@ func memoryRefusals(t *testing.T, r *rig) {
 	}
 	if err := r.pool.Delete(t.Context(), db, DeleteOptions{Damaged: true}); err != nil {
 		t.Error(err)
+	}
+	r.wantTidy()
+
+	// Volatile memory that the user accepts; and a region that has another name now.
+	volatile := MemoryOptions{Region: "/dev/pmem1", SizeBytes: 8 << 20, AllowVolatile: true}
+	record := r.create(db, CreateOptions{JournalMemory: &volatile})
+	record.JournalMemory.Region = "/dev/pmem0"
+	if err := r.pool.files.Write(record); err != nil {
+		t.Fatal(err)
+	}
+	r.attach(db, AttachOptions{})
+	if err := writeSynced(filepath.Join(r.target(db), keptFile)); err != nil {
+		t.Fatal(err)
+	}
+	r.wantKept(db)
+
+	// Without the module, and without nvj.
+	t.Setenv("PATH", t.TempDir())
+	if _, err := r.pool.Attach(t.Context(), db, AttachOptions{Target: r.target(db)}); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "nvj") {
+		t.Errorf("without nvj: %v", err)
+	}
+	if err := unix.DeleteModule("ext4nvj", 0); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.pool.Attach(t.Context(), db, AttachOptions{Target: r.target(db)})
+	_, createErr := r.pool.Create(t.Context(), r.name("new"), CreateOptions{SizeBytes: 16 << 20, JournalMemory: &volatile})
+	for _, err := range []error{err, createErr} {
+		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "ext4nvj-dkms") {
+			t.Errorf("without the module: %v", err)
+		}
+	}
+	r.wantDetached(db)
+	// Deleting needs neither.
+	if err := r.pool.Delete(t.Context(), db, DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if table, err := region.List("/dev/pmem1", ""); err != nil || len(table.Slices) > 0 {
+		t.Errorf("%+v, %v", table, err)
 	}
 	r.wantTidy()
 }

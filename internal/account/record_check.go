@@ -107,6 +107,7 @@ func (m MemoryJournal) check() error {
 	}
 	for _, f := range []bounded{
 		{"logged_bytes", m.LoggedBytes, maxBytes}, {"handles", m.Handles, maxCount}, {"commits", m.Commits, maxCount},
+		{"used_lines", m.UsedLines, maxCount}, {"ring_lines", m.RingLines, maxCount}, {"lag_transactions", m.LagTransactions, maxCount},
 	} {
 		if err := f.check(); err != nil {
 			return err

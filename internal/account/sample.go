@@ -106,6 +106,12 @@ type MemoryJournal struct {
 	Handles     uint64 `json:"handles"`
 	// Commits of one or some transactions together, by whoever made them.
 	Commits uint64 `json:"commits"`
+	// UsedLines of the RingLines of its fullest partition hold what is not in the file
+	// system yet, at the end of the interval, in LagTransactions. RingLines is 0 where
+	// that is not known.
+	UsedLines       uint64 `json:"used_lines,omitempty"`
+	RingLines       uint64 `json:"ring_lines,omitempty"`
+	LagTransactions uint64 `json:"lag_transactions,omitempty"`
 }
 
 // Container is one container's part of one device's account: a container

@@ -35,6 +35,9 @@ type Readings struct {
 	Copied map[uint32]uint32
 	// NameOf is the name of a file system's device.
 	NameOf map[uint32]string
+	// MemoryCounters are the present counters of the journal in memory of a file system
+	// on a device, by its name; nil if they are not known.
+	MemoryCounters func(name string) map[string]uint64
 	// BlockBytes is the block size of a file system, by its device.
 	BlockBytes map[uint32]uint64
 	Events     journal.Events

@@ -36,6 +36,10 @@ func (b *Book) enterLogs(pages map[uint32]*page, in Readings) {
 		}
 	}
 	for dev, j := range journals {
+		if in.MemoryCounters != nil {
+			now := in.MemoryCounters(j.Filesystem)
+			j.UsedLines, j.RingLines, j.LagTransactions = now["used_lines"], now["ring_lines"], now["checkpoint_lag"]
+		}
 		device := &pages[in.DiskOf[dev]].device
 		device.MemoryJournals = append(device.MemoryJournals, *j)
 	}

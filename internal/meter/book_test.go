@@ -215,9 +215,12 @@ func TestAJournalInMemoryCostsTheDiskOnlyItsCheckpoints(t *testing.T) {
 		},
 	}, 0, 4*mebi)
 	in.NameOf = map[uint32]string{fsDev: "loop0"}
+	in.MemoryCounters = func(name string) map[string]uint64 {
+		return map[string]map[string]uint64{"loop0": {"used_lines": 70, "ring_lines": 100, "checkpoint_lag": 4, "commits": 900}}[name]
+	}
 	got := book.Account(in)
 	d := got[0]
-	want := account.MemoryJournal{Filesystem: "loop0", LoggedBytes: 10 * mebi, Handles: 57, Commits: 5}
+	want := account.MemoryJournal{Filesystem: "loop0", LoggedBytes: 10 * mebi, Handles: 57, Commits: 5, UsedLines: 70, RingLines: 100, LagTransactions: 4}
 	if len(d.MemoryJournals) != 1 || d.MemoryJournals[0] != want || d.JournalBytes != 0 || d.UnaccountedBytes != 0 || d.Transactions != 0 {
 		t.Errorf("device: %+v", d)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
@@ -265,10 +266,14 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 	}
 	now := time.Now()
 	readings := Readings{
-		Seconds:    now.Sub(m.last).Seconds(),
-		DiskOf:     m.diskOf,
-		Copied:     m.copied,
-		NameOf:     m.names,
+		Seconds: now.Sub(m.last).Seconds(),
+		DiskOf:  m.diskOf,
+		Copied:  m.copied,
+		NameOf:  m.names,
+		MemoryCounters: func(name string) map[string]uint64 {
+			counters, _ := ext4.MemoryStatistics(name) // unmounted meanwhile
+			return counters
+		},
 		BlockBytes: m.sizes,
 		Events:     events,
 		Journal:    m.options.Estimator.Attribute(events),

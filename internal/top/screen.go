@@ -220,6 +220,9 @@ func deviceLines(d account.Device, seconds float64) [2]string {
 		logged += m.LoggedBytes
 		elsewhere += fmt.Sprintf(" (%s/s of it in memory, by %s)", rate(float64(m.LoggedBytes), seconds), m.Filesystem)
 		inMemory += fmt.Sprintf("  %s: handles %.3g/s commits %.3g/s", m.Filesystem, float64(m.Handles)/seconds, float64(m.Commits)/seconds)
+		if m.RingLines > 0 {
+			inMemory += fmt.Sprintf(" used %s of %s lines lag %d", percent(float64(m.UsedLines)/float64(m.RingLines)), count(m.RingLines), m.LagTransactions)
+		}
 	}
 	part := ""
 	if d.DiskBytes > 0 {

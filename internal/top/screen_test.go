@@ -83,8 +83,9 @@ func TestScreenShowsAJournalInMemory(t *testing.T) {
 	d := &s.Sample.Devices[0]
 	d.JournalElsewhereBytes = 0
 	d.MemoryJournals = []account.MemoryJournal{{Filesystem: "loop0p1", LoggedBytes: 10 << 20, Handles: 500, Commits: 20}}
+	d.MemoryJournals[0].UsedLines, d.MemoryJournals[0].RingLines, d.MemoryJournals[0].LagTransactions = 3000, 10000, 7
 	d.Containers[1].MemoryJournalBytes = 10 << 20
-	for _, want := range []string{"journal 8.0M/s (2.0M/s of it in memory, by loop0p1)", "lost events 3  loop0p1: handles 100/s commits 4/s"} {
+	for _, want := range []string{"journal 8.0M/s (2.0M/s of it in memory, by loop0p1)", "lost events 3  loop0p1: handles 100/s commits 4/s used 30.0% of 10000 lines lag 7"} {
 		if text := s.Render(); !strings.Contains(text, want) {
 			t.Errorf("the screen lacks %q:\n%s", want, text)
 		}
