@@ -137,8 +137,8 @@ appears or changes; a damaged or incomplete stream leaves nothing.
 
 With --backing lvm the new volume is a logical volume in --volume-group, whatever the
 sender's volume was on. With --journal memory its journal is in persistent memory. A
-stream with a base can only update a volume with an image. The volume's journal stays where
-it is.
+stream with a base can only update a volume with an image. The journal of that volume
+stays where it is.
 
 A new volume has no weight, labels and mount options; with --keep-settings it has those of
 the sender's volume. An updated volume keeps its own.
