@@ -37,7 +37,7 @@ func newAdoptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt MOUNTPOINT (--cgroup PATH | --container NAME)",
 		Short: "Put the journal of a mounted ext4 under the weight of its container",
-		Long: `Adopt places the journal threads (jbd2, and nvj of ext4nvj) of an ext4 that is mounted
+		Long: `Adopt places the journal threads (jbd2, and nvj of ext4nvj and jfsnvj) of the file system
 on MOUNTPOINT in a child of the container's cgroup. The kernel then charges the journal
 to the container, under its weight. The file system stays as it is.
 

@@ -21,7 +21,7 @@ var (
 )
 
 // types are the file systems whose journal is written by a kernel thread of its own.
-var types = []string{"ext4", "ext3", "ext4nvj"}
+var types = []string{"ext4", "ext3", "ext4nvj", jfsnvj}
 
 // Filesystem is a mounted file system.
 type Filesystem struct {
@@ -60,17 +60,17 @@ func At(mountpoint string) (Filesystem, error) {
 // be placed.
 func Of(mount blockdev.Mount) (Filesystem, error) {
 	if !slices.Contains(types, mount.Type) {
-		return Filesystem{}, fmt.Errorf("cannot adopt %s: %w: it is %s, want ext4", mount.Point, ErrUnsupported, mount.Type)
+		return Filesystem{}, fmt.Errorf("cannot adopt %s: %w: it is %s, want ext4, ext4nvj or jfsnvj", mount.Point, ErrUnsupported, mount.Type)
 	}
 	name, err := blockdev.DeviceName(mount.Dev)
 	if err != nil {
 		return Filesystem{}, fmt.Errorf("cannot adopt %s: %w", mount.Point, err)
 	}
-	superblock, err := ext4.ReadSuperblock(blockdev.NodeOf(name))
+	uuid, err := uuidOf(name, mount.Type)
 	if err != nil {
 		return Filesystem{}, fmt.Errorf("cannot adopt %s: %w", mount.Point, err)
 	}
-	f := Filesystem{Name: name, Dev: mount.Dev, UUID: superblock.UUID.String(), Type: mount.Type, Mountpoint: mount.Point}
+	f := Filesystem{Name: name, Dev: mount.Dev, UUID: uuid, Type: mount.Type, Mountpoint: mount.Point}
 	if _, _, err := f.threads(); errors.Is(err, ext4.ErrNoJournal) {
 		return f, fmt.Errorf("cannot adopt %s: %w: %w", mount.Point, ErrUnsupported, err)
 	}
@@ -84,7 +84,7 @@ func (f Filesystem) threads() (pid int, workers []int, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if f.Type == "ext4nvj" {
+	if f.Type == "ext4nvj" || f.Type == jfsnvj {
 		memory := all.InMemory(f.Name)
 		if len(memory) == 0 {
 			return 0, nil, fmt.Errorf("no kernel thread nvj/%s-commit: is the file system mounted? %w", f.Name, ext4.ErrNoJournal)
@@ -101,8 +101,8 @@ func (f Filesystem) threads() (pid int, workers []int, err error) {
 
 // check refuses a device that has another file system now.
 func (f Filesystem) check() error {
-	superblock, err := ext4.ReadSuperblock(blockdev.NodeOf(f.Name))
-	if err == nil && superblock.UUID.String() != f.UUID {
+	uuid, err := uuidOf(f.Name, f.Type)
+	if err == nil && uuid != f.UUID {
 		err = fmt.Errorf("%s: %w", f.Name, ErrReplaced)
 	}
 	return err

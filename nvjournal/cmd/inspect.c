@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nvj inspect: prints the properties of a journal, its pending transactions, and
- * the use of its rings. */
+/* nvj inspect: prints the properties of a journal, the file system it belongs to, its
+ * pending transactions, and the use of its rings. */
 #include <inttypes.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "nvj.h"
 
@@ -13,6 +14,54 @@ struct ring {
 	uint64_t low, high;
 	bool known;
 };
+
+/* The file system of a journal. */
+struct owner {
+	bool known;
+	const char *disk;
+	char by_uuid[64];
+	struct fs_disk fs;
+};
+
+/*
+ * Looks at the disk that the user gave, or at that with the journal's UUID, as udev names it.
+ * Returns 0, or -1 if the given one cannot be read or has no file system, after a message.
+ */
+static int find_owner(struct owner *owner, const struct nvj_disk_super *super, const char *target)
+{
+	struct nvju_disk *disk = NULL;
+	char text[37];
+	int error = 0;
+
+	memset(owner, 0, sizeof(*owner));
+	owner->disk = target;
+	if (!target) {
+		snprintf(owner->by_uuid, sizeof(owner->by_uuid), "/dev/disk/by-uuid/%s",
+			 uuid_text(super->disk_uuid, text));
+		owner->disk = owner->by_uuid;
+		/* Who may not read the disk does not learn more. */
+		if (is_zero(super->disk_uuid, 16) || access(owner->disk, R_OK))
+			return 0;
+	}
+	if (nvju_disk_open(&disk, owner->disk, NVJU_DISK_READ_ONLY)) {
+		complain("%s", nvju_error());
+		error = -1;
+	} else {
+		error = fs_look(&owner->fs, disk);
+	}
+	nvju_disk_close(disk);
+	owner->known = !error && owner->fs.found;
+	if (!error && target && !owner->known) {
+		complain("cannot inspect the disk %s: it has no ext4 and no JFS", target);
+		error = -1;
+	}
+	return target ? error : 0;
+}
+
+static bool waits_for(const struct owner *owner, const struct nvj_disk_super *super)
+{
+	return owner->fs.marked && !memcmp(owner->fs.journal_uuid, super->uuid, 16);
+}
 
 static const struct nvj_disk_commit *slot(const struct look *look, uint64_t tid)
 {
@@ -48,8 +97,8 @@ static char *time_text(uint64_t unix_seconds, char *text, size_t bytes)
 	return text;
 }
 
-static void show_text(const struct look *look, const char *file, const struct nvj_report *report,
-		      int exit_code)
+static void show_text(const struct look *look, const struct owner *owner, const char *file,
+		      const struct nvj_report *report, int exit_code)
 {
 	const struct nvj_disk_super *super = &look->super;
 	char text[64];
@@ -62,6 +111,13 @@ static void show_text(const struct look *look, const char *file, const struct nv
 		printf("disk                any\n");
 	else
 		printf("disk                %s\n", uuid_text(super->disk_uuid, text));
+	if (owner->known)
+		printf("file system         %s on %s, %s\n", fs_name(&owner->fs), owner->disk,
+		       waits_for(owner, super) ? "marked: it needs this journal"
+		       : owner->fs.marked      ? "marked: it needs another journal"
+					       : "not marked: it needs no journal");
+	else
+		printf("file system         not known; give --target DISK\n");
 	printf("formatted           %s\n", time_text(super->formatted_unix, text, sizeof(text)));
 	printf("size                %" PRIu64 " bytes\n", super->size_bytes);
 	printf("partitions          %u of %" PRIu64 " bytes (%" PRIu64 " lines), by %s\n",
@@ -93,8 +149,8 @@ static void show_text(const struct look *look, const char *file, const struct nv
 				       : ", to be recovered");
 }
 
-static void show_json(const struct look *look, const char *file, const struct nvj_report *report,
-		      int exit_code)
+static void show_json(const struct look *look, const struct owner *owner, const char *file,
+		      const struct nvj_report *report, int exit_code)
 {
 	const struct nvj_disk_super *super = &look->super;
 	struct json json = {.to = stdout};
@@ -112,6 +168,16 @@ static void show_json(const struct look *look, const char *file, const struct nv
 		json_null(&json, "disk_uuid");
 	else
 		json_text(&json, "disk_uuid", uuid_text(super->disk_uuid, text));
+	if (owner->known) {
+		json_begin(&json, "file_system", '{');
+		json_text(&json, "type", owner->fs.jfs ? "jfs" : "ext4");
+		json_text(&json, "disk", owner->disk);
+		json_bool(&json, "marked", owner->fs.marked);
+		json_bool(&json, "needs_this_journal", waits_for(owner, super));
+		json_end(&json, '}');
+	} else {
+		json_null(&json, "file_system");
+	}
 	json_number(&json, "formatted_unix_seconds", super->formatted_unix);
 	json_number(&json, "size_bytes", super->size_bytes);
 	json_number(&json, "block_bytes", super->block_bytes);
@@ -147,13 +213,16 @@ int command_inspect(int count, char **words)
 {
 	uint64_t offset = 0;
 	bool json_wanted = false;
+	const char *target = NULL;
 	const struct argument arguments[] = {
 		{"--json", ARGUMENT_FLAG, &json_wanted, NULL},
+		{"--target", ARGUMENT_TEXT, &target, NULL},
 		{"--offset", ARGUMENT_SIZE, &offset, NULL},
 		{0},
 	};
 	struct nvj_report report = {0};
 	const char *file;
+	struct owner owner;
 	struct look look;
 	int error, result;
 
@@ -163,6 +232,10 @@ int command_inspect(int count, char **words)
 	result = look_at_journal(&look, file, offset, true);
 	if (result)
 		return result;
+	if (find_owner(&owner, &look.super, target)) {
+		look_away(&look);
+		return EXIT_UNUSABLE;
+	}
 	error = nvj_check(nvju_region(look.region), &look.platform.platform, &report);
 	result = verdict(error, &report);
 	if (look.in_use) {
@@ -172,9 +245,9 @@ int command_inspect(int count, char **words)
 		result = EXIT_SOUND;
 	}
 	if (json_wanted)
-		show_json(&look, file, &report, result);
+		show_json(&look, &owner, file, &report, result);
 	else
-		show_text(&look, file, &report, result);
+		show_text(&look, &owner, file, &report, result);
 	look_away(&look);
 	return result;
 }

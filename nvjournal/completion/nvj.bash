@@ -11,7 +11,8 @@ _nvj() {
 	fi
 	case $command in
 	format) options='--size --partitions --placement --commits --offset --disk-uuid --force --allow-volatile --help' ;;
-	inspect | check) options='--offset --json --help' ;;
+	inspect) options='--target --offset --json --help' ;;
+	check) options='--offset --json --help' ;;
 	recover) options='--target --disk-uuid --any-disk --allow-volatile --offset --json --help' ;;
 	dump) options='--partition --transaction --offset --json --help' ;;
 	resize) options='--size --json --help' ;;

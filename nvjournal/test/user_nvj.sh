@@ -88,6 +88,18 @@ must 0 'by block' "$nvj" format --allow-volatile j --placement block
 must 0 '"placement": "block"' "$nvj" inspect j --json
 must 0 'by cpu' "$nvj" format --allow-volatile j
 must 0 'by cpu' "$nvj" inspect j
+must 0 'file system         not known' "$nvj" inspect j
+must 0 '"file_system": null' "$nvj" inspect j --json
+truncate -s 32M disk.jfs disk.ext4 disk.none
+if PATH=$PATH:/sbin:/usr/sbin mkfs.jfs -q disk.jfs > /dev/null 2>&1; then
+	must 0 'file system         JFS on disk.jfs, not marked: it needs no journal' "$nvj" inspect j --target disk.jfs
+	must 0 '"type": "jfs"' "$nvj" inspect j --target disk.jfs --json
+fi
+PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -t ext4 disk.ext4 16M > /dev/null
+must 0 'file system         ext4 on disk.ext4, not marked' "$nvj" inspect j --target disk.ext4
+must 2 'it has no ext4 and no JFS' "$nvj" inspect j --target disk.none
+must 2 'cannot open disk missing' "$nvj" inspect j --target missing
+rm disk.jfs disk.ext4 disk.none
 head -c 1000000 /dev/urandom > foreign
 sum=$(sha256sum < foreign)
 must 1 'not a journal' "$nvj" format --allow-volatile foreign --size 4M

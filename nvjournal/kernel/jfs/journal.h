@@ -34,7 +34,7 @@ struct jfsnvj {
 	 */
 	bool at_rest;
 	bool aborted;
-	bool ending; /* it is being unmounted */
+	bool ending; /* it is being unmounted after it was aborted */
 	struct proc_dir_entry *proc;
 
 	/* The commit thread. */

@@ -80,6 +80,10 @@ static bool remount(struct super_block *sb, char *options)
 	const char *changed = NULL;
 	bool fits;
 
+	if (READ_ONCE(jfsnvj_of(sb)->aborted)) {
+		nvjk_say(sb, KERN_ERR, "the journal has failed: unmount, and mount again");
+		return false;
+	}
 	fits = !options || !take_ours(sb, &asked, options);
 	if (fits)
 		changed = nvjk_changed_option(&jfsnvj_of(sb)->mount->options, &asked);

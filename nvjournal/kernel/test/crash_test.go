@@ -27,7 +27,7 @@ const crashVariable = "DAYBOOK_EXT4NVJ_CRASH"
 
 // crashOrder is the host's request to the guest's side.
 type crashOrder struct {
-	Do     string // make, load, check; record and replay: see powercut_test.go
+	Do     string // make, load, recover, check; record and replay: see powercut_test.go
 	System string
 	Number int // of disk and persistent memory
 	Size   int // of the journal, bytes
@@ -38,6 +38,8 @@ type crashOrder struct {
 	Told []int // of each thread
 	// Command says that nvj recovers, and not mounting.
 	Command bool
+	// Again says that a recovery was interrupted: it may have ended before.
+	Again bool
 }
 
 // crashThreads is the number of scripts that run on each volume.
@@ -86,6 +88,8 @@ func TestGuestSide(t *testing.T) {
 	case "check":
 		o.check(t, v)
 		o.clear(t, v)
+	case "recover":
+		o.recover(t, v)
 	case "record":
 		o.record(t, v)
 	case "replay":
@@ -109,6 +113,10 @@ func checkpoints(v *volume) {
 
 // check recovers a volume and checks its content.
 func (o crashOrder) check(t *testing.T, v *volume) {
+	if o.Again && !v.needsRecovery() {
+		o.look(t, v, false)
+		return
+	}
 	if v.system.ours() {
 		if err := unix.Mount(v.disk, v.dir, v.stockType(), 0, ""); !errors.Is(err, unix.EINVAL) {
 			_ = unix.Unmount(v.dir, 0)
@@ -122,14 +130,19 @@ func (o crashOrder) check(t *testing.T, v *volume) {
 			t.Fatalf("e2fsck takes an unclean disk: %v\n%s", err, out)
 		}
 	}
-	trees := ""
 	if v.system.ours() && !v.system.jfs {
 		mark, tail := v.tails()
 		if mark > tail {
 			t.Fatalf("the disk's mark names tail %d, and the region is at %d", mark, tail)
 		}
-		trees = fmt.Sprintf(" mark %d, tail %d;", mark, tail)
+		t.Logf("mark %d, tail %d", mark, tail)
 	}
+	o.look(t, v, v.system.ours() && o.Command)
+}
+
+// look recovers a volume, by nvj or by mounting, and looks at its content.
+func (o crashOrder) look(t *testing.T, v *volume, command bool) {
+	trees := ""
 	look := func(dir string) {
 		for thread := range crashThreads {
 			found, err := crash.Check(filepath.Join(dir, fmt.Sprintf("round%d", o.Round)), o.script(), thread, o.Told[thread], false)
@@ -139,7 +152,7 @@ func (o crashOrder) check(t *testing.T, v *volume) {
 			trees += fmt.Sprintf(" %+v", found)
 		}
 	}
-	if v.system.ours() && o.Command {
+	if command {
 		must(t, "nvj", "recover", v.pmem, "--offset", fmt.Sprint(v.offset), "--target", v.disk)
 		// Stock ext4 removes files without a name, as after its own recovery;
 		// e2fsck would report them as errors.
@@ -253,55 +266,150 @@ func TestKilled(t *testing.T) {
 // volumes.
 func killed(t *testing.T, these []system, rounds int, boot func(t *testing.T, kernel string, volumes int) *vm.Machine) {
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
-		m := boot(t, kernel, len(these))
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(seed, 0))
-		orders := make([]crashOrder, len(these))
-		for n, s := range these {
-			// Small enough to be full sometimes.
-			orders[n] = crashOrder{System: s.name, Number: n, Size: s.smallestJournal(), Do: "make"}
-			do(t, m, orders[n])
-		}
+		m, orders, random := bootVolumes(t, kernel, these, boot)
 		for round := range rounds {
-			heard := make([]*told, len(orders))
-			for n := range orders {
-				o := &orders[n]
-				o.Do, o.Round, o.Seed, o.Told = "load", round, random.Uint64(), nil
-				heard[n] = newTold()
-				if _, err := m.Start(guestSide(*o, heard[n])); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for n := range heard {
-				select {
-				case <-heard[n].began:
-				case <-time.After(time.Minute):
-					t.Fatalf("the load does not begin: %s\nconsole:\n%s", heard[n].said(), m.Console())
-				}
-			}
-			time.Sleep(time.Duration(random.Int64N(int64(3 * time.Second))))
-			// A guest that the emulator broke is ended by that.
-			if !parallel || !strings.Contains(m.Console(), "Oops: int3") {
-				faults(t, m)
-			}
-			m.Kill()
-			if err := m.Reboot(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			for n := range orders {
-				o := &orders[n]
-				o.Do, o.Told, o.Command = "check", heard[n].counts(), (round+n)%2 == 1
-				how := "mounting"
-				if o.Command {
-					how = "nvj recover"
-				}
-				said := do(t, m, *o)
-				t.Logf("round %d, %s, by %s: %s", round, o.System, how, found(said))
-			}
-			faults(t, m)
+			killUnderLoad(t, m, orders, round, random)
+			checkAll(t, m, orders, round)
 		}
 	})
+}
+
+// bootVolumes boots a guest and makes a volume of each system in it.
+func bootVolumes(t *testing.T, kernel string, these []system, boot func(t *testing.T, kernel string, volumes int) *vm.Machine) (*vm.Machine, []crashOrder, *rand.Rand) {
+	t.Helper()
+	m := boot(t, kernel, len(these))
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	orders := make([]crashOrder, len(these))
+	for n, s := range these {
+		// Small enough to be full sometimes.
+		orders[n] = crashOrder{System: s.name, Number: n, Size: s.smallestJournal(), Do: "make"}
+		do(t, m, orders[n])
+	}
+	return m, orders, rand.New(rand.NewPCG(seed, 0))
+}
+
+// killUnderLoad kills a guest while the load runs on all its volumes, and boots it
+// again.
+func killUnderLoad(t *testing.T, m *vm.Machine, orders []crashOrder, round int, random *rand.Rand) {
+	t.Helper()
+	heard := make([]*told, len(orders))
+	for n := range orders {
+		o := &orders[n]
+		o.Do, o.Round, o.Seed, o.Told = "load", round, random.Uint64(), nil
+		heard[n] = newTold()
+		if _, err := m.Start(guestSide(*o, heard[n])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range heard {
+		select {
+		case <-heard[n].began:
+		case <-time.After(time.Minute):
+			t.Fatalf("the load does not begin: %s\nconsole:\n%s", heard[n].said(), m.Console())
+		}
+	}
+	time.Sleep(time.Duration(random.Int64N(int64(3 * time.Second))))
+	killAndBoot(t, m)
+	for n := range orders {
+		orders[n].Told = heard[n].counts()
+	}
+}
+
+func killAndBoot(t *testing.T, m *vm.Machine) {
+	t.Helper()
+	// A guest that the emulator broke is ended by that.
+	if !parallel || !strings.Contains(m.Console(), "Oops: int3") {
+		faults(t, m)
+	}
+	m.Kill()
+	if err := m.Reboot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkAll recovers all volumes, half of them by each way, and checks them.
+func checkAll(t *testing.T, m *vm.Machine, orders []crashOrder, round int) {
+	t.Helper()
+	for n := range orders {
+		o := &orders[n]
+		o.Do, o.Command = "check", (round+n)%2 == 1
+		how := "mounting"
+		if o.Command {
+			how = "nvj recover"
+		}
+		said := do(t, m, *o)
+		t.Logf("round %d, %s, by %s: %s", round, o.System, how, found(said))
+	}
+	faults(t, m)
+}
+
+// interrupted kills guests under load, and again during the recovery of all volumes, up
+// to three times.
+func interrupted(t *testing.T, these []system, rounds int, boot func(t *testing.T, kernel string, volumes int) *vm.Machine) {
+	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
+		m, orders, random := bootVolumes(t, kernel, these, boot)
+		began := 0
+		for round := range rounds {
+			for n := range orders {
+				orders[n].Again = false
+			}
+			killUnderLoad(t, m, orders, round, random)
+			for try := range 1 + random.IntN(3) {
+				var heard []*told
+				for n := range orders {
+					o := orders[n]
+					o.Do, o.Command = "recover", (round+n+try)%2 == 1
+					heard = append(heard, newTold())
+					if _, err := m.Start(guestSide(o, heard[n])); err != nil {
+						t.Fatal(err)
+					}
+				}
+				// The program starts first, which takes most of the time.
+				for _, h := range heard {
+					for wait := 0; wait < 600 && !strings.Contains(h.said(), recovers); wait++ {
+						time.Sleep(50 * time.Millisecond)
+					}
+				}
+				time.Sleep(time.Duration(random.Int64N(int64(400 * time.Millisecond))))
+				for _, h := range heard {
+					if said := h.said(); strings.Contains(said, recovers) && !strings.Contains(said, hasRecovered) {
+						began++
+					}
+				}
+				killAndBoot(t, m)
+			}
+			for n := range orders {
+				orders[n].Again = true
+			}
+			t.Logf("round %d: %d recoveries were interrupted by now", round, began)
+			checkAll(t, m, orders, round)
+		}
+		if began < rounds {
+			t.Errorf("only %d recoveries were interrupted in %d rounds", began, rounds)
+		}
+	})
+}
+
+// What the guest's side says before and after a recovery.
+const (
+	recovers     = "it recovers"
+	hasRecovered = "it has recovered"
+)
+
+// recover recovers a volume, and does nothing else.
+func (o crashOrder) recover(t *testing.T, v *volume) {
+	if !v.needsRecovery() { // an earlier one has ended
+		fmt.Println(recovers, hasRecovered)
+		return
+	}
+	fmt.Println(recovers)
+	if o.Command {
+		must(t, "nvj", "recover", v.pmem, "--offset", fmt.Sprint(v.offset), "--target", v.disk)
+	} else {
+		v.mount()
+	}
+	fmt.Println(hasRecovered)
 }
 
 // driven boots a guest that a test controls from outside.

@@ -13,8 +13,8 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// dkms builds a module from the files that make dkms copies. The kernel loads it,
-// and it can be removed again. All of that is in the test's own directories.
+// dkms builds both modules from the files that make dkms copies. The kernel loads them,
+// and they can be removed again. All of that is in the test's own directories.
 func TestDKMS(t *testing.T) {
 	vmtest.Long(t)
 	onModuleKernels(t)
@@ -58,10 +58,12 @@ func TestDKMS(t *testing.T) {
 			return string(out)
 		}
 		dkms("build", "--kernelsourcedir", tree.Headers)
-		built := filepath.Join(root, "dkms", name, version, tree.Release, "x86_64/module/ext4nvj.ko")
-		m := vmtest.Boot(t, vm.Config{Kernel: kernel, Modules: []string{built}})
-		if _, err := m.Run(t.Context(), "grep", "-w", "ext4nvj", "/proc/filesystems"); err != nil {
-			t.Errorf("the module is loaded, and the file system is not there: %v", err)
+		built := filepath.Join(root, "dkms", name, version, tree.Release, "x86_64/module")
+		m := vmtest.Boot(t, vm.Config{Kernel: kernel, Modules: []string{filepath.Join(built, "ext4nvj.ko"), filepath.Join(built, "jfsnvj.ko")}})
+		for _, filesystem := range []string{"ext4nvj", "jfsnvj"} {
+			if _, err := m.Run(t.Context(), "grep", "-w", filesystem, "/proc/filesystems"); err != nil {
+				t.Errorf("the module %s is loaded, and the file system is not there: %v", filesystem, err)
+			}
 		}
 		faults(t, m)
 		dkms("remove")

@@ -32,7 +32,17 @@ var jfsCases = []struct {
 	{"freeze", []system{jfsOne}, oursJFS, jfsFreeze},
 	{"two on one memory", nil, oursJFS, jfsTwoOnOneMemory},
 	{"write errors", nil, oursJFS, jfsWriteErrors},
+	{"attributes", nil, allJFS, jfsAttributes},
+	{"access lists", nil, allJFS, jfsAccessLists},
+	{"links", nil, allJFS, jfsLinks},
+	{"folded case", nil, allJFS, jfsFoldedCase},
+	{"quota", nil, allJFS, quota},
+	{"discard", nil, allJFS, discard},
+	{"system calls", nil, oursJFS, jfsSystemCalls},
+	{"recovery", []system{jfsOne}, oursJFS, recovery},
+	{"failed data", nil, oursJFS, jfsFailedData},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
+	{"unload", []system{jfsOne}, []system{jfsOne}, unload}, // the last one
 }
 
 // mkfsJFS makes a JFS, and an empty journal in the memory.
@@ -42,7 +52,7 @@ func (v *volume) mkfsJFS() {
 	if v.journalMB > 0 {
 		args = append(args, "-s", fmt.Sprint(v.journalMB))
 	}
-	args = append(args, v.disk)
+	args = append(append(args, v.features...), v.disk)
 	if v.blocks > 0 {
 		args = append(args, fmt.Sprint(v.blocks))
 	}
@@ -72,7 +82,7 @@ func inJFSGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
 			vmtest.Need(t, kernel)
 			config.Disks = []string{size(diskBytes), size(diskBytes)}
 			config.Pmem = []string{size(pmemBytes), size(pmemBytes), size(volatileBytes) + ",virtio"}
-			config.Modules = "jfs,dm-flakey," + jfsModule(t, kernel)
+			config.Modules = "jfs,dm-flakey,quota_v2," + jfsModule(t, kernel)
 			config.Parallel = parallel
 			for _, tool := range jfsTools {
 				config.Give = append(config.Give, needs.Tool(t, tool))
@@ -107,10 +117,14 @@ func TestGuestJFS(t *testing.T) {
 	})
 }
 
-// refusedByFsckJFS checks that fsck.jfs leaves alone a disk that waits for its region.
+// refusedByFsckJFS checks that fsck.jfs leaves alone a disk that waits for its region,
+// and that nvj inspect says so.
 func (o crashOrder) refusedByFsckJFS(t *testing.T, v *volume) {
 	if !v.system.ours() {
 		return
+	}
+	if said := must(t, "nvj", "inspect", v.pmem, "--offset", fmt.Sprint(v.offset), "--target", v.disk); !strings.Contains(said, "JFS on "+v.disk+", marked: it needs this journal") {
+		t.Errorf("nvj inspect does not name the file system:\n%s", said)
 	}
 	before := superblocks(t, v.disk)
 	out, _ := run("fsck.jfs", "-f", "-a", v.disk)
@@ -139,24 +153,57 @@ func superblocks(t *testing.T, disk string) string {
 	return string(both)
 }
 
-// As TestKilled, for JFS: by mounting and by nvj recover, fsck.jfs finds nothing.
-func TestGuestJFSKilled(t *testing.T) {
+// bootJFS boots a guest that a test controls from outside, with these devices and what
+// volumes of JFS need.
+func bootJFS(t *testing.T, config vm.Config) *vm.Machine {
+	t.Helper()
+	vmtest.Need(t, config.Kernel)
+	config.Parallel = parallel
+	config.Modules = append([]string{"jfs", jfsModule(t, config.Kernel)}, config.Modules...)
+	for _, tool := range jfsTools {
+		config.Give = append(config.Give, vm.Give{Host: needs.Tool(t, tool)})
+	}
+	config.Give = append(config.Give, vm.Give{Host: built(t, "../../build/nvj", "nvjournal"), Guest: "/usr/bin/nvj"})
+	return vmtest.Boot(t, config)
+}
+
+// jfsSystems are those of the wanted systems that are to be tested; none: it skips.
+func jfsSystems(t *testing.T, wanted ...system) []system {
+	t.Helper()
 	onModuleKernels(t)
-	these := systems(oursJFS...)
+	these := systems(wanted...)
 	if len(these) == 0 {
 		t.Skipf("%s leaves no system for this test", systemsVariable)
 	}
-	killed(t, these, scaled(1, 100), func(t *testing.T, kernel string, volumes int) *vm.Machine {
-		config := vm.Config{Kernel: kernel, Parallel: parallel, Modules: []string{"jfs", jfsModule(t, kernel)}}
-		vmtest.Need(t, kernel)
-		for range volumes {
-			config.Disks = append(config.Disks, vm.Disk{SizeBytes: 128 << 20, Volatile: true})
-			config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: 80 << 20})
-		}
-		for _, tool := range jfsTools {
-			config.Give = append(config.Give, vm.Give{Host: needs.Tool(t, tool)})
-		}
-		config.Give = append(config.Give, vm.Give{Host: built(t, "../../build/nvj", "nvjournal"), Guest: "/usr/bin/nvj"})
-		return vmtest.Boot(t, config)
-	})
+	return these
+}
+
+// As TestKilled, for JFS: by mounting and by nvj recover, fsck.jfs finds nothing.
+func TestGuestJFSKilled(t *testing.T) {
+	killed(t, jfsSystems(t, oursJFS...), scaled(1, 100), bootKilledJFS)
+}
+
+func bootKilledJFS(t *testing.T, kernel string, volumes int) *vm.Machine {
+	config := vm.Config{Kernel: kernel}
+	for range volumes {
+		config.Disks = append(config.Disks, vm.Disk{SizeBytes: 128 << 20, Volatile: true})
+		config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: 80 << 20})
+	}
+	return bootJFS(t, config)
+}
+
+// The power fails again during the recovery, by mounting and by nvj recover, and the
+// next recovery completes it.
+func TestGuestJFSRecoveryKilled(t *testing.T) {
+	vmtest.Long(t)
+	interrupted(t, jfsSystems(t, oursJFS...), 5, bootKilledJFS)
+}
+
+// As TestPowerCuts, for JFS.
+func TestGuestJFSPowerCuts(t *testing.T) {
+	these, functions := oursJFS, []string{"jfsnvj:jfsnvj_flush_data", "blkdev_issue_flush"}
+	if scaled(0, 1) == 0 {
+		these, functions = []system{jfsOne}, nil
+	}
+	powerCuts(t, jfsSystems(t, these...), jfsOne, functions, bootJFS)
 }

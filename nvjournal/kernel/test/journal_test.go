@@ -243,13 +243,13 @@ func directoriesUntilError(dir string) (told int, err error) {
 // unload: nothing uses the module any more, and it is removed without messages.
 func unload(t *testing.T, s system) {
 	v := s.make(t, plan{})
-	stormed(t, v.dir, 3, 100)
-	if out, err := run("rmmod", "ext4nvj"); err == nil {
+	v.stormed(3, 100)
+	if out, err := run("rmmod", v.fstype()); err == nil {
 		t.Errorf("a module that is in use was unloaded: %s", out)
 	}
 	v.end(nil)
 	seen := logMark(t)
-	must(t, "rmmod", "ext4nvj")
+	must(t, "rmmod", v.fstype())
 	if said := logSince(t, seen); strings.Contains(said, "WARNING") || strings.Contains(said, "BUG") || strings.Contains(said, "left") {
 		t.Errorf("unloading: %s", said)
 	}
@@ -257,7 +257,7 @@ func unload(t *testing.T, s system) {
 	if err := v.tryMount(); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("mounting without the module: %v", err)
 	}
-	must(t, "modprobe", "ext4nvj")
+	must(t, "modprobe", v.fstype())
 	v.mount()
 	v.end(nil)
 }

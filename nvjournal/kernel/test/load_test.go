@@ -55,6 +55,16 @@ func stormed(t *testing.T, dir string, threads, count int) {
 	stormedWith(t, dir, storm.Options{Threads: threads, Count: count})
 }
 
+// stormed runs a storm on it, without what its file system cannot do.
+func (v *volume) stormed(threads, count int) {
+	v.t.Helper()
+	if v.system.jfs {
+		stormedWith(v.t, v.dir, jfsStorm(threads, count))
+		return
+	}
+	stormed(v.t, v.dir, threads, count)
+}
+
 func stormedWith(t *testing.T, dir string, options storm.Options) {
 	t.Helper()
 	options.Seed = loadSeed

@@ -46,9 +46,12 @@ const (
 )
 
 // needsRecovery reports whether the disk's superblock asks for recovery: ext4's bit
-// and our mark.
+// and our mark, and for JFS the mark alone.
 func (v *volume) needsRecovery() bool {
 	v.t.Helper()
+	if v.system.jfs {
+		return isMarked(v.t, v.disk)
+	}
 	const (
 		offset = 1024 + 96 // s_feature_incompat
 		stock  = 0x4
@@ -340,7 +343,7 @@ func discard(t *testing.T, s system) {
 	if after-before < 8<<20/512 {
 		t.Errorf("%d sectors were discarded when a file of 8 MiB was removed", after-before)
 	}
-	stormed(t, v.dir, 3, 100)
+	v.stormed(3, 100)
 	trim := struct{ start, length, minimum uint64 }{0, 1 << 60, 0}
 	if err := v.ioctl(fitrim, unsafe.Pointer(&trim)); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,7 +135,8 @@ type cuts struct {
 	random  *rand.Rand
 }
 
-func bootCuts(t *testing.T, kernel string) *cuts {
+// bootCuts boots it by a function; with faults, some functions of the kernel can fail.
+func bootCuts(t *testing.T, kernel string, faults bool, boot func(t *testing.T, config vm.Config) *vm.Machine) *cuts {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "mailbox")
 	config := vm.Config{
@@ -142,12 +144,12 @@ func bootCuts(t *testing.T, kernel string) *cuts {
 		Disks:  []vm.Disk{{SizeBytes: cutDiskBytes, Volatile: true}},
 		Pmem:   []vm.Pmem{{SizeBytes: cutPmemBytes}, {SizeBytes: cutPmemBytes}, {SizeBytes: cutPmemBytes, Path: path}},
 	}
-	if len(systems(ours...)) > 0 {
+	if faults {
 		config.Modules = []string{faultsModule(t, kernel)}
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	c := &cuts{Machine: bootDriven(t, config), t: t, random: rand.New(rand.NewPCG(seed, 0))}
+	c := &cuts{Machine: boot(t, config), t: t, random: rand.New(rand.NewPCG(seed, 0))}
 	mailbox, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -307,12 +309,18 @@ func (c *cuts) replay(recording *vm.Recording, count int, once bool) (tried, wro
 // exist, and the test detects that.
 func TestPowerCuts(t *testing.T) {
 	onModuleKernels(t)
+	these := systems(all...)
+	if scaled(0, 1) == 0 {
+		these = systems(one, small)
+	}
+	powerCuts(t, these, one, []string{"ext4nvj:nvjk_flush_data", "blkdev_issue_flush"}, bootDriven)
+}
+
+// powerCuts records and replays the systems, and then one of them without flushes:
+// these functions do nothing.
+func powerCuts(t *testing.T, these []system, without system, functions []string, boot func(t *testing.T, config vm.Config) *vm.Machine) {
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
-		c := bootCuts(t, kernel)
-		these := systems(all...)
-		if scaled(0, 1) == 0 {
-			these = systems(one, small)
-		}
+		c := bootCuts(t, kernel, slices.ContainsFunc(these, system.ours), boot)
 		for _, s := range these {
 			t.Run(s.name, func(t *testing.T) {
 				c.t = t
@@ -327,13 +335,13 @@ func TestPowerCuts(t *testing.T) {
 				faults(t, c.Machine)
 			})
 		}
-		if len(systems(one)) == 0 {
+		if len(systems(without)) == 0 {
 			return
 		}
-		for _, function := range []string{"ext4nvj:nvjk_flush_data", "blkdev_issue_flush"} {
+		for _, function := range functions {
 			t.Run("without-"+function, func(t *testing.T) {
 				c.t = t
-				recording, _ := c.record(one, 10, function)
+				recording, _ := c.record(without, 10, function)
 				tried, wrong, said := c.replay(recording, 10, true)
 				if wrong == 0 {
 					t.Errorf("without flushes %d points were as if there had been any:\n%s", tried, said)

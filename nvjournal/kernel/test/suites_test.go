@@ -63,6 +63,45 @@ func TestSuites(t *testing.T) {
 	})
 }
 
+// As TestSuites, for JFS: pjdfstest gives the same result for each of its tests as on
+// stock JFS in the same guest.
+func TestGuestJFSSuites(t *testing.T) {
+	vmtest.Long(t)
+	config := vmtest.Config{}
+	if !vmtest.Inside() {
+		for _, name := range []string{"dbench", "fs_mark"} {
+			needs.Tool(t, name)
+			config.Give = append(config.Give, name)
+		}
+		config.Give = append(config.Give, "/usr/share/dbench/client.txt", built(t, "../../build/suites/bin/pjdfstest", "suites")+":/usr/bin/pjdfstest")
+	}
+	inJFSGuest(t, config, func(t *testing.T) {
+		addUsers(t)
+		var ofStock map[string]string
+		for _, s := range systems(allJFS...) {
+			t.Run(s.name, func(t *testing.T) {
+				if chosen("pjdfstest") {
+					t.Run("pjdfstest", func(t *testing.T) {
+						results := pjdfstest(t, s)
+						if ofStock == nil {
+							ofStock = results
+						}
+						sameResults(t, ofStock, results)
+					})
+				}
+				for _, load := range [][]string{
+					{"dbench", "-c", "/usr/share/dbench/client.txt", "-D", "DIR", "-t", "20", "3"},
+					{"fs_mark", "-d", "DIR", "-n", "1000", "-s", "5000", "-t", "3", "-S", "1", "-k", "-l", "/tmp/fs_mark.log"},
+				} {
+					if chosen(load[0]) {
+						t.Run(load[0], func(t *testing.T) { foreign(t, s, load) })
+					}
+				}
+			})
+		}
+	})
+}
+
 // foreign runs a load on its own volume; DIR is its directory.
 func foreign(t *testing.T, s system, load []string) {
 	v := s.make(t, plan{})

@@ -1,0 +1,134 @@
+package test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm/kernels"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// moduleVariable is another jfsnvj.ko than that of the repository.
+const moduleVariable = "DAYBOOK_JFSNVJ_MODULE"
+
+// jfsMutant is an error in jfsnvj, and the tests that find it.
+type jfsMutant struct {
+	what       string
+	file       string // below nvjournal
+	has, shall string // a text that is there once, and what it becomes
+	test       string // "": TestGuestJFS
+	cases      string
+}
+
+var jfsMutants = []jfsMutant{
+	{"only the first superblock is marked", "kernel/jfs/mark.c",
+		"int error = change(sb, NVJ_JFS_SUPER_COPY, -1, true);", "int error = 0;", "", "freeze"},
+	{"an umount after an abort removes the mark", "kernel/jfs/mark.c",
+		"if (READ_ONCE(j->aborted) && state == FM_CLEAN)", "if (false)", "", "write errors"},
+	{"changes of the persistent maps are not logged", "kernel/jfs/transaction.c",
+		"m->mask |= lines_mask(m->bits_byte + first_word, m->bits_byte + last_word);", "(void)first_word, (void)last_word;", "", "recovery"},
+	{"freed blocks are still carried home", "kernel/jfs/transaction.c",
+		"	if (free)\n		revoke_range(", "	if (false)\n		revoke_range(", "", "scripts,small journal,no space"},
+	{"recovery does not make the working maps", "kernel/jfs/load.c",
+		"err = rebuild(sb);", "err = 0 ? rebuild(sb) : 0;", "", "recovery"},
+	{"the maps are not written at umount", "kernel/jfs/log.c",
+		"	WRITE_ONCE(j->at_rest, true);\n	write_maps(", "	(void)0;\n	write_maps(", "", "scripts"},
+	{"a commit does not flush file data", "kernel/jfs/log.c",
+		"return blkdev_issue_flush(j->sb->s_bdev) ? -EIO : 0;", "return 0;", "^TestGuestJFSPowerCuts$/./^jfsnvj-1$", ""},
+	{"fsync does not commit what JFS has committed lazily", "kernel/jfs/log.c",
+		"return error ?: commit_all(j, flushes);", "(void)flushes;\n	return error;", "^TestGuestJFSPowerCuts$/./^jfsnvj-1$", ""},
+	{"pages stay in memory after an abort", "kernel/jfs/home.c",
+		"if (READ_ONCE(j->ending))", "if (false)", "", "failed data,unload"},
+	{"an aborted file system can become writable", "kernel/jfs/options.c",
+		"if (READ_ONCE(jfsnvj_of(sb)->aborted)) {", "if (false) {", "", "failed data"},
+}
+
+// Each error that is put into jfsnvj is found by a test. The unchanged module passes the
+// same tests.
+func TestGuestJFSMutants(t *testing.T) {
+	vmtest.Long(t)
+	jfsSystems(t, jfsOne)
+	makeTool := needs.Tool(t, "make")
+	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
+		vmtest.Need(t, kernel)
+		store, err := kernels.DefaultStore()
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, err := store.Get(t.Context(), kernel, kernels.Headers, kernels.Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		root := t.TempDir()
+		must(t, makeTool, "-C", "..", "dkms", "DESTDIR="+root)
+		copied, err := filepath.Glob(filepath.Join(root, "usr/src/ext4nvj-*"))
+		if err != nil || len(copied) != 1 {
+			t.Fatalf("make dkms made %q, %v", copied, err)
+		}
+		build := func(t *testing.T) {
+			must(t, makeTool, "-C", filepath.Join(copied[0], "kernel"), "HEADERS="+tree.Headers, "SOURCE="+tree.Source, "NAME="+kernel, "jfsnvj")
+		}
+		passes := func(m jfsMutant) (bool, string) {
+			test := m.test
+			if test == "" {
+				test = "^TestGuestJFS$"
+			}
+			command := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+test, "-test.v", "-test.timeout=10m")
+			command.Env = append(os.Environ(), "DAYBOOK_VM_LONG=0", "DAYBOOK_VM_KERNELS="+kernel, casesVariable+"="+m.cases, systemsVariable+"="+jfsOne.name,
+				moduleVariable+"="+filepath.Join(copied[0], "kernel/build", kernel, "jfsnvj.ko"))
+			out, err := command.CombinedOutput()
+			if !strings.Contains(string(out), "=== RUN   TestGuestJFS") || strings.Contains(string(out), "--- SKIP") {
+				t.Fatalf("%s did not run: %v:\n%s", test, err, out)
+			}
+			return err == nil, string(out)
+		}
+		build(t)
+		sound := map[[2]string]bool{}
+		for _, m := range jfsMutants {
+			t.Run(strings.ReplaceAll(m.what, " ", "-"), func(t *testing.T) {
+				path := filepath.Join(copied[0], m.file)
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n := strings.Count(string(text), m.has); n != 1 {
+					t.Fatalf("%s has these lines %d times: the module has changed, so must the mutant: %s", m.file, n, m.has)
+				}
+				if key := [2]string{m.test, m.cases}; !sound[key] {
+					if ok, out := passes(m); !ok {
+						t.Fatalf("the unchanged module does not pass:\n%s", out)
+					}
+					sound[key] = true
+				}
+				if err := os.WriteFile(path, []byte(strings.Replace(string(text), m.has, m.shall, 1)), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				build(t)
+				found, out := passes(m)
+				if err := os.WriteFile(path, text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+				build(t)
+				if found {
+					t.Errorf("no test finds it: %s", m.what)
+					return
+				}
+				t.Logf("found: %s", firstProblem(out))
+			})
+		}
+	})
+}
+
+// firstProblem is the first line of a test's output that tells of one.
+func firstProblem(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "_test.go:") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return "the guest or its kernel failed"
+}
