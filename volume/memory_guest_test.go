@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,6 +112,7 @@ func TestGuestVolumeWithItsJournalInMemory(t *testing.T) {
 		makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
 		r := newRig(t)
 		t.Run("life", func(t *testing.T) { memoryLife(t, r) })
+		t.Run("keep", func(t *testing.T) { memoryKept(t, r) })
 		t.Run("copies and moves", func(t *testing.T) { memoryCopies(t, r) })
 		t.Run("a full slice", func(t *testing.T) { memoryFull(t, r) })
 		t.Run("refusals", func(t *testing.T) { memoryRefusals(t, r) })
@@ -357,6 +359,67 @@ func memoryLife(t *testing.T, r *rig) {
 	}
 	wantSlices(t, "all deleted")
 	r.wantTidy()
+}
+
+// memoryKept has the threads of the journal in the cgroup of a container, which can be
+// removed after the container has ended.
+func memoryKept(t *testing.T, r *rig) {
+	db := r.name("db")
+	memory := smallMemory
+	at := "/" + r.name("container")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(r.tree.Make(at))
+	container := exec.Command("sleep", "1000")
+	must(container.Start())
+	t.Cleanup(func() { _ = container.Process.Kill(); _ = container.Wait() })
+	must(r.tree.Move(container.Process.Pid, at))
+	r.create(db, CreateOptions{JournalMemory: &memory})
+	status := r.attach(db, AttachOptions{Placement: PlaceContainer, Cgroup: at})
+	wantIn := func(want string) {
+		t.Helper()
+		workers := mustPIDs(t, r.pool.placed(status.Record).Workers)
+		if len(workers) == 0 {
+			t.Fatal("the journal has one thread only")
+		}
+		for _, pid := range append(workers, status.JBD2PID) {
+			if now, err := r.tree.Of(pid); err != nil || now != want {
+				t.Errorf("thread %d is in %s, %v, want %s", pid, now, err, want)
+			}
+		}
+	}
+	wantIn(at)
+	keeper, err := r.pool.Keeper()
+	must(err)
+	keeper.Once()
+	wantIn(at)
+	for _, pid := range append(mustPIDs(t, r.pool.placed(status.Record).Workers), status.JBD2PID) {
+		must(r.tree.Move(pid, cgroup.RootPath)) // by somebody else
+	}
+	keeper.Once()
+	wantIn(at)
+	must(container.Process.Kill())
+	_ = container.Wait() // killed
+	keeper.Once()
+	wantIn(cgroup.RootPath)
+	must(r.tree.Remove(at))
+	must(keeper.Close())
+	r.detach(db)
+	must(r.pool.Delete(t.Context(), db, DeleteOptions{}))
+	wantSlices(t, "kept")
+}
+
+func mustPIDs(t *testing.T, find func() ([]int, error)) []int {
+	t.Helper()
+	pids, err := find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pids
 }
 
 // memoryRefusals tries what cannot be, and finds nothing half-made.

@@ -89,6 +89,7 @@ func TestGuestJSONOfAVolumeOnLVMMatchesItsSchema(t *testing.T) {
 
 // So does that of a volume whose journal is in memory, and of the host with the memory.
 func TestGuestJSONOfAVolumeWithItsJournalInMemoryMatchesItsSchema(t *testing.T) {
+	vmtest.Long(t)
 	const kernel = "6.1" // that ext4nvj.ko is built for by default
 	if !slices.Contains(vmtest.Kernels(t), kernel) {
 		t.Skipf("it is for the kernel %s", kernel)
