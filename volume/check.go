@@ -63,9 +63,9 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 		if err != nil {
 			return report, err
 		}
-		// A snapshot has its whole journal inside, or none.
+		// A snapshot has its whole journal inside, or none; nothing of it is in memory.
 		target.Device, target.JournalDevice, target.Kept, record.JournalDevice = p.blocks(record).SnapshotNode(s), "", "", ""
-		record.SizeBytes = s.SizeBytes
+		record.SizeBytes, record.JournalMemory = s.SizeBytes, nil
 	}
 	s, err := ext4.ReadSuperblock(target.Device)
 	// e2fsck reports a damaged superblock better.
