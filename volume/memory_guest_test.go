@@ -190,6 +190,7 @@ func memoryCopies(t *testing.T, r *rig) {
 // memoryFull has a volume whose slice is always full beside another. Both go on, and the
 // statistics are reported.
 func memoryFull(t *testing.T, r *rig) {
+	vmtest.Long(t)
 	small, other := r.name("small"), r.name("other")
 	least := MemoryOptions{Region: "/dev/pmem0", SizeBytes: 2 << 20, Partitions: 1}
 	memory := smallMemory
@@ -364,6 +365,7 @@ func memoryLife(t *testing.T, r *rig) {
 // memoryKept has the threads of the journal in the cgroup of a container, which can be
 // removed after the container has ended.
 func memoryKept(t *testing.T, r *rig) {
+	vmtest.Long(t)
 	db := r.name("db")
 	memory := smallMemory
 	at := "/" + r.name("container")
