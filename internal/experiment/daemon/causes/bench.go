@@ -76,7 +76,8 @@ func (r Result) Report() (report.Report, error) {
 	found.Note = fmt.Sprintf("Wanted: at least %.0f %% in the median, and sums within %.0f %% in the median (in brackets the least and the greatest). "+
 		"The caller's time includes its wait for a processor after the sync, on a busy machine. The last row is held to no bound: "+
 		"blame calls it the waiter's own data, because it sees no queue of the disk.", 100*ShareBound, 100*SumBound)
-	others := report.Table{Title: "All causes, mean of the rounds", Columns: []string{"injected", "cause", "culprit", "seconds of a round"}}
+	others := report.Table{Title: "All causes, mean of the rounds", Columns: []string{"injected", "cause", "culprit", "seconds of a round"},
+		Note: "Culprit none: the time is no container's: the disk's flush, or no phase is known."}
 	for _, o := range r.Outcomes {
 		for _, part := range meanParts(o.Rounds) {
 			others.Rows = append(others.Rows, []string{o.Name, part.Cause, part.Culprit, fmt.Sprintf("%.4f", part.Seconds)})

@@ -27,7 +27,7 @@ type Case struct {
 	// until the neighbour has ended.
 	Delay float64
 	// Cause must have the greatest part of the time, as Culprit's: the
-	// neighbour's, or nobody's.
+	// neighbour's, or None's.
 	Cause   blame.Phase
 	Culprit string
 	// Unbounded means that what blame finds is reported, and held to no bound.
@@ -38,8 +38,11 @@ type Case struct {
 const (
 	Neighbour = "neighbour"
 	Waiter    = "waiter"
-	Nobody    = "nobody"
-	Others    = "others"
+	// None: the time is no container's, such as that of the disk's flush.
+	None = "none"
+	// Unknown: it is a container's, but blame does not know whose.
+	Unknown = "unknown"
+	Others  = "others"
 )
 
 // DataMount makes the commit wait for data, and not come before the waiter asks
@@ -79,7 +82,7 @@ func Cases() []Case {
 			Fixture: fixture.Options{SizeBytes: disk, JournalBytes: 64 << 20, Scheduler: "mq-deadline",
 				Parameters: disksim.Parameters{FlushSeconds: 0.1}},
 			Waiter: AppendFsync, Operation: blame.Fsync, Calls: 5,
-			Cause: blame.Flush, Culprit: Nobody,
+			Cause: blame.Flush, Culprit: None,
 		},
 	}
 }

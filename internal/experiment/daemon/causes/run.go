@@ -105,7 +105,7 @@ type stage struct {
 }
 
 func (s *stage) open() (err error) {
-	s.names = map[uint64]string{blame.Nobody: Nobody}
+	s.names = make(map[uint64]string)
 	start := func(name string) (*actor, uint64, error) {
 		path, err := s.fs.Group.Add(name, s.fs.Disk.Device, 0)
 		if err != nil {
@@ -254,14 +254,24 @@ func (s *stage) compare(waiters []blame.Waiter, operation blame.Operation, secon
 		round.BlamedSeconds = float64(w.Total()) / 1e9
 		round.BlamedMedian = w.Calls.Quantile(0.5)
 		for _, culprit := range w.Culprits {
-			name, known := s.names[culprit.Cgroup]
-			if !known {
-				name = Others
-			}
+			name := s.culprit(culprit)
 			round.Parts = append(round.Parts, Part{Cause: culprit.Cause.String(), Culprit: name, Seconds: float64(culprit.Nanoseconds) / 1e9})
 		}
 	}
 	return round
+}
+
+// culprit names who caused a part of a wait.
+func (s *stage) culprit(c blame.Culprit) string {
+	switch name, known := s.names[c.Cgroup]; {
+	case known:
+		return name
+	case c.Cgroup != blame.Nobody:
+		return Others
+	case c.Cause == blame.Flush || c.Cause == blame.Rest:
+		return None
+	}
+	return Unknown
 }
 
 // operations are those that a caller can measure, each with what a waiter does.

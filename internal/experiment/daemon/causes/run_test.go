@@ -108,3 +108,21 @@ func TestGuestWaitsAreMeasuredAndDivided(t *testing.T) {
 		}
 	})
 }
+
+// The flush of the disk has no culprit; data and locks have one, even if blame does
+// not know whose they are.
+func TestEachCulpritHasAName(t *testing.T) {
+	s := stage{names: map[uint64]string{7: Waiter}}
+	for _, test := range []struct {
+		cgroup uint64
+		cause  blame.Phase
+		want   string
+	}{
+		{7, blame.Log, Waiter}, {8, blame.Log, Others}, {blame.Nobody, blame.Flush, None}, {blame.Nobody, blame.Rest, None},
+		{blame.Nobody, blame.OrderedData, Unknown}, {blame.Nobody, blame.Lock, Unknown},
+	} {
+		if got := s.culprit(blame.Culprit{Cgroup: test.cgroup, Cause: test.cause}); got != test.want {
+			t.Errorf("%v of %d is called %q; want %q", test.cause, test.cgroup, got, test.want)
+		}
+	}
+}
