@@ -2,7 +2,7 @@
 
 GO      ?= go
 BUILD   := build
-BENCHES := attribution blame ext4nvj guest-lvm guest-volumes guests guests-io-cost nvjournal overhead scale shares volumes
+BENCHES := advise attribution blame ext4nvj guest-lvm guest-volumes guests guests-io-cost nvjournal overhead scale shares volumes
 
 # ext4nvj.ko is built for these kernels of the guests: make kernel KERNELS="6.1 6.12".
 KERNEL  ?= 6.1
@@ -103,7 +103,7 @@ completions: build ## shell completion in build/completions
 	mkdir -p $(BUILD)/completions
 	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
 
-bench-guest-lvm bench-shares bench-volumes bench-nvjournal: setup-bench
+bench-advise bench-guest-lvm bench-shares bench-volumes bench-nvjournal: setup-bench
 bench-ext4nvj: setup-vm nvjournal kernel
 
 $(addprefix bench-,$(BENCHES)): bench-%: setup build

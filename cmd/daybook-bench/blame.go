@@ -1,13 +1,20 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/daemon/causes"
+	"github.com/daybook-project/daybook/internal/experiment/paper2/volumes"
+	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
 func newBlameCommand() *cobra.Command {
 	b := bench{name: "blame"}
+	var from, advice string
 	cmd := &cobra.Command{
 		Use:   "blame",
 		Short: "Inject causes of waits, and see whether blame finds them",
@@ -18,21 +25,50 @@ little of the time is blamed on the cause.`,
 		Example: "  daybook-bench blame --quick",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			lab, err := b.lab(cmd)
+			result, err := b.causes(cmd, from)
 			if err != nil {
 				return err
 			}
-			options := causes.Full
-			if b.quick {
-				options = causes.Quick
-			}
-			result, err := causes.Bench(cmd.Context(), lab, options)
-			if err != nil {
-				return err
-			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			page := func() (report.Report, error) { return withAdvice(result, advice) }
+			return b.finish(cmd, result, page, result.Check)
 		},
 	}
 	b.flags(cmd)
+	cmd.Flags().StringVar(&from, "again", "", "measure nothing; write the page from the figures in `FILE`")
+	cmd.Flags().StringVar(&advice, "advice", filepath.Join("build", "bench", "advise.json"), "add the figures of daybook-bench advise in `FILE`, if it exists")
 	return cmd
+}
+
+// causes measures the injected causes, or reads what was measured before.
+func (b *bench) causes(cmd *cobra.Command, from string) (result causes.Result, err error) {
+	if from != "" {
+		return result, read(from, &result)
+	}
+	lab, err := b.lab(cmd)
+	if err != nil {
+		return result, err
+	}
+	options := causes.Full
+	if b.quick {
+		options = causes.Quick
+	}
+	return causes.Bench(cmd.Context(), lab, options)
+}
+
+// withAdvice adds the tables of advise to the report of the causes.
+func withAdvice(result causes.Result, path string) (report.Report, error) {
+	page, err := result.Report()
+	if err != nil {
+		return page, err
+	}
+	var measured volumes.Advice
+	if err := read(path, &measured); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return page, nil
+		}
+		return page, err
+	}
+	tables, err := measured.Tables()
+	page.Tables = append(page.Tables, tables...)
+	return page, err
 }

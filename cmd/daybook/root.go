@@ -62,7 +62,7 @@ func newRootCommand() *cobra.Command {
 		newAdoptCommand(), newAgentCommand(),
 		newDiskCommand(),
 		newServeCommand(),
-		newTopCommand(), newBlameCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
+		newTopCommand(), newBlameCommand(), newAdviseCommand(), newReplayCommand(), newMetricsCommand(), newCompletionCommand(), newVersionCommand(), newManCommand(),
 	)
 	return root
 }

@@ -109,6 +109,7 @@ func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 	}
 	run("top", "--once", "--json", "--interval", "1s", "--device", fs.Disk.Name)
 	run("blame", "--json", "--interval", "1s", "--device", fs.Disk.Name)
+	run("advise", "--json", "--interval", "1s", "--device", fs.Disk.Name)
 
 	before := control.State{Version: control.StateVersion, BootID: "of an earlier start", Device: fs.Disk.Name, Dev: fs.Disk.Dev.String(),
 		WeightFile: "blkio.bfq.weight_device", Cgroups: []control.CgroupState{}}

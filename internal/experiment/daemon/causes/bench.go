@@ -2,6 +2,7 @@ package causes
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,6 +18,21 @@ type Result struct {
 	Outcomes   []Outcome        `json:"outcomes"`
 	Operations map[string]Round `json:"operations"`
 	Host       report.Host      `json:"host"`
+}
+
+// UnmarshalJSON reads the outcome of a case, which is found by its name.
+func (o *Outcome) UnmarshalJSON(text []byte) error {
+	type plain Outcome
+	if err := json.Unmarshal(text, (*plain)(o)); err != nil {
+		return err
+	}
+	for _, c := range append(Cases(), Limits()...) {
+		if c.Name == o.Name {
+			o.Case = c
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no case %q", o.Name)
 }
 
 // Bench measures all cases and all operations.

@@ -1,6 +1,7 @@
 package causes
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/blame"
@@ -124,5 +125,19 @@ func TestEachCulpritHasAName(t *testing.T) {
 		if got := s.culprit(blame.Culprit{Cgroup: test.cgroup, Cause: test.cause}); got != test.want {
 			t.Errorf("%v of %d is called %q; want %q", test.cause, test.cgroup, got, test.want)
 		}
+	}
+}
+
+func TestAnOutcomeIsReadWithItsCase(t *testing.T) {
+	text, err := json.Marshal(Outcome{Name: Cases()[1].Name, Rounds: []Round{{Calls: 1, MeasuredSeconds: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o Outcome
+	if err := json.Unmarshal(text, &o); err != nil || o.Case.Waiter != Cases()[1].Waiter || len(o.Rounds) != 1 {
+		t.Errorf("%v: %+v", err, o)
+	}
+	if err := json.Unmarshal([]byte(`{"name": "another"}`), &o); err == nil {
+		t.Error("an unknown case: no error")
 	}
 }

@@ -94,6 +94,8 @@ type Phase struct {
 	PoolJournalBytes  uint64 `json:"pool_journal_bytes"`
 	PoolMetadataBytes uint64 `json:"pool_metadata_bytes"`
 	PoolTransactions  uint64 `json:"pool_transactions"`
+	// Requests are those of the disk; absent where waits are not measured.
+	Requests []diskTime `json:"requests,omitempty"`
 	// Samples are of the device "disk" with the containers A and B.
 	Samples []account.Sample `json:"samples"`
 }
@@ -182,7 +184,11 @@ func runPart(ctx context.Context, l fixture.Lab, o Options, planned plannedPart,
 				continue
 			}
 			on := conditions{disk: planned.disk, mode: planned.mode, arrangement: arrangement, slices: shortSlices()}
-			phases, err := pairPhases(ctx, l, o, on, planned.load, neighbours)
+			of := o
+			if arrangement == fixture.SharedExt4 && o.sharedSeconds > 0 {
+				of.Seconds = o.sharedSeconds
+			}
+			phases, err := pairPhases(ctx, l, of, on, planned.load, neighbours)
 			if err != nil {
 				return part, fmt.Errorf("arrangement %s: %w", arrangement, err)
 			}

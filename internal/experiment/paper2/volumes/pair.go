@@ -38,6 +38,19 @@ const (
 	partitionBytes = 1536 << 20
 )
 
+// slowHDD is a second simulated disk, for predictions of advise.
+const slowHDD = "slow-hdd"
+
+// modelOf returns the model of a simulated disk.
+func modelOf(disk string) disksim.Parameters {
+	p := hddModel()
+	if disk == slowHDD {
+		p.BandwidthBytesPerSecond, p.FlushSeconds = 40e6, 0.001
+		p.TrackToTrackSeekSeconds, p.FullStrokeSeekSeconds = 0.001, 0.012
+	}
+	return p
+}
+
 // hddModel is the model of the simulated disk. describeDisk describes it or the
 // plain disk.
 func hddModel() disksim.Parameters {
@@ -55,7 +68,7 @@ func describeDisk(disk string) string {
 	if disk == plainDisk {
 		return "a loop device on a file of the host's disk"
 	}
-	p := hddModel()
+	p := modelOf(disk)
 	return fmt.Sprintf("simulated: %.0f MB/s, seek %.1f to %.0f ms, flush %.1f ms",
 		p.BandwidthBytesPerSecond/1e6, p.TrackToTrackSeekSeconds*1e3, p.FullStrokeSeekSeconds*1e3, p.FlushSeconds*1e3)
 }
@@ -101,7 +114,7 @@ func newPair(ctx context.Context, l fixture.Lab, on conditions) (s *pair, err er
 	if err := os.Chmod(s.Home, 0o711); err != nil {
 		return s, err
 	}
-	options := fixture.Options{SizeBytes: diskBytes, Parameters: hddModel(), Tunables: on.slices.tunables}
+	options := fixture.Options{SizeBytes: diskBytes, Parameters: modelOf(on.disk), Tunables: on.slices.tunables}
 	if on.disk == plainDisk {
 		if options.Given, err = s.plainDisk(); err != nil {
 			return s, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/database"
+	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/fio"
 	"github.com/daybook-project/daybook/internal/meter"
@@ -25,6 +26,10 @@ const (
 	// neighbour of a database has neighbourWriters.
 	fioWriters       = 16
 	neighbourWriters = 2
+	// smallLoad is some writers that append a little and sync.
+	smallLoad       = "small-writers"
+	smallWriters    = 4
+	smallBlockBytes = 16 << 10
 	// fioSpaceBytes is the total size of the writers' files. They fit into a
 	// container's file system, and a writer that syncs rewrites its file at most
 	// once in a phase.
@@ -56,13 +61,14 @@ func (s *pair) warmUp() time.Duration {
 // clients.
 type subject struct {
 	pair   *pair
+	load   string
 	server *database.Server // nil: fio
 }
 
 // subject prepares A's load.
 func (s *pair) subject(ctx context.Context, load string) (*subject, error) {
-	if load == fioLoad {
-		return &subject{pair: s}, nil
+	if load == fioLoad || load == smallLoad {
+		return &subject{pair: s, load: load}, nil
 	}
 	o := database.Options{
 		Engine: database.Engine(load), Directory: s.a.Directory, Cgroup: s.Group.Directory(s.a.Load), BinaryLog: true,
@@ -71,7 +77,7 @@ func (s *pair) subject(ctx context.Context, load string) (*subject, error) {
 		return nil, err
 	}
 	server, err := database.Start(ctx, o)
-	return &subject{pair: s, server: server}, err
+	return &subject{pair: s, load: load, server: server}, err
 }
 
 func (u *subject) close() error {
@@ -96,6 +102,9 @@ func (u *subject) run(ctx context.Context, seconds int) outcome {
 		if err != nil {
 			return outcome{err: err}
 		}
+		if u.load == smallLoad {
+			job.Writers, job.BlockBytes, job.FileBytes = smallWriters, smallBlockBytes, fioSpaceBytes/smallWriters
+		}
 		defer os.RemoveAll(directory)
 		run, err := fio.Start(job, u.pair.Group.Directory(u.pair.a.Load))
 		if err != nil {
@@ -114,7 +123,7 @@ func (u *subject) run(ctx context.Context, seconds int) outcome {
 
 // besideWriters is the number of the neighbour's writers.
 func (u *subject) besideWriters() int {
-	if u.server == nil {
+	if u.load == fioLoad {
 		return fioWriters
 	}
 	return neighbourWriters
@@ -142,7 +151,7 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 		return phase, err
 	}
 	// Without a log, which would report the host's other disks.
-	source, err := meter.Open(ctx, meter.Options{Interval: o.Interval, Tree: l.Tree, Naming: fixture.Naming(nil)})
+	source, err := meter.Open(ctx, meter.Options{Interval: o.Interval, Tree: l.Tree, Naming: fixture.Naming(nil), Waits: o.waits})
 	if err != nil {
 		return phase, err
 	}
@@ -152,6 +161,13 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 		return phase, err
 	}
 	defer func() { err = errors.Join(err, times.Close()) }()
+	var requests *disktime.Probe
+	if o.waits {
+		if requests, err = disktime.Open(); err != nil {
+			return phase, err
+		}
+		defer func() { err = errors.Join(err, requests.Close()) }()
+	}
 	if err := s.setInstant(false); err != nil {
 		return phase, err
 	}
@@ -178,7 +194,7 @@ func runPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, u *subject
 	done := make(chan outcome, 1)
 	working, cancel := context.WithCancel(ctx)
 	go func() { done <- u.run(working, o.Seconds) }()
-	watched := watchPhase(ctx, l, o, s, source, times, &phase)
+	watched := watchPhase(ctx, l, o, s, source, times, requests, &phase)
 	patience := starvedPatience
 	if watched != nil {
 		cancel()
@@ -207,7 +223,11 @@ func (u *subject) starved(cancel func(), done <-chan outcome, phase *Phase, seco
 	if u.server == nil {
 		cancel()
 		<-done
-		return outcome{rate: ratio(float64(phase.SyncA.Calls*fioBlockBytes), phase.Seconds)}
+		block := uint64(fioBlockBytes)
+		if u.load == smallLoad {
+			block = smallBlockBytes
+		}
+		return outcome{rate: ratio(float64(phase.SyncA.Calls*block), phase.Seconds)}
 	}
 	result := <-done
 	if result.err == nil {
@@ -255,7 +275,7 @@ func fioDirectory(t *fixture.Container) string { return filepath.Join(t.Director
 func (s *pair) clear() error { return os.RemoveAll(fioDirectory(s.b)) }
 
 // watchPhase waits for the end of the warm-up and then takes the samples.
-func watchPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, source *meter.Meter, times *synctime.Probe, phase *Phase) error {
+func watchPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, source *meter.Meter, times *synctime.Probe, requests *disktime.Probe, phase *Phase) error {
 	if err := fixture.Sleep(ctx, s.warmUp()); err != nil {
 		return err
 	}
@@ -274,6 +294,10 @@ func watchPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, source *
 		}
 		places = append(places, place)
 	}
+	before, err := s.diskTimes(requests)
+	if err != nil {
+		return err
+	}
 	for range int(time.Duration(o.Seconds) * time.Second / o.Interval) {
 		sample, err := source.Next(ctx)
 		if err != nil {
@@ -288,6 +312,11 @@ func watchPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, source *
 			phase.PoolTransactions += disk.Transactions
 		}
 	}
+	after, err := s.diskTimes(requests)
+	if err != nil {
+		return err
+	}
+	phase.Requests = after.since(before)
 	var errA, errB error
 	phase.SyncA, errA = times.Read(places[0])
 	phase.SyncB, errB = times.Read(places[1])

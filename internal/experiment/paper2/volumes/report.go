@@ -58,8 +58,8 @@ func lowEvery() int {
 }
 
 var (
-	diskTitles = map[string]string{simulatedHDD: "simulated hard disk", plainDisk: "plain disk"}
-	loadTitles = map[string]string{fioLoad: "fio", mariadbLoad: "MariaDB", postgresqlLoad: "PostgreSQL", slicesLoad: "the scheduler's slices", poolLoad: "the pool's own journal"}
+	diskTitles = map[string]string{simulatedHDD: "simulated hard disk", slowHDD: "slow simulated hard disk", plainDisk: "plain disk"}
+	loadTitles = map[string]string{fioLoad: "fio", smallLoad: "small writers", mariadbLoad: "MariaDB", postgresqlLoad: "PostgreSQL", slicesLoad: "the scheduler's slices", poolLoad: "the pool's own journal"}
 )
 
 func (p Part) title() string {

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment/paper2/volumes"
+)
+
+func newAdviseCommand() *cobra.Command {
+	b := bench{name: "advise"}
+	sets := volumes.AdviceSets()
+	var from string
+	cmd := &cobra.Command{
+		Use:   "advise",
+		Short: "Compare what advise predicts with what volumes give",
+		Long: `Advise measures a container that syncs beside each neighbour on one shared ext4, and then
+with volumes on devices and in images, and without ordered data. It compares what
+daybook advise predicts from the shared ext4 alone with what the remedies give. One set
+of cases tuned the model, the bound is for the other. It fails if too few predictions are
+near. It takes 25 minutes and needs fio, MariaDB and sysbench (scripts/setup bench). The
+page is written by daybook-bench blame.`,
+		Example: `  daybook-bench advise --quick
+
+  # What the present model would have said of an earlier measurement
+  daybook-bench advise --again build/bench/advise.json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if b.docs != "" {
+				return errors.New("advise has no page of its own: daybook-bench blame --docs writes its tables, too")
+			}
+			if from != "" {
+				return again[volumes.Advice](b, cmd, from)
+			}
+			lab, err := b.lab(cmd)
+			if err != nil {
+				return err
+			}
+			options := volumes.AdviceFull
+			check := volumes.Advice.Check
+			if b.quick {
+				options = volumes.AdviceQuick
+				check = func(volumes.Advice) error { return nil } // too short for a verdict
+			}
+			var kept volumes.Advice
+			if cmd.Flags().Changed("set") {
+				if err := b.before(&kept); err != nil {
+					return err
+				}
+			}
+			result, err := volumes.MeasureAdvice(cmd.Context(), lab, options, sets, kept)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, func() error { return check(result) })
+		},
+	}
+	b.flags(cmd)
+	cmd.Flags().StringSliceVar(&sets, "set", sets, "measure only these `SETS`; the others stay as they are in --output: tuning, held-out, other-load")
+	cmd.Flags().StringVar(&from, "again", "", "measure nothing; take the figures from `FILE`")
+	return cmd
+}

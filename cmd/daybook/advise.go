@@ -1,0 +1,233 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/advise"
+	"github.com/daybook-project/daybook/internal/advise/survey"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/disktime"
+	"github.com/daybook-project/daybook/internal/top"
+)
+
+// adviseOutput is what advise prints with --json.
+type adviseOutput struct {
+	Time            time.Time    `json:"time"`
+	IntervalSeconds float64      `json:"interval_seconds"`
+	Waiters         []advisedOne `json:"waiters"`
+}
+
+// advisedOne is the advice for one container on one file system.
+type advisedOne struct {
+	Cgroup string `json:"cgroup"`
+	Name   string `json:"name"`
+	Device string `json:"device"`
+	advise.Advice
+}
+
+func newAdviseCommand() *cobra.Command {
+	source := sourceOptions{Estimator: "handles", Waits: true}
+	var container string
+	var volumeBytes byteSize
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "advise",
+		Short: "Predict what would shorten a container's waits in fsync",
+		Long: `Advise measures for one interval how long each container waits in fsync, fdatasync,
+msync and synchronous writes on ext4, in which phases and for whom, as daybook blame
+does, and the times of the disk's requests. From these it predicts for each remedy the
+throughput of syncs, their p50 and p99, each with a range: a volume on a device, a volume
+in an image, a mount without ordered data, a journal in memory, weights with daybook
+control, and a limit on the container that causes most. It says so if none helps, and
+predicts nothing from fewer than 30 syncs.
+
+Advise changes nothing on the host. Its programs are attached only while it runs. It
+needs root and a kernel with BTF, 5.15 or newer.`,
+		Example: `  # What would help the database?
+  daybook advise --container db1
+
+  # For a script, with the size that a volume would have
+  daybook advise --container db1 --device sda --interval 1m --volume-size 20GiB --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if source.Interval < minInterval || source.Interval > maxInterval {
+				return usageError{fmt.Errorf("--interval is %v; want %v to %v", source.Interval, minInterval, maxInterval)}
+			}
+			if _, err := path.Match(container, ""); err != nil {
+				return usageError{fmt.Errorf("--container is %q: %w", container, err)}
+			}
+			if limit < 0 {
+				return usageError{fmt.Errorf("--limit is %d; want 0 or more", limit)}
+			}
+			out, err := measureAdvice(cmd.Context(), source, container, uint64(volumeBytes), limit)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				text, err := json.MarshalIndent(out, "", "  ")
+				if err != nil {
+					return fmt.Errorf("cannot write the advice as JSON: %w", err)
+				}
+				_, err = cmd.OutOrStdout().Write(append(account.AppendPrintable(nil, text), '\n'))
+				return err
+			}
+			for _, line := range adviceLines(out) {
+				if _, err := fmt.Fprintln(cmd.OutOrStdout(), top.Safe(line)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	flags := cmd.Flags()
+	flags.DurationVar(&source.Interval, "interval", 30*time.Second, "how long to measure, 1s to 24h")
+	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk, by its name in /sys/block, such as sda or loop0; may be repeated")
+	flags.StringVar(&container, "container", "", "advise only for this container name or cgroup path; * does not cross /")
+	flags.Var(&volumeBytes, "volume-size", "size that a volume would have, for the way of a hard disk's head (default: not known)")
+	flags.IntVar(&limit, "limit", 5, "advise for at most so many containers, the longest waits first; 0: all")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	_ = cmd.RegisterFlagCompletionFunc("device", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return diskNames(), cobra.ShellCompDirectiveNoFileComp
+	})
+	return cmd
+}
+
+// measureAdvice measures one interval and predicts.
+func measureAdvice(ctx context.Context, o sourceOptions, container string, volumeBytes uint64, limit int) (out adviseOutput, err error) {
+	source, err := openSource(ctx, o)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	requests, err := disktime.Open()
+	if err != nil {
+		return out, unsupportedError{err}
+	}
+	defer func() { err = errors.Join(err, requests.Close()) }()
+	sample, err := source.Next(ctx)
+	if err != nil {
+		return out, err
+	}
+	tree, err := cgroup.Find()
+	if err != nil {
+		return out, hostError(err)
+	}
+	cgroups, err := tree.List(ctx)
+	if err != nil {
+		return out, err
+	}
+	out = adviseOutput{Time: sample.Time, IntervalSeconds: sample.IntervalSeconds, Waiters: []advisedOne{}}
+	for _, w := range waitingContainers(sample.Waiters, container) {
+		if limit > 0 && len(out.Waiters) == limit {
+			break
+		}
+		in := advise.Measured(sample.Waiters, w.Cgroup, w.Device, sample.IntervalSeconds)
+		found, err := survey.Of(w.Device)
+		if err != nil {
+			return out, err
+		}
+		sums, err := requests.Read(found.Disk.Dev)
+		if err != nil {
+			return out, err
+		}
+		own := make(map[uint64]bool)
+		for _, c := range cgroups {
+			if c.Path == w.Cgroup || w.Cgroup != account.RootCgroup && strings.HasPrefix(c.Path, w.Cgroup+"/") {
+				own[c.ID] = true
+			}
+		}
+		for key, sum := range sums {
+			survey.Count(&in, key.Class, own[key.Cgroup], sum)
+		}
+		one := advisedOne{Cgroup: w.Cgroup, Name: w.Name, Device: w.Device}
+		if one.Advice, err = advise.Predict(found.Measured(in, volumeBytes)); err != nil {
+			return out, err
+		}
+		out.Waiters = append(out.Waiters, one)
+	}
+	return out, nil
+}
+
+// waitingContainers lists the containers that sync, each once on each file system, the
+// longest wait first.
+func waitingContainers(waiters []account.Waiter, container string) []account.Waiter {
+	var found []account.Waiter
+	for _, w := range waiters {
+		if w.Operation == "handle" || !isContainer(w, container) {
+			continue
+		}
+		same := func(o account.Waiter) bool { return o.Cgroup == w.Cgroup && o.Device == w.Device }
+		if i := slices.IndexFunc(found, same); i >= 0 {
+			found[i].WaitSeconds += w.WaitSeconds
+			continue
+		}
+		found = append(found, w)
+	}
+	slices.SortFunc(found, func(a, b account.Waiter) int {
+		return cmp.Or(cmp.Compare(b.WaitSeconds, a.WaitSeconds), cmp.Compare(a.Cgroup, b.Cgroup), cmp.Compare(a.Device, b.Device))
+	})
+	return found
+}
+
+// remedyTexts name the remedies.
+var remedyTexts = map[advise.Kind]string{
+	advise.DeviceVolume:  "a volume on a device",
+	advise.ImageVolume:   "a volume in an image",
+	advise.MountOption:   "a mount with dioread_nolock",
+	advise.MemoryJournal: "a journal in memory",
+	advise.Weights:       "weights with control",
+	advise.Limit:         "half the writes of the worst",
+}
+
+// adviceLines is the advice as text.
+func adviceLines(out adviseOutput) []string {
+	if len(out.Waiters) == 0 {
+		return []string{fmt.Sprintf("nobody waited for a sync in the last %.3g s", out.IntervalSeconds)}
+	}
+	var lines []string
+	for _, w := range out.Waiters {
+		lines = append(lines, fmt.Sprintf("%s on %s: %.3g syncs/s, p50 %s, p99 %s", w.Name, w.Device,
+			w.Now.SyncsPerSecond, shortTime(w.Now.P50Seconds), shortTime(w.Now.P99Seconds)), "  "+w.Verdict)
+		if len(w.Remedies) == 0 {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("  %-28s %-17s %-22s %-22s", "remedy", "syncs/s, factor", "p50", "p99"))
+		for _, r := range w.Remedies {
+			reason := r.Reason
+			if !r.Possible {
+				reason = "not here: " + reason
+			}
+			lines = append(lines, fmt.Sprintf("  %-28s %-17s %-22s %-22s", remedyTexts[r.Kind],
+				fmt.Sprintf("%.3g (%.2g to %.2g)", r.Gain.Median, r.Gain.Low, r.Gain.High), timeRange(r.P50Seconds), timeRange(r.P99Seconds)),
+				"    "+reason)
+		}
+	}
+	return lines
+}
+
+func timeRange(r advise.Range) string {
+	return fmt.Sprintf("%s (%s to %s)", shortTime(r.Median), shortTime(r.Low), shortTime(r.High))
+}
+
+// shortTime is a time with three digits.
+func shortTime(seconds float64) string {
+	switch {
+	case seconds >= 1:
+		return fmt.Sprintf("%.3g s", seconds)
+	case seconds >= 1e-3:
+		return fmt.Sprintf("%.3g ms", 1e3*seconds)
+	}
+	return fmt.Sprintf("%.3g us", 1e6*seconds)
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/advise"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// The command on a real file system: a container that syncs gets predictions for each
+// remedy, and what the host has no place for is not recommended.
+func TestAdviseForAContainerThatSyncs(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	tree, err := cgroup.Find()
+	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
+	at := "/daybook-advise-" + strconv.Itoa(os.Getpid())
+	if err := tree.Make(at); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := tree.Remove(at); err != nil {
+			t.Error(err)
+		}
+	})
+	syncs := exec.Command("sh", "-c", `while :; do echo x >> "$0/file"; sync -d "$0/file"; done`, fs.Dir)
+	syncs.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	if err := syncs.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = unix.Kill(-syncs.Process.Pid, unix.SIGKILL)
+		_ = syncs.Wait()
+	})
+	if err := tree.Move(syncs.Process.Pid, at); err != nil {
+		t.Fatal(err)
+	}
+	out, err := execute(t, "advise", "--interval", "3s", "--device", fs.Disk.Name, "--container", at, "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got adviseOutput
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Waiters) != 1 || got.Waiters[0].Cgroup != at || got.Waiters[0].Device != fs.Disk.Name {
+		t.Fatalf("got %s", out)
+	}
+	one := got.Waiters[0]
+	if one.Calls < advise.MinCalls {
+		t.Skipf("only %d syncs in 3 s: the host is too busy", one.Calls)
+	}
+	if len(one.Remedies) != len(advise.Kinds()) || one.Now.P99Seconds <= 0 || one.Now.SyncsPerSecond < 3 {
+		t.Fatalf("got %s", out)
+	}
+	for _, r := range one.Remedies {
+		if r.Kind == advise.DeviceVolume && (r.Possible || !strings.Contains(r.Reason, "whole disk")) {
+			t.Errorf("the file system has the whole disk, but %+v", r)
+		}
+		if r.Kind == one.Best && !r.Possible {
+			t.Errorf("%s is the best, but not possible", r.Kind)
+		}
+	}
+	text, err := execute(t, "advise", "--interval", "2s", "--device", fs.Disk.Name)
+	if err != nil || !strings.Contains(text, at+" on "+fs.Disk.Name+": ") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestAdviseRefusesWrongFlags(t *testing.T) {
+	for _, words := range [][]string{
+		{"--interval", "1ms"}, {"--container", "[a"}, {"--limit", "-1"}, {"--device", "no-such-disk"}, {"extra"}, {"--volume-size", "x"},
+	} {
+		_, err := execute(t, append([]string{"advise"}, words...)...)
+		var usage usageError
+		if !errors.As(err, &usage) && os.Geteuid() == 0 {
+			t.Errorf("%q: %v; want a usage error", words, err)
+		}
+	}
+}
+
+// A container is listed once for each file system, by its whole wait.
+func TestContainersThatSyncAreListedOnce(t *testing.T) {
+	found := waitingContainers([]account.Waiter{
+		{Cgroup: "/a", Device: "sda1", Operation: "fsync", WaitSeconds: 2},
+		{Cgroup: "/b", Device: "sda1", Operation: "fsync", WaitSeconds: 3},
+		{Cgroup: "/a", Device: "sda1", Operation: "msync", WaitSeconds: 2},
+		{Cgroup: "/c", Device: "sda1", Operation: "handle", WaitSeconds: 9},
+	}, "")
+	if len(found) != 2 || found[0].Cgroup != "/a" || found[0].WaitSeconds != 4 || found[1].Cgroup != "/b" {
+		t.Errorf("%+v", found)
+	}
+}
+
+func TestAdviceAsText(t *testing.T) {
+	if got := adviceLines(adviseOutput{IntervalSeconds: 30}); len(got) != 1 || got[0] != "nobody waited for a sync in the last 30 s" {
+		t.Errorf("%q", got)
+	}
+	r := advise.Range{Low: 1, Median: 2, High: 3}
+	lines := adviceLines(adviseOutput{Waiters: []advisedOne{{Name: "db1", Device: "sda1", Advice: advise.Advice{
+		Now: advise.Figures{SyncsPerSecond: 10, P50Seconds: 0.01, P99Seconds: 0.02}, Verdict: "What helps.",
+		Remedies: []advise.Remedy{{Kind: advise.DeviceVolume, Gain: r, P50Seconds: r, P99Seconds: r, Reason: "no space"}},
+	}}}})
+	text := strings.Join(lines, "\n")
+	for _, want := range []string{"db1 on sda1: 10 syncs/s, p50 10 ms, p99 20 ms", "What helps.", "a volume on a device", "2 (1 to 3)", "not here: no space"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package advise
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Kind is a remedy.
+type Kind string
+
+// The remedies.
+const (
+	// Weights are those that daybook control enforces.
+	Weights Kind = "weights"
+	// MountOption is a mount without ordered data.
+	MountOption Kind = "mount_option"
+	// DeviceVolume is a volume on a device of its own, ImageVolume one in an image on
+	// XFS.
+	DeviceVolume Kind = "device_volume"
+	ImageVolume  Kind = "image_volume"
+	// MemoryJournal is a journal in persistent memory (ext4nvj).
+	MemoryJournal Kind = "memory_journal"
+	// Limit is a limit on the writes of the worst culprit.
+	Limit Kind = "limit"
+)
+
+// Kinds are all remedies, in the order in which they are tried.
+func Kinds() []Kind {
+	return []Kind{DeviceVolume, ImageVolume, MountOption, MemoryJournal, Weights, Limit}
+}
+
+// Range is an estimate: the true value is expected between Low and High.
+type Range struct {
+	Low    float64 `json:"low"`
+	Median float64 `json:"median"`
+	High   float64 `json:"high"`
+}
+
+// over returns the range of a divided by the values of a range.
+func (r Range) over(a float64) Range {
+	return Range{ratio(a, r.High), ratio(a, r.Median), ratio(a, r.Low)}
+}
+
+func (r Range) times(a float64) Range { return Range{a * r.Low, a * r.Median, a * r.High} }
+
+// Figures describe the syncs of a container.
+type Figures struct {
+	SyncsPerSecond float64 `json:"syncs_per_second"`
+	P50Seconds     float64 `json:"p50_seconds"`
+	P99Seconds     float64 `json:"p99_seconds"`
+}
+
+// Remedy is what one remedy would give.
+type Remedy struct {
+	Kind Kind `json:"remedy"`
+	// Possible is false if the host has no place for it; Reason then says why, and the
+	// figures are those that it would give.
+	Possible bool `json:"possible"`
+	// Gain is the throughput of syncs over the present one.
+	Gain           Range `json:"gain"`
+	SyncsPerSecond Range `json:"syncs_per_second"`
+	P50Seconds     Range `json:"p50_seconds"`
+	P99Seconds     Range `json:"p99_seconds"`
+	// Reason says where the time goes.
+	Reason string `json:"reason"`
+}
+
+// Advice is what is known of one container on one file system.
+type Advice struct {
+	// Calls are those that were measured, and NeededCalls how many a prediction needs.
+	Calls       uint64  `json:"calls"`
+	NeededCalls uint64  `json:"needed_calls"`
+	Now         Figures `json:"now"`
+	// Verdict is one sentence.
+	Verdict string `json:"verdict"`
+	// Best is the remedy that helps most; "": none helps, or too little was measured.
+	Best Kind `json:"best,omitempty"`
+	// Remedies are sorted by their median gain, greatest first; empty if too little
+	// was measured.
+	Remedies []Remedy `json:"remedies"`
+}
+
+// HelpBound is the least median gain of a remedy that is said to help.
+const HelpBound = 1.2
+
+// Predict predicts what each remedy would give.
+func Predict(in Input) (Advice, error) {
+	if err := in.Check(); err != nil {
+		return Advice{}, err
+	}
+	advice := Advice{
+		Calls: in.Calls, NeededCalls: MinCalls, Remedies: []Remedy{},
+		Now: Figures{SyncsPerSecond: float64(in.Calls) / in.Seconds, P50Seconds: in.quantile(0.5), P99Seconds: in.quantile(0.99)},
+	}
+	if in.Calls < MinCalls {
+		advice.Verdict = fmt.Sprintf("Too few syncs for a prediction: %d in %.3g s, want %d.", in.Calls, in.Seconds, MinCalls)
+		return advice, nil
+	}
+	for _, kind := range Kinds() {
+		advice.Remedies = append(advice.Remedies, in.remedy(kind))
+	}
+	slices.SortStableFunc(advice.Remedies, func(a, b Remedy) int {
+		switch {
+		case a.Gain.Median > b.Gain.Median:
+			return -1
+		case a.Gain.Median < b.Gain.Median:
+			return 1
+		}
+		return 0
+	})
+	for _, r := range advice.Remedies {
+		if r.Possible && r.Gain.Median >= HelpBound {
+			advice.Best = r.Kind
+			break
+		}
+	}
+	advice.Verdict = in.verdict(advice)
+	return advice, nil
+}
+
+// think is what the container does between two syncs, for each: the part of the interval
+// in which no call can have been in progress, and at least a part of its own sync.
+func (in Input) think() float64 {
+	own, _ := in.ownParts()
+	return max(workPart*own, ratio(in.Seconds-in.WaitSeconds, float64(in.Calls)))
+}
+
+// busyOthers is the part of the disk's time that serves others' requests, 0 to 1.
+func (in Input) busyOthers() float64 { return min(1, in.Others.ServedSeconds/in.Seconds) }
+
+// wait is an estimate of the mean time of a call, and how much of it is of calls as
+// they were measured.
+type wait struct {
+	Range
+	kept float64
+}
+
+// figures makes the figures of a remedy from the mean time of a call.
+func (in Input) figures(r Remedy, w wait) Remedy {
+	now, think := in.wait(), in.think()
+	spread := 1 + 2/math.Sqrt(float64(in.Calls))
+	w.Low, w.High = w.Low/spread, w.High*spread
+	// No remedy makes the mean much shorter than the fastest call was.
+	least := in.quantile(0) / 4
+	w.Low, w.Median, w.High = max(w.Low, least), max(w.Median, least), max(w.High, least)
+	r.Gain = Range{w.Low + think, w.Median + think, w.High + think}.over(now + think)
+	r.SyncsPerSecond = r.Gain.times(float64(in.Calls) / in.Seconds)
+	kept := min(1, max(0, ratio(w.kept, now)))
+	r.P50Seconds = w.times(kept*ratio(in.quantile(0.5), now) + (1-kept)*shape(0.5))
+	r.P99Seconds = w.times(kept*ratio(in.quantile(0.99), now) + (1-kept)*shape(0.99))
+	return r
+}

@@ -1,0 +1,84 @@
+package advise
+
+import (
+	"fmt"
+	"math"
+)
+
+// shareOf is a part of the time of a call, as text.
+func (in Input) shareOf(seconds float64) string {
+	return fmt.Sprintf("%.0f %%", 100*min(1, max(0, ratio(seconds, in.wait()))))
+}
+
+// inJournal is the mean time of a call that others in the same journal cause.
+func (in Input) inJournal() float64 {
+	return in.others(lock) + in.others(orderedData) + in.others(logWrites) + in.others(checkpoint)
+}
+
+// behindOthers is the mean time of a call in the queue of the disk, as far as others
+// can be ahead of it.
+func (in Input) behindOthers() float64 {
+	return (in.phase(ownData) + in.phase(logWrites) + in.phase(flush)) *
+		in.Own.Add(in.Metadata).queuedShare() * in.outstanding()
+}
+
+func (in Input) reason(kind Kind) string {
+	switch kind {
+	case DeviceVolume:
+		return in.shareOf(in.inJournal()) + " of the time is others' data, handles and metadata in the same journal"
+	case ImageVolume:
+		text := in.shareOf(in.inJournal()) + " of the time is others' in the same journal"
+		if behind := in.outstanding() * in.Others.served(); behind > 0.05*in.wait() {
+			text += fmt.Sprintf("; each request of an image can wait %.3g ms behind others'", 1e3*behind)
+		}
+		return text
+	case MountOption:
+		return in.shareOf(in.others(orderedData)) + " of the time is others' ordered data"
+	case MemoryJournal:
+		return in.shareOf(in.inJournal()+in.phase(logWrites)-in.others(logWrites)) + " of the time is the log, and others' in it; data and their flush remain"
+	case Weights:
+		return in.shareOf(in.behindOthers()) + " of the time can be in the disk's queue behind others"
+	case Limit:
+		if worst := in.Culprits[0]; ratio(worst.Seconds[orderedData], in.WaitSeconds) > 0.1 {
+			return "the commit waits until " + worst.Name + "'s data is on the disk: with a limit it waits longer"
+		}
+		return in.shareOf(in.inJournal()) + " of the time is others' in the same journal"
+	}
+	return ""
+}
+
+// kindTexts name the remedies in a sentence.
+var kindTexts = map[Kind]string{
+	DeviceVolume: "a volume on a device", ImageVolume: "a volume in an image", MountOption: "a mount without ordered data",
+	MemoryJournal: "a journal in memory", Weights: "weights with daybook control", Limit: "a limit on the worst culprit",
+}
+
+// phaseTexts name what no remedy shortens.
+var phaseTexts = map[string]string{
+	lock: "the wait for open handles", orderedData: "ordered data", logWrites: "writes to the log", flush: "the disk's own flush",
+	checkpoint: "the checkpoint of a full log", ownData: "its own data", rest: "in no known phase",
+}
+
+// verdict is one sentence.
+func (in Input) verdict(a Advice) string {
+	for _, r := range a.Remedies {
+		if r.Kind == a.Best {
+			return fmt.Sprintf("What helps most is %s: %.2g times as many syncs (%.2g to %.2g).", kindTexts[r.Kind], r.Gain.Median, r.Gain.Low, r.Gain.High)
+		}
+	}
+	longest := rest
+	for phase := range phaseTexts {
+		if in.phase(phase) > in.phase(longest) || in.phase(phase) == in.phase(longest) && phase < longest {
+			longest = phase
+		}
+	}
+	text := fmt.Sprintf("Nothing here helps: %s of the time is %s", in.shareOf(in.phase(longest)), phaseTexts[longest])
+	if r := a.Remedies[0]; r.Gain.Median >= HelpBound {
+		text += fmt.Sprintf("; %s would (%.2g times), but this host has no place for it", kindTexts[r.Kind], r.Gain.Median)
+	}
+	return text + "."
+}
+
+// shape is a quantile of calls over their mean where others' part is gone: that of
+// exponentially distributed times.
+func shape(q float64) float64 { return -math.Log(1 - q) }

@@ -1,0 +1,116 @@
+// Package disktime measures how long requests wait in the scheduler's queue of a
+// disk, and how long the disk then takes for them: by disk, cgroup and class. The
+// BPF program (bpf/, GPL-2.0) adds up, and this package reads the sums. Nothing is
+// attached until a [Probe] is opened.
+package disktime
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// ErrUnsupported is wrapped by errors that name a missing feature of the host.
+var ErrUnsupported = errors.New("this host cannot time the requests of disks")
+
+// Class is the kind of a request.
+type Class uint32
+
+// The classes, the same as in bpf/disktime.bpf.c.
+const (
+	Read Class = iota
+	// Data is a write of file data.
+	Data
+	// Metadata is a write of the journal, or of metadata in place.
+	Metadata
+	// Flush is one of the disk's cache. It is charged to no cgroup.
+	Flush
+)
+
+// Sums are those of the requests that ended.
+type Sums struct {
+	Requests uint64
+	Bytes    uint64
+	// QueuedNanoseconds is the time in the scheduler, ServedNanoseconds that on the
+	// disk.
+	QueuedNanoseconds, ServedNanoseconds uint64
+}
+
+// Add returns the sum of two.
+func (s Sums) Add(o Sums) Sums {
+	return Sums{s.Requests + o.Requests, s.Bytes + o.Bytes, s.QueuedNanoseconds + o.QueuedNanoseconds, s.ServedNanoseconds + o.ServedNanoseconds}
+}
+
+// Less returns what was added since an earlier reading.
+func (s Sums) Less(before Sums) Sums {
+	return Sums{
+		s.Requests - min(s.Requests, before.Requests), s.Bytes - min(s.Bytes, before.Bytes),
+		s.QueuedNanoseconds - min(s.QueuedNanoseconds, before.QueuedNanoseconds),
+		s.ServedNanoseconds - min(s.ServedNanoseconds, before.ServedNanoseconds),
+	}
+}
+
+// Key is who sent the requests of a sum, and where.
+type Key struct {
+	// Cgroup is the kernfs id of the cgroup that the kernel charges; 0: none.
+	Cgroup uint64
+	Class  Class
+}
+
+// Probe is the kernel side.
+type Probe struct {
+	objects disktimeObjects
+	links   []link.Link
+}
+
+// Open loads the programs and attaches them. It needs root and a kernel with BTF,
+// 5.11 or newer. It changes nothing on the host.
+func Open() (*Probe, error) {
+	if os.Geteuid() != 0 {
+		return nil, fmt.Errorf("%w: attaching BPF programs needs root", ErrUnsupported)
+	}
+	p := &Probe{}
+	if err := loadDisktimeObjects(&p.objects, nil); err != nil {
+		return nil, fmt.Errorf("%w: cannot load the BPF programs: %w", ErrUnsupported, err)
+	}
+	for _, program := range []*ebpf.Program{p.objects.RqIssue, p.objects.RqComplete} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: program})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: cannot attach to the tracepoints block_rq_*: %w", ErrUnsupported, err), p.Close())
+		}
+		p.links = append(p.links, l)
+	}
+	return p, nil
+}
+
+// Read returns the sums of a disk since Open.
+func (p *Probe) Read(disk blockdev.Dev) (map[Key]Sums, error) {
+	found := make(map[Key]Sums)
+	var key disktimeRequestKey
+	var sums disktimeRequestSums
+	entries := p.objects.Requests.Iterate()
+	for entries.Next(&key, &sums) {
+		if key.Disk != disk.Kernel() {
+			continue
+		}
+		found[Key{Cgroup: key.Cgroup, Class: Class(key.Class)}] = Sums{sums.Requests, sums.Bytes, sums.QueuedNs, sums.ServedNs}
+	}
+	if err := entries.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read the times of requests: %w", err)
+	}
+	return found, nil
+}
+
+// Close detaches everything; the kernel frees the programs and maps.
+func (p *Probe) Close() error {
+	var errs []error
+	for _, l := range p.links {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(append(errs, p.objects.Close())...)
+}
