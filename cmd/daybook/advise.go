@@ -26,6 +26,8 @@ type adviseOutput struct {
 	Time            time.Time    `json:"time"`
 	IntervalSeconds float64      `json:"interval_seconds"`
 	Waiters         []advisedOne `json:"waiters"`
+	// Missing says what this kernel does not report of the disks.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // advisedOne is the advice for one container on one file system.
@@ -148,6 +150,9 @@ func measureAdvice(ctx context.Context, o sourceOptions, container string, volum
 				own[c.ID] = true
 			}
 		}
+		if text := missingTimes(found.Disk.Name, sums); text != "" && !slices.Contains(out.Missing, text) {
+			out.Missing = append(out.Missing, text)
+		}
 		for key, sum := range sums {
 			survey.Count(&in, key.Class, own[key.Cgroup], sum)
 		}
@@ -158,6 +163,20 @@ func measureAdvice(ctx context.Context, o sourceOptions, container string, volum
 		out.Waiters = append(out.Waiters, one)
 	}
 	return out, nil
+}
+
+// missingTimes says if the kernel does not note when the requests of a disk begin.
+func missingTimes(disk string, sums map[disktime.Key]disktime.Sums) string {
+	var all disktime.Sums
+	for key, sum := range sums {
+		if key.Class != disktime.Flush {
+			all = all.Add(sum)
+		}
+	}
+	if all.Requests == 0 || all.QueuedNanoseconds > 0 {
+		return ""
+	}
+	return "the kernel does not note when requests of " + disk + " begin: the queue in its scheduler counts as 0, and ranges are too small"
 }
 
 // waitingContainers lists the containers that sync, each once on each file system, the
@@ -214,7 +233,7 @@ func adviceLines(out adviseOutput) []string {
 				"    "+reason)
 		}
 	}
-	return lines
+	return append(lines, out.Missing...)
 }
 
 func timeRange(r advise.Range) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/advise"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
 )
@@ -115,6 +116,22 @@ func TestAdviceAsText(t *testing.T) {
 	for _, want := range []string{"db1 on sda1: 10 syncs/s, p50 10 ms, p99 20 ms", "What helps.", "a volume on a device", "2 (1 to 3)", "not here: no space"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %s", want, text)
+		}
+	}
+}
+
+func TestAKernelThatNotesNoStartOfRequestsIsReported(t *testing.T) {
+	key := disktime.Key{Cgroup: 1, Class: disktime.Data}
+	for _, test := range []struct {
+		sums disktime.Sums
+		want bool
+	}{
+		{disktime.Sums{}, false},
+		{disktime.Sums{Requests: 3, QueuedNanoseconds: 1, ServedNanoseconds: 9}, false},
+		{disktime.Sums{Requests: 3, ServedNanoseconds: 9}, true},
+	} {
+		if got := missingTimes("sda", map[disktime.Key]disktime.Sums{key: test.sums}); strings.Contains(got, "sda") != test.want {
+			t.Errorf("%+v: %q", test.sums, got)
 		}
 	}
 }

@@ -33,9 +33,9 @@ func AdviceSets() []string { return []string{TuningSet, HeldOutSet, OtherLoadSet
 // shared ext4, and with volumes.
 type Advice struct {
 	Host report.Host `json:"host"`
-	// Load is the host's load average of a minute at the beginning and the end.
-	LoadBegin string `json:"load_begin"`
-	LoadEnd   string `json:"load_end"`
+	// Loads are the host's load averages of a minute at the beginning and the end, by
+	// set.
+	Loads map[string][2]string `json:"loads"`
 	// Parts are by set.
 	Parts map[string][]Part `json:"parts"`
 }
@@ -72,9 +72,12 @@ var (
 
 // MeasureAdvice measures the sets; kept has the parts of the others.
 func MeasureAdvice(ctx context.Context, l fixture.Lab, o Options, sets []string, kept Advice) (Advice, error) {
-	result := Advice{Host: report.ThisHost(), LoadBegin: loadAverage(), Parts: kept.Parts}
+	result := Advice{Host: report.ThisHost(), Loads: kept.Loads, Parts: kept.Parts}
 	if result.Parts == nil {
 		result.Parts = make(map[string][]Part)
+	}
+	if result.Loads == nil {
+		result.Loads = make(map[string][2]string)
 	}
 	if err := fixture.RemoveLeftovers(); err != nil {
 		return result, err
@@ -85,6 +88,7 @@ func MeasureAdvice(ctx context.Context, l fixture.Lab, o Options, sets []string,
 			return result, fmt.Errorf("no set %q: choose from %s", set, strings.Join(AdviceSets(), ", "))
 		}
 		result.Parts[set] = nil
+		begin := loadAverage()
 		for _, planned := range adviceParts(set) {
 			if len(o.DataModes) == 1 && planned.mode != o.DataModes[0] {
 				continue
@@ -95,8 +99,8 @@ func MeasureAdvice(ctx context.Context, l fixture.Lab, o Options, sets []string,
 			}
 			result.Parts[set] = append(result.Parts[set], part)
 		}
+		result.Loads[set] = [2]string{begin, loadAverage()}
 	}
-	result.LoadEnd = loadAverage()
 	return result, nil
 }
 

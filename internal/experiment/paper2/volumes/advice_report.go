@@ -65,10 +65,28 @@ func (r Advice) Tables() ([]report.Table, error) {
 	}
 	summary.Note = fmt.Sprintf("Within the bound: both the throughput and p99 of the syncs are predicted within a factor of %.1f. Wanted: %d of 10 held-out cases, for a volume on a device. "+
 		"Tuning: MariaDB with %d clients on the simulated disk of the [volumes' experiments](volumes.md). Held-out: the same on another simulated disk (%s). Other load: %d fio writers of %d KiB with a sync after each write, on that disk. "+
-		"The model was made and its constants were chosen with the tuning set alone. "+
-		"The host's load average was %s at the beginning and %s at the end.",
-		AdviceBound, AdviceCases, databaseClients, describeDisk(slowHDD), smallWriters, smallBlockBytes>>10, r.LoadBegin, r.LoadEnd)
+		"The model and its constants were chosen with the tuning set, and with the published tables of the volumes' experiments, which have the same load and disk; not with the held-out set. "+
+		"Throughput is the database's transactions. no-fsync, ordered, has too few syncs for a prediction, which counts as outside.%s",
+		AdviceBound, AdviceCases, databaseClients, describeDisk(slowHDD), smallWriters, smallBlockBytes>>10, r.conditions())
 	return append([]report.Table{summary}, tables...), nil
+}
+
+// conditions says for each set when it was measured, how long, and beside what load.
+func (r Advice) conditions() string {
+	text := ""
+	for _, set := range AdviceSets() {
+		if len(r.Parts[set]) == 0 || len(r.Parts[set][0].Phases) == 0 {
+			continue
+		}
+		first := r.Parts[set][0]
+		text += fmt.Sprintf(" %s: measured %s, %.0f s on the shared ext4 for each case, ", set, first.Measured.Format("2006-01-02 15:04 UTC"), first.Phases[0].Seconds)
+		if load, known := r.Loads[set]; known {
+			text += fmt.Sprintf("the host's load average was %s at the beginning and %s at the end.", load[0], load[1])
+		} else {
+			text += "the host's load average was not recorded."
+		}
+	}
+	return text
 }
 
 func adviceTable(all []comparison, set string, kind advise.Kind, title string) report.Table {

@@ -1,0 +1,109 @@
+package volumes
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/advise"
+	"github.com/daybook-project/daybook/internal/disktime"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/fixture/fixturetest"
+	"github.com/daybook-project/daybook/internal/fio"
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/synctime"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// madeUpAdvice returns cases in which half of the time is the neighbour's data, and a
+// volume on a device makes gain times the throughput.
+func madeUpAdvice(gain, p99Seconds float64) Advice {
+	waiter := account.Waiter{
+		Cgroup: "/x/A/container", Device: "loop0", Operation: "fsync", Calls: 1000, WaitSeconds: 10,
+		Phases:    map[string]float64{"ordered_data": 5, "flush": 5},
+		Culprits:  []account.Culprit{{Cgroup: "/x/B/container", Name: "B", Cause: "ordered_data", Seconds: 5}, {Cause: "flush", Seconds: 5}},
+		Histogram: []account.WaitBucket{{UpperSeconds: 0.01, Calls: 980}, {UpperSeconds: 0.05, Calls: 20}},
+	}
+	other := waiter
+	other.Cgroup, other.Calls = "/x/B/container", 7
+	shared := Phase{
+		Arrangement: fixture.SharedExt4, Neighbour: fio.HighFsync, Seconds: 10, Rate: 100,
+		SyncA:   synctime.Latencies{P99Seconds: 0.05},
+		Samples: []account.Sample{{IntervalSeconds: 10, Waiters: []account.Waiter{other, waiter}}},
+		Requests: []diskTime{
+			{Who: "A", Class: disktime.Data, Sums: disktime.Sums{Requests: 1000, QueuedNanoseconds: 1e9, ServedNanoseconds: 1e9}},
+			{Who: "B", Class: disktime.Data, Sums: disktime.Sums{Requests: 100, QueuedNanoseconds: 1e8, ServedNanoseconds: 1e9}},
+		},
+	}
+	device := Phase{Arrangement: fixture.OnDevices, Neighbour: fio.HighFsync, Seconds: 10, Rate: 100 * gain, SyncA: synctime.Latencies{P99Seconds: p99Seconds}}
+	part := Part{Disk: slowHDD, Load: mariadbLoad, DataMode: Ordered, Phases: []Phase{shared, device}}
+	return Advice{Parts: map[string][]Part{HeldOutSet: {part}}, Loads: map[string][2]string{HeldOutSet: {"1", "2"}}}
+}
+
+func TestPredictionsAreComparedWithTheTruth(t *testing.T) {
+	base, err := madeUpAdvice(1, 1).compare(HeldOutSet)
+	if err != nil || len(base) != 1 || !base[0].enough || base[0].kind != advise.DeviceVolume || base[0].calls != 1000 {
+		t.Fatalf("%v: %+v", err, base)
+	}
+	gain, p99 := base[0].gain.Median, base[0].p99.Median
+	if gain < 1.2 || gain > 2 {
+		t.Errorf("a gain of %g without half of the time", gain)
+	}
+	for name, test := range map[string]struct {
+		gain, p99 float64
+		holds     bool
+	}{
+		"right":            {gain, p99, true},
+		"within the bound": {gain * 1.45, p99 / 1.45, true},
+		"too much":         {gain * 1.6, p99, false},
+		"too little":       {gain / 1.6, p99, false},
+		"a long tail":      {gain, p99 * 1.6, false},
+		"starved":          {0, p99, false},
+	} {
+		r := madeUpAdvice(test.gain, test.p99)
+		all, err := r.compare(HeldOutSet)
+		if err != nil || len(all) != 1 || all[0].holds() != test.holds {
+			t.Errorf("%s: %v, %+v", name, err, all)
+		}
+		if err := r.Check(); (err == nil) != test.holds {
+			t.Errorf("%s: %v", name, err)
+		}
+		page, err := r.Report()
+		if err != nil || len(page.Tables) != 2 || !strings.Contains(page.Tables[0].Note, "load average was 1 at the beginning") {
+			t.Errorf("%s: %v, %+v", name, err, page.Tables)
+		}
+	}
+}
+
+// What is too little for a prediction counts as a miss.
+func TestTooFewSyncsAreAMiss(t *testing.T) {
+	r := madeUpAdvice(1.5, 0.03)
+	waiters := r.Parts[HeldOutSet][0].Phases[0].Samples[0].Waiters
+	waiters[1].Calls = advise.MinCalls - 1
+	if all, err := r.compare(HeldOutSet); err != nil || len(all) != 1 || all[0].enough || all[0].holds() || r.Check() == nil {
+		t.Errorf("%v: %+v", err, all)
+	}
+	if err := (Advice{}).Check(); err != nil {
+		t.Errorf("nothing was measured: %v", err)
+	}
+}
+
+// The check on a real kernel, in its short form: the shared file system gives a
+// prediction, and the volume is measured.
+func TestAdviceIsMeasured(t *testing.T) {
+	vmtest.Long(t)
+	needs.Tool(t, "fio")
+	l := fixturetest.New(t)
+	r, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{OtherLoadSet}, Advice{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := r.compare(OtherLoadSet)
+	if err != nil || len(all) != 1 || all[0].measuredGain <= 0 || all[0].measuredP99 <= 0 {
+		t.Fatalf("%v: %+v", err, all)
+	}
+	t.Logf("%+v", all[0])
+	if _, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{"another"}, Advice{}); err == nil {
+		t.Error("an unknown set: no error")
+	}
+}
