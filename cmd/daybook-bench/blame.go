@@ -13,7 +13,7 @@ import (
 )
 
 func newBlameCommand() *cobra.Command {
-	b := bench{name: "blame"}
+	b := bench{name: "blame", command: "make bench-advise bench-blame"}
 	var from, advice string
 	cmd := &cobra.Command{
 		Use:   "blame",
