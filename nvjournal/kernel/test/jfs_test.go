@@ -40,6 +40,7 @@ var jfsCases = []struct {
 	{"discard", nil, allJFS, discard},
 	{"system calls", nil, oursJFS, jfsSystemCalls},
 	{"recovery", []system{jfsOne}, oursJFS, recovery},
+	{"freed blocks", nil, oursJFS, jfsFreedBlocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
 	{"unload", []system{jfsOne}, []system{jfsOne}, unload}, // the last one

@@ -26,6 +26,7 @@ type plan struct {
 	pmem         string // a device; "": pmem0
 	offset, size int    // size 0: twice the smallest
 	journalMB    int    // stock ext4's own journal; 0: mke2fs's choice
+	placement    string // of records in partitions, as nvj format takes it; "": its choice
 }
 
 // volume is a file system on a disk, mounted or not.
@@ -98,7 +99,11 @@ func (v *volume) mkfs() {
 // format makes an empty journal in the slice, whatever was there.
 func (v *volume) format() {
 	v.t.Helper()
-	must(v.t, "nvj", "format", v.pmem, "--force", "--offset", fmt.Sprint(v.offset), "--size", fmt.Sprint(v.size), "--partitions", fmt.Sprint(v.system.partitions))
+	args := []string{"format", v.pmem, "--force", "--offset", fmt.Sprint(v.offset), "--size", fmt.Sprint(v.size), "--partitions", fmt.Sprint(v.system.partitions)}
+	if v.placement != "" {
+		args = append(args, "--placement", v.placement)
+	}
+	must(v.t, "nvj", args...)
 }
 
 // data returns the options of mount(2) for ours or for stock ext4.
