@@ -424,6 +424,65 @@ func mustPIDs(t *testing.T, find func() ([]int, error)) []int {
 	return pids
 }
 
+// On LVM, the snapshot of a mounted volume is whole, too.
+func TestGuestVolumeOnLVMWithItsJournalInMemory(t *testing.T) {
+	vmtest.Long(t)
+	for _, kernel := range memoryKernels(t) {
+		t.Setenv("DAYBOOK_VM_KERNELS", kernel)
+		config := vmtest.Config{Disks: []string{"256M", "512M"}, Pmem: []string{"64M"}, Fresh: true}
+		if !vmtest.Inside() {
+			vmtest.Need(t, kernel)
+			config.Modules = "ext4,loop,bfq,dm-mod,dm-snapshot," + memoryModule(t, kernel)
+			config.Give = append(slices.Clone(memoryPrograms), nvjProgram(t), "dmsetup", "lvm", "lvs", "vgs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate")
+		}
+		vmtest.InGuest(t, config, memoryOnLVM)
+	}
+}
+
+func memoryOnLVM(t *testing.T) {
+	makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
+	t.Setenv("DM_DISABLE_UDEV", "1") // lvm2 makes the device nodes itself
+	lvmRun(t, "pvcreate", "--yes", vmtest.Device(t, "disk1"))
+	lvmRun(t, "vgcreate", "vg0", vmtest.Device(t, "disk1"))
+	r, ctx, memory := newRig(t), t.Context(), smallMemory
+	db, clone := r.name("db"), r.name("clone")
+	must := func(what string, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+	record := r.create(db, CreateOptions{SizeBytes: 32 << 20, VolumeGroup: "vg0", JournalMemory: &memory})
+	if record.Format != 3 || record.LVM == nil || record.JournalMemory == nil {
+		t.Errorf("%+v", record)
+	}
+	r.attach(db, AttachOptions{})
+	must("write", writeSynced(filepath.Join(r.target(db), keptFile)))
+	_, err := r.pool.Snapshot(ctx, db, "snap", SnapshotOptions{})
+	must("snapshot", err)
+	snapshot, err := r.pool.files.ReadSnapshot(db, "snap")
+	must("record of the snapshot", err)
+	r.wantClean(snapshot.LVM.Node())
+	_, err = r.pool.Clone(ctx, db, "snap", clone, CloneOptions{JournalMemory: &memory})
+	must("clone", err)
+	wantSlices(t, "on LVM", clone, db)
+	must("delete the snapshot", r.pool.DeleteSnapshot(ctx, db, "snap"))
+	if canGrowMounted() {
+		_, err = r.pool.Resize(ctx, db, 64<<20, ResizeOptions{})
+		must("grow", err)
+	}
+	_, err = r.pool.Clone(ctx, db, "", db+"-live", CloneOptions{})
+	must("clone of the mounted volume", err)
+	for _, name := range []string{db, clone, db + "-live"} {
+		r.wantKept(name)
+		must("delete", r.pool.Delete(ctx, name, DeleteOptions{}))
+	}
+	wantSlices(t, "in the end")
+	if left := strings.Fields(lvmRun(t, "lvs", "--noheadings", "--options", "lv_name", "--select", "lv_tags=daybook", "vg0")); len(left) > 0 {
+		t.Errorf("logical volumes are left: %q", left)
+	}
+}
+
 // memoryRefusals tries what cannot be, and finds nothing half-made.
 func memoryRefusals(t *testing.T, r *rig) {
 	db := r.name("db")
@@ -472,6 +531,8 @@ func memoryRefusals(t *testing.T, r *rig) {
 	r.wantKept(db)
 
 	// A table of which one copy, and then both, are damaged.
+	moved := r.name("moved")
+	r.keep(moved, CreateOptions{JournalMemory: &memory})
 	overwrite(t, "/dev/pmem0", 0, 4096)
 	r.attach(db, AttachOptions{})
 	r.detach(db)
@@ -483,6 +544,14 @@ func memoryRefusals(t *testing.T, r *rig) {
 		t.Errorf("deleted with a damaged table: %v", err)
 	}
 	if err := r.pool.Delete(t.Context(), db, DeleteOptions{Damaged: true}); err != nil {
+		t.Error(err)
+	}
+	// A file system that does not need its memory goes on without.
+	if record, err := r.pool.MoveJournal(t.Context(), moved, nil); err != nil || record.JournalMemory != nil {
+		t.Errorf("%+v, %v", record, err)
+	}
+	r.wantKept(moved)
+	if err := r.pool.Delete(t.Context(), moved, DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
 	r.wantTidy()
