@@ -87,6 +87,8 @@ type usage struct {
 	read, written, hidden, writeback uint64
 	// busySeconds is the time with a request outstanding, summed over the cgroups.
 	busySeconds float64
+	// requestSeconds is the time of its requests, added up.
+	requestSeconds float64
 	// forced is the number of commits of the journal that its syncs started.
 	forced uint64
 }
@@ -104,6 +106,7 @@ func sums(device account.Device) map[string]usage {
 			u.hidden += container.Hidden()
 			u.writeback += container.MetadataBytes + container.UnchargedBytes
 			u.busySeconds += container.BusySeconds
+			u.requestSeconds += container.RequestSeconds
 			u.forced += container.ForcedCommits
 			done[at] = u
 		}
@@ -133,7 +136,7 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		observations = append(observations, Observation{
 			ID: m.Cgroup, Ideal: float64(m.Ideal), Weight: float64(weight),
 			JournalBytes: float64(u.hidden), WritebackBytes: float64(u.writeback), OtherBytes: float64(u.charged()),
-			BusySeconds: u.busySeconds, ForcedCommits: float64(u.forced), CommitSeconds: c.commitSeconds,
+			BusySeconds: u.busySeconds, RequestSeconds: u.requestSeconds, ForcedCommits: float64(u.forced), CommitSeconds: c.commitSeconds,
 		})
 		total += float64(u.hidden) + float64(u.charged())
 		g.reads.add(float64(u.read), seconds, splitSeconds)

@@ -58,6 +58,9 @@ type Observation struct {
 	// that ended in the interval. So it can be longer than the interval. 0 means
 	// not known.
 	BusySeconds float64
+	// RequestSeconds is the time of these requests, added up. Divided by BusySeconds, it
+	// is the mean number of requests outstanding while there is any. 0 means not known.
+	RequestSeconds float64
 	// ForcedCommits is the number of commits of the journal that its syncs started.
 	// CommitSeconds is the time for which commits on the disk were in progress,
 	// whatever started them, of commits that ended in the interval. A sync waits

@@ -23,10 +23,11 @@ type schedulerTrust struct {
 	seconds float64
 	worst   *obedience
 	// shortfalls are by the group's parent, lack and who what the worst of them said in
-	// this interval; lack is negative while there is none.
+	// this interval, few what it said of who; lack is negative while there is none.
 	shortfalls map[string]*shortfall
 	lack       float64
 	who        string
+	few        bool
 	hidden     float64
 	// observed: the first windows have ended.
 	observed bool
@@ -85,7 +86,7 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 		if shares.add(seconds, siblings) {
 			s.hidden = max(s.hidden, shares.hidden)
 			if s.lack < 0 || shares.lack > s.lack {
-				s.lack, s.who = shares.lack, shares.who
+				s.lack, s.who, s.few = shares.lack, shares.who, shares.few
 			}
 		}
 	}
@@ -142,7 +143,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	s.observed = s.observed || s.seconds > 0
 	changed := !tuned && s.seconds > 0 && s.take(s.verdict, s.lack, s.who, s.seconds)
 	worst, short := s.worst, s.short
-	s.verdict, s.seconds, s.worst, s.lack, s.who, s.hidden = noEvidence, 0, nil, -1, "", 0
+	s.verdict, s.seconds, s.worst, s.lack, s.who, s.few, s.hidden = noEvidence, 0, nil, -1, "", false, 0
 	before := s.control
 	c.chooseActuator(seconds, bytes, active)
 	switch {
@@ -191,7 +192,7 @@ func (c *Controller) tuneIfShort() bool {
 	}
 	level := 0
 	switch {
-	case ignored || s.lack > strictPart:
+	case ignored || s.lack > strictPart || s.few && s.lack > tunePart:
 		level = c.helps(true)
 	case s.lack > tunePart && (c.tuning.level == 0 || c.tuning.lackSeconds >= shortSeconds):
 		level = c.helps(false)

@@ -19,6 +19,10 @@ const (
 	// part that the hidden I/O of a sibling must be for those of the first level: the law
 	// then moves weights, and BFQ's own slices are too long for that.
 	tunePart, strictPart, hiddenPart = 0.04, 0.1, 0.05
+	// fewRequests is the mean number of requests, outstanding at a time, below which a
+	// sibling that lacks a part needs the top level at once: BFQ gives the disk to others
+	// between two of them.
+	fewRequests = 1.5
 )
 
 // shortfall compares what siblings had of the disk with what is due to them, whatever
@@ -31,6 +35,8 @@ type shortfall struct {
 	// have left to it, as a part of the disk; who is that sibling.
 	lack float64
 	who  string
+	// few: it keeps fewRequests outstanding, or less.
+	few bool
 	// hidden is the most hidden I/O of a sibling, as a part of the disk.
 	hidden float64
 }
@@ -40,6 +46,8 @@ type claimant struct {
 	waiting
 	ideal, charged, hidden  float64
 	seconds, waitingSeconds float64
+	busySeconds             float64
+	requestSeconds          float64
 	// unmeasured: a step was no measurement.
 	unmeasured bool
 }
@@ -64,6 +72,8 @@ func (w *shortfall) add(seconds float64, siblings []Observation) bool {
 		m.charged += math.Max(0, o.OtherBytes)
 		m.hidden += o.journal()
 		m.waitingSeconds += m.in(o, seconds)
+		m.busySeconds += o.BusySeconds
+		m.requestSeconds += o.RequestSeconds
 	}
 	if w.seconds += seconds; w.seconds < judgeSeconds-seconds/2 {
 		return false
@@ -80,9 +90,9 @@ func (w *shortfall) add(seconds float64, siblings []Observation) bool {
 	return true
 }
 
-// judge sets lack, who and hidden.
+// judge sets lack, who, few and hidden.
 func (w *shortfall) judge() {
-	w.lack, w.who, w.hidden = 0, "", 0
+	w.lack, w.who, w.few, w.hidden = 0, "", false, 0
 	ids := make([]string, 0, len(w.members))
 	for id, m := range w.members {
 		switch {
@@ -120,7 +130,7 @@ func (w *shortfall) judge() {
 	for n, id := range ids {
 		m := w.members[id]
 		if lack := math.Min(due[n]-m.charged-m.hidden, left) / total; lack > w.lack {
-			w.lack, w.who = lack, id
+			w.lack, w.who, w.few = lack, id, m.requestSeconds > 0 && m.requestSeconds < fewRequests*m.busySeconds
 		}
 	}
 }

@@ -124,6 +124,32 @@ func TestHiddenIOIsAReasonForTheFirstLevel(t *testing.T) {
 	}
 }
 
+// Between two requests of one that keeps a single one outstanding, BFQ serves others,
+// unless strict_guarantees is 1.
+func TestOneThatKeepsASingleRequestOutstandingNeedsTheTopLevelAtOnce(t *testing.T) {
+	for requestSeconds, want := range map[float64]string{0: "40 33 0", 5: "40 33 1", 7: "40 33 1", 8: "40 33 0", 40: "40 33 0"} {
+		f := newFakeHost("/ca", "/cb")
+		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+		steps := repeat(1, func() account.Sample {
+			ca, cb := did("/ca", 43e6, 0), did("/cb", 57e6, 0)
+			ca.BusySeconds, cb.BusySeconds = 5, 5
+			ca.RequestSeconds, cb.RequestSeconds = requestSeconds, 40
+			return sampleOf(ca, cb)
+		})
+		options := fakeOptions(t, f, twoEqual, steps...)
+		got := ""
+		options.OnInterval = func(Decision) {
+			got = fmt.Sprint(f.tunables["timeout_sync"], " ", f.tunables["slice_idle"], " ", f.tunables["strict_guarantees"])
+		}
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if got != want {
+			t.Errorf("%.0f s of requests in 5 s: timeout_sync, slice_idle, strict_guarantees %s; want %s", requestSeconds, got, want)
+		}
+	}
+}
+
 // What BFQ serves past a low weight, the container has to wait for later.
 func TestWeightsAreTheIdealOnesUntilTheFirstWindowEnded(t *testing.T) {
 	f := newFakeHost("/ca", "/cb")
