@@ -64,11 +64,19 @@ func (r Advice) Tables() ([]report.Table, error) {
 		return nil, nil
 	}
 	summary.Note = fmt.Sprintf("Within the bound: both the throughput and p99 of the syncs are predicted within a factor of %.1f. Wanted: %d of 10 held-out cases, for a volume on a device. "+
-		"Tuning: MariaDB with %d clients on the simulated disk of the [volumes' experiments](volumes.md). Held-out: the same on another simulated disk (%s). Other load: %d fio writers of %d KiB with a sync after each write, on that disk. "+
+		"Tuning: MariaDB with %d clients on the simulated disk of the [volumes' experiments](volumes.md). Held-out: the same on another simulated disk (%s).%s "+
 		"The model and its constants were chosen with the tuning set, and with the published tables of the volumes' experiments, which have the same load and disk; not with the held-out set. "+
 		"Throughput is the database's transactions. no-fsync, ordered, has too few syncs for a prediction, which counts as outside.%s",
-		AdviceBound, AdviceCases, databaseClients, describeDisk(slowHDD), smallWriters, smallBlockBytes>>10, r.conditions())
+		AdviceBound, AdviceCases, databaseClients, describeDisk(slowHDD), r.otherLoad(), r.conditions())
 	return append([]report.Table{summary}, tables...), nil
+}
+
+// otherLoad describes the third set, if it was measured.
+func (r Advice) otherLoad() string {
+	if len(r.Parts[OtherLoadSet]) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" Other load: %d fio writers of %d KiB with a sync after each write, on that disk.", smallWriters, smallBlockBytes>>10)
 }
 
 // conditions says for each set when it was measured, how long, and beside what load.
