@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,7 +39,16 @@ The source is Debian's tar, with its patches applied.`,
 				return err
 			}
 			for _, name := range names {
-				tree, err := store.Get(cmd.Context(), name, parts...)
+				pin, err := kernels.Find(name)
+				if err != nil {
+					return err
+				}
+				// Of some kernels there is the source only.
+				here := slices.DeleteFunc(slices.Clone(parts), func(p kernels.Part) bool { return !pin.Has(p) })
+				if len(here) == 0 {
+					return usageError{fmt.Errorf("of kernel %s only the source is pinned: give --source", name)}
+				}
+				tree, err := store.Get(cmd.Context(), name, here...)
 				if err != nil {
 					return err
 				}
@@ -55,6 +65,14 @@ The source is Debian's tar, with its patches applied.`,
 	cmd.Flags().BoolVar(&headers, "headers", false, "also fetch the headers that building a module needs")
 	cmd.Flags().BoolVar(&source, "source", false, "also fetch the source of the kernel")
 	return cmd
+}
+
+// allNames returns the names of all pinned kernels, also of those that no guest boots.
+func allNames() (names []string) {
+	for _, pin := range kernels.Pins() {
+		names = append(names, pin.Name)
+	}
+	return names
 }
 
 // storeFor returns the cache, whose messages go to the user, for the kernels of these

@@ -33,7 +33,7 @@ daybook-vm again afterwards.`,
 				if !slices.Contains(names, old.Name) {
 					continue
 				}
-				pin, err := store.Renew(cmd.Context(), old.Name)
+				pin, err := store.Renew(cmd.Context(), old)
 				if err != nil {
 					return err
 				}
@@ -47,7 +47,7 @@ daybook-vm again afterwards.`,
 			return kernels.WritePins(file, pins)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "kernel", kernels.Names(), "which")
+	cmd.Flags().StringSliceVar(&names, "kernel", allNames(), "which")
 	cmd.Flags().StringVar(&file, "file", kernels.PinFile, "the pin file")
 	return cmd
 }

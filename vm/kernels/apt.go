@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,8 @@ type apt struct {
 	cache.Tools
 	// private is a directory for our own package lists, "" for the host's.
 	private string
+	// sources is our own list of sources, "" for the host's.
+	sources string
 }
 
 // options returns options that restrict apt to our own directories.
@@ -25,6 +29,9 @@ func (a apt) options() []string {
 			"-o", "Dir::State::lists="+filepath.Join(a.private, "lists"),
 			"-o", "Dir::Cache="+a.private)
 	}
+	if a.sources != "" {
+		options = append(options, "-o", "Dir::Etc::sourcelist="+a.sources, "-o", "Dir::Etc::sourceparts=/dev/null")
+	}
 	return options
 }
 
@@ -32,6 +39,30 @@ func (a apt) options() []string {
 func (a apt) run(ctx context.Context, dir, program string, args ...string) (string, error) {
 	return a.Output(ctx, dir, program, append(a.options(), args...)...)
 }
+
+// takeSuite makes a list of sources with another suite of Debian, from the archive that
+// the host is configured with, and checked by the same keys.
+func (a *apt) takeSuite(ctx context.Context, suite string) error {
+	text, err := apt{Tools: a.Tools}.run(ctx, "", "apt-get", "indextargets", "--format", "$(ORIGIN) $(LABEL) $(REPO_URI)", "Created-By: Packages")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(text) {
+		archive, found := strings.CutPrefix(strings.TrimSpace(line), "Debian Debian ")
+		if !found {
+			continue
+		}
+		if err := os.MkdirAll(a.private, 0o755); err != nil {
+			return err
+		}
+		a.sources = filepath.Join(a.private, "sources.list")
+		return os.WriteFile(a.sources, fmt.Appendf(nil, "deb [signed-by=%s] %s %s main\n", debianKeys, archive, suite), 0o644)
+	}
+	return errors.New("the host's sources have no archive of Debian; run apt-get update, or see apt-get indextargets")
+}
+
+// debianKeys are the keys of Debian's archives, of the package debian-archive-keyring.
+const debianKeys = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // update fetches fresh package lists into the private directory.
 func (a apt) update(ctx context.Context) error {

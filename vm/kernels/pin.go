@@ -42,6 +42,10 @@ type Pin struct {
 	Release  string    `yaml:"release"` // uname -r
 	Version  string    `yaml:"version"` // of all its packages
 	Packages []Package `yaml:"packages"`
+	// Suite is a release of Debian with the packages, such as "sid", if the host is
+	// not configured with it; otherwise "". Such a kernel has its source only, and
+	// no guest boots it.
+	Suite string `yaml:"suite"`
 
 	of string // of a kernel that is built here: the name of the pinned one
 }
@@ -55,11 +59,18 @@ func Pins() []Pin {
 	return pins
 }
 
-// Names returns the names of [Pins].
+// Has reports whether a part of the kernel is pinned.
+func (p Pin) Has(part Part) bool {
+	return slices.ContainsFunc(p.Packages, func(one Package) bool { return one.Part == part })
+}
+
+// Names returns the names of the kernels that guests boot: those of [Pins] with an image.
 func Names() []string {
 	var names []string
 	for _, pin := range Pins() {
-		names = append(names, pin.Name)
+		if pin.Has(Image) {
+			names = append(names, pin.Name)
+		}
 	}
 	return names
 }
@@ -115,7 +126,14 @@ func parsePins(text []byte) ([]Pin, error) {
 			}
 			have[p.Part] = true
 		}
-		for _, part := range []Part{Image, Headers, Source} {
+		wanted := []Part{Image, Headers, Source}
+		if pin.Suite != "" {
+			if !plainName.MatchString(pin.Suite) || have[Image] || have[Headers] {
+				return nil, fmt.Errorf("kernel %q of suite %q: want a suite of Debian, such as sid, and the source only", pin.Name, pin.Suite)
+			}
+			wanted = []Part{Source}
+		}
+		for _, part := range wanted {
 			if !have[part] {
 				return nil, fmt.Errorf("kernel %q has no package for its %s", pin.Name, part)
 			}
@@ -132,7 +150,11 @@ func FormatPins(pins []Pin) []byte {
 # "bin/daybook-vm pin"; see docs/vm.md.
 `)
 	for _, pin := range pins {
-		fmt.Fprintf(&out, "\n- name: %q\n  release: %s\n  version: %s\n  packages:\n", pin.Name, pin.Release, pin.Version)
+		fmt.Fprintf(&out, "\n- name: %q\n  release: %s\n  version: %s\n", pin.Name, pin.Release, pin.Version)
+		if pin.Suite != "" {
+			fmt.Fprintf(&out, "  suite: %s\n", pin.Suite)
+		}
+		out.WriteString("  packages:\n")
 		for _, p := range pin.Packages {
 			fmt.Fprintf(&out, "    - part: %s\n      name: %s\n      sha256: %s\n", p.Part, p.Name, p.SHA256)
 		}

@@ -3,6 +3,7 @@ package kernels
 import (
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,6 +24,7 @@ func TestPinsAreReadAsTheyAreWritten(t *testing.T) {
 
 func TestInvalidPinFiles(t *testing.T) {
 	good := string(FormatPins(Pins()[:1]))
+	source := string(FormatPins(slices.DeleteFunc(Pins(), func(p Pin) bool { return p.Suite == "" })[:1]))
 	for what, text := range map[string]string{
 		"empty":            "",
 		"unknown key":      strings.Replace(good, "release:", "reelase:", 1),
@@ -33,6 +35,9 @@ func TestInvalidPinFiles(t *testing.T) {
 		"no source":        good[:strings.LastIndex(good, "    - part: source")],
 		"duplicate name":   good + strings.TrimPrefix(good, good[:strings.Index(good, "- name")]),
 		"not a list":       "a: b\n",
+		"suite's path":     strings.Replace(source, "suite: sid", "suite: ../sid", 1),
+		"source, no suite": strings.Replace(source, "  suite: sid\n", "", 1),
+		"image of a suite": strings.Replace(source, "part: source", "part: image", 1),
 		"hash of capitals": strings.Replace(good, Pins()[0].Packages[0].SHA256, strings.ToUpper(Pins()[0].Packages[0].SHA256), 1),
 	} {
 		if text == good {
@@ -52,6 +57,19 @@ func TestFindListsTheExistingNames(t *testing.T) {
 
 // A kernel that was built here has its own name, the source of the pinned one, and
 // no packages. If it is missing, the error names the program that builds it.
+func TestAKernelOfASuiteHasItsSourceOnly(t *testing.T) {
+	pin, err := Find("7.2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !pin.Has(Source) || pin.Has(Image) || slices.Contains(Names(), pin.Name) {
+		t.Errorf("%+v; kernels that guests boot: %q", pin, Names())
+	}
+	if _, err := (Store{Dir: t.TempDir()}).Get(t.Context(), pin.Name, Image); err == nil || !strings.Contains(err.Error(), "no image is pinned") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestKernelsThatAreBuiltHere(t *testing.T) {
 	pin, err := Find("6.1+debug")
 	if err != nil {

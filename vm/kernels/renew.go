@@ -15,10 +15,14 @@ import (
 // Renew returns the pin of the best kernel of a series, such as "6.1", that the
 // archives have now: the newest in a release itself, else the newest of all.
 // The hashes are those of apt's signed lists.
-func (s Store) Renew(ctx context.Context, series string) (Pin, error) {
-	a, err := s.freshApt(ctx, cache.Tools{})
+func (s Store) Renew(ctx context.Context, old Pin) (Pin, error) {
+	series := old.Name
+	a, err := s.freshApt(ctx, cache.Tools{}, old.Suite)
 	if err != nil {
 		return Pin{}, err
+	}
+	if old.Suite != "" {
+		return renewSource(ctx, a, old)
 	}
 	offers, err := seriesOffers(ctx, a, series)
 	if err != nil {
@@ -41,22 +45,50 @@ func (s Store) Renew(ctx context.Context, series string) (Pin, error) {
 	}
 	wanted = append(wanted, Package{Part: Source, Name: "linux-source-" + series})
 	for _, p := range wanted {
-		about, err := a.run(ctx, "", "apt-cache", "show", p.Name+"="+best.version)
-		if err != nil {
+		if err := pin.add(ctx, a, p); err != nil {
 			return Pin{}, err
 		}
-		p.SHA256 = field(about, "SHA256")
-		if !plainHash.MatchString(p.SHA256) {
-			return Pin{}, fmt.Errorf("apt's lists have no SHA256 of %s version %s, so it cannot be pinned", p.Name, best.version)
-		}
-		pin.Packages = append(pin.Packages, p)
 	}
 	return pin, nil
 }
 
+// add adds a package with its hash in apt's lists.
+func (p *Pin) add(ctx context.Context, a apt, one Package) error {
+	about, err := a.run(ctx, "", "apt-cache", "show", one.Name+"="+p.Version)
+	if err != nil {
+		return err
+	}
+	one.SHA256 = field(about, "SHA256")
+	if !plainHash.MatchString(one.SHA256) {
+		return fmt.Errorf("apt's lists have no SHA256 of %s version %s, so it cannot be pinned", one.Name, p.Version)
+	}
+	p.Packages = append(p.Packages, one)
+	return nil
+}
+
+// renewSource returns the pin of the newest source of a series in a suite.
+func renewSource(ctx context.Context, a apt, old Pin) (Pin, error) {
+	name := "linux-source-" + old.Name
+	offers, err := a.offers(ctx, name)
+	if err != nil {
+		return Pin{}, err
+	}
+	best := bestOffer(offers, func(x, y string) bool { return newer(ctx, x, y) })
+	if best == nil {
+		return Pin{}, fmt.Errorf("suite %s of Debian has no %s: it may have a newer series", old.Suite, name)
+	}
+	upstream, _, _ := strings.Cut(best.version, "-")
+	pin := Pin{Name: old.Name, Release: upstream, Version: best.version, Suite: old.Suite}
+	return pin, pin.add(ctx, a, Package{Part: Source, Name: name})
+}
+
 // candidates lists the kernels of a series that can be pinned, for messages.
-func candidates(ctx context.Context, a apt, series string) string {
-	offers, err := seriesOffers(ctx, a, series)
+func candidates(ctx context.Context, a apt, pin Pin) string {
+	find := func() ([]offer, error) { return seriesOffers(ctx, a, pin.Name) }
+	if pin.Suite != "" {
+		find = func() ([]offer, error) { return a.offers(ctx, "linux-source-"+pin.Name) }
+	}
+	offers, err := find()
 	if err != nil || len(offers) == 0 {
 		return "none"
 	}

@@ -75,6 +75,9 @@ func (s Store) Get(ctx context.Context, name string, parts ...Part) (Tree, error
 		return Tree{}, err
 	}
 	for _, part := range parts {
+		if !pin.Has(part) {
+			return Tree{}, fmt.Errorf("of kernel %s no %s is pinned in %s", name, part, PinFile)
+		}
 		if err := s.need(ctx, pin, part); err != nil {
 			return Tree{}, fmt.Errorf("cannot get the %s of kernel %s: %w", part, name, err)
 		}
@@ -154,16 +157,19 @@ func (s Store) unpack(ctx context.Context, t cache.Tools, dir string, pin Pin, p
 	}
 	defer os.RemoveAll(download)
 	wanted := p.Name + "=" + pin.Version
-	_, err := apt{Tools: t}.run(ctx, download, "apt-get", "download", wanted)
+	err := errors.New("the host's sources do not have its suite")
+	if pin.Suite == "" {
+		_, err = apt{Tools: t}.run(ctx, download, "apt-get", "download", wanted)
+	}
 	if err != nil && ctx.Err() == nil {
 		// The host's lists may be old or missing: try again with new lists.
-		fresh, freshErr := s.freshApt(ctx, t)
+		fresh, freshErr := s.freshApt(ctx, t, pin.Suite)
 		if freshErr != nil {
 			return fmt.Errorf("%w; and new package lists cannot be fetched: %w", err, freshErr)
 		}
 		if !fresh.has(ctx, p.Name, pin.Version) {
 			return fmt.Errorf("apt's archives no longer have %s, which is pinned in %s. The newest available: %s. Renew the pin with bin/daybook-vm pin --kernel %s",
-				wanted, PinFile, candidates(ctx, fresh, pin.Name), pin.Name)
+				wanted, PinFile, candidates(ctx, fresh, pin), pin.Name)
 		}
 		_, err = fresh.run(ctx, download, "apt-get", "download", wanted)
 	}
@@ -185,10 +191,17 @@ func (s Store) unpack(ctx context.Context, t cache.Tools, dir string, pin Pin, p
 	return err
 }
 
-// freshApt returns an apt with our own package lists, fetched now.
-func (s Store) freshApt(ctx context.Context, t cache.Tools) (apt, error) {
+// freshApt returns an apt with our own package lists, fetched now: of the host's
+// sources, or of a suite of Debian that they do not have.
+func (s Store) freshApt(ctx context.Context, t cache.Tools, suite string) (apt, error) {
 	s.log("fetching package lists")
 	a := apt{Tools: t, private: filepath.Join(s.Dir, "apt")}
+	if suite != "" {
+		a.private += "-" + suite
+		if err := a.takeSuite(ctx, suite); err != nil {
+			return a, err
+		}
+	}
 	return a, a.update(ctx)
 }
 

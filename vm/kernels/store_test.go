@@ -158,8 +158,9 @@ func TestRenewedPinsCanBeWrittenAndFetched(t *testing.T) {
 	archives(t)
 	store := kernels.Store{Dir: t.TempDir()}
 	var pins []kernels.Pin
-	for _, name := range kernels.Names() {
-		pin, err := store.Renew(t.Context(), name)
+	for _, old := range kernels.Pins() {
+		name := old.Name
+		pin, err := store.Renew(t.Context(), old)
 		if err != nil {
 			t.Fatal(err)
 		}
