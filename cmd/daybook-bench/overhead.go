@@ -29,7 +29,7 @@ statistics. It fails if the whole range of an operation's cost is above 1 %.`,
 				return err
 			}
 			if b.quick {
-				options.Pairs, options.GuestPairs, options.Scale = min(3, options.Pairs), 3, 4
+				options.Pairs, options.GuestPairs, options.Scale = min(3, options.Pairs), min(3, options.GuestPairs), 4
 			}
 			if options.Waits {
 				b.name, b.command = "overhead-waits", "make bench-overhead BENCHFLAGS=\"--waits --pairs 0\""
@@ -48,6 +48,8 @@ statistics. It fails if the whole range of an operation's cost is above 1 %.`,
 	b.flags(cmd)
 	cmd.Flags().BoolVar(&options.Waits, "waits", false, "measure the programs of daybook blame in place of the daemon's")
 	cmd.Flags().IntVar(&options.Pairs, "pairs", options.Pairs, "`NUMBER` of pairs of windows of each operation on the host; 0: measure in guests only")
+	cmd.Flags().IntVar(&options.GuestPairs, "guest-pairs", options.GuestPairs, "`NUMBER` of pairs of windows of each operation in each guest")
+	cmd.Flags().StringSliceVar(&options.Operations, "operations", nil, "comma-separated `NAMES` of operations (mkdir, creat, append+fsync); default: all")
 	cmd.Flags().StringSliceVar(&options.Kernels, "kernels", kernels.Names(), "comma-separated `NAMES` of the guests' kernels; \"\": no guest")
 	cmd.AddCommand(newPhaseCommand(overhead.RunInGuest))
 	return cmd

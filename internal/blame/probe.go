@@ -20,14 +20,16 @@ import (
 
 // Probe is the kernel side.
 type Probe struct {
-	maps    programsMaps
-	links   []link.Link
-	missing []string
-	stop    func() // ends the draining; nil before that starts and after Close
-	mu      sync.Mutex
-	pending Events
-	lost    uint64
-	err     error
+	maps  programsMaps
+	links []link.Link
+	// tracepoints are those of links.
+	tracepoints []string
+	missing     []string
+	stop        func() // ends the draining; nil before that starts and after Close
+	mu          sync.Mutex
+	pending     Events
+	lost        uint64
+	err         error
 }
 
 // drainInterval limits the memory of the kernel side: with 32,768 entries there
@@ -104,6 +106,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 				journal.ErrUnsupported, name, spec.Programs[name].AttachTo, err)
 		}
 		p.links = append(p.links, l)
+		p.tracepoints = append(p.tracepoints, spec.Programs[name].AttachTo)
 	}
 	return nil
 }
@@ -186,6 +189,11 @@ func take[K, V any](m *ebpf.Map, visit func(K, V)) error {
 // Pause detaches the programs until resume is called, as journal.Probe.Pause does.
 // It is for measurements of the programs' cost.
 func (p *Probe) Pause() (resume func() error, err error) { return journal.PauseLinks(&p.links) }
+
+// Placeholders loads a program that does nothing for each program that is attached.
+func (p *Probe) Placeholders() (*journal.Placeholders, error) {
+	return journal.MakePlaceholders(p.tracepoints)
+}
 
 // Statistics returns the runs of the programs, by name.
 func (p *Probe) Statistics() ([]journal.ProgramStatistics, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/link"
 )
 
@@ -47,6 +48,54 @@ func PauseLinks(links *[]link.Link) (resume func() error, err error) {
 	err = closeAll(*links)
 	*links = nil
 	return resume, err
+}
+
+// Placeholders are programs that do nothing, on the tracepoints of a probe. They show
+// what only calling a program costs.
+type Placeholders struct {
+	programs []*ebpf.Program
+	links    []link.Link
+}
+
+// Placeholders loads a program that does nothing for each program that is attached.
+func (p *Probe) Placeholders() (*Placeholders, error) { return MakePlaceholders(p.tracepoints) }
+
+// MakePlaceholders loads a program that does nothing for each of the tracepoints.
+func MakePlaceholders(tracepoints []string) (*Placeholders, error) {
+	h := new(Placeholders)
+	for _, tracepoint := range tracepoints {
+		program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Type: ebpf.Tracing, AttachType: ebpf.AttachTraceRawTp, AttachTo: tracepoint, License: "GPL",
+			Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+		})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot load an empty BPF program: %w", err), h.Close())
+		}
+		h.programs = append(h.programs, program)
+	}
+	return h, nil
+}
+
+// Attach attaches the programs until detach is called.
+func (h *Placeholders) Attach() (detach func() error, err error) {
+	detach = func() error {
+		err := closeAll(h.links)
+		h.links = nil
+		return err
+	}
+	for _, program := range h.programs {
+		l, err := link.AttachTracing(link.TracingOptions{Program: program})
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot attach an empty BPF program: %w", err), detach())
+		}
+		h.links = append(h.links, l)
+	}
+	return detach, nil
+}
+
+// Close ends the programs.
+func (h *Placeholders) Close() error {
+	return errors.Join(closeAll(h.links), closePrograms(h.programs))
 }
 
 func closePrograms(programs []*ebpf.Program) error {

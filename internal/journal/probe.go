@@ -31,25 +31,27 @@ const drainInterval = time.Second
 
 // Probe is the kernel side of the handles estimator.
 type Probe struct {
-	objects  attributionObjects
-	maps     map[string]*ebpf.Map // those of objects, by name
-	source   func() (*ebpf.CollectionSpec, error)
-	links    []link.Link
-	followed []link.Link // of ext4nvj; nil while it is not followed
-	commits  *ringbuf.Reader
-	missing  []string
-	stop     func() // ends the draining; nil before that starts and after Close
-	mu       sync.Mutex
-	pending  Events
-	err      error
-	written  runningSums[attributionWrittenKey, uint64]
-	charged  runningSums[attributionChargedKey, attributionCharged]
-	logged   runningSums[attributionLoggedKey, attributionLogged]
-	partial  map[transaction]uint64 // bytes returned of commits in progress
-	buffers  drainBuffers
-	lost     uint64
-	ended    map[uint32]endedInstance // by device
-	owners   ownersCount
+	objects attributionObjects
+	maps    map[string]*ebpf.Map // those of objects, by name
+	source  func() (*ebpf.CollectionSpec, error)
+	links   []link.Link
+	// tracepoints are those of links.
+	tracepoints []string
+	followed    []link.Link // of ext4nvj; nil while it is not followed
+	commits     *ringbuf.Reader
+	missing     []string
+	stop        func() // ends the draining; nil before that starts and after Close
+	mu          sync.Mutex
+	pending     Events
+	err         error
+	written     runningSums[attributionWrittenKey, uint64]
+	charged     runningSums[attributionChargedKey, attributionCharged]
+	logged      runningSums[attributionLoggedKey, attributionLogged]
+	partial     map[transaction]uint64 // bytes returned of commits in progress
+	buffers     drainBuffers
+	lost        uint64
+	ended       map[uint32]endedInstance // by device
+	owners      ownersCount
 }
 
 // Open loads the programs into the kernel and attaches them. It needs root
@@ -136,6 +138,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 				ErrUnsupported, name, spec.Programs[name].AttachTo, err)
 		}
 		p.links = append(p.links, l)
+		p.tracepoints = append(p.tracepoints, spec.Programs[name].AttachTo)
 	}
 	p.commits, err = ringbuf.NewReader(p.objects.Commits)
 	if err != nil {

@@ -19,6 +19,9 @@ type Job struct {
 	In string `json:"in"`
 	// Count is the number of calls, 1 to MaxCount.
 	Count int `json:"count"`
+	// Typical is whether Result.TypicalCallSeconds is measured. It costs each call
+	// two readings of the clock.
+	Typical bool `json:"typical,omitempty"`
 }
 
 // MaxCount bounds the calls of a job.
@@ -99,10 +102,17 @@ func doJobs(ctx context.Context, c *counters, spec Spec) error {
 			}
 			continue
 		}
-		elapsed, err := Do(ctx, job)
+		var each laps
+		timing := ctx
+		if job.Typical {
+			each.each = make([]time.Duration, 0, job.Count)
+			timing = context.WithValue(ctx, lapsKey{}, &each)
+		}
+		elapsed, err := Do(timing, job)
 		if err != nil {
 			return err
 		}
+		c.typicalNanoseconds.Store(each.typical().Nanoseconds())
 		c.calls.Add(int64(job.Count))
 		c.callNanoseconds.Add(elapsed.Nanoseconds())
 	}

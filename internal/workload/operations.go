@@ -113,7 +113,7 @@ func onAll(ctx context.Context, paths []string, call func(path string) error) er
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := call(path); err != nil {
+		if err := timed(ctx, func() error { return call(path) }); err != nil {
 			return fmt.Errorf("on %s: %w", path, err)
 		}
 	}

@@ -27,6 +27,9 @@ type Result struct {
 	// Calls of the jobs, and how long they took.
 	Calls       int64   `json:"calls"`
 	CallSeconds float64 `json:"call_seconds"`
+	// TypicalCallSeconds is the lower quartile of the calls' times of the last job
+	// with Job.Typical.
+	TypicalCallSeconds float64 `json:"typical_call_seconds,omitempty"`
 	// Stops is the number of times it entered a cgroup of EachCgroup.
 	Stops int64 `json:"stops"`
 }
@@ -43,6 +46,7 @@ func (r Result) Plus(other Result) Result {
 type counters struct {
 	readBytes, directories, changes, syncs, appends atomic.Int64
 	calls, callNanoseconds, stops                   atomic.Int64
+	typicalNanoseconds                              atomic.Int64
 }
 
 // run works until ctx ends or a part fails.
@@ -108,6 +112,8 @@ func run(ctx context.Context, spec Spec) (Result, error) {
 		Calls:       count.calls.Load(),
 		CallSeconds: time.Duration(count.callNanoseconds.Load()).Seconds(),
 		Stops:       count.stops.Load(),
+
+		TypicalCallSeconds: time.Duration(count.typicalNanoseconds.Load()).Seconds(),
 	}
 	return result, context.Cause(ctx)
 }

@@ -33,7 +33,7 @@ func again(count int, call func(i int) error) func(context.Context) error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := call(i); err != nil {
+			if err := timed(ctx, func() error { return call(i) }); err != nil {
 				return err
 			}
 		}

@@ -35,6 +35,10 @@ type Row struct {
 	Ratio float64 `json:"ratio"`
 	Low   float64 `json:"ratio_low"`
 	High  float64 `json:"ratio_high"`
+	// Empty is the cost with programs that do nothing on the same tracepoints, and
+	// EmptyRatio its ratio: no program can cost less. 0: not measured.
+	Empty      float64 `json:"per_call_empty,omitempty"`
+	EmptyRatio float64 `json:"ratio_empty,omitempty"`
 	// Verdict compares Low and High with Bound.
 	Verdict Verdict `json:"verdict"`
 	// Events are the runs of BPF programs during the calls, Programs their cost, in
@@ -76,42 +80,61 @@ func (w *windows) compare(ctx context.Context, pairs int, unit string) ([]Row, e
 		if _, err := w.perCall(ctx, load); err != nil { // warms up the caches
 			return nil, err
 		}
-		var attached, detached, ratios []float64
+		var attached, detached, ratios, empty, emptyRatios []float64
 		for pair := range pairs {
-			with, without, err := w.pair(ctx, load, pair%2 == 1)
+			with, without, called, err := w.pair(ctx, load, pair%2 == 1)
 			if err != nil {
 				return nil, err
 			}
 			attached, detached, ratios = append(attached, with), append(detached, without), append(ratios, with/without)
+			if w.empty != nil {
+				empty, emptyRatios = append(empty, called), append(emptyRatios, called/without)
+			}
 		}
 		row := Row{
 			Operation: load.name, Unit: unit, Calls: w.calls(load), Pairs: pairs,
 			Detached: statistics.Median(detached), Attached: statistics.Median(attached), Ratio: statistics.Median(ratios),
 		}
 		row.Low, row.High = statistics.Bootstrap(ratios)
+		if w.empty != nil {
+			row.Empty, row.EmptyRatio = statistics.Median(empty), statistics.Median(emptyRatios)
+		}
 		row.judge()
 		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
-// pair returns the cost of a call with the programs attached and detached.
-func (w *windows) pair(ctx context.Context, load load, attachedFirst bool) (with, without float64, err error) {
+// pair returns the cost of a call with the programs attached and detached, and with
+// empty ones in their place.
+func (w *windows) pair(ctx context.Context, load load, attachedFirst bool) (with, without, called float64, err error) {
 	if attachedFirst {
 		if with, err = w.perCall(ctx, load); err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 	}
 	resume, err := w.probe.Pause()
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	without, err = w.perCall(ctx, load)
+	if err == nil && w.empty != nil {
+		called, err = w.withEmpty(ctx, load)
+	}
 	if err := errors.Join(err, resume()); err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	if !attachedFirst {
 		with, err = w.perCall(ctx, load)
 	}
-	return with, without, err
+	return with, without, called, err
+}
+
+func (w *windows) withEmpty(ctx context.Context, load load) (called float64, err error) {
+	detach, err := w.empty.Attach()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, detach()) }()
+	return w.perCall(ctx, load)
 }

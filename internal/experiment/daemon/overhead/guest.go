@@ -30,7 +30,7 @@ func (o Options) inGuest(ctx context.Context, l fixture.Lab, kernel string) (res
 		return result, err
 	}
 	defer func() { err = errors.Join(err, g.Close()) }()
-	result, err = g.RunOverhead(ctx, Extent{Pairs: o.GuestPairs, Scale: o.Scale, Waits: o.Waits}, func(line string) { l.Announce("overhead", kernel+": "+line, nil) })
+	result, err = g.RunOverhead(ctx, Extent{Pairs: o.GuestPairs, Scale: o.Scale, Waits: o.Waits, Operations: o.Operations}, func(line string) { l.Announce("overhead", kernel+": "+line, nil) })
 	for n := range result.Rows {
 		result.Rows[n].Kernel = g.Kernel()
 	}

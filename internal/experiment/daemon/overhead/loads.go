@@ -3,7 +3,9 @@ package overhead
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strconv"
 
 	"github.com/daybook-project/daybook/internal/blame"
@@ -19,6 +21,9 @@ type load struct {
 	calls     int
 	// timed means that the disk has the delays of its model.
 	timed bool
+	// typical means that the cost is that of the lower quartile of calls, and not
+	// the mean.
+	typical bool
 }
 
 const noDiskTime = ", no disk time"
@@ -32,17 +37,18 @@ var hostLoads = []load{
 	{name: workload.AppendFsync + noDiskTime, operation: workload.AppendFsync, calls: 150},
 }
 
-// guestLoads have fewer calls, because emulated instructions are slow and their count
-// hardly varies. The guest's disk takes no time.
+// guestLoads have fewer calls, because emulated instructions are slow and the count of a
+// typical call hardly varies. The guest's disk takes no time.
 var guestLoads = []load{
-	{name: workload.Mkdir, operation: workload.Mkdir, calls: 400},
-	{name: workload.Creat, operation: workload.Creat, calls: 400},
-	{name: workload.AppendFsync + noDiskTime, operation: workload.AppendFsync, calls: 100},
+	{name: workload.Mkdir, operation: workload.Mkdir, calls: 400, typical: true},
+	{name: workload.Creat, operation: workload.Creat, calls: 400, typical: true},
+	{name: workload.AppendFsync + noDiskTime, operation: workload.AppendFsync, calls: 100, typical: true},
 }
 
 // probe has the programs whose cost is measured.
 type probe interface {
 	Pause() (resume func() error, err error)
+	Placeholders() (*journal.Placeholders, error)
 	Statistics() ([]journal.ProgramStatistics, error)
 	Close() error
 }
@@ -53,6 +59,9 @@ type windows struct {
 	lab   fixture.Lab
 	fs    *fixture.FileSystem
 	probe probe
+	// empty are programs that do nothing, on the tracepoints of probe; nil: not
+	// measured.
+	empty *journal.Placeholders
 	// cgroup is the cgroup of the load.
 	cgroup string
 	loads  []load
@@ -62,6 +71,12 @@ type windows struct {
 
 // open attaches the probe of blame, or one that observes the disk of fs.
 func open(l fixture.Lab, fs *fixture.FileSystem, loads []load, e Extent) (w *windows, err error) {
+	if len(e.Operations) > 0 {
+		loads = slices.DeleteFunc(slices.Clone(loads), func(l load) bool { return !slices.Contains(e.Operations, l.operation) })
+		if len(loads) == 0 {
+			return nil, fmt.Errorf("no operation of %q is measured here", e.Operations)
+		}
+	}
 	w = &windows{lab: l, fs: fs, loads: loads, scale: e.Scale}
 	if w.cgroup, err = fs.Group.Add("load", fs.Disk.Device, 0); err != nil {
 		return nil, err
@@ -87,7 +102,7 @@ func (w *windows) calls(load load) int { return max(1, load.calls/w.scale) }
 // its files.
 func (w *windows) one(ctx context.Context, load load, around func(do func() (workload.Result, error)) error) error {
 	w.number++
-	job := workload.Job{Operation: load.operation, In: w.fs.Path(strconv.Itoa(w.number)), Count: w.calls(load)}
+	job := workload.Job{Operation: load.operation, In: w.fs.Path(strconv.Itoa(w.number)), Count: w.calls(load), Typical: load.typical}
 	if err := workload.Prepare(ctx, job); err != nil {
 		return err
 	}
@@ -131,6 +146,9 @@ func (w *windows) perCall(ctx context.Context, load load) (nanoseconds float64, 
 		done, err := do()
 		if err == nil {
 			nanoseconds = 1e9 * done.CallSeconds / float64(done.Calls)
+			if load.typical {
+				nanoseconds = 1e9 * done.TypicalCallSeconds
+			}
 		}
 		return err
 	})

@@ -15,7 +15,8 @@ func (o Result) Report() (report.Report, error) {
 	instructions.Note = fmt.Sprintf("Target: at most %.2f. An emulated guest with one processor counts each instruction that it executes, in all "+
 		"processes and in the kernel (QEMU, `-icount shift=0`). Its disk is in memory (null_blk without a scheduler) and completes each request at "+
 		"once, so that the processor is never idle: the fewest instructions that an fsync can need, and so the greatest ratio. "+
-		"The BPF programs are compiled by the kernel's JIT.", Bound)
+		"The BPF programs are compiled by the kernel's JIT. The cost is that of a typical call, the lower quartile of a window. Ratio, empty: with "+
+		"programs that do nothing on the same tracepoints, so that no program on them can cost less.", Bound)
 	times := comparisons(o.Rows, "Time, on the host", Nanoseconds)
 	times.Note = fmt.Sprintf("Target: at most %.2f. The disk is a simulated one (a FUSE file under a loop device with BFQ). It takes no time for calls that "+
 		"only change memory, and that of a SATA solid-state disk (60 µs a request, 0.5 ms a flush) for an fsync. “No disk time” is an "+
@@ -63,7 +64,7 @@ func (o Result) Report() (report.Report, error) {
 func comparisons(rows []Row, title, unit string) report.Table {
 	t := report.Table{
 		Title: title,
-		Columns: []string{"operation", "where", "calls a window", "pairs", unit + " a call, detached", "attached", "ratio", "95 % range", "target",
+		Columns: []string{"operation", "where", "calls a window", "pairs", unit + " a call, detached", "attached", "ratio, empty", "ratio", "95 % range", "target",
 			"BPF runs a call", "in BPF programs", "later"},
 	}
 	for _, r := range rows {
@@ -71,10 +72,18 @@ func comparisons(rows []Row, title, unit string) report.Table {
 			continue
 		}
 		t.Rows = append(t.Rows, []string{r.Operation, where(r.Kernel), strconv.Itoa(r.Calls), strconv.Itoa(r.Pairs),
-			report.Nanoseconds(r.Detached), report.Nanoseconds(r.Attached), fmt.Sprintf("%.4f", r.Ratio), fmt.Sprintf("%.4f to %.4f", r.Low, r.High), string(r.Verdict),
+			report.Nanoseconds(r.Detached), report.Nanoseconds(r.Attached), emptyRatio(r), fmt.Sprintf("%.4f", r.Ratio), fmt.Sprintf("%.4f to %.4f", r.Low, r.High), string(r.Verdict),
 			fmt.Sprintf("%.2f", r.Events), report.Nanoseconds(r.Programs), report.Nanoseconds(r.Later)})
 	}
 	return t
+}
+
+// emptyRatio is the ratio with empty programs, if it was measured.
+func emptyRatio(r Row) string {
+	if r.EmptyRatio == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f", r.EmptyRatio)
 }
 
 // where names the guest's kernel, or the host.

@@ -31,6 +31,8 @@ type Extent struct {
 	// Waits measures the programs of package blame in place of those of the
 	// daemon.
 	Waits bool `json:"waits,omitempty"`
+	// Operations are the names of the loads; none: all.
+	Operations []string `json:"operations,omitempty"`
 }
 
 // diskModel is the model of the simulated disk.
@@ -99,6 +101,12 @@ func measure(ctx context.Context, l fixture.Lab, fs *fixture.FileSystem, loads [
 		return result, err
 	}
 	defer func() { err = errors.Join(err, w.probe.Close()) }()
+	if unit == Instructions {
+		if w.empty, err = w.probe.Placeholders(); err != nil {
+			return result, err
+		}
+		defer func() { err = errors.Join(err, w.empty.Close()) }()
+	}
 	if result.Rows, err = w.compare(ctx, e.Pairs, unit); err != nil {
 		return result, err
 	}
