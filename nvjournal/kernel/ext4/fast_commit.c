@@ -6,6 +6,7 @@
  * functions that the rest of ext4 calls at each operation.
  */
 #include <linux/seq_file.h>
+#include <linux/version.h>
 
 #include "fs/ext4/ext4.h"
 #include "fs/ext4/ext4_jbd2.h"
@@ -28,10 +29,15 @@ void ext4_fc_init_inode(struct inode *inode)
 	ext4_clear_inode_state(inode, EXT4_STATE_FC_COMMITTING);
 	INIT_LIST_HEAD(&ei->i_fc_list);
 	INIT_LIST_HEAD(&ei->i_fc_dilist);
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 16, 0)
 	init_waitqueue_head(&ei->i_fc_wait);
 	atomic_set(&ei->i_fc_updates, 0);
+#else
+	ei->i_fc_snap = NULL;
+#endif
 }
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 16, 0)
 void ext4_fc_start_update(struct inode *inode)
 {
 }
@@ -39,6 +45,7 @@ void ext4_fc_start_update(struct inode *inode)
 void ext4_fc_stop_update(struct inode *inode)
 {
 }
+#endif
 
 void ext4_fc_del(struct inode *inode)
 {
@@ -60,9 +67,15 @@ void __ext4_fc_track_link(handle_t *handle, struct inode *inode, struct dentry *
 {
 }
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 0, 0)
 void ext4_fc_track_link(handle_t *handle, struct dentry *dentry)
 {
 }
+#else
+void ext4_fc_track_link(handle_t *handle, struct inode *inode, struct dentry *dentry)
+{
+}
+#endif
 
 void __ext4_fc_track_unlink(handle_t *handle, struct inode *inode, struct dentry *dentry)
 {

@@ -24,8 +24,11 @@
 
 #define EXT4NVJ_FEATURE_INCOMPAT 0x40000000
 
-/* In s_reserved: the number of a block, low word first. */
-#define EXT4NVJ_MARK_WORD 92
+/*
+ * In s_reserved: the number of a block, low word first. Later kernels have fewer
+ * reserved words, and the last two are the same.
+ */
+#define EXT4NVJ_MARK_WORD (ARRAY_SIZE(((struct ext4_super_block *)NULL)->s_reserved) - 2)
 static_assert(offsetof(struct ext4_super_block, s_reserved[EXT4NVJ_MARK_WORD]) == 0x3f4);
 
 /*

@@ -237,7 +237,7 @@ int ext4nvj_allow_journal_data(struct inode *inode)
 		return 0;
 	ext4_msg(inode->i_sb, KERN_NOTICE,
 		 "chattr +j is refused: file data is not journaled, unless mounted with "
-		 "journal_data=small (inode %lu)",
-		 inode->i_ino);
+		 "journal_data=small (inode %llu)",
+		 (u64)inode->i_ino);
 	return -EOPNOTSUPP;
 }

@@ -7,6 +7,7 @@
 #include <linux/badblocks.h>
 #include <linux/blkdev.h>
 #include <linux/uaccess.h>
+#include <linux/version.h>
 
 #include "internal.h"
 
@@ -24,6 +25,13 @@ int nvjk_media_read(void *to, const void *from, size_t bytes)
 	return nvjk_copy_mc(to, from, bytes) ? NVJ_EIO : 0;
 }
 
+/* What badblocks_check counts sectors with. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
+typedef int nvjk_sectors;
+#else
+typedef sector_t nvjk_sectors;
+#endif
+
 bool nvjk_media_is_bad(struct block_device *bdev, u64 offset, u64 bytes, u64 *bad)
 {
 	struct badblocks *list = bdev->bd_disk->bb;
@@ -33,7 +41,7 @@ bool nvjk_media_is_bad(struct block_device *bdev, u64 offset, u64 bytes, u64 *ba
 	if (!list || !READ_ONCE(list->count))
 		return false;
 	while (left) {
-		int sectors = min_t(u64, left, INT_MAX), count;
+		nvjk_sectors sectors = min_t(u64, left, INT_MAX), count;
 		sector_t first;
 
 		if (badblocks_check(list, at, sectors, &first, &count)) {

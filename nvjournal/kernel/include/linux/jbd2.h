@@ -23,6 +23,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/version.h>
 #include <linux/wait.h>
 
 typedef unsigned int tid_t;
@@ -338,10 +339,28 @@ journal_t *jbd2_journal_init_dev(struct block_device *bdev, struct block_device 
 int jbd2_journal_wipe(journal_t *journal, int write);
 int jbd2_journal_load(journal_t *journal);
 
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 16, 0)
 static inline int jbd2_journal_blocks_per_page(struct inode *inode)
 {
 	return 1 << (PAGE_SHIFT - inode->i_sb->s_blocksize_bits);
 }
+#else
+/* A folio of a file may have several pages. */
+static inline int jbd2_journal_blocks_per_folio(struct inode *inode)
+{
+	return 1 << (PAGE_SHIFT + mapping_max_folio_order(inode->i_mapping) -
+		     inode->i_sb->s_blocksize_bits);
+}
+
+/* The range that the current commit writes. false: none. */
+static inline bool jbd2_jinode_get_dirty_range(const struct jbd2_inode *jinode, loff_t *start,
+					       loff_t *end)
+{
+	*start = jinode->i_dirty_start;
+	*end = jinode->i_dirty_end;
+	return *start <= *end;
+}
+#endif
 
 /* --- What else ext4 takes from this header ---------------------------------------------------- */
 
