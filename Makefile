@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel setup-packages lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -84,6 +84,9 @@ setup-vm: ## install what guests need
 setup-kernel: ## install what building kernel modules needs
 	scripts/setup build kernel
 
+setup-native: ## install what building the kernel of bench-ext4nvj --native needs
+	scripts/setup build native
+
 setup-packages: ## install what building and testing packages needs
 	scripts/setup build packages
 
@@ -104,7 +107,7 @@ completions: build ## shell completion in build/completions
 	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
 
 bench-advise bench-guest-lvm bench-shares bench-volumes bench-nvjournal: setup-bench
-bench-ext4nvj: setup-vm nvjournal kernel
+bench-ext4nvj: setup-vm setup-native nvjournal kernel
 
 $(addprefix bench-,$(BENCHES)): bench-%: setup build
 	mkdir -p $(BUILD)/bench

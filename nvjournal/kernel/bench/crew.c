@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Threads that start together and run until the time limit or the end of their
- * work.
+ * Threads, or processes, that start together and run until the time limit or the
+ * end of their work.
  */
 #include "load.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 uint64_t now_ns(void)
 {
@@ -51,13 +55,63 @@ static void *work(void *argument)
 	return NULL;
 }
 
+void *shared_memory(size_t bytes)
+{
+	void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void run_processes(struct crew *crew, struct worker *workers)
+{
+	int status;
+
+	for (unsigned n = 0; n < crew->threads; n++) {
+		pid_t child = fork();
+
+		if (child < 0)
+			fail(errno, "cannot start a process");
+		if (!child) {
+			work(&workers[n]);
+			_exit(0);
+		}
+	}
+	for (unsigned n = 0; n < crew->threads; n++)
+		if (wait(&status) < 0 || status)
+			fail(0, "a process of the load has failed");
+}
+
+static void run_threads(struct crew *crew, struct worker *workers)
+{
+	pthread_t *threads = calloc(crew->threads, sizeof(*threads));
+	int error;
+
+	if (!threads)
+		fail(0, "no memory for %u threads", crew->threads);
+	for (unsigned n = 0; n < crew->threads; n++) {
+		error = pthread_create(&threads[n], NULL, work, &workers[n]);
+		if (error)
+			fail(error, "cannot start a thread");
+	}
+	for (unsigned n = 0; n < crew->threads; n++) {
+		error = pthread_join(threads[n], NULL);
+		if (error)
+			fail(error, "cannot wait for a thread");
+	}
+	free(threads);
+}
+
 struct worker *crew_run(struct crew *crew)
 {
-	struct worker *workers = calloc(crew->threads, sizeof(*workers));
-	pthread_t *threads = calloc(crew->threads, sizeof(*threads));
-	int error = pthread_barrier_init(&crew->barrier, NULL, crew->threads);
+	struct worker *workers = shared_memory(crew->threads * sizeof(*workers));
+	pthread_barrierattr_t shared;
+	int error = pthread_barrierattr_init(&shared);
 
-	if (!workers || !threads || error)
+	if (!error)
+		error = pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+	if (!error)
+		error = pthread_barrier_init(&crew->barrier, &shared, crew->threads);
+	if (!workers || error)
 		fail(0, "no memory for %u threads", crew->threads);
 	for (unsigned n = 0; n < crew->threads; n++) {
 		struct worker *worker = &workers[n];
@@ -67,20 +121,16 @@ struct worker *crew_run(struct crew *crew)
 		worker->random = crew->seed * MAX_THREADS + n;
 		worker->last = -1;
 		worker->buffer = calloc(1, BUFFER_BYTES);
-		worker->sync_us = calloc(MAX_SYNCS, sizeof(*worker->sync_us));
+		worker->sync_us = shared_memory(MAX_SYNCS * sizeof(*worker->sync_us));
 		if (!worker->buffer || !worker->sync_us)
 			fail(0, "no memory for %u threads", crew->threads);
-		error = pthread_create(&threads[n], NULL, work, worker);
-		if (error)
-			fail(error, "cannot start a thread");
 	}
-	for (unsigned n = 0; n < crew->threads; n++) {
-		error = pthread_join(threads[n], NULL);
-		if (error)
-			fail(error, "cannot wait for a thread");
+	if (crew->processes)
+		run_processes(crew, workers);
+	else
+		run_threads(crew, workers);
+	for (unsigned n = 0; n < crew->threads; n++)
 		if (workers[n].end_ns > crew->end_ns)
 			crew->end_ns = workers[n].end_ns;
-	}
-	free(threads);
 	return workers;
 }

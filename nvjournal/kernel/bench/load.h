@@ -63,6 +63,7 @@ struct crew {
 	unsigned files;    /* that varmail uses, or create makes */
 	uint64_t limit_ns; /* of the run; 0: until there is no more to do */
 	uint64_t seed;
+	bool processes;            /* instead of threads */
 	uint64_t begin_ns, end_ns; /* of the clock */
 	pthread_barrier_t barrier;
 	/* The data to write: random, because a journal may omit zeros. */
@@ -88,6 +89,8 @@ struct worker {
 
 /* Runs all threads, and returns them for the result. */
 struct worker *crew_run(struct crew *crew);
+/* Zeros that processes share. NULL: there is none. */
+void *shared_memory(size_t bytes);
 uint64_t now_ns(void);
 /* A random number less than bound, which is not 0. */
 uint32_t random_below(struct worker *worker, uint32_t bound);

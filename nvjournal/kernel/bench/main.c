@@ -3,12 +3,14 @@
  * The command line:
  *
  * 	load varmail|create DIRECTORY --files N --prepare
- * 	load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N]
- * 	load create DIRECTORY --files N --threads N
+ * 	load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N] [--processes]
+ * 	load create DIRECTORY --files N --threads N [--processes]
  *
  * --prepare makes what the run needs, in an empty directory, with the same
  * number of files. So preparing is not measured. create runs once in a prepared
- * directory, varmail any number of times. Exit status 0: a run has printed one
+ * directory, varmail any number of times. --processes starts processes instead of
+ * threads: where a kernel runs as a program of another one (User Mode Linux), the
+ * threads of a process take turns. Exit status 0: a run has printed one
  * line of JSON; 1: a failure; 2: wrong usage.
  */
 #include "load.h"
@@ -37,8 +39,9 @@ void fail(int error, const char *format, ...)
 __attribute__((noreturn)) static void usage(void)
 {
 	fputs("usage: load varmail|create DIRECTORY --files N --prepare\n"
-	      "       load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N]\n"
-	      "       load create DIRECTORY --files N --threads N\n",
+	      "       load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N] "
+	      "[--processes]\n"
+	      "       load create DIRECTORY --files N --threads N [--processes]\n",
 	      stderr);
 	exit(2);
 }
@@ -73,25 +76,32 @@ int main(int count, char **words)
 		{"milliseconds", required_argument, NULL, 'm'},
 		{"seed", required_argument, NULL, 'r'},
 		{"prepare", no_argument, NULL, 'p'},
+		{"processes", no_argument, NULL, 'P'},
 		{0},
 	};
-	static struct crew crew = {.seed = 1};
+	struct crew *crew = shared_memory(sizeof(*crew));
 	bool prepare = false;
 	int option;
 
+	if (!crew)
+		fail(0, "no memory");
+	crew->seed = 1;
 	while ((option = getopt_long(count, words, "", options, NULL)) != -1) {
 		switch (option) {
 		case 't':
-			crew.threads = (unsigned)number(optarg, 1, MAX_THREADS);
+			crew->threads = (unsigned)number(optarg, 1, MAX_THREADS);
 			break;
 		case 'f':
-			crew.files = (unsigned)number(optarg, 1, 10000000);
+			crew->files = (unsigned)number(optarg, 1, 10000000);
 			break;
 		case 'm':
-			crew.limit_ns = number(optarg, 1, 3600000) * UINT64_C(1000000);
+			crew->limit_ns = number(optarg, 1, 3600000) * UINT64_C(1000000);
 			break;
 		case 'r':
-			crew.seed = number(optarg, 0, UINT64_MAX);
+			crew->seed = number(optarg, 0, UINT64_MAX);
+			break;
+		case 'P':
+			crew->processes = true;
 			break;
 		case 'p':
 			prepare = true;
@@ -100,23 +110,23 @@ int main(int count, char **words)
 			usage();
 		}
 	}
-	if (count - optind != 2 || !crew.files || prepare == (crew.threads != 0))
+	if (count - optind != 2 || !crew->files || prepare == (crew->threads != 0))
 		usage();
-	crew.load = find(words[optind]);
-	crew.directory = words[optind + 1];
+	crew->load = find(words[optind]);
+	crew->directory = words[optind + 1];
 	/* Only varmail never ends by itself. */
-	if ((crew.load == &load_varmail && !prepare) != (crew.limit_ns != 0))
+	if ((crew->load == &load_varmail && !prepare) != (crew->limit_ns != 0))
 		usage();
-	if (strlen(crew.directory) >= MAX_DIRECTORY)
-		fail(ENAMETOOLONG, "%s", crew.directory);
-	file_contents(&crew);
+	if (strlen(crew->directory) >= MAX_DIRECTORY)
+		fail(ENAMETOOLONG, "%s", crew->directory);
+	file_contents(crew);
 	if (prepare) {
-		crew.load->prepare(&crew);
+		crew->load->prepare(crew);
 		return 0;
 	}
-	if (crew.load == &load_varmail && crew.files / crew.threads < 4)
-		fail(0, "%u files are too few for %u threads: want four for each", crew.files,
-		     crew.threads);
-	result_print(&crew, crew_run(&crew));
+	if (crew->load == &load_varmail && crew->files / crew->threads < 4)
+		fail(0, "%u files are too few for %u threads: want four for each", crew->files,
+		     crew->threads);
+	result_print(crew, crew_run(crew));
 	return fflush(stdout) ? 1 : 0;
 }
