@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -9,12 +10,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/papers3and4/ext4nvj"
+	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/vm"
 )
 
@@ -26,10 +29,12 @@ func newExt4NVJCommand() *cobra.Command {
 	var source, module, kept string
 	var only, arrangements []string
 	var threads []int
+	var native bool
+	var rounds int
 	cmd := &cobra.Command{
 		Use:   "ext4nvj",
 		Short: "Compare ext4nvj with stock ext4 in a guest",
-		Long: `Ext4nvj boots a guest with Linux 6.1, two processors, disks and persistent memory. In it, it
+		Long: `Ext4nvj boots a guest with Linux 6.1, disks and persistent memory. In it, it
 runs the operations of a mail server (varmail) and a program that makes files (create), with 1
 to 16 threads, on
 
@@ -39,22 +44,42 @@ to 16 threads, on
 
 Disks are as fast as memory, and throttled (varmail). It counts bytes, flushes, fences and
 waits of each operation, and fails if a target is missed. It takes about 10 minutes, and needs
-the module (make kernel) and nvj (make nvjournal).`,
+the module (make kernel) and nvj (make nvjournal).
+
+With --native, the kernel is Linux 7.2 as a program of this host (User Mode Linux), so that its
+code runs on the host's processors. Disks are null_blk's, and answer at once, in 10 and in 80 µs.
+Stock ext4 is compared with the host's first. It needs root, a host that does nothing else, and
+nvjournal/kernel/native/build.`,
 		Example: `  daybook-bench ext4nvj --docs docs/results
 
   # A part of it, 4 minutes or less; the others stay as they are in --output
   daybook-bench ext4nvj --only throttled/varmail --docs docs/results
+
+  # On this host's processors
+  daybook-bench ext4nvj --native --docs docs/results
 
   # Without the module
   daybook-bench ext4nvj --quick --arrangements ext4,ext4-pmem --output /tmp/stock.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kept != "" {
-				return again[ext4nvj.Result](b, cmd, kept)
+				var result ext4nvj.Result
+				if err := read(kept, &result); err != nil {
+					return err
+				}
+				return b.finishExt4NVJ(cmd, result)
 			}
 			options := ext4nvj.Full
-			if b.quick {
+			switch {
+			case native && b.quick:
+				options = ext4nvj.QuickNative
+			case native:
+				options = ext4nvj.FullNative
+			case b.quick:
 				options = ext4nvj.Quick
+			}
+			if native && !cmd.Flags().Changed("output") {
+				b.output = nativeOutput
 			}
 			if len(threads) > 0 {
 				options.Threads = threads
@@ -69,17 +94,23 @@ the module (make kernel) and nvj (make nvjournal).`,
 					return err
 				}
 			}
-			files, err := findExt4NVJ(cmd, source, module, options.Arrangements)
+			files, err := findExt4NVJ(cmd, source, module, options)
 			if err != nil {
 				return err
 			}
 			options.Boot = files.boot
 			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
+			if rounds > 0 {
+				options.Rounds = rounds
+			}
+			if native {
+				return b.ext4nvjNative(cmd, files, source, options)
+			}
 			result, err := ext4nvj.Bench(cmd.Context(), options)
 			if err != nil {
 				return err
 			}
-			return b.finish(cmd, result, result.Report, result.Check)
+			return b.finishExt4NVJ(cmd, result)
 		},
 	}
 	b.flags(cmd)
@@ -90,9 +121,100 @@ the module (make kernel) and nvj (make nvjournal).`,
 	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS` in one boot, DISK or DISK/LOAD: disks "+
 		strings.Join(ext4nvj.DiskNames(), ", ")+", loads "+strings.Join(ext4nvj.Loads(), ", "))
 	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(ext4nvj.Arrangements(), ", "))
+	flags.BoolVar(&native, "native", false, "measure on this host's processors, in User Mode Linux")
+	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
 	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
-	cmd.AddCommand(newPhaseCommand(ext4nvj.RunInGuest))
+	cmd.AddCommand(newPhaseCommand(ext4nvj.RunInGuest), newNativeInitCommand())
 	return cmd
+}
+
+// nativeOutput is the default of --output with --native.
+var nativeOutput = filepath.Join("build", "bench", "ext4nvj-native.json")
+
+// newNativeInitCommand returns the hidden command that is the first process in User Mode
+// Linux.
+func newNativeInitCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "native-init DIR",
+		Short:  "Run the case in a directory as the first process of a kernel",
+		Hidden: true,
+		// The kernel adds arguments of its own, such as its console.
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return ext4nvj.InitNative(args[0]) },
+	}
+}
+
+// ext4nvjNative measures in User Mode Linux.
+func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source string, options ext4nvj.Options) error {
+	if os.Geteuid() != 0 {
+		return errors.New("want root: the sanity check mounts a loop device")
+	}
+	native := ext4nvj.Native{Load: files.load, NVJ: files.nvj}
+	var err error
+	for _, path := range []*string{&native.Load, &native.NVJ} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+	}
+	if native.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	var paths bytes.Buffer
+	build := program.Command{Path: filepath.Join(source, "kernel", "native", "build"), Output: &paths, Errors: cmd.ErrOrStderr()}
+	if _, err := program.Run(cmd.Context(), build); err != nil {
+		return fmt.Errorf("cannot build the native kernel: %w", err)
+	}
+	for line := range strings.Lines(paths.String()) {
+		name, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+		switch name {
+		case "objects":
+			native.Objects = path
+		case "modules":
+			native.Modules = path
+		}
+	}
+	var booted ext4nvj.Guest
+	options.Boot = func(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (g ext4nvj.Guest, err error) {
+		booted, err = native.Boot(ctx, disks, arrangements)
+		return booted, err
+	}
+	result, err := ext4nvj.Bench(cmd.Context(), options)
+	if err != nil {
+		return err
+	}
+	if err := native.Complete(cmd.Context(), booted, &result, options.Rounds, options.Progress); err != nil {
+		return err
+	}
+	return b.finishExt4NVJ(cmd, result)
+}
+
+// finishExt4NVJ is finish for one of the two parts of the page. The other part stays.
+func (b *bench) finishExt4NVJ(cmd *cobra.Command, result ext4nvj.Result) error {
+	if b.docs == "" {
+		return b.finish(cmd, result, result.Report, result.Check)
+	}
+	path := b.page() + ".md"
+	before, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	part, page := ext4nvj.NativePart(string(before))
+	if result.Native == nil {
+		finished := b.finish(cmd, result, result.Report, result.Check)
+		made, err := os.ReadFile(path)
+		if err != nil {
+			return errors.Join(finished, err)
+		}
+		return errors.Join(finished, write(path, []byte(ext4nvj.WithNativePart(string(made), part))))
+	}
+	docs := b.docs
+	b.docs = ""
+	finished := b.finish(cmd, result, result.Report, result.Check)
+	b.docs = docs
+	if part, err = result.NativeMarkdown(); err != nil {
+		return errors.Join(finished, err)
+	}
+	return errors.Join(finished, write(path, []byte(ext4nvj.WithNativePart(page, part))))
 }
 
 // ext4nvjParts selects the parts that --only names: DISK/LOAD, or all parts of
@@ -111,7 +233,7 @@ func ext4nvjParts(all []ext4nvj.Part, only []string) ([]ext4nvj.Part, error) {
 		if !slices.Contains(ext4nvj.DiskNames(), disk) {
 			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(ext4nvj.DiskNames(), ", "))
 		}
-		for _, part := range ext4nvj.Parts() {
+		for _, part := range all {
 			if part.Disk == disk {
 				parts = append(parts, part)
 			}
@@ -125,17 +247,21 @@ type ext4nvjFiles struct{ load, nvj, module string }
 
 // findExt4NVJ builds the load program and finds the files that the arrangements
 // need.
-func findExt4NVJ(cmd *cobra.Command, source, module string, arrangements []string) (f ext4nvjFiles, err error) {
+func findExt4NVJ(cmd *cobra.Command, source, module string, options ext4nvj.Options) (f ext4nvjFiles, err error) {
 	if err := runMake(cmd, "the guest's load program", filepath.Join(source, "kernel", "bench"), "-s"); err != nil {
 		return f, err
 	}
 	f.load = filepath.Join(source, "build", "kernel-bench", "load")
-	if !ext4nvj.NeedsModule(arrangements) {
+	if !options.Native && !ext4nvj.NeedsModule(options.Arrangements) {
 		return f, nil
 	}
 	f.nvj = filepath.Join(source, "build", "nvj")
-	f.module = cmp.Or(module, filepath.Join(source, "kernel", "build", ext4nvjKernel, "ext4nvj.ko"))
-	for path, target := range map[string]string{f.nvj: "make nvjournal", f.module: "make kernel"} {
+	wanted := map[string]string{f.nvj: "make nvjournal"}
+	if !options.Native { // its module is built with its kernel
+		f.module = cmp.Or(module, filepath.Join(source, "kernel", "build", ext4nvjKernel, "ext4nvj.ko"))
+		wanted[f.module] = "make kernel"
+	}
+	for path, target := range wanted {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			return f, fmt.Errorf("there is no %s: %s, or measure stock ext4 alone: --arrangements %s,%s", path, target, ext4nvj.StockDisk, ext4nvj.StockPmem)
 		} else if err != nil {
@@ -149,7 +275,7 @@ func findExt4NVJ(cmd *cobra.Command, source, module string, arrangements []strin
 // arrangements.
 func (f ext4nvjFiles) boot(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (ext4nvj.Guest, error) {
 	config := vm.Config{
-		Kernel: ext4nvjKernel, MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},
+		Kernel: ext4nvjKernel, CPUs: runtime.NumCPU(), MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},
 		Give: []vm.Give{{Host: "mke2fs"}, {Host: "e2fsck"}, {Host: f.load, Guest: ext4nvj.LoadProgram}},
 	}
 	for _, d := range disks {

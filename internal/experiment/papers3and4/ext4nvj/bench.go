@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -81,6 +82,8 @@ type Disk struct {
 	Name string
 	// QEMU's limits for the disk; 0 means no limit: it is as fast as memory.
 	BytesPerSecond, IOPS int64
+	// DelayNanoseconds is the time of a request of a native disk.
+	DelayNanoseconds int64
 }
 
 // Disks lists all kinds of disks.
@@ -88,9 +91,17 @@ func Disks() []Disk {
 	return []Disk{{Name: "undelayed"}, {Name: "throttled", BytesPerSecond: 64 << 20, IOPS: 500}}
 }
 
+// NativeDisks lists the kinds of disks of the native measurement (null_blk).
+func NativeDisks() []Disk {
+	return []Disk{{Name: "undelayed"}, {Name: "10us", DelayNanoseconds: 10_000}, {Name: "80us", DelayNanoseconds: 80_000}}
+}
+
+// AllDisks lists the disks of both measurements.
+func AllDisks() []Disk { return append(Disks(), NativeDisks()[1:]...) }
+
 // DiskNames lists the names of all kinds of disks.
 func DiskNames() (names []string) {
-	for _, d := range Disks() {
+	for _, d := range AllDisks() {
 		names = append(names, d.Name)
 	}
 	return names
@@ -119,6 +130,14 @@ func Parts() []Part {
 	return []Part{{"undelayed", Varmail}, {"undelayed", Create}, {"throttled", Varmail}}
 }
 
+// NativeParts lists the parts of the native measurement.
+func NativeParts() []Part {
+	return []Part{
+		{"undelayed", Varmail}, {"undelayed", Create}, {"10us", Varmail}, {"10us", Create},
+		{"80us", Varmail}, {"80us", Create},
+	}
+}
+
 // Options configure the measurement.
 type Options struct {
 	// Boot boots a guest. For each kind of disk, and for each arrangement in it, the
@@ -136,6 +155,8 @@ type Options struct {
 	CreateFiles  int
 	// Progress receives messages, line by line; it may be nil.
 	Progress func(line string)
+	// Native means that the kernel runs on the host's processors, in User Mode Linux.
+	Native bool
 	// Before is an earlier result. Its runs are kept unless they are measured again.
 	Before Result
 }
@@ -149,6 +170,18 @@ var (
 	Quick = Options{
 		Parts: Parts()[:2], Arrangements: Arrangements(),
 		Threads: []int{1, 16}, Rounds: 1, Milliseconds: 500, CreateFiles: 1024,
+	}
+)
+
+// FullNative and QuickNative are the same of the native measurement.
+var (
+	FullNative = Options{
+		Parts: NativeParts(), Arrangements: Arrangements(), Native: true,
+		Threads: []int{1, 2, 4, 8, 16}, Rounds: 3, Milliseconds: 400, CreateFiles: 2048,
+	}
+	QuickNative = Options{
+		Parts: []Part{{"undelayed", Varmail}, {"10us", Create}}, Arrangements: Arrangements(), Native: true,
+		Threads: []int{1, 2}, Rounds: 1, Milliseconds: 200, CreateFiles: 512,
 	}
 )
 
@@ -212,6 +245,14 @@ type Case struct {
 	Rounds       int      `json:"rounds"`
 	Milliseconds int      `json:"milliseconds"`
 	CreateFiles  int      `json:"create_files"`
+	// LoadPath is the path of the load program; "" means LoadProgram. Processes means
+	// that it starts processes instead of threads.
+	LoadPath  string `json:"load_path,omitempty"`
+	Processes bool   `json:"processes,omitempty"`
+	// DiskPath is the disk of the only arrangement; "": /dev/daybook/diskN.
+	DiskPath string `json:"disk_path,omitempty"`
+	// Uncounted means that nothing is counted: round 0 only warms up.
+	Uncounted bool `json:"uncounted,omitempty"`
 }
 
 // Sample is one run in a guest.
@@ -245,6 +286,8 @@ type Result struct {
 	Milliseconds int   `json:"milliseconds"`
 	CreateFiles  int   `json:"create_files"`
 	Runs         []Run `json:"runs"`
+	// Native is set if the kernel ran on the host's processors.
+	Native *NativeResult `json:"native,omitempty"`
 }
 
 // Run is the result of an arrangement with a load, a kind of disk and a number of
@@ -262,12 +305,12 @@ type Run struct {
 	Counts              Counts            `json:"counts"`
 }
 
-// guestCPUs is the number of the guest's processors.
-const guestCPUs = 2
-
 // Bench measures in one boot.
 func Bench(ctx context.Context, o Options) (result Result, err error) {
-	result = Result{Host: report.ThisHost(), CPUs: guestCPUs, Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles, Runs: slices.Clone(o.Before.Runs)}
+	result = Result{Host: report.ThisHost(), CPUs: runtime.NumCPU(), Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles, Runs: slices.Clone(o.Before.Runs)}
+	if o.Native {
+		result.Native = cmp.Or(o.Before.Native, &NativeResult{})
+	}
 	if err := o.Check(); err != nil {
 		return result, err
 	}
@@ -281,7 +324,11 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 	}
 	var disks []Disk
 	loads := make(map[string][]string)
-	for _, d := range Disks() {
+	known := Disks()
+	if o.Native {
+		known = NativeDisks()
+	}
+	for _, d := range known {
 		for _, load := range Loads() {
 			if slices.Contains(o.Parts, Part{d.Name, load}) {
 				loads[d.Name] = append(loads[d.Name], load)

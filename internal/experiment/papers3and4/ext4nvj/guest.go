@@ -1,6 +1,7 @@
 package ext4nvj
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +31,11 @@ func RunInGuest(ctx context.Context, text string, output, progress io.Writer) (e
 	}
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM)
 	defer stop()
-	announce := fixture.LinesTo(progress)
+	return c.run(ctx, json.NewEncoder(output), fixture.LinesTo(progress))
+}
+
+// run makes the file systems and measures them. It writes each Sample to encoder.
+func (c Case) run(ctx context.Context, encoder interface{ Encode(any) error }, announce func(line string)) (err error) {
 	announce("making " + strconv.Itoa(len(c.Arrangements)) + " file systems")
 	s, err := mountSystems(ctx, c)
 	if err != nil {
@@ -44,7 +49,6 @@ func RunInGuest(ctx context.Context, text string, output, progress io.Writer) (e
 	if err := s.prepareMail(ctx, c); err != nil {
 		return err
 	}
-	encoder := json.NewEncoder(output)
 	for round := range c.Rounds + 1 {
 		for _, load := range c.Loads {
 			for _, threads := range c.Threads {
@@ -55,6 +59,9 @@ func RunInGuest(ctx context.Context, text string, output, progress io.Writer) (e
 					sample, err := system.sample(ctx, c, load, threads, round)
 					if err != nil {
 						return fmt.Errorf("%s, %s, %d threads: %w", system.arrangement, load, threads, err)
+					}
+					if round == 0 && c.Uncounted {
+						continue
 					}
 					if err := encoder.Encode(sample); err != nil {
 						return err
@@ -78,7 +85,7 @@ func (s *systems) prepareMail(ctx context.Context, c Case) error {
 		if err := os.Mkdir(system.mail(), 0o755); err != nil {
 			return err
 		}
-		if _, err := runLoad(ctx, Varmail, system.mail(), "--files", strconv.Itoa(mailFiles), "--prepare"); err != nil {
+		if _, err := c.load(ctx, Varmail, system.mail(), "--files", strconv.Itoa(mailFiles), "--prepare"); err != nil {
 			return fmt.Errorf("%s: %w", system.arrangement, err)
 		}
 	}
@@ -97,7 +104,7 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 		if err := os.Mkdir(directory, 0o755); err != nil {
 			return sample, err
 		}
-		if _, err := runLoad(ctx, load, directory, append(arguments, "--prepare")...); err != nil {
+		if _, err := c.load(ctx, load, directory, append(arguments, "--prepare")...); err != nil {
 			return sample, err
 		}
 	}
@@ -105,11 +112,11 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 		return sample, err
 	}
 	arguments = append(arguments, "--threads", strconv.Itoa(threads))
-	if round > 0 {
-		sample.Result, err = runLoad(ctx, load, directory, arguments...)
+	if round > 0 || c.Uncounted {
+		sample.Result, err = c.load(ctx, load, directory, arguments...)
 	} else {
 		var r reading
-		sample.Result, r, err = s.counted(func() (LoadResult, error) { return runLoad(ctx, load, directory, arguments...) })
+		sample.Result, r, err = s.counted(func() (LoadResult, error) { return c.load(ctx, load, directory, arguments...) })
 		if err == nil {
 			sample.Counts = new(Counts)
 			*sample.Counts, err = r.counts()
@@ -147,9 +154,12 @@ func (s *system) counted(run func() (LoadResult, error)) (result LoadResult, r r
 	return result, r, err
 }
 
-// runLoad runs the load program. With --prepare it prints nothing.
-func runLoad(ctx context.Context, load, directory string, arguments ...string) (result LoadResult, err error) {
-	out, err := program.Output(ctx, program.Command{Path: LoadProgram, Args: append([]string{load, directory}, arguments...)})
+// load runs the load program. With --prepare it prints nothing.
+func (c Case) load(ctx context.Context, load, directory string, arguments ...string) (result LoadResult, err error) {
+	if c.Processes && !slices.Contains(arguments, "--prepare") {
+		arguments = append(slices.Clone(arguments), "--processes")
+	}
+	out, err := program.Output(ctx, program.Command{Path: cmp.Or(c.LoadPath, LoadProgram), Args: append([]string{load, directory}, arguments...)})
 	if err != nil {
 		return result, fmt.Errorf("%s %s: %w", load, strings.Join(arguments, " "), err)
 	}
@@ -157,7 +167,7 @@ func runLoad(ctx context.Context, load, directory string, arguments ...string) (
 		return result, nil
 	}
 	if err := json.Unmarshal([]byte(out), &result); err != nil {
-		return result, fmt.Errorf("cannot read the output of %s: %w", LoadProgram, err)
+		return result, fmt.Errorf("cannot read the output of the load program: %w", err)
 	}
 	return result, nil
 }

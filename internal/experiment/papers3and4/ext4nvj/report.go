@@ -18,6 +18,9 @@ func (n Result) Report() (report.Report, error) {
 	if len(n.Runs) == 0 {
 		return report.Report{}, errors.New("nothing was measured, so there is no report")
 	}
+	if n.Native != nil {
+		return n.nativeReport()
+	}
 	picture, err := n.curves().SVG()
 	report := report.Report{
 		Title: "ext4nvj: ext4 with its journal in byte-addressable memory",
@@ -40,20 +43,25 @@ func (n Result) Report() (report.Report, error) {
 	if t := n.gainTable(); len(t.Rows) > 0 {
 		report.Tables = append(report.Tables, t)
 	}
-	for _, disk := range n.disks() {
-		for _, load := range n.loads() {
-			if t := n.rateTable(disk, load); len(t.Rows) > 0 {
-				report.Tables = append(report.Tables, t)
-			}
-		}
-		if t := n.syncTable(disk); len(t.Rows) > 0 {
-			report.Tables = append(report.Tables, t)
-		}
-	}
+	report.Tables = append(report.Tables, n.ratesAndSyncs()...)
 	for _, load := range n.loads() {
 		report.Tables = append(report.Tables, n.countTable(load), n.waitTable(load))
 	}
 	return report, err
+}
+
+func (n Result) ratesAndSyncs() (tables []report.Table) {
+	for _, disk := range n.disks() {
+		for _, load := range n.loads() {
+			if t := n.rateTable(disk, load); len(t.Rows) > 0 {
+				tables = append(tables, t)
+			}
+		}
+		if t := n.syncTable(disk); len(t.Rows) > 0 {
+			tables = append(tables, t)
+		}
+	}
+	return tables
 }
 
 // throttleText describes the limits of the throttled disk.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +53,7 @@ func mountSystems(ctx context.Context, c Case) (s *systems, err error) {
 	}
 	for n, arrangement := range c.Arrangements {
 		system := system{arrangement: arrangement, directory: filepath.Join(s.home, arrangement)}
-		if system.disk, err = filepath.EvalSymlinks(fmt.Sprintf("/dev/daybook/disk%d", c.FirstDisk+n)); err != nil {
+		if system.disk, err = filepath.EvalSymlinks(c.diskNode(n)); err != nil {
 			return s, err
 		}
 		if arrangement != StockDisk {
@@ -71,6 +72,14 @@ func mountSystems(ctx context.Context, c Case) (s *systems, err error) {
 	return s, nil
 }
 
+// diskNode returns the node of the disk of an arrangement.
+func (c Case) diskNode(n int) string {
+	if c.DiskPath != "" {
+		return c.DiskPath
+	}
+	return fmt.Sprintf("/dev/daybook/disk%d", c.FirstDisk+n)
+}
+
 func (s *system) mount(ctx context.Context) error {
 	made := ext4.MakeOptions{BlockSizeBytes: journalBlock, BytesPerInode: inodeBytes, JournalBytes: JournalBytes}
 	switch s.arrangement {
@@ -85,7 +94,11 @@ func (s *system) mount(ctx context.Context) error {
 	}
 	if options := mountOptions(s.arrangement); options != "" {
 		// The region may hold a journal of an earlier case, whose disk is gone.
-		if _, err := program.Run(ctx, program.Command{Path: "nvj", Args: []string{"format", "--force", s.journal}}); err != nil {
+		format := []string{"format", "--force", s.journal}
+		if strings.HasPrefix(filepath.Base(s.journal), "memory") {
+			format = append(format, "--allow-volatile") // plain memory of the native kernel
+		}
+		if _, err := program.Run(ctx, program.Command{Path: "nvj", Args: format}); err != nil {
 			return fmt.Errorf("cannot format %s: %w", s.journal, err)
 		}
 		data := "journal_path=" + s.journal + "," + options

@@ -20,6 +20,9 @@ var targets = []struct {
 
 // Verdicts compares the result with the targets, for each measured load and disk.
 func (n Result) Verdicts() (all []verdict.Verdict) {
+	if n.Native != nil {
+		return n.nativeVerdicts()
+	}
 	for _, disk := range n.disks() {
 		for _, t := range targets {
 			if len(n.threads(disk, t.load)) == 0 {

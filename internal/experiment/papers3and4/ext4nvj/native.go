@@ -1,0 +1,302 @@
+package ext4nvj
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
+	"github.com/daybook-project/daybook/internal/program"
+)
+
+// Native runs a kernel as a program of the host (User Mode Linux), so that ext4nvj and
+// stock ext4 run on the host's processors.
+type Native struct {
+	// Objects and Modules are the directories of nvjournal/kernel/native/build.
+	Objects, Modules string
+	// Self is this program, Load the load program, NVJ the program nvj.
+	Self, Load, NVJ string
+}
+
+// NativeResult has what only the native measurement has.
+type NativeResult struct {
+	// WriteSeconds is the median time of a direct write of 4 KiB to a disk, by the name
+	// of the disk.
+	WriteSeconds map[string]float64 `json:"write_seconds"`
+	// Sanity compares stock ext4 in User Mode Linux with the host's own.
+	Sanity []Sanity `json:"sanity"`
+}
+
+// Sanity is a load on stock ext4 with one process, on a loop device over tmpfs: on the
+// host, and in User Mode Linux there.
+type Sanity struct {
+	Load                    string            `json:"load"`
+	HostOperationsPerSecond statistics.Spread `json:"host_operations_per_second"`
+	OperationsPerSecond     statistics.Spread `json:"operations_per_second"`
+}
+
+// MaxSlowdown is the largest factor by which stock ext4 in User Mode Linux may be slower
+// than the host's, for the other figures to mean something.
+const MaxSlowdown = 1.5
+
+// Slowdown is the host's rate over that in User Mode Linux.
+func (s Sanity) Slowdown() float64 {
+	return s.HostOperationsPerSecond.Median / s.OperationsPerSecond.Median
+}
+
+// nativeMemoryBytes is the memory of the kernel, of which the host gives what is used.
+const nativeMemoryBytes = 8 << 30
+
+// loopDisk names the disk of the sanity check.
+const loopDisk = "loop"
+
+// Boot returns a guest, which starts a kernel for each case.
+func (n Native) Boot(_ context.Context, _ []Disk, _ []string) (Guest, error) {
+	release, err := os.ReadFile(filepath.Join(n.Objects, "include/config/kernel.release"))
+	if err != nil {
+		return nil, fmt.Errorf("the native kernel is not built: %w", err)
+	}
+	return &nativeGuest{Native: n, release: strings.TrimSpace(string(release)), writes: map[string]float64{}}, nil
+}
+
+type nativeGuest struct {
+	Native
+	release string
+	writes  map[string]float64
+}
+
+func (g *nativeGuest) Kernel() string { return g.release }
+func (g *nativeGuest) Close() error   { return nil }
+
+// nativeCase is what the first process in User Mode Linux reads.
+type nativeCase struct {
+	Case    Case   `json:"case"`
+	Modules string `json:"modules"`
+	// Path has the directory of nvj.
+	Path string `json:"path"`
+	// LoopBytes is the size of a loop device over tmpfs to use as the disk; 0: none.
+	LoopBytes int64 `json:"loop_bytes"`
+}
+
+// nativeLine is a line of its output: one of these.
+type nativeLine struct {
+	Sample       *Sample `json:"sample,omitempty"`
+	Progress     string  `json:"progress,omitempty"`
+	WriteSeconds float64 `json:"write_seconds,omitempty"`
+	Error        string  `json:"error,omitempty"`
+	Done         bool    `json:"done,omitempty"`
+}
+
+func (g *nativeGuest) RunExt4NVJ(ctx context.Context, c Case, got func(Sample), progress func(line string)) error {
+	c.FirstDisk = 0 // each case has a kernel of its own
+	return g.run(ctx, nativeCase{Case: c}, func(line nativeLine) {
+		switch {
+		case line.Sample != nil:
+			got(*line.Sample)
+		case line.Progress != "":
+			progress(line.Progress)
+		case line.WriteSeconds > 0:
+			g.writes[c.Disk] = line.WriteSeconds
+		}
+	})
+}
+
+// run starts a kernel, which runs a case and ends.
+func (n Native) run(ctx context.Context, c nativeCase, got func(nativeLine)) (err error) {
+	directory, err := program.PrivateDirectory("native")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	c.Modules, c.Path = n.Modules, filepath.Dir(n.NVJ)
+	c.Case.LoadPath, c.Case.Processes = n.Load, true
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(directory, nativeCaseFile), text, 0o600); err != nil {
+		return err
+	}
+	process, err := program.Start(program.Command{Path: filepath.Join(n.Objects, "linux"), Args: n.arguments(c, directory)})
+	if err != nil {
+		return err
+	}
+	output, err := os.OpenFile(filepath.Join(directory, nativeOutputFile), os.O_RDONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		process.Kill()
+		return err
+	}
+	defer output.Close()
+	var rest []byte
+	var last nativeLine
+	read := func() error {
+		more, err := readMore(output)
+		rest = append(rest, more...)
+		for err == nil {
+			text, after, found := bytes.Cut(rest, []byte("\n"))
+			if !found {
+				break
+			}
+			rest, last = after, nativeLine{}
+			if err = json.Unmarshal(text, &last); err == nil {
+				got(last)
+			}
+		}
+		return err
+	}
+	for running := true; running && err == nil; {
+		select {
+		case <-process.Ended():
+			running = false
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+		err = errors.Join(err, read())
+	}
+	if err != nil {
+		process.Kill()
+		_, _ = process.Wait(context.Background())
+		return err
+	}
+	said, ended := process.Wait(ctx)
+	switch {
+	case last.Error != "":
+		return fmt.Errorf("in User Mode Linux: %s", last.Error)
+	case !last.Done:
+		return fmt.Errorf("the native kernel ended before its case: %w; its console: %s", errors.Join(ended, errors.New("no result")), program.Excerpt(said))
+	}
+	return nil
+}
+
+func readMore(file *os.File) ([]byte, error) {
+	var all []byte
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := file.Read(buffer)
+		all = append(all, buffer[:n]...)
+		if n == 0 || err != nil {
+			return all, nil
+		}
+	}
+}
+
+// arguments returns the kernel's command line. Its root is that of the host, read-only.
+func (n Native) arguments(c nativeCase, directory string) []string {
+	disks := len(c.Case.Arrangements)
+	args := []string{
+		"mem=" + strconv.Itoa(nativeMemoryBytes>>20) + "M", "ncpus=" + strconv.Itoa(runtime.NumCPU()), "seccomp=on",
+		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "con=null", "con0=fd:0,fd:1", "quiet",
+		fmt.Sprintf("reserve_mem=%dM:4096:memory", disks*JournalBytes>>20),
+		"null_blk.nr_devices=" + strconv.Itoa(disks), "null_blk.memory_backed=1", "null_blk.bs=4096",
+		"null_blk.gb=" + strconv.Itoa(DiskBytes>>30), "null_blk.submit_queues=" + strconv.Itoa(runtime.NumCPU()),
+	}
+	delay := int64(0)
+	for _, d := range NativeDisks() {
+		if d.Name == c.Case.Disk {
+			delay = d.DelayNanoseconds
+		}
+	}
+	if delay == 0 {
+		args = append(args, "null_blk.irqmode=0")
+	} else {
+		args = append(args, "null_blk.irqmode=2", fmt.Sprintf("null_blk.completion_nsec=%d", delay))
+	}
+	return append(args, "init="+n.Self, "--", "ext4nvj", "native-init", directory)
+}
+
+// Complete measures what the result of Bench lacks: the sanity check. It needs root.
+func (n Native) Complete(ctx context.Context, g Guest, result *Result, rounds int, progress func(line string)) error {
+	if guest, ok := g.(*nativeGuest); ok {
+		if result.Native.WriteSeconds == nil {
+			result.Native.WriteSeconds = map[string]float64{}
+		}
+		for disk, seconds := range guest.writes {
+			result.Native.WriteSeconds[disk] = seconds
+		}
+	}
+	c := Case{
+		Disk: loopDisk, Loads: Loads(), Arrangements: []string{StockDisk}, Threads: []int{1}, Rounds: rounds,
+		Milliseconds: result.Milliseconds, CreateFiles: result.CreateFiles, Uncounted: true,
+	}
+	rates := map[bool]map[string][]float64{true: {}, false: {}}
+	add := func(host bool, s Sample) {
+		rates[host][s.Load] = append(rates[host][s.Load], float64(s.Result.Operations)/s.Result.Seconds)
+	}
+	progress("stock ext4 of the host, on a loop device over tmpfs")
+	if err := n.onHost(ctx, c, func(s Sample) { add(true, s) }); err != nil {
+		return fmt.Errorf("stock ext4 of the host: %w", err)
+	}
+	progress("stock ext4 in User Mode Linux, on a loop device over tmpfs")
+	err := n.run(ctx, nativeCase{Case: c, LoopBytes: DiskBytes}, func(line nativeLine) {
+		if line.Sample != nil {
+			add(false, *line.Sample)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	result.Native.Sanity = nil
+	for _, load := range Loads() {
+		result.Native.Sanity = append(result.Native.Sanity, Sanity{
+			Load: load, HostOperationsPerSecond: statistics.SpreadOf(rates[true][load]), OperationsPerSecond: statistics.SpreadOf(rates[false][load]),
+		})
+	}
+	return nil
+}
+
+// onHost measures the host's stock ext4.
+func (n Native) onHost(ctx context.Context, c Case, got func(Sample)) (err error) {
+	directory, err := program.PrivateDirectory("native-host")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(directory)) }()
+	disk, release, err := loopOverTmpfs(directory, DiskBytes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	c.DiskPath, c.LoadPath, c.Processes = disk, n.Load, true
+	return c.run(ctx, samplesTo(got), func(string) {})
+}
+
+// samplesTo passes on the samples of a case.
+type samplesTo func(Sample)
+
+func (got samplesTo) Encode(value any) error {
+	got(value.(Sample))
+	return nil
+}
+
+// loopOverTmpfs mounts a tmpfs and attaches a file in it to a loop device.
+func loopOverTmpfs(directory string, bytes int64) (node string, release func() error, err error) {
+	if err := unix.Mount("none", directory, "tmpfs", 0, ""); err != nil {
+		return "", nil, fmt.Errorf("cannot mount tmpfs on %s: %w", directory, err)
+	}
+	unmount := func() error { return unix.Unmount(directory, unix.MNT_DETACH) }
+	path := filepath.Join(directory, "disk")
+	file, err := os.Create(path)
+	if err == nil {
+		err = errors.Join(file.Truncate(bytes), file.Close())
+	}
+	if err != nil {
+		return "", nil, errors.Join(err, unmount())
+	}
+	loop, err := blockdev.Attach(path, blockdev.AttachOptions{BlockSizeBytes: journalBlock})
+	if err != nil {
+		return "", nil, errors.Join(err, unmount())
+	}
+	return loop.Path(), func() error { return errors.Join(loop.Detach(context.Background()), unmount()) }, nil
+}

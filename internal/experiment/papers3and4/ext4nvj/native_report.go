@@ -1,0 +1,185 @@
+package ext4nvj
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/experiment/verdict"
+)
+
+// isSane reports whether stock ext4 in User Mode Linux is about as fast as the host's.
+// Otherwise rates of different file systems there cannot be compared: one that waits for
+// another thread, as jbd2 does at each commit, pays for the wake-up by the host.
+func (n NativeResult) isSane() bool {
+	return len(n.Sanity) > 0 && !slices.ContainsFunc(n.Sanity, func(s Sanity) bool { return !(s.Slowdown() <= MaxSlowdown) })
+}
+
+// nativeVerdicts compares a native result with its targets. Numbers of threads above the
+// number of processors have no verdict, nor has anything if the sanity check fails.
+func (n Result) nativeVerdicts() (all []verdict.Verdict) {
+	for _, s := range n.Native.Sanity {
+		all = append(all, verdict.Verdict{
+			Target: fmt.Sprintf("sanity: %s on stock ext4, the host's rate over that in User Mode Linux", s.Load),
+			Wanted: fmt.Sprintf("at most %g×", MaxSlowdown), Measured: fmt.Sprintf("%.2f×", s.Slowdown()),
+			Value: s.Slowdown(), Bound: MaxSlowdown, Met: s.Slowdown() <= MaxSlowdown,
+		})
+	}
+	for _, disk := range n.disks() {
+		for _, load := range n.loads() {
+			for _, threads := range n.threads(disk, load) {
+				if threads > n.CPUs {
+					continue
+				}
+				v := verdict.Verdict{
+					Target: fmt.Sprintf("%s over the faster stock ext4, %d threads, disk %s", load, threads, disk),
+					Wanted: "at least 1×", Measured: "not measured", Bound: 1,
+				}
+				if ratio, which := n.overStock(disk, load, threads); which != "" {
+					v.Value, v.Measured, v.Met = ratio, fmt.Sprintf("%.2f× (%s)", ratio, titleOf(which)), ratio >= 1
+				}
+				if !n.Native.isSane() {
+					v.Measured, v.Met, v.None = "the sanity check failed", false, true
+				}
+				all = append(all, v)
+			}
+		}
+	}
+	for _, t := range targets {
+		for _, disk := range n.disks() {
+			if !slices.Contains(n.threads(disk, t.load), targetThreads) {
+				continue
+			}
+			v := verdict.Verdict{
+				Target: fmt.Sprintf("%s over %s, %d threads, disk %s", t.load, titleOf(t.over), targetThreads, disk),
+				Wanted: fmt.Sprintf("at least %g×", t.bound), Measured: fmt.Sprintf("needs %d processors", targetThreads), Bound: t.bound, None: n.CPUs < targetThreads || !n.Native.isSane(),
+			}
+			if n.CPUs >= targetThreads && v.None {
+				v.Measured = "the sanity check failed"
+			}
+			if ratio, which := n.over(disk, t.load, t.over, targetThreads); which != "" && !v.None {
+				v.Value, v.Measured, v.Met = ratio, fmt.Sprintf("%.2f× (%s)", ratio, titleOf(which)), ratio >= t.bound
+			}
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// overStock returns the rate of ext4nvj's best arrangement over that of the faster stock
+// ext4; "" if one of them was not measured.
+func (n Result) overStock(disk, load string, threads int) (ratio float64, which string) {
+	for _, other := range []string{StockDisk, StockPmem} {
+		r, of := n.over(disk, load, other, threads)
+		if of == "" {
+			return 0, ""
+		}
+		if which == "" || r < ratio {
+			ratio, which = r, of
+		}
+	}
+	return ratio, which
+}
+
+// nativeReport returns a native result as a page.
+func (n Result) nativeReport() (report.Report, error) {
+	var delays []string
+	for _, d := range NativeDisks() {
+		if seconds, found := n.Native.WriteSeconds[d.Name]; found {
+			delays = append(delays, fmt.Sprintf("**%s** %.0f µs", d.Name, seconds*1e6))
+		}
+	}
+	r := report.Report{
+		Title: "ext4nvj on the host's processors",
+		Lead: []string{
+			fmt.Sprintf("The kernel (Linux %s) is a program of the host: User Mode Linux with %d processors, which are threads of the host. Code of a kernel runs there as on the host, with the host's caches and contention. "+
+				"A system call, a page fault and a switch between processes cost more, because the host does part of them. Threads of a process take turns there, so the loads start processes instead. "+
+				"Rates of different file systems in one table compare like with like; absolute rates are not those of a machine.", n.Kernel, n.CPUs),
+			fmt.Sprintf("Each file system has its own disk in the kernel's memory (null_blk). A direct write of 4 KiB took (median): %s. No disk has a cache to flush. Journals have %d MiB; in persistent memory they are in plain memory, so that a flush and a fence cost what they cost on this processor with that memory. "+
+				"Figures are medians of %d rounds, in which the file systems alternate. One round before them warms up; in it the work is counted. A run of varmail takes %d ms, one of create makes %d files.",
+				strings.Join(delays, ", "), JournalBytes>>20, n.Rounds, n.Milliseconds, n.CreateFiles),
+			n.sanityText(),
+			fmt.Sprintf("The processors are the limit of this measurement: with more processes than the %d processors, the figures show how a file system divides them, not how it scales, and there is no verdict.", n.CPUs),
+		},
+		Host: n.Host,
+	}
+	r.Tables = append(r.Tables, verdict.Table(n.nativeVerdicts(),
+		"The papers' targets are for 16 threads on 24 cores. The best arrangement of ext4nvj is compared with the faster of stock ext4 with its journal on the disk and on persistent memory."))
+	if len(n.Native.Sanity) > 0 {
+		t := report.Table{
+			Title: "Stock ext4, operations a second, one process", Columns: []string{"load", "the host", "User Mode Linux", "the host over it"},
+			Note: "ext4 on a loop device over tmpfs, on the host (Linux " + n.Host.Kernel + ") and in User Mode Linux: the same disk. In parentheses the minimum and maximum of the rounds.",
+		}
+		for _, s := range n.Native.Sanity {
+			t.Rows = append(t.Rows, []string{s.Load, report.NanosecondsOf(s.HostOperationsPerSecond), report.NanosecondsOf(s.OperationsPerSecond), fmt.Sprintf("%.2f×", s.Slowdown())})
+		}
+		r.Tables = append(r.Tables, t)
+	}
+	if t := n.gainTable(); len(t.Rows) > 0 {
+		r.Tables = append(r.Tables, t)
+	}
+	r.Tables = append(r.Tables, n.ratesAndSyncs()...)
+	for _, load := range n.loads() {
+		r.Tables = append(r.Tables, n.countTable(load), n.waitTable(load))
+	}
+	for k := range r.Tables {
+		r.Tables[k].Title = "Native: " + r.Tables[k].Title
+	}
+	return r, nil
+}
+
+// sanityText says whether the figures can be compared.
+func (n Result) sanityText() string {
+	if n.Native.isSane() {
+		return fmt.Sprintf("Sanity check: stock ext4 with one process is at most %g times slower than on the host, on the same kind of disk.", MaxSlowdown)
+	}
+	return fmt.Sprintf("**The sanity check failed:** stock ext4 with one process is more than %g times slower than on the host, on the same kind of disk. "+
+		"So rates of different file systems in these tables must not be compared: at each commit jbd2 wakes another thread, on a processor that is a thread of the host and sleeps, and ext4nvj does not. "+
+		"Counts of an operation are not affected.", MaxSlowdown)
+}
+
+// NativeCommand repeats the native measurement.
+const NativeCommand = "make bench-ext4nvj BENCHFLAGS=--native"
+
+// Marks around the native part of the page, and its heading for what follows.
+const (
+	nativeBegin = "<!-- native figures -->"
+	nativeEnd   = "<!-- end of native figures -->"
+	emulated    = "## In an emulated guest"
+)
+
+// NativePart returns the native part of a page, and the page without it.
+func NativePart(page string) (part, rest string) {
+	before, after, found := strings.Cut(page, nativeBegin+"\n")
+	if !found {
+		return "", page
+	}
+	inside, after, found := strings.Cut(after, nativeEnd+"\n\n"+emulated+"\n\n")
+	if !found {
+		return "", page
+	}
+	return inside, before + after
+}
+
+// WithNativePart returns a page of emulated figures with the native part before them,
+// below the title.
+func WithNativePart(page, part string) string {
+	_, page = NativePart(page)
+	if part == "" {
+		return page
+	}
+	title, rest, _ := strings.Cut(page, "\n\n")
+	return title + "\n\n" + nativeBegin + "\n" + part + nativeEnd + "\n\n" + emulated + "\n\n" + rest
+}
+
+// NativeMarkdown returns the native part that shows this result.
+func (n Result) NativeMarkdown() (string, error) {
+	r, err := n.nativeReport()
+	if err != nil {
+		return "", err
+	}
+	page := strings.Replace(string(r.Markdown(NativeCommand, "")), "\n## How it was made\n", "\n## Native: how it was made\n", 1)
+	_, body, _ := strings.Cut(page, "\n")
+	return "\n## On the host's processors\n" + body + "\n", nil
+}

@@ -1,0 +1,81 @@
+package ext4nvj
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
+)
+
+// nativeResult has ext4nvj twice as fast as stock ext4, with 2 of its processors.
+func nativeResult(slowdown float64) Result {
+	n := Result{CPUs: 2, Native: &NativeResult{Sanity: []Sanity{{
+		Load: Varmail, HostOperationsPerSecond: statistics.Spread{Median: 1000 * slowdown}, OperationsPerSecond: statistics.Spread{Median: 1000},
+	}}}}
+	for _, threads := range []int{1, 16} {
+		for arrangement, rate := range map[string]float64{StockDisk: 100, StockPmem: 200, NVJFine: 100, NVJOne: 300, NVJEight: 50, NVJSmall: 400} {
+			n.Runs = append(n.Runs, Run{Disk: "10us", Load: Varmail, Threads: threads, Arrangement: arrangement, OperationsPerSecond: statistics.Spread{Median: rate}})
+		}
+	}
+	return n
+}
+
+func TestNativeVerdictsNeedASaneKernelAndProcessors(t *testing.T) {
+	for _, slowdown := range []float64{1.4, 1.6} {
+		compared := 0
+		for _, v := range nativeResult(slowdown).Verdicts() {
+			switch {
+			case strings.HasPrefix(v.Target, "sanity"):
+				if v.Met != (slowdown < MaxSlowdown) {
+					t.Errorf("slowdown %g: %+v", slowdown, v)
+				}
+			case strings.Contains(v.Target, "16 threads"):
+				if !v.None {
+					t.Errorf("with 2 processors: %+v", v)
+				}
+			default:
+				compared++
+				// Over the faster stock ext4.
+				if sane := slowdown < MaxSlowdown; v.None == sane || v.Met != sane || v.Value != 2 {
+					t.Errorf("slowdown %g: %+v", slowdown, v)
+				}
+			}
+		}
+		if compared != 1 {
+			t.Errorf("slowdown %g: %d comparisons", slowdown, compared)
+		}
+	}
+	if (NativeResult{}).isSane() {
+		t.Error("a result without a sanity check is sane")
+	}
+}
+
+func TestTheNativePartIsReplacedAndTheRestKept(t *testing.T) {
+	page := "# Title\n\nlead\n\n## Targets\n\ntable\n"
+	first := WithNativePart(page, "\nfirst\n\n")
+	if at := strings.Index(first, "first"); at < 0 || at > strings.Index(first, "lead") {
+		t.Errorf("%q", first)
+	}
+	part, rest := NativePart(first)
+	if part != "\nfirst\n\n" || rest != page {
+		t.Errorf("%q, %q", part, rest)
+	}
+	if second := WithNativePart(first, "\nsecond\n\n"); strings.Contains(second, "first") || !strings.Contains(second, "second") || strings.Count(second, emulated) != 1 {
+		t.Errorf("%q", second)
+	}
+	if WithNativePart(first, "") != page {
+		t.Error("an empty part leaves something")
+	}
+}
+
+func TestTheNativeReportSaysThatTheSanityCheckFailed(t *testing.T) {
+	for slowdown, want := range map[float64]bool{1.2: false, 3: true} {
+		text, err := nativeResult(slowdown).NativeMarkdown()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(text, "The sanity check failed") != want || !strings.Contains(text, NativeCommand) {
+			t.Errorf("slowdown %g: %s", slowdown, text)
+		}
+	}
+}
