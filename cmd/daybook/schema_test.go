@@ -150,7 +150,9 @@ func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 	vol("delete", s.name)
 
 	for _, path := range jsonCommands() {
-		if _, ok := validated.Load(path); !ok && path != "demo" { // see below
+		// The demo has a test below. A journal in memory needs a module, and a guest: see
+		// TestGuestJSONOfAVolumeWithItsJournalInMemoryMatchesItsSchema.
+		if _, ok := validated.Load(path); !ok && path != "demo" && path != "volume journal" {
 			t.Errorf("no output of %s was validated", path)
 		}
 	}
