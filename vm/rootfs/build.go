@@ -3,16 +3,19 @@ package rootfs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/daybook-project/daybook/vm/internal/cache"
 )
 
 // build makes the files of an [Image] in a directory.
-func build(ctx context.Context, t cache.Tools, next string, packages []string) error {
+func build(ctx context.Context, t cache.Tools, next string, packages []string, log func(string, ...any)) error {
 	sources, err := debianSources(ctx, t)
 	if err != nil {
 		return err
@@ -25,7 +28,8 @@ func build(ctx context.Context, t cache.Tools, next string, packages []string) e
 	if err := errors.Join(os.WriteFile(list, []byte(sources), 0o644), os.WriteFile(conf, []byte(options), 0o644)); err != nil {
 		return err
 	}
-	if err := install(ctx, t, root, list, conf, packages); err != nil {
+	archives := filepath.Join(filepath.Dir(next), "archives")
+	if err := install(ctx, t, root, list, conf, archives, packages, log); err != nil {
 		return err
 	}
 	if err := configure(root); err != nil {
@@ -49,15 +53,78 @@ func build(ctx context.Context, t cache.Tools, next string, packages []string) e
 	return errors.Join(os.RemoveAll(root), os.Remove(list), os.Remove(conf))
 }
 
-// install makes the tree of files. As root, mmdebstrap mounts /proc, /sys and the
-// host's /dev/shm below the tree in the namespace of its caller, and a kill leaves them
+// attempts is how often a download is tried. One file of hundreds that an archive
+// refuses once would otherwise fail the build.
+const attempts = 4
+
+// pause is the time between two attempts.
+var pause = 10 * time.Second
+
+// install makes the tree of files. Packages are downloaded into the directory archives,
+// which outlives a failed or killed build: the next attempt fetches only what is
+// missing.
+func install(ctx context.Context, t cache.Tools, root, list, conf, archives string, packages []string, log func(string, ...any)) error {
+	// apt writes incomplete downloads to partial.
+	if err := os.MkdirAll(filepath.Join(archives, "partial"), 0o755); err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		err := installOnce(ctx, t, root, list, conf, archives, packages)
+		if err == nil {
+			return os.RemoveAll(archives)
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		err = fmt.Errorf("attempt %d of %d: %w", attempt, attempts, errors.New(aptErrors(err.Error())))
+		if attempt == attempts {
+			return fmt.Errorf("%w; what was downloaded is kept: run the command again", err)
+		}
+		log("%v; next attempt in %s", err, pause)
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pause):
+		}
+		if err := os.RemoveAll(root); err != nil {
+			return err
+		}
+	}
+}
+
+// installOnce is one attempt. As root, mmdebstrap mounts /proc, /sys and the host's
+// /dev/shm below the tree in the namespace of its caller, and a kill leaves them
 // there: who then removes the tree empties the host's /dev/shm.
-func install(ctx context.Context, t cache.Tools, root, list, conf string, packages []string) error {
-	_, err := t.OutputWithOwnMounts(ctx, "", "mmdebstrap", "--quiet", "--mode=root", "--variant=apt", "--aptopt="+conf,
+func installOnce(ctx context.Context, t cache.Tools, root, list, conf, archives string, packages []string) error {
+	// The mount ends with mmdebstrap's mount namespace.
+	keep := `mkdir -p "$1/var/cache/apt/archives" && mount --bind ` + quote(archives) + ` "$1/var/cache/apt/archives"`
+	_, err := t.OutputWithOwnMounts(ctx, "", "mmdebstrap", "--mode=root", "--variant=apt", "--aptopt="+conf,
+		"--setup-hook="+keep, "--skip=essential/unlink",
 		`--dpkgopt=path-exclude=/usr/share/man/*`, `--dpkgopt=path-exclude=/usr/share/locale/*`,
 		`--dpkgopt=path-exclude=/usr/share/doc/*`, `--dpkgopt=path-include=/usr/share/doc/*/copyright`,
 		"--include="+strings.Join(packages, ","), Suite, root, list)
 	return err
+}
+
+// quote quotes a word for the shell.
+func quote(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+
+// aptErrors returns the lines of mmdebstrap's output that tell why apt failed, or all
+// of it if there are none.
+func aptErrors(output string) string {
+	var lines []string
+	for line := range strings.Lines(output) {
+		line = strings.TrimSpace(line)
+		for _, prefix := range []string{"Err:", "E: ", "dpkg: error"} {
+			if strings.HasPrefix(line, prefix) && !slices.Contains(lines, line) {
+				lines = append(lines, line)
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return output
+	}
+	return strings.Join(lines, "\n")
 }
 
 // debianSources returns lines of sources.list for the Suite, with the archives of
@@ -98,15 +165,18 @@ func sourcesOf(targets string) (string, error) {
 	return lines.String(), nil
 }
 
-// fetchOptions returns this host's apt options for fetching, such as a proxy.
+// fetchOptions returns this host's apt options for fetching, such as a proxy, after
+// options that make apt more patient than its defaults.
 func fetchOptions(ctx context.Context, t cache.Tools) (string, error) {
 	dump, err := t.Output(ctx, "", "apt-config", "dump")
 	if err != nil {
 		return "", err
 	}
 	var options strings.Builder
+	options.WriteString("Acquire::Retries \"3\";\nAcquire::http::Timeout \"60\";\nAcquire::https::Timeout \"60\";\n")
 	for line := range strings.Lines(dump) {
-		if strings.HasPrefix(line, "Acquire::http::") || strings.HasPrefix(line, "Acquire::https::") || strings.HasPrefix(line, "Acquire::Retries") {
+		if strings.HasPrefix(line, "Acquire::http::") || strings.HasPrefix(line, "Acquire::https::") || strings.HasPrefix(line, "Acquire::Retries") ||
+			strings.HasPrefix(line, "Acquire::Check-") {
 			options.WriteString(line)
 		}
 	}

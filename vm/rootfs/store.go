@@ -93,7 +93,7 @@ func (s Store) Get(ctx context.Context) (Image, error) {
 	}
 	err = cache.Make(ctx, s.dir(), func() { s.log("waiting for another process that builds the root file system") }, func(t cache.Tools, next string) error {
 		s.log("building the root file system (Debian %s with systemd): about two minutes", Suite)
-		return build(ctx, t, next, s.packages())
+		return build(ctx, t, next, s.packages(), s.log)
 	})
 	if err != nil {
 		return Image{}, fmt.Errorf("cannot build the root file system: %w", err)
