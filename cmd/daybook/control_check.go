@@ -17,9 +17,9 @@ func checkConfig(cmd *cobra.Command, path string) error {
 	return checkConfigFile(cmd, path, func(file io.Reader) (wrong, notes []configfile.Problem, err error) {
 		config, err := control.ReadConfig(file, path)
 		if err == nil {
-			wrong, notes = config.Check()
+			notes = config.Check()
 		}
-		return wrong, notes, err
+		return nil, notes, err
 	})
 }
 

@@ -208,34 +208,48 @@ func (r *configReader) rule(n int, match, weight yaml.Node) (rule Rule, ok bool)
 		rule.Weight, err = strconv.ParseUint(weight.Value, 10, 64)
 		if err != nil || rule.Weight < 1 || rule.Weight > maxWeight {
 			r.Refuse(weight.Line, "weight of %.100s: %q: want a whole number from 1 (leave weight out to keep the one found)", rule.Match, weight.Value)
+		} else if widest := (noWeights{}).Range(); rule.Weight > widest.Max {
+			r.Refuse(weight.Line, "weight of %.100s: %d: no weight file takes more than %d", rule.Match, rule.Weight, widest.Max)
 		}
 	}
 	return rule, len(r.Problems) == before
 }
 
-// Check returns the rules' problems that are the same on every host, and the rules
-// without effect. CheckWeights checks weights against the weight file of one host.
-func (c Config) Check() (wrong, notes []Problem) {
+// Check returns notes: the rules without effect, and what a host may refuse. CheckWeights
+// checks weights against the weight file of one host.
+func (c Config) Check() (notes []Problem) {
 	if len(c.Devices) == 0 {
 		notes = append(notes, Problem{Text: "no devices: name them with --device"})
 	}
-	widest := noWeights{}.Range()
 	for n, rule := range c.Containers {
-		switch {
-		case rule.Weight > widest.Max:
-			wrong = append(wrong, Problem{Line: rule.line, Text: fmt.Sprintf("weight of %.100s: %d: no weight file takes more than %d", rule.Match, rule.Weight, widest.Max)})
-		case rule.Weight > BFQRange.Max:
+		if rule.Weight > BFQRange.Max {
 			notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("weight of %.100s: %d: BFQ takes %d to %d", rule.Match, rule.Weight, BFQRange.Min, BFQRange.Max)})
 		}
 		if len(rule.Match) > 1 && strings.HasSuffix(rule.Match, "/") {
 			notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("%.100s matches nothing: no path ends in /", rule.Match)})
 		}
 		for _, earlier := range c.Containers[:n] {
-			if earlier.Match == rule.Match || !strings.ContainsAny(rule.Match, `*?[\`) && matches(earlier.Match, rule.Match) {
+			if covers(earlier.Match, rule.Match) {
 				notes = append(notes, Problem{Line: rule.line, Text: fmt.Sprintf("%.100s has no effect: %.100s in line %d matches first", rule.Match, earlier.Match, earlier.line)})
 				break
 			}
 		}
 	}
-	return wrong, notes
+	return notes
+}
+
+// covers reports whether a pattern matches whatever the other matches. It may miss that
+// for patterns with a ? or [, and for those with a * that is not at the end.
+func covers(pattern, other string) bool {
+	const meta = `*?[\`
+	if pattern == other {
+		return true
+	}
+	if !strings.ContainsAny(other, meta) {
+		return matches(pattern, other)
+	}
+	start, ok := strings.CutSuffix(pattern, "*")
+	rest, below := strings.CutPrefix(other, start)
+	// A [ may match a /, which the * does not.
+	return ok && below && !strings.ContainsAny(start, meta) && !strings.ContainsAny(rest, `/[\`)
 }

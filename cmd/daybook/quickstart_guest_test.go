@@ -1,0 +1,433 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/awaittest"
+	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/vm"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// quickstartDisk is what the README's disk sda is called in the guest.
+const quickstartDisk = "nvme0n1"
+
+// quickstartHost makes what the README takes for granted: a volume group vg0, and an
+// image mariadb. The image's program is a shell that, like the real image's, refuses to
+// start without a decision about the password of root, and then creates files and syncs.
+// A second file system is on the same disk: that of the containers without a volume.
+const quickstartHost = `set -e
+pvcreate -qq /dev/daybook/disk0
+vgcreate -qq vg0 /dev/daybook/disk0
+lvcreate -qq -y -n data -L 256M vg0
+mke2fs -q -t ext4 -E lazy_itable_init=0,lazy_journal_init=0 /dev/vg0/data
+mkdir -p /srv/data image/bin image/tmp
+mount /dev/vg0/data /srv/data
+cp /bin/busybox image/bin
+for name in sh mkdir dd sleep rmdir; do ln -s busybox image/bin/$name; done
+cat >image/bin/mariadbd <<'END'
+#!/bin/sh
+[ -n "$MARIADB_ROOT_PASSWORD$MARIADB_ALLOW_EMPTY_ROOT_PASSWORD$MARIADB_RANDOM_ROOT_PASSWORD" ] || {
+	echo "Database is uninitialized and password option is not specified" >&2
+	exit 1
+}
+cd /var/lib/mysql || exit 1
+n=0
+while n=$((n + 1)); do
+	mkdir table$n && dd if=/dev/zero of=table$n/row bs=4k count=1 conv=fsync 2>/dev/null
+	[ $n -lt 200 ] || exec sleep 1000000
+	sleep 0.2
+done
+END
+chmod +x image/bin/mariadbd
+tar -C image -c . >mariadb.tar`
+
+// quickstart is a guest in which commands of the README run.
+type quickstart struct {
+	*testing.T
+	m        *vm.Machine
+	commands []readmeCommand
+	used     map[string]bool
+}
+
+type readmeCommand struct{ section, text string }
+
+// readmeCommands returns the commands of a page's blocks without a language, each with
+// its continued lines and the name of its section.
+func readmeCommands(t *testing.T, path string) (commands []readmeCommand) {
+	t.Helper()
+	section, open := "", ""
+	for _, line := range readPage(t, path).lines {
+		if name, ok := strings.CutPrefix(line.text, "## "); ok && !line.code {
+			section = name
+		}
+		if !line.shell || strings.HasPrefix(line.text, "```") || line.text == "" {
+			continue
+		}
+		open += line.text
+		if strings.HasSuffix(line.text, `\`) {
+			open += "\n"
+			continue
+		}
+		commands = append(commands, readmeCommand{section, open})
+		open = ""
+	}
+	return commands
+}
+
+// command returns the one command of the README that begins so, for this guest's disk.
+func (q *quickstart) command(start string) string {
+	q.Helper()
+	var found []string
+	for _, c := range q.commands {
+		if strings.HasPrefix(c.text+" ", start+" ") {
+			found = append(found, c.text)
+		}
+	}
+	if len(found) > 1 { // the one without more arguments
+		found = slices.DeleteFunc(found, func(text string) bool {
+			rest, _, _ := strings.Cut(strings.TrimPrefix(text, start), "#")
+			return strings.TrimSpace(rest) != ""
+		})
+	}
+	if len(found) != 1 {
+		q.Fatalf("README.md has %d commands that begin with %q; want one: %q", len(found), start, q.commands)
+	}
+	q.used[found[0]] = true
+	return localDisk(found[0])
+}
+
+func localDisk(text string) string {
+	return regexp.MustCompile(`\bsda\b`).ReplaceAllString(text, quickstartDisk)
+}
+
+// sh runs a script and returns what it prints, without errors.
+func (q *quickstart) sh(script string) string {
+	q.Helper()
+	out, err := q.try(script)
+	if err != nil {
+		q.Fatalf("%s: %v", script, err)
+	}
+	return strings.TrimSpace(out)
+}
+
+func (q *quickstart) try(script string) (string, error) {
+	started := time.Now()
+	out, err := q.m.Run(q.Context(), "bash", "-c", script)
+	q.Logf("%4.1f s: %s\n%s", time.Since(started).Seconds(), script, shortened(out))
+	return out, err
+}
+
+func shortened(text string) string {
+	const most = 2000
+	if len(text) > most {
+		return text[:most] + fmt.Sprintf("... (%d bytes)", len(text))
+	}
+	return text
+}
+
+// runningCommand is a command that runs until it is ended.
+type runningCommand struct {
+	*vm.Process
+	out *sharedBuffer
+}
+
+// sharedBuffer is written to and read at the same time.
+type sharedBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *sharedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *sharedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (q *quickstart) start(script string) runningCommand {
+	q.Helper()
+	out := &sharedBuffer{}
+	p, err := q.m.Start(vm.Command{Args: []string{"bash", "-c", script}, Stdout: out, Stderr: out})
+	if err != nil {
+		q.Fatalf("%s: %v", script, err)
+	}
+	return runningCommand{p, out}
+}
+
+// interrupt is Ctrl-C.
+func (q *quickstart) interrupt(r runningCommand) {
+	q.Helper()
+	if err := r.Signal(syscall.SIGINT); err != nil {
+		q.Fatal(err)
+	}
+	if err := r.Wait(q.Context()); err != nil {
+		var exit *vm.ExitError
+		if !errors.As(err, &exit) || exit.Status() != 130 {
+			q.Errorf("after Ctrl-C: %v\n%s", err, r.out)
+		}
+	}
+}
+
+func (q *quickstart) until(what string, r runningCommand, done func() bool) {
+	q.Helper()
+	awaittest.Until(q.T, slowly, what, func() bool {
+		select {
+		case <-r.Done():
+			q.Fatalf("%s: the command ended: %s", what, r.out)
+		default:
+		}
+		return done()
+	})
+}
+
+func TestTheReadmesCommandsAreFound(t *testing.T) {
+	found := readmeCommands(t, "README.md")
+	if len(found) < 12 {
+		t.Errorf("only %q", found)
+	}
+	for _, c := range found {
+		if c.section == "" || strings.Contains(c.text, "```") {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Each command of the README runs as it is written, on a Debian with systemd, cgroup v2
+// and an NVMe disk, and does what the README says of it. Only the disk has another name.
+func TestGuestQuickstartOfTheReadme(t *testing.T) {
+	vmtest.Long(t)
+	needs.Tool(t, "make")
+	commands := readmeCommands(t, "README.md")
+	bin := t.TempDir()
+	build := (&quickstart{T: t, commands: commands, used: map[string]bool{}}).command("make build")
+	build, _, _ = strings.Cut(build, "#")
+	if out, err := exec.Command("sh", "-c", "cd "+sourceTree+" && "+build+" BIN="+bin).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v: %s", build, err, out)
+	}
+	for _, kernel := range vmtest.OneKernel(t) {
+		t.Run("kernel-"+kernel, func(t *testing.T) {
+			vmtest.NeedRoot(t, true)
+			m := vmtest.Boot(t, vm.Config{
+				Kernel: kernel, Systemd: true, Engines: true, MemoryBytes: 2 << 30,
+				Disks: []vm.Disk{{SizeBytes: 24 << 30, NVMe: true}}, // a volume of 20G has room
+				Give:  []vm.Give{{Host: filepath.Join(bin, "daybook"), Guest: "/root/bin/daybook"}},
+			})
+			q := &quickstart{T: t, m: m, commands: commands, used: map[string]bool{}}
+			q.command("make build")
+			q.sh(quickstartHost)
+			q.sh(`docker import -c 'CMD ["/bin/mariadbd"]' mariadb.tar mariadb`)
+
+			q.install()
+			q.sh(`for name in web-1 web-2 other; do mkdir /srv/data/$name; docker run -d --name $name --network none -e MARIADB_RANDOM_ROOT_PASSWORD=1 -v /srv/data/$name:/var/lib/mysql mariadb; done`)
+			q.top()
+			q.control()
+			q.sh(`docker rm -f web-1 web-2 other`)
+			q.volume()
+
+			for _, c := range commands {
+				if !q.used[c.text] && c.section != "For developers: two commands" {
+					t.Errorf("the README has a command that this test does not know: %s", c.text)
+				}
+			}
+			found, err := m.JournalErrors(t.Context())
+			if err != nil || len(found) > 0 {
+				t.Errorf("the systemd journal has errors: %v\n%s", err, strings.Join(found, "\n"))
+			}
+			if problems := m.KernelProblems(); len(problems) > 0 {
+				t.Errorf("the kernel reported faults:\n%s", strings.Join(problems, "\n"))
+			}
+		})
+	}
+}
+
+// install: the program is there, and reports what works.
+func (q *quickstart) install() {
+	q.Helper()
+	q.sh(q.command("sudo install bin/daybook /usr/bin/"))
+	report := q.sh(q.command("sudo daybook doctor"))
+	for _, want := range []string{"cgroup v2", "docker 20.10", "cgroup driver systemd", "containerd", "podman", "systemd owns the units' cgroups and sets their weights"} {
+		if !strings.Contains(report, want) {
+			q.Errorf("doctor does not say %q:\n%s", want, report)
+		}
+	}
+}
+
+// sampled finds a container in the JSON of top.
+func (q *quickstart) sampled(text, name string) account.Container {
+	q.Helper()
+	var sample account.Sample
+	if err := json.Unmarshal([]byte(text), &sample); err != nil {
+		q.Fatalf("%v: %s", err, text)
+	}
+	var all []string
+	for _, device := range sample.Devices {
+		for _, c := range device.Containers {
+			if c.Name == name && device.Device == quickstartDisk {
+				return c
+			}
+			all = append(all, device.Device+" "+c.Name)
+		}
+	}
+	q.Errorf("top has no container %s on %s; it has %q", name, quickstartDisk, all)
+	return account.Container{}
+}
+
+// top: one line is one container on one disk, with its journal bytes.
+func (q *quickstart) top() {
+	q.Helper()
+	// A terminal of its own; q ends it.
+	screen := q.sh(`stty -F /dev/null 2>/dev/null; (sleep 20; printf q) | TERM=xterm timeout 120 script -qec '` + q.command("sudo daybook top") + ` ' /dev/null`)
+	if !strings.Contains(screen, "web-1") || !strings.Contains(screen, quickstartDisk) {
+		q.Errorf("the full screen shows neither web-1 nor the disk:\n%q", screen)
+	}
+	for _, name := range []string{"web-1", "web-2", "other"} {
+		c := q.sampled(q.sh(q.command("sudo daybook top --once")), name)
+		if c.Runtime != "docker" || c.JournalBytes == 0 || !strings.HasPrefix(c.Cgroup, "/system.slice/docker-") {
+			q.Errorf("%s: %+v", name, c)
+		}
+	}
+	said := q.sh(q.command("sudo daybook blame"))
+	if !strings.Contains(said, "web-1") || !strings.Contains(said, "fsync") {
+		q.Errorf("blame does not name web-1 and its fsync:\n%s", said)
+	}
+}
+
+// bfqWeights returns the kernel's weights of web-1 and other on the disk.
+func (q *quickstart) bfqWeights() string {
+	q.Helper()
+	return q.sh(`for name in web-1 other; do grep -H . /sys/fs/cgroup/system.slice/docker-$(docker inspect -f '{{.Id}}' $name).scope/io.bfq.weight | sed 's,.*/,'$name' ,'; done; grep -H . /sys/block/` + quickstartDisk + `/queue/iosched/*`)
+}
+
+// control: weights become those of the configuration, and are as before afterwards.
+func (q *quickstart) control() {
+	q.Helper()
+	page := readPage(q.T, "README.md")
+	var yaml []string
+	scheduler := ""
+	for n, line := range page.lines {
+		if m := regexp.MustCompile("`(echo bfq > [^`]*)`").FindStringSubmatch(line.text); m != nil {
+			scheduler = m[1]
+		}
+		if line.text == "```yaml" {
+			for _, more := range page.lines[n+1:] {
+				if more.text == "```" {
+					break
+				}
+				yaml = append(yaml, more.text)
+			}
+		}
+	}
+	if scheduler == "" || len(yaml) == 0 {
+		q.Fatal("README.md has no echo bfq, or no control.yaml")
+	}
+	q.sh(localDisk(scheduler))
+	q.sh("mkdir -p /etc/daybook && cat >/etc/daybook/control.yaml <<'END'\n" + localDisk(strings.Join(yaml, "\n")) + "\nEND")
+	before := q.bfqWeights()
+
+	dry := q.start(q.command("sudo daybook control --config /etc/daybook/control.yaml --dry-run"))
+	q.until("the dry run prints changes", dry, func() bool {
+		return strings.Contains(dry.out.String(), "web-1") && strings.Contains(dry.out.String(), "other")
+	})
+	q.interrupt(dry)
+	q.Logf("the dry run: %s", dry.out)
+	if after := q.bfqWeights(); after != before {
+		q.Errorf("the dry run changed weights:\n%s\nbefore:\n%s", after, before)
+	}
+
+	controlled := func() runningCommand {
+		r := q.start(q.command("sudo daybook control --config /etc/daybook/control.yaml"))
+		q.until("control sets the weights", r, func() bool {
+			var web, other float64
+			for line := range strings.Lines(q.bfqWeights()) {
+				_, _ = fmt.Sscanf(line, "web-1 io.bfq.weight:"+quickstartDisk+" %f", &web)
+				var weight float64
+				if n, _ := fmt.Sscanf(line, "web-1 io.bfq.weight:default %f", &weight); n == 1 && web == 0 {
+					web = weight
+				}
+				if n, _ := fmt.Sscanf(line, "other io.bfq.weight:default %f", &weight); n == 1 && other == 0 {
+					other = weight
+				}
+			}
+			return other > web
+		})
+		return r
+	}
+	r := controlled()
+	q.sh(`kill -9 $(pidof daybook)`)
+	_ = r.Wait(q.Context()) // it was killed
+	if q.bfqWeights() == before {
+		q.Error("nothing is left to restore after the kill")
+	}
+	q.sh(q.command("sudo daybook restore"))
+	if after := q.bfqWeights(); after != before {
+		q.Errorf("after a kill and restore:\n%s\nbefore:\n%s", after, before)
+	}
+	q.interrupt(controlled())
+	if after := q.bfqWeights(); after != before {
+		q.Errorf("after Ctrl-C:\n%s\nbefore:\n%s", after, before)
+	}
+}
+
+// volume: the container and its journal are in the volume's slice, under its weight.
+func (q *quickstart) volume() {
+	q.Helper()
+	q.sh(q.command("sudo daybook volume create db1"))
+	q.sh(q.command("sudo daybook volume attach db1"))
+	q.inVolume("docker", `docker-$(docker ps -q --no-trunc).scope`, q.command("docker run"))
+	q.sh(`docker rm -f $(docker ps -q)`)
+}
+
+// inVolume starts a container by the command and checks its place; scope is the name of
+// its cgroup in the slice of the volume.
+func (q *quickstart) inVolume(runtime, scope, command string) {
+	q.Helper()
+	q.sh(command)
+	const slice = "/sys/fs/cgroup/daybook.slice/daybook-db1.slice"
+	at := q.sh(`ls -d ` + slice + `/` + scope)
+	if pids := q.sh("cat " + at + "/cgroup.procs"); pids == "" {
+		q.Errorf("%s: no process in %s", runtime, at)
+	}
+	if threads := q.sh(`for p in $(cat ` + slice + `/daybook-db1-journal.slice/cgroup.procs); do cat /proc/$p/comm; done`); !strings.HasPrefix(threads, "jbd2/dm-") {
+		q.Errorf("the slice of the journal has %q", threads)
+	}
+	if rows := q.sh("findmnt -no FSTYPE,SOURCE /srv/db1"); !strings.HasPrefix(rows, "ext4") {
+		q.Errorf("/srv/db1 is %q", rows)
+	}
+	sample := q.sh(q.command("sudo daybook top --once"))
+	var seen account.Sample
+	if err := json.Unmarshal([]byte(sample), &seen); err != nil {
+		q.Fatal(err)
+	}
+	want := strings.TrimPrefix(at, "/sys/fs/cgroup")
+	for _, device := range seen.Devices {
+		for _, c := range device.Containers {
+			if c.Cgroup == want {
+				q.Logf("%+v", c)
+				if c.Runtime != runtime || c.JournalBytes+c.ChargedWriteBytes == 0 {
+					q.Errorf("top of %s: %+v", runtime, c)
+				}
+				return
+			}
+		}
+	}
+	q.Errorf("top has no %s: %s", want, sample)
+}
