@@ -80,7 +80,7 @@ type Options struct {
 	Neighbours   []fio.Neighbour
 	Arrangements []fixture.Arrangement
 	Before       Result
-	// waits also measures who waits for the journal.
+	// waits also measures the waits for the journal.
 	waits bool
 	// sharedSeconds, if not 0, is the length of a phase on the shared ext4.
 	sharedSeconds int
