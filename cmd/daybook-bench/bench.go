@@ -56,18 +56,19 @@ func (b *bench) lab(cmd *cobra.Command) (fixture.Lab, error) {
 
 // finish prints the result, keeps it, and says whether its bounds hold.
 func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Report, error), check func() error) error {
-	r, err := page()
-	if err != nil {
-		return err
-	}
-	if err := r.WriteText(cmd.OutOrStdout()); err != nil {
-		return err
-	}
+	// First the figures: whatever fails then, they are not lost.
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err != nil {
 		return err
 	}
 	if err := write(b.output, append(text, '\n')); err != nil {
+		return err
+	}
+	r, err := page()
+	if err != nil {
+		return err
+	}
+	if err := r.WriteText(cmd.OutOrStdout()); err != nil {
 		return err
 	}
 	if b.docs != "" {

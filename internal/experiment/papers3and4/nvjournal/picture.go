@@ -3,6 +3,7 @@ package nvjournal
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/daybook-project/daybook/internal/figure"
 )
@@ -29,7 +30,17 @@ func (n Result) curves() figure.Curves {
 	}
 	c.Panels = append(c.Panels, n.latencyPanels()...)
 	c.Panels = append(c.Panels, n.modelPanels()...)
+	for k := range c.Panels {
+		p := &c.Panels[k]
+		p.Lines = slices.DeleteFunc(p.Lines, func(line figure.Curve) bool { return inTablesOnly(line.Name) })
+		p.Bars = slices.DeleteFunc(p.Bars, func(bar figure.CurveBar) bool { return inTablesOnly(bar.Name) })
+	}
 	return c
+}
+
+// inTablesOnly says whether an engine is left out of the picture, which has room for eight.
+func inTablesOnly(name string) bool {
+	return name == "one-lock" || name == "libpmemlog" || name == "nvjournal-commit-worker"
 }
 
 func (n Result) ratePanel(stream string, state State) figure.CurvePanel {

@@ -1,0 +1,27 @@
+package nvjournal
+
+import "testing"
+
+// All engines of the benchmark and of the counter together are not too many subjects.
+func TestThePictureHasRoomForAllEngines(t *testing.T) {
+	result := Result{Streams: []Stream{{Stream: "varmail"}}}
+	engine := func(name string, partitions int) {
+		bytes := 100.0
+		result.Rows = append(result.Rows, Row{Stream: "varmail", Engine: name, Partitions: partitions, Threads: 1, BytesPerUpdate: &bytes,
+			Rounds: []Round{{Round: 1, UpdatesPerSecond: 1e6}}})
+	}
+	engine("nvjournal", 1)
+	engine("nvjournal", 8)
+	engine(byProcessor, 16)
+	for _, name := range []string{"nvjournal-blocks", sameOneLock, "one-lock", bestOneLock, "jbd2-like", "libpmemobj", "libpmemlog"} {
+		engine(name, 1)
+	}
+	for _, r := range result.Rows {
+		result.Transfers = append(result.Transfers, Transfer{Stream: r.Stream, Engine: r.Engine, Partitions: r.Partitions, Processors: 1})
+	}
+	result.Transfers = append(result.Transfers, Transfer{Stream: "varmail", Engine: "nvjournal-commit-worker", Partitions: 1, Processors: 1})
+	result.evaluate()
+	if _, err := result.curves().SVG(); err != nil {
+		t.Error(err)
+	}
+}
