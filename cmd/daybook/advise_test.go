@@ -4,48 +4,20 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/advise"
-	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/disktime"
 	"github.com/daybook-project/daybook/internal/ext4test"
-	"github.com/daybook-project/daybook/internal/needs"
 )
 
 // The command on a real file system: a container that syncs gets predictions for each
 // remedy, and what the host has no place for is not recommended.
 func TestAdviseForAContainerThatSyncs(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
-	at := "/daybook-advise-" + strconv.Itoa(os.Getpid())
-	if err := tree.Make(at); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tree.Remove(at); err != nil {
-			t.Error(err)
-		}
-	})
-	syncs := exec.Command("sh", "-c", `while :; do echo x >> "$0/file"; sync -d "$0/file"; done`, fs.Dir)
-	syncs.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	if err := syncs.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = unix.Kill(-syncs.Process.Pid, unix.SIGKILL)
-		_ = syncs.Wait()
-	})
-	if err := tree.Move(syncs.Process.Pid, at); err != nil {
-		t.Fatal(err)
-	}
+	at := containerThatSyncs(t, fs, "advise")
 	out, err := execute(t, "advise", "--interval", "3s", "--device", fs.Disk.Name, "--container", at, "--json")
 	if err != nil {
 		t.Fatal(err)

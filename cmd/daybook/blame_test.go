@@ -17,13 +17,13 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// The command on a real file system: a container that syncs is shown with its
-// calls, by name and by path, and not where another is asked for.
-func TestBlameShowsWhoSyncs(t *testing.T) {
-	fs := ext4test.New(t, ext4test.Options{})
+// containerThatSyncs starts a loop of appends and fdatasyncs in a cgroup of its own, and
+// returns its path.
+func containerThatSyncs(t *testing.T, fs ext4test.FileSystem, name string) string {
+	t.Helper()
 	tree, err := cgroup.Find()
 	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
-	at := "/daybook-blame-" + strconv.Itoa(os.Getpid())
+	at := "/daybook-" + name + "-" + strconv.Itoa(os.Getpid())
 	if err := tree.Make(at); err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +44,14 @@ func TestBlameShowsWhoSyncs(t *testing.T) {
 	if err := tree.Move(syncs.Process.Pid, at); err != nil {
 		t.Fatal(err)
 	}
+	return at
+}
+
+// The command on a real file system: a container that syncs is shown with its
+// calls, by name and by path, and not where another is asked for.
+func TestBlameShowsWhoSyncs(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	at := containerThatSyncs(t, fs, "blame")
 	out, err := execute(t, "blame", "--interval", "2s", "--device", fs.Disk.Name, "--container", at, "--json")
 	if err != nil {
 		t.Fatal(err)
