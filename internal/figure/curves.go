@@ -55,7 +55,7 @@ type CurveBar struct {
 }
 
 const (
-	maxPanels       = 12
+	maxPanels       = 14
 	curveColumns    = 2
 	curvePanelWidth = (sheetWidth - 2*margin - 2*axisRoom - columnGap) / curveColumns
 	curveHeight     = 210

@@ -141,16 +141,26 @@ func numberIn(text string) (float64, error) {
 
 var measuredOn = regexp.MustCompile(`[mM]easured (?:on )?(\d{4}-\d{2}-\d{2})`)
 
-// date is the day on which a section was measured: as the section says, or the page.
-// "": neither does.
+// pagePart matches a part of a page that is measured by itself, with a date of its own.
+var pagePart = regexp.MustCompile(`(?s)<!-- \w+ figures -->.*?<!-- end of \w+ figures -->`)
+
+// date is the day on which a section was measured: as the section says, or its part of the
+// page, or the page. "": none does.
 func (p page) date(title string) string {
+	rest := pagePart.ReplaceAllString(p.text, "")
+	places := []string{rest}
 	if s, known := p.section(title); known {
-		if found := measuredOn.FindStringSubmatch(s.text); found != nil {
-			return found[1]
+		places = []string{s.text, rest}
+		for _, part := range pagePart.FindAllString(p.text, -1) {
+			if strings.Contains(part, strings.TrimSpace(s.text)) {
+				places = []string{s.text, part}
+			}
 		}
 	}
-	if found := measuredOn.FindStringSubmatch(p.text); found != nil {
-		return found[1]
+	for _, text := range places {
+		if found := measuredOn.FindStringSubmatch(text); found != nil {
+			return found[1]
+		}
 	}
 	return ""
 }

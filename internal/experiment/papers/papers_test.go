@@ -170,6 +170,17 @@ func TestCellsAreFoundByName(t *testing.T) {
 	}
 }
 
+// A part with its own date does not date the rest of the page, nor the reverse.
+func TestAPartOfAPageHasItsOwnDate(t *testing.T) {
+	part := "# A page\n\n<!-- native figures -->\n\n## First\n\n| a |\n\n## How\n\nMeasured on 2026-11-03.\n\n<!-- end of native figures -->\n\n"
+	for rest, want := range map[string]string{"## Second\n\n| b |\n": "", "## Second\n\n| b |\n\n## Its how\n\nMeasured on 2026-11-04.\n": "2026-11-04"} {
+		p := parsePage(part + rest)
+		if p.date("First") != "2026-11-03" || p.date("How") != "2026-11-03" || p.date("Second") != want {
+			t.Errorf("dates %q, %q and %q, want 2026-11-03 twice and %q", p.date("First"), p.date("How"), p.date("Second"), want)
+		}
+	}
+}
+
 // A page that was measured again counts before that of the repository.
 func TestNewFiguresCountFirst(t *testing.T) {
 	r := NewResults(fstest.MapFS{"page.md": {Data: []byte(strings.ReplaceAll(samplePage, "40.0", "41.0"))}}, fstest.MapFS{"page.md": {Data: []byte(samplePage)}})

@@ -2,9 +2,10 @@ package nvjournal
 
 import "testing"
 
-// All engines of the benchmark and of the counter together are not too many subjects.
+// All engines of the benchmark and of the counter together are not too many subjects, and
+// all panels of two streams are not too many panels.
 func TestThePictureHasRoomForAllEngines(t *testing.T) {
-	result := Result{Streams: []Stream{{Stream: "varmail"}}}
+	result := Result{Streams: []Stream{{Stream: "varmail"}, {Stream: "create"}}}
 	engine := func(name string, partitions int) {
 		bytes := 100.0
 		result.Rows = append(result.Rows, Row{Stream: "varmail", Engine: name, Partitions: partitions, Threads: 1, BytesPerUpdate: &bytes,
@@ -21,6 +22,12 @@ func TestThePictureHasRoomForAllEngines(t *testing.T) {
 	}
 	result.Transfers = append(result.Transfers, Transfer{Stream: "varmail", Engine: "nvjournal-commit-worker", Partitions: 1, Processors: 1})
 	result.evaluate()
+	for _, s := range result.Streams {
+		for _, fence := range []float64{0, 100} {
+			rates := []Rate{{State: NVJNear, Rounds: 1}, {State: Apart, Rounds: 1}}
+			result.Latency = append(result.Latency, Latency{FenceNanoseconds: fence, Stream: s.Stream, Engine: "nvjournal", Partitions: 8, Threads: 2, Rates: rates})
+		}
+	}
 	if _, err := result.curves().SVG(); err != nil {
 		t.Error(err)
 	}
