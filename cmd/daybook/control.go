@@ -97,7 +97,7 @@ no effect as notes. The exit code is 0 without errors, else 1.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "configuration `FILE` (default: keep all current weights)")
 	flags.StringVar(&f.checkConfig, "check-config", "", "check the configuration `FILE`, print all its errors, and exit; needs no root and no disk")
-	flags.StringArrayVar(&f.devices, "device", nil, "disk to control: a name such as sda, a node, major:minor, or a mount point; for a logical volume, its underlying disk; may be repeated")
+	flags.StringArrayVar(&f.devices, "device", nil, "disk to control: a name such as sda, a node, major:minor, or a mount point; for a logical volume or md, the disks below it; may be repeated")
 	flags.DurationVar(&f.interval, "interval", 0, "interval between corrections, 1s to 1h (default 5s, the commit interval of jbd2)")
 	flags.StringVar(&f.law, "law", "", "control law: feedback (default) or paper")
 	flags.StringVar(&f.actuator, "actuator", "", "means that enforces the shares: auto (default), weights or limits")
@@ -222,29 +222,54 @@ func openControlled(config control.Config) ([]control.Disk, error) {
 	}
 	var disks []control.Disk
 	for _, device := range config.Devices {
-		found, err := blockdev.Lookup(device)
-		if err == nil {
-			found, err = control.PhysicalDisk(found)
-		}
+		below, err := disksBelow(device, disks)
 		if err != nil {
 			return nil, usageError{fmt.Errorf("--device: %w", err)}
 		}
-		if slices.ContainsFunc(disks, func(d control.Disk) bool { return d.Device == found.Name }) {
-			return nil, usageError{fmt.Errorf("--device: %s is the disk %s, which is named already", device, found.Name)}
+		for _, found := range below {
+			disk, err := openDisk(tree, found, config)
+			if err != nil {
+				return nil, err
+			}
+			disks = append(disks, disk)
 		}
-		disk, err := control.OpenDisk(tree, found, config.Actuator)
-		if errors.Is(err, cgroup.ErrNoWeights) {
-			return nil, unsupportedError{err}
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := config.CheckWeights(disk.Host.Weights.File(), disk.Host.Weights.Range()); err != nil {
-			return nil, usageError{err}
-		}
-		disks = append(disks, disk)
 	}
 	return disks, nil
+}
+
+// disksBelow are the disks of a device that are not among those named already; an error
+// if all are.
+func disksBelow(device string, named []control.Disk) ([]blockdev.Disk, error) {
+	found, err := blockdev.Lookup(device)
+	if err != nil {
+		return nil, err
+	}
+	below, err := control.PhysicalDisks(found)
+	if err != nil {
+		return nil, err
+	}
+	fresh := slices.DeleteFunc(slices.Clone(below), func(disk blockdev.Disk) bool {
+		return slices.ContainsFunc(named, func(d control.Disk) bool { return d.Device == disk.Name })
+	})
+	if len(fresh) == 0 {
+		return nil, fmt.Errorf("%s is the disk %s, which is named already", device, below[0].Name)
+	}
+	return fresh, nil
+}
+
+// openDisk opens one disk with its actuators.
+func openDisk(tree *cgroup.Tree, found blockdev.Disk, config control.Config) (control.Disk, error) {
+	disk, err := control.OpenDisk(tree, found, config.Actuator)
+	if errors.Is(err, cgroup.ErrNoWeights) {
+		return disk, unsupportedError{err}
+	}
+	if err != nil {
+		return disk, err
+	}
+	if err := config.CheckWeights(disk.Host.Weights.File(), disk.Host.Weights.Range()); err != nil {
+		return disk, usageError{err}
+	}
+	return disk, nil
 }
 
 // containerNames returns a function that names the topmost cgroups of

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -84,13 +85,7 @@ func restoreAll(stateDir, device string) (all restored, err error) {
 			return all, err
 		}
 	}
-	// The disk may be removed by now; its name must then do.
-	if disk, err := blockdev.Lookup(device); device != "" && err == nil {
-		if below, err := control.PhysicalDisk(disk); err == nil {
-			disk = below
-		}
-		device = disk.Name
-	}
+	wanted := restoredDevices(device)
 	var failures []error
 	for _, dir := range dirs {
 		devices, err := control.StateDevices(dir)
@@ -98,7 +93,7 @@ func restoreAll(stateDir, device string) (all restored, err error) {
 			failures = append(failures, err)
 		}
 		for _, name := range devices {
-			if device != "" && name != device {
+			if device != "" && !slices.Contains(wanted, name) {
 				continue
 			}
 			outcome, ok, err := control.Restore(dir, name, deviceDir(name), openStateHost, slog.New(slog.DiscardHandler))
@@ -111,6 +106,24 @@ func restoreAll(stateDir, device string) (all restored, err error) {
 		}
 	}
 	return all, errors.Join(failures...)
+}
+
+// restoredDevices are the names of the disks below a device. The device may be removed by
+// now; its name must then do.
+func restoredDevices(device string) []string {
+	disk, err := blockdev.Lookup(device)
+	if err != nil {
+		return []string{device}
+	}
+	below, err := disk.Physical()
+	if err != nil {
+		return []string{disk.Name}
+	}
+	names := make([]string, len(below))
+	for i, d := range below {
+		names[i] = d.Name
+	}
+	return names
 }
 
 // deviceDir is the directory in which a device is locked, "" if the device is

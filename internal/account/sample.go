@@ -42,8 +42,8 @@ type Device struct {
 	// Volume is the name of the Daybook volume whose image the disk is;
 	// absent for other disks.
 	Volume string `json:"volume,omitempty"`
-	// Note says what is not possible on a device that is accounted itself, because
-	// it is on several disks; absent for others.
+	// Note says how a device is accounted and controlled that is on several disks;
+	// absent for others.
 	Note string `json:"note,omitempty"`
 	// DiskBytes is what the disk read and wrote, by /sys/block/DEV/stat;
 	// the truth that the containers' parts must add up to.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -106,6 +107,33 @@ func (d Disk) PassesPagesOn() (bool, error) {
 	}
 	return true, nil
 }
+
+// CopiesBelow returns the layer of the device that writes copies or blocks of its own to
+// the disks, such as "raid5 md0", or "" if none is known to. The kernel charges what such
+// a layer writes to the root cgroup, also a container's data.
+func (d Disk) CopiesBelow() (string, error) {
+	layers, err := d.Layers()
+	if err != nil {
+		return "", err
+	}
+	for _, layer := range layers {
+		if !slices.Contains(passingOn, layer.Kind) {
+			return layer.Kind + " " + layer.Name, nil
+		}
+		disk, err := d.tree.orHost().lookupName(layer.Name)
+		if err != nil {
+			return "", err
+		}
+		if name, err := disk.read("dm/name"); err == nil && partOfCopying.MatchString(name) {
+			return "LVM " + name, nil
+		}
+	}
+	return "", nil
+}
+
+// partOfCopying matches the names of LVM's hidden volumes below a RAID, a mirror, a
+// cache or a compressing volume (lvmraid(7), lvmcache(7), lvmvdo(7)).
+var partOfCopying = regexp.MustCompile(`_([rm]image_[0-9]+|corig|wcorig|vdata)$`)
 
 // passingOn are the kinds of layers that pass pages on. What LVM has in a logical
 // volume (a cache, a RAID with parity) is not known here.

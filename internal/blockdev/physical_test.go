@@ -2,6 +2,7 @@ package blockdev
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -149,6 +150,40 @@ func TestEncryptionPassesNoPagesOn(t *testing.T) {
 		}
 		if passes, err := disk.PassesPagesOn(); err != nil || passes != want {
 			t.Errorf("%s: %v, %v; want %v", name, passes, err, want)
+		}
+	}
+}
+
+func TestLayersThatWriteCopiesAreNamed(t *testing.T) {
+	l := layers{t: t, tree: Tree{Sys: t.TempDir()}}
+	l.add("sda", "8:0", "none [bfq]")
+	l.add("sdb", "8:16", "none [bfq]")
+	for n, level := range []string{"raid0", "raid1", "raid10", "linear", "raid5"} {
+		name := fmt.Sprint("md", n)
+		l.add(name, fmt.Sprint("9:", n), "none", "sda", "sdb")
+		l.write(filepath.Join(l.tree.Sys, "devices", name, "md/level"), level)
+	}
+	volume := func(name, number, lvm string, below ...string) {
+		l.add(name, number, "none", below...)
+		l.write(filepath.Join(l.tree.Sys, "devices", name, "dm/uuid"), "LVM-"+name)
+		l.write(filepath.Join(l.tree.Sys, "devices", name, "dm/name"), lvm)
+	}
+	volume("dm-0", "253:0", "vg0-striped", "sda", "sdb")
+	volume("dm-1", "253:1", "vg0-r_rimage_0", "sda")
+	volume("dm-2", "253:2", "vg0-r_rimage_1", "sdb")
+	volume("dm-3", "253:3", "vg0-r", "dm-1", "dm-2")
+	volume("dm-4", "253:4", "vg0-on5", "md4")
+	volume("dm-5", "253:5", "vg0-on1", "md1")
+	for name, want := range map[string]string{
+		"sda": "", "md0": "", "md1": "", "md2": "", "md3": "", "md4": "raid5 md4", "dm-0": "", "dm-3": "LVM vg0-r_rimage_0",
+		"dm-4": "raid5 md4", "dm-5": "",
+	} {
+		disk, err := l.tree.lookupName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if copies, err := disk.CopiesBelow(); err != nil || copies != want {
+			t.Errorf("%s: %q, %v; want %q", name, copies, err, want)
 		}
 	}
 }

@@ -122,10 +122,11 @@ func TestGuestControlOfAMappedDeviceIsOnTheDiskBelow(t *testing.T) {
 		b := openTestbed(t, tree, below)
 		linear := mapped(t, "daybook-linear", "0 65536 linear "+below+" 2048")
 		b.use(t, blockdev.NoScheduler)
-		disk, err := PhysicalDisk(linear)
-		if err != nil || disk != b.disk {
-			t.Fatalf("below %s: %s, %v; want %s", linear.Name, disk.Name, err, b.disk.Name)
+		disks, err := PhysicalDisks(linear)
+		if err != nil || !slices.Equal(disks, []blockdev.Disk{b.disk}) {
+			t.Fatalf("below %s: %v, %v; want %s", linear.Name, disks, err, b.disk.Name)
 		}
+		disk := disks[0]
 		want := "echo bfq > /sys/block/" + b.disk.Name + "/queue/scheduler"
 		if _, err := OpenHost(tree, disk); !errors.Is(err, cgroup.ErrNoWeights) || !strings.Contains(err.Error(), want) {
 			t.Errorf("without weights: %v; want %q", err, want)
@@ -142,10 +143,15 @@ func TestGuestControlOfAMappedDeviceIsOnTheDiskBelow(t *testing.T) {
 		}
 
 		striped := mapped(t, "daybook-striped", "0 65536 striped 2 128 "+below+" 67584 "+other+" 0")
-		_, err = PhysicalDisk(striped)
-		for _, name := range []string{striped.Name, b.disk.Name, filepath.Base(other)} {
+		disks, err = PhysicalDisks(striped)
+		if err != nil || len(disks) != 2 || disks[0] != b.disk || disks[1].Name != filepath.Base(other) {
+			t.Errorf("below two stripes: %v, %v; want %s and %s", disks, err, below, other)
+		}
+		kept := mapped(t, "vg-r_rimage_0", "0 8192 striped 2 128 "+below+" 100352 "+other+" 65536")
+		_, err = PhysicalDisks(kept)
+		for _, name := range []string{kept.Name, b.disk.Name, filepath.Base(other), "LVM vg-r_rimage_0"} {
 			if !errors.Is(err, blockdev.ErrSeveralDisks) || !strings.Contains(err.Error(), name) {
-				t.Errorf("over two disks: %v; want an error that names %s", err, name)
+				t.Errorf("below a part of a RAID of LVM: %v; want an error that names %s", err, name)
 			}
 		}
 	})

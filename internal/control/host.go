@@ -7,21 +7,32 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 )
 
-// PhysicalDisk is the disk whose scheduler divides the I/O of a device: of a
-// logical volume, an encrypted disk and the like, the one disk below it. If there
-// are more, the error wraps blockdev.ErrSeveralDisks and names them.
-func PhysicalDisk(device blockdev.Disk) (blockdev.Disk, error) {
-	disk, err := device.Bottom()
-	if errors.Is(err, blockdev.ErrSeveralDisks) {
-		return device, fmt.Errorf("cannot control %w; each of them divides its own part, and weights are corrected on one disk: "+
-			"put the containers' file systems on one of them, and name that (--device)", err)
+// PhysicalDisks are the disks whose schedulers divide the I/O of a device: of a logical
+// volume, an encrypted disk and the like, those below it. Each is controlled by itself.
+// If a device on several disks writes copies or parity there, the error wraps
+// blockdev.ErrSeveralDisks and names them.
+func PhysicalDisks(device blockdev.Disk) ([]blockdev.Disk, error) {
+	disks, err := device.Physical()
+	if err != nil || len(disks) == 1 {
+		return disks, err
 	}
-	return disk, err
+	copies, err := device.CopiesBelow()
+	if err != nil || copies == "" {
+		return disks, err
+	}
+	names := make([]string, len(disks))
+	for i, disk := range disks {
+		names[i] = disk.Name
+	}
+	return nil, fmt.Errorf("cannot control %s: it %w (%s), and %s writes copies or parity there, which the kernel charges to the root cgroup, past every weight; "+
+		"put the containers' file systems on one disk, on md raid0, raid1 or raid10, or on linear or striped logical volumes",
+		device.Name, blockdev.ErrSeveralDisks, strings.Join(names, ", "), copies)
 }
 
 // OpenHost opens the weights, limits and tunables of one disk of this host. It

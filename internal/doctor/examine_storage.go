@@ -158,9 +158,16 @@ func examineFilesystem(fs Filesystem) []Finding {
 	var found []Finding
 	name := fs.name()
 	isExt4 := fs.Type == "ext4" || fs.Type == "ext3"
-	if len(fs.Disks) > 1 {
-		found = append(found, missing("several-disks", name, fmt.Sprintf("it lies on several disks (%s: %s)", strings.Join(fs.Layers, ", "), strings.Join(fs.Disks, ", ")),
-			"top accounts it, and control refuses it: each disk divides its own part; put the containers' file systems on one disk, or on linear logical volumes", ""))
+	on := fmt.Sprintf("it lies on several disks (%s: %s)", strings.Join(fs.Layers, ", "), strings.Join(fs.Disks, ", "))
+	switch {
+	case len(fs.Disks) < 2:
+	case fs.Copies != "":
+		found = append(found, missing("several-disks", name, on,
+			"top accounts it, and control refuses it: the kernel charges the copies or parity that "+fs.Copies+" writes to the root cgroup, past every weight; "+
+				"put the containers' file systems on one disk, on md raid0, raid1 or raid10, or on linear or striped logical volumes", ""))
+	default:
+		found = append(found, note("several-disks", name, on,
+			"top accounts the device itself; control corrects the weights on each of its disks (--device "+fs.Device+" means all of them)", ""))
 	}
 	for _, layer := range fs.Layers {
 		switch kind, _, _ := strings.Cut(layer, " "); {

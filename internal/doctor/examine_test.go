@@ -62,7 +62,7 @@ func TestRecordedHostsAreExamined(t *testing.T) {
 		{
 			"lvm-on-dm-crypt",
 			[]string{
-				"note tracepoints", "note io-cost nvme0n1", "note tunables nvme2n1", "note dm-crypt /srv/db", "missing several-disks /srv/striped",
+				"note tracepoints", "note io-cost nvme0n1", "note tunables nvme2n1", "note dm-crypt /srv/db", "note several-disks /srv/striped",
 				"note external-journal /var/log", "note data-mode /var/log", "note systemd-weights SCOPE", "note cgroup-parent docker",
 			},
 			[]string{"nvme0n1 weights io.cost", "nvme2n1 weights bfq", "lvm vg0"},

@@ -136,6 +136,9 @@ type Filesystem struct {
 	Layers []string `json:"layers"`
 	// Disks are the physical ones below.
 	Disks []string `json:"disks"`
+	// Copies is the layer that writes copies or parity to several disks, past all
+	// weights; "" for none.
+	Copies string `json:"copies"`
 	// Journal is "internal", "external", "none", "" where that is not known or the
 	// type is not ext4, or "memory" (ext4nvj).
 	Journal string `json:"journal"`

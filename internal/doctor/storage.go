@@ -137,6 +137,9 @@ func (c *collector) filesystem(name string, dev blockdev.Dev, kind string, of fu
 			f.Layers = append(f.Layers, layer.Kind+" "+layer.Name)
 		}
 	}
+	if f.Copies, err = top.CopiesBelow(); err != nil {
+		c.unseen("layers of "+name, err)
+	}
 	c.journal(&f, dev)
 	c.facts.Filesystems = append(c.facts.Filesystems, f)
 	return len(c.facts.Filesystems) - 1

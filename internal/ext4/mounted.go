@@ -6,12 +6,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
-// MountedOn lists the nodes of the devices below mounted ext4 file systems whose only
-// underlying disk is the given one, in any mount namespace. A device that is
+// MountedOn lists the nodes of the devices below mounted ext4 file systems that have the
+// given disk among their underlying ones, in any mount namespace. A device that is
 // removed meanwhile is left out.
 func MountedOn(disk blockdev.Disk) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(blockdev.Host.Sys, "fs/ext4"))
@@ -27,7 +28,8 @@ func MountedOn(disk blockdev.Disk) ([]string, error) {
 		if err != nil {
 			continue // "features", or gone
 		}
-		if bottom, err := device.Bottom(); err == nil && bottom.Dev == disk.Dev {
+		below, err := device.Physical()
+		if err == nil && slices.ContainsFunc(below, func(d blockdev.Disk) bool { return d.Dev == disk.Dev }) {
 			nodes = append(nodes, blockdev.NodeOf(entry.Name()))
 		}
 	}

@@ -33,6 +33,9 @@ type Readings struct {
 	// Copied maps a device whose writes reach its disk in copies to that disk. What is
 	// written is recognised on the device, and charged on the disk.
 	Copied map[uint32]uint32
+	// Below maps a device that is accounted itself to the several disks below it, of
+	// which each is charged a copy or a part of what is written to the device.
+	Below map[uint32][]uint32
 	// NameOf is the name of a file system's device.
 	NameOf map[uint32]string
 	// MemoryCounters are the present counters of the journal in memory of a file system
@@ -60,6 +63,7 @@ func (r Readings) diskBelow(device uint32) (disk uint32, copied bool) {
 type Book struct {
 	dirtied map[journal.Filesystem]map[string]float64 // unit -> bytes, fading
 	logged  map[uint32]map[string]uint64              // disk -> charged unit -> journal bytes not yet attributed
+	below   map[uint32]*below                         // disk below a device on several disks
 }
 
 // NewBook returns an empty book.
@@ -67,6 +71,7 @@ func NewBook() *Book {
 	return &Book{
 		dirtied: make(map[journal.Filesystem]map[string]float64),
 		logged:  make(map[uint32]map[string]uint64),
+		below:   make(map[uint32]*below),
 	}
 }
 
@@ -116,8 +121,9 @@ func (b *Book) Account(in Readings) []account.Device {
 	b.enterWrites(pages, in)
 	b.enterCommits(pages, in)
 	b.enterLogs(pages, in)
-	b.enterJournal(pages, in)
+	journals := b.enterJournal(pages, in)
 	b.enterMetadata(pages, in)
+	b.enterBelow(pages, in, journals)
 	b.dropReplaced()
 	devices := make([]account.Device, 0, len(pages))
 	for _, p := range pages {
@@ -166,17 +172,16 @@ func (b *Book) enterWrites(pages map[uint32]*page, in Readings) {
 
 func (b *Book) enterCommits(pages map[uint32]*page, in Readings) {
 	for _, c := range in.Events.Commits {
-		p := pages[in.DiskOf[c.Dev]]
-		if p == nil {
+		on := in.commitPages(pages, c.Dev)
+		if len(on) == 0 || c.Partial {
 			continue
 		}
-		if c.Partial {
-			continue
-		}
-		p.device.Transactions++
-		p.device.CommitSeconds += c.DurationSeconds
-		if c.ForcedBy != 0 {
-			p.unit(in.UnitOf(c.ForcedBy)).ForcedCommits++
+		for _, p := range on {
+			p.device.Transactions++
+			p.device.CommitSeconds += c.DurationSeconds
+			if c.ForcedBy != 0 {
+				p.unit(in.UnitOf(c.ForcedBy)).ForcedCommits++
+			}
 		}
 		for cgroup, bytes := range journal.Split(uint64(c.BlocksLogged)*max(in.BlockBytes[c.Dev], 1), c.Dirtied) {
 			b.remember(c.Filesystem(), in.UnitOf(cgroup), bytes)
@@ -214,8 +219,8 @@ func (b *Book) dropReplaced() {
 }
 
 // enterJournal gives each cgroup its part of the logged bytes, and subtracts
-// the same bytes from the cgroups that the kernel charged.
-func (b *Book) enterJournal(pages map[uint32]*page, in Readings) {
+// the same bytes from the cgroups that the kernel charged, which it returns.
+func (b *Book) enterJournal(pages map[uint32]*page, in Readings) charges {
 	elsewhere := make(map[uint32]bool)
 	for _, c := range in.Events.Commits {
 		if disk, _ := in.diskBelow(c.JournalDisk); disk != 0 && disk != in.DiskOf[c.Dev] {
@@ -236,12 +241,15 @@ func (b *Book) enterJournal(pages map[uint32]*page, in Readings) {
 			}
 		}
 	}
+	taken := make(charges, len(pages))
 	for disk, p := range pages {
 		here := p.device.JournalBytes - p.device.JournalElsewhereBytes
-		for charged, bytes := range takeFrom(b.logged[disk], here) {
+		taken[disk] = takeFrom(b.logged[disk], here)
+		for charged, bytes := range taken[disk] {
 			p.unit(charged).ReturnedBytes += bytes
 		}
 	}
+	return taken
 }
 
 // takeFrom removes up to total from the sums, in proportion, and returns how
@@ -289,7 +297,8 @@ func (b *Book) enterMetadata(pages map[uint32]*page, in Readings) {
 		}
 		// The journal of a file system on a loop device above is also metadata
 		// here. The cgroup of its jbd2 thread is charged, which is correct.
-		if home != disk && (w.Charged != journal.RootCgroupID || len(b.dirtied[w.Filesystem()]) == 0) {
+		// Below a device on several disks, the journal is known as such.
+		if home != disk && !in.isBelow(disk, home) && (w.Charged != journal.RootCgroupID || len(b.dirtied[w.Filesystem()]) == 0) {
 			continue
 		}
 		p.device.MetadataBytes += w.Bytes

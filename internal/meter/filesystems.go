@@ -23,6 +23,9 @@ type filesystem struct {
 	// copied is the number of the device if its writes reach the disk in copies, where
 	// they cannot be recognised; else 0.
 	copied uint32
+	// below are the several disks below a disk that is accounted itself, if its pages
+	// reach them; else nil.
+	below []blockdev.Disk
 	// mount differs for each mounted file system, also of one device.
 	mount uint64
 }
@@ -93,7 +96,7 @@ func mountedBy(sysfs, driver string) ([]filesystem, error) {
 		if err := unix.Stat(filepath.Join(sysfs, "fs", driver, entry.Name()), &st); err != nil {
 			continue
 		}
-		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: accountedDisk(disk), copied: copiedFrom(disk), mount: st.Ino})
+		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: accountedDisk(disk), copied: copiedFrom(disk), below: severalBelow(disk), mount: st.Ino})
 	}
 	return found, nil
 }
@@ -116,8 +119,20 @@ func copiedFrom(disk blockdev.Disk) uint32 {
 	return 0
 }
 
-// noteOn says what is not possible on a device that is accounted itself although it is
-// on several disks; "" for others.
+// severalBelow is filesystem.below for a device.
+func severalBelow(device blockdev.Disk) []blockdev.Disk {
+	below, err := device.Physical()
+	if err != nil || len(below) < 2 {
+		return nil
+	}
+	if copies, err := device.CopiesBelow(); err != nil || copies != "" {
+		return nil
+	}
+	return below
+}
+
+// noteOn says how a device is accounted that is on several disks, and how control
+// handles it; "" for others.
 func noteOn(device blockdev.Disk) string {
 	below, err := device.Physical()
 	if err != nil || len(below) < 2 {
@@ -127,7 +142,11 @@ func noteOn(device blockdev.Disk) string {
 	for i, disk := range below {
 		names[i] = disk.Name
 	}
-	return "counted when submitted; control refuses it: " + strings.Join(names, ", ") + " divide their parts each by itself"
+	list := strings.Join(names, ", ")
+	if copies, err := device.CopiesBelow(); err != nil || copies != "" {
+		return "counted when submitted; control refuses it: the kernel charges no container what " + copies + " writes to " + list
+	}
+	return "counted when submitted; control corrects weights on each of the disks below: " + list
 }
 
 // volumeOn returns the name of the Daybook volume whose image a loop device

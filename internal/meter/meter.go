@@ -76,6 +76,8 @@ type Meter struct {
 	sizes  map[uint32]uint64
 	// copied are devices whose writes reach their disk in copies, and that disk.
 	copied map[uint32]uint32
+	// below are devices that are accounted themselves, and the several disks below.
+	below map[uint32][]uint32
 	// journals are the devices of external journals that are counted there, by file
 	// system.
 	journals map[uint32]uint32
@@ -269,6 +271,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		Seconds: now.Sub(m.last).Seconds(),
 		DiskOf:  m.diskOf,
 		Copied:  m.copied,
+		Below:   m.below,
 		NameOf:  m.names,
 		MemoryCounters: func(name string) map[string]uint64 {
 			counters, _ := ext4.MemoryStatistics(name) // unmounted meanwhile
@@ -355,9 +358,11 @@ func (m *Meter) lose(disk blockdev.Disk, gone error) error {
 	return nil
 }
 
-// observes reports whether the account includes a disk.
-func (m *Meter) observes(disk blockdev.Disk) bool {
-	return len(m.options.Devices) == 0 || slices.Contains(m.only, disk)
+// observes reports whether the account includes the disk of a file system, or one of the
+// several disks below it.
+func (m *Meter) observes(fs filesystem) bool {
+	return len(m.options.Devices) == 0 || slices.Contains(m.only, fs.disk) ||
+		slices.ContainsFunc(fs.below, func(d blockdev.Disk) bool { return slices.Contains(m.only, d) })
 }
 
 // findDisks lists the mounted file systems and observes their disks.
@@ -369,17 +374,21 @@ func (m *Meter) findDisks() error {
 	m.follow(slices.ContainsFunc(found, func(fs filesystem) bool { return fs.driver == ext4nvjDriver }))
 	clear(m.diskOf)
 	clear(m.names)
+	m.below = make(map[uint32][]uint32)
 	wanted := make(map[uint32]blockdev.Disk)
 	copied := make(map[uint32]uint32)
 	changed := false
 	for _, fs := range found {
-		if !m.observes(fs.disk) {
+		if !m.observes(fs) {
 			continue
 		}
 		dev := fs.dev.Kernel()
 		m.diskOf[dev] = fs.disk.Dev.Kernel()
 		m.names[dev] = fs.name
 		wanted[fs.disk.Dev.Kernel()] = fs.disk
+		if fs.below != nil {
+			m.below[fs.disk.Dev.Kernel()] = numbers(fs.below)
+		}
 		if fs.copied != 0 {
 			copied[fs.copied] = fs.disk.Dev.Kernel()
 		}
@@ -454,6 +463,15 @@ func (m *Meter) findDisks() error {
 		}
 	}
 	return m.probe.Observe(observed, journals...)
+}
+
+// numbers are the kernel's numbers of disks.
+func numbers(disks []blockdev.Disk) []uint32 {
+	list := make([]uint32, len(disks))
+	for i, disk := range disks {
+		list[i] = disk.Dev.Kernel()
+	}
+	return list
 }
 
 // follow accounts the journals of ext4nvj while one is mounted.
