@@ -2,6 +2,7 @@ package container
 
 import (
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -13,6 +14,9 @@ const (
 	Podman     = "podman"
 	LXC        = "lxc"
 	Runc       = "runc"
+	// Machine is one that is registered with systemd-machined: a container of
+	// systemd-nspawn, or a virtual machine of libvirt.
+	Machine = "machine"
 	// OCI is a container whose path does not name the runtime.
 	OCI = "oci"
 	// Kubernetes is the cgroup of a pod, or a container in a pod whose path
@@ -31,7 +35,7 @@ type Identity struct {
 	// Runtime is one of the constants above.
 	Runtime string
 	// ID is the runtime's name for it: 64 hexadecimal digits for most, the name
-	// for LXC, containerd, runc and volumes, the UID for a pod, the unit for
+	// for LXC, containerd, runc, machines and volumes, the UID for a pod, the unit for
 	// systemd, "" for a plain cgroup.
 	ID string
 	// Name is the displayed name: the container's name,
@@ -125,6 +129,11 @@ func containerSegment(before, segment string, inPod bool) (Identity, bool) {
 	if before == "lxc" || before == "lxc.payload" {
 		return Identity{Runtime: LXC, ID: segment, Name: segment}, true
 	}
+	if before == "machine.slice" {
+		if name := machineName(segment); name != "" {
+			return Identity{Runtime: Machine, ID: name, Name: name}, true
+		}
+	}
 	// runc makes "PARENT.slice:PREFIX:ID" of a systemd path if it was not
 	// configured to use systemd.
 	if parts := strings.Split(segment, ":"); len(parts) == 3 && isID(parts[2]) {
@@ -135,6 +144,36 @@ func containerSegment(before, segment string, inPod bool) (Identity, bool) {
 		return Identity{}, false // conmon: the monitor beside the container
 	}
 	return Identity{Runtime: prefixRuntime(prefix), ID: id}, true
+}
+
+// machineName is the name of the machine whose unit is below machine.slice:
+// "machine-NAME.scope" (systemd-nspawn, libvirt) or "systemd-nspawn@NAME.service"
+// (machinectl start); "" for other units.
+func machineName(unit string) string {
+	for _, affixes := range [][2]string{{"machine-", ".scope"}, {"systemd-nspawn@", ".service"}} {
+		if name, ok := strings.CutPrefix(unit, affixes[0]); ok {
+			if name, ok = strings.CutSuffix(name, affixes[1]); ok {
+				return unescape(name)
+			}
+		}
+	}
+	return ""
+}
+
+// unescape replaces "\xNN", as systemd escapes the names of units (systemd.unit(5)).
+func unescape(name string) string {
+	var out strings.Builder
+	for i := 0; i < len(name); i++ {
+		if strings.HasPrefix(name[i:], `\x`) && len(name) >= i+4 {
+			if value, err := strconv.ParseUint(name[i+2:i+4], 16, 8); err == nil {
+				out.WriteByte(byte(value))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(name[i])
+	}
+	return out.String()
 }
 
 // cutID splits "PREFIX-ID".

@@ -83,6 +83,17 @@ func TestIdentifyByPath(t *testing.T) {
 		{"/lxc/101/ns/init.scope", Identity{Runtime: LXC, ID: "101", Name: "101", Root: "/lxc/101"}},
 		{"/lxc.monitor.web", Identity{Name: "/lxc.monitor.web", Root: "/lxc.monitor.web"}},
 
+		// systemd-nspawn and libvirt
+		{"/machine.slice/machine-web.scope", Identity{Runtime: Machine, ID: "web", Name: "web", Root: "/machine.slice/machine-web.scope"}},
+		{`/machine.slice/machine-deb\x2d12.scope/payload/system.slice/nginx.service`,
+			Identity{Runtime: Machine, ID: "deb-12", Name: "deb-12", Root: `/machine.slice/machine-deb\x2d12.scope`}},
+		{"/machine.slice/systemd-nspawn@web.service/payload/init.scope", Identity{Runtime: Machine, ID: "web", Name: "web", Root: "/machine.slice/systemd-nspawn@web.service"}},
+		{`/machine.slice/machine-qemu\x2d1\x2dvm.scope/libvirt/emulator`,
+			Identity{Runtime: Machine, ID: "qemu-1-vm", Name: "qemu-1-vm", Root: `/machine.slice/machine-qemu\x2d1\x2dvm.scope`}},
+		{`/machine.slice/machine-a\x2.scope`, Identity{Runtime: Machine, ID: `a\x2`, Name: `a\x2`, Root: `/machine.slice/machine-a\x2.scope`}},
+		{"/machine.slice/machine-.scope", Identity{Runtime: Systemd, ID: "machine-.scope", Name: "machine-.scope", Root: "/machine.slice/machine-.scope"}},
+		{"/system.slice/machine-a.scope", Identity{Runtime: Systemd, ID: "machine-a.scope", Name: "machine-a.scope", Root: "/system.slice/machine-a.scope"}},
+
 		// systemd
 		{"/system.slice/postgresql@15-main.service", Identity{Runtime: Systemd, ID: "postgresql@15-main.service", Name: "postgresql@15-main.service", Root: "/system.slice/postgresql@15-main.service"}},
 		{"/system.slice/foo.service/worker", Identity{Runtime: Systemd, ID: "foo.service", Name: "foo.service", Root: "/system.slice/foo.service"}},
