@@ -38,10 +38,13 @@ end.
 A volume that several pods of the node use has its journal in a neutral cgroup below
 /daybook, with the largest weight of those pods.
 
-The names of pods come from the container runtime (CRI); no API server is asked. Metrics
-have the labels namespace, pod and volume. With account, there are the metrics of each
-container, as in "daybook metrics". With control, the agent corrects weights, as "daybook
-control" does.
+The names of pods come from the container runtime (CRI). Metrics have the labels
+namespace, pod and volume. With account, there are the metrics of each container, as in
+"daybook metrics". With control, the agent corrects weights, as "daybook control" does.
+
+With api_server, the agent also reads the annotation daybook.io/io-weight of storage
+classes, and the label daybook.io/io-weight=allowed of namespaces whose pods may set it.
+Otherwise it asks no API server.
 
 The configuration is YAML; all keys are optional:
 
@@ -53,6 +56,7 @@ The configuration is YAML; all keys are optional:
   interval: 1s               # 200ms to 30s
   metrics: 127.0.0.1:9435    # "" is none
   account: true              # BPF; false: placement only
+  api_server: false          # true: ask it for labels and storage classes
   namespaces: [team-*]       # whose pods may set the annotation daybook.io/io-weight
   weights:                   # of pods that have volumes; default: unchanged
     guaranteed: 300

@@ -18,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/cri"
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/kube"
 )
 
 // Agent keeps the journals of the volumes of this node's pods.
@@ -40,8 +41,12 @@ type Agent struct {
 	weights map[string]uint64
 	logged  map[string]string
 
-	mu     sync.Mutex
-	report Report
+	asker asker
+
+	mu         sync.Mutex
+	report     Report
+	choices    Choices
+	choicesErr error
 }
 
 // Report is what the last round found.
@@ -73,6 +78,12 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	a := &Agent{
 		config: config, log: log, tree: tree, names: &Names{}, resolver: container.NewResolver(container.Config{}), made: time.Now(),
 		found: map[blockdev.Dev]adopt.Filesystem{}, weights: map[string]uint64{}, logged: map[string]string{},
+	}
+	if config.APIServer {
+		if a.asker.from, err = kube.InCluster(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		}
+		a.asker.wake = make(chan struct{}, 1)
 	}
 	switch config.CRISocket {
 	case NoCRI:
@@ -137,6 +148,13 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, guardian.Close()) }()
 	a.keeper = adopt.NewKeeper(store, a.log)
 	a.keeper.StopAt(a.stopAt)
+	if a.asker.from != nil {
+		// Before the first placement, so that no weight is set and corrected at once.
+		a.askOnce(ctx)
+		asking, stop := context.WithCancel(ctx)
+		defer stop()
+		go a.keepAsking(asking)
+	}
 	ticker := time.NewTicker(a.config.Interval)
 	defer ticker.Stop()
 	for {
@@ -164,7 +182,11 @@ func (a *Agent) Round(ctx context.Context) {
 	if err != nil {
 		failures = append(failures, err)
 	}
-	placements, problems := Plan(a.config, volumes, pods)
+	known, err := a.current(volumes)
+	if err != nil {
+		failures = append(failures, err)
+	}
+	placements, problems := Plan(a.config, known, volumes, pods)
 	wanted := map[string]bool{}
 	var reports []VolumeReport
 	for _, p := range placements {

@@ -45,6 +45,9 @@ type Config struct {
 	// Namespaces are patterns of the namespaces whose pods may choose their weight by
 	// annotation.
 	Namespaces []string
+	// APIServer says whether the API server is asked for the labels of namespaces and
+	// the classes of volumes.
+	APIServer bool
 	// Weights are those of pods by their QoS class; 0 or absent: unchanged.
 	Weights map[string]uint64
 	// Control is the configuration of the control of disks; nil: none.
@@ -70,7 +73,7 @@ const (
 	maxInterval = 30 * time.Second
 )
 
-const knownKeys = "kubelet_dir, cri_socket, cgroup_root, state_dir, placement, interval, metrics, account, namespaces, weights, control"
+const knownKeys = "kubelet_dir, cri_socket, cgroup_root, state_dir, placement, interval, metrics, account, api_server, namespaces, weights, control"
 
 type document struct {
 	KubeletDir yaml.Node `yaml:"kubelet_dir"`
@@ -81,6 +84,7 @@ type document struct {
 	Interval   yaml.Node `yaml:"interval"`
 	Metrics    yaml.Node `yaml:"metrics"`
 	Account    yaml.Node `yaml:"account"`
+	APIServer  yaml.Node `yaml:"api_server"`
 	Namespaces yaml.Node `yaml:"namespaces"`
 	Weights    yaml.Node `yaml:"weights"`
 	Control    yaml.Node `yaml:"control"`
@@ -143,13 +147,8 @@ func (r *reader) read(file document) {
 	if !file.Metrics.IsZero() {
 		c.Metrics, _ = r.Scalar(file.Metrics)
 	}
-	switch text, line := r.Scalar(file.Account); text {
-	case "", "true":
-	case "false":
-		c.Account = false
-	default:
-		r.Refuse(line, "account: %q: want true or false", text)
-	}
+	r.truth("account", file.Account, &c.Account)
+	r.truth("api_server", file.APIServer, &c.APIServer)
 	var line int
 	c.Namespaces, line = r.Strings(file.Namespaces)
 	for _, pattern := range c.Namespaces {
@@ -168,6 +167,16 @@ func (r *reader) read(file document) {
 	}
 	if c.Control != nil && !c.Account {
 		r.Refuse(file.Control.Line, "control needs account: true")
+	}
+}
+
+func (r *reader) truth(key string, node yaml.Node, value *bool) {
+	switch text, line := r.Scalar(node); text {
+	case "":
+	case "true", "false":
+		*value = text == "true"
+	default:
+		r.Refuse(line, "%s: %q: want true or false", key, text)
 	}
 }
 

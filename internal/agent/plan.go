@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/blockdev"
 )
 
@@ -40,8 +38,9 @@ func (p Placement) For() string {
 // Plan plans the places of the journals of volumes. Volumes without a running pod have none.
 // The placements are in the order of their devices. problems are the annotations that
 // are not used, with the reasons.
-func Plan(config Config, volumes []Volume, pods map[string]Pod) (placements []Placement, problems []string) {
+func Plan(config Config, known Choices, volumes []Volume, pods map[string]Pod) (placements []Placement, problems []string) {
 	byDevice := map[blockdev.Dev]*Placement{}
+	problems = slices.Clone(known.Problems)
 	for _, volume := range volumes {
 		pod, known := pods[volume.PodUID]
 		if !known || pod.Cgroup == "" || !pod.Ready && !pod.Unknown {
@@ -59,7 +58,7 @@ func Plan(config Config, volumes []Volume, pods map[string]Pod) (placements []Pl
 	for _, p := range byDevice {
 		slices.SortFunc(p.Pods, func(a, b Pod) int { return strings.Compare(a.UID, b.UID) })
 		for _, pod := range p.Pods {
-			weight, problem := config.weight(pod)
+			weight, problem := config.weight(known, p.Volume, pod)
 			p.Weight = max(p.Weight, weight)
 			if problem != "" && !slices.Contains(problems, problem) {
 				problems = append(problems, problem)
@@ -75,20 +74,32 @@ func Plan(config Config, volumes []Volume, pods map[string]Pod) (placements []Pl
 	return placements, problems
 }
 
-// weight is the weight of a pod: its annotation, if its namespace may use it, else that of
-// its QoS class; 0: unchanged.
-func (c Config) weight(pod Pod) (weight uint64, problem string) {
+// weight is the weight of a pod: that of the class of its volume, else its annotation, if
+// its namespace may use it, else that of its QoS class; 0: unchanged.
+func (c Config) weight(known Choices, volume Volume, pod Pod) (weight uint64, problem string) {
+	if weight := known.Volumes[volume.Name]; weight > 0 {
+		return weight, ""
+	}
 	class := c.Weights[pod.QoS]
 	text, annotated := pod.Annotations[Annotation]
 	if !annotated {
 		return class, ""
 	}
-	if !slices.ContainsFunc(c.Namespaces, func(pattern string) bool { ok, _ := path.Match(pattern, pod.Namespace); return ok }) {
-		return class, fmt.Sprintf("pod %s/%s has the annotation %s, which its namespace may not use: add the namespace to namespaces", pod.Namespace, pod.Name, Annotation)
+	listed := slices.ContainsFunc(c.Namespaces, func(pattern string) bool { ok, _ := path.Match(pattern, pod.Namespace); return ok })
+	if !listed && !known.Namespaces[pod.Namespace] {
+		return class, fmt.Sprintf("pod %s/%s has the annotation %s, which its namespace may not use: %s", pod.Namespace, pod.Name, Annotation, c.remedy())
 	}
-	weight, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || weight < 1 || weight > adopt.MaxWeight {
-		return class, fmt.Sprintf("pod %s/%s: annotation %s is %.20q: want a whole number from 1 to %d", pod.Namespace, pod.Name, Annotation, text, adopt.MaxWeight)
+	weight, err := parseWeight(text)
+	if err != nil {
+		return class, fmt.Sprintf("pod %s/%s: %v", pod.Namespace, pod.Name, err)
 	}
 	return weight, ""
+}
+
+// remedy is how a namespace may use the annotation.
+func (c Config) remedy() string {
+	if c.APIServer {
+		return fmt.Sprintf("give the namespace the label %s=%s, or add it to namespaces", NamespaceLabel, NamespaceAllowed)
+	}
+	return "add the namespace to namespaces"
 }

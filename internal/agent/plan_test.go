@@ -66,7 +66,7 @@ func TestAJournalGoesWhereItsPodsAre(t *testing.T) {
 		volume(uidA, "shared", 2), volume(uidB, "shared", 2), volume("end", "shared", 2),
 		volume("end", "ended", 3), volume("off", "unknown", 4), volume("new", "starting", 5), volume("gone", "unknown pod", 6),
 	}
-	got, problems := Plan(config, volumes, pods)
+	got, problems := Plan(config, Choices{}, volumes, pods)
 	want := []struct {
 		name, cgroup string
 		neutral      bool
@@ -89,14 +89,37 @@ func TestAJournalGoesWhereItsPodsAre(t *testing.T) {
 		t.Errorf("%q", problems)
 	}
 	config.Placement = PlaceNeutral
-	if got, _ := Plan(config, volumes[:1], pods); !got[0].Neutral || got[0].Cgroup != "" || got[0].Shared() || got[0].Weight != 700 {
+	if got, _ := Plan(config, Choices{}, volumes[:1], pods); !got[0].Neutral || got[0].Cgroup != "" || got[0].Shared() || got[0].Weight != 700 {
 		t.Errorf("%+v", got)
 	}
 	for _, text := range []string{"0", "1001", "x", "-1"} {
 		pod := pods[uidA]
 		pod.Annotations = map[string]string{Annotation: text}
-		if weight, problem := config.weight(pod); weight != 300 || problem == "" {
+		if weight, problem := config.weight(Choices{}, Volume{}, pod); weight != 300 || problem == "" {
 			t.Errorf("annotation %q: %d, %q", text, weight, problem)
+		}
+	}
+}
+
+func TestTheClassOfAVolumeDecidesBeforeTheAnnotationOfItsPod(t *testing.T) {
+	config := DefaultConfig()
+	config.APIServer = true
+	config.Weights = map[string]uint64{Burstable: 200}
+	pod := Pod{UID: uidA, Namespace: "web", Name: "a", QoS: Burstable, Annotations: map[string]string{Annotation: "700"}}
+	for _, c := range []struct {
+		known   Choices
+		want    uint64
+		problem string
+	}{
+		{Choices{}, 200, NamespaceLabel + "=" + NamespaceAllowed},
+		{Choices{Namespaces: map[string]bool{"other": true}, Volumes: map[string]uint64{"other": 5}}, 200, "label"},
+		{Choices{Namespaces: map[string]bool{"web": true}, Volumes: map[string]uint64{"pv": 0}}, 700, ""},
+		{Choices{Namespaces: map[string]bool{"web": true}, Volumes: map[string]uint64{"pv": 40}}, 40, ""},
+		{Choices{Volumes: map[string]uint64{"pv": 40}}, 40, ""},
+	} {
+		weight, problem := config.weight(c.known, Volume{Name: "pv"}, pod)
+		if weight != c.want || (problem == "") != (c.problem == "") || !strings.Contains(problem, c.problem) {
+			t.Errorf("%+v: %d, %q; want %d, %q", c.known, weight, problem, c.want, c.problem)
 		}
 	}
 }
@@ -139,6 +162,7 @@ cri_socket: unix:///run/crio/crio.sock
 placement: neutral
 interval: 500ms
 metrics: ""
+api_server: true
 namespaces: ["team-*", web]
 weights: {guaranteed: 300, besteffort: 20}
 control: {devices: [sda], containers: [{match: "web/*", weight: 300}]}
@@ -147,11 +171,11 @@ control: {devices: [sda], containers: [{match: "web/*", weight: 300}]}
 		t.Fatal(err)
 	}
 	if config.KubeletDir != "/data/kubelet" || config.CRISocket != "/run/crio/crio.sock" || config.Placement != PlaceNeutral ||
-		config.Interval != 500*time.Millisecond || config.Metrics != "" || !config.Account || len(config.Namespaces) != 2 ||
+		config.Interval != 500*time.Millisecond || config.Metrics != "" || !config.Account || !config.APIServer || len(config.Namespaces) != 2 ||
 		config.Weights[Guaranteed] != 300 || config.Weights[BestEffort] != 20 || config.Control == nil || config.Control.Devices[0] != "sda" {
 		t.Errorf("%+v", config)
 	}
-	if config, err := ReadConfig(strings.NewReader(""), "x"); err != nil || config.Interval != time.Second || config.Control != nil {
+	if config, err := ReadConfig(strings.NewReader(""), "x"); err != nil || config.Interval != time.Second || config.Control != nil || config.APIServer {
 		t.Errorf("%+v, %v", config, err)
 	}
 	_, err = ReadConfig(strings.NewReader(`kubelet_dir: x

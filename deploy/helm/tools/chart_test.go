@@ -12,6 +12,7 @@ import (
 	"helm.sh/helm/v3/pkg/lint/support"
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -21,7 +22,7 @@ const chart = "../daybook"
 func everything() map[string]any {
 	return map[string]any{
 		"config": map[string]any{
-			"criSocket": "unix:///run/crio/crio.sock", "namespaces": []any{"team-*"},
+			"criSocket": "unix:///run/crio/crio.sock", "apiServer": true, "namespaces": []any{"team-*"},
 			"weights": map[string]any{"guaranteed": 300}, "control": map[string]any{"devices": []any{"sda"}},
 		},
 		"metrics": map[string]any{
@@ -47,7 +48,7 @@ func TestRenderedObjectsAreThoseOfTheAPI(t *testing.T) {
 	for name, c := range map[string]struct {
 		values map[string]any
 		want   int
-	}{"defaults": {nil, 4}, "everything": {everything(), 6}} {
+	}{"defaults": {nil, 4}, "everything": {everything(), 8}} {
 		objects, err := render(chart, c.values)
 		if err != nil {
 			t.Fatal(err)
@@ -70,7 +71,8 @@ func checkObject(t *testing.T, name, text string) {
 	}
 	into, known := map[string]any{
 		"v1 ServiceAccount": &core.ServiceAccount{}, "v1 ConfigMap": &core.ConfigMap{}, "v1 Service": &core.Service{}, "v1 Namespace": &core.Namespace{},
-		"apps/v1 DaemonSet":                       &apps.DaemonSet{},
+		"apps/v1 DaemonSet":                        &apps.DaemonSet{},
+		"rbac.authorization.k8s.io/v1 ClusterRole": &rbac.ClusterRole{}, "rbac.authorization.k8s.io/v1 ClusterRoleBinding": &rbac.ClusterRoleBinding{},
 		"monitoring.coreos.com/v1 ServiceMonitor": &monitoring.ServiceMonitor{}, "monitoring.coreos.com/v1 PrometheusRule": &monitoring.PrometheusRule{},
 	}[kind.APIVersion+" "+kind.Kind]
 	if !known {
@@ -81,6 +83,14 @@ func checkObject(t *testing.T, name, text string) {
 		t.Errorf("%s: %v\n%s", name, err, text)
 	}
 	switch object := into.(type) {
+	case *rbac.ClusterRole:
+		for _, rule := range object.Rules {
+			for _, verb := range rule.Verbs {
+				if verb != "get" && verb != "list" {
+					t.Errorf("%s: the agent may %s %q", name, verb, rule.Resources)
+				}
+			}
+		}
 	case *apps.DaemonSet:
 		checkDaemonSet(t, name, object)
 	case *monitoring.PrometheusRule:
@@ -169,7 +179,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 }
 
 func TestThePlainManifestsAreThoseOfTheChart(t *testing.T) {
-	want, err := manifests(chart)
+	want, err := manifests(chart, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 // Command tools renders the Helm chart beside it into plain manifests:
 //
 //	go run . ../daybook >../../kubernetes/daybook.yaml
+//	go run . ../daybook config.apiServer=true config.cgroupRoot=/x	# with values
 //
 // Its test validates the chart: the schema of values, and every rendered object against the
 // types of the Kubernetes API and of the Prometheus operator. It is a module of its own,
@@ -18,14 +19,22 @@ import (
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/strvals"
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: tools CHART")
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, "usage: tools CHART [NAME=VALUE]...")
 		os.Exit(2)
 	}
-	text, err := manifests(os.Args[1])
+	values := map[string]any{}
+	for _, value := range os.Args[2:] {
+		if err := strvals.ParseInto(value, values); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	text, err := manifests(os.Args[1], values)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -39,9 +48,9 @@ const (
 	release   = "daybook"
 )
 
-// manifests is the chart with its own values, and its namespace, as one file.
-func manifests(chart string) (string, error) {
-	objects, err := render(chart, nil)
+// manifests is the chart with values over its own, and its namespace, as one file.
+func manifests(chart string, values map[string]any) (string, error) {
+	objects, err := render(chart, values)
 	if err != nil {
 		return "", err
 	}

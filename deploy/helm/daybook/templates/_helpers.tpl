@@ -14,6 +14,11 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ printf "%s-agent" .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* Of objects that are in no namespace. */}}
+{{- define "daybook.clusterName" -}}
+{{ printf "%s-%s-agent" .Release.Namespace .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
 {{- define "daybook.config" -}}
 kubelet_dir: {{ .Values.kubeletDir }}
 {{- with .Values.config.criSocket }}
@@ -25,6 +30,9 @@ placement: {{ .Values.config.placement }}
 interval: {{ .Values.config.interval }}
 metrics: 0.0.0.0:{{ .Values.metrics.port }}
 account: {{ .Values.config.account }}
+{{- if .Values.config.apiServer }}
+api_server: true
+{{- end }}
 {{- with .Values.config.namespaces }}
 namespaces: {{ toJson . }}
 {{- end }}
