@@ -118,6 +118,12 @@ type attributionNoted struct {
 	Pad     uint32
 }
 
+type attributionWaitingKey struct {
+	_     structs.HostLayout
+	Block uint64
+	Dev   uint64
+}
+
 type attributionWorker struct {
 	_               structs.HostLayout
 	WritepagesOwner uint64
@@ -149,6 +155,7 @@ const (
 	attributionMapOwners                            = "owners"
 	attributionMapOwnersAdded                       = "owners_added"
 	attributionMapSeen                              = "seen"
+	attributionMapWaiting                           = "waiting"
 	attributionMapWorkers                           = "workers"
 	attributionMapWritten                           = "written"
 	attributionProgBioQueue                         = "bio_queue"
@@ -161,6 +168,8 @@ const (
 	attributionProgNoteRmIdx                        = "note_rm_idx"
 	attributionProgNoteRmLeaf                       = "note_rm_leaf"
 	attributionProgNvjHandleStats                   = "nvj_handle_stats"
+	attributionProgNvjLogLater                      = "nvj_log_later"
+	attributionProgNvjLoggedLater                   = "nvj_logged_later"
 	attributionProgNvjOwnDaReserveSpace             = "nvj_own_da_reserve_space"
 	attributionProgNvjOwnDaWriteBegin               = "nvj_own_da_write_begin"
 	attributionProgNvjOwnFallocateEnter             = "nvj_own_fallocate_enter"
@@ -246,6 +255,8 @@ type attributionProgramSpecs struct {
 	NoteRmIdx                        *ebpf.ProgramSpec `ebpf:"note_rm_idx"`
 	NoteRmLeaf                       *ebpf.ProgramSpec `ebpf:"note_rm_leaf"`
 	NvjHandleStats                   *ebpf.ProgramSpec `ebpf:"nvj_handle_stats"`
+	NvjLogLater                      *ebpf.ProgramSpec `ebpf:"nvj_log_later"`
+	NvjLoggedLater                   *ebpf.ProgramSpec `ebpf:"nvj_logged_later"`
 	NvjOwnDaReserveSpace             *ebpf.ProgramSpec `ebpf:"nvj_own_da_reserve_space"`
 	NvjOwnDaWriteBegin               *ebpf.ProgramSpec `ebpf:"nvj_own_da_write_begin"`
 	NvjOwnFallocateEnter             *ebpf.ProgramSpec `ebpf:"nvj_own_fallocate_enter"`
@@ -293,6 +304,7 @@ type attributionMapSpecs struct {
 	Owners      *ebpf.MapSpec `ebpf:"owners"`
 	OwnersAdded *ebpf.MapSpec `ebpf:"owners_added"`
 	Seen        *ebpf.MapSpec `ebpf:"seen"`
+	Waiting     *ebpf.MapSpec `ebpf:"waiting"`
 	Workers     *ebpf.MapSpec `ebpf:"workers"`
 	Written     *ebpf.MapSpec `ebpf:"written"`
 }
@@ -339,6 +351,7 @@ type attributionMaps struct {
 	Owners      *ebpf.Map `ebpf:"owners"`
 	OwnersAdded *ebpf.Map `ebpf:"owners_added"`
 	Seen        *ebpf.Map `ebpf:"seen"`
+	Waiting     *ebpf.Map `ebpf:"waiting"`
 	Workers     *ebpf.Map `ebpf:"workers"`
 	Written     *ebpf.Map `ebpf:"written"`
 }
@@ -358,6 +371,7 @@ func (m *attributionMaps) Close() error {
 		m.Owners,
 		m.OwnersAdded,
 		m.Seen,
+		m.Waiting,
 		m.Workers,
 		m.Written,
 	)
@@ -386,6 +400,8 @@ type attributionPrograms struct {
 	NoteRmIdx                        *ebpf.Program `ebpf:"note_rm_idx"`
 	NoteRmLeaf                       *ebpf.Program `ebpf:"note_rm_leaf"`
 	NvjHandleStats                   *ebpf.Program `ebpf:"nvj_handle_stats"`
+	NvjLogLater                      *ebpf.Program `ebpf:"nvj_log_later"`
+	NvjLoggedLater                   *ebpf.Program `ebpf:"nvj_logged_later"`
 	NvjOwnDaReserveSpace             *ebpf.Program `ebpf:"nvj_own_da_reserve_space"`
 	NvjOwnDaWriteBegin               *ebpf.Program `ebpf:"nvj_own_da_write_begin"`
 	NvjOwnFallocateEnter             *ebpf.Program `ebpf:"nvj_own_fallocate_enter"`
@@ -428,6 +444,8 @@ func (p *attributionPrograms) Close() error {
 		p.NoteRmIdx,
 		p.NoteRmLeaf,
 		p.NvjHandleStats,
+		p.NvjLogLater,
+		p.NvjLoggedLater,
 		p.NvjOwnDaReserveSpace,
 		p.NvjOwnDaWriteBegin,
 		p.NvjOwnFallocateEnter,

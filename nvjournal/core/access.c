@@ -58,7 +58,12 @@ static int prepare(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	struct nvj *j = h->journal;
 	uint64_t newest = nvj_load(&b->newest_tid);
 	bool fresh = false;
+	int error;
 
+	/* Before find_spare: its record may take a spare image. */
+	error = nvj_later_write(h, p, b);
+	if (error)
+		return error;
 	if (!find_spare(j, p, b, h->tid))
 		return NVJ_ENOMEM;
 	if (!b->image) {
@@ -142,9 +147,9 @@ bool nvj_peek(struct nvj *j, uint64_t block, void *image)
 
 	if (!b)
 		return false;
-	found = b->image && b->image->tid > b->home_tid;
+	found = b->later || (b->image && b->image->tid > b->home_tid);
 	if (found)
-		__builtin_memcpy(image, b->image->bytes, NVJ_BLOCK_BYTES);
+		__builtin_memcpy(image, b->later ? b->later : b->image->bytes, NVJ_BLOCK_BYTES);
 	nvj_block_unlock(j, b);
 	return found;
 }

@@ -156,7 +156,7 @@ static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image 
  */
 static bool may_go(struct nvj *j, const struct nvj_block *b)
 {
-	return !b->dirty && !b->frozen && !b->revoked_in && !b->writing &&
+	return !b->dirty && !b->frozen && !b->revoked_in && !b->later_in && !b->writing &&
 	       nvj_load(&b->newest_tid) <= nvj_load_sc(&j->committed) &&
 	       (!b->image || b->image->tid <= b->home_tid);
 }
@@ -296,7 +296,8 @@ struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_
 			 */
 			nvj_lock(&b->lock, &j->platform);
 			b->created = b->dirty = b->writing = false;
-			b->revoked_in = b->spare_count = b->promised = 0;
+			b->revoked_in = b->later_in = b->spare_count = b->promised = 0;
+			b->later = NULL;
 			b->image = b->frozen = b->spares = NULL;
 			b->home_tid = 0;
 			nvj_store(&b->records, 0);

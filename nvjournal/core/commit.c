@@ -7,6 +7,7 @@
  * 	close	read the heads of the rings (low); start the next transaction
  * 	drain	wait until no handle of the closed transaction is open
  * 	merge	if a handle accessed a block of a later transaction: close that, too
+ * 	log	write the records of pending blocks (later.c)
  * 	follow	wait until each record before the heads (high) has its flag
  * 	seal	write the record, fence, write the seal, fence
  */
@@ -236,6 +237,7 @@ static int commit_group(struct nvj *j)
 	close_group(j, &g);
 	if (nvj_load_sc(&j->aborted))
 		return nvj_aborted(j);
+	nvj_later_write_all(j, g.first, g.last);
 	if (j->platform.before_commit) {
 		error = j->platform.before_commit(j->platform.context, g.last);
 		if (error) {

@@ -192,7 +192,7 @@ int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 	enum outcome outcome = SHORT;
 	uint32_t hold = 0;
 
-	if (credits > j->max_credits)
+	if (credits > nvj_max_credits(j))
 		return NVJ_ENOSPC;
 	h->cpu = j->platform.cpu(j->platform.context) % NVJ_CPUS;
 	/* A thread that waits for credits comes before later threads. */
@@ -206,13 +206,13 @@ int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 	}
 	h->journal = j;
 	h->credits = h->taken = credits;
-	h->placed = h->kept_lines = 0;
+	h->placed = h->kept_lines = h->later = 0;
 	return 0;
 }
 
 uint32_t nvj_max_credits(const struct nvj *j)
 {
-	return j->max_credits;
+	return j->max_credits - j->later_most;
 }
 
 /*
@@ -241,7 +241,7 @@ int nvj_extend(struct nvj_handle *h, uint32_t credits)
 	uint32_t hold;
 	bool fit;
 
-	if (credits > j->max_credits - h->taken)
+	if (credits > nvj_max_credits(j) - h->taken)
 		return NVJ_ENOSPC;
 	nvj_add_sc(&c->started[slot], more);
 	/* As in nvj_start: first the credits, then hold. */

@@ -336,7 +336,7 @@ static int bring_one(struct nvj *j, struct nvj_home_queue *q, uint64_t number)
 
 	if (!b)
 		return 0;
-	committed = !b->image || b->image->tid <= nvj_load_sc(&j->sealed);
+	committed = !b->later && (!b->image || b->image->tid <= nvj_load_sc(&j->sealed));
 	if (committed)
 		w = prepare(j, q, b);
 	nvj_block_unlock(j, b);

@@ -10,6 +10,7 @@
  * 	block.c		the table of blocks; image.c has their memory
  * 	access.c	a block before its first change
  * 	log.c		writes a change into its ring; revoke.c cancels it
+ * 	later.c		writes it when the transaction closes
  * 	flags.c		which records are whole
  * 	commit.c	close, drain, merge, seal
  * 	checkpoint.c	rounds; home.c has the writes of a partition
@@ -117,9 +118,16 @@ struct nvj_block {
 	bool created;       /* the content at home is not valid: the next record has all lines */
 	bool dirty;         /* in the partition's dirty list, or taken by a round */
 	uint8_t revoked_in; /* bit n: in the partition's revoked[n] */
+	uint8_t later_in;   /* bit n: in the partition's later[n] */
 	struct nvj_image *image; /* as last logged, or as it was at the first access */
 	uint64_t home_tid;       /* the transaction of the version at home, if it is one of ours */
 	uint64_t sequence;       /* of its last record */
+	/*
+	 * The caller's memory, if a change in transaction later_tid is not
+	 * logged yet: later.c.
+	 */
+	const void *later;
+	uint64_t later_tid;
 	/*
 	 * Counters, atomic to read: records, and records that were the first
 	 * after a fence.
@@ -134,6 +142,7 @@ struct nvj_block {
 	uint64_t writing_revoked_by; /* revoked_by of that version */
 	struct nvj_block *dirty_next;
 	struct nvj_block *revoked_next[NVJ_SLOTS];
+	struct nvj_block *later_next[NVJ_SLOTS];
 	struct nvj_block *clock_next; /* all entries of the partition, in a circle */
 	struct nvj_block *clock_before;
 };
@@ -195,6 +204,7 @@ struct nvj_partition {
 	NVJ_ALONE struct nvj_lock list_lock;
 	struct nvj_block *dirty;
 	struct nvj_block *revoked[NVJ_SLOTS];
+	struct nvj_block *later[NVJ_SLOTS];
 	struct nvj_image *free_images;
 	struct nvj_image *bare_images; /* free images without memory */
 	uint64_t images;               /* atomic to read: with memory */
@@ -293,6 +303,7 @@ struct nvj {
 	struct nvj_divisor by_partitions;
 	uint32_t partitions;
 	uint32_t max_credits;  /* K */
+	uint32_t later_most;   /* of these, only for pending blocks (later.c) */
 	uint32_t credit_chunk; /* how many credits a quota takes at a time */
 	unsigned checkpoint_percent;
 	bool workers;
@@ -353,6 +364,10 @@ struct nvj {
 	struct nvj_bell work; /* for workers */
 	struct nvj_lock brought_lock;
 	struct nvj_home_queue brought; /* for nvj_bring_home */
+
+	/* Atomic: credits of pending blocks. */
+	NVJ_ALONE uint64_t later_lines;
+	struct nvj_handle leader; /* only the leader uses it, for its records */
 
 	NVJ_ALONE uint64_t credits;  /* atomic: credits that are in no processor's quota */
 	struct nvj_lock credit_lock; /* one thread at a time searches all quotas */
@@ -576,6 +591,24 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_ki
  * fences only if there are too many reservations. 0 or NVJ_EROFS.
  */
 int nvj_handle_write(struct nvj_handle *h);
+
+/* As nvj_log. The caller holds the block's lock. */
+int nvj_block_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
+		  const uint8_t *caller, uint64_t mask, enum nvj_record_kind kind);
+
+/* later.c. The caller holds the lock of the block. */
+/*
+ * If a change in an earlier transaction is pending, logs it. Then the handle
+ * may change the caller's memory.
+ */
+int nvj_later_write(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b);
+/* The block is freed: what is pending need not be logged. */
+void nvj_later_drop(struct nvj *j, struct nvj_block *b);
+/*
+ * The leader logs all that is pending in these transactions. No handle of them
+ * is open.
+ */
+void nvj_later_write_all(struct nvj *j, uint64_t first, uint64_t last);
 
 /* commit.c: nvj_commit without the checkpoint after it. */
 int nvj_commit_to(struct nvj *j, uint64_t tid);

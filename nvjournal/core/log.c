@@ -417,9 +417,8 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_ki
 	return (int)lines;
 }
 
-/* As nvj_log. The caller holds the block's lock. */
-static int log_block(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		     const uint8_t *caller, uint64_t mask, enum nvj_record_kind kind)
+int nvj_block_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
+		  const uint8_t *caller, uint64_t mask, enum nvj_record_kind kind)
 {
 	struct nvj *j = h->journal;
 	uint64_t newest = nvj_load(&b->newest_tid);
@@ -477,7 +476,8 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 	if (NVJ_UNLIKELY(!b))
 		return NVJ_EINVAL;
 	nvj_lock(&b->lock, &j->platform);
-	lines = nvj_load(&b->number) == block ? log_block(h, p, b, image, mask, kind) : NVJ_EINVAL;
+	lines = nvj_load(&b->number) == block ? nvj_block_log(h, p, b, image, mask, kind)
+					      : NVJ_EINVAL;
 	nvj_block_unlock(j, b);
 	if (lines <= 0)
 		return lines;

@@ -65,6 +65,12 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 	b = nvj_block_make(j, p, block);
 	if (!b)
 		return NVJ_ENOMEM;
+	lines = nvj_later_write(h, p, b);
+	if (lines < 0) {
+		nvj_block_unlock(j, b);
+		return lines;
+	}
+	nvj_later_drop(j, b);
 	newest = nvj_load(&b->newest_tid);
 	if (newest > h->tid)
 		nvj_raise_sc(&j->merge_to, newest);

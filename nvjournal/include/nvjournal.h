@@ -330,7 +330,8 @@ struct nvj_write {
 
 /*
  * The functions that the engine needs from its environment. Each gets context.
- * add_here, yield, before_commit, tail_moved and aborted are optional.
+ * add_here, yield, before_commit, tail_moved, aborted and logged_later are
+ * optional.
  */
 struct nvj_platform {
 	void *context;
@@ -404,6 +405,12 @@ struct nvj_platform {
 	 * ~0 without one.
 	 */
 	void (*aborted)(void *context, int error, uint64_t block);
+	/*
+	 * Called when a change is logged that was passed to nvj_log_later: by
+	 * the thread that logs it, with a lock. lines: of the record; 0: nothing
+	 * had changed. NULL: no call.
+	 */
+	void (*logged_later)(void *context, uint64_t tid, uint64_t block, uint32_t lines);
 };
 
 #define NVJ_QUEUE_DEPTH 32u
@@ -577,7 +584,7 @@ struct nvj_handle {
 	unsigned cpu;
 	uint32_t placed; /* reservations in rings, not yet flagged */
 	uint32_t kept_lines;
-	uint32_t kept_records;
+	uint32_t later; /* credits that it has left to pending blocks */
 	uint32_t partition[NVJ_HANDLE_BLOCKS];
 	uint64_t position[NVJ_HANDLE_BLOCKS];
 	uint64_t kept[(NVJ_HANDLE_LINES + 1) * (NVJ_LINE_BYTES / 8)];
@@ -670,6 +677,28 @@ int nvj_log(struct nvj_handle *handle, uint64_t block, const void *image, uint64
 
 /* The same for file data, which are counted separately. */
 int nvj_log_data(struct nvj_handle *handle, uint64_t block, const void *image, uint64_t mask);
+
+/*
+ * As nvj_log with NVJ_COMPARE, but the record may be written later: when the
+ * transaction commits, or before a handle of a later transaction gets access to
+ * the block. It then has all changes of its transaction. So a block that many
+ * handles change is logged once. Until the transaction is committed, the memory
+ * must stay, and only handles that have accessed the block change it. Returns
+ * more than 0 if the record will be written later. It is written at once if the
+ * handle has fewer than NVJ_BLOCK_CREDITS credits left, or if too much waits
+ * already.
+ */
+int nvj_log_later(struct nvj_handle *handle, uint64_t block, const void *image);
+
+/*
+ * How much may wait in nvj_log_later, in lines; NVJ_BLOCK_CREDITS for each
+ * block. nvj_max_credits is so much less. Once, before the first handle.
+ * NVJ_EINVAL: more than half of nvj_max_credits. Without this call nothing
+ * waits.
+ */
+int nvj_allow_later(struct nvj *journal, uint32_t lines);
+/* Says whether three quarters of that wait. A commit logs all of it. */
+bool nvj_much_waits(const struct nvj *journal);
 
 /*
  * Says that the handle's changes may depend on what a handle of transaction

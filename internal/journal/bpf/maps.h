@@ -112,6 +112,12 @@ struct logged {
 	__u64 forced; /* how many of the commits a process did, and not a kernel thread */
 };
 
+/* A block that a handle of ext4nvj has changed, and that will be logged later. */
+struct waiting_key {
+	__u64 block;
+	__u64 dev;
+};
+
 struct inode_key {
 	__u64 ino;
 	__u32 dev;
@@ -179,6 +185,17 @@ struct {
 	__type(key, struct logged_key);
 	__type(value, struct logged);
 } logged SEC(".maps");
+
+/*
+ * block -> the cgroup whose handle changed it first in its transaction, until it
+ * is logged. A mount has 512 of them at most.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct waiting_key);
+	__type(value, __u64);
+} waiting SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * ext4nvj: ext4 with its journal in memory (nvjournal/kernel). A handle writes
- * log lines of 64 bytes in its own task when it stops. The task that needs a
- * commit does the commit itself. So there is no jbd2 thread, and only the
- * writes of checkpoints are charged to another cgroup.
+ * log lines of 64 bytes in its own task when it stops. For most blocks it only
+ * says that it was the first to change them in the transaction, and any task
+ * logs them later. The task that needs a commit does the commit itself. So there
+ * is no jbd2 thread, and only the writes of checkpoints are charged to another
+ * cgroup.
  *
  * The module has no BTF, so these programs attach to raw tracepoints with names
  * of their own (nvjournal/kernel/jbd2/trace.h, and the tracepoints of ext4 with
@@ -40,6 +42,30 @@ int BPF_PROG(nvj_handle_stats, __u64 dev, __u64 tid, void *handle, __u64 blocks,
 	__sync_fetch_and_add(&sums->lines, (__u32)lines);
 	__sync_fetch_and_add(&sums->blocks, (__u32)blocks);
 	__sync_fetch_and_add(&sums->handles, 1);
+	return 0;
+}
+
+SEC("raw_tp/jbd2nvj_log_later")
+int BPF_PROG(nvj_log_later, __u64 dev, __u64 tid, __u64 block)
+{
+	struct waiting_key key = {.block = block, .dev = (__u32)dev};
+	__u64 cgroup = handle_owner(current_task());
+
+	bpf_map_update_elem(&waiting, &key, &cgroup, BPF_ANY);
+	return 0;
+}
+
+/* Of a block that was changed before this program was attached, this task's. */
+SEC("raw_tp/jbd2nvj_logged_later")
+int BPF_PROG(nvj_logged_later, __u64 dev, __u64 tid, __u64 block, __u64 lines)
+{
+	struct waiting_key key = {.block = block, .dev = (__u32)dev};
+	__u64 *owner = bpf_map_lookup_elem(&waiting, &key);
+	struct logged *sums = logged_by((__u32)dev, owner ? *owner : cgroup_of(current_task()));
+
+	if (sums)
+		__sync_fetch_and_add(&sums->lines, (__u32)lines);
+	bpf_map_delete_elem(&waiting, &key);
 	return 0;
 }
 

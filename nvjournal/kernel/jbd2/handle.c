@@ -76,10 +76,12 @@ static u64 end(struct nvjk_handle *h)
 
 	nvjk_notes_log(h);
 	trace_jbd2nvj_handle_stats(j->journal.j_fs_dev->bd_dev, h->nvj.tid, &h->handle, dirtied,
-				   h->nvj.taken - h->nvj.credits);
+				   h->nvj.taken - h->nvj.credits - h->nvj.later);
 	nvjk_lock_one(j);
 	tid = nvj_stop(&h->nvj);
 	nvjk_unlock_one(j);
+	if (j->later_commits && nvj_much_waits(j->nvj))
+		nvjk_thread_commit(j, tid);
 	h->handle.h_transaction = NULL;
 	if (!h->counted_reserved)
 		percpu_up_read(&j->updates);

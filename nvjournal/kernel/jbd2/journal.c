@@ -73,11 +73,42 @@ static void take_options(struct nvjk_journal *j, const struct nvjk_journal_optio
 {
 	j->mask = options->whole_blocks ? NVJ_ALL_LINES : NVJ_COMPARE;
 	j->one_lock = options->one_lock ? &j->one_lock_mutex : NULL;
+	j->later = !options->log_at_handle && !options->one_lock && !options->whole_blocks;
 	j->always_flush = options->always_flush;
 	/* Earlier writes are unknown, so the first commit flushes. */
 	atomic64_set(&j->data_writes, 1);
 	j->journal.j_inode = options->inner;
 	j->journal.j_total_len = options->inner_blocks;
+}
+
+/*
+ * At most so many blocks wait for their commit, which has to log them all:
+ * about a millisecond of work.
+ */
+#define MOST_LATER_BLOCKS 512u
+/* For fewer than this no commit is requested. */
+#define LEAST_LATER_BLOCKS 64u
+
+/* A fourth of the credits, unless handles then had too few. */
+static int allow_later(struct nvjk_journal *j)
+{
+	u32 most = nvj_max_credits(j->nvj), least = NVJK_LEAST_HANDLE_BLOCKS * NVJ_BLOCK_CREDITS;
+
+	if (!j->later)
+		return 0;
+	if (most > least)
+		most = min3(most / 4, most - least, MOST_LATER_BLOCKS * NVJ_BLOCK_CREDITS);
+	else
+		most = 0;
+	j->later_commits = most >= LEAST_LATER_BLOCKS * NVJ_BLOCK_CREDITS;
+	return nvj_allow_later(j->nvj, most);
+}
+
+static void logged_later(void *context, u64 tid, u64 block, u32 lines)
+{
+	struct nvjk_journal *j = context;
+
+	trace_jbd2nvj_logged_later(j->journal.j_fs_dev->bd_dev, tid, block, lines);
 }
 
 static void trace_write(void *context, u64 block, struct bio *bio)
@@ -94,6 +125,7 @@ static int open_engine(struct nvjk_journal *j, const struct nvjk_journal_options
 		.before_commit = nvjk_before_commit,
 		.aborted = nvjk_aborted,
 		.writes = trace_write,
+		.logged_later = logged_later,
 	};
 	struct nvj_options engine = {
 		.recover_with = nvjk_run,
@@ -111,6 +143,12 @@ static int open_engine(struct nvjk_journal *j, const struct nvjk_journal_options
 		error = nvj_open(&j->nvj, nvjk_region(j->region), nvjk_disk_platform(j->disk),
 				 &engine, NULL);
 	if (error) {
+		nvjk_disk_close(j->disk);
+		return error;
+	}
+	error = allow_later(j);
+	if (error) {
+		nvj_abandon(j->nvj);
 		nvjk_disk_close(j->disk);
 		return error;
 	}

@@ -2,7 +2,10 @@
 /*
  * The buffers that a handle has changed. ext4 reports each change, at any time
  * between access and stop. Each buffer is logged once, with the content that it
- * has when the handle stops.
+ * has when the handle stops. Unless the option log=handle was given, the engine
+ * may write the record later, when the transaction commits or before a handle of
+ * a later transaction gets access to the buffer. Then a buffer that many handles
+ * change is logged once.
  *
  * This is correct although other handles may change the same buffer meanwhile:
  * each of them has accessed the buffer, and logs it when it stops. If one of
@@ -10,6 +13,7 @@
  * transactions commit together.
  */
 #include "journal.h"
+#include "trace.h"
 
 void nvjk_notes_init(struct nvjk_handle *h)
 {
@@ -97,6 +101,29 @@ static int log_buffer(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk
 	return nvj_log(&h->nvj, bh->b_blocknr, bh->b_data, mask);
 }
 
+/*
+ * Its record may be written later. It is not if its content depends on more than
+ * handles: file data are changed by processes that have mapped them, and brought
+ * home; ext4 writes its superblock without the journal; a trigger changes the
+ * content as it is logged.
+ */
+static bool can_wait(const struct nvjk_journal *j, const struct nvjk_buffer *b)
+{
+	return j->later && !b->data && !b->head.b_triggers && b->head.b_bh->b_blocknr != 0;
+}
+
+static int log_later(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
+{
+	struct buffer_head *bh = b->head.b_bh;
+	u32 waits = h->nvj.later;
+	int lines = nvj_log_later(&h->nvj, bh->b_blocknr, bh->b_data);
+
+	/* It did not wait before. */
+	if (h->nvj.later != waits)
+		trace_jbd2nvj_log_later(j->journal.j_fs_dev->bd_dev, h->nvj.tid, bh->b_blocknr);
+	return lines;
+}
+
 static void log_one(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
 {
 	struct buffer_head *bh = b->head.b_bh;
@@ -106,7 +133,7 @@ static void log_one(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_b
 	mutex_lock(&b->lock);
 	if (!b->forgotten) {
 		nvjk_lock_one(j);
-		lines = log_buffer(j, h, b);
+		lines = can_wait(j, b) ? log_later(j, h, b) : log_buffer(j, h, b);
 		nvjk_unlock_one(j);
 	}
 	mutex_unlock(&b->lock);

@@ -41,8 +41,8 @@ TRACE_EVENT(jbd2nvj_handle_start,
 );
 
 /*
- * All that the handle has changed is logged: lines of 64 bytes, including
- * headers and revokes.
+ * The handle ends. logged_lines: lines of 64 bytes that it has logged, including
+ * headers and revokes. Records that are written later are not in it.
  */
 TRACE_EVENT(jbd2nvj_handle_stats,
 	TP_PROTO(dev_t dev, u64 tid, const struct jbd2_journal_handle *handle, unsigned int dirtied_blocks,
@@ -74,6 +74,44 @@ TRACE_EVENT(jbd2nvj_handle_stats,
 		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid, __entry->type,
 		  __entry->line_no, __entry->interval, __entry->sync, __entry->requested_blocks,
 		  __entry->dirtied_blocks, __entry->logged_lines)
+);
+
+/* The record of a block that the handle has changed will be written later. */
+TRACE_EVENT(jbd2nvj_log_later,
+	TP_PROTO(dev_t dev, u64 tid, u64 block),
+	TP_ARGS(dev, tid, block),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+		__field(u64, block)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+		__entry->tid = tid;
+		__entry->block = block;
+	),
+	TP_printk("dev %d,%d tid %llu block %llu", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->tid, __entry->block)
+);
+
+/* It is written; 0 lines: the block is as it was. The thread may be any. */
+TRACE_EVENT(jbd2nvj_logged_later,
+	TP_PROTO(dev_t dev, u64 tid, u64 block, unsigned int logged_lines),
+	TP_ARGS(dev, tid, block, logged_lines),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+		__field(u64, block)
+		__field(unsigned int, logged_lines)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+		__entry->tid = tid;
+		__entry->block = block;
+		__entry->logged_lines = logged_lines;
+	),
+	TP_printk("dev %d,%d tid %llu block %llu logged_lines %u", MAJOR(__entry->dev),
+		  MINOR(__entry->dev), __entry->tid, __entry->block, __entry->logged_lines)
 );
 
 /*

@@ -65,6 +65,11 @@ static int take_ours(struct super_block *sb, struct nvjk_mount_options *asked, c
 		to += length;
 	}
 	*to = 0;
+	if (asked->given_log) {
+		nvjk_say(sb, KERN_ERR,
+			 "log= is refused: each transaction of JFS is logged when it ends");
+		return -EINVAL;
+	}
 	if (asked->journal_small) {
 		nvjk_say(sb, KERN_ERR,
 			 "journal_data=small is refused: JFS has no file data in its "

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Our mount options, parsed before those of the file system. They say where the
- * journal is and what it contains. Two of them make it slower, for comparison.
+ * journal is and what it contains. Three of them make it slower, for comparison.
  * One allows unsafe memory.
  *
  * A remount may repeat the options, as mount(8) does, but not change them.
@@ -19,6 +19,7 @@ enum {
 	option_placement,
 	option_records,
 	option_lock,
+	option_log,
 	option_journal_data,
 	option_allow_volatile,
 };
@@ -27,6 +28,7 @@ static const struct constant_table placement_values[] = {
 	{"block", NVJ_PLACE_BLOCK}, {"cpu", NVJ_PLACE_CPU}, {}};
 static const struct constant_table records_values[] = {{"lines", 0}, {"blocks", 1}, {}};
 static const struct constant_table lock_values[] = {{"none", 0}, {"one", 1}, {}};
+static const struct constant_table log_values[] = {{"commit", 0}, {"handle", 1}, {}};
 static const struct constant_table data_values[] = {{"none", 0}, {"small", 1}, {}};
 
 static const struct fs_parameter_spec specs[] = {
@@ -37,6 +39,7 @@ static const struct fs_parameter_spec specs[] = {
 	fsparam_enum("placement", option_placement, placement_values),
 	fsparam_enum("records", option_records, records_values),
 	fsparam_enum("lock", option_lock, lock_values),
+	fsparam_enum("log", option_log, log_values),
 	fsparam_enum("journal_data", option_journal_data, data_values),
 	fsparam_flag("allow_volatile", option_allow_volatile),
 	{},
@@ -99,6 +102,10 @@ static int parse_ours(struct nvjk_mount_options *options, struct fs_parameter *p
 		options->given_lock = true;
 		options->one_lock = result->uint_32;
 		return 0;
+	case option_log:
+		options->given_log = true;
+		options->log_at_handle = result->uint_32;
+		return 0;
 	case option_journal_data:
 		options->given_data = true;
 		options->journal_small = result->uint_32;
@@ -136,6 +143,8 @@ void nvjk_show_options(struct seq_file *seq, const struct nvjk_mount *mount)
 		seq_puts(seq, ",records=blocks");
 	if (o->one_lock)
 		seq_puts(seq, ",lock=one");
+	if (o->log_at_handle)
+		seq_puts(seq, ",log=handle");
 	if (o->journal_small)
 		seq_puts(seq, ",journal_data=small");
 	if (o->allow_volatile)
@@ -161,6 +170,8 @@ const char *nvjk_changed_option(const struct nvjk_mount_options *now,
 		changed = "records";
 	if (asked->given_lock && asked->one_lock != now->one_lock)
 		changed = "lock";
+	if (asked->given_log && asked->log_at_handle != now->log_at_handle)
+		changed = "log";
 	if (asked->given_data && asked->journal_small != now->journal_small)
 		changed = "journal_data";
 	if (asked->allow_volatile && !now->allow_volatile)

@@ -55,6 +55,13 @@ static void aborted(void *context, int error, u64 block)
 	disk->hooks.aborted(disk->hooks.context, error, block);
 }
 
+static void logged_later(void *context, u64 tid, u64 block, u32 lines)
+{
+	struct nvjk_disk *disk = context;
+
+	disk->hooks.logged_later(disk->hooks.context, tid, block, lines);
+}
+
 int nvjk_disk_open(struct nvjk_disk **result, struct block_device *bdev,
 		   const struct nvjk_disk_hooks *hooks)
 {
@@ -95,6 +102,7 @@ int nvjk_disk_open(struct nvjk_disk **result, struct block_device *bdev,
 		.before_commit = disk->hooks.before_commit ? before_commit : NULL,
 		.tail_moved = nvjk_tail_moved,
 		.aborted = disk->hooks.aborted ? aborted : NULL,
+		.logged_later = disk->hooks.logged_later ? logged_later : NULL,
 	};
 	*result = disk;
 	return 0;

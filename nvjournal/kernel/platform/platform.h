@@ -125,6 +125,7 @@ struct nvjk_disk_hooks {
 	void (*aborted)(void *context, int error, u64 block);
 	/* The bio, which is complete, will be submitted to write the block home. */
 	void (*writes)(void *context, u64 block, struct bio *bio);
+	void (*logged_later)(void *context, u64 tid, u64 block, u32 lines); /* as there */
 };
 
 /*

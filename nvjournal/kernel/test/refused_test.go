@@ -271,6 +271,7 @@ func refused(t *testing.T, s system) {
 			"no journal on the disk": {[]string{"-O", "^has_journal"}, "", "has_journal"},
 			"too many partitions":    {nil, "partitions=65", "partitions"},
 			"no such records":        {nil, "records=words", "records"},
+			"no such time to log":    {nil, "log=never", "log"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				w := s.volume(t, plan{blocks: 8192, features: o.features, size: v.size})

@@ -112,7 +112,10 @@ static void log_block(struct actor *a, struct nvj_handle *handle, uint32_t id, u
 	const struct workload *w = run->workload;
 	uint64_t told = compare_may && random_once_in(&a->random, 2) ? NVJ_COMPARE : mask;
 	bool data = w->data_once_in != 0 && random_once_in(&a->random, w->data_once_in);
-	int r = (data ? nvj_log_data : nvj_log)(handle, block, image, told);
+	bool later = w->later_once_in != 0 && compare_may && !data &&
+		     random_once_in(&a->random, w->later_once_in);
+	int r = later ? nvj_log_later(handle, block, image)
+		      : (data ? nvj_log_data : nvj_log)(handle, block, image, told);
 
 	if (r < 0 && !aborted(run, r))
 		wrong(run, "nvj_log of block %u: %s", block, nvj_strerror(r));
@@ -190,6 +193,9 @@ static uint32_t credits_of(const struct workload_run *run, uint32_t count)
 	uint32_t lines = w->lines_per_block < 64 ? w->lines_per_block : 64;
 	uint32_t each = w->twice_once_in != 0 ? 2 * (1 + lines) : 1 + lines;
 
+	/* For a record that is written later. */
+	if (w->later_once_in != 0 && each < NVJ_BLOCK_CREDITS)
+		each = NVJ_BLOCK_CREDITS;
 	/* A created block: its lines that are 0 take none. */
 	return count * each;
 }
@@ -623,6 +629,12 @@ static void open_and_run(void *argument)
 			     &report);
 	if (error < 0) {
 		wrong(run, "nvj_open: %s", nvj_strerror(error));
+		return;
+	}
+	if (w->later_lines != 0)
+		error = nvj_allow_later(run->journal, w->later_lines);
+	if (error < 0) {
+		wrong(run, "nvj_allow_later: %s", nvj_strerror(error));
 		return;
 	}
 	trace_add(&run->world.trace, TRACE_OPENED, schedule_self(), nvj_committed(run->journal), 0,

@@ -21,6 +21,8 @@ struct workload {
 	uint32_t commit_once_in, checkpoint_once_in, revoke_once_in, data_once_in;
 	uint32_t home_once_in;  /* a block is brought home, and revoked */
 	uint32_t twice_once_in; /* a block is logged twice in a handle */
+	uint32_t later_once_in; /* nvj_log_later; at most later_lines wait */
+	uint32_t later_lines;
 	/*
 	 * A handle leaves a reservation, for one of two threads that do nothing
 	 * else; and before_commit waits for those that there are.
