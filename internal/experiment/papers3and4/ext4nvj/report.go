@@ -234,7 +234,7 @@ func (n Result) countTable(load string) report.Table {
 	t := report.Table{
 		Columns: []string{"file system, threads", "journal bytes", "lines", "flushes", "fences", "commits", "disk bytes", "disk writes", "disk flushes"},
 		Note: "ext4nvj counts in the functions that do all its stores to persistent memory: lines of 64 bytes, runs of lines stored and flushed together, fences. For a journal on pmem as a block device, the kernel's tracepoint of each request counts bytes, writes, and flushes before and after a write. " +
-			"For a journal on the disk, the bytes are the blocks that jbd2 reports as logged; its requests are included in those of the disk. Records of lines do not always have fewer bytes: a block that a transaction changes many times is in jbd2's journal once (create).",
+			"For a journal on the disk, the bytes are the blocks that jbd2 reports as logged; its requests are included in those of the disk. A block that a transaction changes many times is once in jbd2's journal, and in ext4nvj's; with one lock each handle logs what it changed.",
 	}
 	runs := n.countedRuns(load)
 	if len(runs) > 0 {
