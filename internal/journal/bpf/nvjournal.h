@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * ext4nvj: ext4 with its journal in memory (nvjournal/kernel). A handle writes
- * log lines of 64 bytes in its own task when it stops. For most blocks it only
- * says that it was the first to change them in the transaction, and any task
+ * log lines of 64 bytes in its own task when it stops. With log=commit it only
+ * says which blocks it was the first to change in the transaction, and any task
  * logs them later. The task that needs a commit does the commit itself. So there
  * is no jbd2 thread, and only the writes of checkpoints are charged to another
  * cgroup.

@@ -38,7 +38,7 @@ func TestTopAccountsTheJournalOfEachContainer(t *testing.T) {
 	inGuest(t, config, func(t *testing.T) {
 		s := stock.make(t, plan{disk: vmtest.Device(t, "disk1")})
 		top := startTop(t)
-		v := one.make(t, plan{})
+		v := one.make(t, plan{options: []string{"log=commit"}})
 		top.sees(v)
 		a, b := newContainer(t, "a"), newContainer(t, "b")
 

@@ -115,6 +115,9 @@ func (v *volume) data(more ...string) string {
 	if v.system.small {
 		list = append(list, "journal_data=small")
 	}
+	if v.system.later {
+		list = append(list, "log=commit")
+	}
 	return strings.Join(append(append(list, v.options...), more...), ",")
 }
 
