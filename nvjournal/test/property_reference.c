@@ -172,7 +172,11 @@ static void write_block(struct nvj_handle *handle, uint32_t block, bool touched[
 	touched[block] = true;
 	memcpy(before, game.image[block], NVJ_BLOCK_BYTES);
 	mask = below(12) == 0 ? 0 : change(game.image[block]);
-	r = (below(5) == 0 ? nvj_log_data : nvj_log)(handle, block, game.image[block], told(mask));
+	if (below(3) == 0)
+		r = nvj_log_later(handle, block, game.image[block]);
+	else
+		r = (below(5) == 0 ? nvj_log_data : nvj_log)(handle, block, game.image[block],
+							     told(mask));
 	if (r == NVJ_ENOSPC && !created) {
 		/* More than its credits: nothing was logged; the caller reverts it. */
 		game.refused++;
@@ -378,6 +382,9 @@ static void one_life(void)
 	}
 	if (r < 0)
 		failed("nvj_open", r, report.findings);
+	r = nvj_allow_later(game.journal, below(nvj_max_credits(game.journal) / 2 + 1));
+	if (r < 0)
+		failed("nvj_allow_later", r, 0);
 	game.committed = 0;
 	game.last_tid = 0;
 	game.world.writes_until_error = below(4) == 0 ? 1 + below(60) : 0;
