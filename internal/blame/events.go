@@ -70,7 +70,10 @@ type Wait struct {
 	Call
 	// Tid is the transaction whose commit they waited for; 0 for the phases
 	// that are no commit's.
-	Tid         uint32
+	Tid uint32
+	// Memory means that the journal is in memory. Tid is then the number of the
+	// commit, which journal.Probe does not report.
+	Memory      bool
 	Nanoseconds [Phases]uint64
 }
 

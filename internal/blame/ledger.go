@@ -2,6 +2,7 @@ package blame
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/daybook-project/daybook/internal/journal"
@@ -105,14 +106,11 @@ const (
 // The time of a phase is divided in proportion: a lock by how long the handles of
 // each cgroup were open, ordered data by the bytes of each, log writes by the
 // blocks that each dirtied in this transaction, a checkpoint by the blocks that
-// each logged lately. A call's own data is its own. A flush and the rest are
-// nobody's.
+// each logged lately. A call's own data is its own, and so are the records of the
+// commit of a journal in memory, because handles write all else. A flush and the rest
+// are nobody's.
 func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev uint32, ino uint64) (cgroup uint64, ok bool)) []Waiter {
-	if l.transactions == nil {
-		l.transactions = make(map[transaction]*contents)
-		l.logged = make(map[uint32]map[uint64]float64)
-		l.instances = make(map[uint32]uint32)
-	}
+	l.init()
 	l.round++
 	for _, commit := range commits {
 		l.record(commit)
@@ -131,7 +129,7 @@ func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev 
 	shares := make(map[Call]map[Culprit]uint64)
 	kept := l.pending[:0]
 	for _, p := range append(l.pending, waitsOf(events.Waits, l.round)...) {
-		if p.wait.Tid != 0 && !l.isCommitted(p.wait) && l.round-p.round < rememberRounds {
+		if p.wait.Tid != 0 && !p.wait.Memory && !l.isCommitted(p.wait) && l.round-p.round < rememberRounds {
 			kept = append(kept, p)
 			continue
 		}
@@ -170,6 +168,50 @@ func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev 
 	return out
 }
 
+func (l *Ledger) init() {
+	if l.transactions == nil {
+		l.transactions = make(map[transaction]*contents)
+		l.logged = make(map[uint32]map[uint64]float64)
+		l.instances = make(map[uint32]uint32)
+	}
+}
+
+// Logged notes what was logged in journals in memory, ahead of Divide. Whoever logged
+// much lately filled the log. It counts lines of the log, and Divide counts blocks; a
+// file system has only one of them.
+func (l *Ledger) Logged(logs []journal.Log) {
+	l.init()
+	commits := make(map[uint32]uint64)
+	for _, log := range logs {
+		commits[log.Dev] += log.Commits
+	}
+	for dev, n := range commits {
+		l.fade(dev, math.Pow(fading, float64(n)))
+	}
+	for _, log := range logs {
+		if log.Bytes == 0 {
+			continue
+		}
+		if l.logged[log.Dev] == nil {
+			l.logged[log.Dev] = make(map[uint64]float64)
+		}
+		l.logged[log.Dev][log.Cgroup] += float64(log.Bytes) / lineBytes
+	}
+}
+
+// lineBytes is the unit of a journal in memory.
+const lineBytes = 64
+
+// fade forgets a part of who filled the log.
+func (l *Ledger) fade(dev uint32, kept float64) {
+	logged := l.logged[dev]
+	for cgroup, blocks := range logged {
+		if logged[cgroup] = blocks * kept; logged[cgroup] < 0.01 {
+			delete(logged, cgroup)
+		}
+	}
+}
+
 func waitsOf(waits []Wait, round uint64) []pendingWait {
 	out := make([]pendingWait, len(waits))
 	for i, wait := range waits {
@@ -200,11 +242,7 @@ func (l *Ledger) record(commit journal.Commit) {
 		logged = make(map[uint64]float64)
 		l.logged[commit.Dev] = logged
 	}
-	for cgroup, blocks := range logged {
-		if logged[cgroup] = blocks * fading; logged[cgroup] < 0.01 {
-			delete(logged, cgroup)
-		}
-	}
+	l.fade(commit.Dev, fading)
 	for cgroup, blocks := range commit.Dirtied {
 		if blocks > 0 {
 			logged[cgroup] += float64(blocks)
@@ -261,6 +299,12 @@ func (l *Ledger) divide(wait Wait, phase Phase, ns uint64) map[uint64]uint64 {
 	switch phase {
 	case OwnData:
 		return map[uint64]uint64{wait.Cgroup: ns}
+	case Log:
+		if wait.Memory {
+			return map[uint64]uint64{wait.Cgroup: ns}
+		}
+	}
+	switch phase {
 	case Checkpoint:
 		parts = make(map[uint64]int64)
 		for cgroup, blocks := range l.logged[wait.Dev] {

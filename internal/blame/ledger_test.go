@@ -251,3 +251,27 @@ func add(t *testing.T, sum *[Phases]uint64, waiters []Waiter) {
 		}
 	}
 }
+
+// A journal in memory: its commits are in no other account, their records are the
+// waiter's own, and who logged much lately filled the log.
+func TestWaitsOnAJournalInMemoryAreDividedAtOnce(t *testing.T) {
+	var l Ledger
+	memory := func(tid uint32, phase Phase, ns uint64) Wait {
+		w := waited(tid, phase, ns)
+		w.Memory = tid != 0
+		return w
+	}
+	l.Logged([]journal.Log{{Dev: dev, Cgroup: third, Bytes: 640, Commits: 1}})
+	l.Logged([]journal.Log{{Dev: dev, Cgroup: neighbour, Bytes: 64 * 1000, Commits: 200}, {Dev: dev, Cgroup: waiting}})
+	got := blamed(t, &l, Events{
+		Waits: []Wait{memory(1, Lock, 1000), memory(1, Log, 70), memory(0, Checkpoint, 500)},
+		Held:  []Held{{Dev: dev, Tid: 1, Cgroup: neighbour, Nanoseconds: 300}},
+	}, nil, nil)
+	if len(got) < 3 {
+		t.Fatalf("culprits %+v", got)
+	}
+	wantCulprits(t, got[:3], Culprit{neighbour, Lock, 1000}, Culprit{neighbour, Checkpoint, got[1].Nanoseconds}, Culprit{waiting, Log, 70})
+	if got[1].Nanoseconds < 495 {
+		t.Errorf("the neighbour, who logged a hundred times as much, has %d of 500 ns of the checkpoint", got[1].Nanoseconds)
+	}
+}

@@ -3,6 +3,7 @@ package blame
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -25,7 +26,9 @@ type Probe struct {
 	// tracepoints are those of links.
 	tracepoints []string
 	missing     []string
-	stop        func() // ends the draining; nil before that starts and after Close
+	variables   *ebpf.Map   // of the programs
+	followed    []link.Link // of journals in memory; nil while none is followed
+	stop        func()      // ends the draining; nil before that starts and after Close
 	mu          sync.Mutex
 	pending     Events
 	lost        uint64
@@ -69,12 +72,17 @@ func Open() (*Probe, error) {
 
 func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	cache := btf.NewCache()
+	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return ofMemory(program) })
 	missing, err := journal.DropUnattachable(spec, cache)
 	if err != nil {
 		return err
 	}
+	if hasMemory() && slices.ContainsFunc(missing, func(m string) bool { return slices.Contains(required, m) }) {
+		// Without the kernel's own ext4, all its tracepoints are missing.
+		missing = slices.DeleteFunc(missing, func(m string) bool { return !slices.Contains(required, m) })
+	}
 	for _, tracepoint := range missing {
-		if slices.Contains(required, tracepoint) {
+		if slices.Contains(required, tracepoint) && !hasMemory() {
 			return fmt.Errorf("%w: the kernel has no tracepoint %s; is any ext4 mounted, and does it have BTF?",
 				journal.ErrUnsupported, tracepoint)
 		}
@@ -84,18 +92,17 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		missing = slices.DeleteFunc(missing, func(m string) bool { return strings.HasPrefix(m, "ext4_journal_start") })
 	}
 	p.missing = missing
-	for name, number := range map[string]int64{
-		"sys_fsync": unix.SYS_FSYNC, "sys_fdatasync": unix.SYS_FDATASYNC, "sys_msync": unix.SYS_MSYNC,
-	} {
-		if err := spec.Variables[name].Set(number); err != nil {
-			return fmt.Errorf("cannot set %s in the BPF programs: %w", name, err)
-		}
+	if err := setSystemCalls(spec); err != nil {
+		return err
 	}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: cache})
 	if err != nil {
 		return fmt.Errorf("%w: cannot load the BPF programs that measure waits: %w", journal.ErrUnsupported, err)
 	}
 	defer collection.Close()
+	if p.variables, err = collection.Maps[variablesMap].Clone(); err != nil {
+		return fmt.Errorf("cannot use the variables of the BPF programs: %w", err)
+	}
 	if err := collection.Assign(&p.maps); err != nil {
 		return fmt.Errorf("cannot use the BPF maps: %w", err)
 	}
@@ -107,6 +114,18 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		}
 		p.links = append(p.links, l)
 		p.tracepoints = append(p.tracepoints, spec.Programs[name].AttachTo)
+	}
+	return nil
+}
+
+// setSystemCalls sets the numbers of the system calls on this architecture.
+func setSystemCalls(spec *ebpf.CollectionSpec) error {
+	for name, number := range map[string]int64{
+		"sys_fsync": unix.SYS_FSYNC, "sys_fdatasync": unix.SYS_FDATASYNC, "sys_msync": unix.SYS_MSYNC,
+	} {
+		if err := spec.Variables[name].Set(number); err != nil {
+			return fmt.Errorf("cannot set %s in the BPF programs: %w", name, err)
+		}
 	}
 	return nil
 }
@@ -156,7 +175,7 @@ func (p *Probe) drain() {
 		take(p.maps.Waits, func(key programsWaitKey, wait programsWait) {
 			p.pending.Waits = append(p.pending.Waits, Wait{
 				Call: Call{Dev: key.Dev, Cgroup: key.Cgroup, Operation: Operation(key.Operation)},
-				Tid:  key.Tid, Nanoseconds: wait.Ns,
+				Tid:  key.Tid, Memory: key.Memory != 0, Nanoseconds: wait.Ns,
 			})
 		}),
 		take(p.maps.Held, func(key programsHeldKey, ns uint64) {
@@ -212,8 +231,11 @@ func (p *Probe) Close() error {
 
 func (p *Probe) detach() error {
 	var errs []error
-	for _, l := range p.links {
+	for _, l := range slices.Concat(p.links, p.followed) {
 		errs = append(errs, l.Close())
+	}
+	if p.variables != nil {
+		errs = append(errs, p.variables.Close())
 	}
 	return errors.Join(append(errs, p.maps.Close())...)
 }

@@ -40,14 +40,17 @@ type programsJournal struct {
 		DataUntil uint64
 		Flush     uint64
 		End       uint64
+		MemoryTid uint64
 		Tid       uint32
-		Pad       uint32
+		Memory    uint32
 	}
 	Last       uint32
 	Committing uint8
 	Locked     uint8
 	Ordering   uint8
 	Pad        uint8
+	Wanted     uint64
+	HomeAt     uint64
 }
 
 type programsOrdered struct {
@@ -78,7 +81,11 @@ type programsTask struct {
 	PageNext       uint8
 	InData         uint8
 	Checkpointing  uint8
-	Pad            [5]uint8
+	Memory         uint8
+	Requested      uint8
+	Pad            [3]uint8
+	Later          uint32
+	_              [4]byte
 }
 
 type programsWait struct {
@@ -92,55 +99,70 @@ type programsWaitKey struct {
 	Dev       uint32
 	Tid       uint32
 	Operation uint32
-	Pad       uint32
+	Memory    uint32
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	programsMapBuckets               = "buckets"
-	programsMapHeld                  = "held"
-	programsMapJournals              = "journals"
-	programsMapLost                  = "lost"
-	programsMapOrdered               = "ordered"
-	programsMapTasks                 = "tasks"
-	programsMapWaits                 = "waits"
-	programsProgBioQueue             = "bio_queue"
-	programsProgBioQueueOf           = "bio_queue_of"
-	programsProgCheckpoint           = "checkpoint"
-	programsProgCommitEnds           = "commit_ends"
-	programsProgCommitFlushes        = "commit_flushes"
-	programsProgCommitLogs           = "commit_logs"
-	programsProgCommitStarts         = "commit_starts"
-	programsProgDataAwaited          = "data_awaited"
-	programsProgDataSubmitted        = "data_submitted"
-	programsProgHandleBeginsAny      = "handle_begins_any"
-	programsProgHandleBeginsInode    = "handle_begins_inode"
-	programsProgHandleBeginsSb       = "handle_begins_sb"
-	programsProgHandleEnds           = "handle_ends"
-	programsProgHandleStarts         = "handle_starts"
-	programsProgRqComplete           = "rq_complete"
-	programsProgSleeps               = "sleeps"
-	programsProgSyncDentry           = "sync_dentry"
-	programsProgSyncExit             = "sync_exit"
-	programsProgSyncFile             = "sync_file"
-	programsProgWorkConversion       = "work_conversion"
-	programsProgWorkWritepages       = "work_writepages"
-	programsProgWorkWritepagesResult = "work_writepages_result"
-	programsProgWorksDiscard         = "works_discard"
-	programsProgWorksFree            = "works_free"
-	programsProgWorksLeaf            = "works_leaf"
-	programsVarActive                = "active"
-	programsVarCheckpoints           = "checkpoints"
-	programsVarCommitting            = "committing"
-	programsVarFreshJournal          = "fresh_journal"
-	programsVarLocked                = "locked"
-	programsVarOrdering              = "ordering"
-	programsVarStarting              = "starting"
-	programsVarSysFdatasync          = "sys_fdatasync"
-	programsVarSysFsync              = "sys_fsync"
-	programsVarSysMsync              = "sys_msync"
+	programsMapBuckets                           = "buckets"
+	programsMapHeld                              = "held"
+	programsMapJournals                          = "journals"
+	programsMapLost                              = "lost"
+	programsMapOrdered                           = "ordered"
+	programsMapTasks                             = "tasks"
+	programsMapWaits                             = "waits"
+	programsProgBioQueue                         = "bio_queue"
+	programsProgBioQueueOf                       = "bio_queue_of"
+	programsProgCheckpoint                       = "checkpoint"
+	programsProgCommitEnds                       = "commit_ends"
+	programsProgCommitFlushes                    = "commit_flushes"
+	programsProgCommitLogs                       = "commit_logs"
+	programsProgCommitStarts                     = "commit_starts"
+	programsProgDataAwaited                      = "data_awaited"
+	programsProgDataSubmitted                    = "data_submitted"
+	programsProgExt4nvjExtHandleUnwrittenExtents = "ext4nvj_ext_handle_unwritten_extents"
+	programsProgExt4nvjJournalStart              = "ext4nvj_journal_start"
+	programsProgExt4nvjJournalStartInode         = "ext4nvj_journal_start_inode"
+	programsProgExt4nvjJournalStartSb            = "ext4nvj_journal_start_sb"
+	programsProgExt4nvjSyncBegins                = "ext4nvj_sync_begins"
+	programsProgExt4nvjSyncEnds                  = "ext4nvj_sync_ends"
+	programsProgExt4nvjWritepages                = "ext4nvj_writepages"
+	programsProgExt4nvjWritepagesResult          = "ext4nvj_writepages_result"
+	programsProgHandleBeginsAny                  = "handle_begins_any"
+	programsProgHandleBeginsInode                = "handle_begins_inode"
+	programsProgHandleBeginsSb                   = "handle_begins_sb"
+	programsProgHandleEnds                       = "handle_ends"
+	programsProgHandleStarts                     = "handle_starts"
+	programsProgJbd2nvjEnd                       = "jbd2nvj_end"
+	programsProgJbd2nvjHandleEnds                = "jbd2nvj_handle_ends"
+	programsProgJbd2nvjHandleStarts              = "jbd2nvj_handle_starts"
+	programsProgJbd2nvjHome                      = "jbd2nvj_home"
+	programsProgJbd2nvjLogging                   = "jbd2nvj_logging"
+	programsProgJbd2nvjRequest                   = "jbd2nvj_request"
+	programsProgJbd2nvjStart                     = "jbd2nvj_start"
+	programsProgRqComplete                       = "rq_complete"
+	programsProgSleeps                           = "sleeps"
+	programsProgSyncDentry                       = "sync_dentry"
+	programsProgSyncExit                         = "sync_exit"
+	programsProgSyncFile                         = "sync_file"
+	programsProgWorkConversion                   = "work_conversion"
+	programsProgWorkWritepages                   = "work_writepages"
+	programsProgWorkWritepagesResult             = "work_writepages_result"
+	programsProgWorksDiscard                     = "works_discard"
+	programsProgWorksFree                        = "works_free"
+	programsProgWorksLeaf                        = "works_leaf"
+	programsVarActive                            = "active"
+	programsVarCheckpoints                       = "checkpoints"
+	programsVarCommitting                        = "committing"
+	programsVarFreshJournal                      = "fresh_journal"
+	programsVarLocked                            = "locked"
+	programsVarOrdering                          = "ordering"
+	programsVarStarting                          = "starting"
+	programsVarSysFdatasync                      = "sys_fdatasync"
+	programsVarSysFsync                          = "sys_fsync"
+	programsVarSysMsync                          = "sys_msync"
 )
 
 // loadPrograms returns the embedded CollectionSpec for programs.
@@ -185,31 +207,46 @@ type programsSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsProgramSpecs struct {
-	BioQueue             *ebpf.ProgramSpec `ebpf:"bio_queue"`
-	BioQueueOf           *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
-	Checkpoint           *ebpf.ProgramSpec `ebpf:"checkpoint"`
-	CommitEnds           *ebpf.ProgramSpec `ebpf:"commit_ends"`
-	CommitFlushes        *ebpf.ProgramSpec `ebpf:"commit_flushes"`
-	CommitLogs           *ebpf.ProgramSpec `ebpf:"commit_logs"`
-	CommitStarts         *ebpf.ProgramSpec `ebpf:"commit_starts"`
-	DataAwaited          *ebpf.ProgramSpec `ebpf:"data_awaited"`
-	DataSubmitted        *ebpf.ProgramSpec `ebpf:"data_submitted"`
-	HandleBeginsAny      *ebpf.ProgramSpec `ebpf:"handle_begins_any"`
-	HandleBeginsInode    *ebpf.ProgramSpec `ebpf:"handle_begins_inode"`
-	HandleBeginsSb       *ebpf.ProgramSpec `ebpf:"handle_begins_sb"`
-	HandleEnds           *ebpf.ProgramSpec `ebpf:"handle_ends"`
-	HandleStarts         *ebpf.ProgramSpec `ebpf:"handle_starts"`
-	RqComplete           *ebpf.ProgramSpec `ebpf:"rq_complete"`
-	Sleeps               *ebpf.ProgramSpec `ebpf:"sleeps"`
-	SyncDentry           *ebpf.ProgramSpec `ebpf:"sync_dentry"`
-	SyncExit             *ebpf.ProgramSpec `ebpf:"sync_exit"`
-	SyncFile             *ebpf.ProgramSpec `ebpf:"sync_file"`
-	WorkConversion       *ebpf.ProgramSpec `ebpf:"work_conversion"`
-	WorkWritepages       *ebpf.ProgramSpec `ebpf:"work_writepages"`
-	WorkWritepagesResult *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
-	WorksDiscard         *ebpf.ProgramSpec `ebpf:"works_discard"`
-	WorksFree            *ebpf.ProgramSpec `ebpf:"works_free"`
-	WorksLeaf            *ebpf.ProgramSpec `ebpf:"works_leaf"`
+	BioQueue                         *ebpf.ProgramSpec `ebpf:"bio_queue"`
+	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
+	Checkpoint                       *ebpf.ProgramSpec `ebpf:"checkpoint"`
+	CommitEnds                       *ebpf.ProgramSpec `ebpf:"commit_ends"`
+	CommitFlushes                    *ebpf.ProgramSpec `ebpf:"commit_flushes"`
+	CommitLogs                       *ebpf.ProgramSpec `ebpf:"commit_logs"`
+	CommitStarts                     *ebpf.ProgramSpec `ebpf:"commit_starts"`
+	DataAwaited                      *ebpf.ProgramSpec `ebpf:"data_awaited"`
+	DataSubmitted                    *ebpf.ProgramSpec `ebpf:"data_submitted"`
+	Ext4nvjExtHandleUnwrittenExtents *ebpf.ProgramSpec `ebpf:"ext4nvj_ext_handle_unwritten_extents"`
+	Ext4nvjJournalStart              *ebpf.ProgramSpec `ebpf:"ext4nvj_journal_start"`
+	Ext4nvjJournalStartInode         *ebpf.ProgramSpec `ebpf:"ext4nvj_journal_start_inode"`
+	Ext4nvjJournalStartSb            *ebpf.ProgramSpec `ebpf:"ext4nvj_journal_start_sb"`
+	Ext4nvjSyncBegins                *ebpf.ProgramSpec `ebpf:"ext4nvj_sync_begins"`
+	Ext4nvjSyncEnds                  *ebpf.ProgramSpec `ebpf:"ext4nvj_sync_ends"`
+	Ext4nvjWritepages                *ebpf.ProgramSpec `ebpf:"ext4nvj_writepages"`
+	Ext4nvjWritepagesResult          *ebpf.ProgramSpec `ebpf:"ext4nvj_writepages_result"`
+	HandleBeginsAny                  *ebpf.ProgramSpec `ebpf:"handle_begins_any"`
+	HandleBeginsInode                *ebpf.ProgramSpec `ebpf:"handle_begins_inode"`
+	HandleBeginsSb                   *ebpf.ProgramSpec `ebpf:"handle_begins_sb"`
+	HandleEnds                       *ebpf.ProgramSpec `ebpf:"handle_ends"`
+	HandleStarts                     *ebpf.ProgramSpec `ebpf:"handle_starts"`
+	Jbd2nvjEnd                       *ebpf.ProgramSpec `ebpf:"jbd2nvj_end"`
+	Jbd2nvjHandleEnds                *ebpf.ProgramSpec `ebpf:"jbd2nvj_handle_ends"`
+	Jbd2nvjHandleStarts              *ebpf.ProgramSpec `ebpf:"jbd2nvj_handle_starts"`
+	Jbd2nvjHome                      *ebpf.ProgramSpec `ebpf:"jbd2nvj_home"`
+	Jbd2nvjLogging                   *ebpf.ProgramSpec `ebpf:"jbd2nvj_logging"`
+	Jbd2nvjRequest                   *ebpf.ProgramSpec `ebpf:"jbd2nvj_request"`
+	Jbd2nvjStart                     *ebpf.ProgramSpec `ebpf:"jbd2nvj_start"`
+	RqComplete                       *ebpf.ProgramSpec `ebpf:"rq_complete"`
+	Sleeps                           *ebpf.ProgramSpec `ebpf:"sleeps"`
+	SyncDentry                       *ebpf.ProgramSpec `ebpf:"sync_dentry"`
+	SyncExit                         *ebpf.ProgramSpec `ebpf:"sync_exit"`
+	SyncFile                         *ebpf.ProgramSpec `ebpf:"sync_file"`
+	WorkConversion                   *ebpf.ProgramSpec `ebpf:"work_conversion"`
+	WorkWritepages                   *ebpf.ProgramSpec `ebpf:"work_writepages"`
+	WorkWritepagesResult             *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
+	WorksDiscard                     *ebpf.ProgramSpec `ebpf:"works_discard"`
+	WorksFree                        *ebpf.ProgramSpec `ebpf:"works_free"`
+	WorksLeaf                        *ebpf.ProgramSpec `ebpf:"works_leaf"`
 }
 
 // programsMapSpecs contains maps before they are loaded into the kernel.
@@ -302,31 +339,46 @@ type programsVariables struct {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsPrograms struct {
-	BioQueue             *ebpf.Program `ebpf:"bio_queue"`
-	BioQueueOf           *ebpf.Program `ebpf:"bio_queue_of"`
-	Checkpoint           *ebpf.Program `ebpf:"checkpoint"`
-	CommitEnds           *ebpf.Program `ebpf:"commit_ends"`
-	CommitFlushes        *ebpf.Program `ebpf:"commit_flushes"`
-	CommitLogs           *ebpf.Program `ebpf:"commit_logs"`
-	CommitStarts         *ebpf.Program `ebpf:"commit_starts"`
-	DataAwaited          *ebpf.Program `ebpf:"data_awaited"`
-	DataSubmitted        *ebpf.Program `ebpf:"data_submitted"`
-	HandleBeginsAny      *ebpf.Program `ebpf:"handle_begins_any"`
-	HandleBeginsInode    *ebpf.Program `ebpf:"handle_begins_inode"`
-	HandleBeginsSb       *ebpf.Program `ebpf:"handle_begins_sb"`
-	HandleEnds           *ebpf.Program `ebpf:"handle_ends"`
-	HandleStarts         *ebpf.Program `ebpf:"handle_starts"`
-	RqComplete           *ebpf.Program `ebpf:"rq_complete"`
-	Sleeps               *ebpf.Program `ebpf:"sleeps"`
-	SyncDentry           *ebpf.Program `ebpf:"sync_dentry"`
-	SyncExit             *ebpf.Program `ebpf:"sync_exit"`
-	SyncFile             *ebpf.Program `ebpf:"sync_file"`
-	WorkConversion       *ebpf.Program `ebpf:"work_conversion"`
-	WorkWritepages       *ebpf.Program `ebpf:"work_writepages"`
-	WorkWritepagesResult *ebpf.Program `ebpf:"work_writepages_result"`
-	WorksDiscard         *ebpf.Program `ebpf:"works_discard"`
-	WorksFree            *ebpf.Program `ebpf:"works_free"`
-	WorksLeaf            *ebpf.Program `ebpf:"works_leaf"`
+	BioQueue                         *ebpf.Program `ebpf:"bio_queue"`
+	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
+	Checkpoint                       *ebpf.Program `ebpf:"checkpoint"`
+	CommitEnds                       *ebpf.Program `ebpf:"commit_ends"`
+	CommitFlushes                    *ebpf.Program `ebpf:"commit_flushes"`
+	CommitLogs                       *ebpf.Program `ebpf:"commit_logs"`
+	CommitStarts                     *ebpf.Program `ebpf:"commit_starts"`
+	DataAwaited                      *ebpf.Program `ebpf:"data_awaited"`
+	DataSubmitted                    *ebpf.Program `ebpf:"data_submitted"`
+	Ext4nvjExtHandleUnwrittenExtents *ebpf.Program `ebpf:"ext4nvj_ext_handle_unwritten_extents"`
+	Ext4nvjJournalStart              *ebpf.Program `ebpf:"ext4nvj_journal_start"`
+	Ext4nvjJournalStartInode         *ebpf.Program `ebpf:"ext4nvj_journal_start_inode"`
+	Ext4nvjJournalStartSb            *ebpf.Program `ebpf:"ext4nvj_journal_start_sb"`
+	Ext4nvjSyncBegins                *ebpf.Program `ebpf:"ext4nvj_sync_begins"`
+	Ext4nvjSyncEnds                  *ebpf.Program `ebpf:"ext4nvj_sync_ends"`
+	Ext4nvjWritepages                *ebpf.Program `ebpf:"ext4nvj_writepages"`
+	Ext4nvjWritepagesResult          *ebpf.Program `ebpf:"ext4nvj_writepages_result"`
+	HandleBeginsAny                  *ebpf.Program `ebpf:"handle_begins_any"`
+	HandleBeginsInode                *ebpf.Program `ebpf:"handle_begins_inode"`
+	HandleBeginsSb                   *ebpf.Program `ebpf:"handle_begins_sb"`
+	HandleEnds                       *ebpf.Program `ebpf:"handle_ends"`
+	HandleStarts                     *ebpf.Program `ebpf:"handle_starts"`
+	Jbd2nvjEnd                       *ebpf.Program `ebpf:"jbd2nvj_end"`
+	Jbd2nvjHandleEnds                *ebpf.Program `ebpf:"jbd2nvj_handle_ends"`
+	Jbd2nvjHandleStarts              *ebpf.Program `ebpf:"jbd2nvj_handle_starts"`
+	Jbd2nvjHome                      *ebpf.Program `ebpf:"jbd2nvj_home"`
+	Jbd2nvjLogging                   *ebpf.Program `ebpf:"jbd2nvj_logging"`
+	Jbd2nvjRequest                   *ebpf.Program `ebpf:"jbd2nvj_request"`
+	Jbd2nvjStart                     *ebpf.Program `ebpf:"jbd2nvj_start"`
+	RqComplete                       *ebpf.Program `ebpf:"rq_complete"`
+	Sleeps                           *ebpf.Program `ebpf:"sleeps"`
+	SyncDentry                       *ebpf.Program `ebpf:"sync_dentry"`
+	SyncExit                         *ebpf.Program `ebpf:"sync_exit"`
+	SyncFile                         *ebpf.Program `ebpf:"sync_file"`
+	WorkConversion                   *ebpf.Program `ebpf:"work_conversion"`
+	WorkWritepages                   *ebpf.Program `ebpf:"work_writepages"`
+	WorkWritepagesResult             *ebpf.Program `ebpf:"work_writepages_result"`
+	WorksDiscard                     *ebpf.Program `ebpf:"works_discard"`
+	WorksFree                        *ebpf.Program `ebpf:"works_free"`
+	WorksLeaf                        *ebpf.Program `ebpf:"works_leaf"`
 }
 
 func (p *programsPrograms) Close() error {
@@ -340,11 +392,26 @@ func (p *programsPrograms) Close() error {
 		p.CommitStarts,
 		p.DataAwaited,
 		p.DataSubmitted,
+		p.Ext4nvjExtHandleUnwrittenExtents,
+		p.Ext4nvjJournalStart,
+		p.Ext4nvjJournalStartInode,
+		p.Ext4nvjJournalStartSb,
+		p.Ext4nvjSyncBegins,
+		p.Ext4nvjSyncEnds,
+		p.Ext4nvjWritepages,
+		p.Ext4nvjWritepagesResult,
 		p.HandleBeginsAny,
 		p.HandleBeginsInode,
 		p.HandleBeginsSb,
 		p.HandleEnds,
 		p.HandleStarts,
+		p.Jbd2nvjEnd,
+		p.Jbd2nvjHandleEnds,
+		p.Jbd2nvjHandleStarts,
+		p.Jbd2nvjHome,
+		p.Jbd2nvjLogging,
+		p.Jbd2nvjRequest,
+		p.Jbd2nvjStart,
 		p.RqComplete,
 		p.Sleeps,
 		p.SyncDentry,

@@ -293,7 +293,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		CgroupsSkipped:  m.skipped(),
 		Devices:         m.book.Account(readings),
 	}
-	if sample.Waiters, sample.WaitsLost, err = m.waiters(ctx, events.Commits); err != nil {
+	if sample.Waiters, sample.WaitsLost, err = m.waiters(ctx, events); err != nil {
 		return account.Sample{}, err
 	}
 	m.last = now
@@ -485,6 +485,7 @@ func (m *Meter) follow(mounted bool) {
 		m.options.Log.Warn("ext4nvj's journals are not accounted", "error", err)
 	}
 	m.warnMissing(missing)
+	m.waits.follow(m, mounted)
 }
 
 func (m *Meter) warnMissing(tracepoints []string) {

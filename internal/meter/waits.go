@@ -28,6 +28,18 @@ func (m *Meter) openWaits() error {
 	return nil
 }
 
+// follow measures waits on ext4nvj while such a file system is mounted.
+func (w *waits) follow(m *Meter, mounted bool) {
+	if w == nil {
+		return
+	}
+	missing, err := w.probe.FollowNVJournal(mounted)
+	if err != nil {
+		m.options.Log.Warn("waits on ext4nvj are not measured", "error", err)
+	}
+	m.warnMissing(missing)
+}
+
 // collect takes the waits from the kernel. It runs before the commits are
 // collected, so that a call that has ended finds its commit there.
 func (w *waits) collect() (err error) {
@@ -45,8 +57,8 @@ func (w *waits) close() error {
 	return w.probe.Close()
 }
 
-// waiters returns the waits of the interval in which the commits ended.
-func (m *Meter) waiters(ctx context.Context, commits []journal.Commit) ([]account.Waiter, uint64, error) {
+// waiters returns the waits of the interval of the events.
+func (m *Meter) waiters(ctx context.Context, events journal.Events) ([]account.Waiter, uint64, error) {
 	if m.waits == nil {
 		return nil, 0, nil
 	}
@@ -56,7 +68,8 @@ func (m *Meter) waiters(ctx context.Context, commits []journal.Commit) ([]accoun
 		failed = cmp.Or(failed, err)
 		return cgroup, ok
 	}
-	divided := m.waits.ledger.Divide(m.waits.events, commits, owner)
+	m.waits.ledger.Logged(events.Logs)
+	divided := m.waits.ledger.Divide(m.waits.events, events.Commits, owner)
 	if failed != nil {
 		return nil, 0, failed
 	}

@@ -16,5 +16,6 @@
 #include "commits.h"
 #include "culprits.h"
 #include "waits.h"
+#include "memory.h"
 
 char LICENSE[] SEC("license") = "GPL";

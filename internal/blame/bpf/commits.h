@@ -204,6 +204,8 @@ int BPF_PROG(sleeps, bool preempted, struct task_struct *previous)
 	if (task->handle_from && !task->checkpoint_from && sleeps_for_io(previous))
 		task->checkpoint_from = bpf_ktime_get_ns();
 	if (task->sync_from) {
+		if (task->memory)
+			return 0; /* memory.h knows when it waits for a commit */
 		if (!sleeps_for_io(previous)) {
 			if (!task->commit_from)
 				task->commit_from = bpf_ktime_get_ns();
@@ -241,7 +243,7 @@ static __always_inline int flush_begins(struct bio *bio)
 	if (!task)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (task->sync_from && !task->flush_from)
+	if (task->sync_from && !task->flush_from && !task->requested)
 		task->flush_from = now;
 	if (!task->commit_dev)
 		return 0;
@@ -249,7 +251,7 @@ static __always_inline int flush_begins(struct bio *bio)
 	if (!journal)
 		return 0;
 	commit = last_commit(journal);
-	if (!commit->logging || commit->flush)
+	if (commit->flush || (!commit->logging && !commit->memory))
 		return 0;
 	commit->flush = now;
 	if (task->in_data)

@@ -12,22 +12,14 @@
  * Adds the time for which the handle of this task was open since the commit
  * waits for handles. The handle ends, or restarts, or is still at work.
  */
-static __always_inline int hold(__u32 dev, __u32 tid)
+static __always_inline int hold_commit(__u32 dev, struct commit *commit)
 {
+	struct held_key key = {.dev = dev, .tid = commit->tid};
 	struct task_struct *current = current_task();
-	struct journal *journal = journal_of(dev);
-	struct held_key key = {.dev = dev, .tid = tid};
-	struct commit *commit;
-	struct task *task;
+	struct task *task = make_task(current->pid);
 	__u64 now, from, ns, *sum;
 
-	if (!journal || !journal->locked)
-		return 0;
-	commit = last_commit(journal);
-	if (commit->tid != tid)
-		return 0;
-	task = make_task(current->pid);
-	if (!task)
+	if (!task || (commit->memory && task->later == commit->tid))
 		return 0;
 	now = bpf_ktime_get_ns();
 	from = commit->start > task->held_until ? commit->start : task->held_until;
@@ -45,6 +37,17 @@ static __always_inline int hold(__u32 dev, __u32 tid)
 	else if (bpf_map_update_elem(&held, &key, &ns, BPF_NOEXIST))
 		count_lost();
 	return 0;
+}
+
+static __always_inline int hold(__u32 dev, __u32 tid)
+{
+	struct journal *journal = journal_of(dev);
+	struct commit *commit;
+
+	if (!journal || !journal->locked)
+		return 0;
+	commit = last_commit(journal);
+	return commit->tid == tid ? hold_commit(dev, commit) : 0;
 }
 
 SEC("tp_btf/jbd2_handle_stats")

@@ -75,7 +75,10 @@ struct task {
 	__u8 page_next;     /* its next sleep is for a page of ordered data */
 	__u8 in_data;       /* its last sleep was */
 	__u8 checkpointing; /* it checkpoints itself */
-	__u8 pad[5];
+	__u8 memory;        /* it syncs a file system with a journal in memory */
+	__u8 requested;     /* it is in a commit of a journal in memory */
+	__u8 pad[3];
+	__u32 later; /* this commit of a journal in memory does not wait for its handle */
 };
 
 /* When a commit came to each phase, in nanoseconds; 0: not yet, or never. */
@@ -87,8 +90,9 @@ struct commit {
 	__u64 data_until;
 	__u64 flush;
 	__u64 end;
-	__u32 tid;
-	__u32 pad;
+	__u64 memory_tid; /* of a journal in memory: its own number of 48 bits */
+	__u32 tid;        /* of a journal in memory: the number of the commit */
+	__u32 memory;     /* 1: of a journal in memory */
 };
 
 /* A wait that spans more commits has a part that no phase explains. */
@@ -101,6 +105,8 @@ struct journal {
 	__u8 locked;   /* the commit waits for handles */
 	__u8 ordering; /* the commit waits for data */
 	__u8 pad;
+	__u64 wanted;  /* the greatest transaction for whose commit a task waits */
+	__u64 home_at; /* when a checkpoint last wrote a block home */
 };
 
 struct wait_key {
@@ -108,7 +114,7 @@ struct wait_key {
 	__u32 dev;
 	__u32 tid; /* 0: the time is of no transaction */
 	__u32 operation;
-	__u32 pad;
+	__u32 memory; /* as in struct commit */
 };
 
 struct wait {

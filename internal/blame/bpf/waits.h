@@ -129,12 +129,24 @@ __noinline __u64 add_commit(struct span *span, __u32 index)
 	if (!whole)
 		return 0;
 	ns[PHASE_LOCK] = overlap(from, until, c->start, c->flushing ? c->flushing : c->end, now);
+	if (c->memory) {
+		/* The data and the flush of the disk come before the log. */
+		__u64 data_end = c->logging ? c->logging : c->end;
+
+		ns[PHASE_DATA] = 0;
+		if (c->flushing)
+			ns[PHASE_DATA] = overlap(from, until, c->flushing,
+						 c->flush ? c->flush : data_end, now);
+		ns[PHASE_FLUSH] = overlap(from, until, c->flush, data_end, now);
+		goto log;
+	}
 	pages = overlap(from, until, c->data_from, c->data_until ? c->data_until : c->end, now);
 	ns[PHASE_DATA] = pages;
 	if (c->flushing)
 		ns[PHASE_DATA] +=
 			overlap(from, until, c->flushing, c->logging ? c->logging : c->end, now);
 	ns[PHASE_FLUSH] = overlap(from, until, c->flush, c->end, now);
+log:
 	sum = ns[PHASE_LOCK] + ns[PHASE_DATA] + ns[PHASE_FLUSH];
 	ns[PHASE_LOG] = whole > sum ? whole - sum : 0;
 
@@ -142,6 +154,7 @@ __noinline __u64 add_commit(struct span *span, __u32 index)
 	key.dev = span->dev;
 	key.tid = c->tid;
 	key.operation = span->operation;
+	key.memory = c->memory;
 	wait = wait_of(&key);
 	if (!wait)
 		return 0;
@@ -223,7 +236,7 @@ static __always_inline __u32 operation_of(int datasync)
 	return WRITE;
 }
 
-static __always_inline int sync_begins(int datasync)
+static __always_inline int sync_begins(int datasync, bool memory)
 {
 	struct task *task = make_task((__u32)bpf_get_current_pid_tgid());
 
@@ -233,6 +246,8 @@ static __always_inline int sync_begins(int datasync)
 	task->commit_from = 0;
 	task->flush_from = 0;
 	task->handle_ns = 0;
+	task->memory = memory;
+	task->requested = 0;
 	if (!task->sync_from)
 		change(&active, 1);
 	task->sync_from = bpf_ktime_get_ns();
@@ -242,14 +257,14 @@ static __always_inline int sync_begins(int datasync)
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_file, struct file *file, int datasync)
 {
-	return sync_begins(datasync);
+	return sync_begins(datasync, false);
 }
 
 /* Before 6.18 the argument was a dentry. */
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_dentry, struct dentry *dentry, int datasync)
 {
-	return sync_begins(datasync);
+	return sync_begins(datasync, false);
 }
 
 /*
@@ -257,8 +272,7 @@ int BPF_PROG(sync_dentry, struct dentry *dentry, int datasync)
  * if the commit did not. A part that no phase explains is the rest: waking up,
  * the start of the commit, and commits that are too old.
  */
-SEC("tp_btf/ext4_sync_file_exit")
-int BPF_PROG(sync_exit, struct inode *inode)
+static __always_inline int sync_ends(struct inode *inode)
 {
 	struct task *task = task_of((__u32)bpf_get_current_pid_tgid());
 	__u64 now = bpf_ktime_get_ns(), total, own, flush = 0, sum;
@@ -286,20 +300,23 @@ int BPF_PROG(sync_exit, struct inode *inode)
 	return 0;
 }
 
+SEC("tp_btf/ext4_sync_file_exit")
+int BPF_PROG(sync_exit, struct inode *inode)
+{
+	return sync_ends(inode);
+}
+
 /*
  * ext4 reports when it starts a handle, and jbd2 when it has started it. What
  * is between is the wait for a locked transaction, or for space in the log. It
  * is measured only while a commit or a checkpoint runs: otherwise there is
  * nothing to wait for.
  */
-static __always_inline int handle_begins(void)
+static __always_inline int measure_handle(void)
 {
-	struct task_struct *current;
+	struct task_struct *current = current_task();
 	struct task *task;
 
-	if (!committing && !checkpoints)
-		return 0;
-	current = current_task();
 	if (is_kernel_thread(current) || current->journal_info)
 		return 0; /* nested: it has a handle */
 	task = make_task(current->pid);
@@ -310,6 +327,13 @@ static __always_inline int handle_begins(void)
 	task->handle_from = bpf_ktime_get_ns();
 	task->checkpoint_from = 0;
 	return 0;
+}
+
+static __always_inline int handle_begins(void)
+{
+	if (!committing && !checkpoints)
+		return 0;
+	return measure_handle();
 }
 
 SEC("tp_btf/ext4_journal_start_sb")
@@ -358,9 +382,9 @@ int BPF_PROG(checkpoint)
 /* A shorter start of a handle had nothing to wait for, in nanoseconds. */
 #define HANDLE_WAITED 50000
 
-SEC("tp_btf/jbd2_handle_start")
-int BPF_PROG(handle_starts, __u64 dev)
+static __always_inline int handle_started(__u32 dev, bool memory)
 {
+	struct journal *journal;
 	__u64 now, from, checkpointed = 0, total, sum;
 	struct task_struct *current;
 	struct span span = {};
@@ -378,7 +402,7 @@ int BPF_PROG(handle_starts, __u64 dev)
 	task->handle_from = 0;
 	span.from = from;
 	span.until = now;
-	span.dev = (__u32)dev;
+	span.dev = dev;
 	if (task->checkpointing) {
 		task->checkpointing = 0;
 		change(&checkpoints, -1);
@@ -399,9 +423,26 @@ int BPF_PROG(handle_starts, __u64 dev)
 	} else {
 		count_call(span.dev, span.cgroup, HANDLE, total);
 	}
+	if (memory) {
+		/*
+		 * The log is full, and the commit and the checkpoint that free it are
+		 * others' work: the task only sees that blocks went home meanwhile.
+		 */
+		journal = journal_of(dev);
+		if (journal && journal->home_at >= from) {
+			checkpointed = total;
+			span.until = from;
+		}
+	}
 	sum = checkpointed + add_commits(&span);
 	add_rest(&span, 0, checkpointed, 0, total > sum ? total - sum : 0);
 	return 0;
+}
+
+SEC("tp_btf/jbd2_handle_start")
+int BPF_PROG(handle_starts, __u64 dev)
+{
+	return handle_started((__u32)dev, false);
 }
 
 #endif

@@ -60,6 +60,7 @@ int nvjk_before_commit(void *context, u64 tid)
 	error = nvjk_check_memory(j);
 	if (!error)
 		error = nvjk_ordered_before_commit(j, tid);
+	trace_jbd2nvj_commit_logging(j->journal.j_fs_dev->bd_dev, tid);
 	memalloc_nofs_restore(nofs);
 	return error;
 }
@@ -78,6 +79,7 @@ int nvjk_commit(struct nvjk_journal *j, u64 tid)
 		nvjk_thread_commit(j, tid);
 		return -EDEADLK;
 	}
+	trace_jbd2nvj_request_commit(j->journal.j_fs_dev->bd_dev, tid ? tid : READ_ONCE(j->newest));
 	error = nvj_commit(j->nvj, tid);
 	if (!error) {
 		nvjk_call_back(j);

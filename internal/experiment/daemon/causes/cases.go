@@ -23,6 +23,8 @@ type Case struct {
 	Neighbour string
 	// Bytes is the neighbour's data.
 	Bytes int64
+	// NeighbourReads, if not 0, limits the neighbour's reads in a second (io.max).
+	NeighbourReads int
 	// Delay is how long the waiter waits after the neighbour began, in seconds; 0:
 	// until the neighbour has ended.
 	Delay float64

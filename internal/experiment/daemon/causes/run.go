@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,7 +66,7 @@ func Run(ctx context.Context, l fixture.Lab, c Case, rounds int) (outcome Outcom
 	if err := s.open(); err != nil {
 		return outcome, err
 	}
-	outcome.Missing = s.probe.Missing()
+	outcome.Missing = append(s.probe.Missing(), s.missing...)
 	for n := range rounds {
 		l.Announce("causes", fmt.Sprintf("%s: round %d of %d", c.Name, n+1, rounds), nil)
 		round, lost, err := s.round(ctx)
@@ -99,6 +101,8 @@ type stage struct {
 	waiter, neighbour *actor
 	names             map[uint64]string // of cgroups
 	waiterID          uint64
+	neighbourAt       string   // its cgroup's directory
+	missing           []string // tracepoints of a journal in memory
 	probe             *blame.Probe
 	journal           *journal.Probe
 	ledger            blame.Ledger
@@ -116,6 +120,7 @@ func (s *stage) open() (err error) {
 			return nil, 0, err
 		}
 		s.names[st.Ino] = name
+		s.neighbourAt = s.fs.Group.Directory(path) // the last one
 		a, err := startActor(s.fs.Group.Directory(path))
 		return a, st.Ino, err
 	}
@@ -128,8 +133,37 @@ func (s *stage) open() (err error) {
 	if s.journal, err = journal.Open(); err != nil {
 		return err
 	}
-	s.probe, err = blame.Open()
+	if s.probe, err = blame.Open(); err != nil {
+		return err
+	}
+	return s.follow(true)
+}
+
+// follow starts or ends to follow a journal in memory, whose module cannot be unloaded
+// meanwhile.
+func (s *stage) follow(follow bool) error {
+	if s.c.Fixture.Memory == nil {
+		return nil
+	}
+	_, err := s.journal.FollowNVJournal(follow)
+	if err != nil {
+		return err
+	}
+	missing, err := s.probe.FollowNVJournal(follow)
+	s.missing = append(s.missing, missing...)
 	return err
+}
+
+// limitNeighbour limits the neighbour's reads during a round.
+func (s *stage) limitNeighbour(reads string) error {
+	if s.c.NeighbourReads == 0 {
+		return nil
+	}
+	limit := fmt.Appendf(nil, "%s riops=%s\n", s.fs.Disk.Device.Dev, reads)
+	if err := os.WriteFile(filepath.Join(s.neighbourAt, "io.max"), limit, 0); err != nil {
+		return fmt.Errorf("cannot limit the neighbour's reads: %w", err)
+	}
+	return nil
 }
 
 func (s *stage) close() error {
@@ -162,6 +196,7 @@ func (s *stage) collect() ([]blame.Waiter, uint64, error) {
 		cgroup, ok, _ := s.journal.Owner(dev, ino) // an error is an unknown owner
 		return cgroup, ok
 	}
+	s.ledger.Logged(commits.Logs)
 	return s.ledger.Divide(events, commits.Commits, owner), events.Lost, nil
 }
 
@@ -199,6 +234,10 @@ func (s *stage) round(ctx context.Context) (round Round, lost uint64, err error)
 	if err := s.fs.Disk.SetInstant(false); err != nil {
 		return round, 0, err
 	}
+	if err := s.limitNeighbour(strconv.Itoa(s.c.NeighbourReads)); err != nil {
+		return round, 0, err
+	}
+	defer func() { err = errors.Join(err, s.limitNeighbour("max")) }()
 	wait := nothingElse
 	if s.c.Neighbour != "" {
 		o := order{Do: s.c.Neighbour, Path: s.fs.Path("data"), Bytes: s.c.Bytes}

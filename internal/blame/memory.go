@@ -1,0 +1,93 @@
+package blame
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+// variablesMap has the variables of the programs, which all of them share.
+const variablesMap = ".bss"
+
+// hasMemory reports whether ext4nvj is loaded.
+func hasMemory() bool {
+	_, err := os.Stat("/sys/module/ext4nvj")
+	return err == nil
+}
+
+// ofMemory reports whether a program uses a tracepoint of a journal in memory.
+func ofMemory(program *ebpf.ProgramSpec) bool { return program.Type == ebpf.RawTracepoint }
+
+// memoryStarts are the tracepoints of the start of a handle, of which a kernel has the
+// first or the others: until 6.3 it was one.
+var memoryStarts = []string{"ext4nvj_journal_start", "ext4nvj_journal_start_inode", "ext4nvj_journal_start_sb"}
+
+// FollowNVJournal starts or ends the measurement of waits on ext4nvj, which must be
+// loaded. Meanwhile the module cannot be unloaded. It returns the tracepoints that the
+// module lacks.
+func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
+	if follow == (p.followed != nil) {
+		return nil, nil
+	}
+	if !follow {
+		return nil, p.unfollow()
+	}
+	spec, err := loadPrograms()
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
+	}
+	for name, program := range spec.Programs {
+		if !ofMemory(program) {
+			delete(spec.Programs, name)
+		}
+	}
+	if err := setSystemCalls(spec); err != nil {
+		return nil, err
+	}
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: map[string]*ebpf.Map{
+		"buckets": p.maps.Buckets, "held": p.maps.Held, "journals": p.maps.Journals, "lost": p.maps.Lost,
+		"ordered": p.maps.Ordered, "tasks": p.maps.Tasks, "waits": p.maps.Waits, variablesMap: p.variables,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("%w: cannot load the BPF programs for waits on ext4nvj: %w", journal.ErrUnsupported, err)
+	}
+	defer collection.Close()
+	p.followed = make([]link.Link, 0, len(collection.Programs))
+	for name, program := range collection.Programs {
+		tracepoint := spec.Programs[name].AttachTo
+		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: program})
+		if errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, tracepoint)
+			continue
+		}
+		if err != nil {
+			err = fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w", journal.ErrUnsupported, name, tracepoint, err)
+			return nil, errors.Join(err, p.unfollow())
+		}
+		p.followed = append(p.followed, l)
+	}
+	if slices.Contains(missing, memoryStarts[0]) != slices.Contains(missing, memoryStarts[1]) {
+		missing = slices.DeleteFunc(missing, func(m string) bool { return strings.HasPrefix(m, memoryStarts[0]) })
+	}
+	slices.Sort(missing)
+	debug.FreeOSMemory()
+	return missing, nil
+}
+
+func (p *Probe) unfollow() error {
+	var errs []error
+	for _, l := range p.followed {
+		errs = append(errs, l.Close())
+	}
+	p.followed = nil
+	return errors.Join(errs...)
+}
