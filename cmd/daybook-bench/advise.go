@@ -19,7 +19,7 @@ func newAdviseCommand() *cobra.Command {
 with volumes on devices and in images, and without ordered data. It compares what
 daybook advise predicts from the shared ext4 alone with what the remedies give. One set
 of cases tuned the model, the bound is for the other. It fails if too few predictions are
-near. It takes 25 minutes and needs fio, MariaDB and sysbench (scripts/setup bench). The
+near. It takes 35 minutes and needs fio, MariaDB and sysbench (scripts/setup bench). The
 page is written by daybook-bench blame.`,
 		Example: `  daybook-bench advise --quick
 

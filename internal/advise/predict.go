@@ -134,6 +134,8 @@ func (in Input) busyOthers() float64 { return min(1, in.Others.ServedSeconds/in.
 type wait struct {
 	Range
 	kept float64
+	// nearer is the factor of shorter seeks in it; 0 means 1.
+	nearer float64
 }
 
 // figures makes the figures of a remedy from the mean time of a call.
@@ -148,6 +150,11 @@ func (in Input) figures(r Remedy, w wait) Remedy {
 	r.SyncsPerSecond = r.Gain.times(float64(in.Calls) / in.Seconds)
 	kept := min(1, max(0, ratio(w.kept, now)))
 	r.P50Seconds = w.times(kept*ratio(in.quantile(0.5), now) + (1-kept)*shape(0.5))
-	r.P99Seconds = w.times(kept*ratio(in.quantile(0.99), now) + (1-kept)*shape(0.99))
+	// The longest calls wait behind many requests, and not for a long seek.
+	tail := 1.0
+	if w.nearer > 0 {
+		tail = 1 / w.nearer
+	}
+	r.P99Seconds = w.times(kept*tail*ratio(in.quantile(0.99), now) + (1-kept)*shape(0.99))
 	return r
 }

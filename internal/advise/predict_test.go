@@ -281,3 +281,18 @@ func TestWaitersOfOneContainerAreAddedUp(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Alone on a hard disk, a volume on a quarter of it has shorter seeks. That shortens the
+// mean and the median, and not the longest calls, which wait behind many requests.
+func TestShorterSeeksDoNotShortenTheTail(t *testing.T) {
+	in := example()
+	in.Culprits, in.Others = nil, Requests{}
+	in.Rotational, in.SpanShare = true, 0.25
+	r := predict(t, in)[DeviceVolume]
+	if want := in.quantile(0.99); math.Abs(r.P99Seconds.Median/want-1) > 1e-9 {
+		t.Errorf("p99 %g; want %g as now", r.P99Seconds.Median, want)
+	}
+	if want := 0.75 * in.quantile(0.5); math.Abs(r.P50Seconds.Median/want-1) > 1e-9 {
+		t.Errorf("p50 %g; want %g", r.P50Seconds.Median, want)
+	}
+}

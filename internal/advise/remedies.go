@@ -84,7 +84,7 @@ func (in Input) onDevice() wait {
 	sum, kept := in.ownParts()
 	median := sum * in.nearer()
 	queue := in.phase(ownData) * in.shorterQueue() * in.Own.queuedShare() * in.outstanding()
-	return wait{Range{median - min(queue, median/2), median, kept + in.outstanding()*in.Others.served()}, kept}
+	return wait{Range: Range{median - min(queue, median/2), median, kept + in.outstanding()*in.Others.served()}, kept: kept, nearer: in.nearer()}
 }
 
 // outstanding is the probability that one of others' requests is in the scheduler or on
@@ -108,7 +108,7 @@ func (in Input) withoutOrderedData() wait {
 	kept := in.wait() - in.others(orderedData)
 	median := kept - in.phase(ownData)*(1-in.shorterQueue())
 	queue := in.phase(ownData) * in.shorterQueue() * in.Own.queuedShare() * in.outstanding()
-	return wait{Range{median - min(queue, median/2), median, kept + in.outstanding()*in.Others.served()}, kept}
+	return wait{Range: Range{median - min(queue, median/2), median, kept + in.outstanding()*in.Others.served()}, kept: kept}
 }
 
 // journalInMemory is a journal of its own in memory: no log on the disk, but the data
@@ -116,7 +116,7 @@ func (in Input) withoutOrderedData() wait {
 func (in Input) journalInMemory() wait {
 	least := in.phase(ownData) + in.phase(rest)
 	flushed := min(in.phase(flush), in.Flushes.served()+in.Flushes.queued())
-	return wait{Range{least, least + flushed, least + in.phase(flush)}, least + flushed}
+	return wait{Range: Range{least, least + flushed, least + in.phase(flush)}, kept: least + flushed}
 }
 
 // withWeights is daybook control on the disk. It shortens the queue, and not what a
@@ -124,17 +124,17 @@ func (in Input) journalInMemory() wait {
 func (in Input) withWeights() wait {
 	queue := in.behindOthers()
 	now := in.wait()
-	return wait{Range{now - queue, now - queue/2, now}, now - queue/2}
+	return wait{Range: Range{now - queue, now - queue/2, now}, kept: now - queue/2}
 }
 
 // withLimit is a limit on the worst culprit, to half of what it writes now.
 func (in Input) withLimit() wait {
 	now := in.wait()
 	if len(in.Culprits) == 0 {
-		return wait{Range{now, now, now}, now}
+		return wait{Range: Range{now, now, now}, kept: now}
 	}
 	worst := in.Culprits[0]
 	ordered := ratio(worst.Seconds[orderedData], float64(in.Calls))
 	less := ratio(worst.total()-worst.Seconds[orderedData], float64(in.Calls)) / 2
-	return wait{Range{now - less, max(0, now-less/2+ordered), now + 2*ordered}, now - less}
+	return wait{Range: Range{now - less, max(0, now-less/2+ordered), now + 2*ordered}, kept: now - less}
 }

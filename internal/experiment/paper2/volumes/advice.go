@@ -59,7 +59,7 @@ func adviceParts(set string) []plannedPart {
 // AdviceOptions are those of a whole check, and of one that only shows that it works.
 var (
 	AdviceFull = Options{ // sharedSeconds is advise's default interval
-		Seconds: 12, sharedSeconds: 30, Rounds: 1, Interval: 2 * time.Second,
+		Seconds: 24, sharedSeconds: 30, Rounds: 1, Interval: 2 * time.Second,
 		DataModes: DataModes(), Neighbours: allNeighbours(),
 		Arrangements: []fixture.Arrangement{fixture.SharedExt4, fixture.OnDevices, fixture.PlacedOnXFS},
 	}
