@@ -1,6 +1,7 @@
 package blame
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/needs"
@@ -13,6 +14,13 @@ func TestProgramsLoadIntoThisKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d programs; missing: %q", len(probe.links), probe.Missing())
+	// Without ext4nvj its tracepoints are missing, but the programs load.
+	if missing, err := probe.FollowNVJournal(true); err != nil || (!hasMemory() && !slices.Contains(missing, "jbd2nvj_request_commit")) {
+		t.Errorf("%v; missing %q", err, missing)
+	}
+	if _, err := probe.FollowNVJournal(false); err != nil {
+		t.Error(err)
+	}
 	if _, err := probe.Collect(); err != nil {
 		t.Error(err)
 	}

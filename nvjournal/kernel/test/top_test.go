@@ -84,6 +84,8 @@ func TestTopAccountsTheJournalOfEachContainer(t *testing.T) {
 			}
 		}
 
+		blameShows(t, v, b)
+		top.untilQuiet(v, func(sums) bool { return true })
 		before := v.counters()
 		must(t, "fsfreeze", "--freeze", v.dir)
 		must(t, "fsfreeze", "--unfreeze", v.dir)
@@ -102,6 +104,41 @@ func TestTopAccountsTheJournalOfEachContainer(t *testing.T) {
 		must(t, "rmmod", "ext4nvj")
 		s.end(nil)
 	})
+}
+
+// blameShows checks that daybook blame measures the syncs of a container, whose phases
+// are its whole wait.
+func blameShows(t *testing.T, v *volume, c container) {
+	t.Helper()
+	load := c.load(v.dir, `while [ ! -e ../stop ]; do dd if=/dev/zero of=f bs=4k count=1 conv=fsync 2>/dev/null; done`)()
+	if err := load.Start(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(daybookProgram, "blame", "--json", "--interval", "4s", "--device", filepath.Base(v.disk)).Output()
+	if err := errors.Join(err, os.WriteFile(filepath.Join(v.dir, "stop"), nil, 0o644), load.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Waiters []account.Waiter `json:"waiters"`
+	}
+	if err := json.Unmarshal(out, &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range got.Waiters {
+		if w.Cgroup != "/"+c.name || w.Operation != "fsync" {
+			continue
+		}
+		var phases float64
+		for _, seconds := range w.Phases {
+			phases += seconds
+		}
+		t.Logf("%d calls, %.3f s: %v", w.Calls, w.WaitSeconds, w.Phases)
+		if w.Calls < 5 || w.Phases["own_data"] <= 0 || w.Phases["log"] <= 0 || phases < w.WaitSeconds*0.999 || phases > w.WaitSeconds*1.001 {
+			t.Errorf("got %s", out)
+		}
+		return
+	}
+	t.Errorf("no fsync of %s in %s", c.name, out)
 }
 
 // container is a cgroup.
