@@ -17,7 +17,7 @@ import (
 // remedy, and what the host has no place for is not recommended.
 func TestAdviseForAContainerThatSyncs(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
-	at := containerThatSyncs(t, fs.Dir, "advise")
+	at := containerThatSyncs(t, fs.Dir, "advise", appendAndSync)
 	out, err := execute(t, "advise", "--interval", "3s", "--device", fs.Disk.Name, "--container", at, "--json")
 	if err != nil {
 		t.Fatal(err)

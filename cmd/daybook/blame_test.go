@@ -17,9 +17,12 @@ import (
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
-// containerThatSyncs starts a loop of appends and fdatasyncs in dir, in a cgroup of its own, and
-// returns its path.
-func containerThatSyncs(t *testing.T, dir, name string) string {
+// appendAndSync is a loop of appends and fdatasyncs in the directory $0.
+const appendAndSync = `while :; do echo x >> "$0/file"; sync -d "$0/file"; done`
+
+// containerThatSyncs runs a script, with dir as $0, in a cgroup of its own, and returns
+// its path.
+func containerThatSyncs(t *testing.T, dir, name, script string) string {
 	t.Helper()
 	tree, err := cgroup.Find()
 	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
@@ -32,7 +35,7 @@ func containerThatSyncs(t *testing.T, dir, name string) string {
 			t.Error(err)
 		}
 	})
-	syncs := exec.Command("sh", "-c", `while :; do echo x >> "$0/file"; sync -d "$0/file"; done`, dir)
+	syncs := exec.Command("sh", "-c", script, dir)
 	syncs.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if err := syncs.Start(); err != nil {
 		t.Fatal(err)
@@ -51,7 +54,7 @@ func containerThatSyncs(t *testing.T, dir, name string) string {
 // calls, by name and by path, and not where another is asked for.
 func TestBlameShowsWhoSyncs(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
-	at := containerThatSyncs(t, fs.Dir, "blame")
+	at := containerThatSyncs(t, fs.Dir, "blame", appendAndSync)
 	out, err := execute(t, "blame", "--interval", "2s", "--device", fs.Disk.Name, "--container", at, "--json")
 	if err != nil {
 		t.Fatal(err)

@@ -51,11 +51,13 @@ func inMemoryGuest(t *testing.T, test func(t *testing.T)) {
 			config.Give = []string{"mke2fs", built(t, "build/nvj", "nvjournal") + ":/usr/bin/nvj"}
 		}
 		vmtest.InGuest(t, config, test)
-		if os.Getenv("DAYBOOK_VM_LONG") != "1" {
+		if !isLong() {
 			return
 		}
 	}
 }
+
+func isLong() bool { return os.Getenv("DAYBOOK_VM_LONG") == "1" }
 
 // built is a file that make builds below nvjournal.
 func built(t *testing.T, path, target string) string {
@@ -82,7 +84,11 @@ func TestGuestWaitsOnAJournalInMemoryHaveTheirCause(t *testing.T) {
 				if out, err := exec.Command("nvj", "format", region, "--force", "--size", fmt.Sprint(memoryBytes), "--partitions", "1").CombinedOutput(); err != nil {
 					t.Fatalf("nvj format: %v: %s", err, out)
 				}
-				outcome, err := Run(t.Context(), lab, c, 2)
+				rounds := 1
+				if isLong() {
+					rounds = Quick.Rounds
+				}
+				outcome, err := Run(t.Context(), lab, c, rounds)
 				if err != nil {
 					t.Fatal(err)
 				}
