@@ -63,7 +63,7 @@ type Device struct {
 	// because the counters are read one after the other.
 	UnaccountedBytes int64 `json:"unaccounted_bytes"`
 	// MemoryJournals are those of the disk's file systems that have their
-	// journal in memory (ext4nvj) and logged something, by name. No byte of
+	// journal in memory (ext4nvj, jfsnvj) and logged something, by name. No byte of
 	// that is in a field above: it goes to no disk, until a checkpoint
 	// carries blocks home, as metadata.
 	MemoryJournals []MemoryJournal `json:"memory_journals,omitempty"`

@@ -13,7 +13,7 @@ import (
 var plugins = map[string]string{"kubernetes.io~csi": "mount", "kubernetes.io~local-volume": ""}
 
 // fileSystems are those whose journal can be placed.
-var fileSystems = []string{"ext4", "ext3", "ext4nvj"}
+var fileSystems = []string{"ext4", "ext3", "ext4nvj", "jfsnvj"}
 
 // Volume is a mounted volume of a pod.
 type Volume struct {

@@ -120,7 +120,7 @@ func examineFilesystems(f Facts) []Finding {
 		switch {
 		case len(fs.Disks) > 1: // reported already
 		case fs.Journal == "memory":
-			works = append(works, fs.name()+" (ext4nvj)")
+			works = append(works, fs.name()+" ("+fs.Type+")")
 		case fs.Type != "ext4" && fs.Type != "ext3":
 			others[fs.Type] = append(others[fs.Type], fs.name())
 		case fs.Journal == "internal" || fs.Journal == "external":

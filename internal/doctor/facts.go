@@ -140,7 +140,7 @@ type Filesystem struct {
 	// weights; "" for none.
 	Copies string `json:"copies"`
 	// Journal is "internal", "external", "none", "" where that is not known or the
-	// type is not ext4, or "memory" (ext4nvj).
+	// type is not ext4, or "memory" (ext4nvj, jfsnvj).
 	Journal string `json:"journal"`
 	// JournalDisk is the disk of an external journal.
 	JournalDisk string `json:"journal_disk"`

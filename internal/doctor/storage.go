@@ -149,7 +149,7 @@ func (c *collector) filesystem(name string, dev blockdev.Dev, kind string, of fu
 func (c *collector) journal(f *Filesystem, dev blockdev.Dev) {
 	switch f.Type {
 	case "ext4", "ext3":
-	case "ext4nvj":
+	case ext4.MemoryType, ext4.MemoryJFSType:
 		f.Journal = "memory"
 		return
 	default:

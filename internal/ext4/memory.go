@@ -1,21 +1,26 @@
 package ext4
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// MemoryStatistics are the counters of the journal in memory (ext4nvj) of the file system
-// on a device, by its name in /sys/class/block. docs/ext4nvj-reference.md explains their
+// MemoryStatistics are the counters of the journal in memory of the ext4nvj or jfsnvj on a
+// device, by its name in /sys/class/block. docs/ext4nvj-reference.md explains their
 // names. The error wraps fs.ErrNotExist if no such file system is mounted.
 func MemoryStatistics(device string) (map[string]uint64, error) {
 	if device == "" || strings.ContainsAny(device, "/\x00") || device[0] == '.' {
 		return nil, fmt.Errorf("%q is no name of a device", device)
 	}
 	text, err := os.ReadFile(filepath.Join(kernel.proc, "fs", MemoryType, device, "nvjournal"))
+	if errors.Is(err, fs.ErrNotExist) {
+		text, err = os.ReadFile(filepath.Join(kernel.proc, "fs", MemoryJFSType, device, "nvjournal"))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the statistics of the journal in memory of %s: %w", device, err)
 	}

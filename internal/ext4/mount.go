@@ -36,8 +36,11 @@ type MountOptions struct {
 	At *os.File
 }
 
-// MemoryType is the type of file systems whose journal is in memory.
-const MemoryType = "ext4nvj"
+// Types of file systems whose journal is in memory.
+const (
+	MemoryType    = "ext4nvj"
+	MemoryJFSType = "jfsnvj" // JFS
+)
 
 // Memory is a part of a region of persistent memory, with the journal of one file system.
 type Memory struct {

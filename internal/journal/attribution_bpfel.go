@@ -162,6 +162,13 @@ const (
 	attributionProgBioQueueOf                       = "bio_queue_of"
 	attributionProgHandleRestart                    = "handle_restart"
 	attributionProgHandleStats                      = "handle_stats"
+	attributionProgJbd2nvjCommit                    = "jbd2nvj_commit"
+	attributionProgJbd2nvjHome                      = "jbd2nvj_home"
+	attributionProgJfsnvjCommit                     = "jfsnvj_commit"
+	attributionProgJfsnvjEnd                        = "jfsnvj_end"
+	attributionProgJfsnvjHome                       = "jfsnvj_home"
+	attributionProgJfsnvjLog                        = "jfsnvj_log"
+	attributionProgJfsnvjOwn                        = "jfsnvj_own"
 	attributionProgNoteDiscardPreallocations        = "note_discard_preallocations"
 	attributionProgNoteFreeBlocks                   = "note_free_blocks"
 	attributionProgNoteRemoveBlocks                 = "note_remove_blocks"
@@ -175,12 +182,10 @@ const (
 	attributionProgNvjOwnFallocateEnter             = "nvj_own_fallocate_enter"
 	attributionProgNvjOwnTruncateEnter              = "nvj_own_truncate_enter"
 	attributionProgNvjOwnWriteBegin                 = "nvj_own_write_begin"
-	attributionProgNvjStartCommit                   = "nvj_start_commit"
 	attributionProgNvjWorkEvictInode                = "nvj_work_evict_inode"
 	attributionProgNvjWorkExtHandleUnwrittenExtents = "nvj_work_ext_handle_unwritten_extents"
 	attributionProgNvjWorkWritepages                = "nvj_work_writepages"
 	attributionProgNvjWorkWritepagesResult          = "nvj_work_writepages_result"
-	attributionProgNvjWriteHome                     = "nvj_write_home"
 	attributionProgOwnDaReserveSpace                = "own_da_reserve_space"
 	attributionProgOwnDaWriteBegin                  = "own_da_write_begin"
 	attributionProgOwnDirect                        = "own_direct"
@@ -249,6 +254,13 @@ type attributionProgramSpecs struct {
 	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
 	HandleRestart                    *ebpf.ProgramSpec `ebpf:"handle_restart"`
 	HandleStats                      *ebpf.ProgramSpec `ebpf:"handle_stats"`
+	Jbd2nvjCommit                    *ebpf.ProgramSpec `ebpf:"jbd2nvj_commit"`
+	Jbd2nvjHome                      *ebpf.ProgramSpec `ebpf:"jbd2nvj_home"`
+	JfsnvjCommit                     *ebpf.ProgramSpec `ebpf:"jfsnvj_commit"`
+	JfsnvjEnd                        *ebpf.ProgramSpec `ebpf:"jfsnvj_end"`
+	JfsnvjHome                       *ebpf.ProgramSpec `ebpf:"jfsnvj_home"`
+	JfsnvjLog                        *ebpf.ProgramSpec `ebpf:"jfsnvj_log"`
+	JfsnvjOwn                        *ebpf.ProgramSpec `ebpf:"jfsnvj_own"`
 	NoteDiscardPreallocations        *ebpf.ProgramSpec `ebpf:"note_discard_preallocations"`
 	NoteFreeBlocks                   *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
 	NoteRemoveBlocks                 *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
@@ -262,12 +274,10 @@ type attributionProgramSpecs struct {
 	NvjOwnFallocateEnter             *ebpf.ProgramSpec `ebpf:"nvj_own_fallocate_enter"`
 	NvjOwnTruncateEnter              *ebpf.ProgramSpec `ebpf:"nvj_own_truncate_enter"`
 	NvjOwnWriteBegin                 *ebpf.ProgramSpec `ebpf:"nvj_own_write_begin"`
-	NvjStartCommit                   *ebpf.ProgramSpec `ebpf:"nvj_start_commit"`
 	NvjWorkEvictInode                *ebpf.ProgramSpec `ebpf:"nvj_work_evict_inode"`
 	NvjWorkExtHandleUnwrittenExtents *ebpf.ProgramSpec `ebpf:"nvj_work_ext_handle_unwritten_extents"`
 	NvjWorkWritepages                *ebpf.ProgramSpec `ebpf:"nvj_work_writepages"`
 	NvjWorkWritepagesResult          *ebpf.ProgramSpec `ebpf:"nvj_work_writepages_result"`
-	NvjWriteHome                     *ebpf.ProgramSpec `ebpf:"nvj_write_home"`
 	OwnDaReserveSpace                *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
 	OwnDaWriteBegin                  *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
 	OwnDirect                        *ebpf.ProgramSpec `ebpf:"own_direct"`
@@ -394,6 +404,13 @@ type attributionPrograms struct {
 	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
 	HandleRestart                    *ebpf.Program `ebpf:"handle_restart"`
 	HandleStats                      *ebpf.Program `ebpf:"handle_stats"`
+	Jbd2nvjCommit                    *ebpf.Program `ebpf:"jbd2nvj_commit"`
+	Jbd2nvjHome                      *ebpf.Program `ebpf:"jbd2nvj_home"`
+	JfsnvjCommit                     *ebpf.Program `ebpf:"jfsnvj_commit"`
+	JfsnvjEnd                        *ebpf.Program `ebpf:"jfsnvj_end"`
+	JfsnvjHome                       *ebpf.Program `ebpf:"jfsnvj_home"`
+	JfsnvjLog                        *ebpf.Program `ebpf:"jfsnvj_log"`
+	JfsnvjOwn                        *ebpf.Program `ebpf:"jfsnvj_own"`
 	NoteDiscardPreallocations        *ebpf.Program `ebpf:"note_discard_preallocations"`
 	NoteFreeBlocks                   *ebpf.Program `ebpf:"note_free_blocks"`
 	NoteRemoveBlocks                 *ebpf.Program `ebpf:"note_remove_blocks"`
@@ -407,12 +424,10 @@ type attributionPrograms struct {
 	NvjOwnFallocateEnter             *ebpf.Program `ebpf:"nvj_own_fallocate_enter"`
 	NvjOwnTruncateEnter              *ebpf.Program `ebpf:"nvj_own_truncate_enter"`
 	NvjOwnWriteBegin                 *ebpf.Program `ebpf:"nvj_own_write_begin"`
-	NvjStartCommit                   *ebpf.Program `ebpf:"nvj_start_commit"`
 	NvjWorkEvictInode                *ebpf.Program `ebpf:"nvj_work_evict_inode"`
 	NvjWorkExtHandleUnwrittenExtents *ebpf.Program `ebpf:"nvj_work_ext_handle_unwritten_extents"`
 	NvjWorkWritepages                *ebpf.Program `ebpf:"nvj_work_writepages"`
 	NvjWorkWritepagesResult          *ebpf.Program `ebpf:"nvj_work_writepages_result"`
-	NvjWriteHome                     *ebpf.Program `ebpf:"nvj_write_home"`
 	OwnDaReserveSpace                *ebpf.Program `ebpf:"own_da_reserve_space"`
 	OwnDaWriteBegin                  *ebpf.Program `ebpf:"own_da_write_begin"`
 	OwnDirect                        *ebpf.Program `ebpf:"own_direct"`
@@ -438,6 +453,13 @@ func (p *attributionPrograms) Close() error {
 		p.BioQueueOf,
 		p.HandleRestart,
 		p.HandleStats,
+		p.Jbd2nvjCommit,
+		p.Jbd2nvjHome,
+		p.JfsnvjCommit,
+		p.JfsnvjEnd,
+		p.JfsnvjHome,
+		p.JfsnvjLog,
+		p.JfsnvjOwn,
 		p.NoteDiscardPreallocations,
 		p.NoteFreeBlocks,
 		p.NoteRemoveBlocks,
@@ -451,12 +473,10 @@ func (p *attributionPrograms) Close() error {
 		p.NvjOwnFallocateEnter,
 		p.NvjOwnTruncateEnter,
 		p.NvjOwnWriteBegin,
-		p.NvjStartCommit,
 		p.NvjWorkEvictInode,
 		p.NvjWorkExtHandleUnwrittenExtents,
 		p.NvjWorkWritepages,
 		p.NvjWorkWritepagesResult,
-		p.NvjWriteHome,
 		p.OwnDaReserveSpace,
 		p.OwnDaWriteBegin,
 		p.OwnDirect,

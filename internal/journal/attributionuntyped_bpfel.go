@@ -162,6 +162,13 @@ const (
 	attributionUntypedProgBioQueueOf                       = "bio_queue_of"
 	attributionUntypedProgHandleRestart                    = "handle_restart"
 	attributionUntypedProgHandleStats                      = "handle_stats"
+	attributionUntypedProgJbd2nvjCommit                    = "jbd2nvj_commit"
+	attributionUntypedProgJbd2nvjHome                      = "jbd2nvj_home"
+	attributionUntypedProgJfsnvjCommit                     = "jfsnvj_commit"
+	attributionUntypedProgJfsnvjEnd                        = "jfsnvj_end"
+	attributionUntypedProgJfsnvjHome                       = "jfsnvj_home"
+	attributionUntypedProgJfsnvjLog                        = "jfsnvj_log"
+	attributionUntypedProgJfsnvjOwn                        = "jfsnvj_own"
 	attributionUntypedProgNoteDiscardPreallocations        = "note_discard_preallocations"
 	attributionUntypedProgNoteFreeBlocks                   = "note_free_blocks"
 	attributionUntypedProgNoteRemoveBlocks                 = "note_remove_blocks"
@@ -175,12 +182,10 @@ const (
 	attributionUntypedProgNvjOwnFallocateEnter             = "nvj_own_fallocate_enter"
 	attributionUntypedProgNvjOwnTruncateEnter              = "nvj_own_truncate_enter"
 	attributionUntypedProgNvjOwnWriteBegin                 = "nvj_own_write_begin"
-	attributionUntypedProgNvjStartCommit                   = "nvj_start_commit"
 	attributionUntypedProgNvjWorkEvictInode                = "nvj_work_evict_inode"
 	attributionUntypedProgNvjWorkExtHandleUnwrittenExtents = "nvj_work_ext_handle_unwritten_extents"
 	attributionUntypedProgNvjWorkWritepages                = "nvj_work_writepages"
 	attributionUntypedProgNvjWorkWritepagesResult          = "nvj_work_writepages_result"
-	attributionUntypedProgNvjWriteHome                     = "nvj_write_home"
 	attributionUntypedProgOwnDaReserveSpace                = "own_da_reserve_space"
 	attributionUntypedProgOwnDaWriteBegin                  = "own_da_write_begin"
 	attributionUntypedProgOwnDirect                        = "own_direct"
@@ -249,6 +254,13 @@ type attributionUntypedProgramSpecs struct {
 	BioQueueOf                       *ebpf.ProgramSpec `ebpf:"bio_queue_of"`
 	HandleRestart                    *ebpf.ProgramSpec `ebpf:"handle_restart"`
 	HandleStats                      *ebpf.ProgramSpec `ebpf:"handle_stats"`
+	Jbd2nvjCommit                    *ebpf.ProgramSpec `ebpf:"jbd2nvj_commit"`
+	Jbd2nvjHome                      *ebpf.ProgramSpec `ebpf:"jbd2nvj_home"`
+	JfsnvjCommit                     *ebpf.ProgramSpec `ebpf:"jfsnvj_commit"`
+	JfsnvjEnd                        *ebpf.ProgramSpec `ebpf:"jfsnvj_end"`
+	JfsnvjHome                       *ebpf.ProgramSpec `ebpf:"jfsnvj_home"`
+	JfsnvjLog                        *ebpf.ProgramSpec `ebpf:"jfsnvj_log"`
+	JfsnvjOwn                        *ebpf.ProgramSpec `ebpf:"jfsnvj_own"`
 	NoteDiscardPreallocations        *ebpf.ProgramSpec `ebpf:"note_discard_preallocations"`
 	NoteFreeBlocks                   *ebpf.ProgramSpec `ebpf:"note_free_blocks"`
 	NoteRemoveBlocks                 *ebpf.ProgramSpec `ebpf:"note_remove_blocks"`
@@ -262,12 +274,10 @@ type attributionUntypedProgramSpecs struct {
 	NvjOwnFallocateEnter             *ebpf.ProgramSpec `ebpf:"nvj_own_fallocate_enter"`
 	NvjOwnTruncateEnter              *ebpf.ProgramSpec `ebpf:"nvj_own_truncate_enter"`
 	NvjOwnWriteBegin                 *ebpf.ProgramSpec `ebpf:"nvj_own_write_begin"`
-	NvjStartCommit                   *ebpf.ProgramSpec `ebpf:"nvj_start_commit"`
 	NvjWorkEvictInode                *ebpf.ProgramSpec `ebpf:"nvj_work_evict_inode"`
 	NvjWorkExtHandleUnwrittenExtents *ebpf.ProgramSpec `ebpf:"nvj_work_ext_handle_unwritten_extents"`
 	NvjWorkWritepages                *ebpf.ProgramSpec `ebpf:"nvj_work_writepages"`
 	NvjWorkWritepagesResult          *ebpf.ProgramSpec `ebpf:"nvj_work_writepages_result"`
-	NvjWriteHome                     *ebpf.ProgramSpec `ebpf:"nvj_write_home"`
 	OwnDaReserveSpace                *ebpf.ProgramSpec `ebpf:"own_da_reserve_space"`
 	OwnDaWriteBegin                  *ebpf.ProgramSpec `ebpf:"own_da_write_begin"`
 	OwnDirect                        *ebpf.ProgramSpec `ebpf:"own_direct"`
@@ -394,6 +404,13 @@ type attributionUntypedPrograms struct {
 	BioQueueOf                       *ebpf.Program `ebpf:"bio_queue_of"`
 	HandleRestart                    *ebpf.Program `ebpf:"handle_restart"`
 	HandleStats                      *ebpf.Program `ebpf:"handle_stats"`
+	Jbd2nvjCommit                    *ebpf.Program `ebpf:"jbd2nvj_commit"`
+	Jbd2nvjHome                      *ebpf.Program `ebpf:"jbd2nvj_home"`
+	JfsnvjCommit                     *ebpf.Program `ebpf:"jfsnvj_commit"`
+	JfsnvjEnd                        *ebpf.Program `ebpf:"jfsnvj_end"`
+	JfsnvjHome                       *ebpf.Program `ebpf:"jfsnvj_home"`
+	JfsnvjLog                        *ebpf.Program `ebpf:"jfsnvj_log"`
+	JfsnvjOwn                        *ebpf.Program `ebpf:"jfsnvj_own"`
 	NoteDiscardPreallocations        *ebpf.Program `ebpf:"note_discard_preallocations"`
 	NoteFreeBlocks                   *ebpf.Program `ebpf:"note_free_blocks"`
 	NoteRemoveBlocks                 *ebpf.Program `ebpf:"note_remove_blocks"`
@@ -407,12 +424,10 @@ type attributionUntypedPrograms struct {
 	NvjOwnFallocateEnter             *ebpf.Program `ebpf:"nvj_own_fallocate_enter"`
 	NvjOwnTruncateEnter              *ebpf.Program `ebpf:"nvj_own_truncate_enter"`
 	NvjOwnWriteBegin                 *ebpf.Program `ebpf:"nvj_own_write_begin"`
-	NvjStartCommit                   *ebpf.Program `ebpf:"nvj_start_commit"`
 	NvjWorkEvictInode                *ebpf.Program `ebpf:"nvj_work_evict_inode"`
 	NvjWorkExtHandleUnwrittenExtents *ebpf.Program `ebpf:"nvj_work_ext_handle_unwritten_extents"`
 	NvjWorkWritepages                *ebpf.Program `ebpf:"nvj_work_writepages"`
 	NvjWorkWritepagesResult          *ebpf.Program `ebpf:"nvj_work_writepages_result"`
-	NvjWriteHome                     *ebpf.Program `ebpf:"nvj_write_home"`
 	OwnDaReserveSpace                *ebpf.Program `ebpf:"own_da_reserve_space"`
 	OwnDaWriteBegin                  *ebpf.Program `ebpf:"own_da_write_begin"`
 	OwnDirect                        *ebpf.Program `ebpf:"own_direct"`
@@ -438,6 +453,13 @@ func (p *attributionUntypedPrograms) Close() error {
 		p.BioQueueOf,
 		p.HandleRestart,
 		p.HandleStats,
+		p.Jbd2nvjCommit,
+		p.Jbd2nvjHome,
+		p.JfsnvjCommit,
+		p.JfsnvjEnd,
+		p.JfsnvjHome,
+		p.JfsnvjLog,
+		p.JfsnvjOwn,
 		p.NoteDiscardPreallocations,
 		p.NoteFreeBlocks,
 		p.NoteRemoveBlocks,
@@ -451,12 +473,10 @@ func (p *attributionUntypedPrograms) Close() error {
 		p.NvjOwnFallocateEnter,
 		p.NvjOwnTruncateEnter,
 		p.NvjOwnWriteBegin,
-		p.NvjStartCommit,
 		p.NvjWorkEvictInode,
 		p.NvjWorkExtHandleUnwrittenExtents,
 		p.NvjWorkWritepages,
 		p.NvjWorkWritepagesResult,
-		p.NvjWriteHome,
 		p.OwnDaReserveSpace,
 		p.OwnDaWriteBegin,
 		p.OwnDirect,

@@ -1,7 +1,7 @@
 // Package journal attributes the file-system journal. It observes jbd2 and the
 // block layer through BPF and reports, per commit, the blocks that each cgroup
 // dirtied, and, per disk, the bytes by the cgroup that the kernel charged and
-// the owner of the file. A journal in memory (ext4nvj) is attributed as it is
+// the owner of the file. A journal in memory (ext4nvj, jfsnvj) is attributed as it is
 // logged.
 //
 // Two estimators have one interface ([Estimator]): "handles", exact per

@@ -9,7 +9,7 @@ type Events struct {
 	Commits []Commit
 	// Writes are sums over the interval.
 	Writes []Write
-	// Logs are sums over the interval; only while the journals of ext4nvj are
+	// Logs are sums over the interval; only while journals in memory are
 	// followed ([Probe.FollowNVJournal]).
 	Logs []Log
 	// Calls are sums over the interval; only with the syscalls probe.
@@ -117,7 +117,7 @@ type Write struct {
 // Filesystem is the file system of the written pages.
 func (w Write) Filesystem() Filesystem { return Filesystem{w.Of, w.OfInstance} }
 
-// Log is the use of the journal of one ext4nvj file system by a cgroup. The
+// Log is the use of the journal of one ext4nvj or jfsnvj by a cgroup. The
 // journal is in memory: only checkpoints write to a disk.
 type Log struct {
 	// Dev is the device of the file system, as a kernel dev_t, and Instance its

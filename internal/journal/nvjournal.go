@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -16,36 +17,61 @@ import (
 // lineBytes is the unit of a journal in memory (bpf/nvjournal.h).
 const lineBytes = 64
 
-// hasNVJournal reports whether ext4nvj is loaded.
+// NVModule is a kernel module with a journal in memory.
+type NVModule string
+
+// The modules.
+const (
+	Ext4NVJ NVModule = "ext4nvj"
+	JFSNVJ  NVModule = "jfsnvj"
+)
+
+// NVModules are all of them.
+var NVModules = []NVModule{Ext4NVJ, JFSNVJ}
+
+// hasNVJournal reports whether one of the modules is loaded.
 func hasNVJournal() bool {
-	_, err := os.Stat("/sys/module/ext4nvj")
-	return err == nil
+	return slices.ContainsFunc(NVModules, func(m NVModule) bool {
+		_, err := os.Stat("/sys/module/" + string(m))
+		return err == nil
+	})
 }
 
-// ofNVJournal reports whether a program uses a tracepoint of ext4nvj.
+// ofNVJournal reports whether a program uses a tracepoint of one of the modules.
 func ofNVJournal(program *ebpf.ProgramSpec) bool { return program.Type == ebpf.RawTracepoint }
 
-// FollowNVJournal starts or ends the accounting of the journals of ext4nvj, which
+// has reports whether a program uses a tracepoint of the module. Those of ext4nvj have
+// the names of jbd2's and ext4's, with another prefix.
+func (m NVModule) has(program *ebpf.ProgramSpec) bool {
+	of := Ext4NVJ
+	if strings.HasPrefix(program.AttachTo, string(JFSNVJ)+"_") {
+		of = JFSNVJ
+	}
+	return ofNVJournal(program) && of == m
+}
+
+// FollowNVJournal starts or ends the accounting of the journals of a module, which
 // must be loaded. Meanwhile the module cannot be unloaded. It returns the
 // tracepoints that the module lacks.
-func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
-	if follow == (p.followed != nil) {
+func (p *Probe) FollowNVJournal(module NVModule, follow bool) (missing []string, err error) {
+	_, followed := p.followed[module]
+	if follow == followed {
 		return nil, nil
 	}
 	if !follow {
-		return nil, p.unfollow()
+		return nil, p.unfollow(module)
 	}
 	spec, err := p.source()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !ofNVJournal(program) })
+	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !module.has(program) })
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.maps})
 	if err != nil {
-		return nil, fmt.Errorf("%w: cannot load the BPF programs for ext4nvj: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: cannot load the BPF programs for %s: %w", ErrUnsupported, module, err)
 	}
 	defer collection.Close()
-	p.followed = make([]link.Link, 0, len(collection.Programs))
+	p.followed[module] = make([]link.Link, 0, len(collection.Programs))
 	for name, program := range collection.Programs {
 		tracepoint := spec.Programs[name].AttachTo
 		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: program})
@@ -55,9 +81,9 @@ func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
 		}
 		if err != nil {
 			err = fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w", ErrUnsupported, name, tracepoint, err)
-			return nil, errors.Join(err, p.unfollow())
+			return nil, errors.Join(err, p.unfollow(module))
 		}
-		p.followed = append(p.followed, l)
+		p.followed[module] = append(p.followed[module], l)
 	}
 	slices.Sort(missing)
 	// The kernel's type information was needed only for loading.
@@ -65,9 +91,9 @@ func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
 	return missing, nil
 }
 
-func (p *Probe) unfollow() error {
-	err := closeAll(p.followed)
-	p.followed = nil
+func (p *Probe) unfollow(module NVModule) error {
+	err := closeAll(p.followed[module])
+	delete(p.followed, module)
 	return err
 }
 

@@ -11,8 +11,8 @@ import (
 
 // Pause detaches the programs from their tracepoints until resume is called. They
 // stay loaded, and the maps keep their content. What happens meanwhile is in no
-// account. It is for measurements of the programs' cost, not while ext4nvj is
-// followed, and not safe for concurrent use with Close.
+// account. It is for measurements of the programs' cost, not while a journal in
+// memory is followed, and not safe for concurrent use with Close.
 func (p *Probe) Pause() (resume func() error, err error) { return PauseLinks(&p.links) }
 
 // PauseLinks does the same for the programs of another probe: it closes the links,

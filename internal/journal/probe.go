@@ -37,7 +37,7 @@ type Probe struct {
 	links   []link.Link
 	// tracepoints are those of links.
 	tracepoints []string
-	followed    []link.Link // of ext4nvj; nil while it is not followed
+	followed    map[NVModule][]link.Link // of the modules that are followed
 	commits     *ringbuf.Reader
 	missing     []string
 	stop        func() // ends the draining; nil before that starts and after Close
@@ -91,9 +91,10 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
 	p := &Probe{
-		source:  load,
-		partial: make(map[transaction]uint64),
-		ended:   make(map[uint32]endedInstance),
+		source:   load,
+		followed: make(map[NVModule][]link.Link),
+		partial:  make(map[transaction]uint64),
+		ended:    make(map[uint32]endedInstance),
 	}
 	if err := p.load(spec); err != nil {
 		return nil, errors.Join(err, p.detach())
@@ -223,9 +224,18 @@ func (p *Probe) Close() error {
 	return p.detach()
 }
 
+// all are the links of all programs that are attached.
+func (p *Probe) all() []link.Link {
+	all := slices.Clone(p.links)
+	for _, links := range p.followed {
+		all = append(all, links...)
+	}
+	return all
+}
+
 func (p *Probe) detach() error {
 	var errs []error
-	for _, l := range slices.Concat(p.links, p.followed) {
+	for _, l := range p.all() {
 		errs = append(errs, l.Close())
 	}
 	if p.commits != nil {
@@ -236,7 +246,7 @@ func (p *Probe) detach() error {
 }
 
 // required are the tracepoints without which attribution is impossible, unless
-// ext4nvj is loaded.
+// ext4nvj or jfsnvj is loaded.
 var required = []string{"jbd2_handle_stats", "jbd2_run_stats"}
 
 // dropUnattachable removes the programs whose tracepoint this kernel does not

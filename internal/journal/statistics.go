@@ -76,7 +76,7 @@ func (c *Counting) Close() error {
 
 // Statistics returns the runs of the attribution's programs, by name.
 func (p *Probe) Statistics() ([]ProgramStatistics, error) {
-	return LinkStatistics(slices.Concat(p.links, p.followed))
+	return LinkStatistics(p.all())
 }
 
 // Statistics returns the runs of the programs that count calls, by name.

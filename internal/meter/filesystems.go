@@ -3,6 +3,7 @@ package meter
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,9 +13,10 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/journal"
 )
 
-// filesystem is one mounted ext4 or ext4nvj, in any mount namespace.
+// filesystem is one mounted ext4, ext4nvj or jfsnvj, in any mount namespace.
 type filesystem struct {
 	driver string
 	name   string // of the disk, partition or mapping, in /sys/class/block
@@ -30,17 +32,24 @@ type filesystem struct {
 	mount uint64
 }
 
-// Names in /sys/fs of the drivers whose file systems are accounted. ext4nvj has
-// its journal in memory (docs/ext4nvj.md).
+// Names of the drivers whose file systems are accounted. ext4nvj and jfsnvj have
+// their journal in memory (docs/ext4nvj.md, docs/jfsnvj.md).
 const (
 	ext4Driver    = "ext4"
-	ext4nvjDriver = "ext4nvj"
+	ext4nvjDriver = string(journal.Ext4NVJ)
+	jfsnvjDriver  = string(journal.JFSNVJ)
 )
+
+// jfsBlockBytes is the only block size of JFS on Linux.
+const jfsBlockBytes = 4096
 
 // facts returns the block size in bytes, and the device of an external journal if its
 // bytes must be counted there; 0 if the superblock cannot be read, which affects only
 // estimates and such journals.
 func (f filesystem) facts() (blockBytes uint64, journal uint32) {
+	if f.driver == jfsnvjDriver {
+		return jfsBlockBytes, 0
+	}
 	superblock, err := ext4.ReadSuperblock(blockdev.NodeOf(f.name))
 	if err != nil {
 		return 0, 0
@@ -56,7 +65,7 @@ func (f filesystem) facts() (blockBytes uint64, journal uint32) {
 
 func mountedFilesystems(sysfs string) ([]filesystem, error) {
 	var found []filesystem
-	for _, driver := range []string{ext4Driver, ext4nvjDriver} {
+	for _, driver := range []string{ext4Driver, ext4nvjDriver, jfsnvjDriver} {
 		mounted, err := mountedBy(sysfs, driver)
 		if err != nil {
 			return nil, err
@@ -66,11 +75,15 @@ func mountedFilesystems(sysfs string) ([]filesystem, error) {
 	return found, nil
 }
 
-// mountedBy lists the file systems that a driver has mounted (/sys/fs/ext4,
-// which unlike /proc/mounts is independent of mount namespaces). A disk that is
-// removed meanwhile is skipped.
+// mountedBy lists the file systems that a driver has mounted: /sys/fs/ext4, or
+// /proc/fs/jfsnvj, which unlike /proc/mounts are independent of mount namespaces. A
+// disk that is removed meanwhile is skipped.
 func mountedBy(sysfs, driver string) ([]filesystem, error) {
-	entries, err := os.ReadDir(filepath.Join(sysfs, "fs", driver))
+	directory, mountOf := filepath.Join(sysfs, "fs", driver), mountByDirectory
+	if driver == jfsnvjDriver {
+		directory, mountOf = filepath.Join("/proc/fs", driver), mountByJournal
+	}
+	entries, err := os.ReadDir(directory)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // the module is not loaded: nothing is mounted
 	}
@@ -91,14 +104,37 @@ func mountedBy(sysfs, driver string) ([]filesystem, error) {
 		if err != nil {
 			continue
 		}
-		// The kernel makes the directory at each mount, and numbers them in order.
-		var st unix.Stat_t
-		if err := unix.Stat(filepath.Join(sysfs, "fs", driver, entry.Name()), &st); err != nil {
+		mount, err := mountOf(filepath.Join(directory, entry.Name()))
+		if err != nil {
 			continue
 		}
-		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: accountedDisk(disk), copied: copiedFrom(disk), below: severalBelow(disk), mount: st.Ino})
+		found = append(found, filesystem{driver: driver, name: entry.Name(), dev: dev, disk: accountedDisk(disk), copied: copiedFrom(disk), below: severalBelow(disk), mount: mount})
 	}
 	return found, nil
+}
+
+// mountByDirectory is filesystem.mount: the kernel makes the directory at each mount,
+// and numbers them in order.
+func mountByDirectory(directory string) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Stat(directory, &st)
+	return st.Ino, err
+}
+
+// mountByJournal is filesystem.mount: the journal has a new UUID at each mount. In
+// /proc numbers are used again.
+func mountByJournal(directory string) (uint64, error) {
+	text, err := os.ReadFile(filepath.Join(directory, "nvjournal"))
+	if err != nil {
+		return 0, err
+	}
+	hash := fnv.New64a()
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "uuid ") {
+			_, _ = hash.Write([]byte(line)) // it never fails
+		}
+	}
+	return hash.Sum64(), nil
 }
 
 // accountedDisk is the only underlying disk of a device, which has the scheduler and
@@ -177,8 +213,8 @@ type Mounted struct {
 	Mount uint64
 }
 
-// Filesystems lists the mounted ext4 file systems on a disk ("" means all
-// disks). ext4nvj is not included, because its log writes go to no disk.
+// Filesystems lists the mounted ext4 file systems on a disk ("" means all disks).
+// ext4nvj and jfsnvj are not included, because their log writes go to no disk.
 func Filesystems(device string) ([]Mounted, error) {
 	found, err := mountedFilesystems("/sys")
 	if err != nil {

@@ -89,8 +89,8 @@ type Meter struct {
 	regroup atomic.Bool
 	// skips is set while cgroups could not be listed.
 	skips bool
-	// following is set while the journals of ext4nvj are accounted.
-	following bool
+	// following has the modules whose journals in memory are accounted.
+	following map[journal.NVModule]bool
 	// present are the paths in the account that is being described.
 	present map[string]bool
 }
@@ -133,15 +133,16 @@ func Open(ctx context.Context, o Options) (*Meter, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	m := &Meter{
-		options:  o,
-		book:     NewBook(),
-		disks:    make(map[uint32]*openDisk),
-		diskOf:   make(map[uint32]uint32),
-		names:    make(map[uint32]string),
-		sizes:    make(map[uint32]uint64),
-		journals: make(map[uint32]uint32),
-		mounts:   make(map[uint32]uint64),
-		present:  make(map[string]bool),
+		options:   o,
+		book:      NewBook(),
+		disks:     make(map[uint32]*openDisk),
+		diskOf:    make(map[uint32]uint32),
+		names:     make(map[uint32]string),
+		sizes:     make(map[uint32]uint64),
+		journals:  make(map[uint32]uint32),
+		mounts:    make(map[uint32]uint64),
+		following: make(map[journal.NVModule]bool),
+		present:   make(map[string]bool),
 	}
 	for _, device := range o.Devices {
 		disk, err := blockdev.Lookup(device)
@@ -371,7 +372,9 @@ func (m *Meter) findDisks() error {
 	if err != nil {
 		return err
 	}
-	m.follow(slices.ContainsFunc(found, func(fs filesystem) bool { return fs.driver == ext4nvjDriver }))
+	for _, module := range journal.NVModules {
+		m.follow(module, slices.ContainsFunc(found, func(fs filesystem) bool { return fs.driver == string(module) }))
+	}
 	clear(m.diskOf)
 	clear(m.names)
 	m.below = make(map[uint32][]uint32)
@@ -474,15 +477,15 @@ func numbers(disks []blockdev.Disk) []uint32 {
 	return list
 }
 
-// follow accounts the journals of ext4nvj while one is mounted.
-func (m *Meter) follow(mounted bool) {
-	if mounted == m.following {
+// follow accounts the journals of a module while one is mounted.
+func (m *Meter) follow(module journal.NVModule, mounted bool) {
+	if mounted == m.following[module] {
 		return
 	}
-	m.following = mounted
-	missing, err := m.probe.FollowNVJournal(mounted)
+	m.following[module] = mounted
+	missing, err := m.probe.FollowNVJournal(module, mounted)
 	if err != nil {
-		m.options.Log.Warn("ext4nvj's journals are not accounted", "error", err)
+		m.options.Log.Warn("journals in memory are not accounted", "module", string(module), "error", err)
 	}
 	m.warnMissing(missing)
 	m.waits.follow(m, mounted)

@@ -42,7 +42,7 @@ var containerCounters = []counter[account.Container]{
 // containerMemoryCounters have a series only for a container that logged in
 // memory.
 var containerMemoryCounters = []counter[account.Container]{
-	{desc("daybook_memory_journal_bytes_total", "Bytes that the container's operations logged in journals in memory (ext4nvj); no part of its share of the disk.", containerLabels),
+	{desc("daybook_memory_journal_bytes_total", "Bytes that the container's operations logged in journals in memory (ext4nvj, jfsnvj); no part of its share of the disk.", containerLabels),
 		func(c account.Container) uint64 { return c.MemoryJournalBytes }},
 	{desc("daybook_memory_journal_handles_total", "Operations (handles) of the container in journals in memory.", containerLabels),
 		func(c account.Container) uint64 { return c.MemoryJournalHandles }},
@@ -81,7 +81,7 @@ var deviceCounters = []counter[account.Device]{
 // memoryCounters have one series for each file system with its journal in
 // memory.
 var memoryCounters = []counter[account.MemoryJournal]{
-	{desc("daybook_filesystem_memory_journal_bytes_total", "Bytes that the file system logged in its journal in memory (ext4nvj), headers included.", memoryLabels),
+	{desc("daybook_filesystem_memory_journal_bytes_total", "Bytes that the file system logged in its journal in memory (ext4nvj, jfsnvj), headers included.", memoryLabels),
 		func(j account.MemoryJournal) uint64 { return j.LoggedBytes }},
 	{desc("daybook_filesystem_memory_journal_handles_total", "Operations (handles) in the file system's journal in memory.", memoryLabels),
 		func(j account.MemoryJournal) uint64 { return j.Handles }},

@@ -7,7 +7,7 @@
  * as a stream; everything else is a sum in a map:
  *   dirtied  (file system, transaction, cgroup) -> blocks, added by handles
  *   written  (disk, kind, charged cgroup, owner) -> bytes, added by bios
- *   logged   (file system, cgroup) -> lines, added by handles of ext4nvj
+ *   logged   (file system, cgroup) -> lines, added by handles of ext4nvj and jfsnvj
  *   waiting  (file system, block) -> cgroup, to which its lines will be added
  *   commits  one record per jbd2 commit
  * User space divides the bytes of each commit in proportion to the dirtied

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * ext4nvj: ext4 with its journal in memory (nvjournal/kernel). A handle writes
- * log lines of 64 bytes in its own task when it stops. With log=commit it only
- * says which blocks it was the first to change in the transaction, and any task
- * logs them later. The task that needs a commit does the commit itself. So there
- * is no jbd2 thread, and only the writes of checkpoints are charged to another
- * cgroup.
+ * Journals in memory (nvjournal/kernel): of ext4nvj, which is ext4, and of jfsnvj,
+ * which is JFS. A handle writes log lines of 64 bytes in its own task when it stops.
+ * With log=commit of ext4nvj it only says which blocks it was the first to change in
+ * the transaction, and any task logs them later. The task that needs a commit does the
+ * commit itself. So there is no jbd2 thread, and only the writes of checkpoints are
+ * charged to another cgroup.
  *
- * The module has no BTF, so these programs attach to raw tracepoints with names
- * of their own (nvjournal/kernel/jbd2/trace.h, and the tracepoints of ext4 with
- * another prefix). They are loaded when such a file system is mounted.
+ * The modules have no BTF, so these programs attach to raw tracepoints with names
+ * of their own (nvjournal/kernel/jbd2/trace.h and jfs/trace.h, and the tracepoints
+ * of ext4 with another prefix). Those of a module are loaded when such a file system
+ * is mounted.
  */
 #ifndef DAYBOOK_NVJOURNAL_H
 #define DAYBOOK_NVJOURNAL_H
@@ -32,17 +33,63 @@ static __always_inline struct logged *logged_by(__u32 dev, __u64 cgroup)
 	return sums;
 }
 
-SEC("raw_tp/jbd2nvj_handle_stats")
-int BPF_PROG(nvj_handle_stats, __u64 dev, __u64 tid, void *handle, __u64 blocks, __u64 lines)
+static __always_inline int nvj_add(__u32 dev, __u64 owner, __u32 blocks, __u32 lines)
 {
-	struct logged *sums = logged_by((__u32)dev, handle_owner(current_task()));
+	struct logged *sums = logged_by(dev, owner);
 
 	if (!sums)
 		return 0;
-	__sync_fetch_and_add(&sums->lines, (__u32)lines);
-	__sync_fetch_and_add(&sums->blocks, (__u32)blocks);
+	__sync_fetch_and_add(&sums->lines, lines);
+	__sync_fetch_and_add(&sums->blocks, blocks);
 	__sync_fetch_and_add(&sums->handles, 1);
 	return 0;
+}
+
+static __always_inline int nvj_commits(__u32 dev)
+{
+	struct task_struct *task = current_task();
+	struct logged *sums = logged_by(dev, cgroup_of(task));
+
+	if (!sums)
+		return 0;
+	__sync_fetch_and_add(&sums->commits, 1);
+	if (!is_kernel_thread(task))
+		__sync_fetch_and_add(&sums->forced, 1);
+	return 0;
+}
+
+/* The pages of these bios are in no page cache, or in one that is JFS's own. */
+static __always_inline int nvj_writes(__u32 dev, struct bio *bio)
+{
+	bool layered = !BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops);
+
+	if (layered)
+		layers = 1;
+	note_bio((__u64)bio, (__u64)BPF_CORE_READ(bio, bi_io_vec), layered, KIND_METADATA,
+		 pages_of(dev));
+	return 0;
+}
+
+/* What both modules have (nvjournal/kernel/mount/events.h). */
+#define NVJ_JOURNAL(module)                                                                        \
+	SEC("raw_tp/" #module "_start_commit")                                                     \
+	int BPF_PROG(module##_commit, __u64 dev)                                                   \
+	{                                                                                          \
+		return nvj_commits((__u32)dev);                                                    \
+	}                                                                                          \
+	SEC("raw_tp/" #module "_write_home")                                                       \
+	int BPF_PROG(module##_home, __u64 dev, __u64 block, struct bio *bio)                       \
+	{                                                                                          \
+		return nvj_writes((__u32)dev, bio);                                                \
+	}
+
+NVJ_JOURNAL(jbd2nvj)
+NVJ_JOURNAL(jfsnvj)
+
+SEC("raw_tp/jbd2nvj_handle_stats")
+int BPF_PROG(nvj_handle_stats, __u64 dev, __u64 tid, void *handle, __u64 blocks, __u64 lines)
+{
+	return nvj_add((__u32)dev, handle_owner(current_task()), (__u32)blocks, (__u32)lines);
 }
 
 SEC("raw_tp/jbd2nvj_log_later")
@@ -66,33 +113,6 @@ int BPF_PROG(nvj_logged_later, __u64 dev, __u64 tid, __u64 block, __u64 lines)
 	if (sums)
 		__sync_fetch_and_add(&sums->lines, (__u32)lines);
 	bpf_map_delete_elem(&waiting, &key);
-	return 0;
-}
-
-SEC("raw_tp/jbd2nvj_start_commit")
-int BPF_PROG(nvj_start_commit, __u64 dev)
-{
-	struct task_struct *task = current_task();
-	struct logged *sums = logged_by((__u32)dev, cgroup_of(task));
-
-	if (!sums)
-		return 0;
-	__sync_fetch_and_add(&sums->commits, 1);
-	if (!is_kernel_thread(task))
-		__sync_fetch_and_add(&sums->forced, 1);
-	return 0;
-}
-
-/* The pages of these bios are in no page cache, so the page does not identify them. */
-SEC("raw_tp/jbd2nvj_write_home")
-int BPF_PROG(nvj_write_home, __u64 dev, __u64 block, struct bio *bio)
-{
-	bool layered = !BPF_CORE_READ(bio, bi_bdev, bd_disk, queue, mq_ops);
-
-	if (layered)
-		layers = 1;
-	note_bio((__u64)bio, (__u64)BPF_CORE_READ(bio, bi_io_vec), layered, KIND_METADATA,
-		 pages_of((__u32)dev));
 	return 0;
 }
 
@@ -154,6 +174,38 @@ SEC("raw_tp/ext4nvj_writepages_result")
 int BPF_PROG(nvj_work_writepages_result)
 {
 	return work_at(NULL, PHASE_WRITEPAGES);
+}
+
+/* --- JFS ------------------------------------------------------------------------ */
+
+/*
+ * A kernel thread that commits an inode, as writeback does, works for the owner of
+ * that inode.
+ */
+SEC("raw_tp/jfsnvj_transaction_stats")
+int BPF_PROG(jfsnvj_log, __u64 dev, __u64 tid, struct inode *inode, __u64 blocks, __u64 lines)
+{
+	struct task_struct *task = current_task();
+	__u64 owner = NO_OWNER;
+
+	if (is_kernel_thread(task) && inode)
+		owner = owner_of(BPF_CORE_READ(inode, i_ino), (__u32)dev);
+	if (owner == NO_OWNER)
+		owner = cgroup_of(task);
+	return nvj_add((__u32)dev, owner, (__u32)blocks, (__u32)lines);
+}
+
+SEC("raw_tp/jfsnvj_dirty_inode")
+int BPF_PROG(jfsnvj_own, struct inode *inode)
+{
+	return nvj_own(inode);
+}
+
+SEC("raw_tp/jfsnvj_put_super")
+int BPF_PROG(jfsnvj_end, struct super_block *sb)
+{
+	note_end(BPF_CORE_READ(sb, s_dev), (__u64)sb);
+	return 0;
 }
 
 #endif

@@ -129,24 +129,6 @@ TRACE_EVENT(jbd2nvj_request_commit,
 	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
 );
 
-/*
- * The committing thread: no handle of transaction tid, or of those that commit
- * with it, is open.
- */
-TRACE_EVENT(jbd2nvj_start_commit,
-	TP_PROTO(dev_t dev, u64 tid),
-	TP_ARGS(dev, tid),
-	TP_STRUCT__entry(
-		__field(dev_t, dev)
-		__field(u64, tid)
-	),
-	TP_fast_assign(
-		__entry->dev = dev;
-		__entry->tid = tid;
-	),
-	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
-);
-
 /* The committing thread: all file data is on the disk, and the records follow. */
 TRACE_EVENT(jbd2nvj_commit_logging,
 	TP_PROTO(dev_t dev, u64 tid),
@@ -162,58 +144,8 @@ TRACE_EVENT(jbd2nvj_commit_logging,
 	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
 );
 
-/*
- * A thread that requested a commit of tid (0: all) returns; committed_tid is
- * committed.
- */
-TRACE_EVENT(jbd2nvj_end_commit,
-	TP_PROTO(dev_t dev, u64 tid, u64 committed_tid),
-	TP_ARGS(dev, tid, committed_tid),
-	TP_STRUCT__entry(
-		__field(dev_t, dev)
-		__field(u64, tid)
-		__field(u64, committed_tid)
-	),
-	TP_fast_assign(
-		__entry->dev = dev;
-		__entry->tid = tid;
-		__entry->committed_tid = committed_tid;
-	),
-	TP_printk("dev %d,%d tid %llu committed_tid %llu", MAJOR(__entry->dev),
-		  MINOR(__entry->dev), __entry->tid, __entry->committed_tid)
-);
-
-/* The commit thread has found all transactions up to tail_tid at home. */
-TRACE_EVENT(jbd2nvj_checkpoint,
-	TP_PROTO(dev_t dev, u64 tail_tid),
-	TP_ARGS(dev, tail_tid),
-	TP_STRUCT__entry(
-		__field(dev_t, dev)
-		__field(u64, tail_tid)
-	),
-	TP_fast_assign(
-		__entry->dev = dev;
-		__entry->tail_tid = tail_tid;
-	),
-	TP_printk("dev %d,%d tail_tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev),
-		  __entry->tail_tid)
-);
-
-/* A checkpoint is about to write a block to its home. */
-TRACE_EVENT(jbd2nvj_write_home,
-	TP_PROTO(dev_t dev, u64 block, struct bio *bio),
-	TP_ARGS(dev, block, bio),
-	TP_STRUCT__entry(
-		__field(dev_t, dev)
-		__field(u64, block)
-	),
-	TP_fast_assign(
-		__entry->dev = dev;
-		__entry->block = block;
-	),
-	TP_printk("dev %d,%d block %llu", MAJOR(__entry->dev), MINOR(__entry->dev),
-		  __entry->block)
-);
+#define NVJK_EVENT(event) jbd2nvj_##event
+#include "../mount/events.h"
 /* clang-format on */
 
 #endif

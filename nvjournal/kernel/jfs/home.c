@@ -15,6 +15,7 @@
  * symbolic links, which it writes before it commits.
  */
 #include "journal.h"
+#include "trace.h"
 
 static bool is_map(const struct jfs_sb_info *sbi, const struct inode *host)
 {
@@ -59,6 +60,11 @@ bool jfsnvj_keeps(struct metapage *mp, int *redirty)
 		return false;
 	clear_bit(META_dirty, &mp->flag);
 	return true;
+}
+
+void jfsnvj_writes_home(struct super_block *sb, s64 block, struct bio *bio)
+{
+	trace_jfsnvj_write_home(sb->s_dev, block, bio);
 }
 
 bool jfsnvj_holds(const struct metapage *mp)

@@ -10,6 +10,7 @@
  * 	home.c		which metapages JFS may write home itself
  * 	thread.c	the commit thread
  * 	statistics.c	/proc/fs/jfsnvj/DISK/nvjournal
+ * 	trace.h		tracepoints
  * 	module.c	what all mounts share
  *
  * What does not depend on JFS is in ../mount and ../platform. The rebuilding of
@@ -22,6 +23,7 @@
 #include <linux/fs.h>
 #include <linux/seq_file.h>
 
+struct bio;
 struct jfs_log;
 struct jfs_sb_info;
 struct jfsnvj;
@@ -86,8 +88,14 @@ void jfsnvj_write_new(struct metapage *mp, s64 block);
  * *redirty says whether it stays dirty.
  */
 bool jfsnvj_keeps(struct metapage *mp, int *redirty);
+/* JFS itself writes metapages home, from that block on. */
+void jfsnvj_writes_home(struct super_block *sb, s64 block, struct bio *bio);
 /* Says that memory must not drop the metapage, because it is not at home. */
 bool jfsnvj_holds(const struct metapage *mp);
+
+/* For tracepoints (trace.h): a task changes an inode or its file; umount begins. */
+void jfsnvj_dirty_inode(struct inode *inode);
+void jfsnvj_put_super(struct super_block *sb);
 
 /* module.c */
 int jfsnvj_init(void);

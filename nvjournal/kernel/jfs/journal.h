@@ -83,8 +83,10 @@ int jfsnvj_close(struct jfsnvj *j);
 int jfsnvj_commit(struct jfsnvj *j, u64 tid);
 /* Commits all, and carries it home. */
 int jfsnvj_checkpoint(struct jfsnvj *j);
-/* Makes earlier writes to the disk persistent: the engine's before_commit. */
+/* Makes earlier writes to the disk persistent. */
 int jfsnvj_flush_data(void *context, u64 tid);
+/* The same, of a commit that starts: the engine's before_commit. */
+int jfsnvj_before_commit(void *context, u64 tid);
 /* Lets the committed transactions end. */
 void jfsnvj_release_committed(struct jfsnvj *j);
 

@@ -222,6 +222,13 @@ static void aborted(void *context, int error, u64 block)
 	jfsnvj_thread_commit(j);
 }
 
+static void writes_home(void *context, u64 block, struct bio *bio)
+{
+	struct jfsnvj *j = context;
+
+	jfsnvj_writes_home(j->sb, block, bio);
+}
+
 static void memory_failed(void *context, u64 offset)
 {
 	struct jfsnvj *j = context;
@@ -253,8 +260,9 @@ static int open_engine(struct jfsnvj *j)
 {
 	const struct nvjk_disk_hooks hooks = {
 		.context = j,
-		.before_commit = jfsnvj_flush_data,
+		.before_commit = jfsnvj_before_commit,
 		.aborted = aborted,
+		.writes = writes_home,
 	};
 	struct nvj_options options = {.workers = true};
 	int err;

@@ -15,6 +15,7 @@
 
 #include "journal.h"
 #include "jfs_inode.h"
+#include "trace.h"
 
 /* So many transactions in the queue wake the commit thread. */
 #define MOST_QUEUED 512u
@@ -92,12 +93,22 @@ noinline int jfsnvj_flush_data(void *context, u64 tid)
 	return blkdev_issue_flush(j->sb->s_bdev) ? -EIO : 0;
 }
 
+int jfsnvj_before_commit(void *context, u64 tid)
+{
+	struct jfsnvj *j = context;
+
+	trace_jfsnvj_start_commit(j->sb->s_dev, tid);
+	return jfsnvj_flush_data(j, tid);
+}
+
 int jfsnvj_commit(struct jfsnvj *j, u64 tid)
 {
 	unsigned int nofs = memalloc_nofs_save();
 	int error = nvj_commit(j->nvj, tid);
 
 	jfsnvj_release_committed(j);
+	if (!error)
+		trace_jfsnvj_end_commit(j->sb->s_dev, tid, nvj_committed(j->nvj));
 	memalloc_nofs_restore(nofs);
 	return error ? -EIO : 0;
 }
@@ -109,6 +120,8 @@ int jfsnvj_checkpoint(struct jfsnvj *j)
 
 	if (!error && nvj_checkpoint(j->nvj))
 		error = -EIO;
+	if (!error)
+		trace_jfsnvj_checkpoint(j->sb->s_dev, nvj_tail(j->nvj));
 	memalloc_nofs_restore(nofs);
 	return error;
 }

@@ -4,7 +4,20 @@
 
 #include "journal.h"
 
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
 #define DIRECTORY "fs/" KBUILD_MODNAME
+
+void jfsnvj_dirty_inode(struct inode *inode)
+{
+	trace_jfsnvj_dirty_inode(inode);
+}
+
+void jfsnvj_put_super(struct super_block *sb)
+{
+	trace_jfsnvj_put_super(sb);
+}
 
 int jfsnvj_init(void)
 {

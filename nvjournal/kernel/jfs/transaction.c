@@ -25,6 +25,7 @@
 #include "jfs_dmap.h"
 #include "jfs_imap.h"
 #include "jfs_xtree.h"
+#include "trace.h"
 
 /* A page of a map that the transaction changes. */
 struct map {
@@ -422,6 +423,19 @@ static void end_revokes(struct jfsnvj_tx *tx, u64 tid)
 	}
 }
 
+/* Ends the handle, in which so many blocks were logged. Returns its transaction. */
+static u64 stop(struct jfsnvj *j, struct nvj_handle *handle, const struct inode *inode, u32 blocks)
+{
+	u64 tid;
+
+	trace_jfsnvj_transaction_stats(j->sb->s_dev, handle->tid, inode, blocks,
+				       handle->taken - handle->credits);
+	jfsnvj_lock_one(j);
+	tid = nvj_stop(handle);
+	jfsnvj_unlock_one(j);
+	return tid;
+}
+
 void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk)
 {
 	struct jfsnvj_tx *tx = tx_of(tblk);
@@ -433,9 +447,7 @@ void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk)
 	error = nvj_start(j->nvj, &tx->handle, credits(j, tx));
 	if (!error) {
 		log_all(j, tx);
-		jfsnvj_lock_one(j);
-		tid = nvj_stop(&tx->handle);
-		jfsnvj_unlock_one(j);
+		tid = stop(j, &tx->handle, tblk->nvj_inode, tx->maps.count + tx->pages.count);
 	} else if (error != NVJ_EROFS) {
 		failed(j, 0, error);
 	}
@@ -462,7 +474,7 @@ void jfsnvj_write_new(struct metapage *mp, s64 block)
 			error = nvj_log(handle, block, mp->data, NVJ_ALL_LINES);
 		mp->nvj_revoked = false;
 		mp->nvj_tid = handle->tid;
-		(void)nvj_stop(handle);
+		(void)stop(j, handle, NULL, 1);
 	}
 	if (error < 0)
 		failed(j, block, error);

@@ -145,7 +145,7 @@ func (s *stage) follow(follow bool) error {
 	if s.c.Fixture.Memory == nil {
 		return nil
 	}
-	_, err := s.journal.FollowNVJournal(follow)
+	_, err := s.journal.FollowNVJournal(journal.Ext4NVJ, follow)
 	if err != nil {
 		return err
 	}
