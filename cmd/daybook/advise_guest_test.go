@@ -15,7 +15,7 @@ import (
 // On the older kernels, each request of a slow disk takes 5 ms, and the host has
 // persistent memory: advise recommends a journal there, and says where the time goes.
 func TestGuestAdviseRecommendsAJournalInMemory(t *testing.T) {
-	vmtest.InGuest(t, vmtest.Config{Disks: []string{"128M,iops=200"}, Pmem: []string{"16M"}, Modules: "ext4", Give: []string{"mke2fs"}, OneKernel: true}, func(t *testing.T) {
+	vmtest.InGuest(t, vmtest.Config{Disks: []string{"128M,iops=200"}, Pmem: []string{"16M"}, Modules: "ext4", Give: []string{"mke2fs", "dd"}, OneKernel: true}, func(t *testing.T) {
 		node, dir := vmtest.Device(t, "disk0"), t.TempDir()
 		disk, err := blockdev.Lookup(node)
 		if err != nil {
@@ -33,7 +33,7 @@ func TestGuestAdviseRecommendsAJournalInMemory(t *testing.T) {
 			}
 		})
 		// One process, because an emulated processor starts few in a second.
-		at := containerThatSyncs(t, dir, "advise", `exec dd if=/dev/zero of="$0/file" bs=4k count=8000 oflag=dsync 2>/dev/null`)
+		at := containerThatSyncs(t, dir, "advise", `exec dd if=/dev/zero of="$0/file" bs=4k count=8000 oflag=dsync`)
 		out, err := execute(t, "advise", "--interval", "8s", "--device", disk.Name, "--container", at, "--json")
 		if err != nil {
 			t.Fatal(err)
