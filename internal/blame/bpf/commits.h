@@ -134,11 +134,11 @@ int BPF_PROG(data_submitted, struct inode *inode)
 
 	if (!inode)
 		return 0;
-	dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	dev = inode->i_sb->s_dev;
 	journal = journal_of(dev);
 	if (!journal || !journal->committing)
 		return 0;
-	sums = ordered_of(dev, last_commit(journal)->tid, BPF_CORE_READ(inode, i_ino));
+	sums = ordered_of(dev, last_commit(journal)->tid, inode->i_ino);
 	if (sums)
 		__sync_fetch_and_add(&sums->waits, 1);
 	return 0;
@@ -164,7 +164,7 @@ int BPF_PROG(data_awaited, struct folio *folio, struct address_space *mapping)
 	if (!task || !task->commit_dev || !mapping)
 		return 0;
 	journal = journal_of(task->commit_dev);
-	inode = BPF_CORE_READ(mapping, host);
+	inode = mapping->host;
 	if (!journal || !inode)
 		return 0;
 	commit = last_commit(journal);
@@ -173,7 +173,7 @@ int BPF_PROG(data_awaited, struct folio *folio, struct address_space *mapping)
 	commit->data_until = 0;
 	task->page_next = 1;
 	task->in_data = 1;
-	sums = ordered_of(task->commit_dev, commit->tid, BPF_CORE_READ(inode, i_ino));
+	sums = ordered_of(task->commit_dev, commit->tid, inode->i_ino);
 	if (sums)
 		__sync_fetch_and_add(&sums->waits, 1);
 	return 0;
@@ -181,7 +181,7 @@ int BPF_PROG(data_awaited, struct folio *folio, struct address_space *mapping)
 
 static __always_inline bool sleeps_for_io(struct task_struct *task)
 {
-	return BPF_CORE_READ_BITFIELD_PROBED((struct task_struct___sleeping *)task, in_iowait);
+	return BPF_CORE_READ_BITFIELD((struct task_struct___sleeping *)task, in_iowait);
 }
 
 /*

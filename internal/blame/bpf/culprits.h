@@ -133,16 +133,15 @@ int BPF_PROG(work_conversion, struct inode *inode)
  */
 static __always_inline struct inode *written_file(struct bio *bio)
 {
-	struct bio_vec *vectors = BPF_CORE_READ(bio, bi_io_vec);
+	struct bio_vec *vectors = bio->bi_io_vec;
 	struct address_space *mapping = NULL;
-	struct page *page = NULL;
+	struct page *page;
 	struct inode *inode;
 	unsigned long head;
 
 	if (!vectors)
 		return NULL;
-	bpf_probe_read_kernel(&page, sizeof(page),
-			      (void *)vectors + bpf_core_field_offset(struct bio_vec, bv_page));
+	page = vectors->bv_page;
 	if (!page)
 		return NULL;
 	head = BPF_CORE_READ(page, compound_head);

@@ -242,7 +242,7 @@ int BPF_PROG(ext4nvj_sync_begins, struct file *file, int datasync)
 SEC("raw_tp/ext4nvj_sync_file_exit")
 int BPF_PROG(ext4nvj_sync_ends, struct inode *inode)
 {
-	return sync_ends(inode);
+	return inode ? sync_ends(BPF_CORE_READ(inode, i_sb, s_dev)) : 0;
 }
 
 /* Programs of ext4's events, as in waits.h and culprits.h. */

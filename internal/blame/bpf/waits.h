@@ -81,11 +81,11 @@ static __always_inline void add(struct wait *wait, enum phase phase, __u64 ns)
 		__sync_fetch_and_add(&wait->ns[phase], ns);
 }
 
-/* Returns how long two time spans overlap. An end of 0 is now. */
-static __always_inline __u64 overlap(__u64 from, __u64 until, __u64 a, __u64 b, __u64 now)
+/* Returns how long two time spans overlap. An end b of 0 is not yet. */
+static __always_inline __u64 overlap(__u64 from, __u64 until, __u64 a, __u64 b)
 {
 	if (!b)
-		b = now;
+		b = until;
 	if (!a || a >= b)
 		return 0;
 	if (a < from)
@@ -109,43 +109,37 @@ struct span {
  * them before it writes the log, and it waits for pages while the log is on its
  * way. The function is not static, so that the verifier checks it once.
  */
-__noinline __u64 add_commit(struct span *span, __u32 index)
+__noinline __u64 add_commit(struct span *span, struct commit *c)
 {
-	__u64 from, until, now = bpf_ktime_get_ns(), ns[PHASE_FLUSH + 1], pages, whole, sum;
-	struct journal *journal;
+	__u64 from, until, ns[PHASE_FLUSH + 1], pages, whole, sum;
 	struct wait_key key = {};
-	struct commit *c;
 	struct wait *wait;
 
-	if (!span)
+	if (!span || !c)
 		return 0;
 	from = span->from;
 	until = span->until;
-	journal = journal_of(span->dev);
-	if (!journal)
-		return 0;
-	c = &journal->commits[index & (COMMITS - 1)];
-	whole = overlap(from, until, c->start, c->end, now);
+	whole = overlap(from, until, c->start, c->end);
 	if (!whole)
 		return 0;
-	ns[PHASE_LOCK] = overlap(from, until, c->start, c->flushing ? c->flushing : c->end, now);
+	ns[PHASE_LOCK] = overlap(from, until, c->start, c->flushing ? c->flushing : c->end);
 	if (c->memory) {
 		/* The data and the flush of the disk come before the log. */
 		__u64 data_end = c->logging ? c->logging : c->end;
 
 		ns[PHASE_DATA] = 0;
 		if (c->flushing)
-			ns[PHASE_DATA] = overlap(from, until, c->flushing,
-						 c->flush ? c->flush : data_end, now);
-		ns[PHASE_FLUSH] = overlap(from, until, c->flush, data_end, now);
+			ns[PHASE_DATA] =
+				overlap(from, until, c->flushing, c->flush ? c->flush : data_end);
+		ns[PHASE_FLUSH] = overlap(from, until, c->flush, data_end);
 		goto log;
 	}
-	pages = overlap(from, until, c->data_from, c->data_until ? c->data_until : c->end, now);
+	pages = overlap(from, until, c->data_from, c->data_until ? c->data_until : c->end);
 	ns[PHASE_DATA] = pages;
 	if (c->flushing)
 		ns[PHASE_DATA] +=
-			overlap(from, until, c->flushing, c->logging ? c->logging : c->end, now);
-	ns[PHASE_FLUSH] = overlap(from, until, c->flush, c->end, now);
+			overlap(from, until, c->flushing, c->logging ? c->logging : c->end);
+	ns[PHASE_FLUSH] = overlap(from, until, c->flush, c->end);
 log:
 	sum = ns[PHASE_LOCK] + ns[PHASE_DATA] + ns[PHASE_FLUSH];
 	ns[PHASE_LOG] = whole > sum ? whole - sum : 0;
@@ -172,17 +166,18 @@ log:
 static __always_inline __u64 add_commits(struct span *span)
 {
 	struct journal *journal = journal_of(span->dev);
-	__u64 sum = 0, end;
+	struct commit *commit;
+	__u64 sum = 0;
 	__u32 i, last;
 
 	if (!journal || span->from >= span->until)
 		return 0;
 	last = journal->last;
 	for (i = 0; i < COMMITS; i++) {
-		end = journal->commits[(last - i) & (COMMITS - 1)].end;
-		if (end && end <= span->from)
+		commit = &journal->commits[(last - i) & (COMMITS - 1)];
+		if (commit->end && commit->end <= span->from)
 			break;
-		sum += add_commit(span, last - i);
+		sum += add_commit(span, commit);
 	}
 	return sum;
 }
@@ -215,9 +210,9 @@ static __always_inline long system_call(void)
 	void *registers = (void *)task_pt_regs(bpf_get_current_task_btf());
 
 	if (bpf_core_field_exists(((struct pt_regs___x86 *)registers)->orig_ax))
-		return BPF_CORE_READ((struct pt_regs___x86 *)registers, orig_ax);
+		return ((struct pt_regs___x86 *)registers)->orig_ax;
 	if (bpf_core_field_exists(((struct pt_regs___arm64 *)registers)->syscallno))
-		return BPF_CORE_READ((struct pt_regs___arm64 *)registers, syscallno);
+		return ((struct pt_regs___arm64 *)registers)->syscallno;
 	return -2;
 }
 
@@ -272,13 +267,13 @@ int BPF_PROG(sync_dentry, struct dentry *dentry, int datasync)
  * if the commit did not. A part that no phase explains is the rest: waking up,
  * the start of the commit, and commits that are too old.
  */
-static __always_inline int sync_ends(struct inode *inode)
+static __always_inline int sync_ends(__u32 dev)
 {
 	struct task *task = task_of((__u32)bpf_get_current_pid_tgid());
 	__u64 now = bpf_ktime_get_ns(), total, own, flush = 0, sum;
 	struct span span = {};
 
-	if (!task || !task->sync_from || !inode)
+	if (!task || !task->sync_from)
 		return 0;
 	change(&active, -1);
 	total = now - task->sync_from;
@@ -293,7 +288,7 @@ static __always_inline int sync_ends(struct inode *inode)
 
 	span.cgroup = cgroup_of(current_task());
 	span.operation = task->operation;
-	span.dev = BPF_CORE_READ(inode, i_sb, s_dev);
+	span.dev = dev;
 	sum += add_commits(&span);
 	add_rest(&span, own, 0, flush, total > sum ? total - sum : 0);
 	count_call(span.dev, span.cgroup, span.operation, total);
@@ -303,7 +298,7 @@ static __always_inline int sync_ends(struct inode *inode)
 SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(sync_exit, struct inode *inode)
 {
-	return sync_ends(inode);
+	return inode ? sync_ends(inode->i_sb->s_dev) : 0;
 }
 
 /*
