@@ -15,7 +15,10 @@ import (
 // On the older kernels, each request of a slow disk takes 5 ms, and the host has
 // persistent memory: advise recommends a journal there, and says where the time goes.
 func TestGuestAdviseRecommendsAJournalInMemory(t *testing.T) {
-	vmtest.InGuest(t, vmtest.Config{Disks: []string{"128M,iops=200"}, Pmem: []string{"16M"}, Modules: "ext4", Give: []string{"mke2fs", "dd"}, OneKernel: true}, func(t *testing.T) {
+	vmtest.InGuest(t, vmtest.Config{
+		Disks: []string{"128M,iops=200"}, Pmem: []string{"16M"}, Modules: "ext4", Give: []string{"mke2fs", "dd"},
+		OneKernel: true,
+	}, func(t *testing.T) {
 		node, dir := vmtest.Device(t, "disk0"), t.TempDir()
 		disk, err := blockdev.Lookup(node)
 		if err != nil {
