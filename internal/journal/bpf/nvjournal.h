@@ -2,8 +2,8 @@
 /*
  * Journals in memory (nvjournal/kernel): of ext4nvj, which is ext4, and of jfsnvj,
  * which is JFS. A handle writes log lines of 64 bytes in its own task when it stops.
- * With log=commit of ext4nvj it only says which blocks it was the first to change in
- * the transaction, and any task logs them later. The task that needs a commit does the
+ * Of ext4nvj it only says which blocks it was the first to change in the transaction,
+ * and any task logs them later (log=commit). The task that needs a commit does the
  * commit itself. So there is no jbd2 thread, and only the writes of checkpoints are
  * charged to another cgroup.
  *

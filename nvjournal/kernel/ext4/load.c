@@ -130,7 +130,7 @@ static int open_journal(struct super_block *sb, struct nvjk_mount *nvj)
 	struct nvjk_journal_options options = {
 		.whole_blocks = nvj->options.whole_blocks,
 		.one_lock = nvj->options.one_lock,
-		.log_at_commit = nvj->options.log_at_commit,
+		.log_at_handle = nvj->options.log_at_handle,
 	};
 	struct inode *inner;
 	journal_t *journal;

@@ -73,7 +73,7 @@ static void take_options(struct nvjk_journal *j, const struct nvjk_journal_optio
 {
 	j->mask = options->whole_blocks ? NVJ_ALL_LINES : NVJ_COMPARE;
 	j->one_lock = options->one_lock ? &j->one_lock_mutex : NULL;
-	j->later = options->log_at_commit && !options->one_lock && !options->whole_blocks;
+	j->later = !options->log_at_handle && !options->one_lock && !options->whole_blocks;
 	j->always_flush = options->always_flush;
 	/* Earlier writes are unknown, so the first commit flushes. */
 	atomic64_set(&j->data_writes, 1);

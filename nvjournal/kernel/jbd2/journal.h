@@ -42,7 +42,7 @@ struct nvjk_journal_options {
 	u64 mark_block;      /* of the disk, for the mark of the tail; 0: none */
 	bool whole_blocks;   /* records=blocks: each record has all lines of its block */
 	bool one_lock;       /* lock=one: one mutex around whatever touches the journal */
-	bool log_at_commit;  /* log=commit: see note.c */
+	bool log_at_handle;  /* log=handle: see note.c */
 	struct inode *inner; /* the journal within the disk; a reference, or NULL */
 	unsigned int inner_blocks;
 	bool always_flush; /* not all writes of file data are told by jbd2_journal_wrote */

@@ -2,7 +2,7 @@
 /*
  * The buffers that a handle has changed. ext4 reports each change, at any time
  * between access and stop. Each buffer is logged once, with the content that it
- * has when the handle stops. With the option log=commit the engine
+ * has when the handle stops. Unless the option log=handle was given, the engine
  * may write the record later, when the transaction commits or before a handle of
  * a later transaction gets access to the buffer. Then a buffer that many handles
  * change is logged once.

@@ -27,7 +27,7 @@ struct nvjk_mount_options {
 	unsigned int placement;  /* enum nvj_placement; 0: as the region was formatted */
 	bool whole_blocks;       /* records=blocks: each record has all lines, for comparison */
 	bool one_lock;           /* lock=one: one lock for the journal, for comparison */
-	bool log_at_commit;      /* log=commit: a block is logged once, by its commit */
+	bool log_at_handle;      /* log=handle: each handle logs, for comparison */
 	bool journal_small;      /* journal_data=small: small files' data, too; only of ext4nvj */
 	bool allow_volatile;     /* memory that may lose what is committed will do */
 	bool given_offset, given_size, given_partitions, given_placement, given_records;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Our mount options, parsed before those of the file system. They say where the
- * journal is and what it contains. Two of them make it slower, for comparison.
+ * journal is and what it contains. Three of them make it slower, for comparison.
  * One allows unsafe memory.
  *
  * A remount may repeat the options, as mount(8) does, but not change them.
@@ -28,7 +28,7 @@ static const struct constant_table placement_values[] = {
 	{"block", NVJ_PLACE_BLOCK}, {"cpu", NVJ_PLACE_CPU}, {}};
 static const struct constant_table records_values[] = {{"lines", 0}, {"blocks", 1}, {}};
 static const struct constant_table lock_values[] = {{"none", 0}, {"one", 1}, {}};
-static const struct constant_table log_values[] = {{"handle", 0}, {"commit", 1}, {}};
+static const struct constant_table log_values[] = {{"commit", 0}, {"handle", 1}, {}};
 static const struct constant_table data_values[] = {{"none", 0}, {"small", 1}, {}};
 
 static const struct fs_parameter_spec specs[] = {
@@ -104,7 +104,7 @@ static int parse_ours(struct nvjk_mount_options *options, struct fs_parameter *p
 		return 0;
 	case option_log:
 		options->given_log = true;
-		options->log_at_commit = result->uint_32;
+		options->log_at_handle = result->uint_32;
 		return 0;
 	case option_journal_data:
 		options->given_data = true;
@@ -143,8 +143,8 @@ void nvjk_show_options(struct seq_file *seq, const struct nvjk_mount *mount)
 		seq_puts(seq, ",records=blocks");
 	if (o->one_lock)
 		seq_puts(seq, ",lock=one");
-	if (o->log_at_commit)
-		seq_puts(seq, ",log=commit");
+	if (o->log_at_handle)
+		seq_puts(seq, ",log=handle");
 	if (o->journal_small)
 		seq_puts(seq, ",journal_data=small");
 	if (o->allow_volatile)
@@ -170,7 +170,7 @@ const char *nvjk_changed_option(const struct nvjk_mount_options *now,
 		changed = "records";
 	if (asked->given_lock && asked->one_lock != now->one_lock)
 		changed = "lock";
-	if (asked->given_log && asked->log_at_commit != now->log_at_commit)
+	if (asked->given_log && asked->log_at_handle != now->log_at_handle)
 		changed = "log";
 	if (asked->given_data && asked->journal_small != now->journal_small)
 		changed = "journal_data";

@@ -23,15 +23,15 @@ type system struct {
 	name       string
 	partitions int  // of the journal; 0: stock ext4, with its journal on the disk
 	small      bool // small files' data is journaled, too
-	later      bool // log=commit: a block is logged once, by its commit
+	handles    bool // log=handle: each handle logs what it changed
 	jfs        bool // JFS, and not ext4
 }
 
 var (
 	stock = system{name: "ext4"}
-	one   = system{name: "ext4nvj-1", partitions: 1}
-	eight = system{name: "ext4nvj-8", partitions: 8, later: true}
-	small = system{name: "ext4nvj-small", partitions: 2, small: true, later: true}
+	one   = system{name: "ext4nvj-1", partitions: 1, handles: true}
+	eight = system{name: "ext4nvj-8", partitions: 8}
+	small = system{name: "ext4nvj-small", partitions: 2, small: true}
 
 	ours = []system{one, eight, small}
 	all  = append([]system{stock}, ours...)

@@ -115,8 +115,8 @@ func (v *volume) data(more ...string) string {
 	if v.system.small {
 		list = append(list, "journal_data=small")
 	}
-	if v.system.later {
-		list = append(list, "log=commit")
+	if v.system.handles {
+		list = append(list, "log=handle")
 	}
 	return strings.Join(append(append(list, v.options...), more...), ",")
 }
