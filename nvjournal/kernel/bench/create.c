@@ -8,9 +8,6 @@
  */
 #include "load.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-
 #define DIRECTORY_FILES 32u
 #define TREE_WIDTH 16u
 #define CREATE_BYTES 4096u
@@ -20,6 +17,7 @@ static unsigned directories(const struct crew *crew)
 	return (crew->files + DIRECTORY_FILES - 1) / DIRECTORY_FILES;
 }
 
+#ifndef __KERNEL__
 static void prepare(struct crew *crew)
 {
 	char path[MAX_PATH];
@@ -35,6 +33,7 @@ static void prepare(struct crew *crew)
 	}
 	filesystem_sync(crew->directory);
 }
+#endif
 
 /*
  * next counts the files of a thread, directory by directory. A thread has each
@@ -55,7 +54,7 @@ static bool next(struct worker *worker)
 
 	if (in >= directories(crew) || n >= crew->files)
 		return false;
-	if (worker->last >= 0)
+	if (worker->last != NO_FILE)
 		file_close(worker->last);
 	snprintf(path, sizeof(path), "%s/a%04u/b%02u/f%07u", crew->directory, in / TREE_WIDTH,
 		 in % TREE_WIDTH, n);
@@ -67,7 +66,7 @@ static bool next(struct worker *worker)
 
 static void finish(struct worker *worker)
 {
-	if (worker->last < 0)
+	if (worker->last == NO_FILE)
 		return;
 	file_sync(worker, worker->last);
 	file_close(worker->last);
@@ -75,7 +74,9 @@ static void finish(struct worker *worker)
 
 const struct load load_create = {
 	.name = "create",
+#ifndef __KERNEL__
 	.prepare = prepare,
+#endif
 	.begin = begin,
 	.next = next,
 	.finish = finish,

@@ -3,22 +3,11 @@
 #include "load.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-void file_contents(struct crew *crew)
-{
-	uint64_t random = crew->seed;
-
-	for (size_t i = 0; i < BUFFER_BYTES / sizeof(crew->content[0]); i++) {
-		random = random * 6364136223846793005u + 1442695040888963407u;
-		crew->content[i] = random;
-	}
-}
-
-int file_open(const char *path, int flags)
+load_file file_open(const char *path, int flags)
 {
 	int file = open(path, flags | O_CLOEXEC, 0600);
 
@@ -27,13 +16,13 @@ int file_open(const char *path, int flags)
 	return file;
 }
 
-void file_close(int file)
+void file_close(load_file file)
 {
 	if (close(file))
 		fail(errno, "cannot close a file");
 }
 
-void file_append(struct worker *worker, int file, size_t bytes)
+void file_append(struct worker *worker, load_file file, size_t bytes)
 {
 	ssize_t done;
 
@@ -44,7 +33,7 @@ void file_append(struct worker *worker, int file, size_t bytes)
 		fail(0, "wrote %zd of %zu bytes: the file system is full", done, bytes);
 }
 
-void file_read(struct worker *worker, int file)
+void file_read(struct worker *worker, load_file file)
 {
 	ssize_t bytes;
 
@@ -55,7 +44,7 @@ void file_read(struct worker *worker, int file)
 	} while (bytes);
 }
 
-void file_sync(struct worker *worker, int file)
+void file_sync(struct worker *worker, load_file file)
 {
 	uint64_t begin = now_ns(), us;
 
@@ -65,6 +54,17 @@ void file_sync(struct worker *worker, int file)
 	if (worker->syncs < MAX_SYNCS)
 		worker->sync_us[worker->syncs] = us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 	worker->syncs++;
+}
+
+bool file_exists(const char *path)
+{
+	return !access(path, F_OK);
+}
+
+void file_delete(const char *path)
+{
+	if (unlink(path))
+		fail(errno, "cannot delete %s", path);
 }
 
 void directory_make(const char *path)

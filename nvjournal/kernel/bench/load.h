@@ -1,26 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Programs that load a file system in the guest, for "daybook-bench ext4nvj":
- * threads with the operations of a mail server, or threads that create files.
- * One run is one process, which prints one line of JSON (result.c).
+ * Loads of a file system, for "daybook-bench ext4nvj": threads with the operations
+ * of a mail server, or threads that create files. As a program, one run is one
+ * process, which prints one line of JSON (result.c).
  *
  * 	main.c		the command line
  * 	crew.c		threads that start together
  * 	varmail.c	delete; create, append, fsync; read, append, fsync; read
  * 	create.c	files of 4 KiB in a tree of directories, fsync at the end
+ * 	random.c	random numbers, and the data to write
  * 	file.c		operations on one file
  * 	result.c	counters, and times of fsync
  *
  * They are written in C and linked statically: in an emulated guest, the
  * threads of a runtime would influence the measurement.
+ *
+ * varmail.c, create.c and random.c are also part of a kernel module, ../native,
+ * which has its own main program, threads, operations on files, and result.
  */
 #ifndef LOAD_H
 #define LOAD_H
 
+#ifdef __KERNEL__
+#include <linux/fcntl.h>
+#include <linux/kernel.h>
+
+typedef struct file *load_file;
+#define NO_FILE NULL
+#else
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+
+typedef int load_file;
+#define NO_FILE (-1)
+#endif
 
 #define MAX_THREADS 256u
 /*
@@ -63,9 +80,10 @@ struct crew {
 	unsigned files;    /* that varmail uses, or create makes */
 	uint64_t limit_ns; /* of the run; 0: until there is no more to do */
 	uint64_t seed;
-	bool processes;            /* instead of threads */
 	uint64_t begin_ns, end_ns; /* of the clock */
+#ifndef __KERNEL__
 	pthread_barrier_t barrier;
+#endif
 	/* The data to write: random, because a journal may omit zeros. */
 	uint64_t content[BUFFER_BYTES / sizeof(uint64_t)];
 };
@@ -77,33 +95,38 @@ struct worker {
 	uint64_t random; /* state */
 	uint64_t operations, syncs;
 	uint32_t *sync_us; /* the first MAX_SYNCS, microseconds */
+	bool begun;        /* in the kernel: load->begin has returned */
 	uint64_t end_ns;
 	/* varmail: its files; existing ones come first. */
 	uint32_t *file;
 	unsigned there, count, step;
-	/* create: its next file, and the last one, which is open; -1: none. */
+	/* create: its next file, and the last one, which is open. */
 	unsigned next;
-	int last;
+	load_file last;
 	char *buffer; /* BUFFER_BYTES, of what was read */
 };
 
 /* Runs all threads, and returns them for the result. */
 struct worker *crew_run(struct crew *crew);
-/* Zeros that processes share. NULL: there is none. */
-void *shared_memory(size_t bytes);
 uint64_t now_ns(void);
+/* Zeros. */
+void *load_memory(size_t count, size_t size);
 /* A random number less than bound, which is not 0. */
 uint32_t random_below(struct worker *worker, uint32_t bound);
-
+/* The start of a thread's random numbers. */
+uint64_t random_seed(const struct crew *crew, unsigned thread);
 /* Fills in the data to write. */
-void file_contents(struct crew *crew);
-/* File operations. If one fails, it ends the program and names the path. */
-int file_open(const char *path, int flags);
-void file_close(int file);
-void file_append(struct worker *worker, int file, size_t bytes);
-void file_read(struct worker *worker, int file);
+void random_contents(struct crew *crew);
+
+/* File operations. If one fails, it ends the thread and names the path. */
+load_file file_open(const char *path, int flags);
+void file_close(load_file file);
+void file_append(struct worker *worker, load_file file, size_t bytes);
+void file_read(struct worker *worker, load_file file);
 /* fsync, with its time recorded. */
-void file_sync(struct worker *worker, int file);
+void file_sync(struct worker *worker, load_file file);
+bool file_exists(const char *path);
+void file_delete(const char *path);
 void directory_make(const char *path);
 /* Writes back the whole file system at path. */
 void filesystem_sync(const char *path);
@@ -112,7 +135,8 @@ void filesystem_sync(const char *path);
 void result_print(const struct crew *crew, const struct worker *workers);
 
 /*
- * Ends the program with a message, and with the text of error if that is not 0.
+ * Ends the program, or in the kernel the run, with a message, and with the text of
+ * error if that is not 0.
  */
 __attribute__((noreturn, format(printf, 2, 3))) void fail(int error, const char *format, ...);
 

@@ -3,14 +3,12 @@
  * The command line:
  *
  * 	load varmail|create DIRECTORY --files N --prepare
- * 	load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N] [--processes]
- * 	load create DIRECTORY --files N --threads N [--processes]
+ * 	load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N]
+ * 	load create DIRECTORY --files N --threads N
  *
  * --prepare makes what the run needs, in an empty directory, with the same
  * number of files. So preparing is not measured. create runs once in a prepared
- * directory, varmail any number of times. --processes starts processes instead of
- * threads: where a kernel runs as a program of another one (User Mode Linux), the
- * threads of a process take turns. Exit status 0: a run has printed one
+ * directory, varmail any number of times. Exit status 0: a run has printed one
  * line of JSON; 1: a failure; 2: wrong usage.
  */
 #include "load.h"
@@ -39,9 +37,8 @@ void fail(int error, const char *format, ...)
 __attribute__((noreturn)) static void usage(void)
 {
 	fputs("usage: load varmail|create DIRECTORY --files N --prepare\n"
-	      "       load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N] "
-	      "[--processes]\n"
-	      "       load create DIRECTORY --files N --threads N [--processes]\n",
+	      "       load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N]\n"
+	      "       load create DIRECTORY --files N --threads N\n",
 	      stderr);
 	exit(2);
 }
@@ -76,15 +73,12 @@ int main(int count, char **words)
 		{"milliseconds", required_argument, NULL, 'm'},
 		{"seed", required_argument, NULL, 'r'},
 		{"prepare", no_argument, NULL, 'p'},
-		{"processes", no_argument, NULL, 'P'},
 		{0},
 	};
-	struct crew *crew = shared_memory(sizeof(*crew));
+	struct crew *crew = load_memory(1, sizeof(*crew));
 	bool prepare = false;
 	int option;
 
-	if (!crew)
-		fail(0, "no memory");
 	crew->seed = 1;
 	while ((option = getopt_long(count, words, "", options, NULL)) != -1) {
 		switch (option) {
@@ -99,9 +93,6 @@ int main(int count, char **words)
 			break;
 		case 'r':
 			crew->seed = number(optarg, 0, UINT64_MAX);
-			break;
-		case 'P':
-			crew->processes = true;
 			break;
 		case 'p':
 			prepare = true;
@@ -119,7 +110,7 @@ int main(int count, char **words)
 		usage();
 	if (strlen(crew->directory) >= MAX_DIRECTORY)
 		fail(ENAMETOOLONG, "%s", crew->directory);
-	file_contents(crew);
+	random_contents(crew);
 	if (prepare) {
 		crew->load->prepare(crew);
 		return 0;

@@ -16,19 +16,8 @@
  */
 #include "load.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
 #define MAIL_DIRECTORIES 20u
 #define MAIL_APPEND (16u << 10) /* less than this */
-
-static void directory_path(const struct crew *crew, unsigned n, char path[MAX_PATH])
-{
-	snprintf(path, MAX_PATH, "%s/d%02u", crew->directory, n % MAIL_DIRECTORIES);
-}
 
 static void mail_path(const struct crew *crew, unsigned n, char path[MAX_PATH])
 {
@@ -38,6 +27,12 @@ static void mail_path(const struct crew *crew, unsigned n, char path[MAX_PATH])
 static size_t mail_bytes(struct worker *worker)
 {
 	return 1 + random_below(worker, MAIL_APPEND - 1);
+}
+
+#ifndef __KERNEL__
+static void directory_path(const struct crew *crew, unsigned n, char path[MAX_PATH])
+{
+	snprintf(path, MAX_PATH, "%s/d%02u", crew->directory, n % MAIL_DIRECTORIES);
 }
 
 /* Makes the directories and half of the files. */
@@ -51,7 +46,7 @@ static void prepare(struct crew *crew)
 		directory_make(path);
 	}
 	for (unsigned n = 0; n < crew->files; n++) {
-		int file;
+		load_file file;
 
 		/*
 		 * In groups of sixteen, so that each thread has half of its
@@ -66,6 +61,7 @@ static void prepare(struct crew *crew)
 	}
 	filesystem_sync(crew->directory);
 }
+#endif
 
 /* Finds out which of its files exist. */
 static void begin(struct worker *worker)
@@ -73,14 +69,12 @@ static void begin(struct worker *worker)
 	struct crew *crew = worker->crew;
 	char path[MAX_PATH];
 
-	worker->file = calloc(crew->files / crew->threads + 1, sizeof(*worker->file));
-	if (!worker->file)
-		fail(0, "no memory for %u files", crew->files);
+	worker->file = load_memory(crew->files / crew->threads + 1, sizeof(*worker->file));
 	for (unsigned n = worker->number; n < crew->files; n += crew->threads) {
 		unsigned at = worker->count++;
 
 		mail_path(crew, n, path);
-		if (!access(path, F_OK)) {
+		if (file_exists(path)) {
 			worker->file[at] = worker->file[worker->there];
 			at = worker->there++;
 		}
@@ -90,7 +84,7 @@ static void begin(struct worker *worker)
 	worker->step = worker->number;
 }
 
-static void swap(struct worker *worker, unsigned a, unsigned b)
+static void exchange(struct worker *worker, unsigned a, unsigned b)
 {
 	uint32_t kept = worker->file[a];
 
@@ -104,29 +98,28 @@ static void delete_one(struct worker *worker)
 	char path[MAX_PATH];
 
 	mail_path(worker->crew, worker->file[at], path);
-	if (unlink(path))
-		fail(errno, "cannot delete %s", path);
-	swap(worker, at, --worker->there);
+	file_delete(path);
+	exchange(worker, at, --worker->there);
 }
 
 static void create_one(struct worker *worker)
 {
 	unsigned at = worker->there + random_below(worker, worker->count - worker->there);
 	char path[MAX_PATH];
-	int file;
+	load_file file;
 
 	mail_path(worker->crew, worker->file[at], path);
 	file = file_open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
 	file_append(worker, file, mail_bytes(worker));
 	file_sync(worker, file);
 	file_close(file);
-	swap(worker, at, worker->there++);
+	exchange(worker, at, worker->there++);
 }
 
 static void read_one(struct worker *worker, bool append)
 {
 	char path[MAX_PATH];
-	int file;
+	load_file file;
 
 	mail_path(worker->crew, worker->file[random_below(worker, worker->there)], path);
 	file = file_open(path, append ? O_RDWR | O_APPEND : O_RDONLY);
@@ -168,7 +161,9 @@ static bool next(struct worker *worker)
 
 const struct load load_varmail = {
 	.name = "varmail",
+#ifndef __KERNEL__
 	.prepare = prepare,
+#endif
 	.begin = begin,
 	.next = next,
 };

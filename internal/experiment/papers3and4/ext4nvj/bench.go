@@ -245,10 +245,11 @@ type Case struct {
 	Rounds       int      `json:"rounds"`
 	Milliseconds int      `json:"milliseconds"`
 	CreateFiles  int      `json:"create_files"`
-	// LoadPath is the path of the load program; "" means LoadProgram. Processes means
-	// that it starts processes instead of threads.
-	LoadPath  string `json:"load_path,omitempty"`
-	Processes bool   `json:"processes,omitempty"`
+	// LoadPath is the path of the load program; "" means LoadProgram. InKernel means
+	// that the kernel runs the loads in threads of its own, in directories that this
+	// program prepares.
+	LoadPath string `json:"load_path,omitempty"`
+	InKernel bool   `json:"in_kernel,omitempty"`
 	// DiskPath is the disk of the only arrangement; "": /dev/daybook/diskN.
 	DiskPath string `json:"disk_path,omitempty"`
 	// Uncounted means that nothing is counted: round 0 only warms up.

@@ -85,7 +85,7 @@ func (s *systems) prepareMail(ctx context.Context, c Case) error {
 		if err := os.Mkdir(system.mail(), 0o755); err != nil {
 			return err
 		}
-		if _, err := c.load(ctx, Varmail, system.mail(), "--files", strconv.Itoa(mailFiles), "--prepare"); err != nil {
+		if err := c.prepare(ctx, loadRun{load: Varmail, directory: system.mail(), files: mailFiles}); err != nil {
 			return fmt.Errorf("%s: %w", system.arrangement, err)
 		}
 	}
@@ -97,26 +97,25 @@ func (s *system) mail() string { return filepath.Join(s.directory, "mail") }
 // sample runs a load. In round 0 the work is counted.
 func (s *system) sample(ctx context.Context, c Case, load string, threads, round int) (sample Sample, err error) {
 	sample = Sample{Load: load, Arrangement: s.arrangement, Threads: threads}
-	directory, arguments := s.mail(), []string{"--files", strconv.Itoa(mailFiles), "--milliseconds", strconv.Itoa(c.Milliseconds), "--seed", strconv.Itoa(round + 1)}
+	run := loadRun{load: load, directory: s.mail(), files: mailFiles, threads: threads, milliseconds: c.Milliseconds, seed: round + 1}
 	if load == Create {
 		s.made++
-		directory, arguments = filepath.Join(s.directory, "made"+strconv.Itoa(s.made)), []string{"--files", strconv.Itoa(c.CreateFiles)}
-		if err := os.Mkdir(directory, 0o755); err != nil {
+		run = loadRun{load: load, directory: filepath.Join(s.directory, "made"+strconv.Itoa(s.made)), files: c.CreateFiles, threads: threads, seed: 1}
+		if err := os.Mkdir(run.directory, 0o755); err != nil {
 			return sample, err
 		}
-		if _, err := c.load(ctx, load, directory, append(arguments, "--prepare")...); err != nil {
+		if err := c.prepare(ctx, run); err != nil {
 			return sample, err
 		}
 	}
 	if err := s.writeOut(); err != nil {
 		return sample, err
 	}
-	arguments = append(arguments, "--threads", strconv.Itoa(threads))
 	if round > 0 || c.Uncounted {
-		sample.Result, err = c.load(ctx, load, directory, arguments...)
+		sample.Result, err = c.load(ctx, run)
 	} else {
 		var r reading
-		sample.Result, r, err = s.counted(func() (LoadResult, error) { return c.load(ctx, load, directory, arguments...) })
+		sample.Result, r, err = s.counted(func() (LoadResult, error) { return c.load(ctx, run) })
 		if err == nil {
 			sample.Counts = new(Counts)
 			*sample.Counts, err = r.counts()
@@ -154,20 +153,61 @@ func (s *system) counted(run func() (LoadResult, error)) (result LoadResult, r r
 	return result, r, err
 }
 
-// load runs the load program. With --prepare it prints nothing.
-func (c Case) load(ctx context.Context, load, directory string, arguments ...string) (result LoadResult, err error) {
-	if c.Processes && !slices.Contains(arguments, "--prepare") {
-		arguments = append(slices.Clone(arguments), "--processes")
+// loadRun is a run of a load in a prepared directory.
+type loadRun struct {
+	load, directory string
+	// milliseconds is 0 for a run that ends by itself.
+	files, threads, milliseconds, seed int
+}
+
+// arguments are those of the load program.
+func (r loadRun) arguments() []string {
+	all := []string{r.load, r.directory, "--files", strconv.Itoa(r.files), "--threads", strconv.Itoa(r.threads), "--seed", strconv.Itoa(r.seed)}
+	if r.milliseconds > 0 {
+		all = append(all, "--milliseconds", strconv.Itoa(r.milliseconds))
 	}
-	out, err := program.Output(ctx, program.Command{Path: cmp.Or(c.LoadPath, LoadProgram), Args: append([]string{load, directory}, arguments...)})
+	return all
+}
+
+// line is what nvjournal/kernel/native/load_threads.c reads.
+func (r loadRun) line() string {
+	return fmt.Sprintf("%s %s %d %d %d %d\n", r.load, r.directory, r.files, r.threads, r.milliseconds, r.seed)
+}
+
+// kernelLoads is the file of the module that runs the loads in the kernel.
+const kernelLoads = "/proc/daybook-load"
+
+func (c Case) load(ctx context.Context, r loadRun) (result LoadResult, err error) {
+	var out string
+	if c.InKernel {
+		out, err = r.inKernel()
+	} else {
+		out, err = program.Output(ctx, program.Command{Path: c.program(), Args: r.arguments()})
+	}
 	if err != nil {
-		return result, fmt.Errorf("%s %s: %w", load, strings.Join(arguments, " "), err)
-	}
-	if slices.Contains(arguments, "--prepare") {
-		return result, nil
+		return result, fmt.Errorf("%s: %w", strings.Join(r.arguments(), " "), err)
 	}
 	if err := json.Unmarshal([]byte(out), &result); err != nil {
-		return result, fmt.Errorf("cannot read the output of the load program: %w", err)
+		return result, fmt.Errorf("cannot read the result of a load: %w", err)
 	}
 	return result, nil
 }
+
+func (r loadRun) inKernel() (string, error) {
+	if err := os.WriteFile(kernelLoads, []byte(r.line()), 0); err != nil {
+		return "", fmt.Errorf("%w; see the kernel's log", err)
+	}
+	out, err := os.ReadFile(kernelLoads)
+	return string(out), err
+}
+
+// prepare makes in an empty directory what a run needs.
+func (c Case) prepare(ctx context.Context, r loadRun) error {
+	_, err := program.Output(ctx, program.Command{Path: c.program(), Args: []string{r.load, r.directory, "--files", strconv.Itoa(r.files), "--prepare"}})
+	if err != nil {
+		return fmt.Errorf("cannot prepare %s: %w", r.load, err)
+	}
+	return nil
+}
+
+func (c Case) program() string { return cmp.Or(c.LoadPath, LoadProgram) }

@@ -163,7 +163,7 @@ func journalByTwoWays(t *testing.T, c Case) {
 	}
 	system := &s.all[1]
 	_, r, err := system.counted(func() (LoadResult, error) {
-		return (Case{}).load(t.Context(), Varmail, system.mail(), "--files", "1000", "--threads", "2", "--milliseconds", "500")
+		return (Case{}).load(t.Context(), loadRun{load: Varmail, directory: system.mail(), files: 1000, threads: 2, milliseconds: 500, seed: 1})
 	})
 	if err != nil {
 		t.Fatal(err)

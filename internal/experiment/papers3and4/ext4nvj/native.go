@@ -38,8 +38,8 @@ type NativeResult struct {
 	Sanity []Sanity `json:"sanity"`
 }
 
-// Sanity is a load on stock ext4 with one process, on a loop device over tmpfs: on the
-// host, and in User Mode Linux there.
+// Sanity is a load on stock ext4 with one thread, on a loop device over tmpfs: of a
+// program on the host, and of a thread of the kernel in User Mode Linux there.
 type Sanity struct {
 	Load                    string            `json:"load"`
 	HostOperationsPerSecond statistics.Spread `json:"host_operations_per_second"`
@@ -120,7 +120,7 @@ func (n Native) run(ctx context.Context, c nativeCase, got func(nativeLine)) (er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
 	c.Modules, c.Path = n.Modules, filepath.Dir(n.NVJ)
-	c.Case.LoadPath, c.Case.Processes = n.Load, true
+	c.Case.LoadPath, c.Case.InKernel = n.Load, true
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func (n Native) run(ctx context.Context, c nativeCase, got func(nativeLine)) (er
 			running = false
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
+		case <-time.After(500 * time.Millisecond):
 		}
 		err = errors.Join(err, read())
 	}
@@ -197,7 +197,7 @@ func (n Native) arguments(c nativeCase, directory string) []string {
 	disks := len(c.Case.Arrangements)
 	args := []string{
 		"mem=" + strconv.Itoa(nativeMemoryBytes>>20) + "M", "ncpus=" + strconv.Itoa(runtime.NumCPU()), "seccomp=on",
-		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "con=null", "con0=fd:0,fd:1", "quiet",
+		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "con=null", "con0=fd:0,fd:1", "quiet", "nohlt",
 		fmt.Sprintf("reserve_mem=%dM:4096:memory", disks*JournalBytes>>20),
 		"null_blk.nr_devices=" + strconv.Itoa(disks), "null_blk.memory_backed=1", "null_blk.bs=4096",
 		"null_blk.gb=" + strconv.Itoa(DiskBytes>>30), "null_blk.submit_queues=" + strconv.Itoa(runtime.NumCPU()),
@@ -268,7 +268,7 @@ func (n Native) onHost(ctx context.Context, c Case, got func(Sample)) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	c.DiskPath, c.LoadPath, c.Processes = disk, n.Load, true
+	c.DiskPath, c.LoadPath = disk, n.Load
 	return c.run(ctx, samplesTo(got), func(string) {})
 }
 

@@ -27,7 +27,7 @@ const (
 
 // nativeModules are the modules of nvjournal/kernel/native/build, in the order to load
 // them.
-var nativeModules = []string{"crc16", "mbcache", "jbd2", "ext4", "memory", "ext4nvj"}
+var nativeModules = []string{"crc16", "mbcache", "jbd2", "ext4", "memory", "load", "ext4nvj"}
 
 // InitNative is the first process of the kernel that [Native] starts. It runs the case in
 // a directory of the host and powers off.

@@ -12,7 +12,7 @@ func nativeResult(slowdown float64) Result {
 	n := Result{CPUs: 2, Native: &NativeResult{Sanity: []Sanity{{
 		Load: Varmail, HostOperationsPerSecond: statistics.Spread{Median: 1000 * slowdown}, OperationsPerSecond: statistics.Spread{Median: 1000},
 	}}}}
-	for _, threads := range []int{1, 16} {
+	for _, threads := range []int{1, 4, 8, 16} {
 		for arrangement, rate := range map[string]float64{StockDisk: 100, StockPmem: 200, NVJFine: 100, NVJOne: 300, NVJEight: 50, NVJSmall: 400} {
 			n.Runs = append(n.Runs, Run{Disk: "10us", Load: Varmail, Threads: threads, Arrangement: arrangement, OperationsPerSecond: statistics.Spread{Median: rate}})
 		}
@@ -29,6 +29,8 @@ func TestNativeVerdictsNeedASaneKernelAndProcessors(t *testing.T) {
 				if v.Met != (slowdown < MaxSlowdown) {
 					t.Errorf("slowdown %g: %+v", slowdown, v)
 				}
+			case strings.Contains(v.Target, "8 threads"):
+				t.Errorf("8 threads on 2 processors: %+v", v)
 			case strings.Contains(v.Target, "16 threads"):
 				if !v.None {
 					t.Errorf("with 2 processors: %+v", v)
@@ -41,7 +43,7 @@ func TestNativeVerdictsNeedASaneKernelAndProcessors(t *testing.T) {
 				}
 			}
 		}
-		if compared != 1 {
+		if compared != 2 {
 			t.Errorf("slowdown %g: %d comparisons", slowdown, compared)
 		}
 	}
@@ -76,6 +78,25 @@ func TestTheNativeReportSaysThatTheSanityCheckFailed(t *testing.T) {
 		}
 		if strings.Contains(text, "The sanity check failed") != want || !strings.Contains(text, NativeCommand) {
 			t.Errorf("slowdown %g: %s", slowdown, text)
+		}
+	}
+}
+
+func TestARunIsTheSameForTheKernelAndTheProgram(t *testing.T) {
+	for _, c := range []struct {
+		run             loadRun
+		line, arguments string
+	}{
+		{loadRun{load: Varmail, directory: "/tmp/mail", files: 1000, threads: 2, milliseconds: 400, seed: 3},
+			"varmail /tmp/mail 1000 2 400 3\n", "varmail /tmp/mail --files 1000 --threads 2 --seed 3 --milliseconds 400"},
+		{loadRun{load: Create, directory: "/tmp/made1", files: 2048, threads: 16, seed: 1},
+			"create /tmp/made1 2048 16 0 1\n", "create /tmp/made1 --files 2048 --threads 16 --seed 1"},
+	} {
+		if got := c.run.line(); got != c.line {
+			t.Errorf("%q; want %q", got, c.line)
+		}
+		if got := strings.Join(c.run.arguments(), " "); got != c.arguments {
+			t.Errorf("%q; want %q", got, c.arguments)
 		}
 	}
 }
