@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch k8s-test setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages setup-k8s lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -90,6 +90,10 @@ setup-native: ## install what building the kernel of bench-ext4nvj --native need
 setup-packages: ## install what building and testing packages needs
 	scripts/setup build packages
 
+setup-k8s: ## install what k8s-test needs, and build the programs of a Kubernetes node into the cache: 20 minutes, once
+	scripts/setup build kubernetes
+	scripts/kubernetes
+
 lint: setup-kernel build-vm ## gofmt, go vet, staticcheck, clang-format, sparse, and that generated files are fresh
 	scripts/setup build lint
 	scripts/lint
@@ -130,6 +134,15 @@ manifests: ## render the Helm chart into deploy/kubernetes/daybook.yaml; fetches
 
 chart-test: ## the Helm chart: lint, schema of values, rendered objects against the types of the Kubernetes API
 	$(GO) -C deploy/helm/tools vet ./... && $(GO) -C deploy/helm/tools test -count=1 ./...
+
+k8s-test: setup-k8s ## the agent on a node with a real kubelet and control plane (root; DELETIONS=500; docs/kubernetes.md)
+	VERSION=$(VERSION) PACKAGE_VERSION=$(RELEASE:v%=%) SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
+		packaging/build -o $(BUILD)/k8s -a amd64 -f image
+	$(GO) -C deploy/helm/tools run . ../daybook config.apiServer=true config.cgroupRoot=/CGROUP_ROOT config.criSocket=/CRI_SOCKET \
+		config.weights.burstable=100 config.weights.besteffort=20 >$(BUILD)/k8s/agent.yaml
+	DAYBOOK_KUBERNETES=$$(scripts/kubernetes) DAYBOOK_KUBERNETES_IMAGE=$$(ls $(CURDIR)/$(BUILD)/k8s/*.tar) \
+		DAYBOOK_KUBERNETES_MANIFEST=$(CURDIR)/$(BUILD)/k8s/agent.yaml DAYBOOK_KUBERNETES_DELETIONS=$(DELETIONS) \
+		$(GO) test -count=1 -timeout 120m -v -run 'TestTheAgentOnARealNode' ./internal/agent
 
 clean: ## remove what was built
 	rm -rf bin $(BUILD)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
@@ -24,22 +25,41 @@ type CRI struct {
 	// Client calls it.
 	Client *cri.Client
 	// Log is the daemon's log file.
-	Log string
-	// systemd: cgroups are made by the systemd driver.
-	systemd bool
+	Log    string
+	socket string
+	daemon *Daemon
 }
 
-// criImage is the image of sandboxes and containers.
-const criImage = "localhost/daybook/pause:latest"
+// CRIImage is the image of sandboxes and containers: a busybox.
+const CRIImage = "localhost/daybook/pause:latest"
+
+// CRIOptions choose how a containerd works for a kubelet. The zero value is one in the
+// workshop, with the cgroupfs driver and without a network.
+type CRIOptions struct {
+	// Systemd chooses the systemd cgroup driver.
+	Systemd bool
+	// Socket is the path of its socket; "": in the workshop.
+	Socket string
+	// CNI is the directory of the configuration of networks; "": an empty one.
+	CNI string
+}
 
 // StartCRI starts a containerd with the image. systemd chooses the systemd cgroup driver.
-func (w *Workshop) StartCRI(systemd bool) *CRI {
+func (w *Workshop) StartCRI(systemd bool) *CRI { return w.StartCRIWith(CRIOptions{Systemd: systemd}) }
+
+// StartCRIWith starts a containerd with the image.
+func (w *Workshop) StartCRIWith(o CRIOptions) *CRI {
 	w.t.Helper()
 	for _, tool := range []string{"containerd", "ctr", "runc"} {
 		needs.Tool(w.t, tool)
 	}
-	// Sockets have short paths.
-	socket := w.Path("cri.sock")
+	socket := o.Socket
+	if socket == "" {
+		socket = w.Path("cri.sock") // sockets have short paths
+	}
+	if o.CNI == "" {
+		o.CNI = w.Path("cni")
+	}
 	config := fmt.Sprintf(`version = 2
 root = %q
 state = %q
@@ -54,6 +74,7 @@ disabled_plugins = ["io.containerd.snapshotter.v1.devmapper", "io.containerd.sna
   disable_apparmor = true
   disable_tcp_service = true
   [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
     conf_dir = %q
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "native"
@@ -62,23 +83,39 @@ disabled_plugins = ["io.containerd.snapshotter.v1.devmapper", "io.containerd.sna
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = %v
         Root = %q
-`, w.Path("cri-root"), w.Path("exec/containerd"), socket, socket+".ttrpc", criImage, w.Path("cni"), systemd, w.Path("runc-root"))
+`, w.Path("cri-root"), w.Path("exec/containerd"), socket, socket+".ttrpc", CRIImage, o.CNI, o.Systemd, w.Path("runc-root"))
 	if err := os.WriteFile(w.Path("containerd.toml"), []byte(config), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	c := &CRI{w: w, Client: cri.New(socket), systemd: systemd}
-	c.Log = w.Start("containerd", "--config", w.Path("containerd.toml"))
-	w.Await("containerd answers", c.Log, func() bool {
-		_, _, err := c.Client.Version(context.Background())
-		return err == nil
-	})
-	w.Run("ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", c.image())
-	w.t.Cleanup(c.removeAll)
+	c := &CRI{w: w, Client: cri.New(socket), socket: socket}
+	c.Start()
+	c.Import(c.image())
+	w.t.Cleanup(c.RemoveAll)
 	return c
 }
 
+// Start starts the daemon, also after Kill.
+func (c *CRI) Start() {
+	c.w.t.Helper()
+	c.daemon = c.w.Spawn(exec.Command("containerd", "--config", c.w.Path("containerd.toml")))
+	c.Log = c.daemon.Log
+	c.w.Await("containerd answers", c.Log, func() bool {
+		_, _, err := c.Client.Version(context.Background())
+		return err == nil
+	})
+}
+
+// Kill ends the daemon by SIGKILL; its containers go on.
+func (c *CRI) Kill() { c.daemon.Kill() }
+
+// Import adds the images of an archive, as for the kubelet.
+func (c *CRI) Import(archive string) {
+	c.w.t.Helper()
+	c.w.Run("ctr", "--address", c.socket, "--namespace", "k8s.io", "images", "import", archive)
+}
+
 // In returns the daemon for a part of the test.
-func (c *CRI) In(w *Workshop) *CRI { return &CRI{w, c.Client, c.Log, c.systemd} }
+func (c *CRI) In(w *Workshop) *CRI { return &CRI{w, c.Client, c.Log, c.socket, c.daemon} }
 
 // image makes an archive of an image of the OCI format.
 func (c *CRI) image() string {
@@ -111,7 +148,7 @@ func (c *CRI) image() string {
 		"layers": []values{part("application/vnd.oci.image.layer.v1.tar", layer)},
 	})
 	top := part("application/vnd.oci.image.manifest.v1+json", manifest)
-	top["annotations"] = values{"io.containerd.image.name": criImage, "org.opencontainers.image.ref.name": "latest"}
+	top["annotations"] = values{"io.containerd.image.name": CRIImage, "org.opencontainers.image.ref.name": "latest"}
 	var out bytes.Buffer
 	archive := tar.NewWriter(&out)
 	for _, file := range []struct {
@@ -208,7 +245,7 @@ func (c *CRI) StartPod(s PodSpec) *CRIPod {
 	}
 	container := cri.Message(nil).
 		Inner(1, cri.Message(nil).Text(1, "main")).
-		Inner(2, cri.Message(nil).Text(1, criImage))
+		Inner(2, cri.Message(nil).Text(1, CRIImage))
 	command := s.Command
 	if command == nil {
 		command = []string{"/bin/busybox", "sh", "-c", script}
@@ -257,8 +294,8 @@ func (p *CRIPod) Stop() error {
 	return err
 }
 
-// removeAll ends and removes all pods.
-func (c *CRI) removeAll() {
+// RemoveAll ends and removes all pods.
+func (c *CRI) RemoveAll() {
 	sandboxes, err := c.Client.Sandboxes(context.Background())
 	if err != nil {
 		return // the workshop ends its processes

@@ -240,6 +240,20 @@ func (d *Daemon) Kill() {
 	<-d.ended
 }
 
+// Crash ends all its processes by SIGKILL: daemons, runtimes and containers.
+func (w *Workshop) Crash() {
+	for range 100 { // a daemon can start another one before it is killed
+		pids := processesOf(w.Dir)
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // Await waits until a condition holds; what describes it in the message.
 func (w *Workshop) Await(what, logFile string, holds func() bool) {
 	w.t.Helper()
