@@ -333,6 +333,7 @@ func jfsRefused(t *testing.T, s system) {
 	refuse("journal_path="+v.pmem+",journal_size=1000", "a multiple of 4096")
 	refuse("journal_path="+v.pmem+",nointegrity", "nointegrity is refused")
 	refuse("journal_path="+v.pmem+",journal_data=small", "journal_data=small is refused")
+	refuse("journal_path="+v.pmem+",log=handle", "log= is refused")
 	refuse("journal_path="+vmtest.Device(t, "pmem1"), "there is no journal at byte 0")
 	refuse("journal_path="+vmtest.Device(t, "pmem2"), "")
 	v.mount("errors=continue")
