@@ -101,7 +101,7 @@ func (n Result) nativeReport() (report.Report, error) {
 			fmt.Sprintf("The kernel (Linux %s) is a program of the host: User Mode Linux with %d processors, which are threads of the host. Code of a kernel runs there as on the host, with the host's caches and contention. "+
 				"A system call, a page fault and a switch between processes would cost more, because the host does part of them. So the loads are threads of the kernel, bound to the processors in turn, and call its file systems without system calls; their operations are those of the emulated measurement below. "+
 				"An idle processor polls, so that the host does not have to wake it. Rates of different file systems in one table compare like with like; absolute rates are not those of a machine.", n.Kernel, n.CPUs),
-			fmt.Sprintf("Each file system has its own disk in the kernel's memory (null_blk). A direct write of 4 KiB took (median): %s. No disk has a cache to flush. Journals have %d MiB; in persistent memory they are in plain memory, so that a flush and a fence cost what they cost on this processor with that memory. "+
+			fmt.Sprintf("Each file system has its own disk in the kernel's memory (null_blk). A direct write of 4 KiB by a program there, with its system call, took (median): %s. No disk has a cache to flush. Journals have %d MiB; in persistent memory they are in plain memory, so that a flush and a fence cost what they cost on this processor with that memory. "+
 				"Figures are medians of %d rounds, in which the file systems alternate. One round before them warms up; in it the work is counted. A run of varmail takes %d ms, one of create makes %d files.",
 				strings.Join(delays, ", "), JournalBytes>>20, n.Rounds, n.Milliseconds, n.CreateFiles),
 			n.sanityText(),
