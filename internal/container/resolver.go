@@ -21,6 +21,9 @@ type Config struct {
 	// StorageRoots are the roots of containers/storage, which Podman and CRI-O
 	// share; /var/lib/containers/storage.
 	StorageRoots []string
+	// RootlessRoots are the same of users' Podman, where "*" represents any name;
+	// /home/*/.local/share/containers/storage.
+	RootlessRoots []string
 	// VolumePools is the file with Daybook's list of pools;
 	// /var/lib/daybook/pools.
 	VolumePools string
@@ -42,6 +45,7 @@ func (c Config) withDefaults() Config {
 		"/run/k3s/containerd/io.containerd.runtime.v2.task")
 	set(&c.RuncRoots, "/run/runc", "/run/containerd/runc/*", "/run/docker/runtime-runc/*", "/run/user/*/runc")
 	set(&c.StorageRoots, "/var/lib/containers/storage")
+	set(&c.RootlessRoots, "/home/*/.local/share/containers/storage")
 	if c.VolumePools == "" {
 		c.VolumePools = "/var/lib/daybook/pools"
 	}
@@ -72,6 +76,7 @@ type sources struct {
 	containerd containerdState
 	runc       runcState
 	storage    storageState
+	rootless   storageState
 	volumes    volumeState
 }
 
@@ -92,6 +97,7 @@ func NewResolver(config Config) *Resolver {
 			containerd: containerdState{dirs: config.ContainerdStates},
 			runc:       runcState{roots: config.RuncRoots},
 			storage:    storageState{roots: config.StorageRoots},
+			rootless:   storageState{roots: config.RootlessRoots},
 			volumes:    volumeState{registry: config.VolumePools},
 		},
 		cache: make(map[string]cached),
@@ -126,6 +132,7 @@ func (r *Resolver) refresh() {
 	r.sources.containerd.refresh()
 	r.sources.runc.refresh()
 	r.sources.storage.refresh()
+	r.sources.rootless.refresh()
 	r.sources.volumes.refresh()
 	r.sources.docker.refresh()
 	pods := make(map[string]bool)
@@ -176,6 +183,11 @@ func (s *sources) describe(i Identity) Identity {
 	}
 	if i.Runtime == Podman || i.Runtime == CRIO || i.Runtime == OCI || i.Runtime == Kubernetes {
 		if f, ok := s.storage.lookup(i.ID); ok {
+			return f.apply(i)
+		}
+	}
+	if i.Runtime == Podman {
+		if f, ok := s.rootless.lookupOf(i.Root, i.ID); ok {
 			return f.apply(i)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +26,7 @@ func newHost(t *testing.T) *host {
 		ContainerdStates: []string{h.dir + "/containerd"},
 		RuncRoots:        []string{h.dir + "/runc", h.dir + "/ns/*"},
 		StorageRoots:     []string{h.dir + "/storage"},
+		RootlessRoots:    []string{h.dir + "/home/*/storage"},
 	})
 	h.now = func() time.Time { return h.clock }
 	return h
@@ -104,6 +106,20 @@ func TestPodmanNames(t *testing.T) {
 	h.put("storage/overlay-containers/volatile-containers.json", `[{"id":"`+other+`","names":["tmp"]}]`)
 	h.wants("/libpod_parent/libpod-"+id, Identity{Runtime: Podman, ID: id, Name: "db", Root: "/libpod_parent/libpod-" + id})
 	h.wants("/mine/"+other, Identity{Runtime: Podman, ID: other, Name: "tmp", Root: "/mine/" + other})
+}
+
+// The names of a user's Podman count for this user's containers only.
+func TestRootlessPodmanNames(t *testing.T) {
+	h := newHost(t)
+	const file = "home/x/storage/overlay-containers/containers.json"
+	h.put(file, `[{"id":"`+id+`","names":["db"]},{"id":"`+other+`","names":["k8s_a/b_c_d_e_f"]}]`)
+	user := fmt.Sprintf("user-%d", os.Getuid())
+	own := "/user.slice/" + user + ".slice/user@" + strconv.Itoa(os.Getuid()) + ".service/user.slice/"
+	h.wants(own+"libpod-"+id+".scope/container", Identity{Runtime: Podman, ID: id, Name: user + "/db", Root: own + "libpod-" + id + ".scope"})
+	h.wants(own+"libpod-"+other+".scope", Identity{Runtime: Podman, ID: other, Name: user + "/k8s_a_b_c_d_e_f", Root: own + "libpod-" + other + ".scope"})
+	for _, foreign := range []string{"/user.slice/user-4242.slice/user@4242.service/user.slice/", "/machine.slice/"} {
+		h.wants(foreign+"libpod-"+id+".scope", Identity{Runtime: Podman, ID: id, Name: short, Root: foreign + "libpod-" + id + ".scope"})
+	}
 }
 
 func TestContainerdAndRuncAtPathsThatNameNoRuntime(t *testing.T) {

@@ -25,12 +25,13 @@ type version struct {
 	modified time.Time
 	bytes    int64
 	inode    uint64
+	owner    uint32
 }
 
 func versionOf(info os.FileInfo) version {
-	v := version{info.ModTime(), info.Size(), 0}
+	v := version{modified: info.ModTime(), bytes: info.Size()}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		v.inode = st.Ino
+		v.inode, v.owner = st.Ino, st.Uid
 	}
 	return v
 }
@@ -101,6 +102,8 @@ type facts struct {
 	runtime                      string
 	name, pod, podUID, namespace string
 	kubernetes                   bool // name, pod and namespace are Kubernetes'
+	// storageName is the name in containers/storage.
+	storageName string
 }
 
 // apply writes the known facts into an identity.

@@ -1,6 +1,10 @@
 package container
 
-import "path/filepath"
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
 
 // storageState is the index of containers/storage for Podman and CRI-O:
 // ROOT/DRIVER-containers/containers.json, and volatile-containers.json for
@@ -13,6 +17,7 @@ type storageState struct {
 type storageFile struct {
 	version version
 	names   map[string]facts // by ID
+	owner   uint32           // of the file
 	seen    bool
 }
 
@@ -54,13 +59,13 @@ func (s *storageState) read(file string) {
 	if err != nil || !changed {
 		return // partially written: keep the last content until the next time
 	}
-	f.version, f.names = now, make(map[string]facts, len(entries))
+	f.version, f.owner, f.names = now, now.owner, make(map[string]facts, len(entries))
 	for _, e := range entries {
 		if len(e.Names) == 0 || !isID(e.ID) {
 			continue
 		}
 		known, inKubernetes := kubernetesName(e.Names[0])
-		known.runtime = Podman
+		known.runtime, known.storageName = Podman, e.Names[0]
 		if inKubernetes {
 			known.runtime = CRIO
 		}
@@ -72,6 +77,20 @@ func (s *storageState) lookup(id string) (facts, bool) {
 	for _, f := range s.files {
 		if known, ok := f.names[id]; ok {
 			return known, true
+		}
+	}
+	return facts{}, false
+}
+
+// lookupOf finds a container of a user by its cgroup, "…/user-UID.slice/…", in a file of
+// that user. Its name begins with "user-UID/": a user chooses names at will, and a rule of
+// the configuration for a name must not match them by accident.
+func (s *storageState) lookupOf(cgroupPath, id string) (facts, bool) {
+	for _, f := range s.files {
+		user := fmt.Sprintf("user-%d", f.owner)
+		known, ok := f.names[id]
+		if ok && strings.HasPrefix(cgroupPath, "/user.slice/"+user+".slice/") {
+			return facts{name: user + "/" + clean(strings.ReplaceAll(known.storageName, "/", "_"))}, true
 		}
 	}
 	return facts{}, false

@@ -292,7 +292,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		Estimator:       m.options.Estimator.Name(),
 		OwnersForgotten: events.OwnersForgotten,
 		CgroupsSkipped:  m.skipped(),
-		Devices:         m.book.Account(readings),
+		Devices:         slices.DeleteFunc(m.book.Account(readings), func(d account.Device) bool { return !m.asked(d.Device) }),
 	}
 	if sample.Waiters, sample.WaitsLost, err = m.waiters(ctx, events); err != nil {
 		return account.Sample{}, err
@@ -357,6 +357,12 @@ func (m *Meter) lose(disk blockdev.Disk, gone error) error {
 	}
 	m.options.Log.Warn("a disk is gone", "disk", disk.Name)
 	return nil
+}
+
+// asked reports whether the account has a page of a disk. A device is read, too, if it is
+// on several disks of which one is asked for.
+func (m *Meter) asked(disk string) bool {
+	return len(m.options.Devices) == 0 || slices.ContainsFunc(m.only, func(d blockdev.Disk) bool { return d.Name == disk })
 }
 
 // observes reports whether the account includes the disk of a file system, or one of the
