@@ -6,6 +6,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/journal"
 )
 
@@ -150,4 +151,21 @@ func TestBelowEverythingAddsUp(t *testing.T) {
 			}
 		}
 	})
+}
+
+// With --device of a disk below, the device above is read, and has no page.
+func TestADeviceAboveAnAskedDiskIsReadButNotShown(t *testing.T) {
+	sda, sdb, md := blockdev.Disk{Name: "sda"}, blockdev.Disk{Name: "sdb"}, blockdev.Disk{Name: "md0"}
+	on := filesystem{disk: md, below: []blockdev.Disk{sda, sdb}}
+	one := &Meter{options: Options{Devices: []string{"sda"}}, only: []blockdev.Disk{sda}}
+	above := &Meter{options: Options{Devices: []string{"md0"}}, only: []blockdev.Disk{md}}
+	if !one.observes(on) || one.asked("md0") || !one.asked("sda") || one.observes(filesystem{disk: sdb}) {
+		t.Error("of sda: want the file system on md0, and no page of md0")
+	}
+	if !above.observes(on) || !above.asked("md0") || above.asked("sda") || above.observes(filesystem{disk: sda}) {
+		t.Error("of md0: want its page alone")
+	}
+	if all := new(Meter); !all.observes(on) || !all.asked("md0") || !all.asked("sda") {
+		t.Error("without devices: want all")
+	}
 }
