@@ -18,11 +18,12 @@ func newGuestVolumesCommand() *cobra.Command {
 		Short: "Measure the shares of two volumes on cgroup v2, in guests",
 		Long: `Guest-volumes boots Debian's kernels under QEMU. In each, two containers of weights 700 and
 300 write and sync on a virtio disk with limited bandwidth: on a volume each in a pool on XFS
-(VX), and on a partition each (P). Each phase takes 40 s, with files that grow and with files
-that are rewritten. The disk is divided by io.cost with a model of three quarters of the disk,
-with too short a period, and with a model of the whole disk, and by BFQ. It fails if the share
-of A on volumes under io.cost is more than 3 points off. It takes about 20 minutes for each
-kernel and needs fio and mkfs.xfs (scripts/setup bench).`,
+(VX), on a mapping of the extents of an image each (M), and on a partition each (P). Each
+phase takes 40 s, with files that grow, with files that are rewritten, and with a container
+that waits for each sync. The disk is divided by io.cost with a model of three quarters of the
+disk, with too short a period, and with a model of the whole disk, and by BFQ. It fails if the
+share of A on volumes under io.cost is more than 3 points off. It takes about 45 minutes for
+each kernel and needs fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
 		Example: `  daybook-bench guest-volumes --docs docs/results
   daybook-bench guest-volumes --quick --kernels 6.12
 
@@ -56,9 +57,9 @@ kernel and needs fio and mkfs.xfs (scripts/setup bench).`,
 	}
 	b.flags(cmd)
 	cmd.Flags().StringSliceVar(&names, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
-	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, P")
+	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, M, P")
 	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-short, io.cost-full, bfq")
-	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting")
+	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting, waiting")
 	cmd.AddCommand(newPhaseCommand(guestvolumes.RunInGuest))
 	return cmd
 }
@@ -70,8 +71,8 @@ func bootVolumesGuest(ctx context.Context, kernel string) (guestvolumes.Guest, e
 		Kernel:      kernel,
 		MemoryBytes: 2 * vm.DefaultMemoryBytes,
 		Disks:       []vm.Disk{{SizeBytes: guestvolumes.DiskBytes, BytesPerSecond: guestvolumes.DiskBytesPerSecond}},
-		Modules:     []string{"ext4", "xfs", "bfq", "loop"},
-		Give:        []vm.Give{{Host: "mke2fs"}, {Host: "mkfs.xfs"}, {Host: "fio"}},
+		Modules:     []string{"ext4", "xfs", "bfq", "loop", "dm-mod"},
+		Give:        []vm.Give{{Host: "mke2fs"}, {Host: "mkfs.xfs"}, {Host: "fio"}, {Host: "dmsetup"}},
 	})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package guestvolumes
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -175,11 +176,12 @@ func TestTheGuestsCountersAreRead(t *testing.T) {
 // measured shares match the weights is for the benchmark, which takes minutes.
 func TestGuestVolumesRunAndLeaveNothing(t *testing.T) {
 	vmtest.InGuest(t, vmtest.Config{
-		Disks: []string{"4G,bps=32M"}, Modules: "ext4,xfs,bfq,loop", Give: []string{"mke2fs", "mkfs.xfs", "fio"}, Memory: "2G", OneKernel: true,
+		Disks: []string{"4G,bps=32M"}, Modules: "ext4,xfs,bfq,loop,dm-mod", Give: []string{"mke2fs", "mkfs.xfs", "fio", "dmsetup"}, Memory: "2G", OneKernel: true,
 	}, func(t *testing.T) {
 		lab := fixturetest.New(t)
 		for _, c := range []Case{
 			{Arrangement: fixture.PlacedOnXFS, Load: Rewriting, Divider: IOCost}, {Arrangement: fixture.OwnPartitions, Load: Rewriting, Divider: BFQ},
+			{Arrangement: MappedOnXFS, Load: Rewriting, Divider: BFQ},
 		} {
 			c.Seconds, c.Interval = 4, 2*time.Second
 			phase, err := runCase(t.Context(), lab, c, 4*time.Second, func(line string) { t.Log(line) })
@@ -210,4 +212,34 @@ func TestGuestVolumesRunAndLeaveNothing(t *testing.T) {
 			t.Errorf("loop devices were left: %v, %v", loops, err)
 		}
 	})
+}
+
+// answer is FIEMAP's answer for extents of logical, physical and length in MiB, and flags.
+func answer(extents ...[4]uint64) []byte {
+	var all []byte
+	for _, e := range extents {
+		one := make([]byte, fiemapExtentBytes)
+		for i := range 3 {
+			binary.NativeEndian.PutUint64(one[8*i:], e[i]<<20)
+		}
+		binary.NativeEndian.PutUint32(one[40:], uint32(e[3]))
+		all = append(all, one...)
+	}
+	return all
+}
+
+func TestOnlyAWholeImageIsMapped(t *testing.T) {
+	disk := blockdev.Dev{Major: 254}
+	table, err := linearTable("a.img", answer([4]uint64{0, 8, 1, 0x800}, [4]uint64{1, 2, 3, 0x801}), 3<<20, disk)
+	if want := "0 2048 linear 254:0 16384\n2048 4096 linear 254:0 4096"; err != nil || table != want {
+		t.Errorf("%q, %v; want %q", table, err, want)
+	}
+	for name, extents := range map[string][]byte{
+		"nothing": nil, "short": answer([4]uint64{0, 8, 2, 0}), "with a hole": answer([4]uint64{0, 8, 1, 0}, [4]uint64{2, 9, 1, 0}),
+		"shared": answer([4]uint64{0, 8, 3, 0x2000}), "without a place": answer([4]uint64{0, 0, 3, 2}),
+	} {
+		if table, err := linearTable("a.img", extents, 3<<20, disk); err == nil {
+			t.Errorf("%s: %q", name, table)
+		}
+	}
 }

@@ -35,6 +35,8 @@ type container struct {
 	journal string
 	// fileBytes is the length of each writer's file.
 	fileBytes int64
+	// writers is the number of its writers, and blockBytes the size of one write.
+	writers, blockBytes int
 }
 
 // buildPair makes a pair and its file systems. On error nothing is left.
@@ -69,15 +71,21 @@ func buildPair(ctx context.Context, l fixture.Lab, c Case) (s *pair, err error) 
 	if s.Group, err = fixture.NewGroup(l.Tree); err != nil {
 		return s, err
 	}
-	fileBytes := map[string][2]int64{Growing: growingBytes, Rewriting: rewritingBytes}[c.Load]
+	fileBytes := map[string][2]int64{Growing: growingBytes, Rewriting: rewritingBytes, Waiting: growingBytes}[c.Load]
 	if err := s.addContainer("A", fixture.WeightA, fileBytes[0]); err != nil {
 		return s, err
 	}
 	if err := s.addContainer("B", fixture.WeightB, fileBytes[1]); err != nil {
 		return s, err
 	}
-	if c.Arrangement == fixture.PlacedOnXFS {
+	if c.Load == Waiting {
+		s.containers[0].writers, s.containers[0].blockBytes = 1, waitingBlockBytes
+	}
+	switch c.Arrangement {
+	case fixture.PlacedOnXFS:
 		return s, s.attachVolumes(ctx)
+	case MappedOnXFS:
+		return s, s.mapImages(ctx)
 	}
 	return s, s.partition(ctx)
 }
@@ -87,7 +95,7 @@ func (s *pair) addContainer(name string, weight uint64, fileBytes int64) error {
 	if err != nil {
 		return err
 	}
-	s.containers = append(s.containers, container{Container: t, fileBytes: fileBytes})
+	s.containers = append(s.containers, container{Container: t, fileBytes: fileBytes, writers: writers, blockBytes: blockBytes})
 	return nil
 }
 

@@ -19,10 +19,11 @@ import (
 // The loads have many writers, so that each container almost always has requests
 // waiting. Otherwise it could not use its share.
 const (
-	writers     = 16
-	blockBytes  = 1 << 20
-	warmUp      = 10 * time.Second
-	loadSeconds = 3600 // longer than any phase: the loads are stopped before
+	writers           = 16
+	blockBytes        = 1 << 20
+	waitingBlockBytes = 16 << 10
+	warmUp            = 10 * time.Second
+	loadSeconds       = 3600 // longer than any phase: the loads are stopped before
 )
 
 // The lengths of the files of each writer of A and of B. Growing files are long enough
@@ -68,7 +69,7 @@ func (s *pair) run(ctx context.Context, warmUp time.Duration, progress func(stri
 	}()
 	for _, t := range s.containers {
 		job := fio.Job{
-			Directory: t.Directory, Writers: writers, BlockBytes: blockBytes, FsyncEvery: 1,
+			Directory: t.Directory, Writers: t.writers, BlockBytes: t.blockBytes, FsyncEvery: 1,
 			FileBytes: t.fileBytes, WarmUp: warmUp, Time: loadSeconds * time.Second,
 		}
 		load, err := fio.Start(job, s.Group.Directory(t.Load))

@@ -15,9 +15,9 @@ func (r Result) Report() (report.Report, error) {
 		Lead: []string{
 			fmt.Sprintf("Does a volume get the share of the disk that its weight gives it? Two containers with weights of %d (A) and %d (B) share one virtio disk of %.1f MB/s (QEMU's limit on reads and writes together), "+
 				"in guests with Debian's kernels and cgroup v2. Both run fio with %d threads. Each thread writes its own file in blocks of 1 MiB through the page cache, and calls fsync after each block. "+
-				"**growing**: the files grow during the whole phase. **rewriting**: files of %d MiB are rewritten again and again.",
-				fixture.WeightA, fixture.WeightB, float64(DiskBytesPerSecond)/1e6, writers, rewritingBytes[0]>>20),
-			"**VX**: a volume for each container, full, with direct I/O, in a pool on XFS, attached as by `daybook volume attach`, jbd2 in PARENT/journal. **P**: without Daybook, a partition with ext4 for each container, jbd2 moved by hand.",
+				"**growing**: the files grow during the whole phase. **rewriting**: files of %d MiB are rewritten again and again. **waiting**: B as in growing, and A is one thread that writes %d KiB and waits for each sync, as a database with one client; its share is not what its weight gives, so compare the syncs.",
+				fixture.WeightA, fixture.WeightB, float64(DiskBytesPerSecond)/1e6, writers, rewritingBytes[0]>>20, waitingBlockBytes>>10),
+			"**VX**: a volume for each container, full, with direct I/O, in a pool on XFS, attached as by `daybook volume attach`, jbd2 in PARENT/journal. **M**: images as in VX, but allocated only, and each under a mapping of its extents (dm-linear) instead of a loop device; without Daybook, jbd2 moved by hand. **P**: without Daybook, a partition with ext4 for each container, jbd2 moved by hand.",
 			fmt.Sprintf("**io.cost** has a model of three quarters of the disk's rate, so that requests wait in io.cost and not in the disk, and a period of %d ms. **io.cost-short** has the same model and a period of 1 ms, the kernel's default if io.cost.qos has no latency; "+
 				"a write of 1 MiB takes about 30 ms. **io.cost-full** has a model of the disk's full rate. **bfq** is BFQ.", 2*costLatency.Milliseconds()),
 			fmt.Sprintf("The bounds apply to VX under io.cost: A's share within %.0f points of %.0f %%, and at least %.0f %% of the model's rate used. The other rows are for comparison.",
@@ -36,7 +36,7 @@ func (r Result) Report() (report.Report, error) {
 		table := report.Table{
 			Title: "Linux " + kernel,
 			Columns: []string{"arrangement, load, divider", "share of A", "off by", "intervals", "A MB/s", "B MB/s", "of the allowed rate", "journal of A, B MB",
-				"sync of A, B ms", "A, B held back", "requests in the disk", "idle", "bound kept"},
+				"syncs of A a second", "sync of A, B ms", "A, B held back", "requests in the disk", "idle", "bound kept"},
 		}
 		settings := make(map[string]string)
 		for _, run := range r.Runs {
@@ -90,6 +90,7 @@ func (r Run) row() []string {
 		fmt.Sprintf("%s, %s, %s", r.Arrangement, r.Load, r.Divider), fmt.Sprintf("%.1f %%", 100*r.ShareA), fmt.Sprintf("%+.1f", 100*(r.ShareA-fixture.TargetA)),
 		fmt.Sprintf("%.0f to %.0f %%", 100*low, 100*high), rate(r.A.Bytes), rate(r.B.Bytes), fmt.Sprintf("%.0f %%", 100*r.used()),
 		report.Megabytes(r.A.JournalBytes) + ", " + report.Megabytes(r.B.JournalBytes),
+		fmt.Sprintf("%.1f", float64(r.A.Syncs)/r.MeasuredSeconds),
 		fmt.Sprintf("%.0f, %.0f", 1e3*r.A.SyncMeanSeconds, 1e3*r.B.SyncMeanSeconds),
 		held, fmt.Sprintf("%.1f", r.Queue), fmt.Sprintf("%.0f %%", 100*r.Idle), kept,
 	}
