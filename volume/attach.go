@@ -246,7 +246,7 @@ func (p *Pool) mount(record Record, device string) error {
 func mountData(record Record) string {
 	const asTheyAre = "noinit_itable"
 	switch {
-	case record.Provision != Full || !hasImage(record):
+	case record.Provision != Full || !hasImage(record) || record.FileSystem == records.JFS:
 		return record.MountOptions
 	case record.MountOptions == "":
 		return asTheyAre

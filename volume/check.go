@@ -7,6 +7,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/records"
@@ -16,7 +17,7 @@ import (
 type CheckOptions struct {
 	// Snapshot is checked instead of the volume; its volume may be attached.
 	Snapshot string
-	// Repair has e2fsck correct what it can by itself. Snapshots are not
+	// Repair has e2fsck or fsck.jfs correct what it can by itself. Snapshots are not
 	// changed.
 	Repair bool
 }
@@ -25,16 +26,16 @@ type CheckOptions struct {
 type CheckReport struct {
 	// Clean: no error is left.
 	Clean bool `json:"clean"`
-	// Corrected: there were errors, and e2fsck corrected them.
+	// Corrected: there were errors, and they were corrected.
 	Corrected bool `json:"corrected"`
 	// Replayed: the journal had changes that were not in the file system yet, as
 	// after a crash. Without Repair it was replayed on a copy.
 	Replayed bool `json:"replayed"`
-	// Report is e2fsck's.
+	// Report is that of e2fsck or fsck.jfs.
 	Report string `json:"report"`
 }
 
-// Check runs e2fsck on a volume that is not attached, or on a snapshot.
+// Check runs e2fsck, or fsck.jfs, on a volume that is not attached, or on a snapshot.
 // Without Repair nothing is changed. Errors wrap ErrBusy while it is attached,
 // ErrCorrupt if errors are left; the report is returned in this case, too.
 func (p *Pool) Check(ctx context.Context, name string, options CheckOptions) (CheckReport, error) {
@@ -67,9 +68,9 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 		target.Device, target.JournalDevice, target.Kept, record.JournalDevice = p.blocks(record).SnapshotNode(s), "", "", ""
 		record.SizeBytes, record.JournalMemory = s.SizeBytes, nil
 	}
-	s, err := ext4.ReadSuperblock(target.Device)
-	// e2fsck reports a damaged superblock better.
-	if err == nil && s.NeedsRecovery {
+	needsRecovery, err := filesystem.NeedsRecovery(record, target.Device)
+	// The tool reports a damaged superblock better.
+	if err == nil && needsRecovery {
 		report.Replayed = true
 		if !o.Repair {
 			return p.checkCopy(ctx, target, record, report)
@@ -79,16 +80,16 @@ func (p *Pool) check(ctx context.Context, name string, o CheckOptions) (report C
 		err := p.steps().Do(ctx, p.checkingWith(record, l, &report))
 		return report, err
 	}
-	found, err := examine(ctx, target, false)
+	found, err := examine(ctx, record, target, false)
 	found.Replayed = report.Replayed
 	return found, err
 }
 
-// examine runs e2fsck.
-func examine(ctx context.Context, target ext4.Offline, repair bool) (report CheckReport, err error) {
-	report.Report, report.Corrected, err = target.Check(ctx, repair)
+// examine runs the tool that checks the file system.
+func examine(ctx context.Context, record Record, target ext4.Offline, repair bool) (report CheckReport, err error) {
+	report.Report, report.Corrected, err = filesystem.Check(ctx, record, target, repair)
 	report.Clean = err == nil
-	return report, cause.Damaged(err)
+	return report, err
 }
 
 // checkCopy checks a copy whose journal was replayed: otherwise e2fsck would report
@@ -114,7 +115,7 @@ func (p *Pool) checkCopy(ctx context.Context, target ext4.Offline, record Record
 	if err := target.ReplayJournal(ctx); err != nil {
 		return report, err
 	}
-	found, err := examine(ctx, target, false)
+	found, err := examine(ctx, record, target, false)
 	found.Replayed = report.Replayed
 	return found, err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/backing"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/operation"
 	"github.com/daybook-project/daybook/volume/records"
@@ -73,7 +74,7 @@ func (p *Pool) clone(ctx context.Context, source, snapshot, name string, o Clone
 				// Not removed with the work: the tool holds the lock until it has ended.
 				fileSystem.Lock = w.lock.File
 			}
-			return cause.NoSpace(renew(ctx, fileSystem, record.ID))
+			return cause.NoSpace(filesystem.Renew(ctx, record, fileSystem, record.ID))
 		}},
 		{Name: "finished", Do: func(ctx context.Context) error {
 			return p.steps().Do(ctx, p.publishVolume(&w, &record, o.Progress)...)
@@ -93,6 +94,9 @@ func (p *Pool) cloneToWork(ctx context.Context, w *work, source, snapshot, name 
 	defer l.Release()
 	if err := p.blocks(record).CheckCopy(); err != nil {
 		return Record{}, err
+	}
+	if record.FileSystem == records.JFS && o.JournalMemory == nil {
+		return Record{}, fmt.Errorf("%w: a volume with JFS has its journal in memory: --journal memory", ErrInvalid)
 	}
 	if err := p.recoverMemory(ctx, record, l); err != nil {
 		return Record{}, err
@@ -130,7 +134,7 @@ func cloneRecord(source Record, of *SnapshotRecord, name string, o CloneOptions)
 	clone := Record{
 		Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: source.SizeBytes, Provision: source.Provision,
 		SectorBytes: source.SectorBytes, Weight: source.Weight, Labels: maps.Clone(source.Labels), MountOptions: source.MountOptions,
-		NoAtime: source.NoAtime, Origin: source.Name,
+		NoAtime: source.NoAtime, Origin: source.Name, FileSystem: source.FileSystem,
 	}
 	if of != nil {
 		clone.SizeBytes, clone.Origin = of.SizeBytes, records.Origin(source.Name, of.Name)
@@ -149,15 +153,4 @@ func cloneRecord(source Record, of *SnapshotRecord, name string, o CloneOptions)
 		clone.Labels = maps.Clone(o.Labels)
 	}
 	return clone
-}
-
-// renew replays the journal of a copy and sets a new UUID.
-func renew(ctx context.Context, fs ext4.Offline, id string) error {
-	if err := fs.TakeJournalInside(ctx); err != nil {
-		return err
-	}
-	if _, _, err := fs.Check(ctx, true); err != nil {
-		return cause.Damaged(err)
-	}
-	return fs.SetUUID(ctx, id)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -35,6 +36,8 @@ type CreateOptions struct {
 	VolumeGroup string
 	// ThinPool is a thin pool in VolumeGroup. Provision is Thin then.
 	ThinPool string
+	// FileSystem is Ext4 if it is empty. JFS must have its journal in memory.
+	FileSystem FileSystem
 	// Weight, 1 to 1000, is the parent cgroup's while the volume is
 	// attached; 0 leaves it alone.
 	Weight uint64
@@ -94,7 +97,7 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 	default:
 		errs = append(errs, CheckSize(o.SizeBytes))
 	}
-	errs = append(errs, o.checkLVM())
+	errs = append(errs, o.checkLVM(), o.checkJFS())
 	switch o.BlockSizeBytes {
 	case 1024, 2048, 4096:
 	default:
@@ -129,6 +132,23 @@ func (o CreateOptions) complete() (CreateOptions, error) {
 		errs = append(errs, fmt.Errorf("%w mode %v of the root directory", ErrInvalid, o.Mode))
 	}
 	return o, errors.Join(errs...)
+}
+
+// checkJFS refuses what a JFS cannot have.
+func (o CreateOptions) checkJFS() error {
+	switch {
+	case o.FileSystem == records.Ext4:
+		return nil
+	case o.FileSystem != records.JFS:
+		return fmt.Errorf("%w file system %q: want ext4 or jfs", ErrInvalid, o.FileSystem)
+	case o.JournalMemory == nil:
+		return fmt.Errorf("%w: a volume with JFS has its journal in memory, because only jfsnvj has threads that can be placed", ErrInvalid)
+	case o.BlockSizeBytes != memoryBlockBytes || o.InodeSizeBytes != 0 || o.BytesPerInode != 0 || o.LazyInit:
+		return fmt.Errorf("%w: JFS has blocks of %d bytes, and no choice of inodes and of lazy initialization", ErrInvalid, memoryBlockBytes)
+	case o.UID != 0 || o.GID != 0 || o.Mode != 0o755:
+		return fmt.Errorf("%w: mkfs.jfs cannot set owner and mode of the root directory: change them at the mount point after the first attach", ErrInvalid)
+	}
+	return nil
 }
 
 // checkLVM refuses options that do not describe a logical volume.
@@ -225,7 +245,7 @@ func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32)
 	record := Record{
 		Name: name, ID: records.NewID(), Created: time.Now().UTC(), SizeBytes: sizeBytes, Provision: o.Provision, Device: o.Device,
 		SectorBytes: sectorBytes, Weight: o.Weight, Labels: maps.Clone(o.Labels), MountOptions: o.MountOptions, NoAtime: o.NoAtime,
-		JournalDevice: o.JournalDevice,
+		JournalDevice: o.JournalDevice, FileSystem: o.FileSystem,
 	}
 	if o.VolumeGroup != "" {
 		record.LVM = records.NewLogicalVolume(o.VolumeGroup, o.ThinPool, record.ID)
@@ -238,6 +258,9 @@ func (o CreateOptions) record(name string, sizeBytes uint64, sectorBytes uint32)
 // makeFileSystem makes the file system on an image that reads as zeros, or on a device.
 // If held is not nil, the tool keeps it open until it has ended.
 func makeFileSystem(ctx context.Context, image string, record Record, held *os.File, o CreateOptions) error {
+	if record.FileSystem == records.JFS {
+		return filesystem.MakeJFS(ctx, record, image, held, o.JournalBytes)
+	}
 	owner := fmt.Sprintf("root_owner=%d:%d", o.UID, o.GID)
 	make := ext4.MakeOptions{
 		BlockSizeBytes: o.BlockSizeBytes, BytesPerInode: o.BytesPerInode,

@@ -11,9 +11,10 @@ import (
 	"github.com/daybook-project/daybook/volume/operation"
 )
 
-// checking is the step in which e2fsck corrects the file system of a detached volume. Its
-// intent is the superblock, which ext4 keeps in a file until e2fsck or resize2fs has
-// ended (ext4.Offline.Kept). Undone, the superblock is whole again; the step is then
+// checking is the step in which e2fsck, or fsck.jfs, corrects the file system of a detached
+// volume. fsck.jfs can be interrupted and repeated. The intent of e2fsck is the
+// superblock, which ext4 keeps in a file until e2fsck or resize2fs has ended
+// (ext4.Offline.Kept). Undone, the superblock is whole again; the step is then
 // done again.
 func (p *Pool) checking(record Record, l *store.Lock) operation.Step {
 	return p.checkingWith(record, l, nil)
@@ -28,7 +29,7 @@ func (p *Pool) checkingWith(record Record, l *store.Lock, report *CheckReport) o
 			if _, err := journal.Of(record).Recover(ctx, offline.Device, offline.Lock); err != nil {
 				return err
 			}
-			found, err := examine(ctx, offline, true)
+			found, err := examine(ctx, record, offline, true)
 			if report != nil {
 				report.Clean, report.Corrected, report.Report = found.Clean, found.Corrected, found.Report
 			}

@@ -613,16 +613,21 @@ func overwrite(t *testing.T, node string, at int64, bytes int) {
 func TestGuestVolumeWithItsJournalInMemoryAfterAPowerCut(t *testing.T) {
 	vmtest.Long(t)
 	for _, kernel := range memoryKernels(t) {
-		t.Run("kernel-"+kernel, func(t *testing.T) { memoryPowerCut(t, kernel) })
+		t.Run("kernel-"+kernel, func(t *testing.T) { memoryPowerCut(t, kernel, Ext4) })
 	}
 }
 
-func memoryPowerCut(t *testing.T, kernel string) {
+func memoryPowerCut(t *testing.T, kernel string, fileSystem FileSystem) {
 	config := vm.Config{
 		Kernel: kernel, Disks: []vm.Disk{{SizeBytes: 256 << 20, Volatile: true}}, Pmem: []vm.Pmem{{SizeBytes: memoryBytes}},
 		Modules: []string{"ext4", "bfq", "loop", memoryModule(t, kernel)},
 	}
-	for _, program := range append(slices.Clone(memoryPrograms), nvjProgram(t)) {
+	programs := append(slices.Clone(memoryPrograms), nvjProgram(t))
+	if fileSystem == JFS {
+		config.Modules = append(config.Modules, jfsMemoryModules(t, kernel)...)
+		programs = append(programs, jfsPrograms...)
+	}
+	for _, program := range programs {
 		give, err := vm.ParseGive(program)
 		if err != nil {
 			t.Fatal(err)
@@ -654,7 +659,7 @@ func memoryPowerCut(t *testing.T, kernel string) {
 	sh("mke2fs -q -t ext4 /dev/daybook/disk0 && mount /dev/daybook/disk0 /mnt")
 	memory := smallMemory
 	for _, name := range names {
-		do(name, order{Operation: "create", Size: 32 << 20, JournalMemory: &memory})
+		do(name, order{Operation: "create", Size: 32 << 20, JournalMemory: &memory, FileSystem: fileSystem})
 		do(name, order{Operation: "attach", Attach: AttachOptions{Target: "/srv/" + name}})
 	}
 	// Each says what it has synced, in a file that is not on the volume.

@@ -42,6 +42,8 @@ func (p *Pool) moveJournal(ctx context.Context, name string, to *MemoryOptions) 
 		return Record{}, fmt.Errorf("it is %w: attached at %s; detach it first", ErrBusy, record.Attachment.Target)
 	case (to != nil) == (record.JournalMemory != nil):
 		return record, nil
+	case record.FileSystem == records.JFS:
+		return Record{}, fmt.Errorf("%w: a volume with JFS has its journal in memory", ErrUnsupported)
 	case to == nil:
 		return p.journalToDisk(ctx, record, l)
 	}
@@ -160,7 +162,7 @@ func (p *Pool) finishMoving(ctx context.Context, record Record) (Record, error) 
 
 // checkCanBeInMemory refuses a file system that cannot have its journal in memory.
 func checkCanBeInMemory(node string, record Record) error {
-	if record.JournalMemory == nil {
+	if record.JournalMemory == nil || record.FileSystem == records.JFS {
 		return nil
 	}
 	s, err := ext4.ReadSuperblock(node)

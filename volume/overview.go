@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/filesystem"
 )
 
 // Overview is a short report on a volume, made without waiting for locks and with a few
@@ -128,7 +128,7 @@ func mountedDevice(record Record, boot string, mounted map[string]blockdev.Dev) 
 func ext4Errors(record Record, device string) uint64 {
 	kind := "ext4"
 	if record.JournalMemory != nil {
-		kind = ext4.MemoryType
+		kind = filesystem.MemoryType(record) // JFS reports none
 	}
 	text, err := os.ReadFile(filepath.Join(blockdev.Host.Sys, "fs", kind, device, "errors_count"))
 	if err != nil {

@@ -17,8 +17,17 @@ type (
 	SnapshotRecord = records.Snapshot
 	// Provision says when a volume gets its blocks.
 	Provision = records.Provision
+	// FileSystem is the type of a volume's file system.
+	FileSystem = records.FileSystem
 	// Method says how the blocks of a snapshot or clone were made.
 	Method = records.Method
+)
+
+// The file systems.
+const (
+	Ext4 = records.Ext4
+	// JFS has its journal in memory.
+	JFS = records.JFS
 )
 
 // The provisions.

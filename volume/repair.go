@@ -175,6 +175,9 @@ func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (wha
 // uncleanly, so that the image alone is a complete file system. If that fails, the next
 // mount replays it.
 func (p *Pool) replay(ctx context.Context, record Record, l *store.Lock) bool {
+	if record.FileSystem == JFS {
+		return false // its journal in memory was recovered
+	}
 	s, err := ext4.ReadSuperblock(p.blocks(record).Node())
 	if err != nil || !s.NeedsRecovery || s.External() || s.InMemory {
 		return false

@@ -20,6 +20,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/jfs"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
@@ -325,10 +326,16 @@ func (r *rig) inspect(name string) Status {
 	return status
 }
 
-// wantClean fails the test if e2fsck finds anything. That includes a replay of the
-// journal, which a detached volume does not need.
+// wantClean fails the test if e2fsck, or fsck.jfs, finds anything. That includes a replay
+// of the journal, which a detached volume does not need.
 func (r *rig) wantClean(image string) {
 	r.t.Helper()
+	if _, err := jfs.ReadSuperblock(image); err == nil {
+		if report, _, err := (jfs.Offline{Device: image}).Check(r.t.Context(), false); err != nil {
+			r.t.Errorf("fsck.jfs -fn %s: %v: %s", image, err, report)
+		}
+		return
+	}
 	output, err := exec.Command("e2fsck", "-f", "-n", image).CombinedOutput()
 	if err != nil || bytes.Contains(output, []byte("journal")) {
 		r.t.Errorf("e2fsck -fn %s: %v: %s", image, err, output)

@@ -102,6 +102,9 @@ func (p *Pool) openSource(ctx context.Context, name, snapshot, base string, long
 			err = errors.Join(err, s.close())
 		}
 	}()
+	if record.FileSystem == JFS {
+		return nil, fmt.Errorf("%w: only volumes with ext4 are sent; this one has JFS: clone it, or copy its files", ErrUnsupported)
+	}
 	blocks := p.blocks(record)
 	if err := blocks.CheckCopy(); err != nil {
 		return nil, err

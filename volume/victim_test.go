@@ -43,6 +43,7 @@ type order struct {
 	VolumeGroup, ThinPool string
 	// JournalMemory is for a volume whose journal is in memory.
 	JournalMemory *MemoryOptions
+	FileSystem    FileSystem
 	// Operation is one of operations, or "random".
 	Operation string
 	Attach    AttachOptions
@@ -68,7 +69,7 @@ type order struct {
 // operations are what a victim can do once.
 var operations = map[string]func(context.Context, *Pool, order) error{
 	"create": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, VolumeGroup: o.VolumeGroup, ThinPool: o.ThinPool, Mode: o.Mode, JournalMemory: o.JournalMemory})
+		_, err := p.Create(ctx, o.Name, CreateOptions{SizeBytes: o.Size, Provision: o.Provision, Device: o.Device, VolumeGroup: o.VolumeGroup, ThinPool: o.ThinPool, Mode: o.Mode, JournalMemory: o.JournalMemory, FileSystem: o.FileSystem})
 		return err
 	},
 	"attach": func(ctx context.Context, p *Pool, o order) error {

@@ -21,7 +21,7 @@ var volumeLayers = [][]string{
 	{"volume/operation", "volume/internal/chunk", "volume/internal/cause"},
 	{"volume/placement", "volume/internal/imagefile"},
 	{"volume/records"},
-	{"volume/internal/region"},
+	{"volume/internal/region", "volume/internal/filesystem"},
 	{"volume/internal/store", "volume/internal/journal", "volume/internal/stream", "volume/internal/mountpoint"},
 	{"volume/internal/backing"},
 	{"volume"},

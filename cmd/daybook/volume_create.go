@@ -17,7 +17,7 @@ import (
 type createFlags struct {
 	size, blockSize, inodeSize, bytesPerInode, journalSize byteSize
 	provision, mountOptions, owner, mode, journalDevice    string
-	backing, device, volumeGroup, thinPool                 string
+	backing, device, volumeGroup, thinPool, fileSystem     string
 	weight                                                 uint64
 	labels                                                 []string
 	noAtime, lazyInit                                      bool
@@ -29,10 +29,12 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required without --device)")
 	flags.StringVar(&f.device, "device", "", "use this block `DEVICE`, an unused logical volume or partition, instead of an image")
 	f.addBacking(cmd, "image, a file in the pool; device, see --device; lvm, a new logical volume", backingImage, backingDevice, backingLVM)
+	flags.StringVar(&f.fileSystem, "fs", fileSystemExt4, "file system: ext4; or jfs, with --journal memory")
+	_ = cmd.RegisterFlagCompletionFunc("fs", cobra.FixedCompletions([]string{fileSystemExt4, string(volume.JFS)}, cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks are allocated at the first write; full: all are written now")
 	flags.Uint64Var(&f.weight, "weight", 0, "I/O weight of the parent cgroup while attached, 1 to 1000 (default: not changed)")
 	flags.StringArrayVar(&f.labels, "label", nil, "`KEY=VALUE` to keep with the volume; may be repeated")
-	flags.StringVar(&f.mountOptions, "mount-options", "", "ext4's `OPTIONS` at each attach, such as data=ordered,commit=30")
+	flags.StringVar(&f.mountOptions, "mount-options", "", "mount `OPTIONS` of ext4 or JFS at each attach, such as data=ordered,commit=30")
 	flags.BoolVar(&f.noAtime, "noatime", false, "keep no access times")
 	flags.StringVar(&f.owner, "owner", "0:0", "`UID:GID` of the root directory")
 	flags.StringVar(&f.mode, "mode", "0755", "octal permissions of the root directory")
@@ -71,6 +73,20 @@ const (
 	backingDevice = "device"
 	backingLVM    = "lvm"
 )
+
+// fileSystemExt4 is the value of --fs for ext4.
+const fileSystemExt4 = "ext4"
+
+// fileSystemOption returns the option that --fs means.
+func (f *createFlags) fileSystemOption() (volume.FileSystem, error) {
+	switch f.fileSystem {
+	case fileSystemExt4:
+		return volume.Ext4, nil
+	case string(volume.JFS):
+		return volume.JFS, nil
+	}
+	return "", fmt.Errorf("--fs is %q; want %s or %s", f.fileSystem, fileSystemExt4, volume.JFS)
+}
 
 // checkBacking refuses flags that do not belong to the volume's blocks.
 func (f *createFlags) checkBacking(cmd *cobra.Command) error {
@@ -144,6 +160,8 @@ func (f *createFlags) options(cmd *cobra.Command) (volume.CreateOptions, error) 
 	}
 	errs = append(errs, checkWeightFlag(cmd, f.weight))
 	var err error
+	o.FileSystem, err = f.fileSystemOption()
+	errs = append(errs, err)
 	o.JournalMemory, err = f.journal.options(cmd, "journal")
 	errs = append(errs, err)
 	o.Labels, err = parseLabels(f.labels)
@@ -224,12 +242,16 @@ With --journal memory the journal is in persistent memory (--journal-region), in
 of 256 MiB or SIZE. A sync then writes no journal to a disk. The kernel module ext4nvj
 and the command nvj must be installed. "daybook volume journal" moves a journal.
 
+With --fs jfs the file system is JFS, by the kernel module jfsnvj and jfsutils. Such a
+volume has its journal in memory, and can be neither resized nor sent.
+
 Sizes are in bytes or with a unit: 1G and 1GiB are 2^30 bytes, 1GB is 10^9.`,
 		Example: `  daybook volume create db1 --size 20G --weight 700
   daybook volume create db2 --pool /srv/pool --size 100G --provision full --owner 999:999 --mode 0700
   daybook volume create db3 --backing lvm --volume-group vg0 --size 20G --weight 700
   daybook volume create db4 --device /dev/vg0/db4 --weight 700
   daybook volume create db5 --size 20G --journal memory:256M --journal-region /dev/pmem0 --partitions 4
+  daybook volume create db6 --size 20G --fs jfs --journal memory
   daybook volume create logs --size 2G --label team=web --mount-options commit=30 --noatime --json`,
 		Args:              volumeNames("NAME"),
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -82,6 +82,9 @@ func writeStatus(out io.Writer, s volume.Status, snapshots []volume.SnapshotStat
 	if options := mountOptionsText(s.Record); options != "" {
 		line("mount options", "%s", options)
 	}
+	if s.FileSystem != volume.Ext4 {
+		line("file system", "%s", s.FileSystem)
+	}
 	if s.JournalDevice != "" {
 		line("journal device", "%s", s.JournalDevice)
 	}

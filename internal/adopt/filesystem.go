@@ -21,7 +21,7 @@ var (
 )
 
 // types are the file systems whose journal is written by a kernel thread of its own.
-var types = []string{"ext4", "ext3", "ext4nvj", jfsnvj}
+var types = []string{"ext4", "ext3", ext4.MemoryType, ext4.MemoryJFSType}
 
 // Filesystem is a mounted file system.
 type Filesystem struct {
@@ -84,7 +84,7 @@ func (f Filesystem) threads() (pid int, workers []int, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if f.Type == "ext4nvj" || f.Type == jfsnvj {
+	if f.Type == ext4.MemoryType || f.Type == ext4.MemoryJFSType {
 		memory := all.InMemory(f.Name)
 		if len(memory) == 0 {
 			return 0, nil, fmt.Errorf("no kernel thread nvj/%s-commit: is the file system mounted? %w", f.Name, ext4.ErrNoJournal)

@@ -27,7 +27,7 @@ type MountOptions struct {
 	// another device by now.
 	JournalDevice string
 	// Memory is the slice of a region that has the journal; nil: the journal is on a
-	// disk. Then the type of the file system is ext4nvj.
+	// disk.
 	Memory *Memory
 	// Data are further options of ext4 ("data=journal,commit=1").
 	Data string
@@ -44,6 +44,8 @@ const (
 
 // Memory is a part of a region of persistent memory, with the journal of one file system.
 type Memory struct {
+	// Type is that of the file system: MemoryType or MemoryJFSType.
+	Type string
 	// Region is the node of the memory.
 	Region                 string
 	OffsetBytes, SizeBytes uint64
@@ -95,7 +97,7 @@ func Mount(device, directory string, options MountOptions) error {
 		add("journal_path=" + options.JournalDevice)
 	}
 	if options.Memory != nil {
-		kind = MemoryType
+		kind = options.Memory.Type
 		add(options.Memory.data())
 	}
 	path := directory

@@ -74,6 +74,28 @@ func TestRecordsOfFormat3AreRead(t *testing.T) {
 	}
 }
 
+// Format 4 has JFS, and its journal in memory.
+func TestRecordsOfFormat4AreRead(t *testing.T) {
+	text := golden(t, "volume-4.json")
+	record, err := ParseVolume("db", text)
+	if err != nil || record.FileSystem != JFS || record.JournalMemory == nil {
+		t.Fatalf("%+v, %v", record, err)
+	}
+	again, err := record.Encode()
+	if err != nil || !bytes.Equal(append(again, '\n'), text) {
+		t.Errorf("it is written as\n%s, %v", again, err)
+	}
+	for _, change := range [][2]string{
+		{`"format": 4`, `"format": 3`}, {`"jfs"`, `"xfs"`}, {`"journal_memory"`, `"more"`}, {`"partitions": 4`, `"partitions": 4, "moving": "to disk"`},
+		{`"sector_bytes": 512`, `"sector_bytes": 512, "resize_to_bytes": 33554432`},
+	} {
+		changed := bytes.Replace(text, []byte(change[0]), []byte(change[1]), 1)
+		if _, err := ParseVolume("db", changed); !errors.Is(err, cause.ErrCorrupt) {
+			t.Errorf("%s: %v", change[1], err)
+		}
+	}
+}
+
 func TestADamagedLogicalVolumeInARecordIsRefused(t *testing.T) {
 	for _, change := range [][2]string{
 		{`"format": 2`, `"format": 1`}, {`"vg0"`, `""`}, {`"vg0"`, `"../vg0"`}, {`"vg0"`, `"-vg0"`}, {`"vg0"`, `".."`}, {`"name": "daybook-`, `"name": "/`},

@@ -32,12 +32,23 @@ const (
 	OnDevice Provision = "device"
 )
 
+// FileSystem is the type of a volume's file system.
+type FileSystem string
+
+// The file systems.
+const (
+	Ext4 FileSystem = "" // in a record: earlier versions know no other
+	JFS  FileSystem = "jfs"
+)
+
 // The formats of a volume's record. A volume on LVM has a format of its own, and so has
-// one whose journal is in memory, because earlier versions cannot handle them.
+// one whose journal is in memory, or that has JFS, because earlier versions cannot handle
+// them.
 const (
 	Format       = 1
 	FormatLVM    = 2
 	FormatMemory = 3
+	FormatJFS    = 4
 )
 
 // SetFormat enters the format that the record needs.
@@ -45,6 +56,8 @@ func (r *Volume) SetFormat() { r.Format = r.neededFormat() }
 
 func (r *Volume) neededFormat() int {
 	switch {
+	case r.FileSystem != Ext4:
+		return FormatJFS
 	case r.JournalMemory != nil:
 		return FormatMemory
 	case r.LVM != nil:
@@ -61,6 +74,8 @@ type Volume struct {
 	Created   time.Time `json:"created"`
 	SizeBytes uint64    `json:"size_bytes"`
 	Provision Provision `json:"provision"`
+	// FileSystem is Ext4 or JFS. A JFS has its journal in memory.
+	FileSystem FileSystem `json:"file_system,omitempty"`
 	// Device is the node of the block device of an OnDevice volume.
 	Device string `json:"device,omitempty"`
 	// LVM is the logical volume that Daybook has created for the volume; nil if it
@@ -145,7 +160,7 @@ func ParseVolume(name string, text []byte) (Volume, error) {
 
 // DecodeVolume is ParseVolume for a volume of any name.
 func DecodeVolume(text []byte) (record Volume, err error) {
-	if err := versioned.CheckFormat(text, "format", FormatMemory); err != nil {
+	if err := versioned.CheckFormat(text, "format", FormatJFS); err != nil {
 		return record, err
 	}
 	if record.unknown, err = versioned.Decode(text, &record); err != nil {
@@ -183,6 +198,12 @@ func (r Volume) Check() error {
 		if r.JournalDevice != "" {
 			return fmt.Errorf("a journal in memory and one on %s", r.JournalDevice)
 		}
+	}
+	if r.FileSystem != Ext4 && r.FileSystem != JFS {
+		return fmt.Errorf("file system %q", r.FileSystem)
+	}
+	if m := r.JournalMemory; r.FileSystem == JFS && (m == nil || m.Moving != "" || r.Resize != 0) {
+		return errors.New("a JFS whose journal is not in memory, or that is resized")
 	}
 	if r.LVM != nil {
 		if err := r.LVM.Check(); err != nil {

@@ -45,6 +45,8 @@ func (s *settings) memory() *volume.MemoryOptions {
 // checkJournal says what is wrong with the options of a journal in memory.
 func (s *settings) checkJournal() (wrong []string) {
 	switch {
+	case s.create.JournalMemory == nil && s.create.FileSystem == volume.JFS:
+		return []string{"option fs=jfs wants journal=memory"}
 	case s.create.JournalMemory == nil && s.journalRegion != "":
 		return []string{"option journal-region wants journal=memory"}
 	case s.create.JournalMemory == nil:
@@ -57,8 +59,14 @@ func (s *settings) checkJournal() (wrong []string) {
 	if bytes := s.create.BlockSizeBytes; bytes != 0 && bytes != 4096 {
 		wrong = append(wrong, fmt.Sprintf("options journal=memory and block-size=%d exclude each other: want 4096", bytes))
 	}
+	if o := s.create; o.FileSystem == volume.JFS && (o.UID != 0 || o.GID != 0 || o.Mode != 0) {
+		wrong = append(wrong, "option fs=jfs excludes uid, gid and mode: change them in the first container")
+	}
 	return wrong
 }
+
+// fileSystemExt4 is the value of fs for ext4.
+const fileSystemExt4 = "ext4"
 
 // option is one option of -o. Set checks the value and returns its canonical
 // form.
@@ -121,6 +129,12 @@ func options(parse ParseBytes) []option {
 				return value, fmt.Errorf("want the path of a memory device such as /dev/pmem0, got %q", value)
 			}
 			return value, nil
+		}},
+		{"fs", "ext4 or jfs, which wants journal=memory", func(s *settings, value string) (string, error) {
+			if value != fileSystemExt4 {
+				s.create.FileSystem = volume.FileSystem(value)
+			}
+			return value, oneOf(value, fileSystemExt4, string(volume.JFS))
 		}},
 		{"weight", fmt.Sprintf("%d to %d", volume.MinWeight, volume.MaxWeight), func(s *settings, value string) (string, error) {
 			weight, err := number(value, volume.MinWeight, volume.MaxWeight)

@@ -14,6 +14,8 @@
 #include <linux/sched/mm.h>
 
 #include "journal.h"
+#include "jfs_dmap.h"
+#include "jfs_imap.h"
 #include "jfs_inode.h"
 #include "trace.h"
 
@@ -199,8 +201,11 @@ int jfsnvj_fsync(struct inode *inode)
 	return error ?: commit_all(j, flushes);
 }
 
+/* With the counts that JFS has in memory only. */
 static void write_maps(struct jfs_sb_info *sbi)
 {
+	dbSync(sbi->ipbmap);
+	diSync(sbi->ipimap);
 	filemap_write_and_wait(sbi->ipbmap->i_mapping);
 	filemap_write_and_wait(sbi->ipimap->i_mapping);
 	filemap_write_and_wait(sbi->direct_inode->i_mapping);

@@ -216,7 +216,7 @@ func isMarked(t *testing.T, disk string) bool {
 
 // A frozen disk has all, and is not marked.
 func jfsFreeze(t *testing.T, s system) {
-	v := s.make(t, plan{})
+	v := s.make(t, plan{blocks: 16384})
 	for n := range scaled(2, 20) {
 		if _, err := storm.Run(t.Context(), filepath.Join(v.dir, fmt.Sprintf("storm%d", n)), jfsStorm(3, 60)); err != nil {
 			t.Fatal(err)
@@ -236,6 +236,7 @@ func jfsFreeze(t *testing.T, s system) {
 		if isMarked(t, v.disk) {
 			t.Error("the frozen disk waits for its region")
 		}
+		frozenIsClean(t, v)
 		if err := v.ioctl(fithaw, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -247,6 +248,18 @@ func jfsFreeze(t *testing.T, s system) {
 		}
 	}
 	v.end(nil)
+}
+
+// frozenIsClean checks that fsck.jfs finds nothing in a copy of a frozen disk.
+func frozenIsClean(t *testing.T, v *volume) {
+	t.Helper()
+	frozen := *v
+	frozen.disk = filepath.Join(t.TempDir(), "frozen")
+	must(t, "dd", "if="+v.disk, "of="+frozen.disk, "bs=1M", fmt.Sprint("count=", v.blocks/256), "iflag=direct")
+	frozen.fsck()
+	if err := os.Remove(frozen.disk); err != nil {
+		t.Error(err)
+	}
 }
 
 // Two file systems have a slice each of one memory.

@@ -37,6 +37,8 @@ var jfsMutants = []jfsMutant{
 		"err = rebuild(sb);", "err = 0 ? rebuild(sb) : 0;", "", "recovery"},
 	{"the maps are not written at umount", "kernel/jfs/log.c",
 		"	WRITE_ONCE(j->at_rest, true);\n	write_maps(", "	(void)0;\n	write_maps(", "", "scripts"},
+	{"a frozen disk has old counts in its maps", "kernel/jfs/log.c",
+		"	dbSync(sbi->ipbmap);\n	diSync(sbi->ipimap);\n", "", "", "freeze"},
 	{"a commit does not flush file data", "kernel/jfs/log.c",
 		"return blkdev_issue_flush(j->sb->s_bdev) ? -EIO : 0;", "return 0;", "^TestGuestJFSPowerCuts$/./^jfsnvj-1$", ""},
 	{"fsync does not commit what JFS has committed lazily", "kernel/jfs/log.c",

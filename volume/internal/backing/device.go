@@ -14,6 +14,7 @@ import (
 	"github.com/daybook-project/daybook/internal/kernel"
 	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/records"
@@ -67,7 +68,7 @@ func checkNode(node string, record records.Volume) error {
 	case facts.Bytes < record.SizeBytes:
 		return fmt.Errorf("its device %s is %w: %d bytes long, want %d", node, cause.ErrCorrupt, facts.Bytes, record.SizeBytes)
 	}
-	id, err := ext4.ReadUUID(node)
+	id, err := filesystem.UUID(record, node)
 	if err != nil {
 		return fmt.Errorf("its device %s is %w: %w", node, cause.ErrCorrupt, err)
 	}

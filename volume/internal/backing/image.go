@@ -16,8 +16,8 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
-	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/internal/store"
 	"github.com/daybook-project/daybook/volume/records"
 )
@@ -226,7 +226,7 @@ func (i image) AllocatedBytes(context.Context) (uint64, error) {
 func (i image) Snapshot(ctx context.Context, to Copy, freeze Freeze) (records.Method, float64, error) {
 	source, target, size := i.Node(), filepath.Join(to.Directory, store.ImageFile), i.record.SizeBytes
 	if freeze == nil {
-		if err := journal.CheckCopy(source); err != nil {
+		if err := filesystem.CheckCopy(i.record, source); err != nil {
 			return "", 0, err
 		}
 		how, err := copyStill(ctx, source, target, size, to.Progress)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/daybook-project/daybook/internal/atomicfile"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
-	"github.com/daybook-project/daybook/volume/internal/journal"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -178,7 +178,7 @@ func (l logical) Snapshot(ctx context.Context, to Copy, _ Freeze) (records.Metho
 
 func (l logical) sync(mountpoint string) error {
 	if mountpoint == "" {
-		return journal.CheckCopy(l.Node())
+		return filesystem.CheckCopy(l.record, l.Node())
 	}
 	return atomicfile.SyncFileSystem(mountpoint) // so that less is written while it is frozen
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/filelock"
+	"github.com/daybook-project/daybook/internal/jfs"
 	"github.com/daybook-project/daybook/internal/versioned"
 )
 
@@ -47,7 +48,7 @@ var All = []struct {
 	{ErrNoSpace, []error{unix.ENOSPC, unix.EDQUOT}},
 	{ErrUnsupported, []error{versioned.ErrNewer, blockdev.ErrNoDirectIO, cgroup.ErrNoHierarchy, cgroup.ErrNoWeights, exec.ErrNotFound}},
 	{ErrUntrusted, nil},
-	{ErrCorrupt, []error{ext4.ErrNotExt4, ext4.ErrDamaged, ext4.ErrNoJournal}},
+	{ErrCorrupt, []error{ext4.ErrNotExt4, ext4.ErrDamaged, ext4.ErrNoJournal, jfs.ErrNotJFS, jfs.ErrDamaged}},
 	{ErrSystem, nil},
 	{context.Canceled, nil},
 	{context.DeadlineExceeded, nil},
@@ -109,9 +110,9 @@ func NoSpace(err error) error {
 	return err
 }
 
-// Damaged adds ErrCorrupt to the error of e2fsck.
+// Damaged adds ErrCorrupt to the error of e2fsck or fsck.jfs.
 func Damaged(err error) error {
-	if errors.Is(err, ext4.ErrDamaged) {
+	if errors.Is(err, ext4.ErrDamaged) || errors.Is(err, jfs.ErrDamaged) {
 		return fmt.Errorf("its file system is %w: %w", ErrCorrupt, err)
 	}
 	return err

@@ -7,12 +7,10 @@ package journal
 
 import (
 	"context"
-	"fmt"
 	"os"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
-	"github.com/daybook-project/daybook/volume/internal/cause"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
@@ -75,7 +73,7 @@ type ReadThreads func() (ext4.JournalThreads, error)
 func Of(record records.Volume) Journal {
 	switch {
 	case record.JournalMemory != nil:
-		return memory{volume: record.ID, at: *record.JournalMemory}
+		return memory{volume: record, at: *record.JournalMemory}
 	case record.JournalDevice != "":
 		return external{node: record.JournalDevice}
 	}
@@ -134,20 +132,4 @@ func jbd2(dev blockdev.Dev, read ReadThreads) (pid int, err error) {
 		return 0, err
 	}
 	return threads.Of(journal.Name)
-}
-
-// CheckCopy refuses to copy blocks if some of their changes are only in a journal on
-// another device. It reads the superblock, because the record of a copy does not have it.
-func CheckCopy(node string) error {
-	s, err := ext4.ReadSuperblock(node)
-	if err != nil {
-		return fmt.Errorf("its image is %w: %w", cause.ErrCorrupt, err)
-	}
-	if s.InMemory {
-		return fmt.Errorf("%w: some of its changes are only in its journal in memory: daybook volume repair writes them to it", cause.ErrUnsupported)
-	}
-	if s.External() && s.NeedsRecovery {
-		return fmt.Errorf("%w: its journal is on another device and must be replayed first: attach and detach it", cause.ErrUnsupported)
-	}
-	return nil
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/volume/internal/cause"
+	"github.com/daybook-project/daybook/volume/internal/filesystem"
 	"github.com/daybook-project/daybook/volume/internal/region"
 	"github.com/daybook-project/daybook/volume/records"
 )
 
-// memory is a journal in a slice of persistent memory. The file system is ext4nvj while it
-// is mounted. Its own journal on the disk stays, empty and unused.
+// memory is a journal in a slice of persistent memory. The file system is ext4nvj or jfsnvj
+// while it is mounted. Its own journal on the disk stays, empty and unused.
 type memory struct {
-	// volume is the UUID of the file system.
-	volume string
+	volume records.Volume
 	at     records.MemoryJournal
 }
 
@@ -30,7 +30,7 @@ func (m memory) node() string { return region.Locate(m.at.Region, m.at.RegionID)
 func (m memory) Make(o *ext4.MakeOptions, bytes uint64) { o.JournalBytes = bytes }
 
 func (m memory) Mount(o *ext4.MountOptions) {
-	o.Memory = &ext4.Memory{Region: m.node(), OffsetBytes: m.at.OffsetBytes, SizeBytes: m.at.SizeBytes, AllowVolatile: m.at.AllowVolatile}
+	o.Memory = &ext4.Memory{Type: filesystem.MemoryType(m.volume), Region: m.node(), OffsetBytes: m.at.OffsetBytes, SizeBytes: m.at.SizeBytes, AllowVolatile: m.at.AllowVolatile}
 }
 
 func (m memory) Offline(*ext4.Offline) {}
@@ -71,13 +71,19 @@ func (m memory) Workers(dev blockdev.Dev, read ReadThreads) ([]int, error) {
 
 // CheckCreate refuses a host without the module, and memory that is not persistent.
 func (m memory) CheckCreate(ctx context.Context) error {
-	if err := loadModule(ctx); err != nil {
+	if err := m.loadModule(ctx); err != nil {
+		return err
+	}
+	if err := filesystem.CheckTools(m.volume); err != nil {
 		return err
 	}
 	if _, err := exec.LookPath("nvj"); err != nil {
 		return fmt.Errorf("%w: the command nvj formats and recovers the journal, and is not installed: package nvjournal, or make nvjournal", cause.ErrUnsupported)
 	}
-	return m.checkPersistent(m.node())
+	if err := m.checkPersistent(m.node()); err != nil {
+		return err
+	}
+	return region.CheckModule(m.node(), filesystem.MemoryType(m.volume))
 }
 
 func (m memory) checkPersistent(node string) error {
@@ -92,23 +98,24 @@ func (m memory) checkPersistent(node string) error {
 	return nil
 }
 
-// loadModule loads ext4nvj unless the kernel has it.
-func loadModule(ctx context.Context) error {
-	if hasModule() {
+// loadModule loads ext4nvj or jfsnvj unless the kernel has it.
+func (m memory) loadModule(ctx context.Context) error {
+	module := filesystem.MemoryType(m.volume)
+	if hasModule(module) {
 		return nil
 	}
-	_, err := program.Run(ctx, program.Command{Path: "modprobe", Args: []string{ext4.MemoryType}, IfMissing: "install kmod"})
-	if err == nil && hasModule() {
+	_, err := program.Run(ctx, program.Command{Path: "modprobe", Args: []string{module}, IfMissing: "install kmod"})
+	if err == nil && hasModule(module) {
 		return nil
 	}
-	return fmt.Errorf("%w: the kernel module %s, which has a journal in memory, is not loaded and cannot be: package ext4nvj-dkms, or make kernel (docs/ext4nvj.md): %w",
-		cause.ErrUnsupported, ext4.MemoryType, err)
+	return fmt.Errorf("%w: the kernel module %s, which has a journal in memory, is not loaded and cannot be: package ext4nvj-dkms, or make kernel (%s): %w",
+		cause.ErrUnsupported, module, filesystem.Documentation(m.volume), err)
 }
 
-func hasModule() bool {
+func hasModule(module string) bool {
 	text, _ := os.ReadFile("/proc/filesystems") // without it nothing can be mounted
 	for line := range strings.Lines(string(text)) {
-		if fields := strings.Fields(line); len(fields) > 0 && fields[len(fields)-1] == ext4.MemoryType {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[len(fields)-1] == module {
 			return true
 		}
 	}
@@ -133,7 +140,7 @@ func (m memory) Format(ctx context.Context, held *os.File) error {
 func (m memory) format(ctx context.Context, held *os.File, more ...string) error {
 	arguments := []string{
 		"format", m.node(), "--offset", fmt.Sprint(m.at.OffsetBytes), "--size", fmt.Sprint(m.at.SizeBytes),
-		"--partitions", fmt.Sprint(m.at.Partitions), "--disk-uuid", m.volume,
+		"--partitions", fmt.Sprint(m.at.Partitions), "--disk-uuid", m.volume.ID,
 	}
 	if m.at.AllowVolatile {
 		arguments = append(arguments, "--allow-volatile")
@@ -181,8 +188,8 @@ func (m memory) Check(ctx context.Context, device string) error {
 	if err != nil || damage == "" {
 		return err
 	}
-	s, readErr := ext4.ReadSuperblock(device)
-	if readErr == nil && !s.InMemory {
+	needed, readErr := filesystem.InMemory(m.volume, device)
+	if readErr == nil && !needed {
 		return fmt.Errorf("its journal in memory is %w, but nothing is lost, because the file system does not need it: daybook volume repair formats it again: nvj check: %s", cause.ErrCorrupt, damage)
 	}
 	return fmt.Errorf("its journal in memory is %w, and has changes that are not in the file system: restore the volume from a copy: nvj check: %s", cause.ErrCorrupt, damage)
@@ -216,8 +223,8 @@ func (m memory) Repair(ctx context.Context, device string, held *os.File) (what 
 }
 
 func (m memory) Recover(ctx context.Context, device string, held *os.File) (recovered bool, err error) {
-	s, err := ext4.ReadSuperblock(device)
-	if err != nil || !s.InMemory {
+	needed, err := filesystem.InMemory(m.volume, device)
+	if err != nil || !needed {
 		return false, err
 	}
 	node := m.node()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +70,27 @@ func UserOf(dev blockdev.Dev, offset, size uint64) string {
 		}
 	}
 	return ""
+}
+
+// CheckModule refuses a region of which the other module has a part, because each of them
+// opens the whole device for itself. The error wraps cause.ErrBusy.
+func CheckModule(node, module string) error {
+	facts, err := Look(node)
+	if err != nil {
+		return err
+	}
+	for _, path := range regionFiles {
+		other := filepath.Base(filepath.Dir(path))
+		if other == module {
+			continue
+		}
+		for _, use := range usesIn(path) {
+			if use.Dev == facts.Dev && strings.HasPrefix(use.By, "the mount of ") {
+				return fmt.Errorf("the region %s is %w: %s has it for %s; %s needs another region", node, cause.ErrBusy, other, use.By, module)
+			}
+		}
+	}
+	return nil
 }
 
 // claim gives a slice to this process until the file is closed. Without a module that
