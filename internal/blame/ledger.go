@@ -107,7 +107,7 @@ const (
 // each cgroup were open, ordered data by the bytes of each, log writes by the
 // blocks that each dirtied in this transaction, a checkpoint by the blocks that
 // each logged lately. A call's own data is its own, and so are the records of the
-// commit of a journal in memory, because handles write all else. A flush and the rest
+// commit of a journal in memory, because all else is written before. A flush and the rest
 // are nobody's.
 func (l *Ledger) Divide(events Events, commits []journal.Commit, owner func(dev uint32, ino uint64) (cgroup uint64, ok bool)) []Waiter {
 	l.init()

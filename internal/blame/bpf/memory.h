@@ -3,7 +3,8 @@
  * Journals in memory (nvjournal/kernel). The task that needs a commit does it
  * itself, or waits for the task that does. So a commit begins when a task
  * requests it. It has these phases:
- *   lock   until the handles of its transactions have stopped
+ *   lock   until the handles of its transactions have stopped, and the blocks that
+ *          they left to the commit are in the log
  *   data   until ordered data is on the disk
  *   flush  of the disk's cache
  *   log    the records of the commit, from the processor's caches to memory

@@ -81,6 +81,28 @@ static __always_inline void add(struct wait *wait, enum phase phase, __u64 ns)
 		__sync_fetch_and_add(&wait->ns[phase], ns);
 }
 
+/*
+ * Adds the phases of a commit. Most commits have one waiter, so that the entry is
+ * new: an attempt to insert it costs less than a lookup before.
+ */
+static __always_inline bool put_wait(struct wait_key *key, struct wait *phases)
+{
+	struct wait *wait;
+
+	if (bpf_map_update_elem(&waits, key, phases, BPF_NOEXIST) == 0)
+		return true;
+	wait = bpf_map_lookup_elem(&waits, key);
+	if (!wait) {
+		count_lost();
+		return false;
+	}
+	add(wait, PHASE_LOCK, phases->ns[PHASE_LOCK]);
+	add(wait, PHASE_DATA, phases->ns[PHASE_DATA]);
+	add(wait, PHASE_LOG, phases->ns[PHASE_LOG]);
+	add(wait, PHASE_FLUSH, phases->ns[PHASE_FLUSH]);
+	return true;
+}
+
 /* Returns how long two time spans overlap. An end b of 0 is not yet. */
 static __always_inline __u64 overlap(__u64 from, __u64 until, __u64 a, __u64 b)
 {
@@ -111,9 +133,9 @@ struct span {
  */
 __noinline __u64 add_commit(struct span *span, struct commit *c)
 {
-	__u64 from, until, ns[PHASE_FLUSH + 1], pages, whole, sum;
+	__u64 from, until, whole, sum;
 	struct wait_key key = {};
-	struct wait *wait;
+	struct wait wait = {};
 
 	if (!span || !c)
 		return 0;
@@ -122,41 +144,33 @@ __noinline __u64 add_commit(struct span *span, struct commit *c)
 	whole = overlap(from, until, c->start, c->end);
 	if (!whole)
 		return 0;
-	ns[PHASE_LOCK] = overlap(from, until, c->start, c->flushing ? c->flushing : c->end);
+	wait.ns[PHASE_LOCK] = overlap(from, until, c->start, c->flushing ? c->flushing : c->end);
 	if (c->memory) {
 		/* The data and the flush of the disk come before the log. */
 		__u64 data_end = c->logging ? c->logging : c->end;
 
-		ns[PHASE_DATA] = 0;
 		if (c->flushing)
-			ns[PHASE_DATA] =
+			wait.ns[PHASE_DATA] =
 				overlap(from, until, c->flushing, c->flush ? c->flush : data_end);
-		ns[PHASE_FLUSH] = overlap(from, until, c->flush, data_end);
+		wait.ns[PHASE_FLUSH] = overlap(from, until, c->flush, data_end);
 		goto log;
 	}
-	pages = overlap(from, until, c->data_from, c->data_until ? c->data_until : c->end);
-	ns[PHASE_DATA] = pages;
+	wait.ns[PHASE_DATA] =
+		overlap(from, until, c->data_from, c->data_until ? c->data_until : c->end);
 	if (c->flushing)
-		ns[PHASE_DATA] +=
+		wait.ns[PHASE_DATA] +=
 			overlap(from, until, c->flushing, c->logging ? c->logging : c->end);
-	ns[PHASE_FLUSH] = overlap(from, until, c->flush, c->end);
+	wait.ns[PHASE_FLUSH] = overlap(from, until, c->flush, c->end);
 log:
-	sum = ns[PHASE_LOCK] + ns[PHASE_DATA] + ns[PHASE_FLUSH];
-	ns[PHASE_LOG] = whole > sum ? whole - sum : 0;
+	sum = wait.ns[PHASE_LOCK] + wait.ns[PHASE_DATA] + wait.ns[PHASE_FLUSH];
+	wait.ns[PHASE_LOG] = whole > sum ? whole - sum : 0;
 
 	key.cgroup = span->cgroup;
 	key.dev = span->dev;
 	key.tid = c->tid;
 	key.operation = span->operation;
 	key.memory = c->memory;
-	wait = wait_of(&key);
-	if (!wait)
-		return 0;
-	add(wait, PHASE_LOCK, ns[PHASE_LOCK]);
-	add(wait, PHASE_DATA, ns[PHASE_DATA]);
-	add(wait, PHASE_LOG, ns[PHASE_LOG]);
-	add(wait, PHASE_FLUSH, ns[PHASE_FLUSH]);
-	return sum + ns[PHASE_LOG];
+	return put_wait(&key, &wait) ? sum + wait.ns[PHASE_LOG] : 0;
 }
 
 /*
