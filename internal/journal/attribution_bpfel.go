@@ -23,6 +23,8 @@ type attributionCharged struct {
 	FromNs        uint64
 	UntilNs       uint64
 	BeforeNs      uint64
+	Observed      uint32
+	Generation    uint32
 }
 
 type attributionChargedKey struct {
@@ -43,17 +45,11 @@ type attributionCommit struct {
 	ForcedBy     uint64
 	JournalDisk  uint32
 	Instance     uint32
-}
-
-type attributionCommitter struct {
-	_            structs.HostLayout
-	JournalBytes uint64
-	StartedNs    uint64
-	ForcedBy     uint64
-	Dev          uint32
-	JournalDisk  uint32
-	Tid          uint32
-	Instance     uint32
+	Parts        [4]struct {
+		_      structs.HostLayout
+		Cgroup uint64
+		Blocks int64
+	}
 }
 
 type attributionDirtiedKey struct {
@@ -65,10 +61,32 @@ type attributionDirtiedKey struct {
 	Pad      uint32
 }
 
-type attributionForcer struct {
+type attributionFilesystem struct {
 	_         structs.HostLayout
-	Cgroup    uint64
-	ExpiresNs uint64
+	Committer struct {
+		_            structs.HostLayout
+		JournalBytes uint64
+		StartedNs    uint64
+		ForcedBy     uint64
+		JournalDisk  uint32
+		Tid          uint32
+		Instance     uint32
+		Superblock   uint32
+	}
+	Forcer struct {
+		_         structs.HostLayout
+		Cgroup    uint64
+		ExpiresNs uint64
+	}
+	Transactions [2]struct {
+		_     structs.HostLayout
+		Id    uint64
+		Parts [4]struct {
+			_      structs.HostLayout
+			Cgroup uint64
+			Blocks int64
+		}
+	}
 }
 
 type attributionHandleSeen struct {
@@ -144,16 +162,17 @@ type attributionWrittenKey struct {
 const (
 	attributionMapChargedIo                         = "charged_io"
 	attributionMapCommits                           = "commits"
-	attributionMapCommitters                        = "committers"
 	attributionMapDirtied                           = "dirtied"
 	attributionMapDisks                             = "disks"
-	attributionMapForcers                           = "forcers"
+	attributionMapExternals                         = "externals"
+	attributionMapFilesystems                       = "filesystems"
 	attributionMapInstances                         = "instances"
 	attributionMapLogged                            = "logged"
 	attributionMapLost                              = "lost"
 	attributionMapNotedBios                         = "noted_bios"
 	attributionMapOwners                            = "owners"
 	attributionMapOwnersAdded                       = "owners_added"
+	attributionMapRecentOwners                      = "recent_owners"
 	attributionMapSeen                              = "seen"
 	attributionMapWaiting                           = "waiting"
 	attributionMapWorkers                           = "workers"
@@ -203,9 +222,18 @@ const (
 	attributionProgWorkEvict                        = "work_evict"
 	attributionProgWorkWritepages                   = "work_writepages"
 	attributionProgWorkWritepagesResult             = "work_writepages_result"
+	attributionProgWriteSuperblock                  = "write_superblock"
+	attributionVarAnyExternal                       = "any_external"
 	attributionVarAnyInstance                       = "any_instance"
+	attributionVarBufferEnds                        = "buffer_ends"
+	attributionVarCommitEnds                        = "commit_ends"
 	attributionVarEmitCommit                        = "emit_commit"
+	attributionVarFileEnds                          = "file_ends"
+	attributionVarFreshFilesystem                   = "fresh_filesystem"
+	attributionVarGeneration                        = "generation"
 	attributionVarLayers                            = "layers"
+	attributionVarNotes                             = "notes"
+	attributionVarOwnerChanges                      = "owner_changes"
 )
 
 // loadAttribution returns the embedded CollectionSpec for attribution.
@@ -295,37 +323,47 @@ type attributionProgramSpecs struct {
 	WorkEvict                        *ebpf.ProgramSpec `ebpf:"work_evict"`
 	WorkWritepages                   *ebpf.ProgramSpec `ebpf:"work_writepages"`
 	WorkWritepagesResult             *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
+	WriteSuperblock                  *ebpf.ProgramSpec `ebpf:"write_superblock"`
 }
 
 // attributionMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionMapSpecs struct {
-	ChargedIo   *ebpf.MapSpec `ebpf:"charged_io"`
-	Commits     *ebpf.MapSpec `ebpf:"commits"`
-	Committers  *ebpf.MapSpec `ebpf:"committers"`
-	Dirtied     *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks       *ebpf.MapSpec `ebpf:"disks"`
-	Forcers     *ebpf.MapSpec `ebpf:"forcers"`
-	Instances   *ebpf.MapSpec `ebpf:"instances"`
-	Logged      *ebpf.MapSpec `ebpf:"logged"`
-	Lost        *ebpf.MapSpec `ebpf:"lost"`
-	NotedBios   *ebpf.MapSpec `ebpf:"noted_bios"`
-	Owners      *ebpf.MapSpec `ebpf:"owners"`
-	OwnersAdded *ebpf.MapSpec `ebpf:"owners_added"`
-	Seen        *ebpf.MapSpec `ebpf:"seen"`
-	Waiting     *ebpf.MapSpec `ebpf:"waiting"`
-	Workers     *ebpf.MapSpec `ebpf:"workers"`
-	Written     *ebpf.MapSpec `ebpf:"written"`
+	ChargedIo    *ebpf.MapSpec `ebpf:"charged_io"`
+	Commits      *ebpf.MapSpec `ebpf:"commits"`
+	Dirtied      *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks        *ebpf.MapSpec `ebpf:"disks"`
+	Externals    *ebpf.MapSpec `ebpf:"externals"`
+	Filesystems  *ebpf.MapSpec `ebpf:"filesystems"`
+	Instances    *ebpf.MapSpec `ebpf:"instances"`
+	Logged       *ebpf.MapSpec `ebpf:"logged"`
+	Lost         *ebpf.MapSpec `ebpf:"lost"`
+	NotedBios    *ebpf.MapSpec `ebpf:"noted_bios"`
+	Owners       *ebpf.MapSpec `ebpf:"owners"`
+	OwnersAdded  *ebpf.MapSpec `ebpf:"owners_added"`
+	RecentOwners *ebpf.MapSpec `ebpf:"recent_owners"`
+	Seen         *ebpf.MapSpec `ebpf:"seen"`
+	Waiting      *ebpf.MapSpec `ebpf:"waiting"`
+	Workers      *ebpf.MapSpec `ebpf:"workers"`
+	Written      *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionVariableSpecs contains global variables before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionVariableSpecs struct {
-	AnyInstance *ebpf.VariableSpec `ebpf:"any_instance"`
-	EmitCommit  *ebpf.VariableSpec `ebpf:"emit_commit"`
-	Layers      *ebpf.VariableSpec `ebpf:"layers"`
+	AnyExternal     *ebpf.VariableSpec `ebpf:"any_external"`
+	AnyInstance     *ebpf.VariableSpec `ebpf:"any_instance"`
+	BufferEnds      *ebpf.VariableSpec `ebpf:"buffer_ends"`
+	CommitEnds      *ebpf.VariableSpec `ebpf:"commit_ends"`
+	EmitCommit      *ebpf.VariableSpec `ebpf:"emit_commit"`
+	FileEnds        *ebpf.VariableSpec `ebpf:"file_ends"`
+	FreshFilesystem *ebpf.VariableSpec `ebpf:"fresh_filesystem"`
+	Generation      *ebpf.VariableSpec `ebpf:"generation"`
+	Layers          *ebpf.VariableSpec `ebpf:"layers"`
+	Notes           *ebpf.VariableSpec `ebpf:"notes"`
+	OwnerChanges    *ebpf.VariableSpec `ebpf:"owner_changes"`
 }
 
 // attributionObjects contains all objects after they have been loaded into the kernel.
@@ -348,38 +386,40 @@ func (o *attributionObjects) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionMaps struct {
-	ChargedIo   *ebpf.Map `ebpf:"charged_io"`
-	Commits     *ebpf.Map `ebpf:"commits"`
-	Committers  *ebpf.Map `ebpf:"committers"`
-	Dirtied     *ebpf.Map `ebpf:"dirtied"`
-	Disks       *ebpf.Map `ebpf:"disks"`
-	Forcers     *ebpf.Map `ebpf:"forcers"`
-	Instances   *ebpf.Map `ebpf:"instances"`
-	Logged      *ebpf.Map `ebpf:"logged"`
-	Lost        *ebpf.Map `ebpf:"lost"`
-	NotedBios   *ebpf.Map `ebpf:"noted_bios"`
-	Owners      *ebpf.Map `ebpf:"owners"`
-	OwnersAdded *ebpf.Map `ebpf:"owners_added"`
-	Seen        *ebpf.Map `ebpf:"seen"`
-	Waiting     *ebpf.Map `ebpf:"waiting"`
-	Workers     *ebpf.Map `ebpf:"workers"`
-	Written     *ebpf.Map `ebpf:"written"`
+	ChargedIo    *ebpf.Map `ebpf:"charged_io"`
+	Commits      *ebpf.Map `ebpf:"commits"`
+	Dirtied      *ebpf.Map `ebpf:"dirtied"`
+	Disks        *ebpf.Map `ebpf:"disks"`
+	Externals    *ebpf.Map `ebpf:"externals"`
+	Filesystems  *ebpf.Map `ebpf:"filesystems"`
+	Instances    *ebpf.Map `ebpf:"instances"`
+	Logged       *ebpf.Map `ebpf:"logged"`
+	Lost         *ebpf.Map `ebpf:"lost"`
+	NotedBios    *ebpf.Map `ebpf:"noted_bios"`
+	Owners       *ebpf.Map `ebpf:"owners"`
+	OwnersAdded  *ebpf.Map `ebpf:"owners_added"`
+	RecentOwners *ebpf.Map `ebpf:"recent_owners"`
+	Seen         *ebpf.Map `ebpf:"seen"`
+	Waiting      *ebpf.Map `ebpf:"waiting"`
+	Workers      *ebpf.Map `ebpf:"workers"`
+	Written      *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionMaps) Close() error {
 	return _AttributionClose(
 		m.ChargedIo,
 		m.Commits,
-		m.Committers,
 		m.Dirtied,
 		m.Disks,
-		m.Forcers,
+		m.Externals,
+		m.Filesystems,
 		m.Instances,
 		m.Logged,
 		m.Lost,
 		m.NotedBios,
 		m.Owners,
 		m.OwnersAdded,
+		m.RecentOwners,
 		m.Seen,
 		m.Waiting,
 		m.Workers,
@@ -391,9 +431,17 @@ func (m *attributionMaps) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionVariables struct {
-	AnyInstance *ebpf.Variable `ebpf:"any_instance"`
-	EmitCommit  *ebpf.Variable `ebpf:"emit_commit"`
-	Layers      *ebpf.Variable `ebpf:"layers"`
+	AnyExternal     *ebpf.Variable `ebpf:"any_external"`
+	AnyInstance     *ebpf.Variable `ebpf:"any_instance"`
+	BufferEnds      *ebpf.Variable `ebpf:"buffer_ends"`
+	CommitEnds      *ebpf.Variable `ebpf:"commit_ends"`
+	EmitCommit      *ebpf.Variable `ebpf:"emit_commit"`
+	FileEnds        *ebpf.Variable `ebpf:"file_ends"`
+	FreshFilesystem *ebpf.Variable `ebpf:"fresh_filesystem"`
+	Generation      *ebpf.Variable `ebpf:"generation"`
+	Layers          *ebpf.Variable `ebpf:"layers"`
+	Notes           *ebpf.Variable `ebpf:"notes"`
+	OwnerChanges    *ebpf.Variable `ebpf:"owner_changes"`
 }
 
 // attributionPrograms contains all programs after they have been loaded into the kernel.
@@ -445,6 +493,7 @@ type attributionPrograms struct {
 	WorkEvict                        *ebpf.Program `ebpf:"work_evict"`
 	WorkWritepages                   *ebpf.Program `ebpf:"work_writepages"`
 	WorkWritepagesResult             *ebpf.Program `ebpf:"work_writepages_result"`
+	WriteSuperblock                  *ebpf.Program `ebpf:"write_superblock"`
 }
 
 func (p *attributionPrograms) Close() error {
@@ -494,6 +543,7 @@ func (p *attributionPrograms) Close() error {
 		p.WorkEvict,
 		p.WorkWritepages,
 		p.WorkWritepagesResult,
+		p.WriteSuperblock,
 	)
 }
 

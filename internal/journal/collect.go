@@ -59,8 +59,8 @@ func (p *Probe) Collect() (Events, error) {
 	return events, nil
 }
 
-// drainCommits reads the commits from the ring buffer and their handles from
-// the map. It stores the first error for Collect.
+// drainCommits reads the commits from the ring buffer, and from the map the handles
+// that are not in their records. It stores the first error for Collect.
 func (p *Probe) drainCommits() {
 	if p.err != nil {
 		return
@@ -101,7 +101,7 @@ func decodeCommit(raw []byte) (Commit, error) {
 	if _, err := binary.Decode(raw, binary.NativeEndian, &record); err != nil {
 		return Commit{}, fmt.Errorf("cannot decode a commit record: %w", err)
 	}
-	return Commit{
+	commit := Commit{
 		Dev:             record.Dev,
 		Instance:        record.Instance,
 		JournalDisk:     record.JournalDisk,
@@ -112,7 +112,11 @@ func decodeCommit(raw []byte) (Commit, error) {
 		DurationSeconds: time.Duration(record.DurationNs).Seconds(),
 		ForcedBy:        record.ForcedBy,
 		Dirtied:         make(map[uint64]int64),
-	}, nil
+	}
+	for _, part := range record.Parts {
+		commit.add(part.Cgroup, part.Blocks)
+	}
+	return commit, nil
 }
 
 // takeDirtied moves the handles' sums of the commits out of the kernel. It

@@ -11,24 +11,37 @@ type transaction struct {
 // collectPartial adds the bytes that commits in progress have written since the
 // last call.
 func (p *Probe) collectPartial() error {
-	var pid uint32
-	var state attributionCommitter
+	var dev uint32
+	var state attributionFilesystem
 	var started []Commit
-	threads := p.objects.Committers.Iterate()
-	for threads.Next(&pid, &state) {
-		key := transaction{Filesystem{state.Dev, state.Instance}, state.Tid}
+	all := p.objects.Filesystems.Iterate()
+	for all.Next(&dev, &state) {
+		key := transaction{Filesystem{dev, state.Committer.Instance}, state.Committer.Tid}
 		before := p.partial[key]
-		if state.Tid == 0 || state.JournalBytes <= before {
+		if key.tid == 0 || state.Committer.JournalBytes <= before {
 			continue
 		}
-		started = append(started, Commit{
-			Dev: key.of.Dev, Instance: key.of.Instance, JournalDisk: state.JournalDisk, Tid: state.Tid, Partial: true,
-			JournalBytes: state.JournalBytes - before,
+		var later attributionFilesystem
+		if err := p.objects.Filesystems.Lookup(dev, &later); err != nil {
+			return fmt.Errorf("cannot read which commit is in progress: %w", err)
+		}
+		if later.Committer.Tid != key.tid {
+			continue // it ended while it was read: all is in the record of its end
+		}
+		commit := Commit{
+			Dev: dev, Instance: key.of.Instance, JournalDisk: state.Committer.JournalDisk, Tid: key.tid, Partial: true,
+			JournalBytes: state.Committer.JournalBytes - before,
 			Dirtied:      make(map[uint64]int64),
-		})
-		p.partial[key] = state.JournalBytes
+		}
+		if parts := state.Transactions[key.tid&1]; parts.Id == uint64(key.of.Instance)<<32|uint64(key.tid) {
+			for _, part := range parts.Parts {
+				commit.add(part.Cgroup, part.Blocks)
+			}
+		}
+		started = append(started, commit)
+		p.partial[key] = state.Committer.JournalBytes
 	}
-	if err := threads.Err(); err != nil {
+	if err := all.Err(); err != nil {
 		return fmt.Errorf("cannot read which commits are in progress: %w", err)
 	}
 	if len(started) == 0 {
@@ -39,6 +52,13 @@ func (p *Probe) collectPartial() error {
 	}
 	p.pending.Commits = append(p.pending.Commits, started...)
 	return nil
+}
+
+// add adds the blocks that a cgroup dirtied; 0 is none.
+func (c *Commit) add(cgroup uint64, blocks int64) {
+	if cgroup != 0 {
+		c.Dirtied[cgroup] += blocks
+	}
 }
 
 // deductPartial subtracts the bytes that were returned before the commit ended.

@@ -38,6 +38,10 @@ type Probe struct {
 	// tracepoints are those of links.
 	tracepoints []string
 	followed    map[NVModule][]link.Link // of the modules that are followed
+	// submissions is the program for submitted bios while it is not attached; see
+	// observeSubmissions.
+	submissions *ebpf.Program
+	blockNames  map[string]bool // devices that were looked at for it
 	commits     *ringbuf.Reader
 	missing     []string
 	stop        func() // ends the draining; nil before that starts and after Close
@@ -52,6 +56,7 @@ type Probe struct {
 	lost        uint64
 	ended       map[uint32]endedInstance // by device
 	owners      ownersCount
+	generation  uint32 // of the map of disks
 }
 
 // Open loads the programs into the kernel and attaches them. It needs root
@@ -71,7 +76,14 @@ func Open() (*Probe, error) {
 	if !typed {
 		return open(loadAttributionUntyped)
 	}
-	return open(loadAttribution)
+	p, err := open(loadAttribution)
+	if errors.Is(err, ErrUnsupported) {
+		// Before 5.12, and later on some architectures, without atomic operations.
+		if p, err := open(loadAttributionUntyped); err == nil {
+			return p, nil
+		}
+	}
+	return p, err
 }
 
 // hasTypedTask reports whether programs can follow the current task's pointer without
@@ -105,6 +117,9 @@ func open(load func() (*ebpf.CollectionSpec, error)) (*Probe, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.drainCommits()
+		if err := p.observeSubmissions(); err != nil && p.err == nil {
+			p.err = err
+		}
 	})
 	return p, nil
 }
@@ -121,7 +136,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err != nil {
 		var verifier *ebpf.VerifierError
 		if errors.As(err, &verifier) {
-			return fmt.Errorf("%w: the kernel refuses a BPF program: %v", ErrUnsupported, err)
+			return fmt.Errorf("%w: the kernel refuses a BPF program: %w", ErrUnsupported, err)
 		}
 		return fmt.Errorf("%w: cannot load the BPF programs: %v", ErrUnsupported, err)
 	}
@@ -132,7 +147,17 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	}
 	// Close maps that no code uses with the collection.
 	maps.DeleteFunc(p.maps, func(name string, _ *ebpf.Map) bool { return collection.Maps[name] != nil })
+	known, err := p.setEnds(spec)
+	if err != nil {
+		return err
+	}
 	for name, program := range collection.Programs {
+		if known && spec.Programs[name].AttachTo == "block_bio_queue" {
+			if p.submissions, err = program.Clone(); err != nil {
+				return fmt.Errorf("cannot hold a BPF program: %w", err)
+			}
+			continue
+		}
 		l, err := link.AttachTracing(link.TracingOptions{Program: program})
 		if err != nil {
 			return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %v",
@@ -140,6 +165,9 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		}
 		p.links = append(p.links, l)
 		p.tracepoints = append(p.tracepoints, spec.Programs[name].AttachTo)
+	}
+	if err := p.observeSubmissions(); err != nil {
+		return err
 	}
 	p.commits, err = ringbuf.NewReader(p.objects.Commits)
 	if err != nil {
@@ -180,16 +208,16 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 			stale = append(stale, old)
 		}
 	}
-	if len(stale) > 0 {
-		p.mu.Lock()
-		err := errors.Join(
-			p.written.forget(p.objects.Written, func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) }),
-			p.charged.forget(p.objects.ChargedIo, func(key attributionChargedKey) bool { return slices.Contains(stale, key.Disk) }),
-		)
-		p.mu.Unlock()
-		if err != nil {
-			return err
+	p.mu.Lock()
+	err := p.observeSubmissions()
+	for disk := range wanted {
+		if err == nil && !hasRequests(disk) {
+			err = p.attachSubmissions()
 		}
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return err
 	}
 	for _, disk := range stale {
 		if err := p.objects.Disks.Delete(disk); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
@@ -205,7 +233,19 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 			return fmt.Errorf("cannot observe a disk: %w", err)
 		}
 	}
-	return nil
+	p.generation++
+	if err := p.objects.Generation.Set(p.generation); err != nil {
+		return fmt.Errorf("cannot tell the BPF programs of other disks: %w", err)
+	}
+	if len(stale) == 0 {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return errors.Join(
+		p.written.forget(p.objects.Written, func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) }),
+		p.charged.forget(p.objects.ChargedIo, func(key attributionChargedKey) bool { return slices.Contains(stale, key.Disk) }),
+	)
 }
 
 // hasRequests reports whether a disk has queues of requests, as far as is known.
@@ -237,6 +277,9 @@ func (p *Probe) detach() error {
 	var errs []error
 	for _, l := range p.all() {
 		errs = append(errs, l.Close())
+	}
+	if p.submissions != nil {
+		errs = append(errs, p.submissions.Close())
 	}
 	if p.commits != nil {
 		errs = append(errs, p.commits.Close())

@@ -76,6 +76,8 @@ func (c *Counting) Close() error {
 
 // Statistics returns the runs of the attribution's programs, by name.
 func (p *Probe) Statistics() ([]ProgramStatistics, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return LinkStatistics(p.all())
 }
 

@@ -8,6 +8,8 @@
 
 #include "commits.h"
 
+#include <bpf/bpf_endian.h>
+
 /*
  * Returns the inode of the file or block device whose page cache a bio writes,
  * or NULL for direct I/O and kernel buffers. The page of a buffer can be any
@@ -84,11 +86,10 @@ static __always_inline bool is_block_device(struct inode *inode)
 
 /*
  * The class of a bio: its kind in the upper bits, and a value in the lower
- * bits. The value of KIND_JOURNAL is the process ID of the jbd2 thread. The
- * value of KIND_DATA is the owner's cgroup. The value of KIND_METADATA is the
- * block device whose page cache is written, with the instance of that device
- * above it. For a loop device with direct I/O, that block device is the loop
- * device, and not the disk below it.
+ * bits. The value of KIND_JOURNAL is the device of its file system. The value of KIND_DATA is the
+ * owner's cgroup. The value of KIND_METADATA is the block device whose page cache is written, with
+ * the instance of that device above it. For a loop device with direct I/O, that block device is the
+ * loop device, and not the disk below it.
  */
 #define KIND_SHIFT 56
 #define VALUE_MASK ((1ULL << KIND_SHIFT) - 1)
@@ -110,6 +111,7 @@ static __always_inline void note_bio(__u64 bio, __u64 vectors, bool layered, __u
 	};
 	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
 
+	notes = 1;
 	if (noted)
 		*noted = fresh;
 	else if (bpf_map_update_elem(&noted_bios, &vectors, &fresh, BPF_ANY))
@@ -124,9 +126,12 @@ static __always_inline void note_bio(__u64 bio, __u64 vectors, bool layered, __u
  */
 static __always_inline __u64 take_noted(__u64 bio, __u64 vectors)
 {
-	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
+	struct noted *noted;
 	__u64 class;
 
+	if (!notes)
+		return 0;
+	noted = bpf_map_lookup_elem(&noted_bios, &vectors);
 	if (!noted || !noted->class)
 		return 0;
 	if (noted->layered)
@@ -159,6 +164,53 @@ static __always_inline bool is_metadata(struct bio *bio)
 	       bio->bi_opf >> bpf_core_enum_value(enum req_flag_bits, __REQ_META) & 1;
 }
 
+/* Returns the class of journal writes on a device. */
+static __always_inline __u64 journal_on(__u32 dev)
+{
+	return (__u64)KIND_JOURNAL << KIND_SHIFT | journaled_by(dev);
+}
+
+/*
+ * jbd2 writes the blocks of a commit, but for those with revocations, as buffers
+ * with a function of their own. buffer is the private pointer of a bio of a
+ * buffer.
+ */
+static __always_inline bool is_of_commit(void *buffer)
+{
+	__u64 ends = 0;
+
+	bpf_core_read(&ends, sizeof(ends), &((struct buffer_head___ends *)buffer)->b_end_io);
+	return ends == commit_ends;
+}
+
+/*
+ * Says that a block of the page cache of a block device belongs to the journal: it
+ * has revocations, or is the superblock and the jbd2 thread writes it. Each begins
+ * with a number that no other block of ext4 begins with.
+ */
+static __always_inline bool is_made_by_jbd2(void *buffer, __u32 fs, bool take)
+{
+	char *data = BPF_CORE_READ((struct buffer_head___ends *)buffer, b_data);
+	struct filesystem *of;
+	__be32 begin[2] = {};
+	__u32 type;
+
+	bpf_probe_read_kernel(begin, sizeof(begin), data);
+	if (begin[0] != bpf_htonl(JBD2_MAGIC_NUMBER))
+		return false;
+	type = bpf_ntohl(begin[1]);
+	if (type == JBD2_REVOKE_BLOCK)
+		return true;
+	if (type != JBD2_SUPERBLOCK_V1 && type != JBD2_SUPERBLOCK_V2)
+		return false;
+	of = bpf_map_lookup_elem(&filesystems, &fs);
+	if (!of || !of->committer.superblock)
+		return false;
+	if (take)
+		of->committer.superblock = 0;
+	return true;
+}
+
 /*
  * The functions that a loop over bios calls are not static, so that the
  * verifier checks each of them once, and not once in each iteration. They have
@@ -172,14 +224,24 @@ __noinline __u64 classify(__u64 bio, __u64 charged)
 {
 	__u64 noted = take_noted(bio, (__u64)BPF_CORE_READ((struct bio *)bio, bi_io_vec)), owner;
 	struct inode *inode;
-	__u32 dev;
+	void *buffer = NULL;
+	__u32 dev, on = 0;
 
 	if (noted)
 		return noted;
+	if (buffer_ends && bios_name_device() &&
+	    (__u64)BPF_CORE_READ((struct bio *)bio, bi_end_io) == buffer_ends) {
+		buffer = BPF_CORE_READ((struct bio *)bio, bi_private);
+		on = BPF_CORE_READ((struct bio *)bio, bi_bdev, bd_dev);
+		if (is_of_commit(buffer))
+			return journal_on(on);
+	}
 	inode = cached_inode((struct bio *)bio);
 	if (!inode)
 		return KIND_NONE;
 	if (is_block_device(inode)) {
+		if (buffer && is_made_by_jbd2(buffer, journaled_by(on), true))
+			return journal_on(on);
 		dev = BPF_CORE_READ(inode, i_rdev);
 		if (is_unmounted(dev))
 			return KIND_NONE; /* mke2fs or the like, charged to its cgroup */
@@ -193,22 +255,22 @@ __noinline __u64 classify(__u64 bio, __u64 charged)
 	return (__u64)KIND_DATA << KIND_SHIFT | owner;
 }
 
-/* Adds journal bytes to the commit of a jbd2 thread. */
-__noinline int add_committed(__u32 pid, __u32 disk, __u64 bytes)
+/* Adds journal bytes to the commit of a file system. */
+__noinline int add_committed(__u32 dev, __u32 disk, __u64 bytes)
 {
-	struct committer *committer = find_committer(pid);
+	struct filesystem *fs = find_filesystem(dev);
 
-	if (!committer)
+	if (!fs)
 		return 0;
-	__sync_fetch_and_add(&committer->journal_bytes, bytes);
-	committer->journal_disk = disk;
+	__sync_fetch_and_add(&fs->committer.journal_bytes, bytes);
+	fs->committer.journal_disk = disk;
 	return 0;
 }
 
-static __always_inline void add_journal(struct charged *sums, __u32 disk, __u32 pid, __u64 bytes)
+static __always_inline void add_journal(struct charged *sums, __u32 disk, __u32 dev, __u64 bytes)
 {
 	__sync_fetch_and_add(&sums->journal_bytes, bytes);
-	add_committed(pid, disk, bytes);
+	add_committed(dev, disk, bytes);
 }
 
 /* Adds bytes to the sum that a class, as classify() returns it, belongs to. */
@@ -296,6 +358,33 @@ static __always_inline __u64 as_number(struct bio *bio)
 }
 
 /*
+ * Returns a number that the verifier knows nothing of, so that it follows the
+ * program once and not for each class.
+ */
+static __always_inline __u64 as_unknown(__u64 number)
+{
+	asm volatile("%0 = be64 %0; %0 = be64 %0" : "+r"(number));
+	return number;
+}
+
+/*
+ * As classify(). What most bios of a file system are is seen without its helper
+ * calls.
+ */
+static __always_inline __u64 class_of(struct bio *bio, __u64 charged)
+{
+	__u64 ends = (__u64)bio->bi_end_io;
+
+	if (!notes && buffer_ends && bios_name_device()) {
+		if (ends == file_ends && charged != ROOT_CGROUP)
+			return KIND_NONE;
+		if (ends == buffer_ends && is_of_commit(bio->bi_private))
+			return journal_on(bio->bi_bdev->bd_dev);
+	}
+	return classify(as_number(bio), charged);
+}
+
+/*
  * A request has one bio, or some bios if they were merged, and seldom many. The
  * first bios are read through typed pointers, and the others with helper calls
  * in functions.
@@ -310,9 +399,10 @@ static __always_inline void classify_request(struct bio *bio, struct charged *su
 		part = bio->bi_iter.bi_size;
 		if (part > bytes)
 			part = bytes;
-		next = classify(as_number(bio), charged);
+		next = as_unknown(class_of(bio, charged));
 		if (next != class) {
-			enter(disk, charged, class, sum);
+			if (sum)
+				enter(disk, charged, class, sum);
 			class = next;
 			sum = 0;
 		}
@@ -382,6 +472,31 @@ static __always_inline void add_outstanding(struct request *rq, struct charged *
 }
 
 /*
+ * Says that the first bio of a request on a disk that is not observed is a journal
+ * write. The function is not static, so that the verifier checks it once.
+ */
+__noinline int begins_with_journal(__u64 first)
+{
+	struct bio *bio = (struct bio *)first;
+	struct noted *noted;
+	void *buffer;
+	__u64 vectors;
+
+	if (notes) {
+		vectors = (__u64)BPF_CORE_READ(bio, bi_io_vec);
+		noted = bpf_map_lookup_elem(&noted_bios, &vectors);
+		if (noted && noted->class)
+			return noted->class >> KIND_SHIFT == KIND_JOURNAL;
+	}
+	if (!buffer_ends || !bios_name_device() ||
+	    (__u64)BPF_CORE_READ(bio, bi_end_io) != buffer_ends)
+		return false;
+	buffer = BPF_CORE_READ(bio, bi_private);
+	return is_of_commit(buffer) ||
+	       is_made_by_jbd2(buffer, journaled_by(BPF_CORE_READ(bio, bi_bdev, bd_dev)), false);
+}
+
+/*
  * Runs when a request is completed. It counts to which cgroup the kernel
  * charged the bytes, exactly as /sys/block counts bytes. It also counts what
  * was written: the journal, metadata in place, or file data that is charged to
@@ -396,10 +511,10 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	struct bio *bio = rq->bio;
 	struct gendisk *gendisk;
 	struct charged *sums;
-	struct noted *noted;
-	__u64 charged, vectors;
-	bool observed, reads, writes;
-	__u32 disk;
+	struct charged_key key = {};
+	bool known, reads, writes;
+	__u64 charged, observed;
+	__u32 disk, now;
 
 	if (!bio || !bytes)
 		return 0;
@@ -412,19 +527,23 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	else
 		gendisk = ((struct request___with_disk *)rq)->rq_disk;
 	disk = disk_number(gendisk);
-	observed = bpf_map_lookup_elem(&disks, &disk);
-	if (!observed) {
-		if (!writes)
-			return 0;
-		vectors = (__u64)bio->bi_io_vec;
-		noted = bpf_map_lookup_elem(&noted_bios, &vectors);
-		if (!noted || noted->class >> KIND_SHIFT != KIND_JOURNAL)
-			return 0;
-	}
-	charged = charged_cgroup(bio);
-	sums = find_charged(disk, charged);
-	if (!sums)
+	charged = as_unknown(charged_cgroup(bio));
+	key.disk = disk;
+	key.cgroup = charged;
+	sums = bpf_map_lookup_elem(&charged_io, &key);
+	now = generation;
+	known = sums && sums->generation == now;
+	observed = known ? sums->observed : !!bpf_map_lookup_elem(&disks, &disk);
+	if (!observed && (!writes || !begins_with_journal(as_number(bio))))
 		return 0;
+	if (!known) {
+		sums = find_charged(disk, charged);
+		if (!sums)
+			return 0;
+		sums->observed = observed;
+		sums->generation = now;
+	}
+	observed = as_unknown(observed);
 	if (writes)
 		classify_request(bio, sums, disk, charged, bytes);
 	if (!observed)
@@ -453,6 +572,14 @@ static __always_inline bool is_journal_write(struct bio *bio, __u32 op)
 	return !inode || is_block_device(inode);
 }
 
+/* Returns the file system of the current task, a jbd2 thread that submits a bio. */
+static __always_inline __u32 submitter(struct bio *bio)
+{
+	if (bios_name_device())
+		return journaled_by(bio->bi_bdev->bd_dev);
+	return journaled_by((__u32)FOLLOW(current_task(), pid));
+}
+
 /*
  * Counts a bio that is submitted to an observed device without a request queue,
  * because no completion of a request is seen there. The disks below count it,
@@ -479,7 +606,7 @@ static __always_inline void account_submission(struct bio *bio, __u32 disk, __u3
 		return;
 	__sync_fetch_and_add(&sums->write_bytes, bytes);
 	if (journal)
-		add_journal(sums, disk, (__u32)FOLLOW(current_task(), pid), bytes);
+		add_journal(sums, disk, submitter(bio), bytes);
 	else if (writes)
 		enter(disk, charged, classify(as_number(bio), charged), bytes);
 }
@@ -542,8 +669,9 @@ static __always_inline int see_submission(struct bio *bio)
 		return 0;
 	if (layered)
 		layers = 1;
-	note_bio((__u64)bio, (__u64)bio->bi_io_vec, layered, kind,
-		 (__u32)FOLLOW(current_task(), pid));
+	else if (commit_ends)
+		return 0; /* its completion is recognised */
+	note_bio((__u64)bio, (__u64)bio->bi_io_vec, layered, kind, submitter(bio));
 	return 0;
 }
 

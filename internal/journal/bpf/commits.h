@@ -19,7 +19,10 @@
 
 static __always_inline int sync_begins(__u32 dev, __u64 expires_ns)
 {
-	name_forcer(dev, cgroup_of(current_task()), expires_ns);
+	struct filesystem *fs = find_filesystem(dev);
+
+	if (fs)
+		name_forcer(fs, cgroup_of(current_task()), expires_ns);
 	return 0;
 }
 
@@ -51,15 +54,15 @@ int BPF_PROG(sync_fs, struct super_block *sb)
 SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(sync_file_exit, struct inode *inode)
 {
-	struct forcer *forcer;
+	struct filesystem *fs;
 	__u32 dev;
 
 	if (!inode)
 		return 0;
 	dev = inode->i_sb->s_dev;
-	forcer = bpf_map_lookup_elem(&forcers, &dev);
-	if (forcer && forcer->cgroup == cgroup_of(current_task()))
-		forcer->expires_ns = 0;
+	fs = bpf_map_lookup_elem(&filesystems, &dev);
+	if (fs && fs->forcer.expires_ns && fs->forcer.cgroup == cgroup_of(current_task()))
+		fs->forcer.expires_ns = 0;
 	return 0;
 }
 
@@ -75,23 +78,44 @@ static __always_inline bool is_committer(struct task_struct *task)
 	       comm[4] == '/';
 }
 
-static __always_inline struct committer *find_committer(__u32 pid)
+/* Says that a bio names its device: since 5.12. */
+static __always_inline bool bios_name_device(void)
 {
-	struct committer fresh = {}, *committer = bpf_map_lookup_elem(&committers, &pid);
-
-	if (committer)
-		return committer;
-	bpf_map_update_elem(&committers, &pid, &fresh, BPF_NOEXIST);
-	return bpf_map_lookup_elem(&committers, &pid);
+	return bpf_core_field_exists(((struct bio *)0)->bi_bdev);
 }
 
 /*
- * The name is read first, because the process ID may have belonged to another
+ * Returns the device of the file system that has its journal on a device. On
+ * kernels whose bios do not name their device, dev is the process ID of the jbd2
  * thread.
  */
-static __always_inline struct committer *committer_of(struct task_struct *task)
+static __always_inline __u32 journaled_by(__u32 dev)
 {
-	return is_committer(task) ? find_committer(FOLLOW(task, pid)) : NULL;
+	__u32 *of;
+
+	if (!any_external)
+		return dev;
+	of = bpf_map_lookup_elem(&externals, &dev);
+	return of ? *of : dev;
+}
+
+static __always_inline void note_external(struct journal_s *journal, __u32 dev)
+{
+	__u32 on = bios_name_device() ? journal->j_dev->bd_dev : (__u32)FOLLOW(current_task(), pid);
+	__u32 *of;
+
+	if (on == dev && !any_external)
+		return;
+	of = bpf_map_lookup_elem(&externals, &on);
+	if (of && *of == dev)
+		return;
+	if (on == dev) {
+		if (of)
+			bpf_map_delete_elem(&externals, &on);
+		return;
+	}
+	bpf_map_update_elem(&externals, &on, &dev, BPF_ANY);
+	any_external = 1;
 }
 
 /*
@@ -101,28 +125,64 @@ static __always_inline struct committer *committer_of(struct task_struct *task)
 SEC("tp_btf/jbd2_start_commit")
 int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *transaction)
 {
-	struct committer *committer = committer_of(current_task());
+	struct committer *committer;
 	struct forcer *forcer;
-	__u32 dev, instance;
+	struct filesystem *fs;
+	__u32 dev, instance, which;
+	__u64 id;
 
-	if (!committer || !journal || !transaction)
+	if (!journal || !transaction)
 		return 0;
 	dev = journal->j_fs_dev->bd_dev;
+	fs = find_filesystem(dev);
+	if (!fs)
+		return 0;
+	note_external(journal, dev);
+	committer = &fs->committer;
 	instance = instance_at_work(dev);
-	/* The process ID belonged to the jbd2 thread of another file system. */
-	if (committer->dev && (committer->dev != dev || committer->instance != instance))
+	/* The bytes of another file system on this device, whose last commit was not seen. */
+	if (committer->instance != instance)
 		committer->journal_bytes = 0;
-	committer->dev = dev;
 	committer->instance = instance;
 	committer->tid = transaction->t_tid;
 	committer->started_ns = bpf_ktime_get_ns();
 	committer->forced_by = 0;
-	forcer = bpf_map_lookup_elem(&forcers, &dev);
-	if (forcer) {
-		if (committer->started_ns < forcer->expires_ns)
-			committer->forced_by = forcer->cgroup;
-		forcer->expires_ns = 0;
-	}
+	forcer = &fs->forcer;
+	if (committer->started_ns < forcer->expires_ns)
+		committer->forced_by = forcer->cgroup;
+	forcer->expires_ns = 0;
+	id = transaction_id(instance, committer->tid);
+	which = committer->tid & 1;
+	if (fs->transactions[which].id && fs->transactions[which].id != id)
+		put_away(dev, which);
+	id = transaction_id(instance, committer->tid + 1);
+	which ^= 1;
+	if (fs->transactions[which].id && fs->transactions[which].id != id)
+		put_away(dev, which);
+	return 0;
+}
+
+/*
+ * The superblock of the journal is written by its jbd2 thread and by tasks that
+ * make checkpoints, and is locked meanwhile. Only the thread's writes count as the
+ * journal's.
+ */
+SEC("tp_btf/jbd2_write_superblock")
+int BPF_PROG(write_superblock, struct journal_s *journal)
+{
+	bool committing = is_committer(current_task());
+	struct filesystem *fs;
+	__u32 dev;
+
+	if (!journal || !bios_name_device())
+		return 0;
+	dev = journal->j_fs_dev->bd_dev;
+	fs = find_filesystem(dev);
+	if (!fs)
+		return 0;
+	fs->committer.superblock = committing;
+	if (committing)
+		note_external(journal, dev);
 	return 0;
 }
 
@@ -133,10 +193,13 @@ int BPF_PROG(start_commit, struct journal_s *journal, struct transaction_s *tran
 SEC("tp_btf/jbd2_run_stats")
 int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *stats)
 {
-	struct committer *committer = committer_of(current_task());
+	struct filesystem *fs = find_filesystem((__u32)dev);
+	struct transaction *transaction;
+	struct committer *committer;
 	struct commit *record;
+	__u32 i;
 
-	if (!stats)
+	if (!stats || !fs)
 		return 0;
 	record = bpf_ringbuf_reserve(&commits, sizeof(*record), 0);
 	if (!record) {
@@ -147,20 +210,28 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 	record->tid = (__u32)tid;
 	record->blocks_logged = stats->rs_blocks_logged;
 	record->handles = stats->rs_handle_count;
-	record->journal_bytes = 0;
-	record->duration_ns = 0;
-	record->forced_by = 0;
-	record->journal_disk = 0;
 	record->instance = instance_of((__u32)dev);
-	if (committer) {
-		record->journal_disk = committer->journal_disk;
-		record->journal_bytes = committer->journal_bytes;
-		if (committer->started_ns)
-			record->duration_ns = bpf_ktime_get_ns() - committer->started_ns;
-		record->forced_by = committer->forced_by;
-		committer->journal_bytes = 0;
-		committer->forced_by = 0;
-		committer->tid = 0;
+	committer = &fs->committer;
+	record->journal_disk = committer->journal_disk;
+	record->journal_bytes = committer->journal_bytes;
+	record->duration_ns = 0;
+	if (committer->started_ns)
+		record->duration_ns = bpf_ktime_get_ns() - committer->started_ns;
+	record->forced_by = committer->forced_by;
+	committer->journal_bytes = 0;
+	committer->forced_by = 0;
+	committer->tid = 0;
+	transaction = &fs->transactions[(__u32)tid & 1];
+	if (transaction->id == transaction_id(record->instance, (__u32)tid)) {
+		for (i = 0; i < PARTS; i++) {
+			record->parts[i] = transaction->parts[i];
+			transaction->parts[i].cgroup = 0;
+			transaction->parts[i].blocks = 0;
+		}
+		transaction->id = 0;
+	} else {
+		for (i = 0; i < PARTS; i++)
+			record->parts[i].cgroup = 0;
 	}
 	/*
 	 * User space polls. To wake it for each record would make each fsync

@@ -30,7 +30,7 @@ static __always_inline __u64 handle_owner(struct task_struct *task)
 	return cgroup_of(task);
 }
 
-static __always_inline void add_dirtied(__u32 dev, __u32 instance, __u32 tid, __u64 cgroup,
+static __always_inline void put_dirtied(__u32 dev, __u32 instance, __u32 tid, __u64 cgroup,
 					__s64 blocks)
 {
 	struct dirtied_key key = {.dev = dev, .tid = tid, .cgroup = cgroup, .instance = instance};
@@ -49,18 +49,90 @@ static __always_inline void add_dirtied(__u32 dev, __u32 instance, __u32 tid, __
 		count_lost(LOST_DIRTIED);
 }
 
+static __always_inline __u64 transaction_id(__u32 instance, __u32 tid)
+{
+	return (__u64)instance << 32 | tid;
+}
+
+/*
+ * Adds to the transaction in the entry of its file system, which costs less than
+ * an entry for each transaction. Returns false if there is no space, or another
+ * transaction is there: one whose end was not seen, or one whose handle restarted
+ * and ended before. Since 5.12, with which the compilation for older kernels does
+ * without.
+ */
+static __always_inline bool add_part(struct filesystem *fs, __u32 instance, __u32 tid, __u64 cgroup,
+				     __s64 blocks)
+{
+#ifdef UNTYPED_TASK
+	return false;
+#else
+	struct transaction *transaction = &fs->transactions[tid & 1];
+	__u64 id = transaction_id(instance, tid), now = transaction->id, owner;
+	struct part *part;
+	__u32 i;
+
+	if (!now)
+		now = __sync_val_compare_and_swap(&transaction->id, 0, id);
+	if (now && now != id)
+		return false;
+	for (i = 0; i < PARTS; i++) {
+		part = &transaction->parts[i];
+		owner = part->cgroup;
+		if (!owner)
+			owner = __sync_val_compare_and_swap(&part->cgroup, 0, cgroup);
+		if (!owner || owner == cgroup) {
+			__sync_fetch_and_add(&part->blocks, blocks);
+			return true;
+		}
+	}
+	return false;
+#endif
+}
+
+static __always_inline void add_dirtied(struct filesystem *fs, __u32 dev, __u32 instance, __u32 tid,
+					__u64 cgroup, __s64 blocks)
+{
+	if (!fs || !add_part(fs, instance, tid, cgroup, blocks))
+		put_dirtied(dev, instance, tid, cgroup, blocks);
+}
+
+/*
+ * Moves a transaction whose end was not seen to the map `dirtied`. No handle adds
+ * to it any more. The function is not static, so that the verifier checks it once.
+ */
+__noinline int put_away(__u32 dev, __u32 which)
+{
+	struct filesystem *fs = bpf_map_lookup_elem(&filesystems, &dev);
+	struct transaction *transaction;
+	__u64 id;
+	__u32 i;
+
+	if (!fs)
+		return 0;
+	transaction = &fs->transactions[which & 1];
+	id = transaction->id;
+	for (i = 0; i < PARTS; i++) {
+		struct part *part = &transaction->parts[i];
+
+		if (part->cgroup)
+			put_dirtied(dev, (__u32)(id >> 32), (__u32)id, part->cgroup, part->blocks);
+		part->cgroup = 0;
+		part->blocks = 0;
+	}
+	transaction->id = 0;
+	return 0;
+}
+
 /*
  * The first of several syncs is named as the forcer of the commit, unless it
  * has expired.
  */
-static __always_inline void name_forcer(__u32 dev, __u64 cgroup, __u64 expires_ns)
+static __always_inline void name_forcer(struct filesystem *fs, __u64 cgroup, __u64 expires_ns)
 {
-	struct forcer next = {.cgroup = cgroup, .expires_ns = expires_ns};
-	struct forcer *now = bpf_map_lookup_elem(&forcers, &dev);
+	struct forcer *now = &fs->forcer;
 
-	if (!now) {
-		bpf_map_update_elem(&forcers, &dev, &next, BPF_ANY);
-	} else if (!now->expires_ns || now->expires_ns < bpf_ktime_get_ns()) {
+	if (!now->expires_ns || now->expires_ns < bpf_ktime_get_ns()) {
 		now->cgroup = cgroup;
 		now->expires_ns = expires_ns;
 	}
@@ -83,15 +155,18 @@ int BPF_PROG(handle_stats, __u64 dev, __u64 tid, __u64 type, __u64 line, __u64 i
 	     __u64 requested, __u64 used)
 {
 	__s32 blocks = (__s32)used;
+	struct filesystem *fs;
 	__u64 cgroup;
 
 	if (!blocks && !(__u32)sync)
 		return 0; /* all its blocks were in the transaction before */
 	cgroup = handle_owner(current_task());
+	fs = find_filesystem((__u32)dev);
 	if (blocks)
-		add_dirtied((__u32)dev, instance_at_work((__u32)dev), (__u32)tid, cgroup, blocks);
-	if ((__u32)sync)
-		name_forcer((__u32)dev, cgroup, bpf_ktime_get_ns() + SYNC_HANDLE_NS);
+		add_dirtied(fs, (__u32)dev, instance_at_work((__u32)dev), (__u32)tid, cgroup,
+			    blocks);
+	if ((__u32)sync && fs)
+		name_forcer(fs, cgroup, bpf_ktime_get_ns() + SYNC_HANDLE_NS);
 	return 0;
 }
 
@@ -169,8 +244,8 @@ int BPF_PROG(handle_restart, __u64 dev)
 	 */
 	if (before->handle == (__u64)FOLLOW(task, journal_info) && before->dirtied &&
 	    before->dev == (__u32)dev && before->instance == instance_of((__u32)dev))
-		add_dirtied(before->dev, before->instance, before->tid, handle_owner(task),
-			    before->dirtied);
+		add_dirtied(find_filesystem(before->dev), before->dev, before->instance,
+			    before->tid, handle_owner(task), before->dirtied);
 	bpf_map_delete_elem(&seen, &pid);
 	return 0;
 }

@@ -28,6 +28,7 @@ typedef _Bool bool;
 /* include/uapi/linux/bpf.h */
 enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_RINGBUF = 27,
@@ -46,6 +47,11 @@ enum {
 #define S_IFBLK 0060000
 /* include/uapi/linux/magic.h; ext2 and ext3 have the same number */
 #define EXT4_SUPER_MAGIC 0xEF53
+/* include/linux/jbd2.h: how each block that jbd2 makes itself begins */
+#define JBD2_MAGIC_NUMBER 0xc03b3998U
+#define JBD2_SUPERBLOCK_V1 3
+#define JBD2_SUPERBLOCK_V2 4
+#define JBD2_REVOKE_BLOCK 5
 /* include/linux/kdev_t.h: the kernel's own dev_t */
 #define MINORBITS 20
 /* include/uapi/linux/fcntl.h on every architecture but alpha, mips, parisc */
@@ -180,6 +186,8 @@ struct bio {
 	struct bvec_iter bi_iter;
 	struct blkcg_gq *bi_blkg;
 	struct bio_vec *bi_io_vec;
+	void *bi_end_io;
+	void *bi_private;
 };
 
 /* until 5.11 */
@@ -205,7 +213,14 @@ struct request___with_disk {
 	struct gendisk *rq_disk;
 };
 
+/* the witness has the others of its fields */
+struct buffer_head___ends {
+	char *b_data;
+	void *b_end_io;
+};
+
 struct journal_s {
+	struct block_device *j_dev;
 	struct block_device *j_fs_dev;
 };
 

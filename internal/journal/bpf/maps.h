@@ -31,7 +31,7 @@ enum lost {
 	LOST_COMMIT = 2,   /* ring buffer full */
 	LOST_JOURNAL = 3,  /* map `noted_bios` full */
 	LOST_LOGGED = 4,   /* map `logged` full */
-	LOST_INSTANCE = 5, /* map `instances` full */
+	LOST_INSTANCE = 5, /* map `instances` or `filesystems` full */
 	LOST_KINDS = 6,
 };
 
@@ -83,6 +83,9 @@ struct charged {
 	__u64 from_ns;
 	__u64 until_ns;
 	__u64 before_ns;
+	/* What `disks` said in that generation; it is not looked up again. */
+	__u32 observed;
+	__u32 generation;
 };
 
 /*
@@ -139,15 +142,48 @@ struct handle_seen {
 	__u32 instance;
 };
 
-/* A jbd2 thread. tid is 0 between two commits. */
+/*
+ * A jbd2 thread. tid is 0 between two commits. superblock says that it is about
+ * to write the superblock of the journal, which others write, too.
+ */
 struct committer {
 	__u64 journal_bytes;
 	__u64 started_ns;
 	__u64 forced_by;
-	__u32 dev;
 	__u32 journal_disk;
 	__u32 tid;
 	__u32 instance;
+	__u32 superblock;
+};
+
+/* The sync that waits for a commit to start. */
+struct forcer {
+	__u64 cgroup;
+	__u64 expires_ns;
+};
+
+#define PARTS 4 /* of further cgroups the blocks are in the map `dirtied` */
+
+/* The blocks that a cgroup dirtied in one transaction. */
+struct part {
+	__u64 cgroup;
+	__s64 blocks;
+};
+
+/* Who dirtied a transaction that has not ended. id: its instance and tid; 0: none. */
+struct transaction {
+	__u64 id;
+	struct part parts[PARTS];
+};
+
+/*
+ * The file system of a device. The transaction with number N is in
+ * transactions[N & 1]: jbd2 starts transaction N + 2 when N has ended.
+ */
+struct filesystem {
+	struct committer committer;
+	struct forcer forcer;
+	struct transaction transactions[2];
 };
 
 struct commit {
@@ -160,6 +196,7 @@ struct commit {
 	__u64 forced_by;
 	__u32 journal_disk;
 	__u32 instance;
+	struct part parts[PARTS];
 };
 
 /* for the Go types, which are generated from the BTF of this object */
@@ -204,6 +241,22 @@ struct {
 	__type(value, __u64);
 } owners SEC(".maps");
 
+#define RECENT 256 /* a power of 2 */
+
+/*
+ * number of an inode -> what a look at its owner found, as seen_owner() in owners.h
+ * computes it; to look again costs more
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, RECENT);
+	__type(key, __u32);
+	__type(value, __u64);
+} recent_owners SEC(".maps");
+
+/* Counts the beginnings and the ends of changes to `owners`. */
+__u64 owner_changes = 1;
+
 /*
  * How many inodes were added to `owners`. An inode that user space neither
  * finds there nor deleted itself was evicted from the map.
@@ -221,6 +274,25 @@ struct {
  * submitted.
  */
 __u32 layers;
+
+/*
+ * Says that `noted_bios` has entries. Until then a completion looks nothing up
+ * there.
+ */
+__u32 notes;
+
+/*
+ * The kernel's functions that end the write of a buffer, of a buffer of a commit,
+ * and of file data of ext4. User space sets them before it attaches the programs.
+ * 0: not known. If all are known, a completed write of a journal is recognised by
+ * them, and submissions are observed only where devices lie on each other.
+ */
+__u64 buffer_ends;
+__u64 commit_ends;
+__u64 file_ends;
+
+/* Says that `externals` has entries. */
+__u32 any_external;
 
 /*
  * Says that `instances` has entries. Until the first file system is unmounted,
@@ -252,13 +324,27 @@ struct {
 	__type(value, struct handle_seen);
 } seen SEC(".maps");
 
-/* by process ID; if there are more jbd2 threads, the oldest entry is evicted */
+/*
+ * The device of a journal that is not on its file system's device -> that device.
+ * On kernels whose bios do not name their device: process ID of a jbd2 thread ->
+ * device of its file system.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u32);
-	__type(value, struct committer);
-} committers SEC(".maps");
+	__type(value, __u32);
+} externals SEC(".maps");
+
+/* device -> its file system; kept when it is unmounted */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct filesystem);
+} filesystems SEC(".maps");
+
+struct filesystem fresh_filesystem; /* the value of a new entry */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -280,20 +366,6 @@ struct {
 	__type(value, struct noted);
 } noted_bios SEC(".maps");
 
-/* The sync that waits for a commit to start. */
-struct forcer {
-	__u64 cgroup;
-	__u64 expires_ns;
-};
-
-/* device -> forcer; entries are reused, which costs less than a new entry */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 4096);
-	__type(key, __u32);
-	__type(value, struct forcer);
-} forcers SEC(".maps");
-
 /*
  * The disks that user space selected, and what is counted there; other disks are
  * ignored. On a device without a request queue that has only the journal of an
@@ -309,9 +381,12 @@ struct {
 	__type(value, __u8);
 } disks SEC(".maps");
 
+/* User space adds 1 after it has changed `disks`; 0: never. */
+__u32 generation;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 21);
 } commits SEC(".maps");
 
 struct {
@@ -327,6 +402,20 @@ static __always_inline void count_lost(__u32 what)
 
 	if (n)
 		*n += 1;
+}
+
+/* Returns NULL if the map is full. */
+static __always_inline struct filesystem *find_filesystem(__u32 dev)
+{
+	struct filesystem *fs = bpf_map_lookup_elem(&filesystems, &dev);
+
+	if (fs)
+		return fs;
+	bpf_map_update_elem(&filesystems, &dev, &fresh_filesystem, BPF_NOEXIST);
+	fs = bpf_map_lookup_elem(&filesystems, &dev);
+	if (!fs)
+		count_lost(LOST_INSTANCE);
+	return fs;
 }
 
 #endif

@@ -34,22 +34,43 @@ static __always_inline void count_owner(void)
 }
 
 /*
+ * Returns a number for an inode, its owner and the number of changes of `owners`, so
+ * that one store notes them all. Two of them are the same by chance only.
+ */
+static __always_inline __u64 seen_owner(struct inode_key *key, __u64 cgroup, __u64 changes)
+{
+	__u64 sum = key->ino * 0x9e3779b97f4a7c15ULL + ((__u64)key->instance << 32 | key->dev);
+
+	sum = (sum ^ sum >> 29) * 0xbf58476d1ce4e5b9ULL + cgroup;
+	return (sum ^ sum >> 32) * 0x94d049bb133111ebULL + changes;
+}
+
+/*
  * The task in process context that changes the data of an inode becomes its
  * owner.
  */
 static __always_inline int own_number(struct task_struct *task, __u64 ino, __u32 dev)
 {
 	struct inode_key key = {.ino = ino, .dev = dev, .instance = instance_at_work(dev)};
-	__u64 cgroup = cgroup_of(task), *owner;
+	__u64 cgroup = cgroup_of(task), *owner, *recent;
+	__u64 now = seen_owner(&key, cgroup, owner_changes);
+	__u32 at = (__u32)ino & (RECENT - 1);
 
-	owner = bpf_map_lookup_elem(&owners, &key);
-	if (owner && *owner == cgroup)
+	recent = bpf_map_lookup_elem(&recent_owners, &at);
+	if (recent && *recent == now)
 		return 0;
-	if (!owner && bpf_map_update_elem(&owners, &key, &cgroup, BPF_NOEXIST) == 0) {
-		count_owner();
+	owner = bpf_map_lookup_elem(&owners, &key);
+	if (owner && *owner == cgroup) {
+		if (recent)
+			*recent = now;
 		return 0;
 	}
-	bpf_map_update_elem(&owners, &key, &cgroup, BPF_ANY);
+	__sync_fetch_and_add(&owner_changes, 1);
+	if (!owner && bpf_map_update_elem(&owners, &key, &cgroup, BPF_NOEXIST) == 0)
+		count_owner();
+	else
+		bpf_map_update_elem(&owners, &key, &cgroup, BPF_ANY);
+	__sync_fetch_and_add(&owner_changes, 1);
 	return 0;
 }
 

@@ -1,0 +1,150 @@
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+)
+
+// ends are the functions of the kernel by which a completed write is recognised: they
+// end the write of a buffer, of a buffer of a commit, and of file data of ext4.
+var ends = []string{"end_bio_bh_io_sync", "journal_end_buffer_io_sync", "ext4_end_bio"}
+
+// setEnds tells the programs the addresses of ends. known is false if the host does not
+// tell them, or the kernel's structures do not fit: then each submitted bio is observed.
+func (p *Probe) setEnds(spec *ebpf.CollectionSpec) (known bool, err error) {
+	if spec.Programs["write_superblock"] == nil || spec.Programs["bio_queue"] == nil {
+		return false, nil // the latter is for kernels whose bios name their device
+	}
+	addresses, err := kernelAddresses(ends)
+	if err != nil || addresses == nil {
+		return false, err
+	}
+	o := &p.objects
+	if err := errors.Join(o.FileEnds.Set(addresses[2]), o.CommitEnds.Set(addresses[1]), o.BufferEnds.Set(addresses[0])); err != nil {
+		return false, fmt.Errorf("cannot tell the BPF programs the kernel's functions: %w", err)
+	}
+	return true, nil
+}
+
+// modules are those that have ends, if the kernel itself has them not. Others have
+// functions of the same names.
+var modules = []string{"[jbd2]", "[ext4]"}
+
+// symbolsFile is a variable for tests.
+var symbolsFile = "/proc/kallsyms"
+
+// kernelAddresses returns the addresses of functions; nil if one is not known or has
+// several.
+func kernelAddresses(functions []string) (addresses []uint64, err error) {
+	file, err := os.Open(symbolsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the addresses of the kernel's functions: %w", err)
+	}
+	defer file.Close()
+	found := make(map[string]uint64)
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		// An address, a type, a name, and perhaps a module in brackets.
+		if !slices.ContainsFunc(functions, func(f string) bool { return bytes.Contains(lines.Bytes(), []byte(f)) }) {
+			continue
+		}
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 3 || !slices.Contains(functions, fields[2]) || len(fields) > 3 && !slices.Contains(modules, fields[3]) {
+			continue
+		}
+		address, err := strconv.ParseUint(fields[0], 16, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s has the line %q", symbolsFile, lines.Text())
+		}
+		if _, twice := found[fields[2]]; twice || address == 0 {
+			return nil, nil
+		}
+		found[fields[2]] = address
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read the addresses of the kernel's functions: %w", err)
+	}
+	for _, function := range functions {
+		if found[function] == 0 {
+			return nil, nil
+		}
+		addresses = append(addresses, found[function])
+	}
+	return addresses, nil
+}
+
+// observeSubmissions attaches the program for submitted bios when the host has a device
+// that lies on others: the bios that it submits to them are not those of the journal.
+// p.mu is held, or p is not shared yet.
+func (p *Probe) observeSubmissions() error {
+	if p.submissions == nil {
+		return nil
+	}
+	entries, err := os.ReadDir(blockDirectory)
+	if err != nil {
+		return fmt.Errorf("cannot list the block devices: %w", err)
+	}
+	if p.blockNames == nil {
+		p.blockNames = make(map[string]bool)
+	}
+	present := make(map[string]bool)
+	for _, entry := range entries {
+		present[entry.Name()] = true
+	}
+	maps.DeleteFunc(p.blockNames, func(name string, _ bool) bool { return !present[name] })
+	for name := range present {
+		if p.blockNames[name] {
+			continue
+		}
+		if mayLieOnOthers(name) {
+			return p.attachSubmissions()
+		}
+		p.blockNames[name] = true
+	}
+	return nil
+}
+
+const blockDirectory = "/sys/block"
+
+// mayLieOnOthers reports whether a device has no queue of requests of its own, and is
+// none of the kinds that only use memory.
+func mayLieOnOthers(name string) bool {
+	for _, memory := range []string{"ram", "zram", "pmem"} {
+		if strings.HasPrefix(name, memory) {
+			return false
+		}
+	}
+	_, err := os.Stat(filepath.Join(blockDirectory, name, "mq"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// attachSubmissions attaches the program for submitted bios, if it is not yet.
+func (p *Probe) attachSubmissions() error {
+	if p.submissions == nil {
+		return nil
+	}
+	l, err := link.AttachTracing(link.TracingOptions{Program: p.submissions})
+	if err != nil {
+		return fmt.Errorf("%w: cannot attach to the tracepoint block_bio_queue: %v", ErrUnsupported, err)
+	}
+	p.links = append(p.links, l)
+	p.tracepoints = append(p.tracepoints, "block_bio_queue")
+	err = p.submissions.Close()
+	p.submissions = nil
+	return err
+}

@@ -1,0 +1,144 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/ext4test"
+)
+
+// The reference is the counter of a journal's own device. Journal writes are recognised
+// when they complete, and, if the kernel does not tell how, when they are submitted.
+func TestEachWayToRecogniseAJournalWriteSeesAllBytes(t *testing.T) {
+	for name, load := range compilations {
+		for _, told := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/told=%t", name, told), func(t *testing.T) {
+				if !told {
+					symbolsFile = filepath.Join(t.TempDir(), "none")
+					defer func() { symbolsFile = "/proc/kallsyms" }()
+				}
+				fs := ext4test.New(t, ext4test.Options{ExternalJournal: true})
+				syncFS(t, fs.Dir)
+				p, err := open(load)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer p.Close()
+				if known := p.submissions != nil || p.blockNames != nil; known != told {
+					t.Errorf("the functions that end a write are known: %t, want %t", known, told)
+				}
+				before, err := fs.Journal.Stat()
+				if err != nil {
+					t.Fatal(err)
+				}
+				dirtyAndRevoke(t, fs.Dir)
+				after, err := fs.Journal.Stat()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var counted, blocks uint64
+				for _, c := range collect(t, p).Commits {
+					if c.Dev == fs.Dev() {
+						counted += c.JournalBytes
+						blocks += uint64(c.BlocksLogged)
+					}
+				}
+				if truth := after.WriteBytes - before.WriteBytes; counted != truth {
+					t.Errorf("%d bytes counted, the device wrote %d", counted, truth)
+				}
+				if counted <= blocks<<12 {
+					t.Errorf("%d bytes counted in %d blocks: no block with revocations was seen", counted, blocks)
+				}
+			})
+		}
+	}
+}
+
+// dirtyAndRevoke makes and removes directories, whose blocks are revoked, and appends to
+// a file. Each step is a transaction.
+func dirtyAndRevoke(t *testing.T, dir string) {
+	t.Helper()
+	for n := range 30 {
+		one := filepath.Join(dir, fmt.Sprint(n))
+		if err := os.MkdirAll(filepath.Join(one, "below"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		syncFS(t, dir)
+		if err := os.RemoveAll(one); err != nil {
+			t.Fatal(err)
+		}
+		syncFS(t, dir)
+		f, err := os.OpenFile(filepath.Join(dir, "file"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.Write(make([]byte, 4096))
+		if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func syncFS(t *testing.T, dir string) {
+	t.Helper()
+	f, err := os.Open(dir)
+	if err == nil {
+		err = errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// As after an aborted journal, or while the programs are detached.
+func TestATransactionWhoseEndWasNotSeenIsAddedToTheNext(t *testing.T) {
+	for name, load := range compilations {
+		t.Run(name, func(t *testing.T) {
+			fs := ext4test.New(t, ext4test.Options{})
+			p, err := open(load)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Close()
+			commit := func(name string) Commit {
+				t.Helper()
+				if err := os.Mkdir(filepath.Join(fs.Dir, name), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				syncFS(t, fs.Dir)
+				for _, c := range collect(t, p).Commits {
+					if c.Dev == fs.Dev() && !c.Partial && len(c.Dirtied) > 0 {
+						return c
+					}
+				}
+				t.Fatal("no commit")
+				return Commit{}
+			}
+			last := commit("a").Tid
+			var state attributionFilesystem
+			if err := p.objects.Filesystems.Lookup(fs.Dev(), &state); err != nil {
+				t.Fatal(err)
+			}
+			const cgroup, blocks = 4711, 1000
+			for _, tid := range []uint32{last - 1, last} {
+				state.Transactions[tid&1].Id = uint64(tid)
+				state.Transactions[tid&1].Parts[0].Cgroup, state.Transactions[tid&1].Parts[0].Blocks = cgroup, blocks
+			}
+			if err := p.objects.Filesystems.Put(fs.Dev(), state); err != nil {
+				t.Fatal(err)
+			}
+			next := commit("b")
+			if next.Dirtied[cgroup] != 2*blocks || len(next.Dirtied) != 2 {
+				t.Errorf("the next transaction's blocks by cgroup: %v, want %d of cgroup %d and some of one more", next.Dirtied, 2*blocks, cgroup)
+			}
+			if later := commit("c"); later.Dirtied[cgroup] != 0 || len(later.Dirtied) != 1 {
+				t.Errorf("the one after the next: %v, want one cgroup, not %d", later.Dirtied, cgroup)
+			}
+		})
+	}
+}
