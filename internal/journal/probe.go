@@ -37,6 +37,7 @@ type Probe struct {
 	links   []link.Link
 	// tracepoints are those of links.
 	tracepoints []string
+	variables   []*ebpf.Map              // those of maps that are not in objects
 	followed    map[NVModule][]link.Link // of the modules that are followed
 	// submissions is the program for submitted bios while it is not attached; see
 	// observeSubmissions.
@@ -147,6 +148,15 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	}
 	// Close maps that no code uses with the collection.
 	maps.DeleteFunc(p.maps, func(name string, _ *ebpf.Map) bool { return collection.Maps[name] != nil })
+	// All programs have the same global variables, also those that are loaded later.
+	for _, section := range []string{".bss", ".data"} {
+		variables, err := collection.Maps[section].Clone()
+		if err != nil {
+			return fmt.Errorf("cannot hold the variables of the BPF programs: %w", err)
+		}
+		p.maps[section] = variables
+		p.variables = append(p.variables, variables)
+	}
 	known, err := p.setEnds(spec)
 	if err != nil {
 		return err
@@ -283,6 +293,9 @@ func (p *Probe) detach() error {
 	}
 	if p.commits != nil {
 		errs = append(errs, p.commits.Close())
+	}
+	for _, m := range p.variables {
+		errs = append(errs, m.Close())
 	}
 	errs = append(errs, p.objects.attributionMaps.Close())
 	return errors.Join(errs...)

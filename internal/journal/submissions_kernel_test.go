@@ -3,13 +3,16 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/ext4test"
+	"github.com/daybook-project/daybook/internal/needs"
 )
 
 // The reference is the counter of a journal's own device. Journal writes are recognised
@@ -140,5 +143,33 @@ func TestATransactionWhoseEndWasNotSeenIsAddedToTheNext(t *testing.T) {
 				t.Errorf("the one after the next: %v, want one cgroup, not %d", later.Dirtied, cgroup)
 			}
 		})
+	}
+}
+
+// The programs for journals in memory note bios, of which the program of completed
+// requests must know.
+func TestProgramsThatAreLoadedLaterHaveTheSameVariables(t *testing.T) {
+	needs.Root(t)
+	p, err := open(loadAttribution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	spec, err := p.source()
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !ofNVJournal(program) })
+	later, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.maps})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer later.Close()
+	if err := later.Variables["notes"].Set(uint32(7)); err != nil {
+		t.Fatal(err)
+	}
+	var notes uint32
+	if err := p.objects.Notes.Get(&notes); err != nil || notes != 7 {
+		t.Errorf("the first programs see %d, %v; want 7", notes, err)
 	}
 }
