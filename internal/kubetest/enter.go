@@ -111,6 +111,10 @@ func prepare(t *testing.T, w *containertest.Workshop) {
 			t.Fatal(err)
 		}
 		mount(t, own, dir)
+		// As on a host with systemd: pods see what is mounted later.
+		if err := unix.Mount("", dir, "", unix.MS_SHARED|unix.MS_REC, ""); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, value := range tunables {
 		file := w.Path("node", strings.ReplaceAll(name, "/", "-"))
