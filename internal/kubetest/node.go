@@ -194,7 +194,7 @@ func (n *Node) writeNetwork() {
 		n.t.Fatal(err)
 	}
 	n.writeJSON("cni/10-node.conflist", Object{"cniVersion": "0.4.0", "name": "node", "plugins": []Object{{
-		"type": "ptp", "ipam": Object{"type": "host-local", "dataDir": n.w.Path("addresses"), "ranges": [][]Object{{{"subnet": "198.51.100.0/24"}}}},
+		"type": "ptp", "ipam": Object{"type": "host-local", "dataDir": n.w.Path("addresses"), "ranges": [][]Object{{{"subnet": "198.51.100.0/24"}}}, "routes": []Object{{"dst": "0.0.0.0/0"}}},
 	}}})
 }
 
