@@ -251,7 +251,7 @@ func (n *Node) writeKubelet() {
 	})
 }
 
-// unmount unmounts what the kubelet has mounted, the last mount first.
+// unmount unmounts what the kubelet and the runtime have mounted, the last mount first.
 func (n *Node) unmount() {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -259,7 +259,7 @@ func (n *Node) unmount() {
 	}
 	for _, line := range slices.Backward(strings.Split(string(text), "\n")) {
 		fields := strings.Fields(line)
-		if len(fields) > 4 && strings.HasPrefix(fields[4], "/var/lib/kubelet/") {
+		if len(fields) > 4 && (strings.HasPrefix(fields[4], "/var/lib/kubelet/") || strings.HasPrefix(fields[4], n.w.Path("exec")+"/")) {
 			if err := unix.Unmount(fields[4], 0); err != nil && !errors.Is(err, unix.EINVAL) {
 				n.t.Errorf("%s: %v", fields[4], err)
 			}
