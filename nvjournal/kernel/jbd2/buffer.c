@@ -64,6 +64,9 @@ static int access(handle_t *handle, struct buffer_head *bh, bool create)
 
 int jbd2_journal_get_write_access(handle_t *handle, struct buffer_head *bh)
 {
+	/* ext4 asks several times, as for an inode at each change of it. */
+	if (!is_handle_aborted(handle) && nvjk_noted(nvjk_handle_of(handle), bh))
+		return 0;
 	return access(handle, bh, false);
 }
 

@@ -14,10 +14,19 @@ static void destroy_caches(void)
 	kmem_cache_destroy(nvjk_inode_cache);
 }
 
+/*
+ * A cache with a constructor is not cleared at each allocation, as Debian's
+ * kernels do by default (init_on_alloc). A handle has room for 2 KiB of records,
+ * and is set up by make_handle and nvj_start.
+ */
+static void construct_handle(void *handle)
+{
+}
+
 int __init nvjk_jbd2_init(void)
 {
 	nvjk_handle_cache = kmem_cache_create("jbd2nvj_handle", sizeof(struct nvjk_handle),
-					      __alignof__(struct nvjk_handle), 0, NULL);
+					      __alignof__(struct nvjk_handle), 0, construct_handle);
 	nvjk_buffer_cache = kmem_cache_create("jbd2nvj_buffer", sizeof(struct nvjk_buffer),
 					      __alignof__(struct nvjk_buffer), 0, NULL);
 	nvjk_inode_cache = kmem_cache_create("jbd2nvj_inode", sizeof(struct jbd2_inode),

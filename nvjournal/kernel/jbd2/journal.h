@@ -215,6 +215,8 @@ u64 nvjk_tid(struct nvjk_journal *j, tid_t tid);
 
 /* note.c */
 void nvjk_notes_init(struct nvjk_handle *h);
+/* The handle has changed the buffer before, and may change it again. */
+bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh);
 /* The handle changes the buffer. -ENOSPC: more blocks than it requested. */
 int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b);
 /* The handle has freed the buffer. The caller holds the buffer's lock. */

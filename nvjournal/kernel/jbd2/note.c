@@ -44,6 +44,18 @@ static int find(const struct nvjk_handle *h, const struct nvjk_buffer *b)
 	return -1;
 }
 
+bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh)
+{
+	struct nvjk_buffer *b = nvjk_buffer_of(bh);
+	unsigned int i;
+
+	/* Only then it is certain that b stays. */
+	for (i = h->notes; i--;)
+		if (h->note[i] == b)
+			return !READ_ONCE(b->forgotten);
+	return false;
+}
+
 int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
 	/* Only this handle stores its own address there. */
