@@ -98,7 +98,7 @@ static int prepare_block(struct nvj_handle *h, struct nvj_partition *p, uint64_t
 
 	if (block == NVJ_NO_BLOCK)
 		return NVJ_EINVAL;
-	b = nvj_block_make(j, p, block);
+	b = nvj_block_make(j, p, block, true);
 	if (!b)
 		return NVJ_ENOMEM;
 	error = prepare(h, p, b, image, created);

@@ -8,11 +8,11 @@
  *
  * A clean entry that no open transaction has accessed may be evicted. When a
  * new entry is made and there are many, a clock hand examines the next few
- * entries.
+ * entries, in the order of the slabs. So an entry needs no list of all entries,
+ * whose change would move the lines of its neighbours to this processor.
  */
 #include "journal.h"
 
-#define BLOCKS_OF_SLAB 32u
 /*
  * A search without a lock ends after so many entries, because it may be in a
  * wrong chain.
@@ -83,55 +83,71 @@ static bool grow(struct nvj *j, struct nvj_partition *p)
 {
 	size_t header = (sizeof(struct nvj_slab) + 63) & ~(size_t)63;
 	struct nvj_slab *slab =
-		nvj_slab_make(j, header + BLOCKS_OF_SLAB * sizeof(struct nvj_block));
-	struct nvj_block *blocks;
+		nvj_slab_make(j, header + NVJ_BLOCKS_OF_SLAB * sizeof(struct nvj_block));
 
 	if (!slab)
 		return false;
-	blocks = (struct nvj_block *)(void *)((uint8_t *)slab + header);
-	for (unsigned i = 0; i < BLOCKS_OF_SLAB; i++) {
-		nvj_store(&blocks[i].number, NVJ_NO_BLOCK);
-		blocks[i].clock_next = p->free_blocks;
-		p->free_blocks = &blocks[i];
+	slab->blocks = (struct nvj_block *)(void *)((uint8_t *)slab + header);
+	for (unsigned i = 0; i < NVJ_BLOCKS_OF_SLAB; i++) {
+		nvj_store(&slab->blocks[i].number, NVJ_NO_BLOCK);
+		slab->blocks[i].free_next = p->free_blocks;
+		p->free_blocks = &slab->blocks[i];
 	}
-	slab->next = p->slabs;
-	p->slabs = slab;
+	slab->next = p->block_slabs;
+	p->block_slabs = slab;
+	p->entries += NVJ_BLOCKS_OF_SLAB;
 	return true;
 }
 
-/* Returns a free entry, which is in the circle already. */
-static struct nvj_block *take(struct nvj *j, struct nvj_partition *p)
+/*
+ * Returns a free entry for the block, locked. One that will be accessed gets its
+ * image, and is put into the dirty list: so list_lock moves to this processor
+ * only once. If there is no memory for the image, the entry has none.
+ */
+static struct nvj_block *take(struct nvj *j, struct nvj_partition *p, uint64_t number,
+			      bool accessed)
 {
 	struct nvj_block *b = NULL;
+	bool locked = false;
 
 	nvj_lock(&p->list_lock, &j->platform);
 	if (p->free_blocks || grow(j, p)) {
 		b = p->free_blocks;
-		p->free_blocks = b->clock_next;
-		if (p->clock) {
-			b->clock_next = p->clock;
-			b->clock_before = p->clock->clock_before;
-			b->clock_before->clock_next = b;
-			p->clock->clock_before = b;
-		} else {
-			b->clock_next = b->clock_before = b;
-			p->clock = b;
-		}
+		p->free_blocks = b->free_next;
 		nvj_store(&p->blocks, p->blocks + 1);
 		b->sequence = p->sequence;
+		/*
+		 * A search in a wrong chain may hold it for a moment. In the order
+		 * of locks it comes before list_lock.
+		 */
+		locked = nvj_try_lock(&b->lock);
+		if (locked)
+			nvj_store(&b->number, number);
+		if (locked && accessed) {
+			b->image = nvj_image_take_locked(j, p);
+			b->dirty = true;
+			b->dirty_next = p->dirty;
+			p->dirty = b;
+		}
 	}
 	nvj_unlock(&p->list_lock, &j->platform);
+	if (b && !locked) {
+		nvj_lock(&b->lock, &j->platform);
+		nvj_store(&b->number, number);
+	}
 	return b;
 }
 
 /*
- * Moves an entry out of the circle to the free entries, and frees all its
- * images. No pointer leads to it any more. The caller holds list_lock.
+ * Makes an entry free, and all its images. No pointer leads to it any more. The
+ * caller holds list_lock.
  */
 static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image *images)
 {
 	nvj_count(&p->records, b->records);
 	nvj_count(&p->batches, b->batches);
+	nvj_store(&b->records, 0);
+	nvj_store(&b->batches, 0);
 	if (p->sequence < b->sequence)
 		p->sequence = b->sequence;
 	while (images) {
@@ -141,11 +157,7 @@ static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image 
 		image->next = p->free_images;
 		p->free_images = image;
 	}
-	if (p->clock == b)
-		p->clock = b->clock_next == b ? NULL : b->clock_next;
-	b->clock_before->clock_next = b->clock_next;
-	b->clock_next->clock_before = b->clock_before;
-	b->clock_next = p->free_blocks;
+	b->free_next = p->free_blocks;
 	p->free_blocks = b;
 	nvj_store(&p->blocks, p->blocks - 1);
 }
@@ -239,44 +251,52 @@ static bool try_evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *
 }
 
 /*
- * Moves the clock hand forward, over the returned entry. NULL: there is none.
+ * Moves the clock hand forward, over the returned entry, and over free entries
+ * before it, of at most one slab. There is an entry. The caller holds list_lock.
  */
-static struct nvj_block *pass_next(struct nvj *j, struct nvj_partition *p)
+static struct nvj_block *pass_next(struct nvj_partition *p)
 {
-	struct nvj_block *b;
+	struct nvj_block *b = NULL;
 
-	nvj_lock(&p->list_lock, &j->platform);
-	b = p->clock;
-	if (b)
-		p->clock = b->clock_next;
-	nvj_unlock(&p->list_lock, &j->platform);
+	for (unsigned i = 0; i < NVJ_BLOCKS_OF_SLAB; i++) {
+		if (!p->clock || p->clock_at == NVJ_BLOCKS_OF_SLAB) {
+			p->clock = p->clock && p->clock->next ? p->clock->next : p->block_slabs;
+			p->clock_at = 0;
+		}
+		b = &p->clock->blocks[p->clock_at++];
+		if (nvj_load(&b->number) != NVJ_NO_BLOCK)
+			break;
+	}
 	return b;
 }
 
 uint64_t nvj_blocks_evict(struct nvj *j, struct nvj_partition *p, uint64_t most, uint64_t *looks)
 {
+	/* As many steps as a turn of the clock hand has. */
+	uint64_t left = p->blocks + p->entries / NVJ_BLOCKS_OF_SLAB;
 	uint64_t gone = 0;
 
-	for (uint64_t left = p->blocks; left && *looks && gone < most; left--, --*looks) {
-		struct nvj_block *b = p->clock;
-
-		p->clock = b->clock_next;
-		gone += try_evict(j, p, b);
-	}
+	for (; left && *looks && gone < most; left--, --*looks)
+		gone += try_evict(j, p, pass_next(p));
 	return gone;
 }
 
 static void turn_clock(struct nvj *j, struct nvj_partition *p)
 {
-	for (int i = 0; i < CLOCK_STEPS && nvj_load(&p->blocks) > p->most_blocks; i++) {
-		struct nvj_block *b = pass_next(j, p);
+	struct nvj_block *passed[CLOCK_STEPS] = {NULL};
 
-		if (b)
-			evict(j, p, b);
-	}
+	if (nvj_load(&p->blocks) <= p->most_blocks)
+		return;
+	nvj_lock(&p->list_lock, &j->platform);
+	for (int i = 0; i < CLOCK_STEPS; i++)
+		passed[i] = pass_next(p);
+	nvj_unlock(&p->list_lock, &j->platform);
+	for (int i = 0; i < CLOCK_STEPS && nvj_load(&p->blocks) > p->most_blocks; i++)
+		evict(j, p, passed[i]);
 }
 
-struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number)
+struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number,
+				 bool accessed)
 {
 	struct nvj_bucket *bucket = bucket_of(p, number);
 	struct nvj_block *b = search(bucket, number, SEARCH_MOST);
@@ -289,20 +309,10 @@ struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_
 	if (b) {
 		nvj_lock(&b->lock, &j->platform);
 	} else {
-		b = take(j, p);
+		b = take(j, p, number, accessed);
 		if (b) {
-			/*
-			 * A search in a wrong chain may hold it for a moment.
-			 */
-			nvj_lock(&b->lock, &j->platform);
-			b->created = b->dirty = b->writing = false;
-			b->revoked_in = b->later_in = b->spare_count = b->promised = 0;
-			b->later = NULL;
-			b->image = b->frozen = b->spares = NULL;
+			b->created = false;
 			b->home_tid = 0;
-			nvj_store(&b->records, 0);
-			nvj_store(&b->batches, 0);
-			nvj_store(&b->number, number);
 			nvj_store(&b->next, nvj_load(&bucket->first));
 			nvj_store_release(&bucket->first, b);
 		}

@@ -25,16 +25,23 @@ static void release_bytes(struct nvj *j, struct nvj_image *image)
 	image->bytes = NULL;
 }
 
-void nvj_slabs_release(struct nvj *j, struct nvj_partition *p)
+static void release_slabs(struct nvj *j, struct nvj_slab *slab)
 {
-	while (p->slabs) {
-		struct nvj_slab *slab = p->slabs;
+	while (slab) {
+		struct nvj_slab *next = slab->next;
 
-		p->slabs = slab->next;
 		for (unsigned i = 0; i < slab->image_count; i++)
 			release_bytes(j, &slab->images[i]);
 		j->platform.release(j->platform.context, slab, slab->bytes);
+		slab = next;
 	}
+}
+
+void nvj_slabs_release(struct nvj *j, struct nvj_partition *p)
+{
+	release_slabs(j, p->image_slabs);
+	release_slabs(j, p->block_slabs);
+	p->image_slabs = p->block_slabs = NULL;
 }
 
 /* Makes images without memory. The caller holds list_lock. */
@@ -52,8 +59,8 @@ static bool grow(struct nvj *j, struct nvj_partition *p)
 		slab->images[i].next = p->bare_images;
 		p->bare_images = &slab->images[i];
 	}
-	slab->next = p->slabs;
-	p->slabs = slab;
+	slab->next = p->image_slabs;
+	p->image_slabs = slab;
 	return true;
 }
 
@@ -72,12 +79,10 @@ static void push(struct nvj_image **list, struct nvj_image *image)
 	*list = image;
 }
 
-struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p)
+struct nvj_image *nvj_image_take_locked(struct nvj *j, struct nvj_partition *p)
 {
-	struct nvj_image *image;
+	struct nvj_image *image = pop(&p->free_images);
 
-	nvj_lock(&p->list_lock, &j->platform);
-	image = pop(&p->free_images);
 	if (!image && (p->bare_images || grow(j, p))) {
 		image = pop(&p->bare_images);
 		/*
@@ -97,6 +102,15 @@ struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p)
 		image->tid = 0;
 		image->revoked_by = 0;
 	}
+	return image;
+}
+
+struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p)
+{
+	struct nvj_image *image;
+
+	nvj_lock(&p->list_lock, &j->platform);
+	image = nvj_image_take_locked(j, p);
 	nvj_unlock(&p->list_lock, &j->platform);
 	return image;
 }

@@ -143,8 +143,7 @@ struct nvj_block {
 	struct nvj_block *dirty_next;
 	struct nvj_block *revoked_next[NVJ_SLOTS];
 	struct nvj_block *later_next[NVJ_SLOTS];
-	struct nvj_block *clock_next; /* all entries of the partition, in a circle */
-	struct nvj_block *clock_before;
+	struct nvj_block *free_next;
 };
 
 struct nvj_bucket {
@@ -200,7 +199,7 @@ struct nvj_partition {
 	/* Atomic: all records before it have flags. See flags.c. */
 	NVJ_ALONE uint64_t last_check;
 
-	/* For all fields from here to slabs. */
+	/* For all fields from here to block_slabs. */
 	NVJ_ALONE struct nvj_lock list_lock;
 	struct nvj_block *dirty;
 	struct nvj_block *revoked[NVJ_SLOTS];
@@ -209,9 +208,15 @@ struct nvj_partition {
 	struct nvj_image *bare_images; /* free images without memory */
 	uint64_t images;               /* atomic to read: with memory */
 	struct nvj_block *free_blocks;
-	struct nvj_block *clock; /* the clock hand */
-	uint64_t blocks;         /* atomic to read: entries in the circle */
-	uint64_t most_blocks;    /* how many clean entries may stay */
+	/*
+	 * The clock hand: the next entry that it examines. NULL, or at the end of
+	 * the slab: the first one of the next slab, or of the first slab.
+	 */
+	struct nvj_slab *clock;
+	unsigned clock_at;
+	uint64_t entries;     /* in block_slabs */
+	uint64_t blocks;      /* atomic to read: of these, not free */
+	uint64_t most_blocks; /* how many clean entries may stay */
 	/*
 	 * The highest sequence of an entry that is now used for another block.
 	 * New entries continue there, because the rings may still have records
@@ -220,7 +225,8 @@ struct nvj_partition {
 	uint64_t sequence;
 	uint64_t records; /* atomic: records of entries that are now used for another block */
 	uint64_t batches;
-	struct nvj_slab *slabs;
+	struct nvj_slab *image_slabs;
+	struct nvj_slab *block_slabs;
 
 	/* Of the thread that has claimed the partition in a round. */
 	NVJ_ALONE uint64_t claimed; /* atomic: the last round for which a thread claimed it */
@@ -533,8 +539,13 @@ bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to);
 struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_t number);
 /* The entry of the block, locked. NULL: it has none. */
 struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_t number);
-/* The same, but makes the entry if there is none. NULL: no memory. */
-struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number);
+/*
+ * The same, but makes the entry if there is none. Accessed: a new entry gets an
+ * image, if there is memory for one, and it is in the dirty list, although
+ * nothing may be logged: the next round removes it from there. NULL: no memory.
+ */
+struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number,
+				 bool accessed);
 /*
  * Evicts at most `most` clean entries, so that their images become free, and
  * decreases *looks for each entry that it examines. It waits for no lock. The
@@ -552,13 +563,18 @@ static inline void nvj_block_unlock(struct nvj *j, struct nvj_block *b)
 }
 
 /* image.c */
+#define NVJ_BLOCKS_OF_SLAB 32u
 /* Memory that is kept until the journal closes. */
 struct nvj_slab {
 	struct nvj_slab *next;
 	size_t bytes;             /* size of this allocation, including this structure */
 	struct nvj_image *images; /* NULL: none */
 	unsigned image_count;
+	struct nvj_block *blocks; /* NVJ_BLOCKS_OF_SLAB, or NULL: none */
 };
+/* NULL: no memory. The caller holds list_lock. */
+struct nvj_image *nvj_image_take_locked(struct nvj *j, struct nvj_partition *p);
+/* The same. The caller does not hold list_lock. */
 struct nvj_image *nvj_image_take(struct nvj *j, struct nvj_partition *p);
 void nvj_image_give(struct nvj *j, struct nvj_partition *p, struct nvj_image *image);
 /* Puts an image to the spares of a block. The caller holds the block's lock. */

@@ -62,7 +62,7 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 		return NVJ_EINVAL;
 	if (h->credits == 0)
 		return NVJ_ENOSPC;
-	b = nvj_block_make(j, p, block);
+	b = nvj_block_make(j, p, block, false);
 	if (!b)
 		return NVJ_ENOMEM;
 	lines = nvj_later_write(h, p, b);

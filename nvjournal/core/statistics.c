@@ -24,17 +24,14 @@ static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
  */
 static void add_partition(struct nvj_statistics *s, const struct nvj *j, struct nvj_partition *p)
 {
-	struct nvj_block *first, *b;
-
 	nvj_lock(&p->list_lock, &j->platform);
 	s->records += nvj_load(&p->records);
 	s->fences += nvj_load(&p->batches);
-	first = b = p->clock;
-	while (b) {
-		s->records += nvj_load(&b->records);
-		s->fences += nvj_load(&b->batches);
-		b = b->clock_next == first ? NULL : b->clock_next;
-	}
+	for (const struct nvj_slab *slab = p->block_slabs; slab; slab = slab->next)
+		for (unsigned i = 0; i < NVJ_BLOCKS_OF_SLAB; i++) {
+			s->records += nvj_load(&slab->blocks[i].records);
+			s->fences += nvj_load(&slab->blocks[i].batches);
+		}
 	nvj_unlock(&p->list_lock, &j->platform);
 }
 
