@@ -14,6 +14,9 @@ var harmless = []*regexp.Regexp{
 	// modprobe asks for the dependents of a module that a processor without
 	// virtualization has just refused.
 	regexp.MustCompile(`could not open '/sys/module/kvm/holders'`),
+	// udev has loaded a module for the processor, which finds no such device and is removed
+	// again while udev reads its state.
+	regexp.MustCompile(`could not read from '/sys/module/[a-z_]*cpufreq/initstate': No such device`),
 }
 
 // JournalErrors returns the entries of systemd's journal with the priority err or above,

@@ -77,7 +77,7 @@ func TestGuestWaitsOnAJournalInMemoryHaveTheirCause(t *testing.T) {
 		region := vmtest.Device(t, "pmem0")
 		options := fixture.Options{
 			Given:  &fixture.GivenDisk{Node: vmtest.Device(t, "disk0"), Divider: fixture.Undivided},
-			Memory: &ext4.Memory{Region: region, SizeBytes: memoryBytes}, JournalBytes: 8 << 20, Mount: DataMount,
+			Memory: &ext4.Memory{Type: ext4.MemoryType, Region: region, SizeBytes: memoryBytes}, JournalBytes: 8 << 20, Mount: DataMount,
 		}
 		for _, c := range memoryCases(options) {
 			t.Run(c.Name, func(t *testing.T) {
