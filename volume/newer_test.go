@@ -39,7 +39,7 @@ func wantNewer(t *testing.T, what string, err error) {
 }
 
 func TestNewerRecordsAreReportedAsSuch(t *testing.T) {
-	_, err := records.ParseVolume("db", golden(t, "volume-4.json"))
+	_, err := records.ParseVolume("db", golden(t, "volume-5.json"))
 	wantNewer(t, "volume", err)
 	_, err = records.ParseSnapshot("snap", golden(t, "snapshot-3.json"))
 	wantNewer(t, "snapshot", cause.Public(cause.Unreadable("the record", err)))
@@ -70,7 +70,7 @@ func TestANewerVolumeIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	newer := bytes.Replace(golden(t, "volume-4.json"), []byte(`"db"`), []byte(`"`+name+`"`), 1)
+	newer := bytes.Replace(golden(t, "volume-5.json"), []byte(`"db"`), []byte(`"`+name+`"`), 1)
 	if err := os.WriteFile(path, newer, 0o600); err != nil {
 		t.Fatal(err)
 	}
