@@ -66,6 +66,9 @@ int nvjournal_open(struct engine *e, const struct bench_setup *s)
 	if (error)
 		return failed("format", error);
 	error = nvj_open(&n->journal, s->region, &n->platform.platform, &options, &report);
+	if (error && report.findings)
+		fprintf(stderr, "bench: finding of kind %d at byte %llu of the region\n",
+			(int)report.finding[0].kind, (unsigned long long)report.finding[0].offset);
 	return error ? failed("open", error) : 0;
 }
 

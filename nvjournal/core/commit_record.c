@@ -65,6 +65,13 @@ enum nvj_slot_state nvj_commit_read(const struct nvj_geometry *g, uint64_t tid,
 	__builtin_memset(b, 0, sizeof(*b));
 	if (!nvj_copy_out(g->read, b, nvj_commit_at(g, tid), bytes_of(g)))
 		return NVJ_SLOT_DAMAGED;
+	/*
+	 * Before the test of the upper half: for a tid of the first lap that is
+	 * equal to the seed, tid_crc is 0, too. No seal that was stored is 0, but
+	 * with a probability of 2^-64.
+	 */
+	if (tid < g->commits && b->seal == 0)
+		return NVJ_SLOT_NOT_YET;
 	sealed_for = (uint32_t)(b->seal >> 32);
 	if (sealed_for == tid_crc(g, tid)) {
 		if ((uint32_t)b->seal != (uint32_t)nvj_commit_seal(g, b) || b->tid != tid ||
@@ -77,6 +84,6 @@ enum nvj_slot_state nvj_commit_read(const struct nvj_geometry *g, uint64_t tid,
 	 * progress after it.
 	 */
 	if (tid < g->commits)
-		return b->seal == 0 ? NVJ_SLOT_NOT_YET : NVJ_SLOT_DAMAGED;
+		return NVJ_SLOT_DAMAGED;
 	return sealed_for == tid_crc(g, tid - g->commits) ? NVJ_SLOT_NOT_YET : NVJ_SLOT_DAMAGED;
 }

@@ -211,6 +211,28 @@ static void formatted_again(void)
 	rest_free(t);
 }
 
+/*
+ * The seed of this UUID is 5, and so the CRC of transaction 5 is 0, as is an empty
+ * slot: it is empty, not damaged. Such a seed is as likely as 1 in 2^32 for each slot.
+ */
+static void seed_is_a_transaction(void)
+{
+	struct rest *t = rest_formatted(1, 1024);
+	struct nvj_format_options o = rest_options;
+	struct nvj_report r;
+
+	memset(o.uuid, 0x4e, 12);
+	memcpy(o.uuid + 12, (const uint8_t[4]){0xb7, 0x09, 0x51, 0x26}, 4);
+	expect(nvj_seed_of(o.uuid) == 5);
+	expect(nvj_format(&t->region, &o) == 0);
+	expect(nvj_check(&t->region, &t->platform, &r) == 0 && r.clean && r.committed_tid == 0);
+	t->g.seed = 5;
+	for (uint64_t tid = 1; tid <= 5; tid++)
+		rest_seal(t, tid, NVJ_COMMIT, NULL, NULL);
+	expect(nvj_check(&t->region, &t->platform, &r) == 0 && r.committed_tid == 5);
+	rest_free(t);
+}
+
 /* Every error has its own text. */
 static void texts(void)
 {
@@ -237,6 +259,7 @@ int main(void)
 	impossible_layouts();
 	both_damaged();
 	formatted_again();
+	seed_is_a_transaction();
 	texts();
 	return 0;
 }
