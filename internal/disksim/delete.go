@@ -73,6 +73,11 @@ func (h home) delete(ctx context.Context, name string) error {
 
 // detach detaches the loop device if it is not in use.
 func (h home) detach(ctx context.Context, name string, record Record) error {
+	alone, err := h.awaitAlone(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer alone.release()
 	loops, err := h.loopsOf(name, record)
 	if err != nil {
 		return err

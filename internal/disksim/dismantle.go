@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/filelock"
 )
 
 // dismantle removes a disk whose owner or server is dead. It detaches mounts of
@@ -29,16 +30,50 @@ func (h home) dismantle(ctx context.Context, name string) error {
 		record = Record{} // damaged or missing: only the scheduler is not restored
 	}
 	var errs []error
+	alone, err := h.awaitAlone(ctx, name)
+	errs = append(errs, err)
 	loops, err := h.loopsOf(name, record)
 	errs = append(errs, err)
 	for _, loop := range loops {
 		errs = append(errs, unmountAll(loop), restoreScheduler(loop.Disk, record), loop.DetachLazily())
 	}
+	alone.release()
 	for _, loop := range loops {
 		awaitDetached(ctx, loop)
 	}
 	errs = append(errs, unmountFUSE(h.mountPoint(name)))
 	return errors.Join(errs...)
+}
+
+// awaitAlone excludes the other process that takes the disk's loop devices
+// away: [Delete] may meet a server that dismantles its disk because the creator
+// died, and each would see the scheduler that the other sets. The lock is on the
+// record, which nobody writes any more. Without one there is no lock, and no
+// scheduler to restore.
+func (h home) awaitAlone(ctx context.Context, name string) (*lock, error) {
+	file, err := os.OpenFile(h.path(name, recordSuffix), os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := filelock.TryLock(file)
+		if err == nil {
+			return &lock{file}, nil
+		}
+		var held *filelock.HeldError
+		if !errors.As(err, &held) {
+			return nil, errors.Join(err, file.Close())
+		}
+		select {
+		case <-ctx.Done():
+			err := fmt.Errorf("another process takes disk %s apart: %w", name, ctx.Err())
+			return nil, errors.Join(err, file.Close())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 // loopsOf finds the loop devices of the disk's file; there is more than one

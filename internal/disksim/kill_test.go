@@ -195,6 +195,35 @@ func TestKillingTheCreatorAtAnyMomentLeavesNothingAfterRecover(t *testing.T) {
 	t.Logf("%d of 20 disks were not finished", unfinished)
 }
 
+// A server whose creator died dismantles its disk while another process deletes
+// it.
+func TestTwoProcessesMayTakeADiskApart(t *testing.T) {
+	r := newRig(t)
+	for range 10 {
+		disk := r.create(Config{Name: "twice", Scheduler: "mq-deadline"})
+		found := disk.record.PreviousScheduler
+		t.Cleanup(func() { _ = disk.Device.RenewScheduler(found) })
+		// To restore it takes two writes, with "none" between them.
+		record := disk.record
+		record.PreviousScheduler = record.Scheduler
+		if err := disk.home.writeRecord(record); err != nil {
+			t.Fatal(err)
+		}
+		apart := make(chan error, 1)
+		go func() { apart <- disk.home.dismantle(context.Background(), disk.Name) }()
+		if err := disk.home.detach(context.Background(), disk.Name, record); err != nil {
+			t.Error(err)
+		}
+		if err := <-apart; err != nil {
+			t.Error(err)
+		}
+		if err := disk.Delete(context.Background()); err != nil {
+			t.Error(err)
+		}
+		r.wantNothingLeft()
+	}
+}
+
 func TestCancellingCreateAtAnyMomentLeavesNothing(t *testing.T) {
 	r := newRig(t)
 	for i := range 20 {
