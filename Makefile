@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch k8s-test setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages setup-k8s lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch k8s-test k8s-image bench-k8s setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages setup-k8s lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -135,14 +135,25 @@ manifests: ## render the Helm chart into deploy/kubernetes/daybook.yaml; fetches
 chart-test: ## the Helm chart: lint, schema of values, rendered objects against the types of the Kubernetes API
 	$(GO) -C deploy/helm/tools vet ./... && $(GO) -C deploy/helm/tools test -count=1 ./...
 
-k8s-test: setup-k8s ## the agent on a node with a real kubelet and control plane (root; DELETIONS=500; docs/kubernetes.md)
+# What the tests on a node need: the agent's image, and what the chart renders.
+k8s-image: setup-k8s
 	VERSION=$(VERSION) PACKAGE_VERSION=$(RELEASE:v%=%) SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 		packaging/build -o $(BUILD)/k8s -a amd64 -f image
 	$(GO) -C deploy/helm/tools run . ../daybook config.apiServer=true config.cgroupRoot=/CGROUP_ROOT config.criSocket=/CRI_SOCKET \
-		config.weights.burstable=100 config.weights.besteffort=20 >$(BUILD)/k8s/agent.yaml
-	DAYBOOK_KUBERNETES=$$(scripts/kubernetes) DAYBOOK_KUBERNETES_IMAGE=$$(ls $(CURDIR)/$(BUILD)/k8s/*.tar) \
-		DAYBOOK_KUBERNETES_MANIFEST=$(CURDIR)/$(BUILD)/k8s/agent.yaml DAYBOOK_KUBERNETES_DELETIONS=$(DELETIONS) \
-		$(GO) test -count=1 -timeout 120m -v -run 'TestTheAgentOnARealNode' ./internal/agent
+		config.weights.burstable=100 config.weights.besteffort=20 metrics.serviceMonitor.enabled=true metrics.serviceMonitor.interval=1s >$(BUILD)/k8s/agent.yaml
+
+ON_A_NODE = DAYBOOK_KUBERNETES=$$(scripts/kubernetes) DAYBOOK_KUBERNETES_IMAGE=$$(ls $(CURDIR)/$(BUILD)/k8s/*.tar) \
+	DAYBOOK_KUBERNETES_MANIFEST=$(CURDIR)/$(BUILD)/k8s/agent.yaml DAYBOOK_KUBERNETES_FIGURES=$(CURDIR)/$(BUILD)/bench/k8s.json \
+	DAYBOOK_KUBERNETES_DELETIONS=$(DELETIONS) DAYBOOK_KUBERNETES_PODS=$(PODS) DAYBOOK_KUBERNETES_SECONDS=$(SECONDS) \
+	$(GO) test -count=1 -timeout 120m -v ./internal/agent
+
+k8s-test: k8s-image ## the agent on a node with a real kubelet and control plane (root; DELETIONS=500, PODS=200; docs/kubernetes.md)
+	$(ON_A_NODE) -run 'OnARealNode$$'
+
+bench-k8s: k8s-image ## a database beside a noisy pod on such a node, read from Prometheus; 8 minutes
+	$(ON_A_NODE) -run 'TestADatabaseBesideANoisyPodOnARealNode'
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BUILD)/daybook-bench ./cmd/daybook-bench
+	$(BUILD)/daybook-bench k8s $(BENCHFLAGS)
 
 clean: ## remove what was built
 	rm -rf bin $(BUILD)

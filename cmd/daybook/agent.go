@@ -52,10 +52,11 @@ The configuration is YAML; all keys are optional:
   cri_socket: /run/containerd/containerd.sock   # default: the first that exists; none
   cgroup_root: /             # the kubelet's --cgroup-root
   state_dir: /var/lib/daybook
-  placement: pod             # or neutral: never in a pod's cgroup
+  placement: pod             # neutral: never in a pod's cgroup; none: only observe
   interval: 1s               # 200ms to 30s
   metrics: 127.0.0.1:9435    # "" is none
   account: true              # BPF; false: placement only
+  waits: false               # true: also who waits for journals, as in daybook blame
   api_server: false          # true: ask it for labels and storage classes
   namespaces: [team-*]       # whose pods may set the annotation daybook.io/io-weight
   weights:                   # of pods that have volumes; default: unchanged
@@ -153,9 +154,9 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 // observeNode takes samples, and corrects weights if the configuration says so.
 func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
 	if config.Control != nil {
-		return controlNode(ctx, *config.Control, a, o, log)
+		return controlNode(ctx, *config.Control, config.Waits, a, o, log)
 	}
-	source, err := openSource(ctx, sourceOptions{Interval: accountInterval, Estimator: "handles", Naming: a, Log: log})
+	source, err := openSource(ctx, sourceOptions{Interval: accountInterval, Estimator: "handles", Naming: a, Waits: config.Waits, Log: log})
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *ob
 
 // controlNode is daybook control with the names of pods. Its locks refuse a disk that
 // another process controls.
-func controlNode(ctx context.Context, config control.Config, a *agent.Agent, o *observers, log *slog.Logger) error {
+func controlNode(ctx context.Context, config control.Config, waits bool, a *agent.Agent, o *observers, log *slog.Logger) error {
 	disks, err := openControlled(config)
 	if err != nil {
 		return err
@@ -189,7 +190,7 @@ func controlNode(ctx context.Context, config control.Config, a *agent.Agent, o *
 			return name
 		},
 		OpenSource: func(devices []string, interval time.Duration) (account.Source, error) {
-			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: "handles", Naming: a, Log: log,
+			source, err := openSource(ctx, sourceOptions{Devices: devices, Promises: promises.of, Interval: interval, Estimator: "handles", Naming: a, Waits: waits, Log: log,
 				Ideal: func(path, name string) (uint64, bool) {
 					weight, matched := config.Ideal(path, name)
 					return weight, matched && weight > 0

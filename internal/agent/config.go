@@ -21,6 +21,8 @@ const (
 	PlacePod = "pod"
 	// PlaceNeutral: below /daybook, with the pod's weight.
 	PlaceNeutral = "neutral"
+	// PlaceNone: where Linux has it. The agent only observes.
+	PlaceNone = "none"
 )
 
 // Config is what the operator wants.
@@ -34,7 +36,7 @@ type Config struct {
 	CgroupRoot string
 	// StateDir has the records of what was changed.
 	StateDir string
-	// Placement is PlacePod or PlaceNeutral.
+	// Placement is PlacePod, PlaceNeutral or PlaceNone.
 	Placement string
 	// Interval is the time between two rounds.
 	Interval time.Duration
@@ -42,6 +44,8 @@ type Config struct {
 	Metrics string
 	// Account says whether I/O is attributed to containers (BPF).
 	Account bool
+	// Waits says whether the account has the waits for journals, too.
+	Waits bool
 	// Namespaces are patterns of the namespaces whose pods may choose their weight by
 	// annotation.
 	Namespaces []string
@@ -73,7 +77,7 @@ const (
 	maxInterval = 30 * time.Second
 )
 
-const knownKeys = "kubelet_dir, cri_socket, cgroup_root, state_dir, placement, interval, metrics, account, api_server, namespaces, weights, control"
+const knownKeys = "kubelet_dir, cri_socket, cgroup_root, state_dir, placement, interval, metrics, account, waits, api_server, namespaces, weights, control"
 
 type document struct {
 	KubeletDir yaml.Node `yaml:"kubelet_dir"`
@@ -84,6 +88,7 @@ type document struct {
 	Interval   yaml.Node `yaml:"interval"`
 	Metrics    yaml.Node `yaml:"metrics"`
 	Account    yaml.Node `yaml:"account"`
+	Waits      yaml.Node `yaml:"waits"`
 	APIServer  yaml.Node `yaml:"api_server"`
 	Namespaces yaml.Node `yaml:"namespaces"`
 	Weights    yaml.Node `yaml:"weights"`
@@ -133,8 +138,8 @@ func (r *reader) read(file document) {
 		r.absolute("cri_socket", file.CRISocket, &c.CRISocket)
 	}
 	if text, line := r.Scalar(file.Placement); text != "" {
-		if c.Placement = text; text != PlacePod && text != PlaceNeutral {
-			r.Refuse(line, "placement: %q: want %s or %s", text, PlacePod, PlaceNeutral)
+		if c.Placement = text; text != PlacePod && text != PlaceNeutral && text != PlaceNone {
+			r.Refuse(line, "placement: %q: want %s, %s or %s", text, PlacePod, PlaceNeutral, PlaceNone)
 		}
 	}
 	if text, line := r.Scalar(file.Interval); text != "" {
@@ -148,6 +153,7 @@ func (r *reader) read(file document) {
 		c.Metrics, _ = r.Scalar(file.Metrics)
 	}
 	r.truth("account", file.Account, &c.Account)
+	r.truth("waits", file.Waits, &c.Waits)
 	r.truth("api_server", file.APIServer, &c.APIServer)
 	var line int
 	c.Namespaces, line = r.Strings(file.Namespaces)
@@ -167,6 +173,9 @@ func (r *reader) read(file document) {
 	}
 	if c.Control != nil && !c.Account {
 		r.Refuse(file.Control.Line, "control needs account: true")
+	}
+	if c.Waits && !c.Account {
+		r.Refuse(file.Waits.Line, "waits need account: true")
 	}
 }
 

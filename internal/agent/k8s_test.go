@@ -21,6 +21,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/containertest"
+	"github.com/daybook-project/daybook/internal/experiment/daemon/node"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/kubetest"
 )
@@ -47,6 +48,8 @@ type site struct {
 	*kubetest.Node
 	t    *testing.T
 	tree *cgroup.Tree
+	// config is the agent's configuration as the chart renders it, for this node.
+	config string
 }
 
 // nodeDisk is a disk without a file system: the kubelet makes it.
@@ -69,7 +72,7 @@ func nodeDisk(t *testing.T, w *containertest.Workshop, name string) blockdev.Loo
 }
 
 // churners is how many pods come and go at the same time.
-const churners = 4
+const churners = 10
 
 func checkNode(t *testing.T, w *containertest.Workshop) {
 	image := os.Getenv(nodeImageVariable)
@@ -89,22 +92,22 @@ func checkNode(t *testing.T, w *containertest.Workshop) {
 	s := &site{Node: kubetest.Start(t, w), t: t, tree: tree}
 	t.Log("the node is ready")
 	s.CRI.Import(image)
-	s.deployAgent()
-	s.volume("shop", "pv-db", "data-db-0", db)
-	s.volume("shop", "pv-noise", "noise", noise)
+	s.deployAgent(nil)
+	s.volume("shop", "pv-db", "data-db-0", db.Node())
+	s.volume("shop", "pv-noise", "noise", noise.Node())
 	s.apply(statefulSet, claimOf("shop", "noise", "pv-noise"), deployment)
 	t.Run("journals are placed under the weights of pods", func(t *testing.T) {
 		s := s.in(t)
-		s.awaitPlaced("shop", "db-0", db)
+		s.awaitPlaced("shop", "db-0", db.Dev)
 		noisy := s.podOf("shop", "app=noise")
-		s.awaitPlaced("shop", noisy, noise)
+		s.awaitPlaced("shop", noisy, noise.Dev)
 		if !weighted {
 			t.Log("without BFQ there are no weights to check")
 			return
 		}
 		// An annotation, and the weight of a QoS class.
-		s.wantWeight("shop", "db-0", db, 300)
-		s.wantWeight("shop", noisy, noise, 20)
+		s.wantWeight("shop", "db-0", db.Dev, 300)
+		s.wantWeight("shop", noisy, noise.Dev, 20)
 	})
 	t.Run("the class of a volume has a weight", func(t *testing.T) {
 		if !weighted {
@@ -113,11 +116,11 @@ func checkNode(t *testing.T, w *containertest.Workshop) {
 		s := s.in(t)
 		noisy := s.podOf("shop", "app=noise")
 		s.apply("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: disks, annotations: {" + Annotation + `: "40"}}, provisioner: kubernetes.io/no-provisioner}`)
-		s.wantWeight("shop", "db-0", db, 40)
-		s.wantWeight("shop", noisy, noise, 40)
+		s.wantWeight("shop", "db-0", db.Dev, 40)
+		s.wantWeight("shop", noisy, noise.Dev, 40)
 		s.do(s.API.Delete("/apis/storage.k8s.io/v1/storageclasses/disks"))
-		s.wantWeight("shop", "db-0", db, 300)
-		s.wantWeight("shop", noisy, noise, 20)
+		s.wantWeight("shop", "db-0", db.Dev, 300)
+		s.wantWeight("shop", noisy, noise.Dev, 20)
 	})
 	t.Run("metrics have the names of pods and volumes", func(t *testing.T) {
 		s := s.in(t)
@@ -128,12 +131,12 @@ func checkNode(t *testing.T, w *containertest.Workshop) {
 	t.Run("a pod that is deleted ends", func(t *testing.T) {
 		s := s.in(t)
 		s.wantEnd("shop", "db-0", nil)
-		s.awaitPlaced("shop", "db-0", db)
+		s.awaitPlaced("shop", "db-0", db.Dev)
 	})
 	t.Run("a pod ends although the agent was killed", func(t *testing.T) {
 		s := s.in(t)
 		s.wantEnd("shop", "db-0", func() { s.kill(s.agentProcess()) })
-		s.awaitPlaced("shop", "db-0", db)
+		s.awaitPlaced("shop", "db-0", db.Dev)
 	})
 	t.Run("a pod ends although the agent and its guardian were killed", func(t *testing.T) {
 		s := s.in(t)
@@ -141,12 +144,12 @@ func checkNode(t *testing.T, w *containertest.Workshop) {
 			agent := s.agentProcess()
 			s.kill(append(guardiansOf(agent), agent)...)
 		})
-		s.awaitPlaced("shop", "db-0", db)
+		s.awaitPlaced("shop", "db-0", db.Dev)
 	})
 	t.Run("a drained node has no pod left in Terminating", func(t *testing.T) {
 		s := s.in(t)
 		s.drain()
-		s.awaitPlaced("shop", "db-0", db)
+		s.awaitPlaced("shop", "db-0", db.Dev)
 	})
 	t.Run("journals are placed after a restart of the kubelet and the runtime", func(t *testing.T) {
 		s := s.in(t)
@@ -154,25 +157,25 @@ func checkNode(t *testing.T, w *containertest.Workshop) {
 		s.StartKubelet()
 		s.AwaitReady()
 		s.wantEnd("shop", "db-0", nil)
-		s.awaitPlaced("shop", "db-0", db)
+		s.awaitPlaced("shop", "db-0", db.Dev)
 	})
 	t.Run("journals are placed after a restart of the node", func(t *testing.T) {
 		s := s.in(t)
 		s.Restart()
-		s.awaitPlaced("shop", "db-0", db)
-		s.awaitPlaced("shop", s.podOf("shop", "app=noise"), noise)
+		s.awaitPlaced("shop", "db-0", db.Dev)
+		s.awaitPlaced("shop", s.podOf("shop", "app=noise"), noise.Dev)
 	})
 	t.Run("no pod hangs in Terminating", func(t *testing.T) { s.in(t).churn(others) })
 	t.Run("without the agent journals are where Linux puts them", func(t *testing.T) {
 		s := s.in(t)
 		s.do(s.API.Delete("/apis/apps/v1/namespaces/daybook/daemonsets/daybook-agent"))
-		s.Await("the agent has ended, and has released all", func() bool { return s.journalOf(db) == "/" && s.journalOf(noise) == "/" })
+		s.Await("the agent has ended, and has released all", func() bool { return s.journalOf(db.Dev) == "/" && s.journalOf(noise.Dev) == "/" })
 		s.wantEnd("shop", "db-0", nil)
 	})
 }
 
 // in is the site for a part of the test.
-func (s *site) in(t *testing.T) *site { return &site{s.Node.In(t), t, s.tree} }
+func (s *site) in(t *testing.T) *site { return &site{s.Node.In(t), t, s.tree, s.config} }
 
 func (s *site) do(err error) {
 	s.t.Helper()
@@ -188,24 +191,46 @@ func (s *site) apply(manifests ...string) {
 	}
 }
 
-// deployAgent applies what the chart renders, for this node.
-func (s *site) deployAgent() {
+// deployAgent applies what the chart renders, for this node; change changes the agent's
+// configuration, if it is not nil. It returns the chart's ServiceMonitor, which only the
+// Prometheus operator knows.
+func (s *site) deployAgent(change func(config string) string) (monitor kubetest.Object) {
 	s.t.Helper()
 	text, err := os.ReadFile(os.Getenv(nodeManifestVariable))
 	s.do(err)
-	for before, after := range map[string]string{"cgroup_root: /CGROUP_ROOT\n": "cgroup_root: " + s.CgroupRoot + "\n", "cri_socket: /CRI_SOCKET\n": "cri_socket: " + s.Socket + "\n"} {
-		if strings.Count(string(text), before) != 1 {
-			s.t.Fatalf("the manifest has no %q", before)
-		}
-		text = []byte(strings.Replace(string(text), before, after, 1))
+	objects, err := kubetest.Objects(string(text))
+	s.do(err)
+	monitors, objects := kubetest.Take(objects, "ServiceMonitor")
+	if len(monitors) != 1 {
+		s.t.Fatalf("%d ServiceMonitors in the manifest", len(monitors))
 	}
-	s.apply(string(text))
+	maps, _ := kubetest.Take(objects, "ConfigMap")
+	if len(maps) != 1 {
+		s.t.Fatalf("%d ConfigMaps in the manifest", len(maps))
+	}
+	config := kubetest.Text(maps[0], "data", configKey)
+	for before, after := range map[string]string{"cgroup_root: /CGROUP_ROOT\n": "cgroup_root: " + s.CgroupRoot + "\n", "cri_socket: /CRI_SOCKET\n": "cri_socket: " + s.Socket + "\n"} {
+		if strings.Count(config, before) != 1 {
+			s.t.Fatalf("the configuration has no %q:\n%s", before, config)
+		}
+		config = strings.Replace(config, before, after, 1)
+	}
+	s.config = config
+	if change != nil {
+		config = change(config)
+	}
+	maps[0]["data"] = kubetest.Object{configKey: config}
+	s.do(s.API.Make(objects))
 	s.apply("{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {" + NamespaceLabel + ": " + NamespaceAllowed + "}}}")
 	s.Await("the agent runs", func() bool { return s.agentAddress() != "" })
+	return monitors[0]
 }
 
-// volume makes a local PersistentVolume of a disk, for one claim.
-func (s *site) volume(namespace, name, claim string, disk blockdev.Loop) {
+// configKey is the agent's configuration in its ConfigMap.
+const configKey = "agent.yaml"
+
+// volume makes a local PersistentVolume of a device, for one claim.
+func (s *site) volume(namespace, name, claim, node string) {
 	s.t.Helper()
 	s.apply(fmt.Sprintf(`
 apiVersion: v1
@@ -222,7 +247,7 @@ spec:
     required:
       nodeSelectorTerms:
         - matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: [%s]}]
-`, name, namespace, claim, disk.Node(), kubetest.Name))
+`, name, namespace, claim, node, kubetest.Name))
 }
 
 func claimOf(namespace, name, volume string) string {
@@ -270,9 +295,9 @@ spec:
     spec: ` + podSpec("noise", "{}") + `
 `
 
-// journalOf is the cgroup of the journal's thread of a disk; "" if it is not mounted.
-func (s *site) journalOf(disk blockdev.Loop) string {
-	journal, err := ext4.JournalOf(disk.Dev)
+// journalOf is the cgroup of the journal's thread of a device; "" if it is not mounted.
+func (s *site) journalOf(dev blockdev.Dev) string {
+	journal, err := ext4.JournalOf(dev)
 	if err != nil {
 		return ""
 	}
@@ -320,20 +345,20 @@ func (s *site) cgroupOf(namespace, name string) string {
 	return at
 }
 
-func (s *site) placed(namespace, name string, disk blockdev.Loop) bool {
+func (s *site) placed(namespace, name string, dev blockdev.Dev) bool {
 	at := s.cgroupOf(namespace, name)
-	return at != "" && path.Dir(s.journalOf(disk)) == at
+	return at != "" && path.Dir(s.journalOf(dev)) == at
 }
 
-func (s *site) awaitPlaced(namespace, name string, disk blockdev.Loop) {
+func (s *site) awaitPlaced(namespace, name string, dev blockdev.Dev) {
 	s.t.Helper()
-	s.Await("the journal of "+namespace+"/"+name+" is in the pod's cgroup", func() bool { return s.placed(namespace, name, disk) })
+	s.Await("the journal of "+namespace+"/"+name+" is in the pod's cgroup", func() bool { return s.placed(namespace, name, dev) })
 }
 
 // wantWeight waits until a pod has a weight on a disk.
-func (s *site) wantWeight(namespace, name string, disk blockdev.Loop, want uint64) {
+func (s *site) wantWeight(namespace, name string, disk blockdev.Dev, want uint64) {
 	s.t.Helper()
-	weights, err := s.tree.Weights(disk.Dev, blockdev.BFQ)
+	weights, err := s.tree.Weights(disk, blockdev.BFQ)
 	s.do(err)
 	s.Await(fmt.Sprintf("%s/%s has the weight %d", namespace, name, want), func() bool {
 		now, err := weights.Get(s.cgroupOf(namespace, name))
@@ -502,20 +527,16 @@ func (s *site) drain() {
 // runs, the others when the journal is placed.
 func (s *site) churn(disks []blockdev.Loop) {
 	s.t.Helper()
-	count := 20
-	if text := os.Getenv(deletionsVariable); text != "" {
-		var err error
-		count, err = strconv.Atoi(text)
-		s.do(err)
-	}
+	count := numberFrom(s.t, deletionsVariable, 20)
 	before := s.usage()
 	began := time.Now()
 	var mu sync.Mutex
-	longest, placed := time.Duration(0), 0
+	placed := 0
+	var times []time.Duration
 	var group sync.WaitGroup
 	for n, disk := range disks {
 		claim := fmt.Sprint("other-", n)
-		s.volume("shop", "pv-"+claim, claim, disk)
+		s.volume("shop", "pv-"+claim, claim, disk.Node())
 		s.apply(claimOf("shop", claim, "pv-"+claim))
 		group.Go(func() {
 			for i := n; i < count && !s.t.Failed(); i += len(disks) {
@@ -527,7 +548,7 @@ func (s *site) churn(disks []blockdev.Loop) {
 				}
 				took, wasPlaced, err := s.come(name, disk, i%2 == 0)
 				mu.Lock()
-				longest = max(longest, took)
+				times = append(times, took)
 				if wasPlaced {
 					placed++
 				}
@@ -541,15 +562,25 @@ func (s *site) churn(disks []blockdev.Loop) {
 	}
 	group.Wait()
 	took := time.Since(began)
-	s.t.Logf("%d pods were deleted in %v, %d of them with the journal in their cgroup; the longest time in Terminating was %v",
-		count, took.Round(time.Second), placed, longest.Round(100*time.Millisecond))
+	after := s.usage()
+	if slices.Sort(times); len(times) == 0 {
+		s.t.Fatal("no pod was deleted")
+	}
+	median, longest := times[len(times)/2], times[len(times)-1]
+	s.t.Logf("%d pods were deleted in %v, %d of them with the journal in their cgroup; the longest time in Terminating was %v, the median %v",
+		len(times), took.Round(time.Second), placed, longest.Round(100*time.Millisecond), median.Round(100*time.Millisecond))
+	if !s.t.Failed() {
+		s.keepFigures(func(r *node.Result) {
+			r.Deletions = &node.Deletions{Count: len(times), Placed: placed, Parallel: len(disks), Seconds: took.Seconds(), MedianSeconds: median.Seconds(),
+				LongestSeconds: longest.Seconds(), Processor: (after.seconds - before.seconds) / took.Seconds()}
+		})
+	}
 	if longest > podPatience {
 		s.t.Errorf("a pod was in Terminating for %v", longest)
 	}
 	if placed < count/2 {
 		s.t.Errorf("the journal was placed for %d of %d pods", placed, count)
 	}
-	after := s.usage()
 	s.t.Logf("the agent used %.1f ms of processor time a second (%.2f %% of one processor), and has at most %d MiB of memory resident",
 		(after.seconds-before.seconds)/took.Seconds()*1000, (after.seconds-before.seconds)/took.Seconds()*100, after.peakBytes>>20)
 }
@@ -566,11 +597,11 @@ func (s *site) come(name string, disk blockdev.Loop, placed bool) (took time.Dur
 		return nil
 	}
 	if err := await("it runs", kubetest.Patience, func() bool {
-		return s.cgroupOf("shop", name) != "" && (!placed || s.placed("shop", name, disk))
+		return s.cgroupOf("shop", name) != "" && (!placed || s.placed("shop", name, disk.Dev))
 	}); err != nil {
 		return 0, false, err
 	}
-	wasPlaced = s.placed("shop", name, disk)
+	wasPlaced = s.placed("shop", name, disk.Dev)
 	uid := kubetest.Text(s.pod("shop", name), "metadata", "uid")
 	began := time.Now()
 	if err := s.API.Delete("/api/v1/namespaces/shop/pods/" + name); err != nil {

@@ -36,9 +36,12 @@ func (p Placement) For() string {
 }
 
 // Plan plans the places of the journals of volumes. Volumes without a running pod have none.
-// The placements are in the order of their devices. problems are the annotations that
-// are not used, with the reasons.
+// The placements are in the order of their devices; there are none with PlaceNone.
+// problems are the annotations that are not used, with the reasons.
 func Plan(config Config, known Choices, volumes []Volume, pods map[string]Pod) (placements []Placement, problems []string) {
+	if config.Placement == PlaceNone {
+		return nil, nil
+	}
 	byDevice := map[blockdev.Dev]*Placement{}
 	problems = slices.Clone(known.Problems)
 	for _, volume := range volumes {

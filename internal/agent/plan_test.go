@@ -92,6 +92,10 @@ func TestAJournalGoesWhereItsPodsAre(t *testing.T) {
 	if got, _ := Plan(config, Choices{}, volumes[:1], pods); !got[0].Neutral || got[0].Cgroup != "" || got[0].Shared() || got[0].Weight != 700 {
 		t.Errorf("%+v", got)
 	}
+	config.Placement = PlaceNone
+	if got, problems := Plan(config, Choices{}, volumes, pods); len(got) > 0 || len(problems) > 0 {
+		t.Errorf("only observed: %+v, %q", got, problems)
+	}
 	for _, text := range []string{"0", "1001", "x", "-1"} {
 		pod := pods[uidA]
 		pod.Annotations = map[string]string{Annotation: text}
@@ -162,6 +166,7 @@ cri_socket: unix:///run/crio/crio.sock
 placement: neutral
 interval: 500ms
 metrics: ""
+waits: true
 api_server: true
 namespaces: ["team-*", web]
 weights: {guaranteed: 300, besteffort: 20}
@@ -171,11 +176,11 @@ control: {devices: [sda], containers: [{match: "web/*", weight: 300}]}
 		t.Fatal(err)
 	}
 	if config.KubeletDir != "/data/kubelet" || config.CRISocket != "/run/crio/crio.sock" || config.Placement != PlaceNeutral ||
-		config.Interval != 500*time.Millisecond || config.Metrics != "" || !config.Account || !config.APIServer || len(config.Namespaces) != 2 ||
+		config.Interval != 500*time.Millisecond || config.Metrics != "" || !config.Account || !config.Waits || !config.APIServer || len(config.Namespaces) != 2 ||
 		config.Weights[Guaranteed] != 300 || config.Weights[BestEffort] != 20 || config.Control == nil || config.Control.Devices[0] != "sda" {
 		t.Errorf("%+v", config)
 	}
-	if config, err := ReadConfig(strings.NewReader(""), "x"); err != nil || config.Interval != time.Second || config.Control != nil || config.APIServer {
+	if config, err := ReadConfig(strings.NewReader(""), "x"); err != nil || config.Interval != time.Second || config.Control != nil || config.APIServer || config.Waits {
 		t.Errorf("%+v, %v", config, err)
 	}
 	_, err = ReadConfig(strings.NewReader(`kubelet_dir: x
@@ -196,6 +201,9 @@ what: is
 		if !slices.ContainsFunc(wrong.Problems, func(p configfile.Problem) bool { return p.Line == line && strings.Contains(p.Text, want) }) {
 			t.Errorf("line %d lacks %q: %v", line, want, err)
 		}
+	}
+	if _, err := ReadConfig(strings.NewReader("account: false\nwaits: true\n"), "x"); err == nil || !strings.Contains(err.Error(), "line 2") {
+		t.Errorf("waits without the account: %v", err)
 	}
 	if _, err := ReadConfig(strings.NewReader("control: {devicess: [sda]}\n"), "x"); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("an unknown key of control: %v", err)

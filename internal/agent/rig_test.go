@@ -22,6 +22,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/containertest"
+	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/internal/victimtest"
@@ -29,6 +30,8 @@ import (
 
 func TestMain(m *testing.M) {
 	adopt.GuardIfAsked()
+	disksim.ServeIfAsked()
+	victimtest.BeIfAsked(writersVariable, beWriters)
 	victimtest.BeIfAsked(victimVariable, beVictim)
 	os.Exit(m.Run())
 }

@@ -136,7 +136,7 @@ func (c *CRI) image() string {
 	type values = map[string]any
 	config := object(values{
 		"architecture": "amd64", "os": "linux",
-		"config": values{"Entrypoint": []string{"/bin/busybox", "sh", "-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 1; done"}},
+		"config": values{"Entrypoint": []string{"/bin/busybox", "sh", "-c", "trap 'exit 0' TERM; while :; do /bin/busybox sleep 3600 & wait; done"}},
 		"rootfs": values{"type": "layers", "diff_ids": []string{"sha256:" + digest(layer)}},
 	})
 	part := func(kind string, content []byte) values {

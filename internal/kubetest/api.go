@@ -110,21 +110,36 @@ var collections = map[string]string{
 	"Deployment": "/apis/apps/v1/namespaces/%s/deployments",
 }
 
-// Apply makes the objects of a YAML text with several documents.
-func (a *API) Apply(manifest string) error {
+// Objects are those of a YAML text with several documents.
+func Objects(manifest string) (objects []Object, err error) {
 	decoder := yaml.NewDecoder(strings.NewReader(manifest))
 	for {
 		var object Object
 		err := decoder.Decode(&object)
 		if errors.Is(err, io.EOF) {
-			return nil
+			return objects, nil
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if object == nil {
-			continue
+		if object != nil {
+			objects = append(objects, object)
 		}
+	}
+}
+
+// Apply makes the objects of a YAML text with several documents.
+func (a *API) Apply(manifest string) error {
+	objects, err := Objects(manifest)
+	if err != nil {
+		return err
+	}
+	return a.Make(objects)
+}
+
+// Make makes objects.
+func (a *API) Make(objects []Object) error {
+	for _, object := range objects {
 		kind, _ := object["kind"].(string)
 		path, known := collections[kind]
 		if !known {
@@ -141,6 +156,7 @@ func (a *API) Apply(manifest string) error {
 			return fmt.Errorf("%s %s: %w", kind, Text(object, "metadata", "name"), err)
 		}
 	}
+	return nil
 }
 
 // Field is a field of an object; nil if there is none.

@@ -30,6 +30,9 @@ placement: {{ .Values.config.placement }}
 interval: {{ .Values.config.interval }}
 metrics: 0.0.0.0:{{ .Values.metrics.port }}
 account: {{ .Values.config.account }}
+{{- if .Values.config.waits }}
+waits: true
+{{- end }}
 {{- if .Values.config.apiServer }}
 api_server: true
 {{- end }}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment/daemon/node"
+)
+
+func newK8sCommand() *cobra.Command {
+	b := bench{name: "k8s", command: "make bench-k8s"}
+	var from string
+	cmd := &cobra.Command{
+		Use:   "k8s",
+		Short: "Write the page of the agent on a real Kubernetes node",
+		Long: `K8s measures nothing: the tests on a real node do, which "make bench-k8s" and "make
+k8s-test" run. It writes the page from their figures. It fails if a goal is missed.`,
+		Example: "  daybook-bench k8s --docs docs/results",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return again[node.Result](b, cmd, from) },
+	}
+	b.flags(cmd)
+	_ = cmd.Flags().MarkHidden("quick")
+	cmd.Flags().StringVar(&from, "from", filepath.Join("build", "bench", "k8s.json"), "`FILE` with the figures")
+	return cmd
+}

@@ -1,0 +1,454 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/containertest"
+	"github.com/daybook-project/daybook/internal/control"
+	"github.com/daybook-project/daybook/internal/database"
+	"github.com/daybook-project/daybook/internal/disksim"
+	"github.com/daybook-project/daybook/internal/experiment/daemon/node"
+	"github.com/daybook-project/daybook/internal/kubetest"
+	"github.com/daybook-project/daybook/internal/needs"
+)
+
+// Variables of the measurements on a real node.
+const (
+	// figuresVariable is the file that gets the figures; "": none.
+	figuresVariable = "DAYBOOK_KUBERNETES_FIGURES"
+	// secondsVariable is the length of each measurement.
+	secondsVariable = "DAYBOOK_KUBERNETES_SECONDS"
+)
+
+// keepFigures adds figures to the file, if there is one.
+func (s *site) keepFigures(change func(*node.Result)) {
+	s.t.Helper()
+	if path := os.Getenv(figuresVariable); path != "" {
+		s.do(node.Update(path, change))
+	}
+}
+
+// numberFrom reads a number of a variable.
+func numberFrom(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	number, err := strconv.Atoi(text)
+	if err != nil || number < 1 {
+		t.Fatalf("%s is %q: want a whole number above 0", variable, text)
+	}
+	return number
+}
+
+// writersVariable makes the test binary the noise: the directory of its files.
+const writersVariable = "DAYBOOK_AGENT_TEST_WRITERS"
+
+const (
+	writerThreads    = 16
+	writerBlockBytes = 1 << 20
+	writerFileBytes  = 24 << 20
+)
+
+// beWriters writes new blocks to files, and syncs each block, until SIGTERM.
+func beWriters(directory string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
+	defer stop()
+	failures := make(chan error, writerThreads)
+	for n := range writerThreads {
+		go func() { failures <- writeFile(filepath.Join(directory, fmt.Sprint("written-", n))) }()
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-failures:
+		return err
+	}
+}
+
+// writeFile ends only with an error.
+func writeFile(path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, writerBlockBytes)
+	for at := int64(0); ; at += writerBlockBytes {
+		if at >= writerFileBytes {
+			if err := f.Truncate(0); err != nil {
+				return err
+			}
+			at = 0
+		}
+		if _, err := f.WriteAt(block, at); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+}
+
+// A database and the noise share a disk by their weights.
+const (
+	databaseWeight = 700
+	noiseWeight    = 300
+	target         = float64(databaseWeight) / (databaseWeight + noiseWeight)
+)
+
+// MariaDB beside a noisy Deployment on one disk: shares and the latency of syncs, as a real
+// Prometheus has them of the agent. "make bench-k8s" keeps the figures.
+func TestADatabaseBesideANoisyPodOnARealNode(t *testing.T) {
+	kubetest.Programs(t)
+	kubetest.Enter(t, func(t *testing.T, w *containertest.Workshop) { checkDatabase(t, w) })
+}
+
+// sharedDisk is a simulated disk with a partition for each of two volumes.
+type sharedDisk struct {
+	*disksim.Disk
+	db, noise blockdev.Partition
+}
+
+const (
+	sharedDiskBytes = 4 << 30
+	partitionBytes  = 1536 << 20
+)
+
+func newSharedDisk(t *testing.T) sharedDisk {
+	t.Helper()
+	model, err := disksim.Preset("hdd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	model.BandwidthBytesPerSecond, model.FlushSeconds = 60e6, 0.0005 // as in bench-volumes
+	if _, err := disksim.Recover(t.Context(), ""); err != nil {
+		t.Fatal(err)
+	}
+	simulated, err := disksim.Create(t.Context(), disksim.Config{
+		Name: fmt.Sprint("k8s-", os.Getpid()), SizeBytes: sharedDiskBytes, Parameters: model, Scheduler: blockdev.BFQ, OwnerBound: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := sharedDisk{Disk: simulated}
+	t.Cleanup(func() {
+		err := errors.Join(blockdev.RemovePartitions(d.Device, 2), d.Delete(context.Background()))
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	for name, value := range control.FairTunables() {
+		if err := d.Device.SetTunable(name, strconv.FormatUint(value, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	parts, err := blockdev.AddPartitions(d.Device, 2, partitionBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.db, d.noise = parts[0], parts[1]
+	return d
+}
+
+// instant switches the disk's delays off and on.
+func (d sharedDisk) instant(t *testing.T, on bool) {
+	t.Helper()
+	if err := d.SetInstant(on); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bytesOf is what a partition has read and written.
+func bytesOf(t *testing.T, p blockdev.Partition) (bytes uint64) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("/sys/class/block", filepath.Base(p.Node), "stat"))
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 7 {
+		t.Fatalf("%s: %q, %v", p.Node, text, err)
+	}
+	for _, field := range []string{fields[2], fields[6]} {
+		sectors, err := strconv.ParseUint(field, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes += sectors * 512
+	}
+	return bytes
+}
+
+func checkDatabase(t *testing.T, w *containertest.Workshop) {
+	for _, tool := range []string{"mariadbd", "mariadb-install-db", "sysbench"} {
+		needs.Tool(t, tool)
+	}
+	seconds := time.Duration(numberFrom(t, secondsVariable, 40)) * time.Second
+	tree, err := cgroup.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := newSharedDisk(t)
+	disk.instant(t, true)
+	seed := seedOf(t, w)
+	s := &site{Node: kubetest.Start(t, w), t: t, tree: tree}
+	s.CRI.Import(os.Getenv(nodeImageVariable))
+	monitor := s.deployAgent(configured(node.Observed, disk))
+	prometheus := s.StartPrometheus(monitor)
+	s.volume("shop", "pv-db", "data-db-0", disk.db.Node)
+	s.volume("shop", "pv-noise", "noise", disk.noise.Node)
+	s.apply(claimOf("shop", "noise", "pv-noise"), workload("Deployment", "noise", noiseWeight, writersPod("noise")))
+	noisy := s.podOf("shop", "app=noise")
+	s.awaitRunning("shop", noisy)
+	for _, load := range []node.Load{node.Writers, node.Database} {
+		pod := writersPod("data")
+		if load == node.Database {
+			pod = databasePod(seed)
+		}
+		s.apply(workload("StatefulSet", "db", databaseWeight, pod))
+		s.awaitRunning("shop", "db-0")
+		if load == node.Database {
+			s.Await("the database works", func() bool {
+				// The server has copied its data, and its clients make it write.
+				before := bytesOf(t, disk.db)
+				time.Sleep(time.Second)
+				return bytesOf(t, disk.db) > before+100<<10 && s.exists("shop", "db-0", "mariadbd")
+			})
+		}
+		for _, setting := range []node.Setting{node.Observed, node.Placed, node.Controlled} {
+			t.Run(fmt.Sprintf("%s, %s", load, setting), func(t *testing.T) {
+				s := s.in(t)
+				disk.instant(t, true)
+				s.setAgent(configured(setting, disk))
+				switch setting {
+				case node.Observed:
+					s.Await("no journal is placed", func() bool { return s.journalOf(disk.db.Dev) == "/" && s.journalOf(disk.noise.Dev) == "/" })
+				default:
+					s.awaitPlaced("shop", "db-0", disk.db.Dev)
+					s.awaitPlaced("shop", noisy, disk.noise.Dev)
+				}
+				disk.instant(t, false)
+				s.measure(prometheus, disk, load, setting, seconds)
+			})
+		}
+		disk.instant(t, true)
+		s.do(s.API.Delete("/apis/apps/v1/namespaces/shop/statefulsets/db"))
+		s.Await("the pod has ended", func() bool { return s.pod("shop", "db-0") == nil })
+	}
+}
+
+// measure measures after some seconds in which control finds the weights.
+func (s *site) measure(prometheus *kubetest.Prometheus, disk sharedDisk, load node.Load, setting node.Setting, seconds time.Duration) {
+	s.t.Helper()
+	settle := 15 * time.Second
+	if setting == node.Controlled {
+		settle = 25 * time.Second
+	}
+	time.Sleep(settle)
+	db, noise := bytesOf(s.t, disk.db), bytesOf(s.t, disk.noise)
+	begin := time.Now()
+	time.Sleep(seconds)
+	end := time.Now()
+	db, noise = bytesOf(s.t, disk.db)-db, bytesOf(s.t, disk.noise)-noise
+	window := fmt.Sprintf("[%ds]", int(seconds.Seconds()))
+	query := func(expression string) float64 {
+		value, err := prometheus.Query(expression, end)
+		if err != nil {
+			s.t.Error(err)
+		}
+		return value
+	}
+	bytes := func(pods string) string {
+		var sums []string
+		for _, kind := range []string{"charged_read", "charged_write", "journal", "metadata", "uncharged"} {
+			sums = append(sums, fmt.Sprintf("sum(increase(daybook_%s_bytes_total{device=%q,container=~%q}%s))", kind, disk.Device.Name, pods, window))
+		}
+		return "(" + strings.Join(sums, " + ") + ")"
+	}
+	const ofDatabase, ofBoth = "shop/db-0(/.*)?", "shop/(db-0|noise-[^/]*)(/.*)?"
+	waits := func(what string) string {
+		return fmt.Sprintf("increase(daybook_wait_duration_seconds_%s{container=~%q,operation=~\"f(data)?sync\"}%s)", what, ofDatabase, window)
+	}
+	p := node.Phase{
+		Load: load, Setting: setting, Seconds: end.Sub(begin).Seconds(),
+		Share:           query(bytes(ofDatabase) + " / " + bytes(ofBoth)),
+		DiskShare:       float64(db) / float64(db+noise),
+		SyncsPerSecond:  query("sum("+waits("count")+")") / seconds.Seconds(),
+		MeanSyncSeconds: query("sum(" + waits("sum") + ") / sum(" + waits("count") + ")"),
+		P99SyncSeconds:  query("histogram_quantile(0.99, sum by (le) (" + waits("bucket") + "))"),
+		BytesPerSecond:  float64(db+noise) / end.Sub(begin).Seconds(),
+	}
+	s.t.Logf("share %.1f %% by Prometheus, %.1f %% by the disk (target %.0f %%); %.0f syncs/s, mean %.1f ms, p99 %.0f ms; %.1f MB/s of both",
+		100*p.Share, 100*p.DiskShare, 100*target, p.SyncsPerSecond, 1e3*p.MeanSyncSeconds, 1e3*p.P99SyncSeconds, p.BytesPerSecond/1e6)
+	if setting == node.Controlled || s.t.Failed() {
+		s.t.Log(s.agentLog())
+	}
+	// What the agent says of shares must be what the disk did.
+	if off := p.Share - p.DiskShare; off < -0.05 || off > 0.05 {
+		s.t.Errorf("the agent's share is %+.1f points off the disk's", 100*off)
+	}
+	s.keepFigures(func(r *node.Result) {
+		r.Target = target
+		for i, old := range r.Phases {
+			if old.Load == load && old.Setting == setting {
+				r.Phases[i] = p
+				return
+			}
+		}
+		r.Phases = append(r.Phases, p)
+	})
+}
+
+// agentLog is the end of what agents have logged.
+func (s *site) agentLog() string {
+	files, _ := filepath.Glob("/var/log/pods/daybook_daybook-agent-*/agent/*.log")
+	var text strings.Builder
+	for _, file := range files {
+		content, _ := os.ReadFile(file)
+		fmt.Fprintf(&text, "--- %s\n%s\n", file, content[max(0, len(content)-2000):])
+	}
+	return text.String()
+}
+
+// configured changes the agent's configuration to a setting.
+func configured(setting node.Setting, disk sharedDisk) func(string) string {
+	return func(config string) string {
+		config = strings.TrimSuffix(config, "\n") + "\nwaits: true\n"
+		switch setting {
+		case node.Observed:
+			config = strings.Replace(config, "placement: pod\n", "placement: "+PlaceNone+"\n", 1)
+		case node.Controlled:
+			config += fmt.Sprintf("control: {devices: [%s], containers: [{match: shop/db-0, weight: %d}, {match: 'shop/noise-*', weight: %d}]}\n", disk.Device.Name, databaseWeight, noiseWeight)
+		}
+		return config
+	}
+}
+
+// seedOf makes the data of a database, which its pod copies to its volume.
+func seedOf(t *testing.T, w *containertest.Workshop) string {
+	t.Helper()
+	seed := w.Path("seed")
+	if err := errors.Join(os.Chmod(w.Dir, 0o711), os.Mkdir(seed, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := database.Create(t.Context(), database.Options{Engine: database.MariaDB, Directory: seed, BinaryLog: true}, 10_000); err != nil {
+		t.Fatal(err)
+	}
+	return seed
+}
+
+// workload is a StatefulSet or a Deployment of one pod with a weight.
+func workload(kind, name string, weight int, pod string) string {
+	more := ""
+	if kind == "StatefulSet" {
+		more = `
+  serviceName: ` + name + `
+  volumeClaimTemplates:
+    - metadata: {name: data}
+      spec: {storageClassName: disks, volumeName: pv-` + name + `, accessModes: [ReadWriteOnce], resources: {requests: {storage: 64Mi}}}`
+	}
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: %s
+metadata: {namespace: shop, name: %s}
+spec:
+  selector: {matchLabels: {app: %s}}
+  template:
+    metadata: {labels: {app: %s}, annotations: {%s: "%d"}}
+    spec: %s%s
+`, kind, name, name, name, Annotation, weight, pod, more)
+}
+
+// writersPod is a pod that is the noise, on the volume of a claim.
+func writersPod(claim string) string {
+	program, _ := filepath.Abs(os.Args[0])
+	return fmt.Sprintf(`{
+  automountServiceAccountToken: false, terminationGracePeriodSeconds: 20,
+  volumes: [{name: data, persistentVolumeClaim: {claimName: %s}}, {name: program, hostPath: {path: %q, type: File}}],
+  containers: [{name: main, image: %q, imagePullPolicy: Never, command: [/writers], env: [{name: %s, value: /data}],
+    resources: {requests: {cpu: 400m}}, volumeMounts: [{name: data, mountPath: /data}, {name: program, mountPath: /writers, readOnly: true}]}]}`,
+		claim, program, containertest.CRIImage, writersVariable)
+}
+
+// databasePod is a pod with MariaDB and its clients. The programs are those of the host.
+func databasePod(seed string) string {
+	const server = `[ -d /data/mariadb ] || { /bin/busybox rm -f /data/written-*; /bin/busybox cp -a /seed/mariadb /data/; }
+exec /usr/sbin/mariadbd --no-defaults --user=root --datadir=/data/mariadb --socket=/run/db/server --pid-file=/run/db/pid --tmpdir=/run/db \
+	--skip-networking --skip-name-resolve --innodb-flush-method=O_DIRECT --innodb-flush-log-at-trx-commit=1 \
+	--innodb-buffer-pool-size=128M --innodb-log-file-size=64M --log-bin=binlog --sync-binlog=1 --server-id=1`
+	const clients = `trap 'exit 0' TERM
+while :; do
+	/usr/bin/sysbench oltp_insert --db-driver=mysql --mysql-socket=/run/db/server --mysql-user=root --mysql-db=sbtest \
+		--tables=10 --table-size=1000 --threads=8 --time=100000 run &
+	wait
+	/bin/busybox sleep 1
+done`
+	mounts := `[{name: usr, mountPath: /usr, readOnly: true}, {name: lib, mountPath: /lib, readOnly: true}, {name: lib64, mountPath: /lib64, readOnly: true}, {name: run, mountPath: /run/db}`
+	container := func(name, script, more string) string {
+		return fmt.Sprintf(`{name: %s, image: %q, imagePullPolicy: Never, command: [/bin/busybox, sh, -c, %q], resources: {requests: {cpu: 200m}}, volumeMounts: %s%s]}`,
+			name, containertest.CRIImage, script, mounts, more)
+	}
+	return fmt.Sprintf(`{
+  automountServiceAccountToken: false, terminationGracePeriodSeconds: 30,
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}, {name: seed, hostPath: {path: %q, type: Directory}}, {name: run, emptyDir: {}},
+    {name: usr, hostPath: {path: /usr}}, {name: lib, hostPath: {path: /usr/lib}}, {name: lib64, hostPath: {path: /usr/lib64}}],
+  containers: [%s, %s]}`, seed,
+		container("main", server, `, {name: data, mountPath: /data}, {name: seed, mountPath: /seed, readOnly: true}`), container("clients", clients, ""))
+}
+
+// awaitRunning waits until a pod is ready.
+func (s *site) awaitRunning(namespace, name string) {
+	s.t.Helper()
+	s.Await(namespace+"/"+name+" runs", func() bool { return s.cgroupOf(namespace, name) != "" })
+}
+
+// exists says whether a pod has a process of a program.
+func (s *site) exists(namespace, name, program string) bool {
+	processes, err := s.tree.ProcessesBelow(s.cgroupOf(namespace, name))
+	if err != nil {
+		return false
+	}
+	for _, pid := range processes {
+		if comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.TrimSpace(string(comm)) == program {
+			return true
+		}
+	}
+	return false
+}
+
+// setAgent gives the agent another configuration.
+func (s *site) setAgent(change func(string) string) {
+	s.t.Helper()
+	const at = "/api/v1/namespaces/daybook/configmaps/daybook-agent"
+	object, err := s.API.Get(at)
+	s.do(err)
+	if s.config == "" {
+		s.t.Fatal("the agent was not deployed")
+	}
+	if config := change(s.config); config != kubetest.Text(object, "data", configKey) {
+		s.do(s.API.Patch(at, kubetest.Object{"data": kubetest.Object{configKey: config}}))
+	}
+	old := s.agentPod()
+	uid := kubetest.Text(old, "metadata", "uid")
+	if uid == "" {
+		s.t.Fatal("the agent does not run")
+	}
+	// The kubelet watches ConfigMaps; it has the new one before it starts the next pod.
+	time.Sleep(2 * time.Second)
+	s.do(s.API.Delete("/api/v1/namespaces/daybook/pods/" + kubetest.Text(old, "metadata", "name")))
+	s.Await("the next agent runs", func() bool {
+		next := kubetest.Text(s.agentPod(), "metadata", "uid")
+		return next != "" && next != uid
+	})
+}

@@ -1,0 +1,200 @@
+// Package node has the figures of a real Kubernetes node with the agent: shares and sync
+// latencies of a database's pod beside a noisy one, the cost of the agent with many pods,
+// and how long pods are in Terminating. The tests of package agent on a real node measure
+// them ("make k8s-test", "make bench-k8s"); this package keeps them and makes the page.
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+
+	"github.com/daybook-project/daybook/internal/experiment/report"
+)
+
+// Load is what the pod of the StatefulSet does.
+type Load string
+
+// The loads.
+const (
+	// Database: MariaDB with eight clients. Each commit waits for its sync.
+	Database Load = "MariaDB"
+	// Writers: the noisy pod's own load, whose disk queue is never empty.
+	Writers Load = "writers"
+)
+
+// Setting is what the agent does.
+type Setting string
+
+// The settings.
+const (
+	// Observed: the agent only observes (placement: none), and no weight is set.
+	Observed Setting = "observed"
+	// Placed: journals are in the pods' cgroups, and the weights are those of the pods.
+	Placed Setting = "placed"
+	// Controlled: the same, with control.
+	Controlled Setting = "controlled"
+)
+
+// Phase is one load in one setting. All figures but DiskShare are answers of Prometheus.
+type Phase struct {
+	Load    Load    `json:"load"`
+	Setting Setting `json:"setting"`
+	Seconds float64 `json:"seconds"`
+	// Share is the pod's part of the bytes of both pods, 0 to 1; DiskShare the same by the
+	// counters of the two partitions that the volumes are on.
+	Share     float64 `json:"share"`
+	DiskShare float64 `json:"disk_share"`
+	// Of the pod's own syncs.
+	SyncsPerSecond  float64 `json:"syncs_per_second"`
+	MeanSyncSeconds float64 `json:"mean_sync_seconds"`
+	// P99SyncSeconds is interpolated in buckets of which each is four times the one before.
+	P99SyncSeconds float64 `json:"p99_sync_seconds"`
+	// BytesPerSecond are those of both pods, by the counters of the partitions.
+	BytesPerSecond float64 `json:"bytes_per_second"`
+}
+
+// Cost is what the agent and its guardian use while pods run, and none comes or goes.
+type Cost struct {
+	Pods    int     `json:"pods"`
+	Seconds float64 `json:"seconds"`
+	// Processor is their part of one processor, 0 to 1.
+	Processor float64 `json:"processor"`
+	// PeakBytes is the most memory that was resident, of both together.
+	PeakBytes int64 `json:"peak_bytes"`
+}
+
+// Deletions are pods that were created and deleted.
+type Deletions struct {
+	Count int `json:"count"`
+	// Placed had the journal in their cgroup when they were deleted.
+	Placed int `json:"placed"`
+	// Parallel is how many came and went at a time.
+	Parallel int     `json:"parallel"`
+	Seconds  float64 `json:"seconds"`
+	// MedianSeconds and LongestSeconds are from the deletion to the end of the pod.
+	MedianSeconds  float64 `json:"median_seconds"`
+	LongestSeconds float64 `json:"longest_seconds"`
+	// Processor is the part of one processor that the agent and its guardian used.
+	Processor float64 `json:"processor"`
+}
+
+// Result is all that was measured; a part that was not is nil.
+type Result struct {
+	Host report.Host `json:"host"`
+	// Target is the share that the weights promise to the pod of the StatefulSet.
+	Target    float64    `json:"target"`
+	Phases    []Phase    `json:"phases,omitempty"`
+	Cost      *Cost      `json:"cost,omitempty"`
+	Deletions *Deletions `json:"deletions,omitempty"`
+}
+
+// The goals.
+const (
+	// MaxOff bounds how far the share is off the target, for writers under control.
+	MaxOff = 0.005
+	// MaxProcessor and MaxBytes bound the cost of the agent.
+	MaxProcessor = 0.01
+	MaxBytes     = 100 << 20
+	// MaxTerminatingSeconds bounds the time that a pod takes to end.
+	MaxTerminatingSeconds = 60
+)
+
+// Update changes the result in a file. It makes the file if there is none.
+func Update(path string, change func(*Result)) error {
+	var r Result
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot read the figures: %w", err)
+	}
+	r.Host = report.ThisHost()
+	change(&r)
+	if text, err = json.MarshalIndent(r, "", "  "); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// Check reports which goals are missed.
+func (r Result) Check() error {
+	var missed []error
+	for _, p := range r.Phases {
+		if off := p.Share - r.Target; p.Load == Writers && p.Setting == Controlled && math.Abs(off) > MaxOff {
+			missed = append(missed, fmt.Errorf("%s, %s: the share is %+.1f points off %.0f %%; %.1f are allowed", p.Load, p.Setting, 100*off, 100*r.Target, 100*MaxOff))
+		}
+	}
+	if c := r.Cost; c != nil && (c.Processor > MaxProcessor || c.PeakBytes > MaxBytes) {
+		missed = append(missed, fmt.Errorf("with %d pods the agent uses %.2f %% of a processor and %d MiB; %.0f %% and %d MiB are allowed",
+			c.Pods, 100*c.Processor, c.PeakBytes>>20, 100*MaxProcessor, MaxBytes>>20))
+	}
+	if d := r.Deletions; d != nil && d.LongestSeconds > MaxTerminatingSeconds {
+		missed = append(missed, fmt.Errorf("a pod was in Terminating for %.1f s; %d s are allowed", d.LongestSeconds, MaxTerminatingSeconds))
+	}
+	return errors.Join(missed...)
+}
+
+// Report returns the result as a page.
+func (r Result) Report() (report.Report, error) {
+	if len(r.Phases) == 0 && r.Cost == nil && r.Deletions == nil {
+		return report.Report{}, errors.New("nothing was measured on a node")
+	}
+	page := report.Report{
+		Title: "The agent on a real Kubernetes node",
+		Lead: []string{
+			"A node of Kubernetes 1.34 with its control plane and the agent, as [make k8s-test](../kubernetes.md#test-it-on-a-real-node) makes it: cgroup v1, the cgroupfs driver, containerd. All of it, the disk's simulation and Prometheus share the host's processors.",
+		},
+		Host: r.Host,
+	}
+	if len(r.Phases) > 0 {
+		page.Lead = append(page.Lead,
+			fmt.Sprintf("**Shares and syncs.** A StatefulSet and a noisy Deployment have a local PersistentVolume each, on two partitions of one simulated hard disk under BFQ. Their weights, by annotation, give the StatefulSet %.0f %% of the disk. The noisy pod has 16 threads, each of which writes blocks of 1 MiB to its own file and syncs each. The StatefulSet runs MariaDB (InnoDB, binary log, 8 clients of sysbench oltp_insert; each commit is synced), or the same writers.", 100*r.Target),
+			"**observed**: the agent only observes (`placement: none`), as if there were none; no weight is set. **placed**: each journal is in its pod's cgroup, under the weights. **controlled**: placed, and the agent corrects the weights.",
+			"Read with care: a weight divides a disk only among pods that always have a request waiting. MariaDB waits for each sync and has no queue to divide, so it takes less than its share in every setting. The goal is for the writers.")
+		table := report.Table{
+			Title:   "A database beside a noisy Deployment",
+			Columns: []string{"load, setting", "share, %", "off the target, points", "share by the disk's counters, %", "syncs/s", "mean sync, ms", "p99 sync, ms", "MB/s of both"},
+			Note:    "Share and syncs are answers of Prometheus to queries of the agent's metrics. The p99 is interpolated in wide buckets.",
+		}
+		for _, p := range r.Phases {
+			table.Rows = append(table.Rows, []string{fmt.Sprintf("%s, %s", p.Load, p.Setting), fmt.Sprintf("%.1f", 100*p.Share), fmt.Sprintf("%+.1f", 100*(p.Share-r.Target)), fmt.Sprintf("%.1f", 100*p.DiskShare),
+				fmt.Sprintf("%.0f", p.SyncsPerSecond), fmt.Sprintf("%.1f", 1e3*p.MeanSyncSeconds), fmt.Sprintf("%.0f", 1e3*p.P99SyncSeconds), fmt.Sprintf("%.1f", p.BytesPerSecond/1e6)})
+		}
+		page.Tables = append(page.Tables, table)
+	}
+	goals := report.Table{Title: "Goals", Columns: []string{"goal", "wanted", "measured", "met"}}
+	goal := func(what, wanted, measured string, met bool) {
+		said := "**no**"
+		if met {
+			said = "yes"
+		}
+		goals.Rows = append(goals.Rows, []string{what, wanted, measured, said})
+	}
+	for _, p := range r.Phases {
+		if off := p.Share - r.Target; p.Load == Writers && p.Setting == Controlled {
+			goal("share of the writers under control", fmt.Sprintf("within %.1f points", 100*MaxOff), fmt.Sprintf("%+.1f points, in %.0f s", 100*off, p.Seconds), math.Abs(off) <= MaxOff)
+		}
+	}
+	if c := r.Cost; c != nil {
+		goal(fmt.Sprintf("processor time of agent and guardian with %d pods", c.Pods), fmt.Sprintf("at most %.0f %% of one", 100*MaxProcessor), fmt.Sprintf("%.2f %%, in %.0f s", 100*c.Processor, c.Seconds), c.Processor <= MaxProcessor)
+		goal(fmt.Sprintf("their resident memory with %d pods", c.Pods), fmt.Sprintf("at most %d MiB", MaxBytes>>20), fmt.Sprintf("%d MiB", c.PeakBytes>>20), c.PeakBytes <= MaxBytes)
+	}
+	if d := r.Deletions; d != nil {
+		goal(fmt.Sprintf("longest time in Terminating, %d deletions", d.Count), fmt.Sprintf("at most %d s", MaxTerminatingSeconds), fmt.Sprintf("%.1f s (median %.1f s)", d.LongestSeconds, d.MedianSeconds), d.LongestSeconds <= MaxTerminatingSeconds)
+		page.Lead = append(page.Lead, fmt.Sprintf("**Deletions.** %d pods with a volume each were created and deleted, %d at a time, in %.0f s; %d of them had the journal in their cgroup when they were deleted. The agent and its guardian used %.1f %% of a processor meanwhile.",
+			d.Count, d.Parallel, d.Seconds, d.Placed, 100*d.Processor))
+	}
+	if len(goals.Rows) > 0 {
+		page.Tables = append(page.Tables, goals)
+	}
+	return page, nil
+}
