@@ -69,21 +69,24 @@ type LimitLaw struct {
 type limitMemory struct {
 	memory
 	waiting
-	// now is its current charged rate, busy the part of the time in which it waited for
-	// the disk.
-	now, busy mean
-	// wanting means that it could use more. demand is the most that it can use, in
-	// bytes per second; 0 means not known.
-	wanting bool
-	demand  float64
+	// now is its current charged rate, nowHidden that of its hidden I/O, busy the part of
+	// the time in which it waited for the disk.
+	now, nowHidden, busy mean
+	// wanting means that it could use more. sinceWanting is the time in seconds for which
+	// it could not. demand is the most that it can use, in bytes per second; 0 means not
+	// known.
+	wanting              bool
+	sinceWanting, demand float64
 	// saturatedRate is its charged rate when it was found to be saturated: it can
 	// use no more although it always has requests outstanding. 0 means that it is
 	// not.
 	saturatedRate float64
 	// lostSeconds is the time for which it has had less than that.
 	lostSeconds float64
-	// limit is the last result, 0 for none.
-	limit float64
+	// limit is the last result, 0 for none. offered is the mean of the limits, with the
+	// time constant of now: what it could have been charged in that time.
+	limit   float64
+	offered mean
 }
 
 // NewLimitLaw returns a limit law without a memory.
@@ -141,7 +144,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	before := l.free
 	l.choose(total, wanting)
 	if l.free != before {
-		l.compareFrom(l.rates(active, func(m *limitMemory) float64 { return m.now.rate() }))
+		l.compareFrom(l.ratesNow(active))
 	}
 	for _, s := range active {
 		s.m.limit = 0
@@ -153,14 +156,28 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	return limits
 }
 
-// rates returns the charged rates of the sibling without a limit and of all others,
-// by one of their means.
-func (l *LimitLaw) rates(active []limitedSibling, of func(*limitMemory) float64) (free, others float64) {
+// ratesNow returns the current rates of the sibling without a limit and of all else.
+// Hidden I/O counts: what the others give up to it, the sibling cannot have.
+func (l *LimitLaw) ratesNow(active []limitedSibling) (free, others float64) {
 	for _, s := range active {
+		others += s.m.nowHidden.rate()
 		if s.o.ID == l.free {
-			free = of(s.m)
+			free = s.m.now.rate()
 		} else {
-			others += of(s.m)
+			others += s.m.now.rate()
+		}
+	}
+	return free, others
+}
+
+// ratesLately returns the means of the same rates over several seconds.
+func (l *LimitLaw) ratesLately(active []limitedSibling) (free, others float64) {
+	for _, s := range active {
+		others += s.hidden.rate()
+		if s.o.ID == l.free {
+			free = s.charged.rate()
+		} else {
+			others += s.charged.rate()
 		}
 	}
 	return free, others
@@ -179,7 +196,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	if m == nil || !m.wanting {
 		return
 	}
-	free, others := l.rates(active, func(m *limitMemory) float64 { return m.now.rate() })
+	free, others := l.ratesNow(active)
 	if m.saturatedRate > 0 {
 		if m.lostSeconds += seconds; free >= keptPart*m.saturatedRate {
 			m.lostSeconds = 0
@@ -202,7 +219,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	gaveUp := l.othersRate - others
 	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
 		m.saturatedRate, m.demand = free, demandRoom*free+leastLimit
-		l.compareFrom(m.charged.rate(), others)
+		l.compareFrom(l.ratesLately(active))
 	}
 }
 
@@ -214,7 +231,7 @@ func (l *LimitLaw) refuted(active []limitedSibling) bool {
 	if l.freeSeconds < limitMeanSeconds {
 		return false
 	}
-	free, others := l.rates(active, func(m *limitMemory) float64 { return m.charged.rate() })
+	free, others := l.ratesLately(active)
 	gained := others - l.othersRate
 	return gained > refuteGain*l.othersRate && l.freeRate-free > refutePart*gained
 }
@@ -223,7 +240,7 @@ func (l *LimitLaw) refuted(active []limitedSibling) bool {
 // limits.
 func (l *LimitLaw) othersThrottled(active []limitedSibling) bool {
 	for _, s := range active {
-		if s.o.ID != l.free && s.m.wanting && !s.throttled() {
+		if s.o.ID != l.free && s.m.wanting && !s.m.throttled() {
 			return false
 		}
 	}
@@ -262,6 +279,7 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 		charged, ideal := m.add(o, seconds, limitMeanSeconds)
 		ideals += ideal
 		m.now.add(charged, seconds, nowSeconds)
+		m.nowHidden.add(o.journal(), seconds, nowSeconds)
 		m.want(o, seconds)
 		total += m.charged.rate() + m.hidden.rate()
 	}
@@ -284,8 +302,18 @@ func (l *LimitLaw) observe(seconds float64, siblings []Observation) (active []li
 func (m *limitMemory) want(o Observation, seconds float64) {
 	m.busy.add(m.in(o, seconds), seconds, nowSeconds)
 	rate := m.now.rate()
-	m.wanting = m.busy.rate() >= wantingPart || m.limit > 0 && rate >= throttledPart*m.limit
+	if m.limit == 0 {
+		m.offered = mean{}
+	} else {
+		m.offered.add(m.limit*seconds, seconds, nowSeconds)
+	}
+	m.wanting = m.busy.rate() >= wantingPart || m.throttled()
+	if m.sinceWanting += seconds; m.wanting {
+		m.sinceWanting = 0
+	}
 	switch {
+	case !m.wanting && m.sinceWanting <= nowSeconds:
+		// A burst of the journal holds up its requests, which have not ended yet.
 	case !m.wanting:
 		m.demand, m.saturatedRate, m.lostSeconds = demandRoom*rate+leastLimit, 0, 0
 	case m.saturatedRate > 0:
@@ -340,7 +368,7 @@ func (l *LimitLaw) choose(total float64, wanting []limitedSibling) {
 	free := slices.IndexFunc(wanting, func(s limitedSibling) bool { return s.o.ID == l.free })
 	if free >= 0 {
 		gap := math.Max(0, wanting[free].lack()) + freeGap*total
-		wanting = slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool { return s.throttled() || s.lack() < gap })
+		wanting = slices.DeleteFunc(slices.Clone(wanting), func(s limitedSibling) bool { return s.m.throttled() || s.lack() < gap })
 		if len(wanting) == 0 {
 			return
 		}
@@ -355,9 +383,10 @@ func (s limitedSibling) lack() float64 {
 	return math.Min(s.want, s.most()) - math.Max(s.m.now.rate(), s.charged.rate())
 }
 
-// throttled reports whether it reaches its limit.
-func (s limitedSibling) throttled() bool {
-	return s.m.limit > 0 && s.m.now.rate() >= throttledPart*s.m.limit
+// throttled reports whether it reaches its limit. Limits go up and down with the
+// bursts of the journal, so its rate is compared with the limits of the same time.
+func (m *limitMemory) throttled() bool {
+	return m.limit > 0 && m.now.rate() >= throttledPart*m.offered.rate()
 }
 
 // most is the most that it can use, in bytes per second.

@@ -25,9 +25,7 @@ type throttledDisk struct {
 	serving bool
 
 	loads []*simLoad
-	// dirtyBytes are in the running transaction; waiting are the loads that wait
-	// for its commit.
-	dirtyBytes                 float64
+	// waiting are the loads that wait for the commit of the running transaction.
 	waiting                    []*simLoad
 	committing                 bool
 	commitBegan, commitSeconds float64
@@ -36,6 +34,9 @@ type throttledDisk struct {
 
 // The throttle's slice and the kernel's clock (throtl_slice, HZ=250).
 const simSlice, simJiffy = 0.1, 0.004
+
+// simCommitSeconds is jbd2's commit interval.
+const simCommitSeconds = 5.0
 
 // simRequestBytes is the size of a load's request.
 const simRequestBytes = 128 << 10
@@ -64,9 +65,9 @@ type simLoad struct {
 	outstanding int
 	sinceSync   int
 	syncing     bool
-	// forced is the number of commits that its syncs started, journal the bytes
-	// that it logged.
-	forced, journal float64
+	// forced is the number of commits that its syncs started, dirty its bytes in the
+	// running transaction, journal what was written of them to the journal.
+	forced, dirty, journal float64
 
 	// limit is in bytes per second; 0 means none. held are the requests that wait
 	// for it, until heldUntil; dispatched are the bytes since sliceStart.
@@ -123,7 +124,14 @@ func newThrottledDisk(loads ...*simLoad) *throttledDisk {
 		l.first = uint64(n+1) * (512 << 20)
 		d.after(float64(n)*0.01, func() { d.issue(l) })
 	}
+	d.after(simCommitSeconds, d.commitOld)
 	return d
+}
+
+// commitOld commits what no sync has committed.
+func (d *throttledDisk) commitOld() {
+	d.commit()
+	d.after(simCommitSeconds, d.commitOld)
 }
 
 // issue keeps the load's requests in flight.
@@ -243,21 +251,32 @@ func (d *throttledDisk) serve() {
 // sync makes a load wait for a commit.
 func (d *throttledDisk) sync(l *simLoad) {
 	d.waiting = append(d.waiting, l)
-	d.dirtyBytes += 3 * 4096
+	l.dirty += 3 * 4096
 	d.commit()
 }
 
 // commit writes the running transaction.
 func (d *throttledDisk) commit() {
-	if d.committing || len(d.waiting) == 0 {
+	var total float64
+	dirty := make([]float64, len(d.loads))
+	for n, l := range d.loads {
+		dirty[n] = l.dirty
+		total += l.dirty
+	}
+	if d.committing || total == 0 {
 		return
 	}
 	d.committing = true
 	d.commitBegan = d.now
-	d.waiting[0].forced++
+	if len(d.waiting) > 0 {
+		d.waiting[0].forced++
+	}
 	waiting := d.waiting
-	bytes := uint64(d.dirtyBytes/4096) * 4096
-	d.waiting, d.dirtyBytes = nil, 0
+	bytes := uint64(total/4096) * 4096
+	d.waiting = nil
+	for _, l := range d.loads {
+		l.dirty = 0
+	}
 	left := 0
 	finish := func() {
 		d.submit(&simRequest{offset: d.logHead, length: 4096, done: func() {
@@ -269,7 +288,9 @@ func (d *throttledDisk) commit() {
 					l.syncing, l.sinceSync = false, 0
 					d.issue(l)
 				}
-				d.commit()
+				if len(d.waiting) > 0 {
+					d.commit()
+				}
 			}})
 		}})
 	}
@@ -280,6 +301,9 @@ func (d *throttledDisk) commit() {
 		}
 		left++
 		d.submit(&simRequest{offset: d.logHead, length: length, done: func() {
+			for n, l := range d.loads {
+				l.journal += float64(length) * dirty[n] / total
+			}
 			if left--; left == 0 {
 				finish()
 			}
@@ -304,8 +328,7 @@ func (d *throttledDisk) step(seconds float64) []Observation {
 			e.do()
 		}
 		for _, l := range d.loads {
-			d.dirtyBytes += l.logsPerSecond * passed
-			l.journal += l.logsPerSecond * passed
+			l.dirty += l.logsPerSecond * passed
 		}
 		d.now = next
 	}
@@ -355,6 +378,34 @@ func threeLoads(change func(*simLoad)) []*simLoad {
 		change(l)
 	}
 	return loads
+}
+
+// Without fsync a commit writes the metadata of 5 s at once. The law answers it in the
+// steps after, and must not lose sight of what the container that logs could use.
+func TestLimitsHoldSharesWhileCommitsComeInBursts(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		ideals []float64
+		logs   int
+	}{
+		{"two readers", []float64{700, 300}, 1},
+		{"three readers", []float64{500, 300, 200}, 2},
+		{"four readers", []float64{400, 300, 200, 100}, 2},
+	} {
+		var loads []*simLoad
+		for _, ideal := range c.ideals {
+			loads = append(loads, &simLoad{ideal: ideal, depth: 8})
+		}
+		loads[c.logs].logsPerSecond = 3.6e6
+		d := newThrottledDisk(loads...)
+		shares, rate, free := limitThrottled(d, NewLimitLaw(), 30, 120)
+		t.Logf("%s: shares %.3f, %.1f MB/s, without a limit in steps: %d", c.name, shares, rate/1e6, free)
+		for n, ideal := range c.ideals {
+			if math.Abs(shares[n]-ideal/1000) > 0.01 {
+				t.Errorf("%s: container %d has a share of %.3f; want %.3f", c.name, n, shares[n], ideal/1000)
+			}
+		}
+	}
 }
 
 // A container that calls fsync waits for the journal's requests, and has none of
