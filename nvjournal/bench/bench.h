@@ -30,8 +30,7 @@ struct bench {
 	/* What each fence is made to wait besides, in the section "latency". */
 	unsigned latency_count;
 	uint64_t latency_ns[MAX_LATENCIES];
-	double add_ns;         /* an atomic addition without contention; 0: not measured yet */
-	double nearest_ns;     /* the shortest way of a line so far (distance.c) */
+	double nearest_ns;     /* the shortest way of a line so far; 0: none yet (distance.c) */
 	double patience_ns[2]; /* how long wait_for still waits for NEAR, and for APART */
 	FILE *out;
 	bool comma;

@@ -13,15 +13,15 @@
 /* The best of so many passes: another program on a processor makes one of them long. */
 #define PASSES 4u
 #define TRIPS 2500u
-#define ADDITIONS 200000u
 /* Near: at most so many times as long as the shortest way of the run... */
 #define APART 3.0
 /*
- * ...and at most so many atomic additions. In a run with one state alone the shortest
- * way does not say which it is. With a cache in common a line's way takes 6 to 12
- * additions, without one 30 and more.
+ * ...and at most so many nanoseconds. In a run with one state alone the shortest way does
+ * not say which it is. With a cache in common, ways of 35 to 80 ns were seen on the
+ * machines of the developers; without one, 115 to 295 ns. (A multiple of an atomic
+ * addition does not tell them apart: additions take 2 ns on one machine, 5 on another.)
  */
-#define NEAR_ADDITIONS 20.0
+#define NEAR_NS 100.0
 #define PATIENCE_NS 20e9
 #define QUICK_PATIENCE_NS 1e9
 
@@ -56,29 +56,6 @@ double line_transfer_ns(unsigned other, unsigned trips)
 	return 1e9 * 0.5 * run_threads(other + 1, ping_pong, &s) / trips;
 }
 
-static int add(void *argument, unsigned number)
-{
-	uint64_t *word = argument;
-
-	(void)number;
-	for (unsigned n = 0; n < ADDITIONS; n++)
-		__atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST);
-	return 0;
-}
-
-static void measure_addition(struct bench *b)
-{
-	uint64_t word __attribute__((aligned(128))) = 0;
-
-	for (unsigned n = 0; n < 5; n++) {
-		double ns = 1e9 * run_threads(1, add, &word) / ADDITIONS;
-
-		b->add_ns = n ? fmin(b->add_ns, ns) : ns;
-	}
-	for (unsigned n = 0; n < STATES; n++)
-		b->patience_ns[n] = b->quick ? QUICK_PATIENCE_NS : PATIENCE_NS;
-}
-
 double distance_ns(struct bench *b, unsigned threads)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
@@ -86,8 +63,8 @@ double distance_ns(struct bench *b, unsigned threads)
 
 	if (processors < 2 || threads < 2)
 		return 0;
-	if (b->add_ns == 0)
-		measure_addition(b);
+	for (unsigned n = 0; n < STATES && b->nearest_ns == 0; n++)
+		b->patience_ns[n] = b->quick ? QUICK_PATIENCE_NS : PATIENCE_NS;
 	for (unsigned other = 1; other < threads && other < (unsigned)processors; other++) {
 		double ns = line_transfer_ns(other, TRIPS);
 
@@ -101,7 +78,7 @@ double distance_ns(struct bench *b, unsigned threads)
 
 enum nearness nearness_of(const struct bench *b, struct way way)
 {
-	double bound = fmin(APART * b->nearest_ns, NEAR_ADDITIONS * b->add_ns);
+	double bound = fmin(APART * b->nearest_ns, NEAR_NS);
 
 	if (way.before_ns <= 0 || way.after_ns <= 0)
 		return NEITHER;
@@ -112,7 +89,7 @@ enum nearness nearness_of(const struct bench *b, struct way way)
 
 bool may_wait_for(const struct bench *b, enum nearness state)
 {
-	return b->add_ns > 0 && b->patience_ns[state] > 0;
+	return b->nearest_ns > 0 && b->patience_ns[state] > 0;
 }
 
 bool wait_for(struct bench *b, enum nearness state, unsigned threads)

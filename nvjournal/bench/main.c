@@ -187,10 +187,8 @@ int main(int argc, char **argv)
 		sections[n].measure(&b);
 		fflush(stdout);
 	}
-	if (b.nearest_ns > 0) {
+	if (b.nearest_ns > 0)
 		json_number(&b, "nearest_line_transfer_ns", b.nearest_ns);
-		json_number(&b, "atomic_addition_ns", b.add_ns);
-	}
 	json_close(&b, '}');
 	fputc('\n', stdout);
 	for (unsigned n = 0; n < b.stream_count; n++)

@@ -30,7 +30,7 @@ static void note_transaction(struct nvj *j, struct nvj_block *b, uint64_t tid)
  * a spare image before. One more does no harm. If no open transaction has
  * accessed the block, earlier promises are void.
  */
-static bool find_spare(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, uint64_t tid)
+static bool find_spare(struct nvj *j, struct nvj_block *b, uint64_t tid)
 {
 	uint64_t newest = nvj_load(&b->newest_tid);
 	struct nvj_image *spare;
@@ -43,7 +43,7 @@ static bool find_spare(struct nvj *j, struct nvj_partition *p, struct nvj_block 
 	if (b->promised == NVJ_GROUP)
 		return true; /* at most NVJ_GROUP transactions have open handles at a time */
 	if (b->spare_count <= b->promised) {
-		spare = nvj_image_take(j, p);
+		spare = nvj_image_take(j, b->lists);
 		if (!spare)
 			return false;
 		nvj_spare_put(b, spare);
@@ -52,8 +52,7 @@ static bool find_spare(struct nvj *j, struct nvj_partition *p, struct nvj_block 
 	return true;
 }
 
-static int prepare(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		   const void *image, bool created)
+static int prepare(struct nvj_handle *h, struct nvj_block *b, const void *image, bool created)
 {
 	struct nvj *j = h->journal;
 	uint64_t newest = nvj_load(&b->newest_tid);
@@ -61,13 +60,13 @@ static int prepare(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	int error;
 
 	/* Before find_spare: its record may take a spare image. */
-	error = nvj_later_write(h, p, b);
+	error = nvj_later_write(h, b);
 	if (error)
 		return error;
-	if (!find_spare(j, p, b, h->tid))
+	if (!find_spare(j, b, h->tid))
 		return NVJ_ENOMEM;
 	if (!b->image) {
-		b->image = nvj_image_take(j, p);
+		b->image = nvj_image_take(j, b->lists);
 		if (!b->image)
 			return NVJ_ENOMEM;
 		fresh = true;
@@ -89,20 +88,18 @@ static int prepare(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	return 0;
 }
 
-static int prepare_block(struct nvj_handle *h, struct nvj_partition *p, uint64_t block,
-			 const void *image, bool created)
+static int prepare_block(struct nvj_handle *h, uint64_t block, const void *image, bool created)
 {
-	struct nvj *j = h->journal;
 	struct nvj_block *b;
 	int error;
 
 	if (block == NVJ_NO_BLOCK)
 		return NVJ_EINVAL;
-	b = nvj_block_make(j, p, block, true);
+	b = nvj_block_make(h, block, true);
 	if (!b)
 		return NVJ_ENOMEM;
-	error = prepare(h, p, b, image, created);
-	nvj_block_unlock(j, b);
+	error = prepare(h, b, image, created);
+	nvj_block_unlock(h->journal, b);
 	return error;
 }
 
@@ -121,16 +118,14 @@ int nvj_access(struct nvj_handle *h, uint64_t block, const void *image)
 	 */
 	if (b && nvj_load_acquire(&b->access_tid) == h->tid && nvj_load(&b->number) == block)
 		return 0;
-	return prepare_block(h, p, block, image, false);
+	return prepare_block(h, block, image, false);
 }
 
 int nvj_create(struct nvj_handle *h, uint64_t block)
 {
-	struct nvj *j = h->journal;
-
-	if (nvj_load(&j->aborted))
+	if (nvj_load(&h->journal->aborted))
 		return NVJ_EROFS;
-	return prepare_block(h, &j->partition[nvj_partition_of(j, block)], block, NULL, true);
+	return prepare_block(h, block, NULL, true);
 }
 
 void nvj_merge(struct nvj_handle *h, uint64_t tid)

@@ -10,6 +10,11 @@
  * new entry is made and there are many, a clock hand examines the next few
  * entries, in the order of the slabs. So an entry needs no list of all entries,
  * whose change would move the lines of its neighbours to this processor.
+ *
+ * With rings by processor, an entry, its images, and the lists that it is in are
+ * of the partition of the processor that made it. So processors that make
+ * entries for blocks of their own share no list. The chain that finds the entry
+ * is of the block's partition in any case.
  */
 #include "journal.h"
 
@@ -52,6 +57,21 @@ struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_
 	return b;
 }
 
+struct nvj_block *nvj_block_lock_accessed(struct nvj *j, uint64_t number)
+{
+	/* A handle accesses it, so its entry is not reused. */
+	struct nvj_block *b =
+		nvj_block_find(j, &j->partition[nvj_partition_of(j, number)], number);
+
+	if (NVJ_UNLIKELY(!b))
+		return NULL;
+	nvj_lock(&b->lock, &j->platform);
+	if (NVJ_LIKELY(nvj_load(&b->number) == number))
+		return b;
+	nvj_block_unlock(j, b);
+	return NULL;
+}
+
 /* Locks an entry that was found, if it is still the entry of the block. */
 static bool lock_found(struct nvj *j, struct nvj_block *b, uint64_t number)
 {
@@ -90,6 +110,7 @@ static bool grow(struct nvj *j, struct nvj_partition *p)
 	slab->blocks = (struct nvj_block *)(void *)((uint8_t *)slab + header);
 	for (unsigned i = 0; i < NVJ_BLOCKS_OF_SLAB; i++) {
 		nvj_store(&slab->blocks[i].number, NVJ_NO_BLOCK);
+		slab->blocks[i].lists = p;
 		slab->blocks[i].free_next = p->free_blocks;
 		p->free_blocks = &slab->blocks[i];
 	}
@@ -100,9 +121,9 @@ static bool grow(struct nvj *j, struct nvj_partition *p)
 }
 
 /*
- * Returns a free entry for the block, locked. One that will be accessed gets its
- * image, and is put into the dirty list: so list_lock moves to this processor
- * only once. If there is no memory for the image, the entry has none.
+ * Returns a free entry of p for the block, locked. One that will be accessed
+ * gets its image, and is put into the dirty list: so list_lock moves to this
+ * processor only once. If there is no memory for the image, the entry has none.
  */
 static struct nvj_block *take(struct nvj *j, struct nvj_partition *p, uint64_t number,
 			      bool accessed)
@@ -115,7 +136,6 @@ static struct nvj_block *take(struct nvj *j, struct nvj_partition *p, uint64_t n
 		b = p->free_blocks;
 		p->free_blocks = b->free_next;
 		nvj_store(&p->blocks, p->blocks + 1);
-		b->sequence = p->sequence;
 		/*
 		 * A search in a wrong chain may hold it for a moment. In the order
 		 * of locks it comes before list_lock.
@@ -138,18 +158,31 @@ static struct nvj_block *take(struct nvj *j, struct nvj_partition *p, uint64_t n
 	return b;
 }
 
+static void move_count(uint64_t *to, uint32_t *from)
+{
+	if (*from) {
+		nvj_count(to, *from);
+		nvj_store(from, 0);
+	}
+}
+
+void nvj_counts_give(struct nvj_block *b)
+{
+	struct nvj_partition *p = b->lists;
+
+	move_count(&p->records, &b->records);
+	move_count(&p->batches, &b->batches);
+	move_count(&p->zero_lines, &b->zero_lines);
+	move_count(&p->freezes, &b->freezes);
+}
+
 /*
  * Makes an entry free, and all its images. No pointer leads to it any more. The
  * caller holds list_lock.
  */
 static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image *images)
 {
-	nvj_count(&p->records, b->records);
-	nvj_count(&p->batches, b->batches);
-	nvj_store(&b->records, 0);
-	nvj_store(&b->batches, 0);
-	if (p->sequence < b->sequence)
-		p->sequence = b->sequence;
+	nvj_counts_give(b);
 	while (images) {
 		struct nvj_image *image = images;
 
@@ -168,7 +201,8 @@ static void give(struct nvj_partition *p, struct nvj_block *b, struct nvj_image 
  */
 static bool may_go(struct nvj *j, const struct nvj_block *b)
 {
-	return !b->dirty && !b->frozen && !b->revoked_in && !b->later_in && !b->writing &&
+	return !b->dirty && !b->frozen && !b->listed[NVJ_LIST_REVOKED] &&
+	       !b->listed[NVJ_LIST_LATER] && !b->writing &&
 	       nvj_load(&b->newest_tid) <= nvj_load_sc(&j->committed) &&
 	       (!b->image || b->image->tid <= b->home_tid);
 }
@@ -183,11 +217,11 @@ static void unlink_block(struct nvj_bucket *bucket, struct nvj_block *b)
 }
 
 /*
- * Removes the entry from the bucket if it may be evicted. The caller holds the
- * lock of the bucket.
+ * Removes the entry from the bucket, of partition p, if it may be evicted. The
+ * caller holds the lock of the bucket.
  */
-static bool detach(struct nvj *j, struct nvj_bucket *bucket, struct nvj_block *b, uint64_t number,
-		   struct nvj_image **images)
+static bool detach(struct nvj *j, struct nvj_partition *p, struct nvj_bucket *bucket,
+		   struct nvj_block *b, uint64_t number, struct nvj_image **images)
 {
 	if (!nvj_try_lock(&b->lock))
 		return false;
@@ -195,6 +229,11 @@ static bool detach(struct nvj *j, struct nvj_bucket *bucket, struct nvj_block *b
 		nvj_block_unlock(j, b);
 		return false;
 	}
+	/*
+	 * Before the lock of the bucket is free: then another thread may make an
+	 * entry for the block again.
+	 */
+	nvj_raise_sc(&p->sequence, b->sequence);
 	unlink_block(bucket, b);
 	nvj_store(&b->number, NVJ_NO_BLOCK);
 	nvj_store_release(&b->access_tid, 0);
@@ -213,14 +252,15 @@ static bool detach(struct nvj *j, struct nvj_bucket *bucket, struct nvj_block *b
 static void evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
 	uint64_t number = nvj_load(&b->number);
-	struct nvj_bucket *bucket = bucket_of(p, number);
+	struct nvj_partition *of = &j->partition[nvj_partition_of(j, number)];
+	struct nvj_bucket *bucket = bucket_of(of, number);
 	struct nvj_image *images;
 	bool detached;
 
 	if (number == NVJ_NO_BLOCK)
 		return;
 	nvj_lock(&bucket->lock, &j->platform);
-	detached = detach(j, bucket, b, number, &images);
+	detached = detach(j, of, bucket, b, number, &images);
 	nvj_unlock(&bucket->lock, &j->platform);
 	if (!detached)
 		return;
@@ -237,13 +277,14 @@ static void evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 static bool try_evict(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
 {
 	uint64_t number = nvj_load(&b->number);
-	struct nvj_bucket *bucket = bucket_of(p, number);
+	struct nvj_partition *of = &j->partition[nvj_partition_of(j, number)];
+	struct nvj_bucket *bucket = bucket_of(of, number);
 	struct nvj_image *images;
 	bool detached;
 
 	if (number == NVJ_NO_BLOCK || !nvj_try_lock(&bucket->lock))
 		return false;
-	detached = detach(j, bucket, b, number, &images);
+	detached = detach(j, of, bucket, b, number, &images);
 	nvj_unlock(&bucket->lock, &j->platform);
 	if (detached)
 		give(p, b, images);
@@ -281,36 +322,54 @@ uint64_t nvj_blocks_evict(struct nvj *j, struct nvj_partition *p, uint64_t most,
 	return gone;
 }
 
+/*
+ * How many clean entries may stay in the lists of a partition. With rings by
+ * processor, the partitions of processors that never started a handle have none,
+ * and leave theirs to the others.
+ */
+static uint64_t most_of(const struct nvj *j, const struct nvj_partition *p)
+{
+	uint32_t cpus = nvj_load(&j->cpus);
+
+	if (!j->geometry.by_cpu || cpus >= j->partitions)
+		return p->most_blocks;
+	return p->most_blocks * j->partitions / cpus;
+}
+
 static void turn_clock(struct nvj *j, struct nvj_partition *p)
 {
 	struct nvj_block *passed[CLOCK_STEPS] = {NULL};
 
-	if (nvj_load(&p->blocks) <= p->most_blocks)
+	if (nvj_load(&p->blocks) <= p->most_blocks || nvj_load(&p->blocks) <= most_of(j, p))
 		return;
 	nvj_lock(&p->list_lock, &j->platform);
 	for (int i = 0; i < CLOCK_STEPS; i++)
 		passed[i] = pass_next(p);
 	nvj_unlock(&p->list_lock, &j->platform);
-	for (int i = 0; i < CLOCK_STEPS && nvj_load(&p->blocks) > p->most_blocks; i++)
+	for (int i = 0; i < CLOCK_STEPS && nvj_load(&p->blocks) > most_of(j, p); i++)
 		evict(j, p, passed[i]);
 }
 
-struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number,
-				 bool accessed)
+struct nvj_block *nvj_block_make(struct nvj_handle *h, uint64_t number, bool accessed)
 {
+	struct nvj *j = h->journal;
+	struct nvj_partition *p = &j->partition[nvj_partition_of(j, number)];
+	struct nvj_partition *lists =
+		j->geometry.by_cpu ? &j->partition[nvj_partition_of(j, h->cpu)] : p;
 	struct nvj_bucket *bucket = bucket_of(p, number);
 	struct nvj_block *b = search(bucket, number, SEARCH_MOST);
 
 	if (b && lock_found(j, b, number))
 		return b;
-	turn_clock(j, p);
+	turn_clock(j, lists);
 	nvj_lock(&bucket->lock, &j->platform);
 	b = search(bucket, number, ~0u);
 	if (b) {
 		nvj_lock(&b->lock, &j->platform);
 	} else {
-		b = take(j, p, number, accessed);
+		b = take(j, lists, number, accessed);
 		if (b) {
+			b->sequence = nvj_load(&p->sequence);
 			b->created = false;
 			b->home_tid = 0;
 			nvj_store(&b->next, nvj_load(&bucket->first));
@@ -321,8 +380,10 @@ struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_
 	return b;
 }
 
-void nvj_block_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+void nvj_block_dirty(struct nvj *j, struct nvj_block *b)
 {
+	struct nvj_partition *p = b->lists;
+
 	if (b->dirty)
 		return;
 	b->dirty = true;
@@ -330,4 +391,41 @@ void nvj_block_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b
 	b->dirty_next = p->dirty;
 	p->dirty = b;
 	nvj_unlock(&p->list_lock, &j->platform);
+}
+
+void nvj_block_list(struct nvj *j, struct nvj_block *b, enum nvj_list list, uint64_t tid)
+{
+	unsigned slot = tid & (NVJ_SLOTS - 1);
+	struct nvj_partition *p = b->lists;
+
+	if (b->listed[list] >> slot & 1)
+		return;
+	b->listed[list] = (uint8_t)(b->listed[list] | 1u << slot);
+	nvj_lock(&p->list_lock, &j->platform);
+	b->listed_next[list][slot] = p->listed[list][slot];
+	nvj_store(&p->listed[list][slot], b);
+	nvj_unlock(&p->list_lock, &j->platform);
+}
+
+struct nvj_block *nvj_listed_take(struct nvj *j, struct nvj_partition *p, enum nvj_list list,
+				  uint64_t tid)
+{
+	struct nvj_block **first = &p->listed[list][tid & (NVJ_SLOTS - 1)], *b;
+
+	if (!nvj_load(first))
+		return NULL;
+	nvj_lock(&p->list_lock, &j->platform);
+	b = *first;
+	nvj_store(first, NULL);
+	nvj_unlock(&p->list_lock, &j->platform);
+	return b;
+}
+
+struct nvj_block *nvj_listed_next(struct nvj_block *b, enum nvj_list list, uint64_t tid)
+{
+	unsigned slot = tid & (NVJ_SLOTS - 1);
+
+	/* Until here this bit keeps the entry from being reused. */
+	b->listed[list] = (uint8_t)(b->listed[list] & ~(1u << slot));
+	return b->listed_next[list][slot];
 }

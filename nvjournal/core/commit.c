@@ -220,17 +220,31 @@ static int find_slots(struct nvj *j)
 	return nvj_checkpoint_to(j, nvj_load_sc(&j->committed));
 }
 
+/*
+ * The lows of a transaction were last used a lap ago, so they come from memory.
+ * The fence before the seal waits for these stores.
+ */
+static void fetch_lows(struct nvj *j, uint64_t tid)
+{
+	const uint64_t *lows = nvj_lows(j, tid);
+
+	for (unsigned i = 0; i < j->partitions; i += NVJ_LINE_BYTES / sizeof(*lows))
+		nvj_will_write(&lows[i]);
+	nvj_will_write(&lows[j->partitions - 1]);
+}
+
 static int commit_group(struct nvj *j)
 {
 	struct group g;
 	int error;
 
 	/*
-	 * Another processor led the last commit. Fetch all the lines at the
-	 * same time.
+	 * Another processor may have led the last commit. Fetch all the lines at
+	 * the same time.
 	 */
 	nvj_will_write(&j->running);
 	nvj_will_write(&j->record[0]);
+	fetch_lows(j, nvj_load(&j->running));
 	error = find_slots(j);
 	if (error)
 		return error;
@@ -255,7 +269,7 @@ static int commit_group(struct nvj *j)
 	 * First for a checkpoint, which must not write blocks that these
 	 * transactions have revoked; see revoke.c.
 	 */
-	nvj_store_sc(&j->sealed, g.last);
+	nvj_store_release(&j->sealed, g.last);
 	for (uint64_t tid = g.first; tid <= g.last; tid++)
 		nvj_revokes_seal(j, tid);
 	nvj_store_release(&j->committed, g.last);

@@ -134,14 +134,14 @@ void nvj_home_queue_free(struct nvj *j, struct nvj_home_queue *q)
  * The block is in no list, and the caller holds its lock. It enters the list
  * again if not all of it is at home.
  */
-static void keep_if_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+static void keep_if_dirty(struct nvj *j, struct nvj_block *b)
 {
 	struct nvj_image *spare;
 
-	nvj_frozen_trim(j, p, b);
+	nvj_frozen_trim(j, b);
 	b->dirty = false;
 	if (b->frozen || (b->image && b->image->tid > b->home_tid)) {
-		nvj_block_dirty(j, p, b);
+		nvj_block_dirty(j, b);
 		return;
 	}
 	/*
@@ -152,7 +152,7 @@ static void keep_if_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_blo
 		return;
 	b->promised = 0;
 	while ((spare = nvj_spare_take(b)) != NULL)
-		nvj_image_give(j, p, spare);
+		nvj_image_give(j, b->lists, spare);
 }
 
 /*
@@ -166,9 +166,9 @@ static void ended(struct nvj *j, struct nvj_home_queue *q, struct nvj_home_write
 	b->writing = false;
 	/* nvj_bring_home has not taken the block from its list. */
 	if (q->round)
-		keep_if_dirty(j, q->round, b);
+		keep_if_dirty(j, b);
 	else
-		nvj_frozen_trim(j, &j->partition[nvj_partition_of(j, w->write.block)], b);
+		nvj_frozen_trim(j, b);
 	w->next = q->free_writes;
 	q->free_writes = w;
 }
@@ -295,7 +295,7 @@ void nvj_home_write_partition(struct nvj *j, struct nvj_partition *p)
 		if (!nvj_load_sc(&j->aborted))
 			w = prepare(j, q, b);
 		if (!w)
-			keep_if_dirty(j, p, b);
+			keep_if_dirty(j, b);
 		nvj_block_unlock(j, b);
 		if (w)
 			start_one(j, q, w);

@@ -199,7 +199,7 @@ struct nvj_image *nvj_spare_take(struct nvj_block *b)
  * one that has its lines. The memory stays with the block: another processor
  * would have to fetch its lines.
  */
-void nvj_frozen_trim(struct nvj *j, struct nvj_partition *p, struct nvj_block *b)
+void nvj_frozen_trim(struct nvj *j, struct nvj_block *b)
 {
 	uint64_t sealed = nvj_load_sc(&j->sealed);
 	bool superseded = b->image && b->image->tid && b->image->tid <= sealed;
@@ -213,6 +213,6 @@ void nvj_frozen_trim(struct nvj *j, struct nvj_partition *p, struct nvj_block *b
 		if (b->spare_count < NVJ_GROUP)
 			nvj_spare_put(b, old);
 		else
-			nvj_image_give(j, p, old);
+			nvj_image_give(j, b->lists, old);
 	}
 }

@@ -95,6 +95,13 @@ struct nvj_image {
 
 #define NVJ_NO_BLOCK (~UINT64_C(0))
 
+/* Lists of blocks with work for the end of a transaction. */
+enum nvj_list {
+	NVJ_LIST_REVOKED, /* revoke.c */
+	NVJ_LIST_LATER,   /* later.c */
+	NVJ_LISTS
+};
+
 /*
  * A block that is not completely at home, or that was used recently. Entries
  * are freed only in nvj_close. Before that they are reused for other blocks. So
@@ -116,9 +123,8 @@ struct nvj_block {
 	uint64_t access_tid;
 	struct nvj_lock lock;
 	bool created;       /* the content at home is not valid: the next record has all lines */
-	bool dirty;         /* in the partition's dirty list, or taken by a round */
-	uint8_t revoked_in; /* bit n: in the partition's revoked[n] */
-	uint8_t later_in;   /* bit n: in the partition's later[n] */
+	bool dirty;         /* in the dirty list of lists, or taken by a round */
+	uint8_t listed[NVJ_LISTS]; /* bit n: in listed[][n] of lists */
 	struct nvj_image *image; /* as last logged, or as it was at the first access */
 	uint64_t home_tid;       /* the transaction of the version at home, if it is one of ours */
 	uint64_t sequence;       /* of its last record */
@@ -129,11 +135,13 @@ struct nvj_block {
 	const void *later;
 	uint64_t later_tid;
 	/*
-	 * Counters, atomic to read: records, and records that were the first
-	 * after a fence.
+	 * Counters, atomic to read: records, records that were the first after a
+	 * fence, lines of zeros in records, and frozen images.
 	 */
 	uint32_t records;
 	uint32_t batches;
+	uint32_t zero_lines;
+	uint32_t freezes;
 	struct nvj_image *frozen; /* of earlier transactions, not at home; the newest first */
 	struct nvj_image *spares; /* for the next freezes; they stay with the block */
 	uint8_t spare_count;
@@ -141,9 +149,14 @@ struct nvj_block {
 	bool writing;                /* a version is being written home, from a copy */
 	uint64_t writing_revoked_by; /* revoked_by of that version */
 	struct nvj_block *dirty_next;
-	struct nvj_block *revoked_next[NVJ_SLOTS];
-	struct nvj_block *later_next[NVJ_SLOTS];
+	struct nvj_block *listed_next[NVJ_LISTS][NVJ_SLOTS];
 	struct nvj_block *free_next;
+	/*
+	 * Fixed: the partition that has the entry in its slabs, and so in its
+	 * lists. With rings by processor it is that of the processor that made the
+	 * entry, and its number may be of another partition.
+	 */
+	struct nvj_partition *lists;
 };
 
 struct nvj_bucket {
@@ -199,32 +212,40 @@ struct nvj_partition {
 	/* Atomic: all records before it have flags. See flags.c. */
 	NVJ_ALONE uint64_t last_check;
 
-	/* For all fields from here to block_slabs. */
+	/*
+	 * Atomic: the highest sequence of an evicted block of this partition. New
+	 * entries for its blocks continue there, because the rings may still have
+	 * records of their block. In a line of its own: each new entry reads it,
+	 * and few evictions change it.
+	 */
+	NVJ_ALONE uint64_t sequence;
+
+	/*
+	 * For all fields from here to block_slabs. What a new entry changes is in
+	 * one cache line.
+	 */
 	NVJ_ALONE struct nvj_lock list_lock;
 	struct nvj_block *dirty;
-	struct nvj_block *revoked[NVJ_SLOTS];
-	struct nvj_block *later[NVJ_SLOTS];
 	struct nvj_image *free_images;
 	struct nvj_image *bare_images; /* free images without memory */
 	uint64_t images;               /* atomic to read: with memory */
 	struct nvj_block *free_blocks;
+	uint64_t blocks;      /* atomic to read: of the entries in block_slabs, not free */
+	uint64_t most_blocks; /* how many clean entries may stay, by default */
+	/* Atomic to read: at tid mod NVJ_SLOTS. Each commit reads these. */
+	struct nvj_block *listed[NVJ_LISTS][NVJ_SLOTS];
 	/*
 	 * The clock hand: the next entry that it examines. NULL, or at the end of
 	 * the slab: the first one of the next slab, or of the first slab.
 	 */
 	struct nvj_slab *clock;
 	unsigned clock_at;
-	uint64_t entries;     /* in block_slabs */
-	uint64_t blocks;      /* atomic to read: of these, not free */
-	uint64_t most_blocks; /* how many clean entries may stay */
-	/*
-	 * The highest sequence of an entry that is now used for another block.
-	 * New entries continue there, because the rings may still have records
-	 * of their block.
-	 */
-	uint64_t sequence;
-	uint64_t records; /* atomic: records of entries that are now used for another block */
+	uint64_t entries; /* in block_slabs */
+	/* Counters, atomic: of entries that are now used for another block. */
+	uint64_t records;
 	uint64_t batches;
+	uint64_t zero_lines;
+	uint64_t freezes;
 	struct nvj_slab *image_slabs;
 	struct nvj_slab *block_slabs;
 
@@ -256,10 +277,8 @@ struct nvj_cpu {
 	uint64_t reserved;    /* atomic: for each reservation 1 and its credits, shifted */
 	uint64_t started_4g;  /* how often 2^32 handles were counted in one of started */
 	uint64_t not_started; /* of these, handles that had to stop at once */
-	uint64_t zero_lines;
 	uint64_t data_records;
 	uint64_t revokes;
-	uint64_t frozen;
 	uint64_t commits_waited;
 };
 
@@ -537,6 +556,10 @@ bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to);
  * block, unless a handle accesses the block.
  */
 struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_t number);
+/*
+ * The entry of a block that a handle accesses, locked. NULL: none accesses it.
+ */
+struct nvj_block *nvj_block_lock_accessed(struct nvj *j, uint64_t number);
 /* The entry of the block, locked. NULL: it has none. */
 struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_t number);
 /*
@@ -544,8 +567,9 @@ struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_
  * image, if there is memory for one, and it is in the dirty list, although
  * nothing may be logged: the next round removes it from there. NULL: no memory.
  */
-struct nvj_block *nvj_block_make(struct nvj *j, struct nvj_partition *p, uint64_t number,
-				 bool accessed);
+struct nvj_block *nvj_block_make(struct nvj_handle *h, uint64_t number, bool accessed);
+/* Moves the counters of the entry to its partition. */
+void nvj_counts_give(struct nvj_block *b);
 /*
  * Evicts at most `most` clean entries, so that their images become free, and
  * decreases *looks for each entry that it examines. It waits for no lock. The
@@ -556,7 +580,23 @@ uint64_t nvj_blocks_evict(struct nvj *j, struct nvj_partition *p, uint64_t most,
  * Adds the block to the dirty list, unless it is there. The caller holds its
  * lock.
  */
-void nvj_block_dirty(struct nvj *j, struct nvj_partition *p, struct nvj_block *b);
+void nvj_block_dirty(struct nvj *j, struct nvj_block *b);
+/*
+ * Adds the block to a list of the transaction, unless it is there. The caller
+ * holds its lock.
+ */
+void nvj_block_list(struct nvj *j, struct nvj_block *b, enum nvj_list list, uint64_t tid);
+/*
+ * Empties a list of the transaction, to which no handle adds any more. Returns
+ * its first block.
+ */
+struct nvj_block *nvj_listed_take(struct nvj *j, struct nvj_partition *p, enum nvj_list list,
+				  uint64_t tid);
+/*
+ * The block is not in the list any more. Returns the next one. The caller holds
+ * its lock.
+ */
+struct nvj_block *nvj_listed_next(struct nvj_block *b, enum nvj_list list, uint64_t tid);
 static inline void nvj_block_unlock(struct nvj *j, struct nvj_block *b)
 {
 	nvj_unlock(&b->lock, &j->platform);
@@ -588,7 +628,7 @@ void nvj_slabs_release(struct nvj *j, struct nvj_partition *p);
  * Frees the frozen images that are not needed any more. The caller holds the
  * block's lock.
  */
-void nvj_frozen_trim(struct nvj *j, struct nvj_partition *p, struct nvj_block *b);
+void nvj_frozen_trim(struct nvj *j, struct nvj_block *b);
 static inline bool nvj_image_is_dead(struct nvj *j, const struct nvj_image *image)
 {
 	return image->revoked_by && image->revoked_by <= nvj_load_sc(&j->sealed);
@@ -609,15 +649,15 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_ki
 int nvj_handle_write(struct nvj_handle *h);
 
 /* As nvj_log. The caller holds the block's lock. */
-int nvj_block_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		  const uint8_t *caller, uint64_t mask, enum nvj_record_kind kind);
+int nvj_block_log(struct nvj_handle *h, struct nvj_block *b, const uint8_t *caller, uint64_t mask,
+		  enum nvj_record_kind kind);
 
 /* later.c. The caller holds the lock of the block. */
 /*
  * If a change in an earlier transaction is pending, logs it. Then the handle
  * may change the caller's memory.
  */
-int nvj_later_write(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b);
+int nvj_later_write(struct nvj_handle *h, struct nvj_block *b);
 /* The block is freed: what is pending need not be logged. */
 void nvj_later_drop(struct nvj *j, struct nvj_block *b);
 /*

@@ -72,24 +72,11 @@ void nvj_later_drop(struct nvj *j, struct nvj_block *b)
 		forget(j, b);
 }
 
-/* As in revoke.c. The caller holds the block's lock. */
-static void into_list(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
-{
-	if (b->later_in >> slot & 1)
-		return;
-	b->later_in = (uint8_t)(b->later_in | 1u << slot);
-	nvj_lock(&p->list_lock, &j->platform);
-	b->later_next[slot] = p->later[slot];
-	p->later[slot] = b;
-	nvj_unlock(&p->list_lock, &j->platform);
-}
-
 /*
  * True: the block is pending in the handle's transaction. The caller holds its
  * lock.
  */
-static bool make_pending(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-			 const void *image)
+static bool make_pending(struct nvj_handle *h, struct nvj_block *b, const void *image)
 {
 	struct nvj *j = h->journal;
 	struct nvj_cpu *c = &j->cpu[h->cpu];
@@ -111,33 +98,33 @@ static bool make_pending(struct nvj_handle *h, struct nvj_partition *p, struct n
 		nvj_store_release(&c->dirty[slot], h->tid);
 	b->later = image;
 	b->later_tid = h->tid;
-	into_list(j, p, b, slot);
+	nvj_block_list(j, b, NVJ_LIST_LATER, h->tid);
 	return true;
 }
 
 int nvj_log_later(struct nvj_handle *h, uint64_t block, const void *image)
 {
 	struct nvj *j = h->journal;
-	struct nvj_partition *p = &j->partition[nvj_partition_of(j, block)];
 	struct nvj_block *b;
-	bool pending;
+	int lines = (int)NVJ_BLOCK_CREDITS;
 
 	if (NVJ_UNLIKELY(nvj_load(&j->aborted)))
 		return NVJ_EROFS;
-	b = nvj_block_find(j, p, block);
+	b = nvj_block_lock_accessed(j, block);
 	if (NVJ_UNLIKELY(!b))
 		return NVJ_EINVAL;
-	nvj_lock(&b->lock, &j->platform);
-	pending = nvj_load(&b->number) == block && make_pending(h, p, b, image);
+	if (!make_pending(h, b, image))
+		lines = nvj_block_log(h, b, image, NVJ_COMPARE, NVJ_UPDATE);
 	nvj_block_unlock(j, b);
-	return pending ? (int)NVJ_BLOCK_CREDITS : nvj_log(h, block, image, NVJ_COMPARE);
+	nvj_handle_placed(h);
+	return lines;
 }
 
 /*
  * Logs the pending change by a handle that may be of another transaction. The
  * caller holds the block's lock. The block has credits of its own.
  */
-static int write_pending(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b)
+static int write_pending(struct nvj_handle *h, struct nvj_block *b)
 {
 	struct nvj *j = h->journal;
 	uint64_t tid = h->tid;
@@ -147,7 +134,7 @@ static int write_pending(struct nvj_handle *h, struct nvj_partition *p, struct n
 	h->tid = b->later_tid;
 	/* More than it takes: then other records may follow. */
 	h->credits = 2 * NVJ_BLOCK_CREDITS;
-	lines = nvj_block_log(h, p, b, b->later, NVJ_COMPARE, NVJ_UPDATE);
+	lines = nvj_block_log(h, b, b->later, NVJ_COMPARE, NVJ_UPDATE);
 	h->tid = tid;
 	h->credits = credits;
 	if (lines < 0)
@@ -158,13 +145,13 @@ static int write_pending(struct nvj_handle *h, struct nvj_partition *p, struct n
 	return lines < 0 ? lines : 0;
 }
 
-int nvj_later_write(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b)
+int nvj_later_write(struct nvj_handle *h, struct nvj_block *b)
 {
 	int error;
 
 	if (NVJ_LIKELY(!b->later || b->later_tid >= h->tid))
 		return 0;
-	error = write_pending(h, p, b);
+	error = write_pending(h, b);
 	/*
 	 * The leader of that transaction may wait for this lock, and then reads
 	 * the heads.
@@ -177,22 +164,18 @@ int nvj_later_write(struct nvj_handle *h, struct nvj_partition *p, struct nvj_bl
 	return error;
 }
 
-static void write_list(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		       uint64_t tid)
+static void write_list(struct nvj_handle *h, struct nvj_block *b, uint64_t tid)
 {
 	struct nvj *j = h->journal;
-	unsigned slot = tid & (NVJ_SLOTS - 1);
 
 	while (b) {
-		/* Read before the entry may be reused: until here later_in keeps it. */
 		struct nvj_block *next;
 
 		nvj_lock(&b->lock, &j->platform);
-		next = b->later_next[slot];
-		b->later_in = (uint8_t)(b->later_in & ~(1u << slot));
+		next = nvj_listed_next(b, NVJ_LIST_LATER, tid);
 		if (b->later && b->later_tid == tid) {
 			if (!nvj_load(&j->aborted))
-				(void)write_pending(h, p, b);
+				(void)write_pending(h, b);
 			forget(j, b);
 		}
 		nvj_block_unlock(j, b);
@@ -204,27 +187,16 @@ void nvj_later_write_all(struct nvj *j, uint64_t first, uint64_t last)
 {
 	struct nvj_handle *h = &j->leader;
 
+	if (!j->later_most)
+		return;
 	h->journal = j;
 	h->cpu = j->platform.cpu(j->platform.context) % NVJ_CPUS;
 	h->tid = last;
 	h->placed = h->kept_lines = 0;
-	for (uint64_t tid = first; tid <= last; tid++) {
-		unsigned slot = tid & (NVJ_SLOTS - 1);
-
-		for (unsigned i = 0; i < j->partitions; i++) {
-			struct nvj_partition *p = &j->partition[i];
-			struct nvj_block *b;
-
-			/* No handle that could add to it is open. */
-			if (!nvj_load(&p->later[slot]))
-				continue;
-			nvj_lock(&p->list_lock, &j->platform);
-			b = p->later[slot];
-			nvj_store(&p->later[slot], NULL);
-			nvj_unlock(&p->list_lock, &j->platform);
-			write_list(h, p, b, tid);
-		}
-	}
+	for (uint64_t tid = first; tid <= last; tid++)
+		for (unsigned i = 0; i < j->partitions; i++)
+			write_list(h, nvj_listed_take(j, &j->partition[i], NVJ_LIST_LATER, tid),
+				   tid);
 	if (h->kept_lines)
 		(void)nvj_handle_write(h);
 	if (h->placed)

@@ -114,9 +114,8 @@ static inline uint64_t copy_lines(uint8_t *image, uint8_t *record, const uint8_t
  * keep_lines puts the old line into a spare image. False: there is no spare
  * image, which nvj_access should have provided.
  */
-static bool freeze(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b)
+static bool freeze(struct nvj *j, struct nvj_block *b)
 {
-	struct nvj *j = h->journal;
 	struct nvj_image *old = nvj_spare_take(b);
 
 	if (NVJ_UNLIKELY(!old))
@@ -129,8 +128,8 @@ static bool freeze(struct nvj_handle *h, struct nvj_partition *p, struct nvj_blo
 	old->next = b->frozen;
 	b->frozen = old;
 	b->image->tid = 0;
-	nvj_count(&j->cpu[h->cpu].frozen, 1);
-	nvj_frozen_trim(j, p, b);
+	nvj_store(&b->freezes, b->freezes + 1);
+	nvj_frozen_trim(j, b);
 	return true;
 }
 
@@ -224,22 +223,29 @@ static void write_lines(struct nvj *j, struct nvj_partition *p, uint64_t positio
 
 /*
  * Completes kept records of lines in all with their positions and CRCs, and
- * writes them.
+ * writes them. The lines of a record are written before its header, although
+ * they follow it in the ring: so they are on their way to the memory while the
+ * CRC is computed. Writes are ordered, so behind the header they would wait for
+ * the CRC, too.
  */
 static void write_kept(struct nvj *j, struct nvj_partition *p, uint64_t position, uint8_t *records,
 		       unsigned lines)
 {
 	for (unsigned at = 0, next; at < lines; at = next) {
-		word *header = (word *)(void *)(records + at * NVJ_LINE_BYTES);
+		uint8_t *record = records + at * NVJ_LINE_BYTES;
+		word *header = (word *)(void *)record;
 
 		next = at + lines_of(header);
+		if (next > at + 1)
+			write_lines(j, p, position + at + 1, record + NVJ_LINE_BYTES,
+				    next - at - 1);
 		header[1] = position + at;
 		header[0] = NVJ_RECORD_MAGIC;
 		header[0] |= (uint64_t)nvj_crc32c(j->geometry.seed, header,
-						  lines_of(header) * NVJ_LINE_BYTES)
+						  (next - at) * NVJ_LINE_BYTES)
 			     << 32;
+		write_lines(j, p, position + at, record, 1);
 	}
-	write_lines(j, p, position, records, lines);
 }
 
 int nvj_handle_write(struct nvj_handle *h)
@@ -271,24 +277,16 @@ int nvj_handle_write(struct nvj_handle *h)
 	return 0;
 }
 
-/*
- * Counts a record. The caller holds the block's lock. The counters are added
- * elsewhere before they overflow.
- */
-static void count_record(struct nvj *j, struct nvj_block *b, bool first)
+/* Counts a record. The caller holds the block's lock. */
+static void count_record(struct nvj_block *b, bool first, uint64_t zeros)
 {
-	struct nvj_partition *p;
-
 	nvj_store(&b->records, b->records + 1);
 	if (first)
 		nvj_store(&b->batches, b->batches + 1);
-	if (NVJ_UNLIKELY(b->records >> 31)) {
-		p = &j->partition[nvj_partition_of(j, b->number)];
-		nvj_count(&p->records, b->records);
-		nvj_count(&p->batches, b->batches);
-		nvj_store(&b->records, 0);
-		nvj_store(&b->batches, 0);
-	}
+	if (NVJ_UNLIKELY(zeros))
+		nvj_store(&b->zero_lines, b->zero_lines + nvj_popcount(zeros));
+	if (NVJ_UNLIKELY((b->records | b->zero_lines) >> 31))
+		nvj_counts_give(b);
 }
 
 _Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
@@ -301,36 +299,42 @@ _Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
 		       offsetof(struct nvj_disk_record, lines) == 50,
 	       "words of a record's header");
 
-/*
- * Writes a record that is complete except its CRC: the header, and the runs of
- * lines of the image.
- */
-static void write_record(struct nvj *j, struct nvj_partition *p, word *header, const uint8_t *image)
+/* The CRC of a record of runs of lines of the image. The header has none yet. */
+static uint32_t crc_of(const struct nvj *j, const word *header, const uint8_t *image)
 {
-	const struct nvj_disk_record *record = (const void *)header;
-	const struct nvj_persistence *way = j->persistence;
-	uint64_t place = nvj_remainder(&j->by_ring, header[1]), mask = header[4] & ~header[5];
 	uint32_t crc = nvj_crc32c(j->geometry.seed, header, NVJ_LINE_BYTES);
-	uint8_t *to = p->lines + place * NVJ_LINE_BYTES;
 
-	for (uint64_t left = mask; left;) {
+	for (uint64_t left = header[4] & ~header[5]; left;) {
 		unsigned count, first = nvj_take_run(&left, &count);
 
 		crc = nvj_crc32c(crc, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
 	}
-	header[0] |= (uint64_t)crc << 32;
+	return crc;
+}
+
+/*
+ * Writes a record that is complete except its CRC: the runs of lines of the
+ * image, and then the header, as write_kept does.
+ */
+static void write_record(struct nvj *j, struct nvj_partition *p, word *header, const uint8_t *image)
+{
+	const struct nvj_persistence *way = j->persistence;
+	uint64_t place = nvj_remainder(&j->by_ring, header[1]);
+	uint8_t *start = p->lines + place * NVJ_LINE_BYTES, *to = start + NVJ_LINE_BYTES;
+
 	if (NVJ_UNLIKELY(place + lines_of(header) > j->by_ring.by)) {
-		nvj_record_write(&j->geometry, way, p->index, record, image);
+		header[0] |= (uint64_t)crc_of(j, header, image) << 32;
+		nvj_record_write(&j->geometry, way, p->index, (const void *)header, image);
 		return;
 	}
-	way->write(way, to, header, NVJ_LINE_BYTES);
-	to += NVJ_LINE_BYTES;
-	for (uint64_t left = mask; left;) {
+	for (uint64_t left = header[4] & ~header[5]; left;) {
 		unsigned count, first = nvj_take_run(&left, &count);
 
 		way->write(way, to, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
 		to += count * NVJ_LINE_BYTES;
 	}
+	header[0] |= (uint64_t)crc_of(j, header, image) << 32;
+	way->write(way, start, header, NVJ_LINE_BYTES);
 }
 
 /* Places a record that is not kept, and all that are kept. */
@@ -389,10 +393,8 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_ki
 	} else {
 		zeros = copy_lines(image, NULL, caller, mask);
 	}
-	if (NVJ_UNLIKELY(zeros)) {
+	if (NVJ_UNLIKELY(zeros))
 		lines -= nvj_popcount(zeros);
-		nvj_count(&c->zero_lines, nvj_popcount(zeros));
-	}
 	/*
 	 * Stored in words, because it is summed and written in words. A larger
 	 * load would have to wait. Position and CRC follow.
@@ -412,13 +414,13 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_ki
 		if (NVJ_UNLIKELY(error))
 			return error;
 	}
-	count_record(j, b, first);
+	count_record(b, first, zeros);
 	h->credits -= lines < h->credits ? lines : h->credits;
 	return (int)lines;
 }
 
-int nvj_block_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_block *b,
-		  const uint8_t *caller, uint64_t mask, enum nvj_record_kind kind)
+int nvj_block_log(struct nvj_handle *h, struct nvj_block *b, const uint8_t *caller, uint64_t mask,
+		  enum nvj_record_kind kind)
 {
 	struct nvj *j = h->journal;
 	uint64_t newest = nvj_load(&b->newest_tid);
@@ -447,14 +449,14 @@ int nvj_block_log(struct nvj_handle *h, struct nvj_partition *p, struct nvj_bloc
 	    nvj_record_lines(mask, zero_lines(caller, mask)) > h->credits)
 		return NVJ_ENOSPC;
 	if (b->image->tid && b->image->tid < h->tid && b->image->tid > b->home_tid &&
-	    NVJ_UNLIKELY(!freeze(h, p, b)))
+	    NVJ_UNLIKELY(!freeze(j, b)))
 		return NVJ_ENOMEM;
 	if (b->frozen)
 		keep_lines(b, mask);
 
 	if (b->image->tid < h->tid)
 		b->image->tid = h->tid;
-	nvj_block_dirty(j, p, b);
+	nvj_block_dirty(j, b);
 	lines = nvj_record_log(h, b, kind, mask, caller);
 	if (NVJ_LIKELY(lines > 0))
 		b->created = false;
@@ -465,19 +467,15 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 		    enum nvj_record_kind kind)
 {
 	struct nvj *j = h->journal;
-	struct nvj_partition *p = &j->partition[nvj_partition_of(j, block)];
 	struct nvj_block *b;
 	int lines;
 
 	if (NVJ_UNLIKELY(nvj_load(&j->aborted)))
 		return NVJ_EROFS;
-	/* A handle accesses it, so its entry is not reused. */
-	b = nvj_block_find(j, p, block);
+	b = nvj_block_lock_accessed(j, block);
 	if (NVJ_UNLIKELY(!b))
 		return NVJ_EINVAL;
-	nvj_lock(&b->lock, &j->platform);
-	lines = nvj_load(&b->number) == block ? nvj_block_log(h, p, b, image, mask, kind)
-					      : NVJ_EINVAL;
+	lines = nvj_block_log(h, b, image, mask, kind);
 	nvj_block_unlock(j, b);
 	if (lines <= 0)
 		return lines;

@@ -8,7 +8,7 @@
  */
 #include "journal.h"
 
-static void mark_versions(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, uint64_t tid)
+static void mark_versions(struct nvj *j, struct nvj_block *b, uint64_t tid)
 {
 	struct nvj_image *image = b->image;
 
@@ -25,7 +25,7 @@ static void mark_versions(struct nvj *j, struct nvj_partition *p, struct nvj_blo
 		image->next = b->frozen;
 		b->frozen = image;
 		b->image = NULL;
-		nvj_frozen_trim(j, p, b);
+		nvj_frozen_trim(j, b);
 	} else {
 		/*
 		 * It is at home already. Or it belongs to the revoke's own
@@ -36,22 +36,9 @@ static void mark_versions(struct nvj *j, struct nvj_partition *p, struct nvj_blo
 	}
 }
 
-/* The caller holds the block's lock. */
-static void into_list(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
-{
-	if (b->revoked_in >> slot & 1)
-		return;
-	b->revoked_in = (uint8_t)(b->revoked_in | 1u << slot);
-	nvj_lock(&p->list_lock, &j->platform);
-	b->revoked_next[slot] = p->revoked[slot];
-	p->revoked[slot] = b;
-	nvj_unlock(&p->list_lock, &j->platform);
-}
-
 int nvj_revoke(struct nvj_handle *h, uint64_t block)
 {
 	struct nvj *j = h->journal;
-	struct nvj_partition *p = &j->partition[nvj_partition_of(j, block)];
 	struct nvj_block *b;
 	uint64_t newest;
 	int lines;
@@ -62,10 +49,10 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 		return NVJ_EINVAL;
 	if (h->credits == 0)
 		return NVJ_ENOSPC;
-	b = nvj_block_make(j, p, block, false);
+	b = nvj_block_make(h, block, false);
 	if (!b)
 		return NVJ_ENOMEM;
-	lines = nvj_later_write(h, p, b);
+	lines = nvj_later_write(h, b);
 	if (lines < 0) {
 		nvj_block_unlock(j, b);
 		return lines;
@@ -84,8 +71,8 @@ int nvj_revoke(struct nvj_handle *h, uint64_t block)
 	b->created = true;
 	lines = nvj_record_log(h, b, NVJ_REVOKE, 0, NULL);
 	if (lines > 0) {
-		mark_versions(j, p, b, h->tid);
-		into_list(j, p, b, h->tid & (NVJ_SLOTS - 1));
+		mark_versions(j, b, h->tid);
+		nvj_block_list(j, b, NVJ_LIST_REVOKED, h->tid);
 	}
 	nvj_block_unlock(j, b);
 	if (lines < 0)
@@ -103,43 +90,31 @@ static bool dead_is_written(struct nvj *j, const struct nvj_block *b)
 }
 
 /*
- * Waits until no revoked version is being written. A round checks whether a
- * version is revoked, and marks that it writes it, under the block's lock.
- * sealed was stored before this thread takes that lock. So either the round
- * sees that the version is revoked, or this thread sees the mark and waits.
+ * Waits until no revoked version is being written, and returns the next block.
+ * A round checks whether a version is revoked, and marks that it writes it,
+ * under the block's lock. sealed was stored before this thread takes that lock.
+ * So either the round sees that the version is revoked, or this thread sees the
+ * mark and waits.
  */
-static void drop_revoked(struct nvj *j, struct nvj_partition *p, struct nvj_block *b, unsigned slot)
+static struct nvj_block *drop_revoked(struct nvj *j, struct nvj_block *b, uint64_t tid)
 {
+	struct nvj_block *next;
+
 	nvj_lock(&b->lock, &j->platform);
-	b->revoked_in = (uint8_t)(b->revoked_in & ~(1u << slot));
+	next = nvj_listed_next(b, NVJ_LIST_REVOKED, tid);
 	nvj_home_await(j, b, dead_is_written);
-	nvj_frozen_trim(j, p, b);
+	nvj_frozen_trim(j, b);
 	nvj_block_unlock(j, b);
+	return next;
 }
 
 void nvj_revokes_seal(struct nvj *j, uint64_t tid)
 {
-	unsigned slot = tid & (NVJ_SLOTS - 1);
-
 	for (unsigned i = 0; i < j->partitions; i++) {
-		struct nvj_partition *p = &j->partition[i];
-		struct nvj_block *b;
+		struct nvj_block *b =
+			nvj_listed_take(j, &j->partition[i], NVJ_LIST_REVOKED, tid);
 
-		if (!nvj_load(&p->revoked[slot]))
-			continue;
-		nvj_lock(&p->list_lock, &j->platform);
-		b = p->revoked[slot];
-		p->revoked[slot] = NULL;
-		nvj_unlock(&p->list_lock, &j->platform);
-		while (b) {
-			/*
-			 * Read before the entry may be reused: until here
-			 * revoked_in keeps it.
-			 */
-			struct nvj_block *next = b->revoked_next[slot];
-
-			drop_revoked(j, p, b, slot);
-			b = next;
-		}
+		while (b)
+			b = drop_revoked(j, b, tid);
 	}
 }

@@ -11,27 +11,33 @@ static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
 		s->handles += (uint32_t)nvj_load(&c->started[slot]);
 	s->handles += nvj_load(&c->started_4g) << 32;
 	s->handles -= nvj_load(&c->not_started);
-	s->zero_lines += nvj_load(&c->zero_lines);
 	s->data_records += nvj_load(&c->data_records);
 	s->revokes += nvj_load(&c->revokes);
-	s->frozen += nvj_load(&c->frozen);
 	s->commits_waited += nvj_load(&c->commits_waited);
 }
 
 /*
- * Records are counted in the entries of their blocks, which are written under
- * their locks anyway.
+ * What happens to a block is counted in its entry, which is written under its
+ * lock anyway. An atomic addition would wait for all earlier stores.
  */
+static void add_block(struct nvj_statistics *s, const struct nvj_block *b)
+{
+	s->records += nvj_load(&b->records);
+	s->fences += nvj_load(&b->batches);
+	s->zero_lines += nvj_load(&b->zero_lines);
+	s->frozen += nvj_load(&b->freezes);
+}
+
 static void add_partition(struct nvj_statistics *s, const struct nvj *j, struct nvj_partition *p)
 {
 	nvj_lock(&p->list_lock, &j->platform);
 	s->records += nvj_load(&p->records);
 	s->fences += nvj_load(&p->batches);
+	s->zero_lines += nvj_load(&p->zero_lines);
+	s->frozen += nvj_load(&p->freezes);
 	for (const struct nvj_slab *slab = p->block_slabs; slab; slab = slab->next)
-		for (unsigned i = 0; i < NVJ_BLOCKS_OF_SLAB; i++) {
-			s->records += nvj_load(&slab->blocks[i].records);
-			s->fences += nvj_load(&slab->blocks[i].batches);
-		}
+		for (unsigned i = 0; i < NVJ_BLOCKS_OF_SLAB; i++)
+			add_block(s, &slab->blocks[i]);
 	nvj_unlock(&p->list_lock, &j->platform);
 }
 

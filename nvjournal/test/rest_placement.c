@@ -145,10 +145,12 @@ static void no_wake(void *context, const uint32_t *word)
 	(void)word;
 }
 
-static unsigned one_cpu(void *context)
+static unsigned processor;
+
+static unsigned this_processor(void *context)
 {
 	(void)context;
-	return 1;
+	return processor;
 }
 
 static uint64_t no_time(void *context)
@@ -184,18 +186,22 @@ static int start_write(void *context, unsigned queue, struct nvj_write *write)
 
 /*
  * A block is at home with a version newer than the tail, and its entry is evicted. Its
- * next record must have a higher number than those that replay will find.
+ * next record must have a higher number than those that replay will find. Placed by
+ * processor, the next entry is one of another processor.
  */
-static void sequence_goes_on(void)
+static void sequence_goes_on(unsigned partitions)
 {
-	struct rest *t = rest_formatted(1, 1024);
+	struct rest *t = rest_formatted(partitions, 1024);
 	uint8_t first[NVJ_BLOCK_BYTES];
 	struct nvj_report r;
 	uint64_t scanned;
 
+	if (partitions > 1)
+		rest_place_by_cpu(t);
+	processor = 1;
 	t->platform.start_write = start_write;
 	t->platform.wake = no_wake;
-	t->platform.cpu = one_cpu;
+	t->platform.cpu = this_processor;
 	t->platform.now_ns = no_time;
 	memcpy(first, t->disk[EVICTED - 1], sizeof(first));
 	memcpy(evicted, t->disk[EVICTED], sizeof(evicted));
@@ -207,6 +213,7 @@ static void sequence_goes_on(void)
 	expect(nvj_tail(journal) + 5 == nvj_committed(journal));
 	expect(rest_line_is(t, EVICTED, 0, 0x24));
 	expect(nvj_shrink(journal, 100, &scanned) >= 2);
+	processor = 0;
 	put(EVICTED, evicted, 0x30);
 	nvj_abandon(journal);
 
@@ -217,7 +224,8 @@ static void sequence_goes_on(void)
 
 int main(void)
 {
-	sequence_goes_on();
+	sequence_goes_on(1);
+	sequence_goes_on(PARTITIONS);
 	for (unsigned n = 0; n < 200; n++)
 		for (enum how how = BY_CPU; how <= VERSION_1; how++)
 			replays(how, n % 2);

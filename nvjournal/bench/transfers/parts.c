@@ -76,6 +76,7 @@ static const struct field partition_fields[] = {
 	{0, "head of a ring"},
 	{offsetof(struct nvj_partition, lines), "bounds of a ring"},
 	{offsetof(struct nvj_partition, last_check), "last_check"},
+	{offsetof(struct nvj_partition, sequence), "sequence of evicted blocks"},
 	{offsetof(struct nvj_partition, list_lock), "lock and lists of a partition"},
 	{offsetof(struct nvj_partition, claimed), "round of a partition"},
 	{sizeof(struct nvj_partition), NULL},

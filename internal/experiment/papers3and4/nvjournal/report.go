@@ -131,9 +131,9 @@ func (n Result) apartNote() string {
 		return "The machine has one processor, so there are no rounds near or apart."
 	}
 	return fmt.Sprintf("**Near and apart.** The host moves the processors of a virtual machine, so the time of a cache line from one processor to the other changes within seconds. The shortest time here was %.0f ns. The time was measured before and after each measurement of several threads. "+
-		"A round is near if both times were at most %.0f ns (three times the shortest time, and at most twenty atomic additions). It is apart if both times were longer. Other rounds are not used. "+
+		"A round is near if both times were at most %.0f ns (three times the shortest time, and at most %.0f ns). It is apart if both times were longer. Other rounds are not used. "+
 		"Ratios are computed only from pairs: consecutive rounds of two engines that are both near or both apart. With fewer than %d pairs there is no verdict. If a state was too rare, the benchmark ran more rounds, up to a limit.",
-		n.NearestNanoseconds, n.nearBound(), leastPairs)
+		n.NearestNanoseconds, n.nearBound(), nearNanoseconds, leastPairs)
 }
 
 func (n Result) commitTable() report.Table {

@@ -119,7 +119,7 @@ func TestARunWithOneStateAloneDoesNotCallItNear(t *testing.T) {
 	n.NearestNanoseconds = 190
 	n.set("one-lock", roundsOf(1e6, apart, apart))
 	if rates := n.row("varmail", "one-lock", 1, 2).Rates; len(rates) != 1 || rates[0].State != Apart {
-		t.Errorf("%+v, want the rounds of 190 ns to be apart, with additions of 5 ns", rates)
+		t.Errorf("%+v, want the rounds of 190 ns to be apart", rates)
 	}
 }
 

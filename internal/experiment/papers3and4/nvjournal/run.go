@@ -70,10 +70,8 @@ type Result struct {
 	Transfers []Transfer `json:"transfers"`
 
 	// NearestNanoseconds is the shortest transfer of a line from one processor to
-	// another, and AdditionNanoseconds the time of an atomic addition without
-	// contention. They define the state NVJNear.
-	NearestNanoseconds  float64 `json:"nearest_line_transfer_ns"`
-	AdditionNanoseconds float64 `json:"atomic_addition_ns"`
+	// another. It defines the state NVJNear.
+	NearestNanoseconds float64 `json:"nearest_line_transfer_ns"`
 	// Later are the sections that were measured again later, alone.
 	Later []string `json:"measured_later,omitempty"`
 }
