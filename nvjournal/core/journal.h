@@ -280,6 +280,8 @@ struct nvj_cpu {
 	uint64_t data_records;
 	uint64_t revokes;
 	uint64_t commits_waited;
+	uint64_t lock_waits[NVJ_LOCK_KINDS];
+	uint64_t lock_wait_ns[NVJ_LOCK_KINDS];
 };
 
 static inline uint64_t nvj_cpu_ended(const struct nvj_cpu *c, unsigned slot)

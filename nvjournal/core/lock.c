@@ -10,7 +10,7 @@
 #define SLEEP_NS UINT64_C(50000)
 #define LONGEST_SLEEP_NS UINT64_C(1600000)
 
-void nvj_lock_slowly(struct nvj_lock *lock, const struct nvj_platform *platform)
+static void take(struct nvj_lock *lock, const struct nvj_platform *platform)
 {
 	uint64_t sleep_ns = SLEEP_NS;
 
@@ -32,4 +32,12 @@ void nvj_lock_slowly(struct nvj_lock *lock, const struct nvj_platform *platform)
 		if (sleep_ns < LONGEST_SLEEP_NS)
 			sleep_ns *= 2;
 	}
+}
+
+void nvj_lock_slowly(struct nvj_lock *lock, const struct nvj_platform *platform)
+{
+	uint64_t began = platform->now_ns(platform->context);
+
+	take(lock, platform);
+	nvj_lock_waited(platform, lock, platform->now_ns(platform->context) - began);
 }

@@ -18,7 +18,10 @@ struct nvj_lock {
 	uint32_t state;
 };
 
+/* platform is that of a journal (struct nvj). */
 void nvj_lock_slowly(struct nvj_lock *lock, const struct nvj_platform *platform);
+/* statistics.c: counts a wait for a lock. */
+void nvj_lock_waited(const struct nvj_platform *platform, const struct nvj_lock *lock, uint64_t ns);
 
 static inline bool nvj_try_lock(struct nvj_lock *lock)
 {

@@ -5,6 +5,35 @@
  */
 #include "journal.h"
 
+/* What the lock protects, from its address. */
+static enum nvj_lock_kind kind_of(const struct nvj *j, const struct nvj_lock *lock)
+{
+	uintptr_t at = (uintptr_t)lock;
+
+	if (lock == &j->credit_lock || lock == &j->brought_lock)
+		return NVJ_LOCK_OTHER;
+	for (unsigned i = 0; i < j->partitions; i++) {
+		const struct nvj_partition *p = &j->partition[i];
+		uintptr_t first = (uintptr_t)p->buckets;
+
+		if (lock == &p->list_lock)
+			return NVJ_LOCK_LISTS;
+		if (at >= first && at - first < sizeof(*p->buckets) << (64 - p->bucket_shift))
+			return NVJ_LOCK_BUCKET;
+	}
+	return NVJ_LOCK_BLOCK;
+}
+
+void nvj_lock_waited(const struct nvj_platform *platform, const struct nvj_lock *lock, uint64_t ns)
+{
+	const struct nvj *j = (const void *)((uintptr_t)platform - offsetof(struct nvj, platform));
+	struct nvj_cpu *c = &j->cpu[platform->cpu(platform->context) % NVJ_CPUS];
+	enum nvj_lock_kind kind = kind_of(j, lock);
+
+	nvj_count(&c->lock_waits[kind], 1);
+	nvj_count(&c->lock_wait_ns[kind], ns);
+}
+
 static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
 {
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
@@ -14,6 +43,10 @@ static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
 	s->data_records += nvj_load(&c->data_records);
 	s->revokes += nvj_load(&c->revokes);
 	s->commits_waited += nvj_load(&c->commits_waited);
+	for (unsigned kind = 0; kind < NVJ_LOCK_KINDS; kind++) {
+		s->lock_waits[kind] += nvj_load(&c->lock_waits[kind]);
+		s->lock_wait_ns[kind] += nvj_load(&c->lock_wait_ns[kind]);
+	}
 }
 
 /*

@@ -797,6 +797,15 @@ int nvj_aborted(const struct nvj *journal);
 /* Stops all changes. What is committed stays in the region. */
 void nvj_abort(struct nvj *journal, int error);
 
+/* The locks of the engine, by what they protect. */
+enum nvj_lock_kind {
+	NVJ_LOCK_BLOCK,  /* a block */
+	NVJ_LOCK_BUCKET, /* a chain of the table of blocks */
+	NVJ_LOCK_LISTS,  /* the lists of a partition */
+	NVJ_LOCK_OTHER,  /* the search for credits, and nvj_bring_home */
+	NVJ_LOCK_KINDS,
+};
+
 struct nvj_statistics {
 	uint64_t handles;
 	uint64_t transactions;   /* committed */
@@ -817,6 +826,9 @@ struct nvj_statistics {
 	uint64_t used_lines; /* of the fullest ring */
 	uint64_t ring_lines;
 	uint32_t partitions;
+	/* How often a thread found a lock taken, and how long it waited. */
+	uint64_t lock_waits[NVJ_LOCK_KINDS];
+	uint64_t lock_wait_ns[NVJ_LOCK_KINDS];
 };
 
 void nvj_statistics(const struct nvj *journal, struct nvj_statistics *statistics);

@@ -11,6 +11,21 @@ static void line(struct seq_file *seq, const char *name, u64 value)
 	seq_printf(seq, "%s %llu\n", name, value);
 }
 
+static void lock_lines(struct seq_file *seq, const struct nvj_statistics *e)
+{
+	static const char *const names[NVJ_LOCK_KINDS] = {
+		[NVJ_LOCK_BLOCK] = "block",
+		[NVJ_LOCK_BUCKET] = "bucket",
+		[NVJ_LOCK_LISTS] = "list",
+		[NVJ_LOCK_OTHER] = "other",
+	};
+
+	for (unsigned int kind = 0; kind < NVJ_LOCK_KINDS; kind++) {
+		seq_printf(seq, "%s_lock_waits %llu\n", names[kind], e->lock_waits[kind]);
+		seq_printf(seq, "%s_lock_wait_ns %llu\n", names[kind], e->lock_wait_ns[kind]);
+	}
+}
+
 void nvjk_show_statistics(struct seq_file *seq, const struct nvjk_mount *nvj,
 			  const struct nvjk_statistics *s)
 {
@@ -35,6 +50,7 @@ void nvjk_show_statistics(struct seq_file *seq, const struct nvjk_mount *nvj,
 	line(seq, "data_records", e->data_records);
 	line(seq, "revokes", e->revokes);
 	line(seq, "frozen", e->frozen);
+	lock_lines(seq, e);
 	line(seq, "commits", e->transactions);
 	line(seq, "commits_merged", e->merged);
 	line(seq, "commits_waited", e->commits_waited);

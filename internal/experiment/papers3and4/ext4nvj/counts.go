@@ -35,12 +35,23 @@ type Counts struct {
 	CheckpointWaits float64 `json:"checkpoint_waits"`
 	// LockWaits is the number of all these waits that were for a lock.
 	LockWaits float64 `json:"lock_waits"`
+	// EngineLocks are the waits for locks of ext4nvj's engine, by what the lock protects.
+	EngineLocks map[string]LockWait `json:"engine_locks,omitempty"`
 	// RoomWaits is the number of handles that found the journal full, as counted by
 	// ext4nvj.
 	RoomWaits *float64 `json:"room_waits"`
 	// Merged is the number of ext4nvj's commits that included the next transaction.
 	Merged *float64 `json:"merged_commits"`
 }
+
+// LockWait has the waits for a lock in an operation. A thread that spins waits, too.
+type LockWait struct {
+	Waits       float64 `json:"waits"`
+	WaitSeconds float64 `json:"wait_seconds"`
+}
+
+// engineLocks are the kinds of locks of ext4nvj's engine in its counters.
+var engineLocks = []string{"block", "bucket", "list", "other"}
 
 // triggers are the kernel's histogram triggers that sum up its tracepoints
 // (Documentation/trace/histogram.rst). They are active only in the counted round.
@@ -303,6 +314,10 @@ func (r reading) counts() (c Counts, err error) {
 			return value - r.before[name]
 		}
 		c.JournalBytes, c.JournalWrites, c.JournalFences = some(since("region_written_bytes")), some(since("region_writes")), some(since("region_fences"))
+		c.EngineLocks = make(map[string]LockWait)
+		for _, kind := range engineLocks {
+			c.EngineLocks[kind] = LockWait{Waits: each(since(kind + "_lock_waits")), WaitSeconds: each(since(kind+"_lock_wait_ns")) / 1e9}
+		}
 		c.Commits, c.Merged, c.RoomWaits = each(since("commits")), some(since("commits_merged")), some(since("start_waits"))
 		return c, errors.Join(errs...)
 	case r.journal != "":
