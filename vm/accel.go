@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/vm/kernels"
 )
 
 // AccelVariable in the environment chooses the accelerator: kvm or tcg.
@@ -56,6 +58,33 @@ func chooseAccelerator(ctx context.Context, dir, vmlinux string) (accelerator, e
 		_ = os.Remove(path)
 	}
 	return a, os.WriteFile(memory, []byte(a), 0o644)
+}
+
+// Processors returns how many processors a guest of this kernel should have to measure how
+// threads scale: all of the host where KVM works (accelerated), otherwise DefaultCPUs,
+// because emulated processors take turns.
+func Processors(ctx context.Context, kernel string) (cpus int, accelerated bool, err error) {
+	store, err := kernels.DefaultStore()
+	if err != nil {
+		return 0, false, err
+	}
+	tree, err := store.Get(ctx, kernel, kernels.Image)
+	if err != nil {
+		return 0, false, err
+	}
+	a, err := chooseAccelerator(ctx, store.Dir, tree.Vmlinux)
+	if err != nil {
+		return 0, false, err
+	}
+	return a.processors(runtime.NumCPU()), a == kvm, nil
+}
+
+// processors is the number of processors on a host that has so many.
+func (a accelerator) processors(host int) int {
+	if a == kvm {
+		return min(host, maxCPUs)
+	}
+	return DefaultCPUs
 }
 
 // tryKVM boots the kernel alone. If KVM works, the kernel soon panics, because it has no

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -108,6 +109,24 @@ func TestLimitsAndNamesOnTheCommandLineOfQEMU(t *testing.T) {
 	}
 	if line := strings.Join(arguments(Config{Kernel: "6.1"}.withDefaults(), kernels.Tree{Vmlinux: "/vmlinux"}, kvm), " "); strings.Contains(line, "nvdimm") || !strings.Contains(line, "-accel kvm -cpu host") {
 		t.Error(line)
+	}
+}
+
+func TestAGuestHasAllProcessorsUnderKVM(t *testing.T) {
+	for host, want := range map[int]int{1: 1, 16: 16, 200: maxCPUs} {
+		c := Config{Kernel: kernels.Names()[0], CPUs: kvm.processors(host)}
+		if err := c.Check(); err != nil {
+			t.Error(err)
+		}
+		line := strings.Join(arguments(c.withDefaults(), kernels.Tree{Vmlinux: "/vmlinux"}, kvm), " ") + " "
+		for _, part := range []string{"-accel kvm -cpu host ", fmt.Sprintf("-smp %d ", want)} {
+			if !strings.Contains(line, part) {
+				t.Errorf("no %q in %s", part, line)
+			}
+		}
+	}
+	if got := tcg.processors(16); got != DefaultCPUs {
+		t.Errorf("%d emulated processors", got)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -29,7 +28,7 @@ func newExt4NVJCommand() *cobra.Command {
 	var source, module, kept string
 	var only, arrangements []string
 	var threads []int
-	var native bool
+	var native, underKVM bool
 	var rounds int
 	cmd := &cobra.Command{
 		Use:   "ext4nvj",
@@ -46,6 +45,9 @@ Disks are as fast as memory, and throttled (varmail). It counts bytes, flushes, 
 waits of each operation, and fails if a target is missed. It takes about 10 minutes, and needs
 the module (make kernel) and nvj (make nvjournal).
 
+Where KVM works, the guest has all processors of the host, and the results are named
+ext4nvj-kvm. Elsewhere two processors are emulated; --kvm refuses that.
+
 With --native, the kernel is Linux 7.2 as a program of this host (User Mode Linux), so that its
 code runs on the host's processors. Disks are null_blk's, and answer at once, in 10 and in 80 µs.
 Stock ext4 is compared with the host's first. It needs root, a host that does nothing else, and
@@ -57,6 +59,7 @@ nvjournal/kernel/native/build.`,
 
   # On this host's processors
   daybook-bench ext4nvj --native --docs docs/results
+  daybook-bench ext4nvj --kvm --docs docs/results
 
   # Without the module
   daybook-bench ext4nvj --quick --arrangements ext4,ext4-pmem --output /tmp/stock.json`,
@@ -67,6 +70,7 @@ nvjournal/kernel/native/build.`,
 				if err := read(kept, &result); err != nil {
 					return err
 				}
+				b.nameExt4NVJ(result.Native != nil, result.KVM)
 				return b.finishExt4NVJ(cmd, result)
 			}
 			options := ext4nvj.Full
@@ -78,14 +82,20 @@ nvjournal/kernel/native/build.`,
 			case b.quick:
 				options = ext4nvj.Quick
 			}
-			if native && !cmd.Flags().Changed("output") {
-				b.output = nativeOutput
+			var err error
+			if !native {
+				if options.CPUs, options.KVM, err = vm.Processors(cmd.Context(), ext4nvjKernel); err != nil {
+					return err
+				}
+				if underKVM && !options.KVM {
+					return errors.New("--kvm: KVM does not work on this host: a guest's kernel did not run in it")
+				}
 			}
+			b.nameExt4NVJ(native, options.KVM)
 			if len(threads) > 0 {
 				options.Threads = threads
 			}
 			choose(&options.Arrangements, arrangements)
-			var err error
 			if options.Parts, err = ext4nvjParts(options.Parts, only); err != nil {
 				return err
 			}
@@ -98,7 +108,13 @@ nvjournal/kernel/native/build.`,
 			if err != nil {
 				return err
 			}
-			options.Boot = files.boot
+			options.Boot = func(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (ext4nvj.Guest, error) {
+				machine, err := vm.Boot(ctx, files.config(options.CPUs, disks, arrangements))
+				if err != nil {
+					return nil, err
+				}
+				return &guest{machine}, nil
+			}
 			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "ext4nvj: "+line) }
 			if rounds > 0 {
 				options.Rounds = rounds
@@ -122,14 +138,31 @@ nvjournal/kernel/native/build.`,
 		strings.Join(ext4nvj.DiskNames(), ", ")+", loads "+strings.Join(ext4nvj.Loads(), ", "))
 	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(ext4nvj.Arrangements(), ", "))
 	flags.BoolVar(&native, "native", false, "measure on this host's processors, in User Mode Linux")
+	flags.BoolVar(&underKVM, "kvm", false, "fail unless the host's processors run the guest (KVM)")
 	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
 	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
+	cmd.MarkFlagsMutuallyExclusive("native", "kvm")
 	cmd.AddCommand(newPhaseCommand(ext4nvj.RunInGuest), newNativeInitCommand())
 	return cmd
 }
 
-// nativeOutput is the default of --output with --native.
-var nativeOutput = filepath.Join("build", "bench", "ext4nvj-native.json")
+// nameExt4NVJ gives results of different kernels different names, unless the user chose a
+// name for them.
+func (b *bench) nameExt4NVJ(native, underKVM bool) {
+	name := b.name
+	switch {
+	case native:
+		name += "-native"
+	case underKVM:
+		name += "-kvm"
+	}
+	if filepath.Base(b.output) == b.name+".json" {
+		b.output = filepath.Join(filepath.Dir(b.output), name+".json")
+	}
+	if !native { // the page of emulated figures has a part for the native ones
+		b.name = name
+	}
+}
 
 // newNativeInitCommand returns the hidden command that is the first process in User Mode
 // Linux.
@@ -190,7 +223,7 @@ func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source str
 
 // finishExt4NVJ is finish for one of the two parts of the page. The other part stays.
 func (b *bench) finishExt4NVJ(cmd *cobra.Command, result ext4nvj.Result) error {
-	if b.docs == "" {
+	if b.docs == "" || result.KVM {
 		return b.finish(cmd, result, result.Report, result.Check)
 	}
 	path := b.page() + ".md"
@@ -271,11 +304,10 @@ func findExt4NVJ(cmd *cobra.Command, source, module string, options ext4nvj.Opti
 	return f, nil
 }
 
-// boot starts the guest with the disks and persistent memory of the
-// arrangements.
-func (f ext4nvjFiles) boot(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (ext4nvj.Guest, error) {
+// config is the guest with the disks and persistent memory of the arrangements.
+func (f ext4nvjFiles) config(cpus int, disks []ext4nvj.Disk, arrangements []string) vm.Config {
 	config := vm.Config{
-		Kernel: ext4nvjKernel, CPUs: runtime.NumCPU(), MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},
+		Kernel: ext4nvjKernel, CPUs: cpus, MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},
 		Give: []vm.Give{{Host: "mke2fs"}, {Host: "e2fsck"}, {Host: f.load, Guest: ext4nvj.LoadProgram}},
 	}
 	for _, d := range disks {
@@ -290,11 +322,7 @@ func (f ext4nvjFiles) boot(ctx context.Context, disks []ext4nvj.Disk, arrangemen
 		config.Modules = append(config.Modules, f.module)
 		config.Give = append(config.Give, vm.Give{Host: f.nvj, Guest: "/usr/bin/nvj"})
 	}
-	machine, err := vm.Boot(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	return &guest{machine}, nil
+	return config
 }
 
 func (g *guest) RunExt4NVJ(ctx context.Context, c ext4nvj.Case, got func(ext4nvj.Sample), tell func(line string)) error {

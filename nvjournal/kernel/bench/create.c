@@ -5,6 +5,9 @@
  * files of a directory belong to one thread. So the threads share the file
  * system, and not the lock of a directory. Each thread calls fsync once, for
  * its last file. Until then the journal decides when it commits.
+ *
+ * The load clean deletes what a run of create with the same number of threads
+ * made, so that the directories can be used again.
  */
 #include "load.h"
 
@@ -44,23 +47,43 @@ static void begin(struct worker *worker)
 	worker->next = 0;
 }
 
-static bool next(struct worker *worker)
+/* The path of the thread's next file. False: it has no more. */
+static bool next_path(struct worker *worker, char path[MAX_PATH])
 {
 	struct crew *crew = worker->crew;
 	unsigned in =
 		worker->next / DIRECTORY_FILES * crew->threads + worker->number; /* directory */
 	unsigned n = in * DIRECTORY_FILES + worker->next % DIRECTORY_FILES;
-	char path[MAX_PATH];
 
 	if (in >= directories(crew) || n >= crew->files)
 		return false;
+	snprintf(path, MAX_PATH, "%s/a%04u/b%02u/f%07u", crew->directory, in / TREE_WIDTH,
+		 in % TREE_WIDTH, n);
+	worker->next++;
+	return true;
+}
+
+static bool next(struct worker *worker)
+{
+	char path[MAX_PATH];
+
+	if (!next_path(worker, path))
+		return false;
 	if (worker->last != NO_FILE)
 		file_close(worker->last);
-	snprintf(path, sizeof(path), "%s/a%04u/b%02u/f%07u", crew->directory, in / TREE_WIDTH,
-		 in % TREE_WIDTH, n);
 	worker->last = file_open(path, O_WRONLY | O_CREAT | O_EXCL);
 	file_append(worker, worker->last, CREATE_BYTES);
-	worker->next++;
+	return true;
+}
+
+/* A run of create with a time limit has not made all files. */
+static bool delete_next(struct worker *worker)
+{
+	char path[MAX_PATH];
+
+	if (!next_path(worker, path) || !file_exists(path))
+		return false;
+	file_delete(path);
 	return true;
 }
 
@@ -80,4 +103,13 @@ const struct load load_create = {
 	.begin = begin,
 	.next = next,
 	.finish = finish,
+};
+
+const struct load load_clean = {
+	.name = "clean",
+#ifndef __KERNEL__
+	.prepare = prepare,
+#endif
+	.begin = begin,
+	.next = delete_next,
 };

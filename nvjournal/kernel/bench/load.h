@@ -7,7 +7,8 @@
  * 	main.c		the command line
  * 	crew.c		threads that start together
  * 	varmail.c	delete; create, append, fsync; read, append, fsync; read
- * 	create.c	files of 4 KiB in a tree of directories, fsync at the end
+ * 	create.c	files of 4 KiB in a tree of directories, fsync at the end; and
+ * 			their deletion (clean)
  * 	random.c	random numbers, and the data to write
  * 	file.c		operations on one file
  * 	result.c	counters, and times of fsync
@@ -68,7 +69,7 @@ struct load {
 	void (*finish)(struct worker *worker);
 };
 
-extern const struct load load_varmail, load_create;
+extern const struct load load_varmail, load_create, load_clean;
 
 #define BUFFER_BYTES (64u << 10)
 

@@ -4,11 +4,13 @@
  *
  * 	load varmail|create DIRECTORY --files N --prepare
  * 	load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N]
- * 	load create DIRECTORY --files N --threads N
+ * 	load create DIRECTORY --files N --threads N [--milliseconds N]
+ * 	load clean DIRECTORY --files N --threads N
  *
  * --prepare makes what the run needs, in an empty directory, with the same
  * number of files. So preparing is not measured. create runs once in a prepared
- * directory, varmail any number of times. Exit status 0: a run has printed one
+ * directory, and again after clean with the same numbers; varmail any number of
+ * times. Exit status 0: a run has printed one
  * line of JSON; 1: a failure; 2: wrong usage.
  */
 #include "load.h"
@@ -38,7 +40,8 @@ __attribute__((noreturn)) static void usage(void)
 {
 	fputs("usage: load varmail|create DIRECTORY --files N --prepare\n"
 	      "       load varmail DIRECTORY --files N --threads N --milliseconds N [--seed N]\n"
-	      "       load create DIRECTORY --files N --threads N\n",
+	      "       load create DIRECTORY --files N --threads N [--milliseconds N]\n"
+	      "       load clean DIRECTORY --files N --threads N\n",
 	      stderr);
 	exit(2);
 }
@@ -57,7 +60,7 @@ static uint64_t number(const char *text, uint64_t least, uint64_t most)
 
 static const struct load *find(const char *name)
 {
-	static const struct load *const loads[] = {&load_varmail, &load_create};
+	static const struct load *const loads[] = {&load_varmail, &load_create, &load_clean};
 
 	for (size_t n = 0; n < sizeof(loads) / sizeof(loads[0]); n++)
 		if (!strcmp(name, loads[n]->name))
@@ -105,8 +108,9 @@ int main(int count, char **words)
 		usage();
 	crew->load = find(words[optind]);
 	crew->directory = words[optind + 1];
-	/* Only varmail never ends by itself. */
-	if ((crew->load == &load_varmail && !prepare) != (crew->limit_ns != 0))
+	/* varmail never ends by itself, and clean must end by itself. */
+	if (prepare || crew->load == &load_clean ? crew->limit_ns != 0
+						 : crew->load == &load_varmail && !crew->limit_ns)
 		usage();
 	if (strlen(crew->directory) >= MAX_DIRECTORY)
 		fail(ENAMETOOLONG, "%s", crew->directory);

@@ -5,12 +5,12 @@
  * a system call costs the host many microseconds. A line written to
  * /proc/daybook-load runs one load in a prepared directory:
  *
- *	varmail|create DIRECTORY FILES THREADS MILLISECONDS SEED
+ *	varmail|create|clean DIRECTORY FILES THREADS MILLISECONDS SEED
  *
- * MILLISECONDS is 0 for create. The threads are bound to the processors in turn. The
- * write returns when they have ended; reading the file then gives the line of JSON
- * that the program of ../bench prints. A load that failed fails the write, and
- * says why in the kernel's log.
+ * MILLISECONDS is the time limit; 0 for clean, and create may have none (0). The
+ * threads are bound to the processors in turn. The write returns when they have
+ * ended; reading the file then gives the line of JSON that the program of ../bench
+ * prints. A load that failed fails the write, and says why in the kernel's log.
  */
 #include "load_threads.h"
 
@@ -205,7 +205,7 @@ static int load(struct crew *crew)
 /* Runs what a line asks for. */
 static int run_line(const char *line, struct crew *crew)
 {
-	static const struct load *const loads[] = {&load_varmail, &load_create};
+	static const struct load *const loads[] = {&load_varmail, &load_create, &load_clean};
 	char name[16], directory[MAX_DIRECTORY];
 	unsigned int milliseconds;
 	int error;
@@ -216,10 +216,10 @@ static int run_line(const char *line, struct crew *crew)
 	for (unsigned int n = 0; n < ARRAY_SIZE(loads); n++)
 		if (!strcmp(name, loads[n]->name))
 			crew->load = loads[n];
-	/* Only varmail never ends by itself. */
+	/* varmail never ends by itself, and clean must end by itself. */
 	if (!crew->load || !crew->files || !crew->threads || crew->threads > MAX_THREADS ||
-	    (crew->load == &load_varmail) != (milliseconds != 0) ||
-	    (crew->load == &load_varmail && crew->files / crew->threads < 4))
+	    (crew->load == &load_clean && milliseconds) ||
+	    (crew->load == &load_varmail && (!milliseconds || crew->files / crew->threads < 4)))
 		return -EINVAL;
 	crew->limit_ns = milliseconds * 1000000ull;
 	crew->directory = "."; /* of load_root */

@@ -150,13 +150,19 @@ type Options struct {
 	// it the work is counted.
 	Rounds int
 	// Milliseconds is the length of a run of varmail. A run of create makes
-	// CreateFiles files.
-	Milliseconds int
-	CreateFiles  int
+	// CreateFiles files. With CreateMilliseconds it makes at most as many, until this
+	// time has passed, and deletes them when its clock has stopped.
+	Milliseconds       int
+	CreateFiles        int
+	CreateMilliseconds int
 	// Progress receives messages, line by line; it may be nil.
 	Progress func(line string)
 	// Native means that the kernel runs on the host's processors, in User Mode Linux.
 	Native bool
+	// CPUs is the number of the guest's processors; 0: all of the host. KVM means that
+	// the host's processors run the guest's code.
+	CPUs int
+	KVM  bool
 	// Before is an earlier result. Its runs are kept unless they are measured again.
 	Before Result
 }
@@ -177,11 +183,11 @@ var (
 var (
 	FullNative = Options{
 		Parts: NativeParts(), Arrangements: Arrangements(), Native: true,
-		Threads: []int{1, 2, 4, 8, 16}, Rounds: 3, Milliseconds: 400, CreateFiles: 2048,
+		Threads: []int{1, 2, 4, 8, 16}, Rounds: 3, Milliseconds: 300, CreateFiles: 98304, CreateMilliseconds: 500,
 	}
 	QuickNative = Options{
 		Parts: []Part{{"undelayed", Varmail}, {"10us", Create}}, Arrangements: Arrangements(), Native: true,
-		Threads: []int{1, 2}, Rounds: 1, Milliseconds: 200, CreateFiles: 512,
+		Threads: []int{1, 2}, Rounds: 1, Milliseconds: 200, CreateFiles: 16384, CreateMilliseconds: 100,
 	}
 )
 
@@ -189,7 +195,7 @@ var (
 const (
 	maxExt4NVJThreads = 64
 	maxExt4NVJRounds  = 33
-	// maxExt4NVJCreated limits the files that create makes on a disk in all rounds.
+	// maxExt4NVJCreated limits the files of create that are on a disk at a time.
 	maxExt4NVJCreated = 100_000
 )
 
@@ -217,7 +223,14 @@ func (o Options) Check() error {
 	if o.Milliseconds < 100 || o.CreateFiles < maxExt4NVJThreads {
 		return fmt.Errorf("runs of %d ms and %d files: want at least 100 ms and %d", o.Milliseconds, o.CreateFiles, maxExt4NVJThreads)
 	}
-	if made := o.CreateFiles * len(o.Threads) * (o.Rounds + 1); made > maxExt4NVJCreated {
+	if o.CreateMilliseconds != 0 && o.CreateMilliseconds < 100 {
+		return fmt.Errorf("runs of create of %d ms: want at least 100 ms", o.CreateMilliseconds)
+	}
+	made := o.CreateFiles
+	if o.CreateMilliseconds == 0 { // each run's files stay
+		made *= len(o.Threads) * (o.Rounds + 1)
+	}
+	if made > maxExt4NVJCreated {
 		return fmt.Errorf("create would make %d files on each disk: want at most %d; choose fewer rounds, threads or files", made, maxExt4NVJCreated)
 	}
 	return nil
@@ -245,6 +258,8 @@ type Case struct {
 	Rounds       int      `json:"rounds"`
 	Milliseconds int      `json:"milliseconds"`
 	CreateFiles  int      `json:"create_files"`
+	// CreateMilliseconds is as in the options.
+	CreateMilliseconds int `json:"create_milliseconds,omitempty"`
 	// LoadPath is the path of the load program; "" means LoadProgram. InKernel means
 	// that the kernel runs the loads in threads of its own, in directories that this
 	// program prepares.
@@ -282,11 +297,14 @@ type Result struct {
 	Host   report.Host `json:"host"`
 	Kernel string      `json:"guest_kernel"`
 	CPUs   int         `json:"guest_cpus"`
-	Rounds int         `json:"rounds"`
-	// Milliseconds and CreateFiles as in the options.
-	Milliseconds int   `json:"milliseconds"`
-	CreateFiles  int   `json:"create_files"`
-	Runs         []Run `json:"runs"`
+	// KVM: as in the options.
+	KVM    bool `json:"kvm,omitempty"`
+	Rounds int  `json:"rounds"`
+	// Milliseconds, CreateFiles and CreateMilliseconds are as in the options.
+	Milliseconds       int   `json:"milliseconds"`
+	CreateFiles        int   `json:"create_files"`
+	CreateMilliseconds int   `json:"create_milliseconds,omitempty"`
+	Runs               []Run `json:"runs"`
 	// Native is set if the kernel ran on the host's processors.
 	Native *NativeResult `json:"native,omitempty"`
 }
@@ -308,16 +326,22 @@ type Run struct {
 
 // Bench measures in one boot.
 func Bench(ctx context.Context, o Options) (result Result, err error) {
-	result = Result{Host: report.ThisHost(), CPUs: runtime.NumCPU(), Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles, Runs: slices.Clone(o.Before.Runs)}
+	result = Result{
+		Host: report.ThisHost(), CPUs: cmp.Or(o.CPUs, runtime.NumCPU()), KVM: o.KVM, Rounds: o.Rounds, Milliseconds: o.Milliseconds,
+		CreateFiles: o.CreateFiles, CreateMilliseconds: o.CreateMilliseconds, Runs: slices.Clone(o.Before.Runs),
+	}
 	if o.Native {
 		result.Native = cmp.Or(o.Before.Native, &NativeResult{})
 	}
 	if err := o.Check(); err != nil {
 		return result, err
 	}
-	if b := o.Before; len(b.Runs) > 0 && (b.Rounds != o.Rounds || b.Milliseconds != o.Milliseconds || b.CreateFiles != o.CreateFiles) {
-		return result, fmt.Errorf("the earlier result has %d rounds of %d ms and %d files, and this one would have %d, %d and %d: measure all parts, or write to another file (--output)",
-			b.Rounds, b.Milliseconds, b.CreateFiles, o.Rounds, o.Milliseconds, o.CreateFiles)
+	if b := o.Before; len(b.Runs) > 0 && (b.Rounds != o.Rounds || b.Milliseconds != o.Milliseconds || b.CreateFiles != o.CreateFiles || b.CreateMilliseconds != o.CreateMilliseconds) {
+		return result, fmt.Errorf("the earlier result has %d rounds of %d ms, and %d files in %d ms, and this one would have %d, %d, %d and %d: measure all parts, or write to another file (--output)",
+			b.Rounds, b.Milliseconds, b.CreateFiles, b.CreateMilliseconds, o.Rounds, o.Milliseconds, o.CreateFiles, o.CreateMilliseconds)
+	}
+	if b := o.Before; len(b.Runs) > 0 && (b.KVM != o.KVM || b.CPUs != result.CPUs) {
+		return result, fmt.Errorf("the earlier result is of another guest (%d processors, KVM %v; this one: %d, %v): measure all parts, or write to another file (--output)", b.CPUs, b.KVM, result.CPUs, o.KVM)
 	}
 	progress := func(string) {}
 	if o.Progress != nil {
@@ -349,7 +373,7 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 	for n, d := range disks {
 		c := Case{
 			Disk: d.Name, FirstDisk: n * len(o.Arrangements), Loads: loads[d.Name], Arrangements: o.Arrangements, Threads: o.Threads,
-			Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles,
+			Rounds: o.Rounds, Milliseconds: o.Milliseconds, CreateFiles: o.CreateFiles, CreateMilliseconds: o.CreateMilliseconds,
 		}
 		var samples []Sample
 		err := g.RunExt4NVJ(ctx, c, func(s Sample) { samples = append(samples, s) }, func(line string) { progress(d.Name + ": " + line) })

@@ -14,7 +14,7 @@ import (
 )
 
 func TestExt4NVJOptionsThatCannotBeAreRefused(t *testing.T) {
-	for _, good := range []Options{Full, Quick} {
+	for _, good := range []Options{Full, Quick, FullNative, QuickNative} {
 		if err := good.Check(); err != nil {
 			t.Error(err)
 		}
@@ -33,6 +33,8 @@ func TestExt4NVJOptionsThatCannotBeAreRefused(t *testing.T) {
 		"no rounds":            func(o *Options) { o.Rounds = 0 },
 		"no time":              func(o *Options) { o.Milliseconds = 0 },
 		"more than disks hold": func(o *Options) { o.Rounds = 33 },
+		"more at a time":       func(o *Options) { o.CreateFiles, o.CreateMilliseconds = 100_001, 500 },
+		"too short":            func(o *Options) { o.CreateMilliseconds = 99 },
 	} {
 		o := Full
 		change(&o)
@@ -325,6 +327,14 @@ region_fences 300
 commits 100
 commits_merged 10
 start_waits 0
+block_lock_waits 200
+block_lock_wait_ns 1000
+bucket_lock_waits 0
+bucket_lock_wait_ns 0
+list_lock_waits 100
+list_lock_wait_ns 5000000
+other_lock_waits 0
+other_lock_wait_ns 0
 `
 
 func TestCountsAreForAnOperation(t *testing.T) {
@@ -343,6 +353,9 @@ func TestCountsAreForAnOperation(t *testing.T) {
 	c, err = r.counts()
 	if err != nil || *c.JournalBytes != 640 || *c.JournalWrites != 5 || *c.JournalFences != 3 || c.Commits != 1 || *c.Merged != 0.1 || *c.RoomWaits != 0 {
 		t.Errorf("ext4nvj: %+v, %v", c, err)
+	}
+	if block, list := c.EngineLocks["block"], c.EngineLocks["list"]; block != (LockWait{2, 1e-8}) || list.Waits != 1 || list.WaitSeconds != 50e-6 {
+		t.Errorf("locks: %+v", c.EngineLocks)
 	}
 	delete(r.after, "region_fences")
 	if _, err := r.counts(); err == nil || !strings.Contains(err.Error(), "region_fences") {

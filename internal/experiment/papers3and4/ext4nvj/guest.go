@@ -99,12 +99,7 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 	sample = Sample{Load: load, Arrangement: s.arrangement, Threads: threads}
 	run := loadRun{load: load, directory: s.mail(), files: mailFiles, threads: threads, milliseconds: c.Milliseconds, seed: round + 1}
 	if load == Create {
-		s.made++
-		run = loadRun{load: load, directory: filepath.Join(s.directory, "made"+strconv.Itoa(s.made)), files: c.CreateFiles, threads: threads, seed: 1}
-		if err := os.Mkdir(run.directory, 0o755); err != nil {
-			return sample, err
-		}
-		if err := c.prepare(ctx, run); err != nil {
+		if run, err = s.prepareCreate(ctx, c, threads); err != nil {
 			return sample, err
 		}
 	}
@@ -121,7 +116,33 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 			*sample.Counts, err = r.counts()
 		}
 	}
+	if err == nil && load == Create && c.CreateMilliseconds > 0 {
+		run.load, run.milliseconds = cleanLoad, 0
+		_, err = c.load(ctx, run)
+	}
 	return sample, errors.Join(err, s.writeOut())
+}
+
+// cleanLoad deletes what a run of create with the same number of threads made, before its
+// data is written back.
+const cleanLoad = "clean"
+
+// prepareCreate makes the directories for a run of create. All runs with a time limit use
+// the same ones, because their files are deleted.
+func (s *system) prepareCreate(ctx context.Context, c Case, threads int) (loadRun, error) {
+	run := loadRun{load: Create, files: c.CreateFiles, threads: threads, milliseconds: c.CreateMilliseconds, seed: 1}
+	prepared := s.made > 0 && c.CreateMilliseconds > 0
+	if !prepared {
+		s.made++
+	}
+	run.directory = filepath.Join(s.directory, "made"+strconv.Itoa(s.made))
+	if prepared {
+		return run, nil
+	}
+	if err := os.Mkdir(run.directory, 0o755); err != nil {
+		return run, err
+	}
+	return run, c.prepare(ctx, run)
 }
 
 // counted calls run with the counting active.

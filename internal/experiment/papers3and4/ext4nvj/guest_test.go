@@ -80,6 +80,18 @@ func TestTheLoadProgramDoesWhatItSays(t *testing.T) {
 		r.SyncP50Seconds <= 0 || r.SyncP50Seconds > r.SyncP95Seconds || r.SyncP95Seconds > r.SyncP99Seconds {
 		t.Errorf("varmail: %+v", r)
 	}
+	timed := t.TempDir()
+	load("create", timed, "--files", "64000", "--prepare")
+	for range 2 {
+		r = load("create", timed, "--files", "64000", "--threads", "3", "--milliseconds", "100")
+		if count, _ := files(timed); r.Operations == 0 || r.Syncs != 3 || count != int(r.Operations) || count < 64000 && r.Seconds < 0.1 {
+			t.Errorf("create with a time limit: %+v; %d files", r, count)
+		}
+		cleaned := load("clean", timed, "--files", "64000", "--threads", "3")
+		if count, _ := files(timed); cleaned.Operations != r.Operations || count != 0 {
+			t.Errorf("clean: %+v; %d files", cleaned, count)
+		}
+	}
 	load("create", made, "--files", "1001", "--prepare")
 	r = load("create", made, "--files", "1001", "--threads", "3")
 	if count, total := files(made); r.Operations != 1001 || r.Syncs != 3 || count != 1001 || total != 1001*4096 || r.Seconds <= 0 {
@@ -90,7 +102,8 @@ func TestTheLoadProgramDoesWhatItSays(t *testing.T) {
 		"no threads":            {"create", made, "--files", "8"},
 		"threads and prepare":   {"create", made, "--files", "8", "--threads", "1", "--prepare"},
 		"varmail without end":   {"varmail", mail, "--files", "8", "--threads", "1"},
-		"create with an end":    {"create", made, "--files", "8", "--threads", "1", "--milliseconds", "9"},
+		"clean with an end":     {"clean", timed, "--files", "8", "--threads", "1", "--milliseconds", "9"},
+		"prepare with an end":   {"create", made, "--files", "8", "--prepare", "--milliseconds", "9"},
 		"a negative number":     {"create", made, "--files", "-8", "--threads", "1"},
 		"not prepared":          {"create", t.TempDir(), "--files", "8", "--threads", "1"},
 		"files for no thread":   {"varmail", mail, "--files", "8", "--threads", "4", "--milliseconds", "9"},

@@ -20,11 +20,21 @@ func (n NativeResult) isSane() bool {
 // stock ext4, even if there are fewer processors.
 const stockThreads = 4
 
-// nativeVerdicts compares a native result with its targets. The papers' targets, which
+// sanity returns the sanity checks. Under KVM there are none.
+func (n Result) sanity() []Sanity {
+	if n.Native == nil {
+		return nil
+	}
+	return n.Native.Sanity
+}
+
+func (n Result) isSane() bool { return n.Native == nil || n.Native.isSane() }
+
+// nativeVerdicts compares a native result, or one under KVM, with its targets. The papers' targets, which
 // are for 16 threads, have no verdict with fewer processors. Nothing has one if the
 // sanity check fails.
 func (n Result) nativeVerdicts() (all []verdict.Verdict) {
-	for _, s := range n.Native.Sanity {
+	for _, s := range n.sanity() {
 		all = append(all, verdict.Verdict{
 			Target: fmt.Sprintf("sanity: %s on stock ext4, the host's rate over that in User Mode Linux", s.Load),
 			Wanted: fmt.Sprintf("at most %g×", MaxSlowdown), Measured: fmt.Sprintf("%.2f×", s.Slowdown()),
@@ -44,7 +54,7 @@ func (n Result) nativeVerdicts() (all []verdict.Verdict) {
 				if ratio, which := n.overStock(disk, load, threads); which != "" {
 					v.Value, v.Measured, v.Met = ratio, fmt.Sprintf("%.2f× (%s)", ratio, titleOf(which)), ratio >= 1
 				}
-				if !n.Native.isSane() {
+				if !n.isSane() {
 					v.Measured, v.Met, v.None = "the sanity check failed", false, true
 				}
 				all = append(all, v)
@@ -58,7 +68,7 @@ func (n Result) nativeVerdicts() (all []verdict.Verdict) {
 			}
 			v := verdict.Verdict{
 				Target: fmt.Sprintf("%s over %s, %d threads, disk %s", t.load, titleOf(t.over), targetThreads, disk),
-				Wanted: fmt.Sprintf("at least %g×", t.bound), Measured: fmt.Sprintf("needs %d processors", targetThreads), Bound: t.bound, None: n.CPUs < targetThreads || !n.Native.isSane(),
+				Wanted: fmt.Sprintf("at least %g×", t.bound), Measured: fmt.Sprintf("needs %d processors", targetThreads), Bound: t.bound, None: n.CPUs < targetThreads || !n.isSane(),
 			}
 			if n.CPUs >= targetThreads && v.None {
 				v.Measured = "the sanity check failed"
@@ -102,8 +112,8 @@ func (n Result) nativeReport() (report.Report, error) {
 				"A system call, a page fault and a switch between processes would cost more, because the host does part of them. So the loads are threads of the kernel, bound to the processors in turn, and call its file systems without system calls; their operations are those of the emulated measurement below. "+
 				"An idle processor polls, so that the host does not have to wake it. Rates of different file systems in one table compare like with like; absolute rates are not those of a machine.", n.Kernel, n.CPUs),
 			fmt.Sprintf("Each file system has its own disk in the kernel's memory (null_blk). A direct write of 4 KiB by a program there, with its system call, took (median): %s. No disk has a cache to flush. Journals have %d MiB; in persistent memory they are in plain memory, so that a flush and a fence cost what they cost on this processor with that memory. "+
-				"Figures are medians of %d rounds, in which the file systems alternate. One round before them warms up; in it the work is counted. A run of varmail takes %d ms, one of create makes %d files.",
-				strings.Join(delays, ", "), JournalBytes>>20, n.Rounds, n.Milliseconds, n.CreateFiles),
+				"Figures are medians of %d rounds, in which the file systems alternate. One round before them warms up; in it the work is counted. A run of varmail takes %d ms, %s",
+				strings.Join(delays, ", "), JournalBytes>>20, n.Rounds, n.Milliseconds, n.createText()),
 			n.sanityText(),
 			fmt.Sprintf("The processors are the limit of this measurement: with more threads than the %d processors, the figures show how a file system divides them, not how it scales. The papers have figures for 16 threads only; those have no verdict here with fewer processors.", n.CPUs),
 		},
@@ -127,11 +137,23 @@ func (n Result) nativeReport() (report.Report, error) {
 	r.Tables = append(r.Tables, n.ratesAndSyncs()...)
 	for _, load := range n.loads() {
 		r.Tables = append(r.Tables, n.countTable(load), n.waitTable(load))
+		if t := n.lockTable(load); len(t.Rows) > 0 {
+			r.Tables = append(r.Tables, t)
+		}
 	}
 	for k := range r.Tables {
 		r.Tables[k].Title = "Native: " + r.Tables[k].Title
 	}
 	return r, nil
+}
+
+// createText says how long a run of create is.
+func (n Result) createText() string {
+	if n.CreateMilliseconds == 0 {
+		return fmt.Sprintf("one of create makes %d files.", n.CreateFiles)
+	}
+	return fmt.Sprintf("one of create %d ms and the fsync of each thread; its files are deleted after it, outside of the measured time. "+
+		"All memory of the kernel was touched before, because the host takes long to give a new page.", n.CreateMilliseconds)
 }
 
 // sanityText says whether the figures can be compared.

@@ -91,12 +91,42 @@ func TestARunIsTheSameForTheKernelAndTheProgram(t *testing.T) {
 			"varmail /tmp/mail 1000 2 400 3\n", "varmail /tmp/mail --files 1000 --threads 2 --seed 3 --milliseconds 400"},
 		{loadRun{load: Create, directory: "/tmp/made1", files: 2048, threads: 16, seed: 1},
 			"create /tmp/made1 2048 16 0 1\n", "create /tmp/made1 --files 2048 --threads 16 --seed 1"},
+		{loadRun{load: Create, directory: "/tmp/made1", files: 98304, threads: 2, milliseconds: 500, seed: 1},
+			"create /tmp/made1 98304 2 500 1\n", "create /tmp/made1 --files 98304 --threads 2 --seed 1 --milliseconds 500"},
 	} {
 		if got := c.run.line(); got != c.line {
 			t.Errorf("%q; want %q", got, c.line)
 		}
 		if got := strings.Join(c.run.arguments(), " "); got != c.arguments {
 			t.Errorf("%q; want %q", got, c.arguments)
+		}
+	}
+}
+
+// Under KVM there is no sanity check, and 16 threads have a verdict with 16 processors.
+func TestVerdictsUnderKVMNeedProcessors(t *testing.T) {
+	for _, cpus := range []int{2, 16} {
+		n := nativeResult(1)
+		n.CPUs, n.KVM, n.Native = cpus, true, nil
+		judged := 0
+		for _, v := range n.Verdicts() {
+			if v.None != (strings.Contains(v.Target, "16 threads") && cpus < 16) {
+				t.Errorf("%d processors: %+v", cpus, v)
+			}
+			if !v.None {
+				judged++
+			}
+		}
+		// Over stock ext4 with 1 and 4 threads; with 16 processors also with 8 and 16, and two targets of the papers.
+		if want := map[int]int{2: 2, 16: 6}[cpus]; judged != want {
+			t.Errorf("%d processors: %d verdicts; want %d", cpus, judged, want)
+		}
+		page, err := n.Report()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(page.Markdown("command", "")); strings.Contains(text, "What emulation hides") || !strings.Contains(text, "(KVM)") {
+			t.Errorf("%s", text)
 		}
 	}
 }

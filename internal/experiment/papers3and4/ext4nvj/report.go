@@ -33,9 +33,7 @@ func (n Result) Report() (report.Report, error) {
 			fmt.Sprintf("**varmail**: each thread repeats four operations: delete a file; create a file, append, fsync; read a file, append, fsync; read a file. Files have 16 KiB of random bytes on average. There are %d of them, in 20 directories that all threads share. A run takes %d ms. "+
 				"**create**: %d files of 4 KiB in a tree. Each directory belongs to one thread. Each thread calls fsync once at its end, and the measured time ends with the last fsync. It runs only on the undelayed disk, because almost nothing in its time waits for a disk. Dirty data is written back between runs, outside of the measured time. So most checkpoints and most writes of file data are not in the figures of any file system. After the runs e2fsck checks each file system; if it finds a fault, there is no result.",
 				mailFiles, n.Milliseconds, n.CreateFiles),
-			"**What emulation hides.** The guest's two processors are emulated (QEMU, TCG) and take turns in one thread. There is no cache. A flush and a fence cost as little as any other instruction, a line that two processors write costs no transfer, and a store to persistent memory costs as much as a store to other memory. " +
-				"An atomic addition costs as much as several instructions. Threads on the two processors almost never run at the same time: a turn lasts until a processor is idle, or a tenth of a second. An instruction takes about ten times as long as on a real processor, but disk and memory are not slower. So the processor's part of each operation is about ten times too large. " +
-				"The ratios of rates therefore say little about a machine with many processors and real memory. The counts of an operation are the same on both, except for the number of calls of fsync that share a commit. [nvjournal.md](nvjournal.md) has figures of the journal's engine alone, on a real processor.",
+			n.processorsText(),
 		},
 		Host: n.Host, Picture: picture,
 	}
@@ -46,8 +44,21 @@ func (n Result) Report() (report.Report, error) {
 	report.Tables = append(report.Tables, n.ratesAndSyncs()...)
 	for _, load := range n.loads() {
 		report.Tables = append(report.Tables, n.countTable(load), n.waitTable(load))
+		if t := n.lockTable(load); len(t.Rows) > 0 {
+			report.Tables = append(report.Tables, t)
+		}
 	}
 	return report, err
+}
+
+// processorsText says what the guest's processors mean for the figures.
+func (n Result) processorsText() string {
+	if n.KVM {
+		return fmt.Sprintf("The host's processors run the guest's code (KVM). Disks are files in the host's page cache, and persistent memory is plain memory of the host. With more threads than the %d processors, the figures show how a file system divides them, not how it scales.", n.CPUs)
+	}
+	return "**What emulation hides.** The guest's two processors are emulated (QEMU, TCG) and take turns in one thread. There is no cache. A flush and a fence cost as little as any other instruction, a line that two processors write costs no transfer, and a store to persistent memory costs as much as a store to other memory. " +
+		"An atomic addition costs as much as several instructions. Threads on the two processors almost never run at the same time: a turn lasts until a processor is idle, or a tenth of a second. An instruction takes about ten times as long as on a real processor, but disk and memory are not slower. So the processor's part of each operation is about ten times too large. " +
+		"The ratios of rates therefore say little about a machine with many processors and real memory. The counts of an operation are the same on both, except for the number of calls of fsync that share a commit. [nvjournal.md](nvjournal.md) has figures of the journal's engine alone, on a real processor."
 }
 
 func (n Result) ratesAndSyncs() (tables []report.Table) {
@@ -290,11 +301,40 @@ func (n Result) waitTable(load string) report.Table {
 	return t
 }
 
+// lockTable returns the waits for locks of ext4nvj's engine.
+func (n Result) lockTable(load string) report.Table {
+	t := report.Table{
+		Columns: append([]string{"file system, threads"}, engineLocks...),
+		Note: "How often a thread found a lock of ext4nvj's engine taken, and in parentheses the µs that it waited, of a thousand operations: the lock of a **block**, of a **bucket** of the table of blocks, of a partition's **list**s (dirty blocks, free memory), and **other** ones. " +
+			"The engine counts both, also if the thread only spins. How long a lock is held is not measured.",
+	}
+	runs := n.countedRuns(load)
+	if len(runs) > 0 {
+		t.Title = fmt.Sprintf("Waits for locks of the engine, of a thousand operations: %s, disk %s", load, runs[0].Disk)
+	}
+	for _, r := range runs {
+		if r.Counts.EngineLocks == nil {
+			continue
+		}
+		row := []string{r.title()}
+		for _, kind := range engineLocks {
+			w := r.Counts.EngineLocks[kind]
+			row = append(row, fmt.Sprintf("%.2f (%.2f)", 1e3*w.Waits, 1e9*w.WaitSeconds))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
 // curves returns the picture.
 func (n Result) curves() figure.Curves {
 	c := figure.Curves{
 		Title: "ext4nvj beside stock ext4, in an emulated guest",
 		Note:  fmt.Sprintf("Linux %s, %d emulated processors in one thread; medians of %d rounds", n.Kernel, n.CPUs, n.Rounds),
+	}
+	if n.KVM {
+		c.Title = "ext4nvj beside stock ext4, in a guest under KVM"
+		c.Note = fmt.Sprintf("Linux %s, %d processors; medians of %d rounds", n.Kernel, n.CPUs, n.Rounds)
 	}
 	add := func(title, unit, disk, load string, value func(Run) float64) {
 		p := figure.CurvePanel{Title: title, XName: "threads", YName: unit}

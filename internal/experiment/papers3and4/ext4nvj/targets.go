@@ -20,7 +20,7 @@ var targets = []struct {
 
 // Verdicts compares the result with the targets, for each measured load and disk.
 func (n Result) Verdicts() (all []verdict.Verdict) {
-	if n.Native != nil {
+	if n.Native != nil || n.KVM {
 		return n.nativeVerdicts()
 	}
 	for _, disk := range n.disks() {
