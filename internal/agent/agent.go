@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
@@ -388,6 +390,10 @@ func check(config Config) error {
 	}
 	if _, err := cgroup.Find(); err != nil {
 		missing = append(missing, err.Error())
+	}
+	var sys unix.Statfs_t
+	if err := unix.Statfs("/sys", &sys); config.Control != nil && err == nil && sys.Flags&unix.ST_RDONLY != 0 {
+		missing = append(missing, "a writable /sys, for the tunables of disks under control (a hostPath volume of /sys)")
 	}
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
 		if disks, err := filepath.Glob("/dev/[sv]d*"); err != nil || len(disks) == 0 {

@@ -251,6 +251,15 @@ func checkDatabase(t *testing.T, w *containertest.Workshop) {
 // measure measures after some seconds in which control finds the weights.
 func (s *site) measure(prometheus *kubetest.Prometheus, disk sharedDisk, load node.Load, setting node.Setting, seconds time.Duration) {
 	s.t.Helper()
+	s.Await("Prometheus has the agent's figures of the pods", func() bool {
+		now := time.Now()
+		for _, metric := range []string{`daybook_charged_write_bytes_total{container=~"shop/db-0(/.*)?"}`, `daybook_charged_write_bytes_total{container=~"shop/noise-.*"}`, `daybook_wait_duration_seconds_count{container=~"shop/db-0(/.*)?"}`} {
+			if _, err := prometheus.Query("sum(increase("+metric+"[15s]))", now); err != nil {
+				return false
+			}
+		}
+		return true
+	})
 	settle := 15 * time.Second
 	if setting == node.Controlled {
 		settle = 25 * time.Second
