@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/daybook-project/daybook/internal/kernel"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // Status is one placement and what the kernel reports of it.
@@ -55,7 +56,7 @@ func (s Store) List() ([]Status, error) {
 			all = append(all, Status{Name: name, Problem: err.Error()})
 			continue
 		}
-		status := s.status(record)
+		status := record.status(s.thread(&record, slog.New(slog.DiscardHandler)))
 		pid, kept := s.KeptBy(name)
 		status.KeeperPID, status.Abandoned = pid, !kept && !record.Once
 		if record.BootID != boot {
@@ -66,8 +67,8 @@ func (s Store) List() ([]Status, error) {
 	return all, nil
 }
 
-func (s Store) status(r Record) Status {
-	now := s.thread(&r, slog.New(slog.DiscardHandler)).Status()
+func (r Record) status(thread placement.Thread) Status {
+	now := thread.Status()
 	return Status{
 		Name: r.Name, Device: r.Device, UUID: r.UUID, Mountpoint: r.Mountpoint, For: r.For,
 		Cgroup: r.Placed.Cgroup, JournalCgroup: r.Placed.Journal, Neutral: r.Neutral, Once: r.Once,
@@ -76,11 +77,13 @@ func (s Store) status(r Record) Status {
 	}
 }
 
-// Status reports the placements of this keeper.
+// Status reports the placements of this keeper. It looks for no thread that it knows: with
+// many processes that would cost more than all else.
 func (k *Keeper) Status() []Status {
 	all := []Status{}
 	for _, name := range k.Kept() {
-		all = append(all, k.store.status(k.kept[name].record))
+		now := k.kept[name]
+		all = append(all, now.record.status(k.thread(now)))
 	}
 	return all
 }

@@ -67,6 +67,7 @@ func Enter(t *testing.T, inside func(t *testing.T, w *containertest.Workshop)) {
 	}
 	needs.Root(t)
 	needs.Tool(t, "ip")
+	oneNode(t)
 	for _, dir := range private {
 		makeDirectory(t, dir)
 	}
@@ -80,6 +81,26 @@ func Enter(t *testing.T, inside func(t *testing.T, w *containertest.Workshop)) {
 	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
 	if err := command.Run(); err != nil {
 		t.Errorf("in its namespaces: %v", err)
+	}
+}
+
+// oneNode waits until no other process runs a node. Its directories are on the host's: the
+// kernel takes a mount away in each namespace when the directory below it is removed.
+func oneNode(t *testing.T) {
+	t.Helper()
+	at, err := os.Open("/var/lib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { at.Close() })
+	for {
+		err := unix.Flock(int(at.Fd()), unix.LOCK_EX)
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, unix.EINTR) {
+			t.Fatal(err)
+		}
 	}
 }
 
