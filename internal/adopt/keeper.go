@@ -52,7 +52,7 @@ func (w *Wanted) complete() (err error) {
 	if err != nil || w.Neutral {
 		return err
 	}
-	tree, err := cgroup.Find()
+	tree, err := cgroup.Known()
 	if err == nil {
 		_, err = tree.Lookup(w.Cgroup)
 	}

@@ -151,3 +151,16 @@ func (d testDisk) dd(tree *Tree, path string, arguments ...string) {
 		d.t.Fatalf("dd in %s: %v: %s", path, err, out)
 	}
 }
+
+func TestAKnownHierarchyIsFoundAgainWhenItIsGone(t *testing.T) {
+	tree := hostTree(t)
+	t.Cleanup(func() { found.Store(nil) })
+	found.Store(Open(V2, t.TempDir())) // no cgroup.procs: nothing is mounted there
+	first, err := Known()
+	if err != nil || first.Root() != tree.Root() || first.Version() != tree.Version() {
+		t.Fatalf("%+v, %v; want %+v", first, err, tree)
+	}
+	if again, err := Known(); err != nil || again != first {
+		t.Errorf("read again: %+v, %v", again, err)
+	}
+}

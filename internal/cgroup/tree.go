@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,6 +70,24 @@ func Find() (*Tree, error) {
 		controllers, _ := os.ReadFile(filepath.Join(mountPoint, "cgroup.controllers"))
 		return string(controllers)
 	})
+}
+
+// found is the last result of [Known].
+var found atomic.Pointer[Tree]
+
+// Known is [Find], but it reads /proc/self/mountinfo only if the hierarchy that it found
+// last is not mounted there any more. On a host with many containers this file is long.
+func Known() (*Tree, error) {
+	if t := found.Load(); t != nil {
+		if _, err := os.Stat(filepath.Join(t.root, "cgroup.procs")); err == nil {
+			return t, nil
+		}
+	}
+	t, err := Find()
+	if err == nil {
+		found.Store(t)
+	}
+	return t, err
 }
 
 func find(mountinfo string, controllers func(mountPoint string) string) (*Tree, error) {

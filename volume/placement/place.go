@@ -61,7 +61,7 @@ type Neighbour struct {
 }
 
 // tree is the hierarchy of cgroups with the I/O controller.
-func tree() (*cgroup.Tree, error) { return cgroup.Find() }
+func tree() (*cgroup.Tree, error) { return cgroup.Known() }
 
 // Plan enters in the record the future place of the thread, and the missing cgroups, which
 // will be ours. It changes nothing else.

@@ -86,6 +86,8 @@ type Deletions struct {
 // Result is all that was measured; a part that was not is nil.
 type Result struct {
 	Host report.Host `json:"host"`
+	// Busy: other programs used the host's processors meanwhile.
+	Busy bool `json:"busy,omitempty"`
 	// Target is the share that the weights promise to the pod of the StatefulSet.
 	Target    float64    `json:"target"`
 	Phases    []Phase    `json:"phases,omitempty"`
@@ -154,6 +156,9 @@ func (r Result) Report() (report.Report, error) {
 			"A node of Kubernetes 1.34 with its control plane and the agent, as [make k8s-test](../kubernetes.md#test-it-on-a-real-node) makes it: cgroup v1, the cgroupfs driver, containerd. All of it, the disk's simulation and Prometheus share the host's processors.",
 		},
 		Host: r.Host,
+	}
+	if r.Busy {
+		page.Lead = append(page.Lead, "**The host was busy**: other programs used its two processors all the time. So times, rates and the agent's cost are higher than on an idle host.")
 	}
 	if len(r.Phases) > 0 {
 		page.Lead = append(page.Lead,

@@ -20,6 +20,11 @@ func TestEachMissedGoalIsReported(t *testing.T) {
 	if err != nil || len(page.Tables) != 2 || strings.Contains(string(page.Markdown("x", "")), "**no**") {
 		t.Errorf("%+v, %v", page, err)
 	}
+	busy := good
+	busy.Busy = true
+	if page, err := busy.Report(); err != nil || !strings.Contains(string(page.Markdown("x", "")), "host was busy") {
+		t.Errorf("a busy host is not on the page: %v", err)
+	}
 	for want, spoil := range map[string]func(*Result){
 		"-0.6 points off":       func(r *Result) { r.Phases = []Phase{{Load: Writers, Setting: Controlled, Share: 0.694}} },
 		"1.20 % of a processor": func(r *Result) { r.Cost = &Cost{Pods: 200, Processor: 0.012} },
