@@ -179,23 +179,31 @@ func newNativeInitCommand() *cobra.Command {
 
 // ext4nvjNative measures in User Mode Linux.
 func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source string, options ext4nvj.Options) error {
+	result, err := measureNative(cmd, files, source, options)
+	if err != nil {
+		return err
+	}
+	return b.finishExt4NVJ(cmd, result)
+}
+
+// measureNative builds the native kernel and measures in it.
+func measureNative(cmd *cobra.Command, files ext4nvjFiles, source string, options ext4nvj.Options) (result ext4nvj.Result, err error) {
 	if os.Geteuid() != 0 {
-		return errors.New("want root: the sanity check mounts a loop device")
+		return result, errors.New("want root: the sanity check mounts a loop device")
 	}
 	native := ext4nvj.Native{Load: files.load, NVJ: files.nvj}
-	var err error
 	for _, path := range []*string{&native.Load, &native.NVJ} {
 		if *path, err = filepath.Abs(*path); err != nil {
-			return err
+			return result, err
 		}
 	}
 	if native.Self, err = os.Executable(); err != nil {
-		return err
+		return result, err
 	}
 	var paths bytes.Buffer
 	build := program.Command{Path: filepath.Join(source, "kernel", "native", "build"), Output: &paths, Errors: cmd.ErrOrStderr()}
 	if _, err := program.Run(cmd.Context(), build); err != nil {
-		return fmt.Errorf("cannot build the native kernel: %w", err)
+		return result, fmt.Errorf("cannot build the native kernel: %w", err)
 	}
 	for line := range strings.Lines(paths.String()) {
 		name, path, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -211,14 +219,10 @@ func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source str
 		booted, err = native.Boot(ctx, disks, arrangements)
 		return booted, err
 	}
-	result, err := ext4nvj.Bench(cmd.Context(), options)
-	if err != nil {
-		return err
+	if result, err = ext4nvj.Bench(cmd.Context(), options); err != nil {
+		return result, err
 	}
-	if err := native.Complete(cmd.Context(), booted, &result, options.Rounds, options.Progress); err != nil {
-		return err
-	}
-	return b.finishExt4NVJ(cmd, result)
+	return result, native.Complete(cmd.Context(), booted, &result, options.Rounds, options.Progress)
 }
 
 // finishExt4NVJ is finish for one of the two parts of the page. The other part stays.
@@ -295,7 +299,9 @@ func findExt4NVJ(cmd *cobra.Command, source, module string, options ext4nvj.Opti
 		wanted[f.module] = "make kernel"
 	}
 	for path, target := range wanted {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && options.Native {
+			return f, fmt.Errorf("there is no %s: %s", path, target)
+		} else if errors.Is(err, fs.ErrNotExist) {
 			return f, fmt.Errorf("there is no %s: %s, or measure stock ext4 alone: --arrangements %s,%s", path, target, ext4nvj.StockDisk, ext4nvj.StockPmem)
 		} else if err != nil {
 			return f, err

@@ -36,7 +36,7 @@ func runsIn(folder string, f *fakeParts) *paperRuns {
 	return &paperRuns{folder: folder, say: func(string, ...any) {}, execute: f.execute}
 }
 
-var allParts = []string{"attribution", "shares-paper", "guests", "volumes", "guest-volumes", "ext4nvj", "nvjournal"}
+var allParts = []string{"attribution", "shares-paper", "guests", "volumes", "guest-volumes", "ext4nvj", "jfsnvj", "nvjournal"}
 
 func TestPapersContinueAfterAnInterruption(t *testing.T) {
 	folder := t.TempDir()
@@ -107,9 +107,9 @@ func TestAQuickRunOfThePapersDoesNotCount(t *testing.T) {
 
 func TestPartsOfThePapersAreChosenByName(t *testing.T) {
 	for only, want := range map[string][]string{
-		"":                {"attribution", "shares-paper", "guests", "volumes", "guest-volumes", "ext4nvj", "nvjournal"},
+		"":                {"attribution", "shares-paper", "guests", "volumes", "guest-volumes", "ext4nvj", "jfsnvj", "nvjournal"},
 		"paper2":          {"volumes", "guest-volumes"},
-		"paper4":          {"ext4nvj", "nvjournal"},
+		"paper4":          {"ext4nvj", "jfsnvj", "nvjournal"},
 		"guests,paper3":   {"guests", "ext4nvj", "nvjournal"},
 		"paper5":          nil,
 		"volumes,nothing": {"volumes"},

@@ -37,10 +37,14 @@ func CheckTools() error {
 
 // MakeOptions configure [Make].
 type MakeOptions struct {
+	// UUID is that of the file system; "": mkfs.jfs makes one.
 	UUID string
 	// LogBytes is the length of its own journal on the disk, in whole MiB; 0 is the
 	// default of mkfs.jfs.
 	LogBytes uint64
+	// JournalDevice is the node of a device for its journal, whose content is
+	// overwritten; "": the journal is on the disk itself.
+	JournalDevice string
 	// Lock, if not nil, stays open in the tools.
 	Lock *os.File
 }
@@ -54,8 +58,17 @@ func Make(ctx context.Context, device string, options MakeOptions) error {
 		arguments = append(arguments, "-s", strconv.FormatUint(options.LogBytes/mebibyte, 10))
 	}
 	o := Offline{Device: device, Lock: options.Lock}
+	if options.JournalDevice != "" {
+		if _, err := o.run(ctx, mkfs, "-q", "-J", "journal_dev", options.JournalDevice); err != nil {
+			return fmt.Errorf("cannot make a journal of JFS on %s: %w", options.JournalDevice, err)
+		}
+		arguments = append(arguments, "-J", "device="+options.JournalDevice)
+	}
 	if _, err := o.run(ctx, mkfs, append(arguments, device)...); err != nil {
 		return fmt.Errorf("cannot make JFS on %s: %w", device, err)
+	}
+	if options.UUID == "" {
+		return nil
 	}
 	return o.SetUUID(ctx, options.UUID)
 }

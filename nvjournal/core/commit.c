@@ -417,6 +417,11 @@ uint64_t nvj_committed(const struct nvj *j)
 	return nvj_load_sc(&j->committed);
 }
 
+uint64_t nvj_running(const struct nvj *j)
+{
+	return nvj_load_sc(&j->running);
+}
+
 uint64_t nvj_tail(const struct nvj *j)
 {
 	return nvj_load_sc(&j->tail);

@@ -741,6 +741,12 @@ int nvj_commit(struct nvj *journal, uint64_t tid);
 uint64_t nvj_committed(const struct nvj *journal);
 
 /*
+ * The transaction that operations join now. Operations that were stopped before are in
+ * it or in an earlier one. before_commit of it, and of a later one, is not called yet.
+ */
+uint64_t nvj_running(const struct nvj *journal);
+
+/*
  * The newest transaction that is at home, together with all before it: at most
  * nvj_committed().
  */

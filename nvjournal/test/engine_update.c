@@ -9,8 +9,10 @@ static void committed_survives_and_uncommitted_does_not(void)
 
 	engine_begin(&e, 1, 4096, false);
 	tid = engine_put(&e, 7, 100, 1);
+	expect(nvj_running(e.journal) == tid);
 	expect(nvj_commit(e.journal, tid) == 0);
 	expect(nvj_committed(e.journal) >= tid);
+	expect(nvj_running(e.journal) == nvj_committed(e.journal) + 1);
 	engine_put(&e, 7, 100, 2);
 	engine_put(&e, 8, 0, 3);
 	expect(engine_home(&e, 7)[100] == 0);

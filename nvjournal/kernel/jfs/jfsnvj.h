@@ -24,21 +24,33 @@
 #include <linux/seq_file.h>
 
 struct bio;
+struct fs_parameter;
 struct jfs_log;
 struct jfs_sb_info;
 struct jfsnvj;
 struct jfsnvj_tx;
 struct lrd;
 struct metapage;
+struct nvjk_mount_options;
 struct tblock;
 struct tlock;
 
 /* options.c */
 /*
- * Takes our options out of the text, and refuses those of JFS that the journal
- * does not support. Returns false after an error, which is logged. A remount may
- * only repeat our options.
+ * One option: takes it if it is ours, and refuses those of JFS that the journal does
+ * not support. Returns 0; -ENOPARAM: it is JFS's; another error, which is logged. sb
+ * may be NULL.
  */
+int jfsnvj_parse_option(const struct super_block *sb, struct nvjk_mount_options *options,
+			struct fs_parameter *param);
+/*
+ * A mount begins with these options, which it takes. Returns false after an error,
+ * which is logged.
+ */
+bool jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *given);
+/* A remount may only repeat our options. Returns false otherwise, which is logged. */
+bool jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked);
+/* The same for all options in one text, out of which ours are taken. */
 bool jfsnvj_parse(struct super_block *sb, char *options, bool remount);
 void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb);
 /* remount,resize= is refused. */
@@ -93,9 +105,17 @@ void jfsnvj_writes_home(struct super_block *sb, s64 block, struct bio *bio);
 /* Says that memory must not drop the metapage, because it is not at home. */
 bool jfsnvj_holds(const struct metapage *mp);
 
-/* For tracepoints (trace.h): a task changes an inode or its file; umount begins. */
+/*
+ * For tracepoints (trace.h): a task changes an inode or its file; umount begins; a sync
+ * begins and ends; a transaction waits for a page that the one of holder has locked, and
+ * has waited.
+ */
 void jfsnvj_dirty_inode(struct inode *inode);
 void jfsnvj_put_super(struct super_block *sb);
+void jfsnvj_sync_begins(struct file *file, int datasync);
+int jfsnvj_sync_ends(struct file *file, int error);
+void jfsnvj_page_wait(struct super_block *sb, const struct inode *holder);
+void jfsnvj_page_waited(struct super_block *sb);
 
 /* module.c */
 int jfsnvj_init(void);

@@ -43,6 +43,8 @@ struct jfsnvj {
 	bool wants_commit, wants_checkpoint;
 	unsigned int queued; /* transactions in the commit queue; under gclock */
 
+	u64 newest; /* the newest transaction that something was logged in */
+
 	atomic64_t flushes; /* of the disk, before commits */
 };
 

@@ -253,6 +253,7 @@ static void init_log(struct jfsnvj *j)
 	spin_lock_init(&log->gclock);
 	LOGSYNC_LOCK_INIT(log);
 	j->queued = 0;
+	j->newest = 0;
 	j->at_rest = j->ending = j->wants_commit = j->wants_checkpoint = false;
 }
 

@@ -6,8 +6,10 @@
  * A transaction is logged as a whole when JFS writes its commit record. Then it is
  * in the commit queue until the engine has committed it. A synchronous transaction
  * is committed by its own thread; the others by the commit thread, or by the next
- * synchronous one. Then JFS's lazy commit threads end the transaction: freed blocks
- * may be used again, and its pages may change.
+ * synchronous one. Then the transaction ends: freed blocks may be used again, and its
+ * pages may change. A synchronous transaction is ended by its own thread, so that an
+ * fsync does not wait for a thread to be scheduled; the others by JFS's lazy commit
+ * threads.
  */
 #include <linux/blkdev.h>
 #include <linux/delay.h>
@@ -46,6 +48,15 @@ int lmLog(struct jfs_log *log, struct tblock *tblk, struct lrd *lrd, struct tloc
 	return 0;
 }
 
+/*
+ * Its own thread ends the transaction. JFS gives one that deletes an inode to a lazy
+ * commit thread, because the last reference to the inode is dropped there.
+ */
+static bool ends_itself(const struct tblock *tblk)
+{
+	return tblk->xflag & COMMIT_FORCE || !(tblk->xflag & (COMMIT_LAZY | COMMIT_DELETE));
+}
+
 /* The caller holds gclock. */
 static void release(struct jfs_log *log, struct tblock *tblk, bool error)
 {
@@ -54,7 +65,7 @@ static void release(struct jfs_log *log, struct tblock *tblk, bool error)
 	if (error)
 		tblk->flag |= tblkGC_ERROR;
 	of(log)->queued--;
-	if (!(tblk->xflag & COMMIT_FORCE)) {
+	if (!ends_itself(tblk)) {
 		txLazyUnlock(tblk);
 		return;
 	}
@@ -98,16 +109,21 @@ noinline int jfsnvj_flush_data(void *context, u64 tid)
 int jfsnvj_before_commit(void *context, u64 tid)
 {
 	struct jfsnvj *j = context;
+	int error;
 
 	trace_jfsnvj_start_commit(j->sb->s_dev, tid);
-	return jfsnvj_flush_data(j, tid);
+	error = jfsnvj_flush_data(j, tid);
+	trace_jfsnvj_commit_logging(j->sb->s_dev, tid);
+	return error;
 }
 
 int jfsnvj_commit(struct jfsnvj *j, u64 tid)
 {
 	unsigned int nofs = memalloc_nofs_save();
-	int error = nvj_commit(j->nvj, tid);
+	int error;
 
+	trace_jfsnvj_request_commit(j->sb->s_dev, tid ?: READ_ONCE(j->newest));
+	error = nvj_commit(j->nvj, tid);
 	jfsnvj_release_committed(j);
 	if (!error)
 		trace_jfsnvj_end_commit(j->sb->s_dev, tid, nvj_committed(j->nvj));
@@ -155,18 +171,36 @@ int lmGroupCommit(struct jfs_log *log, struct tblock *tblk)
 	if (tblk->flag & tblkGC_ERROR)
 		error = -EIO;
 	spin_unlock_irq(&log->gclock);
+	/* txCommit does it for COMMIT_FORCE. */
+	if (ends_itself(tblk) && !(tblk->xflag & COMMIT_FORCE))
+		txUpdateMap(tblk);
 	return error;
 }
 
-/*
- * Commits all. If nothing was logged since the count of flushes was taken, the disk
- * is flushed here: who syncs expects that his data stays on the disk.
- */
-static int commit_all(struct jfsnvj *j, u64 flushes)
-{
-	int error = jfsnvj_commit(j, 0);
+/* When a sync began. */
+struct since {
+	u64 running; /* the transaction */
+	u64 flushes;
+};
 
-	if (!error && atomic64_read(&j->flushes) == flushes)
+static struct since now(struct jfsnvj *j)
+{
+	return (struct since){nvj_running(j->nvj), atomic64_read(&j->flushes)};
+}
+
+/*
+ * Commits all that was logged before, and flushes the disk: who syncs expects that
+ * his data stays on the disk. A commit of the transaction that was running then has
+ * flushed it. If nothing was logged since, no commit does.
+ */
+static int commit_since(struct jfsnvj *j, struct since then)
+{
+	int error;
+
+	if (nvj_committed(j->nvj) >= then.running)
+		return READ_ONCE(j->aborted) ? -EIO : 0;
+	error = jfsnvj_commit(j, 0);
+	if (!error && atomic64_read(&j->flushes) == then.flushes)
 		error = jfsnvj_flush_data(j, 0);
 	return error;
 }
@@ -179,7 +213,7 @@ int jfsnvj_sync(struct jfs_log *log, int wait)
 		return 0;
 	j = of(log);
 	if (wait)
-		return commit_all(j, atomic64_read(&j->flushes));
+		return commit_since(j, now(j));
 	jfsnvj_thread_commit(j);
 	return 0;
 }
@@ -191,14 +225,15 @@ int jfsnvj_sync(struct jfs_log *log, int wait)
 int jfsnvj_fsync(struct inode *inode)
 {
 	struct jfsnvj *j = jfsnvj_of(inode->i_sb);
+	struct since then;
 	int error;
-	u64 flushes;
 
 	if (!j->nvj)
 		return jfs_commit_inode(inode, 1);
-	flushes = atomic64_read(&j->flushes);
+	trace_jfsnvj_sync_file_written(inode);
+	then = now(j);
 	error = jfs_commit_inode(inode, 1);
-	return error ?: commit_all(j, flushes);
+	return error ?: commit_since(j, then);
 }
 
 /* With the counts that JFS has in memory only. */

@@ -19,6 +19,28 @@ void jfsnvj_put_super(struct super_block *sb)
 	trace_jfsnvj_put_super(sb);
 }
 
+void jfsnvj_sync_begins(struct file *file, int datasync)
+{
+	trace_jfsnvj_sync_file_enter(file, datasync);
+}
+
+int jfsnvj_sync_ends(struct file *file, int error)
+{
+	trace_jfsnvj_sync_file_exit(file_inode(file), error);
+	return error;
+}
+
+/* The holder's inode is used as long as it has the page. The caller holds JFS's lock. */
+void jfsnvj_page_wait(struct super_block *sb, const struct inode *holder)
+{
+	trace_jfsnvj_page_wait(sb->s_dev, holder ? holder->i_ino : 0);
+}
+
+void jfsnvj_page_waited(struct super_block *sb)
+{
+	trace_jfsnvj_page_waited(sb->s_dev);
+}
+
 int jfsnvj_init(void)
 {
 	int err;

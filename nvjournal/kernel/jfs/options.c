@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mount options. JFS takes them as one text. Ours (mount/options.c) are taken out
- * of it, and JFS parses the rest. Some of JFS's are refused.
+ * Mount options. Ours (mount/options.c) are taken out first, and JFS parses the
+ * rest. Some of JFS's are refused. JFS of Linux 6.1 and 6.12 takes the options as one
+ * text, that of 7.2 one by one.
  */
 #include <linux/slab.h>
 
@@ -14,11 +15,24 @@ static const struct refused {
 	{"nointegrity", "without its journal the disk would not be consistent after a crash"},
 };
 
+int jfsnvj_parse_option(const struct super_block *sb, struct nvjk_mount_options *options,
+			struct fs_parameter *param)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(refused); i++) {
+		if (strcmp(param->key, refused[i].key))
+			continue;
+		nvjk_say(sb, KERN_ERR, "%s is refused: %s", param->key, refused[i].why);
+		return -EINVAL;
+	}
+	return nvjk_parse_option(options, param);
+}
+
 static int parse_one(struct super_block *sb, struct nvjk_mount_options *options, char *text)
 {
 	char *value = strchr(text, '=');
 	struct fs_parameter param = {.key = text, .type = fs_value_is_flag};
-	unsigned int i;
 	int error;
 
 	if (value) {
@@ -29,16 +43,10 @@ static int parse_one(struct super_block *sb, struct nvjk_mount_options *options,
 		if (!param.string)
 			return -ENOMEM;
 	}
-	error = nvjk_parse_option(options, &param);
+	error = jfsnvj_parse_option(sb, options, &param);
 	if (value) {
 		kfree(param.string);
 		value[-1] = '=';
-	}
-	for (i = 0; i < ARRAY_SIZE(refused); i++) {
-		if (strcmp(text, refused[i].key))
-			continue;
-		nvjk_say(sb, KERN_ERR, "%s is refused: %s", text, refused[i].why);
-		return -EINVAL;
 	}
 	return error;
 }
@@ -65,57 +73,69 @@ static int take_ours(struct super_block *sb, struct nvjk_mount_options *asked, c
 		to += length;
 	}
 	*to = 0;
+	return 0;
+}
+
+/* Some of the options that the modules share mean nothing for JFS. */
+static bool fits(struct super_block *sb, const struct nvjk_mount_options *asked)
+{
 	if (asked->given_log) {
 		nvjk_say(sb, KERN_ERR,
 			 "log= is refused: each transaction of JFS is logged when it ends");
-		return -EINVAL;
+		return false;
 	}
 	if (asked->journal_small) {
 		nvjk_say(sb, KERN_ERR,
 			 "journal_data=small is refused: JFS has no file data in its "
 			 "journal");
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static bool remount(struct super_block *sb, char *options)
-{
-	struct nvjk_mount_options asked = {};
-	const char *changed = NULL;
-	bool fits;
-
-	if (READ_ONCE(jfsnvj_of(sb)->aborted)) {
-		nvjk_say(sb, KERN_ERR, "the journal has failed: unmount, and mount again");
 		return false;
 	}
-	fits = !options || !take_ours(sb, &asked, options);
-	if (fits)
-		changed = nvjk_changed_option(&jfsnvj_of(sb)->mount->options, &asked);
-	if (changed)
-		nvjk_say(sb, KERN_ERR, "%s cannot be changed by a remount: unmount first", changed);
-	kfree(asked.journal_path);
-	return fits && !changed;
+	return true;
 }
 
-bool jfsnvj_parse(struct super_block *sb, char *options, bool again)
+bool jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *given)
 {
-	struct nvjk_mount *mount;
-	struct jfsnvj *j;
+	struct nvjk_mount *mount = kzalloc(sizeof(*mount), GFP_KERNEL);
+	struct jfsnvj *j = kzalloc(sizeof(*j), GFP_KERNEL);
 
-	if (again)
-		return remount(sb, options);
-	j = kzalloc(sizeof(*j), GFP_KERNEL);
-	mount = kzalloc(sizeof(*mount), GFP_KERNEL);
 	if (!j || !mount) {
 		kfree(j);
 		kfree(mount);
 		return false;
 	}
+	mount->options = *given;
+	given->journal_path = NULL;
 	j->sb = sb;
 	j->mount = mount;
 	JFS_SBI(sb)->nvj = j;
-	return !options || !take_ours(sb, &mount->options, options);
+	return fits(sb, &mount->options);
+}
+
+bool jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_options *asked)
+{
+	const char *changed;
+
+	if (READ_ONCE(jfsnvj_of(sb)->aborted)) {
+		nvjk_say(sb, KERN_ERR, "the journal has failed: unmount, and mount again");
+		return false;
+	}
+	if (!fits(sb, asked))
+		return false;
+	changed = nvjk_changed_option(&jfsnvj_of(sb)->mount->options, asked);
+	if (changed)
+		nvjk_say(sb, KERN_ERR, "%s cannot be changed by a remount: unmount first", changed);
+	return !changed;
+}
+
+bool jfsnvj_parse(struct super_block *sb, char *options, bool remount)
+{
+	struct nvjk_mount_options asked = {};
+	bool good = !options || !take_ours(sb, &asked, options);
+
+	if (good)
+		good = remount ? jfsnvj_check_remount(sb, &asked) : jfsnvj_take_options(sb, &asked);
+	kfree(asked.journal_path);
+	return good;
 }
 
 void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb)

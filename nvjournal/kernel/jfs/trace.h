@@ -10,10 +10,10 @@
 #if !defined(JFSNVJ_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
 #define JFSNVJ_TRACE_H
 
+#include <linux/fs.h>
 #include <linux/tracepoint.h>
 
 struct bio;
-struct inode;
 
 /* In the layout of the kernel's own events. */
 /* clang-format off */
@@ -43,6 +43,115 @@ TRACE_EVENT(jfsnvj_transaction_stats,
 	TP_printk("dev %d,%d tid %llu ino %lu dirtied_blocks %u logged_lines %u",
 		  MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid, __entry->ino,
 		  __entry->dirtied_blocks, __entry->logged_lines)
+);
+
+/*
+ * A transaction of JFS is about to be logged, and may wait for room in the log. Then it
+ * has begun.
+ */
+TRACE_EVENT(jfsnvj_transaction_wait,
+	TP_PROTO(dev_t dev),
+	TP_ARGS(dev),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+	),
+	TP_printk("dev %d,%d", MAJOR(__entry->dev), MINOR(__entry->dev))
+);
+
+TRACE_EVENT(jfsnvj_transaction_start,
+	TP_PROTO(dev_t dev, u64 tid),
+	TP_ARGS(dev, tid),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+		__entry->tid = tid;
+	),
+	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
+);
+
+/*
+ * A transaction of JFS waits for a page of inodes that another one has locked; ino is
+ * the first inode of that one, or 0. JFS holds the page until that one is committed.
+ */
+TRACE_EVENT(jfsnvj_page_wait,
+	TP_PROTO(dev_t dev, unsigned long ino),
+	TP_ARGS(dev, ino),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(unsigned long, ino)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+		__entry->ino = ino;
+	),
+	TP_printk("dev %d,%d ino %lu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->ino)
+);
+
+TRACE_EVENT(jfsnvj_page_waited,
+	TP_PROTO(dev_t dev),
+	TP_ARGS(dev),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+	),
+	TP_printk("dev %d,%d", MAJOR(__entry->dev), MINOR(__entry->dev))
+);
+
+/* fsync and its like: begins, has written the file's own data, ends. */
+TRACE_EVENT(jfsnvj_sync_file_enter,
+	TP_PROTO(struct file *file, int datasync),
+	TP_ARGS(file, datasync),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(unsigned long, ino)
+		__field(int, datasync)
+	),
+	TP_fast_assign(
+		__entry->dev = file_inode(file)->i_sb->s_dev;
+		__entry->ino = file_inode(file)->i_ino;
+		__entry->datasync = datasync;
+	),
+	TP_printk("dev %d,%d ino %lu datasync %d", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->ino, __entry->datasync)
+);
+
+TRACE_EVENT(jfsnvj_sync_file_written,
+	TP_PROTO(const struct inode *inode),
+	TP_ARGS(inode),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(unsigned long, ino)
+	),
+	TP_fast_assign(
+		__entry->dev = inode->i_sb->s_dev;
+		__entry->ino = inode->i_ino;
+	),
+	TP_printk("dev %d,%d ino %lu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->ino)
+);
+
+TRACE_EVENT(jfsnvj_sync_file_exit,
+	TP_PROTO(const struct inode *inode, int error),
+	TP_ARGS(inode, error),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(unsigned long, ino)
+		__field(int, error)
+	),
+	TP_fast_assign(
+		__entry->dev = inode->i_sb->s_dev;
+		__entry->ino = inode->i_ino;
+		__entry->error = error;
+	),
+	TP_printk("dev %d,%d ino %lu error %d", MAJOR(__entry->dev), MINOR(__entry->dev),
+		  __entry->ino, __entry->error)
 );
 
 /* A task changes an inode, or the content of its file. */

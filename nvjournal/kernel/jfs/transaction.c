@@ -18,8 +18,12 @@
  * when the block is used for something else. Their metapages are in memory as long
  * as the journal has such a version (home.c), so they are found there, and revoked.
  */
-#include <linux/pagevec.h>
 #include <linux/sched/mm.h>
+#if __has_include(<linux/folio_batch.h>)
+#include <linux/folio_batch.h>
+#else
+#include <linux/pagevec.h> /* until Linux 7.1 */
+#endif
 
 #include "journal.h"
 #include "jfs_dmap.h"
@@ -423,6 +427,18 @@ static void end_revokes(struct jfsnvj_tx *tx, u64 tid)
 	}
 }
 
+/* Opens the handle. It may wait for room in the log. */
+static int start(struct jfsnvj *j, struct nvj_handle *handle, u32 lines)
+{
+	int error;
+
+	trace_jfsnvj_transaction_wait(j->sb->s_dev);
+	error = nvj_start(j->nvj, handle, lines);
+	if (!error)
+		trace_jfsnvj_transaction_start(j->sb->s_dev, handle->tid);
+	return error;
+}
+
 /* Ends the handle, in which so many blocks were logged. Returns its transaction. */
 static u64 stop(struct jfsnvj *j, struct nvj_handle *handle, const struct inode *inode, u32 blocks)
 {
@@ -433,6 +449,9 @@ static u64 stop(struct jfsnvj *j, struct nvj_handle *handle, const struct inode 
 	jfsnvj_lock_one(j);
 	tid = nvj_stop(handle);
 	jfsnvj_unlock_one(j);
+	/* Only for tracepoints, so threads need not agree. */
+	if (tid > READ_ONCE(j->newest))
+		WRITE_ONCE(j->newest, tid);
 	return tid;
 }
 
@@ -444,7 +463,7 @@ void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk)
 	int error;
 
 	txUpdateMap(tblk);
-	error = nvj_start(j->nvj, &tx->handle, credits(j, tx));
+	error = start(j, &tx->handle, credits(j, tx));
 	if (!error) {
 		log_all(j, tx);
 		tid = stop(j, &tx->handle, tblk->nvj_inode, tx->maps.count + tx->pages.count);
@@ -467,7 +486,7 @@ void jfsnvj_write_new(struct metapage *mp, s64 block)
 	struct nvj_handle *handle = kmalloc(sizeof(*handle), GFP_KERNEL | __GFP_NOFAIL);
 	int error;
 
-	error = nvj_start(j->nvj, handle, NVJ_BLOCK_CREDITS);
+	error = start(j, handle, NVJ_BLOCK_CREDITS);
 	if (!error) {
 		error = nvj_create(handle, block);
 		if (!error)

@@ -24,6 +24,11 @@ const (
 	VarmailOverFine = 2.3
 	CreateOverFine  = 1.68
 
+	// VarmailOverJFS and CreateOverJFS are the gains of paper 4 over JFS with its log
+	// in the same memory, its Figs. 4 and 5.
+	VarmailOverJFS = 5.09
+	CreateOverJFS  = 4.9
+
 	targetThreads = 16
 )
 
@@ -45,12 +50,25 @@ const (
 	// NVJSmall is ext4nvj with one partition, and with the data of small files in its
 	// journal (the papers' future work).
 	NVJSmall = "ext4nvj-small"
+
+	// JFSDisk is JFS with its log on the disk; JFSPmem has it on persistent memory, as
+	// a block device (mkfs.jfs -J journal_dev).
+	JFSDisk = "jfs"
+	JFSPmem = "jfs-pmem"
+	// JFSBlocks is jfsnvj with records of whole pages and one lock: paper 4's N-JFS.
+	// JFSOne and JFSEight have one partition and eight: O-JFS.
+	JFSBlocks = "jfs-blocks-one-lock"
+	JFSOne    = "jfsnvj-1"
+	JFSEight  = "jfsnvj-8"
 )
 
-// Arrangements lists all compared file systems.
-func Arrangements() []string {
-	return []string{StockDisk, StockPmem, NVJBlocks, NVJFine, NVJOne, NVJEight, NVJSmall}
-}
+// Arrangements lists the compared file systems of ext4.
+func Arrangements() []string { return ext4Family.arrangements() }
+
+// JFSArrangements lists those of JFS.
+func JFSArrangements() []string { return jfsFamily.arrangements() }
+
+func allArrangements() []string { return append(Arrangements(), JFSArrangements()...) }
 
 // NeedsModule reports whether one of the arrangements needs the module.
 func NeedsModule(arrangements []string) bool {
@@ -58,11 +76,12 @@ func NeedsModule(arrangements []string) bool {
 }
 
 // mountOptions returns the mount options of an arrangement, without the path of the
-// journal; "" for stock ext4.
+// journal; "" for the kernel's own file system.
 func mountOptions(arrangement string) string {
 	return map[string]string{
 		NVJBlocks: "partitions=1,records=blocks,lock=one", NVJFine: "partitions=1,records=lines,lock=one",
 		NVJOne: "partitions=1", NVJEight: "partitions=8", NVJSmall: "partitions=1,journal_data=small",
+		JFSBlocks: "partitions=1,records=blocks,lock=one", JFSOne: "partitions=1", JFSEight: "partitions=8",
 	}[arrangement]
 }
 
@@ -100,8 +119,13 @@ func NativeDisks() []Disk {
 func AllDisks() []Disk { return append(Disks(), NativeDisks()[1:]...) }
 
 // DiskNames lists the names of all kinds of disks.
-func DiskNames() (names []string) {
-	for _, d := range AllDisks() {
+func DiskNames() []string { return namesOf(AllDisks()) }
+
+// NativeDiskNames lists those of the native measurement.
+func NativeDiskNames() []string { return namesOf(NativeDisks()) }
+
+func namesOf(disks []Disk) (names []string) {
+	for _, d := range disks {
 		names = append(names, d.Name)
 	}
 	return names
@@ -191,6 +215,17 @@ var (
 	}
 )
 
+// FullJFS and QuickJFS are the native measurement of JFS.
+var (
+	FullJFS  = forJFS(FullNative)
+	QuickJFS = forJFS(QuickNative)
+)
+
+func forJFS(o Options) Options {
+	o.Arrangements = JFSArrangements()
+	return o
+}
+
 // Bounds of the options.
 const (
 	maxExt4NVJThreads = 64
@@ -210,9 +245,12 @@ func (o Options) Check() error {
 		}
 	}
 	for n, name := range o.Arrangements {
-		if !slices.Contains(Arrangements(), name) || slices.Contains(o.Arrangements[:n], name) {
-			return fmt.Errorf("no arrangement %q, or twice: choose from %s", name, strings.Join(Arrangements(), ", "))
+		if !slices.Contains(allArrangements(), name) || slices.Contains(o.Arrangements[:n], name) {
+			return fmt.Errorf("no arrangement %q, or twice: choose from %s", name, strings.Join(familyOf(o.Arrangements[0]).arrangements(), ", "))
 		}
+	}
+	if err := checkFamily(o.Arrangements); err != nil {
+		return err
 	}
 	if len(o.Threads) == 0 || slices.Min(o.Threads) < 1 || slices.Max(o.Threads) > maxExt4NVJThreads {
 		return fmt.Errorf("threads %v: want numbers from 1 to %d", o.Threads, maxExt4NVJThreads)
@@ -444,7 +482,7 @@ func (n *Result) put(run Run) {
 func (r Run) compare(other Run) int {
 	at := func(all []string, a, b string) int { return slices.Index(all, a) - slices.Index(all, b) }
 	return cmp.Or(at(DiskNames(), r.Disk, other.Disk), at(Loads(), r.Load, other.Load), r.Threads-other.Threads,
-		at(Arrangements(), r.Arrangement, other.Arrangement))
+		at(allArrangements(), r.Arrangement, other.Arrangement))
 }
 
 // run returns a run, or nil if it was not measured.

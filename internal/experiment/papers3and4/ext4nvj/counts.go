@@ -23,7 +23,8 @@ type Counts struct {
 	// JournalFences is the number of waits for persistence, or of flushes of a block
 	// device before and after a write.
 	JournalFences *float64 `json:"journal_fences"`
-	Commits       float64  `json:"commits"`
+	// Stock JFS does not report its commits.
+	Commits *float64 `json:"commits"`
 	// I/O of the disk, with the journal if it is on the disk.
 	DiskBytes   float64 `json:"disk_bytes"`
 	DiskWrites  float64 `json:"disk_writes"`
@@ -38,9 +39,9 @@ type Counts struct {
 	// EngineLocks are the waits for locks of ext4nvj's engine, by what the lock protects.
 	EngineLocks map[string]LockWait `json:"engine_locks,omitempty"`
 	// RoomWaits is the number of handles that found the journal full, as counted by
-	// ext4nvj.
+	// the module.
 	RoomWaits *float64 `json:"room_waits"`
-	// Merged is the number of ext4nvj's commits that included the next transaction.
+	// Merged is the number of the module's commits that included the next transaction.
 	Merged *float64 `json:"merged_commits"`
 }
 
@@ -222,13 +223,32 @@ const (
 	inCheckpoint
 )
 
+// jfsPlaces are the functions of JFS that wait for its journal: the start of a
+// transaction; its locks of pages and the writing of records; a commit; and what frees the
+// log. Those of jfsnvj's journal have nvj in their names.
+var jfsPlaces = map[string]journalPlace{
+	"txBegin": inStart, "txBeginAnon": inStart,
+	"txLock": inHandle, "lmLog": inHandle, "lmWriteRecord": inHandle, "lmNextPage": inHandle,
+	"lmGroupCommit": inCommit, "lmGCwrite": inCommit, "jfs_flush_journal": inCommit, "lbmIOWait": inCommit, "lbmWrite": inCommit,
+	"lmLogSync": inCheckpoint, "jfs_syncpt": inCheckpoint,
+}
+
 // placeOf returns the place in the journal from a thread's stack. The symbols of jbd2 and
-// of ext4nvj's journal have jbd2 or nvj in their names, or are in the module jbd2.
+// of the modules' journal have jbd2 or nvj in their names, or are in the module jbd2.
 func placeOf(stack string) journalPlace {
 	place := notJournal
 	for line := range strings.Lines(stack) {
 		symbol, module, _ := strings.Cut(strings.TrimSpace(line), " ")
 		symbol, _, _ = strings.Cut(symbol, "+")
+		if at, found := jfsPlaces[symbol]; found {
+			switch {
+			case at == inCheckpoint:
+				return at
+			case place != inCommit && (place == notJournal || at != inHandle):
+				place = at
+			}
+			continue
+		}
 		ours := module == "[jbd2]" || strings.Contains(symbol, "jbd2") || strings.Contains(symbol, "nvj")
 		if !ours {
 			continue
@@ -256,7 +276,7 @@ func waitsIn(entries []histogramEntry) (at [inCheckpoint + 1]uint64) {
 	return at
 }
 
-// parseNVJCounters reads /proc/fs/ext4nvj/DEV/nvjournal, which has a name and a value on
+// parseNVJCounters reads nvjournal in /proc/fs/ext4nvj/DEV or jfsnvj/DEV, which has a name and a value on
 // each line. It ignores values that are words.
 func parseNVJCounters(text string) map[string]uint64 {
 	all := make(map[string]uint64)
@@ -275,9 +295,12 @@ type reading struct {
 	// disk and journal are device numbers as in tracepoints; journal is "" if the
 	// journal is on the disk.
 	disk, journal string
-	// before and after are the counters of ext4nvj; nil for stock ext4.
+	// before and after are the counters of the module; nil for the kernel's own file
+	// system.
 	before, after map[string]uint64
 	operations    uint64
+	// uncounted means that the file system reports neither commits nor logged blocks.
+	uncounted bool
 }
 
 // counts returns the counts for one operation.
@@ -308,7 +331,7 @@ func (r reading) counts() (c Counts, err error) {
 		since := func(name string) uint64 {
 			value, found := r.after[name]
 			if !found || value < r.before[name] {
-				errs = append(errs, fmt.Errorf("ext4nvj's counter %s is missing or has decreased", name))
+				errs = append(errs, fmt.Errorf("the module's counter %s is missing or has decreased", name))
 				return 0
 			}
 			return value - r.before[name]
@@ -318,19 +341,23 @@ func (r reading) counts() (c Counts, err error) {
 		for _, kind := range engineLocks {
 			c.EngineLocks[kind] = LockWait{Waits: each(since(kind + "_lock_waits")), WaitSeconds: each(since(kind+"_lock_wait_ns")) / 1e9}
 		}
-		c.Commits, c.Merged, c.RoomWaits = each(since("commits")), some(since("commits_merged")), some(since("start_waits"))
+		c.Commits, c.Merged, c.RoomWaits = some(since("commits")), some(since("commits_merged")), some(since("start_waits"))
 		return c, errors.Join(errs...)
 	case r.journal != "":
 		journal := biosOf(parsed[1], r.journal)
 		c.JournalBytes, c.JournalWrites, c.JournalFences = some(journal.bytes), some(journal.writes), some(journal.flushes)
 	}
-	var blocks uint64
+	if r.uncounted {
+		return c, nil
+	}
+	var blocks, commits uint64
 	for _, e := range parsed[0] {
 		if e.key("dev") == r.disk {
 			blocks += e.sums["blocks_logged"]
-			c.Commits += each(e.sums["hitcount"])
+			commits += e.sums["hitcount"]
 		}
 	}
+	c.Commits = some(commits)
 	if c.JournalBytes == nil {
 		c.JournalBytes = some(blocks * journalBlock)
 	}

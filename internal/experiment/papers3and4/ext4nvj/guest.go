@@ -70,7 +70,7 @@ func (c Case) run(ctx context.Context, encoder interface{ Encode(any) error }, a
 			}
 		}
 	}
-	announce("unmounting, and checking with e2fsck")
+	announce("unmounting, and checking the file systems")
 	closed := s
 	s = nil
 	return closed.close(ctx)
@@ -167,6 +167,7 @@ func (s *system) counted(run func() (LoadResult, error)) (result LoadResult, r r
 		return result, r, err
 	}
 	r.operations = result.Operations
+	r.uncounted = s.arrangement == JFSDisk || s.arrangement == JFSPmem
 	if r.histograms, err = readHistograms(); err != nil {
 		return result, r, err
 	}

@@ -146,7 +146,7 @@ func TestGuestFixtureCountsWhatTheJournalDid(t *testing.T) {
 			t.Fatalf("%d runs, %v", len(runs), err)
 		}
 		for _, r := range runs {
-			if n := r.Counts; n.JournalBytes == nil || *n.JournalBytes <= 0 || n.Commits <= 0 || (r.Load == Varmail && n.CommitWaits <= 0) {
+			if n := r.Counts; n.JournalBytes == nil || *n.JournalBytes <= 0 || n.Commits == nil || *n.Commits <= 0 || (r.Load == Varmail && n.CommitWaits <= 0) {
 				t.Errorf("%s, %s: %+v", r.Load, r.Arrangement, n)
 			}
 		}

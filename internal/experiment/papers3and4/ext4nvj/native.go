@@ -20,8 +20,8 @@ import (
 	"github.com/daybook-project/daybook/internal/program"
 )
 
-// Native runs a kernel as a program of the host (User Mode Linux), so that ext4nvj and
-// stock ext4 run on the host's processors.
+// Native runs a kernel as a program of the host (User Mode Linux), so that ext4nvj or
+// jfsnvj and the kernel's own file system run on the host's processors.
 type Native struct {
 	// Objects and Modules are the directories of nvjournal/kernel/native/build.
 	Objects, Modules string

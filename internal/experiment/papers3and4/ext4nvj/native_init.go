@@ -25,9 +25,20 @@ const (
 	nativeOutput = "/tmp/output"
 )
 
-// nativeModules are the modules of nvjournal/kernel/native/build, in the order to load
-// them.
-var nativeModules = []string{"crc16", "mbcache", "jbd2", "ext4", "memory", "load", "ext4nvj"}
+// nativeModules returns the modules of nvjournal/kernel/native/build that file systems of
+// one family need, in the order to load them.
+func nativeModules(arrangements []string) []string {
+	f := familyOf(arrangements[0])
+	modules := map[string][]string{
+		ext4Family.stock: {"crc16", "mbcache", "jbd2", "ext4", "memory", "load"},
+		// jbd2 has a tracepoint that is always counted.
+		jfsFamily.stock: {"jbd2", "nls_base", "nls_ucs2_utils", "jfs", "memory", "load"},
+	}[f.stock]
+	if NeedsModule(arrangements) {
+		modules = append(modules, f.module)
+	}
+	return modules
+}
 
 // InitNative is the first process of the kernel that [Native] starts. It runs the case in
 // a directory of the host and powers off.
@@ -80,7 +91,7 @@ func (c nativeCase) run(encoder *json.Encoder) (err error) {
 	if err := os.Setenv("PATH", c.Path+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
 		return err
 	}
-	for _, name := range nativeModules {
+	for _, name := range nativeModules(c.Case.Arrangements) {
 		options := ""
 		if name == "memory" {
 			options = fmt.Sprintf("devices=%d", len(c.Case.Arrangements))

@@ -16,8 +16,8 @@ func (n NativeResult) isSane() bool {
 	return len(n.Sanity) > 0 && !slices.ContainsFunc(n.Sanity, func(s Sanity) bool { return !(s.Slowdown() <= MaxSlowdown) })
 }
 
-// stockThreads is the number of threads up to which ext4nvj must not be slower than
-// stock ext4, even if there are fewer processors.
+// stockThreads is the number of threads up to which the module must not be slower than
+// the kernel's own file system, even if there are fewer processors.
 const stockThreads = 4
 
 // sanity returns the sanity checks. Under KVM there are none.
@@ -48,7 +48,7 @@ func (n Result) nativeVerdicts() (all []verdict.Verdict) {
 					continue
 				}
 				v := verdict.Verdict{
-					Target: fmt.Sprintf("%s over the faster stock ext4, %d threads, disk %s", load, threads, disk),
+					Target: fmt.Sprintf("%s over the faster stock %s, %d threads, disk %s", load, n.family().name(), threads, disk),
 					Wanted: "at least 1×", Measured: "not measured", Bound: 1,
 				}
 				if ratio, which := n.overStock(disk, load, threads); which != "" {
@@ -61,7 +61,7 @@ func (n Result) nativeVerdicts() (all []verdict.Verdict) {
 			}
 		}
 	}
-	for _, t := range targets {
+	for _, t := range n.family().targets {
 		for _, disk := range n.disks() {
 			if !slices.Contains(n.threads(disk, t.load), targetThreads) {
 				continue
@@ -82,10 +82,10 @@ func (n Result) nativeVerdicts() (all []verdict.Verdict) {
 	return all
 }
 
-// overStock returns the rate of ext4nvj's best arrangement over that of the faster stock
-// ext4; "" if one of them was not measured.
+// overStock returns the rate of the module's best arrangement over that of the kernel's own
+// file system, the faster one; "" if one of them was not measured.
 func (n Result) overStock(disk, load string, threads int) (ratio float64, which string) {
-	for _, other := range []string{StockDisk, StockPmem} {
+	for _, other := range []string{n.family().onDisk, n.family().onPmem} {
 		r, of := n.over(disk, load, other, threads)
 		if of == "" {
 			return 0, ""
@@ -105,13 +105,18 @@ func (n Result) nativeReport() (report.Report, error) {
 			delays = append(delays, fmt.Sprintf("**%s** %.0f µs", d.Name, seconds*1e6))
 		}
 	}
+	f := n.family()
+	title, loads, more := "ext4nvj on the host's processors", "their operations are those of the emulated measurement below", ""
+	if f.stock == jfsFamily.stock {
+		title, loads, more = "jfsnvj: JFS with its journal in byte-addressable memory", "the next paragraphs describe them", fmt.Sprintf(" JFS's own log on the disk has %d MiB.", jfsLogBytes>>20)
+	}
 	r := report.Report{
-		Title: "ext4nvj on the host's processors",
+		Title: title,
 		Lead: []string{
 			fmt.Sprintf("The kernel (Linux %s) is a program of the host: User Mode Linux with %d processors, which are threads of the host. Code of a kernel runs there as on the host, with the host's caches and contention. "+
-				"A system call, a page fault and a switch between processes would cost more, because the host does part of them. So the loads are threads of the kernel, bound to the processors in turn, and call its file systems without system calls; their operations are those of the emulated measurement below. "+
+				"A system call, a page fault and a switch between processes would cost more, because the host does part of them. So the loads are threads of the kernel, bound to the processors in turn, and call its file systems without system calls; "+loads+". "+
 				"An idle processor polls, so that the host does not have to wake it. Rates of different file systems in one table compare like with like; absolute rates are not those of a machine.", n.Kernel, n.CPUs),
-			fmt.Sprintf("Each file system has its own disk in the kernel's memory (null_blk). A direct write of 4 KiB by a program there, with its system call, took (median): %s. No disk has a cache to flush. Journals have %d MiB; in persistent memory they are in plain memory, so that a flush and a fence cost what they cost on this processor with that memory. "+
+			fmt.Sprintf("Each file system has its own disk in the kernel's memory (null_blk). A direct write of 4 KiB by a program there, with its system call, took (median): %s. No disk has a cache to flush. Journals have %d MiB; in persistent memory they are in plain memory, so that a flush and a fence cost what they cost on this processor with that memory."+more+" "+
 				"Figures are medians of %d rounds, in which the file systems alternate. One round before them warms up; in it the work is counted. A run of varmail takes %d ms, %s",
 				strings.Join(delays, ", "), JournalBytes>>20, n.Rounds, n.Milliseconds, n.createText()),
 			n.sanityText(),
@@ -119,8 +124,15 @@ func (n Result) nativeReport() (report.Report, error) {
 		},
 		Host: n.Host,
 	}
+	if f.stock == jfsFamily.stock {
+		r.Lead = slices.Insert(r.Lead, 1, n.jfsText()...)
+		var err error
+		if r.Picture, err = n.curves().SVG(); err != nil {
+			return r, err
+		}
+	}
 	r.Tables = append(r.Tables, verdict.Table(n.nativeVerdicts(),
-		"The papers' targets are for 16 threads on 24 cores. The best arrangement of ext4nvj is compared with the faster of stock ext4 with its journal on the disk and on persistent memory."))
+		fmt.Sprintf("The papers' targets are for 16 threads on 24 cores. The best arrangement of %s is compared with the faster of stock %s with its journal on the disk and on persistent memory.", f.module, f.name())))
 	if len(n.Native.Sanity) > 0 {
 		t := report.Table{
 			Title: "Stock ext4, operations a second, one thread", Columns: []string{"load", "the host", "User Mode Linux", "the host over it"},
@@ -142,6 +154,9 @@ func (n Result) nativeReport() (report.Report, error) {
 		}
 	}
 	for k := range r.Tables {
+		if f.stock == jfsFamily.stock {
+			break // there is no other part of the page
+		}
 		r.Tables[k].Title = "Native: " + r.Tables[k].Title
 	}
 	return r, nil
@@ -164,6 +179,15 @@ func (n Result) sanityText() string {
 	return fmt.Sprintf("**The sanity check failed:** stock ext4 with one thread is more than %g times slower than on the host, on the same kind of disk. "+
 		"So rates of different file systems in these tables must not be compared: the host's part of an operation is large and not the same for all. "+
 		"Counts of an operation are not affected.", MaxSlowdown)
+}
+
+// jfsText says what the file systems and loads of the page of JFS are.
+func (n Result) jfsText() []string {
+	return []string{
+		"**JFS**: the kernel's own, its log on the disk. **JFS, log on pmem**: the same with an external log on persistent memory as a block device: the paper's JFS with its log in memory. **whole pages, one lock**: jfsnvj with records of whole pages, and one lock around all code that uses the journal: the paper's N-JFS. " +
+			"**jfsnvj, P = 1** and **P = 8**: one partition, and eight (O-JFS). jfsnvj flushes the disk before a commit, which JFS never does; these disks have no cache, so this takes almost no time here. The sanity check is with ext4, because a host's kernel often has no JFS.",
+		loadsText(n) + " After the runs fsck.jfs checks each file system; if it finds a fault, there is no result.",
+	}
 }
 
 // NativeCommand repeats the native measurement.

@@ -30,9 +30,7 @@ func (n Result) Report() (report.Report, error) {
 				n.Kernel, n.CPUs, n.Rounds, JournalBytes>>20, throttleText()),
 			"**ext4**: stock ext4, its journal on the disk. **ext4, journal on pmem**: stock ext4, an external journal on persistent memory as a block device. **blocks, one lock**: ext4nvj with records of whole blocks, and one lock around all code that uses the journal. " +
 				"**lines, one lock**: the same with records of changed lines: paper 3's fine-grained baseline, paper 4's N-JFS. **ext4nvj, P = 1** and **P = 8**: one partition (paper 3), eight (paper 4). **ext4nvj, small files' data**: one partition and `journal_data=small` (the papers' future work): an fsync of a small file does not wait for the disk.",
-			fmt.Sprintf("**varmail**: each thread repeats four operations: delete a file; create a file, append, fsync; read a file, append, fsync; read a file. Files have 16 KiB of random bytes on average. There are %d of them, in 20 directories that all threads share. A run takes %d ms. "+
-				"**create**: %d files of 4 KiB in a tree. Each directory belongs to one thread. Each thread calls fsync once at its end, and the measured time ends with the last fsync. It runs only on the undelayed disk, because almost nothing in its time waits for a disk. Dirty data is written back between runs, outside of the measured time. So most checkpoints and most writes of file data are not in the figures of any file system. After the runs e2fsck checks each file system; if it finds a fault, there is no result.",
-				mailFiles, n.Milliseconds, n.CreateFiles),
+			loadsText(n) + " create runs only on the undelayed disk, because almost nothing in its time waits for a disk. After the runs e2fsck checks each file system; if it finds a fault, there is no result.",
 			n.processorsText(),
 		},
 		Host: n.Host, Picture: picture,
@@ -59,6 +57,17 @@ func (n Result) processorsText() string {
 	return "**What emulation hides.** The guest's two processors are emulated (QEMU, TCG) and take turns in one thread. There is no cache. A flush and a fence cost as little as any other instruction, a line that two processors write costs no transfer, and a store to persistent memory costs as much as a store to other memory. " +
 		"An atomic addition costs as much as several instructions. Threads on the two processors almost never run at the same time: a turn lasts until a processor is idle, or a tenth of a second. An instruction takes about ten times as long as on a real processor, but disk and memory are not slower. So the processor's part of each operation is about ten times too large. " +
 		"The ratios of rates therefore say little about a machine with many processors and real memory. The counts of an operation are the same on both, except for the number of calls of fsync that share a commit. [nvjournal.md](nvjournal.md) has figures of the journal's engine alone, on a real processor."
+}
+
+// loadsText describes the loads.
+func loadsText(n Result) string {
+	files := "files of 4 KiB"
+	if n.CreateMilliseconds == 0 {
+		files = fmt.Sprintf("%d files of 4 KiB", n.CreateFiles)
+	}
+	return fmt.Sprintf("**varmail**: each thread repeats four operations: delete a file; create a file, append, fsync; read a file, append, fsync; read a file. Files have 16 KiB of random bytes on average. There are %d of them, in 20 directories that all threads share. A run takes %d ms. "+
+		"**create**: %s in a tree. Each directory belongs to one thread. Each thread calls fsync once at its end, and the measured time ends with the last fsync. Dirty data is written back between runs, outside of the measured time. So most checkpoints and most writes of file data are not in the figures of any file system.",
+		mailFiles, n.Milliseconds, files)
 }
 
 func (n Result) ratesAndSyncs() (tables []report.Table) {
@@ -93,11 +102,11 @@ func (n Result) reasons() string {
 	}
 	for _, d := range Disks() {
 		ours, stock := n.run(d.Name, Varmail, NVJOne, targetThreads), n.run(d.Name, Varmail, StockDisk, targetThreads)
-		if ours == nil || stock == nil {
+		if ours == nil || stock == nil || ours.Counts.Commits == nil || stock.Counts.Commits == nil {
 			continue
 		}
 		all = append(all, fmt.Sprintf("With %d threads on the disk %s, a thousand operations of varmail took %.0f commits of stock ext4, in which callers of fsync wait for one thread and share its commits, and %.0f of ext4nvj, in which each caller commits at once.",
-			targetThreads, d.Name, 1e3*stock.Counts.Commits, 1e3*ours.Counts.Commits))
+			targetThreads, d.Name, 1e3**stock.Counts.Commits, 1e3**ours.Counts.Commits))
 		if d.IOPS > 0 {
 			all = append(all, fmt.Sprintf("On this disk ext4nvj with one partition writes file data with about %.0f requests a second, and the disk's limit is %d. All file systems wait for this limit, except the one with small files' data in its journal.",
 				ours.Counts.DiskWrites*ours.OperationsPerSecond.Median, d.IOPS))
@@ -134,7 +143,7 @@ func (n Result) countsBeside(load string) (all []string) {
 func (n Result) gainTable() report.Table {
 	t := report.Table{
 		Title: "Gains by number of threads", Columns: []string{"load, disk, over"},
-		Note: "The rate of the best arrangement of ext4nvj over that of the other file system.",
+		Note: "The rate of the best arrangement of " + n.family().module + " over that of the other file system.",
 	}
 	var threads []int
 	for _, disk := range n.disks() {
@@ -149,7 +158,7 @@ func (n Result) gainTable() report.Table {
 	}
 	for _, load := range n.loads() {
 		for _, disk := range n.disks() {
-			for _, other := range []string{StockDisk, StockPmem, NVJBlocks, NVJFine} {
+			for _, other := range append([]string{n.family().onDisk, n.family().onPmem}, n.family().others...) {
 				row, some := []string{fmt.Sprintf("%s, %s, %s", load, disk, titleOf(other))}, false
 				for _, k := range threads {
 					cell := "–"
@@ -242,10 +251,15 @@ func (r Run) title() string {
 }
 
 func (n Result) countTable(load string) report.Table {
+	f := n.family()
 	t := report.Table{
 		Columns: []string{"file system, threads", "journal bytes", "lines", "flushes", "fences", "commits", "disk bytes", "disk writes", "disk flushes"},
-		Note: "ext4nvj counts in the functions that do all its stores to persistent memory: lines of 64 bytes, runs of lines stored and flushed together, fences. For a journal on pmem as a block device, the kernel's tracepoint of each request counts bytes, writes, and flushes before and after a write. " +
-			"For a journal on the disk, the bytes are the blocks that jbd2 reports as logged; its requests are included in those of the disk. A block that a transaction changes many times is once in jbd2's journal, and in ext4nvj's; with one lock each handle logs what it changed.",
+		Note:    f.module + " counts in the functions that do all its stores to persistent memory: lines of 64 bytes, runs of lines stored and flushed together, fences. For a journal on pmem as a block device, the kernel's tracepoint of each request counts bytes, writes, and flushes before and after a write. ",
+	}
+	if f.stock == jfsFamily.stock {
+		t.Note += "JFS's log on the disk is included in the requests of the disk, and JFS does not report its commits."
+	} else {
+		t.Note += "For a journal on the disk, the bytes are the blocks that jbd2 reports as logged; its requests are included in those of the disk. A block that a transaction changes many times is once in jbd2's journal, and in ext4nvj's; with one lock each handle logs what it changed."
 	}
 	runs := n.countedRuns(load)
 	if len(runs) > 0 {
@@ -253,11 +267,11 @@ func (n Result) countTable(load string) report.Table {
 	}
 	for _, r := range runs {
 		c, lines := r.Counts, "not counted"
-		if c.JournalBytes != nil && (r.Arrangement != StockDisk) {
+		if c.JournalBytes != nil && r.Arrangement != f.onDisk {
 			lines = fmt.Sprintf("%.1f", *c.JournalBytes/64)
 		}
 		t.Rows = append(t.Rows, []string{r.title(), report.Counted(c.JournalBytes, "%.0f"), lines, report.Counted(c.JournalWrites, "%.2f"), report.Counted(c.JournalFences, "%.2f"),
-			fmt.Sprintf("%.3f", c.Commits), fmt.Sprintf("%.0f", c.DiskBytes), fmt.Sprintf("%.2f", c.DiskWrites), fmt.Sprintf("%.2f", c.DiskFlushes)})
+			report.Counted(c.Commits, "%.3f"), fmt.Sprintf("%.0f", c.DiskBytes), fmt.Sprintf("%.2f", c.DiskWrites), fmt.Sprintf("%.2f", c.DiskFlushes)})
 	}
 	if quiet := n.unflushed(load); quiet != "" {
 		t.Note += " " + quiet
@@ -269,8 +283,8 @@ func (n Result) countTable(load string) report.Table {
 // flush of the disk with the data.
 func (n Result) unflushed(load string) string {
 	for _, r := range n.countedRuns(load) {
-		if c := r.Counts; load == Varmail && r.Arrangement == StockPmem && c.DiskFlushes < c.Commits/2 {
-			return fmt.Sprintf("Stock ext4 with an external journal flushed the disk %.2f times for %.2f commits with fsync (%d threads): after an fsync the data may still have been in a disk's cache. ext4nvj flushes the disk, which takes time.", c.DiskFlushes, c.Commits, r.Threads)
+		if c := r.Counts; load == Varmail && r.Arrangement == StockPmem && c.Commits != nil && c.DiskFlushes < *c.Commits/2 {
+			return fmt.Sprintf("Stock ext4 with an external journal flushed the disk %.2f times for %.2f commits with fsync (%d threads): after an fsync the data may still have been in a disk's cache. ext4nvj flushes the disk, which takes time.", c.DiskFlushes, *c.Commits, r.Threads)
 		}
 	}
 	return ""
@@ -280,7 +294,7 @@ func (n Result) waitTable(load string) report.Table {
 	t := report.Table{
 		Columns: []string{"file system, threads", "at a handle's start", "in a handle", "commit", "checkpoint", "for a lock, of these", "journal full", "merged commits"},
 		Note: "The number of times that a thread waited for a lock, or slept without interruption by signals, with the journal on its stack. The kernel's tracepoints lock:contention_begin and sched:sched_switch count it, in the same way for all file systems. Commit includes each fsync that waits for the commit of another thread, and the thread that writes a commit. " +
-			"Journal full: handles that waited for space, counted by ext4nvj. Waits outside of the journal, such as for writeback of data, are not included.",
+			"Journal full: handles that waited for space, counted by " + n.family().module + ". Waits outside of the journal, such as for writeback of data, are not included.",
 	}
 	runs := n.countedRuns(load)
 	if len(runs) > 0 {
@@ -335,6 +349,10 @@ func (n Result) curves() figure.Curves {
 	if n.KVM {
 		c.Title = "ext4nvj beside stock ext4, in a guest under KVM"
 		c.Note = fmt.Sprintf("Linux %s, %d processors; medians of %d rounds", n.Kernel, n.CPUs, n.Rounds)
+	}
+	if n.Native != nil {
+		c.Title = n.family().module + " beside stock " + n.family().name() + ", in User Mode Linux"
+		c.Note = fmt.Sprintf("Linux %s, %d processors of the host; medians of %d rounds", n.Kernel, n.CPUs, n.Rounds)
 	}
 	add := func(title, unit, disk, load string, value func(Run) float64) {
 		p := figure.CurvePanel{Title: title, XName: "threads", YName: unit}

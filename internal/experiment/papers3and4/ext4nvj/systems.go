@@ -56,7 +56,7 @@ func mountSystems(ctx context.Context, c Case) (s *systems, err error) {
 		if system.disk, err = filepath.EvalSymlinks(c.diskNode(n)); err != nil {
 			return s, err
 		}
-		if arrangement != StockDisk {
+		if arrangement != familyOf(arrangement).onDisk {
 			if system.journal, err = filepath.EvalSymlinks(fmt.Sprintf("/dev/daybook/pmem%d", n)); err != nil {
 				return s, err
 			}
@@ -81,17 +81,10 @@ func (c Case) diskNode(n int) string {
 }
 
 func (s *system) mount(ctx context.Context) error {
-	made := ext4.MakeOptions{BlockSizeBytes: journalBlock, BytesPerInode: inodeBytes, JournalBytes: JournalBytes}
-	switch s.arrangement {
-	case StockDisk:
-	case StockPmem:
-		made.JournalBytes, made.JournalDevice = 0, s.journal
-	default:
-		made.JournalBytes = unusedBytes
-	}
-	if err := ext4.Make(ctx, s.disk, made); err != nil {
+	if err := s.makeFileSystem(ctx); err != nil {
 		return err
 	}
+	family := familyOf(s.arrangement)
 	if options := mountOptions(s.arrangement); options != "" {
 		// The region may hold a journal of an earlier case, whose disk is gone.
 		format := []string{"format", "--force", s.journal}
@@ -101,12 +94,10 @@ func (s *system) mount(ctx context.Context) error {
 		if _, err := program.Run(ctx, program.Command{Path: "nvj", Args: format}); err != nil {
 			return fmt.Errorf("cannot format %s: %w", s.journal, err)
 		}
-		data := "journal_path=" + s.journal + "," + options
-		if err := unix.Mount(s.disk, s.directory, "ext4nvj", unix.MS_NOATIME, data); err != nil {
-			return fmt.Errorf("cannot mount %s on %s (ext4nvj, options %q): %w; see the kernel's log", s.disk, s.directory, data, err)
-		}
-		s.mounted = true
-		return nil
+		return s.mountAs(family.module, "journal_path="+s.journal+","+options)
+	}
+	if family.stock == jfsFamily.stock {
+		return s.mountAs(family.stock, "")
 	}
 	if err := ext4.Mount(s.disk, s.directory, ext4.MountOptions{NoAtime: true, JournalDevice: s.journal}); err != nil {
 		return err
@@ -115,12 +106,20 @@ func (s *system) mount(ctx context.Context) error {
 	return nil
 }
 
-// counters reads the counters of ext4nvj; nil for stock ext4.
+func (s *system) mountAs(kind, data string) error {
+	if err := unix.Mount(s.disk, s.directory, kind, unix.MS_NOATIME, data); err != nil {
+		return fmt.Errorf("cannot mount %s on %s (%s, options %q): %w; see the kernel's log", s.disk, s.directory, kind, data, err)
+	}
+	s.mounted = true
+	return nil
+}
+
+// counters reads the counters of the module; nil for the kernel's own file system.
 func (s *system) counters() (map[string]uint64, error) {
 	if mountOptions(s.arrangement) == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(filepath.Join("/proc/fs/ext4nvj", filepath.Base(s.disk), "nvjournal"))
+	text, err := os.ReadFile(s.countersPath())
 	return parseNVJCounters(string(text)), err
 }
 
@@ -155,19 +154,15 @@ func (s *systems) unmount() error {
 	return errors.Join(errs...)
 }
 
-// close unmounts all file systems and checks each with e2fsck. A damaged file system is
-// an error, and then there is no result.
+// close unmounts all file systems and checks each with e2fsck or fsck.jfs. A damaged file
+// system is an error, and then there is no result.
 func (s *systems) close(ctx context.Context) error {
 	if err := s.unmount(); err != nil {
 		return err
 	}
 	var errs []error
 	for _, system := range s.all {
-		offline := ext4.Offline{Device: system.disk}
-		if system.arrangement == StockPmem {
-			offline.JournalDevice = system.journal
-		}
-		if _, _, err := offline.Check(ctx, false); err != nil {
+		if err := system.check(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("%s, after the runs: %w", system.arrangement, err))
 		}
 	}

@@ -7,24 +7,13 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/verdict"
 )
 
-// targets are the targets of ext4nvj on each kind of disk.
-var targets = []struct {
-	load, over string
-	bound      float64
-}{
-	{Varmail, StockDisk, VarmailOverStock},
-	{Varmail, NVJFine, VarmailOverFine},
-	{Create, StockDisk, CreateOverStock},
-	{Create, NVJFine, CreateOverFine},
-}
-
 // Verdicts compares the result with the targets, for each measured load and disk.
 func (n Result) Verdicts() (all []verdict.Verdict) {
 	if n.Native != nil || n.KVM {
 		return n.nativeVerdicts()
 	}
 	for _, disk := range n.disks() {
-		for _, t := range targets {
+		for _, t := range n.family().targets {
 			if len(n.threads(disk, t.load)) == 0 {
 				continue
 			}
@@ -41,14 +30,14 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 	return all
 }
 
-// over returns the rate of ext4nvj's best arrangement over that of another file system,
+// over returns the rate of the module's best arrangement over that of another file system,
 // and this arrangement; "" if one of them was not measured.
 func (n Result) over(disk, load, other string, threads int) (ratio float64, which string) {
 	base := n.run(disk, load, other, threads)
 	if base == nil {
 		return 0, ""
 	}
-	for _, arrangement := range []string{NVJOne, NVJEight, NVJSmall} {
+	for _, arrangement := range n.family().ours {
 		ours := n.run(disk, load, arrangement, threads)
 		if ours == nil {
 			continue
@@ -73,6 +62,7 @@ func titleOf(arrangement string) string {
 	return map[string]string{
 		StockDisk: "ext4", StockPmem: "ext4, journal on pmem", NVJBlocks: "blocks, one lock", NVJFine: "lines, one lock",
 		NVJOne: "ext4nvj, P = 1", NVJEight: "ext4nvj, P = 8", NVJSmall: "ext4nvj, small files' data",
+		JFSDisk: "JFS", JFSPmem: "JFS, log on pmem", JFSBlocks: "whole pages, one lock", JFSOne: "jfsnvj, P = 1", JFSEight: "jfsnvj, P = 8",
 	}[arrangement]
 }
 
@@ -86,7 +76,7 @@ func (n Result) loads() []string {
 }
 
 func (n Result) arrangements() []string {
-	return n.measured(Arrangements(), func(r Run) string { return r.Arrangement })
+	return n.measured(allArrangements(), func(r Run) string { return r.Arrangement })
 }
 
 func (n Result) measured(names []string, of func(Run) string) (all []string) {

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment/papers3and4/ext4nvj"
+)
+
+func newJFSNVJCommand() *cobra.Command {
+	b := bench{name: "jfsnvj"}
+	var source, kept string
+	var only, arrangements []string
+	var threads []int
+	var rounds int
+	cmd := &cobra.Command{
+		Use:   "jfsnvj",
+		Short: "Compare jfsnvj with stock JFS on this host's processors",
+		Long: `Jfsnvj repeats figures 4 and 5 of paper 4. It runs Linux 7.2 as a program of this
+host (User Mode Linux), so that its code runs on the host's processors. In it, it runs the
+operations of a mail server (varmail) and a program that makes files (create), with 1 to 16
+threads, on
+
+  - stock JFS with its log on the disk, and on the memory that jfsnvj has for its journal,
+  - jfsnvj with one and with eight partitions,
+  - jfsnvj built like the paper's baseline: one lock, with records of whole pages.
+
+Disks are null_blk's, and answer at once, in 10 and in 80 µs. It counts bytes, flushes, fences
+and waits of each operation. Stock ext4 is compared with the host's first, because a host that is
+busy makes the figures meaningless. It takes about 5 minutes, and needs root, jfsutils, a host that
+does nothing else, nvj (make nvjournal) and nvjournal/kernel/native/build.`,
+		Example: `  daybook-bench jfsnvj --docs docs/results
+
+  # A part of it; the others stay as they are in --output
+  daybook-bench jfsnvj --only 10us/varmail --docs docs/results`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kept != "" {
+				return again[ext4nvj.Result](b, cmd, kept)
+			}
+			options := ext4nvj.FullJFS
+			if b.quick {
+				options = ext4nvj.QuickJFS
+			}
+			if len(threads) > 0 {
+				options.Threads = threads
+			}
+			if rounds > 0 {
+				options.Rounds = rounds
+			}
+			choose(&options.Arrangements, arrangements)
+			var err error
+			if options.Parts, err = ext4nvjParts(options.Parts, only); err != nil {
+				return err
+			}
+			if len(only)+len(threads)+len(arrangements) > 0 {
+				if err := b.before(&options.Before); err != nil {
+					return err
+				}
+			}
+			files, err := findExt4NVJ(cmd, source, "", options)
+			if err != nil {
+				return err
+			}
+			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "jfsnvj: "+line) }
+			result, err := measureNative(cmd, files, source, options)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&source, "source", "nvjournal", "`DIR` with the sources of nvj, the module and the load program")
+	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
+	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS`, DISK or DISK/LOAD: disks "+
+		strings.Join(ext4nvj.NativeDiskNames(), ", ")+", loads "+strings.Join(ext4nvj.Loads(), ", "))
+	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(ext4nvj.JFSArrangements(), ", "))
+	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
+	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
+	return cmd
+}
