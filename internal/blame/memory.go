@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -18,12 +18,6 @@ import (
 // variablesMap has the variables of the programs, which all of them share.
 const variablesMap = ".bss"
 
-// hasMemory reports whether ext4nvj is loaded.
-func hasMemory() bool {
-	_, err := os.Stat("/sys/module/ext4nvj")
-	return err == nil
-}
-
 // ofMemory reports whether a program uses a tracepoint of a journal in memory.
 func ofMemory(program *ebpf.ProgramSpec) bool { return program.Type == ebpf.RawTracepoint }
 
@@ -31,25 +25,22 @@ func ofMemory(program *ebpf.ProgramSpec) bool { return program.Type == ebpf.RawT
 // first or the others: until 6.3 it was one.
 var memoryStarts = []string{"ext4nvj_journal_start", "ext4nvj_journal_start_inode", "ext4nvj_journal_start_sb"}
 
-// FollowNVJournal starts or ends the measurement of waits on ext4nvj, which must be
-// loaded. Meanwhile the module cannot be unloaded. It returns the tracepoints that the
-// module lacks.
-func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
-	if follow == (p.followed != nil) {
+// FollowNVJournal starts or ends the measurement of waits on the file systems of a
+// module, which must be loaded. Meanwhile the module cannot be unloaded. It returns the
+// tracepoints that the module lacks.
+func (p *Probe) FollowNVJournal(module journal.NVModule, follow bool) (missing []string, err error) {
+	_, followed := p.followed[module]
+	if follow == followed {
 		return nil, nil
 	}
 	if !follow {
-		return nil, p.unfollow()
+		return nil, p.unfollow(module)
 	}
 	spec, err := loadPrograms()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	for name, program := range spec.Programs {
-		if !ofMemory(program) {
-			delete(spec.Programs, name)
-		}
-	}
+	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !module.Has(program) })
 	if err := setSystemCalls(spec); err != nil {
 		return nil, err
 	}
@@ -58,10 +49,10 @@ func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
 		"ordered": p.maps.Ordered, "tasks": p.maps.Tasks, "waits": p.maps.Waits, variablesMap: p.variables,
 	}})
 	if err != nil {
-		return nil, fmt.Errorf("%w: cannot load the BPF programs for waits on ext4nvj: %w", journal.ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: cannot load the BPF programs for waits on %s: %w", journal.ErrUnsupported, module, err)
 	}
 	defer collection.Close()
-	p.followed = make([]link.Link, 0, len(collection.Programs))
+	p.followed[module] = make([]link.Link, 0, len(collection.Programs))
 	for name, program := range collection.Programs {
 		tracepoint := spec.Programs[name].AttachTo
 		l, err := link.AttachRawTracepoint(link.RawTracepointOptions{Name: tracepoint, Program: program})
@@ -71,9 +62,9 @@ func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
 		}
 		if err != nil {
 			err = fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w", journal.ErrUnsupported, name, tracepoint, err)
-			return nil, errors.Join(err, p.unfollow())
+			return nil, errors.Join(err, p.unfollow(module))
 		}
-		p.followed = append(p.followed, l)
+		p.followed[module] = append(p.followed[module], l)
 	}
 	if slices.Contains(missing, memoryStarts[0]) != slices.Contains(missing, memoryStarts[1]) {
 		missing = slices.DeleteFunc(missing, func(m string) bool { return strings.HasPrefix(m, memoryStarts[0]) })
@@ -83,11 +74,11 @@ func (p *Probe) FollowNVJournal(follow bool) (missing []string, err error) {
 	return missing, nil
 }
 
-func (p *Probe) unfollow() error {
+func (p *Probe) unfollow(module journal.NVModule) error {
 	var errs []error
-	for _, l := range p.followed {
+	for _, l := range p.followed[module] {
 		errs = append(errs, l.Close())
 	}
-	p.followed = nil
+	delete(p.followed, module)
 	return errors.Join(errs...)
 }

@@ -26,9 +26,9 @@ type Probe struct {
 	// tracepoints are those of links.
 	tracepoints []string
 	missing     []string
-	variables   *ebpf.Map   // of the programs
-	followed    []link.Link // of journals in memory; nil while none is followed
-	stop        func()      // ends the draining; nil before that starts and after Close
+	variables   *ebpf.Map // of the programs
+	followed    map[journal.NVModule][]link.Link
+	stop        func() // ends the draining; nil before that starts and after Close
 	mu          sync.Mutex
 	pending     Events
 	lost        uint64
@@ -56,7 +56,7 @@ func Open() (*Probe, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	p := new(Probe)
+	p := &Probe{followed: map[journal.NVModule][]link.Link{}}
 	if err := p.load(spec); err != nil {
 		return nil, errors.Join(err, p.detach())
 	}
@@ -77,12 +77,12 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if err != nil {
 		return err
 	}
-	if hasMemory() && slices.ContainsFunc(missing, func(m string) bool { return slices.Contains(required, m) }) {
+	if journal.HasNVJournal() && slices.ContainsFunc(missing, func(m string) bool { return slices.Contains(required, m) }) {
 		// Without the kernel's own ext4, all its tracepoints are missing.
 		missing = slices.DeleteFunc(missing, func(m string) bool { return !slices.Contains(required, m) })
 	}
 	for _, tracepoint := range missing {
-		if slices.Contains(required, tracepoint) && !hasMemory() {
+		if slices.Contains(required, tracepoint) && !journal.HasNVJournal() {
 			return fmt.Errorf("%w: the kernel has no tracepoint %s; is any ext4 mounted, and does it have BTF?",
 				journal.ErrUnsupported, tracepoint)
 		}
@@ -231,8 +231,11 @@ func (p *Probe) Close() error {
 
 func (p *Probe) detach() error {
 	var errs []error
-	for _, l := range slices.Concat(p.links, p.followed) {
+	for _, l := range p.links {
 		errs = append(errs, l.Close())
+	}
+	for module := range p.followed {
+		errs = append(errs, p.unfollow(module))
 	}
 	if p.variables != nil {
 		errs = append(errs, p.variables.Close())

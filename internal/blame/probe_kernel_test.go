@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -14,12 +15,14 @@ func TestProgramsLoadIntoThisKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("%d programs; missing: %q", len(probe.links), probe.Missing())
-	// Without ext4nvj its tracepoints are missing, but the programs load.
-	if missing, err := probe.FollowNVJournal(true); err != nil || (!hasMemory() && !slices.Contains(missing, "jbd2nvj_request_commit")) {
-		t.Errorf("%v; missing %q", err, missing)
-	}
-	if _, err := probe.FollowNVJournal(false); err != nil {
-		t.Error(err)
+	// Without a module its tracepoints are missing, but the programs load.
+	for module, tracepoint := range map[journal.NVModule]string{journal.Ext4NVJ: "jbd2nvj_request_commit", journal.JFSNVJ: "jfsnvj_page_waited"} {
+		if missing, err := probe.FollowNVJournal(module, true); err != nil || (!journal.HasNVJournal() && !slices.Contains(missing, tracepoint)) {
+			t.Errorf("%s: %v; missing %q", module, err, missing)
+		}
+		if _, err := probe.FollowNVJournal(module, false); err != nil {
+			t.Error(err)
+		}
 	}
 	if _, err := probe.Collect(); err != nil {
 		t.Error(err)

@@ -76,6 +76,9 @@ type programsTask struct {
 	HandleNs       uint64
 	HeldUntil      uint64
 	Ino            uint64
+	WrittenAt      uint64
+	PageFrom       uint64
+	PageIno        uint64
 	Operation      uint32
 	CommitDev      uint32
 	PageNext       uint8
@@ -142,6 +145,19 @@ const (
 	programsProgJbd2nvjLogging                   = "jbd2nvj_logging"
 	programsProgJbd2nvjRequest                   = "jbd2nvj_request"
 	programsProgJbd2nvjStart                     = "jbd2nvj_start"
+	programsProgJfsnvjEnd                        = "jfsnvj_end"
+	programsProgJfsnvjHandleEnds                 = "jfsnvj_handle_ends"
+	programsProgJfsnvjHandleStarts               = "jfsnvj_handle_starts"
+	programsProgJfsnvjHandleWaits                = "jfsnvj_handle_waits"
+	programsProgJfsnvjHome                       = "jfsnvj_home"
+	programsProgJfsnvjLogging                    = "jfsnvj_logging"
+	programsProgJfsnvjPageWait                   = "jfsnvj_page_wait"
+	programsProgJfsnvjPageWaited                 = "jfsnvj_page_waited"
+	programsProgJfsnvjRequest                    = "jfsnvj_request"
+	programsProgJfsnvjStart                      = "jfsnvj_start"
+	programsProgJfsnvjSyncBegins                 = "jfsnvj_sync_begins"
+	programsProgJfsnvjSyncEnds                   = "jfsnvj_sync_ends"
+	programsProgJfsnvjWritten                    = "jfsnvj_written"
 	programsProgRqComplete                       = "rq_complete"
 	programsProgSleeps                           = "sleeps"
 	programsProgSyncDentry                       = "sync_dentry"
@@ -236,6 +252,19 @@ type programsProgramSpecs struct {
 	Jbd2nvjLogging                   *ebpf.ProgramSpec `ebpf:"jbd2nvj_logging"`
 	Jbd2nvjRequest                   *ebpf.ProgramSpec `ebpf:"jbd2nvj_request"`
 	Jbd2nvjStart                     *ebpf.ProgramSpec `ebpf:"jbd2nvj_start"`
+	JfsnvjEnd                        *ebpf.ProgramSpec `ebpf:"jfsnvj_end"`
+	JfsnvjHandleEnds                 *ebpf.ProgramSpec `ebpf:"jfsnvj_handle_ends"`
+	JfsnvjHandleStarts               *ebpf.ProgramSpec `ebpf:"jfsnvj_handle_starts"`
+	JfsnvjHandleWaits                *ebpf.ProgramSpec `ebpf:"jfsnvj_handle_waits"`
+	JfsnvjHome                       *ebpf.ProgramSpec `ebpf:"jfsnvj_home"`
+	JfsnvjLogging                    *ebpf.ProgramSpec `ebpf:"jfsnvj_logging"`
+	JfsnvjPageWait                   *ebpf.ProgramSpec `ebpf:"jfsnvj_page_wait"`
+	JfsnvjPageWaited                 *ebpf.ProgramSpec `ebpf:"jfsnvj_page_waited"`
+	JfsnvjRequest                    *ebpf.ProgramSpec `ebpf:"jfsnvj_request"`
+	JfsnvjStart                      *ebpf.ProgramSpec `ebpf:"jfsnvj_start"`
+	JfsnvjSyncBegins                 *ebpf.ProgramSpec `ebpf:"jfsnvj_sync_begins"`
+	JfsnvjSyncEnds                   *ebpf.ProgramSpec `ebpf:"jfsnvj_sync_ends"`
+	JfsnvjWritten                    *ebpf.ProgramSpec `ebpf:"jfsnvj_written"`
 	RqComplete                       *ebpf.ProgramSpec `ebpf:"rq_complete"`
 	Sleeps                           *ebpf.ProgramSpec `ebpf:"sleeps"`
 	SyncDentry                       *ebpf.ProgramSpec `ebpf:"sync_dentry"`
@@ -368,6 +397,19 @@ type programsPrograms struct {
 	Jbd2nvjLogging                   *ebpf.Program `ebpf:"jbd2nvj_logging"`
 	Jbd2nvjRequest                   *ebpf.Program `ebpf:"jbd2nvj_request"`
 	Jbd2nvjStart                     *ebpf.Program `ebpf:"jbd2nvj_start"`
+	JfsnvjEnd                        *ebpf.Program `ebpf:"jfsnvj_end"`
+	JfsnvjHandleEnds                 *ebpf.Program `ebpf:"jfsnvj_handle_ends"`
+	JfsnvjHandleStarts               *ebpf.Program `ebpf:"jfsnvj_handle_starts"`
+	JfsnvjHandleWaits                *ebpf.Program `ebpf:"jfsnvj_handle_waits"`
+	JfsnvjHome                       *ebpf.Program `ebpf:"jfsnvj_home"`
+	JfsnvjLogging                    *ebpf.Program `ebpf:"jfsnvj_logging"`
+	JfsnvjPageWait                   *ebpf.Program `ebpf:"jfsnvj_page_wait"`
+	JfsnvjPageWaited                 *ebpf.Program `ebpf:"jfsnvj_page_waited"`
+	JfsnvjRequest                    *ebpf.Program `ebpf:"jfsnvj_request"`
+	JfsnvjStart                      *ebpf.Program `ebpf:"jfsnvj_start"`
+	JfsnvjSyncBegins                 *ebpf.Program `ebpf:"jfsnvj_sync_begins"`
+	JfsnvjSyncEnds                   *ebpf.Program `ebpf:"jfsnvj_sync_ends"`
+	JfsnvjWritten                    *ebpf.Program `ebpf:"jfsnvj_written"`
 	RqComplete                       *ebpf.Program `ebpf:"rq_complete"`
 	Sleeps                           *ebpf.Program `ebpf:"sleeps"`
 	SyncDentry                       *ebpf.Program `ebpf:"sync_dentry"`
@@ -412,6 +454,19 @@ func (p *programsPrograms) Close() error {
 		p.Jbd2nvjLogging,
 		p.Jbd2nvjRequest,
 		p.Jbd2nvjStart,
+		p.JfsnvjEnd,
+		p.JfsnvjHandleEnds,
+		p.JfsnvjHandleStarts,
+		p.JfsnvjHandleWaits,
+		p.JfsnvjHome,
+		p.JfsnvjLogging,
+		p.JfsnvjPageWait,
+		p.JfsnvjPageWaited,
+		p.JfsnvjRequest,
+		p.JfsnvjStart,
+		p.JfsnvjSyncBegins,
+		p.JfsnvjSyncEnds,
+		p.JfsnvjWritten,
 		p.RqComplete,
 		p.Sleeps,
 		p.SyncDentry,

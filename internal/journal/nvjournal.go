@@ -29,8 +29,8 @@ const (
 // NVModules are all of them.
 var NVModules = []NVModule{Ext4NVJ, JFSNVJ}
 
-// hasNVJournal reports whether one of the modules is loaded.
-func hasNVJournal() bool {
+// HasNVJournal reports whether one of the modules is loaded.
+func HasNVJournal() bool {
 	return slices.ContainsFunc(NVModules, func(m NVModule) bool {
 		_, err := os.Stat("/sys/module/" + string(m))
 		return err == nil
@@ -40,9 +40,9 @@ func hasNVJournal() bool {
 // ofNVJournal reports whether a program uses a tracepoint of one of the modules.
 func ofNVJournal(program *ebpf.ProgramSpec) bool { return program.Type == ebpf.RawTracepoint }
 
-// has reports whether a program uses a tracepoint of the module. Those of ext4nvj have
+// Has reports whether a program uses a tracepoint of the module. Those of ext4nvj have
 // the names of jbd2's and ext4's, with another prefix.
-func (m NVModule) has(program *ebpf.ProgramSpec) bool {
+func (m NVModule) Has(program *ebpf.ProgramSpec) bool {
 	of := Ext4NVJ
 	if strings.HasPrefix(program.AttachTo, string(JFSNVJ)+"_") {
 		of = JFSNVJ
@@ -65,7 +65,7 @@ func (p *Probe) FollowNVJournal(module NVModule, follow bool) (missing []string,
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the compiled BPF programs: %w", err)
 	}
-	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !module.has(program) })
+	maps.DeleteFunc(spec.Programs, func(_ string, program *ebpf.ProgramSpec) bool { return !module.Has(program) })
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: p.maps})
 	if err != nil {
 		return nil, fmt.Errorf("%w: cannot load the BPF programs for %s: %w", ErrUnsupported, module, err)

@@ -324,7 +324,7 @@ func dropUnattachable(spec *ebpf.CollectionSpec, cache *btf.Cache) ([]string, er
 	if len(lacking) == 0 {
 		return missing, nil
 	}
-	if !hasNVJournal() {
+	if !HasNVJournal() {
 		return nil, fmt.Errorf("%w: the kernel has no tracepoint %s; is jbd2 loaded (is any ext4 mounted), "+
 			"and does it have BTF?", ErrUnsupported, lacking[0])
 	}

@@ -494,9 +494,7 @@ func (m *Meter) follow(module journal.NVModule, mounted bool) {
 		m.options.Log.Warn("journals in memory are not accounted", "module", string(module), "error", err)
 	}
 	m.warnMissing(missing)
-	if module == journal.Ext4NVJ { // of jfsnvj no waits are measured
-		m.waits.follow(m, mounted)
-	}
+	m.waits.follow(m, module, mounted)
 }
 
 func (m *Meter) warnMissing(tracepoints []string) {

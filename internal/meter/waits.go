@@ -28,14 +28,14 @@ func (m *Meter) openWaits() error {
 	return nil
 }
 
-// follow measures waits on ext4nvj while such a file system is mounted.
-func (w *waits) follow(m *Meter, mounted bool) {
+// follow measures waits on the file systems of a module while one is mounted.
+func (w *waits) follow(m *Meter, module journal.NVModule, mounted bool) {
 	if w == nil {
 		return
 	}
-	missing, err := w.probe.FollowNVJournal(mounted)
+	missing, err := w.probe.FollowNVJournal(module, mounted)
 	if err != nil {
-		m.options.Log.Warn("waits on ext4nvj are not measured", "error", err)
+		m.options.Log.Warn("waits for journals in memory are not measured", "module", string(module), "error", err)
 	}
 	m.warnMissing(missing)
 }

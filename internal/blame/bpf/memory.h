@@ -192,6 +192,72 @@ static __always_inline int memory_writes_home(__u32 dev)
 	return 0;
 }
 
+/*
+ * A transaction waits for a page that the transaction of an inode has locked. This is
+ * the same as a commit that waits for that one's handle.
+ */
+static __always_inline int memory_page_wait(__u64 ino)
+{
+	struct task_struct *current = current_task();
+	struct task *task;
+
+	if (is_kernel_thread(current))
+		return 0;
+	task = make_task(current->pid);
+	if (!task)
+		return 0;
+	task->page_from = bpf_ktime_get_ns();
+	task->page_ino = ino;
+	return 0;
+}
+
+static __always_inline int memory_page_waited(__u32 dev)
+{
+	struct task_struct *current = current_task();
+	struct task *task = task_of(current->pid);
+	struct journal *journal = make_journal(dev);
+	struct held_key holder = {.dev = dev};
+	struct wait_key key = {.dev = dev, .memory = 1};
+	struct wait *wait;
+	__u64 ns, *sum;
+
+	if (!task || !task->page_from || !journal)
+		return 0;
+	ns = bpf_ktime_get_ns() - task->page_from;
+	task->page_from = 0;
+	if (!task->sync_from && ns < HANDLE_WAITED)
+		return 0;
+	key.cgroup = cgroup_of(current);
+	key.operation = task->sync_from ? task->operation : HANDLE;
+	key.tid = holder.tid = last_commit(journal)->tid;
+	wait = wait_of(&key);
+	if (!wait)
+		return 0;
+	add(wait, PHASE_LOCK, ns);
+	if (task->sync_from)
+		task->handle_ns += ns;
+	else
+		count_call(dev, key.cgroup, HANDLE, ns);
+	holder.ino = task->page_ino;
+	if (!holder.ino)
+		return 0;
+	sum = bpf_map_lookup_elem(&held, &holder);
+	if (sum)
+		__sync_fetch_and_add(sum, ns);
+	else if (bpf_map_update_elem(&held, &holder, &ns, BPF_NOEXIST))
+		count_lost();
+	return 0;
+}
+
+static __always_inline int memory_written(void)
+{
+	struct task *task = task_of((__u32)bpf_get_current_pid_tgid());
+
+	if (task && task->sync_from)
+		task->written_at = bpf_ktime_get_ns();
+	return 0;
+}
+
 /* The tracepoints of a journal in memory, which have the prefix of its module. */
 #define MEMORY_JOURNAL(module)                                                                     \
 	SEC("raw_tp/" #module "_request_commit")                                                   \
@@ -221,6 +287,23 @@ static __always_inline int memory_writes_home(__u32 dev)
 	}
 
 MEMORY_JOURNAL(jbd2nvj)
+MEMORY_JOURNAL(jfsnvj)
+
+/* Those of its file system. */
+#define MEMORY_SYNCS(module)                                                                       \
+	SEC("raw_tp/" #module "_sync_file_enter")                                                  \
+	int BPF_PROG(module##_sync_begins, struct file *file, int datasync)                        \
+	{                                                                                          \
+		return sync_begins(datasync, true);                                                \
+	}                                                                                          \
+	SEC("raw_tp/" #module "_sync_file_exit")                                                   \
+	int BPF_PROG(module##_sync_ends, struct inode *inode)                                      \
+	{                                                                                          \
+		return inode ? sync_ends(BPF_CORE_READ(inode, i_sb, s_dev)) : 0;                   \
+	}
+
+MEMORY_SYNCS(ext4nvj)
+MEMORY_SYNCS(jfsnvj)
 
 SEC("raw_tp/jbd2nvj_handle_start")
 int BPF_PROG(jbd2nvj_handle_starts, __u64 dev)
@@ -232,18 +315,6 @@ SEC("raw_tp/jbd2nvj_handle_stats")
 int BPF_PROG(jbd2nvj_handle_ends, __u64 dev)
 {
 	return memory_handle_ends((__u32)dev);
-}
-
-SEC("raw_tp/ext4nvj_sync_file_enter")
-int BPF_PROG(ext4nvj_sync_begins, struct file *file, int datasync)
-{
-	return sync_begins(datasync, true);
-}
-
-SEC("raw_tp/ext4nvj_sync_file_exit")
-int BPF_PROG(ext4nvj_sync_ends, struct inode *inode)
-{
-	return inode ? sync_ends(BPF_CORE_READ(inode, i_sb, s_dev)) : 0;
 }
 
 /* Programs of ext4's events, as in waits.h and culprits.h. */
@@ -260,5 +331,44 @@ EXT4NVJ(journal_start, measure_handle())
 EXT4NVJ(writepages, work_for(inode))
 EXT4NVJ(writepages_result, work_for(NULL))
 EXT4NVJ(ext_handle_unwritten_extents, work_for(inode))
+
+/* Programs of JFS's events (nvjournal/kernel/jfs/trace.h). */
+SEC("raw_tp/jfsnvj_sync_file_written")
+int BPF_PROG(jfsnvj_written)
+{
+	return memory_written();
+}
+
+SEC("raw_tp/jfsnvj_transaction_wait")
+int BPF_PROG(jfsnvj_handle_waits)
+{
+	return measure_handle();
+}
+
+SEC("raw_tp/jfsnvj_transaction_start")
+int BPF_PROG(jfsnvj_handle_starts, __u64 dev)
+{
+	return memory_handle_starts((__u32)dev);
+}
+
+/* A kernel thread that commits an inode, as writeback does, works for its owner. */
+SEC("raw_tp/jfsnvj_transaction_stats")
+int BPF_PROG(jfsnvj_handle_ends, __u64 dev, __u64 tid, struct inode *inode)
+{
+	work_for(inode);
+	return memory_handle_ends((__u32)dev);
+}
+
+SEC("raw_tp/jfsnvj_page_wait")
+int BPF_PROG(jfsnvj_page_wait, __u64 dev, __u64 ino)
+{
+	return memory_page_wait(ino);
+}
+
+SEC("raw_tp/jfsnvj_page_waited")
+int BPF_PROG(jfsnvj_page_waited, __u64 dev)
+{
+	return memory_page_waited((__u32)dev);
+}
 
 #endif

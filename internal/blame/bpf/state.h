@@ -70,6 +70,9 @@ struct task {
 	__u64 handle_ns;       /* what starts of handles took within the sync */
 	__u64 held_until;      /* until when its open handle was added to `held` */
 	__u64 ino;             /* the inode that a kernel thread works on */
+	__u64 written_at;      /* when the sync has written its own data; 0: not known */
+	__u64 page_from;       /* from when it waits for a page that a transaction has locked */
+	__u64 page_ino;        /* the first inode of that transaction; 0: not known */
 	__u32 operation;
 	__u32 commit_dev;   /* of a jbd2 thread, while it commits */
 	__u8 page_next;     /* its next sleep is for a page of ordered data */

@@ -255,6 +255,7 @@ static __always_inline int sync_begins(int datasync, bool memory)
 	task->commit_from = 0;
 	task->flush_from = 0;
 	task->handle_ns = 0;
+	task->written_at = 0;
 	task->memory = memory;
 	task->requested = 0;
 	if (!task->sync_from)
@@ -293,8 +294,9 @@ static __always_inline int sync_ends(__u32 dev)
 	total = now - task->sync_from;
 	span.until = task->flush_from ? task->flush_from : now;
 	span.from = task->commit_from ? task->commit_from : span.until;
-	own = span.from - task->sync_from;
-	own = own > task->handle_ns ? own - task->handle_ns : 0;
+	own = (task->written_at ? task->written_at : span.from) - task->sync_from;
+	if (!task->written_at)
+		own = own > task->handle_ns ? own - task->handle_ns : 0;
 	if (task->flush_from)
 		flush = now - task->flush_from;
 	sum = own + task->handle_ns + flush;

@@ -114,36 +114,6 @@ TRACE_EVENT(jbd2nvj_logged_later,
 		  MINOR(__entry->dev), __entry->tid, __entry->block, __entry->logged_lines)
 );
 
-/* A thread needs the commit of transaction tid: it commits, or waits for another. */
-TRACE_EVENT(jbd2nvj_request_commit,
-	TP_PROTO(dev_t dev, u64 tid),
-	TP_ARGS(dev, tid),
-	TP_STRUCT__entry(
-		__field(dev_t, dev)
-		__field(u64, tid)
-	),
-	TP_fast_assign(
-		__entry->dev = dev;
-		__entry->tid = tid;
-	),
-	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
-);
-
-/* The committing thread: all file data is on the disk, and the records follow. */
-TRACE_EVENT(jbd2nvj_commit_logging,
-	TP_PROTO(dev_t dev, u64 tid),
-	TP_ARGS(dev, tid),
-	TP_STRUCT__entry(
-		__field(dev_t, dev)
-		__field(u64, tid)
-	),
-	TP_fast_assign(
-		__entry->dev = dev;
-		__entry->tid = tid;
-	),
-	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
-);
-
 #define NVJK_EVENT(event) jbd2nvj_##event
 #include "../mount/events.h"
 /* clang-format on */

@@ -18,11 +18,41 @@
 
 /* In the layout of the kernel's own events. */
 /* clang-format off */
+/* A thread needs the commit of transaction tid: it commits, or waits for another. */
+NVJK_TRACE_EVENT(request_commit,
+	TP_PROTO(dev_t dev, u64 tid),
+	TP_ARGS(dev, tid),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+		__entry->tid = tid;
+	),
+	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
+);
+
 /*
  * The committing thread: no handle of transaction tid, or of those that commit
  * with it, is open.
  */
 NVJK_TRACE_EVENT(start_commit,
+	TP_PROTO(dev_t dev, u64 tid),
+	TP_ARGS(dev, tid),
+	TP_STRUCT__entry(
+		__field(dev_t, dev)
+		__field(u64, tid)
+	),
+	TP_fast_assign(
+		__entry->dev = dev;
+		__entry->tid = tid;
+	),
+	TP_printk("dev %d,%d tid %llu", MAJOR(__entry->dev), MINOR(__entry->dev), __entry->tid)
+);
+
+/* The committing thread: all file data is on the disk, and the records follow. */
+NVJK_TRACE_EVENT(commit_logging,
 	TP_PROTO(dev_t dev, u64 tid),
 	TP_ARGS(dev, tid),
 	TP_STRUCT__entry(

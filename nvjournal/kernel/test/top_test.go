@@ -116,10 +116,8 @@ func topAccounts(t *testing.T, ours system, p plan, beside *volume, moreBytes ui
 		}
 	}
 
-	if !ours.jfs { // of which blame knows nothing
-		blameShows(t, v, b)
-		top.untilQuiet(v, func(sums) bool { return true })
-	}
+	blameShows(t, v, b)
+	top.untilQuiet(v, func(sums) bool { return true })
 	before := v.counters()
 	if ours.jfs {
 		runAll(t, []*exec.Cmd{makes()}) // a quick host has written all before at home by now

@@ -34,21 +34,37 @@ func memoryCases(options fixture.Options) []Case {
 	}
 }
 
-// inMemoryGuest runs a test in a guest of each kernel that ext4nvj is built for; without
-// the long form, of one.
-func inMemoryGuest(t *testing.T, test func(t *testing.T)) {
+// jfsCases are causes of waits on jfsnvj. JFS has no ordered data, and no handle of its
+// journal is open while it waits for anything. But a transaction that waits for room has
+// locked pages of inodes, so that others wait for it.
+func jfsCases(options fixture.Options) []Case {
+	return []Case{
+		{
+			Name: "full journal", Fixture: options, Waiter: Mkdir, Operation: blame.Handle, Calls: 150,
+			Neighbour: Mkdir, Delay: 1.5, Cause: blame.Checkpoint, Culprit: Neighbour,
+		},
+	}
+}
+
+// inMemoryGuest runs a test in a guest of each kernel that the module of a file system,
+// ext4 or jfs, is built for; without the long form, of one. tools are those of the file
+// system, disk is as vmtest.Config has it.
+func inMemoryGuest(t *testing.T, fs, disk string, tools []string, test func(t *testing.T)) {
 	t.Helper()
 	for _, kernel := range []string{"6.1", "6.12"} {
 		if !slices.Contains(vmtest.Kernels(t), kernel) {
 			continue
 		}
 		t.Setenv("DAYBOOK_VM_KERNELS", kernel)
-		config := vmtest.Config{Disks: []string{"256M,bps=8M"}, Fresh: true}
+		config := vmtest.Config{Disks: []string{disk}, Fresh: true}
 		if !vmtest.Inside() {
 			vmtest.Need(t, kernel)
 			config.Pmem = []string{fmt.Sprintf("%dM", memoryBytes>>20)}
-			config.Modules = "ext4," + built(t, filepath.Join("kernel/build", kernel, "ext4nvj.ko"), "kernel")
-			config.Give = []string{"mke2fs", built(t, "build/nvj", "nvjournal") + ":/usr/bin/nvj"}
+			config.Modules = "ext4,jfs," + built(t, filepath.Join("kernel/build", kernel, fs+"nvj.ko"), "kernel")
+			for _, tool := range tools {
+				config.Give = append(config.Give, needs.Tool(t, tool))
+			}
+			config.Give = append(config.Give, built(t, "build/nvj", "nvjournal")+":/usr/bin/nvj")
 		}
 		vmtest.InGuest(t, config, test)
 		if !isLong() {
@@ -72,33 +88,51 @@ func built(t *testing.T, path, target string) string {
 }
 
 func TestGuestWaitsOnAJournalInMemoryHaveTheirCause(t *testing.T) {
-	inMemoryGuest(t, func(t *testing.T) {
-		lab := fixturetest.New(t)
-		region := vmtest.Device(t, "pmem0")
-		options := fixture.Options{
-			Given:  &fixture.GivenDisk{Node: vmtest.Device(t, "disk0"), Divider: fixture.Undivided},
-			Memory: &ext4.Memory{Type: ext4.MemoryType, Region: region, SizeBytes: memoryBytes}, JournalBytes: 8 << 20, Mount: DataMount,
-		}
-		for _, c := range memoryCases(options) {
-			t.Run(c.Name, func(t *testing.T) {
-				if out, err := exec.Command("nvj", "format", region, "--force", "--size", fmt.Sprint(memoryBytes), "--partitions", "1").CombinedOutput(); err != nil {
-					t.Fatalf("nvj format: %v: %s", err, out)
-				}
-				rounds := 1
-				if isLong() {
-					rounds = Quick.Rounds
-				}
-				outcome, err := Run(t.Context(), lab, c, rounds)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(outcome.Missing) != 0 {
-					t.Errorf("this kernel lacks %q", outcome.Missing)
-				}
-				checkMemoryOutcome(t, outcome)
-			})
-		}
+	inMemoryGuest(t, "ext4", "256M,bps=8M", []string{"mke2fs"}, func(t *testing.T) {
+		options := memoryFixture(t, ext4.MemoryType, memoryBytes)
+		options.Mount = DataMount
+		runMemoryCases(t, memoryCases(options), checkMemoryOutcome)
 	})
+}
+
+// The journal is small and the disk slow, so that the neighbour fills the journal.
+func TestGuestWaitsOnJFSWithItsJournalInMemoryHaveTheirCause(t *testing.T) {
+	inMemoryGuest(t, "jfs", "256M,iops=25", []string{"mkfs.jfs", "fsck.jfs"}, func(t *testing.T) {
+		runMemoryCases(t, jfsCases(memoryFixture(t, ext4.MemoryJFSType, 1<<20)), checkFullJournal)
+	})
+}
+
+func memoryFixture(t *testing.T, kind string, bytes uint64) fixture.Options {
+	t.Helper()
+	return fixture.Options{
+		Given:  &fixture.GivenDisk{Node: vmtest.Device(t, "disk0"), Divider: fixture.Undivided},
+		Memory: &ext4.Memory{Type: kind, Region: vmtest.Device(t, "pmem0"), SizeBytes: bytes}, JournalBytes: 8 << 20,
+	}
+}
+
+func runMemoryCases(t *testing.T, cases []Case, check func(t *testing.T, o Outcome)) {
+	t.Helper()
+	lab := fixturetest.New(t)
+	for _, c := range cases {
+		t.Run(c.Name, func(t *testing.T) {
+			m := c.Fixture.Memory
+			if out, err := exec.Command("nvj", "format", m.Region, "--force", "--size", fmt.Sprint(m.SizeBytes), "--partitions", "1").CombinedOutput(); err != nil {
+				t.Fatalf("nvj format: %v: %s", err, out)
+			}
+			rounds := 1
+			if isLong() {
+				rounds = Quick.Rounds
+			}
+			outcome, err := Run(t.Context(), lab, c, rounds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(outcome.Missing) != 0 {
+				t.Errorf("this kernel lacks %q", outcome.Missing)
+			}
+			check(t, outcome)
+		})
+	}
 }
 
 // checkMemoryOutcome compares the sums with the caller's time, which on an emulated
@@ -115,5 +149,22 @@ func checkMemoryOutcome(t *testing.T, o Outcome) {
 	}
 	if share := statistics.Median(shares); share < ShareBound {
 		t.Errorf("%.1f %% of the time is blamed on the cause; want at least %.0f %%", 100*share, 100*ShareBound)
+	}
+}
+
+// checkFullJournal checks that the waits for room, and for pages that others have locked
+// while they wait for room, are the neighbour's.
+func checkFullJournal(t *testing.T, o Outcome) {
+	t.Helper()
+	var shares []float64
+	for _, r := range o.Rounds {
+		t.Logf("measured %.4f s in %d calls; blame %.4f s in %d: %+v", r.MeasuredSeconds, r.Calls, r.BlamedSeconds, r.BlamedCalls, r.Parts)
+		if r.BlamedCalls == 0 || r.BlamedCalls > uint64(r.Calls) || r.BlamedSeconds > r.MeasuredSeconds {
+			t.Errorf("%d calls took %.4f s, by blame %d took %.4f s", r.Calls, r.MeasuredSeconds, r.BlamedCalls, r.BlamedSeconds)
+		}
+		shares = append(shares, r.Share(blame.Checkpoint, o.Case.Culprit)+r.Share(blame.Lock, o.Case.Culprit))
+	}
+	if share := statistics.Median(shares); share < ShareBound {
+		t.Errorf("%.1f %% of the time is blamed on the neighbour; want at least %.0f %%", 100*share, 100*ShareBound)
 	}
 }

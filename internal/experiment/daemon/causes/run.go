@@ -145,11 +145,12 @@ func (s *stage) follow(follow bool) error {
 	if s.c.Fixture.Memory == nil {
 		return nil
 	}
-	_, err := s.journal.FollowNVJournal(journal.Ext4NVJ, follow)
+	module := journal.NVModule(s.c.Fixture.Memory.Type)
+	_, err := s.journal.FollowNVJournal(module, follow)
 	if err != nil {
 		return err
 	}
-	missing, err := s.probe.FollowNVJournal(follow)
+	missing, err := s.probe.FollowNVJournal(module, follow)
 	s.missing = append(s.missing, missing...)
 	return err
 }
