@@ -98,6 +98,7 @@ static int prepare_block(struct nvj_handle *h, uint64_t block, const void *image
 	b = nvj_block_make(h, block, true);
 	if (!b)
 		return NVJ_ENOMEM;
+	h->last = b;
 	error = prepare(h, b, image, created);
 	nvj_block_unlock(h->journal, b);
 	return error;
@@ -116,8 +117,10 @@ int nvj_access(struct nvj_handle *h, uint64_t block, const void *image)
 	 * nothing is left to do. The number is read last, because an entry with
 	 * this tid is not reused for another block.
 	 */
-	if (b && nvj_load_acquire(&b->access_tid) == h->tid && nvj_load(&b->number) == block)
+	if (b && nvj_load_acquire(&b->access_tid) == h->tid && nvj_load(&b->number) == block) {
+		h->last = b;
 		return 0;
+	}
 	return prepare_block(h, block, image, false);
 }
 

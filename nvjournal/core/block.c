@@ -57,21 +57,6 @@ struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_
 	return b;
 }
 
-struct nvj_block *nvj_block_lock_accessed(struct nvj *j, uint64_t number)
-{
-	/* A handle accesses it, so its entry is not reused. */
-	struct nvj_block *b =
-		nvj_block_find(j, &j->partition[nvj_partition_of(j, number)], number);
-
-	if (NVJ_UNLIKELY(!b))
-		return NULL;
-	nvj_lock(&b->lock, &j->platform);
-	if (NVJ_LIKELY(nvj_load(&b->number) == number))
-		return b;
-	nvj_block_unlock(j, b);
-	return NULL;
-}
-
 /* Locks an entry that was found, if it is still the entry of the block. */
 static bool lock_found(struct nvj *j, struct nvj_block *b, uint64_t number)
 {
@@ -380,12 +365,10 @@ struct nvj_block *nvj_block_make(struct nvj_handle *h, uint64_t number, bool acc
 	return b;
 }
 
-void nvj_block_dirty(struct nvj *j, struct nvj_block *b)
+void nvj_block_into_dirty(struct nvj *j, struct nvj_block *b)
 {
 	struct nvj_partition *p = b->lists;
 
-	if (b->dirty)
-		return;
 	b->dirty = true;
 	nvj_lock(&p->list_lock, &j->platform);
 	b->dirty_next = p->dirty;

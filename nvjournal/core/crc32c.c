@@ -96,17 +96,16 @@ static NVJ_INLINED uint32_t four_lines(const uint8_t *at, over_zeros *over)
  * second is the CRC of B from 0. So the lines are summed in parallel, and only
  * the steps over zeros depend on the previous result.
  */
-static NVJ_INLINED uint32_t by_lines(uint32_t crc, const void *data, size_t bytes, over_zeros *over)
+static NVJ_INLINED uint32_t whole_lines(uint32_t crc, const uint8_t *at, size_t lines,
+					over_zeros *over)
 {
-	const uint8_t *at = data;
-	const uint8_t *fours = at + bytes / LINE_BYTES % 4 * LINE_BYTES;
-	const uint8_t *rest = at + bytes / LINE_BYTES * LINE_BYTES;
-	uint64_t wide;
+	const uint8_t *fours = at + lines % 4 * LINE_BYTES;
+	const uint8_t *end = at + lines * LINE_BYTES;
 
 	if (at < fours)
 		for (crc = line(crc, at), at += LINE_BYTES; at < fours; at += LINE_BYTES)
 			crc = over(1, crc) ^ line(0, at);
-	for (; at < rest; at += 4 * LINE_BYTES) {
+	for (; at < end; at += 4 * LINE_BYTES) {
 		uint32_t four = four_lines(at, over);
 
 		/*
@@ -116,8 +115,15 @@ static NVJ_INLINED uint32_t by_lines(uint32_t crc, const void *data, size_t byte
 		__asm__("" : "+r"(four));
 		crc = over(4, crc) ^ four;
 	}
+	return crc;
+}
+
+static NVJ_INLINED uint32_t by_lines(uint32_t crc, const void *data, size_t bytes, over_zeros *over)
+{
+	const uint8_t *at = (const uint8_t *)data + bytes / LINE_BYTES * LINE_BYTES;
+	uint64_t wide = whole_lines(crc, data, bytes / LINE_BYTES, over);
+
 	bytes %= LINE_BYTES;
-	wide = crc;
 	for (; bytes >= 8; bytes -= 8, at += 8)
 		wide = step64(wide, load64(at));
 	crc = (uint32_t)wide;
@@ -162,6 +168,7 @@ static uint32_t crc32c_product(uint32_t crc, const void *data, size_t bytes)
 #else
 #define MULTIPLIES false
 #define crc32c_product nvj_crc32c_general
+#define over_by_product over_by_table
 #endif
 
 /*
@@ -192,6 +199,13 @@ uint32_t nvj_crc32c(uint32_t crc, const void *data, size_t bytes)
 				 : nvj_crc32c_table(crc, data, bytes);
 }
 
+uint32_t nvj_crc32c_lines(uint32_t crc, const void *data, unsigned lines)
+{
+	if (NVJ_UNLIKELY(__atomic_load_n(&crc_by, __ATOMIC_RELAXED) != CRC_PRODUCT))
+		return nvj_crc32c(crc, data, (size_t)lines * LINE_BYTES);
+	return whole_lines(crc, data, lines, over_by_product);
+}
+
 #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
 
 /* This code compiles for AArch64. It has never run there. */
@@ -213,4 +227,11 @@ uint32_t nvj_crc32c(uint32_t crc, const void *data, size_t bytes)
 	return nvj_crc32c_table(crc, data, bytes);
 }
 
+#endif
+
+#if !defined(__x86_64__)
+uint32_t nvj_crc32c_lines(uint32_t crc, const void *data, unsigned lines)
+{
+	return nvj_crc32c(crc, data, (size_t)lines * 64);
+}
 #endif

@@ -20,6 +20,9 @@
  */
 uint32_t nvj_crc32c(uint32_t crc, const void *data, size_t bytes);
 
+/* The same over that many lines of 64 bytes, at least one. */
+uint32_t nvj_crc32c_lines(uint32_t crc, const void *data, unsigned lines);
+
 /*
  * The same with tables only: for processors without the instruction, and for
  * tests.

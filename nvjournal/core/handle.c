@@ -53,7 +53,7 @@ uint64_t nvj_ended_bell_ns(const struct nvj *j)
 	return j->platform.add_here ? MISSED_NS : NVJ_SAFETY_NS;
 }
 
-void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
+static NVJ_INLINED void count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
 	const struct nvj_platform *platform = &j->platform;
 	struct nvj_cpu *c = &j->cpu[cpu];
@@ -71,6 +71,11 @@ void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 		nvj_add_sc(&c->ended[slot], one);
 	nvj_ring_bell(&j->drained, platform);
 	nvj_ring_bell(&j->credited, platform);
+}
+
+void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
+{
+	count_out(j, cpu, tid, credits);
 }
 
 void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
@@ -117,7 +122,8 @@ bool nvj_handles_drained(struct nvj *j, uint64_t tid, unsigned *cpu)
 enum outcome { STARTED, HELD, SHORT };
 
 /* One attempt. If it fails, it leaves no trace. *hold is the reason. */
-static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t *hold)
+static NVJ_INLINED enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits,
+				      uint32_t *hold)
 {
 	enum outcome outcome;
 
@@ -207,6 +213,7 @@ int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 	h->journal = j;
 	h->credits = h->taken = credits;
 	h->placed = h->kept_lines = h->later = 0;
+	h->last = NULL;
 	return 0;
 }
 
@@ -257,7 +264,7 @@ int nvj_extend(struct nvj_handle *h, uint32_t credits)
 	return 0;
 }
 
-void nvj_handle_set_flags(struct nvj_handle *h)
+static NVJ_INLINED void set_flags(struct nvj_handle *h)
 {
 	struct nvj *j = h->journal;
 
@@ -269,14 +276,24 @@ void nvj_handle_set_flags(struct nvj_handle *h)
 	h->placed = 0;
 }
 
+void nvj_handle_set_flags(struct nvj_handle *h)
+{
+	set_flags(h);
+}
+
+static inline bool is_dirty_on(const struct nvj_cpu *c, uint64_t tid)
+{
+	return nvj_load_acquire(&c->dirty[tid & (NVJ_SLOTS - 1)]) == tid;
+}
+
 bool nvj_is_dirty(struct nvj *j, unsigned cpu, uint64_t tid)
 {
-	unsigned slot = tid & (NVJ_SLOTS - 1), cpus = nvj_load_sc(&j->cpus);
+	unsigned cpus = nvj_load_sc(&j->cpus);
 
-	if (nvj_load_acquire(&j->cpu[cpu].dirty[slot]) == tid)
+	if (is_dirty_on(&j->cpu[cpu], tid))
 		return true;
 	for (unsigned i = 0; i < cpus; i++)
-		if (nvj_load_acquire(&j->cpu[i].dirty[slot]) == tid)
+		if (is_dirty_on(&j->cpu[i], tid))
 			return true;
 	return false;
 }
@@ -291,14 +308,15 @@ uint64_t nvj_stop(struct nvj_handle *h)
 	 * transaction before. The exception: a change was refused, and will
 	 * never be committed.
 	 */
-	bool empty = !nvj_is_dirty(j, h->cpu, tid) && !nvj_load(&j->aborted);
+	bool empty = !NVJ_LIKELY(is_dirty_on(&j->cpu[h->cpu], tid)) &&
+		     !nvj_is_dirty(j, h->cpu, tid) && !nvj_load(&j->aborted);
 
 	/* An error aborts the journal, and nvj_commit says so. */
 	if (h->kept_lines)
 		(void)nvj_handle_write(h);
 	if (h->placed)
-		nvj_handle_set_flags(h);
-	nvj_count_out(j, h->cpu, tid, h->taken);
+		set_flags(h);
+	count_out(j, h->cpu, tid, h->taken);
 	h->journal = NULL;
 	return empty ? tid - 1 : tid;
 }

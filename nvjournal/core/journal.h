@@ -122,12 +122,12 @@ struct nvj_block {
 	 */
 	uint64_t access_tid;
 	struct nvj_lock lock;
-	bool created;       /* the content at home is not valid: the next record has all lines */
-	bool dirty;         /* in the dirty list of lists, or taken by a round */
+	bool created; /* the content at home is not valid: the next record has all lines */
+	bool dirty;   /* in the dirty list of lists, or taken by a round */
 	uint8_t listed[NVJ_LISTS]; /* bit n: in listed[][n] of lists */
-	struct nvj_image *image; /* as last logged, or as it was at the first access */
-	uint64_t home_tid;       /* the transaction of the version at home, if it is one of ours */
-	uint64_t sequence;       /* of its last record */
+	struct nvj_image *image;   /* as last logged, or as it was at the first access */
+	uint64_t home_tid; /* the transaction of the version at home, if it is one of ours */
+	uint64_t sequence; /* of its last record */
 	/*
 	 * The caller's memory, if a change in transaction later_tid is not
 	 * logged yet: later.c.
@@ -558,10 +558,6 @@ bool nvj_flags_follow(struct nvj *j, struct nvj_partition *p, uint64_t to);
  * block, unless a handle accesses the block.
  */
 struct nvj_block *nvj_block_find(struct nvj *j, struct nvj_partition *p, uint64_t number);
-/*
- * The entry of a block that a handle accesses, locked. NULL: none accesses it.
- */
-struct nvj_block *nvj_block_lock_accessed(struct nvj *j, uint64_t number);
 /* The entry of the block, locked. NULL: it has none. */
 struct nvj_block *nvj_block_lock(struct nvj *j, struct nvj_partition *p, uint64_t number);
 /*
@@ -582,7 +578,12 @@ uint64_t nvj_blocks_evict(struct nvj *j, struct nvj_partition *p, uint64_t most,
  * Adds the block to the dirty list, unless it is there. The caller holds its
  * lock.
  */
-void nvj_block_dirty(struct nvj *j, struct nvj_block *b);
+void nvj_block_into_dirty(struct nvj *j, struct nvj_block *b);
+static inline void nvj_block_dirty(struct nvj *j, struct nvj_block *b)
+{
+	if (NVJ_UNLIKELY(!b->dirty))
+		nvj_block_into_dirty(j, b);
+}
 /*
  * Adds the block to a list of the transaction, unless it is there. The caller
  * holds its lock.
@@ -602,6 +603,28 @@ struct nvj_block *nvj_listed_next(struct nvj_block *b, enum nvj_list list, uint6
 static inline void nvj_block_unlock(struct nvj *j, struct nvj_block *b)
 {
 	nvj_unlock(&b->lock, &j->platform);
+}
+/*
+ * The entry of a block that the handle accesses, locked. NULL: it does not.
+ */
+static inline struct nvj_block *nvj_block_lock_accessed(struct nvj_handle *h, uint64_t number)
+{
+	struct nvj *j = h->journal;
+	/*
+	 * Mostly the block that it accessed last. It accesses the block, so the
+	 * entry is not reused.
+	 */
+	struct nvj_block *b = h->last;
+
+	if (NVJ_UNLIKELY(!b || nvj_load(&b->number) != number))
+		b = nvj_block_find(j, &j->partition[nvj_partition_of(j, number)], number);
+	if (NVJ_UNLIKELY(!b))
+		return NULL;
+	nvj_lock(&b->lock, &j->platform);
+	if (NVJ_LIKELY(nvj_load(&b->number) == number))
+		return b;
+	nvj_block_unlock(j, b);
+	return NULL;
 }
 
 /* image.c */

@@ -110,7 +110,7 @@ int nvj_log_later(struct nvj_handle *h, uint64_t block, const void *image)
 
 	if (NVJ_UNLIKELY(nvj_load(&j->aborted)))
 		return NVJ_EROFS;
-	b = nvj_block_lock_accessed(j, block);
+	b = nvj_block_lock_accessed(h, block);
 	if (NVJ_UNLIKELY(!b))
 		return NVJ_EINVAL;
 	if (!make_pending(h, b, image))

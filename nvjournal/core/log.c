@@ -179,7 +179,7 @@ static inline struct nvj_partition *ring_of(const struct nvj_handle *h, uint64_t
  * Reserves lines for records of a handle, which get one flag together. Returns
  * their position, or NVJ_EROFS.
  */
-static int64_t reserve(struct nvj_handle *h, struct nvj_partition *p, unsigned lines)
+static NVJ_INLINED int64_t reserve(struct nvj_handle *h, struct nvj_partition *p, unsigned lines)
 {
 	struct nvj *j = h->journal;
 	/*
@@ -241,9 +241,7 @@ static void write_kept(struct nvj *j, struct nvj_partition *p, uint64_t position
 				    next - at - 1);
 		header[1] = position + at;
 		header[0] = NVJ_RECORD_MAGIC;
-		header[0] |= (uint64_t)nvj_crc32c(j->geometry.seed, header,
-						  (next - at) * NVJ_LINE_BYTES)
-			     << 32;
+		header[0] |= (uint64_t)nvj_crc32c_lines(j->geometry.seed, header, next - at) << 32;
 		write_lines(j, p, position + at, record, 1);
 	}
 }
@@ -278,7 +276,7 @@ int nvj_handle_write(struct nvj_handle *h)
 }
 
 /* Counts a record. The caller holds the block's lock. */
-static void count_record(struct nvj_block *b, bool first, uint64_t zeros)
+static NVJ_INLINED void count_record(struct nvj_block *b, bool first, uint64_t zeros)
 {
 	nvj_store(&b->records, b->records + 1);
 	if (first)
@@ -300,14 +298,14 @@ _Static_assert(offsetof(struct nvj_disk_record, crc) == 4 &&
 	       "words of a record's header");
 
 /* The CRC of a record of runs of lines of the image. The header has none yet. */
-static uint32_t crc_of(const struct nvj *j, const word *header, const uint8_t *image)
+static NVJ_INLINED uint32_t crc_of(const struct nvj *j, const word *header, const uint8_t *image)
 {
-	uint32_t crc = nvj_crc32c(j->geometry.seed, header, NVJ_LINE_BYTES);
+	uint32_t crc = nvj_crc32c_lines(j->geometry.seed, header, 1);
 
 	for (uint64_t left = header[4] & ~header[5]; left;) {
 		unsigned count, first = nvj_take_run(&left, &count);
 
-		crc = nvj_crc32c(crc, image + first * NVJ_LINE_BYTES, count * NVJ_LINE_BYTES);
+		crc = nvj_crc32c_lines(crc, image + first * NVJ_LINE_BYTES, count);
 	}
 	return crc;
 }
@@ -316,7 +314,8 @@ static uint32_t crc_of(const struct nvj *j, const word *header, const uint8_t *i
  * Writes a record that is complete except its CRC: the runs of lines of the
  * image, and then the header, as write_kept does.
  */
-static void write_record(struct nvj *j, struct nvj_partition *p, word *header, const uint8_t *image)
+static NVJ_INLINED void write_record(struct nvj *j, struct nvj_partition *p, word *header,
+				     const uint8_t *image)
 {
 	const struct nvj_persistence *way = j->persistence;
 	uint64_t place = nvj_remainder(&j->by_ring, header[1]);
@@ -338,7 +337,7 @@ static void write_record(struct nvj *j, struct nvj_partition *p, word *header, c
 }
 
 /* Places a record that is not kept, and all that are kept. */
-static int place_record(struct nvj_handle *h, word *header, const uint8_t *image)
+static NVJ_INLINED int place_record(struct nvj_handle *h, word *header, const uint8_t *image)
 {
 	struct nvj *j = h->journal;
 	struct nvj_partition *ring = ring_of(h, header[3]);
@@ -347,7 +346,7 @@ static int place_record(struct nvj_handle *h, word *header, const uint8_t *image
 	int error = 0;
 
 	/* With one ring for all, this is one reservation. */
-	if (!before)
+	if (!before && h->kept_lines)
 		error = nvj_handle_write(h);
 	if (NVJ_UNLIKELY(error))
 		return error;
@@ -365,8 +364,8 @@ static int place_record(struct nvj_handle *h, word *header, const uint8_t *image
 	return 0;
 }
 
-int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_kind kind,
-		   uint64_t mask, const void *caller)
+static NVJ_INLINED int record_log(struct nvj_handle *h, struct nvj_block *b,
+				  enum nvj_record_kind kind, uint64_t mask, const void *caller)
 {
 	struct nvj *j = h->journal;
 	struct nvj_cpu *c = &j->cpu[h->cpu];
@@ -419,6 +418,12 @@ int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_ki
 	return (int)lines;
 }
 
+int nvj_record_log(struct nvj_handle *h, struct nvj_block *b, enum nvj_record_kind kind,
+		   uint64_t mask, const void *caller)
+{
+	return record_log(h, b, kind, mask, caller);
+}
+
 int nvj_block_log(struct nvj_handle *h, struct nvj_block *b, const uint8_t *caller, uint64_t mask,
 		  enum nvj_record_kind kind)
 {
@@ -457,14 +462,14 @@ int nvj_block_log(struct nvj_handle *h, struct nvj_block *b, const uint8_t *call
 	if (b->image->tid < h->tid)
 		b->image->tid = h->tid;
 	nvj_block_dirty(j, b);
-	lines = nvj_record_log(h, b, kind, mask, caller);
+	lines = record_log(h, b, kind, mask, caller);
 	if (NVJ_LIKELY(lines > 0))
 		b->created = false;
 	return lines;
 }
 
-static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uint64_t mask,
-		    enum nvj_record_kind kind)
+static NVJ_INLINED int log_kind(struct nvj_handle *h, uint64_t block, const void *image,
+				uint64_t mask, enum nvj_record_kind kind)
 {
 	struct nvj *j = h->journal;
 	struct nvj_block *b;
@@ -472,7 +477,7 @@ static int log_kind(struct nvj_handle *h, uint64_t block, const void *image, uin
 
 	if (NVJ_UNLIKELY(nvj_load(&j->aborted)))
 		return NVJ_EROFS;
-	b = nvj_block_lock_accessed(j, block);
+	b = nvj_block_lock_accessed(h, block);
 	if (NVJ_UNLIKELY(!b))
 		return NVJ_EINVAL;
 	lines = nvj_block_log(h, b, image, mask, kind);

@@ -13,6 +13,7 @@
  * 16 bytes at a time, showed no clear gain in two short noisy runs. Wider
  * registers were not tried.
  */
+#include "compiler.h"
 #include "persist.h"
 
 #if defined(__x86_64__)
@@ -48,6 +49,7 @@ static inline uint64_t load64(const uint8_t *from)
 
 static inline void store_nt_line(uint8_t *to, const uint8_t *from)
 {
+	NVJ_UNROLLED
 	for (unsigned i = 0; i < NVJ_LINE_BYTES; i += 8)
 		store_nt64(to + i, load64(from + i));
 }

@@ -116,5 +116,6 @@ int nvj_start_reserved(struct nvj_reserved *r, struct nvj_handle *h)
 	h->journal = j;
 	h->credits = h->taken = credits;
 	h->placed = h->kept_lines = h->later = 0;
+	h->last = NULL;
 	return 0;
 }

@@ -584,7 +584,8 @@ struct nvj_handle {
 	unsigned cpu;
 	uint32_t placed; /* reservations in rings, not yet flagged */
 	uint32_t kept_lines;
-	uint32_t later; /* credits that it has left to pending blocks */
+	uint32_t later;         /* credits that it has left to pending blocks */
+	struct nvj_block *last; /* the block that it accessed last, or NULL */
 	uint32_t partition[NVJ_HANDLE_BLOCKS];
 	uint64_t position[NVJ_HANDLE_BLOCKS];
 	uint64_t kept[(NVJ_HANDLE_LINES + 1) * (NVJ_LINE_BYTES / 8)];

@@ -77,6 +77,9 @@ static void all_ways_agree(void)
 
 			expect(nvj_crc32c(seed, data + at, bytes) == slow);
 			expect(nvj_crc32c_table(seed, data + at, bytes) == slow);
+			if (bytes >= 64 && bytes % 64 == 0)
+				expect(nvj_crc32c_lines(seed, data + at, (unsigned)(bytes / 64)) ==
+				       slow);
 #if defined(__x86_64__)
 			if (nvj_cpu_has_crc32())
 				expect(nvj_crc32c_general(seed, data + at, bytes) == slow);
