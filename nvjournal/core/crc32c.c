@@ -201,7 +201,9 @@ uint32_t nvj_crc32c(uint32_t crc, const void *data, size_t bytes)
 
 uint32_t nvj_crc32c_lines(uint32_t crc, const void *data, unsigned lines)
 {
-	if (NVJ_UNLIKELY(__atomic_load_n(&crc_by, __ATOMIC_RELAXED) != CRC_PRODUCT))
+	const uint8_t best = MULTIPLIES ? CRC_PRODUCT : CRC_GENERAL;
+
+	if (NVJ_UNLIKELY(__atomic_load_n(&crc_by, __ATOMIC_RELAXED) != best))
 		return nvj_crc32c(crc, data, (size_t)lines * LINE_BYTES);
 	return whole_lines(crc, data, lines, over_by_product);
 }
