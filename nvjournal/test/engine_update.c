@@ -74,6 +74,30 @@ static void a_record_has_the_lines_that_changed(void)
 	engine_end(&e);
 }
 
+/* A handle keeps the block that it accessed last; it may log another one. */
+static void blocks_are_logged_in_any_order(void)
+{
+	struct engine e;
+	struct nvj_handle h;
+	uint8_t image[NVJ_BLOCK_BYTES];
+
+	engine_begin(&e, 2, 4096, false);
+	expect(nvj_start(e.journal, &h, 130) == 0);
+	for (unsigned block = 5; block < 8; block++)
+		expect(nvj_access(&h, block, e.block[block]) == 0);
+	for (unsigned block = 5; block < 8; block++) {
+		e.block[block][0] = (uint8_t)(0x50 + block);
+		expect(nvj_log(&h, block, e.block[block], 1) == 2);
+	}
+	nvj_stop(&h);
+	for (unsigned block = 5; block < 8; block++)
+		expect(nvj_peek(e.journal, block, image) && image[0] == 0x50 + block);
+	expect(nvj_close(e.journal) == 0);
+	for (unsigned block = 5; block < 8; block++)
+		expect(engine_home(&e, block)[0] == 0x50 + block);
+	engine_end(&e);
+}
+
 static void a_created_block_is_logged_whole(void)
 {
 	struct engine e;
@@ -242,6 +266,7 @@ int main(void)
 	committed_survives_and_uncommitted_does_not();
 	an_operation_of_many_blocks_is_whole();
 	a_record_has_the_lines_that_changed();
+	blocks_are_logged_in_any_order();
 	a_created_block_is_logged_whole();
 	memory_that_is_ahead_is_logged();
 	limits_are_kept();
