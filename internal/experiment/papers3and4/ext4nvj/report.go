@@ -319,7 +319,7 @@ func (n Result) waitTable(load string) report.Table {
 func (n Result) lockTable(load string) report.Table {
 	t := report.Table{
 		Columns: append([]string{"file system, threads"}, engineLocks...),
-		Note: "How often a thread found a lock of ext4nvj's engine taken, and in parentheses the µs that it waited, of a thousand operations: the lock of a **block**, of a **bucket** of the table of blocks, of a partition's **list**s (dirty blocks, free memory), and **other** ones. " +
+		Note: "How often a thread found a lock of the journal's engine taken, and in parentheses the µs that it waited, of a thousand operations: the lock of a **block**, of a **bucket** of the table of blocks, of a partition's **list**s (dirty blocks, free memory), and **other** ones. " +
 			"The engine counts both, also if the thread only spins. How long a lock is held is not measured.",
 	}
 	runs := n.countedRuns(load)
