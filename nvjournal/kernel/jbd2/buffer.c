@@ -29,6 +29,20 @@ static bool home_is_known(struct buffer_head *bh)
 	return !dirty && buffer_req(bh);
 }
 
+/*
+ * Another handle of the transaction has accessed the block, and no later
+ * transaction has. So the engine has nothing to do, and need not search the block.
+ */
+static bool was_accessed(const struct nvjk_journal *j, const struct nvjk_handle *h,
+			 const struct nvjk_buffer *b)
+{
+	struct buffer_head *bh = b->head.b_bh;
+
+	return smp_load_acquire(&b->accessed_tid) == h->nvj.tid && !j->one_lock &&
+	       !READ_ONCE(b->forgotten) && buffer_req(bh) && !buffer_dirty(bh) &&
+	       nvjk_is_newest(b, h->nvj.tid);
+}
+
 static int access(handle_t *handle, struct buffer_head *bh, bool create)
 {
 	struct nvjk_journal *j;
@@ -42,6 +56,8 @@ static int access(handle_t *handle, struct buffer_head *bh, bool create)
 		return -EINVAL;
 	j = nvjk_of(handle->h_journal);
 	b = nvjk_pin(j, bh, h->nvj.tid);
+	if (!create && was_accessed(j, h, b))
+		return 0;
 	if (create)
 		clear_buffer_dirty(bh);
 	nvjk_lock_one(j);
@@ -50,6 +66,8 @@ static int access(handle_t *handle, struct buffer_head *bh, bool create)
 	else
 		error = nvj_access(&h->nvj, bh->b_blocknr, b->data ? NULL : bh->b_data);
 	nvjk_unlock_one(j);
+	if (!error)
+		smp_store_release(&b->accessed_tid, h->nvj.tid);
 	if (unlikely(READ_ONCE(b->forgotten)) && !error) {
 		/*
 		 * The block is allocated again: the freeing transaction has
@@ -115,6 +133,8 @@ static int revoke(struct nvjk_journal *j, struct nvjk_handle *h, u64 block, stru
 		b = nvjk_pin(j, bh, h->nvj.tid);
 		mutex_lock(&b->lock);
 		nvjk_note_drop(h, b);
+		WRITE_ONCE(b->accessed_tid, 0);
+		WRITE_ONCE(b->waits_tid, 0);
 	}
 	nvjk_lock_one(j);
 	error = nvj_revoke(&h->nvj, block);

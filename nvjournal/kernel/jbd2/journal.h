@@ -165,6 +165,14 @@ struct nvjk_buffer {
 	 * protects it.
 	 */
 	u64 tid;
+	/*
+	 * The transaction of the last handle whose access is complete, and of the
+	 * last one whose change the engine will log later; 0: none, or the block was
+	 * freed since. As long as tid is the same, nothing is left to do for other
+	 * handles of this transaction: see nvjk_is_newest.
+	 */
+	u64 accessed_tid;
+	u64 waits_tid;
 	struct nvjk_handle *noted_by; /* one of the handles that have noted it, or NULL */
 	struct mutex lock;            /* of its logging and of forgotten */
 	bool forgotten;               /* freed: who has noted it must not log it any more */
@@ -256,6 +264,18 @@ static inline struct nvjk_buffer *nvjk_buffer_of(struct buffer_head *bh)
 	struct journal_head *jh = buffer_jbd(bh) ? READ_ONCE(bh->b_private) : NULL;
 
 	return jh ? container_of(jh, struct nvjk_buffer, head) : NULL;
+}
+/*
+ * True: no handle of a transaction after tid has begun to access or to free the
+ * buffer. A handle of such a transaction raises the buffer's tid, and after a full
+ * barrier (nvjk_pin) the engine reads the content that it logs for tid. So if this
+ * thread does not see the raise, the engine sees all that this thread has stored
+ * before.
+ */
+static inline bool nvjk_is_newest(const struct nvjk_buffer *b, u64 tid)
+{
+	smp_mb();
+	return READ_ONCE(b->tid) == tid;
 }
 /*
  * The data of the buffer, if it has any. They stay until nvjk_let_go by the

@@ -127,13 +127,27 @@ static bool can_wait(const struct nvjk_journal *j, const struct nvjk_buffer *b)
 static int log_later(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
 {
 	struct buffer_head *bh = b->head.b_bh;
-	u32 waits = h->nvj.later;
+	u32 before = h->nvj.later;
 	int lines = nvj_log_later(&h->nvj, bh->b_blocknr, bh->b_data);
 
 	/* It did not wait before. */
-	if (h->nvj.later != waits)
+	if (h->nvj.later != before) {
 		trace_jbd2nvj_log_later(j->journal.j_fs_dev->bd_dev, h->nvj.tid, bh->b_blocknr);
+		smp_store_release(&b->waits_tid, h->nvj.tid);
+	}
 	return lines;
+}
+
+/*
+ * The engine will log the block for another handle of the same transaction, with
+ * the content at the commit. If the block was freed meanwhile, it must not be
+ * logged for this handle.
+ */
+static bool waits(const struct nvjk_journal *j, const struct nvjk_handle *h,
+		  const struct nvjk_buffer *b)
+{
+	return smp_load_acquire(&b->waits_tid) == h->nvj.tid && can_wait(j, b) &&
+	       nvjk_is_newest(b, h->nvj.tid);
 }
 
 static void log_one(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
@@ -142,6 +156,8 @@ static void log_one(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_b
 	int lines = 0;
 
 	clear_hint(h, b);
+	if (waits(j, h, b))
+		return;
 	mutex_lock(&b->lock);
 	if (!b->forgotten) {
 		nvjk_lock_one(j);

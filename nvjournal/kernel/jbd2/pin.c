@@ -46,8 +46,10 @@ static struct nvjk_buffer *raise(struct buffer_head *bh, u64 tid)
 {
 	struct nvjk_buffer *b = nvjk_buffer_of(bh);
 
-	if (b && b->tid < tid)
-		b->tid = tid;
+	if (b && b->tid < tid) {
+		WRITE_ONCE(b->tid, tid);
+		smp_mb(); /* see nvjk_is_newest */
+	}
 	return b;
 }
 
@@ -116,7 +118,7 @@ struct nvjk_buffer *nvjk_hold(struct buffer_head *bh)
 void nvjk_let_go(struct nvjk_journal *j, struct nvjk_buffer *b)
 {
 	lock_state(b->head.b_bh);
-	b->tid = READ_ONCE(j->newest);
+	WRITE_ONCE(b->tid, READ_ONCE(j->newest));
 	unlock_state(b->head.b_bh);
 }
 

@@ -207,7 +207,7 @@ var (
 var (
 	FullNative = Options{
 		Parts: NativeParts(), Arrangements: Arrangements(), Native: true,
-		Threads: []int{1, 2, 4, 8, 16}, Rounds: 3, Milliseconds: 300, CreateFiles: 98304, CreateMilliseconds: 500,
+		Threads: []int{1, 2, 4, 16}, Rounds: 3, Milliseconds: 300, CreateFiles: 98304, CreateMilliseconds: 500,
 	}
 	QuickNative = Options{
 		Parts: []Part{{"undelayed", Varmail}, {"10us", Create}}, Arrangements: Arrangements(), Native: true,
