@@ -2,7 +2,7 @@
 
 GO      ?= go
 BUILD   := build
-BENCHES := advise attribution blame ext4nvj guest-lvm guest-volumes guests guests-io-cost jfsnvj nvjournal overhead scale shares volumes
+BENCHES := advise attribution blame ext4nvj guest-lvm guest-volumes guests guests-io-cost jfsnvj memory-volumes nvjournal overhead scale shares volumes
 
 # ext4nvj.ko is built for these kernels of the guests: make kernel KERNELS="6.1 6.12".
 KERNEL  ?= 6.1
@@ -84,7 +84,7 @@ setup-vm: ## install what guests need
 setup-kernel: ## install what building kernel modules needs
 	scripts/setup build kernel
 
-setup-native: ## install what building the kernel of bench-jfsnvj and bench-ext4nvj --native needs
+setup-native: ## install what building the kernel of the native benchmarks needs
 	scripts/setup build native
 
 setup-packages: ## install what building and testing packages needs
@@ -113,6 +113,7 @@ completions: build ## shell completion in build/completions
 bench-advise bench-guest-lvm bench-shares bench-volumes bench-nvjournal: setup-bench
 bench-ext4nvj: setup-vm setup-native nvjournal kernel
 bench-jfsnvj: setup-vm setup-native build-vm nvjournal
+bench-memory-volumes: setup-vm setup-native nvjournal build-vm
 
 $(addprefix bench-,$(BENCHES)): bench-%: setup build
 	mkdir -p $(BUILD)/bench

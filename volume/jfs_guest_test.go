@@ -23,8 +23,9 @@ func jfsMemoryModules(t *testing.T, kernel string) []string {
 	return []string{"jfs", builtFile(t, filepath.Join("kernel/build", kernel, "jfsnvj.ko"), "kernel")}
 }
 
-// The life of volumes with JFS.
-func TestGuestVolumeWithJFS(t *testing.T) {
+// inJFSGuest runs a test in a guest of each kernel with jfsnvj.
+func inJFSGuest(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
 	vmtest.Long(t)
 	for _, kernel := range memoryKernels(t) {
 		t.Setenv("DAYBOOK_VM_KERNELS", kernel)
@@ -35,13 +36,23 @@ func TestGuestVolumeWithJFS(t *testing.T) {
 			config.Modules = "ext4,loop,bfq," + memoryModule(t, kernel) + "," + strings.Join(jfsMemoryModules(t, kernel), ",")
 			config.Give = slices.Concat(memoryPrograms, jfsPrograms, []string{nvjProgram(t)})
 		}
-		vmtest.InGuest(t, config, func(t *testing.T) {
-			makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
-			r := newRig(t)
-			t.Run("life", func(t *testing.T) { jfsLife(t, r) })
-			t.Run("refusals", func(t *testing.T) { jfsRefusals(t, r) })
-		})
+		vmtest.InGuest(t, config, test)
 	}
+}
+
+// The life of volumes with JFS.
+func TestGuestVolumeWithJFS(t *testing.T) {
+	inJFSGuest(t, func(t *testing.T) {
+		makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
+		r := newRig(t)
+		t.Run("life", func(t *testing.T) { jfsLife(t, r) })
+		t.Run("refusals", func(t *testing.T) { jfsRefusals(t, r) })
+	})
+}
+
+// As for ext4, without what JFS does not do.
+func TestGuestKilledWithJFSARepairMakesWhole(t *testing.T) {
+	inJFSGuest(t, func(t *testing.T) { killedInMemory(t, JFS) })
 }
 
 func jfsLife(t *testing.T, r *rig) {

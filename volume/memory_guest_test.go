@@ -78,11 +78,16 @@ func inMemoryGuest(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-// wantSlices fails the test unless the region has slices of these volumes only, and the
-// rest is zeros.
+// wantSlices fails the test unless /dev/pmem0 has slices of these volumes only, and if there are
+// none, the rest is zeros.
 func wantSlices(t *testing.T, when string, want ...string) {
 	t.Helper()
-	table, err := region.List("/dev/pmem0", "")
+	wantSlicesOf(t, "/dev/pmem0", when, want...)
+}
+
+func wantSlicesOf(t *testing.T, node, when string, want ...string) {
+	t.Helper()
+	table, err := region.List(node, "")
 	if err != nil {
 		t.Fatalf("%s: %v", when, err)
 	}
@@ -97,7 +102,7 @@ func wantSlices(t *testing.T, when string, want ...string) {
 	if len(want) > 0 {
 		return
 	}
-	text, err := os.ReadFile("/dev/pmem0")
+	text, err := os.ReadFile(node)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,18 +263,18 @@ func memoryFull(t *testing.T, r *rig) {
 const memoryWriters = 4
 
 // memoryCrashes are operations on volumes whose journal is in memory, killed at each of
-// their steps.
-func memoryCrashes() []crash {
+// their steps. A journal of JFS does not move, and JFS does not grow.
+func memoryCrashes(fileSystem FileSystem) []crash {
 	memory := smallMemory
-	o := CreateOptions{SizeBytes: testBytes, JournalMemory: &memory}
+	o := CreateOptions{SizeBytes: testBytes, JournalMemory: &memory, FileSystem: fileSystem}
 	inMemory := func(r *rig, name string) { r.keep(name, o) }
 	attached := func(r *rig, name string) {
 		r.keep(name, o)
 		r.attach(name, AttachOptions{})
 	}
-	return []crash{
+	all := []crash{
 		{
-			name: "create", order: order{Operation: "create", Size: testBytes, JournalMemory: &memory}, optional: true,
+			name: "create", order: order{Operation: "create", Size: testBytes, JournalMemory: &memory, FileSystem: fileSystem}, optional: true,
 			steps: []string{"work", "slice reserved", "slice recorded", "slice formatted", "made", "published"},
 		},
 		{
@@ -297,22 +302,28 @@ func memoryCrashes() []crash {
 		},
 		{name: "grow", prepare: attached, order: order{Operation: "resize", Size: 2 * testBytes}, existed: true, after: sizeIsWhole, steps: []string{"resizing", "lengthened", "grown"}},
 	}
+	if fileSystem == JFS {
+		all = slices.DeleteFunc(all, func(c crash) bool { return c.order.Operation == "move journal" || c.order.Operation == "resize" })
+	}
+	return all
 }
 
 // A repair also finds the slices that a killed process has reserved, and frees those that
 // belong to nothing. Each test is in a guest of its own.
 func TestGuestKilledWithTheJournalInMemoryARepairMakesWhole(t *testing.T) {
 	vmtest.Long(t)
-	inMemoryGuest(t, func(t *testing.T) {
-		makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
-		for _, c := range memoryCrashes() {
-			t.Run(c.name, func(t *testing.T) {
-				kills := newRig(t).crashAtEachStep(c)
-				t.Logf("%d kills", kills)
-				wantSlices(t, "in the end")
-			})
-		}
-	})
+	inMemoryGuest(t, func(t *testing.T) { killedInMemory(t, Ext4) })
+}
+
+func killedInMemory(t *testing.T, fileSystem FileSystem) {
+	makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
+	for _, c := range memoryCrashes(fileSystem) {
+		t.Run(c.name, func(t *testing.T) {
+			kills := newRig(t).crashAtEachStep(c)
+			t.Logf("%d kills", kills)
+			wantSlices(t, "in the end")
+		})
+	}
 }
 
 func memoryLife(t *testing.T, r *rig) {
@@ -422,65 +433,6 @@ func mustPIDs(t *testing.T, find func() ([]int, error)) []int {
 		t.Fatal(err)
 	}
 	return pids
-}
-
-// On LVM, the snapshot of a mounted volume is whole, too.
-func TestGuestVolumeOnLVMWithItsJournalInMemory(t *testing.T) {
-	vmtest.Long(t)
-	for _, kernel := range memoryKernels(t) {
-		t.Setenv("DAYBOOK_VM_KERNELS", kernel)
-		config := vmtest.Config{Disks: []string{"256M", "512M"}, Pmem: []string{"64M"}, Fresh: true}
-		if !vmtest.Inside() {
-			vmtest.Need(t, kernel)
-			config.Modules = "ext4,loop,bfq,dm-mod,dm-snapshot," + memoryModule(t, kernel)
-			config.Give = append(slices.Clone(memoryPrograms), nvjProgram(t), "dmsetup", "lvm", "lvs", "vgs", "lvcreate", "lvextend", "lvreduce", "lvchange", "lvremove", "pvcreate", "vgcreate")
-		}
-		vmtest.InGuest(t, config, memoryOnLVM)
-	}
-}
-
-func memoryOnLVM(t *testing.T) {
-	makeFilesOnDisk(t, vmtest.Device(t, "disk0"))
-	t.Setenv("DM_DISABLE_UDEV", "1") // lvm2 makes the device nodes itself
-	lvmRun(t, "pvcreate", "--yes", vmtest.Device(t, "disk1"))
-	lvmRun(t, "vgcreate", "vg0", vmtest.Device(t, "disk1"))
-	r, ctx, memory := newRig(t), t.Context(), smallMemory
-	db, clone := r.name("db"), r.name("clone")
-	must := func(what string, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-	}
-	record := r.create(db, CreateOptions{SizeBytes: 32 << 20, VolumeGroup: "vg0", JournalMemory: &memory})
-	if record.Format != 3 || record.LVM == nil || record.JournalMemory == nil {
-		t.Errorf("%+v", record)
-	}
-	r.attach(db, AttachOptions{})
-	must("write", writeSynced(filepath.Join(r.target(db), keptFile)))
-	_, err := r.pool.Snapshot(ctx, db, "snap", SnapshotOptions{})
-	must("snapshot", err)
-	snapshot, err := r.pool.files.ReadSnapshot(db, "snap")
-	must("record of the snapshot", err)
-	r.wantClean(snapshot.LVM.Node())
-	_, err = r.pool.Clone(ctx, db, "snap", clone, CloneOptions{JournalMemory: &memory})
-	must("clone", err)
-	wantSlices(t, "on LVM", clone, db)
-	must("delete the snapshot", r.pool.DeleteSnapshot(ctx, db, "snap"))
-	if canGrowMounted() {
-		_, err = r.pool.Resize(ctx, db, 64<<20, ResizeOptions{})
-		must("grow", err)
-	}
-	_, err = r.pool.Clone(ctx, db, "", db+"-live", CloneOptions{})
-	must("clone of the mounted volume", err)
-	for _, name := range []string{db, clone, db + "-live"} {
-		r.wantKept(name)
-		must("delete", r.pool.Delete(ctx, name, DeleteOptions{}))
-	}
-	wantSlices(t, "in the end")
-	if left := strings.Fields(lvmRun(t, "lvs", "--noheadings", "--options", "lv_name", "--select", "lv_tags=daybook", "vg0")); len(left) > 0 {
-		t.Errorf("logical volumes are left: %q", left)
-	}
 }
 
 // memoryRefusals tries what cannot be, and finds nothing half-made.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/daybook-project/daybook/internal/experiment/papers3and4/ext4nvj"
-	"github.com/daybook-project/daybook/internal/program"
 	"github.com/daybook-project/daybook/vm"
 )
 
@@ -142,7 +140,7 @@ nvjournal/kernel/native/build.`,
 	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
 	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
 	cmd.MarkFlagsMutuallyExclusive("native", "kvm")
-	cmd.AddCommand(newPhaseCommand(ext4nvj.RunInGuest), newNativeInitCommand())
+	cmd.AddCommand(newPhaseCommand(ext4nvj.RunInGuest), newNativeInitCommand(ext4nvj.InitNative))
 	return cmd
 }
 
@@ -161,19 +159,6 @@ func (b *bench) nameExt4NVJ(native, underKVM bool) {
 	}
 	if !native { // the page of emulated figures has a part for the native ones
 		b.name = name
-	}
-}
-
-// newNativeInitCommand returns the hidden command that is the first process in User Mode
-// Linux.
-func newNativeInitCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    "native-init DIR",
-		Short:  "Run the case in a directory as the first process of a kernel",
-		Hidden: true,
-		// The kernel adds arguments of its own, such as its console.
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return ext4nvj.InitNative(args[0]) },
 	}
 }
 
@@ -197,22 +182,8 @@ func measureNative(cmd *cobra.Command, files ext4nvjFiles, source string, option
 			return result, err
 		}
 	}
-	if native.Self, err = os.Executable(); err != nil {
+	if native.Kernel, err = nativeKernel(cmd, source); err != nil {
 		return result, err
-	}
-	var paths bytes.Buffer
-	build := program.Command{Path: filepath.Join(source, "kernel", "native", "build"), Output: &paths, Errors: cmd.ErrOrStderr()}
-	if _, err := program.Run(cmd.Context(), build); err != nil {
-		return result, fmt.Errorf("cannot build the native kernel: %w", err)
-	}
-	for line := range strings.Lines(paths.String()) {
-		name, path, _ := strings.Cut(strings.TrimSpace(line), " ")
-		switch name {
-		case "objects":
-			native.Objects = path
-		case "modules":
-			native.Modules = path
-		}
 	}
 	var booted ext4nvj.Guest
 	options.Boot = func(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (g ext4nvj.Guest, err error) {

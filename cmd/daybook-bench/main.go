@@ -47,6 +47,6 @@ func newRootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newAdviseCommand(), newAttributionCommand(), newBlameCommand(), newExt4NVJCommand(), newGuestsCommand(), newGuestsIOCostCommand(), newGuestLVMCommand(), newGuestVolumesCommand(), newJFSNVJCommand(), newK8sCommand(), newNVJournalCommand(), newOverheadCommand(), newPapersCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newUpdatesCommand(), newVolumesCommand())
+	root.AddCommand(newAdviseCommand(), newAttributionCommand(), newBlameCommand(), newExt4NVJCommand(), newGuestsCommand(), newGuestsIOCostCommand(), newGuestLVMCommand(), newGuestVolumesCommand(), newJFSNVJCommand(), newK8sCommand(), newMemoryVolumesCommand(), newNVJournalCommand(), newOverheadCommand(), newPapersCommand(), newRecordCommand(), newScaleCommand(), newSharesCommand(), newUpdatesCommand(), newVolumesCommand())
 	return root
 }

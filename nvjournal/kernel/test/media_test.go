@@ -37,7 +37,7 @@ func failingMemory(t *testing.T, s system, place int) plan {
 // aborts, or the mount is refused, with the place. Nothing wrong is written, and
 // what was synced is not lost.
 func mediaErrors(t *testing.T, s system) {
-	withPages(t, vmtest.Device(t, "pmem1"))
+	vmtest.WithPages(t, vmtest.Device(t, "pmem1"))
 	t.Run("recovery", func(t *testing.T) { unreadableAtRecovery(t, s) })
 	t.Run("failure", func(t *testing.T) {
 		v, check := loadedVolume(t, s, failingMemory(t, s, 0))
@@ -102,35 +102,6 @@ func memoryFails(t *testing.T, v *volume, said string, fail func()) {
 	if !v.needsRecovery() {
 		t.Error("the disk says that it needs no recovery")
 	}
-}
-
-// withPages makes a namespace one of mode fsdax, as ndctl does: only for memory
-// with struct page does the kernel report failures.
-func withPages(t *testing.T, pmem string) {
-	t.Helper()
-	const bus = "/sys/bus/nd/"
-	device, err := filepath.EvalSymlinks(filepath.Join("/sys/block", filepath.Base(pmem), "device"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	name, isNamespace := strings.CutPrefix(filepath.Base(device), "namespace")
-	if !isNamespace {
-		return // it is one already
-	}
-	region, _, _ := strings.Cut(name, ".")
-	seeds, err := os.ReadFile(filepath.Join(bus, "devices", "region"+region, "pfn_seed"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed := strings.TrimSpace(string(seeds))
-	pfn := filepath.Join(bus, "devices", seed)
-	setParameters(t,
-		bus+"drivers/nd_pmem/unbind", filepath.Base(device),
-		filepath.Join(pfn, "uuid"), "1e2f3a4b-5c6d-4e7f-8a9b-0c1d2e3f4a5b",
-		filepath.Join(pfn, "align"), fmt.Sprint(2<<20),
-		filepath.Join(pfn, "mode"), "ram",
-		filepath.Join(pfn, "namespace"), filepath.Base(device),
-		bus+"drivers/nd_pmem/bind", seed)
 }
 
 // memoryAddress is the physical address of the persistent memory.

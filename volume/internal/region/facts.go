@@ -46,6 +46,10 @@ func Look(node string) (facts Facts, err error) {
 	if err != nil {
 		return facts, err
 	}
+	if !tree.isMemory(directory) && isMapped(directory) {
+		return facts, fmt.Errorf("%w journal region: %s is a device of the device mapper without DAX: it has DAX if it is linear and all below it is persistent memory in fsdax mode "+
+			"(ndctl list; ndctl create-namespace --force --reconfig NAMESPACE --mode fsdax erases it), not in raw mode", cause.ErrInvalid, node)
+	}
 	if !tree.isMemory(directory) {
 		return facts, fmt.Errorf("%w journal region: %s is no persistent memory: want a pmem device, such as /dev/pmem0, or a device-mapper device on one, with DAX", cause.ErrInvalid, node)
 	}
@@ -76,6 +80,12 @@ func (m memoryTree) isMemory(directory string) bool {
 		}
 	}
 	return false
+}
+
+// isMapped says whether a device is one of the device mapper.
+func isMapped(directory string) bool {
+	_, err := os.Stat(filepath.Join(directory, "dm"))
+	return err == nil
 }
 
 // maxLayers limits how deep devices are stacked.

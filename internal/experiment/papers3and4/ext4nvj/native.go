@@ -1,7 +1,6 @@
 package ext4nvj
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,12 +9,11 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/experiment/native"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 	"github.com/daybook-project/daybook/internal/program"
 )
@@ -23,10 +21,9 @@ import (
 // Native runs a kernel as a program of the host (User Mode Linux), so that ext4nvj or
 // jfsnvj and the kernel's own file system run on the host's processors.
 type Native struct {
-	// Objects and Modules are the directories of nvjournal/kernel/native/build.
-	Objects, Modules string
-	// Self is this program, Load the load program, NVJ the program nvj.
-	Self, Load, NVJ string
+	Kernel native.Kernel
+	// Load is the load program, NVJ the program nvj.
+	Load, NVJ string
 }
 
 // NativeResult has what only the native measurement has.
@@ -63,11 +60,11 @@ const loopDisk = "loop"
 
 // Boot returns a guest, which starts a kernel for each case.
 func (n Native) Boot(_ context.Context, _ []Disk, _ []string) (Guest, error) {
-	release, err := os.ReadFile(filepath.Join(n.Objects, "include/config/kernel.release"))
+	release, err := n.Kernel.Release()
 	if err != nil {
-		return nil, fmt.Errorf("the native kernel is not built: %w", err)
+		return nil, err
 	}
-	return &nativeGuest{Native: n, release: strings.TrimSpace(string(release)), writes: map[string]float64{}}, nil
+	return &nativeGuest{Native: n, release: release, writes: map[string]float64{}}, nil
 }
 
 type nativeGuest struct {
@@ -89,13 +86,11 @@ type nativeCase struct {
 	LoopBytes int64 `json:"loop_bytes"`
 }
 
-// nativeLine is a line of its output: one of these.
+// nativeLine is a value that it writes: one of these.
 type nativeLine struct {
 	Sample       *Sample `json:"sample,omitempty"`
 	Progress     string  `json:"progress,omitempty"`
 	WriteSeconds float64 `json:"write_seconds,omitempty"`
-	Error        string  `json:"error,omitempty"`
-	Done         bool    `json:"done,omitempty"`
 }
 
 func (g *nativeGuest) RunExt4NVJ(ctx context.Context, c Case, got func(Sample), progress func(line string)) error {
@@ -113,91 +108,24 @@ func (g *nativeGuest) RunExt4NVJ(ctx context.Context, c Case, got func(Sample), 
 }
 
 // run starts a kernel, which runs a case and ends.
-func (n Native) run(ctx context.Context, c nativeCase, got func(nativeLine)) (err error) {
-	directory, err := program.PrivateDirectory("native")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	c.Modules, c.Path = n.Modules, filepath.Dir(n.NVJ)
+func (n Native) run(ctx context.Context, c nativeCase, got func(nativeLine)) error {
+	c.Modules, c.Path = n.Kernel.Modules, filepath.Dir(n.NVJ)
 	c.Case.LoadPath, c.Case.InKernel = n.Load, true
-	text, err := json.Marshal(c)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(directory, nativeCaseFile), text, 0o600); err != nil {
-		return err
-	}
-	process, err := program.Start(program.Command{Path: filepath.Join(n.Objects, "linux"), Args: n.arguments(c, directory)})
-	if err != nil {
-		return err
-	}
-	output, err := os.OpenFile(filepath.Join(directory, nativeOutputFile), os.O_RDONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		process.Kill()
-		return err
-	}
-	defer output.Close()
-	var rest []byte
-	var last nativeLine
-	read := func() error {
-		more, err := readMore(output)
-		rest = append(rest, more...)
-		for err == nil {
-			text, after, found := bytes.Cut(rest, []byte("\n"))
-			if !found {
-				break
-			}
-			rest, last = after, nativeLine{}
-			if err = json.Unmarshal(text, &last); err == nil {
-				got(last)
-			}
+	machine := native.Machine{MemoryBytes: nativeMemoryBytes, Parameters: c.parameters(), Init: []string{"ext4nvj", "native-init"}}
+	return n.Kernel.Run(ctx, machine, c, func(value []byte) error {
+		var line nativeLine
+		err := json.Unmarshal(value, &line)
+		if err == nil {
+			got(line)
 		}
 		return err
-	}
-	for running := true; running && err == nil; {
-		select {
-		case <-process.Ended():
-			running = false
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case <-time.After(500 * time.Millisecond):
-		}
-		err = errors.Join(err, read())
-	}
-	if err != nil {
-		process.Kill()
-		_, _ = process.Wait(context.Background())
-		return err
-	}
-	said, ended := process.Wait(ctx)
-	switch {
-	case last.Error != "":
-		return fmt.Errorf("in User Mode Linux: %s", last.Error)
-	case !last.Done:
-		return fmt.Errorf("the native kernel ended before its case: %w; its console: %s", errors.Join(ended, errors.New("no result")), program.Excerpt(said))
-	}
-	return nil
+	})
 }
 
-func readMore(file *os.File) ([]byte, error) {
-	var all []byte
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := file.Read(buffer)
-		all = append(all, buffer[:n]...)
-		if n == 0 || err != nil {
-			return all, nil
-		}
-	}
-}
-
-// arguments returns the kernel's command line. Its root is that of the host, read-only.
-func (n Native) arguments(c nativeCase, directory string) []string {
+// parameters are those of the kernel's command line.
+func (c nativeCase) parameters() []string {
 	disks := len(c.Case.Arrangements)
 	args := []string{
-		"mem=" + strconv.Itoa(nativeMemoryBytes>>20) + "M", "ncpus=" + strconv.Itoa(runtime.NumCPU()), "seccomp=on",
-		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "con=null", "con0=fd:0,fd:1", "quiet", "nohlt",
 		fmt.Sprintf("reserve_mem=%dM:4096:memory", disks*JournalBytes>>20),
 		"null_blk.nr_devices=" + strconv.Itoa(disks), "null_blk.memory_backed=1", "null_blk.bs=4096",
 		"null_blk.gb=" + strconv.Itoa(DiskBytes>>30), "null_blk.submit_queues=" + strconv.Itoa(runtime.NumCPU()),
@@ -209,11 +137,9 @@ func (n Native) arguments(c nativeCase, directory string) []string {
 		}
 	}
 	if delay == 0 {
-		args = append(args, "null_blk.irqmode=0")
-	} else {
-		args = append(args, "null_blk.irqmode=2", fmt.Sprintf("null_blk.completion_nsec=%d", delay))
+		return append(args, "null_blk.irqmode=0")
 	}
-	return append(args, "init="+n.Self, "--", "ext4nvj", "native-init", directory)
+	return append(args, "null_blk.irqmode=2", fmt.Sprintf("null_blk.completion_nsec=%d", delay))
 }
 
 // Complete measures what the result of Bench lacks: the sanity check. It needs root.

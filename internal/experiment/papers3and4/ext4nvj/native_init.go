@@ -6,23 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/experiment/native"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
-)
-
-// Files in the directory of the host that the kernel of a case is given.
-const (
-	nativeCaseFile   = "case.json"
-	nativeOutputFile = "output"
-
-	// nativeOutput is where that directory is mounted.
-	nativeOutput = "/tmp/output"
 )
 
 // nativeModules returns the modules of nvjournal/kernel/native/build that file systems of
@@ -40,55 +30,19 @@ func nativeModules(arrangements []string) []string {
 	return modules
 }
 
-// InitNative is the first process of the kernel that [Native] starts. It runs the case in
-// a directory of the host and powers off.
+// InitNative is the first process of the kernel that [Native] starts.
 func InitNative(directory string) error {
-	if os.Getpid() != 1 {
-		return errors.New("this command is only for the first process of a kernel")
-	}
-	err := runNative(directory)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "native:", err)
-	}
-	unix.Sync()
-	return errors.Join(err, unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
-}
-
-func runNative(directory string) error {
-	text, err := os.ReadFile(filepath.Join(directory, nativeCaseFile))
-	if err != nil {
-		return err
-	}
-	var c nativeCase
-	if err := json.Unmarshal(text, &c); err != nil {
-		return err
-	}
-	for _, m := range []struct{ kind, at, data string }{
-		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"devtmpfs", "/dev", ""}, {"tmpfs", "/tmp", ""},
-		{"tracefs", "/sys/kernel/tracing", ""}, {"hostfs", nativeOutput, directory},
-	} {
-		if err := os.MkdirAll(m.at, 0o755); err != nil {
+	return native.Init(directory, func(text []byte, write func(any) error) error {
+		var c nativeCase
+		if err := json.Unmarshal(text, &c); err != nil {
 			return err
 		}
-		if err := unix.Mount("none", m.at, m.kind, 0, m.data); err != nil {
-			return fmt.Errorf("cannot mount %s on %s: %w", m.kind, m.at, err)
-		}
-	}
-	output, err := os.OpenFile(filepath.Join(nativeOutput, nativeOutputFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer output.Close()
-	encoder := json.NewEncoder(output)
-	last := nativeLine{Done: true}
-	if err := c.run(encoder); err != nil {
-		last = nativeLine{Error: err.Error()}
-	}
-	return encoder.Encode(last)
+		return c.run(write)
+	})
 }
 
-func (c nativeCase) run(encoder *json.Encoder) (err error) {
-	if err := os.Setenv("PATH", c.Path+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"); err != nil {
+func (c nativeCase) run(write func(any) error) (err error) {
+	if err := native.AddToPath(c.Path); err != nil {
 		return err
 	}
 	for _, name := range nativeModules(c.Case.Arrangements) {
@@ -96,7 +50,7 @@ func (c nativeCase) run(encoder *json.Encoder) (err error) {
 		if name == "memory" {
 			options = fmt.Sprintf("devices=%d", len(c.Case.Arrangements))
 		}
-		if err := loadModule(filepath.Join(c.Modules, name+".ko"), options); err != nil {
+		if err := native.LoadModule(c.Modules, name, options); err != nil {
 			return err
 		}
 	}
@@ -126,30 +80,18 @@ func (c nativeCase) run(encoder *json.Encoder) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := encoder.Encode(nativeLine{WriteSeconds: seconds}); err != nil {
+	if err := write(nativeLine{WriteSeconds: seconds}); err != nil {
 		return err
 	}
-	return c.Case.run(context.Background(), linesTo{encoder}, func(line string) { _ = encoder.Encode(nativeLine{Progress: line}) })
+	return c.Case.run(context.Background(), linesTo(write), func(line string) { _ = write(nativeLine{Progress: line}) })
 }
 
-// linesTo writes samples as lines of the output.
-type linesTo struct{ encoder *json.Encoder }
+// linesTo writes samples as values of the output.
+type linesTo func(any) error
 
-func (l linesTo) Encode(value any) error {
+func (write linesTo) Encode(value any) error {
 	sample := value.(Sample)
-	return l.encoder.Encode(nativeLine{Sample: &sample})
-}
-
-func loadModule(path, options string) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := unix.FinitModule(int(file.Fd()), options, 0); err != nil {
-		return fmt.Errorf("cannot load %s: %w", strings.TrimSuffix(filepath.Base(path), ".ko"), err)
-	}
-	return nil
+	return write(nativeLine{Sample: &sample})
 }
 
 // writeSeconds returns the median time of a direct write of a block to an unused disk.

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/daybook-project/daybook/internal/experiment/papers2to4/memoryvolumes"
+)
+
+func newMemoryVolumesCommand() *cobra.Command {
+	b := bench{name: "memory-volumes"}
+	var source, kept string
+	var arrangements, neighbours []string
+	var rounds int
+	cmd := &cobra.Command{
+		Use:   "memory-volumes",
+		Short: "Measure syncs on volumes whose journal is in memory, next to neighbours",
+		Long: `Memory-volumes runs Linux 7.2 as a program of this host (User Mode Linux), with cgroup v2, BFQ
+and a disk in memory. In it, a container appends to its log and calls fsync, alone and next to
+neighbours that write: without fsync, with few and with many, and under a limit. Both are on
+
+  - one ext4, with dioread_nolock and with nodioread_nolock,
+  - a volume each, with each jbd2 thread in its container's cgroup,
+  - a volume each, the container's with its journal in memory, without and with its data.
+
+It fails if p99 of a sync on a volume with its journal in memory is more than 1.2 times that
+without a neighbour, or if such a volume does not make 3.4 and 1.5 times the syncs of the shared
+ext4. It takes about 8 minutes, and needs a host that does nothing else, the command nvj (make
+nvjournal) and nvjournal/kernel/native/build.`,
+		Example: `  daybook-bench memory-volumes --docs docs/results
+  daybook-bench memory-volumes --arrangements memory,memory-data --neighbours none,high-fsync
+
+  # Measure nothing; write the page again
+  daybook-bench memory-volumes --again build/bench/memory-volumes.json --docs docs/results`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if kept != "" {
+				return again[memoryvolumes.Result](b, cmd, kept)
+			}
+			options := memoryvolumes.Full
+			if b.quick {
+				options = memoryvolumes.Quick
+			}
+			choose(&options.Arrangements, arrangements)
+			choose(&options.Neighbours, neighbours)
+			if rounds > 0 {
+				options.Rounds = rounds
+			}
+			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "memory-volumes: "+line) }
+			nvj, err := filepath.Abs(filepath.Join(source, "build"))
+			if err != nil {
+				return err
+			}
+			options.Kernel.NVJDirectory = nvj
+			if options.Kernel.Kernel, err = nativeKernel(cmd, source, "cgroups"); err != nil {
+				return err
+			}
+			result, err := memoryvolumes.Bench(cmd.Context(), options)
+			if err != nil {
+				return err
+			}
+			return b.finish(cmd, result, result.Report, result.Check)
+		},
+	}
+	b.flags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&source, "source", "nvjournal", "`DIR` with the sources of nvj and the native kernel")
+	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
+	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(memoryvolumes.Arrangements(), ", "))
+	flags.StringSliceVar(&neighbours, "neighbours", nil, "measure only next to these `NEIGHBOURS`: "+strings.Join(memoryvolumes.Neighbours(), ", "))
+	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of rounds (default: as in the full or quick form)")
+	cmd.AddCommand(newNativeInitCommand(memoryvolumes.InitNative))
+	return cmd
+}

@@ -1,0 +1,150 @@
+package memoryvolumes
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+)
+
+// samplesOf has each arrangement next to each neighbour, with a rate and a p99 of its own.
+func samplesOf(o Options, change func(*Sample)) (all []Sample) {
+	for range o.Rounds {
+		for _, arrangement := range o.Arrangements {
+			for _, neighbour := range o.Neighbours {
+				s := Sample{
+					Arrangement: arrangement, Neighbour: neighbour,
+					Writer:    WriterResult{Syncs: 4000, Seconds: 1, SyncP50Seconds: 1e-3, SyncP99Seconds: 2e-3},
+					Container: Writes{Count: 8000, Bytes: 70}, NeighbourIO: Writes{Bytes: 30}, Commits: 4000,
+				}
+				if arrangement == Shared || arrangement == SharedOrdered {
+					s.Writer.Seconds = 4
+				}
+				change(&s)
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+func resultOf(t *testing.T, change func(*Sample)) Result {
+	t.Helper()
+	o := Full
+	all, err := runs(o, samplesOf(o, change))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Result{Runs: all, Rounds: o.Rounds}
+}
+
+func TestVerdictsFollowTheGoals(t *testing.T) {
+	if err := resultOf(t, func(*Sample) {}).Check(); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct {
+		what, says string
+		change     func(*Sample)
+	}{
+		{"a slow sync next to a neighbour", "memory-data: p99 of a sync next to the neighbour low-fsync", func(s *Sample) {
+			if s.Arrangement == MemoryData && s.Neighbour == LowFsync {
+				s.Writer.SyncP99Seconds *= 1.21
+			}
+		}},
+		{"a fast shared file system", "memory: syncs a second next to the neighbour high-fsync, over shared:", func(s *Sample) {
+			if s.Arrangement == Shared {
+				s.Writer.Seconds = 1.4
+			}
+		}},
+		{"a fast ordered one", "over shared-ordered: 3.00×", func(s *Sample) {
+			if s.Arrangement == SharedOrdered {
+				s.Writer.Seconds = 3
+			}
+		}},
+		{"too few syncs", "no verdict", func(s *Sample) { s.Writer.Syncs = 3000 }},
+	} {
+		err := resultOf(t, c.change).Check()
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}
+
+func TestNoMeasurementMayBeMissing(t *testing.T) {
+	all := samplesOf(Full, func(*Sample) {})
+	if _, err := runs(Full, all[1:]); err == nil {
+		t.Error("a missing measurement was not noticed")
+	}
+	all[3].Writer.Syncs = 0
+	if _, err := runs(Full, all); err == nil {
+		t.Error("a measurement without syncs was not noticed")
+	}
+}
+
+func TestThePageHasEachMeasurement(t *testing.T) {
+	page, err := resultOf(t, func(*Sample) {}).Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, table := range page.Tables[1:] {
+		for _, row := range table.Rows {
+			if rows++; len(row) != len(table.Columns) {
+				t.Errorf("%s: %d cells in %d columns", table.Title, len(row), len(table.Columns))
+			}
+		}
+	}
+	if rows != len(Arrangements())*len(Neighbours()) {
+		t.Errorf("%d rows", rows)
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Arrangements = nil }, func(o *Options) { o.Neighbours = []string{Alone, Alone} },
+		func(o *Options) { o.Arrangements = []string{"none"} }, func(o *Options) { o.Rounds = 0 },
+		func(o *Options) { o.MostMilliseconds = o.LeastMilliseconds - 1 },
+	} {
+		o := Full
+		change(&o)
+		if o.Check() == nil {
+			t.Errorf("%+v was accepted", o)
+		}
+	}
+	if err := Full.Check(); err != nil {
+		t.Error(err)
+	}
+	if Full.Syncs*uint64(Full.Rounds) < wantedSyncs {
+		t.Error("the full benchmark has too few syncs for a verdict")
+	}
+}
+
+func TestCountersAreRead(t *testing.T) {
+	dev := blockdev.Dev{Major: 250, Minor: 0}
+	w, err := parseWrites("7:0 rbytes=1 wbytes=2 wios=3\n250:0 rbytes=0 wbytes=8192 rios=0 wios=2 dbytes=0 dios=0\n", dev)
+	if err != nil || w != (Writes{Count: 2, Bytes: 8192}) {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if w, err := parseWrites("", dev); err != nil || w != (Writes{}) {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if n, err := parseCommits("42 transactions (40 requested), each up to 8192 blocks\naverage:\n"); err != nil || n != 42 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := parseCommits("average:"); err == nil {
+		t.Error("no statistics of jbd2 were accepted")
+	}
+	if n, err := counter("device memory0\ncommits 17\ncommits_merged 3\n", "commits"); err != nil || n != 17 {
+		t.Errorf("%d, %v", n, err)
+	}
+	if _, err := counter("device memory0\n", "commits"); err == nil {
+		t.Error("a missing counter was not noticed")
+	}
+}
+
+func TestALineOfAWriter(t *testing.T) {
+	w := writer{path: "/tmp/a/log", writeBytes: 4096, syncBytes: 4096, fileBytes: 1 << 20, syncs: 100, leastMilliseconds: 10, mostMilliseconds: 1000}
+	if got := w.line(); got != "/tmp/a/log 4096 4096 1048576 100 10 1000" {
+		t.Errorf("%q", got)
+	}
+}

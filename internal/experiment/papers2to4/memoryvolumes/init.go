@@ -1,0 +1,238 @@
+package memoryvolumes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/native"
+	"github.com/daybook-project/daybook/internal/ext4"
+	"github.com/daybook-project/daybook/internal/program"
+)
+
+// modules are those of nvjournal/kernel/native/build, in the order to load them.
+var modules = []string{"crc16", "mbcache", "jbd2", "ext4", "memory", "writer", "ext4nvj"}
+
+const (
+	disk   = "/dev/nullb0"
+	region = "/dev/memory0"
+	// requests is the number of requests in the scheduler. That of the disk alone, one at a time, would
+	// leave a scheduler nothing to choose from.
+	requests = 256
+)
+
+// InitNative is the first process of a kernel.
+func InitNative(directory string) error {
+	return native.Init(directory, func(text []byte, write func(any) error) error {
+		var c nativeCase
+		if err := json.Unmarshal(text, &c); err != nil {
+			return err
+		}
+		return c.prepareAndRun(context.Background(), write)
+	})
+}
+
+func (c nativeCase) prepareAndRun(ctx context.Context, write func(any) error) (err error) {
+	if err := native.AddToPath(c.NVJDirectory); err != nil {
+		return err
+	}
+	for _, name := range modules {
+		if err := native.LoadModule(c.Modules, name, ""); err != nil {
+			return err
+		}
+	}
+	if err := native.Mount("cgroup2", "/sys/fs/cgroup", ""); err != nil {
+		return err
+	}
+	for name, value := range map[string]int{"dirty_bytes": dirtyBytes, "dirty_background_bytes": writebackBytes} {
+		if err := os.WriteFile("/proc/sys/vm/"+name, []byte(strconv.Itoa(value)), 0); err != nil {
+			return err
+		}
+	}
+	p, err := buildPair(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if err := write(nativeLine{Settings: p.settings}); err != nil {
+		return err
+	}
+	for _, neighbour := range c.Neighbours {
+		if err := write(nativeLine{Progress: "neighbour: " + neighbour}); err != nil {
+			return err
+		}
+		sample, err := p.measure(ctx, neighbour)
+		if err != nil {
+			return fmt.Errorf("neighbour %s: %w", neighbour, err)
+		}
+		if err := write(nativeLine{Sample: &sample}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pair is the container and its neighbour on the disk.
+type pair struct {
+	fixture.Base
+	asked      nativeCase
+	settings   string
+	a, b       *fixture.Container
+	fileSystem blockdev.Dev // of a
+}
+
+// buildPair makes the cgroups and the file systems. On error nothing is left.
+func buildPair(ctx context.Context, c nativeCase) (p *pair, err error) {
+	tree, err := cgroup.Find()
+	if err != nil {
+		return nil, err
+	}
+	if tree.Version() != cgroup.V2 {
+		return nil, errors.New("want cgroup v2")
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	p = &pair{Base: fixture.Base{Lab: fixture.Lab{Tree: tree, Log: log}}, asked: c}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+			p = nil
+		}
+	}()
+	if p.Home, err = os.MkdirTemp("", "daybook-memory-volumes-"); err != nil {
+		return p, err
+	}
+	tunables := map[string]uint64{"low_latency": 0}
+	if p.Disk, err = (fixture.GivenDisk{Node: disk, Divider: fixture.BFQ}).Open(tree, tunables); err != nil {
+		return p, err
+	}
+	if err := p.Disk.Device.SetQueue("nr_requests", strconv.Itoa(requests)); err != nil {
+		return p, err
+	}
+	p.settings = fixture.Settings(tunables)
+	if p.Group, err = fixture.NewGroup(tree); err != nil {
+		return p, err
+	}
+	if p.a, err = p.NewContainer("A", fixture.WeightA); err != nil {
+		return p, err
+	}
+	if p.b, err = p.NewContainer("B", fixture.WeightB); err != nil {
+		return p, err
+	}
+	if c.Arrangement == Shared || c.Arrangement == SharedOrdered {
+		return p, p.share(ctx)
+	}
+	return p, p.divide(ctx)
+}
+
+// share makes one ext4, with a directory for each.
+func (p *pair) share(ctx context.Context) error {
+	parts, err := p.Partitions(1, diskBytes-(8<<20))
+	if err != nil {
+		return err
+	}
+	options := ""
+	if p.asked.Arrangement == SharedOrdered {
+		options = "nodioread_nolock"
+	}
+	directory, err := p.MountNew(ctx, parts[0].Node, "shared", journalBytes, options)
+	if err != nil {
+		return err
+	}
+	p.fileSystem = parts[0].Dev
+	for _, c := range []*fixture.Container{p.a, p.b} {
+		c.Directory = filepath.Join(directory, c.Name)
+		if err := os.Mkdir(c.Directory, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// divide gives each a file system of its own, and places the threads of their journals.
+func (p *pair) divide(ctx context.Context) error {
+	parts, err := p.Partitions(2, partitionBytes-(4<<20))
+	if err != nil {
+		return err
+	}
+	for n, c := range []*fixture.Container{p.a, p.b} {
+		if n == 0 && inMemory(p.asked.Arrangement) {
+			if err := p.mountInMemory(ctx, parts[n]); err != nil {
+				return err
+			}
+			continue
+		}
+		if c.Directory, err = p.MountNew(ctx, parts[n].Node, c.Name, journalBytes, ""); err != nil {
+			return err
+		}
+		if err := fixture.PlaceJournalThread(p.Lab.Tree, parts[n].Dev, journalOf(c)); err != nil {
+			return err
+		}
+	}
+	p.fileSystem = parts[0].Dev
+	return nil
+}
+
+// journalOf is the cgroup of the threads of a container's journal.
+func journalOf(c *fixture.Container) string { return c.Parent + "/journal" }
+
+// mountInMemory gives A a file system whose journal is in memory.
+func (p *pair) mountInMemory(ctx context.Context, part blockdev.Partition) error {
+	if err := ext4.Make(ctx, part.Node, ext4.MakeOptions{BlockSizeBytes: 4096, JournalBytes: unusedBytes}); err != nil {
+		return err
+	}
+	if _, err := program.Run(ctx, program.Command{Path: "nvj", Args: []string{"format", "--force", "--allow-volatile", region}}); err != nil {
+		return err
+	}
+	options := ext4.MountOptions{NoAtime: true, Data: "partitions=1", Memory: &ext4.Memory{Type: ext4.MemoryType, Region: region, SizeBytes: regionBytes}}
+	if p.asked.Arrangement == MemoryData {
+		options.Data += ",journal_data=small"
+	}
+	p.a.Directory = filepath.Join(p.Home, p.a.Name)
+	if err := os.Mkdir(p.a.Directory, 0o755); err != nil {
+		return err
+	}
+	if err := ext4.Mount(part.Node, p.a.Directory, options); err != nil {
+		return err
+	}
+	p.AtEnd(func(ctx context.Context) error { return ext4.Unmount(ctx, p.a.Directory) })
+	if p.asked.Arrangement == MemoryData {
+		// Its files inherit the attribute.
+		if _, err := program.Run(ctx, program.Command{Path: "chattr", Args: []string{"+j", p.a.Directory}}); err != nil {
+			return err
+		}
+	}
+	return p.placeMemoryThreads(part.Dev)
+}
+
+func (p *pair) placeMemoryThreads(dev blockdev.Dev) error {
+	name, err := blockdev.DeviceName(dev)
+	if err != nil {
+		return err
+	}
+	threads, err := ext4.ReadJournalThreads()
+	if err != nil {
+		return err
+	}
+	pids := threads.InMemory(name)
+	if len(pids) < 2 {
+		return fmt.Errorf("the journal of %s has %d threads; want at least 2", name, len(pids))
+	}
+	at := journalOf(p.a)
+	if err := p.Lab.Tree.Make(at); err != nil {
+		return err
+	}
+	for _, pid := range pids {
+		if err := p.Lab.Tree.Move(pid, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
