@@ -220,19 +220,6 @@ static int find_slots(struct nvj *j)
 	return nvj_checkpoint_to(j, nvj_load_sc(&j->committed));
 }
 
-/*
- * The lows of a transaction were last used a lap ago, so they come from memory.
- * The fence before the seal waits for these stores.
- */
-static void fetch_lows(struct nvj *j, uint64_t tid)
-{
-	const uint64_t *lows = nvj_lows(j, tid);
-
-	for (unsigned i = 0; i < j->partitions; i += NVJ_LINE_BYTES / sizeof(*lows))
-		nvj_will_write(&lows[i]);
-	nvj_will_write(&lows[j->partitions - 1]);
-}
-
 static int commit_group(struct nvj *j)
 {
 	struct group g;
@@ -244,7 +231,6 @@ static int commit_group(struct nvj *j)
 	 */
 	nvj_will_write(&j->running);
 	nvj_will_write(&j->record[0]);
-	fetch_lows(j, nvj_load(&j->running));
 	error = find_slots(j);
 	if (error)
 		return error;
