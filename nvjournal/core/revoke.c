@@ -111,8 +111,7 @@ static struct nvj_block *drop_revoked(struct nvj *j, struct nvj_block *b, uint64
 void nvj_revokes_seal(struct nvj *j, uint64_t tid)
 {
 	for (unsigned i = 0; i < j->partitions; i++) {
-		struct nvj_block *b =
-			nvj_listed_take(j, &j->partition[i], NVJ_LIST_REVOKED, tid);
+		struct nvj_block *b = nvj_listed_take(j, &j->partition[i], NVJ_LIST_REVOKED, tid);
 
 		while (b)
 			b = drop_revoked(j, b, tid);

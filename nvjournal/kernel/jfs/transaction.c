@@ -19,10 +19,11 @@
  * as the journal has such a version (home.c), so they are found there, and revoked.
  */
 #include <linux/sched/mm.h>
-#if __has_include(<linux/folio_batch.h>)
+#include <linux/version.h>
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
 #include <linux/folio_batch.h>
 #else
-#include <linux/pagevec.h> /* until Linux 7.1 */
+#include <linux/pagevec.h>
 #endif
 
 #include "journal.h"
