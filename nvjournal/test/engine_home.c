@@ -150,6 +150,45 @@ static void beside_checkpoints(void)
 	engine_end(&e);
 }
 
+/*
+ * Two open handles of two transactions count on a spare image each: the later one
+ * freezes the version of the earlier one. That all of the block comes home meanwhile
+ * changes nothing.
+ */
+static void spares_of_open_handles_stay(void)
+{
+	const uint64_t block = 6;
+	struct nvj_handle earlier, later;
+	struct engine_commit commit;
+	struct engine e;
+
+	engine_begin(&e, 1, 4096, false);
+	expect(nvj_commit(e.journal, engine_put(&e, block, 0, 1)) == 0);
+	expect(nvj_start(e.journal, &earlier, 2 * NVJ_BLOCK_CREDITS) == 0);
+	/* There is something to commit. */
+	expect(engine_set(&e, &earlier, 7, 0, 1) >= 0);
+	expect(nvj_access(&earlier, block, e.block[block]) == 0);
+	engine_begin_commit(&commit, &e, earlier.tid);
+	engine_await_running(&e, earlier.tid + 1);
+	expect(nvj_start(e.journal, &later, NVJ_BLOCK_CREDITS) == 0);
+	expect(later.tid == earlier.tid + 1);
+	expect(nvj_access(&later, block, e.block[block]) == 0);
+	expect(nvj_checkpoint(e.journal) == 0);
+	expect(engine_home(&e, block)[0] == 1);
+	e.block[block][64] = 2;
+	expect(nvj_log(&earlier, block, e.block[block], NVJ_COMPARE) >= 0);
+	e.block[block][128] = 3;
+	expect(nvj_log(&later, block, e.block[block], NVJ_COMPARE) >= 0);
+	(void)nvj_stop(&earlier);
+	(void)nvj_stop(&later);
+	engine_end_commit(&commit);
+	expect(nvj_commit(e.journal, 0) == 0);
+	expect(nvj_checkpoint(e.journal) == 0);
+	expect(!memcmp(engine_home(&e, block), e.block[block], NVJ_BLOCK_BYTES));
+	expect(nvj_close(e.journal) == 0);
+	engine_end(&e);
+}
+
 /* Whoever asks for memory waits for nobody: with these locks held it returns. */
 static void what_is_in_use_is_left(struct engine *e)
 {
@@ -214,5 +253,6 @@ int main(void)
 	the_callers_own_write_survives();
 	not_of_an_aborted_journal();
 	beside_checkpoints();
+	spares_of_open_handles_stay();
 	return 0;
 }
