@@ -265,11 +265,11 @@ func (s *site) measure(prometheus *kubetest.Prometheus, disk sharedDisk, load no
 		}
 		return true
 	})
-	settle := 15 * time.Second
+	warmUp := 15 * time.Second
 	if setting == node.Controlled {
-		settle = 25 * time.Second
+		warmUp = 25 * time.Second
 	}
-	time.Sleep(settle)
+	time.Sleep(warmUp)
 	db, noise := bytesOf(s.t, disk.db), bytesOf(s.t, disk.noise)
 	begin := time.Now()
 	time.Sleep(seconds)

@@ -144,7 +144,7 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	before := l.free
 	l.choose(total, wanting)
 	if l.free != before {
-		l.compareFrom(l.ratesNow(active))
+		l.compareFrom(l.rates(active, (*limitMemory).ratesNow))
 	}
 	for _, s := range active {
 		s.m.limit = 0
@@ -156,31 +156,30 @@ func (l *LimitLaw) Next(seconds float64, siblings []Observation) []float64 {
 	return limits
 }
 
-// ratesNow returns the current rates of the sibling without a limit and of all else.
-// Hidden I/O counts: what the others give up to it, the sibling cannot have.
-func (l *LimitLaw) ratesNow(active []limitedSibling) (free, others float64) {
+// rates returns the rates of the sibling without a limit and of all else, by one of
+// their means. Hidden I/O counts: what the others give up to it, the sibling cannot
+// have.
+func (l *LimitLaw) rates(active []limitedSibling, of func(*limitMemory) (charged, hidden float64)) (free, others float64) {
 	for _, s := range active {
-		others += s.m.nowHidden.rate()
+		charged, hidden := of(s.m)
+		others += hidden
 		if s.o.ID == l.free {
-			free = s.m.now.rate()
+			free = charged
 		} else {
-			others += s.m.now.rate()
+			others += charged
 		}
 	}
 	return free, others
 }
 
-// ratesLately returns the means of the same rates over several seconds.
-func (l *LimitLaw) ratesLately(active []limitedSibling) (free, others float64) {
-	for _, s := range active {
-		others += s.hidden.rate()
-		if s.o.ID == l.free {
-			free = s.charged.rate()
-		} else {
-			others += s.charged.rate()
-		}
-	}
-	return free, others
+// ratesNow are those of this moment.
+func (m *limitMemory) ratesNow() (charged, hidden float64) {
+	return m.now.rate(), m.nowHidden.rate()
+}
+
+// ratesLately are the means of several seconds.
+func (m *limitMemory) ratesLately() (charged, hidden float64) {
+	return m.charged.rate(), m.hidden.rate()
 }
 
 // compareFrom stores the rates with which later ones are compared.
@@ -196,7 +195,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	if m == nil || !m.wanting {
 		return
 	}
-	free, others := l.ratesNow(active)
+	free, others := l.rates(active, (*limitMemory).ratesNow)
 	if m.saturatedRate > 0 {
 		if m.lostSeconds += seconds; free >= keptPart*m.saturatedRate {
 			m.lostSeconds = 0
@@ -219,7 +218,7 @@ func (l *LimitLaw) lookAtFree(seconds float64, active []limitedSibling) {
 	gaveUp := l.othersRate - others
 	if gaveUp > gaveUpPart*l.othersRate && free-l.freeRate < gainPart*gaveUp {
 		m.saturatedRate, m.demand = free, demandRoom*free+leastLimit
-		l.compareFrom(l.ratesLately(active))
+		l.compareFrom(l.rates(active, (*limitMemory).ratesLately))
 	}
 }
 
@@ -231,7 +230,7 @@ func (l *LimitLaw) refuted(active []limitedSibling) bool {
 	if l.freeSeconds < limitMeanSeconds {
 		return false
 	}
-	free, others := l.ratesLately(active)
+	free, others := l.rates(active, (*limitMemory).ratesLately)
 	gained := others - l.othersRate
 	return gained > refuteGain*l.othersRate && l.freeRate-free > refutePart*gained
 }
