@@ -27,7 +27,8 @@ func newDemoProgress(out io.Writer, of scenario.Scenario) *demoProgress {
 const barWidth = 40
 
 func (p *demoProgress) show(phase, what string, sample *account.Sample) {
-	if phase != p.phase {
+	// Before the first phase and after the last one there is none.
+	if phase != "" && phase != p.phase {
 		p.end()
 		p.phase = phase
 		title := "uncontrolled: weights as configured"
