@@ -19,9 +19,9 @@ import (
 	"github.com/daybook-project/daybook/volume/internal/imagefile"
 )
 
-// newReflinkRig makes a rig whose pool is on a file system with reflinks ("xfs" or
-// "btrfs"), on a loop device.
-func newReflinkRig(t *testing.T, kind string) *rig {
+// newRigOn makes a rig whose pool is on a new file system of the kind ("ext4", or one
+// with reflinks: "xfs" or "btrfs"), on a loop device.
+func newRigOn(t *testing.T, kind string) *rig {
 	t.Helper()
 	r := newHome(t)
 	const sizeBytes = 768 << 20
@@ -43,11 +43,12 @@ func newReflinkRig(t *testing.T, kind string) *rig {
 			t.Error(err)
 		}
 	})
-	arguments := []string{"-q", "-f", "-m", "reflink=1"}
-	if kind == "btrfs" {
-		arguments = []string{"-q", "-f"}
+	arguments := map[string][]string{
+		"ext4":  {"-q", "-F"},
+		"xfs":   {"-q", "-f", "-m", "reflink=1"},
+		"btrfs": {"-q", "-f"},
 	}
-	if output, err := exec.Command(needs.Tool(t, "mkfs."+kind), append(arguments, loop.Node())...).CombinedOutput(); err != nil {
+	if output, err := exec.Command(needs.Tool(t, "mkfs."+kind), append(arguments[kind], loop.Node())...).CombinedOutput(); err != nil {
 		t.Fatalf("mkfs.%s: %v: %s", kind, err, output)
 	}
 	if err := os.Mkdir(d.dir, 0o755); err != nil {
@@ -73,9 +74,9 @@ func haveBtrfs() bool {
 // onEachPool runs a test on a pool that must copy, and on pools with reflinks.
 func onEachPool(t *testing.T, test func(t *testing.T, r *rig, how Method)) {
 	t.Run("ext4", func(t *testing.T) { test(t, newRig(t), Copied) })
-	t.Run("xfs", func(t *testing.T) { test(t, newReflinkRig(t, "xfs"), Reflink) })
+	t.Run("xfs", func(t *testing.T) { test(t, newRigOn(t, "xfs"), Reflink) })
 	if haveBtrfs() {
-		t.Run("btrfs", func(t *testing.T) { test(t, newReflinkRig(t, "btrfs"), Reflink) })
+		t.Run("btrfs", func(t *testing.T) { test(t, newRigOn(t, "btrfs"), Reflink) })
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // If the image's modification time changed, each flush of the volume would commit
 // it in the journal of the pool's file system.
 func TestOnXFSWorkInAVolumeChangesNoTimeOfItsImage(t *testing.T) {
-	r := newReflinkRig(t, "xfs")
+	r := newRigOn(t, "xfs")
 	name := r.name("times")
 	r.create(name, CreateOptions{SizeBytes: 64 << 20, Provision: Full})
 	status := r.attach(name, AttachOptions{})
