@@ -120,7 +120,7 @@ $(addprefix bench-,$(BENCHES)): bench-%: setup build
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BUILD)/daybook-bench ./cmd/daybook-bench
 	$(BUILD)/daybook-bench $* --output $(BUILD)/bench/$*.json $(BENCHFLAGS)
 
-papers: setup-bench setup-vm build nvjournal kernel ## run all benchmarks of the papers, and write build/papers.html with every figure (root; PAPERSFLAGS="--only paper2")
+papers: setup-bench setup-vm setup-native build nvjournal kernel ## run all benchmarks of the papers, and write build/papers.html with every figure (root; PAPERSFLAGS="--only paper2")
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BUILD)/daybook-bench ./cmd/daybook-bench
 	$(BUILD)/daybook-bench papers $(PAPERSFLAGS)
 

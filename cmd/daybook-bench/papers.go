@@ -38,7 +38,7 @@ var paperParts = []paperPart{
 	{"guests", []int{1}, []string{"guests"}, 25},
 	{"volumes", []int{2}, []string{"volumes"}, 55},
 	{"guest-volumes", []int{2}, []string{"guest-volumes"}, 40},
-	{"ext4nvj", []int{3, 4}, []string{"ext4nvj"}, 10},
+	{"ext4nvj", []int{3, 4}, []string{"ext4nvj", "--native"}, 13},
 	{"jfsnvj", []int{4}, []string{"jfsnvj"}, 6},
 	{"nvjournal", []int{3, 4}, []string{"nvjournal"}, 7},
 }
