@@ -193,8 +193,10 @@ func (n Result) jfsText() []string {
 // NativeCommand repeats the native measurement.
 const NativeCommand = "make bench-ext4nvj BENCHFLAGS=--native"
 
-// Marks around the native part of the page, and its heading for what follows.
+// The title of the page, the marks around its native part, and the heading of what
+// follows that.
 const (
+	title       = "ext4nvj: ext4 with its journal in byte-addressable memory"
 	nativeBegin = "<!-- native figures -->"
 	nativeEnd   = "<!-- end of native figures -->"
 	emulated    = "## In an emulated guest"
@@ -214,14 +216,17 @@ func NativePart(page string) (part, rest string) {
 }
 
 // WithNativePart returns a page of emulated figures with the native part before them,
-// below the title.
+// below the title. If there is no page yet, the new one says so.
 func WithNativePart(page, part string) string {
 	_, page = NativePart(page)
 	if part == "" {
 		return page
 	}
-	title, rest, _ := strings.Cut(page, "\n\n")
-	return title + "\n\n" + nativeBegin + "\n" + part + nativeEnd + "\n\n" + emulated + "\n\n" + rest
+	if page == "" {
+		page = "# " + title + "\n\nNot measured.\n"
+	}
+	heading, rest, _ := strings.Cut(page, "\n\n")
+	return heading + "\n\n" + nativeBegin + "\n" + part + nativeEnd + "\n\n" + emulated + "\n\n" + rest
 }
 
 // NativeMarkdown returns the native part that shows this result.

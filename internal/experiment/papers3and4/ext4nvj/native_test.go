@@ -65,6 +65,9 @@ func TestTheNativePartIsReplacedAndTheRestKept(t *testing.T) {
 	if second := WithNativePart(first, "\nsecond\n\n"); strings.Contains(second, "first") || !strings.Contains(second, "second") || strings.Count(second, emulated) != 1 {
 		t.Errorf("%q", second)
 	}
+	if alone := WithNativePart("", "\nfirst\n\n"); !strings.HasPrefix(alone, "# "+title+"\n\n"+nativeBegin+"\n\nfirst\n") || !strings.Contains(alone, emulated+"\n\nNot measured.\n") {
+		t.Errorf("without a page: %q", alone)
+	}
 	if WithNativePart(first, "") != page {
 		t.Error("an empty part leaves something")
 	}

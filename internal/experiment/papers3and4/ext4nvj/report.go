@@ -23,7 +23,7 @@ func (n Result) Report() (report.Report, error) {
 	}
 	picture, err := n.curves().SVG()
 	report := report.Report{
-		Title: "ext4nvj: ext4 with its journal in byte-addressable memory",
+		Title: title,
 		Lead: []string{
 			fmt.Sprintf("All file systems are in one guest (Linux %s, %d processors), each on its own virtio disk, and are measured in turn. Figures are medians of %d rounds. One round before them warms up; in it the work is counted. "+
 				"Journals have %d MiB. Disks are **undelayed** (a file in the host's page cache) or **throttled**: %s.",
