@@ -42,37 +42,51 @@ func TestCoefficientsAreThoseOfTheSimulatedDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	const fileBytes = 128 << 20
-	var progress []string
-	m, err := MeasureDisk(t.Context(), DiskOptions{Device: fs.Disk.Device.Name, Dir: fs.Directory, FileBytes: fileBytes, Time: time.Second,
-		Progress: func(what string, done, total int) { progress = append(progress, what) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%+v", m.Coefficients)
 	bandwidth := parameters.BandwidthBytesPerSecond
 	// The mean of the square root of the distance of two random places is 8/15.
 	part := math.Sqrt(fileBytes/float64(1<<30)) * 8 / 15
 	seek := parameters.TrackToTrackSeekSeconds + (parameters.FullStrokeSeekSeconds-parameters.TrackToTrackSeekSeconds)*part
 	random := 1 / (seek + smallBlock/bandwidth)
-	c := m.Coefficients
-	for name, compared := range map[string]struct{ got, want, tolerance float64 }{
-		"rbps":      {float64(c.ReadBytesPerSecond), bandwidth, 0.1},
-		"wbps":      {float64(c.WriteBytesPerSecond), bandwidth, 0.1},
-		"rrandiops": {float64(c.ReadRandomPerSecond), random, 0.3},
-		"wrandiops": {float64(c.WriteRandomPerSecond), random, 0.3},
-	} {
-		if math.Abs(compared.got-compared.want) > compared.tolerance*compared.want {
-			t.Errorf("%s is %.0f; want %.0f, to within %.0f %%", name, compared.got, compared.want, 100*compared.tolerance)
+	// A busy host makes the disk slower, never faster: the best of several counts.
+	var best Coefficients
+	low := func(got uint64, want, tolerance float64) bool { return float64(got) < (1-tolerance)*want }
+	for attempt := range 5 {
+		var progress []string
+		m, err := MeasureDisk(t.Context(), DiskOptions{Device: fs.Disk.Device.Name, Dir: fs.Directory, FileBytes: fileBytes, Time: time.Second,
+			Progress: func(what string, done, total int) { progress = append(progress, what) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := m.Coefficients
+		t.Logf("%+v", c)
+		if len(progress) != 7 || m.Directory != fs.Directory || m.Scheduler != blockdev.NoScheduler {
+			t.Errorf("progress %q, model %+v", progress, m)
+		}
+		for name, compared := range map[string]struct{ got, most float64 }{
+			"rbps":      {float64(c.ReadBytesPerSecond), 1.1 * bandwidth},
+			"wbps":      {float64(c.WriteBytesPerSecond), 1.1 * bandwidth},
+			"rrandiops": {float64(c.ReadRandomPerSecond), 1.3 * random},
+			"wrandiops": {float64(c.WriteRandomPerSecond), 1.3 * random},
+			"rseqiops":  {float64(c.ReadSequentialPerSecond), 1.1 * bandwidth / smallBlock},
+			"wseqiops":  {float64(c.WriteSequentialPerSecond), 1.1 * bandwidth / smallBlock},
+		} {
+			if compared.got > compared.most {
+				t.Errorf("attempt %d: %s is %.0f; the disk can do %.0f at most", attempt, name, compared.got, compared.most)
+			}
+		}
+		best = Coefficients{
+			ReadBytesPerSecond: max(best.ReadBytesPerSecond, c.ReadBytesPerSecond), WriteBytesPerSecond: max(best.WriteBytesPerSecond, c.WriteBytesPerSecond),
+			ReadRandomPerSecond: max(best.ReadRandomPerSecond, c.ReadRandomPerSecond), WriteRandomPerSecond: max(best.WriteRandomPerSecond, c.WriteRandomPerSecond),
+			ReadSequentialPerSecond: max(best.ReadSequentialPerSecond, c.ReadSequentialPerSecond),
+		}
+		if !low(best.ReadBytesPerSecond, bandwidth, 0.1) && !low(best.WriteBytesPerSecond, bandwidth, 0.1) && !low(best.ReadRandomPerSecond, random, 0.3) &&
+			!low(best.WriteRandomPerSecond, random, 0.3) && best.ReadSequentialPerSecond > 2*best.ReadRandomPerSecond {
+			wantNothingLeft(t, fs.Directory)
+			return
 		}
 	}
 	// How many small requests in sequence it does depends on the host's processor.
-	if c.ReadSequentialPerSecond <= 2*c.ReadRandomPerSecond || float64(c.ReadSequentialPerSecond) > 1.1*bandwidth/smallBlock {
-		t.Errorf("rseqiops is %d", c.ReadSequentialPerSecond)
-	}
-	if len(progress) != 7 || m.Directory != fs.Directory || m.Scheduler != blockdev.NoScheduler {
-		t.Errorf("progress %q, model %+v", progress, m)
-	}
-	wantNothingLeft(t, fs.Directory)
+	t.Errorf("the best of all attempts is %+v; want %.0f bytes and %.0f random requests a second, and twice as many requests in sequence", best, bandwidth, random)
 }
 
 func wantNothingLeft(t *testing.T, dir string) {
