@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
-	"github.com/daybook-project/daybook/internal/filelock"
 )
 
 // dismantle removes a disk whose owner or server is dead. It detaches mounts of
@@ -51,29 +50,20 @@ func (h home) dismantle(ctx context.Context, name string) error {
 // record, which nobody writes any more. Without one there is no lock, and no
 // scheduler to restore.
 func (h home) awaitAlone(ctx context.Context, name string) (*lock, error) {
-	file, err := os.OpenFile(h.path(name, recordSuffix), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := filelock.TryLock(file)
-		if err == nil {
-			return &lock{file}, nil
+	alone, err := await(ctx, func() (*lock, error) {
+		file, err := os.OpenFile(h.path(name, recordSuffix), os.O_RDWR, 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
 		}
-		var held *filelock.HeldError
-		if !errors.As(err, &held) {
-			return nil, errors.Join(err, file.Close())
+		if err != nil {
+			return nil, err
 		}
-		select {
-		case <-ctx.Done():
-			err := fmt.Errorf("another process takes disk %s apart: %w", name, ctx.Err())
-			return nil, errors.Join(err, file.Close())
-		case <-time.After(5 * time.Millisecond):
-		}
+		return tryLock(file)
+	})
+	if errors.Is(err, errAlive) {
+		err = fmt.Errorf("another process takes disk %s apart: %w", name, ctx.Err())
 	}
+	return alone, err
 }
 
 // loopsOf finds the loop devices of the disk's file; there is more than one

@@ -137,12 +137,11 @@ func (h home) lockDisk(name string) (*lock, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot lock disk %s: %w", name, err)
 		}
-		if err := filelock.TryLock(file); err != nil {
-			_ = file.Close()
-			var held *filelock.HeldError
-			if errors.As(err, &held) {
-				return nil, errAlive
-			}
+		locked, err := tryLock(file)
+		if errors.Is(err, errAlive) {
+			return nil, err
+		}
+		if err != nil {
 			return nil, fmt.Errorf("cannot lock disk %s: %w", name, err)
 		}
 		// The former holder may have removed the file last: a lock on a file
@@ -150,23 +149,48 @@ func (h home) lockDisk(name string) (*lock, error) {
 		opened, err1 := file.Stat()
 		named, err2 := os.Stat(h.path(name, lockSuffix))
 		if err1 == nil && err2 == nil && os.SameFile(opened, named) {
-			return &lock{file}, nil
+			return locked, nil
 		}
-		_ = file.Close()
+		locked.release()
 	}
 }
 
 // awaitDeath waits until no process has the disk's lock, and takes it.
 func (h home) awaitDeath(ctx context.Context, name string) (*lock, error) {
+	l, err := await(ctx, func() (*lock, error) { return h.lockDisk(name) })
+	if errors.Is(err, errAlive) {
+		err = fmt.Errorf("disk %s: %w", name, err)
+	}
+	return l, err
+}
+
+// await takes a lock as soon as take does not say errAlive any more. If ctx ends
+// first, the error has errAlive and the context's.
+func await(ctx context.Context, take func() (*lock, error)) (*lock, error) {
 	for {
-		lock, err := h.lockDisk(name)
+		l, err := take()
 		if !errors.Is(err, errAlive) {
-			return lock, err
+			return l, err
 		}
 		select {
 		case <-ctx.Done():
-			return nil, fmt.Errorf("disk %s: %w", name, errors.Join(errAlive, ctx.Err()))
+			return nil, errors.Join(err, ctx.Err())
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// tryLock locks an open file without waiting: errAlive if another process has. The
+// file is closed if it is not locked.
+func tryLock(file *os.File) (*lock, error) {
+	err := filelock.TryLock(file)
+	if err == nil {
+		return &lock{file}, nil
+	}
+	_ = file.Close()
+	var held *filelock.HeldError
+	if errors.As(err, &held) {
+		return nil, errAlive
+	}
+	return nil, err
 }
