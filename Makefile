@@ -141,7 +141,7 @@ chart-test: ## the Helm chart: lint, schema of values, rendered objects against 
 k8s-image: setup-k8s
 	VERSION=$(VERSION) PACKAGE_VERSION=$(RELEASE:v%=%) SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 		packaging/build -o $(BUILD)/k8s -a amd64 -f image
-	$(GO) -C deploy/helm/tools run . ../daybook config.apiServer=true config.cgroupRoot=/CGROUP_ROOT config.criSocket=/CRI_SOCKET \
+	$(GO) -C deploy/helm/tools run . ../daybook config.apiServer=true config.cgroupRoot=/CGROUP_ROOT config.criSocket=/run/CRI_SOCKET \
 		config.weights.burstable=100 config.weights.besteffort=20 metrics.serviceMonitor.enabled=true metrics.serviceMonitor.interval=1s >$(BUILD)/k8s/agent.yaml
 
 ON_A_NODE = DAYBOOK_KUBERNETES=$$(scripts/kubernetes) DAYBOOK_KUBERNETES_IMAGE=$$(ls $(CURDIR)/$(BUILD)/k8s/*.tar) \

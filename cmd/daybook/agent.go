@@ -49,7 +49,7 @@ Otherwise it asks no API server.
 The configuration is YAML; all keys are optional:
 
   kubelet_dir: /var/lib/kubelet
-  cri_socket: /run/containerd/containerd.sock   # default: the first that exists; none
+  cri_socket: /run/containerd/containerd.sock   # default: that of the pods; none
   cgroup_root: /             # the kubelet's --cgroup-root
   state_dir: /var/lib/daybook
   placement: pod             # neutral: never in a pod's cgroup; none: only observe
@@ -135,7 +135,17 @@ func runAgent(ctx context.Context, path string, log *slog.Logger) (err error) {
 	ended := make(chan error, 2)
 	parts := []func(context.Context) error{a.Run}
 	if config.Account {
-		parts = append(parts, func(ctx context.Context) error { return observeNode(ctx, config, a, o, log) })
+		parts = append(parts, func(ctx context.Context) error {
+			err := observeNode(ctx, config, a, o, log)
+			var unsupported unsupportedError
+			if !errors.As(err, &unsupported) || config.Control != nil {
+				return err
+			}
+			// One configuration is for nodes of several kernels: journals are placed on all.
+			log.Warn("this node cannot attribute I/O to containers; journals are placed nevertheless", "why", err)
+			<-ctx.Done()
+			return ctx.Err()
+		})
 	}
 	for _, part := range parts {
 		go func() {
@@ -160,6 +170,7 @@ func observeNode(ctx context.Context, config agent.Config, a *agent.Agent, o *ob
 	if err != nil {
 		return err
 	}
+	a.SetAttributing(true)
 	observed := observedSource{source, o}
 	for {
 		_, err := observed.Next(ctx)
@@ -195,6 +206,7 @@ func controlNode(ctx context.Context, config control.Config, waits bool, a *agen
 					weight, matched := config.Ideal(path, name)
 					return weight, matched && weight > 0
 				}})
+			a.SetAttributing(err == nil)
 			return observedSource{source, o}, err
 		},
 	})

@@ -6,34 +6,33 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
-	"github.com/daybook-project/daybook/internal/cri"
 	"github.com/daybook-project/daybook/internal/filelock"
 	"github.com/daybook-project/daybook/internal/kube"
 )
 
 // Agent keeps the journals of the volumes of this node's pods.
 type Agent struct {
-	config Config
-	log    *slog.Logger
-	tree   *cgroup.Tree
-	client *cri.Client // nil: no container runtime is asked
-	keeper *adopt.Keeper
-	names  *Names
+	config  Config
+	log     *slog.Logger
+	tree    *cgroup.Tree
+	runtime runtime
+	cgroups podCgroups
+	keeper  *adopt.Keeper
+	names   *Names
 	// resolver knows the containers that are no pods'.
 	resolver *container.Resolver
 	made     time.Time
+	// kubeletDirs are the kubelet's directory, and what it is on the host where it is a link.
+	kubeletDirs []string
 
 	// stopAt is called after each step of a placement, for tests; nil: no call.
 	stopAt func(point string)
@@ -44,6 +43,8 @@ type Agent struct {
 	logged  map[string]string
 
 	asker asker
+
+	attributing atomic.Bool
 
 	mu         sync.Mutex
 	report     Report
@@ -78,8 +79,13 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{
-		config: config, log: log, tree: tree, names: &Names{}, resolver: container.NewResolver(container.Config{}), made: time.Now(),
+		config: config, log: log, tree: tree, cgroups: podCgroups{tree: tree, roots: []string{config.CgroupRoot}}, names: &Names{}, resolver: container.NewResolver(container.Config{}), made: time.Now(),
 		found: map[blockdev.Dev]adopt.Filesystem{}, weights: map[string]uint64{}, logged: map[string]string{},
+	}
+	a.kubeletDirs = []string{config.KubeletDir}
+	if target, err := hostPath(config.KubeletDir); err == nil && target != config.KubeletDir {
+		a.kubeletDirs = append(a.kubeletDirs, target)
+		log.Info("the kubelet's directory is a link", "directory", config.KubeletDir, "target", target)
 	}
 	if config.APIServer {
 		if a.asker.from, err = kube.InCluster(); err != nil {
@@ -87,13 +93,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 		}
 		a.asker.wake = make(chan struct{}, 1)
 	}
-	switch config.CRISocket {
-	case NoCRI:
-	case "":
-		a.client, err = cri.Find()
-	default:
-		a.client = cri.New(config.CRISocket)
-	}
+	a.runtime, err = newRuntime(config, log)
 	return a, err
 }
 
@@ -179,7 +179,7 @@ func (a *Agent) Round(ctx context.Context) {
 		a.finish(nil, nil, []error{err})
 		return
 	}
-	volumes := volumesOf(mounts, a.config.KubeletDir)
+	volumes := volumesOf(mounts, a.kubeletDirs...)
 	pods, err := a.pods(ctx, volumes)
 	if err != nil {
 		failures = append(failures, err)
@@ -287,19 +287,11 @@ const maxWeights = 1000
 // those whose cgroups exist, and the keeper looks for their processes.
 func (a *Agent) pods(ctx context.Context, volumes []Volume) (map[string]Pod, error) {
 	pods := map[string]Pod{}
-	var failure error
-	if a.client != nil {
-		sandboxes, err := a.client.Sandboxes(ctx)
-		var containers []cri.Container
-		if err == nil {
-			containers, err = a.client.Containers(ctx)
-		}
-		if failure = err; err == nil {
-			pods = podsOf(sandboxes)
-			a.names.set(sandboxes, containers)
-		}
+	sandboxes, containers, asked, failure := a.runtime.ask(ctx)
+	if asked {
+		pods = podsOf(sandboxes)
+		a.names.set(sandboxes, containers)
 	}
-	asked := a.client != nil && failure == nil
 	for _, v := range volumes {
 		pod, known := pods[v.PodUID]
 		if !known {
@@ -307,7 +299,7 @@ func (a *Agent) pods(ctx context.Context, volumes []Volume) (map[string]Pod, err
 		}
 		if pod.Cgroup == "" && (pod.Ready || pod.Unknown) {
 			var err error
-			if pod.QoS, pod.Cgroup, err = locate(a.tree, a.config.CgroupRoot, pod.UID); err != nil {
+			if pod.QoS, pod.Cgroup, err = a.cgroups.locate(ctx, pod.UID, pod.Ready); err != nil {
 				failure = errors.Join(failure, err)
 			}
 		}
@@ -346,65 +338,3 @@ func (a *Agent) finish(reports []VolumeReport, problems []string, failures []err
 	}
 	a.logged = now
 }
-
-// hostMounts lists the mounts of the host, also from a container with hostPID.
-func hostMounts() ([]blockdev.Mount, error) {
-	mounts, err := blockdev.Mounts()
-	if err != nil {
-		return nil, err
-	}
-	own, err := os.Readlink("/proc/self/ns/mnt")
-	if err != nil {
-		return nil, err
-	}
-	if host, err := os.Readlink("/proc/1/ns/mnt"); err == nil && host == own {
-		return mounts, nil
-	}
-	all, err := blockdev.MountsOfInit()
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the mounts of the host: %w", err)
-	}
-	known := make(map[blockdev.Mount]bool, len(all))
-	for _, mount := range all {
-		known[mount] = true
-	}
-	for _, mount := range mounts {
-		if !known[mount] {
-			all = append(all, mount)
-		}
-	}
-	return all, nil
-}
-
-// check reports all that is missing on this host.
-func check(config Config) error {
-	var missing []string
-	if os.Geteuid() != 0 {
-		missing = append(missing, "root (securityContext.privileged: true)")
-	}
-	if comm, err := os.ReadFile("/proc/2/comm"); err != nil || strings.TrimSpace(string(comm)) != "kthreadd" {
-		missing = append(missing, "the host's kernel threads in /proc (hostPID: true)")
-	}
-	if _, err := os.Stat(config.KubeletDir); err != nil {
-		missing = append(missing, fmt.Sprintf("the kubelet's directory %s (a hostPath volume with mountPropagation: HostToContainer; else kubelet_dir)", config.KubeletDir))
-	}
-	if _, err := cgroup.Find(); err != nil {
-		missing = append(missing, err.Error())
-	}
-	var sys unix.Statfs_t
-	if err := unix.Statfs("/sys", &sys); config.Control != nil && err == nil && sys.Flags&unix.ST_RDONLY != 0 {
-		missing = append(missing, "a writable /sys, for the tunables of disks under control (a hostPath volume of /sys)")
-	}
-	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		if disks, err := filepath.Glob("/dev/[sv]d*"); err != nil || len(disks) == 0 {
-			missing = append(missing, "the host's devices (a hostPath volume of /dev)")
-		}
-	}
-	if len(missing) > 0 {
-		return fmt.Errorf("%w: %s", ErrUnsupported, strings.Join(missing, "; "))
-	}
-	return nil
-}
-
-// ErrUnsupported means that the host lacks something.
-var ErrUnsupported = errors.New("the agent cannot work here; missing")

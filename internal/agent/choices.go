@@ -137,7 +137,7 @@ func (a *Agent) askOnce(ctx context.Context) {
 	var known Choices
 	if err == nil {
 		var names []string
-		for _, v := range volumesOf(mounts, a.config.KubeletDir) {
+		for _, v := range volumesOf(mounts, a.kubeletDirs...) {
 			names = append(names, v.Name)
 		}
 		slices.Sort(names)

@@ -209,7 +209,7 @@ func (s *site) deployAgent(change func(config string) string) (monitor kubetest.
 		s.t.Fatalf("%d ConfigMaps in the manifest", len(maps))
 	}
 	config := kubetest.Text(maps[0], "data", configKey)
-	for before, after := range map[string]string{"cgroup_root: /CGROUP_ROOT\n": "cgroup_root: " + s.CgroupRoot + "\n", "cri_socket: /CRI_SOCKET\n": "cri_socket: " + s.Socket + "\n"} {
+	for before, after := range map[string]string{"cgroup_root: /CGROUP_ROOT\n": "cgroup_root: " + s.CgroupRoot + "\n", "cri_socket: /run/CRI_SOCKET\n": "cri_socket: " + s.Socket + "\n"} {
 		if strings.Count(config, before) != 1 {
 			s.t.Fatalf("the configuration has no %q:\n%s", before, config)
 		}
@@ -358,7 +358,11 @@ func (s *site) awaitPlaced(namespace, name string, dev blockdev.Dev) {
 // wantWeight waits until a pod has a weight on a disk.
 func (s *site) wantWeight(namespace, name string, disk blockdev.Dev, want uint64) {
 	s.t.Helper()
-	weights, err := s.tree.Weights(disk, blockdev.BFQ)
+	whole, err := blockdev.Lookup(disk.String())
+	s.do(err)
+	offered, err := whole.Scheduler()
+	s.do(err)
+	weights, err := s.tree.Weights(whole.Dev, offered.Current)
 	s.do(err)
 	s.Await(fmt.Sprintf("%s/%s has the weight %d", namespace, name, want), func() bool {
 		now, err := weights.Get(s.cgroupOf(namespace, name))

@@ -20,6 +20,8 @@ var (
 	containerDesc = prometheus.NewDesc("daybook_agent_container_info",
 		"Always 1; the labels name the container of a pod. container is that of the other metrics of daybook.",
 		[]string{"container", "namespace", "pod", "pod_uid", "container_name"}, nil)
+	attributingDesc = prometheus.NewDesc("daybook_agent_attributing",
+		"1 if I/O is attributed to containers; 0 if account is false, or the kernel lacks what it needs: the log says what.", nil, nil)
 	roundsDesc   = prometheus.NewDesc("daybook_agent_rounds_total", "Rounds of the agent.", nil, nil)
 	failuresDesc = prometheus.NewDesc("daybook_agent_failures_total", "Errors in rounds; the log has each.", nil, nil)
 	releasesDesc = prometheus.NewDesc("daybook_agent_releases_total", "Journals that were released because no pod uses the volume.", nil, nil)
@@ -28,7 +30,7 @@ var (
 
 // Describe implements prometheus.Collector.
 func (a *Agent) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{placedDesc, writtenDesc, weightDesc, containerDesc, roundsDesc, failuresDesc, releasesDesc, roundDesc} {
+	for _, d := range []*prometheus.Desc{placedDesc, writtenDesc, weightDesc, containerDesc, attributingDesc, roundsDesc, failuresDesc, releasesDesc, roundDesc} {
 		descs <- d
 	}
 }
@@ -68,6 +70,11 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 			send(containerDesc, prometheus.GaugeValue, 1, c.Name(), c.Namespace, c.Pod, c.PodUID, c.Container)
 		}
 	}
+	attributing := 0.0
+	if a.attributing.Load() {
+		attributing = 1
+	}
+	send(attributingDesc, prometheus.GaugeValue, attributing)
 	send(roundsDesc, prometheus.CounterValue, float64(report.Rounds))
 	send(failuresDesc, prometheus.CounterValue, float64(report.Failures))
 	send(releasesDesc, prometheus.CounterValue, float64(report.Releases))
@@ -75,6 +82,9 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 		send(roundDesc, prometheus.GaugeValue, float64(report.Time.UnixNano())/1e9)
 	}
 }
+
+// SetAttributing says whether I/O is attributed to containers, for the metrics.
+func (a *Agent) SetAttributing(attributing bool) { a.attributing.Store(attributing) }
 
 // healthyRounds is how many rounds may be missing before the agent is not healthy.
 const healthyRounds = 30

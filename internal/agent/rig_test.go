@@ -45,13 +45,14 @@ type rig struct {
 	cri     *containertest.CRI
 	config  Config
 	systemd bool
+	root    string // the kubelet's --cgroup-root
 	victims []*exec.Cmd
 }
 
 func newRig(t *testing.T, systemd bool) *rig {
 	t.Helper()
 	w := containertest.New(t)
-	r := &rig{Workshop: w, t: t, systemd: systemd, config: DefaultConfig()}
+	r := &rig{Workshop: w, t: t, systemd: systemd, root: "/", config: DefaultConfig()}
 	var err error
 	if r.tree, err = cgroup.Find(); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ type pod struct {
 func (r *rig) start(name, component string, d disk, annotations map[string]string) *pod {
 	r.t.Helper()
 	p := &pod{r: r, name: name, uid: newUID()}
-	paths := candidates("/", component, p.uid)
+	paths := candidates(r.root, component, p.uid)
 	p.cgroup = paths[0]
 	if r.systemd {
 		p.cgroup = paths[1]

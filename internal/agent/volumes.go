@@ -23,15 +23,19 @@ type Volume struct {
 	Mount blockdev.Mount
 }
 
-// volumesOf finds the volumes of pods among the mounts of a host.
-func volumesOf(mounts []blockdev.Mount, kubeletDir string) []Volume {
+// volumesOf finds the volumes of pods among the mounts of a host, below the names that the
+// kubelet's directory has.
+func volumesOf(mounts []blockdev.Mount, kubeletDirs ...string) []Volume {
 	var all []Volume
 	for _, mount := range mounts {
 		if mount.Dev.Major == 0 || !slices.Contains(fileSystems, mount.Type) {
 			continue
 		}
-		if uid, name, ok := parsePath(mount.Point, kubeletDir); ok {
-			all = append(all, Volume{PodUID: uid, Name: name, Mount: mount})
+		for _, dir := range kubeletDirs {
+			if uid, name, ok := parsePath(mount.Point, dir); ok {
+				all = append(all, Volume{PodUID: uid, Name: name, Mount: mount})
+				break
+			}
 		}
 	}
 	return all

@@ -15,12 +15,15 @@ import (
 	"time"
 )
 
-// Sockets are the usual sockets of runtimes, in the order in which they are tried.
+// Sockets are the usual sockets of runtimes, in the order in which they are tried. Paths in
+// /var/run are written with /run: a container in which the host's /run is mounted has no link.
 var Sockets = []string{
 	"/run/containerd/containerd.sock",
 	"/run/crio/crio.sock",
-	"/run/k3s/containerd/containerd.sock",
-	"/var/run/cri-dockerd.sock",
+	"/run/k3s/containerd/containerd.sock", // k3s and RKE2
+	"/run/k0s/containerd.sock",
+	"/run/cri-dockerd.sock",
+	"/var/snap/microk8s/common/run/containerd.sock",
 }
 
 // Limits of a call.
@@ -57,14 +60,58 @@ type Client struct {
 	http   *http.Client
 }
 
-// Find returns a client of the first of the usual sockets that exists.
-func Find() (*Client, error) {
-	for _, socket := range Sockets {
+// ErrNoSocket means that no container runtime has one of the sockets.
+var ErrNoSocket = errors.New("no socket of a container runtime")
+
+// Existing are the usual sockets that exist. The error wraps ErrNoSocket if there is none.
+func Existing() ([]string, error) { return existing(Sockets) }
+
+func existing(sockets []string) (found []string, err error) {
+	for _, socket := range sockets {
 		if info, err := os.Stat(socket); err == nil && info.Mode()&os.ModeSocket != 0 {
-			return New(socket), nil
+			found = append(found, socket)
 		}
 	}
-	return nil, fmt.Errorf("no socket of a container runtime: want one of %s; name another with cri_socket", strings.Join(Sockets, ", "))
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w: want one of %s; name another with cri_socket", ErrNoSocket, strings.Join(sockets, ", "))
+	}
+	return found, nil
+}
+
+// Choose returns a client of the runtime that has the most of the pods that known knows, and
+// how many those are. A node can have several runtimes: that of Docker, for example, refuses
+// all calls, or has no pods. Of runtimes with equally many it is the first that answers. The
+// error is that of all sockets, if none answers.
+func Choose(ctx context.Context, sockets []string, known func(uid string) bool) (chosen *Client, pods int, err error) {
+	var failures []error
+	for _, socket := range sockets {
+		c := New(socket)
+		sandboxes, err := c.Sandboxes(ctx)
+		if err != nil {
+			failures = append(failures, err)
+			c.http.CloseIdleConnections()
+			continue
+		}
+		uids := map[string]bool{}
+		for _, s := range sandboxes {
+			if known(s.UID) {
+				uids[s.UID] = true
+			}
+		}
+		switch {
+		case chosen == nil || len(uids) > pods:
+			if chosen != nil {
+				chosen.http.CloseIdleConnections()
+			}
+			chosen, pods = c, len(uids)
+		default:
+			c.http.CloseIdleConnections()
+		}
+	}
+	if chosen == nil {
+		return nil, 0, errors.Join(failures...)
+	}
+	return chosen, pods, nil
 }
 
 // New returns a client of the runtime that listens on a unix socket. It connects when it is

@@ -29,6 +29,7 @@ func everything() map[string]any {
 			"serviceMonitor": map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
 			"prometheusRule": map[string]any{"enabled": true, "labels": map[string]any{"release": "prometheus"}},
 		},
+		"seLinuxOptions":   map[string]any{"type": "spc_t"},
 		"imagePullSecrets": []any{map[string]any{"name": "registry"}},
 		"podAnnotations":   map[string]any{"example.com/a": "b"},
 		"affinity":         map[string]any{"nodeAffinity": map[string]any{}},
@@ -129,6 +130,61 @@ func checkDaemonSet(t *testing.T, name string, set *apps.DaemonSet) {
 	for key, value := range set.Spec.Selector.MatchLabels {
 		if set.Spec.Template.Labels[key] != value {
 			t.Errorf("%s: the selector does not match its pods: %s", name, key)
+		}
+	}
+}
+
+// A node may have the kubelet, the runtime and what is writable at other places.
+func TestTheDirectoriesOfANodeAreMounted(t *testing.T) {
+	for _, c := range []struct {
+		values         map[string]any
+		mounted, never []string
+	}{
+		{map[string]any{"config": map[string]any{"criSocket": "unix:///run/crio/crio.sock"}}, []string{"/run"}, []string{"/run/crio"}},
+		{map[string]any{"config": map[string]any{"criSocket": "none"}}, []string{"/run"}, []string{"."}},
+		{map[string]any{"config": map[string]any{"criSocket": "/var/run/crio/crio.sock"}}, []string{"/run", "/var/run/crio"}, nil},
+		{map[string]any{"config": map[string]any{"criSocket": "/runtime/x.sock"}}, []string{"/runtime"}, nil},
+		{map[string]any{"kubeletDir": "/var/snap/microk8s/common/var/lib/kubelet", "config": map[string]any{"criSocket": "unix:///var/snap/microk8s/common/run/containerd.sock"}},
+			[]string{"/var/snap/microk8s/common/run", "/var/snap/microk8s/common/var/lib/kubelet", "/run"}, []string{"/var/lib/kubelet"}},
+		{map[string]any{"stateDir": "/mnt/daybook"}, []string{"/mnt/daybook"}, []string{"/var/lib/daybook"}},
+	} {
+		objects, err := render(chart, c.values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set apps.DaemonSet
+		for file, text := range objects {
+			if strings.HasSuffix(file, "daemonset.yaml") {
+				if err := yaml.UnmarshalStrict([]byte(text), &set); err != nil {
+					t.Fatalf("%v\n%s", err, text)
+				}
+			}
+			if dir, set := c.values["stateDir"]; set && strings.HasSuffix(file, "configmap.yaml") && !strings.Contains(text, "state_dir: "+dir.(string)+"\n") {
+				t.Errorf("%+v: %s", c.values, text)
+			}
+		}
+		pod := set.Spec.Template.Spec
+		mounts, paths := map[string]string{}, map[string]string{} // volumes by path, and paths by volume
+		for _, volume := range pod.Volumes {
+			if volume.HostPath != nil {
+				paths[volume.Name] = volume.HostPath.Path
+			}
+		}
+		for _, mount := range pod.Containers[0].VolumeMounts {
+			if path, host := paths[mount.Name]; host && path != mount.MountPath {
+				t.Errorf("%+v: %s of the host is mounted at %s", c.values, path, mount.MountPath)
+			}
+			mounts[mount.MountPath] = mount.Name
+		}
+		for _, path := range c.mounted {
+			if _, ok := mounts[path]; !ok {
+				t.Errorf("%+v: %s is not mounted: %v", c.values, path, mounts)
+			}
+		}
+		for _, path := range c.never {
+			if _, ok := mounts[path]; ok {
+				t.Errorf("%+v: %s is mounted: %v", c.values, path, mounts)
+			}
 		}
 	}
 }

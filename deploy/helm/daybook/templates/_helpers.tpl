@@ -19,13 +19,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ printf "%s-%s-agent" .Release.Namespace .Release.Name | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/* The directory of the runtime's socket, if it is not in runDir; else "". */}}
+{{- define "daybook.socketDir" -}}
+{{- $socket := .Values.config.criSocket | trimPrefix "unix://" -}}
+{{- if and $socket (ne $socket "none") (not (hasPrefix (printf "%s/" (clean .Values.runDir)) (clean $socket))) -}}
+{{ dir (clean $socket) }}
+{{- end -}}
+{{- end }}
+
 {{- define "daybook.config" -}}
 kubelet_dir: {{ .Values.kubeletDir }}
 {{- with .Values.config.criSocket }}
 cri_socket: {{ . }}
 {{- end }}
 cgroup_root: {{ .Values.config.cgroupRoot }}
-state_dir: /var/lib/daybook
+state_dir: {{ .Values.stateDir }}
 placement: {{ .Values.config.placement }}
 interval: {{ .Values.config.interval }}
 metrics: 0.0.0.0:{{ .Values.metrics.port }}

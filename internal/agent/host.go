@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/cgroup"
+)
+
+// hostMounts lists the mounts of the host, also from a container with hostPID.
+func hostMounts() ([]blockdev.Mount, error) {
+	mounts, err := blockdev.Mounts()
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return nil, err
+	}
+	if host, err := os.Readlink("/proc/1/ns/mnt"); err == nil && host == own {
+		return mounts, nil
+	}
+	all, err := blockdev.MountsOfInit()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the mounts of the host: %w", err)
+	}
+	known := make(map[blockdev.Mount]bool, len(all))
+	for _, mount := range all {
+		known[mount] = true
+	}
+	for _, mount := range mounts {
+		if !known[mount] {
+			all = append(all, mount)
+		}
+	}
+	return all, nil
+}
+
+// check reports all that is missing on this host.
+func check(config Config) error {
+	var missing []string
+	if os.Geteuid() != 0 {
+		missing = append(missing, "root (securityContext.privileged: true)")
+	}
+	if comm, err := os.ReadFile("/proc/2/comm"); err != nil || strings.TrimSpace(string(comm)) != "kthreadd" {
+		missing = append(missing, "the host's kernel threads in /proc (hostPID: true; a node that is itself a container, as in kind and k3d, has none)")
+	}
+	if _, err := os.Stat(config.KubeletDir); err != nil {
+		missing = append(missing, fmt.Sprintf("the kubelet's directory %s (a hostPath volume with mountPropagation: HostToContainer; else kubelet_dir)", config.KubeletDir))
+	}
+	if tree, err := cgroup.Find(); err != nil {
+		missing = append(missing, err.Error())
+	} else if at, err := tree.Of(1); err == nil && strings.HasPrefix(at, "/..") {
+		missing = append(missing, "the host's cgroups (this container has a cgroup namespace of its own: securityContext.privileged: true)")
+	}
+	var sys unix.Statfs_t
+	if err := unix.Statfs("/sys", &sys); config.Control != nil && err == nil && sys.Flags&unix.ST_RDONLY != 0 {
+		missing = append(missing, "a writable /sys, for the tunables of disks under control (a hostPath volume of /sys)")
+	}
+	if !hasDevices("/sys/class/block", "/dev") {
+		missing = append(missing, "the host's devices (a hostPath volume of /dev)")
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("%w: %s", ErrUnsupported, strings.Join(missing, "; "))
+	}
+	return nil
+}
+
+// ErrUnsupported means that the host lacks something.
+var ErrUnsupported = errors.New("the agent cannot work here; missing")
+
+// hasDevices says whether there is a node for one of the block devices. Nodes with NVMe or
+// Xen disks alone, and those without loop devices, have them, too. A host without a block
+// device lacks none.
+func hasDevices(class, dev string) bool {
+	entries, err := os.ReadDir(class)
+	if err != nil {
+		return false
+	}
+	for _, entry := range entries {
+		info, err := os.Stat(filepath.Join(dev, strings.ReplaceAll(entry.Name(), "!", "/")))
+		if err == nil && info.Mode()&os.ModeDevice != 0 {
+			return true
+		}
+	}
+	return len(entries) == 0
+}
+
+// hostRoot is the root directory of the host, also in a container with its process IDs.
+const hostRoot = "/proc/1/root"
+
+// hostPath is what a path is on the host when all links in it are followed, as the kernel
+// lists mounts. Where the root of the host may not be opened, it is that of this process.
+func hostPath(path string) (string, error) {
+	target, err := pathIn(hostRoot, path)
+	if errors.Is(err, fs.ErrPermission) {
+		return filepath.EvalSymlinks(path)
+	}
+	return target, err
+}
+
+// pathIn follows all links of a path below a root directory. The result is as seen from the
+// mount namespace of that directory.
+func pathIn(root, path string) (string, error) {
+	below, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", fmt.Errorf("cannot open %s: %w", root, err)
+	}
+	defer unix.Close(below)
+	fd, err := unix.Openat2(below, path, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return "", fmt.Errorf("cannot open %s in %s: %w", path, root, err)
+	}
+	defer unix.Close(fd)
+	return os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+}
