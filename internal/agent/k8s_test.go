@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -558,7 +559,7 @@ func (s *site) churn(disks []blockdev.Loop) {
 				}
 				mu.Unlock()
 				if err != nil {
-					s.t.Errorf("%s: %v", name, err)
+					s.t.Errorf("%s: %v\n%s", name, err, s.explain("shop", name, disk.Dev))
 					return
 				}
 			}
@@ -620,6 +621,18 @@ func (s *site) come(name string, disk blockdev.Loop, placed bool) (took time.Dur
 		_, at, err := locate(s.tree, s.CgroupRoot, uid)
 		return err == nil && at == ""
 	}))
+}
+
+// explain is what is known of a pod that does not do what it should.
+func (s *site) explain(namespace, name string, dev blockdev.Dev) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "--- its journal is in %q, and its cgroup is %q\n", s.journalOf(dev), s.cgroupOf(namespace, name))
+	for _, path := range []string{"/pods/" + name, "/events?fieldSelector=involvedObject.name%3D" + name} {
+		object, err := s.API.Get("/api/v1/namespaces/" + namespace + path)
+		text, _ := json.Marshal(object)
+		fmt.Fprintf(&out, "--- %s: %.6000s, %v\n", path, text, err)
+	}
+	return out.String() + s.agentLog() + s.Logs()
 }
 
 // usage is what the agent and its guardian have used.
