@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/vm/vmtest"
+	"github.com/daybook-project/daybook/volume/internal/region"
 )
 
 // inMemoryLVMGuest runs a test in a guest of each kernel with ext4nvj and LVM, with two disks.
@@ -123,6 +124,7 @@ func TestGuestRegionOnALogicalVolume(t *testing.T) {
 		vmtest.WithPages(t, "/dev/pmem0")
 		group()
 		t.Run("life", regionOnLVM)
+		t.Run("two segments", regionOnTwoSegments)
 	})
 }
 
@@ -179,4 +181,47 @@ func regionOnLVM(t *testing.T) {
 	}
 	wantSlicesOf(t, node, "in the end")
 	r.wantTidy()
+}
+
+// regionOnTwoSegments has a region whose memory is in two pieces, of which each mount can map one: a
+// slice lies in one of them, or is refused before anything is made.
+func regionOnTwoSegments(t *testing.T) {
+	const node = "/dev/vgpm/two"
+	lvmRun(t, "lvcreate", "--yes", "--name", "two", "--size", "12m", "vgpm")
+	lvmRun(t, "lvcreate", "--yes", "--name", "between", "--size", "4m", "vgpm")
+	lvmRun(t, "lvextend", "--size", "24m", "vgpm/two")
+	r := newRig(t)
+	db, other := r.name("db"), r.name("other")
+	large := MemoryOptions{Region: node, SizeBytes: 16 << 20, Partitions: 2}
+	_, err := r.pool.Create(t.Context(), db, CreateOptions{SizeBytes: 16 << 20, JournalMemory: &large})
+	if !errors.Is(err, ErrNoSpace) || !strings.Contains(fmt.Sprint(err), "lvs --segments") {
+		t.Errorf("over both segments: %v", err)
+	}
+	if _, err := region.List(node, ""); !errors.Is(err, region.ErrNoTable) {
+		t.Errorf("what was refused has left a table: %v", err)
+	}
+	r.wantTidy()
+	for _, c := range []struct {
+		name   string
+		offset uint64
+	}{{db, 1 << 20}, {other, 12 << 20}} {
+		record := r.create(c.name, CreateOptions{SizeBytes: 16 << 20, JournalMemory: &MemoryOptions{Region: node, SizeBytes: 8 << 20, Partitions: 2}})
+		if at := record.JournalMemory; at == nil || at.OffsetBytes != c.offset {
+			t.Errorf("%s: %+v, want the slice at byte %d", c.name, at, c.offset)
+		}
+		r.attach(c.name, AttachOptions{})
+		if err := writeSynced(filepath.Join(r.target(c.name), keptFile)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantSlicesOf(t, node, "attached", db, other)
+	for _, name := range []string{db, other} {
+		r.wantKept(name)
+		if err := r.pool.Delete(t.Context(), name, DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantSlicesOf(t, node, "in the end")
+	r.wantTidy()
+	lvmRun(t, "lvremove", "--yes", "vgpm/two", "vgpm/between")
 }

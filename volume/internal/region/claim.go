@@ -141,3 +141,30 @@ func managers(dev blockdev.Dev) []string {
 	}
 	return regionFiles
 }
+
+// pageBytes is the least part of a region that can be claimed.
+const pageBytes = 4096
+
+// mappableBy asks a module whether a part of a region can be mapped as one piece: it maps what
+// is claimed. A logical volume has a piece for each segment. If no module can tell, the answer
+// is yes.
+func mappableBy(node string, dev blockdev.Dev) mappable {
+	return func(offset, size uint64) bool {
+		return !errors.Is(tryClaim(node, dev, offset, size), unix.EOPNOTSUPP) || tryClaim(node, dev, offset, pageBytes) != nil
+	}
+}
+
+// tryClaim claims a part of a region for a moment, and returns the module's error. It is nil if
+// no module is loaded.
+func tryClaim(node string, dev blockdev.Dev, offset, size uint64) error {
+	for _, path := range managers(dev) {
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		_, err = unix.Write(int(file.Fd()), fmt.Appendf(nil, "%d %d %s", offset, size, node))
+		_ = file.Close()
+		return err
+	}
+	return nil
+}

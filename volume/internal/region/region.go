@@ -136,7 +136,8 @@ func (d device) readOrMake(ctx context.Context, bytes uint64) (Table, error) {
 }
 
 // Reserve enters a slice of that size in the table of a region, and returns it with the
-// ID of the region. If the slice is there already, it only returns it.
+// ID of the region. If the slice is there already, it only returns it. The memory of a slice
+// is in one piece, if a module is loaded that can check this.
 func Reserve(ctx context.Context, node string, want Slice) (s Slice, regionID string, err error) {
 	facts, err := Look(node)
 	if err != nil {
@@ -161,7 +162,7 @@ func Reserve(ctx context.Context, node string, want Slice) (s Slice, regionID st
 	if at := t.find(want.ID); at >= 0 {
 		return t.Slices[at], t.ID, nil
 	}
-	if s, err = t.add(want); err != nil {
+	if s, err = t.add(want, mappableBy(node, facts.Dev)); err != nil {
 		return s, "", fmt.Errorf("%s: %w", node, err)
 	}
 	return s, t.ID, d.write(t)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/versioned"
@@ -174,23 +175,50 @@ func (t Table) gaps(do func(index int, offset, length uint64) bool) {
 	}
 }
 
-// add reserves a slice in the first piece that is long enough.
-func (t *Table) add(s Slice) (Slice, error) {
-	at := -1
+// mappable says whether a part of a region can be mapped as one piece.
+type mappable func(offset, size uint64) bool
+
+// add reserves a slice in the first piece that is long enough and can be mapped as one.
+func (t *Table) add(s Slice, whole mappable) (Slice, error) {
+	at, isDivided := -1, false
 	t.gaps(func(index int, offset, length uint64) bool {
 		if length < s.SizeBytes {
 			return true
 		}
-		at, s.OffsetBytes = index, offset
+		place, found := placeIn(offset, length, s.SizeBytes, whole)
+		if !found {
+			isDivided = true
+			return true
+		}
+		at, s.OffsetBytes = index, place
 		return false
 	})
 	if at < 0 {
 		total, longest := t.Free()
-		return s, fmt.Errorf("%w for a journal of %d MiB: %d MiB of the region are free, and the longest piece has %d MiB%s",
-			cause.ErrNoSpace, s.SizeBytes>>20, total>>20, longest>>20, t.users())
+		why := fmt.Sprintf("the longest piece has %d MiB", longest>>20)
+		if isDivided {
+			why = "none of their pieces can be mapped as one: a logical volume has several segments (lvs --segments); " +
+				"use one with a single segment, or a smaller journal"
+		}
+		return s, fmt.Errorf("%w for a journal of %d MiB: %d MiB of the region are free, and %s%s", cause.ErrNoSpace, s.SizeBytes>>20, total>>20, why, t.users())
 	}
 	t.Slices = slices.Insert(t.Slices, at, s)
 	return s, nil
+}
+
+// placeIn returns the first place in a piece of a region at which size bytes can be mapped as
+// one. All are whole units.
+func placeIn(offset, length, size uint64, whole mappable) (place uint64, found bool) {
+	for length >= size {
+		if whole(offset, size) {
+			return offset, true
+		}
+		// So many units can be mapped. Memory is divided in the next one, or before it.
+		units := sort.Search(int(size/records.SliceUnitBytes), func(n int) bool { return !whole(offset, uint64(n+1)*records.SliceUnitBytes) })
+		skip := uint64(max(units, 1)) * records.SliceUnitBytes
+		offset, length = offset+skip, length-skip
+	}
+	return 0, false
 }
 
 // users names the volumes with slices.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,9 +21,12 @@ func newTable(mebibytes uint64) Table {
 	return Table{Format: format, ID: records.NewID(), SizeBytes: mebibytes * mebibyte, Slices: []Slice{}}
 }
 
+// inOnePiece is the answer for memory that is not divided.
+func inOnePiece(uint64, uint64) bool { return true }
+
 func mustAdd(t *testing.T, table *Table, volume string, mebibytes uint64) Slice {
 	t.Helper()
-	s, err := table.add(Slice{ID: records.NewID(), Volume: volume, SizeBytes: mebibytes * mebibyte})
+	s, err := table.add(Slice{ID: records.NewID(), Volume: volume, SizeBytes: mebibytes * mebibyte}, inOnePiece)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +60,7 @@ func TestSlicesTakeTheFirstPieceThatIsLongEnough(t *testing.T) {
 	if total, longest := table.Free(); total != 15*mebibyte || longest != 8*mebibyte {
 		t.Errorf("%d bytes are free, the longest piece has %d", total, longest)
 	}
-	if _, err := table.add(Slice{ID: records.NewID(), SizeBytes: 9 * mebibyte}); !errors.Is(err, cause.ErrNoSpace) || !strings.Contains(err.Error(), "a (8 MiB), c (8 MiB)") {
+	if _, err := table.add(Slice{ID: records.NewID(), SizeBytes: 9 * mebibyte}, inOnePiece); !errors.Is(err, cause.ErrNoSpace) || !strings.Contains(err.Error(), "a (8 MiB), c (8 MiB)") {
 		t.Errorf("larger than each piece: %v", err)
 	}
 	if s := mustAdd(t, &table, "d", 8); s.OffsetBytes != 9*mebibyte || table.Slices[1].Volume != "d" {
@@ -64,6 +68,46 @@ func TestSlicesTakeTheFirstPieceThatIsLongEnough(t *testing.T) {
 	}
 	if err := table.check(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The memory of a region on a logical volume is divided where a segment ends.
+func TestASliceIsInOnePieceOfMemory(t *testing.T) {
+	for _, c := range []struct {
+		what              string
+		dividedAt         []uint64 // bytes
+		sizes, wantOffset []uint64 // MiB; an offset of 0 is refused
+	}{
+		{"not divided", nil, []uint64{8, 8}, []uint64{1, 9}},
+		{"at the end of a slice", []uint64{9 * mebibyte}, []uint64{8, 8}, []uint64{1, 9}},
+		{"in a slice", []uint64{12 * mebibyte}, []uint64{8, 8, 3, 8}, []uint64{1, 12, 9, 20}},
+		{"within a MiB", []uint64{12*mebibyte + 512<<10}, []uint64{8, 8}, []uint64{1, 13}},
+		{"in the table and often", []uint64{4096, 2 * mebibyte, 7 * mebibyte, 8 * mebibyte, 15 * mebibyte}, []uint64{8, 1, 5, 8}, []uint64{15, 1, 2, 23}},
+		{"everywhere", []uint64{8 * mebibyte, 16 * mebibyte, 24 * mebibyte}, []uint64{9, 8, 8, 8}, []uint64{0, 8, 16, 24}},
+	} {
+		table := newTable(32)
+		calls := 0
+		whole := func(offset, size uint64) bool {
+			calls++
+			return !slices.ContainsFunc(c.dividedAt, func(at uint64) bool { return offset < at && at < offset+size })
+		}
+		for n, size := range c.sizes {
+			s, err := table.add(Slice{ID: records.NewID(), SizeBytes: size * mebibyte}, whole)
+			switch want := c.wantOffset[n] * mebibyte; {
+			case want == 0:
+				if !errors.Is(err, cause.ErrNoSpace) || !strings.Contains(err.Error(), "lvs --segments") {
+					t.Errorf("%s: slice %d of %d MiB: %v", c.what, n, size, err)
+				}
+			case err != nil || s.OffsetBytes != want:
+				t.Errorf("%s: slice %d of %d MiB at byte %d, %v; want %d", c.what, n, size, s.OffsetBytes, err, want)
+			}
+		}
+		if err := table.check(); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if calls > 100 {
+			t.Errorf("%s: %d questions", c.what, calls)
+		}
 	}
 }
 
