@@ -205,17 +205,20 @@ static void seal(struct nvj *j, struct group *g)
 
 /*
  * Waits for free slots in the commit ring. A slot is reused when the tail is
- * beyond the transaction in it.
+ * beyond the transaction in it. A checkpoint starts early, so that a commit
+ * waits only if the disk is slower than the commits.
  */
 static int find_slots(struct nvj *j)
 {
 	uint64_t last = nvj_load_sc(&j->running) + NVJ_GROUP - 1;
+	uint64_t used = last - nvj_load_sc(&j->tail);
 
 	if (last > NVJ_MAX_TID) {
 		nvj_abort_at(j, NVJ_EROFS, NVJ_NO_BLOCK);
 		return NVJ_EROFS;
 	}
-	if (last - nvj_load_sc(&j->tail) < j->geometry.commits)
+	nvj_room_slots(j, used);
+	if (used < j->geometry.commits)
 		return 0;
 	return nvj_checkpoint_to(j, nvj_load_sc(&j->committed));
 }

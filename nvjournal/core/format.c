@@ -27,12 +27,19 @@ static void erase(const struct nvj_region *region, uint64_t from, uint64_t to)
 	}
 }
 
-/* One for each 4 KiB of the region, 16..4096. */
-static uint32_t usual_commits(uint64_t size_bytes)
+/*
+ * One for each 4 KiB of the region, but above 4096 the commit ring is at most a
+ * 32nd of the region. Transactions are mostly smaller than 4 KiB. So the rings of
+ * the records are full first, and a checkpoint need not write blocks that are
+ * changed again, or freed, before that.
+ */
+static uint32_t usual_commits(uint64_t size_bytes, uint32_t commit_lines)
 {
+	uint64_t most = size_bytes / 32 / (commit_lines * NVJ_LINE_BYTES);
 	uint32_t commits = NVJ_MIN_COMMITS;
 
-	while (commits < 4096 && (uint64_t)commits * 2 <= size_bytes / 4096)
+	most = most < 4096 ? 4096 : most < NVJ_MAX_COMMITS ? most : NVJ_MAX_COMMITS;
+	while ((uint64_t)commits * 2 <= most && (uint64_t)commits * 2 <= size_bytes / 4096)
 		commits *= 2;
 	return commits;
 }
@@ -44,11 +51,12 @@ static int lay_out(const struct nvj_region *region, const struct nvj_format_opti
 	uint64_t commit_bytes, ring_lines;
 
 	super->partitions = options->partitions ? options->partitions : 1;
-	super->commits = options->commits ? options->commits : usual_commits(region->size_bytes);
+	super->commit_lines = nvj_commit_lines(super->partitions);
+	super->commits = options->commits ? options->commits
+					  : usual_commits(region->size_bytes, super->commit_lines);
 	if (super->partitions > NVJ_MAX_PARTITIONS || super->commits < NVJ_MIN_COMMITS ||
 	    super->commits > NVJ_MAX_COMMITS || super->commits & (super->commits - 1))
 		return NVJ_EINVAL;
-	super->commit_lines = nvj_commit_lines(super->partitions);
 
 	/* Each partition starts at a page, so that threads share no page. */
 	commit_bytes = (uint64_t)super->commits * super->commit_lines * NVJ_LINE_BYTES;

@@ -460,6 +460,8 @@ int nvj_credits_find(struct nvj *j, unsigned cpu, uint64_t credits);
  * would have been overwritten.
  */
 int nvj_room_alarm(struct nvj *j, struct nvj_partition *p, uint64_t head);
+/* Called before a commit, with which so many slots of the commit ring are used. */
+void nvj_room_slots(struct nvj *j, uint64_t used);
 /*
  * Called when the tail is at a transaction with these lows. Sets how far the
  * rings may be filled.

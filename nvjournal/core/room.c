@@ -31,6 +31,15 @@ static void want_checkpoint(struct nvj *j)
 	nvj_ring_bell(&j->work, &j->platform);
 }
 
+void nvj_room_slots(struct nvj *j, uint64_t used)
+{
+	uint64_t most = (uint64_t)j->geometry.commits * j->checkpoint_percent / 100;
+
+	/* A round that is active frees slots when it ends. */
+	if (used > most && !nvj_load_sc(&j->round_active))
+		want_checkpoint(j);
+}
+
 int nvj_room_alarm(struct nvj *j, struct nvj_partition *p, uint64_t head)
 {
 	if (head > nvj_load_sc(&p->end)) {

@@ -419,8 +419,12 @@ struct nvj_platform {
 /* --- Format, check, recover ---------------------------------------------- */
 
 struct nvj_format_options {
-	uint32_t partitions;   /* 1..64; 0: 1 */
-	uint32_t commits;      /* a power of two; 0: one for 4 KiB of the region, 16..4096 */
+	uint32_t partitions; /* 1..64; 0: 1 */
+	/*
+	 * A power of two; 0: one for 4 KiB of the region, 16..65536, but above 4096
+	 * at most a 32nd of the region.
+	 */
+	uint32_t commits;
 	uint8_t uuid[16];      /* must not be 0: random */
 	uint8_t disk_uuid[16]; /* 0: any disk */
 	uint64_t now_unix;
@@ -533,8 +537,9 @@ struct nvj_options {
 	uint8_t disk_uuid[16]; /* must be the journal's, unless either is 0 */
 	nvj_run *recover_with; /* NULL: partitions are recovered one after the other */
 	/*
-	 * A checkpoint starts when a ring is full by this percentage, 1..100;
-	 * 0: 50. Handles wait when it is nearly full.
+	 * A checkpoint starts when a ring, or the commit ring, is full by this
+	 * percentage, 1..100; 0: 50. Handles wait when a ring is nearly full,
+	 * and commits when the commit ring is full.
 	 */
 	unsigned checkpoint_percent;
 	/*

@@ -4,6 +4,7 @@
  * no ring is written over, and what comes out at the end is right.
  */
 #include "engine.h"
+#include "journal.h"
 
 #define THREADS 4u
 #define OPERATIONS 6000u
@@ -94,8 +95,49 @@ static void more_commits_than_slots(void)
 	for (unsigned n = 1; n <= 1000; n++)
 		expect(nvj_commit(e.journal, engine_put(&e, n % 8, n % 4096, (uint8_t)(n | 1))) ==
 		       0);
-	expect(engine_counts(&e).checkpoints >= 1000 / 64);
+	/* In the thread that commits, as there are no workers: when half of the slots are used. */
+	expect(engine_counts(&e).checkpoints >= 1000 / 33);
 	engine_crash(&e);
+	for (unsigned n = 0; n < 8; n++)
+		expect(memcmp(engine_home(&e, n), e.block[n], NVJ_BLOCK_BYTES) == 0);
+	expect(nvj_close(e.journal) == 0);
+	engine_end(&e);
+}
+
+/*
+ * A worker is asked for a checkpoint when half of the slots are used. So no commit
+ * writes blocks home itself, as long as a round takes less than the other half.
+ */
+static void workers_free_slots(void)
+{
+	struct engine e;
+	unsigned rounds = 0;
+
+	engine_begin(&e, 1, 1 << 16, false);
+	expect(nvj_close(e.journal) == 0);
+	/* The workers are this thread, between commits. */
+	e.options.workers = true;
+	expect(nvj_open(&e.journal, nvju_region(e.region), &e.platform.platform, &e.options,
+			&e.report) == 0);
+	for (unsigned n = 1, waited = 0; n <= 1000; n++) {
+		uint64_t home = engine_counts(&e).blocks_home;
+
+		expect(nvj_commit(e.journal, engine_put(&e, n % 8, n % 4096, (uint8_t)(n | 1))) ==
+		       0);
+		expect(engine_counts(&e).blocks_home == home);
+		if (!nvj_load(&e.journal->wanted))
+			continue;
+		/* It comes to it only 20 commits later. */
+		if (waited++ < 20)
+			continue;
+		expect(nvj_checkpoint_wanted(e.journal) == 0);
+		expect(engine_counts(&e).checkpoints == ++rounds);
+		waited = 0;
+	}
+	expect(rounds >= 1000 / 64 && rounds <= 1000 / 32);
+	e.options.workers = false;
+	nvj_abandon(e.journal);
+	engine_open(&e);
 	for (unsigned n = 0; n < 8; n++)
 		expect(memcmp(engine_home(&e, n), e.block[n], NVJ_BLOCK_BYTES) == 0);
 	expect(nvj_close(e.journal) == 0);
@@ -148,6 +190,7 @@ int main(void)
 	many_laps(1, 1, true);
 	many_laps(3, THREADS, true);
 	more_commits_than_slots();
+	workers_free_slots();
 	largest_handles();
 	many_blocks();
 	return 0;

@@ -50,6 +50,31 @@ static void made_and_read(void)
 		}
 }
 
+/* How many records the commit ring has if the caller does not say. */
+static void usual_commits(void)
+{
+	const struct {
+		uint64_t mebibytes;
+		uint32_t partitions, commits;
+	} sizes[] = {{1, 1, 256},     {16, 1, 4096},   {16, 64, 4096},
+		     {64, 1, 16384},  {64, 8, 8192},   {64, 64, 4096},
+		     {256, 1, 65536}, {256, 8, 32768}, {320, 1, 65536}};
+
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct nvj_format_options o = rest_options;
+		struct rest *t;
+		struct nvj_disk_super s;
+
+		t = rest_new(sizes[i].mebibytes << 20);
+		o.partitions = sizes[i].partitions;
+		o.commits = 0;
+		expect(nvj_format(&t->region, &o) == 0);
+		expect(nvj_read_super(&t->region, &s) == 0);
+		expect(s.commits == sizes[i].commits);
+		rest_free(t);
+	}
+}
+
 static void refused_options(void)
 {
 	struct rest *t = rest_new(1 << 20);
@@ -254,6 +279,7 @@ static void texts(void)
 int main(void)
 {
 	made_and_read();
+	usual_commits();
 	refused_options();
 	no_journal();
 	impossible_layouts();
