@@ -110,7 +110,7 @@ completions: build ## shell completion in build/completions
 	mkdir -p $(BUILD)/completions
 	for shell in bash fish zsh; do bin/daybook completion $$shell > $(BUILD)/completions/daybook.$$shell || exit 1; done
 
-bench-advise bench-guest-lvm bench-shares bench-volumes bench-nvjournal: setup-bench
+bench-advise bench-guest-lvm bench-memory-volumes bench-shares bench-volumes bench-nvjournal: setup-bench
 bench-ext4nvj: setup-vm setup-native nvjournal kernel
 bench-jfsnvj: setup-vm setup-native build-vm nvjournal
 bench-memory-volumes: setup-vm setup-native nvjournal build-vm

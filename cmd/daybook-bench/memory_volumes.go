@@ -12,7 +12,7 @@ import (
 
 func newMemoryVolumesCommand() *cobra.Command {
 	b := bench{name: "memory-volumes"}
-	var source, kept string
+	var source, kept, load string
 	var arrangements, neighbours []string
 	var rounds int
 	cmd := &cobra.Command{
@@ -26,17 +26,24 @@ neighbours that write: without fsync, with few and with many, and under a limit.
   - a volume each, with each jbd2 thread in its container's cgroup,
   - a volume each, the container's with its journal in memory, without and with its data.
 
+With --load mariadb, the container is MariaDB, into which clients insert rows.
+
 It fails if p99 of a sync on a volume with its journal in memory is more than 1.2 times that
 without a neighbour, or if such a volume does not make 3.4 and 1.5 times the syncs of the shared
-ext4. It takes about 8 minutes, and needs a host that does nothing else, the command nvj (make
-nvjournal) and nvjournal/kernel/native/build.`,
+ext4. It takes about 8 minutes, with MariaDB about 30. It needs a host that does nothing else,
+the command nvj (make nvjournal) and nvjournal/kernel/native/build; for MariaDB also mariadbd and
+sysbench.`,
 		Example: `  daybook-bench memory-volumes --docs docs/results
   daybook-bench memory-volumes --arrangements memory,memory-data --neighbours none,high-fsync
+  daybook-bench memory-volumes --load mariadb --docs docs/results
 
   # Measure nothing; write the page again
   daybook-bench memory-volumes --again build/bench/memory-volumes.json --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if load == memoryvolumes.MariaDB {
+				b.name, b.command = "memory-volumes-mariadb", `make bench-memory-volumes BENCHFLAGS="--load mariadb"`
+			}
 			if kept != "" {
 				return again[memoryvolumes.Result](b, cmd, kept)
 			}
@@ -44,6 +51,7 @@ nvjournal) and nvjournal/kernel/native/build.`,
 			if b.quick {
 				options = memoryvolumes.Quick
 			}
+			options.Load = load
 			choose(&options.Arrangements, arrangements)
 			choose(&options.Neighbours, neighbours)
 			if rounds > 0 {
@@ -69,6 +77,7 @@ nvjournal) and nvjournal/kernel/native/build.`,
 	flags := cmd.Flags()
 	flags.StringVar(&source, "source", "nvjournal", "`DIR` with the sources of nvj and the native kernel")
 	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
+	flags.StringVar(&load, "load", memoryvolumes.Writer, "the container's `LOAD`: "+strings.Join(memoryvolumes.Loads(), " or "))
 	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(memoryvolumes.Arrangements(), ", "))
 	flags.StringSliceVar(&neighbours, "neighbours", nil, "measure only next to these `NEIGHBOURS`: "+strings.Join(memoryvolumes.Neighbours(), ", "))
 	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of rounds (default: as in the full or quick form)")

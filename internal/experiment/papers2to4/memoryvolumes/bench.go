@@ -76,17 +76,23 @@ const (
 	writebackBytes = 32 << 20
 )
 
-// wantedSyncs is the least number of syncs of which a verdict is made.
-const wantedSyncs = 10_000
+// wantedSyncs and wantedTransactions are the least numbers of which a verdict is made.
+const (
+	wantedSyncs        = 10_000
+	wantedTransactions = 2_000
+)
 
 // Options say how much is measured.
 type Options struct {
 	Kernel Kernel
+	// Load is what the container does.
+	Load string
 	// Arrangements and Neighbours are measured, each with each.
 	Arrangements, Neighbours []string
 	// Rounds is the number of times that each is measured, in a kernel of its own.
 	Rounds int
-	// Syncs end a measurement, if LeastMilliseconds have passed; MostMilliseconds always do.
+	// Syncs end a measurement of Writer, if LeastMilliseconds have passed; MostMilliseconds always
+	// do. MariaDB works for MostMilliseconds, in whole seconds.
 	Syncs                               uint64
 	LeastMilliseconds, MostMilliseconds int
 	Progress                            func(line string)
@@ -95,11 +101,11 @@ type Options struct {
 // Full is the benchmark, Quick a short run that tests it.
 var (
 	Full = Options{
-		Arrangements: Arrangements(), Neighbours: Neighbours(), Rounds: 3,
+		Load: Writer, Arrangements: Arrangements(), Neighbours: Neighbours(), Rounds: 3,
 		Syncs: wantedSyncs * 2 / 5, LeastMilliseconds: 2000, MostMilliseconds: 15000,
 	}
 	Quick = Options{
-		Arrangements: []string{Shared, MemoryData}, Neighbours: []string{Alone, HighFsync}, Rounds: 1,
+		Load: Writer, Arrangements: []string{Shared, MemoryData}, Neighbours: []string{Alone, HighFsync}, Rounds: 1,
 		Syncs: 100, LeastMilliseconds: 300, MostMilliseconds: 3000,
 	}
 )
@@ -116,6 +122,9 @@ func (o Options) Check() error {
 			}
 		}
 	}
+	if !slices.Contains(Loads(), o.Load) {
+		return fmt.Errorf("no load %q: want %s", o.Load, strings.Join(Loads(), " or "))
+	}
 	if o.Rounds < 1 || o.Syncs < 1 || o.LeastMilliseconds < 100 || o.MostMilliseconds < o.LeastMilliseconds {
 		return fmt.Errorf("%d rounds of %d syncs in %d to %d ms: want at least 1, 1, and 100 ms", o.Rounds, o.Syncs, o.LeastMilliseconds, o.MostMilliseconds)
 	}
@@ -130,6 +139,7 @@ type Kernel struct {
 
 // nativeCase is what the first process of a kernel reads: the measurements in one kernel.
 type nativeCase struct {
+	Load              string   `json:"load"`
 	Arrangement       string   `json:"arrangement"`
 	Neighbours        []string `json:"neighbours"`
 	Syncs             uint64   `json:"syncs"`
@@ -172,7 +182,8 @@ type Writes struct {
 	Bytes uint64 `json:"bytes"`
 }
 
-// WriterResult is the output of nvjournal/kernel/native/writer.c.
+// WriterResult is the output of nvjournal/kernel/native/writer.c. With the load MariaDB, a sync of the
+// container is a transaction.
 type WriterResult struct {
 	Bytes          uint64  `json:"bytes"`
 	Seconds        float64 `json:"seconds"`
@@ -180,6 +191,8 @@ type WriterResult struct {
 	SyncP50Seconds float64 `json:"sync_p50_seconds"`
 	SyncP99Seconds float64 `json:"sync_p99_seconds"`
 	SyncMaxSeconds float64 `json:"sync_max_seconds"`
+	// SyncMeanSeconds is of MariaDB, which has no SyncP50Seconds and SyncMaxSeconds.
+	SyncMeanSeconds float64 `json:"sync_mean_seconds,omitempty"`
 }
 
 // Result is the result of the benchmark.
@@ -188,6 +201,7 @@ type Result struct {
 	Kernel   string      `json:"kernel"`
 	CPUs     int         `json:"cpus"`
 	Settings string      `json:"settings"`
+	Load     string      `json:"load"`
 	Rounds   int         `json:"rounds"`
 	Runs     []Run       `json:"runs"`
 }
@@ -201,6 +215,8 @@ type Run struct {
 	SyncP50Seconds statistics.Spread `json:"sync_p50_seconds"`
 	SyncP99Seconds statistics.Spread `json:"sync_p99_seconds"`
 	SyncMaxSeconds float64           `json:"sync_max_seconds"`
+	// SyncMeanSeconds is of MariaDB, and the values before of Writer.
+	SyncMeanSeconds statistics.Spread `json:"sync_mean_seconds"`
 	// OtherBytesPerSecond is what the neighbour's writes reach.
 	OtherBytesPerSecond statistics.Spread `json:"other_bytes_per_second"`
 	// The following are sums over the rounds.
@@ -215,7 +231,7 @@ type Run struct {
 
 // Bench measures. It starts a kernel for each round of each arrangement.
 func Bench(ctx context.Context, o Options) (result Result, err error) {
-	result = Result{Host: report.ThisHost(), CPUs: report.ThisHost().CPUs, Rounds: o.Rounds}
+	result = Result{Host: report.ThisHost(), CPUs: report.ThisHost().CPUs, Rounds: o.Rounds, Load: o.Load}
 	if err := o.Check(); err != nil {
 		return result, err
 	}
@@ -234,7 +250,7 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 			what := fmt.Sprintf("round %d of %d, %s: ", round+1, o.Rounds, arrangement)
 			progress(what + "booting")
 			c := nativeCase{
-				Arrangement: arrangement, Neighbours: o.Neighbours, Syncs: o.Syncs, LeastMilliseconds: o.LeastMilliseconds, MostMilliseconds: o.MostMilliseconds,
+				Load: o.Load, Arrangement: arrangement, Neighbours: o.Neighbours, Syncs: o.Syncs, LeastMilliseconds: o.LeastMilliseconds, MostMilliseconds: o.MostMilliseconds,
 				Modules: o.Kernel.Modules, NVJDirectory: o.Kernel.NVJDirectory,
 			}
 			err := o.Kernel.Run(ctx, machine(), c, func(value []byte) error {
@@ -323,6 +339,7 @@ func combine(samples []Sample) (Run, error) {
 	}
 	run.SyncsPerSecond = spread(func(s Sample) float64 { return float64(s.Writer.Syncs) / s.Writer.Seconds })
 	run.SyncP50Seconds = spread(func(s Sample) float64 { return s.Writer.SyncP50Seconds })
+	run.SyncMeanSeconds = spread(func(s Sample) float64 { return s.Writer.SyncMeanSeconds })
 	run.SyncP99Seconds = spread(func(s Sample) float64 { return s.Writer.SyncP99Seconds })
 	run.OtherBytesPerSecond = spread(func(s Sample) float64 {
 		if s.Other.Seconds == 0 {

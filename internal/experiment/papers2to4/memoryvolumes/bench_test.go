@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/experiment/report"
 )
 
 // samplesOf has each arrangement next to each neighbour, with a rate and a p99 of its own.
@@ -70,6 +71,38 @@ func TestVerdictsFollowTheGoals(t *testing.T) {
 	}
 }
 
+// With MariaDB the goals are the same, for transactions.
+func TestVerdictsOfMariaDBAreOfTransactions(t *testing.T) {
+	result := resultOf(t, func(s *Sample) { s.Writer.Syncs = wantedTransactions })
+	result.Load = MariaDB
+	if err := result.Check(); err != nil {
+		t.Error(err)
+	}
+	result = resultOf(t, func(s *Sample) {
+		if s.Neighbour == HighFsync {
+			s.Writer.SyncP99Seconds *= 1.21
+		}
+	})
+	result.Load = MariaDB
+	if err := result.Check(); err == nil || !strings.Contains(err.Error(), "memory: p99 of a transaction next to the neighbour high-fsync") {
+		t.Errorf("%v", err)
+	}
+	for _, table := range result.mustReport(t).Tables[1:] {
+		if table.Columns[1] != "transactions a second" || table.Columns[2] != "mean ms" {
+			t.Errorf("%s: %q", table.Title, table.Columns)
+		}
+	}
+}
+
+func (r Result) mustReport(t *testing.T) report.Report {
+	t.Helper()
+	page, err := r.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
 func TestNoMeasurementMayBeMissing(t *testing.T) {
 	all := samplesOf(Full, func(*Sample) {})
 	if _, err := runs(Full, all[1:]); err == nil {
@@ -82,10 +115,15 @@ func TestNoMeasurementMayBeMissing(t *testing.T) {
 }
 
 func TestThePageHasEachMeasurement(t *testing.T) {
-	page, err := resultOf(t, func(*Sample) {}).Report()
-	if err != nil {
-		t.Fatal(err)
+	for _, load := range Loads() {
+		t.Run(load, func(t *testing.T) { pageHasAll(t, load) })
 	}
+}
+
+func pageHasAll(t *testing.T, load string) {
+	result := resultOf(t, func(*Sample) {})
+	result.Load = load
+	page := result.mustReport(t)
 	rows := 0
 	for _, table := range page.Tables[1:] {
 		for _, row := range table.Rows {
@@ -103,7 +141,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	for _, change := range []func(*Options){
 		func(o *Options) { o.Arrangements = nil }, func(o *Options) { o.Neighbours = []string{Alone, Alone} },
 		func(o *Options) { o.Arrangements = []string{"none"} }, func(o *Options) { o.Rounds = 0 },
-		func(o *Options) { o.MostMilliseconds = o.LeastMilliseconds - 1 },
+		func(o *Options) { o.MostMilliseconds = o.LeastMilliseconds - 1 }, func(o *Options) { o.Load = "mysql" },
 	} {
 		o := Full
 		change(&o)

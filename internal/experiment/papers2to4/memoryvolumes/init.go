@@ -12,6 +12,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/database"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/native"
 	"github.com/daybook-project/daybook/internal/ext4"
@@ -65,6 +66,14 @@ func (c nativeCase) prepareAndRun(ctx context.Context, write func(any) error) (e
 	if err := write(nativeLine{Settings: p.settings}); err != nil {
 		return err
 	}
+	if c.Load == MariaDB {
+		if err := write(nativeLine{Progress: "making a database"}); err != nil {
+			return err
+		}
+		if err := p.startDatabase(ctx); err != nil {
+			return err
+		}
+	}
 	for _, neighbour := range c.Neighbours {
 		if err := write(nativeLine{Progress: "neighbour: " + neighbour}); err != nil {
 			return err
@@ -86,7 +95,8 @@ type pair struct {
 	asked      nativeCase
 	settings   string
 	a, b       *fixture.Container
-	fileSystem blockdev.Dev // of a
+	fileSystem blockdev.Dev     // of a
+	server     *database.Server // nil: the load is Writer
 }
 
 // buildPair makes the cgroups and the file systems. On error nothing is left.

@@ -79,18 +79,16 @@ func (p *pair) measure(ctx context.Context, neighbour string) (sample Sample, er
 		return sample, err
 	}
 	log := filepath.Join(p.a.Directory, "log")
-	out, err := program.Output(ctx, p.command(p.a, 0, writer{
-		path: log, writeBytes: writeBytes, syncBytes: writeBytes, fileBytes: logBytes,
-		syncs: p.asked.Syncs, leastMilliseconds: p.asked.LeastMilliseconds, mostMilliseconds: p.asked.MostMilliseconds,
-	}))
+	if p.server != nil {
+		sample.Writer, err = p.queries(ctx, time.Duration(p.asked.MostMilliseconds)*time.Millisecond)
+	} else {
+		sample.Writer, err = p.write(ctx, log)
+	}
 	if err != nil {
 		return sample, err
 	}
 	after, err := p.read()
 	if err != nil {
-		return sample, err
-	}
-	if sample.Writer, err = parseWriter(out); err != nil {
 		return sample, err
 	}
 	sample.Disk, sample.Container = after.disk.since(before.disk), after.a.since(before.a)
@@ -101,7 +99,22 @@ func (p *pair) measure(ctx context.Context, neighbour string) (sample Sample, er
 	if sample.Other, err = ended(); err != nil {
 		return sample, err
 	}
-	return sample, errors.Join(os.Remove(log), fixture.WriteOut(p.a.Directory), fixture.WriteOut(p.b.Directory))
+	if err := os.Remove(log); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return sample, err
+	}
+	return sample, errors.Join(fixture.WriteOut(p.a.Directory), fixture.WriteOut(p.b.Directory))
+}
+
+// write appends to the container's log and calls fsync.
+func (p *pair) write(ctx context.Context, log string) (result WriterResult, err error) {
+	out, err := program.Output(ctx, p.command(p.a, 0, writer{
+		path: log, writeBytes: writeBytes, syncBytes: writeBytes, fileBytes: logBytes,
+		syncs: p.asked.Syncs, leastMilliseconds: p.asked.LeastMilliseconds, mostMilliseconds: p.asked.MostMilliseconds,
+	}))
+	if err != nil {
+		return result, err
+	}
+	return parseWriter(out)
 }
 
 // startNeighbour starts the neighbour, and waits until it has warmed up. end stops it.
