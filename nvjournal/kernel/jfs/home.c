@@ -17,16 +17,18 @@
 #include "journal.h"
 #include "trace.h"
 
-static bool is_map(const struct jfs_sb_info *sbi, const struct inode *host)
+bool jfsnvj_is_map(const struct metapage *mp)
 {
+	const struct jfs_sb_info *sbi = JFS_SBI(mp->sb);
+	const struct inode *host = jfsnvj_host(mp);
+
 	return host == sbi->ipbmap || host == sbi->ipimap || host == sbi->ipaimap ||
 	       host == sbi->ipaimap2;
 }
 
 bool jfsnvj_keeps(struct metapage *mp, int *redirty)
 {
-	struct jfs_sb_info *sbi = JFS_SBI(mp->sb);
-	struct jfsnvj *j = sbi->nvj;
+	struct jfsnvj *j = jfsnvj_of(mp->sb);
 
 	if (!j || !j->nvj)
 		return false;
@@ -45,7 +47,7 @@ bool jfsnvj_keeps(struct metapage *mp, int *redirty)
 		jfsnvj_thread_commit(j);
 		return true;
 	}
-	if (is_map(sbi, jfsnvj_host(mp))) {
+	if (jfsnvj_is_map(mp)) {
 		*redirty = 1;
 		return true;
 	}

@@ -7,6 +7,7 @@
  * 	load.c		mount: checks and recovery; mark.c: the mark of the disk
  * 	log.c		JFS's log interface (lmLog, lmGroupCommit, ...)
  * 	transaction.c	what a transaction has changed, and its logging
+ * 	known.c		what of a metapage need not be logged
  * 	home.c		which metapages JFS may write home itself
  * 	thread.c	the commit thread
  * 	statistics.c	/proc/fs/jfsnvj/DISK/nvjournal
@@ -93,6 +94,16 @@ int jfsnvj_maptype(const struct tblock *tblk, int maptype);
  * disk, and releases it. JFS writes such pages without its log.
  */
 void jfsnvj_write_new(struct metapage *mp, s64 block);
+
+/* known.c */
+/* A transaction locks a metapage, which none had locked, to change it. */
+void jfsnvj_locks_page(struct metapage *mp);
+/* A metapage is made anew: what the disk has is something else. */
+void jfsnvj_makes_page(struct metapage *mp);
+/* A metapage is released, which may have been changed. */
+void jfsnvj_releases_page(struct metapage *mp);
+/* Frees what is known of a metapage. */
+void jfsnvj_forget(struct metapage *mp);
 
 /* home.c */
 /*

@@ -98,6 +98,24 @@ void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck)
 /* Logs all that the transaction has changed. */
 void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk);
 
+/* known.c */
+/*
+ * What the disk has of a page that is about to be logged; NULL: that is not known. The
+ * lines of changed differ from the page.
+ */
+const void *jfsnvj_before(struct metapage *mp, u64 changed);
+/* The page was logged. */
+void jfsnvj_logged(struct metapage *mp);
+/*
+ * The lines of a page of the inode map that say where these extents and the page itself
+ * belong, and that the journal does not have yet. The caller logs them, and holds the
+ * page's map_lock.
+ */
+u64 jfsnvj_iag_lines(struct metapage *mp, const unsigned long *extents);
+
+/* home.c */
+bool jfsnvj_is_map(const struct metapage *mp);
+
 /* thread.c */
 int jfsnvj_thread_start(struct jfsnvj *j);
 void jfsnvj_thread_stop(struct jfsnvj *j);

@@ -36,8 +36,10 @@
 struct map {
 	struct metapage *mp;
 	u64 block;
-	u64 mask;      /* of the lines that it logs */
+	u64 most;      /* the lines that it may log */
 	u32 bits_byte; /* where the persistent map begins in the page */
+	/* Of a page of the inode map: the extents of its inodes. */
+	DECLARE_BITMAP(extents, EXTSPERIAG);
 };
 
 /* Bits of a persistent map. */
@@ -45,6 +47,12 @@ struct change {
 	u32 map;
 	u32 first, count;
 	bool free;
+};
+
+/* A page that is logged by comparison. */
+struct page_note {
+	struct tlock *tlck;
+	u64 changed; /* lines that JFS says it has changed */
 };
 
 struct revoke {
@@ -61,7 +69,7 @@ struct revoke {
 
 struct jfsnvj_tx {
 	struct nvj_handle handle;
-	LIST(struct tlock *) pages;
+	LIST(struct page_note) pages;
 	LIST(struct map) maps;
 	LIST(struct change) changes;
 	LIST(struct revoke) revokes;
@@ -179,24 +187,35 @@ static void add_change(struct jfsnvj_tx *tx, int map, u32 first, u32 count, bool
 	u32 first_word = first / 32 * 4, last_word = (first + count - 1) / 32 * 4;
 
 	*change = (struct change){.map = map, .first = first, .count = count, .free = free};
-	m->mask |= lines_mask(m->bits_byte + first_word, m->bits_byte + last_word);
+	m->most |= lines_mask(m->bits_byte + first_word, m->bits_byte + last_word);
 }
 
-/* The first block is the highest bit of the first word. */
-static void apply(const struct map *map, const struct change *change)
+/*
+ * The first block is the highest bit of the first word. Returns the lines that differ
+ * now. JFS allocates an extent of inodes again for each inode that is created in it.
+ */
+static u64 apply(const struct map *map, const struct change *change)
 {
 	__le32 *words = (__le32 *)((u8 *)map->mp->data + map->bits_byte);
 	u32 bit = change->first, left = change->count;
+	u64 lines = 0;
 
 	while (left) {
 		u32 in_word = bit % 32, count = min(left, 32 - in_word);
 		u32 mask = (count == 32 ? ~0u : ((1u << count) - 1) << (32 - in_word - count));
-		u32 word = le32_to_cpu(words[bit / 32]);
+		u32 before = le32_to_cpu(words[bit / 32]);
+		u32 word = change->free ? before & ~mask : before | mask;
 
-		words[bit / 32] = cpu_to_le32(change->free ? word & ~mask : word | mask);
+		if (word != before) {
+			u32 at = map->bits_byte + bit / 32 * 4;
+
+			words[bit / 32] = cpu_to_le32(word);
+			lines |= lines_mask(at, at);
+		}
 		bit += count;
 		left -= count;
 	}
+	return lines;
 }
 
 /* Notes the logged versions of blocks that are freed. */
@@ -261,11 +280,10 @@ int jfsnvj_update_blocks(struct inode *ipbmap, int free, s64 blkno, s64 nblocks,
 	return 0;
 }
 
-/* The page of the inode map, with the lines of an extent and of the header. */
+/* The page of the inode map, and in it an extent of inodes. */
 static int find_iag(struct jfsnvj_tx *tx, struct inode *ipimap, u32 iagno, u32 extent)
 {
 	struct super_block *sb = ipimap->i_sb;
-	u32 at = offsetof(struct iag, inoext) + extent * sizeof(pxd_t);
 	int map;
 
 	IREAD_LOCK(ipimap, RDWRLOCK_IMAP);
@@ -274,8 +292,8 @@ static int find_iag(struct jfsnvj_tx *tx, struct inode *ipimap, u32 iagno, u32 e
 	IREAD_UNLOCK(ipimap);
 	if (map < 0)
 		jfs_error(sb, "a page of the inode map cannot be read\n");
-	else
-		tx->maps.at[map].mask |= 1 | lines_mask(at, at);
+	else if (extent < EXTSPERIAG)
+		__set_bit(extent, tx->maps.at[map].extents);
 	return map;
 }
 
@@ -295,6 +313,30 @@ int jfsnvj_update_inode(struct inode *ipimap, unsigned long inum, bool is_free, 
 
 /* --- Notes ------------------------------------------------------------------------ */
 
+/*
+ * The lines that a lock names. JFS uses that of an extent tree for something else, too,
+ * and changes such a page only when it is locked.
+ */
+static u64 lines_of(const struct tlock *tlck)
+{
+	const struct linelock *lock = (const struct linelock *)&tlck->lock;
+	u64 lines = 0;
+	s8 i;
+
+	if ((tlck->type & tlckTYPE) == tlckXTREE)
+		return 0;
+	for (; lock; lock = lock->next ? (struct linelock *)lid_to_tlock(lock->next) : NULL) {
+		for (i = 0; i < lock->index; i++) {
+			u32 first = lock->lv[i].offset << lock->l2linesize;
+			u32 bytes = lock->lv[i].length << lock->l2linesize;
+
+			if (bytes && first + bytes <= NVJ_BLOCK_BYTES)
+				lines |= lines_mask(first, first + bytes - 1);
+		}
+	}
+	return lines;
+}
+
 void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck)
 {
 	struct jfsnvj_tx *tx = tx_of(tblk);
@@ -303,7 +345,7 @@ void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck)
 	case LOG_REDOPAGE:
 		/* What is in an inode in memory was copied to its page. */
 		if (tlck && tlck->flag & tlckPAGELOCK)
-			*ADD(&tx->pages) = tlck;
+			*ADD(&tx->pages) = (struct page_note){tlck, lines_of(tlck)};
 		break;
 	case LOG_NOREDOINOEXT:
 		/* Its blocks are freed and revoked with the changes of the block map. */
@@ -323,7 +365,8 @@ static u32 credits(const struct jfsnvj *j, const struct jfsnvj_tx *tx)
 	unsigned int i;
 
 	for (i = 0; i < tx->maps.count; i++)
-		lines += 1 + hweight64(tx->maps.at[i].mask);
+		lines += 2 + hweight64(tx->maps.at[i].most) +
+			 bitmap_weight(tx->maps.at[i].extents, EXTSPERIAG);
 	return min_t(u64, max_t(u64, lines, 1), nvj_max_credits(j->nvj));
 }
 
@@ -332,34 +375,43 @@ static int log_map(struct jfsnvj *j, struct jfsnvj_tx *tx, u32 number)
 	const struct map *map = &tx->maps.at[number];
 	struct mutex *lock = &j->map_lock[map->block % JFSNVJ_MAP_LOCKS];
 	unsigned int i;
+	u64 mask = 0;
 	int lines;
 
 	mutex_lock(lock);
-	/* The image has the page before the change. Its other half may change. */
+	/*
+	 * The image has the page before the change. Its other half may change. If all
+	 * is in the map already, another transaction has logged it, which this call
+	 * lets commit first or together with this one.
+	 */
 	lines = nvj_access(&tx->handle, map->block, map->mp->data);
 	if (!lines) {
 		for (i = 0; i < tx->changes.count; i++)
 			if (tx->changes.at[i].map == number)
-				apply(map, &tx->changes.at[i]);
-		lines = nvj_log(&tx->handle, map->block, map->mp->data, map->mask);
+				mask |= apply(map, &tx->changes.at[i]);
+		if (!bitmap_empty(map->extents, EXTSPERIAG))
+			mask |= jfsnvj_iag_lines(map->mp, map->extents);
+		if (mask)
+			lines = nvj_log(&tx->handle, map->block, map->mp->data, mask);
 	}
 	mutex_unlock(lock);
 	return lines;
 }
 
-static int log_page(struct jfsnvj *j, struct jfsnvj_tx *tx, const struct tlock *tlck)
+static int log_page(struct jfsnvj *j, struct jfsnvj_tx *tx, const struct page_note *page)
 {
-	struct metapage *mp = tlck->mp;
+	struct metapage *mp = page->tlck->mp;
 	int error;
 
 	/*
-	 * The content before the change is not known here. So the first record is
-	 * the whole page, and each later one what differs from the one before.
+	 * A record has what differs from the one before. The first one is compared with
+	 * what the disk has. If that is not known (known.c), it is the whole page.
 	 */
-	if (tlck->type & tlckNEW || mp->nvj_revoked)
+	if (page->tlck->type & tlckNEW || mp->nvj_revoked)
 		error = nvj_create(&tx->handle, mp->index);
 	else
-		error = nvj_access(&tx->handle, mp->index, NULL);
+		error = nvj_access(&tx->handle, mp->index, jfsnvj_before(mp, page->changed));
+	jfsnvj_logged(mp);
 	if (error)
 		return error;
 	mp->nvj_revoked = false;
@@ -399,9 +451,9 @@ static void log_all(struct jfsnvj *j, struct jfsnvj_tx *tx)
 			failed(j, tx->maps.at[i].block, error);
 	}
 	for (i = 0; i < tx->pages.count; i++) {
-		error = UNDER_ONE_LOCK(j, log_page(j, tx, tx->pages.at[i]));
+		error = UNDER_ONE_LOCK(j, log_page(j, tx, &tx->pages.at[i]));
 		if (error < 0)
-			failed(j, tx->pages.at[i]->mp->index, error);
+			failed(j, tx->pages.at[i].tlck->mp->index, error);
 	}
 	for (i = 0; i < tx->revokes.count; i++) {
 		error = UNDER_ONE_LOCK(j, nvj_revoke(&tx->handle, tx->revokes.at[i].block));
@@ -456,21 +508,27 @@ static u64 stop(struct jfsnvj *j, struct nvj_handle *handle, const struct inode 
 	return tid;
 }
 
+static u64 log_in_handle(struct jfsnvj *j, struct jfsnvj_tx *tx, const struct inode *inode)
+{
+	int error = start(j, &tx->handle, credits(j, tx));
+
+	if (!error) {
+		log_all(j, tx);
+		return stop(j, &tx->handle, inode, tx->maps.count + tx->pages.count);
+	}
+	if (error != NVJ_EROFS)
+		failed(j, 0, error);
+	return 0;
+}
+
 void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk)
 {
 	struct jfsnvj_tx *tx = tx_of(tblk);
 	unsigned int nofs = memalloc_nofs_save(), i;
-	u64 tid = 0;
-	int error;
+	u64 tid;
 
 	txUpdateMap(tblk);
-	error = start(j, &tx->handle, credits(j, tx));
-	if (!error) {
-		log_all(j, tx);
-		tid = stop(j, &tx->handle, tblk->nvj_inode, tx->maps.count + tx->pages.count);
-	} else if (error != NVJ_EROFS) {
-		failed(j, 0, error);
-	}
+	tid = log_in_handle(j, tx, tblk->nvj_inode);
 	end_revokes(tx, tid);
 	for (i = 0; i < tx->maps.count; i++)
 		metapage_homeok(tx->maps.at[i].mp);
@@ -492,6 +550,7 @@ void jfsnvj_write_new(struct metapage *mp, s64 block)
 		error = nvj_create(handle, block);
 		if (!error)
 			error = nvj_log(handle, block, mp->data, NVJ_ALL_LINES);
+		jfsnvj_logged(mp);
 		mp->nvj_revoked = false;
 		mp->nvj_tid = handle->tid;
 		(void)stop(j, handle, NULL, 1);

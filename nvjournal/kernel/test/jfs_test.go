@@ -40,6 +40,7 @@ var jfsCases = []struct {
 	{"discard", nil, allJFS, discard},
 	{"system calls", nil, oursJFS, jfsSystemCalls},
 	{"recovery", []system{jfsOne}, oursJFS, recovery},
+	{"first records", []system{jfsOne}, oursJFS, jfsFirstRecords},
 	{"freed blocks", nil, oursJFS, jfsFreedBlocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},

@@ -86,32 +86,35 @@ func recovery(t *testing.T, s system) {
 	v.unmount()
 	home := takeImage(t, v.disk, 0, v.blocks*4096)
 	random := rand.New(rand.NewPCG(loadSeed, 3))
-	half := func(t *testing.T) {
-		some := *u.disk
-		some.bytes = aligned(t, len(u.disk.bytes))
-		copy(some.bytes, u.disk.bytes)
-		for block := range v.blocks {
-			// The superblocks say that the disk needs recovery; they are written last.
-			if !slices.Contains(s.superblocks(), block) && random.IntN(2) == 0 {
-				copy(some.bytes[block*4096:(block+1)*4096], home.bytes[block*4096:])
-			}
-		}
-		unclean{&some, u.region}.restore(t)
-	}
 	for round := range scaled(1, 5) {
 		t.Run(fmt.Sprintf("an interrupted one by mount %d", round), func(t *testing.T) {
-			half(t)
+			u.restoreHalf(t, s, home, random)
 			v.mount()
 			check(v.dir)
 			v.end(check)
 		})
 		t.Run(fmt.Sprintf("an interrupted one by nvj recover %d", round), func(t *testing.T) {
-			half(t)
+			u.restoreHalf(t, s, home, random)
 			must(t, "nvj", "recover", v.pmem, "--offset", fmt.Sprint(v.offset), "--target", v.disk)
 			v.fsck()
 			v.sameInStock(nil, check)
 		})
 	}
+}
+
+// restoreHalf restores it, but of the disk a random half of the blocks is as at home.
+func (u unclean) restoreHalf(t *testing.T, s system, home *image, random *rand.Rand) {
+	t.Helper()
+	some := *u.disk
+	some.bytes = aligned(t, len(u.disk.bytes))
+	copy(some.bytes, u.disk.bytes)
+	for block := range len(some.bytes) / 4096 {
+		// The superblocks say that the disk needs recovery; they are written last.
+		if !slices.Contains(s.superblocks(), block) && random.IntN(2) == 0 {
+			copy(some.bytes[block*4096:(block+1)*4096], home.bytes[block*4096:])
+		}
+	}
+	unclean{&some, u.region}.restore(t)
 }
 
 // superblocks are the blocks that say whether a disk needs recovery.
