@@ -35,16 +35,6 @@ const (
 // Patience is how long to wait for something that a node does.
 const Patience = 3 * time.Minute
 
-// Options choose how a node is set up. The zero value is one with the cgroupfs driver, whose
-// cgroups are below one of the test's own.
-type Options struct {
-	// Systemd chooses the systemd cgroup driver. The pods are in kubepods.slice, so the host
-	// is to be the test's own: a guest.
-	Systemd bool
-	// Patience is how long to wait for something that the node does; 0: [Patience].
-	Patience time.Duration
-}
-
 // Node is a running node, and its control plane.
 type Node struct {
 	API *API
@@ -54,7 +44,6 @@ type Node struct {
 	// Socket is that of the container runtime.
 	Socket string
 
-	options  Options
 	t, whole *testing.T
 	w        *containertest.Workshop
 	programs string
@@ -63,24 +52,14 @@ type Node struct {
 }
 
 // Start starts a node. The test is in [Enter].
-func Start(t *testing.T, w *containertest.Workshop) *Node { return StartWith(t, w, Options{}) }
-
-// StartWith starts a node that is set up otherwise.
-func StartWith(t *testing.T, w *containertest.Workshop, o Options) *Node {
+func Start(t *testing.T, w *containertest.Workshop) *Node {
 	t.Helper()
-	if o.Patience == 0 {
-		o.Patience = Patience
-	}
 	// The workshop finds the processes of the runtime by its directory in their arguments.
-	n := &Node{options: o, CgroupRoot: "/" + w.Name, Socket: filepath.Join("/run/containerd", w.Path("cri.sock")), t: t, whole: t, w: w, programs: Programs(t), tokens: map[string]string{}, running: map[string]*containertest.Daemon{}}
-	if o.Systemd {
-		n.CgroupRoot = "/"
-	} else {
-		w.MakePodCgroup(n.CgroupRoot)
-	}
+	n := &Node{CgroupRoot: "/" + w.Name, Socket: filepath.Join("/run/containerd", w.Path("cri.sock")), t: t, whole: t, w: w, programs: Programs(t), tokens: map[string]string{}, running: map[string]*containertest.Daemon{}}
+	w.MakePodCgroup(n.CgroupRoot)
 	t.Cleanup(n.unmount)
 	n.writeNetwork()
-	n.CRI = w.StartCRIWith(containertest.CRIOptions{Systemd: o.Systemd, Socket: n.Socket, CNI: w.Path("cni")})
+	n.CRI = w.StartCRIWith(containertest.CRIOptions{Socket: n.Socket, CNI: w.Path("cni")})
 	n.writeKeys()
 	n.API = newAPI(apiAddress, n.tokens["admin"])
 	n.startControlPlane()
@@ -143,9 +122,9 @@ func (n *Node) AwaitReady() {
 // Await waits until a condition holds; otherwise it fails the test with the ends of all logs.
 func (n *Node) Await(what string, holds func() bool) {
 	n.t.Helper()
-	for deadline := time.Now().Add(n.options.Patience); !holds(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(Patience); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			n.t.Fatalf("%s: not within %v\n%s", what, n.options.Patience, n.Logs())
+			n.t.Fatalf("%s: not within %v\n%s", what, Patience, n.Logs())
 		}
 	}
 }
@@ -179,9 +158,6 @@ func (n *Node) StartKubelet() {
 // it starts the node again.
 func (n *Node) Restart() {
 	n.t.Helper()
-	if n.options.Systemd {
-		n.t.Fatal("a node with systemd is restarted by a boot")
-	}
 	n.w.Crash()
 	n.unmount()
 	for _, dir := range []string{n.w.Path("exec"), n.w.Path("runc-root"), filepath.Dir(n.Socket), "/run/containerd/s"} {
@@ -262,16 +238,12 @@ func (n *Node) kubeconfig(name string) string {
 // nothing for want of space, because the disk is that of the host.
 func (n *Node) writeKubelet() {
 	n.t.Helper()
-	driver := "cgroupfs"
-	if n.options.Systemd {
-		driver = "systemd"
-	}
 	n.writeJSON("kubelet.json", Object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"address": "127.0.0.1", "healthzPort": 0, "failCgroupV1": false, "failSwapOn": false,
 		"authentication": Object{"anonymous": Object{"enabled": false}, "webhook": Object{"enabled": false}},
 		"authorization":  Object{"mode": "AlwaysAllow"},
-		"cgroupDriver":   driver, "runtimeRequestTimeout": n.options.Patience.String(), "cgroupRoot": n.CgroupRoot, "enforceNodeAllocatable": []string{"none"},
+		"cgroupDriver":   "cgroupfs", "cgroupRoot": n.CgroupRoot, "enforceNodeAllocatable": []string{"none"},
 		"containerRuntimeEndpoint": "unix://" + n.Socket, "resolvConf": "", "makeIPTablesUtilChains": false,
 		"volumePluginDir": n.w.Path("volume-plugins"), "maxOpenFiles": 20000, "oomScoreAdj": 0, "maxPods": 250,
 		"imageGCHighThresholdPercent": 100, "localStorageCapacityIsolation": false,
@@ -294,10 +266,6 @@ func (n *Node) unmount() {
 		}
 	}
 	// Its cgroups: the programs of pods have ended.
-	if n.options.Systemd {
-		n.w.Run("systemctl", "stop", "kubepods.slice")
-		return
-	}
 	if err := containertest.RemovePodCgroup(n.CgroupRoot, 10*time.Second); err != nil {
 		n.t.Error(err)
 	}
