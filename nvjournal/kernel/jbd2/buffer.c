@@ -30,17 +30,32 @@ static bool home_is_known(struct buffer_head *bh)
 }
 
 /*
- * Another handle of the transaction has accessed the block, and no later
+ * This handle or another one of the transaction has accessed the block, and no later
  * transaction has. So the engine has nothing to do, and need not search the block.
+ *
+ * The data of the buffer may be freed meanwhile, and be those of another buffer then.
+ * But what has the number of an open transaction is not freed, and so belongs to one
+ * buffer from the first comparison on.
  */
-static bool was_accessed(const struct nvjk_journal *j, const struct nvjk_handle *h,
-			 const struct nvjk_buffer *b)
+static bool was_accessed(const struct nvjk_handle *h, const struct buffer_head *bh)
 {
-	struct buffer_head *bh = b->head.b_bh;
+	const unsigned long wanted = BIT(BH_JBD) | BIT(BH_Req), unwanted = BIT(BH_Dirty);
+	const struct journal_head *jh;
+	const struct nvjk_buffer *b;
+	bool was = false;
 
-	return smp_load_acquire(&b->accessed_tid) == h->nvj.tid && !j->one_lock &&
-	       !READ_ONCE(b->forgotten) && buffer_req(bh) && !buffer_dirty(bh) &&
-	       nvjk_is_newest(b, h->nvj.tid);
+	if ((READ_ONCE(bh->b_state) & (wanted | unwanted)) != wanted)
+		return false;
+	/* It costs less than rcu_read_lock, and RCU waits for this, too. */
+	rcu_read_lock_sched();
+	jh = READ_ONCE(bh->b_private);
+	if (likely(jh)) {
+		b = container_of(jh, struct nvjk_buffer, head);
+		was = nvj_known_accessed(&b->known, h->nvj.tid) && READ_ONCE(b->head.b_bh) == bh &&
+		      !READ_ONCE(b->forgotten);
+	}
+	rcu_read_unlock_sched();
+	return was;
 }
 
 static int access(handle_t *handle, struct buffer_head *bh, bool create)
@@ -56,8 +71,6 @@ static int access(handle_t *handle, struct buffer_head *bh, bool create)
 		return -EINVAL;
 	j = nvjk_of(handle->h_journal);
 	b = nvjk_pin(j, bh, h->nvj.tid);
-	if (!create && was_accessed(j, h, b))
-		return 0;
 	if (create)
 		clear_buffer_dirty(bh);
 	nvjk_lock_one(j);
@@ -66,8 +79,8 @@ static int access(handle_t *handle, struct buffer_head *bh, bool create)
 	else
 		error = nvj_access(&h->nvj, bh->b_blocknr, b->data ? NULL : bh->b_data);
 	nvjk_unlock_one(j);
-	if (!error)
-		smp_store_release(&b->accessed_tid, h->nvj.tid);
+	if (!error && !j->one_lock)
+		nvj_known_has_access(&b->known, h->nvj.tid);
 	if (unlikely(READ_ONCE(b->forgotten)) && !error) {
 		/*
 		 * The block is allocated again: the freeing transaction has
@@ -80,12 +93,19 @@ static int access(handle_t *handle, struct buffer_head *bh, bool create)
 	return error;
 }
 
+static noinline int access_slowly(handle_t *handle, struct buffer_head *bh)
+{
+	return nvjk_noted(nvjk_handle_of(handle), bh) ? 0 : access(handle, bh, false);
+}
+
 int jbd2_journal_get_write_access(handle_t *handle, struct buffer_head *bh)
 {
+	if (is_handle_aborted(handle))
+		return -EROFS;
 	/* ext4 asks several times, as for an inode at each change of it. */
-	if (!is_handle_aborted(handle) && nvjk_noted(nvjk_handle_of(handle), bh))
+	if (likely(was_accessed(nvjk_handle_of(handle), bh)))
 		return 0;
-	return access(handle, bh, false);
+	return access_slowly(handle, bh);
 }
 
 int jbd2_journal_get_create_access(handle_t *handle, struct buffer_head *bh)
@@ -133,8 +153,7 @@ static int revoke(struct nvjk_journal *j, struct nvjk_handle *h, u64 block, stru
 		b = nvjk_pin(j, bh, h->nvj.tid);
 		mutex_lock(&b->lock);
 		nvjk_note_drop(h, b);
-		WRITE_ONCE(b->accessed_tid, 0);
-		WRITE_ONCE(b->waits_tid, 0);
+		nvj_known_forget(&b->known);
 	}
 	nvjk_lock_one(j);
 	error = nvj_revoke(&h->nvj, block);

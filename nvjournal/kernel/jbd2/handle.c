@@ -9,6 +9,38 @@
 #include "trace.h"
 
 struct kmem_cache *nvjk_handle_cache;
+/*
+ * The last handle that ended on each processor, for the next one: that costs less
+ * than the cache does.
+ */
+static DEFINE_PER_CPU(struct nvjk_handle *, spare_handle);
+
+static struct nvjk_handle *allocate(void)
+{
+	struct nvjk_handle *h = this_cpu_xchg(spare_handle, NULL);
+
+	return likely(h) ? h : kmem_cache_alloc(nvjk_handle_cache, GFP_NOFS);
+}
+
+void nvjk_handle_free(struct nvjk_handle *h)
+{
+	if (unlikely(this_cpu_cmpxchg(spare_handle, NULL, h)))
+		kmem_cache_free(nvjk_handle_cache, h);
+}
+
+static void free_spare(struct nvjk_handle *h)
+{
+	if (h)
+		kmem_cache_free(nvjk_handle_cache, h);
+}
+
+/* No handle is open. */
+void nvjk_handles_exit(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu) free_spare(per_cpu(spare_handle, cpu));
+}
 
 /*
  * The credits for a handle that changes all lines of all its blocks, but at
@@ -22,26 +54,33 @@ u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records)
 	return min((u32)blocks * NVJ_BLOCK_CREDITS + (u32)revoke_records, nvj_max_credits(j->nvj));
 }
 
-static struct nvjk_handle *make_handle(journal_t *journal, int blocks, int revoke_records)
+static inline struct nvjk_handle *make_handle(journal_t *journal, int blocks, int revoke_records)
 {
-	struct nvjk_handle *h = kmem_cache_alloc(nvjk_handle_cache, GFP_NOFS);
+	struct nvjk_handle *h = allocate();
 
 	if (!h)
 		return NULL;
-	/* nvj_start initializes the engine's part, which is the largest. */
-	h->handle = (handle_t){
-		.h_journal = journal,
-		.h_ref = 1,
-		.h_requested_credits = blocks,
-		.h_buffer_credits = blocks,
-		.h_revoke_credits = revoke_records,
-	};
+	/*
+	 * nvj_start initializes the engine's part, which is the largest. Field by
+	 * field: the compiler would clear the whole structure first.
+	 */
+	h->handle.h_transaction = NULL;
+	h->handle.h_journal = journal;
+	h->handle.h_rsv_handle = NULL;
+	h->handle.h_ref = 1;
+	h->handle.h_err = 0;
+	h->handle.h_buffer_credits = blocks;
+	h->handle.h_revoke_credits = revoke_records;
+	h->handle.h_requested_credits = blocks;
+	h->handle.h_sync = h->handle.h_reserved = h->handle.h_aborted = 0;
+	h->handle.h_type = h->handle.h_line_no = 0;
+	h->handle.h_start_jiffies = 0;
 	h->counted_reserved = false;
 	nvjk_notes_init(h);
 	return h;
 }
 
-void nvjk_handle_started(struct nvjk_handle *h)
+static inline void started(struct nvjk_handle *h)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
 
@@ -49,6 +88,11 @@ void nvjk_handle_started(struct nvjk_handle *h)
 	h->handle.h_transaction = nvjk_transaction_started(j, h->nvj.tid);
 	current->journal_info = &h->handle;
 	trace_jbd2nvj_handle_start(j->journal.j_fs_dev->bd_dev, h->nvj.tid, &h->handle);
+}
+
+void nvjk_handle_started(struct nvjk_handle *h)
+{
+	started(h);
 }
 
 /* As a reader of updates, unless the handle was reserved. */
@@ -61,7 +105,7 @@ static int begin(struct nvjk_handle *h, u32 credits)
 		percpu_down_read(&j->updates);
 	error = nvj_start(j->nvj, &h->nvj, credits);
 	if (!error)
-		nvjk_handle_started(h);
+		started(h);
 	else if (!h->counted_reserved)
 		percpu_up_read(&j->updates);
 	return error;
@@ -106,16 +150,21 @@ static int begin_with(struct nvjk_handle *h, struct nvjk_handle *reserved, int b
 		      int rsv_blocks, int revoke_records)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
-	u32 most = nvj_max_credits(j->nvj);
+	u32 credits = nvjk_credits(j, blocks, revoke_records);
+	u32 most, rsv_credits;
+	int error;
+
+	if (!reserved)
+		return begin(h, credits);
 	/*
 	 * The reserved credits are added, unless the region is too small for
 	 * both. They are never more than those of the handle: they are a part
 	 * of the sum, or a quarter of the maximum.
 	 */
-	u32 rsv_credits = min(nvjk_credits(j, rsv_blocks, 0), most / 4);
-	int error = begin(h, min(nvjk_credits(j, blocks, revoke_records) + rsv_credits, most));
-
-	if (error || !reserved)
+	most = nvj_max_credits(j->nvj);
+	rsv_credits = min(nvjk_credits(j, rsv_blocks, 0), most / 4);
+	error = begin(h, min(credits + rsv_credits, most));
+	if (error)
 		return error;
 	error = nvjk_reserve(h, reserved, rsv_credits);
 	if (WARN_ON_ONCE(error)) {
@@ -136,7 +185,7 @@ handle_t *jbd2__journal_start(journal_t *journal, int blocks, int rsv_blocks, in
 	struct nvjk_handle *h, *reserved = NULL;
 	int error;
 
-	if (!journal)
+	if (unlikely(!journal))
 		return ERR_PTR(-EROFS);
 	if (handle) {
 		J_ASSERT(handle->h_journal == journal);
@@ -149,11 +198,14 @@ handle_t *jbd2__journal_start(journal_t *journal, int blocks, int rsv_blocks, in
 	if (too_many(j, blocks + rsv_blocks))
 		return ERR_PTR(-ENOSPC);
 	h = make_handle(journal, blocks, revoke_records);
-	if (h && rsv_blocks)
+	if (unlikely(!h))
+		return ERR_PTR(-ENOMEM);
+	if (rsv_blocks) {
 		reserved = make_handle(journal, rsv_blocks, 0);
-	if (!h || (rsv_blocks && !reserved)) {
-		error = -ENOMEM;
-		goto failed;
+		if (!reserved) {
+			error = -ENOMEM;
+			goto failed;
+		}
 	}
 	h->handle.h_type = type;
 	h->handle.h_line_no = line;
@@ -164,9 +216,8 @@ handle_t *jbd2__journal_start(journal_t *journal, int blocks, int rsv_blocks, in
 	memalloc_nofs_restore(h->nofs);
 failed:
 	if (reserved)
-		kmem_cache_free(nvjk_handle_cache, reserved);
-	if (h)
-		kmem_cache_free(nvjk_handle_cache, h);
+		nvjk_handle_free(reserved);
+	nvjk_handle_free(h);
 	return ERR_PTR(error);
 }
 
@@ -246,7 +297,7 @@ int jbd2_journal_stop(handle_t *handle)
 		nvjk_reserved_ended(j);
 	current->journal_info = NULL;
 	memalloc_nofs_restore(h->nofs);
-	kmem_cache_free(nvjk_handle_cache, h);
+	nvjk_handle_free(h);
 	if (commit)
 		error = nvjk_commit(j, tid);
 	return error;

@@ -27,8 +27,10 @@ int __init nvjk_jbd2_init(void)
 {
 	nvjk_handle_cache = kmem_cache_create("jbd2nvj_handle", sizeof(struct nvjk_handle),
 					      __alignof__(struct nvjk_handle), 0, construct_handle);
-	nvjk_buffer_cache = kmem_cache_create("jbd2nvj_buffer", sizeof(struct nvjk_buffer),
-					      __alignof__(struct nvjk_buffer), 0, NULL);
+	/* For was_accessed in buffer.c. */
+	nvjk_buffer_cache =
+		kmem_cache_create("jbd2nvj_buffer", sizeof(struct nvjk_buffer),
+				  __alignof__(struct nvjk_buffer), SLAB_TYPESAFE_BY_RCU, NULL);
 	nvjk_inode_cache = kmem_cache_create("jbd2nvj_inode", sizeof(struct jbd2_inode),
 					     __alignof__(struct jbd2_inode), 0, NULL);
 	if (nvjk_handle_cache && nvjk_buffer_cache && nvjk_inode_cache && !nvjk_bound_init())
@@ -40,6 +42,7 @@ int __init nvjk_jbd2_init(void)
 void nvjk_jbd2_exit(void)
 {
 	nvjk_bound_exit();
+	nvjk_handles_exit();
 	destroy_caches();
 }
 

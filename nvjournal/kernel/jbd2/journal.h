@@ -28,6 +28,7 @@
 #include <linux/jbd2.h>
 #include <linux/percpu-rwsem.h>
 
+#include "../../core/known.h"
 #include "../mount/mount.h"
 
 /* --- For ext4/ --------------------------------------------------------------- */
@@ -160,19 +161,8 @@ struct nvjk_journal {
  */
 struct nvjk_buffer {
 	struct journal_head head;
-	/*
-	 * The newest transaction that accessed it; the bit lock of the buffer
-	 * protects it.
-	 */
-	u64 tid;
-	/*
-	 * The transaction of the last handle whose access is complete, and of the
-	 * last one whose change the engine will log later; 0: none, or the block was
-	 * freed since. As long as tid is the same, nothing is left to do for other
-	 * handles of this transaction: see nvjk_is_newest.
-	 */
-	u64 accessed_tid;
-	u64 waits_tid;
+	/* The bit lock of the buffer protects newest_tid. */
+	struct nvj_known known;
 	struct nvjk_handle *noted_by; /* one of the handles that have noted it, or NULL */
 	struct mutex lock;            /* of its logging and of forgotten */
 	bool forgotten;               /* freed: who has noted it must not log it any more */
@@ -211,8 +201,16 @@ static inline void nvjk_unlock_one(struct nvjk_journal *j)
 
 /* transaction.c */
 void nvjk_transactions_init(struct nvjk_journal *j);
+void nvjk_transaction_begin(struct nvjk_journal *j, struct nvjk_transaction *t, u64 tid);
 /* Registers the transaction of a handle that has just started. */
-transaction_t *nvjk_transaction_started(struct nvjk_journal *j, u64 tid);
+static inline transaction_t *nvjk_transaction_started(struct nvjk_journal *j, u64 tid)
+{
+	struct nvjk_transaction *t = &j->transactions[tid % NVJK_TRANSACTIONS];
+
+	if (unlikely(smp_load_acquire(&t->tid) != tid))
+		nvjk_transaction_begin(j, t, tid);
+	return &t->transaction;
+}
 /* The data of a transaction. NULL: no handle was started in it. */
 struct nvjk_transaction *nvjk_transaction_find(struct nvjk_journal *j, u64 tid);
 /*
@@ -222,11 +220,22 @@ struct nvjk_transaction *nvjk_transaction_find(struct nvjk_journal *j, u64 tid);
 u64 nvjk_tid(struct nvjk_journal *j, tid_t tid);
 
 /* note.c */
-void nvjk_notes_init(struct nvjk_handle *h);
+static inline void nvjk_notes_init(struct nvjk_handle *h)
+{
+	h->note = h->first_notes;
+	h->notes = 0;
+	h->most_notes = NVJK_NOTES;
+}
 /* The handle has changed the buffer before, and may change it again. */
 bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh);
-/* The handle changes the buffer. -ENOSPC: more blocks than it requested. */
-int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b);
+/* The first time, and perhaps again. -ENOSPC: more blocks than it requested. */
+int nvjk_note_first(struct nvjk_handle *h, struct nvjk_buffer *b);
+/* The handle changes the buffer. */
+static inline int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b)
+{
+	/* Only this handle stores its own address there. */
+	return READ_ONCE(b->noted_by) == h ? 0 : nvjk_note_first(h, b);
+}
 /* The handle has freed the buffer. The caller holds the buffer's lock. */
 void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b);
 /* Logs all that the handle has changed. If that fails, the journal aborts. */
@@ -247,6 +256,8 @@ void nvjk_reserved_wait(struct nvjk_journal *j);
 
 /* handle.c */
 extern struct kmem_cache *nvjk_handle_cache;
+void nvjk_handle_free(struct nvjk_handle *h);
+void nvjk_handles_exit(void);
 void nvjk_handle_started(struct nvjk_handle *h);
 u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records);
 
@@ -264,18 +275,6 @@ static inline struct nvjk_buffer *nvjk_buffer_of(struct buffer_head *bh)
 	struct journal_head *jh = buffer_jbd(bh) ? READ_ONCE(bh->b_private) : NULL;
 
 	return jh ? container_of(jh, struct nvjk_buffer, head) : NULL;
-}
-/*
- * True: no handle of a transaction after tid has begun to access or to free the
- * buffer. A handle of such a transaction raises the buffer's tid, and after a full
- * barrier (nvjk_pin) the engine reads the content that it logs for tid. So if this
- * thread does not see the raise, the engine sees all that this thread has stored
- * before.
- */
-static inline bool nvjk_is_newest(const struct nvjk_buffer *b, u64 tid)
-{
-	smp_mb();
-	return READ_ONCE(b->tid) == tid;
 }
 /*
  * The data of the buffer, if it has any. They stay until nvjk_let_go by the

@@ -15,13 +15,6 @@
 #include "journal.h"
 #include "trace.h"
 
-void nvjk_notes_init(struct nvjk_handle *h)
-{
-	h->note = h->first_notes;
-	h->notes = 0;
-	h->most_notes = NVJK_NOTES;
-}
-
 static void grow(struct nvjk_handle *h)
 {
 	unsigned int most = h->most_notes * 4;
@@ -56,28 +49,42 @@ bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh)
 	return false;
 }
 
-int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b)
+/* In a function of its own, so that the other one needs no stack. */
+static noinline int grow_and_note(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
-	/* Only this handle stores its own address there. */
-	if (READ_ONCE(b->noted_by) == h)
-		return 0;
-	if (find(h, b) < 0) {
-		if (WARN_ON_ONCE(h->handle.h_buffer_credits <= 0))
-			return -ENOSPC;
+	if (WARN_ON_ONCE(h->handle.h_buffer_credits <= 0))
+		return -ENOSPC;
+	grow(h);
+	return nvjk_note_first(h, b);
+}
+
+int nvjk_note_first(struct nvjk_handle *h, struct nvjk_buffer *b)
+{
+	struct nvjk_buffer **note = h->note, **end = note + h->notes;
+
+	while (note != end && *note != b)
+		note++;
+	if (note == end) {
+		if (unlikely(h->handle.h_buffer_credits <= 0 || h->notes == h->most_notes))
+			return grow_and_note(h, b);
 		h->handle.h_buffer_credits--;
-		if (h->notes == h->most_notes)
-			grow(h);
-		h->note[h->notes++] = b;
+		*note = b;
+		h->notes++;
 	}
 	/* A hint for a fast search: the last handle that noted it. */
 	WRITE_ONCE(b->noted_by, h);
 	return 0;
 }
 
+/*
+ * Afterwards the address of the handle is not there: no other handle stores it. If
+ * another handle stores its own meanwhile, this may clear it. Then that handle
+ * searches.
+ */
 static void clear_hint(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
 	if (READ_ONCE(b->noted_by) == h)
-		(void)cmpxchg(&b->noted_by, h, NULL);
+		WRITE_ONCE(b->noted_by, NULL);
 }
 
 void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b)
@@ -133,7 +140,7 @@ static int log_later(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_
 	/* It did not wait before. */
 	if (h->nvj.later != before) {
 		trace_jbd2nvj_log_later(j->journal.j_fs_dev->bd_dev, h->nvj.tid, bh->b_blocknr);
-		smp_store_release(&b->waits_tid, h->nvj.tid);
+		nvj_known_will_log(&b->known, h->nvj.tid);
 	}
 	return lines;
 }
@@ -143,21 +150,17 @@ static int log_later(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_
  * the content at the commit. If the block was freed meanwhile, it must not be
  * logged for this handle.
  */
-static bool waits(const struct nvjk_journal *j, const struct nvjk_handle *h,
-		  const struct nvjk_buffer *b)
+static bool waits(const struct nvjk_handle *h, const struct nvjk_buffer *b)
 {
-	return smp_load_acquire(&b->waits_tid) == h->nvj.tid && can_wait(j, b) &&
-	       nvjk_is_newest(b, h->nvj.tid);
+	/* It could wait then. Since then it may have got a trigger. */
+	return nvj_known_waits(&b->known, h->nvj.tid) && !b->head.b_triggers;
 }
 
-static void log_one(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
+static noinline void log_one(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
 {
 	struct buffer_head *bh = b->head.b_bh;
 	int lines = 0;
 
-	clear_hint(h, b);
-	if (waits(j, h, b))
-		return;
 	mutex_lock(&b->lock);
 	if (!b->forgotten) {
 		nvjk_lock_one(j);
@@ -183,8 +186,15 @@ void nvjk_notes_log(struct nvjk_handle *h)
 	u64 newest;
 	unsigned int i;
 
-	for (i = 0; i < h->notes; i++)
-		log_one(j, h, h->note[i]);
+	/* Between this handle's changes and nvj_known_waits. */
+	smp_mb();
+	for (i = 0; i < h->notes; i++) {
+		struct nvjk_buffer *b = h->note[i];
+
+		clear_hint(h, b);
+		if (!waits(h, b))
+			log_one(j, h, b);
+	}
 	if (h->note != h->first_notes)
 		kfree(h->note);
 	nvjk_notes_init(h);

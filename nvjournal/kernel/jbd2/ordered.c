@@ -29,8 +29,12 @@ void jbd2_free_inode(struct jbd2_inode *jinode)
 
 void jbd2_journal_init_jbd_inode(struct jbd2_inode *jinode, struct inode *inode)
 {
-	memset(jinode, 0, sizeof(*jinode));
+	/* The other fields are set when a handle or a commit wants the data. */
+	jinode->i_transaction = NULL;
 	jinode->i_vfs_inode = inode;
+	jinode->i_flags = 0;
+	jinode->i_dirty_start = jinode->i_dirty_end = 0;
+	jinode->i_next_tid = 0;
 	INIT_LIST_HEAD(&jinode->i_list);
 	INIT_LIST_HEAD(&jinode->i_next_list);
 }

@@ -8,8 +8,9 @@
  * ended. So a thread that has accessed a buffer in an open handle may use its
  * nvjk_buffer without a lock.
  *
- * The bit lock of a buffer protects its BH_JBD, b_private and tid. The lists,
- * by block number, are for the sweep.
+ * The bit lock of a buffer protects its BH_JBD, b_private and newest_tid. The lists,
+ * by block number, are for the sweep. A nvjk_buffer that is freed remains readable,
+ * perhaps as that of another buffer, until the readers of RCU have ended.
  */
 #include <linux/spinlock.h>
 #include <linux/bit_spinlock.h>
@@ -46,10 +47,8 @@ static struct nvjk_buffer *raise(struct buffer_head *bh, u64 tid)
 {
 	struct nvjk_buffer *b = nvjk_buffer_of(bh);
 
-	if (b && b->tid < tid) {
-		WRITE_ONCE(b->tid, tid);
-		smp_mb(); /* see nvjk_is_newest */
-	}
+	if (b && nvj_known_begins(&b->known, tid))
+		smp_mb(); /* see core/known.h */
 	return b;
 }
 
@@ -59,7 +58,7 @@ static struct nvjk_buffer *make(struct buffer_head *bh, u64 tid)
 
 	b->head.b_bh = bh;
 	b->data = nvjk_is_data(bh);
-	b->tid = tid;
+	(void)nvj_known_begins(&b->known, tid);
 	mutex_init(&b->lock);
 	INIT_LIST_HEAD(&b->pin);
 	return b;
@@ -118,7 +117,7 @@ struct nvjk_buffer *nvjk_hold(struct buffer_head *bh)
 void nvjk_let_go(struct nvjk_journal *j, struct nvjk_buffer *b)
 {
 	lock_state(b->head.b_bh);
-	WRITE_ONCE(b->tid, READ_ONCE(j->newest));
+	WRITE_ONCE(b->known.newest_tid, READ_ONCE(j->newest));
 	unlock_state(b->head.b_bh);
 }
 
@@ -129,7 +128,7 @@ static bool detach(struct nvjk_buffer *b, u64 tail, bool all)
 	bool gone;
 
 	lock_state(bh);
-	gone = all || b->tid <= tail;
+	gone = all || b->known.newest_tid <= tail;
 	if (gone) {
 		clear_buffer_jbd(bh);
 		WRITE_ONCE(bh->b_private, NULL);
@@ -140,6 +139,8 @@ static bool detach(struct nvjk_buffer *b, u64 tail, bool all)
 
 static void let_go(struct nvjk_buffer *b)
 {
+	/* Readers without a lock do not take it for one in use: was_accessed. */
+	nvj_known_forget(&b->known);
 	if (unlikely(b->data))
 		nvjk_data_put(b->head.b_bh);
 	else

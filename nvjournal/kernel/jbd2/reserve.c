@@ -61,7 +61,7 @@ void jbd2_journal_free_reserved(handle_t *handle)
 	WARN_ON_ONCE(!handle->h_reserved);
 	nvj_unreserve(&h->reserved);
 	nvjk_reserved_ended(j);
-	kmem_cache_free(nvjk_handle_cache, h);
+	nvjk_handle_free(h);
 }
 
 /* After an error the handle does not exist any more. */
@@ -86,7 +86,7 @@ int jbd2_journal_start_reserved(handle_t *handle, unsigned int type, unsigned in
 	if (error) {
 		memalloc_nofs_restore(h->nofs);
 		nvjk_reserved_ended(j);
-		kmem_cache_free(nvjk_handle_cache, h);
+		nvjk_handle_free(h);
 		return error;
 	}
 	nvjk_handle_started(h);

@@ -21,7 +21,7 @@ void nvjk_transactions_init(struct nvjk_journal *j)
 }
 
 /* The first handle of a transaction. */
-static void begin(struct nvjk_journal *j, struct nvjk_transaction *t, u64 tid)
+void nvjk_transaction_begin(struct nvjk_journal *j, struct nvjk_transaction *t, u64 tid)
 {
 	write_lock(&j->journal.j_state_lock);
 	if (t->tid != tid) {
@@ -39,15 +39,6 @@ static void begin(struct nvjk_journal *j, struct nvjk_transaction *t, u64 tid)
 		smp_store_release(&t->tid, tid);
 	}
 	write_unlock(&j->journal.j_state_lock);
-}
-
-transaction_t *nvjk_transaction_started(struct nvjk_journal *j, u64 tid)
-{
-	struct nvjk_transaction *t = &j->transactions[tid % NVJK_TRANSACTIONS];
-
-	if (unlikely(smp_load_acquire(&t->tid) != tid))
-		begin(j, t, tid);
-	return &t->transaction;
 }
 
 struct nvjk_transaction *nvjk_transaction_find(struct nvjk_journal *j, u64 tid)

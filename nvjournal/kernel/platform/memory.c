@@ -33,12 +33,23 @@ static size_t aligned_size(size_t bytes)
 	return bytes < 256 ? roundup_pow_of_two(bytes) : bytes;
 }
 
+/*
+ * A block of an image, of which there are many, is a page: Debian's kernels clear
+ * each page that they allocate (init_on_alloc). kvzalloc would clear it again.
+ */
+static bool is_page(size_t bytes)
+{
+	return bytes == PAGE_SIZE;
+}
+
 void *nvjk_allocate(void *context, size_t bytes)
 {
 	unsigned int nofs = memalloc_nofs_save();
 	void *memory;
 
-	if (bytes <= NEVER_FAILS_BYTES)
+	if (is_page(bytes))
+		memory = (void *)get_zeroed_page(GFP_KERNEL | __GFP_NOFAIL);
+	else if (bytes <= NEVER_FAILS_BYTES)
 		memory = kvzalloc(aligned_size(bytes), GFP_KERNEL | __GFP_NOFAIL);
 	else if (bytes <= SZ_1G)
 		memory = kvzalloc(bytes, GFP_KERNEL);
@@ -50,5 +61,8 @@ void *nvjk_allocate(void *context, size_t bytes)
 
 void nvjk_release(void *context, void *memory, size_t bytes)
 {
-	kvfree(memory);
+	if (is_page(bytes))
+		free_page((unsigned long)memory);
+	else
+		kvfree(memory);
 }
