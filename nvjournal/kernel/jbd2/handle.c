@@ -124,8 +124,8 @@ static u64 end(struct nvjk_handle *h)
 	nvjk_lock_one(j);
 	tid = nvj_stop(&h->nvj);
 	nvjk_unlock_one(j);
-	if (j->later_commits && nvj_much_waits(j->nvj))
-		nvjk_thread_commit(j, tid);
+	if (h->nvj.later && j->later_commits)
+		nvjk_thread_check(j);
 	h->handle.h_transaction = NULL;
 	if (!h->counted_reserved)
 		percpu_up_read(&j->updates);

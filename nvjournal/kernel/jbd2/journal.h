@@ -163,10 +163,9 @@ struct nvjk_buffer {
 	struct journal_head head;
 	/* The bit lock of the buffer protects newest_tid. */
 	struct nvj_known known;
-	struct nvjk_handle *noted_by; /* one of the handles that have noted it, or NULL */
-	struct mutex lock;            /* of its logging and of forgotten */
-	bool forgotten;               /* freed: who has noted it must not log it any more */
-	bool data;                    /* of a file's page: see data.c */
+	struct mutex lock; /* of its logging and of forgotten */
+	bool forgotten;    /* freed: who has noted it must not log it any more */
+	bool data;         /* of a file's page: see data.c */
 	struct list_head pin;
 };
 
@@ -228,14 +227,8 @@ static inline void nvjk_notes_init(struct nvjk_handle *h)
 }
 /* The handle has changed the buffer before, and may change it again. */
 bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh);
-/* The first time, and perhaps again. -ENOSPC: more blocks than it requested. */
-int nvjk_note_first(struct nvjk_handle *h, struct nvjk_buffer *b);
-/* The handle changes the buffer. */
-static inline int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b)
-{
-	/* Only this handle stores its own address there. */
-	return READ_ONCE(b->noted_by) == h ? 0 : nvjk_note_first(h, b);
-}
+/* The handle changes the buffer. -ENOSPC: more blocks than it requested. */
+int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b);
 /* The handle has freed the buffer. The caller holds the buffer's lock. */
 void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b);
 /* Logs all that the handle has changed. If that fails, the journal aborts. */
@@ -333,6 +326,8 @@ void nvjk_call_back_all(struct nvjk_journal *j);
 int nvjk_thread_start(struct nvjk_journal *j);
 void nvjk_thread_stop(struct nvjk_journal *j);
 void nvjk_thread_commit(struct nvjk_journal *j, u64 tid);
+/* A handle has added to what waits for the commit. */
+void nvjk_thread_check(struct nvjk_journal *j);
 void nvjk_thread_checkpoint(struct nvjk_journal *j);
 
 /* shrink.c: from start to stop the kernel may ask for memory. */

@@ -27,26 +27,26 @@ static void grow(struct nvjk_handle *h)
 	h->most_notes = most;
 }
 
-static int find(const struct nvjk_handle *h, const struct nvjk_buffer *b)
+/*
+ * The last one first: ext4 often reports the same one again. The address of b alone is
+ * used, and nothing is stored in b: other processors read that line for each access.
+ */
+static inline struct nvjk_buffer **find(const struct nvjk_handle *h, const struct nvjk_buffer *b)
 {
-	unsigned int i;
+	struct nvjk_buffer **note = h->note + h->notes;
 
-	for (i = 0; i < h->notes; i++)
-		if (h->note[i] == b)
-			return (int)i;
-	return -1;
+	while (note != h->note)
+		if (*--note == b)
+			return note;
+	return NULL;
 }
 
 bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh)
 {
 	struct nvjk_buffer *b = nvjk_buffer_of(bh);
-	unsigned int i;
 
 	/* Only then it is certain that b stays. */
-	for (i = h->notes; i--;)
-		if (h->note[i] == b)
-			return !READ_ONCE(b->forgotten);
-	return false;
+	return find(h, b) && !READ_ONCE(b->forgotten);
 }
 
 /* In a function of its own, so that the other one needs no stack. */
@@ -55,46 +55,26 @@ static noinline int grow_and_note(struct nvjk_handle *h, struct nvjk_buffer *b)
 	if (WARN_ON_ONCE(h->handle.h_buffer_credits <= 0))
 		return -ENOSPC;
 	grow(h);
-	return nvjk_note_first(h, b);
+	return nvjk_note(h, b);
 }
 
-int nvjk_note_first(struct nvjk_handle *h, struct nvjk_buffer *b)
+int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
-	struct nvjk_buffer **note = h->note, **end = note + h->notes;
-
-	while (note != end && *note != b)
-		note++;
-	if (note == end) {
-		if (unlikely(h->handle.h_buffer_credits <= 0 || h->notes == h->most_notes))
-			return grow_and_note(h, b);
-		h->handle.h_buffer_credits--;
-		*note = b;
-		h->notes++;
-	}
-	/* A hint for a fast search: the last handle that noted it. */
-	WRITE_ONCE(b->noted_by, h);
+	if (find(h, b))
+		return 0;
+	if (unlikely(h->handle.h_buffer_credits <= 0 || h->notes == h->most_notes))
+		return grow_and_note(h, b);
+	h->handle.h_buffer_credits--;
+	h->note[h->notes++] = b;
 	return 0;
-}
-
-/*
- * Afterwards the address of the handle is not there: no other handle stores it. If
- * another handle stores its own meanwhile, this may clear it. Then that handle
- * searches.
- */
-static void clear_hint(struct nvjk_handle *h, struct nvjk_buffer *b)
-{
-	if (READ_ONCE(b->noted_by) == h)
-		WRITE_ONCE(b->noted_by, NULL);
 }
 
 void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
-	int at = find(h, b);
+	struct nvjk_buffer **note = find(h, b);
 
-	if (at < 0)
-		return;
-	h->note[at] = h->note[--h->notes];
-	clear_hint(h, b);
+	if (note)
+		*note = h->note[--h->notes];
 }
 
 /*
@@ -191,7 +171,6 @@ void nvjk_notes_log(struct nvjk_handle *h)
 	for (i = 0; i < h->notes; i++) {
 		struct nvjk_buffer *b = h->note[i];
 
-		clear_hint(h, b);
 		if (!waits(h, b))
 			log_one(j, h, b);
 	}

@@ -14,7 +14,8 @@ static bool is_wanted(struct nvjk_journal *j)
 {
 	if (is_journal_aborted(&j->journal))
 		return false;
-	return READ_ONCE(j->wanted_tid) > nvj_committed(j->nvj) || READ_ONCE(j->wants_checkpoint);
+	return READ_ONCE(j->wanted_tid) > nvj_committed(j->nvj) || READ_ONCE(j->wants_checkpoint) ||
+	       (j->later_commits && nvj_much_waits(j->nvj));
 }
 
 static void sweep(struct nvjk_journal *j)
@@ -99,6 +100,16 @@ void nvjk_thread_commit(struct nvjk_journal *j, u64 tid)
 	while (wanted < tid && !try_cmpxchg64(&j->wanted_tid, &wanted, tid))
 		;
 	wake_up(&j->thread_wait);
+}
+
+/*
+ * If the thread is committing, it checks itself afterwards: then less waits. A request for
+ * the running transaction would make it commit once more at once.
+ */
+void nvjk_thread_check(struct nvjk_journal *j)
+{
+	if (unlikely(nvj_much_waits(j->nvj)) && wq_has_sleeper(&j->thread_wait))
+		wake_up(&j->thread_wait);
 }
 
 void nvjk_thread_checkpoint(struct nvjk_journal *j)
