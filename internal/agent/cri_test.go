@@ -205,11 +205,11 @@ func comeAndGo(t *testing.T, r *rig, pods int) {
 }
 
 // The same on cgroup v2 with systemd: pods are slices, and the systemd driver makes their
-// cgroups.
+// cgroups. Two of them share a disk under io.cost.
 func TestGuestJournalsOfPodsOnCgroupV2WithSystemd(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.Systemd(t, vmtest.Config{
-		Modules: "ext4,bfq,loop,overlay", Memory: "2G", OneKernel: true, Fresh: true,
+		Disks: []string{costDisk}, Modules: "ext4,bfq,loop,overlay", Memory: "2G", OneKernel: true, Fresh: true,
 		Give: []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "/usr/bin/busybox:/opt/bin/busybox", "mke2fs"},
 	}, func(t *testing.T) {
 		t.Setenv("PATH", os.Getenv("PATH")+":/opt/bin")
@@ -218,6 +218,7 @@ func TestGuestJournalsOfPodsOnCgroupV2WithSystemd(t *testing.T) {
 			t.Fatalf("cgroup %s", r.tree.Version())
 		}
 		checkLife(t, r, r.disk("a"))
+		checkCost(t, r)
 	})
 }
 

@@ -56,8 +56,12 @@ func numberFrom(t *testing.T, variable string, otherwise int) int {
 	return number
 }
 
-// writersVariable makes the test binary the noise: the directory of its files.
-const writersVariable = "DAYBOOK_AGENT_TEST_WRITERS"
+// writersVariable makes the test binary the noise: the directory of its files. With
+// directWriters before it they fill the disk's queue, and do not wait for the journal.
+const (
+	writersVariable = "DAYBOOK_AGENT_TEST_WRITERS"
+	directWriters   = "direct:"
+)
 
 const (
 	writerThreads    = 16
@@ -69,9 +73,15 @@ const (
 func beWriters(directory string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer stop()
-	failures := make(chan error, writerThreads)
+	directory, direct := strings.CutPrefix(directory, directWriters)
+	failures := make(chan error, writerThreads+1)
+	write := writeFile
+	if direct {
+		write = writeDirect
+		go func() { failures <- makeDirectories(directory) }()
+	}
 	for n := range writerThreads {
-		go func() { failures <- writeFile(filepath.Join(directory, fmt.Sprint("written-", n))) }()
+		go func() { failures <- write(filepath.Join(directory, fmt.Sprint("written-", n))) }()
 	}
 	select {
 	case <-ctx.Done():
@@ -100,6 +110,40 @@ func writeFile(path string) error {
 			return err
 		}
 		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+}
+
+// writeDirect writes a file over and over, past the page cache. It ends only with an error.
+func writeDirect(path string) error {
+	const block, size = 256 << 10, 8 << 20
+	memory, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE) // aligned
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_DIRECT, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for at := int64(0); ; at = (at + block) % size {
+		if _, err := f.WriteAt(memory, at); err != nil {
+			return err
+		}
+	}
+}
+
+// makeDirectories makes and removes directories, and syncs each. It ends only with an error.
+func makeDirectories(path string) error {
+	parent, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer parent.Close()
+	for {
+		directory := filepath.Join(path, "directory")
+		if err := errors.Join(os.MkdirAll(directory, 0o755), parent.Sync(), os.Remove(directory)); err != nil {
 			return err
 		}
 	}
