@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -64,20 +66,60 @@ func newHome(t testing.TB) *rig {
 	needs.That(t, err == nil, "/dev/loop-control")
 	tree, err := cgroup.Find()
 	needs.That(t, err == nil, fmt.Sprintf("a cgroup hierarchy with block I/O: %v", err))
-	home, err := os.MkdirTemp("", "daybook-volume-")
+	recovery.Do(func() { recoverKilled(t, tree) })
+	r := makeHome(t, tree, os.Getpid())
+	t.Cleanup(r.end)
+	return r
+}
+
+// homePrefix starts the name of each rig's home. The number of the process follows.
+const homePrefix = "daybook-volume-"
+
+// makeHome makes the home of a rig of a process.
+func makeHome(t testing.TB, tree *cgroup.Tree, pid int) *rig {
+	t.Helper()
+	home, err := os.MkdirTemp("", fmt.Sprintf("%s%d-", homePrefix, pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if home, err = filepath.EvalSymlinks(home); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, home: home, tree: tree, prefix: fmt.Sprintf("dbt%d-%d-", os.Getpid(), rigs.Add(1))}
+	r := &rig{t: t, home: home, tree: tree, prefix: fmt.Sprintf("%s%d-", cgroupPrefix(pid), rigs.Add(1))}
 	r.before = r.host()
 	if err := os.Mkdir(filepath.Join(home, "mnt"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.end)
 	return r
+}
+
+// cgroupPrefix starts the names of all volumes and cgroups of a process's rigs.
+func cgroupPrefix(pid int) string { return fmt.Sprintf("dbt%d-", pid) }
+
+var recovery sync.Once
+
+// recoverKilled removes what the rigs of dead processes have left.
+func recoverKilled(t testing.TB, tree *cgroup.Tree) {
+	t.Helper()
+	homes, err := filepath.Glob(filepath.Join(os.TempDir(), homePrefix+"*-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, home := range homes {
+		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(home), homePrefix), "-")
+		pid, err := strconv.Atoi(number)
+		if err != nil || unix.Kill(pid, 0) == nil {
+			continue
+		}
+		if home, err = filepath.EvalSymlinks(home); err != nil {
+			t.Fatal(err)
+		}
+		r := &rig{t: t, home: home, tree: tree, prefix: cgroupPrefix(pid)}
+		r.sweep()
+		if err := os.RemoveAll(home); err != nil {
+			t.Errorf("cannot remove the remains of a killed test: %v", err)
+		}
+	}
 }
 
 func (r *rig) open(dir string) {
