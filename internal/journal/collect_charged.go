@@ -1,14 +1,11 @@
 package journal
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // collectCharged computes this interval's sums of what the kernel charged to the
 // cgroups, from the kernel's running sums.
 func (p *Probe) collectCharged() error {
-	visit := func(key attributionChargedKey, before, now attributionCharged) {
+	err := p.charged.collect(p.objects.ChargedIo, func(key attributionChargedKey, before, now attributionCharged) {
 		for _, sum := range []struct {
 			kind        Kind
 			now, before uint64
@@ -23,8 +20,8 @@ func (p *Probe) collectCharged() error {
 				p.pending.Writes = append(p.pending.Writes, Write{Disk: key.Disk, Kind: sum.kind, Charged: key.Cgroup, Bytes: sum.now - sum.before})
 			}
 		}
-	}
-	if err := errors.Join(p.chargedPlaces.collect(p, visit), p.charged.collect(p.objects.ChargedIo, visit)); err != nil {
+	})
+	if err != nil {
 		return fmt.Errorf("cannot read what the kernel charged to the cgroups: %w", err)
 	}
 	return nil

@@ -11,19 +11,22 @@ type transaction struct {
 // collectPartial adds the bytes that commits in progress have written since the
 // last call.
 func (p *Probe) collectPartial() error {
+	var dev uint32
+	var state attributionFilesystem
 	var started []Commit
-	err := p.visitFilesystems(func(dev uint32, state attributionFilesystem, again func() (attributionFilesystem, error)) error {
+	all := p.objects.Filesystems.Iterate()
+	for all.Next(&dev, &state) {
 		key := transaction{Filesystem{dev, state.Committer.Instance}, state.Committer.Tid}
 		before := p.partial[key]
 		if key.tid == 0 || state.Committer.JournalBytes <= before {
-			return nil
+			continue
 		}
-		later, err := again()
-		if err != nil {
-			return err
+		var later attributionFilesystem
+		if err := p.objects.Filesystems.Lookup(dev, &later); err != nil {
+			return fmt.Errorf("cannot read which commit is in progress: %w", err)
 		}
 		if later.Committer.Tid != key.tid {
-			return nil // it ended while it was read: all is in the record of its end
+			continue // it ended while it was read: all is in the record of its end
 		}
 		commit := Commit{
 			Dev: dev, Instance: key.of.Instance, JournalDisk: state.Committer.JournalDisk, Tid: key.tid, Partial: true,
@@ -37,9 +40,8 @@ func (p *Probe) collectPartial() error {
 		}
 		started = append(started, commit)
 		p.partial[key] = state.Committer.JournalBytes
-		return nil
-	})
-	if err != nil {
+	}
+	if err := all.Err(); err != nil {
 		return fmt.Errorf("cannot read which commits are in progress: %w", err)
 	}
 	if len(started) == 0 {
