@@ -22,7 +22,7 @@
 
 /* Numbers of transactions. All are atomic; the caller has a lock for newest_tid. */
 struct nvj_known {
-	uint64_t newest_tid;   /* the newest one that has begun to access or to free it */
+	uint64_t newest_tid;   /* the newest one that accessed or freed it, or does so now */
 	uint64_t accessed_tid; /* of the last handle whose access is complete; 0: none */
 	uint64_t waits_tid;    /* of the last handle whose change waits; 0: none */
 };
