@@ -91,6 +91,28 @@ static void later_handles_need_no_engine(void)
 }
 
 /*
+ * Block 5 gets 1 in its first line. old is open in the transaction of this change, whose
+ * commit waits for it; new is open in the next one. Returns the number of the first.
+ */
+static uint64_t begin_two(struct engine *e, struct engine_commit *call, struct nvj_handle *old,
+			  struct nvj_handle *new, bool access_first)
+{
+	uint64_t tid;
+
+	begin(e);
+	tid = put(e, 0, 1);
+	start(e, old);
+	expect(old->tid == tid);
+	if (access_first)
+		may_change(e, old);
+	engine_begin_commit(call, e, tid);
+	engine_await_running(e, tid + 1);
+	start(e, new);
+	expect(new->tid == tid + 1);
+	return tid;
+}
+
+/*
  * A handle of T has access, and changes the block after one of T + 1 has made the
  * engine write T's record of it.
  */
@@ -99,18 +121,8 @@ static void a_change_after_the_record_is_logged(bool access_first)
 	struct engine_commit call;
 	struct nvj_handle old, new;
 	struct engine e;
-	uint64_t tid;
+	uint64_t tid = begin_two(&e, &call, &old, &new, access_first);
 
-	begin(&e);
-	tid = put(&e, 0, 1);
-	start(&e, &old);
-	expect(old.tid == tid);
-	if (access_first)
-		may_change(&e, &old);
-	engine_begin_commit(&call, &e, tid);
-	engine_await_running(&e, tid + 1);
-	start(&e, &new);
-	expect(new.tid == tid + 1);
 	may_change(&e, &new);
 	expect(accesses == 2 && engine_counts(&e).records == 1);
 	if (!access_first)
@@ -132,15 +144,8 @@ static void a_change_of_the_earlier_alone_is_logged(void)
 	struct engine_commit call;
 	struct nvj_handle old, new;
 	struct engine e;
-	uint64_t tid;
+	uint64_t tid = begin_two(&e, &call, &old, &new, true);
 
-	begin(&e);
-	tid = put(&e, 0, 1);
-	start(&e, &old);
-	may_change(&e, &old);
-	engine_begin_commit(&call, &e, tid);
-	engine_await_running(&e, tid + 1);
-	start(&e, &new);
 	may_change(&e, &new);
 	nvj_stop(&new);
 	e.block[5][64] = 2;
@@ -184,15 +189,8 @@ static void a_change_after_a_later_revoke_is_not_taken_for_logged(void)
 	struct engine_commit call;
 	struct nvj_handle old, new;
 	struct engine e;
-	uint64_t tid;
 
-	begin(&e);
-	tid = put(&e, 0, 1);
-	start(&e, &old);
-	may_change(&e, &old);
-	engine_begin_commit(&call, &e, tid);
-	engine_await_running(&e, tid + 1);
-	start(&e, &new);
+	(void)begin_two(&e, &call, &old, &new, true);
 	expect(nvj_known_begins(&known, new.tid));
 	expect(!nvj_known_accessed(&known, old.tid) && !nvj_known_waits(&known, old.tid));
 	nvj_known_forget(&known);
