@@ -36,6 +36,20 @@ func (b *bench) flags(cmd *cobra.Command) {
 	flags.StringVar(&b.docs, "docs", "", "write the page "+b.name+".md and its picture into `DIR`")
 }
 
+// variant gives a form of the benchmark figures and a page of its own. A name that the
+// user chose for the figures stays.
+func (b *bench) variant(name, command string) {
+	b.figures(name)
+	b.name, b.command = name, command
+}
+
+// figures names the file of the figures.
+func (b *bench) figures(name string) {
+	if filepath.Base(b.output) == b.name+".json" {
+		b.output = filepath.Join(filepath.Dir(b.output), name+".json")
+	}
+}
+
 // lab returns the environment of an experiment; it reports progress on standard
 // error.
 func (b *bench) lab(cmd *cobra.Command) (fixture.Lab, error) {

@@ -40,3 +40,17 @@ func TestAPageIsNotWrittenFromPartialFigures(t *testing.T) {
 		}
 	}
 }
+
+// Figures of a form of the benchmark do not replace those of another one.
+func TestAFormHasItsOwnFigures(t *testing.T) {
+	for given, want := range map[string]string{
+		"build/bench/shares.json": "build/bench/shares-paper.json",
+		"mine/of-today.json":      "mine/of-today.json",
+	} {
+		b := bench{name: "shares", output: given, docs: "docs"}
+		b.variant("shares-paper", "make x")
+		if b.output != want || b.page() != "docs/shares-paper" || b.command != "make x" {
+			t.Errorf("%s: figures in %s, page %s, command %q; want %s", given, b.output, b.page(), b.command, want)
+		}
+	}
+}

@@ -154,9 +154,7 @@ func (b *bench) nameExt4NVJ(native, underKVM bool) {
 	case underKVM:
 		name += "-kvm"
 	}
-	if filepath.Base(b.output) == b.name+".json" {
-		b.output = filepath.Join(filepath.Dir(b.output), name+".json")
-	}
+	b.figures(name)
 	if !native { // the page of emulated figures has a part for the native ones
 		b.name = name
 	}

@@ -30,7 +30,7 @@ With --load mariadb, the container is MariaDB, into which clients insert rows.
 
 It fails if p99 of a sync on a volume with its journal in memory is more than 1.2 times that
 without a neighbour, or if such a volume does not make 3.4 and 1.5 times the syncs of the shared
-ext4. It takes about 8 minutes, with MariaDB about 30. It needs a host that does nothing else,
+ext4. It takes about 12 minutes, with MariaDB about 30. It needs a host that does nothing else,
 the command nvj (make nvjournal) and nvjournal/kernel/native/build; for MariaDB also mariadbd and
 sysbench.`,
 		Example: `  daybook-bench memory-volumes --docs docs/results
@@ -42,7 +42,7 @@ sysbench.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if load == memoryvolumes.MariaDB {
-				b.name, b.command = "memory-volumes-mariadb", `make bench-memory-volumes BENCHFLAGS="--load mariadb"`
+				b.variant("memory-volumes-mariadb", `make bench-memory-volumes BENCHFLAGS="--load mariadb"`)
 			}
 			if kept != "" {
 				return again[memoryvolumes.Result](b, cmd, kept)

@@ -32,7 +32,7 @@ statistics. It fails if the whole range of an operation's cost is above 1 %.`,
 				options.Pairs, options.GuestPairs, options.Scale = min(3, options.Pairs), min(3, options.GuestPairs), 4
 			}
 			if options.Waits {
-				b.name, b.command = "overhead-waits", "make bench-overhead BENCHFLAGS=\"--waits --pairs 0\""
+				b.variant("overhead-waits", `make bench-overhead BENCHFLAGS="--waits --pairs 0"`)
 			}
 			result, err := overhead.Run(cmd.Context(), lab, options)
 			if err != nil {

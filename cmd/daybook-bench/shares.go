@@ -64,10 +64,7 @@ both laws. That takes 28 minutes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.paper {
-				b.name, b.command = "shares-paper", `make bench-shares BENCHFLAGS=--paper`
-				if !cmd.Flags().Changed("output") {
-					b.output = filepath.Join(filepath.Dir(b.output), b.name+".json")
-				}
+				b.variant("shares-paper", `make bench-shares BENCHFLAGS=--paper`)
 				return f.runPaper(cmd, b)
 			}
 			return f.run(cmd, b)

@@ -102,7 +102,7 @@ type Options struct {
 var (
 	Full = Options{
 		Load: Writer, Arrangements: Arrangements(), Neighbours: Neighbours(), Rounds: 3,
-		Syncs: wantedSyncs * 2 / 5, LeastMilliseconds: 2000, MostMilliseconds: 15000,
+		Syncs: wantedSyncs * 2 / 5, LeastMilliseconds: 2000, MostMilliseconds: 20000,
 	}
 	Quick = Options{
 		Load: Writer, Arrangements: []string{Shared, MemoryData}, Neighbours: []string{Alone, HighFsync}, Rounds: 1,
