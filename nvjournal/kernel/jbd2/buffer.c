@@ -33,9 +33,9 @@ static bool home_is_known(struct buffer_head *bh)
  * This handle or another one of the transaction has accessed the block, and no later
  * transaction has. So the engine has nothing to do, and need not search the block.
  *
- * The data of the buffer may be freed meanwhile, and be those of another buffer then.
- * But what has the number of an open transaction is not freed, and so belongs to one
- * buffer from the first comparison on.
+ * The data of the buffer may be let go of meanwhile. They remain readable, and have no
+ * number of a transaction then. What has the number of an open transaction is not let
+ * go of.
  */
 static bool was_accessed(const struct nvjk_handle *h, const struct buffer_head *bh)
 {
@@ -51,8 +51,7 @@ static bool was_accessed(const struct nvjk_handle *h, const struct buffer_head *
 	jh = READ_ONCE(bh->b_private);
 	if (likely(jh)) {
 		b = container_of(jh, struct nvjk_buffer, head);
-		was = nvj_known_accessed(&b->known, h->nvj.tid) && READ_ONCE(b->head.b_bh) == bh &&
-		      !READ_ONCE(b->forgotten);
+		was = nvj_known_accessed(&b->known, h->nvj.tid) && !READ_ONCE(b->forgotten);
 	}
 	rcu_read_unlock_sched();
 	return was;

@@ -27,10 +27,8 @@ int __init nvjk_jbd2_init(void)
 {
 	nvjk_handle_cache = kmem_cache_create("jbd2nvj_handle", sizeof(struct nvjk_handle),
 					      __alignof__(struct nvjk_handle), 0, construct_handle);
-	/* For was_accessed in buffer.c. */
-	nvjk_buffer_cache =
-		kmem_cache_create("jbd2nvj_buffer", sizeof(struct nvjk_buffer),
-				  __alignof__(struct nvjk_buffer), SLAB_TYPESAFE_BY_RCU, NULL);
+	nvjk_buffer_cache = kmem_cache_create("jbd2nvj_buffer", sizeof(struct nvjk_buffer),
+					      __alignof__(struct nvjk_buffer), 0, NULL);
 	nvjk_inode_cache = kmem_cache_create("jbd2nvj_inode", sizeof(struct jbd2_inode),
 					     __alignof__(struct jbd2_inode), 0, NULL);
 	if (nvjk_handle_cache && nvjk_buffer_cache && nvjk_inode_cache && !nvjk_bound_init())
@@ -43,6 +41,8 @@ void nvjk_jbd2_exit(void)
 {
 	nvjk_bound_exit();
 	nvjk_handles_exit();
+	/* Until the buffers that were let go of are freed (pin.c). */
+	rcu_barrier();
 	destroy_caches();
 }
 

@@ -166,7 +166,10 @@ struct nvjk_buffer {
 	struct mutex lock; /* of its logging and of forgotten */
 	bool forgotten;    /* freed: who has noted it must not log it any more */
 	bool data;         /* of a file's page: see data.c */
-	struct list_head pin;
+	union {
+		struct list_head pin;
+		struct rcu_head rcu; /* it was let go of */
+	};
 };
 
 #define NVJK_NOTES 12u

@@ -9,8 +9,10 @@
  * nvjk_buffer without a lock.
  *
  * The bit lock of a buffer protects its BH_JBD, b_private and newest_tid. The lists,
- * by block number, are for the sweep. A nvjk_buffer that is freed remains readable,
- * perhaps as that of another buffer, until the readers of RCU have ended.
+ * by block number, are for the sweep. A nvjk_buffer remains readable until the readers
+ * of RCU have ended (was_accessed in buffer.c). Its cache is not SLAB_TYPESAFE_BY_RCU:
+ * a thread of the kernel destroys such a cache later (Linux 6.1, mm/slab_common.c), and
+ * until then a module that makes one of that name cannot be loaded.
  */
 #include <linux/spinlock.h>
 #include <linux/bit_spinlock.h>
@@ -137,6 +139,11 @@ static bool detach(struct nvjk_buffer *b, u64 tail, bool all)
 	return gone;
 }
 
+static void free_buffer(struct rcu_head *rcu)
+{
+	kmem_cache_free(nvjk_buffer_cache, container_of(rcu, struct nvjk_buffer, rcu));
+}
+
 static void let_go(struct nvjk_buffer *b)
 {
 	/* Readers without a lock do not take it for one in use: was_accessed. */
@@ -145,7 +152,7 @@ static void let_go(struct nvjk_buffer *b)
 		nvjk_data_put(b->head.b_bh);
 	else
 		put_bh(b->head.b_bh);
-	kmem_cache_free(nvjk_buffer_cache, b);
+	call_rcu(&b->rcu, free_buffer);
 }
 
 void nvjk_unpin(struct nvjk_journal *j, struct buffer_head *bh)

@@ -257,9 +257,31 @@ func unload(t *testing.T, s system) {
 	if err := v.tryMount(); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("mounting without the module: %v", err)
 	}
+	reloads(t, v.fstype())
 	must(t, "modprobe", v.fstype())
 	v.mount()
 	v.end(nil)
+}
+
+// reloads loads a module and removes it, again and again and without a pause: nothing
+// of it is left that a kernel thread would remove later.
+func reloads(t *testing.T, name string) {
+	t.Helper()
+	// "insmod PATH", of the module itself in the last line.
+	loads := strings.Fields(must(t, "modprobe", "--show-depends", name))
+	file, err := os.Open(loads[len(loads)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for n := range 20 {
+		if err := unix.FinitModule(int(file.Fd()), "", 0); err != nil {
+			t.Fatalf("loading it the time %d: %v", n+2, err)
+		}
+		if err := unix.DeleteModule(name, unix.O_NONBLOCK); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // leaks fails the test if a kernel with a leak detector reports lost memory. So
