@@ -68,8 +68,8 @@ type Call struct {
 // Wait is the time that calls waited, in nanoseconds by phase.
 type Wait struct {
 	Call
-	// Tid is the transaction whose commit they waited for; 0 for the phases
-	// that are no commit's.
+	// Tid is the transaction whose commit they waited for; 0 for phases that are
+	// no commit's. If a call waited for one commit only, these are with it.
 	Tid uint32
 	// Memory means that the journal is in memory. Tid is then the number of the
 	// commit, which journal.Probe does not report.

@@ -53,6 +53,13 @@ type programsJournal struct {
 	HomeAt     uint64
 }
 
+type programsJournalPlace struct {
+	_       structs.HostLayout
+	Dev     uint32
+	Pad     uint32
+	Journal programsJournal
+}
+
 type programsOrdered struct {
 	_     structs.HostLayout
 	Bytes uint64
@@ -91,6 +98,13 @@ type programsTask struct {
 	_              [4]byte
 }
 
+type programsTaskPlace struct {
+	_    structs.HostLayout
+	Pid  uint32
+	Pad  uint32
+	Task programsTask
+}
+
 type programsWait struct {
 	_  structs.HostLayout
 	Ns [7]uint64
@@ -111,9 +125,12 @@ type programsWaitKey struct {
 const (
 	programsMapBuckets                           = "buckets"
 	programsMapHeld                              = "held"
+	programsMapJournalPlaces                     = "journal_places"
 	programsMapJournals                          = "journals"
 	programsMapLost                              = "lost"
 	programsMapOrdered                           = "ordered"
+	programsMapTaken                             = "taken"
+	programsMapTaskPlaces                        = "task_places"
 	programsMapTasks                             = "tasks"
 	programsMapWaits                             = "waits"
 	programsProgBioQueue                         = "bio_queue"
@@ -163,13 +180,16 @@ const (
 	programsProgSyncDentry                       = "sync_dentry"
 	programsProgSyncExit                         = "sync_exit"
 	programsProgSyncFile                         = "sync_file"
+	programsProgTaskEnds                         = "task_ends"
 	programsProgWorkConversion                   = "work_conversion"
-	programsProgWorkWritepages                   = "work_writepages"
-	programsProgWorkWritepagesResult             = "work_writepages_result"
+	programsProgWorkWriteback                    = "work_writeback"
+	programsProgWorkWritebackEnd                 = "work_writeback_end"
 	programsProgWorksDiscard                     = "works_discard"
 	programsProgWorksFree                        = "works_free"
 	programsProgWorksLeaf                        = "works_leaf"
 	programsVarActive                            = "active"
+	programsVarAnyJournal                        = "any_journal"
+	programsVarAnyTask                           = "any_task"
 	programsVarCheckpoints                       = "checkpoints"
 	programsVarCommitting                        = "committing"
 	programsVarFreshJournal                      = "fresh_journal"
@@ -270,9 +290,10 @@ type programsProgramSpecs struct {
 	SyncDentry                       *ebpf.ProgramSpec `ebpf:"sync_dentry"`
 	SyncExit                         *ebpf.ProgramSpec `ebpf:"sync_exit"`
 	SyncFile                         *ebpf.ProgramSpec `ebpf:"sync_file"`
+	TaskEnds                         *ebpf.ProgramSpec `ebpf:"task_ends"`
 	WorkConversion                   *ebpf.ProgramSpec `ebpf:"work_conversion"`
-	WorkWritepages                   *ebpf.ProgramSpec `ebpf:"work_writepages"`
-	WorkWritepagesResult             *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
+	WorkWriteback                    *ebpf.ProgramSpec `ebpf:"work_writeback"`
+	WorkWritebackEnd                 *ebpf.ProgramSpec `ebpf:"work_writeback_end"`
 	WorksDiscard                     *ebpf.ProgramSpec `ebpf:"works_discard"`
 	WorksFree                        *ebpf.ProgramSpec `ebpf:"works_free"`
 	WorksLeaf                        *ebpf.ProgramSpec `ebpf:"works_leaf"`
@@ -282,13 +303,16 @@ type programsProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsMapSpecs struct {
-	Buckets  *ebpf.MapSpec `ebpf:"buckets"`
-	Held     *ebpf.MapSpec `ebpf:"held"`
-	Journals *ebpf.MapSpec `ebpf:"journals"`
-	Lost     *ebpf.MapSpec `ebpf:"lost"`
-	Ordered  *ebpf.MapSpec `ebpf:"ordered"`
-	Tasks    *ebpf.MapSpec `ebpf:"tasks"`
-	Waits    *ebpf.MapSpec `ebpf:"waits"`
+	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
+	Held          *ebpf.MapSpec `ebpf:"held"`
+	JournalPlaces *ebpf.MapSpec `ebpf:"journal_places"`
+	Journals      *ebpf.MapSpec `ebpf:"journals"`
+	Lost          *ebpf.MapSpec `ebpf:"lost"`
+	Ordered       *ebpf.MapSpec `ebpf:"ordered"`
+	Taken         *ebpf.MapSpec `ebpf:"taken"`
+	TaskPlaces    *ebpf.MapSpec `ebpf:"task_places"`
+	Tasks         *ebpf.MapSpec `ebpf:"tasks"`
+	Waits         *ebpf.MapSpec `ebpf:"waits"`
 }
 
 // programsVariableSpecs contains global variables before they are loaded into the kernel.
@@ -296,6 +320,8 @@ type programsMapSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsVariableSpecs struct {
 	Active       *ebpf.VariableSpec `ebpf:"active"`
+	AnyJournal   *ebpf.VariableSpec `ebpf:"any_journal"`
+	AnyTask      *ebpf.VariableSpec `ebpf:"any_task"`
 	Checkpoints  *ebpf.VariableSpec `ebpf:"checkpoints"`
 	Committing   *ebpf.VariableSpec `ebpf:"committing"`
 	FreshJournal *ebpf.VariableSpec `ebpf:"fresh_journal"`
@@ -327,22 +353,28 @@ func (o *programsObjects) Close() error {
 //
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsMaps struct {
-	Buckets  *ebpf.Map `ebpf:"buckets"`
-	Held     *ebpf.Map `ebpf:"held"`
-	Journals *ebpf.Map `ebpf:"journals"`
-	Lost     *ebpf.Map `ebpf:"lost"`
-	Ordered  *ebpf.Map `ebpf:"ordered"`
-	Tasks    *ebpf.Map `ebpf:"tasks"`
-	Waits    *ebpf.Map `ebpf:"waits"`
+	Buckets       *ebpf.Map `ebpf:"buckets"`
+	Held          *ebpf.Map `ebpf:"held"`
+	JournalPlaces *ebpf.Map `ebpf:"journal_places"`
+	Journals      *ebpf.Map `ebpf:"journals"`
+	Lost          *ebpf.Map `ebpf:"lost"`
+	Ordered       *ebpf.Map `ebpf:"ordered"`
+	Taken         *ebpf.Map `ebpf:"taken"`
+	TaskPlaces    *ebpf.Map `ebpf:"task_places"`
+	Tasks         *ebpf.Map `ebpf:"tasks"`
+	Waits         *ebpf.Map `ebpf:"waits"`
 }
 
 func (m *programsMaps) Close() error {
 	return _ProgramsClose(
 		m.Buckets,
 		m.Held,
+		m.JournalPlaces,
 		m.Journals,
 		m.Lost,
 		m.Ordered,
+		m.Taken,
+		m.TaskPlaces,
 		m.Tasks,
 		m.Waits,
 	)
@@ -353,6 +385,8 @@ func (m *programsMaps) Close() error {
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsVariables struct {
 	Active       *ebpf.Variable `ebpf:"active"`
+	AnyJournal   *ebpf.Variable `ebpf:"any_journal"`
+	AnyTask      *ebpf.Variable `ebpf:"any_task"`
 	Checkpoints  *ebpf.Variable `ebpf:"checkpoints"`
 	Committing   *ebpf.Variable `ebpf:"committing"`
 	FreshJournal *ebpf.Variable `ebpf:"fresh_journal"`
@@ -415,9 +449,10 @@ type programsPrograms struct {
 	SyncDentry                       *ebpf.Program `ebpf:"sync_dentry"`
 	SyncExit                         *ebpf.Program `ebpf:"sync_exit"`
 	SyncFile                         *ebpf.Program `ebpf:"sync_file"`
+	TaskEnds                         *ebpf.Program `ebpf:"task_ends"`
 	WorkConversion                   *ebpf.Program `ebpf:"work_conversion"`
-	WorkWritepages                   *ebpf.Program `ebpf:"work_writepages"`
-	WorkWritepagesResult             *ebpf.Program `ebpf:"work_writepages_result"`
+	WorkWriteback                    *ebpf.Program `ebpf:"work_writeback"`
+	WorkWritebackEnd                 *ebpf.Program `ebpf:"work_writeback_end"`
 	WorksDiscard                     *ebpf.Program `ebpf:"works_discard"`
 	WorksFree                        *ebpf.Program `ebpf:"works_free"`
 	WorksLeaf                        *ebpf.Program `ebpf:"works_leaf"`
@@ -472,9 +507,10 @@ func (p *programsPrograms) Close() error {
 		p.SyncDentry,
 		p.SyncExit,
 		p.SyncFile,
+		p.TaskEnds,
 		p.WorkConversion,
-		p.WorkWritepages,
-		p.WorkWritepagesResult,
+		p.WorkWriteback,
+		p.WorkWritebackEnd,
 		p.WorksDiscard,
 		p.WorksFree,
 		p.WorksLeaf,

@@ -34,6 +34,14 @@ type attributionChargedKey struct {
 	Cgroup uint64
 }
 
+type attributionChargedPlace struct {
+	_      structs.HostLayout
+	State  uint32
+	Disk   uint32
+	Cgroup uint64
+	Sums   attributionCharged
+}
+
 type attributionCommit struct {
 	_            structs.HostLayout
 	Dev          uint32
@@ -89,6 +97,13 @@ type attributionFilesystem struct {
 	}
 }
 
+type attributionFilesystemPlace struct {
+	_          structs.HostLayout
+	Dev        uint32
+	Pad        uint32
+	Filesystem attributionFilesystem
+}
+
 type attributionHandleSeen struct {
 	_        structs.HostLayout
 	Handle   uint64
@@ -136,6 +151,12 @@ type attributionNoted struct {
 	Pad     uint32
 }
 
+type attributionRecentOwner struct {
+	_     structs.HostLayout
+	Owner uint64
+	Check uint64
+}
+
 type attributionWaitingKey struct {
 	_     structs.HostLayout
 	Block uint64
@@ -144,8 +165,15 @@ type attributionWaitingKey struct {
 
 type attributionWorker struct {
 	_               structs.HostLayout
-	WritepagesOwner uint64
+	WritebackOwner  uint64
 	ConversionOwner uint64
+}
+
+type attributionWorkerPlace struct {
+	_      structs.HostLayout
+	Pid    uint32
+	Pad    uint32
+	Worker attributionWorker
 }
 
 type attributionWrittenKey struct {
@@ -161,10 +189,12 @@ type attributionWrittenKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	attributionMapChargedIo                         = "charged_io"
+	attributionMapChargedPlaces                     = "charged_places"
 	attributionMapCommits                           = "commits"
 	attributionMapDirtied                           = "dirtied"
 	attributionMapDisks                             = "disks"
 	attributionMapExternals                         = "externals"
+	attributionMapFilesystemPlaces                  = "filesystem_places"
 	attributionMapFilesystems                       = "filesystems"
 	attributionMapInstances                         = "instances"
 	attributionMapLogged                            = "logged"
@@ -175,6 +205,7 @@ const (
 	attributionMapRecentOwners                      = "recent_owners"
 	attributionMapSeen                              = "seen"
 	attributionMapWaiting                           = "waiting"
+	attributionMapWorkerPlaces                      = "worker_places"
 	attributionMapWorkers                           = "workers"
 	attributionMapWritten                           = "written"
 	attributionProgBioQueue                         = "bio_queue"
@@ -220,11 +251,12 @@ const (
 	attributionProgSyncFs                           = "sync_fs"
 	attributionProgWorkConversion                   = "work_conversion"
 	attributionProgWorkEvict                        = "work_evict"
-	attributionProgWorkWritepages                   = "work_writepages"
-	attributionProgWorkWritepagesResult             = "work_writepages_result"
+	attributionProgWorkWriteback                    = "work_writeback"
+	attributionProgWorkWritebackEnd                 = "work_writeback_end"
 	attributionProgWriteSuperblock                  = "write_superblock"
 	attributionVarAnyExternal                       = "any_external"
 	attributionVarAnyInstance                       = "any_instance"
+	attributionVarAnyWorker                         = "any_worker"
 	attributionVarBufferEnds                        = "buffer_ends"
 	attributionVarCommitEnds                        = "commit_ends"
 	attributionVarEmitCommit                        = "emit_commit"
@@ -321,8 +353,8 @@ type attributionProgramSpecs struct {
 	SyncFs                           *ebpf.ProgramSpec `ebpf:"sync_fs"`
 	WorkConversion                   *ebpf.ProgramSpec `ebpf:"work_conversion"`
 	WorkEvict                        *ebpf.ProgramSpec `ebpf:"work_evict"`
-	WorkWritepages                   *ebpf.ProgramSpec `ebpf:"work_writepages"`
-	WorkWritepagesResult             *ebpf.ProgramSpec `ebpf:"work_writepages_result"`
+	WorkWriteback                    *ebpf.ProgramSpec `ebpf:"work_writeback"`
+	WorkWritebackEnd                 *ebpf.ProgramSpec `ebpf:"work_writeback_end"`
 	WriteSuperblock                  *ebpf.ProgramSpec `ebpf:"write_superblock"`
 }
 
@@ -330,23 +362,26 @@ type attributionProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type attributionMapSpecs struct {
-	ChargedIo    *ebpf.MapSpec `ebpf:"charged_io"`
-	Commits      *ebpf.MapSpec `ebpf:"commits"`
-	Dirtied      *ebpf.MapSpec `ebpf:"dirtied"`
-	Disks        *ebpf.MapSpec `ebpf:"disks"`
-	Externals    *ebpf.MapSpec `ebpf:"externals"`
-	Filesystems  *ebpf.MapSpec `ebpf:"filesystems"`
-	Instances    *ebpf.MapSpec `ebpf:"instances"`
-	Logged       *ebpf.MapSpec `ebpf:"logged"`
-	Lost         *ebpf.MapSpec `ebpf:"lost"`
-	NotedBios    *ebpf.MapSpec `ebpf:"noted_bios"`
-	Owners       *ebpf.MapSpec `ebpf:"owners"`
-	OwnersAdded  *ebpf.MapSpec `ebpf:"owners_added"`
-	RecentOwners *ebpf.MapSpec `ebpf:"recent_owners"`
-	Seen         *ebpf.MapSpec `ebpf:"seen"`
-	Waiting      *ebpf.MapSpec `ebpf:"waiting"`
-	Workers      *ebpf.MapSpec `ebpf:"workers"`
-	Written      *ebpf.MapSpec `ebpf:"written"`
+	ChargedIo        *ebpf.MapSpec `ebpf:"charged_io"`
+	ChargedPlaces    *ebpf.MapSpec `ebpf:"charged_places"`
+	Commits          *ebpf.MapSpec `ebpf:"commits"`
+	Dirtied          *ebpf.MapSpec `ebpf:"dirtied"`
+	Disks            *ebpf.MapSpec `ebpf:"disks"`
+	Externals        *ebpf.MapSpec `ebpf:"externals"`
+	FilesystemPlaces *ebpf.MapSpec `ebpf:"filesystem_places"`
+	Filesystems      *ebpf.MapSpec `ebpf:"filesystems"`
+	Instances        *ebpf.MapSpec `ebpf:"instances"`
+	Logged           *ebpf.MapSpec `ebpf:"logged"`
+	Lost             *ebpf.MapSpec `ebpf:"lost"`
+	NotedBios        *ebpf.MapSpec `ebpf:"noted_bios"`
+	Owners           *ebpf.MapSpec `ebpf:"owners"`
+	OwnersAdded      *ebpf.MapSpec `ebpf:"owners_added"`
+	RecentOwners     *ebpf.MapSpec `ebpf:"recent_owners"`
+	Seen             *ebpf.MapSpec `ebpf:"seen"`
+	Waiting          *ebpf.MapSpec `ebpf:"waiting"`
+	WorkerPlaces     *ebpf.MapSpec `ebpf:"worker_places"`
+	Workers          *ebpf.MapSpec `ebpf:"workers"`
+	Written          *ebpf.MapSpec `ebpf:"written"`
 }
 
 // attributionVariableSpecs contains global variables before they are loaded into the kernel.
@@ -355,6 +390,7 @@ type attributionMapSpecs struct {
 type attributionVariableSpecs struct {
 	AnyExternal     *ebpf.VariableSpec `ebpf:"any_external"`
 	AnyInstance     *ebpf.VariableSpec `ebpf:"any_instance"`
+	AnyWorker       *ebpf.VariableSpec `ebpf:"any_worker"`
 	BufferEnds      *ebpf.VariableSpec `ebpf:"buffer_ends"`
 	CommitEnds      *ebpf.VariableSpec `ebpf:"commit_ends"`
 	EmitCommit      *ebpf.VariableSpec `ebpf:"emit_commit"`
@@ -386,32 +422,37 @@ func (o *attributionObjects) Close() error {
 //
 // It can be passed to loadAttributionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type attributionMaps struct {
-	ChargedIo    *ebpf.Map `ebpf:"charged_io"`
-	Commits      *ebpf.Map `ebpf:"commits"`
-	Dirtied      *ebpf.Map `ebpf:"dirtied"`
-	Disks        *ebpf.Map `ebpf:"disks"`
-	Externals    *ebpf.Map `ebpf:"externals"`
-	Filesystems  *ebpf.Map `ebpf:"filesystems"`
-	Instances    *ebpf.Map `ebpf:"instances"`
-	Logged       *ebpf.Map `ebpf:"logged"`
-	Lost         *ebpf.Map `ebpf:"lost"`
-	NotedBios    *ebpf.Map `ebpf:"noted_bios"`
-	Owners       *ebpf.Map `ebpf:"owners"`
-	OwnersAdded  *ebpf.Map `ebpf:"owners_added"`
-	RecentOwners *ebpf.Map `ebpf:"recent_owners"`
-	Seen         *ebpf.Map `ebpf:"seen"`
-	Waiting      *ebpf.Map `ebpf:"waiting"`
-	Workers      *ebpf.Map `ebpf:"workers"`
-	Written      *ebpf.Map `ebpf:"written"`
+	ChargedIo        *ebpf.Map `ebpf:"charged_io"`
+	ChargedPlaces    *ebpf.Map `ebpf:"charged_places"`
+	Commits          *ebpf.Map `ebpf:"commits"`
+	Dirtied          *ebpf.Map `ebpf:"dirtied"`
+	Disks            *ebpf.Map `ebpf:"disks"`
+	Externals        *ebpf.Map `ebpf:"externals"`
+	FilesystemPlaces *ebpf.Map `ebpf:"filesystem_places"`
+	Filesystems      *ebpf.Map `ebpf:"filesystems"`
+	Instances        *ebpf.Map `ebpf:"instances"`
+	Logged           *ebpf.Map `ebpf:"logged"`
+	Lost             *ebpf.Map `ebpf:"lost"`
+	NotedBios        *ebpf.Map `ebpf:"noted_bios"`
+	Owners           *ebpf.Map `ebpf:"owners"`
+	OwnersAdded      *ebpf.Map `ebpf:"owners_added"`
+	RecentOwners     *ebpf.Map `ebpf:"recent_owners"`
+	Seen             *ebpf.Map `ebpf:"seen"`
+	Waiting          *ebpf.Map `ebpf:"waiting"`
+	WorkerPlaces     *ebpf.Map `ebpf:"worker_places"`
+	Workers          *ebpf.Map `ebpf:"workers"`
+	Written          *ebpf.Map `ebpf:"written"`
 }
 
 func (m *attributionMaps) Close() error {
 	return _AttributionClose(
 		m.ChargedIo,
+		m.ChargedPlaces,
 		m.Commits,
 		m.Dirtied,
 		m.Disks,
 		m.Externals,
+		m.FilesystemPlaces,
 		m.Filesystems,
 		m.Instances,
 		m.Logged,
@@ -422,6 +463,7 @@ func (m *attributionMaps) Close() error {
 		m.RecentOwners,
 		m.Seen,
 		m.Waiting,
+		m.WorkerPlaces,
 		m.Workers,
 		m.Written,
 	)
@@ -433,6 +475,7 @@ func (m *attributionMaps) Close() error {
 type attributionVariables struct {
 	AnyExternal     *ebpf.Variable `ebpf:"any_external"`
 	AnyInstance     *ebpf.Variable `ebpf:"any_instance"`
+	AnyWorker       *ebpf.Variable `ebpf:"any_worker"`
 	BufferEnds      *ebpf.Variable `ebpf:"buffer_ends"`
 	CommitEnds      *ebpf.Variable `ebpf:"commit_ends"`
 	EmitCommit      *ebpf.Variable `ebpf:"emit_commit"`
@@ -491,8 +534,8 @@ type attributionPrograms struct {
 	SyncFs                           *ebpf.Program `ebpf:"sync_fs"`
 	WorkConversion                   *ebpf.Program `ebpf:"work_conversion"`
 	WorkEvict                        *ebpf.Program `ebpf:"work_evict"`
-	WorkWritepages                   *ebpf.Program `ebpf:"work_writepages"`
-	WorkWritepagesResult             *ebpf.Program `ebpf:"work_writepages_result"`
+	WorkWriteback                    *ebpf.Program `ebpf:"work_writeback"`
+	WorkWritebackEnd                 *ebpf.Program `ebpf:"work_writeback_end"`
 	WriteSuperblock                  *ebpf.Program `ebpf:"write_superblock"`
 }
 
@@ -541,8 +584,8 @@ func (p *attributionPrograms) Close() error {
 		p.SyncFs,
 		p.WorkConversion,
 		p.WorkEvict,
-		p.WorkWritepages,
-		p.WorkWritepagesResult,
+		p.WorkWriteback,
+		p.WorkWritebackEnd,
 		p.WriteSuperblock,
 	)
 }

@@ -1,11 +1,14 @@
 package journal
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // collectCharged computes this interval's sums of what the kernel charged to the
 // cgroups, from the kernel's running sums.
 func (p *Probe) collectCharged() error {
-	err := p.charged.collect(p.objects.ChargedIo, func(key attributionChargedKey, before, now attributionCharged) {
+	visit := func(key attributionChargedKey, before, now attributionCharged) {
 		for _, sum := range []struct {
 			kind        Kind
 			now, before uint64
@@ -20,8 +23,8 @@ func (p *Probe) collectCharged() error {
 				p.pending.Writes = append(p.pending.Writes, Write{Disk: key.Disk, Kind: sum.kind, Charged: key.Cgroup, Bytes: sum.now - sum.before})
 			}
 		}
-	})
-	if err != nil {
+	}
+	if err := errors.Join(p.chargedPlaces.collect(p, visit), p.charged.collect(p.objects.ChargedIo, visit)); err != nil {
 		return fmt.Errorf("cannot read what the kernel charged to the cgroups: %w", err)
 	}
 	return nil

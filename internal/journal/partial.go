@@ -11,22 +11,19 @@ type transaction struct {
 // collectPartial adds the bytes that commits in progress have written since the
 // last call.
 func (p *Probe) collectPartial() error {
-	var dev uint32
-	var state attributionFilesystem
 	var started []Commit
-	all := p.objects.Filesystems.Iterate()
-	for all.Next(&dev, &state) {
+	err := p.visitFilesystems(func(dev uint32, state attributionFilesystem, again func() (attributionFilesystem, error)) error {
 		key := transaction{Filesystem{dev, state.Committer.Instance}, state.Committer.Tid}
 		before := p.partial[key]
 		if key.tid == 0 || state.Committer.JournalBytes <= before {
-			continue
+			return nil
 		}
-		var later attributionFilesystem
-		if err := p.objects.Filesystems.Lookup(dev, &later); err != nil {
-			return fmt.Errorf("cannot read which commit is in progress: %w", err)
+		later, err := again()
+		if err != nil {
+			return err
 		}
 		if later.Committer.Tid != key.tid {
-			continue // it ended while it was read: all is in the record of its end
+			return nil // it ended while it was read: all is in the record of its end
 		}
 		commit := Commit{
 			Dev: dev, Instance: key.of.Instance, JournalDisk: state.Committer.JournalDisk, Tid: key.tid, Partial: true,
@@ -40,8 +37,9 @@ func (p *Probe) collectPartial() error {
 		}
 		started = append(started, commit)
 		p.partial[key] = state.Committer.JournalBytes
-	}
-	if err := all.Err(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("cannot read which commits are in progress: %w", err)
 	}
 	if len(started) == 0 {

@@ -51,13 +51,15 @@ type Probe struct {
 	err         error
 	written     runningSums[attributionWrittenKey, uint64]
 	charged     runningSums[attributionChargedKey, attributionCharged]
-	logged      runningSums[attributionLoggedKey, attributionLogged]
-	partial     map[transaction]uint64 // bytes returned of commits in progress
-	buffers     drainBuffers
-	lost        uint64
-	ended       map[uint32]endedInstance // by device
-	owners      ownersCount
-	generation  uint32 // of the map of disks
+	// chargedPlaces are those in the array in front of the map.
+	chargedPlaces chargedPlaces
+	logged        runningSums[attributionLoggedKey, attributionLogged]
+	partial       map[transaction]uint64 // bytes returned of commits in progress
+	buffers       drainBuffers
+	lost          uint64
+	ended         map[uint32]endedInstance // by device
+	owners        ownersCount
+	generation    uint32 // of the map of disks
 }
 
 // Open loads the programs into the kernel and attaches them. It needs root
@@ -252,9 +254,11 @@ func (p *Probe) Observe(disks []uint32, journals ...uint32) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	ended := func(key attributionChargedKey) bool { return slices.Contains(stale, key.Disk) }
 	return errors.Join(
 		p.written.forget(p.objects.Written, func(key attributionWrittenKey) bool { return slices.Contains(stale, key.Disk) }),
-		p.charged.forget(p.objects.ChargedIo, func(key attributionChargedKey) bool { return slices.Contains(stale, key.Disk) }),
+		p.charged.forget(p.objects.ChargedIo, ended),
+		p.chargedPlaces.forget(p, ended),
 	)
 }
 

@@ -31,27 +31,37 @@ const batchEntries = 4096
 // collect visits the sums that changed since the last collection, and then deletes
 // those that have not changed for long from the kernel's map.
 func (r *runningSums[K, V]) collect(m *ebpf.Map, visit func(key K, before, now V)) error {
-	if r.last == nil {
-		r.last = make(map[K]lastSum[V])
+	if r.keys == nil {
 		r.keys, r.values = make([]K, batchEntries), make([]V, batchEntries)
 	}
 	err := readAll(m, r.keys, r.values, func(n int) {
 		for i, key := range r.keys[:n] {
-			before, now := r.last[key], r.values[i]
-			if now == before.sum {
-				before.idle++
-				r.last[key] = before
-				continue
-			}
-			r.last[key] = lastSum[V]{sum: now}
-			visit(key, before.sum, now)
+			r.note(key, r.values[i], visit)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return r.forget(m, func(key K) bool { return r.last[key].idle >= idleCollections })
+	return r.forget(m, r.isIdle)
 }
+
+// note visits a sum if it changed since the last collection.
+func (r *runningSums[K, V]) note(key K, now V, visit func(key K, before, now V)) {
+	if r.last == nil {
+		r.last = make(map[K]lastSum[V])
+	}
+	before := r.last[key]
+	if now == before.sum {
+		before.idle++
+		r.last[key] = before
+		return
+	}
+	r.last[key] = lastSum[V]{sum: now}
+	visit(key, before.sum, now)
+}
+
+// isIdle reports whether a sum has not changed for long.
+func (r *runningSums[K, V]) isIdle(key K) bool { return r.last[key].idle >= idleCollections }
 
 // forget deletes sums that do not grow any more from the kernel's map.
 func (r *runningSums[K, V]) forget(m *ebpf.Map, ended func(K) bool) error {

@@ -137,18 +137,13 @@ func TestATransactionWhoseEndWasNotSeenIsAddedToTheNext(t *testing.T) {
 				return Commit{}
 			}
 			last := commit("a").Tid
-			var state attributionFilesystem
-			if err := p.objects.Filesystems.Lookup(fs.Dev(), &state); err != nil {
-				t.Fatal(err)
-			}
 			const cgroup, blocks = 4711, 1000
-			for _, tid := range []uint32{last - 1, last} {
-				state.Transactions[tid&1].Id = uint64(tid)
-				state.Transactions[tid&1].Parts[0].Cgroup, state.Transactions[tid&1].Parts[0].Blocks = cgroup, blocks
-			}
-			if err := p.objects.Filesystems.Put(fs.Dev(), state); err != nil {
-				t.Fatal(err)
-			}
+			changeFilesystem(t, p, fs.Dev(), func(state *attributionFilesystem) {
+				for _, tid := range []uint32{last - 1, last} {
+					state.Transactions[tid&1].Id = uint64(tid)
+					state.Transactions[tid&1].Parts[0].Cgroup, state.Transactions[tid&1].Parts[0].Blocks = cgroup, blocks
+				}
+			})
 			next := commit("b")
 			if next.Dirtied[cgroup] != 2*blocks || len(next.Dirtied) != 2 {
 				t.Errorf("the next transaction's blocks by cgroup: %v, want %d of cgroup %d and some of one more", next.Dirtied, 2*blocks, cgroup)

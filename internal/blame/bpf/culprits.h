@@ -95,36 +95,30 @@ int BPF_PROG(works_leaf)
 	return handle_works();
 }
 
-/* A kernel thread works for the owner of an inode. */
-static __always_inline int work_for(struct inode *inode)
+/*
+ * Writeback works for the owner of an inode. These events, unlike ext4_writepages, do
+ * not happen in the syncs of processes. Other file systems have them, too.
+ */
+SEC("tp_btf/writeback_single_inode_start")
+int BPF_PROG(work_writeback, struct inode *inode)
 {
-	struct task_struct *current = current_task();
-	struct task *task;
-
-	if (!is_kernel_thread(current))
+	if (!inode || inode->i_sb->s_magic != EXT4_SUPER_MAGIC)
 		return 0;
-	task = make_task(current->pid);
-	if (task)
-		task->ino = inode ? BPF_CORE_READ(inode, i_ino) : 0;
-	return 0;
+	return work_for(inode->i_ino);
 }
 
-SEC("tp_btf/ext4_writepages")
-int BPF_PROG(work_writepages, struct inode *inode)
+SEC("tp_btf/writeback_single_inode")
+int BPF_PROG(work_writeback_end, struct inode *inode)
 {
-	return work_for(inode);
-}
-
-SEC("tp_btf/ext4_writepages_result")
-int BPF_PROG(work_writepages_result)
-{
-	return work_for(NULL);
+	if (!inode || inode->i_sb->s_magic != EXT4_SUPER_MAGIC)
+		return 0;
+	return work_for(0);
 }
 
 SEC("tp_btf/ext4_ext_handle_unwritten_extents")
 int BPF_PROG(work_conversion, struct inode *inode)
 {
-	return work_for(inode);
+	return inode ? work_for(inode->i_ino) : 0;
 }
 
 /*

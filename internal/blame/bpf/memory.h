@@ -328,9 +328,9 @@ int BPF_PROG(jbd2nvj_handle_ends, __u64 dev)
 EXT4NVJ(journal_start_sb, measure_handle())
 EXT4NVJ(journal_start_inode, measure_handle())
 EXT4NVJ(journal_start, measure_handle())
-EXT4NVJ(writepages, work_for(inode))
-EXT4NVJ(writepages_result, work_for(NULL))
-EXT4NVJ(ext_handle_unwritten_extents, work_for(inode))
+EXT4NVJ(writepages, work_for(BPF_CORE_READ(inode, i_ino)))
+EXT4NVJ(writepages_result, work_for(0))
+EXT4NVJ(ext_handle_unwritten_extents, work_for(BPF_CORE_READ(inode, i_ino)))
 
 /* Programs of JFS's events (nvjournal/kernel/jfs/trace.h). */
 SEC("raw_tp/jfsnvj_sync_file_written")
@@ -355,7 +355,7 @@ int BPF_PROG(jfsnvj_handle_starts, __u64 dev)
 SEC("raw_tp/jfsnvj_transaction_stats")
 int BPF_PROG(jfsnvj_handle_ends, __u64 dev, __u64 tid, struct inode *inode)
 {
-	work_for(inode);
+	work_for(inode ? BPF_CORE_READ(inode, i_ino) : 0);
 	return memory_handle_ends((__u32)dev);
 }
 

@@ -150,6 +150,55 @@ struct ordered {
 	__u64 waits; /* how many pages the commit waited for; 0: the inode is not ordered */
 };
 
+/*
+ * Places: most lookups in a hash map are avoided by an array in front of it. A key
+ * has one place in the array. The place belongs to the first key that takes it;
+ * other keys of the same place are in the hash map. A key is never in both.
+ */
+#define TASK_PLACES 4096 /* a power of 2 */
+#define JOURNAL_PLACES_LOG2 7
+
+/* Free again when the thread ends. */
+struct task_place {
+	__u32 pid; /* 0: free */
+	__u32 pad;
+	struct task task;
+};
+
+/* Never given back. */
+struct journal_place {
+	__u32 dev; /* 0: free */
+	__u32 pad;
+	struct journal journal;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, TASK_PLACES);
+	__type(key, __u32);
+	__type(value, struct task_place);
+} task_places SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << JOURNAL_PLACES_LOG2);
+	__type(key, __u32);
+	__type(value, struct journal_place);
+} journal_places SEC(".maps");
+
+/*
+ * The places that are taken -> by whom: of two processors that take one, the one that
+ * inserts its entry has it. Journals have the highest bit.
+ */
+#define OF_JOURNAL (1U << 31)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TASK_PLACES + (1 << JOURNAL_PLACES_LOG2));
+	__type(key, __u32);
+	__type(value, __u32);
+} taken SEC(".maps");
+
 /* Entries are reused, so that a call costs little. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -216,6 +265,10 @@ int ordering = 0;   /* commits that wait for data */
 int starting = 0;   /* starts of handles during a commit or a checkpoint */
 int checkpoints = 0;
 
+/* Say that `tasks` and `journals` have entries. */
+int any_task = 0;
+int any_journal = 0;
+
 static __always_inline void change(int *count, int by)
 {
 	__sync_fetch_and_add(count, by);
@@ -230,27 +283,101 @@ static __always_inline void count_lost(void)
 		*n += 1;
 }
 
+static __always_inline struct task_place *task_place(__u32 pid)
+{
+	__u32 at = pid & (TASK_PLACES - 1);
+
+	return bpf_map_lookup_elem(&task_places, &at);
+}
+
 static __always_inline struct task *task_of(__u32 pid)
 {
+	struct task_place *place = task_place(pid);
+
+	if (place && place->pid == pid)
+		return &place->task;
+	if (!any_task)
+		return NULL;
 	return bpf_map_lookup_elem(&tasks, &pid);
+}
+
+/* Returns whether the place was free. */
+static __always_inline bool take_place(__u32 at, __u32 by)
+{
+	return bpf_map_update_elem(&taken, &at, &by, BPF_NOEXIST) == 0;
+}
+
+/* The functions that make an entry are not static, so that the verifier checks them once. */
+__noinline int add_task(__u32 pid)
+{
+	struct task_place *place = task_place(pid);
+	struct task fresh = {};
+
+	if (place && !place->pid && take_place(pid & (TASK_PLACES - 1), pid)) {
+		place->task = fresh;
+		place->pid = pid;
+		return 0;
+	}
+	any_task = 1;
+	bpf_map_update_elem(&tasks, &pid, &fresh, BPF_NOEXIST);
+	return 0;
 }
 
 static __always_inline struct task *make_task(__u32 pid)
 {
-	struct task fresh = {}, *task = task_of(pid);
+	struct task *task = task_of(pid);
 
 	if (task)
 		return task;
-	bpf_map_update_elem(&tasks, &pid, &fresh, BPF_NOEXIST);
+	add_task(pid);
 	return task_of(pid);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(task_ends, struct task_struct *ending)
+{
+	__u32 pid = ending->pid, at = pid & (TASK_PLACES - 1);
+	struct task_place *place = task_place(pid);
+
+	if (!place || place->pid != pid)
+		return 0;
+	place->pid = 0;
+	bpf_map_delete_elem(&taken, &at);
+	return 0;
+}
+
+static __always_inline __u32 journal_index(__u32 dev)
+{
+	return dev * 0x9e3779b1U >> (32 - JOURNAL_PLACES_LOG2);
 }
 
 static __always_inline struct journal *journal_of(__u32 dev)
 {
+	__u32 at = journal_index(dev);
+	struct journal_place *place = bpf_map_lookup_elem(&journal_places, &at);
+
+	if (place && place->dev == dev)
+		return &place->journal;
+	if (!any_journal)
+		return NULL;
 	return bpf_map_lookup_elem(&journals, &dev);
 }
 
 const struct journal fresh_journal = {};
+
+__noinline int add_journal(__u32 dev)
+{
+	__u32 at = journal_index(dev);
+	struct journal_place *place = bpf_map_lookup_elem(&journal_places, &at);
+
+	if (place && !place->dev && take_place(at | OF_JOURNAL, dev)) {
+		place->dev = dev;
+		return 0;
+	}
+	any_journal = 1;
+	bpf_map_update_elem(&journals, &dev, &fresh_journal, BPF_NOEXIST);
+	return 0;
+}
 
 static __always_inline struct journal *make_journal(__u32 dev)
 {
@@ -258,13 +385,27 @@ static __always_inline struct journal *make_journal(__u32 dev)
 
 	if (journal)
 		return journal;
-	bpf_map_update_elem(&journals, &dev, &fresh_journal, BPF_NOEXIST);
+	add_journal(dev);
 	return journal_of(dev);
 }
 
 static __always_inline struct commit *last_commit(struct journal *journal)
 {
 	return &journal->commits[journal->last & (COMMITS - 1)];
+}
+
+/* A kernel thread works for the owner of an inode; 0: of none. */
+static __always_inline int work_for(__u64 ino)
+{
+	struct task_struct *current = current_task();
+	struct task *task;
+
+	if (!is_kernel_thread(current))
+		return 0;
+	task = ino ? make_task(current->pid) : task_of(current->pid);
+	if (task)
+		task->ino = ino;
+	return 0;
 }
 
 #endif

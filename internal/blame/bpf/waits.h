@@ -100,6 +100,8 @@ static __always_inline bool put_wait(struct wait_key *key, struct wait *phases)
 	add(wait, PHASE_DATA, phases->ns[PHASE_DATA]);
 	add(wait, PHASE_LOG, phases->ns[PHASE_LOG]);
 	add(wait, PHASE_FLUSH, phases->ns[PHASE_FLUSH]);
+	add(wait, PHASE_OWN, phases->ns[PHASE_OWN]);
+	add(wait, PHASE_REST, phases->ns[PHASE_REST]);
 	return true;
 }
 
@@ -117,12 +119,22 @@ static __always_inline __u64 overlap(__u64 from, __u64 until, __u64 a, __u64 b)
 	return a < b ? b - a : 0;
 }
 
+/*
+ * The part of a call that waits for commits. Most syncs wait for one: what no commit
+ * explains is then added to the same entry, which costs less than an entry of its own.
+ */
 struct span {
 	__u64 from;
 	__u64 until;
 	__u64 cgroup;
 	__u32 dev;
 	__u32 operation;
+	__u64 own;   /* the sync's own data */
+	__u64 flush; /* its own flush */
+	__u64 total; /* the whole call */
+	__u64 known; /* what is no commit's of that */
+	__u32 one;   /* there is one commit, so that the rest can go with it */
+	__u32 added; /* it did */
 };
 
 /*
@@ -133,7 +145,7 @@ struct span {
  */
 __noinline __u64 add_commit(struct span *span, struct commit *c)
 {
-	__u64 from, until, whole, sum;
+	__u64 from, until, whole, sum, known;
 	struct wait_key key = {};
 	struct wait wait = {};
 
@@ -165,12 +177,23 @@ log:
 	sum = wait.ns[PHASE_LOCK] + wait.ns[PHASE_DATA] + wait.ns[PHASE_FLUSH];
 	wait.ns[PHASE_LOG] = whole > sum ? whole - sum : 0;
 
+	sum += wait.ns[PHASE_LOG];
+	if (span->one) {
+		wait.ns[PHASE_OWN] = span->own;
+		wait.ns[PHASE_FLUSH] += span->flush;
+		known = span->known + sum;
+		wait.ns[PHASE_REST] = span->total > known ? span->total - known : 0;
+	}
+
 	key.cgroup = span->cgroup;
 	key.dev = span->dev;
 	key.tid = c->tid;
 	key.operation = span->operation;
 	key.memory = c->memory;
-	return put_wait(&key, &wait) ? sum + wait.ns[PHASE_LOG] : 0;
+	if (!put_wait(&key, &wait))
+		return 0;
+	span->added = span->one;
+	return sum;
 }
 
 /*
@@ -187,6 +210,8 @@ static __always_inline __u64 add_commits(struct span *span)
 	if (!journal || span->from >= span->until)
 		return 0;
 	last = journal->last;
+	commit = &journal->commits[(last - 1) & (COMMITS - 1)];
+	span->one = span->total && commit->end <= span->from && (commit->end || !commit->start);
 	for (i = 0; i < COMMITS; i++) {
 		commit = &journal->commits[(last - i) & (COMMITS - 1)];
 		if (commit->end && commit->end <= span->from)
@@ -267,6 +292,8 @@ static __always_inline int sync_begins(int datasync, bool memory)
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_file, struct file *file, int datasync)
 {
+	if (file)
+		work_for(file->f_inode->i_ino);
 	return sync_begins(datasync, false);
 }
 
@@ -274,6 +301,8 @@ int BPF_PROG(sync_file, struct file *file, int datasync)
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_dentry, struct dentry *dentry, int datasync)
 {
+	if (dentry)
+		work_for(dentry->d_inode->i_ino);
 	return sync_begins(datasync, false);
 }
 
@@ -305,8 +334,13 @@ static __always_inline int sync_ends(__u32 dev)
 	span.cgroup = cgroup_of(current_task());
 	span.operation = task->operation;
 	span.dev = dev;
+	span.own = own;
+	span.flush = flush;
+	span.total = total;
+	span.known = sum;
 	sum += add_commits(&span);
-	add_rest(&span, own, 0, flush, total > sum ? total - sum : 0);
+	if (!span.added)
+		add_rest(&span, own, 0, flush, total > sum ? total - sum : 0);
 	count_call(span.dev, span.cgroup, span.operation, total);
 	return 0;
 }
@@ -314,6 +348,7 @@ static __always_inline int sync_ends(__u32 dev)
 SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(sync_exit, struct inode *inode)
 {
+	work_for(0);
 	return inode ? sync_ends(inode->i_sb->s_dev) : 0;
 }
 

@@ -143,15 +143,66 @@ static __always_inline __u64 take_noted(__u64 bio, __u64 vectors)
 	return class;
 }
 
-static __always_inline struct charged *find_charged(__u32 disk, __u64 cgroup)
+static __always_inline struct charged_place *charged_place(__u32 disk, __u64 cgroup)
+{
+#ifdef UNTYPED_TASK
+	return NULL;
+#else
+	__u32 at = place_of((__u64)disk << 32 ^ cgroup, CHARGED_PLACES_LOG2);
+
+	return bpf_map_lookup_elem(&charged_places, &at);
+#endif
+}
+
+static __always_inline bool is_of(struct charged_place *place, __u32 disk, __u64 cgroup)
+{
+	return place && place->state == PLACE_READY && place->disk == disk &&
+	       place->cgroup == cgroup;
+}
+
+/* Returns NULL if nothing is charged to the cgroup yet. */
+static __always_inline struct charged *known_charged(__u32 disk, __u64 cgroup)
 {
 	struct charged_key key = {.disk = disk, .cgroup = cgroup};
-	struct charged fresh = {}, *sums = bpf_map_lookup_elem(&charged_io, &key);
+	struct charged_place *place = charged_place(disk, cgroup);
+
+	if (is_of(place, disk, cgroup))
+		return &place->sums;
+	return bpf_map_lookup_elem(&charged_io, &key);
+}
+
+/*
+ * Takes the place, or makes an entry in the map. User space adds what it finds in
+ * both. The function is not static, so that the verifier checks it once.
+ */
+__noinline int make_charged(__u32 disk, __u64 cgroup)
+{
+	struct charged_key key = {.disk = disk, .cgroup = cgroup};
+	struct charged fresh = {};
+#ifndef UNTYPED_TASK
+	struct charged_place *place = charged_place(disk, cgroup);
+
+	if (place &&
+	    __sync_val_compare_and_swap(&place->state, PLACE_FREE, PLACE_TAKEN) == PLACE_FREE) {
+		place->disk = disk;
+		place->cgroup = cgroup;
+		place->sums = fresh;
+		__sync_lock_test_and_set(&place->state, PLACE_READY);
+		return 0;
+	}
+#endif
+	bpf_map_update_elem(&charged_io, &key, &fresh, BPF_NOEXIST);
+	return 0;
+}
+
+static __always_inline struct charged *find_charged(__u32 disk, __u64 cgroup)
+{
+	struct charged *sums = known_charged(disk, cgroup);
 
 	if (sums)
 		return sums;
-	bpf_map_update_elem(&charged_io, &key, &fresh, BPF_NOEXIST);
-	sums = bpf_map_lookup_elem(&charged_io, &key);
+	make_charged(disk, cgroup);
+	sums = known_charged(disk, cgroup);
 	if (!sums)
 		count_lost(LOST_WRITTEN);
 	return sums;
@@ -170,6 +221,11 @@ static __always_inline __u64 journal_on(__u32 dev)
 	return (__u64)KIND_JOURNAL << KIND_SHIFT | journaled_by(dev);
 }
 
+#ifndef UNTYPED_TASK
+/* Gives a pointer a type, so that it is read without a helper call: since 6.2. */
+extern void *bpf_rdonly_cast(void *pointer, __u32 type) __ksym __weak;
+#endif
+
 /*
  * jbd2 writes the blocks of a commit, but for those with revocations, as buffers
  * with a function of their own. buffer is the private pointer of a bio of a
@@ -179,6 +235,14 @@ static __always_inline bool is_of_commit(void *buffer)
 {
 	__u64 ends = 0;
 
+#ifndef UNTYPED_TASK
+	if (bpf_rdonly_cast) {
+		struct buffer_head___ends *typed =
+			bpf_rdonly_cast(buffer, bpf_core_type_id_kernel(struct buffer_head___ends));
+
+		return (__u64)typed->b_end_io == commit_ends;
+	}
+#endif
 	bpf_core_read(&ends, sizeof(ends), &((struct buffer_head___ends *)buffer)->b_end_io);
 	return ends == commit_ends;
 }
@@ -203,7 +267,7 @@ static __always_inline bool is_made_by_jbd2(void *buffer, __u32 fs, bool take)
 		return true;
 	if (type != JBD2_SUPERBLOCK_V1 && type != JBD2_SUPERBLOCK_V2)
 		return false;
-	of = bpf_map_lookup_elem(&filesystems, &fs);
+	of = known_filesystem(fs);
 	if (!of || !of->committer.superblock)
 		return false;
 	if (take)
@@ -511,7 +575,6 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	struct bio *bio = rq->bio;
 	struct gendisk *gendisk;
 	struct charged *sums;
-	struct charged_key key = {};
 	bool known, reads, writes;
 	__u64 charged, observed;
 	__u32 disk, now;
@@ -528,9 +591,7 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 		gendisk = ((struct request___with_disk *)rq)->rq_disk;
 	disk = disk_number(gendisk);
 	charged = as_unknown(charged_cgroup(bio));
-	key.disk = disk;
-	key.cgroup = charged;
-	sums = bpf_map_lookup_elem(&charged_io, &key);
+	sums = known_charged(disk, charged);
 	now = generation;
 	known = sums && sums->generation == now;
 	observed = known ? sums->observed : !!bpf_map_lookup_elem(&disks, &disk);

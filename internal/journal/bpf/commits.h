@@ -26,21 +26,24 @@ static __always_inline int sync_begins(__u32 dev, __u64 expires_ns)
 	return 0;
 }
 
+/* A kernel thread that syncs a file, as a loop device does, works for its owner. */
+static __always_inline int sync_file_begins(struct inode *inode)
+{
+	work_at(inode, PHASE_WRITEBACK);
+	return sync_begins(inode->i_sb->s_dev, UNTIL_EXIT);
+}
+
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_file, struct file *file)
 {
-	if (!file)
-		return 0;
-	return sync_begins(file->f_inode->i_sb->s_dev, UNTIL_EXIT);
+	return file ? sync_file_begins(file->f_inode) : 0;
 }
 
 /* Before 6.18 the argument was a dentry. */
 SEC("tp_btf/ext4_sync_file_enter")
 int BPF_PROG(sync_dentry, struct dentry *dentry)
 {
-	if (!dentry)
-		return 0;
-	return sync_begins(dentry->d_inode->i_sb->s_dev, UNTIL_EXIT);
+	return dentry ? sync_file_begins(dentry->d_inode) : 0;
 }
 
 SEC("tp_btf/ext4_sync_fs")
@@ -59,8 +62,9 @@ int BPF_PROG(sync_file_exit, struct inode *inode)
 
 	if (!inode)
 		return 0;
+	work_at(NULL, PHASE_WRITEBACK);
 	dev = inode->i_sb->s_dev;
-	fs = bpf_map_lookup_elem(&filesystems, &dev);
+	fs = known_filesystem(dev);
 	if (fs && fs->forcer.expires_ns && fs->forcer.cgroup == cgroup_of(current_task()))
 		fs->forcer.expires_ns = 0;
 	return 0;

@@ -11,23 +11,12 @@
 /* Returns the cgroup that a handle of this task belongs to. */
 static __always_inline __u64 handle_owner(struct task_struct *task)
 {
-	struct worker *worker;
 	__u64 owner;
-	__u32 pid;
 
 	if (!is_kernel_thread(task))
 		return cgroup_of(task);
-	pid = FOLLOW(task, pid);
-	worker = bpf_map_lookup_elem(&workers, &pid);
-	if (worker) {
-		owner = worker->conversion_owner;
-		worker->conversion_owner = NO_OWNER;
-		if (owner == NO_OWNER)
-			owner = worker->writepages_owner;
-		if (owner != NO_OWNER)
-			return owner;
-	}
-	return cgroup_of(task);
+	owner = works_for(FOLLOW(task, pid));
+	return owner != NO_OWNER ? owner : cgroup_of(task);
 }
 
 static __always_inline void put_dirtied(__u32 dev, __u32 instance, __u32 tid, __u64 cgroup,
@@ -103,7 +92,7 @@ static __always_inline void add_dirtied(struct filesystem *fs, __u32 dev, __u32 
  */
 __noinline int put_away(__u32 dev, __u32 which)
 {
-	struct filesystem *fs = bpf_map_lookup_elem(&filesystems, &dev);
+	struct filesystem *fs = known_filesystem(dev);
 	struct transaction *transaction;
 	__u64 id;
 	__u32 i;

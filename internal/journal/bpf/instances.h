@@ -107,7 +107,7 @@ static __always_inline __u32 instance_at_work(__u32 dev)
 static __always_inline void note_end(__u32 dev, __u64 superblock)
 {
 	struct instance first = {.state = INSTANCE_ENDED, .superblock = superblock}, *instance;
-	struct filesystem *fs = bpf_map_lookup_elem(&filesystems, &dev);
+	struct filesystem *fs = known_filesystem(dev);
 
 	any_instance = 1;
 	instance_at_work(dev); /* for a file system that was mounted and did nothing */

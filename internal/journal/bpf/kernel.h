@@ -143,12 +143,21 @@ struct address_space {
 	struct inode *host;
 };
 
+/* not on kernels with CONFIG_PREEMPT_RT */
+struct rw_semaphore {
+	struct {
+		__s64 counter;
+	} owner;
+};
+
 struct inode {
 	__u16 i_mode;
+	__u32 i_nlink;
 	__u32 i_rdev;
 	struct super_block *i_sb;
 	struct address_space *i_mapping;
 	unsigned long i_ino;
+	struct rw_semaphore i_rwsem;
 	struct address_space i_data;
 };
 

@@ -129,7 +129,7 @@ struct inode_key {
 
 /* The owners of the inodes that a kernel thread works on. */
 struct worker {
-	__u64 writepages_owner;
+	__u64 writeback_owner;
 	__u64 conversion_owner;
 };
 
@@ -184,6 +184,49 @@ struct filesystem {
 	struct committer committer;
 	struct forcer forcer;
 	struct transaction transactions[2];
+};
+
+/*
+ * Places: most lookups in a hash map are avoided by an array in front of it. A key
+ * has one place in the array, which its hash says. The place belongs to the first
+ * key that takes it; other keys of the same place are in the hash map. Taking a
+ * place needs atomic operations: the compilation for older kernels uses only the
+ * hash maps.
+ */
+#define FILESYSTEM_PLACES_LOG2 8
+#define CHARGED_PLACES_LOG2 9
+#define WORKER_PLACES_LOG2 10
+
+/* Never given back. */
+struct filesystem_place {
+	__u32 dev; /* 0: free */
+	__u32 pad;
+	struct filesystem filesystem;
+};
+
+/* The states of a place; user space frees it. */
+#define PLACE_FREE 0
+#define PLACE_TAKEN 1
+#define PLACE_READY 2
+
+struct charged_place {
+	__u32 state;
+	__u32 disk;
+	__u64 cgroup;
+	struct charged sums;
+};
+
+/* Free while the thread works for nobody. */
+struct worker_place {
+	__u32 pid; /* 0: free */
+	__u32 pad;
+	struct worker worker;
+};
+
+/* An owner that was looked up, and what it is the owner of; see recent_check(). */
+struct recent_owner {
+	__u64 owner;
+	__u64 check;
 };
 
 struct commit {
@@ -243,15 +286,12 @@ struct {
 
 #define RECENT 256 /* a power of 2 */
 
-/*
- * number of an inode -> what a look at its owner found, as seen_owner() in owners.h
- * computes it; to look again costs more
- */
+/* number of an inode -> what a look at its owner found; to look again costs more */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, RECENT);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct recent_owner);
 } recent_owners SEC(".maps");
 
 /* Counts the beginnings and the ends of changes to `owners`. */
@@ -294,6 +334,9 @@ __u64 file_ends;
 /* Says that `externals` has entries. */
 __u32 any_external;
 
+/* Says that `workers` has entries. */
+__u32 any_worker;
+
 /*
  * Says that `instances` has entries. Until the first file system is unmounted,
  * the programs look nothing up there.
@@ -316,6 +359,13 @@ struct {
 	__type(key, __u32);
 	__type(value, struct worker);
 } workers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << WORKER_PLACES_LOG2);
+	__type(key, __u32);
+	__type(value, struct worker_place);
+} worker_places SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -344,6 +394,13 @@ struct {
 	__type(value, struct filesystem);
 } filesystems SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << FILESYSTEM_PLACES_LOG2);
+	__type(key, __u32);
+	__type(value, struct filesystem_place);
+} filesystem_places SEC(".maps");
+
 struct filesystem fresh_filesystem; /* the value of a new entry */
 
 struct {
@@ -352,6 +409,13 @@ struct {
 	__type(key, struct charged_key);
 	__type(value, struct charged);
 } charged_io SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1 << CHARGED_PLACES_LOG2);
+	__type(key, __u32);
+	__type(value, struct charged_place);
+} charged_places SEC(".maps");
 
 /*
  * The vector of pages of a bio -> its class from submission to completion. A
@@ -404,15 +468,62 @@ static __always_inline void count_lost(__u32 what)
 		*n += 1;
 }
 
+/* Returns the place of a key among 2^bits. */
+static __always_inline __u32 place_of(__u64 key, __u32 bits)
+{
+	return (__u32)(key * 0x9e3779b97f4a7c15ULL >> (64 - bits));
+}
+
+static __always_inline struct filesystem_place *filesystem_place(__u32 dev)
+{
+#ifdef UNTYPED_TASK
+	return NULL;
+#else
+	__u32 at = place_of(dev, FILESYSTEM_PLACES_LOG2);
+
+	return bpf_map_lookup_elem(&filesystem_places, &at);
+#endif
+}
+
+/* Returns NULL if nothing is known of the file system. */
+static __always_inline struct filesystem *known_filesystem(__u32 dev)
+{
+	struct filesystem_place *place = filesystem_place(dev);
+
+	if (place && place->dev == dev)
+		return &place->filesystem;
+	return bpf_map_lookup_elem(&filesystems, &dev);
+}
+
+/*
+ * Makes the entry of a file system whose place is not its own. The function is not
+ * static, so that the verifier checks it once.
+ */
+__noinline int make_filesystem(__u32 dev)
+{
+#ifndef UNTYPED_TASK
+	struct filesystem_place *place = filesystem_place(dev);
+	__u32 now;
+
+	if (place) {
+		now = __sync_val_compare_and_swap(&place->dev, 0, dev);
+		if (!now || now == dev)
+			return 0;
+	}
+#endif
+	bpf_map_update_elem(&filesystems, &dev, &fresh_filesystem, BPF_NOEXIST);
+	return 0;
+}
+
 /* Returns NULL if the map is full. */
 static __always_inline struct filesystem *find_filesystem(__u32 dev)
 {
-	struct filesystem *fs = bpf_map_lookup_elem(&filesystems, &dev);
+	struct filesystem *fs = known_filesystem(dev);
 
 	if (fs)
 		return fs;
-	bpf_map_update_elem(&filesystems, &dev, &fresh_filesystem, BPF_NOEXIST);
-	fs = bpf_map_lookup_elem(&filesystems, &dev);
+	make_filesystem(dev);
+	fs = known_filesystem(dev);
 	if (!fs)
 		count_lost(LOST_INSTANCE);
 	return fs;

@@ -159,7 +159,7 @@ NVJ_OWNS(write_begin)
 NVJ_OWNS(da_reserve_space)
 NVJ_OWNS(truncate_enter)
 NVJ_OWNS(fallocate_enter)
-NVJ_WORKS(writepages, PHASE_WRITEPAGES)
+NVJ_WORKS(writepages, PHASE_WRITEBACK)
 NVJ_WORKS(ext_handle_unwritten_extents, PHASE_CONVERSION)
 
 SEC("raw_tp/ext4nvj_evict_inode")
@@ -173,7 +173,7 @@ int BPF_PROG(nvj_work_evict_inode, struct inode *inode)
 SEC("raw_tp/ext4nvj_writepages_result")
 int BPF_PROG(nvj_work_writepages_result)
 {
-	return work_at(NULL, PHASE_WRITEPAGES);
+	return work_at(NULL, PHASE_WRITEBACK);
 }
 
 /* --- JFS ------------------------------------------------------------------------ */

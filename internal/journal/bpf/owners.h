@@ -15,15 +15,6 @@
 
 #include <bpf/bpf_tracing.h>
 
-static __always_inline __u64 owner_of(__u64 ino, __u32 dev)
-{
-	struct inode_key key = {.ino = ino, .dev = dev, .instance = instance_of(dev)};
-	__u64 *owner;
-
-	owner = bpf_map_lookup_elem(&owners, &key);
-	return owner ? *owner : NO_OWNER;
-}
-
 static __always_inline void count_owner(void)
 {
 	__u32 first = 0;
@@ -34,15 +25,55 @@ static __always_inline void count_owner(void)
 }
 
 /*
- * Returns a number for an inode, its owner and the number of changes of `owners`, so
- * that one store notes them all. Two of them are the same by chance only.
+ * Returns a number for an inode and the number of changes of `owners`. With its
+ * owner (recent_check) it says what an entry of `recent_owners` is about. Two
+ * processors that write one entry at the same time leave one that fits no inode. Two
+ * numbers are the same by chance only.
  */
-static __always_inline __u64 seen_owner(struct inode_key *key, __u64 cgroup, __u64 changes)
+static __always_inline __u64 recent_number(struct inode_key *key, __u64 changes)
 {
 	__u64 sum = key->ino * 0x9e3779b97f4a7c15ULL + ((__u64)key->instance << 32 | key->dev);
 
-	sum = (sum ^ sum >> 29) * 0xbf58476d1ce4e5b9ULL + cgroup;
-	return (sum ^ sum >> 32) * 0x94d049bb133111ebULL + changes;
+	return (sum ^ sum >> 29) * 0xbf58476d1ce4e5b9ULL + changes;
+}
+
+static __always_inline __u64 recent_check(__u64 number, __u64 owner)
+{
+	return (number ^ number >> 32) + owner * 0x94d049bb133111ebULL;
+}
+
+static __always_inline struct recent_owner *recent_place(__u64 ino)
+{
+	__u32 at = (__u32)ino & (RECENT - 1);
+
+	return bpf_map_lookup_elem(&recent_owners, &at);
+}
+
+static __always_inline void note_recent(struct recent_owner *recent, __u64 number, __u64 owner)
+{
+	if (!recent)
+		return;
+	recent->owner = owner;
+	recent->check = recent_check(number, owner);
+}
+
+static __always_inline __u64 owner_of(__u64 ino, __u32 dev)
+{
+	struct inode_key key = {.ino = ino, .dev = dev, .instance = instance_of(dev)};
+	__u64 number = recent_number(&key, owner_changes), *owner, found;
+	struct recent_owner *recent = recent_place(ino);
+
+	if (recent) {
+		found = recent->owner;
+		if (found && recent->check == recent_check(number, found))
+			return found;
+	}
+	owner = bpf_map_lookup_elem(&owners, &key);
+	if (!owner)
+		return NO_OWNER;
+	found = *owner;
+	note_recent(recent, number, found);
+	return found;
 }
 
 /*
@@ -52,17 +83,14 @@ static __always_inline __u64 seen_owner(struct inode_key *key, __u64 cgroup, __u
 static __always_inline int own_number(struct task_struct *task, __u64 ino, __u32 dev)
 {
 	struct inode_key key = {.ino = ino, .dev = dev, .instance = instance_at_work(dev)};
-	__u64 cgroup = cgroup_of(task), *owner, *recent;
-	__u64 now = seen_owner(&key, cgroup, owner_changes);
-	__u32 at = (__u32)ino & (RECENT - 1);
+	__u64 cgroup = cgroup_of(task), number = recent_number(&key, owner_changes), *owner;
+	struct recent_owner *recent = recent_place(ino);
 
-	recent = bpf_map_lookup_elem(&recent_owners, &at);
-	if (recent && *recent == now)
+	if (recent && recent->owner == cgroup && recent->check == recent_check(number, cgroup))
 		return 0;
 	owner = bpf_map_lookup_elem(&owners, &key);
 	if (owner && *owner == cgroup) {
-		if (recent)
-			*recent = now;
+		note_recent(recent, number, cgroup);
 		return 0;
 	}
 	__sync_fetch_and_add(&owner_changes, 1);
@@ -95,10 +123,31 @@ int BPF_PROG(own_write_begin, struct inode *inode)
 	return own(inode);
 }
 
-/* Stores through a memory map reserve their blocks here. */
+/*
+ * Says that this task has the lock of an inode for itself, as a write has. On kernels
+ * without the field nobody has it.
+ */
+static __always_inline bool is_locked_here(struct inode *inode)
+{
+#ifdef UNTYPED_TASK
+	return false;
+#else
+	if (!bpf_core_field_exists(inode->i_rwsem.owner))
+		return false;
+	/* The lowest bits are flags (kernel/locking/rwsem.c); a reader has the first. */
+	return ((__u64)inode->i_rwsem.owner.counter & ~6ULL) == (__u64)bpf_get_current_task();
+#endif
+}
+
+/*
+ * Stores through a memory map reserve their blocks here. So does a write, whose task
+ * owns the inode since the write began, and has its lock.
+ */
 SEC("tp_btf/ext4_da_reserve_space")
 int BPF_PROG(own_da_reserve_space, struct inode *inode)
 {
+	if (!inode || is_locked_here(inode))
+		return 0;
 	return own(inode);
 }
 
@@ -133,29 +182,93 @@ int BPF_PROG(own_direct, struct kiocb *iocb, struct iov_iter *memory)
 	return own(inode);
 }
 
-enum phase { PHASE_WRITEPAGES, PHASE_CONVERSION };
+enum phase { PHASE_WRITEBACK, PHASE_CONVERSION };
 
-static __always_inline int work_for(struct task_struct *task, __u64 owner, enum phase phase)
+static __always_inline void set_owner(struct worker *worker, __u64 owner, enum phase phase)
 {
-	struct worker fresh = {}, *worker;
-	__u32 pid = FOLLOW(task, pid);
-
-	worker = bpf_map_lookup_elem(&workers, &pid);
-	if (!worker) {
-		if (owner == NO_OWNER)
-			return 0;
-		bpf_map_update_elem(&workers, &pid, &fresh, BPF_ANY);
-		worker = bpf_map_lookup_elem(&workers, &pid);
-		if (!worker)
-			return 0;
-	}
-	if (phase == PHASE_WRITEPAGES) {
-		worker->writepages_owner = owner;
+	if (phase == PHASE_WRITEBACK) {
+		worker->writeback_owner = owner;
 		/* perhaps of an inode that was evicted without a handle */
 		worker->conversion_owner = NO_OWNER;
 	} else {
 		worker->conversion_owner = owner;
 	}
+}
+
+/* Takes the owner for the next handle of a kernel thread. */
+static __always_inline __u64 take_owner(struct worker *worker)
+{
+	__u64 owner = worker->conversion_owner;
+
+	worker->conversion_owner = NO_OWNER;
+	return owner != NO_OWNER ? owner : worker->writeback_owner;
+}
+
+static __always_inline struct worker_place *worker_place(__u32 pid)
+{
+#ifdef UNTYPED_TASK
+	return NULL;
+#else
+	__u32 at = pid & ((1 << WORKER_PLACES_LOG2) - 1);
+
+	return bpf_map_lookup_elem(&worker_places, &at);
+#endif
+}
+
+static __always_inline void free_unused(struct worker_place *place)
+{
+	if (place->worker.writeback_owner == NO_OWNER && place->worker.conversion_owner == NO_OWNER)
+		place->pid = 0;
+}
+
+/* Returns whom the kernel thread works for, or NO_OWNER. */
+static __always_inline __u64 works_for(__u32 pid)
+{
+	struct worker_place *place = worker_place(pid);
+	struct worker *worker;
+	__u64 owner;
+
+	if (place && place->pid == pid) {
+		owner = take_owner(&place->worker);
+		free_unused(place);
+		return owner;
+	}
+	if (!any_worker)
+		return NO_OWNER;
+	worker = bpf_map_lookup_elem(&workers, &pid);
+	return worker ? take_owner(worker) : NO_OWNER;
+}
+
+/* A thread has a place or an entry of `workers`, and never both. */
+static __always_inline int work_for(struct task_struct *task, __u64 owner, enum phase phase)
+{
+	__u32 pid = FOLLOW(task, pid);
+	struct worker fresh = {}, *worker = NULL;
+	struct worker_place *place = worker_place(pid);
+
+	if (place && place->pid == pid) {
+		set_owner(&place->worker, owner, phase);
+		free_unused(place);
+		return 0;
+	}
+	if (any_worker)
+		worker = bpf_map_lookup_elem(&workers, &pid);
+	if (!worker) {
+		if (owner == NO_OWNER)
+			return 0;
+#ifndef UNTYPED_TASK
+		if (place && __sync_val_compare_and_swap(&place->pid, 0, pid) == 0) {
+			set_owner(&place->worker, owner, phase);
+			return 0;
+		}
+#endif
+		any_worker = 1;
+		bpf_map_update_elem(&workers, &pid, &fresh, BPF_ANY);
+		worker = bpf_map_lookup_elem(&workers, &pid);
+		if (!worker)
+			return 0;
+	}
+	set_owner(worker, owner, phase);
 	return 0;
 }
 
@@ -168,16 +281,25 @@ static __always_inline int work_at(struct inode *inode, enum phase phase)
 	return work_for(task, inode ? owner_of(inode->i_ino, inode->i_sb->s_dev) : NO_OWNER, phase);
 }
 
-SEC("tp_btf/ext4_writepages")
-int BPF_PROG(work_writepages, struct inode *inode)
+/*
+ * Writeback allocates the blocks of an inode. A kernel thread that syncs a file does
+ * so, too: see commits.h. These events happen only there, and not in the syncs of
+ * processes, which ext4_writepages would see.
+ */
+SEC("tp_btf/writeback_single_inode_start")
+int BPF_PROG(work_writeback, struct inode *inode)
 {
-	return work_at(inode, PHASE_WRITEPAGES);
+	if (!inode || inode->i_sb->s_magic != EXT4_SUPER_MAGIC)
+		return 0;
+	return work_at(inode, PHASE_WRITEBACK);
 }
 
-SEC("tp_btf/ext4_writepages_result")
-int BPF_PROG(work_writepages_result)
+SEC("tp_btf/writeback_single_inode")
+int BPF_PROG(work_writeback_end, struct inode *inode)
 {
-	return work_at(NULL, PHASE_WRITEPAGES);
+	if (!inode || inode->i_sb->s_magic != EXT4_SUPER_MAGIC)
+		return 0;
+	return work_at(NULL, PHASE_WRITEBACK);
 }
 
 SEC("tp_btf/ext4_ext_handle_unwritten_extents")
@@ -186,12 +308,15 @@ int BPF_PROG(work_conversion, struct inode *inode)
 	return work_at(inode, PHASE_CONVERSION);
 }
 
+/* The eviction of an inode that has a name needs no handle. */
 SEC("tp_btf/ext4_evict_inode")
 int BPF_PROG(work_evict, struct inode *inode)
 {
-	if (inode && inode->i_ino == EXT4_ROOT_INO)
+	if (!inode)
+		return 0;
+	if (inode->i_ino == EXT4_ROOT_INO)
 		note_end(inode->i_sb->s_dev, (__u64)inode->i_sb);
-	return work_at(inode, PHASE_CONVERSION);
+	return inode->i_nlink ? 0 : work_at(inode, PHASE_CONVERSION);
 }
 
 #endif
