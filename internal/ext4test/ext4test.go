@@ -8,6 +8,7 @@ package ext4test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -104,11 +105,24 @@ func makeAndMount(t testing.TB, fs FileSystem, options ext4.MakeOptions, mount e
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := ext4.Unmount(context.Background(), fs.Dir); err != nil {
+		if err := unmount(fs.Dir); err != nil {
 			t.Error(err)
 			_ = unix.Unmount(fs.Dir, unix.MNT_DETACH)
 		}
 	})
+}
+
+// unmount unmounts a file system and removes its mount point. A process that got a mount
+// namespace of its own meanwhile has a copy of the mount, which would keep the devices
+// in use. The kernel removes the copies with the directory.
+func unmount(dir string) error {
+	if err := ext4.Unmount(context.Background(), dir); err != nil {
+		return err
+	}
+	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // Replace unmounts the file system and mounts a new one on a device of the same
@@ -116,7 +130,7 @@ func makeAndMount(t testing.TB, fs FileSystem, options ext4.MakeOptions, mount e
 // detached and another one, of that path below Home, attached.
 func (f FileSystem) Replace(t testing.TB, image string, options ext4.MakeOptions) FileSystem {
 	t.Helper()
-	if err := ext4.Unmount(context.Background(), f.Dir); err != nil {
+	if err := errors.Join(unmount(f.Dir), os.Mkdir(f.Dir, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	if image != "" {
