@@ -14,6 +14,10 @@ import (
 // Writes and syncs of a file are seen with their bytes and times, and only on their
 // disk.
 func TestRequestsOfADiskAreTimed(t *testing.T) {
+	ext4test.Compare(t, requestsAreTimed)
+}
+
+func requestsAreTimed(t *testing.T) (void bool) {
 	fs := ext4test.New(t, ext4test.Options{})
 	probe, err := disktime.Open()
 	needs.That(t, !errors.Is(err, disktime.ErrUnsupported), "BPF programs at tracepoints of the block layer")
@@ -25,6 +29,7 @@ func TestRequestsOfADiskAreTimed(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	seen := ext4test.NewSeenWrites(t, fs.Disk)
 	before, err := fs.Disk.Stat()
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +71,9 @@ func TestRequestsOfADiskAreTimed(t *testing.T) {
 		}
 		all = all.Add(sum)
 	}
+	if seen.Missed(t) != 0 {
+		return true
+	}
 	t.Logf("data %+v, metadata %+v, flushes %+v", data, metadata, flushes)
 	if data.Requests < writes || data.Bytes < writes*blockBytes || data.ServedNanoseconds == 0 {
 		t.Errorf("%+v of data; want %d writes of %d bytes", data, writes, blockBytes)
@@ -79,6 +87,7 @@ func TestRequestsOfADiskAreTimed(t *testing.T) {
 	if other, err := probe.Read(blockdev.Dev{Major: 1, Minor: 1}); err != nil || len(other) != 0 {
 		t.Errorf("%v of another disk, %v", other, err)
 	}
+	return false
 }
 
 func TestSumsSinceAReading(t *testing.T) {
