@@ -379,7 +379,7 @@ func (r *rig) clear() {
 
 // stepPatience is how long the tests of other packages may use the common parent
 // cgroup of all volumes.
-const stepPatience = time.Minute
+const stepPatience = 5 * time.Minute
 
 // crash kills an operation at a step, and returns the number of kills.
 func (r *rig) crash(c crash, at int, step string, chain bool) (kills int) {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/volume/internal/mountpoint"
@@ -356,7 +357,7 @@ func TestAPersistentVolumesDeviceIsAwaited(t *testing.T) {
 	r.wantProtected(r.target(name))
 	came := make(chan error, 1)
 	time.AfterFunc(300*time.Millisecond, func() { came <- os.Symlink(device, node) })
-	if all, err = r.pool.AttachAllPersistent(t.Context(), time.Now().Add(20*time.Second)); err != nil || len(all) != 1 {
+	if all, err = r.pool.AttachAllPersistent(t.Context(), time.Now().Add(awaittest.Patience)); err != nil || len(all) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if err := <-came; err != nil {
@@ -397,7 +398,7 @@ func TestABusyPersistentVolumeIsTriedAgain(t *testing.T) {
 	wantError(t, err, ErrBusy, "ramfs")
 	left := make(chan error, 1)
 	time.AfterFunc(300*time.Millisecond, func() { left <- unix.Unmount(target, 0) })
-	if all, err := r.pool.AttachAllPersistent(t.Context(), time.Now().Add(20*time.Second)); err != nil || len(all) != 1 {
+	if all, err := r.pool.AttachAllPersistent(t.Context(), time.Now().Add(awaittest.Patience)); err != nil || len(all) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if err := <-left; err != nil {
@@ -483,7 +484,7 @@ func TestAPersistentTargetOnADiskThatIsNotMounted(t *testing.T) {
 	}
 	mounted := make(chan error, 1)
 	time.AfterFunc(200*time.Millisecond, func() { mounted <- ext4.Mount(disk.Node(), disk.dir, ext4.MountOptions{}) })
-	if all, err := r.pool.AttachAllPersistent(t.Context(), time.Now().Add(20*time.Second)); err != nil || len(all) != 1 {
+	if all, err := r.pool.AttachAllPersistent(t.Context(), time.Now().Add(awaittest.Patience)); err != nil || len(all) != 1 {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if err := <-mounted; err != nil {

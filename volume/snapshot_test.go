@@ -130,7 +130,7 @@ func wantWritable(t *testing.T, dir string) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(awaittest.Patience):
 		t.Error("the file system is frozen")
 	}
 }
@@ -146,7 +146,7 @@ func TestASnapshotUnderLoadIsWhole(t *testing.T) {
 			writer.await(20)
 			least[snapshot] = writer.synced.Load()
 			began := time.Now()
-			record, err := r.pool.Snapshot(t.Context(), name, snapshot, SnapshotOptions{MaxFreeze: time.Minute})
+			record, err := r.pool.Snapshot(t.Context(), name, snapshot, SnapshotOptions{MaxFreeze: 10 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -285,7 +285,7 @@ func TestRepairThawsWhatADeadSnapshotFroze(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(awaittest.Patience):
 		t.Error("the writer is blocked still")
 		_ = ioctlTarget(r.target(name), fiThaw)
 	}

@@ -109,7 +109,7 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		return err
 	},
 	"snapshot": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Snapshot(ctx, o.Name, "snap", SnapshotOptions{MaxFreeze: time.Minute})
+		_, err := p.Snapshot(ctx, o.Name, "snap", SnapshotOptions{MaxFreeze: 10 * time.Minute})
 		return err
 	},
 	"delete snapshot": func(ctx context.Context, p *Pool, o order) error { return p.DeleteSnapshot(ctx, o.Name, "snap") },
@@ -118,7 +118,7 @@ var operations = map[string]func(context.Context, *Pool, order) error{
 		return err
 	},
 	"clone": func(ctx context.Context, p *Pool, o order) error {
-		_, err := p.Clone(ctx, o.Name, "", o.Name+"-clone", CloneOptions{MaxFreeze: time.Minute, JournalMemory: o.JournalMemory})
+		_, err := p.Clone(ctx, o.Name, "", o.Name+"-clone", CloneOptions{MaxFreeze: 10 * time.Minute, JournalMemory: o.JournalMemory})
 		return err
 	},
 	"move journal": func(ctx context.Context, p *Pool, o order) error {
@@ -352,7 +352,7 @@ func (w *worker) snapshot(ctx context.Context, status Status) error {
 	}
 	snapshot := fmt.Sprintf("s%d", w.random.Uint64())
 	return w.do(status.Name, "snapshot", snapshot, func() error {
-		_, err := w.pool.Snapshot(ctx, status.Name, snapshot, SnapshotOptions{MaxFreeze: time.Minute})
+		_, err := w.pool.Snapshot(ctx, status.Name, snapshot, SnapshotOptions{MaxFreeze: 10 * time.Minute})
 		return err
 	})
 }

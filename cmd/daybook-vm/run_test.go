@@ -173,7 +173,7 @@ func TestInterruptedRunEndsItsGuest(t *testing.T) {
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case <-ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the command did not end")
 	}
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {

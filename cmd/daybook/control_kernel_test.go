@@ -124,7 +124,7 @@ func (r *controlRig) deleteDisk(t *testing.T, n int) {
 		if err == nil || err == unix.EINVAL { // not mounted
 			break
 		}
-		if attempt == 100 {
+		if attempt == 3000 {
 			t.Errorf("cannot unmount %s: %v", r.mounts[n], err)
 			_ = unix.Unmount(r.mounts[n], unix.MNT_DETACH)
 			break
@@ -258,12 +258,14 @@ func (p *daybookProcess) bpfObjects(t *testing.T) map[string]int {
 	return count
 }
 
-// await waits until a condition holds.
+// await waits until a condition holds. The patience is for what takes 30 intervals of a second on
+// an idle host.
 func await(t *testing.T, p *daybookProcess, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(40 * time.Second); !so(); time.Sleep(50 * time.Millisecond) {
+	const patience = 5 * time.Minute
+	for end := time.Now().Add(patience); !so(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after 40 s not %s:\n%s", what, p.said(t))
+			t.Fatalf("after %v not %s:\n%s", patience, what, p.said(t))
 		}
 		if err := syscall.Kill(p.cmd.Process.Pid, 0); err != nil {
 			t.Fatalf("the program ended before %s:\n%s", what, p.said(t))

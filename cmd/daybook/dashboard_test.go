@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -379,7 +380,7 @@ func startTop(t *testing.T, disk, port string) watchedTop {
 		}
 	})
 	w := watchedTop{file.Name()}
-	for deadline := time.Now().Add(30 * time.Second); len(w.samples(t)) == 0; time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(awaittest.Patience); len(w.samples(t)) == 0; time.Sleep(100 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			ended <- err
@@ -415,7 +416,7 @@ func (w watchedTop) samples(t *testing.T) (all []account.Sample) {
 func (w watchedTop) quiet(t *testing.T) time.Time {
 	t.Helper()
 	began := time.Now()
-	for deadline := began.Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := began.Add(awaittest.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		all, still := w.samples(t), 0
 		for _, s := range all {
 			still++

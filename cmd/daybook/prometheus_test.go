@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -58,7 +59,7 @@ func startPrometheus(t *testing.T, instances ...string) prometheusServer {
 		_ = command.Wait()
 	})
 	p := prometheusServer{"http://" + address}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(awaittest.Patience); ; time.Sleep(50 * time.Millisecond) {
 		if response, err := http.Get(p.url + "/-/ready"); err == nil {
 			response.Body.Close()
 			if response.StatusCode == http.StatusOK {

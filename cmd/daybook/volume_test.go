@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4test"
@@ -70,7 +71,7 @@ func (s *shelf) clear() {
 			// A container that is being started anywhere on this host holds
 			// every mount for a moment.
 			err := pool.Detach(context.Background(), name)
-			for deadline := time.Now().Add(10 * time.Second); errors.Is(err, volume.ErrBusy) && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(awaittest.Patience); errors.Is(err, volume.ErrBusy) && time.Now().Before(deadline); {
 				time.Sleep(50 * time.Millisecond)
 				err = pool.Detach(context.Background(), name)
 			}
@@ -683,7 +684,7 @@ func TestKeeperKeepsPoolsThatBecomeKnownLater(t *testing.T) {
 	if err := tree.Move(v.JBD2PID, cgroup.RootPath); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); cgroupOf(t, v.JBD2PID) != v.JournalCgroup; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(awaittest.Patience); cgroupOf(t, v.JBD2PID) != v.JournalCgroup; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the thread is in %s still", cgroupOf(t, v.JBD2PID))
 		}
@@ -698,7 +699,7 @@ func TestKeeperKeepsPoolsThatBecomeKnownLater(t *testing.T) {
 		if err != nil {
 			t.Errorf("it ended with %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(awaittest.Patience):
 		t.Fatal("it does not end")
 	}
 	if at := cgroupOf(t, v.JBD2PID); at != v.JournalCgroup {
@@ -846,7 +847,7 @@ func TestInterruptedCreateLeavesNothing(t *testing.T) {
 		root.SetErr(io.Discard)
 		ended <- root.ExecuteContext(ctx)
 	}()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(awaittest.Patience); ; time.Sleep(time.Millisecond) {
 		if work, _ := filepath.Glob(s.path("pool", "work", "*", "image")); len(work) > 0 {
 			break
 		}

@@ -240,7 +240,7 @@ func (r *rig) wantClean() {
 
 func (r *rig) await(what string, holds func() bool) {
 	r.t.Helper()
-	awaittest.Until(r.t, 3*awaittest.Patience, what, holds) // also in an emulated guest
+	awaittest.Until(r.t, awaittest.Patience, what, holds) // also in an emulated guest
 }
 
 // weighted puts the disk under BFQ, which has weights.

@@ -143,7 +143,7 @@ func (r *rig) makePodCgroup(p *pod) {
 	}
 	r.MakePodCgroup(p.cgroup)
 	r.t.Cleanup(func() {
-		if err := containertest.RemovePodCgroup(p.cgroup, 5*time.Second); err != nil {
+		if err := containertest.RemovePodCgroup(p.cgroup, podPatience); err != nil {
 			r.t.Errorf("pod %s: its cgroup is left: %v", p.name, err)
 		}
 	})

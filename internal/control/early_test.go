@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
+	"github.com/daybook-project/daybook/internal/awaittest"
 )
 
 // fakeWriteback counts what was started; started blocks until released if hold is set.
@@ -82,7 +83,7 @@ func TestMetadataIsWrittenEarlyWhereIOCostDividesOrTheConfigurationSays(t *testi
 				}
 				select { // at the end of each step, and so before the next sample
 				case <-f.began:
-				case <-time.After(10 * time.Second):
+				case <-time.After(awaittest.Patience):
 					t.Errorf("step %d started no writeback", step)
 				}
 			})

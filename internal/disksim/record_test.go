@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/filelock/locktest"
 )
 
@@ -129,7 +130,7 @@ func TestOnlyOneHolderOfADisksLock(t *testing.T) {
 func TestAnotherUsersLockOfTheDirectoryBlocksNoProcess(t *testing.T) {
 	dir := t.TempDir()
 	locktest.Hold(t, dir)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), awaittest.Patience)
 	defer cancel()
 	all, err := home(dir).lockAll(ctx)
 	if err != nil {

@@ -139,7 +139,7 @@ func TestAToolHoldsTheLock(t *testing.T) {
 
 func awaitFile(t *testing.T, path string) {
 	t.Helper()
-	for range 2000 {
+	for range 12000 {
 		if text, err := os.ReadFile(path); err == nil && strings.HasSuffix(string(text), "\n") {
 			return
 		}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/needs"
 )
@@ -46,7 +47,7 @@ func TestMain(m *testing.M) {
 // gone waits until a process ends; a zombie has ended, too.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(awaittest.Patience)
 	for {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || strings.Contains(string(stat), ") Z ") {
@@ -104,7 +105,7 @@ func TestAProgramDiesWithItsParent(t *testing.T) {
 // awaitUser waits until setpriv has become the program.
 func awaitUser(t *testing.T, pid, uid int) {
 	t.Helper()
-	for range 1000 {
+	for range 12000 {
 		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		info, statErr := os.Stat(fmt.Sprintf("/proc/%d", pid))
 		if err == nil && statErr == nil && strings.TrimSpace(string(comm)) == "sleep" && int(info.Sys().(*syscall.Stat_t).Uid) == uid {
@@ -144,7 +145,7 @@ func TestAProgramIsInItsCgroupFromItsFirstInstruction(t *testing.T) {
 	}
 	defer p.Kill()
 	var pids []int
-	for range 500 { // until the shell has entered
+	for range 12000 { // until the shell has entered
 		if pids, err = tree.Processes(path); err != nil || len(pids) > 0 {
 			break
 		}
@@ -160,19 +161,19 @@ func TestStopEndsAProgramInOrderAndKillsOneThatDoesNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
+	for range 12000 {
 		if orderly.Said() != "" {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	if err := orderly.Stop(syscall.SIGTERM, 10*time.Second); err != nil {
+	if err := orderly.Stop(syscall.SIGTERM, awaittest.Patience); err != nil {
 		t.Error(err)
 	}
 	if got := orderly.Said(); got != "ready\nended in order" {
 		t.Errorf("it said %q", got)
 	}
-	if err := orderly.Stop(syscall.SIGTERM, 10*time.Second); err != nil {
+	if err := orderly.Stop(syscall.SIGTERM, awaittest.Patience); err != nil {
 		t.Errorf("stopping what has ended: %v", err)
 	}
 
@@ -181,7 +182,7 @@ func TestStopEndsAProgramInOrderAndKillsOneThatDoesNot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
+	for range 12000 {
 		if deaf.Said() != "" {
 			break
 		}

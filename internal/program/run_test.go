@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/awaittest"
 )
 
 func TestOutputIsStandardOutputAlone(t *testing.T) {
@@ -89,7 +91,7 @@ func TestAnInheritedLockIsHeldUntilTheLastHasEnded(t *testing.T) {
 		t.Error("the lock is free while the program runs")
 	}
 	p.Kill()
-	for deadline := time.Now().Add(10 * time.Second); !free(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(awaittest.Patience); !free(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the lock is not free although no process holds it")
 		}
@@ -105,7 +107,7 @@ func TestTheWholeGroupIsKilledWhenTheContextEnds(t *testing.T) {
 		done <- err
 	}()
 	var text []byte
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(awaittest.Patience); ; time.Sleep(10 * time.Millisecond) {
 		var err error
 		if text, err = os.ReadFile(pidFile); err == nil {
 			break

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -108,7 +109,7 @@ func freeze(t *testing.T, dir string) (thaw func()) {
 // scrape reads the daybook_pool and daybook_volume series from the server.
 func scrape(t *testing.T, server *Server) map[string]float64 {
 	t.Helper()
-	client := http.Client{Timeout: 5 * time.Second}
+	client := http.Client{Timeout: awaittest.Patience}
 	response, err := client.Get("http://" + server.Addr().String() + "/metrics")
 	if err != nil {
 		t.Fatal(err)

@@ -163,10 +163,10 @@ func openTerminal(t *testing.T) *terminal {
 	return term
 }
 
-// await waits up to a minute until the terminal got a text since the last call.
+// await waits up to two minutes until the terminal got a text since the last call.
 func (term *terminal) await(t *testing.T, want string) string {
 	t.Helper()
-	for range 6000 {
+	for range 12000 {
 		term.mutex.Lock()
 		text := term.output.String()
 		if strings.Contains(text, want) {

@@ -568,7 +568,7 @@ func closesAtEnd(t *testing.T, s *pair) {
 }
 
 // stopMargin is the maximum time for the end of a neighbour, on a disk without delays.
-const stopMargin = 60 * time.Second
+const stopMargin = 5 * time.Minute
 
 // The kernel enforces the limit on the cgroup of the writers; afterwards the old
 // limit is restored.
