@@ -97,7 +97,7 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 	flags.DurationVar(&source.Interval, "interval", 30*time.Second, "how long to measure, 1s to 24h")
 	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk, by its name in /sys/block, such as sda or loop0; may be repeated")
 	flags.StringVar(&container, "container", "", "advise only for this container name or cgroup path; * does not cross /")
-	flags.Var(&volumeBytes, "volume-size", "size that a volume would have, for the way of a hard disk's head (default: not known)")
+	flags.Var(&volumeBytes, "volume-size", "size that the volume would have, to predict shorter seeks on a hard disk (default: not known)")
 	flags.IntVar(&limit, "limit", 5, "advise for at most so many containers, the longest waits first; 0: all")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("device", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -34,7 +34,7 @@ divides a modelled disk by weights: sequential bytes per second, and requests of
 second, sequential and random, of reads and of writes. It prints the commands that set
 io.cost up, and changes nothing itself. DEV is a disk, a partition, or a path on a file
 system. It needs fio. It reads and overwrites a file of its own in DIR, on an ext4 or XFS
-file system of the disk (default: where most room is free). With --raw-writes it
+file system of the disk (default: where most space is free). With --raw-writes it
 overwrites the disk itself, which must be unused and hold nothing. The disk should be
 idle.`,
 		Example: `  daybook calibrate /srv/data

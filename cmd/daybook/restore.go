@@ -30,9 +30,8 @@ control" left changed. Without --device it also moves the journals that "daybook
 placed out of their cgroups, unless a process keeps them. What adopt --once placed stays:
 "daybook adopt --release" undoes it. Restore finds the state directories of this boot
 itself. It may be repeated: if there is nothing to restore, it reports that and succeeds.
-It skips
-cgroups that were deleted or created again, and weights that another program wrote
-after Daybook. While control runs on the device, restore refuses: stop control.`,
+It skips cgroups that were deleted or created again, and weights that another program
+wrote after Daybook. While control runs on the device, restore refuses: stop control.`,
 		Example: `  daybook restore
   daybook restore --device sda --json
   daybook restore --state-dir /srv/daybook`,

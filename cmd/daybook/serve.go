@@ -46,7 +46,11 @@ Options of docker volume create -d daybook -o OPTION=VALUE:
   provision=full           write the image once, at creation; default thin
   cgroup=SLICE|/PATH       another parent cgroup
   placement=none           leave the jbd2 thread where the kernel starts it
-  mount-options=commit=30  mount options of ext4
+  mount-options=commit=30  mount options of ext4 or JFS
+  device=/dev/vg0/db1      use this unused block device instead of an image
+  backing=lvm              create a logical volume; with volume-group= and thin-pool=
+  journal=memory[:SIZE]    in persistent memory; with journal-region= and fs=jfs
+  dev=true, suid=true      enable device nodes, and set-user-ID bits
   noatime=true, uid=999, gid=999, mode=0750, block-size=4096
   label.KEY=VALUE          kept, and shown by daybook volume inspect
 

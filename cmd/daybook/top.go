@@ -52,7 +52,7 @@ func newTopCommand() *cobra.Command {
 		Long: `Top shows, for each disk with an ext4, the cost of each container in the last
 interval: the I/O that the kernel charged to it, and its parts of the journal, of the
 metadata written in place and of the data that the kernel charged to the root cgroup.
-SHARE is its part of the disk, TARGET the share that its I/O weight promises. While
+SHARE is its part of the disk, TARGET the share that matches its I/O weight. While
 "daybook control" runs, TARGET is the configured share and WEIGHT the corrected
 weight. The line (root) has the I/O that is attributed to no container.
 
@@ -68,7 +68,7 @@ Top changes nothing on the host. It needs root and a kernel with BTF.`,
 		Example: `  # Which container causes the journal's writes?
   daybook top
 
-  # One account of ten seconds of one disk, for a script
+  # One sample of ten seconds of one disk, for a script
   daybook top --once --interval 10s --device sda --json
 
   # Who waits for whom? Press b

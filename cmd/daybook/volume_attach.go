@@ -36,7 +36,7 @@ warns. "attach NAME" without --target attaches a persistent volume as it was rec
              container's. PARENT is --cgroup. By default it is the slice
              daybook-NAME.slice where systemd owns the cgroups (v2), and the cgroup
              /daybook/NAME elsewhere. If PARENT has another name than the volume,
-             the journal's has the volume's name in its own
+             the name of the journal's cgroup contains the volume's name
   container  the container's own cgroup, which --cgroup names. When the container ends,
              "daybook volume keep", or "detach", moves the thread out of it
   none       the root cgroup

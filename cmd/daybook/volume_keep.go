@@ -24,8 +24,8 @@ func newVolumeKeepCommand(v *volumeFlags) *cobra.Command {
 		Long: `Keep is a daemon. At its start it repairs, as "daybook volume repair" does. Then it
 returns a jbd2 thread to its cgroup if the cgroup was removed and created again, or
 somebody moved the thread. It moves a thread out of the cgroup of a container that has
-ended (--placement container), because that cgroup could not be removed otherwise. It
-thaws a volume that was left frozen within a second.
+ended (--placement container), because that cgroup could not be removed otherwise. If a
+volume was left frozen, keep thaws it within a second.
 
 Without --pool and DAYBOOK_POOL it keeps all known pools, also those that become known
 later. One daemon keeps a pool; keep leaves alone a pool that another daemon keeps, such

@@ -56,7 +56,7 @@ func newVolumeTrimCommand(v *volumeFlags) *cobra.Command {
 		Short: "Return unused blocks of a volume to the pool",
 		Long: `Trim asks the volume's ext4 for its unused blocks, as fstrim does. It returns those of
 an image to the pool; a volume's own device discards them. The volume must be attached
-and must not be full.`,
+and must not have been created with --provision full.`,
 		Example: `  daybook volume trim db1
   daybook volume trim db1 --json`,
 		Args:              volumeNames("NAME"),

@@ -58,7 +58,7 @@ type containerGauge struct {
 var containerGauges = []containerGauge{
 	{desc("daybook_share_ratio", "Part of all the containers' bytes on the disk that was the container's, in the last interval.", containerLabels),
 		func(c account.Container) float64 { return c.Share }},
-	{desc("daybook_target_share_ratio", "Share of the disk that the container's ideal weight promises; under daybook control the configured share.", containerLabels),
+	{desc("daybook_target_share_ratio", "Share of the disk that matches the container's ideal weight; under daybook control the configured share.", containerLabels),
 		func(c account.Container) float64 { return c.TargetShare }},
 	{desc("daybook_weight", "I/O weight in force (under daybook control the corrected one), in the unit of the weight file; 0 where there is none.", containerLabels),
 		func(c account.Container) float64 { return float64(c.Weight) }},
