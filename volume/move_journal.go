@@ -131,7 +131,7 @@ func (p *Pool) finishMoveToDisk(ctx context.Context, record Record) (Record, err
 		operation.Step{Name: "slice freed", Do: func(ctx context.Context) error {
 			err := journal.Of(record).Delete(ctx)
 			if errors.Is(err, region.ErrGone) {
-				p.log.Warn("the journal is on the disk; its slice of memory is gone or left", "volume", record.Name, "why", err)
+				p.log.Warn("the journal is on the disk; its slice of memory was not freed, or does not exist any more", "volume", record.Name, "why", err)
 				return nil
 			}
 			return err

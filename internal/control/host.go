@@ -74,7 +74,7 @@ func openDisk(tree *cgroup.Tree, disk blockdev.Disk, actuator string, found map[
 	host, err := OpenHost(tree, disk)
 	if errors.Is(err, cgroup.ErrNoWeights) {
 		if actuator == ActuatorWeights {
-			return Disk{}, fmt.Errorf("%w; or hold the shares by limits: actuator: auto", err)
+			return Disk{}, fmt.Errorf("%w; or enforce the shares by limits: actuator: auto", err)
 		}
 		host, err = unweightedHost(tree, disk, found), nil
 	}

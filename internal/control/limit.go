@@ -155,7 +155,7 @@ func (c *Controller) warnFlat(g *governed) {
 		return
 	}
 	g.flatWarned = true
-	c.log.Warn("a limit of cgroup v1 does not hold the cgroups below, and so not this one's share as a whole: move its processes into the cgroup itself, "+
+	c.log.Warn("a limit of cgroup v1 does not apply to the cgroups below, so it cannot enforce the share of this one as a whole: move its processes into the cgroup itself, "+
 		"or use a scheduler with weights and actuator: weights, or cgroup v2", "device", c.disk.Device, "cgroup", g.Cgroup, "below", below)
 }
 

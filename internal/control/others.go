@@ -46,7 +46,7 @@ func (c *Controller) lookForChanges() {
 		changed[g] = now
 	}
 	if c.lostWithScheduler(changed) {
-		c.log.Warn("the disk's weights are gone, as after its scheduler is chosen; writing them again", "device", c.disk.Device)
+		c.log.Warn("the weights on this disk were removed, as by a change of its scheduler; writing them again", "device", c.disk.Device)
 		for g, now := range changed {
 			g.expected, g.ideal = now, 0
 		}

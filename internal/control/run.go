@@ -149,7 +149,7 @@ func (r *runner) dropGone() error {
 		}
 		r.log.Error("the disk is gone: its control ends", "device", c.disk.Device, "error", gone)
 		if err := c.stop(); err != nil {
-			r.log.Error("cannot restore all settings of the disk that is gone", "device", c.disk.Device, "error", err)
+			r.log.Error("cannot restore all settings of the disk that was removed", "device", c.disk.Device, "error", err)
 		}
 		r.live = slices.DeleteFunc(r.live, func(other *Controller) bool { return other == c })
 		if len(r.live) == 0 {

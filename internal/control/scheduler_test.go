@@ -465,7 +465,7 @@ func TestWhatALimitDoesNotHoldIsReportedOnce(t *testing.T) {
 		if err := Run(context.Background(), options); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(log.String(), "does not hold the cgroups below"); n != test.want || n > 0 && !strings.Contains(log.String(), "cgroup=/cb below=/cb/inner") {
+		if n := strings.Count(log.String(), "does not apply to the cgroups below"); n != test.want || n > 0 && !strings.Contains(log.String(), "cgroup=/cb below=/cb/inner") {
 			t.Errorf("%s: logged %d times; want %d:\n%s", test.name, n, test.want, log.String())
 		}
 	}

@@ -57,7 +57,7 @@ func (r *runner) follow(c *Controller, scheduler string) error {
 		r.log.Error("cannot restore all settings that were made under the scheduler before", "device", c.disk.Device, "error", stopErr)
 	}
 	if err != nil {
-		r.log.Warn(fmt.Sprintf("the scheduler was changed from %s to %s: weights have no effect until it is changed back; or hold the shares by limits: actuator: auto", before, scheduler),
+		r.log.Warn(fmt.Sprintf("the scheduler was changed from %s to %s: weights have no effect until it is changed back; or enforce the shares by limits: actuator: auto", before, scheduler),
 			"device", c.disk.Device, "error", err)
 		if c.options.OnIdeals != nil {
 			c.ideals.Control = account.Control{Actuator: account.ActuatorWeights, WeightsIgnored: true}

@@ -137,7 +137,7 @@ func examineCgroups(f Facts) []Finding {
 		return append(found, ok("cgroup", "", "%s at %s, enabled: %s", text, g.Root, strings.Join(g.Enabled, " ")))
 	}
 	found = append(found, ok("cgroup", "", "%s, blkio at %s", text, g.Root))
-	return append(found, note("cgroup-v1", "", "block I/O is on cgroup v1", "v1 has no io.cost, and a limit does not hold the cgroups below (docs/limits.md)", ""))
+	return append(found, note("cgroup-v1", "", "block I/O is on cgroup v1", "v1 has no io.cost, and a limit does not apply to the cgroups below (docs/limits.md)", ""))
 }
 
 func examineTools(t Tools) []Finding {
