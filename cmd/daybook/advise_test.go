@@ -18,22 +18,30 @@ import (
 func TestAdviseForAContainerThatSyncs(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
 	at := containerThatSyncs(t, fs.Dir, "advise", appendAndSync)
-	out, err := execute(t, "advise", "--interval", "3s", "--device", fs.Disk.Name, "--container", at, "--json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var out string
 	var got adviseOutput
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatal(err)
+	// On a busy host there may be too few calls in a short interval.
+	for _, interval := range []string{"3s", "9s", "27s", "1m"} {
+		var err error
+		if out, err = execute(t, "advise", "--interval", interval, "--device", fs.Disk.Name, "--container", at, "--json"); err != nil {
+			t.Fatal(err)
+		}
+		got = adviseOutput{}
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Waiters) > 0 && got.Waiters[0].Calls >= advise.MinCalls {
+			break
+		}
 	}
 	if len(got.Waiters) != 1 || got.Waiters[0].Cgroup != at || got.Waiters[0].Device != fs.Disk.Name {
 		t.Fatalf("got %s", out)
 	}
 	one := got.Waiters[0]
 	if one.Calls < advise.MinCalls {
-		t.Skipf("only %d syncs in 3 s: the host is too busy", one.Calls)
+		t.Skipf("only %d syncs in a minute: the host is too busy", one.Calls)
 	}
-	if len(one.Remedies) != len(advise.Kinds()) || one.Now.P99Seconds <= 0 || one.Now.SyncsPerSecond < 3 {
+	if len(one.Remedies) != len(advise.Kinds()) || one.Now.P99Seconds <= 0 || one.Now.SyncsPerSecond <= 0 {
 		t.Fatalf("got %s", out)
 	}
 	for _, r := range one.Remedies {
@@ -44,7 +52,13 @@ func TestAdviseForAContainerThatSyncs(t *testing.T) {
 			t.Errorf("%s is the best, but not possible", r.Kind)
 		}
 	}
-	text, err := execute(t, "advise", "--interval", "2s", "--device", fs.Disk.Name)
+	var text string
+	var err error
+	for _, interval := range []string{"2s", "8s", "32s", "1m"} {
+		if text, err = execute(t, "advise", "--interval", interval, "--device", fs.Disk.Name); err != nil || !strings.HasPrefix(text, "nobody waited") {
+			break
+		}
+	}
 	if err != nil || !strings.Contains(text, at+" on "+fs.Disk.Name+": ") {
 		t.Errorf("%v: %s", err, text)
 	}
