@@ -289,6 +289,9 @@ func bootVolumes(t *testing.T, kernel string, these []system, boot func(t *testi
 	return m, orders, rand.New(rand.NewPCG(seed, 0))
 }
 
+// beginPatience is the maximum time until a load has begun.
+const beginPatience = 5 * time.Minute
+
 // killUnderLoad kills a guest while the load runs on all its volumes, and boots it
 // again.
 func killUnderLoad(t *testing.T, m *vm.Machine, orders []crashOrder, round int, random *rand.Rand) {
@@ -305,7 +308,7 @@ func killUnderLoad(t *testing.T, m *vm.Machine, orders []crashOrder, round int, 
 	for n := range heard {
 		select {
 		case <-heard[n].began:
-		case <-time.After(time.Minute):
+		case <-time.After(beginPatience):
 			t.Fatalf("the load does not begin: %s\nconsole:\n%s", heard[n].said(), m.Console())
 		}
 	}

@@ -156,13 +156,10 @@ func jfsNoSpace(t *testing.T, s system) {
 		}
 		// Blocks of inodes stay. JFS's threads free the others after the commit.
 		free := uint64(0)
-		for range 100 {
-			if _, free = v.statfs(); free+128 >= empty {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		if free+128 < empty {
+		if !await(func() bool {
+			_, free = v.statfs()
+			return free+128 >= empty
+		}) {
 			t.Errorf("%d blocks are free after all was removed, not %d", free, empty)
 		}
 	}
@@ -177,12 +174,12 @@ func jfsRemount(t *testing.T, s system) {
 			t.Fatal(err)
 		}
 		before := v.take()
-		readOnly := error(unix.EBUSY)
+		var readOnly error
 		// What was removed is busy until JFS's threads have ended its transaction.
-		for try := 0; errors.Is(readOnly, unix.EBUSY) && try < 100; try++ {
-			time.Sleep(50 * time.Millisecond)
+		await(func() bool {
 			readOnly = unix.Mount("", v.dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, v.data())
-		}
+			return !errors.Is(readOnly, unix.EBUSY)
+		})
 		if readOnly != nil {
 			t.Fatalf("remount read-only: %v", readOnly)
 		}

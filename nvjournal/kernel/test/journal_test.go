@@ -182,13 +182,10 @@ func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 	refused := func(err error) bool {
 		return errors.Is(err, unix.EROFS) || !readable && errors.Is(err, unix.EIO)
 	}
-	for range 100 {
-		if err = os.Mkdir(filepath.Join(v.dir, "late"), 0o755); refused(err) {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	if !refused(err) {
+	if !await(func() bool {
+		err = os.Mkdir(filepath.Join(v.dir, "late"), 0o755)
+		return refused(err)
+	}) {
 		t.Errorf("after the errors, mkdir: %v", err)
 	}
 	if readable {

@@ -18,21 +18,26 @@ import (
 func memoryIsGivenBack(t *testing.T, s system) {
 	v := s.make(t, plan{size: 4 * s.smallestJournal()})
 	check := scripted(t, v.dir, 2, 300)
-	if err := churn(filepath.Join(v.dir, "churn"), 400); err != nil {
-		t.Fatal(err)
+	var before, after uint64
+	// The kernel may also ask before, and skips a list that a commit has locked.
+	given := func() bool {
+		if err := churn(filepath.Join(v.dir, "churn"), 400); err != nil {
+			t.Fatal(err)
+		}
+		// A freeze writes all blocks home.
+		if err := v.ioctl(fifreeze, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.ioctl(fithaw, nil); err != nil {
+			t.Fatal(err)
+		}
+		before = v.statistics()["images_bytes"]
+		unix.Sync()
+		setParameters(t, "/proc/sys/vm/drop_caches", "2")
+		after = v.statistics()["images_bytes"]
+		return before >= 100*4096 && after <= before/4
 	}
-	// A freeze writes all blocks home.
-	if err := v.ioctl(fifreeze, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.ioctl(fithaw, nil); err != nil {
-		t.Fatal(err)
-	}
-	before := v.statistics()["images_bytes"]
-	unix.Sync()
-	setParameters(t, "/proc/sys/vm/drop_caches", "2")
-	after := v.statistics()["images_bytes"]
-	if before < 100*4096 || after > before/4 {
+	if !repeated(given) {
 		t.Errorf("copies of blocks had %d bytes, and have %d after the caches were dropped", before, after)
 	}
 	stormed(t, v.dir, 3, 100)
@@ -74,14 +79,11 @@ func memoryOfAllMountsIsBounded(t *testing.T, s system) {
 	if most := busy.statistics()["max_pinned_buffers"]; most != bound {
 		t.Errorf("the bound is said to be %d", most)
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		both, all := idle.statistics()["pinned_buffers"]+busy.statistics()["pinned_buffers"], busy.statistics()["pinned_buffers_all_mounts"]
+	var both, all uint64
+	bounded := func() bool {
+		both, all = idle.statistics()["pinned_buffers"]+busy.statistics()["pinned_buffers"], busy.statistics()["pinned_buffers_all_mounts"]
 		if both <= bound+inexact && all <= bound+inexact && all >= both {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("idle and busy have pinned %d buffers, all mounts %d; the bound is %d", both, all, bound)
+			return true
 		}
 		// An idle mount need not be asked again.
 		if err := os.WriteFile(filepath.Join(busy.dir, "more"), nil, 0o600); err != nil {
@@ -89,6 +91,10 @@ func memoryOfAllMountsIsBounded(t *testing.T, s system) {
 		}
 		time.Sleep(100 * time.Millisecond)
 		_ = os.Remove(filepath.Join(busy.dir, "more"))
+		return false
+	}
+	if !await(bounded) {
+		t.Fatalf("idle and busy have pinned %d buffers, all mounts %d; the bound is %d", both, all, bound)
 	}
 	idle.end(nil)
 	busy.end(nil)

@@ -331,16 +331,13 @@ func discard(t *testing.T, s system) {
 		t.Fatal(err)
 	}
 	var after uint64
-	for range 100 {
+	if !await(func() bool {
 		if err := atomicfile.SyncFileSystem(v.dir); err != nil {
 			t.Fatal(err)
 		}
-		if after = discarded(t, v.disk); after-before >= 8<<20/512 {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	if after-before < 8<<20/512 {
+		after = discarded(t, v.disk)
+		return after-before >= 8<<20/512
+	}) {
 		t.Errorf("%d sectors were discarded when a file of 8 MiB was removed", after-before)
 	}
 	v.stormed(3, 100)

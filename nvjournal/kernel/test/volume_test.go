@@ -155,12 +155,10 @@ func (v *volume) unmount() {
 	v.t.Helper()
 	var err error
 	// Another process, such as udev, may still have it open.
-	for range 50 {
-		if err = unix.Unmount(v.dir, 0); !errors.Is(err, unix.EBUSY) {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	await(func() bool {
+		err = unix.Unmount(v.dir, 0)
+		return !errors.Is(err, unix.EBUSY)
+	})
 	if err != nil {
 		v.t.Fatalf("unmount %s (%s): %v", v.dir, v.disk, err)
 	}
