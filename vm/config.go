@@ -17,9 +17,9 @@ const (
 	DefaultMemoryBytes = 1 << 30
 	MinMemoryBytes     = 256 << 20
 	DefaultCPUs        = 2
-	DefaultBootTimeout = 2 * time.Minute
+	DefaultBootTimeout = 5 * time.Minute
 	// SystemdBootTimeout is longer: an emulated systemd needs about half a minute.
-	SystemdBootTimeout = 5 * time.Minute
+	SystemdBootTimeout = 10 * time.Minute
 
 	maxDisks  = 16
 	maxPmem   = 16

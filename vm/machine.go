@@ -210,7 +210,7 @@ func (m *Machine) Accelerated() bool { return m.accelerator == kvm }
 func (m *Machine) Kill() { m.current().kill() }
 
 // shutdownPatience bounds how long a guest may take to power off.
-const shutdownPatience = 30 * time.Second
+const shutdownPatience = 2 * time.Minute
 
 // Shutdown shuts the guest down: processes get SIGTERM, disks are unmounted,
 // the machine powers off. If that does not finish, the guest is killed, which
