@@ -82,8 +82,8 @@ func (r *controlRig) limits(t *testing.T) map[string]cgroup.Limit {
 	return limits
 }
 
-// On a scheduler without weights, limits hold the shares of deep queues, which
-// without them are 20:30:50. The test accepts 6 points: other programs take the processors. The bandwidth of an idle container is used by others. All limits
+// On a scheduler without weights, limits hold the shares of deep queues within
+// 3 points. The bandwidth of an idle container is used by others. All limits
 // are undone: after a kill -9 by restore, and after a normal end.
 func TestLimitsHoldSharesOnTheRealKernel(t *testing.T) {
 	r := limitsRig(t, "mq-deadline")
@@ -106,14 +106,14 @@ func TestLimitsHoldSharesOnTheRealKernel(t *testing.T) {
 	}
 	control := startDaybook(t, "control", "--config", config, "--record", recording)
 	var full float64
-	await(t, control, "50:30:20 within 6 points for 10 s", func() bool {
+	await(t, control, "50:30:20 within 3 points for 10 s", func() bool {
 		bytes, seconds, last := r.recorded(t, recording, 20)
 		if bytes == nil {
 			return false
 		}
 		sum := bytes["a"] + bytes["b"] + bytes["c"]
 		for job, weight := range jobWeights {
-			if math.Abs(bytes[job]/sum-float64(weight)/1000) > 0.06 {
+			if math.Abs(bytes[job]/sum-float64(weight)/1000) > 0.03 {
 				return false
 			}
 		}
@@ -131,7 +131,7 @@ func TestLimitsHoldSharesOnTheRealKernel(t *testing.T) {
 	}
 	await(t, control, "the use of an idle container's bandwidth", func() bool {
 		bytes, seconds, _ := r.recorded(t, recording, 4)
-		return bytes != nil && bytes["a"] == 0 && (bytes["b"]+bytes["c"])/seconds > 0.75*full && math.Abs(bytes["b"]/(bytes["b"]+bytes["c"])-0.6) < 0.1
+		return bytes != nil && bytes["a"] == 0 && (bytes["b"]+bytes["c"])/seconds > 0.9*full && math.Abs(bytes["b"]/(bytes["b"]+bytes["c"])-0.6) < 0.1
 	})
 	if now := r.limits(t); fmt.Sprint(now) == fmt.Sprint(found) {
 		t.Errorf("the limits are unchanged: %+v", now)

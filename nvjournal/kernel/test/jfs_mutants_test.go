@@ -35,8 +35,6 @@ var jfsMutants = []jfsMutant{
 		"lines |= line_of(offsetof(struct iag, inoext) + extent * sizeof(now));", "", "", "first records"},
 	{"each first record is a whole page", "kernel/jfs/known.c",
 		"if (!known || !j ||", "if (true || !j ||", "", "first records"},
-	{"a new page is compared with what memory had", "kernel/jfs/known.c",
-		"{\n	drop_copy(mp);\n	mp->nvj_known = false;\n}\n\nvoid jfsnvj_releases_page", "{\n}\n\nvoid jfsnvj_releases_page", "", "first records"},
 	{"freed blocks are still carried home", "kernel/jfs/transaction.c",
 		"	if (free)\n		revoke_range(", "	if (false)\n		revoke_range(", "", "freed blocks"},
 	{"recovery does not make the working maps", "kernel/jfs/load.c",
