@@ -213,7 +213,7 @@ func onHost(t *testing.T, kernel string, config Config) {
 	}
 	problems := m.KernelProblems()[known:]
 	if len(problems) > 0 && !config.AllowKernelProblems {
-		t.Errorf("the guest's kernel reported faults:\n%s", strings.Join(problems, "\n"))
+		t.Errorf("the guest's kernel reported faults:\n%s\nthe console:\n%s", strings.Join(problems, "\n"), m.Console())
 	}
 	switch {
 	case err != nil && !errors.As(err, &exit):
