@@ -165,7 +165,7 @@ struct task_place {
 	struct task task;
 };
 
-/* Never given back. */
+/* Never freed. */
 struct journal_place {
 	__u32 dev; /* 0: free */
 	__u32 pad;
@@ -187,8 +187,8 @@ struct {
 } journal_places SEC(".maps");
 
 /*
- * The places that are taken -> by whom: of two processors that take one, the one that
- * inserts its entry has it. Journals have the highest bit.
+ * place -> the key that has it: if two processors take a place at the same time, the
+ * one that inserts the entry gets it. The places of journals have the highest bit set.
  */
 #define OF_JOURNAL (1U << 31)
 

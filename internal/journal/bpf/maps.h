@@ -188,7 +188,7 @@ struct filesystem {
 
 /*
  * Places: most lookups in a hash map are avoided by an array in front of it. A key
- * has one place in the array, which its hash says. The place belongs to the first
+ * has one place in the array, chosen by its hash. The place belongs to the first
  * key that takes it; other keys of the same place are in the hash map. Taking a
  * place needs atomic operations: the compilation for older kernels uses only the
  * hash maps.
@@ -197,7 +197,7 @@ struct filesystem {
 #define CHARGED_PLACES_LOG2 9
 #define WORKER_PLACES_LOG2 10
 
-/* Never given back. */
+/* Never freed. */
 struct filesystem_place {
 	__u32 dev; /* 0: free */
 	__u32 pad;
