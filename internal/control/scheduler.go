@@ -138,10 +138,13 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	if !s.limiting {
 		s.observeRate(seconds, bytes, active)
 	}
+	checking := c.tuning.check.level > 0
 	c.judgeTunables(seconds, bytes, active)
-	tuned := c.tuneIfShort()
+	// What a step under the tunables as found says decides nothing.
+	checking = checking || c.tuning.check.level > 0
+	tuned := !checking && c.tuneIfShort()
 	s.observed = s.observed || s.seconds > 0
-	changed := !tuned && s.seconds > 0 && s.take(s.verdict, s.lack, s.who, s.seconds)
+	changed := !tuned && !checking && s.seconds > 0 && s.take(s.verdict, s.lack, s.who, s.seconds)
 	worst, short := s.worst, s.short
 	s.verdict, s.seconds, s.worst, s.lack, s.who, s.few, s.hidden = noEvidence, 0, nil, -1, "", false, 0
 	before := s.control

@@ -16,6 +16,8 @@ const (
 	tunedSettle, tunedSeconds = 2.0, 10.0
 	// tunedPart is the part of the throughput before that is enough.
 	tunedPart = 0.8
+	// checkSeconds is the longest time of a check.
+	checkSeconds = 60.0
 )
 
 // tuning is what a controller does about the tunables that the configuration leaves to it.
@@ -33,6 +35,17 @@ type tuning struct {
 	base    float64
 	active  int
 	judged  bool
+	check   check
+}
+
+// check is a second measurement under the tunables as found, while they are in force again. The
+// disk or the load may have changed since the first: then it is not the tunables that cost.
+type check struct {
+	// level is that under test; 0: there is no check. names are its tunables.
+	level int
+	names string
+	// rate is what the disk did under them, seconds how long the check lasts.
+	rate, seconds float64
 }
 
 // levels are those of the tunables that cost throughput. They are set when shares are
@@ -102,6 +115,9 @@ func (c *Controller) tunable(name string) (value uint64, known bool) {
 // helps gives the next level of tunables that would change something, or the highest of
 // them; 0: none would.
 func (c *Controller) helps(highest bool) int {
+	if c.tuning.check.level > 0 {
+		return 0
+	}
 	last := topLevel
 	if c.tuning.refused > 0 {
 		last = c.tuning.refused - 1
@@ -121,11 +137,11 @@ func (c *Controller) helps(highest bool) int {
 }
 
 // onlyObserves reports whether the ideal weights stay for now: until the first window
-// says whether tunables are needed. A BFQ that serves a container past its weight books
-// that at the weight of that moment, and makes the container wait for it once it follows
-// weights: with a weight of a tenth, ten times as long.
+// says whether tunables are needed, and during a check. A BFQ that serves a container past
+// its weight books that at the weight of that moment, and makes the container wait for it
+// once it follows weights: with a weight of a tenth, ten times as long.
 func (c *Controller) onlyObserves() bool {
-	return !c.scheduler.observed && c.helps(true) > 0
+	return c.tuning.check.level > 0 || !c.scheduler.observed && c.helps(true) > 0
 }
 
 // tune sets the tunables of a level that are left to control, and says so.
@@ -169,8 +185,14 @@ func (c *Controller) answerAnew() {
 // the containers did in the step, active how many did something.
 func (c *Controller) judgeTunables(seconds, bytes float64, active int) {
 	t := &c.tuning
-	if t.level == 0 || t.judged || c.scheduler.limiting {
+	if t.level == 0 && t.check.level == 0 || t.judged || c.scheduler.limiting {
 		return
+	}
+	if t.check.level > 0 {
+		if t.check.seconds += seconds; t.check.seconds > checkSeconds {
+			c.refuse(t.base)
+			return
+		}
 	}
 	if active < t.active {
 		// Fewer of them do less, whatever the tunables.
@@ -184,17 +206,58 @@ func (c *Controller) judgeTunables(seconds, bytes float64, active int) {
 	if t.seconds < tunedSettle+tunedSeconds {
 		return
 	}
-	if t.judged = true; t.rate.rate() >= tunedPart*t.base {
-		return
+	rate := t.rate.rate()
+	switch {
+	case t.check.level == 0 && rate >= tunedPart*t.base:
+		t.judged = true
+	case t.check.level == 0:
+		c.beginCheck(rate)
+	case t.check.rate >= tunedPart*rate:
+		c.acquit(rate)
+	default:
+		c.refuse(rate)
 	}
-	names := c.tunedNames()
-	t.refused = t.level
-	t.level--
-	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost the disk's throughput: %.1f MB/s, and %.1f MB/s before; control restores what it set last", names, t.rate.rate()/1e6, t.base/1e6),
+}
+
+// beginCheck restores the tunables as found, to measure the disk with them again.
+func (c *Controller) beginCheck(rate float64) {
+	t := &c.tuning
+	t.check = check{level: t.level, names: c.tunedNames(), rate: rate}
+	c.log.Info(fmt.Sprintf("the disk does %.1f MB/s with BFQ's tunables %s, and did %.1f MB/s before; control restores them for a while, to measure again without them", rate/1e6, t.check.names, t.base/1e6),
 		"device", c.disk.Device)
-	t.seconds, t.rate, t.judged = 0, mean{}, false
+	c.changeLevel(0)
+}
+
+// acquit sets the tunables again: the disk does as little without them.
+func (c *Controller) acquit(base float64) {
+	t := &c.tuning
+	c.log.Info(fmt.Sprintf("without BFQ's tunables %s the disk does %.1f MB/s now, and did %.1f MB/s with them; control sets them again", t.check.names, base/1e6, t.check.rate/1e6),
+		"device", c.disk.Device)
+	level := t.check.level
+	t.base, t.check = base, check{}
+	c.changeLevel(level)
+	t.judged = true
+}
+
+// refuse restores what was set last, for good.
+func (c *Controller) refuse(base float64) {
+	t := &c.tuning
+	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost the disk's throughput: %.1f MB/s, and %.1f MB/s before; control restores what it set last", t.check.names, t.check.rate/1e6, base/1e6),
+		"device", c.disk.Device)
+	t.refused = t.check.level
+	t.base, t.check = base, check{}
+	c.changeLevel(t.refused - 1)
+}
+
+// changeLevel sets or restores tunables, and measures anew.
+func (c *Controller) changeLevel(level int) {
+	t := &c.tuning
+	t.level, t.lackSeconds, t.seconds, t.rate, t.judged = level, 0, 0, mean{}, false
 	if err := c.holdTunables(); err != nil {
-		c.log.Error("cannot restore the scheduler's tunables", "error", err)
+		c.log.Error("cannot change the scheduler's tunables", "error", err)
 	}
+	clear(c.scheduler.windows)
+	clear(c.scheduler.shortfalls)
+	c.scheduler.elapsedSeconds = 0
 	c.answerAnew()
 }

@@ -100,6 +100,69 @@ func TestControlSetsTheTunablesThatWeightsNeed(t *testing.T) {
 	}
 }
 
+// A disk or a load that changes when tunables are set is not their cost: it stays as slow
+// when they are restored for a while.
+func TestTunablesAreRefusedOnlyForWhatTheyCost(t *testing.T) {
+	const cost, again = "cost the disk's throughput", "control sets them again"
+	for _, test := range []struct {
+		name string
+		// part of the throughput is left with strict_guarantees, and later of the rest once
+		// they were set first.
+		part, later float64
+		// pause: a container does nothing once they are restored.
+		pause bool
+		// kept: strict_guarantees is 1 in the end.
+		kept   bool
+		logged string
+	}{
+		{"the disk becomes slower", 1, 0.5, false, true, again},
+		{"the disk becomes slower, and they cost a little", 0.9, 0.3, false, true, again},
+		{"they cost half", 0.5, 1, false, false, cost},
+		{"the disk becomes slower, and they cost half", 0.5, 0.5, false, false, cost},
+		{"the disk becomes slower, and then nothing can be compared", 1, 0.5, true, false, cost},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFakeHost("/ca", "/cb")
+			f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+			was, kept, restored := false, false, 0
+			steps := tunedReaders(f, 40, test.part)
+			for n, step := range steps {
+				steps[n] = func() account.Sample {
+					sample := step()
+					kept = f.tunables["strict_guarantees"] == "1"
+					if was && !kept && restored == 0 {
+						restored = n
+					}
+					was = was || kept
+					for m := range sample.Devices[1].Containers {
+						if c := &sample.Devices[1].Containers[m]; was {
+							c.ChargedReadBytes = uint64(test.later * float64(c.ChargedReadBytes))
+							if test.pause && restored > 0 && m == 1 {
+								c.ChargedReadBytes, c.BusySeconds = 0, 0
+							}
+						}
+					}
+					return sample
+				}
+			}
+			options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, steps...)
+			var log bytes.Buffer
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			if err := Run(context.Background(), options); err != nil {
+				t.Fatal(err)
+			}
+			if kept != test.kept || restored == 0 {
+				t.Errorf("kept in the end: %t, want %t; restored in step %d", kept, test.kept, restored)
+			}
+			for _, text := range []string{cost, again} {
+				if n := strings.Count(log.String(), text); n > 0 != (text == test.logged) || n > 1 {
+					t.Errorf("%q was logged %d times:\n%s", text, n, log.String())
+				}
+			}
+		})
+	}
+}
+
 // A storm of metadata needs short slices, also before a share is missed.
 func TestHiddenIOIsAReasonForTheFirstLevel(t *testing.T) {
 	for hidden, want := range map[uint64]string{4e6: "124 8 0", 6e6: "40 33 0"} {
