@@ -3,14 +3,18 @@ package volume
 import (
 	"os"
 	"testing"
+	"time"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
 // TestMain lets the test binary guard frozen volumes, serve simulated disks, and
-// be the process that is killed.
+// be the process that is killed. Only a test that sets a shorter time depends on how long
+// a freeze lasts, or on how soon a guardian answers.
 func TestMain(m *testing.M) {
+	defaultMaxFreeze, guardPatience, guardAnswers = 10*time.Minute, awaittest.Patience, awaittest.Patience
 	GuardIfAsked()
 	disksim.ServeIfAsked()
 	victimtest.BeIfAsked(victimVariable, beVictim)

@@ -67,7 +67,7 @@ func TestGuestJSONOfAVolumeOnLVMMatchesItsSchema(t *testing.T) {
 				t.Errorf("%s: %v in %s", name, err, created)
 			}
 			run(t, "attach", name, "--target", filepath.Join(t.TempDir(), name))
-			run(t, "snapshot", name, "monday")
+			run(t, "snapshot", name, "monday", longFreeze)
 			run(t, "inspect", name)
 			run(t, "list")
 			run(t, "detach", name)

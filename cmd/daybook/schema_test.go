@@ -134,7 +134,7 @@ func TestJSONOutputsMatchTheirSchemas(t *testing.T) {
 	vol("create", s.name, "--pool", pool, "--size", "32M", "--weight", "300", "--label", "team=web", "--mount-options", "commit=30", "--noatime")
 	vol("attach", s.name, "--target", s.path("mnt"), "--persist")
 	vol("attach", "--all-persistent", "--pool", pool)
-	vol("snapshot", s.name, "monday")
+	vol("snapshot", s.name, "monday", longFreeze)
 	vol("inspect", s.name)
 	vol("list")
 	vol("trim", s.name)

@@ -266,7 +266,7 @@ func TestVolumeCommandsDoWhatTheContractSays(t *testing.T) {
 		Name      string `json:"name"`
 		SizeBytes uint64 `json:"size_bytes"`
 	}
-	s.json(&snapshot, "snapshot", name, "monday")
+	s.json(&snapshot, "snapshot", name, "monday", longFreeze)
 	if snapshot.Name != "monday" || snapshot.SizeBytes != 64<<20 {
 		t.Errorf("snapshot tells %+v", snapshot)
 	}
@@ -375,7 +375,7 @@ func TestVolumeIsSentAndReceived(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(target, snapshot), bytes.Repeat([]byte{byte('a' + i)}, 1<<20), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s.must("snapshot", name, snapshot)
+		s.must("snapshot", name, snapshot, longFreeze)
 	}
 	var sent struct {
 		StreamBytes uint64 `json:"stream_bytes"`
@@ -389,7 +389,7 @@ func TestVolumeIsSentAndReceived(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(target, "third"), bytes.Repeat([]byte{'c'}, 1<<20), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s.must("send", name, "--base", "second", "--output", s.path("third.stream"))
+	s.must("send", name, "--base", "second", "--output", s.path("third.stream"), longFreeze)
 	for _, stream := range []string{"first", "second", "third"} {
 		s.must("receive", name, "--pool", s.path("other"), "--input", s.path(stream+".stream"))
 	}
