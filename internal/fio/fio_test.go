@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -126,24 +127,36 @@ func TestRealWritersSyncAfterEachWriteInTheirCgroup(t *testing.T) {
 	fs := ext4test.New(t, ext4test.Options{})
 	tree, path := privateCgroup(t)
 	job := Job{Directory: fs.Dir, Writers: 2, BlockBytes: 16 << 10, FsyncEvery: 1, FileBytes: 32 << 20, Time: 3 * time.Second}
-	run, err := Start(job, tree.Root()+path)
-	if err != nil {
-		t.Fatal(err)
+	var run *Run
+	var r Result
+	seen := false
+	// On a busy host fio may have ended before anybody looks.
+	for tries := 0; !seen && tries < 5; tries++ {
+		var err error
+		if run, err = Start(job, tree.Root()+path); err != nil {
+			t.Fatal(err)
+		}
+		for ended := false; !seen && !ended; time.Sleep(10 * time.Millisecond) {
+			select {
+			case <-run.process.Ended():
+				ended = true
+			default:
+				pids, err := tree.Processes(path)
+				seen = err == nil && slices.Contains(pids, run.process.PID())
+			}
+		}
+		if r, err = run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	time.Sleep(time.Second)
-	pids, err := tree.Processes(path)
-	if err != nil || !slices.Contains(pids, run.process.PID()) {
-		t.Errorf("in the cgroup are %v, %v; want fio's %d", pids, err, run.process.PID())
-	}
-	r, err := run.Wait(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if !seen {
+		t.Error("fio was never in the cgroup")
 	}
 	t.Logf("%+v", r)
 	if writes := r.WrittenBytes / uint64(job.BlockBytes); writes == 0 || math.Abs(float64(writes)-float64(r.Syncs)) > float64(2*job.Writers) {
 		t.Errorf("%d writes and %d syncs; want as many", writes, r.Syncs)
 	}
-	if r.Seconds < 2.5 || r.Seconds > 10 || r.SyncMeanSeconds <= 0 || r.SyncP50Seconds <= 0 || r.SyncP99Seconds < r.SyncP50Seconds {
+	if r.Seconds < 2.5 || r.SyncMeanSeconds <= 0 || r.SyncP50Seconds <= 0 || r.SyncP99Seconds < r.SyncP50Seconds {
 		t.Errorf("%+v", r)
 	}
 	if pids, err := tree.Processes(path); err != nil || len(pids) != 0 {
@@ -157,19 +170,25 @@ func TestRealWritersSyncAfterEachWriteInTheirCgroup(t *testing.T) {
 func TestRealWritersEndBeforeTheirTimeWithAResult(t *testing.T) {
 	needs.Tool(t, "fio")
 	fs := ext4test.New(t, ext4test.Options{})
-	job := Job{Directory: fs.Dir, Writers: 1, BlockBytes: 64 << 10, FileBytes: 32 << 20, Time: 10 * time.Minute}
+	job := Job{Directory: fs.Dir, Writers: 1, BlockBytes: 64 << 10, FileBytes: 32 << 20, Time: time.Hour}
 	run, err := Start(job, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(1500 * time.Millisecond)
-	begin := time.Now()
+	awaittest.Until(t, awaittest.Patience, "fio has written", func() bool {
+		files, err := filepath.Glob(filepath.Join(fs.Dir, "writer*"))
+		if err != nil || len(files) != 1 {
+			return false
+		}
+		info, err := os.Stat(files[0])
+		return err == nil && info.Size() >= 16*int64(job.BlockBytes)
+	})
 	r, err := run.Stop()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.WrittenBytes == 0 || r.Syncs != 0 || r.Seconds < 0.5 || time.Since(begin) > stopPatience/2 {
-		t.Errorf("%+v after %v", r, time.Since(begin))
+	if r.WrittenBytes < 16*uint64(job.BlockBytes) || r.Syncs != 0 || r.Seconds <= 0 || r.Seconds >= job.Time.Seconds() {
+		t.Errorf("%+v", r)
 	}
 	if r, err := run.Stop(); err != nil || r != (Result{}) {
 		t.Errorf("stopped again: %+v, %v", r, err)
@@ -179,12 +198,12 @@ func TestRealWritersEndBeforeTheirTimeWithAResult(t *testing.T) {
 func TestAFullDiskIsAnError(t *testing.T) {
 	needs.Tool(t, "fio")
 	fs := ext4test.New(t, ext4test.Options{})
-	job := Job{Directory: fs.Dir, Writers: 1, BlockBytes: 1 << 20, FileBytes: 1 << 30, Time: time.Minute}
+	job := Job{Directory: fs.Dir, Writers: 1, BlockBytes: 1 << 20, FileBytes: 1 << 30, Time: time.Hour}
 	run, err := Start(job, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*awaittest.Patience)
 	defer cancel()
 	if r, err := run.Wait(ctx); err == nil || !strings.Contains(err.Error(), "No space left") {
 		t.Errorf("got %+v, %v; want an error about space", r, err)
