@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -120,6 +121,20 @@ func (p prometheusServer) during(t *testing.T, expression string, from, to time.
 	var data struct{ Result []result }
 	p.get(t, "/api/v1/query_range", url.Values{"query": {expression}, "start": {unixTime(from)}, "end": {unixTime(to)}, "step": {"1"}}, &data)
 	return data.Result
+}
+
+// scrapes returns when Prometheus scraped an instance, after from and until to.
+func (p prometheusServer) scrapes(t *testing.T, instance string, from, to time.Time) (times []time.Time) {
+	t.Helper()
+	length := max(1, to.Sub(from).Milliseconds())
+	for _, series := range p.at(t, fmt.Sprintf("daybook_samples_total{instance=%q}[%dms]", instance, length), to) {
+		for _, value := range series.Values {
+			if seconds, ok := value[0].(float64); ok {
+				times = append(times, time.UnixMilli(int64(math.Round(1e3*seconds))))
+			}
+		}
+	}
+	return times
 }
 
 // labelValues returns the values of a label of the series that a selector
