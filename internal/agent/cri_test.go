@@ -131,12 +131,23 @@ func TestAPodEndsAlthoughTheAgentWasKilledAtAnyStep(t *testing.T) {
 			}
 		})
 		if !killed {
-			// It may be killed by its next step.
-			select {
-			case <-ended:
-				killed = true
-			case <-time.After(2 * minInterval):
-			}
+			// It may be killed by a later step of the round that places the journal.
+			// The first two numbers may be from before: the third is of a round that
+			// ended since.
+			last, changes := r.rounds(), 0
+			r.await("the agent is killed, or has made more rounds", func() bool {
+				select {
+				case <-ended:
+					killed = true
+					return true
+				default:
+				}
+				if n := r.rounds(); n != last {
+					last = n
+					changes++
+				}
+				return changes == 3
+			})
 		}
 		if !killed {
 			break
@@ -240,7 +251,7 @@ func TestTheGuardianOfAnAgentInAContainerOutlivesTheContainer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(order{r.config, -1})
+	text, err := json.Marshal(order{Config: r.config, KillAt: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

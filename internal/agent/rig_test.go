@@ -246,7 +246,8 @@ const victimVariable = "DAYBOOK_AGENT_TEST_VICTIM"
 
 type order struct {
 	Config Config
-	KillAt int // below 0: it runs on
+	KillAt int    // below 0: it runs on
+	Rounds string // the file to which it writes the number of its rounds; "": none
 }
 
 func beVictim(text string) error {
@@ -266,13 +267,20 @@ func beVictim(text string) error {
 		}
 		step++
 	}
+	go func() {
+		for ; o.Rounds != ""; time.Sleep(20 * time.Millisecond) {
+			_ = os.WriteFile(o.Rounds+".new", fmt.Append(nil, a.Report().Rounds), 0o600)
+			_ = os.Rename(o.Rounds+".new", o.Rounds)
+		}
+	}()
 	return a.Run(context.Background())
 }
 
 func (r *rig) victim(killAt int) *exec.Cmd {
 	r.t.Helper()
-	text, err := json.Marshal(order{r.config, killAt})
-	if err != nil {
+	rounds := r.Path("rounds")
+	text, err := json.Marshal(order{Config: r.config, KillAt: killAt, Rounds: rounds})
+	if err := errors.Join(err, os.RemoveAll(rounds)); err != nil {
 		r.t.Fatal(err)
 	}
 	command := exec.Command(os.Args[0])
@@ -284,6 +292,13 @@ func (r *rig) victim(killAt int) *exec.Cmd {
 	r.victims = append(r.victims, command)
 	r.t.Cleanup(func() { _ = command.Process.Kill(); _ = command.Wait() })
 	return command
+}
+
+// rounds is how many the last victim has made, or fewer: it writes the number now and then.
+func (r *rig) rounds() int {
+	text, _ := os.ReadFile(r.Path("rounds"))
+	n, _ := strconv.Atoi(string(text)) // 0 before the first
+	return n
 }
 
 // killWithChildren kills an agent and its guardian.

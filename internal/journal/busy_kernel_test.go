@@ -42,28 +42,40 @@ func TestTheBusyTimeOfBurstsIsLessThanTheirSum(t *testing.T) {
 		{"bursts of eight", []string{"--iodepth=8", "--iodepth_batch_submit=8", "--iodepth_batch_complete_min=8",
 			"--thinktime=20ms", "--thinktime_blocks=8"}, 1.5},
 	} {
-		collect(t, p)
-		begin := time.Now()
-		command := exec.Command(fio, append([]string{"--name=r", "--filename=" + file, "--rw=randread", "--bs=64k", "--direct=1", "--ioengine=libaio",
-			"--time_based", "--runtime=1", "--output=/dev/null"}, test.arguments...)...)
-		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("fio: %v: %s", err, out)
-		}
-		var sum, busy time.Duration
-		for _, w := range collect(t, p).Writes {
-			if w.Disk != disk {
-				continue
+		// On a busy host the disk may serve a request before the next one of its
+		// burst is there.
+		for tries := 0; ; tries++ {
+			collect(t, p)
+			begin := time.Now()
+			command := exec.Command(fio, append([]string{"--name=r", "--filename=" + file, "--rw=randread", "--bs=64k", "--direct=1", "--ioengine=libaio",
+				"--time_based", "--runtime=1", "--output=/dev/null"}, test.arguments...)...)
+			if out, err := command.CombinedOutput(); err != nil {
+				t.Fatalf("fio: %v: %s", err, out)
 			}
-			switch w.Kind {
-			case KindOutstanding:
-				sum += time.Duration(w.Bytes)
-			case KindBusy:
-				busy += time.Duration(w.Bytes)
+			var sum, busy time.Duration
+			for _, w := range collect(t, p).Writes {
+				if w.Disk != disk {
+					continue
+				}
+				switch w.Kind {
+				case KindOutstanding:
+					sum += time.Duration(w.Bytes)
+				case KindBusy:
+					busy += time.Duration(w.Bytes)
+				}
 			}
-		}
-		t.Logf("%s: busy for %v, requests outstanding for %v together", test.name, busy, sum)
-		if busy <= 0 || busy > time.Since(begin) || sum.Seconds() < test.atLeast*busy.Seconds() || sum > 9*busy {
-			t.Errorf("%s: busy for %v of %v, requests outstanding for %v together", test.name, busy, time.Since(begin), sum)
+			took := time.Since(begin)
+			t.Logf("%s: busy for %v of %v, requests outstanding for %v together", test.name, busy, took, sum)
+			if busy <= 0 || busy > took || sum.Seconds() < 0.99*busy.Seconds() || sum > 9*busy {
+				t.Errorf("%s: busy for %v of %v, requests outstanding for %v together", test.name, busy, took, sum)
+			}
+			if sum.Seconds() >= test.atLeast*busy.Seconds() {
+				break
+			}
+			if tries == 4 {
+				t.Errorf("%s: want at least %.2f times the busy time", test.name, test.atLeast)
+				break
+			}
 		}
 	}
 }

@@ -15,47 +15,63 @@ func TestInjectedCausesAreFound(t *testing.T) {
 	lab := fixturetest.New(t)
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			outcome, err := Run(t.Context(), lab, c, Quick.Rounds)
-			if err == nil && outcome.problems() != nil {
-				// Another program can have taken the processors, so that the
-				// waiter waited for them.
-				t.Logf("again, after %v", outcome.problems())
-				outcome, err = Run(t.Context(), lab, c, Quick.Rounds)
+			// Another program can have taken the processors, so that the waiter
+			// waited for them: one round is enough in which the cause has most
+			// of the time. The benchmark has tighter bounds.
+			found := false
+			for tries := 0; !found && tries < 5; tries++ {
+				outcome, err := Run(t.Context(), lab, c, Quick.Rounds)
+				if err != nil {
+					t.Fatal(err)
+				}
+				found = checkOutcome(t, outcome)
 			}
-			if err != nil {
-				t.Fatal(err)
+			if !found {
+				t.Error("in no round without lost waits most of the time is blamed on the cause")
 			}
-			checkOutcome(t, outcome)
 		})
 	}
 }
 
-func checkOutcome(t *testing.T, o Outcome) {
+// checkOutcome checks what holds on a busy host, too, and reports whether the case's cause
+// has most of a round's time.
+func checkOutcome(t *testing.T, o Outcome) (found bool) {
 	t.Helper()
+	if o.Lost > 0 {
+		t.Logf("%d waits were lost", o.Lost)
+		return false
+	}
 	for _, r := range o.Rounds {
+		share := r.Share(o.Case.Cause, o.Case.Culprit)
 		t.Logf("%d calls, measured %.4f s; blame: %d calls, %.4f s; %.1f %% right; %+v",
-			r.Calls, r.MeasuredSeconds, r.BlamedCalls, r.BlamedSeconds, 100*r.Share(o.Case.Cause, o.Case.Culprit), r.Parts)
+			r.Calls, r.MeasuredSeconds, r.BlamedCalls, r.BlamedSeconds, 100*share, r.Parts)
+		if o.Case.Waiter != Mkdir && r.BlamedCalls != uint64(r.Calls) {
+			t.Errorf("%d calls, blame has %d", r.Calls, r.BlamedCalls)
+		}
+		if r.BlamedSeconds > r.MeasuredSeconds {
+			t.Errorf("the calls took %.4f s, by blame %.4f s", r.MeasuredSeconds, r.BlamedSeconds)
+		}
+		found = found || share > 0.5 && (o.Case.Waiter == Mkdir || r.BlamedSeconds > 0.5*r.MeasuredSeconds)
 	}
-	for _, err := range o.problems() {
-		t.Error(err)
-	}
+	return found
 }
 
 // checkOperations compares blame with the times of the caller: calls, sums, and
-// medians within the width of a bucket. What the kernel does before and after the
-// sync itself is not in blame's time: a write copies its data, an msync looks for
-// changed pages.
-func checkOperations(t *testing.T, rounds map[blame.Operation]Round, calls int, tolerance float64) {
+// medians within the width of a bucket. least is the least time of a call in which it
+// waits for the disk: a caller also waits for a processor, outside of the sync. What the
+// kernel does before and after the sync itself is not in blame's time: a write copies its
+// data, an msync looks for changed pages.
+func checkOperations(t *testing.T, rounds map[blame.Operation]Round, calls int, least func(measured float64) float64) {
 	t.Helper()
 	for operation, r := range rounds {
 		t.Logf("%s: measured %.4f s, median %.6f s; blame: %.4f s, %.6f s", operation, r.MeasuredSeconds, r.MeasuredMedian, r.BlamedSeconds, r.BlamedMedian)
 		if r.BlamedCalls != uint64(calls) || r.Calls != calls {
 			t.Errorf("%s: %d calls, blame has %d; want %d", operation, r.Calls, r.BlamedCalls, calls)
 		}
-		if r.BlamedSeconds > r.MeasuredSeconds || r.BlamedSeconds < (1-tolerance)*r.MeasuredSeconds {
+		if r.BlamedSeconds > r.MeasuredSeconds || r.BlamedSeconds < float64(calls)*least(r.MeasuredSeconds/float64(calls)) {
 			t.Errorf("%s took %.4f s, by blame %.4f s", operation, r.MeasuredSeconds, r.BlamedSeconds)
 		}
-		if ratio := r.BlamedMedian / r.MeasuredMedian; ratio < (1-tolerance)/1.13 || ratio > 1.13 {
+		if r.BlamedMedian < least(r.MeasuredMedian)/1.13 || r.BlamedMedian > 1.13*r.MeasuredMedian {
 			t.Errorf("%s has a median of %.6f s, by blame %.6f s", operation, r.MeasuredMedian, r.BlamedMedian)
 		}
 	}
@@ -70,7 +86,7 @@ func TestEachOperationIsMeasuredAsTheCallerDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkOperations(t, rounds, calls, 0.1)
+	checkOperations(t, rounds, calls, func(float64) float64 { return operationsDisk.Parameters.FlushSeconds })
 }
 
 // A guest has cgroup v2, older kernels, and ext4 and jbd2 as modules.
@@ -85,7 +101,8 @@ func TestGuestWaitsAreMeasuredAndDivided(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkOperations(t, rounds, calls, 0.25) // system calls of an emulated processor are slow
+		// System calls of an emulated processor are slow.
+		checkOperations(t, rounds, calls, func(measured float64) float64 { return 0.75 * measured })
 		c := Cases()[0]
 		c.Fixture, c.Bytes = options, 8<<20
 		outcome, err := Run(t.Context(), lab, c, Quick.Rounds)
