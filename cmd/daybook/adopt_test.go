@@ -14,6 +14,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/adopt"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -31,12 +32,8 @@ type adoptRig struct {
 func newAdoptRig(t *testing.T) *adoptRig {
 	t.Helper()
 	needs.Root(t)
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
-	r := &adoptRig{t: t, tree: tree, fs: ext4test.New(t, ext4test.Options{}), cgroup: fmt.Sprintf("/daybook-adoptcommand-%d", os.Getpid()), state: t.TempDir()}
-	if err := tree.Make(r.cgroup); err != nil {
-		t.Fatal(err)
-	}
+	tree := cgrouptest.Tree(t)
+	r := &adoptRig{t: t, tree: tree, fs: ext4test.New(t, ext4test.Options{}), cgroup: cgrouptest.New(t, tree, "adopt"), state: t.TempDir()}
 	r.process = exec.Command("sleep", "1000")
 	if err := r.process.Start(); err != nil {
 		t.Fatal(err)
@@ -44,9 +41,6 @@ func newAdoptRig(t *testing.T) *adoptRig {
 	t.Cleanup(func() {
 		_ = r.process.Process.Kill()
 		_ = r.process.Wait()
-		if err := tree.Remove(r.cgroup); err != nil {
-			t.Error(err)
-		}
 	})
 	if err := tree.Move(r.process.Process.Pid, r.cgroup); err != nil {
 		t.Fatal(err)

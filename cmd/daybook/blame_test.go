@@ -5,16 +5,14 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/account"
-	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4test"
-	"github.com/daybook-project/daybook/internal/needs"
 )
 
 // appendAndSync is a loop of appends and fdatasyncs in the directory $0.
@@ -24,17 +22,8 @@ const appendAndSync = `while :; do echo x >> "$0/file"; sync -d "$0/file"; done`
 // its path.
 func containerThatSyncs(t *testing.T, dir, name, script string) string {
 	t.Helper()
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
-	at := "/daybook-" + name + "-" + strconv.Itoa(os.Getpid())
-	if err := tree.Make(at); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tree.Remove(at); err != nil {
-			t.Error(err)
-		}
-	})
+	tree := cgrouptest.Tree(t)
+	at := cgrouptest.New(t, tree, name)
 	syncs := exec.Command("sh", "-c", script, dir)
 	syncs.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	if err := syncs.Start(); err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/disksim"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -65,18 +66,11 @@ func newCgroups(t *testing.T) *controlRig {
 		_, err := os.Stat(node)
 		needs.That(t, err == nil, node)
 	}
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil && tree.Version() == cgroup.V1, fmt.Sprint("cgroup v1 with blkio: ", err))
-	r := &controlRig{dir: t.TempDir(), tree: tree, jobs: fmt.Sprintf("/daybook-cmd-%d/jobs", os.Getpid())}
-	for _, path := range []string{filepath.Dir(r.jobs), r.jobs, r.jobs + "/a", r.jobs + "/b", r.jobs + "/c"} {
-		if err := tree.Make(path); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := tree.Remove(path); err != nil {
-				t.Error(err)
-			}
-		})
+	tree := cgrouptest.Tree(t)
+	needs.That(t, tree.Version() == cgroup.V1, "cgroup v1 with blkio")
+	r := &controlRig{dir: t.TempDir(), tree: tree, jobs: cgrouptest.New(t, tree, "control") + "/jobs"}
+	for _, path := range []string{r.jobs, r.jobs + "/a", r.jobs + "/b", r.jobs + "/c"} {
+		cgrouptest.Make(t, tree, path)
 	}
 	return r
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/internal/workload"
@@ -324,21 +325,11 @@ type dashboardRig struct {
 func newDashboardRig(t *testing.T) dashboardRig {
 	t.Helper()
 	d := dashboardRig{fs: ext4test.New(t, ext4test.Options{})}
-	var err error
-	d.tree, err = cgroup.Find()
-	needs.That(t, err == nil, fmt.Sprint("a cgroup hierarchy with block I/O: ", err))
-	_, err = os.Stat("/sys/kernel/btf/vmlinux")
+	d.tree = cgrouptest.Tree(t)
+	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	needs.That(t, err == nil, "a kernel with BTF")
 	for n := range d.groups {
-		d.groups[n] = fmt.Sprintf("/daybook-dashboard-%d-%c", os.Getpid(), 'a'+n)
-		if err := d.tree.Make(d.groups[n]); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := d.tree.Remove(d.groups[n]); err != nil {
-				t.Error(err)
-			}
-		})
+		d.groups[n] = cgrouptest.New(t, d.tree, fmt.Sprintf("dashboard-%c", 'a'+n))
 	}
 	port := freePort(t)
 	d.disk, d.instances = d.fs.Disk.Name, []string{"127.0.0.1:" + port, "localhost:" + port}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -45,43 +44,13 @@ type rig struct {
 	prefix string
 }
 
-const cgroupPrefix = "daybook-adopttest-"
-
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	needs.Root(t)
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
-	removeCgroups(tree)
-	r := &rig{t: t, tree: tree, state: t.TempDir(), prefix: fmt.Sprintf("/%s%d-%s", cgroupPrefix, os.Getpid(), strings.ToLower(t.Name()[len("Test"):min(len(t.Name()), 12)]))}
+	tree := cgrouptest.Tree(t)
+	r := &rig{t: t, tree: tree, state: t.TempDir(), prefix: cgrouptest.Path(t, strings.ToLower(t.Name()[len("Test"):min(len(t.Name()), 12)]))}
 	r.fs = ext4test.New(t, ext4test.Options{})
 	t.Cleanup(func() { r.wantClean() })
 	return r
-}
-
-// removeCgroups removes what killed tests left.
-func removeCgroups(tree *cgroup.Tree) {
-	left, _ := filepath.Glob(filepath.Join(tree.Root(), cgroupPrefix+"*"))
-	for _, dir := range left {
-		pid, err := strconv.Atoi(strings.Split(strings.TrimPrefix(filepath.Base(dir), cgroupPrefix), "-")[0])
-		if err != nil || unix.Kill(pid, 0) == nil {
-			continue
-		}
-		_ = filepath.WalkDir(dir, func(at string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.IsDir() {
-				pids, _ := tree.Processes(strings.TrimPrefix(at, tree.Root()))
-				for _, pid := range pids {
-					_ = tree.Move(pid, "/")
-				}
-			}
-			return nil
-		})
-		children, _ := filepath.Glob(dir + "/*/")
-		for _, child := range children {
-			_ = unix.Rmdir(child)
-		}
-		_ = unix.Rmdir(dir)
-	}
 }
 
 // fakeContainer is a cgroup with a process in it.
@@ -94,16 +63,9 @@ type fakeContainer struct {
 func (r *rig) container(name string) *fakeContainer {
 	r.t.Helper()
 	c := &fakeContainer{r: r, path: r.prefix + "-" + name}
-	if err := r.tree.Make(c.path); err != nil {
-		r.t.Fatal(err)
-	}
+	cgrouptest.Make(r.t, r.tree, c.path)
+	r.t.Cleanup(c.stop)
 	c.start()
-	r.t.Cleanup(func() {
-		c.stop()
-		if err := r.tree.Remove(c.path); err != nil {
-			r.t.Errorf("the container's cgroup cannot be removed: %v", err)
-		}
-	})
 	return c
 }
 

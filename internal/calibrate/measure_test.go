@@ -3,7 +3,6 @@ package calibrate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/journal"
@@ -186,18 +187,10 @@ func TestJournalBlocksOfOtherCgroupsAreNoticed(t *testing.T) {
 
 func inOtherCgroup(t *testing.T, work func() error) error {
 	t.Helper()
-	const root = "/sys/fs/cgroup/blkio"
-	_, err := os.Stat(root + "/tasks")
-	needs.That(t, err == nil, "cgroup v1 blkio at "+root)
-	dir := filepath.Join(root, fmt.Sprintf("daybook-calibrate-%d", os.Getpid()))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	tree := cgrouptest.Tree(t)
+	needs.That(t, tree.Version() == cgroup.V1, "cgroup v1 with blkio")
+	root := tree.Root()
+	dir := root + cgrouptest.New(t, tree, "calibrate")
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()

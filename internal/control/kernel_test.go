@@ -22,12 +22,13 @@ import (
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
 // These tests run the loop on the real kernel: on this host a loop device under BFQ
 // and their own cgroups, in guests (control_guest_test.go) a virtio disk under BFQ
-// and under io.cost. The samples are synthetic. All names have the form
+// and under io.cost. The samples are synthetic. All names of files have the form
 // daybook-control-PID, so that a run can clean up after a killed one.
 const testPrefix = "daybook-control-"
 
@@ -53,9 +54,8 @@ func newTestbed(t *testing.T) *testbed {
 	t.Helper()
 	needs.Root(t)
 	losetup := needs.Tool(t, "losetup")
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, fmt.Sprint("a cgroup hierarchy with block I/O: ", err))
-	cleanUpAfterTheDead(t, tree, losetup)
+	tree := cgrouptest.Tree(t)
+	cleanUpAfterTheDead(t, losetup)
 
 	image := filepath.Join(os.TempDir(), fmt.Sprintf("%s%d.img", testPrefix, os.Getpid()))
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
@@ -86,7 +86,7 @@ func openTestbed(t *testing.T, tree *cgroup.Tree, node string) *testbed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &testbed{disk: disk, tree: tree, parent: fmt.Sprintf("/%s%d", testPrefix, os.Getpid())}
+	return &testbed{disk: disk, tree: tree, parent: cgrouptest.Path(t, "control")}
 }
 
 // use gives the disk a scheduler until the end of the test.
@@ -155,14 +155,7 @@ func (b *testbed) dir(cgroup string) string { return b.tree.Root() + cgroup }
 
 func (b *testbed) mkdir(t *testing.T, cgroup string) {
 	t.Helper()
-	if err := os.Mkdir(b.dir(cgroup), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(b.dir(cgroup)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Error(err)
-		}
-	})
+	cgrouptest.Make(t, b.tree, cgroup)
 }
 
 func (b *testbed) echo(t *testing.T, cgroup, file, value string) {
@@ -636,7 +629,7 @@ func beChild(job []string) error {
 }
 
 // cleanUpAfterTheDead removes the remains of killed test runs.
-func cleanUpAfterTheDead(t *testing.T, tree *cgroup.Tree, losetup string) {
+func cleanUpAfterTheDead(t *testing.T, losetup string) {
 	t.Helper()
 	dead := func(name string) bool {
 		rest, ours := strings.CutPrefix(filepath.Base(name), testPrefix)
@@ -647,17 +640,6 @@ func cleanUpAfterTheDead(t *testing.T, tree *cgroup.Tree, losetup string) {
 		pid, err := strconv.Atoi(rest[:digits])
 		return ours && err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 	}
-	left, _ := filepath.Glob(tree.Root() + "/" + testPrefix + "*")
-	for _, dir := range left {
-		if !dead(dir) {
-			continue
-		}
-		children, _ := filepath.Glob(dir + "/*/cgroup.procs")
-		for _, procs := range children {
-			_ = os.Remove(filepath.Dir(procs))
-		}
-		t.Logf("removing %s, left by a killed run: %v", dir, os.Remove(dir))
-	}
 	loops, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	for _, file := range loops {
 		text, _ := os.ReadFile(file)
@@ -667,7 +649,7 @@ func cleanUpAfterTheDead(t *testing.T, tree *cgroup.Tree, losetup string) {
 			t.Logf("detaching %s, left by a killed run: %v", name, exec.Command(losetup, "--detach", "/dev/"+name).Run())
 		}
 	}
-	left, _ = filepath.Glob(filepath.Join(os.TempDir(), testPrefix+"*"))
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), testPrefix+"*"))
 	for _, path := range left {
 		if dead(path) {
 			_ = unix.Unmount(path, 0)

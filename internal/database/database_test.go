@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
 )
@@ -120,19 +120,10 @@ func openHome(t *testing.T, fs ext4test.FileSystem) {
 
 func TestRealServersWorkInTheirCgroupAndLeaveNothing(t *testing.T) {
 	needs.Root(t)
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
+	tree := cgrouptest.Tree(t)
 	for _, engine := range installed(t) {
 		t.Run(string(engine), func(t *testing.T) {
-			path := "/daybook-database-test-" + strconv.Itoa(os.Getpid())
-			if err := tree.Make(path); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() {
-				if err := tree.Remove(path); err != nil {
-					t.Error(err)
-				}
-			})
+			path := cgrouptest.New(t, tree, "database")
 			fs := ext4test.New(t, ext4test.Options{})
 			openHome(t, fs)
 			o := Options{Engine: engine, Directory: fs.Dir, Cgroup: tree.Root() + path, BinaryLog: true}

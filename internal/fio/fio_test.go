@@ -7,13 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
 )
@@ -108,18 +108,8 @@ func TestNeighboursDifferInHowOftenTheySync(t *testing.T) {
 // privateCgroup makes a cgroup for a test.
 func privateCgroup(t *testing.T) (tree *cgroup.Tree, path string) {
 	t.Helper()
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
-	path = "/daybook-fio-test-" + strconv.Itoa(os.Getpid())
-	if err := tree.Make(path); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tree.Remove(path); err != nil {
-			t.Error(err)
-		}
-	})
-	return tree, path
+	tree = cgrouptest.Tree(t)
+	return tree, cgrouptest.New(t, tree, "fio")
 }
 
 func TestRealWritersSyncAfterEachWriteInTheirCgroup(t *testing.T) {

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/journal"
 	"github.com/daybook-project/daybook/internal/needs"
@@ -54,18 +55,10 @@ func countedIn(t *testing.T, work func()) map[uint32]map[string]uint64 {
 // workInCgroup moves one thread into a new cgroup and works there.
 func workInCgroup(t *testing.T, work func()) (id uint64) {
 	t.Helper()
-	const root = "/sys/fs/cgroup/blkio"
-	_, err := os.Stat(root + "/tasks")
-	needs.That(t, err == nil, "cgroup v1 blkio at "+root)
-	dir := filepath.Join(root, "daybook-calls-"+strconv.Itoa(os.Getpid()))
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := os.Remove(dir); err != nil {
-			t.Error(err)
-		}
-	})
+	tree := cgrouptest.Tree(t)
+	needs.That(t, tree.Version() == cgroup.V1, "cgroup v1 with blkio")
+	root := tree.Root()
+	dir := root + cgrouptest.New(t, tree, "calls")
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package meter_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,10 +10,10 @@ import (
 
 	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/meter"
-	"github.com/daybook-project/daybook/internal/needs"
 	"github.com/daybook-project/daybook/internal/workload"
 )
 
@@ -34,20 +33,12 @@ type identityRig struct {
 // jbd2.
 func newIdentityRig(t *testing.T) *identityRig {
 	t.Helper()
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, fmt.Sprint("a cgroup hierarchy with block I/O: ", err))
+	tree := cgrouptest.Tree(t)
 	r := &identityRig{tree: tree}
 	for n, name := range []string{"a", "b"} {
-		r.paths[n] = fmt.Sprintf("/daybook-identity-%d-%s", os.Getpid(), name)
-		if err := tree.Make(r.paths[n]); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := tree.Remove(r.paths[n]); err != nil {
-				t.Error(err)
-			}
-		})
+		r.paths[n] = cgrouptest.New(t, tree, name)
 	}
+	var err error
 	if r.meter, err = meter.Open(t.Context(), meter.Options{Interval: time.Minute, Tree: tree, Naming: plain{}}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/awaittest"
-	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/needs"
 )
 
@@ -118,17 +118,8 @@ func awaitUser(t *testing.T, pid, uid int) {
 
 func TestAProgramIsInItsCgroupFromItsFirstInstruction(t *testing.T) {
 	needs.Root(t)
-	tree, err := cgroup.Find()
-	needs.That(t, err == nil, "a cgroup hierarchy with block I/O")
-	path := "/daybook-program-test-" + strconv.Itoa(os.Getpid())
-	if err := tree.Make(path); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := tree.Remove(path); err != nil {
-			t.Error(err)
-		}
-	})
+	tree := cgrouptest.Tree(t)
+	path := cgrouptest.New(t, tree, "program")
 	directory := tree.Root() + path
 	// This is the cgroup and the user that the program itself sees first.
 	output, err := Run(t.Context(), Command{Path: "sh", Args: []string{"-c", "cat /proc/self/cgroup; id -u"}, Cgroup: directory, User: &Nobody})
