@@ -12,9 +12,10 @@ import (
 
 // TestMain lets the test binary guard frozen volumes, serve simulated disks, and
 // be the process that is killed. Only a test that sets a shorter time depends on how long
-// a freeze lasts, or on how soon a guardian answers.
+// a freeze lasts, how soon a guardian answers, or how soon a killed process's tools end.
 func TestMain(m *testing.M) {
 	defaultMaxFreeze, guardPatience, guardAnswers = 10*time.Minute, awaittest.Patience, awaittest.Patience
+	repairPatience = 30 * time.Second
 	GuardIfAsked()
 	disksim.ServeIfAsked()
 	victimtest.BeIfAsked(victimVariable, beVictim)

@@ -87,8 +87,8 @@ func (p *Pool) Repair(ctx context.Context) (_ Repaired, err error) {
 var ErrWorkLeft = errors.New("an unfinished creation or deletion is left")
 
 // repairPatience is how long a repair waits, in all, for volumes that other processes
-// work on.
-const repairPatience = time.Second
+// work on. A variable, because tests are more patient.
+var repairPatience = time.Second
 
 func (p *Pool) repair(ctx context.Context, name string, deadline time.Time) (what string, err error) {
 	l, err := store.AwaitLockUntil(ctx, p.files.VolumeDir(name), deadline)

@@ -35,7 +35,7 @@ const (
 	// guardAttempts and guardPause bound how long a guardian retries.
 	guardAttempts = 60
 	guardPause    = time.Second
-	guardPatience = 5 * time.Second
+	guardPatience = 30 * time.Second
 	// deathPause is between two looks whether the keeper has died.
 	deathPause = 10 * time.Millisecond
 )

@@ -17,7 +17,7 @@ import (
 )
 
 // readyPatience limits the start of a server.
-const readyPatience = 20 * time.Second
+const readyPatience = time.Minute
 
 // startServer starts the process that serves the disk. It inherits the lock,
 // and has its own session so that Ctrl-C does not reach it.
