@@ -258,7 +258,7 @@ func TestASnapshotThatFailsThaws(t *testing.T) {
 		if err := ioctlTarget(r.target(name), fiFreeze); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), awaittest.Patience)
 		defer cancel()
 		_, err := r.pool.Snapshot(ctx, name, "s2", SnapshotOptions{})
 		if thawErr := ioctlTarget(r.target(name), fiThaw); thawErr != nil {

@@ -197,7 +197,7 @@ func TestIgnoredWeightsAreNoticedOnTheRealKernel(t *testing.T) {
 	for job, weight := range jobWeights {
 		config.Containers = append(config.Containers, control.Rule{Match: r.jobs + "/" + job, Weight: weight})
 	}
-	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	var promises livePromises
 	var log bytes.Buffer

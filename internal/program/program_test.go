@@ -223,9 +223,19 @@ func TestTheContextEndsAProgram(t *testing.T) {
 
 // Such as a command of LVM, which could leave a device suspended.
 func TestTheContextDoesNotEndAProgramThatCompletes(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	output, err := Run(ctx, Command{Path: "sh", Args: []string{"-c", "sleep 0.2; echo done"}, Completes: true})
+	dir := t.TempDir()
+	go func() {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+				cancel()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		_ = os.WriteFile(filepath.Join(dir, "cancelled"), nil, 0o600) // else the program waits in vain
+	}()
+	output, err := Run(ctx, Command{Path: "sh", Args: []string{"-c", `: >started; while [ ! -e cancelled ]; do sleep 0.05; done; sleep 0.2; echo done`}, Directory: dir, Completes: true})
 	if err != nil || output != "done\n" || ctx.Err() == nil {
 		t.Errorf("got %q, %v", output, err)
 	}

@@ -291,22 +291,21 @@ func TestStaleSocketIsReplacedByOneOfManyDaemons(t *testing.T) {
 func TestAnotherUsersLockOfTheSocketDirectoryBlocksNoDaemon(t *testing.T) {
 	dir := t.TempDir()
 	locktest.Hold(t, dir)
-	listened := make(chan error, 1)
-	go func() {
+	var took time.Duration
+	for range 5 { // a busy host may stop some
+		began := time.Now()
 		listener, err := listen(filepath.Join(dir, "plugin.sock"))
 		if err == nil {
 			err = listener.Close()
 		}
-		listened <- err
-	}()
-	select {
-	case err := <-listened:
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
-	case <-time.After(lockPatience / 2):
-		t.Error("the daemon waits for another user's lock")
+		if took = time.Since(began); took < lockPatience/2 {
+			return
+		}
 	}
+	t.Errorf("the daemon waits for another user's lock: %v", took)
 }
 
 // systemd-socket-activate passes the socket as systemd does.
