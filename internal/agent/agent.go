@@ -34,6 +34,13 @@ type Agent struct {
 	// kubeletDirs are the kubelet's directory, and what it is on the host where it is a link.
 	kubeletDirs []string
 
+	mounts  mountTable
+	listing listing
+	// events are nil while nothing is watched.
+	events *cgroupEvents
+	// now is the time, also for tests.
+	now func() time.Time
+
 	// stopAt is called after each step of a placement, for tests; nil: no call.
 	stopAt func(point string)
 	// found are file systems by device, so that superblocks are read once.
@@ -60,6 +67,8 @@ type Report struct {
 	Problems []string
 	// Rounds, Failures and Releases count since the start.
 	Rounds, Failures, Releases uint64
+	// Listings counts how often the container runtime listed its pods.
+	Listings uint64
 }
 
 // VolumeReport is one file system of pods, and where its journal is.
@@ -81,6 +90,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	a := &Agent{
 		config: config, log: log, tree: tree, cgroups: podCgroups{tree: tree, roots: []string{config.CgroupRoot}}, names: &Names{}, resolver: container.NewResolver(container.Config{}), made: time.Now(),
 		found: map[blockdev.Dev]adopt.Filesystem{}, weights: map[string]uint64{}, logged: map[string]string{},
+		mounts: newMountTable(), listing: newListing(), now: time.Now,
 	}
 	a.kubeletDirs = []string{config.KubeletDir}
 	if target, err := hostPath(config.KubeletDir); err == nil && target != config.KubeletDir {
@@ -157,14 +167,35 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		defer stop()
 		go a.keepAsking(asking)
 	}
+	defer a.mounts.close()
+	events, err := watchCgroups(a.tree, a.cgroups.roots)
+	if err != nil {
+		a.warnBlind(err)
+	}
+	a.mu.Lock()
+	a.events = events
+	a.mu.Unlock()
+	defer func() { err = errors.Join(err, a.events.close()) }()
 	ticker := time.NewTicker(a.config.Interval)
 	defer ticker.Stop()
+	for a.Round(ctx); a.await(ctx, ticker.C); a.Round(ctx) {
+	}
+	return a.keeper.Close(context.WithoutCancel(ctx))
+}
+
+// await waits for the next round. There is one at each interval, and one at once when cgroups
+// change, but not more often than the container runtime may be asked. ok is false at the end.
+func (a *Agent) await(ctx context.Context, tick <-chan time.Time) (ok bool) {
 	for {
-		a.Round(ctx)
 		select {
 		case <-ctx.Done():
-			return a.keeper.Close(context.WithoutCancel(ctx))
-		case <-ticker.C:
+			return false
+		case <-tick:
+			return true
+		case <-a.events.woken():
+			if a.now().Sub(a.listing.asked) >= a.config.Interval {
+				return true
+			}
 		}
 	}
 }
@@ -173,7 +204,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 // report; the next round tries again.
 func (a *Agent) Round(ctx context.Context) {
 	var failures []error
-	mounts, err := hostMounts()
+	mounts, err := a.mounts.list(a.now())
 	if err != nil {
 		// Nothing is released: what is mounted is not known.
 		a.finish(nil, nil, []error{err})
@@ -282,31 +313,6 @@ func (a *Agent) forget(mounts []blockdev.Mount) {
 
 // maxWeights bounds the remembered weights of shared file systems.
 const maxWeights = 1000
-
-// pods are the pods that have volumes, by UID. Without an answer of the runtime they are
-// those whose cgroups exist, and the keeper looks for their processes.
-func (a *Agent) pods(ctx context.Context, volumes []Volume) (map[string]Pod, error) {
-	pods := map[string]Pod{}
-	sandboxes, containers, asked, failure := a.runtime.ask(ctx)
-	if asked {
-		pods = podsOf(sandboxes)
-		a.names.set(sandboxes, containers)
-	}
-	for _, v := range volumes {
-		pod, known := pods[v.PodUID]
-		if !known {
-			pod = Pod{UID: v.PodUID, Unknown: !asked}
-		}
-		if pod.Cgroup == "" && (pod.Ready || pod.Unknown) {
-			var err error
-			if pod.QoS, pod.Cgroup, err = a.cgroups.locate(ctx, pod.UID, pod.Ready); err != nil {
-				failure = errors.Join(failure, err)
-			}
-		}
-		pods[v.PodUID] = pod
-	}
-	return pods, failure
-}
 
 // finish makes the report, and logs each new problem once.
 func (a *Agent) finish(reports []VolumeReport, problems []string, failures []error) {

@@ -25,12 +25,13 @@ var (
 	roundsDesc   = prometheus.NewDesc("daybook_agent_rounds_total", "Rounds of the agent.", nil, nil)
 	failuresDesc = prometheus.NewDesc("daybook_agent_failures_total", "Errors in rounds; the log has each.", nil, nil)
 	releasesDesc = prometheus.NewDesc("daybook_agent_releases_total", "Journals that were released because no pod uses the volume.", nil, nil)
+	listingsDesc = prometheus.NewDesc("daybook_agent_listings_total", "Times that the container runtime listed its pods and containers for the agent.", nil, nil)
 	roundDesc    = prometheus.NewDesc("daybook_agent_last_round_timestamp_seconds", "When the last round ended, in Unix time.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (a *Agent) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{placedDesc, writtenDesc, weightDesc, containerDesc, attributingDesc, roundsDesc, failuresDesc, releasesDesc, roundDesc} {
+	for _, d := range []*prometheus.Desc{placedDesc, writtenDesc, weightDesc, containerDesc, attributingDesc, roundsDesc, failuresDesc, releasesDesc, listingsDesc, roundDesc} {
 		descs <- d
 	}
 }
@@ -78,6 +79,7 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 	send(roundsDesc, prometheus.CounterValue, float64(report.Rounds))
 	send(failuresDesc, prometheus.CounterValue, float64(report.Failures))
 	send(releasesDesc, prometheus.CounterValue, float64(report.Releases))
+	send(listingsDesc, prometheus.CounterValue, float64(report.Listings))
 	if report.Rounds > 0 {
 		send(roundDesc, prometheus.GaugeValue, float64(report.Time.UnixNano())/1e9)
 	}

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,7 +107,13 @@ type pod struct {
 // start starts a pod with a volume on a disk, as the kubelet does.
 func (r *rig) start(name, component string, d disk, annotations map[string]string) *pod {
 	r.t.Helper()
-	p := &pod{r: r, name: name, uid: newUID()}
+	return r.startAs(newUID(), name, component, d, annotations)
+}
+
+// startAs starts a pod with a UID.
+func (r *rig) startAs(uid, name, component string, d disk, annotations map[string]string) *pod {
+	r.t.Helper()
+	p := &pod{r: r, name: name, uid: uid}
 	paths := candidates(r.root, component, p.uid)
 	p.cgroup = paths[0]
 	if r.systemd {
@@ -213,12 +220,16 @@ func newUID() string {
 }
 
 // agent starts an agent in this process; it ends with the test.
-func (r *rig) agent() (a *Agent, stop func()) {
+func (r *rig) agent() (a *Agent, stop func()) { return r.agentWith(func(*Agent) {}) }
+
+// agentWith starts one that a test has changed.
+func (r *rig) agentWith(change func(*Agent)) (a *Agent, stop func()) {
 	r.t.Helper()
 	a, err := New(r.config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	change(a)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
@@ -235,6 +246,13 @@ func (r *rig) agent() (a *Agent, stop func()) {
 	r.t.Cleanup(stop)
 	return a, stop
 }
+
+// jumpingClock is the time, and what a test adds to it.
+type jumpingClock struct{ ahead atomic.Int64 }
+
+func (c *jumpingClock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *jumpingClock) jump(by time.Duration) { c.ahead.Add(int64(by)) }
 
 func (r *rig) await(what string, holds func() bool) {
 	r.t.Helper()
