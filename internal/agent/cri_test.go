@@ -89,6 +89,29 @@ func metricsOf(t *testing.T, a *Agent) string {
 	return answer.Body.String()
 }
 
+// The kubelet gives a static pod the hash of its manifest as UID. The pod's directory, cgroup
+// and sandbox have it, too; only its mirror in the API server has another one.
+func TestTheJournalOfAStaticPodsVolumeIsInThePodsCgroup(t *testing.T) {
+	r := newRig(t, false)
+	d := r.disk("a")
+	uid := strings.ReplaceAll(newUID(), "-", "")
+	p := r.startAs(uid, "static", "burstable", d, map[string]string{"kubernetes.io/config.hash": uid, "kubernetes.io/config.source": "file"})
+	a, stop := r.agent()
+	r.awaitLong("the agent places the journal", func() bool { return p.has(d) })
+	r.awaitLong("the agent reports it", func() bool { return len(a.Report().Volumes) == 1 })
+	if v := a.Report().Volumes[0]; v.Placement.For() != "team/static volume pvc-static" || v.Placement.Pods[0].QoS != Burstable {
+		t.Errorf("%s, %+v", v.Placement.For(), v.Placement.Pods)
+	}
+	if top, name, _ := a.Identify(p.cgroup); top != p.cgroup || name != "team/static" {
+		t.Errorf("%s is %q of %s", p.cgroup, name, top)
+	}
+	p.stop()
+	p.remove(podPatience)
+	r.awaitLong("the agent releases the journal", func() bool { return d.at() == "/" })
+	stop()
+	r.wantReleased(d)
+}
+
 func TestAVolumeOfTwoPodsHasItsJournalInANeutralCgroup(t *testing.T) {
 	r := newRig(t, false)
 	d := r.disk("a")
