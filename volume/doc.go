@@ -1,19 +1,19 @@
-// Package volume gives each container an ext4 of its own, and so a journal and a
-// jbd2 thread of its own, which is placed under the container's I/O weight
-// (per-container journaling with journal accounting; Mardan and Kono, IEICE
+// Package volume gives each container its own file system, ext4 or JFS, and so its own
+// journal. The journal's kernel thread is placed in a cgroup under the container's I/O
+// weight (per-container journaling with journal accounting; Mardan and Kono, IEICE
 // Transactions E104-D, section 3).
 //
 // A [Pool] is a directory with the records of volumes, and with their images; [Open]
 // opens it, and a [Registry] finds it by the name of a volume. Its operations:
 //
-//	Create, Delete                      a volume: an image, a device, or a logical volume
+//	Create, Delete                      make or delete a volume: image, device or logical volume
 //	Attach, Detach                      mount it and place its thread, or undo that
-//	AttachAllPersistent                 at the start of the host
-//	Resize, Trim, Check                 the size and the file system
-//	Snapshot, Clone, DeleteSnapshot     copies, also of a volume in use
-//	Send, Receive                       a copy on another host
-//	Inspect, List, Overview, Usage      the present state
-//	Repair, Forget                      undo or finish what killed processes left
+//	AttachAllPersistent                 attach all persistent volumes, at the start of the host
+//	Resize, Trim, Check                 change its size, discard free blocks, check its file system
+//	Snapshot, Clone, DeleteSnapshot     copy it, also while it is in use
+//	Send, Receive                       copy it to another host
+//	Inspect, List, Overview, Usage      report its state
+//	Repair, Forget                      undo or finish operations of killed processes
 //	Keeper                              keep the threads in their cgroups
 //
 // Each error matches one of the variables Err... by errors.Is. Each volume has a
@@ -22,13 +22,14 @@
 //
 // An operation is a list of steps with do and undo, which the package operation
 // runs. Before a step is done, its intent is recorded. New files are made in the
-// pool's work directory, and get their place by one rename. So Repair finds what a
-// killed process left, and undoes or finishes the same steps. Daybook changes no
-// device, mount or cgroup that no record names. Locks are flocks of directories
+// pool's work directory, and moved to their place by one rename. So Repair finds the
+// steps of a killed process, and undoes or finishes them. Daybook changes only
+// devices, mounts and cgroups that a record names. Locks are flocks of directories
 // that other users cannot open; the kernel releases those of dead processes.
 //
 // Imports run one way: this package, with a file for each operation, uses operation,
 // placement (which knows nothing of volumes), records, and of internal the packages
-// backing (which blocks), journal (where the journal is), mountpoint, stream and store
-// (the files of a pool). A test in cmd/daybook checks that.
+// backing (which blocks), filesystem (ext4 or JFS), journal (where the journal is),
+// region (slices in memory), mountpoint, stream and store (the files of a pool). A test
+// in cmd/daybook checks that.
 package volume

@@ -14,16 +14,17 @@ func newAdviseCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "advise",
-		Short: "Compare what advise predicts with what volumes give",
-		Long: `Advise measures a container that syncs beside each neighbour on one shared ext4, and then
-with volumes on devices and in images, and without ordered data. It compares what
-daybook advise predicts from the shared ext4 alone with what the remedies give. One set
-of cases tuned the model, the bound is for the other. It fails if too few predictions are
-near. It takes 35 minutes and needs fio, MariaDB and sysbench (scripts/setup bench). The
-page is written by daybook-bench blame.`,
+		Short: "Compare the predictions of advise with measurements",
+		Long: `Advise checks the predictions of daybook advise. It measures a container that syncs
+beside each neighbour on one shared ext4, and then with each remedy: volumes on devices,
+volumes in images, and ext4 without ordered data. It compares the measured effect of
+each remedy with what daybook advise predicts from the shared ext4 alone. The model was
+tuned with one set of cases; the bound is for the other set. It fails if too few
+predictions are within the bound. It takes 35 minutes and needs fio, MariaDB and
+sysbench (scripts/setup bench). The command daybook-bench blame writes the page.`,
 		Example: `  daybook-bench advise --quick
 
-  # What the present model would have said of an earlier measurement
+  # Apply the present model to an earlier measurement
   daybook-bench advise --again build/bench/advise.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,7 +58,7 @@ page is written by daybook-bench blame.`,
 		},
 	}
 	b.flags(cmd)
-	cmd.Flags().StringSliceVar(&sets, "set", sets, "measure only these `SETS`; the others stay as they are in --output: tuning, held-out, other-load")
-	cmd.Flags().StringVar(&from, "again", "", "measure nothing; take the figures from `FILE`")
+	cmd.Flags().StringSliceVar(&sets, "set", sets, "measure only these `SETS`; keep the others in --output unchanged: tuning, held-out, other-load")
+	cmd.Flags().StringVar(&from, "again", "", "measure nothing; read the figures from `FILE`")
 	return cmd
 }

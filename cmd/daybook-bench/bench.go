@@ -31,7 +31,7 @@ type bench struct {
 
 func (b *bench) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.BoolVar(&b.quick, "quick", false, "measure less, to see that it works")
+	flags.BoolVar(&b.quick, "quick", false, "a short measurement, to try the command")
 	flags.StringVar(&b.output, "output", filepath.Join("build", "bench", b.name+".json"), "write the figures to `FILE`")
 	flags.StringVar(&b.docs, "docs", "", "write the page "+b.name+".md and its picture into `DIR`")
 }

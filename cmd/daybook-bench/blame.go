@@ -17,11 +17,11 @@ func newBlameCommand() *cobra.Command {
 	var from, advice string
 	cmd := &cobra.Command{
 		Use:   "blame",
-		Short: "Inject causes of waits, and see whether blame finds them",
+		Short: "Inject causes of waits, and check whether blame finds them",
 		Long: `Blame makes calls slow in a known way: by a neighbour's ordered data, by its open
-handle, by a full journal, and by a slow flush of the disk. It compares what package
-blame says with the cause, and with the times that the caller measured. It fails if too
-little of the time is blamed on the cause.`,
+handle, by a full journal, and by a slow flush of the disk. It compares the result of
+package blame with the known cause, and with the times that the caller measured. It
+fails if package blame attributes too little of the time to the cause.`,
 		Example: "  daybook-bench blame --quick",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -31,28 +31,28 @@ func newExt4NVJCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ext4nvj",
 		Short: "Compare ext4nvj with stock ext4 in a guest",
-		Long: `Ext4nvj boots a guest with Linux 6.1, disks and persistent memory. In it, it
-runs the operations of a mail server (varmail) and a program that makes files (create), with 1
-to 16 threads, on
+		Long: `Ext4nvj boots a guest with Linux 6.1, disks and persistent memory. There it runs the
+operations of a mail server (varmail) and a program that makes files (create), with 1 to
+16 threads, on
 
   - stock ext4 with its journal on the disk and on persistent memory,
   - ext4nvj with one and with eight partitions,
   - ext4nvj built like the papers' baselines: one lock, with records of blocks and of lines.
 
-Disks are as fast as memory, and throttled (varmail). It counts bytes, flushes, fences and
-waits of each operation, and fails if a target is missed. It takes about 10 minutes, and needs
-the module (make kernel) and nvj (make nvjournal).
+The disks are as fast as memory; for varmail there is also a throttled one. It counts
+bytes, flushes, fences and waits of each operation, and fails if a target is missed. It
+takes about 10 minutes, and needs the module (make kernel) and nvj (make nvjournal).
 
-Where KVM works, the guest has all processors of the host, and the results are named
-ext4nvj-kvm. Elsewhere two processors are emulated; --kvm refuses that.
+If KVM works, the guest has all processors of the host, and the results are named
+ext4nvj-kvm. Otherwise two processors are emulated; with --kvm this is an error.
 
-With --native, the kernel is Linux 7.2 as a program of this host (User Mode Linux), so that its
-code runs on the host's processors. Disks are null_blk's, and answer at once, in 10 and in 80 µs.
-Stock ext4 is compared with the host's first. It needs root, a host that does nothing else, and
-nvjournal/kernel/native/build.`,
+With --native, the kernel is Linux 7.2 as a program of this host (User Mode Linux), so
+that its code runs on the host's processors. The disks are null_blk devices with a
+latency of 0, 10 and 80 µs. Stock ext4 there is first compared with ext4 of the host. It
+needs root, an idle host, and nvjournal/kernel/native/build.`,
 		Example: `  daybook-bench ext4nvj --docs docs/results
 
-  # A part of it, 4 minutes or less; the others stay as they are in --output
+  # One part, in 4 minutes or less; the other parts in --output stay unchanged
   daybook-bench ext4nvj --only throttled/varmail --docs docs/results
 
   # On this host's processors

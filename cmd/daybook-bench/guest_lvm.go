@@ -14,11 +14,12 @@ func newGuestLVMCommand() *cobra.Command {
 	options := guestlvm.Full
 	cmd := &cobra.Command{
 		Use:   "guest-lvm",
-		Short: "Thin logical volumes beside a neighbour against thick ones, in a guest",
+		Short: "Compare thin and thick logical volumes beside a neighbour, in a guest",
 		Long: `Guest-lvm boots a Debian kernel under QEMU and measures there how long the syncs of a
-volume take while another volume is idle, syncs, or streams: on thick logical volumes and on
-thin ones of one thin pool, in turn, on a disk whose flushes take some milliseconds. It takes
-some 6 minutes and wants fio and lvm2 (scripts/setup bench). It has no bound.`,
+volume take while another volume is idle, syncs, or streams. It does so on thick logical
+volumes and on thin ones of one thin pool, in turn, on a disk whose flushes take some
+milliseconds. It checks no bound. It takes some 6 minutes and needs fio and lvm2
+(scripts/setup bench).`,
 		Example: `  daybook-bench guest-lvm --docs docs/results
   daybook-bench guest-lvm --quick`,
 		Args: cobra.NoArgs,

@@ -16,18 +16,19 @@ func newGuestVolumesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guest-volumes",
 		Short: "Measure the shares of two volumes on cgroup v2, in guests",
-		Long: `Guest-volumes boots Debian's kernels under QEMU. In each, two containers of weights 700 and
-300 write and sync on a virtio disk with limited bandwidth: on a volume each in a pool on XFS
-(VX), on a mapping of the extents of an image each (M), and on a partition each (P). Each
-phase takes 40 s, with files that grow, with files that are rewritten, and with a container
-that waits for each sync. The disk is divided by io.cost with a model of three quarters of the
-disk, with too short a period, and with a model of the whole disk, and by BFQ. It fails if the
-share of A on volumes under io.cost is more than 3 points off. It takes about 45 minutes for
-each kernel and needs fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
+		Long: `Guest-volumes boots Debian's kernels under QEMU. In each, two containers of weights 700
+and 300 write and sync on a virtio disk with limited bandwidth. Each has a volume in a
+pool on XFS (VX), a device-mapper mapping of the extents of an image (M), or a partition
+(P). Each phase takes 40 s, with files that grow, with files that are rewritten, and
+with a container that waits for each sync. The disk is divided by BFQ, or by io.cost
+with a model of three quarters of the disk, with too short a period, or with a model of
+the whole disk. It fails if the share of the container of weight 700 on volumes under
+io.cost is more than 3 points off. It takes about 45 minutes for each kernel and needs
+fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
 		Example: `  daybook-bench guest-volumes --docs docs/results
   daybook-bench guest-volumes --quick --kernels 6.12
 
-  # One part again; the others stay as they are in --output
+  # One part again; the other parts in --output stay unchanged
   daybook-bench guest-volumes --kernels 6.12 --arrangements VX --dividers bfq --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -19,11 +19,12 @@ func newGuestsIOCostCommand() *cobra.Command {
 		Use:   "guests-io-cost",
 		Short: "Measure shares under io.cost in guests that count instructions",
 		Long: `Guests-io-cost boots Debian's kernels under QEMU with clocks that count instructions, so
-that the host's load does not matter. In each it runs 50:50 and 70:30 on a disk in memory with
-a limited rate under io.cost, uncontrolled and under the feedback law, 60 s of the guest each.
-It fails if, under control, a mean share is more than 1.5 points off its target, an interval of
-5 s after the third more than 3, or the throughput is below 0.97 of the uncontrolled one. It
-takes 5 minutes on an idle host.`,
+that the host's load does not matter. In each it runs 50:50 and 70:30 on a disk in
+memory with a limited rate under io.cost, uncontrolled and under the feedback law, 60 s
+of the guest's time each. It fails if, under control, a mean share is more than 1.5
+points off its target, an interval of 5 s after the third is more than 3 points off, or
+the throughput is below 0.97 of the uncontrolled one. It takes 5 minutes on an idle
+host.`,
 		Example: "  daybook-bench guests-io-cost --docs docs/results\n  daybook-bench guests-io-cost --quick --kernels 6.12",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -18,22 +18,23 @@ func newJFSNVJCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jfsnvj",
 		Short: "Compare jfsnvj with stock JFS on this host's processors",
-		Long: `Jfsnvj repeats figures 4 and 5 of paper 4. It runs Linux 7.2 as a program of this
-host (User Mode Linux), so that its code runs on the host's processors. In it, it runs the
-operations of a mail server (varmail) and a program that makes files (create), with 1 to 16
-threads, on
+		Long: `Jfsnvj repeats figures 4 and 5 of paper 4. It runs Linux 7.2 as a program of this host
+(User Mode Linux), so that its code runs on the host's processors. There it runs the
+operations of a mail server (varmail) and a program that makes files (create), with 1 to
+16 threads, on
 
-  - stock JFS with its log on the disk, and on the memory that jfsnvj has for its journal,
+  - stock JFS with its log on the disk, and in the memory that jfsnvj uses for its journal,
   - jfsnvj with one and with eight partitions,
   - jfsnvj built like the paper's baseline: one lock, with records of whole pages.
 
-Disks are null_blk's, and answer at once, in 10 and in 80 µs. It counts bytes, flushes, fences
-and waits of each operation. Stock ext4 is compared with the host's first, because a host that is
-busy makes the figures meaningless. It takes about 5 minutes, and needs root, jfsutils, a host that
-does nothing else, nvj (make nvjournal) and nvjournal/kernel/native/build.`,
+The disks are null_blk devices with a latency of 0, 10 and 80 µs. It counts bytes,
+flushes, fences and waits of each operation. Stock ext4 there is first compared with
+ext4 of the host, because figures of a busy host are not valid. It takes about 5
+minutes, and needs root, jfsutils, an idle host, nvj (make nvjournal) and
+nvjournal/kernel/native/build.`,
 		Example: `  daybook-bench jfsnvj --docs docs/results
 
-  # A part of it; the others stay as they are in --output
+  # One part; the other parts in --output stay unchanged
   daybook-bench jfsnvj --only 10us/varmail --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

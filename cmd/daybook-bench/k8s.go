@@ -15,8 +15,8 @@ func newK8sCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "k8s",
 		Short: "Write the page of the agent on a real Kubernetes node",
-		Long: `K8s measures nothing: the tests on a real node do, which "make bench-k8s" and "make
-k8s-test" run. It writes the page from their figures. It fails if a goal is missed.`,
+		Long: `K8s writes the page from figures that the tests on a real node measured ("make
+bench-k8s", "make k8s-test"). It measures nothing itself. It fails if a goal is missed.`,
 		Example: "  daybook-bench k8s --docs docs/results",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -31,6 +31,6 @@ k8s-test" run. It writes the page from their figures. It fails if a goal is miss
 	b.flags(cmd)
 	_ = cmd.Flags().MarkHidden("quick")
 	cmd.Flags().StringVar(&from, "from", filepath.Join("build", "bench", "k8s.json"), "`FILE` with the figures")
-	cmd.Flags().BoolVar(&busy, "busy", false, "say on the page that other programs used the host meanwhile")
+	cmd.Flags().BoolVar(&busy, "busy", false, "state on the page that other programs used the host during the measurement")
 	return cmd
 }

@@ -43,7 +43,7 @@ func main() {
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "daybook-bench",
-		Short:         "Run the papers' experiments again on this machine",
+		Short:         "Repeat the papers' experiments on this machine, and measure Daybook's cost",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

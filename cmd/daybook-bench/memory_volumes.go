@@ -18,9 +18,10 @@ func newMemoryVolumesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "memory-volumes",
 		Short: "Measure syncs on volumes whose journal is in memory, next to neighbours",
-		Long: `Memory-volumes runs Linux 7.2 as a program of this host (User Mode Linux), with cgroup v2, BFQ
-and a disk in memory. In it, a container appends to its log and calls fsync, alone and next to
-neighbours that write: without fsync, with few and with many, and under a limit. Both are on
+		Long: `Memory-volumes runs Linux 7.2 as a program of this host (User Mode Linux), with cgroup
+v2, BFQ and a disk in memory. There a container appends to its log and calls fsync,
+alone and next to a neighbour that writes: without fsync, with few or many calls of
+fsync, or under a limit. Both are on
 
   - one ext4, with dioread_nolock and with nodioread_nolock,
   - a volume each, with each jbd2 thread in its container's cgroup,
@@ -28,11 +29,11 @@ neighbours that write: without fsync, with few and with many, and under a limit.
 
 With --load mariadb, the container is MariaDB, into which clients insert rows.
 
-It fails if p99 of a sync on a volume with its journal in memory is more than 1.2 times that
-without a neighbour, or if such a volume does not make 3.4 and 1.5 times the syncs of the shared
-ext4. It takes about 12 minutes, with MariaDB about 30. It needs a host that does nothing else,
-the command nvj (make nvjournal) and nvjournal/kernel/native/build; for MariaDB also mariadbd and
-sysbench.`,
+It fails if the p99 of a sync on a volume with its journal in memory is more than 1.2
+times that without a neighbour, or if such a volume does not make 3.4 and 1.5 times the
+syncs of the shared ext4. It takes about 12 minutes, with MariaDB about 30. It needs an
+idle host, the command nvj (make nvjournal) and nvjournal/kernel/native/build; for
+MariaDB also mariadbd and sysbench.`,
 		Example: `  daybook-bench memory-volumes --docs docs/results
   daybook-bench memory-volumes --arrangements memory,memory-data --neighbours none,high-fsync
   daybook-bench memory-volumes --load mariadb --docs docs/results

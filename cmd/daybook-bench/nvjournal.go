@@ -25,24 +25,27 @@ func newNVJournalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nvjournal",
 		Short: "Compare nvjournal with other journals on this machine",
-		Long: `Nvjournal sends recorded block updates through nvjournal, through journals with one lock or
-with whole blocks, and through PMDK's. It measures update, commit, recovery and checkpoint,
-and fails if a bound is missed.
+		Long: `Nvjournal runs recorded block updates on nvjournal, on journals with one lock or with
+whole blocks, and on the libraries of PMDK. It measures update, commit, recovery and
+checkpoint, and fails if a bound is missed.
 
-The time of moving a cache line between two processors limits several threads, and the host of
-a virtual machine changes it within seconds. Nvjournal measures it before and after each round
-of several threads and calls the round "near" or "apart". It forms ratios within pairs of rounds
-in the same state; each state has its own tables and verdicts. With fewer than 3 pairs there is
-no verdict. Further rounds wait at most 20 s each for the state with too few pairs.
+With several threads, the result depends on the time in which a cache line moves between
+two processors, and the host of a virtual machine changes this time within seconds.
+Nvjournal measures it before and after each round of several threads. A round is "near"
+if the time is short and "apart" if it is long. Ratios are computed from pairs of rounds
+in the same state; each state has its own tables and verdicts. With fewer than 3 pairs
+there is no verdict. If a state has too few pairs, further rounds wait for it, at most
+20 s each.
 
-It also counts the cache lines that move between processors, in a simulation of 1 to 64 of
-them. The counts do not depend on the machine. A model of the time is built on them.
+It also counts the cache lines that move between processors, in a simulation of 1 to 64
+processors. The counts do not depend on the machine. A model of the time is based on
+them.
 
-A missing recording is made first, which needs root. Without root, the small samples in
-nvjournal/bench are used.`,
+If a recording is missing, it is made first, which needs root. Without root, the small
+samples in nvjournal/bench are used.`,
 		Example: `  daybook-bench nvjournal --docs docs/results
 
-  # One section again, as the processors were apart; the others stay as they are in --output
+  # One section again, for example for rounds that are apart; the others stay unchanged
   daybook-bench nvjournal --only updates --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -79,7 +82,7 @@ nvjournal/bench are used.`,
 	flags.StringVar(&source, "source", "nvjournal", "the `DIR` of nvjournal's Makefile")
 	flags.StringVar(&recordings, "recordings", filepath.Join("build", "bench"), "the `DIR` with the recordings")
 	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
-	flags.StringVar(&o.Only, "only", "", "measure this `SECTION` alone (streams, updates, commit, recovery, checkpoint, order, data, machine, latency, transfers); the others stay unchanged in --output")
+	flags.StringVar(&o.Only, "only", "", "measure only this `SECTION` (streams, updates, commit, recovery, checkpoint, order, data, machine, latency, transfers); the others stay unchanged in --output")
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "take medians of `N` rounds, 1 to 33")
 	flags.IntSliceVar(&o.Latencies, "latency", []int{0, 100, 300, 500}, "also measure memory whose fences take `NS,NS...` nanoseconds longer")
 	flags.IntVar(&o.FenceNanoseconds, "fence-ns", 0, "`NANOSECONDS` to add to each fence, to simulate slower memory")

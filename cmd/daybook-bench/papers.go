@@ -270,18 +270,19 @@ func newPapersCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "papers",
 		Short: "Run the benchmarks of the four papers and compare all figures",
-		Long: `Papers runs the benchmarks that measure figures of the four papers, one after the other, and
-writes one page with every table and figure: what the paper says, what was measured here, and
-why they differ. After an interruption it continues: a part that has finished is not run again,
-unless --fresh. A part that fails, or cannot run on this machine, does not end the others. For
-parts that were not run, the page has the figures of the repository.
+		Long: `Papers runs the benchmarks that measure figures of the four papers, one after the other.
+It writes one page with every table and figure: the paper's result, the measured result,
+and the reasons for differences. After an interruption it continues; with --fresh it
+also repeats finished parts. If a part fails, or cannot run on this machine, the other
+parts still run. For parts that were not run, the page has the figures of the
+repository.
 
 All parts take about three hours on an idle host with two processors, and need root.`,
 		Example: `  daybook-bench papers --list
   daybook-bench papers --only paper2
   daybook-bench papers --only nvjournal --fresh
 
-  # Measure nothing; write the page from what is there
+  # Measure nothing; write the page from existing figures
   daybook-bench papers --render
 
   # Bring the tables of docs/papers.md up to date with docs/results
@@ -328,12 +329,12 @@ All parts take about three hours on an idle host with two processors, and need r
 	flags.StringSliceVar(&only, "only", nil, "run only these `PARTS`: paper1 to paper4, or names that --list shows")
 	flags.BoolVar(&fresh, "fresh", false, "run parts again that have finished")
 	flags.BoolVar(&list, "list", false, "list the parts, and which have finished")
-	flags.BoolVar(&render, "render", false, "measure nothing; write the page from the figures that are there")
-	flags.BoolVar(&quick, "quick", false, "measure less, to see that it works")
+	flags.BoolVar(&render, "render", false, "measure nothing; write the page from existing figures")
+	flags.BoolVar(&quick, "quick", false, "a short measurement, to try the command")
 	flags.StringVar(&folder, "folder", filepath.Join("build", "papers"), "keep figures and logs in `DIR`")
 	flags.StringVar(&html, "html", filepath.Join("build", "papers.html"), "write the page to `FILE`")
 	flags.StringVar(&repository, "results", filepath.Join("docs", "results"), "the `DIR` of the repository's results pages")
-	flags.StringVar(&docs, "docs", "", "only write the tables of papers.md in `DIR` again")
+	flags.StringVar(&docs, "docs", "", "only update the tables of papers.md in `DIR`")
 	return cmd
 }
 

@@ -15,8 +15,8 @@ func newScaleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scale",
 		Short: "Measure the cost of the daemon with a thousand cgroups",
-		Long: `Scale makes a thousand cgroups, does I/O in all of them, and measures the processor time
-of one interval of the daemon and its memory. It fails if either is over its bound.`,
+		Long: `Scale makes a thousand cgroups and does I/O in all of them. It measures the daemon's
+processor time for one interval, and its memory. It fails if either exceeds its bound.`,
 		Example: "  daybook-bench scale --daybook bin/daybook",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -30,32 +30,34 @@ func newSharesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shares",
 		Short: "Measure shares of a simulated disk under control, in many runs of many scenarios",
-		Long: `Shares repeats each of 14 scenarios, and reports median and worst run: queue depths 1, 8
-and 32; readers, writers with and without fsync, and a mix; 2, 3 and 4 containers; with and
-without a storm of metadata; BFQ with its own tunables (but low_latency=0) and with the
-recommended ones; and limits on mq-deadline and none.
+		Long: `Shares repeats each of 14 scenarios, and reports the median and the worst run. The
+scenarios differ in queue depth (1, 8, 32), load (readers, writers with and without
+fsync, a mix), number of containers (2, 3, 4), and storms of metadata changes. The disk
+has BFQ with its own tunables (but low_latency=0), BFQ with the recommended tunables, or
+mq-deadline or none with limits.
 
-Each run has an uncontrolled phase of 15 s and a controlled one of 75 s, of which the first 15 s
-let the law find its weights, on one disk, in alternating order. It fails if any run
-misses a goal: mean of a minute within 1 point of the target, 95 % of the 5 s intervals within 5
-points, none beyond 10, and at least 0.95 of the throughput.
+Each run has an uncontrolled phase of 15 s and a controlled one of 75 s, in alternating
+order on one disk. The first 15 s under control do not count, because the law finds its
+weights in them. It fails if any run misses a goal: mean of a minute within 1 point of
+the target, 95 % of the 5 s intervals within 5 points, none more than 10 points off, and
+at least 0.95 of the throughput.
 
-Several runs can run at a time, each on its own disk (--lanes). Each needs about
-2 GiB of memory and a quarter of a processor. The result is written after each run. After Ctrl-C,
---resume continues.
+Several runs can run at a time, each on its own disk (--lanes). Each needs about 2 GiB
+of memory and a quarter of a processor. The result is written after each run. After
+Ctrl-C, continue with --resume.
 
-With --paper it runs paper 1's experiment and five like it instead (50:50, 70:30 and
-40:30:20:10, each without any fsync and with one a second), 60 s each, uncontrolled and under
-both laws. That takes 28 minutes.`,
+With --paper it runs the experiment of paper 1 and five similar ones instead (50:50,
+70:30 and 40:30:20:10, each without fsync and with one fsync a second), 60 s each,
+uncontrolled and under both laws. That takes 28 minutes.`,
 		Example: `  daybook-bench shares --lanes 4 --docs docs/results
 
   # Continue after an interruption, with the same settings
   daybook-bench shares --lanes 4 --docs docs/results --resume
 
-  # One scenario again; the others stay as they are in --output
+  # One scenario again; the others in --output stay unchanged
   daybook-bench shares --only "3 readers, depth 8, storm, BFQ recommended"
 
-  # Look into a bad run
+  # Examine a bad run
   daybook replay build/bench/shares-runs/3-readers-depth-8-storm-bfq-default-07.json
 
   # The paper's scenarios, or one of them

@@ -19,10 +19,11 @@ func newUpdatesCommand() *cobra.Command {
 		Use:   "updates --out FILE",
 		Short: "Record the block updates of an ext4, for bench-nvjournal",
 		Long: `Updates runs a load on a new ext4 whose journal is a loop device, and syncs after each
-operation. From the journal it records which lines of which blocks each operation changed.
-The loads are "varmail", a mail server's operations (files of 16 KiB mean: delete; create,
-append, fsync; read, append, fsync; read), and "create", which makes files of 4 KiB. A name
-that ends in ".gz" is compressed. Package blockstream documents the format.`,
+operation. From the journal it records which lines of which blocks each operation
+changed. The load "varmail" has the operations of a mail server (files of 16 KiB on
+average: delete; create, append, fsync; read, append, fsync; read). The load "create"
+makes files of 4 KiB. If the name of the output ends in ".gz", it is compressed. Package
+blockstream documents the format.`,
 		Example: "  daybook-bench updates --load varmail --operations 20000 --out build/bench/varmail.blocks",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -16,8 +16,9 @@ func newVolumesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "volumes",
 		Short: "Measure a database beside a neighbour that syncs",
-		Long: `Volumes runs the experiments of paper 2: fio, MariaDB and PostgreSQL beside a neighbour that
-syncs never, seldom, always, or always under a limit on its writes. The arrangements are
+		Long: `Volumes runs the experiments of paper 2: fio, MariaDB and PostgreSQL beside a neighbour
+that never syncs, seldom syncs, always syncs, or always syncs under a limit on its
+writes. The arrangements are
 
   S        one shared ext4
   V        a volume for each container
@@ -26,18 +27,18 @@ syncs never, seldom, always, or always under a limit on its writes. The arrangem
   VD, VDC  like VX and VC, with volumes that are partitions
   P, L     without Daybook: a partition for each; L: a loop device over it
 
-The disk is simulated (hdd) or a loop device (plain). ext4 is mounted as the paper's kernels did
-(ordered), and for MariaDB also with today's default (unwritten). Volumes also measures the
-effect of the scheduler's slices, and the remaining cost of the pool's own journal. It fails if
-a bound is missed. It takes 55 minutes and needs fio, MariaDB, sysbench and PostgreSQL
-(scripts/setup bench).`,
+The disk is simulated (hdd) or a loop device (plain). ext4 is mounted with the default
+of the paper's kernels (ordered), and for MariaDB also with today's default (unwritten).
+Volumes also measures the effect of the scheduler's slices, and the cost of the pool's
+own journal. It fails if a bound is missed. It takes 55 minutes and needs fio, MariaDB,
+sysbench and PostgreSQL (scripts/setup bench).`,
 		Example: `  daybook-bench volumes --docs docs/results
   daybook-bench volumes --quick
 
-  # What control makes of two volumes' shares, in phases of a minute
+  # The shares of two volumes under daybook control, in phases of a minute
   daybook-bench volumes --only fio --neighbour high-fsync --arrangement VX,VC,VDC --rounds 3 --seconds 60 --output shares.json
 
-  # One part again, five times; the others stay as they are in --output
+  # One part again, five times; the others in --output stay unchanged
   daybook-bench volumes --only fio --neighbour alone,high-fsync --rounds 5 --docs docs/results`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

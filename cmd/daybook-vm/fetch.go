@@ -17,11 +17,11 @@ func newFetchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fetch",
 		Short: "Fetch kernels into the cache",
-		Long: `Fetch downloads the pinned kernels with apt, checks them, and unpacks them in the
-cache: $DAYBOOK_VM_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/daybook/vm. It does
-not fetch again what is cached. It prints where each part is.
+		Long: `Fetch downloads the pinned kernels with apt, checks them, and unpacks them into the
+cache: $DAYBOOK_VM_CACHE, else ${XDG_CACHE_HOME:-~/.cache}/daybook/vm. It does not fetch
+cached parts again. It prints the path of each part.
 
-Headers build modules for that kernel: make -C HEADERS M=DIR modules.
+Use the headers to build modules for that kernel: make -C HEADERS M=DIR modules.
 The source is Debian's tar, with its patches applied.`,
 		Example: `  daybook-vm fetch
   daybook-vm fetch --kernel 6.1 --headers --source`,
@@ -61,7 +61,7 @@ The source is Debian's tar, with its patches applied.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "kernel", kernels.Names(), "which")
+	cmd.Flags().StringSliceVar(&names, "kernel", kernels.Names(), "kernels to fetch")
 	cmd.Flags().BoolVar(&headers, "headers", false, "also fetch the headers that building a module needs")
 	cmd.Flags().BoolVar(&source, "source", false, "also fetch the source of the kernel")
 	return cmd

@@ -14,11 +14,11 @@ func newPinCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "pin",
-		Short: "Pin the kernels that the archives have now",
-		Long: `Pin looks in the archives that apt is configured with for the best kernel of each
-series, with its headers and source: the newest in a release of Debian proper,
-where it stays longest, else the newest at all. It writes versions and SHA-256,
-as apt's signed lists have them, to the pin file in the source tree. Build
+		Short: "Pin the newest kernels in the archives",
+		Long: `Pin searches the archives that apt is configured with for the best kernel of each
+series, with its headers and source. It prefers the newest kernel in a release of Debian
+proper, where it stays longest, to the newest one in other archives. It writes versions
+and SHA-256, from apt's signed lists, to the pin file in the source tree. Build
 daybook-vm again afterwards.`,
 		Example: `  daybook-vm pin
   daybook-vm pin --kernel 6.12`,
@@ -47,7 +47,7 @@ daybook-vm again afterwards.`,
 			return kernels.WritePins(file, pins)
 		},
 	}
-	cmd.Flags().StringSliceVar(&names, "kernel", allNames(), "which")
+	cmd.Flags().StringSliceVar(&names, "kernel", allNames(), "kernels to pin")
 	cmd.Flags().StringVar(&file, "file", kernels.PinFile, "the pin file")
 	return cmd
 }

@@ -62,10 +62,10 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "daybook-vm",
 		Short: "Run commands in guests that boot real Debian kernels",
-		Long: `Daybook-vm boots a Debian kernel under QEMU and runs a command in it, with
-files, modules, disks and persistent memory as asked for. It needs no root and
-mounts nothing on this host; nothing of a guest outlives the command but what is
-kept by name. Kernels are fetched by apt, pinned to a version and a SHA-256.`,
+		Long: `Daybook-vm boots a Debian kernel under QEMU and runs a command in it, with the given
+files, modules, disks and persistent memory. It needs no root and mounts nothing on this
+host. When the command ends, nothing of the guest remains, except fetched files and
+disks with a path. Kernels are fetched by apt, pinned to a version and a SHA-256.`,
 		Example: `  daybook-vm run --kernel 6.1 -- uname -r
   daybook-vm fetch --headers
   daybook-vm kernels`,

@@ -16,10 +16,10 @@ func newRootfsCommand() *cobra.Command {
 		Use:   "rootfs",
 		Short: "Build the root file system with systemd in the cache",
 		Long: `Rootfs installs Debian with systemd into an ext4 image in the cache, with mmdebstrap,
-from the archives that apt is configured with. Guests of "run --systemd" boot it,
-and write to an overlay of their own. What is there already is not built again.
-It prints the path of the image. Only root can build it; it takes about two minutes.
-Under sudo the default cache is that of root: name your own.`,
+from the archives that apt is configured with. Guests of "run --systemd" boot it, and
+write to an overlay of their own. If the image exists, it is not built again. It prints
+the path of the image. Only root can build it; it takes about two minutes. Under sudo
+the default cache is that of root: set DAYBOOK_VM_CACHE to your own cache.`,
 		Example: `  sudo env DAYBOOK_VM_CACHE="$HOME/.cache/daybook/vm" daybook-vm rootfs
   daybook-vm rootfs --packages
   sudo bin/daybook-vm rootfs --engines`,
@@ -45,7 +45,7 @@ Under sudo the default cache is that of root: name your own.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&packages, "packages", false, "list the packages in it instead, with their versions")
-	cmd.Flags().BoolVar(&engines, "engines", false, "the image that has Docker, Podman and containerd as well")
+	cmd.Flags().BoolVar(&packages, "packages", false, "only list the packages in the image, with their versions")
+	cmd.Flags().BoolVar(&engines, "engines", false, "build the image that also has Docker, Podman and containerd")
 	return cmd
 }

@@ -1,4 +1,4 @@
-// Package guestlvm measures thin logical volumes beside a busy neighbour against thick
-// ones, in a guest. No paper shows it: dm-thin has one worker for the flushes of all
-// volumes of a thin pool.
+// Package guestlvm compares thin and thick logical volumes beside a busy neighbour, in a
+// guest. No paper measures this: dm-thin has one worker for the flushes of all volumes of
+// a thin pool.
 package guestlvm

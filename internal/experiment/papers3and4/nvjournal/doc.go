@@ -1,3 +1,4 @@
-// Package nvjournal measures the journal of papers 3 and 4 without a file system; none of
-// their figures shows that. It holds updates, commits and recovery against other engines.
+// Package nvjournal measures the journal of papers 3 and 4 without a file system, which
+// none of their figures shows. It compares updates, commits and recovery with other
+// journals.
 package nvjournal
