@@ -64,8 +64,8 @@ func newRootCommand() *cobra.Command {
 		Short: "Run commands in guests that boot real Debian kernels",
 		Long: `Daybook-vm boots a Debian kernel under QEMU and runs a command in it, with the given
 files, modules, disks and persistent memory. It needs no root and mounts nothing on this
-host. When the command ends, nothing of the guest remains, except fetched files and
-disks with a path. Kernels are fetched by apt, pinned to a version and a SHA-256.`,
+host. When the command ends, nothing of the guest remains, except fetched files, and
+disks and memory with a PATH. Kernels are fetched by apt, pinned to a version and a SHA-256.`,
 		Example: `  daybook-vm run --kernel 6.1 -- uname -r
   daybook-vm fetch --headers
   daybook-vm kernels`,
