@@ -280,16 +280,40 @@ int jfsnvj_update_blocks(struct inode *ipbmap, int free, s64 blkno, s64 nblocks,
 	return 0;
 }
 
-/* The page of the inode map, and in it an extent of inodes. */
+/*
+ * The page of the inode map, and in it an extent of inodes. The caller holds a lock of
+ * the map.
+ *
+ * The map grows in diNewIAG, which holds the map's rdwrlock for writing and the map's
+ * commit_mutex. So a thread that looks for a page needs one of the two. The order is:
+ *
+ *	commit_mutex of other inodes, rdwrlock of the map, commit_mutex of the map
+ *
+ * jfsnvj_update_inode takes the rdwrlock. Its transaction makes or removes an inode, and
+ * its thread holds the commit_mutex of ordinary inodes at most: a transaction that
+ * commits the map's own inode makes and removes none.
+ *
+ * diNewIAG takes the last two, and never the commit_mutex of another inode. It may wait
+ * for room in the journal or for a commit. Neither waits for a thread that waits here,
+ * because that one has no open handle yet. It may also wait for a free transaction or
+ * a free tlock, which threads that wait here have. In stock JFS they have them, too:
+ * its commit threads take the rdwrlock (diUpdatePMap).
+ *
+ * diFree takes the map's commit_mutex alone, to free an extent of inodes. It must not
+ * take the rdwrlock after it: diNewIAG, of another allocation group, may have that lock
+ * and wait for the commit_mutex. While diFree waits for that mutex, it has the page of
+ * its extent locked. Nobody who has the mutex needs that page: diNewIAG adds another
+ * one, and a second diFree is of another allocation group, which has other pages.
+ *
+ * All these mutexes are of one class for lockdep. That of the map has a subclass of its
+ * own (edits).
+ */
 static int find_iag(struct jfsnvj_tx *tx, struct inode *ipimap, u32 iagno, u32 extent)
 {
 	struct super_block *sb = ipimap->i_sb;
-	int map;
+	int map = find_map(tx, ipimap, IAGTOLBLK(iagno, JFS_SBI(sb)->l2nbperpage),
+			   offsetof(struct iag, pmap));
 
-	IREAD_LOCK(ipimap, RDWRLOCK_IMAP);
-	map = find_map(tx, ipimap, IAGTOLBLK(iagno, JFS_SBI(sb)->l2nbperpage),
-		       offsetof(struct iag, pmap));
-	IREAD_UNLOCK(ipimap);
 	if (map < 0)
 		jfs_error(sb, "a page of the inode map cannot be read\n");
 	else if (extent < EXTSPERIAG)
@@ -304,7 +328,9 @@ int jfsnvj_update_inode(struct inode *ipimap, unsigned long inum, bool is_free, 
 
 	if (!jfsnvj_is_logging(tblk))
 		return 0;
+	IREAD_LOCK(ipimap, RDWRLOCK_IMAP);
 	map = find_iag(tblk->nvj, ipimap, INOTOIAG(inum), bit >> L2INOSPEREXT);
+	IREAD_UNLOCK(ipimap);
 	if (map < 0)
 		return map;
 	add_change(tblk->nvj, map, bit, 1, is_free);
@@ -348,7 +374,10 @@ void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck)
 			*ADD(&tx->pages) = (struct page_note){tlck, lines_of(tlck)};
 		break;
 	case LOG_NOREDOINOEXT:
-		/* Its blocks are freed and revoked with the changes of the block map. */
+		/*
+		 * Its blocks are freed and revoked with the changes of the block map. diFree
+		 * holds the map's commit_mutex.
+		 */
 		find_iag(tx, JFS_SBI(tblk->sb)->ipimap, le32_to_cpu(lrd->log.noredoinoext.iagnum),
 			 le32_to_cpu(lrd->log.noredoinoext.inoext_idx));
 		break;

@@ -99,6 +99,45 @@ func jfsLarge(t *testing.T, s system) {
 	v.end(nil)
 }
 
+// Several threads make and remove many files, in allocation groups of their own. So the
+// inode map grows while extents of inodes are freed.
+func jfsInodes(t *testing.T, s system) {
+	v := s.make(t, plan{})
+	var all sync.WaitGroup
+	errs := make([]error, 3)
+	for thread := range errs {
+		all.Go(func() {
+			for round := 0; round < scaled(3, 12) && errs[thread] == nil; round++ {
+				errs[thread] = makeAndRemove(filepath.Join(v.dir, fmt.Sprintf("of%d-%d", thread, round)), scaled(320, 3000))
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	v.end(nil)
+}
+
+// makeAndRemove leaves an empty directory.
+func makeAndRemove(dir string, files int) error {
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	name := func(n int) string { return filepath.Join(dir, fmt.Sprint(n)) }
+	for n := range files {
+		if err := os.WriteFile(name(n), nil, 0o644); err != nil {
+			return err
+		}
+	}
+	for n := range files {
+		if err := os.Remove(name(n)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // The region is full all the time, and goes round several times.
 func jfsSmallJournal(t *testing.T, s system) {
 	// By block, so that all partitions are used, whatever the number of processors.

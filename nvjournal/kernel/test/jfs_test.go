@@ -26,6 +26,7 @@ var jfsCases = []struct {
 	{"storms", []system{jfsOne}, allJFS, jfsStorms},
 	{"files", nil, allJFS, jfsFiles},
 	{"large", nil, allJFS, jfsLarge},
+	{"inodes", nil, allJFS, jfsInodes},
 	{"small journal", nil, oursJFS, jfsSmallJournal},
 	{"no space", nil, allJFS, jfsNoSpace},
 	{"remount", []system{jfsEight}, oursJFS, jfsRemount},
