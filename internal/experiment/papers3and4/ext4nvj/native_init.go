@@ -41,6 +41,22 @@ func InitNative(directory string) error {
 	})
 }
 
+// postponeWriteback lets the kernel write file data only when a program asks. Create
+// measures without such writes, and deletes its files. By default the kernel begins to
+// write when a tenth of the free memory waits to be written, and the disks are in this
+// memory, too. So it wrote ever more data while the file systems of later rounds were
+// measured, and of some more than of others.
+func postponeWriteback() error {
+	for _, set := range []struct{ name, value string }{
+		{"dirty_ratio", "95"}, {"dirty_background_ratio", "90"}, {"dirty_writeback_centisecs", "360000"},
+	} {
+		if err := os.WriteFile("/proc/sys/vm/"+set.name, []byte(set.value), 0); err != nil {
+			return fmt.Errorf("cannot postpone the kernel's writeback: %w", err)
+		}
+	}
+	return nil
+}
+
 func (c nativeCase) run(write func(any) error) (err error) {
 	if err := native.AddToPath(c.Path); err != nil {
 		return err
@@ -53,6 +69,9 @@ func (c nativeCase) run(write func(any) error) (err error) {
 		if err := native.LoadModule(c.Modules, name, options); err != nil {
 			return err
 		}
+	}
+	if err := postponeWriteback(); err != nil {
+		return err
 	}
 	if err := os.Mkdir("/dev/daybook", 0o755); err != nil {
 		return err
