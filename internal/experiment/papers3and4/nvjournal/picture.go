@@ -40,7 +40,7 @@ func (n Result) curves() figure.Curves {
 
 // inTablesOnly says whether an engine is left out of the picture, which has room for eight.
 func inTablesOnly(name string) bool {
-	return name == "one-lock" || name == "libpmemlog" || name == "nvjournal-commit-worker"
+	return name == "one-lock" || name == "libpmemlog" || name == "nvjournal-commit-worker" || name == engineName(byProcessor, 64)
 }
 
 func (n Result) ratePanel(stream string, state State) figure.CurvePanel {

@@ -20,7 +20,8 @@ func TestThePictureHasRoomForAllEngines(t *testing.T) {
 	for _, r := range result.Rows {
 		result.Transfers = append(result.Transfers, Transfer{Stream: r.Stream, Engine: r.Engine, Partitions: r.Partitions, Processors: 1})
 	}
-	result.Transfers = append(result.Transfers, Transfer{Stream: "varmail", Engine: "nvjournal-commit-worker", Partitions: 1, Processors: 1})
+	result.Transfers = append(result.Transfers, Transfer{Stream: "varmail", Engine: "nvjournal-commit-worker", Partitions: 1, Processors: 1},
+		Transfer{Stream: "varmail", Engine: byProcessor, Partitions: 64, Processors: 1})
 	result.evaluate()
 	for _, s := range result.Streams {
 		for _, fence := range []float64{0, 100} {
