@@ -167,7 +167,7 @@ func TestTheRuntimeIsAskedAfterAChangeAndFromTimeToTime(t *testing.T) {
 // An agent that sleeps until something happens: its clock jumps, so that only an event, or
 // the list from time to time, makes it ask the runtime again.
 func TestAnAgentAsksTheRuntimeOnlyAfterAnEventAndFromTimeToTime(t *testing.T) {
-	const settle, pause = time.Hour, 1000 * time.Hour
+	const afterChange, pause = time.Hour, 1000 * time.Hour
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("events are lost ", lost), func(t *testing.T) {
 			r := newRig(t, false)
@@ -176,10 +176,10 @@ func TestAnAgentAsksTheRuntimeOnlyAfterAnEventAndFromTimeToTime(t *testing.T) {
 			d := r.disk("a")
 			p := r.start("db", "burstable", d, nil)
 			clock := &jumpingClock{}
-			a, stop := r.agentWith(func(a *Agent) { a.now, a.listing.settle, a.listing.pause = clock.now, settle, pause })
+			a, stop := r.agentWith(func(a *Agent) { a.now, a.listing.afterChange, a.listing.pause = clock.now, afterChange, pause })
 			r.awaitLong("the agent places the journal", func() bool { return p.has(d) })
 			quiet := func() bool {
-				clock.jump(2 * settle)
+				clock.jump(2 * afterChange)
 				begin := a.Report()
 				r.awaitLong("rounds go on", func() bool { return a.Report().Rounds >= begin.Rounds+5 })
 				return a.Report().Listings == begin.Listings

@@ -10,14 +10,14 @@ const (
 	// listPause is the longest time between two lists of the container runtime, and between
 	// two of the mounts: what no event reports is found then.
 	listPause = 10 * time.Second
-	// settleTime is how long the runtime is asked at each interval after a change. It
+	// listAfterChange is how long the runtime is asked at each interval after a change. It
 	// removes the cgroup of a sandbox shortly before it reports the sandbox's end.
-	settleTime = 10 * time.Second
+	listAfterChange = 10 * time.Second
 )
 
 // listing is what the container runtime said last, and when it is asked again.
 type listing struct {
-	pause, settle time.Duration
+	pause, afterChange time.Duration
 	// pods are all pods, by UID.
 	pods map[string]Pod
 	// answered: the runtime was asked, and answered.
@@ -28,12 +28,12 @@ type listing struct {
 	warned                  bool
 }
 
-func newListing() listing { return listing{pause: listPause, settle: settleTime} }
+func newListing() listing { return listing{pause: listPause, afterChange: listAfterChange} }
 
 // due says whether the runtime is to be asked. certain: what happens to the pods that matter
 // is reported.
 func (l *listing) due(now time.Time, certain bool) bool {
-	return !l.answered || !certain || now.Sub(l.changed) < l.settle || now.Sub(l.asked) >= l.pause
+	return !l.answered || !certain || now.Sub(l.changed) < l.afterChange || now.Sub(l.asked) >= l.pause
 }
 
 // pods are the pods that have volumes, by UID. Without an answer of the runtime they are
