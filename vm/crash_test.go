@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/daybook-project/daybook/internal/procstat"
 	"github.com/daybook-project/daybook/vm"
 	"github.com/daybook-project/daybook/vm/kernels"
 	"github.com/daybook-project/daybook/vm/vmtest"
@@ -253,10 +254,6 @@ func childNamed(t *testing.T, parent int, name string) int {
 
 // alive says whether a process runs; a zombie does not.
 func alive(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+	process, err := procstat.Read(pid)
+	return err == nil && !process.Ended()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/procstat"
 )
 
 // prefix begins the names of all cgroups of tests. The process ID and the start time of the
@@ -41,11 +42,16 @@ func Tree(t testing.TB) *cgroup.Tree {
 // with it.
 func Path(t testing.TB, label string) string {
 	t.Helper()
-	started, _, err := state(os.Getpid())
+	own, err := procstat.Read(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("/%s%d-%d-%s", prefix, os.Getpid(), started, label)
+	return pathOf(own, label)
+}
+
+// pathOf is the path of a cgroup of this process, whose state is given.
+func pathOf(own procstat.Stat, label string) string {
+	return fmt.Sprintf("/%s%d-%d-%s", prefix, os.Getpid(), own.StartTicks, label)
 }
 
 // New makes a cgroup for a test, and returns its path.
@@ -75,22 +81,6 @@ func Make(t testing.TB, tree *cgroup.Tree, path string) {
 	})
 }
 
-// state returns when a process started, in clock ticks since the host's start, and whether
-// it still runs: a zombie does not.
-func state(pid int) (started uint64, runs bool, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, false, err
-	}
-	// The name, in parentheses, may contain anything. See proc_pid_stat(5).
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 20 {
-		return 0, false, fmt.Errorf("/proc/%d/stat has %q", pid, text)
-	}
-	started, err = strconv.ParseUint(fields[19], 10, 64)
-	return started, fields[0] != "Z" && fields[0] != "X", err
-}
-
 // alive reports whether the process that made a cgroup runs. The name is one of Path.
 func alive(name string) bool {
 	fields := strings.SplitN(strings.TrimPrefix(name, prefix), "-", 3)
@@ -102,11 +92,11 @@ func alive(name string) bool {
 	if err1 != nil || err2 != nil {
 		return true
 	}
-	started, runs, err := state(pid)
+	now, err := procstat.Read(pid)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 		return false
 	}
-	return err != nil || runs && started == made
+	return err != nil || !now.Ended() && now.StartTicks == made
 }
 
 // removeThoseOfTheDead kills what killed tests left running, and removes their cgroups.

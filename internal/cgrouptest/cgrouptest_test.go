@@ -15,6 +15,7 @@ import (
 
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/procstat"
 	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
@@ -33,11 +34,11 @@ func beVictim(string) error {
 	if err != nil {
 		return err
 	}
-	started, _, err := state(os.Getpid())
+	own, err := procstat.Read(os.Getpid())
 	if err != nil {
 		return err
 	}
-	path := fmt.Sprintf("/%s%d-%d-victim", prefix, os.Getpid(), started)
+	path := pathOf(own, "victim")
 	if err := errors.Join(tree.Make(path), tree.Make(path+"/child")); err != nil {
 		return err
 	}
@@ -108,8 +109,8 @@ func TestCgroupsOfAKilledTestAreRemovedWithTheirProcesses(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaittest.Until(t, awaittest.Patience, "its processes are killed", func() bool {
-			_, runs, _ := state(pid)
-			return !runs
+			now, err := procstat.Read(pid)
+			return err != nil || now.Ended()
 		})
 	}
 	if !exists(mine) {
@@ -120,10 +121,11 @@ func TestCgroupsOfAKilledTestAreRemovedWithTheirProcesses(t *testing.T) {
 // Another process may have the number of a dead one.
 func TestACgroupOfAnEarlierProcessWithTheSameNumberIsOfADeadOne(t *testing.T) {
 	own := strings.TrimPrefix(Path(t, "a"), "/")
-	started, runs, err := state(os.Getpid())
-	if err != nil || !runs {
-		t.Fatal(started, runs, err)
+	process, err := procstat.Read(os.Getpid())
+	if err != nil || process.Ended() {
+		t.Fatal(process, err)
 	}
+	started := process.StartTicks
 	for name, want := range map[string]bool{
 		own: true,
 		fmt.Sprintf("%s%d-%d-a-b", prefix, os.Getpid(), started): true,

@@ -2,8 +2,6 @@ package containertest
 
 import (
 	"encoding/json"
-	"fmt"
-	"github.com/daybook-project/daybook/internal/blockdev"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +9,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/procstat"
 )
 
 // runcContainerState is the state of a container's process according to runc.
@@ -59,10 +60,14 @@ func processesOf(dir string) []int {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || startTime(pid) == "" {
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		parents[pid], _ = strconv.Atoi(statFields(pid)[1])
+		process, runs := running(pid)
+		if !runs {
+			continue
+		}
+		parents[pid] = process.Parent
 		command, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
 		owned[pid] = strings.Contains(string(command), dir)
 	}
@@ -78,23 +83,11 @@ func processesOf(dir string) []int {
 	return list
 }
 
-// statFields are the fields of /proc/PID/stat from the third one, the state.
-func statFields(pid int) []string {
-	content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, after, _ := strings.Cut(string(content), ") ")
-	if fields := strings.Fields(after); len(fields) > 19 {
-		return fields
-	}
-	return make([]string, 20)
-}
-
-// startTime distinguishes a process from a later one with the same ID; "" for
-// no process, and for one that has ended and is not waited for.
-func startTime(pid int) string {
-	if fields := statFields(pid); fields[0] != "Z" {
-		return fields[19]
-	}
-	return ""
+// running returns the state of a process; false for no process, and for one that has ended
+// and is not waited for.
+func running(pid int) (procstat.Stat, bool) {
+	process, err := procstat.Read(pid)
+	return process, err == nil && process.State != 'Z'
 }
 
 // detachLoopsBelow makes the kernel release the files of a killed test's volumes

@@ -77,14 +77,18 @@ func (w *Workshop) CgroupOf(pid int) string {
 // without the runtime.
 func (w *Workshop) Kill(c Container) {
 	w.t.Helper()
-	pid, started := c.PID(), startTime(c.PID())
-	if started == "" {
+	pid := c.PID()
+	process, runs := running(pid)
+	if !runs {
 		w.t.Fatalf("process %d has ended already", pid)
 	}
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		w.t.Fatal(err)
 	}
-	w.Await("the killed process ends", "", func() bool { return startTime(pid) != started })
+	w.Await("the killed process ends", "", func() bool {
+		now, runs := running(pid)
+		return !runs || now.StartTicks != process.StartTicks
+	})
 }
 
 func (w *Workshop) pid(text string) int {

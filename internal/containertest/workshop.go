@@ -96,7 +96,7 @@ func clearAway(dir string) {
 	for range 100 { // a daemon can restart its child before it is killed, too
 		pids := processesOf(dir)
 		for _, c := range containers {
-			if c.Start != 0 && startTime(c.PID) == fmt.Sprint(c.Start) {
+			if process, runs := running(c.PID); runs && c.Start != 0 && process.StartTicks == c.Start {
 				pids = append(pids, c.PID)
 			}
 		}

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/procstat"
 )
 
 // readyPatience limits the start of a server.
@@ -59,7 +59,8 @@ func startServer(config Config, h home, lock *lock) (*server, error) {
 		close(s.exited)
 	}()
 	// An error here appears in the conversation: the server is dead.
-	s.start, _ = processStart(s.pid)
+	process, _ := procstat.Read(s.pid)
+	s.start = process.StartTicks
 	return s, nil
 }
 
@@ -107,23 +108,6 @@ func (s *server) keep() error {
 	return nil
 }
 
-// processStart is the start time of a process, in clock ticks since boot:
-// together with its number it identifies a process forever.
-func processStart(pid int) (uint64, error) {
-	path := fmt.Sprintf("/proc/%d/stat", pid)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	// Field 22; the second field is the name in parentheses, which may contain
-	// any character.
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("%s: %d fields after the name", path, len(fields))
-	}
-	return strconv.ParseUint(fields[19], 10, 64)
-}
-
 // signalProcess signals the process with that number and start, and no other
 // that got the number later. os.ErrProcessDone if it is gone.
 func signalProcess(pid int, start uint64, signal unix.Signal) error {
@@ -169,7 +153,7 @@ func openProcess(pid int, start uint64) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("cannot open process %d: %w", pid, err)
 	}
-	if now, err := processStart(pid); err != nil || now != start {
+	if now, err := procstat.Read(pid); err != nil || now.StartTicks != start {
 		_ = unix.Close(fd)
 		return -1, os.ErrProcessDone
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/daybook-project/daybook/internal/awaittest"
 	"github.com/daybook-project/daybook/internal/cgrouptest"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/procstat"
 )
 
 // parentVariable makes the test binary start a program, print its number, and
@@ -49,8 +50,8 @@ func gone(t *testing.T, pid int) {
 	t.Helper()
 	deadline := time.Now().Add(awaittest.Patience)
 	for {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || strings.Contains(string(stat), ") Z ") {
+		process, err := procstat.Read(pid)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) || err == nil && process.State == 'Z' {
 			return
 		}
 		if time.Now().After(deadline) {
