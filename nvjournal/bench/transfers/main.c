@@ -50,6 +50,8 @@ static struct engine subjects[] = {
 	{.name = "one-lock", .partitions = 1, ONE_LOCK},
 	{.name = "one-lock-one-fence", .partitions = 1, .option = 1, ONE_LOCK},
 };
+/* The time of an access of an engine that was not measured. */
+#define UNKNOWN_PS 300
 #define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
 
 /* The measured time of one operation of one thread. */
@@ -176,7 +178,10 @@ static double per(uint64_t count, uint64_t of)
 	return of ? (double)count / (double)of : 0;
 }
 
-/* The time of an access, so that one processor takes the measured time; unknown: otherwise. */
+/*
+ * The time of an access, so that one processor takes the measured time. Without that of
+ * this engine it is `otherwise`.
+ */
 static uint64_t access_ps(const struct options *o, struct engine *e, const struct stream *s,
 			  uint64_t otherwise)
 {
@@ -370,16 +375,17 @@ int main(int argc, char **argv)
 	parts_set_region(&region);
 	printf("{\"transfers\": [");
 	for (unsigned s = 0; s < o.stream_count; s++) {
-		uint64_t each_ps = 300;
+		uint64_t each_ps = UNKNOWN_PS;
 
 		for (unsigned n = 0; n < SUBJECTS; n++) {
 			struct engine *e = &subjects[n];
-			bool again = n && !strcmp(e->name, subjects[n - 1].name);
 
 			if (o.engine && strcmp(o.engine, e->name))
 				continue;
 			/* The same code with more rings takes as long for an access. */
-			each_ps = access_ps(&o, e, &o.streams[s], again ? each_ps : 300);
+			if (n && strcmp(e->name, subjects[n - 1].name))
+				each_ps = UNKNOWN_PS;
+			each_ps = access_ps(&o, e, &o.streams[s], each_ps);
 			for (unsigned p = 0; p < o.processor_count; p++) {
 				if (o.processors[p] == PROCESSORS &&
 				    !strcmp(e->name, COMMIT_WORKER))

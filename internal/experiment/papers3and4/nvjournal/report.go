@@ -72,7 +72,7 @@ func (n Result) reasons() string {
 		switch {
 		case v.Met || v.None:
 		case strings.Contains(v.Target, "over the floor"):
-			u, floor := n.bestFloor(), n.update("floor-256", 0)
+			u, floor := n.update("nvjournal", 1), n.update("floor-256", 0)
 			all = append(all, fmt.Sprintf("An update takes %.0f ns more than its copy, flush and fence (%.0f ns), for the checksum, the block's lock and image, the credits and the handle's counts. The target allows %.0f ns more.",
 				u.One.Median-floor.One.Median, floor.One.Median, (UpdateOverFloor-1)*floor.One.Median))
 		case strings.Contains(v.Target, "two threads over one"):

@@ -84,26 +84,28 @@ func ratioVerdict(target string, state State, ratio statistics.Spread, where, ro
 }
 
 // Verdicts compares the result with the bounds. A target that depends on the
-// distance of the processors has a verdict for each state. Each verdict is for the best
-// form of nvjournal: how many rings, and which ring a record goes to.
+// distance of the processors has a verdict for each state.
 func (n Result) Verdicts() (all []verdict.Verdict) {
 	most := func(target string, value, bound float64, format string) {
 		all = append(all, verdict.Verdict{Target: target, Wanted: fmt.Sprintf("at most "+format, bound), Measured: fmt.Sprintf(format, value),
 			Value: value, Bound: bound, Met: value > 0 && value <= bound})
 	}
-	best := n.bestFloor()
-	most("an update of 256 bytes over the floor", best.OverFloor.Median, UpdateOverFloor, "%.2f×")
-	if best.Engine != "" {
-		last := &all[len(all)-1]
-		last.Measured += " (" + engineName(best.Engine, best.Partitions) + ")"
-	}
-	for _, state := range states {
-		least := TwoThreadsApart
-		if state == NVJNear {
-			least = TwoThreadsNear
+	for _, u := range n.Floor {
+		if !isOurs(u.Engine) {
+			continue
 		}
-		name, gains := n.bestTwoOverOne(state)
-		all = append(all, ratioVerdict("two threads over one", state, statistics.SpreadOf(gains), name+", ", roundsText(len(gains)), len(gains), least))
+		name := engineName(u.Engine, u.Partitions)
+		most("an update of 256 bytes over the floor, "+name, u.OverFloor.Median, UpdateOverFloor, "%.2f×")
+		for _, state := range states {
+			two, least := u.two(state), TwoThreadsApart
+			if state == NVJNear {
+				least = TwoThreadsNear
+			}
+			all = append(all, ratioVerdict("two threads over one, "+name, state, two.OverOne, "", roundsText(two.Rounds), two.Rounds, least))
+		}
+	}
+	if len(n.Floor) == 0 {
+		most("an update of 256 bytes over the floor", 0, UpdateOverFloor, "%.2f×")
 	}
 	for _, c := range n.Commit {
 		most(fmt.Sprintf("a commit at one thread, mean, P = %d", c.Partitions), c.Mean.Median, CommitMicroseconds, "%.2f µs")
@@ -145,11 +147,11 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 // linesOfTheBlock are the parts of the journal that belong to one block.
 var linesOfTheBlock = []string{"entries of blocks", "entries of images", "images of blocks"}
 
-// overLines counts the lines of an update of the stream that commits seldom, with a ring
-// for each processor.
+// overLines counts the lines of an update of the stream that commits seldom, for each
+// number of rings.
 func (n Result) overLines() (all []verdict.Verdict) {
-	for k, t := range n.Transfers {
-		if t.Engine != byProcessor || t.Stream == "varmail" || t.Processors == 1 || n.ringsFor(t) != &n.Transfers[k] {
+	for _, t := range n.Transfers {
+		if t.Engine != byProcessor || t.Stream == "varmail" || t.Processors == 1 {
 			continue
 		}
 		others := t.Apart.PerUpdate
@@ -158,30 +160,10 @@ func (n Result) overLines() (all []verdict.Verdict) {
 				others -= part.PerUpdate
 			}
 		}
-		all = append(all, verdict.Verdict{Target: fmt.Sprintf("lines that move for an update besides its block's own, %s, %d processors", t.Stream, t.Processors),
-			Wanted: fmt.Sprintf("at most %.0f", LinesOfAnUpdate), Measured: fmt.Sprintf("%.2f of %.2f (P = %d)", others, t.Apart.PerUpdate, t.Partitions), Value: others, Bound: LinesOfAnUpdate, Met: others <= LinesOfAnUpdate})
+		all = append(all, verdict.Verdict{Target: fmt.Sprintf("lines that move for an update besides its block's own, %s, %d processors, %s", t.Stream, t.Processors, t.Name()),
+			Wanted: fmt.Sprintf("at most %.0f", LinesOfAnUpdate), Measured: fmt.Sprintf("%.2f of %.2f", others, t.Apart.PerUpdate), Value: others, Bound: LinesOfAnUpdate, Met: others <= LinesOfAnUpdate})
 	}
 	return all
-}
-
-// ringsFor returns the counts of the same engine with the fewest rings that are at least
-// as many as the processors; with the most rings if none are.
-func (n Result) ringsFor(like Transfer) *Transfer {
-	var best *Transfer
-	for k, t := range n.Transfers {
-		if t.Stream != like.Stream || t.Engine != like.Engine || t.Processors != like.Processors {
-			continue
-		}
-		enough := t.Partitions >= t.Processors
-		switch {
-		case best == nil,
-			enough && best.Partitions < t.Processors,
-			enough && t.Partitions < best.Partitions,
-			!enough && best.Partitions < t.Partitions && best.Partitions < t.Processors:
-			best = &n.Transfers[k]
-		}
-	}
-	return best
 }
 
 // overEach is the least ratio to a baseline over the numbers of threads. Threads that

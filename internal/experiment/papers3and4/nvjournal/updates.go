@@ -80,35 +80,6 @@ func (n *Result) evaluateUpdates(bound float64) {
 	}
 }
 
-// bestFloor is the form of nvjournal whose update takes the least time over the floor;
-// zero if there is none.
-func (n Result) bestFloor() (best Update) {
-	for _, u := range n.Floor {
-		if isOurs(u.Engine) && (best.Engine == "" || u.OverFloor.Median < best.OverFloor.Median) {
-			best = u
-		}
-	}
-	return best
-}
-
-// bestTwoOverOne returns the rates of two threads over that of one, with the best form of
-// nvjournal in this state; nil if there is no round.
-func (n Result) bestTwoOverOne(state State) (name string, gains []float64) {
-	all := make(map[string][]float64)
-	for _, u := range n.Floor {
-		if !isOurs(u.Engine) {
-			continue
-		}
-		name := engineName(u.Engine, u.Partitions)
-		for _, r := range u.Rounds {
-			if r.State == state && r.EachOfTwo > 0 {
-				all[name] = append(all[name], 2*r.One/r.EachOfTwo)
-			}
-		}
-	}
-	return bestRatio(all)
-}
-
 // overOneLockUpdates returns the ratios of nvjournal to one lock, with the best form of
 // nvjournal, for updates of 256 bytes by two threads; nil if there is no pair of
 // rounds in this state. Such an update has one record, so both forms of one lock are the
