@@ -174,6 +174,10 @@ int nvj_open(struct nvj **journal, const struct nvj_region *region,
 	j->persistence = region->persistence;
 	j->checkpoint_percent = options->checkpoint_percent ? options->checkpoint_percent : 50;
 	j->workers = options->workers;
+#ifdef NVJ_LOCK_TIMES
+	j->opened_ticks = nvj_ticks();
+	j->opened_ns = platform->now_ns(platform->context);
+#endif
 	recovered = nvj_allocate(j, sizeof(*recovered));
 	if (!recovered) {
 		free_all(j);

@@ -282,6 +282,11 @@ struct nvj_cpu {
 	uint64_t commits_waited;
 	uint64_t lock_waits[NVJ_LOCK_KINDS];
 	uint64_t lock_wait_ns[NVJ_LOCK_KINDS];
+#ifdef NVJ_LOCK_TIMES
+	uint64_t lock_holds[NVJ_LOCK_KINDS];
+	uint64_t lock_hold_ticks[NVJ_LOCK_KINDS];
+	uint64_t lock_longest_ticks[NVJ_LOCK_KINDS];
+#endif
 };
 
 static inline uint64_t nvj_cpu_ended(const struct nvj_cpu *c, unsigned slot)
@@ -407,6 +412,10 @@ struct nvj {
 	uint64_t blocks_home;
 	uint32_t shrinks;                        /* each shrink starts at another partition */
 	uint64_t first_line[NVJ_MAX_PARTITIONS]; /* head at open */
+#ifdef NVJ_LOCK_TIMES
+	uint64_t opened_ticks; /* both at the same time */
+	uint64_t opened_ns;
+#endif
 };
 
 static inline unsigned nvj_partition_of(const struct nvj *j, uint64_t block)

@@ -26,8 +26,10 @@ static void take(struct nvj_lock *lock, const struct nvj_platform *platform)
 	 */
 	for (;;) {
 		nvj_point();
-		if (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) == 0)
+		if (__atomic_exchange_n(&lock->state, 2, __ATOMIC_ACQUIRE) == 0) {
+			nvj_lock_taken(lock);
 			return;
+		}
 		platform->wait(platform->context, &lock->state, 2, sleep_ns);
 		if (sleep_ns < LONGEST_SLEEP_NS)
 			sleep_ns *= 2;

@@ -34,6 +34,58 @@ void nvj_lock_waited(const struct nvj_platform *platform, const struct nvj_lock 
 	nvj_count(&c->lock_wait_ns[kind], ns);
 }
 
+#ifdef NVJ_LOCK_TIMES
+uint64_t nvj_ticks_ns(const struct nvj *j, uint64_t ticks)
+{
+	uint64_t ns = j->platform.now_ns(j->platform.context) - j->opened_ns;
+	uint64_t passed = nvj_ticks() - j->opened_ticks;
+	uint64_t scale;
+
+	/* With a longer time the products would not fit. */
+	while (ns >> 40 || passed >> 40) {
+		ns >>= 1;
+		passed >>= 1;
+	}
+	scale = passed ? (ns << 20) / passed : 0;
+	return (ticks >> 20) * scale + ((ticks & ((1u << 20) - 1)) * scale >> 20);
+}
+
+void nvj_lock_held(const struct nvj_platform *platform, const struct nvj_lock *lock, uint64_t ticks)
+{
+	const struct nvj *j = (const void *)((uintptr_t)platform - offsetof(struct nvj, platform));
+	struct nvj_cpu *c = &j->cpu[platform->cpu(platform->context) % NVJ_CPUS];
+	enum nvj_lock_kind kind = kind_of(j, lock);
+
+	nvj_count(&c->lock_holds[kind], 1);
+	nvj_count(&c->lock_hold_ticks[kind], ticks);
+	nvj_raise_sc(&c->lock_longest_ticks[kind], ticks);
+}
+
+static void add_holds(struct nvj_statistics *s, const struct nvj *j)
+{
+	for (unsigned kind = 0; kind < NVJ_LOCK_KINDS; kind++) {
+		uint64_t ticks = 0, longest = 0;
+
+		for (unsigned i = 0; i < NVJ_CPUS; i++) {
+			struct nvj_cpu *c = &j->cpu[i];
+			uint64_t here = nvj_exchange_sc(&c->lock_longest_ticks[kind], 0);
+
+			s->lock_holds[kind] += nvj_load(&c->lock_holds[kind]);
+			ticks += nvj_load(&c->lock_hold_ticks[kind]);
+			longest = here > longest ? here : longest;
+		}
+		s->lock_hold_ns[kind] = nvj_ticks_ns(j, ticks);
+		s->lock_longest_ns[kind] = nvj_ticks_ns(j, longest);
+	}
+}
+#else
+static void add_holds(struct nvj_statistics *s, const struct nvj *j)
+{
+	(void)s;
+	(void)j;
+}
+#endif
+
 static void add_cpu(struct nvj_statistics *s, const struct nvj_cpu *c)
 {
 	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
@@ -71,7 +123,8 @@ static void add_partition(struct nvj_statistics *s, const struct nvj *j, struct 
 	for (const struct nvj_slab *slab = p->block_slabs; slab; slab = slab->next)
 		for (unsigned i = 0; i < NVJ_BLOCKS_OF_SLAB; i++)
 			add_block(s, &slab->blocks[i]);
-	nvj_unlock(&p->list_lock, &j->platform);
+	/* This hold is not counted: no operation needed it. */
+	nvj_lock_release(&p->list_lock, &j->platform);
 }
 
 void nvj_statistics(const struct nvj *j, struct nvj_statistics *s)
@@ -97,6 +150,7 @@ void nvj_statistics(const struct nvj *j, struct nvj_statistics *s)
 	s->fences += 2 * s->transactions - s->merged;
 	for (unsigned i = 0; i < NVJ_CPUS; i++)
 		add_cpu(s, &j->cpu[i]);
+	add_holds(s, j);
 	for (unsigned i = 0; i < j->partitions; i++) {
 		uint64_t head = nvj_load(&j->partition[i].head);
 		uint64_t low = nvj_load(&lows[i]);

@@ -841,6 +841,14 @@ struct nvj_statistics {
 	/* How often a thread found a lock taken, and how long it waited. */
 	uint64_t lock_waits[NVJ_LOCK_KINDS];
 	uint64_t lock_wait_ns[NVJ_LOCK_KINDS];
+	/*
+	 * How often a lock was taken, how long it was held, and the longest of these
+	 * times since the previous call. 0 unless the engine was built with
+	 * NVJ_LOCK_TIMES, because this takes time.
+	 */
+	uint64_t lock_holds[NVJ_LOCK_KINDS];
+	uint64_t lock_hold_ns[NVJ_LOCK_KINDS];
+	uint64_t lock_longest_ns[NVJ_LOCK_KINDS];
 };
 
 void nvj_statistics(const struct nvj *journal, struct nvj_statistics *statistics);

@@ -114,6 +114,7 @@ struct nvjk_journal {
 	u64 mask;               /* of each record: NVJ_COMPARE, or NVJ_ALL_LINES */
 	struct mutex *one_lock; /* NULL: there is none */
 	struct mutex one_lock_mutex;
+	struct nvjk_holds one_lock_holds;
 	unsigned int most_blocks; /* that a handle may ask for */
 	bool later;               /* records may be written later: see note.c */
 	bool later_commits;       /* and much that waits is committed */
@@ -191,14 +192,18 @@ struct nvjk_handle {
 
 static inline void nvjk_lock_one(struct nvjk_journal *j)
 {
-	if (unlikely(j->one_lock))
+	if (unlikely(j->one_lock)) {
 		mutex_lock(j->one_lock);
+		nvjk_hold_begins(&j->one_lock_holds);
+	}
 }
 
 static inline void nvjk_unlock_one(struct nvjk_journal *j)
 {
-	if (unlikely(j->one_lock))
+	if (unlikely(j->one_lock)) {
+		nvjk_hold_ends(&j->one_lock_holds);
 		mutex_unlock(j->one_lock);
+	}
 }
 
 /* transaction.c */

@@ -7,6 +7,7 @@ void nvjk_journal_statistics(journal_t *journal, struct nvjk_statistics *statist
 	struct nvjk_journal *j = nvjk_of(journal);
 
 	nvj_statistics(j->nvj, &statistics->engine);
+	nvjk_read_holds(&j->one_lock_holds, j->nvj, statistics);
 	nvjk_disk_counts(j->disk, &statistics->disk);
 	nvjk_region_counts(j->region, &statistics->region);
 	statistics->pinned_buffers = nvjk_pins_count(j);

@@ -26,6 +26,7 @@ struct jfsnvj {
 	struct jfs_log log;
 	struct mutex *one_lock; /* NULL: there is none */
 	struct mutex one_lock_mutex;
+	struct nvjk_holds one_lock_holds;
 	struct mutex map_lock[JFSNVJ_MAP_LOCKS];
 
 	/*
@@ -64,14 +65,18 @@ static inline struct inode *jfsnvj_host(const struct metapage *mp)
 
 static inline void jfsnvj_lock_one(struct jfsnvj *j)
 {
-	if (unlikely(j->one_lock))
+	if (unlikely(j->one_lock)) {
 		mutex_lock(j->one_lock);
+		nvjk_hold_begins(&j->one_lock_holds);
+	}
 }
 
 static inline void jfsnvj_unlock_one(struct jfsnvj *j)
 {
-	if (unlikely(j->one_lock))
+	if (unlikely(j->one_lock)) {
+		nvjk_hold_ends(&j->one_lock_holds);
 		mutex_unlock(j->one_lock);
+	}
 }
 
 /* load.c */

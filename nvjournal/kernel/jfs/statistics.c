@@ -16,6 +16,7 @@ static int show(struct seq_file *seq, void *unused)
 	if (!s)
 		return -ENOMEM;
 	nvj_statistics(j->nvj, &s->engine);
+	nvjk_read_holds(&j->one_lock_holds, j->nvj, s);
 	nvjk_disk_counts(j->disk, &s->disk);
 	nvjk_region_counts(j->mount->region, &s->region);
 	s->images_bytes = nvj_images(j->nvj) * NVJ_BLOCK_BYTES;

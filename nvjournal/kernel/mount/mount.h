@@ -16,6 +16,7 @@
 #include <linux/fs_parser.h>
 #include <linux/seq_file.h>
 
+#include "../../core/lock.h"
 #include "../platform/platform.h"
 
 /* Our mount options, as given. */
@@ -91,6 +92,34 @@ void nvjk_mount_free(struct nvjk_mount *mount);
 
 /* --- statistics.c --------------------------------------------------------------- */
 
+/*
+ * How long the lock of lock=one was held, with NVJ_LOCK_TIMES (core/lock.h). The owner
+ * of the lock changes it. Otherwise it is empty.
+ */
+struct nvjk_holds {
+#ifdef NVJ_LOCK_TIMES
+	u64 since, count, ticks, longest;
+#endif
+};
+
+static inline void nvjk_hold_begins(struct nvjk_holds *holds)
+{
+#ifdef NVJ_LOCK_TIMES
+	holds->since = nvj_ticks();
+#endif
+}
+
+static inline void nvjk_hold_ends(struct nvjk_holds *holds)
+{
+#ifdef NVJ_LOCK_TIMES
+	u64 ticks = nvj_ticks_between(holds->since, nvj_ticks());
+
+	holds->count++;
+	holds->ticks += ticks;
+	holds->longest = max(holds->longest, ticks);
+#endif
+}
+
 /* The counters that each file system has; 0 where it has none. */
 struct nvjk_statistics {
 	struct nvj_statistics engine;
@@ -102,7 +131,12 @@ struct nvjk_statistics {
 	u64 images_bytes;       /* now: copies of blocks */
 	u64 data_flushes;       /* of the disk, before commits */
 	u64 data_inodes;        /* files whose data was written or waited for, by commits */
+	/* Of the lock of lock=one, as the engine has them of its own locks. */
+	u64 one_holds, one_hold_ns, one_longest_ns;
 };
+/* Nearly exact while handles are open. Begins a new longest hold. */
+void nvjk_read_holds(struct nvjk_holds *holds, const struct nvj *nvj,
+		     struct nvjk_statistics *statistics);
 void nvjk_show_statistics(struct seq_file *seq, const struct nvjk_mount *mount,
 			  const struct nvjk_statistics *statistics);
 

@@ -11,20 +11,55 @@ static void line(struct seq_file *seq, const char *name, u64 value)
 	seq_printf(seq, "%s %llu\n", name, value);
 }
 
+static const char *const names[NVJ_LOCK_KINDS] = {
+	[NVJ_LOCK_BLOCK] = "block",
+	[NVJ_LOCK_BUCKET] = "bucket",
+	[NVJ_LOCK_LISTS] = "list",
+	[NVJ_LOCK_OTHER] = "other",
+};
+
 static void lock_lines(struct seq_file *seq, const struct nvj_statistics *e)
 {
-	static const char *const names[NVJ_LOCK_KINDS] = {
-		[NVJ_LOCK_BLOCK] = "block",
-		[NVJ_LOCK_BUCKET] = "bucket",
-		[NVJ_LOCK_LISTS] = "list",
-		[NVJ_LOCK_OTHER] = "other",
-	};
-
 	for (unsigned int kind = 0; kind < NVJ_LOCK_KINDS; kind++) {
 		seq_printf(seq, "%s_lock_waits %llu\n", names[kind], e->lock_waits[kind]);
 		seq_printf(seq, "%s_lock_wait_ns %llu\n", names[kind], e->lock_wait_ns[kind]);
 	}
 }
+
+void nvjk_read_holds(struct nvjk_holds *holds, const struct nvj *nvj,
+		     struct nvjk_statistics *statistics)
+{
+#ifdef NVJ_LOCK_TIMES
+	statistics->one_holds = holds->count;
+	statistics->one_hold_ns = nvj_ticks_ns(nvj, holds->ticks);
+	statistics->one_longest_ns = nvj_ticks_ns(nvj, holds->longest);
+	holds->longest = 0;
+#endif
+}
+
+#ifdef NVJ_LOCK_TIMES
+static void hold_line(struct seq_file *seq, const char *name, u64 holds, u64 hold_ns,
+		      u64 longest_ns)
+{
+	seq_printf(seq, "%s_lock_holds %llu\n", name, holds);
+	seq_printf(seq, "%s_lock_hold_ns %llu\n", name, hold_ns);
+	seq_printf(seq, "%s_lock_longest_ns %llu\n", name, longest_ns);
+}
+
+static void hold_lines(struct seq_file *seq, const struct nvjk_statistics *s)
+{
+	const struct nvj_statistics *e = &s->engine;
+
+	for (unsigned int kind = 0; kind < NVJ_LOCK_KINDS; kind++)
+		hold_line(seq, names[kind], e->lock_holds[kind], e->lock_hold_ns[kind],
+			  e->lock_longest_ns[kind]);
+	hold_line(seq, "one", s->one_holds, s->one_hold_ns, s->one_longest_ns);
+}
+#else
+static void hold_lines(struct seq_file *seq, const struct nvjk_statistics *s)
+{
+}
+#endif
 
 void nvjk_show_statistics(struct seq_file *seq, const struct nvjk_mount *nvj,
 			  const struct nvjk_statistics *s)
@@ -51,6 +86,7 @@ void nvjk_show_statistics(struct seq_file *seq, const struct nvjk_mount *nvj,
 	line(seq, "revokes", e->revokes);
 	line(seq, "frozen", e->frozen);
 	lock_lines(seq, e);
+	hold_lines(seq, s);
 	line(seq, "commits", e->transactions);
 	line(seq, "commits_merged", e->merged);
 	line(seq, "commits_waited", e->commits_waited);

@@ -307,6 +307,9 @@ type Case struct {
 	DiskPath string `json:"disk_path,omitempty"`
 	// Uncounted means that nothing is counted: round 0 only warms up.
 	Uncounted bool `json:"uncounted,omitempty"`
+	// Holds means that the module measures how long locks are held, in all rounds but
+	// round 0.
+	Holds bool `json:"holds,omitempty"`
 }
 
 // Sample is one run in a guest.
@@ -318,6 +321,8 @@ type Sample struct {
 	Result LoadResult `json:"result"`
 	// Counts are set in the round that is counted; its times are not used.
 	Counts *Counts `json:"counts,omitempty"`
+	// Holds are set if the case wants them; the times of the run are not used.
+	Holds map[string]LockHold `json:"holds,omitempty"`
 }
 
 // LoadResult is the output of nvjournal/kernel/bench for a run.
@@ -360,6 +365,9 @@ type Run struct {
 	SyncP95Seconds      statistics.Spread `json:"sync_p95_seconds"`
 	SyncP99Seconds      statistics.Spread `json:"sync_p99_seconds"`
 	Counts              Counts            `json:"counts"`
+	// LockHolds are the holds of the module's locks, by what the lock protects, in a run
+	// of its own. They are measured natively, on the first disk.
+	LockHolds map[string]LockHold `json:"lock_holds,omitempty"`
 }
 
 // Bench measures in one boot.

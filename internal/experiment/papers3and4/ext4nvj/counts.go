@@ -45,15 +45,6 @@ type Counts struct {
 	Merged *float64 `json:"merged_commits"`
 }
 
-// LockWait has the waits for a lock in an operation. A thread that spins waits, too.
-type LockWait struct {
-	Waits       float64 `json:"waits"`
-	WaitSeconds float64 `json:"wait_seconds"`
-}
-
-// engineLocks are the kinds of locks of ext4nvj's engine in its counters.
-var engineLocks = []string{"block", "bucket", "list", "other"}
-
 // triggers are the kernel's histogram triggers that sum up its tracepoints
 // (Documentation/trace/histogram.rst). They are active only in the counted round.
 var triggers = []struct{ event, trigger string }{

@@ -22,6 +22,9 @@ type family struct {
 	// ours are those of the module, of which the best one is compared.
 	ours    []string
 	targets []target
+	// paper is the number of the paper that the targets are of. stated is what it says of
+	// fewer threads.
+	paper, stated string
 }
 
 // target is the gain over an arrangement that a paper reports, with 16 threads.
@@ -40,6 +43,10 @@ var (
 			{Create, StockDisk, CreateOverStock},
 			{Create, NVJFine, CreateOverFine},
 		},
+		paper: "3",
+		stated: "The paper draws Fig. 4 (varmail) and Fig. 5 (create; its Tokubench) for 1 to 16 threads, and states numbers for 16 threads. " +
+			"Of Fig. 5 it says that the gain is largest with 16 threads: with fewer threads it is at most this, so a gain of create with * is above the paper's at the same number of threads, and one without * may be. " +
+			"Of Fig. 4 it says nothing of this kind. The curves themselves cannot be read from its text.",
 	}
 	jfsFamily = family{
 		stock: "jfs", module: ext4.MemoryJFSType,
@@ -48,6 +55,8 @@ var (
 			{Varmail, JFSPmem, VarmailOverJFS},
 			{Create, JFSPmem, CreateOverJFS},
 		},
+		paper:  "4",
+		stated: "The paper draws Fig. 4 (varmail) and Fig. 5 (create; its Tokubench), and states numbers for 16 threads only. The curves themselves cannot be read from its text.",
 	}
 )
 

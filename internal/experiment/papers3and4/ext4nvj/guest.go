@@ -106,9 +106,12 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 	if err := s.writeOut(); err != nil {
 		return sample, err
 	}
-	if round > 0 || c.Uncounted {
+	switch {
+	case round > 0 && c.Holds:
+		sample.Holds, err = s.held(func() (LoadResult, error) { return c.load(ctx, run) })
+	case round > 0 || c.Uncounted:
 		sample.Result, err = c.load(ctx, run)
-	} else {
+	default:
 		var r reading
 		sample.Result, r, err = s.counted(func() (LoadResult, error) { return c.load(ctx, run) })
 		if err == nil {

@@ -142,7 +142,8 @@ func (c nativeCase) parameters() []string {
 	return append(args, "null_blk.irqmode=2", fmt.Sprintf("null_blk.completion_nsec=%d", delay))
 }
 
-// Complete measures what the result of Bench lacks: the sanity check. It needs root.
+// Complete measures what the result of Bench lacks: how long locks are held, and the sanity
+// check. It needs root.
 func (n Native) Complete(ctx context.Context, g Guest, result *Result, rounds int, progress func(line string)) error {
 	if guest, ok := g.(*nativeGuest); ok {
 		if result.Native.WriteSeconds == nil {
@@ -151,6 +152,9 @@ func (n Native) Complete(ctx context.Context, g Guest, result *Result, rounds in
 		for disk, seconds := range guest.writes {
 			result.Native.WriteSeconds[disk] = seconds
 		}
+	}
+	if err := n.completeHolds(ctx, result, progress); err != nil {
+		return err
 	}
 	c := Case{
 		Disk: loopDisk, Loads: Loads(), Arrangements: []string{StockDisk}, Threads: []int{1}, Rounds: rounds,

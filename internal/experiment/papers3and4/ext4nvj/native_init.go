@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 	"unsafe"
 
@@ -66,7 +67,11 @@ func (c nativeCase) run(write func(any) error) (err error) {
 		if name == "memory" {
 			options = fmt.Sprintf("devices=%d", len(c.Case.Arrangements))
 		}
-		if err := native.LoadModule(c.Modules, name, options); err != nil {
+		directory := c.Modules
+		if c.Case.Holds && name == familyOf(c.Case.Arrangements[0]).module {
+			directory = filepath.Join(directory, "times")
+		}
+		if err := native.LoadModule(directory, name, options); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package ext4nvj
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/experiment/report"
@@ -82,6 +83,45 @@ func (n Result) nativeVerdicts() (all []verdict.Verdict) {
 	return all
 }
 
+// paperTable compares the gains at each number of threads with those that the paper states.
+func (n Result) paperTable() report.Table {
+	f := n.family()
+	t := report.Table{
+		Title: "Beside the gains of paper " + f.paper, Columns: []string{"load, disk, over", "paper " + f.paper + ", 16 threads"},
+		Note: "By number of threads; * is at least the paper's gain with 16 threads. " + f.stated,
+	}
+	var threads []int
+	for _, r := range n.Runs {
+		if !slices.Contains(threads, r.Threads) {
+			threads = append(threads, r.Threads)
+		}
+	}
+	slices.Sort(threads)
+	for _, k := range threads {
+		t.Columns = append(t.Columns, strconv.Itoa(k))
+	}
+	for _, target := range f.targets {
+		for _, disk := range n.disks() {
+			row := []string{fmt.Sprintf("%s, %s, %s", target.load, disk, titleOf(target.over)), fmt.Sprintf("%g×", target.bound)}
+			some := false
+			for _, k := range threads {
+				cell := "–"
+				if ratio, which := n.over(disk, target.load, target.over, k); which != "" {
+					cell, some = fmt.Sprintf("%.2f×", ratio), true
+					if ratio >= target.bound {
+						cell += " *"
+					}
+				}
+				row = append(row, cell)
+			}
+			if some {
+				t.Rows = append(t.Rows, row)
+			}
+		}
+	}
+	return t
+}
+
 // overStock returns the rate of the module's best arrangement over that of the kernel's own
 // file system, the faster one; "" if one of them was not measured.
 func (n Result) overStock(disk, load string, threads int) (ratio float64, which string) {
@@ -120,7 +160,7 @@ func (n Result) nativeReport() (report.Report, error) {
 				"Figures are medians of %d rounds, in which the file systems alternate. One round before them warms up; in it the work is counted. A run of varmail takes %d ms, %s",
 				strings.Join(delays, ", "), JournalBytes>>20, n.Rounds, n.Milliseconds, n.createText()),
 			n.sanityText(),
-			fmt.Sprintf("The processors are the limit of this measurement: with more threads than the %d processors, the figures show how a file system divides them, not how it scales. The papers have figures for 16 threads only; those have no verdict here with fewer processors.", n.CPUs),
+			fmt.Sprintf("The processors are the limit of this measurement: with more threads than the %d processors, the figures show how a file system divides them, not how it scales. The papers state gains for 16 threads only; these have no verdict here with fewer processors, and a table below compares them with the gains at each number of threads.", n.CPUs),
 		},
 		Host: n.Host,
 	}
@@ -143,14 +183,18 @@ func (n Result) nativeReport() (report.Report, error) {
 		}
 		r.Tables = append(r.Tables, t)
 	}
-	if t := n.gainTable(); len(t.Rows) > 0 {
-		r.Tables = append(r.Tables, t)
+	for _, t := range []report.Table{n.paperTable(), n.gainTable()} {
+		if len(t.Rows) > 0 {
+			r.Tables = append(r.Tables, t)
+		}
 	}
 	r.Tables = append(r.Tables, n.ratesAndSyncs()...)
 	for _, load := range n.loads() {
 		r.Tables = append(r.Tables, n.countTable(load), n.waitTable(load))
-		if t := n.lockTable(load); len(t.Rows) > 0 {
-			r.Tables = append(r.Tables, t)
+		for _, t := range []report.Table{n.lockTable(load), n.holdTable(load)} {
+			if len(t.Rows) > 0 {
+				r.Tables = append(r.Tables, t)
+			}
 		}
 	}
 	for k := range r.Tables {

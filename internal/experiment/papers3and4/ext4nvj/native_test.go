@@ -1,6 +1,8 @@
 package ext4nvj
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +84,99 @@ func TestTheNativeReportSaysThatTheSanityCheckFailed(t *testing.T) {
 		if strings.Contains(text, "The sanity check failed") != want || !strings.Contains(text, NativeCommand) {
 			t.Errorf("slowdown %g: %s", slowdown, text)
 		}
+	}
+}
+
+func TestThePageComparesEachNumberOfThreadsWithThePapersGains(t *testing.T) {
+	n := nativeResult(1)
+	for k := range n.Runs {
+		if r := &n.Runs[k]; r.Threads == 4 && r.Arrangement == NVJSmall {
+			r.OperationsPerSecond.Median = 289
+		}
+	}
+	table := n.paperTable()
+	if want := []string{"load, disk, over", "paper 3, 16 threads", "1", "4", "8", "16"}; !slices.Equal(table.Columns, want) {
+		t.Errorf("columns %q; want %q", table.Columns, want)
+	}
+	// 289 is less than NVJOne's 300: the best arrangement is compared, 3x over ext4.
+	for _, want := range [][]string{
+		{"varmail, 10us, ext4", "2.9×", "4.00× *", "3.00× *", "4.00× *", "4.00× *"},
+		{"varmail, 10us, lines, one lock", "2.3×", "4.00× *", "3.00× *", "4.00× *", "4.00× *"},
+	} {
+		if !slices.ContainsFunc(table.Rows, func(row []string) bool { return slices.Equal(row, want) }) {
+			t.Errorf("no row %q in %q", want, table.Rows)
+		}
+	}
+	for k := range n.Runs {
+		if r := &n.Runs[k]; r.Threads == 4 && (r.Arrangement == NVJOne || r.Arrangement == NVJSmall) {
+			r.OperationsPerSecond.Median = 289
+		}
+	}
+	if got := n.paperTable().Rows[0][3]; got != "2.89×" {
+		t.Errorf("a gain below the paper's: %q", got)
+	}
+	if len(n.paperTable().Rows) != 2 { // create was not measured
+		t.Errorf("rows %q", n.paperTable().Rows)
+	}
+}
+
+// heldCounters are counters of a module that measures its locks.
+const heldCounters = `block_lock_holds 300
+block_lock_hold_ns 4000
+block_lock_longest_ns 900
+bucket_lock_holds 0
+bucket_lock_hold_ns 0
+bucket_lock_longest_ns 0
+list_lock_holds 10
+list_lock_hold_ns 100
+list_lock_longest_ns 20
+other_lock_holds 0
+other_lock_hold_ns 0
+other_lock_longest_ns 0
+one_lock_holds 200
+one_lock_hold_ns 60000
+one_lock_longest_ns 5000
+`
+
+func TestHoldsOfLocksAreForAnOperation(t *testing.T) {
+	before := parseNVJCounters("block_lock_holds 100\nblock_lock_hold_ns 1000\nblock_lock_longest_ns 70000\n")
+	got, err := holds(before, parseNVJCounters(heldCounters), 100)
+	if err != nil || len(got) != 5 || got["block"] != (LockHold{2, 30e-9, 900e-9}) || got["one"] != (LockHold{2, 600e-9, 5e-6}) || got["bucket"] != (LockHold{}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := holds(before, parseNVJCounters(nvjCounters), 100); err == nil || !strings.Contains(err.Error(), "block_lock_holds") {
+		t.Errorf("a module that does not measure them: %v", err)
+	}
+	if _, err := holds(parseNVJCounters(heldCounters), before, 100); err == nil {
+		t.Error("counters that decrease: no error")
+	}
+	if _, err := holds(before, parseNVJCounters(heldCounters), 0); err == nil {
+		t.Error("a run that did nothing: no error")
+	}
+}
+
+func TestThePageHasTheHoldsOfTheRunThatWasMeasured(t *testing.T) {
+	n := nativeResult(1)
+	if rows := n.holdTable(Varmail).Rows; len(rows) != 0 {
+		t.Errorf("without measured holds: %q", rows)
+	}
+	measured, err := holds(nil, parseNVJCounters(heldCounters), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.putHolds("10us", Sample{Load: Varmail, Arrangement: NVJOne, Threads: 16, Holds: measured})
+	n.putHolds("10us", Sample{Load: Varmail, Arrangement: NVJEight, Threads: 2, Holds: measured}) // no such run
+	want := []string{"ext4nvj, P = 1, 16", "3.00 (0.040; 0.9)", "–", "0.10 (0.001; 0.0)", "–", "2.00 (0.600; 5.0)"}
+	if rows := n.holdTable(Varmail).Rows; len(rows) != 1 || !slices.Equal(rows[0], want) {
+		t.Errorf("%q; want %q", rows, want)
+	}
+	page, err := n.NativeMarkdown()
+	if err != nil || !strings.Contains(page, "| "+strings.Join(want, " | ")+" |") {
+		t.Errorf("%v, %s", err, page)
+	}
+	text, err := json.Marshal(n)
+	if err != nil || strings.Count(string(text), `"lock_holds"`) != 1 || !strings.Contains(string(text), `"one":{"holds":2,"hold_seconds":6e-7,"longest_seconds":0.000005}`) {
+		t.Errorf("%v, %s", err, text)
 	}
 }
 

@@ -315,31 +315,6 @@ func (n Result) waitTable(load string) report.Table {
 	return t
 }
 
-// lockTable returns the waits for locks of ext4nvj's engine.
-func (n Result) lockTable(load string) report.Table {
-	t := report.Table{
-		Columns: append([]string{"file system, threads"}, engineLocks...),
-		Note: "How often a thread found a lock of the journal's engine taken, and in parentheses the µs that it waited, of a thousand operations: the lock of a **block**, of a **bucket** of the table of blocks, of a partition's **list**s (dirty blocks, free memory), and **other** ones. " +
-			"The engine counts both, also if the thread only spins. How long a lock is held is not measured.",
-	}
-	runs := n.countedRuns(load)
-	if len(runs) > 0 {
-		t.Title = fmt.Sprintf("Waits for locks of the engine, of a thousand operations: %s, disk %s", load, runs[0].Disk)
-	}
-	for _, r := range runs {
-		if r.Counts.EngineLocks == nil {
-			continue
-		}
-		row := []string{r.title()}
-		for _, kind := range engineLocks {
-			w := r.Counts.EngineLocks[kind]
-			row = append(row, fmt.Sprintf("%.2f (%.2f)", 1e3*w.Waits, 1e9*w.WaitSeconds))
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	return t
-}
-
 // curves returns the picture.
 func (n Result) curves() figure.Curves {
 	c := figure.Curves{
