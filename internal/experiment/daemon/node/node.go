@@ -132,7 +132,7 @@ func (r Result) Check() error {
 	var missed []error
 	for _, p := range r.Phases {
 		if off := p.Share - r.Target; p.Load == Writers && p.Setting == Controlled && math.Abs(off) > MaxOff {
-			missed = append(missed, fmt.Errorf("%s, %s: the share is %+.1f points off %.0f %%; %.1f are allowed", p.Load, p.Setting, 100*off, 100*r.Target, 100*MaxOff))
+			missed = append(missed, fmt.Errorf("%s, %s: the share is %+.3f points off %.0f %%; %.1f are allowed", p.Load, p.Setting, 100*off, 100*r.Target, 100*MaxOff))
 		}
 	}
 	if c := r.Cost; c != nil && (c.Processor > MaxProcessor || c.PeakBytes > MaxBytes) {
@@ -186,7 +186,7 @@ func (r Result) Report() (report.Report, error) {
 	}
 	for _, p := range r.Phases {
 		if off := p.Share - r.Target; p.Load == Writers && p.Setting == Controlled {
-			goal("share of the writers under control", fmt.Sprintf("within %.1f points", 100*MaxOff), fmt.Sprintf("%+.1f points, in %.0f s", 100*off, p.Seconds), math.Abs(off) <= MaxOff)
+			goal("share of the writers under control", fmt.Sprintf("within %.1f points", 100*MaxOff), fmt.Sprintf("%+.3f points, in %.0f s", 100*off, p.Seconds), math.Abs(off) <= MaxOff)
 		}
 	}
 	if c := r.Cost; c != nil {

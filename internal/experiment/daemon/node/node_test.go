@@ -26,7 +26,7 @@ func TestEachMissedGoalIsReported(t *testing.T) {
 		t.Errorf("a busy host is not on the page: %v", err)
 	}
 	for want, spoil := range map[string]func(*Result){
-		"-0.6 points off":       func(r *Result) { r.Phases = []Phase{{Load: Writers, Setting: Controlled, Share: 0.694}} },
+		"-0.600 points off":     func(r *Result) { r.Phases = []Phase{{Load: Writers, Setting: Controlled, Share: 0.694}} },
 		"1.20 % of a processor": func(r *Result) { r.Cost = &Cost{Pods: 200, Processor: 0.012} },
 		"101 MiB":               func(r *Result) { r.Cost = &Cost{Pods: 200, PeakBytes: 101 << 20} },
 		"for 61.0 s":            func(r *Result) { r.Deletions = &Deletions{Count: 500, LongestSeconds: 61} },
