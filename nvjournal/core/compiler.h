@@ -19,4 +19,7 @@
  */
 #define NVJ_INLINED inline __attribute__((always_inline))
 
+/* Rarely called. It is not inlined, so that its caller saves no registers for it. */
+#define NVJ_RARE __attribute__((__noinline__))
+
 #endif

@@ -15,7 +15,7 @@ void nvj_count_started(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credi
 		nvj_count(&c->started_4g, 1);
 }
 
-uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
+static NVJ_INLINED uint64_t count_in(struct nvj *j, unsigned cpu, uint64_t credits)
 {
 	uint32_t cpus = nvj_load_sc(&j->cpus);
 
@@ -39,6 +39,11 @@ uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
 			return tid;
 		nvj_count_back(j, cpu, tid, credits);
 	}
+}
+
+uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
+{
+	return count_in(j, cpu, credits);
 }
 
 /*
@@ -127,7 +132,7 @@ static NVJ_INLINED enum outcome begin(struct nvj *j, struct nvj_handle *h, uint3
 {
 	enum outcome outcome;
 
-	h->tid = nvj_count_in(j, h->cpu, credits);
+	h->tid = count_in(j, h->cpu, credits);
 	/*
 	 * First the credits, then hold. In the other order a handle could pass
 	 * hold before TIGHT is raised, and then get the credits of a handle
@@ -167,8 +172,8 @@ static int begin_when_found(struct nvj *j, struct nvj_handle *h, uint32_t credit
 	return error;
 }
 
-static int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t hold,
-			enum outcome outcome)
+static NVJ_RARE int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t credits,
+				 uint32_t hold, enum outcome outcome)
 {
 	uint64_t began = j->platform.now_ns(j->platform.context);
 	bool waited = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A block in a handle: before its first change, when it is changed, when it is
- * freed.
+ * A block in a handle: before its first change, and when it is freed. note.c has
+ * its changes.
  */
 #include "journal.h"
 
@@ -123,18 +123,6 @@ void jbd2_journal_set_triggers(struct buffer_head *bh, struct jbd2_buffer_trigge
 
 	if (!WARN_ON_ONCE(!b))
 		WRITE_ONCE(b->head.b_triggers, type);
-}
-
-int jbd2_journal_dirty_metadata(handle_t *handle, struct buffer_head *bh)
-{
-	struct nvjk_buffer *b;
-
-	if (is_handle_aborted(handle))
-		return -EROFS;
-	b = nvjk_buffer_of(bh);
-	if (WARN_ON_ONCE(!b))
-		return -EUCLEAN; /* without access */
-	return nvjk_note(nvjk_handle_of(handle), b);
 }
 
 /*

@@ -51,7 +51,7 @@ void nvjk_handles_exit(void)
  */
 u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records)
 {
-	return min((u32)blocks * NVJ_BLOCK_CREDITS + (u32)revoke_records, nvj_max_credits(j->nvj));
+	return min((u32)blocks * NVJ_BLOCK_CREDITS + (u32)revoke_records, j->max_credits);
 }
 
 static inline struct nvjk_handle *make_handle(journal_t *journal, int blocks, int revoke_records)
@@ -161,7 +161,7 @@ static int begin_with(struct nvjk_handle *h, struct nvjk_handle *reserved, int b
 	 * both. They are never more than those of the handle: they are a part
 	 * of the sum, or a quarter of the maximum.
 	 */
-	most = nvj_max_credits(j->nvj);
+	most = j->max_credits;
 	rsv_credits = min(nvjk_credits(j, rsv_blocks, 0), most / 4);
 	error = begin(h, min(credits + rsv_credits, most));
 	if (error)

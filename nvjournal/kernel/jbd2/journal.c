@@ -165,7 +165,8 @@ static int open_engine(struct nvjk_journal *j, const struct nvjk_journal_options
 		return error;
 	}
 	nvjk_disk_end_recovery(j->disk);
-	j->most_blocks = max(nvj_max_credits(j->nvj) / NVJ_BLOCK_CREDITS, NVJK_MOST_HANDLE_BLOCKS);
+	j->max_credits = nvj_max_credits(j->nvj);
+	j->most_blocks = max(j->max_credits / NVJ_BLOCK_CREDITS, NVJK_MOST_HANDLE_BLOCKS);
 	j->newest = j->called_back = j->data_tid = nvj_committed(j->nvj);
 	j->journal.j_commit_sequence = (tid_t)j->newest;
 	return 0;
@@ -176,7 +177,7 @@ static int start_threads(struct nvjk_journal *j)
 	struct nvj_statistics statistics;
 	int error;
 
-	if (nvj_max_credits(j->nvj) < NVJK_LEAST_HANDLE_BLOCKS * NVJ_BLOCK_CREDITS)
+	if (j->max_credits < NVJK_LEAST_HANDLE_BLOCKS * NVJ_BLOCK_CREDITS)
 		return -EFBIG;
 	nvj_statistics(j->nvj, &statistics);
 	error = nvjk_workers_start(&j->workers, j->nvj, statistics.partitions, j->name);

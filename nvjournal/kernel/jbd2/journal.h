@@ -6,8 +6,8 @@
  * 	abort.c		errors, features
  * 	transaction.c	data of the live transactions
  * 	handle.c	start, stop, extend, restart; reserve.c: reserved handles
- * 	note.c		the buffers that a handle has changed, and their logging
- * 	buffer.c	access, create, dirty, revoke, forget
+ * 	note.c		dirty: the buffers that a handle has changed, and their logging
+ * 	buffer.c	access, create, revoke, forget
  * 	pin.c		keeps buffers in memory until they are at home
  * 	data.c		buffers of files' pages
  * 	ordered.c	writes file data before a commit
@@ -116,6 +116,7 @@ struct nvjk_journal {
 	struct mutex one_lock_mutex;
 	struct nvjk_holds one_lock_holds;
 	unsigned int most_blocks; /* that a handle may ask for */
+	u32 max_credits;          /* of the engine, for a handle */
 	bool later;               /* records may be written later: see note.c */
 	bool later_commits;       /* and much that waits is committed */
 
@@ -235,8 +236,6 @@ static inline void nvjk_notes_init(struct nvjk_handle *h)
 }
 /* The handle has changed the buffer before, and may change it again. */
 bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh);
-/* The handle changes the buffer. -ENOSPC: more blocks than it requested. */
-int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b);
 /* The handle has freed the buffer. The caller holds the buffer's lock. */
 void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b);
 /* Logs all that the handle has changed. If that fails, the journal aborts. */

@@ -49,23 +49,38 @@ bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh)
 	return find(h, b) && !READ_ONCE(b->forgotten);
 }
 
-/* In a function of its own, so that the other one needs no stack. */
-static noinline int grow_and_note(struct nvjk_handle *h, struct nvjk_buffer *b)
+static inline void put(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
-	if (WARN_ON_ONCE(h->handle.h_buffer_credits <= 0))
-		return -ENOSPC;
-	grow(h);
-	return nvjk_note(h, b);
+	h->handle.h_buffer_credits--;
+	h->note[h->notes++] = b;
 }
 
-int nvjk_note(struct nvjk_handle *h, struct nvjk_buffer *b)
+/* In a function of its own, so that the other one needs no stack. */
+static noinline int put_slowly(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
+	if (WARN_ON_ONCE(h->handle.h_buffer_credits <= 0))
+		return -ENOSPC; /* more blocks than it requested */
+	grow(h);
+	put(h, b);
+	return 0;
+}
+
+/* ext4 calls it for each change of a block: it is here for the compiler to inline the rest. */
+int jbd2_journal_dirty_metadata(handle_t *handle, struct buffer_head *bh)
+{
+	struct nvjk_handle *h = nvjk_handle_of(handle);
+	struct nvjk_buffer *b;
+
+	if (is_handle_aborted(handle))
+		return -EROFS;
+	b = nvjk_buffer_of(bh);
+	if (WARN_ON_ONCE(!b))
+		return -EUCLEAN; /* without access */
 	if (find(h, b))
 		return 0;
 	if (unlikely(h->handle.h_buffer_credits <= 0 || h->notes == h->most_notes))
-		return grow_and_note(h, b);
-	h->handle.h_buffer_credits--;
-	h->note[h->notes++] = b;
+		return put_slowly(h, b);
+	put(h, b);
 	return 0;
 }
 
