@@ -366,7 +366,7 @@ type Run struct {
 	SyncP99Seconds      statistics.Spread `json:"sync_p99_seconds"`
 	Counts              Counts            `json:"counts"`
 	// LockHolds are the holds of the module's locks, by what the lock protects, in a run
-	// of its own. They are measured natively, on the first disk.
+	// of its own. They are measured natively, on the first disk of the load.
 	LockHolds map[string]LockHold `json:"lock_holds,omitempty"`
 }
 

@@ -69,19 +69,16 @@ func (s *system) held(run func() (LoadResult, error)) (map[string]LockHold, erro
 	return holds(before, after, result.Operations)
 }
 
-// completeHolds measures how long the module holds its locks, on the first disk that was
-// measured, in a kernel of its own: the module that measures this is slower.
+// completeHolds measures how long the module holds its locks, with each load on its first
+// disk, in kernels of their own: the module that measures this is slower.
 func (n Native) completeHolds(ctx context.Context, result *Result, progress func(line string)) error {
 	arrangements := slices.DeleteFunc(result.arrangements(), func(a string) bool { return mountOptions(a) == "" })
 	if len(arrangements) == 0 {
 		return nil
 	}
-	disk := result.disks()[0]
 	for _, load := range result.loads() {
+		disk := result.countedRuns(load)[0].Disk
 		threads := result.threads(disk, load)
-		if len(threads) == 0 {
-			continue
-		}
 		c := Case{
 			Disk: disk, Loads: []string{load}, Arrangements: arrangements, Threads: threads, Rounds: 1, Milliseconds: result.Milliseconds,
 			CreateFiles: result.CreateFiles, CreateMilliseconds: result.CreateMilliseconds, Uncounted: true, Holds: true,
