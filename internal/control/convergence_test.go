@@ -207,15 +207,27 @@ func TestAContainerWithASmallShareIsNotStarvedByItsBursts(t *testing.T) {
 }
 
 func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
-	atFloor := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 1, OtherBytes: 80}}
-	free := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 1, OtherBytes: 80}}
-	free.o.Weight = 50
-	floored := &sibling{memory: &memory{floored: true}, o: Observation{Ideal: 100, Weight: 50, OtherBytes: 80}}
-	for _, s := range []*sibling{atFloor, floored, free} {
+	// Of 100 bytes in 5 s, 50 are due to it.
+	cases := []struct {
+		name                           string
+		weight, charged, journal, debt float64
+		memory                         memory
+	}{
+		{name: "at the least weight", weight: 1, charged: 80},
+		{name: "at the least weight, with a burst of its journal", weight: 1, charged: 20, journal: 60, debt: 10},
+		{name: "held at its least", weight: 50, charged: 80, memory: memory{floored: true, leastRate: 16}},
+		{name: "held at its least, with a burst of its journal", weight: 50, charged: 20, journal: 60, debt: 10, memory: memory{floored: true, leastRate: 4}},
+		{name: "held at its least, and the scheduler gives it more", weight: 50, charged: 80, debt: 10, memory: memory{floored: true, leastRate: 4}},
+		{name: "free", weight: 50, charged: 80, debt: 30},
+	}
+	for _, c := range cases {
+		s := &sibling{memory: &c.memory, o: Observation{Ideal: 100, Weight: c.weight, OtherBytes: c.charged, JournalBytes: c.journal}}
 		other := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 150, OtherBytes: 20}}
-		keepDebts(5, []*sibling{s, other}, BFQRange, func(m *memory) float64 { return m.hidden.rate() })
-		if debt, inDebt := s.debtBytes, s.debtBytes > 20; inDebt != (s == free) {
-			t.Errorf("weight %v: debt %v", s.o.Weight, debt)
+		keepDebts(5, []*sibling{s, other}, BFQRange, func(*memory) float64 { return 0 })
+		// Half of what the one has beyond its due, less what the other lacks, is each's.
+		lack := 30.0
+		if want := c.debt - (c.debt-lack)/2; math.Abs(s.debtBytes-want) > 1e-9 {
+			t.Errorf("%s: debt %v, want %v", c.name, s.debtBytes, want)
 		}
 	}
 }

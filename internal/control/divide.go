@@ -61,8 +61,8 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 	for n, s := range active {
 		repaid := s.arrearsRate * seconds
 		excess := s.o.OtherBytes + s.o.journal() - (due[n] - repaid)
-		if (s.floored || s.o.Weight <= float64(weights.Min)) && excess > 0 {
-			excess = 0 // no smaller weight was possible
+		if excess > 0 {
+			excess = math.Max(0, excess-s.unavoidable(seconds, weights))
 		}
 		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay)
 		s.debtBytes = s.debtBytes*stay + excess
@@ -73,6 +73,19 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 	bound := maxDebtSeconds * total / seconds
 	balance(active, bound, func(m *memory) *float64 { return &m.debtBytes })
 	balance(active, bound, func(m *memory) *float64 { return &m.arrearsBytes })
+}
+
+// unavoidable is the charged I/O, in bytes, that no smaller weight could have prevented in
+// the interval. Hidden I/O is not in it: a commit's log is written in the very steps in
+// which the weight is held at its least because of its beginning, and is repaid afterwards.
+func (s *sibling) unavoidable(seconds float64, weights Range) float64 {
+	switch {
+	case s.o.Weight <= float64(weights.Min):
+		return s.o.OtherBytes
+	case s.floored:
+		return math.Min(s.o.OtherBytes, s.leastRate*seconds)
+	}
+	return 0
 }
 
 // balance adjusts the debts, within their bounds, so that they add up to zero.
@@ -127,7 +140,7 @@ func (s *sibling) due(given, entitled, total, seconds float64) float64 {
 	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/arrearsSeconds)
 	want := given - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
 	if least := math.Min(leastOfShare*entitled, leastOfDisk*total); want < least {
-		want, s.floored = least, true
+		want, s.floored, s.leastRate = least, true, least
 	}
 	return want
 }

@@ -103,8 +103,10 @@ type memory struct {
 	// limited: it does not use its share although the law does not raise its weight
 	// further.
 	limited bool
-	// floored: it is held at its least, and may still have too much.
-	floored bool
+	// floored: it is held at its least, and may still have too much. leastRate is the
+	// charged I/O that it then has, in bytes per second.
+	floored   bool
+	leastRate float64
 }
 
 // sibling is one active sibling within one call of Next.
