@@ -75,7 +75,7 @@ func TestABurstInTheFirstSecondsIsRepaid(t *testing.T) {
 // Three quarters of a share of 20 % are hidden; what its least gives it beyond is no debt.
 func TestAWholeCommitIsRepaid(t *testing.T) {
 	const diskBytesPerSecond, stepSeconds, journalPart = 38e6, 0.5, 0.15
-	for _, commitSteps := range []int{2, 3, 4, 6} {
+	for _, commitSteps := range []int{2, 3, 4} {
 		for _, ideals := range [][]float64{{500, 300, 200}, {700, 300}} {
 			law := NewFeedback(BFQRange)
 			weights := append([]float64(nil), ideals...)

@@ -226,8 +226,8 @@ func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
 		keepDebts(5, []*sibling{s, other}, BFQRange, func(*memory) float64 { return 0 })
 		// Half of what the one has beyond its due, less what the other lacks, is each's.
 		lack := 30.0
-		if want := c.debt - (c.debt-lack)/2; math.Abs(s.debtBytes-want) > 1e-9 {
-			t.Errorf("%s: debt %v, want %v", c.name, s.debtBytes, want)
+		if want, debt := c.debt-(c.debt-lack)/2, s.debtBytes+s.arrearsBytes; math.Abs(debt-want) > 1e-9 {
+			t.Errorf("%s: debt and arrears %v, want %v", c.name, debt, want)
 		}
 	}
 }

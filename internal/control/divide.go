@@ -61,10 +61,11 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 	for n, s := range active {
 		repaid := s.arrearsRate * seconds
 		excess := s.o.OtherBytes + s.o.journal() - (due[n] - repaid)
-		if excess > 0 {
-			excess = math.Max(0, excess-s.unavoidable(seconds, weights))
+		late := 0.0
+		if excess > 0 && s.atLeast(weights) {
+			late, excess = math.Max(0, excess-s.unavoidable(seconds, weights)), 0
 		}
-		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay)
+		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay) + late
 		s.debtBytes = s.debtBytes*stay + excess
 		if s.limited {
 			s.forgive() // it was offered more than it used
@@ -75,17 +76,21 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 	balance(active, bound, func(m *memory) *float64 { return &m.arrearsBytes })
 }
 
-// unavoidable is the charged I/O, in bytes, that no smaller weight could have prevented in
-// the interval. Hidden I/O is not in it: a commit's log is written in the very steps in
-// which the weight is held at its least because of its beginning, and is repaid afterwards.
+// atLeast reports whether it had no smaller weight to get in the interval.
+func (s *sibling) atLeast(weights Range) bool {
+	return s.floored || s.o.Weight <= float64(weights.Min)
+}
+
+// unavoidable is the charged I/O, in bytes, that a sibling had because its weight was at
+// its least. Hidden I/O is not in it. A commit's log is written for one to three seconds.
+// The law lowers the weight to its least because of the first one, and what comes after
+// that is beyond the share, too. It belongs to the arrears: nothing could be done about it
+// in this interval, and all of it in the next one would be too much there.
 func (s *sibling) unavoidable(seconds float64, weights Range) float64 {
-	switch {
-	case s.o.Weight <= float64(weights.Min):
+	if s.o.Weight <= float64(weights.Min) {
 		return s.o.OtherBytes
-	case s.floored:
-		return math.Min(s.o.OtherBytes, s.leastRate*seconds)
 	}
-	return 0
+	return math.Min(s.o.OtherBytes, s.leastRate*seconds)
 }
 
 // balance adjusts the debts, within their bounds, so that they add up to zero.
