@@ -61,11 +61,10 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 	for n, s := range active {
 		repaid := s.arrearsRate * seconds
 		excess := s.o.OtherBytes + s.o.journal() - (due[n] - repaid)
-		late := 0.0
 		if excess > 0 && s.atLeast(weights) {
-			late, excess = math.Max(0, excess-s.unavoidable(seconds, weights)), 0
+			excess = math.Max(0, math.Min(excess-s.unavoidable(seconds, weights), s.commitBytes(seconds)))
 		}
-		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay) + late
+		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay)
 		s.debtBytes = s.debtBytes*stay + excess
 		if s.limited {
 			s.forgive() // it was offered more than it used
@@ -82,15 +81,21 @@ func (s *sibling) atLeast(weights Range) bool {
 }
 
 // unavoidable is the charged I/O, in bytes, that a sibling had because its weight was at
-// its least. Hidden I/O is not in it. A commit's log is written for one to three seconds.
-// The law lowers the weight to its least because of the first one, and what comes after
-// that is beyond the share, too. It belongs to the arrears: nothing could be done about it
-// in this interval, and all of it in the next one would be too much there.
+// its least. Hidden I/O is not in it.
 func (s *sibling) unavoidable(seconds float64, weights Range) float64 {
 	if s.o.Weight <= float64(weights.Min) {
 		return s.o.OtherBytes
 	}
 	return math.Min(s.o.OtherBytes, s.leastRate*seconds)
+}
+
+// commitBytes is what a sibling logged beyond its mean. A commit's log is written for one to
+// three seconds. The law lowers the weight to its least because of the first one, and what
+// comes after that is a debt, too. A burst of writeback lasts longer than an interval: if
+// all of it were repaid in the next one, that one would be wrong.
+func (s *sibling) commitBytes(seconds float64) float64 {
+	mean := s.hidden.rate() - s.writeback.rate()
+	return math.Max(0, s.o.journal()-s.o.writeback()-mean*seconds)
 }
 
 // balance adjusts the debts, within their bounds, so that they add up to zero.
