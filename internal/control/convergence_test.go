@@ -209,19 +209,19 @@ func TestAContainerWithASmallShareIsNotStarvedByItsBursts(t *testing.T) {
 func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
 	// Of 100 bytes in 5 s, 50 are due to it.
 	cases := []struct {
-		name                           string
-		weight, charged, journal, debt float64
-		memory                         memory
+		name                                      string
+		weight, charged, journal, writeback, debt float64
+		memory                                    memory
 	}{
 		{name: "at the least weight", weight: 1, charged: 80},
 		{name: "at the least weight, with a burst of its journal", weight: 1, charged: 20, journal: 60, debt: 10},
 		{name: "held at its least", weight: 50, charged: 80, memory: memory{floored: true, leastRate: 16}},
 		{name: "held at its least, with a burst of its journal", weight: 50, charged: 20, journal: 60, debt: 10, memory: memory{floored: true, leastRate: 4}},
-		{name: "held at its least, and the scheduler gives it more", weight: 50, charged: 80, debt: 10, memory: memory{floored: true, leastRate: 4}},
+		{name: "held at its least, with a burst of writeback", weight: 50, charged: 20, journal: 60, writeback: 60, memory: memory{floored: true, leastRate: 4}},
 		{name: "free", weight: 50, charged: 80, debt: 30},
 	}
 	for _, c := range cases {
-		s := &sibling{memory: &c.memory, o: Observation{Ideal: 100, Weight: c.weight, OtherBytes: c.charged, JournalBytes: c.journal}}
+		s := &sibling{memory: &c.memory, o: Observation{Ideal: 100, Weight: c.weight, OtherBytes: c.charged, JournalBytes: c.journal, WritebackBytes: c.writeback}}
 		other := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 150, OtherBytes: 20}}
 		keepDebts(5, []*sibling{s, other}, BFQRange, func(*memory) float64 { return 0 })
 		// Half of what the one has beyond its due, less what the other lacks, is each's.
