@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
@@ -30,7 +32,7 @@ type MemoryOptions struct {
 	// SizeBytes is in whole MiB; 0 is DefaultMemoryJournalBytes.
 	SizeBytes uint64
 	// Partitions are the rings of the journal, 1 to 64, with 2 MiB each at least. 0 is
-	// one for each processor, at most 8, with 8 MiB each at least.
+	// records.UsualPartitions.
 	Partitions uint32
 	// AllowVolatile accepts memory that may lose its content with the power: what was
 	// synced may then be missing, and the file system damaged. It is for tests.
@@ -43,9 +45,6 @@ const DefaultMemoryJournalBytes = 256 << 20
 const (
 	// memoryBlockBytes is the only block size of file systems with a journal in memory.
 	memoryBlockBytes = 4096
-	// The default of MemoryOptions.Partitions.
-	maxDefaultPartitions  = 8
-	defaultPartitionBytes = 8 << 20
 )
 
 // complete enters the defaults.
@@ -54,13 +53,41 @@ func (o MemoryOptions) complete() (MemoryOptions, error) {
 		o.SizeBytes = DefaultMemoryJournalBytes
 	}
 	if o.Partitions == 0 {
-		most := min(uint64(runtime.NumCPU()), maxDefaultPartitions, o.SizeBytes/defaultPartitionBytes)
-		o.Partitions = uint32(max(most, 1))
+		o.Partitions = records.UsualPartitions(o.SizeBytes, processors())
 	}
 	if err := records.CheckSlice(o.SizeBytes, o.Partitions); err != nil {
 		return o, cause.Because(err, ErrInvalid)
 	}
 	return o, nil
+}
+
+// processors returns how many processors the machine has, online or not, as nvj format
+// counts them.
+func processors() int {
+	text, err := os.ReadFile("/sys/devices/system/cpu/present")
+	if err == nil {
+		if n := countListed(strings.TrimSpace(string(text))); n > 0 {
+			return n
+		}
+	}
+	return runtime.NumCPU()
+}
+
+// countListed returns how many numbers are in a list such as 0-3,8; 0 if it is none.
+func countListed(list string) (count int) {
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		low, err1 := strconv.Atoi(first)
+		high, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil || high < low {
+			return 0
+		}
+		count += high - low + 1
+	}
+	return count
 }
 
 // Check checks the options without the host. The error wraps ErrInvalid.

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "nvj.h"
 
@@ -108,13 +109,58 @@ static int refuse(const char *file, const struct nvj_region *region)
 	return -1;
 }
 
+/*
+ * The processors that the machine has, whether they are online or not. It may have
+ * slots for many more: a ring for each of these would have no records.
+ */
+static uint32_t count_processors(void)
+{
+	FILE *list = fopen("/sys/devices/system/cpu/present", "re");
+	unsigned first, last, count = 0;
+	long online;
+
+	while (list && fscanf(list, "%u", &first) == 1) {
+		if (fscanf(list, "-%u", &last) != 1)
+			last = first;
+		if (last < first)
+			break;
+		count += last - first + 1;
+		if (fgetc(list) != ',')
+			break;
+	}
+	if (list)
+		fclose(list);
+	if (count)
+		return count;
+	online = sysconf(_SC_NPROCESSORS_ONLN);
+	return online < 1 ? 1 : (uint32_t)online;
+}
+
+/* Says why there are so many partitions, if the user did not choose the number. */
+static void print_choice(uint32_t partitions, uint32_t processors)
+{
+	if (partitions == processors)
+		printf("partitions: one for each processor of the machine\n");
+	else if (partitions == NVJ_MAX_PARTITIONS)
+		printf("partitions: the most that there can be, for %u processors\n", processors);
+	else
+		printf("partitions: at most one for %u MiB of the journal; the machine has %u "
+		       "processors\n",
+		       (unsigned)(NVJ_USUAL_PARTITION_BYTES >> 20), processors);
+}
+
 static int make(const char *file, const struct nvj_region *region,
 		struct nvj_format_options *options)
 {
+	uint32_t processors = 0;
 	struct nvj_disk_super super;
 	char uuid[37];
 	int error;
 
+	if (!options->partitions) {
+		processors = count_processors();
+		options->partitions = nvj_usual_partitions(region->size_bytes, processors);
+	}
 	nvju_uuid(options->uuid);
 	options->now_unix = (uint64_t)time(NULL);
 	error = nvj_format(region, options);
@@ -141,6 +187,8 @@ static int make(const char *file, const struct nvj_region *region,
 	printf("%s: journal %s, %u partitions of %" PRIu64 " bytes by %s, %u commits\n", file,
 	       uuid_text(super.uuid, uuid), super.partitions, super.ring_lines * NVJ_LINE_BYTES,
 	       placement_text(&super), super.commits);
+	if (processors)
+		print_choice(super.partitions, processors);
 	return EXIT_SOUND;
 }
 

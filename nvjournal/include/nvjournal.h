@@ -418,6 +418,24 @@ struct nvj_platform {
 
 /* --- Format, check, recover ---------------------------------------------- */
 
+#define NVJ_USUAL_PARTITION_BYTES (UINT64_C(8) << 20)
+
+/*
+ * The number of partitions if the user gives none: one for each processor of the
+ * machine, but at most one for NVJ_USUAL_PARTITION_BYTES of the region, and at
+ * least one. docs/nvjournal.md explains the bound.
+ */
+static inline uint32_t nvj_usual_partitions(uint64_t size_bytes, uint32_t processors)
+{
+	uint64_t most = size_bytes / NVJ_USUAL_PARTITION_BYTES;
+
+	if (most > NVJ_MAX_PARTITIONS)
+		most = NVJ_MAX_PARTITIONS;
+	if (most > processors)
+		most = processors;
+	return most ? (uint32_t)most : 1;
+}
+
 struct nvj_format_options {
 	uint32_t partitions; /* 1..64; 0: 1 */
 	/*

@@ -6,6 +6,8 @@
  */
 #include "rest.h"
 
+#include <inttypes.h>
+
 static struct nvj_disk_super *copy_of(struct rest *t, unsigned copy)
 {
 	return (struct nvj_disk_super *)(void *)(t->memory + (copy ? NVJ_SUPER_COPY_OFFSET : 0));
@@ -73,6 +75,58 @@ static void usual_commits(void)
 		expect(s.commits == sizes[i].commits);
 		rest_free(t);
 	}
+}
+
+/*
+ * How many partitions there are if the caller does not say: the table that the
+ * volume manager's test reads, too.
+ */
+static void usual_partitions(void)
+{
+	const char *source = getenv("NVJ_SOURCE");
+	uint64_t mebibytes;
+	uint32_t processors, partitions;
+	unsigned lines = 0;
+	char path[4096], line[128];
+	FILE *table;
+
+	snprintf(path, sizeof(path), "%s/test/usual_partitions.txt", source ? source : ".");
+	table = fopen(path, "r");
+	expect(table);
+	while (fgets(line, sizeof(line), table)) {
+		if (*line == '#')
+			continue;
+		expect(sscanf(line, "%" SCNu64 " %" SCNu32 " %" SCNu32, &mebibytes, &processors,
+			      &partitions) == 3);
+		expect(nvj_usual_partitions(mebibytes << 20, processors) == partitions);
+		lines++;
+	}
+	expect(lines >= 20);
+	fclose(table);
+
+	/* Each of these journals can be made, also with the most commits. */
+	for (mebibytes = 1; mebibytes <= 128; mebibytes *= 2)
+		for (processors = 1; processors <= 64; processors *= 4) {
+			struct nvj_format_options o = rest_options;
+			struct rest *t = rest_new(mebibytes << 20);
+			struct nvj_disk_super s;
+
+			o.partitions = nvj_usual_partitions(t->region.size_bytes, processors);
+			o.commits = 0;
+			expect(nvj_format(&t->region, &o) == 0);
+			expect(nvj_read_super(&t->region, &s) == 0);
+			/*
+			 * The commit ring takes a part of the 8 MiB. All regions
+			 * from 2 MiB on have what ext4's largest handle needs: a
+			 * quarter of a ring, and three quarters of that.
+			 */
+			expect(s.partitions == 1 ||
+			       s.ring_lines * NVJ_LINE_BYTES > NVJ_USUAL_PARTITION_BYTES * 9 / 10);
+			expect(mebibytes < 2 || s.ring_lines / 4 >= 112 * NVJ_BLOCK_CREDITS);
+			o.commits = mebibytes < 8 ? 0 : NVJ_MAX_COMMITS;
+			expect(nvj_format(&t->region, &o) == 0);
+			rest_free(t);
+		}
 }
 
 static void refused_options(void)
@@ -280,6 +334,7 @@ int main(void)
 {
 	made_and_read();
 	usual_commits();
+	usual_partitions();
 	refused_options();
 	no_journal();
 	impossible_layouts();

@@ -80,6 +80,30 @@ must 2 '--allow-volatile' "$nvj" format j --size 8M
 must 0 '8 partitions' "$nvj" format --allow-volatile j --size 8M --partitions 8
 [ "$(stat -c %s j)" = $((8 << 20)) ] || { echo "j has not 8 MiB"; exit 1; }
 must 0 'partitions' "$nvj" format --allow-volatile j # it is clean
+
+# By default: a ring for each processor, with 8 MiB of the journal each at least.
+processors=$(awk -F, '{
+	for (n = 1; n <= NF; n++) { split($n, of, "-"); count += (of[2] == "" ? of[1] : of[2]) - of[1] + 1 }
+	print count
+}' /sys/devices/system/cpu/present)
+for size in 1 8 15 16 64; do
+	most=$((size / 8))
+	[ $most -ge 1 ] || most=1
+	if [ "$processors" -le $most ]; then
+		wanted=$processors why='one for each processor'
+	else
+		wanted=$most why="at most one for 8 MiB of the journal; the machine has $processors processors"
+	fi
+	must 0 ", $wanted partitions of" "$nvj" format --allow-volatile default --size ${size}M
+	must 0 "$why" "$nvj" format --allow-volatile default --size ${size}M
+	must 0 "\"partitions\": $wanted," "$nvj" inspect default --json
+	must 0 clean "$nvj" check default
+	rm default
+done
+must 0 ', 1 partitions of' "$nvj" format --allow-volatile default --size 64M --partitions 1
+grep -q 'processor' out && { echo "it gives a reason for what the user chose"; exit 1; }
+must 0 '"partitions": 1,' "$nvj" inspect default --json
+rm default
 must 2 'cannot format' "$nvj" format --allow-volatile j --partitions 65
 must 1 'too few' "$nvj" format --allow-volatile j --partitions 64 --commits 65536
 must 2 'power of two' "$nvj" format --allow-volatile j --commits 17

@@ -38,7 +38,17 @@ const (
 	MinPartitionBytes = 2 << 20
 	MaxPartitions     = 64
 	MaxSliceBytes     = 1 << 40
+	// UsualPartitionBytes is the least of the slice for each partition, unless the user
+	// chose their number (NVJ_USUAL_PARTITION_BYTES).
+	UsualPartitionBytes = 8 << 20
 )
+
+// UsualPartitions is the number of partitions if the user gives none, as of nvj format
+// (nvj_usual_partitions; one test checks both): one for each processor, but at most one
+// for UsualPartitionBytes of the slice, and at least one.
+func UsualPartitions(sizeBytes uint64, processors int) uint32 {
+	return uint32(max(1, min(sizeBytes/UsualPartitionBytes, MaxPartitions, uint64(max(processors, 1)))))
+}
 
 // CheckSlice checks the size of a journal in memory.
 func CheckSlice(sizeBytes uint64, partitions uint32) error {

@@ -1,0 +1,31 @@
+package volume
+
+import (
+	"testing"
+
+	"github.com/daybook-project/daybook/volume/records"
+)
+
+func TestProcessorsOfAListAreCounted(t *testing.T) {
+	for list, want := range map[string]int{"0": 1, "0-1": 2, "0-3,8": 5, "0,2,4-5": 4, "": 0, "3-1": 0, "0-": 0, "a": 0} {
+		if got := countListed(list); got != want {
+			t.Errorf("%q: %d processors, want %d", list, got, want)
+		}
+	}
+	if n := processors(); n < 1 {
+		t.Errorf("this machine has %d processors", n)
+	}
+}
+
+func TestAJournalInMemoryHasTheUsualPartitions(t *testing.T) {
+	for _, size := range []uint64{2 << 20, 8 << 20, 16 << 20, 1 << 30} {
+		o, err := MemoryOptions{SizeBytes: size}.complete()
+		if want := records.UsualPartitions(size, processors()); err != nil || o.Partitions != want {
+			t.Errorf("%d bytes: %d partitions, %v; want %d", size, o.Partitions, err, want)
+		}
+	}
+	o, err := MemoryOptions{SizeBytes: 64 << 20, Partitions: 1}.complete()
+	if err != nil || o.Partitions != 1 {
+		t.Errorf("the user chose 1 partition: %d, %v", o.Partitions, err)
+	}
+}
