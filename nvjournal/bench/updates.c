@@ -5,6 +5,7 @@
  * And what two threads do, each with blocks of its own.
  */
 #include "bench.h"
+#include "../user/present.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,25 +17,29 @@
 #define UPDATES 100000u
 #define QUICK_UPDATES 20000u
 
+#define BY_DEFAULT ~0u
+
 enum kind { CHANGE, FLOOR_256, FLOOR_320, UPDATE, COMPARE, ONE_LOCK };
 
 static const struct {
 	const char *name;
 	enum kind kind;
-	unsigned partitions;
+	unsigned partitions; /* BY_DEFAULT: as nvj format makes on this machine */
+	enum nvj_placement placement;
 } subjects[] = {
-	{"change", CHANGE, 0},
-	{"floor-256", FLOOR_256, 0},
-	{"floor-320", FLOOR_320, 0},
-	{"nvjournal", UPDATE, 1},
-	{"nvjournal", UPDATE, 8},
-	{"nvjournal-cpu", UPDATE, 16},
-	{"nvjournal-compare", COMPARE, 1},
-	{"one-lock", ONE_LOCK, 1},
+	{"change", CHANGE, 0, 0},
+	{"floor-256", FLOOR_256, 0, 0},
+	{"floor-320", FLOOR_320, 0, 0},
+	{"nvjournal", UPDATE, 1, NVJ_PLACE_BLOCK},
+	{"nvjournal", UPDATE, 8, NVJ_PLACE_BLOCK},
+	{"nvjournal-cpu", UPDATE, 16, NVJ_PLACE_CPU},
+	{"nvjournal-default", UPDATE, BY_DEFAULT, NVJ_PLACE_CPU},
+	{"nvjournal-compare", COMPARE, 1, NVJ_PLACE_BLOCK},
+	{"one-lock", ONE_LOCK, 1, 0},
 };
 #define SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
 #define NVJOURNAL 3u /* of the subjects: nvjournal with one partition, and one lock */
-#define LOCKED 7u
+#define LOCKED 8u
 #define MAX_UPDATE_THREADS 2u
 
 struct state {
@@ -159,13 +164,21 @@ static int any_thread(void *argument, unsigned thread)
 	}
 }
 
+static unsigned partitions_of(const struct bench *b, unsigned subject)
+{
+	unsigned partitions = subjects[subject].partitions;
+
+	return partitions == BY_DEFAULT
+		       ? nvj_usual_partitions(b->region->size_bytes, nvju_count_processors())
+		       : partitions;
+}
+
 /* Seconds for one update of one thread. */
 static double measure(struct bench *b, struct state *s, unsigned subject, unsigned threads)
 {
 	struct journal_options options = {
-		.partitions = subjects[subject].partitions,
-		.placement = strcmp(subjects[subject].name, "nvjournal-cpu") ? NVJ_PLACE_BLOCK
-									     : NVJ_PLACE_CPU,
+		.partitions = partitions_of(b, subject),
+		.placement = subjects[subject].placement,
 		.checkpoint_percent = 90,
 		.disk_blocks = MAX_UPDATE_THREADS * THREAD_STRIDE,
 	};
@@ -243,7 +256,7 @@ void measure_updates(struct bench *b)
 	for (unsigned n = 0; n < SUBJECTS; n++) {
 		json_open(b, NULL, '{');
 		json_text(b, "engine", subjects[n].name);
-		json_number(b, "partitions", subjects[n].partitions);
+		json_number(b, "partitions", partitions_of(b, n));
 		json_rounds(b, &rounds[n], "ns", "ns_each_of_two_threads");
 		json_close(b, '}');
 	}

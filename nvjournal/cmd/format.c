@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "../user/present.h"
 #include "nvj.h"
 
 /* File systems and partition tables have their magic numbers here, Btrfs the last one at
@@ -109,33 +109,6 @@ static int refuse(const char *file, const struct nvj_region *region)
 	return -1;
 }
 
-/*
- * The processors that the machine has, whether they are online or not. It may have
- * slots for many more: a ring for each of these would have no records.
- */
-static uint32_t count_processors(void)
-{
-	FILE *list = fopen("/sys/devices/system/cpu/present", "re");
-	unsigned first, last, count = 0;
-	long online;
-
-	while (list && fscanf(list, "%u", &first) == 1) {
-		if (fscanf(list, "-%u", &last) != 1)
-			last = first;
-		if (last < first)
-			break;
-		count += last - first + 1;
-		if (fgetc(list) != ',')
-			break;
-	}
-	if (list)
-		fclose(list);
-	if (count)
-		return count;
-	online = sysconf(_SC_NPROCESSORS_ONLN);
-	return online < 1 ? 1 : (uint32_t)online;
-}
-
 /* Says why there are so many partitions, if the user did not choose the number. */
 static void print_choice(uint32_t partitions, uint32_t processors)
 {
@@ -158,7 +131,7 @@ static int make(const char *file, const struct nvj_region *region,
 	int error;
 
 	if (!options->partitions) {
-		processors = count_processors();
+		processors = nvju_count_processors();
 		options->partitions = nvj_usual_partitions(region->size_bytes, processors);
 	}
 	nvju_uuid(options->uuid);

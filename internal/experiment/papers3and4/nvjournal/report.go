@@ -109,7 +109,7 @@ func (n Result) floorTable() report.Table {
 		Title:   "One update of 256 bytes, ns",
 		Columns: []string{"what", "one thread", "over the floor", "each of two, near", "two over one, near", "each of two, apart", "two over one, apart"},
 		Note: "The update changes four lines of a block, as for an inode. change: the caller's store into its image, which all other rows include. floor: copy, flush and fence of the 256 bytes, or of 320 bytes with a header line. " +
-			"nvjournal: nvj_start, nvj_access, nvj_log with the mask of the lines, nvj_stop. compare: nvj_log finds the changed lines by a comparison of the block with its last image. one-lock: paper 3's baseline; here an operation has one record, so one fence for each record is one for each operation. In parentheses the minimum and maximum of the rounds. –: no round.",
+			"nvjournal: nvj_start, nvj_access, nvj_log with the mask of the lines, nvj_stop. As formatted by default: as many rings as nvj format makes on this machine for the region of the benchmark, with a placement by processor. compare: nvj_log finds the changed lines by a comparison of the block with its last image. one-lock: paper 3's baseline; here an operation has one record, so one fence for each record is one for each operation. In parentheses the minimum and maximum of the rounds. –: no round.",
 	}
 	for _, u := range n.Floor {
 		row := []string{engineName(u.Engine, u.Partitions), report.NanosecondsOf(u.One), fmt.Sprintf("%.2f×", u.OverFloor.Median)}

@@ -109,6 +109,8 @@ func engineName(engine string, partitions int) string {
 	switch engine {
 	case "nvjournal":
 		return "nvjournal, P = " + strconv.Itoa(partitions)
+	case byDefault:
+		return "nvjournal, as formatted by default, P = " + strconv.Itoa(partitions)
 	case byProcessor:
 		return "nvjournal, by processor, P = " + strconv.Itoa(partitions)
 	}
@@ -117,6 +119,9 @@ func engineName(engine string, partitions int) string {
 
 // byProcessor is nvjournal with records in the ring of the processor that writes them.
 const byProcessor = "nvjournal-cpu"
+
+// byDefault is the same, with as many rings as nvj format makes on the machine.
+const byDefault = "nvjournal-default"
 
 // isOurs says whether an engine is nvjournal, as it is used.
 func isOurs(engine string) bool { return engine == "nvjournal" || engine == byProcessor }

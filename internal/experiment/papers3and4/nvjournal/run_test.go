@@ -65,6 +65,7 @@ func measured() Result {
 			{Engine: "nvjournal", Partitions: 1, Rounds: updateRounds(140, 146, 152)},
 			{Engine: "nvjournal", Partitions: 8, Rounds: updateRounds(144, 150, 152)},
 			{Engine: "one-lock", Partitions: 1, Rounds: updateRounds(150, 450, 900)},
+			{Engine: byDefault, Partitions: 2, Rounds: updateRounds(140, 146, 152)},
 		},
 		Transfers: []Transfer{
 			{Stream: "create", Engine: byProcessor, Partitions: 16, Processors: 64, Apart: Moves{PerUpdate: 1.2, UpdatesPerSecond: 9e6}, Parts: []MovingLines{{"flags of records", 0.9}, {"entries of blocks", 0.2}, {"entries of images", 0.1}}},
@@ -160,8 +161,10 @@ func TestAMissedBoundOfNVJournalIsNamed(t *testing.T) {
 	}
 	slower := func(n *Result, k int, one, two float64) { n.Floor[k].Rounds = updateRounds(one, two, two) }
 	for want, spoil := range map[string]func(n *Result){
-		"over the floor, nvjournal, P = 1":                     func(n *Result) { slower(n, 2, 160, 170) },
-		"two threads over one, nvjournal, P = 8, processors n": func(n *Result) { slower(n, 3, 144, 175) },
+		"over the floor, nvjournal, P = 1":                                              func(n *Result) { slower(n, 2, 160, 170) },
+		"over the floor, nvjournal, as formatted by default, P = 2":                     func(n *Result) { slower(n, 5, 160, 170) },
+		"two threads over one, nvjournal, as formatted by default, P = 2, processors n": func(n *Result) { slower(n, 5, 140, 175) },
+		"two threads over one, nvjournal, P = 8, processors n":                          func(n *Result) { slower(n, 3, 144, 175) },
 		"lines that move":                       func(n *Result) { n.Transfers[0].Apart.PerUpdate = 1.4 },
 		"over the same engine with one lock":    func(n *Result) { n.set("nvjournal-one-lock", both(2, 1.9e6, 1.9e6)) },
 		"a commit":                              func(n *Result) { n.Commit[1].Mean = always(2.5) },

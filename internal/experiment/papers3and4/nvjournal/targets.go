@@ -91,7 +91,7 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 			Value: value, Bound: bound, Met: value > 0 && value <= bound})
 	}
 	for _, u := range n.Floor {
-		if !isOurs(u.Engine) {
+		if !isOurs(u.Engine) && u.Engine != byDefault {
 			continue
 		}
 		name := engineName(u.Engine, u.Partitions)
