@@ -246,8 +246,7 @@ static inline int is_journal_aborted(journal_t *journal)
 
 static inline int is_handle_aborted(handle_t *handle)
 {
-	return handle->h_aborted || !handle->h_transaction ||
-	       is_journal_aborted(handle->h_journal);
+	return handle->h_aborted || !handle->h_transaction || is_journal_aborted(handle->h_journal);
 }
 
 static inline void jbd2_journal_abort_handle(handle_t *handle)
