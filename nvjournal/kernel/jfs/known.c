@@ -18,8 +18,9 @@
  * 	its changes are in memory, and not in the journal,
  * 	when JFS writes it without the journal.
  *
- * JFS changes a table of a directory's entries before it locks the page. So lines that
- * JFS's lock names are logged, also if the copy has the same.
+ * JFS changes a table of a directory's entries, and a page of an extent tree, before it
+ * locks the page. So lines that JFS's lock names, and all lines of a page of an extent
+ * tree, are logged, also if the copy has the same.
  *
  * Pages of the inode map. Most transactions change one bit there. Where the extents of
  * inodes are changes seldom. So what was logged of that is kept, and logged again only

@@ -340,8 +340,9 @@ int jfsnvj_update_inode(struct inode *ipimap, unsigned long inum, bool is_free, 
 /* --- Notes ------------------------------------------------------------------------ */
 
 /*
- * The lines that a lock names. JFS uses that of an extent tree for something else, too,
- * and changes such a page only when it is locked.
+ * The lines that may differ from what was there before the lock. A lock names them, but
+ * that of an extent tree uses its names for something else, too, and xtInsert changes
+ * such a page before it locks it. So all lines of these pages may differ.
  */
 static u64 lines_of(const struct tlock *tlck)
 {
@@ -350,7 +351,7 @@ static u64 lines_of(const struct tlock *tlck)
 	s8 i;
 
 	if ((tlck->type & tlckTYPE) == tlckXTREE)
-		return 0;
+		return NVJ_ALL_LINES;
 	for (; lock; lock = lock->next ? (struct linelock *)lid_to_tlock(lock->next) : NULL) {
 		for (i = 0; i < lock->index; i++) {
 			u32 first = lock->lv[i].offset << lock->l2linesize;
