@@ -34,6 +34,25 @@ func jfsFirstRecords(t *testing.T, s system) {
 			}
 		}
 	}
+	// Files whose extents need a page of their own. The blocks between them are holes.
+	const fragmented, extents = 8, 12
+	addExtent := func(file, extent int) {
+		f, err := os.OpenFile(filepath.Join(v.dir, fmt.Sprintf("fragmented%d", file)), os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(bytes.Repeat([]byte{byte(1 + extent)}, 4096), int64(extent)*2*4096); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for extent := range extents {
+		for file := range fragmented {
+			addExtent(file, extent)
+		}
+	}
 	// Now neither the memory nor the journal has a page.
 	v.unmount()
 	v.mount()
@@ -78,6 +97,10 @@ func jfsFirstRecords(t *testing.T, s system) {
 				}
 			}
 		}
+	}
+	// Pages of extents. JFS changes them before it locks them.
+	for file := range fragmented {
+		addExtent(file, extents)
 	}
 	want, places := v.take(), v.places()
 	u := v.unclean()
