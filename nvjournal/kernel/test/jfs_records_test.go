@@ -35,7 +35,7 @@ func jfsFirstRecords(t *testing.T, s system) {
 		}
 	}
 	// Files whose extents need a page of their own. The blocks between them are holes.
-	const fragmented, extents = 8, 12
+	const fragmented, extents = 8, 24
 	addExtent := func(file, extent int) {
 		f, err := os.OpenFile(filepath.Join(v.dir, fmt.Sprintf("fragmented%d", file)), os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
