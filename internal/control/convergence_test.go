@@ -224,7 +224,7 @@ func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
 		s := &sibling{memory: &c.memory, o: Observation{Ideal: 100, Weight: c.weight, OtherBytes: c.charged, JournalBytes: c.journal, WritebackBytes: c.writeback}}
 		other := &sibling{memory: &memory{}, o: Observation{Ideal: 100, Weight: 150, OtherBytes: 20}}
 		keepDebts(5, []*sibling{s, other}, BFQRange, func(*memory) float64 { return 0 })
-		// Half of what the one has beyond its due, less what the other lacks, is each's.
+		// The debts must add up to zero: each takes half of the difference.
 		lack := 30.0
 		if want, debt := c.debt-(c.debt-lack)/2, s.debtBytes+s.arrearsBytes; math.Abs(debt-want) > 1e-9 {
 			t.Errorf("%s: debt and arrears %v, want %v", c.name, debt, want)

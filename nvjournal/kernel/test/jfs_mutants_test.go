@@ -35,6 +35,8 @@ var jfsMutants = []jfsMutant{
 		"lines |= line_of(offsetof(struct iag, inoext) + extent * sizeof(now));", "", "", "first records"},
 	{"each first record is a whole page", "kernel/jfs/known.c",
 		"if (!known || !j ||", "if (true || !j ||", "", "first records"},
+	{"the first record of a page of extents is compared", "kernel/jfs/transaction.c",
+		"return NVJ_ALL_LINES;", "return 0;", "", "first records"},
 	{"freed blocks are still carried home", "kernel/jfs/transaction.c",
 		"	if (free)\n		revoke_range(", "	if (false)\n		revoke_range(", "", "freed blocks"},
 	{"recovery does not make the working maps", "kernel/jfs/load.c",
