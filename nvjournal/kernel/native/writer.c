@@ -23,6 +23,7 @@
 #include <linux/uaccess.h>
 
 #define LINE_BYTES 256u
+#define RESULT_BYTES 512u
 #define PATH_BYTES 160u
 #define MAX_WRITE_BYTES (4u << 20)
 /* For so many calls of fsync the time is recorded. Further calls are only counted. */
@@ -42,6 +43,7 @@ struct run {
 	void *content;
 	u32 *sync_time; /* in TIME_NS */
 	u64 bytes, syncs, begin_ns, end_ns;
+	u64 waits, preempted; /* of the process */
 };
 
 /* Counts the lines "stop". */
@@ -75,6 +77,8 @@ static int write_all(struct run *run)
 	u64 unsynced = 0;
 	loff_t at = 0;
 
+	run->waits = current->nvcsw;
+	run->preempted = current->nivcsw;
 	run->begin_ns = ktime_get_ns();
 	while (!error && !is_over(run, stopped)) {
 		ssize_t done;
@@ -99,6 +103,8 @@ static int write_all(struct run *run)
 		cond_resched();
 	}
 	run->end_ns = ktime_get_ns();
+	run->waits = current->nvcsw - run->waits;
+	run->preempted = current->nivcsw - run->preempted;
 	return error;
 }
 
@@ -123,14 +129,14 @@ static void print_result(const struct run *run, char *result)
 	size_t count = min_t(u64, run->syncs, MAX_SYNCS);
 
 	sort(run->sync_time, count, sizeof(*run->sync_time), compare, NULL);
-	scnprintf(result, LINE_BYTES,
+	scnprintf(result, RESULT_BYTES,
 		  "{\"bytes\": %llu, \"seconds\": " SECONDS ", \"syncs\": %llu, "
 		  "\"sync_p50_seconds\": " SECONDS ", \"sync_p99_seconds\": " SECONDS ", "
-		  "\"sync_max_seconds\": " SECONDS "}\n",
+		  "\"sync_max_seconds\": " SECONDS ", \"waits\": %llu, \"preempted\": %llu}\n",
 		  run->bytes, OF_NS(run->end_ns - run->begin_ns), run->syncs,
 		  OF_NS(percentile_ns(run->sync_time, count, 50)),
 		  OF_NS(percentile_ns(run->sync_time, count, 99)),
-		  OF_NS(percentile_ns(run->sync_time, count, 100)));
+		  OF_NS(percentile_ns(run->sync_time, count, 100)), run->waits, run->preempted);
 }
 
 static int run_job(struct run *run, char *result)
@@ -206,7 +212,7 @@ static ssize_t read(struct file *file, char __user *to, size_t bytes, loff_t *at
 
 static int open(struct inode *inode, struct file *file)
 {
-	file->private_data = kzalloc(LINE_BYTES, GFP_KERNEL);
+	file->private_data = kzalloc(RESULT_BYTES, GFP_KERNEL);
 	return file->private_data ? 0 : -ENOMEM;
 }
 

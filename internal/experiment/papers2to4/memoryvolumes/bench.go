@@ -93,7 +93,9 @@ type Options struct {
 	Rounds int
 	// Syncs end a measurement of Writer, if LeastMilliseconds have passed; MostMilliseconds always
 	// do. MariaDB works for MostMilliseconds, in whole seconds.
-	Syncs                               uint64
+	Syncs uint64
+	// JudgedSyncs are Syncs where a goal is for the p99.
+	JudgedSyncs                         uint64
 	LeastMilliseconds, MostMilliseconds int
 	Progress                            func(line string)
 }
@@ -102,11 +104,11 @@ type Options struct {
 var (
 	Full = Options{
 		Load: Writer, Arrangements: Arrangements(), Neighbours: Neighbours(), Rounds: 3,
-		Syncs: wantedSyncs * 2 / 5, LeastMilliseconds: 2000, MostMilliseconds: 20000,
+		Syncs: wantedSyncs * 2 / 5, JudgedSyncs: wantedSyncs, LeastMilliseconds: 2000, MostMilliseconds: 20000,
 	}
 	Quick = Options{
 		Load: Writer, Arrangements: []string{Shared, MemoryData}, Neighbours: []string{Alone, HighFsync}, Rounds: 1,
-		Syncs: 100, LeastMilliseconds: 300, MostMilliseconds: 3000,
+		Syncs: 100, JudgedSyncs: 100, LeastMilliseconds: 300, MostMilliseconds: 3000,
 	}
 )
 
@@ -125,8 +127,8 @@ func (o Options) Check() error {
 	if !slices.Contains(Loads(), o.Load) {
 		return fmt.Errorf("no load %q: want %s", o.Load, strings.Join(Loads(), " or "))
 	}
-	if o.Rounds < 1 || o.Syncs < 1 || o.LeastMilliseconds < 100 || o.MostMilliseconds < o.LeastMilliseconds {
-		return fmt.Errorf("%d rounds of %d syncs in %d to %d ms: want at least 1, 1, and 100 ms", o.Rounds, o.Syncs, o.LeastMilliseconds, o.MostMilliseconds)
+	if o.Rounds < 1 || o.Syncs < 1 || o.JudgedSyncs < 1 || o.LeastMilliseconds < 100 || o.MostMilliseconds < o.LeastMilliseconds {
+		return fmt.Errorf("%d rounds of %d and %d syncs in %d to %d ms: want at least 1, 1, and 100 ms", o.Rounds, o.Syncs, o.JudgedSyncs, o.LeastMilliseconds, o.MostMilliseconds)
 	}
 	return nil
 }
@@ -164,6 +166,11 @@ type Sample struct {
 	// Writer and Other are what the two writers report; Other is of its whole run.
 	Writer WriterResult `json:"writer"`
 	Other  WriterResult `json:"other"`
+	// AloneBefore and AloneAfter are the container's writer without the neighbour, right
+	// before and after, in the same kernel: where a goal is for the p99. What is after one
+	// neighbour is before the next.
+	AloneBefore *WriterResult `json:"alone_before,omitempty"`
+	AloneAfter  *WriterResult `json:"alone_after,omitempty"`
 	// The I/O on the disk meanwhile: all, and that of the two containers with the threads
 	// that are in their cgroups. Journal is the container's part of those threads.
 	Disk        Writes `json:"disk"`
@@ -193,6 +200,10 @@ type WriterResult struct {
 	SyncMaxSeconds float64 `json:"sync_max_seconds"`
 	// SyncMeanSeconds is of MariaDB, which has no SyncP50Seconds and SyncMaxSeconds.
 	SyncMeanSeconds float64 `json:"sync_mean_seconds,omitempty"`
+	// Waits is how often the process gave its processor up, Preempted how often another
+	// thread took it: of Writer.
+	Waits     uint64 `json:"waits"`
+	Preempted uint64 `json:"preempted"`
 }
 
 // Result is the result of the benchmark.
@@ -214,7 +225,13 @@ type Run struct {
 	SyncsPerSecond statistics.Spread `json:"syncs_per_second"`
 	SyncP50Seconds statistics.Spread `json:"sync_p50_seconds"`
 	SyncP99Seconds statistics.Spread `json:"sync_p99_seconds"`
-	SyncMaxSeconds float64           `json:"sync_max_seconds"`
+	// AloneP99Seconds is the mean of that right before and right after, without the
+	// neighbour, and P99OverAlone the ratio in each round. P99Syncs is the smallest number
+	// of syncs of which one of these p99 is. All are 0 where no goal is for the p99.
+	AloneP99Seconds statistics.Spread `json:"alone_p99_seconds"`
+	P99OverAlone    statistics.Spread `json:"p99_over_alone"`
+	P99Syncs        uint64            `json:"p99_syncs"`
+	SyncMaxSeconds  float64           `json:"sync_max_seconds"`
 	// SyncMeanSeconds is of MariaDB, and the values before of Writer.
 	SyncMeanSeconds statistics.Spread `json:"sync_mean_seconds"`
 	// OtherBytesPerSecond is what the neighbour's writes reach.
@@ -227,6 +244,8 @@ type Run struct {
 	Journal     Writes  `json:"journal"`
 	Commits     uint64  `json:"commits"`
 	MemoryBytes uint64  `json:"memory_bytes"`
+	Waits       uint64  `json:"waits"`
+	Preempted   uint64  `json:"preempted"`
 }
 
 // Bench measures. It starts a kernel for each round of each arrangement.
@@ -249,8 +268,12 @@ func Bench(ctx context.Context, o Options) (result Result, err error) {
 			arrangement := o.Arrangements[(n+round)%len(o.Arrangements)]
 			what := fmt.Sprintf("round %d of %d, %s: ", round+1, o.Rounds, arrangement)
 			progress(what + "booting")
+			syncs := o.Syncs
+			if inMemory(arrangement) {
+				syncs = o.JudgedSyncs
+			}
 			c := nativeCase{
-				Load: o.Load, Arrangement: arrangement, Neighbours: o.Neighbours, Syncs: o.Syncs, LeastMilliseconds: o.LeastMilliseconds, MostMilliseconds: o.MostMilliseconds,
+				Load: o.Load, Arrangement: arrangement, Neighbours: o.Neighbours, Syncs: syncs, LeastMilliseconds: o.LeastMilliseconds, MostMilliseconds: o.MostMilliseconds,
 				Modules: o.Kernel.Modules, NVJDirectory: o.Kernel.NVJDirectory,
 			}
 			err := o.Kernel.Run(ctx, machine(), c, func(value []byte) error {
@@ -329,6 +352,8 @@ func combine(samples []Sample) (Run, error) {
 		run.Journal.add(s.Journal)
 		run.Commits += s.Commits
 		run.MemoryBytes += s.MemoryBytes
+		run.Waits += s.Writer.Waits
+		run.Preempted += s.Writer.Preempted
 	}
 	spread := func(value func(Sample) float64) statistics.Spread {
 		var values []float64
@@ -341,6 +366,9 @@ func combine(samples []Sample) (Run, error) {
 	run.SyncP50Seconds = spread(func(s Sample) float64 { return s.Writer.SyncP50Seconds })
 	run.SyncMeanSeconds = spread(func(s Sample) float64 { return s.Writer.SyncMeanSeconds })
 	run.SyncP99Seconds = spread(func(s Sample) float64 { return s.Writer.SyncP99Seconds })
+	if err := run.compareAlone(samples); err != nil {
+		return run, err
+	}
 	run.OtherBytesPerSecond = spread(func(s Sample) float64 {
 		if s.Other.Seconds == 0 {
 			return 0
@@ -348,6 +376,30 @@ func combine(samples []Sample) (Run, error) {
 		return float64(s.Other.Bytes) / s.Other.Seconds
 	})
 	return run, nil
+}
+
+// compareAlone enters the ratio of each sample to the two measurements around it.
+func (run *Run) compareAlone(samples []Sample) error {
+	var alone, ratios []float64
+	for _, s := range samples {
+		if s.AloneBefore == nil || s.AloneAfter == nil {
+			if s.Neighbour != Alone && inMemory(s.Arrangement) {
+				return errors.New("a measurement without those around it")
+			}
+			continue
+		}
+		least := min(s.Writer.Syncs, s.AloneBefore.Syncs, s.AloneAfter.Syncs)
+		if len(ratios) == 0 || least < run.P99Syncs {
+			run.P99Syncs = least
+		}
+		mean := (s.AloneBefore.SyncP99Seconds + s.AloneAfter.SyncP99Seconds) / 2
+		if mean <= 0 {
+			return errors.New("a measurement that is too short for the clock")
+		}
+		alone, ratios = append(alone, mean), append(ratios, s.Writer.SyncP99Seconds/mean)
+	}
+	run.AloneP99Seconds, run.P99OverAlone = statistics.SpreadOf(alone), statistics.SpreadOf(ratios)
+	return nil
 }
 
 func (w *Writes) add(other Writes) {

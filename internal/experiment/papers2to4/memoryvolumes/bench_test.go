@@ -21,6 +21,14 @@ func samplesOf(o Options, change func(*Sample)) (all []Sample) {
 				if arrangement == Shared || arrangement == SharedOrdered {
 					s.Writer.Seconds = 4
 				}
+				if inMemory(arrangement) {
+					s.Writer.Syncs, s.Writer.Seconds = wantedSyncs, 2.5
+				}
+				if neighbour != Alone && inMemory(arrangement) {
+					// The mean of the two is the p99 next to the neighbour.
+					s.AloneBefore = &WriterResult{Syncs: wantedSyncs, SyncP99Seconds: 1e-3}
+					s.AloneAfter = &WriterResult{Syncs: wantedSyncs, SyncP99Seconds: 3e-3}
+				}
 				change(&s)
 				all = append(all, s)
 			}
@@ -52,6 +60,21 @@ func TestVerdictsFollowTheGoals(t *testing.T) {
 				s.Writer.SyncP99Seconds *= 1.21
 			}
 		}},
+		{"faster alone, before", "memory: p99 of a sync next to the neighbour limited, over that alone: 1.25×", func(s *Sample) {
+			if s.Arrangement == Memory && s.Neighbour == Limited {
+				s.AloneBefore.SyncP99Seconds = 0.2e-3
+			}
+		}},
+		{"too few alone", "memory: p99 of a sync next to the neighbour limited, over that alone: no verdict", func(s *Sample) {
+			if s.Arrangement == Memory && s.Neighbour == Limited {
+				s.AloneAfter.Syncs = wantedSyncs - 1
+			}
+		}},
+		{"too few next to the neighbour, although enough in all rounds together", "memory: p99 of a sync next to the neighbour limited, over that alone: no verdict", func(s *Sample) {
+			if s.Arrangement == Memory && s.Neighbour == Limited {
+				s.Writer.Syncs = wantedSyncs - 1
+			}
+		}},
 		{"a fast shared file system", "memory: syncs a second next to the neighbour high-fsync, over shared:", func(s *Sample) {
 			if s.Arrangement == Shared {
 				s.Writer.Seconds = 1.4
@@ -73,7 +96,14 @@ func TestVerdictsFollowTheGoals(t *testing.T) {
 
 // With MariaDB the goals are the same, for transactions.
 func TestVerdictsOfMariaDBAreOfTransactions(t *testing.T) {
-	result := resultOf(t, func(s *Sample) { s.Writer.Syncs = wantedTransactions })
+	result := resultOf(t, func(s *Sample) {
+		if s.Writer.Syncs = wantedTransactions; inMemory(s.Arrangement) {
+			s.Writer.Seconds = 0.5
+			if s.Neighbour != Alone {
+				s.AloneBefore.Syncs, s.AloneAfter.Syncs = wantedTransactions, wantedTransactions
+			}
+		}
+	})
 	result.Load = MariaDB
 	if err := result.Check(); err != nil {
 		t.Error(err)
@@ -108,6 +138,13 @@ func TestNoMeasurementMayBeMissing(t *testing.T) {
 	if _, err := runs(Full, all[1:]); err == nil {
 		t.Error("a missing measurement was not noticed")
 	}
+	last := &all[len(all)-1]
+	around := last.AloneAfter
+	last.AloneAfter = nil
+	if _, err := runs(Full, all); err == nil {
+		t.Error("a missing measurement alone was not noticed")
+	}
+	last.AloneAfter = around
 	all[3].Writer.Syncs = 0
 	if _, err := runs(Full, all); err == nil {
 		t.Error("a measurement without syncs was not noticed")
@@ -142,6 +179,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		func(o *Options) { o.Arrangements = nil }, func(o *Options) { o.Neighbours = []string{Alone, Alone} },
 		func(o *Options) { o.Arrangements = []string{"none"} }, func(o *Options) { o.Rounds = 0 },
 		func(o *Options) { o.MostMilliseconds = o.LeastMilliseconds - 1 }, func(o *Options) { o.Load = "mysql" },
+		func(o *Options) { o.JudgedSyncs = 0 },
 	} {
 		o := Full
 		change(&o)
@@ -152,7 +190,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	if err := Full.Check(); err != nil {
 		t.Error(err)
 	}
-	if Full.Syncs*uint64(Full.Rounds) < wantedSyncs {
+	if Full.Syncs*uint64(Full.Rounds) < wantedSyncs || Full.JudgedSyncs < wantedSyncs {
 		t.Error("the full benchmark has too few syncs for a verdict")
 	}
 }
@@ -177,6 +215,17 @@ func TestCountersAreRead(t *testing.T) {
 	}
 	if _, err := counter("device memory0\n", "commits"); err == nil {
 		t.Error("a missing counter was not noticed")
+	}
+}
+
+func TestTheAnswerOfAWriterIsRead(t *testing.T) {
+	got, err := parseWriter(`{"bytes": 8192, "seconds": 0.500000000, "syncs": 2, "sync_p50_seconds": 0.000001000, "sync_p99_seconds": 0.000002000, "sync_max_seconds": 0.000003000, "waits": 5, "preempted": 7}` + "\n")
+	want := WriterResult{Bytes: 8192, Seconds: 0.5, Syncs: 2, SyncP50Seconds: 1e-6, SyncP99Seconds: 2e-6, SyncMaxSeconds: 3e-6, Waits: 5, Preempted: 7}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := parseWriter(""); err == nil {
+		t.Error("no answer was accepted")
 	}
 }
 

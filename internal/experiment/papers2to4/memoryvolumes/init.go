@@ -78,7 +78,7 @@ func (c nativeCase) prepareAndRun(ctx context.Context, write func(any) error) (e
 		if err := write(nativeLine{Progress: "neighbour: " + neighbour}); err != nil {
 			return err
 		}
-		sample, err := p.measure(ctx, neighbour)
+		sample, err := p.measureAround(ctx, neighbour)
 		if err != nil {
 			return fmt.Errorf("neighbour %s: %w", neighbour, err)
 		}
@@ -97,6 +97,7 @@ type pair struct {
 	a, b       *fixture.Container
 	fileSystem blockdev.Dev     // of a
 	server     *database.Server // nil: the load is Writer
+	alone      *WriterResult    // of the last measurement without a neighbour; nil: none yet
 }
 
 // buildPair makes the cgroups and the file systems. On error nothing is left.

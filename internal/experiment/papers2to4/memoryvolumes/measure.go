@@ -61,6 +61,31 @@ func parseWriter(text string) (result WriterResult, err error) {
 	return result, nil
 }
 
+// measureAround measures next to the neighbour, and without it right before and after if a
+// goal compares the two. What is after one neighbour is before the next.
+func (p *pair) measureAround(ctx context.Context, neighbour string) (sample Sample, err error) {
+	if !inMemory(p.asked.Arrangement) {
+		return p.measure(ctx, neighbour)
+	}
+	if neighbour == Alone || p.alone == nil {
+		if sample, err = p.measure(ctx, Alone); err != nil {
+			return sample, err
+		}
+		p.alone = &sample.Writer
+	}
+	if neighbour == Alone {
+		return sample, nil
+	}
+	before := p.alone
+	if sample, err = p.measure(ctx, neighbour); err != nil {
+		return sample, err
+	}
+	after, err := p.measure(ctx, Alone)
+	p.alone = &after.Writer
+	sample.AloneBefore, sample.AloneAfter = before, p.alone
+	return sample, err
+}
+
 // measure lets the neighbour write, and then the container.
 func (p *pair) measure(ctx context.Context, neighbour string) (sample Sample, err error) {
 	sample = Sample{Arrangement: p.asked.Arrangement, Neighbour: neighbour}

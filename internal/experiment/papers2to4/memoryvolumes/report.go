@@ -23,10 +23,10 @@ const (
 func (r Result) Verdicts() (all []verdict.Verdict) {
 	for _, arrangement := range []string{Memory, MemoryData} {
 		for _, neighbour := range Neighbours()[1:] {
-			all = append(all, r.judge(verdict.Verdict{
+			all = append(all, r.judgeP99(r.run(arrangement, neighbour), verdict.Verdict{
 				Target: fmt.Sprintf("%s: p99 of a %s next to the neighbour %s, over that alone", arrangement, r.unit(), neighbour),
 				Wanted: fmt.Sprintf("at most %g×", maxP99), Bound: maxP99,
-			}, r.run(arrangement, neighbour), r.run(arrangement, Alone), func(run *Run) float64 { return run.SyncP99Seconds.Median }))
+			}))
 		}
 		for _, over := range []struct {
 			arrangement string
@@ -75,6 +75,20 @@ func (r Result) judge(v verdict.Verdict, run, base *Run, value func(*Run) float6
 	return v
 }
 
+// judgeP99 compares the ratio to the measurements around that next to the neighbour.
+func (r Result) judgeP99(run *Run, v verdict.Verdict) verdict.Verdict {
+	switch {
+	case run == nil || run.P99Syncs == 0:
+		v.Measured, v.None = "not measured", true
+	case run.P99Syncs < r.wanted():
+		v.Measured, v.None = fmt.Sprintf("a p99 of %d %ss; want %d", run.P99Syncs, r.unit(), r.wanted()), true
+	default:
+		v.Value = run.P99OverAlone.Median
+		v.Measured, v.Met = fmt.Sprintf("%.2f× (%.2f to %.2f)", v.Value, run.P99OverAlone.Low, run.P99OverAlone.High), v.Value <= v.Bound
+	}
+	return v
+}
+
 // Check returns an error for each missed goal, or nil.
 func (r Result) Check() error { return verdict.Check(r.Verdicts()) }
 
@@ -92,8 +106,8 @@ func (r Result) Report() (report.Report, error) {
 			fmt.Sprintf("The kernel (Linux %s) is a program of the host: User Mode Linux with %d processors, on which kernel code runs as on the host, but a system call costs much more. %s "+
 				"The disk is in memory (null_blk): one request after the other, %d KiB at most and %d µs each, %.0f MB/s, without a cache to flush. cgroup v2, %s, %d requests in the scheduler; page cache: at most %d MiB are dirty. The memory of the journal is plain memory.",
 				r.Kernel, r.CPUs, r.loadText(), requestBytes>>10, requestNanoseconds/1000, float64(diskRate)/1e6, r.Settings, requests, dirtyBytes>>20),
-			fmt.Sprintf("Each value is the median of %d rounds (in parentheses minimum and maximum), each in a kernel of its own. The neighbour writes for %.1f s before a measurement. A verdict needs %d %ss. Daybook itself does not run in this kernel: partitions and cgroups are what `daybook volume attach` makes.",
-				r.Rounds, warmUp.Seconds(), r.wanted(), r.unit()),
+			fmt.Sprintf("Each value is the median of %d rounds (in parentheses minimum and maximum), each in a kernel of its own. The neighbour writes for %.1f s before a measurement. For %s and %s the container is also measured without the neighbour, right before and right after, in the same kernel; what is after one neighbour is before the next. The p99 next to the neighbour is divided by the mean of these two p99, in each round, and the median of the ratios counts. A verdict needs %d %ss for each p99, and as many in all rounds together for a rate. Daybook itself does not run in this kernel: partitions and cgroups are what `daybook volume attach` makes.",
+				r.Rounds, warmUp.Seconds(), Memory, MemoryData, r.wanted(), r.unit()),
 		},
 		Host: r.Host,
 	}
@@ -102,7 +116,7 @@ func (r Result) Report() (report.Report, error) {
 		times := report.Table{
 			Title: "Neighbour: " + neighbour,
 			Columns: append(r.columns(), "neighbour MB/s", "share of the container", "writes a "+r.unit(), "of its journal's threads", "requests of the disk",
-				"commits a "+r.unit(), "bytes to memory a "+r.unit()),
+				"commits a "+r.unit(), "bytes to memory a "+r.unit(), "p99 alone ms, around", "waits a "+r.unit(), "preempted a "+r.unit()),
 		}
 		for _, arrangement := range Arrangements() {
 			if run := r.run(arrangement, neighbour); run != nil {
@@ -114,7 +128,7 @@ func (r Result) Report() (report.Report, error) {
 		}
 	}
 	if n := len(page.Tables); n > 1 {
-		page.Tables[n-1].Note = "Share: of the bytes that both cgroups wrote. In the shared arrangements the journal is charged to the root cgroup, and is in no share. Writes: those of the container's cgroup for each of its " + r.unit() + "s, and those of them that its journal's threads made, which for a journal in memory write blocks home. The scheduler merges writes into requests; the disk's are of both containers and of the root cgroup. Commits are those of the journal that the container uses, also for its neighbour."
+		page.Tables[n-1].Note = "Share: of the bytes that both cgroups wrote. In the shared arrangements the journal is charged to the root cgroup, and is in no share. Writes: those of the container's cgroup for each of its " + r.unit() + "s, and those of them that its journal's threads made, which for a journal in memory write blocks home. The scheduler merges writes into requests; the disk's are of both containers and of the root cgroup. Commits are those of the journal that the container uses, also for its neighbour. p99 alone, around: the mean of that right before and right after, without the neighbour. Waits and preempted: how often the container's process gave its processor up, and how often another thread took it, as the kernel counts them."
 	}
 	return page, nil
 }
@@ -164,11 +178,19 @@ func (r Result) row(run *Run) []string {
 	if inMemory(run.Arrangement) {
 		memory = fmt.Sprintf("%.0f", float64(run.MemoryBytes)/float64(run.Syncs))
 	}
+	around, waits, preempted := "–", "–", "–"
+	if run.P99Syncs > 0 {
+		around = milliseconds(run.AloneP99Seconds)
+	}
+	if r.Load != MariaDB {
+		waits = fmt.Sprintf("%.4f", float64(run.Waits)/float64(run.Syncs))
+		preempted = fmt.Sprintf("%.4f", float64(run.Preempted)/float64(run.Syncs))
+	}
 	row := []string{run.Arrangement, report.NanosecondsOf(run.SyncsPerSecond)}
 	if r.Load == MariaDB {
 		row = append(row, milliseconds(run.SyncMeanSeconds), milliseconds(run.SyncP99Seconds))
 	} else {
 		row = append(row, milliseconds(run.SyncP50Seconds), milliseconds(run.SyncP99Seconds), report.Milliseconds(run.SyncMaxSeconds))
 	}
-	return append(row, fmt.Sprint(run.Syncs), other, share, each(run.Container.Count), journal, each(run.Disk.Count), each(run.Commits), memory)
+	return append(row, fmt.Sprint(run.Syncs), other, share, each(run.Container.Count), journal, each(run.Disk.Count), each(run.Commits), memory, around, waits, preempted)
 }
