@@ -209,15 +209,15 @@ func TestAContainerWithASmallShareIsNotStarvedByItsBursts(t *testing.T) {
 func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
 	// Of 100 bytes in 5 s, 50 are due to it.
 	cases := []struct {
-		name                                      string
-		weight, charged, journal, writeback, debt float64
-		memory                                    memory
+		name                                            string
+		weight, charged, journal, writeback, debt, late float64
+		memory                                          memory
 	}{
 		{name: "at the least weight", weight: 1, charged: 80},
 		{name: "at the least weight, with a burst of its journal", weight: 1, charged: 20, journal: 60, debt: 10},
 		{name: "held at its least", weight: 50, charged: 80, memory: memory{floored: true, leastRate: 16}},
 		{name: "held at its least, with a burst of its journal", weight: 50, charged: 20, journal: 60, debt: 10, memory: memory{floored: true, leastRate: 4}},
-		{name: "held at its least, with a burst of writeback", weight: 50, charged: 20, journal: 60, writeback: 60, memory: memory{floored: true, leastRate: 4}},
+		{name: "held at its least, with a burst of writeback", weight: 50, charged: 20, journal: 60, writeback: 60, debt: 10, late: 10, memory: memory{floored: true, leastRate: 4}},
 		{name: "free", weight: 50, charged: 80, debt: 30},
 	}
 	for _, c := range cases {
@@ -226,8 +226,11 @@ func TestNoDebtForWhatNoWeightCanPrevent(t *testing.T) {
 		keepDebts(5, []*sibling{s, other}, BFQRange, func(*memory) float64 { return 0 })
 		// The debts must add up to zero: each takes half of the difference.
 		lack := 30.0
-		if want, debt := c.debt-(c.debt-lack)/2, s.debtBytes+s.arrearsBytes; math.Abs(debt-want) > 1e-9 {
-			t.Errorf("%s: debt and arrears %v, want %v", c.name, debt, want)
+		if want, debt := c.debt-(c.debt-lack)/2, s.debtBytes+s.lateBytes+s.arrearsBytes; math.Abs(debt-want) > 1e-9 {
+			t.Errorf("%s: all debts %v, want %v", c.name, debt, want)
+		}
+		if math.Abs(s.lateBytes-c.late) > 1e-9 {
+			t.Errorf("%s: %v of it is late, want %v", c.name, s.lateBytes, c.late)
 		}
 	}
 }

@@ -58,21 +58,54 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 	}
 	due := level(total, claims)
 	fade, stay := math.Exp(-seconds/debtSeconds), math.Exp(-seconds/recentSeconds)
+	var late float64
 	for n, s := range active {
 		repaid := s.arrearsRate * seconds
-		excess := s.o.OtherBytes + s.o.journal() - (due[n] - repaid)
-		if excess > 0 && s.atLeast(weights) {
-			excess = math.Max(0, math.Min(excess-s.unavoidable(seconds, weights), s.commitBytes(seconds)))
-		}
-		s.arrearsBytes = s.arrearsBytes*fade - repaid + s.debtBytes*(1-stay)
-		s.debtBytes = s.debtBytes*stay + excess
-		if s.limited {
+		now, later := s.excess(s.o.OtherBytes+s.o.journal()-(due[n]-repaid), seconds, weights)
+		s.arrearsBytes = s.arrearsBytes*fade - repaid + (s.debtBytes+s.lateBytes)*(1-stay)
+		s.debtBytes = s.debtBytes*stay + now
+		s.lateBytes = s.lateBytes*stay + later
+		if late += later; s.limited {
 			s.forgive() // it was offered more than it used
 		}
 	}
+	lackLate(late, active, weights)
 	bound := maxDebtSeconds * total / seconds
 	balance(active, bound, func(m *memory) *float64 { return &m.debtBytes })
+	balance(active, bound, func(m *memory) *float64 { return &m.lateBytes })
 	balance(active, bound, func(m *memory) *float64 { return &m.arrearsBytes })
+}
+
+// excess divides what a sibling had beyond its due into a debt and what is repaid later.
+// Below the least weight nothing could be prevented, so charged I/O is neither. A burst of
+// writeback beyond the share often lasts for most of an interval: no repayment can save
+// that interval, and all of it in the next one would make that one wrong, too.
+func (s *sibling) excess(bytes, seconds float64, weights Range) (now, later float64) {
+	if bytes <= 0 || !s.atLeast(weights) {
+		return bytes, 0
+	}
+	hidden := math.Max(0, bytes-s.unavoidable(seconds, weights))
+	now = math.Min(hidden, s.commitBytes(seconds))
+	return now, hidden - now
+}
+
+// lackLate moves what the others lacked because of late bytes out of their debts: they get
+// it when it is repaid.
+func lackLate(late float64, active []*sibling, weights Range) {
+	lacks := func(s *sibling) bool { return !s.limited && !s.atLeast(weights) }
+	var ideals float64
+	for _, s := range active {
+		if lacks(s) {
+			ideals += s.o.Ideal
+		}
+	}
+	for _, s := range active {
+		if lacks(s) {
+			part := late * s.o.Ideal / ideals
+			s.debtBytes += part
+			s.lateBytes -= part
+		}
+	}
 }
 
 // atLeast reports whether it had no smaller weight to get in the interval.
@@ -91,8 +124,7 @@ func (s *sibling) unavoidable(seconds float64, weights Range) float64 {
 
 // commitBytes is what a sibling logged beyond its mean. A commit's log is written for one to
 // three seconds. The law lowers the weight to its least because of the first one, and what
-// comes after that is a debt, too. A burst of writeback lasts longer than an interval: if
-// all of it were repaid in the next one, that one would be wrong.
+// comes after that is a debt, too.
 func (s *sibling) commitBytes(seconds float64) float64 {
 	mean := s.hidden.rate() - s.writeback.rate()
 	return math.Max(0, s.o.journal()-s.o.writeback()-mean*seconds)

@@ -100,6 +100,10 @@ type memory struct {
 	// repay of its arrears; it is negative for a lack. arrearsBytes is the debt
 	// from before that, arrearsRate the bytes per second in which it is repaid.
 	debtBytes, arrearsBytes, arrearsRate float64
+	// lateBytes is writeback beyond its share that no weight could prevent; it is
+	// negative for what another sibling's took from it. It becomes arrears without
+	// being a debt before.
+	lateBytes float64
 	// limited: it does not use its share although the law does not raise its weight
 	// further.
 	limited bool
@@ -240,7 +244,7 @@ func (m *memory) listen(o Observation, seconds float64) bool {
 }
 
 // forgive deletes its debts.
-func (m *memory) forgive() { m.debtBytes, m.arrearsBytes, m.arrearsRate = 0, 0, 0 }
+func (m *memory) forgive() { m.debtBytes, m.lateBytes, m.arrearsBytes, m.arrearsRate = 0, 0, 0, 0 }
 
 // burstMemory is the time constant for writeback in steps of that length.
 func burstMemory(stepSeconds float64) float64 {
