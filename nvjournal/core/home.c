@@ -116,7 +116,7 @@ int nvj_home_queue_init(struct nvj *j, struct nvj_home_queue *q, unsigned number
 		 * A block of its own for each, as for an image. All at the
 		 * start, because a checkpoint must not wait for memory.
 		 */
-		q->writes[i].bytes = nvj_allocate(j, NVJ_BLOCK_BYTES);
+		q->writes[i].bytes = nvj_allocate_block(j);
 		all = all && q->writes[i].bytes;
 	}
 	return all ? 0 : NVJ_ENOMEM;

@@ -89,7 +89,7 @@ struct nvj_image *nvj_image_take_locked(struct nvj *j, struct nvj_partition *p)
 		 * A whole block of its own, so that the platform can align it
 		 * for its disk.
 		 */
-		image->bytes = nvj_allocate(j, NVJ_BLOCK_BYTES);
+		image->bytes = nvj_allocate_block(j);
 		if (image->bytes) {
 			nvj_store(&p->images, p->images + 1);
 		} else {

@@ -443,6 +443,14 @@ static inline void *nvj_allocate(const struct nvj *j, size_t bytes)
 	return j->platform.allocate(j->platform.context, bytes);
 }
 
+/* NVJ_BLOCK_BYTES with any content. */
+static inline void *nvj_allocate_block(const struct nvj *j)
+{
+	if (j->platform.allocate_block)
+		return j->platform.allocate_block(j->platform.context);
+	return nvj_allocate(j, NVJ_BLOCK_BYTES);
+}
+
 /*
  * journal.c: aborts the journal. block is the block that failed, or
  * NVJ_NO_BLOCK.

@@ -330,13 +330,19 @@ struct nvj_write {
 
 /*
  * The functions that the engine needs from its environment. Each gets context.
- * add_here, yield, before_commit, tail_moved, aborted and logged_later are
- * optional.
+ * allocate_block, add_here, yield, before_commit, tail_moved, aborted and
+ * logged_later are optional.
  */
 struct nvj_platform {
 	void *context;
 	/* Allocates zeroed memory at a multiple of 64. NULL: there is none. */
 	void *(*allocate)(void *context, size_t bytes);
+	/*
+	 * Allocates NVJ_BLOCK_BYTES for a copy of a block, at a multiple of 64.
+	 * The memory can have any content: the engine stores all of it before it
+	 * reads it. release gets it, too. NULL: there is none.
+	 */
+	void *(*allocate_block)(void *context);
 	void (*release)(void *context, void *memory, size_t bytes);
 	/*
 	 * Sleeps while *word == expected, until it is woken or, unless it is 0,

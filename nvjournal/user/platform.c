@@ -36,6 +36,16 @@ static size_t alignment(size_t bytes)
 	return NVJ_LINE_BYTES;
 }
 
+static void *allocate_block(void *context)
+{
+	void *memory;
+
+	(void)context;
+	if (posix_memalign(&memory, alignment(NVJ_BLOCK_BYTES), NVJ_BLOCK_BYTES))
+		return NULL;
+	return memory;
+}
+
 static void *allocate(void *context, size_t bytes)
 {
 	size_t rounded = (bytes + NVJ_LINE_BYTES - 1) & ~(size_t)(NVJ_LINE_BYTES - 1);
@@ -144,6 +154,7 @@ void nvju_platform_init(struct nvju_platform *platform, struct nvju_disk *disk)
 			{
 				.context = platform,
 				.allocate = allocate,
+				.allocate_block = allocate_block,
 				.release = release,
 				.wait = wait_at,
 				.wake = wake,

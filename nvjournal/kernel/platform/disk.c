@@ -90,6 +90,7 @@ int nvjk_disk_open(struct nvjk_disk **result, struct block_device *bdev,
 	disk->platform = (struct nvj_platform){
 		.context = disk,
 		.allocate = nvjk_allocate,
+		.allocate_block = nvjk_allocate_block,
 		.release = nvjk_release,
 		.wait = nvjk_wait,
 		.wake = nvjk_wake,

@@ -13,6 +13,7 @@
 
 /* memory.c */
 void *nvjk_allocate(void *context, size_t bytes);
+void *nvjk_allocate_block(void *context);
 void nvjk_release(void *context, void *memory, size_t bytes);
 
 /* wait.c */

@@ -190,9 +190,8 @@ void world_write(struct world *w, uint64_t block, const void *image)
 
 /* --- The rest of the platform -------------------------------------------- */
 
-static void *allocate(void *context, size_t bytes)
+static void *allocate_filled(struct world *w, size_t bytes, int with)
 {
-	struct world *w = context;
 	size_t whole = (bytes + 63) / 64 * 64;
 	void *memory;
 
@@ -202,9 +201,20 @@ static void *allocate(void *context, size_t bytes)
 	memory = aligned_alloc(64, whole ? whole : 64);
 	if (memory == NULL)
 		abort();
-	memset(memory, 0, whole);
+	memset(memory, with, whole);
 	w->allocated++;
 	return memory;
+}
+
+static void *allocate(void *context, size_t bytes)
+{
+	return allocate_filled(context, bytes, 0);
+}
+
+/* So that bytes which the engine uses before it has stored them are noticed. */
+static void *allocate_block(void *context)
+{
+	return allocate_filled(context, NVJ_BLOCK_BYTES, 0xdb);
 }
 
 static void release(void *context, void *memory, size_t bytes)
@@ -290,6 +300,7 @@ void world_begin(struct world *w, uint8_t *region, size_t region_bytes, uint8_t 
 	w->platform = (struct nvj_platform){
 		.context = w,
 		.allocate = allocate,
+		.allocate_block = allocate_block,
 		.release = release,
 		.wait = wait_at,
 		.wake = wake_at,
