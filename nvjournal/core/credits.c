@@ -17,23 +17,23 @@
  */
 #include "journal.h"
 
-static uint64_t used(const struct nvj_cpu *c)
+static uint64_t used(const struct nvj *j, const struct nvj_cpu *c)
 {
-	return nvj_cpu_open(c) >> NVJ_CREDIT_SHIFT;
+	return nvj_cpu_open(j, c) >> NVJ_CREDIT_SHIFT;
 }
 
 /* Takes at most `most` unused credits from a processor's quota. */
-static uint64_t take_unused(struct nvj_cpu *c, uint64_t most)
+static uint64_t take_unused(const struct nvj *j, struct nvj_cpu *c, uint64_t most)
 {
 	uint64_t quota = nvj_load(&c->quota);
-	uint64_t in_use = used(c);
+	uint64_t in_use = used(j, c);
 	uint64_t take;
 
 	if (quota <= in_use)
 		return 0;
 	take = quota - in_use < most ? quota - in_use : most;
 	nvj_store_sc(&c->quota, quota - take);
-	in_use = used(c);
+	in_use = used(j, c);
 	if (in_use > quota - take) {
 		uint64_t back = in_use - (quota - take);
 
@@ -48,7 +48,7 @@ bool nvj_credits_collect(struct nvj *j, unsigned cpu, uint64_t credits)
 {
 	struct nvj_cpu *c = &j->cpu[cpu];
 	uint64_t quota = nvj_load(&c->quota);
-	uint64_t need = used(c) + credits;
+	uint64_t need = used(j, c) + credits;
 	uint64_t more;
 
 	if (quota >= need)
@@ -58,7 +58,7 @@ bool nvj_credits_collect(struct nvj *j, unsigned cpu, uint64_t credits)
 	j->credits -= more;
 	for (unsigned i = 0; i < NVJ_CPUS && more < need; i++)
 		if (i != cpu)
-			more += take_unused(&j->cpu[i], need - more);
+			more += take_unused(j, &j->cpu[i], need - more);
 	nvj_store_sc(&c->quota, quota + more);
 	return more >= need;
 }

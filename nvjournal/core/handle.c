@@ -9,13 +9,17 @@
 void nvj_count_started(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
 	struct nvj_cpu *c = &j->cpu[cpu];
-	uint64_t one = 1 + (credits << NVJ_CREDIT_SHIFT);
+	uint64_t one = nvj_counted(credits);
 
 	if ((uint32_t)nvj_add_sc(&c->started[tid & (NVJ_SLOTS - 1)], one) == UINT32_MAX)
 		nvj_count(&c->started_4g, 1);
 }
 
-static NVJ_INLINED uint64_t count_in(struct nvj *j, unsigned cpu, uint64_t credits)
+/*
+ * Counts a handle and its credits in the running transaction, *tid. False: it
+ * was closed meanwhile, and nvj_count_back must remove the count.
+ */
+static NVJ_INLINED bool count_once(struct nvj *j, unsigned cpu, uint64_t credits, uint64_t *tid)
 {
 	uint32_t cpus = nvj_load_sc(&j->cpus);
 
@@ -23,27 +27,25 @@ static NVJ_INLINED uint64_t count_in(struct nvj *j, unsigned cpu, uint64_t credi
 	 * Before the count itself: a thread that adds up the counts after a
 	 * close reads it.
 	 */
-	while (cpus <= cpu && !nvj_replace_sc(&j->cpus, &cpus, cpu + 1))
+	while (NVJ_UNLIKELY(cpus <= cpu) && !nvj_replace_sc(&j->cpus, &cpus, cpu + 1))
 		;
-	for (;;) {
-		uint64_t tid = nvj_load_sc(&j->running);
-
-		/*
-		 * This thread stores started and then loads running. The thread
-		 * that closes stores running and then loads started. All four
-		 * have one order. So either it sees our count, or we see that
-		 * the transaction is closed.
-		 */
-		nvj_count_started(j, cpu, tid, credits);
-		if (nvj_load_sc(&j->running) == tid)
-			return tid;
-		nvj_count_back(j, cpu, tid, credits);
-	}
+	*tid = nvj_load_sc(&j->running);
+	/*
+	 * This thread stores started and then loads running. The thread that
+	 * closes stores running and then loads started. All four have one order.
+	 * So either it sees our count, or we see that the transaction is closed.
+	 */
+	nvj_count_started(j, cpu, *tid, credits);
+	return NVJ_LIKELY(nvj_load_sc(&j->running) == *tid);
 }
 
 uint64_t nvj_count_in(struct nvj *j, unsigned cpu, uint64_t credits)
 {
-	return count_in(j, cpu, credits);
+	uint64_t tid;
+
+	while (!count_once(j, cpu, credits, &tid))
+		nvj_count_back(j, cpu, tid, credits);
+	return tid;
 }
 
 /*
@@ -58,12 +60,18 @@ uint64_t nvj_ended_bell_ns(const struct nvj *j)
 	return j->platform.add_here ? MISSED_NS : NVJ_SAFETY_NS;
 }
 
+static NVJ_INLINED void ring_bells(struct nvj *j)
+{
+	nvj_ring_bell(&j->drained, &j->platform);
+	nvj_ring_bell(&j->credited, &j->platform);
+}
+
 static NVJ_INLINED void count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
 {
 	const struct nvj_platform *platform = &j->platform;
 	struct nvj_cpu *c = &j->cpu[cpu];
 	unsigned slot = tid & (NVJ_SLOTS - 1);
-	uint64_t one = 1 + (credits << NVJ_CREDIT_SHIFT);
+	uint64_t one = nvj_counted(credits);
 
 	/*
 	 * The flags, marks and merge_to of the handle were stored before. A
@@ -74,8 +82,7 @@ static NVJ_INLINED void count_out(struct nvj *j, unsigned cpu, uint64_t tid, uin
 	if (!platform->add_here ||
 	    !platform->add_here(platform->context, cpu, &c->ended_here[slot], one))
 		nvj_add_sc(&c->ended[slot], one);
-	nvj_ring_bell(&j->drained, platform);
-	nvj_ring_bell(&j->credited, platform);
+	ring_bells(j);
 }
 
 void nvj_count_out(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
@@ -93,17 +100,25 @@ void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
  * As in nvj_cpu_open: if the sums are equal, no handle was open at the moment
  * between.
  */
-bool nvj_handles_ended(struct nvj *j, uint64_t tid)
+bool nvj_handles_ended(const struct nvj *j, uint64_t tid)
 {
 	unsigned slot = tid & (NVJ_SLOTS - 1);
 	unsigned cpus = nvj_load_sc(&j->cpus);
 	uint64_t open = 0;
 
 	for (unsigned i = 0; i < cpus; i++)
-		open -= nvj_cpu_ended(&j->cpu[i], slot);
+		open -= nvj_cpu_ended(j, &j->cpu[i], slot);
 	for (unsigned i = 0; i < cpus; i++)
 		open += nvj_load_sc(&j->cpu[i].started[slot]);
 	return open == 0;
+}
+
+bool nvj_handles_open(const struct nvj *j)
+{
+	for (uint64_t slot = 0; slot < NVJ_SLOTS; slot++)
+		if (!nvj_handles_ended(j, slot))
+			return true;
+	return false;
 }
 
 bool nvj_handles_drained(struct nvj *j, uint64_t tid, unsigned *cpu)
@@ -116,7 +131,7 @@ bool nvj_handles_drained(struct nvj *j, uint64_t tid, unsigned *cpu)
 	 */
 	for (; *cpu < cpus; ++*cpu) {
 		const struct nvj_cpu *c = &j->cpu[*cpu];
-		uint64_t ended = nvj_cpu_ended(c, slot);
+		uint64_t ended = nvj_cpu_ended(j, c, slot);
 
 		if (nvj_load_sc(&c->started[slot]) != ended)
 			return false;
@@ -124,29 +139,39 @@ bool nvj_handles_drained(struct nvj *j, uint64_t tid, unsigned *cpu)
 	return true;
 }
 
-enum outcome { STARTED, HELD, SHORT };
+/* A handle has started, or why it has not: its transaction was closed, hold, the credits. */
+enum outcome { STARTED, CLOSED, HELD, SHORT };
 
-/* One attempt. If it fails, it leaves no trace. *hold is the reason. */
-static NVJ_INLINED enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits,
-				      uint32_t *hold)
+/*
+ * One attempt. If it fails, the handle is counted, and nvj_count_back must remove
+ * the count. *hold is the reason for HELD.
+ */
+static NVJ_INLINED enum outcome attempt(struct nvj *j, struct nvj_handle *h, uint32_t credits,
+					uint32_t *hold)
 {
-	enum outcome outcome;
-
-	h->tid = count_in(j, h->cpu, credits);
+	if (NVJ_UNLIKELY(!count_once(j, h->cpu, credits, &h->tid)))
+		return CLOSED;
 	/*
 	 * First the credits, then hold. In the other order a handle could pass
 	 * hold before TIGHT is raised, and then get the credits of a handle
 	 * that logged after that: see room.c. For GATE see commit.c.
 	 */
-	if (NVJ_UNLIKELY(!nvj_credits_fit(&j->cpu[h->cpu]))) {
-		outcome = SHORT;
-	} else {
-		*hold = nvj_load_sc(&j->hold);
-		if (NVJ_LIKELY(!(*hold & NVJ_HOLD_BITS)))
-			return STARTED;
-		outcome = HELD;
-	}
-	nvj_count_back(j, h->cpu, h->tid, credits);
+	if (NVJ_UNLIKELY(!nvj_credits_fit(j, &j->cpu[h->cpu])))
+		return SHORT;
+	*hold = nvj_load_sc(&j->hold);
+	return NVJ_LIKELY(!(*hold & NVJ_HOLD_BITS)) ? STARTED : HELD;
+}
+
+/* Attempts until the result is not CLOSED. If it fails, it leaves no trace. */
+static enum outcome begin(struct nvj *j, struct nvj_handle *h, uint32_t credits, uint32_t *hold)
+{
+	enum outcome outcome;
+
+	do {
+		outcome = attempt(j, h, credits, hold);
+		if (outcome != STARTED)
+			nvj_count_back(j, h->cpu, h->tid, credits);
+	} while (outcome == CLOSED);
 	return outcome;
 }
 
@@ -172,6 +197,15 @@ static int begin_when_found(struct nvj *j, struct nvj_handle *h, uint32_t credit
 	return error;
 }
 
+static NVJ_INLINED void set_started(struct nvj *j, struct nvj_handle *h, uint32_t credits)
+{
+	h->journal = j;
+	h->credits = h->taken = credits;
+	h->placed = h->kept_lines = h->later = 0;
+	h->last = NULL;
+}
+
+/* An attempt had this outcome; its count was removed. */
 static NVJ_RARE int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t credits,
 				 uint32_t hold, enum outcome outcome)
 {
@@ -179,6 +213,8 @@ static NVJ_RARE int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t c
 	bool waited = false;
 	int error = 0;
 
+	if (outcome == CLOSED)
+		outcome = begin(j, h, credits, &hold);
 	while (!error && outcome != STARTED) {
 		if (outcome == SHORT) {
 			error = begin_when_found(j, h, credits, &hold, &outcome, &waited);
@@ -195,31 +231,40 @@ static NVJ_RARE int start_slowly(struct nvj *j, struct nvj_handle *h, uint32_t c
 		nvj_count(&j->start_waits, 1);
 		nvj_count(&j->start_wait_ns, j->platform.now_ns(j->platform.context) - began);
 	}
+	if (!error)
+		set_started(j, h, credits);
 	return error;
+}
+
+/* An attempt has failed. */
+static NVJ_RARE int start_again(struct nvj *j, struct nvj_handle *h, uint32_t credits,
+				uint32_t hold, enum outcome outcome)
+{
+	nvj_count_back(j, h->cpu, h->tid, credits);
+	return start_slowly(j, h, credits, hold, outcome);
+}
+
+int nvj_start_on(struct nvj *j, struct nvj_handle *h, uint32_t credits, unsigned cpu)
+{
+	enum outcome outcome;
+	uint32_t hold = 0;
+
+	if (NVJ_UNLIKELY(credits > nvj_max_credits(j)))
+		return NVJ_ENOSPC;
+	h->cpu = cpu % NVJ_CPUS;
+	/* A thread that waits for credits comes before later threads. */
+	if (NVJ_UNLIKELY(nvj_load(&j->credited.waiting)))
+		return start_slowly(j, h, credits, hold, SHORT);
+	outcome = attempt(j, h, credits, &hold);
+	if (NVJ_UNLIKELY(outcome != STARTED))
+		return start_again(j, h, credits, hold, outcome);
+	set_started(j, h, credits);
+	return 0;
 }
 
 int nvj_start(struct nvj *j, struct nvj_handle *h, uint32_t credits)
 {
-	enum outcome outcome = SHORT;
-	uint32_t hold = 0;
-
-	if (credits > nvj_max_credits(j))
-		return NVJ_ENOSPC;
-	h->cpu = j->platform.cpu(j->platform.context) % NVJ_CPUS;
-	/* A thread that waits for credits comes before later threads. */
-	if (!nvj_load(&j->credited.waiting))
-		outcome = begin(j, h, credits, &hold);
-	if (NVJ_UNLIKELY(outcome != STARTED)) {
-		int error = start_slowly(j, h, credits, hold, outcome);
-
-		if (error)
-			return error;
-	}
-	h->journal = j;
-	h->credits = h->taken = credits;
-	h->placed = h->kept_lines = h->later = 0;
-	h->last = NULL;
-	return 0;
+	return nvj_start_on(j, h, credits, j->platform.cpu(j->platform.context));
 }
 
 uint32_t nvj_max_credits(const struct nvj *j)
@@ -235,7 +280,7 @@ static bool fit_at_once(struct nvj *j, unsigned cpu)
 {
 	bool fit;
 
-	if (nvj_credits_fit(&j->cpu[cpu]))
+	if (nvj_credits_fit(j, &j->cpu[cpu]))
 		return true;
 	if (!nvj_try_lock(&j->credit_lock))
 		return false;
@@ -303,7 +348,7 @@ bool nvj_is_dirty(struct nvj *j, unsigned cpu, uint64_t tid)
 	return false;
 }
 
-uint64_t nvj_stop(struct nvj_handle *h)
+static NVJ_RARE uint64_t stop_slowly(struct nvj_handle *h)
 {
 	struct nvj *j = h->journal;
 	uint64_t tid = h->tid;
@@ -324,4 +369,29 @@ uint64_t nvj_stop(struct nvj_handle *h)
 	count_out(j, h->cpu, tid, h->taken);
 	h->journal = NULL;
 	return empty ? tid - 1 : tid;
+}
+
+static NVJ_RARE uint64_t stopped(struct nvj *j, uint64_t tid)
+{
+	ring_bells(j);
+	return tid;
+}
+
+/*
+ * The usual handle of a kernel has left all its changes to the commit (later.c). For it
+ * this function calls no other one, and so it saves no registers.
+ */
+uint64_t nvj_stop(struct nvj_handle *h)
+{
+	struct nvj *j = h->journal;
+	struct nvj_cpu *c = &j->cpu[h->cpu];
+	uint64_t tid = h->tid;
+
+	if (h->kept_lines || h->placed || j->platform.add_here || !is_dirty_on(c, tid))
+		return stop_slowly(h);
+	nvj_add_sc(&c->ended[tid & (NVJ_SLOTS - 1)], nvj_counted(h->taken));
+	h->journal = NULL;
+	if (NVJ_UNLIKELY(nvj_load_sc(&j->drained.waiting) || nvj_load_sc(&j->credited.waiting)))
+		return stopped(j, tid);
+	return tid;
 }

@@ -289,32 +289,10 @@ struct nvj_cpu {
 #endif
 };
 
-static inline uint64_t nvj_cpu_ended(const struct nvj_cpu *c, unsigned slot)
+/* What one handle or reservation with these credits adds. */
+static inline uint64_t nvj_counted(uint64_t credits)
 {
-	return nvj_load_sc(&c->ended_here[slot]) + nvj_load_sc(&c->ended[slot]);
-}
-
-/*
- * The number of open handles and reservations, and their credits, shifted. All
- * ended are read before all started, and a handle is counted in started before it
- * is counted in ended. So the result is never less than the number that was
- * open at the moment between. Credits that move from or to a reservation are
- * counted twice meanwhile. reserved is read between started and ended, so the
- * result is never too small because of that, either.
- */
-static inline uint64_t nvj_cpu_open(const struct nvj_cpu *c)
-{
-	uint64_t open = 0;
-
-	/* Each handle does this when it starts: a loop would cost more than the additions. */
-	NVJ_UNROLLED
-	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
-		open -= nvj_cpu_ended(c, slot);
-	open += nvj_load_sc(&c->reserved);
-	NVJ_UNROLLED
-	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
-		open += nvj_load_sc(&c->started[slot]);
-	return open;
+	return 1 + (credits << NVJ_CREDIT_SHIFT);
 }
 
 /*
@@ -421,6 +399,42 @@ struct nvj {
 #endif
 };
 
+/* Handles of transactions in this slot that have ended, as in started. */
+static inline uint64_t nvj_cpu_ended(const struct nvj *j, const struct nvj_cpu *c, unsigned slot)
+{
+	uint64_t here = j->platform.add_here ? nvj_load_sc(&c->ended_here[slot]) : 0;
+
+	return here + nvj_load_sc(&c->ended[slot]);
+}
+
+/*
+ * The number of open handles and reservations, and their credits, shifted. All
+ * ended are read before all started, and a handle is counted in started before it
+ * is counted in ended. So the result is never less than the number that was
+ * open at the moment between. Credits that move from or to a reservation are
+ * counted twice meanwhile. reserved is read between started and ended, so the
+ * result is never too small because of that, either.
+ */
+static inline uint64_t nvj_cpu_open(const struct nvj *j, const struct nvj_cpu *c)
+{
+	uint64_t open = 0;
+
+	/* Each handle does this when it starts: a loop would cost more than the additions. */
+	if (j->platform.add_here) {
+		NVJ_UNROLLED
+		for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
+			open -= nvj_load_sc(&c->ended_here[slot]);
+	}
+	NVJ_UNROLLED
+	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
+		open -= nvj_load_sc(&c->ended[slot]);
+	open += nvj_load_sc(&c->reserved);
+	NVJ_UNROLLED
+	for (unsigned slot = 0; slot < NVJ_SLOTS; slot++)
+		open += nvj_load_sc(&c->started[slot]);
+	return open;
+}
+
 static inline unsigned nvj_partition_of(const struct nvj *j, uint64_t block)
 {
 	return (unsigned)nvj_remainder(&j->by_partitions, block);
@@ -462,9 +476,9 @@ void nvj_abort_at(struct nvj *j, int error, uint64_t block);
  * Says whether the handles started here have at most the credits that they may
  * have.
  */
-static inline bool nvj_credits_fit(const struct nvj_cpu *c)
+static inline bool nvj_credits_fit(const struct nvj *j, const struct nvj_cpu *c)
 {
-	return nvj_cpu_open(c) >> NVJ_CREDIT_SHIFT <= nvj_load_sc(&c->quota);
+	return nvj_cpu_open(j, c) >> NVJ_CREDIT_SHIFT <= nvj_load_sc(&c->quota);
 }
 /*
  * Makes room for that many more credits. The caller holds credit_lock. False:
@@ -516,7 +530,7 @@ void nvj_count_back(struct nvj *j, unsigned cpu, uint64_t tid, uint64_t credits)
  */
 bool nvj_is_dirty(struct nvj *j, unsigned cpu, uint64_t tid);
 /* Says whether no handle of the transaction is open. */
-bool nvj_handles_ended(struct nvj *j, uint64_t tid);
+bool nvj_handles_ended(const struct nvj *j, uint64_t tid);
 /*
  * The same for a transaction that is closed: no new handle joins it. The first
  * *cpu processors have none, and stay so. *cpu increases.

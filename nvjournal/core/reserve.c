@@ -14,11 +14,6 @@
  */
 #define LOOKS 100
 
-static uint64_t one(uint32_t credits)
-{
-	return 1 + ((uint64_t)credits << NVJ_CREDIT_SHIFT);
-}
-
 int nvj_reserve(struct nvj_handle *h, struct nvj_reserved *r, uint32_t credits)
 {
 	struct nvj *j = h->journal;
@@ -31,7 +26,7 @@ int nvj_reserve(struct nvj_handle *h, struct nvj_reserved *r, uint32_t credits)
 	 * Added to reserved before it is removed from the handle: see
 	 * nvj_cpu_open.
 	 */
-	nvj_add_sc(&c->reserved, one(credits));
+	nvj_add_sc(&c->reserved, nvj_counted(credits));
 	nvj_add_sc(&c->ended[h->tid & (NVJ_SLOTS - 1)], (uint64_t)credits << NVJ_CREDIT_SHIFT);
 	h->credits -= credits;
 	h->taken -= credits;
@@ -44,7 +39,7 @@ void nvj_unreserve(struct nvj_reserved *r)
 {
 	struct nvj *j = r->journal;
 
-	nvj_sub_sc(&j->cpu[r->cpu].reserved, one(r->credits));
+	nvj_sub_sc(&j->cpu[r->cpu].reserved, nvj_counted(r->credits));
 	nvj_ring_bell(&j->credited, &j->platform);
 	r->journal = NULL;
 }

@@ -629,6 +629,15 @@ struct nvj_handle {
  */
 int nvj_start(struct nvj *journal, struct nvj_handle *handle, uint32_t credits);
 
+/* The same, for a caller that knows what the function cpu of the platform returns. */
+int nvj_start_on(struct nvj *journal, struct nvj_handle *handle, uint32_t credits, unsigned cpu);
+
+/*
+ * Says whether a handle is open. A handle that is about to start, or has just ended, may
+ * or may not be counted.
+ */
+bool nvj_handles_open(const struct nvj *journal);
+
 /* The most credits that a handle can have: a quarter of a ring. */
 uint32_t nvj_max_credits(const struct nvj *journal);
 

@@ -182,6 +182,31 @@ static void one_commit_serves_all(void)
 	engine_end(&e);
 }
 
+/* Of a transaction that closes, and in each of the counters of transactions. */
+static void open_handles_are_seen(void)
+{
+	struct engine e;
+	struct nvj_handle old;
+	struct engine_commit call;
+
+	engine_begin(&e, 2, 4096, false);
+	for (int i = 0; i < 6; i++) {
+		expect(!nvj_handles_open(e.journal));
+		(void)close_with_open_handle(&e, &old, &call);
+		engine_put(&e, 2, 0, (uint8_t)i);
+		expect(nvj_handles_open(e.journal));
+		nvj_stop(&old);
+		expect(!nvj_handles_open(e.journal));
+		engine_end_commit(&call);
+		engine_put(&e, 1, 0, 0);
+	}
+	expect(nvj_start(e.journal, &old, 20) == 0);
+	expect(nvj_handles_open(e.journal));
+	nvj_stop(&old);
+	expect(nvj_close(e.journal) == 0);
+	engine_end(&e);
+}
+
 int main(void)
 {
 	the_next_transaction_runs_while_one_closes();
@@ -191,5 +216,6 @@ int main(void)
 	checkpoint_writes_what_is_committed_and_no_more();
 	data_goes_before_each_commit();
 	one_commit_serves_all();
+	open_handles_are_seen();
 	return 0;
 }

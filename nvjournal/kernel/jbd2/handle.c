@@ -11,21 +11,46 @@
 struct kmem_cache *nvjk_handle_cache;
 /*
  * The last handle that ended on each processor, for the next one: that costs less
- * than the cache does.
+ * than the cache does. No interrupt starts or ends a handle.
  */
 static DEFINE_PER_CPU(struct nvjk_handle *, spare_handle);
 
-static struct nvjk_handle *allocate(void)
+static noinline struct nvjk_handle *allocate_from_cache(void)
 {
-	struct nvjk_handle *h = this_cpu_xchg(spare_handle, NULL);
+	struct nvjk_handle *h = kmem_cache_alloc(nvjk_handle_cache, GFP_NOFS);
 
-	return likely(h) ? h : kmem_cache_alloc(nvjk_handle_cache, GFP_NOFS);
+	if (h)
+		nvjk_notes_init(h);
+	return h;
+}
+
+/* It has no notes. */
+static inline struct nvjk_handle *allocate(void)
+{
+	struct nvjk_handle *h;
+
+	preempt_disable();
+	h = __this_cpu_read(spare_handle);
+	__this_cpu_write(spare_handle, NULL);
+	preempt_enable();
+	return likely(h) ? h : allocate_from_cache();
+}
+
+static inline void free_handle(struct nvjk_handle *h)
+{
+	struct nvjk_handle *spare;
+
+	preempt_disable();
+	spare = __this_cpu_read(spare_handle);
+	__this_cpu_write(spare_handle, h);
+	preempt_enable();
+	if (unlikely(spare))
+		kmem_cache_free(nvjk_handle_cache, spare);
 }
 
 void nvjk_handle_free(struct nvjk_handle *h)
 {
-	if (unlikely(this_cpu_cmpxchg(spare_handle, NULL, h)))
-		kmem_cache_free(nvjk_handle_cache, h);
+	free_handle(h);
 }
 
 static void free_spare(struct nvjk_handle *h)
@@ -54,15 +79,17 @@ u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records)
 	return min((u32)blocks * NVJ_BLOCK_CREDITS + (u32)revoke_records, j->max_credits);
 }
 
-static inline struct nvjk_handle *make_handle(journal_t *journal, int blocks, int revoke_records)
+static __always_inline struct nvjk_handle *make_handle(journal_t *journal, int blocks,
+							int revoke_records, unsigned int type,
+							unsigned int line)
 {
 	struct nvjk_handle *h = allocate();
 
-	if (!h)
+	if (unlikely(!h))
 		return NULL;
 	/*
-	 * nvj_start initializes the engine's part, which is the largest. Field by
-	 * field: the compiler would clear the whole structure first.
+	 * The engine initializes its part. Field by field: the compiler would clear
+	 * the whole structure first.
 	 */
 	h->handle.h_transaction = NULL;
 	h->handle.h_journal = journal;
@@ -73,10 +100,9 @@ static inline struct nvjk_handle *make_handle(journal_t *journal, int blocks, in
 	h->handle.h_revoke_credits = revoke_records;
 	h->handle.h_requested_credits = blocks;
 	h->handle.h_sync = h->handle.h_reserved = h->handle.h_aborted = 0;
-	h->handle.h_type = h->handle.h_line_no = 0;
-	h->handle.h_start_jiffies = 0;
+	h->handle.h_type = type;
+	h->handle.h_line_no = line;
 	h->counted_reserved = false;
-	nvjk_notes_init(h);
 	return h;
 }
 
@@ -95,39 +121,78 @@ void nvjk_handle_started(struct nvjk_handle *h)
 	started(h);
 }
 
-/* As a reader of updates, unless the handle was reserved. */
-static int begin(struct nvjk_handle *h, u32 credits)
+/*
+ * As a reader of updates, unless the handle was reserved. Inlined, as end is: a handle
+ * starts and stops with few calls, each of which saves registers.
+ */
+static __always_inline int begin(struct nvjk_handle *h, u32 credits, bool reader)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
 	int error;
 
-	if (!h->counted_reserved)
+	if (reader)
 		percpu_down_read(&j->updates);
-	error = nvj_start(j->nvj, &h->nvj, credits);
-	if (!error)
+	error = nvj_start_on(j->nvj, &h->nvj, credits, raw_smp_processor_id());
+	if (likely(!error))
 		started(h);
-	else if (!h->counted_reserved)
+	else if (reader)
 		percpu_up_read(&j->updates);
 	return error;
 }
 
+/*
+ * The engine will log the block for another handle of the same transaction, with
+ * the content at the commit. If the block was freed meanwhile, it must not be
+ * logged for this handle.
+ */
+static inline bool waits(const struct nvjk_buffer *b, u64 tid)
+{
+	/* It could wait then. Since then it may have got a trigger. */
+	return likely(nvj_known_waits(&b->known, tid) && !b->head.b_triggers);
+}
+
+/* Logs what the handle has changed. If that fails, the journal aborts. */
+static __always_inline void log_notes(struct nvjk_journal *j, struct nvjk_handle *h, u64 tid)
+{
+	struct nvjk_buffer **note, **next = h->next;
+	u64 newest;
+
+	/* Between this handle's changes and nvj_known_waits. */
+	smp_mb();
+	for (note = h->note; note != next; note++)
+		if (!waits(*note, tid))
+			nvjk_note_log(h, *note);
+	if (unlikely(h->note != h->first_notes))
+		nvjk_notes_free(h);
+	h->next = h->first_notes;
+	/*
+	 * In jbd2 no handle starts while a handle of the previous transaction
+	 * is open. Here that is possible, and ext4 keeps much state outside of
+	 * blocks. For example, such a handle has changed the size and block
+	 * count of a file in memory, and this handle has logged them with the
+	 * inode. So both commit together.
+	 */
+	newest = READ_ONCE(j->newest);
+	if (unlikely(newest > tid))
+		nvj_merge(&h->nvj, newest);
+}
+
 /* Returns the transaction to commit for its changes. */
-static u64 end(struct nvjk_handle *h)
+static __always_inline u64 end(struct nvjk_handle *h)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
-	unsigned int dirtied = h->notes;
-	u64 tid;
+	unsigned int dirtied = h->next - h->note;
+	u64 tid = h->nvj.tid;
 
-	nvjk_notes_log(h);
-	trace_jbd2nvj_handle_stats(j->journal.j_fs_dev->bd_dev, h->nvj.tid, &h->handle, dirtied,
+	log_notes(j, h, tid);
+	trace_jbd2nvj_handle_stats(j->journal.j_fs_dev->bd_dev, tid, &h->handle, dirtied,
 				   h->nvj.taken - h->nvj.credits - h->nvj.later);
 	nvjk_lock_one(j);
 	tid = nvj_stop(&h->nvj);
 	nvjk_unlock_one(j);
 	if (h->nvj.later && j->later_commits)
 		nvjk_thread_check(j);
-	h->handle.h_transaction = NULL;
-	if (!h->counted_reserved)
+	if (likely(!h->counted_reserved))
 		percpu_up_read(&j->updates);
 	return tid;
 }
@@ -136,45 +201,58 @@ static u64 end(struct nvjk_handle *h)
  * More than any handle may request: an error of ext4, or the region is too
  * small.
  */
-static bool too_many(struct nvjk_journal *j, int blocks)
+static noinline bool say_too_many(struct nvjk_journal *j, int blocks)
 {
-	if (likely(blocks >= 0 && (unsigned int)blocks <= j->most_blocks))
-		return false;
 	pr_err_ratelimited("EXT4NVJ-fs (%s): a handle wants %d blocks, and may have %u in this "
 			   "region: use a larger one or fewer partitions\n",
 			   j->name, blocks, j->most_blocks);
 	return true;
 }
 
-static int begin_with(struct nvjk_handle *h, struct nvjk_handle *reserved, int blocks,
-		      int rsv_blocks, int revoke_records)
+static inline bool too_many(struct nvjk_journal *j, int blocks)
+{
+	/* A negative number is more than any. */
+	return unlikely((unsigned int)blocks > j->most_blocks) && say_too_many(j, blocks);
+}
+
+/* A handle that has not started. */
+static noinline handle_t *fail(struct nvjk_handle *h, int error)
+{
+	memalloc_nofs_restore(h->nofs);
+	nvjk_handle_free(h);
+	return ERR_PTR(error);
+}
+
+/* The handle has no credits yet. */
+static noinline handle_t *start_with_reserved(struct nvjk_handle *h, int rsv_blocks)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
-	u32 credits = nvjk_credits(j, blocks, revoke_records);
-	u32 most, rsv_credits;
-	int error;
-
-	if (!reserved)
-		return begin(h, credits);
+	u32 most = j->max_credits;
+	u32 credits = nvjk_credits(j, h->handle.h_buffer_credits, h->handle.h_revoke_credits);
 	/*
 	 * The reserved credits are added, unless the region is too small for
 	 * both. They are never more than those of the handle: they are a part
 	 * of the sum, or a quarter of the maximum.
 	 */
-	most = j->max_credits;
-	rsv_credits = min(nvjk_credits(j, rsv_blocks, 0), most / 4);
-	error = begin(h, min(credits + rsv_credits, most));
-	if (error)
-		return error;
-	error = nvjk_reserve(h, reserved, rsv_credits);
-	if (WARN_ON_ONCE(error)) {
+	u32 rsv_credits = min(nvjk_credits(j, rsv_blocks, 0), most / 4);
+	struct nvjk_handle *reserved = make_handle(&j->journal, rsv_blocks, 0, 0, 0);
+	int error;
+
+	if (!reserved)
+		return fail(h, -ENOMEM);
+	error = begin(h, min(credits + rsv_credits, most), true);
+	if (!error) {
+		error = nvjk_reserve(h, reserved, rsv_credits);
+		if (!WARN_ON_ONCE(error)) {
+			reserved->handle.h_reserved = 1;
+			h->handle.h_rsv_handle = &reserved->handle;
+			return &h->handle;
+		}
 		current->journal_info = NULL;
 		end(h);
-		return error;
 	}
-	reserved->handle.h_reserved = 1;
-	h->handle.h_rsv_handle = &reserved->handle;
-	return 0;
+	nvjk_handle_free(reserved);
+	return fail(h, error);
 }
 
 handle_t *jbd2__journal_start(journal_t *journal, int blocks, int rsv_blocks, int revoke_records,
@@ -182,7 +260,7 @@ handle_t *jbd2__journal_start(journal_t *journal, int blocks, int rsv_blocks, in
 {
 	handle_t *handle = journal_current_handle();
 	struct nvjk_journal *j;
-	struct nvjk_handle *h, *reserved = NULL;
+	struct nvjk_handle *h;
 	int error;
 
 	if (unlikely(!journal))
@@ -193,32 +271,20 @@ handle_t *jbd2__journal_start(journal_t *journal, int blocks, int rsv_blocks, in
 		return handle;
 	}
 	j = nvjk_of(journal);
-	if (is_journal_aborted(journal))
+	if (unlikely(is_journal_aborted(journal)))
 		return ERR_PTR(-EROFS);
 	if (too_many(j, blocks + rsv_blocks))
 		return ERR_PTR(-ENOSPC);
-	h = make_handle(journal, blocks, revoke_records);
+	h = make_handle(journal, blocks, revoke_records, type, line);
 	if (unlikely(!h))
 		return ERR_PTR(-ENOMEM);
-	if (rsv_blocks) {
-		reserved = make_handle(journal, rsv_blocks, 0);
-		if (!reserved) {
-			error = -ENOMEM;
-			goto failed;
-		}
-	}
-	h->handle.h_type = type;
-	h->handle.h_line_no = line;
 	h->nofs = memalloc_nofs_save();
-	error = begin_with(h, reserved, blocks, rsv_blocks, revoke_records);
-	if (!error)
-		return &h->handle;
-	memalloc_nofs_restore(h->nofs);
-failed:
-	if (reserved)
-		nvjk_handle_free(reserved);
-	nvjk_handle_free(h);
-	return ERR_PTR(error);
+	if (unlikely(rsv_blocks))
+		return start_with_reserved(h, rsv_blocks);
+	error = begin(h, nvjk_credits(j, blocks, revoke_records), true);
+	if (unlikely(error))
+		return fail(h, error);
+	return &h->handle;
 }
 
 handle_t *jbd2_journal_start(journal_t *journal, int blocks)
@@ -258,6 +324,7 @@ int jbd2_journal_extend(handle_t *handle, int blocks, int revoke_records)
 int jbd2__journal_restart(handle_t *handle, int blocks, int revoke_records, gfp_t gfp)
 {
 	struct nvjk_handle *h = nvjk_handle_of(handle);
+	int error;
 
 	/* The thread that stops it gets the error. */
 	if (is_handle_aborted(handle))
@@ -265,40 +332,42 @@ int jbd2__journal_restart(handle_t *handle, int blocks, int revoke_records, gfp_
 	if (too_many(nvjk_of(handle->h_journal), blocks))
 		return -ENOSPC;
 	end(h);
+	handle->h_transaction = NULL;
 	handle->h_requested_credits = blocks;
 	handle->h_buffer_credits = blocks;
 	handle->h_revoke_credits = revoke_records;
-	return begin(h, nvjk_credits(nvjk_of(handle->h_journal), blocks, revoke_records));
+	error = begin(h, nvjk_credits(nvjk_of(handle->h_journal), blocks, revoke_records),
+		      !h->counted_reserved);
+	if (error)
+		handle->h_aborted = 1;
+	return error;
 }
 
 int jbd2_journal_stop(handle_t *handle)
 {
 	struct nvjk_handle *h = nvjk_handle_of(handle);
 	struct nvjk_journal *j = nvjk_of(handle->h_journal);
-	int error = is_handle_aborted(handle) ? -EIO : 0;
-	bool commit = false;
+	bool open = handle->h_transaction;
+	bool commit;
+	int error;
 	u64 tid = 0;
 
 	if (--handle->h_ref > 0)
-		return error;
-	if (handle->h_transaction) {
+		return is_handle_aborted(handle) ? -EIO : 0;
+	if (likely(open))
 		tid = end(h);
-		/* An error that occurred when its buffers were logged. */
-		if (is_journal_aborted(&j->journal))
-			error = -EIO;
-		/*
-		 * A thread that reclaims memory must not wait for a disk here.
-		 */
-		commit = handle->h_sync && !error && !(current->flags & PF_MEMALLOC);
-	}
-	if (handle->h_rsv_handle)
+	/* Also an error that occurred when its buffers were logged. */
+	error = unlikely(is_handle_aborted(handle)) ? -EIO : 0;
+	/* A thread that reclaims memory must not wait for a disk here. */
+	commit = unlikely(handle->h_sync) && open && !error && !(current->flags & PF_MEMALLOC);
+	if (unlikely(handle->h_rsv_handle))
 		jbd2_journal_free_reserved(handle->h_rsv_handle);
-	if (h->counted_reserved)
+	if (unlikely(h->counted_reserved))
 		nvjk_reserved_ended(j);
 	current->journal_info = NULL;
 	memalloc_nofs_restore(h->nofs);
-	nvjk_handle_free(h);
-	if (commit)
+	free_handle(h);
+	if (unlikely(commit))
 		error = nvjk_commit(j, tid);
 	return error;
 }

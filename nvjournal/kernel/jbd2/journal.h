@@ -178,15 +178,19 @@ struct nvjk_buffer {
 
 struct nvjk_handle {
 	handle_t handle;
-	struct nvj_handle nvj;
-	struct nvj_reserved reserved; /* while it is not started */
 	unsigned int nofs;
 	bool counted_reserved; /* in nvjk_journal.reserved, and no reader of updates */
-	/* Buffers that it has changed. They are logged when it stops. */
+	/*
+	 * Buffers that it has changed, from note on and before next. They are
+	 * logged when it stops: a handle that is not open has none. At end it needs
+	 * more memory.
+	 */
 	struct nvjk_buffer **note;
-	unsigned int notes;
-	unsigned int most_notes;
+	struct nvjk_buffer **next;
+	struct nvjk_buffer **end;
 	struct nvjk_buffer *first_notes[NVJK_NOTES];
+	struct nvj_reserved reserved; /* while it is not started */
+	struct nvj_handle nvj;        /* the largest part */
 };
 
 #define nvjk_handle_of(h) container_of(h, struct nvjk_handle, handle)
@@ -230,16 +234,17 @@ u64 nvjk_tid(struct nvjk_journal *j, tid_t tid);
 /* note.c */
 static inline void nvjk_notes_init(struct nvjk_handle *h)
 {
-	h->note = h->first_notes;
-	h->notes = 0;
-	h->most_notes = NVJK_NOTES;
+	h->note = h->next = h->first_notes;
+	h->end = h->first_notes + NVJK_NOTES;
 }
 /* The handle has changed the buffer before, and may change it again. */
 bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh);
 /* The handle has freed the buffer. The caller holds the buffer's lock. */
 void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b);
-/* Logs all that the handle has changed. If that fails, the journal aborts. */
-void nvjk_notes_log(struct nvjk_handle *h);
+/* Logs a buffer that the handle has changed. If that fails, the journal aborts. */
+void nvjk_note_log(struct nvjk_handle *h, struct nvjk_buffer *b);
+/* They are logged, and are more than first_notes. */
+void nvjk_notes_free(struct nvjk_handle *h);
 
 /* reserve.c */
 /*

@@ -17,14 +17,15 @@
 
 static void grow(struct nvjk_handle *h)
 {
-	unsigned int most = h->most_notes * 4;
+	size_t most = (h->end - h->note) * 4, have = h->next - h->note;
 	struct nvjk_buffer **note = kmalloc_array(most, sizeof(*note), GFP_NOFS | __GFP_NOFAIL);
 
-	memcpy(note, h->note, h->notes * sizeof(*note));
+	memcpy(note, h->note, have * sizeof(*note));
 	if (h->note != h->first_notes)
 		kfree(h->note);
 	h->note = note;
-	h->most_notes = most;
+	h->next = note + have;
+	h->end = note + most;
 }
 
 /*
@@ -33,7 +34,7 @@ static void grow(struct nvjk_handle *h)
  */
 static inline struct nvjk_buffer **find(const struct nvjk_handle *h, const struct nvjk_buffer *b)
 {
-	struct nvjk_buffer **note = h->note + h->notes;
+	struct nvjk_buffer **note = h->next;
 
 	while (note != h->note)
 		if (*--note == b)
@@ -52,7 +53,7 @@ bool nvjk_noted(const struct nvjk_handle *h, struct buffer_head *bh)
 static inline void put(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
 	h->handle.h_buffer_credits--;
-	h->note[h->notes++] = b;
+	*h->next++ = b;
 }
 
 /* In a function of its own, so that the other one needs no stack. */
@@ -69,16 +70,19 @@ static noinline int put_slowly(struct nvjk_handle *h, struct nvjk_buffer *b)
 int jbd2_journal_dirty_metadata(handle_t *handle, struct buffer_head *bh)
 {
 	struct nvjk_handle *h = nvjk_handle_of(handle);
+	struct journal_head *jh;
 	struct nvjk_buffer *b;
 
 	if (is_handle_aborted(handle))
 		return -EROFS;
-	b = nvjk_buffer_of(bh);
-	if (WARN_ON_ONCE(!b))
-		return -EUCLEAN; /* without access */
+	/* This handle has accessed the buffer. So its data stay, and no flag need be read. */
+	jh = READ_ONCE(bh->b_private);
+	if (WARN_ON_ONCE(!jh))
+		return -EUCLEAN;
+	b = container_of(jh, struct nvjk_buffer, head);
 	if (find(h, b))
 		return 0;
-	if (unlikely(h->handle.h_buffer_credits <= 0 || h->notes == h->most_notes))
+	if (unlikely(h->handle.h_buffer_credits <= 0 || h->next == h->end))
 		return put_slowly(h, b);
 	put(h, b);
 	return 0;
@@ -89,7 +93,7 @@ void nvjk_note_drop(struct nvjk_handle *h, struct nvjk_buffer *b)
 	struct nvjk_buffer **note = find(h, b);
 
 	if (note)
-		*note = h->note[--h->notes];
+		*note = *--h->next;
 }
 
 /*
@@ -140,19 +144,9 @@ static int log_later(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_
 	return lines;
 }
 
-/*
- * The engine will log the block for another handle of the same transaction, with
- * the content at the commit. If the block was freed meanwhile, it must not be
- * logged for this handle.
- */
-static bool waits(const struct nvjk_handle *h, const struct nvjk_buffer *b)
+void nvjk_note_log(struct nvjk_handle *h, struct nvjk_buffer *b)
 {
-	/* It could wait then. Since then it may have got a trigger. */
-	return nvj_known_waits(&b->known, h->nvj.tid) && !b->head.b_triggers;
-}
-
-static noinline void log_one(struct nvjk_journal *j, struct nvjk_handle *h, struct nvjk_buffer *b)
-{
+	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
 	struct buffer_head *bh = b->head.b_bh;
 	int lines = 0;
 
@@ -175,31 +169,8 @@ static noinline void log_one(struct nvjk_journal *j, struct nvjk_handle *h, stru
 	}
 }
 
-void nvjk_notes_log(struct nvjk_handle *h)
+void nvjk_notes_free(struct nvjk_handle *h)
 {
-	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
-	u64 newest;
-	unsigned int i;
-
-	/* Between this handle's changes and nvj_known_waits. */
-	smp_mb();
-	for (i = 0; i < h->notes; i++) {
-		struct nvjk_buffer *b = h->note[i];
-
-		if (!waits(h, b))
-			log_one(j, h, b);
-	}
-	if (h->note != h->first_notes)
-		kfree(h->note);
+	kfree(h->note);
 	nvjk_notes_init(h);
-	/*
-	 * In jbd2 no handle starts while a handle of the previous transaction
-	 * is open. Here that is possible, and ext4 keeps much state outside of
-	 * blocks. For example, such a handle has changed the size and block
-	 * count of a file in memory, and this handle has logged them with the
-	 * inode. So both commit together.
-	 */
-	newest = READ_ONCE(j->newest);
-	if (unlikely(newest > h->nvj.tid))
-		nvj_merge(&h->nvj, newest);
 }

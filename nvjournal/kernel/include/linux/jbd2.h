@@ -144,8 +144,8 @@ struct jbd2_inode {
 
 struct jbd2_journal_handle {
 	/*
-	 * NULL: jbd2__journal_restart has failed, or the handle is reserved and
-	 * not started.
+	 * NULL: jbd2__journal_restart has failed (then h_aborted is set), or the
+	 * handle is reserved and not started.
 	 */
 	transaction_t *h_transaction;
 	journal_t *h_journal;
@@ -155,11 +155,12 @@ struct jbd2_journal_handle {
 	int h_buffer_credits; /* blocks that it may still change */
 	int h_revoke_credits; /* blocks that it may still free */
 	unsigned int h_requested_credits;
-	unsigned int h_sync : 1; /* jbd2_journal_stop commits */
-	unsigned int h_reserved : 1;
-	unsigned int h_aborted : 1;
-	unsigned int h_type : 8;
-	unsigned int h_line_no : 16;
+	/* No bit fields: each handle stores all of them. */
+	u8 h_sync; /* jbd2_journal_stop commits */
+	u8 h_reserved;
+	u8 h_aborted;
+	u8 h_type;
+	u16 h_line_no;
 	unsigned long h_start_jiffies;
 };
 
@@ -246,7 +247,7 @@ static inline int is_journal_aborted(journal_t *journal)
 
 static inline int is_handle_aborted(handle_t *handle)
 {
-	return handle->h_aborted || !handle->h_transaction || is_journal_aborted(handle->h_journal);
+	return handle->h_aborted || is_journal_aborted(handle->h_journal);
 }
 
 static inline void jbd2_journal_abort_handle(handle_t *handle)
