@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Start and stop of a handle. The usual path takes no lock of the journal: the
- * read side of updates, and the engine's count of handles, are per processor.
+ * engine's count of handles is per processor.
  */
 #include <linux/sched/mm.h>
 
@@ -80,8 +80,8 @@ u32 nvjk_credits(const struct nvjk_journal *j, int blocks, int revoke_records)
 }
 
 static __always_inline struct nvjk_handle *make_handle(journal_t *journal, int blocks,
-							int revoke_records, unsigned int type,
-							unsigned int line)
+						       int revoke_records, unsigned int type,
+						       unsigned int line)
 {
 	struct nvjk_handle *h = allocate();
 
@@ -122,21 +122,27 @@ void nvjk_handle_started(struct nvjk_handle *h)
 }
 
 /*
- * As a reader of updates, unless the handle was reserved. Inlined, as end is: a handle
+ * A handle that was reserved is not held back (updates.c). Inlined, as end is: a handle
  * starts and stops with few calls, each of which saves registers.
  */
-static __always_inline int begin(struct nvjk_handle *h, u32 credits, bool reader)
+static __always_inline int begin(struct nvjk_handle *h, u32 credits, bool was_reserved)
 {
 	struct nvjk_journal *j = nvjk_of(h->handle.h_journal);
 	int error;
 
-	if (reader)
-		percpu_down_read(&j->updates);
-	error = nvj_start_on(j->nvj, &h->nvj, credits, raw_smp_processor_id());
-	if (likely(!error))
-		started(h);
-	else if (reader)
-		percpu_up_read(&j->updates);
+	/* Only a kernel that detects faults has these. */
+	__might_sleep(__FILE__, __LINE__);
+	if (!was_reserved)
+		rwsem_acquire_read(&j->updates_map, 0, 0, _THIS_IP_);
+	while (!(error = nvj_start_on(j->nvj, &h->nvj, credits, raw_smp_processor_id()))) {
+		if (was_reserved || likely(!nvj_load_sc(&j->held_back))) {
+			started(h);
+			return 0;
+		}
+		nvjk_updates_wait(j, h);
+	}
+	if (!was_reserved)
+		rwsem_release(&j->updates_map, _THIS_IP_);
 	return error;
 }
 
@@ -192,8 +198,9 @@ static __always_inline u64 end(struct nvjk_handle *h)
 	nvjk_unlock_one(j);
 	if (h->nvj.later && j->later_commits)
 		nvjk_thread_check(j);
-	if (likely(!h->counted_reserved))
-		percpu_up_read(&j->updates);
+	nvjk_updates_ended(j);
+	if (!h->counted_reserved)
+		rwsem_release(&j->updates_map, _THIS_IP_);
 	return tid;
 }
 
@@ -240,7 +247,7 @@ static noinline handle_t *start_with_reserved(struct nvjk_handle *h, int rsv_blo
 
 	if (!reserved)
 		return fail(h, -ENOMEM);
-	error = begin(h, min(credits + rsv_credits, most), true);
+	error = begin(h, min(credits + rsv_credits, most), false);
 	if (!error) {
 		error = nvjk_reserve(h, reserved, rsv_credits);
 		if (!WARN_ON_ONCE(error)) {
@@ -281,7 +288,7 @@ handle_t *jbd2__journal_start(journal_t *journal, int blocks, int rsv_blocks, in
 	h->nofs = memalloc_nofs_save();
 	if (unlikely(rsv_blocks))
 		return start_with_reserved(h, rsv_blocks);
-	error = begin(h, nvjk_credits(j, blocks, revoke_records), true);
+	error = begin(h, nvjk_credits(j, blocks, revoke_records), false);
 	if (unlikely(error))
 		return fail(h, error);
 	return &h->handle;
@@ -337,7 +344,7 @@ int jbd2__journal_restart(handle_t *handle, int blocks, int revoke_records, gfp_
 	handle->h_buffer_credits = blocks;
 	handle->h_revoke_credits = revoke_records;
 	error = begin(h, nvjk_credits(nvjk_of(handle->h_journal), blocks, revoke_records),
-		      !h->counted_reserved);
+		      h->counted_reserved);
 	if (error)
 		handle->h_aborted = 1;
 	return error;

@@ -48,7 +48,6 @@ void nvjk_jbd2_exit(void)
 
 static void free_journal(struct nvjk_journal *j)
 {
-	percpu_free_rwsem(&j->updates);
 	free_percpu(j->reserved);
 	kvfree(j);
 }
@@ -60,7 +59,7 @@ static struct nvjk_journal *make_journal(struct super_block *sb)
 	if (!j)
 		return NULL;
 	j->reserved = alloc_percpu(int);
-	if (!j->reserved || percpu_init_rwsem(&j->updates)) {
+	if (!j->reserved) {
 		free_journal(j);
 		return NULL;
 	}
@@ -69,7 +68,7 @@ static struct nvjk_journal *make_journal(struct super_block *sb)
 	mutex_init(&j->callback_mutex);
 	spin_lock_init(&j->list_lock);
 	INIT_LIST_HEAD(&j->data_inodes);
-	init_waitqueue_head(&j->reserved_wait);
+	nvjk_updates_init(j);
 	init_waitqueue_head(&j->thread_wait);
 	nvjk_transactions_init(j);
 	nvjk_pins_init(j);

@@ -26,7 +26,6 @@
 #include <linux/shrinker.h>
 #include <linux/version.h>
 #include <linux/jbd2.h>
-#include <linux/percpu-rwsem.h>
 
 #include "../../core/known.h"
 #include "../mount/mount.h"
@@ -121,14 +120,18 @@ struct nvjk_journal {
 	bool later_commits;       /* and much that waits is committed */
 
 	/*
-	 * Handles are readers. A thread that holds back all handles is the
-	 * writer.
+	 * updates.c. The thread that holds back all handles has the mutex, and has
+	 * set held_back. It waits at ended_wait, and handles wait at updates_wait.
 	 */
-	struct percpu_rw_semaphore updates;
-	unsigned int updates_nofs; /* of that writer: memalloc_nofs_save */
+	u32 held_back;
+	struct mutex updates_mutex;
+	unsigned int updates_nofs; /* of that thread: memalloc_nofs_save */
 	int __percpu *reserved;    /* reserved handles, from their reservation to their end */
-	bool held_back;            /* somebody waits for them to end */
-	wait_queue_head_t reserved_wait;
+	wait_queue_head_t ended_wait;
+	wait_queue_head_t updates_wait;
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+	struct lockdep_map updates_map; /* handles as its readers */
+#endif
 
 	u64 newest; /* the newest transaction in which a handle was started */
 	struct nvjk_transaction transactions[NVJK_TRANSACTIONS];
@@ -179,7 +182,7 @@ struct nvjk_buffer {
 struct nvjk_handle {
 	handle_t handle;
 	unsigned int nofs;
-	bool counted_reserved; /* in nvjk_journal.reserved, and no reader of updates */
+	bool counted_reserved; /* in nvjk_journal.reserved, and not held back */
 	/*
 	 * Buffers that it has changed, from note on and before next. They are
 	 * logged when it stops: a handle that is not open has none. At end it needs
@@ -253,11 +256,22 @@ void nvjk_notes_free(struct nvjk_handle *h);
 int nvjk_reserve(struct nvjk_handle *handle, struct nvjk_handle *reserved, u32 credits);
 /* Called when a reserved handle has ended or was released. */
 void nvjk_reserved_ended(struct nvjk_journal *j);
+/* Says whether there is one. Meanwhile none is reserved. */
+bool nvjk_any_reserved(struct nvjk_journal *j);
+
+/* updates.c */
+void nvjk_updates_init(struct nvjk_journal *j);
+/* The engine has started the handle while all are held back. It ends, and waits. */
+void nvjk_updates_wait(struct nvjk_journal *j, struct nvjk_handle *h);
 /*
- * Waits until there is no reserved handle. The caller holds the writer's lock
- * of updates.
+ * Called when a handle has ended. Either the thread that holds back all handles sees the
+ * engine's count of it, or this thread sees held_back.
  */
-void nvjk_reserved_wait(struct nvjk_journal *j);
+static inline void nvjk_updates_ended(struct nvjk_journal *j)
+{
+	if (unlikely(nvj_load_sc(&j->held_back)))
+		wake_up(&j->ended_wait);
+}
 
 /* handle.c */
 extern struct kmem_cache *nvjk_handle_cache;

@@ -2,10 +2,9 @@
 /*
  * Reserved handles: reserved together with another handle, and started later by
  * any thread without waiting. A commit may wait for them, because file data are
- * on the disk only when the handle at the end of its write has ended. So they
- * are not readers of updates, which a thread that holds back all handles has
- * locked. That thread waits for them separately; no new ones can be reserved
- * meanwhile.
+ * on the disk only when the handle at the end of its write has ended. So a
+ * thread that holds back all handles (updates.c) does not hold them back. It
+ * waits until they have ended; no new ones can be reserved meanwhile.
  */
 #include <linux/sched/mm.h>
 
@@ -31,26 +30,17 @@ void nvjk_reserved_ended(struct nvjk_journal *j)
 	 * waits.
 	 */
 	smp_mb();
-	if (unlikely(READ_ONCE(j->held_back)))
-		wake_up(&j->reserved_wait);
+	nvjk_updates_ended(j);
 }
 
 /* Meanwhile only ends are counted. So if the sum is 0, all have ended. */
-static bool any_reserved(struct nvjk_journal *j)
+bool nvjk_any_reserved(struct nvjk_journal *j)
 {
 	int sum = 0;
 	int cpu;
 
 	for_each_possible_cpu(cpu) sum += READ_ONCE(*per_cpu_ptr(j->reserved, cpu));
 	return sum != 0;
-}
-
-void nvjk_reserved_wait(struct nvjk_journal *j)
-{
-	WRITE_ONCE(j->held_back, true);
-	smp_mb(); /* as above */
-	wait_event(j->reserved_wait, !any_reserved(j));
-	WRITE_ONCE(j->held_back, false);
 }
 
 void jbd2_journal_free_reserved(handle_t *handle)

@@ -2,15 +2,46 @@
 /*
  * Holds back all handles: for freezing, for a flush, and for changes by ext4
  * that exclude handles.
+ *
+ * A handle costs nothing for this but to read held_back twice, because the engine counts
+ * handles anyway. A handle that starts is counted, and then reads held_back; the thread
+ * that holds back all handles sets held_back, and then reads the counts. All four
+ * accesses have one order. So either the thread sees the handle, or the handle sees that
+ * it must wait. The same holds when a handle has ended and the thread may wait for it.
  */
 #include <linux/sched/mm.h>
 
 #include "journal.h"
 
+void nvjk_updates_init(struct nvjk_journal *j)
+{
+	static struct lock_class_key key;
+
+	mutex_init(&j->updates_mutex);
+	init_waitqueue_head(&j->ended_wait);
+	init_waitqueue_head(&j->updates_wait);
+	lockdep_init_map(&j->updates_map, "jbd2nvj_updates", &key, 0);
+}
+
+void nvjk_updates_wait(struct nvjk_journal *j, struct nvjk_handle *h)
+{
+	(void)nvj_stop(&h->nvj);
+	nvjk_updates_ended(j);
+	wait_event(j->updates_wait, !READ_ONCE(j->held_back));
+}
+
+/*
+ * No ordinary handle can start any more, so none is reserved after none is open. Open
+ * handles may wait for reserved ones, which still start.
+ */
+static bool all_ended(struct nvjk_journal *j)
+{
+	return !nvj_handles_open(j->nvj) && !nvjk_any_reserved(j);
+}
+
 /*
  * Returns when no handle is open. No handle can start until the same thread
- * calls jbd2_journal_unlock_updates. Open handles may wait for reserved ones,
- * so those are awaited after them.
+ * calls jbd2_journal_unlock_updates.
  */
 void jbd2_journal_lock_updates(journal_t *journal)
 {
@@ -18,9 +49,11 @@ void jbd2_journal_lock_updates(journal_t *journal)
 	/* Memory reclaim on behalf of this thread must not need a handle. */
 	unsigned int nofs = memalloc_nofs_save();
 
-	percpu_down_write(&j->updates);
+	mutex_lock(&j->updates_mutex);
+	rwsem_acquire(&j->updates_map, 0, 0, _THIS_IP_);
 	j->updates_nofs = nofs;
-	nvjk_reserved_wait(j);
+	nvj_store_sc(&j->held_back, 1);
+	wait_event(j->ended_wait, all_ended(j));
 }
 
 void jbd2_journal_unlock_updates(journal_t *journal)
@@ -28,7 +61,10 @@ void jbd2_journal_unlock_updates(journal_t *journal)
 	struct nvjk_journal *j = nvjk_of(journal);
 	unsigned int nofs = j->updates_nofs;
 
-	percpu_up_write(&j->updates);
+	nvj_store_sc(&j->held_back, 0);
+	wake_up_all(&j->updates_wait);
+	rwsem_release(&j->updates_map, _THIS_IP_);
+	mutex_unlock(&j->updates_mutex);
 	memalloc_nofs_restore(nofs);
 }
 
