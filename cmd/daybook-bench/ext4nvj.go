@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/papers3and4/ext4nvj"
+	"github.com/daybook-project/daybook/internal/experiment/papers3and4/filesystems"
 	"github.com/daybook-project/daybook/vm"
 )
 
@@ -64,21 +64,21 @@ needs root, an idle host, and nvjournal/kernel/native/build.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kept != "" {
-				var result ext4nvj.Result
+				var result filesystems.Result
 				if err := read(kept, &result); err != nil {
 					return err
 				}
 				b.nameExt4NVJ(result.Native != nil, result.KVM)
 				return b.finishExt4NVJ(cmd, result)
 			}
-			options := ext4nvj.Full
+			options := filesystems.Full
 			switch {
 			case native && b.quick:
-				options = ext4nvj.QuickNative
+				options = filesystems.QuickNative
 			case native:
-				options = ext4nvj.FullNative
+				options = filesystems.FullNative
 			case b.quick:
-				options = ext4nvj.Quick
+				options = filesystems.Quick
 			}
 			var err error
 			if !native {
@@ -106,7 +106,7 @@ needs root, an idle host, and nvjournal/kernel/native/build.`,
 			if err != nil {
 				return err
 			}
-			options.Boot = func(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (ext4nvj.Guest, error) {
+			options.Boot = func(ctx context.Context, disks []filesystems.Disk, arrangements []string) (filesystems.Guest, error) {
 				machine, err := vm.Boot(ctx, files.config(options.CPUs, disks, arrangements))
 				if err != nil {
 					return nil, err
@@ -120,7 +120,7 @@ needs root, an idle host, and nvjournal/kernel/native/build.`,
 			if native {
 				return b.ext4nvjNative(cmd, files, source, options)
 			}
-			result, err := ext4nvj.Bench(cmd.Context(), options)
+			result, err := filesystems.Bench(cmd.Context(), options)
 			if err != nil {
 				return err
 			}
@@ -133,14 +133,14 @@ needs root, an idle host, and nvjournal/kernel/native/build.`,
 	flags.StringVar(&module, "module", "", "`FILE` of the module (default: the one that make kernel built in --source)")
 	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
 	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS` in one boot, DISK or DISK/LOAD: disks "+
-		strings.Join(ext4nvj.DiskNames(), ", ")+", loads "+strings.Join(ext4nvj.Loads(), ", "))
-	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(ext4nvj.Arrangements(), ", "))
+		strings.Join(filesystems.DiskNames(), ", ")+", loads "+strings.Join(filesystems.Loads(), ", "))
+	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(filesystems.Arrangements(), ", "))
 	flags.BoolVar(&native, "native", false, "measure on this host's processors, in User Mode Linux")
 	flags.BoolVar(&underKVM, "kvm", false, "fail unless the host's processors run the guest (KVM)")
 	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
 	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
 	cmd.MarkFlagsMutuallyExclusive("native", "kvm")
-	cmd.AddCommand(newPhaseCommand(ext4nvj.RunInGuest), newNativeInitCommand(ext4nvj.InitNative))
+	cmd.AddCommand(newPhaseCommand(filesystems.RunInGuest), newNativeInitCommand(filesystems.InitNative))
 	return cmd
 }
 
@@ -161,7 +161,7 @@ func (b *bench) nameExt4NVJ(native, underKVM bool) {
 }
 
 // ext4nvjNative measures in User Mode Linux.
-func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source string, options ext4nvj.Options) error {
+func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source string, options filesystems.Options) error {
 	result, err := measureNative(cmd, files, source, options)
 	if err != nil {
 		return err
@@ -170,11 +170,11 @@ func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source str
 }
 
 // measureNative builds the native kernel and measures in it.
-func measureNative(cmd *cobra.Command, files ext4nvjFiles, source string, options ext4nvj.Options) (result ext4nvj.Result, err error) {
+func measureNative(cmd *cobra.Command, files ext4nvjFiles, source string, options filesystems.Options) (result filesystems.Result, err error) {
 	if os.Geteuid() != 0 {
 		return result, errors.New("want root: the sanity check mounts a loop device")
 	}
-	native := ext4nvj.Native{Load: files.load, NVJ: files.nvj}
+	native := filesystems.Native{Load: files.load, NVJ: files.nvj}
 	for _, path := range []*string{&native.Load, &native.NVJ} {
 		if *path, err = filepath.Abs(*path); err != nil {
 			return result, err
@@ -183,19 +183,19 @@ func measureNative(cmd *cobra.Command, files ext4nvjFiles, source string, option
 	if native.Kernel, err = nativeKernel(cmd, source); err != nil {
 		return result, err
 	}
-	var booted ext4nvj.Guest
-	options.Boot = func(ctx context.Context, disks []ext4nvj.Disk, arrangements []string) (g ext4nvj.Guest, err error) {
+	var booted filesystems.Guest
+	options.Boot = func(ctx context.Context, disks []filesystems.Disk, arrangements []string) (g filesystems.Guest, err error) {
 		booted, err = native.Boot(ctx, disks, arrangements)
 		return booted, err
 	}
-	if result, err = ext4nvj.Bench(cmd.Context(), options); err != nil {
+	if result, err = filesystems.Bench(cmd.Context(), options); err != nil {
 		return result, err
 	}
 	return result, native.Complete(cmd.Context(), booted, &result, options.Rounds, options.Progress)
 }
 
 // finishExt4NVJ is finish for one of the two parts of the page. The other part stays.
-func (b *bench) finishExt4NVJ(cmd *cobra.Command, result ext4nvj.Result) error {
+func (b *bench) finishExt4NVJ(cmd *cobra.Command, result filesystems.Result) error {
 	if b.docs == "" || result.KVM {
 		return b.finish(cmd, result, result.Report, result.Check)
 	}
@@ -204,14 +204,14 @@ func (b *bench) finishExt4NVJ(cmd *cobra.Command, result ext4nvj.Result) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	part, page := ext4nvj.NativePart(string(before))
+	part, page := filesystems.NativePart(string(before))
 	if result.Native == nil {
 		finished := b.finish(cmd, result, result.Report, result.Check)
 		made, err := os.ReadFile(path)
 		if err != nil {
 			return errors.Join(finished, err)
 		}
-		return errors.Join(finished, write(path, []byte(ext4nvj.WithNativePart(string(made), part))))
+		return errors.Join(finished, write(path, []byte(filesystems.WithNativePart(string(made), part))))
 	}
 	docs := b.docs
 	b.docs = ""
@@ -220,24 +220,24 @@ func (b *bench) finishExt4NVJ(cmd *cobra.Command, result ext4nvj.Result) error {
 	if part, err = result.NativeMarkdown(); err != nil {
 		return errors.Join(finished, err)
 	}
-	return errors.Join(finished, write(path, []byte(ext4nvj.WithNativePart(page, part))))
+	return errors.Join(finished, write(path, []byte(filesystems.WithNativePart(page, part))))
 }
 
 // ext4nvjParts selects the parts that --only names: DISK/LOAD, or all parts of
 // DISK.
-func ext4nvjParts(all []ext4nvj.Part, only []string) ([]ext4nvj.Part, error) {
+func ext4nvjParts(all []filesystems.Part, only []string) ([]filesystems.Part, error) {
 	if len(only) == 0 {
 		return all, nil
 	}
-	var parts []ext4nvj.Part
+	var parts []filesystems.Part
 	for _, text := range only {
 		disk, load, both := strings.Cut(text, "/")
 		if both {
-			parts = append(parts, ext4nvj.Part{Disk: disk, Load: load})
+			parts = append(parts, filesystems.Part{Disk: disk, Load: load})
 			continue
 		}
-		if !slices.Contains(ext4nvj.DiskNames(), disk) {
-			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(ext4nvj.DiskNames(), ", "))
+		if !slices.Contains(filesystems.DiskNames(), disk) {
+			return nil, fmt.Errorf("--only %s: no such disk; choose of %s", text, strings.Join(filesystems.DiskNames(), ", "))
 		}
 		for _, part := range all {
 			if part.Disk == disk {
@@ -253,12 +253,12 @@ type ext4nvjFiles struct{ load, nvj, module string }
 
 // findExt4NVJ builds the load program and finds the files that the arrangements
 // need.
-func findExt4NVJ(cmd *cobra.Command, source, module string, options ext4nvj.Options) (f ext4nvjFiles, err error) {
+func findExt4NVJ(cmd *cobra.Command, source, module string, options filesystems.Options) (f ext4nvjFiles, err error) {
 	if err := runMake(cmd, "the guest's load program", filepath.Join(source, "kernel", "bench"), "-s"); err != nil {
 		return f, err
 	}
 	f.load = filepath.Join(source, "build", "kernel-bench", "load")
-	if !options.Native && !ext4nvj.NeedsModule(options.Arrangements) {
+	if !options.Native && !filesystems.NeedsModule(options.Arrangements) {
 		return f, nil
 	}
 	f.nvj = filepath.Join(source, "build", "nvj")
@@ -271,7 +271,7 @@ func findExt4NVJ(cmd *cobra.Command, source, module string, options ext4nvj.Opti
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && options.Native {
 			return f, fmt.Errorf("there is no %s: %s", path, target)
 		} else if errors.Is(err, fs.ErrNotExist) {
-			return f, fmt.Errorf("there is no %s: %s, or measure stock ext4 alone: --arrangements %s,%s", path, target, ext4nvj.StockDisk, ext4nvj.StockPmem)
+			return f, fmt.Errorf("there is no %s: %s, or measure stock ext4 alone: --arrangements %s,%s", path, target, filesystems.StockDisk, filesystems.StockPmem)
 		} else if err != nil {
 			return f, err
 		}
@@ -280,18 +280,18 @@ func findExt4NVJ(cmd *cobra.Command, source, module string, options ext4nvj.Opti
 }
 
 // config is the guest with the disks and persistent memory of the arrangements.
-func (f ext4nvjFiles) config(cpus int, disks []ext4nvj.Disk, arrangements []string) vm.Config {
+func (f ext4nvjFiles) config(cpus int, disks []filesystems.Disk, arrangements []string) vm.Config {
 	config := vm.Config{
 		Kernel: ext4nvjKernel, CPUs: cpus, MemoryBytes: 2 * vm.DefaultMemoryBytes, Modules: []string{"ext4"},
-		Give: []vm.Give{{Host: "mke2fs"}, {Host: "e2fsck"}, {Host: f.load, Guest: ext4nvj.LoadProgram}},
+		Give: []vm.Give{{Host: "mke2fs"}, {Host: "e2fsck"}, {Host: f.load, Guest: filesystems.LoadProgram}},
 	}
 	for _, d := range disks {
 		for range arrangements {
-			config.Disks = append(config.Disks, vm.Disk{SizeBytes: ext4nvj.DiskBytes, BytesPerSecond: d.BytesPerSecond, IOPS: d.IOPS})
+			config.Disks = append(config.Disks, vm.Disk{SizeBytes: filesystems.DiskBytes, BytesPerSecond: d.BytesPerSecond, IOPS: d.IOPS})
 		}
 	}
 	for range arrangements {
-		config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: ext4nvj.JournalBytes})
+		config.Pmem = append(config.Pmem, vm.Pmem{SizeBytes: filesystems.JournalBytes})
 	}
 	if f.module != "" {
 		config.Modules = append(config.Modules, f.module)
@@ -300,14 +300,14 @@ func (f ext4nvjFiles) config(cpus int, disks []ext4nvj.Disk, arrangements []stri
 	return config
 }
 
-func (g *guest) RunExt4NVJ(ctx context.Context, c ext4nvj.Case, got func(ext4nvj.Sample), tell func(line string)) error {
+func (g *guest) RunExt4NVJ(ctx context.Context, c filesystems.Case, got func(filesystems.Sample), tell func(line string)) error {
 	out, err := g.phase(ctx, "ext4nvj", c, tell)
 	if err != nil {
 		return fmt.Errorf("%w; its console: %s", err, g.machine.Console())
 	}
 	decoder := json.NewDecoder(out)
 	for decoder.More() {
-		var sample ext4nvj.Sample
+		var sample filesystems.Sample
 		if err := decoder.Decode(&sample); err != nil {
 			return fmt.Errorf("cannot read the guest's result: %w", err)
 		}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/daybook-project/daybook/internal/experiment/papers3and4/ext4nvj"
+	"github.com/daybook-project/daybook/internal/experiment/papers3and4/filesystems"
 )
 
 func newJFSNVJCommand() *cobra.Command {
@@ -39,11 +39,11 @@ nvjournal/kernel/native/build.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if kept != "" {
-				return again[ext4nvj.Result](b, cmd, kept)
+				return again[filesystems.Result](b, cmd, kept)
 			}
-			options := ext4nvj.FullJFS
+			options := filesystems.FullJFS
 			if b.quick {
-				options = ext4nvj.QuickJFS
+				options = filesystems.QuickJFS
 			}
 			if len(threads) > 0 {
 				options.Threads = threads
@@ -78,8 +78,8 @@ nvjournal/kernel/native/build.`,
 	flags.StringVar(&source, "source", "nvjournal", "`DIR` with the sources of nvj, the module and the load program")
 	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
 	flags.StringSliceVar(&only, "only", nil, "measure only these `PARTS`, DISK or DISK/LOAD: disks "+
-		strings.Join(ext4nvj.NativeDiskNames(), ", ")+", loads "+strings.Join(ext4nvj.Loads(), ", "))
-	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(ext4nvj.JFSArrangements(), ", "))
+		strings.Join(filesystems.NativeDiskNames(), ", ")+", loads "+strings.Join(filesystems.Loads(), ", "))
+	flags.StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: "+strings.Join(filesystems.JFSArrangements(), ", "))
 	flags.IntVar(&rounds, "rounds", 0, "the `NUMBER` of timed rounds (default: as in the full or quick form)")
 	flags.IntSliceVar(&threads, "threads", nil, "measure only with these `NUMBERS` of threads")
 	return cmd

@@ -6,7 +6,7 @@
 //	paper1/guestshares         the same on cgroup v2, in guests
 //	paper2/volumes             Figs. 2 to 4 and 6 to 10: a database beside a neighbour that syncs
 //	paper2/guestvolumes        Fig. 8 on cgroup v2, in guests
-//	papers3and4/ext4nvj        Figs. 4 and 5 of both papers: ext4 and JFS with the journal in memory
+//	papers3and4/filesystems    Figs. 4 and 5 of both papers: ext4 and JFS with the journal in memory
 //	papers3and4/nvjournal      the same journal without a file system
 //	papers2to4/memoryvolumes   volumes with their journal in memory, next to neighbours
 //	papers                     all tables and figures of the papers, with their commands

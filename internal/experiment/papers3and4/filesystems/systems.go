@@ -1,4 +1,4 @@
-package ext4nvj
+package filesystems
 
 import (
 	"context"
