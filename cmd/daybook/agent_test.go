@@ -99,6 +99,7 @@ func TestAgentServesTheMetricsOfPodsByTheirNames(t *testing.T) {
 	for _, want := range []string{
 		`daybook_agent_volume_placed\{device="` + fs.Disk.Name + `",namespace="shop",placement="pod",pod="db-0",volume="pv-db"\} 1`,
 		`daybook_agent_container_info\{container="shop/db-0/main",container_name="main",namespace="shop",pod="db-0",pod_uid="` + uid + `"\} 1`,
+		`daybook_agent_container_info\{container="shop/db-0",container_name="",namespace="shop",pod="db-0",pod_uid="` + uid + `"\} 1`,
 		`daybook_agent_attributing 1`,
 		`daybook_journal_bytes_total\{cgroup="[^"]*` + uid + `[^"]*",container="shop/db-0/main",device="` + fs.Disk.Name + `",runtime="kubernetes"\} [1-9]`,
 	} {

@@ -200,5 +200,5 @@ type containers struct{ resolver *container.Resolver }
 
 func (c containers) Identify(path string) (top, name, runtime string) {
 	identity := c.resolver.Resolve(path)
-	return identity.Root, identity.Name, identity.Runtime
+	return identity.Root, identity.Name, identity.RuntimeLabel()
 }

@@ -112,9 +112,9 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 func (a *Agent) Identify(path string) (top, name, runtime string) {
 	identity := a.resolver.Resolve(path)
 	if named, ok := a.names.Of(identity); ok {
-		return identity.Root, named.Name(), identity.Runtime
+		return identity.Root, named.Name(), identity.RuntimeLabel()
 	}
-	return identity.Root, identity.Name, identity.Runtime
+	return identity.Root, identity.Name, identity.RuntimeLabel()
 }
 
 // Names are the names of containers, by their cgroups.

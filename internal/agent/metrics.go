@@ -18,7 +18,7 @@ var (
 	weightDesc = prometheus.NewDesc("daybook_agent_volume_weight",
 		"Weight of the cgroup that the journal is under, on the disk of the volume; 0 where there is none.", volumeLabels, nil)
 	containerDesc = prometheus.NewDesc("daybook_agent_container_info",
-		"Always 1; the labels name the container of a pod. container is that of the other metrics of daybook.",
+		"Always 1; the labels name the container of a pod, or without container_name the pod's own cgroup. container is that of the other metrics of daybook.",
 		[]string{"container", "namespace", "pod", "pod_uid", "container_name"}, nil)
 	attributingDesc = prometheus.NewDesc("daybook_agent_attributing",
 		"1 if I/O is attributed to containers; 0 if account is false, or the kernel lacks what it needs: the log says what.", nil, nil)
@@ -64,11 +64,14 @@ func (a *Agent) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, c := range a.names.Containers() {
-		key := c.Name() + " " + c.PodUID
-		if !seen[key] {
-			seen[key] = true
-			send(containerDesc, prometheus.GaugeValue, 1, c.Name(), c.Namespace, c.Pod, c.PodUID, c.Container)
+	pods, containers := a.names.All()
+	for _, names := range []map[string]Named{pods, containers} {
+		for _, n := range names {
+			key := n.Name() + " " + n.PodUID
+			if !seen[key] {
+				seen[key] = true
+				send(containerDesc, prometheus.GaugeValue, 1, n.Name(), n.Namespace, n.Pod, n.PodUID, n.Container)
+			}
 		}
 	}
 	attributing := 0.0

@@ -55,9 +55,9 @@ func (n *Names) Of(identity container.Identity) (named Named, ok bool) {
 	return named, ok && identity.ID == identity.PodUID
 }
 
-// Containers lists the containers with their pods.
-func (n *Names) Containers() map[string]Named {
+// All lists the pods and their containers, by UID and by ID.
+func (n *Names) All() (pods, containers map[string]Named) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.containers // replaced as a whole, never changed
+	return n.pods, n.containers // replaced as a whole, never changed
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,8 +11,34 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/cgroup"
+	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/cri"
 )
+
+// The labels of metrics do not depend on the cgroup driver.
+func TestEachCgroupOfAPodHasTheLabelsOfThePod(t *testing.T) {
+	none := []string{}
+	a := &Agent{names: &Names{}, resolver: container.NewResolver(container.Config{
+		DockerRoots: none, ContainerdStates: none, RuncRoots: none, StorageRoots: none, RootlessRoots: none, VolumePools: filepath.Join(t.TempDir(), "pools")})}
+	sandbox, id := strings.Repeat("5", 64), strings.Repeat("6", 64)
+	a.names.set([]cri.Sandbox{{ID: sandbox, UID: uidA, Namespace: "shop", Name: "db-0"}}, []cri.Container{{ID: id, SandboxID: sandbox, Name: "main"}})
+	slice := "/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uidA, "-", "_") + ".slice"
+	for at, want := range map[string][2]string{
+		"/kubepods/pod" + uidA:                           {"/kubepods/pod" + uidA, "shop/db-0"},
+		"/kubepods/pod" + uidA + "/journal-sda1":         {"/kubepods/pod" + uidA, "shop/db-0"},
+		"/kubepods/pod" + uidA + "/" + id:                {"/kubepods/pod" + uidA + "/" + id, "shop/db-0/main"},
+		"/kubepods/pod" + uidA + "/" + sandbox:           {"/kubepods/pod" + uidA + "/" + sandbox, "shop/db-0/POD"},
+		slice:                                            {slice, "shop/db-0"},
+		slice + "/cri-containerd-" + id + ".scope":       {slice + "/cri-containerd-" + id + ".scope", "shop/db-0/main"},
+		slice + "/cri-containerd-" + id + ".scope/below": {slice + "/cri-containerd-" + id + ".scope", "shop/db-0/main"},
+		slice + "/crio-" + sandbox + ".scope":            {slice + "/crio-" + sandbox + ".scope", "shop/db-0/POD"},
+		slice + "/" + strings.TrimSuffix(path.Base(slice), ".slice") + `-journal\x2dsda1.slice`: {slice, "shop/db-0"},
+	} {
+		if top, name, runtime := a.Identify(at); top != want[0] || name != want[1] || runtime != "kubernetes" {
+			t.Errorf("%s: %s, %s, %s; want %s", at, top, name, runtime, want)
+		}
+	}
+}
 
 func TestTheCgroupOfAPodIsSearchedBelowAnyRoot(t *testing.T) {
 	slice := "pod" + strings.ReplaceAll(uidA, "-", "_") + ".slice"

@@ -63,6 +63,17 @@ func (i Identity) IsContainer() bool {
 	return true
 }
 
+// RuntimeLabel is the runtime as samples and metrics name it. It is [Kubernetes] for all
+// containers of a pod: only the systemd driver writes the runtime into their paths, and state
+// files have it on some hosts only, or a while after the start.
+func (i Identity) RuntimeLabel() string {
+	// The UID of a pod of Podman is an ID.
+	if i.Pod != "" || i.PodUID != "" && !isID(i.PodUID) {
+		return Kubernetes
+	}
+	return i.Runtime
+}
+
 // Identify returns the owner of a cgroup by its path, as in /proc/PID/cgroup. A
 // cgroup inside a container belongs to the container. For nested containers it
 // is the outermost: the one that this host runs.

@@ -132,6 +132,34 @@ func TestOnlyContainersAreContainers(t *testing.T) {
 	}
 }
 
+// A pod has the same label with the cgroupfs driver and with the systemd driver.
+func TestTheRuntimeOfPodsIsKubernetes(t *testing.T) {
+	for p, want := range map[string]string{
+		"/kubepods/burstable/pod" + uid:                                                                  Kubernetes,
+		"/kubepods/burstable/pod" + uid + "/" + id:                                                       Kubernetes,
+		"/kubepods/burstable/pod" + uid + "/crio-" + id:                                                  Kubernetes,
+		"/kubepods.slice/kubepods-pod" + uid_ + ".slice":                                                 Kubernetes,
+		"/kubepods.slice/kubepods-pod" + uid_ + ".slice/cri-containerd-" + id + ".scope":                 Kubernetes,
+		"/kubepods.slice/kubepods-pod" + uid_ + ".slice/docker-" + id + ".scope":                         Kubernetes,
+		"/system.slice/containerd.service/kubepods-burstable-pod" + uid_ + ".slice:cri-containerd:" + id: Kubernetes,
+		"/system.slice/docker-" + id + ".scope":                                                          Docker,
+		"/machine.slice/machine-libpod_pod_" + other + ".slice/libpod-" + id + ".scope":                  Podman,
+		"/system.slice/a.service":                                                                        Systemd,
+		"/ca":                                                                                            Plain,
+	} {
+		if got := Identify(p).RuntimeLabel(); got != want {
+			t.Errorf("%s: %q; want %q", p, got, want)
+		}
+	}
+	// Also where only the state of the runtime says that it is a container of a pod.
+	h := newHost(t)
+	h.put("containerd/k8s.io/"+id+"/config.json", `{"annotations":{"io.kubernetes.cri.container-name":"nginx","io.kubernetes.cri.sandbox-name":"web-0",
+		"io.kubernetes.cri.sandbox-namespace":"shop","io.kubernetes.cri.sandbox-uid":"`+uid+`"}}`)
+	if got := h.Resolve("/k8s.io/" + id); got.RuntimeLabel() != Kubernetes || got.Runtime != Containerd {
+		t.Errorf("%+v has the label %q", got, got.RuntimeLabel())
+	}
+}
+
 func FuzzIdentify(f *testing.F) {
 	for _, p := range []string{
 		"/docker/" + id, "/system.slice/docker-" + id + ".scope", "/lxc/a/b", "/lxc.payload.x", "//..//x", "/a:b:" + id,
