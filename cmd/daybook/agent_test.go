@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/container"
 	"github.com/daybook-project/daybook/internal/containertest"
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
@@ -152,5 +153,23 @@ func TestAgentPlacesJournalsOnANodeThatLoadsNoBPFPrograms(t *testing.T) {
 	}
 	if err := containertest.RemovePodCgroup(n.cgroup, 0); err != nil {
 		t.Errorf("the agent has ended, and the pod's cgroup cannot be removed: %v", err)
+	}
+}
+
+// The label runtime of a pod does not depend on the cgroup driver.
+func TestSamplesNameThePodsOfBothCgroupDriversAlike(t *testing.T) {
+	none := []string{}
+	naming := containers{container.NewResolver(container.Config{
+		DockerRoots: none, ContainerdStates: none, RuncRoots: none, StorageRoots: none, RootlessRoots: none, VolumePools: filepath.Join(t.TempDir(), "pools")})}
+	const uid = "8dbc5577-d0e2-4706-8787-57d52c03ddf2"
+	id := strings.Repeat("5", 64)
+	for at, want := range map[string]string{
+		"/kubepods/pod" + uid + "/" + id: "kubernetes",
+		"/kubepods.slice/kubepods-pod" + strings.ReplaceAll(uid, "-", "_") + ".slice/cri-containerd-" + id + ".scope": "kubernetes",
+		"/system.slice/docker-" + id + ".scope": "docker",
+	} {
+		if top, _, runtime := naming.Identify(at); top != at || runtime != want {
+			t.Errorf("%s: %s, %s; want %s", at, top, runtime, want)
+		}
 	}
 }
