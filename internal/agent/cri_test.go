@@ -240,10 +240,14 @@ func comeAndGo(t *testing.T, r *rig, pods int) {
 // cgroups. Two of them share a disk under io.cost.
 func TestGuestJournalsOfPodsOnCgroupV2WithSystemd(t *testing.T) {
 	vmtest.Long(t)
-	vmtest.Systemd(t, vmtest.Config{
+	config := vmtest.Config{
 		Disks: []string{costDisk}, Modules: "ext4,bfq,loop,overlay", Memory: "2G", OneKernel: true, Fresh: true,
 		Give: []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "/usr/bin/busybox:/opt/bin/busybox", "mke2fs"},
-	}, func(t *testing.T) {
+	}
+	if !vmtest.Inside() {
+		config.Give = append(config.Give, needs.Built(t, "daybook")+":"+guestDaybook)
+	}
+	vmtest.Systemd(t, config, func(t *testing.T) {
 		t.Setenv("PATH", os.Getenv("PATH")+":/opt/bin")
 		r := newRig(t, true)
 		if r.tree.Version() != cgroup.V2 {
