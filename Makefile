@@ -22,7 +22,7 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 
 # What the tests and the demo need of the system, as Debian packages; the
 # set-up installs what is missing, if it is root and there is apt-get.
-.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch k8s-test k8s-image bench-k8s setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages setup-k8s lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
+.PHONY: all build build-vm demo test soak nvjournal kernel vm-test suites vm-fetch k8s-test k8s-guest-test k8s-image bench-k8s setup setup-test setup-bench setup-vm setup-kernel setup-native setup-packages setup-k8s lint generate man completions packages packages-test manifests chart-test clean help papers $(addprefix bench-,$(BENCHES))
 
 all: build
 
@@ -151,6 +151,9 @@ ON_A_NODE = DAYBOOK_KUBERNETES=$$(scripts/kubernetes) DAYBOOK_KUBERNETES_IMAGE=$
 
 k8s-test: k8s-image ## the agent on a node with a real kubelet and control plane (root; DELETIONS=500, PODS=200; docs/kubernetes.md)
 	$(ON_A_NODE) -run 'OnARealNode$$'
+
+k8s-guest-test: k8s-image vm-fetch ## the same on cgroup v2 with the systemd driver: emulated guests as the node, 10 to 15 minutes for each kernel
+	DAYBOOK_REQUIRE_ALL=1 $(ON_A_NODE) -run 'TestGuestNodeWithSystemdRunsTheAgent$$'
 
 bench-k8s: k8s-image ## a database beside a noisy pod on such a node, read from Prometheus; 8 minutes
 	$(ON_A_NODE) -run 'TestADatabaseBesideANoisyPodOnARealNode'

@@ -30,6 +30,12 @@ const (
 	pmemAlign = 2 << 20
 )
 
+// Addresses of a guest with a network card, chosen by QEMU: those of the host and of the guest.
+const (
+	HostAddress  = "10.0.2.2"
+	GuestAddress = "10.0.2.15"
+)
+
 // Config describes the guest to boot. The zero value of each field except
 // Kernel is valid.
 type Config struct {
@@ -65,6 +71,10 @@ type Config struct {
 	// Engines boots the root file system with Docker, Podman and containerd. It
 	// needs Systemd.
 	Engines bool
+	// Network gives the guest a network card. QEMU forwards connections to [HostAddress]
+	// to the loopback device of its own network namespace, and others to the network that
+	// QEMU has. Nothing configures the card, and nothing can connect to the guest.
+	Network bool
 	Append  string // more of the kernel's command line
 
 	// BootTimeout limits the time from the start to the first command; 0 means
@@ -215,6 +225,9 @@ func (c Config) modules() []string {
 	}
 	if len(c.Pmem) > 0 {
 		modules = append(modules, "nfit", "nd_pmem")
+	}
+	if c.Network {
+		modules = append(modules, "virtio_net")
 	}
 	if slices.ContainsFunc(c.Pmem, func(p Pmem) bool { return p.Virtio }) {
 		modules = append(modules, "virtio_pmem")

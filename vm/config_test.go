@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,6 +110,19 @@ func TestLimitsAndNamesOnTheCommandLineOfQEMU(t *testing.T) {
 	}
 	if line := strings.Join(arguments(Config{Kernel: "6.1"}.withDefaults(), kernels.Tree{Vmlinux: "/vmlinux"}, kvm), " "); strings.Contains(line, "nvdimm") || !strings.Contains(line, "-accel kvm -cpu host") {
 		t.Error(line)
+	}
+}
+
+func TestAGuestHasANetworkCardIfItIsAskedFor(t *testing.T) {
+	for _, network := range []bool{false, true} {
+		c := Config{Kernel: "6.1", Network: network}.withDefaults()
+		line := strings.Join(arguments(c, kernels.Tree{Vmlinux: "/vmlinux"}, tcg), " ")
+		if has := strings.Contains(line, "-netdev user,id=network -device virtio-net-pci,netdev=network,romfile="); has != network || strings.Contains(line, "net") != network {
+			t.Errorf("network %t: %s", network, line)
+		}
+		if has := slices.Contains(c.modules(), "virtio_net"); has != network {
+			t.Errorf("network %t: modules %v", network, c.modules())
+		}
 	}
 }
 

@@ -121,6 +121,10 @@ func arguments(c Config, kernel kernels.Tree, a accelerator) []string {
 			"-device", device)
 		fd++
 	}
+	if c.Network {
+		// Without a ROM: no guest boots from the network.
+		args = append(args, "-netdev", "user,id=network", "-device", "virtio-net-pci,netdev=network,romfile=")
+	}
 	if c.Systemd {
 		// After the other disks, so that the first of them is vda.
 		root := fmt.Sprintf("driver=qcow2,file.driver=file,file.filename=%s,backing.driver=raw,backing.read-only=on,backing.file.driver=file,backing.file.filename=%s,if=none,id=root,cache=unsafe,discard=unmap",

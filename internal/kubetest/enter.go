@@ -29,7 +29,7 @@ func Programs(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv(ProgramsVariable)
 	if path == "" {
-		t.Skipf("make k8s-test runs it (%s is the directory that scripts/kubernetes prints)", ProgramsVariable)
+		t.Skipf("make k8s-test or k8s-guest-test runs it (%s is the directory that scripts/kubernetes prints)", ProgramsVariable)
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%s: %v", ProgramsVariable, err)
@@ -59,18 +59,29 @@ const serviceAddress = "10.96.0.1"
 // Enter runs a test again, in a process with network and mount namespaces of its own.
 func Enter(t *testing.T, inside func(t *testing.T, w *containertest.Workshop)) {
 	t.Helper()
-	if os.Getenv(insideVariable) == t.Name() {
+	if os.Getenv(insideVariable) != t.Name() {
+		needs.Root(t)
+		oneNode(t)
+		for _, dir := range private {
+			makeDirectory(t, dir)
+		}
+	}
+	enter(t, unix.CLONE_NEWNS|unix.CLONE_NEWNET, func() {
 		w := containertest.New(t)
 		prepare(t, w)
 		inside(t, w)
+	})
+}
+
+// enter runs a test again, in a process with namespaces of its own.
+func enter(t *testing.T, namespaces uintptr, inside func()) {
+	t.Helper()
+	if os.Getenv(insideVariable) == t.Name() {
+		inside()
 		return
 	}
 	needs.Root(t)
 	needs.Tool(t, "ip")
-	oneNode(t)
-	for _, dir := range private {
-		makeDirectory(t, dir)
-	}
 	var names []string
 	for name := range strings.SplitSeq(t.Name(), "/") {
 		names = append(names, "^"+regexp.QuoteMeta(name)+"$")
@@ -78,7 +89,7 @@ func Enter(t *testing.T, inside func(t *testing.T, w *containertest.Workshop)) {
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run="+strings.Join(names, "/"), "-test.v", "-test.count=1", "-test.timeout=0")
 	command.Env = append(os.Environ(), insideVariable+"="+t.Name())
 	command.Stdout, command.Stderr = t.Output(), t.Output()
-	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
+	command.SysProcAttr = &syscall.SysProcAttr{Unshareflags: namespaces, Pdeathsig: unix.SIGKILL}
 	if err := command.Run(); err != nil {
 		t.Errorf("in its namespaces: %v", err)
 	}
@@ -119,13 +130,18 @@ func makeDirectory(t *testing.T, dir string) {
 	t.Cleanup(func() { _ = os.Remove(dir) }) // only if it is empty
 }
 
-// prepare makes the network and the mounts of a node.
-func prepare(t *testing.T, w *containertest.Workshop) {
-	t.Helper()
+// prepareNetwork gives the loopback device the addresses of a node.
+func prepareNetwork(w *containertest.Workshop) {
 	w.Run("ip", "link", "set", "lo", "up")
 	for _, at := range []string{address, serviceAddress} {
 		w.Run("ip", "address", "add", at+"/32", "dev", "lo")
 	}
+}
+
+// prepare makes the network and the mounts of a node.
+func prepare(t *testing.T, w *containertest.Workshop) {
+	t.Helper()
+	prepareNetwork(w)
 	for _, dir := range private {
 		own := w.Path("node", strings.ReplaceAll(strings.Trim(dir, "/"), "/", "-"))
 		if err := os.MkdirAll(own, 0o755); err != nil {

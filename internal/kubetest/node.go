@@ -49,13 +49,14 @@ type Node struct {
 	programs string
 	tokens   map[string]string
 	running  map[string]*containertest.Daemon
+	// systemd: the node is a guest with the systemd driver, without a control plane ([Join]).
+	systemd bool
 }
 
 // Start starts a node. The test is in [Enter].
 func Start(t *testing.T, w *containertest.Workshop) *Node {
 	t.Helper()
-	// The workshop finds the processes of the runtime by its directory in their arguments.
-	n := &Node{CgroupRoot: "/" + w.Name, Socket: filepath.Join("/run/containerd", w.Path("cri.sock")), t: t, whole: t, w: w, programs: Programs(t), tokens: map[string]string{}, running: map[string]*containertest.Daemon{}}
+	n := newNode(t, w)
 	w.MakePodCgroup(n.CgroupRoot)
 	t.Cleanup(n.unmount)
 	n.writeNetwork()
@@ -67,6 +68,22 @@ func Start(t *testing.T, w *containertest.Workshop) *Node {
 	n.startKubelet()
 	n.AwaitReady()
 	return n
+}
+
+func newNode(t *testing.T, w *containertest.Workshop) *Node {
+	t.Helper()
+	// The workshop finds the processes of the runtime by its directory in their arguments.
+	return &Node{CgroupRoot: "/" + w.Name, Socket: filepath.Join("/run/containerd", w.Path("cri.sock")), t: t, whole: t, w: w, programs: Programs(t), tokens: map[string]string{}, running: map[string]*containertest.Daemon{}}
+}
+
+// Emulated reports whether the node's processor is emulated: it is a guest.
+func (n *Node) Emulated() bool { return n.systemd }
+
+func (n *Node) patience() time.Duration {
+	if n.Emulated() {
+		return guestPatience
+	}
+	return Patience
 }
 
 // In returns the node for a part of the test: failures belong to that part. What is started
@@ -122,9 +139,9 @@ func (n *Node) AwaitReady() {
 // Await waits until a condition holds; otherwise it fails the test with the ends of all logs.
 func (n *Node) Await(what string, holds func() bool) {
 	n.t.Helper()
-	for deadline := time.Now().Add(Patience); !holds(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(n.patience()); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			n.t.Fatalf("%s: not within %v\n%s", what, Patience, n.Logs())
+			n.t.Fatalf("%s: not within %v\n%s", what, n.patience(), n.Logs())
 		}
 	}
 }
@@ -238,7 +255,7 @@ func (n *Node) kubeconfig(name string) string {
 // nothing for want of space, because the disk is that of the host.
 func (n *Node) writeKubelet() {
 	n.t.Helper()
-	n.writeJSON("kubelet.json", Object{
+	config := Object{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"address": "127.0.0.1", "healthzPort": 0, "failCgroupV1": false, "failSwapOn": false,
 		"authentication": Object{"anonymous": Object{"enabled": false}, "webhook": Object{"enabled": false}},
@@ -248,7 +265,14 @@ func (n *Node) writeKubelet() {
 		"volumePluginDir": n.w.Path("volume-plugins"), "maxOpenFiles": 20000, "oomScoreAdj": 0, "maxPods": 250,
 		"imageGCHighThresholdPercent": 100, "localStorageCapacityIsolation": false,
 		"evictionHard": Object{"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
-	})
+	}
+	if n.systemd {
+		// The default of enforceNodeAllocatable: the pods together have a limit of memory. Calls
+		// of the runtime take long in a guest.
+		config["cgroupDriver"], config["failCgroupV1"], config["runtimeRequestTimeout"] = "systemd", true, guestPatience.String()
+		delete(config, "enforceNodeAllocatable")
+	}
+	n.writeJSON("kubelet.json", config)
 }
 
 // unmount unmounts what the kubelet and the runtime have mounted, the last mount first.
@@ -264,6 +288,9 @@ func (n *Node) unmount() {
 				n.t.Errorf("%s: %v", fields[4], err)
 			}
 		}
+	}
+	if n.systemd {
+		return // the cgroups of the guest end with it
 	}
 	// Its cgroups: the programs of pods have ended.
 	if err := containertest.RemovePodCgroup(n.CgroupRoot, 10*time.Second); err != nil {

@@ -24,6 +24,8 @@ type Config struct {
 	Systemd bool
 	// Engines: as in vm.Config.
 	Engines bool
+	// Network: as in vm.Config.
+	Network bool
 
 	// Fresh requests a guest that no other test uses.
 	Fresh bool
@@ -37,7 +39,7 @@ type Config struct {
 
 // guest returns the Config of the guest.
 func (c Config) guest(kernel string) (vm.Config, error) {
-	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, Cgroup: c.Cgroup, Append: c.Append, Systemd: c.Systemd, Engines: c.Engines}
+	config := vm.Config{Kernel: kernel, CPUs: c.CPUs, Parallel: c.Parallel, Cgroup: c.Cgroup, Append: c.Append, Systemd: c.Systemd, Engines: c.Engines, Network: c.Network}
 	for _, s := range c.Disks {
 		disk, err := vm.ParseDisk(s)
 		if err != nil {
