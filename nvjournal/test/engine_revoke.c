@@ -105,6 +105,17 @@ static void *checkpoint(void *argument)
 	return NULL;
 }
 
+static int (*start_write)(void *context, unsigned queue, struct nvj_write *write);
+static unsigned started; /* writes; atomic */
+
+static int start_and_count(void *context, unsigned queue, struct nvj_write *write)
+{
+	int error = start_write(context, queue, write);
+
+	__atomic_fetch_add(&started, 1, __ATOMIC_RELEASE);
+	return error;
+}
+
 /* A write of it is under way as it is revoked: the commit returns after that has ended. */
 static void commit_waits_for_a_write_of_a_revoked_block(void)
 {
@@ -117,12 +128,16 @@ static void commit_waits_for_a_write_of_a_revoked_block(void)
 	nvju_disk_close(e.disk);
 	expect(nvju_disk_memory(&e.disk, ENGINE_BLOCKS, &slow) == 0);
 	nvju_platform_init(&e.platform, e.disk);
+	start_write = e.platform.platform.start_write;
+	e.platform.platform.start_write = start_and_count;
+	started = 0;
 	engine_open(&e);
 
 	engine_put(&e, 6, 0, 1);
 	expect(nvj_commit(e.journal, 0) == 0);
 	expect(pthread_create(&thread, NULL, checkpoint, &e) == 0);
-	usleep(30000);
+	while (!__atomic_load_n(&started, __ATOMIC_ACQUIRE))
+		usleep(1000);
 	free_block(&e, 6);
 	expect(nvj_commit(e.journal, 0) == 0);
 	write_home(&e, 6, 9);
