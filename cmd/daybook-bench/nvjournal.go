@@ -82,7 +82,7 @@ samples in nvjournal/bench are used.`,
 	flags.StringVar(&source, "source", "nvjournal", "the `DIR` of nvjournal's Makefile")
 	flags.StringVar(&recordings, "recordings", filepath.Join("build", "bench"), "the `DIR` with the recordings")
 	flags.StringVar(&kept, "again", "", "measure nothing; write the page from the figures in `FILE`")
-	flags.StringVar(&o.Only, "only", "", "measure only this `SECTION` (streams, updates, commit, recovery, checkpoint, order, data, machine, latency, transfers); the others stay unchanged in --output")
+	flags.StringVar(&o.Only, "only", "", "measure only this `SECTION` (streams, updates, commit, recovery, rings, checkpoint, order, data, machine, latency, transfers); the others stay unchanged in --output")
 	flags.IntVar(&o.Rounds, "rounds", o.Rounds, "take medians of `N` rounds, 1 to 33")
 	flags.IntSliceVar(&o.Latencies, "latency", []int{0, 100, 300, 500}, "also measure memory whose fences take `NS,NS...` nanoseconds longer")
 	flags.IntVar(&o.FenceNanoseconds, "fence-ns", 0, "`NANOSECONDS` to add to each fence, to simulate slower memory")

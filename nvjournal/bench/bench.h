@@ -119,6 +119,7 @@ void measure_streams(struct bench *b);    /* engines.c */
 void measure_updates(struct bench *b);    /* updates.c: floor, scaling */
 void measure_commit(struct bench *b);     /* commit.c */
 void measure_recovery(struct bench *b);   /* recovery.c */
+void measure_rings(struct bench *b);      /* rings.c */
 void measure_checkpoint(struct bench *b); /* checkpoint.c */
 void measure_order(struct bench *b);      /* order.c */
 void measure_latency(struct bench *b);    /* latency.c */
@@ -146,11 +147,26 @@ struct journal_options {
 	const struct nvju_disk_model *disk; /* NULL: at once */
 	uint64_t disk_blocks;
 	uint64_t region_bytes; /* 0: all */
+	bool usual_commits;    /* as many slots for transactions as nvj format makes */
+	void (*change)(struct nvj_platform *platform); /* NULL: nothing */
 };
 
 /* Formats and opens; ends the program if that fails. */
 void journal_begin(struct bench *b, struct test_journal *t, const struct journal_options *o);
 /* Closes as a crash would. */
 void journal_end(struct test_journal *t);
+
+/* --- A full journal (recovery.c) --- */
+
+#define FILL_THREADS 16u
+#define FILL_BLOCKS (FILL_THREADS * THREAD_STRIDE)
+
+/*
+ * Fills the journal with the stream, of so many threads' blocks, until a ring is nearly
+ * half full or there are so many commits; with operations: with so many. Returns their
+ * number. images: of all threads.
+ */
+uint64_t fill_journal(struct test_journal *t, const struct stream *s, uint8_t *images,
+		      unsigned commit_each, uint64_t most_commits, uint64_t operations);
 
 #endif

@@ -9,7 +9,7 @@ void journal_begin(struct bench *b, struct test_journal *t, const struct journal
 	struct nvj_format_options format = {.partitions = o->partitions,
 					    .placement =
 						    o->placement ? o->placement : NVJ_PLACE_BLOCK,
-					    .commits = NVJ_MAX_COMMITS};
+					    .commits = o->usual_commits ? 0 : NVJ_MAX_COMMITS};
 	struct nvj_options options = {
 		.checkpoint_percent = o->checkpoint_percent,
 		.workers = o->workers,
@@ -23,6 +23,8 @@ void journal_begin(struct bench *b, struct test_journal *t, const struct journal
 	nvju_uuid(format.uuid);
 	must(nvju_disk_memory(&t->disk, o->disk_blocks, o->disk), "make a disk in memory");
 	nvju_platform_init(&t->platform, t->disk);
+	if (o->change)
+		o->change(&t->platform.platform);
 	must(nvj_format(&t->region, &format), "format the journal");
 	must(nvj_open(&t->journal, &t->region, &t->platform.platform, &options, &report),
 	     "open the journal");

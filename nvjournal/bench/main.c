@@ -32,15 +32,11 @@ static const struct {
 	const char *name;
 	void (*measure)(struct bench *b);
 } sections[] = {
-	{"streams", measure_streams},
-	{"updates", measure_updates},
-	{"commit", measure_commit},
-	{"recovery", measure_recovery},
-	{"checkpoint", measure_checkpoint},
-	{"order", measure_order},
-	{"data", measure_data},
-	{"machine", measure_machine},
-	{"latency", measure_latency},
+	{"streams", measure_streams}, {"updates", measure_updates},
+	{"commit", measure_commit},   {"recovery", measure_recovery},
+	{"rings", measure_rings},     {"checkpoint", measure_checkpoint},
+	{"order", measure_order},     {"data", measure_data},
+	{"machine", measure_machine}, {"latency", measure_latency},
 };
 #define SECTIONS (sizeof(sections) / sizeof(sections[0]))
 

@@ -11,7 +11,6 @@
 
 #define REGION_BYTES (UINT64_C(512) << 20)
 #define QUICK_REGION_BYTES (UINT64_C(64) << 20)
-#define WORKERS 16u
 #define COMMIT_EACH 10u
 /* Of the fullest ring: before handles have to wait. */
 #define FULL 0.45
@@ -22,20 +21,21 @@ static const struct {
 } subjects[] = {{1, false}, {8, false}, {8, true}};
 #define SUBJECTS 3u
 
-/* Fills the journal with the stream, and leaves it as a crash would. */
-static void fill(struct bench *b, struct test_journal *t, const struct stream *s, uint8_t *images)
+uint64_t fill_journal(struct test_journal *t, const struct stream *s, uint8_t *images,
+		      unsigned commit_each, uint64_t most_commits, uint64_t operations)
 {
 	size_t bytes = (size_t)s->blocks * NVJ_BLOCK_BYTES;
 	struct engine plain = {.name = "fill"};
 	struct nvj_statistics statistics;
+	uint64_t n = 0;
 
-	(void)b;
-	memset(images, 0, bytes * WORKERS);
-	for (uint64_t n = 0;; n++) {
-		const struct operation *o = &s->operations[s->initial + n / WORKERS % s->count];
+	memset(images, 0, bytes * FILL_THREADS);
+	for (;;) {
+		const struct operation *o =
+			&s->operations[s->initial + n / FILL_THREADS % s->count];
 		struct worker w = {.engine = &plain,
-				   .first_block = n % WORKERS * THREAD_STRIDE,
-				   .images = images + n % WORKERS * bytes};
+				   .first_block = n % FILL_THREADS * THREAD_STRIDE,
+				   .images = images + n % FILL_THREADS * bytes};
 		struct nvj_handle handle;
 
 		must(nvj_start(t->journal, &handle, o->count + o->lines), "start a handle");
@@ -49,16 +49,18 @@ static void fill(struct bench *b, struct test_journal *t, const struct stream *s
 				must(-1, "log");
 		}
 		nvj_stop(&handle);
-		if (n % COMMIT_EACH)
+		if (++n % commit_each)
 			continue;
 		must(nvj_commit(t->journal, 0), "commit");
 		nvj_statistics(t->journal, &statistics);
-		if (statistics.used_lines > FULL * (double)statistics.ring_lines ||
-		    statistics.transactions > NVJ_MAX_COMMITS * FULL)
+		if (operations ? n == operations
+			       : statistics.used_lines > FULL * (double)statistics.ring_lines ||
+					 statistics.transactions >= most_commits)
 			break;
 	}
 	if (statistics.checkpoints)
 		must(1, "fill the journal without a checkpoint");
+	return n;
 }
 
 void measure_recovery(struct bench *b)
@@ -67,7 +69,7 @@ void measure_recovery(struct bench *b)
 	static uint64_t read[SUBJECTS], records[SUBJECTS], blocks[SUBJECTS];
 	uint64_t size = b->quick ? QUICK_REGION_BYTES : REGION_BYTES;
 	const struct stream *s = &b->streams[0];
-	uint8_t *images = must_allocate((size_t)s->blocks * NVJ_BLOCK_BYTES * WORKERS);
+	uint8_t *images = must_allocate((size_t)s->blocks * NVJ_BLOCK_BYTES * FILL_THREADS);
 	void *kept[SUBJECTS];
 
 	if (size > b->region->size_bytes)
@@ -76,13 +78,13 @@ void measure_recovery(struct bench *b)
 		struct journal_options options = {
 			.partitions = subjects[n].partitions,
 			.checkpoint_percent = 100,
-			.disk_blocks = WORKERS * THREAD_STRIDE,
+			.disk_blocks = FILL_BLOCKS,
 			.region_bytes = size,
 		};
 		struct test_journal t;
 
 		journal_begin(b, &t, &options);
-		fill(b, &t, s, images);
+		fill_journal(&t, s, images, COMMIT_EACH, (uint64_t)(FULL * NVJ_MAX_COMMITS), 0);
 		journal_end(&t);
 		kept[n] = must_allocate(size);
 		memcpy(kept[n], b->region->base, size);
@@ -97,7 +99,7 @@ void measure_recovery(struct bench *b)
 
 			region.size_bytes = size;
 			memcpy(region.base, kept[n], size);
-			must(nvju_disk_memory(&disk, WORKERS * THREAD_STRIDE, NULL), "make a disk");
+			must(nvju_disk_memory(&disk, FILL_BLOCKS, NULL), "make a disk");
 			nvju_platform_init(&platform, disk);
 			began = now_ns();
 			must(nvj_recover_with(&region, &platform.platform,

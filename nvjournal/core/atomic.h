@@ -123,6 +123,19 @@ static inline void nvj_will_write(const void *p)
 #endif
 }
 
+/*
+ * Fetches a line that will be read. The compiler omits __builtin_prefetch in a
+ * function that does nothing else.
+ */
+static inline void nvj_will_read(const void *p)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetcht0 %0" : : "m"(*(const uint8_t *)p));
+#else
+	__builtin_prefetch(p, 0);
+#endif
+}
+
 /* For a loop that waits a short time for another processor. */
 static inline void nvj_relax(void)
 {

@@ -11,6 +11,7 @@
  */
 #include "recover.h"
 #include "replay.h"
+#include "replay_index.h"
 
 struct pass {
 	const struct nvj_scan *scan;
@@ -31,7 +32,8 @@ static void replay_part(void *argument, unsigned n)
 {
 	struct pass *pass = argument;
 
-	nvj_replay(pass->scan, pass->platform, n, pass->write, &pass->all, &pass->parts[n]);
+	nvj_replay(pass->scan, pass->platform, n, pass->write, pass->parts, &pass->all,
+		   &pass->parts[n]);
 }
 
 static void in_turn(void *context, unsigned count, void (*work)(void *argument, unsigned n),
@@ -202,6 +204,8 @@ static int check_or_recover(const struct nvj_region *region, const struct nvj_pl
 	sum_up(&pass, report);
 	if (!error && write)
 		error = finish(region, platform, s);
+	for (uint32_t i = 0; i < s->geometry.partitions; i++)
+		nvj_index_free(platform, pass.parts[i].index);
 	platform->release(platform->context, pass.parts, bytes);
 	return error;
 }

@@ -3,8 +3,9 @@
  * Replay of the blocks of one partition. A block belongs to one partition only,
  * so there is no order between partitions. Within a block the order is that of
  * the sequence numbers. With NVJ_PLACE_CPU the records of a block can be in any
- * ring, so the replay of a partition reads all rings. It skips other blocks by
- * their headers.
+ * ring, so the replay of a partition reads records of all rings. The index of each
+ * ring says where they are. Where it has none, because memory was short, other
+ * blocks are skipped by their headers.
  *
  * If replay runs twice, or is interrupted and runs again, the result is the
  * same. A record contains the new content of its lines, and not a difference.
@@ -13,30 +14,61 @@
  * changes already.
  */
 #include "replay.h"
+#include "atomic.h"
+#include "compiler.h"
 #include "replay_images.h"
+#include "replay_index.h"
 #include "replay_revokes.h"
 #include "walk.h"
+
+/*
+ * Adds the record that w has just read to the index of the ring, unless memory was
+ * short before.
+ */
+static void index_record(const struct nvj_walker *w, struct nvj_part *part, bool *complete)
+{
+	const struct nvj_scan *s = w->scan;
+	uint64_t at = w->header.position;
+	/* A ring has at most 2^30 lines. */
+	uint32_t line = (uint32_t)(at - s->low[w->partition]);
+	uint32_t partition = (uint32_t)(w->header.block % s->geometry.partitions);
+
+	if (*complete && !nvj_index_add(part->index, partition, line)) {
+		part->indexed = at;
+		*complete = false;
+	}
+}
 
 void nvj_examine(const struct nvj_scan *scan, const struct nvj_platform *platform,
 		 uint32_t partition, struct nvj_part *part)
 {
 	struct nvj_walker *w = nvj_walker_new(platform, scan, partition);
+	bool complete;
 	int next;
 
 	if (!w) {
 		part->error = NVJ_ENOMEM;
 		return;
 	}
+	if (scan->geometry.by_cpu && scan->geometry.partitions > 1)
+		part->index = nvj_index_new(platform, scan->geometry.partitions);
+	part->indexed = scan->low[partition];
+	complete = part->index != NULL;
 	while ((next = nvj_walker_next(w)) > 0) {
 		if (w->header.tid <= scan->tail_tid)
 			continue;
-		if (!nvj_scan_counts(scan, w->header.tid))
+		if (!nvj_scan_counts(scan, w->header.tid)) {
 			part->uncommitted++;
-		else if (w->header.kind == NVJ_REVOKE)
+			continue;
+		}
+		index_record(w, part, &complete);
+		if (w->header.kind == NVJ_REVOKE)
 			part->revokes++;
 		else
 			part->changes++;
 	}
+	if (complete)
+		part->indexed = w->position;
 	part->error = next;
 	part->ring = partition;
 	part->position = w->position;
@@ -51,8 +83,10 @@ struct replay {
 	struct nvj_walker *walker;
 	struct nvj_images *images; /* NULL: only count */
 	struct nvj_revokes revokes;
+	const struct nvj_part *rings; /* as examined */
 	struct nvj_part *part;
-	uint32_t first, end; /* the rings that may have records of these blocks */
+	uint32_t partition;  /* of these blocks */
+	uint32_t first, end; /* the rings that may have records of them */
 };
 
 /*
@@ -64,26 +98,84 @@ static uint64_t number_of(const struct nvj_scan *s, const struct nvj_disk_record
 	return s->geometry.sequenced ? h->sequence : h->position + 1;
 }
 
+typedef int visitor(struct replay *r, void *argument);
+
 /*
- * Calls visit for each committed record of the partition's blocks, in the order
- * of the rings. It ends at an error.
+ * The records of a partition are not one after the other in a ring, so the processor
+ * does not fetch the next ones from memory by itself. So many records ahead, the
+ * header and some lines are fetched.
  */
-static int each_record(struct replay *r, int (*visit)(struct replay *r, void *argument),
-		       void *argument)
+#define RECORDS_AHEAD 4u
+#define LINES_AHEAD 4u
+
+static NVJ_INLINED void fetch_ahead(const struct replay *r, const struct nvj_index_node *node,
+				    uint32_t n)
+{
+	const struct nvj_geometry *g = &r->scan->geometry;
+	uint32_t ring = r->walker->partition;
+	uint64_t position = r->scan->low[ring];
+
+	if (n >= node->count) {
+		n -= node->count;
+		node = node->next;
+	}
+	if (!node || n >= node->count)
+		return;
+	position += node->line[n];
+	for (unsigned i = 0; i < LINES_AHEAD; i++)
+		nvj_will_read(nvj_line_at(g, ring, position + i));
+}
+
+static int read_indexed(struct replay *r, uint64_t position, visitor *visit, void *argument)
+{
+	struct nvj_walker *w = r->walker;
+	int next = nvj_walker_read(w, position);
+
+	/* When it was examined, it counted and was of this partition. */
+	if (next >= 0 && w->header.block % r->scan->geometry.partitions != r->partition)
+		return NVJ_EUCLEAN;
+	return next > 0 ? visit(r, argument) : next;
+}
+
+/*
+ * Calls visit for each record of the partition's blocks in the index of the ring
+ * where the walker is. Then the walker is where the index ends.
+ */
+static int each_indexed(struct replay *r, visitor *visit, void *argument)
+{
+	const struct nvj_part *ring = &r->rings[r->walker->partition];
+	uint64_t low = r->scan->low[r->walker->partition];
+	const struct nvj_index_node *node = nvj_index_first(ring->index, r->partition);
+
+	for (; node; node = node->next)
+		for (uint32_t n = 0; n < node->count; n++) {
+			int error;
+
+			fetch_ahead(r, node, n + RECORDS_AHEAD);
+			error = read_indexed(r, low + node->line[n], visit, argument);
+			if (error)
+				return error;
+		}
+	r->walker->position = ring->indexed;
+	return 0;
+}
+
+/*
+ * Calls visit for each committed record of the partition's blocks in all rings. It
+ * ends at an error.
+ */
+static int each_record(struct replay *r, visitor *visit, void *argument)
 {
 	struct nvj_walker *w = r->walker;
 
 	for (uint32_t ring = r->first; ring < r->end; ring++) {
-		int next;
+		int next = 0;
 
 		nvj_walker_start(w, ring);
-		while ((next = nvj_walker_next(w)) > 0) {
-			int error =
-				nvj_scan_counts(r->scan, w->header.tid) ? visit(r, argument) : 0;
-
-			if (error)
-				return error;
-		}
+		if (r->rings[ring].index)
+			next = each_indexed(r, visit, argument);
+		while (!next && (next = nvj_walker_next(w)) > 0)
+			next = nvj_scan_counts(r->scan, w->header.tid) ? visit(r, argument) : 0;
 		if (next)
 			return next;
 	}
@@ -193,14 +285,17 @@ static int replay(struct replay *r, const struct nvj_part *all, uint32_t partiti
 }
 
 void nvj_replay(const struct nvj_scan *scan, const struct nvj_platform *platform,
-		uint32_t partition, bool write, const struct nvj_part *all, struct nvj_part *part)
+		uint32_t partition, bool write, const struct nvj_part *rings,
+		const struct nvj_part *all, struct nvj_part *part)
 {
 	bool by_cpu = scan->geometry.by_cpu;
 	const struct nvj_part *found = by_cpu ? all : part;
 	struct replay r = {
 		.scan = scan,
 		.platform = platform,
+		.rings = rings,
 		.part = part,
+		.partition = partition,
 		.first = by_cpu ? 0 : partition,
 		.end = by_cpu ? scan->geometry.partitions : partition + 1,
 	};

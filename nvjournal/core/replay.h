@@ -9,6 +9,8 @@
 
 #include "scan.h"
 
+struct nvj_index;
+
 /* The result of one partition. */
 struct nvj_part {
 	int error; /* NVJ_EUCLEAN: the record at position of the ring is damaged */
@@ -19,6 +21,12 @@ struct nvj_part {
 	uint64_t changes;     /* committed records that change a block */
 	uint64_t revokes;     /* committed revokes */
 	uint64_t uncommitted; /* records that were skipped */
+	/*
+	 * With NVJ_PLACE_CPU and several rings: where the committed records before
+	 * position indexed of the ring are. The caller frees it.
+	 */
+	struct nvj_index *index;
+	uint64_t indexed;
 	/* By nvj_replay, of the blocks of the partition: */
 	uint64_t records; /* records of changes, without those that a revoke cancelled */
 	uint64_t blocks;  /* written home */
@@ -29,11 +37,13 @@ void nvj_examine(const struct nvj_scan *scan, const struct nvj_platform *platfor
 		 uint32_t partition, struct nvj_part *part);
 
 /*
- * Replays the blocks of a partition, after nvj_examine found all rings sound; all
- * has the sums over them. Changes are applied to the images of blocks, and the
- * images are written home if write is true. Otherwise they are only counted.
+ * Replays the blocks of a partition, after nvj_examine found all rings sound. rings
+ * has what it found in each, and all has the sums. Changes are applied to the images
+ * of blocks, and the images are written home if write is true. Otherwise they are
+ * only counted.
  */
 void nvj_replay(const struct nvj_scan *scan, const struct nvj_platform *platform,
-		uint32_t partition, bool write, const struct nvj_part *all, struct nvj_part *part);
+		uint32_t partition, bool write, const struct nvj_part *rings,
+		const struct nvj_part *all, struct nvj_part *part);
 
 #endif

@@ -111,6 +111,16 @@ int nvj_walker_next(struct nvj_walker *w)
 	return next;
 }
 
+int nvj_walker_read(struct nvj_walker *w, uint64_t position)
+{
+	bool skipped = false;
+	int next;
+
+	w->position = position;
+	next = read_record(w, &skipped);
+	return next > 0 && skipped ? 0 : next;
+}
+
 /* *damaged: the walk ended at a damaged record. */
 static int walk_partition(const struct nvj_platform *platform, const struct nvj_scan *s,
 			  uint32_t partition, nvj_visit *visit, void *context, bool *damaged)

@@ -36,4 +36,10 @@ void nvj_walker_start(struct nvj_walker *w, uint32_t partition);
  */
 int nvj_walker_next(struct nvj_walker *w);
 
+/*
+ * The same for the record at a position of the ring, which a walk has found
+ * before. 0: it is skipped.
+ */
+int nvj_walker_read(struct nvj_walker *w, uint64_t position);
+
 #endif

@@ -2,7 +2,8 @@
 /*
  * Records that are placed by processor: those of a block are in any ring, in any order
  * there, and replay follows their sequence numbers. The same for a block's own ring,
- * and, with the order of the ring, for a region of format version 1.
+ * and, with the order of the ring, for a region of format version 1. Recovery reads
+ * records of other partitions' blocks only where there was no memory for an index.
  */
 #include "rest.h"
 
@@ -138,6 +139,85 @@ static void replays(enum how how, bool little_memory)
 	rest_free(t);
 }
 
+#define MANY 4600u
+
+/* Two rings: seven of eight records are in the first one, whose index needs two pieces. */
+static struct rest *many_records(uint8_t value[BLOCKS][NVJ_BLOCK_LINES])
+{
+	struct rest *t = rest_formatted(2, 8192);
+	const uint64_t low[2] = {0};
+
+	rest_place_by_cpu(t);
+	memset(value, 0, BLOCKS * NVJ_BLOCK_LINES);
+	for (unsigned n = 0; n < MANY; n++) {
+		uint64_t block = n % BLOCKS, line = n / BLOCKS % NVJ_BLOCK_LINES;
+
+		value[block][line] = (uint8_t)(1 + n % 251);
+		rest_log_in(t, n % 8 == 0, n + 1, 1, NVJ_UPDATE, block, UINT64_C(1) << line, 0,
+			    value[block][line]);
+	}
+	rest_seal(t, 1, NVJ_COMMIT, low, NULL);
+	return t;
+}
+
+/* Each allocation fails once. Nothing is lost: a part of a ring may have no index. */
+static void memory_is_short(void)
+{
+	bool failed = true;
+
+	for (uint64_t n = 1; failed; n++) {
+		uint8_t value[BLOCKS][NVJ_BLOCK_LINES];
+		struct rest *t = many_records(value);
+		struct nvj_report r;
+		int error;
+
+		t->allocations_until_error = n;
+		error = nvj_recover(&t->region, &t->platform, &r);
+		failed = t->allocations_until_error == 0;
+		expect(!error || (failed && error == NVJ_ENOMEM));
+		if (error)
+			expect(nvj_recover(&t->region, &t->platform, &r) == 0);
+		expect(r.records == MANY);
+		for (uint64_t block = 0; block < BLOCKS; block++)
+			for (unsigned line = 0; line < NVJ_BLOCK_LINES; line++)
+				expect(rest_line_is(t, block, line, value[block][line]));
+		rest_free(t);
+	}
+}
+
+static uint64_t bytes_read;
+
+static int count_and_read(void *to, const void *from, size_t bytes)
+{
+	bytes_read += bytes;
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+/* However many rings there are, recovery reads each of them twice; with revokes four times. */
+static void reads_rings_twice(unsigned rings, bool revokes)
+{
+	struct rest *t = rest_formatted(rings, 1024);
+	const uint64_t low[NVJ_MAX_PARTITIONS] = {0};
+	struct nvj_report r;
+
+	rest_place_by_cpu(t);
+	for (unsigned n = 0; n < rings * 100; n++)
+		rest_log_in(t, n % rings, n + 1, 1, NVJ_UPDATE, (n * 7 + n / rings) % REST_BLOCKS,
+			    UINT64_C(15) << n % 60, 0, (uint8_t)n);
+	if (revokes)
+		rest_log_in(t, 0, rings * 100 + 1, 1, NVJ_REVOKE, 1, 0, 0, 0);
+	rest_seal(t, 1, NVJ_COMMIT, low, NULL);
+	t->region.read = count_and_read;
+	bytes_read = 0;
+	expect(nvj_recover(&t->region, &t->platform, &r) == 0);
+	expect(r.records + r.revoked == rings * 100);
+	expect(r.journal_bytes == (rings * 500u + revokes) * NVJ_LINE_BYTES);
+	/* Besides, the superblocks and the commit ring. */
+	expect(bytes_read <= (revokes ? 4 : 2) * r.journal_bytes + 2 * t->g.partition_offset);
+	rest_free(t);
+}
+
 /* What nvj_open needs besides: there is one thread. */
 static void no_wake(void *context, const uint32_t *word)
 {
@@ -226,6 +306,11 @@ int main(void)
 {
 	sequence_goes_on(1);
 	sequence_goes_on(PARTITIONS);
+	memory_is_short();
+	for (unsigned rings = 1; rings <= NVJ_MAX_PARTITIONS; rings *= 4) {
+		reads_rings_twice(rings, false);
+		reads_rings_twice(rings, true);
+	}
 	for (unsigned n = 0; n < 200; n++)
 		for (enum how how = BY_CPU; how <= VERSION_1; how++)
 			replays(how, n % 2);

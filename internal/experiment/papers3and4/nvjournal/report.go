@@ -45,7 +45,11 @@ func (n Result) Report() (report.Report, error) {
 		report.Tables = append(report.Tables, n.ratioTable(state))
 	}
 	report.Tables = append(report.Tables, n.latencyTables()...)
-	report.Tables = append(report.Tables, n.bytesTable(), n.recoveryTable(), n.checkpointTable())
+	report.Tables = append(report.Tables, n.bytesTable(), n.recoveryTable())
+	if len(n.Rings) > 0 {
+		report.Tables = append(report.Tables, n.ringsTable())
+	}
+	report.Tables = append(report.Tables, n.checkpointTable())
 	if len(n.Order) > 0 {
 		report.Tables = append(report.Tables, n.orderTable())
 	}

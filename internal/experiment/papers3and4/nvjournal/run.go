@@ -34,6 +34,8 @@ type Options struct {
 	// Before. "" means all sections.
 	Only   string
 	Before Result
+	// counterArguments are further arguments of Counter.
+	counterArguments []string
 	// Progress receives the messages of the program.
 	Progress io.Writer
 }
@@ -59,6 +61,7 @@ type Result struct {
 	Floor      []Update     `json:"floor"`
 	Commit     []Commit     `json:"commit"`
 	Recovery   []Recovery   `json:"recovery"`
+	Rings      []Rings      `json:"rings"`
 	Checkpoint []Checkpoint `json:"checkpoint"`
 	Order      []Order      `json:"order"`
 	Data       []Data       `json:"data"`
