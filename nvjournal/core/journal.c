@@ -3,6 +3,49 @@
 #include "journal.h"
 #include "recover.h"
 
+/*
+ * A handle stores only in lines of its processor, of its ring and of its blocks.
+ * So handles on different processors move no line between them. What they read of
+ * the journal is in lines that they do not write, and that are written seldom.
+ */
+#ifndef __CHECKER__ /* sparse ignores the alignment of a pointer */
+#define LINE_OF(type, field) (offsetof(type, field) / NVJ_LINE_BYTES)
+#define BEGINS_A_LINE(type, field) (offsetof(type, field) % NVJ_LINE_BYTES == 0)
+
+/* No two processors, rings or blocks share a line. */
+_Static_assert(sizeof(struct nvj_cpu) % NVJ_LINE_BYTES == 0, "processors share a line");
+_Static_assert(sizeof(struct nvj_partition) % NVJ_LINE_BYTES == 0, "rings share a line");
+_Static_assert(sizeof(struct nvj_block) % NVJ_LINE_BYTES == 0, "blocks share a line");
+_Static_assert(sizeof(struct nvj_image) % NVJ_LINE_BYTES == 0, "images share a line");
+
+/* Of the journal, handles read what is before closing, and the line of hold ... */
+_Static_assert(BEGINS_A_LINE(struct nvj, running) && BEGINS_A_LINE(struct nvj, closing) &&
+		       BEGINS_A_LINE(struct nvj, hold) && BEGINS_A_LINE(struct nvj, sealed),
+	       "what handles read is with something else");
+_Static_assert(LINE_OF(struct nvj, merge_to) == LINE_OF(struct nvj, running) &&
+		       LINE_OF(struct nvj, credited) == LINE_OF(struct nvj, hold) &&
+		       LINE_OF(struct nvj, committed) == LINE_OF(struct nvj, sealed),
+	       "handles read more lines than they must");
+/* ... and these are stored more often. */
+_Static_assert(BEGINS_A_LINE(struct nvj, leading) && BEGINS_A_LINE(struct nvj, record) &&
+		       BEGINS_A_LINE(struct nvj, tail) && BEGINS_A_LINE(struct nvj, later_lines) &&
+		       BEGINS_A_LINE(struct nvj, credits) && BEGINS_A_LINE(struct nvj, fences),
+	       "what changes often is with something else");
+
+/* Any thread may read the bounds of a ring; only its own processor needs its head. */
+_Static_assert(LINE_OF(struct nvj_partition, head) < LINE_OF(struct nvj_partition, lines) &&
+		       LINE_OF(struct nvj_partition, end) == LINE_OF(struct nvj_partition, lines) &&
+		       LINE_OF(struct nvj_partition, end) <
+			       LINE_OF(struct nvj_partition, last_check) &&
+		       BEGINS_A_LINE(struct nvj_partition, last_check) &&
+		       BEGINS_A_LINE(struct nvj_partition, sequence) &&
+		       BEGINS_A_LINE(struct nvj_partition, list_lock) &&
+		       BEGINS_A_LINE(struct nvj_partition, claimed),
+	       "parts of a ring that different threads use share a line");
+_Static_assert(LINE_OF(struct nvj_partition, blocks) == LINE_OF(struct nvj_partition, list_lock),
+	       "a new entry changes more than one line of its ring");
+#endif
+
 /* How many clean entries may stay in the table of a partition. */
 #define MOST_CLEAN UINT64_C(4096)
 #define LEAST_CLEAN UINT64_C(64)
@@ -105,7 +148,7 @@ static int make(struct nvj *j, const struct nvj_recovered *recovered)
 	j->by_partitions = nvj_divisor(j->partitions);
 	j->max_credits = (uint32_t)(j->geometry.ring_lines / 4);
 	j->credits = j->max_credits;
-	j->credit_chunk = j->max_credits / 16;
+	j->credit_chunk = j->max_credits / (2 * NVJ_CPUS);
 	j->partition = nvj_allocate(j, j->partitions * sizeof(*j->partition));
 	j->cpu = nvj_allocate(j, NVJ_CPUS * sizeof(*j->cpu));
 	j->lows = nvj_allocate(j, lows_bytes(j));

@@ -6,12 +6,15 @@
  *	transfers --stream varmail=FILE --stream create=FILE [--operations N]
  *	          [--processors N,N...] [--engine NAME] [--drain-ns N]
  *	          [--near-ns N] [--apart-ns N] [--one-thread STREAM:ENGINE:P=NS]
+ *	          [--again]
  *
  * The code is the core's, and the benchmark's, compiled so that it reports each
  * access to memory. Each thread has a processor and blocks of its own, as in the
  * benchmark. Counts do not depend on the machine. The rates are a model: accesses
  * take the time that makes one processor as fast as --one-thread says, and each
- * transfer takes --near-ns or --apart-ns.
+ * transfer takes --near-ns or --apart-ns. With --again, what is counted is the same
+ * operations as before, without a commit: so no block is new, and all that moves is
+ * shared by handles of different processors.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -66,6 +69,7 @@ struct options {
 	unsigned processors[PROCESSORS], processor_count;
 	const char *engine;
 	unsigned operations; /* of each processor */
+	bool again;
 	double near_ns, apart_ns, drain_ns;
 	struct given given[MOST_GIVEN];
 	unsigned given_count;
@@ -108,7 +112,7 @@ static int play_processor(void *argument, unsigned number)
 			return -1;
 		p->updates[number] += o->count;
 		p->at[number] = (p->at[number] + p->processors) % s->count;
-		if (n % p->commit_each)
+		if (!p->commit_each || n % p->commit_each)
 			continue;
 		if (p->engine->commit(p->engine, w))
 			return -1;
@@ -120,7 +124,7 @@ static int play_processor(void *argument, unsigned number)
 }
 
 static struct result play(struct engine *e, const struct stream *s, unsigned processors,
-			  unsigned operations, const struct costs *costs)
+			  unsigned operations, bool again, const struct costs *costs)
 {
 	static struct play p;
 	static uint8_t *images;
@@ -163,6 +167,10 @@ static struct result play(struct engine *e, const struct stream *s, unsigned pro
 	(void)processors_run(processors, play_processor, &p);
 	processors_count_again();
 	p.ended = 0;
+	for (unsigned n = 0; again && n < processors; n++) {
+		p.at[n] = n % s->count;
+		p.commit_each = 0;
+	}
 	r.ps = processors_run(processors + workers, play_processor, &p);
 	r.counts = processors_counts();
 	for (unsigned n = 0; n < processors; n++) {
@@ -199,7 +207,7 @@ static uint64_t access_ps(const struct options *o, struct engine *e, const struc
 			struct result r;
 
 			costs.access_ps = k ? 1100 : 100;
-			r = play(e, s, 1, o->operations * 4, &costs);
+			r = play(e, s, 1, o->operations * 4, false, &costs);
 			e->close(e);
 			ns[k] = per(r.ps, 1000 * r.updates);
 		}
@@ -220,7 +228,7 @@ static void print_row(const struct options *o, struct engine *e, const struct st
 
 	for (unsigned n = 0; n < 2; n++) {
 		costs.transfer_ps = (uint64_t)(1000 * ns[n]);
-		r[n] = play(e, s, processors, o->operations, &costs);
+		r[n] = play(e, s, processors, o->operations, o->again, &costs);
 		if (!n)
 			e->close(e);
 	}
@@ -259,7 +267,7 @@ static void usage(void)
 	fprintf(stderr,
 		"usage: transfers --stream NAME=FILE... [--operations N] [--processors N,N...]\n"
 		"                 [--engine NAME] [--near-ns N] [--apart-ns N] [--drain-ns N]\n"
-		"                 [--one-thread STREAM:ENGINE:P=NS]...\n");
+		"                 [--one-thread STREAM:ENGINE:P=NS]... [--again]\n");
 	exit(2);
 }
 
@@ -317,6 +325,7 @@ static void read_options(struct options *o, int argc, char **argv)
 						{"apart-ns", required_argument, NULL, 'a'},
 						{"drain-ns", required_argument, NULL, 'd'},
 						{"one-thread", required_argument, NULL, '1'},
+						{"again", no_argument, NULL, 'A'},
 						{0}};
 	int option;
 
@@ -345,6 +354,9 @@ static void read_options(struct options *o, int argc, char **argv)
 			break;
 		case '1':
 			add_given(o, optarg);
+			break;
+		case 'A':
+			o->again = true;
 			break;
 		default:
 			usage();

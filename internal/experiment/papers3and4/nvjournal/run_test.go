@@ -266,6 +266,46 @@ func TestLinesThatMoveAreCounted(t *testing.T) {
 	}
 }
 
+// Handles on processors with rings of their own share nothing: without new blocks and without
+// commits, only what the last commit before has left in other caches moves, once.
+func TestHandlesOnDifferentRingsMoveNoLines(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	source := "../../../../nvjournal"
+	make := exec.Command("make", "-s", "-C", source, "transfers-program")
+	if out, err := make.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the counter: %v\n%s", err, out)
+	}
+	const linesOfACommit = 8 // for each processor
+	o := Options{
+		Counter: filepath.Join(source, "build/bench/transfers/transfers"), Streams: []Recording{{"create", filepath.Join(source, "build/bench/create.blocks")}},
+		counterArguments: []string{"--again", "--engine", byProcessor, "--operations", "100", "--processors", "2,16,64"},
+	}
+	counted, err := o.count(t.Context(), Result{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	apart := 0
+	for _, c := range counted {
+		if c.Commits != 0 || c.Updates < 100*c.Processors {
+			t.Errorf("%s, %d processors: %d updates, %d commits", c.Name(), c.Processors, c.Updates, c.Commits)
+		}
+		if c.Processors > c.Partitions {
+			continue // some share a ring
+		}
+		apart++
+		for _, moves := range []Moves{c.Near, c.Apart} {
+			if lines := moves.PerUpdate * float64(c.Updates); lines > float64(linesOfACommit*c.Processors) {
+				t.Errorf("%s, %d processors: %.0f lines move in %d updates: %+v", c.Name(), c.Processors, lines, c.Updates, c.Parts)
+			}
+		}
+	}
+	if apart != 5 {
+		t.Errorf("%d counts with a ring for each processor, want 5", apart)
+	}
+}
+
 func TestTheReportOfNVJournalCallsTheModelAModel(t *testing.T) {
 	report, err := measured().Report()
 	if err != nil {

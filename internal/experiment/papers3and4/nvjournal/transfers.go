@@ -77,6 +77,7 @@ func (o Options) count(ctx context.Context, n Result) ([]Transfer, error) {
 	if o.Quick {
 		arguments = append(arguments, "--operations", "100", "--processors", "1,16")
 	}
+	arguments = append(arguments, o.counterArguments...)
 	for _, c := range n.Calibration {
 		arguments = append(arguments, "--"+string(c.State)+"-ns", strconv.FormatFloat(c.LineTransfer.Median, 'f', 1, 64))
 	}
