@@ -12,7 +12,10 @@
  * after the journal has ended.
  *
  * Pages that were never logged are JFS's own: of extended attributes and of long
- * symbolic links, which it writes before it commits.
+ * symbolic links, which it writes before it commits. So are pages whose block was
+ * freed, from the commit on: the engine writes no version of them any more. Such a
+ * block may have an attribute or a link now, or a page of the extent tree of a file
+ * that is open and has no name: JFS changes that one without a transaction.
  */
 #include "journal.h"
 #include "trace.h"
@@ -51,6 +54,8 @@ bool jfsnvj_keeps(struct metapage *mp, int *redirty)
 		*redirty = 1;
 		return true;
 	}
+	if (mp->nvj_revoked && mp->nvj_tid <= nvj_committed(j->nvj))
+		return false;
 	if (!mp->nvj_tid)
 		return false;
 	if (mp->nvj_tid > nvj_tail(j->nvj)) {
@@ -58,8 +63,6 @@ bool jfsnvj_keeps(struct metapage *mp, int *redirty)
 		jfsnvj_thread_checkpoint(j);
 		return true;
 	}
-	if (mp->nvj_revoked)
-		return false;
 	clear_bit(META_dirty, &mp->flag);
 	return true;
 }

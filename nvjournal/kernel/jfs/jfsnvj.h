@@ -71,6 +71,8 @@ int jfsnvj_update_super(struct super_block *sb, unsigned int state);
 int jfsnvj_sync(struct jfs_log *log, int wait);
 /* Commits the inode, and all before it. 0 or -EIO. */
 int jfsnvj_fsync(struct inode *inode);
+/* The same, of an inode that looks clean: commits all that was logged. */
+int jfsnvj_fsync_clean(struct inode *inode);
 
 /* transaction.c */
 /*

@@ -218,22 +218,66 @@ int jfsnvj_sync(struct jfs_log *log, int wait)
 	return 0;
 }
 
+/* As jfs_commit_inode, and says whether this call has committed it. */
+static int commit_inode(struct inode *inode, bool *committed)
+{
+	int error = 0;
+	tid_t tid;
+
+	*committed = false;
+	if (!inode->i_nlink || !test_cflag(COMMIT_Dirty, inode) || isReadOnly(inode))
+		return 0;
+	tid = txBegin(inode->i_sb, COMMIT_INODE);
+	mutex_lock(&JFS_IP(inode)->commit_mutex);
+	if (inode->i_nlink && test_cflag(COMMIT_Dirty, inode)) {
+		error = txCommit(tid, 1, &inode, COMMIT_SYNC);
+		*committed = true;
+	}
+	txEnd(tid);
+	mutex_unlock(&JFS_IP(inode)->commit_mutex);
+	return error;
+}
+
 /*
  * JFS forgets that an inode is dirty when it is committed lazily. So this commits
- * all, also if the inode looks clean.
+ * all, also if the inode looks clean. It does so, too, from the moment when another
+ * thread begins to commit it; that thread has logged it when it gives up the mutex.
  */
 int jfsnvj_fsync(struct inode *inode)
 {
 	struct jfsnvj *j = jfsnvj_of(inode->i_sb);
 	struct since then;
+	bool committed;
 	int error;
 
 	if (!j->nvj)
 		return jfs_commit_inode(inode, 1);
 	trace_jfsnvj_sync_file_written(inode);
 	then = now(j);
-	error = jfs_commit_inode(inode, 1);
+	error = commit_inode(inode, &committed);
+	if (!error && !committed) {
+		mutex_lock(&JFS_IP(inode)->commit_mutex);
+		mutex_unlock(&JFS_IP(inode)->commit_mutex);
+		then.running = nvj_running(j->nvj);
+	}
 	return error ?: commit_since(j, then);
+}
+
+static bool is_written_back(struct inode *inode)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
+	return inode_state_read_once(inode) & I_SYNC;
+#else
+	return READ_ONCE(inode->i_state) & I_SYNC;
+#endif
+}
+
+int jfsnvj_fsync_clean(struct inode *inode)
+{
+	/* The thread that writes it back makes it look clean first, and commits it then. */
+	if (is_written_back(inode))
+		return jfsnvj_fsync(inode);
+	return jfsnvj_sync(JFS_SBI(inode->i_sb)->log, 1);
 }
 
 /* With the counts that JFS has in memory only. */

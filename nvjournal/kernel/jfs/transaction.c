@@ -17,6 +17,7 @@
  * Blocks that are freed may have logged versions, which must not be carried home
  * when the block is used for something else. Their metapages are in memory as long
  * as the journal has such a version (home.c), so they are found there, and revoked.
+ * A page that the transaction itself frees is not logged.
  */
 #include <linux/sched/mm.h>
 #include <linux/version.h>
@@ -218,7 +219,10 @@ static u64 apply(const struct map *map, const struct change *change)
 	return lines;
 }
 
-/* Notes the logged versions of blocks that are freed. */
+/*
+ * Blocks are freed: JFS itself writes their pages from now on (home.c). Notes the
+ * versions that the journal has.
+ */
 static void revoke_range(struct jfsnvj_tx *tx, struct super_block *sb, s64 first, s64 count)
 {
 	struct address_space *mapping = JFS_SBI(sb)->direct_inode->i_mapping;
@@ -236,8 +240,12 @@ static void revoke_range(struct jfsnvj_tx *tx, struct super_block *sb, s64 first
 
 			folio_lock(folio);
 			mp = folio->mapping == mapping ? folio_get_private(folio) : NULL;
-			if (mp && mp->nvj_tid > tail && !mp->nvj_revoked) {
+			if (mp && mp->nvj_tid && !mp->nvj_revoked) {
 				mp->nvj_revoked = true;
+			} else {
+				mp = NULL;
+			}
+			if (mp && mp->nvj_tid > tail) {
 				/* Until the transaction is known. */
 				mp->nvj_tid = U64_MAX;
 				revoke = ADD(&tx->revokes);
@@ -433,6 +441,14 @@ static int log_page(struct jfsnvj *j, struct jfsnvj_tx *tx, const struct page_no
 	struct metapage *mp = page->tlck->mp;
 	int error;
 
+	/*
+	 * The transaction has freed the page, too: a name's new place splits the page
+	 * before it, and its removal empties this one. The block soon has something else.
+	 */
+	if (test_bit(META_discard, &mp->flag)) {
+		jfsnvj_makes_page(mp);
+		return 0;
+	}
 	/*
 	 * A record has what differs from the one before. The first one is compared with
 	 * what the disk has. If that is not known (known.c), it is the whole page.

@@ -43,6 +43,10 @@ var jfsCases = []struct {
 	{"recovery", []system{jfsOne}, oursJFS, recovery},
 	{"first records", []system{jfsOne}, oursJFS, jfsFirstRecords},
 	{"freed blocks", nil, oursJFS, jfsFreedBlocks},
+	{"reused blocks", []system{jfsOne}, oursJFS, jfsReusedBlocks},
+	{"emptied pages", []system{jfsOne}, oursJFS, jfsEmptiedPages},
+	{"unlinked", []system{jfsOne}, allJFS, jfsUnlinked},
+	{"sync meanwhile", []system{jfsOne}, oursJFS, jfsSyncMeanwhile},
 	{"failed data", nil, oursJFS, jfsFailedData},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
 	{"unload", []system{jfsOne}, []system{jfsOne}, unload}, // the last one
@@ -86,6 +90,9 @@ func inJFSGuest(t *testing.T, config vmtest.Config, test func(t *testing.T)) {
 			config.Disks = []string{size(diskBytes), size(diskBytes)}
 			config.Pmem = []string{size(pmemBytes), size(pmemBytes), size(volatileBytes) + ",virtio"}
 			config.Modules = "jfs,dm-flakey,quota_v2," + jfsModule(t, kernel)
+			if !strings.Contains(kernel, "+") { // those that look for faults do without
+				config.Modules += ",dm-delay"
+			}
 			config.Parallel = parallel
 			for _, tool := range jfsTools {
 				config.Give = append(config.Give, needs.Tool(t, tool))

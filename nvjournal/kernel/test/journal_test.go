@@ -174,7 +174,7 @@ func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 		t.Fatal(err)
 	}
 	d.become(d.failing())
-	told, err := directoriesUntilError(v.dir)
+	told, err := directoriesUntilError(v.dir, 0)
 	if !errors.Is(err, unix.EROFS) && !errors.Is(err, unix.EIO) {
 		t.Fatalf("after %d directories: %v", told, err)
 	}
@@ -211,23 +211,31 @@ func writeErrorsWith(t *testing.T, s system, option string, readable bool) {
 	v.end(check)
 }
 
-// directoriesUntilError makes directories, each permanent before the next, and
-// returns their number at the first error.
-func directoriesUntilError(dir string) (told int, err error) {
+// syncedDirectories makes directories with the numbers first to end-1, each permanent
+// before the next.
+func syncedDirectories(dir string, first, end int) error {
 	parent := filepath.Join(dir, "told")
-	if err := os.Mkdir(parent, 0o755); err != nil {
-		return 0, err
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
 	}
 	file, err := os.Open(parent)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer file.Close()
-	for told = range 200000 {
-		if err := os.Mkdir(filepath.Join(parent, fmt.Sprint(told)), 0o755); err != nil {
-			return told, err
+	for n := first; n < end; n++ {
+		if err := errors.Join(os.Mkdir(filepath.Join(parent, fmt.Sprint(n)), 0o755), file.Sync()); err != nil {
+			return err
 		}
-		if err := file.Sync(); err != nil {
+	}
+	return nil
+}
+
+// directoriesUntilError makes directories, from a number on, each permanent before the
+// next, and returns the number of the one at the first error.
+func directoriesUntilError(dir string, first int) (told int, err error) {
+	for told = first; told < 200000; told++ {
+		if err := syncedDirectories(dir, told, told+1); err != nil {
 			return told, err
 		}
 		if err := churn(filepath.Join(dir, "churn"), 60); err != nil {

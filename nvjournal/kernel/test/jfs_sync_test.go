@@ -1,0 +1,97 @@
+package test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/atomicfile"
+	"github.com/daybook-project/daybook/vm/vmtest"
+)
+
+// An inode is written back, and the thread that does it waits for the disk. The inode
+// looks clean meanwhile. An fsync of it returns when it is committed, and not before.
+func jfsSyncMeanwhile(t *testing.T, s system) {
+	if !strings.Contains(must(t, "dmsetup", "targets"), "delay") {
+		t.Log("this kernel has no device that delays reads")
+		return
+	}
+	d := newDevice(t, vmtest.Device(t, "disk0"))
+	node := must(t, "dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", d.name)
+	v := s.make(t, plan{disk: filepath.Join("/dev", strings.TrimSpace(node))})
+	file := create(t, filepath.Join(v.dir, "file"))
+	if err := file.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	// The inode's page is at home, and not in memory.
+	v.carryHome()
+	dropCaches(t)
+	// Reads take seconds, writes do not.
+	d.become(fmt.Sprintf("0 %d delay %s 0 3000 %s 0 0", d.sectors, d.disk, d.disk))
+	before := v.statistics()
+	if err := file.Chmod(0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- atomicfile.SyncFileSystem(v.dir) }()
+	// If this is too short or too long, the test finds less, and does not fail.
+	time.Sleep(time.Second)
+	err := file.Sync()
+	after := v.statistics()
+	if err := errors.Join(err, <-written, file.Close()); err != nil {
+		t.Error(err)
+	}
+	d.become(d.working())
+	if after["handles"] == before["handles"] || after["committed_tid"] == before["committed_tid"] {
+		t.Errorf("after the fsync there are %d handles and the transaction %d, before %d and %d: the inode is not committed",
+			after["handles"], after["committed_tid"], before["handles"], before["committed_tid"])
+	}
+	v.end(nil)
+}
+
+// The disk's writes fail. The file system takes no more changes, and when the disk
+// works again all that was told to be permanent is there.
+func jfsWriteErrors(t *testing.T, s system) {
+	d := newDevice(t, vmtest.Device(t, "disk0"))
+	node := must(t, "dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", d.name)
+	v := s.make(t, plan{disk: filepath.Join("/dev", strings.TrimSpace(node)), size: s.smallestJournal()})
+	check := jfsScripted(t, v.dir, 2, scaled(200, 2000))
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
+		t.Fatal(err)
+	}
+	// They are in the region, and not at home.
+	const before = 20
+	if err := syncedDirectories(v.dir, 0, before); err != nil {
+		t.Fatal(err)
+	}
+	d.become(d.failing())
+	told, err := directoriesUntilError(v.dir, before)
+	if !errors.Is(err, unix.EROFS) && !errors.Is(err, unix.EIO) {
+		t.Fatalf("after %d directories: %v", told, err)
+	}
+	if err := os.Mkdir(filepath.Join(v.dir, "late"), 0o755); !errors.Is(err, unix.EROFS) {
+		t.Errorf("after the errors, mkdir: %v", err)
+	}
+	check(v.dir)
+	v.unmount()
+	d.become(d.working())
+	v.mount()
+	check(v.dir)
+	for n := range told {
+		if _, err := os.Stat(filepath.Join(v.dir, "told", fmt.Sprint(n))); err != nil {
+			t.Fatalf("of %d directories that were synced: %v", told, err)
+		}
+	}
+	if told < before {
+		t.Errorf("only %d directories were compared, of %d that were synced", told, before)
+	}
+	t.Logf("%d directories were synced before the disk failed, %d then", before, told-before)
+	v.unmount()
+	v.fsck()
+}
