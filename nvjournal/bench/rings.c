@@ -63,6 +63,7 @@ static void count_with(struct nvj_platform *platform)
 	counted.now = counted.most = counted.processor = 0;
 	platform->allocate = count_allocate;
 	platform->release = count_release;
+	platform->allocate_block = NULL; /* then allocate makes them */
 	platform->cpu = next_processor;
 	platform->add_here = NULL; /* the thread is not on that processor */
 }
