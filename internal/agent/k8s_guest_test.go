@@ -132,50 +132,12 @@ func checkNodeWithSystemd(t *testing.T) {
 			}
 		}
 	})
-	t.Run("metrics have the names of pods and volumes", func(t *testing.T) {
-		s := s.in(t)
-		s.awaitMetric(`daybook_agent_volume_placed{device="`+db.Name+`",namespace="shop",placement="pod",pod="db-0",volume="pv-db"}`, "1")
-		s.awaitMetric(`daybook_agent_container_info{container="shop/db-0/main"`, "1")
-		s.awaitMetric(`daybook_journal_bytes_total{cgroup=`, `container="shop/db-0/main",device="`+db.Name+`",runtime="kubernetes"} `)
-		s.awaitSum(db.Name)
-	})
-	t.Run("a pod that is deleted ends", func(t *testing.T) {
-		s := s.in(t)
-		s.wantEnd("shop", "db-0", nil)
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("a pod ends although the agent was killed", func(t *testing.T) {
-		s := s.in(t)
-		s.wantEnd("shop", "db-0", func() { s.kill(s.agentProcess()) })
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("a pod ends although the agent and its guardian were killed", func(t *testing.T) {
-		s := s.in(t)
-		s.wantEnd("shop", "db-0", func() {
-			agent := s.agentProcess()
-			s.kill(append(guardiansOf(agent), agent)...)
-		})
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("journals are placed after a restart of the kubelet and the runtime", func(t *testing.T) {
-		s := s.in(t)
-		s.KillKubelet()
-		s.StartKubelet()
-		s.AwaitReady()
-		s.wantEnd("shop", "db-0", nil)
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("a drained node has no pod left in Terminating", func(t *testing.T) {
-		s := s.in(t)
-		s.drain()
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("without the agent journals are where Linux puts them", func(t *testing.T) {
-		s := s.in(t)
-		s.do(s.API.Delete("/apis/apps/v1/namespaces/daybook/daemonsets/daybook-agent"))
-		s.Await("the agent has ended, and has released all", func() bool { return s.journalOf(db.Dev) == "/" && s.journalOf(noise.Dev) == "/" })
-		s.wantEnd("shop", "db-0", nil)
-	})
+	testNames(t, s, db)
+	t.Run("sums of metrics count each byte once", func(t *testing.T) { s.in(t).awaitSum(db.Name) })
+	testEnds(t, s, db)
+	testRestartOfTheKubelet(t, s, db)
+	testDrain(t, s, db)
+	testWithoutTheAgent(t, s, db, noise)
 }
 
 // wantSlice checks that the cgroup of a running pod is the slice of its class.

@@ -123,43 +123,10 @@ func checkNode(t *testing.T, w *containertest.Workshop) {
 		s.wantWeight("shop", "db-0", db.Dev, 300)
 		s.wantWeight("shop", noisy, noise.Dev, 20)
 	})
-	t.Run("metrics have the names of pods and volumes", func(t *testing.T) {
-		s := s.in(t)
-		s.awaitMetric(`daybook_agent_volume_placed{device="`+db.Name+`",namespace="shop",placement="pod",pod="db-0",volume="pv-db"}`, "1")
-		s.awaitMetric(`daybook_agent_container_info{container="shop/db-0/main"`, "1")
-		s.awaitMetric(`daybook_journal_bytes_total{cgroup=`, `container="shop/db-0/main",device="`+db.Name+`",runtime="kubernetes"} `)
-	})
-	t.Run("a pod that is deleted ends", func(t *testing.T) {
-		s := s.in(t)
-		s.wantEnd("shop", "db-0", nil)
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("a pod ends although the agent was killed", func(t *testing.T) {
-		s := s.in(t)
-		s.wantEnd("shop", "db-0", func() { s.kill(s.agentProcess()) })
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("a pod ends although the agent and its guardian were killed", func(t *testing.T) {
-		s := s.in(t)
-		s.wantEnd("shop", "db-0", func() {
-			agent := s.agentProcess()
-			s.kill(append(guardiansOf(agent), agent)...)
-		})
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("a drained node has no pod left in Terminating", func(t *testing.T) {
-		s := s.in(t)
-		s.drain()
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
-	t.Run("journals are placed after a restart of the kubelet and the runtime", func(t *testing.T) {
-		s := s.in(t)
-		s.KillKubelet()
-		s.StartKubelet()
-		s.AwaitReady()
-		s.wantEnd("shop", "db-0", nil)
-		s.awaitPlaced("shop", "db-0", db.Dev)
-	})
+	testNames(t, s, db)
+	testEnds(t, s, db)
+	testDrain(t, s, db)
+	testRestartOfTheKubelet(t, s, db)
 	t.Run("journals are placed after a restart of the node", func(t *testing.T) {
 		s := s.in(t)
 		s.Restart()
@@ -167,12 +134,7 @@ func checkNode(t *testing.T, w *containertest.Workshop) {
 		s.awaitPlaced("shop", s.podOf("shop", "app=noise"), noise.Dev)
 	})
 	t.Run("no pod hangs in Terminating", func(t *testing.T) { s.in(t).churn(others) })
-	t.Run("without the agent journals are where Linux puts them", func(t *testing.T) {
-		s := s.in(t)
-		s.do(s.API.Delete("/apis/apps/v1/namespaces/daybook/daemonsets/daybook-agent"))
-		s.Await("the agent has ended, and has released all", func() bool { return s.journalOf(db.Dev) == "/" && s.journalOf(noise.Dev) == "/" })
-		s.wantEnd("shop", "db-0", nil)
-	})
+	testWithoutTheAgent(t, s, db, noise)
 }
 
 // in is the site for a part of the test.
