@@ -33,3 +33,10 @@ func TestThePictureHasRoomForAllEngines(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestASectionWithoutCurvesHasAReport(t *testing.T) {
+	report, err := Result{Rings: []Rings{{Partitions: 1, RegionBytes: 64 << 20}}}.Report()
+	if err != nil || report.Picture != nil {
+		t.Errorf("%v, a picture of %d bytes; want no picture", err, len(report.Picture))
+	}
+}

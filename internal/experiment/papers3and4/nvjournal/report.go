@@ -9,11 +9,16 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/experiment/statistics"
 	"github.com/daybook-project/daybook/internal/experiment/verdict"
+	"github.com/daybook-project/daybook/internal/figure"
 )
 
 // Report returns the result as a page.
 func (n Result) Report() (report.Report, error) {
-	picture, err := n.curves().SVG()
+	var picture figure.SVG
+	var err error
+	if curves := n.curves(); len(curves.Panels) > 0 { // some sections have none
+		picture, err = curves.SVG()
+	}
 	memory := "DRAM without additional delays, with the same instructions for all engines of this repository (" + n.Persistence + ")"
 	if n.FenceNanoseconds > 0 || n.LineNanoseconds > 0 || n.BytesPerSecond > 0 {
 		memory = fmt.Sprintf("DRAM made slower: %g ns for each fence, %g ns for each line, %s (%s)", n.FenceNanoseconds, n.LineNanoseconds, bandwidth(n.BytesPerSecond), n.Persistence)
