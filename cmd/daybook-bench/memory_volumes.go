@@ -31,8 +31,8 @@ With --load mariadb, the container is MariaDB, into which clients insert rows.
 
 It fails if the p99 of a sync on a volume with its journal in memory is more than 1.2
 times that without the neighbour right before and after, or if such a volume does not
-make 3.4 and 1.5 times the syncs of the shared ext4. It takes about 14 minutes, with
-MariaDB about 40. It needs an idle host, the command nvj (make nvjournal) and
+make 3.4 and 1.5 times the syncs of the shared ext4. It takes about 12 minutes, with
+MariaDB longer. It needs an idle host, the command nvj (make nvjournal) and
 nvjournal/kernel/native/build; for MariaDB also mariadbd and sysbench.`,
 		Example: `  daybook-bench memory-volumes --docs docs/results
   daybook-bench memory-volumes --arrangements memory,memory-data --neighbours none,high-fsync

@@ -77,9 +77,9 @@ func keepDebts(seconds float64, active []*sibling, weights Range, lasting func(*
 }
 
 // excess divides what a sibling had beyond its due into a debt and what is repaid later.
-// Below the least weight nothing could be prevented, so charged I/O is neither. A burst of
-// writeback beyond the share often lasts for most of an interval: no repayment can save
-// that interval, and all of it in the next one would make that one wrong, too.
+// With the least weight, charged I/O is neither, because nothing could prevent it. A burst
+// of writeback beyond the share often lasts for most of an interval. Nothing can correct
+// that interval, and to repay all of it in the next one would make that one wrong, too.
 func (s *sibling) excess(bytes, seconds float64, weights Range) (now, later float64) {
 	if bytes <= 0 || !s.atLeast(weights) {
 		return bytes, 0
