@@ -60,7 +60,8 @@ type Device struct {
 	MetadataBytes uint64 `json:"metadata_bytes"`
 	// UnaccountedBytes is DiskBytes less the sum over Containers (the root
 	// cgroup included) of what they did on this disk; it can be negative,
-	// because the counters are read one after the other.
+	// because the counters are read one after the other, and because a commit
+	// can be written in one interval and end in the next.
 	UnaccountedBytes int64 `json:"unaccounted_bytes"`
 	// MemoryJournals are those of the disk's file systems that have their
 	// journal in memory (ext4nvj, jfsnvj) and logged something, by name. No byte of
@@ -146,7 +147,8 @@ type Container struct {
 	// ReturnedBytes is what the kernel charged to it besides, though it is
 	// others' and is in their lines: checkpoints in its context, journal
 	// writes of a jbd2 thread that was moved into its cgroup, and for the
-	// root cgroup all that was given to the containers.
+	// root cgroup all that was given to the containers. Bytes that turned out
+	// to be others' when less was charged are returned in later intervals.
 	ReturnedBytes uint64 `json:"returned_bytes"`
 	// ForcedCommits counts the commits that a sync of this container
 	// started before jbd2 would have, and those that it made of a journal in

@@ -48,6 +48,8 @@ type Readings struct {
 	Journal journal.Charges
 	// UnitOf maps a cgroup id to the path under which it is accounted.
 	UnitOf func(cgroup uint64) string
+	// Known reports whether a cgroup of that path can still be charged; nil means that all can.
+	Known func(path string) bool
 }
 
 // diskBelow returns the disk that is accounted for a device, and whether what the kernel
@@ -64,6 +66,7 @@ type Book struct {
 	dirtied map[journal.Filesystem]map[string]float64 // unit -> bytes, fading
 	logged  map[uint32]map[string]uint64              // disk -> charged unit -> journal bytes not yet attributed
 	below   map[uint32]*below                         // disk below a device on several disks
+	carried carried
 }
 
 // NewBook returns an empty book.
@@ -72,6 +75,7 @@ func NewBook() *Book {
 		dirtied: make(map[journal.Filesystem]map[string]float64),
 		logged:  make(map[uint32]map[string]uint64),
 		below:   make(map[uint32]*below),
+		carried: make(carried),
 	}
 }
 
@@ -119,6 +123,7 @@ func (b *Book) Account(in Readings) []account.Device {
 		}
 	}
 	b.enterWrites(pages, in)
+	b.carried.enter(pages, in.Known)
 	b.enterCommits(pages, in)
 	b.enterLogs(pages, in)
 	journals := b.enterJournal(pages, in)
@@ -126,7 +131,8 @@ func (b *Book) Account(in Readings) []account.Device {
 	b.enterBelow(pages, in, journals)
 	b.dropReplaced()
 	devices := make([]account.Device, 0, len(pages))
-	for _, p := range pages {
+	for disk, p := range pages {
+		b.carried.limit(disk, p)
 		devices = append(devices, p.close())
 	}
 	slices.SortFunc(devices, func(a, b account.Device) int { return cmp.Compare(a.Device, b.Device) })
@@ -219,7 +225,8 @@ func (b *Book) dropReplaced() {
 }
 
 // enterJournal gives each cgroup its part of the logged bytes, and subtracts
-// the same bytes from the cgroups that the kernel charged, which it returns.
+// the same bytes from the cgroups that the kernel charged, which it returns. The
+// kernel may have charged them in an earlier interval (carried).
 func (b *Book) enterJournal(pages map[uint32]*page, in Readings) charges {
 	elsewhere := make(map[uint32]bool)
 	for _, c := range in.Events.Commits {
@@ -371,8 +378,7 @@ func sortedKeys[V any](m map[string]V) []string {
 func (p *page) close() account.Device {
 	var sum uint64
 	for _, unit := range p.units {
-		// Only writes are returned.
-		unit.ChargedWriteBytes -= min(unit.ReturnedBytes, unit.ChargedWriteBytes)
+		unit.ChargedWriteBytes -= unit.ReturnedBytes // only writes are returned
 		sum += unit.Bytes()
 	}
 	p.device.UnaccountedBytes = int64(p.device.DiskBytes) + int64(p.device.JournalElsewhereBytes) - int64(sum)

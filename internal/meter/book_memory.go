@@ -65,11 +65,13 @@ func (b *Book) move(top func(path string) string) {
 		}
 		b.dirtied[fs] = moved
 	}
-	for disk, sums := range b.logged {
-		moved := make(map[string]uint64, len(sums))
-		for path, bytes := range sums {
-			moved[at(path)] += bytes
+	for _, kept := range []map[uint32]map[string]uint64{b.logged, b.carried} {
+		for disk, sums := range kept {
+			moved := make(map[string]uint64, len(sums))
+			for path, bytes := range sums {
+				moved[at(path)] += bytes
+			}
+			kept[disk] = moved
 		}
-		b.logged[disk] = moved
 	}
 }

@@ -282,6 +282,7 @@ func (m *Meter) Now(ctx context.Context) (account.Sample, error) {
 		Events:     events,
 		Journal:    m.options.Estimator.Attribute(events),
 		UnitOf:     m.units.of,
+		Known:      m.units.known,
 	}
 	if readings.Disks, err = m.readDisks(); err != nil {
 		return account.Sample{}, err

@@ -59,6 +59,7 @@ func TestTheBookMovesRememberedAmountsWithTheRules(t *testing.T) {
 	b.remember(journal.Filesystem{Dev: 7}, account.RootCgroup, 50)
 	b.remember(journal.Filesystem{Dev: 7}, EndedCgroups, 20)
 	b.logged[7] = map[string]uint64{"/jobs/a": 5, account.RootCgroup: 6}
+	b.carried[7] = map[string]uint64{"/jobs/a": 7, "/jobs/b": 8, EndedCgroups: 9}
 	b.move(func(path string) string {
 		if path == account.RootCgroup || path == EndedCgroups {
 			t.Errorf("asked for %s", path)
@@ -70,6 +71,9 @@ func TestTheBookMovesRememberedAmountsWithTheRules(t *testing.T) {
 	}
 	if l := b.logged[7]; len(l) != 2 || l["/jobs"] != 5 || l[account.RootCgroup] != 6 {
 		t.Errorf("logged %v", l)
+	}
+	if c := b.carried[7]; len(c) != 2 || c["/jobs"] != 15 || c[EndedCgroups] != 9 {
+		t.Errorf("carried %v", c)
 	}
 	devices := b.Account(Readings{Seconds: 1, Disks: []Disk{{Name: "d", Dev: 7}}, DiskOf: map[uint32]uint32{7: 7},
 		Events: journal.Events{Writes: []journal.Write{{Disk: 7, Kind: journal.KindMetadata, Of: 7, Bytes: 4096, Charged: journal.RootCgroupID}}},

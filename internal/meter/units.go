@@ -182,6 +182,12 @@ func (u *units) of(id uint64) string {
 	return EndedCgroups
 }
 
+// known reports whether of may return a path.
+func (u *units) known(path string) bool {
+	_, known := u.byPath[path]
+	return known || path == EndedCgroups
+}
+
 // nameOf is the name of an accounted path.
 func (u *units) nameOf(path string) string {
 	if who, ok := u.byPath[path]; ok {
