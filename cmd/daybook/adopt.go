@@ -202,7 +202,7 @@ func explainAdopt(err error) error {
 	switch {
 	case errors.Is(err, adopt.ErrUnsupported), errors.Is(err, cgroup.ErrNoHierarchy):
 		return unsupportedError{err}
-	case errors.Is(err, adopt.ErrNotMounted), errors.Is(err, adopt.ErrNoContainer):
+	case errors.Is(err, adopt.ErrNotMounted), errors.Is(err, adopt.ErrNoContainer), errors.Is(err, adopt.ErrDeserted):
 		return usageError{err}
 	}
 	return err

@@ -31,8 +31,8 @@ func TestTheStopHookOfLXCReleasesTheJournalBeforeTheCgroupIsRemoved(t *testing.T
 		return path
 	}
 	daybook := write(w.Path("daybook"), fmt.Sprintf("export %s=1\nexec %s \"$@\" --state-dir %s", commandVariable, program, r.state))
-	wrapped := write(w.Path("hook"), fmt.Sprintf("DAYBOOK_ADOPTED=%s DAYBOOK=%s exec %s", r.fs.Dir, daybook, hook))
-	c := w.LXC().Start(containertest.Spec{Name: "db", Parent: "/" + w.Name, BeforeRemoval: wrapped})
+	wrapped := write(w.Path("hook"), fmt.Sprintf("DAYBOOK=%s exec %s \"$@\"", daybook, hook))
+	c := w.LXC().Start(containertest.Spec{Name: "db", Parent: "/" + w.Name, BeforeRemoval: wrapped + " " + r.fs.Dir})
 	at := w.CgroupOf(c.PID())
 	r.start(r.fs.Dir, "--cgroup", at)
 	if now := r.at(); filepath.Dir(now) != at {

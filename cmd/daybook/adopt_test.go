@@ -136,6 +136,14 @@ func TestAdoptKeepsTheJournalInTheCgroupUntilItIsInterrupted(t *testing.T) {
 	if out, err := execute(t, "adopt", "--release", r.fs.Dir, "--state-dir", r.state); err != nil || r.at() != "/" {
 		t.Errorf("a container that has ended: %v: %s", err, out)
 	}
+	for at, want := range map[string]string{r.cgroup: "no process is in the cgroup", r.cgroup + "-none": "-none does not exist"} {
+		refused := exec.Command(os.Args[0], "adopt", "--state-dir", r.state, r.fs.Dir, "--cgroup", at)
+		refused.Env = append(os.Environ(), commandVariable+"=1")
+		out, err := refused.CombinedOutput()
+		if refused.ProcessState == nil || refused.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), want) {
+			t.Errorf("adopt --cgroup %s: %v: %s; want exit code %d and %q", at, err, out, exitUsage, want)
+		}
+	}
 }
 
 // childrenOf lists the children of a process.

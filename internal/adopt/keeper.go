@@ -92,7 +92,7 @@ func (k *Keeper) StopAt(stop func(point string)) { k.engine.Stop = stop }
 func (k *Keeper) Keep(ctx context.Context, w Wanted) error {
 	name := w.Filesystem.Name
 	if err := w.complete(); errors.Is(err, cgroup.ErrVanished) {
-		return errors.Join(fmt.Errorf("%w: %w", ErrDeserted, err), k.Release(ctx, name))
+		return errors.Join(fmt.Errorf("%s does not exist: %w", w.Cgroup, ErrDeserted), k.Release(ctx, name))
 	} else if err != nil {
 		return err
 	}
