@@ -221,6 +221,9 @@ func printAdopted(w io.Writer, s adopt.Status) {
 
 func (f *adoptFlags) printList(w io.Writer) error {
 	all, err := adopt.Existing(f.stateDir).List()
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return unsupportedError{fmt.Errorf("cannot read the records: want root; try: sudo daybook adopt --list: %w", err)}
+	}
 	if err != nil {
 		return err
 	}
