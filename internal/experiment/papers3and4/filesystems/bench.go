@@ -360,11 +360,14 @@ type Run struct {
 	Threads             int               `json:"threads"`
 	Arrangement         string            `json:"arrangement"`
 	OperationsPerSecond statistics.Spread `json:"operations_per_second"`
-	SyncsPerSecond      statistics.Spread `json:"syncs_per_second"`
-	SyncP50Seconds      statistics.Spread `json:"sync_p50_seconds"`
-	SyncP95Seconds      statistics.Spread `json:"sync_p95_seconds"`
-	SyncP99Seconds      statistics.Spread `json:"sync_p99_seconds"`
-	Counts              Counts            `json:"counts"`
+	// Rates are the operations a second of each round, in their order. Results of before
+	// they were kept have none.
+	Rates          []float64         `json:"rates_operations_per_second,omitempty"`
+	SyncsPerSecond statistics.Spread `json:"syncs_per_second"`
+	SyncP50Seconds statistics.Spread `json:"sync_p50_seconds"`
+	SyncP95Seconds statistics.Spread `json:"sync_p95_seconds"`
+	SyncP99Seconds statistics.Spread `json:"sync_p99_seconds"`
+	Counts         Counts            `json:"counts"`
 	// LockHolds are the holds of the module's locks, by what the lock protects, in a run
 	// of its own. They are measured natively, on the first disk of the load.
 	LockHolds map[string]LockHold `json:"lock_holds,omitempty"`
@@ -468,7 +471,11 @@ func runs(c Case, samples []Sample) (runs []Run, err error) {
 					}
 					return statistics.Spread{Median: statistics.Median(values), Low: slices.Min(values), High: slices.Max(values)}
 				}
-				run.OperationsPerSecond = of(func(r LoadResult) float64 { return float64(r.Operations) / r.Seconds })
+				rate := func(r LoadResult) float64 { return float64(r.Operations) / r.Seconds }
+				run.OperationsPerSecond = of(rate)
+				for _, r := range timed {
+					run.Rates = append(run.Rates, rate(r))
+				}
 				run.SyncsPerSecond = of(func(r LoadResult) float64 { return float64(r.Syncs) / r.Seconds })
 				run.SyncP50Seconds = of(func(r LoadResult) float64 { return r.SyncP50Seconds })
 				run.SyncP95Seconds = of(func(r LoadResult) float64 { return r.SyncP95Seconds })
@@ -491,6 +498,20 @@ func (r Run) compare(other Run) int {
 	at := func(all []string, a, b string) int { return slices.Index(all, a) - slices.Index(all, b) }
 	return cmp.Or(at(DiskNames(), r.Disk, other.Disk), at(Loads(), r.Load, other.Load), r.Threads-other.Threads,
 		at(allArrangements(), r.Arrangement, other.Arrangement))
+}
+
+// over returns the rate over that of another run: the median of the ratios in each round.
+// A shared host's processors are up to twice as fast in one round as in another, and the
+// runs of a round are seconds apart. ratios is nil if the rounds are not known; then ratio
+// is that of the medians.
+func (r Run) over(other Run) (ratio float64, ratios []float64) {
+	if len(r.Rates) == 0 || len(r.Rates) != len(other.Rates) {
+		return r.OperationsPerSecond.Median / other.OperationsPerSecond.Median, nil
+	}
+	for n := range r.Rates {
+		ratios = append(ratios, r.Rates[n]/other.Rates[n])
+	}
+	return statistics.Median(ratios), ratios
 }
 
 // run returns a run, or nil if it was not measured.

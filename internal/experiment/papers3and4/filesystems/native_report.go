@@ -52,9 +52,7 @@ func (n Result) nativeVerdicts() (all []verdict.Verdict) {
 					Target: fmt.Sprintf("%s over the faster stock %s, %d threads, disk %s", load, n.family().name(), threads, disk),
 					Wanted: "at least 1×", Measured: "not measured", Bound: 1,
 				}
-				if ratio, which := n.overStock(disk, load, threads); which != "" {
-					v.Value, v.Measured, v.Met = ratio, fmt.Sprintf("%.2f× (%s)", ratio, titleOf(which)), ratio >= 1
-				}
+				n.overStock(disk, load, threads).judge(&v)
 				if !n.isSane() {
 					v.Measured, v.Met, v.None = "the sanity check failed", false, true
 				}
@@ -74,8 +72,8 @@ func (n Result) nativeVerdicts() (all []verdict.Verdict) {
 			if n.CPUs >= targetThreads && v.None {
 				v.Measured = "the sanity check failed"
 			}
-			if ratio, which := n.over(disk, t.load, t.over, targetThreads); which != "" && !v.None {
-				v.Value, v.Measured, v.Met = ratio, fmt.Sprintf("%.2f× (%s)", ratio, titleOf(which)), ratio >= t.bound
+			if !v.None {
+				n.over(disk, t.load, t.over, targetThreads).judge(&v)
 			}
 			all = append(all, v)
 		}
@@ -106,9 +104,9 @@ func (n Result) paperTable() report.Table {
 			some := false
 			for _, k := range threads {
 				cell := "–"
-				if ratio, which := n.over(disk, target.load, target.over, k); which != "" {
-					cell, some = fmt.Sprintf("%.2f×", ratio), true
-					if ratio >= target.bound {
+				if g := n.over(disk, target.load, target.over, k); g.which != "" {
+					cell, some = fmt.Sprintf("%.2f×", g.ratio), true
+					if g.ratio >= target.bound {
 						cell += " *"
 					}
 				}
@@ -122,19 +120,18 @@ func (n Result) paperTable() report.Table {
 	return t
 }
 
-// overStock returns the rate of the module's best arrangement over that of the kernel's own
-// file system, the faster one; "" if one of them was not measured.
-func (n Result) overStock(disk, load string, threads int) (ratio float64, which string) {
+// overStock compares the module with the kernel's own file system, the faster one.
+func (n Result) overStock(disk, load string, threads int) (worst gain) {
 	for _, other := range []string{n.family().onDisk, n.family().onPmem} {
-		r, of := n.over(disk, load, other, threads)
-		if of == "" {
-			return 0, ""
+		g := n.over(disk, load, other, threads)
+		if g.which == "" {
+			return gain{}
 		}
-		if which == "" || r < ratio {
-			ratio, which = r, of
+		if worst.which == "" || g.ratio < worst.ratio {
+			worst = g
 		}
 	}
-	return ratio, which
+	return worst
 }
 
 // nativeReport returns a native result as a page.
@@ -172,7 +169,7 @@ func (n Result) nativeReport() (report.Report, error) {
 		}
 	}
 	r.Tables = append(r.Tables, verdict.Table(n.nativeVerdicts(),
-		fmt.Sprintf("The papers' targets are for 16 threads on 24 cores. The best arrangement of %s is compared with the faster of stock %s with its journal on the disk and on persistent memory.", f.module, f.name())))
+		fmt.Sprintf("The papers' targets are for 16 threads on 24 cores. The best arrangement of %s is compared with the faster of stock %s with its journal on the disk and on persistent memory. A ratio is the median of the ratios in each round, with its 95 %% range (bootstrap): the processors of a shared host are up to twice as fast in one round as in another.", f.module, f.name())))
 	if len(n.Native.Sanity) > 0 {
 		t := report.Table{
 			Title: "Stock ext4, operations a second, one thread", Columns: []string{"load", "the host", "User Mode Linux", "the host over it"},

@@ -228,3 +228,27 @@ func TestVerdictsUnderKVMNeedProcessors(t *testing.T) {
 		}
 	}
 }
+
+// The host is twice as fast in the first and the last round. A file system that is faster
+// in each round has a ratio above 1, whatever the medians say.
+func TestGainsAreOfTheRunsOfOneRound(t *testing.T) {
+	n := nativeResult(1)
+	rates := map[string][]float64{StockDisk: {200, 80, 100}, StockPmem: {100, 40, 50}, NVJOne: {220, 88, 90}, NVJEight: {50, 50, 50}, NVJSmall: {20, 8, 10}}
+	for k := range n.Runs {
+		r := &n.Runs[k]
+		if r.Rates = rates[r.Arrangement]; r.Rates != nil {
+			r.OperationsPerSecond = statistics.SpreadOf(r.Rates)
+		}
+	}
+	v := n.Verdicts()[1]
+	// The medians are 90 and 100.
+	if !v.Met || v.Value < 1.099 || v.Value > 1.101 || v.Measured != "1.10× (ext4nvj, P = 1; 0.90 to 1.10)" {
+		t.Errorf("%+v", v)
+	}
+	for k := range n.Runs {
+		n.Runs[k].Rates = nil // as in results of before
+	}
+	if v := n.Verdicts()[1]; v.Met || v.Value != 0.9 {
+		t.Errorf("without rounds: %+v", v)
+	}
+}

@@ -162,8 +162,8 @@ func (n Result) gainTable() report.Table {
 				row, some := []string{fmt.Sprintf("%s, %s, %s", load, disk, titleOf(other))}, false
 				for _, k := range threads {
 					cell := "–"
-					if ratio, which := n.over(disk, load, other, k); which != "" {
-						cell, some = fmt.Sprintf("%.2f×", ratio), true
+					if g := n.over(disk, load, other, k); g.which != "" {
+						cell, some = fmt.Sprintf("%.2f×", g.ratio), true
 					}
 					row = append(row, cell)
 				}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/daybook-project/daybook/internal/experiment/statistics"
 	"github.com/daybook-project/daybook/internal/experiment/verdict"
 )
 
@@ -21,32 +22,52 @@ func (n Result) Verdicts() (all []verdict.Verdict) {
 				Target: fmt.Sprintf("%s over %s, %d threads, disk %s", t.load, titleOf(t.over), targetThreads, disk),
 				Wanted: fmt.Sprintf("at least %g×", t.bound), Measured: "not measured", Bound: t.bound,
 			}
-			if ratio, which := n.over(disk, t.load, t.over, targetThreads); which != "" {
-				v.Value, v.Measured, v.Met = ratio, fmt.Sprintf("%.2f× (%s)", ratio, titleOf(which)), ratio >= t.bound
-			}
+			n.over(disk, t.load, t.over, targetThreads).judge(&v)
 			all = append(all, v)
 		}
 	}
 	return all
 }
 
-// over returns the rate of the module's best arrangement over that of another file system,
-// and this arrangement; "" if one of them was not measured.
-func (n Result) over(disk, load, other string, threads int) (ratio float64, which string) {
+// gain is the rate of the module's best arrangement over that of another file system.
+type gain struct {
+	// ratio is the median of the rounds, ratios has each round; nil if they are not known.
+	ratio  float64
+	ratios []float64
+	// which is the arrangement; "" if one of the two was not measured.
+	which string
+}
+
+// judge enters the gain in a verdict that wants at least its bound.
+func (g gain) judge(v *verdict.Verdict) {
+	if g.which == "" {
+		return
+	}
+	v.Value, v.Met = g.ratio, g.ratio >= v.Bound
+	scatter := ""
+	if len(g.ratios) > 1 {
+		low, high := statistics.Bootstrap(g.ratios)
+		scatter = fmt.Sprintf("; %.2f to %.2f", low, high)
+	}
+	v.Measured = fmt.Sprintf("%.2f× (%s%s)", g.ratio, titleOf(g.which), scatter)
+}
+
+// over compares the module with another file system.
+func (n Result) over(disk, load, other string, threads int) (best gain) {
 	base := n.run(disk, load, other, threads)
 	if base == nil {
-		return 0, ""
+		return gain{}
 	}
 	for _, arrangement := range n.family().ours {
 		ours := n.run(disk, load, arrangement, threads)
 		if ours == nil {
 			continue
 		}
-		if r := ours.OperationsPerSecond.Median / base.OperationsPerSecond.Median; r > ratio {
-			ratio, which = r, arrangement
+		if ratio, ratios := ours.over(*base); ratio > best.ratio {
+			best = gain{ratio, ratios, arrangement}
 		}
 	}
-	return ratio, which
+	return best
 }
 
 // Check returns an error for each missed target, or nil.
