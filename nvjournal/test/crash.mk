@@ -31,7 +31,17 @@ $(SCHEDULE_B)/crash_images: $(SCHEDULE_OBJECTS)
 	$(call say,LD)
 	$(Q)$(CC) -o $@ $^
 
-test-schedules: $(SCHEDULE_B)/crash_images
+# It compiles inline functions of the core.
+$(SCHEDULE_B)/test/engine_updates.o: SCHEDULE_FLAGS += -DNVJ_SCHEDULE
+$(SCHEDULE_B)/test/engine_updates.o: $(wildcard core/*.h kernel/jbd2/*.[ch])
+
+$(SCHEDULE_B)/engine_updates: $(SCHEDULE_B)/test/engine_updates.o \
+		$(filter-out %/crash_images.o,$(SCHEDULE_OBJECTS)) $(LIB)
+	$(call say,LD)
+	$(Q)$(CC) -o $@ $^ $(LINK_LIBS) -pthread
+
+test-schedules: $(SCHEDULE_B)/crash_images $(SCHEDULE_B)/engine_updates
+	@$(SCHEDULE_B)/engine_updates
 	@$< -r 2000 -e 60 -i 2 -n 0
 	@$< -r 150 -e 400 -i 1 -n 0 -w "full ring, commits that take their time"
 	@$< -r 150 -e 60 -i 2 -n 0 -w "full ring, reservations that take their time"

@@ -134,14 +134,10 @@ static __always_inline int begin(struct nvjk_handle *h, u32 credits, bool was_re
 	__might_sleep(__FILE__, __LINE__);
 	if (!was_reserved)
 		rwsem_acquire_read(&j->updates_map, 0, 0, _THIS_IP_);
-	while (!(error = nvj_start_on(j->nvj, &h->nvj, credits, raw_smp_processor_id()))) {
-		if (was_reserved || likely(!nvj_load_sc(&j->held_back))) {
-			started(h);
-			return 0;
-		}
-		nvjk_updates_wait(j, h);
-	}
-	if (!was_reserved)
+	error = nvjk_updates_start(j, h, credits, was_reserved);
+	if (likely(!error))
+		started(h);
+	else if (!was_reserved)
 		rwsem_release(&j->updates_map, _THIS_IP_);
 	return error;
 }

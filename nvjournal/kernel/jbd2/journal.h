@@ -12,7 +12,7 @@
  * 	data.c		buffers of files' pages
  * 	ordered.c	writes file data before a commit
  * 	commit.c	commits, and what follows them; thread.c: the commit thread
- * 	updates.c	holds back all handles
+ * 	updates.c	holds back all handles; updates.h: what a handle does for that
  * 	statistics.c	counters
  * 	trace.h		tracepoints
  *
@@ -261,17 +261,6 @@ bool nvjk_any_reserved(struct nvjk_journal *j);
 
 /* updates.c */
 void nvjk_updates_init(struct nvjk_journal *j);
-/* The engine has started the handle while all are held back. It ends, and waits. */
-void nvjk_updates_wait(struct nvjk_journal *j, struct nvjk_handle *h);
-/*
- * Called when a handle has ended. Either the thread that holds back all handles sees the
- * engine's count of it, or this thread sees held_back.
- */
-static inline void nvjk_updates_ended(struct nvjk_journal *j)
-{
-	if (unlikely(nvj_load_sc(&j->held_back)))
-		wake_up(&j->ended_wait);
-}
 
 /* handle.c */
 extern struct kmem_cache *nvjk_handle_cache;
@@ -366,5 +355,7 @@ void nvjk_aborted(void *context, int error, u64 block);
 void nvjk_memory_failed(void *context, u64 offset);
 /* -EIO: the region has known bad blocks. */
 int nvjk_check_memory(struct nvjk_journal *j);
+
+#include "updates.h"
 
 #endif
