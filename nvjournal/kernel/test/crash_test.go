@@ -259,7 +259,7 @@ func TestKilled(t *testing.T) {
 			t.Skipf("%s leaves no system for this test", systemsVariable)
 		}
 	}
-	killed(t, these, scaled(5, 100), driven)
+	killed(t, these, crashes(t, 5, 100), driven)
 }
 
 // killed kills guests of these systems so many times; boot makes a guest with so many

@@ -190,7 +190,7 @@ func jfsSystems(t *testing.T, wanted ...system) []system {
 
 // As TestKilled, for JFS: by mounting and by nvj recover, fsck.jfs finds nothing.
 func TestGuestJFSKilled(t *testing.T) {
-	killed(t, jfsSystems(t, oursJFS...), scaled(1, 100), bootKilledJFS)
+	killed(t, jfsSystems(t, oursJFS...), crashes(t, 1, 100), bootKilledJFS)
 }
 
 func bootKilledJFS(t *testing.T, kernel string, volumes int) *vm.Machine {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,25 @@ func scaled(quick, long int) int {
 		return long
 	}
 	return quick
+}
+
+// crashesVariable is the number of kills, or of power cuts that are tried for each
+// system, in place of that of the quick or long form.
+const crashesVariable = "DAYBOOK_EXT4NVJ_CRASHES"
+
+// crashes returns how many crashes to try: quick or long, unless there is another
+// number.
+func crashes(t *testing.T, quick, long int) int {
+	t.Helper()
+	text := os.Getenv(crashesVariable)
+	if text == "" {
+		return scaled(quick, long)
+	}
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 1 {
+		t.Fatalf("%s is %q, and not a number above 0", crashesVariable, text)
+	}
+	return count
 }
 
 const loadSeed = 20

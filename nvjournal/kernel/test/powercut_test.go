@@ -337,7 +337,7 @@ func powerCuts(t *testing.T, these []system, without system, functions []string,
 				began := time.Now()
 				recording, points := c.record(s, scaled(60, 600), "")
 				recorded := time.Now()
-				tried, wrong, said := c.replay(recording, scaled(6, 200), false)
+				tried, wrong, said := c.replay(recording, crashes(t, 6, 200), false)
 				if wrong > 0 {
 					t.Errorf("%d of %d points are not what was synced:\n%s", wrong, tried, said)
 				}
