@@ -164,9 +164,11 @@ type attributionWaitingKey struct {
 }
 
 type attributionWorker struct {
-	_               structs.HostLayout
-	WritebackOwner  uint64
-	ConversionOwner uint64
+	_             structs.HostLayout
+	WritebackIno  uint64
+	ConversionIno uint64
+	WritebackDev  uint32
+	ConversionDev uint32
 }
 
 type attributionWorkerPlace struct {

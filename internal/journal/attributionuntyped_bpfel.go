@@ -164,9 +164,11 @@ type attributionUntypedWaitingKey struct {
 }
 
 type attributionUntypedWorker struct {
-	_               structs.HostLayout
-	WritebackOwner  uint64
-	ConversionOwner uint64
+	_             structs.HostLayout
+	WritebackIno  uint64
+	ConversionIno uint64
+	WritebackDev  uint32
+	ConversionDev uint32
 }
 
 type attributionUntypedWorkerPlace struct {

@@ -116,6 +116,9 @@ func decodeCommit(raw []byte) (Commit, error) {
 		Dirtied:         make(map[uint64]int64),
 	}
 	for _, part := range record.Parts {
+		if part.Cgroup == 0 {
+			break // the program wrote no more parts
+		}
 		commit.add(part.Cgroup, part.Blocks)
 	}
 	return commit, nil

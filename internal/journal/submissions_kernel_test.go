@@ -122,20 +122,7 @@ func TestATransactionWhoseEndWasNotSeenIsAddedToTheNext(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			commit := func(name string) Commit {
-				t.Helper()
-				if err := os.Mkdir(filepath.Join(fs.Dir, name), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				syncFS(t, fs.Dir)
-				for _, c := range collect(t, p).Commits {
-					if c.Dev == fs.Dev() && !c.Partial && len(c.Dirtied) > 0 {
-						return c
-					}
-				}
-				t.Fatal("no commit")
-				return Commit{}
-			}
+			commit := func(name string) Commit { return commitMkdir(t, p, fs, name) }
 			last := commit("a").Tid
 			const cgroup, blocks = 4711, 1000
 			changeFilesystem(t, p, fs.Dev(), func(state *attributionFilesystem) {
@@ -152,6 +139,50 @@ func TestATransactionWhoseEndWasNotSeenIsAddedToTheNext(t *testing.T) {
 				t.Errorf("the one after the next: %v, want one cgroup, not %d", later.Dirtied, cgroup)
 			}
 		})
+	}
+}
+
+// commitMkdir makes a directory and returns the commit that has it.
+func commitMkdir(t *testing.T, p *Probe, fs ext4test.FileSystem, name string) Commit {
+	t.Helper()
+	if err := os.Mkdir(filepath.Join(fs.Dir, name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	syncFS(t, fs.Dir)
+	for _, c := range collect(t, p).Commits {
+		if c.Dev == fs.Dev() && !c.Partial && len(c.Dirtied) > 0 {
+			return c
+		}
+	}
+	t.Fatal("no commit")
+	return Commit{}
+}
+
+// The record of a commit has as many parts as cgroups dirtied its transaction.
+func TestEachCgroupOfATransactionIsReportedOnce(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	p, err := open(loadAttribution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	last := commitMkdir(t, p, fs, "a").Tid
+	changeFilesystem(t, p, fs.Dev(), func(state *attributionFilesystem) {
+		next := &state.Transactions[(last+1)&1]
+		next.Id = uint64(last + 1)
+		for n := range 3 {
+			next.Parts[n].Cgroup, next.Parts[n].Blocks = uint64(4711+n), int64(n+1)
+		}
+	})
+	for n, name := range []string{"b", "c", "d", "e"} {
+		var want [3]int64
+		if n == 0 {
+			want = [3]int64{1, 2, 3}
+		}
+		dirtied := commitMkdir(t, p, fs, name).Dirtied
+		if got := [3]int64{dirtied[4711], dirtied[4712], dirtied[4713]}; got != want {
+			t.Errorf("transaction %d after the first: %v blocks of the cgroups, want %v", n+1, got, want)
+		}
 	}
 }
 

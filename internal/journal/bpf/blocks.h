@@ -448,6 +448,41 @@ static __always_inline __u64 class_of(struct bio *bio, __u64 charged)
 	return classify(as_number(bio), charged);
 }
 
+static __always_inline bool ends_a_commit(struct bio *bio)
+{
+	return (__u64)bio->bi_end_io == buffer_ends && is_of_commit(bio->bi_private);
+}
+
+/*
+ * Says that all bios of a request are blocks of a log. The log of a commit is written in
+ * one request, or in few, so that looking at each of its buffers would be most of the
+ * work of an fsync. The bios of a request are neighbours on the disk, in order. If the
+ * first and the last are of a commit, and those between are buffers, too, then they are
+ * in the log: its buffers, or blocks with revocations, which have another function. The
+ * superblock of a journal is before all of its log.
+ */
+static __always_inline bool is_log(struct request *rq, struct bio *bio, __u64 bytes)
+{
+	struct bio *last;
+	__u64 others = 0;
+	__u32 i;
+
+	if (notes || !buffer_ends || !bios_name_device() || !ends_a_commit(bio))
+		return false;
+	last = rq->biotail;
+	if (bio == last)
+		return true;
+	if (bytes < rq->__data_len || !last || bio->bi_bdev != last->bi_bdev ||
+	    !ends_a_commit(last))
+		return false;
+	/* One exit, and no branch for each bio, so that the verifier follows few paths. */
+	for (i = 0; i < LOG_BIOS && bio && bio != last; i++) {
+		others |= (__u64)bio->bi_end_io ^ buffer_ends;
+		bio = bio->bi_next;
+	}
+	return bio == last && !others;
+}
+
 /*
  * A request has one bio, or some bios if they were merged, and seldom many. The
  * first bios are read through typed pointers, and the others with helper calls
@@ -605,7 +640,9 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 		sums->generation = now;
 	}
 	observed = as_unknown(observed);
-	if (writes)
+	if (writes && is_log(rq, bio, bytes))
+		add_journal(sums, disk, journaled_by(bio->bi_bdev->bd_dev), bytes);
+	else if (writes)
 		classify_request(bio, sums, disk, charged, bytes);
 	if (!observed)
 		return 0;

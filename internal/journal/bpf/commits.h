@@ -226,16 +226,16 @@ int BPF_PROG(run_stats, __u64 dev, __u64 tid, struct transaction_run_stats_s *st
 	committer->forced_by = 0;
 	committer->tid = 0;
 	transaction = &fs->transactions[(__u32)tid & 1];
+	record->parts[0].cgroup = 0;
 	if (transaction->id == transaction_id(record->instance, (__u32)tid)) {
 		for (i = 0; i < PARTS; i++) {
 			record->parts[i] = transaction->parts[i];
+			if (!transaction->parts[i].cgroup)
+				break; /* user space reads no further */
 			transaction->parts[i].cgroup = 0;
 			transaction->parts[i].blocks = 0;
 		}
 		transaction->id = 0;
-	} else {
-		for (i = 0; i < PARTS; i++)
-			record->parts[i].cgroup = 0;
 	}
 	/*
 	 * User space polls. To wake it for each record would make each fsync

@@ -214,6 +214,7 @@ struct request {
 	unsigned int cmd_flags;
 	unsigned int __data_len;
 	struct bio *bio;
+	struct bio *biotail;
 	__u64 start_time_ns;
 };
 

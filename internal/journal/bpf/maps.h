@@ -16,6 +16,7 @@
 #define BIOS_PER_REQUEST 512 /* further bios of a request count as charged to the root cgroup */
 #define BIOS_PER_RUN 16      /* bios in the loop of one function */
 #define TYPED_BIOS 4         /* the first bios of a request, which are read faster */
+#define LOG_BIOS 32          /* the most bios of a request that are taken together */
 
 enum kind {
 	KIND_NONE = 0,
@@ -127,10 +128,15 @@ struct inode_key {
 	__u32 instance;
 };
 
-/* The owners of the inodes that a kernel thread works on. */
+/*
+ * The inodes that a kernel thread works on; ino 0: none. Their owners are looked up only
+ * when a handle of the thread dirtied a block.
+ */
 struct worker {
-	__u64 writeback_owner;
-	__u64 conversion_owner;
+	__u64 writeback_ino;
+	__u64 conversion_ino;
+	__u32 writeback_dev;
+	__u32 conversion_dev;
 };
 
 /* The last state of a handle before a possible restart. */
@@ -216,7 +222,7 @@ struct charged_place {
 	struct charged sums;
 };
 
-/* Free while the thread works for nobody. */
+/* Free while the thread works on no inode. */
 struct worker_place {
 	__u32 pid; /* 0: free */
 	__u32 pad;

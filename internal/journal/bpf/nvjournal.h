@@ -135,9 +135,7 @@ static __always_inline int nvj_work_at(struct inode *inode, enum phase phase)
 
 	if (!is_kernel_thread(task))
 		return 0;
-	return work_for(task,
-			owner_of(BPF_CORE_READ(inode, i_ino), BPF_CORE_READ(inode, i_sb, s_dev)),
-			phase);
+	return work_on(task, BPF_CORE_READ(inode, i_ino), BPF_CORE_READ(inode, i_sb, s_dev), phase);
 }
 
 #define NVJ_OWNS(event)                                                                            \

@@ -184,24 +184,29 @@ int BPF_PROG(own_direct, struct kiocb *iocb, struct iov_iter *memory)
 
 enum phase { PHASE_WRITEBACK, PHASE_CONVERSION };
 
-static __always_inline void set_owner(struct worker *worker, __u64 owner, enum phase phase)
+static __always_inline void set_inode(struct worker *worker, __u64 ino, __u32 dev, enum phase phase)
 {
 	if (phase == PHASE_WRITEBACK) {
-		worker->writeback_owner = owner;
-		/* perhaps of an inode that was evicted without a handle */
-		worker->conversion_owner = NO_OWNER;
+		worker->writeback_ino = ino;
+		worker->writeback_dev = dev;
+		/* perhaps an inode that was evicted without a handle */
+		worker->conversion_ino = 0;
 	} else {
-		worker->conversion_owner = owner;
+		worker->conversion_ino = ino;
+		worker->conversion_dev = dev;
 	}
 }
 
-/* Takes the owner for the next handle of a kernel thread. */
+/* Returns the owner for the next handle of a kernel thread, or NO_OWNER. */
 static __always_inline __u64 take_owner(struct worker *worker)
 {
-	__u64 owner = worker->conversion_owner;
+	__u64 ino = worker->conversion_ino, owner = NO_OWNER;
 
-	worker->conversion_owner = NO_OWNER;
-	return owner != NO_OWNER ? owner : worker->writeback_owner;
+	worker->conversion_ino = 0;
+	if (ino)
+		owner = owner_of(ino, worker->conversion_dev);
+	ino = worker->writeback_ino;
+	return owner == NO_OWNER && ino ? owner_of(ino, worker->writeback_dev) : owner;
 }
 
 static __always_inline struct worker_place *worker_place(__u32 pid)
@@ -217,7 +222,7 @@ static __always_inline struct worker_place *worker_place(__u32 pid)
 
 static __always_inline void free_unused(struct worker_place *place)
 {
-	if (place->worker.writeback_owner == NO_OWNER && place->worker.conversion_owner == NO_OWNER)
+	if (!place->worker.writeback_ino && !place->worker.conversion_ino)
 		place->pid = 0;
 }
 
@@ -239,26 +244,29 @@ static __always_inline __u64 works_for(__u32 pid)
 	return worker ? take_owner(worker) : NO_OWNER;
 }
 
-/* A thread has a place or an entry of `workers`, and never both. */
-static __always_inline int work_for(struct task_struct *task, __u64 owner, enum phase phase)
+/*
+ * A thread works on an inode, or on none any more (0). It has a place or an entry of
+ * `workers`, and never both.
+ */
+static __always_inline int work_on(struct task_struct *task, __u64 ino, __u32 dev, enum phase phase)
 {
 	__u32 pid = FOLLOW(task, pid);
 	struct worker fresh = {}, *worker = NULL;
 	struct worker_place *place = worker_place(pid);
 
 	if (place && place->pid == pid) {
-		set_owner(&place->worker, owner, phase);
+		set_inode(&place->worker, ino, dev, phase);
 		free_unused(place);
 		return 0;
 	}
 	if (any_worker)
 		worker = bpf_map_lookup_elem(&workers, &pid);
 	if (!worker) {
-		if (owner == NO_OWNER)
+		if (!ino)
 			return 0;
 #ifndef UNTYPED_TASK
 		if (place && __sync_val_compare_and_swap(&place->pid, 0, pid) == 0) {
-			set_owner(&place->worker, owner, phase);
+			set_inode(&place->worker, ino, dev, phase);
 			return 0;
 		}
 #endif
@@ -268,7 +276,7 @@ static __always_inline int work_for(struct task_struct *task, __u64 owner, enum 
 		if (!worker)
 			return 0;
 	}
-	set_owner(worker, owner, phase);
+	set_inode(worker, ino, dev, phase);
 	return 0;
 }
 
@@ -278,7 +286,8 @@ static __always_inline int work_at(struct inode *inode, enum phase phase)
 
 	if (!is_kernel_thread(task))
 		return 0;
-	return work_for(task, inode ? owner_of(inode->i_ino, inode->i_sb->s_dev) : NO_OWNER, phase);
+	return inode ? work_on(task, inode->i_ino, inode->i_sb->s_dev, phase) :
+		       work_on(task, 0, 0, phase);
 }
 
 /*
