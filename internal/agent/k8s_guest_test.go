@@ -24,6 +24,11 @@ import (
 // The most common node: cgroup v2, and a kubelet and a containerd with the systemd driver. The
 // node is a guest; its control plane runs on the host.
 func TestGuestNodeWithSystemdRunsTheAgent(t *testing.T) {
+	if vmtest.Inside() {
+		t.Setenv(kubetest.ProgramsVariable, guestNodeFolder)
+		t.Setenv(nodeImageVariable, guestNodeFolder+"/image.tar")
+		t.Setenv(nodeManifestVariable, guestNodeFolder+"/agent.yaml")
+	}
 	kubetest.Programs(t)
 	if !vmtest.Inside() {
 		needGuestNode(t)
@@ -40,7 +45,11 @@ func guestNodeKernels(t *testing.T) []string {
 	return names
 }
 
-// What the guest has of the host, besides the kubelet, the agent's image and its manifest.
+// guestNodeFolder has the kubelet, the agent's image and its manifest in the guest. Their paths on
+// the host can be below /tmp, where the guest mounts a file system of its own.
+const guestNodeFolder = "/opt/node"
+
+// What the guest has of the host besides, at the same path.
 var (
 	guestNodePrograms = []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc"}
 	guestNodeFiles    = []string{"/usr/bin/busybox", "/usr/lib/cni/ptp", "/usr/lib/cni/host-local", "/usr/lib/cni/loopback"}
@@ -74,7 +83,11 @@ func checkGuestNode(t *testing.T, kernel string) {
 	t.Setenv("DAYBOOK_VM_KERNELS", kernel)
 	config := vmtest.Config{
 		Modules: "ext4,bfq,loop,overlay,veth", Memory: "3G", Network: true, Fresh: true,
-		Give: []string{kubetest.KubeletProgram(t), os.Getenv(nodeImageVariable), os.Getenv(nodeManifestVariable)},
+		Give: []string{
+			kubetest.KubeletProgram(t) + ":" + guestNodeFolder + "/kubelet",
+			os.Getenv(nodeImageVariable) + ":" + guestNodeFolder + "/image.tar",
+			os.Getenv(nodeManifestVariable) + ":" + guestNodeFolder + "/agent.yaml",
+		},
 	}
 	config.Give = append(config.Give, guestNodePrograms...)
 	for _, file := range guestNodeFiles {

@@ -45,7 +45,7 @@ func EnterControlPlane(t *testing.T, inside func(t *testing.T)) {
 	})
 }
 
-// KubeletProgram is the path of the kubelet, on the host and in the guest.
+// KubeletProgram is the path of the kubelet.
 func KubeletProgram(t testing.TB) string { return filepath.Join(Programs(t), "kubelet") }
 
 // Join makes this guest the node of the control plane of [EnterControlPlane]: with cgroup v2,
