@@ -176,6 +176,9 @@ func (n *Node) StartKubelet() {
 func (n *Node) Restart() {
 	n.t.Helper()
 	n.w.Crash()
+	for _, daemon := range n.running {
+		daemon.Kill() // and wait: a process that is ending still has its sockets
+	}
 	n.unmount()
 	for _, dir := range []string{n.w.Path("exec"), n.w.Path("runc-root"), filepath.Dir(n.Socket), "/run/containerd/s"} {
 		if err := os.RemoveAll(dir); err != nil {
