@@ -286,8 +286,8 @@ static __always_inline int work_at(struct inode *inode, enum phase phase)
 
 	if (!is_kernel_thread(task))
 		return 0;
-	return inode ? work_on(task, inode->i_ino, inode->i_sb->s_dev, phase) :
-		       work_on(task, 0, 0, phase);
+	return inode ? work_on(task, inode->i_ino, inode->i_sb->s_dev, phase)
+		     : work_on(task, 0, 0, phase);
 }
 
 /*
