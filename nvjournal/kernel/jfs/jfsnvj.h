@@ -104,6 +104,8 @@ void jfsnvj_locks_page(struct metapage *mp);
 void jfsnvj_makes_page(struct metapage *mp);
 /* A metapage is released, which may have been changed. */
 void jfsnvj_releases_page(struct metapage *mp);
+/* A page of the inode map was read, and may now be changed. The caller has locked it. */
+void jfsnvj_reads_iag(struct metapage *mp);
 /* Frees what is known of a metapage. */
 void jfsnvj_forget(struct metapage *mp);
 

@@ -112,9 +112,10 @@ const void *jfsnvj_before(struct metapage *mp, u64 changed);
 /* The page was logged. */
 void jfsnvj_logged(struct metapage *mp);
 /*
- * The lines of a page of the inode map that say where these extents and the page itself
- * belong, and that the journal does not have yet. The caller logs them, and holds the
- * page's map_lock.
+ * Copies to mp->nvj_iag what a transaction has changed in a page of the inode map: the
+ * persistent map, where these extents are, and where the page itself belongs. Returns
+ * the lines that differ because of the last two. The caller logs nvj_iag, and holds
+ * the page's map_lock.
  */
 u64 jfsnvj_iag_lines(struct metapage *mp, const unsigned long *extents);
 

@@ -22,9 +22,13 @@
  * locks the page. So lines that JFS's lock names, and all lines of a page of an extent
  * tree, are logged, also if the copy has the same.
  *
- * Pages of the inode map. Most transactions change one bit there. Where the extents of
- * inodes are changes seldom. So what was logged of that is kept, and logged again only
- * if it differs.
+ * Pages of the inode map. JFS enters a new extent of inodes there, and removes one, before
+ * the transaction is logged. The record of another transaction must not show that: if
+ * only that one was committed before a crash, the blocks of a removed extent would be lost.
+ * So nvj_iag has the page without changes that are not logged, and is what the engine
+ * gets. It is a copy that is taken when the page is read, before JFS changes it. Most
+ * transactions change one bit of the persistent map. Where an extent is changes seldom,
+ * and is logged only then.
  */
 #include "journal.h"
 #include "jfs_imap.h"
@@ -32,13 +36,6 @@
 /* Copies of pages that transactions have locked, of all mounts. */
 #define MOST_COPIES 1024
 static atomic_t copies = ATOMIC_INIT(0);
-
-/* What was logged of a page of the inode map. */
-struct jfsnvj_iag {
-	__le64 agstart;
-	__le32 iagnum;
-	pxd_t inoext[EXTSPERIAG];
-};
 
 static void drop_copy(struct metapage *mp)
 {
@@ -111,19 +108,20 @@ static u64 line_of(u32 byte)
 	return BIT_ULL(byte / NVJ_LINE_BYTES);
 }
 
+void jfsnvj_reads_iag(struct metapage *mp)
+{
+	if (!mp->nvj_iag)
+		mp->nvj_iag = kmemdup(mp->data, sizeof(struct iag), GFP_NOFS | __GFP_NOFAIL);
+}
+
 u64 jfsnvj_iag_lines(struct metapage *mp, const unsigned long *extents)
 {
 	const struct iag *iag = mp->data;
-	struct jfsnvj_iag *logged = mp->nvj_iag;
+	struct iag *logged = mp->nvj_iag;
 	unsigned int extent;
 	u64 lines = 0;
 
-	if (!logged) {
-		logged = kmalloc(sizeof(*logged), GFP_NOFS | __GFP_NOFAIL);
-		/* No page has these values. */
-		memset(logged, 0xff, sizeof(*logged));
-		mp->nvj_iag = logged;
-	}
+	memcpy(logged->pmap, iag->pmap, sizeof(iag->pmap));
 	if (logged->agstart != iag->agstart || logged->iagnum != iag->iagnum) {
 		logged->agstart = iag->agstart;
 		logged->iagnum = iag->iagnum;
@@ -133,7 +131,11 @@ u64 jfsnvj_iag_lines(struct metapage *mp, const unsigned long *extents)
 	{
 		pxd_t now = iag->inoext[extent];
 
-		if (!memcmp(&logged->inoext[extent], &now, sizeof(now)))
+		/*
+		 * A freeze writes the page itself to the disk, also with an extent whose
+		 * transaction JFS gave up. So a removal is logged in any case.
+		 */
+		if (!memcmp(&logged->inoext[extent], &now, sizeof(now)) && addressPXD(&now))
 			continue;
 		logged->inoext[extent] = now;
 		lines |= line_of(offsetof(struct iag, inoext) + extent * sizeof(now));

@@ -265,7 +265,7 @@ int jfsnvj_fsync(struct inode *inode)
 
 static bool is_written_back(struct inode *inode)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 2, 0)
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 19, 0)
 	return inode_state_read_once(inode) & I_SYNC;
 #else
 	return READ_ONCE(inode->i_state) & I_SYNC;

@@ -12,7 +12,8 @@
  * A page of a map has the persistent map and the working map. Only the persistent
  * one is changed and logged here, together with the transaction: its lines by mask.
  * The rest of the page, in the engine's image, has any content. When the disk needs
- * recovery, it is made anew from the persistent part (nvjournal/jfs).
+ * recovery, it is made anew from the persistent part (nvjournal/jfs). Where extents of
+ * inodes are is persistent, too, and JFS changes it early: see known.c.
  *
  * Blocks that are freed may have logged versions, which must not be carried home
  * when the block is used for something else. Their metapages are in memory as long
@@ -156,6 +157,8 @@ static int find_map(struct jfsnvj_tx *tx, struct inode *inode, s64 page, u32 bit
 	mp = read_metapage(inode, page, PSIZE, 0);
 	if (!mp)
 		return -EIO;
+	if (inode == JFS_SBI(inode->i_sb)->ipimap)
+		jfsnvj_reads_iag(mp);
 	for (i = tx->maps.count; i > 0; i--) {
 		if (tx->maps.at[i - 1].mp != mp)
 			continue;
@@ -412,6 +415,8 @@ static int log_map(struct jfsnvj *j, struct jfsnvj_tx *tx, u32 number)
 {
 	const struct map *map = &tx->maps.at[number];
 	struct mutex *lock = &j->map_lock[map->block % JFSNVJ_MAP_LOCKS];
+	struct iag *iag = map->mp->nvj_iag;
+	const void *image = iag ?: map->mp->data;
 	unsigned int i;
 	u64 mask = 0;
 	int lines;
@@ -422,15 +427,15 @@ static int log_map(struct jfsnvj *j, struct jfsnvj_tx *tx, u32 number)
 	 * is in the map already, another transaction has logged it, which this call
 	 * lets commit first or together with this one.
 	 */
-	lines = nvj_access(&tx->handle, map->block, map->mp->data);
+	lines = nvj_access(&tx->handle, map->block, image);
 	if (!lines) {
 		for (i = 0; i < tx->changes.count; i++)
 			if (tx->changes.at[i].map == number)
 				mask |= apply(map, &tx->changes.at[i]);
-		if (!bitmap_empty(map->extents, EXTSPERIAG))
+		if (iag)
 			mask |= jfsnvj_iag_lines(map->mp, map->extents);
 		if (mask)
-			lines = nvj_log(&tx->handle, map->block, map->mp->data, mask);
+			lines = nvj_log(&tx->handle, map->block, image, mask);
 	}
 	mutex_unlock(lock);
 	return lines;

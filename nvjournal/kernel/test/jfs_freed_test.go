@@ -132,8 +132,10 @@ func reuseBlocks(t *testing.T, s system, home bool) {
 }
 
 // syncDirectory commits what was done, and writes nothing home.
-func (v *volume) syncDirectory() error {
-	directory, err := os.Open(v.dir)
+func (v *volume) syncDirectory() error { return syncDirectory(v.dir) }
+
+func syncDirectory(path string) error {
+	directory, err := os.Open(path)
 	if err != nil {
 		return err
 	}

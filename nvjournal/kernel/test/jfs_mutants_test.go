@@ -33,6 +33,8 @@ var jfsMutants = []jfsMutant{
 		"lines |= lines_mask(at, at);", "(void)at;", "", "recovery"},
 	{"where inodes are is not logged", "kernel/jfs/known.c",
 		"lines |= line_of(offsetof(struct iag, inoext) + extent * sizeof(now));", "", "", "first records"},
+	{"a record of the inode map shows what other transactions do", "kernel/jfs/transaction.c",
+		"const void *image = iag ?: map->mp->data;", "const void *image = map->mp->data;", "", "removed extents"},
 	{"each first record is a whole page", "kernel/jfs/known.c",
 		"if (!known || !j ||", "if (true || !j ||", "", "first records"},
 	{"the first record of a page of extents is compared", "kernel/jfs/transaction.c",

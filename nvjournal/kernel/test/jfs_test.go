@@ -46,6 +46,7 @@ var jfsCases = []struct {
 	{"reused blocks", []system{jfsOne}, oursJFS, jfsReusedBlocks},
 	{"emptied pages", []system{jfsOne}, oursJFS, jfsEmptiedPages},
 	{"unlinked", []system{jfsOne}, allJFS, jfsUnlinked},
+	{"removed extents", []system{jfsOne}, oursJFS, jfsRemovedExtents},
 	{"sync meanwhile", []system{jfsOne}, oursJFS, jfsSyncMeanwhile},
 	{"failed data", nil, oursJFS, jfsFailedData},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},

@@ -109,6 +109,11 @@ type device struct {
 
 func newDevice(t *testing.T, disk string) *device {
 	t.Helper()
+	return deviceNamed(t, "flaky", disk)
+}
+
+func deviceNamed(t *testing.T, name, disk string) *device {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join("/sys/class/block", filepath.Base(disk), "size"))
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +122,7 @@ func newDevice(t *testing.T, disk string) *device {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &device{t: t, name: "flaky", sectors: sectors, disk: disk}
+	d := &device{t: t, name: name, sectors: sectors, disk: disk}
 	must(t, "dmsetup", "create", d.name, "--noudevsync", "--noudevrules", "--table", d.working())
 	t.Cleanup(func() { _, _ = run("dmsetup", "remove", "--force", "--noudevsync", "--noudevrules", d.name) })
 	return d
@@ -130,10 +135,20 @@ func (d *device) failing() string {
 	return fmt.Sprintf("0 %d flakey %s 0 0 60 1 error_writes", d.sectors, d.disk)
 }
 
+// node is the device's own path.
+func (d *device) node() string {
+	d.t.Helper()
+	return filepath.Join("/dev", strings.TrimSpace(must(d.t, "dmsetup", "info", "-c", "--noheadings", "-o", "blkdevname", d.name)))
+}
+
 func (d *device) become(table string) {
 	d.t.Helper()
+	lines := filepath.Join(d.t.TempDir(), "table")
+	if err := os.WriteFile(lines, []byte(table), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
 	must(d.t, "dmsetup", "suspend", "--nolockfs", "--noudevsync", d.name)
-	must(d.t, "dmsetup", "load", d.name, "--table", table)
+	must(d.t, "dmsetup", "load", d.name, lines)
 	must(d.t, "dmsetup", "resume", "--noudevsync", d.name)
 }
 
