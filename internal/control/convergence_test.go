@@ -240,8 +240,8 @@ func TestAContainerThatLogsMoreThanItsShareIsHeldAtTheFloor(t *testing.T) {
 	disk := newSimDisk(5, 0.05, reader(400), hog, reader(200))
 	law := NewFeedback(BFQRange)
 	out := steer(disk, law, BFQRange, 5, 24)
-	// It keeps two hundredths of the disk, a twenty-fifth of what is charged.
-	if last := out.weights[23][1]; last > 800/20 || last < 800/40 {
+	// It keeps three hundredths of the disk, six hundredths of what is charged.
+	if last := out.weights[23][1]; last > 800*8/100 || last < 800*4/100 {
 		t.Errorf("the hog has weight %v", last)
 	}
 	// The others divide the rest by their ideals.

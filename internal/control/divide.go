@@ -170,19 +170,19 @@ func divide(seconds float64, active []*sibling) {
 			s.want = entitled[n] - s.expected()
 			continue
 		}
-		s.want = s.due(given[n], entitled[n], total, seconds)
+		s.want = s.due(given[n], entitled[n], total, seconds, leastByWeight)
 	}
 }
 
 // due returns the charged I/O that a sibling should have if it gets part of total,
 // all in bytes per second: its part, less its hidden I/O and less its repayment in
 // this step, but at least a small fraction of its part.
-func (s *sibling) due(given, entitled, total, seconds float64) float64 {
+func (s *sibling) due(given, entitled, total, seconds float64, bound least) float64 {
 	most := total * repayPerSecond / math.Max(1, seconds)
 	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/arrearsSeconds)
 	want := given - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
-	if least := math.Min(leastOfShare*entitled, leastOfDisk*total); want < least {
-		want, s.floored, s.leastRate = least, true, least
+	if least := bound.of(entitled, total); want < least {
+		want, s.floored, s.leastRate = least, true, leastHeld.of(entitled, total)
 	}
 	return want
 }

@@ -46,13 +46,6 @@ const (
 	repaySteps     = 4.0
 	repayPerSecond = 0.15
 	maxDebtSeconds = 2.0
-	// leastOfShare and leastOfDisk: charged I/O is never held below the smaller of
-	// these parts of its own share and of the disk, however much is hidden. A
-	// scheduler serves in slices of some 100 ms. A sibling with one slice in ten
-	// seconds gets none in most intervals; its journal writes then stall, and all
-	// siblings wait for them.
-	leastOfShare = 0.2
-	leastOfDisk  = 0.02
 	// windowSeconds is the shortest time over which a response of the scheduler is
 	// judged. It is also how long a sibling must have been charged nothing to count
 	// as idle: a sibling with a low weight has no slice in some seconds.
@@ -62,6 +55,25 @@ const (
 	idleShare = 0.02
 	// deadBand is the largest change in share that is not written.
 	deadBand = 0.003
+)
+
+// least is a bound below which charged I/O is not held, however much is hidden: the smaller
+// of these parts of a sibling's own share and of the disk.
+type least struct{ ofShare, ofDisk float64 }
+
+func (l least) of(share, disk float64) float64 { return math.Min(l.ofShare*share, l.ofDisk*disk) }
+
+var (
+	// leastHeld: a scheduler serves in slices of some 100 ms. A sibling with one slice in
+	// ten seconds gets none in most intervals; its journal writes then stall, and all
+	// siblings wait for them. What a sibling has at this bound is no debt.
+	leastHeld = least{0.2, 0.02}
+	// leastByWeight: BFQ books the next slice of a queue by its weight at the end of the
+	// last one (bfq_calc_finish, block/bfq-wf2q.c, 6.18). The queue waits for that, also
+	// if its weight is greater a moment later: with a weight of 2 %, for 49 slices of the
+	// others. A law that lowers it that far for a commit has no control of the seconds
+	// after the commit.
+	leastByWeight = least{0.25, 0.03}
 )
 
 // Feedback is Daybook's own law. From smoothed rates it computes how much charged

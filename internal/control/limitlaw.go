@@ -349,7 +349,7 @@ func (l *LimitLaw) divide(seconds float64, active []limitedSibling) (total float
 			s.want = entitled[n] - s.expected()
 			continue
 		}
-		s.want = s.due(given[n], entitled[n], total, seconds)
+		s.want = s.due(given[n], entitled[n], total, seconds, leastHeld)
 	}
 	return total
 }

@@ -149,15 +149,45 @@ type trust struct {
 	// ignoredSeconds and followedSeconds are how long the windows have had that
 	// result.
 	ignoredSeconds, followedSeconds float64
-	// shortSeconds is how long the windows have said that short lacks a part of its
-	// share, and heldSeconds how long that all shares come out.
-	shortSeconds, heldSeconds float64
-	short                     string
+	// short is the sibling that lacks a part of its share in the latest windows, and greedy
+	// the one that has more than its due, and that others lack. heldSeconds is how long the
+	// windows have said that all shares come out.
+	short, greedy repeated
+	heldSeconds   float64
 }
 
-// take enters a window's verdict, and what the sibling lacked that lacked most, as a part
-// of the disk; negative: that is not judged. It reports whether ignored changed.
-func (t *trust) take(v verdict, lack float64, who string, seconds float64) (changed bool) {
+// missed is what a window says of the shares, in parts of the disk.
+type missed struct {
+	// lack is what the sibling who lacked, the one that lacked most; negative: not judged.
+	lack float64
+	who  string
+	// excess is what the sibling whose was charged beyond its due, the one with most, as
+	// far as others lacked it.
+	excess float64
+	whose  string
+}
+
+// repeated is a sibling that windows in a row name, and for how long.
+type repeated struct {
+	id      string
+	seconds float64
+}
+
+// take enters a window that names a sibling, and the part of the disk that it is about.
+func (r *repeated) take(part float64, id string, seconds float64) {
+	switch {
+	case !(part > shortPart):
+		*r = repeated{}
+	case id == r.id:
+		r.seconds += seconds
+	default:
+		*r = repeated{id, seconds}
+	}
+}
+
+// take enters a window's verdict on the weights, and what it says of the shares. It reports
+// whether ignored changed.
+func (t *trust) take(v verdict, m missed, seconds float64) (changed bool) {
 	switch v {
 	case ignores:
 		t.ignoredSeconds += seconds
@@ -168,31 +198,23 @@ func (t *trust) take(v verdict, lack float64, who string, seconds float64) (chan
 	case noEvidence:
 		t.ignoredSeconds = 0
 	}
-	switch {
-	case lack > shortPart && who == t.short:
-		t.shortSeconds += seconds
+	t.short.take(m.lack, m.who, seconds)
+	t.greedy.take(m.excess, m.whose, seconds)
+	if t.heldSeconds += seconds; !(m.lack >= 0 && max(m.lack, m.excess) <= heldPart) {
 		t.heldSeconds = 0
-	case lack > shortPart:
-		t.short, t.shortSeconds, t.heldSeconds = who, seconds, 0
-	default:
-		t.short, t.shortSeconds = "", 0
-		if lack >= 0 && lack <= heldPart {
-			t.heldSeconds += seconds
-		} else {
-			t.heldSeconds = 0
-		}
 	}
 	was := t.ignored
 	switch {
-	case t.ignoredSeconds >= verdictSeconds || t.shortSeconds >= shortSeconds:
+	case t.ignoredSeconds >= verdictSeconds || t.missedSeconds() >= shortSeconds:
 		t.ignored = true
-	case t.followedSeconds >= verdictSeconds && lack <= shortPart, t.heldSeconds >= verdictSeconds && v != ignores:
+	case t.followedSeconds >= verdictSeconds && max(m.lack, m.excess) <= shortPart, t.heldSeconds >= verdictSeconds && v != ignores:
 		t.ignored = false
 	}
 	return was != t.ignored
 }
 
+// missedSeconds is how long the same sibling has missed its share.
+func (t *trust) missedSeconds() float64 { return max(t.short.seconds, t.greedy.seconds) }
+
 // restart deletes the windows, and keeps the verdict.
-func (t *trust) restart() {
-	t.ignoredSeconds, t.followedSeconds, t.shortSeconds, t.heldSeconds, t.short = 0, 0, 0, 0, ""
-}
+func (t *trust) restart() { *t = trust{ignored: t.ignored} }

@@ -107,7 +107,7 @@ func TestTheVerdictTakesFifteenSeconds(t *testing.T) {
 	}
 	for n, step := range steps {
 		before := s.ignored
-		if changed := s.take(step.v, -1, "", 5); s.ignored != step.ignored || changed != (before != s.ignored) {
+		if changed := s.take(step.v, missed{lack: -1}, 5); s.ignored != step.ignored || changed != (before != s.ignored) {
 			t.Fatalf("step %d: ignored %v, changed %v; want ignored %v", n, s.ignored, changed, step.ignored)
 		}
 	}

@@ -22,11 +22,11 @@ type schedulerTrust struct {
 	verdict verdict
 	seconds float64
 	worst   *obedience
-	// shortfalls are by the group's parent, lack and who what the worst of them said in
-	// this interval, few what it said of who; lack is negative while there is none.
+	// shortfalls are by the group's parent, missed what the worst of them said in this
+	// interval, few what it said of the sibling that lacks; lack is negative while there
+	// is none.
 	shortfalls map[string]*shortfall
-	lack       float64
-	who        string
+	missed     missed
 	few        bool
 	hidden     float64
 	// observed: the first windows have ended.
@@ -66,7 +66,7 @@ const (
 )
 
 func (s *schedulerTrust) reset() {
-	*s = schedulerTrust{windows: map[string]*obedience{}, shortfalls: map[string]*shortfall{}, lack: -1, pauseSeconds: firstPause, control: account.Control{Actuator: account.ActuatorWeights}}
+	*s = schedulerTrust{windows: map[string]*obedience{}, shortfalls: map[string]*shortfall{}, missed: missed{lack: -1}, pauseSeconds: firstPause, control: account.Control{Actuator: account.ActuatorWeights}}
 }
 
 // observeScheduler enters one group's step.
@@ -85,8 +85,11 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 		}
 		if shares.add(seconds, siblings) {
 			s.hidden = max(s.hidden, shares.hidden)
-			if s.lack < 0 || shares.lack > s.lack {
-				s.lack, s.who, s.few = shares.lack, shares.who, shares.few
+			if shares.excess > s.missed.excess {
+				s.missed.excess, s.missed.whose = shares.excess, shares.whose
+			}
+			if s.missed.lack < 0 || shares.lack > s.missed.lack {
+				s.missed.lack, s.missed.who, s.few = shares.lack, shares.who, shares.few
 			}
 		}
 	}
@@ -144,15 +147,18 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	checking = checking || c.tuning.check.level > 0
 	tuned := !checking && c.tuneIfShort()
 	s.observed = s.observed || s.seconds > 0
-	changed := !tuned && !checking && s.seconds > 0 && s.take(s.verdict, s.lack, s.who, s.seconds)
-	worst, short := s.worst, s.short
-	s.verdict, s.seconds, s.worst, s.lack, s.who, s.few, s.hidden = noEvidence, 0, nil, -1, "", false, 0
+	changed := !tuned && !checking && s.seconds > 0 && s.take(s.verdict, s.missed, s.seconds)
+	worst, short, greedy := s.worst, s.short, s.greedy
+	s.verdict, s.seconds, s.worst, s.missed, s.few, s.hidden = noEvidence, 0, nil, missed{lack: -1}, false, 0
 	before := s.control
 	c.chooseActuator(seconds, bytes, active)
 	switch {
-	case changed && s.ignored && short != "":
+	case changed && s.ignored && short.seconds >= shortSeconds:
 		c.log.Warn(fmt.Sprintf("weights have not held the shares for %.0f s: %s has lacked more than %.0f %% of the disk that is due to it, and others had that; %s",
-			shortSeconds, short, 100*shortPart, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
+			shortSeconds, short.id, 100*shortPart, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
+	case changed && s.ignored && greedy.seconds >= shortSeconds:
+		c.log.Warn(fmt.Sprintf("weights have not held the shares for %.0f s: %s has had more than %.0f %% of the disk beyond what is due to it, and others lacked that; %s",
+			shortSeconds, greedy.id, 100*shortPart, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
 	case changed && s.ignored:
 		c.log.Warn(fmt.Sprintf("the scheduler has not followed its weights for %.0f s: %s got %.1f times as many bytes for its weight as %s, and both had requests waiting all the time; %s",
 			verdictSeconds, worst.most, worst.ratio, worst.least, c.advice()), "device", c.disk.Device, "actuator", s.actuator())
@@ -190,14 +196,15 @@ func (c *Controller) tuneIfShort() bool {
 		return false
 	}
 	ignored := s.verdict == ignores && s.ignoredSeconds+s.seconds >= verdictSeconds
-	if c.tuning.lackSeconds += s.seconds; s.lack <= tunePart {
-		c.tuning.lackSeconds = 0
+	part := max(s.missed.lack, s.missed.excess)
+	if c.tuning.missedSeconds += s.seconds; part <= tunePart {
+		c.tuning.missedSeconds = 0
 	}
 	level := 0
 	switch {
-	case ignored || s.lack > strictPart || s.few && s.lack > tunePart:
+	case ignored || part > strictPart || s.few && s.missed.lack > tunePart:
 		level = c.helps(true)
-	case s.lack > tunePart && (c.tuning.level == 0 || c.tuning.lackSeconds >= shortSeconds):
+	case part > tunePart && (c.tuning.level == 0 || c.tuning.missedSeconds >= shortSeconds):
 		level = c.helps(false)
 	case s.hidden > hiddenPart:
 		if level = c.helps(false); level > 1 {
@@ -207,8 +214,10 @@ func (c *Controller) tuneIfShort() bool {
 	switch {
 	case level == 0:
 		return false
-	case s.lack > tunePart:
-		c.tune(level, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.who, 100*s.lack, s.seconds))
+	case part > tunePart && part == s.missed.lack:
+		c.tune(level, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.who, 100*part, s.seconds))
+	case part > tunePart:
+		c.tune(level, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.whose, 100*part, s.seconds))
 	case !ignored:
 		c.tune(level, fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
 	default:
@@ -244,7 +253,7 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 			s.retrying = false
 			return
 		}
-		if s.waitSeconds > 0 || s.retrying && max(s.ignoredSeconds, s.shortSeconds) < retrySeconds {
+		if s.waitSeconds > 0 || s.retrying && max(s.ignoredSeconds, s.missedSeconds()) < retrySeconds {
 			return
 		}
 		if s.retrying {

@@ -12,10 +12,10 @@ const (
 	// shortPart is the part of the disk that a sibling must lack in a window for its
 	// share to count as missed, heldPart the most for it to count as met.
 	shortPart, heldPart = 0.05, 0.03
-	// shortSeconds is how long the same sibling must lack that much.
+	// shortSeconds is how long the same sibling must lack that much, or have it too much.
 	shortSeconds = 10.0
-	// tunePart is the part of the disk that a sibling must lack in a window for the
-	// tunables of BFQ to matter, strictPart for those of the top level. hiddenPart is the
+	// tunePart is the part of the disk that a sibling must lack in a window, or have too
+	// much, for the tunables of BFQ to matter, strictPart for those of the top level. hiddenPart is the
 	// part that the hidden I/O of a sibling must be for those of the first level: the law
 	// then moves weights, and BFQ's own slices are too long for that.
 	tunePart, strictPart, hiddenPart = 0.04, 0.1, 0.05
@@ -37,6 +37,10 @@ type shortfall struct {
 	who  string
 	// few: it keeps fewRequests outstanding, or less.
 	few bool
+	// excess is the most charged I/O beyond its due that a sibling had while others
+	// lacked some, as a part of the disk; whose is that sibling.
+	excess float64
+	whose  string
 	// hidden is the most hidden I/O of a sibling, as a part of the disk.
 	hidden float64
 }
@@ -90,9 +94,9 @@ func (w *shortfall) add(seconds float64, siblings []Observation) bool {
 	return true
 }
 
-// judge sets lack, who, few and hidden.
+// judge sets lack, who, few, excess, whose and hidden.
 func (w *shortfall) judge() {
-	w.lack, w.who, w.few, w.hidden = 0, "", false, 0
+	w.lack, w.who, w.few, w.hidden, w.excess, w.whose = 0, "", false, 0, 0, ""
 	ids := make([]string, 0, len(w.members))
 	for id, m := range w.members {
 		switch {
@@ -119,13 +123,20 @@ func (w *shortfall) judge() {
 		return
 	}
 	// What others have too much, as far as it was charged: nothing holds back the rest.
-	var left float64
+	var left, lacked float64
 	due := level(total, claims)
+	for n, id := range ids {
+		lacked += math.Max(0, due[n]-w.members[id].charged-w.members[id].hidden)
+	}
 	for n, id := range ids {
 		m := w.members[id]
 		w.hidden = math.Max(w.hidden, m.hidden/total)
-		floor := math.Min(leastOfShare*m.ideal/ideals, leastOfDisk) * total
-		left += math.Max(0, math.Min(m.charged+m.hidden-due[n], m.charged-floor))
+		floor := leastHeld.of(m.ideal/ideals, 1) * total
+		excess := math.Max(0, math.Min(m.charged+m.hidden-due[n], m.charged-floor))
+		left += excess
+		if excess = math.Min(excess, lacked) / total; excess > w.excess {
+			w.excess, w.whose = excess, id
+		}
 	}
 	for n, id := range ids {
 		m := w.members[id]

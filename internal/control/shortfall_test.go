@@ -22,14 +22,17 @@ func TestAShareThatIsMissedIsSeenWhateverTheWeights(t *testing.T) {
 		siblings []Observation
 		lack     float64
 		who      string
+		excess   float64
+		whose    string
 	}{
-		{"all come out", []Observation{syncing("a", 500, 50, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 10, 10, 0.3)}, 0, ""},
-		{"writers that wait for commits", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 14, 16, 0.3)}, 0.1, "a"},
-		{"it wants no more", []Observation{idle(syncing("a", 500, 40, 0, 0)), syncing("b", 300, 36, 0, 0.3), syncing("c", 200, 12, 12, 0.3)}, 0, ""},
-		{"what others have too much is hidden", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 24, 0, 0.3), syncing("c", 200, 2, 34, 0.3)}, 0, ""},
-		{"only a part of it could be held back", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 6, 24, 0.3)}, 0.055, "a"},
-		{"one of them is no measurement", []Observation{syncing("a", 500, math.NaN(), 0, 0.3), syncing("b", 300, 90, 0, 0.3)}, 0, ""},
-		{"nobody did anything", []Observation{syncing("a", 500, 0, 0, 0), syncing("b", 300, 0, 0, 0)}, 0, ""},
+		{"all come out", []Observation{syncing("a", 500, 50, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 10, 10, 0.3)}, 0, "", 0, ""},
+		{"writers that wait for commits", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 14, 16, 0.3)}, 0.1, "a", 0.1, "c"},
+		{"it wants no more", []Observation{idle(syncing("a", 500, 40, 0, 0)), syncing("b", 300, 36, 0, 0.3), syncing("c", 200, 12, 12, 0.3)}, 0, "", 0, ""},
+		{"what others have too much is hidden", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 24, 0, 0.3), syncing("c", 200, 2, 34, 0.3)}, 0, "", 0, ""},
+		{"only a part of it could be held back", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 6, 24, 0.3)}, 0.055, "a", 0.04, "c"},
+		{"one of them is no measurement", []Observation{syncing("a", 500, math.NaN(), 0, 0.3), syncing("b", 300, 90, 0, 0.3)}, 0, "", 0, ""},
+		{"nobody did anything", []Observation{syncing("a", 500, 0, 0, 0), syncing("b", 300, 0, 0, 0)}, 0, "", 0, ""},
+		{"two lack a little each", []Observation{syncing("a", 500, 46, 0, 0.3), syncing("b", 300, 26, 0, 0.3), syncing("c", 200, 12, 16, 0.3)}, 0.04, "a", 0.08, "c"},
 	} {
 		var w shortfall
 		for step := range 10 {
@@ -40,20 +43,29 @@ func TestAShareThatIsMissedIsSeenWhateverTheWeights(t *testing.T) {
 		if math.Abs(w.lack-test.lack) > 0.005 || w.who != test.who {
 			t.Errorf("%s: %q lacks %.3f; want %q and %.3f", test.name, w.who, w.lack, test.who, test.lack)
 		}
+		if math.Abs(w.excess-test.excess) > 0.005 || w.whose != test.whose {
+			t.Errorf("%s: %q has %.3f too much; want %q and %.3f", test.name, w.whose, w.excess, test.whose, test.excess)
+		}
 	}
 }
 
-func TestASiblingThatLacksOnceIsNoVerdict(t *testing.T) {
+func TestASiblingThatMissesOnceIsNoVerdict(t *testing.T) {
 	var s trust
 	for n, step := range []struct {
-		lack    float64
-		who     string
+		missed  missed
 		ignored bool
 	}{
-		{0.06, "a", false}, {0.01, "", false}, {0.06, "a", false}, {0.06, "b", false}, {0.06, "b", true},
-		{0.04, "b", true}, {0.01, "", true}, {0.02, "", true}, {-1, "", true}, {0, "", true}, {0, "", true}, {0.01, "", false},
+		{missed{lack: 0.06, who: "a"}, false}, {missed{lack: 0.01}, false}, {missed{lack: 0.06, who: "a"}, false},
+		{missed{lack: 0.06, who: "b"}, false}, {missed{lack: 0.06, who: "b"}, true}, {missed{lack: 0.04, who: "b"}, true},
+		{missed{lack: 0.01}, true}, {missed{lack: 0.02}, true}, {missed{lack: -1}, true}, {missed{}, true}, {missed{}, true},
+		{missed{lack: 0.01}, false},
+		// One has too much, and others lack it in turn, or a part of it each.
+		{missed{0.06, "a", 0.06, "c"}, false}, {missed{0.06, "b", 0.06, "c"}, true},
+		{missed{0.01, "a", 0.02, "c"}, true}, {missed{0.02, "b", 0.04, "c"}, true}, {missed{}, true}, {missed{}, true}, {missed{}, false},
+		{missed{0.03, "a", 0.06, "c"}, false}, {missed{0.04, "a", 0.06, "d"}, false}, {missed{0.03, "a", 0.04, "d"}, false},
+		{missed{0.03, "a", 0.06, "d"}, false}, {missed{0.03, "b", 0.06, "d"}, true},
 	} {
-		if s.take(noEvidence, step.lack, step.who, 5); s.ignored != step.ignored {
+		if s.take(noEvidence, step.missed, 5); s.ignored != step.ignored {
 			t.Fatalf("step %d: ignored %v; want %v", n, s.ignored, step.ignored)
 		}
 	}

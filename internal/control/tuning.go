@@ -25,9 +25,9 @@ type tuning struct {
 	// level is that of the tunables that are set: see levels. refused is the lowest that
 	// cost too much here; 0: none did.
 	level, refused int
-	// lackSeconds is how long the windows have said under these that a container lacks a
-	// part of its share.
-	lackSeconds float64
+	// missedSeconds is how long the windows have said under these that a container lacks a
+	// part of its share, or has too much.
+	missedSeconds float64
 	// seconds is how long they are set, rate what the disk does since, and base what
 	// it did before the first, with as many active containers; judged: the rate is known.
 	seconds float64
@@ -58,8 +58,11 @@ const topLevel = 2
 
 // better is the value of a tunable that helps weights; ok is false where it has one.
 func better(name string, value uint64) (best uint64, ok bool) {
-	if name == sliceIdle {
+	switch name {
+	case sliceIdle:
 		return longIdle, value < longIdle
+	case timeoutSync:
+		return tunedSlice, value > tunedSlice
 	}
 	weak, ok := weakTunable(name, value)
 	return weak.Best, ok
@@ -150,7 +153,7 @@ func (c *Controller) tune(level int, why string) {
 	if c.tuning.level == 0 {
 		c.tuning.base, c.tuning.active = s.weightsRate.rate(), s.active
 	}
-	c.tuning.level, c.tuning.lackSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, mean{}, false
+	c.tuning.level, c.tuning.missedSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, mean{}, false
 	c.log.Info(why+"; control sets BFQ's tunables that help, until the end: "+c.tunedNames()+
 		" (to prevent that, name them in tunables, or write tunables: none)", "device", c.disk.Device)
 	if err := c.holdTunables(); err != nil {
@@ -252,7 +255,7 @@ func (c *Controller) refuse(base float64) {
 // changeLevel sets or restores tunables, and measures anew.
 func (c *Controller) changeLevel(level int) {
 	t := &c.tuning
-	t.level, t.lackSeconds, t.seconds, t.rate, t.judged = level, 0, 0, mean{}, false
+	t.level, t.missedSeconds, t.seconds, t.rate, t.judged = level, 0, 0, mean{}, false
 	if err := c.holdTunables(); err != nil {
 		c.log.Error("cannot change the scheduler's tunables", "error", err)
 	}

@@ -49,7 +49,7 @@ func chosenTunablesArePutBack(t *testing.T, b *testbed, dies bool) {
 		t.Errorf("at the start: %s; want %s", got, want)
 	}
 	c.interval(account.Sample{IntervalSeconds: 5, Devices: []account.Device{device}})
-	if got, want := values(), "low_latency 0, nr_requests 256, slice_idle 33, strict_guarantees 1, timeout_sync 40"; got != want {
+	if got, want := values(), "low_latency 0, nr_requests 256, slice_idle 33, strict_guarantees 1, timeout_sync 60"; got != want {
 		t.Errorf("after an interval in which a share was missed: %s; want %s", got, want)
 	}
 	if dies {

@@ -42,15 +42,15 @@ func TestControlSetsTheTunablesThatWeightsNeed(t *testing.T) {
 		during string
 		logged string
 	}{
-		{"", 0.9, "1 40 33 256 weights", "control sets BFQ's tunables that help, until the end: slice_idle=33 strict_guarantees=1 timeout_sync=40 "},
-		{"tunables: auto\n", 0.9, "1 40 33 256 weights", "control sets"},
-		{"tunables: {low_latency: 0}\n", 0.9, "1 40 33 256 weights", "control sets"},
+		{"", 0.9, "1 60 33 256 weights", "control sets BFQ's tunables that help, until the end: slice_idle=33 strict_guarantees=1 timeout_sync=60 "},
+		{"tunables: auto\n", 0.9, "1 60 33 256 weights", "control sets"},
+		{"tunables: {low_latency: 0}\n", 0.9, "1 60 33 256 weights", "control sets"},
 		{"tunables: {timeout_sync: 100, slice_idle: 8}\n", 0.9, "1 100 8 256 weights", "until the end: strict_guarantees=1 ("},
-		{"tunables: {strict_guarantees: 0}\n", 0.9, "0 124 8 256 limits", "until the end: slice_idle=33 timeout_sync=40 ("},
+		{"tunables: {strict_guarantees: 0}\n", 0.9, "0 124 8 256 limits", "until the end: slice_idle=33 timeout_sync=60 ("},
 		{"tunables: none\n", 0.9, "0 124 8 64 limits", "weights have not held the shares"},
-		{"actuator: weights\n", 0.9, "1 40 33 256 weights", "control sets"},
+		{"actuator: weights\n", 0.9, "1 60 33 256 weights", "control sets"},
 		{"actuator: limits\n", 0.9, "0 124 8 64 limits", "limits hold the shares"},
-		{"", 0.5, "0 124 8 256 limits", "strict_guarantees=1 timeout_sync=40 cost the disk's throughput: 20.0 MB/s, and 40.0 MB/s before; control restores what it set last"},
+		{"", 0.5, "0 124 8 256 limits", "strict_guarantees=1 timeout_sync=60 cost the disk's throughput: 20.0 MB/s, and 40.0 MB/s before; control restores what it set last"},
 	} {
 		f := newFakeHost("/ca", "/cb")
 		f.tunables = map[string]string{}
@@ -165,7 +165,7 @@ func TestTunablesAreRefusedOnlyForWhatTheyCost(t *testing.T) {
 
 // A storm of metadata needs short slices, also before a share is missed.
 func TestHiddenIOIsAReasonForTheFirstLevel(t *testing.T) {
-	for hidden, want := range map[uint64]string{4e6: "124 8 0", 6e6: "40 33 0"} {
+	for hidden, want := range map[uint64]string{4e6: "124 8 0", 6e6: "60 33 0"} {
 		f := newFakeHost("/ca", "/cb")
 		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
 		steps := repeat(5, func() account.Sample {
@@ -190,7 +190,7 @@ func TestHiddenIOIsAReasonForTheFirstLevel(t *testing.T) {
 // Between two requests of one that keeps a single one outstanding, BFQ serves others,
 // unless strict_guarantees is 1.
 func TestOneThatKeepsASingleRequestOutstandingNeedsTheTopLevelAtOnce(t *testing.T) {
-	for requestSeconds, want := range map[float64]string{0: "40 33 0", 5: "40 33 1", 7: "40 33 1", 8: "40 33 0", 40: "40 33 0"} {
+	for requestSeconds, want := range map[float64]string{0: "60 33 0", 5: "60 33 1", 7: "60 33 1", 8: "60 33 0", 40: "60 33 0"} {
 		f := newFakeHost("/ca", "/cb")
 		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
 		steps := repeat(1, func() account.Sample {
@@ -239,22 +239,26 @@ func TestWeightsAreTheIdealOnesUntilTheFirstWindowEnded(t *testing.T) {
 	}
 }
 
-// What costs little throughput is tried first where little is missed.
+// What costs little throughput is tried first where little is missed: one container lacks 6
+// points, or one has 6 too much, and two lack 3 each.
 func TestTunablesAreSetOneLevelAfterTheOther(t *testing.T) {
-	f := newFakeHost("/ca", "/cb")
-	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
-	var seen []string
-	steps := repeat(4, func() account.Sample {
-		seen = append(seen, fmt.Sprint(f.tunables["timeout_sync"], " ", f.tunables["slice_idle"], " ", f.tunables["strict_guarantees"]))
-		ca, cb := did("/ca", 44e6, 0), did("/cb", 56e6, 0)
-		ca.BusySeconds, cb.BusySeconds = 5, 5
-		return sampleOf(ca, cb)
-	})
-	if err := Run(context.Background(), fakeOptions(t, f, twoEqual, steps...)); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := strings.Join(seen, ", "), "124 8 0, 40 33 0, 40 33 0, 40 33 1"; got != want {
-		t.Errorf("timeout_sync, slice_idle, strict_guarantees: %s; want %s", got, want)
+	const three = "containers: [{match: /ca, weight: 330}, {match: /cb, weight: 330}, {match: /cc, weight: 340}]"
+	for config, charged := range map[string][]uint64{twoEqual: {44e6, 56e6, 0}, three: {30e6, 30e6, 40e6}} {
+		f := newFakeHost("/ca", "/cb", "/cc")
+		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+		var seen []string
+		steps := repeat(4, func() account.Sample {
+			seen = append(seen, fmt.Sprint(f.tunables["timeout_sync"], " ", f.tunables["slice_idle"], " ", f.tunables["strict_guarantees"]))
+			ca, cb, cc := did("/ca", charged[0], 0), did("/cb", charged[1], 0), did("/cc", charged[2], 0)
+			ca.BusySeconds, cb.BusySeconds, cc.BusySeconds = 5, 5, 5
+			return sampleOf(ca, cb, cc)
+		})
+		if err := Run(context.Background(), fakeOptions(t, f, config, steps...)); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := strings.Join(seen, ", "), "124 8 0, 60 33 0, 60 33 0, 60 33 1"; got != want {
+			t.Errorf("%v: timeout_sync, slice_idle, strict_guarantees: %s; want %s", charged, got, want)
+		}
 	}
 }
 
