@@ -176,13 +176,13 @@ func divide(seconds float64, active []*sibling) {
 
 // due returns the charged I/O that a sibling should have if it gets part of total,
 // all in bytes per second: its part, less its hidden I/O and less its repayment in
-// this step, but at least a small fraction of its part.
+// this step, but at least the bound.
 func (s *sibling) due(given, entitled, total, seconds float64, bound least) float64 {
 	most := total * repayPerSecond / math.Max(1, seconds)
 	s.arrearsRate = within(arrearsPart*total, s.arrearsBytes/arrearsSeconds)
 	want := given - s.expected() - s.arrearsRate - within(most, s.debtBytes/(repaySteps*seconds))
-	if least := bound.of(entitled, total); want < least {
-		want, s.floored, s.leastRate = least, true, leastHeld.of(entitled, total)
+	if held := bound.of(entitled, total); want < held {
+		want, s.floored, s.leastRate = held, true, leastHeld.of(entitled, total)
 	}
 	return want
 }

@@ -158,14 +158,18 @@ type trust struct {
 
 // missed is what a window says of the shares, in parts of the disk.
 type missed struct {
-	// lack is what the sibling who lacked, the one that lacked most; negative: not judged.
-	lack float64
-	who  string
-	// excess is what the sibling whose was charged beyond its due, the one with most, as
+	// lack is what short lacked, the sibling that lacked most, as far as others could
+	// have left it to short; negative: not judged.
+	lack  float64
+	short string
+	// excess is what greedy was charged beyond its due, the sibling with most of that, as
 	// far as others lacked it.
 	excess float64
-	whose  string
+	greedy string
 }
+
+// worst is the larger of the two.
+func (m missed) worst() float64 { return max(m.lack, m.excess) }
 
 // repeated is a sibling that windows in a row name, and for how long.
 type repeated struct {
@@ -198,16 +202,16 @@ func (t *trust) take(v verdict, m missed, seconds float64) (changed bool) {
 	case noEvidence:
 		t.ignoredSeconds = 0
 	}
-	t.short.take(m.lack, m.who, seconds)
-	t.greedy.take(m.excess, m.whose, seconds)
-	if t.heldSeconds += seconds; !(m.lack >= 0 && max(m.lack, m.excess) <= heldPart) {
+	t.short.take(m.lack, m.short, seconds)
+	t.greedy.take(m.excess, m.greedy, seconds)
+	if t.heldSeconds += seconds; !(m.lack >= 0 && m.worst() <= heldPart) {
 		t.heldSeconds = 0
 	}
 	was := t.ignored
 	switch {
 	case t.ignoredSeconds >= verdictSeconds || t.missedSeconds() >= shortSeconds:
 		t.ignored = true
-	case t.followedSeconds >= verdictSeconds && max(m.lack, m.excess) <= shortPart, t.heldSeconds >= verdictSeconds && v != ignores:
+	case t.followedSeconds >= verdictSeconds && m.worst() <= shortPart, t.heldSeconds >= verdictSeconds && v != ignores:
 		t.ignored = false
 	}
 	return was != t.ignored

@@ -86,10 +86,10 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 		if shares.add(seconds, siblings) {
 			s.hidden = max(s.hidden, shares.hidden)
 			if shares.excess > s.missed.excess {
-				s.missed.excess, s.missed.whose = shares.excess, shares.whose
+				s.missed.excess, s.missed.greedy = shares.excess, shares.greedy
 			}
 			if s.missed.lack < 0 || shares.lack > s.missed.lack {
-				s.missed.lack, s.missed.who, s.few = shares.lack, shares.who, shares.few
+				s.missed.lack, s.missed.short, s.few = shares.lack, shares.short, shares.few
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func (c *Controller) tuneIfShort() bool {
 		return false
 	}
 	ignored := s.verdict == ignores && s.ignoredSeconds+s.seconds >= verdictSeconds
-	part := max(s.missed.lack, s.missed.excess)
+	part := s.missed.worst()
 	if c.tuning.missedSeconds += s.seconds; part <= tunePart {
 		c.tuning.missedSeconds = 0
 	}
@@ -215,9 +215,9 @@ func (c *Controller) tuneIfShort() bool {
 	case level == 0:
 		return false
 	case part > tunePart && part == s.missed.lack:
-		c.tune(level, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.who, 100*part, s.seconds))
+		c.tune(level, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.short, 100*part, s.seconds))
 	case part > tunePart:
-		c.tune(level, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.whose, 100*part, s.seconds))
+		c.tune(level, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.greedy, 100*part, s.seconds))
 	case !ignored:
 		c.tune(level, fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
 	default:

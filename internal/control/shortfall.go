@@ -15,9 +15,9 @@ const (
 	// shortSeconds is how long the same sibling must lack that much, or have it too much.
 	shortSeconds = 10.0
 	// tunePart is the part of the disk that a sibling must lack in a window, or have too
-	// much, for the tunables of BFQ to matter, strictPart for those of the top level. hiddenPart is the
-	// part that the hidden I/O of a sibling must be for those of the first level: the law
-	// then moves weights, and BFQ's own slices are too long for that.
+	// much, for the tunables of BFQ to matter, strictPart for those of the top level.
+	// hiddenPart is the part that the hidden I/O of a sibling must be for those of the first
+	// level: the law then changes the weights, and BFQ's own slices are too long for that.
 	tunePart, strictPart, hiddenPart = 0.04, 0.1, 0.05
 	// fewRequests is the mean number of requests, outstanding at a time, below which a
 	// sibling that lacks a part needs the top level at once: BFQ gives the disk to others
@@ -31,16 +31,10 @@ const (
 type shortfall struct {
 	seconds float64
 	members map[string]*claimant
-	// lack is the most that a sibling lacked in the latest window that others could
-	// have left to it, as a part of the disk; who is that sibling.
-	lack float64
-	who  string
-	// few: it keeps fewRequests outstanding, or less.
+	// missed is what the latest window says.
+	missed
+	// few: short keeps fewRequests outstanding, or less.
 	few bool
-	// excess is the most charged I/O beyond its due that a sibling had while others
-	// lacked some, as a part of the disk; whose is that sibling.
-	excess float64
-	whose  string
 	// hidden is the most hidden I/O of a sibling, as a part of the disk.
 	hidden float64
 }
@@ -94,9 +88,9 @@ func (w *shortfall) add(seconds float64, siblings []Observation) bool {
 	return true
 }
 
-// judge sets lack, who, few, excess, whose and hidden.
+// judge sets missed, few and hidden.
 func (w *shortfall) judge() {
-	w.lack, w.who, w.few, w.hidden, w.excess, w.whose = 0, "", false, 0, 0, ""
+	w.missed, w.few, w.hidden = missed{}, false, 0
 	ids := make([]string, 0, len(w.members))
 	for id, m := range w.members {
 		switch {
@@ -135,13 +129,13 @@ func (w *shortfall) judge() {
 		excess := math.Max(0, math.Min(m.charged+m.hidden-due[n], m.charged-floor))
 		left += excess
 		if excess = math.Min(excess, lacked) / total; excess > w.excess {
-			w.excess, w.whose = excess, id
+			w.excess, w.greedy = excess, id
 		}
 	}
 	for n, id := range ids {
 		m := w.members[id]
 		if lack := math.Min(due[n]-m.charged-m.hidden, left) / total; lack > w.lack {
-			w.lack, w.who, w.few = lack, id, m.requestSeconds > 0 && m.requestSeconds < fewRequests*m.busySeconds
+			w.lack, w.short, w.few = lack, id, m.requestSeconds > 0 && m.requestSeconds < fewRequests*m.busySeconds
 		}
 	}
 }

@@ -40,11 +40,11 @@ func TestAShareThatIsMissedIsSeenWhateverTheWeights(t *testing.T) {
 				t.Fatalf("%s: the window ended in step %d", test.name, step)
 			}
 		}
-		if math.Abs(w.lack-test.lack) > 0.005 || w.who != test.who {
-			t.Errorf("%s: %q lacks %.3f; want %q and %.3f", test.name, w.who, w.lack, test.who, test.lack)
+		if math.Abs(w.lack-test.lack) > 0.005 || w.short != test.who {
+			t.Errorf("%s: %q lacks %.3f; want %q and %.3f", test.name, w.short, w.lack, test.who, test.lack)
 		}
-		if math.Abs(w.excess-test.excess) > 0.005 || w.whose != test.whose {
-			t.Errorf("%s: %q has %.3f too much; want %q and %.3f", test.name, w.whose, w.excess, test.whose, test.excess)
+		if math.Abs(w.excess-test.excess) > 0.005 || w.greedy != test.whose {
+			t.Errorf("%s: %q has %.3f too much; want %q and %.3f", test.name, w.greedy, w.excess, test.whose, test.excess)
 		}
 	}
 }
@@ -55,8 +55,8 @@ func TestASiblingThatMissesOnceIsNoVerdict(t *testing.T) {
 		missed  missed
 		ignored bool
 	}{
-		{missed{lack: 0.06, who: "a"}, false}, {missed{lack: 0.01}, false}, {missed{lack: 0.06, who: "a"}, false},
-		{missed{lack: 0.06, who: "b"}, false}, {missed{lack: 0.06, who: "b"}, true}, {missed{lack: 0.04, who: "b"}, true},
+		{missed{lack: 0.06, short: "a"}, false}, {missed{lack: 0.01}, false}, {missed{lack: 0.06, short: "a"}, false},
+		{missed{lack: 0.06, short: "b"}, false}, {missed{lack: 0.06, short: "b"}, true}, {missed{lack: 0.04, short: "b"}, true},
 		{missed{lack: 0.01}, true}, {missed{lack: 0.02}, true}, {missed{lack: -1}, true}, {missed{}, true}, {missed{}, true},
 		{missed{lack: 0.01}, false},
 		// One has too much, and others lack it in turn, or a part of it each.
