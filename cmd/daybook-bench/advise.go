@@ -10,7 +10,7 @@ import (
 
 func newAdviseCommand() *cobra.Command {
 	b := bench{name: "advise"}
-	sets := volumes.AdviceSets()
+	sets := []string{volumes.TuningSet, volumes.HeldOutSet}
 	var from string
 	cmd := &cobra.Command{
 		Use:   "advise",
@@ -19,9 +19,11 @@ func newAdviseCommand() *cobra.Command {
 beside each neighbour on one shared ext4, and then with each remedy: volumes on devices,
 volumes in images, and ext4 without ordered data. It compares the measured effect of
 each remedy with what daybook advise predicts from the shared ext4 alone. The model was
-tuned with one set of cases; the bound is for the other set. It fails if too few
-predictions are within the bound. It takes 35 minutes and needs fio, MariaDB and
-sysbench (scripts/setup bench). The command daybook-bench blame writes the page.`,
+tuned with one set of cases; the bound is for the other set, which is measured twice, to
+see how far repeated measurements are apart. It fails if too few predictions are within
+the bound. It takes 36 minutes and needs fio, MariaDB and sysbench (scripts/setup bench).
+Interrupted, it keeps the parts that were measured. The command daybook-bench blame
+writes the page.`,
 		Example: `  daybook-bench advise --quick
 
   # Apply the present model to an earlier measurement
@@ -50,7 +52,7 @@ sysbench (scripts/setup bench). The command daybook-bench blame writes the page.
 					return err
 				}
 			}
-			result, err := volumes.MeasureAdvice(cmd.Context(), lab, options, sets, kept)
+			result, err := volumes.MeasureAdvice(cmd.Context(), lab, options, sets, kept, func(a volumes.Advice) error { return b.save(a) })
 			if err != nil {
 				return err
 			}

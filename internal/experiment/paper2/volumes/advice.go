@@ -59,7 +59,7 @@ func adviceParts(set string) []plannedPart {
 // AdviceOptions are those of a whole check, and of one that only shows that it works.
 var (
 	AdviceFull = Options{ // sharedSeconds is advise's default interval
-		Seconds: 24, sharedSeconds: 30, Rounds: 1, Interval: 2 * time.Second,
+		Seconds: 24, sharedSeconds: 30, Rounds: 2, Interval: 2 * time.Second, keepRounds: true,
 		DataModes: DataModes(), Neighbours: allNeighbours(),
 		Arrangements: []fixture.Arrangement{fixture.SharedExt4, fixture.OnDevices, fixture.PlacedOnXFS},
 	}
@@ -70,8 +70,9 @@ var (
 	}
 )
 
-// MeasureAdvice measures the sets; kept has the parts of the others.
-func MeasureAdvice(ctx context.Context, l fixture.Lab, o Options, sets []string, kept Advice) (Advice, error) {
+// MeasureAdvice measures the sets; kept has the parts of the others. It calls save after
+// each part, so that an interrupted run loses only the part that it was measuring.
+func MeasureAdvice(ctx context.Context, l fixture.Lab, o Options, sets []string, kept Advice, save func(Advice) error) (Advice, error) {
 	result := Advice{Host: report.ThisHost(), Loads: kept.Loads, Parts: kept.Parts}
 	if result.Parts == nil {
 		result.Parts = make(map[string][]Part)
@@ -83,7 +84,11 @@ func MeasureAdvice(ctx context.Context, l fixture.Lab, o Options, sets []string,
 		return result, err
 	}
 	o.waits = true
+	rounds := o.Rounds
 	for _, set := range sets {
+		if o.Rounds = rounds; set != HeldOutSet {
+			o.Rounds = 1 // only the bound needs to know how far repeated measurements are apart
+		}
 		if !slices.Contains(AdviceSets(), set) {
 			return result, fmt.Errorf("no set %q: choose from %s", set, strings.Join(AdviceSets(), ", "))
 		}
@@ -98,8 +103,11 @@ func MeasureAdvice(ctx context.Context, l fixture.Lab, o Options, sets []string,
 				return result, fmt.Errorf("%s: %w", planned, err)
 			}
 			result.Parts[set] = append(result.Parts[set], part)
+			result.Loads[set] = [2]string{begin, loadAverage()}
+			if err := save(result); err != nil {
+				return result, err
+			}
 		}
-		result.Loads[set] = [2]string{begin, loadAverage()}
 	}
 	return result, nil
 }
@@ -179,7 +187,7 @@ func (p Phase) adviceInput(disk string, mode DataMode) advise.Input {
 	return in
 }
 
-// verdictOf is one remedy in one case.
+// comparison is one remedy in one case.
 type comparison struct {
 	set       string
 	neighbour fio.Neighbour
@@ -210,12 +218,18 @@ func (c comparison) holds() bool {
 	return c.enough && off(c.gain.Median, c.measuredGain) <= AdviceBound && off(c.p99.Median, c.measuredP99) <= AdviceBound
 }
 
+// gainInRange and p99InRange report whether the range contains what was measured.
+func (c comparison) gainInRange() bool { return c.enough && inRange(c.gain, c.measuredGain) }
+func (c comparison) p99InRange() bool  { return c.enough && inRange(c.p99, c.measuredP99) }
+
+func inRange(r advise.Range, measured float64) bool { return r.Low <= measured && measured <= r.High }
+
 // compare lists what advise predicts from the shared ext4 beside what was measured.
 func (r Advice) compare(set string) ([]comparison, error) {
 	var all []comparison
 	for _, part := range r.Parts[set] {
 		for _, n := range part.neighbours() {
-			shared := part.phase(fixture.SharedExt4, n)
+			shared := part.joined(fixture.SharedExt4, n)
 			if shared == nil {
 				continue
 			}
@@ -225,8 +239,8 @@ func (r Advice) compare(set string) ([]comparison, error) {
 				return all, fmt.Errorf("%s beside %s: %w", part.title(), n, err)
 			}
 			truths := map[advise.Kind]*Phase{
-				advise.DeviceVolume: part.phase(fixture.OnDevices, n),
-				advise.ImageVolume:  part.phase(fixture.PlacedOnXFS, n),
+				advise.DeviceVolume: part.joined(fixture.OnDevices, n),
+				advise.ImageVolume:  part.joined(fixture.PlacedOnXFS, n),
 			}
 			if part.DataMode == Ordered {
 				truths[advise.MountOption] = r.sameUnwritten(set, part, n)
@@ -254,7 +268,7 @@ func (r Advice) compare(set string) ([]comparison, error) {
 func (r Advice) sameUnwritten(set string, of Part, n fio.Neighbour) *Phase {
 	for _, part := range r.Parts[set] {
 		if part.Disk == of.Disk && part.Load == of.Load && part.DataMode == Unwritten {
-			return part.phase(fixture.SharedExt4, n)
+			return part.joined(fixture.SharedExt4, n)
 		}
 	}
 	return nil

@@ -32,19 +32,22 @@ func (r Advice) Tables() ([]report.Table, error) {
 	var tables []report.Table
 	summary := report.Table{
 		Title:   "Predictions of advise within the bound",
-		Columns: []string{"remedy", "set", "cases", "within the bound", "throughput alone", "p99 alone"},
+		Columns: []string{"remedy", "set", "cases", "within the bound", "throughput alone", "p99 alone", "throughput in its range", "p99 in its range"},
 	}
 	for _, set := range []string{HeldOutSet, TuningSet} {
 		all, err := r.compare(set)
 		if err != nil {
 			return nil, err
 		}
+		if repeated := r.repeatTable(set); len(repeated.Rows) > 0 {
+			tables = append(tables, repeated)
+		}
 		for _, remedy := range remedyTitles {
 			cases, held := count(all, remedy.kind)
 			if cases == 0 {
 				continue
 			}
-			var throughput, p99 int
+			var throughput, p99, gainInRange, p99InRange int
 			for _, c := range all {
 				if c.kind != remedy.kind || !c.enough {
 					continue
@@ -55,8 +58,14 @@ func (r Advice) Tables() ([]report.Table, error) {
 				if off(c.p99.Median, c.measuredP99) <= AdviceBound {
 					p99++
 				}
+				if c.gainInRange() {
+					gainInRange++
+				}
+				if c.p99InRange() {
+					p99InRange++
+				}
 			}
-			summary.Rows = append(summary.Rows, []string{remedy.title, set, fmt.Sprint(cases), fmt.Sprint(held), fmt.Sprint(throughput), fmt.Sprint(p99)})
+			summary.Rows = append(summary.Rows, []string{remedy.title, set, fmt.Sprint(cases), fmt.Sprint(held), fmt.Sprint(throughput), fmt.Sprint(p99), fmt.Sprint(gainInRange), fmt.Sprint(p99InRange)})
 			tables = append(tables, adviceTable(all, set, remedy.kind, remedy.title))
 		}
 	}
@@ -87,7 +96,7 @@ func (r Advice) conditions() string {
 			continue
 		}
 		first := r.Parts[set][0]
-		text += fmt.Sprintf(" %s: measured %s, %.0f s on the shared ext4 for each case, ", set, first.Measured.Format("2006-01-02 15:04 UTC"), first.Phases[0].Seconds)
+		text += fmt.Sprintf(" %s: measured %s, %d times %.0f s on the shared ext4 for each case, ", set, first.Measured.Format("2006-01-02 15:04 UTC"), len(first.roundsOf(first.Phases[0].Arrangement, first.Phases[0].Neighbour)), first.Phases[0].Seconds)
 		if load, known := r.Loads[set]; known {
 			text += fmt.Sprintf("the host's load average was %s at the beginning and %s at the end.", load[0], load[1])
 		} else {

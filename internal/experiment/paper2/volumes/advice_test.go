@@ -1,6 +1,9 @@
 package volumes
 
 import (
+	"encoding/json"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -75,6 +78,62 @@ func TestPredictionsAreComparedWithTheTruth(t *testing.T) {
 	}
 }
 
+// What was measured in rounds is one measurement, and the page says how far the rounds
+// are apart.
+func TestRoundsAreOneMeasurement(t *testing.T) {
+	one := madeUpAdvice(1.5, 0.03)
+	part := &one.Parts[HeldOutSet][0]
+	second := slices.Clone(part.Phases)
+	second[0].Seconds, second[0].Rate = 30, 200
+	second[1].SyncA.P99Seconds = 0.12
+	part.Phases = append(part.Phases, second...)
+	shared := part.joined(fixture.SharedExt4, fio.HighFsync)
+	if shared.Rounds != 2 || shared.Seconds != 40 || shared.Rate != 175 || len(shared.Samples) != 2 ||
+		len(shared.Requests) != 2 || shared.Requests[0].Requests != 2000 {
+		t.Errorf("%+v", shared)
+	}
+	if p99 := part.joined(fixture.OnDevices, fio.HighFsync).SyncA.P99Seconds; math.Abs(p99-0.06) > 1e-9 {
+		t.Errorf("p99 is %g, want the geometric mean of 0.03 and 0.12", p99)
+	}
+	all, err := one.compare(HeldOutSet)
+	if err != nil || len(all) != 1 || all[0].calls != 2000 || math.Abs(all[0].measuredGain-150.0/175) > 1e-9 {
+		t.Errorf("%v: %+v", err, all)
+	}
+	rows := one.repeatTable(HeldOutSet).Rows
+	if len(rows) != 2 || !slices.Equal(rows[0], []string{"S", "1", "0", "0", "1", "2.00", "1.00"}) || !slices.Equal(rows[1], []string{"VD", "1", "0", "1", "0", "1.00", "4.00"}) {
+		t.Errorf("%q", rows)
+	}
+	if rows := madeUpAdvice(1.5, 0.03).repeatTable(HeldOutSet).Rows; len(rows) != 0 {
+		t.Errorf("one round was measured: %q", rows)
+	}
+	part.Phases[3].Rate = 0 // nothing was done in the second round
+	if rows := one.repeatTable(HeldOutSet).Rows; len(rows) != 2 || rows[1][3] != "0" || !strings.HasPrefix(rows[1][5], "–") {
+		t.Errorf("%q", rows)
+	}
+}
+
+// The inputs of a prediction are in the figures that are kept: a later model can be
+// applied to them.
+func TestAPredictionIsTheSameFromItsFigures(t *testing.T) {
+	measured := madeUpAdvice(1.5, 0.03)
+	text, err := json.Marshal(measured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept Advice
+	if err := json.Unmarshal(text, &kept); err != nil {
+		t.Fatal(err)
+	}
+	before, err := measured.compare(HeldOutSet)
+	if err != nil || len(before) != 1 || !before[0].enough {
+		t.Fatalf("%v: %+v", err, before)
+	}
+	after, err := kept.compare(HeldOutSet)
+	if err != nil || len(after) != 1 || after[0].gain != before[0].gain || after[0].p99 != before[0].p99 || after[0].calls != before[0].calls {
+		t.Errorf("%v: %+v, before %+v", err, after, before)
+	}
+}
+
 // What is too little for a prediction counts as a miss.
 func TestTooFewSyncsAreAMiss(t *testing.T) {
 	r := madeUpAdvice(1.5, 0.03)
@@ -94,16 +153,21 @@ func TestAdviceIsMeasured(t *testing.T) {
 	vmtest.Long(t)
 	needs.Tool(t, "fio")
 	l := fixturetest.New(t)
-	r, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{OtherLoadSet}, Advice{})
+	saved := 0
+	save := func(a Advice) error { saved = len(a.Parts[OtherLoadSet]); return nil }
+	r, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{OtherLoadSet}, Advice{}, save)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if saved != 1 {
+		t.Errorf("%d parts were saved, want 1", saved)
 	}
 	all, err := r.compare(OtherLoadSet)
 	if err != nil || len(all) != 1 || all[0].measuredGain <= 0 || all[0].measuredP99 <= 0 {
 		t.Fatalf("%v: %+v", err, all)
 	}
 	t.Logf("%+v", all[0])
-	if _, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{"another"}, Advice{}); err == nil {
+	if _, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{"another"}, Advice{}, save); err == nil {
 		t.Error("an unknown set: no error")
 	}
 }

@@ -195,7 +195,10 @@ func runPart(ctx context.Context, l fixture.Lab, o Options, planned plannedPart,
 			rounds = append(rounds, phases...)
 		}
 	}
-	part.Phases = append(part.Phases, medianPhases(rounds)...)
+	if !o.keepRounds {
+		rounds = medianPhases(rounds)
+	}
+	part.Phases = append(part.Phases, rounds...)
 	return part, nil
 }
 

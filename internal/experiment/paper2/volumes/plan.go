@@ -84,6 +84,8 @@ type Options struct {
 	waits bool
 	// sharedSeconds, if not 0, is the length of a phase on the shared ext4.
 	sharedSeconds int
+	// keepRounds keeps all phases, and not the median one of the rounds.
+	keepRounds bool
 }
 
 // Full is the benchmark, Quick a short run that tests it.

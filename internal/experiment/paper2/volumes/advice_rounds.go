@@ -1,0 +1,135 @@
+package volumes
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/daybook-project/daybook/internal/experiment/fixture"
+	"github.com/daybook-project/daybook/internal/experiment/report"
+	"github.com/daybook-project/daybook/internal/fio"
+)
+
+// roundsOf are the phases of an arrangement beside a neighbour, one of each round.
+func (p Part) roundsOf(a fixture.Arrangement, n fio.Neighbour) []Phase {
+	var rounds []Phase
+	for _, phase := range p.Phases {
+		if phase.Arrangement == a && phase.Neighbour == n {
+			rounds = append(rounds, phase)
+		}
+	}
+	return rounds
+}
+
+// joined is one phase of all rounds, as if they were one long measurement; nil if there
+// is none. Its percentiles are the geometric means of the rounds with calls.
+func (p Part) joined(a fixture.Arrangement, n fio.Neighbour) *Phase {
+	rounds := p.roundsOf(a, n)
+	if len(rounds) == 0 {
+		return nil
+	}
+	whole := Phase{Arrangement: a, Neighbour: n, Rounds: len(rounds)}
+	var done, synced float64
+	for _, round := range rounds {
+		whole.Seconds += round.Seconds
+		done += round.Rate * round.Seconds
+		synced += round.SyncA.MeanSeconds * float64(round.SyncA.Calls)
+		whole.SyncA.Calls += round.SyncA.Calls
+		whole.SyncA.DataOnly += round.SyncA.DataOnly
+		whole.Samples = append(whole.Samples, round.Samples...)
+		whole.Requests = addRequests(whole.Requests, round.Requests)
+	}
+	if whole.Seconds > 0 {
+		whole.Rate = done / whole.Seconds
+	}
+	if whole.SyncA.Calls > 0 {
+		whole.SyncA.MeanSeconds = synced / float64(whole.SyncA.Calls)
+	}
+	whole.SyncA.P50Seconds = geometricMean(rounds, func(p Phase) float64 { return p.SyncA.P50Seconds })
+	whole.SyncA.P99Seconds = geometricMean(rounds, func(p Phase) float64 { return p.SyncA.P99Seconds })
+	return &whole
+}
+
+// addRequests adds sums of the same container and class.
+func addRequests(all, more []diskTime) []diskTime {
+	all = slices.Clone(all)
+	for _, of := range more {
+		at := slices.IndexFunc(all, func(d diskTime) bool { return d.Who == of.Who && d.Class == of.Class })
+		if at < 0 {
+			all = append(all, of)
+			continue
+		}
+		all[at].Sums = all[at].Add(of.Sums)
+	}
+	return all
+}
+
+// geometricMean is that of the values above 0; 0 if there is none.
+func geometricMean(rounds []Phase, value func(Phase) float64) float64 {
+	var logs, count float64
+	for _, round := range rounds {
+		if v := value(round); v > 0 {
+			logs, count = logs+math.Log(v), count+1
+		}
+	}
+	if count == 0 {
+		return 0
+	}
+	return math.Exp(logs / count)
+}
+
+// apart is the factor between the greatest and the least value of the rounds.
+func apart(rounds []Phase, value func(Phase) float64) float64 {
+	least, greatest := math.Inf(1), 0.0
+	for _, round := range rounds {
+		least, greatest = min(least, value(round)), max(greatest, value(round))
+	}
+	return off(greatest, least)
+}
+
+// repeatTable says how far rounds of the same measurement are apart. No prediction can
+// be nearer to both. It has no rows if there was one round only.
+func (r Advice) repeatTable(set string) report.Table {
+	t := report.Table{
+		Title:   "Advise: the same measured again, " + set,
+		Note:    fmt.Sprintf("Rounds of the same case, made in turn with the other arrangements. Within the bound: they are within a factor of %.1f of each other.", AdviceBound),
+		Columns: []string{"arrangement", "cases", "within the bound", "throughput alone", "p99 alone", "greatest factor, throughput", "p99"},
+	}
+	for _, a := range []fixture.Arrangement{fixture.SharedExt4, fixture.OnDevices, fixture.PlacedOnXFS} {
+		var cases, both, rates, p99s int
+		var worstRate, worstP99 float64
+		for _, part := range r.Parts[set] {
+			for _, n := range part.neighbours() {
+				rounds := part.roundsOf(a, n)
+				if len(rounds) < 2 {
+					continue
+				}
+				rate := apart(rounds, func(p Phase) float64 { return p.Rate })
+				p99 := apart(rounds, func(p Phase) float64 { return p.SyncA.P99Seconds })
+				cases++
+				rates, p99s = rates+within(rate), p99s+within(p99)
+				both += within(max(rate, p99))
+				worstRate, worstP99 = max(worstRate, rate), max(worstP99, p99)
+			}
+		}
+		if cases > 0 {
+			t.Rows = append(t.Rows, []string{string(a), fmt.Sprint(cases), fmt.Sprint(both), fmt.Sprint(rates), fmt.Sprint(p99s), factorText(worstRate), factorText(worstP99)})
+		}
+	}
+	return t
+}
+
+// within is 1 if a factor is within the bound, else 0.
+func within(factor float64) int {
+	if factor <= AdviceBound {
+		return 1
+	}
+	return 0
+}
+
+func factorText(factor float64) string {
+	if math.IsInf(factor, 0) {
+		return "– (nothing was done in one)"
+	}
+	return fmt.Sprintf("%.2f", factor)
+}
