@@ -6,8 +6,10 @@
  * Each of HANDLES threads starts and stops ROUNDS handles, each on any processor. A
  * handle may reserve another one, which starts afterwards and is not held back. One
  * thread holds back all handles FREEZES times. Counters and flag are sequentially
- * consistent; with BROKEN_FLAG_LATE and BROKEN_COUNT_LATE one store is not, and other
- * threads see it at any time later, as a processor's store buffer does.
+ * consistent; with BROKEN_FLAG_LATE, BROKEN_COUNT_LATE and BROKEN_RESERVED_LATE one store
+ * is not, and other threads see it at any time later, as a processor's store buffer does.
+ * With BROKEN_RESERVED_UNORDERED the thread reads what reserved handles have changed before
+ * it reads that none is left, as a processor may do with loads that have no order.
  *
  * No handle is open while all are held back. Nobody waits for ever: a wake-up that comes
  * before the thread sleeps, but after it has checked, is not lost; one before is.
@@ -30,9 +32,11 @@ bool wake_freezer, wake_handle[HANDLES];
 /* What the counts are there to say. */
 byte open, pending;
 bool frozen;
+byte changes; /* of reserved handles */
 /* Stores that are late. */
 bool flag_late;
 byte count_late[CPUS];
+byte reserved_late[CPUS];
 
 inline count_in()
 {
@@ -140,13 +144,18 @@ proctype Handle(byte me)
 			};
 			atomic {
 				assert(!frozen);
+				changes++;
 				open++
 			};
 			end_handle();
 			atomic {
 				choose_cpu();
 				pending--;
+#ifdef BROKEN_RESERVED_LATE
+				reserved_late[cpu]++;
+#else
 				reserved[cpu]--;
+#endif
 				cpu = 0
 			};
 			tell_freezer()
@@ -173,6 +182,9 @@ inline any_open()
 
 inline any_reserved()
 {
+#ifdef BROKEN_RESERVED_UNORDERED
+	seen = changes;
+#endif
 	sum = reserved[0];
 	sum = sum + reserved[1]
 }
@@ -205,7 +217,7 @@ inline await_ended()
 
 proctype Freezer()
 {
-	byte freezes, n;
+	byte freezes, n, seen;
 	short sum;
 
 	do
@@ -223,7 +235,11 @@ proctype Freezer()
 		await_ended();
 #endif
 		atomic {
-			assert(open == 0 && pending == 0);
+#ifndef BROKEN_RESERVED_UNORDERED
+			seen = changes;
+#endif
+			assert(open == 0 && pending == 0 && seen == changes);
+			seen = 0;
 			frozen = true
 		};
 		atomic {
@@ -251,6 +267,8 @@ end:
 	:: atomic { flag_late -> held_back = true; flag_late = false }
 	:: atomic { count_late[0] > 0 -> started[0]++; count_late[0]-- }
 	:: atomic { count_late[1] > 0 -> started[1]++; count_late[1]-- }
+	:: atomic { reserved_late[0] > 0 -> reserved[0]--; reserved_late[0]-- }
+	:: atomic { reserved_late[1] > 0 -> reserved[1]--; reserved_late[1]-- }
 	od
 }
 
@@ -265,7 +283,7 @@ init
 		:: else -> break
 		od;
 		run Freezer();
-#if defined(BROKEN_FLAG_LATE) || defined(BROKEN_COUNT_LATE)
+#if defined(BROKEN_FLAG_LATE) || defined(BROKEN_COUNT_LATE) || defined(BROKEN_RESERVED_LATE)
 		run Memory()
 #endif
 	}

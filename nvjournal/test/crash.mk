@@ -74,10 +74,10 @@ soak-threads: build/test/thread_counters
 # --- Mutants ------------------------------------------------------------------
 
 test-mutants: $(sort $(wildcard core/*.c core/*.h test/lib/*.c test/lib/*.h))
-	@CC="$(CC)" sh test/mutants/run build/mutants
+	@CC="$(CC)" CLANG="$(CLANG)" sh test/mutants/run build/mutants
 
 soak-mutants: $(sort $(wildcard core/*.c core/*.h test/lib/*.c test/lib/*.h))
-	@CRASH_MUTANT_SOUND=1 CC="$(CC)" $(SOAK_RUN) sh test/mutants/run build/mutants
+	@CRASH_MUTANT_SOUND=1 CC="$(CC)" CLANG="$(CLANG)" $(SOAK_RUN) sh test/mutants/run build/mutants
 
 # --- Fuzzing ------------------------------------------------------------------
 

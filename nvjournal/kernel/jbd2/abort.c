@@ -65,7 +65,13 @@ void jbd2_journal_abort(journal_t *journal, int error)
  */
 int jbd2_journal_errno(journal_t *journal)
 {
-	return is_journal_aborted(journal) ? READ_ONCE(journal->j_errno) : 0;
+	int error;
+
+	/* So that the flag and the error are of the same moment. */
+	read_lock(&journal->j_state_lock);
+	error = is_journal_aborted(journal) ? journal->j_errno : 0;
+	read_unlock(&journal->j_state_lock);
+	return error;
 }
 
 int jbd2_journal_clear_err(journal_t *journal)

@@ -26,12 +26,13 @@ static void call_back_one(struct nvjk_journal *j, u64 tid)
 /* In the order of their numbers, also if several commit together. */
 static void call_back_to(struct nvjk_journal *j, u64 tid)
 {
-	if (READ_ONCE(j->called_back) >= tid)
+	/* Who reads the number without the mutex sees what was done before. */
+	if (smp_load_acquire(&j->called_back) >= tid)
 		return;
 	mutex_lock(&j->callback_mutex);
 	while (j->called_back < tid) {
 		call_back_one(j, j->called_back + 1);
-		WRITE_ONCE(j->called_back, j->called_back + 1);
+		smp_store_release(&j->called_back, j->called_back + 1);
 	}
 	mutex_unlock(&j->callback_mutex);
 }

@@ -269,6 +269,11 @@ noinline int nvjk_flush_data(struct nvjk_journal *j)
 
 	if (!(READ_ONCE(j->journal.j_flags) & JBD2_BARRIER))
 		return 0;
+	/*
+	 * A write is counted before its end is announced. The caller has seen the end, and
+	 * must see the count. Many announcements are read without an order.
+	 */
+	smp_rmb();
 	ended = atomic64_read(&j->data_writes) + nvjk_disk_writes_ended(j->disk);
 	if (!j->always_flush && ended == READ_ONCE(j->flushed_writes))
 		return 0;

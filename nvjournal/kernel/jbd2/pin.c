@@ -82,7 +82,8 @@ struct nvjk_buffer *nvjk_pin(struct nvjk_journal *j, struct buffer_head *bh, u64
 	b = raise(bh, tid);
 	if (!b) {
 		get_bh(bh);
-		WRITE_ONCE(bh->b_private, &fresh->head);
+		/* A thread that finds it without the lock sees its content. */
+		smp_store_release(&bh->b_private, &fresh->head);
 		set_buffer_jbd(bh);
 	}
 	unlock_state(bh);

@@ -5,6 +5,9 @@
  * on the disk only when the handle at the end of its write has ended. So a
  * thread that holds back all handles (updates.c) does not hold them back. It
  * waits until they have ended; no new ones can be reserved meanwhile.
+ *
+ * They are counted as the engine counts handles: all accesses to the counts have one
+ * order. So a thread that sees no reserved handle sees all that they have changed, too.
  */
 #include <linux/sched/mm.h>
 
@@ -18,18 +21,14 @@ int nvjk_reserve(struct nvjk_handle *handle, struct nvjk_handle *reserved, u32 c
 	if (error)
 		return error;
 	reserved->counted_reserved = true;
-	this_cpu_inc(*j->reserved);
+	nvj_add_sc(raw_cpu_ptr(j->reserved), 1);
 	return 0;
 }
 
 void nvjk_reserved_ended(struct nvjk_journal *j)
 {
-	this_cpu_dec(*j->reserved);
-	/*
-	 * Either the waiting thread sees the count, or this thread sees that it
-	 * waits.
-	 */
-	smp_mb();
+	/* Either the waiting thread sees the count, or this thread sees that it waits. */
+	nvj_sub_sc(raw_cpu_ptr(j->reserved), 1);
 	nvjk_updates_ended(j);
 }
 
@@ -39,7 +38,7 @@ bool nvjk_any_reserved(struct nvjk_journal *j)
 	int sum = 0;
 	int cpu;
 
-	for_each_possible_cpu(cpu) sum += READ_ONCE(*per_cpu_ptr(j->reserved, cpu));
+	for_each_possible_cpu(cpu) sum += nvj_load_sc(per_cpu_ptr(j->reserved, cpu));
 	return sum != 0;
 }
 

@@ -39,6 +39,12 @@ void nvjk_transaction_begin(struct nvjk_journal *j, struct nvjk_transaction *t, 
 		smp_store_release(&t->tid, tid);
 	}
 	write_unlock(&j->journal.j_state_lock);
+	/*
+	 * Between newest and what this handle reads of ext4's memory. An older handle
+	 * changes that memory, executes a full barrier, and reads newest (handle.c). So if
+	 * this handle does not see all of its changes, the older handle sees newest.
+	 */
+	smp_mb();
 }
 
 struct nvjk_transaction *nvjk_transaction_find(struct nvjk_journal *j, u64 tid)

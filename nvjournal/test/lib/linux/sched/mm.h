@@ -31,8 +31,11 @@ typedef uint64_t u64;
 #define likely(condition) (condition)
 #define unlikely(condition) (condition)
 #define container_of(p, type, field) ((type *)((char *)(p)-offsetof(type, field)))
-#define READ_ONCE(word) nvj_load_acquire(&(word))
-#define smp_mb() ((void)0) /* all additions here are sequentially consistent */
+#ifdef NVJ_SCHEDULE
+#define READ_ONCE(word) nvj_load_acquire(&(word)) /* the scheduler may switch there */
+#else
+#define READ_ONCE(word) nvj_load(&(word)) /* as in the kernel, without an order */
+#endif
 
 /* Nothing that the kernel would warn of may happen. */
 static inline bool test_warn(bool condition)
@@ -46,8 +49,7 @@ static inline bool test_warn(bool condition)
 
 /* Variables of each processor: an array. */
 #define __percpu
-#define this_cpu_inc(first) ((void)nvj_add_sc(&(first) + test_cpu(), 1))
-#define this_cpu_dec(first) ((void)nvj_sub_sc(&(first) + test_cpu(), 1))
+#define raw_cpu_ptr(first) ((first) + test_cpu())
 #define per_cpu_ptr(first, cpu) ((first) + (cpu))
 #define for_each_possible_cpu(cpu) for ((cpu) = 0; (cpu) < (int)TEST_CPUS; (cpu)++)
 #define raw_smp_processor_id() test_cpu()
