@@ -42,6 +42,16 @@ func (r Range) over(a float64) Range {
 	return Range{ratio(a, r.High), ratio(a, r.Median), ratio(a, r.Low)}
 }
 
+func (r Range) product(o Range) Range {
+	return Range{r.Low * o.Low, r.Median * o.Median, r.High * o.High}
+}
+
+func (r Range) plus(o Range) Range { return Range{r.Low + o.Low, r.Median + o.Median, r.High + o.High} }
+
+func (r Range) atLeast(a float64) Range {
+	return Range{max(r.Low, a), max(r.Median, a), max(r.High, a)}
+}
+
 func (r Range) times(a float64) Range { return Range{a * r.Low, a * r.Median, a * r.High} }
 
 // Figures describe the syncs of a container.
@@ -141,20 +151,78 @@ type wait struct {
 // figures makes the figures of a remedy from the mean time of a call.
 func (in Input) figures(r Remedy, w wait) Remedy {
 	now, think := in.wait(), in.think()
-	spread := 1 + 2/math.Sqrt(float64(in.Calls))
-	w.Low, w.High = w.Low/spread, w.High*spread
+	spread := 1 + rangeWidth*math.Sqrt(2)*in.variation()/math.Sqrt(in.independent())
+	sampled := Range{w.Low / spread, w.Median, w.High * spread}
 	// No remedy makes the mean much shorter than the fastest call was.
 	least := in.quantile(0) / 4
-	w.Low, w.Median, w.High = max(w.Low, least), max(w.Median, least), max(w.High, least)
-	r.Gain = Range{w.Low + think, w.Median + think, w.High + think}.over(now + think)
+	w.Range, sampled = w.Range.atLeast(least), sampled.atLeast(least)
+	r.Gain = Range{sampled.Low + think, sampled.Median + think, sampled.High + think}.over(now + think)
 	r.SyncsPerSecond = r.Gain.times(float64(in.Calls) / in.Seconds)
 	kept := min(1, max(0, ratio(w.kept, now)))
-	r.P50Seconds = w.times(kept*ratio(in.quantile(0.5), now) + (1-kept)*shape(0.5))
 	// The longest calls wait behind many requests, and not for a long seek.
 	tail := 1.0
 	if w.nearer > 0 {
 		tail = 1 / w.nearer
 	}
-	r.P99Seconds = w.times(kept*tail*ratio(in.quantile(0.99), now) + (1-kept)*shape(0.99))
+	// A quantile that was measured has its own range; the mean of what was not has one.
+	r.P50Seconds = w.product(in.quantileRange(0.5)).times(kept / now).plus(sampled.product(shape(0.5)).times(1 - kept))
+	r.P99Seconds = w.product(in.quantileRange(0.99)).times(kept * tail / now).plus(sampled.product(shape(0.99)).times(1 - kept))
 	return r
+}
+
+// rangeWidth is how many standard errors a range has on each side: those that contain
+// the value in 8 of 10 cases, if it is measured as long as this interval.
+const rangeWidth = 1.28
+
+// independent is the number of calls that do not wait for the same: calls that are in
+// progress at the same time stall together.
+func (in Input) independent() float64 {
+	return max(1, float64(in.Calls)/max(1, in.WaitSeconds/in.Seconds))
+}
+
+// variation is the standard deviation of the calls over their mean.
+func (in Input) variation() float64 {
+	var calls, sum, squares float64
+	for _, b := range in.Histogram {
+		n, at := float64(b.Calls), b.UpperSeconds*17/18 // the middle of the bucket
+		calls, sum, squares = calls+n, sum+n*at, squares+n*at*at
+	}
+	if sum == 0 {
+		return 0
+	}
+	mean := sum / calls
+	return math.Sqrt(max(0, squares/calls-mean*mean)) / mean
+}
+
+// quantileRange is a quantile of the calls, and where it would be in another sample of
+// as many. The part of the calls that are longer is binomially distributed, so its
+// logarithm has a standard deviation of about sqrt(q / longer calls), here of two samples.
+func (in Input) quantileRange(q float64) Range {
+	n := in.independent()
+	factor := math.Exp(rangeWidth * math.Sqrt(2*q/(n*(1-q)+1)))
+	at := in.quantile(q)
+	return Range{min(at, in.exceeded(min(1, (1-q)*factor))), at, max(at, in.exceeded((1-q)/factor))}
+}
+
+// exceeded is the time that a share of the calls exceeds. Beyond the longest call the
+// tail goes on as above the longest tenth: exponentially.
+func (in Input) exceeded(share float64) float64 {
+	one := 1 / float64(in.Calls)
+	if share >= one {
+		return in.quantile(1 - share)
+	}
+	return in.quantile(1) + in.tail()*math.Log(one/share)
+}
+
+// tail is by how much the longest tenth of the calls is longer than the others, in the
+// mean.
+func (in Input) tail() float64 {
+	from := in.quantile(0.9)
+	var calls, sum float64
+	for _, b := range in.Histogram {
+		if at := b.UpperSeconds * 17 / 18; at > from {
+			calls, sum = calls+float64(b.Calls), sum+float64(b.Calls)*(at-from)
+		}
+	}
+	return ratio(sum, calls)
 }

@@ -80,5 +80,32 @@ func (in Input) verdict(a Advice) string {
 }
 
 // shape is a quantile of calls over their mean where others' part is gone: that of
-// exponentially distributed times.
-func shape(q float64) float64 { return -math.Log(1 - q) }
+// exponentially distributed times. Its range is from the sum of two such times, the
+// standard deviation of which is 0.7 of the mean, to a mixture of two, of which it is 1.4
+// times the mean.
+func shape(q float64) Range {
+	r := Range{solve(q, twoInTurn), -math.Log(1 - q), solve(q, twoMixed)}
+	return Range{min(r.Low, r.Median, r.High), r.Median, max(r.Low, r.Median, r.High)}
+}
+
+// twoInTurn is the part of times that are longer than x, in units of the mean, of the
+// sum of two exponentially distributed times; twoMixed that of a mixture of two, each of
+// which has half of the whole time.
+func twoInTurn(x float64) float64 { return (1 + 2*x) * math.Exp(-2*x) }
+func twoMixed(x float64) float64 {
+	short := (1 + 1/math.Sqrt(3)) / 2
+	return short*math.Exp(-2*short*x) + (1-short)*math.Exp(-2*(1-short)*x)
+}
+
+// solve returns the x up to which a share q of the times are.
+func solve(q float64, longer func(float64) float64) float64 {
+	low, high := 0.0, 100.0
+	for range 60 {
+		if x := (low + high) / 2; longer(x) > 1-q {
+			low = x
+		} else {
+			high = x
+		}
+	}
+	return high
+}
