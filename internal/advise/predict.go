@@ -130,10 +130,9 @@ func Predict(in Input) (Advice, error) {
 }
 
 // think is what the container does between two syncs, for each: the part of the interval
-// in which no call can have been in progress, and at least a part of its own sync.
+// in which no call can have been in progress, and at least its writes between the syncs.
 func (in Input) think() float64 {
-	own, _ := in.ownParts()
-	return max(workPart*own, ratio(in.Seconds-in.WaitSeconds, float64(in.Calls)))
+	return max(in.outsideSync(in.Own.queued(), in.phase(ownData)), ratio(in.Seconds-in.WaitSeconds, float64(in.Calls)))
 }
 
 // busyOthers is the part of the disk's time that serves others' requests, 0 to 1.
@@ -144,8 +143,10 @@ func (in Input) busyOthers() float64 { return min(1, in.Others.ServedSeconds/in.
 type wait struct {
 	Range
 	kept float64
-	// nearer is the factor of shorter seeks in it; 0 means 1.
+	// nearer is the factor by which shorter seeks shorten it; 0 means 1.
 	nearer float64
+	// workless is by how much shorter the time between two syncs gets.
+	workless float64
 }
 
 // figures makes the figures of a remedy from the mean time of a call.
@@ -156,7 +157,8 @@ func (in Input) figures(r Remedy, w wait) Remedy {
 	// No remedy makes the mean much shorter than the fastest call was.
 	least := in.quantile(0) / 4
 	w.Range, sampled = w.Range.atLeast(least), sampled.atLeast(least)
-	r.Gain = Range{sampled.Low + think, sampled.Median + think, sampled.High + think}.over(now + think)
+	after := think - w.workless
+	r.Gain = Range{sampled.Low + after, sampled.Median + after, sampled.High + after}.over(now + think)
 	r.SyncsPerSecond = r.Gain.times(float64(in.Calls) / in.Seconds)
 	kept := min(1, max(0, ratio(w.kept, now)))
 	// The longest calls wait behind many requests, and not for a long seek.

@@ -134,6 +134,14 @@ func TestAPredictionIsTheSameFromItsFigures(t *testing.T) {
 	}
 }
 
+// Another experiment on the host has containers of the same names.
+func TestWaitersOfOtherExperimentsDoNotCount(t *testing.T) {
+	all := []account.Waiter{{Cgroup: "/other-2/A/container"}, {Cgroup: "/x-1/A/container", Calls: 3}, {Cgroup: "/"}, {Cgroup: "/x-1/B/container", Calls: 4}}
+	if got := waitersIn(all, "/x-1/A/container", "/x-1/B/container"); len(got) != 2 || got[0].Calls != 3 || got[1].Calls != 4 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // What is too little for a prediction counts as a miss.
 func TestTooFewSyncsAreAMiss(t *testing.T) {
 	r := madeUpAdvice(1.5, 0.03)
@@ -167,6 +175,9 @@ func TestAdviceIsMeasured(t *testing.T) {
 		t.Fatalf("%v: %+v", err, all)
 	}
 	t.Logf("%+v", all[0])
+	if all[0].before.SyncA.Calls > 0 && all[0].calls == 0 {
+		t.Error("the container's syncs are not in the input of the prediction")
+	}
 	if _, err := MeasureAdvice(t.Context(), l, AdviceQuick, []string{"another"}, Advice{}, save); err == nil {
 		t.Error("an unknown set: no error")
 	}

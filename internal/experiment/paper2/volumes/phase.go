@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -364,7 +365,20 @@ func (s *pair) account(sample account.Sample) (own account.Sample, disk account.
 	}
 	own = sample
 	own.Devices = []account.Device{device}
+	own.Waiters = waitersIn(sample.Waiters, s.a.Load, s.b.Load)
 	return own, disk
+}
+
+// waitersIn returns the waiters in these cgroups. A sample has those of the whole host,
+// and of another experiment's containers, too.
+func waitersIn(all []account.Waiter, cgroups ...string) []account.Waiter {
+	var found []account.Waiter
+	for _, w := range all {
+		if slices.Contains(cgroups, w.Cgroup) {
+			found = append(found, w)
+		}
+	}
+	return found
 }
 
 // deviceOf returns the account of a device. A device without I/O is not in a sample.
