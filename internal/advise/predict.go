@@ -129,10 +129,17 @@ func Predict(in Input) (Advice, error) {
 	return advice, nil
 }
 
-// think is what the container does between two syncs, for each: the part of the interval
-// in which no call can have been in progress, and at least its writes between the syncs.
+// think is what the container does between two syncs, for each: the time in which no call
+// can have been in progress, and at least its writes between the syncs.
 func (in Input) think() float64 {
-	return max(in.outsideSync(in.Own.queued(), in.phase(ownData)), ratio(in.Seconds-in.WaitSeconds, float64(in.Calls)))
+	writes, _ := in.between(1)
+	return max(writes, in.idle())
+}
+
+// idle is the part of the interval in which no call can have been in progress, for each
+// call.
+func (in Input) idle() float64 {
+	return max(0, ratio(in.Seconds-in.WaitSeconds, float64(in.Calls)))
 }
 
 // busyOthers is the part of the disk's time that serves others' requests, 0 to 1.
@@ -154,8 +161,12 @@ func (in Input) figures(r Remedy, w wait) Remedy {
 	now, think := in.wait(), in.think()
 	spread := 1 + rangeWidth*math.Sqrt(2)*in.variation()/math.Sqrt(in.independent())
 	sampled := Range{w.Low / spread, w.Median, w.High * spread}
-	// No remedy makes the mean much shorter than the fastest call was.
+	// No remedy makes the mean shorter than a quarter of the fastest call was, or half of
+	// what is the container's own.
 	least := in.quantile(0) / 4
+	if own := in.ownParts(1); own.outside+own.requests > 0 {
+		least = min(least, (own.outside+own.requests)/2)
+	}
 	w.Range, sampled = w.Range.atLeast(least), sampled.atLeast(least)
 	after := think - w.workless
 	r.Gain = Range{sampled.Low + after, sampled.Median + after, sampled.High + after}.over(now + think)

@@ -70,3 +70,25 @@ func inside(r Range, value float64) int {
 	}
 	return 0
 }
+
+// Calls that wait at the same time wait for the same: as many of them say less.
+func TestCallsInParallelSayLess(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	longer := func() float64 { return 0.01 * r.ExpFloat64() }
+	in := sampled(1000, 1, longer)
+	alone := predict(t, in)[DeviceVolume].P99Seconds
+	in.Seconds /= 16
+	parallel := predict(t, in)[DeviceVolume].P99Seconds
+	if parallel.Low >= alone.Low || parallel.High <= alone.High {
+		t.Errorf("with 16 threads %+v, with one %+v", parallel, alone)
+	}
+}
+
+// Known quantiles: of exponentially distributed times, and of the two that bound them.
+func TestShapesOfUnknownCalls(t *testing.T) {
+	for q, want := range map[float64]Range{0.5: {0.548, 0.693, 0.839}, 0.99: {3.319, 4.605, 7.220}} {
+		if got := shape(q); math.Abs(got.Low-want.Low) > 0.001 || math.Abs(got.Median-want.Median) > 0.001 || math.Abs(got.High-want.High) > 0.001 {
+			t.Errorf("quantile %g: %+v, want %+v", q, got, want)
+		}
+	}
+}

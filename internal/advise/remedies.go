@@ -67,21 +67,61 @@ func (in Input) shorter(queued float64) float64 {
 	return min(queued, in.Others.served())
 }
 
-// ownParts is the mean time of a call without others in its journal: requests is what its
-// requests take, outside what it waits for something else: a processor, or a free request
-// while others fill the disk's queue. kept is what of both was measured so.
-func (in Input) ownParts() (requests, outside, kept float64) {
+// parts are those of the mean time of a call without others in its journal.
+type parts struct {
+	// requests is what its requests take, and near what they take after shorter seeks.
+	requests, near float64
+	// outside is what it waits for something else: a processor, or a free request
+	// while others fill the disk's queue.
+	outside float64
+	// kept is what of both was measured so.
+	kept float64
+}
+
+// ownParts divides a call, with seeks that take nearer times as long.
+func (in Input) ownParts(nearer float64) parts {
+	var p parts
 	for _, phase := range []string{lock, orderedData, logWrites, flush, checkpoint, ownData, rest} {
 		own := in.phase(phase) - in.others(phase)
-		kept += own
-		inRequests := min(own, in.requestsOf(phase))
-		outside += own - inRequests
-		if phase == ownData && in.Own.Count > 0 {
-			inRequests *= in.shorterQueue()
+		p.kept += own
+		requests := min(own, in.requestsOf(phase))
+		p.outside += own - requests
+		factor := nearer
+		switch phase {
+		case ownData:
+			if in.Own.Count > 0 {
+				requests *= in.shorterQueue()
+			}
+			factor = in.nearerWith(in.Own, nearer)
+		case logWrites:
+			factor = in.nearerWith(in.Metadata, nearer)
+		case flush:
+			// The record gets shorter, and the flush itself does not.
+			record := min(1, ratio((1-logPart)*in.timeOf(in.Metadata), in.requestsOf(flush)))
+			factor = record*in.nearerWith(in.Metadata, nearer) + 1 - record
 		}
-		requests += inRequests
+		p.requests += requests
+		p.near += factor * requests
 	}
-	return requests + in.hiddenLog(), outside, kept
+	hidden := in.hiddenLog()
+	p.requests += hidden
+	p.near += in.nearerWith(in.Metadata, nearer) * hidden
+	return p
+}
+
+// nearerWith is the factor by which requests get shorter if their seeks take nearer times
+// as long. In the scheduler they wait for others' requests, too, whose seeks stay: as much
+// as these take of the disk's time.
+func (in Input) nearerWith(r Requests, nearer float64) float64 {
+	queued := in.shorter(r.queued())
+	all := in.Own.Add(in.Metadata).Add(in.Others).Add(in.Flushes).ServedSeconds
+	others := ratio(in.Others.ServedSeconds, all)
+	return 1 - (1-nearer)*(1-others*ratio(queued, queued+r.served()))
+}
+
+// timeOf is the mean time of requests for each call.
+func (in Input) timeOf(r Requests) float64 {
+	return ratio(r.QueuedSeconds+r.ServedSeconds, float64(in.Calls))
 }
 
 // requestsOf is the mean time of the requests that a call can wait for in a phase: the
@@ -91,7 +131,7 @@ func (in Input) requestsOf(phase string) float64 {
 		if r.Count == 0 {
 			return in.phase(phase)
 		}
-		return (r.QueuedSeconds + r.ServedSeconds) / float64(in.Calls)
+		return in.timeOf(r)
 	}
 	switch phase {
 	case rest:
@@ -126,7 +166,7 @@ func (in Input) nearer() float64 {
 	if !in.Rotational || in.SpanShare == 0 {
 		return 1
 	}
-	_, outside, _ := in.ownParts()
+	outside := in.ownParts(1).outside
 	together := 1.0
 	if served := in.Others.served(); served > 0 {
 		together = 1 / (1 + outside/served)
@@ -134,12 +174,21 @@ func (in Input) nearer() float64 {
 	return 1 - seekPart*(1-math.Sqrt(in.SpanShare))*(1-in.busyOthers()/(1+(chain-1)*together))
 }
 
-// outsideSync is the time of the writes that the container waits for between two syncs,
-// for each sync: those that are not in the sync's phases. More than one is not waited
-// for: it is written in the background. queued is a request's time in the scheduler, and
-// own the sync's phase of own data.
-func (in Input) outsideSync(queued, own float64) float64 {
-	return max(0, min(1, ratio(float64(in.Own.Count), float64(in.Calls)))*(queued+in.Own.served())-own)
+// between is the time of the writes that the container waits for between two syncs, for
+// each sync: those that are not in the sync's phases, now and in a volume. One is waited
+// for, as by a database with direct I/O, and more if there is time without a sync; others
+// are written in the background.
+func (in Input) between(nearer float64) (now, volume float64) {
+	each, own := in.Own.served()+in.Own.queued(), in.phase(ownData)
+	if each == 0 {
+		return 0, 0
+	}
+	writes := ratio(float64(in.Own.Count), float64(in.Calls))
+	writes = min(writes, max(1, (in.idle()+own)/each))
+	now = max(0, writes*each-own)
+	own *= in.shorterQueue()
+	volume = max(0, writes*(in.Own.served()+in.shorter(in.Own.queued()))-own) * in.nearerWith(in.Own, nearer)
+	return now, min(now, volume)
 }
 
 // onDevice is a volume on a device of its own on this disk.
@@ -148,19 +197,19 @@ func (in Input) onDevice() wait { return in.alone(in.nearer()) }
 // alone is a call without others in its journal, whose requests take nearer times as
 // long.
 func (in Input) alone(nearer float64) wait {
-	requests, outside, kept := in.ownParts()
-	median := outside + nearer*requests
+	p := in.ownParts(nearer)
+	median := p.outside + p.near
 	own := in.phase(ownData) * in.shorterQueue()
 	queue := own * in.Own.queuedShare() * in.outstanding()
-	between := in.outsideSync(in.Own.queued(), in.phase(ownData))
+	between, after := in.between(nearer)
 	// Others may fill the disk's queue less than now, or more: they no longer wait for
 	// this container.
-	filled := in.outstanding() * (outside - in.phase(rest))
+	filled := in.outstanding() * (p.outside - in.phase(rest))
 	return wait{
-		Range:    Range{median - min(queue+filled, median/2), median, max(kept, outside+requests) + filled + in.outstanding()*in.Others.served()},
-		kept:     kept,
-		nearer:   ratio(median, outside+requests),
-		workless: between - min(between, nearer*in.outsideSync(in.shorter(in.Own.queued()), own)),
+		Range:    Range{median - min(queue+filled, median/2), median, max(p.kept, p.outside+p.requests) + filled + in.outstanding()*in.Others.served()},
+		kept:     p.kept,
+		nearer:   ratio(median, p.outside+p.requests),
+		workless: between - after,
 	}
 }
 
