@@ -164,12 +164,13 @@ func (b *bench) nameExt4NVJ(native, underKVM bool) {
 func (b *bench) ext4nvjNative(cmd *cobra.Command, files ext4nvjFiles, source string, options filesystems.Options) error {
 	result, err := measureNative(cmd, files, source, options)
 	if err != nil {
-		return err
+		return b.notComplete(result, err)
 	}
 	return b.finishExt4NVJ(cmd, result)
 }
 
-// measureNative builds the native kernel and measures in it.
+// measureNative builds the native kernel and measures in it. With an error, the result has
+// what was measured before.
 func measureNative(cmd *cobra.Command, files ext4nvjFiles, source string, options filesystems.Options) (result filesystems.Result, err error) {
 	if os.Geteuid() != 0 {
 		return result, errors.New("want root: the sanity check mounts a loop device")
@@ -192,6 +193,19 @@ func measureNative(cmd *cobra.Command, files ext4nvjFiles, source string, option
 		return result, err
 	}
 	return result, native.Complete(cmd.Context(), booted, &result, options.Rounds, options.Progress)
+}
+
+// notComplete returns the error of a measurement, and keeps what was measured before it,
+// beside the figures of the last complete run.
+func (b *bench) notComplete(result filesystems.Result, err error) error {
+	if len(result.Runs) == 0 {
+		return err
+	}
+	path := strings.TrimSuffix(b.output, ".json") + ".partial.json"
+	if kept := keep(path, result); kept != nil {
+		return errors.Join(err, kept)
+	}
+	return fmt.Errorf("%w; what was measured before is in %s", err, path)
 }
 
 // finishExt4NVJ is finish for one of the two parts of the page. The other part stays.

@@ -68,7 +68,7 @@ nvjournal/kernel/native/build.`,
 			options.Progress = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), "jfsnvj: "+line) }
 			result, err := measureNative(cmd, files, source, options)
 			if err != nil {
-				return err
+				return b.notComplete(result, err)
 			}
 			return b.finish(cmd, result, result.Report, result.Check)
 		},

@@ -44,8 +44,9 @@ void cache_clear(void)
 
 void cache_count_again(void)
 {
+	/* The clocks begin again: no line is on its way since before. */
 	for (uint64_t n = 0; n < size; n++)
-		lines[n].fetches = lines[n].upgrades = 0;
+		lines[n].fetches = lines[n].upgrades = lines[n].ready_ps = 0;
 }
 
 struct line *cache_line(uintptr_t address)

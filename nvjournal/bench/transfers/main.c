@@ -6,7 +6,7 @@
  *	transfers --stream varmail=FILE --stream create=FILE [--operations N]
  *	          [--processors N,N...] [--engine NAME] [--drain-ns N]
  *	          [--near-ns N] [--apart-ns N] [--one-thread STREAM:ENGINE:P=NS]
- *	          [--again]
+ *	          [--again] [--handle-ns N [--between-ns N] [--merge]]
  *
  * The code is the core's, and the benchmark's, compiled so that it reports each
  * access to memory. Each thread has a processor and blocks of its own, as in the
@@ -15,6 +15,9 @@
  * transfer takes --near-ns or --apart-ns. With --again, what is counted is the same
  * operations as before, without a commit: so no block is new, and all that moves is
  * shared by handles of different processors.
+ *
+ * With --handle-ns the caller is a file system (callers.c) with so much work in each
+ * handle, and every second operation of varmail ends with a commit, as in ext4's load.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -24,6 +27,7 @@
 
 #include "../engine.h"
 #include "cache.h"
+#include "callers.h"
 #include "processors.h"
 #include "transfers.h"
 
@@ -71,6 +75,7 @@ struct options {
 	unsigned operations; /* of each processor */
 	bool again;
 	double near_ns, apart_ns, drain_ns;
+	struct callers callers;
 	struct given given[MOST_GIVEN];
 	unsigned given_count;
 };
@@ -83,12 +88,14 @@ struct play {
 	const struct stream *stream;
 	struct worker workers[PROCESSORS];
 	unsigned processors, commit_each, operations;
+	bool callers;
 	uint64_t at[PROCESSORS], updates[PROCESSORS], commits[PROCESSORS];
 	unsigned ended;
 };
 
 struct result {
 	uint64_t operations, updates, commits, ps;
+	uint64_t transactions, merged, start_waits; /* with callers */
 	struct counts counts;
 };
 
@@ -108,7 +115,7 @@ static int play_processor(void *argument, unsigned number)
 	for (unsigned n = 1; n <= p->operations; n++) {
 		const struct operation *o = &s->operations[s->initial + p->at[number]];
 
-		if (p->engine->apply(p->engine, w, o))
+		if (p->callers ? callers_apply(journal, w, o) : p->engine->apply(p->engine, w, o))
 			return -1;
 		p->updates[number] += o->count;
 		p->at[number] = (p->at[number] + p->processors) % s->count;
@@ -123,8 +130,20 @@ static int play_processor(void *argument, unsigned number)
 	return 0;
 }
 
+/* Adds what the journal has counted, or subtracts what it had counted before. */
+static void add_statistics(struct result *r, struct engine *e, bool before)
+{
+	struct nvj_statistics s;
+
+	nvj_statistics(*(struct nvj **)e->state, &s);
+	r->transactions += before ? -s.transactions : s.transactions;
+	r->merged += before ? -s.merged : s.merged;
+	r->start_waits += before ? -s.start_waits : s.start_waits;
+}
+
 static struct result play(struct engine *e, const struct stream *s, unsigned processors,
-			  unsigned operations, bool again, const struct costs *costs)
+			  unsigned operations, bool again, const struct callers *callers,
+			  const struct costs *costs)
 {
 	static struct play p;
 	static uint8_t *images;
@@ -135,7 +154,9 @@ static struct result play(struct engine *e, const struct stream *s, unsigned pro
 	struct result r = {0};
 
 	p = (struct play){.engine = e, .stream = s, .processors = processors};
-	p.commit_each = strcmp(s->name, "varmail") ? 100 : 1;
+	p.callers = callers->handle_ps > 0;
+	callers_set(callers);
+	p.commit_each = strcmp(s->name, "varmail") ? 100 : p.callers ? 2 : 1;
 	p.operations = (operations + p.commit_each - 1) / p.commit_each * p.commit_each;
 	if (have < bytes * processors) {
 		free(images);
@@ -171,7 +192,11 @@ static struct result play(struct engine *e, const struct stream *s, unsigned pro
 		p.at[n] = n % s->count;
 		p.commit_each = 0;
 	}
+	if (p.callers)
+		add_statistics(&r, e, true);
 	r.ps = processors_run(processors + workers, play_processor, &p);
+	if (p.callers)
+		add_statistics(&r, e, false);
 	r.counts = processors_counts();
 	for (unsigned n = 0; n < processors; n++) {
 		r.operations += p.operations;
@@ -207,7 +232,7 @@ static uint64_t access_ps(const struct options *o, struct engine *e, const struc
 			struct result r;
 
 			costs.access_ps = k ? 1100 : 100;
-			r = play(e, s, 1, o->operations * 4, false, &costs);
+			r = play(e, s, 1, o->operations * 4, false, &(struct callers){0}, &costs);
 			e->close(e);
 			ns[k] = per(r.ps, 1000 * r.updates);
 		}
@@ -228,7 +253,7 @@ static void print_row(const struct options *o, struct engine *e, const struct st
 
 	for (unsigned n = 0; n < 2; n++) {
 		costs.transfer_ps = (uint64_t)(1000 * ns[n]);
-		r[n] = play(e, s, processors, o->operations, o->again, &costs);
+		r[n] = play(e, s, processors, o->operations, o->again, &o->callers, &costs);
 		if (!n)
 			e->close(e);
 	}
@@ -252,6 +277,15 @@ static void print_row(const struct options *o, struct engine *e, const struct st
 		       per(c->locked_ps, 1000 * r[n].operations),
 		       r[n].ps ? 1e12 * (double)r[n].updates / (double)r[n].ps : 0);
 	}
+	if (o->callers.handle_ps)
+		printf(" \"callers\": {\"handle_ns\": %g, \"between_ns\": %g, \"merge\": %s, "
+		       "\"operations_per_second\": %.0f, \"transactions_per_operation\": %.3f, "
+		       "\"merged_per_operation\": %.3f, \"start_waits_per_operation\": %.3f},\n",
+		       (double)o->callers.handle_ps / 1000, (double)o->callers.between_ps / 1000,
+		       o->callers.merge ? "true" : "false",
+		       r[1].ps ? 1e12 * (double)r[1].operations / (double)r[1].ps : 0,
+		       per(r[1].transactions, r[1].operations), per(r[1].merged, r[1].operations),
+		       per(r[1].start_waits, r[1].operations));
 	printf(" \"parts\": [");
 	for (const struct part *p = parts_count(); p->name; p++) {
 		printf("%s{\"part\": \"%s\", \"per_update\": %.4f}", comma, p->name,
@@ -267,7 +301,8 @@ static void usage(void)
 	fprintf(stderr,
 		"usage: transfers --stream NAME=FILE... [--operations N] [--processors N,N...]\n"
 		"                 [--engine NAME] [--near-ns N] [--apart-ns N] [--drain-ns N]\n"
-		"                 [--one-thread STREAM:ENGINE:P=NS]... [--again]\n");
+		"                 [--one-thread STREAM:ENGINE:P=NS]... [--again]\n"
+		"                 [--handle-ns N [--between-ns N] [--merge]]\n");
 	exit(2);
 }
 
@@ -326,6 +361,9 @@ static void read_options(struct options *o, int argc, char **argv)
 						{"drain-ns", required_argument, NULL, 'd'},
 						{"one-thread", required_argument, NULL, '1'},
 						{"again", no_argument, NULL, 'A'},
+						{"handle-ns", required_argument, NULL, 'h'},
+						{"between-ns", required_argument, NULL, 'b'},
+						{"merge", no_argument, NULL, 'm'},
 						{0}};
 	int option;
 
@@ -358,11 +396,28 @@ static void read_options(struct options *o, int argc, char **argv)
 		case 'A':
 			o->again = true;
 			break;
+		case 'h':
+			o->callers.handle_ps = (uint64_t)(1000 * number(optarg, 0, 1e6));
+			break;
+		case 'b':
+			o->callers.between_ps = (uint64_t)(1000 * number(optarg, 0, 1e6));
+			break;
+		case 'm':
+			o->callers.merge = true;
+			break;
 		default:
 			usage();
 		}
 	if (optind != argc || !o->stream_count)
 		usage();
+	if (!o->callers.handle_ps && (o->callers.between_ps || o->callers.merge))
+		usage();
+}
+
+/* Callers use the journal itself, without the engine's lock. */
+static bool may_have_callers(const struct engine *e)
+{
+	return e->apply == nvjournal_apply && !e->option && strcmp(e->name, COMMIT_WORKER);
 }
 
 int main(int argc, char **argv)
@@ -393,6 +448,8 @@ int main(int argc, char **argv)
 			struct engine *e = &subjects[n];
 
 			if (o.engine && strcmp(o.engine, e->name))
+				continue;
+			if (o.callers.handle_ps && !may_have_callers(e))
 				continue;
 			/* The same code with more rings takes as long for an access. */
 			if (n && strcmp(e->name, subjects[n - 1].name))

@@ -143,7 +143,7 @@ func (n Result) nativeReport() (report.Report, error) {
 		}
 	}
 	f := n.family()
-	title, loads, more := "ext4nvj on the host's processors", "their operations are those of the emulated measurement below", ""
+	title, loads, more := "ext4nvj on the host's processors", "their operations are those of the emulated measurement", ""
 	if f.stock == jfsFamily.stock {
 		title, loads, more = "jfsnvj: JFS with its journal in byte-addressable memory", "the next paragraphs describe them", fmt.Sprintf(" JFS's own log on the disk has %d MiB.", jfsLogBytes>>20)
 	}

@@ -63,7 +63,13 @@ func (n Result) Report() (report.Report, error) {
 		report.Tables = append(report.Tables, n.machineTable(c))
 	}
 	report.Tables = append(report.Tables, n.transferTables()...)
+	report.Tables = withRows(report.Tables)
 	return report, err
+}
+
+// withRows returns the tables of what was measured.
+func withRows(tables []report.Table) []report.Table {
+	return slices.DeleteFunc(tables, func(t report.Table) bool { return len(t.Rows) == 0 })
 }
 
 func bandwidth(bytesPerSecond float64) string {

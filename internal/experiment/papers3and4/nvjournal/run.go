@@ -207,6 +207,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		}
 	}
 	result.Host = report.ThisHost()
+	if o.Only == transfersSection && o.Before.Rounds > 0 {
+		result.Host = o.Before.Host // counted here, whatever this machine is
+	}
 	result.evaluate()
 	if o.Only == "" || o.Only == transfersSection {
 		if result.Transfers, err = o.count(ctx, result); err != nil {
@@ -246,10 +249,19 @@ func (o Options) read(printed []byte) (result Result, err error) {
 	if near := o.Before.NearestNanoseconds; near > 0 {
 		result.NearestNanoseconds = min(near, result.NearestNanoseconds)
 	}
-	if !slices.Contains(result.Later, o.Only) {
+	if o.Before.has(o.Only) && !slices.Contains(result.Later, o.Only) {
 		result.Later = append(result.Later, o.Only)
 	}
 	return result, nil
+}
+
+// has reports whether a section was measured.
+func (n Result) has(section string) bool {
+	return map[string]int{
+		"streams": len(n.Rows), "updates": len(n.Floor), "commit": len(n.Commit), "recovery": len(n.Recovery),
+		"rings": len(n.Rings), "checkpoint": len(n.Checkpoint), "order": len(n.Order), "data": len(n.Data),
+		"machine": len(n.Machine), "latency": len(n.Latency), transfersSection: len(n.Transfers),
+	}[section] > 0
 }
 
 // row returns a row, or nil if it was not measured.

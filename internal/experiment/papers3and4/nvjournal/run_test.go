@@ -306,6 +306,47 @@ func TestHandlesOnDifferentRingsMoveNoLines(t *testing.T) {
 	}
 }
 
+// A file system's handles stay open while others commit. The clocks of the simulation begin
+// again after the warm-up: two callers then have nearly twice the rate of one. With 16, the
+// journal merges transactions only if the callers ask for it, and then they wait at the gate.
+func TestCallersWithOpenHandlesMergeTransactions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	source := "../../../../nvjournal"
+	build := exec.Command("make", "-s", "-C", source, "transfers-program")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the counter: %v\n%s", err, out)
+	}
+	with := func(extra ...string) map[int]Callers {
+		o := Options{
+			Counter: filepath.Join(source, "build/bench/transfers/transfers"), Streams: []Recording{{"varmail", filepath.Join(source, "build/bench/varmail.blocks")}},
+			counterArguments: append([]string{"--engine", "nvjournal", "--operations", "100", "--processors", "1,2,16", "--handle-ns", "3000", "--between-ns", "11000"}, extra...),
+		}
+		counted, err := o.count(t.Context(), Result{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make(map[int]Callers)
+		for _, c := range counted {
+			if c.Partitions == 1 {
+				all[c.Processors] = *c.Callers
+			}
+		}
+		return all
+	}
+	alone, merging := with(), with("--merge")
+	if one, two := alone[1].OperationsPerSecond, alone[2].OperationsPerSecond; two < 1.5*one {
+		t.Errorf("%.0f operations a second with one caller, %.0f with two", one, two)
+	}
+	if c := alone[16]; c.MergedPerOperation != 0 || c.StartWaitsPerOperation != 0 {
+		t.Errorf("callers that do not merge: %+v", c)
+	}
+	if c := merging[16]; c.MergedPerOperation == 0 || c.StartWaitsPerOperation == 0 || c.OperationsPerSecond > 0.95*alone[16].OperationsPerSecond {
+		t.Errorf("callers that merge: %+v; others %+v", c, alone[16])
+	}
+}
+
 func TestTheReportOfNVJournalCallsTheModelAModel(t *testing.T) {
 	report, err := measured().Report()
 	if err != nil {

@@ -33,6 +33,8 @@ type Transfer struct {
 	Near              Moves         `json:"near"`
 	Apart             Moves         `json:"apart"`
 	Parts             []MovingLines `json:"parts"`
+	// Callers is set if the counter had callers with open handles (--handle-ns).
+	Callers *Callers `json:"callers,omitempty"`
 }
 
 // Moves are the counts and the modelled rate, with a time for each transfer.
@@ -48,6 +50,15 @@ type Moves struct {
 	// Error is the modelled rate over the measured one, minus 1, for as many threads as
 	// the machine has processors; nil: there was no such round.
 	Error *float64 `json:"model_error,omitempty"`
+}
+
+// Callers are handles of a file system, which stay open while others commit: a model
+// (nvjournal/bench/transfers/callers.c).
+type Callers struct {
+	OperationsPerSecond      float64 `json:"operations_per_second"`
+	TransactionsPerOperation float64 `json:"transactions_per_operation"`
+	MergedPerOperation       float64 `json:"merged_per_operation"`
+	StartWaitsPerOperation   float64 `json:"start_waits_per_operation"`
 }
 
 // MovingLines are the transfers of one part of the journal.
