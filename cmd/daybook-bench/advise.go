@@ -21,7 +21,7 @@ volumes in images, and ext4 without ordered data. It compares the measured effec
 each remedy with what daybook advise predicts from the shared ext4 alone. The model was
 tuned with one set of cases; the bound is for the other set, which is measured twice, to
 see how far repeated measurements are apart. It fails if too few predictions are within
-the bound. It takes 36 minutes and needs fio, MariaDB and sysbench (scripts/setup bench).
+the bound. It takes 50 minutes and needs fio, MariaDB and sysbench (scripts/setup bench).
 Interrupted, it keeps the parts that were measured. The command daybook-bench blame
 writes the page.`,
 		Example: `  daybook-bench advise --quick

@@ -164,16 +164,10 @@ func (t diskTimes) since(before diskTimes) []diskTime {
 // adviceInput is what advise would measure in a phase on the shared ext4.
 func (p Phase) adviceInput(disk string, mode DataMode) advise.Input {
 	var waiters []account.Waiter
-	cgroup, device := "", ""
 	for _, s := range p.Samples {
 		waiters = append(waiters, s.Waiters...)
 	}
-	var longest float64
-	for _, w := range waiters {
-		if isLoadOf("A", w.Cgroup) && w.WaitSeconds >= longest {
-			cgroup, device, longest = w.Cgroup, w.Device, w.WaitSeconds
-		}
-	}
+	cgroup, device := p.waiting()
 	in := advise.Measured(waiters, cgroup, device, p.Seconds)
 	for _, r := range p.Requests {
 		survey.Count(&in, r.Class, r.Who == "A", r.Sums)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/experiment/fixture"
 	"github.com/daybook-project/daybook/internal/experiment/report"
 	"github.com/daybook-project/daybook/internal/fio"
@@ -36,7 +37,7 @@ func (p Part) joined(a fixture.Arrangement, n fio.Neighbour) *Phase {
 		synced += round.SyncA.MeanSeconds * float64(round.SyncA.Calls)
 		whole.SyncA.Calls += round.SyncA.Calls
 		whole.SyncA.DataOnly += round.SyncA.DataOnly
-		whole.Samples = append(whole.Samples, round.Samples...)
+		whole.Samples = append(whole.Samples, round.sameDevice()...)
 		whole.Requests = addRequests(whole.Requests, round.Requests)
 	}
 	if whole.Seconds > 0 {
@@ -48,6 +49,35 @@ func (p Part) joined(a fixture.Arrangement, n fio.Neighbour) *Phase {
 	whole.SyncA.P50Seconds = geometricMean(rounds, func(p Phase) float64 { return p.SyncA.P50Seconds })
 	whole.SyncA.P99Seconds = geometricMean(rounds, func(p Phase) float64 { return p.SyncA.P99Seconds })
 	return &whole
+}
+
+// waiting is the cgroup of container A, and the device where its syncs take longest.
+func (p Phase) waiting() (cgroup, device string) {
+	var longest float64
+	for _, s := range p.Samples {
+		for _, w := range s.Waiters {
+			if isLoadOf("A", w.Cgroup) && w.WaitSeconds >= longest {
+				cgroup, device, longest = w.Cgroup, w.Device, w.WaitSeconds
+			}
+		}
+	}
+	return cgroup, device
+}
+
+// sameDevice are the samples with one name for the device: each round has a new disk. The
+// cgroups of all rounds are of one process, and have the same names.
+func (p Phase) sameDevice() []account.Sample {
+	cgroup, device := p.waiting()
+	samples := slices.Clone(p.Samples)
+	for n := range samples {
+		samples[n].Waiters = slices.Clone(samples[n].Waiters)
+		for i := range samples[n].Waiters {
+			if w := &samples[n].Waiters[i]; w.Cgroup == cgroup && w.Device == device {
+				w.Device = "disk"
+			}
+		}
+	}
+	return samples
 }
 
 // addRequests adds sums of the same container and class.

@@ -86,6 +86,12 @@ func TestRoundsAreOneMeasurement(t *testing.T) {
 	second := slices.Clone(part.Phases)
 	second[0].Seconds, second[0].Rate = 30, 200
 	second[1].SyncA.P99Seconds = 0.12
+	// The second round has another disk.
+	again := slices.Clone(second[0].Samples[0].Waiters)
+	for n := range again {
+		again[n].Device = "loop1"
+	}
+	second[0].Samples = []account.Sample{{IntervalSeconds: 30, Waiters: again}}
 	part.Phases = append(part.Phases, second...)
 	shared := part.joined(fixture.SharedExt4, fio.HighFsync)
 	if shared.Rounds != 2 || shared.Seconds != 40 || shared.Rate != 175 || len(shared.Samples) != 2 ||
