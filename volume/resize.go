@@ -47,7 +47,7 @@ func (p *Pool) resize(ctx context.Context, name string, size uint64, o ResizeOpt
 	defer l.Release()
 	switch {
 	case size != record.SizeBytes && record.FileSystem == JFS:
-		return record, fmt.Errorf("%w: jfsnvj cannot resize a file system, and JFS cannot become shorter: copy the files to a new volume", ErrUnsupported)
+		return record, fmt.Errorf("%w: Daybook does not resize JFS, which cannot become shorter: copy the files to a new volume", ErrUnsupported)
 	case size > record.SizeBytes:
 		return p.grow(ctx, record, l, size, o.Progress)
 	case size < record.SizeBytes:

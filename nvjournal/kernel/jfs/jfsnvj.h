@@ -9,6 +9,7 @@
  * 	transaction.c	what a transaction has changed, and its logging
  * 	known.c		what of a metapage need not be logged
  * 	home.c		which metapages JFS may write home itself
+ * 	resize.c	remount,resize=
  * 	thread.c	the commit thread
  * 	statistics.c	/proc/fs/jfsnvj/DISK/nvjournal
  * 	trace.h		tracepoints
@@ -54,8 +55,6 @@ bool jfsnvj_check_remount(struct super_block *sb, const struct nvjk_mount_option
 /* The same for all options in one text, out of which ours are taken. */
 bool jfsnvj_parse(struct super_block *sb, char *options, bool remount);
 void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb);
-/* remount,resize= is refused. */
-int jfsnvj_refuse_resize(struct super_block *sb);
 
 /* load.c */
 /* Before JFS reads anything: checks the disk, opens the region, recovers. */
@@ -108,6 +107,22 @@ void jfsnvj_releases_page(struct metapage *mp);
 void jfsnvj_reads_iag(struct metapage *mp);
 /* Frees what is known of a metapage. */
 void jfsnvj_forget(struct metapage *mp);
+
+/* resize.c */
+/*
+ * JFS is asked to extend the file system, whose log ends at block old_end, and will
+ * have another place. 0, or -EOPNOTSUPP after a message.
+ */
+int jfsnvj_resize_check(struct super_block *sb, s64 old_end, s64 log_block, s64 log_blocks);
+/* Waits for allocations of file data, and holds up others until the end. */
+void jfsnvj_resize_waits(struct super_block *sb);
+/* No transaction is open. Before JFS changes a block that the file system has. */
+int jfsnvj_resize_begins(struct super_block *sb);
+/* After that. Gets and returns 0 or an error. */
+int jfsnvj_resize_ends(struct super_block *sb, int error);
+/* Around an allocation of file data, which JFS makes without a transaction. */
+void jfsnvj_allocation_begins(struct super_block *sb);
+void jfsnvj_allocation_ends(struct super_block *sb);
 
 /* home.c */
 /*

@@ -4,6 +4,7 @@
 #define JFSNVJ_JOURNAL_H
 
 #include <linux/mutex.h>
+#include <linux/rwsem.h>
 #include <linux/version.h>
 #include <linux/wait.h>
 
@@ -34,6 +35,11 @@ struct jfsnvj {
 	 * wants.
 	 */
 	bool at_rest;
+	/* At rest, because JFS extends the file system: resize.c. */
+	struct jfsnvj_before *before;
+	struct mutex checkpoint_mutex;
+	struct rw_semaphore allocations; /* held for writing while JFS extends it */
+	unsigned int allocations_nofs;
 	bool aborted;
 	bool ending; /* it is being unmounted after it was aborted */
 	struct proc_dir_entry *proc;
@@ -94,12 +100,16 @@ int jfsnvj_checkpoint(struct jfsnvj *j);
 int jfsnvj_flush_data(void *context, u64 tid);
 /* The same, of a commit that starts: the engine's before_commit. */
 int jfsnvj_before_commit(void *context, u64 tid);
+/* Writes the maps, with the counts that JFS has in memory only. It is at rest. */
+int jfsnvj_write_maps(struct jfsnvj *j);
 /* Lets the committed transactions end. */
 void jfsnvj_release_committed(struct jfsnvj *j);
 
 /* transaction.c */
 /* Notes what a log record says of the transaction. */
 void jfsnvj_note(struct tblock *tblk, const struct lrd *lrd, struct tlock *tlck);
+/* The block of a page of a map; 0 after an error. */
+u64 jfsnvj_map_block(struct inode *map, s64 page);
 /* Logs all that the transaction has changed. */
 void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk);
 

@@ -176,29 +176,39 @@ static int check_region(struct super_block *sb, struct nvjk_mount *mount,
 	return err;
 }
 
-int jfsnvj_mount(struct super_block *sb)
+static int mount_with(struct super_block *sb, struct nvjk_mount *mount, void *page)
 {
-	struct nvjk_mount *mount = jfsnvj_of(sb)->mount;
-	void *page = (void *)__get_free_page(GFP_KERNEL);
 	struct nvj_jfs_super super;
 	int err;
 
-	if (!page)
-		return -ENOMEM;
 	err = read_checked(sb, NVJ_JFS_SUPER, page, &super);
 	if (!err)
 		err = check_disk(sb, &super, page);
-	free_page((unsigned long)page);
 	if (err)
 		return err;
 	if (!mount->options.journal_path) {
 		nvjk_say(sb, KERN_ERR, "say where the journal is: -o journal_path=/dev/pmem0");
 		return -EINVAL;
 	}
+	err = check_region(sb, mount, &super);
+	if (!err && super.marked) {
+		err = recover(sb, mount);
+		/* If the power failed while JFS extended it, the log has its old place again. */
+		if (!err)
+			err = read_checked(sb, NVJ_JFS_SUPER, page, &super);
+	}
 	/* JFS never uses the first block of its log. */
 	mount->mark_block = super.log_block;
-	err = check_region(sb, mount, &super);
-	return !err && super.marked ? recover(sb, mount) : err;
+	return err;
+}
+
+int jfsnvj_mount(struct super_block *sb)
+{
+	void *page = (void *)__get_free_page(GFP_KERNEL);
+	int err = page ? mount_with(sb, jfsnvj_of(sb)->mount, page) : -ENOMEM;
+
+	free_page((unsigned long)page);
+	return err;
 }
 
 /* --- The journal ---------------------------------------------------------------------- */
@@ -254,6 +264,7 @@ static void init_log(struct jfsnvj *j)
 	LOGSYNC_LOCK_INIT(log);
 	j->queued = 0;
 	j->newest = 0;
+	j->before = NULL;
 	j->at_rest = j->ending = j->wants_commit = j->wants_checkpoint = false;
 }
 
@@ -334,6 +345,7 @@ int jfsnvj_open(struct jfsnvj *j)
 	init_log(j);
 	j->aborted = false;
 	mutex_init(&j->one_lock_mutex);
+	mutex_init(&j->checkpoint_mutex);
 	j->one_lock = j->mount->options.one_lock ? &j->one_lock_mutex : NULL;
 	for (i = 0; i < JFSNVJ_MAP_LOCKS; i++)
 		mutex_init(&j->map_lock[i]);

@@ -134,12 +134,18 @@ int jfsnvj_commit(struct jfsnvj *j, u64 tid)
 int jfsnvj_checkpoint(struct jfsnvj *j)
 {
 	unsigned int nofs = memalloc_nofs_save();
-	int error = jfsnvj_commit(j, 0);
+	int error = 0;
 
-	if (!error && nvj_checkpoint(j->nvj))
-		error = -EIO;
-	if (!error)
-		trace_jfsnvj_checkpoint(j->sb->s_dev, nvj_tail(j->nvj));
+	mutex_lock(&j->checkpoint_mutex);
+	/* While JFS extends the file system, the journal has what the disk had before. */
+	if (!READ_ONCE(j->before)) {
+		error = jfsnvj_commit(j, 0);
+		if (!error && nvj_checkpoint(j->nvj))
+			error = -EIO;
+		if (!error)
+			trace_jfsnvj_checkpoint(j->sb->s_dev, nvj_tail(j->nvj));
+	}
+	mutex_unlock(&j->checkpoint_mutex);
 	memalloc_nofs_restore(nofs);
 	return error;
 }
@@ -280,14 +286,16 @@ int jfsnvj_fsync_clean(struct inode *inode)
 	return jfsnvj_sync(JFS_SBI(inode->i_sb)->log, 1);
 }
 
-/* With the counts that JFS has in memory only. */
-static void write_maps(struct jfs_sb_info *sbi)
+int jfsnvj_write_maps(struct jfsnvj *j)
 {
+	struct jfs_sb_info *sbi = JFS_SBI(j->sb);
+	int error;
+
 	dbSync(sbi->ipbmap);
 	diSync(sbi->ipimap);
-	filemap_write_and_wait(sbi->ipbmap->i_mapping);
-	filemap_write_and_wait(sbi->ipimap->i_mapping);
-	filemap_write_and_wait(sbi->direct_inode->i_mapping);
+	error = filemap_write_and_wait(sbi->ipbmap->i_mapping);
+	error = filemap_write_and_wait(sbi->ipimap->i_mapping) ?: error;
+	return filemap_write_and_wait(sbi->direct_inode->i_mapping) ?: error;
 }
 
 /* All transactions have ended and are at home, and JFS may write what it wants. */
@@ -309,7 +317,7 @@ static void come_to_rest(struct jfsnvj *j)
 		return;
 	}
 	WRITE_ONCE(j->at_rest, true);
-	write_maps(JFS_SBI(j->sb));
+	(void)jfsnvj_write_maps(j);
 }
 
 /* wait > 1: at umount, and when it is frozen. */
@@ -357,10 +365,4 @@ int lmLogInit(struct jfs_log *log)
 {
 	WRITE_ONCE(of(log)->at_rest, false);
 	return 0;
-}
-
-/* Only resize calls it, which is refused. */
-int lmLogFormat(struct jfs_log *log, s64 logAddress, int logSize)
-{
-	return -EOPNOTSUPP;
 }

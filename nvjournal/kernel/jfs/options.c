@@ -105,6 +105,7 @@ bool jfsnvj_take_options(struct super_block *sb, struct nvjk_mount_options *give
 	}
 	mount->options = *given;
 	given->journal_path = NULL;
+	init_rwsem(&j->allocations);
 	j->sb = sb;
 	j->mount = mount;
 	JFS_SBI(sb)->nvj = j;
@@ -141,10 +142,4 @@ bool jfsnvj_parse(struct super_block *sb, char *options, bool remount)
 void jfsnvj_show_options(struct seq_file *seq, struct super_block *sb)
 {
 	nvjk_show_options(seq, jfsnvj_of(sb)->mount);
-}
-
-int jfsnvj_refuse_resize(struct super_block *sb)
-{
-	nvjk_say(sb, KERN_ERR, "resize is not supported: unmount, mount as jfs, and resize there");
-	return -EOPNOTSUPP;
 }

@@ -132,8 +132,7 @@ int jfsnvj_maptype(const struct tblock *tblk, int maptype)
 
 /* --- Maps ------------------------------------------------------------------------ */
 
-/* The block of a page of a map; 0 after an error. */
-static u64 block_of(struct inode *map, s64 page)
+u64 jfsnvj_map_block(struct inode *map, s64 page)
 {
 	int flags, length;
 	s64 address;
@@ -165,7 +164,7 @@ static int find_map(struct jfsnvj_tx *tx, struct inode *inode, s64 page, u32 bit
 		release_metapage(mp);
 		return i - 1;
 	}
-	block = mp->nvj_block ?: block_of(inode, page);
+	block = mp->nvj_block ?: jfsnvj_map_block(inode, page);
 	if (!block) {
 		release_metapage(mp);
 		return -EIO;
@@ -513,6 +512,18 @@ static void log_all(struct jfsnvj *j, struct jfsnvj_tx *tx)
 	}
 }
 
+/*
+ * JFS extends the file system, and writes its pages in place. So there is nothing to log,
+ * and no other transaction.
+ */
+static void apply_all(struct jfsnvj_tx *tx)
+{
+	unsigned int i;
+
+	for (i = 0; i < tx->changes.count; i++)
+		(void)apply(&tx->maps.at[tx->changes.at[i].map], &tx->changes.at[i]);
+}
+
 /* From now on the pages that were freed wait for the tail to pass this one. */
 static void end_revokes(struct jfsnvj_tx *tx, u64 tid)
 {
@@ -576,10 +587,13 @@ void jfsnvj_log_transaction(struct jfsnvj *j, struct tblock *tblk)
 {
 	struct jfsnvj_tx *tx = tx_of(tblk);
 	unsigned int nofs = memalloc_nofs_save(), i;
-	u64 tid;
+	u64 tid = 0;
 
 	txUpdateMap(tblk);
-	tid = log_in_handle(j, tx, tblk->nvj_inode);
+	if (READ_ONCE(j->before))
+		apply_all(tx);
+	else
+		tid = log_in_handle(j, tx, tblk->nvj_inode);
 	end_revokes(tx, tid);
 	for (i = 0; i < tx->maps.count; i++)
 		metapage_homeok(tx->maps.at[i].mp);

@@ -18,6 +18,8 @@ static int start_write(void *context, unsigned int number, struct nvj_write *wri
 	struct nvjk_disk *disk = context;
 	struct nvjk_queue *queue = &disk->queue[number];
 
+	if (READ_ONCE(disk->held))
+		return NVJ_EIO;
 	if (READ_ONCE(disk->recovering))
 		nvjk_write_ended(queue, write, nvjk_cache_write(disk, write->block, write->image));
 	else
@@ -131,6 +133,11 @@ const struct nvj_platform *nvjk_disk_platform(const struct nvjk_disk *disk)
 void nvjk_disk_end_recovery(struct nvjk_disk *disk)
 {
 	WRITE_ONCE(disk->recovering, false);
+}
+
+void nvjk_disk_hold(struct nvjk_disk *disk, bool held)
+{
+	WRITE_ONCE(disk->held, held);
 }
 
 void nvjk_disk_no_flush(struct nvjk_disk *disk, bool no_flush)

@@ -35,6 +35,11 @@ int nvjk_disk_mark_at(struct nvjk_disk *disk, u64 block, const u8 uuid[16])
 	return 0;
 }
 
+void nvjk_disk_move_mark(struct nvjk_disk *disk, u64 block)
+{
+	disk->mark_block = block;
+}
+
 void nvjk_mark_exit(struct nvjk_disk *disk)
 {
 	if (disk->mark)
@@ -60,6 +65,20 @@ void nvjk_tail_moved(void *context, u64 tid)
 		       "region\n",
 		       disk->bdev, disk->mark_block, error);
 	}
+}
+
+int nvjk_disk_read_home(struct nvjk_disk *disk, u64 block, void *image)
+{
+	struct page *page = alloc_page(GFP_KERNEL);
+	int error;
+
+	if (!page)
+		return -ENOMEM;
+	error = transfer(disk, page, block, REQ_OP_READ);
+	if (!error)
+		memcpy(image, page_address(page), NVJ_BLOCK_BYTES);
+	__free_page(page);
+	return error;
 }
 
 int nvjk_disk_read_mark(struct nvjk_disk *disk, u64 block, const u8 uuid[16], u64 *tid)

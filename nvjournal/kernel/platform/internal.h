@@ -59,6 +59,7 @@ struct nvjk_disk {
 	struct bio_set bios;
 	bool recovering;
 	bool no_flush;
+	bool held;         /* no block may be written home */
 	struct page *mark; /* NULL: none is written */
 	bool mark_failed;  /* a write of it did, and was logged */
 	u64 mark_block;

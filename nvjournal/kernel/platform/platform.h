@@ -158,6 +158,15 @@ void nvjk_disk_end_recovery(struct nvjk_disk *disk);
  * -ENOMEM.
  */
 int nvjk_disk_mark_at(struct nvjk_disk *disk, u64 block, const u8 uuid[16]);
+/* The mark has another place from now on. No checkpoint is running. */
+void nvjk_disk_move_mark(struct nvjk_disk *disk, u64 block);
+/* Reads a block of the disk, without the buffer cache. -EIO, -ENOMEM. */
+int nvjk_disk_read_home(struct nvjk_disk *disk, u64 block, void *image);
+/*
+ * While it is held, the journal must write no block home: an attempt fails, and
+ * aborts the journal.
+ */
+void nvjk_disk_hold(struct nvjk_disk *disk, bool held);
 /*
  * Reads the tail from the mark in that block, without the buffer cache. *tid is
  * 0 if there is no mark of the journal with that UUID. -EIO, -EINVAL: beyond

@@ -61,6 +61,10 @@ var jfsMutants = []jfsMutant{
 		"return error ?: commit_since(j, then);", "(void)then;\n	return error;", "^TestGuestJFSPowerCuts$/./^jfsnvj-1$", ""},
 	{"pages stay in memory after an abort", "kernel/jfs/home.c",
 		"if (READ_ONCE(j->ending))", "if (false)", "", "failed data,unload"},
+	{"the journal does not get what the disk had before it was extended", "kernel/jfs/resize.c",
+		"	error = commit_blocks(j, b, false);", "	error = 0;", "^TestGuestJFSResizePowerCuts$", ""},
+	{"recovery undoes an extension that has ended", "kernel/jfs/resize.c",
+		"	error = commit_blocks(j, b, true);", "	error = 0;", "^TestGuestJFSResizePowerCuts$", ""},
 	{"an aborted file system can become writable", "kernel/jfs/options.c",
 		"if (READ_ONCE(jfsnvj_of(sb)->aborted)) {", "if (false) {", "", "failed data"},
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/daybook-project/daybook/vm/vmtest"
 )
 
-// Why jfsnvj refuses remount,resize=: the power fails after some of the writes by which
+// Why jfsnvj extends a file system in its own way: the power fails after some of the writes by which
 // stock JFS extends a file system. The test reports for how many of these states fsck.jfs
 // makes a disk that it then finds clean, and that has all files from before. It requires this
 // only of the state before the first write and of the one after the last.

@@ -31,6 +31,7 @@ var jfsCases = []struct {
 	{"no space", nil, allJFS, jfsNoSpace},
 	{"remount", []system{jfsEight}, oursJFS, jfsRemount},
 	{"freeze", []system{jfsOne}, oursJFS, jfsFreeze},
+	{"resize", []system{jfsOne}, oursJFS, jfsResize},
 	{"two on one memory", nil, oursJFS, jfsTwoOnOneMemory},
 	{"write errors", nil, oursJFS, jfsWriteErrors},
 	{"attributes", nil, allJFS, jfsAttributes},
