@@ -2,10 +2,12 @@ package meter_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,7 +53,8 @@ var allStacks = []stack{
 }
 
 // Two containers take turns on an ext4 on each stack, and its external journal is on
-// such a stack, too, whose device counts the journal's bytes.
+// such a stack, too, whose device counts the journal's bytes. Meanwhile the guest's
+// own journal is busy, too.
 func TestGuestJournalOnStorageStacksIsAttributed(t *testing.T) {
 	vmtest.Long(t)
 	vmtest.Systemd(t, vmtest.Config{Disks: []string{"320M", "320M"}, OneKernel: true}, func(t *testing.T) {
@@ -137,6 +140,37 @@ func (s stack) checkDisks(t *testing.T, data string) (page string) {
 	return names[0]
 }
 
+// journalBeside keeps the journal of the guest's own file system busy, which is on a disk
+// without layers: its bios get the memory of those of the stack's journal.
+func journalBeside(t *testing.T) (stop func()) {
+	t.Helper()
+	at := filepath.Join(t.TempDir(), "beside")
+	quit, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			select {
+			case <-quit:
+				ended <- nil
+				return
+			default:
+			}
+			out, err := exec.Command("sh", "-ec", `mkdir $0; sync -f $0; rmdir $0; sync -f ${0%/*}`, at).CombinedOutput()
+			if err != nil {
+				ended <- fmt.Errorf("%w: %s", err, out)
+				return
+			}
+		}
+	}()
+	stop = sync.OnceFunc(func() {
+		close(quit)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
 // takeTurn lets one container make directories, write and sync.
 func (s stack) takeTurn(t *testing.T, m *meter.Meter, tree *cgroup.Tree, who, at, page string, count blockdev.Disk) {
 	t.Helper()
@@ -145,9 +179,11 @@ func (s stack) takeTurn(t *testing.T, m *meter.Meter, tree *cgroup.Tree, who, at
 	}
 	before := written(t, count)
 	charged := chargedWrites(t, tree, who)
+	stop := journalBeside(t)
 	shell(t, `echo $$ > $0/cgroup.procs; cd $1; mkdir $2; seq -f $2/%g 150 | xargs mkdir
 		for n in 1 2 3; do dd if=/dev/zero of=$2/f$n bs=64k count=2 conv=fsync status=none; done
 		dd if=/dev/zero of=$2/direct bs=256k count=8 oflag=direct status=none; sync -f .`, filepath.Join(tree.Root(), who), at, filepath.Base(who))
+	stop()
 	sample, err := m.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)

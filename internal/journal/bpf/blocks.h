@@ -748,7 +748,8 @@ static __always_inline int see_submission(struct bio *bio)
 	journal = is_journal_write(bio, op);
 	if (!journal && !layers)
 		return 0;
-	if (!journal && op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
+	/* A journal's bio, too: on a disk without layers it is not noted again below. */
+	if (notes && op == bpf_core_enum_value(enum req_op, REQ_OP_WRITE))
 		forget_reused(bio);
 	if (bpf_core_field_exists(bio->bi_bdev))
 		gendisk = bio->bi_bdev->bd_disk;
