@@ -43,6 +43,9 @@ struct nvjk_journal {
 	struct mutex updates_mutex;
 	unsigned int updates_nofs;
 	int *reserved;
+	u32 reserved_credits;
+	u32 max_credits;
+	wait_queue_head_t reserved_wait;
 	wait_queue_head_t ended_wait;
 	wait_queue_head_t updates_wait;
 };
@@ -90,6 +93,7 @@ static void nvjk_handle_started(struct nvjk_handle *h)
 }
 
 bool nvjk_any_reserved(struct nvjk_journal *j);
+void nvjk_reserve_back(struct nvjk_journal *j, u32 credits);
 
 #include "../kernel/jbd2/updates.h"
 #include "../kernel/jbd2/updates.c"
@@ -99,6 +103,7 @@ bool nvjk_any_reserved(struct nvjk_journal *j);
 
 #define WRITERS 3u
 #define HOLDERS 2u
+#define RESERVED 8u /* credits of a reserved handle */
 /* And one that ends what the writers have reserved, and one that commits. */
 #define THREADS (WRITERS + HOLDERS + 2)
 #ifdef NVJ_SCHEDULE
@@ -200,21 +205,22 @@ static void write_with_handles(unsigned writer)
 	for (unsigned i = 0; i < HANDLES; i++) {
 		struct nvjk_handle h = {.handle.h_journal = &journal.journal};
 		uint32_t before = nvj_load(&ended[writer]);
-		bool has_passed = false;
+		bool has_passed = once_in(3);
 
+		if (has_passed)
+			nvjk_reserve_await(&journal, RESERVED);
 		expect(nvjk_updates_start(&journal, &h, 2 * NVJ_BLOCK_CREDITS, false) == 0);
 		nvj_count(&open_handles, 1);
 		work_in_handle(&h, &writer);
-		if (once_in(3)) {
+		if (has_passed) {
 			struct nvjk_handle *other = calloc(1, sizeof(*other));
 
 			expect(other);
 			other->handle.h_journal = &journal.journal;
-			expect(nvjk_reserve(&h, other, 8) == 0);
+			expect(nvjk_reserve(&h, other, RESERVED) == 0);
 			other->handle.h_reserved = 1;
 			nvj_store_sc(&passed[writer], other);
 			ring(&passes);
-			has_passed = true;
 			/* As a handle that waits for a page that is being written. */
 			if (once_in(2))
 				wait_while(&ended[writer], before);
@@ -229,6 +235,7 @@ static void write_with_handles(unsigned writer)
 
 static void end_reserved(struct nvjk_handle *h)
 {
+	expect(nvj_load(&journal.reserved_credits) <= 2 * RESERVED);
 	if (once_in(4)) {
 		jbd2_journal_free_reserved(&h->handle);
 		return;
@@ -307,7 +314,10 @@ static void begin(void)
 	memset(reserved, 0, sizeof(reserved));
 	journal.nvj = engine.journal;
 	journal.reserved = reserved;
+	/* Half of them: at most two handles are reserved. */
+	journal.max_credits = 2 * 2 * RESERVED;
 	nvjk_updates_init(&journal);
+	init_waitqueue_head(&journal.reserved_wait);
 	writers_left = WRITERS;
 	for (unsigned n = 0; n < THREADS; n++)
 		tasks[n] = (struct task){.random = random_from(seed * THREADS + n)};
@@ -316,6 +326,7 @@ static void begin(void)
 static void end(void)
 {
 	expect(!nvj_handles_open(engine.journal) && !nvjk_any_reserved(&journal));
+	expect(!nvj_load(&journal.reserved_credits));
 	expect(guarded % (2 * HOLDERS * HOLDS) == 0);
 	expect(nvj_close(engine.journal) == 0);
 	engine_end(&engine);
@@ -423,8 +434,9 @@ static void hand_over(void)
 	expect(other);
 	other->handle.h_journal = &journal.journal;
 	other->handle.h_reserved = 1;
+	nvjk_reserve_await(&journal, RESERVED);
 	expect(nvjk_updates_start(&journal, &h, 2 * NVJ_BLOCK_CREDITS, false) == 0);
-	expect(nvjk_reserve(&h, other, 8) == 0);
+	expect(nvjk_reserve(&h, other, RESERVED) == 0);
 	(void)nvj_stop(&h.nvj);
 	handed_over = 0;
 	expect(pthread_create(&thread, NULL, end_one_reserved, other) == 0);

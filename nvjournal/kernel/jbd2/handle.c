@@ -243,6 +243,7 @@ static noinline handle_t *start_with_reserved(struct nvjk_handle *h, int rsv_blo
 
 	if (!reserved)
 		return fail(h, -ENOMEM);
+	nvjk_reserve_await(j, rsv_credits);
 	error = begin(h, min(credits + rsv_credits, most), false);
 	if (!error) {
 		error = nvjk_reserve(h, reserved, rsv_credits);
@@ -254,6 +255,7 @@ static noinline handle_t *start_with_reserved(struct nvjk_handle *h, int rsv_blo
 		current->journal_info = NULL;
 		end(h);
 	}
+	nvjk_reserve_back(j, rsv_credits);
 	nvjk_handle_free(reserved);
 	return fail(h, error);
 }

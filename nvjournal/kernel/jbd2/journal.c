@@ -69,6 +69,7 @@ static struct nvjk_journal *make_journal(struct super_block *sb)
 	spin_lock_init(&j->list_lock);
 	INIT_LIST_HEAD(&j->data_inodes);
 	nvjk_updates_init(j);
+	init_waitqueue_head(&j->reserved_wait);
 	init_waitqueue_head(&j->thread_wait);
 	nvjk_transactions_init(j);
 	nvjk_pins_init(j);

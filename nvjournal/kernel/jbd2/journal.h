@@ -127,6 +127,8 @@ struct nvjk_journal {
 	struct mutex updates_mutex;
 	unsigned int updates_nofs; /* of that thread: memalloc_nofs_save */
 	int __percpu *reserved;    /* reserved handles, from their reservation to their end */
+	u32 reserved_credits;      /* of those that have not started: see reserve.c */
+	wait_queue_head_t reserved_wait;
 	wait_queue_head_t ended_wait;
 	wait_queue_head_t updates_wait;
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
@@ -250,6 +252,13 @@ void nvjk_note_log(struct nvjk_handle *h, struct nvjk_buffer *b);
 void nvjk_notes_free(struct nvjk_handle *h);
 
 /* reserve.c */
+/*
+ * Called before the start of a handle that reserves another one. Waits until so many
+ * credits may be reserved. They count until nvjk_reserve_back, which the start and the
+ * release of the reserved handle call.
+ */
+void nvjk_reserve_await(struct nvjk_journal *j, u32 credits);
+void nvjk_reserve_back(struct nvjk_journal *j, u32 credits);
 /*
  * The handle is open. Some of its credits become those of its reserved handle.
  */

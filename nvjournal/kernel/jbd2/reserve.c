@@ -8,10 +8,35 @@
  *
  * They are counted as the engine counts handles: all accesses to the counts have one
  * order. So a thread that sees no reserved handle sees all that they have changed, too.
+ *
+ * All together have at most half of the credits, as in jbd2: a reserved handle keeps its
+ * credits until the disk has written the data, and other handles must not wait for that.
  */
 #include <linux/sched/mm.h>
 
 #include "journal.h"
+
+static bool get_share(struct nvjk_journal *j, u32 credits)
+{
+	u32 now = nvj_load_sc(&j->reserved_credits);
+
+	do
+		if (now + credits > j->max_credits / 2)
+			return false;
+	while (!nvj_replace_sc(&j->reserved_credits, &now, now + credits));
+	return true;
+}
+
+void nvjk_reserve_await(struct nvjk_journal *j, u32 credits)
+{
+	wait_event(j->reserved_wait, get_share(j, credits));
+}
+
+void nvjk_reserve_back(struct nvjk_journal *j, u32 credits)
+{
+	nvj_sub_sc(&j->reserved_credits, credits);
+	wake_up_all(&j->reserved_wait);
+}
 
 int nvjk_reserve(struct nvjk_handle *handle, struct nvjk_handle *reserved, u32 credits)
 {
@@ -49,6 +74,7 @@ void jbd2_journal_free_reserved(handle_t *handle)
 
 	WARN_ON_ONCE(!handle->h_reserved);
 	nvj_unreserve(&h->reserved);
+	nvjk_reserve_back(j, h->reserved.credits);
 	nvjk_reserved_ended(j);
 	nvjk_handle_free(h);
 }
@@ -72,6 +98,7 @@ int jbd2_journal_start_reserved(handle_t *handle, unsigned int type, unsigned in
 	handle->h_line_no = line;
 	h->nofs = memalloc_nofs_save();
 	error = nvj_start_reserved(&h->reserved, &h->nvj);
+	nvjk_reserve_back(j, h->reserved.credits);
 	if (error) {
 		memalloc_nofs_restore(h->nofs);
 		nvjk_reserved_ended(j);

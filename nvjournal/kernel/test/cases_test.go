@@ -38,6 +38,7 @@ var cases = []struct {
 	{"slices", []system{one}, slicesApart},
 	{"volatile", []system{one}, volatileMemory},
 	{"write errors", all, writeErrors},
+	{"writeback", all, writebackWaits},
 	{"recovery", ours, recovery},
 	{"refused", []system{one}, refused},
 	{"copies", []system{one}, copies},
