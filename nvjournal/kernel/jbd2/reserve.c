@@ -42,18 +42,22 @@ int nvjk_reserve(struct nvjk_handle *handle, struct nvjk_handle *reserved, u32 c
 {
 	struct nvjk_journal *j = nvjk_of(handle->handle.h_journal);
 	int error = nvj_reserve(&handle->nvj, &reserved->reserved, credits);
+	int *count;
 
 	if (error)
 		return error;
 	reserved->counted_reserved = true;
-	nvj_add_sc(raw_cpu_ptr(j->reserved), 1);
+	count = raw_cpu_ptr(j->reserved);
+	nvj_add_sc(count, 1);
 	return 0;
 }
 
 void nvjk_reserved_ended(struct nvjk_journal *j)
 {
+	int *count = raw_cpu_ptr(j->reserved);
+
 	/* Either the waiting thread sees the count, or this thread sees that it waits. */
-	nvj_sub_sc(raw_cpu_ptr(j->reserved), 1);
+	nvj_sub_sc(count, 1);
 	nvjk_updates_ended(j);
 }
 
