@@ -222,7 +222,9 @@ static uint64_t access_ps(const struct options *o, struct engine *e, const struc
 	double ns[2];
 	char name[64];
 
-	snprintf(name, sizeof(name), "%s:%s:%u", s->name, e->name, e->partitions);
+	/* With a worker it is the same code. */
+	snprintf(name, sizeof(name), "%s:%s:%u", s->name,
+		 strcmp(e->name, COMMIT_WORKER) ? e->name : subjects[0].name, e->partitions);
 	for (unsigned n = 0; n < o->given_count; n++) {
 		double each;
 
