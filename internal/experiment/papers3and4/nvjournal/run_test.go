@@ -214,17 +214,23 @@ func TestTheModelIsCheckedWhereThreadsHaveProcessors(t *testing.T) {
 	}
 }
 
+// withCounter builds the counter of transfers, and returns the directory of nvjournal.
+func withCounter(t *testing.T) string {
+	t.Helper()
+	const source = "../../../../nvjournal"
+	if out, err := exec.Command("make", "-s", "-C", source, "transfers-program").CombinedOutput(); err != nil {
+		t.Fatalf("cannot build the counter: %v\n%s", err, out)
+	}
+	return source
+}
+
 // The counter runs the real code on simulated processors: its counts are the same on each
 // machine. So they are held to bounds here.
 func TestLinesThatMoveAreCounted(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
 	}
-	source := "../../../../nvjournal"
-	make := exec.Command("make", "-s", "-C", source, "transfers-program")
-	if out, err := make.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the counter: %v\n%s", err, out)
-	}
+	source := withCounter(t)
 	o := Options{Counter: filepath.Join(source, "build/bench/transfers/transfers"), Quick: true, Streams: []Recording{
 		{"varmail", filepath.Join(source, "build/bench/varmail.blocks")}, {"create", filepath.Join(source, "build/bench/create.blocks")}}}
 	counted, err := o.count(t.Context(), Result{})
@@ -272,11 +278,7 @@ func TestHandlesOnDifferentRingsMoveNoLines(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
 	}
-	source := "../../../../nvjournal"
-	make := exec.Command("make", "-s", "-C", source, "transfers-program")
-	if out, err := make.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the counter: %v\n%s", err, out)
-	}
+	source := withCounter(t)
 	const linesOfACommit = 8 // for each processor
 	o := Options{
 		Counter: filepath.Join(source, "build/bench/transfers/transfers"), Streams: []Recording{{"create", filepath.Join(source, "build/bench/create.blocks")}},
@@ -313,11 +315,7 @@ func TestCallersWithOpenHandlesMergeTransactions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")
 	}
-	source := "../../../../nvjournal"
-	build := exec.Command("make", "-s", "-C", source, "transfers-program")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build the counter: %v\n%s", err, out)
-	}
+	source := withCounter(t)
 	with := func(extra ...string) map[int]Callers {
 		o := Options{
 			Counter: filepath.Join(source, "build/bench/transfers/transfers"), Streams: []Recording{{"varmail", filepath.Join(source, "build/bench/varmail.blocks")}},
