@@ -71,7 +71,11 @@ func (b *bench) lab(cmd *cobra.Command) (fixture.Lab, error) {
 // finish prints the result, keeps it, and says whether its bounds hold.
 func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Report, error), check func() error) error {
 	// First the figures: whatever fails then, they are not lost.
-	if err := keep(b.output, result); err != nil {
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := write(b.output, append(text, '\n')); err != nil {
 		return err
 	}
 	r, err := page()
@@ -104,15 +108,6 @@ func (b *bench) finish(cmd *cobra.Command, result any, page func() (report.Repor
 		return fmt.Errorf("outside the bounds:\n%w", err)
 	}
 	return nil
-}
-
-// keep writes the figures to a file.
-func keep(path string, result any) error {
-	text, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		return err
-	}
-	return write(path, append(text, '\n'))
 }
 
 // updatePapers brings the page of the papers, beside the folder of the results pages,

@@ -202,8 +202,8 @@ func (b *bench) notComplete(result filesystems.Result, err error) error {
 		return err
 	}
 	path := strings.TrimSuffix(b.output, ".json") + ".partial.json"
-	if kept := keep(path, result); kept != nil {
-		return errors.Join(err, kept)
+	if failed := saveTo(path, result); failed != nil {
+		return errors.Join(err, failed)
 	}
 	return fmt.Errorf("%w; what was measured before is in %s", err, path)
 }

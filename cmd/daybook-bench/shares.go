@@ -150,13 +150,16 @@ func (f *sharesFlags) run(cmd *cobra.Command, b bench) error {
 }
 
 // save keeps a result so that it is never there in part.
-func (b *bench) save(result any) error {
+func (b *bench) save(result any) error { return saveTo(b.output, result) }
+
+// saveTo is save with another file.
+func saveTo(path string, result any) error {
 	text, err := json.MarshalIndent(result, "", "  ")
 	if err == nil {
-		err = os.MkdirAll(filepath.Dir(b.output), 0o755)
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
 	}
 	if err == nil {
-		err = atomicfile.Replace(b.output, append(text, '\n'))
+		err = atomicfile.Replace(path, append(text, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep the figures: %w", err)

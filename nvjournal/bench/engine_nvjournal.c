@@ -142,9 +142,9 @@ void nvjournal_close(struct engine *e)
 		nvj_statistics(n->journal, &statistics);
 		if (statistics.checkpoints || statistics.start_waits)
 			fprintf(stderr,
-				"bench: nvjournal, %u partitions: %llu checkpoints and %llu waits "
-				"for "
-				"room while updates were measured; use a greater --region\n",
+				"bench: nvjournal, %u partitions: %llu checkpoints, and %llu "
+				"handles waited at their start, while updates were measured; if "
+				"they waited for room, use a greater --region\n",
 				e->partitions, (unsigned long long)statistics.checkpoints,
 				(unsigned long long)statistics.start_waits);
 		nvj_abandon(n->journal);

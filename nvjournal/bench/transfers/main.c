@@ -130,15 +130,12 @@ static int play_processor(void *argument, unsigned number)
 	return 0;
 }
 
-/* Adds what the journal has counted, or subtracts what it had counted before. */
-static void add_statistics(struct result *r, struct engine *e, bool before)
+static struct nvj_statistics statistics_of(const struct engine *e)
 {
 	struct nvj_statistics s;
 
 	nvj_statistics(*(struct nvj **)e->state, &s);
-	r->transactions += before ? -s.transactions : s.transactions;
-	r->merged += before ? -s.merged : s.merged;
-	r->start_waits += before ? -s.start_waits : s.start_waits;
+	return s;
 }
 
 static struct result play(struct engine *e, const struct stream *s, unsigned processors,
@@ -151,6 +148,7 @@ static struct result play(struct engine *e, const struct stream *s, unsigned pro
 	size_t bytes = (size_t)s->blocks * NVJ_BLOCK_BYTES;
 	struct bench_setup setup = {.region = &region, .stream = s, .threads = processors};
 	unsigned workers = !strcmp(e->name, COMMIT_WORKER);
+	struct nvj_statistics before = {0};
 	struct result r = {0};
 
 	p = (struct play){.engine = e, .stream = s, .processors = processors};
@@ -193,10 +191,15 @@ static struct result play(struct engine *e, const struct stream *s, unsigned pro
 		p.commit_each = 0;
 	}
 	if (p.callers)
-		add_statistics(&r, e, true);
+		before = statistics_of(e);
 	r.ps = processors_run(processors + workers, play_processor, &p);
-	if (p.callers)
-		add_statistics(&r, e, false);
+	if (p.callers) {
+		struct nvj_statistics after = statistics_of(e);
+
+		r.transactions = after.transactions - before.transactions;
+		r.merged = after.merged - before.merged;
+		r.start_waits = after.start_waits - before.start_waits;
+	}
 	r.counts = processors_counts();
 	for (unsigned n = 0; n < processors; n++) {
 		r.operations += p.operations;
