@@ -113,14 +113,7 @@ func TestGuestJFSResizePowerCuts(t *testing.T) {
 			Disks:  []vm.Disk{{SizeBytes: 96 << 20, Volatile: true}},
 			Pmem:   []vm.Pmem{{SizeBytes: 16 << 20}},
 		})
-		sh := func(script string) string {
-			t.Helper()
-			out, err := m.Run(t.Context(), "sh", "-ec", script)
-			if err != nil {
-				t.Fatalf("%v:\n%s\nconsole:\n%s", err, out, m.Console())
-			}
-			return out
-		}
+		sh := shellOf(t, m)
 		const (
 			disk  = "/dev/daybook/disk0"
 			pmem  = "/dev/daybook/pmem0"

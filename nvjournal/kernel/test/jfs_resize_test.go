@@ -18,14 +18,7 @@ func TestGuestJFSResizeOnStock(t *testing.T) {
 	jfsSystems(t, jfsOne)
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
 		m := bootJFS(t, vm.Config{Kernel: kernel, Disks: []vm.Disk{{SizeBytes: 96 << 20, Volatile: true}}})
-		sh := func(script string) string {
-			t.Helper()
-			out, err := m.Run(t.Context(), "sh", "-ec", script)
-			if err != nil {
-				t.Fatalf("%v:\n%s\nconsole:\n%s", err, out, m.Console())
-			}
-			return out
-		}
+		sh := shellOf(t, m)
 		sh("mkfs.jfs -q -s 1 /dev/daybook/disk0 12288; mkdir -p /mnt; mount -t jfs /dev/daybook/disk0 /mnt\n" +
 			"for n in $(seq 60); do mkdir -p /mnt/d$((n % 7)); seq $((n * 100)) >/mnt/d$((n % 7))/f$n; done\n" +
 			"cd /mnt; find . -type f -exec md5sum '{}' + >/tmp/sums; cd /; umount /mnt; mount -t jfs /dev/daybook/disk0 /mnt\n" +
@@ -71,4 +64,17 @@ func TestGuestJFSResizeOnStock(t *testing.T) {
 		}
 		t.Logf("states: %v", states)
 	})
+}
+
+// shellOf returns a function that runs a script in the guest, and returns what it prints. A
+// script that fails ends the test.
+func shellOf(t *testing.T, m *vm.Machine) func(script string) string {
+	return func(script string) string {
+		t.Helper()
+		out, err := m.Run(t.Context(), "sh", "-ec", script)
+		if err != nil {
+			t.Fatalf("%v:\n%s\nconsole:\n%s", err, out, m.Console())
+		}
+		return out
+	}
 }
