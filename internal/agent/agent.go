@@ -48,6 +48,8 @@ type Agent struct {
 	// weights are those of shared file systems without a configured weight, by their pods.
 	weights map[string]uint64
 	logged  map[string]string
+	// shared says of what was logged that several pods use it.
+	shared map[blockdev.Dev]string
 
 	asker asker
 
@@ -246,8 +248,26 @@ func (a *Agent) Round(ctx context.Context) {
 			a.log.Info("released the journal of a volume without a running pod", "device", name)
 		}
 	}
+	a.logShared(reports)
 	a.forget(mounts)
 	a.finish(reports, problems, failures)
+}
+
+// logShared logs once for each file system which pods share it: the cgroup of its journal then
+// belongs to none of them.
+func (a *Agent) logShared(reports []VolumeReport) {
+	now := map[blockdev.Dev]string{}
+	for _, r := range reports {
+		p := r.Placement
+		if !p.Shared() {
+			continue
+		}
+		now[p.Dev] = p.For()
+		if a.shared[p.Dev] != p.For() {
+			a.log.Info("several pods use the volume: its journal is in a neutral cgroup, with the largest weight of them", "for", p.For(), "device", r.Device)
+		}
+	}
+	a.shared = now
 }
 
 // keep makes the journal of one file system have its place.

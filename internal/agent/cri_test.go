@@ -3,6 +3,7 @@ package agent
 import (
 	"debug/elf"
 	"encoding/json"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -119,7 +120,12 @@ func TestAVolumeOfTwoPodsHasItsJournalInANeutralCgroup(t *testing.T) {
 	r := newRig(t, false)
 	d := r.disk("a")
 	a := r.start("a", "", d, nil)
-	agent, _ := r.agent()
+	log, err := os.Create(r.Path("agent.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	agent, stop := r.agentWith(func(a *Agent) { a.log = slog.New(slog.NewTextHandler(log, nil)) })
 	r.await("the journal is in the first pod's cgroup", func() bool { return a.has(d) })
 	b := r.start("b", "besteffort", d, nil)
 	r.await("the journal is in a neutral cgroup", func() bool { return strings.HasPrefix(d.at(), "/daybook/adopt-") })
@@ -133,6 +139,12 @@ func TestAVolumeOfTwoPodsHasItsJournalInANeutralCgroup(t *testing.T) {
 	b.stop()
 	b.remove(podPatience)
 	r.await("the journal is released", func() bool { return d.at() == "/" })
+	stop()
+	const said = "several pods use the volume"
+	text := readLog(t, log.Name())
+	if n := strings.Count(text, said); n != 1 || !strings.Contains(text, "team/a") || !strings.Contains(text, "team/b") {
+		t.Errorf("the log says %d times that %s:\n%s", n, said, text)
+	}
 }
 
 // However the agent is killed, the pod can end: its guardian releases the journal. The next
@@ -208,11 +220,13 @@ func TestAPodEndsAlthoughTheAgentWasKilledAtAnyStep(t *testing.T) {
 	r.wantReleased(d)
 }
 
-func TestPodsComeAndGo(t *testing.T) {
-	const pods = 10
-	r := newRig(t, false)
-	comeAndGo(t, r, pods)
-}
+// How many pods come and go, and how many in a long test.
+const (
+	fewPods  = 10
+	manyPods = 200
+)
+
+func TestPodsComeAndGo(t *testing.T) { comeAndGo(t, newRig(t, false), fewPods) }
 
 func comeAndGo(t *testing.T, r *rig, pods int) {
 	t.Helper()
@@ -222,7 +236,7 @@ func comeAndGo(t *testing.T, r *rig, pods int) {
 	for n := range pods {
 		p := r.start("pod", []string{"", "burstable", "besteffort"}[n%3], d, nil)
 		if n%2 == 0 { // else it ends at once
-			r.await("the agent places the journal", func() bool { return p.has(d) })
+			r.awaitLong("the agent places the journal", func() bool { return p.has(d) })
 		}
 		p.stop()
 		longest = max(longest, p.remove(podPatience))
@@ -237,31 +251,50 @@ func comeAndGo(t *testing.T, r *rig, pods int) {
 }
 
 // The same on cgroup v2 with systemd: pods are slices, and the systemd driver makes their
-// cgroups. Two of them share a disk under io.cost.
+// cgroups.
+func TestGuestPodsComeAndGoOnCgroupV2WithSystemd(t *testing.T) {
+	onCgroupV2WithSystemd(t, vmtest.Config{}, func(t *testing.T, r *rig) {
+		pods := fewPods
+		if vmtest.IsLong() {
+			pods = manyPods
+		}
+		comeAndGo(t, r, pods)
+	})
+}
+
+// The life of one of them, and two that share a disk under io.cost.
 func TestGuestJournalsOfPodsOnCgroupV2WithSystemd(t *testing.T) {
 	vmtest.Long(t)
-	config := vmtest.Config{
-		Disks: []string{costDisk}, Modules: "ext4,bfq,loop,overlay", Memory: "2G", OneKernel: true, Fresh: true,
-		Give: []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "/usr/bin/busybox:/opt/bin/busybox", "mke2fs"},
-	}
+	config := vmtest.Config{Disks: []string{costDisk}}
 	if !vmtest.Inside() {
 		config.Give = append(config.Give, needs.Built(t, "daybook")+":"+guestDaybook)
 	}
+	onCgroupV2WithSystemd(t, config, func(t *testing.T, r *rig) {
+		checkLife(t, r, r.disk("a"))
+		checkCost(t, r)
+	})
+}
+
+// onCgroupV2WithSystemd runs a test in a guest in which a container runtime works with the
+// systemd driver.
+func onCgroupV2WithSystemd(t *testing.T, config vmtest.Config, test func(t *testing.T, r *rig)) {
+	t.Helper()
+	config.Modules, config.Memory, config.OneKernel, config.Fresh = "ext4,bfq,loop,overlay", "2G", true, true
+	config.Give = append(config.Give, "containerd", "containerd-shim-runc-v2", "ctr", "runc", "/usr/bin/busybox:/opt/bin/busybox", "mke2fs")
 	vmtest.Systemd(t, config, func(t *testing.T) {
 		t.Setenv("PATH", os.Getenv("PATH")+":/opt/bin")
 		r := newRig(t, true)
 		if r.tree.Version() != cgroup.V2 {
 			t.Fatalf("cgroup %s", r.tree.Version())
 		}
-		checkLife(t, r, r.disk("a"))
-		checkCost(t, r)
+		test(t, r)
 	})
 }
 
 // Many pods in the cgroupfs driver, one after the other.
 func TestManyPodsComeAndGo(t *testing.T) {
 	vmtest.Long(t)
-	comeAndGo(t, newRig(t, false), 200)
+	comeAndGo(t, newRig(t, false), manyPods)
 }
 
 // The agent as in its DaemonSet: in a privileged container with the host's process IDs. When

@@ -86,7 +86,7 @@ func TestGuestWeightsOfUnitsAreSetBySystemd(t *testing.T) {
 
 // long selects the long form of a test if it is requested.
 func long(long, short int) int {
-	if os.Getenv("DAYBOOK_VM_LONG") == "1" {
+	if vmtest.IsLong() {
 		return long
 	}
 	return short

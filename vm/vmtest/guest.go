@@ -31,10 +31,13 @@ func init() { vm.InitIfAsked() }
 // Inside reports whether this test binary runs in a guest.
 func Inside() bool { return os.Getenv(insideVariable) == "1" }
 
+// IsLong reports whether tests are to take long: DAYBOOK_VM_LONG=1.
+func IsLong() bool { return os.Getenv(longVariable) == "1" }
+
 // Long skips a long test, unless DAYBOOK_VM_LONG=1.
 func Long(t testing.TB) {
 	t.Helper()
-	if os.Getenv(longVariable) != "1" {
+	if !IsLong() {
 		t.Skipf("long test: make vm-test or %s=1 runs it", longVariable)
 	}
 }
@@ -75,7 +78,7 @@ func onEach(t *testing.T, names []string, test func(t *testing.T, kernel string)
 func OneKernel(t testing.TB) []string {
 	t.Helper()
 	all := Kernels(t)
-	if os.Getenv(longVariable) == "1" {
+	if IsLong() {
 		return all
 	}
 	hash := fnv.New32a()

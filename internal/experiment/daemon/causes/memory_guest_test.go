@@ -67,13 +67,11 @@ func inMemoryGuest(t *testing.T, fs, disk string, tools []string, test func(t *t
 			config.Give = append(config.Give, built(t, "build/nvj", "nvjournal")+":/usr/bin/nvj")
 		}
 		vmtest.InGuest(t, config, test)
-		if !isLong() {
+		if !vmtest.IsLong() {
 			return
 		}
 	}
 }
-
-func isLong() bool { return os.Getenv("DAYBOOK_VM_LONG") == "1" }
 
 // built is a file that make builds below nvjournal.
 func built(t *testing.T, path, target string) string {
@@ -120,7 +118,7 @@ func runMemoryCases(t *testing.T, cases []Case, check func(t *testing.T, o Outco
 				t.Fatalf("nvj format: %v: %s", err, out)
 			}
 			rounds := 1
-			if isLong() {
+			if vmtest.IsLong() {
 				rounds = Quick.Rounds
 			}
 			outcome, err := Run(t.Context(), lab, c, rounds)
