@@ -155,7 +155,7 @@ k8s-test: k8s-image ## the agent on a node with a real kubelet and control plane
 k8s-guest-test: k8s-image vm-fetch ## the same on cgroup v2 with the systemd driver: emulated guests as the node, 10 to 15 minutes for each kernel
 	DAYBOOK_REQUIRE_ALL=1 $(ON_A_NODE) -run 'TestGuestNodeWithSystemdRunsTheAgent$$'
 
-bench-k8s: k8s-image ## a database beside a noisy pod on such a node, read from Prometheus; 8 minutes
+bench-k8s: k8s-image ## a database beside a noisy pod on such a node, read from Prometheus; 20 minutes (SECONDS=60: each window)
 	$(ON_A_NODE) -run 'TestADatabaseBesideANoisyPodOnARealNode'
 	$(GO) build -ldflags "-X main.version=$(VERSION)" -o $(BUILD)/daybook-bench ./cmd/daybook-bench
 	$(BUILD)/daybook-bench k8s $(BENCHFLAGS)

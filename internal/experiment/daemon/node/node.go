@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/daybook-project/daybook/internal/experiment/report"
 )
@@ -56,6 +57,51 @@ type Phase struct {
 	P99SyncSeconds float64 `json:"p99_sync_seconds"`
 	// BytesPerSecond are those of both pods, by the counters of the partitions.
 	BytesPerSecond float64 `json:"bytes_per_second"`
+	// Windows are the parts of the phase, one after the other; nil: it has only one.
+	Windows []Window `json:"windows,omitempty"`
+}
+
+// Window is a part of a phase.
+type Window struct {
+	Seconds   float64 `json:"seconds"`
+	Share     float64 `json:"share"`
+	DiskShare float64 `json:"disk_share"`
+}
+
+// shares are those of the windows.
+func (p Phase) shares() []float64 {
+	var all []float64
+	for _, w := range p.Windows {
+		all = append(all, w.Share)
+	}
+	return all
+}
+
+// standardError is the standard error of the share, from how far those of the windows are apart; ok is
+// false where there are too few of them.
+func (p Phase) standardError() (off float64, ok bool) {
+	n := float64(len(p.Windows))
+	if n < 2 {
+		return 0, false
+	}
+	var mean, squares float64
+	for _, share := range p.shares() {
+		mean += share / n
+	}
+	for _, share := range p.shares() {
+		squares += (share - mean) * (share - mean)
+	}
+	return math.Sqrt(squares / (n - 1) / n), true
+}
+
+// measured says how far the share is off, and how certain that is.
+func (p Phase) measured(target float64) string {
+	text := fmt.Sprintf("%+.3f points, in %.0f s", 100*(p.Share-target), p.Seconds)
+	if off, ok := p.standardError(); ok {
+		shares := p.shares()
+		text += fmt.Sprintf(" (standard error %.3f; windows of %.0f s: %+.3f to %+.3f)", 100*off, p.Windows[0].Seconds, 100*(slices.Min(shares)-target), 100*(slices.Max(shares)-target))
+	}
+	return text
 }
 
 // Cost is what the agent and its guardian use while pods run, and none comes or goes.
@@ -145,6 +191,25 @@ func (r Result) Check() error {
 	return errors.Join(missed...)
 }
 
+// windows are the tables of the phases that have several.
+func (r Result) windows() (tables []report.Table) {
+	for _, p := range r.Phases {
+		if len(p.Windows) == 0 {
+			continue
+		}
+		table := report.Table{
+			Title:   fmt.Sprintf("%s, %s: one window after the other", p.Load, p.Setting),
+			Columns: []string{"window", "seconds", "share, %", "off the target, points", "share by the disk's counters, %"},
+			Note:    "All windows together are the phase in the table above. None is left out.",
+		}
+		for n, w := range p.Windows {
+			table.Rows = append(table.Rows, []string{fmt.Sprint(n + 1), fmt.Sprintf("%.0f", w.Seconds), fmt.Sprintf("%.2f", 100*w.Share), fmt.Sprintf("%+.2f", 100*(w.Share-r.Target)), fmt.Sprintf("%.2f", 100*w.DiskShare)})
+		}
+		tables = append(tables, table)
+	}
+	return tables
+}
+
 // Report returns the result as a page.
 func (r Result) Report() (report.Report, error) {
 	if len(r.Phases) == 0 && r.Cost == nil && r.Deletions == nil {
@@ -163,7 +228,7 @@ func (r Result) Report() (report.Report, error) {
 	if len(r.Phases) > 0 {
 		page.Lead = append(page.Lead,
 			fmt.Sprintf("**Shares and syncs.** A StatefulSet and a noisy Deployment have a local PersistentVolume each, on two partitions of one simulated hard disk under BFQ. Their weights, by annotation, give the StatefulSet %.0f %% of the disk. The noisy pod has 16 threads, each of which writes blocks of 1 MiB to its own file and syncs each. The StatefulSet runs MariaDB (InnoDB, binary log, 8 clients of sysbench oltp_insert; each commit is synced), or the same writers.", 100*r.Target),
-			"**observed**: the agent only observes (`placement: none`), as if there were none; no weight is set. **placed**: each journal is in its pod's cgroup, under the weights. **controlled**: placed, and the agent corrects the weights.",
+			"**observed**: the agent only observes (`placement: none`), as if there were none; no weight is set. **placed**: each journal is in its pod's cgroup, under the weights. **controlled**: placed, and the agent corrects the weights. It has a minute before that, in which control chooses BFQ's tunables, measures what they cost, and finds the weights.",
 			"Read with care: a weight divides a disk only among pods that always have a request waiting. MariaDB waits for each sync and has no queue to divide, so it takes less than its share in every setting. The goal is for the writers.")
 		table := report.Table{
 			Title:   "A database beside a noisy Deployment",
@@ -175,6 +240,7 @@ func (r Result) Report() (report.Report, error) {
 				fmt.Sprintf("%.0f", p.SyncsPerSecond), fmt.Sprintf("%.1f", 1e3*p.MeanSyncSeconds), fmt.Sprintf("%.0f", 1e3*p.P99SyncSeconds), fmt.Sprintf("%.1f", p.BytesPerSecond/1e6)})
 		}
 		page.Tables = append(page.Tables, table)
+		page.Tables = append(page.Tables, r.windows()...)
 	}
 	goals := report.Table{Title: "Goals", Columns: []string{"goal", "wanted", "measured", "met"}}
 	goal := func(what, wanted, measured string, met bool) {
@@ -186,7 +252,7 @@ func (r Result) Report() (report.Report, error) {
 	}
 	for _, p := range r.Phases {
 		if off := p.Share - r.Target; p.Load == Writers && p.Setting == Controlled {
-			goal("share of the writers under control", fmt.Sprintf("within %.1f points", 100*MaxOff), fmt.Sprintf("%+.3f points, in %.0f s", 100*off, p.Seconds), math.Abs(off) <= MaxOff)
+			goal("share of the writers under control", fmt.Sprintf("within %.1f points", 100*MaxOff), p.measured(r.Target), math.Abs(off) <= MaxOff)
 		}
 	}
 	if c := r.Cost; c != nil {

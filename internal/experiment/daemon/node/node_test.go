@@ -1,6 +1,7 @@
 package node
 
 import (
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,6 +43,28 @@ func TestEachMissedGoalIsReported(t *testing.T) {
 	}
 	if _, err := (Result{}).Report(); err == nil {
 		t.Error("a page of nothing")
+	}
+}
+
+// A share that is measured in windows is reported with all of them, and with its standard error.
+func TestThePageHasEachWindowOfAPhase(t *testing.T) {
+	p := Phase{Load: Writers, Setting: Controlled, Seconds: 180, Share: 0.7, Windows: []Window{{60, 0.697, 0.6969}, {60, 0.7, 0.7}, {60, 0.703, 0.7031}}}
+	if off, ok := p.standardError(); !ok || math.Abs(off-0.003/math.Sqrt(3)) > 1e-9 {
+		t.Errorf("%v, %v", off, ok)
+	}
+	page, err := Result{Target: 0.7, Phases: []Phase{p}}.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(page.Markdown("x", ""))
+	for _, want := range []string{"+0.000 points, in 180 s (standard error 0.173; windows of 60 s: -0.300 to +0.300)", "| 1 | 60 | 69.70 | -0.30 | 69.69 |", "| 3 | 60 | 70.30 | +0.30 | 70.31 |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
+		}
+	}
+	p.Windows = nil
+	if page, err := (Result{Target: 0.7, Phases: []Phase{p}}).Report(); err != nil || strings.Contains(string(page.Markdown("x", "")), "standard error") {
+		t.Errorf("a phase of one window has a standard error: %v", err)
 	}
 }
 
