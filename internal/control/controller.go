@@ -56,6 +56,8 @@ type Controller struct {
 	// commitSeconds is the time for which commits were in progress on the disk, of
 	// commits that ended in this interval.
 	commitSeconds float64
+	// unreachableWarned: it was logged that limits would not hold the shares.
+	unreachableWarned bool
 	// early starts the writeback of metadata; nil: the kernel does.
 	early *early
 }
@@ -91,8 +93,10 @@ type governed struct {
 	// not in force, or only half of it.
 	intended Limits
 	hidden   mean
-	// reads and writes are what was charged.
-	reads, writes mean
+	// reads and writes are what was charged, lately. charged is both for a longer time, below
+	// the part of it that was charged to cgroups below.
+	reads, writes  mean
+	charged, below mean
 	// ideal is the ideal weight that was last written; 0: none yet.
 	ideal uint64
 }

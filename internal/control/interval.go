@@ -91,6 +91,8 @@ type usage struct {
 	requestSeconds float64
 	// forced is the number of commits of the journal that its syncs started.
 	forced uint64
+	// below is the part of what was charged that was charged to cgroups below.
+	below uint64
 }
 
 func (u usage) charged() uint64 { return u.read + u.written }
@@ -108,6 +110,9 @@ func sums(device account.Device) map[string]usage {
 			u.busySeconds += container.BusySeconds
 			u.requestSeconds += container.RequestSeconds
 			u.forced += container.ForcedCommits
+			if at != path.Clean("/"+container.Cgroup) {
+				u.below += container.ChargedReadBytes + container.ChargedWriteBytes
+			}
 			done[at] = u
 		}
 	}
@@ -141,6 +146,8 @@ func (c *Controller) steer(group Group, seconds float64, done map[string]usage) 
 		total += float64(u.hidden) + float64(u.charged())
 		g.reads.add(float64(u.read), seconds, splitSeconds)
 		g.writes.add(float64(u.written), seconds, splitSeconds)
+		g.charged.add(float64(u.charged()), seconds, meanSeconds)
+		g.below.add(float64(u.below), seconds, meanSeconds)
 		ideals += float64(m.Ideal)
 	}
 	if len(members) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"path"
 	"slices"
 	"strings"
 )
@@ -146,9 +147,9 @@ func (c *Controller) warnFlat(g *governed) {
 		return
 	}
 	below := ""
-	for path := range c.existed {
-		if strings.HasPrefix(path, g.Cgroup+"/") && (below == "" || path < below) {
-			below = path
+	for at := range c.existed {
+		if strings.HasPrefix(at, g.Cgroup+"/") && (below == "" || at < below) {
+			below = at
 		}
 	}
 	if below == "" {
@@ -157,6 +158,62 @@ func (c *Controller) warnFlat(g *governed) {
 	g.flatWarned = true
 	c.log.Warn("a limit of cgroup v1 does not apply to the cgroups below, so it cannot enforce the share of this one as a whole: move its processes into the cgroup itself, "+
 		"or use a scheduler with weights and actuator: weights, or cgroup v2", "device", c.disk.Device, "cgroup", g.Cgroup, "below", below)
+}
+
+// leastReached is the part of the charged I/O of all units that limits must apply to.
+const leastReached = 0.5
+
+// unreachable returns the unit with the most I/O that limits do not apply to, if they do not
+// apply to most of the I/O of all units: on cgroup v1 they do not apply to the cgroups below,
+// such as those of the containers of a pod. "" if limits are of use.
+func (c *Controller) unreachable() string {
+	if !c.host.FlatLimits {
+		return ""
+	}
+	units := map[string]bool{}
+	for _, group := range c.groups {
+		for _, m := range group.Members {
+			// An ancestor of units is not looked at: limits of its units divide its part.
+			units[m.Cgroup] = slices.Contains(m.Units, m.Cgroup)
+		}
+	}
+	var all, below, most float64
+	worst := ""
+	for cgroup, unit := range units {
+		g := c.cgroups[cgroup]
+		if g == nil || !unit || hasAncestor(cgroup, units) {
+			continue
+		}
+		all += g.charged.rate()
+		below += g.below.rate()
+		if g.below.rate() > most {
+			worst, most = cgroup, g.below.rate()
+		}
+	}
+	if all-below >= leastReached*all {
+		return ""
+	}
+	return worst
+}
+
+// hasAncestor reports whether a cgroup is below one of these.
+func hasAncestor(cgroup string, of map[string]bool) bool {
+	for at := path.Dir(cgroup); len(at) > 1; at = path.Dir(at) {
+		if of[at] {
+			return true
+		}
+	}
+	return false
+}
+
+// warnUnreachable warns once that weights stay in force although they do not hold the shares.
+func (c *Controller) warnUnreachable(cgroup string) {
+	if c.unreachableWarned {
+		return
+	}
+	c.unreachableWarned = true
+	c.log.Warn("limits would not hold the shares either: those of cgroup v1 do not apply to the cgroups below, which do most of the I/O; control goes on with weights: "+
+		"name the cgroups below in the configuration, or use cgroup v2", "device", c.disk.Device, "cgroup", cgroup)
 }
 
 // limitedCgroup is one whose limits are being steered.

@@ -256,6 +256,10 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 		if s.waitSeconds > 0 || s.retrying && max(s.ignoredSeconds, s.missedSeconds()) < retrySeconds {
 			return
 		}
+		if cgroup := c.unreachable(); cgroup != "" {
+			c.warnUnreachable(cgroup)
+			return
+		}
 		if s.retrying {
 			s.pauseSeconds = min(lastPause, 2*s.pauseSeconds)
 		}

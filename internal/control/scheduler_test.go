@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -467,6 +468,59 @@ func TestWhatALimitDoesNotHoldIsReportedOnce(t *testing.T) {
 		}
 		if n := strings.Count(log.String(), "does not apply to the cgroups below"); n != test.want || n > 0 && !strings.Contains(log.String(), "cgroup=/cb below=/cb/inner") {
 			t.Errorf("%s: logged %d times; want %d:\n%s", test.name, n, test.want, log.String())
+		}
+	}
+}
+
+// The containers of a pod are in cgroups below the pod's. On cgroup v1 its limits do not apply
+// to them: control that used limits would hold nothing, and set the weights to the ideal ones.
+func TestWeightsStayWhereLimitsReachNothing(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		flat   bool
+		config string
+		below  []string // which of the two have their I/O in a cgroup below
+		limits bool
+	}{
+		{"pods on cgroup v1", true, twoEqual, []string{"/ca", "/cb"}, false},
+		{"pods and their containers on cgroup v1", true, "containers: [{match: '/c*', weight: 500}, {match: '/c*/main', weight: 500}]", []string{"/ca", "/cb"}, false},
+		{"pods on cgroup v2", false, twoEqual, []string{"/ca", "/cb"}, true},
+		{"containers without cgroups below", true, twoEqual, nil, true},
+		{"most of the I/O is that of containers without cgroups below", true, twoEqual, []string{"/ca"}, true},
+		{"most of the I/O is that of a pod", true, twoEqual, []string{"/cb"}, false},
+	} {
+		f := newFakeHost("/ca", "/cb", "/ca/main", "/cb/main")
+		var steps []func() account.Sample
+		for _, step := range deepReaders(f, 20, func(int) bool { return false }) {
+			steps = append(steps, func() account.Sample {
+				sample := step()
+				for n := range sample.Devices[1].Containers {
+					if c := &sample.Devices[1].Containers[n]; slices.Contains(test.below, c.Cgroup) {
+						c.Cgroup += "/main"
+						c.Name = c.Cgroup
+					}
+				}
+				return sample
+			})
+		}
+		options := fakeOptions(t, f, "tunables: none\n"+test.config, steps...)
+		options.Disks[0].Host.FlatLimits = test.flat
+		var log bytes.Buffer
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		limited, last := false, Decision{}
+		options.OnInterval = func(d Decision) {
+			limited = limited || f.reads["/ca"]+f.reads["/cb"] > 0
+			last = d
+		}
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if limited != test.limits {
+			t.Errorf("%s: limits in force: %v", test.name, limited)
+		}
+		warned := strings.Count(log.String(), "limits would not hold the shares either")
+		if corrected := last.Weights[0].After > last.Weights[1].After; corrected == test.limits || warned != map[bool]int{true: 0, false: 1}[test.limits] {
+			t.Errorf("%s: the last weights are %+v; logged %d times:\n%s", test.name, last.Weights, warned, log.String())
 		}
 	}
 }
