@@ -283,16 +283,26 @@ func (p *CRIPod) Kill() error {
 }
 
 // Stop ends the pod, as the kubelet does, and removes what the runtime has of it. The pod's
-// own cgroup remains for the kubelet.
-func (p *CRIPod) Stop() error {
-	err := p.StopContainer()
-	for _, method := range []string{"StopPodSandbox", "RemovePodSandbox"} {
+// own cgroup remains for the kubelet. Like the kubelet it tries again after an error: containerd
+// refuses to stop a container that ends meanwhile ("ttrpc: closed").
+func (p *CRIPod) Stop() (err error) {
+	for attempt := range stopAttempts {
+		time.Sleep(time.Duration(attempt) * time.Second)
+		err = p.StopContainer()
+		for _, method := range []string{"StopPodSandbox", "RemovePodSandbox"} {
+			if err == nil {
+				_, err = p.c.call(method, cri.Message(nil).Text(1, p.SandboxID))
+			}
+		}
 		if err == nil {
-			_, err = p.c.call(method, cri.Message(nil).Text(1, p.SandboxID))
+			return nil
 		}
 	}
 	return err
 }
+
+// stopAttempts bounds how often a pod is stopped.
+const stopAttempts = 5
 
 // RemoveAll ends and removes all pods.
 func (c *CRI) RemoveAll() {
