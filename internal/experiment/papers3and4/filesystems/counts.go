@@ -1,6 +1,7 @@
 package filesystems
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -43,6 +44,10 @@ type Counts struct {
 	RoomWaits *float64 `json:"room_waits"`
 	// Merged is the number of the module's commits that included the next transaction.
 	Merged *float64 `json:"merged_commits"`
+	// WaitSites and LockSymbols say where all threads wait, in and outside of the journal,
+	// and for how long; only natively.
+	WaitSites   []WaitSite   `json:"wait_sites,omitempty"`
+	LockSymbols []LockSymbol `json:"lock_symbols,omitempty"`
 }
 
 // triggers are the kernel's histogram triggers that sum up its tracepoints
@@ -101,16 +106,24 @@ type histograms struct{ run, bios, locks, sleeps string }
 
 func readHistograms() (h histograms, err error) {
 	for n, text := range []*string{&h.run, &h.bios, &h.locks, &h.sleeps} {
-		b, err := os.ReadFile(filepath.Join(tracing, triggers[n].event, "hist"))
-		if err == nil && len(b) > maxHistogramBytes {
-			err = fmt.Errorf("the histogram of %s has %d bytes: want at most %d", triggers[n].event, len(b), maxHistogramBytes)
-		}
-		if err != nil {
+		if *text, err = readHistogram(triggers[n].event); err != nil {
 			return h, err
 		}
-		*text = string(b)
+	}
+	// These events may have histograms of startTiming, too.
+	for _, text := range []*string{&h.locks, &h.sleeps} {
+		*text = cmp.Or(histogramBy(*text, "stacktrace"), histogramBy(*text, "common_stacktrace"))
 	}
 	return h, nil
+}
+
+// readHistogram returns all histograms of an event.
+func readHistogram(event string) (string, error) {
+	b, err := os.ReadFile(filepath.Join(tracing, event, "hist"))
+	if err == nil && len(b) > maxHistogramBytes {
+		err = fmt.Errorf("the histogram of %s has %d bytes: want at most %d", event, len(b), maxHistogramBytes)
+	}
+	return string(b), err
 }
 
 // histogramEntry is one entry of a histogram: its keys as the kernel writes them, and
@@ -292,6 +305,9 @@ type reading struct {
 	operations    uint64
 	// uncounted means that the file system reports neither commits nor logged blocks.
 	uncounted bool
+	// timed is set if one of so many threads was timed.
+	timed   *times
+	threads int
 }
 
 // counts returns the counts for one operation.
@@ -316,6 +332,11 @@ func (r reading) counts() (c Counts, err error) {
 	c.StartWaits, c.HandleWaits = each(locks[inStart]+sleeps[inStart]), each(locks[inHandle]+sleeps[inHandle])
 	c.CommitWaits, c.CheckpointWaits = each(locks[inCommit]+sleeps[inCommit]), each(locks[inCheckpoint]+sleeps[inCheckpoint])
 	c.LockWaits = each(locks[inStart] + locks[inHandle] + locks[inCommit] + locks[inCheckpoint])
+	if r.timed != nil {
+		if err := r.timed.put(&c, parsed[2], parsed[3], r.threads, r.operations); err != nil {
+			return c, err
+		}
+	}
 	switch {
 	case r.after != nil:
 		var errs []error

@@ -113,7 +113,8 @@ func (s *system) sample(ctx context.Context, c Case, load string, threads, round
 		sample.Result, err = c.load(ctx, run)
 	default:
 		var r reading
-		sample.Result, r, err = s.counted(func() (LoadResult, error) { return c.load(ctx, run) })
+		r.threads = threads
+		sample.Result, err = s.counted(&r, c.InKernel, func() (LoadResult, error) { return c.load(ctx, run) })
 		if err == nil {
 			sample.Counts = new(Counts)
 			*sample.Counts, err = r.counts()
@@ -148,34 +149,48 @@ func (s *system) prepareCreate(ctx context.Context, c Case, threads int) (loadRu
 	return run, c.prepare(ctx, run)
 }
 
-// counted calls run with the counting active.
-func (s *system) counted(run func() (LoadResult, error)) (result LoadResult, r reading, err error) {
+// counted calls run with the counting active. timed means that waits are timed, too.
+func (s *system) counted(r *reading, timed bool, run func() (LoadResult, error)) (result LoadResult, err error) {
 	if r.disk, err = deviceNumber(s.disk); err != nil {
-		return result, r, err
+		return result, err
 	}
 	if s.journal != "" {
 		if r.journal, err = deviceNumber(s.journal); err != nil {
-			return result, r, err
+			return result, err
 		}
 	}
 	if r.before, err = s.counters(); err != nil {
-		return result, r, err
+		return result, err
 	}
 	stop, err := startCounting()
 	if err != nil {
-		return result, r, err
+		return result, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
+	if timed {
+		stopTiming, failed := startTiming()
+		if failed != nil {
+			return result, failed
+		}
+		defer func() { err = errors.Join(err, stopTiming()) }()
+	}
 	if result, err = run(); err != nil {
-		return result, r, err
+		return result, err
 	}
 	r.operations = result.Operations
 	r.uncounted = s.arrangement == JFSDisk || s.arrangement == JFSPmem
 	if r.histograms, err = readHistograms(); err != nil {
-		return result, r, err
+		return result, err
+	}
+	if timed {
+		t, err := readTimes()
+		if err != nil {
+			return result, err
+		}
+		r.timed = &t
 	}
 	r.after, err = s.counters()
-	return result, r, err
+	return result, err
 }
 
 // loadRun is a run of a load in a prepared directory.

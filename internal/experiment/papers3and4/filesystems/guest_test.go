@@ -175,7 +175,8 @@ func journalByTwoWays(t *testing.T, c Case) {
 		t.Fatal(err)
 	}
 	system := &s.all[1]
-	_, r, err := system.counted(func() (LoadResult, error) {
+	var r reading
+	_, err = system.counted(&r, false, func() (LoadResult, error) {
 		return (Case{}).load(t.Context(), loadRun{load: Varmail, directory: system.mail(), files: 1000, threads: 2, milliseconds: 500, seed: 1})
 	})
 	if err != nil {

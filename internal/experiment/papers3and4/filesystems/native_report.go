@@ -188,7 +188,7 @@ func (n Result) nativeReport() (report.Report, error) {
 	r.Tables = append(r.Tables, n.ratesAndSyncs()...)
 	for _, load := range n.loads() {
 		r.Tables = append(r.Tables, n.countTable(load), n.waitTable(load))
-		for _, t := range []report.Table{n.lockTable(load), n.holdTable(load)} {
+		for _, t := range []report.Table{n.placeTable(load), n.symbolTable(load), n.lockTable(load), n.holdTable(load)} {
 			if len(t.Rows) > 0 {
 				r.Tables = append(r.Tables, t)
 			}
