@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"math"
+	"math/bits"
 	"slices"
 )
 
@@ -21,6 +22,18 @@ const (
 	stepsLog2  = 3
 	lastBucket = Bucket(1 + (lastPower-firstPower)<<stepsLog2)
 )
+
+// bucketOf is the bucket of a time.
+func bucketOf(ns uint64) Bucket {
+	power := bits.Len64(ns) - 1
+	switch {
+	case power < firstPower:
+		return 0
+	case power >= lastPower:
+		return lastBucket
+	}
+	return Bucket(1 + (power-firstPower)<<stepsLog2 + int(ns>>(power-stepsLog2)&(1<<stepsLog2-1)))
+}
 
 // lower is the smallest value in a bucket, in nanoseconds.
 func (b Bucket) lower() float64 {

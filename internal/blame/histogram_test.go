@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// bucketOf is the rule of bucket_of() in bpf/waits.h, by floating point.
-func bucketOf(ns uint64) Bucket {
+// bucketByFloat is the rule of bucket_of() in bpf/waits.h, by floating point.
+func bucketByFloat(ns uint64) Bucket {
 	power := math.Floor(math.Log2(float64(ns)))
 	switch {
 	case ns < 1<<firstPower:
@@ -34,6 +34,23 @@ func TestBucketsAreAdjacentAndAtMostAnEighthWide(t *testing.T) {
 	}
 }
 
+func TestATimeIsInItsBucket(t *testing.T) {
+	for power := range 64 {
+		for _, from := range []uint64{0, 1, 1 << power >> 3, 1 << power >> 1} {
+			for _, ns := range []uint64{1<<power + from, 1<<power + from - 1} {
+				b := bucketOf(ns)
+				// Floating point has no exact logarithm of times that never occur.
+				if ns > 0 && ns < 1<<50 && b != bucketByFloat(ns) {
+					t.Errorf("%d ns is in bucket %d, want %d", ns, b, bucketByFloat(ns))
+				}
+				if b > lastBucket || b != 0 && float64(ns) < b.lower() || b != lastBucket && float64(ns) >= b.upper() {
+					t.Errorf("%d ns is in bucket %d, from %g to %g", ns, b, b.lower(), b.upper())
+				}
+			}
+		}
+	}
+}
+
 func TestQuantilesAreTheCallsWithinABucket(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -41,7 +58,7 @@ func TestQuantilesAreTheCallsWithinABucket(t *testing.T) {
 		var calls []float64
 		for range 1 + random.IntN(500) {
 			ns := uint64(math.Exp(random.Float64()*15)*1000) + 1024
-			h[bucketOf(ns)]++
+			h[bucketByFloat(ns)]++
 			calls = append(calls, float64(ns)/1e9)
 		}
 		slices.Sort(calls)

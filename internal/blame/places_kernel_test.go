@@ -1,10 +1,12 @@
 package blame
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -27,9 +29,31 @@ func takePlaces(t *testing.T, p *Probe) {
 			t.Fatal(err)
 		}
 	}
+	full := p.maps.EndedCalls.MaxEntries() / 2
+	if err := errors.Join(p.ended.variables.First.Set(full), p.ended.variables.Second.Set(full)); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// What is known of tasks and journals is in the arrays or in the maps behind them.
+// waitsInMap counts the entries of a file system in the map of waits.
+func waitsInMap(t *testing.T, p *Probe, dev uint32) (n int) {
+	t.Helper()
+	var key programsWaitKey
+	var wait programsWait
+	entries := p.maps.Waits.Iterate()
+	for entries.Next(&key, &wait) {
+		if key.Dev == dev {
+			n++
+		}
+	}
+	if err := entries.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What is known of tasks and journals, and of calls that have ended, is in the arrays or in
+// the maps behind them.
 func TestSyncsAreMeasuredWhereverTheirStateIsPlaced(t *testing.T) {
 	for name, taken := range map[string]bool{"in arrays": false, "in maps": true} {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +63,7 @@ func TestSyncsAreMeasuredWhereverTheirStateIsPlaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
+			p.stop() // nothing is read but by Collect
 			if taken {
 				takePlaces(t, p)
 			}
@@ -60,6 +85,9 @@ func TestSyncsAreMeasuredWhereverTheirStateIsPlaced(t *testing.T) {
 					t.Fatal(err)
 				}
 				measured += time.Since(begin)
+			}
+			if n := waitsInMap(t, p, fs.Dev()); (n > 0) != taken {
+				t.Errorf("%d waits are in the map", n)
 			}
 			events, err := p.Collect()
 			if err != nil {
@@ -98,6 +126,61 @@ func TestSyncsAreMeasuredWhereverTheirStateIsPlaced(t *testing.T) {
 				t.Errorf("the task is not in the map: %v", err)
 			}
 		})
+	}
+}
+
+func TestCallsThatEndWhileTheyAreReadAreCountedOnce(t *testing.T) {
+	fs := ext4test.New(t, ext4test.Options{})
+	p, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	const tasks, calls = 4, 150
+	failed := make(chan error, tasks)
+	for task := range tasks {
+		go func() {
+			f, err := os.Create(filepath.Join(fs.Dir, strconv.Itoa(task)))
+			if err == nil {
+				defer f.Close()
+			}
+			for n := 0; n < calls && err == nil; n++ {
+				if _, err = f.Write([]byte{1}); err == nil {
+					err = f.Sync()
+				}
+			}
+			failed <- err
+		}()
+	}
+	var counted uint64
+	read := func() {
+		events, err := p.Collect()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if events.Lost != 0 {
+			t.Errorf("%d lost", events.Lost)
+		}
+		for call, histogram := range events.Calls {
+			if call.Dev == fs.Dev() && call.Operation == Fsync {
+				counted += histogram.Calls()
+			}
+		}
+	}
+	for ended := 0; ended < tasks; {
+		select {
+		case err := <-failed:
+			if err != nil {
+				t.Fatal(err)
+			}
+			ended++
+		default:
+			read()
+		}
+	}
+	read()
+	if counted != tasks*calls {
+		t.Errorf("%d calls, want %d", counted, tasks*calls)
 	}
 }
 

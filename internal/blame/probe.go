@@ -27,12 +27,16 @@ type Probe struct {
 	tracepoints []string
 	missing     []string
 	variables   *ebpf.Map // of the programs
-	followed    map[journal.NVModule][]link.Link
-	stop        func() // ends the draining; nil before that starts and after Close
-	mu          sync.Mutex
-	pending     Events
-	lost        uint64
-	err         error
+	ended       endedCalls
+	// flushes is the program for submitted bios while it is not attached; see
+	// observeFlushes.
+	flushes  *ebpf.Program
+	followed map[journal.NVModule][]link.Link
+	stop     func() // ends the draining; nil before that starts and after Close
+	mu       sync.Mutex
+	pending  Events
+	lost     uint64
+	err      error
 }
 
 // drainInterval limits the memory of the kernel side: with 32,768 entries there
@@ -66,6 +70,9 @@ func Open() (*Probe, error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.drain()
+		if err := p.observeFlushes(); err != nil && p.err == nil {
+			p.err = err
+		}
 	})
 	return p, nil
 }
@@ -103,10 +110,19 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 	if p.variables, err = collection.Maps[variablesMap].Clone(); err != nil {
 		return fmt.Errorf("cannot use the variables of the BPF programs: %w", err)
 	}
-	if err := collection.Assign(&p.maps); err != nil {
+	if err := errors.Join(collection.Assign(&p.maps), collection.Assign(&p.ended.variables)); err != nil {
 		return fmt.Errorf("cannot use the BPF maps: %w", err)
 	}
+	if err := p.ended.open(p.maps.EndedCalls); err != nil {
+		return err
+	}
 	for name, program := range collection.Programs {
+		if spec.Programs[name].AttachTo == submitted {
+			if p.flushes, err = program.Clone(); err != nil {
+				return fmt.Errorf("cannot hold a BPF program: %w", err)
+			}
+			continue
+		}
 		l, err := link.AttachTracing(link.TracingOptions{Program: program})
 		if err != nil {
 			return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %w",
@@ -115,7 +131,7 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 		p.links = append(p.links, l)
 		p.tracepoints = append(p.tracepoints, spec.Programs[name].AttachTo)
 	}
-	return nil
+	return p.observeFlushes()
 }
 
 // setSystemCalls sets the numbers of the system calls on this architecture.
@@ -164,13 +180,16 @@ func (p *Probe) drain() {
 	if p.pending.Calls == nil {
 		p.pending.Calls = make(map[Call]Histogram)
 	}
+	count := func(call Call, bucket Bucket, calls uint64) {
+		if p.pending.Calls[call] == nil {
+			p.pending.Calls[call] = make(Histogram)
+		}
+		p.pending.Calls[call][bucket] += calls
+	}
 	p.err = errors.Join(
+		p.ended.take(count, func(w Wait) { p.pending.Waits = append(p.pending.Waits, w) }),
 		take(p.maps.Buckets, func(key programsBucketKey, calls uint64) {
-			call := Call{Dev: key.Dev, Cgroup: key.Cgroup, Operation: Operation(key.Operation)}
-			if p.pending.Calls[call] == nil {
-				p.pending.Calls[call] = make(Histogram)
-			}
-			p.pending.Calls[call][Bucket(key.Bucket)] += calls
+			count(Call{Dev: key.Dev, Cgroup: key.Cgroup, Operation: Operation(key.Operation)}, Bucket(key.Bucket), calls)
 		}),
 		take(p.maps.Waits, func(key programsWaitKey, wait programsWait) {
 			p.pending.Waits = append(p.pending.Waits, Wait{
@@ -237,6 +256,10 @@ func (p *Probe) detach() error {
 	for module := range p.followed {
 		errs = append(errs, p.unfollow(module))
 	}
+	if p.flushes != nil {
+		errs = append(errs, p.flushes.Close())
+	}
+	errs = append(errs, p.ended.close())
 	if p.variables != nil {
 		errs = append(errs, p.variables.Close())
 	}

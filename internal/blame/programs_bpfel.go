@@ -21,6 +21,13 @@ type programsBucketKey struct {
 	Bucket    uint16
 }
 
+type programsEndedCall struct {
+	_     structs.HostLayout
+	Key   programsWaitKey
+	Total uint64
+	Wait  programsWait
+}
+
 type programsHeldKey struct {
 	_      structs.HostLayout
 	Cgroup uint64
@@ -124,6 +131,7 @@ type programsWaitKey struct {
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	programsMapBuckets                           = "buckets"
+	programsMapEndedCalls                        = "ended_calls"
 	programsMapHeld                              = "held"
 	programsMapJournalPlaces                     = "journal_places"
 	programsMapJournals                          = "journals"
@@ -192,6 +200,9 @@ const (
 	programsVarAnyTask                           = "any_task"
 	programsVarCheckpoints                       = "checkpoints"
 	programsVarCommitting                        = "committing"
+	programsVarEndedBuffer                       = "ended_buffer"
+	programsVarEndedFirst                        = "ended_first"
+	programsVarEndedSecond                       = "ended_second"
 	programsVarFreshJournal                      = "fresh_journal"
 	programsVarLocked                            = "locked"
 	programsVarOrdering                          = "ordering"
@@ -304,6 +315,7 @@ type programsProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type programsMapSpecs struct {
 	Buckets       *ebpf.MapSpec `ebpf:"buckets"`
+	EndedCalls    *ebpf.MapSpec `ebpf:"ended_calls"`
 	Held          *ebpf.MapSpec `ebpf:"held"`
 	JournalPlaces *ebpf.MapSpec `ebpf:"journal_places"`
 	Journals      *ebpf.MapSpec `ebpf:"journals"`
@@ -324,6 +336,9 @@ type programsVariableSpecs struct {
 	AnyTask      *ebpf.VariableSpec `ebpf:"any_task"`
 	Checkpoints  *ebpf.VariableSpec `ebpf:"checkpoints"`
 	Committing   *ebpf.VariableSpec `ebpf:"committing"`
+	EndedBuffer  *ebpf.VariableSpec `ebpf:"ended_buffer"`
+	EndedFirst   *ebpf.VariableSpec `ebpf:"ended_first"`
+	EndedSecond  *ebpf.VariableSpec `ebpf:"ended_second"`
 	FreshJournal *ebpf.VariableSpec `ebpf:"fresh_journal"`
 	Locked       *ebpf.VariableSpec `ebpf:"locked"`
 	Ordering     *ebpf.VariableSpec `ebpf:"ordering"`
@@ -354,6 +369,7 @@ func (o *programsObjects) Close() error {
 // It can be passed to loadProgramsObjects or ebpf.CollectionSpec.LoadAndAssign.
 type programsMaps struct {
 	Buckets       *ebpf.Map `ebpf:"buckets"`
+	EndedCalls    *ebpf.Map `ebpf:"ended_calls"`
 	Held          *ebpf.Map `ebpf:"held"`
 	JournalPlaces *ebpf.Map `ebpf:"journal_places"`
 	Journals      *ebpf.Map `ebpf:"journals"`
@@ -368,6 +384,7 @@ type programsMaps struct {
 func (m *programsMaps) Close() error {
 	return _ProgramsClose(
 		m.Buckets,
+		m.EndedCalls,
 		m.Held,
 		m.JournalPlaces,
 		m.Journals,
@@ -389,6 +406,9 @@ type programsVariables struct {
 	AnyTask      *ebpf.Variable `ebpf:"any_task"`
 	Checkpoints  *ebpf.Variable `ebpf:"checkpoints"`
 	Committing   *ebpf.Variable `ebpf:"committing"`
+	EndedBuffer  *ebpf.Variable `ebpf:"ended_buffer"`
+	EndedFirst   *ebpf.Variable `ebpf:"ended_first"`
+	EndedSecond  *ebpf.Variable `ebpf:"ended_second"`
 	FreshJournal *ebpf.Variable `ebpf:"fresh_journal"`
 	Locked       *ebpf.Variable `ebpf:"locked"`
 	Ordering     *ebpf.Variable `ebpf:"ordering"`

@@ -3,7 +3,8 @@
  * This object measures how long calls wait for the journal of ext4, in which
  * phase, and for whom.
  *
- * The work of each event is O(1), and nothing is a stream:
+ * The work of each event is O(1), and nothing is a stream, but for the calls:
+ *   ended_calls  calls that have ended, with the nanoseconds of each phase; if full:
  *   buckets  (cgroup, device, operation, bucket) -> calls, added when one ends
  *   waits    (cgroup, device, transaction, operation) -> nanoseconds of each phase
  *   held     (device, transaction, cgroup) -> nanoseconds of open handles

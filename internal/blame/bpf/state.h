@@ -131,6 +131,13 @@ struct bucket_key {
 	__u16 bucket;
 };
 
+/* A call that has ended. Most wait for one commit at most: that is all of their time. */
+struct ended_call {
+	struct wait_key key;
+	__u64 total;
+	struct wait wait;
+};
+
 /* For whom a handle was open: a cgroup, or who owns an inode. */
 struct held_key {
 	__u64 cgroup; /* 0: the owner of the inode */
@@ -229,6 +236,27 @@ struct {
 	__type(key, struct bucket_key);
 	__type(value, __u64);
 } buckets SEC(".maps");
+
+/*
+ * The calls that have ended since user space read them: to write one here costs less
+ * than to find its entries in `buckets` and `waits`. There are two buffers. User space
+ * makes the programs change to the other, waits until none is at work in the first,
+ * and reads it. What has no space is added to the maps.
+ */
+#define ENDED_CALLS 8192 /* of each buffer, a power of 2 */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * ENDED_CALLS);
+	__type(key, __u32);
+	__type(value, struct ended_call);
+} ended_calls SEC(".maps");
+
+__u32 ended_buffer; /* the one in use: 0 or 1 */
+/* The calls in each buffer; those above ENDED_CALLS had no space. */
+__u32 ended_first;
+__u32 ended_second;
 
 /* nanoseconds for which handles were open while the commit waited for them */
 struct {

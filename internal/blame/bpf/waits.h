@@ -135,7 +135,34 @@ struct span {
 	__u64 known; /* what is no commit's of that */
 	__u32 one;   /* there is one commit, so that the rest can go with it */
 	__u32 added; /* it did */
+	__u32 ended; /* and the call is in `ended_calls` */
+	__u32 pad;
 };
+
+/* Returns false if there is no space. */
+static __always_inline bool put_call(struct wait_key *key, struct wait *wait, __u64 total)
+{
+	struct ended_call *call;
+	__u32 at;
+
+	if (ended_buffer) {
+		at = __sync_fetch_and_add(&ended_second, 1);
+		if (at >= ENDED_CALLS)
+			return false;
+		at += ENDED_CALLS;
+	} else {
+		at = __sync_fetch_and_add(&ended_first, 1);
+		if (at >= ENDED_CALLS)
+			return false;
+	}
+	call = bpf_map_lookup_elem(&ended_calls, &at);
+	if (!call)
+		return false;
+	call->key = *key;
+	call->total = total;
+	call->wait = *wait;
+	return true;
+}
 
 /*
  * Adds the part of a wait during which one commit ran, by its phases, and
@@ -190,6 +217,11 @@ log:
 	key.tid = c->tid;
 	key.operation = span->operation;
 	key.memory = c->memory;
+	if (span->one && put_call(&key, &wait, span->total)) {
+		span->added = 1;
+		span->ended = 1;
+		return sum;
+	}
 	if (!put_wait(&key, &wait))
 		return 0;
 	span->added = span->one;
@@ -235,6 +267,29 @@ static __always_inline void add_rest(struct span *span, __u64 own, __u64 checkpo
 	add(wait, PHASE_CHECKPOINT, checkpoint);
 	add(wait, PHASE_FLUSH, flush);
 	add(wait, PHASE_REST, rest);
+}
+
+/*
+ * Ends a call with what is no commit's. The function is not static, so that the verifier
+ * checks it once.
+ */
+__noinline int end_call(struct span *span, __u64 rest)
+{
+	struct wait_key key = {};
+	struct wait wait = {};
+
+	if (!span)
+		return 0;
+	key.cgroup = span->cgroup;
+	key.dev = span->dev;
+	key.operation = span->operation;
+	wait.ns[PHASE_OWN] = span->own;
+	wait.ns[PHASE_FLUSH] = span->flush;
+	wait.ns[PHASE_REST] = rest;
+	span->ended = put_call(&key, &wait, span->total);
+	if (!span->ended)
+		add_rest(span, span->own, 0, span->flush, rest);
+	return 0;
 }
 
 /* Numbers of the system calls on this architecture, set by user space. */
@@ -340,8 +395,9 @@ static __always_inline int sync_ends(__u32 dev)
 	span.known = sum;
 	sum += add_commits(&span);
 	if (!span.added)
-		add_rest(&span, own, 0, flush, total > sum ? total - sum : 0);
-	count_call(span.dev, span.cgroup, span.operation, total);
+		end_call(&span, total > sum ? total - sum : 0);
+	if (!span.ended)
+		count_call(span.dev, span.cgroup, span.operation, total);
 	return 0;
 }
 

@@ -37,6 +37,7 @@ enum bpf_map_type {
 enum {
 	BPF_ANY = 0,
 	BPF_NOEXIST = 1,
+	BPF_F_MMAPABLE = 1024,
 	BPF_RB_NO_WAKEUP = 1,
 };
 

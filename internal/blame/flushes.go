@@ -1,0 +1,61 @@
+package blame
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf/link"
+
+	"github.com/daybook-project/daybook/internal/journal"
+)
+
+// submitted is the tracepoint at which a flush of a disk's cache begins.
+const submitted = "block_bio_queue"
+
+// blockDirectory is a variable for tests.
+var blockDirectory = "/sys/block"
+
+// observeFlushes attaches the program for submitted bios when a disk has a cache that is
+// lost without power. To other disks the kernel submits no flush: it removes the flag
+// before the tracepoint (submit_bio_noacct in block/blk-core.c). p.mu is held, or p is not
+// shared yet.
+func (p *Probe) observeFlushes() error {
+	if p.flushes == nil {
+		return nil
+	}
+	found, err := anyWriteCache()
+	if err != nil || !found {
+		return err
+	}
+	l, err := link.AttachTracing(link.TracingOptions{Program: p.flushes})
+	if err != nil {
+		return fmt.Errorf("%w: cannot attach to the tracepoint %s: %w", journal.ErrUnsupported, submitted, err)
+	}
+	p.links = append(p.links, l)
+	p.tracepoints = append(p.tracepoints, submitted)
+	err = p.flushes.Close()
+	p.flushes = nil
+	return err
+}
+
+// anyWriteCache reports whether a disk has such a cache, as far as is known. A disk
+// without a size, such as a loop device without a file, is none.
+func anyWriteCache() (bool, error) {
+	disks, err := os.ReadDir(blockDirectory)
+	if err != nil {
+		return false, fmt.Errorf("cannot list the disks: %w", err)
+	}
+	for _, disk := range disks {
+		size, err := os.ReadFile(filepath.Join(blockDirectory, disk.Name(), "size"))
+		if err != nil || strings.TrimSpace(string(size)) == "0" {
+			continue // it was removed meanwhile, or has no data
+		}
+		cache, err := os.ReadFile(filepath.Join(blockDirectory, disk.Name(), "queue", "write_cache"))
+		if err != nil || strings.TrimSpace(string(cache)) != "write through" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
