@@ -260,6 +260,7 @@ const (
 	attributionUntypedVarAnyInstance                       = "any_instance"
 	attributionUntypedVarAnyWorker                         = "any_worker"
 	attributionUntypedVarBufferEnds                        = "buffer_ends"
+	attributionUntypedVarCloned                            = "cloned"
 	attributionUntypedVarCommitEnds                        = "commit_ends"
 	attributionUntypedVarEmitCommit                        = "emit_commit"
 	attributionUntypedVarFileEnds                          = "file_ends"
@@ -394,6 +395,7 @@ type attributionUntypedVariableSpecs struct {
 	AnyInstance     *ebpf.VariableSpec `ebpf:"any_instance"`
 	AnyWorker       *ebpf.VariableSpec `ebpf:"any_worker"`
 	BufferEnds      *ebpf.VariableSpec `ebpf:"buffer_ends"`
+	Cloned          *ebpf.VariableSpec `ebpf:"cloned"`
 	CommitEnds      *ebpf.VariableSpec `ebpf:"commit_ends"`
 	EmitCommit      *ebpf.VariableSpec `ebpf:"emit_commit"`
 	FileEnds        *ebpf.VariableSpec `ebpf:"file_ends"`
@@ -479,6 +481,7 @@ type attributionUntypedVariables struct {
 	AnyInstance     *ebpf.Variable `ebpf:"any_instance"`
 	AnyWorker       *ebpf.Variable `ebpf:"any_worker"`
 	BufferEnds      *ebpf.Variable `ebpf:"buffer_ends"`
+	Cloned          *ebpf.Variable `ebpf:"cloned"`
 	CommitEnds      *ebpf.Variable `ebpf:"commit_ends"`
 	EmitCommit      *ebpf.Variable `ebpf:"emit_commit"`
 	FileEnds        *ebpf.Variable `ebpf:"file_ends"`

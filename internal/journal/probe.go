@@ -170,6 +170,11 @@ func (p *Probe) load(spec *ebpf.CollectionSpec) error {
 			}
 			continue
 		}
+		if spec.Programs[name].AttachTo == "block_bio_queue" {
+			if err := p.setCloned(); err != nil {
+				return err
+			}
+		}
 		l, err := link.AttachTracing(link.TracingOptions{Program: program})
 		if err != nil {
 			return fmt.Errorf("%w: cannot attach %s to the tracepoint %s: %v",
@@ -391,7 +396,7 @@ func Tracepoints() ([]Tracepoint, error) {
 
 // checkBTF refuses a kernel that does not describe its types.
 func checkBTF() error {
-	if _, err := os.Stat("/sys/kernel/btf/vmlinux"); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(kernelTypes); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the kernel has no BTF (/sys/kernel/btf/vmlinux); "+
 			"it must be built with CONFIG_DEBUG_INFO_BTF=y", ErrUnsupported)
 	}

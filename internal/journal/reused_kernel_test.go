@@ -16,13 +16,16 @@ import (
 // the memory for its own bio.
 func TestAJournalWriteInTheMemoryOfAnotherJournalsIsItsOwn(t *testing.T) {
 	for name, load := range compilations {
-		t.Run(name, func(t *testing.T) {
-			ext4test.Compare(t, func(t *testing.T) bool { return keepsItsBytes(t, load) })
-		})
+		for what, bio := range map[string]uint64{"bio": 0, "only the vector of pages": 4711} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				ext4test.Compare(t, func(t *testing.T) bool { return keepsItsBytes(t, load, bio) })
+			})
+		}
 	}
 }
 
-func keepsItsBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error)) (void bool) {
+// keepsItsBytes leaves notes of other bios: at the same addresses, or at this one.
+func keepsItsBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error), bio uint64) (void bool) {
 	t.Helper()
 	fs := ext4test.New(t, ext4test.Options{ExternalJournal: true})
 	syncFS(t, fs.Dir)
@@ -37,7 +40,7 @@ func keepsItsBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error)) (voi
 	if err != nil {
 		t.Fatal(err)
 	}
-	leaveNotes(t, p, fs.Dir)
+	leaveNotes(t, p, fs.Dir, bio)
 	collect(t, p)
 	seen := ext4test.NewSeenWrites(t, fs.Journal)
 	before := stat(t, fs.Journal)
@@ -59,8 +62,8 @@ func keepsItsBytes(t *testing.T, load func() (*ebpf.CollectionSpec, error)) (voi
 }
 
 // leaveNotes makes commits whose bios are noted, and changes the notes to those of
-// another journal on a mapped device.
-func leaveNotes(t *testing.T, p *Probe, dir string) {
+// another journal on a mapped device. bio is the address of its bios; 0: the same.
+func leaveNotes(t *testing.T, p *Probe, dir string, bio uint64) {
 	t.Helper()
 	const another = 4711
 	o := &p.objects
@@ -81,6 +84,9 @@ func leaveNotes(t *testing.T, p *Probe, dir string) {
 	}
 	for vectors, note := range notes {
 		note.Class, note.Layered = uint64(KindJournal)<<56|another, 1
+		if bio != 0 {
+			note.Bio = bio
+		}
 		if err := o.NotedBios.Put(vectors, note); err != nil {
 			t.Fatal(err)
 		}

@@ -138,6 +138,9 @@ func (p *Probe) attachSubmissions() error {
 	if p.submissions == nil {
 		return nil
 	}
+	if err := p.setCloned(); err != nil {
+		return err
+	}
 	l, err := link.AttachTracing(link.TracingOptions{Program: p.submissions})
 	if err != nil {
 		return fmt.Errorf("%w: cannot attach to the tracepoint block_bio_queue: %v", ErrUnsupported, err)
@@ -147,4 +150,20 @@ func (p *Probe) attachSubmissions() error {
 	err = p.submissions.Close()
 	p.submissions = nil
 	return err
+}
+
+// setCloned tells the programs which flag a bio has that shares the pages of another.
+func (p *Probe) setCloned() error {
+	types, err := os.ReadFile(kernelTypes)
+	if err != nil {
+		return fmt.Errorf("%w: cannot read the kernel's BTF: %v", ErrUnsupported, err)
+	}
+	flag, known := enumValue(types, "BIO_CLONED")
+	if !known {
+		return nil // then each bio with the same pages counts as a clone
+	}
+	if err := p.objects.Cloned.Set(uint32(1) << (flag & 31)); err != nil {
+		return fmt.Errorf("cannot tell the BPF programs the flag of clones: %w", err)
+	}
+	return nil
 }

@@ -119,6 +119,21 @@ static __always_inline void note_bio(__u64 bio, __u64 vectors, bool layered, __u
 }
 
 /*
+ * Says that a bio has the vector of pages of another one. If the flag is not known,
+ * each bio with the vector of a noted bio counts as its clone.
+ */
+static __always_inline bool may_be_clone(__u64 bio)
+{
+	return !cloned || BPF_CORE_READ((struct bio *)bio, bi_flags) & cloned;
+}
+
+/* Says that a note is about a bio, or about one on a device above, of which it is a clone. */
+static __always_inline bool is_about(struct noted *noted, __u64 bio)
+{
+	return noted->class && (noted->bio == bio || (noted->layered && may_be_clone(bio)));
+}
+
+/*
  * Returns the class that a bio was noted with, and ends it; 0: none. A bio that
  * has clones is not ended, because each clone completes. Its entry ends when the
  * memory is used for another bio (forget_reused). A loop device passes vectors
@@ -132,14 +147,11 @@ static __always_inline __u64 take_noted(__u64 bio, __u64 vectors)
 	if (!notes)
 		return 0;
 	noted = bpf_map_lookup_elem(&noted_bios, &vectors);
-	if (!noted || !noted->class)
-		return 0;
-	if (noted->layered)
-		return noted->class;
-	if (noted->bio != bio)
+	if (!noted || !is_about(noted, bio))
 		return 0;
 	class = noted->class;
-	noted->class = 0;
+	if (!noted->layered)
+		noted->class = 0;
 	return class;
 }
 
@@ -584,7 +596,7 @@ __noinline int begins_with_journal(__u64 first)
 	if (notes) {
 		vectors = (__u64)BPF_CORE_READ(bio, bi_io_vec);
 		noted = bpf_map_lookup_elem(&noted_bios, &vectors);
-		if (noted && noted->class)
+		if (noted && is_about(noted, first))
 			return noted->class >> KIND_SHIFT == KIND_JOURNAL;
 	}
 	if (!buffer_ends || !bios_name_device() ||
@@ -725,7 +737,7 @@ static __always_inline bool is_noted_clone(struct bio *bio)
 	__u64 vectors = (__u64)bio->bi_io_vec, key = (__u64)bio;
 	struct noted *noted = bpf_map_lookup_elem(&noted_bios, &vectors);
 
-	return noted && noted->class && noted->layered && noted->bio != key;
+	return noted && noted->bio != key && is_about(noted, key) && noted->layered;
 }
 
 /*

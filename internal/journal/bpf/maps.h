@@ -337,6 +337,12 @@ __u64 buffer_ends;
 __u64 commit_ends;
 __u64 file_ends;
 
+/*
+ * The flag of a bio that has the vector of pages of another (BIO_CLONED), which has no
+ * name in CO-RE; user space sets it where devices lie on each other. 0: not known.
+ */
+__u32 cloned;
+
 /* Says that `externals` has entries. */
 __u32 any_external;
 
