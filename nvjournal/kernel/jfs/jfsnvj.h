@@ -96,6 +96,13 @@ int jfsnvj_maptype(const struct tblock *tblk, int maptype);
  */
 void jfsnvj_write_new(struct metapage *mp, s64 block);
 
+/* locks.c */
+/*
+ * The transaction's own tlock of a page or a root in an inode; NULL: it has none, or this
+ * is not known without jfsTxnLock.
+ */
+struct tlock *jfsnvj_own_lock(tid_t tid, struct inode *ip, struct metapage *mp, int type);
+
 /* known.c */
 /* A transaction locks a metapage, which none had locked, to change it. */
 void jfsnvj_locks_page(struct metapage *mp);

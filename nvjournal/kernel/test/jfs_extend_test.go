@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,31 +103,94 @@ func (v *volume) markBlock() uint64 {
 	return binary.LittleEndian.Uint64([]byte(superblocks(v.t, v.disk))[2048+24:])
 }
 
+// The file system that is extended in a guest, and what extends it.
+const (
+	extendedDisk  = "/dev/daybook/disk0"
+	extendedPmem  = "/dev/daybook/pmem0"
+	mountExtended = "mount -t jfsnvj -o journal_path=" + extendedPmem + " " + extendedDisk + " /mnt\n"
+	// The sums of the files are in the guest's memory, which a kill does not keep.
+	makeExtended = "mkfs.jfs -q -s 4 " + extendedDisk + " 12288\nnvj format " + extendedPmem + "\nmkdir -p /mnt\n" + mountExtended +
+		makeFiles + "cd /mnt; find . -type f -exec md5sum '{}' + >/tmp/sums; sync"
+	makeFiles = "for n in $(seq 60); do mkdir -p /mnt/d$((n % 7)); seq $((n * 100)) >/mnt/d$((n % 7))/f$n; done\n"
+	extend    = "mount -o remount,resize=24576,journal_path=" + extendedPmem + " /mnt"
+)
+
+func bootExtended(t *testing.T, kernel string) *vm.Machine {
+	return bootJFS(t, vm.Config{
+		Kernel: kernel,
+		Disks:  []vm.Disk{{SizeBytes: 96 << 20, Volatile: true}},
+		Pmem:   []vm.Pmem{{SizeBytes: 16 << 20}},
+	})
+}
+
+// recoverExtended recovers the disk by nvj or by mounting, and checks all. It returns the
+// size in blocks.
+func recoverExtended(sh func(string) string, command bool) string {
+	recover := mountExtended
+	if command {
+		recover = "nvj recover " + extendedPmem + " --target " + extendedDisk + " >/dev/null\nfsck.jfs -n -f -v " + extendedDisk + " >/tmp/found 2>&1 || true\n" +
+			"grep -q 'Filesystem is clean' /tmp/found || { cat /tmp/found; exit 1; }\n" + mountExtended
+	}
+	return strings.TrimSpace(sh(recover + "stat -f -c %b /mnt\ncd /mnt; md5sum -s -c /tmp/sums; dd if=/dev/zero of=/mnt/new bs=1M count=10 2>/dev/null; cd /; umount /mnt\n" +
+		"fsck.jfs -n -f -v " + extendedDisk + " >/tmp/found 2>&1 || true\n" +
+		"grep -q 'Filesystem is clean' /tmp/found && ! grep -q errors /tmp/found || { cat /tmp/found; exit 1; }\n" +
+		"mount -t jfs " + extendedDisk + " /mnt; cd /mnt; md5sum -s -c /tmp/sums; cd /; umount /mnt"))
+}
+
+// The guest is killed while it extends a file system. Recovery, by mounting or by nvj, makes it
+// as it was before, or extends it. All files of before exist.
+func TestGuestJFSResizeKilled(t *testing.T) {
+	jfsSystems(t, jfsOne)
+	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
+		m := bootExtended(t, kernel)
+		sh := shellOf(t, m)
+		sh(makeExtended)
+		sums := sh("cat /tmp/sums")
+		begin := time.Now()
+		sh(extend)
+		took := time.Since(begin)
+		sh("umount /mnt")
+		seed := uint64(time.Now().UnixNano())
+		t.Logf("seed %d; an extension takes %v", seed, took)
+		random := rand.New(rand.NewPCG(seed, 6))
+		sizes := map[string]int{}
+		for round := range crashes(t, 2, 40) {
+			sh(makeExtended)
+			if _, err := m.Start(vm.Command{Args: []string{"sh", "-c", extend}}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Duration(random.Int64N(int64(took))))
+			m.Kill() // at once: to look for faults first takes longer than the extension
+			if err := m.Reboot(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			sh = shellOf(t, m)
+			sh("mkdir -p /mnt; cat >/tmp/sums <<'END'\n" + sums + "END\n")
+			size := recoverExtended(sh, round%2 == 1)
+			sizes[size]++
+			t.Logf("round %d: %s blocks", round, size)
+		}
+		if t.Logf("sizes in blocks: %v", sizes); scaled(0, 1) == 1 && len(sizes) != 2 {
+			t.Error("no kill was before the end of an extension, or all were")
+		}
+		faults(t, m)
+	})
+}
+
 // The power fails at each flush while a file system is extended, with none, some or all of
 // the writes before it on the disk. Recovery, by mounting or by nvj, makes it as it was
 // before, or extends it, and needs no fsck.jfs. All files of before exist.
 func TestGuestJFSResizePowerCuts(t *testing.T) {
 	jfsSystems(t, jfsOne)
 	vmtest.EachKernel(t, func(t *testing.T, kernel string) {
-		m := bootJFS(t, vm.Config{
-			Kernel: kernel,
-			Disks:  []vm.Disk{{SizeBytes: 96 << 20, Volatile: true}},
-			Pmem:   []vm.Pmem{{SizeBytes: 16 << 20}},
-		})
+		m := bootExtended(t, kernel)
 		sh := shellOf(t, m)
-		const (
-			disk  = "/dev/daybook/disk0"
-			pmem  = "/dev/daybook/pmem0"
-			mount = "mount -t jfsnvj -o journal_path=" + pmem + " " + disk + " /mnt\n"
-		)
-		sh("mkfs.jfs -q -s 4 " + disk + " 12288\nnvj format " + pmem + "\nmkdir -p /mnt\n" + mount +
-			"for n in $(seq 60); do mkdir -p /mnt/d$((n % 7)); seq $((n * 100)) >/mnt/d$((n % 7))/f$n; done\n" +
-			"cd /mnt; find . -type f -exec md5sum '{}' + >/tmp/sums; sync")
+		sh(makeExtended)
 		recording, err := m.Record(200)
 		if err != nil {
 			t.Fatal(err)
 		}
-		sh("mount -o remount,resize=24576,journal_path=" + pmem + " /mnt")
+		sh(extend)
 		if err := recording.Now(); err != nil {
 			t.Fatal(err)
 		}
@@ -143,15 +207,7 @@ func TestGuestJFSResizePowerCuts(t *testing.T) {
 			if err := recording.Restore(point, survives); err != nil {
 				t.Fatal(err)
 			}
-			recover := mount
-			if states%2 == 1 {
-				recover = "nvj recover " + pmem + " --target " + disk + " >/dev/null\nfsck.jfs -n -f -v " + disk + " >/tmp/found 2>&1 || true\n" +
-					"grep -q 'Filesystem is clean' /tmp/found || { cat /tmp/found; exit 1; }\n" + mount
-			}
-			size := strings.TrimSpace(sh(recover + "stat -f -c %b /mnt\ncd /mnt; md5sum -s -c /tmp/sums; dd if=/dev/zero of=/mnt/new bs=1M count=10 2>/dev/null; cd /; umount /mnt\n" +
-				"fsck.jfs -n -f -v " + disk + " >/tmp/found 2>&1 || true\n" +
-				"grep -q 'Filesystem is clean' /tmp/found && ! grep -q errors /tmp/found || { cat /tmp/found; exit 1; }\n" +
-				"mount -t jfs " + disk + " /mnt; cd /mnt; md5sum -s -c /tmp/sums; cd /; umount /mnt"))
+			size := recoverExtended(sh, states%2 == 1)
 			states++
 			sizes[size]++
 			t.Logf("point %d of %d, %d writes: %s blocks", point, points, recording.Pending(point), size)

@@ -52,7 +52,7 @@ var jfsMutants = []jfsMutant{
 	{"recovery does not make the working maps", "kernel/jfs/load.c",
 		"err = rebuild(sb);", "err = 0 ? rebuild(sb) : 0;", "", "recovery"},
 	{"the maps are not written at umount", "kernel/jfs/log.c",
-		"	WRITE_ONCE(j->at_rest, true);\n	write_maps(", "	(void)0;\n	write_maps(", "", "scripts"},
+		"	WRITE_ONCE(j->at_rest, true);\n	(void)jfsnvj_write_maps(j);", "	(void)jfsnvj_write_maps(j);", "", "scripts"},
 	{"a frozen disk has old counts in its maps", "kernel/jfs/log.c",
 		"	dbSync(sbi->ipbmap);\n	diSync(sbi->ipimap);\n", "", "", "freeze"},
 	{"a commit does not flush file data", "kernel/jfs/log.c",
