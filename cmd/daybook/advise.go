@@ -156,6 +156,13 @@ func measureAdvice(ctx context.Context, o sourceOptions, container string, volum
 		for key, sum := range sums {
 			survey.Count(&in, key.Class, own[key.Cgroup], sum)
 		}
+		moves, err := requests.Moves(found.Disk.Dev)
+		if err != nil {
+			return out, err
+		}
+		for key, sum := range moves {
+			survey.CountMoves(&in, key.Of.Class, own[key.Of.Cgroup], key.Before.Class, own[key.Before.Cgroup], sum)
+		}
 		one := advisedOne{Cgroup: w.Cgroup, Name: w.Name, Device: w.Device}
 		if one.Advice, err = advise.Predict(found.Measured(in, volumeBytes)); err != nil {
 			return out, err

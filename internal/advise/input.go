@@ -31,13 +31,14 @@ const (
 type Requests struct {
 	Count uint64
 	// QueuedSeconds were spent in the scheduler, ServedSeconds on the disk, by all
-	// requests together.
-	QueuedSeconds, ServedSeconds float64
+	// requests together. AloneSeconds are the part of ServedSeconds after the request
+	// before each on the disk has ended.
+	QueuedSeconds, ServedSeconds, AloneSeconds float64
 }
 
 // Add returns the sum of two.
 func (r Requests) Add(o Requests) Requests {
-	return Requests{r.Count + o.Count, r.QueuedSeconds + o.QueuedSeconds, r.ServedSeconds + o.ServedSeconds}
+	return Requests{r.Count + o.Count, r.QueuedSeconds + o.QueuedSeconds, r.ServedSeconds + o.ServedSeconds, r.AloneSeconds + o.AloneSeconds}
 }
 
 // served is the mean time of a request on the disk, in seconds; 0 without requests.
@@ -49,6 +50,49 @@ func (r Requests) queued() float64 { return ratio(r.QueuedSeconds, float64(r.Cou
 // queuedShare is the part of the time of the requests that they spend in the scheduler.
 func (r Requests) queuedShare() float64 {
 	return ratio(r.QueuedSeconds, r.QueuedSeconds+r.ServedSeconds)
+}
+
+// taken is the disk's time for the requests.
+func (r Requests) taken() float64 {
+	if r.AloneSeconds > 0 {
+		return r.AloneSeconds
+	}
+	return r.ServedSeconds // not known
+}
+
+// waiting is the part of the time of the requests in which the disk does not serve them:
+// in the scheduler, and on the disk behind another.
+func (r Requests) waiting() float64 {
+	return ratio(r.QueuedSeconds+max(0, r.ServedSeconds-r.taken()), r.QueuedSeconds+r.ServedSeconds)
+}
+
+// Moves are those of the disk's head to small requests, as far as their sectors tell. Times
+// are those of AloneSeconds in Requests.
+type Moves struct {
+	Requests uint64
+	// Roots is the sum of the roots of the ways in sectors, Sectors that of the ways.
+	Roots, Sectors float64
+	// AloneSeconds are the times, Products the sum of root and time, multiplied.
+	AloneSeconds, Products float64
+}
+
+// Add returns the sum of two.
+func (m Moves) Add(o Moves) Moves {
+	return Moves{m.Requests + o.Requests, m.Roots + o.Roots, m.Sectors + o.Sectors, m.AloneSeconds + o.AloneSeconds, m.Products + o.Products}
+}
+
+// minMoves is the least number of requests for a fit.
+const minMoves = 100
+
+// secondsPerRoot is by how much longer a request takes for each root of a sector of its
+// way: the line with the least squares. It is 0 if the moves show no such time.
+func (m Moves) secondsPerRoot() float64 {
+	if m.Requests < minMoves {
+		return 0
+	}
+	n := float64(m.Requests)
+	variance := m.Sectors/n - m.Roots/n*m.Roots/n
+	return max(0, ratio(m.Products/n-m.Roots/n*m.AloneSeconds/n, max(0, variance)))
 }
 
 // Culprit is another container that the waiter waited for.
@@ -84,6 +128,9 @@ type Input struct {
 	// journal and of metadata, Others are others' reads and writes of data, Flushes
 	// are those of the disk's cache.
 	Own, Metadata, Others, Flushes Requests
+	// Moves are all of the disk, OwnMoves those to Own and Metadata. Near are those of
+	// OwnMoves from another of them.
+	Moves, OwnMoves, Near Moves
 	// Mode is that of the file system.
 	Mode Mode
 	// Rotational reports that seeks take most of the time of a small request.
@@ -131,7 +178,10 @@ func (in Input) Check() error {
 		}
 	}
 	for _, r := range []Requests{in.Own, in.Metadata, in.Others, in.Flushes} {
-		seconds = append(seconds, r.QueuedSeconds, r.ServedSeconds)
+		seconds = append(seconds, r.QueuedSeconds, r.ServedSeconds, r.AloneSeconds)
+	}
+	for _, m := range []Moves{in.Moves, in.OwnMoves, in.Near} {
+		seconds = append(seconds, m.AloneSeconds, m.Roots, m.Sectors, m.Products)
 	}
 	for _, s := range seconds {
 		if !(s >= 0) || math.IsInf(s, 0) {

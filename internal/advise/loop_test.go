@@ -45,9 +45,9 @@ func (l loop) run(r *rand.Rand, syncs int, volume bool) measured {
 				queued += random(l.others)
 			}
 		} else if volume {
-			served *= 1 - seekPart*(1-math.Sqrt(l.span))
+			served *= 1 - usualSeekPart*(1-math.Sqrt(l.span))
 		}
-		*of = of.Add(Requests{1, queued, served})
+		*of = of.Add(Requests{1, queued, served, served})
 		return queued + served
 	}
 	buckets := map[int]uint64{}
@@ -66,7 +66,7 @@ func (l loop) run(r *rand.Rand, syncs int, volume bool) measured {
 		}
 		log := request(&m.in.Metadata, 1)
 		record, flushed := request(&m.in.Metadata, 0), random(l.flush)
-		m.in.Flushes = m.in.Flushes.Add(Requests{1, 0, flushed})
+		m.in.Flushes = m.in.Flushes.Add(Requests{1, 0, flushed, flushed})
 		for phase, s := range map[string]float64{ownData: own, orderedData: data, logWrites: max(0, log-data), flush: record + flushed} {
 			m.in.Phases[phase] += s
 		}
@@ -83,7 +83,7 @@ func (l loop) run(r *rand.Rand, syncs int, volume bool) measured {
 	}
 	m.in.Seconds = now
 	served := now - m.in.Own.ServedSeconds - m.in.Metadata.ServedSeconds - m.in.Flushes.ServedSeconds
-	m.in.Others = Requests{uint64(served / l.others), 10 * served, served}
+	m.in.Others = Requests{uint64(served / l.others), 10 * served, served, served}
 	if !volume {
 		m.in.Culprits = []Culprit{{Cgroup: "/b", Name: "b", Seconds: map[string]float64{orderedData: m.in.Phases[orderedData]}}}
 	}

@@ -40,9 +40,9 @@ func (in Input) remedy(kind Kind) Remedy {
 
 // The constants of the model: of hard disks, of jbd2 and of a database.
 const (
-	// seekPart is the part of a small request's time on a hard disk that is seek:
+	// usualSeekPart is the part of a small request's time on a hard disk that is seek:
 	// 8.5 ms in the mean, and 4.2 ms for half a turn.
-	seekPart = 2.0 / 3
+	usualSeekPart = 2.0 / 3
 	// chain is how many requests of a sync follow each other: its data, and the log
 	// and the commit record, of which some are served at once.
 	chain = 2.5
@@ -96,9 +96,11 @@ func (in Input) ownParts(nearer float64) parts {
 		case logWrites:
 			factor = in.nearerWith(in.Metadata, nearer)
 		case flush:
-			// The record gets shorter, and the flush itself does not.
+			// The flush itself does not get shorter, but the record and the requests
+			// before the flush do.
 			record := min(1, ratio((1-logPart)*in.timeOf(in.Metadata), in.requestsOf(flush)))
-			factor = record*in.nearerWith(in.Metadata, nearer) + 1 - record
+			flushing := 1 - in.Flushes.waiting()*(1-in.nearerInQueue(nearer))
+			factor = record*in.nearerWith(in.Metadata, nearer) + (1-record)*flushing
 		}
 		p.requests += requests
 		p.near += factor * requests
@@ -109,14 +111,20 @@ func (in Input) ownParts(nearer float64) parts {
 	return p
 }
 
-// nearerWith is the factor by which requests get shorter if their seeks take nearer times
-// as long. In the scheduler they wait for others' requests, too, whose seeks stay: as much
-// as these take of the disk's time.
+// nearerWith is the factor by which requests get shorter if their seeks make them nearer
+// times as long.
 func (in Input) nearerWith(r Requests, nearer float64) float64 {
-	queued := in.shorter(r.queued())
-	all := in.Own.Add(in.Metadata).Add(in.Others).Add(in.Flushes).ServedSeconds
-	others := ratio(in.Others.ServedSeconds, all)
-	return 1 - (1-nearer)*(1-others*ratio(queued, queued+r.served()))
+	// In a volume no request waits for others' ordered data.
+	r.QueuedSeconds = in.shorter(r.queued()) * float64(r.Count)
+	waiting := r.waiting()
+	return (1-waiting)*nearer + waiting*in.nearerInQueue(nearer)
+}
+
+// nearerInQueue is the factor by which the time behind other requests gets shorter. Those
+// of others keep their seeks: as much as these take of the disk's time.
+func (in Input) nearerInQueue(nearer float64) float64 {
+	all := in.Own.Add(in.Metadata).Add(in.Others).Add(in.Flushes)
+	return 1 - (1-nearer)*(1-ratio(in.Others.taken(), all.taken()))
 }
 
 // timeOf is the mean time of requests for each call.
@@ -159,19 +167,28 @@ func (in Input) hiddenLog() float64 {
 }
 
 // nearer is the factor by which requests get shorter on a part of the disk: the time of
-// a seek grows with the root of the distance. Others' requests bring the head back: before
-// the first request of a sync, and before each if all must wait until one of others'
-// requests is free.
+// a seek grows with the root of the distance. From others' requests the way does not get
+// shorter.
 func (in Input) nearer() float64 {
 	if !in.Rotational || in.SpanShare == 0 {
 		return 1
 	}
-	outside := in.ownParts(1).outside
+	return 1 - in.seekPart()*(1-math.Sqrt(in.SpanShare))
+}
+
+// seekPart is the part of the time of the container's small requests and of the journal's
+// that is the way from another of them.
+func (in Input) seekPart() float64 {
+	if way := in.Moves.secondsPerRoot() * in.Near.Roots; way > 0 {
+		return min(1, ratio(way, in.OwnMoves.AloneSeconds))
+	}
+	// Not known. Others' requests bring the head back: before the first request of a
+	// sync, and before each if all must wait until one of others' requests is free.
 	together := 1.0
 	if served := in.Others.served(); served > 0 {
-		together = 1 / (1 + outside/served)
+		together = 1 / (1 + in.ownParts(1).outside/served)
 	}
-	return 1 - seekPart*(1-math.Sqrt(in.SpanShare))*(1-in.busyOthers()/(1+(chain-1)*together))
+	return usualSeekPart * (1 - in.busyOthers()/(1+(chain-1)*together))
 }
 
 // between is the time of the writes that the container waits for between two syncs, for

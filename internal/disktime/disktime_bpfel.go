@@ -13,6 +13,33 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type disktimeLast struct {
+	_       structs.HostLayout
+	Cgroup  uint64
+	Sector  uint64
+	EndedNs uint64
+	Class   uint32
+	Known   uint32
+}
+
+type disktimeMoveKey struct {
+	_            structs.HostLayout
+	Cgroup       uint64
+	BeforeCgroup uint64
+	Disk         uint32
+	Class        uint16
+	BeforeClass  uint16
+}
+
+type disktimeMoveSums struct {
+	_        structs.HostLayout
+	Requests uint64
+	Roots    uint64
+	Sectors  uint64
+	AloneUs  uint64
+	Products uint64
+}
+
 type disktimeRequestKey struct {
 	_      structs.HostLayout
 	Cgroup uint64
@@ -26,13 +53,24 @@ type disktimeRequestSums struct {
 	Bytes    uint64
 	QueuedNs uint64
 	ServedNs uint64
+	AloneNs  uint64
+}
+
+type disktimeSent struct {
+	_            structs.HostLayout
+	Ns           uint64
+	BeforeCgroup uint64
+	BeforeClass  uint32
+	Root         int32
 }
 
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	disktimeMapDisks       = "disks"
 	disktimeMapIssued      = "issued"
+	disktimeMapMoves       = "moves"
 	disktimeMapRequests    = "requests"
 	disktimeProgRqComplete = "rq_complete"
 	disktimeProgRqIssue    = "rq_issue"
@@ -88,7 +126,9 @@ type disktimeProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type disktimeMapSpecs struct {
+	Disks    *ebpf.MapSpec `ebpf:"disks"`
 	Issued   *ebpf.MapSpec `ebpf:"issued"`
+	Moves    *ebpf.MapSpec `ebpf:"moves"`
 	Requests *ebpf.MapSpec `ebpf:"requests"`
 }
 
@@ -118,13 +158,17 @@ func (o *disktimeObjects) Close() error {
 //
 // It can be passed to loadDisktimeObjects or ebpf.CollectionSpec.LoadAndAssign.
 type disktimeMaps struct {
+	Disks    *ebpf.Map `ebpf:"disks"`
 	Issued   *ebpf.Map `ebpf:"issued"`
+	Moves    *ebpf.Map `ebpf:"moves"`
 	Requests *ebpf.Map `ebpf:"requests"`
 }
 
 func (m *disktimeMaps) Close() error {
 	return _DisktimeClose(
+		m.Disks,
 		m.Issued,
+		m.Moves,
 		m.Requests,
 	)
 }

@@ -39,11 +39,17 @@ type Sums struct {
 	// QueuedNanoseconds is the time in the scheduler, ServedNanoseconds that on the
 	// disk.
 	QueuedNanoseconds, ServedNanoseconds uint64
+	// AloneNanoseconds is the part of ServedNanoseconds after the request before it on the
+	// disk has ended. A disk that serves one at a time needs so long for the requests.
+	AloneNanoseconds uint64
 }
 
 // Add returns the sum of two.
 func (s Sums) Add(o Sums) Sums {
-	return Sums{s.Requests + o.Requests, s.Bytes + o.Bytes, s.QueuedNanoseconds + o.QueuedNanoseconds, s.ServedNanoseconds + o.ServedNanoseconds}
+	return Sums{
+		s.Requests + o.Requests, s.Bytes + o.Bytes,
+		s.QueuedNanoseconds + o.QueuedNanoseconds, s.ServedNanoseconds + o.ServedNanoseconds, s.AloneNanoseconds + o.AloneNanoseconds,
+	}
 }
 
 // Less returns what was added since an earlier reading.
@@ -52,6 +58,7 @@ func (s Sums) Less(before Sums) Sums {
 		s.Requests - min(s.Requests, before.Requests), s.Bytes - min(s.Bytes, before.Bytes),
 		s.QueuedNanoseconds - min(s.QueuedNanoseconds, before.QueuedNanoseconds),
 		s.ServedNanoseconds - min(s.ServedNanoseconds, before.ServedNanoseconds),
+		s.AloneNanoseconds - min(s.AloneNanoseconds, before.AloneNanoseconds),
 	}
 }
 
@@ -61,6 +68,35 @@ type Key struct {
 	Cgroup uint64
 	Class  Class
 }
+
+// Moves are those of the disk's head to small requests (32 KiB at most), as far as their
+// sectors tell. The way to a request is from the end of the one that was sent to the disk
+// before it. The sums are those of a fit of time by the root of the way.
+type Moves struct {
+	Requests uint64
+	// Roots is the sum of the square roots of the ways in sectors of 512 bytes, Sectors that
+	// of the ways, rounded down to a square.
+	Roots, Sectors uint64
+	// AloneMicroseconds is as in [Sums]; Products is the sum of root and time, multiplied.
+	AloneMicroseconds, Products uint64
+}
+
+// Add returns the sum of two.
+func (m Moves) Add(o Moves) Moves {
+	return Moves{m.Requests + o.Requests, m.Roots + o.Roots, m.Sectors + o.Sectors, m.AloneMicroseconds + o.AloneMicroseconds, m.Products + o.Products}
+}
+
+// Less returns what was added since an earlier reading.
+func (m Moves) Less(before Moves) Moves {
+	return Moves{
+		m.Requests - min(m.Requests, before.Requests), m.Roots - min(m.Roots, before.Roots), m.Sectors - min(m.Sectors, before.Sectors),
+		m.AloneMicroseconds - min(m.AloneMicroseconds, before.AloneMicroseconds), m.Products - min(m.Products, before.Products),
+	}
+}
+
+// MoveKey is who sent the requests of a sum of moves, and who sent the one before each. No
+// key has the class Flush.
+type MoveKey struct{ Of, Before Key }
 
 // Probe is the kernel side.
 type Probe struct {
@@ -98,10 +134,29 @@ func (p *Probe) Read(disk blockdev.Dev) (map[Key]Sums, error) {
 		if key.Disk != disk.Kernel() {
 			continue
 		}
-		found[Key{Cgroup: key.Cgroup, Class: Class(key.Class)}] = Sums{sums.Requests, sums.Bytes, sums.QueuedNs, sums.ServedNs}
+		found[Key{Cgroup: key.Cgroup, Class: Class(key.Class)}] = Sums{sums.Requests, sums.Bytes, sums.QueuedNs, sums.ServedNs, sums.AloneNs}
 	}
 	if err := entries.Err(); err != nil {
 		return nil, fmt.Errorf("cannot read the times of requests: %w", err)
+	}
+	return found, nil
+}
+
+// Moves returns the moves of a disk's head since Open.
+func (p *Probe) Moves(disk blockdev.Dev) (map[MoveKey]Moves, error) {
+	found := make(map[MoveKey]Moves)
+	var key disktimeMoveKey
+	var sums disktimeMoveSums
+	entries := p.objects.Moves.Iterate()
+	for entries.Next(&key, &sums) {
+		if key.Disk != disk.Kernel() {
+			continue
+		}
+		of, before := Key{key.Cgroup, Class(key.Class)}, Key{key.BeforeCgroup, Class(key.BeforeClass)}
+		found[MoveKey{of, before}] = Moves{sums.Requests, sums.Roots, sums.Sectors, sums.AloneUs, sums.Products}
+	}
+	if err := entries.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read the moves between requests: %w", err)
 	}
 	return found, nil
 }

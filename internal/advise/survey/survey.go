@@ -164,6 +164,7 @@ func Count(in *advise.Input, class disktime.Class, own bool, sums disktime.Sums)
 		Count:         sums.Requests,
 		QueuedSeconds: float64(sums.QueuedNanoseconds) / 1e9,
 		ServedSeconds: float64(sums.ServedNanoseconds) / 1e9,
+		AloneSeconds:  float64(sums.AloneNanoseconds) / 1e9,
 	}
 	switch {
 	case class == disktime.Flush:
@@ -175,4 +176,26 @@ func Count(in *advise.Input, class disktime.Class, own bool, sums disktime.Sums)
 	case class == disktime.Data:
 		in.Own = in.Own.Add(r)
 	}
+}
+
+// CountMoves adds moves to what a container's input has; own and ownBefore: the requests,
+// and those before them, are the container's.
+func CountMoves(in *advise.Input, class disktime.Class, own bool, classBefore disktime.Class, ownBefore bool, sums disktime.Moves) {
+	m := advise.Moves{
+		Requests: sums.Requests, Roots: float64(sums.Roots), Sectors: float64(sums.Sectors),
+		AloneSeconds: float64(sums.AloneMicroseconds) / 1e6, Products: float64(sums.Products) / 1e6,
+	}
+	in.Moves = in.Moves.Add(m)
+	if !inVolume(class, own) {
+		return
+	}
+	in.OwnMoves = in.OwnMoves.Add(m)
+	if inVolume(classBefore, ownBefore) {
+		in.Near = in.Near.Add(m)
+	}
+}
+
+// inVolume reports whether requests would go to a volume of the container.
+func inVolume(class disktime.Class, own bool) bool {
+	return class == disktime.Metadata || own
 }

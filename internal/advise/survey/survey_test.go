@@ -59,3 +59,26 @@ func TestRequestsAreTheContainersOrOthers(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 }
+
+func TestMovesAreNearBetweenRequestsOfTheVolume(t *testing.T) {
+	var in advise.Input
+	sums := disktime.Moves{Requests: 1, Roots: 2, Sectors: 4, AloneMicroseconds: 3e6, Products: 6e6}
+	for _, of := range []struct {
+		class, before  disktime.Class
+		own, ownBefore bool
+	}{
+		{disktime.Data, disktime.Data, true, true}, {disktime.Data, disktime.Metadata, true, false}, // near
+		{disktime.Metadata, disktime.Data, false, true}, {disktime.Metadata, disktime.Metadata, false, false}, // near
+		{disktime.Data, disktime.Data, true, false}, {disktime.Metadata, disktime.Read, false, false}, // from others'
+		{disktime.Data, disktime.Metadata, false, false}, {disktime.Read, disktime.Data, false, true}, // to others'
+	} {
+		CountMoves(&in, of.class, of.own, of.before, of.ownBefore, sums)
+	}
+	of := func(n uint64) advise.Moves {
+		f := float64(n)
+		return advise.Moves{Requests: n, Roots: 2 * f, Sectors: 4 * f, AloneSeconds: 3 * f, Products: 6 * f}
+	}
+	if in.Near != of(4) || in.OwnMoves != of(6) || in.Moves != of(8) {
+		t.Errorf("near %+v, own %+v, all %+v", in.Near, in.OwnMoves, in.Moves)
+	}
+}

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -120,16 +121,36 @@ type diskTime struct {
 	disktime.Sums
 }
 
-type diskTimes map[diskTime]disktime.Sums
+// diskMove are the moves of the disk's head to requests of a container and a class, after
+// one of another.
+type diskMove struct {
+	Who         string         `json:"who"`
+	Class       disktime.Class `json:"class"`
+	BeforeWho   string         `json:"before_who"`
+	BeforeClass disktime.Class `json:"before_class"`
+	disktime.Moves
+}
 
-// diskTimes reads the times of the requests since the probe was opened; nil without one.
+// diskTimes are those of the requests, and the moves between them.
+type diskTimes struct {
+	sums  map[diskTime]disktime.Sums
+	moves map[diskMove]disktime.Moves
+}
+
+// diskTimes reads the times of the requests since the probe was opened; nothing without
+// one.
 func (s *pair) diskTimes(p *disktime.Probe) (diskTimes, error) {
+	times := diskTimes{map[diskTime]disktime.Sums{}, map[diskMove]disktime.Moves{}}
 	if p == nil {
-		return nil, nil
+		return times, nil
 	}
 	sums, err := p.Read(s.Disk.Device.Dev)
 	if err != nil {
-		return nil, err
+		return times, err
+	}
+	moves, err := p.Moves(s.Disk.Device.Dev)
+	if err != nil {
+		return times, err
 	}
 	names := map[uint64]string{0: "none"}
 	for _, t := range s.containers() {
@@ -139,26 +160,29 @@ func (s *pair) diskTimes(p *disktime.Probe) (diskTimes, error) {
 			}
 		}
 	}
-	times := diskTimes{}
+	name := func(cgroup uint64) string { return cmp.Or(names[cgroup], "root") }
 	for key, sum := range sums {
-		name, known := names[key.Cgroup]
-		if !known {
-			name = "root"
-		}
-		of := diskTime{Who: name, Class: key.Class}
-		times[of] = times[of].Add(sum)
+		of := diskTime{Who: name(key.Cgroup), Class: key.Class}
+		times.sums[of] = times.sums[of].Add(sum)
+	}
+	for key, sum := range moves {
+		of := diskMove{Who: name(key.Of.Cgroup), Class: key.Of.Class, BeforeWho: name(key.Before.Cgroup), BeforeClass: key.Before.Class}
+		times.moves[of] = times.moves[of].Add(sum)
 	}
 	return times, nil
 }
 
 // since returns what was added after an earlier reading.
-func (t diskTimes) since(before diskTimes) []diskTime {
-	var all []diskTime
-	for of, sum := range t {
-		of.Sums = sum.Less(before[of])
-		all = append(all, of)
+func (t diskTimes) since(before diskTimes) (requests []diskTime, moves []diskMove) {
+	for of, sum := range t.sums {
+		of.Sums = sum.Less(before.sums[of])
+		requests = append(requests, of)
 	}
-	return all
+	for of, sum := range t.moves {
+		of.Moves = sum.Less(before.moves[of])
+		moves = append(moves, of)
+	}
+	return requests, moves
 }
 
 // adviceInput is what advise would measure in a phase on the shared ext4.
@@ -171,6 +195,9 @@ func (p Phase) adviceInput(disk string, mode DataMode) advise.Input {
 	in := advise.Measured(waiters, cgroup, device, p.Seconds)
 	for _, r := range p.Requests {
 		survey.Count(&in, r.Class, r.Who == "A", r.Sums)
+	}
+	for _, m := range p.Moves {
+		survey.CountMoves(&in, m.Class, m.Who == "A", m.BeforeClass, m.BeforeWho == "A", m.Moves)
 	}
 	in.Mode = advise.Ordered
 	if mode == Unwritten {

@@ -39,6 +39,7 @@ func (p Part) joined(a fixture.Arrangement, n fio.Neighbour) *Phase {
 		whole.SyncA.DataOnly += round.SyncA.DataOnly
 		whole.Samples = append(whole.Samples, round.sameDevice()...)
 		whole.Requests = addRequests(whole.Requests, round.Requests)
+		whole.Moves = addMoves(whole.Moves, round.Moves)
 	}
 	if whole.Seconds > 0 {
 		whole.Rate = done / whole.Seconds
@@ -90,6 +91,20 @@ func addRequests(all, more []diskTime) []diskTime {
 			continue
 		}
 		all[at].Sums = all[at].Add(of.Sums)
+	}
+	return all
+}
+
+// addMoves adds moves between the same containers and classes.
+func addMoves(all, more []diskMove) []diskMove {
+	all = slices.Clone(all)
+	for _, of := range more {
+		same := func(d diskMove) bool { d.Moves = of.Moves; return d == of }
+		if at := slices.IndexFunc(all, same); at >= 0 {
+			all[at].Moves = all[at].Add(of.Moves)
+		} else {
+			all = append(all, of)
+		}
 	}
 	return all
 }

@@ -37,6 +37,10 @@ func madeUpAdvice(gain, p99Seconds float64) Advice {
 			{Who: "A", Class: disktime.Data, Sums: disktime.Sums{Requests: 1000, QueuedNanoseconds: 1e9, ServedNanoseconds: 1e9}},
 			{Who: "B", Class: disktime.Data, Sums: disktime.Sums{Requests: 100, QueuedNanoseconds: 1e8, ServedNanoseconds: 1e9}},
 		},
+		Moves: []diskMove{
+			{Who: "A", Class: disktime.Data, BeforeWho: "root", BeforeClass: disktime.Metadata, Moves: disktime.Moves{Requests: 30, Roots: 300}},
+			{Who: "A", Class: disktime.Data, BeforeWho: "B", BeforeClass: disktime.Data, Moves: disktime.Moves{Requests: 70, Roots: 7000}},
+		},
 	}
 	device := Phase{Arrangement: fixture.OnDevices, Neighbour: fio.HighFsync, Seconds: 10, Rate: 100 * gain, SyncA: synctime.Latencies{P99Seconds: p99Seconds}}
 	part := Part{Disk: slowHDD, Load: mariadbLoad, DataMode: Ordered, Phases: []Phase{shared, device}}
@@ -95,8 +99,11 @@ func TestRoundsAreOneMeasurement(t *testing.T) {
 	part.Phases = append(part.Phases, second...)
 	shared := part.joined(fixture.SharedExt4, fio.HighFsync)
 	if shared.Rounds != 2 || shared.Seconds != 40 || shared.Rate != 175 || len(shared.Samples) != 2 ||
-		len(shared.Requests) != 2 || shared.Requests[0].Requests != 2000 {
+		len(shared.Requests) != 2 || shared.Requests[0].Requests != 2000 || len(shared.Moves) != 2 || shared.Moves[1].Roots != 14000 {
 		t.Errorf("%+v", shared)
+	}
+	if in := shared.adviceInput(slowHDD, Ordered); in.Near.Requests != 60 || in.OwnMoves.Requests != 200 || in.Moves.Requests != 200 {
+		t.Errorf("moves near %+v, own %+v, all %+v", in.Near, in.OwnMoves, in.Moves)
 	}
 	if p99 := part.joined(fixture.OnDevices, fio.HighFsync).SyncA.P99Seconds; math.Abs(p99-0.06) > 1e-9 {
 		t.Errorf("p99 is %g, want the geometric mean of 0.03 and 0.12", p99)

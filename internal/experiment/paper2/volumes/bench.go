@@ -96,6 +96,8 @@ type Phase struct {
 	PoolTransactions  uint64 `json:"pool_transactions"`
 	// Requests are those of the disk; absent where waits are not measured.
 	Requests []diskTime `json:"requests,omitempty"`
+	// Moves are those of the disk's head, like Requests.
+	Moves []diskMove `json:"moves,omitempty"`
 	// Samples are of the device "disk" with the containers A and B.
 	Samples []account.Sample `json:"samples"`
 }

@@ -317,7 +317,7 @@ func watchPhase(ctx context.Context, l fixture.Lab, o Options, s *pair, source *
 	if err != nil {
 		return err
 	}
-	phase.Requests = after.since(before)
+	phase.Requests, phase.Moves = after.since(before)
 	var errA, errB error
 	phase.SyncA, errA = times.Read(places[0])
 	phase.SyncB, errB = times.Read(places[1])
