@@ -78,8 +78,8 @@ struct {
 
 /* what a disk did last */
 struct last {
-	__u64 cgroup; /* of the request that was sent last, without flushes */
-	__u64 sector; /* after it */
+	__u64 cgroup;   /* of the request that was sent last, without flushes */
+	__u64 sector;   /* after it */
 	__u64 ended_ns; /* when a request ended last */
 	__u32 class;
 	__u32 known;
@@ -167,7 +167,7 @@ SEC("tp_btf/block_rq_issue")
 int BPF_PROG(rq_issue, struct request *rq)
 {
 	__u64 at = (__u64)rq, sector = ((struct request___with_sector *)rq)->__sector;
-	struct sent sent = { .ns = bpf_ktime_get_ns(), .root = -1 };
+	struct sent sent = {.ns = bpf_ktime_get_ns(), .root = -1};
 	struct request_key key = {};
 	struct last *last, fresh = {};
 
@@ -181,7 +181,8 @@ int BPF_PROG(rq_issue, struct request *rq)
 		}
 		if (last) {
 			if (last->known && rq->__data_len <= LARGEST_MOVE_BYTES) {
-				sent.root = root_of(sector > last->sector ? sector - last->sector : last->sector - sector);
+				sent.root = root_of(sector > last->sector ? sector - last->sector
+									  : last->sector - sector);
 				sent.before_cgroup = last->cgroup;
 				sent.before_class = last->class;
 			}
@@ -196,7 +197,8 @@ int BPF_PROG(rq_issue, struct request *rq)
 }
 
 /* add_move adds a request to those that were sent after one of the same kind. */
-static __always_inline void add_move(const struct request_key *key, const struct sent *sent, __u64 alone_us)
+static __always_inline void add_move(const struct request_key *key, const struct sent *sent,
+				     __u64 alone_us)
 {
 	struct move_sums fresh = {}, *sums;
 	struct move_key move = {
