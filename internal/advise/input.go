@@ -85,14 +85,15 @@ func (m Moves) Add(o Moves) Moves {
 const minMoves = 100
 
 // secondsPerRoot is by how much longer a request takes for each root of a sector of its
-// way: the line with the least squares. It is 0 if the moves show no such time.
-func (m Moves) secondsPerRoot() float64 {
-	if m.Requests < minMoves {
-		return 0
-	}
+// way: the line with the least squares. It is not known from too few requests, or from
+// ways of one length.
+func (m Moves) secondsPerRoot() (seconds float64, known bool) {
 	n := float64(m.Requests)
-	variance := m.Sectors/n - m.Roots/n*m.Roots/n
-	return max(0, ratio(m.Products/n-m.Roots/n*m.AloneSeconds/n, max(0, variance)))
+	variance := m.Sectors - m.Roots*m.Roots/n
+	if m.Requests < minMoves || variance < 1 {
+		return 0, false
+	}
+	return max(0, (m.Products-m.Roots*m.AloneSeconds/n)/variance), true
 }
 
 // Culprit is another container that the waiter waited for.

@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -81,17 +82,17 @@ func moves(r *rand.Rand, requests int, seconds, perRoot float64) Moves {
 func TestTheTimeOfAWayIsFitted(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7)) // the same in each run
 	const perRoot = 4e-6
-	if got := moves(r, 3000, 1e-3, perRoot).secondsPerRoot(); got < 0.9*perRoot || got > 1.1*perRoot {
-		t.Errorf("%g s for each root; want %g", got, perRoot)
+	if got, known := moves(r, 3000, 1e-3, perRoot).secondsPerRoot(); !known || got < 0.9*perRoot || got > 1.1*perRoot {
+		t.Errorf("%g s for each root, known: %v; want %g", got, known, perRoot)
 	}
-	if got := moves(r, minMoves-1, 0, perRoot).secondsPerRoot(); got != 0 {
+	if got, known := moves(r, minMoves-1, 0, perRoot).secondsPerRoot(); known {
 		t.Errorf("%g s for each root of too few requests", got)
 	}
-	if got := (Moves{1000, 5000, 25000, 2, 11}).secondsPerRoot(); got != 0 {
+	if got, known := (Moves{1000, 5000, 25000, 2, 11}).secondsPerRoot(); known {
 		t.Errorf("%g s for each root of ways of one length", got)
 	}
-	if got := moves(r, 3000, 1e-3, -perRoot/8).secondsPerRoot(); got != 0 {
-		t.Errorf("%g s for each root where longer ways take less", got)
+	if got, known := moves(r, 3000, 1e-3, -perRoot/8).secondsPerRoot(); got != 0 || !known {
+		t.Errorf("%g s for each root where longer ways take less, known: %v", got, known)
 	}
 }
 
@@ -108,11 +109,13 @@ func TestMeasuredWaysSayWhatAVolumeGains(t *testing.T) {
 		in.Moves = in.OwnMoves
 		return predict(t, in)[DeviceVolume].Gain
 	}
-	none, some, much, between := of(0, 0), of(1e-6, 0), of(10e-6, 0), of(10e-6, 1000)
-	if none.Median > 1.55 || some.Median < 1.1*none.Median/1.55 || much.Median < 1.1*some.Median || between.Median > 0.9*much.Median {
-		t.Errorf("gains: no time of the way %.3f, some %.3f, much %.3f, half of it from others %.3f", none.Median, some.Median, much.Median, between.Median)
+	// Seeks of half the length: at most twice the syncs.
+	none, some, much, between := of(-1e-7, 0), of(1e-6, 0), of(10e-6, 0), of(10e-6, 1000)
+	text := fmt.Sprintf("gains: no time of the way %.3f, some %.3f, much %.3f, half of it from others %.3f", none.Median, some.Median, much.Median, between.Median)
+	t.Log(text)
+	if !isNear(none.Median, 1) || some.Median < 1.2 || much.Median < 1.2*some.Median || much.Median > 2 || between.Median > 0.9*much.Median || between.Median < 1.2 {
+		t.Error(text)
 	}
-	t.Logf("gains: no time of the way %.3f, some %.3f, much %.3f, half of it from others %.3f", none.Median, some.Median, much.Median, between.Median)
 }
 
 func predict(t *testing.T, in Input) map[Kind]Remedy {

@@ -179,8 +179,8 @@ func (in Input) nearer() float64 {
 // seekPart is the part of the time of the container's small requests and of the journal's
 // that is the way from another of them.
 func (in Input) seekPart() float64 {
-	if way := in.Moves.secondsPerRoot() * in.Near.Roots; way > 0 {
-		return min(1, ratio(way, in.OwnMoves.AloneSeconds))
+	if perRoot, known := in.Moves.secondsPerRoot(); known && in.OwnMoves.Requests > 0 {
+		return min(1, ratio(perRoot*in.Near.Roots, in.OwnMoves.AloneSeconds))
 	}
 	// Not known. Others' requests bring the head back: before the first request of a
 	// sync, and before each if all must wait until one of others' requests is free.
