@@ -163,8 +163,12 @@ func measureAdvice(ctx context.Context, o sourceOptions, container string, volum
 		for key, sum := range moves {
 			survey.CountMoves(&in, key.Of.Class, own[key.Of.Cgroup], key.Before.Class, own[key.Before.Cgroup], sum)
 		}
+		var share float64
+		if at := slices.IndexFunc(sample.Devices, func(d account.Device) bool { return d.Device == found.Disk.Name }); at >= 0 {
+			share = survey.ShareOf(sample.Devices[at], w.Cgroup)
+		}
 		one := advisedOne{Cgroup: w.Cgroup, Name: w.Name, Device: w.Device}
-		if one.Advice, err = advise.Predict(found.Measured(in, volumeBytes)); err != nil {
+		if one.Advice, err = advise.Predict(found.Measured(in, volumeBytes, share)); err != nil {
 			return out, err
 		}
 		out.Waiters = append(out.Waiters, one)

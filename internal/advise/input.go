@@ -44,9 +44,6 @@ func (r Requests) Add(o Requests) Requests {
 // served is the mean time of a request on the disk, in seconds; 0 without requests.
 func (r Requests) served() float64 { return ratio(r.ServedSeconds, float64(r.Count)) }
 
-// queued is the mean time of a request in the scheduler, in seconds.
-func (r Requests) queued() float64 { return ratio(r.QueuedSeconds, float64(r.Count)) }
-
 // queuedShare is the part of the time of the requests that they spend in the scheduler.
 func (r Requests) queuedShare() float64 {
 	return ratio(r.QueuedSeconds, r.QueuedSeconds+r.ServedSeconds)
@@ -58,12 +55,6 @@ func (r Requests) taken() float64 {
 		return r.AloneSeconds
 	}
 	return r.ServedSeconds // not known
-}
-
-// waiting is the part of the time of the requests in which the disk does not serve them:
-// in the scheduler, and on the disk behind another.
-func (r Requests) waiting() float64 {
-	return ratio(r.QueuedSeconds+max(0, r.ServedSeconds-r.taken()), r.QueuedSeconds+r.ServedSeconds)
 }
 
 // Moves are those of the disk's head to small requests, as far as their sectors tell. Times
@@ -121,6 +112,8 @@ type Input struct {
 	Calls       uint64
 	WaitSeconds float64
 	Phases      map[string]float64
+	// OthersCalls are the syncs of other containers on the file system.
+	OthersCalls uint64
 	// Culprits are other containers, the worst first.
 	Culprits []Culprit
 	// Histogram has the calls by their length, shortest first.
@@ -130,8 +123,8 @@ type Input struct {
 	// are those of the disk's cache.
 	Own, Metadata, Others, Flushes Requests
 	// Moves are all of the disk, OwnMoves those to Own and Metadata. Near are those of
-	// OwnMoves from another of them.
-	Moves, OwnMoves, Near Moves
+	// OwnMoves from another of them, Journal those of Near between two of Metadata.
+	Moves, OwnMoves, Near, Journal Moves
 	// Mode is that of the file system.
 	Mode Mode
 	// Rotational reports that seeks take most of the time of a small request.
@@ -139,6 +132,10 @@ type Input struct {
 	// SpanShare is the part of the disk, 0 to 1, that a volume would occupy; 0: not
 	// known.
 	SpanShare float64
+	// Share is the part of the disk's time, 0 to 1, that the container has by its weight if
+	// others always have requests waiting; 0: not known, or the scheduler does not divide
+	// the time by weights.
+	Share float64
 	// DeviceVolume, ImageVolume and MemoryJournal say why the host has no place for
 	// such a remedy; "" if it has.
 	DeviceVolume, ImageVolume, MemoryJournal string
@@ -163,6 +160,9 @@ func (in Input) Check() error {
 	if in.SpanShare < 0 || in.SpanShare > 1 || math.IsNaN(in.SpanShare) {
 		return fmt.Errorf("a volume on %g of the disk: want 0 to 1", in.SpanShare)
 	}
+	if in.Share < 0 || in.Share > 1 || math.IsNaN(in.Share) {
+		return fmt.Errorf("a weight for %g of the disk: want 0 to 1", in.Share)
+	}
 	seconds := []float64{in.WaitSeconds}
 	for phase, s := range in.Phases {
 		if !slices.Contains(account.WaitPhases, phase) {
@@ -181,7 +181,7 @@ func (in Input) Check() error {
 	for _, r := range []Requests{in.Own, in.Metadata, in.Others, in.Flushes} {
 		seconds = append(seconds, r.QueuedSeconds, r.ServedSeconds, r.AloneSeconds)
 	}
-	for _, m := range []Moves{in.Moves, in.OwnMoves, in.Near} {
+	for _, m := range []Moves{in.Moves, in.OwnMoves, in.Near, in.Journal} {
 		seconds = append(seconds, m.AloneSeconds, m.Roots, m.Sectors, m.Products)
 	}
 	for _, s := range seconds {
@@ -246,7 +246,11 @@ func Measured(waiters []account.Waiter, cgroup, device string, seconds float64) 
 	calls := map[float64]uint64{}
 	culprits := map[string]Culprit{}
 	for _, w := range waiters {
-		if w.Cgroup != cgroup || w.Device != device || !slices.Contains(syncs, w.Operation) {
+		if w.Device != device || !slices.Contains(syncs, w.Operation) {
+			continue
+		}
+		if w.Cgroup != cgroup {
+			in.OthersCalls += w.Calls
 			continue
 		}
 		in.Calls += w.Calls

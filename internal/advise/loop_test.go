@@ -19,6 +19,9 @@ type loop struct {
 	data int
 	// span is the part of the disk that a volume has.
 	span float64
+	// share is the part of the disk's time that the container has in a volume by its
+	// weight; 0: each of its writes waits there for one of the neighbour's.
+	share float64
 }
 
 // measured is what was measured of a loop.
@@ -32,23 +35,32 @@ func (m measured) rate() float64 { return float64(len(m.calls)) / m.in.Seconds }
 // run simulates some syncs: on the shared file system, or in a volume.
 func (l loop) run(r *rand.Rand, syncs int, volume bool) measured {
 	m := measured{in: Input{
-		Mode: Ordered, Rotational: true, SpanShare: l.span, Calls: uint64(syncs), Phases: map[string]float64{},
+		Mode: Ordered, Rotational: true, SpanShare: l.span, Share: l.share, Calls: uint64(syncs), Phases: map[string]float64{},
 	}}
 	random := func(mean float64) float64 { return mean * r.ExpFloat64() }
 	var now float64
+	var served, turns float64 // the container's time and the neighbour's, each over its weight
 	// request is one of the container's: behind is how many of the neighbour's are
 	// before it. The disk is kept for the requests that follow it.
 	request := func(of *Requests, behind int) float64 {
-		queued, served := 0.0, random(l.own)
-		if behind > 0 {
+		queued, takes := 0.0, random(l.own)
+		switch {
+		case volume && l.share > 0:
+			takes *= 1 - usualSeekPart*(1-math.Sqrt(l.span))
+			for turns < served {
+				turn := random(l.others)
+				queued, turns = queued+turn, turns+turn/(1-l.share)
+			}
+			served += takes / l.share
+		case behind > 0:
 			for range behind { // what is left of the one that the disk serves is as long
 				queued += random(l.others)
 			}
-		} else if volume {
-			served *= 1 - usualSeekPart*(1-math.Sqrt(l.span))
+		case volume:
+			takes *= 1 - usualSeekPart*(1-math.Sqrt(l.span))
 		}
-		*of = of.Add(Requests{1, queued, served, served})
-		return queued + served
+		*of = of.Add(Requests{1, queued, takes, takes})
+		return queued + takes
 	}
 	buckets := map[int]uint64{}
 	for range syncs {
@@ -82,8 +94,8 @@ func (l loop) run(r *rand.Rand, syncs int, volume bool) measured {
 		}
 	}
 	m.in.Seconds = now
-	served := now - m.in.Own.ServedSeconds - m.in.Metadata.ServedSeconds - m.in.Flushes.ServedSeconds
-	m.in.Others = Requests{uint64(served / l.others), 10 * served, served, served}
+	others := now - m.in.Own.ServedSeconds - m.in.Metadata.ServedSeconds - m.in.Flushes.ServedSeconds
+	m.in.Others = Requests{uint64(others / l.others), 10 * others, others, others}
 	if !volume {
 		m.in.Culprits = []Culprit{{Cgroup: "/b", Name: "b", Seconds: map[string]float64{orderedData: m.in.Phases[orderedData]}}}
 	}
@@ -101,6 +113,10 @@ func TestAVolumeGivesWhatTheLoopGives(t *testing.T) {
 		{own: 0.002, others: 0.020, flush: 0.0005, data: 10, span: 0.1},
 		{own: 0.005, others: 0.010, flush: 0.1, data: 4, span: 0.25},
 		{own: 0.005, others: 0.010, flush: 0.0005, data: 30, span: 1},
+		{own: 0.005, others: 0.010, flush: 0.0005, data: 1, span: 0.25, share: 0.8},
+		{own: 0.005, others: 0.010, flush: 0.0005, data: 4, span: 0.25, share: 0.5},
+		{own: 0.005, others: 0.010, flush: 0.0005, data: 30, span: 0.25, share: 0.2},
+		{own: 0.005, others: 0.020, flush: 0.0005, data: 10, span: 1, share: 0.7},
 	} {
 		r := rand.New(rand.NewPCG(9, uint64(n))) // the same in each run
 		shared, volume := l.run(r, 1000, false), l.run(r, 1000, true)

@@ -54,6 +54,9 @@ func (r Range) atLeast(a float64) Range {
 
 func (r Range) times(a float64) Range { return Range{a * r.Low, a * r.Median, a * r.High} }
 
+// fixed is what is known exactly.
+func fixed(a float64) Range { return Range{a, a, a} }
+
 // Figures describe the syncs of a container.
 type Figures struct {
 	SyncsPerSecond float64 `json:"syncs_per_second"`
@@ -129,58 +132,68 @@ func Predict(in Input) (Advice, error) {
 	return advice, nil
 }
 
-// think is what the container does between two syncs, for each: the time in which no call
-// can have been in progress, and at least its writes between the syncs.
-func (in Input) think() float64 {
-	writes, _ := in.between(1)
-	return max(writes, in.idle())
-}
-
-// idle is the part of the interval in which no call can have been in progress, for each
-// call.
-func (in Input) idle() float64 {
-	return max(0, ratio(in.Seconds-in.WaitSeconds, float64(in.Calls)))
-}
-
-// busyOthers is the part of the disk's time that serves others' requests, 0 to 1.
-func (in Input) busyOthers() float64 { return min(1, in.Others.ServedSeconds/in.Seconds) }
-
-// wait is an estimate of the mean time of a call, and how much of it is of calls as
-// they were measured.
-type wait struct {
-	Range
-	kept float64
-	// nearer is the factor by which shorter seeks shorten it; 0 means 1.
-	nearer float64
-	// workless is by how much shorter the time between two syncs gets.
-	workless float64
-}
-
-// figures makes the figures of a remedy from the mean time of a call.
-func (in Input) figures(r Remedy, w wait) Remedy {
-	now, think := in.wait(), in.think()
+// figures makes the figures of a remedy.
+func (in Input) figures(r Remedy, o outcome) Remedy {
+	now, gap := in.wait(), o.cycle.gap
+	// As many calls as now wait at the same time.
+	together := ratio(now, o.cycle.length()-gap)
+	if together == 0 {
+		together = 1
+	}
+	call := o.length.plus(fixed(-gap)).times(together)
 	spread := 1 + rangeWidth*math.Sqrt(2)*in.variation()/math.Sqrt(in.independent())
-	sampled := Range{w.Low / spread, w.Median, w.High * spread}
+	sampled := Range{call.Low / spread, call.Median, call.High * spread}
 	// No remedy makes the mean shorter than a quarter of the fastest call was, or half of
-	// what is the container's own.
+	// what stays of a call.
 	least := in.quantile(0) / 4
-	if own := in.ownParts(1); own.outside+own.requests > 0 {
-		least = min(least, (own.outside+own.requests)/2)
+	if stays := o.kept * now / 2; stays > 0 {
+		least = min(least, stays)
 	}
-	w.Range, sampled = w.Range.atLeast(least), sampled.atLeast(least)
-	after := think - w.workless
-	r.Gain = Range{sampled.Low + after, sampled.Median + after, sampled.High + after}.over(now + think)
+	call, sampled = call.atLeast(least), sampled.atLeast(least)
+	r.Gain = sampled.times(1 / together).plus(fixed(gap)).over(o.cycle.length())
 	r.SyncsPerSecond = r.Gain.times(float64(in.Calls) / in.Seconds)
-	kept := min(1, max(0, ratio(w.kept, now)))
-	// The longest calls wait behind many requests, and not for a long seek.
-	tail := 1.0
-	if w.nearer > 0 {
-		tail = 1 / w.nearer
+	turns := min(1, ratio(o.turn, o.length.Median-gap))
+	own := func(q float64) Range {
+		// A quantile that was measured has its own range; the mean of what was not has one.
+		stays := call.product(in.quantileRange(q)).times(ratio(o.kept, now))
+		if q > 0.5 && o.shorter > 0 {
+			// The longest calls may wait for much else than seeks: these shorten them as the
+			// others, or not at all, as in the range of the mean.
+			stays.Median /= math.Sqrt(o.shorter)
+		}
+		r := stays.plus(sampled.product(shape(q)).times(1 - o.kept)).times(1 - turns)
+		// The waits outside of requests do not get shorter, and may be these calls.
+		if at := in.quantile(q); o.outside*together >= (1-q)*at {
+			r.Median, r.High = max(r.Median, at), max(r.High, in.quantileRange(q).High)
+		}
+		return r
 	}
-	// A quantile that was measured has its own range; the mean of what was not has one.
-	r.P50Seconds = w.product(in.quantileRange(0.5)).times(kept / now).plus(sampled.product(shape(0.5)).times(1 - kept))
-	r.P99Seconds = w.product(in.quantileRange(0.99)).times(kept * tail / now).plus(sampled.product(shape(0.99)).times(1 - kept))
+	others := func(q float64) Range { return in.behindTurns(q, turns*call.Median) }
+	// A call is long by its own requests or by others' turns, and in the other part as
+	// most are. In the range it is long by both, or by its own alone.
+	quantile := func(q float64) Range {
+		a, b := own(q), others(q)
+		middle, short := own(0.5).Median, others(0.5).Median
+		return Range{a.Low, max(a.Median+short, middle+b.Median), a.High + b.High}
+	}
+	r.P50Seconds, r.P99Seconds = quantile(0.5), quantile(0.99)
 	return r
+}
+
+// behindTurns is a quantile of the time that calls wait for others' turns, of which the
+// mean is given. A turn is one of others' requests at least, so a short mean is that of few
+// calls. The times of these are exponentially distributed.
+func (in Input) behindTurns(q, mean float64) Range {
+	if mean == 0 {
+		return Range{}
+	}
+	meet := 1.0
+	if served := in.Others.served(); served > mean {
+		meet = mean / served
+	}
+	longer := max(0, math.Log(meet/(1-q)))
+	of := shape(q)
+	return Range{0, 1, of.High / of.Median}.times(mean / meet * longer)
 }
 
 // rangeWidth is how many standard errors a range has on each side: those that contain

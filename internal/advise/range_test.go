@@ -46,8 +46,8 @@ func TestTheNextIntervalIsInTheRange(t *testing.T) {
 			var gains, p50s, p99s int
 			for range trials {
 				now, next := sampled(calls, 1, longer), sampled(calls, 1, longer)
-				predicted, think := predict(t, now)[DeviceVolume], now.think()
-				gains += inside(predicted.Gain, (now.wait()+think)/(next.wait()+think))
+				predicted := predict(t, now)[DeviceVolume]
+				gains += inside(predicted.Gain, now.wait()/next.wait()) // without time between calls
 				p50s += inside(predicted.P50Seconds, next.quantile(0.5))
 				p99s += inside(predicted.P99Seconds, next.quantile(0.99))
 			}

@@ -22,16 +22,26 @@ func (in Input) behindOthers() float64 {
 		in.Own.Add(in.Metadata).queuedShare() * in.outstanding()
 }
 
-func (in Input) reason(kind Kind) string {
+// divided says how much of the disk others have now, and after a remedy; "" if it is hardly
+// anything.
+func (o outcome) divided() string {
+	now, after := ratio(o.cycle.others, o.cycle.length()), ratio(o.turn+o.outside, o.length.Median)
+	if now < 0.05 && after < 0.05 {
+		return ""
+	}
+	return fmt.Sprintf("; the disk serves others for %.0f %% of the time, in a volume %.0f %%", 100*now, 100*after)
+}
+
+func (in Input) reason(kind Kind, o outcome) string {
 	switch kind {
 	case DeviceVolume:
-		return in.shareOf(in.inJournal()) + " of the time is others' data, handles and metadata in the same journal"
+		return in.shareOf(in.inJournal()) + " of the time is others' data, handles and metadata in the same journal" + o.divided()
 	case ImageVolume:
 		text := in.shareOf(in.inJournal()) + " of the time is others' in the same journal"
 		if behind := in.outstanding() * in.Others.served(); behind > 0.05*in.wait() {
 			text += fmt.Sprintf("; each request of an image can wait %.3g ms behind others'", 1e3*behind)
 		}
-		return text
+		return text + o.divided()
 	case MountOption:
 		return in.shareOf(in.others(orderedData)) + " of the time is others' ordered data"
 	case MemoryJournal:

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/daybook-project/daybook/internal/account"
 	"github.com/daybook-project/daybook/internal/advise"
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/disktime"
@@ -26,6 +27,9 @@ type FileSystem struct {
 	Disk       blockdev.Disk
 	Mode       advise.Mode
 	Rotational bool
+	// ByWeight reports that the disk's scheduler divides its time by weights, and keeps the
+	// disk for a cgroup whose next request comes soon.
+	ByWeight bool
 	// SizeBytes is that of the disk.
 	SizeBytes uint64
 	// DeviceVolume and ImageVolume say why there is no place for such a volume; ""
@@ -51,6 +55,7 @@ func Of(device string) (FileSystem, error) {
 	f.Mode = ModeOf(options)
 	rotational, _ := disk.Queue("rotational")
 	f.Rotational = rotational == "1"
+	f.ByWeight = byWeight(disk)
 	if f.SizeBytes, err = disk.SizeBytes(); err != nil {
 		return f, err
 	}
@@ -58,6 +63,34 @@ func Of(device string) (FileSystem, error) {
 	f.ImageVolume = imageVolume(disk)
 	f.MemoryJournal = memoryJournal()
 	return f, nil
+}
+
+// byWeight reports whether a disk has BFQ, and BFQ keeps the disk for a cgroup.
+func byWeight(disk blockdev.Disk) bool {
+	scheduler, err := disk.Scheduler()
+	if err != nil || scheduler.Current != blockdev.BFQ {
+		return false
+	}
+	idle, err := disk.Tunable("slice_idle")
+	return err == nil && strings.TrimSpace(idle) != "0"
+}
+
+// ShareOf is the part of a disk that a cgroup has by its weight, among all in the sample that
+// had I/O; 0: not known.
+func ShareOf(device account.Device, cgroup string) float64 {
+	var own, all float64
+	for _, c := range device.Containers {
+		if c.Cgroup == cgroup {
+			own = c.TargetShare
+		}
+		if c.Cgroup == cgroup || c.Bytes() > 0 {
+			all += c.TargetShare
+		}
+	}
+	if own <= 0 {
+		return 0
+	}
+	return own / all
 }
 
 // ModeOf returns the mode of a file system from all its mount options.
@@ -148,10 +181,14 @@ func memoryJournal() string {
 	return "the host has no persistent memory (/sys/block/pmem*)"
 }
 
-// Measured puts the measurement of a file system together with the survey.
-func (f FileSystem) Measured(in advise.Input, volumeBytes uint64) advise.Input {
+// Measured puts the measurement of a file system together with the survey. share is the
+// container's part of the disk by its weight.
+func (f FileSystem) Measured(in advise.Input, volumeBytes uint64, share float64) advise.Input {
 	in.Mode, in.Rotational = f.Mode, f.Rotational
 	in.DeviceVolume, in.ImageVolume, in.MemoryJournal = f.DeviceVolume, f.ImageVolume, f.MemoryJournal
+	if f.ByWeight {
+		in.Share = share
+	}
 	if volumeBytes > 0 && f.SizeBytes > 0 {
 		in.SpanShare = min(1, float64(volumeBytes)/float64(f.SizeBytes))
 	}
@@ -192,6 +229,9 @@ func CountMoves(in *advise.Input, class disktime.Class, own bool, classBefore di
 	in.OwnMoves = in.OwnMoves.Add(m)
 	if inVolume(classBefore, ownBefore) {
 		in.Near = in.Near.Add(m)
+	}
+	if class == disktime.Metadata && classBefore == disktime.Metadata {
+		in.Journal = in.Journal.Add(m)
 	}
 }
 

@@ -205,6 +205,7 @@ func (p Phase) adviceInput(disk string, mode DataMode) advise.Input {
 	}
 	in.Rotational = modelOf(disk).Rotational
 	in.SpanShare = float64(partitionBytes) / diskBytes
+	in.Share = survey.ShareOf(account.Sum(p.Samples), "A")
 	return in
 }
 

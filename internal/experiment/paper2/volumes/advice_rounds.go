@@ -68,12 +68,12 @@ func (p Phase) waiting() (cgroup, device string) {
 // sameDevice are the samples with one name for the device: each round has a new disk. The
 // cgroups of all rounds are of one process, and have the same names.
 func (p Phase) sameDevice() []account.Sample {
-	cgroup, device := p.waiting()
+	_, device := p.waiting()
 	samples := slices.Clone(p.Samples)
 	for n := range samples {
 		samples[n].Waiters = slices.Clone(samples[n].Waiters)
 		for i := range samples[n].Waiters {
-			if w := &samples[n].Waiters[i]; w.Cgroup == cgroup && w.Device == device {
+			if w := &samples[n].Waiters[i]; w.Device == device {
 				w.Device = "disk"
 			}
 		}

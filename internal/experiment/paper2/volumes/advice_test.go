@@ -31,8 +31,10 @@ func madeUpAdvice(gain, p99Seconds float64) Advice {
 	other.Cgroup, other.Calls = "/x/B/container", 7
 	shared := Phase{
 		Arrangement: fixture.SharedExt4, Neighbour: fio.HighFsync, Seconds: 10, Rate: 100,
-		SyncA:   synctime.Latencies{P99Seconds: 0.05},
-		Samples: []account.Sample{{IntervalSeconds: 10, Waiters: []account.Waiter{other, waiter}}},
+		SyncA: synctime.Latencies{P99Seconds: 0.05},
+		Samples: []account.Sample{{IntervalSeconds: 10, Waiters: []account.Waiter{other, waiter}, Devices: []account.Device{{Containers: []account.Container{
+			{Cgroup: "A", TargetShare: 0.6, ChargedWriteBytes: 1}, {Cgroup: "B", TargetShare: 0.2, ChargedWriteBytes: 1},
+		}}}}},
 		Requests: []diskTime{
 			{Who: "A", Class: disktime.Data, Sums: disktime.Sums{Requests: 1000, QueuedNanoseconds: 1e9, ServedNanoseconds: 1e9}},
 			{Who: "B", Class: disktime.Data, Sums: disktime.Sums{Requests: 100, QueuedNanoseconds: 1e8, ServedNanoseconds: 1e9}},
@@ -95,15 +97,16 @@ func TestRoundsAreOneMeasurement(t *testing.T) {
 	for n := range again {
 		again[n].Device = "loop1"
 	}
-	second[0].Samples = []account.Sample{{IntervalSeconds: 30, Waiters: again}}
+	second[0].Samples = []account.Sample{{IntervalSeconds: 30, Waiters: again, Devices: second[0].Samples[0].Devices}}
 	part.Phases = append(part.Phases, second...)
 	shared := part.joined(fixture.SharedExt4, fio.HighFsync)
 	if shared.Rounds != 2 || shared.Seconds != 40 || shared.Rate != 175 || len(shared.Samples) != 2 ||
 		len(shared.Requests) != 2 || shared.Requests[0].Requests != 2000 || len(shared.Moves) != 2 || shared.Moves[1].Roots != 14000 {
 		t.Errorf("%+v", shared)
 	}
-	if in := shared.adviceInput(slowHDD, Ordered); in.Near.Requests != 60 || in.OwnMoves.Requests != 200 || in.Moves.Requests != 200 {
-		t.Errorf("moves near %+v, own %+v, all %+v", in.Near, in.OwnMoves, in.Moves)
+	if in := shared.adviceInput(slowHDD, Ordered); in.Near.Requests != 60 || in.OwnMoves.Requests != 200 || in.Moves.Requests != 200 ||
+		in.OthersCalls != 14 || math.Abs(in.Share-0.75) > 1e-9 {
+		t.Errorf("%d syncs of others, a share of %g; moves near %+v, own %+v, all %+v", in.OthersCalls, in.Share, in.Near, in.OwnMoves, in.Moves)
 	}
 	if p99 := part.joined(fixture.OnDevices, fio.HighFsync).SyncA.P99Seconds; math.Abs(p99-0.06) > 1e-9 {
 		t.Errorf("p99 is %g, want the geometric mean of 0.03 and 0.12", p99)
