@@ -70,9 +70,15 @@ func TestOthersHaveTheirTurnsByWeight(t *testing.T) {
 		in.Share = want.share
 		wantLength(t, share, in.onDevice(), want.length)
 	}
+	// In the range others have no turn, or two.
+	in := busy()
+	in.Share = 0.8
+	if got := in.onDevice().length; !isNear(got.Low, 0.02) || !isNear(got.High, 0.03) {
+		t.Errorf("%+v, want 20 to 30 ms", got)
+	}
 	// Without weights each of the requests that follow each other waits for one of others',
 	// and so it does in an image.
-	in := busy()
+	in = busy()
 	in.Others = Requests{4000, 8, 4, 4}
 	wantLength(t, "no weights", in.onDevice(), 0.02+chain*0.001)
 	in.Share = 0.8
@@ -196,6 +202,19 @@ func TestWritesBetweenSyncsLimitTheGain(t *testing.T) {
 	after := predict(t, in)[DeviceVolume].Gain.Median
 	if after > 0.8*before {
 		t.Errorf("with 16 ms of writes between syncs the gain is %g, with 1 ms %g", after, before)
+	}
+}
+
+// What stays of the calls has their distribution; what comes for the waits that go has that
+// of exponentially distributed times.
+func TestWhatStaysOfCallsHasTheirDistribution(t *testing.T) {
+	in := busy()
+	in.Share = 1
+	in.Phases = map[string]float64{orderedData: 4, ownData: 1.6, logWrites: 0.8, flush: 1.6}
+	in.Culprits = []Culprit{{Cgroup: "/b", Name: "b", Seconds: map[string]float64{orderedData: 4}}}
+	call := in.wait() / 2 // 20 of 40 ms between syncs
+	if got, want := predict(t, in)[DeviceVolume].P50Seconds.Median, call*(0.5*in.quantile(0.5)/in.wait()+0.5*math.Log(2)); !isNear(got, want) {
+		t.Errorf("p50 is %g, want %g", got, want)
 	}
 }
 
