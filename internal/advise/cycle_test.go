@@ -125,6 +125,9 @@ func TestWaitsOutsideOfRequestsStay(t *testing.T) {
 		t.Errorf("%g s outside of requests", got)
 	}
 	wantLength(t, "a full queue", in.onDevice(), 0.02+0.005)
+	if got := in.onDevice().length; !isNear(got.Low, 0.02) || !isNear(got.High, 0.03) {
+		t.Errorf("%+v; want none of these waits, or twice as long", got)
+	}
 	// Those of one call of 100 can be the longest, but those of half of the calls cannot be
 	// as long as the shorter half.
 	if r := predict(t, in)[DeviceVolume]; !isNear(r.P99Seconds.Median, in.quantile(0.99)) || r.P50Seconds.Median > 0.7*in.quantile(0.5) {

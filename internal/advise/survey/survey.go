@@ -65,12 +65,9 @@ func Of(device string) (FileSystem, error) {
 	return f, nil
 }
 
-// byWeight reports whether a disk has BFQ, and BFQ keeps the disk for a cgroup.
+// byWeight reports whether a disk has BFQ, and BFQ keeps the disk for a cgroup. No other
+// scheduler has this tunable.
 func byWeight(disk blockdev.Disk) bool {
-	scheduler, err := disk.Scheduler()
-	if err != nil || scheduler.Current != blockdev.BFQ {
-		return false
-	}
 	idle, err := disk.Tunable("slice_idle")
 	return err == nil && strings.TrimSpace(idle) != "0"
 }
