@@ -72,11 +72,15 @@ func (r Advice) Tables() ([]report.Table, error) {
 	if len(summary.Rows) == 0 {
 		return nil, nil
 	}
+	heldOut, seen := quickHDD, "; not with the held-out set"
+	if parts := r.Parts[HeldOutSet]; len(parts) > 0 && parts[0].Disk == slowHDD {
+		heldOut, seen = slowHDD, ": the held-out set of these figures is not held out any more"
+	}
 	summary.Note = fmt.Sprintf("Within the bound: both the throughput and p99 of the syncs are predicted within a factor of %.1f. Wanted: %d of 10 held-out cases, for a volume on a device. "+
 		"Tuning: MariaDB with %d clients on the simulated disk of the [volumes' experiments](volumes.md). Held-out: the same on another simulated disk (%s).%s "+
-		"The model and its constants were chosen with the tuning set, and with the published tables of the volumes' experiments, which have the same load and disk; not with the held-out set. "+
+		"The model and its constants were chosen with the tuning set, with the published tables of the volumes' experiments, which have the same load and disk, and with a slower disk (%s)%s. "+
 		"Throughput is the database's transactions. A case with too few syncs for a prediction counts as outside.%s",
-		AdviceBound, AdviceCases, databaseClients, describeDisk(slowHDD), r.otherLoad(), r.conditions())
+		AdviceBound, AdviceCases, databaseClients, describeDisk(heldOut), r.otherLoad(), describeDisk(slowHDD), seen, r.conditions())
 	return append([]report.Table{summary}, tables...), nil
 }
 

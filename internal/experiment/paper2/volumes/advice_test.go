@@ -158,6 +158,23 @@ func TestWaitersOfOtherExperimentsDoNotCount(t *testing.T) {
 	}
 }
 
+// The page says of a disk that the model has seen that it is not held out.
+func TestASeenDiskIsNotHeldOut(t *testing.T) {
+	for disk, want := range map[string]string{slowHDD: "is not held out any more", quickHDD: "; not with the held-out set. "} {
+		r := madeUpAdvice(1.5, 0.03)
+		r.Parts[HeldOutSet][0].Disk = disk
+		page, err := r.Report()
+		if err != nil || !strings.Contains(page.Tables[0].Note, want) || !strings.Contains(page.Tables[0].Note, "another simulated disk ("+describeDisk(disk)+")") {
+			t.Errorf("%s: %v, %+v; want %q", disk, err, page.Tables, want)
+		}
+	}
+	for _, part := range adviceParts(HeldOutSet) {
+		if part.disk == slowHDD {
+			t.Errorf("%s is measured for the bound, but the model has seen the disk", part)
+		}
+	}
+}
+
 // What is too little for a prediction counts as a miss.
 func TestTooFewSyncsAreAMiss(t *testing.T) {
 	r := madeUpAdvice(1.5, 0.03)

@@ -38,15 +38,22 @@ const (
 	partitionBytes = 1536 << 20
 )
 
-// slowHDD is a second simulated disk, for predictions of advise.
-const slowHDD = "slow-hdd"
+// Further simulated disks, for predictions of advise.
+const (
+	slowHDD  = "slow-hdd"
+	quickHDD = "quick-hdd"
+)
 
 // modelOf returns the model of a simulated disk.
 func modelOf(disk string) disksim.Parameters {
 	p := hddModel()
-	if disk == slowHDD {
+	switch disk {
+	case slowHDD:
 		p.BandwidthBytesPerSecond, p.FlushSeconds = 40e6, 0.001
 		p.TrackToTrackSeekSeconds, p.FullStrokeSeekSeconds = 0.001, 0.012
+	case quickHDD:
+		p.BandwidthBytesPerSecond, p.FlushSeconds = 80e6, 0.002
+		p.TrackToTrackSeekSeconds, p.FullStrokeSeekSeconds = 0.0008, 0.01
 	}
 	return p
 }

@@ -58,7 +58,7 @@ func lowEvery() int {
 }
 
 var (
-	diskTitles = map[string]string{simulatedHDD: "simulated hard disk", slowHDD: "slow simulated hard disk", plainDisk: "plain disk"}
+	diskTitles = map[string]string{simulatedHDD: "simulated hard disk", slowHDD: "slow simulated hard disk", quickHDD: "quick simulated hard disk", plainDisk: "plain disk"}
 	loadTitles = map[string]string{fioLoad: "fio", smallLoad: "small writers", mariadbLoad: "MariaDB", postgresqlLoad: "PostgreSQL", slicesLoad: "the scheduler's slices", poolLoad: "the pool's own journal"}
 )
 
