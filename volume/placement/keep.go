@@ -70,7 +70,7 @@ type Last struct {
 // PID returns the remembered thread if it is alive. Otherwise it calls find, which reads
 // all processes.
 func (l *Last) PID(find func() (int, error)) (int, error) {
-	if l.pid != 0 && CommandName(l.pid) == l.comm {
+	if l.comm != "" && CommandName(l.pid) == l.comm { // "": it ended when it was found
 		return l.pid, nil
 	}
 	pid, err := find()
