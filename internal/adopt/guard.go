@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -67,12 +68,10 @@ func guard() error {
 	// Without CAP_SYS_RESOURCE the kernel refuses; then it may be killed for memory.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0)
 	pipe := os.NewFile(guardFD, "keeper")
-	if _, err := fmt.Fprintf(os.Stdout, "ready %q\n", still); err != nil {
-		return err
-	}
-	if err := os.Stdout.Close(); err != nil {
-		return err
-	}
+	// If the keeper has died before it could read that, there may be something to undo: it
+	// also starts a guardian in place of a dead one.
+	_, _ = fmt.Fprintf(os.Stdout, "ready %q\n", still)
+	_ = os.Stdout.Close()
 	said, err := io.ReadAll(pipe)
 	if err != nil {
 		return err
@@ -101,21 +100,71 @@ func awaitDeath(keeper int) {
 	}
 }
 
-// Guardian is a guardian process of this keeper.
+// Guardian is the guardian process of this keeper. If it dies, another one takes its place.
 type Guardian struct {
+	stateDir string
+	log      *slog.Logger
+	// ended gets how the last process ended, after Close.
+	ended chan error
+
+	mu      sync.Mutex
+	process guardProcess
+	closing bool
+}
+
+// guardProcess is one guardian process, and our end of its pipe.
+type guardProcess struct {
 	command *exec.Cmd
 	pipe    *os.File
 }
 
 // StartGuardian starts a guardian for the placements of this process in a state directory.
 func StartGuardian(stateDir string, log *slog.Logger) (*Guardian, error) {
-	theirs, ours, err := os.Pipe()
+	process, err := startGuard(stateDir, log)
 	if err != nil {
 		return nil, err
 	}
+	g := &Guardian{stateDir: stateDir, log: log, ended: make(chan error, 1), process: process}
+	go g.watch(process)
+	return g, nil
+}
+
+// watch starts another process when one has died, until the guardian is closed.
+func (g *Guardian) watch(process guardProcess) {
+	for {
+		end := process.command.Wait()
+		for tries := 0; ; tries++ {
+			g.mu.Lock()
+			if g.closing {
+				g.mu.Unlock()
+				g.ended <- end
+				return
+			}
+			next, err := startGuard(g.stateDir, g.log)
+			if err == nil {
+				_ = process.pipe.Close()
+				process, g.process = next, next
+				g.mu.Unlock()
+				g.log.Warn("the guardian died; another one took its place", "end", fmt.Sprint(end), "pid", next.command.Process.Pid)
+				break
+			}
+			g.mu.Unlock()
+			if tries == 0 {
+				g.log.Error("the guardian died, and no other one can be started: placements stay if this process is killed now", "why", err)
+			}
+			time.Sleep(guardPause)
+		}
+	}
+}
+
+func startGuard(stateDir string, log *slog.Logger) (p guardProcess, err error) {
+	theirs, ours, err := os.Pipe()
+	if err != nil {
+		return p, err
+	}
 	ready, said, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(err, theirs.Close(), ours.Close())
+		return p, errors.Join(err, theirs.Close(), ours.Close())
 	}
 	command := exec.Command("/proc/self/exe")
 	command.Args = []string{guardName, stateDir, strconv.Itoa(os.Getpid())}
@@ -140,26 +189,31 @@ func StartGuardian(stateDir string, log *slog.Logger) (*Guardian, error) {
 			_ = command.Process.Kill()
 			_ = command.Wait()
 		}
-		return nil, fmt.Errorf("cannot start the guardian: %w", errors.Join(err, ours.Close()))
+		return p, fmt.Errorf("cannot start the guardian: %w", errors.Join(err, ours.Close()))
 	}
 	if string(text) != "ready []\n" {
 		log.Warn("the guardian cannot leave these cgroups, and ends with them; placements then stay until the next start, or daybook restore", "cgroups", string(text))
 	}
-	return &Guardian{command: command, pipe: ours}, nil
+	return guardProcess{command, ours}, nil
 }
 
 // PID is the guardian's process.
-func (g *Guardian) PID() int { return g.command.Process.Pid }
+func (g *Guardian) PID() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.process.command.Process.Pid
+}
 
 // Close ends the guardian after the keeper has undone its placements.
 func (g *Guardian) Close() error {
-	_, err := g.pipe.WriteString(guardGoodbye)
-	err = errors.Join(err, g.pipe.Close())
-	ended := make(chan error, 1)
-	go func() { ended <- g.command.Wait() }()
+	g.mu.Lock()
+	g.closing = true
+	_, err := g.process.pipe.WriteString(guardGoodbye)
+	err = errors.Join(err, g.process.pipe.Close())
+	g.mu.Unlock()
 	select {
-	case waited := <-ended:
-		return errors.Join(err, waited)
+	case end := <-g.ended:
+		return errors.Join(err, end)
 	case <-time.After(guardPatience):
 		return errors.Join(err, errors.New("the guardian does not end"))
 	}

@@ -4,10 +4,15 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
@@ -221,6 +226,106 @@ func TestTheGuardianReleasesWhenTheKeeperIsKilled(t *testing.T) {
 		return err == nil && len(names) == 0
 	})
 	t.Logf("released %v after the death of the keeper", time.Since(began).Round(time.Millisecond))
+}
+
+// A guardian that is killed alone is replaced: otherwise the next death would be that of both.
+func TestAGuardianThatIsKilledIsReplaced(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	victim := r.victim(order{Wanted: Wanted{Filesystem: r.filesystem(), Cgroup: c.path}, KillAt: -1, Guardian: true})
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = victim.Process.Kill(); _ = victim.Wait() })
+	r.await("the victim places it", func() bool { return r.at() == r.journalOf(c.path) })
+	for range 2 {
+		was := childrenOf(victim.Process.Pid)
+		if len(was) != 1 {
+			t.Fatalf("the victim has the children %v; want its guardian", was)
+		}
+		if err := unix.Kill(was[0], unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		r.await("another guardian", func() bool {
+			now := childrenOf(victim.Process.Pid)
+			return len(now) == 1 && now[0] != was[0]
+		})
+	}
+	r.wantAt("with another guardian", r.journalOf(c.path))
+	if err := victim.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = victim.Wait()
+	r.await("the other guardian releases it", func() bool { return r.at() == "/" })
+	r.await("its cgroups are gone", func() bool {
+		names, err := r.store().Names()
+		return err == nil && len(names) == 0
+	})
+}
+
+// A keeper can die before it reads that its guardian is ready.
+func TestAGuardianWhoseKeeperIsDeadAlreadyReleases(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	victim := r.victim(order{Wanted: Wanted{Filesystem: r.filesystem(), Cgroup: c.path}, KillAt: -1})
+	if err := victim.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the victim places it", func() bool { return r.at() == r.journalOf(c.path) })
+	_ = victim.Process.Kill()
+	_ = victim.Wait()
+	pipe := func() (reads, writes *os.File) {
+		reads, writes, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reads, writes
+	}
+	nobodyReads, said := pipe()
+	keeper, nobodyWrites := pipe()
+	guardian := exec.Command(os.Args[0])
+	guardian.Args = []string{guardName, r.state, strconv.Itoa(victim.Process.Pid)}
+	guardian.Env = []string{guardVariable + "=1"}
+	guardian.Stdout, guardian.ExtraFiles = said, []*os.File{keeper}
+	if err := errors.Join(nobodyReads.Close(), nobodyWrites.Close(), guardian.Start(), said.Close(), keeper.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := guardian.Wait(); err != nil {
+		t.Error(err)
+	}
+	r.wantAt("the guardian has ended", "/")
+}
+
+// childrenOf are the children of a process.
+func childrenOf(parent int) (children []int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, stat := range stats {
+		text, _ := os.ReadFile(stat)
+		_, rest, _ := strings.Cut(string(text), ") ")
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(parent) {
+			child, _ := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
+			children = append(children, child)
+		}
+	}
+	return children
+}
+
+func TestGuardiansThatAreClosedAreNotReplaced(t *testing.T) {
+	r := newRig(t)
+	g, err := StartGuardian(r.state, r.log())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid := g.PID()
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+	if slices.Contains(childrenOf(os.Getpid()), pid) {
+		t.Errorf("the guardian %d is left", pid)
+	}
+	if g.PID() != pid {
+		t.Errorf("process %d took the place of %d", g.PID(), pid)
+	}
 }
 
 func TestAnOncePlacementStaysUntilItIsReleased(t *testing.T) {

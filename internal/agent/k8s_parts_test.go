@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/daybook-project/daybook/internal/blockdev"
+	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
 // The parts of the test of a node that do not depend on the node. The pod shop/db-0 has the
@@ -36,6 +37,7 @@ func testEnds(t *testing.T, s *site, db blockdev.Loop) {
 		s := s.in(t)
 		s.wantEnd("shop", "db-0", func() {
 			agent := s.agentProcess()
+			victimtest.Stop(t, agent) // or it would start another guardian
 			s.kill(append(guardiansOf(agent), agent)...)
 		})
 		s.awaitPlaced("shop", "db-0", db.Dev)

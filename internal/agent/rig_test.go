@@ -322,6 +322,7 @@ func (r *rig) rounds() int {
 // killWithChildren kills an agent and its guardian.
 func killWithChildren(t *testing.T, agent *exec.Cmd) {
 	t.Helper()
+	victimtest.Stop(t, agent.Process.Pid) // or it would start another guardian
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	children := 0
 	for _, stat := range stats {
