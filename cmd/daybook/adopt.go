@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,6 +27,7 @@ import (
 type adoptFlags struct {
 	cgroups, containers      []string
 	weight                   uint64
+	weighted                 bool // --weight is given
 	once, list, release, all bool
 	json, logJSON            bool
 	config, checkConfig      string
@@ -94,7 +96,12 @@ func (f *adoptFlags) run(cmd *cobra.Command, args []string) error {
 	if cmd.Flags().Changed("check-config") {
 		return f.check(cmd)
 	}
-	placing := len(f.cgroups)+len(f.containers) > 0 || f.weight != 0 || f.once
+	f.weighted = cmd.Flags().Changed("weight")
+	placing := len(f.cgroups)+len(f.containers) > 0 || f.weighted || f.once
+	// As from a variable that is not set: the path of nothing would be the current directory.
+	if slices.Contains(args, "") {
+		return usageError{errors.New("MOUNTPOINT is empty: want a path, such as /srv/db1")}
+	}
 	switch {
 	case f.json && !f.list:
 		return usageError{errors.New("--json goes with --list")}
@@ -123,7 +130,7 @@ func (f *adoptFlags) run(cmd *cobra.Command, args []string) error {
 // entries are those of the command line, or of the configuration.
 func (f *adoptFlags) entries(args []string) ([]adopt.Entry, error) {
 	if f.config != "" {
-		if len(args) > 0 || len(f.cgroups)+len(f.containers) > 0 || f.weight != 0 || f.once {
+		if len(args) > 0 || len(f.cgroups)+len(f.containers) > 0 || f.weighted || f.once {
 			return nil, errors.New("--config names mount points, cgroups and weights itself")
 		}
 		file, err := os.Open(f.config)
@@ -139,8 +146,11 @@ func (f *adoptFlags) entries(args []string) ([]adopt.Entry, error) {
 	if len(f.cgroups)+len(f.containers) == 0 {
 		return nil, errors.New("which container uses it? use --container NAME or --cgroup PATH")
 	}
-	if f.weight > adopt.MaxWeight {
+	if f.weighted && (f.weight < 1 || f.weight > adopt.MaxWeight) {
 		return nil, fmt.Errorf("--weight %d: want 1 to %d", f.weight, adopt.MaxWeight)
+	}
+	if slices.Contains(f.containers, "") {
+		return nil, errors.New("--container is empty: want the name or the ID of a container, as daybook top shows them")
 	}
 	for _, at := range f.cgroups {
 		if err := adopt.CheckCgroup(at); err != nil {
@@ -292,8 +302,11 @@ func (f *adoptFlags) releaseNow(cmd *cobra.Command, args []string) error {
 		}
 	}
 	found := false
-	var failures []error
+	var failures, damaged []error
 	for _, s := range all {
+		if s.Mountpoint == "" { // nobody knows of what it is
+			damaged = append(damaged, errors.New(s.Problem))
+		}
 		if !f.all && s.Mountpoint != point {
 			continue
 		}
@@ -304,6 +317,9 @@ func (f *adoptFlags) releaseNow(cmd *cobra.Command, args []string) error {
 			continue
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s: its journal has left %s\n", s.Mountpoint, outcome.Cgroup)
+	}
+	if !found && len(damaged) > 0 {
+		return fmt.Errorf("cannot say whether %s is adopted: %w", point, errors.Join(damaged...))
 	}
 	if !found && !f.all {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s is not adopted\n", point)

@@ -18,6 +18,7 @@ import (
 	"github.com/daybook-project/daybook/internal/ext4"
 	"github.com/daybook-project/daybook/internal/ext4test"
 	"github.com/daybook-project/daybook/internal/needs"
+	"github.com/daybook-project/daybook/internal/victimtest"
 )
 
 // adoptRig is a mounted file system, and a cgroup with a process.
@@ -112,6 +113,7 @@ func TestAdoptKeepsTheJournalInTheCgroupUntilItIsInterrupted(t *testing.T) {
 	}
 	// Killed together with its guardian: restore undoes it.
 	command = r.start(r.fs.Dir, "--cgroup", r.cgroup)
+	victimtest.Stop(t, command.Process.Pid) // or it would start another guardian
 	for _, pid := range childrenOf(t, command.Process.Pid) {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Error(err)
@@ -143,6 +145,32 @@ func TestAdoptKeepsTheJournalInTheCgroupUntilItIsInterrupted(t *testing.T) {
 		if refused.ProcessState == nil || refused.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), want) {
 			t.Errorf("adopt --cgroup %s: %v: %s; want exit code %d and %q", at, err, out, exitUsage, want)
 		}
+	}
+}
+
+// Whether a damaged record is that of a mount point is not known, so a release of it is no success.
+func TestAdoptReportsARecordThatItCannotReadWhereAReleaseLooksForIt(t *testing.T) {
+	needs.Root(t)
+	state := t.TempDir()
+	dir := filepath.Join(state, "adopt")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	release := []string{"adopt", "--release", t.TempDir(), "--state-dir", state}
+	if out, err := execute(t, release...); err != nil || !strings.Contains(out, "is not adopted") {
+		t.Errorf("%v: %s", err, out)
+	}
+	file := filepath.Join(dir, "loop77.json")
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range [][]string{release, {"adopt", "--release", "--all", "--state-dir", state}} {
+		if out, err := execute(t, words...); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%q: %v: %s; want an error with %s", words, err, out, file)
+		}
+	}
+	if out, err := execute(t, "adopt", "--list", "--state-dir", state); err != nil || !strings.Contains(out, file) {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
@@ -181,7 +209,13 @@ func TestAdoptRefusesWhatItCannotAdopt(t *testing.T) {
 		{[]string{"/proc", "--cgroup", "/x"}, exitUnsupported, "it is proc, want ext4"},
 		{[]string{"/mnt", "--cgroup", "x"}, exitUsage, "want a path below the mount point"},
 		{[]string{"/mnt", "--cgroup", "/x", "--weight", "1001"}, exitUsage, "want 1 to 1000"},
+		{[]string{"/mnt", "--cgroup", "/x", "--weight", "0"}, exitUsage, "want 1 to 1000"},
+		{[]string{"", "--cgroup", "/x"}, exitUsage, "MOUNTPOINT is empty"},
+		{[]string{"--release", ""}, exitUsage, "MOUNTPOINT is empty"},
+		{[]string{"/mnt", "--container", ""}, exitUsage, "--container is empty"},
+		{[]string{"/mnt", "--cgroup", ""}, exitUsage, "want a path below the mount point"},
 		{[]string{"--release"}, exitUsage, "MOUNTPOINT or --all"},
+		{[]string{"--list", "--weight", "0"}, exitUsage, "goes with --json"},
 		{[]string{"--json"}, exitUsage, "goes with --list"},
 		{[]string{"--list", "/mnt"}, exitUsage, "goes with --json"},
 		{[]string{"/mnt", "--config", "x.yaml"}, exitUsage, "--config names"},

@@ -77,6 +77,9 @@ func Of(mount blockdev.Mount) (Filesystem, error) {
 	return f, nil
 }
 
+// inMemory says whether its journal is in memory.
+func (f Filesystem) inMemory() bool { return f.Type == ext4.MemoryType || f.Type == ext4.MemoryJFSType }
+
 // threads finds the kernel threads that write its journal. The error wraps
 // ext4.ErrNoJournal if there are none, as while it is not mounted.
 func (f Filesystem) threads() (pid int, workers []int, err error) {
@@ -84,7 +87,7 @@ func (f Filesystem) threads() (pid int, workers []int, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if f.Type == ext4.MemoryType || f.Type == ext4.MemoryJFSType {
+	if f.inMemory() {
 		memory := all.InMemory(f.Name)
 		if len(memory) == 0 {
 			return 0, nil, fmt.Errorf("no kernel thread nvj/%s-commit: is the file system mounted? %w", f.Name, ext4.ErrNoJournal)

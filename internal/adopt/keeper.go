@@ -32,6 +32,9 @@ type Wanted struct {
 	// Running: the caller knows that the container runs, so that its processes need not
 	// be looked for.
 	Running bool
+	// Unmounted: the caller knows that the file system is not mounted now, so that no thread
+	// need be looked for, which reads all processes.
+	Unmounted bool
 	// Once: the placement stays when the keeper is closed, and the cgroup may be empty.
 	Once bool
 }
@@ -112,6 +115,9 @@ func (k *Keeper) Keep(ctx context.Context, w Wanted) error {
 			return errors.Join(fmt.Errorf("%s: %w", w.Cgroup, ErrDeserted), k.Release(ctx, name))
 		}
 	}
+	if w.Unmounted {
+		return nil
+	}
 	if now == nil {
 		return k.place(ctx, w)
 	}
@@ -129,10 +135,7 @@ func (k *Keeper) Keep(ctx context.Context, w Wanted) error {
 
 // thread is the thread of a kept file system, which is looked for only after it has ended.
 func (k *Keeper) thread(now *kept) placement.Thread {
-	thread := k.store.thread(&now.record, k.log)
-	find := thread.PID
-	thread.PID = func() (int, error) { return now.last.PID(find) }
-	return thread
+	return k.store.knownThread(&now.record, &now.last, k.log)
 }
 
 // fits says whether a record is that of what is wanted.
@@ -143,7 +146,8 @@ func (r Record) fits(w Wanted) bool {
 // place records a new placement and makes it.
 func (k *Keeper) place(ctx context.Context, w Wanted) error {
 	name := w.Filesystem.Name
-	if _, _, err := w.Filesystem.threads(); err != nil {
+	pid, _, err := w.Filesystem.threads()
+	if err != nil {
 		return err
 	}
 	lock, err := k.store.lock(name)
@@ -154,7 +158,7 @@ func (k *Keeper) place(ctx context.Context, w Wanted) error {
 	if err != nil {
 		return err
 	}
-	now, err := k.placeLocked(ctx, w)
+	now, err := k.placeLocked(ctx, w, pid)
 	if now == nil {
 		lock.Release()
 		return err
@@ -164,8 +168,9 @@ func (k *Keeper) place(ctx context.Context, w Wanted) error {
 	return err
 }
 
-// placeLocked returns nil if nothing was recorded, or all of it was undone.
-func (k *Keeper) placeLocked(ctx context.Context, w Wanted) (*kept, error) {
+// placeLocked places the thread of a process. It returns nil if nothing was recorded, or all of
+// it was undone.
+func (k *Keeper) placeLocked(ctx context.Context, w Wanted, pid int) (*kept, error) {
 	f := w.Filesystem
 	// What a dead keeper left, or --once, is undone first.
 	earlier, err := k.store.Read(f.Name)
@@ -184,6 +189,7 @@ func (k *Keeper) placeLocked(ctx context.Context, w Wanted) (*kept, error) {
 		BootID: boot, For: w.For, Weight: w.Weight, Neutral: w.Neutral, Once: w.Once,
 		Placed: placement.Placed{Placement: placement.Parent, Cgroup: w.Cgroup},
 	}}
+	_, _ = now.last.PID(func() (int, error) { return pid, nil }) // it is not looked for again
 	thread := k.thread(now)
 	if err := thread.Plan(); err != nil {
 		return nil, err

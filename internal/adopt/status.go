@@ -77,13 +77,39 @@ func (r Record) status(thread placement.Thread) Status {
 	}
 }
 
-// Status reports the placements of this keeper. It looks for no thread that it knows: with
-// many processes that would cost more than all else.
-func (k *Keeper) Status() []Status {
-	all := []Status{}
+// Kept is a placement of a keeper, to ask for its status later, also in another goroutine. It
+// does not change with the keeper.
+type Kept struct {
+	store  Store
+	record Record
+	last   placement.Last
+}
+
+// Name is that of the device in /sys/class/block.
+func (k Kept) Name() string { return k.record.Name }
+
+// Status asks the kernel. It looks for no thread that is known: with many processes that would
+// cost more than all else.
+func (k Kept) Status() Status {
+	return k.record.status(k.store.knownThread(&k.record, &k.last, slog.New(slog.DiscardHandler)))
+}
+
+// Placements are those of this keeper, by the names of devices.
+func (k *Keeper) Placements() (all []Kept) {
 	for _, name := range k.Kept() {
 		now := k.kept[name]
-		all = append(all, now.record.status(k.thread(now)))
+		record := now.record
+		record.Placed.MadeCgroups, record.Placed.EnabledIO = slices.Clone(record.Placed.MadeCgroups), slices.Clone(record.Placed.EnabledIO)
+		all = append(all, Kept{k.store, record, now.last})
+	}
+	return all
+}
+
+// Status reports the placements of this keeper.
+func (k *Keeper) Status() []Status {
+	all := []Status{}
+	for _, kept := range k.Placements() {
+		all = append(all, kept.Status())
 	}
 	return all
 }

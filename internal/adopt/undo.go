@@ -17,13 +17,24 @@ import (
 // thread is the journal thread of a record, whose place is saved in the record.
 func (s Store) thread(r *Record, log *slog.Logger) placement.Thread {
 	f := r.Filesystem()
-	return placement.Thread{
+	thread := placement.Thread{
 		Name: r.Name, State: &r.Placed, Weight: r.Weight,
 		PID:        func() (int, error) { pid, _, err := f.threads(); return pid, err },
-		Workers:    func() ([]int, error) { _, workers, err := f.threads(); return workers, err },
 		Disk:       func() (blockdev.Disk, error) { return blockdev.Host.LookupDev(f.Dev) },
 		Neighbours: neighbours{s}, Log: log,
 	}
+	if f.inMemory() { // jbd2 has one thread, and to look for more reads all processes
+		thread.Workers = func() ([]int, error) { _, workers, err := f.threads(); return workers, err }
+	}
+	return thread
+}
+
+// knownThread is thread, which is looked for only after the last one has ended.
+func (s Store) knownThread(r *Record, last *placement.Last, log *slog.Logger) placement.Thread {
+	thread := s.thread(r, log)
+	find := thread.PID
+	thread.PID = func() (int, error) { return last.PID(find) }
+	return thread
 }
 
 // run saves the record before each change.

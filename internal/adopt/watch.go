@@ -3,6 +3,7 @@ package adopt
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/daybook-project/daybook/internal/blockdev"
 	"github.com/daybook-project/daybook/internal/cgroup"
 	"github.com/daybook-project/daybook/internal/container"
+	"github.com/daybook-project/daybook/volume/placement"
 )
 
 // Entry is one file system that the user wants to be adopted.
@@ -48,11 +50,13 @@ type Watch struct {
 
 type watched struct {
 	Entry
-	wanted   *Wanted // nil: to be resolved
+	wanted   *Wanted // nil: it was never resolved
 	resolved time.Time
-	others   []string
-	looked   time.Time
-	said     string
+	// failure is why it could not be resolved the last time.
+	failure error
+	others  []string
+	looked  time.Time
+	said    string
 	// weight is the largest of the users' weights; it stays while the users do, because
 	// others may correct weights all the time.
 	weight uint64
@@ -120,30 +124,44 @@ func (w *Watch) say(entry *watched, err error) {
 
 // once resolves an entry where that is due, and keeps it.
 func (w *Watch) once(ctx context.Context, entry *watched) error {
-	if entry.wanted == nil || time.Since(entry.resolved) >= resolveInterval {
-		wanted, err := w.resolve(ctx, entry)
-		if err != nil {
-			// What is placed stays until its container has ended.
-			if entry.wanted != nil && errors.Is(err, ErrNoContainer) {
-				return errors.Join(err, w.keeper.Release(ctx, entry.wanted.Filesystem.Name))
-			}
-			if entry.wanted == nil || !IsUnmounted(err) {
-				return err
-			}
-			wanted = *entry.wanted
-		}
-		if was := entry.wanted; was != nil && was.Filesystem.Name != wanted.Filesystem.Name {
-			if err := w.keeper.Release(ctx, was.Filesystem.Name); err != nil {
+	if time.Since(entry.resolved) >= resolveInterval {
+		var wanted Wanted
+		// Also after an error: mounts and containers are many.
+		entry.resolved = time.Now()
+		if wanted, entry.failure = w.resolve(ctx, entry); entry.failure == nil {
+			if err := w.change(ctx, entry, wanted); err != nil {
 				return err
 			}
 		}
-		entry.wanted, entry.resolved = &wanted, time.Now()
 	}
-	err := w.keeper.Keep(ctx, *entry.wanted)
+	failure := entry.failure
+	switch {
+	case entry.wanted == nil:
+		return failure
+	case errors.Is(failure, ErrNoContainer):
+		return errors.Join(failure, w.keeper.Release(ctx, entry.wanted.Filesystem.Name))
+	}
+	// What is placed is kept, whatever prevents another look: otherwise it would stay when its
+	// container ends, whose cgroup could not be removed.
+	wanted := *entry.wanted
+	wanted.Unmounted = IsUnmounted(failure)
+	err := w.keeper.Keep(ctx, wanted)
 	if errors.Is(err, ErrReplaced) {
-		return errors.Join(err, w.keeper.Release(ctx, entry.wanted.Filesystem.Name))
+		err = errors.Join(err, w.keeper.Release(ctx, entry.wanted.Filesystem.Name))
 	}
-	return err
+	return errors.Join(failure, err)
+}
+
+// change makes something else wanted of an entry.
+func (w *Watch) change(ctx context.Context, entry *watched, wanted Wanted) error {
+	if was := entry.wanted; was != nil && was.Filesystem.Name != wanted.Filesystem.Name {
+		if err := w.keeper.Release(ctx, was.Filesystem.Name); err != nil {
+			entry.resolved = time.Time{}
+			return err
+		}
+	}
+	entry.wanted = &wanted
+	return nil
 }
 
 // resolve finds the file system and the cgroups of an entry.
@@ -153,7 +171,15 @@ func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
 		return Wanted{}, err
 	}
 	wanted := Wanted{Filesystem: f, Weight: entry.Weight, Once: entry.Once}
-	users := slices.Clone(entry.Cgroups)
+	var users []string
+	for _, at := range entry.Cgroups {
+		// A slice may be named without its path.
+		_, at, err := placement.Complete(placement.Parent, at, f.Name)
+		if err != nil {
+			return Wanted{}, err
+		}
+		users = append(users, at)
+	}
 	for _, name := range entry.Containers {
 		at, err := Container(ctx, w.resolver, name)
 		if err != nil {
@@ -180,12 +206,16 @@ func (w *Watch) resolve(ctx context.Context, entry *watched) (Wanted, error) {
 	if wanted.For == "" && len(entry.Cgroups) > 0 {
 		wanted.For = entry.Cgroups[0]
 	}
-	if len(users) == 1 {
+	// One that is named twice is one.
+	slices.Sort(users)
+	switch users = slices.Compact(users); len(users) {
+	case 0:
+		return Wanted{}, fmt.Errorf("%w is called %q", ErrNoContainer, entry.Containers)
+	case 1:
 		wanted.Cgroup = users[0]
 		return wanted, nil
 	}
 	wanted.Neutral = true
-	slices.Sort(users)
 	wanted.For = strings.Join(users, ", ")
 	if wanted.Weight == 0 {
 		if entry.users != wanted.For {

@@ -1,0 +1,156 @@
+package adopt
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/daybook-project/daybook/internal/ext4"
+)
+
+// watching is a watch of one entry, whose looks come when the test wants them.
+type watching struct {
+	*Watch
+	r     *rig
+	entry *watched
+}
+
+func (r *rig) watch(k *Keeper, entry Entry) watching {
+	entry.Mountpoint = r.fs.Dir
+	w := NewWatch(k, []Entry{entry}, r.log())
+	return watching{w, r, w.entries[0]}
+}
+
+// look resolves the entry again, and keeps it.
+func (w watching) look() error {
+	w.entry.resolved = time.Time{}
+	return w.once(background(), w.entry)
+}
+
+func (w watching) want(what, at string) {
+	w.r.t.Helper()
+	if err := w.look(); err != nil {
+		w.r.t.Fatalf("%s: %v", what, err)
+	}
+	w.r.wantAt(what, at)
+}
+
+// hide mounts something over the file system, so that it cannot be found by its mount point.
+func (r *rig) hide() (show func()) {
+	r.t.Helper()
+	if err := unix.Mount("daybook-test", r.fs.Dir, "tmpfs", 0, ""); err != nil {
+		r.t.Fatal(err)
+	}
+	hidden := true
+	show = func() {
+		if hidden {
+			hidden = false
+			if err := unix.Unmount(r.fs.Dir, 0); err != nil {
+				r.t.Error(err)
+			}
+		}
+	}
+	r.t.Cleanup(show)
+	return show
+}
+
+// Otherwise the thread would stay in the cgroup of a container that ends meanwhile.
+func TestAJournalIsReleasedAtTheEndOfItsContainerThoughTheEntryCannotBeResolved(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	w := r.watch(r.keeper(), Entry{Cgroups: []string{c.path}})
+	w.want("placed", r.journalOf(c.path))
+	show := r.hide()
+	if err := w.look(); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("hidden: %v", err)
+	}
+	show()
+	r.wantAt("hidden", r.journalOf(c.path))
+	show = r.hide()
+	c.stop()
+	if err := w.look(); !errors.Is(err, ErrUnsupported) || !errors.Is(err, ErrDeserted) {
+		t.Errorf("ended while it is hidden: %v", err)
+	}
+	if err := r.tree.Remove(c.path); err != nil {
+		t.Errorf("its cgroup cannot be removed: %v", err)
+	}
+	show()
+	r.wantAt("ended", "/")
+}
+
+// To look for mounts, containers and threads reads much: what is missing is not looked for more
+// often than what is there.
+func TestWhatIsMissingIsLookedForFromTimeToTime(t *testing.T) {
+	r := newRig(t)
+	k := r.keeper()
+	for _, w := range []watching{
+		r.watch(k, Entry{Containers: []string{"daybook-test-none"}}),
+		r.watch(k, Entry{Containers: []string{"daybook-test-none", "daybook-test-nor-this"}}),
+	} {
+		if err := w.look(); !errors.Is(err, ErrNoContainer) {
+			t.Errorf("%q: %v", w.entry.Containers, err)
+		}
+		at := w.entry.resolved
+		if err := w.once(t.Context(), w.entry); !errors.Is(err, ErrNoContainer) || at.IsZero() || w.entry.resolved != at {
+			t.Errorf("%q: looked for %v, and again %v: %v", w.entry.Containers, at, w.entry.resolved, err)
+		}
+	}
+	if kept := k.Kept(); len(kept) > 0 {
+		t.Errorf("%q are placed without a container", kept)
+	}
+}
+
+// The cgroup of the journal of a file system that is not mounted now is removed, too, when the
+// container ends: a cgroup with a child cannot be removed.
+func TestAContainerEndsWhileItsFileSystemIsNotMounted(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	w := r.watch(r.keeper(), Entry{Cgroups: []string{c.path}})
+	w.want("placed", r.journalOf(c.path))
+	unmount := func() {
+		t.Helper()
+		if err := ext4.Unmount(background(), r.fs.Dir); err != nil {
+			t.Fatal(err)
+		}
+		// Its thread has ended, and is not looked for.
+		if err := w.look(); !errors.Is(err, ErrNotMounted) || errors.Is(err, ext4.ErrNoJournal) {
+			t.Errorf("unmounted: %v", err)
+		}
+	}
+	mount := func() {
+		t.Helper()
+		if err := ext4.Mount(r.fs.Disk.Node(), r.fs.Dir, ext4.MountOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unmount()
+	mount()
+	w.want("mounted again", r.journalOf(c.path))
+	unmount()
+	c.stop()
+	if err := w.look(); !IsUnmounted(err) || !errors.Is(err, ErrDeserted) {
+		t.Errorf("ended: %v", err)
+	}
+	if err := r.tree.Remove(c.path); err != nil {
+		t.Errorf("its cgroup cannot be removed: %v", err)
+	}
+	mount()
+	if err := w.look(); !errors.Is(err, ErrDeserted) {
+		t.Errorf("mounted, without a container: %v", err)
+	}
+	r.wantAt("without a container", "/")
+}
+
+// A cgroup that is named twice is one user, whose weight the journal is under.
+func TestAContainerThatIsNamedTwiceIsOne(t *testing.T) {
+	r := newRig(t)
+	c := r.container("db")
+	k := r.keeper()
+	w := r.watch(k, Entry{Cgroups: []string{c.path, c.path}})
+	w.want("named twice", r.journalOf(c.path))
+	if s := k.Status(); len(s) != 1 || s[0].Neutral || s[0].Cgroup != c.path {
+		t.Errorf("%+v", s)
+	}
+}
