@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type Agent struct {
 	tree    *cgroup.Tree
 	runtime runtime
 	cgroups podCgroups
+	store   adopt.Store
 	keeper  *adopt.Keeper
 	names   *Names
 	// resolver knows the containers that are no pods'.
@@ -45,6 +47,9 @@ type Agent struct {
 	stopAt func(point string)
 	// found are file systems by device, so that superblocks are read once.
 	found map[blockdev.Dev]adopt.Filesystem
+	// unusable are file systems without a journal that can be placed, looked at from time to
+	// time: that reads all processes.
+	unusable map[blockdev.Dev]unusable
 	// weights are those of shared file systems without a configured weight, by their pods.
 	weights map[string]uint64
 	logged  map[string]string
@@ -52,6 +57,11 @@ type Agent struct {
 	shared map[blockdev.Dev]string
 
 	asker asker
+
+	// undoing is when what a killed agent has left was last to be undone, and undoErr why not
+	// all of it is.
+	undoing time.Time
+	undoErr error
 
 	attributing atomic.Bool
 
@@ -61,11 +71,19 @@ type Agent struct {
 	choicesErr error
 }
 
+// unusable is why a file system cannot be adopted, and when that was found.
+type unusable struct {
+	mount blockdev.Mount
+	why   error
+	found time.Time
+}
+
 // Report is what the last round found.
 type Report struct {
 	Time    time.Time
 	Volumes []VolumeReport
-	// Problems are the errors and unused annotations of the last round.
+	// Problems are the errors of the last round, unused annotations, and volumes without a
+	// journal that can be placed.
 	Problems []string
 	// Rounds, Failures and Releases count since the start.
 	Rounds, Failures, Releases uint64
@@ -78,6 +96,8 @@ type VolumeReport struct {
 	Placement Placement
 	Device    string // its name in /sys/class/block
 	Status    adopt.Status
+
+	kept *adopt.Kept // nil: it has no place
 }
 
 // New checks the host, and returns an agent that places nothing yet.
@@ -91,7 +111,7 @@ func New(config Config, log *slog.Logger) (*Agent, error) {
 	}
 	a := &Agent{
 		config: config, log: log, tree: tree, cgroups: podCgroups{tree: tree, roots: []string{config.CgroupRoot}}, names: &Names{}, resolver: container.NewResolver(container.Config{}), made: time.Now(),
-		found: map[blockdev.Dev]adopt.Filesystem{}, weights: map[string]uint64{}, logged: map[string]string{},
+		found: map[blockdev.Dev]adopt.Filesystem{}, unusable: map[blockdev.Dev]unusable{}, weights: map[string]uint64{}, logged: map[string]string{},
 		mounts: newMountTable(), listing: newListing(), now: time.Now,
 	}
 	a.kubeletDirs = []string{config.KubeletDir}
@@ -122,8 +142,21 @@ func (a *Agent) Identify(path string) (top, name, runtime string) {
 // Names are the names of containers, by their cgroups.
 func (a *Agent) Names() *Names { return a.names }
 
-// Report is that of the last round.
+// Report is that of the last round, with the present status of its placements. To ask for
+// them at each round would cost more than all else on a node with many volumes.
 func (a *Agent) Report() Report {
+	report := a.lastRound()
+	report.Volumes = slices.Clone(report.Volumes)
+	for i := range report.Volumes {
+		if v := &report.Volumes[i]; v.kept != nil {
+			v.Status = v.kept.Status()
+		}
+	}
+	return report
+}
+
+// lastRound is the report of the last round without the status of its placements.
+func (a *Agent) lastRound() Report {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.report
@@ -148,12 +181,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer lock.Release()
-	outcomes, err := store.UndoAbandoned(ctx, false, a.log)
-	if err != nil {
-		a.log.Warn("not all that a killed agent left could be undone; the next round tries again", "why", err)
-	}
-	for _, o := range outcomes {
-		a.log.Info("undid what a killed agent left", "mountpoint", o.Mountpoint, "cgroup", o.Cgroup)
+	a.store = store
+	if err := a.undoLeft(ctx); err != nil {
+		a.log.Warn("not all that a killed agent left could be undone; later rounds try again", "why", err)
 	}
 	guardian, err := adopt.StartGuardian(a.config.StateDir, a.log)
 	if err != nil {
@@ -164,7 +194,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	a.keeper.StopAt(a.stopAt)
 	if a.asker.from != nil {
 		// Before the first placement, so that no weight is set and corrected at once.
-		a.askOnce(ctx)
+		a.askFirst(ctx)
 		asking, stop := context.WithCancel(ctx)
 		defer stop()
 		go a.keepAsking(asking)
@@ -183,6 +213,20 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	for a.Round(ctx); a.await(ctx, ticker.C); a.Round(ctx) {
 	}
 	return a.keeper.Close(context.WithoutCancel(ctx))
+}
+
+// undoLeft undoes what a killed agent has left, from time to time until all of it is undone.
+func (a *Agent) undoLeft(ctx context.Context) error {
+	if !a.undoing.IsZero() && (a.undoErr == nil || a.now().Sub(a.undoing) < listPause) {
+		return a.undoErr
+	}
+	a.undoing = a.now()
+	outcomes, err := a.store.UndoAbandoned(ctx, false, a.log)
+	for _, o := range outcomes {
+		a.log.Info("undid what a killed agent left", "mountpoint", o.Mountpoint, "cgroup", o.Cgroup)
+	}
+	a.undoErr = err
+	return err
 }
 
 // await waits for the next round. There is one at each interval, and one at once when cgroups
@@ -206,10 +250,13 @@ func (a *Agent) await(ctx context.Context, tick <-chan time.Time) (ok bool) {
 // report; the next round tries again.
 func (a *Agent) Round(ctx context.Context) {
 	var failures []error
+	if err := a.undoLeft(ctx); err != nil {
+		failures = append(failures, err)
+	}
 	mounts, err := a.mounts.list(a.now())
 	if err != nil {
 		// Nothing is released: what is mounted is not known.
-		a.finish(nil, nil, []error{err})
+		a.finish(nil, nil, append(failures, err))
 		return
 	}
 	volumes := volumesOf(mounts, a.kubeletDirs...)
@@ -231,7 +278,10 @@ func (a *Agent) Round(ctx context.Context) {
 			err = a.keep(ctx, p, f)
 			reports = append(reports, VolumeReport{Placement: p, Device: f.Name})
 		}
-		if err != nil && !errors.Is(err, adopt.ErrDeserted) {
+		switch {
+		case errors.Is(err, adopt.ErrUnsupported):
+			problems = append(problems, fmt.Sprintf("%s: %v", p.For(), err))
+		case err != nil && !errors.Is(err, adopt.ErrDeserted):
 			failures = append(failures, fmt.Errorf("%s: %w", p.For(), err))
 		}
 	}
@@ -312,9 +362,16 @@ func (a *Agent) filesystem(v Volume) (adopt.Filesystem, error) {
 	if f, known := a.found[v.Mount.Dev]; known {
 		return f, nil
 	}
+	now := a.now()
+	if u, known := a.unusable[v.Mount.Dev]; known && u.mount == v.Mount && now.Sub(u.found) < listPause {
+		return adopt.Filesystem{}, u.why
+	}
 	f, err := adopt.Of(v.Mount)
-	if err == nil {
+	switch {
+	case err == nil:
 		a.found[v.Mount.Dev] = f
+	case errors.Is(err, adopt.ErrUnsupported):
+		a.unusable[v.Mount.Dev] = unusable{v.Mount, err, now}
 	}
 	return f, err
 }
@@ -326,6 +383,7 @@ func (a *Agent) forget(mounts []blockdev.Mount) {
 		mounted[mount.Dev] = true
 	}
 	maps.DeleteFunc(a.found, func(dev blockdev.Dev, _ adopt.Filesystem) bool { return !mounted[dev] })
+	maps.DeleteFunc(a.unusable, func(dev blockdev.Dev, _ unusable) bool { return !mounted[dev] })
 	if len(a.weights) > maxWeights {
 		clear(a.weights)
 	}
@@ -336,12 +394,12 @@ const maxWeights = 1000
 
 // finish makes the report, and logs each new problem once.
 func (a *Agent) finish(reports []VolumeReport, problems []string, failures []error) {
-	status := map[string]adopt.Status{}
-	for _, s := range a.keeper.Status() {
-		status[s.Name] = s
+	kept := map[string]*adopt.Kept{}
+	for _, k := range a.keeper.Placements() {
+		kept[k.Name()] = &k
 	}
 	for i := range reports {
-		reports[i].Status = status[reports[i].Device]
+		reports[i].kept = kept[reports[i].Device]
 	}
 	failed := uint64(0)
 	for _, err := range failures {

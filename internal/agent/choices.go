@@ -32,7 +32,7 @@ type Choices struct {
 	Problems []string
 }
 
-// The API server is asked every askInterval, and earlier for a new volume, but not more
+// The API server is asked every askInterval, and earlier for new volumes alone, but not more
 // often than every askPause.
 const (
 	askInterval = 10 * time.Second
@@ -105,64 +105,110 @@ func parseWeight(text string) (uint64, error) {
 	return weight, nil
 }
 
+// with adds what was asked later for further volumes.
+func (c Choices) with(later Choices) Choices {
+	volumes := maps.Clone(later.Volumes)
+	maps.Copy(volumes, c.Volumes)
+	problems := append(slices.Clone(c.Problems), later.Problems...)
+	slices.Sort(problems)
+	return Choices{Namespaces: later.Namespaces, Volumes: volumes, Problems: slices.Compact(problems)}
+}
+
 // asker keeps the choices of an agent.
 type asker struct {
 	from source
 	wake chan struct{}
+	// volumes are those of the last round. The agent's mutex protects them.
+	volumes []string
 }
 
 // current are the last choices, and why they could not be read anew. It asks soon for
 // volumes that are not known yet.
 func (a *Agent) current(volumes []Volume) (Choices, error) {
 	a.mu.Lock()
-	known, err := a.choices, a.choicesErr
-	a.mu.Unlock()
-	if a.asker.from != nil {
-		for _, v := range volumes {
-			if _, seen := known.Volumes[v.Name]; !seen {
-				select {
-				case a.asker.wake <- struct{}{}:
-				default:
-				}
-				break
-			}
+	defer a.mu.Unlock()
+	if a.asker.from == nil {
+		return a.choices, a.choicesErr
+	}
+	a.asker.volumes = namesOf(volumes)
+	if len(a.unknown()) > 0 {
+		select {
+		case a.asker.wake <- struct{}{}:
+		default:
 		}
 	}
-	return known, err
+	return a.choices, a.choicesErr
 }
 
-// askOnce asks the API server. When it does not answer, what it said before stays in force.
-func (a *Agent) askOnce(ctx context.Context) {
-	mounts, err := hostMounts()
-	var known Choices
-	if err == nil {
-		var names []string
-		for _, v := range volumesOf(mounts, a.kubeletDirs...) {
-			names = append(names, v.Name)
-		}
-		slices.Sort(names)
-		known, err = ask(ctx, a.asker.from, slices.Compact(names))
+func namesOf(volumes []Volume) (names []string) {
+	for _, v := range volumes {
+		names = append(names, v.Name)
 	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// unknown are the volumes of which nothing is known. The caller has the mutex.
+func (a *Agent) unknown() (names []string) {
+	for _, name := range a.asker.volumes {
+		if _, known := a.choices.Volumes[name]; !known {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// askFirst asks before the first round.
+func (a *Agent) askFirst(ctx context.Context) {
+	mounts, err := hostMounts()
+	a.mu.Lock()
+	a.asker.volumes, a.choicesErr = namesOf(volumesOf(mounts, a.kubeletDirs...)), err
+	a.mu.Unlock()
+	a.askOnce(ctx, true)
+}
+
+// askOnce asks the API server for all volumes, or for those alone that are not known: where pods
+// come and go there is a new one all the time. When it does not answer, what it said before stays
+// in force.
+func (a *Agent) askOnce(ctx context.Context, all bool) {
+	a.mu.Lock()
+	before, names := a.choices, a.asker.volumes
+	if !all {
+		names = a.unknown()
+	}
+	a.mu.Unlock()
+	if !all && len(names) == 0 {
+		return // known meanwhile
+	}
+	known, err := ask(ctx, a.asker.from, names)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if errors.Is(err, context.Canceled) {
 		return
 	}
-	if a.choicesErr = err; err == nil {
-		a.choices = known
+	if a.choicesErr = err; err != nil {
+		return
 	}
+	if !all {
+		known = before.with(known)
+	}
+	a.choices = known
 }
 
-// keepAsking asks until ctx ends.
+// keepAsking asks until ctx ends, and asks for all volumes from time to time: their classes change.
 func (a *Agent) keepAsking(ctx context.Context) {
-	for {
+	for askedAll := time.Now(); ; {
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.asker.wake:
-		case <-time.After(askInterval):
+		case <-time.After(time.Until(askedAll.Add(askInterval))):
 		}
-		a.askOnce(ctx)
+		all := time.Since(askedAll) >= askInterval
+		if all {
+			askedAll = time.Now()
+		}
+		a.askOnce(ctx, all)
 		select {
 		case <-ctx.Done():
 			return

@@ -16,6 +16,7 @@ type cluster struct {
 	storage, attributes map[string]map[string]string
 	err                 error
 	asked               []string
+	askedVolumes        []string
 }
 
 func (c *cluster) Namespaces(_ context.Context, label, value string) ([]string, error) {
@@ -26,6 +27,7 @@ func (c *cluster) Namespaces(_ context.Context, label, value string) ([]string, 
 }
 
 func (c *cluster) Volume(_ context.Context, name string) (kube.Classes, bool, error) {
+	c.askedVolumes = append(c.askedVolumes, name)
 	classes, found := c.volumes[name]
 	return classes, found, c.err
 }
@@ -63,5 +65,58 @@ func TestTheClassesOfVolumesHaveWeights(t *testing.T) {
 	c.err = errors.New("down")
 	if got, err := ask(t.Context(), c, []string{"a"}); err == nil || got.Volumes != nil {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Where pods come and go there is a new volume all the time: only that one is asked for.
+func TestANewVolumeIsAskedForAlone(t *testing.T) {
+	c := &cluster{
+		volumes: map[string]kube.Classes{"a": {Storage: "fast"}, "b": {Storage: "wrong"}},
+		storage: map[string]map[string]string{"fast": {Annotation: "300"}, "wrong": {Annotation: "x"}},
+	}
+	a := &Agent{asker: asker{from: c, wake: make(chan struct{}, 1)}}
+	check := func(what string, volumes []string, all bool, wake int, wantAsked ...string) (known Choices) {
+		t.Helper()
+		var mounted []Volume
+		for _, name := range volumes {
+			mounted = append(mounted, Volume{Name: name}, Volume{Name: name})
+		}
+		_, _ = a.current(mounted)
+		if got := len(a.asker.wake); got != wake {
+			t.Errorf("%s: %d wishes to ask at once; want %d", what, got, wake)
+		}
+		for len(a.asker.wake) > 0 {
+			<-a.asker.wake
+		}
+		c.askedVolumes = nil
+		a.askOnce(t.Context(), all)
+		if !slices.Equal(c.askedVolumes, wantAsked) {
+			t.Errorf("%s: asked for %q; want %q", what, c.askedVolumes, wantAsked)
+		}
+		known, err := a.current(mounted)
+		if err != nil || !known.Namespaces["web"] {
+			t.Errorf("%s: %+v, %v", what, known, err)
+		}
+		return known
+	}
+	check("first", []string{"a"}, true, 1, "a")
+	known := check("a new one", []string{"b", "a"}, false, 1, "b")
+	if known.Volumes["a"] != 300 || len(known.Volumes) != 2 || len(known.Problems) != 1 {
+		t.Errorf("%+v", known)
+	}
+	check("nothing new", []string{"a", "b"}, false, 0)
+	c.storage["fast"] = map[string]string{Annotation: "400"}
+	known = check("all", []string{"a"}, true, 0, "a")
+	if known.Volumes["a"] != 400 || len(known.Volumes) != 1 || len(known.Problems) != 0 {
+		t.Errorf("%+v", known)
+	}
+	// One that comes again is new.
+	check("again", []string{"a", "b"}, false, 1, "b")
+	// Without an answer all stays in force, and is asked for again.
+	c.err = errors.New("down")
+	_, _ = a.current([]Volume{{Name: "c"}})
+	a.askOnce(t.Context(), false)
+	if known, err := a.current([]Volume{{Name: "c"}}); err == nil || known.Volumes["a"] != 400 || len(a.asker.wake) != 1 {
+		t.Errorf("%+v, %v", known, err)
 	}
 }

@@ -18,7 +18,7 @@ const (
 // listing is what the container runtime said last, and when it is asked again.
 type listing struct {
 	pause, afterChange time.Duration
-	// pods are all pods, by UID.
+	// pods are all pods, by UID, as the runtime reported them last.
 	pods map[string]Pod
 	// answered: the runtime was asked, and answered.
 	answered bool
@@ -37,7 +37,8 @@ func (l *listing) due(now time.Time, certain bool) bool {
 }
 
 // pods are the pods that have volumes, by UID. Without an answer of the runtime they are
-// those whose cgroups exist, and the keeper looks for their processes.
+// those whose cgroups exist, and the keeper looks for their processes. Names and annotations
+// are then those of the last answer, so that a restart of the runtime changes no weight.
 func (a *Agent) pods(ctx context.Context, volumes []Volume) (map[string]Pod, error) {
 	now, l := a.now(), &a.listing
 	if a.events.take() {
@@ -56,7 +57,7 @@ func (a *Agent) pods(ctx context.Context, volumes []Volume) (map[string]Pod, err
 		l.covered = now
 	}
 	sandboxes, containers, answered, err := a.runtime.ask(ctx)
-	l.asked, l.answered, l.pods = now, answered, nil
+	l.asked, l.answered = now, answered
 	if answered {
 		l.pods = podsOf(sandboxes)
 		a.names.set(sandboxes, containers)
@@ -73,9 +74,9 @@ func (a *Agent) podsOfVolumes(ctx context.Context, volumes []Volume) (map[string
 	pods := map[string]Pod{}
 	var failure error
 	for _, v := range volumes {
-		pod, known := a.listing.pods[v.PodUID]
-		if !known {
-			pod = Pod{UID: v.PodUID, Unknown: !a.listing.answered}
+		pod := a.listing.pods[v.PodUID]
+		if pod.UID = v.PodUID; !a.listing.answered {
+			pod.Ready, pod.Unknown = false, true
 		}
 		if pod.Cgroup == "" && (pod.Ready || pod.Unknown) {
 			var err error

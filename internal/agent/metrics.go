@@ -99,7 +99,7 @@ const startPatience = 30 * time.Second
 
 // Healthy says whether rounds end.
 func (a *Agent) Healthy() error {
-	report := a.Report()
+	report := a.lastRound()
 	limit := startPatience + healthyRounds*a.config.Interval
 	since := report.Time
 	if report.Rounds == 0 {
