@@ -44,11 +44,13 @@ type schedulerTrust struct {
 	// long limits are kept the next time.
 	waitSeconds, pauseSeconds float64
 	// limitedSeconds is how long limits have been in force. weightsRate and
-	// limitsRate are the disk's throughput under weights and under limits, with as
-	// many active containers.
-	limitedSeconds          float64
-	weightsRate, limitsRate mean
-	active                  int
+	// limitsRate are the throughput under weights and under limits, with as many
+	// active containers.
+	limitedSeconds float64
+	weightsRate    throughput
+	limitsRate     mean
+	active         int
+	activity       activity
 }
 
 // How limits and weights alternate if weights are not followed.
@@ -66,7 +68,7 @@ const (
 )
 
 func (s *schedulerTrust) reset() {
-	*s = schedulerTrust{windows: map[string]*obedience{}, shortfalls: map[string]*shortfall{}, missed: missed{lack: -1}, pauseSeconds: firstPause, control: account.Control{Actuator: account.ActuatorWeights}}
+	*s = schedulerTrust{activity: activity{}, windows: map[string]*obedience{}, shortfalls: map[string]*shortfall{}, missed: missed{lack: -1}, pauseSeconds: firstPause, control: account.Control{Actuator: account.ActuatorWeights}}
 }
 
 // observeScheduler enters one group's step.
@@ -126,23 +128,13 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 			delete(s.shortfalls, parent)
 		}
 	}
-	var bytes float64
-	active := 0
-	for _, group := range c.groups {
-		if group.Parent == c.groups[0].Parent { // the outermost group: it contains the others
-			for _, m := range group.Members {
-				bytes += float64(done[m.Cgroup].charged() + done[m.Cgroup].hidden)
-				if done[m.Cgroup].charged() > 0 {
-					active++
-				}
-			}
-		}
-	}
+	step := c.served(done)
+	active := s.activity.count(seconds, c.outermost(), done)
 	if !s.limiting {
-		s.observeRate(seconds, bytes, active)
+		s.observeRate(seconds, step, active)
 	}
 	checking := c.tuning.check.level > 0
-	c.judgeTunables(seconds, bytes, active)
+	c.judgeTunables(seconds, step, active)
 	// What a step under the tunables as found says decides nothing.
 	checking = checking || c.tuning.check.level > 0
 	tuned := !checking && c.tuneIfShort()
@@ -151,7 +143,7 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	worst, short, greedy := s.worst, s.short, s.greedy
 	s.verdict, s.seconds, s.worst, s.missed, s.few, s.hidden = noEvidence, 0, nil, missed{lack: -1}, false, 0
 	before := s.control
-	c.chooseActuator(seconds, bytes, active)
+	c.chooseActuator(seconds, step.all, active)
 	switch {
 	case changed && s.ignored && short.seconds >= shortSeconds:
 		c.log.Warn(fmt.Sprintf("weights have not held the shares for %.0f s: %s has lacked more than %.0f %% of the disk that is due to it, and others had that; %s",
@@ -165,6 +157,9 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	case changed:
 		c.log.Info("the scheduler follows its weights again, and they hold the shares", "device", c.disk.Device)
 	}
+	if changed && s.ignored && !s.limiting {
+		c.doubtTunables(short.id, active)
+	}
 	s.control = account.Control{Actuator: s.actuator(), WeightsIgnored: s.ignored}
 	if s.control != before {
 		c.publish(c.ideals)
@@ -173,12 +168,12 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 
 // observeRate keeps what the disk does under weights, while most of the containers are
 // active.
-func (s *schedulerTrust) observeRate(seconds, bytes float64, active int) {
+func (s *schedulerTrust) observeRate(seconds float64, step bytesDone, active int) {
 	if active > s.active {
-		s.active, s.weightsRate = active, mean{}
+		s.active, s.weightsRate = active, throughput{}
 	}
 	if active == s.active {
-		s.weightsRate.add(bytes, seconds, rateSeconds)
+		s.weightsRate.add(step, seconds, rateSeconds)
 	}
 }
 
@@ -215,13 +210,13 @@ func (c *Controller) tuneIfShort() bool {
 	case level == 0:
 		return false
 	case part > tunePart && part == s.missed.lack:
-		c.tune(level, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.short, 100*part, s.seconds))
+		c.tune(level, s.missed.short, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.short, 100*part, s.seconds))
 	case part > tunePart:
-		c.tune(level, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.greedy, 100*part, s.seconds))
+		c.tune(level, "", fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.greedy, 100*part, s.seconds))
 	case !ignored:
-		c.tune(level, fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
+		c.tune(level, "", fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
 	default:
-		c.tune(level, fmt.Sprintf("the scheduler has not followed its weights for %.0f s", verdictSeconds))
+		c.tune(level, "", fmt.Sprintf("the scheduler has not followed its weights for %.0f s", verdictSeconds))
 	}
 	return true
 }
@@ -272,9 +267,9 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 		s.limitedSeconds, s.limitsRate = 0, mean{}
 	}
 	s.limitsRate.add(bytes, seconds, rateSeconds)
-	if s.limitedSeconds > costSeconds && s.limitsRate.rate() < costPart*s.weightsRate.rate() && s.waitSeconds > 0 {
+	if s.limitedSeconds > costSeconds && s.limitsRate.rate() < costPart*s.weightsRate.all.rate() && s.waitSeconds > 0 {
 		c.log.Warn(fmt.Sprintf("limits cost the disk's throughput: %.1f MB/s, and %.1f MB/s by weights that are not followed; weights are tried again, and limits in %.0f s",
-			s.limitsRate.rate()/1e6, s.weightsRate.rate()/1e6, s.pauseSeconds), "device", c.disk.Device)
+			s.limitsRate.rate()/1e6, s.weightsRate.all.rate()/1e6, s.pauseSeconds), "device", c.disk.Device)
 		c.useLimits(false)
 		s.retrying, s.waitSeconds = true, s.pauseSeconds
 		return

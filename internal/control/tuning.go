@@ -14,10 +14,13 @@ const (
 	// tunedSettle is how long the first seconds under new tunables do not count, and
 	// tunedSeconds how long the throughput is measured then.
 	tunedSettle, tunedSeconds = 2.0, 10.0
-	// tunedPart is the part of the throughput before that is enough.
+	// tunedPart is the part of the throughput before that is enough: that of the disk, and
+	// that of the container that the tunables are to help.
 	tunedPart = 0.8
 	// checkSeconds is the longest time of a check.
 	checkSeconds = 60.0
+	// doubtSeconds is the shortest time from one doubt to the next.
+	doubtSeconds = 600.0
 )
 
 // tuning is what a controller does about the tunables that the configuration leaves to it.
@@ -28,14 +31,21 @@ type tuning struct {
 	// missedSeconds is how long the windows have said under these that a container lacks a
 	// part of its share, or has too much.
 	missedSeconds float64
-	// seconds is how long they are set, rate what the disk does since, and base what
-	// it did before the first, with as many active containers; judged: the rate is known.
+	// short is the container that lacked a part of its share when they were set; "": they were
+	// set for another reason.
+	short string
+	// seconds is how long they are set, rate what containers do since, and base what
+	// they did before the first, with as many active ones; judged: the rate is known.
 	seconds float64
-	rate    mean
-	base    float64
+	rate    throughput
+	base    throughput
 	active  int
 	judged  bool
 	check   check
+	// doubted: a check is due whatever the rate was before. doubtedSeconds is the time until
+	// they may be doubted again.
+	doubted        bool
+	doubtedSeconds float64
 }
 
 // check is a second measurement under the tunables as found, while they are in force again. The
@@ -44,8 +54,9 @@ type check struct {
 	// level is that under test; 0: there is no check. names are its tunables.
 	level int
 	names string
-	// rate is what the disk did under them, seconds how long the check lasts.
-	rate, seconds float64
+	// rate is what containers did under them, seconds how long the check lasts.
+	rate    rates
+	seconds float64
 }
 
 // levels are those of the tunables that cost throughput. They are set when shares are
@@ -147,13 +158,15 @@ func (c *Controller) onlyObserves() bool {
 	return c.tuning.check.level > 0 || !c.scheduler.observed && c.helps(true) > 0
 }
 
-// tune sets the tunables of a level that are left to control, and says so.
-func (c *Controller) tune(level int, why string) {
+// tune sets the tunables of a level that are left to control, and says so. short is the
+// container that lacks a part of its share, if that is why.
+func (c *Controller) tune(level int, short, why string) {
 	s := &c.scheduler
 	if c.tuning.level == 0 {
-		c.tuning.base, c.tuning.active = s.weightsRate.rate(), s.active
+		c.tuning.base, c.tuning.active = s.weightsRate.copied(), s.active
 	}
-	c.tuning.level, c.tuning.missedSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, mean{}, false
+	c.tuning.short, c.tuning.doubted = short, false
+	c.tuning.level, c.tuning.missedSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, throughput{}, false
 	c.log.Info(why+"; control sets BFQ's tunables that help, until the end: "+c.tunedNames()+
 		" (to prevent that, name them in tunables, or write tunables: none)", "device", c.disk.Device)
 	if err := c.holdTunables(); err != nil {
@@ -184,10 +197,11 @@ func (c *Controller) answerAnew() {
 	}
 }
 
-// judgeTunables restores tunables that cost too much of the throughput. bytes is what
-// the containers did in the step, active how many did something.
-func (c *Controller) judgeTunables(seconds, bytes float64, active int) {
+// judgeTunables restores tunables that cost too much of the throughput. step is what
+// the containers did in the step, active how many do something.
+func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) {
 	t := &c.tuning
+	t.doubtedSeconds = max(0, t.doubtedSeconds-seconds)
 	if t.level == 0 && t.check.level == 0 || t.judged || c.scheduler.limiting {
 		return
 	}
@@ -199,63 +213,101 @@ func (c *Controller) judgeTunables(seconds, bytes float64, active int) {
 	}
 	if active < t.active {
 		// Fewer of them do less, whatever the tunables.
-		t.seconds, t.rate = 0, mean{}
+		t.seconds, t.rate = 0, throughput{}
 		return
 	}
 	if t.seconds += seconds; t.seconds <= tunedSettle {
 		return
 	}
-	t.rate.add(bytes, seconds, tunedSeconds)
+	t.rate.add(step, seconds, tunedSeconds)
 	if t.seconds < tunedSettle+tunedSeconds {
 		return
 	}
-	rate := t.rate.rate()
+	rate := t.rate.of(t.short)
 	switch {
-	case t.check.level == 0 && rate >= tunedPart*t.base:
+	case t.check.level == 0 && !t.doubted && rate.reach(tunedPart, t.base.of(t.short)):
 		t.judged = true
 	case t.check.level == 0:
 		c.beginCheck(rate)
-	case t.check.rate >= tunedPart*rate:
-		c.acquit(rate)
+	case t.check.rate.reach(tunedPart, rate):
+		c.acquit()
 	default:
-		c.refuse(rate)
+		c.refuse(t.rate)
 	}
 }
 
-// beginCheck restores the tunables as found, to measure the disk with them again.
-func (c *Controller) beginCheck(rate float64) {
+// doubtTunables measures again what the tunables cost, with and without them, because the
+// shares are missed with them, too. The load can have changed since they were judged.
+func (c *Controller) doubtTunables(short string, active int) {
+	t := &c.tuning
+	if t.level == 0 || !t.judged || t.doubtedSeconds > 0 {
+		return
+	}
+	t.short, t.active, t.doubted, t.doubtedSeconds = short, active, true, doubtSeconds
+	t.judged, t.seconds, t.rate = false, 0, throughput{}
+}
+
+// whose names the rate in which two measurements differ more, and gives both.
+func (c *Controller) whose(with, without rates) string {
+	if with.all < tunedPart*without.all || c.tuning.short == "" {
+		return fmt.Sprintf("the disk does %.1f MB/s, and %.1f MB/s without", with.all/1e6, without.all/1e6)
+	}
+	return fmt.Sprintf("%s does %.2f MB/s, and %.2f MB/s without", c.tuning.short, with.one/1e6, without.one/1e6)
+}
+
+// beginCheck restores the tunables as found, to measure the disk with them again. rate is what
+// was measured under those that are set.
+func (c *Controller) beginCheck(rate rates) {
 	t := &c.tuning
 	t.check = check{level: t.level, names: c.tunedNames(), rate: rate}
-	c.log.Info(fmt.Sprintf("the disk does %.1f MB/s with BFQ's tunables %s, and did %.1f MB/s before; control restores them for a while, to measure again without them", rate/1e6, t.check.names, t.base/1e6),
-		"device", c.disk.Device)
+	why := "shares are missed with BFQ's tunables " + t.check.names
+	if !t.doubted {
+		why = fmt.Sprintf("with BFQ's tunables %s %s", t.check.names, c.whose(rate, t.base.of(t.short)))
+	}
+	t.doubted = false
+	c.log.Info(why+"; control restores them for a while, to measure again", "device", c.disk.Device)
 	c.changeLevel(0)
 }
 
 // acquit sets the tunables again: the disk does as little without them.
-func (c *Controller) acquit(base float64) {
+func (c *Controller) acquit() {
 	t := &c.tuning
-	c.log.Info(fmt.Sprintf("without BFQ's tunables %s the disk does %.1f MB/s now, and did %.1f MB/s with them; control sets them again", t.check.names, base/1e6, t.check.rate/1e6),
+	c.log.Info(fmt.Sprintf("with BFQ's tunables %s %s; control sets them again", t.check.names, c.whose(t.check.rate, t.rate.of(t.short))),
 		"device", c.disk.Device)
-	level := t.check.level
+	level, base := t.check.level, t.rate
 	t.base, t.check = base, check{}
 	c.changeLevel(level)
 	t.judged = true
 }
 
-// refuse restores what was set last, for good.
-func (c *Controller) refuse(base float64) {
+// refuse restores what was set last, for good. base is what containers do without.
+func (c *Controller) refuse(base throughput) {
 	t := &c.tuning
-	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost the disk's throughput: %.1f MB/s, and %.1f MB/s before; control restores what it set last", t.check.names, t.check.rate/1e6, base/1e6),
+	c.log.Warn(fmt.Sprintf("BFQ's tunables %s cost throughput: %s; control restores what it set last", t.check.names, c.whose(t.check.rate, base.of(t.short))),
 		"device", c.disk.Device)
 	t.refused = t.check.level
+	for t.refused > 1 && !c.adds(t.refused) {
+		t.refused--
+	}
 	t.base, t.check = base, check{}
 	c.changeLevel(t.refused - 1)
+}
+
+// adds reports whether a level has tunables of its own here, while those as found are in force.
+func (c *Controller) adds(level int) bool {
+	for _, name := range c.freeTunables() {
+		value, known := c.tunable(name)
+		if _, ok := better(name, value); ok && known && levels[name] == level {
+			return true
+		}
+	}
+	return false
 }
 
 // changeLevel sets or restores tunables, and measures anew.
 func (c *Controller) changeLevel(level int) {
 	t := &c.tuning
-	t.level, t.missedSeconds, t.seconds, t.rate, t.judged = level, 0, 0, mean{}, false
+	t.level, t.missedSeconds, t.seconds, t.rate, t.judged = level, 0, 0, throughput{}, false
 	if err := c.holdTunables(); err != nil {
 		c.log.Error("cannot change the scheduler's tunables", "error", err)
 	}

@@ -50,7 +50,7 @@ func TestControlSetsTheTunablesThatWeightsNeed(t *testing.T) {
 		{"tunables: none\n", 0.9, "0 124 8 64 limits", "weights have not held the shares"},
 		{"actuator: weights\n", 0.9, "1 60 33 256 weights", "control sets"},
 		{"actuator: limits\n", 0.9, "0 124 8 64 limits", "limits hold the shares"},
-		{"", 0.5, "0 124 8 256 limits", "strict_guarantees=1 timeout_sync=60 cost the disk's throughput: 20.0 MB/s, and 40.0 MB/s before; control restores what it set last"},
+		{"", 0.5, "0 124 8 256 limits", "strict_guarantees=1 timeout_sync=60 cost throughput: the disk does 20.0 MB/s, and 40.0 MB/s without; control restores what it set last"},
 	} {
 		f := newFakeHost("/ca", "/cb")
 		f.tunables = map[string]string{}
@@ -103,7 +103,7 @@ func TestControlSetsTheTunablesThatWeightsNeed(t *testing.T) {
 // A disk or a load that changes when tunables are set is not their cost: it stays as slow
 // when they are restored for a while.
 func TestTunablesAreRefusedOnlyForWhatTheyCost(t *testing.T) {
-	const cost, again = "cost the disk's throughput", "control sets them again"
+	const cost, again = "cost throughput", "control sets them again"
 	for _, test := range []struct {
 		name string
 		// part of the throughput is left with strict_guarantees, and later of the rest once

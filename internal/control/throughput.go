@@ -1,0 +1,99 @@
+package control
+
+import (
+	"maps"
+	"math"
+)
+
+// bytesDone is what containers did in a step, by cgroup, hidden I/O included; all is the sum
+// of the outermost group.
+type bytesDone struct {
+	all  float64
+	each map[string]float64
+}
+
+// outermost is the group that contains the others.
+func (c *Controller) outermost() (members []Member) {
+	for _, group := range c.groups {
+		if group.Parent == c.groups[0].Parent {
+			members = append(members, group.Members...)
+		}
+	}
+	return members
+}
+
+func (c *Controller) served(done map[string]usage) bytesDone {
+	step := bytesDone{each: map[string]float64{}}
+	for _, group := range c.groups {
+		for _, m := range group.Members {
+			step.each[m.Cgroup] = float64(done[m.Cgroup].charged() + done[m.Cgroup].hidden)
+		}
+	}
+	for _, m := range c.outermost() {
+		step.all += step.each[m.Cgroup]
+	}
+	return step
+}
+
+// throughput is the mean rate of all containers together and of each.
+type throughput struct {
+	all  mean
+	each map[string]mean
+}
+
+func (t *throughput) add(step bytesDone, seconds, memorySeconds float64) {
+	t.all.add(step.all, seconds, memorySeconds)
+	if t.each == nil {
+		t.each = map[string]mean{}
+	}
+	for cgroup, bytes := range step.each {
+		m := t.each[cgroup]
+		m.add(bytes, seconds, memorySeconds)
+		t.each[cgroup] = m
+	}
+	maps.DeleteFunc(t.each, func(cgroup string, _ mean) bool { _, exists := step.each[cgroup]; return !exists })
+}
+
+// copied does not change with t.
+func (t throughput) copied() throughput { return throughput{t.all, maps.Clone(t.each)} }
+
+// of gives the rates of all and of one container; "": of none.
+func (t throughput) of(cgroup string) rates {
+	one := t.each[cgroup]
+	return rates{all: t.all.rate(), one: one.rate()}
+}
+
+// rates are those of all containers and of one of them, in bytes per second.
+type rates struct{ all, one float64 }
+
+// reach reports whether both are at least that part of what the others are.
+func (r rates) reach(part float64, others rates) bool {
+	return r.all >= part*others.all && r.one >= part*others.one
+}
+
+// activity is the time since each container was charged something, in seconds, by cgroup.
+type activity map[string]float64
+
+// count enters a step, and returns how many of the members are active. A container that waits
+// for a commit, or for its slice, is charged nothing in some steps.
+func (a activity) count(seconds float64, members []Member, done map[string]usage) (active int) {
+	known := make(map[string]bool, len(members))
+	for _, m := range members {
+		known[m.Cgroup] = true
+		quiet, seen := a[m.Cgroup]
+		switch {
+		case done[m.Cgroup].charged() > 0:
+			quiet = 0
+		case !seen:
+			quiet = math.Inf(1)
+		default:
+			quiet += seconds
+		}
+		a[m.Cgroup] = quiet
+		if quiet < windowSeconds {
+			active++
+		}
+	}
+	maps.DeleteFunc(a, func(cgroup string, _ float64) bool { return !known[cgroup] })
+	return active
+}

@@ -1,0 +1,128 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/daybook-project/daybook/internal/account"
+)
+
+// slowSyncer is a disk in steps of half a second. /ca waits for its syncs: it is served in
+// every second step only, and lacks most of its share whatever its weight. tuned and plain are
+// what it and /cb do, in bytes per second, with and without slice_idle 33; n is the step.
+func slowSyncer(f *fakeHost, steps int, tuned, plain func(n int) [2]float64) []func() account.Sample {
+	n := 0
+	return repeat(steps, func() account.Sample {
+		n++
+		rates := plain(n)
+		if f.tunables["slice_idle"] == "33" {
+			rates = tuned(n)
+		}
+		var burst float64
+		if n%2 == 0 {
+			burst = 2
+		}
+		ca, cb := did("/ca", uint64(0.5*burst*rates[0]), 0), did("/cb", uint64(0.5*rates[1]), 0)
+		ca.BusySeconds, cb.BusySeconds = 0.5, 0.5
+		ca.RequestSeconds, cb.RequestSeconds = 0.5, 4
+		sample := sampleOf(ca, cb)
+		sample.IntervalSeconds = 0.5
+		return sample
+	})
+}
+
+// A container whose syncs take longer with the tunables that are to help it does not want
+// them, even if the disk does more.
+func TestTunablesThatHarmTheOneTheyAreToHelpAreRestored(t *testing.T) {
+	always := func(a, b float64) func(int) [2]float64 { return func(int) [2]float64 { return [2]float64{a, b} } }
+	for _, test := range []struct {
+		name         string
+		tuned, plain func(int) [2]float64
+		// restored: slice_idle is 8 in the end.
+		restored bool
+		logged   string
+	}{
+		{"the disk does less", always(1e6, 4e6), always(1e6, 14e6), true, "the disk does 5.0 MB/s, and 15.0 MB/s without; control restores what it set last"},
+		{"it does less, and the disk more", always(0.2e6, 33e6), always(1e6, 14e6), true, "cost throughput: /ca does 0.20 MB/s, and 1.02 MB/s without; control restores what it set last"},
+		{"it does more, and the disk a little less", always(2e6, 11e6), always(1e6, 14e6), false, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFakeHost("/ca", "/cb")
+			// strict_guarantees and timeout_sync are as they should be: the second level adds nothing.
+			f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+			options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, slowSyncer(f, 160, test.tuned, test.plain)...)
+			var log bytes.Buffer
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			was, last := false, ""
+			options.OnInterval = func(Decision) {
+				last = f.tunables["slice_idle"]
+				was = was || last == "33"
+			}
+			if err := Run(context.Background(), options); err != nil {
+				t.Fatal(err)
+			}
+			if !was || (last == "8") != test.restored {
+				t.Errorf("slice_idle was set: %t; in the end it is %s, want it restored: %t\n%s", was, last, test.restored, log.String())
+			}
+			if !strings.Contains(log.String(), test.logged) {
+				t.Errorf("not logged: %q\n%s", test.logged, log.String())
+			}
+			// It is set once, and not again for the level that adds nothing.
+			if sets := strings.Count(log.String(), "tunable=slice_idle value=33"); sets != 1 {
+				t.Errorf("slice_idle was set %d times:\n%s", sets, log.String())
+			}
+		})
+	}
+}
+
+// Tunables that were good for one load can harm the next. Control measures again when shares
+// are missed with them, and not all the time.
+func TestTunablesAreDoubtedWhenTheLoadHasChanged(t *testing.T) {
+	for harm, want := range map[bool]struct {
+		last     string
+		restored int
+	}{true: {"8", 1}, false: {"33", 1}} {
+		f := newFakeHost("/ca", "/cb")
+		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+		// They help for 50 s, so that both have the same. Then /ca is slow for as long, and so on.
+		helpful := func(n int) bool { return n/100%2 == 0 }
+		tuned := func(n int) [2]float64 {
+			switch {
+			case helpful(n):
+				return [2]float64{10e6, 10e6}
+			case harm:
+				return [2]float64{0.2e6, 20e6}
+			}
+			return [2]float64{1e6, 20e6}
+		}
+		plain := func(n int) [2]float64 {
+			if helpful(n) {
+				return [2]float64{5e6, 15e6}
+			}
+			return [2]float64{1e6, 20e6}
+		}
+		options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, slowSyncer(f, 700, tuned, plain)...)
+		var log bytes.Buffer
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		last, restored := "", 0
+		options.OnInterval = func(Decision) {
+			now := f.tunables["slice_idle"]
+			if last == "33" && now == "8" {
+				restored++
+			}
+			last = now
+		}
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if last != want.last || restored != want.restored {
+			t.Errorf("they harm: %t: slice_idle is %s in the end, and was restored %d times; want %+v\n%s", harm, last, restored, want, log.String())
+		}
+		if !strings.Contains(log.String(), "shares are missed with BFQ's tunables slice_idle=33; control restores them for a while, to measure again") {
+			t.Errorf("they harm: %t: not doubted:\n%s", harm, log.String())
+		}
+	}
+}
