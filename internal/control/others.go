@@ -3,6 +3,7 @@ package control
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -57,6 +58,11 @@ func (c *Controller) lookForChanges() {
 		return
 	}
 	for g, now := range changed {
+		if g.lostWithManager(now) {
+			c.log.Info("a user's service manager removed the weight on this disk; writing it again", "cgroup", g.Cgroup, "weight", g.expected.Device)
+			g.expected, g.ideal = now, 0
+			continue
+		}
 		if err := c.adopt(g, now); err != nil {
 			c.complain(g.Cgroup, "cannot record the weight that another program chose; the cgroup is left alone", err)
 		}
@@ -84,6 +90,23 @@ func (c *Controller) lostWithScheduler(changed map[*governed]Setting) bool {
 		}
 	}
 	return withOwn > 1 && len(changed) == withOwn
+}
+
+// lostWithManager reports whether the weight on this disk is gone, and nothing else
+// changed, in a cgroup of a user's service manager. At its daemon-reload that manager
+// writes the default weight of its units again, which removes BFQ's weights on single
+// disks. Control has no access to the manager, which belongs to the user.
+func (g *governed) lostWithManager(now Setting) bool {
+	return g.expected.Device != 0 && now == (Setting{Default: g.expected.Default}) && ofUsersManager(g.Cgroup)
+}
+
+// ofUsersManager reports whether a cgroup is below one of a user's service manager,
+// "…/user@UID.service".
+func ofUsersManager(cgroup string) bool {
+	parts := strings.Split(cgroup, "/")
+	return slices.ContainsFunc(parts[:len(parts)-1], func(part string) bool {
+		return strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service")
+	})
 }
 
 // adopt makes a setting of another program the original, which stays after the end,

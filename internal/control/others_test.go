@@ -261,3 +261,47 @@ func TestAWeightThatARuntimeGivesANewCgroupIsNoChoice(t *testing.T) {
 		t.Errorf("restored to %+v, it was made with 300", got)
 	}
 }
+
+// The manager of a user removes the weight on the disk at each reload, without a choice of
+// anybody. A weight of the user's own stays.
+func TestAWeightThatAUsersManagerRemovedIsWrittenAgain(t *testing.T) {
+	const a, b = "/user.slice/user-1000.slice/user@1000.service/user.slice/a.scope", "/user.slice/user-1000.slice/user@1000.service"
+	load := func() account.Sample { return sampleOf(did(a, 50e6, 10e6), did(b, 50e6, 0)) }
+	for name, c := range map[string]struct {
+		changed string
+		to      Setting
+		again   bool
+	}{
+		"removed":                      {a, Setting{Default: 100}, true},
+		"chosen by the user":           {a, Setting{Default: 300}, false},
+		"of the manager, not its unit": {b, Setting{Default: 100}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFakeHost(a, b)
+			var log bytes.Buffer
+			var now, kept Setting
+			steps := append(repeat(3, load), func() account.Sample {
+				if f.weight(c.changed).Device == 0 {
+					t.Fatal("control gave it no weight")
+				}
+				f.choose(c.changed, c.to)
+				return load()
+			}, load, load, func() account.Sample {
+				now = f.weight(c.changed)
+				return load()
+			})
+			options := fakeOptions(t, f, "containers: [{match: "+a+", weight: 300}, {match: "+b+", weight: 200}]", steps...)
+			options.Log = slog.New(slog.NewTextHandler(&log, nil))
+			if err := Run(context.Background(), options); err != nil {
+				t.Fatal(err)
+			}
+			kept = f.weight(c.changed)
+			if again := now.Device != 0 && !strings.Contains(log.String(), "another program changed the weight"); again != c.again {
+				t.Errorf("later it is %+v; written again: %v, want %v\n%s", now, again, c.again, log.String())
+			}
+			if kept != c.to {
+				t.Errorf("in the end %+v, want %+v", kept, c.to)
+			}
+		})
+	}
+}
