@@ -553,7 +553,7 @@ func (q *quickstart) inVolume(runtime, scope, command string) {
 	if fs := strings.Fields(q.sh("findmnt -no FSTYPE,SOURCE /srv/db1")); len(fs) != 2 || fs[0] != "ext4" || !strings.HasPrefix(fs[1], "/dev/vg0/") {
 		q.Errorf("%s: /srv/db1 is %q", runtime, fs)
 	}
-	if pids := q.sh("cat " + at + "/cgroup.procs"); pids == "" {
+	if pids := q.sh("find " + at + " -name cgroup.procs | xargs cat"); pids == "" {
 		q.Errorf("%s: no process in %s", runtime, at)
 	}
 	if threads := q.sh(`for p in $(cat ` + slice + `/daybook-db1-journal.slice/cgroup.procs); do cat /proc/$p/comm; done`); !strings.HasPrefix(threads, "jbd2/dm-") {

@@ -27,8 +27,12 @@ var packages = []string{
 }
 
 // engines are installed in addition in the image with container engines. busybox
-// is for their images, sudo for the commands of the documentation.
-var engines = []string{"docker.io", "podman", "containerd", "runc", "iptables", "apparmor", "busybox-static", "sudo"}
+// is for their images, sudo for the commands of the documentation, and the second line
+// for Podman without root and for machines.
+var engines = []string{
+	"docker.io", "podman", "containerd", "runc", "iptables", "apparmor", "busybox-static", "sudo",
+	"crun", "uidmap", "dbus-user-session", "libpam-systemd", "systemd-container",
+}
 
 // ImageBytes is the size of the file system. Its image is sparse.
 const ImageBytes = 8 << 30
@@ -40,8 +44,8 @@ const built = "1"
 // Store is a cache of images.
 type Store struct {
 	Dir string // the cache's directory
-	// Engines chooses the image that has container engines as well: Docker, Podman
-	// and containerd.
+	// Engines chooses the image that has container engines as well: Docker, Podman,
+	// containerd and systemd-nspawn.
 	Engines bool
 	// Log receives messages about long operations; nil discards them.
 	Log func(format string, args ...any)
