@@ -18,11 +18,11 @@ func newGuestVolumesCommand() *cobra.Command {
 		Short: "Measure the shares of two volumes on cgroup v2, in guests",
 		Long: `Guest-volumes boots Debian's kernels under QEMU. In each, two containers of weights 700
 and 300 write and sync on a virtio disk with limited bandwidth. Each has a volume in a
-pool on XFS (VX), a device-mapper mapping of the extents of an image (M), or a partition
-(P). Each phase takes 40 s, with files that grow, with files that are rewritten, and
-with a container that waits for each sync. The disk is divided by BFQ, or by io.cost
-with a model of three quarters of the disk, with too short a period, or with a model of
-the whole disk. It fails if the share of the container of weight 700 on volumes under
+pool on XFS (VX), an image that a process serves by ublk (U, not on 6.1), a device-mapper
+mapping of the extents of an image (M), or a partition (P). Each phase takes 40 s, with
+files that grow, with files that are rewritten, and with a container that waits for each
+sync. The disk is divided by BFQ, or by io.cost with a model of three quarters of the
+disk, with too short a period, or with a model of the whole disk. It fails if the share of the container of weight 700 on volumes under
 io.cost is more than 3 points off. It takes about 45 minutes for each kernel and needs
 fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
 		Example: `  daybook-bench guest-volumes --docs docs/results
@@ -58,7 +58,7 @@ fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
 	}
 	b.flags(cmd)
 	cmd.Flags().StringSliceVar(&names, "kernels", kernels.Names(), "comma-separated `NAMES` of kernels")
-	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, M, P")
+	cmd.Flags().StringSliceVar(&arrangements, "arrangements", nil, "measure only these `ARRANGEMENTS`: VX, U, M, P")
 	cmd.Flags().StringSliceVar(&dividers, "dividers", nil, "measure only under these `DIVIDERS`: io.cost, io.cost-short, io.cost-full, bfq")
 	cmd.Flags().StringSliceVar(&loads, "loads", nil, "measure only these `LOADS`: growing, rewriting, waiting")
 	cmd.AddCommand(newPhaseCommand(guestvolumes.RunInGuest))
@@ -68,11 +68,15 @@ fio, mkfs.xfs and dmsetup (scripts/setup bench).`,
 // bootVolumesGuest boots a kernel of the pin file with the disk of the
 // experiment.
 func bootVolumesGuest(ctx context.Context, kernel string) (guestvolumes.Guest, error) {
+	modules := []string{"ext4", "xfs", "bfq", "loop", "dm-mod"}
+	if guestvolumes.RunsOn(guestvolumes.ServedOnXFS, kernel) {
+		modules = append(modules, "ublk_drv")
+	}
 	machine, err := vm.Boot(ctx, vm.Config{
 		Kernel:      kernel,
 		MemoryBytes: 2 * vm.DefaultMemoryBytes,
 		Disks:       []vm.Disk{{SizeBytes: guestvolumes.DiskBytes, BytesPerSecond: guestvolumes.DiskBytesPerSecond}},
-		Modules:     []string{"ext4", "xfs", "bfq", "loop", "dm-mod"},
+		Modules:     modules,
 		Give:        []vm.Give{{Host: "mke2fs"}, {Host: "mkfs.xfs"}, {Host: "fio"}, {Host: "dmsetup"}},
 	})
 	if err != nil {

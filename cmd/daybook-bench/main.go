@@ -15,6 +15,7 @@ import (
 	"github.com/daybook-project/daybook/internal/experiment/daemon/causes"
 	"github.com/daybook-project/daybook/internal/experiment/scenario"
 	"github.com/daybook-project/daybook/internal/interrupt"
+	"github.com/daybook-project/daybook/internal/ublk"
 	"github.com/daybook-project/daybook/internal/workload"
 	"github.com/daybook-project/daybook/vm"
 )
@@ -26,6 +27,7 @@ func main() {
 	vm.InitIfAsked()
 	disksim.ServeIfAsked()
 	workload.RunIfAsked()
+	ublk.RunIfAsked()
 	scenario.RunIfAsked()
 	causes.RunIfAsked()
 	ctx, stop := interrupt.Context(context.Background())

@@ -106,9 +106,10 @@ func TestRunsMeasuredAgainReplaceTheOnesBefore(t *testing.T) {
 	}
 	o.Kernels = []string{"6.12", "6.1"}
 	all, err := Bench(t.Context(), fixture.Lab{}, o)
-	each := len(Arrangements()) * len(Loads()) * len(Dividers())
-	if err != nil || len(all.Runs) != 2*each || !closed {
-		t.Fatalf("%d runs, closed %v, %v; want %d", len(all.Runs), closed, err, 2*each)
+	// Debian's 6.1 has no ublk.
+	each := (2*len(Arrangements()) - 1) * len(Loads()) * len(Dividers())
+	if err != nil || len(all.Runs) != each || !closed {
+		t.Fatalf("%d runs, closed %v, %v; want %d", len(all.Runs), closed, err, each)
 	}
 	if first := all.Runs[0]; first.Kernel != "6.1.9-amd64" || first.Arrangement != fixture.PlacedOnXFS || first.Load != Growing || first.Divider != IOCost {
 		t.Errorf("the first run is %+v", first)
@@ -118,8 +119,8 @@ func TestRunsMeasuredAgainReplaceTheOnesBefore(t *testing.T) {
 	again.Kernels, again.Arrangements, again.Loads, again.Dividers = []string{"6.1"}, []fixture.Arrangement{fixture.PlacedOnXFS}, []string{Growing}, []string{IOCost}
 	again.Before = all
 	all, err = Bench(t.Context(), fixture.Lab{}, again)
-	if err != nil || len(all.Runs) != 2*each || all.Runs[0].ShareA != 0.7 || all.Runs[1].ShareA != 0.6 {
-		t.Fatalf("%d runs, %v; want %d, and only the first measured again: %+v", len(all.Runs), err, 2*each, all.Runs[:2])
+	if err != nil || len(all.Runs) != each || all.Runs[0].ShareA != 0.7 || all.Runs[1].ShareA != 0.6 {
+		t.Fatalf("%d runs, %v; want %d, and only the first measured again: %+v", len(all.Runs), err, each, all.Runs[:2])
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

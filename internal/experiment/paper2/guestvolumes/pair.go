@@ -33,6 +33,8 @@ type container struct {
 	*fixture.Container
 	// journal, the cgroup with the jbd2 thread, is in parent, as load is.
 	journal string
+	// requests is the cgroup whose requests reach the disk: load, or that of a server.
+	requests string
 	// fileBytes is the length of each writer's file.
 	fileBytes int64
 	// writers is the number of its writers, and blockBytes the size of one write.
@@ -86,6 +88,8 @@ func buildPair(ctx context.Context, l fixture.Lab, c Case) (s *pair, err error) 
 		return s, s.attachVolumes(ctx)
 	case MappedOnXFS:
 		return s, s.mapImages(ctx)
+	case ServedOnXFS:
+		return s, s.serveImages(ctx)
 	}
 	return s, s.partition(ctx)
 }
@@ -95,7 +99,7 @@ func (s *pair) addContainer(name string, weight uint64, fileBytes int64) error {
 	if err != nil {
 		return err
 	}
-	s.containers = append(s.containers, container{Container: t, fileBytes: fileBytes, writers: writers, blockBytes: blockBytes})
+	s.containers = append(s.containers, container{Container: t, requests: t.Load, fileBytes: fileBytes, writers: writers, blockBytes: blockBytes})
 	return nil
 }
 
@@ -118,10 +122,7 @@ func (s *pair) attachVolumes(ctx context.Context) error {
 }
 
 func (s *pair) newVolume(ctx context.Context, pool *volume.Pool, t *container) error {
-	made := volume.CreateOptions{
-		SizeBytes: writers*uint64(t.fileBytes) + otherBytes, Provision: volume.Full, JournalBytes: journalBytes, NoAtime: true,
-	}
-	status, err := s.AttachVolume(ctx, pool, t.Container, made, volume.AttachOptions{Cgroup: t.Parent})
+	status, err := s.AttachVolume(ctx, pool, t.Container, fullVolume(*t), volume.AttachOptions{Cgroup: t.Parent})
 	if err != nil {
 		return err
 	}

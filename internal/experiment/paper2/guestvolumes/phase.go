@@ -170,7 +170,7 @@ func (s *pair) read() (r reading, err error) {
 		if r.journal[n], err = s.bytesOf(t.journal); err != nil {
 			return r, err
 		}
-		text, err := os.ReadFile(filepath.Join(s.Group.Directory(t.Load), "io.stat"))
+		text, err := os.ReadFile(filepath.Join(s.Group.Directory(t.requests), "io.stat"))
 		if err != nil {
 			return r, err
 		}
