@@ -26,6 +26,16 @@ import (
 // quickstartDisk is what the README's disk sda is called in the guest.
 const quickstartDisk = "nvme0n1"
 
+// creatingAndSyncing is the work of a container's shell.
+const creatingAndSyncing = `cd /var/lib/mysql || exit 1
+n=0
+while n=$((n + 1)); do
+	mkdir table$n && dd if=/dev/zero of=table$n/row bs=4k count=1 conv=fsync 2>/dev/null
+	rm -rf table$((n - 1))
+	sleep 0.5
+done
+`
+
 // quickstartHost makes what the README takes for granted: a volume group vg0, and an
 // image mariadb. The image's program is a shell that, like the real image's, refuses to
 // start without a decision about the password of root, and then creates files and syncs.
@@ -45,14 +55,7 @@ cat >image/bin/mariadbd <<'END'
 	echo "Database is uninitialized and password option is not specified" >&2
 	exit 1
 }
-cd /var/lib/mysql || exit 1
-n=0
-while n=$((n + 1)); do
-	mkdir table$n && dd if=/dev/zero of=table$n/row bs=4k count=1 conv=fsync 2>/dev/null
-	rm -rf table$((n - 1))
-	sleep 0.5
-done
-END
+` + creatingAndSyncing + `END
 chmod +x image/bin/mariadbd
 tar -C image -c . >mariadb.tar`
 

@@ -103,13 +103,18 @@ func (s *pair) addContainer(name string, weight uint64, fileBytes int64) error {
 	return nil
 }
 
-// attachVolumes gives each container a full volume of a new pool, on XFS on the disk.
-func (s *pair) attachVolumes(ctx context.Context) error {
+// poolOnXFS makes a pool on an XFS on the disk.
+func (s *pair) poolOnXFS(ctx context.Context) (*volume.Pool, error) {
 	directory, err := s.MountNewXFS(ctx, s.Disk.Device.Node(), "pool")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	pool, err := s.OpenPool(ctx, directory)
+	return s.OpenPool(ctx, directory)
+}
+
+// attachVolumes gives each container a full volume of a new pool, on XFS on the disk.
+func (s *pair) attachVolumes(ctx context.Context) error {
+	pool, err := s.poolOnXFS(ctx)
 	if err != nil {
 		return err
 	}

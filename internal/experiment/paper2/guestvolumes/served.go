@@ -18,11 +18,7 @@ import (
 const ServedOnXFS fixture.Arrangement = "U"
 
 func (s *pair) serveImages(ctx context.Context) error {
-	directory, err := s.MountNewXFS(ctx, s.Disk.Device.Node(), "pool")
-	if err != nil {
-		return err
-	}
-	pool, err := s.OpenPool(ctx, directory)
+	pool, err := s.poolOnXFS(ctx)
 	if err != nil {
 		return err
 	}
