@@ -13,6 +13,11 @@
  * it. Whatever else it reads is not its own, or is about to change: then it asks again,
  * with jfsTxnLock.
  *
+ * The tlock of another transaction may be freed between two reads here, and be a linelock
+ * then, which has other fields in the place of the transaction's number. So the number
+ * counts only if the page still has the tlock after it was read. While the caller holds
+ * the page, no transaction can enter that tlock again.
+ *
  * Tlocks without a transaction, which have the number 0, are not meant here: other threads
  * take them over.
  */
@@ -20,16 +25,20 @@
 
 struct tlock *jfsnvj_own_lock(tid_t tid, struct inode *ip, struct metapage *mp, int type)
 {
+	const lid_t *of = &mp->lid;
 	struct tlock *tlck;
 	lid_t lid;
 
 	/* A directory's root of an extent tree has a tlock besides that of its entries. */
 	if (S_ISDIR(ip->i_mode) && type & tlckXTREE && !(mp->xflag & COMMIT_PAGE))
-		lid = READ_ONCE(JFS_IP(ip)->xtlid);
-	else
-		lid = READ_ONCE(mp->lid);
+		of = &JFS_IP(ip)->xtlid;
+	lid = READ_ONCE(*of);
 	if (!tid || !lid)
 		return NULL;
 	tlck = lid_to_tlock(lid);
-	return READ_ONCE(tlck->tid) == tid ? tlck : NULL;
+	if (READ_ONCE(tlck->tid) != tid)
+		return NULL;
+	/* Who frees a tlock has taken it from the page before, under jfsTxnLock. */
+	smp_rmb();
+	return READ_ONCE(*of) == lid ? tlck : NULL;
 }

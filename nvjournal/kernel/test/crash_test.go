@@ -76,6 +76,9 @@ func TestGuestSide(t *testing.T) {
 	case "make":
 		v.mkfs()
 	case "load":
+		if v.system.fewLocks {
+			loadJFS(t, fewLocks)
+		}
 		v.mount()
 		if err := os.Mkdir(o.dir(v), 0o755); err != nil {
 			t.Fatal(err)

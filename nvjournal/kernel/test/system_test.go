@@ -25,6 +25,7 @@ type system struct {
 	small      bool // small files' data is journaled, too
 	handles    bool // log=handle: each handle logs what it changed
 	jfs        bool // JFS, and not ext4
+	fewLocks   bool // jfsnvj.ko has as few locks as it accepts; see loadJFS
 }
 
 var (
@@ -39,13 +40,14 @@ var (
 	stockJFS = system{name: "jfs", jfs: true}
 	jfsOne   = system{name: "jfsnvj-1", partitions: 1, jfs: true}
 	jfsEight = system{name: "jfsnvj-8", partitions: 8, jfs: true}
+	jfsFew   = system{name: "jfsnvj-few", partitions: 1, jfs: true, fewLocks: true}
 
 	oursJFS = []system{jfsOne, jfsEight}
 	allJFS  = append([]system{stockJFS}, oursJFS...)
 )
 
 func systemNamed(name string) system {
-	for _, s := range append(all, allJFS...) {
+	for _, s := range slices.Concat(all, allJFS, []system{jfsFew}) {
 		if s.name == name {
 			return s
 		}
