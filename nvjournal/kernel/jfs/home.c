@@ -72,6 +72,14 @@ void jfsnvj_writes_home(struct super_block *sb, s64 block, struct bio *bio)
 	trace_jfsnvj_write_home(sb->s_dev, block, bio);
 }
 
+void jfsnvj_write_failed(struct super_block *sb)
+{
+	struct jfsnvj *j = jfsnvj_of(sb);
+
+	if (j)
+		atomic_inc(&j->failed_writes);
+}
+
 bool jfsnvj_holds(const struct metapage *mp)
 {
 	struct jfsnvj *j = jfsnvj_of(mp->sb);

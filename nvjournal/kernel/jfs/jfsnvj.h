@@ -139,6 +139,8 @@ void jfsnvj_allocation_ends(struct super_block *sb);
 bool jfsnvj_keeps(struct metapage *mp, int *redirty);
 /* JFS itself writes metapages home, from that block on. */
 void jfsnvj_writes_home(struct super_block *sb, s64 block, struct bio *bio);
+/* Such a write has failed. Any context. */
+void jfsnvj_write_failed(struct super_block *sb);
 /* Says that memory must not drop the metapage, because it is not at home. */
 bool jfsnvj_holds(const struct metapage *mp);
 

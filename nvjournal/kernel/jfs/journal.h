@@ -35,6 +35,8 @@ struct jfsnvj {
 	 * wants.
 	 */
 	bool at_rest;
+	atomic_t failed_writes; /* of JFS itself */
+	int failed_before_rest;
 	/* At rest, because JFS extends the file system: resize.c. */
 	struct jfsnvj_before *before;
 	struct mutex checkpoint_mutex;
@@ -100,7 +102,10 @@ int jfsnvj_checkpoint(struct jfsnvj *j);
 int jfsnvj_flush_data(void *context, u64 tid);
 /* The same, of a commit that starts: the engine's before_commit. */
 int jfsnvj_before_commit(void *context, u64 tid);
-/* Writes the maps, with the counts that JFS has in memory only. It is at rest. */
+/*
+ * Writes the maps, with the counts that JFS has in memory only. It is at rest. An error,
+ * too, if any write of JFS has failed since then.
+ */
 int jfsnvj_write_maps(struct jfsnvj *j);
 /* Lets the committed transactions end. */
 void jfsnvj_release_committed(struct jfsnvj *j);

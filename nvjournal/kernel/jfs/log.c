@@ -291,14 +291,20 @@ int jfsnvj_write_maps(struct jfsnvj *j)
 	struct jfs_sb_info *sbi = JFS_SBI(j->sb);
 	int error;
 
-	dbSync(sbi->ipbmap);
-	diSync(sbi->ipimap);
-	error = filemap_write_and_wait(sbi->ipbmap->i_mapping);
+	error = dbSync(sbi->ipbmap);
+	error = diSync(sbi->ipimap) ?: error;
+	error = filemap_write_and_wait(sbi->ipbmap->i_mapping) ?: error;
 	error = filemap_write_and_wait(sbi->ipimap->i_mapping) ?: error;
-	return filemap_write_and_wait(sbi->direct_inode->i_mapping) ?: error;
+	error = filemap_write_and_wait(sbi->direct_inode->i_mapping) ?: error;
+	if (atomic_read(&j->failed_writes) != j->failed_before_rest)
+		error = -EIO;
+	return error;
 }
 
-/* All transactions have ended and are at home, and JFS may write what it wants. */
+/*
+ * All transactions have ended and are at home, and JFS may write what it wants. If it
+ * cannot write the maps, the disk stays marked: recovery makes them anew.
+ */
 static void come_to_rest(struct jfsnvj *j)
 {
 	unsigned int i;
@@ -316,8 +322,14 @@ static void come_to_rest(struct jfsnvj *j)
 		WRITE_ONCE(j->ending, READ_ONCE(j->aborted));
 		return;
 	}
+	j->failed_before_rest = atomic_read(&j->failed_writes);
 	WRITE_ONCE(j->at_rest, true);
-	(void)jfsnvj_write_maps(j);
+	if (!jfsnvj_write_maps(j))
+		return;
+	nvjk_say(j->sb, KERN_ERR, "the maps of the file system cannot be written");
+	WRITE_ONCE(j->at_rest, false);
+	nvj_abort(j->nvj, -EIO);
+	WRITE_ONCE(j->ending, true);
 }
 
 /* wait > 1: at umount, and when it is frozen. */

@@ -103,7 +103,7 @@ static void make_log_page(void *block, int number, int blocks, u32 flag)
 int lmLogFormat(struct jfs_log *log, s64 address, int blocks)
 {
 	struct super_block *sb = log->nvj->sb;
-	int i;
+	int i, error;
 
 	for (i = 0; i < blocks; i++) {
 		struct buffer_head *bh = sb_getblk(sb, address + i);
@@ -117,7 +117,13 @@ int lmLogFormat(struct jfs_log *log, s64 address, int blocks)
 		mark_buffer_dirty(bh);
 		brelse(bh);
 	}
-	return sync_blockdev(sb->s_bdev);
+	error = sync_blockdev(sb->s_bdev);
+	if (error)
+		nvjk_say(sb, KERN_ERR,
+			 "the file system cannot be extended: a new log of %d blocks cannot be "
+			 "written at block %lld (error %d); nothing has changed",
+			 blocks, address, error);
+	return error;
 }
 
 static void add(struct jfsnvj_before *b, u64 block)
@@ -232,7 +238,10 @@ int jfsnvj_resize_begins(struct super_block *sb)
 	return error ? -EIO : 0;
 }
 
-/* What JFS and the journal know of the new superblock. */
+/*
+ * What JFS and the journal know of the new superblock. JFS ignores an error when it writes
+ * that one. Then the disk has the old one, which is read here.
+ */
 static int take_super(struct super_block *sb)
 {
 	struct jfsnvj *j = jfsnvj_of(sb);
@@ -243,6 +252,8 @@ static int take_super(struct super_block *sb)
 
 	if (!error && !nvj_jfs_read_super(block, &super))
 		error = -EUCLEAN;
+	if (!error && super.log_block != j->log.base)
+		error = -EIO;
 	if (!error) {
 		/* JFS does not expect to be extended twice. */
 		JFS_SBI(sb)->logpxd = raw->s_logpxd;
@@ -290,6 +301,8 @@ int jfsnvj_resize_ends(struct super_block *sb, int error)
 			 error);
 		nvj_abort(j->nvj, -EIO);
 	}
+	if (!b && error)
+		nvjk_say(sb, KERN_ERR, "the file system cannot be extended (error %d)", error);
 	WRITE_ONCE(j->before, NULL);
 	WRITE_ONCE(j->at_rest, false);
 	kfree(b);

@@ -245,7 +245,7 @@ func dropPages(t *testing.T) {
 // "stays-" are on one device, and the block map is on another one.
 func segments(t *testing.T, raw, directory, blockMap string, sectors int) string {
 	t.Helper()
-	const sectorsOfBlock, leaf = 8, 2
+	const leaf = 2
 	disk := takeImage(t, raw, 0, extentsBlocks*4096).bytes
 	on := make([]string, sectors/sectorsOfBlock)
 	for n := range on {

@@ -32,6 +32,8 @@ var jfsCases = []struct {
 	{"remount", []system{jfsEight}, oursJFS, jfsRemount},
 	{"freeze", []system{jfsOne}, oursJFS, jfsFreeze},
 	{"resize", []system{jfsOne}, oursJFS, jfsResize},
+	{"failed extension", nil, oursJFS, jfsFailedExtension},
+	{"unwritten maps", nil, oursJFS, jfsUnwrittenMaps},
 	{"two on one memory", nil, oursJFS, jfsTwoOnOneMemory},
 	{"write errors", nil, oursJFS, jfsWriteErrors},
 	{"attributes", nil, allJFS, jfsAttributes},
@@ -49,6 +51,8 @@ var jfsCases = []struct {
 	{"unlinked", []system{jfsOne}, allJFS, jfsUnlinked},
 	{"removed extents", []system{jfsOne}, oursJFS, jfsRemovedExtents},
 	{"sync meanwhile", []system{jfsOne}, oursJFS, jfsSyncMeanwhile},
+	{"shared page", []system{jfsOne}, oursJFS, jfsSharedPage},
+	{"few locks", nil, []system{jfsFew}, jfsFewLocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
 	{"refused", []system{jfsOne}, []system{jfsOne}, jfsRefused},
 	{"unload", []system{jfsOne}, []system{jfsOne}, unload}, // the last one
