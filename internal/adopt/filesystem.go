@@ -83,11 +83,11 @@ func (f Filesystem) inMemory() bool { return f.Type == ext4.MemoryType || f.Type
 // threads finds the kernel threads that write its journal. The error wraps
 // ext4.ErrNoJournal if there are none, as while it is not mounted.
 func (f Filesystem) threads() (pid int, workers []int, err error) {
-	all, err := ext4.ReadJournalThreads()
-	if err != nil {
-		return 0, nil, err
-	}
 	if f.inMemory() {
+		all, err := ext4.ReadJournalThreads()
+		if err != nil {
+			return 0, nil, err
+		}
 		memory := all.InMemory(f.Name)
 		if len(memory) == 0 {
 			return 0, nil, fmt.Errorf("no kernel thread nvj/%s-commit: is the file system mounted? %w", f.Name, ext4.ErrNoJournal)
@@ -98,7 +98,7 @@ func (f Filesystem) threads() (pid int, workers []int, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	pid, err = all.Of(journal.Name)
+	pid, err = ext4.JournalThread(journal.Name)
 	return pid, nil, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -122,11 +123,39 @@ const (
 )
 
 func (r roots) journalThread(name string) (int, error) {
+	if pid, found := r.youngThread(journalThreadPrefix + name); found {
+		return pid, nil
+	}
 	threads, err := r.journalThreads()
 	if err != nil {
 		return 0, err
 	}
 	return threads.Of(name)
+}
+
+// kthreadd is the parent of all kernel threads.
+const kthreadd = "2"
+
+// youngThread finds the kernel thread of a journal by its full name, the youngest threads first:
+// that of a new mount is among these, and user processes are not read. found is false also if the
+// kernel does not list children, lists too few because some end meanwhile, or shortens names.
+func (r roots) youngThread(comm string) (pid int, found bool) {
+	children, err := os.ReadFile(filepath.Join(r.proc, kthreadd, "task", kthreadd, "children"))
+	if err != nil {
+		return 0, false
+	}
+	for _, field := range slices.Backward(strings.Fields(string(children))) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return 0, false
+		}
+		text, err := os.ReadFile(filepath.Join(r.proc, field, "comm"))
+		// Programs that the kernel starts are its children, too.
+		if err == nil && strings.TrimSuffix(string(text), "\n") == comm && r.isJournalThread(pid) {
+			return pid, true
+		}
+	}
+	return 0, false
 }
 
 func (r roots) journalThreads() (JournalThreads, error) {

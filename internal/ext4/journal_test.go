@@ -102,6 +102,51 @@ func TestAProcessNamedJbd2IsNotTheJournalThread(t *testing.T) {
 	}
 }
 
+// The thread of a new mount is found among the youngest kernel threads, without reading all
+// processes; all others are found, too.
+func TestTheThreadOfANewMountIsFoundAmongTheYoungest(t *testing.T) {
+	proc := t.TempDir()
+	put := func(path, text string) {
+		path = filepath.Join(proc, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	process := func(pid int, comm string, flags uint64) {
+		put(fmt.Sprintf("%d/comm", pid), comm+"\n")
+		put(fmt.Sprintf("%d/stat", pid), fmt.Sprintf("%d (%s) S 2 0 0 0 -1 %d 0", pid, comm, flags))
+	}
+	const thread, program = flagKernelThread, 0x400100
+	process(20, "jbd2/loop0-8", thread)
+	process(30, "jbd2/loop1-8", thread)
+	process(40, "jbd2/loop1-8", program) // started by the kernel
+	process(50, "jbd2/loop2-8", thread)
+	process(60, "jbd2/loop3-8", program)
+	process(70, "jbd2/nvme0n1p2-8"[:commBytes], thread)
+	fake := roots{proc: proc}
+	for _, children := range []string{"-", "20 30 40 60 70 80 ", "x", ""} {
+		if children != "-" { // the kernel lists none
+			put("2/task/2/children", children)
+		}
+		for name, want := range map[string]int{"loop0-8": 20, "loop1-8": 30, "loop2-8": 50, "nvme0n1p2-8": 70} {
+			if pid, err := fake.journalThread(name); err != nil || pid != want {
+				t.Errorf("children %q: %s: got %d, %v; want %d", children, name, pid, err, want)
+			}
+		}
+		for _, name := range []string{"loop3-8", "loop4-8"} {
+			if pid, err := fake.journalThread(name); !errors.Is(err, ErrNoJournal) {
+				t.Errorf("children %q: %s: got %d, %v; want ErrNoJournal", children, name, pid, err)
+			}
+		}
+	}
+	put("2/task/2/children", "20 30 40 60 70 80 ")
+	for name, want := range map[string]int{"loop0-8": 20, "loop1-8": 30, "loop2-8": 0, "loop3-8": 0, "nvme0n1p2-8": 0} {
+		if pid, found := fake.youngThread(journalThreadPrefix + name); pid != want || found != (want != 0) {
+			t.Errorf("among the youngest: %s: got %d, %t; want %d", name, pid, found, want)
+		}
+	}
+}
+
 // loopImage attaches a new sparse file.
 func loopImage(t *testing.T, size int64) blockdev.Loop {
 	t.Helper()
