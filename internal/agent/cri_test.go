@@ -232,8 +232,11 @@ func comeAndGo(t *testing.T, r *rig, pods int) {
 	t.Helper()
 	d := r.disk("a")
 	a, stop := r.agent()
-	longest := time.Duration(0)
+	longest, begin := time.Duration(0), time.Now()
 	for n := range pods {
+		if n > 0 && n%20 == 0 { // an emulated guest takes long
+			t.Logf("%d of %d pods in %v; the longest removal of a cgroup took %v", n, pods, time.Since(begin).Round(time.Second), longest.Round(time.Millisecond))
+		}
 		p := r.start("pod", []string{"", "burstable", "besteffort"}[n%3], d, nil)
 		if n%2 == 0 { // else it ends at once
 			r.awaitLong("the agent places the journal", func() bool { return p.has(d) })
