@@ -98,6 +98,7 @@ needs root and a kernel with BTF, 5.15 or newer.`,
 	flags.StringArrayVar(&source.Devices, "device", nil, "observe only this disk, by its name in /sys/block, such as sda or loop0; may be repeated")
 	flags.StringVar(&container, "container", "", "advise only for this container name or cgroup path; * does not cross /")
 	flags.Var(&volumeBytes, "volume-size", "size that the volume would have, to predict shorter seeks on a hard disk (default: not known)")
+	flags.Lookup("volume-size").DefValue = "" // the flag's own text would be 0B
 	flags.IntVar(&limit, "limit", 5, "advise for at most so many containers, the longest waits first; 0: all")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("device", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {

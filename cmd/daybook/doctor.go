@@ -18,14 +18,14 @@ func newDoctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor [--device DEV …]",
-		Short: "Report what of Daybook works on this host, and what fixes the rest",
+		Short: "Report what works on this host, and which command fixes the rest",
 		Long: `Doctor looks at the kernel, the cgroups, the disks, the file systems, and the container
 runtimes. It reports what works, what does not and which command fixes it, and
 recommends a layout: weights or limits, BFQ or io.cost, and where volumes should be. It
 changes nothing.
 
 Without --device it looks at the disks that carry mounted file systems. Without root it
-says what it could not look at, and reports the rest.
+lists what it could not examine, and reports the rest.
 
 Each finding is one of
   ok       it works

@@ -21,7 +21,8 @@ func newVolumeAttachCommand(v *volumeFlags) *cobra.Command {
 		Short: "Mount a volume and place its jbd2 thread",
 		Long: `Attach mounts the volume on the target and places its jbd2 thread. An image is mounted
 through a loop device with direct I/O. The volume stays attached until "daybook volume
-detach" or the end of the host. A volume that is attached there already is not changed.
+detach" or until the host shuts down. A volume that is attached there already is not
+changed.
 
 With --persist the volume is attached at each start of the host, before the container
 engines start. The unit daybook-attach.service does that with "attach --all-persistent"
