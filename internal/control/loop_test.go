@@ -553,3 +553,23 @@ func TestSamplesWithoutSenseAreSurvived(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A cgroup's name is any bytes, and the state is JSON: names that are not UTF-8 would be the
+// same there, and the state would be refused.
+func TestACgroupWhoseNameIsNoTextIsLeftAlone(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/c\xff", "/c\xfe")
+	options := fakeOptions(t, f, "containers: [{match: '/c*', weight: 500}]", repeat(3, journalling)...)
+	options.OnInterval = func(Decision) {
+		if state, err := LoadState(options.Config.StateDir, "loop0"); err != nil || len(state.Cgroups) != 2 {
+			t.Errorf("the state is %+v, %v; want two cgroups", state, err)
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	for _, write := range f.writes() {
+		if strings.HasPrefix(write, "/c\xff") || strings.HasPrefix(write, "/c\xfe") {
+			t.Errorf("wrote %q", write)
+		}
+	}
+}

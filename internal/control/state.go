@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 
@@ -208,10 +209,11 @@ func (s *State) check() error {
 	return nil
 }
 
-// checkCgroup accepts only paths that lead to a cgroup below the root.
+// checkCgroup accepts only paths that lead to a cgroup below the root. JSON changes what is no
+// UTF-8, so that such a path would be another one in the state.
 func checkCgroup(cgroup string) error {
 	if len(cgroup) > maxPathBytes || !strings.HasPrefix(cgroup, "/") || cgroup == "/" ||
-		path.Clean(cgroup) != cgroup || strings.ContainsAny(cgroup, "\x00\n") {
+		path.Clean(cgroup) != cgroup || strings.ContainsAny(cgroup, "\x00\n") || !utf8.ValidString(cgroup) {
 		return fmt.Errorf("%.100q is no path of a cgroup", cgroup)
 	}
 	return nil
