@@ -43,6 +43,8 @@ type Controller struct {
 	active map[string]bool
 	// complaints are the last errors by cgroup, so that each is logged only once.
 	complaints map[string]string
+	// refreshComplaint is the error of the last look for cgroups; "": it had none.
+	refreshComplaint string
 	// scheduler records whether the disk's scheduler follows its weights.
 	scheduler schedulerTrust
 	tuning    tuning

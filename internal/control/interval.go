@@ -55,9 +55,7 @@ func (c *Controller) interval(sample account.Sample) {
 		}
 	}
 	c.lookForChanges()
-	if err := c.refresh(); err != nil {
-		c.log.Error("cannot look for new cgroups; going on with those known", "error", err)
-	}
+	c.refreshOrComplain()
 	clear(c.held)
 	decision := Decision{Device: c.disk.Device, Seconds: sample.IntervalSeconds, DryRun: c.options.DryRun}
 	done := sums(device)
@@ -71,6 +69,18 @@ func (c *Controller) interval(sample account.Sample) {
 	if c.options.OnInterval != nil {
 		c.options.OnInterval(decision)
 	}
+}
+
+// refreshOrComplain logs an error once, and not at each step until it ends.
+func (c *Controller) refreshOrComplain() {
+	complaint := ""
+	if err := c.refresh(); err != nil {
+		complaint = err.Error()
+		if complaint != c.refreshComplaint {
+			c.log.Error("cannot look for new cgroups; going on with those known", "error", err)
+		}
+	}
+	c.refreshComplaint = complaint
 }
 
 func (c *Controller) find(sample account.Sample) (account.Device, bool) {

@@ -573,3 +573,38 @@ func TestACgroupWhoseNameIsNoTextIsLeftAlone(t *testing.T) {
 		}
 	}
 }
+
+// While the state cannot be saved, a new cgroup is not controlled. The log says so once, and
+// not at each step.
+func TestAStateThatCannotBeSavedIsLoggedOnce(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	var log bytes.Buffer
+	steps := []func() account.Sample{journalling, func() account.Sample { f.create("/late"); return journalling() }}
+	steps = append(steps, repeat(20, journalling)...)
+	options := fakeOptions(t, f, twoEqual[:len(twoEqual)-1]+", {match: /late, weight: 300}]", steps...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	move := func(from, to string) {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	away := filepath.Join(t.TempDir(), "away")
+	n := 0
+	options.OnInterval = func(Decision) {
+		switch n++; n {
+		case 1:
+			move(options.Config.StateDir, away)
+		case 15:
+			move(away, options.Config.StateDir)
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "cannot look for new cgroups"); n != 1 {
+		t.Errorf("logged %d times; want once:\n%s", n, log.String())
+	}
+	if !slices.ContainsFunc(f.writes(), func(w string) bool { return strings.HasPrefix(w, "/late weight") }) {
+		t.Errorf("/late is not controlled after the state could be saved again: %v", f.writes())
+	}
+}
