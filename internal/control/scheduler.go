@@ -43,6 +43,8 @@ type schedulerTrust struct {
 	// waitSeconds is the time until the other means is tried. pauseSeconds is how
 	// long limits are kept the next time.
 	waitSeconds, pauseSeconds float64
+	// calmSeconds is how long weights have been in force and not ignored.
+	calmSeconds float64
 	// limitedSeconds is how long limits have been in force. weightsRate and
 	// limitsRate are the throughput under weights and under limits, with as many
 	// active containers.
@@ -50,13 +52,15 @@ type schedulerTrust struct {
 	weightsRate    throughput
 	limitsRate     mean
 	active         int
+	fewer          fewer
 	activity       activity
 }
 
 // How limits and weights alternate if weights are not followed.
 const (
 	// firstPause is how long limits are kept before weights are tried again. It
-	// doubles each time that this fails, up to lastPause.
+	// doubles each time that this fails, up to lastPause. It is firstPause again once weights
+	// were followed for as long as it is.
 	firstPause, lastPause = 120.0, 1800.0
 	// retrySeconds is how long weights must be ignored again to end the try.
 	retrySeconds = 10.0
@@ -167,10 +171,11 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 }
 
 // observeRate keeps what the disk does under weights, while most of the containers are
-// active.
+// active: as many as ever, or as the most of the last time.
 func (s *schedulerTrust) observeRate(seconds float64, step bytesDone, active int) {
-	if active > s.active {
-		s.active, s.weightsRate = active, throughput{}
+	most, lasting := s.fewer.add(active, s.active, seconds)
+	if active > s.active || lasting {
+		s.active, s.weightsRate, s.fewer = most, throughput{}, fewer{}
 	}
 	if active == s.active {
 		s.weightsRate.add(step, seconds, rateSeconds)
@@ -212,7 +217,11 @@ func (c *Controller) tuneIfShort() bool {
 	case part > tunePart && part == s.missed.lack:
 		c.tune(level, s.missed.short, fmt.Sprintf("%s lacked %.0f %% of the disk that is due to it for %.0f s", s.missed.short, 100*part, s.seconds))
 	case part > tunePart:
-		c.tune(level, "", fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.greedy, 100*part, s.seconds))
+		short := ""
+		if s.missed.lack > tunePart {
+			short = s.missed.short // what one has too much, several lack: this one most
+		}
+		c.tune(level, short, fmt.Sprintf("%s had %.0f %% of the disk beyond what is due to it for %.0f s, and others lacked that", s.missed.greedy, 100*part, s.seconds))
 	case !ignored:
 		c.tune(level, "", fmt.Sprintf("a container's journal and metadata are %.0f %% of the disk", 100*s.hidden))
 	default:
@@ -246,8 +255,12 @@ func (c *Controller) chooseActuator(seconds, bytes float64, active int) {
 	if !s.limiting {
 		if !s.ignored {
 			s.retrying = false
+			if s.calmSeconds += seconds; s.calmSeconds >= s.pauseSeconds {
+				s.pauseSeconds = firstPause
+			}
 			return
 		}
+		s.calmSeconds = 0
 		if s.waitSeconds > 0 || s.retrying && max(s.ignoredSeconds, s.missedSeconds()) < retrySeconds {
 			return
 		}

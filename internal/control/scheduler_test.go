@@ -562,3 +562,77 @@ func TestALawOfAGroupThatIsGoneIsForgotten(t *testing.T) {
 		t.Errorf("%d laws, and %d after /q is empty; want 3, then that of /p", before, len(c.limitLaws))
 	}
 }
+
+// What limits cost is compared also after a container has ended that was active once.
+func TestLimitsThatCostThroughputEndWithFewerContainersThanOnce(t *testing.T) {
+	f := newFakeHost("/ca", "/cb", "/cc")
+	var log bytes.Buffer
+	n := 0
+	var steps []func() account.Sample
+	for _, step := range deepReaders(f, 60, func(n int) bool { return n <= 30 }) {
+		steps = append(steps, func() account.Sample {
+			sample := step()
+			if f.reads["/ca"]+f.reads["/cb"] > 0 {
+				for n := range sample.Devices[1].Containers {
+					sample.Devices[1].Containers[n].ChargedReadBytes /= 3
+				}
+			}
+			if n++; n <= 5 {
+				sample.Devices[1].Containers = append(sample.Devices[1].Containers, did("/cc", 100e6, 0))
+			}
+			return sample
+		})
+	}
+	options := fakeOptions(t, f, "tunables: none\ncontainers: [{match: '/c?', weight: 500}]", steps...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(log.String(), "limits cost the disk's throughput"); n != 1 {
+		t.Errorf("logged %d times; want once:\n%s", n, log.String())
+	}
+}
+
+// The pause after which weights are tried again is short again once they were followed for long.
+func TestThePauseIsShortAgainAfterWeightsWereFollowed(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	// Weights are tried after 120 s, in vain, and after 240 s more with success, for 400 s.
+	obeys := func(n int) bool { return n > 40 && n <= 160 }
+	options := fakeOptions(t, f, "tunables: none\n"+twoEqual, deepReaders(f, 220, obeys)...)
+	var limited []int // the number of samples of each time by limits
+	before := false
+	options.OnInterval = func(Decision) {
+		now := f.reads["/ca"]+f.reads["/cb"] > 0
+		if now && !before {
+			limited = append(limited, 0)
+		}
+		if before = now; now {
+			limited[len(limited)-1]++
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if len(limited) < 3 || limited[1] < 40 || limited[2] > 30 {
+		t.Errorf("samples of 5 s by limits: %v; want some 24, 48, and 24 again", limited)
+	}
+}
+
+// While nothing can be seen of the shares, the verdict stays.
+func TestAnIdleDiskDoesNotHoldTheShares(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	var log bytes.Buffer
+	steps := deepReaders(f, 20, func(int) bool { return false })
+	steps = append(steps, repeat(10, func() account.Sample { return sampleOf(did("/ca", 0, 0), did("/cb", 0, 0)) })...)
+	steps = append(steps, repeat(10, func() account.Sample { return sampleOf(did("/ca", 0, 0), did("/cb", 100e6, 0)) })...)
+	options := fakeOptions(t, f, "tunables: none\nactuator: weights\n"+twoEqual, steps...)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	last := Ideals{}
+	options.OnIdeals = func(_ string, ideals Ideals) { last = ideals }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if !last.Control.WeightsIgnored || strings.Contains(log.String(), "they hold the shares") {
+		t.Errorf("weights ignored: %v; the log:\n%s", last.Control.WeightsIgnored, log.String())
+	}
+}

@@ -88,9 +88,10 @@ func (w *shortfall) add(seconds float64, siblings []Observation) bool {
 	return true
 }
 
-// judge sets missed, few and hidden.
+// judge sets missed, few and hidden. Shares are not judged if the disk does nothing, or if
+// only one sibling does something or wants to.
 func (w *shortfall) judge() {
-	w.missed, w.few, w.hidden = missed{}, false, 0
+	w.missed, w.few, w.hidden = missed{lack: -1}, false, 0
 	ids := make([]string, 0, len(w.members))
 	for id, m := range w.members {
 		switch {
@@ -104,6 +105,7 @@ func (w *shortfall) judge() {
 	slices.SortFunc(ids, cmp.Compare[string])
 	claims := make([]claim, len(ids))
 	var total, ideals float64
+	competing := 0
 	for n, id := range ids {
 		m := w.members[id]
 		total += m.charged + m.hidden
@@ -111,6 +113,9 @@ func (w *shortfall) judge() {
 		claims[n] = claim{ideal: m.ideal, least: m.hidden, most: m.charged + m.hidden}
 		if m.waitingSeconds >= wantingPart*m.seconds {
 			claims[n].most = math.Inf(1)
+		}
+		if claims[n].most > 0 {
+			competing++
 		}
 	}
 	if !(total > 0) {
@@ -132,6 +137,10 @@ func (w *shortfall) judge() {
 			w.excess, w.greedy = excess, id
 		}
 	}
+	if competing < 2 {
+		return
+	}
+	w.lack = 0
 	for n, id := range ids {
 		m := w.members[id]
 		if lack := math.Min(due[n]-m.charged-m.hidden, left) / total; lack > w.lack {

@@ -30,8 +30,10 @@ func TestAShareThatIsMissedIsSeenWhateverTheWeights(t *testing.T) {
 		{"it wants no more", []Observation{idle(syncing("a", 500, 40, 0, 0)), syncing("b", 300, 36, 0, 0.3), syncing("c", 200, 12, 12, 0.3)}, 0, "", 0, ""},
 		{"what others have too much is hidden", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 24, 0, 0.3), syncing("c", 200, 2, 34, 0.3)}, 0, "", 0, ""},
 		{"only a part of it could be held back", []Observation{syncing("a", 500, 40, 0, 0.3), syncing("b", 300, 30, 0, 0.3), syncing("c", 200, 6, 24, 0.3)}, 0.055, "a", 0.04, "c"},
-		{"one of them is no measurement", []Observation{syncing("a", 500, math.NaN(), 0, 0.3), syncing("b", 300, 90, 0, 0.3)}, 0, "", 0, ""},
-		{"nobody did anything", []Observation{syncing("a", 500, 0, 0, 0), syncing("b", 300, 0, 0, 0)}, 0, "", 0, ""},
+		{"one of them is no measurement", []Observation{syncing("a", 500, math.NaN(), 0, 0.3), syncing("b", 300, 90, 0, 0.3)}, -1, "", 0, ""},
+		{"nobody did anything", []Observation{syncing("a", 500, 0, 0, 0), syncing("b", 300, 0, 0, 0)}, -1, "", 0, ""},
+		{"only one did anything", []Observation{syncing("a", 500, 90, 10, 0.3), idle(syncing("b", 300, 0, 0, 0))}, -1, "", 0, ""},
+		{"only one did anything, and another wants to", []Observation{syncing("a", 500, 90, 10, 0.3), syncing("b", 300, 0, 0, 0.3)}, 0.375, "b", 0.375, "a"},
 		{"two lack a little each", []Observation{syncing("a", 500, 46, 0, 0.3), syncing("b", 300, 26, 0, 0.3), syncing("c", 200, 12, 16, 0.3)}, 0.04, "a", 0.08, "c"},
 	} {
 		var w shortfall

@@ -71,6 +71,31 @@ func (r rates) reach(part float64, others rates) bool {
 	return r.all >= part*others.all && r.one >= part*others.one
 }
 
+// fewerSeconds is how long fewer containers must be active until the throughput with more of
+// them is compared with nothing any more.
+const fewerSeconds = 60.0
+
+// fewer is the time in which fewer containers are active than at an earlier time, and the most
+// of them.
+type fewer struct {
+	seconds float64
+	most    int
+}
+
+// add enters a step. It returns the most containers that were active since there are fewer than
+// before, and whether that has lasted. While none is active, nothing can be measured.
+func (f *fewer) add(active, before int, seconds float64) (most int, lasting bool) {
+	if active >= before {
+		*f = fewer{}
+		return active, false
+	}
+	if active > 0 {
+		f.seconds += seconds
+		f.most = max(f.most, active)
+	}
+	return f.most, f.seconds >= fewerSeconds
+}
+
 // activity is the time since each container was charged something, in seconds, by cgroup.
 type activity map[string]float64
 

@@ -40,11 +40,12 @@ type tuning struct {
 	rate    throughput
 	base    throughput
 	active  int
+	fewer   fewer
 	judged  bool
 	check   check
-	// doubted: a check is due whatever the rate was before. doubtedSeconds is the time until
-	// they may be doubted again.
-	doubted        bool
+	// doubt is why a check is due whatever the rate was before; "": none is. doubtedSeconds is
+	// the time until they may be doubted again because the shares are missed.
+	doubt          string
 	doubtedSeconds float64
 }
 
@@ -165,7 +166,7 @@ func (c *Controller) tune(level int, short, why string) {
 	if c.tuning.level == 0 {
 		c.tuning.base, c.tuning.active = s.weightsRate.copied(), s.active
 	}
-	c.tuning.short, c.tuning.doubted = short, false
+	c.tuning.short, c.tuning.doubt, c.tuning.fewer = short, "", fewer{}
 	c.tuning.level, c.tuning.missedSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, throughput{}, false
 	c.log.Info(why+"; control sets BFQ's tunables that help, until the end: "+c.tunedNames()+
 		" (to prevent that, name them in tunables, or write tunables: none)", "device", c.disk.Device)
@@ -211,6 +212,11 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 			return
 		}
 	}
+	most, lasting := t.fewer.add(active, t.active, seconds)
+	if lasting && t.check.level == 0 {
+		// What so many do is measured with the tunables, and then without.
+		t.active, t.doubt, t.fewer = most, "fewer containers are active than before control set", fewer{}
+	}
 	if active < t.active {
 		// Fewer of them do less, whatever the tunables.
 		t.seconds, t.rate = 0, throughput{}
@@ -225,7 +231,7 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 	}
 	rate := t.rate.of(t.short)
 	switch {
-	case t.check.level == 0 && !t.doubted && rate.reach(tunedPart, t.base.of(t.short)):
+	case t.check.level == 0 && t.doubt == "" && rate.reach(tunedPart, t.base.of(t.short)):
 		t.judged = true
 	case t.check.level == 0:
 		c.beginCheck(rate)
@@ -243,7 +249,7 @@ func (c *Controller) doubtTunables(short string, active int) {
 	if t.level == 0 || !t.judged || t.doubtedSeconds > 0 {
 		return
 	}
-	t.short, t.active, t.doubted, t.doubtedSeconds = short, active, true, doubtSeconds
+	t.short, t.active, t.doubt, t.doubtedSeconds = short, active, "shares are missed with", doubtSeconds
 	t.judged, t.seconds, t.rate = false, 0, throughput{}
 }
 
@@ -260,11 +266,11 @@ func (c *Controller) whose(with, without rates) string {
 func (c *Controller) beginCheck(rate rates) {
 	t := &c.tuning
 	t.check = check{level: t.level, names: c.tunedNames(), rate: rate}
-	why := "shares are missed with BFQ's tunables " + t.check.names
-	if !t.doubted {
+	why := t.doubt + " BFQ's tunables " + t.check.names
+	if t.doubt == "" {
 		why = fmt.Sprintf("with BFQ's tunables %s %s", t.check.names, c.whose(rate, t.base.of(t.short)))
 	}
-	t.doubted = false
+	t.doubt = ""
 	c.log.Info(why+"; control restores them for a while, to measure again", "device", c.disk.Device)
 	c.changeLevel(0)
 }
@@ -307,7 +313,7 @@ func (c *Controller) adds(level int) bool {
 // changeLevel sets or restores tunables, and measures anew.
 func (c *Controller) changeLevel(level int) {
 	t := &c.tuning
-	t.level, t.missedSeconds, t.seconds, t.rate, t.judged = level, 0, 0, throughput{}, false
+	t.level, t.missedSeconds, t.seconds, t.rate, t.judged, t.fewer = level, 0, 0, throughput{}, false, fewer{}
 	if err := c.holdTunables(); err != nil {
 		c.log.Error("cannot change the scheduler's tunables", "error", err)
 	}

@@ -126,3 +126,64 @@ func TestTunablesAreDoubtedWhenTheLoadHasChanged(t *testing.T) {
 		}
 	}
 }
+
+// Containers come and go. What tunables cost is measured also if fewer containers are active
+// than before they were set, or than at the busiest time since the start.
+func TestTunablesAreJudgedWithFewerContainersThanBefore(t *testing.T) {
+	const three = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
+	for _, test := range []struct {
+		name string
+		// ended is the step in which /cc ends, slow that from which /ca lacks its share.
+		ended, slow int
+	}{
+		{"it ended long before", 40, 400},
+		{"it ended just before", 40, 41},
+		{"it ended just after", 45, 31},
+		// /cb has more too much than /ca lacks, because /cc lacks some, too.
+		{"it never ends", 1000, 31},
+	} {
+		f := newFakeHost("/ca", "/cb", "/cc")
+		f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+		even := func(n int) bool { return n < test.slow }
+		tuned := func(n int) [2]float64 {
+			if even(n) {
+				return [2]float64{5e6, 5e6}
+			}
+			return [2]float64{0.2e6, 33e6}
+		}
+		plain := func(n int) [2]float64 {
+			if even(n) {
+				return [2]float64{5e6, 5e6}
+			}
+			return [2]float64{1e6, 14e6}
+		}
+		n := 0
+		var steps []func() account.Sample
+		for _, step := range slowSyncer(f, test.slow+400, tuned, plain) {
+			steps = append(steps, func() account.Sample {
+				sample := step()
+				if n++; n < test.ended {
+					cc := did("/cc", 2.5e6, 0)
+					cc.BusySeconds, cc.RequestSeconds = 0.5, 4
+					sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
+				}
+				return sample
+			})
+		}
+		options := fakeOptions(t, f, three, steps...)
+		var log bytes.Buffer
+		options.Log = slog.New(slog.NewTextHandler(&log, nil))
+		was, last := 0, ""
+		options.OnInterval = func(Decision) {
+			if last = f.tunables["slice_idle"]; last == "33" {
+				was++
+			}
+		}
+		if err := Run(context.Background(), options); err != nil {
+			t.Fatal(err)
+		}
+		if was == 0 || was > 200 || last != "8" {
+			t.Errorf("%s: slice_idle was 33 in %d steps of half a second, and is %s in the end; want it restored\n%s", test.name, was, last, log.String())
+		}
+	}
+}
