@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"unicode/utf16"
 
@@ -21,8 +20,7 @@ import (
 // removed. The transaction of the first is committed, that of the second is not logged
 // yet, and the power fails. After the recovery both exist.
 func jfsRemovedExtents(t *testing.T, s system) {
-	if !strings.Contains(must(t, "dmsetup", "targets"), "delay") {
-		t.Log("this kernel has no device that delays reads")
+	if !delays(t) {
 		return
 	}
 	// The kernel does not promise to drop a page from memory.
@@ -42,7 +40,7 @@ func jfsRemovedExtents(t *testing.T, s system) {
 type stopping struct{ *device }
 
 func (d stopping) stop() {
-	d.become(fmt.Sprintf("0 %d delay %[2]s 0 3600000 %[2]s 0 0", d.sectors, d.disk))
+	d.become(d.delaying(untilReplaced, 0, 0))
 }
 
 func (d stopping) goOn() { d.become(d.working()) }
@@ -50,8 +48,7 @@ func (d stopping) goOn() { d.become(d.working()) }
 // waits says whether a read waits.
 func (d stopping) waits() bool {
 	d.t.Helper()
-	status := strings.Fields(must(d.t, "dmsetup", "status", d.name))
-	return len(status) > 3 && status[2] == "delay" && status[3] != "0"
+	return d.delayed().reads > 0
 }
 
 // The volume of these tests: two allocation groups.

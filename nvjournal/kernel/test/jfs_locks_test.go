@@ -20,8 +20,7 @@ import (
 // inode is changed and synced. That transaction must wait for the lock. If it used that of
 // the first, nobody would log the page again. The power fails when both syncs have returned.
 func jfsSharedPage(t *testing.T, s system) {
-	if !strings.Contains(must(t, "dmsetup", "targets"), "delay") {
-		t.Log("this kernel has no device that delays flushes")
+	if !delays(t) {
 		return
 	}
 	d := newDevice(t, vmtest.Device(t, "disk0"))
@@ -31,7 +30,7 @@ func jfsSharedPage(t *testing.T, s system) {
 		t.Fatal(err)
 	}
 	waits := traced(t, "events/jfsnvj/jfsnvj_page_wait", "")
-	d.become(fmt.Sprintf("0 %d delay %[2]s 0 0 %[2]s 0 0 %[2]s 0 3600000", d.sectors, d.disk))
+	d.become(d.delaying(0, 0, untilReplaced))
 	defer d.become(d.working())
 
 	synced := make(chan error, 2)
@@ -43,10 +42,7 @@ func jfsSharedPage(t *testing.T, s system) {
 		go func() { synced <- file.Sync() }()
 	}
 	change(first)
-	flushes := func() bool {
-		status := strings.Fields(must(t, "dmsetup", "status", d.name))
-		return len(status) > 5 && status[2] == "delay" && status[5] != "0"
-	}
+	flushes := func() bool { return d.delayed().flushes > 0 }
 	if !await(func() bool { return flushes() || len(synced) > 0 }) || len(synced) > 0 {
 		t.Fatal("the commit of the first transaction does not wait for the disk")
 	}

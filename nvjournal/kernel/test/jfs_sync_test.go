@@ -18,8 +18,7 @@ import (
 // An inode is written back, and the thread that does it waits for the disk. The inode
 // looks clean meanwhile. An fsync of it returns when it is committed, and not before.
 func jfsSyncMeanwhile(t *testing.T, s system) {
-	if !strings.Contains(must(t, "dmsetup", "targets"), "delay") {
-		t.Log("this kernel has no device that delays reads")
+	if !delays(t) {
 		return
 	}
 	d := newDevice(t, vmtest.Device(t, "disk0"))
@@ -33,7 +32,7 @@ func jfsSyncMeanwhile(t *testing.T, s system) {
 	v.carryHome()
 	dropCaches(t)
 	// Reads take seconds, writes do not.
-	d.become(fmt.Sprintf("0 %d delay %s 0 3000 %s 0 0", d.sectors, d.disk, d.disk))
+	d.become(d.delaying(3*time.Second, 0, 0))
 	before := v.statistics()
 	if err := file.Chmod(0o600); err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -40,8 +41,7 @@ func jfsFailedExtension(t *testing.T, s system) {
 	t.Run("map before", func(t *testing.T) {
 		failExtension(t, s, "the maps of the file system cannot be written", false, errorAt(pages[0]))
 	})
-	if !strings.Contains(must(t, "dmsetup", "targets"), "delay") {
-		t.Log("this kernel has no device that delays writes")
+	if !delays(t) {
 		return
 	}
 	t.Run("map", func(t *testing.T) { failExtension(t, s, "cannot be extended", false, failWrite(fresh, 1)) })
@@ -63,10 +63,9 @@ func errorAt(block uint64) breaking {
 // that the disk can be changed between them. If that is too late, the test finds less.
 func failWrite(block uint64, number int) breaking {
 	return func(t *testing.T, whole *device, extend func()) {
-		const milliseconds = 3000
 		bad := deviceNamed(t, "bad", whole.disk)
 		slow := deviceNamed(t, "slow", bad.node())
-		slow.become(fmt.Sprintf("0 %d delay %[2]s 0 %[3]d %[2]s 0 %[3]d %[2]s 0 0", slow.sectors, bad.node(), milliseconds))
+		slow.become(slow.delaying(3*time.Second, 3*time.Second, 0))
 		on := slow.node()
 		whole.become(whole.except(block, func(sector uint64) string { return fmt.Sprintf("linear %s %d", on, sector) }))
 		ended := make(chan bool)
@@ -98,10 +97,7 @@ func failWrite(block uint64, number int) breaking {
 			}
 			return fields[6] == fmt.Sprint((number-1)*sectorsOfBlock)
 		})
-		writes := func() bool {
-			status := strings.Fields(must(t, "dmsetup", "status", slow.name))
-			return len(status) > 4 && status[4] != "0"
-		}
+		writes := func() bool { return slow.delayed().writes > 0 }
 		waitFor("the write begins", writes)
 		bad.become(fmt.Sprintf("0 %d error", bad.sectors))
 		waitFor("the write fails", func() bool { return !writes() })

@@ -135,6 +135,36 @@ func (d *device) failing() string {
 	return fmt.Sprintf("0 %d flakey %s 0 0 60 1 error_writes", d.sectors, d.disk)
 }
 
+// delays says whether this kernel has a device that delays I/O. If not, the test logs it.
+func delays(t *testing.T) bool {
+	t.Helper()
+	has := strings.Contains(must(t, "dmsetup", "targets"), "delay")
+	if !has {
+		t.Log("this kernel has no device that delays reads, writes and flushes")
+	}
+	return has
+}
+
+// untilReplaced delays until the device gets another table.
+const untilReplaced = time.Hour
+
+// delaying is a table with which these take so long.
+func (d *device) delaying(reads, writes, flushes time.Duration) string {
+	return fmt.Sprintf("0 %d delay %[2]s 0 %[3]d %[2]s 0 %[4]d %[2]s 0 %[5]d", d.sectors, d.disk,
+		reads.Milliseconds(), writes.Milliseconds(), flushes.Milliseconds())
+}
+
+// delayed is how many wait in a device that delays them.
+type delayed struct{ reads, writes, flushes int }
+
+func (d *device) delayed() (now delayed) {
+	d.t.Helper()
+	status := must(d.t, "dmsetup", "status", d.name)
+	// Another target has other fields, and nothing waits there.
+	_, _ = fmt.Sscanf(status, "0 %d delay %d %d %d", new(int), &now.reads, &now.writes, &now.flushes)
+	return now
+}
+
 // node is the device's own path.
 func (d *device) node() string {
 	d.t.Helper()
