@@ -54,7 +54,8 @@ struct jfsnvj {
 
 	u64 newest; /* the newest transaction that something was logged in */
 
-	atomic64_t flushes; /* of the disk, before commits */
+	/* Of the disk: so many have begun; the newest of those that have succeeded. */
+	atomic64_t flushes, flushed;
 };
 
 static inline struct jfsnvj *jfsnvj_of(struct super_block *sb)

@@ -101,9 +101,14 @@ void jfsnvj_release_committed(struct jfsnvj *j)
 noinline int jfsnvj_flush_data(void *context, u64 tid)
 {
 	struct jfsnvj *j = context;
+	s64 number = atomic64_inc_return(&j->flushes);
+	s64 newest = atomic64_read(&j->flushed);
 
-	atomic64_inc(&j->flushes);
-	return blkdev_issue_flush(j->sb->s_bdev) ? -EIO : 0;
+	if (blkdev_issue_flush(j->sb->s_bdev))
+		return -EIO;
+	while (newest < number && !atomic64_try_cmpxchg(&j->flushed, &newest, number))
+		;
+	return 0;
 }
 
 int jfsnvj_before_commit(void *context, u64 tid)
@@ -186,7 +191,7 @@ int lmGroupCommit(struct jfs_log *log, struct tblock *tblk)
 /* When a sync began. */
 struct since {
 	u64 running; /* the transaction */
-	u64 flushes;
+	s64 flushes; /* so many had begun */
 };
 
 static struct since now(struct jfsnvj *j)
@@ -197,7 +202,8 @@ static struct since now(struct jfsnvj *j)
 /*
  * Commits all that was logged before, and flushes the disk: who syncs expects that
  * his data stays on the disk. A commit of the transaction that was running then has
- * flushed it. If nothing was logged since, no commit does.
+ * flushed it. If nothing was logged since, no commit does. Another thread may have
+ * flushed it meanwhile. That counts if it began since then, and has ended.
  */
 static int commit_since(struct jfsnvj *j, struct since then)
 {
@@ -206,7 +212,7 @@ static int commit_since(struct jfsnvj *j, struct since then)
 	if (nvj_committed(j->nvj) >= then.running)
 		return READ_ONCE(j->aborted) ? -EIO : 0;
 	error = jfsnvj_commit(j, 0);
-	if (!error && atomic64_read(&j->flushes) == then.flushes)
+	if (!error && atomic64_read(&j->flushed) <= then.flushes)
 		error = jfsnvj_flush_data(j, 0);
 	return error;
 }

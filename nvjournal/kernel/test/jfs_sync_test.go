@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -50,6 +51,72 @@ func jfsSyncMeanwhile(t *testing.T, s system) {
 	if after["handles"] == before["handles"] || after["committed_tid"] == before["committed_tid"] {
 		t.Errorf("after the fsync there are %d handles and the transaction %d, before %d and %d: the inode is not committed",
 			after["handles"], after["committed_tid"], before["handles"], before["committed_tid"])
+	}
+	v.end(nil)
+}
+
+// A commit waits for the flush of the disk. Meanwhile data of two other files is overwritten and
+// synced, which logs nothing. Each of these syncs needs a flush that begins later. When that
+// one has begun, it waits for the disk, and no sync may return.
+func jfsSyncsTogether(t *testing.T, s system) {
+	if !delays(t) {
+		return
+	}
+	d := newDevice(t, vmtest.Device(t, "disk0"))
+	v := s.make(t, plan{disk: d.node(), blocks: 8192})
+	var files []*os.File
+	overwrite := func(file *os.File, with byte) {
+		t.Helper()
+		if _, err := file.WriteAt(bytes.Repeat([]byte{with}, 4096), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range 3 {
+		file := create(t, filepath.Join(v.dir, fmt.Sprint("file", n)))
+		overwrite(file, 1)
+		files = append(files, file)
+	}
+	if err := atomicfile.SyncFileSystem(v.dir); err != nil {
+		t.Fatal(err)
+	}
+	committed, synced := make(chan error, 1), make(chan error, 2)
+	d.become(d.delaying(0, 0, untilReplaced))
+	defer d.become(d.working())
+	if err := files[0].Chmod(0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() { committed <- files[0].Sync() }()
+	if !await(func() bool { return d.delayed().flushes > 0 || len(committed) > 0 }) || len(committed) > 0 {
+		t.Fatal("the commit does not wait for the disk")
+	}
+	said := traced(t, "events/jfsnvj/jfsnvj_request_commit", "")
+	for _, file := range files[1:] {
+		overwrite(file, 2)
+		go func() { synced <- unix.Fdatasync(int(file.Fd())) }()
+	}
+	// The thread of the journal asks for commits, too.
+	asked := func() int { return strings.Count(said(), "\n") - strings.Count(said(), "nvj/") }
+	if !await(func() bool { return asked() >= 2 || len(synced) > 0 }) || len(synced) > 0 {
+		t.Fatal("the syncs do not wait for the commit")
+	}
+	d.become(d.delaying(0, 0, untilReplaced)) // the commit's flush ends, later ones wait
+	if err := <-committed; err != nil {
+		t.Fatal(err)
+	}
+	if !await(func() bool { return d.delayed().flushes >= 2 || len(synced) > 0 }) {
+		t.Errorf("%d flushes wait, not those of two syncs", d.delayed().flushes)
+	}
+	if len(synced) > 0 {
+		t.Error("a sync has returned before a flush has ended that began after it")
+	}
+	d.become(d.working())
+	if err := errors.Join(<-synced, <-synced); err != nil {
+		t.Error(err)
+	}
+	for _, file := range files {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 	v.end(nil)
 }

@@ -51,6 +51,7 @@ var jfsCases = []struct {
 	{"unlinked", []system{jfsOne}, allJFS, jfsUnlinked},
 	{"removed extents", []system{jfsOne}, oursJFS, jfsRemovedExtents},
 	{"sync meanwhile", []system{jfsOne}, oursJFS, jfsSyncMeanwhile},
+	{"syncs together", []system{jfsOne}, oursJFS, jfsSyncsTogether},
 	{"shared page", []system{jfsOne}, oursJFS, jfsSharedPage},
 	{"few locks", nil, []system{jfsFew}, jfsFewLocks},
 	{"failed data", nil, oursJFS, jfsFailedData},
