@@ -68,6 +68,11 @@ int jfsnvj_update_super(struct super_block *sb, unsigned int state);
 
 /* log.c */
 int jfsnvj_sync(struct jfs_log *log, int wait);
+/*
+ * Before an umount, or a remount read-only, removes the mark: if a write of JFS has failed
+ * since all was at home, the journal is aborted, and the mark stays.
+ */
+void jfsnvj_check_rest(struct super_block *sb);
 /* Commits the inode, and all before it. 0 or -EIO. */
 int jfsnvj_fsync(struct inode *inode);
 /* The same, of an inode that looks clean: commits all that was logged. */

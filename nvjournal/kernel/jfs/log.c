@@ -292,6 +292,12 @@ int jfsnvj_fsync_clean(struct inode *inode)
 	return jfsnvj_sync(JFS_SBI(inode->i_sb)->log, 1);
 }
 
+/* Says whether each write of JFS since it is at rest has succeeded. */
+static bool is_written(const struct jfsnvj *j)
+{
+	return atomic_read(&j->failed_writes) == j->failed_before_rest;
+}
+
 int jfsnvj_write_maps(struct jfsnvj *j)
 {
 	struct jfs_sb_info *sbi = JFS_SBI(j->sb);
@@ -302,15 +308,27 @@ int jfsnvj_write_maps(struct jfsnvj *j)
 	error = filemap_write_and_wait(sbi->ipbmap->i_mapping) ?: error;
 	error = filemap_write_and_wait(sbi->ipimap->i_mapping) ?: error;
 	error = filemap_write_and_wait(sbi->direct_inode->i_mapping) ?: error;
-	if (atomic_read(&j->failed_writes) != j->failed_before_rest)
-		error = -EIO;
-	return error;
+	return is_written(j) ? error : -EIO;
 }
 
-/*
- * All transactions have ended and are at home, and JFS may write what it wants. If it
- * cannot write the maps, the disk stays marked: recovery makes them anew.
- */
+/* The disk stays marked, and recovery makes the maps anew. */
+static void give_up_rest(struct jfsnvj *j)
+{
+	nvjk_say(j->sb, KERN_ERR, "the maps of the file system cannot be written");
+	WRITE_ONCE(j->at_rest, false);
+	nvj_abort(j->nvj, -EIO);
+	WRITE_ONCE(j->ending, true);
+}
+
+void jfsnvj_check_rest(struct super_block *sb)
+{
+	struct jfsnvj *j = jfsnvj_of(sb);
+
+	if (!READ_ONCE(j->aborted) && !(READ_ONCE(j->at_rest) && is_written(j)))
+		give_up_rest(j);
+}
+
+/* All transactions have ended and are at home, and JFS may write what it wants. */
 static void come_to_rest(struct jfsnvj *j)
 {
 	unsigned int i;
@@ -330,12 +348,8 @@ static void come_to_rest(struct jfsnvj *j)
 	}
 	j->failed_before_rest = atomic_read(&j->failed_writes);
 	WRITE_ONCE(j->at_rest, true);
-	if (!jfsnvj_write_maps(j))
-		return;
-	nvjk_say(j->sb, KERN_ERR, "the maps of the file system cannot be written");
-	WRITE_ONCE(j->at_rest, false);
-	nvj_abort(j->nvj, -EIO);
-	WRITE_ONCE(j->ending, true);
+	if (jfsnvj_write_maps(j))
+		give_up_rest(j);
 }
 
 /* wait > 1: at umount, and when it is frozen. */

@@ -210,6 +210,16 @@ func jfsNoSpace(t *testing.T, s system) {
 	v.end(nil)
 }
 
+// remountReadOnly waits until JFS's threads have ended the transactions of what was removed,
+// which is busy before.
+func (v *volume) remountReadOnly() (err error) {
+	await(func() bool {
+		err = unix.Mount("", v.dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, v.data())
+		return !errors.Is(err, unix.EBUSY)
+	})
+	return err
+}
+
 // Read-only and writable again, each time with a journal that begins anew.
 func jfsRemount(t *testing.T, s system) {
 	v := s.make(t, plan{})
@@ -218,14 +228,8 @@ func jfsRemount(t *testing.T, s system) {
 			t.Fatal(err)
 		}
 		before := v.take()
-		var readOnly error
-		// What was removed is busy until JFS's threads have ended its transaction.
-		await(func() bool {
-			readOnly = unix.Mount("", v.dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, v.data())
-			return !errors.Is(readOnly, unix.EBUSY)
-		})
-		if readOnly != nil {
-			t.Fatalf("remount read-only: %v", readOnly)
+		if err := v.remountReadOnly(); err != nil {
+			t.Fatalf("remount read-only: %v", err)
 		}
 		if err := os.WriteFile(filepath.Join(v.dir, "new"), nil, 0o644); !errors.Is(err, unix.EROFS) {
 			t.Errorf("a write to a volume that is read-only: %v", err)

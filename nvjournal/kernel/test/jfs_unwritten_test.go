@@ -175,24 +175,39 @@ func failExtension(t *testing.T, s system, said string, unchanged bool, fail bre
 	v.end(check)
 }
 
-// The block map cannot be written when the file system is unmounted or frozen. The disk still
-// waits for its region, and recovery makes the map.
+// The block map cannot be written when the file system is unmounted or frozen: never, or only
+// JFS's last write at an umount, or a remount read-only, fails. The disk still waits for its
+// region, and recovery makes the map.
 func jfsUnwrittenMaps(t *testing.T, s system) {
-	for _, how := range []string{"unmount", "freeze"} {
+	for _, how := range []string{"unmount", "freeze", "last write", "last write of a remount"} {
 		t.Run(how, func(t *testing.T) {
+			last := strings.HasPrefix(how, "last write")
+			if last && !delays(t) {
+				return
+			}
 			whole := newDevice(t, vmtest.Device(t, "disk0"))
 			v := s.make(t, plan{disk: whole.node(), blocks: unextended})
 			check := jfsScripted(t, v.dir, 2, scaled(100, 1000))
 			want := v.take()
 			control := mapPages(takeImage(t, v.disk, 0, unextended*4096).bytes)[0]
 			seen := logMark(t)
-			whole.become(whole.except(control, func(uint64) string { return "error" }))
-			if how == "freeze" {
-				if err := v.ioctl(fifreeze, nil); !errors.Is(err, unix.EIO) {
-					t.Errorf("a freeze: %v", err)
-				}
+			fail := errorAt(control)
+			if last {
+				fail = failWrite(control, 2)
 			}
-			v.unmount()
+			fail(t, whole, func() {
+				if how == "freeze" {
+					if err := v.ioctl(fifreeze, nil); !errors.Is(err, unix.EIO) {
+						t.Errorf("a freeze: %v", err)
+					}
+				}
+				if how == "last write of a remount" {
+					if err := v.remountReadOnly(); !errors.Is(err, unix.EIO) {
+						t.Errorf("a remount: %v", err)
+					}
+				}
+				v.unmount()
+			})
 			whole.become(whole.working())
 			if log := logSince(t, seen); !strings.Contains(log, "the maps of the file system cannot be written") {
 				t.Errorf("the kernel says:\n%s", log)
