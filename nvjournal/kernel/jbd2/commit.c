@@ -88,9 +88,10 @@ int nvjk_commit(struct nvjk_journal *j, u64 tid)
 		/*
 		 * Nothing was logged, so nothing was committed and
 		 * before_commit was not called. But the caller expects that a
-		 * commit flushes the disk.
+		 * commit flushes the disk. Another thread may have begun this
+		 * commit meanwhile: its flush counts only if it has ended.
 		 */
-		if (READ_ONCE(j->data_tid) < tid)
+		if (nvj_committed(j->nvj) < tid)
 			error = nvjk_flush_data(j);
 	}
 	memalloc_nofs_restore(nofs);
