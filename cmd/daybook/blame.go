@@ -32,10 +32,10 @@ func newBlameCommand() *cobra.Command {
 		Short: "Show who waits for the journal, and for whom",
 		Long: `Blame measures for one interval how long each container waits in fsync, fdatasync,
 msync and synchronous writes on ext4, ext4nvj and jfsnvj, and at the start of other
-calls that change metadata. It divides the time by its causes: open handles for which a commit waited,
-ordered data, writes to the log, a full log, the flush of the disk's cache, and the
-call's own data. It names the containers whose handles, data and metadata they were.
-The parts add up to the measured time.
+calls that change metadata. It divides the time by its causes: open handles for which a
+commit waited, ordered data, writes to the log, a full log, the flush of the disk's
+cache, and the call's own data. It names the containers whose handles, data and
+metadata they were. The parts add up to the measured time.
 
 The programs that measure this are attached only while blame runs. Blame changes
 nothing on the host. It needs root and a kernel with BTF, 5.15 or newer.`,
