@@ -28,7 +28,7 @@ func (f *createFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.Var(&f.size, "size", "the volume's size, such as 20G; at least 16M (required without --device)")
 	flags.StringVar(&f.device, "device", "", "use this block `DEVICE`, an unused logical volume or partition, instead of an image")
-	f.addBacking(cmd, "image, a file in the pool; device, see --device; lvm, a new logical volume", backingImage, backingDevice, backingLVM)
+	f.addBacking(cmd, "image, a file in the pool (only for snapshots without LVM); device, see --device; lvm, a new logical volume", backingImage, backingDevice, backingLVM)
 	flags.StringVar(&f.fileSystem, "fs", fileSystemExt4, "file system: ext4; or jfs, with --journal memory")
 	_ = cmd.RegisterFlagCompletionFunc("fs", cobra.FixedCompletions([]string{fileSystemExt4, string(volume.JFS)}, cobra.ShellCompDirectiveNoFileComp))
 	flags.StringVar(&f.provision, "provision", string(volume.Thin), "thin: blocks are allocated at the first write; full: all are written now")

@@ -108,6 +108,6 @@ func adviseVolumes(f Facts) VolumeAdvice {
 		}
 	}
 	return VolumeAdvice{Backing: "image",
-		Why:      "there is no volume group with room and no unused disk; an image under a loop device gains less beside a busy neighbour (docs/volumes-design.md)",
+		Why:      "there is no volume group with room and no unused disk; an image gains less beside a busy neighbour, so use one only for snapshots (docs/volumes-design.md)",
 		Commands: []string{"daybook volume create db1 --size 20G"}}
 }
