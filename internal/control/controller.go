@@ -89,8 +89,10 @@ type governed struct {
 	flatWarned bool
 	// units are the weights that its unit was given.
 	units unitWeights
-	// unitRetry is when the service manager is asked again, after it failed.
-	unitRetry time.Time
+	// unitRetry is when the service manager is asked again, after it failed; unitUnknown:
+	// it did not say which unit this is.
+	unitRetry   time.Time
+	unitUnknown bool
 	// intended is the weight or limit of the last write. If the write failed, it is
 	// not in force, or only half of it.
 	intended Limits

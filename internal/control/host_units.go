@@ -8,6 +8,9 @@ import (
 	"github.com/daybook-project/daybook/internal/systemd"
 )
 
+// serviceManager is that of all disks: what one control learns of its silence holds for all.
+var serviceManager systemd.Manager
+
 // systemdUnits returns the units of systemd if it is init and the cgroups are of
 // version 2; else nil. In version 1, weights are written only to the files.
 func systemdUnits(tree *cgroup.Tree, name string, dev blockdev.Dev, file string) Units {
@@ -15,12 +18,14 @@ func systemdUnits(tree *cgroup.Tree, name string, dev blockdev.Dev, file string)
 		return nil
 	}
 	return hostUnits{systemd.DiskWeights{
-		Manager: new(systemd.Manager), Devices: blockdev.Host, Path: "/dev/" + name, Dev: dev, File: file,
+		Manager: &serviceManager, Devices: blockdev.Host, Path: "/dev/" + name, Dev: dev, File: file,
 	}}
 }
 
 // hostUnits are the units of this host's systemd, and their weights on one disk.
 type hostUnits struct{ weights systemd.DiskWeights }
+
+func (h hostUnits) Await() (end func()) { return h.weights.Manager.Await() }
 
 func (h hostUnits) Of(weight uint64) uint64 { return h.weights.Of(weight) }
 

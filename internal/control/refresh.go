@@ -79,6 +79,7 @@ func (c *Controller) refresh() error {
 			return err
 		}
 	}
+	c.findUnitsAgain()
 	c.groups = groups
 	c.letGo(members)
 	c.publish(planned(groups, units, len(c.config.Containers) > 0))

@@ -46,6 +46,9 @@ func (s *State) putBack(host Host, last map[uint64]written, log *slog.Logger) (o
 	rest := *s
 	rest.Cgroups, rest.Tunables, rest.TunablesSet = nil, nil, nil
 	var failures []error
+	if host.Units != nil {
+		defer host.Units.Await()()
+	}
 	switched := s.switched(host)
 	for _, c := range s.Cgroups {
 		w := c.lastWritten(last)

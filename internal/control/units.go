@@ -22,6 +22,9 @@ type Units interface {
 	// Set sets the unit's weight on this disk; 0 removes it. The cgroup's files
 	// follow soon.
 	Set(unit string, weight uint64) error
+	// Await makes calls wait longer for a service manager that does not answer, until
+	// end is called: what they undo would stay otherwise.
+	Await() (end func())
 }
 
 const (
@@ -50,14 +53,40 @@ func (u unitWeights) gave(weight uint64) bool {
 	return weight != 0 && (weight == u.Unit || weight == u.IntendedUnit)
 }
 
-// findUnit records the unit of a cgroup that is new in the state.
-func (c *Controller) findUnit(g *governed) {
+// findUnit records the unit of a cgroup, and reports whether it has one. It must be in the
+// state before it is used.
+func (c *Controller) findUnit(g *governed) bool {
 	if c.host.Units == nil || c.filesOnly {
+		return false
+	}
+	unit, weight, err := c.host.Units.Find(g.Cgroup)
+	if err != nil {
+		if !g.unitUnknown {
+			c.log.Warn("cannot ask systemd whose cgroup it is; writing its files, which systemd may undo, and asking again later", "cgroup", g.Cgroup, "error", err)
+		}
+		g.unitUnknown, g.unitRetry = true, time.Now().Add(unitRetry)
+		return false
+	}
+	g.unitUnknown, g.SystemdUnit, g.SystemdWeight = false, unit, weight
+	return unit != ""
+}
+
+// findUnitsAgain asks for units that are not known because systemd did not answer.
+func (c *Controller) findUnitsAgain() {
+	var found []*governed
+	for _, g := range c.cgroups {
+		if g.unitUnknown && !time.Now().Before(g.unitRetry) && c.findUnit(g) {
+			found = append(found, g)
+		}
+	}
+	if len(found) == 0 {
 		return
 	}
-	var err error
-	if g.SystemdUnit, g.SystemdWeight, err = c.host.Units.Find(g.Cgroup); err != nil {
-		c.log.Warn("cannot ask systemd whose cgroup it is; writing its files", "cgroup", g.Cgroup, "error", err)
+	if err := c.save(); err != nil {
+		c.log.Error("cannot save the units of cgroups; writing the cgroups' files", "error", err)
+		for _, g := range found {
+			g.unitUnknown, g.SystemdUnit, g.SystemdWeight = true, "", 0
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/daybook-project/daybook/internal/account"
 )
@@ -21,6 +22,9 @@ type fakeUnits struct {
 	ignored bool
 	failure error
 	sets    []string
+	// awaited: calls wait now; undone are the changes made meanwhile.
+	awaited bool
+	undone  int
 }
 
 func unitHost(f *fakeHost, original map[string]uint64) *fakeUnits {
@@ -40,11 +44,19 @@ func (u *fakeUnits) Find(cgroup string) (string, uint64, error) {
 func (u *fakeUnits) Weight(unit string) (uint64, error) { return u.units[unit], u.failure }
 func (*fakeUnits) Of(weight uint64) uint64              { return 10 * weight }
 
+func (u *fakeUnits) Await() (end func()) {
+	u.awaited = true
+	return func() { u.awaited = false }
+}
+
 func (u *fakeUnits) Set(unit string, weight uint64) error {
 	if u.failure != nil {
 		return u.failure
 	}
 	u.sets = append(u.sets, fmt.Sprintf("%s %d", unit, weight))
+	if u.awaited {
+		u.undone++
+	}
 	u.units[unit] = weight
 	u.apply(unit)
 	return nil
@@ -283,5 +295,55 @@ func TestRecordsOfEarlierVersionsHaveAUnitsWeightInTheFiles(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(own) {
 			t.Errorf("%q: %v are Daybook's, want %v", line, got, own)
 		}
+	}
+}
+
+// systemd answers nothing while it reloads. A cgroup that appears meanwhile has a unit all
+// the same.
+func TestAUnitIsFoundOnceSystemdAnswers(t *testing.T) {
+	u := unitHost(newFakeHost("/ca", "/cb"), map[string]uint64{"ca": 7000})
+	u.failure = errors.New("no answer")
+	var log bytes.Buffer
+	options := u.options(t, twoEqual)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c := began(t, options)
+	c.interval(journalling())
+	if len(u.sets) != 0 || u.weight("/ca").Device == 700 {
+		t.Fatalf("without systemd: set %v, the file has %+v", u.sets, u.weight("/ca"))
+	}
+	u.failure = nil
+	c.interval(journalling())
+	if len(u.sets) != 0 {
+		t.Errorf("systemd was asked again at once: set %v", u.sets)
+	}
+	for _, g := range c.cgroups {
+		g.unitRetry = time.Time{}
+	}
+	for range 3 {
+		c.interval(sampleOf(did("/ca", 150e6, 0), did("/cb", 50e6, 0))) // so that weights change
+	}
+	state, err := LoadState(options.Config.StateDir, "loop0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range state.Cgroups {
+		if want := strings.TrimPrefix(s.Cgroup, "/"); s.SystemdUnit != want {
+			t.Errorf("the state has the unit %q of %s", s.SystemdUnit, s.Cgroup)
+		}
+	}
+	if len(u.sets) == 0 || u.awaited || u.undone != 0 {
+		t.Errorf("set %v through systemd; steps wait for it: %v", u.sets, u.awaited)
+	}
+	if err := c.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if u.undone == 0 || u.awaited {
+		t.Errorf("%d changes were undone with patience; calls wait after the end: %v", u.undone, u.awaited)
+	}
+	if u.units["ca"] != 7000 || u.units["cb"] != 0 {
+		t.Errorf("in the end: %v", u.units)
+	}
+	if n := strings.Count(log.String(), "cannot ask systemd"); n != 2 {
+		t.Errorf("logged %d times, want once for each cgroup:\n%s", n, log.String())
 	}
 }

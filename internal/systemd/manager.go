@@ -22,9 +22,6 @@ func Running() bool {
 	return err == nil && info.IsDir()
 }
 
-// callPatience bounds one call: systemd answers none while it reloads its units.
-const callPatience = 5 * time.Second
-
 const (
 	service   = "org.freedesktop.systemd1"
 	object    = dbus.ObjectPath("/org/freedesktop/systemd1")
@@ -39,9 +36,13 @@ var noUnit = []string{service + ".NoUnitForPID", service + ".NoSuchUnit", servic
 
 // Manager is systemd's, the one that runs the system. The zero value connects to
 // the system bus when it is first used, and again when the connection is lost.
+//
+// If systemd does not answer a call, later ones do not wait as long for it, and most
+// fail at once with [ErrSilent], until it answers again.
 type Manager struct {
 	mu         sync.Mutex
 	connection *dbus.Conn
+	patience   patience
 }
 
 // DeviceWeight is a unit's weight on one block device.
@@ -161,15 +162,43 @@ func (m *Manager) property(at dbus.ObjectPath, of, name string, value any) error
 	return variant.Store(value)
 }
 
+// Await makes calls wait for a silent systemd until end is called, together for
+// undoPatience, because what they undo would stay otherwise. It can be repeated, and does
+// not add up while systemd answers none.
+func (m *Manager) Await() (end func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.patience.await(time.Now())
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.patience.until = time.Time{}
+	}
+}
+
 // call calls a method of systemd's, and stores what it returns.
 func (m *Manager) call(at dbus.ObjectPath, method string, arguments []any, results ...any) error {
-	ctx, cancel := context.WithTimeout(context.Background(), callPatience)
-	defer cancel()
 	connection, err := m.connect()
 	if err != nil {
 		return err
 	}
-	return connection.Object(service, at).CallWithContext(ctx, method, 0, arguments...).Store(results...)
+	m.mu.Lock()
+	wait := m.patience.next(time.Now())
+	m.mu.Unlock()
+	if wait == 0 {
+		return ErrSilent
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	err = connection.Object(service, at).CallWithContext(ctx, method, 0, arguments...).Store(results...)
+	silent := errors.Is(err, context.DeadlineExceeded)
+	m.mu.Lock()
+	m.patience.ended(time.Now(), silent)
+	m.mu.Unlock()
+	if silent {
+		err = fmt.Errorf("%w for %v", ErrSilent, wait)
+	}
+	return err
 }
 
 // connect gives a connection to the system bus that is open.

@@ -1,0 +1,61 @@
+package systemd
+
+import (
+	"errors"
+	"time"
+)
+
+// ErrSilent means that systemd does not answer. It answers no call while it reloads its
+// units, and none for longer if it hangs.
+var ErrSilent = errors.New("systemd does not answer")
+
+const (
+	// callPatience bounds one call while systemd is not known to be silent.
+	callPatience = 5 * time.Second
+	// silentPatience bounds a call to a systemd that did not answer the last one. Between two
+	// of them is askPause, in which calls fail at once: a program with many units would
+	// otherwise wait for each.
+	silentPatience, askPause = 200 * time.Millisecond, 2 * time.Second
+	// undoPatience bounds all calls together that a program makes before it ends.
+	undoPatience = 30 * time.Second
+)
+
+// patience says how long calls wait for systemd.
+type patience struct {
+	// silent is when the last call ended without an answer; zero: it had one.
+	silent time.Time
+	// until is the end of the time for which calls wait in any case. spent: they did, and
+	// systemd has not answered since.
+	until time.Time
+	spent bool
+}
+
+// next is how long the next call may wait; 0: it is not to be made.
+func (p *patience) next(now time.Time) time.Duration {
+	switch {
+	case now.Before(p.until):
+		return p.until.Sub(now)
+	case p.silent.IsZero():
+		return callPatience
+	case now.Sub(p.silent) < askPause:
+		return 0
+	}
+	return silentPatience
+}
+
+// ended takes in the end of a call.
+func (p *patience) ended(now time.Time, silent bool) {
+	if silent {
+		p.silent = now
+		return
+	}
+	p.silent, p.spent = time.Time{}, false
+}
+
+// await makes calls wait for undoPatience from now on. While systemd is silent, it does so
+// once.
+func (p *patience) await(now time.Time) {
+	if !p.spent {
+		p.until, p.spent = now.Add(undoPatience), true
+	}
+}
