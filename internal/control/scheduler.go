@@ -99,7 +99,10 @@ func (c *Controller) observeScheduler(group Group, seconds float64, siblings []O
 			}
 		}
 	}
-	length := window.seconds + seconds
+	// A window ends with the step that is nearest to judgeSeconds. On a busy host steps last
+	// longer, and then it can be a little shorter than that: two windows in a row are two all
+	// the same.
+	length := max(judgeSeconds, window.seconds+seconds)
 	v, ended := window.add(seconds, siblings)
 	if !ended {
 		return
@@ -197,14 +200,14 @@ func (c *Controller) tuneIfShort() bool {
 	}
 	ignored := s.verdict == ignores && s.ignoredSeconds+s.seconds >= verdictSeconds
 	part := s.missed.worst()
-	if c.tuning.missedSeconds += s.seconds; part <= tunePart {
+	if c.tuning.missedSeconds += s.seconds; part <= lastingPart {
 		c.tuning.missedSeconds = 0
 	}
 	level := 0
 	switch {
 	case ignored || part > strictPart || s.few && s.missed.lack > tunePart:
 		level = c.helps(true)
-	case part > tunePart && (c.tuning.level == 0 || c.tuning.missedSeconds >= shortSeconds):
+	case part > tunePart && c.tuning.level == 0 || c.tuning.missedSeconds >= shortSeconds:
 		level = c.helps(false)
 	case s.hidden > hiddenPart:
 		if level = c.helps(false); level > 1 {

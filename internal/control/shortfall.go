@@ -15,10 +15,13 @@ const (
 	// shortSeconds is how long the same sibling must lack that much, or have it too much.
 	shortSeconds = 10.0
 	// tunePart is the part of the disk that a sibling must lack in a window, or have too
-	// much, for the tunables of BFQ to matter, strictPart for those of the top level.
+	// much, for the tunables of BFQ to matter: those of the first level, and all of them for
+	// one that keeps fewRequests outstanding. It is less than what counts as missed, because
+	// intervals that miss the shares by far come some seconds later. lastingPart is the same
+	// for the top level beside the first, in windows in a row, and strictPart in one window.
 	// hiddenPart is the part that the hidden I/O of a sibling must be for those of the first
 	// level: the law then changes the weights, and BFQ's own slices are too long for that.
-	tunePart, strictPart, hiddenPart = 0.04, 0.1, 0.05
+	tunePart, lastingPart, strictPart, hiddenPart = 0.03, 0.04, 0.1, 0.05
 	// fewRequests is the mean number of requests, outstanding at a time, below which a
 	// sibling that lacks a part needs the top level at once: BFQ gives the disk to others
 	// between two of them.
