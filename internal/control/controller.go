@@ -192,7 +192,8 @@ func (c *Controller) begin() error {
 		c.log.Info("limits hold the shares", "device", c.disk.Device, "scheduler", c.state.Scheduler)
 	}
 	if err := c.holdTunables(); err != nil {
-		return err
+		// Weights and limits work without them, only less exactly.
+		c.log.Warn("cannot set all of the scheduler's tunables; control goes on without these", "device", c.disk.Device, "error", err)
 	}
 	if err := c.refresh(); err != nil {
 		return err

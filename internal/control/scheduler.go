@@ -164,7 +164,8 @@ func (c *Controller) judgeScheduler(seconds float64, done map[string]usage) {
 	case changed:
 		c.log.Info("the scheduler follows its weights again, and they hold the shares", "device", c.disk.Device)
 	}
-	if changed && s.ignored && !s.limiting {
+	if s.ignored && !s.limiting {
+		// Not only when that changes: it can be known before it is known what the tunables cost.
 		c.doubtTunables(short.id, active)
 	}
 	s.control = account.Control{Actuator: s.actuator(), WeightsIgnored: s.ignored}

@@ -168,7 +168,11 @@ func (c *Controller) tune(level int, short, why string) {
 	}
 	c.tuning.short, c.tuning.doubt, c.tuning.fewer = short, "", fewer{}
 	c.tuning.level, c.tuning.missedSeconds, c.tuning.seconds, c.tuning.rate, c.tuning.judged = level, 0, 0, throughput{}, false
-	c.log.Info(why+"; control sets BFQ's tunables that help, until the end: "+c.tunedNames()+
+	sets := "sets"
+	if c.options.DryRun {
+		sets = "would set"
+	}
+	c.log.Info(why+"; control "+sets+" BFQ's tunables that help, until the end: "+c.tunedNames()+
 		" (to prevent that, name them in tunables, or write tunables: none)", "device", c.disk.Device)
 	if err := c.holdTunables(); err != nil {
 		c.log.Error("cannot set the scheduler's tunables", "error", err)
@@ -203,7 +207,7 @@ func (c *Controller) answerAnew() {
 func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) {
 	t := &c.tuning
 	t.doubtedSeconds = max(0, t.doubtedSeconds-seconds)
-	if t.level == 0 && t.check.level == 0 || t.judged || c.scheduler.limiting {
+	if t.level == 0 && t.check.level == 0 || t.judged || c.scheduler.limiting || c.options.DryRun {
 		return
 	}
 	if t.check.level > 0 {
@@ -232,7 +236,9 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 	rate := t.rate.of(t.short)
 	switch {
 	case t.check.level == 0 && t.doubt == "" && rate.reach(tunedPart, t.base.of(t.short)):
-		t.judged = true
+		if t.judged = true; c.scheduler.ignored {
+			t.doubtedSeconds = doubtSeconds // they were measured while the shares were missed
+		}
 	case t.check.level == 0:
 		c.beginCheck(rate)
 	case t.check.rate.reach(tunedPart, rate):
@@ -242,14 +248,17 @@ func (c *Controller) judgeTunables(seconds float64, step bytesDone, active int) 
 	}
 }
 
-// doubtTunables measures again what the tunables cost, with and without them, because the
+// doubtTunables measures again what the tunables cost, with and without them, while the
 // shares are missed with them, too. The load can have changed since they were judged.
 func (c *Controller) doubtTunables(short string, active int) {
 	t := &c.tuning
 	if t.level == 0 || !t.judged || t.doubtedSeconds > 0 {
 		return
 	}
-	t.short, t.active, t.doubt, t.doubtedSeconds = short, active, "shares are missed with", doubtSeconds
+	if short != "" {
+		t.short = short
+	}
+	t.active, t.doubt, t.doubtedSeconds = active, "shares are missed with", doubtSeconds
 	t.judged, t.seconds, t.rate = false, 0, throughput{}
 }
 

@@ -170,20 +170,58 @@ func TestTunablesAreJudgedWithFewerContainersThanBefore(t *testing.T) {
 				return sample
 			})
 		}
-		options := fakeOptions(t, f, three, steps...)
-		var log bytes.Buffer
-		options.Log = slog.New(slog.NewTextHandler(&log, nil))
-		was, last := 0, ""
-		options.OnInterval = func(Decision) {
-			if last = f.tunables["slice_idle"]; last == "33" {
-				was++
-			}
-		}
-		if err := Run(context.Background(), options); err != nil {
-			t.Fatal(err)
-		}
+		was, last, log := runForSliceIdle(t, f, fakeOptions(t, f, three, steps...))
 		if was == 0 || was > 200 || last != "8" {
-			t.Errorf("%s: slice_idle was 33 in %d steps of half a second, and is %s in the end; want it restored\n%s", test.name, was, last, log.String())
+			t.Errorf("%s: slice_idle was 33 in %d steps of half a second, and is %s in the end; want it restored\n%s", test.name, was, last, log)
 		}
 	}
+}
+
+// A verdict that shares are missed can come before it is known what the tunables cost. They
+// are doubted later all the same.
+func TestTunablesAreDoubtedAlsoBeforeTheyAreJudged(t *testing.T) {
+	const three = "actuator: weights\ncontainers: [{match: /ca, weight: 500}, {match: /cb, weight: 500}, {match: /cc, weight: 500}]"
+	f := newFakeHost("/ca", "/cb", "/cc")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "1", "timeout_sync": "40", "nr_requests": "256", "slice_idle": "8"}
+	// Later /ca could do more without them.
+	tuned := func(int) [2]float64 { return [2]float64{0.9e6, 14e6} }
+	plain := func(n int) [2]float64 {
+		if n <= 10 {
+			return [2]float64{1e6, 14e6}
+		}
+		return [2]float64{5e6, 14e6}
+	}
+	n := 0
+	var steps []func() account.Sample
+	for _, step := range slowSyncer(f, 1500, tuned, plain) {
+		steps = append(steps, func() account.Sample {
+			sample := step()
+			if n++; n <= 10 || n > 50 {
+				cc := did("/cc", 2.5e6, 0)
+				cc.BusySeconds, cc.RequestSeconds = 0.5, 4
+				sample.Devices[1].Containers = append(sample.Devices[1].Containers, cc)
+			}
+			return sample
+		})
+	}
+	if was, last, log := runForSliceIdle(t, f, fakeOptions(t, f, three, steps...)); was == 0 || last != "8" {
+		t.Errorf("slice_idle was 33 in %d steps; it is %s in the end, want 8\n%s", was, last, log)
+	}
+}
+
+// runForSliceIdle returns in how many steps slice_idle was 33, its value in the end, and the
+// log.
+func runForSliceIdle(t *testing.T, f *fakeHost, options Options) (was int, last, log string) {
+	t.Helper()
+	var written bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&written, nil))
+	options.OnInterval = func(Decision) {
+		if last = f.tunables["slice_idle"]; last == "33" {
+			was++
+		}
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	return was, last, written.String()
 }

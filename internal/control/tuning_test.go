@@ -3,6 +3,7 @@ package control
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -278,5 +279,57 @@ func TestTunablesThatNobodyNeedsAreKept(t *testing.T) {
 		if !strings.HasPrefix(write, "/c") {
 			t.Errorf("wrote %s", write)
 		}
+	}
+}
+
+// What a dry run says is what control would do, and nothing is measured that did not happen.
+func TestADryRunSaysWhichTunablesControlWouldSet(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "0", "strict_guarantees": "0", "timeout_sync": "124", "nr_requests": "256", "slice_idle": "8"}
+	options := fakeOptions(t, f, "actuator: weights\n"+twoEqual, tunedReaders(f, 200, 0.5)...)
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	options.DryRun = true
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if len(f.writes()) != 0 {
+		t.Errorf("wrote %v", f.writes())
+	}
+	if !strings.Contains(log.String(), "control would set BFQ's tunables that help") {
+		t.Errorf("not logged what it would do:\n%s", log.String())
+	}
+	for _, text := range []string{"control sets", "control restores", "cost throughput"} {
+		if strings.Contains(log.String(), text) {
+			t.Errorf("%q was logged:\n%s", text, log.String())
+		}
+	}
+}
+
+// A kernel can refuse the value of a tunable. Weights work without it.
+func TestControlBeginsWithoutATunableThatCannotBeSet(t *testing.T) {
+	f := newFakeHost("/ca", "/cb")
+	f.tunables = map[string]string{"low_latency": "1", "nr_requests": "64"}
+	f.before = func(what string) error {
+		if what == "low_latency 0" {
+			return errors.New("refused")
+		}
+		return nil
+	}
+	options := fakeOptions(t, f, twoEqual, repeat(4, journalling)...)
+	var log bytes.Buffer
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	during := ""
+	options.OnInterval = func(d Decision) {
+		during = fmt.Sprint(f.tunables["nr_requests"], " ", f.weight("/cb").Device < 500)
+	}
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	if during != "256 true" {
+		t.Errorf("nr_requests, and whether the weight was corrected: %s; want 256 true\n%s", during, log.String())
+	}
+	if !strings.Contains(log.String(), "level=WARN msg=\"cannot set all of the scheduler's tunables") {
+		t.Errorf("no warning:\n%s", log.String())
 	}
 }
