@@ -172,15 +172,21 @@ static __always_inline bool is_of(struct charged_place *place, __u32 disk, __u64
 	       place->cgroup == cgroup;
 }
 
+/* Returns NULL if the cgroup has no place. */
+static __always_inline struct charged *placed_charged(__u32 disk, __u64 cgroup)
+{
+	struct charged_place *place = charged_place(disk, cgroup);
+
+	return is_of(place, disk, cgroup) ? &place->sums : NULL;
+}
+
 /* Returns NULL if nothing is charged to the cgroup yet. */
 static __always_inline struct charged *known_charged(__u32 disk, __u64 cgroup)
 {
 	struct charged_key key = {.disk = disk, .cgroup = cgroup};
-	struct charged_place *place = charged_place(disk, cgroup);
+	struct charged *sums = placed_charged(disk, cgroup);
 
-	if (is_of(place, disk, cgroup))
-		return &place->sums;
-	return bpf_map_lookup_elem(&charged_io, &key);
+	return sums ? sums : bpf_map_lookup_elem(&charged_io, &key);
 }
 
 /*
@@ -345,8 +351,15 @@ __noinline int add_committed(__u32 dev, __u32 disk, __u64 bytes)
 
 static __always_inline void add_journal(struct charged *sums, __u32 disk, __u32 dev, __u64 bytes)
 {
+	struct filesystem *fs = placed_filesystem(dev);
+
 	__sync_fetch_and_add(&sums->journal_bytes, bytes);
-	add_committed(dev, disk, bytes);
+	if (!fs) {
+		add_committed(dev, disk, bytes);
+		return;
+	}
+	__sync_fetch_and_add(&fs->committer.journal_bytes, bytes);
+	fs->committer.journal_disk = disk;
 }
 
 /* Adds bytes to the sum that a class, as classify() returns it, belongs to. */
@@ -443,6 +456,12 @@ static __always_inline __u64 as_unknown(__u64 number)
 	return number;
 }
 
+/* Says that the function that ends a bio says what the bio is. */
+static __always_inline bool ends_are_known(void)
+{
+	return !notes && buffer_ends && bios_name_device();
+}
+
 /*
  * As classify(). What most bios of a file system are is seen without its helper
  * calls.
@@ -451,7 +470,7 @@ static __always_inline __u64 class_of(struct bio *bio, __u64 charged)
 {
 	__u64 ends = (__u64)bio->bi_end_io;
 
-	if (!notes && buffer_ends && bios_name_device()) {
+	if (ends_are_known()) {
 		if (ends == file_ends && charged != ROOT_CGROUP)
 			return KIND_NONE;
 		if (ends == buffer_ends && is_of_commit(bio->bi_private))
@@ -460,35 +479,33 @@ static __always_inline __u64 class_of(struct bio *bio, __u64 charged)
 	return classify(as_number(bio), charged);
 }
 
-static __always_inline bool ends_a_commit(struct bio *bio)
-{
-	return (__u64)bio->bi_end_io == buffer_ends && is_of_commit(bio->bi_private);
-}
-
 /*
- * Says that all bios of a request are blocks of a log. The log of a commit is written in
- * one request, or in few, so that looking at each of its buffers would be most of the
- * work of an fsync. The bios of a request are neighbours on the disk, in order. If the
- * first and the last are of a commit, and those between are buffers, too, then they are
- * in the log: its buffers, or blocks with revocations, which have another function. The
- * superblock of a journal is before all of its log.
+ * Says that all bios of a request are blocks of a log, if the first one is a buffer.
+ * The log of a commit is written in one request, or in few, so that looking at each of
+ * its buffers would be most of the work of an fsync. The bios of a request are
+ * neighbours on the disk, in order. If the first and the last are of a commit, and those
+ * between are buffers, too, then they are in the log: its buffers, or blocks with
+ * revocations, which have another function. The superblock of a journal is before all of
+ * its log.
  */
-static __always_inline bool is_log(struct request *rq, struct bio *bio, __u64 bytes)
+static __always_inline bool is_log(struct request *rq, struct bio *bio, struct bio *last,
+				   __u64 bytes)
 {
-	struct bio *last;
 	__u64 others = 0;
 	__u32 i;
 
-	if (notes || !buffer_ends || !bios_name_device() || !ends_a_commit(bio))
+	if (!is_of_commit(bio->bi_private))
 		return false;
-	last = rq->biotail;
 	if (bio == last)
 		return true;
-	if (bytes < rq->__data_len || !last || bio->bi_bdev != last->bi_bdev ||
-	    !ends_a_commit(last))
+	if (!last || bytes < rq->__data_len || (__u64)last->bi_end_io != buffer_ends ||
+	    bio->bi_bdev != last->bi_bdev || !is_of_commit(last->bi_private))
 		return false;
-	/* One exit, and no branch for each bio, so that the verifier follows few paths. */
-	for (i = 0; i < LOG_BIOS && bio && bio != last; i++) {
+	/*
+	 * One exit, and no branch for each bio, so that the verifier follows few paths. A
+	 * bio that is NULL reads as no buffer.
+	 */
+	for (i = 0; i < LOG_BIOS && bio != last; i++) {
 		others |= (__u64)bio->bi_end_io ^ buffer_ends;
 		bio = bio->bi_next;
 	}
@@ -498,10 +515,11 @@ static __always_inline bool is_log(struct request *rq, struct bio *bio, __u64 by
 /*
  * A request has one bio, or some bios if they were merged, and seldom many. The
  * first bios are read through typed pointers, and the others with helper calls
- * in functions.
+ * in functions. This is a function so that the requests of an fsync, which do not come
+ * here, have the registers.
  */
-static __always_inline void classify_request(struct bio *bio, struct charged *sums, __u32 disk,
-					     __u64 charged, __u64 bytes)
+static __noinline int classify_request(struct bio *bio, struct charged *sums, __u32 disk,
+				       __u64 charged, __u64 bytes)
 {
 	__u64 class = KIND_NONE, sum = 0, next, part, number;
 	__u32 i;
@@ -525,13 +543,36 @@ static __always_inline void classify_request(struct bio *bio, struct charged *su
 	}
 	add_class(sums, disk, charged, class, sum);
 	if (!bio)
-		return;
+		return 0;
 	number = as_number(bio);
 	for (i = 0; i < BIOS_PER_REQUEST / BIOS_PER_RUN && number && bytes; i++) {
 		bytes -= enter_run(number, bytes, disk, charged);
 		if (bytes)
 			number = behind_run(number);
 	}
+	return 0;
+}
+
+/* Adds what a request has written to the sums that its bios belong to. */
+static __always_inline void add_written_request(struct request *rq, struct bio *bio,
+						struct charged *sums, __u32 disk, __u64 charged,
+						__u64 bytes)
+{
+	struct bio *last = rq->biotail;
+	__u64 ends;
+
+	if (ends_are_known()) {
+		ends = (__u64)bio->bi_end_io;
+		if (ends == buffer_ends) {
+			if (is_log(rq, bio, last, bytes)) {
+				add_journal(sums, disk, journaled_by(bio->bi_bdev->bd_dev), bytes);
+				return;
+			}
+		} else if (ends == file_ends && bio == last && charged != ROOT_CGROUP) {
+			return; /* file data that the kernel charges to its writer */
+		}
+	}
+	classify_request(bio, sums, disk, charged, bytes);
 }
 
 /*
@@ -608,13 +649,35 @@ __noinline int begins_with_journal(__u64 first)
 }
 
 /*
+ * Returns the sums of a cgroup on a disk, and notes in them whether the disk is
+ * observed; or NULL if nothing is counted. On disks that are not observed only journal
+ * writes are counted, because the journal of an observed file system may be there.
+ */
+static __noinline struct charged *prepare_charged(__u32 disk, __u64 charged, __u64 first,
+						  bool writes)
+{
+	struct charged *sums = known_charged(disk, charged);
+	__u32 now = generation, observed;
+
+	if (sums && sums->generation == now)
+		return sums;
+	observed = !!bpf_map_lookup_elem(&disks, &disk);
+	if (!observed && (!writes || !begins_with_journal(first)))
+		return NULL;
+	sums = find_charged(disk, charged);
+	if (!sums)
+		return NULL;
+	sums->observed = observed;
+	sums->generation = now;
+	return sums;
+}
+
+/*
  * Runs when a request is completed. It counts to which cgroup the kernel
  * charged the bytes, exactly as /sys/block counts bytes. It also counts what
  * was written: the journal, metadata in place, or file data that is charged to
  * the root cgroup. All bios of a request belong to one cgroup
- * (blk_cgroup_mergeable, block/blk-cgroup.h). On disks that are not observed
- * only journal writes are counted, because the journal of an observed file
- * system may be there.
+ * (blk_cgroup_mergeable, block/blk-cgroup.h).
  */
 static __always_inline int account_completion(struct request *rq, __u64 bytes)
 {
@@ -622,9 +685,9 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 	struct bio *bio = rq->bio;
 	struct gendisk *gendisk;
 	struct charged *sums;
-	bool known, reads, writes;
-	__u64 charged, observed;
-	__u32 disk, now;
+	bool reads, writes;
+	__u64 charged;
+	__u32 disk;
 
 	if (!bio || !bytes)
 		return 0;
@@ -638,25 +701,17 @@ static __always_inline int account_completion(struct request *rq, __u64 bytes)
 		gendisk = ((struct request___with_disk *)rq)->rq_disk;
 	disk = disk_number(gendisk);
 	charged = as_unknown(charged_cgroup(bio));
-	sums = known_charged(disk, charged);
-	now = generation;
-	known = sums && sums->generation == now;
-	observed = known ? sums->observed : !!bpf_map_lookup_elem(&disks, &disk);
-	if (!observed && (!writes || !begins_with_journal(as_number(bio))))
-		return 0;
-	if (!known) {
-		sums = find_charged(disk, charged);
+	sums = placed_charged(disk, charged);
+	if (!sums || sums->generation != generation) {
+		sums = prepare_charged(disk, charged, as_number(bio), writes);
 		if (!sums)
 			return 0;
-		sums->observed = observed;
-		sums->generation = now;
 	}
-	observed = as_unknown(observed);
-	if (writes && is_log(rq, bio, bytes))
-		add_journal(sums, disk, journaled_by(bio->bi_bdev->bd_dev), bytes);
-	else if (writes)
-		classify_request(bio, sums, disk, charged, bytes);
-	if (!observed)
+	if (!sums->observed && (!writes || !begins_with_journal(as_number(bio))))
+		return 0;
+	if (writes)
+		add_written_request(rq, bio, sums, disk, charged, bytes);
+	if (!sums->observed)
 		return 0;
 	__sync_fetch_and_add(reads ? &sums->read_bytes : &sums->write_bytes, bytes);
 	add_outstanding(rq, sums, bytes);

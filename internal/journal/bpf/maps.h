@@ -497,14 +497,20 @@ static __always_inline struct filesystem_place *filesystem_place(__u32 dev)
 #endif
 }
 
-/* Returns NULL if nothing is known of the file system. */
-static __always_inline struct filesystem *known_filesystem(__u32 dev)
+/* Returns NULL if the file system has no place. */
+static __always_inline struct filesystem *placed_filesystem(__u32 dev)
 {
 	struct filesystem_place *place = filesystem_place(dev);
 
-	if (place && place->dev == dev)
-		return &place->filesystem;
-	return bpf_map_lookup_elem(&filesystems, &dev);
+	return place && place->dev == dev ? &place->filesystem : NULL;
+}
+
+/* Returns NULL if nothing is known of the file system. */
+static __always_inline struct filesystem *known_filesystem(__u32 dev)
+{
+	struct filesystem *fs = placed_filesystem(dev);
+
+	return fs ? fs : bpf_map_lookup_elem(&filesystems, &dev);
 }
 
 /*
@@ -527,8 +533,8 @@ __noinline int make_filesystem(__u32 dev)
 	return 0;
 }
 
-/* Returns NULL if the map is full. */
-static __always_inline struct filesystem *find_filesystem(__u32 dev)
+/* The same for a file system without a place. */
+static __noinline struct filesystem *find_unplaced(__u32 dev)
 {
 	struct filesystem *fs = known_filesystem(dev);
 
@@ -539,6 +545,14 @@ static __always_inline struct filesystem *find_filesystem(__u32 dev)
 	if (!fs)
 		count_lost(LOST_INSTANCE);
 	return fs;
+}
+
+/* Returns NULL if the map is full. */
+static __always_inline struct filesystem *find_filesystem(__u32 dev)
+{
+	struct filesystem *fs = placed_filesystem(dev);
+
+	return fs ? fs : find_unplaced(dev);
 }
 
 #endif

@@ -41,7 +41,7 @@ static __always_inline bool is_kernel_thread(struct task_struct *task)
  */
 static __always_inline __u64 cgroup_of(struct task_struct *task)
 {
-	__u32 io = bpf_core_enum_value(enum cgroup_subsys_id, io_cgrp_id);
+	__u64 io = bpf_core_enum_value(enum cgroup_subsys_id, io_cgrp_id);
 	struct css_set *set = FOLLOW(task, cgroups);
 	struct cgroup_subsys_state *css;
 	__u64 id;
